@@ -1,0 +1,104 @@
+/* What a device offers: buffers, copies, streams, events, compiled programs.
+ * A backend fills one table; CPU is linked in, others are plugins. */
+#ifndef VP_BACKEND_BACKEND_H
+#define VP_BACKEND_BACKEND_H
+
+#include "graph/program.h"
+#include "optim/optim.h"
+
+struct vp_backend;
+struct vp_stream;
+struct vp_event;
+struct vp_exe; /* a program compiled for this device */
+
+/* Scalars of one minibatch, read by kernels; never baked into a program. */
+struct vp_mb {
+    uint64_t seed;
+    uint64_t first_sample; /* running count: sample i has id first_sample + i */
+    float loss_grad;       /* d(objective)/d(loss of this minibatch) */
+    bool accumulate;       /* add weight gradients instead of writing them */
+    bool train;            /* false: dropout is the identity */
+};
+
+struct vp_launch {
+    void *base[VP_SPACE_COUNT];
+    const struct vp_mb *mb;
+    int slot, version;     /* which bases these are: keys for captured graphs */
+};
+
+struct vp_backend_config {
+    int n_threads;
+    int device;            /* ordinal; 0 for CPU */
+    bool reference;        /* CPU: plain-C twins instead of the fast kernels */
+};
+
+/* The first call of a list whose output holds a NaN or infinity. */
+struct vp_nonfinite {
+    const struct vp_op *op;
+    enum vp_phase phase;
+};
+
+struct vp_backend_ops {
+    const char *name;
+    enum vp_status (*open)(const struct vp_backend_config *config,
+                           struct vp_backend **out, struct vp_err *err);
+    void (*close)(struct vp_backend *backend);
+
+    /* Zeroed. The size is given back on free. */
+    enum vp_status (*alloc)(struct vp_backend *backend, size_t n_bytes,
+                            void **out);
+    void (*free)(struct vp_backend *backend, void *buffer, size_t n_bytes);
+
+    enum vp_status (*stream_create)(struct vp_backend *backend,
+                                    struct vp_stream **out);
+    void (*stream_free)(struct vp_stream *stream);
+    enum vp_status (*event_create)(struct vp_backend *backend,
+                                   struct vp_event **out);
+    void (*event_free)(struct vp_event *event);
+    enum vp_status (*event_record)(struct vp_event *event,
+                                   struct vp_stream *stream);
+    /* The stream waits on the device, the host does not. */
+    enum vp_status (*stream_wait)(struct vp_stream *stream,
+                                  struct vp_event *event);
+    /* The host waits; VP_ERR_TIMEOUT after `timeout_ms`. */
+    enum vp_status (*event_sync)(struct vp_event *event, int timeout_ms);
+
+    /* Any pair of host and device addresses; ordered in the stream. */
+    enum vp_status (*copy)(struct vp_backend *backend,
+                           struct vp_stream *stream, void *dst,
+                           const void *src, size_t n_bytes);
+
+    size_t (*scratch_bytes)(struct vp_backend *backend,
+                            const struct vp_graph *graph,
+                            const struct vp_op *op, enum vp_phase phase);
+    enum vp_status (*compile)(struct vp_backend *backend,
+                              const struct vp_program *program,
+                              struct vp_exe **out, struct vp_err *err);
+    void (*exe_free)(struct vp_exe *exe);
+    enum vp_status (*launch)(struct vp_exe *exe, enum vp_list list,
+                             const struct vp_launch *launch,
+                             struct vp_stream *stream);
+    /* Runs a list call by call and looks at every output: slow, for naming
+     * the culprit after the fact. `*found_out` has op NULL if all is finite. */
+    enum vp_status (*launch_checked)(struct vp_exe *exe, enum vp_list list,
+                                     const struct vp_launch *launch,
+                                     struct vp_nonfinite *found_out);
+
+    /* dst += src, element by element: gradients of tied parameters. */
+    enum vp_status (*add)(struct vp_backend *backend, struct vp_stream *stream,
+                          float *dst, const float *src, int64_t n);
+    /* Sum of squares per tensor, in a fixed order; the host reads `sums_out`
+     * after the stream. */
+    enum vp_status (*sum_squares)(struct vp_backend *backend,
+                                  struct vp_stream *stream,
+                                  const struct vp_optim_tensor *tensors,
+                                  int n_tensors, const float *data,
+                                  double *sums_out);
+    enum vp_status (*update)(struct vp_backend *backend,
+                             struct vp_stream *stream,
+                             const struct vp_optim_step *step);
+};
+
+extern const struct vp_backend_ops vp_backend_cpu;
+
+#endif

@@ -1,0 +1,14 @@
+/* Monotonic time. */
+#ifndef VP_BASE_CLOCK_H
+#define VP_BASE_CLOCK_H
+
+#include <stdint.h>
+
+int64_t vp_clock_ns(void);
+
+static inline double vp_clock_seconds(int64_t from_ns, int64_t to_ns)
+{
+    return (double)(to_ns - from_ns) * 1e-9;
+}
+
+#endif

@@ -1,0 +1,112 @@
+#include "base/memory.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { CHUNK_BYTES = 64 * 1024 };
+
+struct vp_arena_chunk {
+    struct vp_arena_chunk *next;
+    size_t used, n_bytes;
+    _Alignas(16) unsigned char data[];
+};
+
+void *vp_arena_alloc(struct vp_arena *arena, size_t n_bytes)
+{
+    struct vp_arena_chunk *chunk = arena->head;
+    void *p;
+
+    n_bytes = vp_align_up(n_bytes ? n_bytes : 1, 16);
+    if (!chunk || chunk->n_bytes - chunk->used < n_bytes) {
+        size_t size = n_bytes > CHUNK_BYTES ? n_bytes : CHUNK_BYTES;
+
+        chunk = calloc(1, sizeof(*chunk) + size);
+        if (!chunk)
+            return NULL;
+        chunk->n_bytes = size;
+        chunk->next = arena->head;
+        arena->head = chunk;
+    }
+    p = chunk->data + chunk->used;
+    chunk->used += n_bytes;
+    return p;
+}
+
+char *vp_arena_strdup(struct vp_arena *arena, const char *text)
+{
+    return vp_arena_printf(arena, "%s", text);
+}
+
+char *vp_arena_printf(struct vp_arena *arena, const char *fmt, ...)
+{
+    va_list args;
+    char *text;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (n < 0)
+        return NULL;
+    text = vp_arena_alloc(arena, (size_t)n + 1);
+    if (!text)
+        return NULL;
+    va_start(args, fmt);
+    vsnprintf(text, (size_t)n + 1, fmt, args);
+    va_end(args);
+    return text;
+}
+
+void vp_arena_release(struct vp_arena *arena)
+{
+    struct vp_arena_chunk *chunk = arena->head;
+
+    while (chunk) {
+        struct vp_arena_chunk *next = chunk->next;
+
+        free(chunk);
+        chunk = next;
+    }
+    arena->head = NULL;
+}
+
+/* Layout: guard page | slack | buffer | guard page. */
+static size_t inner_bytes(size_t n_bytes, size_t page)
+{
+    return vp_align_up(vp_align_up(n_bytes ? n_bytes : 1, VP_TENSOR_ALIGN),
+                       page);
+}
+
+enum vp_status vp_pages_alloc(size_t n_bytes, void **out)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t inner = inner_bytes(n_bytes, page);
+    unsigned char *map;
+
+    map = mmap(NULL, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+               -1, 0);
+    if (map == MAP_FAILED)
+        return VP_ERR_NOMEM;
+    if (mprotect(map + page, inner, PROT_READ | PROT_WRITE) != 0) {
+        munmap(map, inner + 2 * page);
+        return VP_ERR_NOMEM;
+    }
+    *out = map + page + inner - vp_align_up(n_bytes, VP_TENSOR_ALIGN);
+    return VP_OK;
+}
+
+void vp_pages_free(void *pages, size_t n_bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t inner = inner_bytes(n_bytes, page);
+    unsigned char *p = pages;
+
+    if (!p)
+        return;
+    p -= inner - vp_align_up(n_bytes, VP_TENSOR_ALIGN);
+    munmap(p - page, inner + 2 * page);
+}

@@ -1,0 +1,68 @@
+/* Status codes and one-line error messages shared by the whole library. */
+#ifndef VP_BASE_STATUS_H
+#define VP_BASE_STATUS_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum vp_status {
+    VP_OK = 0,
+    VP_ERR_INVALID,     /* the user's mistake: configuration, input, usage */
+    VP_ERR_IO,          /* a file or device could not be read or written */
+    VP_ERR_NOMEM,       /* host or device memory is exhausted */
+    VP_ERR_NONFINITE,   /* NaN or infinity in a loss or gradient */
+    VP_ERR_TIMEOUT,     /* a wait exceeded its time limit */
+    VP_ERR_ABORTED,     /* another rank failed first */
+    VP_ERR_INTERRUPTED, /* a signal asked for a clean stop */
+    VP_ERR_UNSUPPORTED, /* a part that this build or machine lacks */
+    VP_ERR_END,         /* no more data */
+};
+
+/* One line for the user: place, cause, remedy. Empty on success. */
+struct vp_err {
+    char text[1024];
+};
+
+#if defined(__GNUC__)
+#define VP_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#else
+#define VP_PRINTF(fmt, first)
+#endif
+
+const char *vp_status_name(enum vp_status status);
+
+/* Writes the message and returns `status`, so that callers can say
+ * `return vp_err_set(err, VP_ERR_INVALID, ...)`. `err` may be NULL. */
+enum vp_status vp_err_set(struct vp_err *err, enum vp_status status,
+                          const char *fmt, ...) VP_PRINTF(3, 4);
+
+/* Puts "text: " in front of the message that is already there. */
+void vp_err_prefix(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
+
+#define VP_TRY(call)                        \
+    do {                                    \
+        enum vp_status vp_try_st_ = (call); \
+        if (vp_try_st_ != VP_OK)            \
+            return vp_try_st_;              \
+    } while (0)
+
+/* Always compiled in; for our own invariants only, never for user input. */
+#define VP_BUG_ON(cond)                                 \
+    do {                                                \
+        if (cond)                                       \
+            vp_bug(__FILE__, __LINE__, #cond);          \
+    } while (0)
+#if defined(__GNUC__)
+__attribute__((noreturn))
+#endif
+void vp_bug(const char *file, int line, const char *what);
+
+#define VP_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+#ifdef __cplusplus
+}
+#endif
+#endif

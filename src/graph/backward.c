@@ -1,0 +1,255 @@
+/* Reverse-mode differentiation of a stage into its B and W lists.
+ *
+ * The gradient of a value with several uses starts from what the next stage
+ * sent and adds use by use in reverse order, whether or not a cut lies between
+ * the uses: so the bits do not depend on the partition.
+ *
+ * An addition hands the gradient of its sum to both inputs without copying:
+ * several values then share one buffer. Adding to a shared buffer is allowed
+ * once nobody else will read it; before that, the buffer is copied. */
+#include "graph/lower.h"
+
+struct backward {
+    struct vp_lowering *lowering;
+    const struct vp_graph *graph;
+    struct vp_ref *grad;  /* per value: where its gradient is, NONE: no use yet */
+    struct vp_ref *din;   /* per value: its place in the DIN packet */
+    int now;              /* the operator being differentiated */
+};
+
+static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
+                                             VP_NEED_IN2 };
+
+static bool same_ref(struct vp_ref a, struct vp_ref b)
+{
+    return a.space == b.space && a.offset == b.offset;
+}
+
+/* W runs in its own list, after B; recomputed operators run W with B, as
+ * their inputs are gone afterwards. */
+static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
+{
+    return bw->lowering->spec->split_w && vp_op_defs[op->kind].has_w &&
+           !vp_lowering_redone(bw->lowering, op);
+}
+
+/* Will the gradient of `v` be read after the operator being differentiated,
+ * or by it? */
+static bool will_be_read(const struct backward *bw, vp_val v)
+{
+    int producer = bw->graph->values[v].producer;
+
+    if (producer < bw->lowering->first_op)
+        return true; /* it leaves the stage */
+    if (producer <= bw->now)
+        return true;
+    return runs_w_later(bw, &bw->graph->ops[producer]) &&
+           !vp_op_has_dz(&bw->graph->ops[producer]);
+}
+
+static bool shared(const struct backward *bw, vp_val v)
+{
+    for (vp_val u = 0; u < bw->graph->n_values; u++)
+        if (u != v && vp_ref_is(bw->grad[u]) &&
+            same_ref(bw->grad[u], bw->grad[v]) && will_be_read(bw, u))
+            return true;
+    return false;
+}
+
+/* dst = src, or dst += src: gradients of value `v`. */
+static void emit_copy(struct backward *bw, vp_val v, struct vp_ref dst,
+                      struct vp_ref src, bool add)
+{
+    const struct vp_op *like = &bw->graph->ops[bw->now];
+    struct vp_call *call = vp_lowering_emit(
+        bw->lowering, VP_LIST_B, vp_lowering_copy_op(bw->lowering, v, like),
+        VP_PHASE_B);
+
+    call->dout = src;
+    call->din[0] = dst;
+    call->din_add[0] = add;
+}
+
+static struct vp_ref new_grad(struct backward *bw, vp_val v)
+{
+    if (vp_ref_is(bw->din[v]))
+        return bw->din[v];
+    return vp_lowering_temp(bw->lowering, vp_value_bytes(bw->graph, v));
+}
+
+/* Makes the gradient of `v` a buffer that may be added to. */
+static void unshare(struct backward *bw, vp_val v)
+{
+    struct vp_ref old = bw->grad[v];
+
+    if (!shared(bw, v))
+        return;
+    bw->grad[v] = new_grad(bw, v);
+    emit_copy(bw, v, bw->grad[v], old, false);
+}
+
+static void differentiate_add(struct backward *bw, const struct vp_op *op)
+{
+    struct vp_ref dout = bw->grad[op->out];
+
+    for (int i = 0; i < 2; i++) {
+        vp_val v = op->in[i];
+
+        if (!bw->graph->values[v].needs_grad)
+            continue;
+        if (vp_ref_is(bw->grad[v])) {
+            unshare(bw, v);
+            emit_copy(bw, v, bw->grad[v], dout, true);
+        } else if (vp_ref_is(bw->din[v])) {
+            bw->grad[v] = bw->din[v];
+            emit_copy(bw, v, bw->grad[v], dout, false);
+        } else {
+            bw->grad[v] = dout;
+        }
+    }
+}
+
+/* dz may take the place of dout when nobody else reads that. */
+static struct vp_ref place_dz(struct backward *bw, const struct vp_op *op)
+{
+    if (!vp_op_has_dz(op))
+        return (struct vp_ref){ VP_SPACE_NONE, 0 };
+    if (bw->grad[op->out].space == VP_SPACE_WORK && !shared(bw, op->out))
+        return bw->grad[op->out];
+    return vp_lowering_temp(bw->lowering, vp_value_bytes(bw->graph, op->out));
+}
+
+/* Prepares the gradients of the inputs. Copies are emitted here, so this
+ * comes before the operator's own call. */
+static void prepare_inputs(struct backward *bw, const struct vp_op *op,
+                           struct vp_ref *din, bool *add)
+{
+    const struct vp_op_def *def = &vp_op_defs[op->kind];
+
+    for (int i = 0; i < VP_MAX_IN; i++) {
+        vp_val v = op->in[i];
+
+        if (v == VP_NONE || !(def->grad_in & need_in[i]) ||
+            !bw->graph->values[v].needs_grad)
+            continue;
+        add[i] = vp_ref_is(bw->grad[v]);
+        if (add[i])
+            unshare(bw, v);
+        else if (i == 0 && def->b_overwrites_in0 && !vp_ref_is(bw->din[v]))
+            bw->grad[v] = bw->lowering->home[v];
+        else
+            bw->grad[v] = new_grad(bw, v);
+        din[i] = bw->grad[v];
+    }
+}
+
+static void emit_b(struct backward *bw, const struct vp_op *op,
+                   struct vp_ref dz)
+{
+    struct vp_ref din[VP_MAX_IN] = { { VP_SPACE_NONE, 0 } };
+    bool add[VP_MAX_IN] = { false };
+    bool any = vp_ref_is(dz);
+    struct vp_call *call;
+
+    prepare_inputs(bw, op, din, add);
+    for (int i = 0; i < VP_MAX_IN; i++)
+        any |= vp_ref_is(din[i]);
+    if (!any)
+        return;
+    call = vp_lowering_emit(bw->lowering, VP_LIST_B, op, VP_PHASE_B);
+    vp_lowering_operands(bw->lowering, call);
+    call->dout = bw->grad[op->out];
+    call->dz = dz;
+    for (int i = 0; i < VP_MAX_IN; i++) {
+        call->din[i] = din[i];
+        call->din_add[i] = add[i];
+    }
+}
+
+/* A gradient that W reads later outlives the B list. */
+static void carry(struct backward *bw, struct vp_ref ref)
+{
+    if (ref.space == VP_SPACE_WORK)
+        bw->lowering->temps[ref.offset].carried = true;
+}
+
+static void emit_w(struct backward *bw, const struct vp_op *op,
+                   struct vp_ref dz)
+{
+    bool later = runs_w_later(bw, op);
+    struct vp_call *call;
+    bool any = false;
+
+    for (int i = 0; i < VP_MAX_PARAM; i++)
+        any |= op->par[i] != VP_NONE && !bw->graph->params[op->par[i]].constant;
+    if (!any)
+        return;
+    call = vp_lowering_emit(bw->lowering, later ? VP_LIST_W : VP_LIST_B, op,
+                            VP_PHASE_W);
+    vp_lowering_operands(bw->lowering, call);
+    call->dz = dz;
+    if (!vp_ref_is(dz))
+        call->dout = bw->grad[op->out];
+    if (later)
+        carry(bw, vp_ref_is(dz) ? dz : call->dout);
+    for (int i = 0; i < VP_MAX_PARAM; i++)
+        call->dpar[i] = vp_layout_grad(bw->lowering->program, op->par[i]);
+}
+
+static void differentiate(struct backward *bw, const struct vp_op *op)
+{
+    const struct vp_op_def *def = &vp_op_defs[op->kind];
+    struct vp_ref dz;
+
+    if (!bw->graph->values[op->out].needs_grad)
+        return;
+    VP_BUG_ON(op->out != bw->graph->loss && !vp_ref_is(bw->grad[op->out]));
+    if (def->passes_grad) {
+        differentiate_add(bw, op);
+        return;
+    }
+    dz = place_dz(bw, op);
+    if (def->has_b)
+        emit_b(bw, op, dz);
+    if (def->has_w)
+        emit_w(bw, op, dz);
+}
+
+/* Gradients that arrive start the sums; one that only passes through, or is
+ * added to here, continues in the packet for the previous stage. */
+static void start_from_dout(struct backward *bw)
+{
+    const struct vp_program *program = bw->lowering->program;
+
+    bw->now = bw->lowering->end_op - 1;
+    for (int i = 0; i < program->din.n_entries; i++)
+        bw->din[program->din.entries[i].value] = (struct vp_ref){
+            VP_SPACE_DIN, program->din.entries[i].offset
+        };
+    for (int i = 0; i < program->dout.n_entries; i++) {
+        const struct vp_packet_entry *entry = &program->dout.entries[i];
+        struct vp_ref arrived = { VP_SPACE_DOUT, entry->offset };
+
+        bw->grad[entry->value] = arrived;
+        if (vp_ref_is(bw->din[entry->value])) {
+            bw->grad[entry->value] = bw->din[entry->value];
+            emit_copy(bw, entry->value, bw->din[entry->value], arrived, false);
+        }
+    }
+}
+
+void vp_lower_backward(struct vp_lowering *lowering)
+{
+    size_t n_values = (size_t)lowering->graph->n_values;
+    struct backward bw = { .lowering = lowering, .graph = lowering->graph };
+
+    bw.grad = vp_lowering_alloc(lowering, n_values * sizeof(*bw.grad));
+    bw.din = vp_lowering_alloc(lowering, n_values * sizeof(*bw.din));
+    if (lowering->status != VP_OK)
+        return;
+    start_from_dout(&bw);
+    for (int i = lowering->end_op - 1; i >= lowering->first_op; i--) {
+        bw.now = i;
+        differentiate(&bw, &lowering->graph->ops[i]);
+    }
+}

@@ -1,0 +1,213 @@
+/* A model as a list of operators on named values, grouped into blocks.
+ * Pure bookkeeping: no numbers, no device. Everything else is derived from it.
+ *
+ * A value is a matrix [rows, cols], row-major; rows usually count tokens
+ * (sample-major: row = sample * seq + position). A model builder creates
+ * inputs and parameters and applies operators; the first mistake makes the
+ * graph sticky-failed, so builders need no checks in between, and
+ * vp_graph_finish() reports it. */
+#ifndef VP_GRAPH_GRAPH_H
+#define VP_GRAPH_GRAPH_H
+
+#include "base/memory.h"
+#include "base/batch.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define VP_NONE (-1)
+#define VP_MAX_IN 3
+#define VP_MAX_PARAM 3
+#define VP_MAX_AUX 2
+#define VP_MAX_PART 3
+
+typedef int vp_val;   /* index into graph->values, or VP_NONE */
+typedef int vp_par;   /* index into graph->params, or VP_NONE */
+
+enum vp_dtype { VP_DTYPE_F32, VP_DTYPE_I32 };
+
+struct vp_value {
+    const char *name;      /* for people */
+    enum vp_dtype dtype;
+    int64_t rows, cols;
+    enum vp_role role;     /* what a model input means; NONE inside */
+    int producer;          /* operator, or VP_NONE for a model input */
+    bool needs_grad;
+};
+
+enum vp_init { VP_INIT_ZERO, VP_INIT_ONE, VP_INIT_NORMAL, VP_INIT_SINUSOID };
+
+/* A tensor as Hugging Face names it: `rows` rows of the parameter from `row`.
+ * Query, key and value weights are three parts of one parameter. */
+struct vp_part {
+    const char *name;
+    int64_t row, rows;
+};
+
+struct vp_param {
+    int block;             /* the block that owns it; a gradient per block */
+    int64_t rows, cols;
+    enum vp_init init;
+    float init_std;
+    bool decay;            /* weight decay applies (not biases, layer norms) */
+    bool stored_transposed; /* files hold [cols, rows] (GPT-2's Conv1D) */
+    bool constant;         /* a table that is not trained (sinusoids) */
+    vp_par tied_to;        /* shares its value with this earlier parameter */
+    int n_parts;
+    struct vp_part part[VP_MAX_PART];
+};
+
+enum vp_op_kind {
+    VP_OP_EMBED,
+    VP_OP_LINEAR,
+    VP_OP_LAYERNORM,
+    VP_OP_ATTENTION,
+    VP_OP_DROPOUT,
+    VP_OP_ADD,
+    VP_OP_SCALE,
+    VP_OP_GATHER,
+    VP_OP_CROSS_ENTROPY,
+    VP_OP_COPY,            /* inserted by lowering; out = in */
+    VP_OP_KIND_COUNT
+};
+
+enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
+
+/* Operators and their arguments. x: [rows, cols], B: batch, S: sequence.
+ *
+ * embed       in: ids [B*S]; in1: type ids [B*S] or NONE
+ *             par: table [V, H]; positions [P, H] or NONE; types [T, H] or NONE
+ *             out = scale * table[id] + positions[p] + types[t]
+ *             p = position in the sequence; with `pad` >= 0 (sinusoids): the
+ *             number of non-pad ids before it, and pad rows are all zero
+ * linear      in: x [rows, K]; par: weight [N, K], bias [1, N] or NONE
+ *             out = act(x weight^T + bias); aux0: x weight^T + bias if act
+ * layernorm   in: x; par: gamma, beta [1, cols]; aux0: mean, 1/std [rows, 2]
+ * attention   in: qkv [B*S, 3H], or q [B*Sq, H] and in1: kv [B*Sk, 2H];
+ *             in2: key mask [B*Sk] or NONE; aux0: log-sum-exp [B*Sq, heads]
+ *             softmax(scale q k^T, masked) with dropout p, times v
+ *             a query with no key allowed gives zeros
+ * dropout     in: x; byte-quantised p (note [dropout] in base/rng.h)
+ * add         in: a, in1: b; the residual line: in0 is the branch, in1 the trunk
+ * scale       out = scale * x
+ * gather      in: x [rows, C]; in1: row numbers [n], -1 gives a zero row
+ * cross_entropy in: logits [n, V]; in1: labels [n], -1 ignored; in2: weights
+ *             (int32 0/1) [n] or NONE; aux0: per-row log-sum-exp and loss
+ *             [n, 2]; out: [1, 1] = sum of w * loss / sum of w, or 0;
+ *             loss = (1-e) nll + e/V sum(-log p), e = smoothing */
+struct vp_attr {
+    float scale;
+    float eps;
+    float p;               /* dropout probability */
+    float smoothing;
+    enum vp_act act;
+    bool causal;
+    int32_t pad;           /* embed: the padding id, or -1 */
+    int heads;
+    int64_t batch;         /* samples; rows of in0 = batch * q_len */
+    int64_t q_len, k_len;  /* positions per sample (embed, dropout: q_len) */
+};
+
+struct vp_op {
+    enum vp_op_kind kind;
+    int id;                /* random stream; the index in the whole model */
+    int line;              /* the original's line number (VPIPE section 3) */
+    int block;
+    vp_val in[VP_MAX_IN];
+    vp_par par[VP_MAX_PARAM];
+    vp_val out;
+    vp_val aux[VP_MAX_AUX]; /* written by forward for backward */
+    struct vp_attr attr;
+};
+
+struct vp_block {
+    const char *name;
+    int first_op, n_ops;
+    int first_line, n_lines;
+};
+
+struct vp_graph {
+    struct vp_value *values;
+    int n_values;
+    struct vp_param *params;
+    int n_params;
+    struct vp_op *ops;
+    int n_ops;
+    struct vp_block *blocks;
+    int n_blocks;
+    int n_lines;
+    int64_t batch;         /* samples per minibatch */
+    vp_val loss;           /* [1, 1] */
+    vp_val logits;         /* what the loss was taken of */
+
+    /* private */
+    int cap_values, cap_params, cap_ops, cap_blocks;
+    struct vp_arena arena;
+    enum vp_status status;
+    struct vp_err err;
+};
+
+void vp_graph_init(struct vp_graph *graph, int64_t batch);
+void vp_graph_release(struct vp_graph *graph);
+
+/* ---- For model builders ------------------------------------------------ */
+
+/* Starts the next block; operators that follow belong to it. */
+void vp_graph_block(struct vp_graph *graph, const char *name);
+/* Starts the next line of the original's program; a block starts one itself
+ * with its first vp_graph_line(). Several operators may share a line. */
+void vp_graph_line(struct vp_graph *graph);
+/* A name that lives as long as the graph. */
+const char *vp_graph_name(struct vp_graph *graph, const char *fmt, ...)
+    VP_PRINTF(2, 3);
+
+vp_val vp_graph_input(struct vp_graph *graph, enum vp_role role,
+                      const char *name, int64_t rows);
+
+/* One-part parameter of the current block. NORMAL takes `std`. */
+vp_par vp_graph_param(struct vp_graph *graph, const char *name, int64_t rows,
+                      int64_t cols, enum vp_init init, float std);
+/* Adds a part of `rows` rows to a parameter of the current block that was
+ * created with vp_graph_param(); grows it. */
+void vp_graph_part(struct vp_graph *graph, vp_par par, const char *name,
+                   int64_t rows);
+/* The current block's use of a parameter owned by an earlier block. */
+vp_par vp_graph_tied(struct vp_graph *graph, vp_par owner);
+
+vp_val vp_embed(struct vp_graph *graph, vp_val ids, vp_val types, vp_par table,
+                vp_par positions, vp_par type_table, float scale, int32_t pad);
+vp_val vp_linear(struct vp_graph *graph, vp_val x, vp_par weight, vp_par bias,
+                 enum vp_act act);
+vp_val vp_layernorm(struct vp_graph *graph, vp_val x, vp_par gamma,
+                    vp_par beta, float eps);
+/* `kv` is NONE for self-attention over packed q, k, v. */
+vp_val vp_attention(struct vp_graph *graph, vp_val q, vp_val kv, vp_val mask,
+                    int heads, bool causal, float p);
+/* Returns x itself when p is 0. */
+vp_val vp_dropout(struct vp_graph *graph, vp_val x, float p);
+vp_val vp_add(struct vp_graph *graph, vp_val branch, vp_val trunk);
+vp_val vp_scale(struct vp_graph *graph, vp_val x, float scale);
+vp_val vp_gather(struct vp_graph *graph, vp_val x, vp_val rows);
+vp_val vp_cross_entropy(struct vp_graph *graph, vp_val logits, vp_val labels,
+                        vp_val weights, float smoothing);
+
+/* Ends building: the last value must be the loss. Reports the first mistake. */
+enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err);
+
+/* ---- Questions about a finished graph ---------------------------------- */
+
+enum vp_phase { VP_PHASE_F, VP_PHASE_B, VP_PHASE_W, VP_PHASE_COUNT };
+
+/* Parameters counted once (tied ones not again), constants not at all. */
+int64_t vp_graph_param_count(const struct vp_graph *graph);
+/* Floating-point operations of one operator call; multiply-add counts 2.
+ * Products and attention; elementwise work counts 0. */
+double vp_op_flops(const struct vp_graph *graph, const struct vp_op *op,
+                   enum vp_phase phase);
+/* Forward plus backward of blocks [first, first + n). */
+double vp_graph_flops(const struct vp_graph *graph, int first_block,
+                      int n_blocks);
+int64_t vp_value_bytes(const struct vp_graph *graph, vp_val value);
+
+#endif

@@ -1,0 +1,416 @@
+/* Lowering a stage: forward and recompute lists, and what is kept for
+ * backward. backward.c emits the gradients, plan.c lays out memory. */
+#include "graph/lower.h"
+
+#include <string.h>
+
+void *vp_lowering_alloc(struct vp_lowering *lowering, size_t n_bytes)
+{
+    void *p = vp_arena_alloc(&lowering->program->arena, n_bytes);
+
+    if (!p)
+        lowering->status = VP_ERR_NOMEM;
+    return p;
+}
+
+/* Doubles an array of the lowering when it is full. */
+static void *grow(struct vp_lowering *lowering, void *items, size_t item_bytes,
+                  int n, int *cap)
+{
+    int wider = *cap ? *cap * 2 : 256;
+    void *moved;
+
+    if (n < *cap)
+        return items;
+    moved = vp_lowering_alloc(lowering, (size_t)wider * item_bytes);
+    if (!moved)
+        return NULL;
+    if (n > 0)
+        memcpy(moved, items, (size_t)n * item_bytes);
+    *cap = wider;
+    return moved;
+}
+
+struct vp_ref vp_lowering_temp(struct vp_lowering *lowering, int64_t n_bytes)
+{
+    struct vp_temp *temps = grow(lowering, lowering->temps, sizeof(*temps),
+                                 lowering->n_temps, &lowering->cap_temps);
+
+    if (!temps)
+        return (struct vp_ref){ VP_SPACE_NONE, 0 };
+    lowering->temps = temps;
+    temps[lowering->n_temps] = (struct vp_temp){
+        .n_bytes = (int64_t)vp_align_up((size_t)n_bytes, VP_TENSOR_ALIGN)
+    };
+    return (struct vp_ref){ VP_SPACE_WORK, lowering->n_temps++ };
+}
+
+struct vp_call *vp_lowering_emit(struct vp_lowering *lowering,
+                                 enum vp_list list, const struct vp_op *op,
+                                 enum vp_phase phase)
+{
+    static struct vp_call dummy;
+    struct vp_program *program = lowering->program;
+    struct vp_call *calls, *call;
+    size_t scratch = 0;
+
+    calls = grow(lowering, program->calls[list], sizeof(*calls),
+                 program->n_calls[list], &lowering->cap_calls[list]);
+    if (!calls)
+        return &dummy;
+    program->calls[list] = calls;
+    call = &calls[program->n_calls[list]++];
+    *call = (struct vp_call){ .op = op, .phase = phase };
+    if (lowering->scratch)
+        scratch = lowering->scratch(lowering->scratch_ctx, lowering->graph, op,
+                                    phase);
+    if (scratch > 0)
+        call->scratch = vp_lowering_temp(lowering, (int64_t)scratch);
+    if (op->kind != VP_OP_COPY)
+        program->flops[list] += vp_op_flops(lowering->graph, op, phase);
+    return call;
+}
+
+static struct vp_ref place_of(const struct vp_lowering *lowering, vp_val v)
+{
+    if (v == VP_NONE)
+        return (struct vp_ref){ VP_SPACE_NONE, 0 };
+    return lowering->home[v];
+}
+
+void vp_lowering_operands(struct vp_lowering *lowering, struct vp_call *call)
+{
+    const struct vp_op *op = call->op;
+
+    for (int i = 0; i < VP_MAX_IN; i++)
+        call->in[i] = place_of(lowering, op->in[i]);
+    call->out = place_of(lowering, op->out);
+    for (int i = 0; i < VP_MAX_AUX; i++)
+        call->aux[i] = place_of(lowering, op->aux[i]);
+    for (int i = 0; i < VP_MAX_PARAM; i++)
+        call->par[i] = vp_layout_param(lowering->program, op->par[i]);
+}
+
+const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
+                                        const struct vp_op *like)
+{
+    struct vp_op *op = vp_lowering_alloc(lowering, sizeof(*op));
+
+    if (!op)
+        return like;
+    *op = (struct vp_op){ .kind = VP_OP_COPY,
+                          .id = like->id,
+                          .line = like->line,
+                          .block = like->block,
+                          .in = { v, VP_NONE, VP_NONE },
+                          .par = { VP_NONE, VP_NONE, VP_NONE },
+                          .out = v,
+                          .aux = { VP_NONE, VP_NONE },
+                          .attr = { .batch = like->attr.batch } };
+    return op;
+}
+
+/* ---- What backward needs ------------------------------------------------ */
+
+static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
+                                             VP_NEED_IN2 };
+static const unsigned need_aux[VP_MAX_AUX] = { VP_NEED_AUX0, VP_NEED_AUX1 };
+
+static void mark(bool *marks, vp_val v)
+{
+    if (v != VP_NONE)
+        marks[v] = true;
+}
+
+static void mark_needs(const struct vp_op *op, unsigned needs, bool *marks)
+{
+    for (int i = 0; i < VP_MAX_IN; i++)
+        if (needs & need_in[i])
+            mark(marks, op->in[i]);
+    for (int i = 0; i < VP_MAX_AUX; i++)
+        if (needs & need_aux[i])
+            mark(marks, op->aux[i]);
+    if (needs & VP_NEED_OUT)
+        mark(marks, op->out);
+}
+
+/* Values that the stage's B and W kernels read. */
+static void mark_backward(const struct vp_lowering *lowering, bool *marks)
+{
+    const struct vp_graph *graph = lowering->graph;
+
+    for (int i = lowering->first_op; i < lowering->end_op; i++) {
+        const struct vp_op *op = &graph->ops[i];
+        const struct vp_op_def *def = &vp_op_defs[op->kind];
+
+        if (!graph->values[op->out].needs_grad)
+            continue;
+        mark_needs(op, def->needs_b | def->needs_w, marks);
+    }
+}
+
+static bool makes_marked(const struct vp_op *op, const bool *marks)
+{
+    bool makes = marks[op->out];
+
+    for (int i = 0; i < VP_MAX_AUX; i++)
+        makes |= op->aux[i] != VP_NONE && marks[op->aux[i]];
+    return makes;
+}
+
+/* Which operators run again: those of the tail that make something marked, or
+ * something such an operator reads. Marks what they read. */
+static void mark_redo(const struct vp_lowering *lowering, bool *marks,
+                      bool *redo)
+{
+    for (int i = lowering->end_op - 1; i >= lowering->first_op; i--) {
+        const struct vp_op *op = &lowering->graph->ops[i];
+
+        if (!vp_lowering_redone(lowering, op) || !makes_marked(op, marks))
+            continue;
+        redo[i] = true;
+        for (int j = 0; j < VP_MAX_IN; j++)
+            mark(marks, op->in[j]);
+    }
+}
+
+static struct vp_ref reserve(struct vp_program *program, enum vp_space space,
+                             int64_t n_bytes)
+{
+    struct vp_ref ref = { space, program->n_bytes[space] };
+
+    program->n_bytes[space] +=
+        (int64_t)vp_align_up((size_t)n_bytes, VP_TENSOR_ALIGN);
+    return ref;
+}
+
+/* Gives every marked value of this stage its place between F and B. `backward`
+ * are the values B reads; others are only read by R. */
+static void place_kept(struct vp_lowering *lowering, const bool *marks,
+                       const bool *backward)
+{
+    const struct vp_graph *graph = lowering->graph;
+
+    for (vp_val v = 0; v < graph->n_values; v++) {
+        int producer = graph->values[v].producer;
+        enum vp_space space = VP_SPACE_SLOT;
+
+        if (producer < lowering->first_op || producer >= lowering->end_op)
+            continue;
+        if (vp_lowering_redone(lowering, &graph->ops[producer]))
+            space = VP_SPACE_REDO;
+        if (v != graph->loss &&
+            !(space == VP_SPACE_SLOT ? marks[v] : backward[v]))
+            continue;
+        if (v == graph->loss)
+            space = VP_SPACE_SLOT;
+        lowering->kept[v] = reserve(lowering->program, space,
+                                    vp_value_bytes(graph, v));
+    }
+}
+
+/* ---- Forward and recompute ---------------------------------------------- */
+
+/* The place of value `v` while `list` runs, if it was not set before. */
+static void find_home(struct vp_lowering *lowering, enum vp_list list, vp_val v)
+{
+    struct vp_ref *home;
+
+    if (v == VP_NONE)
+        return;
+    home = &lowering->home[v];
+    if (vp_ref_is(*home))
+        return;
+    *home = lowering->boundary_in[v];
+    if (!vp_ref_is(*home) && (lowering->kept[v].space == VP_SPACE_SLOT ||
+                              list != VP_LIST_F))
+        *home = lowering->kept[v];
+    if (!vp_ref_is(*home) && list == VP_LIST_F)
+        *home = lowering->boundary_out[v];
+    if (!vp_ref_is(*home))
+        *home = vp_lowering_temp(lowering,
+                                 vp_value_bytes(lowering->graph, v));
+}
+
+static void forget_homes(struct vp_lowering *lowering)
+{
+    memset(lowering->home, 0,
+           (size_t)lowering->graph->n_values * sizeof(*lowering->home));
+}
+
+static void emit_forward(struct vp_lowering *lowering, enum vp_list list,
+                         const struct vp_op *op)
+{
+    for (int i = 0; i < VP_MAX_IN; i++)
+        find_home(lowering, list, op->in[i]);
+    find_home(lowering, list, op->out);
+    for (int i = 0; i < VP_MAX_AUX; i++)
+        find_home(lowering, list, op->aux[i]);
+    vp_lowering_operands(lowering,
+                         vp_lowering_emit(lowering, list, op, VP_PHASE_F));
+}
+
+/* Values that go on but were not computed straight into the packet: those
+ * that pass through, and those that backward reads here. */
+static void emit_passing(struct vp_lowering *lowering)
+{
+    const struct vp_packet *out = &lowering->program->out;
+    const struct vp_op *last = &lowering->graph->ops[lowering->end_op - 1];
+
+    for (int i = 0; i < out->n_entries; i++) {
+        vp_val v = out->entries[i].value;
+        struct vp_call *call;
+
+        find_home(lowering, VP_LIST_F, v);
+        if (lowering->home[v].space == VP_SPACE_OUT)
+            continue;
+        call = vp_lowering_emit(lowering, VP_LIST_F,
+                                vp_lowering_copy_op(lowering, v, last),
+                                VP_PHASE_F);
+        call->in[0] = lowering->home[v];
+        call->out = lowering->boundary_out[v];
+    }
+}
+
+static void lower_forward(struct vp_lowering *lowering, const bool *redo)
+{
+    const struct vp_graph *graph = lowering->graph;
+
+    forget_homes(lowering);
+    for (int i = lowering->first_op; i < lowering->end_op; i++)
+        emit_forward(lowering, VP_LIST_F, &graph->ops[i]);
+    emit_passing(lowering);
+    if (lowering->spec->forward_only)
+        return;
+
+    forget_homes(lowering);
+    for (int i = lowering->first_op; i < lowering->end_op; i++)
+        if (redo[i])
+            emit_forward(lowering, VP_LIST_R, &graph->ops[i]);
+
+    /* Backward finds values where F or R left them. */
+    forget_homes(lowering);
+    for (vp_val v = 0; v < graph->n_values; v++)
+        lowering->home[v] = vp_ref_is(lowering->boundary_in[v])
+                                ? lowering->boundary_in[v]
+                                : lowering->kept[v];
+}
+
+/* ---- The whole ---------------------------------------------------------- */
+
+static enum vp_status check_spec(const struct vp_graph *graph,
+                                 const struct vp_stage_spec *spec,
+                                 struct vp_err *err)
+{
+    if (spec->first_block < 0 || spec->n_blocks < 1 ||
+        spec->first_block + spec->n_blocks > graph->n_blocks)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "stage of blocks %d..%d: the model has blocks 0..%d",
+                          spec->first_block,
+                          spec->first_block + spec->n_blocks - 1,
+                          graph->n_blocks - 1);
+    if (!(spec->recompute_ratio >= 0.0 && spec->recompute_ratio <= 1.0))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "recompute_ratio %g is outside 0..1",
+                          spec->recompute_ratio);
+    return VP_OK;
+}
+
+static void find_range(struct vp_lowering *lowering)
+{
+    const struct vp_graph *graph = lowering->graph;
+    const struct vp_stage_spec *spec = lowering->spec;
+    const struct vp_block *first = &graph->blocks[spec->first_block];
+    const struct vp_block *last = first + spec->n_blocks - 1;
+    int end_line = last->first_line + last->n_lines;
+    int n_lines = end_line - first->first_line;
+
+    lowering->first_op = first->first_op;
+    lowering->end_op = last->first_op + last->n_ops;
+    lowering->first_redo_line = end_line;
+    if (!spec->forward_only)
+        lowering->first_redo_line -= (int)(spec->recompute_ratio * n_lines);
+}
+
+static enum vp_status lower_lists(struct vp_lowering *lowering)
+{
+    size_t n_values = (size_t)lowering->graph->n_values;
+    bool *backward = vp_lowering_alloc(lowering, n_values);
+    bool *marks = vp_lowering_alloc(lowering, n_values);
+    bool *redo = vp_lowering_alloc(lowering, (size_t)lowering->graph->n_ops);
+
+    lowering->boundary_in = vp_lowering_alloc(
+        lowering, n_values * sizeof(*lowering->boundary_in));
+    lowering->boundary_out = vp_lowering_alloc(
+        lowering, n_values * sizeof(*lowering->boundary_out));
+    lowering->kept =
+        vp_lowering_alloc(lowering, n_values * sizeof(*lowering->kept));
+    lowering->home =
+        vp_lowering_alloc(lowering, n_values * sizeof(*lowering->home));
+    if (lowering->status != VP_OK)
+        return lowering->status;
+
+    VP_TRY(vp_layout_make(lowering));
+    VP_TRY(vp_packets_make(lowering));
+    if (!lowering->spec->forward_only) {
+        mark_backward(lowering, backward);
+        memcpy(marks, backward, n_values);
+        mark_redo(lowering, marks, redo);
+    }
+    place_kept(lowering, marks, backward);
+    lower_forward(lowering, redo);
+    if (!lowering->spec->forward_only)
+        vp_lower_backward(lowering);
+    if (lowering->status != VP_OK)
+        return lowering->status;
+    return vp_plan_memory(lowering);
+}
+
+static void note_sizes(struct vp_lowering *lowering)
+{
+    struct vp_program *program = lowering->program;
+    const struct vp_graph *graph = lowering->graph;
+
+    program->n_bytes[VP_SPACE_PARAM] = program->layout.param_bytes;
+    program->n_bytes[VP_SPACE_IN] = program->in.n_bytes;
+    program->n_bytes[VP_SPACE_OUT] = program->out.n_bytes;
+    if (!program->spec.forward_only) {
+        program->n_bytes[VP_SPACE_GRAD] = program->layout.grad_bytes;
+        program->n_bytes[VP_SPACE_DIN] = program->din.n_bytes;
+        program->n_bytes[VP_SPACE_DOUT] = program->dout.n_bytes;
+    }
+    if (lowering->end_op == graph->n_ops)
+        program->loss = lowering->kept[graph->loss];
+}
+
+enum vp_status vp_program_lower(const struct vp_graph *graph,
+                                const struct vp_stage_spec *spec,
+                                vp_scratch_fn scratch, void *scratch_ctx,
+                                struct vp_program *program_out,
+                                struct vp_err *err)
+{
+    struct vp_program program = { .graph = graph, .spec = *spec };
+    struct vp_lowering lowering = { .graph = graph,
+                                    .spec = spec,
+                                    .program = &program,
+                                    .scratch = scratch,
+                                    .scratch_ctx = scratch_ctx };
+    enum vp_status st;
+
+    VP_TRY(check_spec(graph, spec, err));
+    find_range(&lowering);
+    st = lower_lists(&lowering);
+    if (st != VP_OK) {
+        vp_arena_release(&program.arena);
+        return vp_err_set(err, st, "lowering a stage: %s", vp_status_name(st));
+    }
+    note_sizes(&lowering);
+    *program_out = program;
+    return VP_OK;
+}
+
+void vp_program_release(struct vp_program *program)
+{
+    vp_arena_release(&program->arena);
+    *program = (struct vp_program){ .graph = NULL };
+}

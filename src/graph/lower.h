@@ -1,0 +1,74 @@
+/* Private to graph: the pieces of lowering. */
+#ifndef VP_GRAPH_LOWER_H
+#define VP_GRAPH_LOWER_H
+
+#include "graph/opdef.h"
+#include "graph/program.h"
+
+/* A buffer inside one list. Until the memory plan is made, refs into WORK hold
+ * the number of a temporary in place of an offset. */
+struct vp_temp {
+    int64_t n_bytes;
+    bool carried;        /* lives from B to W: goes to SLOT */
+    int64_t offset;      /* set by the plan */
+};
+
+struct vp_lowering {
+    const struct vp_graph *graph;
+    const struct vp_stage_spec *spec;
+    struct vp_program *program;
+    vp_scratch_fn scratch;
+    void *scratch_ctx;
+
+    int first_op, end_op;
+    int first_redo_line;     /* lines from here on are recomputed */
+
+    /* Per value. */
+    struct vp_ref *boundary_in, *boundary_out; /* places in the packets */
+    struct vp_ref *kept;     /* SLOT or REDO place, if backward reads it */
+    struct vp_ref *home;     /* where the list being emitted has it */
+
+    struct vp_temp *temps;
+    int n_temps, cap_temps;
+    int cap_calls[VP_LIST_COUNT];
+    enum vp_status status;   /* VP_ERR_NOMEM sticks */
+};
+
+static inline bool vp_ref_is(struct vp_ref ref)
+{
+    return ref.space != VP_SPACE_NONE;
+}
+
+/* True for operators whose results B needs to be computed again. */
+static inline bool vp_lowering_redone(const struct vp_lowering *lowering,
+                                      const struct vp_op *op)
+{
+    return op->line >= lowering->first_redo_line;
+}
+
+void *vp_lowering_alloc(struct vp_lowering *lowering, size_t n_bytes);
+struct vp_ref vp_lowering_temp(struct vp_lowering *lowering, int64_t n_bytes);
+/* Appends a call with operator, phase, scratch; the caller fills in refs. The
+ * pointer is valid until the next emit. Never NULL (a dummy after NOMEM). */
+struct vp_call *vp_lowering_emit(struct vp_lowering *lowering,
+                                 enum vp_list list, const struct vp_op *op,
+                                 enum vp_phase phase);
+/* Sets in, out, aux and parameters of a call from `home`. */
+void vp_lowering_operands(struct vp_lowering *lowering, struct vp_call *call);
+/* A copy of value `v` as an operator of its own, named after `like`. */
+const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
+                                        const struct vp_op *like);
+
+/* layout.c */
+enum vp_status vp_layout_make(struct vp_lowering *lowering);
+enum vp_status vp_packets_make(struct vp_lowering *lowering);
+struct vp_ref vp_layout_param(const struct vp_program *program, vp_par par);
+struct vp_ref vp_layout_grad(const struct vp_program *program, vp_par par);
+
+/* backward.c */
+void vp_lower_backward(struct vp_lowering *lowering);
+
+/* plan.c: gives every temporary its offset and patches all calls. */
+enum vp_status vp_plan_memory(struct vp_lowering *lowering);
+
+#endif

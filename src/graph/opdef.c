@@ -1,0 +1,323 @@
+/* The operator table: shape rules, operation counts, what backward reads. */
+#include "graph/opdef.h"
+
+#include <math.h>
+
+static enum vp_status refuse(struct vp_graph *graph, const struct vp_op *op,
+                             const char *why)
+{
+    return graph->status = vp_err_set(
+               &graph->err, VP_ERR_INVALID, "model graph, %s: %s: %s",
+               graph->blocks[op->block].name, vp_op_defs[op->kind].name, why);
+}
+
+/* NULL for an absent tensor. */
+static const struct vp_value *in_value(const struct vp_graph *graph,
+                                       const struct vp_op *op, int i)
+{
+    return op->in[i] == VP_NONE ? NULL : &graph->values[op->in[i]];
+}
+
+static const struct vp_param *in_param(const struct vp_graph *graph,
+                                       const struct vp_op *op, int i)
+{
+    return op->par[i] == VP_NONE ? NULL : &graph->params[op->par[i]];
+}
+
+/* A float result of the operator that is being added. */
+static vp_val result(struct vp_graph *graph, const struct vp_op *op,
+                     int64_t rows, int64_t cols)
+{
+    vp_val value = vp_graph_input(graph, VP_ROLE_NONE,
+                                  vp_op_defs[op->kind].name, rows);
+
+    if (value == VP_NONE)
+        return VP_NONE;
+    graph->values[value].dtype = VP_DTYPE_F32;
+    graph->values[value].cols = cols;
+    graph->values[value].producer = op->id;
+    return value;
+}
+
+/* Sets attr.q_len from the rows of in0. */
+static bool set_len(const struct vp_graph *graph, struct vp_op *op)
+{
+    int64_t rows = in_value(graph, op, 0)->rows;
+
+    op->attr.q_len = rows / graph->batch;
+    return rows % graph->batch == 0;
+}
+
+static bool is_float(const struct vp_value *value)
+{
+    return value && value->dtype == VP_DTYPE_F32;
+}
+
+static bool is_ids(const struct vp_value *value, int64_t rows)
+{
+    return value && value->dtype == VP_DTYPE_I32 && value->rows == rows;
+}
+
+static bool is_row(const struct vp_param *param, int64_t cols)
+{
+    return param && param->rows == 1 && param->cols == cols;
+}
+
+static enum vp_status done(const struct vp_graph *graph)
+{
+    return graph->status;
+}
+
+/* ---- Shape rules -------------------------------------------------------- */
+
+static enum vp_status embed_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    const struct vp_value *ids = in_value(graph, op, 0);
+    const struct vp_param *table = in_param(graph, op, 0);
+    const struct vp_param *positions = in_param(graph, op, 1);
+    const struct vp_param *types = in_param(graph, op, 2);
+
+    if (!ids || ids->dtype != VP_DTYPE_I32 || !table)
+        return refuse(graph, op, "needs ids and a table");
+    if (!set_len(graph, op))
+        return refuse(graph, op, "rows are not a multiple of the batch");
+    if (positions && (positions->cols != table->cols ||
+                      positions->rows < op->attr.q_len))
+        return refuse(graph, op, "fewer positions than the sequence is long");
+    if ((types != NULL) != (op->in[1] != VP_NONE) ||
+        (types && (types->cols != table->cols ||
+                   !is_ids(in_value(graph, op, 1), ids->rows))))
+        return refuse(graph, op, "type ids and type table do not match");
+    op->out = result(graph, op, ids->rows, table->cols);
+    return done(graph);
+}
+
+static enum vp_status linear_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    const struct vp_value *x = in_value(graph, op, 0);
+    const struct vp_param *weight = in_param(graph, op, 0);
+    int64_t rows, cols;
+
+    if (!is_float(x) || !weight || weight->cols != x->cols)
+        return refuse(graph, op, "weight does not fit the input");
+    if (op->par[1] != VP_NONE && !is_row(in_param(graph, op, 1), weight->rows))
+        return refuse(graph, op, "bias does not fit the weight");
+    rows = x->rows;
+    cols = weight->rows;
+    op->out = result(graph, op, rows, cols);
+    if (op->attr.act != VP_ACT_NONE)
+        op->aux[0] = result(graph, op, rows, cols);
+    return done(graph);
+}
+
+static enum vp_status layernorm_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    const struct vp_value *x = in_value(graph, op, 0);
+    int64_t rows, cols;
+
+    if (!is_float(x) || !is_row(in_param(graph, op, 0), x->cols) ||
+        !is_row(in_param(graph, op, 1), x->cols))
+        return refuse(graph, op, "gamma and beta do not fit the input");
+    rows = x->rows;
+    cols = x->cols;
+    op->out = result(graph, op, rows, cols);
+    op->aux[0] = result(graph, op, rows, 2);
+    return done(graph);
+}
+
+static enum vp_status attention_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    const struct vp_value *q = in_value(graph, op, 0);
+    const struct vp_value *kv = in_value(graph, op, 1);
+    int64_t hidden, rows, k_rows;
+
+    if (!is_float(q) || (kv && !is_float(kv)))
+        return refuse(graph, op, "needs float inputs");
+    rows = q->rows;
+    hidden = kv ? q->cols : q->cols / 3;
+    k_rows = kv ? kv->rows : rows;
+    if (kv ? kv->cols != 2 * hidden : q->cols != 3 * hidden)
+        return refuse(graph, op, "query, key and value do not match");
+    if (op->attr.heads < 1 || hidden % op->attr.heads != 0)
+        return refuse(graph, op, "heads do not divide the hidden size");
+    if (!set_len(graph, op) || k_rows % graph->batch != 0)
+        return refuse(graph, op, "rows are not a multiple of the batch");
+    if (op->in[2] != VP_NONE && !is_ids(in_value(graph, op, 2), k_rows))
+        return refuse(graph, op, "key mask does not match the keys");
+    op->attr.k_len = k_rows / graph->batch;
+    op->attr.scale = (float)(1.0 / sqrt((double)(hidden / op->attr.heads)));
+    op->out = result(graph, op, rows, hidden);
+    op->aux[0] = result(graph, op, rows, op->attr.heads);
+    return done(graph);
+}
+
+static enum vp_status same_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    const struct vp_value *x = in_value(graph, op, 0);
+
+    if (!is_float(x))
+        return refuse(graph, op, "needs a float input");
+    op->out = result(graph, op, x->rows, x->cols);
+    return done(graph);
+}
+
+static enum vp_status dropout_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    if (!is_float(in_value(graph, op, 0)) || !set_len(graph, op))
+        return refuse(graph, op, "rows are not a multiple of the batch");
+    if (!(op->attr.p >= 0.0f && op->attr.p < 1.0f))
+        return refuse(graph, op, "the probability is outside 0 .. 1");
+    return same_shape(graph, op);
+}
+
+static enum vp_status add_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    const struct vp_value *a = in_value(graph, op, 0);
+    const struct vp_value *b = in_value(graph, op, 1);
+
+    if (!is_float(a) || !is_float(b) || a->rows != b->rows ||
+        a->cols != b->cols)
+        return refuse(graph, op, "the inputs differ in shape");
+    return same_shape(graph, op);
+}
+
+static enum vp_status gather_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    const struct vp_value *x = in_value(graph, op, 0);
+    const struct vp_value *rows = in_value(graph, op, 1);
+
+    if (!is_float(x) || !rows || rows->dtype != VP_DTYPE_I32)
+        return refuse(graph, op, "needs a float input and row numbers");
+    op->out = result(graph, op, rows->rows, x->cols);
+    return done(graph);
+}
+
+static enum vp_status cross_entropy_shape(struct vp_graph *graph,
+                                          struct vp_op *op)
+{
+    const struct vp_value *logits = in_value(graph, op, 0);
+    int64_t rows;
+
+    if (!is_float(logits) || !is_ids(in_value(graph, op, 1), logits->rows))
+        return refuse(graph, op, "labels do not match the logits");
+    if (op->in[2] != VP_NONE && !is_ids(in_value(graph, op, 2), logits->rows))
+        return refuse(graph, op, "weights do not match the logits");
+    rows = logits->rows;
+    op->out = result(graph, op, 1, 1);
+    op->aux[0] = result(graph, op, rows, 2);
+    return done(graph);
+}
+
+/* ---- Operation counts --------------------------------------------------- */
+
+static double linear_flops(const struct vp_graph *graph, const struct vp_op *op,
+                           enum vp_phase phase)
+{
+    const struct vp_value *x = in_value(graph, op, 0);
+
+    if (phase == VP_PHASE_B && !x->needs_grad)
+        return 0.0;
+    return 2.0 * (double)x->rows * (double)x->cols *
+           (double)in_param(graph, op, 0)->rows;
+}
+
+/* Forward has two products, backward five (the scores are computed anew);
+ * under a causal mask half of each. */
+static double attention_flops(const struct vp_graph *graph,
+                              const struct vp_op *op, enum vp_phase phase)
+{
+    double one = 2.0 * (double)op->attr.batch * (double)op->attr.q_len *
+                 (double)op->attr.k_len *
+                 (double)graph->values[op->out].cols *
+                 (op->attr.causal ? 0.5 : 1.0);
+
+    switch (phase) {
+    case VP_PHASE_F:
+        return 2.0 * one;
+    case VP_PHASE_B:
+        return 5.0 * one;
+    default:
+        return 0.0;
+    }
+}
+
+bool vp_op_has_dz(const struct vp_op *op)
+{
+    return op->kind == VP_OP_LINEAR && op->attr.act != VP_ACT_NONE;
+}
+
+const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT] = {
+    [VP_OP_EMBED] = {
+        .name = "embed",
+        .shape = embed_shape,
+        .needs_w = VP_NEED_IN0 | VP_NEED_IN1,
+        .has_w = true,
+    },
+    [VP_OP_LINEAR] = {
+        .name = "linear",
+        .shape = linear_shape,
+        .flops = linear_flops,
+        .needs_b = VP_NEED_AUX0,
+        .needs_w = VP_NEED_IN0,
+        .grad_in = VP_NEED_IN0,
+        .has_b = true,
+        .has_w = true,
+    },
+    [VP_OP_LAYERNORM] = {
+        .name = "layernorm",
+        .shape = layernorm_shape,
+        .needs_b = VP_NEED_IN0 | VP_NEED_AUX0,
+        .needs_w = VP_NEED_IN0 | VP_NEED_AUX0,
+        .grad_in = VP_NEED_IN0,
+        .has_b = true,
+        .has_w = true,
+    },
+    [VP_OP_ATTENTION] = {
+        .name = "attention",
+        .shape = attention_shape,
+        .flops = attention_flops,
+        .needs_b = VP_NEED_IN0 | VP_NEED_IN1 | VP_NEED_IN2 | VP_NEED_OUT |
+                   VP_NEED_AUX0,
+        .grad_in = VP_NEED_IN0 | VP_NEED_IN1,
+        .has_b = true,
+    },
+    [VP_OP_DROPOUT] = {
+        .name = "dropout",
+        .shape = dropout_shape,
+        .grad_in = VP_NEED_IN0,
+        .has_b = true,
+    },
+    [VP_OP_ADD] = {
+        .name = "add",
+        .shape = add_shape,
+        .grad_in = VP_NEED_IN0 | VP_NEED_IN1,
+        .passes_grad = true,
+    },
+    [VP_OP_SCALE] = {
+        .name = "scale",
+        .shape = same_shape,
+        .grad_in = VP_NEED_IN0,
+        .has_b = true,
+    },
+    [VP_OP_GATHER] = {
+        .name = "gather",
+        .shape = gather_shape,
+        .needs_b = VP_NEED_IN1,
+        .grad_in = VP_NEED_IN0,
+        .has_b = true,
+    },
+    [VP_OP_CROSS_ENTROPY] = {
+        .name = "cross_entropy",
+        .shape = cross_entropy_shape,
+        .needs_b = VP_NEED_IN0 | VP_NEED_IN1 | VP_NEED_IN2 | VP_NEED_AUX0,
+        .grad_in = VP_NEED_IN0,
+        .has_b = true,
+        .b_overwrites_in0 = true,
+    },
+    [VP_OP_COPY] = {
+        .name = "copy",
+        .shape = same_shape,
+        .grad_in = VP_NEED_IN0,
+        .has_b = true,
+    },
+};

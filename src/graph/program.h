@@ -1,0 +1,121 @@
+/* A stage lowered for one plan: kernel calls with fixed offsets.
+ *
+ * Every tensor of a call is (space, offset). A space is a base address given
+ * at launch, so the same program serves every slot, weight version and
+ * boundary buffer, and buffers can be handed over without copying. */
+#ifndef VP_GRAPH_PROGRAM_H
+#define VP_GRAPH_PROGRAM_H
+
+#include "graph/graph.h"
+
+enum vp_space {
+    VP_SPACE_NONE = 0, /* absent */
+    VP_SPACE_PARAM,    /* weights; base chosen by version */
+    VP_SPACE_GRAD,     /* gradients of the weights */
+    VP_SPACE_SLOT,     /* kept from F to B (or W), one per minibatch in flight */
+    VP_SPACE_WORK,     /* lives inside one list; shared by all lists */
+    VP_SPACE_REDO,     /* written by R, read by B; one per stage */
+    VP_SPACE_IN,       /* boundary values from the previous stage, or the batch */
+    VP_SPACE_OUT,      /* boundary values for the next stage */
+    VP_SPACE_DIN,      /* gradients for the previous stage */
+    VP_SPACE_DOUT,     /* gradients from the next stage; overwritten by B */
+    VP_SPACE_COUNT
+};
+
+struct vp_ref {
+    enum vp_space space;
+    int64_t offset; /* bytes */
+};
+
+struct vp_call {
+    const struct vp_op *op;
+    enum vp_phase phase;
+    struct vp_ref in[VP_MAX_IN];
+    struct vp_ref out;
+    struct vp_ref aux[VP_MAX_AUX];
+    struct vp_ref par[VP_MAX_PARAM];
+    struct vp_ref dout;
+    struct vp_ref din[VP_MAX_IN];
+    bool din_add[VP_MAX_IN];   /* add to din instead of writing it */
+    struct vp_ref dz;          /* see vp_op_has_dz() */
+    struct vp_ref dpar[VP_MAX_PARAM];
+    struct vp_ref scratch;     /* in WORK; as large as the backend asked for */
+};
+
+enum vp_list {
+    VP_LIST_F,       /* forward */
+    VP_LIST_R,       /* recompute what B needs and F did not keep */
+    VP_LIST_B,       /* input gradients; weight gradients too unless split */
+    VP_LIST_W,       /* weight gradients, when split */
+    VP_LIST_COUNT
+};
+
+/* A value that crosses a stage boundary, at its place in the packet. */
+struct vp_packet_entry {
+    vp_val value;
+    int64_t offset, n_bytes;
+};
+
+struct vp_packet {
+    struct vp_packet_entry *entries;
+    int n_entries;
+    int64_t n_bytes;
+};
+
+/* Where a stage's parameters sit in PARAM and GRAD; the same for all buckets.
+ * Trained tensors come first, in block order, at the same offset in both
+ * spaces: [0, train_bytes) is what an update covers. A parameter tied to an
+ * earlier one of the stage uses that one's storage, but keeps a gradient of
+ * its own behind train_bytes: sums over blocks happen in block order. */
+struct vp_layout_entry {
+    vp_par par;
+    int storage;         /* the entry that holds the weights; its own index
+                            unless tied within the stage */
+    int64_t offset;      /* in PARAM, bytes */
+    int64_t grad_offset; /* in GRAD, bytes; VP_NONE if constant */
+    int64_t n_bytes;
+};
+
+struct vp_layout {
+    struct vp_layout_entry *entries;
+    int n_entries;
+    int64_t param_bytes, train_bytes, grad_bytes;
+};
+
+struct vp_stage_spec {
+    int first_block, n_blocks;
+    double recompute_ratio;  /* of the stage's lines, counted from its end */
+    bool split_w;            /* W runs as a list of its own */
+    bool forward_only;       /* evaluation: nothing is kept, only F exists */
+};
+
+/* Bytes of scratch the backend wants for one call. */
+typedef size_t (*vp_scratch_fn)(void *ctx, const struct vp_graph *graph,
+                                const struct vp_op *op, enum vp_phase phase);
+
+struct vp_program {
+    const struct vp_graph *graph;   /* borrowed: must outlive the program */
+    struct vp_stage_spec spec;
+    struct vp_layout layout;
+    struct vp_packet in, out;       /* in: model inputs for stage 0 */
+    struct vp_packet din, dout;     /* gradients of the entries that have one */
+    struct vp_ref loss;             /* last stage only, in SLOT */
+    struct vp_call *calls[VP_LIST_COUNT];
+    int n_calls[VP_LIST_COUNT];
+    int64_t n_bytes[VP_SPACE_COUNT];
+    double flops[VP_LIST_COUNT];
+    struct vp_arena arena;
+};
+
+enum vp_status vp_program_lower(const struct vp_graph *graph,
+                                const struct vp_stage_spec *spec,
+                                vp_scratch_fn scratch, void *scratch_ctx,
+                                struct vp_program *program_out,
+                                struct vp_err *err);
+void vp_program_release(struct vp_program *program);
+
+/* The byte offset of a model input in the IN packet, or VP_NONE. */
+int64_t vp_program_input_offset(const struct vp_program *program,
+                                enum vp_role role);
+
+#endif
