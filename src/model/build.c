@@ -1,0 +1,62 @@
+/* Layers with their parameters, as the builders use them. */
+#include "model/build.h"
+
+static vp_par packed_weight(struct vp_graph *graph,
+                            const struct vp_dense *dense,
+                            const char *const *names, int n_names)
+{
+    vp_par weight = vp_graph_param(
+        graph, vp_graph_name(graph, "%s.weight", names[0]), dense->out,
+        dense->in, VP_INIT_NORMAL, dense->std);
+
+    for (int i = 1; i < n_names; i++)
+        vp_graph_part(graph, weight,
+                      vp_graph_name(graph, "%s.weight", names[i]), dense->out);
+    if (weight != VP_NONE)
+        graph->params[weight].stored_transposed = dense->stored_transposed;
+    return weight;
+}
+
+/* One row for each name. */
+static vp_par packed_bias(struct vp_graph *graph, const struct vp_dense *dense,
+                          const char *const *names, int n_names)
+{
+    vp_par bias = vp_graph_param(graph,
+                                 vp_graph_name(graph, "%s.bias", names[0]), 1,
+                                 dense->out, VP_INIT_ZERO, 0.0f);
+
+    for (int i = 1; i < n_names; i++)
+        vp_graph_part(graph, bias, vp_graph_name(graph, "%s.bias", names[i]),
+                      1);
+    return bias;
+}
+
+vp_val vp_build_linear(struct vp_graph *graph, vp_val x,
+                       const struct vp_dense *dense, const char *const *names,
+                       int n_names)
+{
+    vp_par weight = packed_weight(graph, dense, names, n_names);
+    vp_par bias = VP_NONE;
+
+    if (dense->bias)
+        bias = packed_bias(graph, dense, names, n_names);
+    return vp_linear(graph, x, weight, bias, dense->act);
+}
+
+vp_val vp_build_layernorm(struct vp_graph *graph, vp_val x, const char *name,
+                          int64_t cols, float eps)
+{
+    vp_par gamma = vp_graph_param(graph,
+                                  vp_graph_name(graph, "%s.weight", name), 1,
+                                  cols, VP_INIT_ONE, 0.0f);
+    vp_par beta = vp_graph_param(graph, vp_graph_name(graph, "%s.bias", name),
+                                 1, cols, VP_INIT_ZERO, 0.0f);
+
+    return vp_layernorm(graph, x, gamma, beta, eps);
+}
+
+void vp_build_lines(struct vp_graph *graph, int n)
+{
+    for (int i = 0; i < n; i++)
+        vp_graph_line(graph);
+}

@@ -1,0 +1,41 @@
+/* What the model builders share; private to src/model. */
+#ifndef VP_MODEL_BUILD_H
+#define VP_MODEL_BUILD_H
+
+#include "model/model.h"
+
+/* A linear layer; its names are "<name>.weight" and "<name>.bias". */
+struct vp_dense {
+    int64_t in, out; /* `out` features for each name */
+    float std;       /* of the initial weight; the bias starts at 0 */
+    enum vp_act act;
+    bool bias;
+    bool stored_transposed;
+};
+
+/* Several names (query, key, value) are the parts of one packed layer:
+ * x [rows, in] -> [rows, n_names * out]. */
+vp_val vp_build_linear(struct vp_graph *graph, vp_val x,
+                       const struct vp_dense *dense, const char *const *names,
+                       int n_names);
+
+/* "<name>.weight" and "<name>.bias" of `cols` elements. */
+vp_val vp_build_layernorm(struct vp_graph *graph, vp_val x, const char *name,
+                          int64_t cols, float eps);
+
+/* Lines of the original that need no operator here: there is nothing to do, or
+ * they are fused into an operator, which stands on the first of its lines. */
+void vp_build_lines(struct vp_graph *graph, int n);
+
+/* The builders and block counts behind the table in model.c. */
+void vp_bert_build(const struct vp_model_config *config,
+                   const struct vp_dims *dims, struct vp_graph *graph);
+void vp_gpt2_build(const struct vp_model_config *config,
+                   const struct vp_dims *dims, struct vp_graph *graph);
+void vp_transformer_build(const struct vp_model_config *config,
+                          const struct vp_dims *dims, struct vp_graph *graph);
+int64_t vp_bert_blocks(const struct vp_model_config *config);
+int64_t vp_gpt2_blocks(const struct vp_model_config *config);
+int64_t vp_transformer_blocks(const struct vp_model_config *config);
+
+#endif

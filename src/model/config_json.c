@@ -1,0 +1,400 @@
+/* Hugging Face's config.json: which keys mean what, per model. */
+#include "model/model.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum kind { KIND_SIZE, KIND_ID, KIND_RATE, KIND_FLAG, KIND_ACT };
+
+/* A key and the field of struct vp_model_config that takes its value. */
+struct field {
+    const char *key;
+    enum kind kind;
+    size_t at;
+    bool required; /* else absent or null keeps the default */
+};
+
+/* A key whose only value known here is `value`; absent means the same. */
+struct fixed {
+    const char *key;
+    bool value;
+};
+
+struct format {
+    const char *model_type;
+    const char *model; /* its name in the model table */
+    const struct field *fields;
+    const struct fixed *fixed;
+    /* Defaults of the format, before the fields. */
+    void (*prepare)(struct vp_model_config *config);
+    /* What one field cannot say; NULL if nothing. */
+    enum vp_status (*finish)(const json_t *root, struct vp_model_config *config,
+                             struct vp_err *err);
+};
+
+#define AT(field) offsetof(struct vp_model_config, field)
+#define SIZE(key, field) key, KIND_SIZE, AT(field), true
+#define OPTION(key, kind, field) key, kind, AT(field), false
+
+static const struct field bert_fields[] = {
+    { SIZE("vocab_size", vocab) },
+    { SIZE("hidden_size", hidden) },
+    { SIZE("num_hidden_layers", layers) },
+    { SIZE("num_attention_heads", heads) },
+    { SIZE("intermediate_size", ffn) },
+    { SIZE("max_position_embeddings", positions) },
+    { OPTION("type_vocab_size", KIND_SIZE, types) },
+    { OPTION("hidden_dropout_prob", KIND_RATE, dropout) },
+    { OPTION("attention_probs_dropout_prob", KIND_RATE, attention_dropout) },
+    { OPTION("layer_norm_eps", KIND_RATE, eps) },
+    { OPTION("hidden_act", KIND_ACT, act) },
+    { OPTION("pad_token_id", KIND_ID, pad) },
+    { OPTION("tie_word_embeddings", KIND_FLAG, tie_embeddings) },
+    { 0 },
+};
+
+static const struct fixed bert_fixed[] = {
+    { "is_decoder", false },
+    { "add_cross_attention", false },
+    { 0 },
+};
+
+static const struct field gpt2_fields[] = {
+    { SIZE("vocab_size", vocab) },
+    { SIZE("n_embd", hidden) },
+    { SIZE("n_layer", layers) },
+    { SIZE("n_head", heads) },
+    { SIZE("n_positions", positions) },
+    { OPTION("n_inner", KIND_SIZE, ffn) },
+    { OPTION("resid_pdrop", KIND_RATE, dropout) },
+    { OPTION("attn_pdrop", KIND_RATE, attention_dropout) },
+    { OPTION("layer_norm_epsilon", KIND_RATE, eps) },
+    { OPTION("activation_function", KIND_ACT, act) },
+    { OPTION("tie_word_embeddings", KIND_FLAG, tie_embeddings) },
+    { 0 },
+};
+
+static const struct fixed gpt2_fixed[] = {
+    { "scale_attn_weights", true },
+    { "scale_attn_by_inverse_layer_idx", false },
+    { "add_cross_attention", false },
+    { 0 },
+};
+
+static const struct field m2m_fields[] = {
+    { SIZE("vocab_size", vocab) },
+    { SIZE("d_model", hidden) },
+    { SIZE("encoder_layers", layers) },
+    { SIZE("decoder_layers", decoder_layers) },
+    { SIZE("encoder_attention_heads", heads) },
+    { SIZE("encoder_ffn_dim", ffn) },
+    { SIZE("max_position_embeddings", positions) },
+    { OPTION("dropout", KIND_RATE, dropout) },
+    { OPTION("attention_dropout", KIND_RATE, attention_dropout) },
+    { OPTION("activation_function", KIND_ACT, act) },
+    { OPTION("pad_token_id", KIND_ID, pad) },
+    { OPTION("tie_word_embeddings", KIND_FLAG, tie_embeddings) },
+    { 0 },
+};
+
+static const struct fixed m2m_fixed[] = {
+    { "scale_embedding", true },
+    { 0 },
+};
+
+static const char *type_name(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "a list";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+        return "a whole number";
+    case JSON_REAL:
+        return "a fraction";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "true or false";
+    default:
+        return "null";
+    }
+}
+
+static enum vp_status wrong_type(const char *key, const json_t *value,
+                                 const char *wanted, struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_INVALID, "%s: is %s; it must be %s", key,
+                      type_name(value), wanted);
+}
+
+static enum vp_status read_act(const char *key, const json_t *value,
+                               enum vp_act *out, struct vp_err *err)
+{
+    static const struct {
+        const char *name;
+        enum vp_act act;
+    } acts[] = {
+        { "gelu", VP_ACT_GELU_ERF },
+        { "gelu_new", VP_ACT_GELU_TANH },
+        { "gelu_pytorch_tanh", VP_ACT_GELU_TANH },
+        { "relu", VP_ACT_RELU },
+    };
+
+    if (!json_is_string(value))
+        return wrong_type(key, value, "the name of an activation", err);
+    for (size_t i = 0; i < VP_COUNT_OF(acts); i++) {
+        if (strcmp(acts[i].name, json_string_value(value)) == 0) {
+            *out = acts[i].act;
+            return VP_OK;
+        }
+    }
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: %.40s is not known; use gelu, gelu_new, "
+                      "gelu_pytorch_tanh or relu",
+                      key, json_string_value(value));
+}
+
+static enum vp_status read_integer(const struct field *field,
+                                   const json_t *value, void *to,
+                                   struct vp_err *err)
+{
+    json_int_t n = json_integer_value(value);
+
+    if (!json_is_integer(value))
+        return wrong_type(field->key, value, "a whole number", err);
+    if (n < 0 || n > INT32_MAX)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: %lld is not possible; use 0 to 2147483647",
+                          field->key, (long long)n);
+    if (field->kind == KIND_ID)
+        *(int32_t *)to = (int32_t)n;
+    else
+        *(int64_t *)to = n;
+    return VP_OK;
+}
+
+static enum vp_status read_field(const json_t *root, const struct field *field,
+                                 struct vp_model_config *config,
+                                 struct vp_err *err)
+{
+    const json_t *value = json_object_get(root, field->key);
+    void *to = (char *)config + field->at;
+
+    if (!value || json_is_null(value)) {
+        if (!field->required)
+            return VP_OK;
+        return vp_err_set(err, VP_ERR_INVALID, "%s: is missing; add it",
+                          field->key);
+    }
+    switch (field->kind) {
+    case KIND_RATE:
+        if (!json_is_number(value))
+            return wrong_type(field->key, value, "a number", err);
+        *(float *)to = (float)json_number_value(value);
+        return VP_OK;
+    case KIND_FLAG:
+        if (!json_is_boolean(value))
+            return wrong_type(field->key, value, "true or false", err);
+        *(bool *)to = json_is_true(value);
+        return VP_OK;
+    case KIND_ACT:
+        return read_act(field->key, value, to, err);
+    default:
+        return read_integer(field, value, to, err);
+    }
+}
+
+static enum vp_status check_fixed(const json_t *root, const struct fixed *fixed,
+                                  struct vp_err *err)
+{
+    const char *wanted = fixed->value ? "true" : "false";
+    const json_t *value = json_object_get(root, fixed->key);
+
+    if (!value || json_is_null(value))
+        return VP_OK;
+    if (!json_is_boolean(value))
+        return wrong_type(fixed->key, value, wanted, err);
+    if (json_is_true(value) != fixed->value)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED, "%s: only %s is supported",
+                          fixed->key, wanted);
+    return VP_OK;
+}
+
+/* A key that shares its field, now `have`, with the key `same_as`. */
+static enum vp_status check_same(const json_t *root, const char *key,
+                                 double have, const char *same_as,
+                                 struct vp_err *err)
+{
+    const json_t *value = json_object_get(root, key);
+
+    if (!value || json_is_null(value))
+        return VP_OK;
+    if (!json_is_number(value))
+        return wrong_type(key, value, "a number", err);
+    if (fabs(json_number_value(value) - have) <= 1e-6 * fabs(have))
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                      "%s: %g differs from %s %g; only equal values are "
+                      "supported",
+                      key, json_number_value(value), same_as, have);
+}
+
+/* Relative positions would be another model. */
+static enum vp_status bert_finish(const json_t *root,
+                                  struct vp_model_config *config,
+                                  struct vp_err *err)
+{
+    const json_t *value = json_object_get(root, "position_embedding_type");
+
+    (void)config;
+    if (!value || json_is_null(value) ||
+        (json_is_string(value) &&
+         strcmp(json_string_value(value), "absolute") == 0))
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                      "position_embedding_type: only absolute is supported");
+}
+
+/* n_inner is null in published files: four times the hidden size. */
+static void gpt2_prepare(struct vp_model_config *config)
+{
+    config->ffn = 0;
+}
+
+static enum vp_status gpt2_finish(const json_t *root,
+                                  struct vp_model_config *config,
+                                  struct vp_err *err)
+{
+    if (config->ffn == 0)
+        config->ffn = 4 * config->hidden;
+    return check_same(root, "embd_pdrop", (double)config->dropout,
+                      "resid_pdrop", err);
+}
+
+static void m2m_prepare(struct vp_model_config *config)
+{
+    config->pad = 1;
+    config->attention_bias = true;
+}
+
+static enum vp_status m2m_finish(const json_t *root,
+                                 struct vp_model_config *config,
+                                 struct vp_err *err)
+{
+    VP_TRY(check_same(root, "decoder_attention_heads", (double)config->heads,
+                      "encoder_attention_heads", err));
+    return check_same(root, "decoder_ffn_dim", (double)config->ffn,
+                      "encoder_ffn_dim", err);
+}
+
+static const struct format formats[] = {
+    { "bert", "bert", bert_fields, bert_fixed, NULL, bert_finish },
+    { "gpt2", "gpt2", gpt2_fields, gpt2_fixed, gpt2_prepare, gpt2_finish },
+    { "m2m_100", "translation", m2m_fields, m2m_fixed, m2m_prepare,
+      m2m_finish },
+};
+
+/* NULL for a file that is none of the formats. */
+static const struct format *find_format(const json_t *root, struct vp_err *err)
+{
+    const json_t *type = json_object_get(root, "model_type");
+
+    if (json_typeof(root) != JSON_OBJECT) {
+        vp_err_set(err, VP_ERR_INVALID, "holds %s; a config.json is an object",
+                   type_name(root));
+        return NULL;
+    }
+    if (!json_is_string(type)) {
+        vp_err_set(err, VP_ERR_INVALID,
+                   "model_type: is missing or no string; use bert, gpt2 or "
+                   "m2m_100");
+        return NULL;
+    }
+    for (size_t i = 0; i < VP_COUNT_OF(formats); i++)
+        if (strcmp(formats[i].model_type, json_string_value(type)) == 0)
+            return &formats[i];
+    vp_err_set(err, VP_ERR_INVALID,
+               "model_type: %.40s is not known; use bert, gpt2 or m2m_100",
+               json_string_value(type));
+    return NULL;
+}
+
+static enum vp_status read_object(const json_t *root,
+                                  const struct vp_model **model_out,
+                                  struct vp_model_config *config_out,
+                                  struct vp_err *err)
+{
+    const struct format *format = find_format(root, err);
+    const struct vp_model *model;
+    struct vp_model_config config;
+    struct vp_dims least = { .batch = 1, .seq = 1 };
+
+    if (!format)
+        return VP_ERR_INVALID;
+    model = vp_model_find(format->model);
+    config = model->sizes[0].config;
+    if (format->prepare)
+        format->prepare(&config);
+    for (const struct field *f = format->fields; f->key; f++)
+        VP_TRY(read_field(root, f, &config, err));
+    for (const struct fixed *f = format->fixed; f->key; f++)
+        VP_TRY(check_fixed(root, f, err));
+    if (format->finish)
+        VP_TRY(format->finish(root, &config, err));
+    if (model->task == VP_TASK_TRANSLATION)
+        least.tgt_seq = 1;
+    VP_TRY(vp_model_check(model, &config, &least, err));
+    *model_out = model;
+    *config_out = config;
+    return VP_OK;
+}
+
+static enum vp_status load(const char *path, json_t **out, struct vp_err *err)
+{
+    FILE *file = fopen(path, "rb");
+    json_error_t error;
+
+    if (!file)
+        return vp_err_set(err, VP_ERR_IO,
+                          "cannot be opened: %s; check the path",
+                          strerror(errno));
+    *out = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+    fclose(file);
+    if (*out)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "line %d, column %d: %s; it must be valid JSON",
+                      error.line, error.column, error.text);
+}
+
+/* Messages quote the file, line ends and all. */
+static void keep_one_line(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7F)
+            *text = ' ';
+}
+
+enum vp_status vp_model_read_json(const char *path,
+                                  const struct vp_model **model_out,
+                                  struct vp_model_config *config_out,
+                                  struct vp_err *err)
+{
+    json_t *root = NULL;
+    enum vp_status status = load(path, &root, err);
+
+    if (root)
+        status = read_object(root, model_out, config_out, err);
+    json_decref(root);
+    if (status != VP_OK && err) {
+        vp_err_prefix(err, "%s", path);
+        keep_one_line(err->text);
+    }
+    return status;
+}

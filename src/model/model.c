@@ -1,0 +1,120 @@
+/* The model table, published sizes, and building a checked graph. */
+#include "model/model.h"
+
+#include "model/build.h"
+
+#include <string.h>
+
+/* What the sizes of a family have in common is written once. */
+#define BERT(n_layers, width, n_heads)                                    \
+    .vocab = 30528, .hidden = (width), .layers = (n_layers),              \
+    .heads = (n_heads), .ffn = 4 * (width), .positions = 512, .types = 2, \
+    .dropout = 0.1f, .attention_dropout = 0.1f, .eps = 1e-12f,            \
+    .act = VP_ACT_GELU_ERF, .tie_embeddings = true
+
+#define GPT2(vocabulary, n_layers, width, n_heads)                  \
+    .vocab = (vocabulary), .hidden = (width), .layers = (n_layers), \
+    .heads = (n_heads), .ffn = 4 * (width), .positions = 1024,      \
+    .dropout = 0.1f, .attention_dropout = 0.1f, .eps = 1e-5f,       \
+    .act = VP_ACT_GELU_TANH, .tie_embeddings = true
+
+#define TRANSFORMER(n_layers, width, n_heads)                             \
+    .vocab = 33712, .hidden = (width), .layers = (n_layers),              \
+    .decoder_layers = (n_layers), .heads = (n_heads), .ffn = 4 * (width), \
+    .positions = 1024, .dropout = 0.1f, .attention_dropout = 0.1f,        \
+    .eps = 1e-5f, .label_smoothing = 0.1f, .act = VP_ACT_RELU,            \
+    .tie_embeddings = true
+
+/* The vocabulary 30522 of BERT is filled up to a multiple of 64. */
+static const struct vp_model_size bert_sizes[] = {
+    { "large", { BERT(24, 1024, 16) } },
+    { "base", { BERT(12, 768, 12) } },
+    { "large-48", { BERT(48, 1024, 16) } },
+};
+
+static const struct vp_model_size gpt2_sizes[] = {
+    { "124M", { GPT2(50257, 12, 768, 12) } },
+    { "355M", { GPT2(50257, 24, 1024, 16) } },
+    { "774M", { GPT2(50257, 36, 1280, 20) } },
+    { "1.5B", { GPT2(50257, 48, 1600, 25) } },
+};
+
+static const struct vp_model_size cpm_sizes[] = {
+    { "medium", { GPT2(30000, 24, 1024, 16) } },
+    { "large", { GPT2(30000, 32, 2560, 32) } },
+};
+
+static const struct vp_model_size translation_sizes[] = {
+    { "big", { TRANSFORMER(6, 1024, 16) } },
+    { "base", { TRANSFORMER(6, 512, 8) } },
+    { "big-12", { TRANSFORMER(12, 1024, 16) } },
+};
+
+#define SIZES(table) .sizes = (table), .n_sizes = (int)VP_COUNT_OF(table)
+
+static const struct vp_model models[] = {
+    { .name = "bert",
+      .task = VP_TASK_MASKED_LM,
+      SIZES(bert_sizes),
+      .build = vp_bert_build,
+      .n_blocks = vp_bert_blocks },
+    { .name = "gpt2",
+      .task = VP_TASK_CAUSAL_LM,
+      SIZES(gpt2_sizes),
+      .build = vp_gpt2_build,
+      .n_blocks = vp_gpt2_blocks },
+    { .name = "cpm",
+      .task = VP_TASK_CAUSAL_LM,
+      SIZES(cpm_sizes),
+      .build = vp_gpt2_build,
+      .n_blocks = vp_gpt2_blocks },
+    { .name = "translation",
+      .task = VP_TASK_TRANSLATION,
+      SIZES(translation_sizes),
+      .build = vp_transformer_build,
+      .n_blocks = vp_transformer_blocks },
+};
+
+const struct vp_model *vp_model_find(const char *name)
+{
+    for (size_t i = 0; i < VP_COUNT_OF(models); i++)
+        if (strcmp(models[i].name, name) == 0)
+            return &models[i];
+    return NULL;
+}
+
+const char *vp_model_names(void)
+{
+    return "bert, gpt2, cpm, translation";
+}
+
+const struct vp_model_size *vp_model_size_find(const struct vp_model *model,
+                                               const char *name)
+{
+    if (!name)
+        return &model->sizes[0];
+    for (int i = 0; i < model->n_sizes; i++)
+        if (strcmp(model->sizes[i].name, name) == 0)
+            return &model->sizes[i];
+    return NULL;
+}
+
+enum vp_status vp_model_build(const struct vp_model *model,
+                              const struct vp_model_config *config,
+                              const struct vp_dims *dims,
+                              struct vp_graph *graph_out, struct vp_err *err)
+{
+    struct vp_graph graph;
+    enum vp_status status;
+
+    VP_TRY(vp_model_check(model, config, dims, err));
+    vp_graph_init(&graph, dims->batch);
+    model->build(config, dims, &graph);
+    status = vp_graph_finish(&graph, err);
+    if (status != VP_OK) {
+        vp_graph_release(&graph);
+        return status;
+    }
+    *graph_out = graph;
+    return VP_OK;
+}

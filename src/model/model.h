@@ -1,0 +1,89 @@
+/* The model table: names, sizes, Hugging Face configurations, builders.
+ * To add a model: one file with a builder, one row in model.c. */
+#ifndef VP_MODEL_MODEL_H
+#define VP_MODEL_MODEL_H
+
+#include "base/batch.h"
+#include "graph/graph.h"
+
+/* How a model is trained; decides which data it wants. */
+enum vp_task { VP_TASK_MASKED_LM, VP_TASK_CAUSAL_LM, VP_TASK_TRANSLATION };
+
+struct vp_model_config {
+    int64_t vocab;
+    int64_t hidden;
+    int64_t layers;         /* encoder layers of a translation model */
+    int64_t decoder_layers; /* translation only */
+    int64_t heads;
+    int64_t ffn;
+    int64_t positions;       /* longest sequence */
+    int64_t types;           /* BERT: segment ids */
+    float dropout;           /* after embeddings, attention output, ffn */
+    float attention_dropout; /* on attention weights */
+    float eps;               /* layer norm */
+    float label_smoothing;
+    enum vp_act act;
+    int32_t pad; /* padding token id */
+    bool tie_embeddings;
+    bool attention_bias; /* translation only; others always have it */
+};
+
+struct vp_model {
+    const char *name; /* model_type: bert, gpt2, cpm, translation */
+    enum vp_task task;
+    /* Sizes by published name ("base", "124M", ...); the first is the default
+     * when no size is asked for. Embeddings are tied, as published. */
+    const struct vp_model_size *sizes;
+    int n_sizes;
+    /* Appends the operators for one bucket. */
+    void (*build)(const struct vp_model_config *config,
+                  const struct vp_dims *dims, struct vp_graph *graph);
+    /* Blocks of the model: 2 layers + 1, ... */
+    int64_t (*n_blocks)(const struct vp_model_config *config);
+};
+
+struct vp_model_size {
+    const char *name;
+    struct vp_model_config config;
+};
+
+/* NULL if unknown. */
+const struct vp_model *vp_model_find(const char *name);
+/* All of them, for messages: "bert, gpt2, cpm, translation". */
+const char *vp_model_names(void);
+/* The default for a NULL name; NULL if unknown. */
+const struct vp_model_size *vp_model_size_find(const struct vp_model *model,
+                                               const char *name);
+
+/* Refuses impossible sizes: heads that do not divide hidden, sequences longer
+ * than positions, zero anywhere, tensors over 2^31 rows. One line that starts
+ * with the configuration key to change: "<key>: <cause>; <remedy>". */
+enum vp_status vp_model_check(const struct vp_model *model,
+                              const struct vp_model_config *config,
+                              const struct vp_dims *dims, struct vp_err *err);
+
+/* Checks, builds, finishes. Release with vp_graph_release(). */
+enum vp_status vp_model_build(const struct vp_model *model,
+                              const struct vp_model_config *config,
+                              const struct vp_dims *dims,
+                              struct vp_graph *graph_out, struct vp_err *err);
+
+/* Reads a Hugging Face config.json (model_type bert, gpt2, m2m_100) and checks
+ * its sizes. What the file leaves out keeps the published value, sizes must be
+ * there. Regularisers without a counterpart here (layerdrop, activation and
+ * classifier dropout) are not read; what would change the function of the model
+ * is refused. */
+enum vp_status vp_model_read_json(const char *path,
+                                  const struct vp_model **model_out,
+                                  struct vp_model_config *config_out,
+                                  struct vp_err *err);
+
+/* ---- Weights ------------------------------------------------------------ */
+
+/* Writes the published initial value of a parameter, [rows, cols]. A pure
+ * function of seed, the parts' names and the element, so it does not depend on
+ * partition. Tied parameters get the value of their owner. */
+void vp_param_init(const struct vp_graph *graph, vp_par par, uint64_t seed,
+                   float *out);
+
+#endif
