@@ -39,18 +39,22 @@ enum vp_status vp_err_set(struct vp_err *err, enum vp_status status,
 
 void vp_err_prefix(struct vp_err *err, const char *fmt, ...)
 {
-    char old[sizeof(err->text)];
+    char head[256];
+    size_t n, room;
     va_list args;
-    int n;
 
     if (!err)
         return;
-    memcpy(old, err->text, sizeof(old));
     va_start(args, fmt);
-    n = vsnprintf(err->text, sizeof(err->text), fmt, args);
+    vsnprintf(head, sizeof(head) - 2, fmt, args);
     va_end(args);
-    if (n >= 0 && (size_t)n < sizeof(err->text))
-        snprintf(err->text + n, sizeof(err->text) - (size_t)n, ": %s", old);
+    n = strlen(head);
+    memcpy(head + n, ": ", 2);
+    n += 2;
+    room = sizeof(err->text) - n - 1;
+    memmove(err->text + n, err->text, strnlen(err->text, room) + 1);
+    err->text[sizeof(err->text) - 1] = '\0';
+    memcpy(err->text, head, n);
 }
 
 void vp_bug(const char *file, int line, const char *what)

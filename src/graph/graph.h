@@ -81,7 +81,7 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
  *             out = scale * table[id] + positions[p] + types[t]
  *             p = position in the sequence; with `pad` >= 0 (sinusoids): the
  *             number of non-pad ids before it, and pad rows are all zero
- * linear      in: x [rows, K]; par: weight [N, K], bias [1, N] or NONE
+ * linear      in: x [rows, K]; par: weight [N, K], bias of N elements or NONE
  *             out = act(x weight^T + bias); aux0: x weight^T + bias if act
  * layernorm   in: x; par: gamma, beta [1, cols]; aux0: mean, 1/std [rows, 2]
  * attention   in: qkv [B*S, 3H], or q [B*Sq, H] and in1: kv [B*Sk, 2H];
@@ -165,7 +165,8 @@ const char *vp_graph_name(struct vp_graph *graph, const char *fmt, ...)
 vp_val vp_graph_input(struct vp_graph *graph, enum vp_role role,
                       const char *name, int64_t rows);
 
-/* One-part parameter of the current block. NORMAL takes `std`. */
+/* One-part parameter of the current block. NORMAL takes `std`. Of one row: a
+ * vector (bias, layer norm), to which weight decay does not apply. */
 vp_par vp_graph_param(struct vp_graph *graph, const char *name, int64_t rows,
                       int64_t cols, enum vp_init init, float std);
 /* Adds a part of `rows` rows to a parameter of the current block that was

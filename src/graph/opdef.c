@@ -96,11 +96,12 @@ static enum vp_status linear_shape(struct vp_graph *graph, struct vp_op *op)
 {
     const struct vp_value *x = in_value(graph, op, 0);
     const struct vp_param *weight = in_param(graph, op, 0);
+    const struct vp_param *bias = in_param(graph, op, 1);
     int64_t rows, cols;
 
     if (!is_float(x) || !weight || weight->cols != x->cols)
         return refuse(graph, op, "weight does not fit the input");
-    if (op->par[1] != VP_NONE && !is_row(in_param(graph, op, 1), weight->rows))
+    if (bias && bias->rows * bias->cols != weight->rows)
         return refuse(graph, op, "bias does not fit the weight");
     rows = x->rows;
     cols = weight->rows;

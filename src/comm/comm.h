@@ -1,0 +1,73 @@
+/* Message passing between ranks. Knows bytes, never tensors.
+ *
+ * A channel carries numbered messages to one receiver, who owns a ring of
+ * buffers; message j uses buffer j mod n. A sender acquires the buffer before
+ * it computes, writes the result straight into it, and posts; the receiver
+ * waits, uses the buffer, and releases it: the credit for message j + n.
+ *
+ *   sender     acquire(j) ... compute into buffer ... post(j)
+ *   receiver                                          wait(j) ... release(j)
+ *
+ * Several ranks may send to one channel (replicas), each its own messages;
+ * releases happen in message order. */
+#ifndef VP_COMM_COMM_H
+#define VP_COMM_COMM_H
+
+#include "base/status.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct vp_channel;
+struct vp_group;
+struct vp_world;
+
+/* ---- All ranks are threads of this process ------------------------------ */
+
+enum vp_status vp_world_create(int n_ranks, struct vp_world **out);
+/* Frees channels and groups too. */
+void vp_world_free(struct vp_world *world);
+
+/* The first caller's status and text win; every wait then ends with
+ * VP_ERR_ABORTED. `text` may be NULL. Any thread. */
+void vp_world_abort(struct vp_world *world, enum vp_status status,
+                    const char *text);
+/* VP_OK while nobody aborted. */
+enum vp_status vp_world_status(const struct vp_world *world,
+                               struct vp_err *err);
+
+/* `buffers` are the receiver's; borrowed. */
+enum vp_status vp_channel_create(struct vp_world *world, int n_buffers,
+                                 void *const *buffers,
+                                 struct vp_channel **out);
+/* Members are numbered 0 .. n_members-1; each contributes up to `n_bytes` to
+ * an exchange. */
+enum vp_status vp_group_create(struct vp_world *world, int n_members,
+                               size_t n_bytes, struct vp_group **out);
+
+/* ---- Messages ----------------------------------------------------------- */
+
+/* Waits for the credit of message j; its buffer to write into. */
+enum vp_status vp_channel_acquire(struct vp_channel *channel, uint64_t j,
+                                  int64_t deadline_ns, void **buffer_out);
+void vp_channel_post(struct vp_channel *channel, uint64_t j);
+/* Waits for message j to arrive; its buffer to read (and overwrite). */
+enum vp_status vp_channel_wait(struct vp_channel *channel, uint64_t j,
+                               int64_t deadline_ns, void **buffer_out);
+void vp_channel_release(struct vp_channel *channel, uint64_t j);
+
+/* ---- Groups ------------------------------------------------------------- */
+
+/* Every member gives `n_bytes` and gets everybody's, in member order, n_bytes
+ * apart. Also a barrier. */
+enum vp_status vp_group_exchange(struct vp_group *group, int member,
+                                 const void *mine, size_t n_bytes, void *all,
+                                 int64_t deadline_ns);
+
+/* Adds n floats over the members, in member order: the same bits everywhere.
+ * Each member's array is overwritten with the sum. */
+enum vp_status vp_group_add(struct vp_group *group, int member, float *data,
+                            int64_t n, int64_t deadline_ns);
+
+#endif
