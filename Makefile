@@ -1,0 +1,55 @@
+# A thin front for CMake and Ninja: the two commands are `make train` and
+# `make test`. Missing Debian packages are installed on the way.
+#   CC=clang        another compiler      PREFIX=/usr/local  for install
+#   TESTS=pattern   some of the tests     ARGS='--set k=v'   for train
+PREFIX ?= /usr/local
+TESTS ?= .
+export CC
+
+RELEASE = -DCMAKE_BUILD_TYPE=Release
+CHECKED = -DCMAKE_BUILD_TYPE=RelWithDebInfo
+CTEST = ctest --output-on-failure --no-tests=error -j $(shell nproc) \
+	-R '$(TESTS)'
+
+.PHONY: all train test debug asan tsan lint format mutate install clean help
+.DEFAULT_GOAL := all
+
+all: ## build/vpipe, optimised
+	@scripts/build build $(RELEASE)
+
+train: all ## train a small BERT for about a minute
+	build/vpipe train configs/bert_tiny.yml $(ARGS)
+
+test: ## all tests, in the Release build and under ASan+UBSan
+	@scripts/test '$(TESTS)'
+
+debug: ## all tests without optimisation
+	@scripts/build build/debug -DCMAKE_BUILD_TYPE=Debug
+	@$(CTEST) --test-dir build/debug
+
+asan: ## all tests under AddressSanitizer and UBSan
+	@scripts/build build/asan $(CHECKED) -DVP_SANITIZE=address
+	@$(CTEST) --test-dir build/asan
+
+tsan: ## all tests under ThreadSanitizer
+	@scripts/build build/tsan $(CHECKED) -DVP_SANITIZE=thread
+	@$(CTEST) --test-dir build/tsan
+
+lint: ## clang-format and clang-tidy find nothing to say
+	@scripts/lint
+
+format: ## let clang-format rewrite the sources
+	@scripts/lint format
+
+mutate: ## break the code on purpose; the tests must notice
+	@scripts/mutate
+
+install: all ## PREFIX/bin/vpipe, PREFIX/share/vpipe
+	@cmake --install build --prefix '$(PREFIX)'
+
+clean: ## remove everything that was built
+	rm -rf build
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' \
+		$(MAKEFILE_LIST)

@@ -1,0 +1,625 @@
+/* The base folder: messages, checked sizes, arenas, guarded pages, random
+ * numbers. The thread pool has a file of its own. */
+#include "base/batch.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "base/status.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- Helpers ------------------------------------------------------------ */
+
+/* Runs `fn(arg)` in a child process; returns the signal that ended it (0 for
+ * none) and, if wanted, what it wrote to stderr. */
+static int signal_of_child(void (*fn)(void *arg), void *arg, char *text,
+                           size_t n_text)
+{
+    int fds[2];
+    int status;
+    ssize_t got = 0;
+    size_t n = 0;
+    pid_t child;
+
+    assert_int_equal(pipe(fds), 0);
+    fflush(NULL);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct rlimit no_core = { 0, 0 };
+
+        setrlimit(RLIMIT_CORE, &no_core);
+        /* A sanitizer or cmocka may have taken these over. */
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGBUS, SIG_DFL);
+        signal(SIGABRT, SIG_DFL);
+        dup2(fds[1], STDERR_FILENO);
+        fn(arg);
+        _exit(0);
+    }
+    close(fds[1]);
+    while (n + 1 < n_text && (got = read(fds[0], text + n, n_text - 1 - n)) > 0)
+        n += (size_t)got;
+    if (n_text > 0)
+        text[n] = '\0';
+    close(fds[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static bool all_zero(const unsigned char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != 0)
+            return false;
+    return true;
+}
+
+/* ---- Status and messages ------------------------------------------------ */
+
+static void test_status_names(void **state)
+{
+    (void)state;
+    assert_string_equal(vp_status_name(VP_OK), "ok");
+    assert_string_equal(vp_status_name(VP_ERR_NOMEM), "out of memory");
+    assert_string_equal(vp_status_name(VP_ERR_END), "end of data");
+    for (int a = VP_OK; a <= VP_ERR_END; a++)
+        for (int b = VP_OK; b < a; b++)
+            assert_string_not_equal(vp_status_name((enum vp_status)a),
+                                    vp_status_name((enum vp_status)b));
+    assert_string_equal(vp_status_name((enum vp_status)1000), "unknown status");
+    assert_string_equal(vp_status_name((enum vp_status) - 1), "unknown status");
+}
+
+static void test_err_set(void **state)
+{
+    struct vp_err err = { "" };
+
+    (void)state;
+    assert_int_equal(vp_err_set(&err, VP_ERR_IO, "%s:%d: bad", "a.yml", 7),
+                     VP_ERR_IO);
+    assert_string_equal(err.text, "a.yml:7: bad");
+    assert_int_equal(vp_err_set(NULL, VP_ERR_TIMEOUT, "%d", 1), VP_ERR_TIMEOUT);
+}
+
+static void test_err_prefix(void **state)
+{
+    struct vp_err err = { "cause" };
+
+    (void)state;
+    vp_err_prefix(&err, "stage %d", 3);
+    assert_string_equal(err.text, "stage 3: cause");
+    vp_err_prefix(&err, "rank %d", 1);
+    assert_string_equal(err.text, "rank 1: stage 3: cause");
+    vp_err_prefix(NULL, "nobody listens");
+}
+
+/* Long text is cut, never written past the end, and stays a string. */
+static void test_err_is_bounded(void **state)
+{
+    struct {
+        struct vp_err err;
+        char canary[16];
+    } box;
+    char text[3 * sizeof(box.err.text)];
+
+    (void)state;
+    memset(&box, 'c', sizeof(box));
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+
+    vp_err_set(&box.err, VP_ERR_INVALID, "%s", text);
+    assert_int_equal(strlen(box.err.text), sizeof(box.err.text) - 1);
+    vp_err_prefix(&box.err, "front");
+    assert_int_equal(strlen(box.err.text), sizeof(box.err.text) - 1);
+    assert_memory_equal(box.err.text, "front: xxx", 10);
+    vp_err_prefix(&box.err, "%s", text);
+    assert_int_equal(strlen(box.err.text), sizeof(box.err.text) - 1);
+    assert_memory_equal(box.canary, "cccccccccccccccc", 16);
+}
+
+static enum vp_status try_twice(enum vp_status first, int *reached)
+{
+    VP_TRY(first);
+    *reached = 1;
+    VP_TRY(VP_OK);
+    *reached = 2;
+    return VP_OK;
+}
+
+static void test_try(void **state)
+{
+    int reached = 0;
+
+    (void)state;
+    assert_int_equal(try_twice(VP_ERR_NONFINITE, &reached), VP_ERR_NONFINITE);
+    assert_int_equal(reached, 0);
+    assert_int_equal(try_twice(VP_OK, &reached), VP_OK);
+    assert_int_equal(reached, 2);
+}
+
+static void trip_bug(void *arg)
+{
+    VP_BUG_ON(*(int *)arg == 42);
+}
+
+static void test_bug_on(void **state)
+{
+    char text[512];
+    int n = 41;
+
+    (void)state;
+    assert_int_equal(signal_of_child(trip_bug, &n, text, sizeof(text)), 0);
+    assert_string_equal(text, "");
+    n = 42;
+    assert_int_equal(signal_of_child(trip_bug, &n, text, sizeof(text)),
+                     SIGABRT);
+    assert_non_null(strstr(text, "test_base.c:"));
+    assert_non_null(strstr(text, "*(int *)arg == 42"));
+}
+
+/* ---- Sizes -------------------------------------------------------------- */
+
+static void test_mul(void **state)
+{
+    static const struct {
+        int64_t a, b;
+        bool ok;
+        int64_t want;
+    } cases[] = {
+        { 0, 0, true, 0 },
+        { 0, INT64_MAX, true, 0 },
+        { INT64_MAX, 0, true, 0 },
+        { INT64_MAX, 1, true, INT64_MAX },
+        { 1, INT64_MAX, true, INT64_MAX },
+        { 30528, 1024, true, 31260672 },
+        { INT64_C(3037000499), INT64_C(3037000499), true,
+          INT64_C(9223372030926249001) },
+        { INT64_C(3037000500), INT64_C(3037000500), false, 0 },
+        { INT64_C(1) << 32, INT64_C(1) << 31, false, 0 },
+        { INT64_C(1) << 31, INT64_C(1) << 31, true, INT64_C(1) << 62 },
+        { INT64_MAX, 2, false, 0 },
+        { INT64_MAX / 2 + 1, 2, false, 0 },
+        { -1, 1, false, 0 },
+        { 1, -1, false, 0 },
+        { -1, 0, false, 0 },
+        { 0, INT64_MIN, false, 0 },
+        { INT64_MIN, -1, false, 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        int64_t out = 77;
+
+        assert_int_equal(vp_mul_i64(cases[i].a, cases[i].b, &out), cases[i].ok);
+        assert_true(out == (cases[i].ok ? cases[i].want : 77));
+    }
+}
+
+static void test_align_up(void **state)
+{
+    static const size_t aligns[] = { 1, 2, 16, 24, 256, 4096 };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(aligns); i++) {
+        for (size_t n = 0; n < 9000; n += n < 600 ? 1 : 97) {
+            size_t want = n;
+
+            while (want % aligns[i] != 0)
+                want++;
+            assert_int_equal(vp_align_up(n, aligns[i]), want);
+        }
+    }
+}
+
+static void test_dims_role(void **state)
+{
+    /* n_labels, tgt_seq: masked LM, causal LM, translation. */
+    static const struct {
+        struct vp_dims dims;
+        int64_t want[VP_ROLE_COUNT]; /* in the order of enum vp_role */
+    } cases[] = {
+        { { 4, 128, 0, 80 }, { 0, 512, 512, 512, 80, 80, 0 } },
+        { { 2, 64, 0, 0 }, { 0, 128, 128, 128, 0, 128, 0 } },
+        { { 3, 10, 7, 0 }, { 0, 30, 30, 30, 0, 21, 21 } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++)
+        for (int role = 0; role < VP_ROLE_COUNT; role++)
+            assert_int_equal(vp_dims_role(&cases[i].dims, (enum vp_role)role),
+                             cases[i].want[role]);
+}
+
+/* ---- Arena -------------------------------------------------------------- */
+
+/* Blocks of many sizes, some larger than a chunk: aligned, zeroed, and each
+ * still holds its own pattern after all the others were written. */
+static void test_arena_blocks(void **state)
+{
+    enum { N = 500 };
+    struct vp_arena arena = { NULL };
+    unsigned char *block[N];
+    size_t size[N];
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        size[i] = (size_t)i * 37 % 1000;
+        if (i % 50 == 49)
+            size[i] = 60000 + (size_t)i * 331; /* up to 3 chunks */
+        block[i] = vp_arena_alloc(&arena, size[i]);
+        assert_non_null(block[i]);
+        assert_int_equal((uintptr_t)block[i] % 16, 0);
+        assert_true(all_zero(block[i], size[i]));
+        memset(block[i], 1 + i % 255, size[i]);
+    }
+    for (int i = 0; i < N; i++)
+        for (size_t j = 0; j < size[i]; j++)
+            assert_int_equal(block[i][j], 1 + i % 255);
+    vp_arena_release(&arena);
+    assert_null(arena.head);
+}
+
+static void test_arena_empty_blocks_differ(void **state)
+{
+    struct vp_arena arena = { NULL };
+    void *a = vp_arena_alloc(&arena, 0);
+    void *b = vp_arena_alloc(&arena, 0);
+
+    (void)state;
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_ptr_not_equal(a, b);
+    vp_arena_release(&arena);
+}
+
+static void test_arena_text(void **state)
+{
+    struct vp_arena arena = { NULL };
+    char big[100000];
+    char *copy;
+
+    (void)state;
+    memset(big, 'q', sizeof(big) - 1);
+    big[sizeof(big) - 1] = '\0';
+
+    copy = vp_arena_strdup(&arena, "layer.0");
+    assert_string_equal(copy, "layer.0");
+    assert_string_equal(vp_arena_strdup(&arena, ""), "");
+    assert_string_equal(vp_arena_strdup(&arena, "100%d"), "100%d");
+    assert_string_equal(
+        vp_arena_printf(&arena, "%s.%d", big, 3) + sizeof(big) - 1, ".3");
+    assert_string_equal(copy, "layer.0");
+    vp_arena_release(&arena);
+}
+
+static void test_arena_reuse(void **state)
+{
+    struct vp_arena arena = { NULL };
+
+    (void)state;
+    vp_arena_release(&arena); /* an empty one may be released */
+    for (int i = 0; i < 3; i++) {
+        unsigned char *p = vp_arena_alloc(&arena, 100);
+
+        assert_non_null(p);
+        assert_true(all_zero(p, 100));
+        memset(p, 0xFF, 100);
+        vp_arena_release(&arena);
+    }
+}
+
+/* ---- Guarded pages ------------------------------------------------------ */
+
+static const size_t page_sizes[] = { 0,    1,    255,  256,   257,
+                                     4095, 4096, 4097, 65536, 1000003 };
+
+static void test_pages_contents(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(page_sizes); i++) {
+        size_t n = page_sizes[i];
+        void *pages = NULL;
+
+        assert_int_equal(vp_pages_alloc(n, &pages), VP_OK);
+        assert_non_null(pages);
+        assert_int_equal((uintptr_t)pages % VP_TENSOR_ALIGN, 0);
+        assert_true(all_zero(pages, n));
+        memset(pages, 0xA5, n);
+        vp_pages_free(pages, n);
+    }
+    vp_pages_free(NULL, 100);
+}
+
+static void touch(void *arg)
+{
+    *(volatile unsigned char *)arg = 1;
+}
+
+static void test_pages_guards(void **state)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(page_sizes); i++) {
+        size_t n = page_sizes[i];
+        size_t end = vp_align_up(n, VP_TENSOR_ALIGN);
+        size_t slack;
+        void *pages;
+        unsigned char *p;
+
+        assert_int_equal(vp_pages_alloc(n, &pages), VP_OK);
+        p = pages;
+        slack = (uintptr_t)p % page;
+        if (n == 0)
+            slack = page; /* one page is there, and none of it is ours */
+        assert_int_equal(signal_of_child(touch, p + end, NULL, 0), SIGSEGV);
+        assert_int_equal(signal_of_child(touch, p + end + page - 1, NULL, 0),
+                         SIGSEGV);
+        assert_int_equal(signal_of_child(touch, p - slack - 1, NULL, 0),
+                         SIGSEGV);
+        if (n > 0) {
+            assert_int_equal(signal_of_child(touch, p, NULL, 0), 0);
+            assert_int_equal(signal_of_child(touch, p + n - 1, NULL, 0), 0);
+        }
+        vp_pages_free(pages, n);
+    }
+}
+
+/* After free, buffer and guards are unmapped: msync() refuses each page. */
+static void test_pages_are_returned(void **state)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(page_sizes); i++) {
+        size_t n = page_sizes[i];
+        size_t inner = vp_align_up(n > 0 ? n : 1, page);
+        unsigned char *first;
+        void *pages;
+
+        assert_int_equal(vp_pages_alloc(n, &pages), VP_OK);
+        first = (unsigned char *)pages + vp_align_up(n, VP_TENSOR_ALIGN) -
+                inner - page;
+        for (size_t at = 0; at < inner + 2 * page; at += page)
+            assert_int_equal(msync(first + at, page, MS_ASYNC), 0);
+        vp_pages_free(pages, n);
+        for (size_t at = 0; at < inner + 2 * page; at += page)
+            assert_int_equal(msync(first + at, page, MS_ASYNC), -1);
+    }
+}
+
+static void test_pages_exhausted(void **state)
+{
+    int dummy;
+    void *pages = &dummy;
+
+    (void)state;
+    assert_int_equal(vp_pages_alloc((size_t)1 << 60, &pages), VP_ERR_NOMEM);
+    assert_ptr_equal(pages, &dummy);
+}
+
+/* ---- Random numbers ----------------------------------------------------- */
+
+/* Known answers published with Random123 for philox4x32-10. */
+static void test_philox_known_answers(void **state)
+{
+    static const struct {
+        struct vp_rng4 counter;
+        uint32_t k0, k1;
+        uint32_t want[4];
+    } cases[] = {
+        { { { 0, 0, 0, 0 } },
+          0,
+          0,
+          { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 } },
+        { { { 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff } },
+          0xffffffff,
+          0xffffffff,
+          { 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd } },
+        { { { 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344 } },
+          0xa4093822,
+          0x299f31d0,
+          { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_rng4 got = vp_philox(cases[i].counter, cases[i].k0,
+                                       cases[i].k1);
+
+        assert_memory_equal(got.v, cases[i].want, sizeof(got.v));
+    }
+}
+
+/* How arguments become key and counter is part of every stored run, so it is
+ * pinned by values computed elsewhere from the definition. */
+static void test_rng_is_pinned(void **state)
+{
+    static const struct {
+        uint64_t seed;
+        enum vp_rng_purpose purpose;
+        uint32_t stream, c0, c1;
+        uint64_t c23;
+        uint32_t want[4];
+    } cases[] = {
+        { 1,
+          VP_RNG_INIT,
+          0,
+          0,
+          0,
+          0,
+          { 0x3995bf09, 0x7f77cb5e, 0xd6c25622, 0x5446138d } },
+        { 0x0123456789abcdef,
+          VP_RNG_DROPOUT,
+          7,
+          3,
+          5,
+          0xfedcba9876543210,
+          { 0x6e74350e, 0x99c2316a, 0xb9c2004a, 0x2d8881e8 } },
+        { UINT64_MAX,
+          VP_RNG_MASKING,
+          0xffffff,
+          UINT32_MAX,
+          UINT32_MAX,
+          UINT64_MAX,
+          { 0xece409bb, 0x5b443676, 0x1f087d06, 0x9d347151 } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_rng4 got = vp_rng(cases[i].seed, cases[i].purpose,
+                                    cases[i].stream, cases[i].c0, cases[i].c1,
+                                    cases[i].c23);
+
+        assert_memory_equal(got.v, cases[i].want, sizeof(got.v));
+    }
+}
+
+/* Each of the 128 bits is set half of the time: within 5 sigma of n/2. */
+static void test_rng_bits_are_balanced(void **state)
+{
+    enum { N = 1 << 16 };
+    int ones[128] = { 0 };
+
+    (void)state;
+    for (uint32_t i = 0; i < N; i++) {
+        struct vp_rng4 r = vp_rng(3, VP_RNG_TEST, 0, i, 0, 0);
+
+        for (int bit = 0; bit < 128; bit++)
+            ones[bit] += r.v[bit / 32] >> bit % 32 & 1;
+    }
+    for (int bit = 0; bit < 128; bit++)
+        assert_in_range(ones[bit], N / 2 - 5 * 128, N / 2 + 5 * 128);
+}
+
+static void test_rng_below(void **state)
+{
+    static const uint32_t ns[] = { 1, 2, 3, 7, 100, 260, 30528, UINT32_MAX };
+    int count[7] = { 0 };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(ns); i++) {
+        assert_int_equal(vp_rng_below(0, ns[i]), 0);
+        assert_int_equal(vp_rng_below(UINT32_MAX, ns[i]), ns[i] - 1);
+    }
+    for (uint32_t i = 0; i < 70000; i++)
+        count[vp_rng_below(vp_rng(5, VP_RNG_TEST, 1, i, 0, 0).v[0], 7)]++;
+    for (int i = 0; i < 7; i++) /* sigma is 93 */
+        assert_in_range(count[i], 10000 - 465, 10000 + 465);
+}
+
+static void test_rng_unit(void **state)
+{
+    double sum = 0;
+
+    (void)state;
+    assert_true(vp_rng_unit(0) > 0.0);
+    assert_true(vp_rng_unit(0) < 1e-9);
+    assert_true(vp_rng_unit(UINT32_MAX) < 1.0);
+    assert_true(vp_rng_unit(UINT32_MAX) > 1.0 - 1e-9);
+    assert_true(vp_rng_unit(0x80000000u) > 0.5);
+    assert_true(vp_rng_unit(0x7fffffffu) < 0.5);
+    for (uint32_t i = 0; i < 10000; i++)
+        sum += vp_rng_unit(vp_rng(9, VP_RNG_TEST, 2, i, 0, 0).v[3]);
+    assert_true(sum / 10000 > 0.5 - 0.0145); /* 5 sigma */
+    assert_true(sum / 10000 < 0.5 + 0.0145);
+}
+
+static void test_rng_byte(void **state)
+{
+    struct vp_rng4 r = { { 0x03020100, 0x07060504, 0x0b0a0908, 0xff0e0d0c } };
+
+    (void)state;
+    for (int i = 0; i < 15; i++)
+        assert_int_equal(vp_rng_byte(r, i), i);
+    assert_int_equal(vp_rng_byte(r, 15), 0xff);
+}
+
+/* The quantised probability is within half a step, and the factor keeps the
+ * expectation: keep probability times factor is one. */
+static void test_dropout_quantisation(void **state)
+{
+    (void)state;
+    assert_int_equal(vp_dropout_threshold(0.0f), 0);
+    assert_int_equal(vp_dropout_threshold(0.1f), 26);
+    assert_int_equal(vp_dropout_threshold(0.5f), 128);
+    assert_true(vp_dropout_scale(0.0f) == 1.0f);
+    assert_true(vp_dropout_scale(0.5f) == 2.0f);
+    for (int i = 0; i <= 99; i++) {
+        float p = (float)i / 100;
+        double q = vp_dropout_threshold(p) / 256.0;
+
+        assert_true(q - p <= 0.5 / 256 + 1e-6);
+        assert_true(p - q <= 0.5 / 256 + 1e-6);
+        assert_true(vp_dropout_scale(p) * (1.0 - q) > 1 - 1e-6);
+        assert_true(vp_dropout_scale(p) * (1.0 - q) < 1 + 1e-6);
+    }
+}
+
+/* ---- Clock -------------------------------------------------------------- */
+
+static void test_clock(void **state)
+{
+    int64_t start = vp_clock_ns();
+    int64_t last = start;
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        int64_t now = vp_clock_ns();
+
+        assert_true(now >= last);
+        last = now;
+    }
+    usleep(20000);
+    assert_true(vp_clock_seconds(start, vp_clock_ns()) >= 0.02);
+    assert_true(vp_clock_seconds(start, vp_clock_ns()) < 20);
+    assert_true(vp_clock_seconds(0, 1500000000) == 1.5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_status_names),
+        cmocka_unit_test(test_err_set),
+        cmocka_unit_test(test_err_prefix),
+        cmocka_unit_test(test_err_is_bounded),
+        cmocka_unit_test(test_try),
+        cmocka_unit_test(test_bug_on),
+        cmocka_unit_test(test_mul),
+        cmocka_unit_test(test_align_up),
+        cmocka_unit_test(test_dims_role),
+        cmocka_unit_test(test_arena_blocks),
+        cmocka_unit_test(test_arena_empty_blocks_differ),
+        cmocka_unit_test(test_arena_text),
+        cmocka_unit_test(test_arena_reuse),
+        cmocka_unit_test(test_pages_contents),
+        cmocka_unit_test(test_pages_guards),
+        cmocka_unit_test(test_pages_are_returned),
+        cmocka_unit_test(test_pages_exhausted),
+        cmocka_unit_test(test_philox_known_answers),
+        cmocka_unit_test(test_rng_is_pinned),
+        cmocka_unit_test(test_rng_bits_are_balanced),
+        cmocka_unit_test(test_rng_below),
+        cmocka_unit_test(test_rng_unit),
+        cmocka_unit_test(test_rng_byte),
+        cmocka_unit_test(test_dropout_quantisation),
+        cmocka_unit_test(test_clock),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
