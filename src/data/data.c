@@ -1,0 +1,332 @@
+#include "data/internal.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct vp_source_ops *const sources[] = {
+    [VP_DATA_TEXT] = &vp_source_text,
+    [VP_DATA_SYNTHETIC] = &vp_source_language,
+};
+
+/* ---- Opening ------------------------------------------------------------ */
+
+static bool fits_int32(int64_t a, int64_t b)
+{
+    int64_t n;
+
+    return vp_mul_i64(a, b, &n) && n <= INT32_MAX;
+}
+
+/* What every task needs of its buckets. */
+static enum vp_status check_dims(const struct vp_data_config *config,
+                                 struct vp_err *err)
+{
+    bool has_rows = config->task == VP_DATA_MASKED_LM;
+    bool has_target = config->task == VP_DATA_PAIRS;
+
+    if (config->n_dims < 1 || config->n_dims > VP_DATA_MAX_DIMS)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "data: %d batch shapes are given; give 1 to %d",
+                          config->n_dims, VP_DATA_MAX_DIMS);
+    for (int b = 0; b < config->n_dims; b++) {
+        const struct vp_dims *dims = &config->dims[b];
+
+        if (dims->batch < 1 || dims->seq < 1)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "data: bucket %d is %lld x %lld; set batch_size "
+                              "and seq_length to 1 or more",
+                              b, (long long)dims->batch, (long long)dims->seq);
+        if (!fits_int32(dims->batch, dims->seq) ||
+            !fits_int32(dims->batch, dims->tgt_seq))
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "data: bucket %d has over 2^31 rows; lower "
+                              "batch_size or seq_length",
+                              b);
+        if (has_rows != (dims->n_labels > 0) ||
+            has_target != (dims->tgt_seq > 0))
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "data: bucket %d has tgt_seq %lld and n_labels "
+                              "%lld, which do not go with %s; set %s",
+                              b, (long long)dims->tgt_seq,
+                              (long long)dims->n_labels,
+                              vp_tasks[config->task].name,
+                              has_rows     ? "max_pred (n_labels) above 0"
+                              : has_target ? "tgt_seq alone"
+                                           : "both to 0");
+    }
+    return VP_OK;
+}
+
+static void set_room(struct vp_data *data)
+{
+    for (int role = 0; role < VP_ROLE_COUNT; role++) {
+        for (int b = 0; b < data->config.n_dims; b++) {
+            int64_t n = vp_dims_role(&data->config.dims[b], role);
+
+            if ((data->task->roles >> role & 1) && n > data->room[role])
+                data->room[role] = n;
+        }
+    }
+}
+
+static enum vp_status fail_memory(struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM, "data: out of memory");
+}
+
+/* Sorts the samples of the split by bucket: a stable counting sort. `bucket`
+ * and `scratch` are work space. */
+static enum vp_status sort_pairs(struct vp_data *data, struct vp_group *groups,
+                                 int *bucket, int32_t *scratch,
+                                 struct vp_err *err)
+{
+    const struct vp_source *source = &data->source;
+    int64_t n = vp_split_count(data->config.split, source->n_samples);
+    int64_t n_src, n_tgt, first = 0;
+
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = vp_split_sample(data->config.split, k);
+
+        VP_TRY(source->ops->pair(source, i, scratch, &n_src,
+                                 scratch + source->max_pair, &n_tgt, err));
+        bucket[k] = vp_pair_bucket(&data->config, n_src, n_tgt);
+        if (bucket[k] >= 0)
+            groups[bucket[k]].n_samples++;
+    }
+    for (int b = 0; b < data->config.n_dims; b++) {
+        data->group_first[b] = first;
+        first += groups[b].n_samples;
+        groups[b].n_samples = 0;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        int b = bucket[k];
+
+        if (b >= 0)
+            data->members[data->group_first[b] + groups[b].n_samples++] =
+                vp_split_sample(data->config.split, k);
+    }
+    return VP_OK;
+}
+
+static enum vp_status group_pairs(struct vp_data *data, struct vp_group *groups,
+                                  int32_t *scratch, struct vp_err *err)
+{
+    int64_t n = vp_split_count(data->config.split, data->source.n_samples);
+    int *bucket = calloc((size_t)n, sizeof(*bucket));
+    enum vp_status st;
+
+    data->members = calloc((size_t)n, sizeof(*data->members));
+    if (bucket && data->members)
+        st = sort_pairs(data, groups, bucket, scratch, err);
+    else
+        st = fail_memory(err);
+    free(bucket);
+    return st;
+}
+
+static enum vp_status make_plan(struct vp_data *data, int32_t *scratch,
+                                struct vp_err *err)
+{
+    const struct vp_data_config *config = &data->config;
+    const struct vp_dims *last = &config->dims[config->n_dims - 1];
+    int64_t n = vp_split_count(config->split, data->source.n_samples);
+    struct vp_group groups[VP_DATA_MAX_DIMS];
+    bool is_pairs = data->window.length == 0;
+    int64_t n_fit = 0;
+
+    for (int b = 0; b < config->n_dims; b++)
+        groups[b] = (struct vp_group){ b, 0, config->dims[b].batch };
+    if (is_pairs)
+        VP_TRY(group_pairs(data, groups, scratch, err));
+    else
+        groups[0].n_samples = n;
+    for (int b = 0; b < config->n_dims; b++)
+        n_fit += groups[b].n_samples;
+    if (n_fit == 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: none of %lld pairs fits %lld source and %lld "
+                          "target positions; raise seq_length",
+                          data->source.what, (long long)n, (long long)last->seq,
+                          (long long)last->tgt_seq);
+    if (vp_plan_create(config->seed, groups, is_pairs ? config->n_dims : 1,
+                       &data->plan) != VP_OK)
+        return fail_memory(err);
+    snprintf(data->what, sizeof(data->what), "%s", data->source.what);
+    if (n_fit < n)
+        snprintf(data->what, sizeof(data->what),
+                 "%s, %lld of %lld pairs left out as too long",
+                 data->source.what, (long long)(n - n_fit), (long long)n);
+    return VP_OK;
+}
+
+/* Sum of -f log f with f = c / n, in nats: what the predictor that knows only
+ * the frequencies f loses per label, and no context-free one loses less. */
+static double entropy(const int64_t *freq, int64_t vocab)
+{
+    double n = 0.0, sum = 0.0;
+
+    for (int64_t id = 0; id < vocab; id++) {
+        n += (double)freq[id];
+        if (freq[id] > 0)
+            sum += (double)freq[id] * log((double)freq[id]);
+    }
+    return n > 0.0 ? log(n) - sum / n : 0.0;
+}
+
+static enum vp_status count_labels(struct vp_data *data, int32_t *scratch,
+                                   struct vp_err *err)
+{
+    int64_t n = vp_split_count(VP_DATA_TRAIN, data->source.n_samples);
+    int64_t *freq = calloc((size_t)data->source.vocab, sizeof(*freq));
+    enum vp_status st = VP_OK;
+
+    if (!freq)
+        return fail_memory(err);
+    for (int64_t k = 0; st == VP_OK && k < n; k++)
+        st = data->task->count(data, vp_split_sample(VP_DATA_TRAIN, k), scratch,
+                               freq, err);
+    if (st == VP_OK)
+        data->info.unigram_loss = entropy(freq, data->source.vocab);
+    free(freq);
+    return st;
+}
+
+/* Everything that reads samples: the plan and the label counts. */
+static enum vp_status survey(struct vp_data *data, struct vp_err *err)
+{
+    int64_t longest = data->window.length > data->source.max_pair
+                          ? data->window.length
+                          : data->source.max_pair;
+    int32_t *scratch = calloc((size_t)longest, 2 * sizeof(*scratch));
+    enum vp_status st;
+
+    if (!scratch)
+        return fail_memory(err);
+    st = make_plan(data, scratch, err);
+    if (st == VP_OK)
+        st = count_labels(data, scratch, err);
+    free(scratch);
+    if (st != VP_OK)
+        return st;
+    data->info.n_samples = vp_plan_samples(data->plan);
+    data->info.n_batches = vp_plan_batches(data->plan);
+    data->info.vocab = data->source.vocab;
+    data->info.what = data->what;
+    return VP_OK;
+}
+
+static enum vp_status open_parts(struct vp_data *data,
+                                 const struct vp_source_ops *ops,
+                                 struct vp_err *err)
+{
+    const struct vp_data_config *config = &data->config;
+    struct vp_source source = { .ops = ops };
+
+    data->window = data->task->window(config);
+    if (data->window.length == 0 && !ops->pair)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "%s: has no translation pairs; choose another "
+                          "model_type or other data",
+                          ops->name);
+    VP_TRY(ops->open(config, &data->window, &source, err));
+    data->source = source;
+    if (vp_split_count(config->split, source.n_samples) == 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: %lld samples are too few to hold out a tenth "
+                          "for evaluation; add text or lower seq_length",
+                          source.what, (long long)source.n_samples);
+    set_room(data);
+    return survey(data, err);
+}
+
+enum vp_status vp_data_open_source(const struct vp_data_config *config,
+                                   const struct vp_source_ops *ops,
+                                   struct vp_data **out, struct vp_err *err)
+{
+    struct vp_data *data;
+    enum vp_status st;
+
+    VP_BUG_ON((size_t)config->task >= VP_COUNT_OF(vp_tasks));
+    VP_TRY(check_dims(config, err));
+    VP_TRY(vp_tasks[config->task].check(config, err));
+    data = calloc(1, sizeof(*data));
+    if (!data)
+        return fail_memory(err);
+    data->config = *config;
+    data->task = &vp_tasks[config->task];
+    st = open_parts(data, ops, err);
+    if (st != VP_OK) {
+        vp_data_close(data);
+        return st;
+    }
+    *out = data;
+    return VP_OK;
+}
+
+enum vp_status vp_data_open(const struct vp_data_config *config,
+                            struct vp_data **out, struct vp_err *err)
+{
+    VP_BUG_ON((size_t)config->source >= VP_COUNT_OF(sources));
+    return vp_data_open_source(config, sources[config->source], out, err);
+}
+
+void vp_data_close(struct vp_data *data)
+{
+    if (!data)
+        return;
+    if (data->source.ops)
+        data->source.ops->close(&data->source);
+    vp_plan_free(data->plan);
+    free(data->members);
+    free(data);
+}
+
+const struct vp_data_info *vp_data_info(const struct vp_data *data)
+{
+    return &data->info;
+}
+
+/* ---- Filling ------------------------------------------------------------ */
+
+int64_t vp_data_sample(const struct vp_data *data, const struct vp_slot *slot,
+                       int64_t row)
+{
+    int64_t k = vp_plan_sample(data->plan, slot, row);
+
+    if (data->members)
+        return data->members[data->group_first[slot->group] + k];
+    return vp_split_sample(data->config.split, k);
+}
+
+_Static_assert(VP_TOKEN_PAD == 0, "clear() pads tokens with zeros");
+
+/* Padding everywhere, so that tasks write real rows only. */
+static void clear(const struct vp_data *data, struct vp_batch *batch)
+{
+    for (int role = 0; role < VP_ROLE_COUNT; role++) {
+        bool is_label = role == VP_ROLE_LABELS || role == VP_ROLE_LABEL_ROWS;
+
+        for (int64_t i = 0; i < data->room[role]; i++)
+            batch->array[role][i] = is_label ? -1 : 0;
+    }
+}
+
+enum vp_status vp_data_fill(const struct vp_data *data, uint64_t m,
+                            struct vp_batch *batch, struct vp_err *err)
+{
+    enum vp_status st;
+    struct vp_slot slot;
+
+    vp_plan_slot(data->plan, m, &slot);
+    clear(data, batch);
+    batch->first_sample = slot.first_sample;
+    batch->n_samples = slot.count;
+    st = data->task->fill(data, &slot, batch, err);
+    if (st != VP_OK)
+        vp_err_prefix(err, "batch %llu", (unsigned long long)m);
+    return st;
+}

@@ -1,0 +1,105 @@
+/* Data sets as pure functions: batch m of a run is determined by
+ * (source, seed, m), so any rank can ask for any batch, resume needs no state,
+ * and prefetching cannot change an order. Files are read by stage 0 only. */
+#ifndef VP_DATA_DATA_H
+#define VP_DATA_DATA_H
+
+#include "base/batch.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+
+/* Special ids of the byte vocabulary and of generated languages; text bytes
+ * follow at VP_TOKEN_FIRST. */
+enum {
+    VP_TOKEN_PAD = 0,
+    VP_TOKEN_CLS, /* also begins a decoder input */
+    VP_TOKEN_SEP, /* also ends a sentence */
+    VP_TOKEN_MASK,
+    VP_TOKEN_FIRST,
+};
+
+/* What a batch asks of a model:
+ *   masked LM  [CLS] A [SEP] B [SEP], A and B halves of a window, B of type 1;
+ *              the same number of tokens scored in each sequence, 80 % of them
+ *              hidden, 10 % replaced, 10 % kept, others in every epoch
+ *   causal LM  tokens: a window; labels: the same, one position on
+ *   pairs      tokens: source [SEP]; decoder input: [CLS] target; labels:
+ *              target [SEP]. Text: a line, and its words in reverse order and
+ *              upper case. Synthetic: see language.h. Pairs that fit no bucket
+ *              are left out; a batch holds pairs of one bucket. */
+enum vp_data_task { VP_DATA_MASKED_LM, VP_DATA_CAUSAL_LM, VP_DATA_PAIRS };
+enum vp_data_source { VP_DATA_TEXT, VP_DATA_SYNTHETIC };
+/* Every tenth window, line or sample is held out for evaluation. */
+enum vp_data_split { VP_DATA_TRAIN, VP_DATA_EVAL };
+
+struct vp_data_config {
+    enum vp_data_source source;
+    enum vp_data_task task;
+    enum vp_data_split split;
+    const char *path; /* text: a file or a folder of text files */
+    int64_t vocab;    /* synthetic: ids in use; text: at least 260; 0: any */
+    uint64_t seed;
+    float mask_prob;            /* masked LM: 0.15 */
+    const struct vp_dims *dims; /* buckets, shortest first; borrowed. Masked
+                                   LM: the last has room for every row */
+    int n_dims;
+};
+
+struct vp_data_info {
+    int64_t n_samples;   /* per epoch */
+    int64_t n_batches;   /* per epoch; the last (of each bucket) is padded */
+    int64_t vocab;       /* smallest vocabulary that holds every id */
+    double unigram_loss; /* nats per label of the best context-free predictor
+                            of the training split: what a model must beat */
+    const char *what;    /* "text: 48 files, 612 kB" */
+};
+
+struct vp_data;
+
+enum vp_status vp_data_open(const struct vp_data_config *config,
+                            struct vp_data **out, struct vp_err *err);
+void vp_data_close(struct vp_data *data);
+const struct vp_data_info *vp_data_info(const struct vp_data *data);
+
+/* Allocates the arrays a batch of this data needs. */
+enum vp_status vp_batch_create(const struct vp_data *data,
+                               struct vp_batch **out);
+void vp_batch_free(struct vp_batch *batch);
+
+/* Fills batch number `m` (0-based, across epochs). Thread-safe. */
+enum vp_status vp_data_fill(const struct vp_data *data, uint64_t m,
+                            struct vp_batch *batch, struct vp_err *err);
+
+/* A reader thread that keeps `depth` batches ready; depth 0 fills on demand,
+ * with the same result. */
+struct vp_prefetch;
+
+/* Which batches a reader wants: of every `period` batches from `first` on,
+ * the n_strides at 0, stride, 2 stride, ... A replica reads its part. */
+struct vp_batch_order {
+    uint64_t first, period, stride, n_strides;
+};
+
+static inline uint64_t vp_batch_number(const struct vp_batch_order *order,
+                                       uint64_t k)
+{
+    return order->first + k / order->n_strides * order->period +
+           k % order->n_strides * order->stride;
+}
+
+/* `order` NULL: all batches from 0. */
+enum vp_status vp_prefetch_create(const struct vp_data *data,
+                                  const struct vp_batch_order *order,
+                                  int depth, struct vp_prefetch **out);
+void vp_prefetch_free(struct vp_prefetch *prefetch);
+/* The next batch in order, valid until the next call. An error of the reader
+ * comes after the batches before it, and again from every later call. */
+enum vp_status vp_prefetch_next(struct vp_prefetch *prefetch, int timeout_ms,
+                                const struct vp_batch **out,
+                                struct vp_err *err);
+
+/* A keyed permutation of [0, n): position i of epoch e under a seed. */
+uint64_t vp_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t i);
+
+#endif

@@ -1,0 +1,72 @@
+/* Shared by the files of this folder: an open data set, and what tasks are. */
+#ifndef VP_DATA_INTERNAL_H
+#define VP_DATA_INTERNAL_H
+
+#include "data/plan.h"
+#include "data/source.h"
+
+enum { VP_DATA_MAX_DIMS = 32 };
+
+/* How samples become batches. One row per enum vp_data_task, in batch.c. */
+struct vp_task_ops {
+    const char *name;
+    unsigned roles; /* bit r: a batch has the array of role r */
+    /* Refuses buckets the task cannot fill. */
+    enum vp_status (*check)(const struct vp_data_config *config,
+                            struct vp_err *err);
+    /* The cut of running text; zero where samples are pairs. */
+    struct vp_window (*window)(const struct vp_data_config *config);
+    /* Writes the real rows; the arrays hold padding before. */
+    enum vp_status (*fill)(const struct vp_data *data,
+                           const struct vp_slot *slot, struct vp_batch *batch,
+                           struct vp_err *err);
+    /* Adds the ids that sample i is scored on. `scratch` has 2 * max(window
+     * length, max_pair) ids. */
+    enum vp_status (*count)(const struct vp_data *data, int64_t i,
+                            int32_t *scratch, int64_t *freq,
+                            struct vp_err *err);
+};
+
+extern const struct vp_task_ops vp_tasks[VP_DATA_PAIRS + 1];
+
+struct vp_data {
+    struct vp_data_config config; /* dims are borrowed */
+    const struct vp_task_ops *task;
+    struct vp_window window;
+    int64_t room[VP_ROLE_COUNT]; /* elements for the largest bucket; 0 if the
+                                    task has no such role */
+    struct vp_source source;
+    struct vp_plan *plan;
+    int64_t *members; /* pairs: the split's samples that fit, group by group;
+                         NULL where one group holds all */
+    int64_t group_first[VP_DATA_MAX_DIMS]; /* where they begin in `members` */
+    struct vp_data_info info;
+    char what[256];
+};
+
+/* Opens a source that is not in the table. Otherwise as vp_data_open(). */
+enum vp_status vp_data_open_source(const struct vp_data_config *config,
+                                   const struct vp_source_ops *ops,
+                                   struct vp_data **out, struct vp_err *err);
+
+/* Every tenth sample is held out: 9, 19, 29, ... */
+static inline int64_t vp_split_count(enum vp_data_split split, int64_t n)
+{
+    return split == VP_DATA_EVAL ? n / 10 : n - n / 10;
+}
+
+/* Sample k of a split, as the source counts. */
+static inline int64_t vp_split_sample(enum vp_data_split split, int64_t k)
+{
+    return split == VP_DATA_EVAL ? 10 * k + 9 : k + k / 9;
+}
+
+/* The source's number of the sample in row `row` of a batch. */
+int64_t vp_data_sample(const struct vp_data *data, const struct vp_slot *slot,
+                       int64_t row);
+
+/* The smallest bucket that holds a pair with its special ids, or -1. */
+int vp_pair_bucket(const struct vp_data_config *config, int64_t n_src,
+                   int64_t n_tgt);
+
+#endif

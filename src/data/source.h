@@ -1,0 +1,49 @@
+/* What a data source offers. To add one: one file with a table, one row in
+ * data.c, one value of enum vp_data_source. */
+#ifndef VP_DATA_SOURCE_H
+#define VP_DATA_SOURCE_H
+
+#include "data/data.h"
+
+/* How a task cuts running text into samples: window i covers the tokens
+ * [i * stride, i * stride + length). Zero for tasks on pairs. */
+struct vp_window {
+    int64_t length, stride;
+};
+
+/* An open source. Samples are numbered over both splits; the caller decides
+ * which of them are held out. */
+struct vp_source {
+    const struct vp_source_ops *ops;
+    void *state;
+    int64_t n_samples;
+    int64_t vocab;    /* every id is below it */
+    int64_t max_pair; /* longest side of any pair, in tokens */
+    char what[128];   /* "text: 48 files, 612 kB" */
+};
+
+/* The reading functions are re-entrant and allocate nothing. */
+struct vp_source_ops {
+    const char *name;
+    /* Checks the configuration, sets every field of `source` but `ops`. With
+     * window->length 0 the samples are pairs. */
+    enum vp_status (*open)(const struct vp_data_config *config,
+                           const struct vp_window *window,
+                           struct vp_source *source, struct vp_err *err);
+    void (*close)(struct vp_source *source);
+
+    /* Writes the `length` ids of window i. */
+    enum vp_status (*window)(const struct vp_source *source, int64_t i,
+                             int32_t *ids_out, struct vp_err *err);
+    /* Writes pair i without special ids, at most max_pair ids on each side.
+     * Optional: NULL means the source has no pairs. */
+    enum vp_status (*pair)(const struct vp_source *source, int64_t i,
+                           int32_t *src_out, int64_t *n_src_out,
+                           int32_t *tgt_out, int64_t *n_tgt_out,
+                           struct vp_err *err);
+};
+
+extern const struct vp_source_ops vp_source_text;
+extern const struct vp_source_ops vp_source_language;
+
+#endif

@@ -1,0 +1,223 @@
+/* The byte-level text source: every file is a string over 256 bytes.
+ *
+ * Windows run over the concatenated files. Pairs are lines: the source side is
+ * the words of a line joined by single spaces, the target side the same words
+ * in reverse order with a-z in upper case. */
+#include "data/source.h"
+#include "data/walk.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    N_BYTES = 256,
+    VOCAB = VP_TOKEN_FIRST + N_BYTES,
+    MAX_LINE = 1024, /* longer lines are data rather than text */
+    MIN_WORDS = 2,   /* shorter lines have no order to learn */
+};
+
+struct line {
+    int64_t offset;
+    int64_t n_bytes; /* as it stands in the file */
+};
+
+struct text_state {
+    struct vp_text text;
+    struct vp_window window;
+    struct line *lines; /* pairs only */
+};
+
+/* By hand, because isspace() and toupper() follow the locale. */
+static bool is_space(unsigned char byte)
+{
+    return byte == ' ' || (byte >= '\t' && byte <= '\r');
+}
+
+static unsigned char upper(unsigned char byte)
+{
+    return byte >= 'a' && byte <= 'z' ? (unsigned char)(byte - 32) : byte;
+}
+
+static int count_words(const unsigned char *bytes, int64_t n)
+{
+    int n_words = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        n_words += !is_space(bytes[i]) && (i == 0 || is_space(bytes[i - 1]));
+    return n_words;
+}
+
+/* Counts the lines that can be pairs, and notes them where `lines` is given. */
+static int64_t find_lines(const struct vp_text *text, struct line *lines)
+{
+    int64_t n_lines = 0, start = 0;
+
+    for (int64_t end = 0; end < text->n_bytes; end++) {
+        if (text->bytes[end] != '\n')
+            continue;
+        if (end - start <= MAX_LINE &&
+            count_words(text->bytes + start, end - start) >= MIN_WORDS) {
+            if (lines)
+                lines[n_lines] = (struct line){ start, end - start };
+            n_lines++;
+        }
+        start = end + 1;
+    }
+    return n_lines;
+}
+
+static enum vp_status open_pairs(const char *path, struct text_state *state,
+                                 struct vp_source *source, struct vp_err *err)
+{
+    int64_t n = find_lines(&state->text, NULL);
+
+    if (n == 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: no line has %d words and at most %d bytes; set "
+                          "data_dir to text with such lines",
+                          path, MIN_WORDS, MAX_LINE);
+    state->lines = calloc((size_t)n, sizeof(*state->lines));
+    if (!state->lines)
+        return vp_err_set(err, VP_ERR_NOMEM, "%s: no memory for %lld lines",
+                          path, (long long)n);
+    source->n_samples = find_lines(&state->text, state->lines);
+    source->max_pair = MAX_LINE;
+    return VP_OK;
+}
+
+static enum vp_status open_windows(const char *path, struct text_state *state,
+                                   struct vp_source *source, struct vp_err *err)
+{
+    const struct vp_window *window = &state->window;
+    int64_t n_bytes = state->text.n_bytes;
+
+    if (n_bytes < window->length)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: %lld bytes of text do not fill one window of "
+                          "%lld; add text or lower seq_length",
+                          path, (long long)n_bytes, (long long)window->length);
+    source->n_samples = (n_bytes - window->length) / window->stride + 1;
+    return VP_OK;
+}
+
+static void text_close(struct vp_source *source)
+{
+    struct text_state *state = source->state;
+
+    vp_text_release(&state->text);
+    free(state->lines);
+    free(state);
+}
+
+static enum vp_status text_open(const struct vp_data_config *config,
+                                const struct vp_window *window,
+                                struct vp_source *source, struct vp_err *err)
+{
+    struct text_state *state;
+    enum vp_status st;
+
+    if (!config->path)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "no text is given; set data_dir to a file or folder, "
+                          "or synthetic_data to true");
+    if (config->vocab != 0 && config->vocab < VOCAB)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: vocab is %lld, but text needs %d ids (256 bytes "
+                          "and %d special ones); set vocab to %d or more",
+                          config->path, (long long)config->vocab, VOCAB,
+                          VP_TOKEN_FIRST, VOCAB);
+    state = calloc(1, sizeof(*state));
+    if (!state)
+        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", config->path);
+    state->window = *window;
+    source->state = state;
+    st = vp_text_read(config->path, &state->text, err);
+    if (st == VP_OK && window->length == 0)
+        st = open_pairs(config->path, state, source, err);
+    else if (st == VP_OK)
+        st = open_windows(config->path, state, source, err);
+    if (st != VP_OK) {
+        text_close(source);
+        return st;
+    }
+    source->vocab = VOCAB;
+    snprintf(source->what, sizeof(source->what), "text: %d file%s, %lld kB",
+             state->text.n_files, state->text.n_files == 1 ? "" : "s",
+             (long long)((state->text.n_bytes + 999) / 1000));
+    return VP_OK;
+}
+
+static enum vp_status text_window(const struct vp_source *source, int64_t i,
+                                  int32_t *ids_out, struct vp_err *err)
+{
+    const struct text_state *state = source->state;
+    const unsigned char *bytes = state->text.bytes + i * state->window.stride;
+
+    (void)err; /* the text is in memory */
+    for (int64_t t = 0; t < state->window.length; t++)
+        ids_out[t] = VP_TOKEN_FIRST + bytes[t];
+    return VP_OK;
+}
+
+/* The words of a line joined by single spaces; returns the length. */
+static int64_t join_words(const unsigned char *bytes, int64_t n, int32_t *out)
+{
+    int64_t n_out = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (is_space(bytes[i]))
+            continue;
+        if (n_out > 0 && is_space(bytes[i - 1]))
+            out[n_out++] = VP_TOKEN_FIRST + ' ';
+        out[n_out++] = VP_TOKEN_FIRST + bytes[i];
+    }
+    return n_out;
+}
+
+/* Joined words in reverse order and upper case: the same length. */
+static void reverse_words(const int32_t *src, int64_t n, int32_t *out)
+{
+    int64_t begin = 0;
+
+    while (begin < n) {
+        int64_t end = begin;
+        int32_t *to;
+
+        while (end < n && src[end] != VP_TOKEN_FIRST + ' ')
+            end++;
+        /* What stood before the word now stands behind it. */
+        to = out + n - end;
+        for (int64_t i = begin; i < end; i++)
+            *to++ = VP_TOKEN_FIRST +
+                    upper((unsigned char)(src[i] - VP_TOKEN_FIRST));
+        if (begin > 0)
+            *to = VP_TOKEN_FIRST + ' ';
+        begin = end + 1;
+    }
+}
+
+static enum vp_status text_pair(const struct vp_source *source, int64_t i,
+                                int32_t *src_out, int64_t *n_src_out,
+                                int32_t *tgt_out, int64_t *n_tgt_out,
+                                struct vp_err *err)
+{
+    const struct text_state *state = source->state;
+    const struct line *line = &state->lines[i];
+    int64_t n;
+
+    (void)err; /* the text is in memory */
+    n = join_words(state->text.bytes + line->offset, line->n_bytes, src_out);
+    reverse_words(src_out, n, tgt_out);
+    *n_src_out = n;
+    *n_tgt_out = n;
+    return VP_OK;
+}
+
+const struct vp_source_ops vp_source_text = {
+    .name = "text",
+    .open = text_open,
+    .close = text_close,
+    .window = text_window,
+    .pair = text_pair,
+};

@@ -1,0 +1,146 @@
+/* What the tests of the data folder have in common: a folder of files that is
+ * removed again, and short forms of calls that must succeed.
+ * The including file includes cmocka.h first. */
+#ifndef VP_TESTS_DATALIB_H
+#define VP_TESTS_DATALIB_H
+
+#include "base/rng.h"
+#include "data/data.h"
+
+#include <ftw.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[256]; /* a fresh one for every test */
+
+#define TEST_IN_FOLDER(test) \
+    cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+
+static inline int make_folder(void **state)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    (void)state;
+    snprintf(folder, sizeof(folder), "%s/vpipe-data-XXXXXX",
+             tmp ? tmp : "/tmp");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static inline int remove_one(const char *path, const struct stat *info,
+                             int type, struct FTW *ftw)
+{
+    (void)info;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static inline int remove_folder(void **state)
+{
+    (void)state;
+    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The path of a name in the test's folder; two may be in use at a time. */
+static inline const char *at(const char *name)
+{
+    static char paths[2][512];
+    static int turn;
+
+    turn = !turn;
+    snprintf(paths[turn], sizeof(paths[turn]), "%s/%s", folder, name);
+    return paths[turn];
+}
+
+static inline void write_file(const char *name, const void *bytes, size_t n)
+{
+    FILE *file = fopen(at(name), "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+static inline void write_text(const char *name, const char *text)
+{
+    write_file(name, text, strlen(text));
+}
+
+/* Random bytes that end in a newline: every window is unlike every other. */
+static inline unsigned char *write_noise(const char *name, size_t n)
+{
+    unsigned char *bytes = malloc(n);
+
+    assert_non_null(bytes);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] =
+            (unsigned char)vp_rng(3, VP_RNG_TEST, 0, (uint32_t)i, 0, 0).v[0];
+    bytes[n - 1] = '\n';
+    write_file(name, bytes, n);
+    return bytes;
+}
+
+static inline struct vp_data *open_data(const struct vp_data_config *config)
+{
+    struct vp_data *data = NULL;
+    struct vp_err err = { "" };
+
+    if (vp_data_open(config, &data, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_non_null(data);
+    return data;
+}
+
+static inline struct vp_batch *make_batch(const struct vp_data *data)
+{
+    struct vp_batch *batch = NULL;
+
+    assert_int_equal(vp_batch_create(data, &batch), VP_OK);
+    return batch;
+}
+
+static inline void fill(const struct vp_data *data, uint64_t m,
+                        struct vp_batch *batch)
+{
+    struct vp_err err = { "" };
+
+    if (vp_data_fill(data, m, batch, &err) != VP_OK)
+        fail_msg("%s", err.text);
+}
+
+/* Everything a model may read is the same in both. */
+static inline void assert_same_batch(const struct vp_data_config *config,
+                                     const struct vp_batch *a,
+                                     const struct vp_batch *b)
+{
+    assert_int_equal(a->bucket, b->bucket);
+    assert_int_equal(a->first_sample, b->first_sample);
+    assert_int_equal(a->n_samples, b->n_samples);
+    assert_int_equal(a->n_tokens, b->n_tokens);
+    for (int role = 0; role < VP_ROLE_COUNT; role++) {
+        int64_t n = vp_dims_role(&config->dims[a->bucket], role);
+
+        assert_int_equal(!a->array[role], !b->array[role]);
+        if (a->array[role])
+            assert_memory_equal(a->array[role], b->array[role], n * 4);
+    }
+}
+
+static inline double entropy_of(const double *count, int64_t n)
+{
+    double total = 0, sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        total += count[i];
+    for (int64_t i = 0; i < n; i++) {
+        if (count[i] > 0)
+            sum -= count[i] / total * log(count[i] / total);
+    }
+    return sum;
+}
+
+#endif
