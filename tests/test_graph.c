@@ -178,7 +178,7 @@ static void mistakes_are_named(void **state)
         { "heads do not divide the hidden size", bad_heads },
         { "add: the inputs differ in shape", bad_add },
         { "fewer positions than the sequence is long", bad_positions },
-        { "the probability is outside 0 .. 1", bad_dropout },
+        { "dropout: the dropout probability is not in 0 .. 1", bad_dropout },
         { "labels do not match the logits", bad_labels },
         { "the last operator must be the loss", no_loss },
         { "a parameter must be used exactly once", twice_used },

@@ -43,6 +43,8 @@ struct vp_backend_ops {
     enum vp_status (*open)(const struct vp_backend_config *config,
                            struct vp_backend **out, struct vp_err *err);
     void (*close)(struct vp_backend *backend);
+    /* The calling thread is the one that launches from now on. */
+    void (*attach)(struct vp_backend *backend);
 
     /* Zeroed. The size is given back on free. */
     enum vp_status (*alloc)(struct vp_backend *backend, size_t n_bytes,

@@ -23,7 +23,7 @@ enum vp_status {
 
 /* One line for the user: place, cause, remedy. Empty on success. */
 struct vp_err {
-    char text[1024];
+    char text[4096];
 };
 
 #if defined(__GNUC__)

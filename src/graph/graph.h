@@ -87,7 +87,7 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
  * attention   in: qkv [B*S, 3H], or q [B*Sq, H] and in1: kv [B*Sk, 2H];
  *             in2: key mask [B*Sk] or NONE; aux0: log-sum-exp [B*Sq, heads]
  *             softmax(scale q k^T, masked) with dropout p, times v
- *             a query with no key allowed gives zeros
+ *             a query with no key allowed gives zeros, aux0 too
  * dropout     in: x; byte-quantised p (note [dropout] in base/rng.h)
  * add         in: a, in1: b; the residual line: in0 is the branch, in1 the trunk
  * scale       out = scale * x
@@ -95,7 +95,8 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
  * cross_entropy in: logits [n, V]; in1: labels [n], -1 ignored; in2: weights
  *             (int32 0/1) [n] or NONE; aux0: per-row log-sum-exp and loss
  *             [n, 2]; out: [1, 1] = sum of w * loss / sum of w, or 0;
- *             loss = (1-e) nll + e/V sum(-log p), e = smoothing */
+ *             loss = (1-e) nll + e/V sum(-log p), e = smoothing; rows that do
+ *             not count have zeros in aux0 and a zero gradient */
 struct vp_attr {
     float scale;
     float eps;

@@ -1,6 +1,8 @@
 /* The operator table: shape rules, operation counts, what backward reads. */
 #include "graph/opdef.h"
 
+#include "base/rng.h"
+
 #include <math.h>
 
 static enum vp_status refuse(struct vp_graph *graph, const struct vp_op *op,
@@ -61,6 +63,12 @@ static bool is_ids(const struct vp_value *value, int64_t rows)
 static bool is_row(const struct vp_param *param, int64_t cols)
 {
     return param && param->rows == 1 && param->cols == cols;
+}
+
+/* Byte-quantised: something must be kept. */
+static bool is_dropout(float p)
+{
+    return p >= 0.0f && p < 1.0f && vp_dropout_threshold(p) < 256;
 }
 
 static enum vp_status done(const struct vp_graph *graph)
@@ -139,6 +147,10 @@ static enum vp_status attention_shape(struct vp_graph *graph, struct vp_op *op)
     k_rows = kv ? kv->rows : rows;
     if (kv ? kv->cols != 2 * hidden : q->cols != 3 * hidden)
         return refuse(graph, op, "query, key and value do not match");
+    if (!is_dropout(op->attr.p))
+        return refuse(graph, op, "the dropout probability is not in 0 .. 1");
+    if (op->attr.causal && k_rows != rows)
+        return refuse(graph, op, "a causal mask needs as many keys as queries");
     if (op->attr.heads < 1 || hidden % op->attr.heads != 0)
         return refuse(graph, op, "heads do not divide the hidden size");
     if (!set_len(graph, op) || k_rows % graph->batch != 0)
@@ -166,8 +178,8 @@ static enum vp_status dropout_shape(struct vp_graph *graph, struct vp_op *op)
 {
     if (!is_float(in_value(graph, op, 0)) || !set_len(graph, op))
         return refuse(graph, op, "rows are not a multiple of the batch");
-    if (!(op->attr.p >= 0.0f && op->attr.p < 1.0f))
-        return refuse(graph, op, "the probability is outside 0 .. 1");
+    if (!is_dropout(op->attr.p))
+        return refuse(graph, op, "the dropout probability is not in 0 .. 1");
     return same_shape(graph, op);
 }
 

@@ -1,0 +1,384 @@
+/* attention: softmax(scale q k^T, masked) with dropout, times v.
+ *
+ * A head of one sample is worked on in tiles of query rows whose scores
+ * [rows, Sk] stay in the cache of one thread. Forward keeps the log-sum-exp of
+ * each query; backward computes the scores again:
+ *   p  = exp(scale q k^T - lse),  k = dropout's factor
+ *   dv = (k p)^T dout,  ds = p (k (dout v^T) - dout . out)
+ *   dq = scale ds k,  dk = scale ds^T q
+ * A head's dk and dv are summed tile by tile on one thread. */
+#include "backend/cpu/dropout.h"
+#include "backend/cpu/fast.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/simd.h"
+
+#include <math.h>
+
+enum {
+    TILE_BYTES = 256 * 1024, /* of scores: two such tiles fit a level-2 cache */
+    CAUSAL_ROWS = 64,        /* lower tiles skip more of the masked half */
+};
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Scratch of one thread; sizes follow from the operator alone. */
+struct layout {
+    int64_t ld;   /* of a score tile: keys rounded up to 32 */
+    int64_t tile; /* query rows, a multiple of 16 */
+    size_t dscores, factor, keep, allow; /* offsets in bytes; scores: 0 */
+    size_t n_bytes;
+};
+
+static int64_t tile_rows(const struct vp_attr *attr, int64_t ld)
+{
+    int64_t rows = TILE_BYTES / (int64_t)sizeof(float) / ld / 16 * 16;
+
+    if (attr->causal) {
+        int64_t most = round_up(attr->q_len / 4, 16);
+
+        most = most > CAUSAL_ROWS ? most : CAUSAL_ROWS;
+        rows = rows < most ? rows : most;
+    }
+    rows = rows < round_up(attr->q_len, 16) ? rows : round_up(attr->q_len, 16);
+    return rows > 16 ? rows : 16;
+}
+
+static struct layout layout_of(const struct vp_op *op, enum vp_phase phase)
+{
+    struct layout l = { .ld = round_up(op->attr.k_len, 32) };
+    size_t scores;
+
+    l.tile = tile_rows(&op->attr, l.ld);
+    scores = (size_t)(l.tile * l.ld) * sizeof(float);
+    l.dscores = scores;
+    l.factor = phase == VP_PHASE_B ? 2 * scores : scores;
+    l.keep = l.factor + (size_t)l.tile * sizeof(float);
+    l.allow = l.keep + (size_t)(l.tile * l.ld / 16) * sizeof(vp_bits16);
+    l.n_bytes = l.allow + (size_t)(l.ld / 16) * sizeof(vp_bits16);
+    l.n_bytes = vp_align_up(l.n_bytes, VP_TENSOR_ALIGN);
+    return l;
+}
+
+size_t vp_cpu_attention_scratch(const struct vp_op *op, enum vp_phase phase)
+{
+    return layout_of(op, phase).n_bytes;
+}
+
+/* A kernel call. Row t of the queries starts at q + t * ld_q, of keys and
+ * values at k, v + t * ld_kv, of out and dout at t * ld_out. */
+struct attention {
+    const struct vp_kargs *args;
+    const struct vp_attr *attr;
+    const struct vp_simd *simd;
+    struct layout layout;
+    struct vp_dropout dropout;
+    bool drops;
+    int64_t dim, n_tiles;
+    int64_t ld_q, ld_kv, ld_out;
+    int kv;        /* the input with keys and values: 0 or 1 */
+    int64_t k_col; /* column of the first key in that input */
+};
+
+static struct attention attention_of(const struct vp_kargs *args,
+                                     enum vp_phase phase)
+{
+    const struct vp_op *op = args->op;
+    struct attention x = { .args = args, .attr = &op->attr, .simd = vp_simd() };
+
+    x.layout = layout_of(op, phase);
+    x.drops = vp_dropout_init(args, &x.dropout);
+    x.ld_out = vp_arg_value(args, op->out)->cols;
+    x.dim = x.ld_out / op->attr.heads;
+    x.n_tiles = (op->attr.q_len + x.layout.tile - 1) / x.layout.tile;
+    x.kv = op->in[1] != VP_NONE ? 1 : 0;
+    x.ld_q = vp_arg_value(args, op->in[0])->cols;
+    x.ld_kv = vp_arg_value(args, op->in[x.kv])->cols;
+    x.k_col = x.kv ? 0 : x.ld_out;
+    return x;
+}
+
+/* Query rows [row, row + rows) of one head of one sample, with the thread's
+ * scratch. Offsets are elements from the start of q and out, or of k. */
+struct tile {
+    int64_t sample;
+    int head;
+    int64_t row, rows;
+    int64_t n_keys; /* keys [0, n_keys) take part */
+    int64_t q, k, v, out;
+    float *scores, *dscores; /* [rows, ld]; dscores in backward only */
+    float *factor;           /* [rows] */
+    vp_bits16 *keep;         /* [rows, ld / 16], or NULL */
+    vp_bits16 *allow;        /* [ld / 16], from the key mask */
+};
+
+static struct tile tile_of(const struct attention *x, int64_t head_of_batch,
+                           int thread)
+{
+    const struct layout *l = &x->layout;
+    char *scratch = (char *)x->args->scratch + (size_t)thread * l->n_bytes;
+    struct tile t = { .sample = head_of_batch / x->attr->heads,
+                      .head = (int)(head_of_batch % x->attr->heads) };
+
+    t.k = t.sample * x->attr->k_len * x->ld_kv + x->k_col + t.head * x->dim;
+    t.v = t.k + x->ld_out;
+    t.scores = (float *)scratch;
+    t.dscores = (float *)(scratch + l->dscores);
+    t.factor = (float *)(scratch + l->factor);
+    t.keep = x->drops ? (vp_bits16 *)(scratch + l->keep) : NULL;
+    t.allow = (vp_bits16 *)(scratch + l->allow);
+    return t;
+}
+
+/* One bit per key that is not padding; none behind the last key. */
+static void set_allow(const struct attention *x, const struct tile *t)
+{
+    const int32_t *mask = x->args->in[2];
+    int64_t n = x->attr->k_len;
+
+    if (mask)
+        mask += t->sample * n;
+    for (int64_t i = 0; i < x->layout.ld; i += 16) {
+        unsigned bits = 0;
+
+        for (int64_t k = i; k < i + 16 && k < n; k++)
+            bits |= (unsigned)(!mask || mask[k] != 0) << (k - i);
+        t->allow[i / 16] = (vp_bits16)bits;
+    }
+}
+
+/* Places the tile at query rows from `row` on and makes its dropout bits.
+ * Keys that a causal mask hides from all of its rows are left out. */
+static void set_rows(const struct attention *x, struct tile *t, int64_t row)
+{
+    const struct vp_attr *attr = x->attr;
+    int64_t left = attr->q_len - row;
+
+    t->row = row;
+    t->rows = left < x->layout.tile ? left : x->layout.tile;
+    t->n_keys = attr->causal ? row + t->rows : attr->k_len;
+    t->q = (t->sample * attr->q_len + row) * x->ld_q + t->head * x->dim;
+    t->out = (t->sample * attr->q_len + row) * x->ld_out + t->head * x->dim;
+    if (!t->keep)
+        return;
+    for (int64_t i = 0; i < t->rows; i += 16)
+        x->simd->keep_tile(
+            t->keep + i * x->layout.ld / 16, x->layout.ld / 16, &x->dropout,
+            x->dropout.first_sample + (uint64_t)t->sample, t->head,
+            (uint32_t)((row + i) / 16), (t->n_keys + 31) / 32);
+}
+
+/* Keys that row i of the tile may see, by order alone. */
+static int64_t row_keys(const struct attention *x, const struct tile *t,
+                        int64_t i)
+{
+    return x->attr->causal ? t->row + i + 1 : t->n_keys;
+}
+
+static const vp_bits16 *row_keep(const struct attention *x,
+                                 const struct tile *t, int64_t i)
+{
+    return t->keep ? t->keep + i * x->layout.ld / 16 : NULL;
+}
+
+/* Where row i of the tile has its log-sum-exp; aux0: [B*Sq, heads]. */
+static float *row_lse(const struct attention *x, const struct tile *t,
+                      int64_t i)
+{
+    int64_t row = t->sample * x->attr->q_len + t->row + i;
+
+    return (float *)x->args->aux[0] + row * x->attr->heads + t->head;
+}
+
+/* Matrices of the tile in the call's tensors: queries [rows, dim], dout of
+ * the same rows, keys and values [n_keys, dim]. */
+static struct vp_factor queries(const struct attention *x, const struct tile *t)
+{
+    return (struct vp_factor){ (const float *)x->args->in[0] + t->q, x->ld_q,
+                               false };
+}
+
+static struct vp_factor douts(const struct attention *x, const struct tile *t)
+{
+    return (struct vp_factor){ (const float *)x->args->dout + t->out, x->ld_out,
+                               false };
+}
+
+static struct vp_factor keys(const struct attention *x, const struct tile *t)
+{
+    return (struct vp_factor){ (const float *)x->args->in[x->kv] + t->k,
+                               x->ld_kv, false };
+}
+
+static struct vp_factor values(const struct attention *x, const struct tile *t)
+{
+    return (struct vp_factor){ (const float *)x->args->in[x->kv] + t->v,
+                               x->ld_kv, false };
+}
+
+/* c [rows, n_keys] = alpha * rows keys^T, into a score tile */
+static void by_keys(const struct attention *x, const struct tile *t, float *c,
+                    float alpha, struct vp_factor rows, struct vp_factor keys)
+{
+    struct vp_gemm product = {
+        .m = t->rows,
+        .n = t->n_keys,
+        .k = x->dim,
+        .a = rows,
+        .b = { keys.data, keys.ld, true },
+        .alpha = alpha,
+        .c = c,
+        .ldc = x->layout.ld,
+    };
+
+    vp_cpu_gemm_here(&product);
+}
+
+/* c [rows, dim] = alpha * tile keys + beta * c, from a score tile */
+static void from_keys(const struct attention *x, const struct tile *t,
+                      const float *scores, float alpha, struct vp_factor keys,
+                      float beta, float *c, int64_t ldc)
+{
+    struct vp_gemm product = {
+        .m = t->rows,
+        .n = x->dim,
+        .k = t->n_keys,
+        .a = { scores, x->layout.ld, false },
+        .b = keys,
+        .alpha = alpha,
+        .beta = beta,
+        .c = c,
+        .ldc = ldc,
+    };
+
+    vp_cpu_gemm_here(&product);
+}
+
+/* c [n_keys, dim] = alpha * tile^T rows + beta * c, from a score tile */
+static void to_keys(const struct attention *x, const struct tile *t,
+                    const float *scores, float alpha, struct vp_factor rows,
+                    float beta, float *c)
+{
+    struct vp_gemm product = {
+        .m = t->n_keys,
+        .n = x->dim,
+        .k = t->rows,
+        .a = { scores, x->layout.ld, true },
+        .b = rows,
+        .alpha = alpha,
+        .beta = beta,
+        .c = c,
+        .ldc = x->ld_kv,
+    };
+
+    vp_cpu_gemm_here(&product);
+}
+
+/* ---- F ------------------------------------------------------------------ */
+
+/* scores = exp(score - the row's largest) where kept; factor[i] is what makes
+ * probabilities of row i. */
+static void forward_softmax(const struct attention *x, const struct tile *t)
+{
+    float scale = t->keep ? x->dropout.scale : 1.0f, sum, most;
+
+    for (int64_t i = 0; i < t->rows; i++) {
+        most = x->simd->softmax(t->scores + i * x->layout.ld, t->allow,
+                                row_keep(x, t, i), row_keys(x, t, i), t->n_keys,
+                                &sum);
+        *row_lse(x, t, i) = sum == 0.0f ? 0.0f : most + logf(sum);
+        t->factor[i] = sum == 0.0f ? 0.0f : scale / sum;
+    }
+}
+
+static void forward_task(void *ctx, int task, int thread)
+{
+    const struct attention *x = ctx;
+    struct tile t = tile_of(x, task / x->n_tiles, thread);
+    float *out;
+
+    set_allow(x, &t);
+    set_rows(x, &t, task % x->n_tiles * x->layout.tile);
+    by_keys(x, &t, t.scores, x->attr->scale, queries(x, &t), keys(x, &t));
+    forward_softmax(x, &t);
+    out = (float *)x->args->out + t.out;
+    from_keys(x, &t, t.scores, 1.0f, values(x, &t), 0.0f, out, x->ld_out);
+    for (int64_t i = 0; i < t.rows; i++)
+        x->simd->scale(out + i * x->ld_out, out + i * x->ld_out, t.factor[i],
+                       false, x->dim);
+}
+
+void vp_cpu_attention_f(const struct vp_kargs *args)
+{
+    struct attention x = attention_of(args, VP_PHASE_F);
+    int64_t n_tasks = x.attr->batch * x.attr->heads * x.n_tiles;
+
+    vp_pool_run(args->pool, (int)n_tasks, forward_task, &x);
+}
+
+/* ---- B ------------------------------------------------------------------ */
+
+/* scores = k p, dscores = ds, from the scores and dscores = dout v^T. */
+static void backward_softmax(const struct attention *x, const struct tile *t)
+{
+    const float *out = (const float *)x->args->out + t->out;
+    const float *dout = (const float *)x->args->dout + t->out;
+    float scale = t->keep ? x->dropout.scale : 1.0f;
+
+    for (int64_t i = 0; i < t->rows; i++) {
+        float delta = x->simd->dot(dout + i * x->ld_out, out + i * x->ld_out,
+                                   x->dim);
+
+        x->simd->softmax_grad(t->scores + i * x->layout.ld,
+                              t->dscores + i * x->layout.ld, t->allow,
+                              row_keep(x, t, i), scale, *row_lse(x, t, i),
+                              delta, row_keys(x, t, i), t->n_keys);
+    }
+}
+
+/* dq, dk, dv of the tile's rows; `first` starts the sums over tiles. */
+static void backward_products(const struct attention *x, const struct tile *t,
+                              bool first)
+{
+    const struct vp_kargs *args = x->args;
+    float *dq = args->din[0], *dkv = args->din[x->kv];
+    float beta_q = args->din_add[0] ? 1.0f : 0.0f;
+    float beta_kv = !first || args->din_add[x->kv] ? 1.0f : 0.0f;
+    float scale = x->attr->scale;
+
+    if (dq)
+        from_keys(x, t, t->dscores, scale, keys(x, t), beta_q, dq + t->q,
+                  x->ld_q);
+    if (!dkv)
+        return;
+    to_keys(x, t, t->dscores, scale, queries(x, t), beta_kv, dkv + t->k);
+    to_keys(x, t, t->scores, 1.0f, douts(x, t), beta_kv, dkv + t->v);
+}
+
+static void backward_task(void *ctx, int task, int thread)
+{
+    const struct attention *x = ctx;
+    struct tile t = tile_of(x, task, thread);
+
+    set_allow(x, &t);
+    /* The last rows come first: they see every key also under a causal mask,
+     * so that the first product writes every dk and dv. */
+    for (int64_t i = x->n_tiles - 1; i >= 0; i--) {
+        set_rows(x, &t, i * x->layout.tile);
+        by_keys(x, &t, t.scores, x->attr->scale, queries(x, &t), keys(x, &t));
+        by_keys(x, &t, t.dscores, 1.0f, douts(x, &t), values(x, &t));
+        backward_softmax(x, &t);
+        backward_products(x, &t, i == x->n_tiles - 1);
+    }
+}
+
+void vp_cpu_attention_b(const struct vp_kargs *args)
+{
+    struct attention x = attention_of(args, VP_PHASE_B);
+
+    if (args->din[0] || args->din[x.kv])
+        vp_pool_run(args->pool, (int)(x.attr->batch * x.attr->heads),
+                    backward_task, &x);
+}

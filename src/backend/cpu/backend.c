@@ -1,0 +1,397 @@
+/* The CPU behind the backend table: calls run at once on the rank's pool, so
+ * streams and events have nothing to do. */
+#include "backend/backend.h"
+#include "backend/cpu/fast.h"
+#include "backend/cpu/kernel.h"
+#include "graph/opdef.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct vp_backend {
+    struct vp_pool *pool;
+    const struct vp_cpu_kernels *kernels;
+    void *scratch;       /* for optimizer sums */
+    size_t scratch_size;
+};
+
+struct vp_stream {
+    int unused;
+};
+
+struct vp_event {
+    int unused;
+};
+
+struct vp_exe {
+    struct vp_backend *backend;
+    const struct vp_program *program;
+};
+
+/* Everything is done when a call returns: one of each serves all. */
+static struct vp_stream the_stream;
+static struct vp_event the_event;
+
+static enum vp_status cpu_open(const struct vp_backend_config *config,
+                               struct vp_backend **out, struct vp_err *err)
+{
+    struct vp_backend *backend;
+    enum vp_status st;
+
+    if (config->n_threads < 1)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "cpu backend: %d threads; use 1 or more",
+                          config->n_threads);
+    backend = calloc(1, sizeof(*backend));
+    if (!backend)
+        return vp_err_set(err, VP_ERR_NOMEM, "cpu backend: out of memory");
+    backend->kernels = config->reference ? &vp_cpu_ref_f32 : &vp_cpu_fast;
+    st = vp_pool_create(config->n_threads, vp_cpu_thread_setup, &backend->pool);
+    if (st != VP_OK) {
+        free(backend);
+        return vp_err_set(err, st, "cpu backend: cannot start %d threads",
+                          config->n_threads);
+    }
+    *out = backend;
+    return VP_OK;
+}
+
+static void cpu_close(struct vp_backend *backend)
+{
+    if (!backend)
+        return;
+    vp_pool_free(backend->pool);
+    free(backend->scratch);
+    free(backend);
+}
+
+static void cpu_attach(struct vp_backend *backend)
+{
+    (void)backend;
+    vp_cpu_thread_setup(0);
+}
+
+static enum vp_status cpu_alloc(struct vp_backend *backend, size_t n_bytes,
+                                void **out)
+{
+    (void)backend;
+    return vp_pages_alloc(n_bytes, out);
+}
+
+static void cpu_free(struct vp_backend *backend, void *buffer, size_t n_bytes)
+{
+    (void)backend;
+    vp_pages_free(buffer, n_bytes);
+}
+
+static enum vp_status cpu_stream_create(struct vp_backend *backend,
+                                        struct vp_stream **out)
+{
+    (void)backend;
+    *out = &the_stream;
+    return VP_OK;
+}
+
+static void cpu_stream_free(struct vp_stream *stream)
+{
+    (void)stream;
+}
+
+static enum vp_status cpu_event_create(struct vp_backend *backend,
+                                       struct vp_event **out)
+{
+    (void)backend;
+    *out = &the_event;
+    return VP_OK;
+}
+
+static void cpu_event_free(struct vp_event *event)
+{
+    (void)event;
+}
+
+static enum vp_status cpu_event_record(struct vp_event *event,
+                                       struct vp_stream *stream)
+{
+    (void)event;
+    (void)stream;
+    return VP_OK;
+}
+
+static enum vp_status cpu_stream_wait(struct vp_stream *stream,
+                                      struct vp_event *event)
+{
+    (void)stream;
+    (void)event;
+    return VP_OK;
+}
+
+static enum vp_status cpu_event_sync(struct vp_event *event, int timeout_ms)
+{
+    (void)event;
+    (void)timeout_ms;
+    return VP_OK;
+}
+
+static enum vp_status cpu_copy(struct vp_backend *backend,
+                               struct vp_stream *stream, void *dst,
+                               const void *src, size_t n_bytes)
+{
+    (void)backend;
+    (void)stream;
+    memcpy(dst, src, n_bytes);
+    return VP_OK;
+}
+
+/* ---- Programs ----------------------------------------------------------- */
+
+static size_t cpu_scratch_bytes(struct vp_backend *backend,
+                                const struct vp_graph *graph,
+                                const struct vp_op *op, enum vp_phase phase)
+{
+    if (!backend->kernels->scratch_bytes)
+        return 0;
+    return backend->kernels->scratch_bytes(graph, op, phase,
+                                           vp_pool_threads(backend->pool));
+}
+
+static enum vp_status cpu_compile(struct vp_backend *backend,
+                                  const struct vp_program *program,
+                                  struct vp_exe **out, struct vp_err *err)
+{
+    struct vp_exe *exe;
+
+    for (int list = 0; list < VP_LIST_COUNT; list++) {
+        for (int i = 0; i < program->n_calls[list]; i++) {
+            const struct vp_call *call = &program->calls[list][i];
+
+            if (!backend->kernels->fn[call->op->kind][call->phase])
+                return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                                  "cpu backend: no kernel for %s, phase %c",
+                                  vp_op_defs[call->op->kind].name,
+                                  "FBW"[call->phase]);
+        }
+    }
+    exe = calloc(1, sizeof(*exe));
+    if (!exe)
+        return vp_err_set(err, VP_ERR_NOMEM, "cpu backend: out of memory");
+    exe->backend = backend;
+    exe->program = program;
+    *out = exe;
+    return VP_OK;
+}
+
+static void cpu_exe_free(struct vp_exe *exe)
+{
+    free(exe);
+}
+
+static void *address(const struct vp_launch *launch, struct vp_ref ref)
+{
+    if (ref.space == VP_SPACE_NONE)
+        return NULL;
+    return (char *)launch->base[ref.space] + ref.offset;
+}
+
+static void resolve(const struct vp_exe *exe, const struct vp_call *call,
+                    const struct vp_launch *launch, struct vp_kargs *args)
+{
+    args->graph = exe->program->graph;
+    args->op = call->op;
+    args->mb = launch->mb;
+    args->pool = exe->backend->pool;
+    for (int i = 0; i < VP_MAX_IN; i++) {
+        args->in[i] = address(launch, call->in[i]);
+        args->din[i] = address(launch, call->din[i]);
+        args->din_add[i] = call->din_add[i];
+    }
+    for (int i = 0; i < VP_MAX_AUX; i++)
+        args->aux[i] = address(launch, call->aux[i]);
+    for (int i = 0; i < VP_MAX_PARAM; i++) {
+        args->par[i] = address(launch, call->par[i]);
+        args->dpar[i] = address(launch, call->dpar[i]);
+    }
+    args->out = address(launch, call->out);
+    args->dout = address(launch, call->dout);
+    args->dz = address(launch, call->dz);
+    args->scratch = address(launch, call->scratch);
+}
+
+static enum vp_status cpu_launch(struct vp_exe *exe, enum vp_list list,
+                                 const struct vp_launch *launch,
+                                 struct vp_stream *stream)
+{
+    const struct vp_program *program = exe->program;
+    struct vp_kargs args;
+
+    (void)stream;
+    for (int i = 0; i < program->n_calls[list]; i++) {
+        const struct vp_call *call = &program->calls[list][i];
+
+        resolve(exe, call, launch, &args);
+        exe->backend->kernels->fn[call->op->kind][call->phase](&args);
+    }
+    return VP_OK;
+}
+
+static bool all_finite(const void *data, int64_t n)
+{
+    const float *x = data;
+
+    for (int64_t i = 0; x && i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+static int64_t value_size(const struct vp_graph *graph, vp_val v)
+{
+    return v == VP_NONE || graph->values[v].dtype != VP_DTYPE_F32
+               ? 0
+               : graph->values[v].rows * graph->values[v].cols;
+}
+
+static int64_t param_size(const struct vp_graph *graph, vp_par par)
+{
+    return par == VP_NONE ? 0
+                          : graph->params[par].rows * graph->params[par].cols;
+}
+
+static bool call_is_finite(const struct vp_kargs *args, enum vp_phase phase)
+{
+    const struct vp_graph *graph = args->graph;
+    const struct vp_op *op = args->op;
+    bool finite = true;
+
+    if (phase == VP_PHASE_F)
+        return all_finite(args->out, value_size(graph, op->out));
+    if (phase == VP_PHASE_B) {
+        for (int i = 0; i < VP_MAX_IN; i++)
+            finite &= all_finite(args->din[i], value_size(graph, op->in[i]));
+        return finite && all_finite(args->dz, value_size(graph, op->out));
+    }
+    for (int i = 0; i < VP_MAX_PARAM; i++)
+        finite &= all_finite(args->dpar[i], param_size(graph, op->par[i]));
+    return finite;
+}
+
+static enum vp_status cpu_launch_checked(struct vp_exe *exe, enum vp_list list,
+                                         const struct vp_launch *launch,
+                                         struct vp_nonfinite *found_out)
+{
+    const struct vp_program *program = exe->program;
+    struct vp_kargs args;
+
+    *found_out = (struct vp_nonfinite){ NULL, VP_PHASE_F };
+    for (int i = 0; i < program->n_calls[list]; i++) {
+        const struct vp_call *call = &program->calls[list][i];
+
+        resolve(exe, call, launch, &args);
+        exe->backend->kernels->fn[call->op->kind][call->phase](&args);
+        if (!call_is_finite(&args, call->phase)) {
+            *found_out = (struct vp_nonfinite){ call->op, call->phase };
+            return VP_OK;
+        }
+    }
+    return VP_OK;
+}
+
+/* ---- Optimizer ---------------------------------------------------------- */
+
+/* Room for the sums over `tensors`; grows once, on the first step. */
+static enum vp_status reserve_scratch(struct vp_backend *backend,
+                                      const struct vp_optim_tensor *tensors,
+                                      int n_tensors)
+{
+    size_t need = vp_optim_scratch_bytes(tensors, n_tensors);
+    void *scratch;
+
+    if (need <= backend->scratch_size)
+        return VP_OK;
+    scratch = realloc(backend->scratch, need);
+    if (!scratch)
+        return VP_ERR_NOMEM;
+    backend->scratch = scratch;
+    backend->scratch_size = need;
+    return VP_OK;
+}
+
+enum { ADD_CHUNK = 65536 };
+
+struct add_job {
+    float *dst;
+    const float *src;
+    int64_t n;
+};
+
+static void add_chunk(void *ctx, int task, int thread)
+{
+    const struct add_job *job = ctx;
+    int64_t begin = (int64_t)task * ADD_CHUNK;
+    int64_t end = begin + ADD_CHUNK < job->n ? begin + ADD_CHUNK : job->n;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        job->dst[i] += job->src[i];
+}
+
+static enum vp_status cpu_add(struct vp_backend *backend,
+                              struct vp_stream *stream, float *dst,
+                              const float *src, int64_t n)
+{
+    struct add_job job = { dst, src, n };
+
+    (void)stream;
+    vp_pool_run(backend->pool, (int)((n + ADD_CHUNK - 1) / ADD_CHUNK),
+                add_chunk, &job);
+    return VP_OK;
+}
+
+static enum vp_status cpu_sum_squares(struct vp_backend *backend,
+                                      struct vp_stream *stream,
+                                      const struct vp_optim_tensor *tensors,
+                                      int n_tensors, const float *data,
+                                      double *sums_out)
+{
+    (void)stream;
+    VP_TRY(reserve_scratch(backend, tensors, n_tensors));
+    vp_optim_sum_squares_host(tensors, n_tensors, data, sums_out,
+                              backend->pool, backend->scratch);
+    return VP_OK;
+}
+
+static enum vp_status cpu_update(struct vp_backend *backend,
+                                 struct vp_stream *stream,
+                                 const struct vp_optim_step *step)
+{
+    (void)stream;
+    VP_TRY(reserve_scratch(backend, step->tensors, step->n_tensors));
+    vp_optim_step_host(step, backend->pool, backend->scratch);
+    return VP_OK;
+}
+
+const struct vp_backend_ops vp_backend_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .attach = cpu_attach,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .stream_create = cpu_stream_create,
+    .stream_free = cpu_stream_free,
+    .event_create = cpu_event_create,
+    .event_free = cpu_event_free,
+    .event_record = cpu_event_record,
+    .stream_wait = cpu_stream_wait,
+    .event_sync = cpu_event_sync,
+    .copy = cpu_copy,
+    .scratch_bytes = cpu_scratch_bytes,
+    .compile = cpu_compile,
+    .exe_free = cpu_exe_free,
+    .launch = cpu_launch,
+    .launch_checked = cpu_launch_checked,
+    .add = cpu_add,
+    .sum_squares = cpu_sum_squares,
+    .update = cpu_update,
+};

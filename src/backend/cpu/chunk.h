@@ -1,0 +1,57 @@
+/* How elementwise and row-wise kernels are cut into tasks: by shape alone. */
+#ifndef VP_BACKEND_CPU_CHUNK_H
+#define VP_BACKEND_CPU_CHUNK_H
+
+#include <stdint.h>
+
+/* [0, total) in `n` pieces of `size`, the last one perhaps smaller. */
+struct vp_chunks {
+    int64_t total, size;
+    int n;
+};
+
+struct vp_range {
+    int64_t begin, end;
+};
+
+static inline struct vp_chunks vp_chunks_of(int64_t total, int64_t size)
+{
+    return (struct vp_chunks){ total, size, (int)((total + size - 1) / size) };
+}
+
+static inline struct vp_range vp_chunk(const struct vp_chunks *chunks,
+                                       int64_t i)
+{
+    int64_t begin = i * chunks->size, left = chunks->total - begin;
+
+    return (struct vp_range){
+        begin, begin + (left < chunks->size ? left : chunks->size)
+    };
+}
+
+/* Elements per task: some ten microseconds of work. */
+#define VP_CHUNK_ELEMENTS 32768
+
+static inline struct vp_chunks vp_chunks_elements(int64_t total)
+{
+    return vp_chunks_of(total, VP_CHUNK_ELEMENTS);
+}
+
+/* Whole rows of `cols` elements. */
+static inline struct vp_chunks vp_chunks_rows(int64_t rows, int64_t cols)
+{
+    int64_t size = VP_CHUNK_ELEMENTS / cols;
+
+    return vp_chunks_of(rows, size > 1 ? size : 1);
+}
+
+/* Rows whose sums go to scratch before they are added up in order: at most 32
+ * partial sums. */
+static inline struct vp_chunks vp_chunks_sums(int64_t rows)
+{
+    int64_t size = (rows + 31) / 32;
+
+    return vp_chunks_of(rows, size > 32 ? size : 32);
+}
+
+#endif

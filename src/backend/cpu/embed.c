@@ -1,0 +1,224 @@
+/* embed: out = scale * table[id] + positions[p] + types[t], and gather, its
+ * kin: rows picked from a matrix. */
+#include "backend/cpu/chunk.h"
+#include "backend/cpu/fast.h"
+#include "backend/cpu/scatter.h"
+#include "backend/cpu/simd.h"
+
+#include <string.h>
+
+struct embed {
+    const struct vp_kargs *args;
+    const struct vp_simd *simd;
+    int64_t rows, H;
+    int64_t n_rows[VP_MAX_PARAM]; /* of the tables */
+    const int32_t *ids, *types;   /* [rows]; types may be NULL */
+    struct vp_chunks chunks;
+};
+
+static struct embed embed_of(const struct vp_kargs *args)
+{
+    const struct vp_value *out = vp_arg_value(args, args->op->out);
+    struct embed e = { .args = args,
+                       .simd = vp_simd(),
+                       .rows = out->rows,
+                       .H = out->cols,
+                       .ids = args->in[0],
+                       .types = args->in[1],
+                       .chunks = vp_chunks_rows(out->rows, out->cols) };
+
+    for (int k = 0; k < VP_MAX_PARAM; k++)
+        if (args->op->par[k] != VP_NONE)
+            e.n_rows[k] = args->graph->params[args->op->par[k]].rows;
+    return e;
+}
+
+static bool is_pad(const struct embed *e, int64_t row)
+{
+    return e->args->op->attr.pad >= 0 && e->ids[row] == e->args->op->attr.pad;
+}
+
+/* Rows before `row` in its sample that count as positions. */
+static int64_t position_of(const struct embed *e, int64_t row)
+{
+    int64_t t = row % e->args->op->attr.q_len, n = 0;
+
+    if (e->args->op->attr.pad < 0)
+        return t;
+    for (int64_t i = row - t; i < row; i++)
+        n += !is_pad(e, i);
+    return n;
+}
+
+/* The position of `row`, given that of the row before it. */
+static int64_t next_position(const struct embed *e, int64_t row, int64_t last)
+{
+    if (row % e->args->op->attr.q_len == 0)
+        return 0;
+    return last + !is_pad(e, row - 1);
+}
+
+static void forward_row(const struct embed *e, int64_t row, int64_t position)
+{
+    const float *table = e->args->par[0];     /* [V, H] */
+    const float *positions = e->args->par[1]; /* [P, H] or NULL */
+    const float *types = e->args->par[2];     /* [T, H] or NULL */
+    int32_t id = e->ids[row];
+    float *out = (float *)e->args->out + row * e->H;
+
+    VP_BUG_ON(id < 0 || id >= e->n_rows[0]);
+    VP_BUG_ON(types && (e->types[row] < 0 || e->types[row] >= e->n_rows[2]));
+    if (is_pad(e, row)) {
+        memset(out, 0, (size_t)e->H * sizeof(*out));
+        return;
+    }
+    if (positions)
+        positions += position * e->H;
+    if (types)
+        types += e->types[row] * e->H;
+    e->simd->embed(out, table + id * e->H, e->args->op->attr.scale, positions,
+                   types, e->H);
+}
+
+static void forward_task(void *ctx, int task, int thread)
+{
+    const struct embed *e = ctx;
+    struct vp_range r = vp_chunk(&e->chunks, task);
+    int64_t position = position_of(e, r.begin);
+
+    (void)thread;
+    for (int64_t row = r.begin; row < r.end; row++) {
+        if (row > r.begin)
+            position = next_position(e, row, position);
+        forward_row(e, row, position);
+    }
+}
+
+void vp_cpu_embed_f(const struct vp_kargs *args)
+{
+    struct embed e = embed_of(args);
+
+    vp_pool_run(args->pool, e.chunks.n, forward_task, &e);
+}
+
+/* index[i]: the row of table k that row i was made of, or -1. */
+static void set_index(const struct embed *e, int k, int32_t *index)
+{
+    int64_t position = 0;
+
+    for (int64_t i = 0; i < e->rows; i++) {
+        position = next_position(e, i, position);
+        if (is_pad(e, i))
+            index[i] = -1;
+        else if (k == 0)
+            index[i] = e->ids[i];
+        else
+            index[i] = k == 1 ? (int32_t)position : e->types[i];
+    }
+}
+
+/* Scratch: the index of one table, then room to sort it. */
+void vp_cpu_embed_w(const struct vp_kargs *args)
+{
+    struct embed e = embed_of(args);
+    int32_t *index = args->scratch;
+    struct vp_scatter scatter = {
+        .cols = e.H,
+        .src = args->dout,
+        .index = index,
+        .n = e.rows,
+        .add = args->mb->accumulate,
+        .scratch = index + e.rows,
+    };
+
+    for (int k = 0; k < VP_MAX_PARAM; k++) {
+        if (!args->dpar[k])
+            continue;
+        set_index(&e, k, index);
+        scatter.dst = args->dpar[k];
+        scatter.dst_rows = e.n_rows[k];
+        scatter.scale = k == 0 ? args->op->attr.scale : 1.0f;
+        vp_cpu_scatter(args->pool, &scatter);
+    }
+}
+
+size_t vp_cpu_embed_scratch(const struct vp_graph *graph,
+                            const struct vp_op *op, enum vp_phase phase)
+{
+    int64_t rows = graph->values[op->out].rows, most = 0;
+
+    if (phase != VP_PHASE_W)
+        return 0;
+    for (int k = 0; k < VP_MAX_PARAM; k++)
+        if (op->par[k] != VP_NONE && graph->params[op->par[k]].rows > most)
+            most = graph->params[op->par[k]].rows;
+    return (size_t)rows * sizeof(int32_t) + vp_scatter_bytes(most, rows);
+}
+
+/* ---- Gather ------------------------------------------------------------- */
+
+struct gather {
+    const struct vp_kargs *args;
+    int64_t in_rows, cols;
+    struct vp_chunks chunks;
+};
+
+static void gather_task(void *ctx, int task, int thread)
+{
+    const struct gather *g = ctx;
+    struct vp_range r = vp_chunk(&g->chunks, task);
+    const float *x = g->args->in[0];
+    const int32_t *pick = g->args->in[1];
+    size_t n_bytes = (size_t)g->cols * sizeof(float);
+
+    (void)thread;
+    for (int64_t i = r.begin; i < r.end; i++) {
+        float *out = (float *)g->args->out + i * g->cols;
+
+        VP_BUG_ON(pick[i] >= g->in_rows);
+        if (pick[i] < 0)
+            memset(out, 0, n_bytes);
+        else
+            memcpy(out, x + pick[i] * g->cols, n_bytes);
+    }
+}
+
+void vp_cpu_gather_f(const struct vp_kargs *args)
+{
+    const struct vp_value *in = vp_arg_value(args, args->op->in[0]);
+    int64_t rows = vp_arg_value(args, args->op->out)->rows;
+    struct gather g = { .args = args,
+                        .in_rows = in->rows,
+                        .cols = in->cols,
+                        .chunks = vp_chunks_rows(rows, in->cols) };
+
+    vp_pool_run(args->pool, g.chunks.n, gather_task, &g);
+}
+
+void vp_cpu_gather_b(const struct vp_kargs *args)
+{
+    const struct vp_value *in = vp_arg_value(args, args->op->in[0]);
+    struct vp_scatter scatter = {
+        .dst = args->din[0],
+        .dst_rows = in->rows,
+        .cols = in->cols,
+        .src = args->dout,
+        .index = args->in[1],
+        .n = vp_arg_value(args, args->op->out)->rows,
+        .scale = 1.0f,
+        .add = args->din_add[0],
+        .scratch = args->scratch,
+    };
+
+    if (args->din[0])
+        vp_cpu_scatter(args->pool, &scatter);
+}
+
+size_t vp_cpu_gather_scratch(const struct vp_graph *graph,
+                             const struct vp_op *op, enum vp_phase phase)
+{
+    if (phase != VP_PHASE_B)
+        return 0;
+    return vp_scatter_bytes(graph->values[op->in[0]].rows,
+                            graph->values[op->out].rows);
+}

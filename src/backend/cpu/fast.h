@@ -1,0 +1,62 @@
+/* The fast CPU kernels: one file per operator. See kernel.h for what a kernel
+ * is given; vp_cpu_fast is the table. */
+#ifndef VP_BACKEND_CPU_FAST_H
+#define VP_BACKEND_CPU_FAST_H
+
+#include "backend/cpu/kernel.h"
+
+/* Every compute thread calls it once: one OpenMP thread per oneDNN call, and
+ * denormals count as zero. */
+void vp_cpu_thread_setup(int thread);
+
+enum vp_isa {
+    VP_ISA_BEST = -1, /* what the machine has */
+    VP_ISA_PLAIN,
+    VP_ISA_AVX2,   /* with FMA */
+    VP_ISA_AVX512, /* F, BW, DQ, VL */
+    VP_ISA_COUNT
+};
+
+/* For tests: the instruction set of vpipe's own kernels (oneDNN chooses for
+ * itself). False, changing nothing, if the machine lacks it. */
+bool vp_cpu_force_isa(enum vp_isa isa);
+
+void vp_cpu_embed_f(const struct vp_kargs *args);
+void vp_cpu_embed_w(const struct vp_kargs *args);
+size_t vp_cpu_embed_scratch(const struct vp_graph *graph,
+                            const struct vp_op *op, enum vp_phase phase);
+
+void vp_cpu_linear_f(const struct vp_kargs *args);
+void vp_cpu_linear_b(const struct vp_kargs *args);
+void vp_cpu_linear_w(const struct vp_kargs *args);
+size_t vp_cpu_linear_scratch(const struct vp_graph *graph,
+                             const struct vp_op *op, enum vp_phase phase);
+
+void vp_cpu_layernorm_f(const struct vp_kargs *args);
+void vp_cpu_layernorm_b(const struct vp_kargs *args);
+void vp_cpu_layernorm_w(const struct vp_kargs *args);
+size_t vp_cpu_layernorm_scratch(const struct vp_graph *graph,
+                                const struct vp_op *op, enum vp_phase phase);
+
+void vp_cpu_attention_f(const struct vp_kargs *args);
+void vp_cpu_attention_b(const struct vp_kargs *args);
+/* Per thread; the other operators' scratch is shared by all threads. */
+size_t vp_cpu_attention_scratch(const struct vp_op *op, enum vp_phase phase);
+
+void vp_cpu_dropout_f(const struct vp_kargs *args);
+void vp_cpu_dropout_b(const struct vp_kargs *args);
+void vp_cpu_add_f(const struct vp_kargs *args);
+void vp_cpu_scale_f(const struct vp_kargs *args);
+void vp_cpu_scale_b(const struct vp_kargs *args);
+void vp_cpu_copy_f(const struct vp_kargs *args);
+void vp_cpu_copy_b(const struct vp_kargs *args);
+
+void vp_cpu_gather_f(const struct vp_kargs *args);
+void vp_cpu_gather_b(const struct vp_kargs *args);
+size_t vp_cpu_gather_scratch(const struct vp_graph *graph,
+                             const struct vp_op *op, enum vp_phase phase);
+
+void vp_cpu_cross_entropy_f(const struct vp_kargs *args);
+void vp_cpu_cross_entropy_b(const struct vp_kargs *args);
+
+#endif

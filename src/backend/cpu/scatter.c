@@ -1,0 +1,80 @@
+#include "backend/cpu/scatter.h"
+
+#include "backend/cpu/simd.h"
+
+#include <string.h>
+
+/* A task owns this part of the table. */
+enum { PART_ROWS = 64, PART_COLS = 256 };
+
+struct job {
+    const struct vp_scatter *scatter;
+    const struct vp_simd *simd;
+    int32_t *end;    /* [dst_rows]: where the rows of an index end in `order` */
+    int32_t *order;  /* [n]: rows sorted by index, stable */
+    int64_t n_parts; /* of rows */
+};
+
+size_t vp_scatter_bytes(int64_t dst_rows, int64_t n)
+{
+    return (size_t)(dst_rows + n) * sizeof(int32_t);
+}
+
+/* Counting sort: end[] first holds where an index begins, and moves on to
+ * where it ends as its rows are put in place. */
+static void sort_rows(const struct job *job)
+{
+    const struct vp_scatter *s = job->scatter;
+    int32_t begin = 0;
+
+    memset(job->end, 0, (size_t)s->dst_rows * sizeof(*job->end));
+    for (int64_t i = 0; i < s->n; i++) {
+        VP_BUG_ON(s->index[i] >= s->dst_rows);
+        if (s->index[i] >= 0)
+            job->end[s->index[i]]++;
+    }
+    for (int64_t k = 0; k < s->dst_rows; k++) {
+        int32_t count = job->end[k];
+
+        job->end[k] = begin;
+        begin += count;
+    }
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->index[i] >= 0)
+            job->order[job->end[s->index[i]]++] = (int32_t)i;
+}
+
+static void part_task(void *ctx, int task, int thread)
+{
+    const struct job *job = ctx;
+    const struct vp_scatter *s = job->scatter;
+    int64_t row = task % job->n_parts * PART_ROWS;
+    int64_t col = task / job->n_parts * PART_COLS;
+    int64_t end = row + PART_ROWS < s->dst_rows ? row + PART_ROWS : s->dst_rows;
+    int64_t cols = col + PART_COLS < s->cols ? PART_COLS : s->cols - col;
+    int32_t at = row > 0 ? job->end[row - 1] : 0;
+
+    (void)thread;
+    for (; row < end; row++) {
+        float *dst = s->dst + row * s->cols + col;
+
+        if (!s->add)
+            memset(dst, 0, (size_t)cols * sizeof(*dst));
+        for (; at < job->end[row]; at++)
+            job->simd->scale(dst, s->src + job->order[at] * s->cols + col,
+                             s->scale, true, cols);
+    }
+}
+
+void vp_cpu_scatter(struct vp_pool *pool, const struct vp_scatter *scatter)
+{
+    struct job job = { .scatter = scatter,
+                       .simd = vp_simd(),
+                       .end = scatter->scratch };
+    int64_t n_cols = (scatter->cols + PART_COLS - 1) / PART_COLS;
+
+    job.order = job.end + scatter->dst_rows;
+    job.n_parts = (scatter->dst_rows + PART_ROWS - 1) / PART_ROWS;
+    sort_rows(&job);
+    vp_pool_run(pool, (int)(job.n_parts * n_cols), part_task, &job);
+}

@@ -1,0 +1,838 @@
+/* The fast CPU kernels against their plain-C twins: every operator, odd sizes,
+ * every instruction set the machine has; and the same bits for any number of
+ * threads. */
+#define _POSIX_C_SOURCE 200809L
+#include "backend/cpu/dropout.h"
+#include "backend/cpu/fast.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/simd.h"
+#include "base/pool.h"
+
+#include <float.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "op_cases.h"
+#include "testlib.h"
+
+enum { MAX_THREADS = 3 };
+
+static struct vp_pool *pools[MAX_THREADS + 1]; /* by number of threads */
+
+static int start_pools(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= MAX_THREADS; n++)
+        if (vp_pool_create(n, vp_cpu_thread_setup, &pools[n]) != VP_OK)
+            return -1;
+    return 0;
+}
+
+static int stop_pools(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= MAX_THREADS; n++)
+        vp_pool_free(pools[n]);
+    return 0;
+}
+
+static const char *const isa_names[VP_ISA_COUNT] = { "plain", "AVX2",
+                                                     "AVX-512" };
+
+/* ---- One operator, fast and slow ---------------------------------------- */
+
+/* How a kernel is called. */
+struct mode {
+    bool add;        /* gradients are added to what is there */
+    bool eval;       /* not training: no dropout */
+    bool in_place;   /* dz over dout, dlogits over logits */
+    unsigned no_din; /* bit k: input k gets no gradient */
+};
+
+static const struct mode modes[] = {
+    { 0 },           { .add = true }, { .eval = true }, { .in_place = true },
+    { .no_din = 1 }, { .no_din = 2 },
+};
+
+static void prepare(struct one_op *t, const struct mode *mode)
+{
+    struct vp_kargs *a = &t->args;
+
+    t->mb.train = !mode->eval;
+    t->mb.accumulate = mode->add;
+    for (int k = 0; k < VP_MAX_IN; k++) {
+        a->din_add[k] = mode->add;
+        if (mode->no_din >> k & 1)
+            a->din[k] = NULL;
+        else if (mode->add && a->din[k])
+            one_op_fill(t, a->din[k], t->n_in[k], 5, 32 + (uint32_t)k);
+    }
+    for (int k = 0; k < VP_MAX_PARAM; k++)
+        if (mode->add && a->dpar[k])
+            one_op_fill(t, a->dpar[k], t->n_par[k], 5, 40 + (uint32_t)k);
+    if (mode->in_place && a->dz)
+        a->dz = (void *)a->dout;
+    if (mode->in_place && t->spec.kind == VP_OP_CROSS_ENTROPY)
+        a->din[0] = (void *)a->in[0];
+}
+
+/* A tensor that a kernel wrote. */
+struct written {
+    const char *name;
+    const void *data;
+    int64_t n;
+};
+
+enum { MAX_WRITTEN = 2 + VP_MAX_AUX + VP_MAX_IN + VP_MAX_PARAM };
+#define PHASE_BIT(phase) (1u << (phase))
+#define ALL_PHASES 7u
+
+/* What the kernels of `phases` (bits) wrote. */
+static int written_by(const struct one_op *t, unsigned phases,
+                      struct written *w)
+{
+    static const char *const din[] = { "din0", "din1", "din2" };
+    static const char *const dpar[] = { "dpar0", "dpar1", "dpar2" };
+    const struct vp_kargs *a = &t->args;
+    const vp_cpu_kernel_fn *fn = t->kernels->fn[t->spec.kind];
+    bool f = phases & PHASE_BIT(VP_PHASE_F);
+    bool b = phases & PHASE_BIT(VP_PHASE_B) && fn[VP_PHASE_B];
+    bool weights = phases & PHASE_BIT(VP_PHASE_W) && fn[VP_PHASE_W];
+    int n = 0;
+
+    if (f)
+        w[n++] = (struct written){ "out", a->out, t->n_out };
+    for (int k = 0; k < VP_MAX_AUX; k++)
+        if (f && a->aux[k])
+            w[n++] = (struct written){ "aux", a->aux[k], t->n_aux[k] };
+    if (b && a->dz)
+        w[n++] = (struct written){ "dz", a->dz, t->n_out };
+    for (int k = 0; k < VP_MAX_IN; k++)
+        if (b && a->din[k])
+            w[n++] = (struct written){ din[k], a->din[k], t->n_in[k] };
+    for (int k = 0; k < VP_MAX_PARAM; k++)
+        if (weights && a->dpar[k])
+            w[n++] = (struct written){ dpar[k], a->dpar[k], t->n_par[k] };
+    return n;
+}
+
+/* The largest |a - b| over the largest |b|, or over 1 where b is smaller:
+ * inputs are of size 1, and where the true result is 0 (the gradient of a
+ * softmax over one key) only its noise could be compared. */
+static double distance(const struct written *a, const struct written *b)
+{
+    const float *x = a->data, *y = b->data;
+    double diff = 0, size = 1;
+
+    for (int64_t i = 0; i < b->n; i++) {
+        if (!isfinite(x[i]) || !isfinite(y[i]))
+            return INFINITY;
+        diff = fmax(diff, fabs((double)x[i] - (double)y[i]));
+        size = fmax(size, fabs((double)y[i]));
+    }
+    return diff / size;
+}
+
+/* Tolerances by operator. 0: the operator is a plain float sequence, or adds
+ * in the order of the rows, and its bits are defined. Others differ from the
+ * twin, which sums in double, by the rounding of float sums of up to n terms,
+ * about sqrt(n) * 6e-8, and of exp and erf, 2e-7. */
+static double tolerance_of(const struct op_spec *spec)
+{
+    switch (spec->kind) {
+    case VP_OP_LINEAR:
+        return 2e-6; /* n <= 1100 */
+    case VP_OP_LAYERNORM:
+        return 2e-6; /* 1/std enlarges the rounding of x - mean */
+    case VP_OP_ATTENTION:
+        return 2e-6; /* two sums and exp one after the other */
+    case VP_OP_CROSS_ENTROPY:
+        return 3e-7; /* sums of exp go to double every 1024 terms */
+    default:
+        return 0;
+    }
+}
+
+/* How far a tensor may be from its twin; EXACT_BITS: not at all. */
+#define EXACT_BITS (-1.0)
+
+static void compare(const struct one_op *x, const struct one_op *y,
+                    unsigned phases, double tolerance, const char *how)
+{
+    struct written a[MAX_WRITTEN], b[MAX_WRITTEN];
+    const struct op_spec *s = &x->spec;
+    int n = written_by(x, phases, a);
+
+    assert_int_equal(written_by(y, phases, b), n);
+    for (int i = 0; i < n; i++) {
+        double far = distance(&a[i], &b[i]);
+
+        if (far <= tolerance ||
+            memcmp(a[i].data, b[i].data, (size_t)b[i].n * sizeof(float)) == 0)
+            continue;
+        fail_msg("%s, %s: %s is off by %g (batch %d q_len %d k_len %d cols %d "
+                 "n_out %d heads %d act %d causal %d mask %d p %g)",
+                 s->name, how, a[i].name, far, (int)s->batch, (int)s->q_len,
+                 (int)s->k_len, (int)s->cols, (int)s->n_out, s->heads,
+                 (int)s->act, s->causal, s->mask, (double)s->p);
+    }
+}
+
+/* Backward is compared on equal terms: it reads what the twin's forward
+ * saved, so the error of one does not enter the other. */
+static void take_forward(struct one_op *fast, const struct one_op *twin)
+{
+    const struct vp_kargs *from = &twin->args;
+
+    memcpy(fast->args.out, from->out, (size_t)fast->n_out * sizeof(float));
+    for (int k = 0; k < VP_MAX_AUX; k++)
+        if (from->aux[k])
+            memcpy(fast->args.aux[k], from->aux[k],
+                   (size_t)fast->n_aux[k] * sizeof(float));
+}
+
+static void check_mode(const struct op_spec *spec, const struct mode *mode)
+{
+    double tolerance = tolerance_of(spec);
+    struct one_op twin, fast;
+    char how[64];
+
+    one_op_init(&twin, spec, &vp_cpu_ref_f32, sizeof(float), 3, NULL);
+    prepare(&twin, mode);
+    for (int phase = 0; phase < VP_PHASE_COUNT; phase++)
+        one_op_run(&twin, (enum vp_phase)phase);
+    for (int isa = 0; isa < VP_ISA_COUNT; isa++) {
+        if (!vp_cpu_force_isa((enum vp_isa)isa))
+            continue;
+        snprintf(how, sizeof(how), "%s, mode %d", isa_names[isa],
+                 (int)(mode - modes));
+        one_op_init(&fast, spec, &vp_cpu_fast, sizeof(float), 3, pools[1]);
+        prepare(&fast, mode);
+        one_op_run(&fast, VP_PHASE_F);
+        compare(&fast, &twin, PHASE_BIT(VP_PHASE_F), tolerance, how);
+        take_forward(&fast, &twin);
+        one_op_run(&fast, VP_PHASE_B);
+        one_op_run(&fast, VP_PHASE_W);
+        compare(&fast, &twin, PHASE_BIT(VP_PHASE_B) | PHASE_BIT(VP_PHASE_W),
+                tolerance, how);
+        one_op_release(&fast);
+    }
+    vp_cpu_force_isa(VP_ISA_BEST);
+    one_op_release(&twin);
+}
+
+static void check(const struct op_spec *spec)
+{
+    for (size_t i = 0; i < VP_COUNT_OF(modes); i++)
+        check_mode(spec, &modes[i]);
+}
+
+/* ---- Against the twins -------------------------------------------------- */
+
+static const int64_t sizes[] = { 1, 3, 17, 64, 100, 128, 130 };
+
+static void test_small_cases(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(op_cases); i++)
+        check(&op_cases[i]);
+}
+
+/* Rows and columns of every size for the operators that take them. */
+static void test_sizes(void **state)
+{
+    static const struct op_spec kinds[] = {
+        { "layernorm", .kind = VP_OP_LAYERNORM },
+        { "dropout", .kind = VP_OP_DROPOUT, .p = 0.1f },
+        { "add", .kind = VP_OP_ADD },
+        { "scale", .kind = VP_OP_SCALE, .scale = 0.3f },
+        { "copy", .kind = VP_OP_COPY },
+        { "gather", .kind = VP_OP_GATHER, .n_out = 37 },
+        { "cross entropy", .kind = VP_OP_CROSS_ENTROPY, .smoothing = 0.1f },
+        { "embed", .kind = VP_OP_EMBED, .n_out = 75, .scale = 1.7f,
+          .positions = true, .types = true, .pad = true },
+    };
+
+    (void)state;
+    for (size_t k = 0; k < VP_COUNT_OF(kinds); k++) {
+        for (size_t i = 0; i < VP_COUNT_OF(sizes); i++) {
+            for (size_t j = 0; j < VP_COUNT_OF(sizes); j++) {
+                struct op_spec spec = kinds[k];
+
+                spec.batch = sizes[i] % 2 == 0 ? 2 : 1;
+                spec.q_len = sizes[i] / spec.batch;
+                spec.cols = sizes[j];
+                check(&spec);
+            }
+        }
+    }
+}
+
+static void test_linear_sizes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(sizes); i++) {
+        for (size_t j = 0; j < VP_COUNT_OF(sizes); j++) {
+            for (size_t k = 0; k < VP_COUNT_OF(sizes); k++) {
+                struct op_spec spec = {
+                    "linear",           .kind = VP_OP_LINEAR,
+                    .batch = 1,         .q_len = sizes[i],
+                    .n_out = sizes[j],  .cols = sizes[k],
+                    .bias = i % 2 == 0, .act = (enum vp_act)((i + j + k) % 4),
+                };
+
+                check_mode(&spec, &modes[(i + j + k) % VP_COUNT_OF(modes)]);
+            }
+        }
+    }
+}
+
+static void test_attention_sizes(void **state)
+{
+    static const struct {
+        int64_t q_len, k_len;
+    } lengths[] = {
+        { 1, 0 },   { 3, 0 },   { 17, 0 },   { 64, 0 },  { 100, 0 },
+        { 130, 0 }, { 1, 130 }, { 130, 17 }, { 17, 64 }, { 64, 1 }
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(lengths); i++) {
+        for (int bits = 0; bits < 8; bits++) {
+            struct op_spec spec = {
+                "attention",
+                .kind = VP_OP_ATTENTION,
+                .batch = 2,
+                .cols = 24,
+                .q_len = lengths[i].q_len,
+                .k_len = lengths[i].k_len,
+                .heads = 1 + (int)(i % 3),
+                .causal = bits & 1 && lengths[i].k_len == 0,
+                .mask = bits & 2,
+                .p = bits & 4 ? 0.1f : 0.0f,
+            };
+
+            check_mode(&spec, &modes[0]);
+            check_mode(&spec, &modes[1]);
+            check_mode(&spec, &modes[2]);
+        }
+    }
+}
+
+/* Sizes that are cut: products in several tiles, sums over more rows than one
+ * chunk, attention in several tiles with keys that are no multiple of 32,
+ * vocabularies longer than one piece. */
+static void test_cut_sizes(void **state)
+{
+    static const struct op_spec specs[] = {
+        { "linear", .kind = VP_OP_LINEAR, .batch = 1, .q_len = 1037,
+          .cols = 100, .n_out = 203, .bias = true, .act = VP_ACT_GELU_ERF },
+        { "linear", .kind = VP_OP_LINEAR, .batch = 2, .q_len = 65, .cols = 300,
+          .n_out = 421, .bias = true, .act = VP_ACT_GELU_TANH },
+        { "linear", .kind = VP_OP_LINEAR, .batch = 2, .q_len = 33, .cols = 64,
+          .n_out = 1100, .bias = true, .act = VP_ACT_RELU },
+        { "attention", .kind = VP_OP_ATTENTION, .batch = 1, .q_len = 270,
+          .cols = 16, .heads = 2, .causal = true, .p = 0.1f },
+        { "attention", .kind = VP_OP_ATTENTION, .batch = 2, .q_len = 90,
+          .k_len = 1110, .cols = 8, .heads = 1, .mask = true, .p = 0.25f },
+        { "cross entropy", .kind = VP_OP_CROSS_ENTROPY, .batch = 1, .q_len = 7,
+          .cols = 5003, .smoothing = 0.1f },
+        { "dropout", .kind = VP_OP_DROPOUT, .batch = 1, .q_len = 2,
+          .cols = 4099, .p = 0.3f },
+        { "layernorm", .kind = VP_OP_LAYERNORM, .batch = 1, .q_len = 70,
+          .cols = 1023 },
+        { "embed", .kind = VP_OP_EMBED, .batch = 1, .q_len = 50, .cols = 300,
+          .n_out = 150, .scale = 1.0f, .positions = true },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(specs); i++) {
+        check_mode(&specs[i], &modes[0]);
+        check_mode(&specs[i], &modes[1]);
+    }
+}
+
+/* Lowering copies integers too, for instance a mask. */
+static void test_copy_ints(void **state)
+{
+    static const struct op_spec spec = { "copy", .kind = VP_OP_COPY, .batch = 3,
+                                         .q_len = 11, .cols = 1 };
+    struct one_op t;
+
+    (void)state;
+    one_op_init(&t, &spec, &vp_cpu_fast, sizeof(float), 3, pools[1]);
+    t.graph.values[t.args.op->in[0]].dtype = VP_DTYPE_I32;
+    for (int32_t i = 0; i < 33; i++)
+        ((int32_t *)t.args.in[0])[i] = i * 77777 - 1000000;
+    one_op_run(&t, VP_PHASE_F);
+    assert_memory_equal(t.args.out, t.args.in[0], 33 * sizeof(int32_t));
+    one_op_release(&t);
+}
+
+/* ---- The same bits ------------------------------------------------------ */
+
+/* Every operator with work for several tasks. */
+static const struct op_spec big_cases[] = {
+    { "linear", .kind = VP_OP_LINEAR, .batch = 2, .q_len = 320, .cols = 384,
+      .n_out = 520, .bias = true, .act = VP_ACT_GELU_ERF },
+    { "linear", .kind = VP_OP_LINEAR, .batch = 1, .q_len = 1, .cols = 768,
+      .n_out = 2304, .bias = true },
+    { "layernorm", .kind = VP_OP_LAYERNORM, .batch = 2, .q_len = 100,
+      .cols = 500 },
+    { "attention", .kind = VP_OP_ATTENTION, .batch = 3, .q_len = 130,
+      .cols = 96, .heads = 3, .mask = true, .p = 0.1f },
+    { "attention", .kind = VP_OP_ATTENTION, .batch = 1, .q_len = 200,
+      .cols = 96, .heads = 3, .causal = true, .p = 0.1f },
+    { "dropout", .kind = VP_OP_DROPOUT, .batch = 2, .q_len = 100, .cols = 500,
+      .p = 0.1f },
+    { "add", .kind = VP_OP_ADD, .batch = 2, .q_len = 100, .cols = 500 },
+    { "scale", .kind = VP_OP_SCALE, .batch = 2, .q_len = 100, .cols = 500,
+      .scale = 3.0f },
+    { "copy", .kind = VP_OP_COPY, .batch = 2, .q_len = 100, .cols = 500 },
+    { "gather", .kind = VP_OP_GATHER, .batch = 2, .q_len = 100, .cols = 500,
+      .n_out = 300 },
+    { "embed", .kind = VP_OP_EMBED, .batch = 2, .q_len = 150, .cols = 300,
+      .n_out = 500, .scale = 1.3f, .positions = true, .types = true,
+      .pad = true },
+    { "cross entropy", .kind = VP_OP_CROSS_ENTROPY, .batch = 2, .q_len = 30,
+      .cols = 3000, .smoothing = 0.1f },
+};
+
+static void run_big(struct one_op *t, const struct op_spec *spec,
+                    const struct mode *mode, struct vp_pool *pool)
+{
+    one_op_init(t, spec, &vp_cpu_fast, sizeof(float), 3, pool);
+    prepare(t, mode);
+    for (int phase = 0; phase < VP_PHASE_COUNT; phase++)
+        one_op_run(t, (enum vp_phase)phase);
+}
+
+static void test_threads(void **state)
+{
+    struct one_op one, many;
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(big_cases); i++) {
+        for (size_t m = 0; m < 2; m++) {
+            run_big(&one, &big_cases[i], &modes[m], pools[1]);
+            for (int n = 2; n <= MAX_THREADS; n++) {
+                run_big(&many, &big_cases[i], &modes[m], pools[n]);
+                compare(&many, &one, ALL_PHASES, EXACT_BITS, "threads");
+                one_op_release(&many);
+            }
+            one_op_release(&one);
+        }
+    }
+}
+
+/* oneDNN's products do not change with the forced set, so whatever differs
+ * is ours. */
+static void test_avx2_equals_avx512(void **state)
+{
+    struct one_op a, b;
+
+    (void)state;
+    if (!vp_cpu_force_isa(VP_ISA_AVX512))
+        skip();
+    for (size_t i = 0; i < VP_COUNT_OF(big_cases); i++) {
+        vp_cpu_force_isa(VP_ISA_AVX512);
+        run_big(&a, &big_cases[i], &modes[0], pools[1]);
+        vp_cpu_force_isa(VP_ISA_AVX2);
+        run_big(&b, &big_cases[i], &modes[0], pools[1]);
+        compare(&b, &a, ALL_PHASES, EXACT_BITS, "AVX2 for AVX-512");
+        one_op_release(&a);
+        one_op_release(&b);
+    }
+    vp_cpu_force_isa(VP_ISA_BEST);
+}
+
+/* ---- Dropout bits, from note [dropout] ---------------------------------- */
+
+/* Element `byte` of the group with counter (c0, c1, sample). */
+static bool kept(const struct vp_dropout *d, uint64_t sample, uint32_t c0,
+                 uint32_t c1, int byte)
+{
+    struct vp_rng4 x = { { c0, c1, (uint32_t)sample,
+                           (uint32_t)(sample >> 32) } };
+
+    return vp_rng_byte(vp_philox(x, d->k0, d->k1), byte) >= d->threshold;
+}
+
+static void check_keep_row(const struct vp_simd *simd,
+                           const struct vp_dropout *d, uint64_t sample,
+                           uint32_t t, uint32_t first, int64_t n)
+{
+    vp_bits16 keep[48];
+
+    memset(keep, 0xA5, sizeof(keep));
+    simd->keep_row(keep, d, sample, t, first, n);
+    for (int64_t i = 0; i < n; i++)
+        for (int b = 0; b < 16; b++)
+            assert_int_equal(keep[i] >> b & 1,
+                             kept(d, sample, first + (uint32_t)i, t, b));
+    assert_int_equal(keep[(n + 7) / 8 * 8], 0xA5A5);
+}
+
+static void check_keep_tile(const struct vp_simd *simd,
+                            const struct vp_dropout *d, uint64_t sample,
+                            int head, uint32_t q16, int64_t n_k32)
+{
+    enum { LD = 9 };
+    vp_bits16 keep[16 * LD];
+
+    memset(keep, 0xA5, sizeof(keep));
+    simd->keep_tile(keep, LD, d, sample, head, q16, n_k32);
+    for (uint32_t q = 0; q < 16; q++) {
+        for (uint32_t k = 0; k < 32 * n_k32; k++) {
+            uint32_t a = q / 8, g = q % 8;
+            uint32_t j = k % 32 / 8, c = k % 8 / 2, b = k % 2;
+
+            assert_int_equal(keep[q * LD + k / 16] >> k % 16 & 1,
+                             kept(d, sample, q16 << 16 | k / 32,
+                                  (uint32_t)head << 8 | g << 2 | c,
+                                  (int)(8 * a + 2 * j + b)));
+        }
+        assert_int_equal(keep[q * LD + 2 * n_k32], 0xA5A5);
+    }
+}
+
+static void test_keep_bits(void **state)
+{
+    static const uint32_t thresholds[] = { 1, 26, 128, 255 };
+
+    (void)state;
+    for (int isa = 0; isa < VP_ISA_COUNT; isa++) {
+        if (!vp_cpu_force_isa((enum vp_isa)isa))
+            continue;
+        for (size_t i = 0; i < VP_COUNT_OF(thresholds); i++) {
+            struct vp_dropout d = { .k0 = 0x12345678u, .k1 = 0x02000007u };
+
+            d.threshold = thresholds[i];
+            for (int64_t n = 1; n <= 40; n += 13) {
+                check_keep_row(vp_simd(), &d, 3, 5, 0, n);
+                check_keep_row(vp_simd(), &d, 0x123456789ABCull, 4095, 256, n);
+            }
+            check_keep_tile(vp_simd(), &d, 3, 0, 0, 1);
+            check_keep_tile(vp_simd(), &d, 0xFEDCBA9876543ull, 15, 300, 4);
+        }
+    }
+    vp_cpu_force_isa(VP_ISA_BEST);
+}
+
+/* The key of a kernel's dropout is the one that vp_rng() uses. */
+static void test_dropout_key(void **state)
+{
+    static const struct op_spec spec = { "dropout",  .kind = VP_OP_DROPOUT,
+                                         .batch = 1, .q_len = 1,
+                                         .cols = 16, .p = 0.5f };
+    struct vp_dropout d = { 0 };
+    struct one_op t;
+
+    (void)state;
+    one_op_init(&t, &spec, &vp_cpu_fast, sizeof(float), 3, pools[1]);
+    t.mb.seed = 0xDEADBEEF12345678ull;
+    t.graph.ops[0].id = 4321;
+    assert_true(vp_dropout_init(&t.args, &d));
+    for (int i = 0; i < 16; i++) {
+        struct vp_rng4 r = vp_rng(t.mb.seed, VP_RNG_DROPOUT, 4321, 7, 9, 11);
+
+        assert_int_equal(kept(&d, 11, 7, 9, i), vp_rng_byte(r, i) >= 128);
+    }
+    t.mb.train = false;
+    assert_false(vp_dropout_init(&t.args, &d));
+    one_op_release(&t);
+}
+
+/* ---- Functions ---------------------------------------------------------- */
+
+static double slow_act(enum vp_act act, double z)
+{
+    double c = sqrt(2 / acos(-1.0));
+
+    if (act == VP_ACT_GELU_ERF)
+        return 0.5 * z * erfc(-z * sqrt(0.5));
+    return 0.5 * z * (1 + tanh(c * (z + 0.044715 * z * z * z)));
+}
+
+static double slow_slope(enum vp_act act, double z)
+{
+    double h = 1e-5;
+
+    return (slow_act(act, z + h) - slow_act(act, z - h)) / (2 * h);
+}
+
+/* exp over all it is used for, and both GELUs with their slopes. */
+static void check_functions(const struct vp_simd *simd)
+{
+    enum { N = 20001 };
+    static float x[N], y[N], one[N];
+
+    for (int i = 0; i < N; i++) {
+        x[i] = -87.3f + (float)i * (88.0f / (N - 1));
+        one[i] = 1.0f;
+    }
+    simd->exp_minus(y, x, 0.0f, 0.0f, 1.0f, false, N);
+    for (int i = 0; i < N; i++)
+        if (fabs((double)y[i] / exp((double)x[i]) - 1) > 1.5e-7)
+            fail_msg("%s: exp(%g) = %g", simd->name, (double)x[i],
+                     (double)y[i]);
+    for (int i = 0; i < N; i++)
+        x[i] = -12.0f + (float)i * (24.0f / (N - 1));
+    for (int act = VP_ACT_GELU_ERF; act <= VP_ACT_GELU_TANH; act++) {
+        simd->act(y, x, (enum vp_act)act, N);
+        for (int i = 0; i < N; i++) {
+            double far = fabs((double)y[i] - slow_act((enum vp_act)act, x[i]));
+
+            if (far > 2e-7 * fmax(fabs((double)x[i]), 1e-30))
+                fail_msg("%s: act %d of %g is off by %g", simd->name, act,
+                         (double)x[i], far);
+        }
+        simd->act_grad(y, one, x, (enum vp_act)act, N);
+        for (int i = 0; i < N; i++) {
+            double far = fabs((double)y[i] -
+                              slow_slope((enum vp_act)act, x[i]));
+
+            if (far > 4e-7)
+                fail_msg("%s: slope %d of %g is off by %g", simd->name, act,
+                         (double)x[i], far);
+        }
+    }
+}
+
+/* Nothing turns a NaN into a number, and large inputs stay finite. */
+static void check_extremes(const struct vp_simd *simd)
+{
+    static const float inputs[] = { NAN, 1e20f, -1e20f, -200.0f, 0.0f };
+    static const float acts[] = { NAN, 1e20f, 0.0f, 0.0f, 0.0f };
+    static const float exps[] = { NAN, 1.65e38f, 0.0f, 0.0f, 1.0f };
+    float y[5];
+
+    for (int act = VP_ACT_RELU; act <= VP_ACT_GELU_TANH; act++) {
+        simd->act(y, inputs, (enum vp_act)act, 5);
+        assert_true(isnan(y[0]));
+        for (int i = 1; i < 5; i++)
+            assert_true(fabsf(y[i] - acts[i]) <= 1e-30f * fabsf(inputs[i]));
+    }
+    simd->exp_minus(y, inputs, 0.0f, 0.0f, 1.0f, false, 5);
+    assert_true(isnan(y[0]));
+    for (int i = 1; i < 5; i++)
+        assert_true(fabsf(y[i] - exps[i]) <= 0.01f * exps[i]);
+}
+
+/* A NaN among the scores must reach the sum, also if there is nothing else. */
+static void check_softmax_nan(const struct vp_simd *simd)
+{
+    static const vp_bits16 allow[2] = { 0xFFFF, 0xFFFF };
+
+    for (int i = 0; i <= 32; i++) {
+        float row[32], sum;
+
+        for (int j = 0; j < 32; j++)
+            row[j] = i == j || i == 32 ? NAN : 0.0f;
+        simd->softmax(row, allow, NULL, 32, 32, &sum);
+        assert_true(isnan(sum));
+    }
+}
+
+static void test_functions(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < VP_ISA_COUNT; isa++) {
+        if (!vp_cpu_force_isa((enum vp_isa)isa))
+            continue;
+        check_functions(vp_simd());
+        check_extremes(vp_simd());
+        check_softmax_nan(vp_simd());
+    }
+    vp_cpu_force_isa(VP_ISA_BEST);
+}
+
+/* ---- Products ----------------------------------------------------------- */
+
+enum { GAP = 5 }; /* columns behind each row that must stay as they are */
+
+struct product {
+    struct vp_gemm gemm;
+    float *a, *b, *c;
+};
+
+static float *random_floats(int64_t n, uint32_t stream)
+{
+    float *x = malloc((size_t)n * sizeof(*x));
+
+    assert_non_null(x);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)test_number(9, stream, i);
+    return x;
+}
+
+static void product_init(struct product *p, int64_t m, int64_t n, int64_t k,
+                         int bits)
+{
+    struct vp_gemm *g = &p->gemm;
+
+    *g = (struct vp_gemm){ .m = m, .n = n, .k = k };
+    g->alpha = bits & 4 ? 0.5f : 1.0f;
+    g->beta = bits & 8 ? 1.0f : 0.0f;
+    g->a.transposed = bits & 1;
+    g->b.transposed = bits & 2;
+    g->a.ld = (g->a.transposed ? m : k) + GAP;
+    g->b.ld = (g->b.transposed ? k : n) + GAP;
+    g->ldc = n + GAP;
+    g->a.data = p->a = random_floats((g->a.transposed ? k : m) * g->a.ld, 1);
+    g->b.data = p->b = random_floats((g->b.transposed ? n : k) * g->b.ld, 2);
+    g->c = p->c = random_floats(m * g->ldc, 3);
+    if (g->beta == 0.0f)
+        memset(p->c, 0xFF, (size_t)(m * g->ldc) * sizeof(*p->c));
+}
+
+static void product_release(struct product *p)
+{
+    free(p->a);
+    free(p->b);
+    free(p->c);
+}
+
+static double at(const struct vp_factor *f, int64_t i, int64_t j)
+{
+    return f->transposed ? f->data[j * f->ld + i] : f->data[i * f->ld + j];
+}
+
+/* Element (i, j) from its definition; `old` was there before. */
+static double product_element(const struct vp_gemm *g, int64_t i, int64_t j,
+                              double old)
+{
+    double sum = 0;
+
+    for (int64_t l = 0; l < g->k; l++)
+        sum += at(&g->a, i, l) * at(&g->b, l, j);
+    return (double)g->alpha * sum + (g->beta == 0.0f ? 0.0 : old);
+}
+
+static void check_product(int64_t m, int64_t n, int64_t k, int bits)
+{
+    struct product p, before;
+    const struct vp_gemm *g = &p.gemm;
+
+    product_init(&p, m, n, k, bits);
+    product_init(&before, m, n, k, bits);
+    vp_cpu_gemm(pools[2], g);
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            double want = product_element(g, i, j, before.c[i * g->ldc + j]);
+
+            if (!(fabs((double)p.c[i * g->ldc + j] - want) <=
+                  2e-6 * sqrt((double)k)))
+                fail_msg("%dx%dx%d, %d: element (%d, %d) is %g, not %g", (int)m,
+                         (int)n, (int)k, bits, (int)i, (int)j,
+                         (double)p.c[i * g->ldc + j], want);
+        }
+        assert_memory_equal(p.c + i * g->ldc + n, before.c + i * g->ldc + n,
+                            GAP * sizeof(float));
+    }
+    product_release(&before);
+    product_release(&p);
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    for (int bits = 0; bits < 16; bits++) {
+        check_product(1, 1, 1, bits);
+        check_product(17, 130, 3, bits);
+        check_product(130, 17, 64, bits);
+        check_product(1, 200, 100, bits);
+        check_product(290, 200, 130, bits);
+    }
+    check_product(600, 500, 64, 2);
+}
+
+/* The cut covers the matrix, in tiles that are equal but for the last ones,
+ * and leaves enough of them for many threads where there is enough work. */
+static void test_cut(void **state)
+{
+    static const struct {
+        int64_t m, n, k;
+        bool trans_b;
+        int64_t least;
+    } cases[] = {
+        { 2048, 768, 768, true, 8 },    { 2048, 3072, 768, true, 16 },
+        { 2048, 768, 3072, false, 16 }, { 768, 768, 2048, false, 16 },
+        { 320, 30528, 768, true, 64 },  { 30528, 768, 320, false, 64 },
+        { 512, 8192, 2048, true, 16 },  { 512, 384, 128, true, 2 },
+        { 1, 1, 1, false, 1 },          { 64, 64, 64, false, 1 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_gemm g = { .m = cases[i].m,
+                             .n = cases[i].n,
+                             .k = cases[i].k,
+                             .b.transposed = cases[i].trans_b };
+        struct vp_gemm_cut cut = vp_gemm_cut(&g);
+
+        assert_true(cut.rows * cut.cols >= cases[i].least);
+        assert_true(cut.rows * cut.tile_m >= g.m);
+        assert_true((cut.rows - 1) * cut.tile_m < g.m);
+        assert_true(cut.cols * cut.tile_n >= g.n);
+        assert_true((cut.cols - 1) * cut.tile_n < g.n);
+        assert_true(cut.tile_m <= 512 && cut.tile_n <= 384);
+    }
+}
+
+/* ---- Threads ------------------------------------------------------------ */
+
+int omp_get_max_threads(void); /* <omp.h> stays with the kernels */
+
+static void look_at_thread(void *ctx, int task, int thread)
+{
+    static const uint32_t tiny_bits = 1;
+    volatile float smallest = FLT_MIN, quarter = smallest / 4.0f, tiny;
+    float x = quarter;
+    uint32_t bits;
+    bool *good = ctx;
+
+    (void)thread;
+    memcpy(&bits, &x, sizeof(bits));
+    memcpy(&x, &tiny_bits, sizeof(x));
+    tiny = x;
+    good[task] = omp_get_max_threads() == 1 && bits == 0 &&
+                 tiny * 1e30f == 0.0f;
+}
+
+/* Every thread runs oneDNN alone and takes denormals for zero. */
+static void test_thread_setup(void **state)
+{
+    enum { N = 1000 };
+    bool good[N] = { false };
+
+    (void)state;
+    vp_pool_run(pools[MAX_THREADS], N, look_at_thread, good);
+    for (int i = 0; i < N; i++)
+        assert_true(good[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_cases),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_linear_sizes),
+        cmocka_unit_test(test_attention_sizes),
+        cmocka_unit_test(test_cut_sizes),
+        cmocka_unit_test(test_copy_ints),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_avx2_equals_avx512),
+        cmocka_unit_test(test_keep_bits),
+        cmocka_unit_test(test_dropout_key),
+        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_thread_setup),
+    };
+
+    return cmocka_run_group_tests(tests, start_pools, stop_pools);
+}
