@@ -9,37 +9,6 @@
 
 #include <cmocka.h>
 
-static void literal_staircases(void **state)
-{
-    static const struct {
-        int stage, n_stages, n_mb, recompute;
-        const char *want;
-    } cases[] = {
-        { 0, 1, 1, 0, "F0 B0 U" },
-        { 0, 1, 3, 0, "F0 B0 F1 B1 F2 B2 U" },
-        { 0, 1, 2, 1, "F0 R0 B0 F1 R1 B1 U" },
-        { 0, 2, 3, 0, "F0 F1 B0 F2 B1 B2 U" },
-        { 1, 2, 3, 0, "F0 B0 F1 B1 F2 B2 U" },
-        { 0, 4, 2, 0, "F0 F1 B0 B1 U" },
-        { 1, 4, 5, 0, "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4 U" },
-    };
-
-    (void)state;
-    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
-        struct vp_schedule s;
-        char text[256];
-
-        assert_int_equal(vp_schedule_1f1b(cases[i].stage, cases[i].n_stages,
-                                          cases[i].n_mb, cases[i].recompute,
-                                          &s),
-                         VP_OK);
-        assert_int_equal(vp_schedule_print(&s, text, sizeof(text)),
-                         strlen(cases[i].want));
-        assert_string_equal(text, cases[i].want);
-        vp_schedule_release(&s);
-    }
-}
-
 /* Every minibatch once forward, once backward, in order, in a slot that no
  * other minibatch occupies; the update comes last. */
 static void check_slots(const struct vp_schedule *s, int n_mb)
@@ -88,7 +57,6 @@ static void slots_over_a_sweep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(literal_staircases),
         cmocka_unit_test(slots_over_a_sweep),
     };
 

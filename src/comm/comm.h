@@ -65,9 +65,19 @@ enum vp_status vp_group_exchange(struct vp_group *group, int member,
                                  const void *mine, size_t n_bytes, void *all,
                                  int64_t deadline_ns);
 
-/* Adds n floats over the members, in member order: the same bits everywhere.
- * Each member's array is overwritten with the sum. */
-enum vp_status vp_group_add(struct vp_group *group, int member, float *data,
+/* One array in a sum over a group. */
+struct vp_term {
+    float *data;
+    int order;     /* terms are added in ascending order; no two are equal */
+    bool receives; /* only gets the result */
+};
+
+enum { VP_MAX_TERMS = 256 }; /* of all members together */
+
+/* Adds n floats over the terms of all members, in their order: the same bits
+ * everywhere, on every transport. All arrays are overwritten with the sum. */
+enum vp_status vp_group_add(struct vp_group *group, int member,
+                            const struct vp_term *terms, int n_terms,
                             int64_t n, int64_t deadline_ns);
 
 #endif

@@ -1,67 +1,274 @@
-#include "sched/schedule.h"
+/* Which rank runs what with which weights: pure arithmetic on the parameters
+ * of a schedule, used by all the other files. */
+#include "sched/internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static void append(struct vp_schedule *schedule, enum vp_action_kind kind,
-                   int stage, int mb)
+/* ---- Asking ------------------------------------------------------------- */
+
+int vp_schedule_rank_of(const struct vp_schedule *schedule, int stage, int mb)
 {
-    schedule->actions[schedule->n_actions++] = (struct vp_action){
-        .kind = kind,
-        .stage = stage,
-        .mb = mb,
-        .slot = mb < 0 ? 0 : mb % schedule->n_slots,
-    };
+    const struct vp_schedule_stage *s = &schedule->stages[stage];
+
+    return s->first_rank + mb % s->n_replicas;
 }
 
-enum vp_status vp_schedule_1f1b(int stage, int n_stages, int n_mb,
-                                int recompute, struct vp_schedule *out)
+int vp_schedule_own_index(const struct vp_schedule *schedule, int stage, int mb)
 {
-    struct vp_schedule schedule = { .actions = NULL };
-    int warm_up = n_stages - 1 - stage;
-    int n_forward = 0;
+    return (mb - schedule->segment_begin) / schedule->stages[stage].n_replicas;
+}
 
-    if (warm_up > n_mb - 1)
-        warm_up = n_mb - 1;
-    schedule.n_slots = warm_up + 1;
-    schedule.actions = calloc((size_t)(3 * n_mb + 1),
-                              sizeof(*schedule.actions));
-    if (!schedule.actions)
-        return VP_ERR_NOMEM;
-    while (n_forward < warm_up)
-        append(&schedule, VP_ACTION_F, stage, n_forward++);
-    for (int mb = 0; mb < n_mb; mb++) {
-        if (n_forward < n_mb)
-            append(&schedule, VP_ACTION_F, stage, n_forward++);
-        if (recompute)
-            append(&schedule, VP_ACTION_R, stage, mb);
-        append(&schedule, VP_ACTION_B, stage, mb);
+int vp_schedule_version_of(const struct vp_schedule *schedule, int stage,
+                           int mb)
+{
+    const struct vp_schedule_stage *s = &schedule->stages[stage];
+    int round = 0;
+
+    if (s->update_every > 0)
+        round = (mb - schedule->segment_begin) / s->update_every;
+    return s->version_begin +
+           (round > s->version_lag ? round - s->version_lag : 0);
+}
+
+int vp_schedule_n_dropped(const struct vp_schedule *schedule, int stage)
+{
+    int every = schedule->stages[stage].update_every;
+
+    if (every == 0 || !schedule->drain)
+        return 0;
+    return (schedule->first_mb + schedule->n_mb - schedule->segment_begin) %
+           every;
+}
+
+int vp_schedule_depth(const int *replicas, int n_stages, int stage)
+{
+    int n_ranks = 0, before = 0;
+
+    for (int s = 0; s < n_stages; s++) {
+        n_ranks += replicas ? replicas[s] : 1;
+        if (s < stage)
+            before += replicas ? replicas[s] : 1;
     }
-    append(&schedule, VP_ACTION_UPDATE, stage, -1);
-    *out = schedule;
+    return (n_ranks - 1 - before) / (replicas ? replicas[stage] : 1);
+}
+
+/* ---- Nodes -------------------------------------------------------------- */
+
+/* Minibatches of the segment before `limit` that run on the node. */
+static int count_own(const struct vp_schedule *schedule,
+                     const struct vp_node *node, int limit)
+{
+    int n_replicas = schedule->stages[node->stage].n_replicas;
+
+    if (limit <= node->first_mb)
+        return 0;
+    return (limit - node->first_mb + n_replicas - 1) / n_replicas;
+}
+
+/* Forward i is followed by backward i - depth; draining does the rest. */
+static struct vp_range backward_range(const struct vp_schedule *schedule,
+                                      const struct vp_node *node)
+{
+    struct vp_range f = node->range[VP_ACTION_F], b;
+    int depth = schedule->stages[node->stage].depth;
+
+    b.begin = f.begin > depth ? f.begin - depth : 0;
+    b.end = f.end > depth ? f.end - depth : 0;
+    if (schedule->drain)
+        b.end = f.end;
+    return b;
+}
+
+/* One update for every round whose gradients are all there. At the end of a
+ * drained list an unfilled round is dropped. */
+static struct vp_range update_range(const struct vp_schedule *schedule,
+                                    const struct vp_node *node)
+{
+    struct vp_range b = node->range[VP_ACTION_B], update = { 0, 0 };
+    int end = schedule->first_mb + schedule->n_mb - schedule->segment_begin;
+    int n_filled = end / schedule->stages[node->stage].update_every;
+
+    if (schedule->first_mb > schedule->segment_begin)
+        update.begin = vp_node_rounds(schedule, node, b.begin);
+    update.end = vp_node_rounds(schedule, node, b.end);
+    if (schedule->drain && update.end > n_filled)
+        update.end = n_filled;
+    return update;
+}
+
+static void fill_ranges(const struct vp_schedule *schedule,
+                        struct vp_node *node)
+{
+    const struct vp_schedule_stage *s = &schedule->stages[node->stage];
+    bool first = node->stage == 0;
+    bool last = node->stage == schedule->n_stages - 1;
+    struct vp_range *range = node->range;
+
+    range[VP_ACTION_F].begin = count_own(schedule, node, schedule->first_mb);
+    range[VP_ACTION_F].end =
+        count_own(schedule, node, schedule->first_mb + schedule->n_mb);
+    if (!first)
+        range[VP_ACTION_RECV_ACT] = range[VP_ACTION_F];
+    if (!last)
+        range[VP_ACTION_SEND_ACT] = range[VP_ACTION_F];
+    if (schedule->forward_only)
+        return;
+    range[VP_ACTION_B] = backward_range(schedule, node);
+    if (s->recompute)
+        range[VP_ACTION_R] = range[VP_ACTION_B];
+    if (schedule->split)
+        range[VP_ACTION_W] = range[VP_ACTION_B];
+    if (!first)
+        range[VP_ACTION_SEND_GRAD] = range[VP_ACTION_B];
+    if (!last)
+        range[VP_ACTION_RECV_GRAD] = range[VP_ACTION_B];
+    if (s->update_every > 0)
+        range[VP_ACTION_UPDATE] = update_range(schedule, node);
+    if (vp_schedule_reduces(schedule, node->stage))
+        range[VP_ACTION_REDUCE] = range[VP_ACTION_UPDATE];
+}
+
+struct vp_nodes vp_nodes_make(const struct vp_schedule *schedule)
+{
+    struct vp_nodes nodes = { .n = 0 };
+    int begin = schedule->segment_begin;
+
+    for (int s = 0; s < schedule->n_stages; s++)
+        nodes.n += schedule->stages[s].n_replicas;
+    nodes.at = calloc((size_t)nodes.n, sizeof(*nodes.at));
+    nodes.first = calloc((size_t)schedule->n_stages, sizeof(*nodes.first));
+    if (!nodes.at || !nodes.first) {
+        vp_nodes_release(&nodes);
+        return nodes;
+    }
+    nodes.n = 0;
+    for (int s = 0; s < schedule->n_stages; s++) {
+        const struct vp_schedule_stage *stage = &schedule->stages[s];
+        int n_replicas = stage->n_replicas;
+
+        nodes.first[s] = nodes.n;
+        for (int r = 0; r < n_replicas; r++) {
+            struct vp_node *node = &nodes.at[nodes.n++];
+            int ahead = (r - begin % n_replicas + n_replicas) % n_replicas;
+
+            node->stage = s;
+            node->replica = r;
+            node->rank = stage->first_rank + r;
+            node->first_mb = begin + ahead;
+            fill_ranges(schedule, node);
+        }
+    }
+    return nodes;
+}
+
+void vp_nodes_release(struct vp_nodes *nodes)
+{
+    free(nodes->at);
+    free(nodes->first);
+    *nodes = (struct vp_nodes){ .n = 0 };
+}
+
+/* ---- Owning ------------------------------------------------------------- */
+
+enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule)
+{
+    int *stages, n = 0;
+
+    for (int s = 0; s < schedule->n_stages; s++)
+        n += schedule->stages[s].n_replicas;
+    stages = calloc((size_t)n, sizeof(*stages));
+    schedule->ranks =
+        calloc((size_t)schedule->n_ranks, sizeof(*schedule->ranks));
+    if (!stages || !schedule->ranks) {
+        free(stages);
+        return VP_ERR_NOMEM;
+    }
+    n = 0;
+    for (int rank = 0; rank < schedule->n_ranks; rank++) {
+        struct vp_rank_list *list = &schedule->ranks[rank];
+
+        list->stages = &stages[n];
+        for (int s = 0; s < schedule->n_stages; s++) {
+            const struct vp_schedule_stage *stage = &schedule->stages[s];
+
+            if (rank >= stage->first_rank &&
+                rank < stage->first_rank + stage->n_replicas) {
+                stages[n++] = s;
+                list->n_stages++;
+            }
+        }
+    }
+    return VP_OK;
+}
+
+enum vp_status vp_schedule_take(struct vp_schedule *schedule,
+                                struct vp_list *lists)
+{
+    int64_t n = 0;
+    int at = 0;
+
+    for (int rank = 0; rank < schedule->n_ranks; rank++) {
+        if (lists[rank].failed)
+            return VP_ERR_NOMEM;
+        n += lists[rank].n;
+    }
+    if (n > INT32_MAX)
+        return VP_ERR_NOMEM;
+    schedule->actions =
+        calloc(n > 0 ? (size_t)n : 1, sizeof(*schedule->actions));
+    if (!schedule->actions)
+        return VP_ERR_NOMEM;
+    for (int rank = 0; rank < schedule->n_ranks; rank++) {
+        struct vp_rank_list *list = &schedule->ranks[rank];
+
+        list->actions = &schedule->actions[at];
+        list->n_actions = lists[rank].n;
+        if (list->n_actions > 0)
+            memcpy(list->actions, lists[rank].at,
+                   (size_t)list->n_actions * sizeof(*list->actions));
+        at += list->n_actions;
+        vp_list_release(&lists[rank]);
+    }
+    schedule->n_actions = at;
     return VP_OK;
 }
 
 void vp_schedule_release(struct vp_schedule *schedule)
 {
+    if (schedule->ranks)
+        free(schedule->ranks[0].stages);
+    free(schedule->ranks);
+    free(schedule->stages);
     free(schedule->actions);
     *schedule = (struct vp_schedule){ .actions = NULL };
 }
 
-int vp_schedule_print(const struct vp_schedule *schedule, char *text,
-                      size_t n_bytes)
+/* ---- Lists -------------------------------------------------------------- */
+
+void vp_list_push(struct vp_list *list, struct vp_action action)
 {
-    int n = 0;
+    if (list->failed)
+        return;
+    if (list->n == list->room) {
+        int room = list->room > 0 ? 2 * list->room : 64;
+        struct vp_action *at =
+            list->room <= INT32_MAX / 4
+                ? realloc(list->at, (size_t)room * sizeof(*at))
+                : NULL;
 
-    for (int i = 0; i < schedule->n_actions; i++) {
-        const struct vp_action *action = &schedule->actions[i];
-        size_t used = (size_t)n < n_bytes ? (size_t)n : n_bytes;
-
-        if (action->mb < 0)
-            n += snprintf(text + used, n_bytes - used, "%sU", i ? " " : "");
-        else
-            n += snprintf(text + used, n_bytes - used, "%s%c%d", i ? " " : "",
-                          "FRBU"[action->kind], action->mb);
+        if (!at) {
+            list->failed = true;
+            return;
+        }
+        list->at = at;
+        list->room = room;
     }
-    return n;
+    list->at[list->n++] = action;
+}
+
+void vp_list_release(struct vp_list *list)
+{
+    free(list->at);
+    *list = (struct vp_list){ .at = NULL };
 }

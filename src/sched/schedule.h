@@ -1,47 +1,253 @@
-/* A schedule is data: per rank, a list of actions. Pure: no device, no I/O.
- * Minibatches count from 0 within the group that ends with an update. */
+/* A schedule is data: per rank, a list of actions. Generators write it, one
+ * validator proves it, one simulator times it, one executor runs it, two
+ * drawers paint it. Pure: no device, no I/O, no threads.
+ *
+ * Ranks and stages. Stages are numbered along the pipeline. With one chunk the
+ * replicas of a stage are consecutive ranks, in stage order. With v > 1 chunks
+ * every rank owns v stages: stage k is on rank k mod P (interleaved), or the
+ * ranks run 0 .. P-1 and then P-1 .. 0 (zb-v). Minibatch m of stage s runs on
+ * replica m mod R_s, where its own index is (m - b) / R_s, b being the first
+ * minibatch of the segment. A rank executes its list in order.
+ *
+ * Messages and credits. Every (rank, stage) owns two rings of buffers: incoming
+ * activations (stages > 0) and incoming gradients (all but the last stage).
+ * Message j of a ring uses buffer j mod n, and j is the receiver's own index of
+ * the minibatch. F and B write their result straight into the receiver's
+ * buffer, so F(m) and B(m) wait until the receiver has released message j - n.
+ * SEND says that the buffer is full, RECV waits for that. A buffer is released
+ * when the last action that reads it ends: both the activation and the gradient
+ * of m at the end of B(m), of W(m) if backward is split in B and W, of F(m) in
+ * a forward-only schedule. Neighbours on the same rank use the same actions.
+ * Waits of F, B (credit), RECV (arrival), REDUCE (replicas), and UPDATE (global
+ * norm) are the only ones.
+ *
+ * Order. On every (rank, stage), the actions of one kind come in minibatch
+ * order. So messages and slots are first in, first out, and gradients add up in
+ * minibatch order in every schedule. */
 #ifndef VP_SCHED_SCHEDULE_H
 #define VP_SCHED_SCHEDULE_H
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum vp_action_kind {
-    VP_ACTION_F,      /* forward of a minibatch */
-    VP_ACTION_R,      /* recompute what F did not keep */
-    VP_ACTION_B,      /* backward */
-    VP_ACTION_UPDATE, /* write the next weight version */
+    VP_ACTION_F,         /* forward */
+    VP_ACTION_R,         /* recompute what F did not keep */
+    VP_ACTION_B,         /* backward; input gradients only if W is apart */
+    VP_ACTION_W,         /* weight gradients */
+    VP_ACTION_SEND_ACT,  /* F's result is in the next stage's buffer */
+    VP_ACTION_RECV_ACT,  /* wait for the input of F */
+    VP_ACTION_SEND_GRAD, /* B's result is in the previous stage's buffer */
+    VP_ACTION_RECV_GRAD, /* wait for the input of B */
+    VP_ACTION_REDUCE,    /* replicas add gradients; norm, tied weights (bsp) */
+    VP_ACTION_UPDATE,    /* write the next weight version */
     VP_ACTION_KIND_COUNT
 };
 
+/* What an action does not have is -1. */
 struct vp_action {
     enum vp_action_kind kind;
     int stage;
-    int mb;   /* -1 for UPDATE */
-    int slot; /* where the minibatch's activations are kept */
+    int mb;      /* minibatch; REDUCE, UPDATE: round, from 0 in the segment */
+    int slot;    /* F R B W: where the minibatch's activations are kept */
+    int version; /* F R B W: of the weights it uses; UPDATE: that it writes */
+    int peer;    /* F B SEND: rank that receives the result; RECV: sender */
+    int msg;     /* F B SEND: index at the receiver; RECV: here */
+};
+
+struct vp_rank_list {
+    struct vp_action *actions; /* a part of vp_schedule.actions */
+    int n_actions;
+    int n_stages; /* that this rank owns: 1, or the number of chunks */
+    int *stages;  /* ascending */
+};
+
+struct vp_schedule_stage {
+    int first_rank, n_replicas;
+    int depth;         /* warm-up: forwards before the first backward */
+    bool recompute;    /* R stands between F and B */
+    int n_slots;       /* activation slots on each replica */
+    int n_act_bufs;    /* ring of incoming activations; 0: first stage */
+    int n_grad_bufs;   /* ring of incoming gradients; 0: none arrive */
+    int n_versions;    /* ring of weights: version v is in place v mod n */
+    int update_every;  /* minibatches of a round; 0: no updates */
+    int version_lag;   /* round r runs on version_begin + max(0, r - lag) */
+    int version_begin; /* updates before the segment */
 };
 
 struct vp_schedule {
-    struct vp_action *actions;
+    char name[16]; /* of the generator */
+    int n_ranks, n_stages;
+    struct vp_rank_list *ranks;
+    struct vp_schedule_stage *stages;
+
+    int segment_begin;   /* b: the pipe was empty before this minibatch */
+    int first_mb, n_mb;  /* the forwards: [first_mb, first_mb + n_mb) */
+    bool drain;          /* all backwards too; else those that pair up */
+    bool split;          /* W apart from B */
+    bool forward_only;
+    bool global_norm;    /* UPDATE waits for the REDUCE of every stage */
+
+    struct vp_action *actions; /* of all ranks, rank 0 first */
     int n_actions;
-    int n_slots;
+    int n_slots;         /* the largest of the stages */
 };
 
-/* Synchronous one-forward-one-backward of one stage: a warm-up of
- * n_stages - 1 - stage forwards, then pairs, then the remaining backwards.
- *
- *   stage 0 of 2:  F0 F1 B0 F2 B1 B2 U
- *   stage 1 of 2:  F0 B0 F1 B1 F2 B2 U
- *
- * `recompute` puts R in front of every B. Release with vp_schedule_release().
- */
-enum vp_status vp_schedule_1f1b(int stage, int n_stages, int n_mb,
-                                int recompute, struct vp_schedule *out);
+/* ---- Making one --------------------------------------------------------- */
+
+struct vp_sched_config {
+    const char *name;    /* a generator */
+    int n_stages;        /* without replicas: the number of ranks */
+    int n_chunks;        /* 0 or 1: one; else n_chunks * n_stages stages */
+    int n_mb;
+    const int *replicas; /* per stage; NULL: one each */
+    const int *depth;    /* per stage, stage_to_depth_map; NULL: default */
+    const bool *recompute;  /* per stage (chunks x stages); NULL: none */
+    bool early_recompute;   /* R before RECV_GRAD: overlaps the wait */
+    bool global_norm;       /* bsp: clip by the norm of all stages */
+
+    /* Streams (pipedream, macrobatch): a piece of an endless list, beginning
+     * with the forward of first_mb. Pieces put together equal the whole. */
+    int segment_begin, first_mb; /* 0, 0: from the start */
+    bool keep_going;             /* do not drain at the end of the piece */
+    const int *version_begin;    /* per stage; NULL: 0 */
+    int update_every;            /* macrobatch: minibatches; 0: the least */
+};
+
+struct vp_generator {
+    const char *name;
+    const char *meaning; /* one line */
+    bool split;          /* separates B and W */
+    bool chunks;         /* takes n_chunks > 1 */
+    bool stream;         /* asynchronous: pieces, weight versions */
+    bool forward_only;
+};
+
+/* The i-th generator, NULL after the last. */
+const struct vp_generator *vp_generator_at(int i);
+const struct vp_generator *vp_generator_find(const char *name);
+
+/* VP_ERR_INVALID with a line about the first thing wrong in `config`. The
+ * result is not yet validated: depths given by hand can make it hang. */
+enum vp_status vp_schedule_make(const struct vp_sched_config *config,
+                                struct vp_schedule *out, struct vp_err *err);
 void vp_schedule_release(struct vp_schedule *schedule);
 
-/* "F0 F1 B0 F2 B1 B2 U"; returns the length like snprintf. */
-int vp_schedule_print(const struct vp_schedule *schedule, char *text,
-                      size_t n_bytes);
+/* Default depth of a stage: floor((N - 1 - sum of R before it) / R_s). */
+int vp_schedule_depth(const int *replicas, int n_stages, int stage);
+
+/* ---- Asking ------------------------------------------------------------- */
+
+int vp_schedule_rank_of(const struct vp_schedule *schedule, int stage, int mb);
+/* Of a minibatch on the replica that runs it; also its message index. */
+int vp_schedule_own_index(const struct vp_schedule *schedule, int stage,
+                          int mb);
+/* The weights that F, R, B and W of a minibatch use. */
+int vp_schedule_version_of(const struct vp_schedule *schedule, int stage,
+                           int mb);
+/* Minibatches at the end of a drained stream whose gradients are not applied,
+ * because they do not fill a round. */
+int vp_schedule_n_dropped(const struct vp_schedule *schedule, int stage);
+
+/* ---- Text --------------------------------------------------------------- */
+
+enum {
+    VP_PRINT_COMPUTE = 1, /* leave out the first line and messages */
+    VP_PRINT_FULL = 2,    /* slots and versions everywhere: 1F0@0v3 */
+};
+
+/* One action: "1F0", "0SEND_ACT3"; returns the length like snprintf. */
+int vp_action_print(const struct vp_action *action, char *text,
+                    size_t n_bytes);
+
+/* A line with the parameters, then one line per rank: "0: 0F0 0SEND_ACT0 ...".
+ * Slots and versions are written (as in 1F0@0v3) where they differ from the
+ * plain rule: slot = own index mod n_slots, vp_schedule_version_of(). The
+ * caller frees the text. */
+enum vp_status vp_schedule_print(const struct vp_schedule *schedule, int flags,
+                                 char **text_out);
+
+/* Reads what vp_schedule_print() writes (not VP_PRINT_COMPUTE). `source` names
+ * the text in messages: "file:line:column: cause; remedy". Checks the form,
+ * not the sense: see vp_schedule_validate(). */
+enum vp_status vp_schedule_parse(const char *text, const char *source,
+                                 struct vp_schedule *out, struct vp_err *err);
+
+/* ---- Proof -------------------------------------------------------------- */
+
+/* VP_OK: an executor that follows the rules above finishes this schedule in
+ * every interleaving, never overwrites what is still needed, uses the right
+ * weight versions and adds every gradient once and in order. Else
+ * VP_ERR_INVALID and a line with rank, position, action and cause. */
+enum vp_status vp_schedule_validate(const struct vp_schedule *schedule,
+                                    struct vp_err *err);
+
+/* ---- Time --------------------------------------------------------------- */
+
+/* Seconds, or any unit. Messages go to the next (act) and previous (grad)
+ * stage; each pair of ranks has one link per direction, which carries one
+ * message at a time; a message to the own rank takes no time. */
+struct vp_stage_costs {
+    double f, b, w, r; /* a B that is not split takes b + w */
+    double reduce, update;
+    double act, grad;  /* time on the link */
+};
+
+struct vp_sched_costs {
+    const struct vp_stage_costs *stages; /* one per stage of the schedule */
+    double latency;       /* of a message, in addition; does not fill a link */
+    bool send_blocks;     /* SEND keeps the sender busy while the link works */
+};
+
+/* Times of one action: waiting before `start` is not part of it. */
+struct vp_span {
+    double start, end;
+};
+
+struct vp_rank_times {
+    double busy;   /* computing (and sending, if that blocks) */
+    double bubble; /* 1 - busy / makespan */
+    int peak_slots; /* minibatches kept at once, over all its stages */
+};
+
+struct vp_timing {
+    double makespan;
+    double bubble; /* of all ranks: 1 - sum busy / (n_ranks * makespan) */
+    struct vp_span *spans; /* one per action, as vp_schedule.actions */
+    struct vp_rank_times *ranks;
+    int *peak_slots; /* per stage, the largest replica */
+};
+
+/* Runs the lists as fast as the rules allow. The schedule must be valid. */
+enum vp_status vp_simulate(const struct vp_schedule *schedule,
+                           const struct vp_sched_costs *costs,
+                           struct vp_timing *out, struct vp_err *err);
+void vp_timing_release(struct vp_timing *timing);
+
+/* The bubble in theory when every stage costs `costs` and messages nothing:
+ * see theory.c for the formulas and where they are exact. */
+double vp_schedule_theory(const struct vp_sched_config *config,
+                          const struct vp_stage_costs *costs);
+
+/* ---- Pictures ----------------------------------------------------------- */
+
+/* A staircase for the terminal, one row per rank; `width` in columns. */
+enum vp_status vp_schedule_chart(const struct vp_schedule *schedule,
+                                 const struct vp_timing *timing, int width,
+                                 bool colour, char **text_out);
+
+/* The same as an SVG drawing, with the slots in use below. */
+enum vp_status vp_schedule_svg(const struct vp_schedule *schedule,
+                               const struct vp_timing *timing,
+                               const char *title, char **text_out);
+
+/* ---- One stage alone ---------------------------------------------------- */
+
+/* Fills only actions, n_actions and n_slots: the list of one stage of a 1f1b
+ * pipeline without messages. */
+enum vp_status vp_schedule_1f1b(int stage, int n_stages, int n_mb,
+                                int recompute, struct vp_schedule *out);
 
 #endif

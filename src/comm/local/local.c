@@ -23,7 +23,10 @@ struct vp_group {
     int n_members;
     size_t n_bytes;
     unsigned char *data;        /* 2 x n_members x n_bytes */
-    float **arrays;             /* what the members add up */
+    struct sum {
+        const struct vp_term *terms;
+        int n_terms;
+    } *sums;                    /* what the members add up */
     struct vp_counter arrived;  /* contributions, over all exchanges */
     struct vp_counter done;     /* slices summed, over all additions */
     uint64_t *n_exchanges;      /* per member: its own count */
@@ -64,7 +67,7 @@ static void channel_free(struct vp_channel *channel)
 static void group_free(struct vp_group *group)
 {
     free(group->data);
-    free(group->arrays);
+    free(group->sums);
     free(group->n_exchanges);
     free(group->n_additions);
     free(group);
@@ -194,10 +197,10 @@ enum vp_status vp_group_create(struct vp_world *world, int n_members,
     group->n_members = n_members;
     group->n_bytes = n_bytes;
     group->data = calloc(2 * n, n_bytes ? n_bytes : 1);
-    group->arrays = calloc(n, sizeof(*group->arrays));
+    group->sums = calloc(n, sizeof(*group->sums));
     group->n_exchanges = calloc(n, sizeof(*group->n_exchanges));
     group->n_additions = calloc(n, sizeof(*group->n_additions));
-    if (!group->data || !group->arrays || !group->n_exchanges ||
+    if (!group->data || !group->sums || !group->n_exchanges ||
         !group->n_additions) {
         group_free(group);
         return VP_ERR_NOMEM;
@@ -232,28 +235,57 @@ enum vp_status vp_group_exchange(struct vp_group *group, int member,
     return VP_OK;
 }
 
-/* Member i sums slice i of every array and writes it back to all of them. */
-static void add_slice(const struct vp_group *group, int slice, int64_t n)
+/* The terms of all members; those to be added come first, in order. */
+static int sort_terms(const struct vp_group *group, struct vp_term *sorted,
+                      int *n_added_out)
 {
-    int64_t begin = n * slice / group->n_members;
-    int64_t end = n * (slice + 1) / group->n_members;
+    int n = 0, n_added = 0;
 
-    for (int64_t i = begin; i < end; i++) {
-        float sum = group->arrays[0][i];
+    for (int k = 0; k < group->n_members; k++)
+        for (int i = 0; i < group->sums[k].n_terms; i++) {
+            struct vp_term term = group->sums[k].terms[i];
+            int at = n++;
 
-        for (int k = 1; k < group->n_members; k++)
-            sum += group->arrays[k][i];
-        for (int k = 0; k < group->n_members; k++)
-            group->arrays[k][i] = sum;
-    }
+            VP_BUG_ON(n > VP_MAX_TERMS);
+            n_added += !term.receives;
+            while (at > 0 && !term.receives &&
+                   (sorted[at - 1].receives ||
+                    sorted[at - 1].order > term.order)) {
+                sorted[at] = sorted[at - 1];
+                at--;
+            }
+            sorted[at] = term;
+        }
+    *n_added_out = n_added;
+    return n;
 }
 
-enum vp_status vp_group_add(struct vp_group *group, int member, float *data,
+/* Sums one slice in the first term, then copies it to the others. */
+static void add_slice(const struct vp_group *group, int slice, int64_t n)
+{
+    struct vp_term terms[VP_MAX_TERMS];
+    int64_t begin = n * slice / group->n_members;
+    int64_t end = n * (slice + 1) / group->n_members;
+    int n_added;
+    int n_terms = sort_terms(group, terms, &n_added);
+    float *sum = terms[0].data;
+
+    for (int k = 1; k < n_added; k++)
+        for (int64_t i = begin; i < end; i++)
+            sum[i] += terms[k].data[i];
+    for (int k = 1; k < n_terms; k++)
+        memcpy(terms[k].data + begin, sum + begin,
+               (size_t)(end - begin) * sizeof(float));
+}
+
+/* Member i sums slice i and writes it back to everybody. */
+enum vp_status vp_group_add(struct vp_group *group, int member,
+                            const struct vp_term *terms, int n_terms,
                             int64_t n, int64_t deadline_ns)
 {
     uint64_t k = ++group->n_additions[member];
 
-    group->arrays[member] = data;
+    group->sums[member] = (struct sum){ terms, n_terms };
     VP_TRY(vp_group_exchange(group, member, NULL, 0, NULL, deadline_ns));
     add_slice(group, member, n);
     vp_counter_add(&group->done);

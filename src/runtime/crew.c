@@ -1,0 +1,293 @@
+#include "runtime/crew.h"
+
+#include <stdlib.h>
+
+static enum vp_status no_memory(struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM, "setting up the ranks: out of memory");
+}
+
+/* ---- Planning ----------------------------------------------------------- */
+
+static int first_block(const struct vp_train_config *config, int stage)
+{
+    int block = 0;
+
+    for (int s = 0; config->partition && s < stage; s++)
+        block += config->partition[s];
+    return block;
+}
+
+static enum vp_status plan_stage(struct vp_rank *rank,
+                                 struct vp_rank_stage *rs,
+                                 const struct vp_schedule *schedule,
+                                 struct vp_err *err)
+{
+    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_schedule_stage *plan = &schedule->stages[rs->index];
+    struct vp_stage_spec spec = {
+        .first_block = first_block(config, rs->index),
+        .n_blocks = config->partition ? config->partition[rs->index]
+                                      : config->graphs[0].n_blocks,
+        .recompute_ratio =
+            config->recompute_ratio ? config->recompute_ratio[rs->index] : 0.0,
+        .split_w = schedule->split,
+    };
+    struct vp_stage_shape shape = { .n_slots = plan->n_slots,
+                                    .n_versions = plan->n_versions,
+                                    .n_act_bufs = plan->n_act_bufs,
+                                    .n_grad_bufs = plan->n_grad_bufs };
+
+    return vp_stage_init(&rs->stage, config, rank->backend, &spec, &shape,
+                         err);
+}
+
+static enum vp_status plan_rank(struct vp_rank *rank,
+                                const struct vp_schedule *schedule,
+                                struct vp_err *err)
+{
+    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_rank_list *list = &schedule->ranks[rank->index];
+
+    VP_TRY(config->backend->open(&config->backend_config, &rank->backend, err));
+    rank->stages = calloc((size_t)list->n_stages, sizeof(*rank->stages));
+    if (!rank->stages)
+        return no_memory(err);
+    rank->n_stages = list->n_stages;
+    for (int i = 0; i < list->n_stages; i++) {
+        struct vp_rank_stage *rs = &rank->stages[i];
+
+        rs->index = list->stages[i];
+        rs->replica = schedule->stages[rs->index].n_replicas > 1
+                          ? rank->index -
+                                schedule->stages[rs->index].first_rank
+                          : 0;
+        VP_TRY(plan_stage(rank, rs, schedule, err));
+    }
+    return VP_OK;
+}
+
+enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
+                            const struct vp_schedule *schedule,
+                            struct vp_err *err)
+{
+    for (int i = 0; i < crew->n_ranks; i++) {
+        ranks[i].crew = crew;
+        ranks[i].index = i;
+        atomic_store(&ranks[i].doing, -1);
+        VP_TRY(plan_rank(&ranks[i], schedule, err));
+    }
+    return VP_OK;
+}
+
+/* ---- Links -------------------------------------------------------------- */
+
+static enum vp_status connect_stage(struct vp_crew *crew,
+                                    const struct vp_rank *rank,
+                                    const struct vp_rank_stage *rs)
+{
+    struct vp_stage_links *links = &crew->links[rs->index];
+    const struct vp_stage_shape *shape = &rs->stage.shape;
+
+    (void)rank;
+    if (rs->index > 0)
+        VP_TRY(vp_channel_create(crew->world, shape->n_act_bufs,
+                                 rs->stage.act_bufs,
+                                 &links->act[rs->replica].channel));
+    if (shape->n_grad_bufs > 0)
+        VP_TRY(vp_channel_create(crew->world, shape->n_grad_bufs,
+                                 rs->stage.grad_bufs,
+                                 &links->grad[rs->replica].channel));
+    return VP_OK;
+}
+
+static enum vp_status connect_all(struct vp_crew *crew,
+                                  const struct vp_rank *ranks,
+                                  const struct vp_schedule *schedule)
+{
+    crew->links = calloc((size_t)crew->n_stages, sizeof(*crew->links));
+    if (!crew->links)
+        return VP_ERR_NOMEM;
+    for (int s = 0; s < crew->n_stages; s++) {
+        struct vp_stage_links *links = &crew->links[s];
+        size_t n = (size_t)schedule->stages[s].n_replicas;
+
+        links->n_replicas = (int)n;
+        links->act = calloc(n, sizeof(*links->act));
+        links->grad = calloc(n, sizeof(*links->grad));
+        if (!links->act || !links->grad)
+            return VP_ERR_NOMEM;
+        if (n > 1)
+            VP_TRY(vp_group_create(crew->world, (int)n, 0, &links->replicas));
+    }
+    for (int r = 0; r < crew->n_ranks; r++)
+        for (int i = 0; i < ranks[r].n_stages; i++)
+            VP_TRY(connect_stage(crew, &ranks[r], &ranks[r].stages[i]));
+    return VP_OK;
+}
+
+/* ---- Ties --------------------------------------------------------------- */
+
+static bool rank_uses(const struct vp_rank *rank, vp_par owner)
+{
+    const struct vp_graph *graph = &rank->crew->config->graphs[0];
+
+    for (int s = 0; s < rank->n_stages; s++) {
+        const struct vp_layout *layout =
+            &rank->stages[s].stage.buckets[0].train.layout;
+
+        for (int i = 0; i < layout->n_entries; i++)
+            if (layout->entries[i].par == owner ||
+                graph->params[layout->entries[i].par].tied_to == owner)
+                return true;
+    }
+    return false;
+}
+
+static enum vp_status make_tie(struct vp_crew *crew,
+                               const struct vp_rank *ranks, vp_par owner)
+{
+    const struct vp_param *param = &crew->config->graphs[0].params[owner];
+    struct vp_tie *tie = &crew->ties[crew->n_ties++];
+    int n_members = 0;
+
+    tie->owner = owner;
+    tie->n = param->rows * param->cols;
+    tie->member = calloc((size_t)crew->n_ranks, sizeof(*tie->member));
+    if (!tie->member)
+        return VP_ERR_NOMEM;
+    for (int r = 0; r < crew->n_ranks; r++)
+        tie->member[r] = rank_uses(&ranks[r], owner) ? n_members++ : -1;
+    return vp_group_create(crew->world, n_members, 0, &tie->group);
+}
+
+static enum vp_status make_ties(struct vp_crew *crew,
+                                const struct vp_rank *ranks)
+{
+    const struct vp_graph *graph = &crew->config->graphs[0];
+
+    crew->ties = calloc((size_t)graph->n_params + 1, sizeof(*crew->ties));
+    if (!crew->ties)
+        return VP_ERR_NOMEM;
+    for (vp_par owner = 0; owner < graph->n_params; owner++) {
+        bool tied = false;
+
+        for (vp_par par = owner + 1; par < graph->n_params; par++)
+            tied |= graph->params[par].tied_to == owner;
+        if (tied)
+            VP_TRY(make_tie(crew, ranks, owner));
+    }
+    return VP_OK;
+}
+
+/* ---- Data and results --------------------------------------------------- */
+
+/* The batches of a replica of stage 0. A stream has groups of one round. */
+static enum vp_status open_reader(struct vp_rank *rank, int replica,
+                                  const struct vp_schedule *schedule,
+                                  bool stream)
+{
+    const struct vp_train_config *config = rank->crew->config;
+    uint64_t n = (uint64_t)schedule->stages[0].n_replicas;
+    uint64_t group = stream ? n : (uint64_t)config->accumulation_steps;
+    struct vp_batch_order order = {
+        .first = (uint64_t)replica,
+        .period = group,
+        .stride = n,
+        .n_strides = (group - (uint64_t)replica + n - 1) / n,
+    };
+
+    VP_TRY(vp_prefetch_create(config->data, &order, config->prefetch,
+                              &rank->reader));
+    if (config->eval_data)
+        VP_TRY(vp_batch_create(config->eval_data, &rank->eval_batch));
+    return VP_OK;
+}
+
+static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks)
+{
+    const struct vp_train_config *config = crew->config;
+    size_t n_words = (size_t)config->graphs[0].n_blocks + 1;
+
+    crew->results = calloc(VP_RESULT_RING, sizeof(*crew->results));
+    crew->norms = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
+                         sizeof(*crew->norms));
+    crew->global_norms = calloc(VP_RESULT_RING, sizeof(*crew->global_norms));
+    crew->bucket_flops =
+        calloc((size_t)config->n_graphs, sizeof(*crew->bucket_flops));
+    if (!crew->results || !crew->norms || !crew->global_norms ||
+        !crew->bucket_flops)
+        return VP_ERR_NOMEM;
+    for (int r = 0; r < crew->n_ranks; r++) {
+        ranks[r].mine = calloc(n_words, sizeof(double));
+        ranks[r].all =
+            calloc(n_words * (size_t)crew->n_ranks, sizeof(double));
+        if (!ranks[r].mine || !ranks[r].all)
+            return VP_ERR_NOMEM;
+    }
+    return vp_group_create(crew->world, crew->n_ranks,
+                           n_words * sizeof(double), &crew->everybody);
+}
+
+/* Operations of a minibatch on its way through the pipeline: every replica of
+ * a stage would do the same, one of them does. */
+static void count_flops(struct vp_crew *crew, const struct vp_rank *ranks)
+{
+    for (int r = 0; r < crew->n_ranks; r++)
+        for (int i = 0; i < ranks[r].n_stages; i++) {
+            const struct vp_rank_stage *rs = &ranks[r].stages[i];
+
+            if (rs->replica > 0)
+                continue;
+            for (int b = 0; b < crew->config->n_graphs; b++)
+                for (int list = 0; list < VP_LIST_COUNT; list++)
+                    crew->bucket_flops[b] +=
+                        rs->stage.buckets[b].train.flops[list];
+        }
+}
+
+enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
+                               const struct vp_schedule *schedule,
+                               struct vp_err *err)
+{
+    bool stream = vp_generator_find(schedule->name)->stream;
+
+    if (connect_all(crew, ranks, schedule) != VP_OK ||
+        make_ties(crew, ranks) != VP_OK || make_results(crew, ranks) != VP_OK)
+        return no_memory(err);
+    count_flops(crew, ranks);
+    for (int r = 0; r < schedule->stages[0].n_replicas; r++)
+        if (open_reader(&ranks[r], r, schedule, stream) != VP_OK)
+            return no_memory(err);
+    return VP_OK;
+}
+
+void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
+{
+    for (int r = 0; ranks && r < crew->n_ranks; r++) {
+        struct vp_rank *rank = &ranks[r];
+
+        vp_prefetch_free(rank->reader);
+        vp_batch_free(rank->eval_batch);
+        for (int i = 0; i < rank->n_stages; i++)
+            vp_stage_release(&rank->stages[i].stage);
+        free(rank->stages);
+        free(rank->mine);
+        free(rank->all);
+        if (rank->backend)
+            crew->config->backend->close(rank->backend);
+    }
+    for (int s = 0; crew->links && s < crew->n_stages; s++) {
+        free(crew->links[s].act);
+        free(crew->links[s].grad);
+    }
+    for (int t = 0; t < crew->n_ties; t++)
+        free(crew->ties[t].member);
+    free(crew->links);
+    free(crew->ties);
+    free(crew->results);
+    free(crew->norms);
+    free(crew->global_norms);
+    free(crew->bucket_flops);
+    vp_world_free(crew->world);
+}

@@ -1,0 +1,18 @@
+/* Building the ranks of a trainer and the links between them. */
+#ifndef VP_RUNTIME_CREW_H
+#define VP_RUNTIME_CREW_H
+
+#include "runtime/rank.h"
+
+/* Opens a backend per rank and plans its stages; `schedule` says who owns what
+ * and how many slots, versions and buffers there are. */
+enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
+                            const struct vp_schedule *schedule,
+                            struct vp_err *err);
+/* Channels, groups, readers, result rings. The stages' buffers must exist. */
+enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
+                               const struct vp_schedule *schedule,
+                               struct vp_err *err);
+void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks);
+
+#endif

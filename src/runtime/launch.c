@@ -1,0 +1,197 @@
+/* Running a stage: launches, updates, and finding a non-finite value. */
+#include "graph/opdef.h"
+#include "runtime/stage.h"
+
+#include <math.h>
+
+struct vp_header *vp_packet_header(void *packet)
+{
+    return packet;
+}
+
+static void *tensors_of(void *packet)
+{
+    return packet ? (char *)packet + VP_HEADER_BYTES : NULL;
+}
+
+enum vp_status vp_stage_load(struct vp_stage *stage, void *packet,
+                             const struct vp_batch *batch, uint64_t minibatch)
+{
+    const struct vp_program *program = &stage->buckets[batch->bucket].train;
+
+    *vp_packet_header(packet) = (struct vp_header){
+        .minibatch = minibatch,
+        .first_sample = batch->first_sample,
+        .n_samples = batch->n_samples,
+        .n_tokens = batch->n_tokens,
+        .bucket = batch->bucket,
+    };
+    for (int i = 0; i < program->in.n_entries; i++) {
+        const struct vp_packet_entry *entry = &program->in.entries[i];
+        enum vp_role role = program->graph->values[entry->value].role;
+
+        VP_TRY(stage->ops->copy(stage->backend, stage->stream,
+                                (char *)tensors_of(packet) + entry->offset,
+                                batch->array[role], (size_t)entry->n_bytes));
+    }
+    return VP_OK;
+}
+
+float *vp_stage_weights(const struct vp_stage *stage, int64_t version)
+{
+    return stage->weights[version % stage->shape.n_versions];
+}
+
+float *vp_stage_grad(const struct vp_stage *stage, int entry)
+{
+    const struct vp_layout *layout = &stage->buckets[0].train.layout;
+
+    return stage->grads +
+           layout->entries[entry].grad_offset / (int64_t)sizeof(float);
+}
+
+static struct vp_launch bases(const struct vp_stage *stage,
+                              const struct vp_slot *slot, int64_t version,
+                              const struct vp_boundary *boundary)
+{
+    struct vp_launch launch = {
+        .mb = &slot->mb,
+        .slot = (int)(slot - stage->slots),
+        .version = (int)(version % stage->shape.n_versions),
+    };
+
+    launch.base[VP_SPACE_PARAM] = vp_stage_weights(stage, version);
+    launch.base[VP_SPACE_GRAD] = stage->grads;
+    launch.base[VP_SPACE_SLOT] = slot->data;
+    launch.base[VP_SPACE_WORK] = stage->work;
+    launch.base[VP_SPACE_REDO] = stage->redo;
+    launch.base[VP_SPACE_IN] = tensors_of(slot->packet);
+    launch.base[VP_SPACE_OUT] = tensors_of(boundary->out);
+    launch.base[VP_SPACE_DIN] = tensors_of(boundary->din);
+    launch.base[VP_SPACE_DOUT] = tensors_of(boundary->dout);
+    return launch;
+}
+
+static struct vp_stage_bucket *bucket_of(const struct vp_stage *stage,
+                                         const struct vp_slot *slot)
+{
+    return &stage->buckets[vp_packet_header(slot->packet)->bucket];
+}
+
+enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
+                            enum vp_list list, int64_t version, bool eval,
+                            const struct vp_boundary *boundary)
+{
+    struct vp_launch launch = bases(stage, slot, version, boundary);
+    struct vp_stage_bucket *bucket = bucket_of(stage, slot);
+
+    return stage->ops->launch(eval ? bucket->eval_exe : bucket->train_exe,
+                              list, &launch, stage->stream);
+}
+
+enum vp_status vp_stage_loss(struct vp_stage *stage, const struct vp_slot *slot,
+                             bool eval, float *loss_out)
+{
+    const struct vp_stage_bucket *bucket = bucket_of(stage, slot);
+    struct vp_ref loss = eval ? bucket->eval.loss : bucket->train.loss;
+
+    return stage->ops->copy(stage->backend, stage->stream, loss_out,
+                            (char *)slot->data + loss.offset, sizeof(float));
+}
+
+enum vp_status vp_stage_sum_grads(struct vp_stage *stage)
+{
+    return stage->ops->sum_squares(stage->backend, stage->stream,
+                                   stage->tensors, stage->n_tensors,
+                                   stage->grads, stage->sums);
+}
+
+enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
+                               float grad_scale)
+{
+    struct vp_optim_step step = {
+        .config = stage->config->optim,
+        .tensors = stage->tensors,
+        .n_tensors = stage->n_tensors,
+        .w_old = vp_stage_weights(stage, stage->newest),
+        .w_new = vp_stage_weights(stage, stage->newest + 1),
+        .grad = stage->grads,
+        .moment = { stage->moment[0], stage->moment[1] },
+        .lr = lr,
+        .grad_scale = grad_scale,
+        .t = stage->newest + 1,
+    };
+
+    VP_TRY(stage->ops->update(stage->backend, stage->stream, &step));
+    stage->newest++;
+    return VP_OK;
+}
+
+/* ---- Blame -------------------------------------------------------------- */
+
+enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
+                                      const struct vp_slot *slot,
+                                      struct vp_err *err)
+{
+    const struct vp_boundary nowhere = { NULL, NULL, NULL };
+    struct vp_launch launch = bases(stage, slot, slot->version, &nowhere);
+    const struct vp_graph *graph = &stage->config->graphs[0];
+    size_t n_out = (size_t)stage->n_bytes[VP_SPACE_OUT];
+    struct vp_nonfinite found = { NULL, VP_PHASE_F };
+    enum vp_status st;
+
+    /* Training is over: memory may be allocated, and what leaves the stage
+     * goes nowhere. */
+    VP_TRY(stage->ops->alloc(stage->backend, n_out,
+                             &launch.base[VP_SPACE_OUT]));
+    st = stage->ops->launch_checked(bucket_of(stage, slot)->train_exe,
+                                    VP_LIST_F, &launch, &found);
+    stage->ops->free(stage->backend, launch.base[VP_SPACE_OUT], n_out);
+    if (st != VP_OK || !found.op)
+        return st;
+    return vp_err_set(
+        err, VP_ERR_NONFINITE,
+        "non-finite output of operator %s in stage %d, block %d (%s), "
+        "minibatch %llu; lower learning_rate or set grad_clip",
+        vp_op_defs[found.op->kind].name, index, found.op->block,
+        graph->blocks[found.op->block].name,
+        (unsigned long long)vp_packet_header(slot->packet)->minibatch);
+}
+
+/* The operator that has parameter `name`. */
+static const struct vp_op *find_op(const struct vp_graph *graph,
+                                   const char *name)
+{
+    for (int i = 0; i < graph->n_ops; i++)
+        for (int j = 0; j < VP_MAX_PARAM; j++) {
+            vp_par par = graph->ops[i].par[j];
+
+            for (int k = 0; par != VP_NONE && k < graph->params[par].n_parts;
+                 k++)
+                if (graph->params[par].part[k].name == name)
+                    return &graph->ops[i];
+        }
+    return NULL;
+}
+
+enum vp_status vp_stage_blame_grads(const struct vp_stage *stage, int index,
+                                    uint64_t minibatch, struct vp_err *err)
+{
+    const struct vp_graph *graph = &stage->config->graphs[0];
+
+    /* Gradients flow backward: the last bad tensor was bad first. */
+    for (int i = stage->n_tensors - 1; i >= 0; i--) {
+        const struct vp_op *op = find_op(graph, stage->tensor_names[i]);
+
+        if (isfinite(stage->sums[i]) || !op)
+            continue;
+        return vp_err_set(
+            err, VP_ERR_NONFINITE,
+            "non-finite gradient of %s, operator %s in stage %d, block %d "
+            "(%s), minibatch %llu; lower learning_rate or set grad_clip",
+            stage->tensor_names[i], vp_op_defs[op->kind].name, index,
+            op->block, graph->blocks[op->block].name,
+            (unsigned long long)minibatch);
+    }
+    return VP_OK;
+}

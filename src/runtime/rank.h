@@ -1,0 +1,111 @@
+/* A rank: one thread with its device and stages, walking its action list. */
+#ifndef VP_RUNTIME_RANK_H
+#define VP_RUNTIME_RANK_H
+
+#include "base/counter.h"
+#include "comm/comm.h"
+#include "runtime/stage.h"
+#include "sched/schedule.h"
+
+#include <pthread.h>
+
+/* A ring of messages to one (stage, replica). The schedule numbers messages
+ * from the start of a group or segment; `base` counts those before it. */
+struct vp_edge {
+    struct vp_channel *channel;
+    uint64_t base;
+};
+
+/* What all replicas of a stage share. */
+struct vp_stage_links {
+    struct vp_edge *act, *grad; /* per replica of the receiving stage */
+    struct vp_group *replicas;  /* NULL: one replica */
+    int n_replicas;
+};
+
+enum { VP_MAX_USES = 16 }; /* of a tied parameter on one rank */
+
+/* A parameter that several blocks use. */
+struct vp_tie {
+    struct vp_group *group;
+    vp_par owner;
+    int64_t n;    /* floats */
+    int *member;  /* per rank; -1: it has no use */
+};
+
+/* Results of minibatches on their way to the reports: a ring. */
+enum { VP_RESULT_RING = 8192 };
+
+struct vp_result {
+    float loss;
+    int64_t n_samples, n_tokens;
+    double flops;               /* of all stages together, for this bucket */
+};
+
+/* What the ranks of a trainer have in common; set up before they start. */
+struct vp_crew {
+    const struct vp_train_config *config;
+    struct vp_world *world;
+    int n_ranks, n_stages;
+    struct vp_stage_links *links; /* per stage */
+    struct vp_tie *ties;
+    int n_ties;
+    struct vp_group *everybody;   /* norms and stop flags, at updates of bsp */
+    struct vp_result *results;    /* VP_RESULT_RING, by minibatch */
+    double *norms;                /* VP_RESULT_RING x n_stages, by update */
+    double *global_norms;         /* VP_RESULT_RING, by update (bsp) */
+    double *bucket_flops;         /* of a training minibatch, per bucket */
+    atomic_bool stop_asked;       /* end after the update being run */
+    atomic_llong n_reported;      /* minibatches whose result was read */
+    bool has_bad_loss;            /* the loss of bad_minibatch is not finite */
+    uint64_t bad_minibatch;
+};
+
+enum vp_job_kind { VP_JOB_PREPARE, VP_JOB_TRAIN, VP_JOB_EVAL, VP_JOB_EXIT };
+
+/* What all ranks do next. */
+struct vp_job {
+    enum vp_job_kind kind;
+    const struct vp_schedule *schedule;
+    bool sync;             /* repeats of a group; else a piece of a stream */
+    int64_t n_repeats;
+    int64_t first_mb;      /* of the run: minibatch 0 of the schedule */
+};
+
+struct vp_rank_stage {
+    struct vp_stage stage;
+    int index, replica;
+    void *act, *grad;      /* messages that arrived for the next F, B */
+    double norm;           /* of its gradients, at the last update */
+};
+
+struct vp_rank {
+    struct vp_crew *crew;
+    int index;
+    struct vp_backend *backend;
+    struct vp_rank_stage *stages;
+    int n_stages;
+    struct vp_prefetch *reader;  /* of a replica of stage 0 */
+    struct vp_batch *eval_batch; /* likewise */
+
+    const struct vp_job *job;
+    int64_t repeat;              /* of the job's schedule */
+    double *mine, *all;          /* exchanged before updates of bsp */
+    double norm;                 /* of all stages */
+    bool stop;                   /* all ranks end after this update */
+
+    struct vp_counter n_updates; /* of all its stages together */
+    atomic_llong wait_ns;        /* spent waiting so far */
+
+    /* What it is doing, for whoever looks: see watch.h. */
+    atomic_int doing;            /* action of the list, -1: nothing */
+    atomic_bool waiting;
+    atomic_llong since_ns;
+    atomic_llong n_actions;      /* completed */
+    int64_t wait_start_ns;
+};
+
+/* Runs one job on the calling thread; every failure aborts the world. */
+void vp_rank_run(struct vp_rank *rank, const struct vp_job *job);
+
+#endif

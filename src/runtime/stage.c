@@ -1,0 +1,301 @@
+/* Planning and owning a stage. Running it is in launch.c. */
+#include "runtime/stage.h"
+
+#include <stdlib.h>
+
+static size_t ask_scratch(void *ctx, const struct vp_graph *graph,
+                          const struct vp_op *op, enum vp_phase phase)
+{
+    const struct vp_stage *stage = ctx;
+
+    return stage->ops->scratch_bytes(stage->backend, graph, op, phase);
+}
+
+/* ---- Planning ----------------------------------------------------------- */
+
+static void widen(struct vp_stage *stage, const struct vp_program *program)
+{
+    for (int space = 0; space < VP_SPACE_COUNT; space++)
+        if (program->n_bytes[space] > stage->n_bytes[space])
+            stage->n_bytes[space] = program->n_bytes[space];
+}
+
+static enum vp_status lower_bucket(struct vp_stage *stage, int index,
+                                   struct vp_err *err)
+{
+    const struct vp_graph *graph = &stage->config->graphs[index];
+    struct vp_stage_bucket *bucket = &stage->buckets[index];
+    struct vp_stage_spec eval_spec = stage->spec;
+
+    eval_spec.forward_only = true;
+    VP_TRY(vp_program_lower(graph, &stage->spec, ask_scratch, stage,
+                            &bucket->train, err));
+    widen(stage, &bucket->train);
+    if (!stage->config->eval_data)
+        return VP_OK;
+    VP_TRY(vp_program_lower(graph, &eval_spec, ask_scratch, stage,
+                            &bucket->eval, err));
+    widen(stage, &bucket->eval);
+    return VP_OK;
+}
+
+static int64_t train_bytes(const struct vp_stage *stage)
+{
+    return stage->buckets[0].train.layout.train_bytes;
+}
+
+static bool is_first(const struct vp_stage *stage)
+{
+    return stage->spec.first_block == 0;
+}
+
+static int64_t act_bytes(const struct vp_stage *stage)
+{
+    return VP_HEADER_BYTES + stage->n_bytes[VP_SPACE_IN];
+}
+
+static int64_t grad_bytes(const struct vp_stage *stage)
+{
+    return VP_HEADER_BYTES + stage->n_bytes[VP_SPACE_DOUT];
+}
+
+static void add_memory(struct vp_stage *stage)
+{
+    const int64_t *n = stage->n_bytes;
+    const struct vp_stage_shape *shape = &stage->shape;
+    int n_packets = is_first(stage) ? shape->n_slots : shape->n_act_bufs;
+    struct vp_memory *memory = &stage->memory;
+
+    memory->weights = n[VP_SPACE_PARAM] * shape->n_versions;
+    memory->gradients = n[VP_SPACE_GRAD];
+    memory->moments =
+        train_bytes(stage) * vp_optim_n_moments(stage->config->optim.kind);
+    memory->activations = n[VP_SPACE_SLOT] * shape->n_slots + n[VP_SPACE_REDO];
+    memory->boundary = act_bytes(stage) * n_packets +
+                       grad_bytes(stage) * shape->n_grad_bufs;
+    memory->work = n[VP_SPACE_WORK];
+    memory->total = memory->weights + memory->gradients + memory->moments +
+                    memory->activations + memory->boundary + memory->work;
+}
+
+/* Lists the tensors of parameters stored here whose owner is (or is not) one
+ * of the stage's blocks. */
+static void list_some(struct vp_stage *stage, bool own)
+{
+    const struct vp_program *program = &stage->buckets[0].train;
+    const struct vp_layout *layout = &program->layout;
+    const struct vp_graph *graph = program->graph;
+
+    for (int i = 0; i < layout->n_entries; i++) {
+        const struct vp_layout_entry *entry = &layout->entries[i];
+        const struct vp_param *param = &graph->params[entry->par];
+
+        if (param->constant || entry->storage != i ||
+            (param->tied_to == VP_NONE) != own)
+            continue;
+        for (int j = 0; j < param->n_parts; j++) {
+            stage->tensor_names[stage->n_tensors] = param->part[j].name;
+            stage->tensors[stage->n_tensors++] = (struct vp_optim_tensor){
+                .offset = entry->offset / (int64_t)sizeof(float) +
+                          param->part[j].row * param->cols,
+                .n = param->part[j].rows * param->cols,
+                .block = param->block,
+                .decay = param->decay,
+            };
+        }
+    }
+}
+
+static enum vp_status list_tensors(struct vp_stage *stage)
+{
+    size_t most =
+        (size_t)stage->buckets[0].train.layout.n_entries * VP_MAX_PART + 1;
+
+    stage->tensors = calloc(most, sizeof(*stage->tensors));
+    stage->tensor_names = calloc(most, sizeof(*stage->tensor_names));
+    stage->sums = calloc(most, sizeof(*stage->sums));
+    if (!stage->tensors || !stage->tensor_names || !stage->sums)
+        return VP_ERR_NOMEM;
+    list_some(stage, true);
+    stage->n_own_tensors = stage->n_tensors;
+    list_some(stage, false);
+    return VP_OK;
+}
+
+static enum vp_status make_tables(struct vp_stage *stage)
+{
+    const struct vp_stage_shape *shape = &stage->shape;
+
+    stage->buckets =
+        calloc((size_t)stage->config->n_graphs, sizeof(*stage->buckets));
+    stage->slots = calloc((size_t)shape->n_slots, sizeof(*stage->slots));
+    stage->batches = calloc((size_t)shape->n_slots, sizeof(void *));
+    stage->act_bufs = calloc((size_t)shape->n_act_bufs + 1, sizeof(void *));
+    stage->grad_bufs = calloc((size_t)shape->n_grad_bufs + 1, sizeof(void *));
+    stage->weights =
+        calloc((size_t)shape->n_versions, sizeof(*stage->weights));
+    if (!stage->buckets || !stage->slots || !stage->batches ||
+        !stage->act_bufs || !stage->grad_bufs || !stage->weights)
+        return VP_ERR_NOMEM;
+    return VP_OK;
+}
+
+enum vp_status vp_stage_init(struct vp_stage *stage,
+                             const struct vp_train_config *config,
+                             struct vp_backend *backend,
+                             const struct vp_stage_spec *spec,
+                             const struct vp_stage_shape *shape,
+                             struct vp_err *err)
+{
+    *stage = (struct vp_stage){ .config = config,
+                                .ops = config->backend,
+                                .backend = backend,
+                                .spec = *spec,
+                                .shape = *shape };
+    if (make_tables(stage) != VP_OK ||
+        stage->ops->stream_create(backend, &stage->stream) != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM, "planning a stage: out of memory");
+    for (int i = 0; i < config->n_graphs; i++)
+        VP_TRY(lower_bucket(stage, i, err));
+    add_memory(stage);
+    if (list_tensors(stage) != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM, "planning a stage: out of memory");
+    return VP_OK;
+}
+
+/* ---- Memory ------------------------------------------------------------- */
+
+/* Every buffer of the stage, for allocating and for freeing alike. */
+static enum vp_status each_buffer(struct vp_stage *stage,
+                                  enum vp_status (*fn)(struct vp_stage *stage,
+                                                       void **buffer,
+                                                       int64_t n_bytes))
+{
+    const struct vp_stage_shape *shape = &stage->shape;
+    const int64_t *n = stage->n_bytes;
+
+    for (int i = 0; i < shape->n_versions; i++)
+        VP_TRY(fn(stage, (void **)&stage->weights[i], n[VP_SPACE_PARAM]));
+    VP_TRY(fn(stage, (void **)&stage->grads, n[VP_SPACE_GRAD]));
+    for (int i = 0; i < vp_optim_n_moments(stage->config->optim.kind); i++)
+        VP_TRY(fn(stage, (void **)&stage->moment[i], train_bytes(stage)));
+    VP_TRY(fn(stage, &stage->work, n[VP_SPACE_WORK]));
+    VP_TRY(fn(stage, &stage->redo, n[VP_SPACE_REDO]));
+    for (int i = 0; i < shape->n_slots; i++) {
+        VP_TRY(fn(stage, &stage->slots[i].data, n[VP_SPACE_SLOT]));
+        if (is_first(stage))
+            VP_TRY(fn(stage, &stage->batches[i], act_bytes(stage)));
+    }
+    for (int i = 0; !is_first(stage) && i < shape->n_act_bufs; i++)
+        VP_TRY(fn(stage, &stage->act_bufs[i], act_bytes(stage)));
+    for (int i = 0; i < shape->n_grad_bufs; i++)
+        VP_TRY(fn(stage, &stage->grad_bufs[i], grad_bytes(stage)));
+    return VP_OK;
+}
+
+static enum vp_status alloc_buffer(struct vp_stage *stage, void **buffer,
+                                   int64_t n_bytes)
+{
+    if (n_bytes == 0)
+        return VP_OK;
+    return stage->ops->alloc(stage->backend, (size_t)n_bytes, buffer);
+}
+
+static enum vp_status free_buffer(struct vp_stage *stage, void **buffer,
+                                  int64_t n_bytes)
+{
+    if (*buffer)
+        stage->ops->free(stage->backend, *buffer, (size_t)n_bytes);
+    *buffer = NULL;
+    return VP_OK;
+}
+
+static enum vp_status compile_bucket(struct vp_stage *stage,
+                                     struct vp_stage_bucket *bucket,
+                                     struct vp_err *err)
+{
+    VP_TRY(stage->ops->compile(stage->backend, &bucket->train,
+                               &bucket->train_exe, err));
+    if (!bucket->eval.graph)
+        return VP_OK;
+    return stage->ops->compile(stage->backend, &bucket->eval,
+                               &bucket->eval_exe, err);
+}
+
+/* A parameter is made on the host and copied into every version: constants
+ * are never written again. A tied copy starts as its owner does. */
+static enum vp_status init_param(struct vp_stage *stage,
+                                 const struct vp_layout_entry *entry)
+{
+    const struct vp_graph *graph = &stage->config->graphs[0];
+    const struct vp_param *param = &graph->params[entry->par];
+    enum vp_status st = VP_OK;
+    float *host = malloc((size_t)entry->n_bytes);
+
+    if (!host)
+        return VP_ERR_NOMEM;
+    stage->config->init(graph,
+                        param->tied_to == VP_NONE ? entry->par : param->tied_to,
+                        stage->config->seed, host);
+    for (int i = 0; i < stage->shape.n_versions && st == VP_OK; i++)
+        st = stage->ops->copy(stage->backend, stage->stream,
+                              (char *)stage->weights[i] + entry->offset, host,
+                              (size_t)entry->n_bytes);
+    free(host);
+    return st;
+}
+
+static enum vp_status init_weights(struct vp_stage *stage)
+{
+    const struct vp_layout *layout = &stage->buckets[0].train.layout;
+
+    for (int i = 0; i < layout->n_entries; i++)
+        if (layout->entries[i].storage == i)
+            VP_TRY(init_param(stage, &layout->entries[i]));
+    return VP_OK;
+}
+
+enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err)
+{
+    if (each_buffer(stage, alloc_buffer) != VP_OK ||
+        init_weights(stage) != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM,
+                          "stage of blocks %d..%d: cannot allocate %.2f GB; "
+                          "use a smaller batch_size or more stages",
+                          stage->spec.first_block,
+                          stage->spec.first_block + stage->spec.n_blocks - 1,
+                          (double)stage->memory.total * 1e-9);
+    for (int i = 0; i < stage->shape.n_slots; i++)
+        stage->slots[i].packet = stage->batches[i];
+    for (int i = 0; i < stage->config->n_graphs; i++)
+        VP_TRY(compile_bucket(stage, &stage->buckets[i], err));
+    return VP_OK;
+}
+
+void vp_stage_release(struct vp_stage *stage)
+{
+    if (!stage->ops)
+        return;
+    if (stage->tensors)
+        each_buffer(stage, free_buffer);
+    for (int i = 0; stage->buckets && i < stage->config->n_graphs; i++) {
+        struct vp_stage_bucket *bucket = &stage->buckets[i];
+
+        stage->ops->exe_free(bucket->train_exe);
+        stage->ops->exe_free(bucket->eval_exe);
+        vp_program_release(&bucket->train);
+        vp_program_release(&bucket->eval);
+    }
+    free(stage->buckets);
+    free(stage->slots);
+    free(stage->batches);
+    free(stage->act_bufs);
+    free(stage->grad_bufs);
+    free(stage->weights);
+    free(stage->tensors);
+    free(stage->tensor_names);
+    free(stage->sums);
+    if (stage->stream)
+        stage->ops->stream_free(stage->stream);
+    *stage = (struct vp_stage){ .ops = NULL };
+}

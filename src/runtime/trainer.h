@@ -1,0 +1,107 @@
+/* Training as a sequence of updates. A trainer owns the schedule, the ranks
+ * that walk its action lists, and their memory. One stage on one rank is the
+ * smallest pipeline, and runs the same code. */
+#ifndef VP_RUNTIME_TRAINER_H
+#define VP_RUNTIME_TRAINER_H
+
+#include "backend/backend.h"
+#include "data/data.h"
+#include "graph/program.h"
+#include "optim/optim.h"
+
+#define VP_MAX_STAGES 64
+
+/* Bytes of one stage: what was planned is what is allocated. */
+struct vp_memory {
+    int64_t weights;     /* all versions */
+    int64_t gradients, moments;
+    int64_t activations; /* slots, and the working set of recomputation */
+    int64_t boundary;    /* buffers for messages that arrive */
+    int64_t work;        /* temporaries inside a list */
+    int64_t total;
+};
+
+/* The initial value of a parameter. */
+typedef void (*vp_init_fn)(const struct vp_graph *graph, vp_par par,
+                           uint64_t seed, float *out);
+
+struct vp_train_config {
+    const struct vp_graph *graphs;  /* one per length bucket; borrowed */
+    int n_graphs;
+    const struct vp_data *data;     /* borrowed */
+    const struct vp_data *eval_data; /* NULL: no evaluation; borrowed */
+    const struct vp_backend_ops *backend;
+    struct vp_backend_config backend_config; /* of every rank */
+    vp_init_fn init;
+    struct vp_optim_config optim;
+    struct vp_lr_config lr;
+    uint64_t seed;
+    int prefetch;
+
+    /* The pipeline. Arrays have an entry per stage and are borrowed. */
+    const char *schedule;           /* generator; NULL: "1f1b" */
+    int n_stages;                   /* 0: 1 */
+    int n_chunks;                   /* stages per rank; 0: 1 */
+    const int *partition;           /* blocks; needed with several stages */
+    const double *recompute_ratio;  /* NULL: nothing is recomputed */
+    const int *replicas;            /* NULL: one rank per stage */
+    const int *depth;               /* warm-up; NULL: by the number of ranks */
+    bool early_recompute;           /* before the gradient arrives */
+    bool clip_per_stage;            /* not by the norm of all stages */
+    int accumulation_steps;         /* bsp: minibatches per update */
+
+    size_t memory_limit;            /* bytes per stage; 0: none */
+    int timeout_ms;                 /* watchdog: the longest wait */
+};
+
+/* One optimizer update; in asynchronous training, one minibatch. */
+struct vp_step_report {
+    int64_t step;                   /* 1 = first */
+    int64_t n_steps;                /* of the run; 0 if unknown */
+    int64_t epoch;                  /* 0 = first */
+    int64_t minibatch;              /* minibatches done */
+    double loss;                    /* mean over the minibatches of the step */
+    double lr;
+    double grad_norm;               /* of all stages */
+    const double *stage_norms;      /* asp: per stage, else NULL */
+    double seconds;
+    int64_t n_samples, n_tokens;    /* padding not counted */
+    double flops;                   /* executed */
+    double bubble;                  /* share of the ranks' time spent waiting */
+    const struct vp_memory *memory; /* per stage */
+    int n_stages;
+};
+
+/* Called for every step, in order, from the thread that runs the trainer.
+ * Returning false ends the run after the steps already begun. */
+typedef bool (*vp_step_fn)(void *ctx, const struct vp_step_report *report);
+
+struct vp_trainer;
+
+/* Makes and proves the schedule, lowers and plans; refuses what does not fit
+ * memory_limit. Allocates nothing large when `dry`; such a trainer can only be
+ * asked for its memory. */
+enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
+                                 struct vp_trainer **out, struct vp_err *err);
+void vp_trainer_free(struct vp_trainer *trainer);
+const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer);
+int vp_trainer_n_stages(const struct vp_trainer *trainer);
+
+/* Runs `n` steps; the pipe is empty afterwards. Steady steps allocate nothing.
+ * `fn` may be NULL. */
+enum vp_status vp_trainer_run(struct vp_trainer *trainer, int64_t n,
+                              vp_step_fn fn, void *ctx, struct vp_err *err);
+/* One step. */
+enum vp_status vp_trainer_step(struct vp_trainer *trainer,
+                               struct vp_step_report *report_out,
+                               struct vp_err *err);
+/* Mean loss over `n_batches` held-out batches, dropout off. */
+enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
+                               double *loss_out, struct vp_err *err);
+
+/* The newest weights of a parameter, for tests and files; NULL if no stage has
+ * it. `replica` of its stage: they are equal. */
+const float *vp_trainer_weights(const struct vp_trainer *trainer, vp_par par,
+                                int replica);
+
+#endif

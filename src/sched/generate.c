@@ -1,0 +1,482 @@
+/* The table of generators, and those that need only a few lines. */
+#include "sched/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_STAGES = 4096,
+    MAX_REPLICAS = 4096,
+    MAX_DEPTH = 1 << 20,
+    MAX_MB = 1 << 29,
+};
+
+/* ---- Generators --------------------------------------------------------- */
+
+typedef void (*generator_fn)(const struct vp_schedule *schedule,
+                             const struct vp_node *node, struct vp_list *out);
+
+/* Forward i, then backward i - depth; draining does the remaining backwards.
+ *
+ *   stage 0 of 3   F0 F1 F2 B0 F3 B1 F4 B2 B3 B4
+ *   stage 1        F0 F1 B0 F2 B1 F3 B2 F4 B3 B4
+ *   stage 2        F0 B0 F1 B1 F2 B2 F3 B3 F4 B4
+ */
+static void generate_1f1b(const struct vp_schedule *schedule,
+                          const struct vp_node *node, struct vp_list *out)
+{
+    struct vp_range f = node->range[VP_ACTION_F], b = node->range[VP_ACTION_B];
+    int depth = schedule->stages[node->stage].depth;
+
+    for (int i = f.begin; i < f.end; i++) {
+        vp_list_put(out, VP_ACTION_F, node->stage,
+                    vp_node_mb(schedule, node, i));
+        if (i >= depth)
+            vp_list_put(out, VP_ACTION_B, node->stage,
+                        vp_node_mb(schedule, node, b.begin++));
+    }
+    while (b.begin < b.end)
+        vp_list_put(out, VP_ACTION_B, node->stage,
+                    vp_node_mb(schedule, node, b.begin++));
+}
+
+static void generate_all(const struct vp_schedule *schedule,
+                         const struct vp_node *node, enum vp_action_kind kind,
+                         struct vp_list *out)
+{
+    for (int i = node->range[kind].begin; i < node->range[kind].end; i++)
+        vp_list_put(out, kind, node->stage, vp_node_mb(schedule, node, i));
+}
+
+/* Backwards in minibatch order too: gradients add up as in every schedule. */
+static void generate_gpipe(const struct vp_schedule *schedule,
+                           const struct vp_node *node, struct vp_list *out)
+{
+    generate_all(schedule, node, VP_ACTION_F, out);
+    generate_all(schedule, node, VP_ACTION_B, out);
+}
+
+static void generate_eval(const struct vp_schedule *schedule,
+                          const struct vp_node *node, struct vp_list *out)
+{
+    generate_all(schedule, node, VP_ACTION_F, out);
+}
+
+/* ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024): 1f1b with W
+ * apart, each stage keeping as many weight gradients for later as its warm-up
+ * is shorter than that of stage 0. They fill the wait for the last backwards,
+ * and no rank keeps more minibatches than stage 0 does in 1f1b.
+ *
+ *   stage 0 of 2   F0 F1 B0 W0 F2 B1 W1 B2 W2
+ *   stage 1        F0 B0 F1 B1 W0 F2 B2 W1 W2
+ */
+static void generate_zb_h1(const struct vp_schedule *schedule,
+                           const struct vp_node *node, struct vp_list *out)
+{
+    int lag = schedule->stages[0].depth - schedule->stages[node->stage].depth;
+    int n_b = 0, w = 0, n = node->range[VP_ACTION_W].end;
+    struct vp_list list = { .at = NULL };
+
+    generate_1f1b(schedule, node, &list);
+    for (int i = 0; i < list.n; i++) {
+        vp_list_push(out, list.at[i]);
+        if (list.at[i].kind == VP_ACTION_B && n_b++ >= lag)
+            vp_list_put(out, VP_ACTION_W, node->stage,
+                        vp_node_mb(schedule, node, w++));
+    }
+    while (w < n)
+        vp_list_put(out, VP_ACTION_W, node->stage,
+                    vp_node_mb(schedule, node, w++));
+    out->failed = out->failed || list.failed;
+    vp_list_release(&list);
+}
+
+/* Exactly one of the functions: lists of nodes, or of all ranks at once. */
+static const struct generator {
+    struct vp_generator about;
+    bool depth; /* obeys a warm-up depth per stage */
+    generator_fn node;
+    void (*ranks)(const struct vp_schedule *schedule, struct vp_list *lists);
+} generators[] = {
+    { .about = { .name = "1f1b",
+                 .meaning = "one forward, one backward, with flush (bsp)" },
+      .depth = true,
+      .node = generate_1f1b },
+    { .about = { .name = "gpipe",
+                 .meaning = "all forwards, then all backwards (bsp)" },
+      .node = generate_gpipe },
+    { .about = { .name = "pipedream",
+                 .meaning = "1f1b without flush, an update per round (asp)",
+                 .stream = true },
+      .depth = true,
+      .node = generate_1f1b },
+    { .about = { .name = "macrobatch",
+                 .meaning = "1f1b without flush, two weight versions (2BW)",
+                 .stream = true },
+      .depth = true,
+      .node = generate_1f1b },
+    { .about = { .name = "interleaved",
+                 .meaning = "1f1b with several chunks per rank (bsp)",
+                 .chunks = true },
+      .ranks = vp_generate_interleaved },
+    { .about = { .name = "zb-h1",
+                 .meaning = "1f1b with deferred weight gradients (bsp)",
+                 .split = true },
+      .depth = true,
+      .node = generate_zb_h1 },
+    { .about = { .name = "zb-v",
+                 .meaning = "zero bubble, two chunks in a V (bsp)",
+                 .split = true,
+                 .chunks = true },
+      .ranks = vp_generate_zb_v },
+    { .about = { .name = "eval",
+                 .meaning = "forwards only",
+                 .forward_only = true },
+      .node = generate_eval },
+};
+
+const struct vp_generator *vp_generator_at(int i)
+{
+    bool inside = i >= 0 && (size_t)i < VP_COUNT_OF(generators);
+
+    return inside ? &generators[i].about : NULL;
+}
+
+static const struct generator *find(const char *name)
+{
+    for (size_t i = 0; name && i < VP_COUNT_OF(generators); i++)
+        if (strcmp(generators[i].about.name, name) == 0)
+            return &generators[i];
+    return NULL;
+}
+
+const struct vp_generator *vp_generator_find(const char *name)
+{
+    const struct generator *generator = find(name);
+
+    return generator ? &generator->about : NULL;
+}
+
+/* ---- Is the configuration sensible? ------------------------------------- */
+
+static bool is_zb_v(const struct vp_sched_config *config)
+{
+    return strcmp(config->name, "zb-v") == 0;
+}
+
+static int n_chunks_of(const struct vp_sched_config *config)
+{
+    if (is_zb_v(config))
+        return 2;
+    return config->n_chunks > 1 ? config->n_chunks : 1;
+}
+
+static enum vp_status unknown_name(const char *name, struct vp_err *err)
+{
+    char names[256] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < VP_COUNT_OF(generators); i++)
+        n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s",
+                              i > 0 ? ", " : "", generators[i].about.name);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "schedule '%.48s' is unknown; choose one of %s",
+                      name ? name : "", names);
+}
+
+static enum vp_status check_counts(const struct vp_sched_config *config,
+                                   const struct generator *generator,
+                                   struct vp_err *err)
+{
+    const char *name = config->name;
+    bool stream = generator->about.stream;
+    int least = stream && config->first_mb > config->segment_begin ? 0 : 1;
+    int n_chunks = config->n_chunks;
+
+    if (config->n_stages < 1 || config->n_stages > MAX_STAGES)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s: %d stages; give 1 to %d", name,
+                          config->n_stages, MAX_STAGES);
+    if (config->n_mb < least || config->n_mb > MAX_MB)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s: %d minibatches; give %d to %d", name,
+                          config->n_mb, least, MAX_MB);
+    if (n_chunks < 0 || n_chunks > MAX_STAGES / config->n_stages)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s: %d chunks of %d stages; give at most "
+                          "%d stages in all",
+                          name, n_chunks, config->n_stages, MAX_STAGES);
+    if (n_chunks > 1 && !generator->about.chunks)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s has one chunk per rank, not %d; use "
+                          "interleaved or zb-v",
+                          name, n_chunks);
+    if (n_chunks > 2 && is_zb_v(config))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule zb-v has two chunks per rank, not %d; use "
+                          "interleaved or leave chunks out",
+                          n_chunks);
+    return VP_OK;
+}
+
+static enum vp_status check_stages(const struct vp_sched_config *config,
+                                   const struct generator *generator,
+                                   struct vp_err *err)
+{
+    const char *name = config->name;
+
+    for (int s = 0; config->replicas && s < config->n_stages; s++) {
+        if (config->replicas[s] < 1 || config->replicas[s] > MAX_REPLICAS)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "schedule %s: %d replicas of stage %d; give 1 "
+                              "to %d",
+                              name, config->replicas[s], s, MAX_REPLICAS);
+        if (config->replicas[s] > 1 && generator->about.chunks)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "schedule %s: stage %d has %d replicas, but "
+                              "ranks with chunks are not replicated; use 1f1b "
+                              "or one replica",
+                              name, s, config->replicas[s]);
+    }
+    for (int s = 0; config->depth && s < config->n_stages; s++) {
+        if (!generator->depth)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "schedule %s has no warm-up depth to set; leave "
+                              "the depths out",
+                              name);
+        if (config->depth[s] < 0 || config->depth[s] > MAX_DEPTH)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "schedule %s: depth %d of stage %d; give 0 to %d",
+                              name, config->depth[s], s, MAX_DEPTH);
+    }
+    for (int s = 0; config->version_begin && s < config->n_stages; s++)
+        if (config->version_begin[s] < 0 || config->version_begin[s] > MAX_MB)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "schedule %s: stage %d begins with version %d; "
+                              "give 0 to %d",
+                              name, s, config->version_begin[s], MAX_MB);
+    return VP_OK;
+}
+
+static enum vp_status check_stream(const struct vp_sched_config *config,
+                                   const struct generator *generator,
+                                   struct vp_err *err)
+{
+    const char *name = config->name;
+    bool asked = config->segment_begin != 0 || config->first_mb != 0 ||
+                 config->keep_going || config->update_every != 0;
+
+    if (generator->about.stream) {
+        if (config->segment_begin < 0 ||
+            config->first_mb < config->segment_begin ||
+            config->first_mb > MAX_MB - config->n_mb)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "schedule %s: %d minibatches from %d in a "
+                              "segment from %d; give numbers from 0 to %d, the "
+                              "segment first",
+                              name, config->n_mb, config->first_mb,
+                              config->segment_begin, MAX_MB);
+        return VP_OK;
+    }
+    if (asked)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s describes a whole group of minibatches "
+                          "and has no pieces; use pipedream or macrobatch",
+                          name);
+    return VP_OK;
+}
+
+/* ---- The stages --------------------------------------------------------- */
+
+static void place_stages(const struct vp_sched_config *config,
+                         struct vp_schedule *schedule)
+{
+    int n_chunks = n_chunks_of(config), n_ranks = 0;
+
+    for (int s = 0; s < schedule->n_stages; s++) {
+        struct vp_schedule_stage *stage = &schedule->stages[s];
+        int chunk = s / config->n_stages, at = s % config->n_stages;
+
+        stage->n_replicas = 1;
+        if (n_chunks == 1) {
+            stage->n_replicas = config->replicas ? config->replicas[s] : 1;
+            stage->first_rank = n_ranks;
+            n_ranks += stage->n_replicas;
+        } else if (is_zb_v(config) && chunk == 1) {
+            stage->first_rank = config->n_stages - 1 - at;
+        } else {
+            stage->first_rank = at;
+        }
+        stage->recompute = config->recompute && config->recompute[s] &&
+                           !schedule->forward_only;
+        stage->version_begin =
+            config->version_begin ? config->version_begin[at] : 0;
+    }
+    schedule->n_ranks = n_chunks == 1 ? n_ranks : config->n_stages;
+}
+
+static void set_depths(const struct vp_sched_config *config,
+                       const struct generator *generator,
+                       struct vp_schedule *schedule)
+{
+    for (int s = 0; generator->depth && s < schedule->n_stages; s++)
+        schedule->stages[s].depth =
+            config->depth
+                ? config->depth[s]
+                : vp_schedule_depth(config->replicas, config->n_stages, s);
+}
+
+/* bsp: one round, one version. */
+static void set_group(struct vp_schedule *schedule)
+{
+    for (int s = 0; s < schedule->n_stages; s++) {
+        schedule->stages[s].update_every =
+            schedule->forward_only ? 0 : schedule->n_mb;
+        schedule->stages[s].n_versions = 1;
+    }
+}
+
+/* A round is one minibatch on each replica; depth + 1 versions are alive. */
+static void set_pipedream(struct vp_schedule *schedule)
+{
+    for (int s = 0; s < schedule->n_stages; s++) {
+        struct vp_schedule_stage *stage = &schedule->stages[s];
+
+        stage->update_every = stage->n_replicas;
+        stage->version_lag = stage->depth;
+        stage->n_versions = stage->depth + 1;
+        stage->n_slots = stage->depth + 1;
+    }
+}
+
+/* A round is long enough that a replica never has minibatches of three rounds
+ * in flight: then two versions do. */
+static enum vp_status set_macrobatch(const struct vp_sched_config *config,
+                                     struct vp_schedule *schedule,
+                                     struct vp_err *err)
+{
+    int64_t least = 1;
+
+    for (int s = 0; s < schedule->n_stages; s++) {
+        const struct vp_schedule_stage *stage = &schedule->stages[s];
+        int64_t need = (int64_t)stage->n_replicas * (stage->depth + 1);
+
+        least = need > least ? need : least;
+    }
+    if (least > MAX_MB || config->update_every < 0 ||
+        (config->update_every > 0 && config->update_every < least))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule macrobatch: an update every %d minibatches "
+                          "needs more than two weight versions; give at least "
+                          "%lld",
+                          config->update_every, (long long)least);
+    for (int s = 0; s < schedule->n_stages; s++) {
+        struct vp_schedule_stage *stage = &schedule->stages[s];
+
+        stage->update_every =
+            config->update_every > 0 ? config->update_every : (int)least;
+        stage->version_lag = 1;
+        stage->n_versions = 2;
+        stage->n_slots = stage->depth + 1;
+    }
+    return VP_OK;
+}
+
+static enum vp_status set_up(const struct vp_sched_config *config,
+                             const struct generator *generator,
+                             struct vp_schedule *schedule, struct vp_err *err)
+{
+    snprintf(schedule->name, sizeof(schedule->name), "%s", config->name);
+    schedule->n_stages = config->n_stages * n_chunks_of(config);
+    schedule->segment_begin = config->segment_begin;
+    schedule->first_mb = config->first_mb;
+    schedule->n_mb = config->n_mb;
+    schedule->drain = !config->keep_going;
+    schedule->split = generator->about.split;
+    schedule->forward_only = generator->about.forward_only;
+    schedule->global_norm = config->global_norm && !generator->about.stream &&
+                            !schedule->forward_only;
+    schedule->stages =
+        calloc((size_t)schedule->n_stages, sizeof(*schedule->stages));
+    if (!schedule->stages)
+        return vp_err_set(err, VP_ERR_NOMEM, "schedule: out of memory");
+    place_stages(config, schedule);
+    set_depths(config, generator, schedule);
+    if (!generator->about.stream)
+        set_group(schedule);
+    else if (strcmp(config->name, "macrobatch") == 0)
+        VP_TRY(set_macrobatch(config, schedule, err));
+    else
+        set_pipedream(schedule);
+    if (vp_schedule_map_ranks(schedule) != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM, "schedule: out of memory");
+    return VP_OK;
+}
+
+/* ---- Making ------------------------------------------------------------- */
+
+static enum vp_status write_lists(const struct generator *generator,
+                                  const struct vp_schedule *schedule,
+                                  struct vp_list *lists)
+{
+    struct vp_nodes nodes;
+
+    if (generator->ranks) {
+        generator->ranks(schedule, lists);
+        return VP_OK;
+    }
+    nodes = vp_nodes_make(schedule);
+    if (!nodes.at)
+        return VP_ERR_NOMEM;
+    for (int i = 0; i < nodes.n; i++)
+        generator->node(schedule, &nodes.at[i], &lists[nodes.at[i].rank]);
+    vp_nodes_release(&nodes);
+    return VP_OK;
+}
+
+static enum vp_status fill(const struct vp_sched_config *config,
+                           const struct generator *generator,
+                           struct vp_schedule *schedule, struct vp_err *err)
+{
+    struct vp_list *lists;
+    enum vp_status st;
+
+    lists = calloc((size_t)schedule->n_ranks, sizeof(*lists));
+    st = lists ? write_lists(generator, schedule, lists) : VP_ERR_NOMEM;
+    if (st == VP_OK)
+        st = vp_passes_run(schedule, lists, generator->about.stream,
+                           config->early_recompute);
+    for (int rank = 0; lists && rank < schedule->n_ranks; rank++)
+        vp_list_release(&lists[rank]);
+    free(lists);
+    if (st != VP_OK)
+        return vp_err_set(err, st,
+                          "schedule %s of %d stages and %d minibatches: out of "
+                          "memory; make it in pieces",
+                          config->name, config->n_stages, config->n_mb);
+    return VP_OK;
+}
+
+enum vp_status vp_schedule_make(const struct vp_sched_config *config,
+                                struct vp_schedule *out, struct vp_err *err)
+{
+    const struct generator *generator = find(config->name);
+    struct vp_schedule schedule = { .actions = NULL };
+    enum vp_status st;
+
+    if (!generator)
+        return unknown_name(config->name, err);
+    VP_TRY(check_counts(config, generator, err));
+    VP_TRY(check_stages(config, generator, err));
+    VP_TRY(check_stream(config, generator, err));
+    st = set_up(config, generator, &schedule, err);
+    if (st == VP_OK)
+        st = fill(config, generator, &schedule, err);
+    if (st != VP_OK) {
+        vp_schedule_release(&schedule);
+        return st;
+    }
+    *out = schedule;
+    return VP_OK;
+}

@@ -1,0 +1,192 @@
+/* What the files of this folder share: the stages as they sit on ranks, and
+ * what a schedule has to contain. */
+#ifndef VP_SCHED_INTERNAL_H
+#define VP_SCHED_INTERNAL_H
+
+#include "sched/schedule.h"
+
+#include <stdint.h>
+
+/* ---- Nodes -------------------------------------------------------------- */
+
+/* Own indices (rounds for REDUCE and UPDATE), end not included. */
+struct vp_range {
+    int begin, end;
+};
+
+/* A node is a stage on one of its ranks. `range` says, per kind, which actions
+ * the schedule must contain there: a property of its parameters alone. */
+struct vp_node {
+    int stage, replica, rank;
+    int first_mb; /* the first one of the segment that runs here */
+    struct vp_range range[VP_ACTION_KIND_COUNT];
+};
+
+struct vp_nodes {
+    struct vp_node *at;
+    int n;
+    int *first; /* per stage: its replica 0 */
+};
+
+/* NULL in `at` when memory is exhausted. */
+struct vp_nodes vp_nodes_make(const struct vp_schedule *schedule);
+void vp_nodes_release(struct vp_nodes *nodes);
+
+static inline int vp_nodes_of(const struct vp_nodes *nodes,
+                              const struct vp_schedule *schedule, int stage,
+                              int mb)
+{
+    return nodes->first[stage] + mb % schedule->stages[stage].n_replicas;
+}
+
+static inline int vp_node_mb(const struct vp_schedule *schedule,
+                             const struct vp_node *node, int own_index)
+{
+    return node->first_mb +
+           own_index * schedule->stages[node->stage].n_replicas;
+}
+
+/* The round of the first minibatch that is not among the first `n_own`: so
+ * many rounds are complete here when these have been accumulated. */
+static inline int vp_node_rounds(const struct vp_schedule *schedule,
+                                 const struct vp_node *node, int n_own)
+{
+    return (vp_node_mb(schedule, node, n_own) - schedule->segment_begin) /
+           schedule->stages[node->stage].update_every;
+}
+
+/* The action after which nothing of a minibatch is needed any more. */
+static inline enum vp_action_kind
+vp_schedule_last_kind(const struct vp_schedule *schedule)
+{
+    return schedule->forward_only ? VP_ACTION_F
+           : schedule->split      ? VP_ACTION_W
+                                  : VP_ACTION_B;
+}
+
+/* Whether gradients of the stage meet those of others before the update. */
+static inline bool vp_schedule_reduces(const struct vp_schedule *schedule,
+                                       int stage)
+{
+    return schedule->stages[stage].update_every > 0 &&
+           (schedule->global_norm || schedule->stages[stage].n_replicas > 1);
+}
+
+/* ---- Lists under construction ------------------------------------------- */
+
+struct vp_list {
+    struct vp_action *at;
+    int n, room;
+    bool failed; /* memory ran out; pushes are ignored from then on */
+};
+
+void vp_list_push(struct vp_list *list, struct vp_action action);
+void vp_list_release(struct vp_list *list);
+
+static inline void vp_list_put(struct vp_list *list, enum vp_action_kind kind,
+                               int stage, int mb)
+{
+    vp_list_push(list, (struct vp_action){ kind, stage, mb, -1, -1, -1, -1 });
+}
+
+/* Compute-only lists, one per rank. */
+void vp_generate_interleaved(const struct vp_schedule *schedule,
+                             struct vp_list *lists);
+void vp_generate_zb_v(const struct vp_schedule *schedule,
+                      struct vp_list *lists);
+
+/* The maps rank -> stages, from stages[].first_rank; needs n_ranks. */
+enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule);
+
+/* Turns compute-only lists into complete ones and moves them into the
+ * schedule: reduction and update (`stream`: after each round), messages and
+ * recomputation (`early`: before the gradient arrives), slots, versions. */
+enum vp_status vp_passes_run(struct vp_schedule *schedule,
+                             struct vp_list *lists, bool stream, bool early);
+
+/* Sizes of rings and slots that are 0 so far, from the lists' own peaks. */
+enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
+                             const struct vp_list *lists);
+
+/* Longer rings for ranks that own several stages; one replica each. */
+enum vp_status vp_pass_rings(struct vp_schedule *schedule);
+
+/* Moves finished lists into schedule->actions and empties them. */
+enum vp_status vp_schedule_take(struct vp_schedule *schedule,
+                                struct vp_list *lists);
+
+/* Fills in what the minibatch decides: peer and msg; slot and version too
+ * where they are -1. */
+void vp_action_complete(const struct vp_schedule *schedule,
+                        struct vp_action *action);
+
+/* ---- The proof's two halves --------------------------------------------- */
+
+/* Each list for itself: right actions, right order, slots, versions. */
+enum vp_status vp_check_lists(const struct vp_schedule *schedule,
+                              const struct vp_nodes *nodes,
+                              struct vp_err *err);
+
+/* All lists together; `spans` (may be NULL) get the times under `costs` (may
+ * be NULL: no times). Lists must have passed vp_check_lists(). */
+enum vp_status vp_run_lists(const struct vp_schedule *schedule,
+                            const struct vp_nodes *nodes,
+                            const struct vp_sched_costs *costs,
+                            struct vp_span *spans, struct vp_err *err);
+
+/* "rank 2, action 7 (1RECV_GRAD3)" for messages. */
+struct vp_place {
+    char text[80];
+};
+struct vp_place vp_place_of(const struct vp_schedule *schedule, int rank,
+                            int position);
+
+/* ---- Text --------------------------------------------------------------- */
+
+struct vp_text {
+    char *at;
+    size_t n, room;
+    bool failed;
+};
+
+void vp_text_add(struct vp_text *text, const char *fmt, ...) VP_PRINTF(2, 3);
+void vp_text_put(struct vp_text *text, const char *bytes, size_t n);
+/* Gives the text away, or VP_ERR_NOMEM. */
+enum vp_status vp_text_finish(struct vp_text *text, char **text_out);
+
+const char *vp_action_kind_name(enum vp_action_kind kind);
+
+/* The words of a schedule file's first line. */
+enum vp_key {
+    VP_KEY_STAGES,
+    VP_KEY_MINIBATCHES,
+    VP_KEY_BEGIN,
+    VP_KEY_FIRST,
+    VP_KEY_DRAIN,
+    VP_KEY_SPLIT,
+    VP_KEY_FORWARD_ONLY,
+    VP_KEY_GLOBAL_NORM,
+    VP_KEY_RANK,
+    VP_KEY_REPLICAS,
+    VP_KEY_DEPTH,
+    VP_KEY_RECOMPUTE,
+    VP_KEY_SLOTS,
+    VP_KEY_ACT,
+    VP_KEY_GRAD,
+    VP_KEY_VERSIONS,
+    VP_KEY_EVERY,
+    VP_KEY_LAG,
+    VP_KEY_BASE,
+    VP_KEY_COUNT
+};
+
+struct vp_schedule_key {
+    const char *name;
+    size_t offset; /* in struct vp_schedule, or vp_schedule_stage */
+    bool is_bool, per_stage;
+    int least, most;
+};
+
+extern const struct vp_schedule_key vp_schedule_keys[VP_KEY_COUNT];
+
+#endif

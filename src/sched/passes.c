@@ -1,0 +1,298 @@
+/* From compute-only lists to complete ones, one small pass after the other. */
+#include "sched/internal.h"
+
+#include <stdlib.h>
+
+struct pass {
+    const struct vp_schedule *schedule;
+    const struct vp_nodes *nodes;
+    bool stream, early;
+};
+
+typedef void (*pass_fn)(const struct pass *pass, int rank,
+                        const struct vp_list *in, struct vp_list *out);
+
+static const struct vp_node *node_at(const struct pass *pass, int rank,
+                                     int stage)
+{
+    int first_rank = pass->schedule->stages[stage].first_rank;
+
+    return &pass->nodes->at[pass->nodes->first[stage] + rank - first_rank];
+}
+
+/* ---- Reduction and update ----------------------------------------------- */
+
+/* A stream updates as soon as a round is complete. */
+static void put_round(const struct pass *pass, int rank,
+                      const struct vp_action *action, struct vp_list *out)
+{
+    const struct vp_schedule *schedule = pass->schedule;
+    const struct vp_node *node = node_at(pass, rank, action->stage);
+    int own = vp_schedule_own_index(schedule, action->stage, action->mb);
+    int round = vp_node_rounds(schedule, node, own);
+
+    if (vp_node_rounds(schedule, node, own + 1) == round ||
+        round >= node->range[VP_ACTION_UPDATE].end)
+        return;
+    if (vp_schedule_reduces(schedule, action->stage))
+        vp_list_put(out, VP_ACTION_REDUCE, action->stage, round);
+    vp_list_put(out, VP_ACTION_UPDATE, action->stage, round);
+}
+
+/* A group ends with its update. All gradients of a rank are given before the
+ * first update waits for everybody's norm. */
+static void put_group_end(const struct pass *pass, int rank,
+                          struct vp_list *out)
+{
+    const struct vp_rank_list *list = &pass->schedule->ranks[rank];
+    static const enum vp_action_kind kinds[] = { VP_ACTION_REDUCE,
+                                                 VP_ACTION_UPDATE };
+
+    for (size_t k = 0; k < VP_COUNT_OF(kinds); k++)
+        for (int i = 0; i < list->n_stages; i++) {
+            int stage = list->stages[i];
+            const struct vp_node *node = node_at(pass, rank, stage);
+
+            for (int r = 0; r < node->range[kinds[k]].end; r++)
+                vp_list_put(out, kinds[k], stage, r);
+        }
+}
+
+static void add_updates(const struct pass *pass, int rank,
+                        const struct vp_list *in, struct vp_list *out)
+{
+    for (int i = 0; i < in->n; i++) {
+        vp_list_push(out, in->at[i]);
+        if (pass->stream && in->at[i].kind == VP_ACTION_B)
+            put_round(pass, rank, &in->at[i], out);
+    }
+    if (!pass->stream)
+        put_group_end(pass, rank, out);
+}
+
+/* ---- Messages and recomputation ----------------------------------------- */
+
+/* RECV right before the action that reads, SEND right after the one that
+ * writes. R needs no gradient; early, it fills the wait for it. */
+static void add_messages(const struct pass *pass, int rank,
+                         const struct vp_list *in, struct vp_list *out)
+{
+    int last = pass->schedule->n_stages - 1;
+
+    (void)rank;
+    for (int i = 0; i < in->n; i++) {
+        struct vp_action a = in->at[i];
+        bool f = a.kind == VP_ACTION_F, b = a.kind == VP_ACTION_B;
+        bool r = b && pass->schedule->stages[a.stage].recompute;
+
+        if (f && a.stage > 0)
+            vp_list_put(out, VP_ACTION_RECV_ACT, a.stage, a.mb);
+        if (r && pass->early)
+            vp_list_put(out, VP_ACTION_R, a.stage, a.mb);
+        if (b && a.stage < last)
+            vp_list_put(out, VP_ACTION_RECV_GRAD, a.stage, a.mb);
+        if (r && !pass->early)
+            vp_list_put(out, VP_ACTION_R, a.stage, a.mb);
+        vp_list_push(out, a);
+        if (f && a.stage < last)
+            vp_list_put(out, VP_ACTION_SEND_ACT, a.stage, a.mb);
+        if (b && a.stage > 0)
+            vp_list_put(out, VP_ACTION_SEND_GRAD, a.stage, a.mb);
+    }
+}
+
+/* ---- Sizes -------------------------------------------------------------- */
+
+/* Ranks of `from` that send to one rank of `to`: m mod R_from over the m of
+ * one residue mod R_to. */
+static int n_senders(const struct vp_schedule *schedule, int from, int to)
+{
+    int a = schedule->stages[from].n_replicas, all = a;
+    int b = schedule->stages[to].n_replicas;
+
+    while (b != 0) {
+        int rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return all / a;
+}
+
+struct peaks {
+    int slots, grads; /* kept at once */
+    int n[VP_ACTION_KIND_COUNT];
+};
+
+static void count_peaks(const struct vp_schedule *schedule,
+                        const struct vp_list *list, struct peaks *peaks)
+{
+    enum vp_action_kind last = vp_schedule_last_kind(schedule);
+
+    for (int i = 0; i < list->n; i++) {
+        const struct vp_action *a = &list->at[i];
+        struct peaks *p = &peaks[a->stage];
+
+        p->n[a->kind]++;
+        if (a->kind == VP_ACTION_F && p->n[VP_ACTION_F] - p->n[last] > p->slots)
+            p->slots = p->n[VP_ACTION_F] - p->n[last];
+        if (a->kind == VP_ACTION_B && p->n[VP_ACTION_B] - p->n[last] > p->grads)
+            p->grads = p->n[VP_ACTION_B] - p->n[last];
+    }
+}
+
+/* Rings: what is kept at once, and one buffer for each sender to fill. */
+static void set_sizes(struct vp_schedule *schedule, int s,
+                      const struct peaks *peaks)
+{
+    struct vp_schedule_stage *stage = &schedule->stages[s];
+    int slots = peaks->slots > 0 ? peaks->slots : 1;
+    int grads = peaks->grads > 0 ? peaks->grads : 1;
+
+    if (stage->n_slots == 0)
+        stage->n_slots = slots;
+    if (stage->n_act_bufs == 0 && s > 0)
+        stage->n_act_bufs = stage->n_slots + n_senders(schedule, s - 1, s);
+    if (stage->n_grad_bufs == 0 && s < schedule->n_stages - 1 &&
+        !schedule->forward_only)
+        stage->n_grad_bufs = grads + n_senders(schedule, s + 1, s);
+}
+
+enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
+                             const struct vp_list *lists)
+{
+    size_t n = (size_t)schedule->n_stages;
+    struct peaks *all = calloc(2 * n, sizeof(*all));
+    struct peaks *here = all + n;
+
+    if (!all)
+        return VP_ERR_NOMEM;
+    for (int rank = 0; rank < schedule->n_ranks; rank++) {
+        const struct vp_rank_list *list = &schedule->ranks[rank];
+
+        for (int i = 0; i < list->n_stages; i++)
+            here[list->stages[i]] = (struct peaks){ .slots = 0 };
+        count_peaks(schedule, &lists[rank], here);
+        for (int i = 0; i < list->n_stages; i++) {
+            int s = list->stages[i];
+
+            if (here[s].slots > all[s].slots)
+                all[s].slots = here[s].slots;
+            if (here[s].grads > all[s].grads)
+                all[s].grads = here[s].grads;
+        }
+    }
+    schedule->n_slots = 0;
+    for (int s = 0; s < schedule->n_stages; s++) {
+        set_sizes(schedule, s, &all[s]);
+        if (schedule->stages[s].n_slots > schedule->n_slots)
+            schedule->n_slots = schedule->stages[s].n_slots;
+    }
+    free(all);
+    return VP_OK;
+}
+
+/* ---- Slots, versions, peers --------------------------------------------- */
+
+static void complete_compute(const struct vp_schedule *schedule,
+                             struct vp_action *a, int neighbour)
+{
+    if (a->slot < 0)
+        a->slot = vp_schedule_own_index(schedule, a->stage, a->mb) %
+                  schedule->stages[a->stage].n_slots;
+    if (a->version < 0)
+        a->version = vp_schedule_version_of(schedule, a->stage, a->mb);
+    if (neighbour < 0 || neighbour >= schedule->n_stages)
+        return;
+    a->peer = vp_schedule_rank_of(schedule, neighbour, a->mb);
+    a->msg = vp_schedule_own_index(schedule, neighbour, a->mb);
+}
+
+/* `at` is the stage that receives, `other` the one at the far end. */
+static void complete_message(const struct vp_schedule *schedule,
+                             struct vp_action *a, int at, int other)
+{
+    if (other < 0 || other >= schedule->n_stages)
+        return;
+    a->peer = vp_schedule_rank_of(schedule, other, a->mb);
+    a->msg = vp_schedule_own_index(schedule, at, a->mb);
+}
+
+void vp_action_complete(const struct vp_schedule *schedule,
+                        struct vp_action *a)
+{
+    int next = a->stage + 1, previous = a->stage - 1;
+
+    switch (a->kind) {
+    case VP_ACTION_F:
+        complete_compute(schedule, a, next);
+        break;
+    case VP_ACTION_B:
+        complete_compute(schedule, a, previous);
+        break;
+    case VP_ACTION_R:
+    case VP_ACTION_W:
+        complete_compute(schedule, a, -1);
+        break;
+    case VP_ACTION_SEND_ACT:
+        complete_message(schedule, a, next, next);
+        break;
+    case VP_ACTION_RECV_ACT:
+        complete_message(schedule, a, a->stage, previous);
+        break;
+    case VP_ACTION_SEND_GRAD:
+        complete_message(schedule, a, previous, previous);
+        break;
+    case VP_ACTION_RECV_GRAD:
+        complete_message(schedule, a, a->stage, next);
+        break;
+    case VP_ACTION_UPDATE:
+        if (a->version < 0)
+            a->version = schedule->stages[a->stage].version_begin + a->mb + 1;
+        break;
+    case VP_ACTION_REDUCE:
+    case VP_ACTION_KIND_COUNT:
+        break;
+    }
+}
+
+/* ---- All of them -------------------------------------------------------- */
+
+static enum vp_status rewrite(const struct pass *pass, pass_fn fn,
+                              struct vp_list *lists)
+{
+    for (int rank = 0; rank < pass->schedule->n_ranks; rank++) {
+        struct vp_list out = { .at = NULL };
+        bool failed = lists[rank].failed;
+
+        fn(pass, rank, &lists[rank], &out);
+        vp_list_release(&lists[rank]);
+        lists[rank] = out;
+        if (failed || out.failed)
+            return VP_ERR_NOMEM;
+    }
+    return VP_OK;
+}
+
+enum vp_status vp_passes_run(struct vp_schedule *schedule,
+                             struct vp_list *lists, bool stream, bool early)
+{
+    struct vp_nodes nodes = vp_nodes_make(schedule);
+    struct pass pass = { schedule, &nodes, stream, early };
+    enum vp_status st = nodes.at ? VP_OK : VP_ERR_NOMEM;
+
+    if (st == VP_OK)
+        st = rewrite(&pass, add_updates, lists);
+    if (st == VP_OK)
+        st = rewrite(&pass, add_messages, lists);
+    vp_nodes_release(&nodes);
+    if (st == VP_OK)
+        st = vp_pass_sizes(schedule, lists);
+    if (st == VP_OK)
+        st = vp_schedule_take(schedule, lists);
+    for (int i = 0; st == VP_OK && i < schedule->n_actions; i++)
+        vp_action_complete(schedule, &schedule->actions[i]);
+    if (st == VP_OK && schedule->n_stages > schedule->n_ranks)
+        st = vp_pass_rings(schedule);
+    return st;
+}

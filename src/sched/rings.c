@@ -1,0 +1,118 @@
+/* Rings of ranks that own several stages. There a message may have to wait
+ * while its receiver is busy with another chunk, so "slots + 1" buffers would
+ * hold up the sender, or stop the pipeline. The rings are made as long as a run
+ * at unit costs with endless rings has messages under way. */
+#include "sched/internal.h"
+
+#include <stdlib.h>
+
+/* Start of F and B, and the time when all buffers of a minibatch are free;
+ * per stage and minibatch. */
+struct clock {
+    double *f, *b, *freed;
+};
+
+static void read_clock(const struct vp_schedule *schedule,
+                       const struct vp_span *spans, struct clock *clock)
+{
+    for (int i = 0; i < schedule->n_actions; i++) {
+        const struct vp_action *a = &schedule->actions[i];
+        size_t at = (size_t)a->stage * (size_t)schedule->n_mb + (size_t)a->mb;
+
+        if (a->kind == VP_ACTION_F)
+            clock->f[at] = spans[i].start;
+        if (a->kind == VP_ACTION_B)
+            clock->b[at] = spans[i].start;
+        if (a->kind == vp_schedule_last_kind(schedule))
+            clock->freed[at] = spans[i].end;
+    }
+}
+
+/* Message j needs a buffer from `made[j]` on, and gives it back at `freed[j]`:
+ * the largest number in use at once. */
+static int most_under_way(const double *made, const double *freed, int n)
+{
+    int most = 0, n_freed = 0;
+
+    for (int j = 0; j < n; j++) {
+        while (n_freed < j && freed[n_freed] <= made[j])
+            n_freed++;
+        if (j + 1 - n_freed > most)
+            most = j + 1 - n_freed;
+    }
+    return most;
+}
+
+static void widen(struct vp_schedule *schedule, const struct clock *clock,
+                  const struct vp_schedule_stage *before)
+{
+    int n = schedule->n_mb;
+
+    for (int s = 0; s < schedule->n_stages; s++) {
+        struct vp_schedule_stage *stage = &schedule->stages[s];
+        size_t at = (size_t)s * (size_t)n;
+
+        *stage = before[s];
+        if (s > 0) {
+            int act = most_under_way(clock->f + at - n, clock->freed + at, n);
+
+            if (act > stage->n_act_bufs)
+                stage->n_act_bufs = act;
+        }
+        if (s < schedule->n_stages - 1) {
+            int grad = most_under_way(clock->b + at + n, clock->freed + at, n);
+
+            if (grad > stage->n_grad_bufs)
+                stage->n_grad_bufs = grad;
+        }
+    }
+}
+
+static enum vp_status run_endless(struct vp_schedule *schedule,
+                                  struct vp_span *spans)
+{
+    size_t n = (size_t)schedule->n_stages;
+    struct vp_stage_costs *costs = calloc(n, sizeof(*costs));
+    struct vp_nodes nodes = vp_nodes_make(schedule);
+    enum vp_status st = costs && nodes.at ? VP_OK : VP_ERR_NOMEM;
+
+    for (size_t s = 0; st == VP_OK && s < n; s++) {
+        costs[s] = (struct vp_stage_costs){ .f = 1.0, .b = 1.0, .w = 1.0 };
+        schedule->stages[s].n_act_bufs = schedule->n_mb;
+        schedule->stages[s].n_grad_bufs = schedule->n_mb;
+    }
+    if (st == VP_OK)
+        st = vp_run_lists(schedule, &nodes,
+                          &(struct vp_sched_costs){ .stages = costs }, spans,
+                          NULL);
+    vp_nodes_release(&nodes);
+    free(costs);
+    return st;
+}
+
+enum vp_status vp_pass_rings(struct vp_schedule *schedule)
+{
+    size_t n_stages = (size_t)schedule->n_stages;
+    size_t n = n_stages * (size_t)schedule->n_mb;
+    size_t n_actions = (size_t)schedule->n_actions;
+    struct vp_schedule_stage *before = calloc(n_stages, sizeof(*before));
+    struct vp_span *spans = calloc(n_actions, sizeof(*spans));
+    double *times = calloc(3 * n, sizeof(*times));
+    enum vp_status st = VP_ERR_NOMEM;
+
+    if (before && spans && times) {
+        struct clock clock = { times, times + n, times + 2 * n };
+
+        for (size_t s = 0; s < n_stages; s++)
+            before[s] = schedule->stages[s];
+        st = run_endless(schedule, spans);
+        if (st == VP_OK) {
+            read_clock(schedule, spans, &clock);
+            widen(schedule, &clock, before);
+        }
+    }
+    free(before);
+    free(spans);
+    free(times);
+    return st;
+}

@@ -1,0 +1,205 @@
+/* Text of any length, and schedules written into it. */
+#include "sched/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- A growing buffer --------------------------------------------------- */
+
+static bool make_room(struct vp_text *text, size_t n)
+{
+    size_t room = text->room > 0 ? text->room : 256;
+    char *at;
+
+    if (text->failed)
+        return false;
+    while (room < text->n + n + 1)
+        room *= 2;
+    if (room == text->room)
+        return true;
+    at = realloc(text->at, room);
+    if (!at) {
+        text->failed = true;
+        return false;
+    }
+    text->at = at;
+    text->room = room;
+    return true;
+}
+
+void vp_text_put(struct vp_text *text, const char *bytes, size_t n)
+{
+    if (!make_room(text, n))
+        return;
+    memcpy(text->at + text->n, bytes, n);
+    text->n += n;
+    text->at[text->n] = '\0';
+}
+
+void vp_text_add(struct vp_text *text, const char *fmt, ...)
+{
+    char line[512];
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(line, sizeof(line), fmt, args);
+    va_end(args);
+    VP_BUG_ON(n < 0 || (size_t)n >= sizeof(line));
+    vp_text_put(text, line, (size_t)n);
+}
+
+enum vp_status vp_text_finish(struct vp_text *text, char **text_out)
+{
+    vp_text_put(text, "", 0);
+    if (text->failed) {
+        free(text->at);
+        *text = (struct vp_text){ .at = NULL };
+        return VP_ERR_NOMEM;
+    }
+    *text_out = text->at;
+    *text = (struct vp_text){ .at = NULL };
+    return VP_OK;
+}
+
+/* ---- Actions ------------------------------------------------------------ */
+
+const char *vp_action_kind_name(enum vp_action_kind kind)
+{
+    static const char *const names[] = {
+        [VP_ACTION_F] = "F",
+        [VP_ACTION_R] = "R",
+        [VP_ACTION_B] = "B",
+        [VP_ACTION_W] = "W",
+        [VP_ACTION_SEND_ACT] = "SEND_ACT",
+        [VP_ACTION_RECV_ACT] = "RECV_ACT",
+        [VP_ACTION_SEND_GRAD] = "SEND_GRAD",
+        [VP_ACTION_RECV_GRAD] = "RECV_GRAD",
+        [VP_ACTION_REDUCE] = "REDUCE",
+        [VP_ACTION_UPDATE] = "UPDATE",
+    };
+
+    return (size_t)kind < VP_COUNT_OF(names) ? names[kind] : "?";
+}
+
+int vp_action_print(const struct vp_action *action, char *text, size_t n_bytes)
+{
+    return snprintf(text, n_bytes, "%d%s%d", action->stage,
+                    vp_action_kind_name(action->kind), action->mb);
+}
+
+/* ---- Schedules ---------------------------------------------------------- */
+
+static bool is_message(enum vp_action_kind kind)
+{
+    return kind == VP_ACTION_SEND_ACT || kind == VP_ACTION_RECV_ACT ||
+           kind == VP_ACTION_SEND_GRAD || kind == VP_ACTION_RECV_GRAD;
+}
+
+static void add_action(struct vp_text *text, const struct vp_schedule *schedule,
+                       const struct vp_action *a, bool full)
+{
+    struct vp_action plain = *a;
+    char name[48];
+
+    plain.slot = plain.version = -1;
+    vp_action_complete(schedule, &plain);
+    vp_action_print(a, name, sizeof(name));
+    vp_text_add(text, " %s", name);
+    if (a->slot >= 0 && (full || a->slot != plain.slot))
+        vp_text_add(text, "@%d", a->slot);
+    if (a->version >= 0 && (full || a->version != plain.version))
+        vp_text_add(text, "v%d", a->version);
+}
+
+enum { MAX_STAGES = 4096, MAX_SIZE = 1 << 20, MAX_NUMBER = 1 << 29 };
+
+#define ALL(field, least, most) \
+    offsetof(struct vp_schedule, field), false, false, least, most
+#define FLAG(field) offsetof(struct vp_schedule, field), true, false, 0, 1
+#define STAGE(field, least, most) \
+    offsetof(struct vp_schedule_stage, field), false, true, least, most
+
+const struct vp_schedule_key vp_schedule_keys[VP_KEY_COUNT] = {
+    [VP_KEY_STAGES] = { "stages", ALL(n_stages, 1, MAX_STAGES) },
+    [VP_KEY_MINIBATCHES] = { "minibatches", ALL(n_mb, 0, MAX_NUMBER) },
+    [VP_KEY_BEGIN] = { "begin", ALL(segment_begin, 0, MAX_NUMBER) },
+    [VP_KEY_FIRST] = { "first", ALL(first_mb, 0, MAX_NUMBER) },
+    [VP_KEY_DRAIN] = { "drain", FLAG(drain) },
+    [VP_KEY_SPLIT] = { "split", FLAG(split) },
+    [VP_KEY_FORWARD_ONLY] = { "forward_only", FLAG(forward_only) },
+    [VP_KEY_GLOBAL_NORM] = { "global_norm", FLAG(global_norm) },
+    [VP_KEY_RANK] = { "rank", STAGE(first_rank, 0, MAX_STAGES - 1) },
+    [VP_KEY_REPLICAS] = { "replicas", STAGE(n_replicas, 1, MAX_STAGES) },
+    [VP_KEY_DEPTH] = { "depth", STAGE(depth, 0, MAX_SIZE) },
+    [VP_KEY_RECOMPUTE] = { "recompute",
+                           offsetof(struct vp_schedule_stage, recompute), true,
+                           true, 0, 1 },
+    [VP_KEY_SLOTS] = { "slots", STAGE(n_slots, 1, MAX_SIZE) },
+    [VP_KEY_ACT] = { "act", STAGE(n_act_bufs, 0, MAX_SIZE) },
+    [VP_KEY_GRAD] = { "grad", STAGE(n_grad_bufs, 0, MAX_SIZE) },
+    [VP_KEY_VERSIONS] = { "versions", STAGE(n_versions, 1, MAX_SIZE) },
+    [VP_KEY_EVERY] = { "every", STAGE(update_every, 0, MAX_NUMBER) },
+    [VP_KEY_LAG] = { "lag", STAGE(version_lag, 0, MAX_NUMBER) },
+    [VP_KEY_BASE] = { "base", STAGE(version_begin, 0, MAX_NUMBER) },
+};
+
+static int get(const struct vp_schedule_key *key, const void *from)
+{
+    const char *at = (const char *)from + key->offset;
+
+    return key->is_bool ? *(const bool *)at : *(const int *)at;
+}
+
+/* "key=3" if all stages agree, else "key=3,2,1". */
+static void add_stage_key(struct vp_text *text,
+                          const struct vp_schedule *schedule,
+                          const struct vp_schedule_key *key)
+{
+    int n = 1;
+
+    for (int s = 1; s < schedule->n_stages; s++)
+        if (get(key, &schedule->stages[s]) != get(key, &schedule->stages[0]))
+            n = schedule->n_stages;
+    for (int s = 0; s < n; s++)
+        vp_text_add(text, "%s%d", s > 0 ? "," : "",
+                    get(key, &schedule->stages[s]));
+}
+
+static void add_header(struct vp_text *text, const struct vp_schedule *schedule)
+{
+    vp_text_add(text, "schedule=%s", schedule->name);
+    for (int i = 0; i < VP_KEY_COUNT; i++) {
+        const struct vp_schedule_key *key = &vp_schedule_keys[i];
+
+        vp_text_add(text, " %s=", key->name);
+        if (key->per_stage)
+            add_stage_key(text, schedule, key);
+        else
+            vp_text_add(text, "%d", get(key, schedule));
+    }
+    vp_text_add(text, "\n");
+}
+
+enum vp_status vp_schedule_print(const struct vp_schedule *schedule, int flags,
+                                 char **text_out)
+{
+    struct vp_text text = { .at = NULL };
+
+    if (!(flags & VP_PRINT_COMPUTE))
+        add_header(&text, schedule);
+    for (int rank = 0; rank < schedule->n_ranks; rank++) {
+        const struct vp_rank_list *list = &schedule->ranks[rank];
+
+        vp_text_add(&text, "%d:", rank);
+        for (int i = 0; i < list->n_actions; i++)
+            if (!(flags & VP_PRINT_COMPUTE) ||
+                !is_message(list->actions[i].kind))
+                add_action(&text, schedule, &list->actions[i],
+                           (flags & VP_PRINT_FULL) != 0);
+        vp_text_add(&text, "\n");
+    }
+    return vp_text_finish(&text, text_out);
+}

@@ -1,0 +1,445 @@
+/* Pipelines give the bits of one stage (synchronous), or of a literal reading
+ * of the version rule (asynchronous), however the model is cut. */
+#include "trainlib.h"
+
+#include "base/rng.h"
+#include "runtime/stage.h"
+
+/* ---- Cuts --------------------------------------------------------------- */
+
+static uint32_t rand_count;
+
+static int rand_below(int n)
+{
+    struct vp_rng4 r = vp_rng(5, VP_RNG_TEST, 1, rand_count++, 0, 0);
+
+    return (int)vp_rng_below(r.v[0], (uint32_t)n);
+}
+
+static void random_partition(int *partition, int n_stages, int n_blocks)
+{
+    for (int s = 0; s < n_stages; s++) {
+        int most = n_blocks - (n_stages - 1 - s);
+
+        partition[s] = s == n_stages - 1 ? n_blocks : 1 + rand_below(most);
+        if (s < n_stages - 1 && partition[s] > 2 * n_blocks / (n_stages - s))
+            partition[s] = 2 * n_blocks / (n_stages - s);
+        n_blocks -= partition[s];
+    }
+}
+
+static int n_blocks_of(const struct setup *setup)
+{
+    struct vp_model_config sizes = small_sizes(setup);
+
+    return (int)vp_model_find(setup->model)->n_blocks(&sizes);
+}
+
+/* ---- Synchronous -------------------------------------------------------- */
+
+struct sync_case {
+    const char *schedule;
+    int n_stages, n_chunks;
+};
+
+static void check_sync(const struct setup *base, const struct run *want,
+                       const struct sync_case *c)
+{
+    static const double ratios[] = { 0.0, 0.3, 0.5, 1.0 };
+    struct setup setup = *base;
+    int partition[VP_MAX_STAGES];
+    double stage_ratios[VP_MAX_STAGES];
+    int n = c->n_stages * (c->n_chunks ? c->n_chunks : 1);
+    struct run got;
+
+    random_partition(partition, n, n_blocks_of(base));
+    for (int s = 0; s < n; s++)
+        stage_ratios[s] = ratios[rand_below(4)];
+    setup.schedule = c->schedule;
+    setup.n_stages = c->n_stages;
+    setup.n_chunks = c->n_chunks;
+    setup.partition = partition;
+    setup.ratios = stage_ratios;
+    setup.early = rand_below(2);
+    setup.threads = 1 + rand_below(2);
+    setup.prefetch = rand_below(3);
+    train(&got, &setup);
+    assert_same(want, &got, setup.n_steps);
+}
+
+static void every_cut_gives_the_same_bits(void **state)
+{
+    static const struct sync_case cases[] = {
+        { "1f1b", 1, 0 },  { "1f1b", 2, 0 },  { "1f1b", 3, 0 },
+        { "1f1b", 4, 0 },  { "1f1b", 8, 0 },  { "gpipe", 2, 0 },
+        { "gpipe", 4, 0 }, { "gpipe", 8, 0 }, { "interleaved", 2, 2 },
+        { "interleaved", 2, 3 },              { "interleaved", 4, 2 },
+        { "zb-h1", 2, 0 }, { "zb-h1", 3, 0 }, { "zb-h1", 4, 0 },
+        { "zb-h1", 8, 0 }, { "zb-v", 2, 2 },  { "zb-v", 4, 2 },
+    };
+
+    (void)state;
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
+        for (int tied = 0; tied < 2; tied++) {
+            struct setup setup = usual;
+            struct run want;
+
+            setup.model = models[m];
+            setup.tied = tied;
+            setup.layers = 4;
+            setup.accumulation = 5;
+            setup.n_steps = 3;
+            setup.grad_clip = 0.5f;
+            train(&want, &setup);
+            assert_true(want.losses[0] != want.losses[1]);
+            for (size_t c = 0; c < VP_COUNT_OF(cases); c++)
+                check_sync(&setup, &want, &cases[c]);
+        }
+}
+
+/* A partition that is not the model's is refused, with the numbers. */
+static void wrong_partitions_are_refused(void **state)
+{
+    static const int partition[] = { 2, 2 };
+    struct setup setup = usual;
+    struct vp_err err;
+    struct run run;
+
+    (void)state;
+    setup.n_stages = 2;
+    setup.partition = partition;
+    assert_int_equal(run_create(&run, &setup, 0, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "have 4 blocks, the model has 5"));
+    run_free(&run);
+    setup.partition = NULL;
+    assert_int_equal(run_create(&run, &setup, 0, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "need a partition"));
+    run_free(&run);
+}
+
+/* ---- Asynchronous: the literal interpreter ------------------------------ */
+
+enum { MAX_ROUNDS = 64, MAX_REPLICAS = 4 };
+
+/* One stage of the interpreter: all versions are kept for ever. */
+struct literal_stage {
+    struct vp_stage stage;
+    int n_replicas;
+    int every;       /* minibatches of a round */
+    int lag;         /* rounds between a version and its use */
+    int64_t v_begin; /* updates before the segment */
+    void *out, *din; /* packets for the neighbours */
+    float *grads[MAX_REPLICAS];
+    int64_t n_floats;
+    double norm;
+};
+
+struct literal {
+    const struct vp_train_config *config;
+    struct vp_backend *backend;
+    struct literal_stage stages[VP_MAX_STAGES];
+    int n_stages;
+    int begin;       /* of the segment */
+    struct vp_batch *batch;
+};
+
+static void *packet(int64_t n_bytes)
+{
+    return aligned_alloc(VP_TENSOR_ALIGN,
+                         vp_align_up((size_t)n_bytes + VP_HEADER_BYTES,
+                                     VP_TENSOR_ALIGN));
+}
+
+static void literal_open_stage(struct literal *lit, int s, int first,
+                               int n_blocks)
+{
+    struct literal_stage *ls = &lit->stages[s];
+    struct vp_stage_spec spec = { .first_block = first, .n_blocks = n_blocks };
+    struct vp_stage_shape shape = { .n_slots = 1, .n_versions = MAX_ROUNDS };
+    struct vp_err err = { "" };
+
+    if (vp_stage_init(&ls->stage, lit->config, lit->backend, &spec, &shape,
+                      &err) != VP_OK ||
+        vp_stage_allocate(&ls->stage, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    ls->n_floats = ls->stage.n_bytes[VP_SPACE_GRAD] / 4;
+    for (int r = 0; r < ls->n_replicas; r++)
+        ls->grads[r] = calloc((size_t)ls->n_floats, sizeof(float));
+    ls->out = packet(ls->stage.n_bytes[VP_SPACE_OUT]);
+    ls->din = packet(ls->stage.n_bytes[VP_SPACE_DIN]);
+}
+
+static void literal_close(struct literal *lit)
+{
+    for (int s = 0; s < lit->n_stages; s++) {
+        struct literal_stage *ls = &lit->stages[s];
+
+        vp_stage_release(&ls->stage);
+        for (int r = 0; r < ls->n_replicas; r++)
+            free(ls->grads[r]);
+        free(ls->out);
+        free(ls->din);
+    }
+    vp_batch_free(lit->batch);
+    vp_backend_cpu.close(lit->backend);
+}
+
+/* The version rule of the design, word by word: round r uses version
+ * v_b + max(0, r - W). */
+static int64_t literal_version(const struct literal *lit, int s, int m)
+{
+    const struct literal_stage *ls = &lit->stages[s];
+    int round = (m - lit->begin) / ls->every;
+
+    return ls->v_begin + (round > ls->lag ? round - ls->lag : 0);
+}
+
+static double literal_forward(struct literal *lit, int m)
+{
+    struct literal_stage *last = &lit->stages[lit->n_stages - 1];
+    struct vp_err err;
+    float loss;
+
+    assert_int_equal(
+        vp_data_fill(lit->config->data, (uint64_t)m, lit->batch, &err), VP_OK);
+    for (int s = 0; s < lit->n_stages; s++) {
+        struct literal_stage *ls = &lit->stages[s];
+        struct vp_slot *slot = &ls->stage.slots[0];
+        struct vp_boundary boundary = { .out = ls->out };
+        int in_round = (m - lit->begin) % ls->every;
+
+        if (s == 0)
+            vp_stage_load(&ls->stage, slot->packet, lit->batch, (uint64_t)m);
+        else
+            slot->packet = lit->stages[s - 1].out;
+        slot->mb = (struct vp_mb){ .seed = lit->config->seed,
+                                   .first_sample = lit->batch->first_sample,
+                                   .loss_grad = 1.0f,
+                                   .accumulate = in_round >= ls->n_replicas,
+                                   .train = true };
+        *vp_packet_header(ls->out) = *vp_packet_header(slot->packet);
+        slot->version = literal_version(lit, s, m);
+        vp_stage_run(&ls->stage, slot, VP_LIST_F, slot->version, false,
+                     &boundary);
+    }
+    vp_stage_loss(&last->stage, &last->stage.slots[0], false, &loss);
+    return (double)loss;
+}
+
+/* The mean of a round's gradients: replicas in order. */
+static void literal_update(struct literal *lit, struct literal_stage *ls, int m)
+{
+    float mean = 1.0f / (float)ls->every;
+
+    for (int64_t i = 0; i < ls->n_floats; i++) {
+        float sum = ls->grads[0][i];
+
+        for (int r = 1; r < ls->n_replicas; r++)
+            sum += ls->grads[r][i];
+        ls->stage.grads[i] = sum;
+    }
+    vp_stage_sum_grads(&ls->stage);
+    ls->norm = vp_optim_norm(ls->stage.tensors, ls->stage.n_tensors,
+                             ls->stage.sums) *
+               (double)mean;
+    vp_stage_update(&ls->stage, vp_lr_at(&lit->config->lr, m + 1),
+                    mean * vp_optim_clip_scale(ls->norm,
+                                               lit->config->optim.grad_clip));
+}
+
+static void literal_backward(struct literal *lit, int m)
+{
+    for (int s = lit->n_stages - 1; s >= 0; s--) {
+        struct literal_stage *ls = &lit->stages[s];
+        struct vp_slot *slot = &ls->stage.slots[0];
+        struct vp_boundary boundary = {
+            .din = ls->din,
+            .dout = s == lit->n_stages - 1 ? NULL : lit->stages[s + 1].din,
+        };
+        float *mine = ls->grads[m % ls->n_replicas];
+        size_t n_bytes = (size_t)ls->n_floats * sizeof(float);
+
+        memcpy(ls->stage.grads, mine, n_bytes);
+        vp_stage_run(&ls->stage, slot, VP_LIST_B, slot->version, false,
+                     &boundary);
+        memcpy(mine, ls->stage.grads, n_bytes);
+        if ((m - lit->begin) % ls->every == ls->every - 1)
+            literal_update(lit, ls, m);
+    }
+}
+
+/* An asynchronous pipeline and how it is to be understood. */
+struct async_case {
+    const char *schedule;
+    int n_stages;
+    int replicas[4];
+    int depth[4];  /* the default, or given */
+    int lag[4];    /* rounds */
+    int every[4];  /* minibatches per update */
+    bool give_depth;
+    int eval_after; /* minibatches; 0: no evaluation */
+};
+
+static void literal_open(struct literal *lit, const struct run *run,
+                         const struct vp_train_config *config,
+                         const struct async_case *c, const int *partition)
+{
+    struct vp_err err = { "" };
+    int first = 0;
+
+    memset(lit, 0, sizeof(*lit));
+    lit->config = config;
+    lit->n_stages = c->n_stages;
+    assert_int_equal(vp_backend_cpu.open(&config->backend_config,
+                                         &lit->backend, &err),
+                     VP_OK);
+    assert_int_equal(vp_batch_create(run->data, &lit->batch), VP_OK);
+    for (int s = 0; s < c->n_stages; s++) {
+        lit->stages[s].n_replicas = c->replicas[s];
+        lit->stages[s].every = c->every[s];
+        lit->stages[s].lag = c->lag[s];
+        literal_open_stage(lit, s, first, partition[s]);
+        first += partition[s];
+    }
+}
+
+static void literal_segment(struct literal *lit, int begin, int end,
+                            double *losses, double *norms)
+{
+    lit->begin = begin;
+    for (int s = 0; s < lit->n_stages; s++)
+        lit->stages[s].v_begin = lit->stages[s].stage.newest;
+    for (int m = begin; m < end; m++) {
+        double square = 0.0;
+
+        losses[m] = literal_forward(lit, m);
+        literal_backward(lit, m);
+        for (int s = 0; s < lit->n_stages; s++)
+            square += lit->stages[s].norm * lit->stages[s].norm;
+        norms[m] = sqrt(square);
+    }
+}
+
+/* Every stage's newest weights, both ways. */
+static void compare_weights(const struct run *run, const struct literal *lit,
+                            const struct async_case *c)
+{
+    for (int s = 0; s < lit->n_stages; s++) {
+        const struct vp_stage *stage = &lit->stages[s].stage;
+        const struct vp_layout *layout = &stage->buckets[0].train.layout;
+
+        for (int i = 0; i < layout->n_entries; i++)
+            for (int r = 0; r < c->replicas[s]; r++)
+                assert_memory_equal(
+                    vp_trainer_weights(run->trainer, layout->entries[i].par,
+                                       r),
+                    (const char *)vp_stage_weights(stage, stage->newest) +
+                        layout->entries[i].offset,
+                    (size_t)layout->entries[i].n_bytes);
+    }
+}
+
+static void check_async(const char *model, const struct async_case *c)
+{
+    struct setup setup = usual;
+    struct vp_train_config config;
+    struct vp_err err = { "" };
+    struct literal lit;
+    struct run run;
+    double losses[MAX_STEPS], norms[MAX_STEPS], eval_loss;
+    int partition[4];
+    int n = 24, cut = c->eval_after ? c->eval_after : n;
+
+    setup.model = model;
+    setup.schedule = c->schedule;
+    setup.n_stages = c->n_stages;
+    setup.replicas = c->replicas;
+    setup.depth = c->give_depth ? c->depth : NULL;
+    setup.partition = partition;
+    setup.tied = false;
+    setup.eval = true;
+    setup.threads = 1;
+    setup.grad_clip = 0.5f;
+    random_partition(partition, c->n_stages, n_blocks_of(&setup));
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    config = run.config;
+    literal_open(&lit, &run, &config, c, partition);
+    literal_segment(&lit, 0, cut, losses, norms);
+    literal_segment(&lit, cut, n, losses, norms);
+    if (vp_trainer_run(run.trainer, cut, keep_step, &run, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    if (cut < n) {
+        assert_int_equal(vp_trainer_eval(run.trainer, 5, &eval_loss, &err),
+                         VP_OK);
+        if (vp_trainer_run(run.trainer, n - cut, keep_step, &run, &err))
+            fail_msg("%s", err.text);
+    }
+    for (int m = 0; m < n; m++)
+        if (run.losses[m] != losses[m])
+            fail_msg("%s %s: loss %d is %.17g, not %.17g", model, c->schedule,
+                     m, run.losses[m], losses[m]);
+    compare_weights(&run, &lit, c);
+    literal_close(&lit);
+    run_free(&run);
+}
+
+static void streams_follow_the_version_rule(void **state)
+{
+    static const struct async_case cases[] = {
+        { "pipedream", 1, { 1 }, { 0 }, { 0 }, { 1 }, false, 0 },
+        { "pipedream", 2, { 1, 1 }, { 0 }, { 1, 0 }, { 1, 1 }, false, 0 },
+        { "pipedream", 4, { 1, 1, 1, 1 }, { 0 }, { 3, 2, 1, 0 },
+          { 1, 1, 1, 1 }, false, 8 },
+        { "pipedream", 3, { 1, 1, 1 }, { 4, 2, 1 }, { 4, 2, 1 }, { 1, 1, 1 },
+          true, 0 },
+        { "pipedream", 3, { 1, 2, 1 }, { 0 }, { 3, 1, 0 }, { 1, 2, 1 }, false,
+          12 },
+        { "pipedream", 3, { 2, 1, 3 }, { 0 }, { 2, 3, 0 }, { 2, 1, 3 }, false,
+          0 },
+        { "macrobatch", 3, { 1, 1, 1 }, { 0 }, { 1, 1, 1 }, { 3, 3, 3 }, false,
+          12 },
+    };
+
+    (void)state;
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
+        for (size_t c = 0; c < VP_COUNT_OF(cases); c++)
+            check_async(models[m], &cases[c]);
+}
+
+/* ---- Replicas in synchronous training ----------------------------------- */
+
+/* Replicas split a group; the sum over replicas is not the sum over
+ * minibatches in order, so the bits are those of the same replica counts: two
+ * cuts with the same replicas agree. */
+static void replicas_train(void **state)
+{
+    static const int replicas[] = { 2, 1, 3 };
+    static const int partition[] = { 2, 1, 2 };
+    struct setup setup = usual;
+    struct run one, two;
+
+    (void)state;
+    setup.n_stages = 3;
+    setup.partition = partition;
+    setup.replicas = replicas;
+    setup.accumulation = 7;
+    setup.threads = 1;
+    train(&one, &setup);
+    setup.recompute = 0.5;
+    setup.threads = 2;
+    train(&two, &setup);
+    assert_same(&one, &two, setup.n_steps);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_cut_gives_the_same_bits),
+        cmocka_unit_test(wrong_partitions_are_refused),
+        cmocka_unit_test(streams_follow_the_version_rule),
+        cmocka_unit_test(replicas_train),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+/* A small training run for tests: model, data, trainer; and its result in
+ * bits. Included by one test file at a time. */
+#ifndef VP_TESTS_TRAINLIB_H
+#define VP_TESTS_TRAINLIB_H
+
+#include "model/model.h"
+#include "runtime/trainer.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- Counting: device memory -------------------------------------------- */
+
+static atomic_llong n_device_bytes;
+
+static enum vp_status counting_alloc(struct vp_backend *backend, size_t n,
+                                     void **out)
+{
+    atomic_fetch_add(&n_device_bytes, (long long)n);
+    return vp_backend_cpu.alloc(backend, n, out);
+}
+
+/* ---- A small run -------------------------------------------------------- */
+
+struct setup {
+    const char *model;
+    int threads, prefetch, accumulation;
+    double recompute;
+    float dropout, lr;
+    bool tied, reference, eval;
+    uint64_t seed;
+    int n_steps;
+    enum vp_optim_kind optim;
+    float grad_clip;
+    /* The pipeline; NULL and 0: one stage. */
+    const char *schedule;
+    int n_stages, n_chunks;
+    const int *partition, *replicas, *depth;
+    const double *ratios; /* per stage; NULL: `recompute` everywhere */
+    bool early;
+    int layers;           /* 0: 2 */
+};
+
+static const struct setup usual = {
+    .model = "bert", .threads = 2, .prefetch = 2, .accumulation = 2,
+    .dropout = 0.1f, .lr = 1e-3f, .tied = true, .seed = 3, .n_steps = 4,
+    .optim = VP_OPTIM_ADAMW,
+};
+
+enum { MAX_STEPS = 64, MAX_DIMS = 3 };
+
+struct run {
+    struct vp_backend_ops backend;
+    const struct vp_model *model;
+    struct vp_model_config sizes;
+    struct vp_dims dims[MAX_DIMS];
+    int n_dims;
+    struct vp_graph graphs[MAX_DIMS];
+    struct vp_data *data, *eval_data;
+    struct vp_train_config config;
+    struct vp_trainer *trainer;
+    double same_ratio[VP_MAX_STAGES];
+    double losses[MAX_STEPS], norms[MAX_STEPS];
+    int n_steps;
+    uint64_t weights; /* hash of all weights at the end */
+};
+
+static struct vp_model_config small_sizes(const struct setup *setup)
+{
+    struct vp_model_config sizes = vp_model_find(setup->model)->sizes[0].config;
+
+    sizes.vocab = 96;
+    sizes.hidden = 32;
+    sizes.layers = setup->layers ? setup->layers : 2;
+    sizes.decoder_layers = sizes.layers;
+    sizes.heads = 4;
+    sizes.ffn = 64;
+    sizes.positions = 32;
+    sizes.dropout = setup->dropout;
+    sizes.attention_dropout = setup->dropout;
+    sizes.tie_embeddings = setup->tied;
+    sizes.pad = VP_TOKEN_PAD;
+    return sizes;
+}
+
+static void make_dims(struct run *run)
+{
+    switch (run->model->task) {
+    case VP_TASK_MASKED_LM:
+        run->dims[0] = (struct vp_dims){ 4, 20, 0, 4 * 4 };
+        run->dims[1] = (struct vp_dims){ 4, 20, 0, 4 * 20 };
+        run->n_dims = 2;
+        break;
+    case VP_TASK_CAUSAL_LM:
+        run->dims[0] = (struct vp_dims){ 4, 20, 0, 0 };
+        run->n_dims = 1;
+        break;
+    case VP_TASK_TRANSLATION:
+        run->dims[0] = (struct vp_dims){ 6, 12, 12, 0 };
+        run->dims[1] = (struct vp_dims){ 4, 20, 20, 0 };
+        run->dims[2] = (struct vp_dims){ 2, 32, 32, 0 };
+        run->n_dims = 3;
+        break;
+    }
+}
+
+static void open_data(struct run *run, const struct setup *setup)
+{
+    static const enum vp_data_task tasks[] = {
+        [VP_TASK_MASKED_LM] = VP_DATA_MASKED_LM,
+        [VP_TASK_CAUSAL_LM] = VP_DATA_CAUSAL_LM,
+        [VP_TASK_TRANSLATION] = VP_DATA_PAIRS,
+    };
+    struct vp_data_config config = { .source = VP_DATA_SYNTHETIC,
+                                     .task = tasks[run->model->task],
+                                     .vocab = run->sizes.vocab,
+                                     .seed = setup->seed,
+                                     .mask_prob = 0.15f,
+                                     .dims = run->dims,
+                                     .n_dims = run->n_dims };
+    struct vp_err err = { "" };
+
+    if (vp_data_open(&config, &run->data, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    config.split = VP_DATA_EVAL;
+    if (setup->eval && vp_data_open(&config, &run->eval_data, &err) != VP_OK)
+        fail_msg("%s", err.text);
+}
+
+static enum vp_status run_create(struct run *run, const struct setup *setup,
+                                 size_t memory_limit, struct vp_err *err)
+{
+    memset(run, 0, sizeof(*run));
+    for (int s = 0; s < VP_MAX_STAGES; s++)
+        run->same_ratio[s] = setup->recompute;
+    run->backend = vp_backend_cpu;
+    run->backend.alloc = counting_alloc;
+    atomic_store(&n_device_bytes, 0);
+    run->model = vp_model_find(setup->model);
+    run->sizes = small_sizes(setup);
+    make_dims(run);
+    for (int i = 0; i < run->n_dims; i++)
+        if (vp_model_build(run->model, &run->sizes, &run->dims[i],
+                           &run->graphs[i], err) != VP_OK)
+            fail_msg("%s", err->text);
+    open_data(run, setup);
+    run->config = (struct vp_train_config){
+        .graphs = run->graphs,
+        .n_graphs = run->n_dims,
+        .data = run->data,
+        .eval_data = run->eval_data,
+        .backend = &run->backend,
+        .backend_config = { .n_threads = setup->threads,
+                            .reference = setup->reference },
+        .init = vp_param_init,
+        .optim = vp_optim_defaults(setup->optim),
+        .lr = { .policy = VP_LR_CONSTANT, .base = setup->lr,
+                .total_steps = MAX_STEPS },
+        .recompute_ratio = setup->ratios ? setup->ratios : run->same_ratio,
+        .schedule = setup->schedule,
+        .n_stages = setup->n_stages,
+        .n_chunks = setup->n_chunks,
+        .partition = setup->partition,
+        .replicas = setup->replicas,
+        .depth = setup->depth,
+        .early_recompute = setup->early,
+        .accumulation_steps = setup->accumulation,
+        .seed = setup->seed,
+        .prefetch = setup->prefetch,
+        .memory_limit = memory_limit,
+        .timeout_ms = 20000,
+    };
+    run->config.optim.grad_clip = setup->grad_clip;
+    return vp_trainer_create(&run->config, false, &run->trainer, err);
+}
+
+static void run_free(struct run *run)
+{
+    vp_trainer_free(run->trainer);
+    vp_data_close(run->data);
+    vp_data_close(run->eval_data);
+    for (int i = 0; i < run->n_dims; i++)
+        vp_graph_release(&run->graphs[i]);
+}
+
+static uint64_t hash_weights(const struct run *run)
+{
+    const struct vp_graph *graph = &run->graphs[0];
+    uint64_t hash = 14695981039346656037u;
+
+    for (vp_par par = 0; par < graph->n_params; par++) {
+        const float *w = vp_trainer_weights(run->trainer, par, 0);
+        int64_t n = graph->params[par].rows * graph->params[par].cols;
+
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t bits;
+
+            memcpy(&bits, &w[i], sizeof(bits));
+            hash = (hash ^ bits) * 1099511628211u;
+        }
+    }
+    return hash;
+}
+
+static bool keep_step(void *ctx, const struct vp_step_report *report)
+{
+    struct run *run = ctx;
+    int64_t i = report->step - 1;
+
+    assert_int_equal(i, run->n_steps);
+    assert_true(i < MAX_STEPS);
+    run->losses[i] = report->loss;
+    run->norms[i] = report->grad_norm;
+    run->n_steps++;
+    return true;
+}
+
+/* Trains and keeps what must not change. */
+static void train(struct run *run, const struct setup *setup)
+{
+    struct vp_err err = { "" };
+
+    if (run_create(run, setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    if (vp_trainer_run(run->trainer, setup->n_steps, keep_step, run, &err) !=
+        VP_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(run->n_steps, setup->n_steps);
+    for (int i = 0; i < setup->n_steps; i++)
+        assert_true(isfinite(run->losses[i]) && run->norms[i] > 0.0);
+    run->weights = hash_weights(run);
+    run_free(run);
+}
+
+static void assert_same(const struct run *a, const struct run *b, int n_steps)
+{
+    for (int i = 0; i < n_steps; i++) {
+        assert_memory_equal(&a->losses[i], &b->losses[i], sizeof(double));
+        assert_memory_equal(&a->norms[i], &b->norms[i], sizeof(double));
+    }
+    assert_true(a->weights == b->weights);
+}
+
+static const char *const models[] = { "bert", "gpt2", "translation" };
+
+#endif
