@@ -1,0 +1,30 @@
+/* The run folder: resolved configuration and metrics. */
+#ifndef VP_LAUNCH_FOLDER_H
+#define VP_LAUNCH_FOLDER_H
+
+#include "launch/config.h"
+#include "runtime/trainer.h"
+
+#include <stdio.h>
+
+struct vp_folder {
+    char path[1024];
+    FILE *metrics;
+};
+
+/* Creates `path`, or <log_directory>/<date>T<time> if NULL, and writes
+ * config.yml into it. An existing folder that holds a run is refused. */
+enum vp_status vp_folder_create(const struct vp_config *config,
+                                const char *path, struct vp_folder *out,
+                                struct vp_err *err);
+void vp_folder_close(struct vp_folder *folder);
+
+/* metrics.jsonl: one object per update. Losses have 17 significant digits, so
+ * that equal text means equal bits. */
+enum vp_status vp_folder_write_step(struct vp_folder *folder,
+                                    const struct vp_step_report *report,
+                                    struct vp_err *err);
+enum vp_status vp_folder_write_eval(struct vp_folder *folder, int64_t step,
+                                    double loss, struct vp_err *err);
+
+#endif

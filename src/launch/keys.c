@@ -1,0 +1,330 @@
+/* The table of keys. Order matters: rows are applied from top to bottom, so a
+ * row may rely on those above it. */
+#include "launch/keys.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define AT(field) offsetof(struct vp_config, field)
+#define MAX_COUNT 1e12 /* steps, samples: any run ends before */
+
+/* ---- Words -------------------------------------------------------------- */
+
+#define WORD_FROM(list, i) ((size_t)(i) < VP_COUNT_OF(list) ? (list)[i] : NULL)
+
+/* A feed-forward layer without an activation would be one product. */
+static const char *activation_word(int i)
+{
+    static const char *const words[] = {
+        [VP_ACT_NONE] = "",
+        [VP_ACT_RELU] = "relu",
+        [VP_ACT_GELU_ERF] = "gelu",
+        [VP_ACT_GELU_TANH] = "gelu_tanh",
+    };
+    return WORD_FROM(words, i);
+}
+
+static const char *kernels_word(int i)
+{
+    static const char *const words[] = { "fast", "reference" };
+
+    return WORD_FROM(words, i);
+}
+
+static const char *device_word(int i)
+{
+    static const char *const words[] = {
+        [VP_DEVICE_AUTO] = "auto",
+        [VP_DEVICE_CPU] = "cpu",
+    };
+    return WORD_FROM(words, i);
+}
+
+static const char *precision_word(int i)
+{
+    return i == VP_PRECISION_FP32 ? "fp32" : NULL;
+}
+
+static const char *optimizer_word(int i)
+{
+    return i < VP_OPTIM_KIND_COUNT ? vp_optim_name(i) : NULL;
+}
+
+static const char *policy_word(int i)
+{
+    return i < VP_LR_POLICY_COUNT ? vp_lr_name(i) : NULL;
+}
+
+/* ---- Where a key means something ---------------------------------------- */
+
+static bool is_masked_lm(const struct vp_config *config)
+{
+    return config->model->task == VP_TASK_MASKED_LM;
+}
+
+static bool is_translation(const struct vp_config *config)
+{
+    return config->model->task == VP_TASK_TRANSLATION;
+}
+
+static bool has_second_moment(const struct vp_config *config)
+{
+    return vp_optim_n_moments(config->optim.kind) == 2;
+}
+
+/* ---- Defaults that depend on an earlier key ----------------------------- */
+
+/* The optimizers are the original's, but for causal models the one they are
+ * usually published with. */
+static void after_model(struct vp_config *config)
+{
+    static const enum vp_optim_kind kind[] = {
+        [VP_TASK_MASKED_LM] = VP_OPTIM_LAMB,
+        [VP_TASK_CAUSAL_LM] = VP_OPTIM_ADAMW,
+        [VP_TASK_TRANSLATION] = VP_OPTIM_ADAM,
+    };
+
+    config->sizes = config->model->sizes[0].config;
+    config->optim.kind = kind[config->model->task];
+    config->batch_size = is_translation(config) ? 2560 : 8;
+}
+
+static void after_optimizer(struct vp_config *config)
+{
+    static const float rate[VP_OPTIM_KIND_COUNT] = {
+        [VP_OPTIM_SGD] = 0.1f,
+        [VP_OPTIM_ADAM] = 5e-4f,
+        [VP_OPTIM_ADAMW] = 5e-4f,
+        [VP_OPTIM_LAMB] = 2e-3f,
+    };
+
+    config->optim = vp_optim_defaults(config->optim.kind);
+    config->lr.base = rate[config->optim.kind];
+}
+
+static void after_policy(struct vp_config *config)
+{
+    bool plain = config->lr.policy == VP_LR_CONSTANT ||
+                 config->lr.policy == VP_LR_STEP ||
+                 config->lr.policy == VP_LR_EXPONENTIAL;
+
+    config->lr.warmup = plain ? 0.0f : 0.2f;
+}
+
+/* ---- The table ---------------------------------------------------------- */
+
+#define ROW(key, kind, field) .name = key, .type = kind, .offset = AT(field)
+#define COUNT(key, field, lo, hi) \
+    ROW(key, VP_KEY_I64, field), .min = lo, .max = hi
+#define REAL(key, field, lo, hi) \
+    ROW(key, VP_KEY_F32, field), .min = lo, .max = hi
+#define LATER(key, what)                                   \
+    {                                                      \
+        .name = key, .type = VP_KEY_LATER, .meaning = what \
+    }
+
+/* clang-format off */
+const struct vp_key vp_keys[] = {
+    /* model */
+    { ROW("model_type", VP_KEY_MODEL, model), .group = "model",
+      .fallback = "(required)", .example = "bert", .after = after_model,
+      .meaning = "the kind of model" },
+    { .name = "size", .type = VP_KEY_SIZE, .group = "model",
+      .fallback = "(the first)", .example = "base",
+      .meaning = "a published size; other keys change single numbers" },
+    { .name = "config", .type = VP_KEY_JSON, .group = "model",
+      .fallback = "(none)", .example = "config.json",
+      .meaning = "a Hugging Face config.json to take the sizes from" },
+    { COUNT("vocab", sizes.vocab, 8, 16777216), .group = "model",
+      .fallback = "(by size)", .example = "1024",
+      .meaning = "entries of the vocabulary" },
+    { COUNT("hidden", sizes.hidden, 1, 1048576), .group = "model",
+      .fallback = "(by size)", .example = "256",
+      .meaning = "width of the model" },
+    { COUNT("layers", sizes.layers, 1, 10000), .group = "model",
+      .fallback = "(by size)", .example = "4",
+      .meaning = "Transformer layers, of the encoder for translation" },
+    { COUNT("decoder_layers", sizes.decoder_layers, 1, 10000),
+      .group = "model", .fallback = "(by size, or as layers)", .example = "4",
+      .applies = is_translation, .depends_on = "model_type",
+      .meaning = "layers of the decoder; translation only" },
+    { COUNT("heads", sizes.heads, 1, 65536), .group = "model",
+      .fallback = "(by size)", .example = "4",
+      .meaning = "attention heads; must divide hidden" },
+    { COUNT("ffn", sizes.ffn, 1, 4194304), .group = "model",
+      .fallback = "(by size, or 4 x hidden)", .example = "1024",
+      .meaning = "width inside the feed-forward layers" },
+    { COUNT("positions", sizes.positions, 1, 1048576),
+      .alias = "max_positions", .group = "model", .fallback = "(by size)",
+      .example = "512", .meaning = "longest sequence the model can take" },
+    { COUNT("types", sizes.types, 1, 65536), .group = "model",
+      .fallback = "(by size)", .example = "2", .applies = is_masked_lm,
+      .depends_on = "model_type", .meaning = "segment types; BERT only" },
+    /* Dropout has 8 bits (base/rng.h): beyond 0.998 nothing would be kept. */
+    { REAL("dropout", sizes.dropout, 0, 0.99), .group = "model",
+      .fallback = "(by size)", .example = "0.1",
+      .meaning = "probability after embeddings, attention and feed-forward" },
+    { REAL("attention_dropout", sizes.attention_dropout, 0, 0.99),
+      .group = "model", .fallback = "(as dropout)", .example = "0.1",
+      .meaning = "probability on attention weights" },
+    { REAL("label_smoothing", sizes.label_smoothing, 0, 0.99),
+      .group = "model", .fallback = "(by size)", .example = "0.1",
+      .meaning = "share of the target spread over the vocabulary" },
+    { ROW("tie_embeddings", VP_KEY_BOOL, sizes.tie_embeddings),
+      .group = "model", .fallback = "(by size)", .example = "true",
+      .meaning = "the output layer shares the token embedding" },
+    { ROW("activation", VP_KEY_ENUM, sizes.act), .word = activation_word,
+      .group = "model", .fallback = "(by size)", .example = "gelu",
+      .meaning = "function inside the feed-forward layers" },
+    { REAL("norm_eps", sizes.eps, 1e-30, 1), .group = "model",
+      .fallback = "(by size)", .example = "1e-5",
+      .meaning = "added to the variance in layer norms" },
+    { ROW("pad_id", VP_KEY_INT, sizes.pad), .min = 0, .max = 16777215,
+      .group = "model", .fallback = "(by size)", .example = "0",
+      .meaning = "token that pads short sequences" },
+    { ROW("attention_bias", VP_KEY_BOOL, sizes.attention_bias),
+      .group = "model", .fallback = "(by size)", .example = "true",
+      .applies = is_translation, .depends_on = "model_type",
+      .meaning = "biases in attention; translation only" },
+
+    /* data */
+    { ROW("data_dir", VP_KEY_PATH, data_dir), .group = "data",
+      .fallback = "(none)", .example = "data/books",
+      .meaning = "a text file, or a folder of text files" },
+    { ROW("synthetic_data", VP_KEY_BOOL, synthetic_data), .group = "data",
+      .fallback = "(true without data_dir)", .example = "true",
+      .meaning = "generate the data instead of reading data_dir" },
+    { COUNT("seq_length", seq_length, 1, 1048576), .group = "data",
+      .fallback = "(128, or positions if fewer)", .example = "128",
+      .meaning = "tokens per sample" },
+    { COUNT("batch_size", batch_size, 1, 16777216), .group = "data",
+      .fallback = "(8; translation 2560)", .example = "8",
+      .meaning = "samples per minibatch; tokens for translation" },
+    { COUNT("max_pred", max_pred, 1, 1048576), .group = "data",
+      .fallback = "(5/32 of seq_length)", .example = "20",
+      .applies = is_masked_lm, .depends_on = "model_type",
+      .meaning = "most tokens to predict per sample; BERT only" },
+    { ROW("seed", VP_KEY_U64, seed), .min = 0, .max = 0x1p53,
+      .group = "data", .fallback = "1", .example = "1",
+      .meaning = "of weights, order of samples, masking and dropout" },
+    { ROW("prefetch", VP_KEY_INT, prefetch), .min = 0, .max = 1024,
+      .group = "data", .fallback = "2", .example = "2",
+      .meaning = "minibatches read ahead; 0 reads on demand" },
+
+    /* optimisation */
+    { ROW("optimizer", VP_KEY_ENUM, optim.kind), .word = optimizer_word,
+      .group = "optimisation", .example = "adamw", .after = after_optimizer,
+      .fallback = "(bert lamb, gpt2 and cpm adamw, translation adam)",
+      .meaning = "how weights are updated" },
+    { REAL("learning_rate", lr.base, 0, 100), .group = "optimisation",
+      .fallback = "(lamb 0.002, adam 0.0005, sgd 0.1)", .example = "0.0005",
+      .meaning = "the largest rate, reached after warm-up" },
+    { ROW("learning_rate_policy", VP_KEY_ENUM, lr.policy),
+      .word = policy_word, .group = "optimisation", .after = after_policy,
+      .fallback = "polynomial", .example = "polynomial",
+      .meaning = "how the rate falls after warm-up" },
+    { ROW("lr_warmup", VP_KEY_WARMUP, lr.warmup), .min = 0, .max = 1,
+      .group = "optimisation", .example = "0.1",
+      .fallback = "(0.2; constant, step, exponential_decay 0)",
+      .meaning = "share of the steps in which the rate rises; true is 0.2" },
+    { REAL("weight_decay", optim.weight_decay, 0, 10),
+      .group = "optimisation", .fallback = "(adamw 0.01, others 0)",
+      .example = "0.01", .meaning = "not applied to biases and layer norms" },
+    { REAL("beta1", optim.beta1, 0, 0.999999), .group = "optimisation",
+      .fallback = "(0.9)", .example = "0.9",
+      .meaning = "decay of the first moment; the momentum of sgd" },
+    { REAL("beta2", optim.beta2, 0, 0.999999), .group = "optimisation",
+      .fallback = "(0.999; adam 0.997)", .example = "0.999",
+      .applies = has_second_moment, .depends_on = "optimizer",
+      .meaning = "decay of the second moment" },
+    { REAL("eps", optim.eps, 1e-30, 1), .group = "optimisation",
+      .fallback = "(1e-08; lamb 1e-06)", .example = "1e-8",
+      .applies = has_second_moment, .depends_on = "optimizer",
+      .meaning = "added to the root of the second moment" },
+    { REAL("grad_clip", optim.grad_clip, 0, 1e6), .group = "optimisation",
+      .fallback = "(lamb 1, others 0)", .example = "1.0",
+      .meaning = "largest gradient norm; 0 does not clip" },
+    { COUNT("epochs", epochs, 1, 1e9), .group = "optimisation",
+      .fallback = "1", .example = "1", .meaning = "passes over the data" },
+    { COUNT("total_steps", total_steps, 1, MAX_COUNT),
+      .group = "optimisation", .fallback = "(epochs x updates)",
+      .example = "100", .meaning = "updates of the run, instead of epochs" },
+    { ROW("accumulation_steps", VP_KEY_INT, accumulation_steps), .min = 1,
+      .max = 1e6, .group = "optimisation", .fallback = "1", .example = "4",
+      .meaning = "minibatches whose mean gradient makes an update" },
+
+    /* machine */
+    { ROW("device", VP_KEY_ENUM, device), .word = device_word,
+      .later = "cuda", .group = "machine", .fallback = "auto",
+      .example = "cpu", .meaning = "where to compute" },
+    { ROW("precision", VP_KEY_ENUM, precision), .word = precision_word,
+      .later = "bf16, fp16", .group = "machine", .fallback = "fp32",
+      .example = "fp32", .meaning = "type of weights and activations" },
+    { ROW("threads_per_stage", VP_KEY_INT, threads_per_stage), .min = 0,
+      .max = 1024, .group = "machine", .fallback = "0", .example = "2",
+      .meaning = "compute threads; 0 uses all cores" },
+    { ROW("kernels", VP_KEY_BOOL, reference_kernels), .word = kernels_word,
+      .group = "machine", .fallback = "fast", .example = "fast",
+      .meaning = "reference is plain C: slow, to compare with" },
+    { ROW("memory_limit", VP_KEY_BYTES, memory_limit), .min = 1,
+      .max = 0x1p53, .group = "machine", .fallback = "(none)",
+      .example = "11G", .meaning = "bytes a stage may use" },
+
+    /* run */
+    { ROW("log_directory", VP_KEY_PATH, log_directory), .group = "run",
+      .fallback = "runs", .example = "runs",
+      .meaning = "each run makes a folder here" },
+    { COUNT("eval_every", eval_every, 0, MAX_COUNT), .group = "run",
+      .fallback = "0", .example = "100",
+      .meaning = "updates between evaluations; 0 does none" },
+    { COUNT("eval_batches", eval_batches, 1, MAX_COUNT), .group = "run",
+      .fallback = "8", .example = "8",
+      .meaning = "minibatches of an evaluation" },
+    { COUNT("print_frequency", print_frequency, 1, MAX_COUNT),
+      .group = "run", .fallback = "10", .example = "10",
+      .meaning = "updates between lines, where there is no terminal" },
+
+    /* Keys of the original, and of pipelines, that are not built yet. */
+    LATER("auto_plan", "plan the pipeline before the run"),
+    LATER("checkpoint_every", "updates between checkpoints"),
+    LATER("chunks", "model chunks per stage"),
+    LATER("compress_activations", "had no effect in the original"),
+    LATER("compress_in_gpu", "had no effect in the original"),
+    LATER("config_file", "placement of stages on ranks"),
+    LATER("container", "image that ranks run in"),
+    LATER("directory", "working directory"),
+    LATER("distributed_backend", "transport between ranks"),
+    LATER("freeze", "blocks that are not trained"),
+    LATER("grad_clip_scope", "norm over all stages or each"),
+    LATER("keep_checkpoints", "checkpoints to keep"),
+    LATER("machines", "hosts and devices of the ranks"),
+    LATER("macrobatch", "updates with two weight versions"),
+    LATER("module", "model directory of the original"),
+    LATER("mp_size", "tensor parallel ranks"),
+    LATER("no_input_pipelining", "one minibatch at a time"),
+    LATER("partition", "blocks per stage"),
+    LATER("rebalance", "move blocks while running"),
+    LATER("recompute", "recompute activations"),
+    LATER("recompute_ratio", "share of lines recomputed per stage"),
+    LATER("reduce", "how replicas add gradients"),
+    LATER("schedule", "order of work in the pipeline"),
+    LATER("stages", "stages of the pipeline"),
+    LATER("swap", "activations kept in host memory"),
+    LATER("sync_mode", "asp or bsp"),
+    LATER("verbose_frequency", "updates between statistics"),
+    LATER("watchdog_seconds", "patience with a silent peer"),
+};
+/* clang-format on */
+const int vp_n_keys = VP_COUNT_OF(vp_keys);
+
+const struct vp_key *vp_key_find(const char *name)
+{
+    for (int i = 0; i < vp_n_keys; i++) {
+        const struct vp_key *key = &vp_keys[i];
+
+        if (strcmp(key->name, name) == 0 ||
+            (key->alias && strcmp(key->alias, name) == 0))
+            return key;
+    }
+    return NULL;
+}

@@ -1,0 +1,83 @@
+/* The one table of configuration keys, and what is done with a row: set a
+ * field from text, print it back, say what it expects. Private to launch. */
+#ifndef VP_LAUNCH_KEYS_H
+#define VP_LAUNCH_KEYS_H
+
+#include "launch/config.h"
+#include "launch/yaml.h"
+
+/* What the user wrote for one key. */
+struct vp_entry {
+    const char *key;    /* as written, for messages */
+    const char *place;  /* "configs/a.yml:12", "--set" or "default" */
+    const char *folder; /* relative paths start here */
+    const char *assign; /* how to write it: ": " in a file, "=" in --set */
+    enum vp_yaml_kind kind;
+    const char *text; /* scalar only */
+    bool quoted;
+};
+
+enum vp_key_type {
+    VP_KEY_I64,
+    VP_KEY_INT,
+    VP_KEY_U64,
+    VP_KEY_F32,
+    VP_KEY_BOOL,
+    VP_KEY_BYTES,  /* size_t */
+    VP_KEY_PATH,   /* const char * */
+    VP_KEY_ENUM,   /* words: value i is word(i) */
+    VP_KEY_MODEL,  /* the word is a model's name */
+    VP_KEY_SIZE,   /* the word is one of the model's sizes; chooses defaults */
+    VP_KEY_JSON,   /* a path; chooses defaults */
+    VP_KEY_WARMUP, /* float; true and false are fractions, too */
+    VP_KEY_LATER,  /* known, but not supported by this version */
+};
+
+struct vp_key {
+    const char *name;
+    const char *alias; /* another name for it, or NULL */
+    const char *group;
+    enum vp_key_type type;
+    size_t offset;        /* of the field in struct vp_config */
+    double min, max;      /* of a number; both ends are allowed */
+    const char *fallback; /* a value, or "(where it comes from)" */
+    const char *example;  /* a good value, for messages */
+    const char *meaning;
+
+    /* ENUM, and BOOL with other words than true and false: what value i is
+     * called; "" where it has no name, NULL past the last. */
+    const char *(*word)(int i);
+    /* ENUM: known words that are not supported yet: "a, b", or NULL. */
+    const char *later;
+    /* Whether the key means anything; NULL: always. It is decided by the
+     * value of the key `depends_on`, which stands earlier in the table. */
+    bool (*applies)(const struct vp_config *config);
+    const char *depends_on;
+    /* Runs after the field was set or left alone: defaults of later rows that
+     * depend on it. NULL: none. */
+    void (*after)(struct vp_config *config);
+};
+
+/* Rows in the order in which they are applied. */
+extern const struct vp_key vp_keys[];
+extern const int vp_n_keys;
+
+/* By name or alias; NULL if unknown. */
+const struct vp_key *vp_key_find(const char *name);
+
+/* Sets the field, or refuses with one line. */
+enum vp_status vp_key_set(const struct vp_key *key,
+                          const struct vp_entry *entry,
+                          struct vp_config *config, struct vp_err *err);
+
+/* The value as YAML, paths absolute; false when there is nothing to write: not
+ * set, or a row that only chooses defaults. */
+bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
+                  char *out, size_t n_bytes);
+
+/* "a whole number from 1 to 64", "one of a, b, c". Sizes are listed if the
+ * model is known. */
+void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
+                    char *out, size_t n_bytes);
+
+#endif

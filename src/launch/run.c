@@ -1,0 +1,345 @@
+/* From a configuration to a finished run: graphs, data, trainer, run folder. */
+#include "launch/run.h"
+
+#include "base/clock.h"
+#include "launch/folder.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MAX_BUCKETS = 12 };
+
+struct run {
+    const struct vp_config *config;
+    const struct vp_run_options *options;
+    const struct vp_run_events *events;
+
+    struct vp_dims dims[MAX_BUCKETS];
+    struct vp_graph graphs[MAX_BUCKETS];
+    int n_buckets;
+    struct vp_data *data, *eval_data;
+    struct vp_train_config train;
+    struct vp_trainer *trainer;
+    struct vp_folder folder;
+    struct vp_run_summary summary;
+
+    double losses[2]; /* sums over the first and the last tenth */
+    int64_t n_losses[2];
+    double tokens, flops, seconds;
+    double eval_loss;
+    int64_t n_done;
+    enum vp_status status; /* of writing reports */
+    struct vp_err err;
+};
+
+/* ---- Buckets ------------------------------------------------------------ */
+
+static int64_t at_least_1(int64_t n)
+{
+    return n < 1 ? 1 : n;
+}
+
+/* Masked LM: a program for max_pred scored rows per sequence, and one with
+ * room for every row, should a batch exceed that. Translation: four lengths,
+ * batch_size counting tokens. */
+static void make_buckets(struct run *run)
+{
+    const struct vp_config *config = run->config;
+    int64_t batch = config->batch_size, seq = config->seq_length;
+    struct vp_dims *dims = run->dims;
+
+    switch (config->model->task) {
+    case VP_TASK_MASKED_LM:
+        dims[0] = (struct vp_dims){ batch, seq, 0, batch * config->max_pred };
+        dims[1] = (struct vp_dims){ batch, seq, 0, batch * seq };
+        run->n_buckets = config->max_pred < seq ? 2 : 1;
+        break;
+    case VP_TASK_CAUSAL_LM:
+        dims[0] = (struct vp_dims){ batch, seq, 0, 0 };
+        run->n_buckets = 1;
+        break;
+    case VP_TASK_TRANSLATION:
+        for (int i = 0; i < 4; i++) {
+            int64_t len = at_least_1(seq * (i + 1) / 4);
+
+            if (i > 0 && len == dims[run->n_buckets - 1].seq)
+                continue;
+            dims[run->n_buckets++] = (struct vp_dims){
+                at_least_1(batch / len), len, len, 0
+            };
+        }
+        break;
+    }
+}
+
+static enum vp_status build_graphs(struct run *run, struct vp_err *err)
+{
+    for (int i = 0; i < run->n_buckets; i++)
+        VP_TRY(vp_model_build(run->config->model, &run->config->sizes,
+                              &run->dims[i], &run->graphs[i], err));
+    return VP_OK;
+}
+
+/* ---- Data --------------------------------------------------------------- */
+
+static enum vp_data_task data_task(enum vp_task task)
+{
+    switch (task) {
+    case VP_TASK_CAUSAL_LM:
+        return VP_DATA_CAUSAL_LM;
+    case VP_TASK_TRANSLATION:
+        return VP_DATA_PAIRS;
+    default:
+        return VP_DATA_MASKED_LM;
+    }
+}
+
+static enum vp_status open_data(struct run *run, struct vp_err *err)
+{
+    const struct vp_config *config = run->config;
+    struct vp_data_config data = {
+        .source = config->synthetic_data ? VP_DATA_SYNTHETIC : VP_DATA_TEXT,
+        .task = data_task(config->model->task),
+        .path = config->data_dir,
+        .vocab = config->sizes.vocab,
+        .seed = config->seed,
+        .mask_prob = 0.15f,
+        .dims = run->dims,
+        .n_dims = run->n_buckets,
+    };
+
+    VP_TRY(vp_data_open(&data, &run->data, err));
+    if (vp_data_info(run->data)->vocab > config->sizes.vocab)
+        return vp_err_set(
+            err, VP_ERR_INVALID,
+            "%s: vocab is %lld but the data uses token ids up to %lld; set "
+            "vocab to at least %lld",
+            vp_config_place(config, "vocab"), (long long)config->sizes.vocab,
+            (long long)vp_data_info(run->data)->vocab - 1,
+            (long long)vp_data_info(run->data)->vocab);
+    if (config->eval_every > 0) {
+        data.split = VP_DATA_EVAL;
+        VP_TRY(vp_data_open(&data, &run->eval_data, err));
+    }
+    return VP_OK;
+}
+
+/* ---- Trainer ------------------------------------------------------------ */
+
+static int count_cores(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1 : (int)n;
+}
+
+static int64_t updates_per_epoch(const struct run *run)
+{
+    return at_least_1(vp_data_info(run->data)->n_batches /
+                      run->config->accumulation_steps);
+}
+
+static enum vp_status make_trainer(struct run *run, struct vp_err *err)
+{
+    const struct vp_config *config = run->config;
+    struct vp_train_config *train = &run->train;
+
+    *train = (struct vp_train_config){
+        .graphs = run->graphs,
+        .n_graphs = run->n_buckets,
+        .data = run->data,
+        .eval_data = run->eval_data,
+        .backend = &vp_backend_cpu,
+        .backend_config = { .n_threads = config->threads_per_stage > 0
+                                             ? config->threads_per_stage
+                                             : count_cores(),
+                            .reference = config->reference_kernels },
+        .init = vp_param_init,
+        .optim = config->optim,
+        .lr = config->lr,
+        .accumulation_steps = config->accumulation_steps,
+        .seed = config->seed,
+        .prefetch = config->prefetch,
+        .memory_limit = config->memory_limit,
+        .timeout_ms = 60 * 1000,
+    };
+    train->lr.steps_per_epoch = updates_per_epoch(run);
+    train->lr.epochs = (int)config->epochs;
+    train->lr.total_steps = config->total_steps > 0
+                                ? config->total_steps
+                                : config->epochs * updates_per_epoch(run);
+    return vp_trainer_create(train, run->options->dry_run, &run->trainer, err);
+}
+
+static void summarise(struct run *run)
+{
+    const struct vp_config *config = run->config;
+    const struct vp_graph *graph = &run->graphs[0];
+    const struct vp_dims *dims = &run->dims[run->n_buckets - 1];
+    int64_t rows = dims->batch * (dims->seq + dims->tgt_seq);
+
+    run->summary = (struct vp_run_summary){
+        .model = config->model->name,
+        .data = vp_data_info(run->data)->what,
+        .output = run->options->dry_run ? NULL : run->folder.path,
+        .n_blocks = graph->n_blocks,
+        .n_params = vp_graph_param_count(graph),
+        .batch = dims->batch,
+        .seq = dims->seq,
+        .tokens_per_update = rows * config->accumulation_steps,
+        .n_steps = run->train.lr.total_steps,
+        .steps_per_epoch = run->train.lr.steps_per_epoch,
+        .gflops_per_update = vp_graph_flops(graph, 0, graph->n_blocks) *
+                             config->accumulation_steps * 1e-9,
+        .unigram_loss = vp_data_info(run->data)->unigram_loss,
+        .memory = vp_trainer_memory(run->trainer),
+        .n_stages = vp_trainer_n_stages(run->trainer),
+        .n_threads = run->train.backend_config.n_threads,
+    };
+}
+
+/* ---- The loop ----------------------------------------------------------- */
+
+static int64_t last_step(const struct run *run)
+{
+    int64_t n = run->train.lr.total_steps;
+
+    if (run->options->max_steps > 0 && run->options->max_steps < n)
+        n = run->options->max_steps;
+    return n;
+}
+
+static bool asked_to_stop(const struct run *run)
+{
+    return run->options->stop && *run->options->stop;
+}
+
+static void note_loss(struct run *run, const struct vp_step_report *report)
+{
+    int64_t n = last_step(run), tenth = at_least_1(n / 10);
+
+    if (report->step <= tenth) {
+        run->losses[0] += report->loss;
+        run->n_losses[0]++;
+    }
+    if (report->step > n - tenth) {
+        run->losses[1] += report->loss;
+        run->n_losses[1]++;
+    }
+    run->tokens += (double)report->n_tokens;
+    run->flops += report->flops;
+    run->seconds += report->seconds;
+    run->n_done = report->step;
+}
+
+static enum vp_status evaluate(struct run *run, int64_t step,
+                               struct vp_err *err)
+{
+    int64_t n = run->config->eval_batches;
+
+    if (n > vp_data_info(run->eval_data)->n_batches)
+        n = vp_data_info(run->eval_data)->n_batches;
+    VP_TRY(vp_trainer_eval(run->trainer, n, &run->eval_loss, err));
+    VP_TRY(vp_folder_write_eval(&run->folder, step, run->eval_loss, err));
+    if (run->events->on_eval)
+        run->events->on_eval(run->events->ctx, step, run->eval_loss);
+    return VP_OK;
+}
+
+/* One step of the trainer; false to stop. */
+static bool on_step(void *ctx, const struct vp_step_report *step)
+{
+    struct run *run = ctx;
+    struct vp_step_report report = *step;
+
+    report.n_steps = last_step(run);
+    note_loss(run, &report);
+    run->status = vp_folder_write_step(&run->folder, &report, &run->err);
+    if (run->events->on_step)
+        run->events->on_step(run->events->ctx, &report);
+    return run->status == VP_OK && !asked_to_stop(run);
+}
+
+/* The pipe runs empty only where an evaluation comes. */
+static enum vp_status train(struct run *run, struct vp_err *err)
+{
+    int64_t every = run->config->eval_every, end = last_step(run);
+
+    while (run->n_done < end && !asked_to_stop(run)) {
+        int64_t n = end - run->n_done;
+
+        if (every > 0 && n > every - run->n_done % every)
+            n = every - run->n_done % every;
+        VP_TRY(vp_trainer_run(run->trainer, n, on_step, run, err));
+        if (run->status != VP_OK)
+            return vp_err_set(err, run->status, "%s", run->err.text);
+        if (every > 0 && !asked_to_stop(run))
+            VP_TRY(evaluate(run, run->n_done, err));
+    }
+    return VP_OK;
+}
+
+static void finish(const struct run *run)
+{
+    struct vp_run_result result = {
+        .n_steps = run->n_done,
+        .first_loss = run->losses[0] / (double)run->n_losses[0],
+        .last_loss = run->losses[1] / (double)run->n_losses[1],
+        .eval_loss = run->eval_loss,
+        .seconds = run->seconds,
+        .tokens_per_second = run->tokens / run->seconds,
+        .gflops_per_second = run->flops / run->seconds * 1e-9,
+        .interrupted = asked_to_stop(run),
+    };
+
+    if (run->events->on_end)
+        run->events->on_end(run->events->ctx, &result);
+}
+
+static enum vp_status set_up(struct run *run, struct vp_err *err)
+{
+    make_buckets(run);
+    VP_TRY(build_graphs(run, err));
+    VP_TRY(open_data(run, err));
+    VP_TRY(make_trainer(run, err));
+    if (!run->options->dry_run)
+        VP_TRY(vp_folder_create(run->config, run->options->output,
+                                &run->folder, err));
+    summarise(run);
+    if (run->events->on_start)
+        run->events->on_start(run->events->ctx, &run->summary);
+    return VP_OK;
+}
+
+static void tear_down(struct run *run)
+{
+    vp_folder_close(&run->folder);
+    vp_trainer_free(run->trainer);
+    vp_data_close(run->eval_data);
+    vp_data_close(run->data);
+    for (int i = 0; i < run->n_buckets; i++)
+        vp_graph_release(&run->graphs[i]);
+}
+
+enum vp_status vp_run_train(const struct vp_config *config,
+                            const struct vp_run_options *options,
+                            const struct vp_run_events *events,
+                            struct vp_err *err)
+{
+    struct run run = { .config = config,
+                       .options = options,
+                       .events = events,
+                       .eval_loss = NAN };
+    enum vp_status st = set_up(&run, err);
+
+    if (st == VP_OK && !options->dry_run) {
+        st = train(&run, err);
+        if (st == VP_OK)
+            finish(&run);
+        if (st == VP_OK && asked_to_stop(&run))
+            st = VP_ERR_INTERRUPTED;
+    }
+    tear_down(&run);
+    return st;
+}

@@ -1,0 +1,57 @@
+/* A training run: configuration in, run folder and reports out. */
+#ifndef VP_LAUNCH_RUN_H
+#define VP_LAUNCH_RUN_H
+
+#include "launch/config.h"
+#include "runtime/trainer.h"
+
+#include <signal.h>
+
+struct vp_run_options {
+    const char *output;    /* run folder; NULL: <log_directory>/<time> */
+    int64_t max_steps;     /* stop after this many updates; 0: no limit */
+    bool dry_run;          /* validate and report; touch nothing */
+    const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
+};
+
+/* What is known before the first step. */
+struct vp_run_summary {
+    const char *model;          /* "bert" */
+    const char *data;           /* vp_data_info.what */
+    const char *output;         /* run folder, NULL on a dry run */
+    int64_t n_blocks, n_params;
+    int64_t batch, seq, tokens_per_update;
+    int64_t n_steps, steps_per_epoch;
+    double gflops_per_update;   /* forward and backward */
+    double unigram_loss;        /* nats; what a model must beat */
+    const struct vp_memory *memory; /* of every stage */
+    int n_stages;
+    int n_threads;
+};
+
+struct vp_run_result {
+    int64_t n_steps;
+    double first_loss, last_loss; /* means over the first and last tenth */
+    double eval_loss;           /* NaN without evaluation */
+    double seconds;
+    double tokens_per_second;
+    double gflops_per_second;
+    bool interrupted;
+};
+
+/* All optional. Called from the thread that runs vp_run_train(). */
+struct vp_run_events {
+    void *ctx;
+    void (*on_start)(void *ctx, const struct vp_run_summary *summary);
+    void (*on_step)(void *ctx, const struct vp_step_report *report);
+    void (*on_eval)(void *ctx, int64_t step, double loss);
+    void (*on_notice)(void *ctx, const char *line);
+    void (*on_end)(void *ctx, const struct vp_run_result *result);
+};
+
+enum vp_status vp_run_train(const struct vp_config *config,
+                            const struct vp_run_options *options,
+                            const struct vp_run_events *events,
+                            struct vp_err *err);
+
+#endif

@@ -1,0 +1,201 @@
+#!/bin/sh
+# The built program from outside: exit codes, where output goes, and that each
+# mistake costs one friendly line.
+#   tests/cli.sh build/vpipe
+set -u
+
+program=${1:?usage: tests/cli.sh PROGRAM}
+case $program in
+/*) ;;
+*) program=$PWD/$program ;;
+esac
+[ -x "$program" ] || {
+    echo "$program is not a program; build it first"
+    exit 1
+}
+configs=$(cd "$(dirname "$0")/../configs" && pwd) || exit 1
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$folder" || exit 1
+
+checks=0
+failures=0
+
+fail() {
+    failures=$((failures + 1))
+    printf 'FAILED: %s\n' "$*"
+    printf '  stdout: %s\n' "$(head -c 400 out)"
+    printf '  stderr: %s\n' "$(head -c 400 err)"
+}
+
+# run STATUS ARGUMENT...: leaves stdout in `out` and stderr in `err`.
+run() {
+    want=$1
+    shift
+    checks=$((checks + 1))
+    "$program" "$@" >out 2>err </dev/null
+    got=$?
+    [ "$got" -eq "$want" ] || fail "exit $got, not $want: vpipe $*"
+}
+
+# refuse MESSAGE ARGUMENT...: exit 2, nothing on stdout, just this on stderr.
+refuse() {
+    message=$1
+    shift
+    run 2 "$@"
+    [ ! -s out ] || fail "stdout is not empty: vpipe $*"
+    printf '%s\n' "$message" >expected
+    cmp -s expected err || fail "not the line '$message': vpipe $*"
+}
+
+# has FILE TEXT
+has() {
+    grep -qF -- "$2" "$1" || fail "no '$2' in $1"
+}
+
+# ---- Help and versions -----------------------------------------------------
+run 0 --help
+has out 'usage: vpipe'
+has out 'train'
+cp out help
+run 0 -h
+cmp -s out help || fail '-h is not --help'
+run 0 --version
+grep -qE '^vpipe [0-9]+\.[0-9]+\.[0-9]+$' out || fail 'no version'
+run 2
+[ ! -s out ] || fail 'usage without a command belongs on stderr'
+has err 'usage: vpipe'
+run 0 train --help
+for word in --set --output --max-steps --dry-run --quiet model_type \
+    batch_size memory_limit; do
+    has out "$word"
+done
+grep -q ' $' out && fail 'spaces at the end of a line of help'
+[ "$(awk '{ print length }' out | sort -n | tail -1)" -le 80 ] ||
+    fail 'help is wider than 80 columns'
+run 0 info --help
+run 0 info
+for word in vpipe compiler cores memory backends cpu; do
+    has out "$word"
+done
+
+# ---- Mistakes on the command line ------------------------------------------
+refuse "vpipe: unknown command 'trian'; did you mean 'train'?" trian
+refuse "vpipe: unknown command 'xyzzy'; 'vpipe --help' lists the commands" \
+    xyzzy
+refuse "vpipe train: no configuration; write for example 'vpipe train\
+ configs/bert_tiny.yml'" train
+refuse "vpipe train: unknown option '--outptu'; did you mean '--output'?" \
+    train a.yml --outptu x
+refuse "vpipe train: unknown option '--max_stpes'; did you mean\
+ '--max-steps'?" train a.yml --max_stpes=3
+refuse "vpipe train: unknown option '-x'; 'vpipe train --help' lists the\
+ options" train -x
+refuse "vpipe train: option '--set' needs a value; write '--set KEY=VALUE'" \
+    train a.yml --set
+refuse "vpipe train: option '--output' needs a value; write '--output DIR'" \
+    train a.yml --output=
+refuse "vpipe train: option '--quiet' takes no value; remove '=1'" \
+    train a.yml --quiet=1
+for bad in 0 -3 2.5 many 99999999999999999999; do
+    refuse "vpipe train: option '--max-steps' must be a whole number from 1,\
+ not '$bad'; write for example '--max-steps 10'" train a.yml --max-steps "$bad"
+done
+refuse "vpipe train: two configurations, 'a.yml' and 'b.yml'; give one" \
+    train a.yml b.yml
+refuse "vpipe train: two configurations, 'a.yml' and 'b.yml'; give one" \
+    train --config_file a.yml b.yml
+refuse "vpipe info: unexpected argument 'now'; remove it" info now
+refuse "vpipe info: unknown option '--hlep'; did you mean '--help'?" \
+    info --hlep
+
+# ---- Mistakes in a configuration -------------------------------------------
+refuse 'none.yml: cannot be opened: No such file or directory; check the path' \
+    train none.yml
+refuse 'none.yml: cannot be opened: No such file or directory; check the path' \
+    train --config_file none.yml
+refuse '.: cannot be read: Is a directory; give a YAML file' train .
+: >empty.yml
+refuse "empty.yml: the file holds no configuration; write at least\
+ 'model_type: bert'" train empty.yml
+printf 'model_type: bert\nlaers: 2\n' >a.yml
+refuse "a.yml:2: unknown key 'laers'; did you mean 'layers'?" train a.yml
+refuse "a.yml:2: unknown key 'laers'; did you mean 'layers'?" \
+    train a.yml --dry-run --quiet
+printf 'model_type: bert\nbatch_size: 8.5\n' >a.yml
+refuse "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216,\
+ not '8.5'; write for example 'batch_size: 8'" train a.yml
+refuse "--set: key 'batch_size' must be a whole number from 1 to 16777216,\
+ not '0'; write for example 'batch_size=8'" train a.yml --set batch_size=0
+printf 'model_type: bert\nstages: 4\n' >a.yml
+refuse "a.yml:2: key 'stages' is known but not supported by this version yet;\
+ remove it" train a.yml
+printf 'model_type: bert\ndevice: cuda\n' >a.yml
+refuse "a.yml:2: key 'device' is 'cuda', which this version does not support\
+ yet; use one of auto, cpu" train a.yml
+
+# ---- Runs ------------------------------------------------------------------
+tiny="--set layers=1 --set hidden=16 --set heads=2 --set seq_length=16"
+tiny="$tiny --set eval_every=0 --set threads_per_stage=1 --set total_steps=4"
+tiny="$tiny --set print_frequency=2"
+for model in bert gpt2 translation; do
+    # shellcheck disable=SC2086
+    run 0 train "$configs/${model}_tiny.yml" $tiny --dry-run --output dry
+    has out "$model"
+    has out 'dry run'
+    [ ! -e dry ] || fail "a dry run wrote a folder ($model)"
+done
+
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_tiny.yml" $tiny --output run
+[ ! -s err ] || fail 'a good run writes to stderr'
+has out 'step 4/4'
+grep -q "$(printf '\033')" out && fail 'escape sequences outside a terminal'
+[ "$(wc -l <run/metrics.jsonl)" -eq 4 ] || fail 'not one line per update'
+
+# The folder's configuration runs again, by itself, to the same losses.
+run 0 train run/config.yml --output again --quiet
+[ ! -s out ] || fail '--quiet is not quiet'
+losses() {
+    sed 's/.*\("loss": *[^,}]*\).*/\1/' "$1/metrics.jsonl"
+}
+[ -s again/metrics.jsonl ] || fail 'config.yml does not run'
+[ "$(losses run)" = "$(losses again)" ] ||
+    fail 'config.yml does not repeat the run'
+
+# shellcheck disable=SC2086
+run 0 train $tiny --max-steps 2 --output short -- "$configs/gpt2_tiny.yml"
+[ "$(wc -l <short/metrics.jsonl)" -eq 2 ] || fail '--max-steps 2'
+
+# A run folder is not overwritten.
+# shellcheck disable=SC2086
+run 2 train "$configs/bert_tiny.yml" $tiny --output run
+[ "$(wc -l <err)" -eq 1 ] || fail 'not one line about the used folder'
+
+# What cannot be written is a failure, not silence.
+if [ -w /dev/full ]; then
+    checks=$((checks + 1))
+    "$program" --help >/dev/full 2>err
+    [ $? -eq 1 ] || fail 'a full disk behind stdout'
+fi
+
+# A signal stops after the update, with its own status.
+checks=$((checks + 1))
+# shellcheck disable=SC2086
+"$program" train "$configs/bert_tiny.yml" $tiny --set total_steps=200000 \
+    --output stopped >out 2>err &
+child=$!
+tries=0
+until [ -s stopped/metrics.jsonl ] || [ $tries -ge 100 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+kill -TERM $child
+wait $child
+got=$?
+[ "$got" -eq 3 ] || fail "exit $got, not 3, after SIGTERM"
+has out 'stopped'
+
+printf '%d checks, %d failures\n' "$checks" "$failures"
+[ "$failures" -eq 0 ]

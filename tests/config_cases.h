@@ -1,0 +1,342 @@
+/* Configurations that are refused, each with its whole message. The file is
+ * a.yml in the working directory; gpt2.json beside it describes a GPT-2 of
+ * width 32 with 64 positions. */
+#ifndef VP_TESTS_CONFIG_CASES_H
+#define VP_TESTS_CONFIG_CASES_H
+
+#include <stddef.h>
+
+struct refused {
+    const char *yaml;
+    const char *set;  /* one --set, or NULL */
+    const char *want; /* the whole message */
+};
+
+#define BERT "model_type: bert\n"
+
+/* clang-format off */
+
+/* Not YAML, or more of it than is read. */
+static const struct refused not_yaml[] = {
+    { "", NULL,
+      "a.yml: the file holds no configuration; write at least "
+      "'model_type: bert'" },
+    { "# nothing\n", NULL,
+      "a.yml: the file holds no configuration; write at least "
+      "'model_type: bert'" },
+    { "bert\n", NULL,
+      "a.yml:1: a configuration is a list of 'key: value' lines; write for "
+      "example 'model_type: bert'" },
+    { "\n- bert\n", NULL,
+      "a.yml:2: a configuration is a list of 'key: value' lines; write for "
+      "example 'model_type: bert'" },
+    { "model_type: bert\nlayers: 2\nmodel_type: gpt2\n", NULL,
+      "a.yml:3:1: key 'model_type' appears twice, first on line 1; keep one" },
+    { "model_type: bert\nlayers: &n 2\n", NULL,
+      "a.yml:2:9: anchors are not supported; write the value itself" },
+    { "model_type: bert\nlayers: *n\n", NULL,
+      "a.yml:2:9: aliases are not supported; write the value itself" },
+    { "model_type: bert\nlayers: !!int 2\n", NULL,
+      "a.yml:2:9: tags are not supported; remove the word that starts with "
+      "'!'" },
+    { "model_type: bert\npartition: &p [1]\n", NULL,
+      "a.yml:2:12: anchors are not supported; write the value itself" },
+    { "model_type: bert\npartition: !x [1]\n", NULL,
+      "a.yml:2:12: tags are not supported; remove the word that starts with "
+      "'!'" },
+    { "model_type: bert\n---\nmodel_type: gpt2\n", NULL,
+      "a.yml:2:1: a second document begins here; keep one per file" },
+    { "? [a]\n: 1\n", NULL,
+      "a.yml:1:3: a key must be a word; write 'key: value'" },
+    { "\"\": 1\n", NULL,
+      "a.yml:1:1: a key is missing before ':'; write 'key: value'" },
+    { "model_type: bert\n\tlayers: 2\n", NULL,
+      "a.yml:2:1: not YAML: found a tab character that violates indentation; "
+      "indent with spaces" },
+    { "model_type: bert\nlayers: @2\n", NULL,
+      "a.yml:2:9: not YAML: found character that cannot start any token; use "
+      "spaces, not tabs, and quote text with special characters" },
+    { "model_type: bert\nlayers: 2: 3\n", NULL,
+      "a.yml:2:10: not YAML: mapping values are not allowed in this context; "
+      "check indentation, colons and quotes near this line" },
+    { "model_type: [bert\n", NULL,
+      "a.yml:2:1: not YAML: did not find expected ',' or ']'; check "
+      "indentation, colons and quotes near this line" },
+    { "model_type: \"bert\n", NULL,
+      "a.yml:2:1: not YAML: found unexpected end of stream; check "
+      "indentation, colons and quotes near this line" },
+    { "model_type: bert\ndata_dir: \"a\\nb\"\n", NULL,
+      "a.yml:2:11: this text holds a line break or control character; write "
+      "it on one line without them" },
+    { "model_type: bert\ndata_dir: \"a\\0b\"\n", NULL,
+      "a.yml:2:11: this text holds a line break or control character; write "
+      "it on one line without them" },
+    { "model_type: bert\ndata_dir: |\n  a\n  b\n", NULL,
+      "a.yml:2:11: this text holds a line break or control character; write "
+      "it on one line without them" },
+    { "model_type: b\xFF\n", NULL,
+      "a.yml: byte 13 is not YAML text: invalid leading UTF-8 octet; save the "
+      "file as UTF-8 text" },
+    { "model_type: b\x01\n", NULL,
+      "a.yml: byte 13 is not YAML text: control characters are not allowed; "
+      "save the file as UTF-8 text" },
+};
+
+/* Keys that do not exist, do not belong here, or have no value. */
+static const struct refused bad_keys[] = {
+    { "layers: 2\n", NULL,
+      "a.yml: key 'model_type' is missing; add one of bert, gpt2, cpm, "
+      "translation, for example 'model_type: bert'" },
+    { "model_type: bert\n\n\nlaers: 2\n", NULL,
+      "a.yml:4: unknown key 'laers'; did you mean 'layers'?" },
+    { "model_type: bert\nLayers: 2\n", NULL,
+      "a.yml:2: unknown key 'Layers'; did you mean 'layers'?" },
+    { "model_type: bert\nxyzzy: 2\n", NULL,
+      "a.yml:2: unknown key 'xyzzy'; 'vpipe train --help' lists the keys" },
+    { "model_type: bert\n<<: {a: 1}\n", NULL,
+      "a.yml:2: unknown key '<<'; 'vpipe train --help' lists the keys" },
+    { "model_type: bert\nstages: 4\n", NULL,
+      "a.yml:2: key 'stages' is known but not supported by this version yet; "
+      "remove it" },
+    { "module: vgpus=4\nlayers: x\n", NULL,
+      "a.yml:1: key 'module' is known but not supported by this version yet; "
+      "remove it" },
+    { "model_type: bert\nmachines:\n  - localhost:0\n", NULL,
+      "a.yml:2: key 'machines' is known but not supported by this version "
+      "yet; remove it" },
+    { "model_type: bert\npositions: 512\nmax_positions: 512\n", NULL,
+      "a.yml:3: key 'max_positions' is another name for 'positions' at "
+      "a.yml:2; keep one" },
+    { "model_type: gpt2\nmax_pred: 20\n", NULL,
+      "a.yml:2: key 'max_pred' has no effect with model_type gpt2; remove "
+      "it" },
+    { "model_type: bert\ndecoder_layers: 2\n", NULL,
+      "a.yml:2: key 'decoder_layers' has no effect with model_type bert; "
+      "remove it" },
+    { "model_type: bert\noptimizer: sgd\neps: 1e-8\n", NULL,
+      "a.yml:3: key 'eps' has no effect with optimizer sgd; remove it" },
+    { "model_type: bert\n", "laers=2",
+      "--set: unknown key 'laers'; did you mean 'layers'?" },
+    { "model_type: bert\n", "layers",
+      "--set: 'layers' is not key=value; write for example "
+      "'--set batch_size=8'" },
+    { "model_type: bert\n", "=2",
+      "--set: '=2' is not key=value; write for example "
+      "'--set batch_size=8'" },
+    { "model_type: bert\n", "layers=",
+      "--set: key 'layers' has no value; write for example 'layers=4' or "
+      "remove it" },
+    { "model_type: bert\n", "layers=two",
+      "--set: key 'layers' must be a whole number from 1 to 10000, not 'two'; "
+      "write for example 'layers=4'" },
+    { "model_type: bert\n", "data_dir=a\nb",
+      "--set: the value is too long or holds a line break or control "
+      "character; write it without them" },
+    { "model_type: bert\n", "sync_mode=asp",
+      "--set: key 'sync_mode' is known but not supported by this version yet; "
+      "remove it" },
+};
+
+/* Values of the wrong kind, or out of range. */
+static const struct refused bad_values[] = {
+    { "model_type:\n", NULL,
+      "a.yml:1: key 'model_type' has no value; write for example "
+      "'model_type: bert' or remove it" },
+    { "model_type: brt\n", NULL,
+      "a.yml:1: key 'model_type' must be one of bert, gpt2, cpm, translation, "
+      "not 'brt'; did you mean 'bert'?" },
+    { "model_type: image_classification\n", NULL,
+      "a.yml:1: key 'model_type' must be one of bert, gpt2, cpm, translation, "
+      "not 'image_classification'; write for example 'model_type: bert'" },
+    { "model_type: [bert]\n", NULL,
+      "a.yml:1: key 'model_type' must be one of bert, gpt2, cpm, translation, "
+      "not a list; write for example 'model_type: bert'" },
+    { BERT "size: lage\n", NULL,
+      "a.yml:2: key 'size' must be one of large, base, large-48, not 'lage'; "
+      "did you mean 'large'?" },
+    { BERT "batch_size: 8.5\n", NULL,
+      "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216, "
+      "not '8.5'; write for example 'batch_size: 8'" },
+    { BERT "batch_size: 0\n", NULL,
+      "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216, "
+      "not '0'; write for example 'batch_size: 8'" },
+    { BERT "batch_size: -8\n", NULL,
+      "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216, "
+      "not '-8'; write for example 'batch_size: 8'" },
+    { BERT "batch_size: 99999999999999999999\n", NULL,
+      "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216, "
+      "not '99999999999999999999'; write for example 'batch_size: 8'" },
+    { BERT "batch_size: \"8\"\n", NULL,
+      "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216, "
+      "not the quoted text '8'; write for example 'batch_size: 8'" },
+    { BERT "batch_size: '8'\n", NULL,
+      "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216, "
+      "not the quoted text '8'; write for example 'batch_size: 8'" },
+    { BERT "layers: 10001\n", NULL,
+      "a.yml:2: key 'layers' must be a whole number from 1 to 10000, not "
+      "'10001'; write for example 'layers: 4'" },
+    { BERT "batch_size: 010\n", NULL,
+      "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216, "
+      "not '010'; write for example 'batch_size: 8'" },
+    { BERT "batch_size: true\n", NULL,
+      "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216, "
+      "not 'true'; write for example 'batch_size: 8'" },
+    { BERT "batch_size: {a: 1}\n", NULL,
+      "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216, "
+      "not a map; write for example 'batch_size: 8'" },
+    { BERT "batch_size: ~\n", NULL,
+      "a.yml:2: key 'batch_size' has no value; write for example "
+      "'batch_size: 8' or remove it" },
+    { BERT "batch_size: null\n", NULL,
+      "a.yml:2: key 'batch_size' has no value; write for example "
+      "'batch_size: 8' or remove it" },
+    { BERT "max_positions: 1e3\n", NULL,
+      "a.yml:2: key 'max_positions' must be a whole number from 1 to 1048576, "
+      "not '1e3'; write for example 'max_positions: 512'" },
+    { BERT "vocab: 7\n", NULL,
+      "a.yml:2: key 'vocab' must be a whole number from 8 to 16777216, not "
+      "'7'; write for example 'vocab: 1024'" },
+    { BERT "seed: -1\n", NULL,
+      "a.yml:2: key 'seed' must be a whole number from 0 to "
+      "9007199254740992, not '-1'; write for example 'seed: 1'" },
+    { BERT "dropout: yes\n", NULL,
+      "a.yml:2: key 'dropout' must be a number from 0 to 0.99, not 'yes'; "
+      "write for example 'dropout: 0.1'" },
+    { BERT "dropout: 1.5\n", NULL,
+      "a.yml:2: key 'dropout' must be a number from 0 to 0.99, not '1.5'; "
+      "write for example 'dropout: 0.1'" },
+    { BERT "dropout: -0.1\n", NULL,
+      "a.yml:2: key 'dropout' must be a number from 0 to 0.99, not '-0.1'; "
+      "write for example 'dropout: 0.1'" },
+    { BERT "dropout: .nan\n", NULL,
+      "a.yml:2: key 'dropout' must be a number from 0 to 0.99, not '.nan'; "
+      "write for example 'dropout: 0.1'" },
+    { BERT "learning_rate: 1e400\n", NULL,
+      "a.yml:2: key 'learning_rate' must be a number from 0 to 100, not "
+      "'1e400'; write for example 'learning_rate: 0.0005'" },
+    { BERT "learning_rate: 0,05\n", NULL,
+      "a.yml:2: key 'learning_rate' must be a number from 0 to 100, not "
+      "'0,05'; write for example 'learning_rate: 0.0005'" },
+    { BERT "beta1: 1\n", NULL,
+      "a.yml:2: key 'beta1' must be a number from 0 to 0.999999, not '1'; "
+      "write for example 'beta1: 0.9'" },
+    { BERT "eps: 0\n", NULL,
+      "a.yml:2: key 'eps' must be a number from 1e-30 to 1, not '0'; write "
+      "for example 'eps: 1e-8'" },
+    { BERT "lr_warmup: 2\n", NULL,
+      "a.yml:2: key 'lr_warmup' must be true, false or a number from 0 to 1, "
+      "not '2'; write for example 'lr_warmup: 0.1'" },
+    { BERT "tie_embeddings: 1\n", NULL,
+      "a.yml:2: key 'tie_embeddings' must be true or false, not '1'; write "
+      "for example 'tie_embeddings: true'" },
+    { BERT "synthetic_data: maybe\n", NULL,
+      "a.yml:2: key 'synthetic_data' must be true or false, not 'maybe'; "
+      "write for example 'synthetic_data: true'" },
+    { BERT "memory_limit: 11 GB\n", NULL,
+      "a.yml:2: key 'memory_limit' must be a size such as 512M or 11G, not "
+      "'11 GB'; write for example 'memory_limit: 11G'" },
+    { BERT "memory_limit: 0\n", NULL,
+      "a.yml:2: key 'memory_limit' must be a size such as 512M or 11G, not "
+      "'0'; write for example 'memory_limit: 11G'" },
+    { BERT "optimizer: adma\n", NULL,
+      "a.yml:2: key 'optimizer' must be one of sgd, adam, adamw, lamb, not "
+      "'adma'; did you mean 'adam'?" },
+    { BERT "learning_rate_policy: linear\n", NULL,
+      "a.yml:2: key 'learning_rate_policy' must be one of constant, step, "
+      "polynomial, exponential_decay, inverse_sqrt, cosine, not 'linear'; "
+      "write for example 'learning_rate_policy: polynomial'" },
+    { BERT "activation: \"\"\n", NULL,
+      "a.yml:2: key 'activation' must be one of relu, gelu, gelu_tanh, not "
+      "the quoted text ''; write for example 'activation: gelu'" },
+    { BERT "kernels: quick\n", NULL,
+      "a.yml:2: key 'kernels' must be one of fast, reference, not 'quick'; "
+      "write for example 'kernels: fast'" },
+    { BERT "device: cuda\n", NULL,
+      "a.yml:2: key 'device' is 'cuda', which this version does not support "
+      "yet; use one of auto, cpu" },
+    { BERT "device: gpu\n", NULL,
+      "a.yml:2: key 'device' must be one of auto, cpu, not 'gpu'; did you "
+      "mean 'cpu'?" },
+    { BERT "precision: bf16\n", NULL,
+      "a.yml:2: key 'precision' is 'bf16', which this version does not "
+      "support yet; use fp32" },
+    { BERT "precision: fp16\n", NULL,
+      "a.yml:2: key 'precision' is 'fp16', which this version does not "
+      "support yet; use fp32" },
+    { BERT "precision: fp\n", NULL,
+      "a.yml:2: key 'precision' must be fp32, not 'fp'; write for example "
+      "'precision: fp32'" },
+    { BERT "log_directory: \"\"\n", NULL,
+      "a.yml:2: key 'log_directory' must be a path, not the quoted text ''; "
+      "write for example 'log_directory: runs'" },
+    { BERT "layers: "
+      "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4"
+      "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4"
+      "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4x"
+      "\xC3\xA4\xC3\xA4\xC3\xA4\n", NULL,
+      "a.yml:2: key 'layers' must be a whole number from 1 to 10000, not '"
+      "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4"
+      "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4"
+      "\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4x...'; write "
+      "for example 'layers: 4'" },
+};
+
+/* Each value is possible, but not together with the others. */
+static const struct refused bad_together[] = {
+    { BERT "heads: 7\n", NULL,
+      "a.yml:2: key 'heads': 7 heads do not divide hidden 1024; use a divisor "
+      "of hidden, or a hidden that is a multiple of 7" },
+    /* Not the heads, which nobody wrote, but the width that broke them. */
+    { BERT "hidden: 100\n", NULL,
+      "a.yml:2: key 'heads': 16 heads do not divide hidden 100; use a divisor "
+      "of hidden, or a hidden that is a multiple of 16" },
+    { BERT "hidden: 100\n", "heads=3",
+      "--set: key 'heads': 3 heads do not divide hidden 100; use a divisor of "
+      "hidden, or a hidden that is a multiple of 3" },
+    { BERT "seq_length: 513\n", NULL,
+      "a.yml:2: key 'seq_length': 513 is longer than the model's 512 "
+      "positions; shorten it or raise positions" },
+    { BERT "pad_id: 30528\n", NULL,
+      "a.yml:2: key 'pad_id': 30528 is not possible; use 0 to 30527" },
+    { BERT "vocab: 16777216\nhidden: 1048576\n", NULL,
+      "a.yml:3: key 'hidden': a tensor of 3145728 x 1048576 numbers is larger "
+      "than 4 TiB; use a smaller hidden" },
+    { BERT "batch_size: 16777216\nseq_length: 512\n", NULL,
+      "a.yml:2: key 'batch_size': 16777216 samples of 512 tokens are more "
+      "than 2^31 rows; use a smaller batch_size" },
+    { BERT "seq_length: 16\nmax_pred: 17\n", NULL,
+      "a.yml:3: key 'max_pred' is 17, more than seq_length 16; lower it" },
+    { "model_type: translation\nbatch_size: 100\n", NULL,
+      "a.yml:2: key 'batch_size' counts tokens here, and 100 do not hold one "
+      "sentence of seq_length 128; raise it" },
+    { "model_type: translation\nsize: base\nseq_length: 1024\nbatch_size: "
+      "1000\n", NULL,
+      "a.yml:4: key 'batch_size' counts tokens here, and 1000 do not hold one "
+      "sentence of seq_length 1024; raise it" },
+    { BERT "synthetic_data: false\n", NULL,
+      "a.yml:2: key 'synthetic_data' is false but there is no data_dir; add "
+      "'data_dir: FOLDER' or remove it" },
+    { BERT "data_dir: nowhere\n", NULL,
+      "a.yml:2: key 'data_dir' names 'nowhere', which cannot be read: No such "
+      "file or directory; correct the path" },
+    { BERT "size: base\nconfig: x.json\n", NULL,
+      "a.yml:3: key 'config' and key 'size' at a.yml:2 both choose the sizes; "
+      "remove one" },
+    { BERT "config: nowhere.json\n", NULL,
+      "a.yml:2: key 'config': nowhere.json: cannot be opened: No such file or "
+      "directory; check the path" },
+    { BERT "config: gpt2.json\n", NULL,
+      "a.yml:2: key 'config' names a file for model_type gpt2, but model_type "
+      "is bert; make them agree" },
+    /* The width comes from the file that was named in line 2. */
+    { "model_type: gpt2\nconfig: gpt2.json\nseq_length: 65\n", NULL,
+      "a.yml:3: key 'seq_length': 65 is longer than the model's 64 positions; "
+      "shorten it or raise positions" },
+    { "model_type: cpm\nconfig: gpt2.json\nheads: 5\n", NULL,
+      "a.yml:3: key 'heads': 5 heads do not divide hidden 32; use a divisor "
+      "of hidden, or a hidden that is a multiple of 5" },
+};
+
+/* clang-format on */
+
+#endif

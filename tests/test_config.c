@@ -1,0 +1,1139 @@
+/* Configurations: what is read, what is refused with which line, defaults,
+ * and that what is written reads back. */
+#include "launch/config.h"
+#include "launch/keys.h"
+#include "launch/nearest.h"
+#include "launch/value.h"
+#include "launch/yaml.h"
+
+#include "base/rng.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config_cases.h"
+
+/* ---- Helpers: all files live in one temporary folder -------------------- */
+
+static char temp_folder[] = "/tmp/vpipe_config_XXXXXX";
+
+static int enter_temp_folder(void **state)
+{
+    (void)state;
+    if (!mkdtemp(temp_folder) || chdir(temp_folder) != 0)
+        return -1;
+    return mkdir("sub", 0700) | mkdir("data", 0700);
+}
+
+static int leave_temp_folder(void **state)
+{
+    static const char *const files[] = { "a.yml",     "b.yml",
+                                         "c.yml",     "gpt2.json",
+                                         "sub/a.yml", "sub/gpt2.json" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(files); i++)
+        unlink(files[i]);
+    rmdir("sub/data");
+    rmdir("sub");
+    rmdir("data");
+    return chdir("/") | rmdir(temp_folder);
+}
+
+/* A new file each time: some file systems wait for the disk when one is cut
+ * and written again. */
+static void write_bytes(const char *path, const char *bytes, size_t n)
+{
+    FILE *file;
+
+    unlink(path);
+    file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    write_bytes(path, text, strlen(text));
+}
+
+static char *read_text(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 16384);
+
+    assert_non_null(file);
+    assert_non_null(text);
+    assert_in_range(fread(text, 1, 16383, file), 1, 16382);
+    fclose(file);
+    return text;
+}
+
+/* Loads `yaml` as a.yml, with at most one --set; the message is "" if all is
+ * well. */
+static enum vp_status load(const char *yaml, const char *set,
+                           struct vp_config *out, struct vp_err *err)
+{
+    write_text("a.yml", yaml);
+    *err = (struct vp_err){ { 0 } };
+    return vp_config_load("a.yml", &set, set ? 1 : 0, out, err);
+}
+
+static void load_ok(const char *yaml, const char *set, struct vp_config *out)
+{
+    struct vp_err err;
+
+    if (load(yaml, set, out, &err) != VP_OK)
+        fail_msg("%s\n%s", yaml, err.text);
+}
+
+/* ---- YAML --------------------------------------------------------------- */
+
+static void parse(const char *text, struct vp_arena *arena,
+                  const struct vp_yaml_node **root)
+{
+    struct vp_err err = { { 0 } };
+
+    if (vp_yaml_parse("t", text, strlen(text), arena, root, &err) != VP_OK)
+        fail_msg("%s\n%s", text, err.text);
+}
+
+static void test_yaml_tree(void **state)
+{
+    struct vp_arena arena = { 0 };
+    const struct vp_yaml_node *root, *a, *b, *c;
+
+    (void)state;
+    parse("# comment\n"
+          "a: 1\n"
+          "  \n"
+          "long key:   \"quoted: text\"\n"
+          "list:\n"
+          "  - x\n"
+          "  - {y: 2, z: []}\n",
+          &arena, &root);
+    assert_int_equal(root->kind, VP_YAML_MAP);
+    a = root->child;
+    b = a->next;
+    c = b->next;
+    assert_null(c->next);
+
+    assert_string_equal(a->key, "a");
+    assert_string_equal(a->text, "1");
+    assert_false(a->quoted);
+    assert_int_equal(a->key_line, 2);
+    assert_int_equal(a->key_column, 1);
+    assert_int_equal(a->line, 2);
+    assert_int_equal(a->column, 4);
+
+    assert_string_equal(b->key, "long key");
+    assert_string_equal(b->text, "quoted: text");
+    assert_true(b->quoted);
+    assert_int_equal(b->line, 4);
+    assert_int_equal(b->column, 13);
+
+    assert_int_equal(c->kind, VP_YAML_LIST);
+    assert_int_equal(c->key_line, 5);
+    assert_int_equal(c->line, 6);
+    assert_string_equal(c->child->text, "x");
+    assert_null(c->child->key);
+    assert_int_equal(c->child->next->kind, VP_YAML_MAP);
+    assert_string_equal(c->child->next->child->key, "y");
+    assert_int_equal(c->child->next->child->column, 9);
+    assert_int_equal(c->child->next->child->next->kind, VP_YAML_LIST);
+    assert_null(c->child->next->child->next->child);
+    assert_null(c->child->next->next);
+    vp_arena_release(&arena);
+}
+
+static void test_yaml_printable(void **state)
+{
+    (void)state;
+    assert_true(vp_yaml_printable(""));
+    assert_true(vp_yaml_printable("daten/b\xC3\xBC"
+                                  "cher \xE2\x80\x93 1"));
+    assert_false(vp_yaml_printable("a\nb"));
+    assert_false(vp_yaml_printable("a\x1b[1m"));
+    assert_false(vp_yaml_printable("a\x7f"));
+    assert_false(vp_yaml_printable("a\xC2\x85"));
+    assert_false(vp_yaml_printable("a\xE2\x80\xA8"));
+    assert_false(vp_yaml_printable("a\xE2\x80\xA9"));
+}
+
+/* "[[[...": `depth` lists inside each other. */
+static enum vp_status parse_nested(int depth, struct vp_err *err)
+{
+    struct vp_arena arena = { 0 };
+    const struct vp_yaml_node *root;
+    char text[2 * 4096];
+    enum vp_status st;
+
+    memset(text, '[', (size_t)depth);
+    memset(text + depth, ']', (size_t)depth);
+    st = vp_yaml_parse("t", text, 2 * (size_t)depth, &arena, &root, err);
+    vp_arena_release(&arena);
+    return st;
+}
+
+static void test_yaml_limits(void **state)
+{
+    struct vp_arena arena = { 0 };
+    const struct vp_yaml_node *root;
+    struct vp_err err = { { 0 } };
+    char *big = malloc(VP_YAML_MAX_BYTES + 2);
+
+    (void)state;
+    assert_int_equal(parse_nested(VP_YAML_MAX_DEPTH, &err), VP_OK);
+    assert_int_equal(parse_nested(VP_YAML_MAX_DEPTH + 1, &err), VP_ERR_INVALID);
+    assert_string_equal(err.text, "t:1:17: too many levels inside each other; "
+                                  "a configuration needs two");
+    assert_int_equal(parse_nested(4096, &err), VP_ERR_INVALID);
+
+    assert_non_null(big);
+    memset(big, '\n', VP_YAML_MAX_BYTES + 1);
+    write_bytes("a.yml", big, VP_YAML_MAX_BYTES + 1);
+    assert_int_equal(vp_yaml_read("a.yml", &arena, &root, &err),
+                     VP_ERR_INVALID);
+    assert_string_equal(err.text, "a.yml: is larger than 256 kB; give a "
+                                  "configuration, not data");
+
+    /* One list with more entries than allowed: "[,1,1,1...". */
+    for (size_t i = 0; i < VP_YAML_MAX_BYTES; i++)
+        big[i] = i % 2 ? '1' : ',';
+    big[0] = '[';
+    assert_int_equal(
+        vp_yaml_parse("t", big, VP_YAML_MAX_BYTES, &arena, &root, &err),
+        VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "the file has too many entries"));
+
+    memset(big, 'x', VP_YAML_MAX_SCALAR + 1);
+    assert_int_equal(
+        vp_yaml_parse("t", big, VP_YAML_MAX_SCALAR, &arena, &root, &err),
+        VP_OK);
+    assert_int_equal(
+        vp_yaml_parse("t", big, VP_YAML_MAX_SCALAR + 1, &arena, &root, &err),
+        VP_ERR_INVALID);
+    assert_string_equal(err.text, "t:1:1: this text is too long; shorten it");
+    free(big);
+    vp_arena_release(&arena);
+}
+
+/* ---- Values ------------------------------------------------------------- */
+
+static void test_whole_numbers(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t want;
+    } good[] = {
+        { "0", 0 },
+        { "8", 8 },
+        { "-8", -8 },
+        { "+8", 8 },
+        { "-0", 0 },
+        { "9223372036854775807", INT64_MAX },
+        { "-9223372036854775808", INT64_MIN },
+    };
+    static const char *const bad[] = {
+        "",
+        " 8",
+        "8 ",
+        "8.5",
+        "8.",
+        "1e3",
+        "0x10",
+        "08",
+        "1_0",
+        "--8",
+        "+",
+        "-",
+        "8k",
+        "x",
+        "\xD9\xA3",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "100000000000000000000000000000000000000000",
+    };
+    int64_t value = 77;
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(good); i++) {
+        assert_true(vp_text_to_i64(good[i].text, &value));
+        assert_true(value == good[i].want);
+    }
+    value = 77;
+    for (size_t i = 0; i < VP_COUNT_OF(bad); i++)
+        if (vp_text_to_i64(bad[i], &value))
+            fail_msg("'%s' was taken", bad[i]);
+    assert_int_equal(value, 77);
+}
+
+static void test_real_numbers(void **state)
+{
+    static const struct {
+        const char *text;
+        double want;
+    } good[] = {
+        { "0", 0.0 },     { "0.1", 0.1 },     { ".5", 0.5 },
+        { "1.", 1.0 },    { "5e-5", 5e-5 },   { "1E3", 1000.0 },
+        { "-2.5", -2.5 }, { "+1e+2", 100.0 }, { "1e-400", 0.0 },
+        { "007", 7.0 },
+    };
+    static const char *const bad[] = {
+        "",    ".",     "e5",     "1e",  "1e+", "nan", ".nan",
+        "inf", ".inf",  "0x1p3",  " 1",  "1 ",  "1,5", "1_0",
+        "--1", "1e400", "-1e400", "yes", "1f",
+    };
+    double value = 77.0;
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(good); i++) {
+        assert_true(vp_text_to_real(good[i].text, &value));
+        assert_true(value == good[i].want);
+    }
+    value = 77.0;
+    for (size_t i = 0; i < VP_COUNT_OF(bad); i++)
+        if (vp_text_to_real(bad[i], &value))
+            fail_msg("'%s' was taken", bad[i]);
+    assert_true(value == 77.0);
+}
+
+static void test_bools_and_bytes(void **state)
+{
+    static const char *const no_bytes[] = {
+        "",      "G",  "11g",  "11GB", "11 G",   "-1",    "+1G",
+        "1e400", "1P", "11Gi", "0x10", "9.1e15", "9000T", "11iB",
+    };
+    int64_t bytes;
+    bool flag;
+
+    (void)state;
+    assert_true(vp_text_to_bool("true", &flag) && flag);
+    assert_true(vp_text_to_bool("Yes", &flag) && flag);
+    assert_true(vp_text_to_bool("ON", &flag) && flag);
+    assert_true(vp_text_to_bool("False", &flag) && !flag);
+    assert_true(vp_text_to_bool("off", &flag) && !flag);
+    assert_false(vp_text_to_bool("1", &flag));
+    assert_false(vp_text_to_bool("tRue", &flag));
+    assert_false(vp_text_to_bool("", &flag));
+
+    assert_true(vp_text_to_bytes("4096", &bytes) && bytes == 4096);
+    assert_true(vp_text_to_bytes("3K", &bytes) && bytes == 3072);
+    assert_true(vp_text_to_bytes("512M", &bytes) && bytes == 536870912);
+    assert_true(vp_text_to_bytes("11G", &bytes) && bytes == 11811160064);
+    assert_true(vp_text_to_bytes("11GiB", &bytes) && bytes == 11811160064);
+    assert_true(vp_text_to_bytes("1.5G", &bytes) && bytes == 1610612736);
+    assert_true(vp_text_to_bytes("2T", &bytes) && bytes == 2199023255552);
+    for (size_t i = 0; i < VP_COUNT_OF(no_bytes); i++)
+        if (vp_text_to_bytes(no_bytes[i], &bytes))
+            fail_msg("'%s' was taken", no_bytes[i]);
+}
+
+static void test_floats_print_shortest(void **state)
+{
+    char text[32];
+
+    (void)state;
+    vp_float_to_text(0.1f, text, sizeof(text));
+    assert_string_equal(text, "0.1");
+    vp_float_to_text(0.0f, text, sizeof(text));
+    assert_string_equal(text, "0");
+    vp_float_to_text(1e-12f, text, sizeof(text));
+    assert_string_equal(text, "1e-12");
+    for (uint32_t i = 0; i < 2000; i++) {
+        float value = (float)vp_rng_unit(
+            vp_rng(1, VP_RNG_TEST, 0, i, 0, 0).v[0]);
+
+        vp_float_to_text(value, text, sizeof(text));
+        assert_true((float)strtod(text, NULL) == value);
+    }
+}
+
+/* ---- Nearest ------------------------------------------------------------ */
+
+static void test_edit_distance(void **state)
+{
+    static const struct {
+        const char *a, *b;
+        int want;
+    } cases[] = {
+        { "", "", 0 },
+        { "", "abc", 3 },
+        { "abc", "abc", 0 },
+        { "abc", "acb", 1 },
+        { "abc", "abd", 1 },
+        { "abc", "ab", 1 },
+        { "kitten", "sitting", 3 },
+        { "ca", "abc", 3 },
+        { "ab", "ba", 1 },
+        { "flaw", "lawn", 2 },
+    };
+    char longest[80];
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        assert_int_equal(vp_edit_distance(cases[i].a, cases[i].b),
+                         cases[i].want);
+        assert_int_equal(vp_edit_distance(cases[i].b, cases[i].a),
+                         cases[i].want);
+    }
+    memset(longest, 'x', sizeof(longest));
+    longest[63] = 0;
+    assert_int_equal(vp_edit_distance(longest, ""), 63);
+    longest[63] = 'x';
+    longest[64] = 0;
+    assert_int_equal(vp_edit_distance(longest, ""), INT_MAX);
+}
+
+static void test_nearest(void **state)
+{
+    static const char *const names[] = { "macrobatch", "batch_size", "a_b_c",
+                                         "hidden", "layers" };
+    const int n = VP_COUNT_OF(names);
+
+    (void)state;
+    assert_int_equal(vp_nearest("batch", names, n), 1);
+    assert_int_equal(vp_nearest("A-B-C", names, n), 2);
+    assert_int_equal(vp_nearest("num_hidden_layers", names, n), 4);
+    assert_int_equal(vp_nearest("num_hidden_things", names, n), 3);
+    assert_int_equal(vp_nearest("ba", names, n), -1);
+    assert_int_equal(vp_nearest("", names, n), -1);
+    assert_int_equal(vp_nearest("batch", names, 0), -1);
+}
+
+static void test_nearest_key(void **state)
+{
+    static const struct {
+        const char *typed, *meant; /* NULL: nothing near */
+    } cases[] = {
+        { "laers", "layers" },
+        { "layer", "layers" },
+        { "batchsize", "batch_size" },
+        { "Batch-Size", "batch_size" },
+        { "BATCH_SIZE", "batch_size" },
+        { "batch", "batch_size" },
+        { "learning_rte", "learning_rate" },
+        { "learnign_rate", "learning_rate" },
+        { "vocab_size", "vocab" },
+        { "hidden_size", "hidden" },
+        { "num_hidden_layers", "layers" },
+        { "num_attention_heads", "heads" },
+        { "max_position", "max_positions" },
+        { "drop_out", "dropout" },
+        { "optimiser", "optimizer" },
+        { "sed", "seed" },
+        { "modeltype", "model_type" },
+        { "stage", "stages" },
+        { "recompute_ration", "recompute_ratio" },
+        { "xyzzy", NULL },
+        { "q", NULL },
+        { "\xF0\x9F\x98\x80", NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_config config;
+        struct vp_err err;
+        char yaml[128], want[256];
+
+        snprintf(yaml, sizeof(yaml), "model_type: bert\n%s: 1\n",
+                 cases[i].typed);
+        if (cases[i].meant)
+            snprintf(want, sizeof(want),
+                     "a.yml:2: unknown key '%s'; did you mean '%s'?",
+                     cases[i].typed, cases[i].meant);
+        else
+            snprintf(want, sizeof(want),
+                     "a.yml:2: unknown key '%s'; 'vpipe train --help' lists "
+                     "the keys",
+                     cases[i].typed);
+        assert_int_equal(load(yaml, NULL, &config, &err), VP_ERR_INVALID);
+        assert_string_equal(err.text, want);
+        vp_config_release(&config);
+    }
+}
+
+/* ---- Refused configurations --------------------------------------------- */
+
+static void check_refused(const struct refused *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct vp_config config;
+        struct vp_err err;
+
+        if (load(cases[i].yaml, cases[i].set, &config, &err) == VP_OK)
+            fail_msg("taken:\n%s", cases[i].yaml);
+        if (strcmp(err.text, cases[i].want) != 0)
+            fail_msg("%s\n  got:  %s\n  want: %s", cases[i].yaml, err.text,
+                     cases[i].want);
+        vp_config_release(&config);
+    }
+}
+
+static void test_refuses_yaml(void **state)
+{
+    (void)state;
+    check_refused(not_yaml, VP_COUNT_OF(not_yaml));
+}
+
+static void test_refuses_keys(void **state)
+{
+    (void)state;
+    check_refused(bad_keys, VP_COUNT_OF(bad_keys));
+}
+
+static void test_refuses_values(void **state)
+{
+    (void)state;
+    check_refused(bad_values, VP_COUNT_OF(bad_values));
+}
+
+static const char gpt2_json[] =
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 100, \"n_embd\": 32,\n"
+    " \"n_layer\": 3, \"n_head\": 4, \"n_positions\": 64, \"n_ctx\": 64,\n"
+    " \"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0, \"attn_pdrop\": 0.25,\n"
+    " \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-6}\n";
+
+static void test_refuses_combinations(void **state)
+{
+    (void)state;
+    write_text("gpt2.json", gpt2_json);
+    check_refused(bad_together, VP_COUNT_OF(bad_together));
+}
+
+static void test_refuses_files(void **state)
+{
+    struct vp_config config;
+    struct vp_err err = { { 0 } };
+
+    (void)state;
+    assert_int_equal(vp_config_load("no.yml", NULL, 0, &config, &err),
+                     VP_ERR_IO);
+    assert_string_equal(err.text, "no.yml: cannot be opened: No such file or "
+                                  "directory; check the path");
+    vp_config_release(&config);
+    assert_int_equal(vp_config_load("sub", NULL, 0, &config, &err), VP_ERR_IO);
+    assert_string_equal(err.text, "sub: cannot be read: Is a directory; give "
+                                  "a YAML file");
+    vp_config_release(&config);
+    assert_int_equal(vp_config_load("a\nb", NULL, 0, &config, &err),
+                     VP_ERR_INVALID);
+    assert_null(strchr(err.text, '\n'));
+    vp_config_release(&config);
+    vp_config_release(&config); /* harmless */
+}
+
+/* ---- Accepted configurations -------------------------------------------- */
+
+static void test_only_model_type(void **state)
+{
+    static const struct {
+        const char *yaml;
+        enum vp_optim_kind optim;
+        int64_t batch_size, max_pred;
+        float lr;
+    } cases[] = {
+        { "model_type: bert\n", VP_OPTIM_LAMB, 8, 20, 2e-3f },
+        { "model_type: gpt2\n", VP_OPTIM_ADAMW, 8, 0, 5e-4f },
+        { "model_type: cpm\n", VP_OPTIM_ADAMW, 8, 0, 5e-4f },
+        { "model_type: translation\n", VP_OPTIM_ADAM, 2560, 0, 5e-4f },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_config c;
+
+        load_ok(cases[i].yaml, NULL, &c);
+        assert_memory_equal(&c.sizes, &c.model->sizes[0].config,
+                            sizeof(c.sizes));
+        assert_null(c.data_dir);
+        assert_true(c.synthetic_data);
+        assert_int_equal(c.seq_length, 128);
+        assert_int_equal(c.batch_size, cases[i].batch_size);
+        assert_int_equal(c.max_pred, cases[i].max_pred);
+        assert_int_equal(c.seed, 1);
+        assert_int_equal(c.prefetch, 2);
+        assert_int_equal(c.optim.kind, cases[i].optim);
+        assert_true(c.lr.base == cases[i].lr);
+        assert_int_equal(c.lr.policy, VP_LR_POLYNOMIAL);
+        assert_true(c.lr.warmup == 0.2f);
+        assert_int_equal(c.epochs, 1);
+        assert_int_equal(c.total_steps, 0);
+        assert_int_equal(c.accumulation_steps, 1);
+        assert_int_equal(c.device, VP_DEVICE_AUTO);
+        assert_int_equal(c.threads_per_stage, 0);
+        assert_false(c.reference_kernels);
+        assert_int_equal(c.memory_limit, 0);
+        assert_string_equal(c.log_directory, "runs");
+        assert_int_equal(c.eval_every, 0);
+        assert_int_equal(c.print_frequency, 10);
+        assert_string_equal(vp_config_place(&c, "model_type"), "a.yml:1");
+        assert_string_equal(vp_config_place(&c, "layers"), "default");
+        vp_config_release(&c);
+    }
+}
+
+static const char everything[] = "model_type: translation\n"
+                                 "size: base\n"
+                                 "vocab: 600\n"
+                                 "hidden: 48\n"
+                                 "layers: 3\n"
+                                 "decoder_layers: 2\n"
+                                 "heads: 6\n"
+                                 "ffn: 100\n"
+                                 "max_positions: 256\n"
+                                 "dropout: 0.25\n"
+                                 "attention_dropout: 0\n"
+                                 "label_smoothing: 0.05\n"
+                                 "tie_embeddings: no\n"
+                                 "activation: gelu_tanh\n"
+                                 "norm_eps: 1e-7\n"
+                                 "pad_id: 3\n"
+                                 "attention_bias: On\n"
+                                 "data_dir: data\n"
+                                 "synthetic_data: False\n"
+                                 "seq_length: 200\n"
+                                 "batch_size: 1000\n"
+                                 "seed: 9007199254740992\n"
+                                 "prefetch: 0\n"
+                                 "optimizer: adam\n"
+                                 "learning_rate: 1e-3\n"
+                                 "learning_rate_policy: 'cosine'\n"
+                                 "lr_warmup: 0.125\n"
+                                 "weight_decay: 0.5\n"
+                                 "beta1: 0.8\n"
+                                 "beta2: 0.9\n"
+                                 "eps: 1e-9\n"
+                                 "grad_clip: 2.5\n"
+                                 "epochs: 7\n"
+                                 "total_steps: 1000000000000\n"
+                                 "accumulation_steps: 5\n"
+                                 "device: cpu\n"
+                                 "precision: fp32\n"
+                                 "threads_per_stage: 2\n"
+                                 "kernels: reference\n"
+                                 "memory_limit: 1.5G\n"
+                                 "log_directory: /tmp/a \"b\\ c\n"
+                                 "eval_every: 11\n"
+                                 "eval_batches: 3\n"
+                                 "print_frequency: 1\n";
+
+static void test_every_key(void **state)
+{
+    struct vp_config c;
+
+    (void)state;
+    load_ok(everything, NULL, &c);
+    assert_string_equal(c.model->name, "translation");
+    assert_int_equal(c.sizes.vocab, 600);
+    assert_int_equal(c.sizes.hidden, 48);
+    assert_int_equal(c.sizes.layers, 3);
+    assert_int_equal(c.sizes.decoder_layers, 2);
+    assert_int_equal(c.sizes.heads, 6);
+    assert_int_equal(c.sizes.ffn, 100);
+    assert_int_equal(c.sizes.positions, 256);
+    assert_true(c.sizes.dropout == 0.25f);
+    assert_true(c.sizes.attention_dropout == 0.0f);
+    assert_true(c.sizes.label_smoothing == 0.05f);
+    assert_false(c.sizes.tie_embeddings);
+    assert_int_equal(c.sizes.act, VP_ACT_GELU_TANH);
+    assert_true(c.sizes.eps == 1e-7f);
+    assert_int_equal(c.sizes.pad, 3);
+    assert_true(c.sizes.attention_bias);
+    assert_string_equal(c.data_dir, "data");
+    assert_false(c.synthetic_data);
+    assert_int_equal(c.seq_length, 200);
+    assert_int_equal(c.batch_size, 1000);
+    assert_true(c.seed == 9007199254740992u);
+    assert_int_equal(c.prefetch, 0);
+    assert_int_equal(c.optim.kind, VP_OPTIM_ADAM);
+    assert_true(c.lr.base == 1e-3f);
+    assert_int_equal(c.lr.policy, VP_LR_COSINE);
+    assert_true(c.lr.warmup == 0.125f);
+    assert_true(c.optim.weight_decay == 0.5f);
+    assert_true(c.optim.beta1 == 0.8f);
+    assert_true(c.optim.beta2 == 0.9f);
+    assert_true(c.optim.eps == 1e-9f);
+    assert_true(c.optim.grad_clip == 2.5f);
+    assert_int_equal(c.epochs, 7);
+    assert_int_equal(c.total_steps, 1000000000000);
+    assert_int_equal(c.accumulation_steps, 5);
+    assert_int_equal(c.device, VP_DEVICE_CPU);
+    assert_int_equal(c.precision, VP_PRECISION_FP32);
+    assert_int_equal(c.threads_per_stage, 2);
+    assert_true(c.reference_kernels);
+    assert_int_equal(c.memory_limit, 1610612736);
+    assert_string_equal(c.log_directory, "/tmp/a \"b\\ c");
+    assert_int_equal(c.eval_every, 11);
+    assert_int_equal(c.eval_batches, 3);
+    assert_int_equal(c.print_frequency, 1);
+    assert_string_equal(vp_config_place(&c, "positions"), "a.yml:9");
+    vp_config_release(&c);
+}
+
+static void test_derived_defaults(void **state)
+{
+    struct vp_config c;
+
+    (void)state;
+    load_ok(BERT "hidden: 64\nheads: 2\ndropout: 0.3\nseq_length: 512\n", NULL,
+            &c);
+    assert_int_equal(c.sizes.ffn, 256);
+    assert_true(c.sizes.attention_dropout == 0.3f);
+    assert_int_equal(c.max_pred, 80);
+    vp_config_release(&c);
+
+    load_ok(BERT "positions: 5\n", NULL, &c);
+    assert_int_equal(c.seq_length, 5);
+    assert_int_equal(c.max_pred, 1);
+    vp_config_release(&c);
+
+    load_ok("model_type: translation\nlayers: 2\n", NULL, &c);
+    assert_int_equal(c.sizes.decoder_layers, 2);
+    vp_config_release(&c);
+
+    load_ok("model_type: gpt2\noptimizer: sgd\n", NULL, &c);
+    assert_true(c.lr.base == 0.1f);
+    assert_true(c.optim.beta1 == 0.9f);
+    vp_config_release(&c);
+
+    load_ok(BERT "learning_rate_policy: constant\n", NULL, &c);
+    assert_true(c.lr.warmup == 0.0f);
+    vp_config_release(&c);
+    load_ok(BERT "learning_rate_policy: constant\nlr_warmup: true\n", NULL, &c);
+    assert_true(c.lr.warmup == 0.2f);
+    vp_config_release(&c);
+    load_ok(BERT "lr_warmup: false\n", NULL, &c);
+    assert_true(c.lr.warmup == 0.0f);
+    vp_config_release(&c);
+
+    /* Generated data wins over files that were named, as in the original. */
+    load_ok(BERT "data_dir: nowhere\nsynthetic_data: true\n", NULL, &c);
+    assert_true(c.synthetic_data);
+    vp_config_release(&c);
+    load_ok(BERT "data_dir: data\n", NULL, &c);
+    assert_false(c.synthetic_data);
+    vp_config_release(&c);
+}
+
+static void test_published_sizes(void **state)
+{
+    static const char *const models[] = { "bert", "gpt2", "cpm",
+                                          "translation" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(models); i++) {
+        const struct vp_model *model = vp_model_find(models[i]);
+
+        for (int j = 0; j < model->n_sizes; j++) {
+            struct vp_config c;
+            char yaml[128];
+
+            snprintf(yaml, sizeof(yaml), "size: %s\nmodel_type: %s\n",
+                     model->sizes[j].name, models[i]);
+            load_ok(yaml, NULL, &c);
+            assert_memory_equal(&c.sizes, &model->sizes[j].config,
+                                sizeof(c.sizes));
+            vp_config_release(&c);
+        }
+    }
+}
+
+static void test_sizes_from_json(void **state)
+{
+    struct vp_config c;
+
+    (void)state;
+    write_text("gpt2.json", gpt2_json);
+    load_ok("model_type: cpm\nconfig: gpt2.json\nlayers: 5\n", NULL, &c);
+    assert_string_equal(c.model->name, "cpm");
+    assert_int_equal(c.sizes.vocab, 100);
+    assert_int_equal(c.sizes.hidden, 32);
+    assert_int_equal(c.sizes.layers, 5);
+    assert_int_equal(c.sizes.positions, 64);
+    assert_true(c.sizes.attention_dropout == 0.25f);
+    assert_true(c.sizes.eps == 1e-6f);
+    assert_int_equal(c.seq_length, 64);
+    vp_config_release(&c);
+}
+
+static void test_set(void **state)
+{
+    static const char *const sets[] = { "layers=4", "layers=6",
+                                        "max_positions=300",
+                                        "log_directory=x=y" };
+    struct vp_config c;
+    struct vp_err err = { { 0 } };
+
+    (void)state;
+    write_text("a.yml", BERT "layers: 2\npositions: 200\n");
+    assert_int_equal(vp_config_load("a.yml", sets, VP_COUNT_OF(sets), &c, &err),
+                     VP_OK);
+    assert_int_equal(c.sizes.layers, 6);
+    assert_int_equal(c.sizes.positions, 300);
+    assert_string_equal(c.log_directory, "x=y");
+    assert_string_equal(vp_config_place(&c, "layers"), "--set");
+    vp_config_release(&c);
+
+    /* A set repairs what the file has wrong. */
+    load_ok(BERT "dropout: yes\n", "dropout=0", &c);
+    assert_true(c.sizes.dropout == 0.0f);
+    vp_config_release(&c);
+    load_ok("layers: 2\n", "model_type=gpt2", &c);
+    assert_string_equal(c.model->name, "gpt2");
+    vp_config_release(&c);
+}
+
+static void test_paths(void **state)
+{
+    static const char *const set = "data_dir=data";
+    struct vp_config c;
+    struct vp_err err = { { 0 } };
+
+    (void)state;
+    mkdir("sub/data", 0700);
+    write_text("sub/gpt2.json", gpt2_json);
+    write_text("sub/a.yml", "model_type: gpt2\nconfig: gpt2.json\n"
+                            "data_dir: data\nlog_directory: ../logs\n");
+    assert_int_equal(vp_config_load("sub/a.yml", NULL, 0, &c, &err), VP_OK);
+    assert_string_equal(c.data_dir, "sub/data");
+    assert_string_equal(c.log_directory, "sub/../logs");
+    assert_int_equal(c.sizes.hidden, 32);
+    vp_config_release(&c);
+
+    assert_int_equal(vp_config_load("sub/a.yml", &set, 1, &c, &err), VP_OK);
+    assert_string_equal(c.data_dir, "data");
+    vp_config_release(&c);
+
+    write_text("sub/a.yml", "model_type: gpt2\ndata_dir: /\n");
+    assert_int_equal(vp_config_load("sub/a.yml", NULL, 0, &c, &err), VP_OK);
+    assert_string_equal(c.data_dir, "/");
+    assert_string_equal(c.log_directory, "runs");
+    vp_config_release(&c);
+}
+
+/* ---- The table ---------------------------------------------------------- */
+
+static void test_table(void **state)
+{
+    struct vp_config c;
+    struct vp_key_help help;
+    int n = 0;
+
+    (void)state;
+    load_ok("model_type: translation\n", NULL, &c);
+    for (int i = 0; i < vp_n_keys; i++) {
+        const struct vp_key *key = &vp_keys[i];
+
+        assert_ptr_equal(vp_key_find(key->name), key);
+        assert_non_null(key->meaning);
+        if (key->type == VP_KEY_LATER)
+            continue;
+        assert_true(vp_config_key_help(i, &help));
+        assert_string_equal(help.name, key->name);
+        assert_non_null(help.group);
+        assert_non_null(help.fallback);
+        assert_in_range(strlen(help.type), 1, sizeof(help.type) - 2);
+        n++;
+    }
+    assert_false(vp_config_key_help(n, &help));
+    assert_false(vp_config_key_help(-1, &help));
+    vp_config_release(&c);
+}
+
+/* The example that a message offers must be taken. */
+static void test_examples_work(void **state)
+{
+    (void)state;
+    write_text("config.json", gpt2_json);
+    for (int i = 0; i < vp_n_keys; i++) {
+        const struct vp_key *key = &vp_keys[i];
+        const char *model = key->type == VP_KEY_JSON ? "gpt2"
+                            : strcmp(key->name, "types") == 0 ||
+                                    strcmp(key->name, "max_pred") == 0
+                                ? "bert"
+                                : "translation";
+        struct vp_config c;
+        char yaml[256];
+
+        if (key->type == VP_KEY_LATER)
+            continue;
+        snprintf(yaml, sizeof(yaml), "%s%s%s\n%s: %s\n%s",
+                 key->type == VP_KEY_MODEL ? "" : "model_type: ",
+                 key->type == VP_KEY_MODEL ? "" : model, "", key->name,
+                 key->example,
+                 key->type == VP_KEY_PATH ? "synthetic_data: true\n" : "");
+        if (strcmp(key->name, "batch_size") == 0)
+            snprintf(yaml, sizeof(yaml), BERT "batch_size: %s\n", key->example);
+        load_ok(yaml, NULL, &c);
+        vp_config_release(&c);
+    }
+    unlink("config.json");
+}
+
+/* ---- Writing ------------------------------------------------------------ */
+
+static void assert_same_config(const struct vp_config *a,
+                               const struct vp_config *b)
+{
+    char text_a[16384], text_b[16384];
+
+    for (int i = 0; i < vp_n_keys; i++) {
+        bool has_a = vp_key_print(&vp_keys[i], a, text_a, sizeof(text_a));
+        bool has_b = vp_key_print(&vp_keys[i], b, text_b, sizeof(text_b));
+
+        assert_int_equal(has_a, has_b);
+        if (has_a)
+            assert_string_equal(text_a, text_b);
+    }
+    /* Not only what the table prints: nothing may be missing from it. */
+    assert_ptr_equal(a->model, b->model);
+    assert_memory_equal(&a->sizes, &b->sizes, sizeof(a->sizes));
+    assert_memory_equal(&a->optim, &b->optim, sizeof(a->optim));
+    assert_memory_equal(&a->lr, &b->lr, sizeof(a->lr));
+    assert_int_equal(a->synthetic_data, b->synthetic_data);
+    assert_int_equal(a->batch_size, b->batch_size);
+    assert_int_equal(a->seq_length, b->seq_length);
+    assert_int_equal(a->max_pred, b->max_pred);
+    assert_true(a->seed == b->seed);
+    assert_int_equal(a->prefetch, b->prefetch);
+    assert_int_equal(a->epochs, b->epochs);
+    assert_int_equal(a->total_steps, b->total_steps);
+    assert_int_equal(a->accumulation_steps, b->accumulation_steps);
+    assert_int_equal(a->threads_per_stage, b->threads_per_stage);
+    assert_int_equal(a->reference_kernels, b->reference_kernels);
+    assert_int_equal(a->memory_limit, b->memory_limit);
+    assert_int_equal(a->eval_every, b->eval_every);
+    assert_int_equal(a->eval_batches, b->eval_batches);
+    assert_int_equal(a->print_frequency, b->print_frequency);
+    assert_int_equal(a->device, b->device);
+    assert_int_equal(a->precision, b->precision);
+}
+
+/* Writes, reads, writes again: same values, same text. */
+static void check_round_trip(const char *yaml)
+{
+    struct vp_config first, second;
+    struct vp_err err = { { 0 } };
+    char *text_b, *text_c;
+
+    load_ok(yaml, NULL, &first);
+    assert_int_equal(vp_config_write(&first, "b.yml", &err), VP_OK);
+    if (vp_config_load("b.yml", NULL, 0, &second, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_same_config(&first, &second);
+    assert_int_equal(vp_config_write(&second, "c.yml", &err), VP_OK);
+    text_b = read_text("b.yml");
+    text_c = read_text("c.yml");
+    assert_string_equal(text_b, text_c);
+    free(text_b);
+    free(text_c);
+    vp_config_release(&first);
+    vp_config_release(&second);
+}
+
+static void test_round_trip(void **state)
+{
+    static const char *const models[] = { "bert", "gpt2", "cpm",
+                                          "translation" };
+
+    (void)state;
+    check_round_trip(everything);
+    for (size_t i = 0; i < VP_COUNT_OF(models); i++) {
+        for (int kind = 0; kind < VP_OPTIM_KIND_COUNT; kind++) {
+            char yaml[256];
+
+            snprintf(yaml, sizeof(yaml),
+                     "model_type: %s\noptimizer: %s\nlearning_rate: "
+                     "0.123456789\ndropout: 0.3333333\n",
+                     models[i], vp_optim_name(kind));
+            check_round_trip(yaml);
+        }
+    }
+    write_text("gpt2.json", gpt2_json);
+    check_round_trip("model_type: gpt2\nconfig: gpt2.json\n");
+    for (int policy = 0; policy < VP_LR_POLICY_COUNT; policy++) {
+        char yaml[128];
+
+        snprintf(yaml, sizeof(yaml), BERT "learning_rate_policy: %s\n",
+                 vp_lr_name(policy));
+        check_round_trip(yaml);
+    }
+}
+
+/* The file works from any folder: paths in it are absolute. */
+static void test_written_paths(void **state)
+{
+    struct vp_config c;
+    struct vp_err err = { { 0 } };
+    char *text, *here = getcwd(NULL, 0);
+    char want[512];
+
+    (void)state;
+    load_ok(BERT "data_dir: data\n", NULL, &c);
+    assert_int_equal(vp_config_write(&c, "b.yml", &err), VP_OK);
+    text = read_text("b.yml");
+    snprintf(want, sizeof(want), "\ndata_dir: \"%s/data\"\n", here);
+    assert_non_null(strstr(text, want));
+    assert_int_equal(vp_config_write(&c, "none/b.yml", &err), VP_ERR_IO);
+    assert_string_equal(err.text, "none/b.yml: cannot be written: No such file "
+                                  "or directory; choose another folder");
+    free(text);
+    free(here);
+    vp_config_release(&c);
+}
+
+static void test_shipped_files(void **state)
+{
+    static const char *const files[] = { "bert_tiny", "gpt2_tiny",
+                                         "translation_tiny" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(files); i++) {
+        struct vp_config c;
+        struct vp_err err = { { 0 } };
+        char path[512];
+
+        snprintf(path, sizeof(path), VP_SOURCE_DIR "/configs/%s.yml", files[i]);
+        if (vp_config_load(path, NULL, 0, &c, &err) != VP_OK)
+            fail_msg("%s", err.text);
+        vp_config_release(&c);
+    }
+}
+
+/* ---- Mutations ---------------------------------------------------------- */
+
+static uint32_t draw(uint32_t round, uint32_t i, uint32_t n)
+{
+    return vp_rng_below(vp_rng(11, VP_RNG_TEST, 1, round, i, 0).v[0], n);
+}
+
+/* Flips, replaces, removes, doubles and cuts; bytes that mean something in
+ * YAML come more often. */
+static size_t mutate(char *bytes, size_t n, size_t room, uint32_t round)
+{
+    static const char special[] = ":-#&*!|>'\"%@`{}[],?~ \t\n\r\\0";
+    uint32_t n_edits = 1 + draw(round, 0, 6);
+
+    for (uint32_t i = 1; i <= n_edits && n > 4; i++) {
+        size_t at = draw(round, 10 * i, (uint32_t)n);
+        size_t len = 1 + draw(round, 10 * i + 1, 16);
+
+        len = len < n - at ? len : n - at;
+        switch (draw(round, 10 * i + 2, 6)) {
+        case 0:
+            bytes[at] = (char)draw(round, 10 * i + 3, 256);
+            break;
+        case 1:
+        case 2:
+            bytes[at] = special[draw(round, 10 * i + 3, sizeof(special))];
+            break;
+        case 3:
+            memmove(bytes + at, bytes + at + len, n - at - len);
+            n -= len;
+            break;
+        case 4:
+            if (n + len > room)
+                break;
+            memmove(bytes + at + len, bytes + at, n - at);
+            n += len;
+            break;
+        default:
+            if (draw(round, 10 * i + 3, 8) == 0)
+                n = at;
+        }
+    }
+    return n;
+}
+
+static void test_mutations(void **state)
+{
+    static const char small[] =
+        "# comment\nmodel_type: gpt2   # inline\nsize: '124M'\n"
+        "data_dir: \"data\"\nlayers: {a: [1, 2, {b: c}]}\n---\n"
+        "memory_limit: 11G\nlr_warmup: true\n";
+    static const struct {
+        const char *text;
+        size_t n;
+    } seeds[] = {
+        { everything, sizeof(everything) - 1 },
+        { small, sizeof(small) - 1 },
+        { BERT, sizeof(BERT) - 1 },
+    };
+    int n_ok = 0, n_refused = 0;
+
+    (void)state;
+    for (uint32_t round = 0; round < 4000; round++) {
+        size_t which = round % VP_COUNT_OF(seeds);
+        struct vp_err err = { { 0 } };
+        struct vp_config c;
+        enum vp_status st;
+        char bytes[4096];
+        size_t n = seeds[which].n;
+
+        memcpy(bytes, seeds[which].text, n);
+        n = mutate(bytes, n, sizeof(bytes), round);
+        write_bytes("a.yml", bytes, n);
+        st = vp_config_load("a.yml", NULL, 0, &c, &err);
+        if (st == VP_OK) {
+            assert_string_equal(err.text, "");
+            n_ok++;
+        } else {
+            assert_true(strncmp(err.text, "a.yml:", 6) == 0);
+            assert_true(vp_yaml_printable(err.text));
+            assert_non_null(strstr(err.text, "; "));
+            n_refused++;
+        }
+        vp_config_release(&c);
+    }
+    assert_true(n_ok > 70);
+    assert_true(n_refused > 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_yaml_tree),
+        cmocka_unit_test(test_yaml_printable),
+        cmocka_unit_test(test_yaml_limits),
+        cmocka_unit_test(test_whole_numbers),
+        cmocka_unit_test(test_real_numbers),
+        cmocka_unit_test(test_bools_and_bytes),
+        cmocka_unit_test(test_floats_print_shortest),
+        cmocka_unit_test(test_edit_distance),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_nearest_key),
+        cmocka_unit_test(test_refuses_yaml),
+        cmocka_unit_test(test_refuses_keys),
+        cmocka_unit_test(test_refuses_values),
+        cmocka_unit_test(test_refuses_combinations),
+        cmocka_unit_test(test_refuses_files),
+        cmocka_unit_test(test_only_model_type),
+        cmocka_unit_test(test_every_key),
+        cmocka_unit_test(test_derived_defaults),
+        cmocka_unit_test(test_published_sizes),
+        cmocka_unit_test(test_sizes_from_json),
+        cmocka_unit_test(test_set),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_examples_work),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_written_paths),
+        cmocka_unit_test(test_shipped_files),
+        cmocka_unit_test(test_mutations),
+    };
+
+    return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);
+}

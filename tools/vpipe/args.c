@@ -1,0 +1,97 @@
+/* The command line of one command. */
+#include "tool.h"
+
+#include "launch/nearest.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_FLAGS = 32 };
+
+int tool_usage_error(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return TOOL_USAGE;
+}
+
+static int unknown_flag(const struct tool_args *args, const char *word,
+                        size_t n)
+{
+    const char *names[MAX_FLAGS];
+    char copy[64];
+    int best;
+
+    for (int i = 0; i < args->n_flags; i++)
+        names[i] = args->flags[i].name;
+    snprintf(copy, sizeof(copy), "%.*s", (int)n, word);
+    best = vp_nearest(copy, names, args->n_flags);
+    if (best >= 0)
+        tool_usage_error("%s: unknown option '%s'; did you mean '%s'?",
+                         args->command, copy, names[best]);
+    else
+        tool_usage_error("%s: unknown option '%s'; '%s --help' lists the "
+                         "options",
+                         args->command, copy, args->command);
+    return ARGS_BAD;
+}
+
+/* The value after '=' or in the next argument. */
+static int take_value(struct tool_args *args, int i, const char *equals,
+                      const char **value_out)
+{
+    const struct tool_flag *flag = &args->flags[i];
+
+    if (!flag->value && equals) {
+        tool_usage_error("%s: option '%s' takes no value; remove '%s'",
+                         args->command, flag->name, equals);
+        return ARGS_BAD;
+    }
+    if (!flag->value)
+        return i;
+    if (equals)
+        *value_out = equals + 1;
+    else if (args->at < args->argc)
+        *value_out = args->argv[args->at++];
+    else
+        *value_out = "";
+    if (!(*value_out)[0]) {
+        tool_usage_error("%s: option '%s' needs a value; write '%s %s'",
+                         args->command, flag->name, flag->name, flag->value);
+        return ARGS_BAD;
+    }
+    return i;
+}
+
+int args_next(struct tool_args *args, const char **value_out)
+{
+    const char *word, *equals;
+    size_t n;
+
+    *value_out = NULL;
+    if (args->at >= args->argc)
+        return ARGS_END;
+    word = args->argv[args->at++];
+    if (!args->only_plain && strcmp(word, "--") == 0) {
+        args->only_plain = true;
+        return args_next(args, value_out);
+    }
+    if (args->only_plain || word[0] != '-' || !word[1]) {
+        *value_out = word;
+        return ARGS_PLAIN;
+    }
+    if (strcmp(word, "-h") == 0)
+        word = "--help";
+    equals = strchr(word, '=');
+    n = equals ? (size_t)(equals - word) : strlen(word);
+    for (int i = 0; i < args->n_flags; i++)
+        if (strlen(args->flags[i].name) == n &&
+            strncmp(args->flags[i].name, word, n) == 0)
+            return take_value(args, i, equals, value_out);
+    return unknown_flag(args, word, n);
+}

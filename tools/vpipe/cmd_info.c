@@ -1,0 +1,134 @@
+/* vpipe info: this build and this machine, for reports and for choosing
+ * threads and memory. */
+#include "tool.h"
+
+#include "backend/backend.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct tool_flag flags[] = {
+    { "--help", NULL, "this text" },
+};
+enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+
+/* The value of the first line of a "/proc" file that begins with `key`, after
+ * its colon; false if there is none. */
+static bool proc_value(const char *path, const char *key, char *out,
+                       size_t n_bytes)
+{
+    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    size_t room = 0;
+    bool found = false;
+
+    if (!file)
+        return false;
+    while (!found && getline(&line, &room, file) > 0) {
+        const char *value = strchr(line, ':');
+
+        if (strncmp(line, key, strlen(key)) != 0 || !value)
+            continue;
+        value += 1 + strspn(value + 1, " \t");
+        snprintf(out, n_bytes, "%.*s", (int)strcspn(value, "\n"), value);
+        found = true;
+    }
+    free(line);
+    fclose(file);
+    return found;
+}
+
+/* Whether `word` stands between spaces in `list`. */
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *at = list; (at = strstr(at, word)); at++)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || !at[n]))
+            return true;
+    return false;
+}
+
+static void print_cpu(void)
+{
+    /* Those that kernels or libraries choose between. */
+    static const char *const sets[] = {
+        "sse4_2",      "avx",         "avx2",     "fma",   "f16c", "avx512f",
+        "avx512_vnni", "avx512_bf16", "amx_bf16", "asimd", "sve",
+    };
+    char text[8192];
+    cpu_set_t usable;
+
+    if (proc_value("/proc/cpuinfo", "model name", text, sizeof(text)))
+        printf("processor   %s\n", text);
+    if (proc_value("/proc/cpuinfo", "flags", text, sizeof(text)) ||
+        proc_value("/proc/cpuinfo", "Features", text, sizeof(text))) {
+        fputs("instructions", stdout);
+        for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
+            if (has_word(text, sets[i]))
+                printf(" %s", sets[i]);
+        putchar('\n');
+    }
+    printf("cores       %ld", sysconf(_SC_NPROCESSORS_ONLN));
+    if (sched_getaffinity(0, sizeof(usable), &usable) == 0)
+        printf(", of which this process may use %d", CPU_COUNT(&usable));
+    putchar('\n');
+}
+
+static void print_memory(void)
+{
+    double total = (double)sysconf(_SC_PHYS_PAGES) *
+                   (double)sysconf(_SC_PAGESIZE);
+    char text[64];
+
+    printf("memory      %.1f GB", total / 0x1p30);
+    if (proc_value("/proc/meminfo", "MemAvailable", text, sizeof(text)))
+        printf(", %.1f GB available", strtod(text, NULL) / 0x1p20);
+    putchar('\n');
+}
+
+static void print_info(void)
+{
+    puts("vpipe       " VP_VERSION);
+#if defined(__clang__)
+    puts("compiler    clang " __clang_version__);
+#elif defined(__GNUC__)
+    puts("compiler    gcc " __VERSION__);
+#endif
+    print_cpu();
+    print_memory();
+    printf("backends    %s\n", vp_backend_cpu.name);
+}
+
+int cmd_info(int argc, char **argv)
+{
+    struct tool_args args = { .command = "vpipe info",
+                              .argc = argc,
+                              .argv = argv,
+                              .flags = flags,
+                              .n_flags = N_FLAGS,
+                              .at = 1 };
+    const char *value;
+    int flag = args_next(&args, &value);
+
+    switch (flag) {
+    case ARGS_END:
+        print_info();
+        return TOOL_OK;
+    case ARGS_BAD:
+        return TOOL_USAGE;
+    case ARGS_PLAIN:
+        return tool_usage_error("vpipe info: unexpected argument '%.48s'; "
+                                "remove it",
+                                value);
+    default:
+        puts("usage: vpipe info\n\n"
+             "Prints versions, the processor, memory and what this build can "
+             "compute on.\n\nOptions:");
+        help_flags(flags, N_FLAGS);
+        return TOOL_OK;
+    }
+}

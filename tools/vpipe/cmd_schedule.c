@@ -1,0 +1,567 @@
+/* vpipe schedule: makes (or reads) a schedule, proves it, times it, draws it. */
+#include "tool.h"
+
+#include "launch/value.h"
+#include "sched/schedule.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum {
+    FLAG_STAGES,
+    FLAG_MINIBATCHES,
+    FLAG_CHUNKS,
+    FLAG_REPLICAS,
+    FLAG_DEPTH,
+    FLAG_EVERY,
+    FLAG_RECOMPUTE,
+    FLAG_EARLY,
+    FLAG_GLOBAL_NORM,
+    FLAG_COSTS,
+    FLAG_SVG,
+    FLAG_TEXT,
+    FLAG_HELP
+};
+
+static const struct tool_flag flags[] = {
+    [FLAG_STAGES] = { "--stages", "S", "stages of the pipeline" },
+    [FLAG_MINIBATCHES] = { "--minibatches", "M", "minibatches to run" },
+    [FLAG_CHUNKS] = { "--chunks", "V",
+                      "cut every stage in V chunks (interleaved, zb-v)" },
+    [FLAG_REPLICAS] = { "--replicas", "LIST",
+                        "ranks of each stage: '1,2,1' [1 each]" },
+    [FLAG_DEPTH] = { "--depth", "LIST",
+                     "warm-up depth of each stage: '3,2,1,0'" },
+    [FLAG_EVERY] = { "--every", "K",
+                     "macrobatch: minibatches per update [the least]" },
+    [FLAG_RECOMPUTE] = { "--recompute", NULL,
+                         "recompute activations before each backward" },
+    [FLAG_EARLY] = { "--early", NULL,
+                     "recompute while waiting for the gradient" },
+    [FLAG_GLOBAL_NORM] = { "--global-norm", NULL,
+                           "updates wait for the gradient norm of all stages" },
+    [FLAG_COSTS] = { "--costs", "F,B,W[,LINK]",
+                     "times of a forward, backward, weight gradient, and of a "
+                     "message [1,1,1,0]" },
+    [FLAG_SVG] = { "--svg", "FILE", "draw it" },
+    [FLAG_TEXT] = { "--text", "FILE",
+                    "write the action lists; '-' for the terminal" },
+    [FLAG_HELP] = { "--help", NULL, "this text" },
+};
+enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), MAX_STAGES = 4096 };
+
+struct options {
+    const char *name; /* generator, or a file */
+    int n_stages, n_mb, n_chunks, every;
+    int replicas[MAX_STAGES], depth[MAX_STAGES];
+    int n_replicas, n_depth; /* 0: not given */
+    bool recompute, early, global_norm, help;
+    double costs[4];
+    const char *svg, *text;
+};
+
+/* ---- The command line --------------------------------------------------- */
+
+static int take_count(const char *flag, const char *value, int *out)
+{
+    int64_t n;
+
+    if (!vp_text_to_i64(value, &n) || n < 1 || n > 1000000000)
+        return tool_usage_error("vpipe schedule: option '%s' must be a whole "
+                                "number from 1, not '%.48s'; write for example "
+                                "'%s 4'",
+                                flag, value, flag);
+    *out = (int)n;
+    return TOOL_OK;
+}
+
+/* "1,2,1": the number of values, or -1. Each is handed to `take`. */
+static int split(const char *list, bool (*take)(const char *word, int i,
+                                                void *out),
+                 int most, void *out)
+{
+    char word[64];
+    int n = 0;
+
+    for (;;) {
+        size_t length = strcspn(list, ",");
+
+        if (length >= sizeof(word) || n == most)
+            return -1;
+        memcpy(word, list, length);
+        word[length] = '\0';
+        if (!take(word, n++, out))
+            return -1;
+        if (!list[length])
+            return n;
+        list += length + 1;
+    }
+}
+
+static bool take_int(const char *word, int i, void *out)
+{
+    int64_t value;
+
+    if (!vp_text_to_i64(word, &value) || value < 0 || value > 1000000)
+        return false;
+    ((int *)out)[i] = (int)value;
+    return true;
+}
+
+static bool take_cost(const char *word, int i, void *out)
+{
+    double *costs = out;
+
+    return vp_text_to_real(word, &costs[i]) && costs[i] >= 0.0;
+}
+
+static int take_list(const char *flag, const char *value, int *out, int *n_out)
+{
+    int n = split(value, take_int, MAX_STAGES, out);
+
+    if (n < 0)
+        return tool_usage_error("vpipe schedule: option '%s' must be numbers "
+                                "with commas, not '%.48s'; write for example "
+                                "'%s 1,2,1'",
+                                flag, value, flag);
+    *n_out = n;
+    return TOOL_OK;
+}
+
+static int take_costs(const char *value, double *costs)
+{
+    int n = split(value, take_cost, 4, costs);
+
+    if (n < 3 || costs[0] + costs[1] + costs[2] <= 0.0)
+        return tool_usage_error("vpipe schedule: option '--costs' must be "
+                                "three or four times, not '%.48s'; write for "
+                                "example '--costs 1,1,1,0.1'",
+                                value);
+    return TOOL_OK;
+}
+
+static int take_name(struct options *out, const char *value)
+{
+    if (out->name)
+        return tool_usage_error("vpipe schedule: two schedules, '%.48s' and "
+                                "'%.48s'; give one",
+                                out->name, value);
+    out->name = value;
+    return TOOL_OK;
+}
+
+static int take_flag(struct options *out, int flag, const char *value)
+{
+    const char *name = flag >= 0 ? flags[flag].name : "";
+
+    switch (flag) {
+    case ARGS_PLAIN:
+        return take_name(out, value);
+    case FLAG_STAGES:
+        return take_count(name, value, &out->n_stages);
+    case FLAG_MINIBATCHES:
+        return take_count(name, value, &out->n_mb);
+    case FLAG_CHUNKS:
+        return take_count(name, value, &out->n_chunks);
+    case FLAG_EVERY:
+        return take_count(name, value, &out->every);
+    case FLAG_REPLICAS:
+        return take_list(name, value, out->replicas, &out->n_replicas);
+    case FLAG_DEPTH:
+        return take_list(name, value, out->depth, &out->n_depth);
+    case FLAG_COSTS:
+        return take_costs(value, out->costs);
+    case FLAG_RECOMPUTE:
+        out->recompute = true;
+        return TOOL_OK;
+    case FLAG_EARLY:
+        out->recompute = out->early = true;
+        return TOOL_OK;
+    case FLAG_GLOBAL_NORM:
+        out->global_norm = true;
+        return TOOL_OK;
+    case FLAG_SVG:
+        out->svg = value;
+        return TOOL_OK;
+    case FLAG_TEXT:
+        out->text = value;
+        return TOOL_OK;
+    case FLAG_HELP:
+        out->help = true;
+        return TOOL_OK;
+    default:
+        return TOOL_USAGE;
+    }
+}
+
+static int read_options(int argc, char **argv, struct options *out)
+{
+    struct tool_args args = { .command = "vpipe schedule",
+                              .argc = argc,
+                              .argv = argv,
+                              .flags = flags,
+                              .n_flags = N_FLAGS,
+                              .at = 1 };
+    const char *value;
+    int flag, status;
+
+    while ((flag = args_next(&args, &value)) != ARGS_END) {
+        status = take_flag(out, flag, value);
+        if (status != TOOL_OK || out->help)
+            return status;
+    }
+    if (!out->name)
+        return tool_usage_error("vpipe schedule: no name; write for example "
+                                "'vpipe schedule 1f1b --stages 4 "
+                                "--minibatches 8'");
+    return TOOL_OK;
+}
+
+static void print_help(void)
+{
+    const struct vp_generator *generator;
+
+    puts("usage: vpipe schedule NAME --stages S --minibatches M [option...]\n"
+         "       vpipe schedule FILE [option...]\n\n"
+         "Makes the schedule NAME, or reads one that '--text' wrote; proves "
+         "that it\ncannot hang and overwrites nothing; runs it on paper and "
+         "draws it.\n\nSchedules:");
+    for (int i = 0; (generator = vp_generator_at(i)); i++)
+        printf("  %-12s %s\n", generator->name, generator->meaning);
+    puts("\nOptions:");
+    help_flags(flags, N_FLAGS);
+}
+
+/* ---- Files -------------------------------------------------------------- */
+
+static int write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    bool ok = file && fputs(text, file) >= 0;
+
+    if (file && fclose(file) != 0)
+        ok = false;
+    if (ok)
+        return TOOL_OK;
+    fprintf(stderr, "vpipe schedule: cannot write '%s': %s; choose another "
+                    "file\n",
+            path, strerror(errno));
+    return TOOL_FAILED;
+}
+
+/* The whole file, or NULL. */
+static char *read_file(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    size_t room = 1 << 16, n = 0;
+    char *text = file ? malloc(room) : NULL;
+
+    while (text && !feof(file) && !ferror(file)) {
+        n += fread(text + n, 1, room - n - 1, file);
+        if (n + 1 == room) {
+            char *more = realloc(text, room *= 2);
+
+            if (!more)
+                free(text);
+            text = more;
+        }
+    }
+    if (text && (ferror(file) || memchr(text, 0, n))) {
+        free(text);
+        text = NULL;
+    }
+    if (text)
+        text[n] = '\0';
+    if (file)
+        fclose(file);
+    return text;
+}
+
+/* ---- Making ------------------------------------------------------------- */
+
+static int fail(enum vp_status st, const struct vp_err *err)
+{
+    fprintf(stderr, "vpipe schedule: %s\n", err->text);
+    return st == VP_ERR_INVALID ? TOOL_USAGE : TOOL_FAILED;
+}
+
+static int check_lengths(const struct options *options)
+{
+    if (options->n_stages == 0 || options->n_mb == 0)
+        return tool_usage_error("vpipe schedule: the number of stages or "
+                                "minibatches is missing; write for example "
+                                "'--stages 4 --minibatches 8'");
+    if (options->n_replicas > 0 && options->n_replicas != options->n_stages)
+        return tool_usage_error("vpipe schedule: --replicas has %d values for "
+                                "%d stages; give one per stage",
+                                options->n_replicas, options->n_stages);
+    if (options->n_depth > 0 && options->n_depth != options->n_stages)
+        return tool_usage_error("vpipe schedule: --depth has %d values for %d "
+                                "stages; give one per stage",
+                                options->n_depth, options->n_stages);
+    return TOOL_OK;
+}
+
+static int make(const struct options *options,
+                const struct vp_sched_config *config,
+                struct vp_schedule *out)
+{
+    struct vp_err err = { "" };
+    enum vp_status st;
+    int status = check_lengths(options);
+
+    if (status != TOOL_OK)
+        return status;
+    st = vp_schedule_make(config, out, &err);
+    return st == VP_OK ? TOOL_OK : fail(st, &err);
+}
+
+/* A schedule from a file, and the configuration that comes closest to it. */
+static int load(const struct options *options, struct vp_schedule *out,
+                struct vp_sched_config *config)
+{
+    struct vp_err err = { "" };
+    char *text = read_file(options->name);
+    enum vp_status st;
+
+    if (!text)
+        return tool_usage_error("vpipe schedule: '%.200s' is neither a "
+                                "schedule nor a readable file; 'vpipe schedule "
+                                "--help' lists the schedules",
+                                options->name);
+    st = vp_schedule_parse(text, options->name, out, &err);
+    free(text);
+    if (st != VP_OK)
+        return fail(st, &err);
+    config->name = out->name;
+    if (!vp_generator_find(out->name))
+        config->name = out->forward_only ? "eval"
+                       : out->split      ? "zb-h1"
+                                         : "1f1b";
+    config->n_mb = out->n_mb;
+    config->n_stages = out->n_stages;
+    if (out->n_ranks < out->n_stages) {
+        config->n_stages = out->n_ranks;
+        config->n_chunks = out->n_stages / out->n_ranks;
+    }
+    return TOOL_OK;
+}
+
+/* ---- Reporting ---------------------------------------------------------- */
+
+static void print_stages(const struct vp_schedule *schedule,
+                         const struct vp_timing *timing)
+{
+    puts("\nstage  rank   slots  used  buffers  versions  update");
+    for (int s = 0; s < schedule->n_stages; s++) {
+        const struct vp_schedule_stage *stage = &schedule->stages[s];
+        char rank[32], buffers[32];
+
+        if (stage->n_replicas > 1)
+            snprintf(rank, sizeof(rank), "%d-%d", stage->first_rank,
+                     stage->first_rank + stage->n_replicas - 1);
+        else
+            snprintf(rank, sizeof(rank), "%d", stage->first_rank);
+        snprintf(buffers, sizeof(buffers), "%d+%d", stage->n_act_bufs,
+                 stage->n_grad_bufs);
+        printf("%5d  %-5s  %5d  %4d  %7s  %8d", s, rank, stage->n_slots,
+               timing->peak_slots[s], buffers, stage->n_versions);
+        if (stage->update_every > 0)
+            printf("  every %d", stage->update_every);
+        if (vp_schedule_n_dropped(schedule, s) > 0)
+            printf(", the last %d dropped",
+                   vp_schedule_n_dropped(schedule, s));
+        putchar('\n');
+    }
+}
+
+static void print_proof(const struct vp_schedule *schedule)
+{
+    int n_messages = 0;
+
+    for (int i = 0; i < schedule->n_actions; i++)
+        n_messages += schedule->actions[i].kind == VP_ACTION_SEND_ACT ||
+                      schedule->actions[i].kind == VP_ACTION_SEND_GRAD;
+    printf("\nproof   %d actions, %d messages: every minibatch once and in "
+           "order, every\n        message received, nothing overwritten in "
+           "use, no deadlock\n",
+           schedule->n_actions, n_messages);
+}
+
+static void print_times(const struct vp_schedule *schedule,
+                        const struct vp_timing *timing)
+{
+    int most = 0;
+
+    for (int rank = 1; rank < schedule->n_ranks; rank++)
+        if (timing->ranks[rank].peak_slots > timing->ranks[most].peak_slots)
+            most = rank;
+    printf("memory  at most %d slots in use on a rank (rank %d)\n",
+           timing->ranks[most].peak_slots, most);
+    printf("time    %g; idle", timing->makespan);
+    for (int rank = 0; rank < schedule->n_ranks && rank < 16; rank++)
+        printf(" %.1f", 100.0 * timing->ranks[rank].bubble);
+    printf("%s %% of it\n", schedule->n_ranks > 16 ? " ..." : "");
+}
+
+static int terminal_width(void)
+{
+    struct winsize size;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return 120;
+}
+
+static int print_chart(const struct vp_schedule *schedule,
+                       const struct vp_timing *timing)
+{
+    bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    char *text;
+
+    if (vp_schedule_chart(schedule, timing, terminal_width(), colour, &text) !=
+        VP_OK)
+        return TOOL_FAILED;
+    fputs(text, stdout);
+    free(text);
+    return TOOL_OK;
+}
+
+static int write_text(const struct options *options,
+                      const struct vp_schedule *schedule)
+{
+    int status = TOOL_OK;
+    char *text;
+
+    if (!options->text)
+        return TOOL_OK;
+    if (vp_schedule_print(schedule, 0, &text) != VP_OK)
+        return TOOL_FAILED;
+    if (strcmp(options->text, "-") == 0)
+        printf("%s\n", text);
+    else
+        status = write_file(options->text, text);
+    free(text);
+    return status;
+}
+
+static int write_svg(const struct options *options,
+                     const struct vp_schedule *schedule,
+                     const struct vp_timing *timing)
+{
+    char title[160], *text;
+    int status;
+
+    if (!options->svg)
+        return TOOL_OK;
+    snprintf(title, sizeof(title), "%s: %d stages, %d minibatches",
+             schedule->name, schedule->n_stages, schedule->n_mb);
+    if (vp_schedule_svg(schedule, timing, title, &text) != VP_OK)
+        return TOOL_FAILED;
+    status = write_file(options->svg, text);
+    free(text);
+    return status;
+}
+
+static int report(const struct options *options,
+                  const struct vp_schedule *schedule,
+                  const struct vp_timing *timing, double theory)
+{
+    int status = write_text(options, schedule);
+
+    if (status == TOOL_OK)
+        status = write_svg(options, schedule, timing);
+    if (status != TOOL_OK)
+        return status;
+    printf("%s: %d stages on %d ranks, %d minibatches\n\n", schedule->name,
+           schedule->n_stages, schedule->n_ranks, schedule->n_mb);
+    status = print_chart(schedule, timing);
+    print_stages(schedule, timing);
+    print_proof(schedule);
+    print_times(schedule, timing);
+    printf("bubble simulated=%.6f theory=%.6f\n", timing->bubble, theory);
+    return status;
+}
+
+/* ---- The command -------------------------------------------------------- */
+
+static int prove_and_report(const struct options *options,
+                            const struct vp_sched_config *config,
+                            const struct vp_schedule *schedule)
+{
+    const double *c = options->costs;
+    struct vp_stage_costs cost = { .f = c[0], .b = c[1], .w = c[2],
+                                   .r = c[0], .act = c[3], .grad = c[3] };
+    struct vp_stage_costs *costs =
+        calloc((size_t)schedule->n_stages, sizeof(*costs));
+    struct vp_timing timing;
+    struct vp_err err = { "schedule: out of memory" };
+    enum vp_status st = costs ? VP_OK : VP_ERR_NOMEM;
+    int status;
+
+    for (int s = 0; costs && s < schedule->n_stages; s++)
+        costs[s] = cost;
+    if (st == VP_OK)
+        st = vp_schedule_validate(schedule, &err);
+    if (st == VP_OK)
+        st = vp_simulate(schedule, &(struct vp_sched_costs){ .stages = costs },
+                         &timing, &err);
+    free(costs);
+    if (st != VP_OK)
+        return fail(st, &err);
+    status = report(options, schedule, &timing,
+                    vp_schedule_theory(config, &cost));
+    vp_timing_release(&timing);
+    return status;
+}
+
+static int run(const struct options *options)
+{
+    static bool recompute[MAX_STAGES];
+    struct vp_sched_config config = {
+        .name = options->name,
+        .n_stages = options->n_stages,
+        .n_chunks = options->n_chunks,
+        .n_mb = options->n_mb,
+        .replicas = options->n_replicas > 0 ? options->replicas : NULL,
+        .depth = options->n_depth > 0 ? options->depth : NULL,
+        .recompute = recompute,
+        .early_recompute = options->early,
+        .global_norm = options->global_norm,
+        .update_every = options->every,
+    };
+    struct vp_schedule schedule;
+    int status;
+
+    for (int s = 0; s < MAX_STAGES; s++)
+        recompute[s] = options->recompute;
+    if (vp_generator_find(options->name))
+        status = make(options, &config, &schedule);
+    else
+        status = load(options, &schedule, &config);
+    if (status != TOOL_OK)
+        return status;
+    status = prove_and_report(options, &config, &schedule);
+    vp_schedule_release(&schedule);
+    return status;
+}
+
+int cmd_schedule(int argc, char **argv); /* stands in tool.h */
+
+int cmd_schedule(int argc, char **argv)
+{
+    static struct options options;
+    int status;
+
+    options = (struct options){ .costs = { 1.0, 1.0, 1.0, 0.0 } };
+    status = read_options(argc, argv, &options);
+    if (options.help) {
+        print_help();
+        return TOOL_OK;
+    }
+    return status == TOOL_OK ? run(&options) : status;
+}

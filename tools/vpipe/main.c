@@ -1,0 +1,87 @@
+/* vpipe: the command-line tool. */
+#include "tool.h"
+
+#include "launch/nearest.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *meaning;
+} commands[] = {
+    { "train", cmd_train, "train a model from a configuration file" },
+    { "info", cmd_info, "this build and this machine" },
+};
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+static void print_help(FILE *out)
+{
+    fputs("vpipe trains Transformers whose layers form a pipeline.\n\n"
+          "usage: vpipe COMMAND [argument...]\n"
+          "       vpipe COMMAND --help\n"
+          "       vpipe --help | --version\n\n"
+          "commands:\n",
+          out);
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].meaning);
+    fputs("\nexit status: 0 ok, 1 the job failed, 2 bad usage or "
+          "configuration,\n3 interrupted by a signal\n\n"
+          "start with: vpipe train configs/bert_tiny.yml\n",
+          out);
+}
+
+static int unknown_command(const char *word)
+{
+    const char *names[N_COMMANDS];
+    int best;
+
+    for (int i = 0; i < N_COMMANDS; i++)
+        names[i] = commands[i].name;
+    best = vp_nearest(word, names, N_COMMANDS);
+    if (best >= 0)
+        return tool_usage_error("vpipe: unknown command '%.48s'; did you mean "
+                                "'%s'?",
+                                word, names[best]);
+    return tool_usage_error("vpipe: unknown command '%.48s'; 'vpipe --help' "
+                            "lists the commands",
+                            word);
+}
+
+static int run(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : NULL;
+
+    if (!word) {
+        print_help(stderr);
+        return TOOL_USAGE;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
+        strcmp(word, "help") == 0) {
+        print_help(stdout);
+        return TOOL_OK;
+    }
+    if (strcmp(word, "--version") == 0) {
+        puts("vpipe " VP_VERSION);
+        return TOOL_OK;
+    }
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(word, commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    return unknown_command(word);
+}
+
+int main(int argc, char **argv)
+{
+    int status = run(argc, argv);
+
+    /* A full disk behind stdout must not look like success. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == TOOL_OK) {
+        fprintf(stderr, "vpipe: cannot write the output: %s; free some space\n",
+                strerror(errno));
+        status = TOOL_FAILED;
+    }
+    return status;
+}

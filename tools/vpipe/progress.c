@@ -1,0 +1,301 @@
+#include "progress.h"
+
+#include "base/clock.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { MAX_WIDTH = 200, MIN_BAR = 8, MAX_BAR = 30 };
+
+/* Between two drawings of the line; the eye follows no faster. */
+#define DRAW_NS (50 * 1000 * 1000)
+/* Weight of the past in the rates: about the last ten updates. */
+#define MEMORY 0.9
+
+/* ---- The terminal ------------------------------------------------------- */
+
+void progress_init(struct progress *progress, FILE *out, int64_t every)
+{
+    const char *term = getenv("TERM");
+
+    *progress = (struct progress){ .out = out, .every = every };
+    progress->terminal = isatty(fileno(out)) && term &&
+                         strcmp(term, "dumb") != 0;
+    /* Characters only: numbers keep their decimal point. */
+    if (setlocale(LC_CTYPE, ""))
+        progress->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
+/* Asked for every line, because windows change. */
+static int terminal_width(const struct progress *progress)
+{
+    struct winsize size;
+
+    if (ioctl(fileno(progress->out), TIOCGWINSZ, &size) != 0 ||
+        size.ws_col == 0)
+        return 80;
+    return size.ws_col < MAX_WIDTH ? size.ws_col : MAX_WIDTH;
+}
+
+void progress_break(struct progress *progress)
+{
+    if (progress->shown)
+        fputc('\n', progress->out);
+    progress->shown = false;
+    fflush(progress->out);
+}
+
+/* Takes the line away: what is printed next stands in its place. */
+static void clear_line(struct progress *progress)
+{
+    if (progress->shown)
+        fputs("\r\x1b[K", progress->out);
+    progress->shown = false;
+}
+
+/* ---- Numbers for people ------------------------------------------------- */
+
+/* 950, 12.3k, 4.5M. */
+static void count_text(double value, char *out, size_t n_bytes)
+{
+    static const char units[] = "kMGT";
+    int unit = -1;
+
+    while (fabs(value) >= 999.5 && unit < (int)sizeof(units) - 2) {
+        value /= 1000.0;
+        unit++;
+    }
+    if (unit < 0)
+        snprintf(out, n_bytes, "%.0f", value);
+    else
+        snprintf(out, n_bytes, "%.*f%c", value < 99.95 ? 1 : 0, value,
+                 units[unit]);
+}
+
+/* 0:07, 12:34, 1:02:03, 3d 04h. */
+static void time_text(double seconds, char *out, size_t n_bytes)
+{
+    long long s = seconds < 1e12 ? llround(seconds) : 0;
+
+    if (s >= 86400)
+        snprintf(out, n_bytes, "%lldd %02lldh", s / 86400, s / 3600 % 24);
+    else if (s >= 3600)
+        snprintf(out, n_bytes, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60,
+                 s % 60);
+    else
+        snprintf(out, n_bytes, "%lld:%02lld", s / 60, s % 60);
+}
+
+static void bytes_text(int64_t n, char *out, size_t n_bytes)
+{
+    if (n < 1024 * 1024)
+        snprintf(out, n_bytes, "%.1f kB", (double)n / 1024);
+    else if (n < (int64_t)1 << 30)
+        snprintf(out, n_bytes, "%.1f MB", (double)n / (1024 * 1024));
+    else
+        snprintf(out, n_bytes, "%.2f GB", (double)n / (1 << 30));
+}
+
+/* ---- The line ----------------------------------------------------------- */
+
+static void append(char *line, size_t n_bytes, const char *text)
+{
+    size_t used = strlen(line);
+
+    snprintf(line + used, n_bytes - used, "%s", text);
+}
+
+/* Fields from the most to the least wanted, as many as fit `width`. */
+static void fields_text(const struct progress *progress,
+                        const struct vp_step_report *report, int width,
+                        char *out, size_t n_bytes)
+{
+    double left = (double)(report->n_steps - report->step) * progress->seconds /
+                  progress->steps;
+    char field[6][48], count[32];
+
+    /* Fields keep their width where they can, so that the line stands still. */
+    snprintf(count, sizeof(count), "%lld", (long long)report->n_steps);
+    snprintf(field[0], sizeof(field[0]), "%*lld/%s", (int)strlen(count),
+             (long long)report->step, count);
+    snprintf(field[1], sizeof(field[1]), "  loss %.4f", report->loss);
+    count_text(progress->tokens / progress->seconds, count, sizeof(count));
+    snprintf(field[2], sizeof(field[2]), "  %s tokens/s", count);
+    time_text(left, count, sizeof(count));
+    snprintf(field[3], sizeof(field[3]), "  ETA %s", count);
+    snprintf(field[4], sizeof(field[4]), "  %.1f GF/s",
+             progress->flops / progress->seconds * 1e-9);
+    snprintf(field[5], sizeof(field[5]), "  lr %.2e", report->lr);
+    out[0] = 0;
+    for (int i = 0; i < 6; i++) {
+        if ((int)(strlen(out) + strlen(field[i])) > width)
+            break;
+        append(out, n_bytes, field[i]);
+    }
+}
+
+/* `cells` wide; UTF-8 has eighths of a cell. */
+static void bar_text(const struct progress *progress, double done, int cells,
+                     char *out, size_t n_bytes)
+{
+    static const char *const part[] = {
+        " ",      "\u258F", "\u258E", "\u258D", "\u258C",
+        "\u258B", "\u258A", "\u2589", "\u2588",
+    };
+    int eighths = (int)(done * cells * 8 + 0.5);
+
+    out[0] = 0;
+    append(out, n_bytes, progress->utf8 ? "\u2595" : "[");
+    for (int i = 0; i < cells; i++) {
+        int fill = eighths - 8 * i;
+
+        fill = fill < 0 ? 0 : fill > 8 ? 8 : fill;
+        if (progress->utf8)
+            append(out, n_bytes, part[fill]);
+        else
+            append(out, n_bytes, fill >= 4 ? "#" : "-");
+    }
+    append(out, n_bytes, progress->utf8 ? "\u258F " : "] ");
+}
+
+static void draw(struct progress *progress, const struct vp_step_report *report)
+{
+    char fields[MAX_WIDTH + 8], bar[4 * MAX_WIDTH];
+    int width = terminal_width(progress) - 1; /* the last column wraps */
+    double done = report->n_steps > 0
+                      ? (double)report->step / (double)report->n_steps
+                      : 0.0;
+    int cells;
+
+    fields_text(progress, report, width, fields, sizeof(fields));
+    cells = width - (int)strlen(fields) - 3;
+    cells = cells > MAX_BAR ? MAX_BAR : cells;
+    bar[0] = 0;
+    if (cells >= MIN_BAR)
+        bar_text(progress, done, cells, bar, sizeof(bar));
+    fprintf(progress->out, "\r%s%s\x1b[K", bar, fields);
+    fflush(progress->out);
+    progress->shown = true;
+    progress->drawn_ns = vp_clock_ns();
+}
+
+static void print_line(struct progress *progress,
+                       const struct vp_step_report *report)
+{
+    char fields[MAX_WIDTH + 8];
+
+    fields_text(progress, report, MAX_WIDTH, fields, sizeof(fields));
+    fprintf(progress->out, "step %s\n", fields);
+    fflush(progress->out);
+}
+
+/* ---- Events ------------------------------------------------------------- */
+
+static void print_memory(FILE *out, const struct vp_memory *m, int stage)
+{
+    const struct {
+        const char *name;
+        int64_t n;
+    } parts[] = {
+        { "weights", m->weights },   { "gradients", m->gradients },
+        { "moments", m->moments },   { "activations", m->activations },
+        { "boundary", m->boundary }, { "work", m->work },
+    };
+    const char *between = "";
+    char text[32];
+
+    bytes_text(m->total, text, sizeof(text));
+    fprintf(out, "stage %d   %s (", stage, text);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (parts[i].n == 0)
+            continue;
+        bytes_text(parts[i].n, text, sizeof(text));
+        fprintf(out, "%s%s %s", between, parts[i].name, text);
+        between = ", ";
+    }
+    fputs(")\n", out);
+}
+
+void progress_start(struct progress *progress,
+                    const struct vp_run_summary *summary)
+{
+    FILE *out = progress->out;
+    char params[32], tokens[32];
+
+    count_text((double)summary->n_params, params, sizeof(params));
+    count_text((double)summary->tokens_per_update, tokens, sizeof(tokens));
+    fprintf(out, "model     %s: %lld blocks, %s parameters\n", summary->model,
+            (long long)summary->n_blocks, params);
+    fprintf(out, "data      %s\n", summary->data);
+    fprintf(out,
+            "work      %lld updates of %s tokens and %.1f GF, %d "
+            "thread%s\n",
+            (long long)summary->n_steps, tokens, summary->gflops_per_update,
+            summary->n_threads, summary->n_threads == 1 ? "" : "s");
+    for (int i = 0; i < summary->n_stages; i++)
+        print_memory(out, &summary->memory[i], i);
+    fprintf(out, "to beat   loss %.4f, the best guess without context\n",
+            summary->unigram_loss);
+    if (summary->output)
+        fprintf(out, "output    %s\n", summary->output);
+    fflush(out);
+}
+
+void progress_step(struct progress *progress,
+                   const struct vp_step_report *report)
+{
+    bool last = report->step == report->n_steps;
+
+    progress->steps = MEMORY * progress->steps + 1.0;
+    progress->seconds = MEMORY * progress->seconds + report->seconds;
+    progress->tokens = MEMORY * progress->tokens + (double)report->n_tokens;
+    progress->flops = MEMORY * progress->flops + report->flops;
+    if (progress->terminal) {
+        if (last || vp_clock_ns() - progress->drawn_ns >= DRAW_NS)
+            draw(progress, report);
+    } else if (last || report->step == 1 ||
+               report->step % progress->every == 0) {
+        print_line(progress, report);
+    }
+}
+
+void progress_eval(struct progress *progress, int64_t step, double loss)
+{
+    clear_line(progress);
+    fprintf(progress->out, "eval at step %lld: loss %.4f\n", (long long)step,
+            loss);
+    fflush(progress->out);
+}
+
+void progress_notice(struct progress *progress, const char *line)
+{
+    clear_line(progress);
+    fprintf(progress->out, "%s\n", line);
+    fflush(progress->out);
+}
+
+void progress_end(struct progress *progress, const struct vp_run_result *result)
+{
+    FILE *out = progress->out;
+    char tokens[32];
+
+    progress_break(progress);
+    count_text(result->tokens_per_second, tokens, sizeof(tokens));
+    fprintf(out, "%s  %lld updates in %.1f s, %s tokens/s, %.1f GF/s\n",
+            result->interrupted ? "stopped " : "done    ",
+            (long long)result->n_steps, result->seconds, tokens,
+            result->gflops_per_second);
+    if (isfinite(result->first_loss) && isfinite(result->last_loss))
+        fprintf(out,
+                "loss      %.4f -> %.4f, means of the first and last "
+                "tenth\n",
+                result->first_loss, result->last_loss);
+    if (isfinite(result->eval_loss))
+        fprintf(out, "eval      %.4f\n", result->eval_loss);
+    fflush(out);
+}

@@ -1,0 +1,62 @@
+/* What the commands of the tool share: exit codes, options, help. Only the
+ * tool prints and exits; the library does neither. */
+#ifndef VP_TOOLS_TOOL_H
+#define VP_TOOLS_TOOL_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+/* The program's exit status. */
+enum tool_exit {
+    TOOL_OK = 0,
+    TOOL_FAILED = 1,      /* the job failed */
+    TOOL_USAGE = 2,       /* bad usage or configuration */
+    TOOL_INTERRUPTED = 3, /* a signal asked for a clean stop */
+};
+
+/* ---- Commands: argv[0] is the command's name ----------------------------- */
+
+int cmd_train(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+
+/* ---- Options ------------------------------------------------------------ */
+
+struct tool_flag {
+    const char *name;    /* "--output" */
+    const char *value;   /* what it takes: "DIR", or NULL for nothing */
+    const char *meaning; /* NULL: not shown in the help */
+};
+
+/* A walk over a command line. */
+struct tool_args {
+    const char *command; /* for messages: "vpipe train" */
+    int argc;
+    char **argv;
+    const struct tool_flag *flags;
+    int n_flags;
+    int at;          /* the next argument; starts at 1 */
+    bool only_plain; /* "--" was seen */
+};
+
+enum {
+    ARGS_END = -1,
+    ARGS_PLAIN = -2, /* `*value_out` is an argument without dashes */
+    ARGS_BAD = -3,   /* a line about it was printed */
+};
+
+/* The number of the next flag, its value in `*value_out`; or one of the
+ * above. Takes "--flag value" and "--flag=value". */
+int args_next(struct tool_args *args, const char **value_out);
+
+/* ---- Printing ----------------------------------------------------------- */
+
+/* One line on stderr; returns TOOL_USAGE. */
+int tool_usage_error(const char *fmt, ...) VP_PRINTF(1, 2);
+
+/* The option table of a command. */
+void help_flags(const struct tool_flag *flags, int n_flags);
+/* Every key of a configuration. */
+void help_keys(void);
+
+#endif
