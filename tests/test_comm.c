@@ -76,8 +76,7 @@ static void relay_rank(struct rank *rank)
             vp_channel_release(relay->channel, (uint64_t)j);
         } else if (j % relay->n_senders == rank->index - 1) {
             rank->n_errors += vp_channel_acquire(relay->channel, (uint64_t)j,
-                                                 in_ms(5000),
-                                                 &buffer) != VP_OK;
+                                                 in_ms(5000), &buffer) != VP_OK;
             *(int *)buffer = 7 * j;
             vp_channel_post(relay->channel, (uint64_t)j);
         }
@@ -89,8 +88,7 @@ static void messages_arrive_in_order(void **state)
     (void)state;
     for (int n_senders = 1; n_senders <= 3; n_senders++)
         for (int n_buffers = 1; n_buffers <= 4; n_buffers++) {
-            struct relay relay = { .n_senders = n_senders,
-                                   .n_messages = 2000 };
+            struct relay relay = { .n_senders = n_senders, .n_messages = 2000 };
             int storage[4];
             void *buffers[4];
             struct vp_world *world;
@@ -98,9 +96,9 @@ static void messages_arrive_in_order(void **state)
             for (int i = 0; i < n_buffers; i++)
                 buffers[i] = &storage[i];
             assert_int_equal(vp_world_create(n_senders + 1, &world), VP_OK);
-            assert_int_equal(vp_channel_create(world, n_buffers, buffers,
-                                               &relay.channel),
-                             VP_OK);
+            assert_int_equal(
+                vp_channel_create(world, n_buffers, buffers, &relay.channel),
+                VP_OK);
             run_ranks(n_senders + 1, relay_rank, &relay);
             vp_world_free(world);
         }
@@ -127,8 +125,7 @@ static void a_full_ring_gives_no_buffer(void **state)
                      VP_ERR_TIMEOUT);
     assert_int_equal(vp_channel_wait(channel, 0, in_ms(10), &buffer), VP_OK);
     vp_channel_release(channel, 0);
-    assert_int_equal(vp_channel_acquire(channel, 2, in_ms(10), &buffer),
-                     VP_OK);
+    assert_int_equal(vp_channel_acquire(channel, 2, in_ms(10), &buffer), VP_OK);
     assert_ptr_equal(buffer, buffers[0]);
     assert_int_equal(vp_channel_wait(channel, 2, in_ms(10), &buffer),
                      VP_ERR_TIMEOUT);
@@ -168,8 +165,7 @@ static void abort_frees_everybody(void **state)
     (void)state;
     assert_int_equal(vp_world_create(4, &stuck.world), VP_OK);
     assert_int_equal(vp_world_status(stuck.world, &err), VP_OK);
-    assert_int_equal(vp_channel_create(stuck.world, 1, buffers,
-                                       &stuck.channel),
+    assert_int_equal(vp_channel_create(stuck.world, 1, buffers, &stuck.channel),
                      VP_OK);
     run_ranks(4, stuck_rank, &stuck);
     assert_int_equal(atomic_load(&stuck.n_aborted), 3);
@@ -240,9 +236,9 @@ static void sums_are_exact_in_their_order(void **state)
             struct vp_world *world;
 
             assert_int_equal(vp_world_create(n_members, &world), VP_OK);
-            assert_int_equal(vp_group_create(world, n_members, sizeof(int),
-                                             &sums.group),
-                             VP_OK);
+            assert_int_equal(
+                vp_group_create(world, n_members, sizeof(int), &sums.group),
+                VP_OK);
             for (int i = 0; i < n_members; i++)
                 sums.data[i] = calloc(2 * (size_t)sums.n, sizeof(float));
             for (int i = 0; i < n_members; i++)

@@ -58,8 +58,7 @@ static void shapes_and_counts(void **state)
     assert_int_equal(gelu->line, 2);
     assert_true(vp_op_has_dz(gelu));
     /* 2 * rows * in * out for F, B and W of both products */
-    assert_true(vp_graph_flops(&g, 0, 2) ==
-                3.0 * 2 * 6 * (4 * 7 + 7 * 11));
+    assert_true(vp_graph_flops(&g, 0, 2) == 3.0 * 2 * 6 * (4 * 7 + 7 * 11));
     assert_true(vp_graph_flops(&g, 0, 1) == 0.0);
     assert_int_equal(g.logits, g.ops[2].out);
     vp_graph_release(&g);
@@ -194,8 +193,8 @@ static void mistakes_are_named(void **state)
         ids = vp_graph_input(&g, VP_ROLE_TOKENS, "tokens", 6);
         vp_graph_block(&g, "block");
         vp_graph_line(&g);
-        x = vp_embed(&g, ids, VP_NONE, weight(&g, 9, 4), VP_NONE, VP_NONE,
-                     1.0f, -1);
+        x = vp_embed(&g, ids, VP_NONE, weight(&g, 9, 4), VP_NONE, VP_NONE, 1.0f,
+                     -1);
         cases[i].build(&g, ids, x);
         assert_int_equal(vp_graph_finish(&g, &err), VP_ERR_INVALID);
         if (!strstr(err.text, cases[i].want))

@@ -94,8 +94,8 @@ static void random_graph(struct vp_graph *g, int n_blocks, bool tied)
     vp_graph_block(g, "embed");
     vp_graph_line(g);
     table = weight(g, 32, HIDDEN);
-    trunk[0] = vp_embed(g, ids, VP_NONE, table, weight(g, LEN, HIDDEN),
-                        VP_NONE, 1.0f, -1);
+    trunk[0] = vp_embed(g, ids, VP_NONE, table, weight(g, LEN, HIDDEN), VP_NONE,
+                        1.0f, -1);
     for (int b = 1; b < n_blocks - 1; b++) {
         vp_graph_block(g, "middle");
         x = trunk[b - 1];
@@ -460,8 +460,7 @@ static void pipeline_run(struct pipeline *p, struct facts *facts)
         run_list(&p->program[s], VP_LIST_R, &p->memory[s], facts);
         run_list(&p->program[s], VP_LIST_B, &p->memory[s], facts);
         if (s > 0)
-            send(&p->memory[s], VP_SPACE_DIN, &p->memory[s - 1],
-                 VP_SPACE_DOUT);
+            send(&p->memory[s], VP_SPACE_DIN, &p->memory[s - 1], VP_SPACE_DOUT);
         /* The working set of recomputation is free after B. */
         memory_reset(&p->memory[s], VP_SPACE_REDO,
                      p->program[s].n_bytes[VP_SPACE_REDO]);
@@ -654,8 +653,7 @@ static void tied_weights_share_storage(void **state)
     assert_int_equal(user->storage, 0);
     assert_int_equal(user->offset, owner->offset);
     assert_true(user->grad_offset >= p.layout.train_bytes);
-    assert_int_equal(p.layout.grad_bytes,
-                     p.layout.train_bytes + 64 * 64 * 4);
+    assert_int_equal(p.layout.grad_bytes, p.layout.train_bytes + 64 * 64 * 4);
     vp_program_release(&p);
     vp_graph_release(&g);
 }

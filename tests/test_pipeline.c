@@ -70,12 +70,15 @@ static void check_sync(const struct setup *base, const struct run *want,
 static void every_cut_gives_the_same_bits(void **state)
 {
     static const struct sync_case cases[] = {
-        { "1f1b", 1, 0 },  { "1f1b", 2, 0 },  { "1f1b", 3, 0 },
-        { "1f1b", 4, 0 },  { "1f1b", 8, 0 },  { "gpipe", 2, 0 },
-        { "gpipe", 4, 0 }, { "gpipe", 8, 0 }, { "interleaved", 2, 2 },
-        { "interleaved", 2, 3 },              { "interleaved", 4, 2 },
-        { "zb-h1", 2, 0 }, { "zb-h1", 3, 0 }, { "zb-h1", 4, 0 },
-        { "zb-h1", 8, 0 }, { "zb-v", 2, 2 },  { "zb-v", 4, 2 },
+        { "1f1b", 1, 0 },        { "1f1b", 2, 0 },
+        { "1f1b", 3, 0 },        { "1f1b", 4, 0 },
+        { "1f1b", 8, 0 },        { "gpipe", 2, 0 },
+        { "gpipe", 4, 0 },       { "gpipe", 8, 0 },
+        { "interleaved", 2, 2 }, { "interleaved", 2, 3 },
+        { "interleaved", 4, 2 }, { "zb-h1", 2, 0 },
+        { "zb-h1", 3, 0 },       { "zb-h1", 4, 0 },
+        { "zb-h1", 8, 0 },       { "zb-v", 2, 2 },
+        { "zb-v", 4, 2 },
     };
 
     (void)state;
@@ -139,15 +142,15 @@ struct literal {
     struct vp_backend *backend;
     struct literal_stage stages[VP_MAX_STAGES];
     int n_stages;
-    int begin;       /* of the segment */
+    int begin; /* of the segment */
     struct vp_batch *batch;
 };
 
 static void *packet(int64_t n_bytes)
 {
-    return aligned_alloc(VP_TENSOR_ALIGN,
-                         vp_align_up((size_t)n_bytes + VP_HEADER_BYTES,
-                                     VP_TENSOR_ALIGN));
+    return aligned_alloc(
+        VP_TENSOR_ALIGN,
+        vp_align_up((size_t)n_bytes + VP_HEADER_BYTES, VP_TENSOR_ALIGN));
 }
 
 static void literal_open_stage(struct literal *lit, int s, int first,
@@ -242,9 +245,9 @@ static void literal_update(struct literal *lit, struct literal_stage *ls, int m)
     ls->norm = vp_optim_norm(ls->stage.tensors, ls->stage.n_tensors,
                              ls->stage.sums) *
                (double)mean;
-    vp_stage_update(&ls->stage, vp_lr_at(&lit->config->lr, m + 1),
-                    mean * vp_optim_clip_scale(ls->norm,
-                                               lit->config->optim.grad_clip));
+    vp_stage_update(
+        &ls->stage, vp_lr_at(&lit->config->lr, m + 1),
+        mean * vp_optim_clip_scale(ls->norm, lit->config->optim.grad_clip));
 }
 
 static void literal_backward(struct literal *lit, int m)
@@ -273,9 +276,9 @@ struct async_case {
     const char *schedule;
     int n_stages;
     int replicas[4];
-    int depth[4];  /* the default, or given */
-    int lag[4];    /* rounds */
-    int every[4];  /* minibatches per update */
+    int depth[4]; /* the default, or given */
+    int lag[4];   /* rounds */
+    int every[4]; /* minibatches per update */
     bool give_depth;
     int eval_after; /* minibatches; 0: no evaluation */
 };
@@ -290,9 +293,9 @@ static void literal_open(struct literal *lit, const struct run *run,
     memset(lit, 0, sizeof(*lit));
     lit->config = config;
     lit->n_stages = c->n_stages;
-    assert_int_equal(vp_backend_cpu.open(&config->backend_config,
-                                         &lit->backend, &err),
-                     VP_OK);
+    assert_int_equal(
+        vp_backend_cpu.open(&config->backend_config, &lit->backend, &err),
+        VP_OK);
     assert_int_equal(vp_batch_create(run->data, &lit->batch), VP_OK);
     for (int s = 0; s < c->n_stages; s++) {
         lit->stages[s].n_replicas = c->replicas[s];
@@ -331,8 +334,7 @@ static void compare_weights(const struct run *run, const struct literal *lit,
         for (int i = 0; i < layout->n_entries; i++)
             for (int r = 0; r < c->replicas[s]; r++)
                 assert_memory_equal(
-                    vp_trainer_weights(run->trainer, layout->entries[i].par,
-                                       r),
+                    vp_trainer_weights(run->trainer, layout->entries[i].par, r),
                     (const char *)vp_stage_weights(stage, stage->newest) +
                         layout->entries[i].offset,
                     (size_t)layout->entries[i].n_bytes);
@@ -389,15 +391,45 @@ static void streams_follow_the_version_rule(void **state)
     static const struct async_case cases[] = {
         { "pipedream", 1, { 1 }, { 0 }, { 0 }, { 1 }, false, 0 },
         { "pipedream", 2, { 1, 1 }, { 0 }, { 1, 0 }, { 1, 1 }, false, 0 },
-        { "pipedream", 4, { 1, 1, 1, 1 }, { 0 }, { 3, 2, 1, 0 },
-          { 1, 1, 1, 1 }, false, 8 },
-        { "pipedream", 3, { 1, 1, 1 }, { 4, 2, 1 }, { 4, 2, 1 }, { 1, 1, 1 },
-          true, 0 },
-        { "pipedream", 3, { 1, 2, 1 }, { 0 }, { 3, 1, 0 }, { 1, 2, 1 }, false,
-          12 },
-        { "pipedream", 3, { 2, 1, 3 }, { 0 }, { 2, 3, 0 }, { 2, 1, 3 }, false,
+        { "pipedream",
+          4,
+          { 1, 1, 1, 1 },
+          { 0 },
+          { 3, 2, 1, 0 },
+          { 1, 1, 1, 1 },
+          false,
+          8 },
+        { "pipedream",
+          3,
+          { 1, 1, 1 },
+          { 4, 2, 1 },
+          { 4, 2, 1 },
+          { 1, 1, 1 },
+          true,
           0 },
-        { "macrobatch", 3, { 1, 1, 1 }, { 0 }, { 1, 1, 1 }, { 3, 3, 3 }, false,
+        { "pipedream",
+          3,
+          { 1, 2, 1 },
+          { 0 },
+          { 3, 1, 0 },
+          { 1, 2, 1 },
+          false,
+          12 },
+        { "pipedream",
+          3,
+          { 2, 1, 3 },
+          { 0 },
+          { 2, 3, 0 },
+          { 2, 1, 3 },
+          false,
+          0 },
+        { "macrobatch",
+          3,
+          { 1, 1, 1 },
+          { 0 },
+          { 1, 1, 1 },
+          { 3, 3, 3 },
+          false,
           12 },
     };
 

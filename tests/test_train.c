@@ -226,8 +226,8 @@ static void poison(struct run *run, const char *name)
 
     for (vp_par par = 0; par < graph->n_params; par++)
         if (strcmp(graph->params[par].part[0].name, name) == 0) {
-            float *w = (float *)(uintptr_t)vp_trainer_weights(run->trainer,
-                                                              par, 0);
+            float *w = (float *)(uintptr_t)vp_trainer_weights(run->trainer, par,
+                                                              0);
             w[0] = NAN;
             return;
         }

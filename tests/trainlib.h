@@ -21,8 +21,8 @@
 
 static atomic_llong n_device_bytes;
 
-static enum vp_status counting_alloc(struct vp_backend *backend, size_t n,
-                                     void **out)
+static inline enum vp_status counting_alloc(struct vp_backend *backend,
+                                            size_t n, void **out)
 {
     atomic_fetch_add(&n_device_bytes, (long long)n);
     return vp_backend_cpu.alloc(backend, n, out);
@@ -46,12 +46,22 @@ struct setup {
     const int *partition, *replicas, *depth;
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
     bool early;
-    int layers;           /* 0: 2 */
+    int layers; /* 0: 2 */
+    vp_fault_fn fault;
+    void *fault_ctx;
+    int timeout_ms; /* 0: 20 s */
 };
 
 static const struct setup usual = {
-    .model = "bert", .threads = 2, .prefetch = 2, .accumulation = 2,
-    .dropout = 0.1f, .lr = 1e-3f, .tied = true, .seed = 3, .n_steps = 4,
+    .model = "bert",
+    .threads = 2,
+    .prefetch = 2,
+    .accumulation = 2,
+    .dropout = 0.1f,
+    .lr = 1e-3f,
+    .tied = true,
+    .seed = 3,
+    .n_steps = 4,
     .optim = VP_OPTIM_ADAMW,
 };
 
@@ -73,7 +83,7 @@ struct run {
     uint64_t weights; /* hash of all weights at the end */
 };
 
-static struct vp_model_config small_sizes(const struct setup *setup)
+static inline struct vp_model_config small_sizes(const struct setup *setup)
 {
     struct vp_model_config sizes = vp_model_find(setup->model)->sizes[0].config;
 
@@ -91,7 +101,7 @@ static struct vp_model_config small_sizes(const struct setup *setup)
     return sizes;
 }
 
-static void make_dims(struct run *run)
+static inline void make_dims(struct run *run)
 {
     switch (run->model->task) {
     case VP_TASK_MASKED_LM:
@@ -112,7 +122,7 @@ static void make_dims(struct run *run)
     }
 }
 
-static void open_data(struct run *run, const struct setup *setup)
+static inline void open_data(struct run *run, const struct setup *setup)
 {
     static const enum vp_data_task tasks[] = {
         [VP_TASK_MASKED_LM] = VP_DATA_MASKED_LM,
@@ -135,8 +145,9 @@ static void open_data(struct run *run, const struct setup *setup)
         fail_msg("%s", err.text);
 }
 
-static enum vp_status run_create(struct run *run, const struct setup *setup,
-                                 size_t memory_limit, struct vp_err *err)
+static inline enum vp_status run_create(struct run *run,
+                                        const struct setup *setup,
+                                        size_t memory_limit, struct vp_err *err)
 {
     memset(run, 0, sizeof(*run));
     for (int s = 0; s < VP_MAX_STAGES; s++)
@@ -162,7 +173,8 @@ static enum vp_status run_create(struct run *run, const struct setup *setup,
                             .reference = setup->reference },
         .init = vp_param_init,
         .optim = vp_optim_defaults(setup->optim),
-        .lr = { .policy = VP_LR_CONSTANT, .base = setup->lr,
+        .lr = { .policy = VP_LR_CONSTANT,
+                .base = setup->lr,
                 .total_steps = MAX_STEPS },
         .recompute_ratio = setup->ratios ? setup->ratios : run->same_ratio,
         .schedule = setup->schedule,
@@ -176,13 +188,15 @@ static enum vp_status run_create(struct run *run, const struct setup *setup,
         .seed = setup->seed,
         .prefetch = setup->prefetch,
         .memory_limit = memory_limit,
-        .timeout_ms = 20000,
+        .timeout_ms = setup->timeout_ms ? setup->timeout_ms : 20000,
+        .fault = setup->fault,
+        .fault_ctx = setup->fault_ctx,
     };
     run->config.optim.grad_clip = setup->grad_clip;
     return vp_trainer_create(&run->config, false, &run->trainer, err);
 }
 
-static void run_free(struct run *run)
+static inline void run_free(struct run *run)
 {
     vp_trainer_free(run->trainer);
     vp_data_close(run->data);
@@ -191,7 +205,7 @@ static void run_free(struct run *run)
         vp_graph_release(&run->graphs[i]);
 }
 
-static uint64_t hash_weights(const struct run *run)
+static inline uint64_t hash_weights(const struct run *run)
 {
     const struct vp_graph *graph = &run->graphs[0];
     uint64_t hash = 14695981039346656037u;
@@ -210,7 +224,7 @@ static uint64_t hash_weights(const struct run *run)
     return hash;
 }
 
-static bool keep_step(void *ctx, const struct vp_step_report *report)
+static inline bool keep_step(void *ctx, const struct vp_step_report *report)
 {
     struct run *run = ctx;
     int64_t i = report->step - 1;
@@ -224,7 +238,7 @@ static bool keep_step(void *ctx, const struct vp_step_report *report)
 }
 
 /* Trains and keeps what must not change. */
-static void train(struct run *run, const struct setup *setup)
+static inline void train(struct run *run, const struct setup *setup)
 {
     struct vp_err err = { "" };
 
@@ -240,7 +254,8 @@ static void train(struct run *run, const struct setup *setup)
     run_free(run);
 }
 
-static void assert_same(const struct run *a, const struct run *b, int n_steps)
+static inline void assert_same(const struct run *a, const struct run *b,
+                               int n_steps)
 {
     for (int i = 0; i < n_steps; i++) {
         assert_memory_equal(&a->losses[i], &b->losses[i], sizeof(double));

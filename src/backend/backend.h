@@ -23,13 +23,13 @@ struct vp_mb {
 struct vp_launch {
     void *base[VP_SPACE_COUNT];
     const struct vp_mb *mb;
-    int slot, version;     /* which bases these are: keys for captured graphs */
+    int slot, version; /* which bases these are: keys for captured graphs */
 };
 
 struct vp_backend_config {
     int n_threads;
-    int device;            /* ordinal; 0 for CPU */
-    bool reference;        /* CPU: plain-C twins instead of the fast kernels */
+    int device;     /* ordinal; 0 for CPU */
+    bool reference; /* CPU: plain-C twins instead of the fast kernels */
 };
 
 /* The first call of a list whose output holds a NaN or infinity. */
@@ -66,9 +66,8 @@ struct vp_backend_ops {
     enum vp_status (*event_sync)(struct vp_event *event, int timeout_ms);
 
     /* Any pair of host and device addresses; ordered in the stream. */
-    enum vp_status (*copy)(struct vp_backend *backend,
-                           struct vp_stream *stream, void *dst,
-                           const void *src, size_t n_bytes);
+    enum vp_status (*copy)(struct vp_backend *backend, struct vp_stream *stream,
+                           void *dst, const void *src, size_t n_bytes);
 
     size_t (*scratch_bytes)(struct vp_backend *backend,
                             const struct vp_graph *graph,

@@ -49,10 +49,10 @@ static inline int64_t vp_dims_role(const struct vp_dims *dims,
 }
 
 struct vp_batch {
-    int bucket;            /* which dims it is shaped for */
-    uint64_t first_sample; /* running count of samples before it */
-    int64_t n_samples;     /* real samples; further rows are padding */
-    int64_t n_tokens;      /* real tokens, source and target */
+    int bucket;                    /* which dims it is shaped for */
+    uint64_t first_sample;         /* running count of samples before it */
+    int64_t n_samples;             /* real samples; further rows are padding */
+    int64_t n_tokens;              /* real tokens, source and target */
     int32_t *array[VP_ROLE_COUNT]; /* room for the largest bucket; NULL if the
                                       task has no such role */
 };

@@ -20,6 +20,8 @@ void *vp_arena_alloc(struct vp_arena *arena, size_t n_bytes)
     struct vp_arena_chunk *chunk = arena->head;
     void *p;
 
+    if (n_bytes > SIZE_MAX / 2)
+        return NULL;
     n_bytes = vp_align_up(n_bytes ? n_bytes : 1, 16);
     if (!chunk || chunk->n_bytes - chunk->used < n_bytes) {
         size_t size = n_bytes > CHUNK_BYTES ? n_bytes : CHUNK_BYTES;
@@ -87,6 +89,8 @@ enum vp_status vp_pages_alloc(size_t n_bytes, void **out)
     size_t inner = inner_bytes(n_bytes, page);
     unsigned char *map;
 
+    if (n_bytes > SIZE_MAX / 2)
+        return VP_ERR_NOMEM;
     map = mmap(NULL, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
                -1, 0);
     if (map == MAP_FAILED)

@@ -96,8 +96,10 @@ static void post_job(struct vp_pool *pool)
 enum vp_status vp_pool_create(int n_threads, void (*setup)(int thread),
                               struct vp_pool **out)
 {
-    struct vp_pool *pool = calloc(1, sizeof(*pool));
+    struct vp_pool *pool;
 
+    VP_BUG_ON(n_threads < 1);
+    pool = calloc(1, sizeof(*pool));
     if (!pool)
         return VP_ERR_NOMEM;
     pool->n_threads = n_threads;

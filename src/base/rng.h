@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 enum vp_rng_purpose {
-    VP_RNG_INIT = 1,    /* stream: parameter part; counter: element group */
-    VP_RNG_DROPOUT,     /* stream: operator; counter: see note [dropout] */
-    VP_RNG_SHUFFLE,     /* stream: Feistel round */
-    VP_RNG_MASKING,     /* stream: 0; counter: sample, position */
-    VP_RNG_LANGUAGE,    /* generated data */
+    VP_RNG_INIT = 1, /* stream: parameter part; counter: element group */
+    VP_RNG_DROPOUT,  /* stream: operator; counter: see note [dropout] */
+    VP_RNG_SHUFFLE,  /* stream: Feistel round */
+    VP_RNG_MASKING,  /* stream: 0; counter: sample, position */
+    VP_RNG_LANGUAGE, /* generated data */
     VP_RNG_TEST,
 };
 

@@ -50,10 +50,10 @@ void vp_err_prefix(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
     } while (0)
 
 /* Always compiled in; for our own invariants only, never for user input. */
-#define VP_BUG_ON(cond)                                 \
-    do {                                                \
-        if (cond)                                       \
-            vp_bug(__FILE__, __LINE__, #cond);          \
+#define VP_BUG_ON(cond)                        \
+    do {                                       \
+        if (cond)                              \
+            vp_bug(__FILE__, __LINE__, #cond); \
     } while (0)
 #if defined(__GNUC__)
 __attribute__((noreturn))

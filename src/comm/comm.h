@@ -39,8 +39,7 @@ enum vp_status vp_world_status(const struct vp_world *world,
 
 /* `buffers` are the receiver's; borrowed. */
 enum vp_status vp_channel_create(struct vp_world *world, int n_buffers,
-                                 void *const *buffers,
-                                 struct vp_channel **out);
+                                 void *const *buffers, struct vp_channel **out);
 /* Members are numbered 0 .. n_members-1; each contributes up to `n_bytes` to
  * an exchange. */
 enum vp_status vp_group_create(struct vp_world *world, int n_members,
@@ -77,7 +76,7 @@ enum { VP_MAX_TERMS = 256 }; /* of all members together */
 /* Adds n floats over the terms of all members, in their order: the same bits
  * everywhere, on every transport. All arrays are overwritten with the sum. */
 enum vp_status vp_group_add(struct vp_group *group, int member,
-                            const struct vp_term *terms, int n_terms,
-                            int64_t n, int64_t deadline_ns);
+                            const struct vp_term *terms, int n_terms, int64_t n,
+                            int64_t deadline_ns);
 
 #endif

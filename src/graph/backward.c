@@ -12,9 +12,10 @@
 struct backward {
     struct vp_lowering *lowering;
     const struct vp_graph *graph;
-    struct vp_ref *grad;  /* per value: where its gradient is, NONE: no use yet */
-    struct vp_ref *din;   /* per value: its place in the DIN packet */
-    int now;              /* the operator being differentiated */
+    struct vp_ref
+        *grad;          /* per value: where its gradient is, NONE: no use yet */
+    struct vp_ref *din; /* per value: its place in the DIN packet */
+    int now;            /* the operator being differentiated */
 };
 
 static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,

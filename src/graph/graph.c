@@ -20,8 +20,8 @@ static void fail(struct vp_graph *graph, const char *what)
 }
 
 /* Makes room for one more element; NULL when memory is exhausted. */
-static void *grow(struct vp_graph *graph, void *items, size_t item_bytes,
-                  int n, int *cap)
+static void *grow(struct vp_graph *graph, void *items, size_t item_bytes, int n,
+                  int *cap)
 {
     int wider = *cap ? *cap * 2 : 64;
     void *moved;
@@ -266,8 +266,8 @@ vp_val vp_linear(struct vp_graph *graph, vp_val x, vp_par weight, vp_par bias,
     return apply(graph, &op);
 }
 
-vp_val vp_layernorm(struct vp_graph *graph, vp_val x, vp_par gamma,
-                    vp_par beta, float eps)
+vp_val vp_layernorm(struct vp_graph *graph, vp_val x, vp_par gamma, vp_par beta,
+                    float eps)
 {
     struct vp_op op = proto(VP_OP_LAYERNORM, x, VP_NONE, VP_NONE);
 

@@ -9,8 +9,8 @@
 #ifndef VP_GRAPH_GRAPH_H
 #define VP_GRAPH_GRAPH_H
 
-#include "base/memory.h"
 #include "base/batch.h"
+#include "base/memory.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -22,17 +22,17 @@
 #define VP_MAX_AUX 2
 #define VP_MAX_PART 3
 
-typedef int vp_val;   /* index into graph->values, or VP_NONE */
-typedef int vp_par;   /* index into graph->params, or VP_NONE */
+typedef int vp_val; /* index into graph->values, or VP_NONE */
+typedef int vp_par; /* index into graph->params, or VP_NONE */
 
 enum vp_dtype { VP_DTYPE_F32, VP_DTYPE_I32 };
 
 struct vp_value {
-    const char *name;      /* for people */
+    const char *name; /* for people */
     enum vp_dtype dtype;
     int64_t rows, cols;
-    enum vp_role role;     /* what a model input means; NONE inside */
-    int producer;          /* operator, or VP_NONE for a model input */
+    enum vp_role role; /* what a model input means; NONE inside */
+    int producer;      /* operator, or VP_NONE for a model input */
     bool needs_grad;
 };
 
@@ -46,14 +46,14 @@ struct vp_part {
 };
 
 struct vp_param {
-    int block;             /* the block that owns it; a gradient per block */
+    int block; /* the block that owns it; a gradient per block */
     int64_t rows, cols;
     enum vp_init init;
     float init_std;
-    bool decay;            /* weight decay applies (not biases, layer norms) */
+    bool decay;             /* weight decay applies (not biases, layer norms) */
     bool stored_transposed; /* files hold [cols, rows] (GPT-2's Conv1D) */
-    bool constant;         /* a table that is not trained (sinusoids) */
-    vp_par tied_to;        /* shares its value with this earlier parameter */
+    bool constant;          /* a table that is not trained (sinusoids) */
+    vp_par tied_to;         /* shares its value with this earlier parameter */
     int n_parts;
     struct vp_part part[VP_MAX_PART];
 };
@@ -68,7 +68,7 @@ enum vp_op_kind {
     VP_OP_SCALE,
     VP_OP_GATHER,
     VP_OP_CROSS_ENTROPY,
-    VP_OP_COPY,            /* inserted by lowering; out = in */
+    VP_OP_COPY, /* inserted by lowering; out = in */
     VP_OP_KIND_COUNT
 };
 
@@ -100,20 +100,20 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
 struct vp_attr {
     float scale;
     float eps;
-    float p;               /* dropout probability */
+    float p; /* dropout probability */
     float smoothing;
     enum vp_act act;
     bool causal;
-    int32_t pad;           /* embed: the padding id, or -1 */
+    int32_t pad; /* embed: the padding id, or -1 */
     int heads;
-    int64_t batch;         /* samples; rows of in0 = batch * q_len */
-    int64_t q_len, k_len;  /* positions per sample (embed, dropout: q_len) */
+    int64_t batch;        /* samples; rows of in0 = batch * q_len */
+    int64_t q_len, k_len; /* positions per sample (embed, dropout: q_len) */
 };
 
 struct vp_op {
     enum vp_op_kind kind;
-    int id;                /* random stream; the index in the whole model */
-    int line;              /* the original's line number (VPIPE section 3) */
+    int id;   /* random stream; the index in the whole model */
+    int line; /* the original's line number (VPIPE section 3) */
     int block;
     vp_val in[VP_MAX_IN];
     vp_par par[VP_MAX_PARAM];
@@ -138,9 +138,9 @@ struct vp_graph {
     struct vp_block *blocks;
     int n_blocks;
     int n_lines;
-    int64_t batch;         /* samples per minibatch */
-    vp_val loss;           /* [1, 1] */
-    vp_val logits;         /* what the loss was taken of */
+    int64_t batch; /* samples per minibatch */
+    vp_val loss;   /* [1, 1] */
+    vp_val logits; /* what the loss was taken of */
 
     /* private */
     int cap_values, cap_params, cap_ops, cap_blocks;
@@ -181,8 +181,8 @@ vp_val vp_embed(struct vp_graph *graph, vp_val ids, vp_val types, vp_par table,
                 vp_par positions, vp_par type_table, float scale, int32_t pad);
 vp_val vp_linear(struct vp_graph *graph, vp_val x, vp_par weight, vp_par bias,
                  enum vp_act act);
-vp_val vp_layernorm(struct vp_graph *graph, vp_val x, vp_par gamma,
-                    vp_par beta, float eps);
+vp_val vp_layernorm(struct vp_graph *graph, vp_val x, vp_par gamma, vp_par beta,
+                    float eps);
 /* `kv` is NONE for self-attention over packed q, k, v. */
 vp_val vp_attention(struct vp_graph *graph, vp_val q, vp_val kv, vp_val mask,
                     int heads, bool causal, float p);

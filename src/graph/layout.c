@@ -59,9 +59,10 @@ static void place_params(struct vp_lowering *lowering, bool constant)
             .grad_offset = VP_NONE,
             .n_bytes = param_bytes(param),
         };
-        layout->entries[index].offset =
-            storage < 0 ? advance(&layout->param_bytes, param_bytes(param))
-                        : layout->entries[storage].offset;
+        layout->entries[index].offset = storage < 0
+                                            ? advance(&layout->param_bytes,
+                                                      param_bytes(param))
+                                            : layout->entries[storage].offset;
         layout->n_entries++;
     }
 }
@@ -71,8 +72,7 @@ enum vp_status vp_layout_make(struct vp_lowering *lowering)
     struct vp_layout *layout = &lowering->program->layout;
 
     layout->entries = vp_lowering_alloc(
-        lowering,
-        (size_t)lowering->graph->n_params * sizeof(*layout->entries));
+        lowering, (size_t)lowering->graph->n_params * sizeof(*layout->entries));
     if (!layout->entries)
         return VP_ERR_NOMEM;
     place_params(lowering, false);
@@ -92,8 +92,8 @@ enum vp_status vp_layout_make(struct vp_lowering *lowering)
     return VP_OK;
 }
 
-static const struct vp_layout_entry *find_entry(const struct vp_program *program,
-                                                vp_par par)
+static const struct vp_layout_entry *find_entry(
+    const struct vp_program *program, vp_par par)
 {
     for (int i = 0; i < program->layout.n_entries; i++)
         if (program->layout.entries[i].par == par)
@@ -156,8 +156,9 @@ static void note_places(const struct vp_packet *packet, enum vp_space space,
                         struct vp_ref *places)
 {
     for (int i = 0; i < packet->n_entries; i++)
-        places[packet->entries[i].value] =
-            (struct vp_ref){ space, packet->entries[i].offset };
+        places[packet->entries[i].value] = (struct vp_ref){
+            space, packet->entries[i].offset
+        };
 }
 
 enum vp_status vp_packets_make(struct vp_lowering *lowering)
@@ -168,8 +169,8 @@ enum vp_status vp_packets_make(struct vp_lowering *lowering)
 
     for (size_t i = 0; i < VP_COUNT_OF(packets); i++) {
         packets[i]->entries = vp_lowering_alloc(
-            lowering, (size_t)lowering->graph->n_values *
-                          sizeof(*packets[i]->entries));
+            lowering,
+            (size_t)lowering->graph->n_values * sizeof(*packets[i]->entries));
         if (!packets[i]->entries)
             return VP_ERR_NOMEM;
     }

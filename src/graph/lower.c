@@ -179,8 +179,8 @@ static struct vp_ref reserve(struct vp_program *program, enum vp_space space,
 {
     struct vp_ref ref = { space, program->n_bytes[space] };
 
-    program->n_bytes[space] +=
-        (int64_t)vp_align_up((size_t)n_bytes, VP_TENSOR_ALIGN);
+    program->n_bytes[space] += (int64_t)vp_align_up((size_t)n_bytes,
+                                                    VP_TENSOR_ALIGN);
     return ref;
 }
 
@@ -222,14 +222,13 @@ static void find_home(struct vp_lowering *lowering, enum vp_list list, vp_val v)
     if (vp_ref_is(*home))
         return;
     *home = lowering->boundary_in[v];
-    if (!vp_ref_is(*home) && (lowering->kept[v].space == VP_SPACE_SLOT ||
-                              list != VP_LIST_F))
+    if (!vp_ref_is(*home) &&
+        (lowering->kept[v].space == VP_SPACE_SLOT || list != VP_LIST_F))
         *home = lowering->kept[v];
     if (!vp_ref_is(*home) && list == VP_LIST_F)
         *home = lowering->boundary_out[v];
     if (!vp_ref_is(*home))
-        *home = vp_lowering_temp(lowering,
-                                 vp_value_bytes(lowering->graph, v));
+        *home = vp_lowering_temp(lowering, vp_value_bytes(lowering->graph, v));
 }
 
 static void forget_homes(struct vp_lowering *lowering)
@@ -343,10 +342,10 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
         lowering, n_values * sizeof(*lowering->boundary_in));
     lowering->boundary_out = vp_lowering_alloc(
         lowering, n_values * sizeof(*lowering->boundary_out));
-    lowering->kept =
-        vp_lowering_alloc(lowering, n_values * sizeof(*lowering->kept));
-    lowering->home =
-        vp_lowering_alloc(lowering, n_values * sizeof(*lowering->home));
+    lowering->kept = vp_lowering_alloc(lowering,
+                                       n_values * sizeof(*lowering->kept));
+    lowering->home = vp_lowering_alloc(lowering,
+                                       n_values * sizeof(*lowering->home));
     if (lowering->status != VP_OK)
         return lowering->status;
 

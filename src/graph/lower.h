@@ -9,8 +9,8 @@
  * the number of a temporary in place of an offset. */
 struct vp_temp {
     int64_t n_bytes;
-    bool carried;        /* lives from B to W: goes to SLOT */
-    int64_t offset;      /* set by the plan */
+    bool carried;   /* lives from B to W: goes to SLOT */
+    int64_t offset; /* set by the plan */
 };
 
 struct vp_lowering {
@@ -21,17 +21,17 @@ struct vp_lowering {
     void *scratch_ctx;
 
     int first_op, end_op;
-    int first_redo_line;     /* lines from here on are recomputed */
+    int first_redo_line; /* lines from here on are recomputed */
 
     /* Per value. */
     struct vp_ref *boundary_in, *boundary_out; /* places in the packets */
-    struct vp_ref *kept;     /* SLOT or REDO place, if backward reads it */
-    struct vp_ref *home;     /* where the list being emitted has it */
+    struct vp_ref *kept; /* SLOT or REDO place, if backward reads it */
+    struct vp_ref *home; /* where the list being emitted has it */
 
     struct vp_temp *temps;
     int n_temps, cap_temps;
     int cap_calls[VP_LIST_COUNT];
-    enum vp_status status;   /* VP_ERR_NOMEM sticks */
+    enum vp_status status; /* VP_ERR_NOMEM sticks */
 };
 
 static inline bool vp_ref_is(struct vp_ref ref)

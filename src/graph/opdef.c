@@ -89,8 +89,8 @@ static enum vp_status embed_shape(struct vp_graph *graph, struct vp_op *op)
         return refuse(graph, op, "needs ids and a table");
     if (!set_len(graph, op))
         return refuse(graph, op, "rows are not a multiple of the batch");
-    if (positions && (positions->cols != table->cols ||
-                      positions->rows < op->attr.q_len))
+    if (positions &&
+        (positions->cols != table->cols || positions->rows < op->attr.q_len))
         return refuse(graph, op, "fewer positions than the sequence is long");
     if ((types != NULL) != (op->in[1] != VP_NONE) ||
         (types && (types->cols != table->cols ||
@@ -240,8 +240,7 @@ static double attention_flops(const struct vp_graph *graph,
                               const struct vp_op *op, enum vp_phase phase)
 {
     double one = 2.0 * (double)op->attr.batch * (double)op->attr.q_len *
-                 (double)op->attr.k_len *
-                 (double)graph->values[op->out].cols *
+                 (double)op->attr.k_len * (double)graph->values[op->out].cols *
                  (op->attr.causal ? 0.5 : 1.0);
 
     switch (phase) {

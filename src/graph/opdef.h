@@ -27,7 +27,7 @@ struct vp_op_def {
     unsigned grad_in;          /* VP_NEED_IN*: inputs that get a gradient */
     bool has_b, has_w;         /* a kernel exists for the phase */
     bool passes_grad;          /* din = dout for every input: no B kernel */
-    bool b_overwrites_in0;     /* B writes din0 over in0 (nobody else needs it) */
+    bool b_overwrites_in0; /* B writes din0 over in0 (nobody else needs it) */
 };
 
 extern const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT];

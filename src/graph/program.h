@@ -12,13 +12,13 @@ enum vp_space {
     VP_SPACE_NONE = 0, /* absent */
     VP_SPACE_PARAM,    /* weights; base chosen by version */
     VP_SPACE_GRAD,     /* gradients of the weights */
-    VP_SPACE_SLOT,     /* kept from F to B (or W), one per minibatch in flight */
-    VP_SPACE_WORK,     /* lives inside one list; shared by all lists */
-    VP_SPACE_REDO,     /* written by R, read by B; one per stage */
-    VP_SPACE_IN,       /* boundary values from the previous stage, or the batch */
-    VP_SPACE_OUT,      /* boundary values for the next stage */
-    VP_SPACE_DIN,      /* gradients for the previous stage */
-    VP_SPACE_DOUT,     /* gradients from the next stage; overwritten by B */
+    VP_SPACE_SLOT, /* kept from F to B (or W), one per minibatch in flight */
+    VP_SPACE_WORK, /* lives inside one list; shared by all lists */
+    VP_SPACE_REDO, /* written by R, read by B; one per stage */
+    VP_SPACE_IN,   /* boundary values from the previous stage, or the batch */
+    VP_SPACE_OUT,  /* boundary values for the next stage */
+    VP_SPACE_DIN,  /* gradients for the previous stage */
+    VP_SPACE_DOUT, /* gradients from the next stage; overwritten by B */
     VP_SPACE_COUNT
 };
 
@@ -36,17 +36,17 @@ struct vp_call {
     struct vp_ref par[VP_MAX_PARAM];
     struct vp_ref dout;
     struct vp_ref din[VP_MAX_IN];
-    bool din_add[VP_MAX_IN];   /* add to din instead of writing it */
-    struct vp_ref dz;          /* see vp_op_has_dz() */
+    bool din_add[VP_MAX_IN]; /* add to din instead of writing it */
+    struct vp_ref dz;        /* see vp_op_has_dz() */
     struct vp_ref dpar[VP_MAX_PARAM];
-    struct vp_ref scratch;     /* in WORK; as large as the backend asked for */
+    struct vp_ref scratch; /* in WORK; as large as the backend asked for */
 };
 
 enum vp_list {
-    VP_LIST_F,       /* forward */
-    VP_LIST_R,       /* recompute what B needs and F did not keep */
-    VP_LIST_B,       /* input gradients; weight gradients too unless split */
-    VP_LIST_W,       /* weight gradients, when split */
+    VP_LIST_F, /* forward */
+    VP_LIST_R, /* recompute what B needs and F did not keep */
+    VP_LIST_B, /* input gradients; weight gradients too unless split */
+    VP_LIST_W, /* weight gradients, when split */
     VP_LIST_COUNT
 };
 
@@ -84,9 +84,9 @@ struct vp_layout {
 
 struct vp_stage_spec {
     int first_block, n_blocks;
-    double recompute_ratio;  /* of the stage's lines, counted from its end */
-    bool split_w;            /* W runs as a list of its own */
-    bool forward_only;       /* evaluation: nothing is kept, only F exists */
+    double recompute_ratio; /* of the stage's lines, counted from its end */
+    bool split_w;           /* W runs as a list of its own */
+    bool forward_only;      /* evaluation: nothing is kept, only F exists */
 };
 
 /* Bytes of scratch the backend wants for one call. */
@@ -94,12 +94,12 @@ typedef size_t (*vp_scratch_fn)(void *ctx, const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase);
 
 struct vp_program {
-    const struct vp_graph *graph;   /* borrowed: must outlive the program */
+    const struct vp_graph *graph; /* borrowed: must outlive the program */
     struct vp_stage_spec spec;
     struct vp_layout layout;
-    struct vp_packet in, out;       /* in: model inputs for stage 0 */
-    struct vp_packet din, dout;     /* gradients of the entries that have one */
-    struct vp_ref loss;             /* last stage only, in SLOT */
+    struct vp_packet in, out;   /* in: model inputs for stage 0 */
+    struct vp_packet din, dout; /* gradients of the entries that have one */
+    struct vp_ref loss;         /* last stage only, in SLOT */
     struct vp_call *calls[VP_LIST_COUNT];
     int n_calls[VP_LIST_COUNT];
     int64_t n_bytes[VP_SPACE_COUNT];

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+enum { RECORDED_ACTIONS = 8192 }; /* per rank: 256 kB */
+
 static enum vp_status no_memory(struct vp_err *err)
 {
     return vp_err_set(err, VP_ERR_NOMEM, "setting up the ranks: out of memory");
@@ -18,8 +20,7 @@ static int first_block(const struct vp_train_config *config, int stage)
     return block;
 }
 
-static enum vp_status plan_stage(struct vp_rank *rank,
-                                 struct vp_rank_stage *rs,
+static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
                                  const struct vp_schedule *schedule,
                                  struct vp_err *err)
 {
@@ -29,8 +30,9 @@ static enum vp_status plan_stage(struct vp_rank *rank,
         .first_block = first_block(config, rs->index),
         .n_blocks = config->partition ? config->partition[rs->index]
                                       : config->graphs[0].n_blocks,
-        .recompute_ratio =
-            config->recompute_ratio ? config->recompute_ratio[rs->index] : 0.0,
+        .recompute_ratio = config->recompute_ratio
+                               ? config->recompute_ratio[rs->index]
+                               : 0.0,
         .split_w = schedule->split,
     };
     struct vp_stage_shape shape = { .n_slots = plan->n_slots,
@@ -38,8 +40,7 @@ static enum vp_status plan_stage(struct vp_rank *rank,
                                     .n_act_bufs = plan->n_act_bufs,
                                     .n_grad_bufs = plan->n_grad_bufs };
 
-    return vp_stage_init(&rs->stage, config, rank->backend, &spec, &shape,
-                         err);
+    return vp_stage_init(&rs->stage, config, rank->backend, &spec, &shape, err);
 }
 
 static enum vp_status plan_rank(struct vp_rank *rank,
@@ -59,8 +60,7 @@ static enum vp_status plan_rank(struct vp_rank *rank,
 
         rs->index = list->stages[i];
         rs->replica = schedule->stages[rs->index].n_replicas > 1
-                          ? rank->index -
-                                schedule->stages[rs->index].first_rank
+                          ? rank->index - schedule->stages[rs->index].first_rank
                           : 0;
         VP_TRY(plan_stage(rank, rs, schedule, err));
     }
@@ -75,6 +75,8 @@ enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
         ranks[i].crew = crew;
         ranks[i].index = i;
         atomic_store(&ranks[i].doing, -1);
+        if (vp_recorder_create(RECORDED_ACTIONS, &ranks[i].recorder) != VP_OK)
+            return no_memory(err);
         VP_TRY(plan_rank(&ranks[i], schedule, err));
     }
     return VP_OK;
@@ -83,13 +85,11 @@ enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
 /* ---- Links -------------------------------------------------------------- */
 
 static enum vp_status connect_stage(struct vp_crew *crew,
-                                    const struct vp_rank *rank,
                                     const struct vp_rank_stage *rs)
 {
     struct vp_stage_links *links = &crew->links[rs->index];
     const struct vp_stage_shape *shape = &rs->stage.shape;
 
-    (void)rank;
     if (rs->index > 0)
         VP_TRY(vp_channel_create(crew->world, shape->n_act_bufs,
                                  rs->stage.act_bufs,
@@ -122,7 +122,7 @@ static enum vp_status connect_all(struct vp_crew *crew,
     }
     for (int r = 0; r < crew->n_ranks; r++)
         for (int i = 0; i < ranks[r].n_stages; i++)
-            VP_TRY(connect_stage(crew, &ranks[r], &ranks[r].stages[i]));
+            VP_TRY(connect_stage(crew, &ranks[r].stages[i]));
     return VP_OK;
 }
 
@@ -213,20 +213,19 @@ static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks)
     crew->norms = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
                          sizeof(*crew->norms));
     crew->global_norms = calloc(VP_RESULT_RING, sizeof(*crew->global_norms));
-    crew->bucket_flops =
-        calloc((size_t)config->n_graphs, sizeof(*crew->bucket_flops));
+    crew->bucket_flops = calloc((size_t)config->n_graphs,
+                                sizeof(*crew->bucket_flops));
     if (!crew->results || !crew->norms || !crew->global_norms ||
         !crew->bucket_flops)
         return VP_ERR_NOMEM;
     for (int r = 0; r < crew->n_ranks; r++) {
         ranks[r].mine = calloc(n_words, sizeof(double));
-        ranks[r].all =
-            calloc(n_words * (size_t)crew->n_ranks, sizeof(double));
+        ranks[r].all = calloc(n_words * (size_t)crew->n_ranks, sizeof(double));
         if (!ranks[r].mine || !ranks[r].all)
             return VP_ERR_NOMEM;
     }
-    return vp_group_create(crew->world, crew->n_ranks,
-                           n_words * sizeof(double), &crew->everybody);
+    return vp_group_create(crew->world, crew->n_ranks, n_words * sizeof(double),
+                           &crew->everybody);
 }
 
 /* Operations of a minibatch on its way through the pipeline: every replica of
@@ -272,6 +271,7 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
         for (int i = 0; i < rank->n_stages; i++)
             vp_stage_release(&rank->stages[i].stage);
         free(rank->stages);
+        vp_recorder_free(rank->recorder);
         free(rank->mine);
         free(rank->all);
         if (rank->backend)

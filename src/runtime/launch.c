@@ -85,8 +85,8 @@ enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
     struct vp_launch launch = bases(stage, slot, version, boundary);
     struct vp_stage_bucket *bucket = bucket_of(stage, slot);
 
-    return stage->ops->launch(eval ? bucket->eval_exe : bucket->train_exe,
-                              list, &launch, stage->stream);
+    return stage->ops->launch(eval ? bucket->eval_exe : bucket->train_exe, list,
+                              &launch, stage->stream);
 }
 
 enum vp_status vp_stage_loss(struct vp_stage *stage, const struct vp_slot *slot,
@@ -142,8 +142,8 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
 
     /* Training is over: memory may be allocated, and what leaves the stage
      * goes nowhere. */
-    VP_TRY(stage->ops->alloc(stage->backend, n_out,
-                             &launch.base[VP_SPACE_OUT]));
+    VP_TRY(
+        stage->ops->alloc(stage->backend, n_out, &launch.base[VP_SPACE_OUT]));
     st = stage->ops->launch_checked(bucket_of(stage, slot)->train_exe,
                                     VP_LIST_F, &launch, &found);
     stage->ops->free(stage->backend, launch.base[VP_SPACE_OUT], n_out);
@@ -189,9 +189,8 @@ enum vp_status vp_stage_blame_grads(const struct vp_stage *stage, int index,
             err, VP_ERR_NONFINITE,
             "non-finite gradient of %s, operator %s in stage %d, block %d "
             "(%s), minibatch %llu; lower learning_rate or set grad_clip",
-            stage->tensor_names[i], vp_op_defs[op->kind].name, index,
-            op->block, graph->blocks[op->block].name,
-            (unsigned long long)minibatch);
+            stage->tensor_names[i], vp_op_defs[op->kind].name, index, op->block,
+            graph->blocks[op->block].name, (unsigned long long)minibatch);
     }
     return VP_OK;
 }

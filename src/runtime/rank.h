@@ -29,8 +29,8 @@ enum { VP_MAX_USES = 16 }; /* of a tied parameter on one rank */
 struct vp_tie {
     struct vp_group *group;
     vp_par owner;
-    int64_t n;    /* floats */
-    int *member;  /* per rank; -1: it has no use */
+    int64_t n;   /* floats */
+    int *member; /* per rank; -1: it has no use */
 };
 
 /* Results of minibatches on their way to the reports: a ring. */
@@ -39,7 +39,7 @@ enum { VP_RESULT_RING = 8192 };
 struct vp_result {
     float loss;
     int64_t n_samples, n_tokens;
-    double flops;               /* of all stages together, for this bucket */
+    double flops; /* of all stages together, for this bucket */
 };
 
 /* What the ranks of a trainer have in common; set up before they start. */
@@ -50,14 +50,14 @@ struct vp_crew {
     struct vp_stage_links *links; /* per stage */
     struct vp_tie *ties;
     int n_ties;
-    struct vp_group *everybody;   /* norms and stop flags, at updates of bsp */
-    struct vp_result *results;    /* VP_RESULT_RING, by minibatch */
-    double *norms;                /* VP_RESULT_RING x n_stages, by update */
-    double *global_norms;         /* VP_RESULT_RING, by update (bsp) */
-    double *bucket_flops;         /* of a training minibatch, per bucket */
-    atomic_bool stop_asked;       /* end after the update being run */
-    atomic_llong n_reported;      /* minibatches whose result was read */
-    bool has_bad_loss;            /* the loss of bad_minibatch is not finite */
+    struct vp_group *everybody; /* norms and stop flags, at updates of bsp */
+    struct vp_result *results;  /* VP_RESULT_RING, by minibatch */
+    double *norms;              /* VP_RESULT_RING x n_stages, by update */
+    double *global_norms;       /* VP_RESULT_RING, by update (bsp) */
+    double *bucket_flops;       /* of a training minibatch, per bucket */
+    atomic_bool stop_asked;     /* end after the update being run */
+    atomic_llong n_reported;    /* minibatches whose result was read */
+    bool has_bad_loss;          /* the loss of bad_minibatch is not finite */
     uint64_t bad_minibatch;
 };
 
@@ -67,16 +67,17 @@ enum vp_job_kind { VP_JOB_PREPARE, VP_JOB_TRAIN, VP_JOB_EVAL, VP_JOB_EXIT };
 struct vp_job {
     enum vp_job_kind kind;
     const struct vp_schedule *schedule;
-    bool sync;             /* repeats of a group; else a piece of a stream */
+    bool sync; /* repeats of a group; else a piece of a stream */
     int64_t n_repeats;
-    int64_t first_mb;      /* of the run: minibatch 0 of the schedule */
+    int64_t first_mb; /* of the run: minibatch 0 of the schedule */
 };
 
 struct vp_rank_stage {
     struct vp_stage stage;
     int index, replica;
-    void *act, *grad;      /* messages that arrived for the next F, B */
-    double norm;           /* of its gradients, at the last update */
+    void *act, *grad; /* messages that arrived for the next F, B */
+    double norm;      /* of its gradients, at the last update */
+    struct vp_stage_stats stats;
 };
 
 struct vp_rank {
@@ -89,20 +90,22 @@ struct vp_rank {
     struct vp_batch *eval_batch; /* likewise */
 
     const struct vp_job *job;
-    int64_t repeat;              /* of the job's schedule */
-    double *mine, *all;          /* exchanged before updates of bsp */
-    double norm;                 /* of all stages */
-    bool stop;                   /* all ranks end after this update */
+    int64_t repeat;     /* of the job's schedule */
+    double *mine, *all; /* exchanged before updates of bsp */
+    double norm;        /* of all stages */
+    bool stop;          /* all ranks end after this update */
 
     struct vp_counter n_updates; /* of all its stages together */
-    atomic_llong wait_ns;        /* spent waiting so far */
+    struct vp_recorder *recorder;
+    atomic_llong wait_ns; /* spent waiting so far */
 
     /* What it is doing, for whoever looks: see watch.h. */
-    atomic_int doing;            /* action of the list, -1: nothing */
+    atomic_int doing; /* action of the list, -1: nothing */
     atomic_bool waiting;
     atomic_llong since_ns;
-    atomic_llong n_actions;      /* completed */
+    atomic_llong n_actions; /* completed */
     int64_t wait_start_ns;
+    int64_t waited_ns; /* in the action being run */
 };
 
 /* Runs one job on the calling thread; every failure aborts the world. */

@@ -68,8 +68,8 @@ static void add_memory(struct vp_stage *stage)
 
     memory->weights = n[VP_SPACE_PARAM] * shape->n_versions;
     memory->gradients = n[VP_SPACE_GRAD];
-    memory->moments =
-        train_bytes(stage) * vp_optim_n_moments(stage->config->optim.kind);
+    memory->moments = train_bytes(stage) *
+                      vp_optim_n_moments(stage->config->optim.kind);
     memory->activations = n[VP_SPACE_SLOT] * shape->n_slots + n[VP_SPACE_REDO];
     memory->boundary = act_bytes(stage) * n_packets +
                        grad_bytes(stage) * shape->n_grad_bufs;
@@ -108,8 +108,9 @@ static void list_some(struct vp_stage *stage, bool own)
 
 static enum vp_status list_tensors(struct vp_stage *stage)
 {
-    size_t most =
-        (size_t)stage->buckets[0].train.layout.n_entries * VP_MAX_PART + 1;
+    size_t most = (size_t)stage->buckets[0].train.layout.n_entries *
+                      VP_MAX_PART +
+                  1;
 
     stage->tensors = calloc(most, sizeof(*stage->tensors));
     stage->tensor_names = calloc(most, sizeof(*stage->tensor_names));
@@ -126,14 +127,13 @@ static enum vp_status make_tables(struct vp_stage *stage)
 {
     const struct vp_stage_shape *shape = &stage->shape;
 
-    stage->buckets =
-        calloc((size_t)stage->config->n_graphs, sizeof(*stage->buckets));
+    stage->buckets = calloc((size_t)stage->config->n_graphs,
+                            sizeof(*stage->buckets));
     stage->slots = calloc((size_t)shape->n_slots, sizeof(*stage->slots));
     stage->batches = calloc((size_t)shape->n_slots, sizeof(void *));
     stage->act_bufs = calloc((size_t)shape->n_act_bufs + 1, sizeof(void *));
     stage->grad_bufs = calloc((size_t)shape->n_grad_bufs + 1, sizeof(void *));
-    stage->weights =
-        calloc((size_t)shape->n_versions, sizeof(*stage->weights));
+    stage->weights = calloc((size_t)shape->n_versions, sizeof(*stage->weights));
     if (!stage->buckets || !stage->slots || !stage->batches ||
         !stage->act_bufs || !stage->grad_bufs || !stage->weights)
         return VP_ERR_NOMEM;
@@ -218,8 +218,8 @@ static enum vp_status compile_bucket(struct vp_stage *stage,
                                &bucket->train_exe, err));
     if (!bucket->eval.graph)
         return VP_OK;
-    return stage->ops->compile(stage->backend, &bucket->eval,
-                               &bucket->eval_exe, err);
+    return stage->ops->compile(stage->backend, &bucket->eval, &bucket->eval_exe,
+                               err);
 }
 
 /* A parameter is made on the host and copied into every version: constants

@@ -6,7 +6,7 @@
 
 /* What travels in front of the tensors of a packet. */
 struct vp_header {
-    uint64_t minibatch;    /* of the run; checked on arrival */
+    uint64_t minibatch; /* of the run; checked on arrival */
     uint64_t first_sample;
     int64_t n_samples, n_tokens;
     int bucket;
@@ -29,17 +29,17 @@ struct vp_stage_shape {
 
 /* A minibatch in flight. */
 struct vp_slot {
-    void *data;            /* SLOT */
-    void *packet;          /* header and IN: the batch or a message */
-    void *grad;            /* header and DOUT: W may read it, too */
-    int64_t version;       /* of the weights its forward used */
+    void *data;      /* SLOT */
+    void *packet;    /* header and IN: the batch or a message */
+    void *grad;      /* header and DOUT: W may read it, too */
+    int64_t version; /* of the weights its forward used */
     struct vp_mb mb;
 };
 
 struct vp_stage {
     const struct vp_train_config *config;
     const struct vp_backend_ops *ops;
-    struct vp_backend *backend;  /* the rank's; borrowed */
+    struct vp_backend *backend; /* the rank's; borrowed */
     struct vp_stream *stream;
     struct vp_stage_spec spec;
     struct vp_stage_shape shape;
@@ -49,20 +49,20 @@ struct vp_stage {
     struct vp_memory memory;
 
     struct vp_slot *slots;
-    void **batches;        /* first stage: a packet per slot */
+    void **batches; /* first stage: a packet per slot */
     void **act_bufs, **grad_bufs;
-    float **weights;       /* a ring of versions */
+    float **weights; /* a ring of versions */
     float *grads;
     float *moment[2];
     void *work, *redo;
-    int64_t newest;        /* version = updates done */
+    int64_t newest; /* version = updates done */
 
     struct vp_optim_tensor *tensors; /* named tensors of [0, train_bytes) */
     const char **tensor_names;
     int n_tensors;
-    int n_own_tensors;     /* the others are copies of tied weights whose
+    int n_own_tensors; /* the others are copies of tied weights whose
                               owner is in another stage */
-    double *sums;          /* per tensor */
+    double *sums;      /* per tensor */
 };
 
 /* Lowers every bucket and adds up memory. */

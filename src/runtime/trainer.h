@@ -8,12 +8,14 @@
 #include "data/data.h"
 #include "graph/program.h"
 #include "optim/optim.h"
+#include "sched/schedule.h"
+#include "trace/trace.h"
 
 #define VP_MAX_STAGES 64
 
 /* Bytes of one stage: what was planned is what is allocated. */
 struct vp_memory {
-    int64_t weights;     /* all versions */
+    int64_t weights; /* all versions */
     int64_t gradients, moments;
     int64_t activations; /* slots, and the working set of recomputation */
     int64_t boundary;    /* buffers for messages that arrive */
@@ -25,10 +27,21 @@ struct vp_memory {
 typedef void (*vp_init_fn)(const struct vp_graph *graph, vp_par par,
                            uint64_t seed, float *out);
 
+/* Faults that a test injects before an action runs. */
+enum vp_fault {
+    VP_FAULT_NONE,
+    VP_FAULT_STALL, /* the rank does nothing more, for ever */
+    VP_FAULT_DROP,  /* a message is not sent */
+    VP_FAULT_ERROR, /* the action fails */
+};
+
+typedef enum vp_fault (*vp_fault_fn)(void *ctx, int rank,
+                                     const struct vp_action *action);
+
 struct vp_train_config {
-    const struct vp_graph *graphs;  /* one per length bucket; borrowed */
+    const struct vp_graph *graphs; /* one per length bucket; borrowed */
     int n_graphs;
-    const struct vp_data *data;     /* borrowed */
+    const struct vp_data *data;      /* borrowed */
     const struct vp_data *eval_data; /* NULL: no evaluation; borrowed */
     const struct vp_backend_ops *backend;
     struct vp_backend_config backend_config; /* of every rank */
@@ -39,31 +52,43 @@ struct vp_train_config {
     int prefetch;
 
     /* The pipeline. Arrays have an entry per stage and are borrowed. */
-    const char *schedule;           /* generator; NULL: "1f1b" */
-    int n_stages;                   /* 0: 1 */
-    int n_chunks;                   /* stages per rank; 0: 1 */
-    const int *partition;           /* blocks; needed with several stages */
-    const double *recompute_ratio;  /* NULL: nothing is recomputed */
-    const int *replicas;            /* NULL: one rank per stage */
-    const int *depth;               /* warm-up; NULL: by the number of ranks */
-    bool early_recompute;           /* before the gradient arrives */
-    bool clip_per_stage;            /* not by the norm of all stages */
-    int accumulation_steps;         /* bsp: minibatches per update */
+    const char *schedule;          /* generator; NULL: "1f1b" */
+    int n_stages;                  /* 0: 1 */
+    int n_chunks;                  /* stages per rank; 0: 1 */
+    const int *partition;          /* blocks; needed with several stages */
+    const double *recompute_ratio; /* NULL: nothing is recomputed */
+    const int *replicas;           /* NULL: one rank per stage */
+    const int *depth;              /* warm-up; NULL: by the number of ranks */
+    bool early_recompute;          /* before the gradient arrives */
+    bool clip_per_stage;           /* not by the norm of all stages */
+    int accumulation_steps;        /* bsp: minibatches per update */
 
-    size_t memory_limit;            /* bytes per stage; 0: none */
-    int timeout_ms;                 /* watchdog: the longest wait */
+    size_t memory_limit; /* bytes per stage; 0: none */
+    int timeout_ms;      /* watchdog: the longest wait */
+    vp_fault_fn fault;   /* NULL outside of tests */
+    void *fault_ctx;
+};
+
+/* Sums over a run so far, of one stage (all replicas). */
+struct vp_stage_stats {
+    int64_t forward_ns, backward_ns; /* computing; recomputation is backward */
+    int64_t update_ns;
+    int64_t receive_ns; /* waiting for messages */
+    int64_t send_ns;    /* waiting for room at the receiver */
+    int64_t bytes_sent, bytes_received;
+    int64_t n_forward, n_backward; /* minibatches */
 };
 
 /* One optimizer update; in asynchronous training, one minibatch. */
 struct vp_step_report {
-    int64_t step;                   /* 1 = first */
-    int64_t n_steps;                /* of the run; 0 if unknown */
-    int64_t epoch;                  /* 0 = first */
-    int64_t minibatch;              /* minibatches done */
-    double loss;                    /* mean over the minibatches of the step */
+    int64_t step;      /* 1 = first */
+    int64_t n_steps;   /* of the run; 0 if unknown */
+    int64_t epoch;     /* 0 = first */
+    int64_t minibatch; /* minibatches done */
+    double loss;       /* mean over the minibatches of the step */
     double lr;
-    double grad_norm;               /* of all stages */
-    const double *stage_norms;      /* asp: per stage, else NULL */
+    double grad_norm;          /* of all stages */
+    const double *stage_norms; /* asp: per stage, else NULL */
     double seconds;
     int64_t n_samples, n_tokens;    /* padding not counted */
     double flops;                   /* executed */
@@ -98,6 +123,15 @@ enum vp_status vp_trainer_step(struct vp_trainer *trainer,
 /* Mean loss over `n_batches` held-out batches, dropout off. */
 enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
                                double *loss_out, struct vp_err *err);
+
+/* Per stage. The trainer must be idle. */
+const struct vp_stage_stats *vp_trainer_stats(struct vp_trainer *trainer);
+/* The schedule of a synchronous group, or a piece of a stream. */
+const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer);
+/* The last actions of every rank. Release with vp_trace_release(). */
+enum vp_status vp_trainer_trace(const struct vp_trainer *trainer,
+                                const char *name, struct vp_trace *out,
+                                struct vp_err *err);
 
 /* The newest weights of a parameter, for tests and files; NULL if no stage has
  * it. `replica` of its stage: they are equal. */

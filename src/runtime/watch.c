@@ -5,28 +5,66 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+static const struct vp_action *list_of(const struct vp_rank *rank)
+{
+    return rank->job->schedule->ranks[rank->index].actions;
+}
+
 void vp_watch_begin(struct vp_rank *rank, int action)
 {
-    atomic_store_explicit(&rank->since_ns, vp_clock_ns(),
-                          memory_order_relaxed);
+    atomic_store_explicit(&rank->since_ns, vp_clock_ns(), memory_order_relaxed);
     atomic_store_explicit(&rank->doing, action, memory_order_release);
+    rank->waited_ns = 0;
+}
+
+/* Minibatches and rounds are numbered over the whole run. */
+static int32_t run_number(const struct vp_rank *rank,
+                          const struct vp_action *action)
+{
+    const struct vp_job *job = rank->job;
+    bool round = action->kind == VP_ACTION_REDUCE ||
+                 action->kind == VP_ACTION_UPDATE;
+    int64_t n = round ? 1 : job->schedule->n_mb;
+
+    return (int32_t)((round ? 0 : job->first_mb) + rank->repeat * n +
+                     action->mb);
 }
 
 void vp_watch_end(struct vp_rank *rank)
 {
+    const struct vp_action *action = &list_of(
+        rank)[atomic_load_explicit(&rank->doing, memory_order_relaxed)];
+
     atomic_fetch_add_explicit(&rank->n_actions, 1, memory_order_relaxed);
+    vp_recorder_add(rank->recorder,
+                    (struct vp_trace_event){
+                        .start_ns = atomic_load_explicit(&rank->since_ns,
+                                                         memory_order_relaxed),
+                        .end_ns = vp_clock_ns(),
+                        .wait_ns = rank->waited_ns,
+                        .mb = run_number(rank, action),
+                        .stage = (int16_t)action->stage,
+                        .kind = (uint8_t)action->kind,
+                        .eval = rank->job->kind == VP_JOB_EVAL,
+                    });
 }
 
-void vp_watch_wait(struct vp_rank *rank, bool waiting)
+void vp_watch_begin_wait(struct vp_rank *rank)
 {
-    int64_t now = vp_clock_ns();
+    rank->wait_start_ns = vp_clock_ns();
+    atomic_store_explicit(&rank->waiting, true, memory_order_relaxed);
+}
 
-    if (waiting)
-        rank->wait_start_ns = now;
-    else
-        atomic_fetch_add_explicit(&rank->wait_ns, now - rank->wait_start_ns,
-                                  memory_order_relaxed);
-    atomic_store_explicit(&rank->waiting, waiting, memory_order_relaxed);
+int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st)
+{
+    int64_t ns = vp_clock_ns() - rank->wait_start_ns;
+
+    if (st != VP_OK)
+        return ns;
+    rank->waited_ns += ns;
+    atomic_fetch_add_explicit(&rank->wait_ns, ns, memory_order_relaxed);
+    atomic_store_explicit(&rank->waiting, false, memory_order_relaxed);
+    return ns;
 }
 
 /* ---- The verdict -------------------------------------------------------- */
@@ -57,7 +95,7 @@ static const struct vp_action *doing(const struct vp_rank *rank)
 
     if (i < 0 || !rank->job || !rank->job->schedule)
         return NULL;
-    return &rank->job->schedule->ranks[rank->index].actions[i];
+    return &list_of(rank)[i];
 }
 
 static double seconds_in(const struct vp_rank *rank)
@@ -75,17 +113,52 @@ static int waits_for(const struct vp_rank *rank)
     return action->peer;
 }
 
-/* Follows the waits from `rank` to the one that everybody waits for. */
+static bool is_receive(const struct vp_action *action)
+{
+    return action && (action->kind == VP_ACTION_RECV_ACT ||
+                      action->kind == VP_ACTION_RECV_GRAD);
+}
+
+/* True if `rank` waits for a message that its sender has sent already. */
+static bool is_lost(const struct vp_rank *ranks, const struct vp_rank *rank)
+{
+    const struct vp_action *want = doing(rank);
+    const struct vp_rank *peer;
+    enum vp_action_kind kind;
+    int stage;
+
+    if (!is_receive(want) || !atomic_load(&rank->waiting) || want->peer < 0)
+        return false;
+    peer = &ranks[want->peer];
+    kind = want->kind == VP_ACTION_RECV_ACT ? VP_ACTION_SEND_ACT
+                                            : VP_ACTION_SEND_GRAD;
+    stage = want->stage + (kind == VP_ACTION_SEND_ACT ? -1 : 1);
+    if (peer->repeat != rank->repeat || !doing(peer))
+        return false;
+    for (int i = 0; i < atomic_load(&peer->doing); i++)
+        if (list_of(peer)[i].kind == kind && list_of(peer)[i].stage == stage &&
+            list_of(peer)[i].mb == want->mb)
+            return true;
+    return false;
+}
+
+/* A rank that computes comes before one that waits: follows the waits from
+ * `rank`, or looks at all ranks where that goes round in circles. */
 static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
 {
-    for (int hops = 0; hops < n_ranks; hops++) {
-        int next = waits_for(&ranks[rank]);
+    int at = rank < 0 ? 0 : rank;
 
-        if (next < 0 || next == rank)
-            return rank;
-        rank = next;
+    for (int hops = 0; hops <= n_ranks; hops++) {
+        int next = waits_for(&ranks[at]);
+
+        if (next < 0 || next == at)
+            break;
+        at = next;
     }
-    return rank;
+    for (int r = 0; atomic_load(&ranks[at].waiting) && r < n_ranks; r++)
+        if (doing(&ranks[r]) && !atomic_load(&ranks[r].waiting))
+            return r;
+    return at;
 }
 
 static void describe(struct screen *screen, const struct vp_rank *rank)
@@ -111,23 +184,42 @@ static void describe(struct screen *screen, const struct vp_rank *rank)
         (long long)atomic_load(&rank->n_actions));
 }
 
-void vp_watch_report(const struct vp_rank *rank, struct vp_err *err)
+static void accuse(struct screen *screen, const struct vp_rank *ranks,
+                   int n_ranks, const struct vp_rank *culprit)
 {
-    const struct vp_rank *ranks = rank - rank->index;
-    int n_ranks = rank->crew->n_ranks;
-    const struct vp_rank *culprit =
-        &ranks[find_culprit(ranks, n_ranks, rank->index)];
+    double limit = (double)culprit->crew->config->timeout_ms * 1e-3;
     const struct vp_action *action = doing(culprit);
-    struct screen screen = { .err = err };
     char text[64] = "nothing";
 
+    for (int r = 0; r < n_ranks; r++)
+        if (is_lost(ranks, &ranks[r])) {
+            action = doing(&ranks[r]);
+            vp_action_print(action, text, sizeof(text));
+            say(screen,
+                "the message for %s, stage %d, minibatch %d was sent "
+                "by rank %d and never reached rank %d",
+                text, action->stage, action->mb, action->peer, r);
+            return;
+        }
     if (action)
         vp_action_print(action, text, sizeof(text));
-    say(&screen,
-        "rank %d waited %.1f s; rank %d holds everybody up: in %s for %.1f s",
-        rank->index,
-        (double)rank->crew->config->timeout_ms * 1e-3, culprit->index, text,
+    say(screen, "rank %d is %s: in %s, stage %d, minibatch %d for %.1f s",
+        culprit->index, seconds_in(culprit) < 0.8 * limit ? "slow" : "stuck",
+        text, action ? action->stage : -1, action ? action->mb : -1,
         seconds_in(culprit));
+}
+
+void vp_watch_report(const struct vp_rank *ranks, int n_ranks, int rank,
+                     struct vp_err *err)
+{
+    double limit = (double)ranks[0].crew->config->timeout_ms * 1e-3;
+    struct screen screen = { .err = err };
+
+    if (rank < 0)
+        say(&screen, "nothing happened for %.1f s; ", limit);
+    else
+        say(&screen, "rank %d waited %.1f s; ", rank, limit);
+    accuse(&screen, ranks, n_ranks, &ranks[find_culprit(ranks, n_ranks, rank)]);
     for (int r = 0; r < n_ranks; r++)
         describe(&screen, &ranks[r]);
 }

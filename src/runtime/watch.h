@@ -4,12 +4,17 @@
 
 #include "runtime/rank.h"
 
-/* A rank notes what it does: cheap, called around every action and wait. */
+/* A rank notes what it does: cheap, called around every action and wait. The
+ * action goes to the recorder when it ends. */
 void vp_watch_begin(struct vp_rank *rank, int action);
 void vp_watch_end(struct vp_rank *rank);
-void vp_watch_wait(struct vp_rank *rank, bool waiting);
+void vp_watch_begin_wait(struct vp_rank *rank);
+/* Returns the nanoseconds waited; a wait that failed goes on, for reports. */
+int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st);
 
-/* One screen: who waits for whom, and the rank at the end of the chain. */
-void vp_watch_report(const struct vp_rank *rank, struct vp_err *err);
+/* One screen: who waits for whom, and who holds everybody up. `rank`: who
+ * complains, or -1: nobody does anything. */
+void vp_watch_report(const struct vp_rank *ranks, int n_ranks, int rank,
+                     struct vp_err *err);
 
 #endif

@@ -50,8 +50,8 @@ static enum vp_status refuse(const struct walk *walk, const char *fmt, ...)
 
 static enum vp_status refuse(const struct walk *walk, const char *fmt, ...)
 {
-    struct vp_place place =
-        vp_place_of(walk->schedule, walk->rank, walk->position);
+    struct vp_place place = vp_place_of(walk->schedule, walk->rank,
+                                        walk->position);
     char cause[512];
     va_list args;
 
@@ -89,8 +89,7 @@ static enum vp_status check_order(const struct walk *walk,
         return refuse(walk, "stage %d has no %s in this schedule; remove it",
                       a->stage, name);
     if (next >= range.end)
-        return refuse(walk,
-                      "all %d %s of this stage came before; remove it",
+        return refuse(walk, "all %d %s of this stage came before; remove it",
                       range.end - range.begin, name);
     if (a->mb != expected(walk, state, a->kind, next))
         return refuse(walk, "out of order: %d%s%d comes next on this rank",
@@ -139,12 +138,14 @@ static enum vp_status check_version(const struct walk *walk,
         return refuse(walk, "uses weight version %d; the rule says %d",
                       a->version, want);
     if (want > state->newest)
-        return refuse(walk, "weight version %d is not written yet, %d is the "
-                            "newest; an UPDATE must come before",
+        return refuse(walk,
+                      "weight version %d is not written yet, %d is the "
+                      "newest; an UPDATE must come before",
                       want, state->newest);
     if (want <= state->newest - n)
-        return refuse(walk, "weight version %d was overwritten by %d; the "
-                            "stage needs more than %d versions",
+        return refuse(walk,
+                      "weight version %d was overwritten by %d; the "
+                      "stage needs more than %d versions",
                       want, want + n, n);
     return VP_OK;
 }
@@ -233,8 +234,7 @@ static enum vp_status check_complete(const struct walk *walk,
 }
 
 /* The version that is overwritten must not be needed any more. */
-static enum vp_status check_update(const struct walk *walk,
-                                   struct state *state,
+static enum vp_status check_update(const struct walk *walk, struct state *state,
                                    const struct vp_action *a)
 {
     const struct vp_schedule *schedule = walk->schedule;
@@ -253,9 +253,10 @@ static enum vp_status check_update(const struct walk *walk,
         int used = vp_schedule_version_of(schedule, a->stage, mb);
 
         if (used <= want - n_versions)
-            return refuse(walk, "overwrites weight version %d, which "
-                                "minibatch %d in flight still needs; the stage "
-                                "has only %d versions",
+            return refuse(walk,
+                          "overwrites weight version %d, which "
+                          "minibatch %d in flight still needs; the stage "
+                          "has only %d versions",
                           used, mb, n_versions);
     }
     state->newest = want;

@@ -8,8 +8,8 @@
  * mark. */
 static inline bool vp_draw_is_box(enum vp_action_kind kind)
 {
-    return kind == VP_ACTION_F || kind == VP_ACTION_R ||
-           kind == VP_ACTION_B || kind == VP_ACTION_W;
+    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
+           kind == VP_ACTION_W;
 }
 
 /* Which of its rank's stages an action belongs to: 0 for the first. */

@@ -310,8 +310,8 @@ static void place_stages(const struct vp_sched_config *config,
         }
         stage->recompute = config->recompute && config->recompute[s] &&
                            !schedule->forward_only;
-        stage->version_begin =
-            config->version_begin ? config->version_begin[at] : 0;
+        stage->version_begin = config->version_begin ? config->version_begin[at]
+                                                     : 0;
     }
     schedule->n_ranks = n_chunks == 1 ? n_ranks : config->n_stages;
 }
@@ -321,18 +321,20 @@ static void set_depths(const struct vp_sched_config *config,
                        struct vp_schedule *schedule)
 {
     for (int s = 0; generator->depth && s < schedule->n_stages; s++)
-        schedule->stages[s].depth =
-            config->depth
-                ? config->depth[s]
-                : vp_schedule_depth(config->replicas, config->n_stages, s);
+        schedule->stages[s].depth = config->depth
+                                        ? config->depth[s]
+                                        : vp_schedule_depth(config->replicas,
+                                                            config->n_stages,
+                                                            s);
 }
 
 /* bsp: one round, one version. */
 static void set_group(struct vp_schedule *schedule)
 {
     for (int s = 0; s < schedule->n_stages; s++) {
-        schedule->stages[s].update_every =
-            schedule->forward_only ? 0 : schedule->n_mb;
+        schedule->stages[s].update_every = schedule->forward_only
+                                               ? 0
+                                               : schedule->n_mb;
         schedule->stages[s].n_versions = 1;
     }
 }
@@ -374,8 +376,8 @@ static enum vp_status set_macrobatch(const struct vp_sched_config *config,
     for (int s = 0; s < schedule->n_stages; s++) {
         struct vp_schedule_stage *stage = &schedule->stages[s];
 
-        stage->update_every =
-            config->update_every > 0 ? config->update_every : (int)least;
+        stage->update_every = config->update_every > 0 ? config->update_every
+                                                       : (int)least;
         stage->version_lag = 1;
         stage->n_versions = 2;
         stage->n_slots = stage->depth + 1;
@@ -397,8 +399,8 @@ static enum vp_status set_up(const struct vp_sched_config *config,
     schedule->forward_only = generator->about.forward_only;
     schedule->global_norm = config->global_norm && !generator->about.stream &&
                             !schedule->forward_only;
-    schedule->stages =
-        calloc((size_t)schedule->n_stages, sizeof(*schedule->stages));
+    schedule->stages = calloc((size_t)schedule->n_stages,
+                              sizeof(*schedule->stages));
     if (!schedule->stages)
         return vp_err_set(err, VP_ERR_NOMEM, "schedule: out of memory");
     place_stages(config, schedule);

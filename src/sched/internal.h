@@ -56,8 +56,8 @@ static inline int vp_node_rounds(const struct vp_schedule *schedule,
 }
 
 /* The action after which nothing of a minibatch is needed any more. */
-static inline enum vp_action_kind
-vp_schedule_last_kind(const struct vp_schedule *schedule)
+static inline enum vp_action_kind vp_schedule_last_kind(
+    const struct vp_schedule *schedule)
 {
     return schedule->forward_only ? VP_ACTION_F
            : schedule->split      ? VP_ACTION_W
@@ -94,6 +94,8 @@ void vp_generate_interleaved(const struct vp_schedule *schedule,
                              struct vp_list *lists);
 void vp_generate_zb_v(const struct vp_schedule *schedule,
                       struct vp_list *lists);
+void vp_generate_eval(const struct vp_schedule *schedule,
+                      struct vp_list *lists);
 
 /* The maps rank -> stages, from stages[].first_rank; needs n_ranks. */
 enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule);
@@ -124,8 +126,7 @@ void vp_action_complete(const struct vp_schedule *schedule,
 
 /* Each list for itself: right actions, right order, slots, versions. */
 enum vp_status vp_check_lists(const struct vp_schedule *schedule,
-                              const struct vp_nodes *nodes,
-                              struct vp_err *err);
+                              const struct vp_nodes *nodes, struct vp_err *err);
 
 /* All lists together; `spans` (may be NULL) get the times under `costs` (may
  * be NULL: no times). Lists must have passed vp_check_lists(). */
@@ -161,6 +162,7 @@ enum vp_key {
     VP_KEY_STAGES,
     VP_KEY_MINIBATCHES,
     VP_KEY_BEGIN,
+    VP_KEY_END,
     VP_KEY_FIRST,
     VP_KEY_DRAIN,
     VP_KEY_SPLIT,

@@ -76,7 +76,7 @@ static enum vp_status read_number(struct reader *r, int least, int most,
     for (; *p >= '0' && *p <= '9'; p++) {
         int digit = *p - '0';
 
-        if (value > (most - digit) / 10)
+        if (digit > most || value > (most - digit) / 10)
             return bad(r, "the number is too large; give at most %d", most);
         value = 10 * value + digit;
     }
@@ -127,8 +127,9 @@ static enum vp_status read_stage_values(struct reader *r,
         while (n < schedule->n_stages)
             set(key, &schedule->stages[n++], value);
     if (n < schedule->n_stages)
-        return bad(r, "%s has %d values; give one, or one for each of the %d "
-                      "stages",
+        return bad(r,
+                   "%s has %d values; give one, or one for each of the %d "
+                   "stages",
                    key->name, n, schedule->n_stages);
     return VP_OK;
 }
@@ -234,8 +235,9 @@ static enum vp_status read_header(struct reader *r,
     add_defaults(seen, schedule);
     if (schedule->first_mb < schedule->segment_begin ||
         schedule->first_mb > MAX_NUMBER - schedule->n_mb)
-        return bad(&start, "minibatches %d + %d of a segment from %d; begin "
-                           "<= first, and at most %d",
+        return bad(&start,
+                   "minibatches %d + %d of a segment from %d; begin "
+                   "<= first, and at most %d",
                    schedule->first_mb, schedule->n_mb, schedule->segment_begin,
                    MAX_NUMBER);
     for (int s = 0; s < schedule->n_stages; s++) {
@@ -247,8 +249,9 @@ static enum vp_status read_header(struct reader *r,
             schedule->n_ranks = end;
     }
     if (n_nodes > MAX_RANKS || schedule->n_ranks > MAX_RANKS)
-        return bad(&start, "more than %d ranks or stages with replicas; give "
-                           "fewer",
+        return bad(&start,
+                   "more than %d ranks or stages with replicas; give "
+                   "fewer",
                    MAX_RANKS);
     end_line(r);
     return VP_OK;
@@ -266,15 +269,16 @@ static enum vp_status read_kind(struct reader *r, enum vp_action_kind *out)
             *out = kind;
             return VP_OK;
         }
-    return bad(r, "an action is F, B, W, R, SEND_ACT, RECV_ACT, SEND_GRAD, "
-                  "RECV_GRAD, REDUCE or UPDATE, not '%.*s'",
+    return bad(r,
+               "an action is F, B, W, R, SEND_ACT, RECV_ACT, SEND_GRAD, "
+               "RECV_GRAD, REDUCE or UPDATE, not '%.*s'",
                n > 24 ? 24 : (int)n, r->at);
 }
 
 static bool has_slot(enum vp_action_kind kind)
 {
-    return kind == VP_ACTION_F || kind == VP_ACTION_R ||
-           kind == VP_ACTION_B || kind == VP_ACTION_W;
+    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
+           kind == VP_ACTION_W;
 }
 
 /* "1F0", "1F0@2", "1F0v3", "1F0@2v3". */
@@ -343,8 +347,9 @@ static enum vp_status read_lists(struct reader *r, struct vp_schedule *schedule,
     while (*r->at == '\n')
         end_line(r);
     if (*r->at != '\0')
-        return bad(r, "the schedule has %d ranks and ends before; remove the "
-                      "rest",
+        return bad(r,
+                   "the schedule has %d ranks and ends before; remove the "
+                   "rest",
                    schedule->n_ranks);
     st = vp_pass_sizes(schedule, lists);
     if (st == VP_OK)

@@ -218,8 +218,7 @@ static void complete_message(const struct vp_schedule *schedule,
     a->msg = vp_schedule_own_index(schedule, at, a->mb);
 }
 
-void vp_action_complete(const struct vp_schedule *schedule,
-                        struct vp_action *a)
+void vp_action_complete(const struct vp_schedule *schedule, struct vp_action *a)
 {
     int next = a->stage + 1, previous = a->stage - 1;
 
@@ -292,7 +291,8 @@ enum vp_status vp_passes_run(struct vp_schedule *schedule,
         st = vp_schedule_take(schedule, lists);
     for (int i = 0; st == VP_OK && i < schedule->n_actions; i++)
         vp_action_complete(schedule, &schedule->actions[i]);
-    if (st == VP_OK && schedule->n_stages > schedule->n_ranks)
+    if (st == VP_OK && schedule->n_stages > schedule->n_ranks &&
+        !schedule->forward_only)
         st = vp_pass_rings(schedule);
     return st;
 }

@@ -34,10 +34,10 @@ struct run {
     const struct vp_schedule *schedule;
     const struct vp_nodes *nodes;
     const struct vp_sched_costs *costs; /* NULL: no times */
-    struct progress *at; /* per node */
-    int *position;       /* per rank */
-    double *ready;       /* per rank: end of its last action */
-    double *link;        /* (from, to): end of the last message */
+    struct progress *at;                /* per node */
+    int *position;                      /* per rank */
+    double *ready;                      /* per rank: end of its last action */
+    double *link; /* (from, to): end of the last message */
     double *times;
     struct vp_span *spans;
     enum vp_action_kind last;
@@ -86,8 +86,7 @@ static bool happened(const struct run *run, const struct event *event)
 static double time_of(const struct run *run, const struct event *event)
 {
     const struct progress *p = &run->at[event->node];
-    int i = event->index -
-            run->nodes->at[event->node].range[event->kind].begin;
+    int i = event->index - run->nodes->at[event->node].range[event->kind].begin;
     const double *times = event->kind == VP_ACTION_SEND_ACT    ? p->act
                           : event->kind == VP_ACTION_SEND_GRAD ? p->grad
                                                                : p->freed;
@@ -110,8 +109,7 @@ static int missing_node(const struct run *run, const struct vp_action *a,
 {
     bool all = a->kind == VP_ACTION_UPDATE;
     int first = all ? 0 : run->nodes->first[a->stage];
-    int n = all ? run->nodes->n
-                : run->schedule->stages[a->stage].n_replicas;
+    int n = all ? run->nodes->n : run->schedule->stages[a->stage].n_replicas;
 
     for (int i = first; i < first + n; i++) {
         const struct progress *p = &run->at[i];
@@ -285,6 +283,16 @@ static int rank_blocking(const struct run *run, int rank)
     return a ? run->nodes->at[blocker(run, a, &since)].rank : -1;
 }
 
+static int lowest_in_circle(const struct run *run, int rank)
+{
+    int lowest = rank;
+
+    for (int at = rank_blocking(run, rank); at != rank;
+         at = rank_blocking(run, at))
+        lowest = at < lowest ? at : lowest;
+    return lowest;
+}
+
 static void describe_circle(const struct run *run, int rank, char *text,
                             size_t n_bytes)
 {
@@ -318,8 +326,10 @@ static enum vp_status stuck(const struct run *run, struct vp_err *err)
             break;
         rank = next;
     }
-    if (next_action(run, rank_blocking(run, rank)))
+    if (next_action(run, rank_blocking(run, rank))) {
+        rank = lowest_in_circle(run, rank);
         describe_circle(run, rank, why, sizeof(why));
+    }
     place = vp_place_of(run->schedule, rank, run->position[rank]);
     explain(run, rank, cause, sizeof(cause));
     return vp_err_set(err, VP_ERR_INVALID,
@@ -365,8 +375,8 @@ static enum vp_status allocate_times(struct run *run)
 static enum vp_status set_up(struct run *run)
 {
     run->at = calloc((size_t)run->nodes->n, sizeof(*run->at));
-    run->position =
-        calloc((size_t)run->schedule->n_ranks, sizeof(*run->position));
+    run->position = calloc((size_t)run->schedule->n_ranks,
+                           sizeof(*run->position));
     if (!run->at || !run->position)
         return VP_ERR_NOMEM;
     for (int i = 0; i < run->nodes->n; i++) {

@@ -80,20 +80,23 @@ static struct vp_range backward_range(const struct vp_schedule *schedule,
     return b;
 }
 
-/* One update for every round whose gradients are all there. At the end of a
- * drained list an unfilled round is dropped. */
+/* One update for every round whose gradients are all there. A round that the
+ * end of the segment leaves unfilled is dropped, by all replicas alike. */
 static struct vp_range update_range(const struct vp_schedule *schedule,
                                     const struct vp_node *node)
 {
     struct vp_range b = node->range[VP_ACTION_B], update = { 0, 0 };
-    int end = schedule->first_mb + schedule->n_mb - schedule->segment_begin;
-    int n_filled = end / schedule->stages[node->stage].update_every;
+    int end = schedule->drain ? schedule->first_mb + schedule->n_mb
+                              : schedule->segment_end;
+    int every = schedule->stages[node->stage].update_every;
 
     if (schedule->first_mb > schedule->segment_begin)
         update.begin = vp_node_rounds(schedule, node, b.begin);
     update.end = vp_node_rounds(schedule, node, b.end);
-    if (schedule->drain && update.end > n_filled)
-        update.end = n_filled;
+    if (end > 0 && update.end > (end - schedule->segment_begin) / every)
+        update.end = (end - schedule->segment_begin) / every;
+    if (update.begin > update.end)
+        update.begin = update.end;
     return update;
 }
 
@@ -106,8 +109,8 @@ static void fill_ranges(const struct vp_schedule *schedule,
     struct vp_range *range = node->range;
 
     range[VP_ACTION_F].begin = count_own(schedule, node, schedule->first_mb);
-    range[VP_ACTION_F].end =
-        count_own(schedule, node, schedule->first_mb + schedule->n_mb);
+    range[VP_ACTION_F].end = count_own(schedule, node,
+                                       schedule->first_mb + schedule->n_mb);
     if (!first)
         range[VP_ACTION_RECV_ACT] = range[VP_ACTION_F];
     if (!last)
@@ -178,8 +181,8 @@ enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule)
     for (int s = 0; s < schedule->n_stages; s++)
         n += schedule->stages[s].n_replicas;
     stages = calloc((size_t)n, sizeof(*stages));
-    schedule->ranks =
-        calloc((size_t)schedule->n_ranks, sizeof(*schedule->ranks));
+    schedule->ranks = calloc((size_t)schedule->n_ranks,
+                             sizeof(*schedule->ranks));
     if (!stages || !schedule->ranks) {
         free(stages);
         return VP_ERR_NOMEM;
@@ -215,8 +218,8 @@ enum vp_status vp_schedule_take(struct vp_schedule *schedule,
     }
     if (n > INT32_MAX)
         return VP_ERR_NOMEM;
-    schedule->actions =
-        calloc(n > 0 ? (size_t)n : 1, sizeof(*schedule->actions));
+    schedule->actions = calloc(n > 0 ? (size_t)n : 1,
+                               sizeof(*schedule->actions));
     if (!schedule->actions)
         return VP_ERR_NOMEM;
     for (int rank = 0; rank < schedule->n_ranks; rank++) {
@@ -252,10 +255,10 @@ void vp_list_push(struct vp_list *list, struct vp_action action)
         return;
     if (list->n == list->room) {
         int room = list->room > 0 ? 2 * list->room : 64;
-        struct vp_action *at =
-            list->room <= INT32_MAX / 4
-                ? realloc(list->at, (size_t)room * sizeof(*at))
-                : NULL;
+        struct vp_action *at = list->room <= INT32_MAX / 4
+                                   ? realloc(list->at,
+                                             (size_t)room * sizeof(*at))
+                                   : NULL;
 
         if (!at) {
             list->failed = true;

@@ -83,30 +83,31 @@ struct vp_schedule {
     struct vp_rank_list *ranks;
     struct vp_schedule_stage *stages;
 
-    int segment_begin;   /* b: the pipe was empty before this minibatch */
-    int first_mb, n_mb;  /* the forwards: [first_mb, first_mb + n_mb) */
-    bool drain;          /* all backwards too; else those that pair up */
-    bool split;          /* W apart from B */
+    int segment_begin;  /* b: the pipe was empty before this minibatch */
+    int segment_end;    /* no minibatch comes from here on; 0: not known */
+    int first_mb, n_mb; /* the forwards: [first_mb, first_mb + n_mb) */
+    bool drain;         /* all backwards too; else those that pair up */
+    bool split;         /* W apart from B */
     bool forward_only;
-    bool global_norm;    /* UPDATE waits for the REDUCE of every stage */
+    bool global_norm; /* UPDATE waits for the REDUCE of every stage */
 
     struct vp_action *actions; /* of all ranks, rank 0 first */
     int n_actions;
-    int n_slots;         /* the largest of the stages */
+    int n_slots; /* the largest of the stages */
 };
 
 /* ---- Making one --------------------------------------------------------- */
 
 struct vp_sched_config {
-    const char *name;    /* a generator */
-    int n_stages;        /* without replicas: the number of ranks */
-    int n_chunks;        /* 0 or 1: one; else n_chunks * n_stages stages */
+    const char *name; /* a generator */
+    int n_stages;     /* without replicas: the number of ranks */
+    int n_chunks;     /* 0 or 1: one; else n_chunks * n_stages stages */
     int n_mb;
-    const int *replicas; /* per stage; NULL: one each */
-    const int *depth;    /* per stage, stage_to_depth_map; NULL: default */
-    const bool *recompute;  /* per stage (chunks x stages); NULL: none */
-    bool early_recompute;   /* R before RECV_GRAD: overlaps the wait */
-    bool global_norm;       /* bsp: clip by the norm of all stages */
+    const int *replicas;   /* per stage; NULL: one each */
+    const int *depth;      /* per stage, stage_to_depth_map; NULL: default */
+    const bool *recompute; /* per stage (chunks x stages); NULL: none */
+    bool early_recompute;  /* R before RECV_GRAD: overlaps the wait */
+    bool global_norm;      /* bsp: clip by the norm of all stages */
 
     /* Streams (pipedream, macrobatch): a piece of an endless list, beginning
      * with the forward of first_mb. Pieces put together equal the whole. */
@@ -159,8 +160,7 @@ enum {
 };
 
 /* One action: "1F0", "0SEND_ACT3"; returns the length like snprintf. */
-int vp_action_print(const struct vp_action *action, char *text,
-                    size_t n_bytes);
+int vp_action_print(const struct vp_action *action, char *text, size_t n_bytes);
 
 /* A line with the parameters, then one line per rank: "0: 0F0 0SEND_ACT0 ...".
  * Slots and versions are written (as in 1F0@0v3) where they differ from the
@@ -192,13 +192,13 @@ enum vp_status vp_schedule_validate(const struct vp_schedule *schedule,
 struct vp_stage_costs {
     double f, b, w, r; /* a B that is not split takes b + w */
     double reduce, update;
-    double act, grad;  /* time on the link */
+    double act, grad; /* time on the link */
 };
 
 struct vp_sched_costs {
     const struct vp_stage_costs *stages; /* one per stage of the schedule */
-    double latency;       /* of a message, in addition; does not fill a link */
-    bool send_blocks;     /* SEND keeps the sender busy while the link works */
+    double latency;   /* of a message, in addition; does not fill a link */
+    bool send_blocks; /* SEND keeps the sender busy while the link works */
 };
 
 /* Times of one action: waiting before `start` is not part of it. */
@@ -207,8 +207,8 @@ struct vp_span {
 };
 
 struct vp_rank_times {
-    double busy;   /* computing (and sending, if that blocks) */
-    double bubble; /* 1 - busy / makespan */
+    double busy;    /* computing (and sending, if that blocks) */
+    double bubble;  /* 1 - busy / makespan */
     int peak_slots; /* minibatches kept at once, over all its stages */
 };
 
@@ -242,12 +242,5 @@ enum vp_status vp_schedule_chart(const struct vp_schedule *schedule,
 enum vp_status vp_schedule_svg(const struct vp_schedule *schedule,
                                const struct vp_timing *timing,
                                const char *title, char **text_out);
-
-/* ---- One stage alone ---------------------------------------------------- */
-
-/* Fills only actions, n_actions and n_slots: the list of one stage of a 1f1b
- * pipeline without messages. */
-enum vp_status vp_schedule_1f1b(int stage, int n_stages, int n_mb,
-                                int recompute, struct vp_schedule *out);
 
 #endif

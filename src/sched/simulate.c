@@ -67,8 +67,8 @@ static enum vp_status allocate(const struct vp_schedule *schedule,
     timing->spans = calloc(n_actions > 0 ? n_actions : 1,
                            sizeof(*timing->spans));
     timing->ranks = calloc((size_t)schedule->n_ranks, sizeof(*timing->ranks));
-    timing->peak_slots =
-        calloc((size_t)schedule->n_stages, sizeof(*timing->peak_slots));
+    timing->peak_slots = calloc((size_t)schedule->n_stages,
+                                sizeof(*timing->peak_slots));
     return timing->spans && timing->ranks && timing->peak_slots ? VP_OK
                                                                 : VP_ERR_NOMEM;
 }

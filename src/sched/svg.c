@@ -6,12 +6,12 @@
 #include <string.h>
 
 enum {
-    LEFT = 78,    /* row names */
-    RIGHT = 64,   /* peaks */
-    TOP = 74,     /* title, legend */
-    ROW = 34,     /* one rank */
+    LEFT = 78,  /* row names */
+    RIGHT = 64, /* peaks */
+    TOP = 74,   /* title, legend */
+    ROW = 34,   /* one rank */
     GAP = 6,
-    AXIS = 44,    /* time */
+    AXIS = 44,     /* time */
     KEPT_ROW = 24, /* slots of one rank */
     BOTTOM = 18,
     LEAST_WIDTH = 560,
@@ -77,7 +77,7 @@ static void add_style(struct vp_text *text)
                 "patternTransform=\"rotate(45)\" "
                 "patternUnits=\"userSpaceOnUse\">"
                 "<rect width=\"7\" height=\"7\" fill=\"#f8fafc\"/>"
-                "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"7\" stroke=\"#dbe2ea\" "
+                "<line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"7\" stroke=\"#d3dbe5\" "
                 "stroke-width=\"2\"/></pattern></defs>\n");
 }
 
@@ -124,8 +124,10 @@ static void add_title(struct drawing *d, const char *title)
     x = add_key(d, x, "url(#idle)", "idle");
     vp_text_add(d->text,
                 "<text class=\"end\" x=\"%.1f\" y=\"30\">bubble %.1f "
-                "%%</text>\n",
-                LEFT + d->width, 100.0 * d->timing->bubble);
+                "%%</text><text class=\"small\" x=\"%.1f\" y=\"%d\">idle"
+                "</text>\n",
+                LEFT + d->width, 100.0 * d->timing->bubble, LEFT + d->width + 8,
+                TOP - 6);
 }
 
 /* ---- Rows --------------------------------------------------------------- */
@@ -294,15 +296,14 @@ enum vp_status vp_schedule_svg(const struct vp_schedule *schedule,
                          .timing = timing,
                          .text = &text };
     double axis_y = row_y(schedule->n_ranks) + 2;
-    double height =
-        axis_y + AXIS + (double)schedule->n_ranks * KEPT_ROW + BOTTOM;
+    double height = axis_y + AXIS + (double)schedule->n_ranks * KEPT_ROW +
+                    BOTTOM;
 
     choose_scale(&d);
     vp_text_add(&text,
                 "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
                 "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\">\n",
-                LEFT + d.width + RIGHT, height, LEFT + d.width + RIGHT,
-                height);
+                LEFT + d.width + RIGHT, height, LEFT + d.width + RIGHT, height);
     add_style(&text);
     vp_text_add(&text, "<rect width=\"100%%\" height=\"100%%\" rx=\"8\" "
                        "fill=\"#ffffff\"/>\n");

@@ -126,6 +126,7 @@ const struct vp_schedule_key vp_schedule_keys[VP_KEY_COUNT] = {
     [VP_KEY_STAGES] = { "stages", ALL(n_stages, 1, MAX_STAGES) },
     [VP_KEY_MINIBATCHES] = { "minibatches", ALL(n_mb, 0, MAX_NUMBER) },
     [VP_KEY_BEGIN] = { "begin", ALL(segment_begin, 0, MAX_NUMBER) },
+    [VP_KEY_END] = { "end", ALL(segment_end, 0, MAX_NUMBER) },
     [VP_KEY_FIRST] = { "first", ALL(first_mb, 0, MAX_NUMBER) },
     [VP_KEY_DRAIN] = { "drain", FLAG(drain) },
     [VP_KEY_SPLIT] = { "split", FLAG(split) },

@@ -51,10 +51,9 @@ static double bound_split(const struct terms *t)
 {
     double p = t->n_ranks, v = t->n_chunks, m = t->n_mb;
 
-    return larger(
-        larger((p - 1) * t->f + v * m * t->pass,
-               v * p * t->f + (p - 1) * t->hop + v * m * t->bw),
-        (v * p - 1) * (t->f + t->hop) + m * (t->pass - t->w) + t->w);
+    return larger(larger((p - 1) * t->f + v * m * t->pass,
+                         v * p * t->f + (p - 1) * t->hop + v * m * t->bw),
+                  (v * p - 1) * (t->f + t->hop) + m * (t->pass - t->w) + t->w);
 }
 
 /* Over the stages; `tail` hops remain after a stage's last pass. */
@@ -67,8 +66,8 @@ static double bound_replicas(const struct vp_sched_config *config,
         int n = config->replicas[s];
         double passes = (config->n_mb + n - 1) / n;
 
-        bound = larger(bound, s * (t->f + (tail ? t->hop : 0.0)) +
-                                  passes * t->pass);
+        bound = larger(bound,
+                       s * (t->f + (tail ? t->hop : 0.0)) + passes * t->pass);
     }
     return bound;
 }

@@ -56,8 +56,7 @@ static bool b_ready(const struct board *board, int k)
     const struct lane *lane = &board->lanes[k];
 
     if (k == board->n_stages - 1)
-        return lane->n_f > lane->n_b &&
-               lane->f_end[lane->n_b] <= board->now;
+        return lane->n_f > lane->n_b && lane->f_end[lane->n_b] <= board->now;
     return lane[1].n_b > lane->n_b && lane[1].b_end[lane->n_b] <= board->now;
 }
 
@@ -118,8 +117,7 @@ static int take_step(struct board *board, struct vp_list *lists)
     return n_done;
 }
 
-void vp_generate_zb_v(const struct vp_schedule *schedule,
-                      struct vp_list *lists)
+void vp_generate_zb_v(const struct vp_schedule *schedule, struct vp_list *lists)
 {
     struct board board = { schedule->n_ranks, schedule->n_stages,
                            schedule->n_mb, 0, NULL };
@@ -134,8 +132,8 @@ void vp_generate_zb_v(const struct vp_schedule *schedule,
         int rank = schedule->stages[k].first_rank;
         int n_later = (board.n_ranks + rank + 1) / 2;
 
-        lane->n_slots =
-            k < board.n_ranks ? 2 * board.n_ranks - n_later : n_later;
+        lane->n_slots = k < board.n_ranks ? 2 * board.n_ranks - n_later
+                                          : n_later;
         lane->f_end = times + (size_t)k * 2 * (size_t)board.n_mb;
         lane->b_end = lane->f_end + board.n_mb;
     }

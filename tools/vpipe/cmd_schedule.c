@@ -80,9 +80,9 @@ static int take_count(const char *flag, const char *value, int *out)
 }
 
 /* "1,2,1": the number of values, or -1. Each is handed to `take`. */
-static int split(const char *list, bool (*take)(const char *word, int i,
-                                                void *out),
-                 int most, void *out)
+static int split(const char *list,
+                 bool (*take)(const char *word, int i, void *out), int most,
+                 void *out)
 {
     char word[64];
     int n = 0;
@@ -247,8 +247,9 @@ static int write_file(const char *path, const char *text)
         ok = false;
     if (ok)
         return TOOL_OK;
-    fprintf(stderr, "vpipe schedule: cannot write '%s': %s; choose another "
-                    "file\n",
+    fprintf(stderr,
+            "vpipe schedule: cannot write '%s': %s; choose another "
+            "file\n",
             path, strerror(errno));
     return TOOL_FAILED;
 }
@@ -307,8 +308,7 @@ static int check_lengths(const struct options *options)
 }
 
 static int make(const struct options *options,
-                const struct vp_sched_config *config,
-                struct vp_schedule *out)
+                const struct vp_sched_config *config, struct vp_schedule *out)
 {
     struct vp_err err = { "" };
     enum vp_status st;
@@ -373,8 +373,7 @@ static void print_stages(const struct vp_schedule *schedule,
         if (stage->update_every > 0)
             printf("  every %d", stage->update_every);
         if (vp_schedule_n_dropped(schedule, s) > 0)
-            printf(", the last %d dropped",
-                   vp_schedule_n_dropped(schedule, s));
+            printf(", the last %d dropped", vp_schedule_n_dropped(schedule, s));
         putchar('\n');
     }
 }
@@ -494,10 +493,11 @@ static int prove_and_report(const struct options *options,
                             const struct vp_schedule *schedule)
 {
     const double *c = options->costs;
-    struct vp_stage_costs cost = { .f = c[0], .b = c[1], .w = c[2],
-                                   .r = c[0], .act = c[3], .grad = c[3] };
-    struct vp_stage_costs *costs =
-        calloc((size_t)schedule->n_stages, sizeof(*costs));
+    struct vp_stage_costs cost = {
+        .f = c[0], .b = c[1], .w = c[2], .r = c[0], .act = c[3], .grad = c[3]
+    };
+    struct vp_stage_costs *costs = calloc((size_t)schedule->n_stages,
+                                          sizeof(*costs));
     struct vp_timing timing;
     struct vp_err err = { "schedule: out of memory" };
     enum vp_status st = costs ? VP_OK : VP_ERR_NOMEM;

@@ -12,7 +12,7 @@
 struct vp_backend {
     struct vp_pool *pool;
     const struct vp_cpu_kernels *kernels;
-    void *scratch;       /* for optimizer sums */
+    void *scratch; /* for optimizer sums */
     size_t scratch_size;
 };
 
@@ -356,8 +356,8 @@ static enum vp_status cpu_sum_squares(struct vp_backend *backend,
 {
     (void)stream;
     VP_TRY(reserve_scratch(backend, tensors, n_tensors));
-    vp_optim_sum_squares_host(tensors, n_tensors, data, sums_out,
-                              backend->pool, backend->scratch);
+    vp_optim_sum_squares_host(tensors, n_tensors, data, sums_out, backend->pool,
+                              backend->scratch);
     return VP_OK;
 }
 

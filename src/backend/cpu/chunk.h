@@ -29,8 +29,9 @@ static inline struct vp_range vp_chunk(const struct vp_chunks *chunks,
     };
 }
 
-/* Elements per task: some ten microseconds of work. */
-#define VP_CHUNK_ELEMENTS 32768
+/* Elements per task: twenty microseconds of work or more, so that waking
+ * threads pays. */
+#define VP_CHUNK_ELEMENTS 65536
 
 static inline struct vp_chunks vp_chunks_elements(int64_t total)
 {

@@ -22,21 +22,21 @@ struct vp_group {
     struct vp_world *world;
     int n_members;
     size_t n_bytes;
-    unsigned char *data;        /* 2 x n_members x n_bytes */
+    unsigned char *data; /* 2 x n_members x n_bytes */
     struct sum {
         const struct vp_term *terms;
         int n_terms;
-    } *sums;                    /* what the members add up */
-    struct vp_counter arrived;  /* contributions, over all exchanges */
-    struct vp_counter done;     /* slices summed, over all additions */
-    uint64_t *n_exchanges;      /* per member: its own count */
+    } * sums;                  /* what the members add up */
+    struct vp_counter arrived; /* contributions, over all exchanges */
+    struct vp_counter done;    /* slices summed, over all additions */
+    uint64_t *n_exchanges;     /* per member: its own count */
     uint64_t *n_additions;
 };
 
 struct vp_world {
     int n_ranks;
     atomic_bool stop;
-    pthread_mutex_t lock;       /* protects status and text */
+    pthread_mutex_t lock; /* protects status and text */
     enum vp_status status;
     struct vp_err err;
     struct vp_channel *channels;
@@ -106,8 +106,7 @@ void vp_world_abort(struct vp_world *world, enum vp_status status,
     atomic_store(&world->stop, true);
 }
 
-enum vp_status vp_world_status(const struct vp_world *world,
-                               struct vp_err *err)
+enum vp_status vp_world_status(const struct vp_world *world, struct vp_err *err)
 {
     struct vp_world *w = (struct vp_world *)(uintptr_t)world;
     enum vp_status status;
@@ -123,8 +122,7 @@ enum vp_status vp_world_status(const struct vp_world *world,
 /* ---- Channels ----------------------------------------------------------- */
 
 enum vp_status vp_channel_create(struct vp_world *world, int n_buffers,
-                                 void *const *buffers,
-                                 struct vp_channel **out)
+                                 void *const *buffers, struct vp_channel **out)
 {
     struct vp_channel *channel = aligned_alloc(64, sizeof(*channel));
     size_t n = (size_t)n_buffers;
@@ -218,9 +216,8 @@ enum vp_status vp_group_exchange(struct vp_group *group, int member,
                                  int64_t deadline_ns)
 {
     uint64_t k = group->n_exchanges[member]++;
-    unsigned char *half =
-        group->data +
-        (k % 2) * (size_t)group->n_members * group->n_bytes;
+    unsigned char *half = group->data +
+                          (k % 2) * (size_t)group->n_members * group->n_bytes;
 
     VP_BUG_ON(n_bytes > group->n_bytes);
     if (n_bytes > 0)
@@ -280,8 +277,8 @@ static void add_slice(const struct vp_group *group, int slice, int64_t n)
 
 /* Member i sums slice i and writes it back to everybody. */
 enum vp_status vp_group_add(struct vp_group *group, int member,
-                            const struct vp_term *terms, int n_terms,
-                            int64_t n, int64_t deadline_ns)
+                            const struct vp_term *terms, int n_terms, int64_t n,
+                            int64_t deadline_ns)
 {
     uint64_t k = ++group->n_additions[member];
 

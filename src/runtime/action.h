@@ -1,0 +1,55 @@
+/* Private to the executor: what rank.c and update.c share. */
+#ifndef VP_RUNTIME_ACTION_H
+#define VP_RUNTIME_ACTION_H
+
+#include "base/clock.h"
+#include "runtime/rank.h"
+
+static inline struct vp_rank_stage *stage_of(struct vp_rank *rank,
+                                             const struct vp_action *action)
+{
+    for (int i = 0; i < rank->n_stages; i++)
+        if (rank->stages[i].index == action->stage)
+            return &rank->stages[i];
+    vp_bug(__FILE__, __LINE__, "action of a stage on another rank");
+}
+
+static inline const struct vp_schedule_stage *plan_of(
+    const struct vp_rank *rank, int stage)
+{
+    return &rank->job->schedule->stages[stage];
+}
+
+static inline bool is_last(const struct vp_rank *rank, int stage)
+{
+    return stage == rank->crew->n_stages - 1;
+}
+
+/* The number of a minibatch in the run. A synchronous schedule numbers them
+ * within its group, a stream within the run. */
+static inline uint64_t run_minibatch(const struct vp_rank *rank, int mb)
+{
+    const struct vp_job *job = rank->job;
+
+    return (uint64_t)(job->first_mb + rank->repeat * job->schedule->n_mb + mb);
+}
+
+static inline int64_t version_of(const struct vp_rank *rank,
+                                 const struct vp_rank_stage *rs,
+                                 const struct vp_action *action)
+{
+    return rank->job->sync ? rs->stage.newest : action->version;
+}
+
+static inline int64_t deadline(const struct vp_rank *rank)
+{
+    return vp_clock_ns() + (int64_t)rank->crew->config->timeout_ms * 1000000;
+}
+
+/* update.c */
+enum vp_status vp_exec_reduce(struct vp_rank *rank,
+                              const struct vp_action *action);
+enum vp_status vp_exec_update(struct vp_rank *rank,
+                              const struct vp_action *action);
+
+#endif

@@ -1,0 +1,51 @@
+/* What the two halves of a trainer share: trainer.c creates it and keeps the
+ * rank threads, train.c runs it. */
+#ifndef VP_RUNTIME_CONDUCTOR_H
+#define VP_RUNTIME_CONDUCTOR_H
+
+#include "runtime/crew.h"
+
+/* A job that is posted before the last one ends keeps the pipe full. */
+enum { MAX_JOBS = 4, PIECE = 256 };
+
+#define SLICE_NS (50 * (int64_t)1000000)   /* between looks at the ranks */
+#define GRACE_NS (2000 * (int64_t)1000000) /* for ranks to notice a failure */
+
+struct vp_trainer {
+    struct vp_train_config config;
+    struct vp_sched_config sched; /* as the user asked, for one group */
+    const struct vp_generator *generator;
+    struct vp_schedule schedule; /* a group, or the plan of a stream */
+    bool recompute[VP_MAX_STAGES];
+    int version_begin[VP_MAX_STAGES];
+    struct vp_crew crew;
+    struct vp_rank *ranks;
+    pthread_t *threads;
+    int n_threads;
+    struct vp_memory *memory;     /* per stage */
+    double *stage_norms;          /* of the step being reported */
+    struct vp_stage_stats *stats; /* per stage */
+
+    struct vp_job jobs[MAX_JOBS];
+    struct vp_counter n_posted;
+    struct vp_counter *n_done; /* per rank */
+    uint32_t n_jobs;
+
+    int64_t n_steps;               /* reported */
+    int64_t n_minibatches;         /* trained on */
+    int64_t report_ns, wait_ns;    /* clocks at the last report */
+    int64_t seen_actions, seen_ns; /* when something happened last */
+    bool lost;                     /* a rank does not come back */
+};
+
+/* Gives all ranks their next job. */
+void vp_trainer_post(struct vp_trainer *trainer, const struct vp_job *job);
+/* Waits until all ranks have done `n` jobs since the start. After a failure
+ * they have a moment to come back; one that does not is given up, with its
+ * memory. */
+void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n);
+/* Looks after the ranks while the conductor waits: if nothing at all happens,
+ * nobody else complains. Returns false once the world has stopped. */
+bool vp_trainer_watch(struct vp_trainer *trainer);
+
+#endif

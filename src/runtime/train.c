@@ -1,0 +1,443 @@
+/* Running a trainer: posts jobs to the rank threads and turns what they did
+ * into reports. */
+#include "base/clock.h"
+#include "runtime/conductor.h"
+
+#include <math.h>
+
+/* ---- Waiting for the ranks ---------------------------------------------- */
+
+/* Waits until a counter of a rank reaches its target; false when the job has
+ * ended, or failed, without that. */
+static bool wait_rank(struct vp_trainer *trainer, int rank,
+                      struct vp_counter *counter, uint32_t target)
+{
+    trainer->seen_ns = vp_clock_ns();
+    while (vp_counter_wait(counter, target, vp_clock_ns() + SLICE_NS, NULL) !=
+           VP_OK) {
+        bool done = vp_counter_reached(&trainer->n_done[rank], trainer->n_jobs);
+
+        if (!vp_trainer_watch(trainer))
+            return false;
+        if (done)
+            return vp_counter_reached(counter, target);
+    }
+    return true;
+}
+
+/* ---- Reports ------------------------------------------------------------ */
+
+static int64_t waited(const struct vp_trainer *trainer)
+{
+    int64_t ns = 0;
+
+    for (int r = 0; r < trainer->crew.n_ranks; r++)
+        ns += atomic_load_explicit(&trainer->ranks[r].wait_ns,
+                                   memory_order_relaxed);
+    return ns;
+}
+
+static void start_clock(struct vp_trainer *trainer)
+{
+    trainer->report_ns = vp_clock_ns();
+    trainer->wait_ns = waited(trainer);
+}
+
+static void stop_clock(struct vp_trainer *trainer,
+                       struct vp_step_report *report)
+{
+    int64_t now = vp_clock_ns(), wait = waited(trainer);
+    int64_t wall = (now - trainer->report_ns) * trainer->crew.n_ranks;
+
+    report->seconds = vp_clock_seconds(trainer->report_ns, now);
+    report->bubble = wall > 0 ? (double)(wait - trainer->wait_ns) / (double)wall
+                              : 0.0;
+    trainer->report_ns = now;
+    trainer->wait_ns = wait;
+}
+
+/* Sums up minibatches [first, first + n). */
+static void add_results(const struct vp_trainer *trainer, int64_t first, int n,
+                        struct vp_step_report *report)
+{
+    for (int64_t m = first; m < first + n; m++) {
+        const struct vp_result *result =
+            &trainer->crew.results[m % VP_RESULT_RING];
+
+        report->loss += (double)result->loss / n;
+        report->n_samples += result->n_samples;
+        report->n_tokens += result->n_tokens;
+        report->flops += result->flops;
+    }
+}
+
+static struct vp_step_report begin_report(struct vp_trainer *trainer,
+                                          int n_minibatches)
+{
+    int64_t per_epoch = vp_data_info(trainer->config.data)->n_batches;
+    struct vp_step_report report = {
+        .step = ++trainer->n_steps,
+        .n_steps = trainer->config.lr.total_steps,
+        .lr = (double)vp_lr_at(&trainer->config.lr, trainer->n_steps),
+        .memory = trainer->memory,
+        .n_stages = trainer->crew.n_stages,
+    };
+
+    add_results(trainer, trainer->n_minibatches, n_minibatches, &report);
+    trainer->n_minibatches += n_minibatches;
+    report.minibatch = trainer->n_minibatches;
+    report.epoch = (trainer->n_minibatches - 1) / per_epoch;
+    stop_clock(trainer, &report);
+    return report;
+}
+
+/* ---- Failures ----------------------------------------------------------- */
+
+/* The slot in which a stage keeps a minibatch, or NULL. */
+static const struct vp_slot *find_slot(const struct vp_stage *stage,
+                                       uint64_t minibatch)
+{
+    for (int i = 0; i < stage->shape.n_slots; i++)
+        if (stage->slots[i].packet &&
+            vp_packet_header(stage->slots[i].packet)->minibatch == minibatch)
+            return &stage->slots[i];
+    return NULL;
+}
+
+/* The loss of a minibatch was not finite: its forward runs again, stage by
+ * stage, until an operator gives a value that is not. */
+static void blame(struct vp_trainer *trainer, struct vp_err *err)
+{
+    uint64_t minibatch = trainer->crew.bad_minibatch;
+
+    for (int s = 0; s < trainer->crew.n_stages; s++)
+        for (int r = 0; r < trainer->crew.n_ranks; r++)
+            for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
+                struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
+                const struct vp_slot *slot = find_slot(&rs->stage, minibatch);
+
+                if (rs->index == s && slot &&
+                    vp_stage_blame_forward(&rs->stage, s, slot, err) != VP_OK)
+                    return;
+            }
+}
+
+static enum vp_status end_jobs(struct vp_trainer *trainer, struct vp_err *err)
+{
+    enum vp_status st;
+
+    vp_trainer_wait(trainer, trainer->n_jobs);
+    st = vp_world_status(trainer->crew.world, err);
+    if (st == VP_ERR_NONFINITE && trainer->crew.has_bad_loss && !trainer->lost)
+        blame(trainer, err);
+    return st;
+}
+
+/* Messages of a finished job count from now on. */
+static void advance_edges(struct vp_trainer *trainer, int64_t n_mb,
+                          int64_t n_repeats, bool gradients)
+{
+    for (int s = 0; s < trainer->crew.n_stages; s++) {
+        struct vp_stage_links *links = &trainer->crew.links[s];
+
+        for (int r = 0; r < links->n_replicas; r++) {
+            uint64_t n = (uint64_t)((n_mb - r + links->n_replicas - 1) /
+                                    links->n_replicas * n_repeats);
+
+            links->act[r].base += n;
+            links->grad[r].base += gradients ? n : 0;
+        }
+    }
+}
+
+/* ---- Synchronous training ----------------------------------------------- */
+
+static bool wait_group(struct vp_trainer *trainer, int64_t n)
+{
+    for (int r = 0; r < trainer->crew.n_ranks; r++)
+        if (!wait_rank(trainer, r, &trainer->ranks[r].n_updates,
+                       (uint32_t)(n * trainer->ranks[r].n_stages)))
+            return false;
+    return true;
+}
+
+static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
+                                 vp_step_fn fn, void *ctx, struct vp_err *err)
+{
+    struct vp_crew *crew = &trainer->crew;
+    int n_mb = trainer->schedule.n_mb;
+
+    atomic_store(&crew->stop_asked, false);
+    start_clock(trainer);
+    vp_trainer_post(trainer,
+                    &(struct vp_job){ .kind = VP_JOB_TRAIN,
+                                      .schedule = &trainer->schedule,
+                                      .sync = true,
+                                      .n_repeats = n,
+                                      .first_mb = trainer->n_minibatches });
+    while (n-- > 0 && wait_group(trainer, trainer->n_steps + 1)) {
+        struct vp_step_report report = begin_report(trainer, n_mb);
+
+        report.grad_norm =
+            crew->global_norms[(report.step - 1) % VP_RESULT_RING];
+        atomic_store(&crew->n_reported, trainer->n_minibatches);
+        if (fn && !fn(ctx, &report))
+            atomic_store(&crew->stop_asked, true);
+    }
+    VP_TRY(end_jobs(trainer, err));
+    advance_edges(trainer, n_mb, trainer->ranks[0].repeat, true);
+    return VP_OK;
+}
+
+/* ---- Asynchronous training ---------------------------------------------- */
+
+/* A stretch of minibatches that starts and ends with an empty pipe, made of
+ * pieces: the next is posted before the last one ends. */
+struct stream {
+    int begin, n_mb; /* minibatches of the run */
+    int n_posted;    /* minibatches */
+    struct vp_schedule pieces[2];
+    int n_pieces;
+};
+
+static enum vp_status post_piece(struct vp_trainer *trainer,
+                                 struct stream *stream, struct vp_err *err)
+{
+    struct vp_sched_config sched = trainer->sched;
+    int left = stream->n_mb - stream->n_posted;
+    struct vp_schedule *piece = &stream->pieces[stream->n_pieces % 2];
+
+    if (left == 0)
+        return VP_OK;
+    /* The piece before the last one has ended; its list can go. */
+    if (stream->n_pieces >= 2)
+        vp_trainer_wait(trainer, trainer->n_jobs - 1);
+    vp_schedule_release(piece);
+    sched.segment_begin = stream->begin;
+    sched.first_mb = stream->begin + stream->n_posted;
+    sched.n_mb = left < PIECE ? left : PIECE;
+    sched.keep_going = sched.n_mb < left;
+    VP_TRY(vp_schedule_make(&sched, piece, err));
+    stream->n_posted += sched.n_mb;
+    stream->n_pieces++;
+    vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_TRAIN,
+                                               .schedule = piece,
+                                               .n_repeats = 1 });
+    return VP_OK;
+}
+
+/* Waits for everything a report on minibatch m tells. */
+static bool wait_minibatch(struct vp_trainer *trainer,
+                           const struct stream *stream, int m)
+{
+    const struct vp_schedule *schedule = &trainer->schedule;
+    struct vp_crew *crew = &trainer->crew;
+
+    for (int s = 0; s < crew->n_stages; s++) {
+        const struct vp_schedule_stage *plan = &schedule->stages[s];
+        int n_rounds = stream->n_mb / plan->update_every;
+        int round = (m - stream->begin) / plan->update_every;
+        int first = plan->first_rank;
+        int n_updates = round + 1 < n_rounds ? round + 1 : n_rounds;
+
+        if (!wait_rank(trainer, first, &trainer->ranks[first].n_updates,
+                       (uint32_t)(trainer->version_begin[s] + n_updates)))
+            return false;
+        if (n_updates > 0)
+            trainer->stage_norms[s] =
+                crew->norms[(size_t)((trainer->version_begin[s] + n_updates -
+                                      1) %
+                                     VP_RESULT_RING) *
+                                (size_t)crew->n_stages +
+                            (size_t)s];
+    }
+    return vp_world_status(crew->world, NULL) == VP_OK;
+}
+
+static void report_minibatch(struct vp_trainer *trainer, vp_step_fn fn,
+                             void *ctx, bool *stop)
+{
+    struct vp_step_report report = begin_report(trainer, 1);
+    double square = 0.0;
+
+    for (int s = 0; s < trainer->crew.n_stages; s++)
+        square += trainer->stage_norms[s] * trainer->stage_norms[s];
+    report.grad_norm = sqrt(square);
+    report.stage_norms = trainer->stage_norms;
+    atomic_store(&trainer->crew.n_reported, trainer->n_minibatches);
+    if (fn && !fn(ctx, &report))
+        *stop = true;
+}
+
+static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
+                                 vp_step_fn fn, void *ctx, struct vp_err *err)
+{
+    struct stream stream = { .begin = (int)trainer->n_minibatches,
+                             .n_mb = (int)n };
+    enum vp_status st = VP_OK;
+    bool stop = false;
+
+    for (int s = 0; s < trainer->crew.n_stages; s++) {
+        int rank = trainer->schedule.stages[s].first_rank;
+
+        trainer->version_begin[s] =
+            (int)trainer->ranks[rank].stages[0].stage.newest;
+    }
+    start_clock(trainer);
+    for (int m = stream.begin; m < stream.begin + stream.n_mb; m++) {
+        if (stream.n_posted <= m - stream.begin + PIECE / 2)
+            st = post_piece(trainer, &stream, err);
+        if (st != VP_OK || !wait_minibatch(trainer, &stream, m))
+            break;
+        report_minibatch(trainer, fn, ctx, &stop);
+    }
+    if (st == VP_OK)
+        st = end_jobs(trainer, err);
+    for (int i = 0; i < 2; i++)
+        vp_schedule_release(&stream.pieces[i]);
+    VP_TRY(st);
+    advance_edges(trainer, stream.n_mb, 1, true);
+    return VP_OK;
+}
+
+/* ---- Running ------------------------------------------------------------ */
+
+enum vp_status vp_trainer_run(struct vp_trainer *trainer, int64_t n,
+                              vp_step_fn fn, void *ctx, struct vp_err *err)
+{
+    if (trainer->generator->stream)
+        return run_stream(trainer, n, fn, ctx, err);
+    return run_groups(trainer, n, fn, ctx, err);
+}
+
+static bool keep_report(void *ctx, const struct vp_step_report *report)
+{
+    *(struct vp_step_report *)ctx = *report;
+    return true;
+}
+
+enum vp_status vp_trainer_step(struct vp_trainer *trainer,
+                               struct vp_step_report *report_out,
+                               struct vp_err *err)
+{
+    return vp_trainer_run(trainer, 1, keep_report, report_out, err);
+}
+
+static enum vp_status eval_some(struct vp_trainer *trainer, int64_t first,
+                                int n, double *sum, struct vp_err *err)
+{
+    struct vp_sched_config sched = trainer->sched;
+    struct vp_schedule schedule;
+    enum vp_status st;
+
+    sched.name = "eval";
+    sched.n_mb = n;
+    sched.recompute = NULL;
+    sched.global_norm = false;
+    VP_TRY(vp_schedule_make(&sched, &schedule, err));
+    vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_EVAL,
+                                               .schedule = &schedule,
+                                               .sync = true,
+                                               .n_repeats = 1,
+                                               .first_mb = first });
+    st = end_jobs(trainer, err);
+    vp_schedule_release(&schedule);
+    VP_TRY(st);
+    advance_edges(trainer, n, 1, false);
+    for (int64_t m = first; m < first + n; m++)
+        *sum += (double)trainer->crew.results[m % VP_RESULT_RING].loss;
+    return VP_OK;
+}
+
+enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
+                               double *loss_out, struct vp_err *err)
+{
+    double sum = 0.0;
+
+    for (int64_t m = 0; m < n_batches; m += PIECE) {
+        int64_t left = n_batches - m;
+
+        VP_TRY(eval_some(trainer, m, (int)(left < PIECE ? left : PIECE), &sum,
+                         err));
+    }
+    *loss_out = sum / (double)n_batches;
+    return VP_OK;
+}
+
+const float *vp_trainer_weights(const struct vp_trainer *trainer, vp_par par,
+                                int replica)
+{
+    for (int r = 0; r < trainer->crew.n_ranks; r++)
+        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
+            const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
+            const struct vp_layout *layout = &rs->stage.buckets[0].train.layout;
+
+            for (int e = 0; rs->replica == replica && e < layout->n_entries;
+                 e++)
+                if (layout->entries[e].par == par)
+                    return vp_stage_weights(&rs->stage, rs->stage.newest) +
+                           layout->entries[e].offset / (int64_t)sizeof(float);
+        }
+    return NULL;
+}
+
+/* ---- Looking inside ----------------------------------------------------- */
+
+const struct vp_stage_stats *vp_trainer_stats(struct vp_trainer *trainer)
+{
+    for (int s = 0; s < trainer->crew.n_stages; s++)
+        trainer->stats[s] = (struct vp_stage_stats){ 0 };
+    for (int r = 0; r < trainer->crew.n_ranks; r++)
+        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
+            const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
+            const struct vp_stage_stats *one = &rs->stats;
+            struct vp_stage_stats *sum = &trainer->stats[rs->index];
+
+            sum->forward_ns += one->forward_ns;
+            sum->backward_ns += one->backward_ns;
+            sum->update_ns += one->update_ns;
+            sum->receive_ns += one->receive_ns;
+            sum->send_ns += one->send_ns;
+            sum->bytes_sent += one->bytes_sent;
+            sum->bytes_received += one->bytes_received;
+            sum->n_forward += one->n_forward;
+            sum->n_backward += one->n_backward;
+        }
+    return trainer->stats;
+}
+
+const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer)
+{
+    return &trainer->schedule;
+}
+
+static struct vp_trace_stage trace_stage(const struct vp_trainer *trainer,
+                                         int stage)
+{
+    const struct vp_memory *memory = &trainer->memory[stage];
+    int64_t n_slots = trainer->schedule.stages[stage].n_slots;
+    int64_t slots = memory->activations;
+
+    return (struct vp_trace_stage){
+        .base_bytes = memory->total - slots,
+        .slot_bytes = n_slots > 0 ? slots / n_slots : 0,
+    };
+}
+
+enum vp_status vp_trainer_trace(const struct vp_trainer *trainer,
+                                const char *name, struct vp_trace *out,
+                                struct vp_err *err)
+{
+    const struct vp_recorder *recorders[VP_TRACE_MAX_RANKS];
+    struct vp_trace_stage stages[VP_MAX_STAGES];
+
+    if (trainer->crew.n_ranks > VP_TRACE_MAX_RANKS)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "a trace has at most %d ranks", VP_TRACE_MAX_RANKS);
+    for (int r = 0; r < trainer->crew.n_ranks; r++)
+        recorders[r] = trainer->ranks[r].recorder;
+    for (int s = 0; s < trainer->crew.n_stages; s++)
+        stages[s] = trace_stage(trainer, s);
+    return vp_trace_collect(name, recorders, trainer->crew.n_ranks, stages,
+                            trainer->crew.n_stages, out, err);
+}

@@ -1,0 +1,201 @@
+/* The end of a group or round: sums over replicas and tied weights, the norm,
+ * and the next weight version. */
+#include "runtime/action.h"
+#include "runtime/watch.h"
+
+#include <math.h>
+
+enum vp_status vp_exec_reduce(struct vp_rank *rank,
+                              const struct vp_action *action)
+{
+    struct vp_rank_stage *rs = stage_of(rank, action);
+    struct vp_stage *stage = &rs->stage;
+    const struct vp_stage_links *links = &rank->crew->links[rs->index];
+    struct vp_term term = { stage->grads, rs->replica, false };
+    enum vp_status st;
+
+    if (!links->replicas)
+        return VP_OK;
+    vp_watch_begin_wait(rank);
+    st = vp_group_add(links->replicas, rs->replica, &term, 1,
+                      stage->n_bytes[VP_SPACE_GRAD] / (int64_t)sizeof(float),
+                      deadline(rank));
+    vp_watch_end_wait(rank, st);
+    return st;
+}
+
+/* The gradients of a tied parameter on this rank, one term per use. */
+static int list_uses(const struct vp_rank *rank, const struct vp_tie *tie,
+                     struct vp_term *terms)
+{
+    int n = 0;
+
+    for (int s = 0; s < rank->n_stages; s++) {
+        const struct vp_rank_stage *rs = &rank->stages[s];
+        const struct vp_program *program = &rs->stage.buckets[0].train;
+
+        for (int i = 0; i < program->layout.n_entries; i++) {
+            vp_par par = program->layout.entries[i].par;
+            const struct vp_param *param = &program->graph->params[par];
+
+            if (par != tie->owner && param->tied_to != tie->owner)
+                continue;
+            VP_BUG_ON(n == VP_MAX_USES);
+            terms[n++] = (struct vp_term){ vp_stage_grad(&rs->stage, i),
+                                           param->block, rs->replica > 0 };
+        }
+    }
+    return n;
+}
+
+/* Uses of a tied parameter are added in block order, wherever they are; every
+ * stage that has a copy then makes the same update of it. */
+static enum vp_status add_ties(struct vp_rank *rank)
+{
+    struct vp_term terms[VP_MAX_USES];
+
+    for (int t = 0; t < rank->crew->n_ties; t++) {
+        const struct vp_tie *tie = &rank->crew->ties[t];
+        enum vp_status st;
+
+        if (tie->member[rank->index] < 0)
+            continue;
+        vp_watch_begin_wait(rank);
+        st = vp_group_add(tie->group, tie->member[rank->index], terms,
+                          list_uses(rank, tie, terms), tie->n, deadline(rank));
+        vp_watch_end_wait(rank, st);
+        VP_TRY(st);
+    }
+    return VP_OK;
+}
+
+/* Adds the squares of a stage's gradients per block, tensors in order: the
+ * sum over blocks has the same bits however they are spread over stages. */
+static double add_squares(const struct vp_stage *stage, double *per_block)
+{
+    double total = 0.0;
+
+    for (int i = 0; i < stage->n_own_tensors; i++)
+        per_block[stage->tensors[i].block] += stage->sums[i];
+    for (int b = 0; b < stage->spec.n_blocks; b++)
+        total += per_block[stage->spec.first_block + b];
+    return total;
+}
+
+static enum vp_status refuse_nonfinite(struct vp_rank *rank,
+                                       const struct vp_rank_stage *rs,
+                                       double norm, int mb)
+{
+    struct vp_err err = { "" };
+
+    if (isfinite(norm))
+        return VP_OK;
+    if (vp_stage_blame_grads(&rs->stage, rs->index, run_minibatch(rank, mb),
+                             &err) == VP_OK)
+        return VP_OK; /* another stage's */
+    vp_world_abort(rank->crew->world, VP_ERR_NONFINITE, err.text);
+    return VP_ERR_NONFINITE;
+}
+
+/* Squares of all stages of this rank, and the norm of each. */
+static enum vp_status square_stages(struct vp_rank *rank, double *per_block)
+{
+    int n_blocks = rank->crew->config->graphs[0].n_blocks;
+
+    for (int b = 0; b < n_blocks; b++)
+        per_block[b] = 0.0;
+    for (int s = 0; s < rank->n_stages; s++) {
+        struct vp_rank_stage *rs = &rank->stages[s];
+
+        VP_TRY(vp_stage_sum_grads(&rs->stage));
+        rs->norm = sqrt(add_squares(&rs->stage, per_block));
+        VP_TRY(refuse_nonfinite(rank, rs, rs->norm,
+                                rank->job->schedule->n_mb - 1));
+    }
+    return VP_OK;
+}
+
+/* Before the first update of a synchronous group: ties, then the norm over
+ * all blocks and the stop flags of all ranks. */
+static enum vp_status settle(struct vp_rank *rank)
+{
+    struct vp_crew *crew = rank->crew;
+    int n_blocks = crew->config->graphs[0].n_blocks;
+    size_t n = (size_t)n_blocks + 1; /* squares per block, stop flag */
+    double total = 0.0;
+    enum vp_status st;
+
+    VP_TRY(add_ties(rank));
+    VP_TRY(square_stages(rank, rank->mine));
+    for (int b = 0; b < n_blocks && rank->stages[0].replica > 0; b++)
+        rank->mine[b] = 0.0;
+    rank->mine[n_blocks] = atomic_load(&crew->stop_asked);
+    vp_watch_begin_wait(rank);
+    st = vp_group_exchange(crew->everybody, rank->index, rank->mine,
+                           n * sizeof(double), rank->all, deadline(rank));
+    vp_watch_end_wait(rank, st);
+    VP_TRY(st);
+    for (int b = 0; b < n_blocks; b++)
+        for (int r = 0; r < crew->n_ranks; r++)
+            total += rank->all[(size_t)r * n + (size_t)b];
+    rank->norm = sqrt(total);
+    rank->stop = false;
+    for (int r = 0; r < crew->n_ranks; r++)
+        rank->stop |= rank->all[(size_t)r * n + (size_t)n_blocks] != 0.0;
+    return VP_OK;
+}
+
+static enum vp_status update_sync(struct vp_rank *rank,
+                                  struct vp_rank_stage *rs)
+{
+    const struct vp_train_config *config = rank->crew->config;
+    double norm;
+
+    if (rs == &rank->stages[0])
+        VP_TRY(settle(rank));
+    norm = config->clip_per_stage ? rs->norm : rank->norm;
+    return vp_stage_update(&rs->stage,
+                           vp_lr_at(&config->lr, rs->stage.newest + 1),
+                           vp_optim_clip_scale(norm, config->optim.grad_clip));
+}
+
+/* One update per round, with the rate of the round's last minibatch; the mean
+ * over the round's minibatches. */
+static enum vp_status update_async(struct vp_rank *rank,
+                                   struct vp_rank_stage *rs, int round)
+{
+    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_schedule *schedule = rank->job->schedule;
+    int every = plan_of(rank, rs->index)->update_every;
+    int last = schedule->segment_begin + (round + 1) * every - 1;
+    float mean = 1.0f / (float)every;
+
+    VP_TRY(add_ties(rank));
+    VP_TRY(square_stages(rank, rank->mine));
+    rs->norm *= mean;
+    VP_TRY(vp_stage_update(
+        &rs->stage, vp_lr_at(&config->lr, (int64_t)last + 1),
+        mean * vp_optim_clip_scale(rs->norm, config->optim.grad_clip)));
+    return VP_OK;
+}
+
+enum vp_status vp_exec_update(struct vp_rank *rank,
+                              const struct vp_action *action)
+{
+    struct vp_rank_stage *rs = stage_of(rank, action);
+    struct vp_crew *crew = rank->crew;
+    double *norms = crew->norms +
+                    (rs->stage.newest % VP_RESULT_RING) * crew->n_stages;
+
+    if (rank->job->sync)
+        VP_TRY(update_sync(rank, rs));
+    else
+        VP_TRY(update_async(rank, rs, action->mb));
+    if (rs->replica == 0)
+        norms[rs->index] = rs->norm;
+    if (rank->job->sync && rs->replica == 0 && rs->index == 0)
+        crew->global_norms[(rs->stage.newest - 1) % VP_RESULT_RING] =
+            rank->norm;
+    vp_counter_add(&rank->n_updates);
+    return VP_OK;
+}

@@ -1,0 +1,33 @@
+#include "trace/recorder.h"
+
+#include <stdlib.h>
+
+enum { MAX_CAPACITY = 1 << 24 };
+
+enum vp_status vp_recorder_create(int64_t capacity, struct vp_recorder **out)
+{
+    struct vp_recorder *recorder;
+    uint64_t room = 1;
+
+    VP_BUG_ON(capacity < 1 || capacity > MAX_CAPACITY);
+    while (room < (uint64_t)capacity)
+        room *= 2;
+    recorder = calloc(1, sizeof(*recorder));
+    if (!recorder)
+        return VP_ERR_NOMEM;
+    recorder->events = calloc(room, sizeof(*recorder->events));
+    if (!recorder->events) {
+        free(recorder);
+        return VP_ERR_NOMEM;
+    }
+    recorder->mask = room - 1;
+    *out = recorder;
+    return VP_OK;
+}
+
+void vp_recorder_free(struct vp_recorder *recorder)
+{
+    if (recorder)
+        free(recorder->events);
+    free(recorder);
+}

@@ -1,0 +1,153 @@
+/* Faults in a running pipeline: a stalled rank, a failing action, a message
+ * that is lost. Each must be named, in time, every time. */
+#include "trainlib.h"
+
+#include "base/clock.h"
+#include "base/rng.h"
+
+enum { N_TRIALS = 100, TIMEOUT_MS = 250 };
+
+static int rand_at(int trial, int what, int n)
+{
+    struct vp_rng4 r = vp_rng(1, VP_RNG_TEST, 2, (uint32_t)trial,
+                              (uint32_t)what, 0);
+
+    return (int)vp_rng_below(r.v[0], (uint32_t)n);
+}
+
+/* One fault, at the n-th action of a rank that it can hit. */
+struct trap {
+    enum vp_fault fault;
+    int rank, countdown;
+    bool sprung;
+    struct vp_action action;
+};
+
+static bool is_send(const struct vp_action *action)
+{
+    return action->kind == VP_ACTION_SEND_ACT ||
+           action->kind == VP_ACTION_SEND_GRAD;
+}
+
+static enum vp_fault spring(void *ctx, int rank, const struct vp_action *action)
+{
+    struct trap *trap = ctx;
+
+    if (rank != trap->rank || trap->sprung ||
+        (trap->fault == VP_FAULT_DROP && !is_send(action)) ||
+        trap->countdown-- > 0)
+        return VP_FAULT_NONE;
+    trap->sprung = true;
+    trap->action = *action;
+    return trap->fault;
+}
+
+static const int partition[] = { 2, 1, 2 };
+
+static struct setup three_stages(int trial)
+{
+    static const char *const schedules[] = { "1f1b", "pipedream", "zb-h1",
+                                             "gpipe" };
+    struct setup setup = usual;
+
+    setup.schedule = schedules[trial % 4];
+    setup.n_stages = 3;
+    setup.partition = partition;
+    setup.tied = false;
+    setup.threads = 1;
+    setup.accumulation = 6;
+    return setup;
+}
+
+/* Runs into the trap; returns the status, the message in `err`. */
+static enum vp_status run_into(struct trap *trap, int trial, struct vp_err *err)
+{
+    struct setup setup = three_stages(trial);
+    int64_t start = vp_clock_ns();
+    enum vp_status st;
+    struct run run;
+
+    setup.fault = spring;
+    setup.fault_ctx = trap;
+    setup.timeout_ms = TIMEOUT_MS;
+    if (run_create(&run, &setup, 0, err) != VP_OK)
+        fail_msg("%s", err->text);
+    st = vp_trainer_run(run.trainer, 12, NULL, NULL, err);
+    run_free(&run);
+    assert_true(trap->sprung);
+    /* Never a hang: the watchdog's time, and what a loaded machine adds. */
+    assert_true(vp_clock_seconds(start, vp_clock_ns()) < 10.0);
+    return st;
+}
+
+static void expect(const struct vp_err *err, const char *want)
+{
+    if (!strstr(err->text, want))
+        fail_msg("wanted '%s' in:\n%s", want, err->text);
+}
+
+static void a_stalled_rank_is_named(void **state)
+{
+    (void)state;
+    for (int trial = 0; trial < N_TRIALS; trial++) {
+        struct trap trap = { .fault = VP_FAULT_STALL,
+                             .rank = rand_at(trial, 0, 3),
+                             .countdown = rand_at(trial, 1, 30) };
+        struct vp_err err = { "" };
+        char text[64], want[160];
+
+        assert_int_equal(run_into(&trap, trial, &err), VP_ERR_TIMEOUT);
+        vp_action_print(&trap.action, text, sizeof(text));
+        snprintf(want, sizeof(want),
+                 "rank %d is stuck: in %s, stage %d, minibatch %d", trap.rank,
+                 text, trap.action.stage, trap.action.mb);
+        expect(&err, want);
+    }
+}
+
+static void a_lost_message_is_named(void **state)
+{
+    (void)state;
+    for (int trial = 0; trial < N_TRIALS; trial++) {
+        struct trap trap = { .fault = VP_FAULT_DROP,
+                             .rank = rand_at(trial, 0, 3),
+                             .countdown = rand_at(trial, 1, 5) };
+        struct vp_err err = { "" };
+        char want[160];
+
+        assert_int_equal(run_into(&trap, trial, &err), VP_ERR_TIMEOUT);
+        snprintf(want, sizeof(want),
+                 "minibatch %d was sent by rank %d and never reached rank %d",
+                 trap.action.mb, trap.rank, trap.action.peer);
+        expect(&err, want);
+    }
+}
+
+static void an_error_stops_all_ranks(void **state)
+{
+    (void)state;
+    for (int trial = 0; trial < N_TRIALS; trial++) {
+        struct trap trap = { .fault = VP_FAULT_ERROR,
+                             .rank = rand_at(trial, 0, 3),
+                             .countdown = rand_at(trial, 1, 30) };
+        struct vp_err err = { "" };
+        char text[64], want[160];
+
+        assert_int_equal(run_into(&trap, trial, &err), VP_ERR_IO);
+        vp_action_print(&trap.action, text, sizeof(text));
+        snprintf(want, sizeof(want), "rank %d, stage %d, minibatch %d: %s",
+                 trap.rank, trap.action.stage, trap.action.mb, text);
+        expect(&err, want);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stalled_rank_is_named),
+        cmocka_unit_test(a_lost_message_is_named),
+        cmocka_unit_test(an_error_stops_all_ranks),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,273 @@
+/* vpipe trace: the timeline of a run, in the terminal and in files. */
+#include "tool.h"
+
+#include "launch/value.h"
+#include "trace/trace.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FLAG_SVG, FLAG_CHROME, FLAG_LAST, FLAG_HELP };
+
+static const struct tool_flag flags[] = {
+    [FLAG_SVG] = { "--svg", "FILE", "draw it, with the memory below" },
+    [FLAG_CHROME] = { "--chrome", "FILE",
+                      "write it for ui.perfetto.dev or chrome://tracing; all "
+                      "of it without --last" },
+    [FLAG_LAST] = { "--last", "N",
+                    "show the last N minibatches [as many as make a good "
+                    "picture]" },
+    [FLAG_HELP] = { "--help", NULL, "this text" },
+};
+enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+
+struct options {
+    const char *run, *svg, *chrome;
+    int last; /* 0: not given */
+    bool help;
+};
+
+/* ---- The command line --------------------------------------------------- */
+
+static int take_flag(struct options *out, int flag, const char *value)
+{
+    int64_t n;
+
+    switch (flag) {
+    case ARGS_PLAIN:
+        if (out->run)
+            return tool_usage_error("vpipe trace: two runs, '%.48s' and "
+                                    "'%.48s'; give one",
+                                    out->run, value);
+        out->run = value;
+        break;
+    case FLAG_SVG:
+        out->svg = value;
+        break;
+    case FLAG_CHROME:
+        out->chrome = value;
+        break;
+    case FLAG_LAST:
+        if (!vp_text_to_i64(value, &n) || n < 1 || n > INT_MAX)
+            return tool_usage_error("vpipe trace: option '--last' must be a "
+                                    "whole number from 1, not '%.48s'; write "
+                                    "for example '--last 10'",
+                                    value);
+        out->last = (int)n;
+        break;
+    case FLAG_HELP:
+        out->help = true;
+        break;
+    default:
+        return TOOL_USAGE;
+    }
+    return TOOL_OK;
+}
+
+static int read_args(int argc, char **argv, struct options *out)
+{
+    struct tool_args args = { .command = "vpipe trace",
+                              .argc = argc,
+                              .argv = argv,
+                              .flags = flags,
+                              .n_flags = N_FLAGS,
+                              .at = 1 };
+    const char *value;
+    int flag, status;
+
+    while ((flag = args_next(&args, &value)) != ARGS_END) {
+        status = take_flag(out, flag, value);
+        if (status != TOOL_OK || out->help)
+            return status;
+    }
+    if (!out->run)
+        return tool_usage_error("vpipe trace: no run; give the folder that "
+                                "'vpipe train' wrote, for example 'vpipe trace "
+                                "output'");
+    return TOOL_OK;
+}
+
+static void print_help(void)
+{
+    puts("usage: vpipe trace RUN [option...]\n\n"
+         "Shows what every rank did during the last minibatches of a run. RUN\n"
+         "is a run folder, or its trace.json.\n\n"
+         "Options:");
+    help_flags(flags, N_FLAGS);
+}
+
+/* ---- Files -------------------------------------------------------------- */
+
+/* A folder stands for its trace.json. */
+static int find_file(const char *run, char *path, size_t n_bytes)
+{
+    struct stat info;
+    int n;
+
+    if (stat(run, &info) != 0)
+        return tool_usage_error("vpipe trace: %.256s: %s; give a run folder or "
+                                "its trace.json",
+                                run, strerror(errno));
+    n = snprintf(path, n_bytes, "%s%s", run,
+                 S_ISDIR(info.st_mode) ? "/trace.json" : "");
+    if (n < 0 || (size_t)n >= n_bytes)
+        return tool_usage_error("vpipe trace: %.80s...: path is too long; go "
+                                "to its folder first",
+                                run);
+    if (S_ISDIR(info.st_mode) && access(path, F_OK) != 0)
+        return tool_usage_error("vpipe trace: %.256s holds no trace.json; give "
+                                "the folder of a run that has ended",
+                                run);
+    return TOOL_OK;
+}
+
+static int load(const char *run, struct vp_trace *out)
+{
+    char path[PATH_MAX];
+    struct vp_err err = { { 0 } };
+    enum vp_status st;
+    int status = find_file(run, path, sizeof(path));
+
+    if (status != TOOL_OK)
+        return status;
+    st = vp_trace_read_chrome(path, out, &err);
+    if (st == VP_OK)
+        return TOOL_OK;
+    fprintf(stderr, "vpipe trace: %s\n", err.text);
+    return st == VP_ERR_NOMEM ? TOOL_FAILED : TOOL_USAGE;
+}
+
+static int out_of_memory(void)
+{
+    fputs("vpipe trace: out of memory; try a smaller --last\n", stderr);
+    return TOOL_FAILED;
+}
+
+static int write_svg(const struct vp_trace *trace, const char *path)
+{
+    FILE *file;
+    char *text;
+    bool ok;
+
+    if (vp_trace_svg(trace, NULL, &text) != VP_OK)
+        return out_of_memory();
+    file = fopen(path, "w");
+    ok = file && fputs(text, file) >= 0;
+    if (file && fclose(file) != 0)
+        ok = false;
+    free(text);
+    if (ok)
+        return TOOL_OK;
+    fprintf(stderr, "vpipe trace: cannot write '%s': %s; choose another file\n",
+            path, strerror(errno));
+    return TOOL_FAILED;
+}
+
+static int write_chrome(const struct vp_trace *trace, const char *path)
+{
+    struct vp_err err = { { 0 } };
+
+    if (vp_trace_write_chrome(trace, path, &err) == VP_OK)
+        return TOOL_OK;
+    fprintf(stderr, "vpipe trace: %s\n", err.text);
+    return TOOL_FAILED;
+}
+
+/* ---- The terminal ------------------------------------------------------- */
+
+static int terminal_width(void)
+{
+    struct winsize size;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return 120;
+}
+
+static int print_chart(const struct vp_trace *trace)
+{
+    bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    int n = vp_trace_n_minibatches(trace);
+    char *text;
+
+    if (vp_trace_terminal(trace, terminal_width(), colour, &text) != VP_OK)
+        return out_of_memory();
+    printf("the last %d minibatch%s, on %d rank%s\n\n%s\n", n,
+           n == 1 ? "" : "es", trace->n_ranks, trace->n_ranks == 1 ? "" : "s",
+           text);
+    free(text);
+    return TOOL_OK;
+}
+
+static int print_table(const struct vp_trace *trace)
+{
+    struct vp_trace_times *times = calloc((size_t)trace->n_ranks,
+                                          sizeof(*times));
+    double bubble;
+    char stages[24];
+
+    if (!times)
+        return out_of_memory();
+    bubble = vp_trace_sum(trace, times);
+    printf("%-5s %-20s %10s %10s %8s\n", "rank", "works for", "busy ms",
+           "wait ms", "bubble");
+    for (int r = 0; r < trace->n_ranks; r++) {
+        vp_trace_list_stages(trace, r, stages, sizeof(stages));
+        printf("%-5d %-20s %10.2f %10.2f %6.1f %%\n", r, stages,
+               (double)times[r].busy_ns * 1e-6, (double)times[r].wait_ns * 1e-6,
+               100.0 * times[r].bubble);
+    }
+    printf("all %49.1f %%  of %.2f ms\n", 100.0 * bubble,
+           (double)(trace->end_ns - trace->begin_ns) * 1e-6);
+    free(times);
+    return TOOL_OK;
+}
+
+/* ---- The command -------------------------------------------------------- */
+
+static int show(const struct options *options, struct vp_trace *trace)
+{
+    int status = TOOL_OK;
+
+    if (options->last > 0)
+        vp_trace_keep_last(trace, options->last);
+    if (options->chrome)
+        status = write_chrome(trace, options->chrome);
+    if (options->last == 0)
+        vp_trace_keep_last(trace, vp_trace_some(trace));
+    if (status == TOOL_OK && options->svg)
+        status = write_svg(trace, options->svg);
+    if (status == TOOL_OK)
+        status = print_chart(trace);
+    if (status == TOOL_OK)
+        status = print_table(trace);
+    return status;
+}
+
+int cmd_trace(int argc, char **argv); /* stands in tool.h */
+
+int cmd_trace(int argc, char **argv)
+{
+    struct options options = { 0 };
+    struct vp_trace trace;
+    int status = read_args(argc, argv, &options);
+
+    if (status != TOOL_OK)
+        return status;
+    if (options.help) {
+        print_help();
+        return TOOL_OK;
+    }
+    status = load(options.run, &trace);
+    if (status != TOOL_OK)
+        return status;
+    status = show(&options, &trace);
+    vp_trace_release(&trace);
+    return status;
+}
