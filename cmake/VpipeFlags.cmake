@@ -12,7 +12,7 @@ target_compile_options(vp_flags INTERFACE
 target_compile_options(vp_flags INTERFACE -ffp-contract=off -fno-math-errno)
 
 if(VP_DEVELOPER)
-  target_compile_options(vp_flags INTERFACE -Wall -Wextra -Wshadow -Wvla
+  target_compile_options(vp_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wvla
     -Wmissing-prototypes -Wstrict-prototypes -Wpointer-arith -Wundef)
   # Instrumented code confuses gcc's flow analysis (maybe-uninitialized and
   # the like), so sanitizer builds only warn; the plain builds are strict.

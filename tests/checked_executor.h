@@ -37,6 +37,7 @@ struct cx_mb {
 
 /* A stage on a rank. */
 struct cx_node {
+    bool used;
     int stage, rank, replica;
     int *slots;    /* minibatch, or -1 */
     int *versions; /* in each place of the ring, or -1 */
@@ -49,19 +50,31 @@ struct cx_node {
 
 struct cx {
     const struct vp_schedule *schedule;
-    struct cx_node **nodes; /* [rank * n_stages + stage], or NULL */
-    int *position;          /* per rank */
-    const char *why;        /* of a failure */
+    struct cx_node *nodes; /* [rank * n_stages + stage], if used */
+    int *position;         /* per rank */
+    const char *why;       /* of a failure */
 };
 
 /* ---- Small things ------------------------------------------------------- */
 
+static void *cx_alloc(int n, size_t n_bytes)
+{
+    void *at = calloc((size_t)n + 1, n_bytes);
+
+    if (!at)
+        abort();
+    return at;
+}
+
 static struct cx_node *cx_node(const struct cx *cx, int rank, int stage)
 {
+    struct cx_node *node;
+
     if (rank < 0 || rank >= cx->schedule->n_ranks || stage < 0 ||
         stage >= cx->schedule->n_stages)
         return NULL;
-    return cx->nodes[rank * cx->schedule->n_stages + stage];
+    node = &cx->nodes[rank * cx->schedule->n_stages + stage];
+    return node->used ? node : NULL;
 }
 
 static int cx_rank_of(const struct cx *cx, int stage, int mb)
@@ -350,7 +363,7 @@ static bool cx_all_reduced(const struct cx *cx, int round)
     int n = cx->schedule->n_ranks * cx->schedule->n_stages;
 
     for (int i = 0; i < n; i++)
-        if (cx->nodes[i] && cx->nodes[i]->n_reduced <= round)
+        if (cx->nodes[i].used && cx->nodes[i].n_reduced <= round)
             return false;
     return true;
 }
@@ -443,22 +456,23 @@ static enum cx_result cx_step(struct cx *cx, int rank)
 static void cx_ring_init(struct cx_ring *ring, int n)
 {
     ring->n = n;
-    ring->at = calloc((size_t)n + 1, sizeof(*ring->at));
+    ring->at = cx_alloc(n, sizeof(*ring->at));
     for (int i = 0; i < n; i++)
         ring->at[i].expects = i;
 }
 
-static struct cx_node *cx_node_make(const struct cx *cx, int rank, int stage)
+static void cx_node_init(const struct cx *cx, struct cx_node *node, int rank,
+                         int stage)
 {
     const struct vp_schedule_stage *s = &cx->schedule->stages[stage];
-    struct cx_node *node = calloc(1, sizeof(*node));
 
+    node->used = true;
     node->stage = stage;
     node->rank = rank;
     node->replica = rank - s->first_rank;
-    node->slots = calloc((size_t)s->n_slots, sizeof(int));
-    node->versions = calloc((size_t)s->n_versions, sizeof(int));
-    node->mbs = calloc((size_t)cx->schedule->n_mb, sizeof(*node->mbs));
+    node->slots = cx_alloc(s->n_slots, sizeof(int));
+    node->versions = cx_alloc(s->n_versions, sizeof(int));
+    node->mbs = cx_alloc(cx->schedule->n_mb, sizeof(*node->mbs));
     for (int i = 0; i < s->n_slots; i++)
         node->slots[i] = -1;
     for (int i = 0; i < s->n_versions; i++)
@@ -469,24 +483,23 @@ static struct cx_node *cx_node_make(const struct cx *cx, int rank, int stage)
     node->versions[node->newest % s->n_versions] = node->newest;
     cx_ring_init(&node->act, stage > 0 ? s->n_act_bufs : 0);
     cx_ring_init(&node->grad, s->n_grad_bufs);
-    return node;
 }
 
 static void cx_init(struct cx *cx, const struct vp_schedule *schedule)
 {
-    size_t n = (size_t)schedule->n_ranks * (size_t)schedule->n_stages;
+    int n = schedule->n_ranks * schedule->n_stages;
 
     *cx = (struct cx){ .schedule = schedule };
-    cx->nodes = calloc(n, sizeof(*cx->nodes));
-    cx->position = calloc((size_t)schedule->n_ranks, sizeof(*cx->position));
+    cx->nodes = cx_alloc(n, sizeof(*cx->nodes));
+    cx->position = cx_alloc(schedule->n_ranks, sizeof(*cx->position));
     for (int s = 0; s < schedule->n_stages; s++) {
         const struct vp_schedule_stage *stage = &schedule->stages[s];
 
         for (int r = 0; r < stage->n_replicas; r++) {
             int rank = stage->first_rank + r;
 
-            cx->nodes[rank * schedule->n_stages + s] = cx_node_make(cx, rank,
-                                                                    s);
+            cx_node_init(cx, &cx->nodes[rank * schedule->n_stages + s], rank,
+                         s);
         }
     }
 }
@@ -496,16 +509,13 @@ static void cx_release_all(struct cx *cx)
     int n = cx->schedule->n_ranks * cx->schedule->n_stages;
 
     for (int i = 0; i < n; i++) {
-        struct cx_node *node = cx->nodes[i];
+        struct cx_node *node = &cx->nodes[i];
 
-        if (!node)
-            continue;
         free(node->slots);
         free(node->versions);
         free(node->mbs);
         free(node->act.at);
         free(node->grad.at);
-        free(node);
     }
     free(cx->nodes);
     free(cx->position);
@@ -526,10 +536,10 @@ static enum cx_result cx_check_end(struct cx *cx)
     int n = schedule->n_ranks * schedule->n_stages;
 
     for (int i = 0; i < n; i++) {
-        struct cx_node *node = cx->nodes[i];
+        struct cx_node *node = &cx->nodes[i];
         const struct vp_schedule_stage *s;
 
-        if (!node)
+        if (!node->used)
             continue;
         s = &schedule->stages[node->stage];
         if (!cx_ring_empty(&node->act) || !cx_ring_empty(&node->grad))

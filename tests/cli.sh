@@ -128,27 +128,36 @@ refuse "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216,\
  not '8.5'; write for example 'batch_size: 8'" train a.yml
 refuse "--set: key 'batch_size' must be a whole number from 1 to 16777216,\
  not '0'; write for example 'batch_size=8'" train a.yml --set batch_size=0
-printf 'model_type: bert\nstages: 4\n' >a.yml
-refuse "a.yml:2: key 'stages' is known but not supported by this version yet;\
+printf 'model_type: bert\nswap: true\n' >a.yml
+refuse "a.yml:2: key 'swap' is known but not supported by this version yet;\
  remove it" train a.yml
 printf 'model_type: bert\ndevice: cuda\n' >a.yml
 refuse "a.yml:2: key 'device' is 'cuda', which this version does not support\
  yet; use one of auto, cpu" train a.yml
 
+printf 'model_type: bert\nlayers: 4\npartition: [3, 3, 2]\n' >a.yml
+refuse "a.yml:3: key 'partition' has 8 blocks, but the model has 9; make them\
+ equal, or leave partition out" train a.yml --dry-run
+refuse "a.yml:3: key 'partition' has 3 entries for 4 stages; give one each" \
+    train a.yml --set stages=4
+refuse "--set: key 'schedule' is gpipe, which needs sync_mode bsp; set that,\
+ or use pipedream" train a.yml --set 'partition=[3, 3, 3]' \
+    --set sync_mode=asp --set schedule=gpipe
+
 # ---- Runs ------------------------------------------------------------------
 tiny="--set layers=1 --set hidden=16 --set heads=2 --set seq_length=16"
 tiny="$tiny --set eval_every=0 --set threads_per_stage=1 --set total_steps=4"
-tiny="$tiny --set print_frequency=2"
-for model in bert gpt2 translation; do
+tiny="$tiny --set print_frequency=2 --set synthetic_data=true"
+for file in bert_one gpt2_tiny translation_tiny; do
     # shellcheck disable=SC2086
-    run 0 train "$configs/${model}_tiny.yml" $tiny --dry-run --output dry
-    has out "$model"
+    run 0 train "$configs/$file.yml" $tiny --dry-run --output dry
+    has out "${file%%_*}"
     has out 'dry run'
-    [ ! -e dry ] || fail "a dry run wrote a folder ($model)"
+    [ ! -e dry ] || fail "a dry run wrote a folder ($file)"
 done
 
 # shellcheck disable=SC2086
-run 0 train "$configs/bert_tiny.yml" $tiny --output run
+run 0 train "$configs/bert_one.yml" $tiny --output run
 [ ! -s err ] || fail 'a good run writes to stderr'
 has out 'step 4/4'
 grep -q "$(printf '\033')" out && fail 'escape sequences outside a terminal'
@@ -168,9 +177,78 @@ losses() {
 run 0 train $tiny --max-steps 2 --output short -- "$configs/gpt2_tiny.yml"
 [ "$(wc -l <short/metrics.jsonl)" -eq 2 ] || fail '--max-steps 2'
 
+# ---- Pipelines -------------------------------------------------------------
+# A model of 9 blocks.
+pipe="$tiny --set layers=4 --set batch_size=4"
+
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_tiny.yml" $pipe --dry-run --output dry
+for text in 'schedule  pipedream (asp)' 'on 4 ranks' 'proof ' 'no deadlock' \
+    'bubble    simulated' 'stage   rank  blocks' 'stage 3  ' \
+    '4 minibatches of 64 tokens'; do
+    has out "$text"
+done
+[ "$(grep -cE '^ +[0-3] +[0-3] +[0-9]-[0-9] .* %$' out)" -eq 4 ] ||
+    fail 'not one row per stage'
+[ ! -e dry ] || fail 'a dry run of a pipeline wrote a folder'
+
+# finite FOLDER N: metrics of N steps, each with a number for a loss.
+finite() {
+    [ "$(grep -cE '"loss": [0-9]+\.[0-9]+,' "$1/metrics.jsonl")" -eq "$2" ] ||
+        fail "not $2 losses in $1"
+}
+
+# Asynchronous: a step is a minibatch, with a gradient norm per stage.
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_tiny.yml" $pipe --set total_steps=12 \
+    --set eval_every=5 --output asp
+finite asp 12
+has out 'step 12/12'
+has out 'eval at step 10'
+has out 'bubble    measured'
+has out 'bubble '
+number='[0-9.e-]+'
+[ "$(grep -cE "\"grad_norm\": \[($number, ){3}$number\], " \
+    asp/metrics.jsonl)" -eq 12 ] || fail 'asp: no norm per stage'
+[ "$(grep -cE '"memory": \[([0-9]+, ){3}[0-9]+\]' asp/metrics.jsonl)" \
+    -eq 12 ] || fail 'asp: no memory per stage'
+run 0 train asp/config.yml --output asp_again --quiet
+[ "$(losses asp)" = "$(losses asp_again)" ] ||
+    fail 'an asynchronous run does not repeat itself'
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_4pipedream_tiny.yml" $pipe --output pipedream
+finite pipedream 4
+
+# Synchronous: the number of stages, the schedule and recomputation change
+# nothing in the losses.
+group="$pipe --set accumulation_steps=6"
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $group --output one
+finite one 4
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $group --set stages=3 \
+    --set 'recompute_ratio=[1, 0.5, 0]' --output three
+has out 'schedule  1f1b (bsp)'
+[ "$(losses one)" = "$(losses three)" ] || fail 'three stages are not one'
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_4gpipe_tiny.yml" $group --output gpipe
+has out 'schedule  gpipe (bsp)'
+[ "$(losses one)" = "$(losses gpipe)" ] || fail 'gpipe is not one stage'
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $group --set stages=2 \
+    --set schedule=zb-v --set 'partition=[1, 3, 2, 3]' --output zbv
+[ "$(losses one)" = "$(losses zbv)" ] || fail 'zb-v is not one stage'
+
+# What does not fit is refused before training.
+# shellcheck disable=SC2086
+run 2 train "$configs/bert_tiny.yml" $pipe --set memory_limit=1K --output big
+[ "$(wc -l <err)" -eq 1 ] || fail 'not one line about memory'
+has err '--set: stage 0 needs '
+[ ! -e big ] || fail 'a refused run wrote a folder'
+
 # A run folder is not overwritten.
 # shellcheck disable=SC2086
-run 2 train "$configs/bert_tiny.yml" $tiny --output run
+run 2 train "$configs/bert_one.yml" $tiny --output run
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about the used folder'
 
 # What cannot be written is a failure, not silence.
@@ -183,7 +261,7 @@ fi
 # A signal stops after the update, with its own status.
 checks=$((checks + 1))
 # shellcheck disable=SC2086
-"$program" train "$configs/bert_tiny.yml" $tiny --set total_steps=200000 \
+"$program" train "$configs/bert_one.yml" $tiny --set total_steps=200000 \
     --output stopped >out 2>err &
 child=$!
 tries=0

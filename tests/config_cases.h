@@ -95,8 +95,8 @@ static const struct refused bad_keys[] = {
       "a.yml:2: unknown key 'xyzzy'; 'vpipe train --help' lists the keys" },
     { "model_type: bert\n<<: {a: 1}\n", NULL,
       "a.yml:2: unknown key '<<'; 'vpipe train --help' lists the keys" },
-    { "model_type: bert\nstages: 4\n", NULL,
-      "a.yml:2: key 'stages' is known but not supported by this version yet; "
+    { "model_type: bert\nswap: true\n", NULL,
+      "a.yml:2: key 'swap' is known but not supported by this version yet; "
       "remove it" },
     { "module: vgpus=4\nlayers: x\n", NULL,
       "a.yml:1: key 'module' is known but not supported by this version yet; "
@@ -132,8 +132,8 @@ static const struct refused bad_keys[] = {
     { "model_type: bert\n", "data_dir=a\nb",
       "--set: the value is too long or holds a line break or control "
       "character; write it without them" },
-    { "model_type: bert\n", "sync_mode=asp",
-      "--set: key 'sync_mode' is known but not supported by this version yet; "
+    { "model_type: bert\n", "swap=true",
+      "--set: key 'swap' is known but not supported by this version yet; "
       "remove it" },
 };
 
@@ -335,6 +335,159 @@ static const struct refused bad_together[] = {
     { "model_type: cpm\nconfig: gpt2.json\nheads: 5\n", NULL,
       "a.yml:3: key 'heads': 5 heads do not divide hidden 32; use a divisor "
       "of hidden, or a hidden that is a multiple of 5" },
+};
+
+/* A model of 9 blocks. */
+#define NINE BERT "layers: 4\n"
+#define ASP "sync_mode: asp\n"
+
+/* Pipelines that cannot be. */
+static const struct refused bad_pipelines[] = {
+    /* Lists. */
+    { NINE "partition: [3, x, 3]\n", NULL,
+      "a.yml:3: key 'partition' has 'x' as entry 2; write whole numbers from 1 "
+      "to 100000, for example 'partition: [3, 2, 2, 2]'" },
+    { NINE "partition: [3, 0, 6]\n", NULL,
+      "a.yml:3: key 'partition' has '0' as entry 2; write whole numbers from 1 "
+      "to 100000, for example 'partition: [3, 2, 2, 2]'" },
+    { NINE "partition: [3, \"3\", 3]\n", NULL,
+      "a.yml:3: key 'partition' has the quoted text '3' as entry 2; write "
+      "whole numbers from 1 to 100000, for example 'partition: [3, 2, 2, 2]'" },
+    { NINE "partition:\n  - 3\n  - [3, 3]\n", NULL,
+      "a.yml:3: key 'partition' has a list as entry 2; write whole numbers "
+      "from 1 to 100000, for example 'partition: [3, 2, 2, 2]'" },
+    { NINE "partition: []\n", NULL,
+      "a.yml:3: key 'partition' must be a list of whole numbers from 1 to "
+      "100000, not an empty list; write for example 'partition: [3, 2, 2, "
+      "2]'" },
+    { NINE "partition: 9\n", NULL,
+      "a.yml:3: key 'partition' must be a list of whole numbers from 1 to "
+      "100000, not '9'; write for example 'partition: [3, 2, 2, 2]'" },
+    { NINE "partition: {a: 9}\n", NULL,
+      "a.yml:3: key 'partition' must be a list of whole numbers from 1 to "
+      "100000, not a map; write for example 'partition: [3, 2, 2, 2]'" },
+    { NINE "partition: vpipe.json\n", NULL,
+      "a.yml:3: key 'partition' is 'vpipe.json', but a plan file is not "
+      "supported by this version yet; write for example 'partition: [3, 2, 2, "
+      "2]'" },
+    { NINE, "partition=[3, 3",
+      "--set: key 'partition' must be a list of whole numbers from 1 to "
+      "100000, not '[3, 3'; write for example 'partition=[3, 2, 2, 2]'" },
+    { NINE, "partition=[3, 3, 3.5]",
+      "--set: key 'partition' has '3.5' as entry 3; write whole numbers from 1 "
+      "to 100000, for example 'partition=[3, 2, 2, 2]'" },
+    { NINE "stages: 2\nrecompute_ratio: [0.5, 1.5]\n", NULL,
+      "a.yml:4: key 'recompute_ratio' has '1.5' as entry 2; write numbers from "
+      "0 to 1, for example 'recompute_ratio: 0.3'" },
+    { NINE "recompute_ratio: -1\n", NULL,
+      "a.yml:3: key 'recompute_ratio' must be a number from 0 to 1, or a list "
+      "of them, not '-1'; write for example 'recompute_ratio: 0.3'" },
+    { NINE "recompute_ratio: \"0.5\"\n", NULL,
+      "a.yml:3: key 'recompute_ratio' must be a number from 0 to 1, or a list "
+      "of them, not the quoted text '0.5'; write for example "
+      "'recompute_ratio: 0.3'" },
+    { NINE "stages: 2\nwarmup_depths: [1, -1]\n", NULL,
+      "a.yml:4: key 'warmup_depths' has '-1' as entry 2; write whole numbers "
+      "from 0 to 1000, for example 'warmup_depths: [3, 2, 1, 0]'" },
+    { NINE "stages: [1]\n", NULL,
+      "a.yml:3: key 'stages' must be a whole number from 1 to 64, not a list; "
+      "write for example 'stages: 4'" },
+    { NINE "stages: 0\n", NULL,
+      "a.yml:3: key 'stages' must be a whole number from 1 to 64, not '0'; "
+      "write for example 'stages: 4'" },
+
+    /* Lengths and sums. */
+    { NINE "stages: 4\npartition: [3, 3, 3]\n", NULL,
+      "a.yml:4: key 'partition' has 3 entries for 4 stages; give one each" },
+    { NINE "partition: [9]\n", "stages=2",
+      "a.yml:3: key 'partition' has 1 entry for 2 stages; give one each" },
+    { NINE "partition: [3, 3, 4]\n", NULL,
+      "a.yml:3: key 'partition' has 10 blocks, but the model has 9; make them "
+      "equal, or leave partition out" },
+    { NINE "schedule: interleaved\npartition: [3, 3, 3]\n", NULL,
+      "a.yml:4: key 'partition' has 3 entries, which do not divide into 2 "
+      "chunks; give chunks x stages of them" },
+    { NINE "schedule: interleaved\nstages: 2\npartition: [3, 3, 3]\n", NULL,
+      "a.yml:5: key 'partition' has 3 entries for 2 chunks of 2 stages; give "
+      "one each" },
+    { NINE "stages: 2\nrecompute_ratio: [0.5, 0, 0]\n", NULL,
+      "a.yml:4: key 'recompute_ratio' has 3 entries for 2 stages; give one "
+      "each" },
+    { NINE "recompute_ratio: [0.5, 0]\n", NULL,
+      "a.yml:3: key 'recompute_ratio' has 2 entries for 1 stage; give one "
+      "each" },
+    { NINE "stages: 2\nreplicas: [1]\n", NULL,
+      "a.yml:4: key 'replicas' has 1 entry for 2 stages; give one each" },
+    { NINE "stages: 3\nwarmup_depths: [1, 0]\n", NULL,
+      "a.yml:4: key 'warmup_depths' has 2 entries for 3 stages; give one "
+      "each" },
+    { NINE "stages: 10\n", NULL,
+      "a.yml:3: key 'stages': the model has 9 blocks, too few for 10 stages; "
+      "use fewer, or more layers" },
+    { NINE "schedule: zb-v\nstages: 5\n", NULL,
+      "a.yml:4: key 'stages': the model has 9 blocks, too few for 2 chunks of "
+      "5 stages; use fewer, or more layers" },
+    { BERT "schedule: interleaved\nstages: 33\n", NULL,
+      "a.yml:3: key 'stages': 2 chunks of 33 stages are too many; use at most "
+      "64 in all" },
+
+    /* Schedules. */
+    { NINE ASP "schedule: 1f1b\n", NULL,
+      "a.yml:4: key 'schedule' is 1f1b, which needs sync_mode bsp; set that, "
+      "or use pipedream" },
+    { NINE "schedule: macrobatch\n", NULL,
+      "a.yml:3: key 'schedule' is macrobatch, which needs sync_mode asp; set "
+      "that, or use 1f1b" },
+    { NINE "schedule: eval\n", NULL,
+      "a.yml:3: key 'schedule' must be one of 1f1b, gpipe, pipedream, "
+      "macrobatch, interleaved, zb-h1, zb-v, not 'eval'; write for example "
+      "'schedule: 1f1b'" },
+    { NINE "schedule: zb_v\n", NULL,
+      "a.yml:3: key 'schedule' must be one of 1f1b, gpipe, pipedream, "
+      "macrobatch, interleaved, zb-h1, zb-v, not 'zb_v'; did you mean "
+      "'zb-v'?" },
+    { NINE ASP "schedule: pipedream\nmacrobatch: true\n", NULL,
+      "a.yml:4: key 'schedule' is pipedream, but macrobatch at a.yml:5 is "
+      "true; remove one" },
+    { NINE ASP "schedule: macrobatch\nmacrobatch: false\n", NULL,
+      "a.yml:4: key 'schedule' is macrobatch, but macrobatch at a.yml:5 is "
+      "false; remove one" },
+    { NINE "macrobatch: true\n", NULL,
+      "a.yml:3: key 'macrobatch' has no effect with sync_mode bsp; remove "
+      "it" },
+    { NINE "chunks: 2\n", NULL,
+      "a.yml:3: key 'chunks' has no effect with schedule 1f1b; remove it" },
+    { NINE "schedule: zb-v\nchunks: 3\n", NULL,
+      "a.yml:4: key 'chunks' is 3, but schedule zb-v has 2; remove it, or use "
+      "interleaved" },
+    { NINE "schedule: interleaved\nstages: 2\nreplicas: [1, 2]\n", NULL,
+      "a.yml:5: key 'replicas': ranks of schedule interleaved own several "
+      "stages and are not replicated; remove it, or use 1f1b" },
+    { NINE "schedule: gpipe\nstages: 2\nwarmup_depths: [1, 0]\n", NULL,
+      "a.yml:5: key 'warmup_depths': schedule gpipe has no warm-up depth to "
+      "set; leave the depths out" },
+    { NINE ASP "stages: 2\nwarmup_depths: [0, 1]\n", NULL,
+      "a.yml:5: key 'warmup_depths': rank 0, action 2 (0RECV_GRAD0): waits "
+      "forever for 1SEND_GRAD0 of rank 1; cycle rank 0 -> rank 1 -> rank 0; "
+      "change the order or the warm-up depths" },
+    { NINE ASP "accumulation_steps: 4\n", NULL,
+      "a.yml:4: key 'accumulation_steps' has no effect with sync_mode asp; "
+      "remove it" },
+    { NINE ASP "grad_clip_scope: stage\n", NULL,
+      "a.yml:4: key 'grad_clip_scope' has no effect with sync_mode asp; "
+      "remove it" },
+    { NINE ASP "stages: 2\ntie_embeddings: true\n", NULL,
+      "a.yml:5: key 'tie_embeddings' is true, but several stages cannot share "
+      "weights in sync_mode asp; set it to false, or use bsp" },
+    { NINE "stages: 4\nthreads_per_stage: 257\n", NULL,
+      "a.yml:4: key 'threads_per_stage': 4 ranks with 257 threads each are "
+      "1028; use at most 1024 in all" },
+    { NINE "stages: 2\nreplicas: [1, 8]\nthreads_per_stage: 114\n", NULL,
+      "a.yml:5: key 'threads_per_stage': 9 ranks with 114 threads each are "
+      "1026; use at most 1024 in all" },
+    { NINE "watchdog_seconds: 0\n", NULL,
+      "a.yml:3: key 'watchdog_seconds' must be a whole number from 1 to 86400, "
+      "not '0'; write for example 'watchdog_seconds: 60'" },
 };
 
 /* clang-format on */

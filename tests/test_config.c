@@ -7,6 +7,7 @@
 #include "launch/yaml.h"
 
 #include "base/rng.h"
+#include "sched/schedule.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -513,6 +514,12 @@ static void test_refuses_combinations(void **state)
     check_refused(bad_together, VP_COUNT_OF(bad_together));
 }
 
+static void test_refuses_pipelines(void **state)
+{
+    (void)state;
+    check_refused(bad_pipelines, VP_COUNT_OF(bad_pipelines));
+}
+
 static void test_refuses_files(void **state)
 {
     struct vp_config config;
@@ -571,7 +578,18 @@ static void test_only_model_type(void **state)
         assert_true(c.lr.warmup == 0.2f);
         assert_int_equal(c.epochs, 1);
         assert_int_equal(c.total_steps, 0);
+        assert_int_equal(c.sync_mode, VP_SYNC_BSP);
+        assert_string_equal(vp_generator_at(c.schedule)->name, "1f1b");
+        assert_int_equal(c.stages, 1);
+        assert_int_equal(c.chunks, 1);
+        assert_int_equal(c.partition.n, 0);
+        assert_int_equal(c.recompute_ratio.n, 0);
+        assert_int_equal(c.replicas.n, 0);
+        assert_int_equal(c.warmup_depths.n, 0);
+        assert_true(c.early_recompute);
+        assert_false(c.clip_per_stage);
         assert_int_equal(c.accumulation_steps, 1);
+        assert_int_equal(c.watchdog_seconds, 60);
         assert_int_equal(c.device, VP_DEVICE_AUTO);
         assert_int_equal(c.threads_per_stage, 0);
         assert_false(c.reference_kernels);
@@ -619,7 +637,19 @@ static const char everything[] = "model_type: translation\n"
                                  "grad_clip: 2.5\n"
                                  "epochs: 7\n"
                                  "total_steps: 1000000000000\n"
+                                 "sync_mode: bsp\n"
+                                 "schedule: zb-h1\n"
+                                 "stages: 3\n"
+                                 "partition: [4, 8, 3]\n"
+                                 "recompute_ratio:\n"
+                                 "  - 0.1\n"
+                                 "  - 0.30000000000000004\n"
+                                 "  - 1\n"
+                                 "early_recompute: no\n"
+                                 "replicas: [1, 2, 1]\n"
+                                 "warmup_depths: [4, 2, 0]\n"
                                  "accumulation_steps: 5\n"
+                                 "grad_clip_scope: stage\n"
                                  "device: cpu\n"
                                  "precision: fp32\n"
                                  "threads_per_stage: 2\n"
@@ -628,7 +658,34 @@ static const char everything[] = "model_type: translation\n"
                                  "log_directory: /tmp/a \"b\\ c\n"
                                  "eval_every: 11\n"
                                  "eval_batches: 3\n"
-                                 "print_frequency: 1\n";
+                                 "print_frequency: 1\n"
+                                 "watchdog_seconds: 7\n";
+
+static void assert_ints(const struct vp_int_list *list, int n, const int *want)
+{
+    assert_int_equal(list->n, n);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(list->at[i], want[i]);
+}
+
+static void assert_reals(const struct vp_real_list *list, int n,
+                         const double *want)
+{
+    assert_int_equal(list->n, n);
+    for (int i = 0; i < n; i++)
+        assert_true(list->at[i] == want[i]);
+}
+
+#define INTS(...)                                                \
+    (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), (int[]) \
+    {                                                            \
+        __VA_ARGS__                                              \
+    }
+#define REALS(...)                                                        \
+    (int)(sizeof((double[]){ __VA_ARGS__ }) / sizeof(double)), (double[]) \
+    {                                                                     \
+        __VA_ARGS__                                                       \
+    }
 
 static void test_every_key(void **state)
 {
@@ -669,7 +726,18 @@ static void test_every_key(void **state)
     assert_true(c.optim.grad_clip == 2.5f);
     assert_int_equal(c.epochs, 7);
     assert_int_equal(c.total_steps, 1000000000000);
+    assert_int_equal(c.sync_mode, VP_SYNC_BSP);
+    assert_string_equal(vp_generator_at(c.schedule)->name, "zb-h1");
+    assert_int_equal(c.stages, 3);
+    assert_int_equal(c.chunks, 1);
+    assert_ints(&c.partition, INTS(4, 8, 3));
+    assert_reals(&c.recompute_ratio, REALS(0.1, 0.30000000000000004, 1.0));
+    assert_false(c.early_recompute);
+    assert_ints(&c.replicas, INTS(1, 2, 1));
+    assert_ints(&c.warmup_depths, INTS(4, 2, 0));
     assert_int_equal(c.accumulation_steps, 5);
+    assert_true(c.clip_per_stage);
+    assert_int_equal(c.watchdog_seconds, 7);
     assert_int_equal(c.device, VP_DEVICE_CPU);
     assert_int_equal(c.precision, VP_PRECISION_FP32);
     assert_int_equal(c.threads_per_stage, 2);
@@ -725,6 +793,90 @@ static void test_derived_defaults(void **state)
     vp_config_release(&c);
     load_ok(BERT "data_dir: data\n", NULL, &c);
     assert_false(c.synthetic_data);
+    vp_config_release(&c);
+}
+
+static const char *schedule_name(const struct vp_config *config)
+{
+    return vp_generator_at(config->schedule)->name;
+}
+
+static void test_pipeline_defaults(void **state)
+{
+    struct vp_config c;
+
+    (void)state;
+    /* The number of stages is that of the partition. */
+    load_ok(NINE "partition: [3, 2, 4]\n", NULL, &c);
+    assert_int_equal(c.stages, 3);
+    assert_int_equal(c.accumulation_steps, 32);
+    assert_true(c.sizes.tie_embeddings);
+    vp_config_release(&c);
+    load_ok(NINE "partition: [9]\n", NULL, &c);
+    assert_int_equal(c.stages, 1);
+    assert_int_equal(c.accumulation_steps, 1);
+    vp_config_release(&c);
+    load_ok(NINE "schedule: interleaved\npartition: [1, 1, 1, 2, 2, 2]\n"
+                 "chunks: 3\n",
+            NULL, &c);
+    assert_int_equal(c.stages, 2);
+    assert_int_equal(vp_config_n_stages(&c), 6);
+    assert_int_equal(vp_config_n_ranks(&c), 2);
+    vp_config_release(&c);
+    load_ok(NINE "schedule: zb-v\nstages: 2\n", NULL, &c);
+    assert_int_equal(c.chunks, 2);
+    assert_int_equal(c.partition.n, 4);
+    vp_config_release(&c);
+
+    /* One ratio for all. */
+    load_ok(NINE "stages: 3\nrecompute_ratio: 0.25\nreplicas: [1, 2, 3]\n",
+            NULL, &c);
+    assert_reals(&c.recompute_ratio, REALS(0.25, 0.25, 0.25));
+    assert_int_equal(vp_config_n_ranks(&c), 6);
+    vp_config_release(&c);
+
+    /* asp: an update per minibatch, embeddings apart. */
+    load_ok(NINE ASP "stages: 2\n", NULL, &c);
+    assert_string_equal(schedule_name(&c), "pipedream");
+    assert_int_equal(c.accumulation_steps, 1);
+    assert_false(c.sizes.tie_embeddings);
+    assert_false(c.macrobatch);
+    vp_config_release(&c);
+    load_ok(NINE ASP "tie_embeddings: true\n", NULL, &c);
+    assert_true(c.sizes.tie_embeddings);
+    vp_config_release(&c);
+    load_ok(NINE ASP "macrobatch: true\n", NULL, &c);
+    assert_string_equal(schedule_name(&c), "macrobatch");
+    vp_config_release(&c);
+    load_ok(NINE ASP "schedule: macrobatch\n", NULL, &c);
+    assert_true(c.macrobatch);
+    vp_config_release(&c);
+}
+
+/* 12 equal encoder layers of two blocks, an embedding that costs nothing, and
+ * a head: stages get equal work, and less of it where they recompute, more
+ * where there are replicas. */
+#define FLAT BERT "size: base\nvocab: 32\nffn: 1536\n"
+
+static void test_balance(void **state)
+{
+    struct vp_config c;
+
+    (void)state;
+    load_ok(FLAT "stages: 2\n", NULL, &c);
+    assert_int_equal(c.partition.at[0] + c.partition.at[1], 25);
+    assert_in_range(c.partition.at[0], 12, 13);
+    vp_config_release(&c);
+    load_ok(FLAT "stages: 2\nrecompute_ratio: [1, 0]\n", NULL, &c);
+    assert_in_range(c.partition.at[0], 10, 11);
+    vp_config_release(&c);
+    load_ok(FLAT "stages: 3\nrecompute_ratio: [1, 0, 0]\n"
+                 "replicas: [1, 2, 1]\n",
+            NULL, &c);
+    /* Work per block 4/3, 1/2 and 1: shares of 25 are 5.0, 13.3 and 6.7. */
+    assert_in_range(c.partition.at[0], 5, 6);
+    assert_in_range(c.partition.at[1], 12, 14);
+    assert_in_range(c.partition.at[2], 6, 7);
     vp_config_release(&c);
 }
 
@@ -785,6 +937,23 @@ static void test_set(void **state)
     assert_int_equal(c.sizes.positions, 300);
     assert_string_equal(c.log_directory, "x=y");
     assert_string_equal(vp_config_place(&c, "layers"), "--set");
+    vp_config_release(&c);
+
+    /* Lists, in and out of the file. */
+    load_ok(NINE, "partition=[3, 2,4]", &c);
+    assert_ints(&c.partition, INTS(3, 2, 4));
+    assert_string_equal(vp_config_place(&c, "partition"), "--set");
+    vp_config_release(&c);
+    load_ok(NINE "stages: 2\nrecompute_ratio: [0.5, 0]\n",
+            "recompute_ratio=[0.75, 1e-1]", &c);
+    assert_reals(&c.recompute_ratio, REALS(0.75, 0.1));
+    vp_config_release(&c);
+    load_ok(NINE "stages: 2\nrecompute_ratio: [0.5, 0]\n", "recompute_ratio=1",
+            &c);
+    assert_reals(&c.recompute_ratio, REALS(1.0, 1.0));
+    vp_config_release(&c);
+    load_ok(BERT, "log_directory=[x]", &c); /* text where text is meant */
+    assert_string_equal(c.log_directory, "[x]");
     vp_config_release(&c);
 
     /* A set repairs what the file has wrong. */
@@ -853,6 +1022,25 @@ static void test_table(void **state)
     vp_config_release(&c);
 }
 
+/* Lines that a key's example needs around it. */
+static const char *example_context(const char *name)
+{
+    static const struct {
+        const char *name, *yaml;
+    } cases[] = {
+        { "macrobatch", ASP },
+        { "chunks", "schedule: zb-v\nstages: 2\n" },
+        { "partition", "layers: 4\n" },
+        { "replicas", "stages: 3\n" },
+        { "warmup_depths", "stages: 4\n" },
+    };
+
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++)
+        if (strcmp(cases[i].name, name) == 0)
+            return cases[i].yaml;
+    return "";
+}
+
 /* The example that a message offers must be taken. */
 static void test_examples_work(void **state)
 {
@@ -862,7 +1050,8 @@ static void test_examples_work(void **state)
         const struct vp_key *key = &vp_keys[i];
         const char *model = key->type == VP_KEY_JSON ? "gpt2"
                             : strcmp(key->name, "types") == 0 ||
-                                    strcmp(key->name, "max_pred") == 0
+                                    strcmp(key->name, "max_pred") == 0 ||
+                                    strcmp(key->name, "partition") == 0
                                 ? "bert"
                                 : "translation";
         struct vp_config c;
@@ -870,10 +1059,10 @@ static void test_examples_work(void **state)
 
         if (key->type == VP_KEY_LATER)
             continue;
-        snprintf(yaml, sizeof(yaml), "%s%s%s\n%s: %s\n%s",
+        snprintf(yaml, sizeof(yaml), "%s%s\n%s%s: %s\n%s",
                  key->type == VP_KEY_MODEL ? "" : "model_type: ",
-                 key->type == VP_KEY_MODEL ? "" : model, "", key->name,
-                 key->example,
+                 key->type == VP_KEY_MODEL ? "" : model,
+                 example_context(key->name), key->name, key->example,
                  key->type == VP_KEY_PATH ? "synthetic_data: true\n" : "");
         if (strcmp(key->name, "batch_size") == 0)
             snprintf(yaml, sizeof(yaml), BERT "batch_size: %s\n", key->example);
@@ -920,6 +1109,19 @@ static void assert_same_config(const struct vp_config *a,
     assert_int_equal(a->print_frequency, b->print_frequency);
     assert_int_equal(a->device, b->device);
     assert_int_equal(a->precision, b->precision);
+    assert_int_equal(a->sync_mode, b->sync_mode);
+    assert_int_equal(a->macrobatch, b->macrobatch);
+    assert_int_equal(a->schedule, b->schedule);
+    assert_int_equal(a->stages, b->stages);
+    assert_int_equal(a->chunks, b->chunks);
+    assert_ints(&a->partition, b->partition.n, b->partition.at);
+    assert_reals(&a->recompute_ratio, b->recompute_ratio.n,
+                 b->recompute_ratio.at);
+    assert_ints(&a->replicas, b->replicas.n, b->replicas.at);
+    assert_ints(&a->warmup_depths, b->warmup_depths.n, b->warmup_depths.at);
+    assert_int_equal(a->early_recompute, b->early_recompute);
+    assert_int_equal(a->clip_per_stage, b->clip_per_stage);
+    assert_int_equal(a->watchdog_seconds, b->watchdog_seconds);
 }
 
 /* Writes, reads, writes again: same values, same text. */
@@ -962,6 +1164,11 @@ static void test_round_trip(void **state)
             check_round_trip(yaml);
         }
     }
+    check_round_trip(NINE "stages: 4\nrecompute_ratio: 0.3\n");
+    check_round_trip(NINE ASP "stages: 3\nreplicas: [2, 1, 3]\n");
+    check_round_trip(NINE ASP "stages: 2\nmacrobatch: true\n");
+    check_round_trip(NINE "schedule: zb-v\nstages: 2\n");
+    check_round_trip(NINE "schedule: interleaved\nstages: 2\nchunks: 3\n");
     write_text("gpt2.json", gpt2_json);
     check_round_trip("model_type: gpt2\nconfig: gpt2.json\n");
     for (int policy = 0; policy < VP_LR_POLICY_COUNT; policy++) {
@@ -997,8 +1204,11 @@ static void test_written_paths(void **state)
 
 static void test_shipped_files(void **state)
 {
-    static const char *const files[] = { "bert_tiny", "gpt2_tiny",
-                                         "translation_tiny" };
+    static const char *const files[] = {
+        "bert_tiny",        "bert_one",
+        "bert_4gpipe_tiny", "bert_4pipedream_tiny",
+        "gpt2_tiny",        "translation_tiny",
+    };
 
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(files); i++) {
@@ -1063,7 +1273,8 @@ static void test_mutations(void **state)
     static const char small[] =
         "# comment\nmodel_type: gpt2   # inline\nsize: '124M'\n"
         "data_dir: \"data\"\nlayers: {a: [1, 2, {b: c}]}\n---\n"
-        "memory_limit: 11G\nlr_warmup: true\n";
+        "memory_limit: 11G\nlr_warmup: true\nstages: 4\n"
+        "recompute_ratio: [0.5, 0, 1, 0.25]\n";
     static const struct {
         const char *text;
         size_t n;
@@ -1119,10 +1330,13 @@ int main(void)
         cmocka_unit_test(test_refuses_keys),
         cmocka_unit_test(test_refuses_values),
         cmocka_unit_test(test_refuses_combinations),
+        cmocka_unit_test(test_refuses_pipelines),
         cmocka_unit_test(test_refuses_files),
         cmocka_unit_test(test_only_model_type),
         cmocka_unit_test(test_every_key),
         cmocka_unit_test(test_derived_defaults),
+        cmocka_unit_test(test_pipeline_defaults),
+        cmocka_unit_test(test_balance),
         cmocka_unit_test(test_published_sizes),
         cmocka_unit_test(test_sizes_from_json),
         cmocka_unit_test(test_set),

@@ -82,8 +82,7 @@ static void equals_brute_force(void **state)
 
                 /* Every other time all stages are alike. */
                 for (int i = 0; i < n_stages * n; i++)
-                    costs[i] = draw(round,
-                                    (uint32_t)(repeat % 2 ? i % n : i),
+                    costs[i] = draw(round, (uint32_t)(repeat % 2 ? i % n : i),
                                     kinds[repeat / 2 % 4]);
                 assert_int_equal(vp_plan_balance(costs, n, n_stages, partition),
                                  VP_OK);
@@ -155,9 +154,9 @@ static void many_blocks(void **state)
 
     (void)state;
     for (int i = 0; i < N_STAGES * N; i++)
-        costs[i] = 1e9 * vp_rng_unit(
-                             vp_rng(9, VP_RNG_TEST, 0, 0, (uint32_t)(i % N), 0)
-                                 .v[0]);
+        costs[i] = 1e9 *
+                   vp_rng_unit(
+                       vp_rng(9, VP_RNG_TEST, 0, 0, (uint32_t)(i % N), 0).v[0]);
     for (int i = 0; i < N; i++)
         total += costs[i];
     assert_int_equal(vp_plan_balance(costs, N, N_STAGES, partition), VP_OK);

@@ -79,85 +79,82 @@ static const int one_two_one[] = { 1, 2, 1 };
 static const int two_one[] = { 2, 1 };
 static const bool second_stage[] = { false, true };
 
+static const struct {
+    struct vp_sched_config config;
+    const char *want;
+} staircases[] = {
+    { { .name = "1f1b", .n_stages = 1, .n_mb = 2 },
+      "0: 0F0 0B0 0F1 0B1 0UPDATE0\n" },
+    { { .name = "1f1b", .n_stages = 3, .n_mb = 4 },
+      "0: 0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3 0UPDATE0\n"
+      "1: 1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3 1UPDATE0\n"
+      "2: 2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3 2UPDATE0\n" },
+    { { .name = "1f1b", .n_stages = 3, .n_mb = 1, .global_norm = true },
+      "0: 0F0 0B0 0REDUCE0 0UPDATE0\n"
+      "1: 1F0 1B0 1REDUCE0 1UPDATE0\n"
+      "2: 2F0 2B0 2REDUCE0 2UPDATE0\n" },
+    { { .name = "1f1b", .n_stages = 2, .n_mb = 3, .replicas = two_one },
+      "0: 0F0 0F2 0B0 0B2 0REDUCE0 0UPDATE0\n"
+      "1: 0F1 0B1 0REDUCE0 0UPDATE0\n"
+      "2: 1F0 1B0 1F1 1B1 1F2 1B2 1UPDATE0\n" },
+    { { .name = "1f1b", .n_stages = 2, .n_mb = 2, .recompute = second_stage },
+      "0: 0F0 0F1 0B0 0B1 0UPDATE0\n"
+      "1: 1F0 1R0 1B0 1F1 1R1 1B1 1UPDATE0\n" },
+    { { .name = "gpipe", .n_stages = 2, .n_mb = 3 },
+      "0: 0F0 0F1 0F2 0B0 0B1 0B2 0UPDATE0\n"
+      "1: 1F0 1F1 1F2 1B0 1B1 1B2 1UPDATE0\n" },
+    { { .name = "pipedream", .n_stages = 2, .n_mb = 3 },
+      "0: 0F0 0F1 0B0 0UPDATE0 0F2 0B1 0UPDATE1 0B2 0UPDATE2\n"
+      "1: 1F0 1B0 1UPDATE0 1F1 1B1 1UPDATE1 1F2 1B2 1UPDATE2\n" },
+    { { .name = "pipedream",
+        .n_stages = 2,
+        .n_mb = 2,
+        .segment_begin = 3,
+        .first_mb = 5,
+        .keep_going = true },
+      "0: 0F5 0B4 0UPDATE1 0F6 0B5 0UPDATE2\n"
+      "1: 1F5 1B5 1UPDATE2 1F6 1B6 1UPDATE3\n" },
+    { { .name = "pipedream",
+        .n_stages = 3,
+        .n_mb = 3,
+        .replicas = one_two_one },
+      "0: 0F0 0F1 0F2 0B0 0UPDATE0 0B1 0UPDATE1 0B2 0UPDATE2\n"
+      "1: 1F0 1F2 1B0 1REDUCE0 1UPDATE0 1B2\n"
+      "2: 1F1 1B1 1REDUCE0 1UPDATE0\n"
+      "3: 2F0 2B0 2UPDATE0 2F1 2B1 2UPDATE1 2F2 2B2 2UPDATE2\n" },
+    { { .name = "macrobatch", .n_stages = 2, .n_mb = 5 },
+      "0: 0F0 0F1 0B0 0F2 0B1 0UPDATE0 0F3 0B2 0F4 0B3 0UPDATE1 0B4\n"
+      "1: 1F0 1B0 1F1 1B1 1UPDATE0 1F2 1B2 1F3 1B3 1UPDATE1 1F4 1B4\n" },
+    { { .name = "interleaved", .n_stages = 2, .n_mb = 2, .n_chunks = 2 },
+      "0: 0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1 0UPDATE0 2UPDATE0\n"
+      "1: 1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 1UPDATE0 3UPDATE0\n" },
+    { { .name = "interleaved", .n_stages = 2, .n_mb = 5, .n_chunks = 2 },
+      "0: 0F0 0F1 0F2 2F0 2F1 2F2 2B0 0F3 2B1 0F4 2B2 2F3 0B0 2F4 0B1 "
+      "0B2 2B3 2B4 0B3 0B4 0UPDATE0 2UPDATE0\n"
+      "1: 1F0 1F1 1F2 3F0 3B0 3F1 3B1 3F2 3B2 1F3 1B0 1F4 1B1 3F3 1B2 "
+      "3F4 3B3 3B4 1B3 1B4 1UPDATE0 3UPDATE0\n" },
+    { { .name = "zb-h1", .n_stages = 3, .n_mb = 4 },
+      "0: 0F0 0F1 0F2 0B0 0W0 0F3 0B1 0W1 0B2 0W2 0B3 0W3 0UPDATE0\n"
+      "1: 1F0 1F1 1B0 1F2 1B1 1W0 1F3 1B2 1W1 1B3 1W2 1W3 1UPDATE0\n"
+      "2: 2F0 2B0 2F1 2B1 2F2 2B2 2W0 2F3 2B3 2W1 2W2 2W3 2UPDATE0\n" },
+    { { .name = "zb-v", .n_stages = 2, .n_mb = 2 },
+      "0: 0F0 0F1 3F0 3B0 3W0 3F1 3B1 0B0 3W1 0B1 0W0 0W1 0UPDATE0 "
+      "3UPDATE0\n"
+      "1: 1F0 2F0 1F1 2F1 2B0 1B0 2W0 2B1 1B1 1W0 2W1 1W1 1UPDATE0 "
+      "2UPDATE0\n" },
+    { { .name = "eval", .n_stages = 2, .n_mb = 3 },
+      "0: 0F0 0F1 0F2\n"
+      "1: 1F0 1F1 1F2\n" },
+};
+
 static void literal_staircases(void **state)
 {
-    static const struct {
-        struct vp_sched_config config;
-        const char *want;
-    } cases[] = {
-        { { .name = "1f1b", .n_stages = 1, .n_mb = 2 },
-          "0: 0F0 0B0 0F1 0B1 0UPDATE0\n" },
-        { { .name = "1f1b", .n_stages = 3, .n_mb = 4 },
-          "0: 0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3 0UPDATE0\n"
-          "1: 1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3 1UPDATE0\n"
-          "2: 2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3 2UPDATE0\n" },
-        { { .name = "1f1b", .n_stages = 3, .n_mb = 1, .global_norm = true },
-          "0: 0F0 0B0 0REDUCE0 0UPDATE0\n"
-          "1: 1F0 1B0 1REDUCE0 1UPDATE0\n"
-          "2: 2F0 2B0 2REDUCE0 2UPDATE0\n" },
-        { { .name = "1f1b", .n_stages = 2, .n_mb = 3, .replicas = two_one },
-          "0: 0F0 0F2 0B0 0B2 0REDUCE0 0UPDATE0\n"
-          "1: 0F1 0B1 0REDUCE0 0UPDATE0\n"
-          "2: 1F0 1B0 1F1 1B1 1F2 1B2 1UPDATE0\n" },
-        { { .name = "1f1b",
-            .n_stages = 2,
-            .n_mb = 2,
-            .recompute = second_stage },
-          "0: 0F0 0F1 0B0 0B1 0UPDATE0\n"
-          "1: 1F0 1R0 1B0 1F1 1R1 1B1 1UPDATE0\n" },
-        { { .name = "gpipe", .n_stages = 2, .n_mb = 3 },
-          "0: 0F0 0F1 0F2 0B0 0B1 0B2 0UPDATE0\n"
-          "1: 1F0 1F1 1F2 1B0 1B1 1B2 1UPDATE0\n" },
-        { { .name = "pipedream", .n_stages = 2, .n_mb = 3 },
-          "0: 0F0 0F1 0B0 0UPDATE0 0F2 0B1 0UPDATE1 0B2 0UPDATE2\n"
-          "1: 1F0 1B0 1UPDATE0 1F1 1B1 1UPDATE1 1F2 1B2 1UPDATE2\n" },
-        { { .name = "pipedream",
-            .n_stages = 2,
-            .n_mb = 2,
-            .segment_begin = 3,
-            .first_mb = 5,
-            .keep_going = true },
-          "0: 0F5 0B4 0UPDATE1 0F6 0B5 0UPDATE2\n"
-          "1: 1F5 1B5 1UPDATE2 1F6 1B6 1UPDATE3\n" },
-        { { .name = "pipedream",
-            .n_stages = 3,
-            .n_mb = 3,
-            .replicas = one_two_one },
-          "0: 0F0 0F1 0F2 0B0 0UPDATE0 0B1 0UPDATE1 0B2 0UPDATE2\n"
-          "1: 1F0 1F2 1B0 1REDUCE0 1UPDATE0 1B2\n"
-          "2: 1F1 1B1 1REDUCE0 1UPDATE0\n"
-          "3: 2F0 2B0 2UPDATE0 2F1 2B1 2UPDATE1 2F2 2B2 2UPDATE2\n" },
-        { { .name = "macrobatch", .n_stages = 2, .n_mb = 5 },
-          "0: 0F0 0F1 0B0 0F2 0B1 0UPDATE0 0F3 0B2 0F4 0B3 0UPDATE1 0B4\n"
-          "1: 1F0 1B0 1F1 1B1 1UPDATE0 1F2 1B2 1F3 1B3 1UPDATE1 1F4 1B4\n" },
-        { { .name = "interleaved", .n_stages = 2, .n_mb = 2, .n_chunks = 2 },
-          "0: 0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1 0UPDATE0 2UPDATE0\n"
-          "1: 1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 1UPDATE0 3UPDATE0\n" },
-        { { .name = "interleaved", .n_stages = 2, .n_mb = 5, .n_chunks = 2 },
-          "0: 0F0 0F1 0F2 2F0 2F1 2F2 2B0 0F3 2B1 0F4 2B2 2F3 0B0 2F4 0B1 "
-          "0B2 2B3 2B4 0B3 0B4 0UPDATE0 2UPDATE0\n"
-          "1: 1F0 1F1 1F2 3F0 3B0 3F1 3B1 3F2 3B2 1F3 1B0 1F4 1B1 3F3 1B2 "
-          "3F4 3B3 3B4 1B3 1B4 1UPDATE0 3UPDATE0\n" },
-        { { .name = "zb-h1", .n_stages = 3, .n_mb = 4 },
-          "0: 0F0 0F1 0F2 0B0 0W0 0F3 0B1 0W1 0B2 0W2 0B3 0W3 0UPDATE0\n"
-          "1: 1F0 1F1 1B0 1F2 1B1 1W0 1F3 1B2 1W1 1B3 1W2 1W3 1UPDATE0\n"
-          "2: 2F0 2B0 2F1 2B1 2F2 2B2 2W0 2F3 2B3 2W1 2W2 2W3 2UPDATE0\n" },
-        { { .name = "zb-v", .n_stages = 2, .n_mb = 2 },
-          "0: 0F0 0F1 3F0 3B0 3W0 3F1 3B1 0B0 3W1 0B1 0W0 0W1 0UPDATE0 "
-          "3UPDATE0\n"
-          "1: 1F0 2F0 1F1 2F1 2B0 1B0 2W0 2B1 1B1 1W0 2W1 1W1 1UPDATE0 "
-          "2UPDATE0\n" },
-        { { .name = "eval", .n_stages = 2, .n_mb = 3 },
-          "0: 0F0 0F1 0F2\n"
-          "1: 1F0 1F1 1F2\n" },
-    };
-
     (void)state;
-    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
-        struct vp_schedule schedule = make(&cases[i].config);
+    for (size_t i = 0; i < VP_COUNT_OF(staircases); i++) {
+        struct vp_schedule schedule = make(&staircases[i].config);
         char *text = print(&schedule, VP_PRINT_COMPUTE);
 
-        assert_string_equal(text, cases[i].want);
+        assert_string_equal(text, staircases[i].want);
         assert_valid(&schedule);
         free(text);
         vp_schedule_release(&schedule);
@@ -177,7 +174,7 @@ static void literal_text(void **state)
             .n_mb = 2,
             .recompute = second_stage },
           0,
-          "schedule=1f1b stages=2 minibatches=2 begin=0 first=0 drain=1 "
+          "schedule=1f1b stages=2 minibatches=2 begin=0 end=0 first=0 drain=1 "
           "split=0 forward_only=0 global_norm=0 rank=0,1 replicas=1 depth=1,0 "
           "recompute=0,1 slots=2,1 act=0,2 grad=2,0 versions=1 every=2 lag=0 "
           "base=0\n"
@@ -187,7 +184,7 @@ static void literal_text(void **state)
           "1SEND_GRAD1 1UPDATE0\n" },
         { { .name = "pipedream", .n_stages = 2, .n_mb = 3 },
           VP_PRINT_FULL,
-          "schedule=pipedream stages=2 minibatches=3 begin=0 first=0 drain=1 "
+          "schedule=pipedream stages=2 minibatches=3 begin=0 end=0 first=0 drain=1 "
           "split=0 forward_only=0 global_norm=0 rank=0,1 replicas=1 depth=1,0 "
           "recompute=0 slots=2,1 act=0,2 grad=2,0 versions=2,1 every=1 "
           "lag=1,0 base=0\n"
@@ -236,7 +233,8 @@ static void early_recompute_precedes_the_gradient(void **state)
 static double known_makespan(const char *name, int s, int m, int v)
 {
     if (strcmp(name, "eval") == 0)
-        return m + s - 1;
+        return v == 1 || m % s == 0 ? v * m + s - 1
+                                    : v * s * (m / s) + v * s - 1 + m % s;
     if (strcmp(name, "interleaved") == 0)
         return 3.0 * (m >= s ? v * m + s - 1 : v * s + m - 1);
     if (strcmp(name, "zb-h1") == 0)
@@ -279,7 +277,7 @@ static void check_case(const char *name, int s, int m, int v)
     const struct vp_generator *generator = vp_generator_find(name);
     struct vp_schedule schedule = make(&config);
     struct vp_timing timing;
-    double work = generator->forward_only ? m : 3.0 * v * m;
+    double work = generator->forward_only ? v * m : 3.0 * v * m;
     double want = known_makespan(name, s, m, v);
 
     assert_valid(&schedule);
@@ -311,6 +309,33 @@ static void theory_is_reached_everywhere(void **state)
                 for (int m = 1; m <= MAX_M; m++)
                     check_case(generator->name, s, m, v);
     }
+}
+
+/* Evaluation in the placement of zb-v, and in the rings of its training. */
+static void evaluation_in_a_v(void **state)
+{
+    (void)state;
+    for (int s = 1; s <= MAX_S; s++)
+        for (int m = 1; m <= MAX_M; m++) {
+            struct vp_sched_config config = {
+                .name = "eval", .n_stages = s, .n_mb = m, .v_shape = true
+            };
+            struct vp_schedule schedule = make(&config);
+            struct vp_timing timing = simulate(&schedule, unit_costs);
+            double bound = 2 * (s - 1 + m), chain = 2 * s - 1 + m;
+            double want = bound > chain ? bound : chain;
+
+            assert_valid(&schedule);
+            assert_int_equal(schedule.stages[s].first_rank, s - 1);
+            for (int k = 0; k < 2 * s; k++)
+                assert_true(schedule.stages[k].n_act_bufs <= 2);
+            if (timing.makespan != want)
+                fail_msg("S=%d M=%d: %g, not %g", s, m, timing.makespan, want);
+            assert_true(fabs(vp_schedule_theory(&config, &unit_costs) -
+                             timing.bubble) < 1e-12);
+            vp_timing_release(&timing);
+            vp_schedule_release(&schedule);
+        }
 }
 
 /* With recomputation R is work, too, and early it is off the way back. */
@@ -352,6 +377,41 @@ static void theory_with_recompute(void **state)
                     vp_timing_release(&timing);
                     vp_schedule_release(&schedule);
                 }
+}
+
+/* At other costs it is what no order can beat. */
+static void theory_is_a_bound(void **state)
+{
+    bool all[4 * MAX_S];
+    uint32_t counter = 0;
+
+    (void)state;
+    memset(all, true, sizeof(all));
+    for (int n = 0; n < 2000; n++) {
+        const struct vp_generator *generator = vp_generator_at(n % 8);
+        struct vp_stage_costs cost = {
+            .f = 1 + random_below(&counter, 5),
+            .b = 1 + random_below(&counter, 5),
+            .w = random_below(&counter, 5),
+            .r = random_below(&counter, 5),
+        };
+        struct vp_sched_config config = {
+            .name = generator->name,
+            .n_stages = 1 + (int)random_below(&counter, 6),
+            .n_chunks = n % 8 == 4 ? 1 + (int)random_below(&counter, 4) : 0,
+            .n_mb = 1 + (int)random_below(&counter, 14),
+            .recompute = n % 3 == 0 ? all : NULL,
+            .early_recompute = n % 2 == 0,
+        };
+        struct vp_schedule schedule = make(&config);
+        struct vp_timing timing = simulate(&schedule, cost);
+
+        if (timing.bubble < vp_schedule_theory(&config, &cost) - 1e-9)
+            fail_msg("%s %d %d: %g", config.name, config.n_stages, config.n_mb,
+                     timing.bubble);
+        vp_timing_release(&timing);
+        vp_schedule_release(&schedule);
+    }
 }
 
 /* ---- Replicas, depths, streams ------------------------------------------ */
@@ -491,21 +551,15 @@ static void check_pieces(const struct vp_sched_config *whole_config,
     int *at = calloc((size_t)whole.n_ranks, sizeof(*at));
     int end = whole_config->first_mb + whole_config->n_mb;
     struct vp_sched_config config = *whole_config;
-    int round = 1;
 
-    /* Rounds that are never filled must not be cut: see schedule.h. */
-    for (int s = 0; s < whole.n_stages; s++)
-        round = round < whole.stages[s].update_every
-                    ? whole.stages[s].update_every
-                    : round;
     assert_valid(&whole);
     while (config.first_mb < end) {
         struct vp_schedule piece;
         int n = 1 + (int)random_below(counter, 9);
 
-        config.n_mb = config.first_mb + n > end - round ? end - config.first_mb
-                                                        : n;
+        config.n_mb = least(n, end - config.first_mb);
         config.keep_going = config.first_mb + config.n_mb < end;
+        config.segment_end = end;
         piece = make(&config);
         assert_valid(&piece);
         for (int rank = 0; rank < whole.n_ranks; rank++) {
@@ -592,6 +646,29 @@ static void times_by_hand(void **state)
     vp_schedule_release(&schedule);
 }
 
+/* In the middle of a stream nobody waits, and the slots are full. */
+static void steady_state_has_no_bubble(void **state)
+{
+    struct vp_sched_config config = { .name = "pipedream",
+                                      .n_stages = 4,
+                                      .n_mb = 100,
+                                      .first_mb = 50,
+                                      .keep_going = true };
+    struct vp_schedule schedule = make(&config);
+    struct vp_timing timing = simulate(&schedule, unit_costs);
+
+    (void)state;
+    assert_valid(&schedule);
+    assert_true(timing.bubble < 0.02); /* the first messages come at once */
+    for (int s = 0; s < 4; s++) {
+        assert_int_equal(timing.ranks[s].first_slots, 3 - s);
+        assert_int_equal(timing.ranks[s].peak_slots, 4 - s);
+        assert_int_equal(timing.peak_slots[s], 4 - s);
+    }
+    vp_timing_release(&timing);
+    vp_schedule_release(&schedule);
+}
+
 /* A slow link carries one message at a time; credits hold the sender back. */
 static void links_and_credits(void **state)
 {
@@ -647,7 +724,6 @@ static void assert_same(const struct vp_schedule *a,
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->n_ranks, b->n_ranks);
     assert_int_equal(a->n_stages, b->n_stages);
-    assert_int_equal(a->n_slots, b->n_slots);
     assert_int_equal(a->n_actions, b->n_actions);
     assert_memory_equal(a->actions, b->actions,
                         (size_t)a->n_actions * sizeof(*a->actions));
@@ -847,10 +923,12 @@ static void bad_configurations(void **state)
         { { .name = NULL, .n_stages = 1, .n_mb = 1 }, "schedule '' is" },
         { { .name = "1f1b", .n_stages = 0, .n_mb = 1 }, "0 stages" },
         { { .name = "1f1b", .n_stages = 1, .n_mb = 0 }, "0 minibatches" },
+        { { .name = "1f1b", .n_stages = 4096, .n_mb = 4097 },
+          "are too many for one list" },
         { { .name = "1f1b", .n_stages = 2, .n_mb = 1, .n_chunks = 2 },
           "one chunk per rank" },
         { { .name = "zb-v", .n_stages = 2, .n_mb = 1, .n_chunks = 3 },
-          "two chunks per rank" },
+          "a V has two chunks per rank" },
         { { .name = "interleaved", .n_stages = 64, .n_mb = 1, .n_chunks = 65 },
           "at most 4096 stages" },
         { { .name = "interleaved",
@@ -900,92 +978,93 @@ static void bad_configurations(void **state)
     "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0RECV_GRAD1 0B1 " \
     "0UPDATE0\n"
 
+static const struct {
+    const char *text, *want;
+} refusals[] = {
+    { TWO "0: 0F0 0SEND_ACT0 0RECV_GRAD0 0B0 0F1 0SEND_ACT1 0RECV_GRAD1 "
+          "0B1 0UPDATE0\n"
+          "1: 1RECV_ACT0 1F0 1RECV_ACT1 1F1@1 1B0 1SEND_GRAD0 1B1 "
+          "1SEND_GRAD1 1UPDATE0",
+      "rank 1, action 3 (1F1): slot 1 of 1 does not exist" },
+    { "stages=2 minibatches=2\n"
+      "0: 0F0 0SEND_ACT0 0RECV_GRAD0 0B0 0F1 0SEND_ACT1 0RECV_GRAD1 0B1 "
+      "0UPDATE0\n"
+      "1: 1RECV_ACT0 1F0 1RECV_ACT1 1F1 1B0 1SEND_GRAD0 1B1 1SEND_GRAD1 "
+      "1UPDATE0",
+      "rank 0, action 2 (0RECV_GRAD0): waits forever for 1SEND_GRAD0 of "
+      "rank 1; cycle rank 0 -> rank 1 -> rank 0" },
+    { "stages=2 minibatches=2 slots=2 act=1 grad=1\n"
+      "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0RECV_GRAD1 0B1 "
+      "0UPDATE0\n"
+      "1: 1RECV_ACT0 1F0 1RECV_ACT1 1F1 1B0 1SEND_GRAD0 1B1 1SEND_GRAD1 "
+      "1UPDATE0",
+      "rank 0, action 2 (0F1): waits forever for the buffer that is free "
+      "after 1B0 of rank 1; cycle rank 0 -> rank 1 -> rank 0" },
+    { TWO "0: 0F1 0SEND_ACT1 0F0 0SEND_ACT0 0RECV_GRAD0 0B0 0RECV_GRAD1 "
+          "0B1 0UPDATE0\n" GOOD_1,
+      "rank 0, action 0 (0F1): out of order: 0F0 comes next" },
+    { TWO "0: 0F0 0SEND_ACT0 0F1@0 0SEND_ACT1 0RECV_GRAD0 0B0 "
+          "0RECV_GRAD1 0B1@0 0UPDATE0\n" GOOD_1,
+      "rank 0, action 2 (0F1): slot 0 still holds minibatch 0" },
+    { TWO "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0@1 "
+          "0RECV_GRAD1 0B1 0UPDATE0\n" GOOD_1,
+      "rank 0, action 5 (0B0): slot 1 does not hold the minibatch" },
+    { TWO "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0B0 0RECV_GRAD0 0RECV_GRAD1 "
+          "0B1 0UPDATE0\n" GOOD_1,
+      "rank 0, action 4 (0B0): 0RECV_GRAD0 must come before" },
+    { TWO "0: 0SEND_ACT0 0F0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0RECV_GRAD1 "
+          "0B1 0UPDATE0\n" GOOD_1,
+      "rank 0, action 0 (0SEND_ACT0): 0F0 must come before" },
+    { TWO "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0UPDATE0 "
+          "0RECV_GRAD1 0B1\n" GOOD_1,
+      "rank 0, action 6 (0UPDATE0): 0B1 of its round comes later" },
+    { TWO "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0RECV_GRAD1 "
+          "0B1\n" GOOD_1,
+      "rank 0, end of the list: 0UPDATE0 is missing" },
+    { TWO GOOD_0 "1: 1RECV_ACT0 1F0 1F0 1B0 1SEND_GRAD0 1RECV_ACT1 1F1 "
+                 "1B1 1SEND_GRAD1 1UPDATE0",
+      "rank 1, action 2 (1F0): out of order: 1F1 comes next" },
+    { TWO GOOD_0 "1: 1RECV_ACT0 1F0 1R0 1B0 1SEND_GRAD0 1RECV_ACT1 1F1 "
+                 "1B1 1SEND_GRAD1 1UPDATE0",
+      "rank 1, action 2 (1R0): stage 1 has no R in this schedule" },
+    { TWO GOOD_0 GOOD_1 " 1UPDATE1",
+      "rank 1, action 9 (1UPDATE1): all 1 UPDATE of this stage came" },
+    { TWO GOOD_0 "1: 1RECV_ACT0 1F0v1 1B0v1 1SEND_GRAD0 1RECV_ACT1 1F1 "
+                 "1B1 1SEND_GRAD1 1UPDATE0",
+      "rank 1, action 1 (1F0): uses weight version 1; the rule says 0" },
+    { TWO GOOD_0 "1: 0F0", "rank 1, action 0 (0F0): stage 0 is not on" },
+    { "stages=1 minibatches=2 every=1 lag=1 slots=2\n"
+      "0: 0F0 0F1 0B0 0UPDATE0 0B1 0UPDATE1",
+      "rank 0, action 3 (0UPDATE0): overwrites weight version 0, which "
+      "minibatch 1 in flight still needs" },
+    { "stages=1 minibatches=2 every=1 versions=2\n"
+      "0: 0F0 0F1 0B0 0UPDATE0 0B1 0UPDATE1",
+      "rank 0, action 1 (0F1): weight version 1 is not written yet" },
+    { "stages=1 minibatches=2 every=1 lag=1 versions=2\n"
+      "0: 0F0 0F1 0B0 0B1 0UPDATE0 0UPDATE1",
+      "rank 0, action 3 (0B1): adds to round 1, but 0UPDATE0 comes" },
+    { "stages=1 minibatches=2 replicas=2\n"
+      "0: 0F0 0B0 0REDUCE0 0UPDATE0\n1: 0F1 0B1 0UPDATE0 0REDUCE0",
+      "rank 1, action 2 (0UPDATE0): 0REDUCE0 must come before" },
+    { "stages=2 minibatches=1 rank=0 global_norm=1\n"
+      "0: 0F0 0SEND_ACT0 1RECV_ACT0 1F0 1B0 1SEND_GRAD0 1REDUCE0 1UPDATE0 "
+      "0RECV_GRAD0 0B0 0REDUCE0 0UPDATE0",
+      "rank 0, action 7 (1UPDATE0): waits forever for 0REDUCE0 of rank 0; "
+      "cycle rank 0 -> rank 0" },
+};
+
 static void refusals_name_the_cause(void **state)
 {
-    static const struct {
-        const char *text, *want;
-    } cases[] = {
-        { TWO "0: 0F0 0SEND_ACT0 0RECV_GRAD0 0B0 0F1 0SEND_ACT1 0RECV_GRAD1 "
-              "0B1 0UPDATE0\n"
-              "1: 1RECV_ACT0 1F0 1RECV_ACT1 1F1@1 1B0 1SEND_GRAD0 1B1 "
-              "1SEND_GRAD1 1UPDATE0",
-          "rank 1, action 3 (1F1): slot 1 of 1 does not exist" },
-        { "stages=2 minibatches=2\n"
-          "0: 0F0 0SEND_ACT0 0RECV_GRAD0 0B0 0F1 0SEND_ACT1 0RECV_GRAD1 0B1 "
-          "0UPDATE0\n"
-          "1: 1RECV_ACT0 1F0 1RECV_ACT1 1F1 1B0 1SEND_GRAD0 1B1 1SEND_GRAD1 "
-          "1UPDATE0",
-          "rank 0, action 2 (0RECV_GRAD0): waits forever for 1SEND_GRAD0 of "
-          "rank 1; cycle rank 0 -> rank 1 -> rank 0" },
-        { "stages=2 minibatches=2 slots=2 act=1 grad=1\n"
-          "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0RECV_GRAD1 0B1 "
-          "0UPDATE0\n"
-          "1: 1RECV_ACT0 1F0 1RECV_ACT1 1F1 1B0 1SEND_GRAD0 1B1 1SEND_GRAD1 "
-          "1UPDATE0",
-          "rank 0, action 2 (0F1): waits forever for the buffer that is free "
-          "after 1B0 of rank 1; cycle rank 0 -> rank 1 -> rank 0" },
-        { TWO "0: 0F1 0SEND_ACT1 0F0 0SEND_ACT0 0RECV_GRAD0 0B0 0RECV_GRAD1 "
-              "0B1 0UPDATE0\n" GOOD_1,
-          "rank 0, action 0 (0F1): out of order: 0F0 comes next" },
-        { TWO "0: 0F0 0SEND_ACT0 0F1@0 0SEND_ACT1 0RECV_GRAD0 0B0 "
-              "0RECV_GRAD1 0B1@0 0UPDATE0\n" GOOD_1,
-          "rank 0, action 2 (0F1): slot 0 still holds minibatch 0" },
-        { TWO "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0@1 "
-              "0RECV_GRAD1 0B1 0UPDATE0\n" GOOD_1,
-          "rank 0, action 5 (0B0): slot 1 does not hold the minibatch" },
-        { TWO "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0B0 0RECV_GRAD0 0RECV_GRAD1 "
-              "0B1 0UPDATE0\n" GOOD_1,
-          "rank 0, action 4 (0B0): 0RECV_GRAD0 must come before" },
-        { TWO "0: 0SEND_ACT0 0F0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0RECV_GRAD1 "
-              "0B1 0UPDATE0\n" GOOD_1,
-          "rank 0, action 0 (0SEND_ACT0): 0F0 must come before" },
-        { TWO "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0UPDATE0 "
-              "0RECV_GRAD1 0B1\n" GOOD_1,
-          "rank 0, action 6 (0UPDATE0): 0B1 of its round comes later" },
-        { TWO "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0RECV_GRAD1 "
-              "0B1\n" GOOD_1,
-          "rank 0, end of the list: 0UPDATE0 is missing" },
-        { TWO GOOD_0 "1: 1RECV_ACT0 1F0 1F0 1B0 1SEND_GRAD0 1RECV_ACT1 1F1 "
-                     "1B1 1SEND_GRAD1 1UPDATE0",
-          "rank 1, action 2 (1F0): out of order: 1F1 comes next" },
-        { TWO GOOD_0 "1: 1RECV_ACT0 1F0 1R0 1B0 1SEND_GRAD0 1RECV_ACT1 1F1 "
-                     "1B1 1SEND_GRAD1 1UPDATE0",
-          "rank 1, action 2 (1R0): stage 1 has no R in this schedule" },
-        { TWO GOOD_0 GOOD_1 " 1UPDATE1",
-          "rank 1, action 9 (1UPDATE1): all 1 UPDATE of this stage came" },
-        { TWO GOOD_0 "1: 1RECV_ACT0 1F0v1 1B0v1 1SEND_GRAD0 1RECV_ACT1 1F1 "
-                     "1B1 1SEND_GRAD1 1UPDATE0",
-          "rank 1, action 1 (1F0): uses weight version 1; the rule says 0" },
-        { TWO GOOD_0 "1: 0F0", "rank 1, action 0 (0F0): stage 0 is not on" },
-        { "stages=1 minibatches=2 every=1 lag=1 slots=2\n"
-          "0: 0F0 0F1 0B0 0UPDATE0 0B1 0UPDATE1",
-          "rank 0, action 3 (0UPDATE0): overwrites weight version 0, which "
-          "minibatch 1 in flight still needs" },
-        { "stages=1 minibatches=2 every=1 versions=2\n"
-          "0: 0F0 0F1 0B0 0UPDATE0 0B1 0UPDATE1",
-          "rank 0, action 1 (0F1): weight version 1 is not written yet" },
-        { "stages=1 minibatches=2 every=1 lag=1 versions=2\n"
-          "0: 0F0 0F1 0B0 0B1 0UPDATE0 0UPDATE1",
-          "rank 0, action 3 (0B1): adds to round 1, but 0UPDATE0 comes" },
-        { "stages=1 minibatches=2 replicas=2\n"
-          "0: 0F0 0B0 0REDUCE0 0UPDATE0\n1: 0F1 0B1 0UPDATE0 0REDUCE0",
-          "rank 1, action 2 (0UPDATE0): 0REDUCE0 must come before" },
-        { "stages=2 minibatches=1 rank=0 global_norm=1\n"
-          "0: 0F0 0SEND_ACT0 1RECV_ACT0 1F0 1B0 1SEND_GRAD0 1REDUCE0 1UPDATE0 "
-          "0RECV_GRAD0 0B0 0REDUCE0 0UPDATE0",
-          "rank 0, action 7 (1UPDATE0): waits forever for 0REDUCE0 of rank 0; "
-          "cycle rank 0 -> rank 0" },
-    };
-
     (void)state;
-    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+    for (size_t i = 0; i < VP_COUNT_OF(refusals); i++) {
         struct vp_schedule schedule;
         struct vp_err err = { "" };
 
-        if (vp_schedule_parse(cases[i].text, "text", &schedule, &err) != VP_OK)
+        if (vp_schedule_parse(refusals[i].text, "text", &schedule, &err) !=
+            VP_OK)
             fail_msg("%s", err.text);
         assert_int_equal(vp_schedule_validate(&schedule, &err), VP_ERR_INVALID);
-        if (strncmp(err.text, cases[i].want, strlen(cases[i].want)) != 0)
+        if (strncmp(err.text, refusals[i].want, strlen(refusals[i].want)) != 0)
             fail_msg("case %d: '%s'", (int)i, err.text);
         vp_schedule_release(&schedule);
     }
@@ -1242,13 +1321,16 @@ int main(void)
         cmocka_unit_test(literal_text),
         cmocka_unit_test(early_recompute_precedes_the_gradient),
         cmocka_unit_test(theory_is_reached_everywhere),
+        cmocka_unit_test(evaluation_in_a_v),
         cmocka_unit_test(theory_with_recompute),
+        cmocka_unit_test(theory_is_a_bound),
         cmocka_unit_test(default_depths),
         cmocka_unit_test(replicas_are_proven),
         cmocka_unit_test(stream_versions),
         cmocka_unit_test(macrobatch_versions),
         cmocka_unit_test(pieces_make_the_whole),
         cmocka_unit_test(times_by_hand),
+        cmocka_unit_test(steady_state_has_no_bubble),
         cmocka_unit_test(links_and_credits),
         cmocka_unit_test(large_stream_is_fast),
         cmocka_unit_test(text_round_trip),

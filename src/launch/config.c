@@ -2,6 +2,7 @@
 #include "launch/config.h"
 #include "launch/keys.h"
 #include "launch/nearest.h"
+#include "launch/pipeline.h"
 #include "launch/yaml.h"
 
 #include <errno.h>
@@ -101,6 +102,7 @@ static enum vp_status collect_file(const char *path, struct vp_config *config,
             .kind = node->kind,
             .text = node->text,
             .quoted = node->quoted,
+            .items = node->kind == VP_YAML_LIST ? node->child : NULL,
         };
 
         entry.place = vp_arena_printf(&config->arena, "%s:%d", path,
@@ -110,6 +112,21 @@ static enum vp_status collect_file(const char *path, struct vp_config *config,
         VP_TRY(collect(&entry, false, given, err));
     }
     return VP_OK;
+}
+
+/* "[1, 2]" where the key takes a list; what is none stays text, and is refused
+ * as such. */
+static void read_list(struct vp_entry *entry, struct vp_config *config)
+{
+    const struct vp_key *key = vp_key_find(entry->key);
+    const struct vp_yaml_node *root;
+
+    if (!key || !vp_key_is_list(key) || entry->text[0] != '[' ||
+        vp_yaml_parse("--set", entry->text, strlen(entry->text), &config->arena,
+                      &root, NULL) != VP_OK)
+        return;
+    entry->kind = root->kind;
+    entry->items = root->child;
 }
 
 static enum vp_status collect_set(const char *set, struct vp_config *config,
@@ -139,6 +156,7 @@ static enum vp_status collect_set(const char *set, struct vp_config *config,
                           text);
     *equals = 0;
     entry.text = equals + 1;
+    read_list(&entry, config);
     return collect(&entry, true, given, err);
 }
 
@@ -247,24 +265,7 @@ static enum vp_status keep_origins(const struct given *given,
     return VP_OK;
 }
 
-/* ---- Checking ----------------------------------------------------------- */
-
-/* The longest bucket that training needs; translation counts tokens. */
-static struct vp_dims longest_dims(const struct vp_config *config)
-{
-    struct vp_dims dims = {
-        .batch = config->batch_size,
-        .seq = config->seq_length,
-    };
-
-    if (config->model->task == VP_TASK_MASKED_LM)
-        dims.n_labels = config->batch_size * config->max_pred;
-    if (config->model->task == VP_TASK_TRANSLATION) {
-        dims.batch = config->batch_size / config->seq_length;
-        dims.tgt_seq = config->seq_length;
-    }
-    return dims;
-}
+/* ---- Places ------------------------------------------------------------- */
 
 static const struct vp_origin *find_origin(const struct vp_config *config,
                                            const char *key)
@@ -280,6 +281,11 @@ const char *vp_config_place(const struct vp_config *config, const char *key)
     const struct vp_origin *origin = find_origin(config, key);
 
     return origin ? origin->place : "default";
+}
+
+bool vp_config_given(const struct vp_config *config, const char *key)
+{
+    return find_origin(config, key);
 }
 
 static bool is_word_char(char c)
@@ -301,9 +307,7 @@ static const char *find_word(const char *text, const char *word)
     return NULL;
 }
 
-/* Where to look first for a mistake that a message puts down to keys: the
- * first one it names that the user wrote, else what chose the sizes. */
-static const char *blame(const struct vp_config *config, const char *message)
+const char *vp_config_blame(const struct vp_config *config, const char *message)
 {
     static const char *const choosers[] = { "config", "size", "model_type" };
     const char *where = NULL, *first = NULL;
@@ -324,6 +328,25 @@ static const char *blame(const struct vp_config *config, const char *message)
     return where;
 }
 
+/* ---- Checking ----------------------------------------------------------- */
+
+/* The longest bucket that training needs; translation counts tokens. */
+static struct vp_dims longest_dims(const struct vp_config *config)
+{
+    struct vp_dims dims = {
+        .batch = config->batch_size,
+        .seq = config->seq_length,
+    };
+
+    if (config->model->task == VP_TASK_MASKED_LM)
+        dims.n_labels = config->batch_size * config->max_pred;
+    if (config->model->task == VP_TASK_TRANSLATION) {
+        dims.batch = config->batch_size / config->seq_length;
+        dims.tgt_seq = config->seq_length;
+    }
+    return dims;
+}
+
 /* The model says "key: cause; remedy" and knows no files. */
 static enum vp_status check_model(const struct vp_config *config,
                                   const struct vp_dims *dims,
@@ -337,8 +360,9 @@ static enum vp_status check_model(const struct vp_config *config,
 
     if (st == VP_OK)
         return VP_OK;
-    return vp_err_set(err, st, "%s: key '%.*s'%s", blame(config, text),
-                      (int)n_key, text, text + n_key);
+    return vp_err_set(err, st, "%s: key '%.*s'%s",
+                      vp_config_blame(config, text), (int)n_key, text,
+                      text + n_key);
 }
 
 static enum vp_status check_data(const struct vp_config *config,
@@ -362,7 +386,7 @@ static enum vp_status check_data(const struct vp_config *config,
     return VP_OK;
 }
 
-static enum vp_status check(const struct vp_config *config, struct vp_err *err)
+static enum vp_status check(struct vp_config *config, struct vp_err *err)
 {
     struct vp_dims dims = longest_dims(config);
     const char *place;
@@ -386,6 +410,7 @@ static enum vp_status check(const struct vp_config *config, struct vp_err *err)
                           (long long)config->seq_length);
     }
     VP_TRY(check_model(config, &dims, err));
+    VP_TRY(vp_pipeline_resolve(config, &dims, err));
     return check_data(config, err);
 }
 

@@ -9,6 +9,19 @@
 
 enum vp_device { VP_DEVICE_AUTO, VP_DEVICE_CPU };
 enum vp_precision { VP_PRECISION_FP32 };
+enum vp_sync_mode { VP_SYNC_BSP, VP_SYNC_ASP };
+
+/* Lists live in the configuration's arena; n is 0 where none was given. */
+struct vp_int_list {
+    const int *at;
+    int n;
+};
+
+struct vp_real_list {
+    const double *at;
+    int n;
+    bool for_all; /* one number was given, for all stages */
+};
 
 struct vp_config {
     const char *path; /* the file it was read from */
@@ -27,19 +40,32 @@ struct vp_config {
     struct vp_optim_config optim;
     struct vp_lr_config lr;
     int64_t epochs;
-    int64_t total_steps;    /* 0: epochs x updates per epoch */
-    int accumulation_steps; /* minibatches per update (bsp) */
+    int64_t total_steps; /* 0: epochs x steps per epoch */
+    /* pipeline */
+    enum vp_sync_mode sync_mode;
+    bool macrobatch; /* asp: schedule is macrobatch */
+    int schedule;    /* its generator: vp_generator_at() */
+    int stages;      /* without replicas: ranks */
+    int chunks;      /* stages of a rank; there are stages x chunks in all */
+    struct vp_int_list partition;        /* blocks; empty: one stage */
+    struct vp_real_list recompute_ratio; /* empty: nothing is recomputed */
+    struct vp_int_list replicas;         /* ranks; empty: one each */
+    struct vp_int_list warmup_depths;    /* empty: by the number of ranks */
+    bool early_recompute;                /* before the gradient arrives */
+    int accumulation_steps; /* bsp: minibatches per update; asp: 1 */
+    bool clip_per_stage;    /* grad_clip_scope: all | stage */
     /* machine */
     enum vp_device device;
     enum vp_precision precision;
-    int threads_per_stage;  /* 0: all cores */
+    int threads_per_stage;  /* 0: all cores, shared by the ranks */
     bool reference_kernels; /* kernels: fast | reference */
     size_t memory_limit;    /* bytes per stage; 0: none */
     /* run */
     const char *log_directory;
-    int64_t eval_every; /* updates; 0: never */
+    int64_t eval_every; /* steps; 0: never */
     int64_t eval_batches;
     int64_t print_frequency;
+    int watchdog_seconds; /* the longest wait for another rank */
 
     struct vp_arena arena; /* owns all strings */
     /* file and line of every key that was given, for later messages */
@@ -51,6 +77,11 @@ struct vp_origin {
     const char *key;
     const char *place; /* "configs/a.yml:12" or "--set" */
 };
+
+/* Stages in all: stages x chunks. */
+int vp_config_n_stages(const struct vp_config *config);
+/* Ranks: replicas counted, chunks not. */
+int vp_config_n_ranks(const struct vp_config *config);
 
 /* Reads `path`, then applies `sets` ("key=value"), then derives defaults and
  * checks what can be checked without data. Messages: "file:line: cause;
@@ -64,6 +95,12 @@ void vp_config_release(struct vp_config *config);
 
 /* Where a key was set, for messages: its place, or "default". */
 const char *vp_config_place(const struct vp_config *config, const char *key);
+bool vp_config_given(const struct vp_config *config, const char *key);
+/* Where to look first for a mistake that a message puts down to keys: the place
+ * of the first one it names that the user wrote, else of what chose the
+ * sizes. */
+const char *vp_config_blame(const struct vp_config *config,
+                            const char *message);
 
 /* The resolved configuration as YAML that loads to the same values; paths are
  * written absolute. */

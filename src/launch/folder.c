@@ -92,6 +92,18 @@ static enum vp_status flush(struct vp_folder *folder, struct vp_err *err)
     return VP_OK;
 }
 
+static void write_norms(FILE *f, const struct vp_step_report *report)
+{
+    if (!report->stage_norms) {
+        fprintf(f, "\"grad_norm\": %.17g, ", report->grad_norm);
+        return;
+    }
+    fprintf(f, "\"grad_norm\": [");
+    for (int s = 0; s < report->n_stages; s++)
+        fprintf(f, "%s%.17g", s ? ", " : "", report->stage_norms[s]);
+    fprintf(f, "], ");
+}
+
 enum vp_status vp_folder_write_step(struct vp_folder *folder,
                                     const struct vp_step_report *report,
                                     struct vp_err *err)
@@ -100,12 +112,14 @@ enum vp_status vp_folder_write_step(struct vp_folder *folder,
 
     fprintf(f,
             "{\"step\": %lld, \"epoch\": %lld, \"minibatch\": %lld, "
-            "\"loss\": %.17g, \"lr\": %.9g, \"grad_norm\": %.17g, "
+            "\"loss\": %.17g, \"lr\": %.9g, ",
+            (long long)report->step, (long long)report->epoch,
+            (long long)report->minibatch, report->loss, report->lr);
+    write_norms(f, report);
+    fprintf(f,
             "\"samples_per_second\": %.6g, \"tokens_per_second\": %.6g, "
             "\"seconds\": %.6g, \"bubble\": %.6g, \"memory\": [",
-            (long long)report->step, (long long)report->epoch,
-            (long long)report->minibatch, report->loss, report->lr,
-            report->grad_norm, (double)report->n_samples / report->seconds,
+            (double)report->n_samples / report->seconds,
             (double)report->n_tokens / report->seconds, report->seconds,
             report->bubble);
     for (int i = 0; i < report->n_stages; i++)

@@ -19,8 +19,8 @@ enum vp_status vp_folder_create(const struct vp_config *config,
                                 struct vp_err *err);
 void vp_folder_close(struct vp_folder *folder);
 
-/* metrics.jsonl: one object per update. Losses have 17 significant digits, so
- * that equal text means equal bits. */
+/* metrics.jsonl: one object per step. Losses have 17 significant digits, so
+ * that equal text means equal bits. In asp grad_norm is a list, by stage. */
 enum vp_status vp_folder_write_step(struct vp_folder *folder,
                                     const struct vp_step_report *report,
                                     struct vp_err *err);

@@ -13,7 +13,8 @@ _Static_assert(sizeof(enum vp_act) == sizeof(int) &&
                    sizeof(enum vp_optim_kind) == sizeof(int) &&
                    sizeof(enum vp_lr_policy) == sizeof(int) &&
                    sizeof(enum vp_device) == sizeof(int) &&
-                   sizeof(enum vp_precision) == sizeof(int),
+                   sizeof(enum vp_precision) == sizeof(int) &&
+                   sizeof(enum vp_sync_mode) == sizeof(int),
                "VP_KEY_ENUM stores an int");
 
 /* ---- Describing --------------------------------------------------------- */
@@ -81,6 +82,14 @@ void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
         snprintf(out, n_bytes, "true, false or a number from %g to %g",
                  key->min, key->max);
         break;
+    case VP_KEY_INTS:
+        snprintf(out, n_bytes, "a list of whole numbers from %lld to %lld",
+                 (long long)key->min, (long long)key->max);
+        break;
+    case VP_KEY_REALS:
+        snprintf(out, n_bytes, "a number from %g to %g, or a list of them",
+                 key->min, key->max);
+        break;
     case VP_KEY_BOOL:
         snprintf(out, n_bytes, "true or false");
         break;
@@ -106,7 +115,9 @@ static void show_value(const struct vp_entry *entry, char out[SHOWN_BYTES + 32])
 
     if (entry->kind != VP_YAML_SCALAR) {
         snprintf(out, SHOWN_BYTES + 32, "%s",
-                 entry->kind == VP_YAML_LIST ? "a list" : "a map");
+                 entry->kind == VP_YAML_MAP ? "a map"
+                 : entry->items             ? "a list"
+                                            : "an empty list");
         return;
     }
     n = strnlen(entry->text, SHOWN_BYTES + 1);
@@ -186,7 +197,7 @@ static bool set_number(const struct vp_key *key, const char *text, void *field)
     if (!vp_text_to_i64(text, &value) || (double)value < key->min ||
         (double)value > key->max)
         return false;
-    if (key->type == VP_KEY_INT)
+    if (key->type == VP_KEY_INT || key->type == VP_KEY_INTS)
         *(int *)field = (int)value;
     else if (key->type == VP_KEY_U64)
         *(uint64_t *)field = (uint64_t)value;
@@ -206,7 +217,10 @@ static bool set_real(const struct vp_key *key, const char *text, void *field)
     }
     if (!vp_text_to_real(text, &value) || value < key->min || value > key->max)
         return false;
-    *(float *)field = (float)value;
+    if (key->type == VP_KEY_REALS)
+        *(double *)field = value;
+    else
+        *(float *)field = (float)value;
     return true;
 }
 
@@ -311,6 +325,108 @@ static enum vp_status set_json(const struct vp_entry *entry,
     return VP_OK;
 }
 
+/* ---- Lists -------------------------------------------------------------- */
+
+bool vp_key_is_list(const struct vp_key *key)
+{
+    return key->type == VP_KEY_INTS || key->type == VP_KEY_REALS;
+}
+
+static enum vp_status refuse_item(const struct vp_key *key,
+                                  const struct vp_entry *entry,
+                                  const struct vp_yaml_node *item, int i,
+                                  struct vp_err *err)
+{
+    struct vp_entry one = { .kind = item->kind,
+                            .text = item->text,
+                            .quoted = item->quoted,
+                            .items = item->child };
+    char shown[SHOWN_BYTES + 32];
+
+    show_value(&one, shown);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key '%s' has %s as entry %d; write %snumbers from "
+                      "%g to %g, for example '%s%s%s'",
+                      entry->place, entry->key, shown, i + 1,
+                      key->type == VP_KEY_INTS ? "whole " : "", key->min,
+                      key->max, entry->key, entry->assign, key->example);
+}
+
+static bool set_item(const struct vp_key *key, const struct vp_yaml_node *item,
+                     void *array, int i)
+{
+    if (item->kind != VP_YAML_SCALAR || item->quoted)
+        return false;
+    if (key->type == VP_KEY_INTS)
+        return set_number(key, item->text, (int *)array + i);
+    return set_real(key, item->text, (double *)array + i);
+}
+
+static void keep_list(const struct vp_key *key, void *array, int n,
+                      struct vp_config *config)
+{
+    void *field = (char *)config + key->offset;
+
+    if (key->type == VP_KEY_INTS)
+        *(struct vp_int_list *)field = (struct vp_int_list){ array, n };
+    else
+        *(struct vp_real_list *)field = (struct vp_real_list){ .at = array,
+                                                               .n = n };
+}
+
+static enum vp_status set_list(const struct vp_key *key,
+                               const struct vp_entry *entry,
+                               struct vp_config *config, struct vp_err *err)
+{
+    size_t size = key->type == VP_KEY_INTS ? sizeof(int) : sizeof(double);
+    const struct vp_yaml_node *item;
+    size_t n = 0;
+    void *array;
+
+    for (item = entry->items; item; item = item->next)
+        n++;
+    if (n == 0)
+        return refuse(key, entry, config, err);
+    array = vp_arena_alloc(&config->arena, n * size);
+    if (!array)
+        return vp_err_set(err, VP_ERR_NOMEM,
+                          "%s: out of memory; close other programs",
+                          entry->place);
+    n = 0;
+    for (item = entry->items; item; item = item->next, n++)
+        if (!set_item(key, item, array, (int)n))
+            return refuse_item(key, entry, item, (int)n, err);
+    keep_list(key, array, (int)n, config);
+    return VP_OK;
+}
+
+/* One number for all stages, or a word that may get a meaning. */
+static enum vp_status set_no_list(const struct vp_key *key,
+                                  const struct vp_entry *entry,
+                                  struct vp_config *config, struct vp_err *err)
+{
+    const struct vp_yaml_node item = { .text = entry->text };
+    struct vp_entry list = *entry;
+    double number;
+
+    if (key->later && entry->text[0] != '[' &&
+        !vp_text_to_real(entry->text, &number))
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "%s: key '%s' is '%.200s', but %s is not supported "
+                          "by this version yet; write for example '%s%s%s'",
+                          entry->place, entry->key, entry->text, key->later,
+                          entry->key, entry->assign, key->example);
+    if (key->type != VP_KEY_REALS || entry->quoted ||
+        !set_real(key, entry->text, &number))
+        return refuse(key, entry, config, err);
+    list.items = &item;
+    VP_TRY(set_list(key, &list, config, err));
+    ((struct vp_real_list *)((char *)config + key->offset))->for_all = true;
+    return VP_OK;
+}
+
+/* ---- Setting, all types ------------------------------------------------- */
+
 static bool is_null(const struct vp_entry *entry)
 {
     const char *text = entry->text;
@@ -367,6 +483,10 @@ enum vp_status vp_key_set(const struct vp_key *key,
     bool ok = false;
 
     VP_TRY(check_entry(key, entry, config, err));
+    if (vp_key_is_list(key) && entry->kind == VP_YAML_LIST)
+        return set_list(key, entry, config, err);
+    if (vp_key_is_list(key) && entry->kind == VP_YAML_SCALAR)
+        return set_no_list(key, entry, config, err);
     /* In quotes 8 is text, and text is for paths and names. */
     if (entry->kind != VP_YAML_SCALAR || (is_path && !text[0]) ||
         (entry->quoted && !is_path && !has_words(key, config)))
@@ -400,6 +520,8 @@ enum vp_status vp_key_set(const struct vp_key *key,
         return resolve_path(entry, config, field, err);
     case VP_KEY_JSON:
         return set_json(entry, config, err);
+    case VP_KEY_INTS:
+    case VP_KEY_REALS:
     case VP_KEY_LATER:
         break;
     }
@@ -447,6 +569,33 @@ static bool print_number(const struct vp_key *key, long long value, char *out,
     return true;
 }
 
+static bool print_ints(const struct vp_int_list *list, char *out,
+                       size_t n_bytes)
+{
+    size_t used = 0;
+
+    for (int i = 0; i < list->n && used < n_bytes; i++)
+        used += (size_t)snprintf(out + used, n_bytes - used, "%s%d%s",
+                                 i ? ", " : "[", list->at[i],
+                                 i + 1 < list->n ? "" : "]");
+    return list->n > 0;
+}
+
+static bool print_reals(const struct vp_real_list *list, char *out,
+                        size_t n_bytes)
+{
+    size_t used = 0;
+    char text[32];
+
+    for (int i = 0; i < list->n && used < n_bytes; i++) {
+        vp_real_to_text(list->at[i], text, sizeof(text));
+        used += (size_t)snprintf(out + used, n_bytes - used, "%s%s%s",
+                                 i ? ", " : "[", text,
+                                 i + 1 < list->n ? "" : "]");
+    }
+    return list->n > 0;
+}
+
 static bool print_word(const char *word, char *out, size_t n_bytes)
 {
     snprintf(out, n_bytes, "%s", word);
@@ -487,6 +636,10 @@ bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
         return print_word(key->word(i), out, n_bytes);
     case VP_KEY_MODEL:
         return print_word(config->model->name, out, n_bytes);
+    case VP_KEY_INTS:
+        return print_ints(field, out, n_bytes);
+    case VP_KEY_REALS:
+        return print_reals(field, out, n_bytes);
     case VP_KEY_PATH:
         return print_path(*(const char *const *)field, out, n_bytes);
     default:

@@ -2,6 +2,9 @@
  * row may rely on those above it. */
 #include "launch/keys.h"
 
+#include "runtime/trainer.h"
+#include "sched/schedule.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -55,6 +58,32 @@ static const char *policy_word(int i)
     return i < VP_LR_POLICY_COUNT ? vp_lr_name(i) : NULL;
 }
 
+static const char *sync_word(int i)
+{
+    static const char *const words[] = {
+        [VP_SYNC_BSP] = "bsp",
+        [VP_SYNC_ASP] = "asp",
+    };
+    return WORD_FROM(words, i);
+}
+
+/* Forwards alone train nothing. */
+static const char *schedule_word(int i)
+{
+    const struct vp_generator *generator = vp_generator_at(i);
+
+    if (!generator)
+        return NULL;
+    return generator->forward_only ? "" : generator->name;
+}
+
+static const char *scope_word(int i)
+{
+    static const char *const words[] = { "all", "stage" };
+
+    return WORD_FROM(words, i);
+}
+
 /* ---- Where a key means something ---------------------------------------- */
 
 static bool is_masked_lm(const struct vp_config *config)
@@ -70,6 +99,21 @@ static bool is_translation(const struct vp_config *config)
 static bool has_second_moment(const struct vp_config *config)
 {
     return vp_optim_n_moments(config->optim.kind) == 2;
+}
+
+static bool is_bsp(const struct vp_config *config)
+{
+    return config->sync_mode == VP_SYNC_BSP;
+}
+
+static bool is_asp(const struct vp_config *config)
+{
+    return config->sync_mode == VP_SYNC_ASP;
+}
+
+static bool has_chunks(const struct vp_config *config)
+{
+    return vp_generator_at(config->schedule)->chunks;
 }
 
 /* ---- Defaults that depend on an earlier key ----------------------------- */
@@ -111,11 +155,36 @@ static void after_policy(struct vp_config *config)
     config->lr.warmup = plain ? 0.0f : 0.2f;
 }
 
+static void choose_schedule(struct vp_config *config, const char *name)
+{
+    for (int i = 0; vp_generator_at(i); i++)
+        if (strcmp(vp_generator_at(i)->name, name) == 0)
+            config->schedule = i;
+}
+
+static void after_sync_mode(struct vp_config *config)
+{
+    choose_schedule(config, is_asp(config) ? "pipedream" : "1f1b");
+}
+
+static void after_macrobatch(struct vp_config *config)
+{
+    if (config->macrobatch)
+        choose_schedule(config, "macrobatch");
+}
+
+static void after_schedule(struct vp_config *config)
+{
+    config->chunks = has_chunks(config) ? 2 : 1;
+}
+
 /* ---- The table ---------------------------------------------------------- */
 
 #define ROW(key, kind, field) .name = key, .type = kind, .offset = AT(field)
 #define COUNT(key, field, lo, hi) \
     ROW(key, VP_KEY_I64, field), .min = lo, .max = hi
+#define INTS(key, field, lo, hi) \
+    ROW(key, VP_KEY_INTS, field), .min = lo, .max = hi
 #define REAL(key, field, lo, hi) \
     ROW(key, VP_KEY_F32, field), .min = lo, .max = hi
 #define LATER(key, what)                                   \
@@ -248,10 +317,57 @@ const struct vp_key vp_keys[] = {
       .fallback = "1", .example = "1", .meaning = "passes over the data" },
     { COUNT("total_steps", total_steps, 1, MAX_COUNT),
       .group = "optimisation", .fallback = "(epochs x updates)",
-      .example = "100", .meaning = "updates of the run, instead of epochs" },
+      .example = "100",
+      .meaning = "updates of the run, instead of epochs; asp: minibatches" },
+
+    /* pipeline */
+    { ROW("sync_mode", VP_KEY_ENUM, sync_mode), .word = sync_word,
+      .group = "pipeline", .after = after_sync_mode, .fallback = "bsp",
+      .example = "asp", .meaning = "bsp: stages update together, after a "
+      "group of minibatches; asp: each after every minibatch, without waiting "
+      "for the others" },
+    { ROW("macrobatch", VP_KEY_BOOL, macrobatch), .group = "pipeline",
+      .after = after_macrobatch, .fallback = "(false)", .example = "true",
+      .applies = is_asp, .depends_on = "sync_mode",
+      .meaning = "asp with two weight versions: schedule macrobatch" },
+    { ROW("schedule", VP_KEY_ENUM, schedule), .word = schedule_word,
+      .group = "pipeline", .after = after_schedule, .example = "1f1b",
+      .fallback = "(1f1b; asp pipedream)",
+      .meaning = "order of the work; pipedream and macrobatch are asp" },
+    { ROW("stages", VP_KEY_INT, stages), .min = 1, .max = VP_MAX_STAGES,
+      .group = "pipeline", .fallback = "(as partition, or 1)",
+      .example = "4", .meaning = "stages of the pipeline" },
+    { ROW("chunks", VP_KEY_INT, chunks), .min = 1, .max = VP_MAX_STAGES,
+      .group = "pipeline", .fallback = "(2)", .example = "2",
+      .applies = has_chunks, .depends_on = "schedule",
+      .meaning = "stages per rank; interleaved and zb-v only" },
+    { INTS("partition", partition, 1, 100000), .group = "pipeline",
+      .fallback = "(equal work)", .example = "[3, 2, 2, 2]",
+      .later = "a plan file",
+      .meaning = "blocks of each stage; chunks x stages entries" },
+    { ROW("recompute_ratio", VP_KEY_REALS, recompute_ratio), .min = 0,
+      .max = 1, .group = "pipeline", .fallback = "(0)", .example = "0.3",
+      .meaning = "share of each stage whose activations are computed again "
+      "instead of kept, from its end" },
+    { ROW("early_recompute", VP_KEY_BOOL, early_recompute),
+      .group = "pipeline", .fallback = "true", .example = "true",
+      .meaning = "recompute before the gradient arrives" },
+    { INTS("replicas", replicas, 1, VP_MAX_STAGES), .group = "pipeline",
+      .fallback = "(1 each)", .example = "[1, 2, 1]",
+      .meaning = "ranks of each stage, which share its minibatches" },
+    { INTS("warmup_depths", warmup_depths, 0, 1000), .group = "pipeline",
+      .fallback = "(by the ranks that follow)", .example = "[3, 2, 1, 0]",
+      .meaning = "forwards of each stage before its first backward" },
     { ROW("accumulation_steps", VP_KEY_INT, accumulation_steps), .min = 1,
-      .max = 1e6, .group = "optimisation", .fallback = "1", .example = "4",
-      .meaning = "minibatches whose mean gradient makes an update" },
+      .max = 1e6, .group = "pipeline", .example = "4",
+      .fallback = "(1; with several stages 32)",
+      .applies = is_bsp, .depends_on = "sync_mode",
+      .meaning = "minibatches whose mean gradient makes an update; bsp only" },
+    { ROW("grad_clip_scope", VP_KEY_BOOL, clip_per_stage),
+      .word = scope_word, .group = "pipeline", .fallback = "(all)",
+      .example = "stage", .applies = is_bsp, .depends_on = "sync_mode",
+      .meaning = "grad_clip limits the norm over all stages, or of each; asp "
+      "always of each" },
 
     /* machine */
     { ROW("device", VP_KEY_ENUM, device), .word = device_word,
@@ -262,7 +378,7 @@ const struct vp_key vp_keys[] = {
       .example = "fp32", .meaning = "type of weights and activations" },
     { ROW("threads_per_stage", VP_KEY_INT, threads_per_stage), .min = 0,
       .max = 1024, .group = "machine", .fallback = "0", .example = "2",
-      .meaning = "compute threads; 0 uses all cores" },
+      .meaning = "compute threads of a rank; 0 shares out all cores" },
     { ROW("kernels", VP_KEY_BOOL, reference_kernels), .word = kernels_word,
       .group = "machine", .fallback = "fast", .example = "fast",
       .meaning = "reference is plain C: slow, to compare with" },
@@ -276,18 +392,20 @@ const struct vp_key vp_keys[] = {
       .meaning = "each run makes a folder here" },
     { COUNT("eval_every", eval_every, 0, MAX_COUNT), .group = "run",
       .fallback = "0", .example = "100",
-      .meaning = "updates between evaluations; 0 does none" },
+      .meaning = "steps between evaluations; 0 does none" },
     { COUNT("eval_batches", eval_batches, 1, MAX_COUNT), .group = "run",
       .fallback = "8", .example = "8",
       .meaning = "minibatches of an evaluation" },
     { COUNT("print_frequency", print_frequency, 1, MAX_COUNT),
       .group = "run", .fallback = "10", .example = "10",
-      .meaning = "updates between lines, where there is no terminal" },
+      .meaning = "steps between lines, where there is no terminal" },
+    { ROW("watchdog_seconds", VP_KEY_INT, watchdog_seconds), .min = 1,
+      .max = 86400, .group = "run", .fallback = "60", .example = "60",
+      .meaning = "longest wait for another rank" },
 
-    /* Keys of the original, and of pipelines, that are not built yet. */
+    /* Keys of the original, and our own, that are not built yet. */
     LATER("auto_plan", "plan the pipeline before the run"),
     LATER("checkpoint_every", "updates between checkpoints"),
-    LATER("chunks", "model chunks per stage"),
     LATER("compress_activations", "had no effect in the original"),
     LATER("compress_in_gpu", "had no effect in the original"),
     LATER("config_file", "placement of stages on ranks"),
@@ -295,24 +413,16 @@ const struct vp_key vp_keys[] = {
     LATER("directory", "working directory"),
     LATER("distributed_backend", "transport between ranks"),
     LATER("freeze", "blocks that are not trained"),
-    LATER("grad_clip_scope", "norm over all stages or each"),
     LATER("keep_checkpoints", "checkpoints to keep"),
     LATER("machines", "hosts and devices of the ranks"),
-    LATER("macrobatch", "updates with two weight versions"),
     LATER("module", "model directory of the original"),
     LATER("mp_size", "tensor parallel ranks"),
     LATER("no_input_pipelining", "one minibatch at a time"),
-    LATER("partition", "blocks per stage"),
     LATER("rebalance", "move blocks while running"),
     LATER("recompute", "recompute activations"),
-    LATER("recompute_ratio", "share of lines recomputed per stage"),
     LATER("reduce", "how replicas add gradients"),
-    LATER("schedule", "order of work in the pipeline"),
-    LATER("stages", "stages of the pipeline"),
     LATER("swap", "activations kept in host memory"),
-    LATER("sync_mode", "asp or bsp"),
     LATER("verbose_frequency", "updates between statistics"),
-    LATER("watchdog_seconds", "patience with a silent peer"),
 };
 /* clang-format on */
 const int vp_n_keys = VP_COUNT_OF(vp_keys);

@@ -15,6 +15,7 @@ struct vp_entry {
     enum vp_yaml_kind kind;
     const char *text; /* scalar only */
     bool quoted;
+    const struct vp_yaml_node *items; /* list only; NULL: empty */
 };
 
 enum vp_key_type {
@@ -30,6 +31,8 @@ enum vp_key_type {
     VP_KEY_SIZE,   /* the word is one of the model's sizes; chooses defaults */
     VP_KEY_JSON,   /* a path; chooses defaults */
     VP_KEY_WARMUP, /* float; true and false are fractions, too */
+    VP_KEY_INTS,   /* struct vp_int_list */
+    VP_KEY_REALS,  /* struct vp_real_list; one number means all stages */
     VP_KEY_LATER,  /* known, but not supported by this version */
 };
 
@@ -47,7 +50,8 @@ struct vp_key {
     /* ENUM, and BOOL with other words than true and false: what value i is
      * called; "" where it has no name, NULL past the last. */
     const char *(*word)(int i);
-    /* ENUM: known words that are not supported yet: "a, b", or NULL. */
+    /* ENUM: known words that are not supported yet: "a, b", or NULL. INTS: what
+     * a word in place of a list would be, and is not supported yet. */
     const char *later;
     /* Whether the key means anything; NULL: always. It is decided by the
      * value of the key `depends_on`, which stands earlier in the table. */
@@ -69,6 +73,8 @@ const struct vp_key *vp_key_find(const char *name);
 enum vp_status vp_key_set(const struct vp_key *key,
                           const struct vp_entry *entry,
                           struct vp_config *config, struct vp_err *err);
+
+bool vp_key_is_list(const struct vp_key *key);
 
 /* The value as YAML, paths absolute; false when there is nothing to write: not
  * set, or a row that only chooses defaults. */

@@ -3,12 +3,13 @@
 
 #include "base/clock.h"
 #include "launch/folder.h"
+#include "launch/forecast.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MAX_BUCKETS = 12 };
+enum { MAX_BUCKETS = 12, MAX_STREAM = 1 << 28 };
 
 struct run {
     const struct vp_config *config;
@@ -23,10 +24,11 @@ struct run {
     struct vp_trainer *trainer;
     struct vp_folder folder;
     struct vp_run_summary summary;
+    struct vp_run_stage stages[VP_MAX_STAGES];
 
     double losses[2]; /* sums over the first and the last tenth */
     int64_t n_losses[2];
-    double tokens, flops, seconds;
+    double tokens, flops, seconds, waited;
     double eval_loss;
     int64_t n_done;
     enum vp_status status; /* of writing reports */
@@ -65,9 +67,8 @@ static void make_buckets(struct run *run)
 
             if (i > 0 && len == dims[run->n_buckets - 1].seq)
                 continue;
-            dims[run->n_buckets++] = (struct vp_dims){
-                at_least_1(batch / len), len, len, 0
-            };
+            dims[run->n_buckets++] = (struct vp_dims){ at_least_1(batch / len),
+                                                       len, len, 0 };
         }
         break;
     }
@@ -134,16 +135,72 @@ static int count_cores(void)
     return n < 1 ? 1 : (int)n;
 }
 
-static int64_t updates_per_epoch(const struct run *run)
+/* A rank gets its share of the cores. */
+static int count_threads(const struct vp_config *config)
+{
+    int n = config->threads_per_stage;
+
+    if (n == 0)
+        n = count_cores() / vp_config_n_ranks(config);
+    return n < 1 ? 1 : n;
+}
+
+/* Updates; in asp, minibatches. */
+static int64_t steps_per_epoch(const struct run *run)
 {
     return at_least_1(vp_data_info(run->data)->n_batches /
                       run->config->accumulation_steps);
+}
+
+static void set_steps(struct run *run)
+{
+    const struct vp_config *config = run->config;
+    struct vp_lr_config *lr = &run->train.lr;
+
+    lr->steps_per_epoch = steps_per_epoch(run);
+    lr->epochs = (int)config->epochs;
+    lr->total_steps = config->total_steps > 0
+                          ? config->total_steps
+                          : config->epochs * lr->steps_per_epoch;
+}
+
+/* Schedules count the minibatches of a stream from the start of the run. */
+static enum vp_status check_steps(const struct run *run, struct vp_err *err)
+{
+    const struct vp_config *config = run->config;
+    int64_t n = run->train.lr.total_steps;
+
+    if (config->sync_mode == VP_SYNC_BSP || n <= MAX_STREAM)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: the run has %lld minibatches, but asp counts to "
+                      "%d; lower %s",
+                      vp_config_blame(config, "total_steps epochs"),
+                      (long long)n, MAX_STREAM,
+                      config->total_steps > 0 ? "total_steps" : "epochs");
+}
+
+static void set_pipeline(const struct vp_config *config,
+                         struct vp_train_config *train)
+{
+    train->schedule = vp_generator_at(config->schedule)->name;
+    train->n_stages = config->stages;
+    train->n_chunks = config->chunks;
+    train->partition = config->partition.at;
+    train->recompute_ratio = config->recompute_ratio.at;
+    train->replicas = config->replicas.at;
+    train->depth = config->warmup_depths.at;
+    train->early_recompute = config->early_recompute;
+    train->clip_per_stage = config->clip_per_stage;
+    train->accumulation_steps = config->accumulation_steps;
+    train->timeout_ms = config->watchdog_seconds * 1000;
 }
 
 static enum vp_status make_trainer(struct run *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
     struct vp_train_config *train = &run->train;
+    enum vp_status st;
 
     *train = (struct vp_train_config){
         .graphs = run->graphs,
@@ -151,28 +208,36 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
         .data = run->data,
         .eval_data = run->eval_data,
         .backend = &vp_backend_cpu,
-        .backend_config = { .n_threads = config->threads_per_stage > 0
-                                             ? config->threads_per_stage
-                                             : count_cores(),
+        .backend_config = { .n_threads = count_threads(config),
                             .reference = config->reference_kernels },
         .init = vp_param_init,
         .optim = config->optim,
         .lr = config->lr,
-        .accumulation_steps = config->accumulation_steps,
         .seed = config->seed,
         .prefetch = config->prefetch,
         .memory_limit = config->memory_limit,
-        .timeout_ms = 60 * 1000,
     };
-    train->lr.steps_per_epoch = updates_per_epoch(run);
-    train->lr.epochs = (int)config->epochs;
-    train->lr.total_steps = config->total_steps > 0
-                                ? config->total_steps
-                                : config->epochs * updates_per_epoch(run);
-    return vp_trainer_create(train, run->options->dry_run, &run->trainer, err);
+    set_pipeline(config, train);
+    set_steps(run);
+    VP_TRY(check_steps(run, err));
+    st = vp_trainer_create(train, run->options->dry_run, &run->trainer, err);
+    if (st == VP_ERR_INVALID)
+        vp_err_prefix(err, "%s", vp_config_blame(config, err->text));
+    return st;
 }
 
-static void summarise(struct run *run)
+/* ---- Summary ------------------------------------------------------------ */
+
+static int64_t last_step(const struct run *run)
+{
+    int64_t n = run->train.lr.total_steps;
+
+    if (run->options->max_steps > 0 && run->options->max_steps < n)
+        n = run->options->max_steps;
+    return n;
+}
+
+static enum vp_status summarise(struct run *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
     const struct vp_graph *graph = &run->graphs[0];
@@ -187,28 +252,22 @@ static void summarise(struct run *run)
         .n_params = vp_graph_param_count(graph),
         .batch = dims->batch,
         .seq = dims->seq,
-        .tokens_per_update = rows * config->accumulation_steps,
-        .n_steps = run->train.lr.total_steps,
+        .tokens_per_step = rows * config->accumulation_steps,
+        .n_steps = last_step(run),
         .steps_per_epoch = run->train.lr.steps_per_epoch,
-        .gflops_per_update = vp_graph_flops(graph, 0, graph->n_blocks) *
-                             config->accumulation_steps * 1e-9,
         .unigram_loss = vp_data_info(run->data)->unigram_loss,
-        .memory = vp_trainer_memory(run->trainer),
-        .n_stages = vp_trainer_n_stages(run->trainer),
         .n_threads = run->train.backend_config.n_threads,
+        .n_cores = count_cores(),
     };
+    VP_TRY(vp_forecast_make(&run->train, run->trainer, run->stages,
+                            &run->summary, err));
+    for (int s = 0; s < run->summary.n_stages; s++)
+        run->summary.gflops_per_step += run->stages[s].gflops *
+                                        config->accumulation_steps;
+    return VP_OK;
 }
 
 /* ---- The loop ----------------------------------------------------------- */
-
-static int64_t last_step(const struct run *run)
-{
-    int64_t n = run->train.lr.total_steps;
-
-    if (run->options->max_steps > 0 && run->options->max_steps < n)
-        n = run->options->max_steps;
-    return n;
-}
 
 static bool asked_to_stop(const struct run *run)
 {
@@ -230,6 +289,7 @@ static void note_loss(struct run *run, const struct vp_step_report *report)
     run->tokens += (double)report->n_tokens;
     run->flops += report->flops;
     run->seconds += report->seconds;
+    run->waited += report->bubble * report->seconds;
     run->n_done = report->step;
 }
 
@@ -290,6 +350,7 @@ static void finish(const struct run *run)
         .seconds = run->seconds,
         .tokens_per_second = run->tokens / run->seconds,
         .gflops_per_second = run->flops / run->seconds * 1e-9,
+        .bubble = run->waited / run->seconds,
         .interrupted = asked_to_stop(run),
     };
 
@@ -304,9 +365,9 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     VP_TRY(open_data(run, err));
     VP_TRY(make_trainer(run, err));
     if (!run->options->dry_run)
-        VP_TRY(vp_folder_create(run->config, run->options->output,
-                                &run->folder, err));
-    summarise(run);
+        VP_TRY(vp_folder_create(run->config, run->options->output, &run->folder,
+                                err));
+    VP_TRY(summarise(run, err));
     if (run->events->on_start)
         run->events->on_start(run->events->ctx, &run->summary);
     return VP_OK;
@@ -327,10 +388,9 @@ enum vp_status vp_run_train(const struct vp_config *config,
                             const struct vp_run_events *events,
                             struct vp_err *err)
 {
-    struct run run = { .config = config,
-                       .options = options,
-                       .events = events,
-                       .eval_loss = NAN };
+    struct run run = {
+        .config = config, .options = options, .events = events, .eval_loss = NAN
+    };
     enum vp_status st = set_up(&run, err);
 
     if (st == VP_OK && !options->dry_run) {

@@ -8,34 +8,57 @@
 #include <signal.h>
 
 struct vp_run_options {
-    const char *output;    /* run folder; NULL: <log_directory>/<time> */
-    int64_t max_steps;     /* stop after this many updates; 0: no limit */
-    bool dry_run;          /* validate and report; touch nothing */
+    const char *output; /* run folder; NULL: <log_directory>/<time> */
+    int64_t max_steps;  /* stop after this many steps; 0: no limit */
+    bool dry_run;       /* validate and report; touch nothing */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
 };
 
-/* What is known before the first step. */
+/* One stage, as planned. */
+struct vp_run_stage {
+    int first_block, n_blocks;
+    int64_t n_params; /* tied ones count where they are owned */
+    double recompute_ratio;
+    double gflops; /* of a minibatch, with what is recomputed */
+    int first_rank, n_ranks;
+    int n_slots;                    /* minibatches in flight on a rank */
+    int n_versions;                 /* of its weights */
+    const struct vp_memory *memory; /* of each of its ranks */
+};
+
+/* What is known before the first step. In asp a step is a minibatch, else an
+ * update. */
 struct vp_run_summary {
-    const char *model;          /* "bert" */
-    const char *data;           /* vp_data_info.what */
-    const char *output;         /* run folder, NULL on a dry run */
+    const char *model;  /* "bert" */
+    const char *data;   /* vp_data_info.what */
+    const char *output; /* run folder, NULL on a dry run */
     int64_t n_blocks, n_params;
-    int64_t batch, seq, tokens_per_update;
+    int64_t batch, seq, tokens_per_step;
     int64_t n_steps, steps_per_epoch;
-    double gflops_per_update;   /* forward and backward */
-    double unigram_loss;        /* nats; what a model must beat */
-    const struct vp_memory *memory; /* of every stage */
-    int n_stages;
-    int n_threads;
+    double gflops_per_step; /* forward, backward, recomputation */
+    double unigram_loss;    /* nats; what a model must beat */
+    const struct vp_run_stage *stages;
+    int n_stages, n_ranks;
+    int n_threads; /* of a rank */
+    int n_cores;   /* of the machine */
+
+    /* The schedule that was proved: of a group, or of a piece of a stream. */
+    const char *schedule;
+    bool asp;
+    int group_size;          /* minibatches */
+    int n_actions;           /* of all ranks */
+    double bubble_simulated; /* with FLOPs as the times of stages */
+    double bubble_theory;    /* if stages were equal */
 };
 
 struct vp_run_result {
     int64_t n_steps;
     double first_loss, last_loss; /* means over the first and last tenth */
-    double eval_loss;           /* NaN without evaluation */
+    double eval_loss;             /* NaN without evaluation */
     double seconds;
     double tokens_per_second;
     double gflops_per_second;
+    double bubble; /* share of the ranks' time spent waiting */
     bool interrupted;
 };
 

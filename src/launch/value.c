@@ -122,3 +122,12 @@ void vp_float_to_text(float value, char *out, size_t n_bytes)
             return;
     }
 }
+
+void vp_real_to_text(double value, char *out, size_t n_bytes)
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(out, n_bytes, "%.*g", digits, value);
+        if (strtod(out, NULL) == value)
+            return;
+    }
+}

@@ -18,5 +18,7 @@ bool vp_text_to_bytes(const char *text, int64_t *out);
 
 /* The shortest decimal that reads back as the same float. */
 void vp_float_to_text(float value, char *out, size_t n_bytes);
+/* The same for a double. */
+void vp_real_to_text(double value, char *out, size_t n_bytes);
 
 #endif

@@ -411,16 +411,14 @@ const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer)
     return &trainer->schedule;
 }
 
-static struct vp_trace_stage trace_stage(const struct vp_trainer *trainer,
-                                         int stage)
+/* The working set of recomputation is there all the time. */
+static struct vp_trace_stage trace_stage(const struct vp_stage *stage)
 {
-    const struct vp_memory *memory = &trainer->memory[stage];
-    int64_t n_slots = trainer->schedule.stages[stage].n_slots;
-    int64_t slots = memory->activations;
+    int64_t slot_bytes = stage->n_bytes[VP_SPACE_SLOT];
 
     return (struct vp_trace_stage){
-        .base_bytes = memory->total - slots,
-        .slot_bytes = n_slots > 0 ? slots / n_slots : 0,
+        .base_bytes = stage->memory.total - slot_bytes * stage->shape.n_slots,
+        .slot_bytes = slot_bytes,
     };
 }
 
@@ -434,10 +432,13 @@ enum vp_status vp_trainer_trace(const struct vp_trainer *trainer,
     if (trainer->crew.n_ranks > VP_TRACE_MAX_RANKS)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "a trace has at most %d ranks", VP_TRACE_MAX_RANKS);
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
-        recorders[r] = trainer->ranks[r].recorder;
-    for (int s = 0; s < trainer->crew.n_stages; s++)
-        stages[s] = trace_stage(trainer, s);
+    for (int r = 0; r < trainer->crew.n_ranks; r++) {
+        const struct vp_rank *rank = &trainer->ranks[r];
+
+        recorders[r] = rank->recorder;
+        for (int i = 0; i < rank->n_stages; i++)
+            stages[rank->stages[i].index] = trace_stage(&rank->stages[i].stage);
+    }
     return vp_trace_collect(name, recorders, trainer->crew.n_ranks, stages,
                             trainer->crew.n_stages, out, err);
 }

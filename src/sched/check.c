@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_SLOTS = 1 << 26 };
+
 /* What a rank knows about one of its stages. */
 struct state {
     const struct vp_node *node;
@@ -355,6 +357,7 @@ static enum vp_status check_list(struct walk *walk)
             walk->rank >= s->first_rank + s->n_replicas)
             return refuse(walk, "stage %d is not on this rank", a->stage);
         state = &walk->states[a->stage];
+        VP_BUG_ON(!state->node);
         VP_TRY(check_order(walk, state, a));
         VP_TRY(check_kind(walk, state, a));
         state->next[a->kind]++;
@@ -369,6 +372,8 @@ static enum vp_status check_list(struct walk *walk)
 static enum vp_status check_sizes(const struct vp_schedule *schedule,
                                   struct vp_err *err)
 {
+    int64_t n_slots = 0;
+
     for (int s = 0; s < schedule->n_stages; s++) {
         const struct vp_schedule_stage *stage = &schedule->stages[s];
         bool grads = s < schedule->n_stages - 1 && !schedule->forward_only;
@@ -383,6 +388,13 @@ static enum vp_status check_sizes(const struct vp_schedule *schedule,
                               s, stage->n_slots, stage->n_versions,
                               stage->n_act_bufs, stage->n_grad_bufs);
     }
+    for (int s = 0; s < schedule->n_stages; s++)
+        n_slots += schedule->stages[s].n_slots;
+    if (n_slots > MAX_SLOTS)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "the stages have %lld slots in all; more than %d "
+                          "cannot be checked",
+                          (long long)n_slots, MAX_SLOTS);
     return VP_OK;
 }
 

@@ -61,8 +61,7 @@ static void generate_chunks(const struct vp_schedule *schedule,
     free(lanes);
 }
 
-void vp_generate_eval(const struct vp_schedule *schedule,
-                      struct vp_list *lists)
+void vp_generate_eval(const struct vp_schedule *schedule, struct vp_list *lists)
 {
     if (schedule->n_stages > schedule->n_ranks) {
         generate_chunks(schedule, lists);

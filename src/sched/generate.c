@@ -10,6 +10,7 @@ enum {
     MAX_REPLICAS = 4096,
     MAX_DEPTH = 1 << 20,
     MAX_MB = 1 << 29,
+    MAX_WORK = 1 << 24, /* stages x minibatches: gigabytes of actions */
 };
 
 /* ---- Generators --------------------------------------------------------- */
@@ -57,12 +58,6 @@ static void generate_gpipe(const struct vp_schedule *schedule,
     generate_all(schedule, node, VP_ACTION_B, out);
 }
 
-static void generate_eval(const struct vp_schedule *schedule,
-                          const struct vp_node *node, struct vp_list *out)
-{
-    generate_all(schedule, node, VP_ACTION_F, out);
-}
-
 /* ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024): 1f1b with W
  * apart, each stage keeping as many weight gradients for later as its warm-up
  * is shorter than that of stage 0. They fill the wait for the last backwards,
@@ -95,7 +90,8 @@ static void generate_zb_h1(const struct vp_schedule *schedule,
 /* Exactly one of the functions: lists of nodes, or of all ranks at once. */
 static const struct generator {
     struct vp_generator about;
-    bool depth; /* obeys a warm-up depth per stage */
+    bool depth;  /* takes a warm-up depth per stage */
+    bool single; /* takes no replicas */
     generator_fn node;
     void (*ranks)(const struct vp_schedule *schedule, struct vp_list *lists);
 } generators[] = {
@@ -119,6 +115,7 @@ static const struct generator {
     { .about = { .name = "interleaved",
                  .meaning = "1f1b with several chunks per rank (bsp)",
                  .chunks = true },
+      .single = true,
       .ranks = vp_generate_interleaved },
     { .about = { .name = "zb-h1",
                  .meaning = "1f1b with deferred weight gradients (bsp)",
@@ -129,11 +126,14 @@ static const struct generator {
                  .meaning = "zero bubble, two chunks in a V (bsp)",
                  .split = true,
                  .chunks = true },
+      .single = true,
       .ranks = vp_generate_zb_v },
     { .about = { .name = "eval",
                  .meaning = "forwards only",
+                 .chunks = true,
                  .forward_only = true },
-      .node = generate_eval },
+      .depth = true,
+      .ranks = vp_generate_eval },
 };
 
 const struct vp_generator *vp_generator_at(int i)
@@ -160,16 +160,19 @@ const struct vp_generator *vp_generator_find(const char *name)
 
 /* ---- Is the configuration sensible? ------------------------------------- */
 
-static bool is_zb_v(const struct vp_sched_config *config)
+bool vp_sched_is_v_shape(const struct vp_sched_config *config)
 {
-    return strcmp(config->name, "zb-v") == 0;
+    return strcmp(config->name, "zb-v") == 0 ||
+           (strcmp(config->name, "eval") == 0 && config->v_shape);
 }
 
-static int n_chunks_of(const struct vp_sched_config *config)
+int vp_sched_n_chunks(const struct vp_sched_config *config)
 {
-    if (is_zb_v(config))
+    if (vp_sched_is_v_shape(config))
         return 2;
-    return config->n_chunks > 1 ? config->n_chunks : 1;
+    if (config->n_chunks == 0)
+        return strcmp(config->name, "interleaved") == 0 ? 2 : 1;
+    return config->n_chunks;
 }
 
 static enum vp_status unknown_name(const char *name, struct vp_err *err)
@@ -192,7 +195,7 @@ static enum vp_status check_counts(const struct vp_sched_config *config,
     const char *name = config->name;
     bool stream = generator->about.stream;
     int least = stream && config->first_mb > config->segment_begin ? 0 : 1;
-    int n_chunks = config->n_chunks;
+    int n_chunks = vp_sched_n_chunks(config);
 
     if (config->n_stages < 1 || config->n_stages > MAX_STAGES)
         return vp_err_set(err, VP_ERR_INVALID,
@@ -202,21 +205,27 @@ static enum vp_status check_counts(const struct vp_sched_config *config,
         return vp_err_set(err, VP_ERR_INVALID,
                           "schedule %s: %d minibatches; give %d to %d", name,
                           config->n_mb, least, MAX_MB);
-    if (n_chunks < 0 || n_chunks > MAX_STAGES / config->n_stages)
+    if (n_chunks < 1 || n_chunks > MAX_STAGES / config->n_stages)
         return vp_err_set(err, VP_ERR_INVALID,
                           "schedule %s: %d chunks of %d stages; give at most "
                           "%d stages in all",
                           name, n_chunks, config->n_stages, MAX_STAGES);
+    if ((int64_t)config->n_stages * n_chunks * config->n_mb > MAX_WORK)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s: %d minibatches on %d stages are too "
+                          "many for one list; give fewer minibatches, or make "
+                          "it in pieces",
+                          name, config->n_mb, config->n_stages * n_chunks);
     if (n_chunks > 1 && !generator->about.chunks)
         return vp_err_set(err, VP_ERR_INVALID,
                           "schedule %s has one chunk per rank, not %d; use "
                           "interleaved or zb-v",
                           name, n_chunks);
-    if (n_chunks > 2 && is_zb_v(config))
+    if (config->n_chunks > 2 && vp_sched_is_v_shape(config))
         return vp_err_set(err, VP_ERR_INVALID,
-                          "schedule zb-v has two chunks per rank, not %d; use "
-                          "interleaved or leave chunks out",
-                          n_chunks);
+                          "schedule %s: a V has two chunks per rank, not %d; "
+                          "use interleaved or leave chunks out",
+                          name, config->n_chunks);
     return VP_OK;
 }
 
@@ -232,7 +241,8 @@ static enum vp_status check_stages(const struct vp_sched_config *config,
                               "schedule %s: %d replicas of stage %d; give 1 "
                               "to %d",
                               name, config->replicas[s], s, MAX_REPLICAS);
-        if (config->replicas[s] > 1 && generator->about.chunks)
+        if (config->replicas[s] > 1 &&
+            (generator->single || vp_sched_n_chunks(config) > 1))
             return vp_err_set(err, VP_ERR_INVALID,
                               "schedule %s: stage %d has %d replicas, but "
                               "ranks with chunks are not replicated; use 1f1b "
@@ -264,26 +274,32 @@ static enum vp_status check_stream(const struct vp_sched_config *config,
                                    struct vp_err *err)
 {
     const char *name = config->name;
+    int64_t end = (int64_t)config->first_mb + config->n_mb;
     bool asked = config->segment_begin != 0 || config->first_mb != 0 ||
-                 config->keep_going || config->update_every != 0;
+                 config->segment_end != 0 || config->keep_going ||
+                 (config->update_every != 0 && !generator->about.forward_only);
 
-    if (generator->about.stream) {
-        if (config->segment_begin < 0 ||
-            config->first_mb < config->segment_begin ||
-            config->first_mb > MAX_MB - config->n_mb)
-            return vp_err_set(err, VP_ERR_INVALID,
-                              "schedule %s: %d minibatches from %d in a "
-                              "segment from %d; give numbers from 0 to %d, the "
-                              "segment first",
-                              name, config->n_mb, config->first_mb,
-                              config->segment_begin, MAX_MB);
-        return VP_OK;
-    }
-    if (asked)
+    if (!generator->about.stream && asked)
         return vp_err_set(err, VP_ERR_INVALID,
                           "schedule %s describes a whole group of minibatches "
                           "and has no pieces; use pipedream or macrobatch",
                           name);
+    if (config->segment_begin < 0 || config->first_mb < config->segment_begin ||
+        end > MAX_MB)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s: %d minibatches from %d in a segment "
+                          "from %d; give numbers from 0 to %d, the segment "
+                          "first",
+                          name, config->n_mb, config->first_mb,
+                          config->segment_begin, MAX_MB);
+    if (config->segment_end != 0 &&
+        (config->keep_going ? config->segment_end < end
+                            : config->segment_end != end))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s: the piece ends at minibatch %lld, the "
+                          "segment at %d; the last piece ends with its "
+                          "segment, the others before",
+                          name, (long long)end, config->segment_end);
     return VP_OK;
 }
 
@@ -292,7 +308,7 @@ static enum vp_status check_stream(const struct vp_sched_config *config,
 static void place_stages(const struct vp_sched_config *config,
                          struct vp_schedule *schedule)
 {
-    int n_chunks = n_chunks_of(config), n_ranks = 0;
+    int n_chunks = vp_sched_n_chunks(config), n_ranks = 0;
 
     for (int s = 0; s < schedule->n_stages; s++) {
         struct vp_schedule_stage *stage = &schedule->stages[s];
@@ -303,7 +319,7 @@ static void place_stages(const struct vp_sched_config *config,
             stage->n_replicas = config->replicas ? config->replicas[s] : 1;
             stage->first_rank = n_ranks;
             n_ranks += stage->n_replicas;
-        } else if (is_zb_v(config) && chunk == 1) {
+        } else if (vp_sched_is_v_shape(config) && chunk == 1) {
             stage->first_rank = config->n_stages - 1 - at;
         } else {
             stage->first_rank = at;
@@ -316,16 +332,18 @@ static void place_stages(const struct vp_sched_config *config,
     schedule->n_ranks = n_chunks == 1 ? n_ranks : config->n_stages;
 }
 
+/* Evaluation has no backward to warm up for. */
 static void set_depths(const struct vp_sched_config *config,
                        const struct generator *generator,
                        struct vp_schedule *schedule)
 {
-    for (int s = 0; generator->depth && s < schedule->n_stages; s++)
-        schedule->stages[s].depth = config->depth
-                                        ? config->depth[s]
-                                        : vp_schedule_depth(config->replicas,
-                                                            config->n_stages,
-                                                            s);
+    for (int s = 0; s < schedule->n_stages; s++)
+        if (generator->depth && !schedule->forward_only)
+            schedule->stages[s].depth = config->depth
+                                            ? config->depth[s]
+                                            : vp_schedule_depth(
+                                                  config->replicas,
+                                                  config->n_stages, s);
 }
 
 /* bsp: one round, one version. */
@@ -390,8 +408,9 @@ static enum vp_status set_up(const struct vp_sched_config *config,
                              struct vp_schedule *schedule, struct vp_err *err)
 {
     snprintf(schedule->name, sizeof(schedule->name), "%s", config->name);
-    schedule->n_stages = config->n_stages * n_chunks_of(config);
+    schedule->n_stages = config->n_stages * vp_sched_n_chunks(config);
     schedule->segment_begin = config->segment_begin;
+    schedule->segment_end = config->segment_end;
     schedule->first_mb = config->first_mb;
     schedule->n_mb = config->n_mb;
     schedule->drain = !config->keep_going;

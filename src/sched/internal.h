@@ -89,6 +89,10 @@ static inline void vp_list_put(struct vp_list *list, enum vp_action_kind kind,
     vp_list_push(list, (struct vp_action){ kind, stage, mb, -1, -1, -1, -1 });
 }
 
+/* Stages per rank, and whether they are placed 0 .. P-1, P-1 .. 0. */
+int vp_sched_n_chunks(const struct vp_sched_config *config);
+bool vp_sched_is_v_shape(const struct vp_sched_config *config);
+
 /* Compute-only lists, one per rank. */
 void vp_generate_interleaved(const struct vp_schedule *schedule,
                              struct vp_list *lists);

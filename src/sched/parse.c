@@ -313,8 +313,8 @@ static enum vp_status read_list(struct reader *r,
                                 const struct vp_schedule *schedule, int rank,
                                 struct vp_list *list)
 {
+    struct vp_action action = { .kind = VP_ACTION_F };
     struct reader start = *r;
-    struct vp_action action;
     int number = -1;
 
     if (*r->at == '\0')

@@ -182,12 +182,8 @@ enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
                 all[s].grads = here[s].grads;
         }
     }
-    schedule->n_slots = 0;
-    for (int s = 0; s < schedule->n_stages; s++) {
+    for (int s = 0; s < schedule->n_stages; s++)
         set_sizes(schedule, s, &all[s]);
-        if (schedule->stages[s].n_slots > schedule->n_slots)
-            schedule->n_slots = schedule->stages[s].n_slots;
-    }
     free(all);
     return VP_OK;
 }

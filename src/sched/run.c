@@ -91,6 +91,7 @@ static double time_of(const struct run *run, const struct event *event)
                           : event->kind == VP_ACTION_SEND_GRAD ? p->grad
                                                                : p->freed;
 
+    VP_BUG_ON(!times);
     return i < 0 ? 0.0 : times[i];
 }
 
@@ -196,6 +197,7 @@ static void clock_action(struct run *run, int rank, const struct vp_action *a,
     struct vp_span span;
     int i = p->done[a->kind] - node->range[a->kind].begin;
 
+    VP_BUG_ON(!p->act || !p->grad || !p->freed);
     span.start = ready > since ? ready : since;
     span.end = span.start + duration(run, a);
     if (a->kind == VP_ACTION_SEND_ACT)

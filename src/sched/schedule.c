@@ -188,6 +188,7 @@ enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule)
         return VP_ERR_NOMEM;
     }
     n = 0;
+    schedule->ranks[0].stages = stages; /* owns it; the others point into it */
     for (int rank = 0; rank < schedule->n_ranks; rank++) {
         struct vp_rank_list *list = &schedule->ranks[rank];
 

@@ -21,6 +21,11 @@
  * Waits of F, B (credit), RECV (arrival), REDUCE (replicas), and UPDATE (global
  * norm) are the only ones.
  *
+ * Generators make rings as long as what is kept at once, and one buffer more
+ * for each rank that sends: n_slots + 1 for activations, 2 for gradients (split:
+ * the most minibatches between B and W, + 1). Where a rank owns several stages
+ * a ring is longer if messages would have to wait for a buffer at unit costs.
+ *
  * Order. On every (rank, stage), the actions of one kind come in minibatch
  * order. So messages and slots are first in, first out, and gradients add up in
  * minibatch order in every schedule. */
@@ -66,7 +71,7 @@ struct vp_rank_list {
 
 struct vp_schedule_stage {
     int first_rank, n_replicas;
-    int depth;         /* warm-up: forwards before the first backward */
+    int depth;         /* W: B of own index i - W follows F of i; else 0 */
     bool recompute;    /* R stands between F and B */
     int n_slots;       /* activation slots on each replica */
     int n_act_bufs;    /* ring of incoming activations; 0: first stage */
@@ -93,7 +98,6 @@ struct vp_schedule {
 
     struct vp_action *actions; /* of all ranks, rank 0 first */
     int n_actions;
-    int n_slots; /* the largest of the stages */
 };
 
 /* ---- Making one --------------------------------------------------------- */
@@ -101,7 +105,8 @@ struct vp_schedule {
 struct vp_sched_config {
     const char *name; /* a generator */
     int n_stages;     /* without replicas: the number of ranks */
-    int n_chunks;     /* 0 or 1: one; else n_chunks * n_stages stages */
+    int n_chunks;     /* of a stage; 0: two if interleaved, else one */
+    bool v_shape;     /* eval: two chunks placed as zb-v does */
     int n_mb;
     const int *replicas;   /* per stage; NULL: one each */
     const int *depth;      /* per stage, stage_to_depth_map; NULL: default */
@@ -109,9 +114,12 @@ struct vp_sched_config {
     bool early_recompute;  /* R before RECV_GRAD: overlaps the wait */
     bool global_norm;      /* bsp: clip by the norm of all stages */
 
-    /* Streams (pipedream, macrobatch): a piece of an endless list, beginning
-     * with the forward of first_mb. Pieces put together equal the whole. */
+    /* Streams (pipedream, macrobatch): a piece of a long list, beginning with
+     * the forward of first_mb. Pieces put together equal the whole if all know
+     * the end of the segment. Without it, a piece that keeps going counts on
+     * minibatches to come that fill the rounds it has begun. */
     int segment_begin, first_mb; /* 0, 0: from the start */
+    int segment_end;             /* 0: not known */
     bool keep_going;             /* do not drain at the end of the piece */
     const int *version_begin;    /* per stage; NULL: 0 */
     int update_every;            /* macrobatch: minibatches; 0: the least */
@@ -130,7 +138,8 @@ struct vp_generator {
 const struct vp_generator *vp_generator_at(int i);
 const struct vp_generator *vp_generator_find(const char *name);
 
-/* VP_ERR_INVALID with a line about the first thing wrong in `config`. The
+/* A forward-only schedule ignores depths, recomputation and updates.
+ * VP_ERR_INVALID with a line about the first thing wrong in `config`. The
  * result is not yet validated: depths given by hand can make it hang. */
 enum vp_status vp_schedule_make(const struct vp_sched_config *config,
                                 struct vp_schedule *out, struct vp_err *err);
@@ -180,7 +189,8 @@ enum vp_status vp_schedule_parse(const char *text, const char *source,
 /* VP_OK: an executor that follows the rules above finishes this schedule in
  * every interleaving, never overwrites what is still needed, uses the right
  * weight versions and adds every gradient once and in order. Else
- * VP_ERR_INVALID and a line with rank, position, action and cause. */
+ * VP_ERR_INVALID and a line with rank, position, action and cause. A piece of a
+ * stream is proven on the condition that the pieces around it run, too. */
 enum vp_status vp_schedule_validate(const struct vp_schedule *schedule,
                                     struct vp_err *err);
 
@@ -207,9 +217,10 @@ struct vp_span {
 };
 
 struct vp_rank_times {
-    double busy;    /* computing (and sending, if that blocks) */
-    double bubble;  /* 1 - busy / makespan */
-    int peak_slots; /* minibatches kept at once, over all its stages */
+    double busy;     /* computing (and sending, if that blocks) */
+    double bubble;   /* 1 - busy / makespan */
+    int first_slots; /* minibatches kept at the start, over all its stages */
+    int peak_slots;  /* and at most */
 };
 
 struct vp_timing {
@@ -220,7 +231,8 @@ struct vp_timing {
     int *peak_slots; /* per stage, the largest replica */
 };
 
-/* Runs the lists as fast as the rules allow. The schedule must be valid. */
+/* Runs the lists as fast as the rules allow. Refuses what the validator
+ * refuses. */
 enum vp_status vp_simulate(const struct vp_schedule *schedule,
                            const struct vp_sched_costs *costs,
                            struct vp_timing *out, struct vp_err *err);

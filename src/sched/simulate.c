@@ -3,32 +3,55 @@
 
 #include <stdlib.h>
 
+/* Minibatches in flight at the start of a piece of a stream. */
+static int kept_at_start(const struct vp_schedule *schedule,
+                         const struct vp_nodes *nodes, int rank, int *kept)
+{
+    const struct vp_rank_list *list = &schedule->ranks[rank];
+    enum vp_action_kind last = vp_schedule_last_kind(schedule);
+    int sum = 0;
+
+    for (int i = 0; i < list->n_stages; i++) {
+        int s = list->stages[i];
+        const struct vp_node *node =
+            &nodes->at[nodes->first[s] + rank - schedule->stages[s].first_rank];
+
+        kept[s] = node->range[VP_ACTION_F].begin - node->range[last].begin;
+        sum += kept[s];
+    }
+    return sum;
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
 /* Busy time and kept minibatches of one rank. */
 static void measure_rank(const struct vp_schedule *schedule, int rank,
-                         const struct vp_span *spans, int *kept,
-                         struct vp_timing *timing)
+                         int *kept, struct vp_timing *timing)
 {
     const struct vp_rank_list *list = &schedule->ranks[rank];
     struct vp_rank_times *times = &timing->ranks[rank];
     enum vp_action_kind last = vp_schedule_last_kind(schedule);
-    int n_kept = 0;
+    int n_kept = times->first_slots;
 
+    times->peak_slots = n_kept;
     for (int i = 0; i < list->n_stages; i++)
-        kept[list->stages[i]] = 0;
+        timing->peak_slots[list->stages[i]] = larger(
+            timing->peak_slots[list->stages[i]], kept[list->stages[i]]);
     for (int i = 0; i < list->n_actions; i++) {
         const struct vp_action *a = &list->actions[i];
-        const struct vp_span *span = &spans[a - schedule->actions];
+        const struct vp_span *span = &timing->spans[a - schedule->actions];
+        int *peak = &timing->peak_slots[a->stage];
 
         times->busy += span->end - span->start;
         if (span->end > timing->makespan)
             timing->makespan = span->end;
         if (a->kind == VP_ACTION_F) {
-            n_kept++;
-            if (++kept[a->stage] > timing->peak_slots[a->stage])
-                timing->peak_slots[a->stage] = kept[a->stage];
+            times->peak_slots = larger(times->peak_slots, ++n_kept);
+            *peak = larger(*peak, ++kept[a->stage]);
         }
-        if (n_kept > times->peak_slots)
-            times->peak_slots = n_kept;
         if (a->kind == last) {
             n_kept--;
             kept[a->stage]--;
@@ -37,6 +60,7 @@ static void measure_rank(const struct vp_schedule *schedule, int rank,
 }
 
 static enum vp_status measure(const struct vp_schedule *schedule,
+                              const struct vp_nodes *nodes,
                               struct vp_timing *timing)
 {
     int *kept = calloc((size_t)schedule->n_stages, sizeof(*kept));
@@ -44,8 +68,11 @@ static enum vp_status measure(const struct vp_schedule *schedule,
 
     if (!kept)
         return VP_ERR_NOMEM;
-    for (int rank = 0; rank < schedule->n_ranks; rank++)
-        measure_rank(schedule, rank, timing->spans, kept, timing);
+    for (int rank = 0; rank < schedule->n_ranks; rank++) {
+        timing->ranks[rank].first_slots = kept_at_start(schedule, nodes, rank,
+                                                        kept);
+        measure_rank(schedule, rank, kept, timing);
+    }
     free(kept);
     for (int rank = 0; rank < schedule->n_ranks; rank++) {
         struct vp_rank_times *times = &timing->ranks[rank];
@@ -86,7 +113,7 @@ enum vp_status vp_simulate(const struct vp_schedule *schedule,
     if (st == VP_OK)
         st = vp_run_lists(schedule, &nodes, costs, timing.spans, err);
     if (st == VP_OK)
-        st = measure(schedule, &timing);
+        st = measure(schedule, &nodes, &timing);
     vp_nodes_release(&nodes);
     if (st != VP_OK) {
         vp_timing_release(&timing);

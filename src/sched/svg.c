@@ -122,6 +122,12 @@ static void add_title(struct drawing *d, const char *title)
         if (has_kind(d->schedule, keys[i].kind))
             x = add_key(d, x, shades[keys[i].kind][0], keys[i].name);
     x = add_key(d, x, "url(#idle)", "idle");
+    if (has_kind(d->schedule, VP_ACTION_UPDATE))
+        vp_text_add(d->text,
+                    "<rect x=\"%.1f\" y=\"46\" width=\"2\" height=\"16\" "
+                    "fill=\"#0f172a\"/><text x=\"%.1f\" y=\"58\">update"
+                    "</text>\n",
+                    x + 6, x + 14);
     vp_text_add(d->text,
                 "<text class=\"end\" x=\"%.1f\" y=\"30\">bubble %.1f "
                 "%%</text><text class=\"small\" x=\"%.1f\" y=\"%d\">idle"
@@ -234,9 +240,10 @@ static void add_curve(struct drawing *d, int rank, double y)
     const struct vp_rank_list *list = &d->schedule->ranks[rank];
     enum vp_action_kind last = vp_schedule_last_kind(d->schedule);
     double high = (KEPT_ROW - 5.0) / (d->most_kept > 0 ? d->most_kept : 1);
-    int kept = 0;
+    int kept = d->timing->ranks[rank].first_slots;
 
-    vp_text_add(d->text, "<path fill=\"#cbd5e1\" d=\"M%d %.1f", LEFT, y);
+    vp_text_add(d->text, "<path fill=\"#cbd5e1\" d=\"M%d %.1fV%.2f", LEFT, y,
+                y - kept * high);
     for (int i = 0; i < list->n_actions; i++) {
         const struct vp_action *a = &list->actions[i];
         const struct vp_span *span =

@@ -13,8 +13,12 @@
  *   vP f + (P-1) hop + v M (b + w)       a rank far from the last stage has no
  *                                        backward before, and then all of them
  *   (vP-1) (f + hop) + M (pass - w) + w  the last stage, then a way back
- * forward only:
- *   (P-1) f + M f
+ * forward only (eval):
+ *   (P-1) f + v M f, and (vP-1) f + M f  as above, without a way back
+ *   2 (P-1) f + 2 M f                    in a V the last rank's last forward
+ *                                        still has to get to rank 0
+ *   vP (M / P) f + (vP - 1 + M % P) f    interleaved, M no multiple of P: not
+ *                                        a bound, but what rings of two allow
  *
  * and the bubble is 1 - v M pass / T. At unit costs (f = b = w = 1, no r) every
  * generator reaches its bound, for all M, also M < P; v = 1 gives the familiar
@@ -26,8 +30,6 @@
  * ceil(M / R_s) passes, and then s hops remain. That is a bound which is not
  * always reached; with depths given by hand it is a bound, too. */
 #include "sched/internal.h"
-
-#include <string.h>
 
 struct terms {
     double f, pass, hop, w, bw;
@@ -54,6 +56,18 @@ static double bound_split(const struct terms *t)
     return larger(larger((p - 1) * t->f + v * m * t->pass,
                          v * p * t->f + (p - 1) * t->hop + v * m * t->bw),
                   (v * p - 1) * (t->f + t->hop) + m * (t->pass - t->w) + t->w);
+}
+
+static double eval_makespan(const struct terms *t, bool v_shape)
+{
+    int n_groups = t->n_mb / t->n_ranks, rest = t->n_mb % t->n_ranks;
+    double round = (double)t->n_chunks * t->n_ranks; /* of one group */
+
+    if (v_shape)
+        return 2.0 * (t->n_ranks - 1 + t->n_mb) * t->f;
+    if (t->n_chunks == 1 || rest == 0)
+        return 0.0;
+    return (round * n_groups + round - 1 + rest) * t->f;
 }
 
 /* Over the stages; `tail` hops remain after a stage's last pass. */
@@ -94,15 +108,13 @@ double vp_schedule_theory(const struct vp_sched_config *config,
                        .w = costs->w,
                        .bw = costs->b + costs->w + late,
                        .n_ranks = config->n_stages,
-                       .n_chunks = config->n_chunks > 1 ? config->n_chunks : 1,
                        .n_mb = config->n_mb };
     int n_ranks = total(config->replicas, config->n_stages);
     double work, bound;
 
     if (!generator)
         return 0.0;
-    if (strcmp(config->name, "zb-v") == 0)
-        t.n_chunks = 2;
+    t.n_chunks = vp_sched_n_chunks(config);
     if (generator->forward_only) {
         t.pass = t.f;
         t.hop = 0.0;
@@ -110,6 +122,8 @@ double vp_schedule_theory(const struct vp_sched_config *config,
         t.hop = costs->b + late;
     }
     bound = generator->split ? bound_split(&t) : bound_unsplit(&t);
+    if (generator->forward_only)
+        bound = larger(bound, eval_makespan(&t, vp_sched_is_v_shape(config)));
     if (n_ranks > config->n_stages)
         bound = bound_replicas(config, &t, !generator->split);
     work = t.n_chunks * (double)config->n_stages * t.n_mb * t.pass;

@@ -24,10 +24,16 @@ struct reader {
 static enum vp_status refuse(const struct reader *in, const char *where,
                              const char *key, const char *want)
 {
-    return vp_err_set(in->err, VP_ERR_INVALID,
-                      "%s: %s: '%s' must be %s; let vpipe train write the file "
-                      "again",
-                      in->path, where, key, want);
+    vp_err_set(in->err, VP_ERR_INVALID,
+               "%s: %s: '%s' must be %s; let vpipe train write the file again",
+               in->path, where, key, want);
+    return VP_ERR_INVALID;
+}
+
+static enum vp_status no_memory(const struct reader *in)
+{
+    vp_err_set(in->err, VP_ERR_NOMEM, "%s: out of memory", in->path);
+    return VP_ERR_NOMEM;
 }
 
 static enum vp_status read_int(const struct reader *in, const json_t *object,
@@ -92,7 +98,7 @@ static enum vp_status read_other(const struct reader *in, const json_t *root)
         json_array_size(stages) > VP_TRACE_MAX_STAGES)
         return refuse(in, where, "stages", "a list of 1 to 4096 stages");
     if (vp_trace_init(in->trace, (int)n_ranks, (int)json_array_size(stages)))
-        return vp_err_set(in->err, VP_ERR_NOMEM, "%s: out of memory", in->path);
+        return no_memory(in);
     vp_trace_set_name(in->trace, name ? name : "run");
     in->trace->begin_ns = begin;
     in->trace->end_ns = end;
@@ -214,9 +220,7 @@ static enum vp_status make_room(const struct reader *in, const json_t *list)
         failed = !in->trace->ranks[r].events;
     }
     free(n);
-    if (failed)
-        return vp_err_set(in->err, VP_ERR_NOMEM, "%s: out of memory", in->path);
-    return VP_OK;
+    return failed ? no_memory(in) : VP_OK;
 }
 
 static enum vp_status read_events(const struct reader *in, const json_t *list)

@@ -128,11 +128,14 @@ static enum vp_status write_all(FILE *f, const struct vp_trace *trace)
         for (int s = 0; st == VP_OK && s < trace->n_stages; s++)
             st = write_memory(f, trace, r, s);
     }
-    fputs("\n]}\n", f);
+    if (st == VP_OK)
+        fputs("\n]}\n", f);
     free(name);
     return st;
 }
 
+/* What a failure leaves behind is no JSON, so nobody takes it for a trace; it
+ * is not removed, because the path may be a device. */
 enum vp_status vp_trace_write_chrome(const struct vp_trace *trace,
                                      const char *path, struct vp_err *err)
 {
@@ -145,17 +148,15 @@ enum vp_status vp_trace_write_chrome(const struct vp_trace *trace,
                           "%s: cannot be written (%s); choose another place",
                           path, strerror(errno));
     st = write_all(f, trace);
+    if (st != VP_OK) {
+        fclose(f);
+        return vp_err_set(err, st, "%s: out of memory", path);
+    }
     errno = 0;
     bad = ferror(f) != 0;
-    if (fclose(f) != 0 || bad) {
-        remove(path);
+    if (fclose(f) != 0 || bad)
         return vp_err_set(err, VP_ERR_IO,
                           "%s: cannot be written (%s); free some space", path,
                           errno ? strerror(errno) : "write error");
-    }
-    if (st != VP_OK) {
-        remove(path);
-        return vp_err_set(err, st, "%s: out of memory", path);
-    }
     return VP_OK;
 }

@@ -2,6 +2,7 @@
  * the memory of every rank below. Same look as the drawing of a schedule. */
 #include "trace/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ enum {
     AXIS = 52,   /* time */
     MEMORY = 34, /* of one rank */
     BOTTOM = 18,
+    FORWARD = 20, /* the average box */
     LEAST_WIDTH = 760,
     MOST_WIDTH = 12000,
 };
@@ -104,10 +106,11 @@ static void put_style(FILE *f)
 static double put_key(const struct drawing *d, double x, const char *fill,
                       const char *name)
 {
-    fprintf(d->f,
-            "<rect x=\"%.1f\" y=\"62\" width=\"14\" height=\"14\" rx=\"3\" "
-            "fill=\"%s\"/><text x=\"%.1f\" y=\"73\">%s</text>\n",
-            x, fill, x + 19, name);
+    fprintf(
+        d->f,
+        "<rect x=\"%.1f\" y=\"62\" width=\"14\" height=\"14\" rx=\"3\" "
+        "fill=\"%s\" stroke=\"#e2e8f0\"/><text x=\"%.1f\" y=\"73\">%s</text>\n",
+        x, fill, x + 19, name);
     return x + 34 + 6.6 * (double)strlen(name);
 }
 
@@ -294,7 +297,7 @@ static void put_curve(const struct drawing *d, int rank, double y)
 static void put_memory(const struct drawing *d, double y)
 {
     static const char text[] = "memory: weights and buffers";
-    double x = LEFT + 24 + 5.8 * (double)strlen(text);
+    double x = LEFT + 34 + 6.0 * (double)strlen(text);
 
     fprintf(d->f,
             "<rect x=\"%d\" y=\"%.0f\" width=\"10\" height=\"10\" rx=\"2\" "
@@ -333,26 +336,29 @@ static enum vp_status measure_memory(struct drawing *d)
 
 /* ---- The drawing -------------------------------------------------------- */
 
-/* Room for a number in the average box. */
+/* Room for a number in the average forward. */
 static void choose_scale(struct drawing *d)
 {
     const struct vp_trace *trace = d->trace;
     double window = (double)(trace->end_ns - trace->begin_ns);
-    int most = 0;
+    double forward_ns = 0.0;
+    int n = 0;
 
     for (int r = 0; r < trace->n_ranks; r++) {
         const struct vp_trace_rank *rank = &trace->ranks[r];
-        int n = 0;
 
-        for (int i = 0; i < rank->n_events; i++)
-            n += rank->events[i].kind == VP_ACTION_F ||
-                 rank->events[i].kind == VP_ACTION_B ||
-                 rank->events[i].kind == VP_ACTION_W;
-        most = n > most ? n : most;
+        for (int i = 0; i < rank->n_events; i++) {
+            const struct vp_trace_event *e = &rank->events[i];
+
+            if (e->kind != VP_ACTION_F || e->eval)
+                continue;
+            forward_ns += (double)(e->end_ns - e->start_ns - e->wait_ns);
+            n++;
+        }
     }
-    d->width = 28.0 * most;
+    d->width = forward_ns > 0.0 ? FORWARD * n * window / forward_ns : 0.0;
     d->width = d->width > LEAST_WIDTH ? d->width : LEAST_WIDTH;
-    d->width = d->width < MOST_WIDTH ? d->width : MOST_WIDTH;
+    d->width = floor(d->width < MOST_WIDTH ? d->width : MOST_WIDTH);
     d->scale = d->width / (window > 0.0 ? window : 1.0);
 }
 

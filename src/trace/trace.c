@@ -365,7 +365,7 @@ static int group_size(const struct vp_trace *trace)
 
 int vp_trace_some(const struct vp_trace *trace)
 {
-    int group = group_size(trace), want = 2 * trace->n_stages + 4;
+    int group = group_size(trace), want = trace->n_ranks + 4;
 
     return (want + group - 1) / group * group;
 }

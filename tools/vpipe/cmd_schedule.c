@@ -1,6 +1,7 @@
 /* vpipe schedule: makes (or reads) a schedule, proves it, times it, draws it. */
 #include "tool.h"
 
+#include "launch/nearest.h"
 #include "launch/value.h"
 #include "sched/schedule.h"
 
@@ -31,7 +32,7 @@ static const struct tool_flag flags[] = {
     [FLAG_STAGES] = { "--stages", "S", "stages of the pipeline" },
     [FLAG_MINIBATCHES] = { "--minibatches", "M", "minibatches to run" },
     [FLAG_CHUNKS] = { "--chunks", "V",
-                      "cut every stage in V chunks (interleaved, zb-v)" },
+                      "cut every stage in V chunks (interleaved) [2]" },
     [FLAG_REPLICAS] = { "--replicas", "LIST",
                         "ranks of each stage: '1,2,1' [1 each]" },
     [FLAG_DEPTH] = { "--depth", "LIST",
@@ -320,6 +321,25 @@ static int make(const struct options *options,
     return st == VP_OK ? TOOL_OK : fail(st, &err);
 }
 
+static int unknown_name(const char *word)
+{
+    const char *names[16];
+    int n = 0, best;
+
+    for (; n < 16 && vp_generator_at(n); n++)
+        names[n] = vp_generator_at(n)->name;
+    best = vp_nearest(word, names, n);
+    if (best >= 0)
+        return tool_usage_error("vpipe schedule: '%.200s' is neither a "
+                                "schedule nor a readable file; did you mean "
+                                "'%s'?",
+                                word, names[best]);
+    return tool_usage_error("vpipe schedule: '%.200s' is neither a schedule "
+                            "nor a readable file; 'vpipe schedule --help' "
+                            "lists the schedules",
+                            word);
+}
+
 /* A schedule from a file, and the configuration that comes closest to it. */
 static int load(const struct options *options, struct vp_schedule *out,
                 struct vp_sched_config *config)
@@ -329,10 +349,7 @@ static int load(const struct options *options, struct vp_schedule *out,
     enum vp_status st;
 
     if (!text)
-        return tool_usage_error("vpipe schedule: '%.200s' is neither a "
-                                "schedule nor a readable file; 'vpipe schedule "
-                                "--help' lists the schedules",
-                                options->name);
+        return unknown_name(options->name);
     st = vp_schedule_parse(text, options->name, out, &err);
     free(text);
     if (st != VP_OK)
@@ -549,8 +566,6 @@ static int run(const struct options *options)
     vp_schedule_release(&schedule);
     return status;
 }
-
-int cmd_schedule(int argc, char **argv); /* stands in tool.h */
 
 int cmd_schedule(int argc, char **argv)
 {

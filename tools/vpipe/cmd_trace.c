@@ -86,11 +86,11 @@ static int read_args(int argc, char **argv, struct options *out)
         if (status != TOOL_OK || out->help)
             return status;
     }
-    if (!out->run)
-        return tool_usage_error("vpipe trace: no run; give the folder that "
-                                "'vpipe train' wrote, for example 'vpipe trace "
-                                "output'");
-    return TOOL_OK;
+    if (out->run)
+        return TOOL_OK;
+    tool_usage_error("vpipe trace: no run; give the folder that 'vpipe train' "
+                     "wrote, for example 'vpipe trace output'");
+    return TOOL_USAGE;
 }
 
 static void print_help(void)
@@ -249,8 +249,6 @@ static int show(const struct options *options, struct vp_trace *trace)
         status = print_table(trace);
     return status;
 }
-
-int cmd_trace(int argc, char **argv); /* stands in tool.h */
 
 int cmd_trace(int argc, char **argv)
 {

@@ -25,10 +25,11 @@ static const struct tool_flag flags[] = {
                    "set a key after the file was read; may be repeated" },
     [FLAG_OUTPUT] = { "--output", "DIR",
                       "the run folder [log_directory/time]" },
-    [FLAG_MAX_STEPS] = { "--max-steps", "N", "stop after N updates" },
+    [FLAG_MAX_STEPS] = { "--max-steps", "N",
+                         "stop after N steps: updates, in asp minibatches" },
     [FLAG_DRY_RUN] = { "--dry-run", NULL,
-                       "check everything, report sizes and memory, do not "
-                       "train" },
+                       "check everything, report stages, memory and schedule, "
+                       "do not train" },
     [FLAG_QUIET] = { "--quiet", NULL, "print nothing but errors" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
     [FLAG_CONFIG_FILE] = { "--config_file", "FILE",
@@ -147,7 +148,7 @@ static void print_help(void)
     puts("usage: vpipe train CONFIG.yml [option...]\n\n"
          "Trains the model that CONFIG.yml describes. Results go to a run\n"
          "folder: config.yml as resolved, and metrics.jsonl with one object\n"
-         "per update.\n\n"
+         "per step.\n\n"
          "Options:");
     help_flags(flags, N_FLAGS);
     puts("\nA configuration is YAML, one 'key: value' per line; only "

@@ -13,6 +13,8 @@ static const struct command {
     const char *meaning;
 } commands[] = {
     { "train", cmd_train, "train a model from a configuration file" },
+    { "schedule", cmd_schedule, "print, prove, time and draw a schedule" },
+    { "trace", cmd_trace, "show what the ranks of a run did and when" },
     { "info", cmd_info, "this build and this machine" },
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -26,7 +28,7 @@ static void print_help(FILE *out)
           "commands:\n",
           out);
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].meaning);
+        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].meaning);
     fputs("\nexit status: 0 ok, 1 the job failed, 2 bad usage or "
           "configuration,\n3 interrupted by a signal\n\n"
           "start with: vpipe train configs/bert_tiny.yml\n",

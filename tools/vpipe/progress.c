@@ -10,11 +10,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { MAX_WIDTH = 200, MIN_BAR = 8, MAX_BAR = 30 };
+enum { MAX_WIDTH = 200, MIN_BAR = 8, MAX_BAR = 30, N_FIELDS = 7 };
 
 /* Between two drawings of the line; the eye follows no faster. */
 #define DRAW_NS (50 * 1000 * 1000)
-/* Weight of the past in the rates: about the last ten updates. */
+/* Weight of the past in the rates: about the last ten steps. */
 #define MEMORY 0.9
 
 /* ---- The terminal ------------------------------------------------------- */
@@ -117,7 +117,7 @@ static void fields_text(const struct progress *progress,
 {
     double left = (double)(report->n_steps - report->step) * progress->seconds /
                   progress->steps;
-    char field[6][48], count[32];
+    char field[N_FIELDS][48] = { { 0 } }, count[32];
 
     /* Fields keep their width where they can, so that the line stands still. */
     snprintf(count, sizeof(count), "%lld", (long long)report->n_steps);
@@ -128,11 +128,14 @@ static void fields_text(const struct progress *progress,
     snprintf(field[2], sizeof(field[2]), "  %s tokens/s", count);
     time_text(left, count, sizeof(count));
     snprintf(field[3], sizeof(field[3]), "  ETA %s", count);
-    snprintf(field[4], sizeof(field[4]), "  %.1f GF/s",
+    if (report->n_stages > 1)
+        snprintf(field[4], sizeof(field[4]), "  bubble %2.0f%%",
+                 100.0 * progress->waited / progress->seconds);
+    snprintf(field[5], sizeof(field[5]), "  %.1f GF/s",
              progress->flops / progress->seconds * 1e-9);
-    snprintf(field[5], sizeof(field[5]), "  lr %.2e", report->lr);
+    snprintf(field[6], sizeof(field[6]), "  lr %.2e", report->lr);
     out[0] = 0;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < N_FIELDS; i++) {
         if ((int)(strlen(out) + strlen(field[i])) > width)
             break;
         append(out, n_bytes, field[i]);
@@ -194,7 +197,7 @@ static void print_line(struct progress *progress,
     fflush(progress->out);
 }
 
-/* ---- Events ------------------------------------------------------------- */
+/* ---- The first screen --------------------------------------------------- */
 
 static void print_memory(FILE *out, const struct vp_memory *m, int stage)
 {
@@ -210,7 +213,7 @@ static void print_memory(FILE *out, const struct vp_memory *m, int stage)
     char text[32];
 
     bytes_text(m->total, text, sizeof(text));
-    fprintf(out, "stage %d   %s (", stage, text);
+    fprintf(out, "stage %-2d  %s (", stage, text);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].n == 0)
             continue;
@@ -221,30 +224,101 @@ static void print_memory(FILE *out, const struct vp_memory *m, int stage)
     fputs(")\n", out);
 }
 
+/* "3" or "3-5". */
+static void range_text(int first, int n, char *out, size_t n_bytes)
+{
+    if (n == 1)
+        snprintf(out, n_bytes, "%d", first);
+    else
+        snprintf(out, n_bytes, "%d-%d", first, first + n - 1);
+}
+
+static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
+{
+    const struct vp_run_stage *stage = &summary->stages[s];
+    char blocks[32], ranks[32], params[32], memory[32], again[32] = "-";
+    double total = 0.0;
+
+    for (int i = 0; i < summary->n_stages; i++)
+        total += summary->stages[i].gflops;
+    range_text(stage->first_block, stage->n_blocks, blocks, sizeof(blocks));
+    range_text(stage->first_rank, stage->n_ranks, ranks, sizeof(ranks));
+    count_text((double)stage->n_params, params, sizeof(params));
+    bytes_text(stage->memory->total, memory, sizeof(memory));
+    if (stage->recompute_ratio > 0.0)
+        snprintf(again, sizeof(again), "%.0f %%",
+                 100.0 * stage->recompute_ratio);
+    fprintf(out, "%5d  %5s  %-7s  %10s  %9s  %5d  %8d  %9s  %3.0f %%\n", s,
+            ranks, blocks, params, memory, stage->n_slots, stage->n_versions,
+            again, total > 0.0 ? 100.0 * stage->gflops / total : 0.0);
+}
+
+static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
+{
+    fprintf(out,
+            "schedule  %s (%s): %d actions for %d minibatches on %d ranks\n"
+            "proof     each minibatch once, in order; nothing overwritten in "
+            "use; no deadlock\n",
+            summary->schedule, summary->asp ? "asp" : "bsp", summary->n_actions,
+            summary->group_size, summary->n_ranks);
+    fprintf(out, "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
+            100.0 * summary->bubble_simulated, 100.0 * summary->bubble_theory);
+    fputs("stage   rank  blocks   parameters     memory  slots  versions  "
+          "recompute   work\n",
+          out);
+    for (int s = 0; s < summary->n_stages; s++)
+        print_stage(out, summary, s);
+    fputc('\n', out);
+}
+
+static void keep_summary(struct progress *progress,
+                         const struct vp_run_summary *summary)
+{
+    progress->asp = summary->asp;
+    progress->pipeline = summary->n_stages > 1;
+    progress->n_busy = summary->n_ranks * summary->n_threads;
+    progress->n_cores = summary->n_cores;
+    progress->bubble_simulated = summary->bubble_simulated;
+    progress->bubble_theory = summary->bubble_theory;
+}
+
+/* What the steps of a run are. */
+static const char *unit(const struct progress *progress)
+{
+    return progress->asp ? "minibatches" : "updates";
+}
+
 void progress_start(struct progress *progress,
                     const struct vp_run_summary *summary)
 {
     FILE *out = progress->out;
     char params[32], tokens[32];
 
+    keep_summary(progress, summary);
     count_text((double)summary->n_params, params, sizeof(params));
-    count_text((double)summary->tokens_per_update, tokens, sizeof(tokens));
+    count_text((double)summary->tokens_per_step, tokens, sizeof(tokens));
     fprintf(out, "model     %s: %lld blocks, %s parameters\n", summary->model,
             (long long)summary->n_blocks, params);
     fprintf(out, "data      %s\n", summary->data);
-    fprintf(out,
-            "work      %lld updates of %s tokens and %.1f GF, %d "
-            "thread%s\n",
-            (long long)summary->n_steps, tokens, summary->gflops_per_update,
-            summary->n_threads, summary->n_threads == 1 ? "" : "s");
-    for (int i = 0; i < summary->n_stages; i++)
-        print_memory(out, &summary->memory[i], i);
+    fprintf(out, "work      %lld %s of %s tokens and %.1f GF, %d thread%s%s\n",
+            (long long)summary->n_steps, unit(progress), tokens,
+            summary->gflops_per_step, summary->n_threads,
+            summary->n_threads == 1 ? "" : "s",
+            progress->pipeline ? " per rank" : "");
+    if (progress->pipeline)
+        print_pipeline(out, summary);
+    /* A dry run has room for details. */
+    for (int s = 0; s < summary->n_stages; s++)
+        if (!progress->pipeline || !summary->output)
+            print_memory(out, summary->stages[s].memory, s);
     fprintf(out, "to beat   loss %.4f, the best guess without context\n",
             summary->unigram_loss);
     if (summary->output)
         fprintf(out, "output    %s\n", summary->output);
     fflush(out);
 }
+
+/* ---- Events ------------------------------------------------------------- */
 
 void progress_step(struct progress *progress,
                    const struct vp_step_report *report)
@@ -255,6 +329,8 @@ void progress_step(struct progress *progress,
     progress->seconds = MEMORY * progress->seconds + report->seconds;
     progress->tokens = MEMORY * progress->tokens + (double)report->n_tokens;
     progress->flops = MEMORY * progress->flops + report->flops;
+    progress->waited = MEMORY * progress->waited +
+                       report->bubble * report->seconds;
     if (progress->terminal) {
         if (last || vp_clock_ns() - progress->drawn_ns >= DRAW_NS)
             draw(progress, report);
@@ -279,6 +355,22 @@ void progress_notice(struct progress *progress, const char *line)
     fflush(progress->out);
 }
 
+/* Threads without a core of their own wait for one, and so do the ranks that
+ * need their results: theory knows nothing of that. */
+static void print_bubble(const struct progress *progress,
+                         const struct vp_run_result *result)
+{
+    fprintf(progress->out,
+            "bubble    measured %.1f %%, simulated %.1f %%, in theory %.1f %%",
+            100.0 * result->bubble, 100.0 * progress->bubble_simulated,
+            100.0 * progress->bubble_theory);
+    if (progress->n_busy > progress->n_cores)
+        fprintf(progress->out, "; %d threads shared %d core%s",
+                progress->n_busy, progress->n_cores,
+                progress->n_cores == 1 ? "" : "s");
+    fputc('\n', progress->out);
+}
+
 void progress_end(struct progress *progress, const struct vp_run_result *result)
 {
     FILE *out = progress->out;
@@ -286,10 +378,12 @@ void progress_end(struct progress *progress, const struct vp_run_result *result)
 
     progress_break(progress);
     count_text(result->tokens_per_second, tokens, sizeof(tokens));
-    fprintf(out, "%s  %lld updates in %.1f s, %s tokens/s, %.1f GF/s\n",
+    fprintf(out, "%s  %lld %s in %.1f s, %s tokens/s, %.1f GF/s\n",
             result->interrupted ? "stopped " : "done    ",
-            (long long)result->n_steps, result->seconds, tokens,
+            (long long)result->n_steps, unit(progress), result->seconds, tokens,
             result->gflops_per_second);
+    if (progress->pipeline)
+        print_bubble(progress, result);
     if (isfinite(result->first_loss) && isfinite(result->last_loss))
         fprintf(out,
                 "loss      %.4f -> %.4f, means of the first and last "

@@ -11,12 +11,16 @@
 
 struct progress {
     FILE *out;
-    int64_t every; /* plain: updates between lines */
+    int64_t every; /* plain: steps between lines */
     bool terminal, utf8;
     bool shown;       /* a line is on the screen, not yet ended */
     int64_t drawn_ns; /* when */
-    /* Decaying sums over recent updates: their quotients are the rates. */
-    double steps, seconds, tokens, flops;
+    /* Decaying sums over recent steps: their quotients are the rates. */
+    double steps, seconds, tokens, flops, waited;
+    /* Of the run, for its last lines. */
+    bool asp, pipeline;
+    int n_busy, n_cores; /* compute threads that share so many cores */
+    double bubble_simulated, bubble_theory;
 };
 
 /* `every` is print_frequency. Looks at `out` and the locale. */

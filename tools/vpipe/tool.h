@@ -19,6 +19,8 @@ enum tool_exit {
 
 int cmd_train(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_schedule(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 
 /* ---- Options ------------------------------------------------------------ */
 

@@ -1,0 +1,250 @@
+/* Speed-up against what the schedule owes. Two cores do not give two stages
+ * twice the speed of one: memory and clocks are shared. What two independent
+ * copies of the one-stage run lose to each other is not the pipeline's fault,
+ * so the target is simulated speed-up x the scaling of such copies. */
+#include "bench.h"
+
+#include "forecast.h"
+
+enum { N_STAGES = 2, N_KINDS = 3 };
+
+struct contest {
+    struct lab *one, *two, *pipe;
+    struct series single, copies, piped; /* seconds */
+    struct series forecast;              /* seconds */
+    struct series owed;                  /* simulated speed-up */
+    /* Milliseconds of F, B and update per minibatch, all stages together. */
+    struct series work[2][N_KINDS]; /* of one stage, of the pipeline */
+};
+
+static struct lab_spec spec_of(const struct bench *bench, const char *schedule,
+                               int n_stages, const int *partition, int n_mb)
+{
+    return (struct lab_spec){ .size = bench->size,
+                              .schedule = schedule,
+                              .n_stages = n_stages,
+                              .partition = partition,
+                              .n_mb = n_mb };
+}
+
+static struct lab *open_warm(const struct lab_spec *spec, int n_mb)
+{
+    struct lab *lab = lab_open(spec);
+
+    lab_run(lab, n_mb);
+    return lab;
+}
+
+static void add_work(struct series *work, const struct vp_stage_costs *costs,
+                     int n_stages, int update_every)
+{
+    double sums[N_KINDS] = { 0.0, 0.0, 0.0 };
+
+    for (int s = 0; s < n_stages; s++) {
+        sums[0] += 1e3 * costs[s].f;
+        sums[1] += 1e3 * costs[s].b;
+        sums[2] += 1e3 * (costs[s].reduce + costs[s].update) / update_every;
+    }
+    for (int k = 0; k < N_KINDS; k++)
+        series_add(&work[k], sums[k]);
+}
+
+static void run_round(struct contest *c, const char *schedule, int n_mb,
+                      int update_every)
+{
+    struct vp_stage_costs costs[N_STAGES];
+    struct forecast forecast;
+
+    series_add(&c->single, lab_run(c->one, n_mb));
+    forecast_costs(lab_trainer(c->one), n_mb, costs);
+    add_work(c->work[0], costs, 1, update_every);
+    series_add(&c->piped, lab_run(c->pipe, n_mb));
+    forecast_costs(lab_trainer(c->pipe), n_mb, costs);
+    add_work(c->work[1], costs, N_STAGES, update_every);
+    forecast = forecast_run(schedule, N_STAGES, n_mb, costs);
+    series_add(&c->forecast, forecast.seconds);
+    series_add(&c->owed, forecast.speedup);
+    series_add(&c->copies, lab_run_both(c->one, c->two, n_mb));
+}
+
+static void print_json(const struct bench *bench, const char *name,
+                       const struct contest *c, const int *partition, int n_mb,
+                       const struct series *share)
+{
+    struct series error = series_ratio(&c->forecast, &c->piped);
+    struct series scaling = series_ratio(&c->single, &c->copies);
+    char text[7][64];
+
+    printf("{\"case\": \"%s\", \"rounds\": %d, \"minibatches\": %d, "
+           "\"batch\": %d, \"partition\": [%d, %d], \"single_s\": %s, "
+           "\"pipeline_s\": %s, \"copies_s\": %s, \"copies_scaling\": %s, "
+           "\"simulated_speedup\": %s, \"share\": %s, "
+           "\"simulated_over_measured\": %s}\n",
+           name, bench->n_rounds, n_mb, bench->size.batch, partition[0],
+           partition[1], series_json(&c->single, text[0]),
+           series_json(&c->piped, text[1]), series_json(&c->copies, text[2]),
+           series_json(&scaling, text[3]), series_json(&c->owed, text[4]),
+           series_json(share, text[5]), series_json(&error, text[6]));
+}
+
+static void print_table(struct bench *bench, const char *name,
+                        const struct contest *c, int n_mb,
+                        const struct series *share)
+{
+    struct series speedup = series_ratio(&c->single, &c->piped);
+    struct series scaling = series_ratio(&c->single, &c->copies);
+    struct series error = series_ratio(&c->forecast, &c->piped);
+    double off = series_median(&error);
+    char text[48];
+
+    fprintf(bench->table, "%s, %d minibatches of %d\n", name, n_mb,
+            bench->size.batch);
+    fprintf(bench->table, "  one stage, s                %s\n",
+            series_text(&c->single, text));
+    fprintf(bench->table, "  two stages, s               %s\n",
+            series_text(&c->piped, text));
+    fprintf(bench->table, "  speed-up                    %s\n",
+            series_text(&speedup, text));
+    fprintf(bench->table, "  simulated speed-up          %s\n",
+            series_text(&c->owed, text));
+    fprintf(bench->table, "  two copies, speed of each   %s\n",
+            series_text(&scaling, text));
+    fprintf(bench->table, "  speed-up / owed  (>= 0.97)  %s %s\n",
+            series_text(share, text),
+            bench_judge(bench, series_median(share) >= 0.97));
+    fprintf(bench->table, "  simulated / measured (5 %%)  %s %s\n",
+            series_text(&error, text),
+            bench_judge(bench, off >= 0.95 && off <= 1.05));
+}
+
+static void print_work(struct bench *bench, const struct contest *c)
+{
+    static const char *const who[] = { "one stage", "two stages" };
+
+    for (int i = 0; i < 2; i++)
+        fprintf(bench->table,
+                "  %-10s ms per minibatch: F %.2f, B %.2f, update %.2f\n",
+                who[i], series_median(&c->work[i][0]),
+                series_median(&c->work[i][1]), series_median(&c->work[i][2]));
+}
+
+/* (single / piped) / (simulated x single / copies), round by round. */
+static struct series share_of(const struct contest *c)
+{
+    struct series share = series_ratio(&c->copies, &c->piped);
+
+    return series_ratio(&share, &c->owed);
+}
+
+static void run_contest(struct bench *bench, const char *name,
+                        const char *schedule, int n_mb, int update_every)
+{
+    struct contest c = { .one = NULL };
+    struct lab_spec spec = spec_of(bench, schedule, 1, NULL, update_every);
+    struct series share;
+    int partition[N_STAGES];
+
+    c.one = lab_open(&spec);
+    c.two = lab_open(&spec);
+    lab_run_both(c.one, c.two, update_every);
+    spec = spec_of(bench, schedule, N_STAGES, partition, update_every);
+    lab_cut_measured(&spec, partition);
+    c.pipe = open_warm(&spec, update_every > 1 ? update_every : N_STAGES);
+    for (int i = 0; i < bench->n_rounds; i++)
+        run_round(&c, schedule, n_mb, update_every);
+    share = share_of(&c);
+    print_json(bench, name, &c, partition, n_mb, &share);
+    print_table(bench, name, &c, n_mb, &share);
+    print_work(bench, &c);
+    lab_close(c.one);
+    lab_close(c.two);
+    lab_close(c.pipe);
+}
+
+void case_asp(struct bench *bench)
+{
+    run_contest(bench, "asp", "pipedream", bench->n_mb ? bench->n_mb : 16, 1);
+}
+
+void case_bsp(struct bench *bench)
+{
+    int n_mb = bench->n_mb ? bench->n_mb : 32;
+
+    run_contest(bench, "bsp", "1f1b", n_mb, n_mb);
+}
+
+/* ---- Zero bubble -------------------------------------------------------- */
+
+struct entrant {
+    const char *schedule;
+    struct lab *lab;
+    struct series seconds, forecast, bubble;
+};
+
+static void take_turn(struct entrant *e, int n_mb)
+{
+    struct vp_stage_costs costs[N_STAGES];
+    struct forecast forecast;
+
+    series_add(&e->seconds, lab_run(e->lab, n_mb));
+    forecast_costs(lab_trainer(e->lab), n_mb, costs);
+    forecast = forecast_run(e->schedule, N_STAGES, n_mb, costs);
+    series_add(&e->forecast, forecast.seconds);
+    series_add(&e->bubble, forecast.bubble);
+}
+
+static void print_entrant(struct bench *bench, const struct entrant *e)
+{
+    struct series error = series_ratio(&e->forecast, &e->seconds);
+    char text[3][48];
+
+    fprintf(bench->table, "  %-6s s %s, simulated / measured %s, bubble %s\n",
+            e->schedule, series_text(&e->seconds, text[0]),
+            series_text(&error, text[1]), series_text(&e->bubble, text[2]));
+}
+
+static void report_zb(struct bench *bench, const struct entrant *old,
+                      const struct entrant *new, int n_mb)
+{
+    struct series gain = series_ratio(&old->seconds, &new->seconds);
+    struct series owed = series_ratio(&old->forecast, &new->forecast);
+    char text[4][64];
+
+    printf("{\"case\": \"zb\", \"rounds\": %d, \"minibatches\": %d, "
+           "\"batch\": %d, \"1f1b_s\": %s, \"zb-h1_s\": %s, \"gain\": %s, "
+           "\"simulated_gain\": %s}\n",
+           bench->n_rounds, n_mb, bench->size.batch,
+           series_json(&old->seconds, text[0]),
+           series_json(&new->seconds, text[1]), series_json(&gain, text[2]),
+           series_json(&owed, text[3]));
+    fprintf(bench->table, "zb-h1 against 1f1b, %d minibatches of %d\n", n_mb,
+            bench->size.batch);
+    print_entrant(bench, old);
+    print_entrant(bench, new);
+    fprintf(bench->table, "  simulated gain              %s\n",
+            series_text(&owed, text[0]));
+    fprintf(bench->table, "  gain             (>= 1.10)  %s %s\n",
+            series_text(&gain, text[0]),
+            bench_judge(bench, series_median(&gain) >= 1.10));
+}
+
+void case_zb(struct bench *bench)
+{
+    int n_mb = bench->n_mb ? bench->n_mb : 4;
+    struct entrant entrants[] = { { .schedule = "1f1b" },
+                                  { .schedule = "zb-h1" } };
+    int partition[N_STAGES];
+    struct lab_spec spec = spec_of(bench, "1f1b", N_STAGES, partition, n_mb);
+
+    lab_cut_measured(&spec, partition);
+    for (int i = 0; i < 2; i++) {
+        spec.schedule = entrants[i].schedule;
+        entrants[i].lab = open_warm(&spec, n_mb);
+    }
+    for (int round = 0; round < bench->n_rounds; round++)
+        for (int i = 0; i < 2; i++)
+            take_turn(&entrants[i], n_mb);
+    report_zb(bench, &entrants[0], &entrants[1], n_mb);
+    for (int i = 0; i < 2; i++)
+        lab_close(entrants[i].lab);
+}

@@ -1,0 +1,244 @@
+#include "lab.h"
+
+#include "base/clock.h"
+#include "forecast.h"
+#include "model/model.h"
+#include "plan/balance.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { TIMEOUT_MS = 120000, N_DIMS = 2 };
+
+struct lab {
+    struct lab_spec spec;
+    struct vp_dims dims[N_DIMS];
+    struct vp_graph graphs[N_DIMS];
+    int n_dims;
+    struct vp_data *data;
+    double ratios[VP_MAX_STAGES];
+    bool stream;
+    struct vp_trainer *trainer;
+};
+
+_Noreturn void lab_die(const char *what, const struct vp_err *err)
+{
+    fprintf(stderr, "bench: %s: %s\n", what, err->text);
+    exit(1);
+}
+
+/* ---- Opening ------------------------------------------------------------ */
+
+static struct vp_model_config model_config(const struct lab_size *size)
+{
+    struct vp_model_config config = vp_model_find("bert")->sizes[0].config;
+
+    config.vocab = size->vocab;
+    config.hidden = size->hidden;
+    config.layers = size->layers;
+    config.heads = size->heads;
+    config.ffn = 4 * (int64_t)size->hidden;
+    config.positions = size->seq;
+    config.dropout = 0.0f;
+    config.attention_dropout = 0.0f;
+    config.tie_embeddings = false;
+    config.pad = VP_TOKEN_PAD;
+    return config;
+}
+
+/* Labelled rows only, and all rows in case a batch has more of them. */
+static void open_graphs(struct lab *lab)
+{
+    const struct lab_size *s = &lab->spec.size;
+    struct vp_model_config config = model_config(s);
+    struct vp_err err = { "" };
+
+    if (s->labels < s->seq)
+        lab->dims[lab->n_dims++] = (struct vp_dims){
+            s->batch, s->seq, 0, (int64_t)s->batch * s->labels
+        };
+    lab->dims[lab->n_dims++] = (struct vp_dims){ s->batch, s->seq, 0,
+                                                 (int64_t)s->batch * s->seq };
+    for (int i = 0; i < lab->n_dims; i++)
+        if (vp_model_build(vp_model_find("bert"), &config, &lab->dims[i],
+                           &lab->graphs[i], &err) != VP_OK)
+            lab_die("model", &err);
+}
+
+static void open_data(struct lab *lab)
+{
+    struct vp_data_config config = { .source = VP_DATA_SYNTHETIC,
+                                     .task = VP_DATA_MASKED_LM,
+                                     .vocab = lab->spec.size.vocab,
+                                     .seed = 1,
+                                     .mask_prob = 0.15f,
+                                     .dims = lab->dims,
+                                     .n_dims = lab->n_dims };
+    struct vp_err err = { "" };
+
+    if (vp_data_open(&config, &lab->data, &err) != VP_OK)
+        lab_die("data", &err);
+}
+
+static void open_trainer(struct lab *lab)
+{
+    const struct lab_spec *spec = &lab->spec;
+    struct vp_train_config config = {
+        .graphs = lab->graphs,
+        .n_graphs = lab->n_dims,
+        .data = lab->data,
+        .backend = spec->backend ? spec->backend : &vp_backend_cpu,
+        .backend_config = { .n_threads = 1 },
+        .init = vp_param_init,
+        .optim = vp_optim_defaults(VP_OPTIM_ADAMW),
+        .lr = { .policy = VP_LR_CONSTANT, .base = 1e-4f },
+        .seed = 1,
+        .prefetch = 4,
+        .schedule = spec->schedule,
+        .n_stages = spec->n_stages,
+        .partition = spec->partition,
+        .recompute_ratio = lab->ratios,
+        .accumulation_steps = lab->stream ? 1 : spec->n_mb,
+        .timeout_ms = TIMEOUT_MS,
+    };
+    struct vp_err err = { "" };
+
+    for (int s = 0; s < spec->n_stages; s++)
+        lab->ratios[s] = spec->recompute;
+    if (vp_trainer_create(&config, spec->dry, &lab->trainer, &err) != VP_OK)
+        lab_die("trainer", &err);
+}
+
+struct lab *lab_open(const struct lab_spec *spec)
+{
+    const struct vp_generator *generator = vp_generator_find(spec->schedule);
+    struct lab *lab = calloc(1, sizeof(*lab));
+
+    if (!lab || !generator)
+        lab_die("setting up", &(struct vp_err){ "unknown schedule" });
+    lab->spec = *spec;
+    lab->stream = generator->stream;
+    open_graphs(lab);
+    open_data(lab);
+    open_trainer(lab);
+    return lab;
+}
+
+void lab_close(struct lab *lab)
+{
+    vp_trainer_free(lab->trainer);
+    vp_data_close(lab->data);
+    for (int i = 0; i < lab->n_dims; i++)
+        vp_graph_release(&lab->graphs[i]);
+    free(lab);
+}
+
+struct vp_trainer *lab_trainer(struct lab *lab)
+{
+    return lab->trainer;
+}
+
+/* ---- Running ------------------------------------------------------------ */
+
+double lab_run(struct lab *lab, int n_mb)
+{
+    int n_steps = lab->stream ? n_mb : n_mb / lab->spec.n_mb;
+    struct vp_err err = { "" };
+    int64_t start = vp_clock_ns();
+
+    if (vp_trainer_run(lab->trainer, n_steps, NULL, NULL, &err) != VP_OK)
+        lab_die("training", &err);
+    return vp_clock_seconds(start, vp_clock_ns());
+}
+
+struct copy {
+    struct lab *lab;
+    int n_mb;
+    pthread_barrier_t *start;
+    double seconds;
+};
+
+static void *run_copy(void *arg)
+{
+    struct copy *copy = arg;
+
+    pthread_barrier_wait(copy->start);
+    copy->seconds = lab_run(copy->lab, copy->n_mb);
+    return NULL;
+}
+
+double lab_run_both(struct lab *one, struct lab *two, int n_mb)
+{
+    pthread_barrier_t start;
+    struct copy copies[2] = { { one, n_mb, &start, 0.0 },
+                              { two, n_mb, &start, 0.0 } };
+    pthread_t threads[2];
+
+    pthread_barrier_init(&start, NULL, 2);
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&threads[i], NULL, run_copy, &copies[i]))
+            lab_die("copies", &(struct vp_err){ "starting a thread failed" });
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&start);
+    return 0.5 * (copies[0].seconds + copies[1].seconds);
+}
+
+/* ---- Cutting ------------------------------------------------------------ */
+
+int lab_n_blocks(const struct lab_size *size)
+{
+    struct vp_model_config config = model_config(size);
+
+    return (int)vp_model_find("bert")->n_blocks(&config);
+}
+
+void lab_cut_evenly(const struct lab_size *size, int n_stages, int *partition)
+{
+    int n = lab_n_blocks(size);
+
+    for (int s = 0; s < n_stages; s++)
+        partition[s] = n * (s + 1) / n_stages - n * s / n_stages;
+}
+
+/* One block per stage and one minibatch in the pipe: no two blocks compute at
+ * the same time, so each is timed alone. */
+static void time_blocks(const struct lab_spec *spec, int n_blocks,
+                        double *seconds)
+{
+    enum { N_TIMES = 2 };
+    struct vp_stage_costs costs[VP_MAX_STAGES];
+    int ones[VP_MAX_STAGES];
+    struct lab_spec blocks = *spec;
+    struct lab *lab;
+
+    for (int i = 0; i < n_blocks; i++)
+        ones[i] = 1;
+    blocks.schedule = "1f1b";
+    blocks.n_mb = 1;
+    blocks.n_stages = n_blocks;
+    blocks.partition = ones;
+    lab = lab_open(&blocks);
+    lab_run(lab, 1);
+    lab_run(lab, N_TIMES);
+    forecast_costs(lab->trainer, N_TIMES, costs);
+    for (int i = 0; i < n_blocks; i++)
+        seconds[i] = costs[i].f + costs[i].b + costs[i].update / spec->n_mb;
+    lab_close(lab);
+}
+
+void lab_cut_measured(const struct lab_spec *spec, int *partition)
+{
+    int n = lab_n_blocks(&spec->size);
+    double *costs = calloc((size_t)n * (size_t)spec->n_stages, sizeof(*costs));
+
+    if (!costs || n > VP_MAX_STAGES || n < spec->n_stages)
+        lab_die("partition", &(struct vp_err){ "too many blocks or stages" });
+    time_blocks(spec, n, costs);
+    for (int i = n; i < n * spec->n_stages; i++)
+        costs[i] = costs[i - n];
+    if (vp_plan_balance(costs, n, spec->n_stages, partition) != VP_OK)
+        lab_die("partition", &(struct vp_err){ "out of memory" });
+    free(costs);
+}

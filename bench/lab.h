@@ -1,0 +1,47 @@
+/* A training run to be measured: model, data and trainer, ready to go. What
+ * fails here ends the program with a line. */
+#ifndef VP_BENCH_LAB_H
+#define VP_BENCH_LAB_H
+
+#include "runtime/trainer.h"
+
+/* A BERT without dropout, embeddings not tied. */
+struct lab_size {
+    int vocab, hidden, layers, heads, seq;
+    int batch;  /* samples per minibatch */
+    int labels; /* scored tokens per sample; `seq`: logits of every token */
+};
+
+struct lab_spec {
+    struct lab_size size;
+    const char *schedule;
+    int n_stages;
+    const int *partition; /* blocks; NULL with one stage */
+    int n_mb;             /* per update; a stream updates as it likes */
+    double recompute;     /* ratio, the same for every stage */
+    bool dry;             /* only plan: see vp_trainer_create() */
+    const struct vp_backend_ops *backend; /* NULL: the CPU */
+};
+
+struct lab;
+
+struct lab *lab_open(const struct lab_spec *spec);
+void lab_close(struct lab *lab);
+struct vp_trainer *lab_trainer(struct lab *lab);
+/* Wall-clock seconds of vp_trainer_run() for `n_mb` minibatches, which must be
+ * whole updates: from an empty pipe to an empty pipe. */
+double lab_run(struct lab *lab, int n_mb);
+/* The same, both at once: the mean time of the two. */
+double lab_run_both(struct lab *one, struct lab *two, int n_mb);
+
+int lab_n_blocks(const struct lab_size *size);
+/* Same number of blocks everywhere, more in the last stages. */
+void lab_cut_evenly(const struct lab_size *size, int n_stages, int *partition);
+/* The most balanced cut by measured times of the blocks, updates included as
+ * often as the schedule makes them. */
+void lab_cut_measured(const struct lab_spec *spec, int *partition);
+
+/* Ends the program. */
+_Noreturn void lab_die(const char *what, const struct vp_err *err);
+
+#endif

@@ -1,0 +1,346 @@
+#include "launch/pipeline.h"
+
+#include "plan/balance.h"
+#include "runtime/trainer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    GROUP = 32,         /* minibatches of an update, as in the original */
+    MAX_THREADS = 1024, /* of all ranks */
+    PROOF_MB = 256,     /* minibatches that depths are tried with */
+};
+
+static const struct vp_generator *generator_of(const struct vp_config *config)
+{
+    return vp_generator_at(config->schedule);
+}
+
+int vp_config_n_stages(const struct vp_config *config)
+{
+    return config->stages * config->chunks;
+}
+
+int vp_config_n_ranks(const struct vp_config *config)
+{
+    int n = 0;
+
+    for (int s = 0; s < config->stages; s++)
+        n += config->replicas.n > 0 ? config->replicas.at[s] : 1;
+    return n;
+}
+
+static enum vp_status no_memory(const struct vp_config *config,
+                                struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM,
+                      "%s: out of memory; close other programs", config->path);
+}
+
+/* "4 stages", "2 chunks of 4 stages". */
+struct count_text {
+    char text[64];
+};
+
+static struct count_text count_stages(const struct vp_config *config)
+{
+    struct count_text count;
+    const char *plural = config->stages == 1 ? "" : "s";
+
+    if (config->chunks == 1)
+        snprintf(count.text, sizeof(count.text), "%d stage%s", config->stages,
+                 plural);
+    else
+        snprintf(count.text, sizeof(count.text), "%d chunks of %d stage%s",
+                 config->chunks, config->stages, plural);
+    return count;
+}
+
+/* ---- Schedule ----------------------------------------------------------- */
+
+static enum vp_status resolve_schedule(struct vp_config *config,
+                                       struct vp_err *err)
+{
+    const struct vp_generator *generator = generator_of(config);
+    bool asp = config->sync_mode == VP_SYNC_ASP;
+    bool two_versions = strcmp(generator->name, "macrobatch") == 0;
+
+    if (generator->stream && !asp)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'schedule' is %s, which needs sync_mode "
+                          "asp; set that, or use 1f1b",
+                          vp_config_place(config, "schedule"), generator->name);
+    if (!generator->stream && asp)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'schedule' is %s, which needs sync_mode "
+                          "bsp; set that, or use pipedream",
+                          vp_config_place(config, "schedule"), generator->name);
+    if (two_versions != config->macrobatch &&
+        vp_config_given(config, "macrobatch") &&
+        vp_config_given(config, "schedule"))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'schedule' is %s, but macrobatch at %s is "
+                          "%s; remove one",
+                          vp_config_place(config, "schedule"), generator->name,
+                          vp_config_place(config, "macrobatch"),
+                          config->macrobatch ? "true" : "false");
+    config->macrobatch = two_versions;
+    if (strcmp(generator->name, "zb-v") == 0 && config->chunks != 2)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'chunks' is %d, but schedule zb-v has 2; "
+                          "remove it, or use interleaved",
+                          vp_config_place(config, "chunks"), config->chunks);
+    return VP_OK;
+}
+
+/* ---- Stages and blocks -------------------------------------------------- */
+
+/* A number that nobody wrote comes from what is longest in the message. */
+static const char *stages_place(const struct vp_config *config)
+{
+    static const char *const keys[] = { "stages", "partition", "chunks",
+                                        "schedule" };
+
+    for (size_t i = 0; i < VP_COUNT_OF(keys); i++)
+        if (vp_config_given(config, keys[i]))
+            return vp_config_place(config, keys[i]);
+    return config->path;
+}
+
+static enum vp_status resolve_stages(struct vp_config *config,
+                                     struct vp_err *err)
+{
+    int64_t n_blocks = config->model->n_blocks(&config->sizes);
+    int n_given = config->partition.n;
+
+    if (config->stages == 0 && n_given % config->chunks != 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'partition' has %d entries, which do not "
+                          "divide into %d chunks; give chunks x stages of "
+                          "them",
+                          vp_config_place(config, "partition"), n_given,
+                          config->chunks);
+    if (config->stages == 0)
+        config->stages = n_given > 0 ? n_given / config->chunks : 1;
+    if (vp_config_n_stages(config) > VP_MAX_STAGES)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'stages': %s are too many; use at most %d "
+                          "in all",
+                          stages_place(config), count_stages(config).text,
+                          VP_MAX_STAGES);
+    if (vp_config_n_stages(config) > n_blocks)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'stages': the model has %lld blocks, too "
+                          "few for %s; use fewer, or more layers",
+                          stages_place(config), (long long)n_blocks,
+                          count_stages(config).text);
+    return VP_OK;
+}
+
+static enum vp_status check_length(const struct vp_config *config,
+                                   const char *key, int n, int want,
+                                   struct vp_err *err)
+{
+    if (n == 0 || n == want)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key '%s' has %d %s for %s; give one each",
+                      vp_config_place(config, key), key, n,
+                      n == 1 ? "entry" : "entries", count_stages(config).text);
+}
+
+static enum vp_status check_partition(const struct vp_config *config,
+                                      struct vp_err *err)
+{
+    int64_t n_blocks = config->model->n_blocks(&config->sizes), sum = 0;
+
+    VP_TRY(check_length(config, "partition", config->partition.n,
+                        vp_config_n_stages(config), err));
+    for (int s = 0; s < config->partition.n; s++)
+        sum += config->partition.at[s];
+    if (config->partition.n > 0 && sum != n_blocks)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'partition' has %lld blocks, but the model "
+                          "has %lld; make them equal, or leave partition out",
+                          vp_config_place(config, "partition"), (long long)sum,
+                          (long long)n_blocks);
+    return VP_OK;
+}
+
+/* ---- Lists with an entry per stage -------------------------------------- */
+
+static enum vp_status resolve_ratios(struct vp_config *config,
+                                     struct vp_err *err)
+{
+    struct vp_real_list *list = &config->recompute_ratio;
+    int n = vp_config_n_stages(config);
+    double *all;
+
+    if (!list->for_all)
+        return check_length(config, "recompute_ratio", list->n, n, err);
+    all = vp_arena_alloc(&config->arena, (size_t)n * sizeof(*all));
+    if (!all)
+        return no_memory(config, err);
+    for (int s = 0; s < n; s++)
+        all[s] = list->at[0];
+    *list = (struct vp_real_list){ .at = all, .n = n };
+    return VP_OK;
+}
+
+static enum vp_status check_replicas(const struct vp_config *config,
+                                     struct vp_err *err)
+{
+    int n_ranks;
+
+    if (config->chunks > 1 && config->replicas.n > 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'replicas': ranks of schedule %s own "
+                          "several stages and are not replicated; remove it, "
+                          "or use 1f1b",
+                          vp_config_place(config, "replicas"),
+                          generator_of(config)->name);
+    VP_TRY(check_length(config, "replicas", config->replicas.n, config->stages,
+                        err));
+    n_ranks = vp_config_n_ranks(config);
+    if (n_ranks * config->threads_per_stage > MAX_THREADS)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'threads_per_stage': %d ranks with %d "
+                          "threads each are %d; use at most %d in all",
+                          vp_config_place(config, "threads_per_stage"), n_ranks,
+                          config->threads_per_stage,
+                          n_ranks * config->threads_per_stage, MAX_THREADS);
+    return VP_OK;
+}
+
+/* Depths given by hand may make stages wait for each other. */
+static enum vp_status check_depths(const struct vp_config *config,
+                                   struct vp_err *err)
+{
+    bool asp = config->sync_mode == VP_SYNC_ASP;
+    int n_mb = config->accumulation_steps;
+    struct vp_sched_config sched = {
+        .name = generator_of(config)->name,
+        .n_stages = config->stages,
+        .n_chunks = config->chunks,
+        .n_mb = asp || n_mb > PROOF_MB ? PROOF_MB : n_mb,
+        .replicas = config->replicas.at,
+        .depth = config->warmup_depths.at,
+        .global_norm = !asp,
+    };
+    struct vp_schedule schedule = { .actions = NULL };
+    enum vp_status st;
+
+    if (config->warmup_depths.n == 0)
+        return VP_OK;
+    VP_TRY(check_length(config, "warmup_depths", config->warmup_depths.n,
+                        config->stages, err));
+    st = vp_schedule_make(&sched, &schedule, err);
+    if (st == VP_OK)
+        st = vp_schedule_validate(&schedule, err);
+    vp_schedule_release(&schedule);
+    if (st != VP_OK)
+        vp_err_prefix(err, "%s: key 'warmup_depths'",
+                      vp_config_place(config, "warmup_depths"));
+    return st;
+}
+
+/* ---- Balance ------------------------------------------------------------ */
+
+static double forward_flops(const struct vp_graph *graph, int block)
+{
+    int first = graph->blocks[block].first_op;
+    double flops = 0.0;
+
+    for (int i = first; i < first + graph->blocks[block].n_ops; i++)
+        flops += vp_op_flops(graph, &graph->ops[i], VP_PHASE_F);
+    return flops;
+}
+
+/* costs: [stages, blocks]. Replicas share the minibatches of their stage. */
+static void fill_costs(const struct vp_config *config,
+                       const struct vp_graph *graph, double *costs)
+{
+    for (int i = 0; i < graph->n_blocks; i++) {
+        double all = vp_graph_flops(graph, i, 1);
+        double again = forward_flops(graph, i);
+
+        for (int s = 0; s < vp_config_n_stages(config); s++) {
+            double ratio = config->recompute_ratio.n > 0
+                               ? config->recompute_ratio.at[s]
+                               : 0.0;
+            int n_ranks = config->replicas.n > 0 ? config->replicas.at[s] : 1;
+
+            costs[s * graph->n_blocks + i] = (all + ratio * again) / n_ranks;
+        }
+    }
+}
+
+/* Stages of equal work by FLOPs: forward, backward, recomputed share. */
+static enum vp_status balance(struct vp_config *config,
+                              const struct vp_dims *dims, struct vp_err *err)
+{
+    size_t n = (size_t)vp_config_n_stages(config);
+    struct vp_arena arena = { NULL };
+    struct vp_graph graph;
+    double *costs;
+    int *partition;
+    enum vp_status st = VP_ERR_NOMEM;
+
+    VP_TRY(vp_model_build(config->model, &config->sizes, dims, &graph, err));
+    costs = vp_arena_alloc(&arena, n * (size_t)graph.n_blocks * sizeof(*costs));
+    partition = vp_arena_alloc(&config->arena, n * sizeof(*partition));
+    if (costs && partition) {
+        fill_costs(config, &graph, costs);
+        st = vp_plan_balance(costs, graph.n_blocks, (int)n, partition);
+    }
+    vp_arena_release(&arena);
+    vp_graph_release(&graph);
+    if (st != VP_OK)
+        return no_memory(config, err);
+    config->partition = (struct vp_int_list){ partition, (int)n };
+    return VP_OK;
+}
+
+/* ---- All of it ---------------------------------------------------------- */
+
+/* In asp a stage does not know when another one has updated its copy. */
+static enum vp_status resolve_ties(struct vp_config *config, struct vp_err *err)
+{
+    if (config->sync_mode == VP_SYNC_BSP || vp_config_n_stages(config) == 1)
+        return VP_OK;
+    if (config->sizes.tie_embeddings &&
+        vp_config_given(config, "tie_embeddings"))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'tie_embeddings' is true, but several "
+                          "stages cannot share weights in sync_mode asp; set "
+                          "it to false, or use bsp",
+                          vp_config_place(config, "tie_embeddings"));
+    config->sizes.tie_embeddings = false;
+    return VP_OK;
+}
+
+static void resolve_group(struct vp_config *config)
+{
+    if (config->sync_mode == VP_SYNC_ASP)
+        config->accumulation_steps = 1;
+    else if (!vp_config_given(config, "accumulation_steps"))
+        config->accumulation_steps = vp_config_n_stages(config) > 1 ? GROUP : 1;
+}
+
+enum vp_status vp_pipeline_resolve(struct vp_config *config,
+                                   const struct vp_dims *dims,
+                                   struct vp_err *err)
+{
+    VP_TRY(resolve_schedule(config, err));
+    VP_TRY(resolve_stages(config, err));
+    resolve_group(config);
+    VP_TRY(check_partition(config, err));
+    VP_TRY(resolve_ratios(config, err));
+    VP_TRY(check_replicas(config, err));
+    VP_TRY(check_depths(config, err));
+    VP_TRY(resolve_ties(config, err));
+    if (config->partition.n == 0 && vp_config_n_stages(config) > 1)
+        VP_TRY(balance(config, dims, err));
+    return VP_OK;
+}

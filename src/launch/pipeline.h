@@ -1,0 +1,15 @@
+/* The pipeline keys together: what follows from them, and what contradicts.
+ * Private to launch. */
+#ifndef VP_LAUNCH_PIPELINE_H
+#define VP_LAUNCH_PIPELINE_H
+
+#include "launch/config.h"
+
+/* Fills in stages, partition, ratios of every stage, accumulation_steps and
+ * untied embeddings, or refuses with one line. The model must have passed its
+ * own check; `dims` are those of the longest batch. */
+enum vp_status vp_pipeline_resolve(struct vp_config *config,
+                                   const struct vp_dims *dims,
+                                   struct vp_err *err);
+
+#endif
