@@ -135,3 +135,20 @@ enum vp_status vp_folder_write_eval(struct vp_folder *folder, int64_t step,
             (long long)step, loss);
     return flush(folder, err);
 }
+
+enum vp_status vp_folder_write_text(const char *path, const char *text,
+                                    struct vp_err *err)
+{
+    FILE *f = fopen(path, "w");
+    bool failed;
+
+    if (!f)
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
+                          strerror(errno));
+    failed = fputs(text, f) == EOF;
+    failed |= fclose(f) != 0;
+    if (failed)
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
+                          strerror(errno));
+    return VP_OK;
+}

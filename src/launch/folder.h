@@ -27,4 +27,8 @@ enum vp_status vp_folder_write_step(struct vp_folder *folder,
 enum vp_status vp_folder_write_eval(struct vp_folder *folder, int64_t step,
                                     double loss, struct vp_err *err);
 
+/* A whole text file. */
+enum vp_status vp_folder_write_text(const char *path, const char *text,
+                                    struct vp_err *err);
+
 #endif

@@ -340,8 +340,28 @@ static enum vp_status train(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
-static void finish(const struct run *run)
+/* The last actions of all ranks, for Perfetto and as a picture. */
+static enum vp_status write_trace(const struct run *run, struct vp_trace *trace,
+                                  struct vp_err *err)
 {
+    char path[sizeof(run->folder.path) + 16];
+    char *svg = NULL;
+    enum vp_status st;
+
+    snprintf(path, sizeof(path), "%s/trace.json", run->folder.path);
+    VP_TRY(vp_trace_write_chrome(trace, path, err));
+    vp_trace_keep_last(trace, vp_trace_some(trace));
+    if (vp_trace_svg(trace, NULL, &svg) != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM, "timeline: out of memory");
+    snprintf(path, sizeof(path), "%s/timeline.svg", run->folder.path);
+    st = vp_folder_write_text(path, svg, err);
+    free(svg);
+    return st;
+}
+
+static enum vp_status finish(const struct run *run, struct vp_err *err)
+{
+    struct vp_trace trace;
     struct vp_run_result result = {
         .n_steps = run->n_done,
         .first_loss = run->losses[0] / (double)run->n_losses[0],
@@ -352,10 +372,17 @@ static void finish(const struct run *run)
         .gflops_per_second = run->flops / run->seconds * 1e-9,
         .bubble = run->waited / run->seconds,
         .interrupted = asked_to_stop(run),
+        .trace = &trace,
+        .stats = vp_trainer_stats(run->trainer),
     };
+    enum vp_status st;
 
-    if (run->events->on_end)
+    VP_TRY(vp_trainer_trace(run->trainer, run->summary.schedule, &trace, err));
+    st = write_trace(run, &trace, err);
+    if (st == VP_OK && run->events->on_end)
         run->events->on_end(run->events->ctx, &result);
+    vp_trace_release(&trace);
+    return st;
 }
 
 static enum vp_status set_up(struct run *run, struct vp_err *err)
@@ -396,7 +423,7 @@ enum vp_status vp_run_train(const struct vp_config *config,
     if (st == VP_OK && !options->dry_run) {
         st = train(&run, err);
         if (st == VP_OK)
-            finish(&run);
+            st = finish(&run, err);
         if (st == VP_OK && asked_to_stop(&run))
             st = VP_ERR_INTERRUPTED;
     }

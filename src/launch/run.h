@@ -60,6 +60,9 @@ struct vp_run_result {
     double gflops_per_second;
     double bubble; /* share of the ranks' time spent waiting */
     bool interrupted;
+    /* Of all ranks; also in the run folder, as trace.json. */
+    struct vp_trace *trace;
+    const struct vp_stage_stats *stats; /* per stage */
 };
 
 /* All optional. Called from the thread that runs vp_run_train(). */

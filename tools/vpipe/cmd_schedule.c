@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 enum {
     FLAG_STAGES,
@@ -424,22 +422,13 @@ static void print_times(const struct vp_schedule *schedule,
     printf("%s %% of it\n", schedule->n_ranks > 16 ? " ..." : "");
 }
 
-static int terminal_width(void)
-{
-    struct winsize size;
-
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        return size.ws_col;
-    return 120;
-}
-
 static int print_chart(const struct vp_schedule *schedule,
                        const struct vp_timing *timing)
 {
-    bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    bool colour = tool_colour(stdout);
     char *text;
 
-    if (vp_schedule_chart(schedule, timing, terminal_width(), colour, &text) !=
+    if (vp_schedule_chart(schedule, timing, tool_width(stdout, 120), colour, &text) !=
         VP_OK)
         return TOOL_FAILED;
     fputs(text, stdout);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -179,24 +178,13 @@ static int write_chrome(const struct vp_trace *trace, const char *path)
     return TOOL_FAILED;
 }
 
-/* ---- The terminal ------------------------------------------------------- */
-
-static int terminal_width(void)
-{
-    struct winsize size;
-
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        return size.ws_col;
-    return 120;
-}
-
 static int print_chart(const struct vp_trace *trace)
 {
-    bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    bool colour = tool_colour(stdout);
     int n = vp_trace_n_minibatches(trace);
     char *text;
 
-    if (vp_trace_terminal(trace, terminal_width(), colour, &text) != VP_OK)
+    if (vp_trace_terminal(trace, tool_width(stdout, 120), colour, &text) != VP_OK)
         return out_of_memory();
     printf("the last %d minibatch%s, on %d rank%s\n\n%s\n", n,
            n == 1 ? "" : "es", trace->n_ranks, trace->n_ranks == 1 ? "" : "s",

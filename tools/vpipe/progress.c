@@ -1,13 +1,13 @@
 #include "progress.h"
 
 #include "base/clock.h"
+#include "tool.h"
 
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { MAX_WIDTH = 200, MIN_BAR = 8, MAX_BAR = 30, N_FIELDS = 7 };
@@ -34,12 +34,9 @@ void progress_init(struct progress *progress, FILE *out, int64_t every)
 /* Asked for every line, because windows change. */
 static int terminal_width(const struct progress *progress)
 {
-    struct winsize size;
+    int width = tool_width(progress->out, 80);
 
-    if (ioctl(fileno(progress->out), TIOCGWINSZ, &size) != 0 ||
-        size.ws_col == 0)
-        return 80;
-    return size.ws_col < MAX_WIDTH ? size.ws_col : MAX_WIDTH;
+    return width < MAX_WIDTH ? width : MAX_WIDTH;
 }
 
 void progress_break(struct progress *progress)
@@ -276,6 +273,8 @@ static void keep_summary(struct progress *progress,
 {
     progress->asp = summary->asp;
     progress->pipeline = summary->n_stages > 1;
+    progress->n_stages = summary->n_stages;
+    progress->output = summary->output;
     progress->n_busy = summary->n_ranks * summary->n_threads;
     progress->n_cores = summary->n_cores;
     progress->bubble_simulated = summary->bubble_simulated;
@@ -371,6 +370,50 @@ static void print_bubble(const struct progress *progress,
     fputc('\n', progress->out);
 }
 
+/* Where the time of every stage went. */
+static void print_stages(const struct progress *progress,
+                         const struct vp_run_result *result)
+{
+    double all = result->seconds * 1e7; /* ns per percent */
+
+    fprintf(progress->out, "\nstage  forward  backward  update  receive   send"
+                           "     sent\n");
+    for (int s = 0; s < progress->n_stages; s++) {
+        const struct vp_stage_stats *stats = &result->stats[s];
+
+        fprintf(progress->out,
+                "%5d  %5.1f %%   %5.1f %% %5.1f %%  %5.1f %% %5.1f %% %6.1f "
+                "MB\n",
+                s, (double)stats->forward_ns / all,
+                (double)stats->backward_ns / all,
+                (double)stats->update_ns / all,
+                (double)stats->receive_ns / all, (double)stats->send_ns / all,
+                (double)stats->bytes_sent * 1e-6);
+    }
+}
+
+static void print_timeline(const struct progress *progress,
+                           const struct vp_run_result *result)
+{
+    char *text;
+
+    if (vp_trace_terminal(result->trace, terminal_width(progress),
+                          tool_colour(progress->out), &text) != VP_OK)
+        return;
+    fprintf(progress->out, "\nthe last minibatches\n\n%s", text);
+    free(text);
+}
+
+static void print_advice(const struct progress *progress)
+{
+    fprintf(progress->out,
+            "\ntry next  vpipe trace %s%s\n"
+            "          vpipe schedule zb-h1 --stages 4 --minibatches 8\n"
+            "          vpipe train CONFIG.yml --set stages=2 --dry-run\n",
+            progress->output,
+            progress->pipeline ? "        (timeline.svg is there, too)" : "");
+}
+
 void progress_end(struct progress *progress, const struct vp_run_result *result)
 {
     FILE *out = progress->out;
@@ -391,5 +434,10 @@ void progress_end(struct progress *progress, const struct vp_run_result *result)
                 result->first_loss, result->last_loss);
     if (isfinite(result->eval_loss))
         fprintf(out, "eval      %.4f\n", result->eval_loss);
+    if (progress->pipeline) {
+        print_stages(progress, result);
+        print_timeline(progress, result);
+    }
+    print_advice(progress);
     fflush(out);
 }

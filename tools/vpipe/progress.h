@@ -19,6 +19,8 @@ struct progress {
     double steps, seconds, tokens, flops, waited;
     /* Of the run, for its last lines. */
     bool asp, pipeline;
+    int n_stages;
+    const char *output;  /* the run folder */
     int n_busy, n_cores; /* compute threads that share so many cores */
     double bubble_simulated, bubble_theory;
 };

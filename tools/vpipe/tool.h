@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 
 /* The program's exit status. */
 enum tool_exit {
@@ -52,6 +53,11 @@ enum {
 int args_next(struct tool_args *args, const char **value_out);
 
 /* ---- Printing ----------------------------------------------------------- */
+
+/* Columns of the terminal behind `out`; `fallback` if there is none. */
+int tool_width(FILE *out, int fallback);
+/* A terminal whose user did not ask for plain text. */
+bool tool_colour(FILE *out);
 
 /* One line on stderr; returns TOOL_USAGE. */
 int tool_usage_error(const char *fmt, ...) VP_PRINTF(1, 2);
