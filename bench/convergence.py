@@ -4,12 +4,11 @@
   bench/convergence.py run [MODE]...   trains, into --runs DIR
   bench/convergence.py draw            the picture and the table
 
-Every mode trains the same small BERT on the same batches of this repository's
-text, four stages of one thread; `single` is one stage with an update after
-every minibatch, as a reference without a pipeline. Each mode is run with every
-learning rate of --rates and shown at the one that ends best: an update per
-minibatch and an update per eight of them do not want the same rate. Needs only
-base Python.
+Every mode trains the same small BERT (its file in configs/) on the same batches
+of this repository's text; `single` is one stage with an update after every
+minibatch, as a reference without a pipeline. Each mode is run with every
+learning rate of --rates and shown at the one that ends best, since stale
+gradients and larger batches do not want the same one. Needs only base Python.
 """
 import argparse
 import json
@@ -21,25 +20,16 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-GROUP = 8  # minibatches per update of the synchronous mode
-ASP = {"sync_mode": "asp", "partition": "[2, 2, 3, 2]",
-       "threads_per_stage": 1}
 
-# name: (title, keys, minibatches per step, colour, dashes)
+# name: (title, configuration, minibatches per step, colour, dashes)
 MODES = {
-    "single": ("one stage, an update per minibatch",
-               {"sync_mode": "bsp", "stages": 1, "partition": "[9]",
-                "accumulation_steps": 1, "recompute_ratio": 0,
-                "threads_per_stage": 2}, 1, "#8a8f98", ""),
-    "gpipe": (f"GPipe: bsp, an update per {GROUP} minibatches",
-              {"sync_mode": "bsp", "schedule": "gpipe",
-               "partition": "[2, 2, 3, 2]", "accumulation_steps": GROUP,
-               "recompute_ratio": 0, "threads_per_stage": 1},
-              GROUP, "#3a7d44", ""),
-    "pipedream": ("PipeDream: asp",
-                  dict(ASP, recompute_ratio=0), 1, "#d98324", ""),
-    "vpipe": ("vPipe: asp, stage 0 recomputes",
-              dict(ASP, recompute_ratio="[0.3, 0, 0, 0]"), 1, "#2f5fa7",
+    "single": ("one stage, an update per minibatch", "bert_one.yml", 1,
+               "#8a8f98", ""),
+    "gpipe": ("GPipe: bsp, an update per 4 minibatches",
+              "bert_4gpipe_tiny.yml", 4, "#3a7d44", ""),
+    "pipedream": ("PipeDream: asp", "bert_4pipedream_tiny.yml", 1, "#d98324",
+                  ""),
+    "vpipe": ("vPipe: asp, stage 0 recomputes", "bert_tiny.yml", 1, "#2f5fa7",
               "6 5"),
 }
 
@@ -55,8 +45,8 @@ def arguments():
                    default=ROOT / "build/bench/convergence")
     p.add_argument("--svg", type=pathlib.Path,
                    default=ROOT / "docs/img/convergence.svg")
-    p.add_argument("--minibatches", type=int, default=800)
-    p.add_argument("--eval-every", type=int, default=40, help="minibatches")
+    p.add_argument("--minibatches", type=int, default=2400)
+    p.add_argument("--eval-every", type=int, default=120, help="minibatches")
     p.add_argument("--rates", default="0.0005,0.001,0.002")
     args = p.parse_args()
     unknown = set(args.modes) - set(MODES)
@@ -81,14 +71,13 @@ def snapshot(args):
 
 
 def train(args, mode, rate):
-    _, keys, per_step, _, _ = MODES[mode]
-    keys = dict(keys, learning_rate=rate, tie_embeddings="false",
-                data_dir=snapshot(args),
-                total_steps=args.minibatches // per_step,
-                eval_every=args.eval_every // per_step)
+    _, config, per_step, _, _ = MODES[mode]
+    keys = {"learning_rate": rate, "data_dir": snapshot(args),
+            "total_steps": args.minibatches // per_step,
+            "eval_every": args.eval_every // per_step}
     folder = args.runs / f"{mode}-{rate}"
     shutil.rmtree(folder, ignore_errors=True)
-    command = [args.program, "train", str(ROOT / "configs/bert_tiny.yml"),
+    command = [args.program, "train", str(ROOT / "configs" / config),
                "--output", str(folder)]
     for key, value in keys.items():
         command += ["--set", f"{key}={value}"]
@@ -193,7 +182,8 @@ def panel(left, title, unit, scale, runs, of, low, high):
 
 
 def draw(runs):
-    low = 0.5 * int(min(min(r.losses) for r in runs.values()) / 0.5)
+    low = 0.5 * int(min(min(r.losses + [r.unigram])
+                        for r in runs.values()) / 0.5)
     high = 0.5 * (int(max(r.losses[0] for r in runs.values()) / 0.5) + 1)
     width, height = LEFT + 2 * W + GAP + 24, TOP + H + 56
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
@@ -223,13 +213,13 @@ def show(runs, everything):
               f"| {run.seconds_to(target):.1f} |")
     print()
     for mode, tried in everything.items():
-        print(f"{mode}: " + ", ".join(
+        print(f"- {mode}: " + ", ".join(
             f"rate {r.rate} -> {r.final():.4f}" for r in tried))
     for a in everything.get("vpipe", []):
         for b in everything.get("pipedream", []):
             if a.rate == b.rate:
                 same = a.trained == b.trained and a.losses == b.losses
-                print(f"vPipe and PipeDream at rate {a.rate}: losses "
+                print(f"- vPipe and PipeDream at rate {a.rate}: losses "
                       f"{'equal, bit for bit' if same else 'DIFFER'}")
 
 

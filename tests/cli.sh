@@ -221,7 +221,7 @@ finite pipedream 4
 
 # Synchronous: the number of stages, the schedule and recomputation change
 # nothing in the losses.
-group="$pipe --set accumulation_steps=6"
+group="$pipe --set accumulation_steps=6 --set learning_rate=0.001"
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $group --output one
 finite one 4

@@ -463,6 +463,10 @@ static const struct refused bad_pipelines[] = {
     { NINE "schedule: interleaved\nstages: 2\nreplicas: [1, 2]\n", NULL,
       "a.yml:5: key 'replicas': ranks of schedule interleaved own several "
       "stages and are not replicated; remove it, or use 1f1b" },
+    { BERT "stages: 17\nreplicas: [64, 64, 64, 64, 64, 64, 64, 64, 64, 64, "
+      "64, 64, 64, 64, 64, 64, 1]\n", NULL,
+      "a.yml:3: key 'replicas': 1025 ranks are too many; use at most 1024 in "
+      "all" },
     { NINE "schedule: gpipe\nstages: 2\nwarmup_depths: [1, 0]\n", NULL,
       "a.yml:5: key 'warmup_depths': schedule gpipe has no warm-up depth to "
       "set; leave the depths out" },

@@ -252,7 +252,7 @@ static void check_slots(const char *name, const struct vp_schedule *schedule,
     for (int s = 0; s < schedule->n_stages; s++) {
         int n = schedule->stages[s].n_slots;
 
-        assert_true(timing->peak_slots[s] <= n);
+        assert_int_equal(timing->peak_slots[s], least(n, m));
         if (strcmp(name, "gpipe") == 0)
             assert_int_equal(n, m);
         else if (strcmp(name, "1f1b") == 0)
@@ -435,6 +435,30 @@ static void default_depths(void **state)
             assert_int_equal(
                 vp_schedule_depth(cases[i].replicas, cases[i].n, s),
                 cases[i].want[s]);
+}
+
+/* One buffer beyond what is kept for each rank that sends to one. */
+static void rings_with_replicas(void **state)
+{
+    static const struct {
+        int replicas[2], act, grad;
+    } cases[] = {
+        { { 1, 1 }, 2, 2 }, { { 2, 1 }, 3, 2 }, { { 1, 2 }, 2, 3 },
+        { { 2, 2 }, 2, 2 }, { { 4, 2 }, 3, 2 }, { { 2, 3 }, 3, 4 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_sched_config config = { .name = "1f1b",
+                                          .n_stages = 2,
+                                          .n_mb = 12,
+                                          .replicas = cases[i].replicas };
+        struct vp_schedule schedule = make(&config);
+
+        assert_int_equal(schedule.stages[1].n_act_bufs, cases[i].act);
+        assert_int_equal(schedule.stages[0].n_grad_bufs, cases[i].grad);
+        vp_schedule_release(&schedule);
+    }
 }
 
 static void replicas_are_proven(void **state)
@@ -952,6 +976,14 @@ static void bad_configurations(void **state)
           "the segment first" },
         { { .name = "pipedream",
             .n_stages = 2,
+            .n_mb = 4,
+            .segment_end = 3,
+            .keep_going = true },
+          "the piece ends at minibatch 4, the segment at 3" },
+        { { .name = "pipedream", .n_stages = 2, .n_mb = 4, .segment_end = 5 },
+          "the last piece ends with its segment" },
+        { { .name = "pipedream",
+            .n_stages = 2,
             .n_mb = 1,
             .version_begin = negative },
           "begins with version -1" },
@@ -1037,6 +1069,10 @@ static const struct {
       "0: 0F0 0F1 0B0 0UPDATE0 0B1 0UPDATE1",
       "rank 0, action 3 (0UPDATE0): overwrites weight version 0, which "
       "minibatch 1 in flight still needs" },
+    { "stages=1 minibatches=2 every=1 lag=1\n"
+      "0: 0F0 0B0 0UPDATE0 0F1 0B1 0UPDATE1",
+      "rank 0, action 3 (0F1): weight version 0 was overwritten by 1; the stage "
+      "needs more than 1 versions" },
     { "stages=1 minibatches=2 every=1 versions=2\n"
       "0: 0F0 0F1 0B0 0UPDATE0 0B1 0UPDATE1",
       "rank 0, action 1 (0F1): weight version 1 is not written yet" },
@@ -1325,6 +1361,7 @@ int main(void)
         cmocka_unit_test(theory_with_recompute),
         cmocka_unit_test(theory_is_a_bound),
         cmocka_unit_test(default_depths),
+        cmocka_unit_test(rings_with_replicas),
         cmocka_unit_test(replicas_are_proven),
         cmocka_unit_test(stream_versions),
         cmocka_unit_test(macrobatch_versions),

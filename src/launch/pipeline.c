@@ -96,7 +96,7 @@ static enum vp_status resolve_schedule(struct vp_config *config,
 
 /* ---- Stages and blocks -------------------------------------------------- */
 
-/* A number that nobody wrote comes from what is longest in the message. */
+/* Where the number of stages comes from. */
 static const char *stages_place(const struct vp_config *config)
 {
     static const char *const keys[] = { "stages", "partition", "chunks",
@@ -203,6 +203,12 @@ static enum vp_status check_replicas(const struct vp_config *config,
     VP_TRY(check_length(config, "replicas", config->replicas.n, config->stages,
                         err));
     n_ranks = vp_config_n_ranks(config);
+    if (n_ranks > MAX_THREADS)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'replicas': %d ranks are too many; use at "
+                          "most %d in all",
+                          vp_config_place(config, "replicas"), n_ranks,
+                          MAX_THREADS);
     if (n_ranks * config->threads_per_stage > MAX_THREADS)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'threads_per_stage': %d ranks with %d "

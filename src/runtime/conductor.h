@@ -6,7 +6,7 @@
 #include "runtime/crew.h"
 
 /* A job that is posted before the last one ends keeps the pipe full. */
-enum { MAX_JOBS = 4, PIECE = 256 };
+enum { MAX_JOBS = 4, PIECE = 64 };
 
 #define SLICE_NS (50 * (int64_t)1000000)   /* between looks at the ranks */
 #define GRACE_NS (2000 * (int64_t)1000000) /* for ranks to notice a failure */

@@ -254,8 +254,8 @@ static bool wait_minibatch(struct vp_trainer *trainer,
     return vp_world_status(crew->world, NULL) == VP_OK;
 }
 
-static void report_minibatch(struct vp_trainer *trainer, vp_step_fn fn,
-                             void *ctx, bool *stop)
+static bool report_minibatch(struct vp_trainer *trainer, vp_step_fn fn,
+                             void *ctx)
 {
     struct vp_step_report report = begin_report(trainer, 1);
     double square = 0.0;
@@ -265,8 +265,7 @@ static void report_minibatch(struct vp_trainer *trainer, vp_step_fn fn,
     report.grad_norm = sqrt(square);
     report.stage_norms = trainer->stage_norms;
     atomic_store(&trainer->crew.n_reported, trainer->n_minibatches);
-    if (fn && !fn(ctx, &report))
-        *stop = true;
+    return !fn || fn(ctx, &report);
 }
 
 static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
@@ -275,7 +274,6 @@ static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
     struct stream stream = { .begin = (int)trainer->n_minibatches,
                              .n_mb = (int)n };
     enum vp_status st = VP_OK;
-    bool stop = false;
 
     for (int s = 0; s < trainer->crew.n_stages; s++) {
         int rank = trainer->schedule.stages[s].first_rank;
@@ -289,7 +287,10 @@ static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
             st = post_piece(trainer, &stream, err);
         if (st != VP_OK || !wait_minibatch(trainer, &stream, m))
             break;
-        report_minibatch(trainer, fn, ctx, &stop);
+        /* What was posted runs to its end; one more minibatch drains. */
+        if (!report_minibatch(trainer, fn, ctx) &&
+            stream.n_posted < stream.n_mb)
+            stream.n_mb = stream.n_posted + 1;
     }
     if (st == VP_OK)
         st = end_jobs(trainer, err);

@@ -51,8 +51,6 @@ static void draw_box(struct chart *chart, const struct vp_action *a,
 
     if (chunk % 2 == 1)
         letter = (char)(letter - 'A' + 'a');
-    if (end <= begin)
-        end = begin + 1;
     if (end > chart->n_columns)
         end = chart->n_columns;
     n = snprintf(label, sizeof(label), "%c%d", letter, a->mb);

@@ -428,8 +428,8 @@ static int print_chart(const struct vp_schedule *schedule,
     bool colour = tool_colour(stdout);
     char *text;
 
-    if (vp_schedule_chart(schedule, timing, tool_width(stdout, 120), colour, &text) !=
-        VP_OK)
+    if (vp_schedule_chart(schedule, timing, tool_width(stdout, 120), colour,
+                          &text) != VP_OK)
         return TOOL_FAILED;
     fputs(text, stdout);
     free(text);
