@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum {
-    SPIN_ROUNDS = 400,          /* about as long as a sleep and a wake-up */
+    SPIN_ROUNDS = 100, /* a few microseconds: less than a sleep costs */
     SLICE_NS = 20 * 1000 * 1000 /* how soon a sleeper notices `stop` */
 };
 

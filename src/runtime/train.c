@@ -4,6 +4,7 @@
 #include "runtime/conductor.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- Waiting for the ranks ---------------------------------------------- */
 
@@ -214,6 +215,7 @@ static enum vp_status post_piece(struct vp_trainer *trainer,
         vp_trainer_wait(trainer, trainer->n_jobs - 1);
     vp_schedule_release(piece);
     sched.segment_begin = stream->begin;
+    sched.segment_end = stream->begin + stream->n_mb;
     sched.first_mb = stream->begin + stream->n_posted;
     sched.n_mb = left < PIECE ? left : PIECE;
     sched.keep_going = sched.n_mb < left;
@@ -268,6 +270,23 @@ static bool report_minibatch(struct vp_trainer *trainer, vp_step_fn fn,
     return !fn || fn(ctx, &report);
 }
 
+/* Asked to stop: what was posted runs to its end, and then as many minibatches
+ * as fill a round of every stage; the last of them drain the pipe. */
+static void shorten(const struct vp_trainer *trainer, struct stream *stream)
+{
+    int end = stream->n_posted + 1;
+    bool full = false;
+
+    if (stream->n_posted == stream->n_mb)
+        return;
+    for (; end < stream->n_mb && !full; end += !full) {
+        full = true;
+        for (int s = 0; s < trainer->crew.n_stages; s++)
+            full &= end % trainer->schedule.stages[s].update_every == 0;
+    }
+    stream->n_mb = end;
+}
+
 static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
                                  vp_step_fn fn, void *ctx, struct vp_err *err)
 {
@@ -287,10 +306,8 @@ static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
             st = post_piece(trainer, &stream, err);
         if (st != VP_OK || !wait_minibatch(trainer, &stream, m))
             break;
-        /* What was posted runs to its end; one more minibatch drains. */
-        if (!report_minibatch(trainer, fn, ctx) &&
-            stream.n_posted < stream.n_mb)
-            stream.n_mb = stream.n_posted + 1;
+        if (!report_minibatch(trainer, fn, ctx))
+            shorten(trainer, &stream);
     }
     if (st == VP_OK)
         st = end_jobs(trainer, err);
@@ -332,6 +349,7 @@ static enum vp_status eval_some(struct vp_trainer *trainer, int64_t first,
     enum vp_status st;
 
     sched.name = "eval";
+    sched.v_shape = strcmp(trainer->generator->name, "zb-v") == 0;
     sched.n_mb = n;
     sched.recompute = NULL;
     sched.global_norm = false;
