@@ -2,6 +2,7 @@
 # `make test`. Missing Debian packages are installed on the way.
 #   CC=clang        another compiler      PREFIX=/usr/local  for install
 #   TESTS=pattern   some of the tests     ARGS='--set k=v'   for train
+#   CASES='asp zb'  some of bench         PYTHON=...         one that has torch
 PREFIX ?= /usr/local
 TESTS ?= .
 export CC
@@ -11,7 +12,7 @@ CHECKED = -DCMAKE_BUILD_TYPE=RelWithDebInfo
 CTEST = ctest --output-on-failure --no-tests=error -j $(shell nproc) \
 	-R '$(TESTS)'
 
-.PHONY: all train test debug asan tsan lint format mutate install clean help
+.PHONY: all train test bench debug asan tsan lint format mutate install clean help
 .DEFAULT_GOAL := all
 
 all: ## build/vpipe, optimised
@@ -22,6 +23,9 @@ train: all ## train a small BERT for about a minute
 
 test: ## all tests, in the Release build and under ASan+UBSan
 	@scripts/test '$(TESTS)'
+
+bench: ## measure the pipeline; figures go to docs/benchmarks.md
+	@scripts/bench $(CASES)
 
 debug: ## all tests without optimisation
 	@scripts/build build/debug -DCMAKE_BUILD_TYPE=Debug

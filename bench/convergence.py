@@ -47,7 +47,7 @@ def arguments():
                    default=ROOT / "docs/img/convergence.svg")
     p.add_argument("--minibatches", type=int, default=2400)
     p.add_argument("--eval-every", type=int, default=120, help="minibatches")
-    p.add_argument("--rates", default="0.0005,0.001,0.002")
+    p.add_argument("--rates", default="0.0007,0.0014")
     args = p.parse_args()
     unknown = set(args.modes) - set(MODES)
     if unknown:
@@ -86,7 +86,8 @@ def train(args, mode, rate):
     if done.returncode != 0:
         sys.exit(f"convergence: {' '.join(command)}\n{done.stderr}")
     (folder / "screen.txt").write_text(done.stdout)
-    print("\n".join(done.stdout.splitlines()[-4:]), flush=True)
+    print("\n".join(line for line in done.stdout.splitlines()
+                    if line.startswith(("done", "loss", "eval  "))), flush=True)
 
 
 # ---- Reading ----------------------------------------------------------------
