@@ -9,10 +9,6 @@ function(vp_folder name)
   cmake_parse_arguments(ARG "" "" "NEEDS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS
        ${CMAKE_SOURCE_DIR}/src/${name}/*.c)
-  if(NOT sources) # bootstrap only
-    file(WRITE ${CMAKE_BINARY_DIR}/empty_${name}.c "int vp_empty_${name};\n")
-    set(sources ${CMAKE_BINARY_DIR}/empty_${name}.c)
-  endif()
   add_library(vp_${name} STATIC ${sources})
 
   # <build>/include/<name>/<name> links to src/<name>: `#include "name/x.h"`.

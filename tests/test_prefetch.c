@@ -159,7 +159,8 @@ static void prefetch_delivers_errors(void **state)
         struct vp_prefetch *prefetch = NULL;
         const struct vp_batch *batch = NULL;
 
-        assert_int_equal(vp_prefetch_create(data, NULL, depth, &prefetch), VP_OK);
+        assert_int_equal(vp_prefetch_create(data, NULL, depth, &prefetch),
+                         VP_OK);
         for (uint64_t m = 0; m < n_good; m++) {
             assert_int_equal(vp_prefetch_next(prefetch, 10000, &batch, &err),
                              VP_OK);

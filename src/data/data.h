@@ -90,8 +90,8 @@ static inline uint64_t vp_batch_number(const struct vp_batch_order *order,
 
 /* `order` NULL: all batches from 0. */
 enum vp_status vp_prefetch_create(const struct vp_data *data,
-                                  const struct vp_batch_order *order,
-                                  int depth, struct vp_prefetch **out);
+                                  const struct vp_batch_order *order, int depth,
+                                  struct vp_prefetch **out);
 void vp_prefetch_free(struct vp_prefetch *prefetch);
 /* The next batch in order, valid until the next call. An error of the reader
  * comes after the batches before it, and again from every later call. */

@@ -110,8 +110,8 @@ static enum vp_status init_sync(struct vp_prefetch *p)
 }
 
 enum vp_status vp_prefetch_create(const struct vp_data *data,
-                                  const struct vp_batch_order *order,
-                                  int depth, struct vp_prefetch **out)
+                                  const struct vp_batch_order *order, int depth,
+                                  struct vp_prefetch **out)
 {
     struct vp_prefetch *p;
 
@@ -176,12 +176,12 @@ static enum vp_status wait_for_batch(struct vp_prefetch *p, int timeout_ms,
     while (p->n_ready == 0 && p->failed == VP_OK) {
         if (pthread_cond_timedwait(&p->changed, &p->lock, &at) == ETIMEDOUT &&
             p->n_ready == 0 && p->failed == VP_OK)
-            return vp_err_set(err, VP_ERR_TIMEOUT,
-                              "batch %llu: not read within %d ms; check the "
-                              "disk that holds data_dir",
-                              (unsigned long long)vp_batch_number(&p->order,
-                                                                  p->next_k),
-                              timeout_ms);
+            return vp_err_set(
+                err, VP_ERR_TIMEOUT,
+                "batch %llu: not read within %d ms; check the "
+                "disk that holds data_dir",
+                (unsigned long long)vp_batch_number(&p->order, p->next_k),
+                timeout_ms);
     }
     if (p->n_ready > 0)
         return VP_OK;

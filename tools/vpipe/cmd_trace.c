@@ -184,7 +184,8 @@ static int print_chart(const struct vp_trace *trace)
     int n = vp_trace_n_minibatches(trace);
     char *text;
 
-    if (vp_trace_terminal(trace, tool_width(stdout, 120), colour, &text) != VP_OK)
+    if (vp_trace_terminal(trace, tool_width(stdout, 120), colour, &text) !=
+        VP_OK)
         return out_of_memory();
     printf("the last %d minibatch%s, on %d rank%s\n\n%s\n", n,
            n == 1 ? "" : "es", trace->n_ranks, trace->n_ranks == 1 ? "" : "s",

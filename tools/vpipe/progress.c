@@ -386,9 +386,8 @@ static void print_stages(const struct progress *progress,
                 "MB\n",
                 s, (double)stats->forward_ns / all,
                 (double)stats->backward_ns / all,
-                (double)stats->update_ns / all,
-                (double)stats->receive_ns / all, (double)stats->send_ns / all,
-                (double)stats->bytes_sent * 1e-6);
+                (double)stats->update_ns / all, (double)stats->receive_ns / all,
+                (double)stats->send_ns / all, (double)stats->bytes_sent * 1e-6);
     }
 }
 

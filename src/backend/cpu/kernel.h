@@ -18,10 +18,10 @@ struct vp_kargs {
     const struct vp_graph *graph;
     const struct vp_op *op;
     const struct vp_mb *mb;
-    struct vp_pool *pool;       /* the twins ignore it */
+    struct vp_pool *pool; /* the twins ignore it */
     const void *in[VP_MAX_IN];
-    void *out;                  /* const in B and W */
-    void *aux[VP_MAX_AUX];      /* const in B and W */
+    void *out;             /* const in B and W */
+    void *aux[VP_MAX_AUX]; /* const in B and W */
     const void *par[VP_MAX_PARAM];
     const void *dout;
     void *din[VP_MAX_IN];
