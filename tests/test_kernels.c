@@ -435,8 +435,10 @@ static void test_avx2_equals_avx512(void **state)
     struct one_op a, b;
 
     (void)state;
-    if (!vp_cpu_force_isa(VP_ISA_AVX512))
+    if (!vp_cpu_force_isa(VP_ISA_AVX512)) {
+        print_message("skipped: this machine has no AVX-512\n");
         skip();
+    }
     for (size_t i = 0; i < VP_COUNT_OF(big_cases); i++) {
         vp_cpu_force_isa(VP_ISA_AVX512);
         run_big(&a, &big_cases[i], &modes[0], pools[1]);
