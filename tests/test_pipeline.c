@@ -439,6 +439,56 @@ static void streams_follow_the_version_rule(void **state)
             check_async(models[m], &cases[c]);
 }
 
+/* ---- Stopping ----------------------------------------------------------- */
+
+static bool stop_at_5(void *ctx, const struct vp_step_report *report)
+{
+    *(int64_t *)ctx = report->step;
+    return report->step < 5;
+}
+
+/* Trains `n` steps or until asked to stop; the hash of the weights. */
+static uint64_t train_until(const struct setup *setup, int64_t n, vp_step_fn fn,
+                            int64_t *n_done)
+{
+    struct vp_err err = { "" };
+    struct run run;
+    uint64_t hash;
+
+    if (run_create(&run, setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    if (vp_trainer_run(run.trainer, n, fn, n_done, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    hash = hash_weights(&run);
+    run_free(&run);
+    return hash;
+}
+
+/* A run that is asked to stop ends soon, and equals one of that length. */
+static void a_run_stops_when_asked(void **state)
+{
+    static const char *const schedules[] = { "1f1b", "pipedream" };
+    static const int partition[] = { 2, 1, 2 };
+    static const int replicas[] = { 1, 3, 1 };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(schedules); i++) {
+        struct setup setup = usual;
+        int64_t n_done = 0;
+        uint64_t hash;
+
+        setup.schedule = schedules[i];
+        setup.n_stages = 3;
+        setup.partition = partition;
+        setup.replicas = i ? replicas : NULL;
+        setup.tied = false;
+        setup.threads = 1;
+        hash = train_until(&setup, 2000, stop_at_5, &n_done);
+        assert_in_range(n_done, 5, 300);
+        assert_true(hash == train_until(&setup, n_done, NULL, NULL));
+    }
+}
+
 /* ---- Replicas in synchronous training ----------------------------------- */
 
 /* Replicas split a group; the sum over replicas is not the sum over
@@ -470,6 +520,7 @@ int main(void)
         cmocka_unit_test(every_cut_gives_the_same_bits),
         cmocka_unit_test(wrong_partitions_are_refused),
         cmocka_unit_test(streams_follow_the_version_rule),
+        cmocka_unit_test(a_run_stops_when_asked),
         cmocka_unit_test(replicas_train),
     };
 

@@ -147,8 +147,8 @@ static void print_help(void)
 {
     puts("usage: vpipe train CONFIG.yml [option...]\n\n"
          "Trains the model that CONFIG.yml describes. Results go to a run\n"
-         "folder: config.yml as resolved, and metrics.jsonl with one object\n"
-         "per step.\n\n"
+         "folder: config.yml as resolved, metrics.jsonl with one object per\n"
+         "step, trace.json and timeline.svg of the last minibatches.\n\n"
          "Options:");
     help_flags(flags, N_FLAGS);
     puts("\nA configuration is YAML, one 'key: value' per line; only "
