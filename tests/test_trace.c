@@ -66,7 +66,7 @@ static const struct vp_trace_stage stages_by_hand[MAX_STAGES] = {
 static void collect(const struct act *acts, int n_acts, int capacity,
                     int n_ranks, int n_stages, struct vp_trace *out)
 {
-    struct vp_recorder *recorders[MAX_RANKS];
+    struct vp_recorder *recorders[MAX_RANKS] = { NULL };
     struct vp_err err = { { 0 } };
 
     for (int r = 0; r < n_ranks; r++)
