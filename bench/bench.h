@@ -13,6 +13,7 @@ struct bench {
     int n_mb;             /* 0: what the case usually takes */
     const char *schedule; /* worker */
     int n_stages;         /* worker */
+    int dropout;          /* percent */
     FILE *table;          /* printed at the end */
     bool missed;          /* a target */
 };

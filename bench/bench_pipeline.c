@@ -30,6 +30,7 @@ static const struct {
     { "rounds", offsetof(struct bench, n_rounds), "turns of each contestant" },
     { "minibatches", offsetof(struct bench, n_mb), "per run [by case]" },
     { "stages", offsetof(struct bench, n_stages), "worker" },
+    { "dropout", offsetof(struct bench, dropout), "percent [0]" },
     { "batch", offsetof(struct bench, size.batch), "samples per minibatch" },
     { "labels", offsetof(struct bench, size.labels), "scored per sample" },
     { "seq", offsetof(struct bench, size.seq), "tokens per sample" },
@@ -117,6 +118,7 @@ int main(int argc, char **argv)
     size_t n_bytes = 0;
 
     read_options(argc, argv, &bench);
+    bench.size.dropout = bench.dropout * 0.01;
     if (optind == argc)
         usage();
     bench.table = open_memstream(&text, &n_bytes);

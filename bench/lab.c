@@ -20,7 +20,19 @@ struct lab {
     double ratios[VP_MAX_STAGES];
     bool stream;
     struct vp_trainer *trainer;
+    struct vp_backend *backend;
 };
+
+/* What the trainer opened last. */
+static struct vp_backend *opened;
+
+static enum vp_status open_backend(const struct vp_backend_config *config,
+                                   struct vp_backend **out, struct vp_err *err)
+{
+    VP_TRY(vp_backend_cpu.open(config, out, err));
+    opened = *out;
+    return VP_OK;
+}
 
 _Noreturn void lab_die(const char *what, const struct vp_err *err)
 {
@@ -30,51 +42,80 @@ _Noreturn void lab_die(const char *what, const struct vp_err *err)
 
 /* ---- Opening ------------------------------------------------------------ */
 
+static const struct vp_model *model_of(const struct lab_size *size)
+{
+    const struct vp_model *model = vp_model_find(size->model ? size->model
+                                                             : "bert");
+
+    if (!model)
+        lab_die("model", &(struct vp_err){ "unknown" });
+    return model;
+}
+
 static struct vp_model_config model_config(const struct lab_size *size)
 {
-    struct vp_model_config config = vp_model_find("bert")->sizes[0].config;
+    struct vp_model_config config = model_of(size)->sizes[0].config;
 
     config.vocab = size->vocab;
     config.hidden = size->hidden;
     config.layers = size->layers;
+    config.decoder_layers = size->layers;
     config.heads = size->heads;
     config.ffn = 4 * (int64_t)size->hidden;
     config.positions = size->seq;
-    config.dropout = 0.0f;
-    config.attention_dropout = 0.0f;
-    config.tie_embeddings = false;
+    config.dropout = (float)size->dropout;
+    config.attention_dropout = (float)size->dropout;
+    config.tie_embeddings = size->tied;
     config.pad = VP_TOKEN_PAD;
     return config;
 }
 
-/* Labelled rows only, and all rows in case a batch has more of them. */
+static void add_dims(struct lab *lab, int64_t tgt_seq, int64_t n_labels)
+{
+    const struct lab_size *s = &lab->spec.size;
+
+    lab->dims[lab->n_dims++] = (struct vp_dims){ s->batch, s->seq, tgt_seq,
+                                                 n_labels };
+}
+
+/* Masked LM: labelled rows only, and all rows in case a batch has more of
+ * them. */
 static void open_graphs(struct lab *lab)
 {
     const struct lab_size *s = &lab->spec.size;
+    const struct vp_model *model = model_of(s);
     struct vp_model_config config = model_config(s);
     struct vp_err err = { "" };
 
-    if (s->labels < s->seq)
-        lab->dims[lab->n_dims++] = (struct vp_dims){
-            s->batch, s->seq, 0, (int64_t)s->batch * s->labels
-        };
-    lab->dims[lab->n_dims++] = (struct vp_dims){ s->batch, s->seq, 0,
-                                                 (int64_t)s->batch * s->seq };
+    if (model->task == VP_TASK_MASKED_LM) {
+        if (s->labels < s->seq)
+            add_dims(lab, 0, (int64_t)s->batch * s->labels);
+        add_dims(lab, 0, (int64_t)s->batch * s->seq);
+    } else {
+        add_dims(lab, model->task == VP_TASK_TRANSLATION ? s->seq : 0, 0);
+    }
     for (int i = 0; i < lab->n_dims; i++)
-        if (vp_model_build(vp_model_find("bert"), &config, &lab->dims[i],
-                           &lab->graphs[i], &err) != VP_OK)
+        if (vp_model_build(model, &config, &lab->dims[i], &lab->graphs[i],
+                           &err) != VP_OK)
             lab_die("model", &err);
 }
 
 static void open_data(struct lab *lab)
 {
-    struct vp_data_config config = { .source = VP_DATA_SYNTHETIC,
-                                     .task = VP_DATA_MASKED_LM,
-                                     .vocab = lab->spec.size.vocab,
-                                     .seed = 1,
-                                     .mask_prob = 0.15f,
-                                     .dims = lab->dims,
-                                     .n_dims = lab->n_dims };
+    static const enum vp_data_task tasks[] = {
+        [VP_TASK_MASKED_LM] = VP_DATA_MASKED_LM,
+        [VP_TASK_CAUSAL_LM] = VP_DATA_CAUSAL_LM,
+        [VP_TASK_TRANSLATION] = VP_DATA_PAIRS,
+    };
+    struct vp_data_config config = {
+        .source = VP_DATA_SYNTHETIC,
+        .task = tasks[model_of(&lab->spec.size)->task],
+        .vocab = lab->spec.size.vocab,
+        .seed = 1,
+        .mask_prob = 0.15f,
+        .dims = lab->dims,
+        .n_dims = lab->n_dims
+    };
     struct vp_err err = { "" };
 
     if (vp_data_open(&config, &lab->data, &err) != VP_OK)
@@ -83,13 +124,15 @@ static void open_data(struct lab *lab)
 
 static void open_trainer(struct lab *lab)
 {
+    static struct vp_backend_ops cpu;
     const struct lab_spec *spec = &lab->spec;
     struct vp_train_config config = {
         .graphs = lab->graphs,
         .n_graphs = lab->n_dims,
         .data = lab->data,
-        .backend = spec->backend ? spec->backend : &vp_backend_cpu,
-        .backend_config = { .n_threads = 1 },
+        .backend = spec->backend ? spec->backend : &cpu,
+        .backend_config = { .n_threads = spec->n_threads ? spec->n_threads
+                                                         : 1 },
         .init = vp_param_init,
         .optim = vp_optim_defaults(VP_OPTIM_ADAMW),
         .lr = { .policy = VP_LR_CONSTANT, .base = 1e-4f },
@@ -106,8 +149,11 @@ static void open_trainer(struct lab *lab)
 
     for (int s = 0; s < spec->n_stages; s++)
         lab->ratios[s] = spec->recompute;
+    cpu = vp_backend_cpu;
+    cpu.open = open_backend;
     if (vp_trainer_create(&config, spec->dry, &lab->trainer, &err) != VP_OK)
         lab_die("trainer", &err);
+    lab->backend = opened;
 }
 
 struct lab *lab_open(const struct lab_spec *spec)
@@ -139,6 +185,16 @@ struct vp_trainer *lab_trainer(struct lab *lab)
     return lab->trainer;
 }
 
+struct vp_backend *lab_backend(struct lab *lab)
+{
+    return lab->backend;
+}
+
+const struct vp_graph *lab_graph(const struct lab *lab)
+{
+    return &lab->graphs[0];
+}
+
 /* ---- Running ------------------------------------------------------------ */
 
 double lab_run(struct lab *lab, int n_mb)
@@ -150,6 +206,16 @@ double lab_run(struct lab *lab, int n_mb)
     if (vp_trainer_run(lab->trainer, n_steps, NULL, NULL, &err) != VP_OK)
         lab_die("training", &err);
     return vp_clock_seconds(start, vp_clock_ns());
+}
+
+double lab_flops(struct lab *lab)
+{
+    struct vp_step_report report;
+    struct vp_err err = { "" };
+
+    if (vp_trainer_step(lab->trainer, &report, &err) != VP_OK)
+        lab_die("training", &err);
+    return report.flops;
 }
 
 struct copy {
@@ -191,7 +257,7 @@ int lab_n_blocks(const struct lab_size *size)
 {
     struct vp_model_config config = model_config(size);
 
-    return (int)vp_model_find("bert")->n_blocks(&config);
+    return (int)model_of(size)->n_blocks(&config);
 }
 
 void lab_cut_evenly(const struct lab_size *size, int n_stages, int *partition)

@@ -5,11 +5,14 @@
 
 #include "runtime/trainer.h"
 
-/* A BERT without dropout, embeddings not tied. */
 struct lab_size {
+    const char *model; /* NULL: bert */
     int vocab, hidden, layers, heads, seq;
     int batch;  /* samples per minibatch */
-    int labels; /* scored tokens per sample; `seq`: logits of every token */
+    int labels; /* masked LM: scored tokens per sample; `seq`: logits of every
+                   token */
+    double dropout;
+    bool tied; /* embeddings */
 };
 
 struct lab_spec {
@@ -18,6 +21,7 @@ struct lab_spec {
     int n_stages;
     const int *partition; /* blocks; NULL with one stage */
     int n_mb;             /* per update; a stream updates as it likes */
+    int n_threads;        /* of a stage; 0: 1 */
     double recompute;     /* ratio, the same for every stage */
     bool dry;             /* only plan: see vp_trainer_create() */
     const struct vp_backend_ops *backend; /* NULL: the CPU */
@@ -28,6 +32,12 @@ struct lab;
 struct lab *lab_open(const struct lab_spec *spec);
 void lab_close(struct lab *lab);
 struct vp_trainer *lab_trainer(struct lab *lab);
+/* Of its last rank. */
+struct vp_backend *lab_backend(struct lab *lab);
+/* The graph of a usual batch. */
+const struct vp_graph *lab_graph(const struct lab *lab);
+/* Executed in one update; makes one. */
+double lab_flops(struct lab *lab);
 /* Wall-clock seconds of vp_trainer_run() for `n_mb` minibatches, which must be
  * whole updates: from an empty pipe to an empty pipe. */
 double lab_run(struct lab *lab, int n_mb);

@@ -22,12 +22,19 @@ enum { MAX_THREADS = 3 };
 
 static struct vp_pool *pools[MAX_THREADS + 1]; /* by number of threads */
 
+static void setup_thread(void *ctx, int thread)
+{
+    (void)ctx;
+    vp_cpu_thread_setup(thread);
+}
+
 static int start_pools(void **state)
 {
     (void)state;
     for (int n = 1; n <= MAX_THREADS; n++)
-        if (vp_pool_create(n, vp_cpu_thread_setup, &pools[n]) != VP_OK)
+        if (vp_pool_create(n, setup_thread, NULL, &pools[n]) != VP_OK)
             return -1;
+    vp_cpu_thread_setup(0);
     return 0;
 }
 

@@ -111,7 +111,7 @@ static void bed_run(struct bed *bed, enum vp_optim_kind kind, int n_steps,
 {
     struct vp_pool *pool;
 
-    assert_int_equal(vp_pool_create(n_threads, NULL, &pool), VP_OK);
+    assert_int_equal(vp_pool_create(n_threads, NULL, NULL, &pool), VP_OK);
     for (int64_t t = 1; t <= n_steps; t++) {
         struct vp_optim_step step = bed_step(bed, kind, t, in_place);
 
@@ -292,7 +292,7 @@ static void run_stored(const struct golden *gold, const char *name,
     snprintf(key, sizeof(key), "%s.lr", name);
     lrs = golden_f32(gold, key, NULL, NULL);
 
-    assert_int_equal(vp_pool_create(2, NULL, &pool), VP_OK);
+    assert_int_equal(vp_pool_create(2, NULL, NULL, &pool), VP_OK);
     for (int64_t t = 1; t <= n_steps; t++) {
         struct vp_optim_step step = bed_step(&bed, kind, t, false);
 
@@ -363,7 +363,7 @@ static void test_odd_sizes_agree_with_twin(void **state)
         struct bed bed;
 
         bed_init(&bed, odd_sizes, VP_COUNT_OF(odd_sizes), PAD);
-        assert_int_equal(vp_pool_create(2, NULL, &pool), VP_OK);
+        assert_int_equal(vp_pool_create(2, NULL, NULL, &pool), VP_OK);
         for (int64_t t = 1; t <= 3; t++) {
             struct vp_optim_step step = bed_step(&bed, (enum vp_optim_kind)kind,
                                                  t, false);
@@ -527,7 +527,7 @@ static void test_sum_squares(void **state)
     for (int n_threads = 1; n_threads <= 3; n_threads++) {
         struct vp_pool *pool;
 
-        assert_int_equal(vp_pool_create(n_threads, NULL, &pool), VP_OK);
+        assert_int_equal(vp_pool_create(n_threads, NULL, NULL, &pool), VP_OK);
         for (int repeat = 0; repeat < 50; repeat++) {
             vp_optim_sum_squares_host(bed.tensors, bed.n_tensors, bed.g, sums,
                                       pool, bed.scratch);

@@ -26,7 +26,7 @@ static struct vp_pool *pool_of(int n_threads)
 {
     struct vp_pool *pool = NULL;
 
-    assert_int_equal(vp_pool_create(n_threads, NULL, &pool), VP_OK);
+    assert_int_equal(vp_pool_create(n_threads, NULL, NULL, &pool), VP_OK);
     assert_int_equal(vp_pool_threads(pool), n_threads);
     return pool;
 }
@@ -86,8 +86,9 @@ static void test_every_task_once(void **state)
 
 static atomic_int setup_calls[MAX_THREADS];
 
-static void count_setup(int thread)
+static void count_setup(void *ctx, int thread)
 {
+    assert_ptr_equal(ctx, setup_calls);
     atomic_fetch_add(&setup_calls[thread], 1);
 }
 
@@ -105,14 +106,65 @@ static void test_setup_runs_once_per_thread(void **state)
         struct vp_pool *pool = NULL;
 
         memset(setup_calls, 0, sizeof(setup_calls));
-        assert_int_equal(vp_pool_create(thread_counts[t], count_setup, &pool),
-                         VP_OK);
-        /* A job's end implies that every worker is past its setup. */
+        assert_int_equal(
+            vp_pool_create(thread_counts[t], count_setup, setup_calls, &pool),
+            VP_OK);
         vp_pool_run(pool, 100, do_nothing, NULL);
-        for (int i = 0; i < MAX_THREADS; i++)
-            assert_int_equal(setup_calls[i], i < thread_counts[t]);
         vp_pool_free(pool);
+        for (int i = 0; i < MAX_THREADS; i++)
+            assert_int_equal(setup_calls[i], i > 0 && i < thread_counts[t]);
     }
+}
+
+/* A worker that comes late is not waited for. */
+static void stay_away(void *ctx, int thread)
+{
+    (void)thread;
+    while (!atomic_load((atomic_bool *)ctx))
+        sched_yield();
+}
+
+static void test_late_workers_are_not_waited_for(void **state)
+{
+    struct counts *counts = calloc(1, sizeof(*counts));
+    atomic_bool may_come = false;
+    struct vp_pool *pool = NULL;
+
+    (void)state;
+    assert_non_null(counts);
+    assert_int_equal(vp_pool_create(3, stay_away, &may_come, &pool), VP_OK);
+    for (int i = 0; i < 10; i++)
+        check_one_job(pool, counts, 50);
+    atomic_store(&may_come, true);
+    for (int i = 0; i < 1000; i++)
+        check_one_job(pool, counts, 50);
+    vp_pool_free(pool);
+    free(counts);
+}
+
+/* Workers note what the caller noted, and nothing between jobs. */
+static void look_at_note(void *ctx, int task, int thread)
+{
+    struct vp_pool *pool = ctx;
+
+    (void)task;
+    assert_int_equal(vp_pool_noted(pool, thread), 7);
+}
+
+static void test_notes(void **state)
+{
+    struct vp_pool *pool = pool_of(3);
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(vp_pool_noted(pool, i), VP_POOL_IDLE);
+    vp_pool_note(pool, 0, 7);
+    for (int i = 0; i < 200; i++)
+        vp_pool_run(pool, 20, look_at_note, pool);
+    assert_int_equal(vp_pool_noted(pool, 0), 7);
+    assert_int_equal(vp_pool_noted(pool, 1), VP_POOL_IDLE);
+    assert_int_equal(vp_pool_noted(pool, 2), VP_POOL_IDLE);
+    vp_pool_free(pool);
 }
 
 struct meeting {
@@ -310,7 +362,7 @@ static void *own_a_pool(void *arg)
     int *n_wrong = arg;
     struct vp_pool *pool = NULL;
 
-    if (vp_pool_create(2, NULL, &pool) != VP_OK)
+    if (vp_pool_create(2, NULL, NULL, &pool) != VP_OK)
         return NULL;
     *n_wrong = run_chain(pool, 3000);
     vp_pool_free(pool);
@@ -341,6 +393,8 @@ int main(void)
         cmocka_unit_test(test_every_task_once),
         cmocka_unit_test(test_setup_runs_once_per_thread),
         cmocka_unit_test(test_all_threads_work_together),
+        cmocka_unit_test(test_late_workers_are_not_waited_for),
+        cmocka_unit_test(test_notes),
         cmocka_unit_test(test_same_bits_on_any_threads),
         cmocka_unit_test(test_many_jobs),
         cmocka_unit_test(test_wakes_sleepers),

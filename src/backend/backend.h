@@ -30,6 +30,8 @@ struct vp_backend_config {
     int n_threads;
     int device;     /* ordinal; 0 for CPU */
     bool reference; /* CPU: plain-C twins instead of the fast kernels */
+    bool pinned;    /* CPU: thread i stays on core first_core + i ... */
+    int first_core; /* ... counting those that the process may use */
 };
 
 /* The first call of a list whose output holds a NaN or infinity. */

@@ -7,7 +7,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { CHUNK_BYTES = 64 * 1024 };
+enum {
+    CHUNK_BYTES = 64 * 1024,
+    HUGE_BYTES = 4 << 20, /* from here on, pages of 2 MiB are asked for */
+};
 
 struct vp_arena_chunk {
     struct vp_arena_chunk *next;
@@ -99,6 +102,8 @@ enum vp_status vp_pages_alloc(size_t n_bytes, void **out)
         munmap(map, inner + 2 * page);
         return VP_ERR_NOMEM;
     }
+    if (inner >= HUGE_BYTES) /* advice: a kernel without them ignores it */
+        madvise(map + page, inner, MADV_HUGEPAGE);
     *out = map + page + inner - vp_align_up(n_bytes, VP_TENSOR_ALIGN);
     return VP_OK;
 }

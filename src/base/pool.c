@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 /* A worker spins this often before it sleeps: jobs of one step follow each
@@ -16,26 +17,47 @@ struct worker {
     int index;
 };
 
+/* What a thread is at; a cache line of its own. */
+struct note {
+    _Alignas(64) atomic_int what;
+};
+
+/* The current job's door: its number, whether workers may still join, and how
+ * many did. A worker that wakes up late finds the door closed and is not
+ * waited for. */
+#define DOOR_JOB(job) ((uint64_t)(job) << 32)
+#define DOOR_OPEN (1ull << 31)
+#define DOOR_JOINED(door) ((uint32_t)(door)&0x7fffffffu)
+
 struct vp_pool {
     int n_threads;
-    void (*setup)(int thread);
+    void (*setup)(void *ctx, int thread);
+    void *setup_ctx;
     struct worker *workers; /* n_threads - 1; thread 0 is the caller */
+    struct note *notes;     /* n_threads */
     int n_started;
 
-    /* The current job. `ticket` is odd-free: it counts jobs. A worker joins a
-     * job by seeing a new ticket, and leaves it by adding to `n_left`. */
+    /* The current job; written while nobody is inside. */
     vp_pool_fn fn;
     void *ctx;
     int n_tasks;
+    uint32_t job;
     atomic_int next_task;
-    atomic_int n_left;
-    atomic_uint ticket;
+    atomic_uint n_left; /* workers that joined and are done */
+    _Atomic uint64_t door;
     atomic_bool stop;
 
     pthread_mutex_t lock; /* protects sleeping on `wake` */
     pthread_cond_t wake;
     atomic_int n_sleeping;
 };
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
 
 static void run_tasks(struct vp_pool *pool, int thread)
 {
@@ -45,47 +67,62 @@ static void run_tasks(struct vp_pool *pool, int thread)
         pool->fn(pool->ctx, task, thread);
 }
 
-static unsigned wait_for_job(struct vp_pool *pool, unsigned seen)
+/* The number of the first job after `seen`. */
+static uint32_t wait_for_job(struct vp_pool *pool, uint32_t seen)
 {
-    unsigned ticket;
+    uint32_t job;
 
     for (int i = 0; i < SPIN_ROUNDS; i++) {
-        ticket = atomic_load(&pool->ticket);
-        if (ticket != seen)
-            return ticket;
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
+        job = (uint32_t)(atomic_load(&pool->door) >> 32);
+        if (job != seen)
+            return job;
+        relax();
     }
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->n_sleeping, 1);
-    while ((ticket = atomic_load(&pool->ticket)) == seen)
+    while ((job = (uint32_t)(atomic_load(&pool->door) >> 32)) == seen)
         pthread_cond_wait(&pool->wake, &pool->lock);
     atomic_fetch_sub(&pool->n_sleeping, 1);
     pthread_mutex_unlock(&pool->lock);
-    return ticket;
+    return job;
+}
+
+/* False if the job is over already. */
+static bool join(struct vp_pool *pool, uint32_t job)
+{
+    uint64_t door = atomic_load(&pool->door);
+
+    while (door >> 32 == job && door & DOOR_OPEN)
+        if (atomic_compare_exchange_weak(&pool->door, &door, door + 1))
+            return true;
+    return false;
 }
 
 static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
     struct vp_pool *pool = worker->pool;
-    unsigned seen = 0;
+    uint32_t seen = 0;
 
     if (pool->setup)
-        pool->setup(worker->index);
+        pool->setup(pool->setup_ctx, worker->index);
     for (;;) {
         seen = wait_for_job(pool, seen);
         if (atomic_load(&pool->stop))
             return NULL;
+        if (!join(pool, seen))
+            continue;
+        vp_pool_note(pool, worker->index, vp_pool_noted(pool, 0));
         run_tasks(pool, worker->index);
+        vp_pool_note(pool, worker->index, VP_POOL_IDLE);
         atomic_fetch_add(&pool->n_left, 1);
     }
 }
 
-static void post_job(struct vp_pool *pool)
+static void open_door(struct vp_pool *pool)
 {
-    atomic_fetch_add(&pool->ticket, 1);
+    pool->job++;
+    atomic_store(&pool->door, DOOR_JOB(pool->job) | DOOR_OPEN);
     if (atomic_load(&pool->n_sleeping) > 0) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->wake);
@@ -93,7 +130,8 @@ static void post_job(struct vp_pool *pool)
     }
 }
 
-enum vp_status vp_pool_create(int n_threads, void (*setup)(int thread),
+enum vp_status vp_pool_create(int n_threads,
+                              void (*setup)(void *ctx, int thread), void *ctx,
                               struct vp_pool **out)
 {
     struct vp_pool *pool;
@@ -104,11 +142,16 @@ enum vp_status vp_pool_create(int n_threads, void (*setup)(int thread),
         return VP_ERR_NOMEM;
     pool->n_threads = n_threads;
     pool->setup = setup;
+    pool->setup_ctx = ctx;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pool->workers = calloc((size_t)n_threads, sizeof(*pool->workers));
-    if (!pool->workers)
+    pool->notes = aligned_alloc(_Alignof(struct note),
+                                (size_t)n_threads * sizeof(*pool->notes));
+    if (!pool->workers || !pool->notes)
         goto err_free_pool;
+    for (int i = 0; i < n_threads; i++)
+        atomic_init(&pool->notes[i].what, VP_POOL_IDLE);
     for (int i = 0; i < n_threads - 1; i++) {
         struct worker *worker = &pool->workers[i];
 
@@ -118,8 +161,6 @@ enum vp_status vp_pool_create(int n_threads, void (*setup)(int thread),
             goto err_free_pool;
         pool->n_started++;
     }
-    if (setup)
-        setup(0);
     *out = pool;
     return VP_OK;
 
@@ -133,11 +174,12 @@ void vp_pool_free(struct vp_pool *pool)
     if (!pool)
         return;
     atomic_store(&pool->stop, true);
-    post_job(pool);
+    open_door(pool);
     for (int i = 0; i < pool->n_started; i++)
         pthread_join(pool->workers[i].handle, NULL);
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->lock);
+    free(pool->notes);
     free(pool->workers);
     free(pool);
 }
@@ -149,6 +191,9 @@ int vp_pool_threads(const struct vp_pool *pool)
 
 void vp_pool_run(struct vp_pool *pool, int n_tasks, vp_pool_fn fn, void *ctx)
 {
+    uint32_t n_joined;
+    int note;
+
     if (n_tasks <= 0)
         return;
     if (pool->n_threads == 1 || n_tasks == 1) {
@@ -161,15 +206,29 @@ void vp_pool_run(struct vp_pool *pool, int n_tasks, vp_pool_fn fn, void *ctx)
     pool->n_tasks = n_tasks;
     atomic_store(&pool->next_task, 0);
     atomic_store(&pool->n_left, 0);
-    post_job(pool);
+    open_door(pool);
     run_tasks(pool, 0);
+    n_joined = DOOR_JOINED(atomic_fetch_and(&pool->door, ~DOOR_OPEN));
+    note = vp_pool_noted(pool, 0);
+    vp_pool_note(pool, 0, VP_POOL_IDLE);
     /* Workers never block inside a task, so this wait is as long as the
      * longest task; yielding keeps an oversubscribed machine moving. */
-    for (int i = 0; atomic_load(&pool->n_left) < pool->n_threads - 1; i++) {
+    for (int i = 0; atomic_load(&pool->n_left) < n_joined; i++) {
         if (i > SPIN_ROUNDS)
             sched_yield();
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
+        relax();
     }
+    vp_pool_note(pool, 0, note);
+}
+
+void vp_pool_note(struct vp_pool *pool, int thread, int what)
+{
+    atomic_store_explicit(&pool->notes[thread].what, what,
+                          memory_order_relaxed);
+}
+
+int vp_pool_noted(const struct vp_pool *pool, int thread)
+{
+    return atomic_load_explicit(&pool->notes[thread].what,
+                                memory_order_relaxed);
 }

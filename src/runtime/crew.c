@@ -49,8 +49,13 @@ static enum vp_status plan_rank(struct vp_rank *rank,
 {
     const struct vp_train_config *config = rank->crew->config;
     const struct vp_rank_list *list = &schedule->ranks[rank->index];
+    struct vp_backend_config backend = config->backend_config;
 
-    VP_TRY(config->backend->open(&config->backend_config, &rank->backend, err));
+    if (config->cores) {
+        backend.pinned = true;
+        backend.first_core = config->cores[rank->index];
+    }
+    VP_TRY(config->backend->open(&backend, &rank->backend, err));
     rank->stages = calloc((size_t)list->n_stages, sizeof(*rank->stages));
     if (!rank->stages)
         return no_memory(err);

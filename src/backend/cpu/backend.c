@@ -6,11 +6,16 @@
 #include "graph/opdef.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_THREADS = 1024 };
+
 struct vp_backend {
     struct vp_pool *pool;
+    bool pinned;
+    cpu_set_t cores[MAX_THREADS]; /* of each thread, if pinned */
     const struct vp_cpu_kernels *kernels;
     void *scratch; /* for optimizer sums */
     size_t scratch_size;
@@ -33,21 +38,66 @@ struct vp_exe {
 static struct vp_stream the_stream;
 static struct vp_event the_event;
 
+/* The cores of the process, counted from 0, hold threads one by one. */
+static enum vp_status choose_cores(struct vp_backend *backend,
+                                   const struct vp_backend_config *config,
+                                   struct vp_err *err)
+{
+    int last = config->first_core + config->n_threads - 1, n = 0;
+    cpu_set_t all;
+
+    if (sched_getaffinity(0, sizeof(all), &all) != 0)
+        return vp_err_set(err, VP_ERR_IO, "cpu backend: cannot list the cores");
+    for (int core = 0; core < CPU_SETSIZE; core++) {
+        int thread = n - config->first_core;
+
+        if (!CPU_ISSET(core, &all))
+            continue;
+        if (thread >= 0 && thread < config->n_threads) {
+            CPU_ZERO(&backend->cores[thread]);
+            CPU_SET(core, &backend->cores[thread]);
+        }
+        n++;
+    }
+    if (config->first_core < 0 || last >= n)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "cpu backend: cores %d to %d asked for, the process "
+                          "may use %d; use fewer stages or threads",
+                          config->first_core, last, n);
+    backend->pinned = true;
+    return VP_OK;
+}
+
+static void setup_thread(void *ctx, int thread)
+{
+    const struct vp_backend *backend = ctx;
+
+    vp_cpu_thread_setup(thread);
+    if (backend->pinned) /* it may fail: a thread elsewhere is only slower */
+        sched_setaffinity(0, sizeof(cpu_set_t), &backend->cores[thread]);
+}
+
 static enum vp_status cpu_open(const struct vp_backend_config *config,
                                struct vp_backend **out, struct vp_err *err)
 {
     struct vp_backend *backend;
     enum vp_status st;
 
-    if (config->n_threads < 1)
+    if (config->n_threads < 1 || config->n_threads > MAX_THREADS)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "cpu backend: %d threads; use 1 or more",
-                          config->n_threads);
+                          "cpu backend: %d threads; use 1 to %d",
+                          config->n_threads, MAX_THREADS);
     backend = calloc(1, sizeof(*backend));
     if (!backend)
         return vp_err_set(err, VP_ERR_NOMEM, "cpu backend: out of memory");
     backend->kernels = config->reference ? &vp_cpu_ref_f32 : &vp_cpu_fast;
-    st = vp_pool_create(config->n_threads, vp_cpu_thread_setup, &backend->pool);
+    st = config->pinned ? choose_cores(backend, config, err) : VP_OK;
+    if (st != VP_OK) {
+        free(backend);
+        return st;
+    }
+    st = vp_pool_create(config->n_threads, setup_thread, backend,
+                        &backend->pool);
     if (st != VP_OK) {
         free(backend);
         return vp_err_set(err, st, "cpu backend: cannot start %d threads",
@@ -66,10 +116,14 @@ static void cpu_close(struct vp_backend *backend)
     free(backend);
 }
 
+struct vp_pool *vp_cpu_pool(const struct vp_backend *backend)
+{
+    return backend->pool;
+}
+
 static void cpu_attach(struct vp_backend *backend)
 {
-    (void)backend;
-    vp_cpu_thread_setup(0);
+    setup_thread(backend, 0);
 }
 
 static enum vp_status cpu_alloc(struct vp_backend *backend, size_t n_bytes,
@@ -218,20 +272,28 @@ static void resolve(const struct vp_exe *exe, const struct vp_call *call,
     args->scratch = address(launch, call->scratch);
 }
 
+static enum vp_cpu_part part_of(const struct vp_op *op)
+{
+    return op->kind == VP_OP_ATTENTION ? VP_CPU_ATTENTION : VP_CPU_ELEMENTWISE;
+}
+
 static enum vp_status cpu_launch(struct vp_exe *exe, enum vp_list list,
                                  const struct vp_launch *launch,
                                  struct vp_stream *stream)
 {
     const struct vp_program *program = exe->program;
+    struct vp_pool *pool = exe->backend->pool;
     struct vp_kargs args;
 
     (void)stream;
     for (int i = 0; i < program->n_calls[list]; i++) {
         const struct vp_call *call = &program->calls[list][i];
 
+        vp_pool_note(pool, 0, part_of(call->op));
         resolve(exe, call, launch, &args);
         exe->backend->kernels->fn[call->op->kind][call->phase](&args);
     }
+    vp_pool_note(pool, 0, VP_CPU_IDLE);
     return VP_OK;
 }
 
@@ -356,8 +418,10 @@ static enum vp_status cpu_sum_squares(struct vp_backend *backend,
 {
     (void)stream;
     VP_TRY(reserve_scratch(backend, tensors, n_tensors));
+    vp_pool_note(backend->pool, 0, VP_CPU_OPTIMIZER);
     vp_optim_sum_squares_host(tensors, n_tensors, data, sums_out, backend->pool,
                               backend->scratch);
+    vp_pool_note(backend->pool, 0, VP_CPU_IDLE);
     return VP_OK;
 }
 
@@ -367,7 +431,9 @@ static enum vp_status cpu_update(struct vp_backend *backend,
 {
     (void)stream;
     VP_TRY(reserve_scratch(backend, step->tensors, step->n_tensors));
+    vp_pool_note(backend->pool, 0, VP_CPU_OPTIMIZER);
     vp_optim_step_host(step, backend->pool, backend->scratch);
+    vp_pool_note(backend->pool, 0, VP_CPU_IDLE);
     return VP_OK;
 }
 

@@ -21,6 +21,18 @@ enum vp_isa {
  * itself). False, changing nothing, if the machine lacks it. */
 bool vp_cpu_force_isa(enum vp_isa isa);
 
+/* What a compute thread is at, for profiles; see vp_pool_note(). Bias and
+ * activation of a linear layer count as elementwise. */
+enum vp_cpu_part {
+    VP_CPU_IDLE = VP_POOL_IDLE,
+    VP_CPU_PRODUCTS,
+    VP_CPU_ATTENTION,
+    VP_CPU_ELEMENTWISE, /* and rows: layer norm, embeddings, loss */
+    VP_CPU_OPTIMIZER,   /* and the gradient norm */
+    VP_CPU_PART_COUNT
+};
+struct vp_pool *vp_cpu_pool(const struct vp_backend *backend);
+
 void vp_cpu_embed_f(const struct vp_kargs *args);
 void vp_cpu_embed_w(const struct vp_kargs *args);
 size_t vp_cpu_embed_scratch(const struct vp_graph *graph,

@@ -93,6 +93,7 @@ void vp_cpu_gemm_here(const struct vp_gemm *gemm)
 }
 
 struct job {
+    struct vp_pool *pool;
     const struct vp_gemm *gemm;
     struct vp_gemm_cut cut;
 };
@@ -108,15 +109,16 @@ static void run_tile(void *ctx, int task, int thread)
     int64_t rows = at_most(job->cut.tile_m, gemm->m - row);
     int64_t cols = at_most(job->cut.tile_n, gemm->n - col);
 
-    (void)thread;
+    vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
     multiply(gemm, row, rows, col, cols);
+    vp_pool_note(job->pool, thread, VP_CPU_ELEMENTWISE);
     if (gemm->finish)
         gemm->finish(gemm->ctx, row, rows, col, cols);
 }
 
 void vp_cpu_gemm(struct vp_pool *pool, const struct vp_gemm *gemm)
 {
-    struct job job = { .gemm = gemm };
+    struct job job = { .pool = pool, .gemm = gemm };
 
     if (gemm->m == 0 || gemm->n == 0)
         return;
