@@ -90,13 +90,16 @@ static int cx_round(const struct cx *cx, int stage, int mb)
            cx->schedule->stages[stage].update_every;
 }
 
-/* DESIGN 6: round r runs on v_b + max(0, r - lag). */
+/* DESIGN 6: round r runs on v_b + max(0, r - lag), counted from the start of
+ * the segment, which may lie up to `past` rounds before the list. */
 static int cx_version(const struct cx *cx, int stage, int mb)
 {
     const struct vp_schedule_stage *s = &cx->schedule->stages[stage];
     int r = s->update_every > 0 ? cx_round(cx, stage, mb) : 0;
 
-    return s->version_begin + (r > s->version_lag ? r - s->version_lag : 0);
+    if (r + s->version_past < s->version_lag)
+        return s->version_begin - s->version_past;
+    return s->version_begin + r - s->version_lag;
 }
 
 static enum cx_result cx_fail(struct cx *cx, const char *why)
@@ -480,7 +483,8 @@ static void cx_node_init(const struct cx *cx, struct cx_node *node, int rank,
     for (int i = 0; i < VP_ACTION_KIND_COUNT; i++)
         node->last[i] = -1;
     node->newest = s->version_begin;
-    node->versions[node->newest % s->n_versions] = node->newest;
+    for (int v = node->newest - s->version_past; v <= node->newest; v++)
+        node->versions[v % s->n_versions] = v;
     cx_ring_init(&node->act, stage > 0 ? s->n_act_bufs : 0);
     cx_ring_init(&node->grad, s->n_grad_bufs);
 }

@@ -177,7 +177,7 @@ static void literal_text(void **state)
           "schedule=1f1b stages=2 minibatches=2 begin=0 end=0 first=0 drain=1 "
           "split=0 forward_only=0 global_norm=0 rank=0,1 replicas=1 depth=1,0 "
           "recompute=0,1 slots=2,1 act=0,2 grad=2,0 versions=1 every=2 lag=0 "
-          "base=0\n"
+          "base=0 past=0\n"
           "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0RECV_GRAD1 0B1 "
           "0UPDATE0\n"
           "1: 1RECV_ACT0 1F0 1R0 1B0 1SEND_GRAD0 1RECV_ACT1 1F1 1R1 1B1 "
@@ -187,7 +187,7 @@ static void literal_text(void **state)
           "schedule=pipedream stages=2 minibatches=3 begin=0 end=0 first=0 drain=1 "
           "split=0 forward_only=0 global_norm=0 rank=0,1 replicas=1 depth=1,0 "
           "recompute=0 slots=2,1 act=0,2 grad=2,0 versions=2,1 every=1 "
-          "lag=1,0 base=0\n"
+          "lag=1,0 base=0 past=0\n"
           "0: 0F0@0v0 0SEND_ACT0 0F1@1v0 0SEND_ACT1 0RECV_GRAD0 0B0@0v0 "
           "0UPDATE0v1 0F2@0v1 0SEND_ACT2 0RECV_GRAD1 0B1@1v0 0UPDATE1v2 "
           "0RECV_GRAD2 0B2@0v1 0UPDATE2v3\n"
@@ -612,7 +612,7 @@ static void pieces_make_the_whole(void **state)
 
     (void)state;
     for (int n = 0; n < 400; n++) {
-        int replicas[4], begin[4],
+        int replicas[4], begin[4], past[4],
             n_stages = 1 + (int)random_below(&counter, 4);
         bool all[4] = { true, n % 3 == 0, true, false };
         int first = (int)random_below(&counter, 10);
@@ -624,6 +624,7 @@ static void pieces_make_the_whole(void **state)
             .segment_begin = first,
             .first_mb = first,
             .version_begin = begin,
+            .version_past = n % 4 ? past : NULL,
             .recompute = n % 5 == 0 ? all : NULL,
             .early_recompute = n % 10 == 0,
         };
@@ -631,9 +632,43 @@ static void pieces_make_the_whole(void **state)
         for (int s = 0; s < 4; s++) {
             replicas[s] = n % 3 ? 1 : 1 + (int)random_below(&counter, 3);
             begin[s] = (int)random_below(&counter, 5);
+            past[s] = (int)random_below(&counter, (uint32_t)begin[s] + 1);
         }
         check_pieces(&config, &counter);
     }
+}
+
+/* A stream that ran empty and goes on: versions and updates are those of the
+ * stream that never stopped. */
+static void stream_goes_on(void **state)
+{
+    static const char *const names[] = { "pipedream", "macrobatch" };
+
+    (void)state;
+    for (int n_stages = 1; n_stages <= 5; n_stages++)
+        for (int n = 0; n < 2; n++)
+            for (int stop = 1; stop <= 24; stop++) {
+                struct vp_sched_config config = { .name = names[n],
+                                                  .n_stages = n_stages,
+                                                  .n_mb = 48 };
+                struct vp_schedule whole = make(&config), rest;
+                int begin[5], past[5], every = whole.stages[0].update_every;
+
+                for (int s = 0; s < n_stages; s++)
+                    begin[s] = past[s] = stop;
+                config.segment_begin = config.first_mb = stop * every;
+                config.n_mb = 12;
+                config.version_begin = begin;
+                config.version_past = past;
+                rest = make(&config);
+                assert_valid(&rest);
+                for (int s = 0; s < n_stages; s++)
+                    for (int m = stop * every; m < stop * every + 12; m++)
+                        assert_int_equal(vp_schedule_version_of(&rest, s, m),
+                                         vp_schedule_version_of(&whole, s, m));
+                vp_schedule_release(&rest);
+                vp_schedule_release(&whole);
+            }
 }
 
 /* ---- Time --------------------------------------------------------------- */
@@ -765,6 +800,7 @@ static void assert_same(const struct vp_schedule *a,
         assert_int_equal(x.update_every, y.update_every);
         assert_int_equal(x.version_lag, y.version_lag);
         assert_int_equal(x.version_begin, y.version_begin);
+        assert_int_equal(x.version_past, y.version_past);
     }
 }
 
@@ -1364,6 +1400,7 @@ int main(void)
         cmocka_unit_test(rings_with_replicas),
         cmocka_unit_test(replicas_are_proven),
         cmocka_unit_test(stream_versions),
+        cmocka_unit_test(stream_goes_on),
         cmocka_unit_test(macrobatch_versions),
         cmocka_unit_test(pieces_make_the_whole),
         cmocka_unit_test(times_by_hand),

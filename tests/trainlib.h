@@ -50,6 +50,8 @@ struct setup {
     vp_fault_fn fault;
     void *fault_ctx;
     int timeout_ms; /* 0: 20 s */
+    const struct vp_saver *saver;
+    const struct vp_loader *loader;
 };
 
 static const struct setup usual = {
@@ -191,6 +193,8 @@ static inline enum vp_status run_create(struct run *run,
         .timeout_ms = setup->timeout_ms ? setup->timeout_ms : 20000,
         .fault = setup->fault,
         .fault_ctx = setup->fault_ctx,
+        .saver = setup->saver,
+        .loader = setup->loader,
     };
     run->config.optim.grad_clip = setup->grad_clip;
     return vp_trainer_create(&run->config, false, &run->trainer, err);

@@ -8,6 +8,10 @@
 /* A job that is posted before the last one ends keeps the pipe full. */
 enum { MAX_JOBS = 4, PIECE = 64 };
 
+/* A stream is posted in pieces of about this length, so that a run that is
+ * asked to stop does so soon. */
+#define PIECE_SECONDS 0.5
+
 #define SLICE_NS (50 * (int64_t)1000000)   /* between looks at the ranks */
 #define GRACE_NS (2000 * (int64_t)1000000) /* for ranks to notice a failure */
 
@@ -17,7 +21,9 @@ struct vp_trainer {
     const struct vp_generator *generator;
     struct vp_schedule schedule; /* a group, or the plan of a stream */
     bool recompute[VP_MAX_STAGES];
-    int version_begin[VP_MAX_STAGES];
+    int version_begin[VP_MAX_STAGES]; /* of the stream being run, or last */
+    int version_past[VP_MAX_STAGES];
+    int64_t stream_begin;
     struct vp_crew crew;
     struct vp_rank *ranks;
     pthread_t *threads;

@@ -195,8 +195,15 @@ static enum vp_status open_reader(struct vp_rank *rank, int replica,
     const struct vp_train_config *config = rank->crew->config;
     uint64_t n = (uint64_t)schedule->stages[0].n_replicas;
     uint64_t group = stream ? n : (uint64_t)config->accumulation_steps;
+    uint64_t begin = config->loader
+                         ? (uint64_t)config->loader->progress.minibatch
+                         : 0;
+    /* Minibatch m of a stream runs on replica m mod n, of a group on the
+     * replica by its number within the group. */
+    uint64_t at = stream ? ((uint64_t)replica + n - begin % n) % n
+                         : (uint64_t)replica;
     struct vp_batch_order order = {
-        .first = (uint64_t)replica,
+        .first = begin + at,
         .period = group,
         .stride = n,
         .n_strides = (group - (uint64_t)replica + n - 1) / n,

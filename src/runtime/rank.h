@@ -75,6 +75,7 @@ struct vp_job {
 struct vp_rank_stage {
     struct vp_stage stage;
     int index, replica;
+    int first_item;   /* of its state: see vp_trainer_state() */
     void *act, *grad; /* messages that arrived for the next F, B */
     double norm;      /* of its gradients, at the last update */
     struct vp_stage_stats stats;

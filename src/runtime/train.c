@@ -2,6 +2,7 @@
  * into reports. */
 #include "base/clock.h"
 #include "runtime/conductor.h"
+#include "runtime/state.h"
 
 #include <math.h>
 #include <string.h>
@@ -73,6 +74,7 @@ static void add_results(const struct vp_trainer *trainer, int64_t first, int n,
 }
 
 static struct vp_step_report begin_report(struct vp_trainer *trainer,
+                                          const struct vp_schedule *schedule,
                                           int n_minibatches)
 {
     int64_t per_epoch = vp_data_info(trainer->config.data)->n_batches;
@@ -88,6 +90,8 @@ static struct vp_step_report begin_report(struct vp_trainer *trainer,
     trainer->n_minibatches += n_minibatches;
     report.minibatch = trainer->n_minibatches;
     report.epoch = (trainer->n_minibatches - 1) / per_epoch;
+    report.saved = vp_state_due(&trainer->config, schedule,
+                                !trainer->generator->stream, report.step);
     stop_clock(trainer, &report);
     return report;
 }
@@ -177,7 +181,8 @@ static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
                                       .n_repeats = n,
                                       .first_mb = trainer->n_minibatches });
     while (n-- > 0 && wait_group(trainer, trainer->n_steps + 1)) {
-        struct vp_step_report report = begin_report(trainer, n_mb);
+        struct vp_step_report report = begin_report(trainer, &trainer->schedule,
+                                                    n_mb);
 
         report.grad_norm =
             crew->global_norms[(report.step - 1) % VP_RESULT_RING];
@@ -197,9 +202,40 @@ static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
 struct stream {
     int begin, n_mb; /* minibatches of the run */
     int n_posted;    /* minibatches */
+    int64_t start_ns;
     struct vp_schedule pieces[2];
     int n_pieces;
 };
+
+/* Minibatches that must be posted beyond one that is to be reported: those that
+ * fill its rounds, and the forwards that come before their backwards. */
+static int needed_ahead(const struct vp_schedule *schedule)
+{
+    int round = 0, flight = 0;
+
+    for (int s = 0; s < schedule->n_stages; s++) {
+        const struct vp_schedule_stage *stage = &schedule->stages[s];
+        int n = (stage->depth + 1) * stage->n_replicas;
+
+        round = stage->update_every > round ? stage->update_every : round;
+        flight = n > flight ? n : flight;
+    }
+    return round + flight;
+}
+
+/* Two pieces are enough to keep all ranks busy. */
+static int piece_size(const struct vp_trainer *trainer,
+                      const struct stream *stream)
+{
+    int least = needed_ahead(&trainer->schedule) + 1;
+    double seconds = vp_clock_seconds(stream->start_ns, vp_clock_ns());
+    double n = (double)(trainer->n_minibatches - stream->begin) /
+               (seconds > 0.0 ? seconds : 1.0) * PIECE_SECONDS;
+
+    if (n < least)
+        return least;
+    return n < PIECE ? (int)n : PIECE > least ? PIECE : least;
+}
 
 static enum vp_status post_piece(struct vp_trainer *trainer,
                                  struct stream *stream, struct vp_err *err)
@@ -217,7 +253,8 @@ static enum vp_status post_piece(struct vp_trainer *trainer,
     sched.segment_begin = stream->begin;
     sched.segment_end = stream->begin + stream->n_mb;
     sched.first_mb = stream->begin + stream->n_posted;
-    sched.n_mb = left < PIECE ? left : PIECE;
+    sched.n_mb = piece_size(trainer, stream);
+    sched.n_mb = left < sched.n_mb ? left : sched.n_mb;
     sched.keep_going = sched.n_mb < left;
     VP_TRY(vp_schedule_make(&sched, piece, err));
     stream->n_posted += sched.n_mb;
@@ -256,10 +293,11 @@ static bool wait_minibatch(struct vp_trainer *trainer,
     return vp_world_status(crew->world, NULL) == VP_OK;
 }
 
-static bool report_minibatch(struct vp_trainer *trainer, vp_step_fn fn,
+static bool report_minibatch(struct vp_trainer *trainer,
+                             const struct stream *stream, vp_step_fn fn,
                              void *ctx)
 {
-    struct vp_step_report report = begin_report(trainer, 1);
+    struct vp_step_report report = begin_report(trainer, &stream->pieces[0], 1);
     double square = 0.0;
 
     for (int s = 0; s < trainer->crew.n_stages; s++)
@@ -287,26 +325,35 @@ static void shorten(const struct vp_trainer *trainer, struct stream *stream)
     stream->n_mb = end;
 }
 
+/* A stream goes on where the last one ended. */
+static void begin_stream(struct vp_trainer *trainer)
+{
+    struct vp_progress progress = vp_trainer_progress(trainer);
+
+    trainer->stream_begin = trainer->n_minibatches;
+    for (int s = 0; s < trainer->crew.n_stages; s++) {
+        trainer->version_begin[s] = (int)progress.updates[s];
+        trainer->version_past[s] = progress.past[s];
+    }
+}
+
 static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
                                  vp_step_fn fn, void *ctx, struct vp_err *err)
 {
     struct stream stream = { .begin = (int)trainer->n_minibatches,
-                             .n_mb = (int)n };
+                             .n_mb = (int)n,
+                             .start_ns = vp_clock_ns() };
+    int ahead = needed_ahead(&trainer->schedule);
     enum vp_status st = VP_OK;
 
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
-        int rank = trainer->schedule.stages[s].first_rank;
-
-        trainer->version_begin[s] =
-            (int)trainer->ranks[rank].stages[0].stage.newest;
-    }
+    begin_stream(trainer);
     start_clock(trainer);
     for (int m = stream.begin; m < stream.begin + stream.n_mb; m++) {
-        if (stream.n_posted <= m - stream.begin + PIECE / 2)
+        if (stream.n_posted <= m - stream.begin + ahead)
             st = post_piece(trainer, &stream, err);
         if (st != VP_OK || !wait_minibatch(trainer, &stream, m))
             break;
-        if (!report_minibatch(trainer, fn, ctx))
+        if (!report_minibatch(trainer, &stream, fn, ctx))
             shorten(trainer, &stream);
     }
     if (st == VP_OK)
@@ -379,6 +426,10 @@ enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
         VP_TRY(eval_some(trainer, m, (int)(left < PIECE ? left : PIECE), &sum,
                          err));
     }
+    /* The pipe ran empty; what follows is a new segment. */
+    begin_stream(trainer);
+    for (int s = 0; s < trainer->crew.n_stages; s++)
+        trainer->version_past[s] = 0;
     *loss_out = sum / (double)n_batches;
     return VP_OK;
 }

@@ -1,6 +1,7 @@
 /* A trainer and its rank threads: creating, planning, giving out jobs. */
 #include "base/clock.h"
 #include "runtime/conductor.h"
+#include "runtime/state.h"
 #include "runtime/watch.h"
 
 #include <stdlib.h>
@@ -18,8 +19,11 @@ static void prepare_rank(struct vp_rank *rank)
     enum vp_status st = VP_OK;
 
     rank->crew->config->backend->attach(rank->backend);
-    for (int i = 0; i < rank->n_stages && st == VP_OK; i++)
+    for (int i = 0; i < rank->n_stages && st == VP_OK; i++) {
         st = vp_stage_allocate(&rank->stages[i].stage, &err);
+        if (st == VP_OK && rank->crew->config->loader)
+            st = vp_state_restore(&rank->stages[i], &err);
+    }
     if (st != VP_OK)
         vp_world_abort(rank->crew->world, st, err.text);
 }
@@ -195,6 +199,7 @@ static enum vp_status make_schedule(struct vp_trainer *trainer,
         .early_recompute = config->early_recompute,
         .global_norm = !trainer->generator->stream,
         .version_begin = trainer->version_begin,
+        .version_past = trainer->version_past,
     };
     VP_TRY(vp_schedule_make(&trainer->sched, &trainer->schedule, err));
     VP_TRY(vp_schedule_validate(&trainer->schedule, err));
@@ -254,13 +259,37 @@ static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
 
             trainer->memory[rs->index] = rs->stage.memory;
         }
+    vp_state_number(trainer->ranks, crew->n_ranks, crew->n_stages);
     return check_fit(trainer, err);
+}
+
+/* Counts go on where the run that is restored ended. */
+static void set_progress(struct vp_trainer *trainer)
+{
+    const struct vp_progress *from = &trainer->config.loader->progress;
+
+    trainer->n_steps = from->step;
+    trainer->n_minibatches = trainer->stream_begin = from->minibatch;
+    atomic_store(&trainer->crew.n_reported, from->minibatch);
+    for (int s = 0; s < trainer->crew.n_stages; s++) {
+        trainer->version_begin[s] = (int)from->updates[s];
+        trainer->version_past[s] = from->past[s];
+    }
+    for (int r = 0; r < trainer->crew.n_ranks; r++) {
+        struct vp_rank *rank = &trainer->ranks[r];
+
+        for (int i = 0; i < rank->n_stages; i++)
+            atomic_fetch_add(&rank->n_updates.value,
+                             (unsigned)from->updates[rank->stages[i].index]);
+    }
 }
 
 static enum vp_status prepare(struct vp_trainer *trainer, struct vp_err *err)
 {
     struct vp_crew *crew = &trainer->crew;
 
+    if (trainer->config.loader)
+        set_progress(trainer);
     if (vp_world_create(crew->n_ranks, &crew->world) != VP_OK ||
         start_threads(trainer) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "starting %d rank threads failed",

@@ -27,6 +27,58 @@ struct vp_memory {
 typedef void (*vp_init_fn)(const struct vp_graph *graph, vp_par par,
                            uint64_t seed, float *out);
 
+/* ---- State -------------------------------------------------------------- */
+
+enum vp_state_kind {
+    VP_STATE_WEIGHT, /* the newest */
+    VP_STATE_MOMENT1,
+    VP_STATE_MOMENT2,
+    VP_STATE_VERSION, /* asp: `age` updates before the newest */
+};
+
+/* One array of what a run must keep to go on as if it had never stopped. Arrays
+ * belong to blocks, never to stages: any partition can take them over. */
+struct vp_state_item {
+    const char *name; /* of the parameter, as published */
+    enum vp_state_kind kind;
+    int age;
+    int block;
+    int64_t rows, cols;
+};
+
+/* Where a run stands. */
+struct vp_progress {
+    int64_t step, minibatch;        /* done */
+    int64_t updates[VP_MAX_STAGES]; /* of each stage */
+    /* asp: rounds whose weight versions the next minibatches still need, at
+     * most the number of older versions that a stage keeps. */
+    int past[VP_MAX_STAGES];
+};
+
+/* Takes a copy of the state while training goes on: after every `every` steps
+ * (asp: at the next one that ends a round of all stages) each rank asks for
+ * begin() and fills the rooms of its items. Then the report of the step says
+ * `saved`. Called by several threads at once. */
+struct vp_saver {
+    void *ctx;
+    int64_t every;
+    /* Waits until the copy before is used up; text for an error. */
+    enum vp_status (*begin)(void *ctx, int64_t step, int timeout_ms,
+                            struct vp_err *err);
+    float *(*room)(void *ctx, int item); /* index as in vp_trainer_state() */
+};
+
+/* Gives back an array; an error ends the creation of the trainer. Called by
+ * several threads at once. */
+struct vp_loader {
+    void *ctx;
+    struct vp_progress progress;
+    enum vp_status (*load)(void *ctx, const struct vp_state_item *item,
+                           float *out, struct vp_err *err);
+};
+
+/* ---- Configuration ------------------------------------------------------ */
+
 /* Faults that a test injects before an action runs. */
 enum vp_fault {
     VP_FAULT_NONE,
@@ -64,9 +116,11 @@ struct vp_train_config {
     bool clip_per_stage;           /* not by the norm of all stages */
     int accumulation_steps;        /* bsp: minibatches per update */
 
-    size_t memory_limit; /* bytes per stage; 0: none */
-    int timeout_ms;      /* watchdog: the longest wait */
-    vp_fault_fn fault;   /* NULL outside of tests */
+    size_t memory_limit;            /* bytes per stage; 0: none */
+    int timeout_ms;                 /* watchdog: the longest wait */
+    const struct vp_saver *saver;   /* NULL: no copies; borrowed */
+    const struct vp_loader *loader; /* NULL: from the start; borrowed */
+    vp_fault_fn fault;              /* NULL outside of tests */
     void *fault_ctx;
 };
 
@@ -96,6 +150,7 @@ struct vp_step_report {
     double bubble;                  /* share of the ranks' time spent waiting */
     const struct vp_memory *memory; /* per stage */
     int n_stages;
+    bool saved; /* the saver has the state after this step */
 };
 
 /* Called for every step, in order, from the thread that runs the trainer.
@@ -113,17 +168,29 @@ void vp_trainer_free(struct vp_trainer *trainer);
 const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer);
 int vp_trainer_n_stages(const struct vp_trainer *trainer);
 
-/* Runs `n` steps; the pipe is empty afterwards. Steady steps allocate nothing.
- * `fn` may be NULL. */
+/* Runs `n` steps; the pipe is empty afterwards, but goes on as if it had not
+ * been: two runs are one. Steady steps allocate nothing. `fn` may be NULL. */
 enum vp_status vp_trainer_run(struct vp_trainer *trainer, int64_t n,
                               vp_step_fn fn, void *ctx, struct vp_err *err);
 /* One step. */
 enum vp_status vp_trainer_step(struct vp_trainer *trainer,
                                struct vp_step_report *report_out,
                                struct vp_err *err);
-/* Mean loss over `n_batches` held-out batches, dropout off. */
+/* Mean loss over `n_batches` held-out batches, dropout off. In asynchronous
+ * training, minibatches afterwards start on the newest weights. */
 enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
                                double *loss_out, struct vp_err *err);
+
+/* All items of the state, stage by stage; their number, or -1 without memory.
+ * The caller frees the list. */
+int vp_trainer_state(const struct vp_trainer *trainer,
+                     struct vp_state_item **items_out);
+/* As of the step reported last; also inside of vp_step_fn. */
+struct vp_progress vp_trainer_progress(const struct vp_trainer *trainer);
+/* Fills all rooms, in an idle trainer. */
+enum vp_status vp_trainer_save(struct vp_trainer *trainer,
+                               const struct vp_saver *saver,
+                               struct vp_err *err);
 
 /* Per stage. The trainer must be idle. */
 const struct vp_stage_stats *vp_trainer_stats(struct vp_trainer *trainer);

@@ -1,6 +1,7 @@
 /* The end of a group or round: sums over replicas and tied weights, the norm,
  * and the next weight version. */
 #include "runtime/action.h"
+#include "runtime/state.h"
 #include "runtime/watch.h"
 
 #include <math.h>
@@ -179,6 +180,17 @@ static enum vp_status update_async(struct vp_rank *rank,
     return VP_OK;
 }
 
+/* The step that an update ends; of a round, its last minibatch. */
+static int64_t step_of(const struct vp_rank *rank,
+                       const struct vp_rank_stage *rs,
+                       const struct vp_action *action)
+{
+    if (rank->job->sync)
+        return rs->stage.newest;
+    return rank->job->schedule->segment_begin +
+           (int64_t)(action->mb + 1) * plan_of(rank, rs->index)->update_every;
+}
+
 enum vp_status vp_exec_update(struct vp_rank *rank,
                               const struct vp_action *action)
 {
@@ -196,6 +208,7 @@ enum vp_status vp_exec_update(struct vp_rank *rank,
     if (rank->job->sync && rs->replica == 0 && rs->index == 0)
         crew->global_norms[(rs->stage.newest - 1) % VP_RESULT_RING] =
             rank->norm;
+    VP_TRY(vp_state_save(rank, rs, step_of(rank, rs, action)));
     vp_counter_add(&rank->n_updates);
     return VP_OK;
 }

@@ -119,6 +119,19 @@ static bool is_receive(const struct vp_action *action)
                       action->kind == VP_ACTION_RECV_GRAD);
 }
 
+/* Streams run in pieces: did the action of this minibatch belong to one that
+ * `peer` has done? */
+static bool is_in_earlier_piece(const struct vp_rank *peer,
+                                enum vp_action_kind kind, int stage, int mb)
+{
+    const struct vp_rank_list *list = &peer->job->schedule->ranks[peer->index];
+
+    for (int i = 0; !peer->job->sync && i < list->n_actions; i++)
+        if (list->actions[i].kind == kind && list->actions[i].stage == stage)
+            return list->actions[i].mb > mb; /* the first is the least */
+    return false;
+}
+
 /* True if `rank` waits for a message that its sender has sent already. */
 static bool is_lost(const struct vp_rank *ranks, const struct vp_rank *rank)
 {
@@ -139,7 +152,7 @@ static bool is_lost(const struct vp_rank *ranks, const struct vp_rank *rank)
         if (list_of(peer)[i].kind == kind && list_of(peer)[i].stage == stage &&
             list_of(peer)[i].mb == want->mb)
             return true;
-    return false;
+    return is_in_earlier_piece(peer, kind, stage, want->mb);
 }
 
 /* A rank that computes comes before one that waits: follows the waits from

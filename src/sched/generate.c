@@ -266,6 +266,14 @@ static enum vp_status check_stages(const struct vp_sched_config *config,
                               "schedule %s: stage %d begins with version %d; "
                               "give 0 to %d",
                               name, s, config->version_begin[s], MAX_MB);
+    for (int s = 0; config->version_past && s < config->n_stages; s++)
+        if (config->version_past[s] < 0 ||
+            config->version_past[s] >
+                (config->version_begin ? config->version_begin[s] : 0))
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "schedule %s: stage %d carries on %d rounds; "
+                              "give 0 to the number of its updates",
+                              name, s, config->version_past[s]);
     return VP_OK;
 }
 
@@ -403,6 +411,18 @@ static enum vp_status set_macrobatch(const struct vp_sched_config *config,
     return VP_OK;
 }
 
+static void set_past(const struct vp_sched_config *config,
+                     struct vp_schedule *schedule)
+{
+    for (int s = 0; config->version_past && s < schedule->n_stages; s++) {
+        struct vp_schedule_stage *stage = &schedule->stages[s];
+        int past = config->version_past[s];
+
+        stage->version_past = past < stage->version_lag ? past
+                                                        : stage->version_lag;
+    }
+}
+
 static enum vp_status set_up(const struct vp_sched_config *config,
                              const struct generator *generator,
                              struct vp_schedule *schedule, struct vp_err *err)
@@ -430,6 +450,8 @@ static enum vp_status set_up(const struct vp_sched_config *config,
         VP_TRY(set_macrobatch(config, schedule, err));
     else
         set_pipedream(schedule);
+    if (generator->about.stream)
+        set_past(config, schedule);
     if (vp_schedule_map_ranks(schedule) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "schedule: out of memory");
     return VP_OK;

@@ -183,6 +183,7 @@ enum vp_key {
     VP_KEY_EVERY,
     VP_KEY_LAG,
     VP_KEY_BASE,
+    VP_KEY_PAST,
     VP_KEY_COUNT
 };
 

@@ -247,6 +247,13 @@ static enum vp_status read_header(struct reader *r,
         n_nodes += stage->n_replicas;
         if (end > schedule->n_ranks)
             schedule->n_ranks = end;
+        if (stage->version_past > stage->version_begin ||
+            stage->version_past > stage->version_lag ||
+            stage->version_past >= stage->n_versions)
+            return bad(&start,
+                       "stage %d carries on %d rounds (past); give at most "
+                       "base and lag, and fewer than versions",
+                       s, stage->version_past);
     }
     if (n_nodes > MAX_RANKS || schedule->n_ranks > MAX_RANKS)
         return bad(&start,

@@ -23,12 +23,13 @@ int vp_schedule_version_of(const struct vp_schedule *schedule, int stage,
                            int mb)
 {
     const struct vp_schedule_stage *s = &schedule->stages[stage];
-    int round = 0;
+    int ahead = 0;
 
     if (s->update_every > 0)
-        round = (mb - schedule->segment_begin) / s->update_every;
+        ahead = (mb - schedule->segment_begin) / s->update_every -
+                s->version_lag;
     return s->version_begin +
-           (round > s->version_lag ? round - s->version_lag : 0);
+           (ahead > -s->version_past ? ahead : -s->version_past);
 }
 
 int vp_schedule_n_dropped(const struct vp_schedule *schedule, int stage)

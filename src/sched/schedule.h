@@ -78,8 +78,9 @@ struct vp_schedule_stage {
     int n_grad_bufs;   /* ring of incoming gradients; 0: none arrive */
     int n_versions;    /* ring of weights: version v is in place v mod n */
     int update_every;  /* minibatches of a round; 0: no updates */
-    int version_lag;   /* round r runs on version_begin + max(0, r - lag) */
+    int version_lag;   /* round r runs on version_begin + r - lag, but ... */
     int version_begin; /* updates before the segment */
+    int version_past;  /* ... on none before version_begin - past */
 };
 
 struct vp_schedule {
@@ -122,7 +123,11 @@ struct vp_sched_config {
     int segment_end;             /* 0: not known */
     bool keep_going;             /* do not drain at the end of the piece */
     const int *version_begin;    /* per stage; NULL: 0 */
-    int update_every;            /* macrobatch: minibatches; 0: the least */
+    /* Per stage; NULL: 0. Rounds before the segment that it carries on: their
+     * versions are still in the ring, and the first rounds run on them as if
+     * the pipe had never been empty. More than the lag is the lag. */
+    const int *version_past;
+    int update_every; /* macrobatch: minibatches; 0: the least */
 };
 
 struct vp_generator {

@@ -145,6 +145,7 @@ const struct vp_schedule_key vp_schedule_keys[VP_KEY_COUNT] = {
     [VP_KEY_EVERY] = { "every", STAGE(update_every, 0, MAX_NUMBER) },
     [VP_KEY_LAG] = { "lag", STAGE(version_lag, 0, MAX_NUMBER) },
     [VP_KEY_BASE] = { "base", STAGE(version_begin, 0, MAX_NUMBER) },
+    [VP_KEY_PAST] = { "past", STAGE(version_past, 0, MAX_NUMBER) },
 };
 
 static int get(const struct vp_schedule_key *key, const void *from)

@@ -1,0 +1,265 @@
+/* What a run must keep: listing, saving and restoring the state of stages. */
+#include "runtime/state.h"
+#include "base/clock.h"
+#include "runtime/conductor.h"
+#include "runtime/watch.h"
+
+#include <stdlib.h>
+
+/* ---- Items -------------------------------------------------------------- */
+
+static int n_kinds(const struct vp_stage *stage)
+{
+    return 1 + vp_optim_n_moments(stage->config->optim.kind) +
+           stage->shape.n_versions - 1;
+}
+
+/* Kind number `k` of a tensor: weights, moments, then older versions. */
+static struct vp_state_item item_of(const struct vp_stage *stage, int tensor,
+                                    int k)
+{
+    int n_moments = vp_optim_n_moments(stage->config->optim.kind);
+    struct vp_state_item item = {
+        .name = stage->tensor_names[tensor],
+        .block = stage->tensors[tensor].block,
+        .cols = stage->tensor_cols[tensor],
+    };
+
+    item.rows = stage->tensors[tensor].n / item.cols;
+    if (k == 0) {
+        item.kind = VP_STATE_WEIGHT;
+    } else if (k <= n_moments) {
+        item.kind = k == 1 ? VP_STATE_MOMENT1 : VP_STATE_MOMENT2;
+    } else {
+        item.kind = VP_STATE_VERSION;
+        item.age = k - n_moments;
+    }
+    return item;
+}
+
+static float *array_of(const struct vp_stage *stage, int tensor,
+                       const struct vp_state_item *item)
+{
+    int64_t offset = stage->tensors[tensor].offset;
+
+    switch (item->kind) {
+    case VP_STATE_MOMENT1:
+        return stage->moment[0] + offset;
+    case VP_STATE_MOMENT2:
+        return stage->moment[1] + offset;
+    case VP_STATE_VERSION:
+        /* Before the first updates, places of the ring are unused: any will
+         * do, as nothing will ask for them. */
+        return vp_stage_weights(stage, stage->newest - item->age +
+                                           stage->shape.n_versions) +
+               offset;
+    default:
+        return vp_stage_weights(stage, stage->newest) + offset;
+    }
+}
+
+int vp_stage_n_items(const struct vp_stage *stage)
+{
+    return stage->n_own_tensors * n_kinds(stage);
+}
+
+/* Stage `index`, on its first rank. */
+static struct vp_rank_stage *find_stage(const struct vp_rank *ranks,
+                                        int n_ranks, int index)
+{
+    for (int r = 0; r < n_ranks; r++)
+        for (int i = 0; i < ranks[r].n_stages; i++)
+            if (ranks[r].stages[i].index == index)
+                return &ranks[r].stages[i];
+    vp_bug(__FILE__, __LINE__, "a stage without a rank");
+}
+
+int vp_trainer_state(const struct vp_trainer *trainer,
+                     struct vp_state_item **items_out)
+{
+    int n = 0;
+
+    for (int s = 0; s < trainer->crew.n_stages; s++)
+        n += vp_stage_n_items(
+            &find_stage(trainer->ranks, trainer->crew.n_ranks, s)->stage);
+    *items_out = calloc((size_t)n + 1, sizeof(**items_out));
+    if (!*items_out)
+        return -1;
+    n = 0;
+    for (int s = 0; s < trainer->crew.n_stages; s++) {
+        const struct vp_stage *stage =
+            &find_stage(trainer->ranks, trainer->crew.n_ranks, s)->stage;
+
+        for (int i = 0; i < stage->n_own_tensors; i++)
+            for (int k = 0; k < n_kinds(stage); k++)
+                (*items_out)[n++] = item_of(stage, i, k);
+    }
+    return n;
+}
+
+void vp_state_number(struct vp_rank *ranks, int n_ranks, int n_stages)
+{
+    int n = 0;
+
+    for (int s = 0; s < n_stages; s++) {
+        struct vp_rank_stage *rs = find_stage(ranks, n_ranks, s);
+
+        rs->first_item = n;
+        n += vp_stage_n_items(&rs->stage);
+    }
+}
+
+/* ---- Saving ------------------------------------------------------------- */
+
+static enum vp_status save_stage(struct vp_stage *stage, int item,
+                                 const struct vp_saver *saver)
+{
+    for (int i = 0; i < stage->n_own_tensors; i++)
+        for (int k = 0; k < n_kinds(stage); k++) {
+            struct vp_state_item one = item_of(stage, i, k);
+
+            VP_TRY(stage->ops->copy(
+                stage->backend, stage->stream, saver->room(saver->ctx, item++),
+                array_of(stage, i, &one),
+                (size_t)stage->tensors[i].n * sizeof(float)));
+        }
+    return VP_OK;
+}
+
+/* The period after which all stages of a stream have done a round. */
+static int64_t common_period(const struct vp_schedule *schedule)
+{
+    int64_t period = 1;
+
+    for (int s = 0; s < schedule->n_stages; s++) {
+        int64_t every = schedule->stages[s].update_every, n = period;
+
+        while (n % every != 0)
+            n += period;
+        period = n;
+    }
+    return period;
+}
+
+bool vp_state_due(const struct vp_train_config *config,
+                  const struct vp_schedule *schedule, bool sync, int64_t step)
+{
+    int64_t every = config->saver ? config->saver->every : 0, period;
+
+    if (every == 0)
+        return false;
+    if (sync)
+        return step % every == 0;
+    period = common_period(schedule);
+    return (step - schedule->segment_begin) % period == 0 &&
+           step / every > (step - period) / every;
+}
+
+enum vp_status vp_state_save(struct vp_rank *rank, struct vp_rank_stage *rs,
+                             int64_t step)
+{
+    const struct vp_train_config *config = rank->crew->config;
+    struct vp_err err = { "" };
+    enum vp_status st;
+
+    if (rs->replica > 0 ||
+        !vp_state_due(config, rank->job->schedule, rank->job->sync, step))
+        return VP_OK;
+    vp_watch_begin_wait(rank);
+    st = config->saver->begin(config->saver->ctx, step, config->timeout_ms,
+                              &err);
+    vp_watch_end_wait(rank, st);
+    if (st != VP_OK) {
+        vp_world_abort(rank->crew->world, st, err.text);
+        return VP_ERR_ABORTED;
+    }
+    return save_stage(&rs->stage, rs->first_item, config->saver);
+}
+
+enum vp_status vp_trainer_save(struct vp_trainer *trainer,
+                               const struct vp_saver *saver, struct vp_err *err)
+{
+    VP_TRY(saver->begin(saver->ctx, trainer->n_steps,
+                        trainer->config.timeout_ms, err));
+    for (int s = 0; s < trainer->crew.n_stages; s++) {
+        struct vp_rank_stage *rs = find_stage(trainer->ranks,
+                                              trainer->crew.n_ranks, s);
+
+        if (save_stage(&rs->stage, rs->first_item, saver) != VP_OK)
+            return vp_err_set(err, VP_ERR_IO, "saving stage %d failed", s);
+    }
+    return VP_OK;
+}
+
+/* ---- Restoring ---------------------------------------------------------- */
+
+/* Weights go into every version, as at the start; older ones replace them. A
+ * tied copy is loaded under its owner's name. */
+static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
+                                   int past, float *host, struct vp_err *err)
+{
+    const struct vp_loader *loader = stage->config->loader;
+    struct vp_state_item item = item_of(stage, tensor, k);
+    size_t n_bytes = (size_t)stage->tensors[tensor].n * sizeof(float);
+    int n_places = item.kind == VP_STATE_WEIGHT ? stage->shape.n_versions : 1;
+
+    if (item.kind == VP_STATE_VERSION && item.age > past)
+        return VP_OK;
+    VP_TRY(loader->load(loader->ctx, &item, host, err));
+    for (int i = 0; i < n_places; i++) {
+        float *to = array_of(stage, tensor, &item);
+
+        if (item.kind == VP_STATE_WEIGHT)
+            to = stage->weights[i] + stage->tensors[tensor].offset;
+        if (stage->ops->copy(stage->backend, stage->stream, to, host,
+                             n_bytes) != VP_OK)
+            return vp_err_set(err, VP_ERR_IO, "copying '%s' failed", item.name);
+    }
+    return VP_OK;
+}
+
+enum vp_status vp_state_restore(struct vp_rank_stage *rs, struct vp_err *err)
+{
+    struct vp_stage *stage = &rs->stage;
+    const struct vp_progress *from = &stage->config->loader->progress;
+    enum vp_status st = VP_OK;
+    int64_t most = 1;
+    float *host;
+
+    stage->newest = from->updates[rs->index];
+    for (int i = 0; i < stage->n_tensors; i++)
+        most = stage->tensors[i].n > most ? stage->tensors[i].n : most;
+    host = malloc((size_t)most * sizeof(*host));
+    if (!host)
+        return vp_err_set(err, VP_ERR_NOMEM, "restoring: out of memory");
+    for (int k = 0; k < n_kinds(stage) && st == VP_OK; k++)
+        for (int i = 0; i < stage->n_tensors && st == VP_OK; i++)
+            st = restore_item(stage, i, k, from->past[rs->index], host, err);
+    free(host);
+    return st;
+}
+
+/* ---- Progress ----------------------------------------------------------- */
+
+struct vp_progress vp_trainer_progress(const struct vp_trainer *trainer)
+{
+    struct vp_progress progress = { .step = trainer->n_steps,
+                                    .minibatch = trainer->n_minibatches };
+
+    for (int s = 0; s < trainer->crew.n_stages; s++) {
+        const struct vp_schedule_stage *plan = &trainer->schedule.stages[s];
+        int64_t rounds;
+
+        if (!trainer->generator->stream) {
+            progress.updates[s] = trainer->n_steps;
+            continue;
+        }
+        rounds = (trainer->n_minibatches - trainer->stream_begin) /
+                 plan->update_every;
+        progress.updates[s] = trainer->version_begin[s] + rounds;
+        rounds += trainer->version_past[s];
+        progress.past[s] = rounds < plan->version_lag ? (int)rounds
+                                                      : plan->version_lag;
+    }
+    return progress;
+}

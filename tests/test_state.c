@@ -1,0 +1,397 @@
+/* Runs that stop and go on: from a copy of the state, taken while training
+ * went on, every loss and weight is that of the run that never stopped. */
+#include "trainlib.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+enum { MAX_COPIES = 16, MAX_ITEMS = 2048 };
+
+/* ---- A saver that keeps everything in memory ---------------------------- */
+
+struct copy {
+    float *data[MAX_ITEMS];
+    struct vp_progress progress;
+};
+
+struct vault {
+    struct vp_state_item items[MAX_ITEMS];
+    int n_items;
+    struct copy copies[MAX_COPIES];
+    int n_copies; /* complete */
+    int64_t open; /* step being saved, 0: none */
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    struct vp_trainer *trainer;
+    struct run *run;
+    int n_waits; /* for the copy before */
+};
+
+static enum vp_status vault_begin(void *ctx, int64_t step, int timeout_ms,
+                                  struct vp_err *err)
+{
+    struct vault *vault = ctx;
+
+    (void)timeout_ms;
+    (void)err;
+    pthread_mutex_lock(&vault->lock);
+    while (vault->open != 0 && vault->open != step) {
+        vault->n_waits++;
+        pthread_cond_wait(&vault->done, &vault->lock);
+    }
+    vault->open = step;
+    pthread_mutex_unlock(&vault->lock);
+    return VP_OK;
+}
+
+static float *vault_room(void *ctx, int item)
+{
+    struct vault *vault = ctx;
+
+    return vault->copies[vault->n_copies].data[item];
+}
+
+/* Closes the copy of a step. */
+static void vault_commit(struct vault *vault)
+{
+    pthread_mutex_lock(&vault->lock);
+    assert_true(vault->n_copies < MAX_COPIES);
+    vault->copies[vault->n_copies].progress = vp_trainer_progress(
+        vault->trainer);
+    assert_int_equal(vault->copies[vault->n_copies].progress.step, vault->open);
+    vault->n_copies++;
+    vault->open = 0;
+    pthread_cond_broadcast(&vault->done);
+    pthread_mutex_unlock(&vault->lock);
+}
+
+static bool vault_step(void *ctx, const struct vp_step_report *report)
+{
+    struct vault *vault = ctx;
+
+    if (report->saved)
+        vault_commit(vault);
+    return keep_step(vault->run, report);
+}
+
+static void vault_open(struct vault *vault, struct run *run)
+{
+    struct vp_state_item *items;
+
+    vault->run = run;
+    vault->trainer = run->trainer;
+    vault->n_items = vp_trainer_state(run->trainer, &items);
+    assert_in_range(vault->n_items, 1, MAX_ITEMS);
+    memcpy(vault->items, items, (size_t)vault->n_items * sizeof(*items));
+    free(items);
+    for (int i = 0; i < vault->n_items; i++)
+        vault->items[i].name = strdup(vault->items[i].name);
+    for (int c = 0; c < MAX_COPIES; c++)
+        for (int i = 0; i < vault->n_items; i++) {
+            vault->copies[c].data[i] = calloc(
+                (size_t)(vault->items[i].rows * vault->items[i].cols),
+                sizeof(float));
+            assert_non_null(vault->copies[c].data[i]);
+        }
+}
+
+static struct vault *vault_new(void)
+{
+    struct vault *vault = calloc(1, sizeof(*vault));
+
+    assert_non_null(vault);
+    pthread_mutex_init(&vault->lock, NULL);
+    pthread_cond_init(&vault->done, NULL);
+    return vault;
+}
+
+static void vault_free(struct vault *vault)
+{
+    for (int c = 0; c < MAX_COPIES; c++)
+        for (int i = 0; i < vault->n_items; i++)
+            free(vault->copies[c].data[i]);
+    for (int i = 0; i < vault->n_items; i++)
+        free((char *)vault->items[i].name);
+    free(vault);
+}
+
+/* ---- A loader over a copy ----------------------------------------------- */
+
+struct source {
+    const struct vault *vault;
+    int copy;
+};
+
+static enum vp_status load(void *ctx, const struct vp_state_item *item,
+                           float *out, struct vp_err *err)
+{
+    const struct source *source = ctx;
+
+    for (int i = 0; i < source->vault->n_items; i++) {
+        const struct vp_state_item *have = &source->vault->items[i];
+
+        if (strcmp(have->name, item->name) != 0 || have->kind != item->kind ||
+            have->age != item->age)
+            continue;
+        assert_int_equal(have->rows, item->rows);
+        assert_int_equal(have->cols, item->cols);
+        memcpy(out, source->vault->copies[source->copy].data[i],
+               (size_t)(item->rows * item->cols) * sizeof(float));
+        return VP_OK;
+    }
+    return vp_err_set(err, VP_ERR_INVALID, "no '%s'", item->name);
+}
+
+/* ---- Runs --------------------------------------------------------------- */
+
+/* Trains `setup` with a copy every `every` steps. */
+static void train_saving(struct setup setup, int64_t every, struct run *run,
+                         struct vault *vault)
+{
+    struct vp_saver saver = { vault, every, vault_begin, vault_room };
+    struct vp_err err = { "" };
+
+    setup.saver = &saver;
+    if (run_create(run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    vault_open(vault, run);
+    if (vp_trainer_run(run->trainer, setup.n_steps, vault_step, vault, &err) !=
+        VP_OK)
+        fail_msg("%s", err.text);
+    run->weights = hash_weights(run);
+    run_free(run);
+}
+
+/* Goes on from a copy, under another pipeline, and compares. */
+static void check_resume(struct setup setup, const struct vault *vault,
+                         int copy, const struct run *whole)
+{
+    struct source source = { vault, copy };
+    struct vp_loader loader = { &source, vault->copies[copy].progress, load };
+    struct vp_err err = { "" };
+    struct run run;
+    int from = (int)loader.progress.step;
+
+    /* Synchronous copies know nothing of stages. */
+    for (int s = 0; s < VP_MAX_STAGES && !setup.loader; s++)
+        if (!vp_generator_find(setup.schedule ? setup.schedule : "1f1b")
+                 ->stream)
+            loader.progress.updates[s] = from;
+    setup.loader = &loader;
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    run.n_steps = from;
+    memcpy(run.losses, whole->losses, (size_t)from * sizeof(double));
+    memcpy(run.norms, whole->norms, (size_t)from * sizeof(double));
+    if (setup.n_steps > from &&
+        vp_trainer_run(run.trainer, setup.n_steps - from, keep_step, &run,
+                       &err) != VP_OK)
+        fail_msg("%s", err.text);
+    run.weights = hash_weights(&run);
+    assert_same(&run, whole, setup.n_steps);
+    run_free(&run);
+}
+
+/* Saved at four stages, resumed at any number of them. */
+static void test_bsp(void **state)
+{
+    static const struct {
+        const char *model;
+        int partition[5][4]; /* by number of stages */
+    } cases[] = {
+        { "bert", { { 0 }, { 5 }, { 2, 3 }, { 1, 1, 3 }, { 1, 2, 1, 1 } } },
+        { "gpt2", { { 0 }, { 6 }, { 2, 4 }, { 1, 2, 3 }, { 1, 2, 1, 2 } } },
+    };
+    static const struct {
+        int n_stages;
+        const char *schedule;
+        double recompute;
+    } others[] = { { 1, "1f1b", 0.0 },
+                   { 2, "1f1b", 0.0 },
+                   { 3, "gpipe", 0.5 },
+                   { 4, "zb-h1", 0.0 },
+                   { 1, "1f1b", 1.0 } };
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct setup setup = usual;
+        struct run whole;
+        struct vault *vault = vault_new();
+
+        setup.model = cases[i / 2].model;
+        setup.tied = i % 2;
+        setup.n_steps = 7;
+        setup.n_stages = 4;
+        setup.partition = cases[i / 2].partition[4];
+        setup.grad_clip = 0.5f;
+        train_saving(setup, 2, &whole, vault);
+        assert_int_equal(vault->n_copies, 3);
+        for (int c = 0; c < vault->n_copies; c++)
+            for (size_t j = 0; j < VP_COUNT_OF(others); j++) {
+                setup.n_stages = others[j].n_stages;
+                setup.partition = cases[i / 2].partition[setup.n_stages];
+                setup.schedule = others[j].schedule;
+                setup.recompute = others[j].recompute;
+                check_resume(setup, vault, c, &whole);
+            }
+        vault_free(vault);
+    }
+}
+
+struct stream_case {
+    const char *schedule;
+    int n_stages;
+    int partition[4], replicas[4], depth[4];
+    int every, n_steps;
+};
+
+static const struct stream_case streams[] = {
+    { "pipedream", 1, { 5 }, { 1 }, { 0 }, 3, 10 },
+    { "pipedream", 2, { 2, 3 }, { 1, 1 }, { 1, 0 }, 1, 9 },
+    { "pipedream", 4, { 1, 1, 1, 2 }, { 1, 1, 1, 1 }, { 3, 2, 1, 0 }, 4, 23 },
+    { "pipedream", 3, { 1, 2, 2 }, { 1, 1, 1 }, { 4, 2, 1 }, 3, 20 },
+    { "pipedream", 3, { 1, 2, 2 }, { 1, 2, 1 }, { 3, 1, 0 }, 5, 24 },
+    { "pipedream", 3, { 1, 2, 2 }, { 2, 1, 3 }, { 2, 3, 0 }, 7, 36 },
+    { "macrobatch", 3, { 1, 2, 2 }, { 1, 1, 1 }, { 2, 1, 0 }, 4, 24 },
+};
+
+static struct setup stream_setup(const struct stream_case *c)
+{
+    struct setup setup = usual;
+
+    setup.schedule = c->schedule;
+    setup.n_stages = c->n_stages;
+    setup.partition = c->partition;
+    setup.replicas = c->replicas;
+    setup.depth = c->depth;
+    setup.tied = false;
+    setup.threads = 1;
+    setup.n_steps = c->n_steps;
+    return setup;
+}
+
+/* Copies are taken while the pipe is full. */
+static void test_asp(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(streams); i++) {
+        const struct stream_case *c = &streams[i];
+        struct setup setup = stream_setup(c);
+        struct vault *vault = vault_new();
+        struct run whole, plain;
+
+        train_saving(setup, c->every, &whole, vault);
+        train(&plain, &setup);
+        assert_same(&plain, &whole, setup.n_steps); /* saving changes nothing */
+        assert_true(vault->n_copies >= 2);
+        for (int k = 0; k < vault->n_copies; k++)
+            check_resume(setup, vault, k, &whole);
+        vault_free(vault);
+    }
+}
+
+/* Running in two calls is running in one. */
+static void test_two_runs_are_one(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(streams); i++) {
+        const struct stream_case *c = &streams[i];
+        struct setup setup = stream_setup(c);
+        struct vp_err err = { "" };
+        struct run whole, parts;
+        int first = 12; /* whole rounds of all cases */
+
+        if (first >= c->n_steps)
+            first = 6;
+        train(&whole, &setup);
+        assert_int_equal(run_create(&parts, &setup, 0, &err), VP_OK);
+        assert_int_equal(
+            vp_trainer_run(parts.trainer, first, keep_step, &parts, &err),
+            VP_OK);
+        assert_int_equal(vp_trainer_run(parts.trainer, c->n_steps - first,
+                                        keep_step, &parts, &err),
+                         VP_OK);
+        parts.weights = hash_weights(&parts);
+        assert_same(&parts, &whole, c->n_steps);
+        run_free(&parts);
+    }
+}
+
+/* An idle trainer is saved as it is. */
+static void test_idle(void **state)
+{
+    const struct stream_case *c = &streams[2];
+    struct setup setup = stream_setup(c);
+    struct vault *vault = vault_new();
+    struct vp_saver saver = { vault, 0, vault_begin, vault_room };
+    struct vp_err err = { "" };
+    struct run whole, run;
+
+    (void)state;
+    train(&whole, &setup);
+    assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
+    vault_open(vault, &run);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(vp_trainer_run(run.trainer, 2, keep_step, &run, &err),
+                         VP_OK);
+        assert_int_equal(vp_trainer_save(run.trainer, &saver, &err), VP_OK);
+        vault_commit(vault);
+    }
+    run_free(&run);
+    for (int k = 0; k < 3; k++)
+        check_resume(setup, vault, k, &whole);
+    vault_free(vault);
+}
+
+/* An error of the saver or loader ends the run with its text. */
+static enum vp_status refuse_begin(void *ctx, int64_t step, int timeout_ms,
+                                   struct vp_err *err)
+{
+    (void)ctx;
+    (void)timeout_ms;
+    return vp_err_set(err, VP_ERR_IO, "no room for step %d", (int)step);
+}
+
+static enum vp_status refuse_load(void *ctx, const struct vp_state_item *item,
+                                  float *out, struct vp_err *err)
+{
+    (void)ctx;
+    (void)out;
+    return vp_err_set(err, VP_ERR_INVALID, "broken '%s'", item->name);
+}
+
+static void test_errors(void **state)
+{
+    struct vp_saver saver = { NULL, 2, refuse_begin, vault_room };
+    struct vp_loader loader = { .load = refuse_load };
+    struct setup setup = usual;
+    struct vp_err err = { "" };
+    struct run run;
+
+    (void)state;
+    setup.saver = &saver;
+    assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
+    assert_int_equal(vp_trainer_run(run.trainer, 4, keep_step, &run, &err),
+                     VP_ERR_IO);
+    assert_string_equal(err.text, "no room for step 2");
+    run_free(&run);
+    setup.saver = NULL;
+    setup.loader = &loader;
+    assert_int_equal(run_create(&run, &setup, 0, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "broken '"));
+    run_free(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bsp),
+        cmocka_unit_test(test_asp),
+        cmocka_unit_test(test_two_runs_are_one),
+        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_errors),
+    };
+
+    alarm(300);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
