@@ -1,0 +1,253 @@
+#include "ckpt/io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Folders inside folders that vp_io_remove() follows. */
+enum { MAX_DEPTH = 8 };
+
+static int system_open(const char *path, int flags, mode_t mode)
+{
+    return open(path, flags, mode);
+}
+
+const struct vp_io vp_io_system = {
+    .open = system_open,
+    .pread = pread,
+    .write = write,
+    .fsync = fsync,
+    .close = close,
+    .mkdir = mkdir,
+    .rename = rename,
+    .unlink = unlink,
+    .rmdir = rmdir,
+};
+
+static const struct vp_io *io = &vp_io_system;
+
+const struct vp_io *vp_io_swap(const struct vp_io *next)
+{
+    const struct vp_io *before = io;
+
+    io = next;
+    return before;
+}
+
+int vp_io_open(const char *path, int flags, int *fd_out)
+{
+    int fd;
+
+    do
+        fd = io->open(path, flags | O_CLOEXEC, 0666);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return errno;
+    *fd_out = fd;
+    return 0;
+}
+
+/* Linux has closed the file even if the call was interrupted. */
+int vp_io_close(int fd)
+{
+    return io->close(fd) == 0 || errno == EINTR ? 0 : errno;
+}
+
+int vp_io_read(int fd, void *buf, size_t n_bytes, int64_t at)
+{
+    unsigned char *to = buf;
+
+    while (n_bytes > 0) {
+        size_t most = n_bytes < VP_IO_CHUNK ? n_bytes : VP_IO_CHUNK;
+        ssize_t n = io->pread(fd, to, most, (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno;
+        if (n == 0)
+            return VP_IO_SHORT;
+        to += n;
+        at += n;
+        n_bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+void vp_io_direct(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags >= 0)
+        fcntl(fd, F_SETFL, flags | O_DIRECT);
+}
+
+/* False if it was off already. */
+static bool direct_off(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || !(flags & O_DIRECT))
+        return false;
+    return fcntl(fd, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
+int vp_io_write(int fd, const void *buf, size_t n_bytes)
+{
+    const unsigned char *from = buf;
+
+    while (n_bytes > 0) {
+        size_t most = n_bytes < VP_IO_CHUNK ? n_bytes : VP_IO_CHUNK;
+        ssize_t n = io->write(fd, from, most);
+
+        if (n < 0 && (errno == EINTR || (errno == EINVAL && direct_off(fd))))
+            continue;
+        if (n < 0)
+            return errno;
+        if (n == 0) /* no progress and no reason: do not spin */
+            return EIO;
+        from += n;
+        n_bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+int vp_io_sync(int fd)
+{
+    int rc;
+
+    do
+        rc = io->fsync(fd);
+    while (rc != 0 && errno == EINTR);
+    return rc == 0 ? 0 : errno;
+}
+
+/* Some file systems cannot sync a folder and say so; they order by themselves
+ * what they order. */
+int vp_io_sync_folder(const char *path)
+{
+    int fd = -1;
+    int rc = vp_io_open(path, O_RDONLY | O_DIRECTORY, &fd);
+    int rc_close;
+
+    if (rc != 0)
+        return rc;
+    rc = vp_io_sync(fd);
+    if (rc == EINVAL || rc == ENOTSUP)
+        rc = 0;
+    rc_close = vp_io_close(fd);
+    return rc != 0 ? rc : rc_close;
+}
+
+int vp_io_sync_parent(const char *path)
+{
+    char parent[VP_IO_PATH_MAX];
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    if (n == 0)
+        return vp_io_sync_folder(".");
+    if (n >= sizeof(parent))
+        return ENAMETOOLONG;
+    memcpy(parent, path, n);
+    parent[n] = '\0';
+    return vp_io_sync_folder(parent);
+}
+
+int vp_io_mkdir(const char *path)
+{
+    return io->mkdir(path, 0777) == 0 ? 0 : errno;
+}
+
+int vp_io_rename(const char *from, const char *to)
+{
+    return io->rename(from, to) == 0 ? 0 : errno;
+}
+
+static int remove_at(const char *path, int depth);
+
+static int remove_inside(const char *path, int depth)
+{
+    char inside[VP_IO_PATH_MAX];
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    int rc = 0;
+
+    if (!dir)
+        return errno;
+    while (rc == 0) {
+        errno = 0;
+        entry = readdir(dir);
+        if (!entry) {
+            rc = errno;
+            break;
+        }
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        rc = vp_io_join(inside, path, entry->d_name);
+        if (rc == 0)
+            rc = remove_at(inside, depth + 1);
+    }
+    closedir(dir);
+    return rc;
+}
+
+/* unlink() first: it removes a link and refuses a folder, so that a link to a
+ * folder is never entered. */
+static int remove_at(const char *path, int depth)
+{
+    int rc;
+
+    if (io->unlink(path) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR && errno != EPERM)
+        return errno;
+    if (depth > MAX_DEPTH)
+        return ELOOP;
+    rc = remove_inside(path, depth);
+    if (rc == 0 && io->rmdir(path) != 0)
+        rc = errno;
+    return rc;
+}
+
+int vp_io_remove(const char *path)
+{
+    return remove_at(path, 0);
+}
+
+int vp_io_discard(const char *folder, const char *path, const char *trash)
+{
+    int rc = vp_io_remove(trash);
+
+    if (rc == 0)
+        rc = vp_io_rename(path, trash);
+    if (rc == 0)
+        rc = vp_io_sync_folder(folder);
+    if (rc == 0)
+        rc = vp_io_remove(trash);
+    return rc;
+}
+
+bool vp_io_is_missing(int error)
+{
+    return error == ENOENT || error == ENOTDIR || error == ELOOP;
+}
+
+const char *vp_io_reason(int error)
+{
+    return error == VP_IO_SHORT ? "the file is cut short" : strerror(error);
+}
+
+int vp_io_join(char out[VP_IO_PATH_MAX], const char *a, const char *b)
+{
+    int n = snprintf(out, VP_IO_PATH_MAX, "%s/%s", a, b);
+
+    return n >= 0 && n < VP_IO_PATH_MAX ? 0 : ENAMETOOLONG;
+}

@@ -1,0 +1,438 @@
+#include "ckpt/store.h"
+
+#include "ckpt/io.h"
+#include "ckpt/manifest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+/* ---- Names -------------------------------------------------------------- */
+
+/* In the order in which entries of one step are tried. */
+enum kind { KIND_COMPLETE, KIND_OLD, KIND_TMP, KIND_TRASH, KIND_COUNT };
+
+static const char *const suffix[KIND_COUNT] = { "", ".old", ".tmp", ".trash" };
+
+enum verdict {
+    VERDICT_UNKNOWN, /* it cannot be read now, or a later vpipe wrote it */
+    VERDICT_BROKEN,
+    VERDICT_COMPLETE,
+};
+
+struct entry {
+    int64_t step;
+    enum kind kind;
+    enum verdict verdict; /* UNKNOWN until it was looked at */
+};
+
+static void entry_name(const struct entry *entry, char *name, size_t n)
+{
+    snprintf(name, n, "step-%lld%s", (long long)entry->step,
+             suffix[entry->kind]);
+}
+
+/* False for a name that is not ours: no other is ever touched. */
+static bool parse_name(const char *name, struct entry *out)
+{
+    struct vp_ckpt_entry again;
+    long long step = -1;
+
+    if (sscanf(name, "step-%18lld", &step) != 1 || step < 0)
+        return false;
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        struct entry entry = { .step = step, .kind = (enum kind)kind };
+
+        entry_name(&entry, again.name, sizeof(again.name));
+        if (strcmp(again.name, name) == 0) {
+            *out = entry;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int compare_newest(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+
+    if (x->step != y->step)
+        return x->step > y->step ? -1 : 1;
+    return (int)x->kind - (int)y->kind;
+}
+
+static enum vp_status out_of_memory(const char *folder, struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", folder);
+}
+
+static enum vp_status fail(const char *folder, const char *what, int rc,
+                           struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_IO, "%s: cannot be %s (%s)", folder, what,
+                      vp_io_reason(rc));
+}
+
+static enum vp_status scan_open(DIR *dir, const char *folder,
+                                struct entry **out, int *n_out,
+                                struct vp_err *err)
+{
+    struct entry *list = NULL, entry;
+    int n = 0, room = 0;
+
+    for (;;) {
+        struct dirent *found;
+
+        errno = 0;
+        found = readdir(dir);
+        if (!found && errno != 0) {
+            int rc = errno;
+
+            free(list);
+            return fail(folder, "read", rc, err);
+        }
+        if (!found)
+            break;
+        if (!parse_name(found->d_name, &entry))
+            continue;
+        if (n == room) {
+            struct entry *more;
+
+            room = room ? 2 * room : 16;
+            more = realloc(list, (size_t)room * sizeof(*list));
+            if (!more) {
+                free(list);
+                return out_of_memory(folder, err);
+            }
+            list = more;
+        }
+        list[n++] = entry;
+    }
+    if (n > 0)
+        qsort(list, (size_t)n, sizeof(*list), compare_newest);
+    *out = list;
+    *n_out = n;
+    return VP_OK;
+}
+
+/* All entries with our names, newest first; the caller frees the list. */
+static enum vp_status scan(const char *folder, struct entry **out, int *n_out,
+                           struct vp_err *err)
+{
+    DIR *dir = opendir(folder);
+    enum vp_status st;
+
+    if (!dir && errno == ENOENT) {
+        *out = NULL;
+        *n_out = 0;
+        return VP_OK;
+    }
+    if (!dir)
+        return fail(folder, "read", errno, err);
+    st = scan_open(dir, folder, out, n_out, err);
+    closedir(dir);
+    return st;
+}
+
+static int entry_path(const char *folder, int64_t step, enum kind kind,
+                      char path[VP_IO_PATH_MAX])
+{
+    const struct entry entry = { .step = step, .kind = kind };
+    char name[48];
+
+    entry_name(&entry, name, sizeof(name));
+    return vp_io_join(path, folder, name);
+}
+
+enum vp_status vp_ckpt_list(const char *folder, struct vp_ckpt_entry **out,
+                            int *n_out, struct vp_err *err)
+{
+    struct vp_ckpt_entry *list;
+    struct entry *all = NULL;
+    int n_all = 0, n = 0;
+
+    VP_TRY(scan(folder, &all, &n_all, err));
+    list = calloc((size_t)n_all + 1, sizeof(*list));
+    if (!list) {
+        free(all);
+        return out_of_memory(folder, err);
+    }
+    for (int i = 0; i < n_all; i++) {
+        if (all[i].kind > KIND_OLD)
+            continue;
+        list[n].step = all[i].step;
+        entry_name(&all[i], list[n].name, sizeof(list[n].name));
+        n++;
+    }
+    free(all);
+    *out = list;
+    *n_out = n;
+    return VP_OK;
+}
+
+/* ---- Removing ----------------------------------------------------------- */
+
+static int discard(const char *folder, int64_t step, enum kind kind)
+{
+    char path[VP_IO_PATH_MAX], trash[VP_IO_PATH_MAX];
+    int rc = entry_path(folder, step, kind, path);
+
+    if (rc == 0)
+        rc = entry_path(folder, step, KIND_TRASH, trash);
+    return rc != 0 ? rc : vp_io_discard(folder, path, trash);
+}
+
+static enum vp_status remove_entry(const char *folder, const struct entry *e,
+                                   struct vp_err *err)
+{
+    char name[48];
+    int rc = discard(folder, e->step, e->kind);
+
+    if (rc == 0)
+        return VP_OK;
+    entry_name(e, name, sizeof(name));
+    return vp_err_set(err, VP_ERR_IO,
+                      "%s/%s: cannot be removed (%s); remove it by hand",
+                      folder, name, vp_io_reason(rc));
+}
+
+/* ---- Starting ----------------------------------------------------------- */
+
+/* Brings back or removes the former checkpoint of a step saved twice. */
+static int settle_old(const char *folder, int64_t step)
+{
+    char path[VP_IO_PATH_MAX], old[VP_IO_PATH_MAX];
+    struct stat info;
+    int rc = entry_path(folder, step, KIND_COMPLETE, path);
+
+    if (rc == 0)
+        rc = entry_path(folder, step, KIND_OLD, old);
+    if (rc != 0)
+        return rc;
+    if (lstat(path, &info) == 0)
+        return discard(folder, step, KIND_OLD);
+    return vp_io_rename(old, path);
+}
+
+static int clear(const char *folder, const struct entry *entry)
+{
+    char path[VP_IO_PATH_MAX];
+    int rc;
+
+    if (entry->kind == KIND_COMPLETE)
+        return 0;
+    if (entry->kind == KIND_OLD)
+        return settle_old(folder, entry->step);
+    rc = entry_path(folder, entry->step, entry->kind, path);
+    return rc != 0 ? rc : vp_io_remove(path);
+}
+
+static int make_folder(const char *folder)
+{
+    struct stat info;
+    int rc = vp_io_mkdir(folder);
+
+    if (rc == EEXIST)
+        return stat(folder, &info) == 0 && S_ISDIR(info.st_mode) ? 0 : ENOTDIR;
+    return rc != 0 ? rc : vp_io_sync_parent(folder);
+}
+
+enum vp_status vp_ckpt_prepare(const char *folder, struct vp_err *err)
+{
+    struct entry *list = NULL;
+    int n = 0;
+    int rc = make_folder(folder);
+
+    if (rc != 0)
+        return fail(folder, "created", rc, err);
+    VP_TRY(scan(folder, &list, &n, err));
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = clear(folder, &list[i]);
+    if (rc == 0)
+        rc = vp_io_sync_folder(folder);
+    free(list);
+    if (rc != 0)
+        return fail(folder, "cleared of unfinished checkpoints", rc, err);
+    return VP_OK;
+}
+
+/* ---- Keeping ------------------------------------------------------------ */
+
+/* Whether all files have their sizes; the checksums are left to those who
+ * load. */
+static enum verdict judge_files(const char *path,
+                                const struct vp_manifest *manifest)
+{
+    for (int i = 0; i < manifest->n_files; i++) {
+        char file[VP_IO_PATH_MAX];
+        struct stat info;
+
+        if (vp_io_join(file, path, manifest->files[i].name) != 0)
+            return VERDICT_UNKNOWN;
+        if (stat(file, &info) != 0)
+            return vp_io_is_missing(errno) ? VERDICT_BROKEN : VERDICT_UNKNOWN;
+        if (info.st_size != manifest->files[i].seal.n_bytes)
+            return VERDICT_BROKEN;
+    }
+    return VERDICT_COMPLETE;
+}
+
+static enum verdict judge(const char *folder, const struct entry *entry,
+                          double *score_out)
+{
+    char path[VP_IO_PATH_MAX];
+    struct vp_manifest manifest;
+    enum verdict verdict;
+    enum vp_status st;
+
+    if (entry_path(folder, entry->step, entry->kind, path) != 0)
+        return VERDICT_UNKNOWN;
+    st = vp_manifest_read(path, &manifest, NULL);
+    if (st != VP_OK)
+        return st == VP_ERR_INVALID ? VERDICT_BROKEN : VERDICT_UNKNOWN;
+    if (manifest.step == entry->step)
+        verdict = judge_files(path, &manifest);
+    else
+        verdict = VERDICT_BROKEN;
+    *score_out = manifest.score;
+    vp_manifest_release(&manifest);
+    return verdict;
+}
+
+struct survey {
+    int n_complete;
+    int last_kept; /* index of the keep-th complete one; -1 = not so many */
+    int best;      /* index; -1 = none */
+    double best_score;
+};
+
+/* Judges the entries up to `step`. The earliest of equal scores is best; the
+ * list runs from newest to oldest. */
+static struct survey look(const char *folder, struct entry *list, int n,
+                          int64_t step, int keep)
+{
+    struct survey s = { .last_kept = -1, .best = -1 };
+
+    for (int i = 0; i < n; i++) {
+        double score = (double)NAN;
+
+        if (list[i].kind != KIND_COMPLETE || list[i].step > step)
+            continue;
+        list[i].verdict = judge(folder, &list[i], &score);
+        if (list[i].verdict != VERDICT_COMPLETE)
+            continue;
+        if (++s.n_complete == keep)
+            s.last_kept = i;
+        if (isfinite(score) && (s.best < 0 || score <= s.best_score)) {
+            s.best = i;
+            s.best_score = score;
+        }
+    }
+    return s;
+}
+
+enum vp_status vp_ckpt_best(const char *folder, int64_t *step_out,
+                            double *score_out, struct vp_err *err)
+{
+    struct entry *list = NULL;
+    struct survey s;
+    int n = 0;
+
+    VP_TRY(scan(folder, &list, &n, err));
+    s = look(folder, list, n, INT64_MAX, 0);
+    if (list && s.best >= 0) {
+        *step_out = list[s.best].step;
+        *score_out = s.best_score;
+    }
+    free(list);
+    if (s.best < 0)
+        return vp_err_set(err, VP_ERR_END,
+                          "%s: no checkpoint was evaluated; set eval_every",
+                          folder);
+    return VP_OK;
+}
+
+enum vp_status vp_ckpt_prune(const char *folder, int64_t step, int keep,
+                             struct vp_err *err)
+{
+    enum vp_status st = VP_OK;
+    struct entry *list = NULL;
+    struct survey s;
+    int n = 0;
+
+    if (keep <= 0)
+        return VP_OK;
+    VP_TRY(scan(folder, &list, &n, err));
+    s = look(folder, list, n, step, keep);
+    for (int i = s.last_kept + 1; i < n && s.last_kept >= 0; i++) {
+        if (st == VP_OK && list[i].verdict != VERDICT_UNKNOWN && i != s.best)
+            st = remove_entry(folder, &list[i], err);
+    }
+    free(list);
+    return st;
+}
+
+enum vp_status vp_ckpt_drop_newer(const char *folder, int64_t step,
+                                  struct vp_err *err)
+{
+    enum vp_status st = VP_OK;
+    struct entry *list = NULL;
+    int n = 0;
+
+    VP_TRY(scan(folder, &list, &n, err));
+    for (int i = 0; i < n && st == VP_OK && list[i].step > step; i++) {
+        if (list[i].kind == KIND_COMPLETE || list[i].kind == KIND_OLD)
+            st = remove_entry(folder, &list[i], err);
+    }
+    free(list);
+    return st;
+}
+
+/* ---- Space -------------------------------------------------------------- */
+
+/* Free bytes on the disk of `path` or of its nearest folder that exists. */
+static int free_bytes(const char *path, int64_t *out)
+{
+    char at[VP_IO_PATH_MAX];
+    struct statvfs info;
+    size_t n = strlen(path);
+
+    if (n >= sizeof(at))
+        return ENAMETOOLONG;
+    memcpy(at, path, n + 1);
+    while (statvfs(n > 0 ? at : ".", &info) != 0) {
+        if ((errno != ENOENT && errno != ENOTDIR) || n == 0 ||
+            strcmp(at, "/") == 0)
+            return errno;
+        while (n > 0 && at[n - 1] == '/')
+            n--;
+        while (n > 0 && at[n - 1] != '/')
+            n--;
+        at[n] = '\0';
+    }
+    *out = (int64_t)info.f_bavail * (int64_t)info.f_frsize;
+    return 0;
+}
+
+enum vp_status vp_ckpt_space(const char *path, int64_t n_bytes,
+                             struct vp_err *err)
+{
+    int64_t n_free = 0;
+    int rc = free_bytes(path, &n_free);
+
+    if (rc != 0)
+        return vp_err_set(err, VP_ERR_IO,
+                          "%s: its disk cannot be asked for space (%s)", path,
+                          vp_io_reason(rc));
+    if (n_free >= n_bytes)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_IO,
+                      "%s: not enough space: %lld bytes are needed, %lld are "
+                      "free; make room or lower keep_checkpoints",
+                      path, (long long)n_bytes, (long long)n_free);
+}
