@@ -136,6 +136,34 @@ static void mask_row(const struct vp_data *data, uint64_t sample_id,
     }
 }
 
+/* Samples that come masked: every sequence has as many labels as it has. */
+static enum vp_status masked_copy(const struct vp_data *data,
+                                  const struct vp_slot *slot,
+                                  struct vp_batch *batch, struct vp_err *err)
+{
+    int64_t seq = data->config.dims[0].seq, n_labels = 0;
+
+    batch->n_tokens = 0;
+    for (int64_t i = 0; i < slot->count; i++) {
+        struct vp_masked row = {
+            .tokens = batch->array[VP_ROLE_TOKENS] + i * seq,
+            .types = batch->array[VP_ROLE_TYPES] + i * seq,
+            .mask = batch->array[VP_ROLE_MASK] + i * seq,
+            .positions = batch->array[VP_ROLE_LABEL_ROWS] + n_labels,
+            .labels = batch->array[VP_ROLE_LABELS] + n_labels,
+        };
+
+        VP_TRY(data->source.ops->masked(
+            &data->source, vp_data_sample(data, slot, i), &row, err));
+        for (int64_t k = 0; k < row.n_labels; k++)
+            row.positions[k] += (int32_t)(i * seq);
+        n_labels += row.n_labels;
+        batch->n_tokens += row.n_tokens;
+    }
+    batch->bucket = masked_bucket(&data->config, n_labels);
+    return VP_OK;
+}
+
 static enum vp_status masked_fill(const struct vp_data *data,
                                   const struct vp_slot *slot,
                                   struct vp_batch *batch, struct vp_err *err)
@@ -145,6 +173,8 @@ static enum vp_status masked_fill(const struct vp_data *data,
     int64_t k = masked_per_sequence(&data->config);
     int32_t *ids = spare(data, batch);
 
+    if (data->source.ops->masked)
+        return masked_copy(data, slot, batch, err);
     batch->bucket = masked_bucket(&data->config, slot->count * k);
     batch->n_tokens = slot->count * seq;
     for (int64_t i = 0; i < slot->count; i++) {
@@ -161,13 +191,21 @@ static enum vp_status masked_fill(const struct vp_data *data,
     return VP_OK;
 }
 
-/* Every text position is as likely to be scored as any other. */
+/* Every position of a window is as likely to be scored as any other. */
 static enum vp_status masked_count(const struct vp_data *data, int64_t i,
                                    int32_t *scratch, int64_t *freq,
                                    struct vp_err *err)
 {
-    VP_TRY(data->source.ops->window(&data->source, i, scratch, err));
-    for (int64_t t = 0; t < data->window.length; t++)
+    struct vp_masked row = { .labels = scratch };
+    int64_t n = data->window.length;
+
+    if (data->source.ops->masked) {
+        VP_TRY(data->source.ops->masked(&data->source, i, &row, err));
+        n = row.n_labels;
+    } else {
+        VP_TRY(data->source.ops->window(&data->source, i, scratch, err));
+    }
+    for (int64_t t = 0; t < n; t++)
         freq[scratch[t]]++;
     return VP_OK;
 }

@@ -1,6 +1,7 @@
 #include "data/internal.h"
 
 #include "base/memory.h"
+#include "data/hdf5.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 static const struct vp_source_ops *const sources[] = {
     [VP_DATA_TEXT] = &vp_source_text,
     [VP_DATA_SYNTHETIC] = &vp_source_language,
+    [VP_DATA_HDF5] = &vp_source_hdf5,
 };
 
 /* ---- Opening ------------------------------------------------------------ */
@@ -78,6 +80,20 @@ static enum vp_status fail_memory(struct vp_err *err)
     return vp_err_set(err, VP_ERR_NOMEM, "data: out of memory");
 }
 
+static int64_t count_split(const struct vp_data *data, enum vp_data_split split)
+{
+    int64_t n = data->source.n_samples;
+
+    return data->source.is_split ? n : vp_split_count(split, n);
+}
+
+/* The source's number of sample k of a split. */
+static int64_t number_of(const struct vp_data *data, enum vp_data_split split,
+                         int64_t k)
+{
+    return data->source.is_split ? k : vp_split_sample(split, k);
+}
+
 /* Sorts the samples of the split by bucket: a stable counting sort. `bucket`
  * and `scratch` are work space. */
 static enum vp_status sort_pairs(struct vp_data *data, struct vp_group *groups,
@@ -85,11 +101,11 @@ static enum vp_status sort_pairs(struct vp_data *data, struct vp_group *groups,
                                  struct vp_err *err)
 {
     const struct vp_source *source = &data->source;
-    int64_t n = vp_split_count(data->config.split, source->n_samples);
+    int64_t n = count_split(data, data->config.split);
     int64_t n_src, n_tgt, first = 0;
 
     for (int64_t k = 0; k < n; k++) {
-        int64_t i = vp_split_sample(data->config.split, k);
+        int64_t i = number_of(data, data->config.split, k);
 
         VP_TRY(source->ops->pair(source, i, scratch, &n_src,
                                  scratch + source->max_pair, &n_tgt, err));
@@ -107,7 +123,7 @@ static enum vp_status sort_pairs(struct vp_data *data, struct vp_group *groups,
 
         if (b >= 0)
             data->members[data->group_first[b] + groups[b].n_samples++] =
-                vp_split_sample(data->config.split, k);
+                number_of(data, data->config.split, k);
     }
     return VP_OK;
 }
@@ -115,7 +131,7 @@ static enum vp_status sort_pairs(struct vp_data *data, struct vp_group *groups,
 static enum vp_status group_pairs(struct vp_data *data, struct vp_group *groups,
                                   int32_t *scratch, struct vp_err *err)
 {
-    int64_t n = vp_split_count(data->config.split, data->source.n_samples);
+    int64_t n = count_split(data, data->config.split);
     int *bucket = calloc((size_t)n, sizeof(*bucket));
     enum vp_status st;
 
@@ -128,12 +144,26 @@ static enum vp_status group_pairs(struct vp_data *data, struct vp_group *groups,
     return st;
 }
 
+/* A run is what a split has of one block: nine tenths or one. */
+static enum vp_status create_plan(struct vp_data *data,
+                                  const struct vp_group *groups, int n_groups)
+{
+    const struct vp_source *source = &data->source;
+    int64_t run = source->block;
+
+    if (run == 0)
+        return vp_plan_create(data->config.seed, groups, n_groups, &data->plan);
+    if (!source->is_split)
+        run = vp_split_count(data->config.split, run);
+    return vp_plan_create_runs(data->config.seed, groups, run, &data->plan);
+}
+
 static enum vp_status make_plan(struct vp_data *data, int32_t *scratch,
                                 struct vp_err *err)
 {
     const struct vp_data_config *config = &data->config;
     const struct vp_dims *last = &config->dims[config->n_dims - 1];
-    int64_t n = vp_split_count(config->split, data->source.n_samples);
+    int64_t n = count_split(data, config->split);
     struct vp_group groups[VP_DATA_MAX_DIMS];
     bool is_pairs = data->window.length == 0;
     int64_t n_fit = 0;
@@ -152,8 +182,7 @@ static enum vp_status make_plan(struct vp_data *data, int32_t *scratch,
                           "target positions; raise seq_length",
                           data->source.what, (long long)n, (long long)last->seq,
                           (long long)last->tgt_seq);
-    if (vp_plan_create(config->seed, groups, is_pairs ? config->n_dims : 1,
-                       &data->plan) != VP_OK)
+    if (create_plan(data, groups, is_pairs ? config->n_dims : 1) != VP_OK)
         return fail_memory(err);
     snprintf(data->what, sizeof(data->what), "%s", data->source.what);
     if (n_fit < n)
@@ -180,14 +209,17 @@ static double entropy(const int64_t *freq, int64_t vocab)
 static enum vp_status count_labels(struct vp_data *data, int32_t *scratch,
                                    struct vp_err *err)
 {
-    int64_t n = vp_split_count(VP_DATA_TRAIN, data->source.n_samples);
+    int64_t n = count_split(data, VP_DATA_TRAIN);
+    int64_t n_survey = data->source.n_survey;
     int64_t *freq = calloc((size_t)data->source.vocab, sizeof(*freq));
     enum vp_status st = VP_OK;
 
     if (!freq)
         return fail_memory(err);
+    if (n_survey > 0 && n_survey < n)
+        n = n_survey;
     for (int64_t k = 0; st == VP_OK && k < n; k++)
-        st = data->task->count(data, vp_split_sample(VP_DATA_TRAIN, k), scratch,
+        st = data->task->count(data, number_of(data, VP_DATA_TRAIN, k), scratch,
                                freq, err);
     if (st == VP_OK)
         data->info.unigram_loss = entropy(freq, data->source.vocab);
@@ -198,12 +230,15 @@ static enum vp_status count_labels(struct vp_data *data, int32_t *scratch,
 /* Everything that reads samples: the plan and the label counts. */
 static enum vp_status survey(struct vp_data *data, struct vp_err *err)
 {
-    int64_t longest = data->window.length > data->source.max_pair
-                          ? data->window.length
-                          : data->source.max_pair;
-    int32_t *scratch = calloc((size_t)longest, 2 * sizeof(*scratch));
+    int64_t longest = data->config.dims[data->config.n_dims - 1].seq;
+    int32_t *scratch;
     enum vp_status st;
 
+    if (longest < data->window.length)
+        longest = data->window.length;
+    if (longest < data->source.max_pair)
+        longest = data->source.max_pair;
+    scratch = calloc((size_t)longest, 2 * sizeof(*scratch));
     if (!scratch)
         return fail_memory(err);
     st = make_plan(data, scratch, err);
@@ -214,6 +249,9 @@ static enum vp_status survey(struct vp_data *data, struct vp_err *err)
         return st;
     data->info.n_samples = vp_plan_samples(data->plan);
     data->info.n_batches = vp_plan_batches(data->plan);
+    if (data->config.max_batches > 0 &&
+        data->config.max_batches < data->info.n_batches)
+        data->info.n_batches = data->config.max_batches;
     data->info.vocab = data->source.vocab;
     data->info.what = data->what;
     return VP_OK;
@@ -234,7 +272,7 @@ static enum vp_status open_parts(struct vp_data *data,
                           ops->name);
     VP_TRY(ops->open(config, &data->window, &source, err));
     data->source = source;
-    if (vp_split_count(config->split, source.n_samples) == 0)
+    if (count_split(data, config->split) == 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: %lld samples are too few to hold out a tenth "
                           "for evaluation; add text or lower seq_length",
@@ -270,8 +308,12 @@ enum vp_status vp_data_open_source(const struct vp_data_config *config,
 enum vp_status vp_data_open(const struct vp_data_config *config,
                             struct vp_data **out, struct vp_err *err)
 {
-    VP_BUG_ON((size_t)config->source >= VP_COUNT_OF(sources));
-    return vp_data_open_source(config, sources[config->source], out, err);
+    enum vp_data_source source = config->source;
+
+    if (source == VP_DATA_FILES)
+        source = vp_hdf5_is_at(config->path) ? VP_DATA_HDF5 : VP_DATA_TEXT;
+    VP_BUG_ON((size_t)source >= VP_COUNT_OF(sources));
+    return vp_data_open_source(config, sources[source], out, err);
 }
 
 void vp_data_close(struct vp_data *data)
@@ -299,7 +341,7 @@ int64_t vp_data_sample(const struct vp_data *data, const struct vp_slot *slot,
 
     if (data->members)
         return data->members[data->group_first[slot->group] + k];
-    return vp_split_sample(data->config.split, k);
+    return number_of(data, data->config.split, k);
 }
 
 _Static_assert(VP_TOKEN_PAD == 0, "clear() pads tokens with zeros");
@@ -315,18 +357,31 @@ static void clear(const struct vp_data *data, struct vp_batch *batch)
     }
 }
 
+static void read_ahead(const struct vp_data *data, const struct vp_slot *slot)
+{
+    int64_t k = vp_plan_ahead(data->plan, slot);
+
+    if (k >= 0)
+        data->source.ops->ahead(&data->source,
+                                number_of(data, data->config.split, k));
+}
+
 enum vp_status vp_data_fill(const struct vp_data *data, uint64_t m,
                             struct vp_batch *batch, struct vp_err *err)
 {
+    uint64_t n = (uint64_t)data->info.n_batches;
+    uint64_t whole = (uint64_t)vp_plan_batches(data->plan);
     enum vp_status st;
     struct vp_slot slot;
 
-    vp_plan_slot(data->plan, m, &slot);
+    vp_plan_slot(data->plan, m / n * whole + m % n, &slot);
     clear(data, batch);
     batch->first_sample = slot.first_sample;
     batch->n_samples = slot.count;
     st = data->task->fill(data, &slot, batch, err);
     if (st != VP_OK)
         vp_err_prefix(err, "batch %llu", (unsigned long long)m);
+    else if (data->source.ops->ahead)
+        read_ahead(data, &slot);
     return st;
 }

@@ -22,28 +22,40 @@ enum {
 /* What a batch asks of a model:
  *   masked LM  [CLS] A [SEP] B [SEP], A and B halves of a window, B of type 1;
  *              the same number of tokens scored in each sequence, 80 % of them
- *              hidden, 10 % replaced, 10 % kept, others in every epoch
+ *              hidden, 10 % replaced, 10 % kept, others in every epoch. Shards
+ *              come masked and are shown as they are
  *   causal LM  tokens: a window; labels: the same, one position on
  *   pairs      tokens: source [SEP]; decoder input: [CLS] target; labels:
  *              target [SEP]. Text: a line, and its words in reverse order and
  *              upper case. Synthetic: see language.h. Pairs that fit no bucket
  *              are left out; a batch holds pairs of one bucket. */
 enum vp_data_task { VP_DATA_MASKED_LM, VP_DATA_CAUSAL_LM, VP_DATA_PAIRS };
-enum vp_data_source { VP_DATA_TEXT, VP_DATA_SYNTHETIC };
-/* Every tenth window, line or sample is held out for evaluation. */
+/* VP_DATA_FILES is what `path` holds: shards if it is an HDF5 file or a folder
+ * with such (text beside them is not read), else text. */
+enum vp_data_source {
+    VP_DATA_TEXT,
+    VP_DATA_SYNTHETIC,
+    VP_DATA_HDF5,
+    VP_DATA_FILES,
+};
+/* Every tenth window, line or sample is held out for evaluation, unless there
+ * are shards for that; see hdf5.h. */
 enum vp_data_split { VP_DATA_TRAIN, VP_DATA_EVAL };
 
 struct vp_data_config {
     enum vp_data_source source;
     enum vp_data_task task;
     enum vp_data_split split;
-    const char *path; /* text: a file or a folder of text files */
-    int64_t vocab;    /* synthetic: ids in use; text: at least 260; 0: any */
+    const char *path; /* text: a file or a folder of text files; shards: a
+                         file or a folder of shards */
+    int64_t vocab;    /* synthetic: ids in use; text: at least 260; shards:
+                         every id is below it; 0: any */
     uint64_t seed;
     float mask_prob;            /* masked LM: 0.15 */
     const struct vp_dims *dims; /* buckets, shortest first; borrowed. Masked
                                    LM: the last has room for every row */
     int n_dims;
+    int64_t max_batches; /* an epoch is cut after so many; 0: never */
 };
 
 struct vp_data_info {
@@ -51,7 +63,8 @@ struct vp_data_info {
     int64_t n_batches;   /* per epoch; the last (of each bucket) is padded */
     int64_t vocab;       /* smallest vocabulary that holds every id */
     double unigram_loss; /* nats per label of the best context-free predictor
-                            of the training split: what a model must beat */
+                            of the training split: what a model must beat.
+                            Shards: by the first ones, if there are many */
     const char *what;    /* "text: 48 files, 612 kB" */
 };
 

@@ -20,8 +20,8 @@ struct vp_task_ops {
     enum vp_status (*fill)(const struct vp_data *data,
                            const struct vp_slot *slot, struct vp_batch *batch,
                            struct vp_err *err);
-    /* Adds the ids that sample i is scored on. `scratch` has 2 * max(window
-     * length, max_pair) ids. */
+    /* Adds the ids that sample i is scored on. `scratch` has 2 * max(longest
+     * sequence, window length, max_pair) ids. */
     enum vp_status (*count)(const struct vp_data *data, int64_t i,
                             int32_t *scratch, int64_t *freq,
                             struct vp_err *err);

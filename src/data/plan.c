@@ -11,6 +11,7 @@ struct vp_plan {
     int n_groups;
     struct vp_group *groups;
     int64_t n_samples;
+    int64_t run;    /* 0: samples lie in no order that matters */
     int64_t n_full; /* full batches of all groups */
     int64_t n_batches;
 
@@ -47,13 +48,15 @@ static void find_full(const struct vp_plan *plan, int64_t natural,
     VP_BUG_ON(true);
 }
 
-/* Full batch `j` of an epoch, all but first_sample. */
+/* Full batch `j` of an epoch, all but first_sample. With runs the samples
+ * themselves are in the order to be read. */
 static void find_shuffled(const struct vp_plan *plan, uint64_t epoch, int64_t j,
                           struct vp_slot *slot)
 {
-    uint64_t n = (uint64_t)plan->n_full;
-    uint64_t natural = vp_permute(plan->seed, epoch, n, (uint64_t)j);
+    uint64_t n = (uint64_t)plan->n_full, natural = (uint64_t)j;
 
+    if (plan->run == 0)
+        natural = vp_permute(plan->seed, epoch, n, (uint64_t)j);
     find_full(plan, (int64_t)natural, slot);
 }
 
@@ -126,13 +129,61 @@ void vp_plan_slot(struct vp_plan *plan, uint64_t m, struct vp_slot *out)
     out->first_sample += epoch * (uint64_t)plan->n_samples;
 }
 
+/* The run that is k-th in an epoch; the incomplete one is last. */
+static uint64_t find_run(const struct vp_plan *plan, uint64_t epoch, uint64_t k)
+{
+    uint64_t n_runs = (uint64_t)(plan->n_samples / plan->run);
+
+    return k < n_runs ? vp_permute(plan->seed, epoch, n_runs, k) : k;
+}
+
+/* Position `p` of an epoch, where samples lie in runs: first a place among the
+ * samples of its set of runs, then the run that stands there. */
+static uint64_t find_in_runs(const struct vp_plan *plan, uint64_t epoch,
+                             uint64_t p)
+{
+    uint64_t n = (uint64_t)plan->n_samples;
+    uint64_t run = (uint64_t)plan->run, set = VP_PLAN_MIX * run;
+    uint64_t begin = p / set * set, n_sets = (n + set - 1) / set;
+    uint64_t n_here = n - begin < set ? n - begin : set;
+    uint64_t q = begin + vp_permute(group_seed(plan, 0),
+                                    epoch * n_sets + p / set, n_here,
+                                    p - begin);
+
+    return find_run(plan, epoch, q / run) * run + q % run;
+}
+
+int64_t vp_plan_ahead(const struct vp_plan *plan, const struct vp_slot *slot)
+{
+    int64_t set = VP_PLAN_MIX * plan->run, begin, due;
+    uint64_t epoch = slot->epoch;
+
+    if (plan->run == 0)
+        return -1;
+    /* Run r is due when (2 r + 1) / 2 VP_PLAN_MIX of this set is used: others
+     * may still be busy with the set before. */
+    due = (slot->first % set * 2 / plan->run + 1) / 2 - 1;
+    begin = slot->first / set * set + set;
+    if (begin >= plan->n_samples) {
+        begin = 0;
+        epoch++;
+    }
+    if (due < 0 || begin + due * plan->run >= plan->n_samples)
+        return -1;
+    return (int64_t)find_run(plan, epoch, (uint64_t)(begin / plan->run + due)) *
+           plan->run;
+}
+
 int64_t vp_plan_sample(const struct vp_plan *plan, const struct vp_slot *slot,
                        int64_t row)
 {
     uint64_t n = (uint64_t)plan->groups[slot->group].n_samples;
+    uint64_t p = (uint64_t)(slot->first + row);
 
+    if (plan->run > 0)
+        return (int64_t)find_in_runs(plan, slot->epoch, p);
     return (int64_t)vp_permute(group_seed(plan, slot->group), slot->epoch, n,
-                               (uint64_t)(slot->first + row));
+                               p);
 }
 
 int64_t vp_plan_batches(const struct vp_plan *plan)
@@ -182,6 +233,14 @@ enum vp_status vp_plan_create(uint64_t seed, const struct vp_group *groups,
 err_free_plan:
     vp_plan_free(plan);
     return VP_ERR_NOMEM;
+}
+
+enum vp_status vp_plan_create_runs(uint64_t seed, const struct vp_group *group,
+                                   int64_t run, struct vp_plan **out)
+{
+    VP_TRY(vp_plan_create(seed, group, 1, out));
+    (*out)->run = run;
+    return VP_OK;
 }
 
 void vp_plan_free(struct vp_plan *plan)

@@ -30,7 +30,27 @@ struct vp_plan;
  * `groups`; empty ones are legal. */
 enum vp_status vp_plan_create(uint64_t seed, const struct vp_group *groups,
                               int n_groups, struct vp_plan **out);
+
+/* Runs that are mixed with each other. Whoever reads whole runs should hold two
+ * such sets, so that readers may stand on both sides of a border. */
+enum { VP_PLAN_MIX = 4 };
+
+/* One group of samples that lie in runs of `run`, each cheap to read as a
+ * whole. The runs of an epoch come in a shuffled order, an incomplete one last;
+ * the samples of VP_PLAN_MIX runs at a time are shuffled together, and batches
+ * take them in that order.
+ *
+ *   stored    0 0 0 0  1 1 1 1  2 2 2 2  3 3 3 3  4 4 4 4  5 5
+ *   runs      3 1 4 0 | 2 5
+ *   samples   1 3 3 0 4 1 0 4 0 3 1 4 1 4 3 0 | 2 5 2 2 5 2 */
+enum vp_status vp_plan_create_runs(uint64_t seed, const struct vp_group *group,
+                                   int64_t run, struct vp_plan **out);
 void vp_plan_free(struct vp_plan *plan);
+
+/* A sample of a run in the next set that should be in memory by the time of
+ * this batch, or -1. Its runs are due one by one, so that no batch waits for
+ * all of them. */
+int64_t vp_plan_ahead(const struct vp_plan *plan, const struct vp_slot *slot);
 
 int64_t vp_plan_batches(const struct vp_plan *plan); /* per epoch */
 int64_t vp_plan_samples(const struct vp_plan *plan); /* per epoch */

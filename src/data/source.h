@@ -19,7 +19,20 @@ struct vp_source {
     int64_t n_samples;
     int64_t vocab;    /* every id is below it */
     int64_t max_pair; /* longest side of any pair, in tokens */
+    int64_t block;    /* samples that are read together, a multiple of 10: see
+                         vp_plan_create_runs(); 0: any order costs the same */
+    int64_t n_survey; /* samples to look at before training; 0: all */
+    bool is_split;    /* all samples are of the split asked for */
     char what[128];   /* "text: 48 files, 612 kB" */
+};
+
+/* One sample of masked LM as a source has it stored. The arrays are the
+ * caller's, with room for dims.seq elements each; those that are NULL are not
+ * written. */
+struct vp_masked {
+    int32_t *tokens, *types, *mask;
+    int32_t *positions, *labels; /* [n_labels], positions in the sequence */
+    int64_t n_labels, n_tokens;  /* outputs */
 };
 
 /* The reading functions are re-entrant and allocate nothing. */
@@ -32,7 +45,8 @@ struct vp_source_ops {
                            struct vp_source *source, struct vp_err *err);
     void (*close)(struct vp_source *source);
 
-    /* Writes the `length` ids of window i. */
+    /* Writes the `length` ids of window i. Optional: NULL means the samples are
+     * not cut from text. */
     enum vp_status (*window)(const struct vp_source *source, int64_t i,
                              int32_t *ids_out, struct vp_err *err);
     /* Writes pair i without special ids, at most max_pair ids on each side.
@@ -41,9 +55,17 @@ struct vp_source_ops {
                            int32_t *src_out, int64_t *n_src_out,
                            int32_t *tgt_out, int64_t *n_tgt_out,
                            struct vp_err *err);
+    /* Writes what sample i has; the arrays hold padding before. Optional: NULL
+     * means that the task chooses the tokens to hide. */
+    enum vp_status (*masked)(const struct vp_source *source, int64_t i,
+                             struct vp_masked *out, struct vp_err *err);
+    /* Sample i will be asked for soon; what is wrong with it comes to light
+     * then. Optional: NULL means there is nothing to prepare. */
+    void (*ahead)(const struct vp_source *source, int64_t i);
 };
 
 extern const struct vp_source_ops vp_source_text;
 extern const struct vp_source_ops vp_source_language;
+extern const struct vp_source_ops vp_source_hdf5;
 
 #endif

@@ -217,8 +217,9 @@ enum vp_status vp_text_read(const char *path, struct vp_text *text,
                           path);
     if (text->n_files == 0)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: no text files here; set data_dir to a folder "
-                          "with files that end in %s",
+                          "%s: no text files here, and no shards named "
+                          "*training*.hdf5; set data_dir to a folder with "
+                          "shards or with files that end in %s",
                           path, EXTENSIONS);
     if (text->n_bytes == 0)
         return vp_err_set(err, VP_ERR_INVALID,

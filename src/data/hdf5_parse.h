@@ -1,0 +1,111 @@
+/* Bytes, object headers and data sets of an HDF5 file, for hdf5_check.c. By the
+ * "HDF5 File Format Specification", version 3; numbers are little-endian. */
+#ifndef VP_DATA_HDF5_PARSE_H
+#define VP_DATA_HDF5_PARSE_H
+
+#include "data/hdf5_check.h"
+
+#include <stdbool.h>
+
+#define VP_H5_NOWHERE UINT64_MAX /* the address of what is not stored */
+
+enum { VP_H5_WINDOW = 4096, VP_H5_MAX_LINKS = 16 };
+
+/* Messages of object headers, section IV.A.2. */
+enum vp_h5_message {
+    VP_H5_NIL = 0x00,
+    VP_H5_SPACE = 0x01,
+    VP_H5_LINK_INFO = 0x02,
+    VP_H5_TYPE = 0x03,
+    VP_H5_OLD_FILL = 0x04,
+    VP_H5_FILL = 0x05,
+    VP_H5_LINK = 0x06,
+    VP_H5_EXTERNAL = 0x07,
+    VP_H5_LAYOUT = 0x08,
+    VP_H5_FILTERS = 0x0B,
+    VP_H5_ATTRIBUTE = 0x0C,
+    VP_H5_COMMENT = 0x0D,
+    VP_H5_OLD_TIME = 0x0E,
+    VP_H5_MORE = 0x10,
+    VP_H5_GROUP = 0x11,
+    VP_H5_TIME = 0x12,
+    VP_H5_N_MESSAGES,
+};
+
+struct vp_h5_part {
+    uint64_t at, n;
+};
+
+struct vp_h5_header {
+    struct vp_h5_part message[VP_H5_N_MESSAGES]; /* n 0: there is none */
+    struct vp_h5_part links[VP_H5_MAX_LINKS];
+    int n_links;
+};
+
+/* A file being read. */
+struct vp_h5 {
+    const struct vp_h5_bytes *bytes;
+    struct vp_err *err;
+    const char *place; /* the data set, or NULL before the first */
+    bool is_classic;
+    uint64_t end;                      /* addresses are below it */
+    uint64_t leaf_k, group_k, chunk_k; /* half the entries of a node */
+    uint64_t n_steps;                  /* taken through trees */
+    struct vp_h5_part heap;            /* names of the root group */
+    struct vp_h5_part *taken;          /* what belongs to something */
+    size_t n_taken, room;
+
+    unsigned char window[VP_H5_WINDOW]; /* the file from window_at on */
+    uint64_t window_at, n_window;
+};
+
+static inline uint64_t vp_h5_number(const unsigned char *p, int n_bytes)
+{
+    uint64_t value = 0;
+
+    for (int i = n_bytes; i-- > 0;)
+        value = value << 8 | p[i];
+    return value;
+}
+
+/* "file: place: cause, so it is damaged; remedy" */
+enum vp_status vp_h5_damaged(struct vp_h5 *h5, const char *fmt, ...)
+    VP_PRINTF(2, 3);
+
+/* "file: place: what n; remedy", for what is legal elsewhere. */
+enum vp_status vp_h5_refuse(struct vp_h5 *h5, const char *what, uint64_t n,
+                            const char *remedy);
+
+/* Copies `n` bytes, at most VP_H5_WINDOW, from address `at`. */
+enum vp_status vp_h5_fetch(struct vp_h5 *h5, uint64_t at, uint64_t n,
+                           unsigned char *out);
+
+/* Damaged unless the part lies inside the file. */
+enum vp_status vp_h5_inside(struct vp_h5 *h5, struct vp_h5_part part,
+                            const char *what);
+
+/* As vp_h5_inside(), and notes that the part belongs to something: at last
+ * vp_h5_check_taken() sees whether anything belongs to two, as it would after
+ * most changes of an address. Free h5->taken. */
+enum vp_status vp_h5_take(struct vp_h5 *h5, struct vp_h5_part part,
+                          const char *what);
+enum vp_status vp_h5_check_taken(struct vp_h5 *h5);
+
+/* Damaged after more steps than there can be in this file: what is linked in a
+ * circle could be walked for ever. */
+enum vp_status vp_h5_step(struct vp_h5 *h5);
+
+/* The beginning of a tree's node with room for `room` entries and one more key
+ * of `key` bytes. *level: the expected one, or -1; then the one found. */
+enum vp_status vp_h5_node(struct vp_h5 *h5, uint64_t at, int type,
+                          uint64_t room, uint64_t key, int *level,
+                          uint64_t *n_out);
+
+enum vp_status vp_h5_header(struct vp_h5 *h5, uint64_t at,
+                            struct vp_h5_header *header);
+
+/* A data set by its header; in hdf5_set.c. */
+enum vp_status vp_h5_check_set(struct vp_h5 *h5,
+                               const struct vp_h5_header *header);
+
+#endif
