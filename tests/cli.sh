@@ -258,22 +258,111 @@ if [ -w /dev/full ]; then
     [ $? -eq 1 ] || fail 'a full disk behind stdout'
 fi
 
-# A signal stops after the update, with its own status.
-checks=$((checks + 1))
-# shellcheck disable=SC2086
-"$program" train "$configs/bert_one.yml" $tiny --set total_steps=200000 \
-    --output stopped >out 2>err &
-child=$!
-tries=0
-until [ -s stopped/metrics.jsonl ] || [ $tries -ge 100 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
+# ---- Signals ---------------------------------------------------------------
+# start FOLDER FILE ARGUMENT...: a long run in the background, once that file of
+# its folder is there.
+start() {
+    where=$1
+    file=$2
+    shift 2
+    checks=$((checks + 1))
+    "$program" train "$@" --output "$where" >out 2>err &
+    child=$!
+    tries=0
+    until [ -s "$where/$file" ] || [ $tries -ge 100 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
+# ended STATUS
+ended() {
+    wait $child
+    got=$?
+    [ "$got" -eq "$1" ] || fail "exit $got, not $1, after a signal"
+}
+
+# A signal stops after the minibatch, with a checkpoint and its own status, and
+# the run goes on from there.
+long="--set total_steps=200000"
+for signal in HUP TERM; do
+    # shellcheck disable=SC2086
+    start "stopped$signal" metrics.jsonl "$configs/bert_one.yml" $tiny $long
+    kill -"$signal" $child
+    ended 3
+    has out 'stopped'
+    [ ! -s err ] || fail 'a clean stop writes to stderr'
+    last=$(wc -l <"stopped$signal/metrics.jsonl")
+    [ -e "stopped$signal/checkpoints/step-$last/manifest.json" ] ||
+        fail "no checkpoint of step $last after SIG$signal"
 done
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
+    --max-steps $((last + 3))
+has out "Resumed from checkpoint step $last"
+[ "$(wc -l <stoppedTERM/metrics.jsonl)" -eq $((last + 3)) ] ||
+    fail 'the stopped run did not go on'
+has stoppedTERM/output.log.0 "Resumed from checkpoint step $last"
+has stoppedTERM/output.log.0 "=> loading checkpoint 'stoppedTERM'"
+[ "$(wc -l <stoppedTERM/command_history.log)" -eq 2 ] ||
+    fail 'not one command per run'
+tail -1 stoppedTERM/command_history.log | grep -qF -- '--resume stoppedTERM' ||
+    fail 'the second command is not in command_history.log'
+
+# An asynchronous pipeline too; a second signal of any kind ends it at once.
+# shellcheck disable=SC2086
+start stoppedasp metrics.jsonl "$configs/bert_tiny.yml" $pipe $long
 kill -TERM $child
-wait $child
+ended 3
+[ -n "$(find stoppedasp/checkpoints -name manifest.json)" ] ||
+    fail 'no checkpoint of a stopped pipeline'
+# shellcheck disable=SC2086
+start killed output.log.0 "$configs/bert_one.yml" $tiny $long \
+    --set accumulation_steps=100000
+sleep 0.3
+kill -TERM $child
+kill -HUP $child
+wait $child 2>/dev/null
 got=$?
-[ "$got" -eq 3 ] || fail "exit $got, not 3, after SIGTERM"
-has out 'stopped'
+[ "$got" -eq 129 ] || [ "$got" -eq 143 ] ||
+    fail "exit $got after a second signal, not by that"
+
+# ---- Looking inside --------------------------------------------------------
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_tiny.yml" $pipe --set total_steps=8 \
+    --set 'partition=[3, 3, 3]' --set recompute_ratio=0 \
+    --num_minibatches 4 --verbose stages,versions,communication,time \
+    --set verbose_frequency=4 --output inside
+grep -q "$(printf '\033')" out && fail 'escape sequences in a pipe'
+has out '[1] stages: rank 1 has stage 1 of 3: blocks 3-5'
+has out '[0] versions: stage 0: B of minibatch 7 uses version 5'
+has out '[2] versions: stage 2: F of minibatch 3 uses version 3'
+has out '[1] communication: stage 1 -> stage 0: '
+has out "$(printf '[2] \t compute_time ')"
+has inside/output.log.1 'versions: stage 1: F of minibatch 3 uses version 2'
+has inside/output.log.2 'Epoch 1: '
+has inside/plan.json '"partition": [3, 3, 3]'
+has inside/machinefile localhost
+has inside/command_history.log "--set 'partition=[3, 3, 3]'"
+[ "$(grep -c '"epoch": 1' inside/metrics.jsonl)" -eq 4 ] ||
+    fail '--num_minibatches does not cut the epoch'
+refuse "--set: key 'verbose' has 'foo' as entry 1; write a list of some of\
+ stages, tensors, versions, communication, time, for example\
+ 'verbose=[stages, time]'" train "$configs/bert_tiny.yml" --verbose foo
+run 0 train inside/config.yml --resume inside --forward_only
+has out 'eval at step 8: loss '
+run 0 train --help
+for word in --verbose --num_minibatches --forward_only --resume --explain; do
+    has out "$word"
+done
+
+# A loss that is not finite stops the run and says where.
+# shellcheck disable=SC2086
+run 1 train "$configs/bert_tiny.yml" $pipe --set learning_rate=100 \
+    --set grad_clip=0 --set optimizer=sgd --set total_steps=200 --output nan
+[ "$(wc -l <err)" -eq 1 ] || fail 'not one line about the loss'
+has err 'non-finite output of operator '
+has err '; lower learning_rate or set grad_clip'
 
 printf '%d checks, %d failures\n' "$checks" "$failures"
 [ "$failures" -eq 0 ]

@@ -98,12 +98,14 @@ static const struct refused bad_keys[] = {
     { "model_type: bert\nswap: true\n", NULL,
       "a.yml:2: key 'swap' is known but not supported by this version yet; "
       "remove it" },
-    { "module: vgpus=4\nlayers: x\n", NULL,
-      "a.yml:1: key 'module' is known but not supported by this version yet; "
-      "remove it" },
-    { "model_type: bert\nmachines:\n  - localhost:0\n", NULL,
-      "a.yml:2: key 'machines' is known but not supported by this version "
+    { "rebalance: true\nlayers: x\n", NULL,
+      "a.yml:1: key 'rebalance' is known but not supported by this version "
       "yet; remove it" },
+    { "model_type: bert\nfreeze:\n  - 0\n", NULL,
+      "a.yml:2: key 'freeze' is known but not supported by this version yet; "
+      "remove it" },
+    { "model_type: gpt2\nmodule: vgpus=4\n", NULL,
+      "a.yml:2: key 'module' has no effect with model_type gpt2; remove it" },
     { "model_type: bert\npositions: 512\nmax_positions: 512\n", NULL,
       "a.yml:3: key 'max_positions' is another name for 'positions' at "
       "a.yml:2; keep one" },
@@ -319,6 +321,12 @@ static const struct refused bad_together[] = {
     { BERT "data_dir: nowhere\n", NULL,
       "a.yml:2: key 'data_dir' names 'nowhere', which cannot be read: No such "
       "file or directory; correct the path" },
+    { BERT "size: lrge\n", "size=tiny",
+      "--set: key 'size' must be one of large, base, large-48, not 'tiny'; "
+      "write for example 'size=large'" },
+    { BERT "module: vgpus=4\nconfig: x.json\n", NULL,
+      "a.yml:3: key 'config' and key 'module' at a.yml:2 both choose the "
+      "sizes; remove one" },
     { BERT "size: base\nconfig: x.json\n", NULL,
       "a.yml:3: key 'config' and key 'size' at a.yml:2 both choose the sizes; "
       "remove one" },
@@ -358,21 +366,49 @@ static const struct refused bad_pipelines[] = {
       "from 1 to 100000, for example 'partition: [3, 2, 2, 2]'" },
     { NINE "partition: []\n", NULL,
       "a.yml:3: key 'partition' must be a list of whole numbers from 1 to "
-      "100000, not an empty list; write for example 'partition: [3, 2, 2, "
-      "2]'" },
+      "100000, or the path of a plan, not an empty list; write for example "
+      "'partition: [3, 2, 2, 2]'" },
     { NINE "partition: 9\n", NULL,
       "a.yml:3: key 'partition' must be a list of whole numbers from 1 to "
-      "100000, not '9'; write for example 'partition: [3, 2, 2, 2]'" },
+      "100000, or the path of a plan, not '9'; write for example 'partition: "
+      "[3, 2, 2, 2]'" },
+    { NINE "partition: \"\"\n", NULL,
+      "a.yml:3: key 'partition' must be a list of whole numbers from 1 to "
+      "100000, or the path of a plan, not the quoted text ''; write for "
+      "example 'partition: [3, 2, 2, 2]'" },
     { NINE "partition: {a: 9}\n", NULL,
       "a.yml:3: key 'partition' must be a list of whole numbers from 1 to "
-      "100000, not a map; write for example 'partition: [3, 2, 2, 2]'" },
+      "100000, or the path of a plan, not a map; write for example "
+      "'partition: [3, 2, 2, 2]'" },
     { NINE "partition: vpipe.json\n", NULL,
-      "a.yml:3: key 'partition' is 'vpipe.json', but a plan file is not "
-      "supported by this version yet; write for example 'partition: [3, 2, 2, "
-      "2]'" },
+      "a.yml:3: key 'partition': vpipe.json: cannot be opened: No such file or "
+      "directory; check the path" },
+    { NINE, "partition=nowhere/vpipe.json",
+      "--set: key 'partition': nowhere/vpipe.json: cannot be opened: No such "
+      "file or directory; check the path" },
     { NINE, "partition=[3, 3",
       "--set: key 'partition' must be a list of whole numbers from 1 to "
-      "100000, not '[3, 3'; write for example 'partition=[3, 2, 2, 2]'" },
+      "100000, or the path of a plan, not '[3, 3'; write for example "
+      "'partition=[3, 2, 2, 2]'" },
+    { BERT "machines: [\"a_b.c-9:0\", [x]]\n", NULL,
+      "a.yml:2: key 'machines' has a list as entry 2; write host:device, for "
+      "example 'machines: [\"localhost:0\", \"localhost:1\"]'" },
+    { BERT "machines: [\"localhost:1024\"]\n", NULL,
+      "a.yml:2: key 'machines' has the quoted text 'localhost:1024' as entry "
+      "1; write host:device, for example 'machines: [\"localhost:0\", "
+      "\"localhost:1\"]'" },
+    { BERT "verbose: []\n", NULL,
+      "a.yml:2: key 'verbose' must be a list of some of stages, tensors, "
+      "versions, communication, time, not an empty list; write for example "
+      "'verbose: [stages, time]'" },
+    { BERT, "verbose=time, stages,xyzzy",
+      "--set: key 'verbose' has 'xyzzy' as entry 3; write a list of some of stages, "
+      "tensors, versions, communication, time, for example 'verbose=[stages, "
+      "time]'" },
+    { BERT, "verbose=time,",
+      "--set: key 'verbose' has '' as entry 2; write a list of some of stages, "
+      "tensors, versions, communication, time, for example 'verbose=[stages, "
+      "time]'" },
     { NINE, "partition=[3, 3, 3.5]",
       "--set: key 'partition' has '3.5' as entry 3; write whole numbers from 1 "
       "to 100000, for example 'partition=[3, 2, 2, 2]'" },

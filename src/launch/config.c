@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_KEYS = 128, MAX_VALUE = 16384 };
+enum { MAX_KEYS = 128 };
 
 /* Entries by row of the table; `key` NULL where the user gave none. */
 struct given {
@@ -80,24 +80,25 @@ static const char *folder_of(const char *path, struct vp_arena *arena)
     return vp_arena_printf(arena, "%.*s", (int)(slash - path), path);
 }
 
-static enum vp_status collect_file(const char *path, struct vp_config *config,
+static enum vp_status collect_file(const struct vp_yaml_node *root,
+                                   struct vp_config *config,
                                    struct given *given, struct vp_err *err)
 {
-    const struct vp_yaml_node *root, *node;
-    const char *folder = folder_of(path, &config->arena);
+    const struct vp_yaml_node *node;
+    const char *folder = folder_of(config->path, &config->arena);
 
     if (!folder)
         return no_memory(err);
-    VP_TRY(vp_yaml_read(path, &config->arena, &root, err));
     if (root->kind != VP_YAML_MAP)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s:%d: a configuration is a list of 'key: value' "
                           "lines; write for example 'model_type: bert'",
-                          path, root->line);
+                          config->path, root->line);
     for (node = root->child; node; node = node->next) {
         struct vp_entry entry = {
             .key = node->key,
             .folder = folder,
+            .from_file = true,
             .assign = ": ",
             .kind = node->kind,
             .text = node->text,
@@ -105,7 +106,7 @@ static enum vp_status collect_file(const char *path, struct vp_config *config,
             .items = node->kind == VP_YAML_LIST ? node->child : NULL,
         };
 
-        entry.place = vp_arena_printf(&config->arena, "%s:%d", path,
+        entry.place = vp_arena_printf(&config->arena, "%s:%d", config->path,
                                       node->key_line);
         if (!entry.place)
             return no_memory(err);
@@ -188,12 +189,43 @@ static enum vp_status set_fallback(const struct vp_key *key,
     return vp_key_set(key, &entry, config, err);
 }
 
+/* At most one key may choose the sizes. */
+static enum vp_status check_choosers(const struct given *given,
+                                     struct vp_err *err)
+{
+    static const char *const keys[] = { "config", "size", "module" };
+    const struct vp_entry *first = NULL;
+
+    for (size_t i = 0; i < VP_COUNT_OF(keys); i++) {
+        const struct vp_entry *entry = find_given(given, keys[i]);
+
+        if (entry && first)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: key '%s' and key '%s' at %s both choose the "
+                              "sizes; remove one",
+                              first->place, first->key, entry->key,
+                              entry->place);
+        first = entry ? entry : first;
+    }
+    return VP_OK;
+}
+
+static void give(const struct vp_entry *entry, const struct vp_key *key,
+                 struct vp_config *config)
+{
+    const struct vp_origin origin = {
+        .key = key->name,
+        .place = entry->place,
+        .written = entry->key,
+        .text = entry->kind == VP_YAML_SCALAR ? entry->text : NULL,
+    };
+
+    vp_origin_give(config, &origin);
+}
+
 static enum vp_status apply(const struct given *given, struct vp_config *config,
                             struct vp_err *err)
 {
-    const struct vp_entry *size = find_given(given, "size");
-    const struct vp_entry *json = find_given(given, "config");
-
     /* Keys of later versions first: they explain more than what follows from
      * their absence. */
     for (int i = 0; i < vp_n_keys; i++)
@@ -204,18 +236,17 @@ static enum vp_status apply(const struct given *given, struct vp_config *config,
                           "%s: key 'model_type' is missing; add one of %s, for "
                           "example 'model_type: bert'",
                           config->path, vp_model_names());
-    if (size && json)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key 'config' and key 'size' at %s both choose "
-                          "the sizes; remove one",
-                          json->place, size->place);
+    VP_TRY(check_choosers(given, err));
     for (int i = 0; i < vp_n_keys; i++) {
         const struct vp_key *key = &vp_keys[i];
 
-        if (given->entry[i].key)
+        if (given->entry[i].key) {
+            /* Again: a file of an earlier row may have set it. */
+            give(&given->entry[i], key, config);
             VP_TRY(vp_key_set(key, &given->entry[i], config, err));
-        else
+        } else {
             VP_TRY(set_fallback(key, config, err));
+        }
         if (key->after)
             key->after(config);
     }
@@ -223,28 +254,66 @@ static enum vp_status apply(const struct given *given, struct vp_config *config,
 }
 
 /* Defaults that follow from several keys. */
-static void derive(const struct given *given, struct vp_config *config)
+static void derive_model(const struct given *given, struct vp_config *config)
 {
     struct vp_model_config *sizes = &config->sizes;
 
-    if (find_given(given, "hidden") && !find_given(given, "ffn"))
+    if (find_given(given, "hidden") && !find_given(given, "ffn")) {
         sizes->ffn = 4 * sizes->hidden;
+        vp_origin_derive(config, "ffn", "4 x hidden");
+    }
     if (find_given(given, "layers") && !find_given(given, "decoder_layers") &&
-        config->model->task == VP_TASK_TRANSLATION)
+        config->model->task == VP_TASK_TRANSLATION) {
         sizes->decoder_layers = sizes->layers;
-    if (find_given(given, "dropout") && !find_given(given, "attention_dropout"))
+        vp_origin_derive(config, "decoder_layers", "as layers");
+    }
+    if (find_given(given, "dropout") &&
+        !find_given(given, "attention_dropout")) {
         sizes->attention_dropout = sizes->dropout;
-    if (!find_given(given, "seq_length"))
-        config->seq_length = sizes->positions < 128 ? sizes->positions : 128;
+        vp_origin_derive(config, "attention_dropout", "as dropout");
+    }
+}
+
+static void derive_data(const struct given *given, struct vp_config *config)
+{
+    int64_t positions = config->sizes.positions;
+
+    if (!find_given(given, "seq_length")) {
+        config->seq_length = positions < 128 ? positions : 128;
+        if (positions < 128)
+            vp_origin_derive(config, "seq_length", "as positions");
+    }
     if (!find_given(given, "max_pred") &&
         config->model->task == VP_TASK_MASKED_LM) {
         /* 20 of 128 and 80 of 512, as BERT was published. */
         config->max_pred = config->seq_length * 5 / 32;
         if (config->max_pred < 1)
             config->max_pred = 1;
+        vp_origin_derive(config, "max_pred", "5/32 of seq_length");
     }
-    if (!find_given(given, "synthetic_data"))
+    if (config->no_input_pipelining && !find_given(given, "prefetch"))
+        vp_origin_derive(config, "prefetch", "no_input_pipelining is true");
+    if (!find_given(given, "synthetic_data")) {
         config->synthetic_data = !config->data_dir;
+        vp_origin_derive(config, "synthetic_data",
+                         config->data_dir ? "there is a data_dir"
+                                          : "there is no data_dir");
+    }
+}
+
+/* One without the other: the original printed times and traffic, and a wish
+ * without a frequency should not remain one. */
+static void derive_verbose(struct vp_config *config)
+{
+    if (config->verbose && config->verbose_frequency == 0) {
+        config->verbose_frequency = config->print_frequency;
+        vp_origin_derive(config, "verbose_frequency", "as print_frequency");
+    }
+    if (!config->verbose && config->verbose_frequency > 0) {
+        config->verbose = 1u << VP_VERBOSE_COMMUNICATION |
+                          1u << VP_VERBOSE_TIME;
+        vp_origin_derive(config, "verbose", "verbose_frequency is not 0");
+    }
 }
 
 static enum vp_status keep_origins(const struct given *given,
@@ -254,21 +323,19 @@ static enum vp_status keep_origins(const struct given *given,
         &config->arena, (size_t)vp_n_keys * sizeof(*config->origins));
     if (!config->origins)
         return no_memory(err);
+    config->n_origins = vp_n_keys;
     for (int i = 0; i < vp_n_keys; i++) {
-        if (!given->entry[i].key)
-            continue;
-        config->origins[config->n_origins++] = (struct vp_origin){
-            .key = vp_keys[i].name,
-            .place = given->entry[i].place,
-        };
+        config->origins[i].key = vp_keys[i].name;
+        if (given->entry[i].key)
+            give(&given->entry[i], &vp_keys[i], config);
     }
     return VP_OK;
 }
 
 /* ---- Places ------------------------------------------------------------- */
 
-static const struct vp_origin *find_origin(const struct vp_config *config,
-                                           const char *key)
+static struct vp_origin *find_origin(const struct vp_config *config,
+                                     const char *key)
 {
     for (int i = 0; i < config->n_origins; i++)
         if (strcmp(config->origins[i].key, key) == 0)
@@ -276,16 +343,42 @@ static const struct vp_origin *find_origin(const struct vp_config *config,
     return NULL;
 }
 
-const char *vp_config_place(const struct vp_config *config, const char *key)
+void vp_origin_give(struct vp_config *config, const struct vp_origin *given)
 {
-    const struct vp_origin *origin = find_origin(config, key);
+    struct vp_origin *origin = find_origin(config, given->key);
 
-    return origin ? origin->place : "default";
+    if (origin)
+        *origin = *given;
+}
+
+void vp_origin_derive(struct vp_config *config, const char *key,
+                      const char *why)
+{
+    struct vp_origin *origin = find_origin(config, key);
+
+    if (origin)
+        *origin = (struct vp_origin){ .key = origin->key, .why = why };
 }
 
 bool vp_config_given(const struct vp_config *config, const char *key)
 {
-    return find_origin(config, key);
+    const struct vp_origin *origin = find_origin(config, key);
+
+    return origin && origin->place;
+}
+
+const char *vp_config_place(const struct vp_config *config, const char *key)
+{
+    const struct vp_origin *origin = find_origin(config, key);
+
+    return origin && origin->place ? origin->place : "default";
+}
+
+const char *vp_config_written(const struct vp_config *config, const char *key)
+{
+    const struct vp_origin *origin = find_origin(config, key);
+
+    return origin && origin->written ? origin->written : key;
 }
 
 static bool is_word_char(char c)
@@ -309,22 +402,21 @@ static const char *find_word(const char *text, const char *word)
 
 const char *vp_config_blame(const struct vp_config *config, const char *message)
 {
-    static const char *const choosers[] = { "config", "size", "model_type" };
+    static const char *const choosers[] = { "config", "size", "module",
+                                            "model_type" };
     const char *where = NULL, *first = NULL;
 
     for (int i = 0; i < config->n_origins; i++) {
         const char *found = find_word(message, config->origins[i].key);
 
-        if (found && (!first || found < first)) {
+        if (found && config->origins[i].place && (!first || found < first)) {
             first = found;
             where = config->origins[i].place;
         }
     }
-    for (size_t i = 0; !where && i < VP_COUNT_OF(choosers); i++) {
-        const struct vp_origin *origin = find_origin(config, choosers[i]);
-
-        where = origin ? origin->place : NULL;
-    }
+    for (size_t i = 0; !where && i < VP_COUNT_OF(choosers); i++)
+        if (vp_config_given(config, choosers[i]))
+            where = vp_config_place(config, choosers[i]);
     return where;
 }
 
@@ -370,6 +462,12 @@ static enum vp_status check_data(const struct vp_config *config,
 {
     struct stat info;
 
+    if (config->no_input_pipelining && config->prefetch > 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'prefetch' is %d, but no_input_pipelining "
+                          "at %s is true; remove one",
+                          vp_config_place(config, "prefetch"), config->prefetch,
+                          vp_config_place(config, "no_input_pipelining"));
     if (config->synthetic_data)
         return VP_OK;
     if (!config->data_dir)
@@ -400,7 +498,8 @@ static enum vp_status check(struct vp_config *config, struct vp_err *err)
                           (long long)config->max_pred,
                           (long long)config->seq_length);
     if (dims.batch < 1) {
-        place = find_origin(config, "batch_size") ? "batch_size" : "seq_length";
+        place = vp_config_given(config, "batch_size") ? "batch_size"
+                                                      : "seq_length";
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'batch_size' counts tokens here, and %lld "
                           "do not hold one sentence of seq_length %lld; raise "
@@ -414,12 +513,58 @@ static enum vp_status check(struct vp_config *config, struct vp_err *err)
     return check_data(config, err);
 }
 
+/* ---- Notices ------------------------------------------------------------ */
+
+static enum vp_status notice(struct vp_config *config, const char *key,
+                             const char *text, struct vp_err *err)
+{
+    char *line = vp_arena_printf(&config->arena, "%s: key '%s' %s",
+                                 vp_config_place(config, key), key, text);
+
+    if (!line)
+        return no_memory(err);
+    VP_BUG_ON(config->n_notices == VP_CONFIG_MAX_NOTICES);
+    config->notices[config->n_notices++] = line;
+    return VP_OK;
+}
+
+static bool is_remote(const struct vp_machine *machine)
+{
+    return strcmp(machine->host, "localhost") != 0 &&
+           strcmp(machine->host, "127.0.0.1") != 0;
+}
+
+/* What the original used, and a run in one process does not. */
+static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
+{
+    bool remote = false;
+
+    for (int i = 0; i < config->machines.n; i++)
+        remote = remote || is_remote(&config->machines.at[i]);
+    if (remote)
+        VP_TRY(notice(config, "machines",
+                      "names other hosts, but all ranks run in this process",
+                      err));
+    if (config->container)
+        VP_TRY(notice(config, "container",
+                      "is not used: all ranks run in this process", err));
+    if (config->compress_activations)
+        VP_TRY(notice(config, "compress_activations",
+                      "has no effect: activations are sent as they are", err));
+    if (config->compress_in_gpu)
+        VP_TRY(notice(config, "compress_in_gpu",
+                      "has no effect: activations are sent as they are", err));
+    return VP_OK;
+}
+
 /* ---- Whole configurations ----------------------------------------------- */
 
-static enum vp_status load(const char *path, const char *const *sets,
-                           int n_sets, struct vp_config *out,
-                           struct vp_err *err)
+/* `bytes` NULL: the file. */
+static enum vp_status load(const char *path, const char *bytes, size_t n_bytes,
+                           const char *const *sets, int n_sets,
+                           struct vp_config *out, struct vp_err *err)
 {
+    const struct vp_yaml_node *root;
     struct given given = { 0 };
 
     VP_BUG_ON(vp_n_keys > MAX_KEYS);
@@ -431,22 +576,25 @@ static enum vp_status load(const char *path, const char *const *sets,
     out->path = vp_arena_strdup(&out->arena, path);
     if (!out->path)
         return no_memory(err);
-    VP_TRY(collect_file(out->path, out, &given, err));
+    if (bytes)
+        VP_TRY(vp_yaml_parse(path, bytes, n_bytes, &out->arena, &root, err));
+    else
+        VP_TRY(vp_yaml_read(path, &out->arena, &root, err));
+    VP_TRY(collect_file(root, out, &given, err));
     for (int i = 0; i < n_sets; i++)
         VP_TRY(collect_set(sets[i], out, &given, err));
     VP_TRY(keep_origins(&given, out, err));
     VP_TRY(apply(&given, out, err));
-    derive(&given, out);
-    return check(out, err);
+    derive_model(&given, out);
+    derive_data(&given, out);
+    derive_verbose(out);
+    VP_TRY(check(out, err));
+    return add_notices(out, err);
 }
 
-enum vp_status vp_config_load(const char *path, const char *const *sets,
-                              int n_sets, struct vp_config *out,
-                              struct vp_err *err)
+/* Messages of other readers may quote what they found in a file. */
+static enum vp_status keep_one_line(enum vp_status st, struct vp_err *err)
 {
-    enum vp_status st = load(path, sets, n_sets, out, err);
-
-    /* Messages of other readers may quote what they found in a file. */
     if (st != VP_OK && err)
         for (char *c = err->text; *c; c++)
             if ((unsigned char)*c < 0x20 || *c == 0x7F)
@@ -454,57 +602,24 @@ enum vp_status vp_config_load(const char *path, const char *const *sets,
     return st;
 }
 
+enum vp_status vp_config_load(const char *path, const char *const *sets,
+                              int n_sets, struct vp_config *out,
+                              struct vp_err *err)
+{
+    return keep_one_line(load(path, NULL, 0, sets, n_sets, out, err), err);
+}
+
+enum vp_status vp_config_parse(const char *path, const char *bytes,
+                               size_t n_bytes, const char *const *sets,
+                               int n_sets, struct vp_config *out,
+                               struct vp_err *err)
+{
+    return keep_one_line(load(path, bytes, n_bytes, sets, n_sets, out, err),
+                         err);
+}
+
 void vp_config_release(struct vp_config *config)
 {
     vp_arena_release(&config->arena);
     *config = (struct vp_config){ 0 };
-}
-
-enum vp_status vp_config_write(const struct vp_config *config, const char *path,
-                               struct vp_err *err)
-{
-    const char *group = "";
-    char value[MAX_VALUE];
-    FILE *file = fopen(path, "w");
-    bool failed;
-
-    if (!file)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s: cannot be written: %s; choose "
-                          "another folder",
-                          path, strerror(errno));
-    for (int i = 0; i < vp_n_keys; i++) {
-        const struct vp_key *key = &vp_keys[i];
-
-        if (key->group && strcmp(key->group, group) != 0) {
-            group = key->group;
-            fprintf(file, "%s# %s\n", i > 0 ? "\n" : "", group);
-        }
-        if (vp_key_print(key, config, value, sizeof(value)))
-            fprintf(file, "%s: %s\n", key->name, value);
-    }
-    failed = ferror(file);
-    if (fclose(file) != 0 || failed)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s: cannot be written: %s; free "
-                          "some space",
-                          path, strerror(errno));
-    return VP_OK;
-}
-
-bool vp_config_key_help(int i, struct vp_key_help *out)
-{
-    const struct vp_key *key;
-
-    if (i < 0 || i >= vp_n_keys || vp_keys[i].type == VP_KEY_LATER)
-        return false;
-    key = &vp_keys[i];
-    *out = (struct vp_key_help){
-        .group = key->group,
-        .name = key->name,
-        .fallback = key->fallback,
-        .meaning = key->meaning,
-    };
-    vp_key_expects(key, NULL, out->type, sizeof(out->type));
-    return true;
 }

@@ -10,6 +10,21 @@
 enum vp_device { VP_DEVICE_AUTO, VP_DEVICE_CPU };
 enum vp_precision { VP_PRECISION_FP32 };
 enum vp_sync_mode { VP_SYNC_BSP, VP_SYNC_ASP };
+/* distributed_backend; gloo is the original's word for messages between CPUs,
+ * and within one process the same as local. */
+enum vp_transport { VP_TRANSPORT_LOCAL, VP_TRANSPORT_GLOO };
+
+/* What `verbose` may ask for; a set of them is bits 1 << v. */
+enum vp_verbose {
+    VP_VERBOSE_STAGES,
+    VP_VERBOSE_TENSORS,
+    VP_VERBOSE_VERSIONS,
+    VP_VERBOSE_COMMUNICATION,
+    VP_VERBOSE_TIME,
+    VP_VERBOSE_COUNT
+};
+
+#define VP_CONFIG_MAX_NOTICES 8
 
 /* Lists live in the configuration's arena; n is 0 where none was given. */
 struct vp_int_list {
@@ -23,10 +38,24 @@ struct vp_real_list {
     bool for_all; /* one number was given, for all stages */
 };
 
+/* Where a rank is to run; its number is the place in the list. */
+struct vp_machine {
+    const char *host;
+    int device;
+};
+
+struct vp_machine_list {
+    const struct vp_machine *at;
+    int n;
+};
+
 struct vp_config {
     const char *path; /* the file it was read from */
     /* model */
     const struct vp_model *model; /* model_type */
+    const char *directory;        /* relative paths of the file start here;
+                                     NULL: at its own folder */
+    const char *module; /* the original's name of the sizes, or NULL */
     struct vp_model_config sizes; /* vocab, hidden, layers, ... */
     /* data */
     const char *data_dir; /* NULL: synthetic data */
@@ -35,7 +64,9 @@ struct vp_config {
     int64_t seq_length;
     int64_t max_pred; /* scored tokens per sequence, masked LM */
     uint64_t seed;
-    int prefetch; /* batches read ahead */
+    bool no_input_pipelining; /* prefetch 0 */
+    int prefetch;             /* batches read ahead */
+    int64_t num_minibatches;  /* at most so many of an epoch; 0: all */
     /* optimisation */
     struct vp_optim_config optim;
     struct vp_lr_config lr;
@@ -47,55 +78,88 @@ struct vp_config {
     int schedule;    /* its generator: vp_generator_at() */
     int stages;      /* without replicas: ranks */
     int chunks;      /* stages of a rank; there are stages x chunks in all */
-    struct vp_int_list partition;        /* blocks; empty: one stage */
-    struct vp_real_list recompute_ratio; /* empty: nothing is recomputed */
-    struct vp_int_list replicas;         /* ranks; empty: one each */
-    struct vp_int_list warmup_depths;    /* empty: by the number of ranks */
-    bool early_recompute;                /* before the gradient arrives */
-    int accumulation_steps; /* bsp: minibatches per update; asp: 1 */
-    bool clip_per_stage;    /* grad_clip_scope: all | stage */
+    struct vp_int_list partition;         /* blocks; empty: one stage */
+    bool recompute;                       /* false: ratios count as 0 */
+    struct vp_real_list recompute_ratio;  /* empty: nothing is recomputed */
+    const struct vp_placement *placement; /* of config_file, or NULL */
+    struct vp_int_list replicas;          /* ranks; empty: one each */
+    struct vp_int_list ranks; /* their numbers, by stage; empty: 0, 1, ... */
+    struct vp_int_list warmup_depths; /* empty: by the number of ranks */
+    bool early_recompute;             /* before the gradient arrives */
+    int accumulation_steps;           /* bsp: minibatches per update; asp: 1 */
+    bool clip_per_stage;              /* grad_clip_scope: all | stage */
+    int mp_size;                      /* tensor parallel ranks: 1 */
+    bool compress_activations, compress_in_gpu; /* no effect */
     /* machine */
     enum vp_device device;
     enum vp_precision precision;
     int threads_per_stage;  /* 0: all cores, shared by the ranks */
     bool reference_kernels; /* kernels: fast | reference */
     size_t memory_limit;    /* bytes per stage; 0: none */
+    enum vp_transport distributed_backend;
+    struct vp_machine_list machines; /* by number of rank; may be empty */
+    const char *container;           /* an image, or NULL */
     /* run */
     const char *log_directory;
+    bool forward_only;  /* evaluate, do not train */
     int64_t eval_every; /* steps; 0: never */
     int64_t eval_batches;
+    int64_t checkpoint_every; /* steps; 0: at the end, or when interrupted */
+    int keep_checkpoints;     /* the newest ones */
     int64_t print_frequency;
-    int watchdog_seconds; /* the longest wait for another rank */
+    unsigned verbose;          /* set of enum vp_verbose */
+    int64_t verbose_frequency; /* steps; 0: never */
+    int watchdog_seconds;      /* the longest wait for another rank */
+
+    /* What is good but will not be used: lines for the user. */
+    const char *notices[VP_CONFIG_MAX_NOTICES];
+    int n_notices;
 
     struct vp_arena arena; /* owns all strings */
-    /* file and line of every key that was given, for later messages */
+    /* One for every row of the table of keys. */
     struct vp_origin *origins;
     int n_origins;
 };
 
+/* Where the value of a key comes from. */
 struct vp_origin {
     const char *key;
-    const char *place; /* "configs/a.yml:12" or "--set" */
+    const char *place;   /* "configs/a.yml:12", "--set"; NULL: not given */
+    const char *written; /* the key as it stands there */
+    const char *text;    /* its value; NULL: a list */
+    const char *via;     /* the place that named the file of `place`, or NULL */
+    const char *why;     /* not given: what it follows from; NULL: the table */
 };
 
 /* Stages in all: stages x chunks. */
 int vp_config_n_stages(const struct vp_config *config);
 /* Ranks: replicas counted, chunks not. */
 int vp_config_n_ranks(const struct vp_config *config);
+/* The user's number of rank `i` of the schedule: in stage_to_rank_map, in
+ * machines and in file names. */
+int vp_config_rank_number(const struct vp_config *config, int i);
 
 /* Reads `path`, then applies `sets` ("key=value"), then derives defaults and
  * checks what can be checked without data. Messages: "file:line: cause;
- * remedy". Relative paths start at the folder of `path`, those of `sets` at
- * the working directory. Release with vp_config_release(), also after an
- * error. */
+ * remedy". Relative paths of the file start at its key `directory`, else at
+ * the folder of `path`; those of `sets` at the working directory. What a key
+ * says wins over what a plan or placement file says. Release with
+ * vp_config_release(), also after an error. */
 enum vp_status vp_config_load(const char *path, const char *const *sets,
                               int n_sets, struct vp_config *out,
                               struct vp_err *err);
+/* The same for a file in memory; `path` need not exist. */
+enum vp_status vp_config_parse(const char *path, const char *bytes,
+                               size_t n_bytes, const char *const *sets,
+                               int n_sets, struct vp_config *out,
+                               struct vp_err *err);
 void vp_config_release(struct vp_config *config);
 
 /* Where a key was set, for messages: its place, or "default". */
 const char *vp_config_place(const struct vp_config *config, const char *key);
 bool vp_config_given(const struct vp_config *config, const char *key);
+/* The key as the user wrote it there; else `key`. */
+const char *vp_config_written(const struct vp_config *config, const char *key);
 /* Where to look first for a mistake that a message puts down to keys: the place
  * of the first one it names that the user wrote, else of what chose the
  * sizes. */
@@ -106,6 +170,10 @@ const char *vp_config_blame(const struct vp_config *config,
  * written absolute. */
 enum vp_status vp_config_write(const struct vp_config *config, const char *path,
                                struct vp_err *err);
+
+/* The same text, with the origin of every value in a comment; to be freed. */
+enum vp_status vp_config_explain(const struct vp_config *config,
+                                 char **text_out, struct vp_err *err);
 
 /* Key number `i` of the table, for `vpipe train --help` and the
  * documentation; false past the last one. */

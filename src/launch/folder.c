@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,35 +45,132 @@ static void default_path(const struct vp_config *config, char *path, size_t n)
         snprintf(path, n, "%s/%s.%d", config->log_directory, when, i);
 }
 
+/* ---- Opening ------------------------------------------------------------ */
+
+/* The lock goes with the process, however it ends. */
+static enum vp_status lock_folder(struct vp_folder *folder, struct vp_err *err)
+{
+    char file[sizeof(folder->path) + 16];
+
+    snprintf(file, sizeof(file), "%s/lock", folder->path);
+    folder->lock = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (folder->lock < 0)
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", file,
+                          strerror(errno));
+    if (flock(folder->lock, LOCK_EX | LOCK_NB) != 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s is in use by another run; wait for its end or "
+                          "choose another --output",
+                          folder->path);
+    return VP_OK;
+}
+
+static enum vp_status open_metrics(struct vp_folder *folder, bool resume,
+                                   struct vp_err *err)
+{
+    char file[sizeof(folder->path) + 16];
+    int fd;
+
+    snprintf(file, sizeof(file), "%s/metrics.jsonl", folder->path);
+    fd = open(file,
+              O_WRONLY | O_CREAT | O_CLOEXEC | (resume ? O_APPEND : O_EXCL),
+              0666);
+    if (fd < 0 && errno == EEXIST)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s holds a run already; choose another --output, or "
+                          "go on with it: --resume %s",
+                          folder->path, folder->path);
+    if (fd < 0)
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", file,
+                          strerror(errno));
+    folder->metrics = fdopen(fd, "a");
+    if (!folder->metrics) {
+        close(fd);
+        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", file);
+    }
+    return VP_OK;
+}
+
 enum vp_status vp_folder_create(const struct vp_config *config,
                                 const char *path, struct vp_folder *out,
                                 struct vp_err *err)
 {
-    struct vp_folder folder = { .metrics = NULL };
-    char file[sizeof(folder.path) + 16];
-    int fd;
+    char file[sizeof(out->path) + 16];
 
+    *out = (struct vp_folder){ .lock = -1 };
     if (path)
-        snprintf(folder.path, sizeof(folder.path), "%s", path);
+        snprintf(out->path, sizeof(out->path), "%s", path);
     else
-        default_path(config, folder.path, sizeof(folder.path));
-    VP_TRY(make_folder(folder.path, err));
-    snprintf(file, sizeof(file), "%s/metrics.jsonl", folder.path);
-    fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0 && errno == EEXIST)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s holds a run already; choose another --output",
-                          folder.path);
-    if (fd < 0)
-        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", file,
+        default_path(config, out->path, sizeof(out->path));
+    VP_TRY(make_folder(out->path, err));
+    VP_TRY(lock_folder(out, err));
+    VP_TRY(open_metrics(out, false, err));
+    snprintf(file, sizeof(file), "%s/config.yml", out->path);
+    return vp_config_write(config, file, err);
+}
+
+/* A whole line about a step that stays. An evaluation of the last step will be
+ * made again. */
+static bool keep_line(const char *line, int64_t step)
+{
+    static const char start[] = "{\"step\": ";
+    size_t n = strlen(line);
+    char *end;
+    long long at;
+
+    if (strncmp(line, start, sizeof(start) - 1) != 0 || n < 3 ||
+        strcmp(line + n - 2, "}\n") != 0)
+        return false;
+    at = strtoll(line + sizeof(start) - 1, &end, 10);
+    return at < step || (at == step && !strstr(end, "\"eval_loss\""));
+}
+
+/* Lines after `step` are of minibatches that will be trained on again. */
+static enum vp_status cut_metrics(const struct vp_folder *folder, int64_t step,
+                                  struct vp_err *err)
+{
+    char old[sizeof(folder->path) + 24], new[sizeof(folder->path) + 24];
+    FILE *in, *out;
+    char *line = NULL;
+    size_t n_bytes = 0;
+    bool failed;
+
+    snprintf(old, sizeof(old), "%s/metrics.jsonl", folder->path);
+    snprintf(new, sizeof(new), "%s/metrics.jsonl.tmp", folder->path);
+    in = fopen(old, "r");
+    if (!in)
+        return VP_OK; /* nothing to cut */
+    out = fopen(new, "w");
+    if (!out) {
+        fclose(in);
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", new,
                           strerror(errno));
-    folder.metrics = fdopen(fd, "w");
-    if (!folder.metrics) {
-        close(fd);
-        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", file);
     }
-    snprintf(file, sizeof(file), "%s/config.yml", folder.path);
-    *out = folder;
+    while (getline(&line, &n_bytes, in) >= 0)
+        if (keep_line(line, step))
+            fputs(line, out);
+    free(line);
+    fclose(in);
+    failed = fflush(out) != 0 || fsync(fileno(out)) != 0;
+    failed |= fclose(out) != 0;
+    if (failed || rename(new, old) != 0)
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", old,
+                          strerror(errno));
+    return VP_OK;
+}
+
+enum vp_status vp_folder_resume(const struct vp_config *config,
+                                const char *path, int64_t step,
+                                struct vp_folder *out, struct vp_err *err)
+{
+    char file[sizeof(out->path) + 16];
+
+    *out = (struct vp_folder){ .lock = -1 };
+    snprintf(out->path, sizeof(out->path), "%s", path);
+    VP_TRY(lock_folder(out, err));
+    VP_TRY(cut_metrics(out, step, err));
+    VP_TRY(open_metrics(out, true, err));
+    snprintf(file, sizeof(file), "%s/config.yml", out->path);
     return vp_config_write(config, file, err);
 }
 
@@ -79,8 +178,154 @@ void vp_folder_close(struct vp_folder *folder)
 {
     if (folder->metrics)
         fclose(folder->metrics);
+    if (folder->path[0] && folder->lock >= 0)
+        close(folder->lock);
     folder->metrics = NULL;
+    folder->path[0] = '\0';
 }
+
+/* ---- Describing --------------------------------------------------------- */
+
+static FILE *open_text(const struct vp_folder *folder, const char *name,
+                       const char *mode, struct vp_err *err)
+{
+    char path[sizeof(folder->path) + 32];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", folder->path, name);
+    f = fopen(path, mode);
+    if (!f)
+        vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
+                   strerror(errno));
+    return f;
+}
+
+static enum vp_status close_text(const struct vp_folder *folder,
+                                 const char *name, FILE *f, struct vp_err *err)
+{
+    bool failed = ferror(f);
+
+    failed |= fclose(f) != 0;
+    if (failed)
+        return vp_err_set(err, VP_ERR_IO,
+                          "%s/%s: cannot be written (%s); free some space",
+                          folder->path, name, strerror(errno));
+    return VP_OK;
+}
+
+static enum vp_status write_machines(const struct vp_folder *folder,
+                                     const struct vp_config *config,
+                                     struct vp_err *err)
+{
+    FILE *f = open_text(folder, "machinefile", "we", err);
+
+    if (!f)
+        return VP_ERR_IO;
+    if (config->machines.n == 0)
+        fputs("localhost\n", f);
+    for (int i = 0; i < config->machines.n; i++) {
+        const char *host = config->machines.at[i].host;
+        int first = 0;
+
+        while (strcmp(config->machines.at[first].host, host) != 0)
+            first++;
+        if (first == i)
+            fprintf(f, "%s\n", host);
+    }
+    return close_text(folder, "machinefile", f, err);
+}
+
+/* The shortest of two that reads as the same number. */
+static void write_real(FILE *f, double value)
+{
+    char text[40];
+
+    snprintf(text, sizeof(text), "%.15g", value);
+    if (strtod(text, NULL) != value)
+        snprintf(text, sizeof(text), "%.17g", value);
+    fputs(text, f);
+}
+
+static enum vp_status write_plan(const struct vp_folder *folder,
+                                 const struct vp_run_summary *summary,
+                                 struct vp_err *err)
+{
+    FILE *f = open_text(folder, "plan.json", "we", err);
+
+    if (!f)
+        return VP_ERR_IO;
+    fputs("{\n    \"partition\": [", f);
+    for (int s = 0; s < summary->n_stages; s++)
+        fprintf(f, "%s%d", s ? ", " : "", summary->stages[s].n_blocks);
+    fputs("],\n    \"recompute_ratio\": [", f);
+    for (int s = 0; s < summary->n_stages; s++) {
+        fputs(s ? ", " : "", f);
+        write_real(f, summary->stages[s].recompute_ratio);
+    }
+    fputs("]\n}\n", f);
+    return close_text(folder, "plan.json", f, err);
+}
+
+/* Plain where a shell takes it so; on one line, whatever it holds. */
+static void write_word(FILE *f, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789_-+=./:,%@";
+    bool control = false;
+
+    for (const char *c = word; *c; c++)
+        control |= (unsigned char)*c < ' ' || *c == 127;
+    if (*word && word[strspn(word, plain)] == '\0') {
+        fputs(word, f);
+        return;
+    }
+    fputs(control ? "$'" : "'", f);
+    for (const char *c = word; *c; c++) {
+        if (control && ((unsigned char)*c < ' ' || *c == 127))
+            fprintf(f, "\\%03o", (unsigned)*c);
+        else if (control && (*c == '\'' || *c == '\\'))
+            fprintf(f, "\\%c", *c);
+        else if (*c == '\'')
+            fputs("'\\''", f);
+        else
+            fputc(*c, f);
+    }
+    fputc('\'', f);
+}
+
+static enum vp_status write_command(const struct vp_folder *folder,
+                                    char *const *argv, int argc,
+                                    struct vp_err *err)
+{
+    FILE *f;
+
+    if (argc == 0)
+        return VP_OK;
+    f = open_text(folder, "command_history.log", "ae", err);
+    if (!f)
+        return VP_ERR_IO;
+    fputs("vpipe", f);
+    for (int i = 0; i < argc; i++) {
+        fputc(' ', f);
+        write_word(f, argv[i]);
+    }
+    fputc('\n', f);
+    return close_text(folder, "command_history.log", f, err);
+}
+
+enum vp_status vp_folder_describe(const struct vp_folder *folder,
+                                  const struct vp_config *config,
+                                  const struct vp_run_summary *summary,
+                                  char *const *argv, int argc,
+                                  struct vp_err *err)
+{
+    VP_TRY(write_machines(folder, config, err));
+    VP_TRY(write_plan(folder, summary, err));
+    return write_command(folder, argv, argc, err);
+}
+
+/* ---- Writing ------------------------------------------------------------ */
 
 /* Every line reaches the file at once: a killed run loses none. */
 static enum vp_status flush(struct vp_folder *folder, struct vp_err *err)

@@ -1,15 +1,15 @@
-/* The run folder: resolved configuration and metrics. */
+/* The run folder: resolved configuration and plan, how it was called, metrics. */
 #ifndef VP_LAUNCH_FOLDER_H
 #define VP_LAUNCH_FOLDER_H
 
-#include "launch/config.h"
-#include "runtime/trainer.h"
+#include "launch/run.h"
 
 #include <stdio.h>
 
 struct vp_folder {
-    char path[1024];
+    char path[1024]; /* empty: not open */
     FILE *metrics;
+    int lock; /* against a second run */
 };
 
 /* Creates `path`, or <log_directory>/<date>T<time> if NULL, and writes
@@ -17,7 +17,21 @@ struct vp_folder {
 enum vp_status vp_folder_create(const struct vp_config *config,
                                 const char *path, struct vp_folder *out,
                                 struct vp_err *err);
+/* Goes on in the folder of a run that was saved at `step`: what metrics.jsonl
+ * says of later steps is cut off. */
+enum vp_status vp_folder_resume(const struct vp_config *config,
+                                const char *path, int64_t step,
+                                struct vp_folder *out, struct vp_err *err);
 void vp_folder_close(struct vp_folder *folder);
+
+/* machinefile: the hosts, once each; plan.json: the stages, in the original's
+ * format; command_history.log: a line per run, quoted for a shell. Without
+ * arguments there is no such line. */
+enum vp_status vp_folder_describe(const struct vp_folder *folder,
+                                  const struct vp_config *config,
+                                  const struct vp_run_summary *summary,
+                                  char *const *argv, int argc,
+                                  struct vp_err *err);
 
 /* metrics.jsonl: one object per step. Losses have 17 significant digits, so
  * that equal text means equal bits. In asp grad_norm is a list, by stage. */

@@ -16,15 +16,15 @@ static int64_t count_params(const struct vp_graph *graph, int first, int n)
     return sum;
 }
 
-/* The first line that is recomputed: lines count from the stage's end. */
-static int first_redo_line(const struct vp_graph *graph,
-                           const struct vp_run_stage *stage)
+/* Lines are recomputed from the stage's end. */
+static void count_lines(const struct vp_graph *graph,
+                        struct vp_run_stage *stage)
 {
     const struct vp_block *first = &graph->blocks[stage->first_block];
     const struct vp_block *last = first + stage->n_blocks - 1;
-    int end = last->first_line + last->n_lines;
 
-    return end - (int)(stage->recompute_ratio * (end - first->first_line));
+    stage->n_lines = last->first_line + last->n_lines - first->first_line;
+    stage->n_redo_lines = (int)(stage->recompute_ratio * stage->n_lines);
 }
 
 /* Times in GF: what a rank needs for one minibatch. */
@@ -33,7 +33,7 @@ static struct vp_stage_costs stage_costs(const struct vp_graph *graph,
 {
     const struct vp_block *first = &graph->blocks[stage->first_block];
     const struct vp_block *last = first + stage->n_blocks - 1;
-    int redo = first_redo_line(graph, stage);
+    int redo = first->first_line + stage->n_lines - stage->n_redo_lines;
     struct vp_stage_costs costs = { .f = 0.0 };
 
     for (int i = first->first_op; i < last->first_op + last->n_ops; i++) {
@@ -70,11 +70,13 @@ static void plan_stages(const struct vp_train_config *train,
                                    : 0.0,
             .first_rank = plan->first_rank,
             .n_ranks = plan->n_replicas,
+            .depth = plan->depth,
             .n_slots = plan->n_slots,
             .n_versions = plan->n_versions,
             .memory = &vp_trainer_memory(trainer)[s],
         };
         stage->n_params = count_params(graph, first, stage->n_blocks);
+        count_lines(graph, stage);
         costs[s] = stage_costs(graph, stage);
         stage->gflops = costs[s].f + costs[s].r + costs[s].b + costs[s].w;
         first += stage->n_blocks;

@@ -1,20 +1,24 @@
-/* What is done with one row of the table: set, print, describe. */
-#include "launch/keys.h"
+/* What is done with one row of the table: describe, refuse, set. */
+#include "launch/key.h"
+
+#include "launch/module.h"
 #include "launch/nearest.h"
+#include "launch/placement.h"
 #include "launch/value.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
-enum { MAX_WORDS = 32, LIST_BYTES = 256, SHOWN_BYTES = 48 };
+enum { MAX_WORDS = 32, LIST_BYTES = 256, SHOWN_BYTES = VP_SHOWN_BYTES - 32 };
 
 _Static_assert(sizeof(enum vp_act) == sizeof(int) &&
                    sizeof(enum vp_optim_kind) == sizeof(int) &&
                    sizeof(enum vp_lr_policy) == sizeof(int) &&
                    sizeof(enum vp_device) == sizeof(int) &&
                    sizeof(enum vp_precision) == sizeof(int) &&
-                   sizeof(enum vp_sync_mode) == sizeof(int),
+                   sizeof(enum vp_sync_mode) == sizeof(int) &&
+                   sizeof(enum vp_transport) == sizeof(int),
                "VP_KEY_ENUM stores an int");
 
 /* ---- Describing --------------------------------------------------------- */
@@ -26,35 +30,51 @@ static void append(char *out, size_t n_bytes, const char *text)
     snprintf(out + used, n_bytes - used, "%s", text);
 }
 
+/* Word number `i` that a key accepts; NULL past the last. */
+static const char *word_at(const struct vp_key *key,
+                           const struct vp_config *config, int i)
+{
+    const struct vp_module *module;
+
+    switch (key->type) {
+    case VP_KEY_SIZE:
+        return i < config->model->n_sizes ? config->model->sizes[i].name : NULL;
+    case VP_KEY_MODULE:
+        module = vp_module_at(config->model, i);
+        return module ? module->name : NULL;
+    default:
+        return key->word(i);
+    }
+}
+
 /* "a, b, c": every word a key accepts. */
 static void list_words(const struct vp_key *key, const struct vp_config *config,
                        char *out, size_t n_bytes)
 {
+    const char *word;
+
     out[0] = 0;
     if (key->type == VP_KEY_MODEL) {
         append(out, n_bytes, vp_model_names());
         return;
     }
-    for (int i = 0;; i++) {
-        const char *word;
-
-        if (key->type == VP_KEY_SIZE)
-            word = i < config->model->n_sizes ? config->model->sizes[i].name
-                                              : NULL;
-        else
-            word = key->word(i);
-        if (!word)
-            return;
+    for (int i = 0; (word = word_at(key, config, i)); i++) {
         if (word[0] && out[0])
             append(out, n_bytes, ", ");
         append(out, n_bytes, word);
     }
 }
 
+/* Each model has its own words. */
+static bool is_by_model(const struct vp_key *key)
+{
+    return key->type == VP_KEY_SIZE || key->type == VP_KEY_MODULE;
+}
+
 static bool has_words(const struct vp_key *key, const struct vp_config *config)
 {
     return key->word || key->type == VP_KEY_MODEL ||
-           (key->type == VP_KEY_SIZE && config && config->model);
+           (is_by_model(key) && config && config->model);
 }
 
 void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
@@ -64,7 +84,10 @@ void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
 
     if (has_words(key, config)) {
         list_words(key, config, list, sizeof(list));
-        snprintf(out, n_bytes, "%s%s", strchr(list, ',') ? "one of " : "",
+        snprintf(out, n_bytes, "%s%s",
+                 key->type == VP_KEY_WORDS ? "a list of some of "
+                 : strchr(list, ',')       ? "one of "
+                                           : "",
                  list);
         return;
     }
@@ -86,9 +109,18 @@ void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
         snprintf(out, n_bytes, "a list of whole numbers from %lld to %lld",
                  (long long)key->min, (long long)key->max);
         break;
+    case VP_KEY_PLAN:
+        snprintf(out, n_bytes,
+                 "a list of whole numbers from %lld to %lld, or the path of a "
+                 "plan",
+                 (long long)key->min, (long long)key->max);
+        break;
     case VP_KEY_REALS:
         snprintf(out, n_bytes, "a number from %g to %g, or a list of them",
                  key->min, key->max);
+        break;
+    case VP_KEY_MACHINES:
+        snprintf(out, n_bytes, "a list of host:device");
         break;
     case VP_KEY_BOOL:
         snprintf(out, n_bytes, "true or false");
@@ -97,7 +129,9 @@ void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
         snprintf(out, n_bytes, "a size such as 512M or 11G");
         break;
     case VP_KEY_PATH:
+    case VP_KEY_FOLDER:
     case VP_KEY_JSON:
+    case VP_KEY_PLACEMENT:
         snprintf(out, n_bytes, "a path");
         break;
     default:
@@ -105,16 +139,21 @@ void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
     }
 }
 
+enum vp_status vp_entry_no_memory(const struct vp_entry *entry,
+                                  struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM,
+                      "%s: out of memory; close other programs", entry->place);
+}
+
 /* ---- Refusing ----------------------------------------------------------- */
 
-/* The value in quotes, shortened to what fits a line without cutting a UTF-8
- * character. */
-static void show_value(const struct vp_entry *entry, char out[SHOWN_BYTES + 32])
+void vp_entry_show(const struct vp_entry *entry, char out[VP_SHOWN_BYTES])
 {
     size_t n;
 
     if (entry->kind != VP_YAML_SCALAR) {
-        snprintf(out, SHOWN_BYTES + 32, "%s",
+        snprintf(out, VP_SHOWN_BYTES, "%s",
                  entry->kind == VP_YAML_MAP ? "a map"
                  : entry->items             ? "a list"
                                             : "an empty list");
@@ -126,7 +165,7 @@ static void show_value(const struct vp_entry *entry, char out[SHOWN_BYTES + 32])
         while (n > 0 && ((unsigned char)entry->text[n] & 0xC0) == 0x80)
             n--;
     }
-    snprintf(out, SHOWN_BYTES + 32, "%s'%.*s%s'",
+    snprintf(out, VP_SHOWN_BYTES, "%s'%.*s%s'",
              entry->quoted ? "the quoted text " : "", (int)n, entry->text,
              entry->text[n] ? "..." : "");
 }
@@ -150,16 +189,29 @@ static const char *nearest_word(const char *word, char *list)
     return best < 0 ? NULL : words[best];
 }
 
-static enum vp_status refuse(const struct vp_key *key,
+void vp_entry_example(const struct vp_entry *entry, const struct vp_key *key,
+                      char out[VP_EXAMPLE_BYTES])
+{
+    const char *quote = entry->quote ? entry->quote : "";
+
+    snprintf(out, VP_EXAMPLE_BYTES, "%s%s%s%s%s", quote, entry->key, quote,
+             entry->assign, entry->example ? entry->example : key->example);
+}
+
+enum vp_status vp_key_refuse(const struct vp_key *key,
                              const struct vp_entry *entry,
                              const struct vp_config *config, struct vp_err *err)
 {
-    char expects[LIST_BYTES + 32], shown[SHOWN_BYTES + 32], list[LIST_BYTES];
+    char expects[LIST_BYTES + 32], shown[VP_SHOWN_BYTES], list[LIST_BYTES];
+    char example[VP_EXAMPLE_BYTES];
+    struct vp_entry good = *entry;
     const char *meant = NULL;
 
     vp_key_expects(key, config, expects, sizeof(expects));
-    show_value(entry, shown);
-    if (has_words(key, config) && entry->kind == VP_YAML_SCALAR) {
+    vp_entry_show(entry, shown);
+    /* Near numbers in the names of modules mean nothing. */
+    if (has_words(key, config) && entry->kind == VP_YAML_SCALAR &&
+        key->type != VP_KEY_MODULE) {
         list_words(key, config, list, sizeof(list));
         meant = nearest_word(entry->text, list);
     }
@@ -167,11 +219,12 @@ static enum vp_status refuse(const struct vp_key *key,
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key '%s' must be %s, not %s; did you mean '%s'?",
                           entry->place, entry->key, expects, shown, meant);
+    if (is_by_model(key) && config->model)
+        good.example = word_at(key, config, 0);
+    vp_entry_example(&good, key, example);
     return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: key '%s' must be %s, not %s; write for example "
-                      "'%s%s%s'",
-                      entry->place, entry->key, expects, shown, entry->key,
-                      entry->assign, key->example);
+                      "%s: key '%s' must be %s, not %s; write for example '%s'",
+                      entry->place, entry->key, expects, shown, example);
 }
 
 /* "bf16" among "bf16, fp16". */
@@ -183,30 +236,31 @@ static bool is_listed(const char *word, const char *list)
         if (strncmp(list, word, n) == 0 && (!list[n] || list[n] == ','))
             return true;
         list = strchr(list, ' ');
-        list += list != NULL;
+        if (list)
+            list++;
     }
     return false;
 }
 
 /* ---- Setting ------------------------------------------------------------ */
 
-static bool set_number(const struct vp_key *key, const char *text, void *field)
+bool vp_key_set_number(const struct vp_key *key, const char *text, void *field)
 {
     int64_t value;
 
     if (!vp_text_to_i64(text, &value) || (double)value < key->min ||
         (double)value > key->max)
         return false;
-    if (key->type == VP_KEY_INT || key->type == VP_KEY_INTS)
-        *(int *)field = (int)value;
+    if (key->type == VP_KEY_I64)
+        *(int64_t *)field = value;
     else if (key->type == VP_KEY_U64)
         *(uint64_t *)field = (uint64_t)value;
     else
-        *(int64_t *)field = value;
+        *(int *)field = (int)value;
     return true;
 }
 
-static bool set_real(const struct vp_key *key, const char *text, void *field)
+bool vp_key_set_real(const struct vp_key *key, const char *text, void *field)
 {
     double value;
     bool flag;
@@ -234,8 +288,7 @@ static bool set_bytes(const struct vp_key *key, const char *text, void *field)
     return true;
 }
 
-/* The number of the word, or -1. */
-static int find_word(const struct vp_key *key, const char *text)
+int vp_key_find_word(const struct vp_key *key, const char *text)
 {
     const char *word;
 
@@ -251,7 +304,7 @@ static bool set_bool(const struct vp_key *key, const char *text, void *field)
 
     if (!key->word)
         return vp_text_to_bool(text, field);
-    i = find_word(key, text);
+    i = vp_key_find_word(key, text);
     if (i >= 0)
         *(bool *)field = i;
     return i >= 0;
@@ -259,7 +312,7 @@ static bool set_bool(const struct vp_key *key, const char *text, void *field)
 
 static bool set_enum(const struct vp_key *key, const char *text, void *field)
 {
-    int i = find_word(key, text);
+    int i = vp_key_find_word(key, text);
 
     if (i >= 0)
         memcpy(field, &i, sizeof(i));
@@ -284,19 +337,59 @@ static bool set_size(const char *text, struct vp_config *config)
     return size;
 }
 
-static enum vp_status resolve_path(const struct vp_entry *entry,
-                                   struct vp_config *config, const char **out,
-                                   struct vp_err *err)
+static bool set_module(const char *text, struct vp_config *config)
 {
-    bool relative = entry->text[0] != '/' && entry->folder[0];
+    const struct vp_module *module = vp_module_find(config->model, text);
 
-    *out = vp_arena_printf(&config->arena, "%s%s%s",
-                           relative ? entry->folder : "", relative ? "/" : "",
-                           entry->text);
-    if (!*out)
-        return vp_err_set(err, VP_ERR_NOMEM,
-                          "%s: out of memory; close other programs",
-                          entry->place);
+    if (!module)
+        return false;
+    config->module = module->name;
+    config->sizes = vp_model_size_find(config->model, module->size)->config;
+    return true;
+}
+
+enum vp_status vp_entry_path(const struct vp_entry *entry,
+                             struct vp_config *config, const char **out,
+                             struct vp_err *err)
+{
+    const char *folder = entry->from_file && config->directory
+                             ? config->directory
+                             : entry->folder;
+    bool relative = entry->text[0] != '/' && folder[0];
+
+    *out = vp_arena_printf(&config->arena, "%s%s%s", relative ? folder : "",
+                           relative ? "/" : "", entry->text);
+    return *out ? VP_OK : vp_entry_no_memory(entry, err);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* The original looks for it in the working directory, which was the parent of
+ * its folder of configurations. A folder beside the file comes first, so that
+ * the file works from everywhere. */
+static enum vp_status set_folder(const struct vp_entry *entry,
+                                 struct vp_config *config, struct vp_err *err)
+{
+    bool relative = entry->from_file && entry->text[0] != '/';
+    const char *path;
+
+    VP_TRY(vp_entry_path(entry, config, &path, err));
+    if (!is_folder(path) && relative)
+        path = entry->text;
+    if (!is_folder(path))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key '%s' names '%.400s', which is not a folder "
+                          "%s; correct the path, or remove the key",
+                          entry->place, entry->key, entry->text,
+                          relative ? "beside this file or in the working "
+                                     "directory"
+                                   : "here");
+    config->directory = path;
     return VP_OK;
 }
 
@@ -310,7 +403,7 @@ static enum vp_status set_json(const struct vp_entry *entry,
     const char *path;
     enum vp_status st;
 
-    VP_TRY(resolve_path(entry, config, &path, err));
+    VP_TRY(vp_entry_path(entry, config, &path, err));
     st = vp_model_read_json(path, &model, &sizes, err);
     if (st != VP_OK) {
         vp_err_prefix(err, "%s: key 'config'", entry->place);
@@ -322,106 +415,6 @@ static enum vp_status set_json(const struct vp_entry *entry,
                           "but model_type is %s; make them agree",
                           entry->place, model->name, config->model->name);
     config->sizes = sizes;
-    return VP_OK;
-}
-
-/* ---- Lists -------------------------------------------------------------- */
-
-bool vp_key_is_list(const struct vp_key *key)
-{
-    return key->type == VP_KEY_INTS || key->type == VP_KEY_REALS;
-}
-
-static enum vp_status refuse_item(const struct vp_key *key,
-                                  const struct vp_entry *entry,
-                                  const struct vp_yaml_node *item, int i,
-                                  struct vp_err *err)
-{
-    struct vp_entry one = { .kind = item->kind,
-                            .text = item->text,
-                            .quoted = item->quoted,
-                            .items = item->child };
-    char shown[SHOWN_BYTES + 32];
-
-    show_value(&one, shown);
-    return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: key '%s' has %s as entry %d; write %snumbers from "
-                      "%g to %g, for example '%s%s%s'",
-                      entry->place, entry->key, shown, i + 1,
-                      key->type == VP_KEY_INTS ? "whole " : "", key->min,
-                      key->max, entry->key, entry->assign, key->example);
-}
-
-static bool set_item(const struct vp_key *key, const struct vp_yaml_node *item,
-                     void *array, int i)
-{
-    if (item->kind != VP_YAML_SCALAR || item->quoted)
-        return false;
-    if (key->type == VP_KEY_INTS)
-        return set_number(key, item->text, (int *)array + i);
-    return set_real(key, item->text, (double *)array + i);
-}
-
-static void keep_list(const struct vp_key *key, void *array, int n,
-                      struct vp_config *config)
-{
-    void *field = (char *)config + key->offset;
-
-    if (key->type == VP_KEY_INTS)
-        *(struct vp_int_list *)field = (struct vp_int_list){ array, n };
-    else
-        *(struct vp_real_list *)field = (struct vp_real_list){ .at = array,
-                                                               .n = n };
-}
-
-static enum vp_status set_list(const struct vp_key *key,
-                               const struct vp_entry *entry,
-                               struct vp_config *config, struct vp_err *err)
-{
-    size_t size = key->type == VP_KEY_INTS ? sizeof(int) : sizeof(double);
-    const struct vp_yaml_node *item;
-    size_t n = 0;
-    void *array;
-
-    for (item = entry->items; item; item = item->next)
-        n++;
-    if (n == 0)
-        return refuse(key, entry, config, err);
-    array = vp_arena_alloc(&config->arena, n * size);
-    if (!array)
-        return vp_err_set(err, VP_ERR_NOMEM,
-                          "%s: out of memory; close other programs",
-                          entry->place);
-    n = 0;
-    for (item = entry->items; item; item = item->next, n++)
-        if (!set_item(key, item, array, (int)n))
-            return refuse_item(key, entry, item, (int)n, err);
-    keep_list(key, array, (int)n, config);
-    return VP_OK;
-}
-
-/* One number for all stages, or a word that may get a meaning. */
-static enum vp_status set_no_list(const struct vp_key *key,
-                                  const struct vp_entry *entry,
-                                  struct vp_config *config, struct vp_err *err)
-{
-    const struct vp_yaml_node item = { .text = entry->text };
-    struct vp_entry list = *entry;
-    double number;
-
-    if (key->later && entry->text[0] != '[' &&
-        !vp_text_to_real(entry->text, &number))
-        return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "%s: key '%s' is '%.200s', but %s is not supported "
-                          "by this version yet; write for example '%s%s%s'",
-                          entry->place, entry->key, entry->text, key->later,
-                          entry->key, entry->assign, key->example);
-    if (key->type != VP_KEY_REALS || entry->quoted ||
-        !set_real(key, entry->text, &number))
-        return refuse(key, entry, config, err);
-    list.items = &item;
-    VP_TRY(set_list(key, &list, config, err));
-    ((struct vp_real_list *)((char *)config + key->offset))->for_all = true;
     return VP_OK;
 }
 
@@ -443,7 +436,7 @@ static enum vp_status check_entry(const struct vp_key *key,
                                   const struct vp_config *config,
                                   struct vp_err *err)
 {
-    char reason[LIST_BYTES];
+    char reason[LIST_BYTES], example[VP_EXAMPLE_BYTES];
 
     if (key->type == VP_KEY_LATER)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
@@ -457,12 +450,13 @@ static enum vp_status check_entry(const struct vp_key *key,
                           "%s: key '%s' has no effect with %s %s; remove it",
                           entry->place, entry->key, key->depends_on, reason);
     }
-    if (is_null(entry))
+    if (is_null(entry)) {
+        vp_entry_example(entry, key, example);
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key '%s' has no value; write for example "
-                          "'%s%s%s' or remove it",
-                          entry->place, entry->key, entry->key, entry->assign,
-                          key->example);
+                          "%s: key '%s' has no value; write for example '%s' "
+                          "or remove it",
+                          entry->place, entry->key, example);
+    }
     if (entry->kind == VP_YAML_SCALAR && is_listed(entry->text, key->later)) {
         vp_key_expects(key, config, reason, sizeof(reason));
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
@@ -473,33 +467,61 @@ static enum vp_status check_entry(const struct vp_key *key,
     return VP_OK;
 }
 
+static bool takes_text(const struct vp_key *key)
+{
+    return key->type == VP_KEY_TEXT || key->type == VP_KEY_PATH ||
+           key->type == VP_KEY_FOLDER || key->type == VP_KEY_JSON ||
+           key->type == VP_KEY_PLACEMENT;
+}
+
+/* Text that is no list. */
+static enum vp_status set_text(const struct vp_key *key,
+                               const struct vp_entry *entry,
+                               struct vp_config *config, struct vp_err *err)
+{
+    const char **field = (const char **)((char *)config + key->offset);
+
+    switch (key->type) {
+    case VP_KEY_PATH:
+        return vp_entry_path(entry, config, field, err);
+    case VP_KEY_FOLDER:
+        return set_folder(entry, config, err);
+    case VP_KEY_JSON:
+        return set_json(entry, config, err);
+    case VP_KEY_PLACEMENT:
+        return vp_placement_read(entry, config, err);
+    default:
+        *field = vp_arena_strdup(&config->arena, entry->text);
+        return *field ? VP_OK : vp_entry_no_memory(entry, err);
+    }
+}
+
 enum vp_status vp_key_set(const struct vp_key *key,
                           const struct vp_entry *entry,
                           struct vp_config *config, struct vp_err *err)
 {
     void *field = (char *)config + key->offset;
-    bool is_path = key->type == VP_KEY_PATH || key->type == VP_KEY_JSON;
     const char *text = entry->text;
     bool ok = false;
 
     VP_TRY(check_entry(key, entry, config, err));
-    if (vp_key_is_list(key) && entry->kind == VP_YAML_LIST)
-        return set_list(key, entry, config, err);
-    if (vp_key_is_list(key) && entry->kind == VP_YAML_SCALAR)
-        return set_no_list(key, entry, config, err);
+    if (vp_key_is_list(key))
+        return vp_key_set_list(key, entry, config, err);
     /* In quotes 8 is text, and text is for paths and names. */
-    if (entry->kind != VP_YAML_SCALAR || (is_path && !text[0]) ||
-        (entry->quoted && !is_path && !has_words(key, config)))
-        return refuse(key, entry, config, err);
+    if (entry->kind != VP_YAML_SCALAR || (takes_text(key) && !text[0]) ||
+        (entry->quoted && !takes_text(key) && !has_words(key, config)))
+        return vp_key_refuse(key, entry, config, err);
+    if (takes_text(key))
+        return set_text(key, entry, config, err);
     switch (key->type) {
     case VP_KEY_I64:
     case VP_KEY_INT:
     case VP_KEY_U64:
-        ok = set_number(key, text, field);
+        ok = vp_key_set_number(key, text, field);
         break;
     case VP_KEY_F32:
     case VP_KEY_WARMUP:
-        ok = set_real(key, text, field);
+        ok = vp_key_set_real(key, text, field);
         break;
     case VP_KEY_BOOL:
         ok = set_bool(key, text, field);
@@ -516,133 +538,11 @@ enum vp_status vp_key_set(const struct vp_key *key,
     case VP_KEY_SIZE:
         ok = set_size(text, config);
         break;
-    case VP_KEY_PATH:
-        return resolve_path(entry, config, field, err);
-    case VP_KEY_JSON:
-        return set_json(entry, config, err);
-    case VP_KEY_INTS:
-    case VP_KEY_REALS:
-    case VP_KEY_LATER:
+    case VP_KEY_MODULE:
+        ok = set_module(text, config);
+        break;
+    default: /* text and lists, above */
         break;
     }
-    return ok ? VP_OK : refuse(key, entry, config, err);
-}
-
-/* ---- Printing ----------------------------------------------------------- */
-
-/* A relative path starts at the working directory now, but at the folder of
- * the new file once that is read: only absolute ones keep their meaning. */
-static void print_quoted(const char *text, char **out, const char *end)
-{
-    for (; *text && *out + 3 < end; text++) {
-        if (*text == '"' || *text == '\\')
-            *(*out)++ = '\\';
-        *(*out)++ = *text;
-    }
-}
-
-static bool print_path(const char *path, char *out, size_t n_bytes)
-{
-    const char *end = out + n_bytes;
-    char folder[4096];
-
-    if (!path)
-        return false;
-    *out++ = '"';
-    if (path[0] != '/' && getcwd(folder, sizeof(folder))) {
-        print_quoted(folder, &out, end);
-        *out++ = '/';
-    }
-    print_quoted(path, &out, end);
-    *out++ = '"';
-    *out = 0;
-    return true;
-}
-
-/* 0 stands for "not set" where the table does not allow it. */
-static bool print_number(const struct vp_key *key, long long value, char *out,
-                         size_t n_bytes)
-{
-    if (value == 0 && key->min > 0)
-        return false;
-    snprintf(out, n_bytes, "%lld", value);
-    return true;
-}
-
-static bool print_ints(const struct vp_int_list *list, char *out,
-                       size_t n_bytes)
-{
-    size_t used = 0;
-
-    for (int i = 0; i < list->n && used < n_bytes; i++)
-        used += (size_t)snprintf(out + used, n_bytes - used, "%s%d%s",
-                                 i ? ", " : "[", list->at[i],
-                                 i + 1 < list->n ? "" : "]");
-    return list->n > 0;
-}
-
-static bool print_reals(const struct vp_real_list *list, char *out,
-                        size_t n_bytes)
-{
-    size_t used = 0;
-    char text[32];
-
-    for (int i = 0; i < list->n && used < n_bytes; i++) {
-        vp_real_to_text(list->at[i], text, sizeof(text));
-        used += (size_t)snprintf(out + used, n_bytes - used, "%s%s%s",
-                                 i ? ", " : "[", text,
-                                 i + 1 < list->n ? "" : "]");
-    }
-    return list->n > 0;
-}
-
-static bool print_word(const char *word, char *out, size_t n_bytes)
-{
-    snprintf(out, n_bytes, "%s", word);
-    return true;
-}
-
-bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
-                  char *out, size_t n_bytes)
-{
-    const void *field = (const char *)config + key->offset;
-    int i;
-
-    if (key->applies && !key->applies(config))
-        return false;
-    switch (key->type) {
-    case VP_KEY_I64:
-        return print_number(key, *(const int64_t *)field, out, n_bytes);
-    case VP_KEY_INT:
-        return print_number(key, *(const int *)field, out, n_bytes);
-    case VP_KEY_U64:
-        return print_number(key, (long long)*(const uint64_t *)field, out,
-                            n_bytes);
-    case VP_KEY_BYTES:
-        return print_number(key, (long long)*(const size_t *)field, out,
-                            n_bytes);
-    case VP_KEY_F32:
-    case VP_KEY_WARMUP:
-        vp_float_to_text(*(const float *)field, out, n_bytes);
-        return true;
-    case VP_KEY_BOOL:
-        i = *(const bool *)field;
-        return print_word(key->word ? key->word(i)
-                          : i       ? "true"
-                                    : "false",
-                          out, n_bytes);
-    case VP_KEY_ENUM:
-        memcpy(&i, field, sizeof(i));
-        return print_word(key->word(i), out, n_bytes);
-    case VP_KEY_MODEL:
-        return print_word(config->model->name, out, n_bytes);
-    case VP_KEY_INTS:
-        return print_ints(field, out, n_bytes);
-    case VP_KEY_REALS:
-        return print_reals(field, out, n_bytes);
-    case VP_KEY_PATH:
-        return print_path(*(const char *const *)field, out, n_bytes);
-    default:
-        return false;
-    }
+    return ok ? VP_OK : vp_key_refuse(key, entry, config, err);
 }

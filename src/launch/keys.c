@@ -2,6 +2,7 @@
  * row may rely on those above it. */
 #include "launch/keys.h"
 
+#include "launch/module.h"
 #include "runtime/trainer.h"
 #include "sched/schedule.h"
 
@@ -77,6 +78,28 @@ static const char *schedule_word(int i)
     return generator->forward_only ? "" : generator->name;
 }
 
+/* The transports that work; the others are named in the table. */
+static const char *backend_word(int i)
+{
+    static const char *const words[] = {
+        [VP_TRANSPORT_LOCAL] = "local",
+        [VP_TRANSPORT_GLOO] = "gloo",
+    };
+    return WORD_FROM(words, i);
+}
+
+static const char *verbose_word(int i)
+{
+    static const char *const words[VP_VERBOSE_COUNT] = {
+        [VP_VERBOSE_STAGES] = "stages",
+        [VP_VERBOSE_TENSORS] = "tensors",
+        [VP_VERBOSE_VERSIONS] = "versions",
+        [VP_VERBOSE_COMMUNICATION] = "communication",
+        [VP_VERBOSE_TIME] = "time",
+    };
+    return WORD_FROM(words, i);
+}
+
 static const char *scope_word(int i)
 {
     static const char *const words[] = { "all", "stage" };
@@ -94,6 +117,11 @@ static bool is_masked_lm(const struct vp_config *config)
 static bool is_translation(const struct vp_config *config)
 {
     return config->model->task == VP_TASK_TRANSLATION;
+}
+
+static bool has_modules(const struct vp_config *config)
+{
+    return vp_module_at(config->model, 0);
 }
 
 static bool has_second_moment(const struct vp_config *config)
@@ -144,6 +172,11 @@ static void after_optimizer(struct vp_config *config)
 
     config->optim = vp_optim_defaults(config->optim.kind);
     config->lr.base = rate[config->optim.kind];
+}
+
+static void after_no_input_pipelining(struct vp_config *config)
+{
+    config->prefetch = config->no_input_pipelining ? 0 : 2;
 }
 
 static void after_policy(struct vp_config *config)
@@ -198,6 +231,14 @@ const struct vp_key vp_keys[] = {
     { ROW("model_type", VP_KEY_MODEL, model), .group = "model",
       .fallback = "(required)", .example = "bert", .after = after_model,
       .meaning = "the kind of model" },
+    { ROW("directory", VP_KEY_FOLDER, directory), .group = "model",
+      .fallback = "(the folder of this file)", .example = ".",
+      .meaning = "where relative paths start: a folder beside this file, else "
+      "in the working directory" },
+    { .name = "module", .type = VP_KEY_MODULE, .group = "model",
+      .fallback = "(none)", .example = "vgpus=4", .applies = has_modules,
+      .depends_on = "model_type",
+      .meaning = "a size by the name that vPipe gave it" },
     { .name = "size", .type = VP_KEY_SIZE, .group = "model",
       .fallback = "(the first)", .example = "base",
       .meaning = "a published size; other keys change single numbers" },
@@ -234,7 +275,8 @@ const struct vp_key vp_keys[] = {
       .fallback = "(by size)", .example = "0.1",
       .meaning = "probability after embeddings, attention and feed-forward" },
     { REAL("attention_dropout", sizes.attention_dropout, 0, 0.99),
-      .group = "model", .fallback = "(as dropout)", .example = "0.1",
+      .group = "model", .fallback = "(by size, or as dropout)",
+      .example = "0.1",
       .meaning = "probability on attention weights" },
     { REAL("label_smoothing", sizes.label_smoothing, 0, 0.99),
       .group = "model", .fallback = "(by size)", .example = "0.1",
@@ -259,7 +301,8 @@ const struct vp_key vp_keys[] = {
     /* data */
     { ROW("data_dir", VP_KEY_PATH, data_dir), .group = "data",
       .fallback = "(none)", .example = "data/books",
-      .meaning = "a text file, or a folder of text files" },
+      .meaning = "a text file, a folder of them, or one of BERT's HDF5 "
+      "shards" },
     { ROW("synthetic_data", VP_KEY_BOOL, synthetic_data), .group = "data",
       .fallback = "(true without data_dir)", .example = "true",
       .meaning = "generate the data instead of reading data_dir" },
@@ -268,6 +311,7 @@ const struct vp_key vp_keys[] = {
       .meaning = "tokens per sample" },
     { COUNT("batch_size", batch_size, 1, 16777216), .group = "data",
       .fallback = "(8; translation 2560)", .example = "8",
+      .from = "model_type",
       .meaning = "samples per minibatch; tokens for translation" },
     { COUNT("max_pred", max_pred, 1, 1048576), .group = "data",
       .fallback = "(5/32 of seq_length)", .example = "20",
@@ -276,17 +320,26 @@ const struct vp_key vp_keys[] = {
     { ROW("seed", VP_KEY_U64, seed), .min = 0, .max = 0x1p53,
       .group = "data", .fallback = "1", .example = "1",
       .meaning = "of weights, order of samples, masking and dropout" },
+    { ROW("no_input_pipelining", VP_KEY_BOOL, no_input_pipelining),
+      .group = "data", .fallback = "false", .example = "true",
+      .after = after_no_input_pipelining,
+      .meaning = "read every minibatch when it is needed: prefetch 0" },
     { ROW("prefetch", VP_KEY_INT, prefetch), .min = 0, .max = 1024,
-      .group = "data", .fallback = "2", .example = "2",
-      .meaning = "minibatches read ahead; 0 reads on demand" },
+      .group = "data", .fallback = "(2; 0 with no_input_pipelining)",
+      .example = "2", .meaning = "minibatches read ahead; 0 reads on demand" },
+    { COUNT("num_minibatches", num_minibatches, 1, MAX_COUNT),
+      .group = "data", .fallback = "(all)", .example = "1000",
+      .meaning = "at most so many minibatches of an epoch" },
 
     /* optimisation */
     { ROW("optimizer", VP_KEY_ENUM, optim.kind), .word = optimizer_word,
       .group = "optimisation", .example = "adamw", .after = after_optimizer,
       .fallback = "(bert lamb, gpt2 and cpm adamw, translation adam)",
+      .from = "model_type",
       .meaning = "how weights are updated" },
     { REAL("learning_rate", lr.base, 0, 100), .group = "optimisation",
       .fallback = "(lamb 0.002, adam 0.0005, sgd 0.1)", .example = "0.0005",
+      .from = "optimizer",
       .meaning = "the largest rate, reached after warm-up" },
     { ROW("learning_rate_policy", VP_KEY_ENUM, lr.policy),
       .word = policy_word, .group = "optimisation", .after = after_policy,
@@ -295,23 +348,29 @@ const struct vp_key vp_keys[] = {
     { ROW("lr_warmup", VP_KEY_WARMUP, lr.warmup), .min = 0, .max = 1,
       .group = "optimisation", .example = "0.1",
       .fallback = "(0.2; constant, step, exponential_decay 0)",
+      .from = "learning_rate_policy",
       .meaning = "share of the steps in which the rate rises; true is 0.2" },
     { REAL("weight_decay", optim.weight_decay, 0, 10),
       .group = "optimisation", .fallback = "(adamw 0.01, others 0)",
-      .example = "0.01", .meaning = "not applied to biases and layer norms" },
+      .example = "0.01", .from = "optimizer",
+      .meaning = "not applied to biases and layer norms" },
     { REAL("beta1", optim.beta1, 0, 0.999999), .group = "optimisation",
       .fallback = "(0.9)", .example = "0.9",
+      .from = "optimizer",
       .meaning = "decay of the first moment; the momentum of sgd" },
     { REAL("beta2", optim.beta2, 0, 0.999999), .group = "optimisation",
       .fallback = "(0.999; adam 0.997)", .example = "0.999",
       .applies = has_second_moment, .depends_on = "optimizer",
+      .from = "optimizer",
       .meaning = "decay of the second moment" },
     { REAL("eps", optim.eps, 1e-30, 1), .group = "optimisation",
       .fallback = "(1e-08; lamb 1e-06)", .example = "1e-8",
       .applies = has_second_moment, .depends_on = "optimizer",
+      .from = "optimizer",
       .meaning = "added to the root of the second moment" },
     { REAL("grad_clip", optim.grad_clip, 0, 1e6), .group = "optimisation",
       .fallback = "(lamb 1, others 0)", .example = "1.0",
+      .from = "optimizer",
       .meaning = "largest gradient norm; 0 does not clip" },
     { COUNT("epochs", epochs, 1, 1e9), .group = "optimisation",
       .fallback = "1", .example = "1", .meaning = "passes over the data" },
@@ -333,6 +392,7 @@ const struct vp_key vp_keys[] = {
     { ROW("schedule", VP_KEY_ENUM, schedule), .word = schedule_word,
       .group = "pipeline", .after = after_schedule, .example = "1f1b",
       .fallback = "(1f1b; asp pipedream)",
+      .from = "sync_mode",
       .meaning = "order of the work; pipedream and macrobatch are asp" },
     { ROW("stages", VP_KEY_INT, stages), .min = 1, .max = VP_MAX_STAGES,
       .group = "pipeline", .fallback = "(as partition, or 1)",
@@ -340,11 +400,16 @@ const struct vp_key vp_keys[] = {
     { ROW("chunks", VP_KEY_INT, chunks), .min = 1, .max = VP_MAX_STAGES,
       .group = "pipeline", .fallback = "(2)", .example = "2",
       .applies = has_chunks, .depends_on = "schedule",
+      .from = "schedule",
       .meaning = "stages per rank; interleaved and zb-v only" },
-    { INTS("partition", partition, 1, 100000), .group = "pipeline",
-      .fallback = "(equal work)", .example = "[3, 2, 2, 2]",
-      .later = "a plan file",
-      .meaning = "blocks of each stage; chunks x stages entries" },
+    { ROW("partition", VP_KEY_PLAN, partition), .min = 1, .max = 100000,
+      .group = "pipeline", .fallback = "(equal work)",
+      .example = "[3, 2, 2, 2]",
+      .meaning = "blocks of each stage; chunks x stages entries; or the path "
+      "of a plan in JSON, with partition and recompute_ratio" },
+    { ROW("recompute", VP_KEY_BOOL, recompute), .group = "pipeline",
+      .fallback = "true", .example = "false",
+      .meaning = "false keeps all activations, whatever recompute_ratio is" },
     { ROW("recompute_ratio", VP_KEY_REALS, recompute_ratio), .min = 0,
       .max = 1, .group = "pipeline", .fallback = "(0)", .example = "0.3",
       .meaning = "share of each stage whose activations are computed again "
@@ -352,9 +417,19 @@ const struct vp_key vp_keys[] = {
     { ROW("early_recompute", VP_KEY_BOOL, early_recompute),
       .group = "pipeline", .fallback = "true", .example = "true",
       .meaning = "recompute before the gradient arrives" },
+    { .name = "config_file", .type = VP_KEY_PLACEMENT, .group = "pipeline",
+      .fallback = "(one rank per stage)", .example = "mp_conf.json",
+      .meaning = "a placement in JSON: stage_to_rank_map and, if wanted, "
+      "module_to_stage_map, stage_to_depth_map, mp_size" },
+    { ROW("mp_size", VP_KEY_INT, mp_size), .min = 1, .max = 1024,
+      .group = "pipeline", .fallback = "1", .example = "1",
+      .meaning = "tensor parallel ranks; only 1 yet" },
     { INTS("replicas", replicas, 1, VP_MAX_STAGES), .group = "pipeline",
       .fallback = "(1 each)", .example = "[1, 2, 1]",
       .meaning = "ranks of each stage, which share its minibatches" },
+    { INTS("ranks", ranks, 0, 1023), .group = "pipeline",
+      .fallback = "(0, 1, ... by stage)", .example = "[0, 2, 1, 3]",
+      .meaning = "number of each rank, stage by stage" },
     { INTS("warmup_depths", warmup_depths, 0, 1000), .group = "pipeline",
       .fallback = "(by the ranks that follow)", .example = "[3, 2, 1, 0]",
       .meaning = "forwards of each stage before its first backward" },
@@ -368,6 +443,13 @@ const struct vp_key vp_keys[] = {
       .example = "stage", .applies = is_bsp, .depends_on = "sync_mode",
       .meaning = "grad_clip limits the norm over all stages, or of each; asp "
       "always of each" },
+
+    { ROW("compress_activations", VP_KEY_BOOL, compress_activations),
+      .group = "pipeline", .fallback = "false", .example = "false",
+      .meaning = "no effect, as in vPipe" },
+    { ROW("compress_in_gpu", VP_KEY_BOOL, compress_in_gpu),
+      .group = "pipeline", .fallback = "false", .example = "false",
+      .meaning = "no effect, as in vPipe" },
 
     /* machine */
     { ROW("device", VP_KEY_ENUM, device), .word = device_word,
@@ -385,44 +467,59 @@ const struct vp_key vp_keys[] = {
     { ROW("memory_limit", VP_KEY_BYTES, memory_limit), .min = 1,
       .max = 0x1p53, .group = "machine", .fallback = "(none)",
       .example = "11G", .meaning = "bytes a stage may use" },
+    { ROW("distributed_backend", VP_KEY_ENUM, distributed_backend),
+      .word = backend_word, .later = "mpi, nccl", .group = "machine",
+      .fallback = "local", .example = "local",
+      .meaning = "how ranks talk; gloo is local within one process" },
+    { ROW("machines", VP_KEY_MACHINES, machines), .group = "machine",
+      .fallback = "(this one)",
+      .example = "[\"localhost:0\", \"localhost:1\"]",
+      .meaning = "host:device of each rank, in the order of their numbers" },
+    { ROW("container", VP_KEY_TEXT, container), .group = "machine",
+      .fallback = "(none)", .example = "bert",
+      .meaning = "image for ranks on hosts; not used within one process" },
 
     /* run */
     { ROW("log_directory", VP_KEY_PATH, log_directory), .group = "run",
       .fallback = "runs", .example = "runs",
       .meaning = "each run makes a folder here" },
+    { ROW("forward_only", VP_KEY_BOOL, forward_only), .group = "run",
+      .fallback = "false", .example = "true",
+      .meaning = "evaluate, do not train" },
     { COUNT("eval_every", eval_every, 0, MAX_COUNT), .group = "run",
       .fallback = "0", .example = "100",
       .meaning = "steps between evaluations; 0 does none" },
     { COUNT("eval_batches", eval_batches, 1, MAX_COUNT), .group = "run",
       .fallback = "8", .example = "8",
       .meaning = "minibatches of an evaluation" },
+    { COUNT("checkpoint_every", checkpoint_every, 0, MAX_COUNT),
+      .group = "run", .fallback = "0", .example = "100",
+      .meaning = "steps between checkpoints; 0 makes one at the end, or when "
+      "interrupted" },
+    { ROW("keep_checkpoints", VP_KEY_INT, keep_checkpoints), .min = 1,
+      .max = 1e6, .group = "run", .fallback = "3", .example = "3",
+      .meaning = "checkpoints to keep, the newest" },
     { COUNT("print_frequency", print_frequency, 1, MAX_COUNT),
       .group = "run", .fallback = "10", .example = "10",
       .meaning = "steps between lines, where there is no terminal" },
+    { ROW("verbose", VP_KEY_WORDS, verbose), .word = verbose_word,
+      .group = "run", .fallback = "(none)", .example = "[stages, time]",
+      .meaning = "what to print about the inside of a run" },
+    { COUNT("verbose_frequency", verbose_frequency, 0, MAX_COUNT),
+      .group = "run", .fallback = "(0; with verbose as print_frequency)",
+      .example = "100",
+      .meaning = "steps between these; without verbose it prints "
+      "communication and time" },
     { ROW("watchdog_seconds", VP_KEY_INT, watchdog_seconds), .min = 1,
       .max = 86400, .group = "run", .fallback = "60", .example = "60",
       .meaning = "longest wait for another rank" },
 
-    /* Keys of the original, and our own, that are not built yet. */
+    /* Keys that are not built yet. */
     LATER("auto_plan", "plan the pipeline before the run"),
-    LATER("checkpoint_every", "updates between checkpoints"),
-    LATER("compress_activations", "had no effect in the original"),
-    LATER("compress_in_gpu", "had no effect in the original"),
-    LATER("config_file", "placement of stages on ranks"),
-    LATER("container", "image that ranks run in"),
-    LATER("directory", "working directory"),
-    LATER("distributed_backend", "transport between ranks"),
     LATER("freeze", "blocks that are not trained"),
-    LATER("keep_checkpoints", "checkpoints to keep"),
-    LATER("machines", "hosts and devices of the ranks"),
-    LATER("module", "model directory of the original"),
-    LATER("mp_size", "tensor parallel ranks"),
-    LATER("no_input_pipelining", "one minibatch at a time"),
     LATER("rebalance", "move blocks while running"),
-    LATER("recompute", "recompute activations"),
     LATER("reduce", "how replicas add gradients"),
     LATER("swap", "activations kept in host memory"),
-    LATER("verbose_frequency", "updates between statistics"),
 };
 /* clang-format on */
 const int vp_n_keys = VP_COUNT_OF(vp_keys);

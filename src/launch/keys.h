@@ -8,10 +8,13 @@
 
 /* What the user wrote for one key. */
 struct vp_entry {
-    const char *key;    /* as written, for messages */
-    const char *place;  /* "configs/a.yml:12", "--set" or "default" */
-    const char *folder; /* relative paths start here */
-    const char *assign; /* how to write it: ": " in a file, "=" in --set */
+    const char *key;     /* as written, for messages */
+    const char *place;   /* "configs/a.yml:12", "--set" or "default" */
+    const char *folder;  /* relative paths start here... */
+    bool from_file;      /* ... or, if true, at key `directory` if given */
+    const char *quote;   /* how to write it: "\"" around keys in JSON, ... */
+    const char *assign;  /* ... ": " in a file, "=" in --set */
+    const char *example; /* a good value; NULL: that of the table */
     enum vp_yaml_kind kind;
     const char *text; /* scalar only */
     bool quoted;
@@ -25,15 +28,22 @@ enum vp_key_type {
     VP_KEY_F32,
     VP_KEY_BOOL,
     VP_KEY_BYTES,  /* size_t */
+    VP_KEY_TEXT,   /* const char * */
     VP_KEY_PATH,   /* const char * */
+    VP_KEY_FOLDER, /* a path where relative paths start: directory */
     VP_KEY_ENUM,   /* words: value i is word(i) */
     VP_KEY_MODEL,  /* the word is a model's name */
     VP_KEY_SIZE,   /* the word is one of the model's sizes; chooses defaults */
+    VP_KEY_MODULE, /* the original's name of a size; chooses defaults */
     VP_KEY_JSON,   /* a path; chooses defaults */
     VP_KEY_WARMUP, /* float; true and false are fractions, too */
     VP_KEY_INTS,   /* struct vp_int_list */
     VP_KEY_REALS,  /* struct vp_real_list; one number means all stages */
-    VP_KEY_LATER,  /* known, but not supported by this version */
+    VP_KEY_PLAN,   /* as INTS; a path is a plan file */
+    VP_KEY_PLACEMENT, /* a path; sets keys of later rows */
+    VP_KEY_MACHINES,  /* struct vp_machine_list */
+    VP_KEY_WORDS,     /* unsigned: bit i is word(i); "a, b" or a list */
+    VP_KEY_LATER,     /* known, but not supported by this version */
 };
 
 struct vp_key {
@@ -50,9 +60,10 @@ struct vp_key {
     /* ENUM, and BOOL with other words than true and false: what value i is
      * called; "" where it has no name, NULL past the last. */
     const char *(*word)(int i);
-    /* ENUM: known words that are not supported yet: "a, b", or NULL. INTS: what
-     * a word in place of a list would be, and is not supported yet. */
+    /* ENUM: known words that are not supported yet: "a, b", or NULL. */
     const char *later;
+    /* The key whose value decides the default; NULL: none does, or several. */
+    const char *from;
     /* Whether the key means anything; NULL: always. It is decided by the
      * value of the key `depends_on`, which stands earlier in the table. */
     bool (*applies)(const struct vp_config *config);
@@ -62,12 +73,27 @@ struct vp_key {
     void (*after)(struct vp_config *config);
 };
 
+/* "path" as the entry means it: relative to its folder. */
+enum vp_status vp_entry_path(const struct vp_entry *entry,
+                             struct vp_config *config, const char **out,
+                             struct vp_err *err);
+
 /* Rows in the order in which they are applied. */
 extern const struct vp_key vp_keys[];
 extern const int vp_n_keys;
 
 /* By name or alias; NULL if unknown. */
 const struct vp_key *vp_key_find(const char *name);
+
+/* ---- Where values come from --------------------------------------------- */
+
+/* The user's words; its `key` is that of the table. All strings are kept. */
+void vp_origin_give(struct vp_config *config, const struct vp_origin *given);
+/* Not the user's words, but something they imply. */
+void vp_origin_derive(struct vp_config *config, const char *key,
+                      const char *why);
+
+/* ---- What is done with a row -------------------------------------------- */
 
 /* Sets the field, or refuses with one line. */
 enum vp_status vp_key_set(const struct vp_key *key,

@@ -1,5 +1,7 @@
 #include "launch/pipeline.h"
 
+#include "launch/keys.h"
+#include "launch/placement.h"
 #include "plan/balance.h"
 #include "runtime/trainer.h"
 
@@ -7,7 +9,8 @@
 #include <string.h>
 
 enum {
-    GROUP = 32,         /* minibatches of an update, as in the original */
+    GROUP = 32, /* minibatches of an update, as in the original */
+    MAX_RANKS = 1024,
     MAX_THREADS = 1024, /* of all ranks */
     PROOF_MB = 256,     /* minibatches that depths are tried with */
 };
@@ -29,6 +32,11 @@ int vp_config_n_ranks(const struct vp_config *config)
     for (int s = 0; s < config->stages; s++)
         n += config->replicas.n > 0 ? config->replicas.at[s] : 1;
     return n;
+}
+
+int vp_config_rank_number(const struct vp_config *config, int i)
+{
+    return config->ranks.n > 0 ? config->ranks.at[i] : i;
 }
 
 static enum vp_status no_memory(const struct vp_config *config,
@@ -97,15 +105,20 @@ static enum vp_status resolve_schedule(struct vp_config *config,
 /* ---- Stages and blocks -------------------------------------------------- */
 
 /* Where the number of stages comes from. */
-static const char *stages_place(const struct vp_config *config)
+static const char *stages_key(const struct vp_config *config)
 {
-    static const char *const keys[] = { "stages", "partition", "chunks",
-                                        "schedule" };
+    static const char *const keys[] = { "stages", "partition", "config_file",
+                                        "chunks", "schedule" };
 
     for (size_t i = 0; i < VP_COUNT_OF(keys); i++)
         if (vp_config_given(config, keys[i]))
-            return vp_config_place(config, keys[i]);
-    return config->path;
+            return keys[i];
+    return "model_type";
+}
+
+static const char *stages_place(const struct vp_config *config)
+{
+    return vp_config_place(config, stages_key(config));
 }
 
 static enum vp_status resolve_stages(struct vp_config *config,
@@ -121,8 +134,15 @@ static enum vp_status resolve_stages(struct vp_config *config,
                           "them",
                           vp_config_place(config, "partition"), n_given,
                           config->chunks);
-    if (config->stages == 0)
-        config->stages = n_given > 0 ? n_given / config->chunks : 1;
+    if (config->stages == 0 && n_given > 0) {
+        config->stages = n_given / config->chunks;
+        vp_origin_derive(config, "stages", "entries of partition");
+    } else if (config->stages == 0 && config->placement) {
+        config->stages = config->placement->n_stages;
+        vp_origin_derive(config, "stages", "stages of config_file");
+    } else if (config->stages == 0) {
+        config->stages = 1;
+    }
     if (vp_config_n_stages(config) > VP_MAX_STAGES)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'stages': %s are too many; use at most %d "
@@ -144,10 +164,17 @@ static enum vp_status check_length(const struct vp_config *config,
 {
     if (n == 0 || n == want)
         return VP_OK;
-    return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: key '%s' has %d %s for %s; give one each",
-                      vp_config_place(config, key), key, n,
-                      n == 1 ? "entry" : "entries", count_stages(config).text);
+    return vp_err_set(
+        err, VP_ERR_INVALID, "%s: key '%s' has %d %s for %s; give one each",
+        vp_config_place(config, key), vp_config_written(config, key), n,
+        n == 1 ? "entry" : "entries", count_stages(config).text);
+}
+
+/* Whether the number of blocks is that of the module. */
+static bool as_module(const struct vp_config *config)
+{
+    return config->module && !vp_config_given(config, "layers") &&
+           !vp_config_given(config, "decoder_layers");
 }
 
 static enum vp_status check_partition(const struct vp_config *config,
@@ -161,10 +188,146 @@ static enum vp_status check_partition(const struct vp_config *config,
         sum += config->partition.at[s];
     if (config->partition.n > 0 && sum != n_blocks)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key 'partition' has %lld blocks, but the model "
-                          "has %lld; make them equal, or leave partition out",
+                          "%s: key 'partition' has %lld blocks, but %s%s has "
+                          "%lld; make them equal, or leave partition out",
                           vp_config_place(config, "partition"), (long long)sum,
+                          as_module(config) ? "module " : "the model",
+                          as_module(config) ? config->module : "",
                           (long long)n_blocks);
+    return VP_OK;
+}
+
+/* ---- Placement ---------------------------------------------------------- */
+
+/* Whether the modules are the stages, and then the loss. */
+static bool is_by_stage(const struct vp_placement *placement)
+{
+    int n = placement->modules.n;
+
+    return n == placement->n_stages + 1 &&
+           placement->modules.at[n - 2] == placement->n_stages - 1;
+}
+
+/* Modules that are the blocks: counts them, or compares with the partition. */
+static enum vp_status count_modules(struct vp_config *config, int n_blocks,
+                                    struct vp_err *err)
+{
+    const struct vp_placement *placement = config->placement;
+    int *counts = vp_arena_alloc(&config->arena,
+                                 (size_t)config->stages * sizeof(*counts));
+
+    if (!counts)
+        return no_memory(config, err);
+    for (int i = 0; i < n_blocks; i++)
+        counts[placement->modules.at[i]]++;
+    if (counts[config->stages - 1] == 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'module_to_stage_map' has no block but only "
+                          "the loss on stage %d; move a block there",
+                          placement->modules_place, config->stages - 1);
+    for (int s = 0; s < config->partition.n; s++)
+        if (config->partition.at[s] != counts[s])
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: key 'module_to_stage_map' has %d blocks on "
+                              "stage %d, but partition at %s has %d; make them "
+                              "agree",
+                              placement->modules_place, counts[s], s,
+                              vp_config_place(config, "partition"),
+                              config->partition.at[s]);
+    if (config->partition.n == 0) {
+        config->partition = (struct vp_int_list){ counts, config->stages };
+        vp_origin_derive(config, "partition",
+                         "module_to_stage_map of config_file");
+    }
+    return VP_OK;
+}
+
+static enum vp_status check_modules(struct vp_config *config,
+                                    struct vp_err *err)
+{
+    const struct vp_placement *placement = config->placement;
+    int64_t n_blocks = config->model->n_blocks(&config->sizes);
+    int n = placement->modules.n;
+
+    if (n == 0)
+        return VP_OK;
+    if (placement->modules.at[n - 1] != placement->n_stages - 1)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'module_to_stage_map' ends with stage %d, "
+                          "but the last one in stage_to_rank_map is %d; make "
+                          "them agree",
+                          placement->modules_place,
+                          placement->modules.at[n - 1],
+                          placement->n_stages - 1);
+    if (is_by_stage(placement))
+        return VP_OK;
+    if ((n == n_blocks || n == n_blocks + 1) && config->chunks == 1)
+        return count_modules(config, (int)n_blocks, err);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'module_to_stage_map' does not fit %d "
+                      "stage%s; give each once, and the last one twice, for "
+                      "the loss",
+                      placement->modules_place, placement->n_stages,
+                      placement->n_stages == 1 ? "" : "s");
+}
+
+/* What config_file says, unless `replicas` says otherwise. */
+static enum vp_status check_placement(struct vp_config *config,
+                                      struct vp_err *err)
+{
+    const struct vp_placement *placement = config->placement;
+
+    if (!placement)
+        return VP_OK;
+    if (config->replicas.at != placement->replicas.at) {
+        if (config->ranks.at == placement->ranks.at)
+            config->ranks = (struct vp_int_list){ .n = 0 };
+        return VP_OK;
+    }
+    if (placement->n_stages != config->stages)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'stage_to_rank_map' has %d stage%s, but by "
+                          "%s at %s there %s %d; make them agree",
+                          placement->place, placement->n_stages,
+                          placement->n_stages == 1 ? "" : "s",
+                          stages_key(config), stages_place(config),
+                          config->stages == 1 ? "is" : "are", config->stages);
+    return check_modules(config, err);
+}
+
+/* Every number from 0 once. */
+static enum vp_status check_ranks(const struct vp_config *config,
+                                  struct vp_err *err)
+{
+    int n = vp_config_n_ranks(config);
+    bool seen[MAX_RANKS] = { false };
+
+    if (config->ranks.n > 0 && config->ranks.n != n)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'ranks' has %d %s for %d rank%s; give one "
+                          "each",
+                          vp_config_place(config, "ranks"), config->ranks.n,
+                          config->ranks.n == 1 ? "entry" : "entries", n,
+                          n == 1 ? "" : "s");
+    for (int i = 0; i < config->ranks.n; i++) {
+        int rank = config->ranks.at[i];
+
+        if (rank >= n || seen[rank])
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: key 'ranks' has %d as entry %d, which is "
+                              "%s; name every rank from 0 to %d once",
+                              vp_config_place(config, "ranks"), rank, i + 1,
+                              rank >= n ? "too large" : "there already", n - 1);
+        seen[rank] = true;
+    }
+    if (config->machines.n > 0 && config->machines.n != n)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'machines' has %d %s for %d rank%s; give "
+                          "one each",
+                          vp_config_place(config, "machines"),
+                          config->machines.n,
+                          config->machines.n == 1 ? "entry" : "entries", n,
+                          n == 1 ? "" : "s");
     return VP_OK;
 }
 
@@ -178,14 +341,26 @@ static enum vp_status resolve_ratios(struct vp_config *config,
     double *all;
 
     if (!list->for_all)
-        return check_length(config, "recompute_ratio", list->n, n, err);
+        VP_TRY(check_length(config, "recompute_ratio", list->n, n, err));
+    if (list->n == 0 || (config->recompute && !list->for_all))
+        return VP_OK;
     all = vp_arena_alloc(&config->arena, (size_t)n * sizeof(*all));
     if (!all)
         return no_memory(config, err);
     for (int s = 0; s < n; s++)
-        all[s] = list->at[0];
+        all[s] = config->recompute ? list->at[0] : 0.0;
     *list = (struct vp_real_list){ .at = all, .n = n };
+    if (!config->recompute)
+        vp_origin_derive(config, "recompute_ratio", "recompute is false");
     return VP_OK;
+}
+
+static bool has_replicas(const struct vp_config *config)
+{
+    for (int s = 0; s < config->replicas.n; s++)
+        if (config->replicas.at[s] > 1)
+            return true;
+    return false;
 }
 
 static enum vp_status check_replicas(const struct vp_config *config,
@@ -193,22 +368,24 @@ static enum vp_status check_replicas(const struct vp_config *config,
 {
     int n_ranks;
 
-    if (config->chunks > 1 && config->replicas.n > 0)
+    if (config->chunks > 1 && has_replicas(config))
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key 'replicas': ranks of schedule %s own "
-                          "several stages and are not replicated; remove it, "
-                          "or use 1f1b",
+                          "%s: key '%s': ranks of schedule %s own several "
+                          "stages and are not replicated; remove it, or use "
+                          "1f1b",
                           vp_config_place(config, "replicas"),
+                          vp_config_written(config, "replicas"),
                           generator_of(config)->name);
     VP_TRY(check_length(config, "replicas", config->replicas.n, config->stages,
                         err));
     n_ranks = vp_config_n_ranks(config);
-    if (n_ranks > MAX_THREADS)
+    if (n_ranks > MAX_RANKS)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key 'replicas': %d ranks are too many; use at "
-                          "most %d in all",
-                          vp_config_place(config, "replicas"), n_ranks,
-                          MAX_THREADS);
+                          "%s: key '%s': %d ranks are too many; use at most "
+                          "%d in all",
+                          vp_config_place(config, "replicas"),
+                          vp_config_written(config, "replicas"), n_ranks,
+                          MAX_RANKS);
     if (n_ranks * config->threads_per_stage > MAX_THREADS)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'threads_per_stage': %d ranks with %d "
@@ -246,8 +423,9 @@ static enum vp_status check_depths(const struct vp_config *config,
         st = vp_schedule_validate(&schedule, err);
     vp_schedule_release(&schedule);
     if (st != VP_OK)
-        vp_err_prefix(err, "%s: key 'warmup_depths'",
-                      vp_config_place(config, "warmup_depths"));
+        vp_err_prefix(err, "%s: key '%s'",
+                      vp_config_place(config, "warmup_depths"),
+                      vp_config_written(config, "warmup_depths"));
     return st;
 }
 
@@ -305,6 +483,7 @@ static enum vp_status balance(struct vp_config *config,
     if (st != VP_OK)
         return no_memory(config, err);
     config->partition = (struct vp_int_list){ partition, (int)n };
+    vp_origin_derive(config, "partition", "equal work by FLOPs");
     return VP_OK;
 }
 
@@ -322,28 +501,38 @@ static enum vp_status resolve_ties(struct vp_config *config, struct vp_err *err)
                           "stages cannot share weights in sync_mode asp; set "
                           "it to false, or use bsp",
                           vp_config_place(config, "tie_embeddings"));
+    if (config->sizes.tie_embeddings)
+        vp_origin_derive(config, "tie_embeddings",
+                         "stages cannot share weights in sync_mode asp");
     config->sizes.tie_embeddings = false;
     return VP_OK;
 }
 
 static void resolve_group(struct vp_config *config)
 {
-    if (config->sync_mode == VP_SYNC_ASP)
+    if (config->sync_mode == VP_SYNC_ASP) {
         config->accumulation_steps = 1;
-    else if (!vp_config_given(config, "accumulation_steps"))
+    } else if (!vp_config_given(config, "accumulation_steps")) {
         config->accumulation_steps = vp_config_n_stages(config) > 1 ? GROUP : 1;
+        vp_origin_derive(config, "accumulation_steps",
+                         vp_config_n_stages(config) > 1 ? "several stages"
+                                                        : "one stage");
+    }
 }
 
 enum vp_status vp_pipeline_resolve(struct vp_config *config,
                                    const struct vp_dims *dims,
                                    struct vp_err *err)
 {
+    VP_TRY(vp_placement_check_mp_size(config, err));
     VP_TRY(resolve_schedule(config, err));
     VP_TRY(resolve_stages(config, err));
     resolve_group(config);
     VP_TRY(check_partition(config, err));
+    VP_TRY(check_placement(config, err));
     VP_TRY(resolve_ratios(config, err));
     VP_TRY(check_replicas(config, err));
+    VP_TRY(check_ranks(config, err));
     VP_TRY(check_depths(config, err));
     VP_TRY(resolve_ties(config, err));
     if (config->partition.n == 0 && vp_config_n_stages(config) > 1)

@@ -2,14 +2,18 @@
 #include "launch/run.h"
 
 #include "base/clock.h"
+#include "launch/checkpoint.h"
 #include "launch/folder.h"
 #include "launch/forecast.h"
+#include "launch/log.h"
+#include "launch/verbose.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MAX_BUCKETS = 12, MAX_STREAM = 1 << 28 };
+/* EVAL_PART: batches of an evaluation between two looks at the clock. */
+enum { MAX_BUCKETS = 12, MAX_STREAM = 1 << 28, EVAL_PART = 64 };
 
 struct run {
     const struct vp_config *config;
@@ -22,7 +26,12 @@ struct run {
     struct vp_data *data, *eval_data;
     struct vp_train_config train;
     struct vp_trainer *trainer;
-    struct vp_folder folder;
+    struct vp_resume *resume;           /* NULL: from the start */
+    struct vp_checkpoints *checkpoints; /* NULL on a dry run */
+    int *cores;                         /* the first of each rank, or NULL */
+    struct vp_folder folder;            /* path empty: nothing is written */
+    struct vp_log log;
+    struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
     struct vp_run_summary summary;
     struct vp_run_stage stages[VP_MAX_STAGES];
 
@@ -31,6 +40,8 @@ struct run {
     double tokens, flops, seconds, waited;
     double eval_loss;
     int64_t n_done;
+    int64_t n_saved;       /* step of the last checkpoint that was logged */
+    bool uncommitted;      /* the state of step n_done waits for its score */
     enum vp_status status; /* of writing reports */
     struct vp_err err;
 };
@@ -100,7 +111,7 @@ static enum vp_status open_data(struct run *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
     struct vp_data_config data = {
-        .source = config->synthetic_data ? VP_DATA_SYNTHETIC : VP_DATA_TEXT,
+        .source = config->synthetic_data ? VP_DATA_SYNTHETIC : VP_DATA_FILES,
         .task = data_task(config->model->task),
         .path = config->data_dir,
         .vocab = config->sizes.vocab,
@@ -108,6 +119,7 @@ static enum vp_status open_data(struct run *run, struct vp_err *err)
         .mask_prob = 0.15f,
         .dims = run->dims,
         .n_dims = run->n_buckets,
+        .max_batches = config->num_minibatches,
     };
 
     VP_TRY(vp_data_open(&data, &run->data, err));
@@ -119,8 +131,9 @@ static enum vp_status open_data(struct run *run, struct vp_err *err)
             vp_config_place(config, "vocab"), (long long)config->sizes.vocab,
             (long long)vp_data_info(run->data)->vocab - 1,
             (long long)vp_data_info(run->data)->vocab);
-    if (config->eval_every > 0) {
+    if (config->eval_every > 0 || config->forward_only) {
         data.split = VP_DATA_EVAL;
+        data.max_batches = config->forward_only ? config->num_minibatches : 0;
         VP_TRY(vp_data_open(&data, &run->eval_data, err));
     }
     return VP_OK;
@@ -196,6 +209,41 @@ static void set_pipeline(const struct vp_config *config,
     train->timeout_ms = config->watchdog_seconds * 1000;
 }
 
+static void notice(void *ctx, const char *line)
+{
+    const struct run *run = ctx;
+
+    if (run->events->on_notice)
+        run->events->on_notice(run->events->ctx, line);
+}
+
+/* machines names a set of cores for each rank: host:2 is the third set of
+ * threads_per_stage cores. */
+static void set_cores(struct run *run)
+{
+    const struct vp_config *config = run->config;
+    int n_threads = run->train.backend_config.n_threads;
+    int n_ranks = vp_config_n_ranks(config);
+
+    if (config->machines.n < n_ranks)
+        return;
+    run->cores = calloc((size_t)n_ranks, sizeof(*run->cores));
+    if (!run->cores)
+        return; /* ranks run anywhere */
+    for (int r = 0; r < n_ranks; r++) {
+        const struct vp_machine *machine =
+            &config->machines.at[vp_config_rank_number(config, r)];
+
+        run->cores[r] = machine->device * n_threads;
+        if (run->cores[r] + n_threads > count_cores()) {
+            notice(run, "machines names more cores than there are: ranks share "
+                        "them");
+            return;
+        }
+    }
+    run->train.cores = run->cores;
+}
+
 static enum vp_status make_trainer(struct run *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
@@ -216,8 +264,14 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
         .seed = config->seed,
         .prefetch = config->prefetch,
         .memory_limit = config->memory_limit,
+        .loader = run->resume ? vp_resume_loader(run->resume) : NULL,
+        .saver = run->checkpoints ? vp_checkpoints_saver(run->checkpoints)
+                                  : NULL,
+        .observe = run->verbose ? vp_verbose_observer(run->verbose) : NULL,
+        .observe_ctx = run->verbose,
     };
     set_pipeline(config, train);
+    set_cores(run);
     set_steps(run);
     VP_TRY(check_steps(run, err));
     st = vp_trainer_create(train, run->options->dry_run, &run->trainer, err);
@@ -247,7 +301,10 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
     run->summary = (struct vp_run_summary){
         .model = config->model->name,
         .data = vp_data_info(run->data)->what,
-        .output = run->options->dry_run ? NULL : run->folder.path,
+        .output = run->folder.path[0] ? run->folder.path : NULL,
+        .resumed = run->resume ? vp_resume_step(run->resume) : 0,
+        .resumed_from = run->options->resume,
+        .forward_only = config->forward_only,
         .n_blocks = graph->n_blocks,
         .n_params = vp_graph_param_count(graph),
         .batch = dims->batch,
@@ -296,18 +353,72 @@ static void note_loss(struct run *run, const struct vp_step_report *report)
 static enum vp_status evaluate(struct run *run, int64_t step,
                                struct vp_err *err)
 {
+    int64_t n_all = vp_data_info(run->eval_data)->n_batches;
     int64_t n = run->config->eval_batches;
+    int64_t start_ns = vp_clock_ns();
+    double sum = 0.0;
 
-    if (n > vp_data_info(run->eval_data)->n_batches)
-        n = vp_data_info(run->eval_data)->n_batches;
-    VP_TRY(vp_trainer_eval(run->trainer, n, &run->eval_loss, err));
-    VP_TRY(vp_folder_write_eval(&run->folder, step, run->eval_loss, err));
+    if (n > n_all || run->config->forward_only)
+        n = n_all;
+    for (int64_t m = 0; m < n; m += EVAL_PART) {
+        int64_t part = n - m < EVAL_PART ? n - m : EVAL_PART;
+
+        if (run->config->forward_only && asked_to_stop(run))
+            return VP_OK;
+        VP_TRY(vp_trainer_eval_part(run->trainer, m, part, &sum, err));
+        VP_TRY(vp_log_eval(&run->log, m + part, n,
+                           vp_clock_seconds(start_ns, vp_clock_ns()),
+                           sum / (double)(m + part), err));
+    }
+    run->eval_loss = sum / (double)n;
+    if (run->folder.metrics)
+        VP_TRY(vp_folder_write_eval(&run->folder, step, run->eval_loss, err));
     if (run->events->on_eval)
         run->events->on_eval(run->events->ctx, step, run->eval_loss);
     return VP_OK;
 }
 
-/* One step of the trainer; false to stop. */
+static bool eval_is_due(const struct run *run, int64_t step)
+{
+    int64_t every = run->config->eval_every;
+
+    return every > 0 && step > 0 && step % every == 0;
+}
+
+static enum vp_status commit(struct run *run, int64_t step, double score,
+                             struct vp_err *err)
+{
+    VP_TRY(vp_checkpoints_commit(run->checkpoints, score, err));
+    if (run->events->on_saved)
+        run->events->on_saved(run->events->ctx, step);
+    return VP_OK;
+}
+
+/* A checkpoint is logged when it is on disk, which takes a while. */
+static enum vp_status log_saved(struct run *run, struct vp_err *err)
+{
+    int64_t step = vp_checkpoints_saved(run->checkpoints);
+
+    if (step <= run->n_saved)
+        return VP_OK;
+    run->n_saved = step;
+    return vp_log_saved(&run->log, step, err);
+}
+
+static enum vp_status log_step(struct run *run,
+                               const struct vp_step_report *report,
+                               struct vp_err *err)
+{
+    VP_TRY(vp_folder_write_step(&run->folder, report, err));
+    VP_TRY(vp_log_step(&run->log, report, err));
+    VP_TRY(log_saved(run, err));
+    if (run->verbose)
+        VP_TRY(vp_verbose_step(run->verbose, run->trainer, report, err));
+    return VP_OK;
+}
+
+/* One step of the trainer; false to stop. A checkpoint before an evaluation
+ * waits for its loss. */
 static bool on_step(void *ctx, const struct vp_step_report *step)
 {
     struct run *run = ctx;
@@ -315,10 +426,30 @@ static bool on_step(void *ctx, const struct vp_step_report *step)
 
     report.n_steps = last_step(run);
     note_loss(run, &report);
-    run->status = vp_folder_write_step(&run->folder, &report, &run->err);
+    run->status = log_step(run, &report, &run->err);
+    run->uncommitted = report.saved;
+    if (run->status == VP_OK && report.saved &&
+        !eval_is_due(run, report.step)) {
+        run->status = commit(run, report.step, NAN, &run->err);
+        run->uncommitted = false;
+    }
+    if (run->events->on_stages)
+        run->events->on_stages(run->events->ctx,
+                               vp_trainer_stats(run->trainer));
     if (run->events->on_step)
         run->events->on_step(run->events->ctx, &report);
     return run->status == VP_OK && !asked_to_stop(run);
+}
+
+/* An evaluation after step n_done, if there is to be one. */
+static enum vp_status evaluate_here(struct run *run, struct vp_err *err)
+{
+    if (eval_is_due(run, run->n_done) && !asked_to_stop(run))
+        VP_TRY(evaluate(run, run->n_done, err));
+    if (run->uncommitted)
+        VP_TRY(commit(run, run->n_done, run->eval_loss, err));
+    run->uncommitted = false;
+    return VP_OK;
 }
 
 /* The pipe runs empty only where an evaluation comes. */
@@ -326,6 +457,7 @@ static enum vp_status train(struct run *run, struct vp_err *err)
 {
     int64_t every = run->config->eval_every, end = last_step(run);
 
+    VP_TRY(evaluate_here(run, err)); /* of a run that was resumed there */
     while (run->n_done < end && !asked_to_stop(run)) {
         int64_t n = end - run->n_done;
 
@@ -334,10 +466,10 @@ static enum vp_status train(struct run *run, struct vp_err *err)
         VP_TRY(vp_trainer_run(run->trainer, n, on_step, run, err));
         if (run->status != VP_OK)
             return vp_err_set(err, run->status, "%s", run->err.text);
-        if (every > 0 && !asked_to_stop(run))
-            VP_TRY(evaluate(run, run->n_done, err));
+        VP_TRY(evaluate_here(run, err));
     }
-    return VP_OK;
+    VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
+    return log_saved(run, err);
 }
 
 /* The last actions of all ranks, for Perfetto and as a picture. */
@@ -359,18 +491,25 @@ static enum vp_status write_trace(const struct run *run, struct vp_trace *trace,
     return st;
 }
 
+/* NaN of nothing. */
+static double mean(double sum, int64_t n)
+{
+    return n > 0 ? sum / (double)n : NAN;
+}
+
 static enum vp_status finish(const struct run *run, struct vp_err *err)
 {
     struct vp_trace trace;
     struct vp_run_result result = {
         .n_steps = run->n_done,
-        .first_loss = run->losses[0] / (double)run->n_losses[0],
-        .last_loss = run->losses[1] / (double)run->n_losses[1],
+        .first_loss = mean(run->losses[0], run->n_losses[0]),
+        .last_loss = mean(run->losses[1], run->n_losses[1]),
         .eval_loss = run->eval_loss,
         .seconds = run->seconds,
-        .tokens_per_second = run->tokens / run->seconds,
-        .gflops_per_second = run->flops / run->seconds * 1e-9,
-        .bubble = run->waited / run->seconds,
+        .tokens_per_second = run->seconds > 0 ? run->tokens / run->seconds : 0,
+        .gflops_per_second = run->seconds > 0 ? run->flops / run->seconds * 1e-9
+                                              : 0,
+        .bubble = run->seconds > 0 ? run->waited / run->seconds : 0,
         .interrupted = asked_to_stop(run),
         .trace = &trace,
         .stats = vp_trainer_stats(run->trainer),
@@ -385,25 +524,97 @@ static enum vp_status finish(const struct run *run, struct vp_err *err)
     return st;
 }
 
+static enum vp_status open_resume(struct run *run, struct vp_err *err)
+{
+    if (!run->options->resume)
+        return VP_OK;
+    VP_TRY(vp_resume_open(run->options->resume, run->config, &run->graphs[0],
+                          run->data, notice, run, &run->resume, err));
+    run->n_done = vp_resume_step(run->resume);
+    return VP_OK;
+}
+
+/* Without --output a run goes on in its own folder. */
+static enum vp_status open_folder(struct run *run, struct vp_err *err)
+{
+    const struct vp_run_options *options = run->options;
+    bool here = options->resume && !options->output;
+
+    if (run->config->forward_only) {
+        if (!options->output)
+            return VP_OK;
+        return vp_folder_create(run->config, options->output, &run->folder,
+                                err);
+    }
+    if (here)
+        VP_TRY(vp_folder_resume(run->config, options->resume, run->n_done,
+                                &run->folder, err));
+    else
+        VP_TRY(
+            vp_folder_create(run->config, options->output, &run->folder, err));
+    return vp_checkpoints_arm(run->checkpoints, run->trainer, run->data,
+                              run->folder.path, here ? run->n_done : 0, err);
+}
+
+/* A line about the inside of a rank. */
+static enum vp_status detail(void *ctx, int rank, const char *line,
+                             struct vp_err *err)
+{
+    struct run *run = ctx;
+
+    if (run->events->on_detail)
+        run->events->on_detail(run->events->ctx,
+                               vp_config_rank_number(run->config, rank), line);
+    return vp_log_line(&run->log, rank, line, err);
+}
+
+/* What can be said before the first step. */
+static enum vp_status announce(struct run *run, struct vp_err *err)
+{
+    const struct vp_run_options *options = run->options;
+
+    if (run->folder.path[0]) {
+        VP_TRY(vp_folder_describe(&run->folder, run->config, &run->summary,
+                                  options->argv, options->argc, err));
+        VP_TRY(vp_log_open(&run->log, run->config, &run->summary,
+                           run->folder.path, err));
+    }
+    if (run->events->on_start)
+        run->events->on_start(run->events->ctx, &run->summary);
+    if (run->verbose)
+        VP_TRY(vp_verbose_start(run->verbose, &run->summary, err));
+    return VP_OK;
+}
+
 static enum vp_status set_up(struct run *run, struct vp_err *err)
 {
+    bool trains = !run->options->dry_run && !run->config->forward_only;
+
     make_buckets(run);
     VP_TRY(build_graphs(run, err));
     VP_TRY(open_data(run, err));
+    VP_TRY(open_resume(run, err));
+    run->n_saved = run->n_done;
+    if (trains)
+        VP_TRY(vp_checkpoints_create(run->config, &run->checkpoints, err));
+    if (trains && run->config->verbose)
+        VP_TRY(vp_verbose_create(run->config, detail, run, &run->verbose, err));
     VP_TRY(make_trainer(run, err));
     if (!run->options->dry_run)
-        VP_TRY(vp_folder_create(run->config, run->options->output, &run->folder,
-                                err));
+        VP_TRY(open_folder(run, err));
     VP_TRY(summarise(run, err));
-    if (run->events->on_start)
-        run->events->on_start(run->events->ctx, &run->summary);
-    return VP_OK;
+    return announce(run, err);
 }
 
 static void tear_down(struct run *run)
 {
+    vp_log_close(&run->log);
     vp_folder_close(&run->folder);
     vp_trainer_free(run->trainer);
+    vp_verbose_free(run->verbose);
+    free(run->cores);
+    vp_checkpoints_free(run->checkpoints);
+    vp_resume_close(run->resume);
     vp_data_close(run->eval_data);
     vp_data_close(run->data);
     for (int i = 0; i < run->n_buckets; i++)
@@ -421,8 +632,11 @@ enum vp_status vp_run_train(const struct vp_config *config,
     enum vp_status st = set_up(&run, err);
 
     if (st == VP_OK && !options->dry_run) {
-        st = train(&run, err);
-        if (st == VP_OK)
+        if (config->forward_only)
+            st = evaluate(&run, run.n_done, err);
+        else
+            st = train(&run, err);
+        if (st == VP_OK && !config->forward_only)
             st = finish(&run, err);
         if (st == VP_OK && asked_to_stop(&run))
             st = VP_ERR_INTERRUPTED;

@@ -9,9 +9,12 @@
 
 struct vp_run_options {
     const char *output; /* run folder; NULL: <log_directory>/<time> */
+    const char *resume; /* a run folder, or a checkpoint; NULL: start anew */
     int64_t max_steps;  /* stop after this many steps; 0: no limit */
     bool dry_run;       /* validate and report; touch nothing */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
+    char *const *argv; /* after "vpipe", for command_history.log */
+    int argc;          /* 0: none */
 };
 
 /* One stage, as planned. */
@@ -19,8 +22,10 @@ struct vp_run_stage {
     int first_block, n_blocks;
     int64_t n_params; /* tied ones count where they are owned */
     double recompute_ratio;
-    double gflops; /* of a minibatch, with what is recomputed */
+    int n_lines, n_redo_lines; /* in all; recomputed, at its end */
+    double gflops;             /* of a minibatch, with what is recomputed */
     int first_rank, n_ranks;
+    int depth;                      /* forwards before the first backward */
     int n_slots;                    /* minibatches in flight on a rank */
     int n_versions;                 /* of its weights */
     const struct vp_memory *memory; /* of each of its ranks */
@@ -29,9 +34,12 @@ struct vp_run_stage {
 /* What is known before the first step. In asp a step is a minibatch, else an
  * update. */
 struct vp_run_summary {
-    const char *model;  /* "bert" */
-    const char *data;   /* vp_data_info.what */
-    const char *output; /* run folder, NULL on a dry run */
+    const char *model;        /* "bert" */
+    const char *data;         /* vp_data_info.what */
+    const char *output;       /* run folder, NULL on a dry run */
+    int64_t resumed;          /* step of the checkpoint; 0: from the start */
+    const char *resumed_from; /* as the user named it; NULL: from the start */
+    bool forward_only;        /* nothing will be trained */
     int64_t n_blocks, n_params;
     int64_t batch, seq, tokens_per_step;
     int64_t n_steps, steps_per_epoch;
@@ -70,11 +78,19 @@ struct vp_run_events {
     void *ctx;
     void (*on_start)(void *ctx, const struct vp_run_summary *summary);
     void (*on_step)(void *ctx, const struct vp_step_report *report);
+    /* With each step: every stage so far, as vp_trainer_stats() has it. */
+    void (*on_stages)(void *ctx, const struct vp_stage_stats *stats);
+    /* What `verbose` asked for; `rank` is the user's number. */
+    void (*on_detail)(void *ctx, int rank, const char *line);
+    void (*on_saved)(void *ctx, int64_t step); /* handed to the disk */
     void (*on_eval)(void *ctx, int64_t step, double loss);
     void (*on_notice)(void *ctx, const char *line);
     void (*on_end)(void *ctx, const struct vp_run_result *result);
 };
 
+/* With forward_only: the mean loss over the held-out data, at most
+ * num_minibatches of it, by on_eval(); the run folder is made only if
+ * options->output names one, and holds no checkpoint. */
 enum vp_status vp_run_train(const struct vp_config *config,
                             const struct vp_run_options *options,
                             const struct vp_run_events *events,

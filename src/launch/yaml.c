@@ -1,8 +1,8 @@
 /* libyaml's events into a small tree. Depth is bounded, so recursion is. */
 #include "launch/yaml.h"
 
-#include <errno.h>
-#include <stdio.h>
+#include "launch/file.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -310,36 +310,12 @@ enum vp_status vp_yaml_read(const char *path, struct vp_arena *arena,
                             const struct vp_yaml_node **root_out,
                             struct vp_err *err)
 {
-    enum vp_status st = VP_ERR_NOMEM;
-    FILE *file = fopen(path, "rb");
+    enum vp_status st;
     char *bytes;
     size_t n;
 
-    if (!file)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s: cannot be opened: %s; check the "
-                          "path",
-                          path, strerror(errno));
-    bytes = malloc(VP_YAML_MAX_BYTES + 1);
-    if (!bytes) {
-        vp_err_set(err, st, "%s: out of memory; close other programs", path);
-        goto close_file;
-    }
-    n = fread(bytes, 1, VP_YAML_MAX_BYTES + 1, file);
-    if (ferror(file))
-        st = vp_err_set(err, VP_ERR_IO,
-                        "%s: cannot be read: %s; give a YAML "
-                        "file",
-                        path, strerror(errno));
-    else if (n > VP_YAML_MAX_BYTES)
-        st = vp_err_set(err, VP_ERR_INVALID,
-                        "%s: is larger than %d kB; give a "
-                        "configuration, not data",
-                        path, VP_YAML_MAX_BYTES / 1024);
-    else
-        st = vp_yaml_parse(path, bytes, n, arena, root_out, err);
+    VP_TRY(vp_file_read(path, "YAML", &bytes, &n, err));
+    st = vp_yaml_parse(path, bytes, n, arena, root_out, err);
     free(bytes);
-close_file:
-    fclose(file);
     return st;
 }

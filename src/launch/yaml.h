@@ -9,7 +9,6 @@
 
 #include "base/memory.h"
 
-#define VP_YAML_MAX_BYTES (256 * 1024)
 #define VP_YAML_MAX_DEPTH 16
 #define VP_YAML_MAX_NODES 4096
 #define VP_YAML_MAX_SCALAR 4096

@@ -11,6 +11,16 @@
 
 enum direction { ACT, GRAD };
 
+/* In training. Only the rank's own thread writes. */
+static void count(const struct vp_rank *rank, atomic_llong *sum, int64_t n)
+{
+    if (rank->job->kind != VP_JOB_TRAIN)
+        return;
+    atomic_store_explicit(sum,
+                          atomic_load_explicit(sum, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
 /* A message of the schedule, found in the crew. */
 struct message {
     struct vp_channel *channel;
@@ -57,7 +67,8 @@ static enum vp_status acquire(struct vp_rank *rank,
     vp_watch_begin_wait(rank);
     st = vp_channel_acquire(message.channel, message.number, deadline(rank),
                             packet_out);
-    stage_of(rank, action)->stats.send_ns += vp_watch_end_wait(rank, st);
+    count(rank, &stage_of(rank, action)->count.way[direction].send_ns,
+          vp_watch_end_wait(rank, st));
     return st;
 }
 
@@ -68,14 +79,16 @@ static enum vp_status receive(struct vp_rank *rank,
     struct vp_rank_stage *rs = stage_of(rank, action);
     struct message message = find_message(rank, rs->index, rs->replica,
                                           direction, action->msg);
+    struct vp_way_count *way = &rs->count.way[direction];
     enum vp_status st;
 
     vp_watch_begin_wait(rank);
     st = vp_channel_wait(message.channel, message.number, deadline(rank),
                          packet_out);
-    rs->stats.receive_ns += vp_watch_end_wait(rank, st);
-    rs->stats.bytes_received +=
-        rs->stage.n_bytes[direction == ACT ? VP_SPACE_IN : VP_SPACE_DOUT];
+    count(rank, &way->receive_ns, vp_watch_end_wait(rank, st));
+    count(rank, &way->bytes_received,
+          rs->stage.n_bytes[direction == ACT ? VP_SPACE_IN : VP_SPACE_DOUT]);
+    count(rank, &way->n_received, 1);
     if (st == VP_OK)
         VP_BUG_ON(vp_packet_header(*packet_out)->minibatch !=
                   run_minibatch(rank, action->mb));
@@ -270,26 +283,30 @@ static enum vp_status exec_weights(struct vp_rank *rank,
     return VP_OK;
 }
 
+static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,
+                           enum direction direction)
+{
+    struct vp_rank_stage *rs = stage_of(rank, action);
+    struct vp_way_count *way = &rs->count.way[direction];
+    struct message message = outgoing(rank, action, direction);
+
+    vp_channel_post(message.channel, message.number);
+    count(rank, &way->bytes_sent,
+          rs->stage.n_bytes[direction == ACT ? VP_SPACE_OUT : VP_SPACE_DIN]);
+    count(rank, &way->n_sent, 1);
+    return VP_OK;
+}
+
 static enum vp_status exec_send_act(struct vp_rank *rank,
                                     const struct vp_action *action)
 {
-    struct vp_rank_stage *rs = stage_of(rank, action);
-    struct message message = outgoing(rank, action, ACT);
-
-    vp_channel_post(message.channel, message.number);
-    rs->stats.bytes_sent += rs->stage.n_bytes[VP_SPACE_OUT];
-    return VP_OK;
+    return send(rank, action, ACT);
 }
 
 static enum vp_status exec_send_grad(struct vp_rank *rank,
                                      const struct vp_action *action)
 {
-    struct vp_rank_stage *rs = stage_of(rank, action);
-    struct message message = outgoing(rank, action, GRAD);
-
-    vp_channel_post(message.channel, message.number);
-    rs->stats.bytes_sent += rs->stage.n_bytes[VP_SPACE_DIN];
-    return VP_OK;
+    return send(rank, action, GRAD);
 }
 
 static enum vp_status exec_recv_act(struct vp_rank *rank,
@@ -373,39 +390,90 @@ static enum vp_status inject(struct vp_rank *rank,
 
 static void add_time(struct vp_rank *rank, const struct vp_action *action)
 {
-    struct vp_stage_stats *stats = &stage_of(rank, action)->stats;
+    struct vp_stage_count *stage = &stage_of(rank, action)->count;
     int64_t ns = vp_clock_ns() - atomic_load(&rank->since_ns) - rank->waited_ns;
 
     switch (action->kind) {
     case VP_ACTION_F:
-        stats->forward_ns += ns;
-        stats->n_forward++;
+        count(rank, &stage->forward_ns, ns);
+        count(rank, &stage->n_forward, 1);
         break;
     case VP_ACTION_B:
-        stats->n_backward++;
-        stats->backward_ns += ns;
+        count(rank, &stage->backward_ns, ns);
+        count(rank, &stage->n_backward, 1);
         break;
     case VP_ACTION_R:
     case VP_ACTION_W:
-        stats->backward_ns += ns;
+        count(rank, &stage->backward_ns, ns);
         break;
     case VP_ACTION_REDUCE:
     case VP_ACTION_UPDATE:
-        stats->update_ns += ns;
+        count(rank, &stage->update_ns, ns);
         break;
     default:
         break;
     }
 }
 
+/* What a message holds, before the receiver has it. */
+static void show_message(struct vp_rank *rank, const struct vp_action *action,
+                         struct vp_observation *what)
+{
+    bool act = action->kind == VP_ACTION_SEND_ACT;
+    const struct vp_stage *stage = &stage_of(rank, action)->stage;
+    struct message message = outgoing(rank, action, act ? ACT : GRAD);
+    const struct vp_program *program;
+    void *packet;
+
+    what->message = message.number;
+    if (vp_channel_acquire(message.channel, message.number, deadline(rank),
+                           &packet) != VP_OK)
+        return;
+    program = &stage->buckets[vp_packet_header(packet)->bucket].train;
+    what->graph = program->graph;
+    what->packet = act ? &program->out : &program->din;
+    what->values = (const char *)packet + VP_HEADER_BYTES;
+}
+
+static void observe(struct vp_rank *rank, const struct vp_action *action)
+{
+    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_rank_stage *rs = stage_of(rank, action);
+    const struct vp_schedule *schedule = rank->job->schedule;
+    struct vp_observation what = {
+        .rank = rank->index,
+        .action = action,
+        .minibatch = (int64_t)run_minibatch(rank, action->mb),
+        .version = version_of(rank, rs, action),
+    };
+
+    if (action->kind == VP_ACTION_REDUCE || action->kind == VP_ACTION_UPDATE) {
+        int every = plan_of(rank, rs->index)->update_every;
+
+        what.version = rs->stage.newest + 1;
+        what.minibatch = rank->job->sync
+                             ? (int64_t)run_minibatch(rank, schedule->n_mb - 1)
+                             : schedule->segment_begin +
+                                   (int64_t)(action->mb + 1) * every - 1;
+    }
+    if (action->kind == VP_ACTION_SEND_ACT ||
+        action->kind == VP_ACTION_SEND_GRAD)
+        show_message(rank, action, &what);
+    config->observe(config->observe_ctx, &what);
+}
+
 static enum vp_status walk(struct vp_rank *rank)
 {
     const struct vp_rank_list *list = &rank->job->schedule->ranks[rank->index];
+    bool watched = rank->crew->config->observe &&
+                   rank->job->kind == VP_JOB_TRAIN;
 
     for (int i = 0; i < list->n_actions; i++) {
         const struct vp_action *action = &list->actions[i];
         bool skip;
 
+        if (watched)
+            observe(rank, action);
         vp_watch_begin(rank, i);
         VP_TRY(inject(rank, action, &skip));
         if (!skip)

@@ -72,13 +72,26 @@ struct vp_job {
     int64_t first_mb; /* of the run: minibatch 0 of the schedule */
 };
 
+/* vp_stage_stats as a rank counts them, for others to read at any time. */
+struct vp_way_count {
+    atomic_llong receive_ns, send_ns;
+    atomic_llong bytes_sent, bytes_received;
+    atomic_llong n_sent, n_received;
+};
+
+struct vp_stage_count {
+    atomic_llong forward_ns, backward_ns, update_ns;
+    atomic_llong n_forward, n_backward;
+    struct vp_way_count way[2]; /* activations, gradients */
+};
+
 struct vp_rank_stage {
     struct vp_stage stage;
     int index, replica;
     int first_item;   /* of its state: see vp_trainer_state() */
     void *act, *grad; /* messages that arrived for the next F, B */
     double norm;      /* of its gradients, at the last update */
-    struct vp_stage_stats stats;
+    struct vp_stage_count count;
 };
 
 struct vp_rank {

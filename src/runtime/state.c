@@ -74,6 +74,12 @@ static struct vp_rank_stage *find_stage(const struct vp_rank *ranks,
     vp_bug(__FILE__, __LINE__, "a stage without a rank");
 }
 
+int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage)
+{
+    return find_stage(trainer->ranks, trainer->crew.n_ranks, stage)
+        ->stage.spec.n_blocks;
+}
+
 int vp_trainer_state(const struct vp_trainer *trainer,
                      struct vp_state_item **items_out)
 {

@@ -415,21 +415,28 @@ static enum vp_status eval_some(struct vp_trainer *trainer, int64_t first,
     return VP_OK;
 }
 
-enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
-                               double *loss_out, struct vp_err *err)
+enum vp_status vp_trainer_eval_part(struct vp_trainer *trainer, int64_t first,
+                                    int64_t n, double *sum, struct vp_err *err)
 {
-    double sum = 0.0;
+    for (int64_t m = 0; m < n; m += PIECE) {
+        int64_t left = n - m;
 
-    for (int64_t m = 0; m < n_batches; m += PIECE) {
-        int64_t left = n_batches - m;
-
-        VP_TRY(eval_some(trainer, m, (int)(left < PIECE ? left : PIECE), &sum,
-                         err));
+        VP_TRY(eval_some(trainer, first + m, (int)(left < PIECE ? left : PIECE),
+                         sum, err));
     }
     /* The pipe ran empty; what follows is a new segment. */
     begin_stream(trainer);
     for (int s = 0; s < trainer->crew.n_stages; s++)
         trainer->version_past[s] = 0;
+    return VP_OK;
+}
+
+enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
+                               double *loss_out, struct vp_err *err)
+{
+    double sum = 0.0;
+
+    VP_TRY(vp_trainer_eval_part(trainer, 0, n_batches, &sum, err));
     *loss_out = sum / (double)n_batches;
     return VP_OK;
 }
@@ -453,6 +460,40 @@ const float *vp_trainer_weights(const struct vp_trainer *trainer, vp_par par,
 
 /* ---- Looking inside ----------------------------------------------------- */
 
+static int64_t read_count(const atomic_llong *count)
+{
+    return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+static void add_way(const struct vp_way_count *count, struct vp_way_stats *way,
+                    struct vp_stage_stats *sum)
+{
+    way->receive_ns += read_count(&count->receive_ns);
+    way->send_ns += read_count(&count->send_ns);
+    way->bytes_sent += read_count(&count->bytes_sent);
+    way->bytes_received += read_count(&count->bytes_received);
+    way->n_sent += read_count(&count->n_sent);
+    way->n_received += read_count(&count->n_received);
+    sum->receive_ns += read_count(&count->receive_ns);
+    sum->send_ns += read_count(&count->send_ns);
+    sum->bytes_sent += read_count(&count->bytes_sent);
+    sum->bytes_received += read_count(&count->bytes_received);
+}
+
+static void add_stats(const struct vp_rank_stage *rs,
+                      struct vp_stage_stats *sum)
+{
+    const struct vp_stage_count *count = &rs->count;
+
+    sum->forward_ns += read_count(&count->forward_ns);
+    sum->backward_ns += read_count(&count->backward_ns);
+    sum->update_ns += read_count(&count->update_ns);
+    sum->n_forward += read_count(&count->n_forward);
+    sum->n_backward += read_count(&count->n_backward);
+    add_way(&count->way[0], &sum->act, sum);
+    add_way(&count->way[1], &sum->grad, sum);
+}
+
 const struct vp_stage_stats *vp_trainer_stats(struct vp_trainer *trainer)
 {
     for (int s = 0; s < trainer->crew.n_stages; s++)
@@ -460,20 +501,21 @@ const struct vp_stage_stats *vp_trainer_stats(struct vp_trainer *trainer)
     for (int r = 0; r < trainer->crew.n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
-            const struct vp_stage_stats *one = &rs->stats;
-            struct vp_stage_stats *sum = &trainer->stats[rs->index];
 
-            sum->forward_ns += one->forward_ns;
-            sum->backward_ns += one->backward_ns;
-            sum->update_ns += one->update_ns;
-            sum->receive_ns += one->receive_ns;
-            sum->send_ns += one->send_ns;
-            sum->bytes_sent += one->bytes_sent;
-            sum->bytes_received += one->bytes_received;
-            sum->n_forward += one->n_forward;
-            sum->n_backward += one->n_backward;
+            add_stats(rs, &trainer->stats[rs->index]);
         }
     return trainer->stats;
+}
+
+bool vp_trainer_rank_stats(const struct vp_trainer *trainer, int rank, int i,
+                           int *stage_out, struct vp_stage_stats *out)
+{
+    if (i >= trainer->ranks[rank].n_stages)
+        return false;
+    *stage_out = trainer->ranks[rank].stages[i].index;
+    *out = (struct vp_stage_stats){ 0 };
+    add_stats(&trainer->ranks[rank].stages[i], out);
+    return true;
 }
 
 const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer)

@@ -90,6 +90,22 @@ enum vp_fault {
 typedef enum vp_fault (*vp_fault_fn)(void *ctx, int rank,
                                      const struct vp_action *action);
 
+/* An action that a rank is about to do in training, for whoever looks inside. */
+struct vp_observation {
+    int rank;
+    const struct vp_action *action;
+    int64_t minibatch; /* of the run; REDUCE, UPDATE: the last of the round */
+    int64_t version;   /* of the weights it uses; UPDATE: that it writes */
+    /* SEND: its number on the link, and the values in host memory. */
+    uint64_t message;
+    const struct vp_graph *graph;
+    const struct vp_packet *packet;
+    const char *values;
+};
+
+/* Called by every rank, on its thread. */
+typedef void (*vp_observe_fn)(void *ctx, const struct vp_observation *what);
+
 struct vp_train_config {
     const struct vp_graph *graphs; /* one per length bucket; borrowed */
     int n_graphs;
@@ -120,8 +136,17 @@ struct vp_train_config {
     int timeout_ms;                 /* watchdog: the longest wait */
     const struct vp_saver *saver;   /* NULL: no copies; borrowed */
     const struct vp_loader *loader; /* NULL: from the start; borrowed */
-    vp_fault_fn fault;              /* NULL outside of tests */
+    vp_observe_fn observe;          /* NULL: nobody looks */
+    void *observe_ctx;
+    vp_fault_fn fault; /* NULL outside of tests */
     void *fault_ctx;
+};
+
+/* Messages in one direction. */
+struct vp_way_stats {
+    int64_t receive_ns, send_ns; /* waiting, as below */
+    int64_t bytes_sent, bytes_received;
+    int64_t n_sent, n_received;
 };
 
 /* Sums over a run so far, of one stage (all replicas). */
@@ -132,6 +157,7 @@ struct vp_stage_stats {
     int64_t send_ns;    /* waiting for room at the receiver */
     int64_t bytes_sent, bytes_received;
     int64_t n_forward, n_backward; /* minibatches */
+    struct vp_way_stats act, grad; /* activations on, gradients back */
 };
 
 /* One optimizer update; in asynchronous training, one minibatch. */
@@ -167,6 +193,7 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
 void vp_trainer_free(struct vp_trainer *trainer);
 const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer);
 int vp_trainer_n_stages(const struct vp_trainer *trainer);
+int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage);
 
 /* Runs `n` steps; the pipe is empty afterwards, but goes on as if it had not
  * been: two runs are one. Steady steps allocate nothing. `fn` may be NULL. */
@@ -180,6 +207,9 @@ enum vp_status vp_trainer_step(struct vp_trainer *trainer,
  * training, minibatches afterwards start on the newest weights. */
 enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
                                double *loss_out, struct vp_err *err);
+/* The same in parts: adds the losses of batches [first, first + n) to `*sum`. */
+enum vp_status vp_trainer_eval_part(struct vp_trainer *trainer, int64_t first,
+                                    int64_t n, double *sum, struct vp_err *err);
 
 /* All items of the state, stage by stage; their number, or -1 without memory.
  * The caller frees the list. */
@@ -192,8 +222,11 @@ enum vp_status vp_trainer_save(struct vp_trainer *trainer,
                                const struct vp_saver *saver,
                                struct vp_err *err);
 
-/* Per stage. The trainer must be idle. */
+/* Per stage; also inside of vp_step_fn, where it allocates nothing. */
 const struct vp_stage_stats *vp_trainer_stats(struct vp_trainer *trainer);
+/* Of stage number `i` of a rank alone; false past its last one. */
+bool vp_trainer_rank_stats(const struct vp_trainer *trainer, int rank, int i,
+                           int *stage_out, struct vp_stage_stats *out);
 /* The schedule of a synchronous group, or a piece of a stream. */
 const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer);
 /* The last actions of every rank. Release with vp_trace_release(). */

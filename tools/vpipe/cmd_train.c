@@ -13,8 +13,13 @@
 enum {
     FLAG_SET,
     FLAG_OUTPUT,
+    FLAG_RESUME,
     FLAG_MAX_STEPS,
+    FLAG_NUM_MINIBATCHES,
+    FLAG_FORWARD_ONLY,
+    FLAG_VERBOSE,
     FLAG_DRY_RUN,
+    FLAG_EXPLAIN,
     FLAG_QUIET,
     FLAG_HELP,
     FLAG_CONFIG_FILE
@@ -25,31 +30,52 @@ static const struct tool_flag flags[] = {
                    "set a key after the file was read; may be repeated" },
     [FLAG_OUTPUT] = { "--output", "DIR",
                       "the run folder [log_directory/time]" },
+    [FLAG_RESUME] = { "--resume", "DIR",
+                      "go on with the run in DIR, in its folder or in --output; "
+                      "DIR may also be one of its checkpoints" },
     [FLAG_MAX_STEPS] = { "--max-steps", "N",
                          "stop after N steps: updates, in asp minibatches" },
+    [FLAG_NUM_MINIBATCHES] = { "--num_minibatches", "N",
+                               "cut every epoch after N minibatches" },
+    [FLAG_FORWARD_ONLY] = { "--forward_only", NULL,
+                            "do not train: print the loss over the held-out "
+                            "data, of --resume or of the first weights" },
+    [FLAG_VERBOSE] = { "--verbose", "LIST",
+                       "print the inside of the run every verbose_frequency "
+                       "steps: some of stages,tensors,versions,communication,"
+                       "time" },
     [FLAG_DRY_RUN] = { "--dry-run", NULL,
                        "check everything, report stages, memory and schedule, "
                        "do not train" },
+    [FLAG_EXPLAIN] = { "--explain", NULL,
+                       "print the configuration with the origin of every value, "
+                       "do nothing else" },
     [FLAG_QUIET] = { "--quiet", NULL, "print nothing but errors" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
     [FLAG_CONFIG_FILE] = { "--config_file", "FILE",
                            "another way to name the configuration" },
 };
-enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), MAX_TEXTS = 8 };
 
 struct train_args {
     const char *config;
     const char **sets;
     int n_sets;
+    char texts[MAX_TEXTS][256]; /* flags that are short for --set */
+    int n_texts;
     struct vp_run_options options;
-    bool quiet, help;
+    bool explain, quiet, verbose, help;
 };
 
 static volatile sig_atomic_t stop;
 
 static void on_signal(int signal_number)
 {
-    (void)signal_number;
+    if (stop) {
+        progress_abandon();
+        signal(signal_number, SIG_DFL);
+        raise(signal_number);
+    }
     stop = 1;
 }
 
@@ -58,8 +84,7 @@ static void on_signal(int signal_number)
 static void catch_signals(void)
 {
     static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-    struct sigaction action = { .sa_handler = on_signal,
-                                .sa_flags = SA_RESETHAND };
+    struct sigaction action = { .sa_handler = on_signal };
 
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < VP_COUNT_OF(signals); i++) {
@@ -83,6 +108,27 @@ static int set_config(struct train_args *out, const char *path)
     return TOOL_OK;
 }
 
+/* A flag that sets a key. */
+static int set_key(struct train_args *out, const char *fmt, const char *value)
+{
+    char *text = out->texts[out->n_texts];
+
+    if (out->n_texts == MAX_TEXTS)
+        return tool_usage_error(
+            "vpipe train: option '%.*s' is given too often; "
+            "give it once",
+            (int)strcspn(fmt, "="), fmt);
+    if (snprintf(text, sizeof(out->texts[0]), fmt, value) >=
+        (int)sizeof(out->texts[0]))
+        return tool_usage_error(
+            "vpipe train: the value '%.48s...' is too long; "
+            "shorten it",
+            value);
+    out->sets[out->n_sets++] = text;
+    out->n_texts++;
+    return TOOL_OK;
+}
+
 static int take_flag(struct train_args *out, int flag, const char *value)
 {
     switch (flag) {
@@ -95,6 +141,9 @@ static int take_flag(struct train_args *out, int flag, const char *value)
     case FLAG_OUTPUT:
         out->options.output = value;
         break;
+    case FLAG_RESUME:
+        out->options.resume = value;
+        break;
     case FLAG_MAX_STEPS:
         if (!vp_text_to_i64(value, &out->options.max_steps) ||
             out->options.max_steps < 1)
@@ -103,8 +152,18 @@ static int take_flag(struct train_args *out, int flag, const char *value)
                                     "for example '--max-steps 10'",
                                     value);
         break;
+    case FLAG_NUM_MINIBATCHES:
+        return set_key(out, "num_minibatches=%s", value);
+    case FLAG_FORWARD_ONLY:
+        return set_key(out, "forward_only=%s", "true");
+    case FLAG_VERBOSE:
+        out->verbose = true;
+        return set_key(out, "verbose=[%s]", value);
     case FLAG_DRY_RUN:
         out->options.dry_run = true;
+        break;
+    case FLAG_EXPLAIN:
+        out->explain = true;
         break;
     case FLAG_QUIET:
         out->quiet = true;
@@ -145,11 +204,13 @@ static int read_args(int argc, char **argv, struct train_args *out)
 
 static void print_help(void)
 {
-    puts("usage: vpipe train CONFIG.yml [option...]\n\n"
-         "Trains the model that CONFIG.yml describes. Results go to a run\n"
-         "folder: config.yml as resolved, metrics.jsonl with one object per\n"
-         "step, trace.json and timeline.svg of the last minibatches.\n\n"
-         "Options:");
+    puts(
+        "usage: vpipe train CONFIG.yml [option...]\n\n"
+        "Trains the model that CONFIG.yml describes. Results go to a run\n"
+        "folder: config.yml and plan.json as resolved, metrics.jsonl with one\n"
+        "object per step, output.log.<rank>, checkpoints, trace.json and\n"
+        "timeline.svg of the last minibatches.\n\n"
+        "Options:");
     help_flags(flags, N_FLAGS);
     puts("\nA configuration is YAML, one 'key: value' per line; only "
          "model_type is\nrequired. Relative paths start at the folder of the "
@@ -167,6 +228,16 @@ static void on_start(void *ctx, const struct vp_run_summary *summary)
 static void on_step(void *ctx, const struct vp_step_report *report)
 {
     progress_step(ctx, report);
+}
+
+static void on_stages(void *ctx, const struct vp_stage_stats *stats)
+{
+    progress_stages(ctx, stats);
+}
+
+static void on_detail(void *ctx, int rank, const char *line)
+{
+    progress_detail(ctx, rank, line);
 }
 
 static void on_eval(void *ctx, int64_t step, double loss)
@@ -199,6 +270,20 @@ static int exit_status(enum vp_status st)
     }
 }
 
+static int explain(const struct vp_config *config)
+{
+    struct vp_err err = { { 0 } };
+    char *text;
+
+    if (vp_config_explain(config, &text, &err) != VP_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        return TOOL_FAILED;
+    }
+    fputs(text, stdout);
+    free(text);
+    return TOOL_OK;
+}
+
 static int run(const struct train_args *args, const struct vp_config *config)
 {
     struct vp_run_options options = args->options;
@@ -208,15 +293,20 @@ static int run(const struct train_args *args, const struct vp_config *config)
     enum vp_status st;
 
     progress_init(&progress, stdout, config->print_frequency);
+    progress.details = args->verbose;
     if (!args->quiet)
         events = (struct vp_run_events){
             .ctx = &progress,
             .on_start = on_start,
             .on_step = on_step,
+            .on_stages = progress.terminal ? on_stages : NULL,
+            .on_detail = on_detail,
             .on_eval = on_eval,
             .on_notice = on_notice,
             .on_end = on_end,
         };
+    for (int i = 0; i < config->n_notices && !args->quiet; i++)
+        progress_notice(&progress, config->notices[i]);
     catch_signals();
     options.stop = &stop;
     st = vp_run_train(config, &options, &events, &err);
@@ -240,6 +330,8 @@ int cmd_train(int argc, char **argv)
         fputs("vpipe train: out of memory; close other programs\n", stderr);
         return TOOL_FAILED;
     }
+    args.options.argv = argv;
+    args.options.argc = argc;
     status = read_args(argc, argv, &args);
     if (status == TOOL_OK && args.help) {
         print_help();
@@ -247,7 +339,7 @@ int cmd_train(int argc, char **argv)
         /* All that can go wrong here is the user's to mend. */
         if (vp_config_load(args.config, args.sets, args.n_sets, &config,
                            &err) == VP_OK)
-            status = run(&args, &config);
+            status = args.explain ? explain(&config) : run(&args, &config);
         else
             status = tool_usage_error("%s", err.text);
         vp_config_release(&config);

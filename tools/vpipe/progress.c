@@ -6,11 +6,20 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { MAX_WIDTH = 200, MIN_BAR = 8, MAX_BAR = 30, N_FIELDS = 7 };
+enum {
+    MAX_WIDTH = 200,
+    MIN_BAR = 8,
+    MAX_BAR = 30,
+    ROW_BAR = 10,
+    ROW_WIDTH = 77, /* of a stage */
+    N_FIELDS = 7
+};
 
 /* Between two drawings of the line; the eye follows no faster. */
 #define DRAW_NS (50 * 1000 * 1000)
@@ -23,7 +32,9 @@ void progress_init(struct progress *progress, FILE *out, int64_t every)
 {
     const char *term = getenv("TERM");
 
-    *progress = (struct progress){ .out = out, .every = every };
+    *progress = (struct progress){
+        .out = out, .every = every, .width = 80, .height = 24
+    };
     progress->terminal = isatty(fileno(out)) && term &&
                          strcmp(term, "dumb") != 0;
     /* Characters only: numbers keep their decimal point. */
@@ -34,25 +45,58 @@ void progress_init(struct progress *progress, FILE *out, int64_t every)
 /* Asked for every line, because windows change. */
 static int terminal_width(const struct progress *progress)
 {
-    int width = tool_width(progress->out, 80);
+    int width = tool_width(progress->out, progress->width);
 
     return width < MAX_WIDTH ? width : MAX_WIDTH;
+}
+
+static int terminal_height(const struct progress *progress)
+{
+    struct winsize size;
+
+    if (ioctl(fileno(progress->out), TIOCGWINSZ, &size) == 0 && size.ws_row > 0)
+        return size.ws_row;
+    return progress->height;
+}
+
+/* The cursor is hidden while there is something to redraw. */
+static volatile sig_atomic_t cursor_hidden;
+static const char show_cursor[] = "\x1b[?25h";
+
+static void leave(struct progress *progress)
+{
+    if (progress->shown)
+        fputs(show_cursor, progress->out);
+    cursor_hidden = 0;
+    progress->shown = false;
+    progress->n_rows = 0;
 }
 
 void progress_break(struct progress *progress)
 {
     if (progress->shown)
         fputc('\n', progress->out);
-    progress->shown = false;
+    leave(progress);
     fflush(progress->out);
 }
 
-/* Takes the line away: what is printed next stands in its place. */
+void progress_abandon(void)
+{
+    ssize_t n = 0;
+
+    if (cursor_hidden)
+        n = write(STDOUT_FILENO, show_cursor, sizeof(show_cursor) - 1);
+    (void)n;
+}
+
+/* Takes line and rows away: what is printed next stands in their place. */
 static void clear_line(struct progress *progress)
 {
+    if (progress->shown && progress->n_rows > 0)
+        fprintf(progress->out, "\x1b[%dA", progress->n_rows);
     if (progress->shown)
-        fputs("\r\x1b[K", progress->out);
-    progress->shown = false;
+        fputs("\r\x1b[J", progress->out);
+    leave(progress);
 }
 
 /* ---- Numbers for people ------------------------------------------------- */
@@ -163,6 +207,78 @@ static void bar_text(const struct progress *progress, double done, int cells,
     append(out, n_bytes, progress->utf8 ? "\u258F " : "] ");
 }
 
+/* Rows fit the terminal, with a line to spare. */
+static int count_rows(const struct progress *progress)
+{
+    int n = progress->n_stages;
+
+    return n > 1 && n <= PROGRESS_MAX_ROWS &&
+                   terminal_width(progress) > ROW_WIDTH &&
+                   terminal_height(progress) >= n + 2
+               ? n
+               : 0;
+}
+
+/* The share of its ranks' time that a stage computes. Ranks with several stages
+ * wait only if none of them does. */
+static double busy_share(const struct progress *progress, int s)
+{
+    const struct progress_stage *stage = &progress->stages[s];
+    double share = stage->busy / progress->seconds / stage->n_ranks;
+
+    return share < 1.0 ? share : 1.0;
+}
+
+static double wait_share(const struct progress *progress, int s)
+{
+    double wait = 1.0;
+
+    for (int i = 0; i < progress->n_stages; i++)
+        if (progress->stages[i].first_rank == progress->stages[s].first_rank)
+            wait -= busy_share(progress, i);
+    return wait > 0.0 ? wait : 0.0;
+}
+
+static void row_text(const struct progress *progress, int s, char *out,
+                     size_t n_bytes)
+{
+    const struct progress_stage *stage = &progress->stages[s];
+    double busy = busy_share(progress, s);
+    char bar[8 * ROW_BAR], memory[32];
+
+    bar_text(progress, busy, ROW_BAR, bar, sizeof(bar));
+    bytes_text(stage->n_bytes, memory, sizeof(memory));
+    snprintf(
+        out, n_bytes,
+        "stage %-2d %sbusy %3.0f%%  bubble %3.0f%%  F %-6lld B %-6lld  %8s", s,
+        bar, 100.0 * busy, 100.0 * wait_share(progress, s),
+        (long long)stage->n_forward, (long long)stage->n_backward, memory);
+}
+
+/* The rows, from where the last ones began. */
+static void draw_rows(struct progress *progress)
+{
+    char *frame = progress->frame;
+    size_t n_bytes = sizeof(progress->frame);
+    int n = count_rows(progress);
+    char row[MAX_WIDTH + 8 * ROW_BAR];
+
+    frame[0] = 0;
+    append(frame, n_bytes, progress->shown ? "\r" : "\x1b[?25l\r");
+    if (progress->n_rows > 0) {
+        snprintf(row, sizeof(row), "\x1b[%dA", progress->n_rows);
+        append(frame, n_bytes, row);
+    }
+    if (progress->n_rows > n)
+        append(frame, n_bytes, "\x1b[J");
+    for (int s = 0; s < n; s++) {
+        row_text(progress, s, row, sizeof(row));
+        append(frame, n_bytes, row);
+        append(frame, n_bytes, "\x1b[K\n");
+    }
+    progress->n_rows = n;
+}
+
 static void draw(struct progress *progress, const struct vp_step_report *report)
 {
     char fields[MAX_WIDTH + 8], bar[4 * MAX_WIDTH];
@@ -178,7 +294,12 @@ static void draw(struct progress *progress, const struct vp_step_report *report)
     bar[0] = 0;
     if (cells >= MIN_BAR)
         bar_text(progress, done, cells, bar, sizeof(bar));
-    fprintf(progress->out, "\r%s%s\x1b[K", bar, fields);
+    draw_rows(progress);
+    append(progress->frame, sizeof(progress->frame), bar);
+    append(progress->frame, sizeof(progress->frame), fields);
+    append(progress->frame, sizeof(progress->frame), "\x1b[K");
+    cursor_hidden = 1;
+    fputs(progress->frame, progress->out);
     fflush(progress->out);
     progress->shown = true;
     progress->drawn_ns = vp_clock_ns();
@@ -242,12 +363,13 @@ static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
     range_text(stage->first_rank, stage->n_ranks, ranks, sizeof(ranks));
     count_text((double)stage->n_params, params, sizeof(params));
     bytes_text(stage->memory->total, memory, sizeof(memory));
-    if (stage->recompute_ratio > 0.0)
-        snprintf(again, sizeof(again), "%.0f %%",
-                 100.0 * stage->recompute_ratio);
-    fprintf(out, "%5d  %5s  %-7s  %10s  %9s  %5d  %8d  %9s  %3.0f %%\n", s,
-            ranks, blocks, params, memory, stage->n_slots, stage->n_versions,
-            again, total > 0.0 ? 100.0 * stage->gflops / total : 0.0);
+    if (stage->n_redo_lines > 0)
+        snprintf(again, sizeof(again), "%d/%d", stage->n_redo_lines,
+                 stage->n_lines);
+    fprintf(out, "%5d  %5s  %-7s  %6s %9s  %5d  %5d  %8d %9s %3.0f %%\n", s,
+            ranks, blocks, params, memory, stage->depth, stage->n_slots,
+            stage->n_versions, again,
+            total > 0.0 ? 100.0 * stage->gflops / total : 0.0);
 }
 
 static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
@@ -260,8 +382,9 @@ static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
             summary->group_size, summary->n_ranks);
     fprintf(out, "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
             100.0 * summary->bubble_simulated, 100.0 * summary->bubble_theory);
-    fputs("stage   rank  blocks   parameters     memory  slots  versions  "
-          "recompute   work\n",
+    /* Recomputed are so many of the stage's lines, from its end. */
+    fputs("stage   rank  blocks   params    memory  depth  slots  versions "
+          "recompute  work\n",
           out);
     for (int s = 0; s < summary->n_stages; s++)
         print_stage(out, summary, s);
@@ -279,6 +402,12 @@ static void keep_summary(struct progress *progress,
     progress->n_cores = summary->n_cores;
     progress->bubble_simulated = summary->bubble_simulated;
     progress->bubble_theory = summary->bubble_theory;
+    for (int s = 0; s < summary->n_stages && s < PROGRESS_MAX_ROWS; s++)
+        progress->stages[s] = (struct progress_stage){
+            .first_rank = summary->stages[s].first_rank,
+            .n_ranks = summary->stages[s].n_ranks,
+            .n_bytes = summary->stages[s].memory->total,
+        };
 }
 
 /* What the steps of a run are. */
@@ -299,25 +428,49 @@ void progress_start(struct progress *progress,
     fprintf(out, "model     %s: %lld blocks, %s parameters\n", summary->model,
             (long long)summary->n_blocks, params);
     fprintf(out, "data      %s\n", summary->data);
-    fprintf(out, "work      %lld %s of %s tokens and %.1f GF, %d thread%s%s\n",
-            (long long)summary->n_steps, unit(progress), tokens,
-            summary->gflops_per_step, summary->n_threads,
-            summary->n_threads == 1 ? "" : "s",
-            progress->pipeline ? " per rank" : "");
+    if (summary->forward_only)
+        fputs("work      forward only: the held-out data, nothing is trained\n",
+              out);
+    else
+        fprintf(out,
+                "work      %lld %s of %s tokens and %.1f GF, %d thread%s%s\n",
+                (long long)summary->n_steps, unit(progress), tokens,
+                summary->gflops_per_step, summary->n_threads,
+                summary->n_threads == 1 ? "" : "s",
+                progress->pipeline ? " per rank" : "");
     if (progress->pipeline)
         print_pipeline(out, summary);
     /* A dry run has room for details. */
     for (int s = 0; s < summary->n_stages; s++)
-        if (!progress->pipeline || !summary->output)
+        if (!progress->pipeline || (!summary->output && !summary->forward_only))
             print_memory(out, summary->stages[s].memory, s);
     fprintf(out, "to beat   loss %.4f, the best guess without context\n",
             summary->unigram_loss);
     if (summary->output)
         fprintf(out, "output    %s\n", summary->output);
+    if (summary->resumed > 0)
+        fprintf(out, "Resumed from checkpoint step %lld\n",
+                (long long)summary->resumed);
     fflush(out);
 }
 
 /* ---- Events ------------------------------------------------------------- */
+
+void progress_stages(struct progress *progress,
+                     const struct vp_stage_stats *stats)
+{
+    for (int s = 0; s < progress->n_stages && s < PROGRESS_MAX_ROWS; s++) {
+        struct progress_stage *stage = &progress->stages[s];
+        int64_t busy_ns = stats[s].forward_ns + stats[s].backward_ns +
+                          stats[s].update_ns;
+
+        stage->busy = MEMORY * stage->busy +
+                      (double)(busy_ns - stage->busy_ns) * 1e-9;
+        stage->busy_ns = busy_ns;
+        stage->n_forward = stats[s].n_forward;
+        stage->n_backward = stats[s].n_backward;
+    }
+}
 
 void progress_step(struct progress *progress,
                    const struct vp_step_report *report)
@@ -345,6 +498,14 @@ void progress_eval(struct progress *progress, int64_t step, double loss)
     fprintf(progress->out, "eval at step %lld: loss %.4f\n", (long long)step,
             loss);
     fflush(progress->out);
+}
+
+void progress_detail(struct progress *progress, int rank, const char *line)
+{
+    if (progress->terminal && !progress->details)
+        return;
+    clear_line(progress);
+    fprintf(progress->out, "[%d] %s\n", rank, line);
 }
 
 void progress_notice(struct progress *progress, const char *line)

@@ -1,0 +1,218 @@
+/* Saving. Ranks fill the writer's memory right after an update; the conductor
+ * commits it; a thread writes. */
+#include "launch/checkpoint.h"
+
+#include "ckpt/store.h"
+#include "ckpt/writer.h"
+#include "launch/saved.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* The longest wait for the last checkpoint: disks can be slow. */
+enum { WRITE_MS = 30 * 60 * 1000 };
+
+struct vp_checkpoints {
+    const struct vp_config *config;
+    const struct vp_data *data;
+    struct vp_trainer *trainer;
+    struct vp_ckpt_writer *writer;
+    struct vp_saver saver;
+    char folder[1024 + 16];
+
+    pthread_mutex_t lock;
+    pthread_cond_t committed;
+    int64_t open; /* step being copied; -1: none */
+    int64_t last; /* step committed last; -1: none */
+};
+
+/* ---- The trainer's side ------------------------------------------------- */
+
+static struct timespec in_ms(int ms)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+/* Every rank asks; the first one opens the step. */
+static enum vp_status begin(void *ctx, int64_t step, int timeout_ms,
+                            struct vp_err *err)
+{
+    struct vp_checkpoints *c = ctx;
+    struct timespec limit = in_ms(timeout_ms);
+    enum vp_status st = VP_OK;
+
+    pthread_mutex_lock(&c->lock);
+    while (c->open >= 0 && c->open != step && st == VP_OK)
+        if (pthread_cond_timedwait(&c->committed, &c->lock, &limit) ==
+            ETIMEDOUT)
+            st = vp_err_set(err, VP_ERR_TIMEOUT,
+                            "checkpoint of step %lld: that of step %lld is not "
+                            "complete after %d s",
+                            (long long)step, (long long)c->open,
+                            timeout_ms / 1000);
+    if (st == VP_OK && c->open < 0) {
+        st = vp_ckpt_writer_begin(c->writer, step, timeout_ms, err);
+        if (st == VP_OK)
+            c->open = step;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+static float *room(void *ctx, int item)
+{
+    struct vp_checkpoints *c = ctx;
+
+    return vp_ckpt_writer_room(c->writer, item);
+}
+
+/* ---- Creating ----------------------------------------------------------- */
+
+enum vp_status vp_checkpoints_create(const struct vp_config *config,
+                                     struct vp_checkpoints **out,
+                                     struct vp_err *err)
+{
+    struct vp_checkpoints *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
+    c->config = config;
+    c->saver = (struct vp_saver){ c, config->checkpoint_every, begin, room };
+    c->open = c->last = -1;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->committed, NULL);
+    *out = c;
+    return VP_OK;
+}
+
+const struct vp_saver *vp_checkpoints_saver(struct vp_checkpoints *c)
+{
+    return &c->saver;
+}
+
+/* Names are copied by the writer, so one buffer per item is enough for the
+ * call. */
+static enum vp_status create_writer(struct vp_checkpoints *c,
+                                    struct vp_err *err)
+{
+    struct vp_state_item *items = NULL;
+    int n = vp_trainer_state(c->trainer, &items);
+    struct vp_ckpt_item *files = n < 0 ? NULL
+                                       : calloc((size_t)n + 1, sizeof(*files));
+    struct vp_arena arena = { NULL };
+    enum vp_status st = VP_OK;
+
+    if (!files)
+        st = vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
+    for (int i = 0; i < n && st == VP_OK; i++) {
+        files[i] = (struct vp_ckpt_item){
+            .block = items[i].block,
+            .name = vp_state_file_name(&arena, &items[i]),
+            .type = VP_ST_F32,
+            .n_dims = 2,
+            .dims = { items[i].rows, items[i].cols },
+        };
+        if (items[i].rows == 1) {
+            files[i].n_dims = 1;
+            files[i].dims[0] = items[i].cols;
+        }
+        if (!files[i].name)
+            st = vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
+    }
+    if (st == VP_OK)
+        st = vp_ckpt_writer_create(c->folder, c->config->keep_checkpoints,
+                                   files, n, &c->writer, err);
+    vp_arena_release(&arena);
+    free(files);
+    free(items);
+    return st;
+}
+
+static int64_t state_bytes(const struct vp_trainer *trainer)
+{
+    struct vp_state_item *items = NULL;
+    int n = vp_trainer_state(trainer, &items);
+    int64_t n_bytes = 0;
+
+    for (int i = 0; i < n; i++)
+        n_bytes += items[i].rows * items[i].cols * (int64_t)sizeof(float);
+    free(items);
+    return n_bytes;
+}
+
+enum vp_status vp_checkpoints_arm(struct vp_checkpoints *c,
+                                  struct vp_trainer *trainer,
+                                  const struct vp_data *data,
+                                  const char *folder, int64_t step,
+                                  struct vp_err *err)
+{
+    c->trainer = trainer;
+    c->data = data;
+    c->last = step > 0 ? step : -1;
+    snprintf(c->folder, sizeof(c->folder), "%s/checkpoints", folder);
+    VP_TRY(vp_ckpt_prepare(c->folder, err));
+    VP_TRY(vp_ckpt_drop_newer(c->folder, step, err));
+    VP_TRY(vp_ckpt_space(c->folder, 2 * state_bytes(trainer), err));
+    /* A copy that is only made at the end needs no memory before. */
+    return c->saver.every > 0 ? create_writer(c, err) : VP_OK;
+}
+
+void vp_checkpoints_free(struct vp_checkpoints *c)
+{
+    if (!c)
+        return;
+    vp_ckpt_writer_free(c->writer);
+    pthread_cond_destroy(&c->committed);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* ---- Writing ------------------------------------------------------------ */
+
+enum vp_status vp_checkpoints_commit(struct vp_checkpoints *c, double score,
+                                     struct vp_err *err)
+{
+    struct vp_facts *facts = NULL;
+    enum vp_status st = vp_saved_facts(c->config, c->data, c->trainer, &facts);
+
+    if (st != VP_OK)
+        return vp_err_set(err, st, "checkpoint: out of memory");
+    pthread_mutex_lock(&c->lock);
+    st = vp_ckpt_writer_commit(c->writer, facts, score, err);
+    c->last = c->open;
+    c->open = -1;
+    pthread_cond_broadcast(&c->committed);
+    pthread_mutex_unlock(&c->lock);
+    vp_facts_free(facts);
+    return st;
+}
+
+enum vp_status vp_checkpoints_finish(struct vp_checkpoints *c, double score,
+                                     struct vp_err *err)
+{
+    if (!c->writer)
+        VP_TRY(create_writer(c, err));
+    if (vp_trainer_progress(c->trainer).step != c->last) {
+        VP_TRY(vp_trainer_save(c->trainer, &c->saver, err));
+        VP_TRY(vp_checkpoints_commit(c, score, err));
+    }
+    return vp_ckpt_writer_finish(c->writer, WRITE_MS, err);
+}
+
+int64_t vp_checkpoints_saved(struct vp_checkpoints *c)
+{
+    return c->writer ? vp_ckpt_writer_saved(c->writer) : -1;
+}

@@ -1,0 +1,58 @@
+/* output.log.<rank>: what the original's ranks printed, for programs that read
+ * its logs. One file per rank, named by the user's number of it. Private to
+ * launch.
+ *
+ * Rules of the original. Steps of an epoch are minibatches. The last stage is
+ * timed from 5 print_frequency minibatches on; Time is per minibatch. In bsp
+ * print_frequency is rounded down to whole groups. Memory is in units of 1e9
+ * bytes, as allocated and as set aside, which is the same here. Language models
+ * have no precision: the line that ends an evaluation says 0. */
+#ifndef VP_LAUNCH_LOG_H
+#define VP_LAUNCH_LOG_H
+
+#include "launch/run.h"
+
+#include <stdio.h>
+
+struct vp_log {
+    FILE **files; /* per rank of the schedule; NULL: closed */
+    const struct vp_run_summary *summary;
+    const char *folder;
+    int64_t every, warm_up; /* minibatches */
+    int64_t group;          /* minibatches of a step */
+
+    int64_t step;       /* reported last */
+    double epoch_start; /* seconds since 1970 */
+    double measured;    /* seconds of the epoch after its warm-up ... */
+    double interval;    /* ... and since the last line of the last stage */
+    int64_t n_measured, n_interval; /* minibatches in these */
+    double time_sum;                /* of the times printed in the epoch */
+    int64_t n_times;
+    double loss_sum; /* of the epoch's steps */
+    int64_t n_losses;
+};
+
+/* Opens the files of a run in `folder`; those that exist grow. Borrows `folder`
+ * and `summary`. */
+enum vp_status vp_log_open(struct vp_log *log, const struct vp_config *config,
+                           const struct vp_run_summary *summary,
+                           const char *folder, struct vp_err *err);
+void vp_log_close(struct vp_log *log);
+
+/* The rest does nothing to a log that is not open. */
+
+enum vp_status vp_log_step(struct vp_log *log,
+                           const struct vp_step_report *report,
+                           struct vp_err *err);
+/* The checkpoint of `step` is on disk. */
+enum vp_status vp_log_saved(struct vp_log *log, int64_t step,
+                            struct vp_err *err);
+/* `i` of `n` batches are evaluated, in so many seconds; `loss` is their
+ * mean. */
+enum vp_status vp_log_eval(struct vp_log *log, int64_t i, int64_t n,
+                           double seconds, double loss, struct vp_err *err);
+/* A line of anything else, for one rank of the schedule. */
+enum vp_status vp_log_line(struct vp_log *log, int rank, const char *line,
+                           struct vp_err *err);
+
+#endif

@@ -1,0 +1,190 @@
+/* Going on from a checkpoint, under any partition. */
+#include "launch/checkpoint.h"
+
+#include "ckpt/ckpt.h"
+#include "launch/saved.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct vp_resume {
+    struct vp_ckpt *ckpt;
+    struct vp_loader loader;
+};
+
+/* ---- Tensors ------------------------------------------------------------ */
+
+static enum vp_status load(void *ctx, const struct vp_state_item *item,
+                           float *out, struct vp_err *err)
+{
+    const struct vp_resume *resume = ctx;
+    struct vp_st_tensor want = { .type = VP_ST_F32,
+                                 .n_dims = 2,
+                                 .dims = { item->rows, item->cols } };
+    struct vp_arena arena = { NULL };
+    const char *name = vp_state_file_name(&arena, item);
+    enum vp_status st;
+
+    if (item->rows == 1) {
+        want.n_dims = 1;
+        want.dims[0] = item->cols;
+    }
+    if (name)
+        st = vp_ckpt_read(resume->ckpt, name, &want, out, err);
+    else
+        st = vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
+    vp_arena_release(&arena);
+    return st;
+}
+
+/* ---- Stages ------------------------------------------------------------- */
+
+/* How many older versions stage `s` runs on. */
+static int lag_of(const struct vp_config *config, int s)
+{
+    if (config->sync_mode == VP_SYNC_BSP)
+        return 0;
+    if (config->macrobatch)
+        return 1;
+    if (config->warmup_depths.n > 0)
+        return config->warmup_depths.at[s];
+    return vp_schedule_depth(config->replicas.n > 0 ? config->replicas.at
+                                                    : NULL,
+                             vp_config_n_stages(config), s);
+}
+
+/* The blocks of a stage must agree. False if versions that it needs are not
+ * there. */
+static enum vp_status join_blocks(const struct vp_block_facts *blocks, int n,
+                                  int lag, const char *place, int stage,
+                                  struct vp_progress *progress, bool *exact,
+                                  struct vp_err *err)
+{
+    progress->updates[stage] = blocks[0].updates;
+    progress->past[stage] = lag;
+    for (int b = 0; b < n; b++) {
+        if (blocks[b].updates != blocks[0].updates)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: the blocks of stage %d had %lld and %lld "
+                              "updates; resume with the partition and replicas "
+                              "it was saved with",
+                              place, stage, (long long)blocks[0].updates,
+                              (long long)blocks[b].updates);
+        if (blocks[b].past < progress->past[stage]) {
+            *exact &= !blocks[b].full;
+            progress->past[stage] = blocks[b].past;
+        }
+    }
+    return VP_OK;
+}
+
+static enum vp_status map_stages(struct vp_resume *resume,
+                                 const struct vp_config *config,
+                                 const struct vp_graph *graph,
+                                 vp_notice_fn notice, void *ctx,
+                                 struct vp_err *err)
+{
+    struct vp_block_facts *blocks = calloc((size_t)graph->n_blocks,
+                                           sizeof(*blocks));
+    struct vp_progress *progress = &resume->loader.progress;
+    const char *place = vp_ckpt_path(resume->ckpt);
+    int n_stages = vp_config_n_stages(config), first = 0;
+    enum vp_status st;
+    bool exact = true;
+
+    if (!blocks)
+        return vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
+    progress->step = vp_ckpt_step(resume->ckpt);
+    st = vp_saved_progress(vp_ckpt_facts(resume->ckpt), place, graph->n_blocks,
+                           progress, blocks, err);
+    for (int s = 0; s < n_stages && st == VP_OK; s++) {
+        int n = config->partition.n > 0 ? config->partition.at[s]
+                                        : graph->n_blocks;
+
+        st = join_blocks(blocks + first, n, lag_of(config, s), place, s,
+                         progress, &exact, err);
+        first += n;
+    }
+    free(blocks);
+    if (st == VP_OK && !exact) {
+        for (int s = 0; s < n_stages; s++)
+            progress->past[s] = 0;
+        notice(ctx, "saved under other depths: minibatches start on the newest "
+                    "weights, the run is not exactly the one before");
+    }
+    return st;
+}
+
+/* ---- Opening ------------------------------------------------------------ */
+
+static bool exists(const char *folder, const char *name, char *out, size_t n)
+{
+    return (size_t)snprintf(out, n, "%s/%s", folder, name) < n &&
+           access(out, F_OK) == 0;
+}
+
+static enum vp_status open_ckpt(const char *path, vp_notice_fn notice,
+                                void *ctx, struct vp_ckpt **out,
+                                struct vp_err *err)
+{
+    char inner[1024 + 16];
+    enum vp_status st;
+
+    if (exists(path, "manifest.json", inner, sizeof(inner)))
+        return vp_ckpt_open(path, out, err);
+    if (!exists(path, "checkpoints", inner, sizeof(inner)))
+        snprintf(inner, sizeof(inner), "%s", path);
+    st = vp_ckpt_open_newest(inner, notice, ctx, out, err);
+    if (st == VP_ERR_END)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s holds no checkpoint; give --resume the folder of "
+                          "a run that was saved",
+                          path);
+    return st;
+}
+
+enum vp_status vp_resume_open(const char *path, const struct vp_config *config,
+                              const struct vp_graph *graph,
+                              const struct vp_data *data, vp_notice_fn notice,
+                              void *ctx, struct vp_resume **out,
+                              struct vp_err *err)
+{
+    struct vp_resume *resume = calloc(1, sizeof(*resume));
+    enum vp_status st;
+
+    if (!resume)
+        return vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
+    resume->loader.ctx = resume;
+    resume->loader.load = load;
+    st = open_ckpt(path, notice, ctx, &resume->ckpt, err);
+    if (st == VP_OK)
+        st = vp_saved_check(vp_ckpt_facts(resume->ckpt), config, data,
+                            vp_ckpt_path(resume->ckpt), err);
+    if (st == VP_OK)
+        st = map_stages(resume, config, graph, notice, ctx, err);
+    if (st != VP_OK) {
+        vp_resume_close(resume);
+        return st;
+    }
+    *out = resume;
+    return VP_OK;
+}
+
+const struct vp_loader *vp_resume_loader(const struct vp_resume *resume)
+{
+    return &resume->loader;
+}
+
+int64_t vp_resume_step(const struct vp_resume *resume)
+{
+    return resume->loader.progress.step;
+}
+
+void vp_resume_close(struct vp_resume *resume)
+{
+    if (!resume)
+        return;
+    vp_ckpt_close(resume->ckpt);
+    free(resume);
+}

@@ -1,0 +1,207 @@
+#include "launch/saved.h"
+
+#include "launch/checkpoint.h"
+#include "launch/keys.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A run goes on as if it had never stopped only if these are the same; all
+ * other keys may change. */
+static const char *const fixed_keys[] = {
+    "model_type",
+    "vocab",
+    "hidden",
+    "layers",
+    "decoder_layers",
+    "heads",
+    "ffn",
+    "positions",
+    "types",
+    "dropout",
+    "attention_dropout",
+    "label_smoothing",
+    "tie_embeddings",
+    "activation",
+    "norm_eps",
+    "pad_id",
+    "attention_bias",
+    "synthetic_data",
+    "seq_length",
+    "batch_size",
+    "max_pred",
+    "num_minibatches",
+    "seed",
+    "optimizer",
+    "beta1",
+    "beta2",
+    "eps",
+    "weight_decay",
+    "sync_mode",
+    "accumulation_steps",
+};
+
+const char *vp_resume_fixed_key(int i)
+{
+    return i >= 0 && i < (int)VP_COUNT_OF(fixed_keys) ? fixed_keys[i] : NULL;
+}
+
+const char *vp_state_file_name(struct vp_arena *arena,
+                               const struct vp_state_item *item)
+{
+    switch (item->kind) {
+    case VP_STATE_MOMENT1:
+        return vp_arena_printf(arena, "optimizer.moment1.%s", item->name);
+    case VP_STATE_MOMENT2:
+        return vp_arena_printf(arena, "optimizer.moment2.%s", item->name);
+    case VP_STATE_VERSION:
+        return vp_arena_printf(arena, "version.%d.%s", item->age, item->name);
+    default:
+        return vp_arena_strdup(arena, item->name);
+    }
+}
+
+/* ---- Writing ------------------------------------------------------------ */
+
+enum { VALUE_BYTES = 256 };
+
+static json_t *fixed_values(const struct vp_config *config)
+{
+    json_t *object = json_object();
+    char value[VALUE_BYTES];
+
+    for (size_t i = 0; object && i < VP_COUNT_OF(fixed_keys); i++)
+        if (vp_key_print(vp_key_find(fixed_keys[i]), config, value,
+                         sizeof(value)) &&
+            json_object_set_new(object, fixed_keys[i], json_string(value)) != 0)
+            break;
+    return object;
+}
+
+/* Per block: stages may change. */
+static void add_blocks(const struct vp_trainer *trainer,
+                       const struct vp_progress *progress, json_t *facts)
+{
+    const struct vp_schedule *schedule = vp_trainer_schedule(trainer);
+    json_t *updates = json_array(), *past = json_array(), *full = json_array();
+
+    for (int s = 0; s < schedule->n_stages; s++) {
+        int n = vp_trainer_n_blocks(trainer, s);
+        bool all = schedule->stages[s].version_lag > 0 &&
+                   progress->past[s] == schedule->stages[s].version_lag;
+
+        for (int b = 0; b < n; b++) {
+            json_array_append_new(updates, json_integer(progress->updates[s]));
+            json_array_append_new(past, json_integer(progress->past[s]));
+            json_array_append_new(full, json_boolean(all));
+        }
+    }
+    json_object_set_new(facts, "updates", updates);
+    json_object_set_new(facts, "past_versions", past);
+    json_object_set_new(facts, "past_is_cut", full);
+}
+
+enum vp_status vp_saved_facts(const struct vp_config *config,
+                              const struct vp_data *data,
+                              const struct vp_trainer *trainer,
+                              struct vp_facts **out)
+{
+    struct vp_progress progress = vp_trainer_progress(trainer);
+    json_t *object = json_object();
+    enum vp_status st;
+
+    if (!object)
+        return VP_ERR_NOMEM;
+    json_object_set_new(object, "program", json_string("vpipe " VP_VERSION));
+    json_object_set_new(object, "minibatch", json_integer(progress.minibatch));
+    json_object_set_new(object, "data", json_string(vp_data_info(data)->what));
+    json_object_set_new(object, "batches_per_epoch",
+                        json_integer(vp_data_info(data)->n_batches));
+    add_blocks(trainer, &progress, object);
+    json_object_set_new(object, "config", fixed_values(config));
+    st = vp_facts_wrap(object, out);
+    json_decref(object);
+    return st;
+}
+
+/* ---- Reading ------------------------------------------------------------ */
+
+enum vp_status vp_saved_check(const struct vp_facts *facts,
+                              const struct vp_config *config,
+                              const struct vp_data *data, const char *place,
+                              struct vp_err *err)
+{
+    const json_t *object = vp_facts_object(facts);
+    const json_t *then = json_object_get(object, "config");
+    const json_t *batches = json_object_get(object, "batches_per_epoch");
+    char value[VALUE_BYTES];
+
+    for (size_t i = 0; i < VP_COUNT_OF(fixed_keys); i++) {
+        const char *key = fixed_keys[i];
+        const char *was = json_string_value(json_object_get(then, key));
+
+        if (!vp_key_print(vp_key_find(key), config, value, sizeof(value)))
+            value[0] = '\0';
+        if (strcmp(was ? was : "", value) != 0)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: %s is %s, but %s was saved with %s; a run "
+                              "can only go on with the same",
+                              vp_config_place(config, key), key,
+                              value[0] ? value : "not set", place,
+                              was ? was : "none");
+    }
+    if (json_integer_value(batches) != vp_data_info(data)->n_batches)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: the data has %lld batches, but %s was saved "
+                          "with %lld; resume with the same data",
+                          vp_config_place(config, "data_dir"),
+                          (long long)vp_data_info(data)->n_batches, place,
+                          (long long)json_integer_value(batches));
+    return VP_OK;
+}
+
+static const json_t *list_of(const json_t *object, const char *key, int n)
+{
+    const json_t *list = json_object_get(object, key);
+
+    return json_is_array(list) && json_array_size(list) == (size_t)n ? list
+                                                                     : NULL;
+}
+
+enum vp_status vp_saved_progress(const struct vp_facts *facts,
+                                 const char *place, int n_blocks,
+                                 struct vp_progress *progress_out,
+                                 struct vp_block_facts *blocks_out,
+                                 struct vp_err *err)
+{
+    const json_t *object = vp_facts_object(facts);
+    const json_t *updates = list_of(object, "updates", n_blocks);
+    const json_t *past = list_of(object, "past_versions", n_blocks);
+    const json_t *full = list_of(object, "past_is_cut", n_blocks);
+    const json_t *minibatch = json_object_get(object, "minibatch");
+
+    if (!updates || !past || !full || !json_is_integer(minibatch))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: the manifest does not say where the run stood "
+                          "for %d blocks; resume from another checkpoint",
+                          place, n_blocks);
+    progress_out->minibatch = json_integer_value(minibatch);
+    for (int b = 0; b < n_blocks; b++) {
+        size_t i = (size_t)b;
+
+        blocks_out[b] = (struct vp_block_facts){
+            .updates = json_integer_value(json_array_get(updates, i)),
+            .past = (int)json_integer_value(json_array_get(past, i)),
+            .full = json_is_true(json_array_get(full, i)),
+        };
+        if (blocks_out[b].updates < 0 || blocks_out[b].past < 0 ||
+            blocks_out[b].past > blocks_out[b].updates)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: block %d has %lld updates and %d older "
+                              "versions; resume from another checkpoint",
+                              place, b, (long long)blocks_out[b].updates,
+                              blocks_out[b].past);
+    }
+    return VP_OK;
+}

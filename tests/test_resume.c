@@ -1,0 +1,565 @@
+/* Runs that are stopped in every way and go on: the losses must be those of the
+ * run that was never stopped, or the file at fault is named. Every run is a
+ * process of its own. VP_FULL=1 tries every call and many more moments. */
+#include "ckpt/io.h"
+#include "ckpt/store.h"
+#include "launch/run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { STOPPED = 77, MAX_SETS = 12 };
+
+static char root[64];
+
+static bool full(void)
+{
+    const char *text = getenv("VP_FULL");
+
+    return text && text[0] == '1';
+}
+
+/* ---- Faults ------------------------------------------------------------- */
+
+/* Shared with the children. */
+static struct shared {
+    int n_calls; /* made so far */
+    int at;      /* the call at which something happens; 0: never */
+    int error;   /* 0: the process ends there, else the call fails */
+    char notices[4096];
+    char error_text[1024];
+    int64_t resumed;
+} * shared;
+
+/* True if the call is to fail. */
+static bool strike(void)
+{
+    if (++shared->n_calls != shared->at)
+        return false;
+    if (shared->error == 0)
+        _exit(STOPPED);
+    errno = shared->error;
+    return true;
+}
+
+static int io_open(const char *path, int flags, mode_t mode)
+{
+    bool writes = (flags & O_ACCMODE) != O_RDONLY;
+
+    return writes && strike() ? -1 : vp_io_system.open(path, flags, mode);
+}
+
+static ssize_t io_write(int fd, const void *buf, size_t n)
+{
+    return strike() ? -1 : vp_io_system.write(fd, buf, n);
+}
+
+static int io_fsync(int fd)
+{
+    return strike() ? -1 : vp_io_system.fsync(fd);
+}
+
+static int io_close(int fd)
+{
+    int st = vp_io_system.close(fd);
+
+    return strike() ? -1 : st;
+}
+
+static int io_mkdir(const char *path, mode_t mode)
+{
+    return strike() ? -1 : vp_io_system.mkdir(path, mode);
+}
+
+static int io_rename(const char *from, const char *to)
+{
+    return strike() ? -1 : vp_io_system.rename(from, to);
+}
+
+static int io_unlink(const char *path)
+{
+    return strike() ? -1 : vp_io_system.unlink(path);
+}
+
+static int io_rmdir(const char *path)
+{
+    return strike() ? -1 : vp_io_system.rmdir(path);
+}
+
+/* ---- Runs --------------------------------------------------------------- */
+
+struct job {
+    const char *sets[MAX_SETS];
+    int n_sets;
+    const char *output, *resume; /* names under root */
+    int64_t max_steps;
+    int strike_at, strike_error;
+    int kill_ms; /* SIGKILL after so long; 0: never */
+};
+
+static const char *path_of(const char *name)
+{
+    static char path[4][256];
+    static int turn;
+
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof(path[turn]), "%s/%s", root, name);
+    return path[turn];
+}
+
+static void keep_notice(void *ctx, const char *line)
+{
+    size_t used = strlen(shared->notices);
+
+    (void)ctx;
+    snprintf(shared->notices + used, sizeof(shared->notices) - used, "%s\n",
+             line);
+}
+
+static void keep_start(void *ctx, const struct vp_run_summary *summary)
+{
+    (void)ctx;
+    shared->resumed = summary->resumed;
+}
+
+static _Noreturn void child(const struct job *job)
+{
+    struct vp_io io = vp_io_system;
+    struct vp_run_options options = {
+        .output = job->output ? path_of(job->output) : NULL,
+        .resume = job->resume ? path_of(job->resume) : NULL,
+        .max_steps = job->max_steps,
+    };
+    struct vp_run_events events = { .on_notice = keep_notice,
+                                    .on_start = keep_start };
+    struct vp_config config;
+    struct vp_err err = { "" };
+    enum vp_status st;
+
+    io.open = io_open;
+    io.write = io_write;
+    io.fsync = io_fsync;
+    io.close = io_close;
+    io.mkdir = io_mkdir;
+    io.rename = io_rename;
+    io.unlink = io_unlink;
+    io.rmdir = io_rmdir;
+    vp_io_swap(&io);
+    st = vp_config_load(path_of("config.yml"), job->sets, job->n_sets, &config,
+                        &err);
+    if (st == VP_OK)
+        st = vp_run_train(&config, &options, &events, &err);
+    snprintf(shared->error_text, sizeof(shared->error_text), "%s", err.text);
+    _exit(st == VP_OK ? 0 : 1);
+}
+
+/* The exit status; -1 if it was killed. */
+static int run(const struct job *job)
+{
+    int status;
+    pid_t pid;
+
+    memset(shared, 0, sizeof(*shared));
+    shared->at = job->strike_at;
+    shared->error = job->strike_error;
+    fflush(stdout);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        child(job);
+    if (job->kill_ms > 0) {
+        usleep((useconds_t)job->kill_ms * 1000);
+        kill(pid, SIGKILL);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void must_run(const struct job *job)
+{
+    if (run(job) != 0)
+        fail_msg("%s", shared->error_text);
+}
+
+/* ---- Results ------------------------------------------------------------ */
+
+/* Steps, losses, norms and evaluations; not times. */
+static char *trace_of(const char *name)
+{
+    char file[300], *text, *line = NULL;
+    size_t n_text = 0, n_line = 0;
+    FILE *out = open_memstream(&text, &n_text), *in;
+
+    snprintf(file, sizeof(file), "%s/metrics.jsonl", path_of(name));
+    in = fopen(file, "r");
+    assert_non_null(in);
+    while (getline(&line, &n_line, in) >= 0) {
+        char *end = strstr(line, ", \"samples_per_second\"");
+
+        if (end)
+            snprintf(end, 2, "\n");
+        fputs(line, out);
+    }
+    free(line);
+    fclose(in);
+    fclose(out);
+    return text;
+}
+
+static void assert_same_trace(const char *name, const char *want)
+{
+    char *have = trace_of(name);
+
+    assert_string_equal(have, want);
+    free(have);
+}
+
+static int64_t newest(const char *name)
+{
+    char folder[300];
+    struct vp_ckpt_entry *list = NULL;
+    struct vp_err err = { "" };
+    int n = 0;
+    int64_t step;
+
+    snprintf(folder, sizeof(folder), "%s/checkpoints", path_of(name));
+    assert_int_equal(vp_ckpt_list(folder, &list, &n, &err), VP_OK);
+    step = n > 0 ? list[0].step : -1;
+    free(list);
+    return step;
+}
+
+static void forget(const char *name)
+{
+    assert_int_equal(vp_io_remove(path_of(name)), 0);
+}
+
+/* A run that was stopped somehow goes on to the same end. */
+static void check_goes_on(const struct job *job, const char *want)
+{
+    int64_t step = newest(job->output);
+    struct job rest = *job;
+
+    rest.strike_at = rest.kill_ms = 0;
+    rest.resume = job->output;
+    rest.output = NULL;
+    if (step < 0) { /* too early for any checkpoint: refused, not begun anew */
+        assert_int_equal(run(&rest), 1);
+        return;
+    }
+    must_run(&rest);
+    assert_int_equal(shared->resumed, step);
+    assert_same_trace(job->output, want);
+}
+
+/* ---- Stopped at a call -------------------------------------------------- */
+
+static const struct job sync_job = {
+    .sets = { "stages=2", "accumulation_steps=2" }, .n_sets = 2, .output = "run"
+};
+static const struct job stream_job = { .sets = { "stages=3", "sync_mode=asp" },
+                                       .n_sets = 2,
+                                       .output = "run" };
+
+static void check_every_call(const struct job *base, int error)
+{
+    struct job job = *base;
+    int n_calls, step = full() ? 1 : 11;
+    char *want;
+
+    must_run(&job);
+    n_calls = shared->n_calls;
+    want = trace_of("run");
+    assert_true(n_calls > 40);
+    for (int at = 1; at <= n_calls; at += step) {
+        forget("run");
+        job.strike_at = at;
+        job.strike_error = error;
+        if (error == 0) {
+            /* Threads interleave: there may be a few calls less. */
+            int status = run(&job);
+
+            assert_true(status == STOPPED || (status == 0 && at > n_calls - 8));
+        } else {
+            run(&job); /* fails, or does without */
+        }
+        check_goes_on(&job, want);
+    }
+    free(want);
+    forget("run");
+}
+
+static void stopped_at_a_call(void **state)
+{
+    (void)state;
+    check_every_call(&sync_job, 0);
+    check_every_call(&stream_job, 0);
+}
+
+static void disk_full_at_a_call(void **state)
+{
+    (void)state;
+    check_every_call(&sync_job, ENOSPC);
+    if (full())
+        check_every_call(&stream_job, EIO);
+}
+
+/* ---- Killed ------------------------------------------------------------- */
+
+static void killed_at_any_moment(void **state)
+{
+    int n = full() ? 300 : 24;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct job job = i ? stream_job : sync_job;
+        char *want;
+
+        must_run(&job);
+        want = trace_of("run");
+        forget("run");
+        for (int k = 0; k < n / 2; k++) {
+            job.kill_ms = 20 + k * 7919 % 180;
+            run(&job);
+            if (access(path_of("run"), F_OK) == 0)
+                check_goes_on(&job, want);
+            forget("run");
+        }
+        free(want);
+    }
+}
+
+/* ---- Damaged ------------------------------------------------------------ */
+
+static char *file_in(const char *step, const char *name)
+{
+    static char path[512];
+
+    snprintf(path, sizeof(path), "%s/run/checkpoints/%s/%s", root, step, name);
+    return path;
+}
+
+static void flip(const char *path, long at)
+{
+    FILE *f = fopen(path, "r+");
+    int c;
+
+    assert_non_null(f);
+    fseek(f, at, at < 0 ? SEEK_END : SEEK_SET);
+    c = fgetc(f);
+    fseek(f, -1, SEEK_CUR);
+    fputc(c ^ 1, f);
+    fclose(f);
+}
+
+static void damage(int how, const char *step)
+{
+    struct stat st;
+
+    switch (how) {
+    case 0:
+        flip(file_in(step, "block-0001.safetensors"), -1);
+        break;
+    case 1:
+        flip(file_in(step, "block-0000.safetensors"), 20);
+        break;
+    case 2:
+        flip(file_in(step, "manifest.json"), 40);
+        break;
+    case 3:
+        assert_int_equal(stat(file_in(step, "block-0002.safetensors"), &st), 0);
+        assert_int_equal(
+            truncate(file_in(step, "block-0002.safetensors"), st.st_size / 2),
+            0);
+        break;
+    case 4:
+        assert_int_equal(unlink(file_in(step, "block-0001.safetensors")), 0);
+        break;
+    default:
+        assert_int_equal(unlink(file_in(step, "manifest.json")), 0);
+        break;
+    }
+}
+
+static void damaged_checkpoints_are_passed_over(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 6; how++) {
+        struct job job = sync_job, rest = sync_job;
+        char *want;
+
+        must_run(&job);
+        want = trace_of("run");
+        damage(how, "step-8");
+        rest.output = NULL;
+        rest.resume = "run";
+        must_run(&rest);
+        assert_int_equal(shared->resumed, 6);
+        assert_non_null(strstr(shared->notices, "step-8"));
+        assert_same_trace("run", want);
+        /* With all of them broken, nothing starts. */
+        damage(how, "step-8");
+        damage(how, "step-6");
+        damage(how, "step-4");
+        assert_int_equal(run(&rest), 1);
+        assert_non_null(strstr(shared->error_text, "step-8"));
+        free(want);
+        forget("run");
+    }
+}
+
+/* ---- Other pipelines ---------------------------------------------------- */
+
+static void any_number_of_stages_goes_on(void **state)
+{
+    static const char *const stages[] = { "stages=1", "stages=2", "stages=3",
+                                          "stages=8" };
+    struct job job = { .sets = { "stages=4", "layers=4",
+                                 "accumulation_steps=2" },
+                       .n_sets = 3,
+                       .output = "run" };
+    char *want;
+
+    (void)state;
+    must_run(&job);
+    want = trace_of("run");
+    forget("run");
+    for (size_t i = 0; i < VP_COUNT_OF(stages); i++) {
+        struct job part = job, rest = job;
+
+        part.max_steps = 5;
+        must_run(&part);
+        rest.sets[0] = stages[i];
+        rest.sets[rest.n_sets++] = i % 2 ? "schedule=gpipe" : "schedule=zb-h1";
+        rest.resume = "run";
+        rest.output = NULL;
+        must_run(&rest);
+        assert_int_equal(shared->resumed, 5);
+        assert_same_trace("run", want);
+        forget("run");
+    }
+    free(want);
+}
+
+static void other_depths_are_said(void **state)
+{
+    struct job part = stream_job, rest = stream_job;
+
+    (void)state;
+    part.max_steps = 6;
+    must_run(&part);
+    rest.sets[rest.n_sets++] = "warmup_depths=[4, 3, 2]";
+    rest.resume = "run";
+    rest.output = "more";
+    must_run(&rest);
+    assert_non_null(strstr(shared->notices, "other depths"));
+    forget("run");
+    forget("more");
+}
+
+static void what_must_not_change_is_refused(void **state)
+{
+    static const struct {
+        const char *set, *message;
+    } cases[] = {
+        { "hidden=32", "hidden is 32" },
+        { "batch_size=3", "batch_size is 3" },
+        { "seed=2", "seed is 2" },
+        { "optimizer=sgd", "optimizer is sgd" },
+    };
+    struct job part = sync_job;
+
+    (void)state;
+    part.max_steps = 4;
+    must_run(&part);
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct job rest = sync_job;
+
+        rest.sets[rest.n_sets++] = cases[i].set;
+        rest.resume = "run";
+        rest.output = NULL;
+        assert_int_equal(run(&rest), 1);
+        if (!strstr(shared->error_text, cases[i].message))
+            fail_msg("wanted '%s' in: %s", cases[i].message,
+                     shared->error_text);
+    }
+    part = stream_job;
+    part.resume = "run";
+    part.output = NULL;
+    assert_int_equal(run(&part), 1);
+    assert_non_null(strstr(shared->error_text, "sync_mode is asp"));
+    forget("run");
+}
+
+/* ---- The folder --------------------------------------------------------- */
+
+static void a_folder_has_one_run(void **state)
+{
+    struct job job = sync_job;
+
+    (void)state;
+    job.max_steps = 2;
+    must_run(&job);
+    assert_int_equal(run(&job), 1);
+    assert_non_null(strstr(shared->error_text, "--resume"));
+    forget("run");
+}
+
+static int set_up(void **state)
+{
+    FILE *f;
+
+    (void)state;
+    snprintf(root, sizeof(root), "/tmp/vpipe-resume-XXXXXX");
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || !mkdtemp(root))
+        return -1;
+    f = fopen(path_of("config.yml"), "w");
+    if (!f)
+        return -1;
+    fputs("model_type: bert\nvocab: 64\nhidden: 16\nlayers: 1\nheads: 2\n"
+          "positions: 16\nseq_length: 16\nbatch_size: 2\ndropout: 0.1\n"
+          "tie_embeddings: false\nsynthetic_data: true\noptimizer: adamw\n"
+          "learning_rate: 0.01\ntotal_steps: 8\n"
+          "checkpoint_every: 2\neval_every: 4\neval_batches: 2\n"
+          "threads_per_stage: 1\n",
+          f);
+    return fclose(f);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return vp_io_remove(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stopped_at_a_call),
+        cmocka_unit_test(disk_full_at_a_call),
+        cmocka_unit_test(killed_at_any_moment),
+        cmocka_unit_test(damaged_checkpoints_are_passed_over),
+        cmocka_unit_test(any_number_of_stages_goes_on),
+        cmocka_unit_test(other_depths_are_said),
+        cmocka_unit_test(what_must_not_change_is_refused),
+        cmocka_unit_test(a_folder_has_one_run),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,1005 @@
+/* What a run leaves behind and shows: the original's log lines, the files of
+ * the folder, the inside of a pipeline, the live view. */
+#include "launch/folder.h"
+#include "launch/log.h"
+#include "launch/run.h"
+#include "progress.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <math.h>
+#include <regex.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char root[64];
+
+/* ---- Files -------------------------------------------------------------- */
+
+static const char *path_of(const char *folder, const char *name)
+{
+    static char path[4][256];
+    static int turn;
+
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof(path[turn]), "%s/%s/%s", root, folder, name);
+    return path[turn];
+}
+
+static char *read_text(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *text = calloc(1, 1 << 20);
+
+    if (!f)
+        fail_msg("%s is missing", path);
+    assert_true(fread(text, 1, (1 << 20) - 1, f) < (1 << 20) - 1);
+    fclose(f);
+    return text;
+}
+
+static void assert_file(const char *path, const char *want)
+{
+    char *text = read_text(path);
+
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static int count_lines(const char *text, const char *pattern)
+{
+    char *copy = strdup(text), *save = NULL;
+    regex_t regex;
+    int n = 0;
+
+    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+    for (char *line = strtok_r(copy, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save))
+        n += regexec(&regex, line, 0, NULL, 0) == 0;
+    regfree(&regex);
+    free(copy);
+    return n;
+}
+
+/* ---- Runs --------------------------------------------------------------- */
+
+enum { MAX_LINES = 4096 };
+
+struct heard {
+    int rank[MAX_LINES];
+    char line[MAX_LINES][160];
+    int n_lines;
+    int64_t eval_step;
+    double eval_loss;
+    int n_evals, n_steps;
+    int64_t epochs[64];
+    double losses[64];
+    char error[512];
+};
+
+static struct heard heard;
+
+static void hear_detail(void *ctx, int rank, const char *line)
+{
+    (void)ctx;
+    assert_true(heard.n_lines < MAX_LINES);
+    heard.rank[heard.n_lines] = rank;
+    snprintf(heard.line[heard.n_lines++], sizeof(heard.line[0]), "%s", line);
+}
+
+static void hear_step(void *ctx, const struct vp_step_report *report)
+{
+    (void)ctx;
+    if (report->step <= 64) {
+        heard.epochs[report->step - 1] = report->epoch;
+        heard.losses[report->step - 1] = report->loss;
+    }
+    heard.n_steps++;
+}
+
+static void hear_eval(void *ctx, int64_t step, double loss)
+{
+    (void)ctx;
+    heard.eval_step = step;
+    heard.eval_loss = loss;
+    heard.n_evals++;
+}
+
+/* `sets` ends with NULL. */
+static enum vp_status run(const char *output, const char *resume,
+                          const char *const *sets)
+{
+    static const char text[] =
+        "model_type: bert\nvocab: 64\nhidden: 16\nlayers: 4\nheads: 2\n"
+        "ffn: 32\npositions: 16\ndropout: 0.0\ntie_embeddings: false\n"
+        "synthetic_data: true\nseq_length: 8\nbatch_size: 4\n"
+        "learning_rate: 0.01\nthreads_per_stage: 1\nprint_frequency: 2\n";
+    static char arguments[3][16] = { "train", "a b", "c" };
+    char *argv[] = { arguments[0], arguments[1], arguments[2] };
+    struct vp_run_options options = {
+        .output = output, .resume = resume, .argv = argv, .argc = 3
+    };
+    struct vp_run_events events = { .on_detail = hear_detail,
+                                    .on_step = hear_step,
+                                    .on_eval = hear_eval };
+    struct vp_config config;
+    struct vp_err err = { "" };
+    enum vp_status st;
+    int n_sets = 0;
+
+    memset(&heard, 0, sizeof(heard));
+    while (sets[n_sets])
+        n_sets++;
+    st = vp_config_parse("test.yml", text, sizeof(text) - 1, sets, n_sets,
+                         &config, &err);
+    if (st == VP_OK)
+        st = vp_run_train(&config, &options, &events, &err);
+    vp_config_release(&config);
+    snprintf(heard.error, sizeof(heard.error), "%.500s", err.text);
+    return st;
+}
+
+static void must_run(const char *output, const char *resume,
+                     const char *const *sets)
+{
+    if (run(output, resume, sets) != VP_OK)
+        fail_msg("%s", heard.error);
+}
+
+static const char *folder_of(const char *name)
+{
+    static char path[2][160];
+    static int turn;
+
+    turn = !turn;
+    snprintf(path[turn], sizeof(path[turn]), "%s/%s", root, name);
+    return path[turn];
+}
+
+/* ---- The original's lines ----------------------------------------------- */
+
+struct fake {
+    struct vp_config config;
+    struct vp_memory memory[3];
+    struct vp_run_stage stages[3];
+    struct vp_run_summary summary;
+};
+
+/* Three stages, the middle one on two ranks; an epoch of 12 steps. */
+static void make_fake(struct fake *fake, int accumulation, int64_t every)
+{
+    *fake = (struct fake){
+        .config = { .print_frequency = every,
+                    .accumulation_steps = accumulation,
+                    .distributed_backend = VP_TRANSPORT_GLOO },
+        .memory = { { .total = 1234000000 },
+                    { .total = 2000000000 },
+                    { .total = 500000 } },
+        .stages = { { .n_params = 10, .first_rank = 0, .n_ranks = 1 },
+                    { .n_params = 25, .first_rank = 1, .n_ranks = 2 },
+                    { .n_params = 10, .first_rank = 3, .n_ranks = 1 } },
+    };
+    for (int s = 0; s < 3; s++)
+        fake->stages[s].memory = &fake->memory[s];
+    fake->summary = (struct vp_run_summary){
+        .stages = fake->stages,
+        .n_stages = 3,
+        .n_ranks = 4,
+        .steps_per_epoch = 12,
+    };
+}
+
+static void feed(struct vp_log *log, int64_t first, int64_t last)
+{
+    struct vp_err err;
+
+    for (int64_t step = first; step <= last; step++) {
+        struct vp_step_report report = { .step = step,
+                                         .loss = 10.0 - (double)step,
+                                         .seconds = (double)step };
+
+        assert_int_equal(vp_log_step(log, &report, &err), VP_OK);
+    }
+}
+
+static void open_log(struct vp_log *log, const struct fake *fake,
+                     const char *name)
+{
+    struct vp_err err = { "" };
+    char command[128];
+
+    snprintf(command, sizeof(command), "%s/%s", root, name);
+    mkdir(command, 0777);
+    if (vp_log_open(log, &fake->config, &fake->summary, folder_of(name),
+                    &err) != VP_OK)
+        fail_msg("%s", err.text);
+}
+
+/* Epochs of 12; print_frequency 2, so that 10 steps warm up. Step s takes s
+ * seconds. */
+static void test_log_lines(void **state)
+{
+    struct fake fake;
+    struct vp_log log;
+    struct vp_err err;
+    char *text;
+
+    (void)state;
+    make_fake(&fake, 1, 2);
+    open_log(&log, &fake, "lines");
+    log.folder = "F";
+    feed(&log, 1, 11);
+    assert_int_equal(vp_log_eval(&log, 64, 65, 32.0, 3.25, &err), VP_OK);
+    assert_int_equal(vp_log_eval(&log, 65, 65, 32.5, 3.5, &err), VP_OK);
+    assert_int_equal(vp_log_saved(&log, 11, &err), VP_OK);
+    assert_int_equal(vp_log_line(&log, 2, "hello", &err), VP_OK);
+    vp_log_close(&log);
+    vp_log_close(&log);
+    assert_int_equal(vp_log_line(&log, 2, "nobody", &err), VP_OK);
+
+    assert_file(path_of("lines", "output.log.0"),
+                "Finished initializing process group; backend: gloo, rank: 0, "
+                "world_size: 4\n"
+                "Stage: [0] Epoch: [0][2/12]\tMemory: 1.234 (1.234)\n"
+                "Stage: [0] Epoch: [0][4/12]\tMemory: 1.234 (1.234)\n"
+                "Stage: [0] Epoch: [0][6/12]\tMemory: 1.234 (1.234)\n"
+                "Stage: [0] Epoch: [0][8/12]\tMemory: 1.234 (1.234)\n"
+                "Stage: [0] Epoch: [0][10/12]\tMemory: 1.234 (1.234)\n"
+                "Saved checkpoint to F/checkpoints/step-11\n");
+    assert_file(path_of("lines", "output.log.3"),
+                "Finished initializing process group; backend: gloo, rank: 3, "
+                "world_size: 4\n"
+                "Test: [0][64/65]\tTime: 0.500 (0.500)\tMemory: 0.001 (0.001)\t"
+                "Loss: 3.2500 (3.2500)\t\n"
+                "Test: [0][65/65]\tTime: 0.500 (0.500)\tMemory: 0.001 (0.001)\t"
+                "Loss: 3.5000 (3.5000)\t\n"
+                " * Prec@1 0.000 Prec@5 0.000\n"
+                "Saved checkpoint to F/checkpoints/step-11\n");
+    text = read_text(path_of("lines", "output.log.2"));
+    assert_non_null(strstr(text, "Replicating stage: ranks=2, "
+                                 "module_size=100.000\n"));
+    assert_non_null(strstr(text, "Stage: [1] Epoch: [0][10/12]\tMemory: 2.000 "
+                                 "(2.000)\nhello\n"));
+    assert_null(strstr(text, "Saved"));
+    free(text);
+}
+
+/* Both steps after the warm-up take 11.5 s in the mean, of an epoch of 12; the
+ * second epoch starts anew. */
+static void test_log_times(void **state)
+{
+    static const char number[] = "Epoch ([0-9]+): ([0-9]+\\.[0-9]{3}) seconds";
+    struct fake fake;
+    struct vp_log log;
+    char *text;
+
+    (void)state;
+    make_fake(&fake, 1, 2);
+    open_log(&log, &fake, "times");
+    feed(&log, 1, 24);
+    vp_log_close(&log);
+    text = read_text(path_of("times", "output.log.3"));
+    /* 23 s are 0.006 hours; in full 11.5 x 12 = 138 s are 0.038. */
+    assert_non_null(
+        strstr(text, "Stage: [2] Epoch: [0][12/12]\tTime: 11.500 (11.500)\t"
+                     "Epoch time [hr]: 0.006 (0.038)\tMemory: 0.001 (0.001)\t"
+                     "Loss: -2.0000 (3.5000)\t\n"));
+    assert_non_null(
+        strstr(text, "Stage: [2] Epoch: [1][12/12]\tTime: 23.500 (23.500)\t"
+                     "Epoch time [hr]: 0.013 (0.078)\tMemory: 0.001 (0.001)\t"
+                     "Loss: -14.0000 (-8.5000)\t\n"));
+    assert_int_equal(count_lines(text, number), 2);
+    assert_int_equal(count_lines(text, "^Stage: "), 2);
+    assert_int_equal(count_lines(text, "^Epoch start time: [0-9]+\\.[0-9]{3}, "
+                                       "epoch end time: [0-9]+\\.[0-9]{3}$"),
+                     2);
+    assert_true(strstr(text, "Epoch 0: ") < strstr(text, "Epoch 1: "));
+    free(text);
+    text = read_text(path_of("times", "output.log.0"));
+    assert_int_equal(count_lines(text, number), 2);
+    assert_int_equal(count_lines(text, "^Stage: \\[0\\] Epoch: \\[1\\]"), 6);
+    free(text);
+}
+
+/* Several lines of an epoch have the mean of their times, and a run that goes
+ * on in the middle of one measures what it sees. */
+static void test_log_means(void **state)
+{
+    struct fake fake;
+    struct vp_log log;
+    char *text;
+
+    (void)state;
+    make_fake(&fake, 1, 1);
+    open_log(&log, &fake, "means");
+    feed(&log, 1, 7);
+    vp_log_close(&log);
+    fake.summary.resumed = 6;
+    fake.summary.resumed_from = "runs/x";
+    open_log(&log, &fake, "means");
+    feed(&log, 7, 8);
+    vp_log_close(&log);
+    text = read_text(path_of("means", "output.log.3"));
+    assert_non_null(strstr(text, "[0][6/12]\tTime: 6.000 (6.000)\t"));
+    assert_non_null(strstr(text, "[0][7/12]\tTime: 7.000 (6.500)\t"));
+    assert_non_null(strstr(text, "Resumed from checkpoint step 6\n"
+                                 "=> loading checkpoint 'runs/x'\n"
+                                 "=> loaded checkpoint 'runs/x' (epoch 0)\n"
+                                 "Finished initializing process group"));
+    assert_non_null(strstr(text, "[0][7/12]\tTime: 7.000 (7.000)\t"));
+    assert_non_null(strstr(text, "[0][8/12]\tTime: 8.000 (7.500)\t"));
+    free(text);
+}
+
+/* In bsp steps are groups: print_frequency 10 is 8 minibatches. */
+static void test_log_groups(void **state)
+{
+    struct fake fake;
+    struct vp_log log;
+    char *text;
+
+    (void)state;
+    make_fake(&fake, 4, 10);
+    open_log(&log, &fake, "groups");
+    feed(&log, 1, 12);
+    vp_log_close(&log);
+    text = read_text(path_of("groups", "output.log.0"));
+    for (int at = 8; at <= 48; at += 8) {
+        char line[64];
+
+        snprintf(line, sizeof(line), "Epoch: [0][%d/48]\t", at);
+        assert_non_null(strstr(text, line));
+    }
+    assert_int_equal(count_lines(text, "^Stage: "), 6);
+    free(text);
+    text = read_text(path_of("groups", "output.log.3"));
+    /* Steps 11 and 12 are timed: 23 s for 8 minibatches. */
+    assert_int_equal(count_lines(text, "^Stage: "), 1);
+    assert_non_null(strstr(text, "[0][48/48]\tTime: 2.875 (2.875)\t"));
+    free(text);
+    make_fake(&fake, 4, 2);
+    open_log(&log, &fake, "groups2");
+    assert_int_equal(log.every, 4);
+    vp_log_close(&log);
+}
+
+/* ---- The folder --------------------------------------------------------- */
+
+static void test_describe(void **state)
+{
+    static const struct vp_machine machines[] = {
+        { "b", 0 }, { "a", 0 }, { "b", 1 }, { "c", 0 }, { "a", 1 }
+    };
+    static char words[][24] = { "train", "x.yml", "--set", "partition=[1, 2]",
+                                "it's",  "",      "a\nb'c" };
+    char *argv[7];
+    struct fake fake;
+    struct vp_folder folder = { .lock = -1 };
+    struct vp_err err = { "" };
+
+    (void)state;
+    for (int i = 0; i < 7; i++)
+        argv[i] = words[i];
+    make_fake(&fake, 1, 2);
+    snprintf(folder.path, sizeof(folder.path), "%s", root);
+    for (int s = 0; s < 3; s++) {
+        fake.stages[s].n_blocks = 3 + s;
+        fake.stages[s].recompute_ratio = s == 0 ? 0.3 : s == 1 ? 1.0 / 3 : 1;
+    }
+    assert_int_equal(
+        vp_folder_describe(&folder, &fake.config, &fake.summary, argv, 2, &err),
+        VP_OK);
+    assert_file(path_of(".", "machinefile"), "localhost\n");
+    fake.config.machines = (struct vp_machine_list){ machines, 5 };
+    assert_int_equal(
+        vp_folder_describe(&folder, &fake.config, &fake.summary, argv, 7, &err),
+        VP_OK);
+    assert_int_equal(
+        vp_folder_describe(&folder, &fake.config, &fake.summary, argv, 0, &err),
+        VP_OK);
+    assert_file(path_of(".", "machinefile"), "b\na\nc\n");
+    assert_file(path_of(".", "plan.json"),
+                "{\n    \"partition\": [3, 4, 5],\n"
+                "    \"recompute_ratio\": [0.3, 0.33333333333333331, 1]\n}\n");
+    assert_file(path_of(".", "command_history.log"),
+                "vpipe train x.yml\n"
+                "vpipe train x.yml --set 'partition=[1, 2]' 'it'\\''s' '' "
+                "$'a\\012b\\'c'\n");
+    snprintf(folder.path, sizeof(folder.path), "%s/none", root);
+    assert_int_equal(
+        vp_folder_describe(&folder, &fake.config, &fake.summary, argv, 2, &err),
+        VP_ERR_IO);
+    assert_non_null(strstr(err.text, "none/machinefile: cannot be written"));
+}
+
+/* A run's plan.json says the same as its configuration, and its logs are those
+ * of the user's numbers of ranks. */
+static void test_folder_of_run(void **state)
+{
+    const char *const sets[] = { "stages=3",
+                                 "sync_mode=asp",
+                                 "total_steps=14",
+                                 "num_minibatches=7",
+                                 "print_frequency=1",
+                                 "eval_every=7",
+                                 "recompute_ratio=[0.5, 0, 0]",
+                                 NULL };
+    static const char path[] = "partition=%s";
+    char plan[300], *text;
+    const char *const again[] = { plan,
+                                  "sync_mode=asp",
+                                  "total_steps=14",
+                                  "num_minibatches=7",
+                                  "eval_every=7",
+                                  NULL };
+    double losses[14];
+
+    (void)state;
+    must_run(folder_of("first"), NULL, sets);
+    memcpy(losses, heard.losses, sizeof(losses));
+    for (int i = 0; i < 14; i++)
+        assert_int_equal(heard.epochs[i], i / 7);
+    assert_file(path_of("first", "machinefile"), "localhost\n");
+    assert_file(path_of("first", "command_history.log"),
+                "vpipe train 'a b' c\n");
+    for (int r = 0; r < 3; r++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "output.log.%d", r);
+        text = read_text(path_of("first", name));
+        assert_int_equal(count_lines(text, "^Epoch [01]: [0-9.]+ seconds$"), 2);
+        assert_int_equal(count_lines(text, "^ \\* "), r == 2 ? 2 : 0);
+        assert_int_equal(count_lines(text, "^Stage: "), r == 2 ? 4 : 14);
+        assert_int_equal(count_lines(text, "^Saved checkpoint to "
+                                           ".*/first/checkpoints/step-14$"),
+                         1);
+        free(text);
+    }
+    snprintf(plan, sizeof(plan), path, path_of("first", "plan.json"));
+    must_run(folder_of("second"), NULL, again);
+    assert_memory_equal(losses, heard.losses, sizeof(losses));
+    text = read_text(path_of("first", "plan.json"));
+    assert_file(path_of("second", "plan.json"), text);
+    free(text);
+}
+
+/* ---- Seeing inside ------------------------------------------------------ */
+
+static int max0(int n)
+{
+    return n > 0 ? n : 0;
+}
+
+/* Every stage of an asynchronous pipeline uses version max(0, m - depth), in
+ * forward and backward, and writes the next one. */
+static void test_versions_asp(void **state)
+{
+    const char *const sets[] = {
+        "stages=3",           "sync_mode=asp",       "total_steps=12",
+        "verbose=[versions]", "verbose_frequency=1", NULL
+    };
+    int at = 0;
+
+    (void)state;
+    must_run(folder_of("versions"), NULL, sets);
+    for (int m = 0; m < 12; m++)
+        for (int s = 0; s < 3; s++) {
+            int version = max0(m - (2 - s));
+            char want[3][160];
+
+            snprintf(want[0], sizeof(want[0]),
+                     "versions: stage %d: F of minibatch %d uses version %d", s,
+                     m, version);
+            snprintf(want[1], sizeof(want[1]),
+                     "versions: stage %d: B of minibatch %d uses version %d", s,
+                     m, version);
+            snprintf(want[2], sizeof(want[2]),
+                     "versions: stage %d: update after minibatch %d writes "
+                     "version %d",
+                     s, m, m + 1);
+            for (int i = 0; i < 3; i++, at++) {
+                assert_true(at < heard.n_lines);
+                assert_int_equal(heard.rank[at], s);
+                assert_string_equal(heard.line[at], want[i]);
+            }
+        }
+    assert_int_equal(at, heard.n_lines);
+}
+
+/* Synchronous: one version for a whole group, on each of four schedules. */
+static void test_versions_bsp(void **state)
+{
+    static const char *const schedules[] = { "schedule=gpipe", "schedule=1f1b",
+                                             "schedule=zb-h1",
+                                             "schedule=interleaved" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(schedules); i++) {
+        const char *const sets[] = { "stages=2",
+                                     "sync_mode=bsp",
+                                     "accumulation_steps=4",
+                                     "total_steps=6",
+                                     "verbose=[versions]",
+                                     "verbose_frequency=3",
+                                     schedules[i],
+                                     NULL };
+        char name[32];
+        int n_updates = 0;
+
+        snprintf(name, sizeof(name), "bsp%zu", i);
+        must_run(folder_of(name), NULL, sets);
+        assert_true(heard.n_lines > 0);
+        for (int l = 0; l < heard.n_lines; l++) {
+            int stage, m, version;
+            char kind;
+
+            if (sscanf(heard.line[l],
+                       "versions: stage %d: update after minibatch %d writes "
+                       "version %d",
+                       &stage, &m, &version) == 3) {
+                assert_true(m == 11 || m == 23);
+                assert_int_equal(version, (m + 1) / 4);
+                n_updates++;
+                continue;
+            }
+            assert_int_equal(
+                sscanf(heard.line[l],
+                       "versions: stage %d: %c of minibatch %d uses version %d",
+                       &stage, &kind, &m, &version),
+                4);
+            assert_true((m >= 8 && m < 12) || (m >= 20 && m < 24));
+            assert_int_equal(version, m / 4);
+        }
+        assert_int_equal(n_updates, i == 3 ? 8 : 4);
+    }
+}
+
+/* The life of a boundary tensor: both ends, both ways, the same every time. */
+static void test_tensors(void **state)
+{
+    const char *const sets[] = {
+        "stages=3",          "sync_mode=asp",       "total_steps=10",
+        "verbose=[tensors]", "verbose_frequency=5", NULL
+    };
+    static struct heard first;
+    int n_ways[2] = { 0, 0 };
+
+    (void)state;
+    must_run(folder_of("tensors"), NULL, sets);
+    first = heard;
+    must_run(folder_of("tensors2"), NULL, sets);
+    assert_int_equal(first.n_lines, heard.n_lines);
+    for (int l = 0; l < first.n_lines; l++) {
+        const char *tail = strstr(first.line[l], " [32 x 16] norm ");
+        bool back = strstr(first.line[l], ": gradient of ");
+        int m, from, to, message;
+        double norm;
+
+        assert_string_equal(first.line[l], heard.line[l]);
+        assert_non_null(tail);
+        assert_int_equal(sscanf(first.line[l], "tensors: minibatch %d: ", &m),
+                         1);
+        assert_int_equal(sscanf(tail,
+                                " [32 x 16] norm %lf, rank %d -> rank %d, "
+                                "message %d",
+                                &norm, &from, &to, &message),
+                         4);
+        assert_true(m == 4 || m == 9);
+        assert_int_equal(message, m);
+        assert_true(isfinite(norm) && norm > 0.0);
+        assert_int_equal(from, first.rank[l]);
+        assert_int_equal(to, back ? from - 1 : from + 1);
+        n_ways[back]++;
+    }
+    assert_int_equal(n_ways[0], 4);
+    assert_int_equal(n_ways[1], 4);
+}
+
+/* Times in the original's table, traffic by link, stages once. */
+static void test_time(void **state)
+{
+    const char *const sets[] = { "stages=2",
+                                 "sync_mode=bsp",
+                                 "accumulation_steps=3",
+                                 "total_steps=4",
+                                 "verbose=[stages, communication, time]",
+                                 "verbose_frequency=4",
+                                 NULL };
+    static const char *const want[] = {
+        "^Forward Stats:$",
+        "^\t compute_time [0-9]+\\.[0-9]{3} seconds$",
+        "^\t receive_tensors [0-9]+\\.[0-9]{3} seconds$",
+        "^\t receive_tensors_size [0-9]+\\.000 bytes$",
+        "^\t send_tensors [0-9]+\\.[0-9]{3} seconds$",
+        "^\t send_tensors_size [0-9]+\\.000 bytes$",
+        "^Backward Stats:$",
+    };
+    char *text;
+
+    (void)state;
+    must_run(folder_of("time"), NULL, sets);
+    assert_int_equal(heard.n_lines, 2 + 2 * (1 + 13));
+    for (int r = 0; r < 2; r++) {
+        char name[32];
+
+        assert_int_equal(heard.rank[r], r);
+        assert_int_equal(
+            count_lines(heard.line[r],
+                        r == 0
+                            ? "^stages: rank 0 has stage 0 of 2: blocks "
+                              "0-[0-9], [0-9]+ parameters, depth 1, 2 slots, "
+                              "1 versions, 0 of [0-9]+ lines"
+                            : "^stages: rank 1 has stage 1 of 2: blocks "
+                              "[0-9]-8, [0-9]+ parameters, depth 0, 1 slots, "
+                              "1 versions, 0 of [0-9]+ lines"),
+            1);
+        /* 12 minibatches, each one message on and one back. */
+        assert_int_equal(
+            count_lines(heard.line[2 + 14 * r],
+                        r == 0 ? "^communication: stage 0 -> stage 1: 12 "
+                                 "messages, [1-9][0-9]+ bytes$"
+                               : "^communication: stage 1 -> stage 0: 12 "
+                                 "messages, [1-9][0-9]+ bytes$"),
+            1);
+        for (size_t i = 0; i < VP_COUNT_OF(want); i++)
+            assert_int_equal(
+                count_lines(heard.line[3 + 14 * r + (int)i], want[i]), 1);
+        assert_int_equal(count_lines(heard.line[15 + 14 * r],
+                                     "^Optimizer step took: "
+                                     "[0-9]+\\.[0-9]{3}$"),
+                         1);
+        snprintf(name, sizeof(name), "output.log.%d", r);
+        text = read_text(path_of("time", name));
+        assert_int_equal(count_lines(text, "^\t "), 10);
+        assert_int_equal(count_lines(text, "^stages: "), 1);
+        free(text);
+    }
+    /* What one rank sends, the other receives. */
+    assert_string_equal(heard.line[2 + 6] + 8, heard.line[2 + 14 + 4] + 11);
+}
+
+/* Nothing asked, nothing said. */
+static void test_silence(void **state)
+{
+    const char *const sets[] = { "stages=2", "total_steps=2", NULL };
+
+    (void)state;
+    must_run(folder_of("silent"), NULL, sets);
+    assert_int_equal(heard.n_lines, 0);
+    assert_int_equal(heard.n_steps, 2);
+}
+
+/* ---- num_minibatches, forward_only -------------------------------------- */
+
+/* A capped epoch is the beginning of the whole one. */
+static void test_capped_data(void **state)
+{
+    struct vp_dims dims[2] = { { 4, 8, 0, 8 }, { 4, 8, 0, 32 } };
+    struct vp_data_config config = {
+        .source = VP_DATA_SYNTHETIC,
+        .task = VP_DATA_MASKED_LM,
+        .vocab = 64,
+        .seed = 3,
+        .mask_prob = 0.15f,
+        .dims = dims,
+        .n_dims = 2,
+    };
+    struct vp_data *whole, *capped;
+    struct vp_batch *a, *b;
+    struct vp_err err = { "" };
+    int64_t n;
+
+    (void)state;
+    assert_int_equal(vp_data_open(&config, &whole, &err), VP_OK);
+    config.max_batches = 5;
+    assert_int_equal(vp_data_open(&config, &capped, &err), VP_OK);
+    n = vp_data_info(whole)->n_batches;
+    assert_true(n > 5);
+    assert_int_equal(vp_data_info(capped)->n_batches, 5);
+    assert_int_equal(vp_batch_create(whole, &a), VP_OK);
+    assert_int_equal(vp_batch_create(capped, &b), VP_OK);
+    for (int64_t m = 0; m < 15; m++) {
+        uint64_t same = (uint64_t)(m / 5 * n + m % 5);
+
+        assert_int_equal(vp_data_fill(whole, same, a, &err), VP_OK);
+        assert_int_equal(vp_data_fill(capped, (uint64_t)m, b, &err), VP_OK);
+        assert_memory_equal(a->array[VP_ROLE_TOKENS], b->array[VP_ROLE_TOKENS],
+                            4 * 8 * sizeof(int32_t));
+        assert_int_equal(a->first_sample, b->first_sample);
+    }
+    vp_batch_free(a);
+    vp_batch_free(b);
+    vp_data_close(whole);
+    vp_data_close(capped);
+    config.max_batches = n + 1;
+    assert_int_equal(vp_data_open(&config, &capped, &err), VP_OK);
+    assert_int_equal(vp_data_info(capped)->n_batches, n);
+    vp_data_close(capped);
+}
+
+static int count_entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    int n = 0;
+
+    assert_non_null(dir);
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n - 2;
+}
+
+/* Only looks: the same loss as the run's own evaluation of the same batches,
+ * and nothing in its folder changes. */
+static void test_forward_only(void **state)
+{
+    const char *const sets[] = { "total_steps=6", "eval_every=6",
+                                 "eval_batches=1000000", NULL };
+    const char *const look[] = { "total_steps=6", "forward_only=true", NULL };
+    const char *const look3[] = { "total_steps=6", "forward_only=true",
+                                  "stages=3", "accumulation_steps=1", NULL };
+    const char *const capped[] = { "forward_only=true", "num_minibatches=3",
+                                   NULL };
+    int n = 0, n_runs;
+    double loss;
+    char *before, *text;
+
+    (void)state;
+    must_run(folder_of("trained"), NULL, sets);
+    loss = heard.eval_loss;
+    n = count_entries(folder_of("trained"));
+    before = read_text(path_of("trained", "metrics.jsonl"));
+    n_runs = count_entries(root);
+    must_run(NULL, folder_of("trained"), look);
+    assert_int_equal(heard.n_evals, 1);
+    assert_int_equal(heard.n_steps, 0);
+    assert_int_equal(heard.eval_step, 6);
+    assert_true(heard.eval_loss == loss);
+    must_run(NULL, folder_of("trained"), look3);
+    assert_true(heard.eval_loss == loss);
+    assert_int_equal(count_entries(folder_of("trained")), n);
+    assert_int_equal(count_entries(root), n_runs);
+    assert_file(path_of("trained", "metrics.jsonl"), before);
+    free(before);
+
+    must_run(folder_of("looked"), NULL, capped);
+    assert_true(heard.eval_loss != loss);
+    assert_int_equal(heard.eval_step, 0);
+    text = read_text(path_of("looked", "metrics.jsonl"));
+    assert_int_equal(count_lines(text, "."), 1);
+    assert_int_equal(count_lines(text, "^\\{\"step\": 0, \"eval_loss\": "), 1);
+    free(text);
+    text = read_text(path_of("looked", "output.log.0"));
+    assert_int_equal(count_lines(text, "^Test: \\[0\\]\\[3/3\\]\t"), 1);
+    free(text);
+    assert_int_not_equal(access(path_of("looked", "checkpoints"), F_OK), 0);
+}
+
+/* ---- The screen --------------------------------------------------------- */
+
+struct screen {
+    struct progress progress;
+    struct fake fake;
+    char *text;
+    size_t n_bytes;
+};
+
+static void open_screen(struct screen *screen, bool terminal)
+{
+    FILE *out = open_memstream(&screen->text, &screen->n_bytes);
+
+    make_fake(&screen->fake, 1, 1);
+    screen->fake.summary.output = "runs/x";
+    screen->fake.summary.model = "bert";
+    screen->fake.summary.data = "data";
+    screen->fake.summary.schedule = "1f1b";
+    progress_init(&screen->progress, out, 1);
+    screen->progress.terminal = terminal;
+    screen->progress.utf8 = false;
+    progress_start(&screen->progress, &screen->fake.summary);
+}
+
+/* What was written since the last call. */
+static const char *look(struct screen *screen)
+{
+    static char text[16384];
+
+    fflush(screen->progress.out);
+    snprintf(text, sizeof(text), "%s", screen->text);
+    rewind(screen->progress.out);
+    memset(screen->text, 0, screen->n_bytes);
+    return text;
+}
+
+static void close_screen(struct screen *screen)
+{
+    fclose(screen->progress.out);
+    free(screen->text);
+}
+
+/* Stage 0 is busy for half of the time, stage 1 for all, stage 2 never. */
+static void show_step(struct screen *screen, int64_t step)
+{
+    int64_t s = 1000000000;
+    struct vp_stage_stats stats[3] = {
+        { .forward_ns = step * s / 4,
+          .backward_ns = step * s / 4,
+          .n_forward = step + 2,
+          .n_backward = step },
+        { .forward_ns = step * s,
+          .backward_ns = step * s,
+          .n_forward = step + 1,
+          .n_backward = step },
+        { .n_forward = step, .n_backward = step },
+    };
+    struct vp_step_report report = {
+        .step = step,
+        .n_steps = 9,
+        .loss = 2.5,
+        .seconds = 1.0,
+        .n_tokens = 1500,
+        .n_stages = 3,
+        .bubble = 0.25,
+        .flops = 1e9,
+    };
+
+    screen->progress.drawn_ns = 0;
+    progress_stages(&screen->progress, stats);
+    progress_step(&screen->progress, &report);
+}
+
+static const char rows_1[] =
+    "stage 0  [#####-----] busy  50%  bubble  50%  F 3      B 1        1.15 "
+    "GB\x1b[K\n"
+    "stage 1  [##########] busy 100%  bubble   0%  F 2      B 1        1.86 "
+    "GB\x1b[K\n"
+    "stage 2  [----------] busy   0%  bubble 100%  F 1      B 1       488.3 "
+    "kB\x1b[K\n"
+    "1/9  loss 2.5000  1.5k tokens/s  ETA 0:08  bubble 25%  1.0 GF/s  lr "
+    "0.00e+00\x1b[K";
+
+static void test_live(void **state)
+{
+    static struct screen screen;
+    const char *text;
+
+    (void)state;
+    open_screen(&screen, true);
+    assert_null(strchr(look(&screen), '\x1b'));
+    show_step(&screen, 1);
+    text = look(&screen);
+    assert_memory_equal(text, "\x1b[?25l\r", 7);
+    assert_string_equal(text + 7, rows_1);
+    show_step(&screen, 2);
+    text = look(&screen);
+    assert_memory_equal(text, "\r\x1b[3Astage 0  [#####-----] busy  50%", 36);
+    assert_non_null(strstr(text, "F 4      B 2 "));
+    assert_null(strstr(text, "\x1b[?25"));
+
+    /* Other lines take its place, and it comes back below. */
+    progress_notice(&screen.progress, "hello");
+    assert_string_equal(look(&screen), "\x1b[3A\r\x1b[J\x1b[?25hhello\n");
+    show_step(&screen, 3);
+    assert_memory_equal(look(&screen), "\x1b[?25l\rstage 0 ", 15);
+    progress_detail(&screen.progress, 1, "quiet");
+    assert_string_equal(look(&screen), "");
+    screen.progress.details = true;
+    progress_detail(&screen.progress, 1, "loud");
+    assert_string_equal(look(&screen), "\x1b[3A\r\x1b[J\x1b[?25h[1] loud\n");
+
+    /* A window without room has the line alone. */
+    show_step(&screen, 4);
+    look(&screen);
+    screen.progress.height = 4;
+    show_step(&screen, 5);
+    text = look(&screen);
+    assert_memory_equal(text, "\r\x1b[3A\x1b[J5/9 ", 12);
+    assert_null(strstr(text, "stage"));
+    screen.progress.height = 5;
+    screen.progress.width = 77;
+    show_step(&screen, 6);
+    assert_null(strstr(look(&screen), "stage"));
+    screen.progress.width = 78;
+    show_step(&screen, 7);
+    assert_non_null(strstr(look(&screen), "stage 2"));
+    progress_break(&screen.progress);
+    assert_string_equal(look(&screen), "\n\x1b[?25h");
+    progress_break(&screen.progress);
+    assert_string_equal(look(&screen), "");
+    close_screen(&screen);
+}
+
+/* No row is wider than it says, however large the numbers. */
+static void test_live_width(void **state)
+{
+    static struct screen screen;
+    const char *text;
+
+    (void)state;
+    open_screen(&screen, true);
+    look(&screen);
+    show_step(&screen, 899999);
+    text = look(&screen) + 7;
+    for (int s = 0; s < 3; s++) {
+        size_t n = strcspn(text, "\x1b");
+
+        assert_true(n <= 77);
+        text = strchr(text, '\n') + 1;
+    }
+    close_screen(&screen);
+}
+
+static void test_pipe(void **state)
+{
+    static struct screen screen;
+
+    (void)state;
+    open_screen(&screen, false);
+    look(&screen);
+    show_step(&screen, 1);
+    assert_string_equal(look(&screen),
+                        "step 1/9  loss 2.5000  1.5k tokens/s  ETA 0:08  "
+                        "bubble 25%  1.0 GF/s  lr 0.00e+00\n");
+    progress_detail(&screen.progress, 2, "inside");
+    assert_string_equal(look(&screen), "[2] inside\n");
+    progress_break(&screen.progress);
+    assert_string_equal(look(&screen), "");
+    close_screen(&screen);
+}
+
+/* ------------------------------------------------------------------------- */
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof(root), "/tmp/vp_run_XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind,
+                      struct FTW *ftw)
+{
+    (void)info;
+    (void)kind;
+    (void)ftw;
+    return remove(path);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_log_lines),
+        cmocka_unit_test(test_log_times),
+        cmocka_unit_test(test_log_means),
+        cmocka_unit_test(test_log_groups),
+        cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_folder_of_run),
+        cmocka_unit_test(test_versions_asp),
+        cmocka_unit_test(test_versions_bsp),
+        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_time),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_capped_data),
+        cmocka_unit_test(test_forward_only),
+        cmocka_unit_test(test_live),
+        cmocka_unit_test(test_live_width),
+        cmocka_unit_test(test_pipe),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,402 @@
+/* vpipe compare: several configurations, one table, one picture. */
+#include "tool.h"
+
+#include "launch/compare.h"
+#include "launch/value.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    FLAG_SET,
+    FLAG_OUTPUT,
+    FLAG_MAX_STEPS,
+    FLAG_ROUNDS,
+    FLAG_MEMORY_LIMIT,
+    FLAG_SVG,
+    FLAG_QUIET,
+    FLAG_HELP
+};
+
+static const struct tool_flag flags[] = {
+    [FLAG_SET] = { "--set", "KEY=VALUE",
+                   "set a key of all configurations; may be repeated" },
+    [FLAG_OUTPUT] = { "--output", "DIR",
+                      "where the run folders go "
+                      "[log_directory/compare-time]" },
+    [FLAG_MAX_STEPS] = { "--max-steps", "N",
+                         "stop the first one after N steps, the others after "
+                         "as many samples" },
+    [FLAG_ROUNDS] = { "--rounds", "N",
+                      "run all of them N times, in turn: median and spread "
+                      "[1]" },
+    [FLAG_MEMORY_LIMIT] = { "--memory-limit", "SIZE",
+                            "train nothing: the largest batch of each that "
+                            "fits SIZE per stage" },
+    [FLAG_SVG] = { "--svg", "FILE", "the picture [DIR/compare.svg]" },
+    [FLAG_QUIET] = { "--quiet", NULL, "print nothing but the table" },
+    [FLAG_HELP] = { "--help", NULL, "this text" },
+};
+enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+
+struct options {
+    const char **paths; /* of the configurations */
+    int n;
+    const char **sets;
+    int n_sets;
+    const char *svg;
+    int64_t memory_limit; /* 0: not given */
+    struct vp_compare_options run;
+    bool quiet, help;
+};
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int signal_number)
+{
+    (void)signal_number;
+    stop = 1;
+}
+
+/* The first signal asks for a clean stop; the second one ends the program. */
+static void catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal,
+                                .sa_flags = SA_RESETHAND };
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- The command line --------------------------------------------------- */
+
+static int read_count(const char *flag, const char *value, int64_t most,
+                      int64_t *out)
+{
+    if (vp_text_to_i64(value, out) && *out >= 1 && *out <= most)
+        return TOOL_OK;
+    return tool_usage_error("vpipe compare: option '%s' must be a whole number "
+                            "from 1 to %lld, not '%.48s'; write for example "
+                            "'%s 3'",
+                            flag, (long long)most, value, flag);
+}
+
+static int take_flag(struct options *out, int flag, const char *value)
+{
+    int64_t n = 0;
+    int status = TOOL_OK;
+
+    switch (flag) {
+    case ARGS_PLAIN:
+        out->paths[out->n++] = value;
+        break;
+    case FLAG_SET:
+        out->sets[out->n_sets++] = value;
+        break;
+    case FLAG_OUTPUT:
+        out->run.output = value;
+        break;
+    case FLAG_MAX_STEPS:
+        status = read_count("--max-steps", value, INT32_MAX,
+                            &out->run.max_steps);
+        break;
+    case FLAG_ROUNDS:
+        status = read_count("--rounds", value, VP_COMPARE_MAX_ROUNDS, &n);
+        out->run.n_rounds = (int)n;
+        break;
+    case FLAG_MEMORY_LIMIT:
+        if (!vp_text_to_bytes(value, &out->memory_limit) ||
+            out->memory_limit < 1)
+            return tool_usage_error("vpipe compare: option '--memory-limit' "
+                                    "must be a size, not '%.48s'; write for "
+                                    "example '--memory-limit 64M'",
+                                    value);
+        break;
+    case FLAG_SVG:
+        out->svg = value;
+        break;
+    case FLAG_QUIET:
+        out->quiet = true;
+        break;
+    case FLAG_HELP:
+        out->help = true;
+        break;
+    default:
+        return TOOL_USAGE;
+    }
+    return status;
+}
+
+/* `out` has room for every argument. */
+static int read_args(int argc, char **argv, struct options *out)
+{
+    struct tool_args args = { .command = "vpipe compare",
+                              .argc = argc,
+                              .argv = argv,
+                              .flags = flags,
+                              .n_flags = N_FLAGS,
+                              .at = 1 };
+    const char *value;
+    int flag, status;
+
+    while ((flag = args_next(&args, &value)) != ARGS_END) {
+        status = take_flag(out, flag, value);
+        if (status != TOOL_OK)
+            return status;
+        if (out->help)
+            return TOOL_OK;
+    }
+    if (out->n == 0)
+        return tool_usage_error("vpipe compare: no configurations; write for "
+                                "example 'vpipe compare configs/compare/gpipe"
+                                ".yml configs/compare/vpipe.yml'");
+    return TOOL_OK;
+}
+
+static void print_help(void)
+{
+    puts("usage: vpipe compare CONFIG.yml... [option...]\n\n"
+         "Trains every configuration on the same data and prints one table:\n"
+         "throughput, time per step, share of the ranks' time spent waiting\n"
+         "for messages (comm.) and for anything (bubble), memory, loss; and\n"
+         "what the simulator expects from the times of stages that run one\n"
+         "at a time. Model, data and seed must be the same in all of them.\n\n"
+         "Options:");
+    help_flags(flags, N_FLAGS);
+}
+
+/* ---- Names and folders -------------------------------------------------- */
+
+/* The file's name without .yml; a number is added if there was one before. */
+static void name_one(const char *path, int i,
+                     const struct vp_contestant *others, char *out, size_t n)
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash ? slash + 1 : path;
+    size_t length = strlen(base);
+    int copy = 1;
+
+    if (length > 4 && strcmp(base + length - 4, ".yml") == 0)
+        length -= 4;
+    snprintf(out, n, "%.*s", (int)length, base);
+    for (int j = 0; j < i; j++)
+        if (strcmp(others[j].name, out) == 0) {
+            snprintf(out, n, "%.*s-%d", (int)length, base, ++copy);
+            j = -1;
+        }
+}
+
+static void default_output(const struct vp_config *config, char *out, size_t n)
+{
+    char when[32];
+    time_t now = time(NULL);
+    struct tm tm;
+
+    localtime_r(&now, &tm);
+    strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(out, n, "%s/compare-%s", config->log_directory, when);
+    for (int i = 2; access(out, F_OK) == 0; i++)
+        snprintf(out, n, "%s/compare-%s.%d", config->log_directory, when, i);
+}
+
+static int write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    bool good = f && fputs(text, f) >= 0;
+
+    if (f)
+        good &= fclose(f) == 0;
+    if (good)
+        return TOOL_OK;
+    fprintf(stderr, "vpipe compare: %s: cannot be written (%s)\n", path,
+            strerror(errno));
+    return TOOL_FAILED;
+}
+
+/* ---- Running ------------------------------------------------------------ */
+
+struct job {
+    const struct options *options;
+    struct vp_config *configs;
+    struct vp_contestant *contestants;
+    char (*names)[256];
+};
+
+static int failed(enum vp_status st, const struct vp_err *err)
+{
+    if (st != VP_ERR_INTERRUPTED)
+        fprintf(stderr, "%s\n", err->text);
+    switch (st) {
+    case VP_ERR_INVALID:
+    case VP_ERR_UNSUPPORTED:
+        return TOOL_USAGE;
+    case VP_ERR_INTERRUPTED:
+        return TOOL_INTERRUPTED;
+    default:
+        return TOOL_FAILED;
+    }
+}
+
+static void on_notice(void *ctx, const char *line)
+{
+    const struct options *options = ctx;
+
+    if (!options->quiet)
+        printf("note: %s\n", line);
+}
+
+static void on_run(void *ctx, const char *name, int round, int64_t n_steps)
+{
+    const struct options *options = ctx;
+
+    if (options->quiet)
+        return;
+    if (round == 0)
+        printf("%s: stages one at a time\n", name);
+    else if (options->run.n_rounds > 1)
+        printf("%s: round %d of %d, %lld steps\n", name, round,
+               options->run.n_rounds, (long long)n_steps);
+    else
+        printf("%s: %lld steps\n", name, (long long)n_steps);
+    fflush(stdout);
+}
+
+/* The table and the picture; into the folder, too. */
+static int show(const struct job *job, const char *folder)
+{
+    char path[1024 + 16];
+    char *table = NULL, *svg = NULL;
+    int n = job->options->n, status = TOOL_FAILED;
+
+    if (vp_compare_table(job->contestants, n, &table) == VP_OK &&
+        vp_compare_svg(job->contestants, n, &svg) == VP_OK) {
+        printf("%s%s", job->options->quiet ? "" : "\n", table);
+        snprintf(path, sizeof(path), "%s/compare.txt", folder);
+        status = write_text(path, table);
+        snprintf(path, sizeof(path), "%s/compare.svg", folder);
+        if (status == TOOL_OK)
+            status = write_text(job->options->svg ? job->options->svg : path,
+                                svg);
+        if (status == TOOL_OK && !job->options->quiet)
+            printf("\n%s: runs, table and picture\n", folder);
+    } else {
+        fputs("vpipe compare: out of memory; close other programs\n", stderr);
+    }
+    free(svg);
+    free(table);
+    return status;
+}
+
+static int run(const struct job *job)
+{
+    const struct options *options = job->options;
+    struct vp_compare_options run = options->run;
+    struct vp_compare_events events = { .ctx = (void *)(uintptr_t)options,
+                                        .on_run = on_run,
+                                        .on_notice = on_notice };
+    struct vp_err err = { { 0 } };
+    char folder[1024];
+    enum vp_status st;
+
+    if (run.output)
+        snprintf(folder, sizeof(folder), "%s", run.output);
+    else
+        default_output(&job->configs[0], folder, sizeof(folder));
+    run.output = folder;
+    run.stop = &stop;
+    catch_signals();
+    st = vp_compare_run(job->configs, options->n, &run, &events,
+                        job->contestants, &err);
+    return st == VP_OK ? show(job, folder) : failed(st, &err);
+}
+
+static int show_limits(const struct job *job)
+{
+    const struct options *options = job->options;
+    struct vp_err err = { { 0 } };
+    char limit[32];
+
+    vp_compare_bytes(options->memory_limit, limit, sizeof(limit));
+    printf("%-20s %s\n", "name", "largest batch_size");
+    for (int i = 0; i < options->n; i++) {
+        int64_t batch;
+        enum vp_status st = vp_compare_largest_batch(
+            &job->configs[i], options->memory_limit, &batch, &err);
+
+        if (st != VP_OK)
+            return failed(st, &err);
+        if (batch > 0)
+            printf("%-20s %lld\n", job->contestants[i].name, (long long)batch);
+        else
+            printf("%-20s none: the model does not fit\n",
+                   job->contestants[i].name);
+        fflush(stdout);
+    }
+    printf("with %s for each stage on a rank\n", limit);
+    return TOOL_OK;
+}
+
+/* Loads all, checks them against each other, and does it. */
+static int compare(struct job *job)
+{
+    const struct options *options = job->options;
+    struct vp_err err = { { 0 } };
+    int n_loaded = 0, status = TOOL_OK;
+
+    while (n_loaded < options->n && status == TOOL_OK) {
+        int i = n_loaded++;
+
+        name_one(options->paths[i], i, job->contestants, job->names[i],
+                 sizeof(job->names[i]));
+        job->contestants[i].name = job->names[i];
+        if (vp_config_load(options->paths[i], options->sets, options->n_sets,
+                           &job->configs[i], &err) != VP_OK)
+            status = tool_usage_error("%s", err.text);
+    }
+    if (status == TOOL_OK &&
+        vp_compare_check(job->configs, options->n, on_notice,
+                         (void *)(uintptr_t)options, &err) != VP_OK)
+        status = tool_usage_error("%s", err.text);
+    if (status == TOOL_OK)
+        status = options->memory_limit > 0 ? show_limits(job) : run(job);
+    for (int i = 0; i < n_loaded; i++)
+        vp_config_release(&job->configs[i]);
+    return status;
+}
+
+int cmd_compare(int argc, char **argv)
+{
+    size_t n = (size_t)argc;
+    struct options options = { .paths = calloc(n, sizeof(char *)),
+                               .sets = calloc(n, sizeof(char *)),
+                               .run = { .n_rounds = 1 } };
+    struct job job = { .options = &options,
+                       .configs = calloc(n, sizeof(*job.configs)),
+                       .contestants = calloc(n, sizeof(*job.contestants)),
+                       .names = calloc(n, sizeof(*job.names)) };
+    int status = TOOL_FAILED;
+
+    if (!options.paths || !options.sets || !job.configs || !job.contestants ||
+        !job.names) {
+        fputs("vpipe compare: out of memory; close other programs\n", stderr);
+    } else {
+        status = read_args(argc, argv, &options);
+        if (status == TOOL_OK && options.help)
+            print_help();
+        else if (status == TOOL_OK)
+            status = compare(&job);
+    }
+    free(job.names);
+    free(job.contestants);
+    free(job.configs);
+    free(options.sets);
+    free(options.paths);
+    return status;
+}
