@@ -435,6 +435,71 @@ static void test_threads(void **state)
     }
 }
 
+/* The order of sums over rows: chunks of 32 rows up to 1024 rows, whatever the
+ * bands; fours of rows where `fours` says so, else row by row from 0. The
+ * chunks' sums are added in fours. */
+static float sum_fours(const float *x, int64_t n, int64_t step)
+{
+    float sum = 0;
+
+    for (int64_t i = 0; i < n; i += 4) {
+        float a = x[i * step], b = 0;
+
+        a = n - i > 1 ? a + x[(i + 1) * step] : a;
+        b = n - i > 2 ? x[(i + 2) * step] : b;
+        b = n - i > 3 ? b + x[(i + 3) * step] : b;
+        sum = i > 0 ? sum + (a + b) : a + b;
+    }
+    return sum;
+}
+
+static float sum_column(const float *x, int64_t rows, int64_t cols, bool fours)
+{
+    float sums[32] = { 0 };
+    int64_t n_chunks = (rows + 31) / 32;
+
+    assert_true(n_chunks <= 32);
+    for (int64_t k = 0; k < n_chunks; k++) {
+        const float *chunk = x + 32 * k * cols;
+        int64_t n = rows - 32 * k < 32 ? rows - 32 * k : 32;
+
+        if (fours)
+            sums[k] = sum_fours(chunk, n, cols);
+        for (int64_t i = 0; !fours && i < n; i++)
+            sums[k] += chunk[i * cols];
+    }
+    return sum_fours(sums, n_chunks, 1);
+}
+
+static void test_sums(void **state)
+{
+    static const int64_t rows[] = { 1, 5, 32, 33, 70, 159, 258 };
+    static const int64_t cols[] = { 3, 120, 700, 1501, 5000 };
+    struct op_spec spec = { .batch = 1, .bias = true };
+    struct one_op t;
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(rows); i++) {
+        for (size_t j = 0; j < 2 * VP_COUNT_OF(cols); j++) {
+            bool linear = j % 2;
+            int64_t n = cols[j / 2];
+            const float *sums;
+
+            spec.kind = linear ? VP_OP_LINEAR : VP_OP_LAYERNORM;
+            spec.q_len = rows[i];
+            spec.cols = linear ? 1 : n;
+            spec.n_out = n;
+            run_big(&t, &spec, &modes[0], pools[1 + j % MAX_THREADS]);
+            sums = t.args.dpar[1];
+            for (int64_t k = 0; k < n; k++)
+                assert_true(sums[k] ==
+                            sum_column((const float *)t.args.dout + k, rows[i],
+                                       n, linear));
+            one_op_release(&t);
+        }
+    }
+}
+
 /* oneDNN's products do not change with the forced set, so whatever differs
  * is ours. */
 static void test_avx2_equals_avx512(void **state)
@@ -834,6 +899,7 @@ int main(void)
         cmocka_unit_test(test_cut_sizes),
         cmocka_unit_test(test_copy_ints),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_sums),
         cmocka_unit_test(test_avx2_equals_avx512),
         cmocka_unit_test(test_keep_bits),
         cmocka_unit_test(test_dropout_key),

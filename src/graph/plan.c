@@ -1,8 +1,9 @@
 /* The memory plan: temporaries that are never alive together share bytes.
  *
  * A temporary lives from the first to the last call of its list that names
- * it. Largest first, each goes to the lowest offset that is free during its
- * whole life. Temporaries that W reads after B move to the slot. */
+ * it, scratch a call longer. Largest first, each goes to the lowest offset
+ * that is free during its whole life. Temporaries that W reads after B move to
+ * the slot. */
 #include "graph/lower.h"
 
 #include <stdlib.h>
@@ -68,6 +69,9 @@ static int find_lives(const struct vp_lowering *lowering, enum vp_list list,
     for (int i = 0; i < program->n_calls[list]; i++) {
         scan.call = i;
         each_ref(&program->calls[list][i], note_use, &scan);
+        /* A backend may run the next call together with this one. */
+        scan.call = i + 1;
+        note_use(&scan, &program->calls[list][i].scratch);
     }
     for (int i = 0; i < lowering->n_temps; i++)
         if (lives[i].first >= 0)

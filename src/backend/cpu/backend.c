@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/rows.h"
 #include "graph/opdef.h"
 
 #include <math.h>
@@ -32,6 +33,8 @@ struct vp_event {
 struct vp_exe {
     struct vp_backend *backend;
     const struct vp_program *program;
+    unsigned char *n_together[VP_LIST_COUNT]; /* see vp_cpu_find_runs() */
+    unsigned char lengths[];
 };
 
 /* Everything is done when a call returns: one of each serves all. */
@@ -214,9 +217,11 @@ static enum vp_status cpu_compile(struct vp_backend *backend,
                                   const struct vp_program *program,
                                   struct vp_exe **out, struct vp_err *err)
 {
+    size_t n_calls = 0;
     struct vp_exe *exe;
 
     for (int list = 0; list < VP_LIST_COUNT; list++) {
+        n_calls += (size_t)program->n_calls[list];
         for (int i = 0; i < program->n_calls[list]; i++) {
             const struct vp_call *call = &program->calls[list][i];
 
@@ -227,11 +232,17 @@ static enum vp_status cpu_compile(struct vp_backend *backend,
                                   "FBW"[call->phase]);
         }
     }
-    exe = calloc(1, sizeof(*exe));
+    exe = calloc(1, sizeof(*exe) + n_calls);
     if (!exe)
         return vp_err_set(err, VP_ERR_NOMEM, "cpu backend: out of memory");
     exe->backend = backend;
     exe->program = program;
+    for (int list = VP_LIST_COUNT - 1; list >= 0; list--) {
+        n_calls -= (size_t)program->n_calls[list];
+        exe->n_together[list] = exe->lengths + n_calls;
+        vp_cpu_find_runs(backend->kernels, vp_pool_threads(backend->pool),
+                         program, (enum vp_list)list, exe->n_together[list]);
+    }
     *out = exe;
     return VP_OK;
 }
@@ -277,21 +288,40 @@ static enum vp_cpu_part part_of(const struct vp_op *op)
     return op->kind == VP_OP_ATTENTION ? VP_CPU_ATTENTION : VP_CPU_ELEMENTWISE;
 }
 
+/* `n` calls that may run together. */
+static void run_calls(const struct vp_exe *exe, const struct vp_call *calls,
+                      int n, const struct vp_launch *launch)
+{
+    const struct vp_cpu_kernels *kernels = exe->backend->kernels;
+    struct vp_kargs args[VP_MAX_RUN];
+    struct vp_rows_call run[VP_MAX_RUN];
+
+    for (int i = 0; i < n; i++) {
+        resolve(exe, &calls[i], launch, &args[i]);
+        run[i].kernel = kernels->rows[calls[i].op->kind][calls[i].phase];
+        run[i].args = &args[i];
+    }
+    if (n == 1)
+        kernels->fn[calls->op->kind][calls->phase](args);
+    else
+        vp_cpu_rows_run(run, n);
+}
+
 static enum vp_status cpu_launch(struct vp_exe *exe, enum vp_list list,
                                  const struct vp_launch *launch,
                                  struct vp_stream *stream)
 {
     const struct vp_program *program = exe->program;
     struct vp_pool *pool = exe->backend->pool;
-    struct vp_kargs args;
+    int n;
 
     (void)stream;
-    for (int i = 0; i < program->n_calls[list]; i++) {
+    for (int i = 0; i < program->n_calls[list]; i += n) {
         const struct vp_call *call = &program->calls[list][i];
 
+        n = exe->n_together[list][i];
         vp_pool_note(pool, 0, part_of(call->op));
-        resolve(exe, call, launch, &args);
-        exe->backend->kernels->fn[call->op->kind][call->phase](&args);
+        run_calls(exe, call, n, launch);
     }
     vp_pool_note(pool, 0, VP_CPU_IDLE);
     return VP_OK;

@@ -33,11 +33,6 @@ static inline struct vp_range vp_chunk(const struct vp_chunks *chunks,
  * threads pays. */
 #define VP_CHUNK_ELEMENTS 65536
 
-static inline struct vp_chunks vp_chunks_elements(int64_t total)
-{
-    return vp_chunks_of(total, VP_CHUNK_ELEMENTS);
-}
-
 /* Whole rows of `cols` elements. */
 static inline struct vp_chunks vp_chunks_rows(int64_t rows, int64_t cols)
 {

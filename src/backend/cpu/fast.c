@@ -1,5 +1,30 @@
 /* The table of fast kernels. */
 #include "backend/cpu/fast.h"
+#include "backend/cpu/rows.h"
+
+/* Kernels of rows as calls of their own. */
+static void all_rows(const struct vp_kargs *args, enum vp_phase phase)
+{
+    struct vp_rows_call call = { vp_cpu_fast.rows[args->op->kind][phase],
+                                 args };
+
+    vp_cpu_rows_run(&call, 1);
+}
+
+static void rows_f(const struct vp_kargs *args)
+{
+    all_rows(args, VP_PHASE_F);
+}
+
+static void rows_b(const struct vp_kargs *args)
+{
+    all_rows(args, VP_PHASE_B);
+}
+
+static void rows_w(const struct vp_kargs *args)
+{
+    all_rows(args, VP_PHASE_W);
+}
 
 static size_t scratch_bytes(const struct vp_graph *graph,
                             const struct vp_op *op, enum vp_phase phase,
@@ -27,16 +52,25 @@ const struct vp_cpu_kernels vp_cpu_fast = {
                           [VP_PHASE_W] = vp_cpu_embed_w },
         [VP_OP_LINEAR] = { vp_cpu_linear_f, vp_cpu_linear_b,
                            vp_cpu_linear_w },
-        [VP_OP_LAYERNORM] = { vp_cpu_layernorm_f, vp_cpu_layernorm_b,
-                              vp_cpu_layernorm_w },
+        [VP_OP_LAYERNORM] = { rows_f, rows_b, rows_w },
         [VP_OP_ATTENTION] = { vp_cpu_attention_f, vp_cpu_attention_b },
-        [VP_OP_DROPOUT] = { vp_cpu_dropout_f, vp_cpu_dropout_b },
-        [VP_OP_ADD] = { vp_cpu_add_f },
-        [VP_OP_SCALE] = { vp_cpu_scale_f, vp_cpu_scale_b },
+        [VP_OP_DROPOUT] = { rows_f, rows_b },
+        [VP_OP_ADD] = { rows_f },
+        [VP_OP_SCALE] = { rows_f, rows_b },
         [VP_OP_GATHER] = { vp_cpu_gather_f, vp_cpu_gather_b },
         [VP_OP_CROSS_ENTROPY] = { vp_cpu_cross_entropy_f,
                                   vp_cpu_cross_entropy_b },
-        [VP_OP_COPY] = { vp_cpu_copy_f, vp_cpu_copy_b },
+        [VP_OP_COPY] = { rows_f, rows_b },
+    },
+    .rows = {
+        [VP_OP_LAYERNORM] = { { vp_cpu_layernorm_f, NULL },
+                              { vp_cpu_layernorm_b, NULL },
+                              { vp_cpu_layernorm_w, vp_cpu_layernorm_w_end } },
+        [VP_OP_DROPOUT] = { { vp_cpu_dropout_f, NULL },
+                            { vp_cpu_dropout_b, NULL } },
+        [VP_OP_ADD] = { { vp_cpu_add_f, NULL } },
+        [VP_OP_SCALE] = { { vp_cpu_scale_f, NULL }, { vp_cpu_scale_b, NULL } },
+        [VP_OP_COPY] = { { vp_cpu_copy_f, NULL }, { vp_cpu_copy_b, NULL } },
     },
     .scratch_bytes = scratch_bytes,
 };

@@ -1,5 +1,5 @@
 /* The fast CPU kernels: one file per operator. See kernel.h for what a kernel
- * is given; vp_cpu_fast is the table. */
+ * is given; vp_cpu_fast is the table. Those with `begin` and `end` do rows. */
 #ifndef VP_BACKEND_CPU_FAST_H
 #define VP_BACKEND_CPU_FAST_H
 
@@ -44,9 +44,13 @@ void vp_cpu_linear_w(const struct vp_kargs *args);
 size_t vp_cpu_linear_scratch(const struct vp_graph *graph,
                              const struct vp_op *op, enum vp_phase phase);
 
-void vp_cpu_layernorm_f(const struct vp_kargs *args);
-void vp_cpu_layernorm_b(const struct vp_kargs *args);
-void vp_cpu_layernorm_w(const struct vp_kargs *args);
+void vp_cpu_layernorm_f(const struct vp_kargs *args, int64_t begin,
+                        int64_t end);
+void vp_cpu_layernorm_b(const struct vp_kargs *args, int64_t begin,
+                        int64_t end);
+void vp_cpu_layernorm_w(const struct vp_kargs *args, int64_t begin,
+                        int64_t end);
+void vp_cpu_layernorm_w_end(const struct vp_kargs *args);
 size_t vp_cpu_layernorm_scratch(const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase);
 
@@ -55,13 +59,13 @@ void vp_cpu_attention_b(const struct vp_kargs *args);
 /* Per thread; the other operators' scratch is shared by all threads. */
 size_t vp_cpu_attention_scratch(const struct vp_op *op, enum vp_phase phase);
 
-void vp_cpu_dropout_f(const struct vp_kargs *args);
-void vp_cpu_dropout_b(const struct vp_kargs *args);
-void vp_cpu_add_f(const struct vp_kargs *args);
-void vp_cpu_scale_f(const struct vp_kargs *args);
-void vp_cpu_scale_b(const struct vp_kargs *args);
-void vp_cpu_copy_f(const struct vp_kargs *args);
-void vp_cpu_copy_b(const struct vp_kargs *args);
+void vp_cpu_dropout_f(const struct vp_kargs *args, int64_t begin, int64_t end);
+void vp_cpu_dropout_b(const struct vp_kargs *args, int64_t begin, int64_t end);
+void vp_cpu_add_f(const struct vp_kargs *args, int64_t begin, int64_t end);
+void vp_cpu_scale_f(const struct vp_kargs *args, int64_t begin, int64_t end);
+void vp_cpu_scale_b(const struct vp_kargs *args, int64_t begin, int64_t end);
+void vp_cpu_copy_f(const struct vp_kargs *args, int64_t begin, int64_t end);
+void vp_cpu_copy_b(const struct vp_kargs *args, int64_t begin, int64_t end);
 
 void vp_cpu_gather_f(const struct vp_kargs *args);
 void vp_cpu_gather_b(const struct vp_kargs *args);

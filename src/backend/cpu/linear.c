@@ -3,6 +3,7 @@
 #include "backend/cpu/chunk.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/rows.h"
 #include "backend/cpu/simd.h"
 
 struct linear {
@@ -13,7 +14,6 @@ struct linear {
     const float *bias; /* or NULL */
     float *z, *out;    /* forward; z is out without an activation */
     const float *dz;   /* backward: the gradient of z */
-    struct vp_chunks chunks;
 };
 
 static struct linear linear_of(const struct vp_kargs *args)
@@ -73,21 +73,20 @@ void vp_cpu_linear_f(const struct vp_kargs *args)
 
 /* ---- B ------------------------------------------------------------------ */
 
-static void dz_task(void *ctx, int task, int thread)
+static void dz_rows(const struct vp_kargs *args, int64_t begin, int64_t end)
 {
-    const struct linear *x = ctx;
-    struct vp_range r = vp_chunk(&x->chunks, task);
-    const float *dout = x->args->dout, *z = x->args->aux[0];
-    float *dz = x->args->dz;
+    struct linear x = linear_of(args);
+    const float *dout = args->dout, *z = args->aux[0];
+    float *dz = args->dz;
+    int64_t at = begin * x.N;
 
-    (void)thread;
-    x->simd->act_grad(dz + r.begin, dout + r.begin, z + r.begin, x->act,
-                      r.end - r.begin);
+    x.simd->act_grad(dz + at, dout + at, z + at, x.act, (end - begin) * x.N);
 }
 
 void vp_cpu_linear_b(const struct vp_kargs *args)
 {
     struct linear x = linear_of(args);
+    struct vp_rows_call dz = { { dz_rows, NULL }, args };
     struct vp_gemm product = {
         .m = x.rows,
         .n = x.K,
@@ -100,10 +99,8 @@ void vp_cpu_linear_b(const struct vp_kargs *args)
         .ldc = x.K,
     };
 
-    if (args->dz) {
-        x.chunks = vp_chunks_elements(x.rows * x.N);
-        vp_pool_run(args->pool, x.chunks.n, dz_task, &x);
-    }
+    if (args->dz)
+        vp_cpu_rows_run(&dz, 1);
     if (args->din[0])
         vp_cpu_gemm(args->pool, &product);
 }
@@ -112,21 +109,28 @@ void vp_cpu_linear_b(const struct vp_kargs *args)
 
 /* The bias gradient sums dz over rows: partial sums of row chunks go to
  * scratch [chunks, N]. */
-static void bias_task(void *ctx, int task, int thread)
+static void bias_rows(const struct vp_kargs *args, int64_t begin, int64_t end)
 {
-    const struct linear *x = ctx;
-    struct vp_range r = vp_chunk(&x->chunks, task);
+    struct linear x = linear_of(args);
+    int64_t size = vp_chunks_sums(x.rows).size;
+    float *sums = (float *)args->scratch + begin / size * x.N;
 
-    (void)thread;
-    x->simd->sum_rows((float *)x->args->scratch + task * x->N,
-                      x->dz + r.begin * x->N, r.end - r.begin, x->N, false,
-                      x->N);
+    x.simd->sum_rows(sums, x.dz + begin * x.N, end - begin, x.N,
+                     begin % size != 0, x.N);
+}
+
+static void bias_end(const struct vp_kargs *args)
+{
+    struct linear x = linear_of(args);
+
+    x.simd->sum_rows(args->dpar[1], args->scratch, vp_chunks_sums(x.rows).n,
+                     x.N, args->mb->accumulate, x.N);
 }
 
 void vp_cpu_linear_w(const struct vp_kargs *args)
 {
     struct linear x = linear_of(args);
-    bool add = args->mb->accumulate;
+    struct vp_rows_call bias = { { bias_rows, bias_end }, args };
     struct vp_gemm product = {
         .m = x.N,
         .n = x.K,
@@ -134,17 +138,13 @@ void vp_cpu_linear_w(const struct vp_kargs *args)
         .a = { x.dz, x.N, true },
         .b = { args->in[0], x.K, false },
         .alpha = 1.0f,
-        .beta = add ? 1.0f : 0.0f,
+        .beta = args->mb->accumulate ? 1.0f : 0.0f,
         .c = args->dpar[0],
         .ldc = x.K,
     };
 
-    if (args->dpar[1]) {
-        x.chunks = vp_chunks_sums(x.rows);
-        vp_pool_run(args->pool, x.chunks.n, bias_task, &x);
-        x.simd->sum_rows(args->dpar[1], args->scratch, x.chunks.n, x.N, add,
-                         x.N);
-    }
+    if (args->dpar[1])
+        vp_cpu_rows_run(&bias, 1);
     if (args->dpar[0])
         vp_cpu_gemm(args->pool, &product);
 }

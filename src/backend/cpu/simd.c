@@ -50,6 +50,8 @@ const struct vp_simd *vp_simd(void)
 {
     const struct vp_simd *simd = atomic_load(&chosen);
 
+    if (simd)
+        return simd;
     for (int isa = VP_ISA_COUNT - 1; !simd; isa--)
         simd = table_of((enum vp_isa)isa);
     atomic_store(&chosen, simd);
