@@ -1,9 +1,11 @@
 /* The local transport: order, credits, timeouts, abort, exact sums. */
 #include "base/clock.h"
 #include "base/counter.h"
+#include "base/rng.h"
 #include "comm/comm.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -250,6 +252,228 @@ static void sums_are_exact_in_their_order(void **state)
         }
 }
 
+/* ---- Sums in pieces ----------------------------------------------------- */
+
+enum { MAX_PIECES = 12, N_SUMS = 60 };
+
+struct pieces {
+    struct vp_world *world;
+    struct vp_group *group;
+    int n_members, n_pieces;
+    int64_t ends[MAX_PIECES];
+    float *data[MAX_RANKS];
+};
+
+static int draw(uint32_t member, uint32_t round, uint32_t *count, int n)
+{
+    struct vp_rng4 r = vp_rng(9, VP_RNG_TEST, member, round, (*count)++, 0);
+
+    return (int)vp_rng_below(r.v[0], (uint32_t)n);
+}
+
+static void open_pieces(struct pieces *p, int n_members, int n_pieces)
+{
+    uint32_t count = 0;
+    int64_t end = 0;
+
+    *p = (struct pieces){ .n_members = n_members, .n_pieces = n_pieces };
+    for (int i = 0; i < n_pieces; i++) /* empty ones, and a long one */
+        p->ends[i] = end += i == 2 ? 20000 : draw(0, 0, &count, 40);
+    assert_int_equal(vp_world_create(n_members, &p->world), VP_OK);
+    assert_int_equal(vp_group_create(p->world, n_members, 0, &p->group), VP_OK);
+    assert_int_equal(vp_group_cut(p->group, p->ends, n_pieces), VP_OK);
+    for (int i = 0; i < n_members; i++)
+        p->data[i] = calloc((size_t)end + 1, sizeof(float));
+}
+
+static void close_pieces(struct pieces *p)
+{
+    for (int i = 0; i < p->n_members; i++)
+        free(p->data[i]);
+    vp_world_free(p->world);
+}
+
+/* Member 1 of three or more has nothing to add in odd rounds. */
+static bool only_receives(const struct pieces *p, int member, int round)
+{
+    return p->n_members > 2 && member == 1 && round % 2 == 1;
+}
+
+static float sum_of(const struct pieces *p, int64_t i, int round)
+{
+    float sum = term(0, i + round);
+
+    for (int k = 1; k < p->n_members; k++)
+        if (!only_receives(p, k, round))
+            sum += term(k, i + round);
+    return sum;
+}
+
+static void write_piece(struct pieces *p, int member, int piece, int round)
+{
+    for (int64_t i = piece ? p->ends[piece - 1] : 0; i < p->ends[piece]; i++)
+        p->data[member][i] = term(member, i + round);
+}
+
+/* Writes and offers some of the pieces in an order of its own, pausing and
+ * adding in between; the others are written before, and left to the rest. */
+static void offer_some(struct rank *rank, int round)
+{
+    struct pieces *p = rank->job;
+    uint32_t me = (uint32_t)rank->index + 1, count = 0;
+    int n = draw(me, (uint32_t)round, &count, p->n_pieces + 1);
+    int order[MAX_PIECES];
+
+    for (int i = 0; i < p->n_pieces; i++) {
+        int j = draw(me, (uint32_t)round, &count, i + 1);
+
+        order[i] = order[j];
+        order[j] = i;
+    }
+    for (int i = n; i < p->n_pieces; i++)
+        write_piece(p, rank->index, order[i], round);
+    for (int i = 0; i < n; i++) {
+        write_piece(p, rank->index, order[i], round);
+        vp_group_offer(p->group, rank->index, order[i]);
+        for (int k = draw(me, (uint32_t)round, &count, 3); k > 0; k--)
+            vp_group_progress(p->group, rank->index);
+        if (draw(me, (uint32_t)round, &count, 4) == 0)
+            sched_yield();
+    }
+}
+
+static void pieces_rank(struct rank *rank)
+{
+    struct pieces *p = rank->job;
+    int64_t n = p->ends[p->n_pieces - 1];
+
+    for (int round = 0; round < N_SUMS; round++) {
+        struct vp_term mine = { p->data[rank->index], rank->index,
+                                only_receives(p, rank->index, round) };
+        bool done = false;
+
+        vp_group_set_terms(p->group, rank->index, &mine, 1);
+        offer_some(rank, round);
+        vp_group_offer_rest(p->group, rank->index);
+        while (!done) {
+            while (vp_group_progress(p->group, rank->index))
+                ;
+            if (vp_group_await(p->group, rank->index, in_ms(5000), &done)) {
+                rank->n_errors++;
+                return;
+            }
+        }
+        for (int64_t i = 0; i < n; i++)
+            rank->n_errors += p->data[rank->index][i] != sum_of(p, i, round);
+    }
+}
+
+static void pieces_are_added_in_any_order(void **state)
+{
+    (void)state;
+    for (int n_members = 1; n_members <= 5; n_members++)
+        for (int n_pieces = 1; n_pieces <= MAX_PIECES; n_pieces += 3) {
+            struct pieces p;
+
+            open_pieces(&p, n_members, n_pieces);
+            run_ranks(n_members, pieces_rank, &p);
+            close_pieces(&p);
+        }
+}
+
+static void assert_piece(const struct pieces *p, int member, int piece,
+                         bool summed)
+{
+    for (int64_t i = piece ? p->ends[piece - 1] : 0; i < p->ends[piece]; i++)
+        assert_true(p->data[member][i] ==
+                    (summed ? sum_of(p, i, 0) : term(member, i)));
+}
+
+/* Both members by hand: a piece is added when both have offered it, one slice
+ * per call, and no sooner; what was not offered is left alone. */
+static void a_piece_waits_for_all_members(void **state)
+{
+    struct vp_term terms[2];
+    struct pieces p;
+    bool done = false;
+
+    (void)state;
+    open_pieces(&p, 2, 4);
+    for (int m = 0; m < 2; m++) {
+        terms[m] = (struct vp_term){ p.data[m], m, false };
+        for (int i = 0; i < 4; i++)
+            write_piece(&p, m, i, 0);
+        vp_group_set_terms(p.group, m, &terms[m], 1);
+    }
+    assert_false(vp_group_progress(p.group, 0));
+    vp_group_offer(p.group, 0, 2);
+    vp_group_offer(p.group, 0, 0);
+    vp_group_offer(p.group, 1, 3);
+    assert_false(vp_group_progress(p.group, 0));
+    assert_false(vp_group_progress(p.group, 1));
+    vp_group_offer(p.group, 1, 2);
+    assert_true(vp_group_progress(p.group, 0));
+    assert_false(vp_group_progress(p.group, 0));
+    assert_true(vp_group_progress(p.group, 1));
+    for (int m = 0; m < 2; m++)
+        for (int i = 0; i < 4; i++)
+            assert_piece(&p, m, i, i == 2);
+
+    /* Member 1 keeps member 0 waiting: for an offer, then for its slices. */
+    vp_group_offer_rest(p.group, 0);
+    assert_true(vp_group_progress(p.group, 0)); /* piece 3 */
+    assert_int_equal(vp_group_await(p.group, 0, in_ms(10), &done),
+                     VP_ERR_TIMEOUT);
+    vp_group_offer_rest(p.group, 1);
+    assert_int_equal(vp_group_await(p.group, 0, in_ms(10), &done), VP_OK);
+    assert_false(done);
+    for (int i = 0; i < 2; i++)
+        assert_true(vp_group_progress(p.group, 0));
+    assert_false(vp_group_progress(p.group, 0));
+    assert_int_equal(vp_group_await(p.group, 0, in_ms(10), &done),
+                     VP_ERR_TIMEOUT);
+    assert_false(done);
+    while (vp_group_progress(p.group, 1))
+        ;
+    for (int m = 0; m < 2; m++) {
+        assert_int_equal(vp_group_await(p.group, m, in_ms(10), &done), VP_OK);
+        assert_true(done);
+        for (int i = 0; i < 4; i++)
+            assert_piece(&p, m, i, true);
+    }
+    close_pieces(&p);
+}
+
+/* Member 0 ends the job; nobody stays in a sum it never offered. */
+static void deserted_rank(struct rank *rank)
+{
+    struct pieces *p = rank->job;
+    struct vp_term mine = { p->data[rank->index], rank->index, false };
+    bool done = false;
+
+    if (rank->index == 0) {
+        vp_world_abort(p->world, VP_ERR_IO, "gone");
+        return;
+    }
+    vp_group_set_terms(p->group, rank->index, &mine, 1);
+    vp_group_offer_rest(p->group, rank->index);
+    rank->n_errors += vp_group_progress(p->group, rank->index);
+    rank->n_errors += vp_group_await(p->group, rank->index, in_ms(20000),
+                                     &done) != VP_ERR_ABORTED;
+}
+
+static void abort_ends_a_sum(void **state)
+{
+    int64_t start = vp_clock_ns();
+    struct pieces p;
+
+    (void)state;
+    open_pieces(&p, 3, 4);
+    run_ranks(3, deserted_rank, &p);
+    assert_true(vp_clock_seconds(start, vp_clock_ns()) < 5.0);
+    close_pieces(&p);
+}
+
 /* ---- Counter ------------------------------------------------------------ */
 
 static void counters_wrap_and_time_out(void **state)
@@ -278,6 +502,9 @@ int main(void)
         cmocka_unit_test(a_full_ring_gives_no_buffer),
         cmocka_unit_test(abort_frees_everybody),
         cmocka_unit_test(sums_are_exact_in_their_order),
+        cmocka_unit_test(pieces_are_added_in_any_order),
+        cmocka_unit_test(a_piece_waits_for_all_members),
+        cmocka_unit_test(abort_ends_a_sum),
         cmocka_unit_test(counters_wrap_and_time_out),
     };
 

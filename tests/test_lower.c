@@ -658,6 +658,145 @@ static void tied_weights_share_storage(void **state)
     vp_graph_release(&g);
 }
 
+/* ---- Bundles ------------------------------------------------------------ */
+
+static bool writes(const struct vp_program *p, const struct vp_call *call,
+                   const struct vp_bundle *bundle)
+{
+    for (int i = 0; i < VP_MAX_PARAM; i++) {
+        int64_t at = call->dpar[i].offset;
+        const struct vp_param *param;
+
+        if (call->dpar[i].space != VP_SPACE_GRAD)
+            continue;
+        param = &p->graph->params[call->op->par[i]];
+        if (at < bundle->end &&
+            at + param->rows * param->cols * 4 > bundle->begin)
+            return true;
+    }
+    return false;
+}
+
+/* The last call that writes a bundle, B before W, is where it is final. */
+static void check_final(const struct vp_program *p,
+                        const struct vp_bundle *bundle)
+{
+    enum vp_list list = VP_LIST_B;
+    int n_calls = 0;
+
+    for (int l = VP_LIST_B; l <= VP_LIST_W; l++)
+        for (int i = 0; i < p->n_calls[l]; i++)
+            if (writes(p, &p->calls[l][i], bundle)) {
+                list = (enum vp_list)l;
+                n_calls = i + 1;
+            }
+    assert_int_equal(bundle->list, list);
+    assert_int_equal(bundle->n_calls, n_calls);
+}
+
+/* Where a gradient begins, or the space ends. */
+static bool is_edge(const struct vp_program *p, int64_t at)
+{
+    for (int i = 0; i < p->layout.n_entries; i++)
+        if (p->layout.entries[i].grad_offset == at)
+            return true;
+    return at == p->layout.grad_bytes;
+}
+
+/* The bundle and the next one could not have been one, and no gradient was
+ * cut that fits. */
+static void check_edge(const struct vp_program *p, int i, int64_t limit)
+{
+    const struct vp_bundle *b = &p->bundles[i];
+    int64_t at = b->end, begin = at - 1, end = at + 1;
+
+    while (begin > 0 && !is_edge(p, begin))
+        begin--;
+    while (end < p->layout.grad_bytes && !is_edge(p, end))
+        end++;
+    if (!is_edge(p, at))
+        assert_true(end - begin > limit);
+    else if (i + 1 < p->n_bundles && is_edge(p, p->bundles[i + 1].end))
+        assert_true(p->bundles[i + 1].end - begin > limit);
+}
+
+static void check_bundles(const struct vp_program *p, int64_t limit)
+{
+    bool seen[2048] = { false };
+    int64_t end = 0;
+
+    assert_in_range(p->n_bundles, 1, VP_COUNT_OF(seen));
+    for (int i = 0; i < p->n_bundles; i++) {
+        const struct vp_bundle *b = &p->bundles[i];
+
+        assert_int_equal(b->begin, end);
+        assert_int_equal(b->begin % VP_TENSOR_ALIGN, 0);
+        assert_true(b->end > b->begin || p->layout.grad_bytes == 0);
+        assert_true(b->end - b->begin <= limit);
+        end = b->end;
+        check_final(p, b);
+        check_edge(p, i, limit);
+    }
+    assert_int_equal(end, p->layout.grad_bytes);
+    for (int i = 0; i < p->n_bundles; i++) {
+        const struct vp_bundle *b = &p->bundles[p->bundle_order[i]];
+        const struct vp_bundle *before = b;
+
+        if (i > 0)
+            before = &p->bundles[p->bundle_order[i - 1]];
+        assert_false(seen[p->bundle_order[i]]);
+        seen[p->bundle_order[i]] = true;
+        assert_true(before->list < b->list ||
+                    (before->list == b->list && before->n_calls <= b->n_calls));
+    }
+}
+
+/* The cut follows from the layout: the same for every program of a stage. */
+static void bundles_are_offered_when_final(void **state)
+{
+    static const double ratios[] = { 0.0, 0.3, 0.5, 1.0 };
+    struct vp_err err;
+
+    (void)state;
+    for (int trial = 0; trial < 150; trial++) {
+        int n_blocks = 3 + rand_below(6);
+        struct vp_graph g;
+        struct vp_stage_spec spec = {
+            .bundle_bytes = 1 + rand_below(1 << rand_below(14))
+        };
+        int64_t limit = (int64_t)vp_align_up((size_t)spec.bundle_bytes,
+                                             VP_TENSOR_ALIGN);
+        struct vp_program p, first = { .graph = NULL };
+
+        random_graph(&g, n_blocks, rand_below(2));
+        assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
+        spec.first_block = rand_below(n_blocks);
+        spec.n_blocks = 1 + rand_below(n_blocks - spec.first_block);
+        for (int i = 0; i < 8; i++) {
+            spec.split_w = i % 2;
+            spec.recompute_ratio = ratios[i / 2];
+            assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, &err),
+                             VP_OK);
+            check_bundles(&p, limit);
+            if (i == 0) {
+                first = p;
+                continue;
+            }
+            assert_int_equal(p.n_bundles, first.n_bundles);
+            for (int b = 0; b < p.n_bundles; b++)
+                assert_int_equal(p.bundles[b].end, first.bundles[b].end);
+            vp_program_release(&p);
+        }
+        vp_program_release(&first);
+        spec.bundle_bytes = 0;
+        assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, &err),
+                         VP_OK);
+        assert_int_equal(p.n_bundles, 0);
+        vp_program_release(&p);
+        vp_graph_release(&g);
+    }
+}
+
 static void bad_stages_are_refused(void **state)
 {
     struct vp_graph g;
@@ -686,6 +825,7 @@ int main(void)
         cmocka_unit_test(full_recompute_keeps_only_the_loss),
         cmocka_unit_test(ratio_counts_lines_from_the_end),
         cmocka_unit_test(tied_weights_share_storage),
+        cmocka_unit_test(bundles_are_offered_when_final),
         cmocka_unit_test(bad_stages_are_refused),
     };
 

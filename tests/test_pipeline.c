@@ -296,6 +296,7 @@ static void literal_open(struct literal *lit, const struct run *run,
     assert_int_equal(
         vp_backend_cpu.open(&config->backend_config, &lit->backend, &err),
         VP_OK);
+    vp_backend_cpu.attach(lit->backend);
     assert_int_equal(vp_batch_create(run->data, &lit->batch), VP_OK);
     for (int s = 0; s < c->n_stages; s++) {
         lit->stages[s].n_replicas = c->replicas[s];
@@ -362,6 +363,7 @@ static void check_async(const char *model, const struct async_case *c)
     setup.eval = true;
     setup.threads = 1;
     setup.grad_clip = 0.5f;
+    setup.bundle_bytes = 1 + rand_below(1 << rand_below(16));
     random_partition(partition, c->n_stages, n_blocks_of(&setup));
     if (run_create(&run, &setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -423,6 +425,16 @@ static void streams_follow_the_version_rule(void **state)
           { 2, 1, 3 },
           false,
           0 },
+        { "pipedream", 1, { 2 }, { 0 }, { 0 }, { 2 }, false, 12 },
+        { "pipedream", 1, { 3 }, { 0 }, { 0 }, { 3 }, false, 0 },
+        { "macrobatch",
+          3,
+          { 1, 2, 1 },
+          { 0 },
+          { 1, 1, 1 },
+          { 4, 4, 4 },
+          false,
+          12 },
         { "macrobatch",
           3,
           { 1, 1, 1 },

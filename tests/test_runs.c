@@ -535,6 +535,9 @@ static void test_scratch(void **state)
     assert_int_equal(first_run(&h), 1);
     h.calls[1].out = (struct vp_ref){ VP_SPACE_SLOT, 0 }; /* the statistics */
     assert_int_equal(first_run(&h), 1);
+    h.calls[1].out = work(2 * TENSOR);
+    h.calls[1].in[0] = (struct vp_ref){ VP_SPACE_GRAD, 1024 };
+    assert_int_equal(first_run(&h), 1);
     by_hand_release(&h);
 }
 

@@ -47,6 +47,7 @@ struct setup {
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
     bool early;
     int layers; /* 0: 2 */
+    int64_t bundle_bytes;
     vp_fault_fn fault;
     void *fault_ctx;
     int timeout_ms; /* 0: 20 s */
@@ -187,6 +188,7 @@ static inline enum vp_status run_create(struct run *run,
         .depth = setup->depth,
         .early_recompute = setup->early,
         .accumulation_steps = setup->accumulation,
+        .bundle_bytes = setup->bundle_bytes,
         .seed = setup->seed,
         .prefetch = setup->prefetch,
         .memory_limit = memory_limit,

@@ -81,6 +81,12 @@ struct vp_backend_ops {
     enum vp_status (*launch)(struct vp_exe *exe, enum vp_list list,
                              const struct vp_launch *launch,
                              struct vp_stream *stream);
+    /* Calls [first, first + n) of a list. The parts of one follow each other,
+     * with the same launch and nothing else between them. */
+    enum vp_status (*launch_part)(struct vp_exe *exe, enum vp_list list,
+                                  int first, int n,
+                                  const struct vp_launch *launch,
+                                  struct vp_stream *stream);
     /* Runs a list call by call and looks at every output: slow, for naming
      * the culprit after the fact. `*found_out` has op NULL if all is finite. */
     enum vp_status (*launch_checked)(struct vp_exe *exe, enum vp_list list,

@@ -79,4 +79,31 @@ enum vp_status vp_group_add(struct vp_group *group, int member,
                             const struct vp_term *terms, int n_terms, int64_t n,
                             int64_t deadline_ns);
 
+/* The same, piece by piece while members still compute:
+ *
+ *   offer(2)  progress  offer(0)  progress ...  offer_rest
+ *   while (!done) { while (progress) ; await(&done) }
+ *
+ * A piece belongs to the sum once it was offered: nobody else may touch it
+ * until the sum is done. Each member adds its slice of every piece, and only
+ * when all members have offered that; the order of offers is free. */
+
+/* The ends of the pieces, ascending; the first one begins at 0. Before the
+ * first sum, once; all sums of the group then have these pieces. */
+enum vp_status vp_group_cut(struct vp_group *group, const int64_t *ends,
+                            int n_pieces);
+/* What a member brings to its next sum and all that follow; borrowed. Not
+ * while a sum is made. */
+void vp_group_set_terms(struct vp_group *group, int member,
+                        const struct vp_term *terms, int n_terms);
+void vp_group_offer(struct vp_group *group, int member, int piece);
+/* All pieces that were not offered yet. */
+void vp_group_offer_rest(struct vp_group *group, int member);
+/* Adds one slice, if there is one to add; never waits. */
+bool vp_group_progress(struct vp_group *group, int member);
+/* After offer_rest: waits until there is a slice to add, or until the sum is
+ * done everywhere and the arrays are the member's own again. */
+enum vp_status vp_group_await(struct vp_group *group, int member,
+                              int64_t deadline_ns, bool *done_out);
+
 #endif

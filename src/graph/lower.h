@@ -68,6 +68,9 @@ struct vp_ref vp_layout_grad(const struct vp_program *program, vp_par par);
 /* backward.c */
 void vp_lower_backward(struct vp_lowering *lowering);
 
+/* bundle.c: cuts the gradients, and finds when they are final. */
+enum vp_status vp_bundles_make(struct vp_lowering *lowering);
+
 /* plan.c: gives every temporary its offset and patches all calls. */
 enum vp_status vp_plan_memory(struct vp_lowering *lowering);
 

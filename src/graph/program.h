@@ -87,6 +87,16 @@ struct vp_stage_spec {
     double recompute_ratio; /* of the stage's lines, counted from its end */
     bool split_w;           /* W runs as a list of its own */
     bool forward_only;      /* evaluation: nothing is kept, only F exists */
+    int64_t bundle_bytes;   /* replicas: see struct vp_bundle; 0: none */
+};
+
+/* Gradients that replicas add up together, as soon as they are final: a range
+ * of GRAD. Bundles cover it without a gap, in ascending order, and follow from
+ * the layout alone; when one is final depends on the program. */
+struct vp_bundle {
+    int64_t begin, end; /* bytes */
+    enum vp_list list;  /* B or W: the one that writes it last ... */
+    int n_calls;        /* ... with so many of its calls done */
 };
 
 /* Bytes of scratch the backend wants for one call. */
@@ -102,6 +112,9 @@ struct vp_program {
     struct vp_ref loss;         /* last stage only, in SLOT */
     struct vp_call *calls[VP_LIST_COUNT];
     int n_calls[VP_LIST_COUNT];
+    struct vp_bundle *bundles;
+    int *bundle_order; /* as they become final */
+    int n_bundles;
     int64_t n_bytes[VP_SPACE_COUNT];
     double flops[VP_LIST_COUNT];
     struct vp_arena arena;

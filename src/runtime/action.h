@@ -1,4 +1,4 @@
-/* Private to the executor: what rank.c and update.c share. */
+/* Private to the executor: what rank.c, reduce.c and update.c share. */
 #ifndef VP_RUNTIME_ACTION_H
 #define VP_RUNTIME_ACTION_H
 
@@ -46,9 +46,31 @@ static inline int64_t deadline(const struct vp_rank *rank)
     return vp_clock_ns() + (int64_t)rank->crew->config->timeout_ms * 1000000;
 }
 
-/* update.c */
+/* rank.c: what a test wants to happen here; VP_OK: nothing, or `*skip`. */
+enum vp_status vp_rank_inject(struct vp_rank *rank,
+                              const struct vp_action *action, bool *skip);
+
+/* reduce.c: runs the B or W of a minibatch; after the last one before a REDUCE
+ * the gradients are on their way. */
+enum vp_status vp_run_backward(struct vp_rank *rank,
+                               const struct vp_action *action,
+                               enum vp_list list,
+                               const struct vp_boundary *boundary);
 enum vp_status vp_exec_reduce(struct vp_rank *rank,
                               const struct vp_action *action);
+
+/* In training. Only the rank's own thread writes. */
+static inline void count(const struct vp_rank *rank, atomic_llong *sum,
+                         int64_t n)
+{
+    if (rank->job->kind != VP_JOB_TRAIN)
+        return;
+    atomic_store_explicit(sum,
+                          atomic_load_explicit(sum, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+/* update.c */
 enum vp_status vp_exec_update(struct vp_rank *rank,
                               const struct vp_action *action);
 

@@ -4,6 +4,10 @@
 
 enum { RECORDED_ACTIONS = 8192 }; /* per rank: 256 kB */
 
+/* Enough calls lie between two bundles of an ordinary layer; small enough that
+ * the last ones, final only when backward ends, leave little to REDUCE. */
+enum { BUNDLE_BYTES = 2 * 1024 * 1024 };
+
 static enum vp_status no_memory(struct vp_err *err)
 {
     return vp_err_set(err, VP_ERR_NOMEM, "setting up the ranks: out of memory");
@@ -40,6 +44,9 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
                                     .n_act_bufs = plan->n_act_bufs,
                                     .n_grad_bufs = plan->n_grad_bufs };
 
+    if (plan->n_replicas > 1)
+        spec.bundle_bytes = config->bundle_bytes ? config->bundle_bytes
+                                                 : BUNDLE_BYTES;
     return vp_stage_init(&rs->stage, config, rank->backend, &spec, &shape, err);
 }
 
@@ -106,9 +113,50 @@ static enum vp_status connect_stage(struct vp_crew *crew,
     return VP_OK;
 }
 
-static enum vp_status connect_all(struct vp_crew *crew,
-                                  const struct vp_rank *ranks,
-                                  const struct vp_schedule *schedule)
+/* The sum of gradients over the replicas of a stage, bundle by bundle. */
+static enum vp_status link_replicas(struct vp_crew *crew,
+                                    const struct vp_stage *stage,
+                                    struct vp_stage_links *links)
+{
+    const struct vp_program *program = &stage->buckets[0].train;
+    size_t n = (size_t)program->n_bundles;
+    int64_t *ends = calloc(n, sizeof(*ends));
+    enum vp_status st;
+
+    if (!ends)
+        return VP_ERR_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        ends[i] = program->bundles[i].end / (int64_t)sizeof(float);
+    st = vp_group_create(crew->world, links->n_replicas, 0, &links->replicas);
+    if (st == VP_OK)
+        st = vp_group_cut(links->replicas, ends, (int)n);
+    free(ends);
+    return st;
+}
+
+/* A group with fewer minibatches than replicas leaves some without gradients:
+ * they only get the sum. */
+static enum vp_status join_replicas(struct vp_crew *crew,
+                                    struct vp_rank_stage *rs,
+                                    const struct vp_schedule *schedule,
+                                    bool stream)
+{
+    struct vp_stage_links *links = &crew->links[rs->index];
+
+    if (links->n_replicas == 1)
+        return VP_OK;
+    if (!links->replicas)
+        VP_TRY(link_replicas(crew, &rs->stage, links));
+    rs->replicas = links->replicas;
+    rs->term = (struct vp_term){ rs->stage.grads, rs->replica,
+                                 !stream && rs->replica >= schedule->n_mb };
+    vp_group_set_terms(rs->replicas, rs->replica, &rs->term, 1);
+    return VP_OK;
+}
+
+static enum vp_status connect_all(struct vp_crew *crew, struct vp_rank *ranks,
+                                  const struct vp_schedule *schedule,
+                                  bool stream)
 {
     crew->links = calloc((size_t)crew->n_stages, sizeof(*crew->links));
     if (!crew->links)
@@ -122,12 +170,14 @@ static enum vp_status connect_all(struct vp_crew *crew,
         links->grad = calloc(n, sizeof(*links->grad));
         if (!links->act || !links->grad)
             return VP_ERR_NOMEM;
-        if (n > 1)
-            VP_TRY(vp_group_create(crew->world, (int)n, 0, &links->replicas));
     }
     for (int r = 0; r < crew->n_ranks; r++)
-        for (int i = 0; i < ranks[r].n_stages; i++)
-            VP_TRY(connect_stage(crew, &ranks[r].stages[i]));
+        for (int i = 0; i < ranks[r].n_stages; i++) {
+            struct vp_rank_stage *rs = &ranks[r].stages[i];
+
+            VP_TRY(connect_stage(crew, rs));
+            VP_TRY(join_replicas(crew, rs, schedule, stream));
+        }
     return VP_OK;
 }
 
@@ -209,8 +259,10 @@ static enum vp_status open_reader(struct vp_rank *rank, int replica,
         .n_strides = (group - (uint64_t)replica + n - 1) / n,
     };
 
-    VP_TRY(vp_prefetch_create(config->data, &order, config->prefetch,
-                              &rank->reader));
+    /* Nothing to read where replicas outnumber minibatches. */
+    if (order.n_strides > 0)
+        VP_TRY(vp_prefetch_create(config->data, &order, config->prefetch,
+                                  &rank->reader));
     if (config->eval_data)
         VP_TRY(vp_batch_create(config->eval_data, &rank->eval_batch));
     return VP_OK;
@@ -263,7 +315,7 @@ enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
 {
     bool stream = vp_generator_find(schedule->name)->stream;
 
-    if (connect_all(crew, ranks, schedule) != VP_OK ||
+    if (connect_all(crew, ranks, schedule, stream) != VP_OK ||
         make_ties(crew, ranks) != VP_OK || make_results(crew, ranks) != VP_OK)
         return no_memory(err);
     count_flops(crew, ranks);

@@ -89,6 +89,23 @@ enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                               &launch, stage->stream);
 }
 
+const struct vp_program *vp_stage_program(const struct vp_stage *stage,
+                                          const struct vp_slot *slot)
+{
+    return &bucket_of(stage, slot)->train;
+}
+
+enum vp_status vp_stage_run_part(struct vp_stage *stage,
+                                 const struct vp_slot *slot, enum vp_list list,
+                                 int first, int n, int64_t version,
+                                 const struct vp_boundary *boundary)
+{
+    struct vp_launch launch = bases(stage, slot, version, boundary);
+
+    return stage->ops->launch_part(bucket_of(stage, slot)->train_exe, list,
+                                   first, n, &launch, stage->stream);
+}
+
 enum vp_status vp_stage_loss(struct vp_stage *stage, const struct vp_slot *slot,
                              bool eval, float *loss_out)
 {

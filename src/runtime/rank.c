@@ -11,16 +11,6 @@
 
 enum direction { ACT, GRAD };
 
-/* In training. Only the rank's own thread writes. */
-static void count(const struct vp_rank *rank, atomic_llong *sum, int64_t n)
-{
-    if (rank->job->kind != VP_JOB_TRAIN)
-        return;
-    atomic_store_explicit(sum,
-                          atomic_load_explicit(sum, memory_order_relaxed) + n,
-                          memory_order_relaxed);
-}
-
 /* A message of the schedule, found in the crew. */
 struct message {
     struct vp_channel *channel;
@@ -263,8 +253,7 @@ static enum vp_status exec_backward(struct vp_rank *rank,
         VP_TRY(acquire(rank, action, GRAD, &boundary.din));
         *vp_packet_header(boundary.din) = *vp_packet_header(slot->packet);
     }
-    VP_TRY(vp_stage_run(&rs->stage, slot, VP_LIST_B,
-                        version_of(rank, rs, action), false, &boundary));
+    VP_TRY(vp_run_backward(rank, action, VP_LIST_B, &boundary));
     if (!rank->job->schedule->split)
         release(rank, action, true);
     return VP_OK;
@@ -277,8 +266,7 @@ static enum vp_status exec_weights(struct vp_rank *rank,
     const struct vp_slot *slot = &rs->stage.slots[action->slot];
     const struct vp_boundary boundary = { .dout = slot->grad };
 
-    VP_TRY(vp_stage_run(&rs->stage, slot, VP_LIST_W,
-                        version_of(rank, rs, action), false, &boundary));
+    VP_TRY(vp_run_backward(rank, action, VP_LIST_W, &boundary));
     release(rank, action, true);
     return VP_OK;
 }
@@ -360,9 +348,8 @@ static void fail(struct vp_rank *rank, enum vp_status st)
     vp_world_abort(rank->crew->world, st, err.text);
 }
 
-/* What a test wants to happen instead; VP_OK: nothing, go on. */
-static enum vp_status inject(struct vp_rank *rank,
-                             const struct vp_action *action, bool *skip)
+enum vp_status vp_rank_inject(struct vp_rank *rank,
+                              const struct vp_action *action, bool *skip)
 {
     const struct vp_train_config *config = rank->crew->config;
     const struct timespec pause = { .tv_nsec = 1000000 };
@@ -391,8 +378,10 @@ static enum vp_status inject(struct vp_rank *rank,
 static void add_time(struct vp_rank *rank, const struct vp_action *action)
 {
     struct vp_stage_count *stage = &stage_of(rank, action)->count;
-    int64_t ns = vp_clock_ns() - atomic_load(&rank->since_ns) - rank->waited_ns;
+    int64_t ns = vp_clock_ns() - atomic_load(&rank->since_ns) -
+                 rank->waited_ns - rank->summed_ns;
 
+    count(rank, &stage->reduce_ns, rank->summed_ns);
     switch (action->kind) {
     case VP_ACTION_F:
         count(rank, &stage->forward_ns, ns);
@@ -407,6 +396,8 @@ static void add_time(struct vp_rank *rank, const struct vp_action *action)
         count(rank, &stage->backward_ns, ns);
         break;
     case VP_ACTION_REDUCE:
+        count(rank, &stage->reduce_ns, ns);
+        break;
     case VP_ACTION_UPDATE:
         count(rank, &stage->update_ns, ns);
         break;
@@ -475,7 +466,7 @@ static enum vp_status walk(struct vp_rank *rank)
         if (watched)
             observe(rank, action);
         vp_watch_begin(rank, i);
-        VP_TRY(inject(rank, action, &skip));
+        VP_TRY(vp_rank_inject(rank, action, &skip));
         if (!skip)
             VP_TRY(exec_table[action->kind](rank, action));
         add_time(rank, action);

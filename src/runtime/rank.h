@@ -80,8 +80,9 @@ struct vp_way_count {
 };
 
 struct vp_stage_count {
-    atomic_llong forward_ns, backward_ns, update_ns;
+    atomic_llong forward_ns, backward_ns, reduce_ns, update_ns;
     atomic_llong n_forward, n_backward;
+    atomic_llong n_sums, n_early_sums;
     struct vp_way_count way[2]; /* activations, gradients */
 };
 
@@ -92,6 +93,10 @@ struct vp_rank_stage {
     void *act, *grad; /* messages that arrived for the next F, B */
     double norm;      /* of its gradients, at the last update */
     struct vp_stage_count count;
+
+    /* One of several replicas; see reduce.c. */
+    struct vp_group *replicas; /* NULL: the only one */
+    struct vp_term term;       /* its gradients in their sum */
 };
 
 struct vp_rank {
@@ -120,6 +125,7 @@ struct vp_rank {
     atomic_llong n_actions; /* completed */
     int64_t wait_start_ns;
     int64_t waited_ns; /* in the action being run */
+    int64_t summed_ns; /* likewise, adding gradients of replicas */
 };
 
 /* Runs one job on the calling thread; every failure aborts the world. */

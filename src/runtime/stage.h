@@ -91,6 +91,14 @@ enum vp_status vp_stage_load(struct vp_stage *stage, void *packet,
 enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                             enum vp_list list, int64_t version, bool eval,
                             const struct vp_boundary *boundary);
+/* What a minibatch trains with. */
+const struct vp_program *vp_stage_program(const struct vp_stage *stage,
+                                          const struct vp_slot *slot);
+/* Calls [first, first + n) of a list of that program. */
+enum vp_status vp_stage_run_part(struct vp_stage *stage,
+                                 const struct vp_slot *slot, enum vp_list list,
+                                 int first, int n, int64_t version,
+                                 const struct vp_boundary *boundary);
 /* The loss of the slot's minibatch (last stage). */
 enum vp_status vp_stage_loss(struct vp_stage *stage, const struct vp_slot *slot,
                              bool eval, float *loss_out);

@@ -487,9 +487,12 @@ static void add_stats(const struct vp_rank_stage *rs,
 
     sum->forward_ns += read_count(&count->forward_ns);
     sum->backward_ns += read_count(&count->backward_ns);
+    sum->reduce_ns += read_count(&count->reduce_ns);
     sum->update_ns += read_count(&count->update_ns);
     sum->n_forward += read_count(&count->n_forward);
     sum->n_backward += read_count(&count->n_backward);
+    sum->n_sums += read_count(&count->n_sums);
+    sum->n_early_sums += read_count(&count->n_early_sums);
     add_way(&count->way[0], &sum->act, sum);
     add_way(&count->way[1], &sum->grad, sum);
 }

@@ -79,7 +79,8 @@ struct vp_loader {
 
 /* ---- Configuration ------------------------------------------------------ */
 
-/* Faults that a test injects before an action runs. */
+/* Faults that a test injects before an action runs; and in a backward that
+ * offers gradients to the other replicas, before each offer. */
 enum vp_fault {
     VP_FAULT_NONE,
     VP_FAULT_STALL, /* the rank does nothing more, for ever */
@@ -131,6 +132,7 @@ struct vp_train_config {
     bool early_recompute;          /* before the gradient arrives */
     bool clip_per_stage;           /* not by the norm of all stages */
     int accumulation_steps;        /* bsp: minibatches per update */
+    int64_t bundle_bytes; /* of gradients that replicas add at once; 0: 2 MB */
 
     size_t memory_limit;            /* bytes per stage; 0: none */
     int timeout_ms;                 /* watchdog: the longest wait */
@@ -152,12 +154,16 @@ struct vp_way_stats {
 /* Sums over a run so far, of one stage (all replicas). */
 struct vp_stage_stats {
     int64_t forward_ns, backward_ns; /* computing; recomputation is backward */
+    int64_t reduce_ns;               /* adding gradients of replicas, also
+                                        between the parts of a backward */
     int64_t update_ns;
     int64_t receive_ns; /* waiting for messages */
     int64_t send_ns;    /* waiting for room at the receiver */
     int64_t bytes_sent, bytes_received;
     int64_t n_forward, n_backward; /* minibatches */
     struct vp_way_stats act, grad; /* activations on, gradients back */
+    int64_t n_sums, n_early_sums;  /* slices of gradients added; those of them
+                                      that did not wait for REDUCE */
 };
 
 /* One optimizer update; in asynchronous training, one minibatch. */

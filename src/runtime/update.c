@@ -1,29 +1,10 @@
-/* The end of a group or round: sums over replicas and tied weights, the norm,
- * and the next weight version. */
+/* The end of a group or round, after the sum over replicas: sums over tied
+ * weights, the norm, and the next weight version. */
 #include "runtime/action.h"
 #include "runtime/state.h"
 #include "runtime/watch.h"
 
 #include <math.h>
-
-enum vp_status vp_exec_reduce(struct vp_rank *rank,
-                              const struct vp_action *action)
-{
-    struct vp_rank_stage *rs = stage_of(rank, action);
-    struct vp_stage *stage = &rs->stage;
-    const struct vp_stage_links *links = &rank->crew->links[rs->index];
-    struct vp_term term = { stage->grads, rs->replica, false };
-    enum vp_status st;
-
-    if (!links->replicas)
-        return VP_OK;
-    vp_watch_begin_wait(rank);
-    st = vp_group_add(links->replicas, rs->replica, &term, 1,
-                      stage->n_bytes[VP_SPACE_GRAD] / (int64_t)sizeof(float),
-                      deadline(rank));
-    vp_watch_end_wait(rank, st);
-    return st;
-}
 
 /* The gradients of a tied parameter on this rank, one term per use. */
 static int list_uses(const struct vp_rank *rank, const struct vp_tie *tie,

@@ -15,6 +15,7 @@ void vp_watch_begin(struct vp_rank *rank, int action)
     atomic_store_explicit(&rank->since_ns, vp_clock_ns(), memory_order_relaxed);
     atomic_store_explicit(&rank->doing, action, memory_order_release);
     rank->waited_ns = 0;
+    rank->summed_ns = 0;
 }
 
 /* Minibatches and rounds are numbered over the whole run. */

@@ -537,18 +537,19 @@ static void print_stages(const struct progress *progress,
 {
     double all = result->seconds * 1e7; /* ns per percent */
 
-    fprintf(progress->out, "\nstage  forward  backward  update  receive   send"
-                           "     sent\n");
+    fprintf(progress->out, "\nstage  forward  backward  reduce  update  receive"
+                           "   send     sent\n");
     for (int s = 0; s < progress->n_stages; s++) {
         const struct vp_stage_stats *stats = &result->stats[s];
 
         fprintf(progress->out,
-                "%5d  %5.1f %%   %5.1f %% %5.1f %%  %5.1f %% %5.1f %% %6.1f "
-                "MB\n",
+                "%5d  %5.1f %%   %5.1f %% %5.1f %% %5.1f %%  %5.1f %% %5.1f %% "
+                "%6.1f MB\n",
                 s, (double)stats->forward_ns / all,
                 (double)stats->backward_ns / all,
-                (double)stats->update_ns / all, (double)stats->receive_ns / all,
-                (double)stats->send_ns / all, (double)stats->bytes_sent * 1e-6);
+                (double)stats->reduce_ns / all, (double)stats->update_ns / all,
+                (double)stats->receive_ns / all, (double)stats->send_ns / all,
+                (double)stats->bytes_sent * 1e-6);
     }
 }
 

@@ -307,24 +307,35 @@ static void run_calls(const struct vp_exe *exe, const struct vp_call *calls,
         vp_cpu_rows_run(run, n);
 }
 
+static enum vp_status cpu_launch_part(struct vp_exe *exe, enum vp_list list,
+                                      int first, int n,
+                                      const struct vp_launch *launch,
+                                      struct vp_stream *stream)
+{
+    const struct vp_program *program = exe->program;
+    struct vp_pool *pool = exe->backend->pool;
+    int n_run;
+
+    (void)stream;
+    for (int i = first; i < first + n; i += n_run) {
+        const struct vp_call *call = &program->calls[list][i];
+
+        n_run = exe->n_together[list][i];
+        if (n_run > first + n - i)
+            n_run = first + n - i;
+        vp_pool_note(pool, 0, part_of(call->op));
+        run_calls(exe, call, n_run, launch);
+    }
+    vp_pool_note(pool, 0, VP_CPU_IDLE);
+    return VP_OK;
+}
+
 static enum vp_status cpu_launch(struct vp_exe *exe, enum vp_list list,
                                  const struct vp_launch *launch,
                                  struct vp_stream *stream)
 {
-    const struct vp_program *program = exe->program;
-    struct vp_pool *pool = exe->backend->pool;
-    int n;
-
-    (void)stream;
-    for (int i = 0; i < program->n_calls[list]; i += n) {
-        const struct vp_call *call = &program->calls[list][i];
-
-        n = exe->n_together[list][i];
-        vp_pool_note(pool, 0, part_of(call->op));
-        run_calls(exe, call, n, launch);
-    }
-    vp_pool_note(pool, 0, VP_CPU_IDLE);
-    return VP_OK;
+    return cpu_launch_part(exe, list, 0, exe->program->n_calls[list], launch,
+                           stream);
 }
 
 static bool all_finite(const void *data, int64_t n)
@@ -486,6 +497,7 @@ const struct vp_backend_ops vp_backend_cpu = {
     .compile = cpu_compile,
     .exe_free = cpu_exe_free,
     .launch = cpu_launch,
+    .launch_part = cpu_launch_part,
     .launch_checked = cpu_launch_checked,
     .add = cpu_add,
     .sum_squares = cpu_sum_squares,

@@ -22,15 +22,29 @@ struct vp_group {
     struct vp_world *world;
     int n_members;
     size_t n_bytes;
-    unsigned char *data; /* 2 x n_members x n_bytes */
-    struct sum {
-        const struct vp_term *terms;
-        int n_terms;
-    } * sums;                  /* what the members add up */
+    unsigned char *data;       /* 2 x n_members x n_bytes */
     struct vp_counter arrived; /* contributions, over all exchanges */
-    struct vp_counter done;    /* slices summed, over all additions */
     uint64_t *n_exchanges;     /* per member: its own count */
-    uint64_t *n_additions;
+
+    /* Sums. */
+    int n_pieces;
+    int64_t *ends;              /* of the pieces; NULL: one of any length */
+    struct share *shares;       /* per member */
+    struct vp_counter *offered; /* per piece: offers, over all sums */
+    struct vp_counter done;     /* members with all slices added, likewise */
+};
+
+/* What a member has to do with the sum being made. Others read the terms of
+ * what it offered; the rest is its own. */
+struct share {
+    _Alignas(64) const struct vp_term *terms;
+    int n_terms;
+    int64_t n;       /* floats, if the group is not cut */
+    uint32_t n_sums; /* done */
+    bool *given;     /* per piece: offered */
+    int n_given;
+    int *todo; /* pieces offered here whose slice was not added yet */
+    int n_todo;
 };
 
 struct vp_world {
@@ -64,12 +78,22 @@ static void channel_free(struct vp_channel *channel)
     free(channel);
 }
 
+static void pieces_free(struct vp_group *group)
+{
+    for (int i = 0; group->shares && i < group->n_members; i++) {
+        free(group->shares[i].given);
+        free(group->shares[i].todo);
+    }
+    free(group->ends);
+    free(group->shares);
+    free(group->offered);
+}
+
 static void group_free(struct vp_group *group)
 {
+    pieces_free(group);
     free(group->data);
-    free(group->sums);
     free(group->n_exchanges);
-    free(group->n_additions);
     free(group);
 }
 
@@ -182,24 +206,50 @@ void vp_channel_release(struct vp_channel *channel, uint64_t j)
 
 /* ---- Groups ------------------------------------------------------------- */
 
+static void *zeroed(size_t n, size_t n_bytes)
+{
+    void *p = aligned_alloc(64, n * n_bytes);
+
+    if (p)
+        memset(p, 0, n * n_bytes);
+    return p;
+}
+
+/* Tables for sums of `n` pieces. */
+static enum vp_status make_pieces(struct vp_group *group, int n)
+{
+    size_t n_members = (size_t)group->n_members;
+
+    group->n_pieces = n;
+    group->shares = zeroed(n_members, sizeof(*group->shares));
+    group->offered = zeroed((size_t)n, sizeof(*group->offered));
+    if (!group->shares || !group->offered)
+        return VP_ERR_NOMEM;
+    for (int i = 0; i < group->n_members; i++) {
+        struct share *share = &group->shares[i];
+
+        share->given = calloc((size_t)n, sizeof(*share->given));
+        share->todo = calloc((size_t)n, sizeof(*share->todo));
+        if (!share->given || !share->todo)
+            return VP_ERR_NOMEM;
+    }
+    return VP_OK;
+}
+
 enum vp_status vp_group_create(struct vp_world *world, int n_members,
                                size_t n_bytes, struct vp_group **out)
 {
-    struct vp_group *group = aligned_alloc(64, sizeof(*group));
+    struct vp_group *group = zeroed(1, sizeof(*group));
     size_t n = (size_t)n_members;
 
     if (!group)
         return VP_ERR_NOMEM;
-    memset(group, 0, sizeof(*group));
     group->world = world;
     group->n_members = n_members;
     group->n_bytes = n_bytes;
     group->data = calloc(2 * n, n_bytes ? n_bytes : 1);
-    group->sums = calloc(n, sizeof(*group->sums));
     group->n_exchanges = calloc(n, sizeof(*group->n_exchanges));
-    group->n_additions = calloc(n, sizeof(*group->n_additions));
-    if (!group->data || !group->sums || !group->n_exchanges ||
-        !group->n_additions) {
+    if (!group->data || !group->n_exchanges || make_pieces(group, 1) != VP_OK) {
         group_free(group);
         return VP_ERR_NOMEM;
     }
@@ -232,6 +282,10 @@ enum vp_status vp_group_exchange(struct vp_group *group, int member,
     return VP_OK;
 }
 
+/* ---- Sums --------------------------------------------------------------- */
+
+enum { BLOCK = 4096 }; /* floats: the sum is still in cache when copied */
+
 /* The terms of all members; those to be added come first, in order. */
 static int sort_terms(const struct vp_group *group, struct vp_term *sorted,
                       int *n_added_out)
@@ -239,8 +293,8 @@ static int sort_terms(const struct vp_group *group, struct vp_term *sorted,
     int n = 0, n_added = 0;
 
     for (int k = 0; k < group->n_members; k++)
-        for (int i = 0; i < group->sums[k].n_terms; i++) {
-            struct vp_term term = group->sums[k].terms[i];
+        for (int i = 0; i < group->shares[k].n_terms; i++) {
+            struct vp_term term = group->shares[k].terms[i];
             int at = n++;
 
             VP_BUG_ON(n > VP_MAX_TERMS);
@@ -257,14 +311,10 @@ static int sort_terms(const struct vp_group *group, struct vp_term *sorted,
     return n;
 }
 
-/* Sums one slice in the first term, then copies it to the others. */
-static void add_slice(const struct vp_group *group, int slice, int64_t n)
+/* Sums a block in the first term, then copies it to the others. */
+static void add_block(const struct vp_term *terms, int n_added, int n_terms,
+                      int64_t begin, int64_t end)
 {
-    struct vp_term terms[VP_MAX_TERMS];
-    int64_t begin = n * slice / group->n_members;
-    int64_t end = n * (slice + 1) / group->n_members;
-    int n_added;
-    int n_terms = sort_terms(group, terms, &n_added);
     float *sum = terms[0].data;
 
     for (int k = 1; k < n_added; k++)
@@ -275,18 +325,130 @@ static void add_slice(const struct vp_group *group, int slice, int64_t n)
                (size_t)(end - begin) * sizeof(float));
 }
 
-/* Member i sums slice i and writes it back to everybody. */
+/* Member i adds slice i of a piece and writes it back to everybody. */
+static void add_slice(const struct vp_group *group, int member, int piece)
+{
+    struct vp_term terms[VP_MAX_TERMS];
+    int n_added;
+    int n_terms = sort_terms(group, terms, &n_added);
+    int64_t first = group->ends && piece > 0 ? group->ends[piece - 1] : 0;
+    int64_t n = group->ends ? group->ends[piece] - first
+                            : group->shares[member].n;
+    int64_t begin = first + n * member / group->n_members;
+    int64_t end = first + n * (member + 1) / group->n_members;
+
+    for (int64_t at = begin; at < end; at += BLOCK)
+        add_block(terms, n_added, n_terms, at,
+                  at + BLOCK < end ? at + BLOCK : end);
+}
+
+/* What counters reach when all members have done their part of this sum. */
+static uint32_t target_of(const struct vp_group *group,
+                          const struct share *share)
+{
+    return (share->n_sums + 1) * (uint32_t)group->n_members;
+}
+
+enum vp_status vp_group_cut(struct vp_group *group, const int64_t *ends,
+                            int n_pieces)
+{
+    size_t n_bytes = (size_t)n_pieces * sizeof(*ends);
+
+    VP_BUG_ON(group->ends || group->shares[0].n_sums > 0 || n_pieces < 1);
+    pieces_free(group);
+    VP_TRY(make_pieces(group, n_pieces));
+    group->ends = malloc(n_bytes);
+    if (!group->ends)
+        return VP_ERR_NOMEM;
+    memcpy(group->ends, ends, n_bytes);
+    return VP_OK;
+}
+
+void vp_group_set_terms(struct vp_group *group, int member,
+                        const struct vp_term *terms, int n_terms)
+{
+    struct share *share = &group->shares[member];
+
+    VP_BUG_ON(share->n_given > 0);
+    share->terms = terms;
+    share->n_terms = n_terms;
+}
+
+void vp_group_offer(struct vp_group *group, int member, int piece)
+{
+    struct share *share = &group->shares[member];
+
+    VP_BUG_ON(share->given[piece]);
+    share->given[piece] = true;
+    share->n_given++;
+    share->todo[share->n_todo++] = piece;
+    vp_counter_add(&group->offered[piece]);
+}
+
+void vp_group_offer_rest(struct vp_group *group, int member)
+{
+    for (int i = 0; i < group->n_pieces; i++)
+        if (!group->shares[member].given[i])
+            vp_group_offer(group, member, i);
+}
+
+bool vp_group_progress(struct vp_group *group, int member)
+{
+    struct share *share = &group->shares[member];
+
+    for (int i = 0; i < share->n_todo; i++) {
+        int piece = share->todo[i];
+
+        if (!vp_counter_reached(&group->offered[piece],
+                                target_of(group, share)))
+            continue;
+        add_slice(group, member, piece);
+        share->n_todo--; /* the oldest stays first: others have it soonest */
+        memmove(&share->todo[i], &share->todo[i + 1],
+                (size_t)(share->n_todo - i) * sizeof(*share->todo));
+        if (share->n_todo == 0 && share->n_given == group->n_pieces)
+            vp_counter_add(&group->done);
+        return true;
+    }
+    return false;
+}
+
+enum vp_status vp_group_await(struct vp_group *group, int member,
+                              int64_t deadline_ns, bool *done_out)
+{
+    struct share *share = &group->shares[member];
+    uint32_t target = target_of(group, share);
+
+    VP_BUG_ON(share->n_given < group->n_pieces);
+    if (share->n_todo > 0) {
+        VP_TRY(vp_counter_wait(&group->offered[share->todo[0]], target,
+                               deadline_ns, &group->world->stop));
+        *done_out = false;
+        return VP_OK;
+    }
+    VP_TRY(vp_counter_wait(&group->done, target, deadline_ns,
+                           &group->world->stop));
+    *done_out = true;
+    memset(share->given, 0, (size_t)group->n_pieces * sizeof(*share->given));
+    share->n_given = 0;
+    share->n_sums++;
+    return VP_OK;
+}
+
 enum vp_status vp_group_add(struct vp_group *group, int member,
                             const struct vp_term *terms, int n_terms, int64_t n,
                             int64_t deadline_ns)
 {
-    uint64_t k = ++group->n_additions[member];
+    bool done = false;
 
-    group->sums[member] = (struct sum){ terms, n_terms };
-    VP_TRY(vp_group_exchange(group, member, NULL, 0, NULL, deadline_ns));
-    add_slice(group, member, n);
-    vp_counter_add(&group->done);
-    return vp_counter_wait(&group->done,
-                           (uint32_t)(k * (uint64_t)group->n_members),
-                           deadline_ns, &group->world->stop);
+    VP_BUG_ON(group->ends && group->ends[group->n_pieces - 1] != n);
+    group->shares[member].n = n;
+    vp_group_set_terms(group, member, terms, n_terms);
+    vp_group_offer_rest(group, member);
+    while (!done) {
+        while (vp_group_progress(group, member))
+            ;
+        VP_TRY(vp_group_await(group, member, deadline_ns, &done));
+    }
+    return VP_OK;
 }

@@ -1,0 +1,112 @@
+/* The sum of gradients over replicas, while backward goes on.
+ *
+ * Gradients are cut into bundles. The last backward before REDUCE runs in
+ * parts; after each one a bundle is final and offered, and slices of bundles
+ * that all replicas have offered are added. REDUCE does what is left:
+ *
+ *   replica 0   B ....|offer 0|.....|offer 1, add 0|.....|offer 2| REDUCE ...
+ *   replica 1   B .......|offer 0, add 0|.....|offer 1, add 1|..|offer 2, ...
+ *
+ * Who adds which slice is fixed, and so is the order of the replicas in a sum:
+ * the bits do not depend on who comes first. */
+#include "runtime/action.h"
+#include "runtime/watch.h"
+
+/* True if no other backward of this kind comes before the stage's REDUCE. A
+ * round that the end of a stream leaves unfilled has none. */
+static bool is_final(const struct vp_rank *rank, const struct vp_action *action)
+{
+    const struct vp_rank_list *list = &rank->job->schedule->ranks[rank->index];
+
+    for (const struct vp_action *next = action + 1;
+         next < list->actions + list->n_actions; next++) {
+        if (next->stage != action->stage)
+            continue;
+        if (next->kind == VP_ACTION_REDUCE || next->kind == action->kind)
+            return next->kind == VP_ACTION_REDUCE;
+    }
+    return false;
+}
+
+/* Adds what can be added; returns the number of slices. */
+static int add_slices(struct vp_rank *rank, struct vp_rank_stage *rs)
+{
+    int64_t start = vp_clock_ns();
+    int n = 0;
+
+    while (vp_group_progress(rs->replicas, rs->replica))
+        n++;
+    if (n > 0)
+        rank->summed_ns += vp_clock_ns() - start;
+    count(rank, &rs->count.n_sums, n);
+    return n;
+}
+
+/* A bundle is final. If the list makes a message for the previous stage, that
+ * goes first: somebody waits for it, and nobody yet for the sum. */
+static enum vp_status offer(struct vp_rank *rank,
+                            const struct vp_action *action,
+                            struct vp_rank_stage *rs, int bundle)
+{
+    bool skip;
+
+    VP_TRY(vp_rank_inject(rank, action, &skip));
+    vp_group_offer(rs->replicas, rs->replica, bundle);
+    if (action->kind == VP_ACTION_W || rs->index == 0)
+        count(rank, &rs->count.n_early_sums, add_slices(rank, rs));
+    return VP_OK;
+}
+
+enum vp_status vp_run_backward(struct vp_rank *rank,
+                               const struct vp_action *action,
+                               enum vp_list list,
+                               const struct vp_boundary *boundary)
+{
+    struct vp_rank_stage *rs = stage_of(rank, action);
+    const struct vp_slot *slot = &rs->stage.slots[action->slot];
+    int64_t version = version_of(rank, rs, action);
+    const struct vp_program *program;
+    int n_done = 0;
+
+    if (!rs->replicas || !is_final(rank, action))
+        return vp_stage_run(&rs->stage, slot, list, version, false, boundary);
+    program = vp_stage_program(&rs->stage, slot);
+    for (int i = 0; i < program->n_bundles; i++) {
+        int index = program->bundle_order[i];
+        const struct vp_bundle *bundle = &program->bundles[index];
+
+        if (bundle->list != list)
+            continue;
+        if (bundle->n_calls > n_done)
+            VP_TRY(vp_stage_run_part(&rs->stage, slot, list, n_done,
+                                     bundle->n_calls - n_done, version,
+                                     boundary));
+        n_done = bundle->n_calls;
+        VP_TRY(offer(rank, action, rs, index));
+    }
+    if (program->n_calls[list] == n_done)
+        return VP_OK;
+    return vp_stage_run_part(&rs->stage, slot, list, n_done,
+                             program->n_calls[list] - n_done, version,
+                             boundary);
+}
+
+enum vp_status vp_exec_reduce(struct vp_rank *rank,
+                              const struct vp_action *action)
+{
+    struct vp_rank_stage *rs = stage_of(rank, action);
+    bool done = false;
+    enum vp_status st;
+
+    if (!rs->replicas)
+        return VP_OK;
+    vp_group_offer_rest(rs->replicas, rs->replica);
+    while (!done) {
+        add_slices(rank, rs);
+        vp_watch_begin_wait(rank);
+        st = vp_group_await(rs->replicas, rs->replica, deadline(rank), &done);
+        vp_watch_end_wait(rank, st);
+        VP_TRY(st);
+    }
+    return VP_OK;
+}
