@@ -8,7 +8,10 @@
 #include <string.h>
 
 /* A run goes on as if it had never stopped only if these are the same; all
- * other keys may change. */
+ * other keys may change. The first ones make the model: evaluation needs no
+ * more. */
+enum { N_MODEL_KEYS = 17 };
+
 static const char *const fixed_keys[] = {
     "model_type",
     "vocab",
@@ -135,9 +138,11 @@ enum vp_status vp_saved_check(const struct vp_facts *facts,
     const json_t *object = vp_facts_object(facts);
     const json_t *then = json_object_get(object, "config");
     const json_t *batches = json_object_get(object, "batches_per_epoch");
+    size_t n_keys = config->forward_only ? N_MODEL_KEYS
+                                         : VP_COUNT_OF(fixed_keys);
     char value[VALUE_BYTES];
 
-    for (size_t i = 0; i < VP_COUNT_OF(fixed_keys); i++) {
+    for (size_t i = 0; i < n_keys; i++) {
         const char *key = fixed_keys[i];
         const char *was = json_string_value(json_object_get(then, key));
 
@@ -151,7 +156,8 @@ enum vp_status vp_saved_check(const struct vp_facts *facts,
                               value[0] ? value : "not set", place,
                               was ? was : "none");
     }
-    if (json_integer_value(batches) != vp_data_info(data)->n_batches)
+    if (!config->forward_only &&
+        json_integer_value(batches) != vp_data_info(data)->n_batches)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: the data has %lld batches, but %s was saved "
                           "with %lld; resume with the same data",
