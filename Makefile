@@ -12,7 +12,7 @@ CHECKED = -DCMAKE_BUILD_TYPE=RelWithDebInfo
 CTEST = ctest --output-on-failure --no-tests=error -j $(shell nproc) \
 	-R '$(TESTS)'
 
-.PHONY: all train test bench debug asan tsan lint format mutate install clean help
+.PHONY: all train test test-full fuzz bench debug asan tsan lint format mutate install clean help
 .DEFAULT_GOAL := all
 
 all: ## build/vpipe, optimised
@@ -23,6 +23,13 @@ train: all ## train a small BERT for about a minute
 
 test: ## all tests, in the Release build and under ASan+UBSan
 	@scripts/test '$(TESTS)'
+
+test-full: ## the tests with every fault at every call; an hour
+	@scripts/build build $(RELEASE)
+	@VP_FULL=1 $(CTEST) --test-dir build
+
+fuzz: ## parsers against random bytes, SECONDS=600 each; needs clang
+	@scripts/fuzz $(SECONDS)
 
 bench: ## measure the pipeline; figures go to docs/benchmarks.md
 	@scripts/bench $(CASES)

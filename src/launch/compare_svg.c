@@ -108,10 +108,11 @@ static void put_rate(const struct drawing *d, const struct vp_contestant *c,
     fprintf(d->f,
             "<rect x=\"%.2f\" y=\"%.0f\" width=\"3\" height=\"%d\" "
             "fill=\"#d97706\"><title>simulated: %.1f samples/s</title></rect>"
-            "<text x=\"%.2f\" y=\"%.0f\">%.0f</text>\n",
+            "<text x=\"%.2f\" y=\"%.0f\"><tspan fill=\"#2f6fde\">%.0f</tspan> "
+            "<tspan fill=\"#d97706\">%.0f</tspan></text>\n",
             x + c->simulated * scale - 1.5, y - 4, HIGH + 8, c->simulated,
-            x + label * scale + 8, y + HIGH * 0.7,
-            c->median.samples_per_second);
+            x + label * scale + 8, y + HIGH * 0.7, c->median.samples_per_second,
+            c->simulated);
 }
 
 /* The ranks of a stage have the same memory, and one box each. */
