@@ -483,7 +483,7 @@ static void runs_are_mixed(void **state)
     struct vp_group group = { 0, 8000, 10 };
     struct vp_plan *plan = NULL;
     int64_t places[4000];
-    int n_follow = 0, n_as_before = 0, n_steps[4] = { 0 };
+    int n_follow = 0, n_as_before = 0, n_steps[4] = { 0 }, n_first[8] = { 0 };
 
     (void)state;
     assert_int_equal(vp_plan_create_runs(7, &group, 1000, &plan), VP_OK);
@@ -506,6 +506,15 @@ static void runs_are_mixed(void **state)
     assert_in_range(n_as_before, 0, 20);
     for (int k = 0; k < 4; k++)
         assert_in_range(n_steps[k], 450, 1150);
+    /* Any run may come first, in each epoch another. */
+    for (uint64_t epoch = 0; epoch < 200; epoch++) {
+        struct vp_slot slot;
+
+        vp_plan_slot(plan, 800 * epoch, &slot);
+        n_first[vp_plan_sample(plan, &slot, 0) / 1000]++;
+    }
+    for (int k = 0; k < 8; k++)
+        assert_in_range(n_first[k], 10, 45);
     vp_plan_free(plan);
 }
 
@@ -1130,8 +1139,10 @@ static void bad_rows_are_found_in_time(void **state)
 static void failing_reads_are_told(void **state)
 {
     struct setup setup = { .path = GOLDEN "mixed", .block = 10 };
+    struct vp_batch *want[MAX_ROWS];
     struct shards shards;
     struct vp_err err = { "" };
+    int n_failed = 0;
 
     (void)state;
     for (failing_read = 1;; failing_read++) {
@@ -1148,16 +1159,22 @@ static void failing_reads_are_told(void **state)
     }
     assert_in_range(failing_read, 21, 50);
 
-    /* Later only the batch at hand fails; it works when asked for again. */
+    /* Later only the batch at hand fails; it works when asked for again, and
+     * nothing half read is left. */
     failing_read = 0;
     open_shards(&setup, &shards);
-    atomic_store(&n_reads, 0);
-    failing_read = 3;
-    assert_int_equal(vp_data_fill(shards.data, 20, shards.batch, &err),
-                     VP_ERR_IO);
-    for (uint64_t m = 0; m < 25; m++)
-        fill(shards.data, m, shards.batch);
-    failing_read = 0;
+    for (int64_t m = 0; m < vp_data_info(shards.data)->n_batches; m++)
+        want[m] = take_batch(&shards, (uint64_t)m);
+    for (int k = 0; k < 20; k++) {
+        atomic_store(&n_reads, 0);
+        failing_read = 1 + k % 7;
+        n_failed += count_failures(&shards, want, VP_ERR_IO, "cannot be read");
+        failing_read = 0;
+        count_failures(&shards, want, VP_OK, "");
+    }
+    assert_true(n_failed > 10);
+    for (int64_t m = 0; m < vp_data_info(shards.data)->n_batches; m++)
+        vp_batch_free(want[m]);
     close_shards(&shards);
 }
 
@@ -1351,6 +1368,158 @@ static void damaged_files_are_refused(void **state)
     assert_non_null(strstr(err.text, "a_training.h5: cannot be read"));
 }
 
+#define PLAIN GOLDEN "plain/x_training_0.h5"
+#define PACKED GOLDEN "nvidia/books_training_0.hdf5"
+#define DEEP GOLDEN "deep/training.h5"
+#define NEW GOLDEN "mixed/b_training.hdf5"
+
+/* Numbers put at places of files, and what is said. The places are those of the
+ * format specification: superblock at 0, root header at 96, its tree at 136,
+ * heap at 680 with a hole at 6856, names at 1072, input_ids at 800. */
+static const struct {
+    const char *path;
+    int64_t at;
+    uint64_t value;
+    int n_bytes;
+    const char *cause;
+} damages[] = {
+    { PLAIN, 0, 0x88, 1, "image: is no HDF5 file" },
+    { PLAIN, 8, 9, 1, "has a superblock of version 9" },
+    { PLAIN, 13, 4, 1, "superblock is not one of a single file" },
+    { PLAIN, 16, 0, 2, "superblock is not one of a single file" },
+    { PLAIN, 24, 8, 8, "superblock is not one of a single file" },
+    { PLAIN, 48, 0, 8, "superblock is not one of a single file" },
+    { PLAIN, 72, 2, 4, "superblock is not one of a single file" },
+    { PLAIN, 40, 9105, 8, "has 9104 of 9105 bytes" },
+    { PLAIN, 40, 9103, 8, "an array of 592 bytes at byte 8512 is outside" },
+    { PLAIN, 64, 9100, 8, "something of 16 bytes at byte 9100 is outside" },
+    { PLAIN, 64, UINT64_MAX, 8, "is outside the file" },
+    { PLAIN, 64, 97, 8, "byte 97 is no header" },
+    { PLAIN, 80, 137, 8, "its root group is in two places" },
+    { PLAIN, 88, 681, 8, "its root group is in two places" },
+    /* Root header, names. */
+    { PLAIN, 98, 2, 2, "its header has 1 of 2 messages" },
+    { PLAIN, 104, 0, 4, "a part of its header is empty" },
+    { PLAIN, 104, 23, 4, "a message of 16 bytes does not fit its header" },
+    { PLAIN, 104, 28, 4, "a header has 4 bytes too many" },
+    { PLAIN, 114, 12, 2, "a message of 12 bytes does not fit its header" },
+    { PLAIN, 112, 9, 2, "has the unexpected header message 9" },
+    { PLAIN, 112, 0, 2, "its root is no group" },
+    { PLAIN, 116, 2, 1, "has the unexpected header message 17" },
+    { PLAIN, 136, 'X', 1, "byte 136 is no node of its tree" },
+    { PLAIN, 140, 1, 1, "byte 136 is no node of its tree" },
+    { PLAIN, 141, 9, 1, "byte 136 is no node of its tree" },
+    { PLAIN, 141, 1, 1, "byte 1072 is no node of its tree" },
+    { PLAIN, 142, 33, 2, "byte 136 is no node of its tree" },
+    { PLAIN, 142, 2, 2, "byte 0 is no symbol table" },
+    { PLAIN, 160, 176, 8, "a name does not end" },
+    { PLAIN, 168, 9000, 8, "a symbol table of 328 bytes at byte 9000" },
+    { PLAIN, 176, 1000, 8, "a name does not end" },
+    { PLAIN, 680, 'X', 1, "byte 680 is no heap" },
+    { PLAIN, 688, 9000, 8, "a heap of 9000 bytes at byte 6736 is outside" },
+    { PLAIN, 696, 161, 8, "a hole is outside its heap" },
+    { PLAIN, 704, 9050, 8, "a heap of 176 bytes at byte 9050 is outside" },
+    { PLAIN, 6856, 120, 8, "something in it never ends" },
+    { PLAIN, 6864, 57, 8, "a hole is larger than its heap" },
+    { PLAIN, 1072, 'X', 1, "byte 1072 is no symbol table" },
+    { PLAIN, 1078, 9, 2, "byte 1072 is no symbol table" },
+    { PLAIN, 1096, 2, 4, "input_ids is there twice or is a link" },
+    { PLAIN, 1096, 3, 4, "a symbol is of no kind" },
+    { PLAIN, 1120, 8, 8, "input_ids is there twice or is a link" },
+    { PLAIN, 1120, 175, 8, "input_mask: there is no such data set" },
+    { PLAIN, 1128, 800, 8, "byte 816 belongs to two things" },
+    /* Header of input_ids: shape, type, fill value, layout. */
+    { PLAIN, 802, 6, 2, "input_ids: its header has 5 of 6 messages" },
+    { PLAIN, 936, 16, 2, "input_ids: a part of its header is empty" },
+    { PLAIN, 936, 5, 2, "input_ids: header message 5 comes twice" },
+    { PLAIN, 936, 7, 2, "input_ids: is in other files" },
+    { PLAIN, 904, 0, 2, "input_ids: it has no layout" },
+    { PLAIN, 824, 3, 1, "input_ids: its shape is no shape" },
+    { PLAIN, 825, 4, 1, "input_ids: its shape is no shape" },
+    { PLAIN, 826, 2, 1, "input_ids: its shape is no shape" },
+    { PLAIN, 832, UINT64_C(1) << 61, 8, "input_ids: its shape is too large" },
+    { PLAIN, 832, 38, 8, "input_ids: only 2368 of 2432 bytes are there" },
+    { PLAIN, 872, 0x11, 1, "must hold integers, but has type class 1" },
+    { PLAIN, 872, 0x1B, 1, "input_ids: its type is no type" },
+    { PLAIN, 876, 3, 4, "input_ids: its type is no integer" },
+    { PLAIN, 880, 1, 2, "input_ids: its type is no integer" },
+    { PLAIN, 882, 31, 2, "input_ids: its type is no integer" },
+    { PLAIN, 896, 4, 1, "input_ids: its fill value is no value" },
+    { PLAIN, 897, 0, 1, "input_ids: its fill value is no value" },
+    { PLAIN, 900, 3, 4, "input_ids: its fill value has 3 bytes" },
+    { PLAIN, 900, 4, 4, "input_ids: its fill value has 4 bytes" },
+    { PLAIN, 912, 2, 1, "input_ids: has a layout of version 2" },
+    { PLAIN, 913, 0, 1, "input_ids: its layout is cut off" },
+    { PLAIN, 913, 2, 1, "input_ids: its chunks have -1 dimensions" },
+    { PLAIN, 913, 3, 1, "input_ids: is in other files, by layout 3" },
+    { PLAIN, 914, UINT64_MAX, 8, "input_ids: it was never written" },
+    { PLAIN, 914, 9000, 8, "an array of 2368 bytes at byte 9000 is outside" },
+    { PLAIN, 914, 2049, 8, "belongs to two things" },
+    { PLAIN, 922, 2367, 8, "input_ids: only 2367 of 2368 bytes are there" },
+    /* Filters, chunks, their tree. */
+    { PACKED, 912, 3, 1, "input_ids: its filters are no filters" },
+    { PACKED, 913, 0, 1, "input_ids: its filters are no filters" },
+    { PACKED, 913, 2, 1, "input_ids: its filters are cut off" },
+    { PACKED, 920, 4, 2, "input_ids: is packed by filter 4" },
+    { PACKED, 922, 7, 2, "input_ids: filter 1 is cut off" },
+    { PACKED, 926, 2, 2, "input_ids: filter 1 is cut off" },
+    { PACKED, 936, 10, 4, "input_ids: filter 1 is set wrong" },
+    { PACKED, 953, 1, 1, "input_ids: it has filters but no chunks" },
+    { PACKED, 954, 2, 1, "input_ids: its chunks have 1 dimensions" },
+    { PACKED, 955, UINT64_MAX, 8, "input_ids: only 0 of 1 chunks are there" },
+    { PACKED, 955, 22000, 8, "at byte 22000 is outside the file" },
+    { PACKED, 963, 0, 4, "input_ids: its chunks are too large" },
+    { PACKED, 963, 1 << 30, 4, "input_ids: its chunks are too large" },
+    { PACKED, 963, 71, 4, "has gzip chunks longer than its length 70" },
+    { PACKED, 963, 69, 4, "only 1 of 2 chunks are there" },
+    { PACKED, 971, 8, 4, "input_ids: its chunks have another type" },
+    { PACKED, 1406, 0, 2, "input_ids: only 0 of 1 chunks are there" },
+    { PACKED, 1424, 0, 4, "a chunk of 4480 bytes is stored in 0" },
+    { PACKED, 1424, 5000, 4, "a chunk of 4480 bytes is stored in 5000" },
+    { PACKED, 1428, 1, 4, "a chunk of 4480 bytes is stored in 1559" },
+    { PACKED, 1428, 2, 4, "leaves out a filter that is not there" },
+    { PACKED, 1432, 7, 8, "a chunk is at 7 of 70" },
+    { PACKED, 1432, UINT64_MAX, 8, "input_ids: its chunks are in disorder" },
+    { PACKED, 1448, 1, 8, "input_ids: its chunks are in disorder" },
+    { PACKED, 1456, 22000, 8, "a chunk of 1559 bytes at byte 22000" },
+    { PACKED, 1456, 4017, 8, "belongs to two things" },
+    { DEEP, 1405, 2, 1, "byte 14952 is no node of its tree" },
+    { DEEP, 1472, 224, 8, "its chunks are in disorder" },
+    { DEEP, 1472, 232, 8, "its chunks are in disorder" },
+    { DEEP, 15024, 0, 8, "its chunks are in disorder" },
+    { DEEP, 15048, 4016, 8, "byte 4016 belongs to two things" },
+    { DEEP, 12342, 10, 2, "only 67 of 68 chunks are there" },
+    /* Newer headers have checksums. */
+    { NEW, 20, 0, 8, "has an extension at byte 0" },
+    { NEW, 28, 17497, 8, "has 17496 of 17497 bytes" },
+    { NEW, 36, 17491, 8, "something of 6 bytes at byte 17491 is outside" },
+    { NEW, 48, 'X', 1, "byte 48 is no header" },
+    { NEW, 70, 0xEE, 1, "its header has another checksum" },
+};
+
+static void damages_are_named(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < VP_COUNT_OF(damages); k++) {
+        struct setup setup = { 0 };
+        struct shards shards;
+        struct vp_err err = { "" };
+        int64_t n;
+        char *bytes = golden_slurp(damages[k].path, "", &n);
+        enum vp_status st;
+
+        for (int i = 0; i < damages[k].n_bytes; i++)
+            bytes[damages[k].at + i] = (char)(damages[k].value >> 8 * i);
+        setup.image = bytes;
+        setup.n_image = (size_t)n;
+        st = try_open(&setup, &shards, &err);
+        if (st != VP_ERR_INVALID || !strstr(err.text, damages[k].cause))
+            fail_msg("case %d: status %d: %s", (int)k, st, err.text);
+        close_shards(&shards);
+        free(bytes);
+    }
+}
+
 /* A few thousand mutations of every kind of file, the same each time. */
 static void mutated_files_do_no_harm(void **state)
 {
@@ -1409,6 +1578,7 @@ int main(void)
         cmocka_unit_test(errors_of_libhdf5_are_not_printed),
         cmocka_unit_test(flipped_bytes_do_no_harm),
         cmocka_unit_test(cut_files_are_refused),
+        cmocka_unit_test(damages_are_named),
         TEST_IN_FOLDER(damaged_files_are_refused),
         cmocka_unit_test(mutated_files_do_no_harm),
     };
