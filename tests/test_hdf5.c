@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "datalib.h"
-#include "fuzz/fuzz_hdf5.c"
+#include "fuzz/hdf5_input.h"
 #include "golden.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/hdf5/"
@@ -573,6 +573,25 @@ static struct vp_batch *take_batch(const struct shards *shards, uint64_t m)
     return batch;
 }
 
+/* All batches of an epoch. */
+static struct vp_batch **take_epoch(const struct shards *shards)
+{
+    int64_t n = vp_data_info(shards->data)->n_batches;
+    struct vp_batch **batches = calloc((size_t)n, sizeof(struct vp_batch *));
+
+    assert_non_null(batches);
+    for (int64_t m = 0; m < n; m++)
+        batches[m] = take_batch(shards, (uint64_t)m);
+    return batches;
+}
+
+static void free_epoch(const struct shards *shards, struct vp_batch **batches)
+{
+    for (int64_t m = 0; m < vp_data_info(shards->data)->n_batches; m++)
+        vp_batch_free(batches[m]);
+    free(batches);
+}
+
 static void every_sample_can_be_resumed(void **state)
 {
     struct setup setup = { .path = GOLDEN "mixed", .batch = 1, .block = 10 };
@@ -642,9 +661,10 @@ static void *read_some(void *arg)
         if (vp_data_fill(reader->shards->data, (uint64_t)m, reader->batch,
                          NULL) != VP_OK ||
             memcmp(reader->batch->array[VP_ROLE_TOKENS],
-                   want->array[VP_ROLE_TOKENS], 4 * 16 * sizeof(int32_t)) ||
+                   want->array[VP_ROLE_TOKENS],
+                   4 * 16 * sizeof(int32_t)) != 0 ||
             memcmp(reader->batch->array[VP_ROLE_LABELS],
-                   want->array[VP_ROLE_LABELS], 4 * sizeof(int32_t)))
+                   want->array[VP_ROLE_LABELS], 4 * sizeof(int32_t)) != 0)
             reader->is_wrong = true;
     }
     return NULL;
@@ -1071,19 +1091,17 @@ static void set_time(const char *path, struct timespec time)
 static void files_may_change_while_in_use(void **state)
 {
     struct setup setup = { .path = folder, .block = 10 };
-    struct vp_batch *want[MAX_ROWS];
+    struct vp_batch **want;
     struct shards shards;
+    struct timespec later;
     struct stat info;
-    int64_t n;
 
     (void)state;
     copy_file(GOLDEN "plain/x_training_2.h5", "a_training.h5");
     copy_file(GOLDEN "plain/x_training_0.h5", "b_training.h5");
     assert_int_equal(stat(at("b_training.h5"), &info), 0);
     open_shards(&setup, &shards);
-    n = vp_data_info(shards.data)->n_batches;
-    for (int64_t m = 0; m < n; m++)
-        want[m] = take_batch(&shards, (uint64_t)m);
+    want = take_epoch(&shards);
 
     assert_int_equal(rename(at("b_training.h5"), at("gone")), 0);
     assert_true(count_failures(&shards, want, VP_ERR_IO,
@@ -1091,11 +1109,19 @@ static void files_may_change_while_in_use(void **state)
     copy_file(GOLDEN "plain/x_training_1.h5", "b_training.h5");
     assert_true(count_failures(&shards, want, VP_ERR_IO,
                                "b_training.h5: was changed while in use") > 0);
-    /* The same size, at another time, and then not even that. */
+    /* Another size at the same time, the same size at other times. */
+    set_time(at("b_training.h5"), info.st_mtim);
+    assert_true(count_failures(&shards, want, VP_ERR_IO, "was changed") > 0);
     copy_file(GOLDEN "plain/x_training_0.h5", "b_training.h5");
-    set_time(at("b_training.h5"), (struct timespec){ 1000, 0 });
-    assert_true(count_failures(&shards, want, VP_ERR_IO,
-                               "was changed while in use") > 0);
+    later = info.st_mtim;
+    later.tv_sec++;
+    set_time(at("b_training.h5"), later);
+    assert_true(count_failures(&shards, want, VP_ERR_IO, "was changed") > 0);
+    later = info.st_mtim;
+    later.tv_nsec = (later.tv_nsec + 1000000) % 1000000000;
+    set_time(at("b_training.h5"), later);
+    assert_true(count_failures(&shards, want, VP_ERR_IO, "was changed") > 0);
+    /* Nothing tells that it is another file, but it is not HDF5. */
     write_file("b_training.h5", "not HDF5", 8);
     assert_int_equal(truncate(at("b_training.h5"), info.st_size), 0);
     set_time(at("b_training.h5"), info.st_mtim);
@@ -1104,8 +1130,7 @@ static void files_may_change_while_in_use(void **state)
 
     assert_int_equal(rename(at("gone"), at("b_training.h5")), 0);
     assert_int_equal(count_failures(&shards, want, VP_OK, ""), 0);
-    for (int64_t m = 0; m < n; m++)
-        vp_batch_free(want[m]);
+    free_epoch(&shards, want);
     close_shards(&shards);
 }
 
@@ -1113,7 +1138,7 @@ static void files_may_change_while_in_use(void **state)
 static void bad_rows_are_found_in_time(void **state)
 {
     struct setup setup = { .path = folder, .block = 10, .vocab = 1000 };
-    struct vp_batch *want[MAX_ROWS];
+    struct vp_batch **want;
     struct shards shards;
     int64_t n;
     int n_failed;
@@ -1123,23 +1148,21 @@ static void bad_rows_are_found_in_time(void **state)
     copy_file(BAD("id_high"), "b_training.h5");
     open_shards(&setup, &shards);
     n = vp_data_info(shards.data)->n_batches;
-    for (int64_t m = 0; m < n; m++)
-        want[m] = take_batch(&shards, (uint64_t)m);
+    want = take_epoch(&shards);
     close_shards(&shards);
     setup.vocab = VOCAB;
     open_shards(&setup, &shards);
     n_failed = count_failures(&shards, want, VP_ERR_INVALID,
                               "b_training.h5: input_ids, row 7: 200 at place");
     assert_in_range(n_failed, 1, n - 5);
-    for (int64_t m = 0; m < n; m++)
-        vp_batch_free(want[m]);
+    free_epoch(&shards, want);
     close_shards(&shards);
 }
 
 static void failing_reads_are_told(void **state)
 {
     struct setup setup = { .path = GOLDEN "mixed", .block = 10 };
-    struct vp_batch *want[MAX_ROWS];
+    struct vp_batch **want;
     struct shards shards;
     struct vp_err err = { "" };
     int n_failed = 0;
@@ -1163,8 +1186,7 @@ static void failing_reads_are_told(void **state)
      * nothing half read is left. */
     failing_read = 0;
     open_shards(&setup, &shards);
-    for (int64_t m = 0; m < vp_data_info(shards.data)->n_batches; m++)
-        want[m] = take_batch(&shards, (uint64_t)m);
+    want = take_epoch(&shards);
     for (int k = 0; k < 20; k++) {
         atomic_store(&n_reads, 0);
         failing_read = 1 + k % 7;
@@ -1173,9 +1195,41 @@ static void failing_reads_are_told(void **state)
         count_failures(&shards, want, VP_OK, "");
     }
     assert_true(n_failed > 10);
-    for (int64_t m = 0; m < vp_data_info(shards.data)->n_batches; m++)
-        vp_batch_free(want[m]);
+    free_epoch(&shards, want);
     close_shards(&shards);
+}
+
+/* A block that was given up for one that could not be read is read again. */
+static void half_read_blocks_are_not_used(void **state)
+{
+    struct setup setup = { .path = GOLDEN "deep", .block = 10 };
+    struct gold gold = open_gold("deep");
+    struct shards shards;
+    int32_t ids[16];
+    struct vp_masked row = { .tokens = ids };
+    struct vp_err err = { "" };
+
+    (void)state;
+    open_shards(&setup, &shards);
+    for (int64_t i = 0; i < 80; i += 10)
+        assert_int_equal(
+            vp_source_hdf5.masked(&shards.data->source, i, &row, &err), VP_OK);
+    for (int k = 1; k <= 5; k++) {
+        atomic_store(&n_reads, 0);
+        failing_read = k;
+        assert_int_equal(
+            vp_source_hdf5.masked(&shards.data->source, 200, &row, &err),
+            VP_ERR_IO);
+        failing_read = 0;
+        for (int64_t i = 0; i < 80; i++) {
+            assert_int_equal(
+                vp_source_hdf5.masked(&shards.data->source, i, &row, &err),
+                VP_OK);
+            assert_memory_equal(ids, gold.ids + i * gold.seq, 4 * gold.seq);
+        }
+    }
+    close_shards(&shards);
+    golden_close(gold.file);
 }
 
 static void memory_may_run_out(void **state)
@@ -1219,14 +1273,25 @@ static void errors_of_libhdf5_are_not_printed(void **state)
     int (*old)(int64_t, void *), (*now)(int64_t, void *) = NULL;
     void *old_ctx, *ctx = NULL;
     struct setup setup = { .path = GOLDEN "mixed", .block = 10 };
+    struct setup torn = { .path = NULL };
     struct shards shards;
+    struct vp_err err = { "" };
+    int64_t n;
+    char *bytes = golden_slurp(GOLDEN "nvidia/books_training_0.hdf5", "", &n);
 
     (void)state;
+    bytes[4100] ^= 1; /* in a chunk of input_ids */
+    torn.image = bytes;
+    torn.n_image = (size_t)n;
     assert_true(H5Eget_auto2(0, &old, &old_ctx) >= 0);
     assert_true(H5Eset_auto2(0, count_print, &n_printed) >= 0);
     n_printed = 0;
     for (size_t k = 0; k < VP_COUNT_OF(mistakes); k++)
         try_open(&mistakes[k].setup, &shards, NULL);
+    assert_int_equal(try_open(&torn, &shards, &err), VP_ERR_IO);
+    assert_string_equal(err.text, "image: input_ids: cannot be read (inflate() "
+                                  "failed); copy or write the shard anew");
+    free(bytes);
     open_shards(&setup, &shards);
     close_shards(&shards);
     assert_int_equal(n_printed, 0);
@@ -1487,6 +1552,7 @@ static const struct {
     { DEEP, 1472, 224, 8, "its chunks are in disorder" },
     { DEEP, 1472, 232, 8, "its chunks are in disorder" },
     { DEEP, 15024, 0, 8, "its chunks are in disorder" },
+    { DEEP, 17264, 300, 8, "its chunks are in disorder" },
     { DEEP, 15048, 4016, 8, "byte 4016 belongs to two things" },
     { DEEP, 12342, 10, 2, "only 67 of 68 chunks are there" },
     /* Newer headers have checksums. */
@@ -1544,7 +1610,7 @@ static void mutated_files_do_no_harm(void **state)
             else
                 mutant[to] = (unsigned char)s.v[3];
         }
-        LLVMFuzzerTestOneInput(mutant, (size_t)n[k]);
+        fuzz_hdf5(mutant, (size_t)n[k]);
     }
     for (size_t k = 0; k < VP_COUNT_OF(images); k++)
         free(bytes[k]);
@@ -1574,6 +1640,7 @@ int main(void)
         TEST_IN_FOLDER(files_may_change_while_in_use),
         TEST_IN_FOLDER(bad_rows_are_found_in_time),
         cmocka_unit_test(failing_reads_are_told),
+        cmocka_unit_test(half_read_blocks_are_not_used),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(errors_of_libhdf5_are_not_printed),
         cmocka_unit_test(flipped_bytes_do_no_harm),

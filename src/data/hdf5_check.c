@@ -149,7 +149,7 @@ static enum vp_status read_symbols(struct vp_h5 *h5, uint64_t at,
 {
     uint64_t room = 2 * h5->leaf_k, n;
     unsigned char b[ENTRY_BYTES];
-    int which;
+    int which = -1;
 
     VP_TRY(vp_h5_take(h5, (struct vp_h5_part){ at, 8 + room * ENTRY_BYTES },
                       "a symbol table"));
@@ -181,7 +181,7 @@ static enum vp_status read_tree(struct vp_h5 *h5, uint64_t at, int level,
 {
     unsigned char b[24];
     uint64_t n;
-    int which;
+    int which = -1;
 
     VP_TRY(vp_h5_node(h5, at, 0, 2 * h5->group_k, 8, &level, &n));
     for (uint64_t i = 0; i < n; i++) {

@@ -221,7 +221,7 @@ static enum vp_status check_shard(struct vp_shard *shard, struct vp_err *err)
     hsize_t shape[VP_SHARD_SETS][2];
     enum vp_status st = VP_OK;
     hbool_t is_safe = false;
-    hid_t file;
+    hid_t file = -1;
 
     /* Several ranks of one process read at a time. */
     if (H5is_library_threadsafe(&is_safe) < 0 || !is_safe)
@@ -276,7 +276,7 @@ enum vp_status vp_shard_open(const struct vp_shard *shard,
 {
     struct quiet quiet;
     enum vp_status st;
-    hid_t id;
+    hid_t id = -1;
 
     VP_TRY(check_unchanged(shard, err));
     quiet_begin(&quiet);
