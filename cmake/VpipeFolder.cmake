@@ -9,6 +9,8 @@ function(vp_folder name)
   cmake_parse_arguments(ARG "" "" "NEEDS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS
        ${CMAKE_SOURCE_DIR}/src/${name}/*.c)
+  # Plugins are libraries of their own.
+  list(FILTER sources EXCLUDE REGEX "/src/(backend/cuda|comm/mpi|comm/nccl)/")
   add_library(vp_${name} STATIC ${sources})
 
   # <build>/include/<name>/<name> links to src/<name>: `#include "name/x.h"`.

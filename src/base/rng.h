@@ -7,6 +7,12 @@
 
 #include <stdint.h>
 
+#if defined(__CUDACC__)
+#define VP_RNG_INLINE static inline __host__ __device__
+#else
+#define VP_RNG_INLINE static inline
+#endif
+
 enum vp_rng_purpose {
     VP_RNG_INIT = 1, /* stream: parameter part; counter: element group */
     VP_RNG_DROPOUT,  /* stream: operator; counter: see note [dropout] */
@@ -21,7 +27,7 @@ struct vp_rng4 {
 };
 
 /* The generator itself: ten rounds on a 128-bit counter with a 64-bit key. */
-static inline struct vp_rng4 vp_philox(struct vp_rng4 x, uint32_t k0,
+VP_RNG_INLINE struct vp_rng4 vp_philox(struct vp_rng4 x, uint32_t k0,
                                        uint32_t k1)
 {
     for (int round = 0; round < 10; round++) {
@@ -39,7 +45,7 @@ static inline struct vp_rng4 vp_philox(struct vp_rng4 x, uint32_t k0,
 }
 
 /* 64-bit seeds are folded, streams have 24 bits. */
-static inline struct vp_rng4 vp_rng(uint64_t seed, enum vp_rng_purpose purpose,
+VP_RNG_INLINE struct vp_rng4 vp_rng(uint64_t seed, enum vp_rng_purpose purpose,
                                     uint32_t stream, uint32_t c0, uint32_t c1,
                                     uint64_t c23)
 {
@@ -51,13 +57,13 @@ static inline struct vp_rng4 vp_rng(uint64_t seed, enum vp_rng_purpose purpose,
 }
 
 /* Uniform in [0, n), n >= 1; bias below 2^-32 * n. */
-static inline uint32_t vp_rng_below(uint32_t bits, uint32_t n)
+VP_RNG_INLINE uint32_t vp_rng_below(uint32_t bits, uint32_t n)
 {
     return (uint32_t)((uint64_t)bits * n >> 32);
 }
 
 /* Uniform in (0, 1). */
-static inline double vp_rng_unit(uint32_t bits)
+VP_RNG_INLINE double vp_rng_unit(uint32_t bits)
 {
     return ((double)bits + 0.5) * (1.0 / 4294967296.0);
 }
@@ -70,18 +76,18 @@ static inline double vp_rng_unit(uint32_t bits)
  *   (a tensor-core fragment owns whole groups):
  *     c0 = Q << 16 | K, c1 = h << 8 | g << 2 | c, byte 8a + 2j + b.
  * Byte i of a call is bits 8 (i % 4) .. of word i / 4. */
-static inline uint32_t vp_dropout_threshold(float p)
+VP_RNG_INLINE uint32_t vp_dropout_threshold(float p)
 {
     return (uint32_t)(p * 256.0f + 0.5f);
 }
 
 /* The factor for kept elements: one over the quantised keep probability. */
-static inline float vp_dropout_scale(float p)
+VP_RNG_INLINE float vp_dropout_scale(float p)
 {
     return 256.0f / (256.0f - (float)vp_dropout_threshold(p));
 }
 
-static inline uint32_t vp_rng_byte(struct vp_rng4 r, int i)
+VP_RNG_INLINE uint32_t vp_rng_byte(struct vp_rng4 r, int i)
 {
     return r.v[i >> 2] >> (8 * (i & 3)) & 0xFFu;
 }

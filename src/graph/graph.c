@@ -415,6 +415,7 @@ double vp_graph_flops(const struct vp_graph *graph, int first_block,
 
 int64_t vp_value_bytes(const struct vp_graph *graph, vp_val value)
 {
-    /* Every dtype so far has four bytes. */
-    return graph->values[value].rows * graph->values[value].cols * 4;
+    const struct vp_value *v = &graph->values[value];
+
+    return v->rows * v->cols * vp_dtype_bytes(v->dtype);
 }

@@ -10,6 +10,7 @@
 #define VP_GRAPH_GRAPH_H
 
 #include "base/batch.h"
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -24,8 +25,6 @@
 
 typedef int vp_val; /* index into graph->values, or VP_NONE */
 typedef int vp_par; /* index into graph->params, or VP_NONE */
-
-enum vp_dtype { VP_DTYPE_F32, VP_DTYPE_I32 };
 
 struct vp_value {
     const char *name; /* for people */
@@ -139,6 +138,9 @@ struct vp_graph {
     int n_blocks;
     int n_lines;
     int64_t batch; /* samples per minibatch */
+    /* Of weights and activations. The loss, statistics of rows (layer norm,
+     * attention, loss) and gradients of weights are F32 in any case. */
+    enum vp_dtype dtype;
     vp_val loss;   /* [1, 1] */
     vp_val logits; /* what the loss was taken of */
 
@@ -149,6 +151,7 @@ struct vp_graph {
     struct vp_err err;
 };
 
+/* With dtype F32; a builder that wants another sets it before anything else. */
 void vp_graph_init(struct vp_graph *graph, int64_t batch);
 void vp_graph_release(struct vp_graph *graph);
 

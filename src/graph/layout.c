@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-static int64_t param_bytes(const struct vp_param *param)
+static int64_t count(const struct vp_param *param)
 {
-    return param->rows * param->cols * (int64_t)sizeof(float);
+    return param->rows * param->cols;
 }
 
 static vp_par tie_group(const struct vp_graph *graph, vp_par par)
@@ -48,6 +48,7 @@ static void place_params(struct vp_lowering *lowering, bool constant)
 
     for (vp_par par = 0; par < graph->n_params; par++) {
         const struct vp_param *param = &graph->params[par];
+        int64_t n_bytes = count(param) * vp_dtype_bytes(graph->dtype);
         int index = layout->n_entries;
         int storage = find_storage(graph, layout, par);
 
@@ -57,18 +58,24 @@ static void place_params(struct vp_lowering *lowering, bool constant)
             .par = par,
             .storage = storage < 0 ? index : storage,
             .grad_offset = VP_NONE,
-            .n_bytes = param_bytes(param),
+            .n_bytes = n_bytes,
         };
-        layout->entries[index].offset = storage < 0
-                                            ? advance(&layout->param_bytes,
-                                                      param_bytes(param))
-                                            : layout->entries[storage].offset;
+        layout->entries[index].offset =
+            storage < 0 ? advance(&layout->param_bytes, n_bytes)
+                        : layout->entries[storage].offset;
         layout->n_entries++;
     }
 }
 
+/* A trained tensor begins at the same element in PARAM and in GRAD. */
+static int64_t as_floats(const struct vp_graph *graph, int64_t param_bytes)
+{
+    return param_bytes / vp_dtype_bytes(graph->dtype) * (int64_t)sizeof(float);
+}
+
 enum vp_status vp_layout_make(struct vp_lowering *lowering)
 {
+    const struct vp_graph *graph = lowering->graph;
     struct vp_layout *layout = &lowering->program->layout;
 
     layout->entries = vp_lowering_alloc(
@@ -76,18 +83,21 @@ enum vp_status vp_layout_make(struct vp_lowering *lowering)
     if (!layout->entries)
         return VP_ERR_NOMEM;
     place_params(lowering, false);
-    layout->train_bytes = layout->param_bytes;
+    layout->train_bytes = as_floats(graph, layout->param_bytes);
     place_params(lowering, true);
 
     layout->grad_bytes = layout->train_bytes;
     for (int i = 0; i < layout->n_entries; i++) {
         struct vp_layout_entry *entry = &layout->entries[i];
+        const struct vp_param *param = &graph->params[entry->par];
 
-        if (lowering->graph->params[entry->par].constant)
+        if (param->constant)
             continue;
-        entry->grad_offset = entry->storage == i
-                                 ? entry->offset
-                                 : advance(&layout->grad_bytes, entry->n_bytes);
+        entry->grad_offset =
+            entry->storage == i
+                ? as_floats(graph, entry->offset)
+                : advance(&layout->grad_bytes,
+                          count(param) * (int64_t)sizeof(float));
     }
     return VP_OK;
 }

@@ -27,18 +27,31 @@ static const struct vp_param *in_param(const struct vp_graph *graph,
 }
 
 /* A float result of the operator that is being added. */
-static vp_val result(struct vp_graph *graph, const struct vp_op *op,
-                     int64_t rows, int64_t cols)
+static vp_val typed_result(struct vp_graph *graph, const struct vp_op *op,
+                           enum vp_dtype dtype, int64_t rows, int64_t cols)
 {
     vp_val value = vp_graph_input(graph, VP_ROLE_NONE,
                                   vp_op_defs[op->kind].name, rows);
 
     if (value == VP_NONE)
         return VP_NONE;
-    graph->values[value].dtype = VP_DTYPE_F32;
+    graph->values[value].dtype = dtype;
     graph->values[value].cols = cols;
     graph->values[value].producer = op->id;
     return value;
+}
+
+static vp_val result(struct vp_graph *graph, const struct vp_op *op,
+                     int64_t rows, int64_t cols)
+{
+    return typed_result(graph, op, graph->dtype, rows, cols);
+}
+
+/* What must not be rounded: the loss, and what was found out about rows. */
+static vp_val statistic(struct vp_graph *graph, const struct vp_op *op,
+                        int64_t rows, int64_t cols)
+{
+    return typed_result(graph, op, VP_DTYPE_F32, rows, cols);
 }
 
 /* Sets attr.q_len from the rows of in0. */
@@ -52,7 +65,7 @@ static bool set_len(const struct vp_graph *graph, struct vp_op *op)
 
 static bool is_float(const struct vp_value *value)
 {
-    return value && value->dtype == VP_DTYPE_F32;
+    return value && value->dtype != VP_DTYPE_I32;
 }
 
 static bool is_ids(const struct vp_value *value, int64_t rows)
@@ -130,7 +143,7 @@ static enum vp_status layernorm_shape(struct vp_graph *graph, struct vp_op *op)
     rows = x->rows;
     cols = x->cols;
     op->out = result(graph, op, rows, cols);
-    op->aux[0] = result(graph, op, rows, 2);
+    op->aux[0] = statistic(graph, op, rows, 2);
     return done(graph);
 }
 
@@ -160,7 +173,7 @@ static enum vp_status attention_shape(struct vp_graph *graph, struct vp_op *op)
     op->attr.k_len = k_rows / graph->batch;
     op->attr.scale = (float)(1.0 / sqrt((double)(hidden / op->attr.heads)));
     op->out = result(graph, op, rows, hidden);
-    op->aux[0] = result(graph, op, rows, op->attr.heads);
+    op->aux[0] = statistic(graph, op, rows, op->attr.heads);
     return done(graph);
 }
 
@@ -216,8 +229,8 @@ static enum vp_status cross_entropy_shape(struct vp_graph *graph,
     if (op->in[2] != VP_NONE && !is_ids(in_value(graph, op, 2), logits->rows))
         return refuse(graph, op, "weights do not match the logits");
     rows = logits->rows;
-    op->out = result(graph, op, 1, 1);
-    op->aux[0] = result(graph, op, rows, 2);
+    op->out = statistic(graph, op, 1, 1);
+    op->aux[0] = statistic(graph, op, rows, 2);
     return done(graph);
 }
 

@@ -63,8 +63,9 @@ struct vp_packet {
 };
 
 /* Where a stage's parameters sit in PARAM and GRAD; the same for all buckets.
- * Trained tensors come first, in block order, at the same offset in both
- * spaces: [0, train_bytes) is what an update covers. A parameter tied to an
+ * PARAM holds the graph's dtype, GRAD floats. Trained tensors come first, in
+ * block order, beginning at the same element of both: [0, train_bytes) of GRAD
+ * and of arrays like it is what an update covers. A parameter tied to an
  * earlier one of the stage uses that one's storage, but keeps a gradient of
  * its own behind train_bytes: sums over blocks happen in block order. */
 struct vp_layout_entry {
@@ -73,7 +74,7 @@ struct vp_layout_entry {
                             unless tied within the stage */
     int64_t offset;      /* in PARAM, bytes */
     int64_t grad_offset; /* in GRAD, bytes; VP_NONE if constant */
-    int64_t n_bytes;
+    int64_t n_bytes;     /* in PARAM */
 };
 
 struct vp_layout {

@@ -7,6 +7,7 @@
 #ifndef VP_OPTIM_OPTIM_H
 #define VP_OPTIM_OPTIM_H
 
+#include "base/dtype.h"
 #include "base/pool.h"
 #include "base/status.h"
 
@@ -44,6 +45,8 @@ struct vp_optim_step {
     float *w_new;
     const float *grad;
     float *moment[2]; /* zero before the first update; SGD uses [0] */
+    void *rounded;         /* w_new in `dtype`, too; NULL: not wanted */
+    enum vp_dtype dtype;
     float lr;
     float grad_scale; /* gradients are multiplied by this first */
     int64_t t;        /* 1 for the first update */

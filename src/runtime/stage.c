@@ -97,7 +97,7 @@ static void list_some(struct vp_stage *stage, bool own)
             stage->tensor_names[stage->n_tensors] = param->part[j].name;
             stage->tensor_cols[stage->n_tensors] = param->cols;
             stage->tensors[stage->n_tensors++] = (struct vp_optim_tensor){
-                .offset = entry->offset / (int64_t)sizeof(float) +
+                .offset = entry->grad_offset / (int64_t)sizeof(float) +
                           param->part[j].row * param->cols,
                 .n = param->part[j].rows * param->cols,
                 .block = param->block,

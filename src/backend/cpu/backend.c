@@ -90,6 +90,7 @@ static enum vp_status cpu_open(const struct vp_backend_config *config,
         return vp_err_set(err, VP_ERR_INVALID,
                           "cpu backend: %d threads; use 1 to %d",
                           config->n_threads, MAX_THREADS);
+    VP_TRY(vp_cpu_read_isa(err));
     backend = calloc(1, sizeof(*backend));
     if (!backend)
         return vp_err_set(err, VP_ERR_NOMEM, "cpu backend: out of memory");
@@ -220,6 +221,10 @@ static enum vp_status cpu_compile(struct vp_backend *backend,
     size_t n_calls = 0;
     struct vp_exe *exe;
 
+    if (program->graph->dtype != VP_DTYPE_F32)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "cpu backend: computes in fp32 only; set precision: "
+                          "fp32 or use a GPU");
     for (int list = 0; list < VP_LIST_COUNT; list++) {
         n_calls += (size_t)program->n_calls[list];
         for (int i = 0; i < program->n_calls[list]; i++) {
@@ -252,35 +257,11 @@ static void cpu_exe_free(struct vp_exe *exe)
     free(exe);
 }
 
-static void *address(const struct vp_launch *launch, struct vp_ref ref)
-{
-    if (ref.space == VP_SPACE_NONE)
-        return NULL;
-    return (char *)launch->base[ref.space] + ref.offset;
-}
-
 static void resolve(const struct vp_exe *exe, const struct vp_call *call,
                     const struct vp_launch *launch, struct vp_kargs *args)
 {
-    args->graph = exe->program->graph;
-    args->op = call->op;
-    args->mb = launch->mb;
+    vp_kargs_resolve(exe->program->graph, call, launch, args);
     args->pool = exe->backend->pool;
-    for (int i = 0; i < VP_MAX_IN; i++) {
-        args->in[i] = address(launch, call->in[i]);
-        args->din[i] = address(launch, call->din[i]);
-        args->din_add[i] = call->din_add[i];
-    }
-    for (int i = 0; i < VP_MAX_AUX; i++)
-        args->aux[i] = address(launch, call->aux[i]);
-    for (int i = 0; i < VP_MAX_PARAM; i++) {
-        args->par[i] = address(launch, call->par[i]);
-        args->dpar[i] = address(launch, call->dpar[i]);
-    }
-    args->out = address(launch, call->out);
-    args->dout = address(launch, call->dout);
-    args->dz = address(launch, call->dz);
-    args->scratch = address(launch, call->scratch);
 }
 
 static enum vp_cpu_part part_of(const struct vp_op *op)

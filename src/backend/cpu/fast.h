@@ -10,12 +10,16 @@
 void vp_cpu_thread_setup(int thread);
 
 enum vp_isa {
-    VP_ISA_BEST = -1, /* what the machine has */
+    VP_ISA_BEST = -1, /* what the machine has and the environment allows */
     VP_ISA_PLAIN,
     VP_ISA_AVX2,   /* with FMA */
     VP_ISA_AVX512, /* F, BW, DQ, VL */
     VP_ISA_COUNT
 };
+
+/* The environment may hold vpipe and oneDNN to less than the machine has:
+ * VPIPE_ISA=plain, avx2 or avx512. Bits of another machine can be had so. */
+enum vp_status vp_cpu_read_isa(struct vp_err *err);
 
 /* For tests: the instruction set of vpipe's own kernels (oneDNN chooses for
  * itself). False, changing nothing, if the machine lacks it. */

@@ -1,35 +1,9 @@
-/* What a CPU kernel sees: resolved addresses and the operator's attributes.
- *
- *   F  writes out and aux.
- *   B  writes each non-NULL din (or adds, where din_add says so); a linear
- *      with an activation writes dz first. dz may be the memory of dout.
- *   W  writes each non-NULL dpar, or adds to it when mb->accumulate; reads dz
- *      where the operator has one, else dout.
- * Constant and absent tensors are NULL. Float tensors are `float`, or `double`
- * for the f64 twins; ids, labels and masks are int32_t. */
+/* The tables of CPU kernels. What a kernel is given is in backend/args.h. */
 #ifndef VP_BACKEND_CPU_KERNEL_H
 #define VP_BACKEND_CPU_KERNEL_H
 
-#include "backend/backend.h"
+#include "backend/args.h"
 #include "base/pool.h"
-#include "graph/graph.h"
-
-struct vp_kargs {
-    const struct vp_graph *graph;
-    const struct vp_op *op;
-    const struct vp_mb *mb;
-    struct vp_pool *pool; /* the twins ignore it */
-    const void *in[VP_MAX_IN];
-    void *out;             /* const in B and W */
-    void *aux[VP_MAX_AUX]; /* const in B and W */
-    const void *par[VP_MAX_PARAM];
-    const void *dout;
-    void *din[VP_MAX_IN];
-    bool din_add[VP_MAX_IN];
-    void *dz;
-    void *dpar[VP_MAX_PARAM];
-    void *scratch;
-};
 
 typedef void (*vp_cpu_kernel_fn)(const struct vp_kargs *args);
 
@@ -59,11 +33,5 @@ struct vp_cpu_kernels {
 extern const struct vp_cpu_kernels vp_cpu_fast;    /* kernels for use */
 extern const struct vp_cpu_kernels vp_cpu_ref_f32; /* plain-C twins */
 extern const struct vp_cpu_kernels vp_cpu_ref_f64; /* the same in double */
-
-static inline const struct vp_value *vp_arg_value(const struct vp_kargs *args,
-                                                  vp_val value)
-{
-    return &args->graph->values[value];
-}
 
 #endif

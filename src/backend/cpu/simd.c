@@ -3,9 +3,23 @@
 
 #include "backend/cpu/fast.h"
 
+#include <dnnl.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    dnnl_cpu_isa_t dnnl;
+} isas[VP_ISA_COUNT] = {
+    [VP_ISA_PLAIN] = { "plain", dnnl_cpu_isa_sse41 },
+    [VP_ISA_AVX2] = { "avx2", dnnl_cpu_isa_avx2 },
+    [VP_ISA_AVX512] = { "avx512", dnnl_cpu_isa_all },
+};
 
 static _Atomic(const struct vp_simd *) chosen;
+/* What VP_ISA_BEST means: set by the environment. */
+static _Atomic(int) best = VP_ISA_COUNT - 1;
 
 #if defined(__x86_64__)
 
@@ -52,10 +66,34 @@ const struct vp_simd *vp_simd(void)
 
     if (simd)
         return simd;
-    for (int isa = VP_ISA_COUNT - 1; !simd; isa--)
+    for (int isa = atomic_load(&best); !simd; isa--)
         simd = table_of((enum vp_isa)isa);
     atomic_store(&chosen, simd);
     return simd;
+}
+
+enum vp_status vp_cpu_read_isa(struct vp_err *err)
+{
+    const char *name = getenv("VPIPE_ISA");
+    int isa = 0;
+
+    if (!name || !*name)
+        return VP_OK;
+    while (isa < VP_ISA_COUNT && strcmp(name, isas[isa].name) != 0)
+        isa++;
+    if (isa == VP_ISA_COUNT)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "VPIPE_ISA: unknown instruction set '%.40s'; plain, "
+                          "avx2 or avx512",
+                          name);
+    if (!table_of((enum vp_isa)isa))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "VPIPE_ISA: this processor lacks %s; use less",
+                          name);
+    atomic_store(&best, isa);
+    /* Refused after the first product, when it has been set already. */
+    dnnl_set_max_cpu_isa(isas[isa].dnnl);
+    return VP_OK;
 }
 
 bool vp_cpu_force_isa(enum vp_isa isa)

@@ -1,0 +1,62 @@
+# The plugin libvpipe_cuda.so, where nvcc and the libraries are found. It holds
+# its own copies of the folders it uses, so it can be loaded by any program.
+option(VP_CUDA "Build the CUDA plugin where the toolkit is found" ON)
+
+function(vp_cuda_plugin)
+  if(NOT VP_CUDA OR VP_SANITIZE)
+    return()
+  endif()
+  find_program(VP_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda
+    PATH_SUFFIXES bin)
+  if(NOT VP_NVCC)
+    message(STATUS "no nvcc: without the CUDA plugin")
+    return()
+  endif()
+  get_filename_component(root ${VP_NVCC} DIRECTORY)
+  get_filename_component(root ${root} DIRECTORY)
+  find_path(VP_CUDA_INCLUDE cublasLt.h HINTS ${root}/include)
+  foreach(name cublasLt cudnn cudart_static)
+    find_library(VP_LIB_${name} ${name} HINTS ${root}
+      PATH_SUFFIXES lib64 lib lib/x86_64-linux-gnu)
+    if(NOT VP_LIB_${name} OR NOT VP_CUDA_INCLUDE)
+      message(STATUS "no ${name}: without the CUDA plugin")
+      return()
+    endif()
+  endforeach()
+
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.c)
+  list(APPEND sources ${CMAKE_SOURCE_DIR}/src/backend/args.c)
+  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
+  set(include ${VP_INCLUDE_ROOT})
+  set(flags -std=c++17 -O3 -fmad=false -gencode arch=compute_90,code=sm_90
+    -gencode arch=compute_80,code=compute_80 -Xcompiler -fPIC
+    -Xcompiler -fvisibility=hidden -I${include}/base -I${include}/graph
+    -I${include}/optim -I${include}/backend -lineinfo)
+  if(VP_DEVELOPER)
+    list(APPEND flags -Xcompiler -Wall,-Wextra -Werror all-warnings)
+  endif()
+  set(objects)
+  foreach(kernel ${kernels})
+    get_filename_component(name ${kernel} NAME_WE)
+    set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${VP_NVCC} ${flags} -MD -MF ${object}.d -c ${kernel} -o ${object}
+      DEPENDS ${kernel} DEPFILE ${object}.d VERBATIM
+      COMMENT "nvcc ${name}.cu")
+    list(APPEND objects ${object})
+  endforeach()
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
+
+  add_library(vpipe_cuda MODULE ${sources} ${objects})
+  target_include_directories(vpipe_cuda PRIVATE ${VP_CUDA_INCLUDE}
+    ${VP_INCLUDE_ROOT}/backend)
+  target_link_libraries(vpipe_cuda PRIVATE vp_graph vp_optim vp_flags
+    ${VP_LIB_cublasLt} ${VP_LIB_cudnn} ${VP_LIB_cudart_static}
+    Threads::Threads dl rt m)
+  # Found at run time by the program's own list of places.
+  set_target_properties(vpipe_cuda PROPERTIES SKIP_BUILD_RPATH ON
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE C)
+  target_link_options(vpipe_cuda PRIVATE -Wl,--exclude-libs,ALL
+    -Wl,-z,defs)
+  install(TARGETS vpipe_cuda DESTINATION ${CMAKE_INSTALL_LIBDIR}/vpipe)
+endfunction()

@@ -1,0 +1,46 @@
+/* What a kernel is given: resolved addresses and the operator's attributes.
+ *
+ *   F  writes out and aux.
+ *   B  writes each non-NULL din (or adds, where din_add says so); a linear
+ *      with an activation writes dz first. dz may be the memory of dout.
+ *   W  writes each non-NULL dpar, or adds to it when mb->accumulate; reads dz
+ *      where the operator has one, else dout.
+ * Constant and absent tensors are NULL. Ids, labels and masks are int32_t;
+ * other values have the type that the graph says, weights the graph's dtype,
+ * and gradients of weights are floats. (The CPU's f64 twins take double for
+ * all of these.) */
+#ifndef VP_BACKEND_ARGS_H
+#define VP_BACKEND_ARGS_H
+
+#include "backend/backend.h"
+
+struct vp_pool;
+
+struct vp_kargs {
+    const struct vp_graph *graph;
+    const struct vp_op *op;
+    const struct vp_mb *mb;
+    struct vp_pool *pool; /* CPU; the twins ignore it */
+    const void *in[VP_MAX_IN];
+    void *out;             /* const in B and W */
+    void *aux[VP_MAX_AUX]; /* const in B and W */
+    const void *par[VP_MAX_PARAM];
+    const void *dout;
+    void *din[VP_MAX_IN];
+    bool din_add[VP_MAX_IN];
+    void *dz;
+    void *dpar[VP_MAX_PARAM];
+    void *scratch;
+};
+
+/* Everything but the pool. */
+void vp_kargs_resolve(const struct vp_graph *graph, const struct vp_call *call,
+                      const struct vp_launch *launch, struct vp_kargs *args);
+
+static inline const struct vp_value *vp_arg_value(const struct vp_kargs *args,
+                                                  vp_val value)
+{
+    return &args->graph->values[value];
+}
+
+#endif

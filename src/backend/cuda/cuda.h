@@ -1,0 +1,139 @@
+/* Private to the CUDA backend: what its files share. Read by C (backend.c,
+ * linear.c, ...) and by nvcc (*.cu).
+ *
+ * Every function enqueues on the call's stream, waits for nothing, allocates
+ * nothing and returns at once, so that a list of calls can be captured into a
+ * CUDA graph. Nothing of a minibatch but `accumulate` and `train` may be read
+ * on the host: the rest is in device memory and differs from replay to replay.
+ * Sums have a fixed order; grids depend on shapes only, and no float is ever
+ * added atomically: the same input gives the same bits. */
+#ifndef VP_BACKEND_CUDA_CUDA_H
+#define VP_BACKEND_CUDA_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "backend/args.h"
+
+/* Scalars of the minibatch, on the device. */
+struct vp_cuda_mb {
+    uint64_t seed, first_sample;
+    float loss_grad;
+};
+
+struct vp_cuda; /* library handles and settings of one device; see device.h */
+
+struct vp_cuda_call {
+    struct vp_kargs args; /* device addresses; of args.mb only accumulate, train */
+    enum vp_phase phase;
+    const struct vp_cuda_mb *mb;
+    struct vp_cuda *cuda;
+    cudaStream_t stream;
+};
+
+/* Errors of the launch itself are found by the caller (cudaGetLastError). */
+typedef enum vp_status (*vp_cuda_fn)(const struct vp_cuda_call *call);
+/* Bytes of args.scratch that a call wants, aligned to VP_TENSOR_ALIGN. */
+typedef size_t (*vp_cuda_scratch_fn)(const struct vp_graph *graph,
+                                     const struct vp_op *op,
+                                     enum vp_phase phase);
+
+struct vp_cuda_op {
+    vp_cuda_fn fn[VP_PHASE_COUNT];
+    vp_cuda_scratch_fn scratch; /* NULL: none */
+};
+
+extern const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT];
+
+/* One file per operator. */
+enum vp_status vp_cuda_embed_f(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_embed_w(const struct vp_cuda_call *call);
+size_t vp_cuda_embed_scratch(const struct vp_graph *graph,
+                             const struct vp_op *op, enum vp_phase phase);
+
+enum vp_status vp_cuda_linear_f(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_linear_b(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_linear_w(const struct vp_cuda_call *call);
+size_t vp_cuda_linear_scratch(const struct vp_graph *graph,
+                              const struct vp_op *op, enum vp_phase phase);
+
+enum vp_status vp_cuda_layernorm_f(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_layernorm_b(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_layernorm_w(const struct vp_cuda_call *call);
+size_t vp_cuda_layernorm_scratch(const struct vp_graph *graph,
+                                 const struct vp_op *op, enum vp_phase phase);
+
+enum vp_status vp_cuda_attention_f(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call);
+size_t vp_cuda_attention_scratch(const struct vp_graph *graph,
+                                 const struct vp_op *op, enum vp_phase phase);
+
+enum vp_status vp_cuda_dropout_f(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_dropout_b(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_add_f(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_scale_f(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_scale_b(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_copy_f(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_copy_b(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_gather_f(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_gather_b(const struct vp_cuda_call *call);
+
+enum vp_status vp_cuda_cross_entropy_f(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_cross_entropy_b(const struct vp_cuda_call *call);
+size_t vp_cuda_cross_entropy_scratch(const struct vp_graph *graph,
+                                     const struct vp_op *op,
+                                     enum vp_phase phase);
+
+/* Several calls that follow each other in a list, as one launch with the same
+ * bits: how many of `calls`, from the first on, were done; 0 if there is no
+ * such kernel for them. */
+int vp_cuda_run_fused(const struct vp_cuda_call *calls, int n_calls);
+
+/* ---- Parts of linear, around the products ------------------------------- */
+
+/* out = act(z); n elements of `dtype`. */
+void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
+                 enum vp_dtype dtype, cudaStream_t stream);
+/* dz = dout * act'(z), rounded to dtype; dz may be dout. With `dbias` also its
+ * column sums, of the rounded dz, written or added; `scratch` as
+ * vp_cuda_column_scratch() says. */
+void vp_cuda_act_grad(void *dz, const void *dout, const void *z,
+                      enum vp_act act, int64_t rows, int64_t cols,
+                      enum vp_dtype dtype, float *dbias, bool add,
+                      void *scratch, cudaStream_t stream);
+/* dst (+)= column sums of x [rows, cols]. */
+void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
+                         enum vp_dtype dtype, bool add, void *scratch,
+                         cudaStream_t stream);
+size_t vp_cuda_column_scratch(int64_t rows, int64_t cols);
+
+/* ---- Optimizer ---------------------------------------------------------- */
+
+/* The tensors of a stage, and how they are cut over blocks of threads: made
+ * once per list of tensors. */
+struct vp_cuda_tensors;
+enum vp_status vp_cuda_tensors_create(const struct vp_optim_tensor *tensors,
+                                      int n_tensors,
+                                      struct vp_cuda_tensors **out);
+void vp_cuda_tensors_free(struct vp_cuda_tensors *tensors);
+/* Squares per tensor, to device memory `sums_out` (n_tensors). */
+void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *data,
+                         double *sums_out, cudaStream_t stream);
+/* The arrays of the step are on the device; its tensors are those given. */
+void vp_cuda_update(struct vp_cuda_tensors *tensors,
+                    const struct vp_optim_step *step, cudaStream_t stream);
+void vp_cuda_add_floats(float *dst, const float *src, int64_t n,
+                        cudaStream_t stream);
+
+/* *flag_out (device) = 1 if any of n elements is NaN or infinite; else it is
+ * left alone. */
+void vp_cuda_find_nonfinite(const void *data, int64_t n, enum vp_dtype dtype,
+                            int *flag_out, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,145 @@
+/* Small things that kernels share. */
+#ifndef VP_BACKEND_CUDA_DEVICE_CUH
+#define VP_BACKEND_CUDA_DEVICE_CUH
+
+#include "backend/cuda/cuda.h"
+#include "base/rng.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+/* ---- Elements: computed as float, rounded to the nearest when stored ---- */
+
+static __device__ inline float vp_float(float x)
+{
+    return x;
+}
+
+static __device__ inline float vp_float(__nv_bfloat16 x)
+{
+    return __bfloat162float(x);
+}
+
+static __device__ inline float vp_float(__half x)
+{
+    return __half2float(x);
+}
+
+template <typename T> __device__ inline T vp_round(float x);
+
+template <> __device__ inline float vp_round<float>(float x)
+{
+    return x;
+}
+
+template <> __device__ inline __nv_bfloat16 vp_round<__nv_bfloat16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+
+template <> __device__ inline __half vp_round<__half>(float x)
+{
+    return __float2half_rn(x);
+}
+
+/* As it will be read again: the rounding point of an operator's result. */
+template <typename T> __device__ inline float vp_rounded(float x)
+{
+    return vp_float(vp_round<T>(x));
+}
+
+/* 16 bytes of elements, for aligned loads and stores. */
+template <typename T> struct alignas(16) vp_vec {
+    enum { N = 16 / sizeof(T) };
+    T x[N];
+};
+
+/* Runs `body` with T the type of `dtype`. */
+#define VP_WITH_TYPE(dtype, body)         \
+    do {                                  \
+        switch (dtype) {                  \
+        case VP_DTYPE_BF16: {             \
+            typedef __nv_bfloat16 T;      \
+            body;                         \
+            break;                        \
+        }                                 \
+        case VP_DTYPE_F16: {              \
+            typedef __half T;             \
+            body;                         \
+            break;                        \
+        }                                 \
+        default: {                        \
+            typedef float T;              \
+            body;                         \
+            break;                        \
+        }                                 \
+        }                                 \
+    } while (0)
+
+/* ---- Sums: the same tree every time ------------------------------------- */
+
+static __device__ inline float vp_warp_sum(float x)
+{
+    for (int lane = 16; lane > 0; lane /= 2)
+        x += __shfl_xor_sync(0xFFFFFFFFu, x, lane);
+    return x;
+}
+
+static __device__ inline float vp_warp_max(float x)
+{
+    for (int lane = 16; lane > 0; lane /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, lane));
+    return x;
+}
+
+/* Of all threads of the block, a multiple of 32; `shared` has 32 floats and
+ * may be used again only after a barrier. */
+static __device__ inline float vp_block_sum(float x, float *shared)
+{
+    int warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
+    float sum = 0.0f;
+
+    x = vp_warp_sum(x);
+    if (threadIdx.x % 32 == 0)
+        shared[warp] = x;
+    __syncthreads();
+    for (int i = 0; i < n_warps; i++)
+        sum += shared[i];
+    return sum;
+}
+
+/* ---- Dropout: note [dropout] in base/rng.h ------------------------------ */
+
+struct vp_drop {
+    const struct vp_cuda_mb *mb;
+    uint32_t op;
+    uint32_t threshold; /* 0: nothing is dropped */
+    float scale;        /* of what is kept */
+    int64_t q_len;
+};
+
+static inline struct vp_drop vp_drop_of(const struct vp_cuda_call *call)
+{
+    const struct vp_op *op = call->args.op;
+    struct vp_drop drop;
+
+    drop.mb = call->mb;
+    drop.op = (uint32_t)op->id;
+    drop.threshold = call->args.mb->train ? vp_dropout_threshold(op->attr.p)
+                                          : 0;
+    drop.scale = drop.threshold ? vp_dropout_scale(op->attr.p) : 1.0f;
+    drop.q_len = op->attr.q_len;
+    return drop;
+}
+
+/* Random bytes of columns [16 group, 16 group + 16) of a row of the batch. */
+static __device__ inline struct vp_rng4 vp_drop_bits(const struct vp_drop &drop,
+                                                     int64_t row,
+                                                     int64_t group)
+{
+    return vp_rng(drop.mb->seed, VP_RNG_DROPOUT, drop.op, (uint32_t)group,
+                  (uint32_t)(row % drop.q_len),
+                  drop.mb->first_sample + (uint64_t)(row / drop.q_len));
+}
+
+#endif
