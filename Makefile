@@ -12,7 +12,8 @@ CHECKED = -DCMAKE_BUILD_TYPE=RelWithDebInfo
 CTEST = ctest --output-on-failure --no-tests=error -j $(shell nproc) \
 	-R '$(TESTS)'
 
-.PHONY: all train test test-full fuzz bench debug asan tsan lint format mutate install clean help
+.PHONY: all train test test-full fuzz bench debug asan tsan lint format mutate \
+	dist install clean help
 .DEFAULT_GOAL := all
 
 all: ## build/vpipe, optimised
@@ -54,6 +55,9 @@ format: ## let clang-format rewrite the sources
 
 mutate: ## break the code on purpose; the tests must notice
 	@scripts/mutate
+
+dist: ## a folder that runs elsewhere, GPU tests included, compressed
+	@scripts/dist
 
 install: all ## PREFIX/bin/vpipe, PREFIX/share/vpipe
 	@cmake --install build --prefix '$(PREFIX)'

@@ -67,6 +67,7 @@ static struct vp_model_config model_config(const struct lab_size *size)
     config.attention_dropout = (float)size->dropout;
     config.tie_embeddings = size->tied;
     config.pad = VP_TOKEN_PAD;
+    config.dtype = size->dtype;
     return config;
 }
 
@@ -135,7 +136,8 @@ static void open_trainer(struct lab *lab)
                                                          : 1 },
         .init = vp_param_init,
         .optim = vp_optim_defaults(VP_OPTIM_ADAMW),
-        .lr = { .policy = VP_LR_CONSTANT, .base = 1e-4f },
+        .lr = { .policy = VP_LR_CONSTANT,
+                .base = spec->lr > 0.0f ? spec->lr : 1e-4f },
         .seed = 1,
         .prefetch = 4,
         .schedule = spec->schedule,
@@ -188,6 +190,11 @@ struct vp_trainer *lab_trainer(struct lab *lab)
 struct vp_backend *lab_backend(struct lab *lab)
 {
     return lab->backend;
+}
+
+const struct vp_data *lab_data(const struct lab *lab)
+{
+    return lab->data;
 }
 
 const struct vp_graph *lab_graph(const struct lab *lab)

@@ -13,6 +13,7 @@ struct lab_size {
                    token */
     double dropout;
     bool tied; /* embeddings */
+    enum vp_dtype dtype;
 };
 
 struct lab_spec {
@@ -24,6 +25,7 @@ struct lab_spec {
     int n_threads;        /* of a stage; 0: 1 */
     double recompute;     /* ratio, the same for every stage */
     bool dry;             /* only plan: see vp_trainer_create() */
+    float lr;             /* 0: 1e-4 */
     const struct vp_backend_ops *backend; /* NULL: the CPU */
 };
 
@@ -34,6 +36,7 @@ void lab_close(struct lab *lab);
 struct vp_trainer *lab_trainer(struct lab *lab);
 /* Of its last rank. */
 struct vp_backend *lab_backend(struct lab *lab);
+const struct vp_data *lab_data(const struct lab *lab);
 /* The graph of a usual batch. */
 const struct vp_graph *lab_graph(const struct lab *lab);
 /* Executed in one update; makes one. */

@@ -1,6 +1,6 @@
 # The plugin libvpipe_cuda.so, where nvcc and the libraries are found. It holds
 # its own copies of the folders it uses, so it can be loaded by any program.
-option(VP_CUDA "Build the CUDA plugin where the toolkit is found" ON)
+option(VP_CUDA "Build the CUDA plugin where the toolkit is found" OFF)
 
 function(vp_cuda_plugin)
   if(NOT VP_CUDA OR VP_SANITIZE)

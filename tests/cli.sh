@@ -76,7 +76,7 @@ grep -q ' $' out && fail 'spaces at the end of a line of help'
     fail 'help is wider than 80 columns'
 run 0 info --help
 run 0 info
-for word in vpipe compiler cores memory backends cpu; do
+for word in vpipe compiler cores memory GPU; do
     has out "$word"
 done
 
@@ -131,9 +131,14 @@ refuse "--set: key 'batch_size' must be a whole number from 1 to 16777216,\
 printf 'model_type: bert\nswap: true\n' >a.yml
 refuse "a.yml:2: key 'swap' is known but not supported by this version yet;\
  remove it" train a.yml
-printf 'model_type: bert\ndevice: cuda\n' >a.yml
-refuse "a.yml:2: key 'device' is 'cuda', which this version does not support\
- yet; use one of auto, cpu" train a.yml
+printf 'model_type: bert\ndevice: cpu\nprecision: bf16\n' >a.yml
+refuse "a.yml:3: key 'precision': only fp32 runs on a CPU (no GPU is used);\
+ set precision: fp32" train a.yml
+if [ ! -e /dev/nvidia0 ]; then
+    run 2 train a.yml --set device=cuda
+    has err 'device cuda: '
+    [ "$(wc -l <err)" = 1 ] || fail 'more than a line about a missing GPU'
+fi
 
 printf 'model_type: bert\nlayers: 4\npartition: [3, 3, 2]\n' >a.yml
 refuse "a.yml:3: key 'partition' has 8 blocks, but the model has 9; make them\

@@ -253,21 +253,15 @@ static const struct refused bad_values[] = {
     { BERT "kernels: quick\n", NULL,
       "a.yml:2: key 'kernels' must be one of fast, reference, not 'quick'; "
       "write for example 'kernels: fast'" },
-    { BERT "device: cuda\n", NULL,
-      "a.yml:2: key 'device' is 'cuda', which this version does not support "
-      "yet; use one of auto, cpu" },
     { BERT "device: gpu\n", NULL,
-      "a.yml:2: key 'device' must be one of auto, cpu, not 'gpu'; did you "
+      "a.yml:2: key 'device' must be one of auto, cpu, cuda, not 'gpu'; did you "
       "mean 'cpu'?" },
-    { BERT "precision: bf16\n", NULL,
-      "a.yml:2: key 'precision' is 'bf16', which this version does not "
-      "support yet; use fp32" },
     { BERT "precision: fp16\n", NULL,
       "a.yml:2: key 'precision' is 'fp16', which this version does not "
-      "support yet; use fp32" },
+      "support yet; use one of fp32, tf32, bf16" },
     { BERT "precision: fp\n", NULL,
-      "a.yml:2: key 'precision' must be fp32, not 'fp'; write for example "
-      "'precision: fp32'" },
+      "a.yml:2: key 'precision' must be one of fp32, tf32, bf16, not 'fp'; "
+      "write for example 'precision: bf16'" },
     { BERT "log_directory: \"\"\n", NULL,
       "a.yml:2: key 'log_directory' must be a path, not the quoted text ''; "
       "write for example 'log_directory: runs'" },

@@ -74,7 +74,7 @@ static void test_pinned(void **state)
     for (int first = 0; first < n; first++) {
         struct vp_backend_config config = { .n_threads = 1,
                                             .pinned = true,
-                                            .first_core = first };
+                                            .device = first };
         struct vp_backend *backend = NULL;
 
         assert_int_equal(vp_backend_cpu.open(&config, &backend, &err), VP_OK);
@@ -128,9 +128,9 @@ static void test_refused(void **state)
     const struct vp_backend_config bad[] = {
         { .n_threads = 0 },
         { .n_threads = 100000 },
-        { .n_threads = 1, .pinned = true, .first_core = n_cores() },
+        { .n_threads = 1, .pinned = true, .device = n_cores() },
         { .n_threads = n_cores() + 1, .pinned = true },
-        { .n_threads = 1, .pinned = true, .first_core = -1 },
+        { .n_threads = 1, .pinned = true, .device = -1 },
     };
 
     (void)state;

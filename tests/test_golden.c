@@ -3,6 +3,7 @@
  * backend as training uses them. tests/golden/README.md says how the numbers
  * were made. */
 #include "golden.h"
+#include "testdevice.h"
 #include "tiny_model.h"
 
 #include "backend/backend.h"
@@ -55,9 +56,16 @@ struct stage {
     float *moment[2];
     struct vp_optim_tensor *tensors;
     int n_tensors;
+    struct vp_event *done;
 };
 
-static const struct vp_backend_ops *const ops = &vp_backend_cpu;
+static const struct vp_backend_ops *ops;
+
+static void finish(struct stage *s)
+{
+    assert_int_equal(ops->event_record(s->done, s->stream), VP_OK);
+    assert_int_equal(ops->event_sync(s->done, 20000), VP_OK);
+}
 
 /* ---- Setting up --------------------------------------------------------- */
 
@@ -186,19 +194,23 @@ static void stage_open(struct stage *s, const struct variant *variant)
     struct vp_backend_config config = { .n_threads = variant->n_threads,
                                         .reference = variant->reference };
     struct vp_model_config model = tiny_config(variant->model, variant->tied);
+    const char *root = getenv("VP_TEST_FILES");
     struct vp_err err = { "" };
     char path[512];
 
     memset(s, 0, sizeof(*s));
     s->variant = *variant;
-    snprintf(path, sizeof(path), "%s/tests/golden/%s_%s", VP_SOURCE_DIR,
-             variant->model, variant->tied ? "tied" : "untied");
+    snprintf(path, sizeof(path), "%s/tests/golden/%s_%s",
+             root ? root : VP_SOURCE_DIR, variant->model,
+             variant->tied ? "tied" : "untied");
     s->gold = golden_open(path);
     s->dims = golden_dims(s);
     build_model(variant->model, &model, &s->dims, &s->graph);
     if (ops->open(&config, &s->backend, &err) != VP_OK)
         fail_msg("%s", err.text);
+    ops->attach(s->backend);
     assert_int_equal(ops->stream_create(s->backend, &s->stream), VP_OK);
+    assert_int_equal(ops->event_create(s->backend, &s->done), VP_OK);
     lower(s);
     load_weights(s);
 }
@@ -215,6 +227,7 @@ static void stage_close(struct stage *s)
     free(s->tensors);
     ops->exe_free(s->exe);
     vp_program_release(&s->program);
+    ops->event_free(s->done);
     ops->stream_free(s->stream);
     ops->close(s->backend);
     vp_graph_release(&s->graph);
@@ -276,6 +289,7 @@ static void launch(struct stage *s, enum vp_list list)
 
     memcpy(call.base, s->base, sizeof(call.base));
     assert_int_equal(ops->launch(s->exe, list, &call, s->stream), VP_OK);
+    finish(s);
 }
 
 static double forward(struct stage *s, int batch)
@@ -306,6 +320,7 @@ static void backward(struct stage *s)
                      (const float *)(void *)(grad + use->grad_offset),
                      use->n_bytes / 4);
     }
+    finish(s);
 }
 
 static void update(struct stage *s, int t)
@@ -322,6 +337,7 @@ static void update(struct stage *s, int t)
                                   .t = t };
 
     assert_int_equal(ops->update(s->backend, s->stream, &step), VP_OK);
+    finish(s);
 }
 
 /* ---- Comparing ---------------------------------------------------------- */
@@ -522,5 +538,6 @@ int main(void)
         cmocka_unit_test(recompute_and_split),
     };
 
+    ops = test_device();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "datalib.h"
-#include "fuzz/hdf5_input.h"
+#include "fuzz/shard_input.h"
 #include "golden.h"
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/hdf5/"

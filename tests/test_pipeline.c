@@ -3,7 +3,6 @@
 #include "trainlib.h"
 
 #include "base/rng.h"
-#include "runtime/stage.h"
 
 /* ---- Cuts --------------------------------------------------------------- */
 
@@ -128,10 +127,10 @@ enum { MAX_ROUNDS = 64, MAX_REPLICAS = 4 };
 struct literal_stage {
     struct vp_stage stage;
     int n_replicas;
-    int every;       /* minibatches of a round */
-    int lag;         /* rounds between a version and its use */
-    int64_t v_begin; /* updates before the segment */
-    void *out, *din; /* packets for the neighbours */
+    int every;                   /* minibatches of a round */
+    int lag;                     /* rounds between a version and its use */
+    int64_t v_begin;             /* updates before the segment */
+    struct vp_parcel *out, *din; /* packets for the neighbours */
     float *grads[MAX_REPLICAS];
     int64_t n_floats;
     double norm;
@@ -145,13 +144,6 @@ struct literal {
     int begin; /* of the segment */
     struct vp_batch *batch;
 };
-
-static void *packet(int64_t n_bytes)
-{
-    return aligned_alloc(
-        VP_TENSOR_ALIGN,
-        vp_align_up((size_t)n_bytes + VP_HEADER_BYTES, VP_TENSOR_ALIGN));
-}
 
 static void literal_open_stage(struct literal *lit, int s, int first,
                                int n_blocks)
@@ -168,8 +160,8 @@ static void literal_open_stage(struct literal *lit, int s, int first,
     ls->n_floats = ls->stage.n_bytes[VP_SPACE_GRAD] / 4;
     for (int r = 0; r < ls->n_replicas; r++)
         ls->grads[r] = calloc((size_t)ls->n_floats, sizeof(float));
-    ls->out = packet(ls->stage.n_bytes[VP_SPACE_OUT]);
-    ls->din = packet(ls->stage.n_bytes[VP_SPACE_DIN]);
+    ls->out = new_parcel(&ls->stage, ls->stage.n_bytes[VP_SPACE_OUT]);
+    ls->din = new_parcel(&ls->stage, ls->stage.n_bytes[VP_SPACE_DIN]);
 }
 
 static void literal_close(struct literal *lit)
@@ -177,14 +169,14 @@ static void literal_close(struct literal *lit)
     for (int s = 0; s < lit->n_stages; s++) {
         struct literal_stage *ls = &lit->stages[s];
 
+        free_parcel(&ls->stage, ls->out, ls->stage.n_bytes[VP_SPACE_OUT]);
+        free_parcel(&ls->stage, ls->din, ls->stage.n_bytes[VP_SPACE_DIN]);
         vp_stage_release(&ls->stage);
         for (int r = 0; r < ls->n_replicas; r++)
             free(ls->grads[r]);
-        free(ls->out);
-        free(ls->din);
     }
     vp_batch_free(lit->batch);
-    vp_backend_cpu.close(lit->backend);
+    test_device()->close(lit->backend);
 }
 
 /* The version rule of the design, word by word: round r uses version
@@ -212,20 +204,22 @@ static double literal_forward(struct literal *lit, int m)
         int in_round = (m - lit->begin) % ls->every;
 
         if (s == 0)
-            vp_stage_load(&ls->stage, slot->packet, lit->batch, (uint64_t)m);
+            vp_stage_load(&ls->stage, slot->parcel, lit->batch, (uint64_t)m);
         else
-            slot->packet = lit->stages[s - 1].out;
+            slot->parcel = lit->stages[s - 1].out;
         slot->mb = (struct vp_mb){ .seed = lit->config->seed,
                                    .first_sample = lit->batch->first_sample,
                                    .loss_grad = 1.0f,
                                    .accumulate = in_round >= ls->n_replicas,
                                    .train = true };
-        *vp_packet_header(ls->out) = *vp_packet_header(slot->packet);
+        ls->out->header = slot->parcel->header;
         slot->version = literal_version(lit, s, m);
         vp_stage_run(&ls->stage, slot, VP_LIST_F, slot->version, false,
                      &boundary);
+        vp_stage_wait(&ls->stage);
     }
-    vp_stage_loss(&last->stage, &last->stage.slots[0], false, &loss);
+    vp_stage_fetch_loss(&last->stage, &last->stage.slots[0], false);
+    vp_stage_take_loss(&last->stage, &last->stage.slots[0], &loss);
     return (double)loss;
 }
 
@@ -248,6 +242,7 @@ static void literal_update(struct literal *lit, struct literal_stage *ls, int m)
     vp_stage_update(
         &ls->stage, vp_lr_at(&lit->config->lr, m + 1),
         mean * vp_optim_clip_scale(ls->norm, lit->config->optim.grad_clip));
+    vp_stage_wait(&ls->stage);
 }
 
 static void literal_backward(struct literal *lit, int m)
@@ -265,6 +260,7 @@ static void literal_backward(struct literal *lit, int m)
         memcpy(ls->stage.grads, mine, n_bytes);
         vp_stage_run(&ls->stage, slot, VP_LIST_B, slot->version, false,
                      &boundary);
+        vp_stage_wait(&ls->stage);
         memcpy(mine, ls->stage.grads, n_bytes);
         if ((m - lit->begin) % ls->every == ls->every - 1)
             literal_update(lit, ls, m);
@@ -294,9 +290,9 @@ static void literal_open(struct literal *lit, const struct run *run,
     lit->config = config;
     lit->n_stages = c->n_stages;
     assert_int_equal(
-        vp_backend_cpu.open(&config->backend_config, &lit->backend, &err),
+        test_device()->open(&config->backend_config, &lit->backend, &err),
         VP_OK);
-    vp_backend_cpu.attach(lit->backend);
+    test_device()->attach(lit->backend);
     assert_int_equal(vp_batch_create(run->data, &lit->batch), VP_OK);
     for (int s = 0; s < c->n_stages; s++) {
         lit->stages[s].n_replicas = c->replicas[s];

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "runtime/stage.h"
 
 #include <time.h>
 
@@ -58,7 +57,7 @@ struct part {
     int n_replicas;
     float *grads[MAX_REPLICAS];
     int64_t n_floats;
-    void *out, *din; /* packets for the neighbours */
+    struct vp_parcel *out, *din; /* packets for the neighbours */
 };
 
 struct literal {
@@ -68,13 +67,6 @@ struct literal {
     struct part parts[MAX_PARTS];
     int n_parts, n_mb;
 };
-
-static void *packet(int64_t n_bytes)
-{
-    return aligned_alloc(
-        VP_TENSOR_ALIGN,
-        vp_align_up((size_t)n_bytes + VP_HEADER_BYTES, VP_TENSOR_ALIGN));
-}
 
 static void open_part(struct literal *lit, struct part *part,
                       const struct vp_stage_spec *spec)
@@ -89,8 +81,8 @@ static void open_part(struct literal *lit, struct part *part,
     part->n_floats = part->stage.n_bytes[VP_SPACE_GRAD] / 4;
     for (int r = 0; r < part->n_replicas; r++)
         part->grads[r] = calloc((size_t)part->n_floats, sizeof(float));
-    part->out = packet(part->stage.n_bytes[VP_SPACE_OUT]);
-    part->din = packet(part->stage.n_bytes[VP_SPACE_DIN]);
+    part->out = new_parcel(&part->stage, part->stage.n_bytes[VP_SPACE_OUT]);
+    part->din = new_parcel(&part->stage, part->stage.n_bytes[VP_SPACE_DIN]);
 }
 
 static void literal_open(struct literal *lit, const struct run *run)
@@ -104,9 +96,9 @@ static void literal_open(struct literal *lit, const struct run *run)
     lit->n_parts = config->n_stages;
     lit->n_mb = config->accumulation_steps;
     assert_int_equal(
-        vp_backend_cpu.open(&config->backend_config, &lit->backend, &err),
+        test_device()->open(&config->backend_config, &lit->backend, &err),
         VP_OK);
-    vp_backend_cpu.attach(lit->backend);
+    test_device()->attach(lit->backend);
     assert_int_equal(vp_batch_create(run->data, &lit->batch), VP_OK);
     for (int s = 0; s < lit->n_parts; s++) {
         lit->parts[s].n_replicas = config->replicas[s];
@@ -120,14 +112,16 @@ static void literal_open(struct literal *lit, const struct run *run)
 static void literal_close(struct literal *lit)
 {
     for (int s = 0; s < lit->n_parts; s++) {
-        vp_stage_release(&lit->parts[s].stage);
-        for (int r = 0; r < lit->parts[s].n_replicas; r++)
-            free(lit->parts[s].grads[r]);
-        free(lit->parts[s].out);
-        free(lit->parts[s].din);
+        struct part *part = &lit->parts[s];
+
+        free_parcel(&part->stage, part->out, part->stage.n_bytes[VP_SPACE_OUT]);
+        free_parcel(&part->stage, part->din, part->stage.n_bytes[VP_SPACE_DIN]);
+        vp_stage_release(&part->stage);
+        for (int r = 0; r < part->n_replicas; r++)
+            free(part->grads[r]);
     }
     vp_batch_free(lit->batch);
-    vp_backend_cpu.close(lit->backend);
+    test_device()->close(lit->backend);
 }
 
 /* Minibatch k of a group: forward through all stages. */
@@ -144,19 +138,21 @@ static double forward(struct literal *lit, uint64_t m, int k)
         struct vp_boundary boundary = { .out = part->out };
 
         if (s == 0)
-            vp_stage_load(&part->stage, slot->packet, lit->batch, m);
+            vp_stage_load(&part->stage, slot->parcel, lit->batch, m);
         else
-            slot->packet = lit->parts[s - 1].out;
+            slot->parcel = lit->parts[s - 1].out;
         slot->mb = (struct vp_mb){ .seed = lit->run->config.seed,
                                    .first_sample = lit->batch->first_sample,
                                    .loss_grad = 1.0f / (float)lit->n_mb,
                                    .accumulate = k >= part->n_replicas,
                                    .train = true };
-        *vp_packet_header(part->out) = *vp_packet_header(slot->packet);
+        part->out->header = slot->parcel->header;
         vp_stage_run(&part->stage, slot, VP_LIST_F, part->stage.newest, false,
                      &boundary);
+        vp_stage_wait(&part->stage);
     }
-    vp_stage_loss(&last->stage, &last->stage.slots[0], false, &loss);
+    vp_stage_fetch_loss(&last->stage, &last->stage.slots[0], false);
+    vp_stage_take_loss(&last->stage, &last->stage.slots[0], &loss);
     return (double)loss;
 }
 
@@ -174,6 +170,7 @@ static void backward(struct literal *lit, int k)
         memcpy(part->stage.grads, mine, n_bytes);
         vp_stage_run(&part->stage, &part->stage.slots[0], VP_LIST_B,
                      part->stage.newest, false, &boundary);
+        vp_stage_wait(&part->stage);
         memcpy(mine, part->stage.grads, n_bytes);
     }
 }
@@ -244,6 +241,7 @@ static double update(struct literal *lit)
         vp_stage_update(
             stage, vp_lr_at(&config->lr, stage->newest + 1),
             vp_optim_clip_scale(sqrt(total), config->optim.grad_clip));
+        vp_stage_wait(stage);
     }
     return sqrt(total);
 }
@@ -371,7 +369,7 @@ static enum vp_status counting_part(struct vp_exe *exe, enum vp_list list,
 {
     assert_true(n > 0);
     atomic_fetch_add(&n_parts_launched, 1);
-    return vp_backend_cpu.launch_part(exe, list, first, n, launch, stream);
+    return test_device()->launch_part(exe, list, first, n, launch, stream);
 }
 
 /* Trains two steps; the statistics of `stage`. */

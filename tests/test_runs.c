@@ -112,6 +112,7 @@ static void compare_launches(struct vp_backend *backend,
 
     memory_init(&fused, p);
     memory_init(&single, p);
+    ops->attach(backend);
     if (ops->compile(backend, p, &exe, &err) != VP_OK)
         fail_msg("%s", err.text);
     for (int list = 0; list < VP_LIST_COUNT; list++) {

@@ -4,7 +4,8 @@
 #define VP_TESTS_TRAINLIB_H
 
 #include "model/model.h"
-#include "runtime/trainer.h"
+#include "runtime/stage.h"
+#include "testdevice.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +26,7 @@ static inline enum vp_status counting_alloc(struct vp_backend *backend,
                                             size_t n, void **out)
 {
     atomic_fetch_add(&n_device_bytes, (long long)n);
-    return vp_backend_cpu.alloc(backend, n, out);
+    return test_device()->alloc(backend, n, out);
 }
 
 /* ---- A small run -------------------------------------------------------- */
@@ -155,7 +156,7 @@ static inline enum vp_status run_create(struct run *run,
     memset(run, 0, sizeof(*run));
     for (int s = 0; s < VP_MAX_STAGES; s++)
         run->same_ratio[s] = setup->recompute;
-    run->backend = vp_backend_cpu;
+    run->backend = *test_device();
     run->backend.alloc = counting_alloc;
     atomic_store(&n_device_bytes, 0);
     run->model = vp_model_find(setup->model);
@@ -271,5 +272,25 @@ static inline void assert_same(const struct run *a, const struct run *b,
 }
 
 static const char *const models[] = { "bert", "gpt2", "translation" };
+
+/* A message of a pipeline that is run by hand, in the stage's memory. */
+static inline struct vp_parcel *new_parcel(const struct vp_stage *stage,
+                                           int64_t n_bytes)
+{
+    struct vp_parcel *parcel = calloc(1, sizeof(*parcel));
+
+    assert_non_null(parcel);
+    assert_int_equal(stage->ops->alloc(stage->backend, (size_t)n_bytes + 1,
+                                       &parcel->tensors),
+                     VP_OK);
+    return parcel;
+}
+
+static inline void free_parcel(const struct vp_stage *stage,
+                               struct vp_parcel *parcel, int64_t n_bytes)
+{
+    stage->ops->free(stage->backend, parcel->tensors, (size_t)n_bytes + 1);
+    free(parcel);
+}
 
 #endif

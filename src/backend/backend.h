@@ -6,6 +6,9 @@
 #include "graph/program.h"
 #include "optim/optim.h"
 
+/* Changes with any structure that a plugin shares with the program. */
+#define VP_BACKEND_ABI 1
+
 struct vp_backend;
 struct vp_stream;
 struct vp_event;
@@ -28,10 +31,12 @@ struct vp_launch {
 
 struct vp_backend_config {
     int n_threads;
-    int device;     /* ordinal; 0 for CPU */
+    bool plan_only; /* touches no device: only scratch_bytes() will be asked */
+    int device;     /* ordinal; CPU: the set of n_threads cores, if pinned */
     bool reference; /* CPU: plain-C twins instead of the fast kernels */
-    bool pinned;    /* CPU: thread i stays on core first_core + i ... */
-    int first_core; /* ... counting those that the process may use */
+    bool tf32;      /* GPU: products may round floats to 10 bits */
+    bool pinned;    /* CPU: thread i stays on core device * n_threads + i,
+                       counting those that the process may use */
 };
 
 /* The first call of a list whose output holds a NaN or infinity. */
@@ -40,18 +45,40 @@ struct vp_nonfinite {
     enum vp_phase phase;
 };
 
+/* What a device is; rates are measured. */
+struct vp_device_info {
+    char name[64];
+    int capability; /* 90 for 9.0 */
+    int n_processors;
+    size_t bytes, free_bytes;
+    double copy_rate;            /* bytes read and written per second */
+    double bf16_rate, fp32_rate; /* of products, operations per second */
+};
+
 struct vp_backend_ops {
     const char *name;
+    bool host_memory; /* the host can use what alloc() gives */
+    int (*n_devices)(void);
+    /* NULL where there is nothing to say. Measuring `rates` takes a second. */
+    enum vp_status (*info)(int device, bool rates, struct vp_device_info *out,
+                           struct vp_err *err);
     enum vp_status (*open)(const struct vp_backend_config *config,
                            struct vp_backend **out, struct vp_err *err);
     void (*close)(struct vp_backend *backend);
     /* The calling thread is the one that launches from now on. */
     void (*attach)(struct vp_backend *backend);
+    /* More about the last call that failed; "" if there is nothing to say. */
+    const char *(*last_error)(const struct vp_backend *backend);
 
     /* Zeroed. The size is given back on free. */
     enum vp_status (*alloc)(struct vp_backend *backend, size_t n_bytes,
                             void **out);
     void (*free)(struct vp_backend *backend, void *buffer, size_t n_bytes);
+
+    /* Memory of the host that copies reach without the host's help. */
+    enum vp_status (*host_alloc)(struct vp_backend *backend, size_t n_bytes,
+                                 void **out);
+    void (*host_free)(struct vp_backend *backend, void *buffer);
 
     enum vp_status (*stream_create)(struct vp_backend *backend,
                                     struct vp_stream **out);
@@ -67,7 +94,8 @@ struct vp_backend_ops {
     /* The host waits; VP_ERR_TIMEOUT after `timeout_ms`. */
     enum vp_status (*event_sync)(struct vp_event *event, int timeout_ms);
 
-    /* Any pair of host and device addresses; ordered in the stream. */
+    /* Any pair of host and device addresses; ordered in the stream. The host
+     * may use its side at once, unless that is from host_alloc(). */
     enum vp_status (*copy)(struct vp_backend *backend, struct vp_stream *stream,
                            void *dst, const void *src, size_t n_bytes);
 

@@ -11,4 +11,10 @@ static inline int64_t vp_dtype_bytes(enum vp_dtype dtype)
     return dtype == VP_DTYPE_F32 || dtype == VP_DTYPE_I32 ? 4 : 2;
 }
 
+/* Floats to BF16 or F16, to the nearest, ties to even; and back, exactly. */
+void vp_dtype_round(enum vp_dtype dtype, uint16_t *dst, const float *src,
+                    int64_t n);
+void vp_dtype_expand(enum vp_dtype dtype, float *dst, const uint16_t *src,
+                     int64_t n);
+
 #endif

@@ -73,6 +73,16 @@ struct vp_term {
 
 enum { VP_MAX_TERMS = 256 }; /* of all members together */
 
+/* Adds elements [begin, end) of `terms`: the first n_added of them in their
+ * order; all n_terms get the sum. Done when it returns; what fails aborts the
+ * world. */
+typedef void (*vp_adder_fn)(void *ctx, const struct vp_term *terms, int n_added,
+                            int n_terms, int64_t begin, int64_t end);
+/* For arrays that the host cannot reach; before the first sum. Otherwise
+ * members add on their own threads. */
+void vp_group_set_adder(struct vp_group *group, int member, vp_adder_fn add,
+                        void *ctx);
+
 /* Adds n floats over the terms of all members, in their order: the same bits
  * everywhere, on every transport. All arrays are overwritten with the sum. */
 enum vp_status vp_group_add(struct vp_group *group, int member,

@@ -60,9 +60,10 @@ static void place_params(struct vp_lowering *lowering, bool constant)
             .grad_offset = VP_NONE,
             .n_bytes = n_bytes,
         };
-        layout->entries[index].offset =
-            storage < 0 ? advance(&layout->param_bytes, n_bytes)
-                        : layout->entries[storage].offset;
+        layout->entries[index].offset = storage < 0
+                                            ? advance(&layout->param_bytes,
+                                                      n_bytes)
+                                            : layout->entries[storage].offset;
         layout->n_entries++;
     }
 }
@@ -93,11 +94,11 @@ enum vp_status vp_layout_make(struct vp_lowering *lowering)
 
         if (param->constant)
             continue;
-        entry->grad_offset =
-            entry->storage == i
-                ? as_floats(graph, entry->offset)
-                : advance(&layout->grad_bytes,
-                          count(param) * (int64_t)sizeof(float));
+        entry->grad_offset = entry->storage == i
+                                 ? as_floats(graph, entry->offset)
+                                 : advance(&layout->grad_bytes,
+                                           count(param) *
+                                               (int64_t)sizeof(float));
     }
     return VP_OK;
 }

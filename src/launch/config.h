@@ -7,8 +7,8 @@
 #include "model/model.h"
 #include "optim/optim.h"
 
-enum vp_device { VP_DEVICE_AUTO, VP_DEVICE_CPU };
-enum vp_precision { VP_PRECISION_FP32 };
+enum vp_device { VP_DEVICE_AUTO, VP_DEVICE_CPU, VP_DEVICE_CUDA };
+enum vp_precision { VP_PRECISION_FP32, VP_PRECISION_TF32, VP_PRECISION_BF16 };
 enum vp_sync_mode { VP_SYNC_BSP, VP_SYNC_ASP };
 /* distributed_backend; gloo is the original's word for messages between CPUs,
  * and within one process the same as local. */

@@ -40,13 +40,19 @@ static const char *device_word(int i)
     static const char *const words[] = {
         [VP_DEVICE_AUTO] = "auto",
         [VP_DEVICE_CPU] = "cpu",
+        [VP_DEVICE_CUDA] = "cuda",
     };
     return WORD_FROM(words, i);
 }
 
 static const char *precision_word(int i)
 {
-    return i == VP_PRECISION_FP32 ? "fp32" : NULL;
+    static const char *const words[] = {
+        [VP_PRECISION_FP32] = "fp32",
+        [VP_PRECISION_TF32] = "tf32",
+        [VP_PRECISION_BF16] = "bf16",
+    };
+    return WORD_FROM(words, i);
 }
 
 static const char *optimizer_word(int i)
@@ -453,11 +459,12 @@ const struct vp_key vp_keys[] = {
 
     /* machine */
     { ROW("device", VP_KEY_ENUM, device), .word = device_word,
-      .later = "cuda", .group = "machine", .fallback = "auto",
-      .example = "cpu", .meaning = "where to compute" },
+      .group = "machine", .fallback = "auto", .example = "cpu",
+      .meaning = "where to compute; auto takes a GPU if there is one" },
     { ROW("precision", VP_KEY_ENUM, precision), .word = precision_word,
-      .later = "bf16, fp16", .group = "machine", .fallback = "fp32",
-      .example = "fp32", .meaning = "type of weights and activations" },
+      .later = "fp16", .group = "machine", .fallback = "fp32",
+      .example = "bf16", .meaning = "type of weights and activations; other "
+      "than fp32 needs a GPU" },
     { ROW("threads_per_stage", VP_KEY_INT, threads_per_stage), .min = 0,
       .max = 1024, .group = "machine", .fallback = "0", .example = "2",
       .meaning = "compute threads of a rank; 0 shares out all cores" },

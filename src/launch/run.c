@@ -1,6 +1,8 @@
 /* From a configuration to a finished run: graphs, data, trainer, run folder. */
 #include "launch/run.h"
 
+#include "backend/plugin.h"
+
 #include "base/clock.h"
 #include "launch/checkpoint.h"
 #include "launch/folder.h"
@@ -28,7 +30,7 @@ struct run {
     struct vp_trainer *trainer;
     struct vp_resume *resume;           /* NULL: from the start */
     struct vp_checkpoints *checkpoints; /* NULL on a dry run */
-    int *cores;                         /* the first of each rank, or NULL */
+    int *devices;                       /* the first of each rank, or NULL */
     struct vp_folder folder;            /* path empty: nothing is written */
     struct vp_log log;
     struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
@@ -87,9 +89,13 @@ static void make_buckets(struct run *run)
 
 static enum vp_status build_graphs(struct run *run, struct vp_err *err)
 {
+    struct vp_model_config sizes = run->config->sizes;
+
+    if (run->config->precision == VP_PRECISION_BF16)
+        sizes.dtype = VP_DTYPE_BF16;
     for (int i = 0; i < run->n_buckets; i++)
-        VP_TRY(vp_model_build(run->config->model, &run->config->sizes,
-                              &run->dims[i], &run->graphs[i], err));
+        VP_TRY(vp_model_build(run->config->model, &sizes, &run->dims[i],
+                              &run->graphs[i], err));
     return VP_OK;
 }
 
@@ -217,31 +223,67 @@ static void notice(void *ctx, const char *line)
         run->events->on_notice(run->events->ctx, line);
 }
 
-/* machines names a set of cores for each rank: host:2 is the third set of
- * threads_per_stage cores. */
-static void set_cores(struct run *run)
+/* The GPU if there is one, unless the configuration says otherwise. */
+static enum vp_status choose_backend(struct run *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
-    int n_threads = run->train.backend_config.n_threads;
+    struct vp_train_config *train = &run->train;
+    struct vp_err why = { "" };
+
+    train->backend = &vp_backend_cpu;
+    train->backend_config = (struct vp_backend_config){
+        .n_threads = count_threads(config),
+        .reference = config->reference_kernels,
+        .tf32 = config->precision == VP_PRECISION_TF32,
+        .plan_only = run->options->dry_run,
+    };
+    if (config->device == VP_DEVICE_CUDA)
+        return vp_backend_load("cuda", &train->backend, err);
+    if (config->device == VP_DEVICE_AUTO && !config->reference_kernels &&
+        vp_backend_load("cuda", &train->backend, &why) == VP_OK &&
+        train->backend->n_devices() > 0)
+        return VP_OK;
+    train->backend = &vp_backend_cpu;
+    if (config->precision == VP_PRECISION_FP32)
+        return VP_OK;
+    if (config->device == VP_DEVICE_CPU || !why.text[0])
+        vp_err_set(&why, VP_ERR_UNSUPPORTED, "no GPU is used");
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'precision': only fp32 runs on a CPU (%s); set "
+                      "precision: fp32",
+                      vp_config_place(config, "precision"), why.text);
+}
+
+/* machines names a device for each rank: host:2 is the third GPU, or the third
+ * set of threads_per_stage cores. */
+static enum vp_status set_devices(struct run *run, struct vp_err *err)
+{
+    const struct vp_config *config = run->config;
+    struct vp_train_config *train = &run->train;
+    int n_threads = train->backend_config.n_threads;
     int n_ranks = vp_config_n_ranks(config);
+    bool gpu = !train->backend->host_memory, named;
 
-    if (config->machines.n < n_ranks)
-        return;
-    run->cores = calloc((size_t)n_ranks, sizeof(*run->cores));
-    if (!run->cores)
-        return; /* ranks run anywhere */
+    named = config->machines.n >= n_ranks;
+    if (!named && !gpu)
+        return VP_OK;
+    run->devices = calloc((size_t)n_ranks, sizeof(*run->devices));
+    if (!run->devices)
+        return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
     for (int r = 0; r < n_ranks; r++) {
-        const struct vp_machine *machine =
-            &config->machines.at[vp_config_rank_number(config, r)];
+        int n = (int)at_least_1(train->backend->n_devices());
 
-        run->cores[r] = machine->device * n_threads;
-        if (run->cores[r] + n_threads > count_cores()) {
-            notice(run, "machines names more cores than there are: ranks share "
-                        "them");
-            return;
-        }
+        run->devices[r] =
+            named ? config->machines.at[vp_config_rank_number(config, r)].device
+                  : r % n;
+        if (gpu || (run->devices[r] + 1) * n_threads <= count_cores())
+            continue;
+        notice(run, "machines names more cores than there are: ranks share "
+                    "them");
+        return VP_OK;
     }
-    run->train.cores = run->cores;
+    train->devices = run->devices;
+    return VP_OK;
 }
 
 static enum vp_status make_trainer(struct run *run, struct vp_err *err)
@@ -255,9 +297,6 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
         .n_graphs = run->n_buckets,
         .data = run->data,
         .eval_data = run->eval_data,
-        .backend = &vp_backend_cpu,
-        .backend_config = { .n_threads = count_threads(config),
-                            .reference = config->reference_kernels },
         .init = vp_param_init,
         .optim = config->optim,
         .lr = config->lr,
@@ -271,7 +310,8 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
         .observe_ctx = run->verbose,
     };
     set_pipeline(config, train);
-    set_cores(run);
+    VP_TRY(choose_backend(run, err));
+    VP_TRY(set_devices(run, err));
     set_steps(run);
     VP_TRY(check_steps(run, err));
     st = vp_trainer_create(train, run->options->dry_run, &run->trainer, err);
@@ -612,7 +652,7 @@ static void tear_down(struct run *run)
     vp_folder_close(&run->folder);
     vp_trainer_free(run->trainer);
     vp_verbose_free(run->verbose);
-    free(run->cores);
+    free(run->devices);
     vp_checkpoints_free(run->checkpoints);
     vp_resume_close(run->resume);
     vp_data_close(run->eval_data);

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What a rank can note before the notes are read; more is left out, and
  * counted. */
@@ -117,12 +118,23 @@ static void add_note(struct rank_notes *notes, const struct note *note)
     atomic_store_explicit(&notes->n_written, n + 1, memory_order_release);
 }
 
-static double norm_of(const float *x, int64_t n)
+static double norm_of(const void *values, enum vp_dtype dtype, int64_t n)
 {
+    enum { BLOCK = 1024 };
+    float block[BLOCK];
     double sum = 0.0;
 
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t m = n - at < BLOCK ? n - at : BLOCK;
+
+        if (dtype == VP_DTYPE_F32)
+            memcpy(block, (const float *)values + at,
+                   (size_t)m * sizeof(float));
+        else
+            vp_dtype_expand(dtype, block, (const uint16_t *)values + at, m);
+        for (int64_t i = 0; i < m; i++)
+            sum += (double)block[i] * (double)block[i];
+    }
     return sqrt(sum);
 }
 
@@ -142,12 +154,14 @@ static void note_tensors(struct rank_notes *notes, struct note note,
         const struct vp_packet_entry *entry = &what->packet->entries[i];
         const struct vp_value *value = &what->graph->values[entry->value];
 
-        if (value->dtype != VP_DTYPE_F32)
+        if (value->dtype == VP_DTYPE_I32)
             continue;
         note.value = value;
         note.block = block_name(what->graph, value);
-        note.norm = norm_of((const float *)(what->values + entry->offset),
-                            value->rows * value->cols);
+        note.norm = what->values
+                        ? norm_of(what->values + entry->offset, value->dtype,
+                                  value->rows * value->cols)
+                        : (double)NAN;
         add_note(notes, &note);
     }
 }

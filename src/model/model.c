@@ -109,6 +109,7 @@ enum vp_status vp_model_build(const struct vp_model *model,
 
     VP_TRY(vp_model_check(model, config, dims, err));
     vp_graph_init(&graph, dims->batch);
+    graph.dtype = config->dtype;
     model->build(config, dims, &graph);
     status = vp_graph_finish(&graph, err);
     if (status != VP_OK) {

@@ -26,6 +26,7 @@ struct vp_model_config {
     int32_t pad; /* padding token id */
     bool tie_embeddings;
     bool attention_bias; /* translation only; others always have it */
+    enum vp_dtype dtype; /* of weights and activations */
 };
 
 struct vp_model {

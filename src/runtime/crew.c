@@ -58,9 +58,9 @@ static enum vp_status plan_rank(struct vp_rank *rank,
     const struct vp_rank_list *list = &schedule->ranks[rank->index];
     struct vp_backend_config backend = config->backend_config;
 
-    if (config->cores) {
+    if (config->devices) {
         backend.pinned = true;
-        backend.first_core = config->cores[rank->index];
+        backend.device = config->devices[rank->index];
     }
     VP_TRY(config->backend->open(&backend, &rank->backend, err));
     rank->stages = calloc((size_t)list->n_stages, sizeof(*rank->stages));
@@ -96,6 +96,23 @@ enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
 
 /* ---- Links -------------------------------------------------------------- */
 
+/* A channel through the parcels of its receiver. */
+static enum vp_status make_channel(struct vp_crew *crew,
+                                   struct vp_parcel *parcels, int n,
+                                   struct vp_channel **out)
+{
+    void **buffers = calloc((size_t)n, sizeof(*buffers));
+    enum vp_status st;
+
+    if (!buffers)
+        return VP_ERR_NOMEM;
+    for (int i = 0; i < n; i++)
+        buffers[i] = &parcels[i];
+    st = vp_channel_create(crew->world, n, buffers, out);
+    free(buffers);
+    return st;
+}
+
 static enum vp_status connect_stage(struct vp_crew *crew,
                                     const struct vp_rank_stage *rs)
 {
@@ -103,14 +120,44 @@ static enum vp_status connect_stage(struct vp_crew *crew,
     const struct vp_stage_shape *shape = &rs->stage.shape;
 
     if (rs->index > 0)
-        VP_TRY(vp_channel_create(crew->world, shape->n_act_bufs,
-                                 rs->stage.act_bufs,
-                                 &links->act[rs->replica].channel));
+        VP_TRY(make_channel(crew, rs->stage.act_bufs, shape->n_act_bufs,
+                            &links->act[rs->replica].channel));
     if (shape->n_grad_bufs > 0)
-        VP_TRY(vp_channel_create(crew->world, shape->n_grad_bufs,
-                                 rs->stage.grad_bufs,
-                                 &links->grad[rs->replica].channel));
+        VP_TRY(make_channel(crew, rs->stage.grad_bufs, shape->n_grad_bufs,
+                            &links->grad[rs->replica].channel));
     return VP_OK;
+}
+
+/* An event for every parcel that may be on its way to the stages around. */
+static enum vp_status make_events(struct vp_rank_stage *rs,
+                                  const struct vp_schedule *schedule)
+{
+    for (int way = 0; way < 2; way++) {
+        int to = rs->index + (way == 0 ? 1 : -1);
+        const struct vp_schedule_stage *next = &schedule->stages[to];
+        int n;
+
+        if (to < 0 || to == schedule->n_stages)
+            continue;
+        n = next->n_replicas *
+            (way == 0 ? next->n_act_bufs : next->n_grad_bufs);
+        rs->sent[way] = calloc((size_t)n + 1, sizeof(*rs->sent[way]));
+        if (!rs->sent[way])
+            return VP_ERR_NOMEM;
+        for (; rs->n_sent[way] < n; rs->n_sent[way]++)
+            VP_TRY(rs->stage.ops->event_create(
+                rs->stage.backend, &rs->sent[way][rs->n_sent[way]]));
+    }
+    return VP_OK;
+}
+
+static void free_events(struct vp_rank_stage *rs)
+{
+    for (int way = 0; way < 2; way++) {
+        for (int i = 0; i < rs->n_sent[way]; i++)
+            rs->stage.ops->event_free(rs->sent[way][i]);
+        free(rs->sent[way]);
+    }
 }
 
 /* The sum of gradients over the replicas of a stage, bundle by bundle. */
@@ -151,6 +198,9 @@ static enum vp_status join_replicas(struct vp_crew *crew,
     rs->term = (struct vp_term){ rs->stage.grads, rs->replica,
                                  !stream && rs->replica >= schedule->n_mb };
     vp_group_set_terms(rs->replicas, rs->replica, &rs->term, 1);
+    if (!rs->stage.ops->host_memory)
+        vp_group_set_adder(rs->replicas, rs->replica, vp_stage_add_terms,
+                           &rs->stage);
     return VP_OK;
 }
 
@@ -175,7 +225,9 @@ static enum vp_status connect_all(struct vp_crew *crew, struct vp_rank *ranks,
         for (int i = 0; i < ranks[r].n_stages; i++) {
             struct vp_rank_stage *rs = &ranks[r].stages[i];
 
+            rs->stage.world = crew->world;
             VP_TRY(connect_stage(crew, rs));
+            VP_TRY(make_events(rs, schedule));
             VP_TRY(join_replicas(crew, rs, schedule, stream));
         }
     return VP_OK;
@@ -199,8 +251,8 @@ static bool rank_uses(const struct vp_rank *rank, vp_par owner)
     return false;
 }
 
-static enum vp_status make_tie(struct vp_crew *crew,
-                               const struct vp_rank *ranks, vp_par owner)
+static enum vp_status make_tie(struct vp_crew *crew, struct vp_rank *ranks,
+                               vp_par owner)
 {
     const struct vp_param *param = &crew->config->graphs[0].params[owner];
     struct vp_tie *tie = &crew->ties[crew->n_ties++];
@@ -213,11 +265,15 @@ static enum vp_status make_tie(struct vp_crew *crew,
         return VP_ERR_NOMEM;
     for (int r = 0; r < crew->n_ranks; r++)
         tie->member[r] = rank_uses(&ranks[r], owner) ? n_members++ : -1;
-    return vp_group_create(crew->world, n_members, 0, &tie->group);
+    VP_TRY(vp_group_create(crew->world, n_members, 0, &tie->group));
+    for (int r = 0; r < crew->n_ranks; r++)
+        if (tie->member[r] >= 0 && !crew->config->backend->host_memory)
+            vp_group_set_adder(tie->group, tie->member[r], vp_stage_add_terms,
+                               &ranks[r].stages[0].stage);
+    return VP_OK;
 }
 
-static enum vp_status make_ties(struct vp_crew *crew,
-                                const struct vp_rank *ranks)
+static enum vp_status make_ties(struct vp_crew *crew, struct vp_rank *ranks)
 {
     const struct vp_graph *graph = &crew->config->graphs[0];
 
@@ -332,9 +388,12 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
 
         vp_prefetch_free(rank->reader);
         vp_batch_free(rank->eval_batch);
-        for (int i = 0; i < rank->n_stages; i++)
+        for (int i = 0; i < rank->n_stages; i++) {
+            free_events(&rank->stages[i]);
             vp_stage_release(&rank->stages[i].stage);
+        }
         free(rank->stages);
+        free(rank->looked_at);
         vp_recorder_free(rank->recorder);
         free(rank->mine);
         free(rank->all);

@@ -3,23 +3,19 @@
 #include "runtime/stage.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-struct vp_header *vp_packet_header(void *packet)
+static void *tensors_of(const struct vp_parcel *parcel)
 {
-    return packet;
+    return parcel ? parcel->tensors : NULL;
 }
 
-static void *tensors_of(void *packet)
-{
-    return packet ? (char *)packet + VP_HEADER_BYTES : NULL;
-}
-
-enum vp_status vp_stage_load(struct vp_stage *stage, void *packet,
+enum vp_status vp_stage_load(struct vp_stage *stage, struct vp_parcel *parcel,
                              const struct vp_batch *batch, uint64_t minibatch)
 {
     const struct vp_program *program = &stage->buckets[batch->bucket].train;
 
-    *vp_packet_header(packet) = (struct vp_header){
+    parcel->header = (struct vp_header){
         .minibatch = minibatch,
         .first_sample = batch->first_sample,
         .n_samples = batch->n_samples,
@@ -31,15 +27,21 @@ enum vp_status vp_stage_load(struct vp_stage *stage, void *packet,
         enum vp_role role = program->graph->values[entry->value].role;
 
         VP_TRY(stage->ops->copy(stage->backend, stage->stream,
-                                (char *)tensors_of(packet) + entry->offset,
+                                (char *)parcel->tensors + entry->offset,
                                 batch->array[role], (size_t)entry->n_bytes));
     }
     return VP_OK;
 }
 
-float *vp_stage_weights(const struct vp_stage *stage, int64_t version)
+void *vp_stage_weights(const struct vp_stage *stage, int64_t version)
 {
     return stage->weights[version % stage->shape.n_versions];
+}
+
+float *vp_stage_master(const struct vp_stage *stage)
+{
+    return stage->master ? stage->master
+                         : vp_stage_weights(stage, stage->newest);
 }
 
 float *vp_stage_grad(const struct vp_stage *stage, int entry)
@@ -48,6 +50,37 @@ float *vp_stage_grad(const struct vp_stage *stage, int entry)
 
     return stage->grads +
            layout->entries[entry].grad_offset / (int64_t)sizeof(float);
+}
+
+static enum vp_status put(struct vp_stage *stage, void *dst, const void *src,
+                          int64_t n_bytes)
+{
+    return stage->ops->copy(stage->backend, stage->stream, dst, src,
+                            (size_t)n_bytes);
+}
+
+enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
+                                    int64_t n, const float *host, bool trained)
+{
+    enum vp_dtype dtype = stage->config->graphs[0].dtype;
+    int64_t n_bytes = n * vp_dtype_bytes(dtype);
+    uint16_t *rounded = NULL;
+    enum vp_status st = VP_OK;
+
+    if (stage->master) {
+        rounded = malloc((size_t)n_bytes);
+        if (!rounded)
+            return VP_ERR_NOMEM;
+        vp_dtype_round(dtype, rounded, host, n);
+        if (trained)
+            st = put(stage, stage->master + at, host,
+                     n * (int64_t)sizeof(float));
+    }
+    for (int i = 0; i < stage->shape.n_versions && st == VP_OK; i++)
+        st = put(stage, (char *)stage->weights[i] + at * vp_dtype_bytes(dtype),
+                 rounded ? (const void *)rounded : host, n_bytes);
+    free(rounded);
+    return st;
 }
 
 static struct vp_launch bases(const struct vp_stage *stage,
@@ -65,7 +98,7 @@ static struct vp_launch bases(const struct vp_stage *stage,
     launch.base[VP_SPACE_SLOT] = slot->data;
     launch.base[VP_SPACE_WORK] = stage->work;
     launch.base[VP_SPACE_REDO] = stage->redo;
-    launch.base[VP_SPACE_IN] = tensors_of(slot->packet);
+    launch.base[VP_SPACE_IN] = tensors_of(slot->parcel);
     launch.base[VP_SPACE_OUT] = tensors_of(boundary->out);
     launch.base[VP_SPACE_DIN] = tensors_of(boundary->din);
     launch.base[VP_SPACE_DOUT] = tensors_of(boundary->dout);
@@ -75,7 +108,7 @@ static struct vp_launch bases(const struct vp_stage *stage,
 static struct vp_stage_bucket *bucket_of(const struct vp_stage *stage,
                                          const struct vp_slot *slot)
 {
-    return &stage->buckets[vp_packet_header(slot->packet)->bucket];
+    return &stage->buckets[slot->parcel->header.bucket];
 }
 
 enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
@@ -106,14 +139,66 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                    first, n, &launch, stage->stream);
 }
 
-enum vp_status vp_stage_loss(struct vp_stage *stage, const struct vp_slot *slot,
-                             bool eval, float *loss_out)
+static int64_t index_of(const struct vp_stage *stage,
+                        const struct vp_slot *slot)
+{
+    return slot - stage->slots;
+}
+
+enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,
+                                   const struct vp_slot *slot, bool eval)
 {
     const struct vp_stage_bucket *bucket = bucket_of(stage, slot);
     struct vp_ref loss = eval ? bucket->eval.loss : bucket->train.loss;
+    int64_t i = index_of(stage, slot);
 
-    return stage->ops->copy(stage->backend, stage->stream, loss_out,
-                            (char *)slot->data + loss.offset, sizeof(float));
+    VP_TRY(stage->ops->copy(stage->backend, stage->stream, &stage->losses[i],
+                            (char *)slot->data + loss.offset, sizeof(float)));
+    return stage->ops->event_record(stage->loss_read[i], stage->stream);
+}
+
+enum vp_status vp_stage_take_loss(struct vp_stage *stage,
+                                  const struct vp_slot *slot, float *loss_out)
+{
+    int64_t i = index_of(stage, slot);
+
+    VP_TRY(
+        stage->ops->event_sync(stage->loss_read[i], stage->config->timeout_ms));
+    *loss_out = stage->losses[i];
+    return VP_OK;
+}
+
+enum vp_status vp_stage_wait(struct vp_stage *stage)
+{
+    VP_TRY(stage->ops->event_record(stage->idle, stage->stream));
+    return stage->ops->event_sync(stage->idle, stage->config->timeout_ms);
+}
+
+static enum vp_status add_terms(struct vp_stage *stage,
+                                const struct vp_term *terms, int n_added,
+                                int n_terms, int64_t begin, int64_t n)
+{
+    float *sum = terms[0].data + begin;
+
+    for (int k = 1; k < n_added; k++)
+        VP_TRY(stage->ops->add(stage->backend, stage->stream, sum,
+                               terms[k].data + begin, n));
+    for (int k = 1; k < n_terms; k++)
+        VP_TRY(
+            put(stage, terms[k].data + begin, sum, n * (int64_t)sizeof(float)));
+    return vp_stage_wait(stage);
+}
+
+void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
+                        int n_terms, int64_t begin, int64_t end)
+{
+    struct vp_stage *stage = ctx;
+    enum vp_status st = add_terms(stage, terms, n_added, n_terms, begin,
+                                  end - begin);
+
+    if (st != VP_OK)
+        vp_world_abort(stage->world, st,
+                       stage->ops->last_error(stage->backend));
 }
 
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage)
@@ -130,8 +215,12 @@ enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
         .config = stage->config->optim,
         .tensors = stage->tensors,
         .n_tensors = stage->n_tensors,
-        .w_old = vp_stage_weights(stage, stage->newest),
-        .w_new = vp_stage_weights(stage, stage->newest + 1),
+        .w_old = vp_stage_master(stage),
+        .w_new = stage->master ? stage->master
+                               : vp_stage_weights(stage, stage->newest + 1),
+        .rounded = stage->master ? vp_stage_weights(stage, stage->newest + 1)
+                                 : NULL,
+        .dtype = stage->config->graphs[0].dtype,
         .grad = stage->grads,
         .moment = { stage->moment[0], stage->moment[1] },
         .lr = lr,
@@ -172,7 +261,7 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
         "minibatch %llu; lower learning_rate or set grad_clip",
         vp_op_defs[found.op->kind].name, index, found.op->block,
         graph->blocks[found.op->block].name,
-        (unsigned long long)vp_packet_header(slot->packet)->minibatch);
+        (unsigned long long)slot->parcel->header.minibatch);
 }
 
 /* The operator that has parameter `name`. */

@@ -5,6 +5,7 @@
 #include "runtime/watch.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <time.h>
 
 /* ---- Messages ----------------------------------------------------------- */
@@ -47,60 +48,79 @@ static struct message outgoing(const struct vp_rank *rank,
     return find_message(rank, to, replica, direction, action->msg);
 }
 
+/* A parcel to write into. What its last receiver still has to do with it comes
+ * first on the device. */
 static enum vp_status acquire(struct vp_rank *rank,
                               const struct vp_action *action,
-                              enum direction direction, void **packet_out)
+                              enum direction direction,
+                              struct vp_parcel **parcel_out)
 {
+    struct vp_rank_stage *rs = stage_of(rank, action);
     struct message message = outgoing(rank, action, direction);
     enum vp_status st;
+    void *parcel;
 
     vp_watch_begin_wait(rank);
     st = vp_channel_acquire(message.channel, message.number, deadline(rank),
-                            packet_out);
-    count(rank, &stage_of(rank, action)->count.way[direction].send_ns,
-          vp_watch_end_wait(rank, st));
-    return st;
+                            &parcel);
+    count(rank, &rs->count.way[direction].send_ns, vp_watch_end_wait(rank, st));
+    VP_TRY(st);
+    *parcel_out = parcel;
+    return rs->stage.ops->stream_wait(rs->stage.stream, (*parcel_out)->read);
 }
 
 static enum vp_status receive(struct vp_rank *rank,
                               const struct vp_action *action,
-                              enum direction direction, void **packet_out)
+                              enum direction direction,
+                              struct vp_parcel **parcel_out)
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
     struct message message = find_message(rank, rs->index, rs->replica,
                                           direction, action->msg);
     struct vp_way_count *way = &rs->count.way[direction];
     enum vp_status st;
+    void *parcel;
 
     vp_watch_begin_wait(rank);
     st = vp_channel_wait(message.channel, message.number, deadline(rank),
-                         packet_out);
+                         &parcel);
     count(rank, &way->receive_ns, vp_watch_end_wait(rank, st));
     count(rank, &way->bytes_received,
           rs->stage.n_bytes[direction == ACT ? VP_SPACE_IN : VP_SPACE_DOUT]);
     count(rank, &way->n_received, 1);
-    if (st == VP_OK)
-        VP_BUG_ON(vp_packet_header(*packet_out)->minibatch !=
-                  run_minibatch(rank, action->mb));
-    return st;
+    VP_TRY(st);
+    *parcel_out = parcel;
+    VP_BUG_ON((*parcel_out)->header.minibatch !=
+              run_minibatch(rank, action->mb));
+    return rs->stage.ops->stream_wait(rs->stage.stream, (*parcel_out)->written);
 }
 
-/* Gives back the buffers of a minibatch that nothing reads any more. */
-static void release(struct vp_rank *rank, const struct vp_action *action,
-                    bool gradient_too)
+static enum vp_status release_one(struct vp_rank *rank,
+                                  const struct vp_action *action,
+                                  enum direction direction)
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
+    const struct vp_slot *slot = &rs->stage.slots[action->slot];
+    const struct vp_parcel *parcel = direction == ACT ? slot->parcel
+                                                      : slot->grad;
     int own = vp_schedule_own_index(rank->job->schedule, rs->index, action->mb);
-    struct message message;
+    struct message message = find_message(rank, rs->index, rs->replica,
+                                          direction, own);
 
-    if (rs->index > 0) {
-        message = find_message(rank, rs->index, rs->replica, ACT, own);
-        vp_channel_release(message.channel, message.number);
-    }
-    if (gradient_too && !is_last(rank, rs->index)) {
-        message = find_message(rank, rs->index, rs->replica, GRAD, own);
-        vp_channel_release(message.channel, message.number);
-    }
+    VP_TRY(rs->stage.ops->event_record(parcel->read, rs->stage.stream));
+    vp_channel_release(message.channel, message.number);
+    return VP_OK;
+}
+
+/* Gives back the parcels of a minibatch that nothing reads any more. */
+static enum vp_status release(struct vp_rank *rank,
+                              const struct vp_action *action, bool gradient_too)
+{
+    if (action->stage > 0)
+        VP_TRY(release_one(rank, action, ACT));
+    if (gradient_too && !is_last(rank, action->stage))
+        VP_TRY(release_one(rank, action, GRAD));
+    return VP_OK;
 }
 
 /* ---- Forward ------------------------------------------------------------ */
@@ -121,7 +141,7 @@ static enum vp_status load(struct vp_rank *rank, struct vp_rank_stage *rs,
         vp_world_abort(rank->crew->world, st, err.text);
         return st;
     }
-    return vp_stage_load(&rs->stage, slot->packet, batch, minibatch);
+    return vp_stage_load(&rs->stage, slot->parcel, batch, minibatch);
 }
 
 /* True for the first minibatch of an update on this replica: its gradients
@@ -144,7 +164,7 @@ static void set_scalars(struct vp_rank *rank, const struct vp_rank_stage *rs,
 
     slot->mb = (struct vp_mb){
         .seed = config->seed,
-        .first_sample = vp_packet_header(slot->packet)->first_sample,
+        .first_sample = slot->parcel->header.first_sample,
         .loss_grad = rank->job->sync ? 1.0f / (float)config->accumulation_steps
                                      : 1.0f,
         .accumulate = !begins_update(rank, rs, mb),
@@ -181,24 +201,28 @@ static enum vp_status refuse_loss(struct vp_rank *rank, uint64_t minibatch)
     return VP_ERR_NONFINITE;
 }
 
-/* The last stage knows the loss. */
+/* The last stage knows the loss. In training it is taken when the device has
+ * been given the backward, too. */
 static enum vp_status note_result(struct vp_rank *rank,
                                   struct vp_rank_stage *rs,
                                   const struct vp_slot *slot)
 {
-    const struct vp_header *header = vp_packet_header(slot->packet);
+    const struct vp_header *header = &slot->parcel->header;
     struct vp_result *result =
         &rank->crew->results[header->minibatch % VP_RESULT_RING];
     bool eval = rank->job->kind == VP_JOB_EVAL;
 
     if (!eval)
         VP_TRY(wait_for_room(rank, header->minibatch));
-    VP_TRY(vp_stage_loss(&rs->stage, slot, eval, &result->loss));
+    VP_TRY(vp_stage_take_loss(&rs->stage, slot, &result->loss));
     result->n_samples = header->n_samples;
     result->n_tokens = header->n_tokens;
     result->flops = rank->crew->bucket_flops[header->bucket];
-    if (!eval && !isfinite(result->loss))
+    if (eval)
+        return VP_OK;
+    if (!isfinite(result->loss))
         return refuse_loss(rank, header->minibatch);
+    atomic_store(&result->n_minibatches, (long long)header->minibatch + 1);
     return VP_OK;
 }
 
@@ -213,20 +237,22 @@ static enum vp_status exec_forward(struct vp_rank *rank,
     if (rs->index == 0)
         VP_TRY(load(rank, rs, slot, run_minibatch(rank, action->mb)));
     else
-        slot->packet = rs->act;
+        slot->parcel = rs->act;
     slot->version = version_of(rank, rs, action);
     set_scalars(rank, rs, slot, action->mb);
     if (!is_last(rank, rs->index)) {
         VP_TRY(acquire(rank, action, ACT, &boundary.out));
-        *vp_packet_header(boundary.out) = *vp_packet_header(slot->packet);
+        boundary.out->header = slot->parcel->header;
     }
     VP_TRY(vp_stage_run(&rs->stage, slot, VP_LIST_F, slot->version, eval,
                         &boundary));
     if (is_last(rank, rs->index))
+        VP_TRY(vp_stage_fetch_loss(&rs->stage, slot, eval));
+    if (!rank->job->schedule->forward_only)
+        return VP_OK;
+    if (is_last(rank, rs->index))
         VP_TRY(note_result(rank, rs, slot));
-    if (rank->job->schedule->forward_only)
-        release(rank, action, false);
-    return VP_OK;
+    return release(rank, action, false);
 }
 
 /* ---- Backward ----------------------------------------------------------- */
@@ -251,12 +277,12 @@ static enum vp_status exec_backward(struct vp_rank *rank,
     slot->grad = rs->grad;
     if (rs->index > 0) {
         VP_TRY(acquire(rank, action, GRAD, &boundary.din));
-        *vp_packet_header(boundary.din) = *vp_packet_header(slot->packet);
+        boundary.din->header = slot->parcel->header;
     }
     VP_TRY(vp_run_backward(rank, action, VP_LIST_B, &boundary));
-    if (!rank->job->schedule->split)
-        release(rank, action, true);
-    return VP_OK;
+    if (is_last(rank, rs->index))
+        VP_TRY(note_result(rank, rs, slot));
+    return rank->job->schedule->split ? VP_OK : release(rank, action, true);
 }
 
 static enum vp_status exec_weights(struct vp_rank *rank,
@@ -267,8 +293,27 @@ static enum vp_status exec_weights(struct vp_rank *rank,
     const struct vp_boundary boundary = { .dout = slot->grad };
 
     VP_TRY(vp_run_backward(rank, action, VP_LIST_W, &boundary));
-    release(rank, action, true);
-    return VP_OK;
+    return release(rank, action, true);
+}
+
+/* Marks the message as written from here on. There are as many events as
+ * parcels on that way, so none is used again before its message was taken. */
+static enum vp_status mark_written(struct vp_rank *rank,
+                                   struct vp_rank_stage *rs,
+                                   struct message message,
+                                   enum direction direction)
+{
+    uint64_t k = rs->n_messages[direction]++ % (uint64_t)rs->n_sent[direction];
+    struct vp_event *event = rs->sent[direction][k];
+    struct vp_parcel *parcel;
+    void *buffer;
+
+    /* The credit was taken before the computation. */
+    VP_TRY(vp_channel_acquire(message.channel, message.number, deadline(rank),
+                              &buffer));
+    parcel = buffer;
+    parcel->written = event;
+    return rs->stage.ops->event_record(event, rs->stage.stream);
 }
 
 static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,
@@ -278,6 +323,7 @@ static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,
     struct vp_way_count *way = &rs->count.way[direction];
     struct message message = outgoing(rank, action, direction);
 
+    VP_TRY(mark_written(rank, rs, message, direction));
     vp_channel_post(message.channel, message.number);
     count(rank, &way->bytes_sent,
           rs->stage.n_bytes[direction == ACT ? VP_SPACE_OUT : VP_SPACE_DIN]);
@@ -332,6 +378,7 @@ static void fail(struct vp_rank *rank, enum vp_status st)
 {
     const struct vp_action *action = &rank->job->schedule->ranks[rank->index]
                                           .actions[atomic_load(&rank->doing)];
+    const char *why = rank->crew->config->backend->last_error(rank->backend);
     struct vp_err err = { "" };
     char text[64];
 
@@ -344,7 +391,7 @@ static void fail(struct vp_rank *rank, enum vp_status st)
     else
         vp_err_set(&err, st, "rank %d, stage %d, minibatch %d: %s: %s",
                    rank->index, action->stage, action->mb, text,
-                   vp_status_name(st));
+                   *why ? why : vp_status_name(st));
     vp_world_abort(rank->crew->world, st, err.text);
 }
 
@@ -406,24 +453,45 @@ static void add_time(struct vp_rank *rank, const struct vp_action *action)
     }
 }
 
+/* The tensors of a parcel where the host can read them; NULL if it cannot. */
+static const char *values_of(struct vp_rank *rank, struct vp_stage *stage,
+                             const struct vp_parcel *parcel, int64_t n_bytes)
+{
+    if (stage->ops->host_memory)
+        return parcel->tensors;
+    if (rank->n_looked_at < n_bytes) {
+        free(rank->looked_at);
+        rank->looked_at = malloc((size_t)n_bytes);
+        rank->n_looked_at = rank->looked_at ? n_bytes : 0;
+    }
+    if (!rank->looked_at ||
+        stage->ops->copy(stage->backend, stage->stream, rank->looked_at,
+                         parcel->tensors, (size_t)n_bytes) != VP_OK ||
+        vp_stage_wait(stage) != VP_OK)
+        return NULL;
+    return rank->looked_at;
+}
+
 /* What a message holds, before the receiver has it. */
 static void show_message(struct vp_rank *rank, const struct vp_action *action,
                          struct vp_observation *what)
 {
     bool act = action->kind == VP_ACTION_SEND_ACT;
-    const struct vp_stage *stage = &stage_of(rank, action)->stage;
+    struct vp_stage *stage = &stage_of(rank, action)->stage;
     struct message message = outgoing(rank, action, act ? ACT : GRAD);
     const struct vp_program *program;
-    void *packet;
+    const struct vp_parcel *parcel;
+    void *buffer;
 
     what->message = message.number;
     if (vp_channel_acquire(message.channel, message.number, deadline(rank),
-                           &packet) != VP_OK)
+                           &buffer) != VP_OK)
         return;
-    program = &stage->buckets[vp_packet_header(packet)->bucket].train;
+    parcel = buffer;
+    program = &stage->buckets[parcel->header.bucket].train;
     what->graph = program->graph;
     what->packet = act ? &program->out : &program->din;
-    what->values = (const char *)packet + VP_HEADER_BYTES;
+    what->values = values_of(rank, stage, parcel, what->packet->n_bytes);
 }
 
 static void observe(struct vp_rank *rank, const struct vp_action *action)
@@ -487,6 +555,8 @@ void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
         if (st != VP_OK)
             break;
     }
+    for (int s = 0; s < rank->n_stages && st == VP_OK; s++)
+        st = vp_stage_wait(&rank->stages[s].stage);
     if (st != VP_OK)
         fail(rank, st);
     else

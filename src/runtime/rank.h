@@ -37,6 +37,7 @@ struct vp_tie {
 enum { VP_RESULT_RING = 8192 };
 
 struct vp_result {
+    atomic_llong n_minibatches; /* that of this result, plus one: it is here */
     float loss;
     int64_t n_samples, n_tokens;
     double flops; /* of all stages together, for this bucket */
@@ -89,9 +90,12 @@ struct vp_stage_count {
 struct vp_rank_stage {
     struct vp_stage stage;
     int index, replica;
-    int first_item;   /* of its state: see vp_trainer_state() */
-    void *act, *grad; /* messages that arrived for the next F, B */
-    double norm;      /* of its gradients, at the last update */
+    int first_item;               /* of its state: see vp_trainer_state() */
+    struct vp_parcel *act, *grad; /* that arrived for the next F, B */
+    struct vp_event **sent[2];    /* a ring per direction: see send() */
+    int n_sent[2];                /* events in it */
+    uint64_t n_messages[2];
+    double norm; /* of its gradients, at the last update */
     struct vp_stage_count count;
 
     /* One of several replicas; see reduce.c. */
@@ -113,6 +117,9 @@ struct vp_rank {
     double *mine, *all; /* exchanged before updates of bsp */
     double norm;        /* of all stages */
     bool stop;          /* all ranks end after this update */
+
+    void *looked_at; /* a message, copied from the device to be shown */
+    int64_t n_looked_at;
 
     struct vp_counter n_updates; /* of all its stages together */
     struct vp_recorder *recorder;

@@ -51,6 +51,7 @@ static enum vp_status offer(struct vp_rank *rank,
     bool skip;
 
     VP_TRY(vp_rank_inject(rank, action, &skip));
+    VP_TRY(vp_stage_wait(&rs->stage));
     vp_group_offer(rs->replicas, rs->replica, bundle);
     if (action->kind == VP_ACTION_W || rs->index == 0)
         count(rank, &rs->count.n_early_sums, add_slices(rank, rs));
@@ -100,6 +101,7 @@ enum vp_status vp_exec_reduce(struct vp_rank *rank,
 
     if (!rs->replicas)
         return VP_OK;
+    VP_TRY(vp_stage_wait(&rs->stage));
     vp_group_offer_rest(rs->replicas, rs->replica);
     while (!done) {
         add_slices(rank, rs);

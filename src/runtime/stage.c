@@ -49,14 +49,9 @@ static bool is_first(const struct vp_stage *stage)
     return stage->spec.first_block == 0;
 }
 
-static int64_t act_bytes(const struct vp_stage *stage)
+static bool has_master(const struct vp_stage *stage)
 {
-    return VP_HEADER_BYTES + stage->n_bytes[VP_SPACE_IN];
-}
-
-static int64_t grad_bytes(const struct vp_stage *stage)
-{
-    return VP_HEADER_BYTES + stage->n_bytes[VP_SPACE_DOUT];
+    return stage->config->graphs[0].dtype != VP_DTYPE_F32;
 }
 
 static void add_memory(struct vp_stage *stage)
@@ -69,10 +64,11 @@ static void add_memory(struct vp_stage *stage)
     memory->weights = n[VP_SPACE_PARAM] * shape->n_versions;
     memory->gradients = n[VP_SPACE_GRAD];
     memory->moments = train_bytes(stage) *
-                      vp_optim_n_moments(stage->config->optim.kind);
+                      (vp_optim_n_moments(stage->config->optim.kind) +
+                       has_master(stage));
     memory->activations = n[VP_SPACE_SLOT] * shape->n_slots + n[VP_SPACE_REDO];
-    memory->boundary = act_bytes(stage) * n_packets +
-                       grad_bytes(stage) * shape->n_grad_bufs;
+    memory->boundary = n[VP_SPACE_IN] * n_packets +
+                       n[VP_SPACE_DOUT] * shape->n_grad_bufs;
     memory->work = n[VP_SPACE_WORK];
     memory->total = memory->weights + memory->gradients + memory->moments +
                     memory->activations + memory->boundary + memory->work;
@@ -133,12 +129,17 @@ static enum vp_status make_tables(struct vp_stage *stage)
     stage->buckets = calloc((size_t)stage->config->n_graphs,
                             sizeof(*stage->buckets));
     stage->slots = calloc((size_t)shape->n_slots, sizeof(*stage->slots));
-    stage->batches = calloc((size_t)shape->n_slots, sizeof(void *));
-    stage->act_bufs = calloc((size_t)shape->n_act_bufs + 1, sizeof(void *));
-    stage->grad_bufs = calloc((size_t)shape->n_grad_bufs + 1, sizeof(void *));
+    stage->batches = calloc((size_t)shape->n_slots, sizeof(*stage->batches));
+    stage->act_bufs = calloc((size_t)shape->n_act_bufs + 1,
+                             sizeof(*stage->act_bufs));
+    stage->grad_bufs = calloc((size_t)shape->n_grad_bufs + 1,
+                              sizeof(*stage->grad_bufs));
     stage->weights = calloc((size_t)shape->n_versions, sizeof(*stage->weights));
+    stage->loss_read = calloc((size_t)shape->n_slots,
+                              sizeof(*stage->loss_read));
     if (!stage->buckets || !stage->slots || !stage->batches ||
-        !stage->act_bufs || !stage->grad_bufs || !stage->weights)
+        !stage->act_bufs || !stage->grad_bufs || !stage->weights ||
+        !stage->loss_read)
         return VP_ERR_NOMEM;
     return VP_OK;
 }
@@ -178,7 +179,9 @@ static enum vp_status each_buffer(struct vp_stage *stage,
     const int64_t *n = stage->n_bytes;
 
     for (int i = 0; i < shape->n_versions; i++)
-        VP_TRY(fn(stage, (void **)&stage->weights[i], n[VP_SPACE_PARAM]));
+        VP_TRY(fn(stage, &stage->weights[i], n[VP_SPACE_PARAM]));
+    if (has_master(stage))
+        VP_TRY(fn(stage, (void **)&stage->master, train_bytes(stage)));
     VP_TRY(fn(stage, (void **)&stage->grads, n[VP_SPACE_GRAD]));
     for (int i = 0; i < vp_optim_n_moments(stage->config->optim.kind); i++)
         VP_TRY(fn(stage, (void **)&stage->moment[i], train_bytes(stage)));
@@ -187,12 +190,12 @@ static enum vp_status each_buffer(struct vp_stage *stage,
     for (int i = 0; i < shape->n_slots; i++) {
         VP_TRY(fn(stage, &stage->slots[i].data, n[VP_SPACE_SLOT]));
         if (is_first(stage))
-            VP_TRY(fn(stage, &stage->batches[i], act_bytes(stage)));
+            VP_TRY(fn(stage, &stage->batches[i].tensors, n[VP_SPACE_IN]));
     }
     for (int i = 0; !is_first(stage) && i < shape->n_act_bufs; i++)
-        VP_TRY(fn(stage, &stage->act_bufs[i], act_bytes(stage)));
+        VP_TRY(fn(stage, &stage->act_bufs[i].tensors, n[VP_SPACE_IN]));
     for (int i = 0; i < shape->n_grad_bufs; i++)
-        VP_TRY(fn(stage, &stage->grad_bufs[i], grad_bytes(stage)));
+        VP_TRY(fn(stage, &stage->grad_bufs[i].tensors, n[VP_SPACE_DOUT]));
     return VP_OK;
 }
 
@@ -232,18 +235,18 @@ static enum vp_status init_param(struct vp_stage *stage,
 {
     const struct vp_graph *graph = &stage->config->graphs[0];
     const struct vp_param *param = &graph->params[entry->par];
-    enum vp_status st = VP_OK;
-    float *host = malloc((size_t)entry->n_bytes);
+    int64_t n = param->rows * param->cols;
+    float *host = malloc((size_t)n * sizeof(*host));
+    enum vp_status st;
 
     if (!host)
         return VP_ERR_NOMEM;
     stage->config->init(graph,
                         param->tied_to == VP_NONE ? entry->par : param->tied_to,
                         stage->config->seed, host);
-    for (int i = 0; i < stage->shape.n_versions && st == VP_OK; i++)
-        st = stage->ops->copy(stage->backend, stage->stream,
-                              (char *)stage->weights[i] + entry->offset, host,
-                              (size_t)entry->n_bytes);
+    st = vp_stage_set_weights(stage,
+                              entry->offset / vp_dtype_bytes(graph->dtype), n,
+                              host, !param->constant);
     free(host);
     return st;
 }
@@ -258,18 +261,66 @@ static enum vp_status init_weights(struct vp_stage *stage)
     return VP_OK;
 }
 
+/* ---- Events ------------------------------------------------------------- */
+
+/* Every event of the stage, likewise. */
+static enum vp_status each_event(struct vp_stage *stage,
+                                 enum vp_status (*fn)(struct vp_stage *stage,
+                                                      struct vp_event **event))
+{
+    const struct vp_stage_shape *shape = &stage->shape;
+
+    VP_TRY(fn(stage, &stage->idle));
+    for (int i = 0; i < shape->n_slots; i++)
+        VP_TRY(fn(stage, &stage->loss_read[i]));
+    for (int i = 0; i < shape->n_act_bufs; i++)
+        VP_TRY(fn(stage, &stage->act_bufs[i].read));
+    for (int i = 0; i < shape->n_grad_bufs; i++)
+        VP_TRY(fn(stage, &stage->grad_bufs[i].read));
+    return VP_OK;
+}
+
+static enum vp_status create_event(struct vp_stage *stage,
+                                   struct vp_event **event)
+{
+    return stage->ops->event_create(stage->backend, event);
+}
+
+static enum vp_status free_event(struct vp_stage *stage,
+                                 struct vp_event **event)
+{
+    stage->ops->event_free(*event);
+    *event = NULL;
+    return VP_OK;
+}
+
+/* ---- The whole ---------------------------------------------------------- */
+
+static enum vp_status allocate(struct vp_stage *stage)
+{
+    VP_TRY(each_buffer(stage, alloc_buffer));
+    VP_TRY(each_event(stage, create_event));
+    VP_TRY(stage->ops->host_alloc(stage->backend,
+                                  (size_t)stage->shape.n_slots * sizeof(float),
+                                  (void **)&stage->losses));
+    return init_weights(stage);
+}
+
 enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err)
 {
-    if (each_buffer(stage, alloc_buffer) != VP_OK ||
-        init_weights(stage) != VP_OK)
+    if (allocate(stage) != VP_OK) {
+        const char *why = stage->ops->last_error(stage->backend);
+
         return vp_err_set(err, VP_ERR_NOMEM,
-                          "stage of blocks %d..%d: cannot allocate %.2f GB; "
-                          "use a smaller batch_size or more stages",
+                          "stage of blocks %d..%d: cannot allocate %.2f GB; %s",
                           stage->spec.first_block,
                           stage->spec.first_block + stage->spec.n_blocks - 1,
-                          (double)stage->memory.total * 1e-9);
+                          (double)stage->memory.total * 1e-9,
+                          *why ? why
+                               : "use a smaller batch_size or more stages");
+    }
     for (int i = 0; i < stage->shape.n_slots; i++)
-        stage->slots[i].packet = stage->batches[i];
+        stage->slots[i].parcel = &stage->batches[i];
     for (int i = 0; i < stage->config->n_graphs; i++)
         VP_TRY(compile_bucket(stage, &stage->buckets[i], err));
     return VP_OK;
@@ -279,8 +330,11 @@ void vp_stage_release(struct vp_stage *stage)
 {
     if (!stage->ops)
         return;
-    if (stage->tensors)
+    if (stage->tensors) {
         each_buffer(stage, free_buffer);
+        each_event(stage, free_event);
+        stage->ops->host_free(stage->backend, stage->losses);
+    }
     for (int i = 0; stage->buckets && i < stage->config->n_graphs; i++) {
         struct vp_stage_bucket *bucket = &stage->buckets[i];
 
@@ -295,6 +349,7 @@ void vp_stage_release(struct vp_stage *stage)
     free(stage->act_bufs);
     free(stage->grad_bufs);
     free(stage->weights);
+    free(stage->loss_read);
     free(stage->tensors);
     free(stage->tensor_names);
     free(stage->tensor_cols);

@@ -2,9 +2,10 @@
 #ifndef VP_RUNTIME_STAGE_H
 #define VP_RUNTIME_STAGE_H
 
+#include "comm/comm.h"
 #include "runtime/trainer.h"
 
-/* What travels in front of the tensors of a packet. */
+/* What a message is about. */
 struct vp_header {
     uint64_t minibatch; /* of the run; checked on arrival */
     uint64_t first_sample;
@@ -12,8 +13,14 @@ struct vp_header {
     int bucket;
 };
 
-/* Bytes in front of the tensors, so that these stay aligned. */
-#define VP_HEADER_BYTES VP_TENSOR_ALIGN
+/* A batch, or a message between stages. A device may lag behind its host: what
+ * it still has to do for a message is marked by events. */
+struct vp_parcel {
+    struct vp_header header;
+    void *tensors;            /* a packet, in the memory of the device */
+    struct vp_event *written; /* by the sender; its own; NULL: all is there */
+    struct vp_event *read;    /* by the receiver, for the last time */
+};
 
 /* What a stage runs for one length bucket. */
 struct vp_stage_bucket {
@@ -29,10 +36,10 @@ struct vp_stage_shape {
 
 /* A minibatch in flight. */
 struct vp_slot {
-    void *data;      /* SLOT */
-    void *packet;    /* header and IN: the batch or a message */
-    void *grad;      /* header and DOUT: W may read it, too */
-    int64_t version; /* of the weights its forward used */
+    void *data;               /* SLOT */
+    struct vp_parcel *parcel; /* IN: the batch or a message */
+    struct vp_parcel *grad;   /* DOUT: W may read it, too */
+    int64_t version;          /* of the weights its forward used */
     struct vp_mb mb;
 };
 
@@ -40,6 +47,7 @@ struct vp_stage {
     const struct vp_train_config *config;
     const struct vp_backend_ops *ops;
     struct vp_backend *backend; /* the rank's; borrowed */
+    struct vp_world *world;     /* to be aborted; borrowed */
     struct vp_stream *stream;
     struct vp_stage_spec spec;
     struct vp_stage_shape shape;
@@ -49,13 +57,18 @@ struct vp_stage {
     struct vp_memory memory;
 
     struct vp_slot *slots;
-    void **batches; /* first stage: a packet per slot */
-    void **act_bufs, **grad_bufs;
-    float **weights; /* a ring of versions */
+    struct vp_parcel *batches; /* first stage: one per slot */
+    struct vp_parcel *act_bufs, *grad_bufs;
+    void **weights; /* a ring of versions, in the graph's dtype */
+    float *master;  /* the newest one in floats; NULL: it has them itself */
     float *grads;
     float *moment[2];
     void *work, *redo;
     int64_t newest; /* version = updates done */
+
+    float *losses;               /* per slot, in memory of the host */
+    struct vp_event **loss_read; /* per slot: it is there */
+    struct vp_event *idle;       /* for vp_stage_wait() */
 
     struct vp_optim_tensor *tensors; /* named tensors of [0, train_bytes) */
     const char **tensor_names;
@@ -77,16 +90,13 @@ enum vp_status vp_stage_init(struct vp_stage *stage,
 enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err);
 void vp_stage_release(struct vp_stage *stage);
 
-/* The boundary of one launch; NULL where the stage has none. Packets begin
- * with their header. */
+/* The boundary of one launch; NULL where the stage has none. */
 struct vp_boundary {
-    void *out, *din, *dout;
+    struct vp_parcel *out, *din, *dout;
 };
 
-struct vp_header *vp_packet_header(void *packet);
-
-/* Puts a batch into a packet of the first stage. */
-enum vp_status vp_stage_load(struct vp_stage *stage, void *packet,
+/* Puts a batch into a parcel of the first stage. */
+enum vp_status vp_stage_load(struct vp_stage *stage, struct vp_parcel *parcel,
                              const struct vp_batch *batch, uint64_t minibatch);
 enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                             enum vp_list list, int64_t version, bool eval,
@@ -99,16 +109,30 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                  const struct vp_slot *slot, enum vp_list list,
                                  int first, int n, int64_t version,
                                  const struct vp_boundary *boundary);
-/* The loss of the slot's minibatch (last stage). */
-enum vp_status vp_stage_loss(struct vp_stage *stage, const struct vp_slot *slot,
-                             bool eval, float *loss_out);
+/* Last stage: the loss of the slot's minibatch is on its way to the host, and
+ * is taken later: meanwhile the device may be given more to do. */
+enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,
+                                   const struct vp_slot *slot, bool eval);
+enum vp_status vp_stage_take_loss(struct vp_stage *stage,
+                                  const struct vp_slot *slot, float *loss_out);
+/* A vp_adder_fn for the memory of a stage's device; `ctx` is the stage. */
+void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
+                        int n_terms, int64_t begin, int64_t end);
+/* Until the device has done all it was given. */
+enum vp_status vp_stage_wait(struct vp_stage *stage);
 
 /* Squares of the gradients, per tensor, into stage->sums. */
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
 /* Writes the next version. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale);
-float *vp_stage_weights(const struct vp_stage *stage, int64_t version);
+void *vp_stage_weights(const struct vp_stage *stage, int64_t version);
+/* n weights from element `at` on, in every version; `trained` ones also in the
+ * copy that the optimizer reads. */
+enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
+                                    int64_t n, const float *host, bool trained);
+/* The newest weights, in floats. */
+float *vp_stage_master(const struct vp_stage *stage);
 /* The gradient of layout entry `entry`. */
 float *vp_stage_grad(const struct vp_stage *stage, int entry);
 

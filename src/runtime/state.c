@@ -37,8 +37,15 @@ static struct vp_state_item item_of(const struct vp_stage *stage, int tensor,
     return item;
 }
 
-static float *array_of(const struct vp_stage *stage, int tensor,
-                       const struct vp_state_item *item)
+static enum vp_dtype dtype_of(const struct vp_stage *stage,
+                              const struct vp_state_item *item)
+{
+    return item->kind == VP_STATE_VERSION ? stage->config->graphs[0].dtype
+                                          : VP_DTYPE_F32;
+}
+
+static void *array_of(const struct vp_stage *stage, int tensor,
+                      const struct vp_state_item *item)
 {
     int64_t offset = stage->tensors[tensor].offset;
 
@@ -50,11 +57,11 @@ static float *array_of(const struct vp_stage *stage, int tensor,
     case VP_STATE_VERSION:
         /* Before the first updates, places of the ring are unused: any will
          * do, as nothing will ask for them. */
-        return vp_stage_weights(stage, stage->newest - item->age +
-                                           stage->shape.n_versions) +
-               offset;
+        return (char *)vp_stage_weights(stage, stage->newest - item->age +
+                                                   stage->shape.n_versions) +
+               offset * vp_dtype_bytes(dtype_of(stage, item));
     default:
-        return vp_stage_weights(stage, stage->newest) + offset;
+        return vp_stage_master(stage) + offset;
     }
 }
 
@@ -117,6 +124,30 @@ void vp_state_number(struct vp_rank *ranks, int n_ranks, int n_stages)
 
 /* ---- Saving ------------------------------------------------------------- */
 
+/* Saved are floats, whatever the device has. */
+static enum vp_status save_item(struct vp_stage *stage, int tensor,
+                                const struct vp_state_item *item, float *room)
+{
+    enum vp_dtype dtype = dtype_of(stage, item);
+    int64_t n = stage->tensors[tensor].n;
+    size_t n_bytes = (size_t)(n * vp_dtype_bytes(dtype));
+    uint16_t *host;
+    enum vp_status st;
+
+    if (dtype == VP_DTYPE_F32)
+        return stage->ops->copy(stage->backend, stage->stream, room,
+                                array_of(stage, tensor, item), n_bytes);
+    host = malloc(n_bytes);
+    if (!host)
+        return VP_ERR_NOMEM;
+    st = stage->ops->copy(stage->backend, stage->stream, host,
+                          array_of(stage, tensor, item), n_bytes);
+    if (st == VP_OK)
+        vp_dtype_expand(dtype, room, host, n);
+    free(host);
+    return st;
+}
+
 static enum vp_status save_stage(struct vp_stage *stage, int item,
                                  const struct vp_saver *saver)
 {
@@ -124,10 +155,7 @@ static enum vp_status save_stage(struct vp_stage *stage, int item,
         for (int k = 0; k < n_kinds(stage); k++) {
             struct vp_state_item one = item_of(stage, i, k);
 
-            VP_TRY(stage->ops->copy(
-                stage->backend, stage->stream, saver->room(saver->ctx, item++),
-                array_of(stage, i, &one),
-                (size_t)stage->tensors[i].n * sizeof(float)));
+            VP_TRY(save_item(stage, i, &one, saver->room(saver->ctx, item++)));
         }
     return VP_OK;
 }
@@ -202,25 +230,30 @@ enum vp_status vp_trainer_save(struct vp_trainer *trainer,
 /* Weights go into every version, as at the start; older ones replace them. A
  * tied copy is loaded under its owner's name. */
 static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
-                                   int past, float *host, struct vp_err *err)
+                                   int past, float *host, void *scratch,
+                                   struct vp_err *err)
 {
     const struct vp_loader *loader = stage->config->loader;
     struct vp_state_item item = item_of(stage, tensor, k);
-    size_t n_bytes = (size_t)stage->tensors[tensor].n * sizeof(float);
-    int n_places = item.kind == VP_STATE_WEIGHT ? stage->shape.n_versions : 1;
+    int64_t at = stage->tensors[tensor].offset, n = stage->tensors[tensor].n;
+    enum vp_dtype dtype = dtype_of(stage, &item);
+    enum vp_status st;
 
     if (item.kind == VP_STATE_VERSION && item.age > past)
         return VP_OK;
     VP_TRY(loader->load(loader->ctx, &item, host, err));
-    for (int i = 0; i < n_places; i++) {
-        float *to = array_of(stage, tensor, &item);
-
-        if (item.kind == VP_STATE_WEIGHT)
-            to = stage->weights[i] + stage->tensors[tensor].offset;
-        if (stage->ops->copy(stage->backend, stage->stream, to, host,
-                             n_bytes) != VP_OK)
-            return vp_err_set(err, VP_ERR_IO, "copying '%s' failed", item.name);
+    if (item.kind == VP_STATE_WEIGHT) {
+        st = vp_stage_set_weights(stage, at, n, host, true);
+    } else {
+        if (dtype != VP_DTYPE_F32) /* exact: they were expanded from it */
+            vp_dtype_round(dtype, (uint16_t *)scratch, host, n);
+        st = stage->ops->copy(stage->backend, stage->stream,
+                              array_of(stage, tensor, &item),
+                              dtype == VP_DTYPE_F32 ? (void *)host : scratch,
+                              (size_t)(n * vp_dtype_bytes(dtype)));
     }
+    if (st != VP_OK)
+        return vp_err_set(err, st, "copying '%s' failed", item.name);
     return VP_OK;
 }
 
@@ -235,12 +268,13 @@ enum vp_status vp_state_restore(struct vp_rank_stage *rs, struct vp_err *err)
     stage->newest = from->updates[rs->index];
     for (int i = 0; i < stage->n_tensors; i++)
         most = stage->tensors[i].n > most ? stage->tensors[i].n : most;
-    host = malloc((size_t)most * sizeof(*host));
+    host = malloc(2 * (size_t)most * sizeof(*host));
     if (!host)
         return vp_err_set(err, VP_ERR_NOMEM, "restoring: out of memory");
     for (int k = 0; k < n_kinds(stage) && st == VP_OK; k++)
         for (int i = 0; i < stage->n_tensors && st == VP_OK; i++)
-            st = restore_item(stage, i, k, from->past[rs->index], host, err);
+            st = restore_item(stage, i, k, from->past[rs->index], host,
+                              host + most, err);
     free(host);
     return st;
 }

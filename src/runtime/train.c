@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- Waiting for the ranks ---------------------------------------------- */
 
@@ -103,8 +104,8 @@ static const struct vp_slot *find_slot(const struct vp_stage *stage,
                                        uint64_t minibatch)
 {
     for (int i = 0; i < stage->shape.n_slots; i++)
-        if (stage->slots[i].packet &&
-            vp_packet_header(stage->slots[i].packet)->minibatch == minibatch)
+        if (stage->slots[i].parcel &&
+            stage->slots[i].parcel->header.minibatch == minibatch)
             return &stage->slots[i];
     return NULL;
 }
@@ -265,6 +266,20 @@ static enum vp_status post_piece(struct vp_trainer *trainer,
     return VP_OK;
 }
 
+/* The loss of a minibatch that no round counts may come late. */
+static bool wait_result(struct vp_trainer *trainer, int m)
+{
+    const struct vp_result *result = &trainer->crew.results[m % VP_RESULT_RING];
+    const struct timespec pause = { .tv_nsec = 50000 };
+
+    while (atomic_load(&result->n_minibatches) != m + 1) {
+        if (!vp_trainer_watch(trainer))
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return vp_world_status(trainer->crew.world, NULL) == VP_OK;
+}
+
 /* Waits for everything a report on minibatch m tells. */
 static bool wait_minibatch(struct vp_trainer *trainer,
                            const struct stream *stream, int m)
@@ -290,7 +305,7 @@ static bool wait_minibatch(struct vp_trainer *trainer,
                                 (size_t)crew->n_stages +
                             (size_t)s];
     }
-    return vp_world_status(crew->world, NULL) == VP_OK;
+    return wait_result(trainer, m);
 }
 
 static bool report_minibatch(struct vp_trainer *trainer,
@@ -452,8 +467,9 @@ const float *vp_trainer_weights(const struct vp_trainer *trainer, vp_par par,
             for (int e = 0; rs->replica == replica && e < layout->n_entries;
                  e++)
                 if (layout->entries[e].par == par)
-                    return vp_stage_weights(&rs->stage, rs->stage.newest) +
-                           layout->entries[e].offset / (int64_t)sizeof(float);
+                    return vp_stage_master(&rs->stage) +
+                           layout->entries[e].offset /
+                               vp_dtype_bytes(trainer->config.graphs->dtype);
         }
     return NULL;
 }

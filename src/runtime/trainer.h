@@ -114,7 +114,7 @@ struct vp_train_config {
     const struct vp_data *eval_data; /* NULL: no evaluation; borrowed */
     const struct vp_backend_ops *backend;
     struct vp_backend_config backend_config; /* of every rank */
-    const int *cores; /* the first core of each rank; NULL: not pinned */
+    const int *devices; /* of each rank, which is pinned there; NULL: any */
     vp_init_fn init;
     struct vp_optim_config optim;
     struct vp_lr_config lr;

@@ -36,6 +36,8 @@ static enum vp_status add_ties(struct vp_rank *rank)
 {
     struct vp_term terms[VP_MAX_USES];
 
+    for (int s = 0; rank->crew->n_ties > 0 && s < rank->n_stages; s++)
+        VP_TRY(vp_stage_wait(&rank->stages[s].stage));
     for (int t = 0; t < rank->crew->n_ties; t++) {
         const struct vp_tie *tie = &rank->crew->ties[t];
         enum vp_status st;

@@ -1,5 +1,5 @@
 /* Fuzzing of HDF5 shards. */
-#include "hdf5_input.h"
+#include "shard_input.h"
 
 /* libhdf5 loses some memory when it gives up on a damaged file. */
 const char *__lsan_default_suppressions(void);

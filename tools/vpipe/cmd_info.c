@@ -2,7 +2,7 @@
  * threads and memory. */
 #include "tool.h"
 
-#include "backend/backend.h"
+#include "backend/plugin.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -90,6 +90,42 @@ static void print_memory(void)
     putchar('\n');
 }
 
+static void print_gpu(const struct vp_backend_ops *cuda, int device)
+{
+    struct vp_device_info info;
+    struct vp_err err = { "" };
+
+    if (cuda->info(device, true, &info, &err) != VP_OK) {
+        printf("GPU %-7d %s\n", device, err.text);
+        return;
+    }
+    printf("GPU %-7d %s, %d multiprocessors, capability %d.%d\n", device,
+           info.name, info.n_processors, info.capability / 10,
+           info.capability % 10);
+    printf("            %.1f GB, %.1f GB free\n", (double)info.bytes / 0x1p30,
+           (double)info.free_bytes / 0x1p30);
+    printf("            measured: copy %.2f TB/s, products %.0f TFLOP/s in "
+           "bf16, %.1f in fp32\n",
+           info.copy_rate / 1e12, info.bf16_rate / 1e12, info.fp32_rate / 1e12);
+}
+
+static void print_gpus(void)
+{
+    const struct vp_backend_ops *cuda;
+    struct vp_err err = { "" };
+    int n;
+
+    if (vp_backend_load("cuda", &cuda, &err) != VP_OK) {
+        printf("no GPU      %s\n", err.text);
+        return;
+    }
+    n = cuda->n_devices();
+    if (n == 0)
+        puts("no GPU      the driver knows none");
+    for (int i = 0; i < n; i++)
+        print_gpu(cuda, i);
+}
+
 static void print_info(void)
 {
     puts("vpipe       " VP_VERSION);
@@ -100,7 +136,7 @@ static void print_info(void)
 #endif
     print_cpu();
     print_memory();
-    printf("backends    %s\n", vp_backend_cpu.name);
+    print_gpus();
 }
 
 int cmd_info(int argc, char **argv)

@@ -46,13 +46,14 @@ static enum vp_status choose_cores(struct vp_backend *backend,
                                    const struct vp_backend_config *config,
                                    struct vp_err *err)
 {
-    int last = config->first_core + config->n_threads - 1, n = 0;
+    int first = config->device * config->n_threads;
+    int last = first + config->n_threads - 1, n = 0;
     cpu_set_t all;
 
     if (sched_getaffinity(0, sizeof(all), &all) != 0)
         return vp_err_set(err, VP_ERR_IO, "cpu backend: cannot list the cores");
     for (int core = 0; core < CPU_SETSIZE; core++) {
-        int thread = n - config->first_core;
+        int thread = n - first;
 
         if (!CPU_ISSET(core, &all))
             continue;
@@ -62,11 +63,11 @@ static enum vp_status choose_cores(struct vp_backend *backend,
         }
         n++;
     }
-    if (config->first_core < 0 || last >= n)
+    if (config->device < 0 || last >= n)
         return vp_err_set(err, VP_ERR_INVALID,
                           "cpu backend: cores %d to %d asked for, the process "
                           "may use %d; use fewer stages or threads",
-                          config->first_core, last, n);
+                          first, last, n);
     backend->pinned = true;
     return VP_OK;
 }
@@ -125,9 +126,20 @@ struct vp_pool *vp_cpu_pool(const struct vp_backend *backend)
     return backend->pool;
 }
 
+static int cpu_n_devices(void)
+{
+    return 1;
+}
+
 static void cpu_attach(struct vp_backend *backend)
 {
     setup_thread(backend, 0);
+}
+
+static const char *cpu_last_error(const struct vp_backend *backend)
+{
+    (void)backend;
+    return "";
 }
 
 static enum vp_status cpu_alloc(struct vp_backend *backend, size_t n_bytes,
@@ -141,6 +153,20 @@ static void cpu_free(struct vp_backend *backend, void *buffer, size_t n_bytes)
 {
     (void)backend;
     vp_pages_free(buffer, n_bytes);
+}
+
+static enum vp_status cpu_host_alloc(struct vp_backend *backend, size_t n_bytes,
+                                     void **out)
+{
+    (void)backend;
+    *out = calloc(1, n_bytes);
+    return *out ? VP_OK : VP_ERR_NOMEM;
+}
+
+static void cpu_host_free(struct vp_backend *backend, void *buffer)
+{
+    (void)backend;
+    free(buffer);
 }
 
 static enum vp_status cpu_stream_create(struct vp_backend *backend,
@@ -461,11 +487,16 @@ static enum vp_status cpu_update(struct vp_backend *backend,
 
 const struct vp_backend_ops vp_backend_cpu = {
     .name = "cpu",
+    .host_memory = true,
+    .n_devices = cpu_n_devices,
     .open = cpu_open,
     .close = cpu_close,
     .attach = cpu_attach,
+    .last_error = cpu_last_error,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .host_alloc = cpu_host_alloc,
+    .host_free = cpu_host_free,
     .stream_create = cpu_stream_create,
     .stream_free = cpu_stream_free,
     .event_create = cpu_event_create,

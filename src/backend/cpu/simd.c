@@ -88,8 +88,7 @@ enum vp_status vp_cpu_read_isa(struct vp_err *err)
                           name);
     if (!table_of((enum vp_isa)isa))
         return vp_err_set(err, VP_ERR_INVALID,
-                          "VPIPE_ISA: this processor lacks %s; use less",
-                          name);
+                          "VPIPE_ISA: this processor lacks %s; use less", name);
     atomic_store(&best, isa);
     /* Refused after the first product, when it has been set already. */
     dnnl_set_max_cpu_isa(isas[isa].dnnl);

@@ -27,7 +27,8 @@ struct vp_cuda_mb {
 struct vp_cuda; /* library handles and settings of one device; see device.h */
 
 struct vp_cuda_call {
-    struct vp_kargs args; /* device addresses; of args.mb only accumulate, train */
+    struct vp_kargs
+        args; /* device addresses; of args.mb only accumulate, train */
     enum vp_phase phase;
     const struct vp_cuda_mb *mb;
     struct vp_cuda *cuda;
@@ -47,6 +48,13 @@ struct vp_cuda_op {
 };
 
 extern const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT];
+
+/* Writes the scalars of a minibatch, in the order of the stream. */
+void vp_cuda_set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value,
+                    cudaStream_t stream);
+
+/* n random numbers in bf16, for measuring. */
+void vp_cuda_fill_noise(void *dst, int64_t n, cudaStream_t stream);
 
 /* One file per operator. */
 enum vp_status vp_cuda_embed_f(const struct vp_cuda_call *call);

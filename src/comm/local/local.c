@@ -45,6 +45,8 @@ struct share {
     int n_given;
     int *todo; /* pieces offered here whose slice was not added yet */
     int n_todo;
+    vp_adder_fn add; /* NULL: on this thread */
+    void *add_ctx;
 };
 
 struct vp_world {
@@ -337,6 +339,11 @@ static void add_slice(const struct vp_group *group, int member, int piece)
     int64_t begin = first + n * member / group->n_members;
     int64_t end = first + n * (member + 1) / group->n_members;
 
+    if (group->shares[member].add) {
+        group->shares[member].add(group->shares[member].add_ctx, terms, n_added,
+                                  n_terms, begin, end);
+        return;
+    }
     for (int64_t at = begin; at < end; at += BLOCK)
         add_block(terms, n_added, n_terms, at,
                   at + BLOCK < end ? at + BLOCK : end);
@@ -372,6 +379,13 @@ void vp_group_set_terms(struct vp_group *group, int member,
     VP_BUG_ON(share->n_given > 0);
     share->terms = terms;
     share->n_terms = n_terms;
+}
+
+void vp_group_set_adder(struct vp_group *group, int member, vp_adder_fn add,
+                        void *ctx)
+{
+    group->shares[member].add = add;
+    group->shares[member].add_ctx = ctx;
 }
 
 void vp_group_offer(struct vp_group *group, int member, int piece)

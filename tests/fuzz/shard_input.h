@@ -1,8 +1,8 @@
 /* What any bytes taken for an HDF5 shard must lead to: they are refused with
  * one line, or give samples that a model can be trained on. For fuzz_hdf5.c and
  * test_hdf5.c. */
-#ifndef VP_TESTS_FUZZ_HDF5_INPUT_H
-#define VP_TESTS_FUZZ_HDF5_INPUT_H
+#ifndef VP_TESTS_FUZZ_SHARD_INPUT_H
+#define VP_TESTS_FUZZ_SHARD_INPUT_H
 
 #include "data/hdf5.h"
 #include "data/internal.h"

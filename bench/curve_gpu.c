@@ -1,0 +1,144 @@
+/* curve_gpu MODEL FOLDER STEPS: trains a model on a GPU in bf16 without dropout
+ * and leaves in FOLDER what another program needs to do the same: `weights`, the
+ * initial ones in floats, `batches`, every batch in 32-bit integers, and
+ * `index.json`, which says what is where and holds the losses. */
+#include "backend/plugin.h"
+#include "lab.h"
+#include "model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEED = 1, MAX_STEPS = 1000 };
+static const float rate = 5e-4f;
+
+static const struct lab_size sizes[] = {
+    { "bert", 2048, 512, 6, 8, 128, 32, 128, 0.0, true, VP_DTYPE_BF16 },
+    { "gpt2", 2048, 512, 6, 8, 256, 16, 0, 0.0, true, VP_DTYPE_BF16 },
+};
+
+static FILE *open_file(const char *folder, const char *name)
+{
+    char path[4096];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    file = fopen(path, "wb");
+    if (!file) {
+        fprintf(stderr, "curve_gpu: cannot write %s\n", path);
+        exit(1);
+    }
+    return file;
+}
+
+static void write_weights(const struct vp_graph *graph, const char *folder,
+                          FILE *index)
+{
+    FILE *file = open_file(folder, "weights");
+    const char *comma = "";
+
+    fputs("\"weights\": [", index);
+    for (vp_par par = 0; par < graph->n_params; par++) {
+        const struct vp_param *param = &graph->params[par];
+        size_t n = (size_t)(param->rows * param->cols);
+        float *data = malloc(n * sizeof(*data));
+
+        if (param->tied_to != VP_NONE || !data) {
+            free(data);
+            continue;
+        }
+        vp_param_init(graph, par, SEED, data);
+        fwrite(data, sizeof(*data), n, file);
+        for (int i = 0; i < param->n_parts; i++) {
+            fprintf(index,
+                    "%s\n {\"name\": \"%s\", \"rows\": %lld, \"cols\": %lld, "
+                    "\"transposed\": %d, \"decay\": %d}",
+                    comma, param->part[i].name, (long long)param->part[i].rows,
+                    (long long)param->cols, param->stored_transposed,
+                    param->decay);
+            comma = ",";
+        }
+        free(data);
+    }
+    fputs("],\n", index);
+    fclose(file);
+}
+
+static void write_batches(const struct vp_data *data,
+                          const struct vp_dims *dims, int n_steps,
+                          const char *folder)
+{
+    static const enum vp_role roles[] = { VP_ROLE_TOKENS, VP_ROLE_TYPES,
+                                          VP_ROLE_MASK, VP_ROLE_LABEL_ROWS,
+                                          VP_ROLE_LABELS };
+    FILE *file = open_file(folder, "batches");
+    struct vp_batch *batch = NULL;
+    struct vp_err err = { "" };
+
+    if (vp_batch_create(data, &batch) != VP_OK)
+        lab_die("batches", &err);
+    for (int m = 0; m < n_steps; m++) {
+        if (vp_data_fill(data, (uint64_t)m, batch, &err) != VP_OK)
+            lab_die("batches", &err);
+        for (size_t i = 0; i < VP_COUNT_OF(roles); i++)
+            if (batch->array[roles[i]])
+                fwrite(batch->array[roles[i]], sizeof(int32_t),
+                       (size_t)vp_dims_role(dims, roles[i]), file);
+    }
+    vp_batch_free(batch);
+    fclose(file);
+}
+
+static void write_losses(struct lab *lab, int n_steps, FILE *index)
+{
+    struct vp_step_report report;
+    struct vp_err err = { "" };
+
+    fputs("\"losses\": [", index);
+    for (int i = 0; i < n_steps; i++) {
+        if (vp_trainer_step(lab_trainer(lab), &report, &err) != VP_OK)
+            lab_die("training", &err);
+        fprintf(index, "%s%.9g", i ? ", " : "", report.loss);
+    }
+    fputs("]}\n", index);
+}
+
+int main(int argc, char **argv)
+{
+    int n_steps = argc == 4 ? atoi(argv[3]) : 0, which = 0;
+    struct lab_spec spec = {
+        .schedule = "1f1b", .n_stages = 1, .n_mb = 1, .lr = rate
+    };
+    const struct lab_size *s;
+    struct vp_err err = { "" };
+    struct vp_dims dims;
+    struct lab *lab;
+    FILE *index;
+
+    if (n_steps < 1 || n_steps > MAX_STEPS) {
+        fputs("usage: curve_gpu bert|gpt2 FOLDER STEPS\n", stderr);
+        return 2;
+    }
+    which = strcmp(argv[1], "gpt2") == 0;
+    s = &sizes[which];
+    spec.size = *s;
+    if (vp_backend_load("cuda", &spec.backend, &err) != VP_OK)
+        lab_die("backend", &err);
+    lab = lab_open(&spec);
+    dims = (struct vp_dims){ s->batch, s->seq, 0,
+                             which ? 0 : (int64_t)s->batch * s->seq };
+    index = open_file(argv[2], "index.json");
+    fprintf(index,
+            "{\"model\": \"%s\", \"vocab\": %d, \"hidden\": %d, \"layers\": "
+            "%d, \"heads\": %d, \"seq\": %d, \"batch\": %d, \"steps\": %d, "
+            "\"lr\": %g,\n",
+            s->model, s->vocab, s->hidden, s->layers, s->heads, s->seq,
+            s->batch, n_steps, (double)rate);
+    write_weights(lab_graph(lab), argv[2], index);
+    write_batches(lab_data(lab), &dims, n_steps, argv[2]);
+    write_losses(lab, n_steps, index);
+    fclose(index);
+    lab_close(lab);
+    return 0;
+}

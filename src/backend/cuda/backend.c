@@ -1,0 +1,464 @@
+/* The GPU behind the backend table: devices, memory, streams, the optimizer.
+ * Lists of calls are in exe.c. */
+#include "backend/cuda/product.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define VP_EXPORT __attribute__((visibility("default")))
+
+enum { MIN_CAPABILITY = 80 }; /* bf16 products came with 8.0 */
+
+enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
+                             const char *what)
+{
+    if (error == cudaSuccess)
+        return VP_OK;
+    return vp_err_set(
+        &cuda->err,
+        error == cudaErrorMemoryAllocation ? VP_ERR_NOMEM : VP_ERR_IO,
+        "GPU %d: %s: %s", cuda->device, what, cudaGetErrorString(error));
+}
+
+/* ---- Devices ------------------------------------------------------------ */
+
+/* Why there is no GPU to use, in the user's terms. */
+static enum vp_status check_driver(int device, struct vp_err *err)
+{
+    int n = 0;
+    cudaError_t error = cudaGetDeviceCount(&n);
+
+    if (error == cudaErrorInsufficientDriver)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "device cuda: the NVIDIA driver is missing or too "
+                          "old for CUDA %d.%d; update it, or use device: cpu",
+                          CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && n == 0))
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "device cuda: there is no NVIDIA GPU; use "
+                          "device: cpu");
+    if (error != cudaSuccess)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "device cuda: %s; look at nvidia-smi, or use "
+                          "device: cpu",
+                          cudaGetErrorString(error));
+    if (device < 0 || device >= n)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "device cuda: there is no GPU %d; this machine has "
+                          "GPUs 0 to %d",
+                          device, n - 1);
+    return VP_OK;
+}
+
+static enum vp_status check_capability(int device, struct vp_err *err)
+{
+    int major = 0, minor = 0;
+
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+                               device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
+                               device) != cudaSuccess)
+        return vp_err_set(err, VP_ERR_IO, "GPU %d does not answer", device);
+    if (10 * major + minor < MIN_CAPABILITY)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "GPU %d has compute capability %d.%d; %d.%d or more "
+                          "is needed, or use device: cpu",
+                          device, major, minor, MIN_CAPABILITY / 10,
+                          MIN_CAPABILITY % 10);
+    return VP_OK;
+}
+
+static void cuda_close(struct vp_backend *backend)
+{
+    if (!backend)
+        return;
+    vp_cuda_tensors_free(backend->tensors);
+    vp_cuda_plans_free(&backend->cuda);
+    if (backend->cuda.lt)
+        cublasLtDestroy(backend->cuda.lt);
+    cudaFree(backend->mb);
+    cudaFree(backend->sums);
+    cudaFree(backend->flag);
+    free(backend);
+}
+
+static enum vp_status prepare(struct vp_backend *backend)
+{
+    struct vp_cuda *cuda = &backend->cuda;
+
+    VP_TRY(vp_cuda_check(cuda, cudaSetDevice(cuda->device), "opening"));
+    VP_TRY(vp_cuda_check(
+        cuda, cudaMalloc((void **)&backend->mb, sizeof(*backend->mb)),
+        "opening"));
+    VP_TRY(vp_cuda_check(cuda, cudaMalloc((void **)&backend->flag, sizeof(int)),
+                         "opening"));
+    if (cublasLtCreate(&cuda->lt) != CUBLAS_STATUS_SUCCESS)
+        return vp_err_set(&cuda->err, VP_ERR_IO,
+                          "GPU %d: cuBLASLt does not start", cuda->device);
+    return VP_OK;
+}
+
+static enum vp_status cuda_open(const struct vp_backend_config *config,
+                                struct vp_backend **out, struct vp_err *err)
+{
+    struct vp_backend *backend;
+    enum vp_status st;
+
+    if (!config->plan_only) {
+        VP_TRY(check_driver(config->device, err));
+        VP_TRY(check_capability(config->device, err));
+    }
+    backend = calloc(1, sizeof(*backend));
+    if (!backend)
+        return vp_err_set(err, VP_ERR_NOMEM, "cuda backend: out of memory");
+    backend->cuda.device = config->device;
+    backend->cuda.tf32 = config->tf32;
+    st = config->plan_only ? VP_OK : prepare(backend);
+    if (st != VP_OK) {
+        vp_err_set(err, st, "%s", backend->cuda.err.text);
+        cuda_close(backend);
+        return st;
+    }
+    *out = backend;
+    return VP_OK;
+}
+
+static int cuda_n_devices(void)
+{
+    int n = 0;
+
+    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+}
+
+static void cuda_attach(struct vp_backend *backend)
+{
+    cudaSetDevice(backend->cuda.device);
+}
+
+static const char *cuda_last_error(const struct vp_backend *backend)
+{
+    return backend->cuda.err.text;
+}
+
+/* ---- Memory ------------------------------------------------------------- */
+
+static enum vp_status cuda_alloc(struct vp_backend *backend, size_t n_bytes,
+                                 void **out)
+{
+    struct vp_cuda *cuda = &backend->cuda;
+    size_t n_free = 0, n_all = 0;
+    cudaError_t error;
+
+    VP_TRY(vp_cuda_check(cuda, cudaSetDevice(cuda->device), "allocating"));
+    error = cudaMalloc(out, n_bytes ? n_bytes : 1);
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError(); /* forgives */
+        cudaMemGetInfo(&n_free, &n_all);
+        return vp_err_set(&cuda->err, VP_ERR_NOMEM,
+                          "GPU %d is full: %.1f MB wanted, %.1f of %.1f MB "
+                          "free; use more stages, recompute_ratio or a smaller "
+                          "batch_size",
+                          cuda->device, (double)n_bytes / 1e6,
+                          (double)n_free / 1e6, (double)n_all / 1e6);
+    }
+    VP_TRY(vp_cuda_check(cuda, error, "allocating"));
+    return vp_cuda_check(cuda, cudaMemset(*out, 0, n_bytes), "clearing");
+}
+
+static void cuda_free(struct vp_backend *backend, void *buffer, size_t n_bytes)
+{
+    (void)n_bytes;
+    cudaSetDevice(backend->cuda.device);
+    cudaFree(buffer);
+}
+
+static enum vp_status cuda_host_alloc(struct vp_backend *backend,
+                                      size_t n_bytes, void **out)
+{
+    return vp_cuda_check(
+        &backend->cuda,
+        cudaHostAlloc(out, n_bytes ? n_bytes : 1, cudaHostAllocPortable),
+        "allocating host memory");
+}
+
+static void cuda_host_free(struct vp_backend *backend, void *buffer)
+{
+    (void)backend;
+    cudaFreeHost(buffer);
+}
+
+static enum vp_status cuda_copy(struct vp_backend *backend,
+                                struct vp_stream *stream, void *dst,
+                                const void *src, size_t n_bytes)
+{
+    return vp_cuda_check(
+        &backend->cuda,
+        cudaMemcpyAsync(dst, src, n_bytes, cudaMemcpyDefault, stream->stream),
+        "copying");
+}
+
+/* ---- Streams and events ------------------------------------------------- */
+
+static void cuda_stream_free(struct vp_stream *stream)
+{
+    if (!stream)
+        return;
+    if (stream->stream)
+        cudaStreamDestroy(stream->stream);
+    cudaFree(stream->mb);
+    free(stream);
+}
+
+static enum vp_status cuda_stream_create(struct vp_backend *backend,
+                                         struct vp_stream **out)
+{
+    struct vp_stream *stream = calloc(1, sizeof(*stream));
+    enum vp_status st;
+
+    if (!stream)
+        return VP_ERR_NOMEM;
+    stream->backend = backend;
+    cudaSetDevice(backend->cuda.device);
+    st = vp_cuda_check(
+        &backend->cuda,
+        cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking),
+        "creating a stream");
+    if (st == VP_OK)
+        st = vp_cuda_check(
+            &backend->cuda,
+            cudaMalloc((void **)&stream->mb, sizeof(*stream->mb)),
+            "creating a stream");
+    if (st != VP_OK) {
+        cuda_stream_free(stream);
+        return st;
+    }
+    *out = stream;
+    return VP_OK;
+}
+
+static enum vp_status cuda_event_create(struct vp_backend *backend,
+                                        struct vp_event **out)
+{
+    struct vp_event *event = calloc(1, sizeof(*event));
+    enum vp_status st;
+
+    if (!event)
+        return VP_ERR_NOMEM;
+    cudaSetDevice(backend->cuda.device);
+    st = vp_cuda_check(
+        &backend->cuda,
+        cudaEventCreateWithFlags(&event->event, cudaEventDisableTiming),
+        "creating an event");
+    if (st != VP_OK) {
+        free(event);
+        return st;
+    }
+    *out = event;
+    return VP_OK;
+}
+
+static void cuda_event_free(struct vp_event *event)
+{
+    if (!event)
+        return;
+    cudaEventDestroy(event->event);
+    free(event);
+}
+
+static enum vp_status cuda_event_record(struct vp_event *event,
+                                        struct vp_stream *stream)
+{
+    return vp_cuda_check(&stream->backend->cuda,
+                         cudaEventRecord(event->event, stream->stream),
+                         "recording an event");
+}
+
+static enum vp_status cuda_stream_wait(struct vp_stream *stream,
+                                       struct vp_event *event)
+{
+    return vp_cuda_check(&stream->backend->cuda,
+                         cudaStreamWaitEvent(stream->stream, event->event, 0),
+                         "waiting for an event");
+}
+
+/* CUDA's own wait has no limit. Looks often at first, then every 50 us. */
+static enum vp_status cuda_event_sync(struct vp_event *event, int timeout_ms)
+{
+    enum { SPINS = 2000 };
+    const struct timespec pause = { .tv_nsec = 50000 };
+    int64_t limit = vp_clock_ns() + (int64_t)timeout_ms * 1000000;
+
+    for (int i = 0;; i++) {
+        cudaError_t error = cudaEventQuery(event->event);
+
+        if (error == cudaSuccess)
+            return VP_OK;
+        if (error != cudaErrorNotReady)
+            return VP_ERR_IO;
+        if (vp_clock_ns() > limit)
+            return VP_ERR_TIMEOUT;
+        if (i > SPINS)
+            nanosleep(&pause, NULL);
+    }
+}
+
+/* ---- Optimizer ---------------------------------------------------------- */
+
+static size_t cuda_scratch_bytes(struct vp_backend *backend,
+                                 const struct vp_graph *graph,
+                                 const struct vp_op *op, enum vp_phase phase)
+{
+    vp_cuda_scratch_fn scratch = vp_cuda_ops[op->kind].scratch;
+
+    (void)backend;
+    return scratch ? scratch(graph, op, phase) : 0;
+}
+
+static enum vp_status cuda_add(struct vp_backend *backend,
+                               struct vp_stream *stream, float *dst,
+                               const float *src, int64_t n)
+{
+    vp_cuda_add_floats(dst, src, n, stream->stream);
+    return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "adding");
+}
+
+/* The device's table of a stage's tensors, made when they are first seen. */
+static enum vp_status find_tensors(struct vp_backend *backend,
+                                   const struct vp_optim_tensor *tensors, int n)
+{
+    if (backend->tensors_of == tensors)
+        return VP_OK;
+    vp_cuda_tensors_free(backend->tensors);
+    cudaFree(backend->sums);
+    backend->tensors = NULL;
+    backend->tensors_of = NULL;
+    backend->sums = NULL;
+    VP_TRY(vp_cuda_check(
+        &backend->cuda,
+        cudaMalloc((void **)&backend->sums, (size_t)n * sizeof(double) + 1),
+        "allocating"));
+    VP_TRY(vp_cuda_tensors_create(tensors, n, &backend->tensors));
+    backend->tensors_of = tensors;
+    return VP_OK;
+}
+
+static enum vp_status cuda_sum_squares(struct vp_backend *backend,
+                                       struct vp_stream *stream,
+                                       const struct vp_optim_tensor *tensors,
+                                       int n_tensors, const float *data,
+                                       double *sums_out)
+{
+    VP_TRY(find_tensors(backend, tensors, n_tensors));
+    vp_cuda_sum_squares(backend->tensors, data, backend->sums, stream->stream);
+    VP_TRY(vp_cuda_check(&backend->cuda, cudaPeekAtLastError(),
+                         "squaring gradients"));
+    return cuda_copy(backend, stream, sums_out, backend->sums,
+                     (size_t)n_tensors * sizeof(double));
+}
+
+static enum vp_status cuda_update(struct vp_backend *backend,
+                                  struct vp_stream *stream,
+                                  const struct vp_optim_step *step)
+{
+    VP_TRY(find_tensors(backend, step->tensors, step->n_tensors));
+    vp_cuda_update(backend->tensors, step, stream->stream);
+    return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "updating");
+}
+
+/* ---- What is exported --------------------------------------------------- */
+
+static const struct vp_backend_ops cuda_ops = {
+    .name = "cuda",
+    .n_devices = cuda_n_devices,
+    .info = vp_cuda_info,
+    .open = cuda_open,
+    .close = cuda_close,
+    .attach = cuda_attach,
+    .last_error = cuda_last_error,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .stream_create = cuda_stream_create,
+    .stream_free = cuda_stream_free,
+    .event_create = cuda_event_create,
+    .event_free = cuda_event_free,
+    .event_record = cuda_event_record,
+    .stream_wait = cuda_stream_wait,
+    .event_sync = cuda_event_sync,
+    .copy = cuda_copy,
+    .scratch_bytes = cuda_scratch_bytes,
+    .compile = vp_cuda_compile,
+    .exe_free = vp_cuda_exe_free,
+    .launch = vp_cuda_launch,
+    .launch_part = vp_cuda_launch_part,
+    .launch_checked = vp_cuda_launch_checked,
+    .add = cuda_add,
+    .sum_squares = cuda_sum_squares,
+    .update = cuda_update,
+};
+
+VP_EXPORT extern const int vp_plugin_abi;
+const int vp_plugin_abi = VP_BACKEND_ABI;
+
+VP_EXPORT const struct vp_backend_ops *vp_plugin_backend(void);
+
+const struct vp_backend_ops *vp_plugin_backend(void)
+{
+    return &cuda_ops;
+}
+
+/* For tests: calls with device addresses, run and waited for. */
+static void fill_calls(struct vp_backend *backend, const struct vp_kargs *args,
+                       const enum vp_phase *phases, int n,
+                       struct vp_cuda_call *calls)
+{
+    const struct vp_mb *mb = args->mb;
+
+    for (int i = 0; i < n; i++)
+        calls[i] = (struct vp_cuda_call){ .args = args[i],
+                                          .phase = phases[i],
+                                          .mb = backend->mb,
+                                          .cuda = &backend->cuda,
+                                          .stream = cudaStreamPerThread };
+    vp_cuda_set_mb(
+        backend->mb,
+        (struct vp_cuda_mb){ mb->seed, mb->first_sample, mb->loss_grad },
+        cudaStreamPerThread);
+}
+
+VP_EXPORT enum vp_status vp_cuda_try(struct vp_backend *backend,
+                                     const struct vp_kargs *args,
+                                     enum vp_phase phase);
+
+enum vp_status vp_cuda_try(struct vp_backend *backend,
+                           const struct vp_kargs *args, enum vp_phase phase)
+{
+    struct vp_cuda_call call;
+
+    fill_calls(backend, args, &phase, 1, &call);
+    VP_TRY(vp_cuda_ops[args->op->kind].fn[phase](&call));
+    return vp_cuda_check(&backend->cuda,
+                         cudaStreamSynchronize(cudaStreamPerThread), "trying");
+}
+
+VP_EXPORT int vp_cuda_try_fused(struct vp_backend *backend,
+                                const struct vp_kargs *args,
+                                const enum vp_phase *phases, int n);
+
+int vp_cuda_try_fused(struct vp_backend *backend, const struct vp_kargs *args,
+                      const enum vp_phase *phases, int n)
+{
+    enum { MAX_CALLS = 8 };
+    struct vp_cuda_call calls[MAX_CALLS];
+    int n_done;
+
+    VP_BUG_ON(n > MAX_CALLS);
+    fill_calls(backend, args, phases, n, calls);
+    n_done = vp_cuda_run_fused(calls, n);
+    return cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess ? n_done
+                                                                     : -1;
+}

@@ -1,0 +1,63 @@
+/* One GPU as a rank uses it: handles, plans of products, settings. */
+#ifndef VP_BACKEND_CUDA_DEVICE_H
+#define VP_BACKEND_CUDA_DEVICE_H
+
+#include "backend/cuda/cuda.h"
+
+#include <cublasLt.h>
+
+struct vp_cuda_plan; /* product.c */
+
+struct vp_cuda {
+    int device;
+    bool tf32; /* products of floats may round their inputs */
+    cublasLtHandle_t lt;
+    struct vp_cuda_plan *plans; /* of products: a list, grows in first runs */
+    struct vp_err err;          /* of the last call that failed */
+};
+
+/* backend.c and exe.c see the same structures. */
+struct vp_backend {
+    struct vp_cuda cuda;
+    const struct vp_optim_tensor *tensors_of; /* whose table this is: */
+    struct vp_cuda_tensors *tensors;
+    double *sums;          /* on the device, per tensor */
+    int *flag;             /* on the device */
+    struct vp_cuda_mb *mb; /* of calls outside of lists */
+};
+
+struct vp_stream {
+    struct vp_backend *backend;
+    cudaStream_t stream;
+    struct vp_cuda_mb *mb; /* on the device: of the list being run */
+};
+
+struct vp_event {
+    cudaEvent_t event;
+};
+
+/* Says what CUDA said: VP_ERR_NOMEM, or VP_ERR_IO for a device that fails. */
+enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
+                             const char *what);
+
+/* info.c */
+enum vp_status vp_cuda_info(int device, bool rates, struct vp_device_info *out,
+                            struct vp_err *err);
+
+/* exe.c */
+enum vp_status vp_cuda_compile(struct vp_backend *backend,
+                               const struct vp_program *program,
+                               struct vp_exe **out, struct vp_err *err);
+void vp_cuda_exe_free(struct vp_exe *exe);
+enum vp_status vp_cuda_launch(struct vp_exe *exe, enum vp_list list,
+                              const struct vp_launch *launch,
+                              struct vp_stream *stream);
+enum vp_status vp_cuda_launch_part(struct vp_exe *exe, enum vp_list list,
+                                   int first, int n,
+                                   const struct vp_launch *launch,
+                                   struct vp_stream *stream);
+enum vp_status vp_cuda_launch_checked(struct vp_exe *exe, enum vp_list list,
+                                      const struct vp_launch *launch,
+                                      struct vp_nonfinite *found_out);
+
+#endif

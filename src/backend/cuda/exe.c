@@ -1,0 +1,316 @@
+/* Running lists of calls. The first time a list is run with some addresses, its
+ * calls are launched one by one, which also loads what libraries load late; the
+ * second time they are captured into a CUDA graph, and from then on that graph
+ * is replayed. Scalars of the minibatch are in device memory. */
+#include "backend/cuda/device.h"
+#include "graph/opdef.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a graph has baked in. */
+struct key {
+    enum vp_list list;
+    int first, n;
+    bool accumulate, train;
+    void *base[VP_SPACE_COUNT];
+};
+
+struct replay {
+    struct key key;
+    cudaGraphExec_t graph; /* NULL: was run once, call by call */
+};
+
+struct vp_exe {
+    struct vp_backend *backend;
+    const struct vp_program *program;
+    struct vp_cuda_call *calls; /* room for the longest list */
+    struct replay *replays;
+    int n_replays, cap_replays;
+};
+
+static int longest_list(const struct vp_program *program)
+{
+    int n = 0;
+
+    for (int list = 0; list < VP_LIST_COUNT; list++)
+        if (program->n_calls[list] > n)
+            n = program->n_calls[list];
+    return n;
+}
+
+enum vp_status vp_cuda_compile(struct vp_backend *backend,
+                               const struct vp_program *program,
+                               struct vp_exe **out, struct vp_err *err)
+{
+    struct vp_exe *exe = calloc(1, sizeof(*exe));
+
+    if (exe)
+        exe->calls = calloc((size_t)longest_list(program) + 1,
+                            sizeof(*exe->calls));
+    if (!exe || !exe->calls) {
+        free(exe);
+        return vp_err_set(err, VP_ERR_NOMEM, "cuda backend: out of memory");
+    }
+    exe->backend = backend;
+    exe->program = program;
+    *out = exe;
+    return VP_OK;
+}
+
+void vp_cuda_exe_free(struct vp_exe *exe)
+{
+    if (!exe)
+        return;
+    for (int i = 0; i < exe->n_replays; i++)
+        if (exe->replays[i].graph)
+            cudaGraphExecDestroy(exe->replays[i].graph);
+    free(exe->replays);
+    free(exe->calls);
+    free(exe);
+}
+
+/* ---- Calls -------------------------------------------------------------- */
+
+static int resolve(struct vp_exe *exe, const struct key *key,
+                   const struct vp_launch *launch, struct vp_cuda_mb *mb,
+                   cudaStream_t stream)
+{
+    struct vp_backend *backend = exe->backend;
+
+    for (int i = 0; i < key->n; i++) {
+        const struct vp_call *call =
+            &exe->program->calls[key->list][key->first + i];
+
+        exe->calls[i] = (struct vp_cuda_call){ .phase = call->phase,
+                                               .mb = mb,
+                                               .cuda = &backend->cuda,
+                                               .stream = stream };
+        vp_kargs_resolve(exe->program->graph, call, launch,
+                         &exe->calls[i].args);
+    }
+    return key->n;
+}
+
+static enum vp_status run_call(const struct vp_cuda_call *call)
+{
+    vp_cuda_fn fn = vp_cuda_ops[call->args.op->kind].fn[call->phase];
+
+    VP_BUG_ON(!fn);
+    VP_TRY(fn(call));
+    return vp_cuda_check(call->cuda, cudaPeekAtLastError(),
+                         vp_op_defs[call->args.op->kind].name);
+}
+
+static enum vp_status run_calls(const struct vp_cuda_call *calls, int n)
+{
+    int n_done;
+
+    for (int i = 0; i < n; i += n_done) {
+        n_done = vp_cuda_run_fused(&calls[i], n - i);
+        if (n_done > 0) {
+            VP_TRY(vp_cuda_check(calls[i].cuda, cudaPeekAtLastError(),
+                                 "fused calls"));
+            continue;
+        }
+        VP_TRY(run_call(&calls[i]));
+        n_done = 1;
+    }
+    return VP_OK;
+}
+
+/* ---- Replays ------------------------------------------------------------ */
+
+static bool same(const struct key *a, const struct key *b)
+{
+    return a->list == b->list && a->first == b->first && a->n == b->n &&
+           a->accumulate == b->accumulate && a->train == b->train &&
+           memcmp(a->base, b->base, sizeof(a->base)) == 0;
+}
+
+static struct replay *find(const struct vp_exe *exe, const struct key *key)
+{
+    for (int i = 0; i < exe->n_replays; i++)
+        if (same(&exe->replays[i].key, key))
+            return &exe->replays[i];
+    return NULL;
+}
+
+static enum vp_status remember(struct vp_exe *exe, const struct key *key)
+{
+    if (exe->n_replays == exe->cap_replays) {
+        int cap = exe->cap_replays ? 2 * exe->cap_replays : 16;
+        struct replay *wider = realloc(exe->replays,
+                                       (size_t)cap * sizeof(*wider));
+
+        if (!wider)
+            return VP_ERR_NOMEM;
+        exe->replays = wider;
+        exe->cap_replays = cap;
+    }
+    exe->replays[exe->n_replays++] = (struct replay){ .key = *key };
+    return VP_OK;
+}
+
+static enum vp_status capture(struct vp_exe *exe, struct replay *replay,
+                              const struct vp_launch *launch,
+                              struct vp_stream *stream)
+{
+    struct vp_cuda *cuda = &exe->backend->cuda;
+    int n = resolve(exe, &replay->key, launch, stream->mb, stream->stream);
+    cudaGraph_t graph = NULL;
+    enum vp_status st;
+    cudaError_t ended;
+
+    VP_TRY(vp_cuda_check(cuda,
+                         cudaStreamBeginCapture(
+                             stream->stream, cudaStreamCaptureModeThreadLocal),
+                         "capturing"));
+    st = run_calls(exe->calls, n);
+    ended = cudaStreamEndCapture(stream->stream, &graph);
+    if (st == VP_OK)
+        st = vp_cuda_check(cuda, ended, "capturing");
+    if (st == VP_OK)
+        st = vp_cuda_check(cuda, cudaGraphInstantiate(&replay->graph, graph, 0),
+                           "capturing");
+    if (graph)
+        cudaGraphDestroy(graph);
+    return st;
+}
+
+static void set_scalars(struct vp_cuda_mb *dst, const struct vp_launch *launch,
+                        cudaStream_t stream)
+{
+    const struct vp_mb *mb = launch->mb;
+
+    vp_cuda_set_mb(
+        dst, (struct vp_cuda_mb){ mb->seed, mb->first_sample, mb->loss_grad },
+        stream);
+}
+
+/* Boundaries that a list does not have may differ from launch to launch. */
+static struct key key_of(const struct vp_exe *exe, enum vp_list list, int first,
+                         int n, const struct vp_launch *launch)
+{
+    struct key key = { .list = list,
+                       .first = first,
+                       .n = n,
+                       .accumulate = list >= VP_LIST_B &&
+                                     launch->mb->accumulate,
+                       .train = launch->mb->train };
+
+    for (int space = 0; space < VP_SPACE_COUNT; space++)
+        if (exe->program->n_bytes[space] > 0)
+            key.base[space] = launch->base[space];
+    return key;
+}
+
+enum vp_status vp_cuda_launch_part(struct vp_exe *exe, enum vp_list list,
+                                   int first, int n,
+                                   const struct vp_launch *launch,
+                                   struct vp_stream *stream)
+{
+    struct vp_cuda *cuda = &exe->backend->cuda;
+    struct key key = key_of(exe, list, first, n, launch);
+    struct replay *replay = find(exe, &key);
+
+    if (n == 0)
+        return VP_OK;
+    set_scalars(stream->mb, launch, stream->stream);
+    if (!replay) {
+        VP_TRY(remember(exe, &key));
+        return run_calls(
+            exe->calls, resolve(exe, &key, launch, stream->mb, stream->stream));
+    }
+    if (!replay->graph)
+        VP_TRY(capture(exe, replay, launch, stream));
+    return vp_cuda_check(cuda, cudaGraphLaunch(replay->graph, stream->stream),
+                         "replaying");
+}
+
+enum vp_status vp_cuda_launch(struct vp_exe *exe, enum vp_list list,
+                              const struct vp_launch *launch,
+                              struct vp_stream *stream)
+{
+    return vp_cuda_launch_part(exe, list, 0, exe->program->n_calls[list],
+                               launch, stream);
+}
+
+/* ---- Looking at every output -------------------------------------------- */
+
+static void look(struct vp_backend *backend, const void *data, int64_t n,
+                 enum vp_dtype dtype)
+{
+    if (data && n > 0 && dtype != VP_DTYPE_I32)
+        vp_cuda_find_nonfinite(data, n, dtype, backend->flag,
+                               cudaStreamPerThread);
+}
+
+static void look_at_value(struct vp_backend *backend,
+                          const struct vp_graph *graph, vp_val v,
+                          const void *data)
+{
+    if (v != VP_NONE)
+        look(backend, data, graph->values[v].rows * graph->values[v].cols,
+             graph->values[v].dtype);
+}
+
+static enum vp_status is_finite(struct vp_backend *backend,
+                                const struct vp_cuda_call *call, bool *out)
+{
+    const struct vp_kargs *args = &call->args;
+    const struct vp_graph *graph = args->graph;
+    const struct vp_op *op = args->op;
+    int flag = 0;
+
+    if (call->phase == VP_PHASE_F)
+        look_at_value(backend, graph, op->out, args->out);
+    for (int i = 0; call->phase == VP_PHASE_B && i < VP_MAX_IN; i++)
+        look_at_value(backend, graph, op->in[i], args->din[i]);
+    if (call->phase == VP_PHASE_B)
+        look_at_value(backend, graph, op->out, args->dz);
+    for (int i = 0; call->phase == VP_PHASE_W && i < VP_MAX_PARAM; i++)
+        if (op->par[i] != VP_NONE)
+            look(backend, args->dpar[i],
+                 graph->params[op->par[i]].rows *
+                     graph->params[op->par[i]].cols,
+                 VP_DTYPE_F32);
+    VP_TRY(vp_cuda_check(&backend->cuda,
+                         cudaMemcpyAsync(&flag, backend->flag, sizeof(flag),
+                                         cudaMemcpyDeviceToHost,
+                                         cudaStreamPerThread),
+                         "reading"));
+    *out = flag == 0;
+    return vp_cuda_check(&backend->cuda,
+                         cudaStreamSynchronize(cudaStreamPerThread), "reading");
+}
+
+enum vp_status vp_cuda_launch_checked(struct vp_exe *exe, enum vp_list list,
+                                      const struct vp_launch *launch,
+                                      struct vp_nonfinite *found_out)
+{
+    struct vp_backend *backend = exe->backend;
+    struct key key = key_of(exe, list, 0, exe->program->n_calls[list], launch);
+    cudaStream_t stream = cudaStreamPerThread;
+    int n = resolve(exe, &key, launch, backend->mb, stream);
+
+    *found_out = (struct vp_nonfinite){ NULL, VP_PHASE_F };
+    /* Nothing else may still be running. */
+    VP_TRY(vp_cuda_check(&backend->cuda, cudaDeviceSynchronize(), "waiting"));
+    set_scalars(backend->mb, launch, stream);
+    VP_TRY(vp_cuda_check(&backend->cuda,
+                         cudaMemsetAsync(backend->flag, 0, sizeof(int), stream),
+                         "clearing"));
+    for (int i = 0; i < n; i++) {
+        bool finite = true;
+
+        VP_TRY(run_call(&exe->calls[i]));
+        VP_TRY(is_finite(backend, &exe->calls[i], &finite));
+        if (!finite) {
+            *found_out = (struct vp_nonfinite){ exe->calls[i].args.op,
+                                                exe->calls[i].phase };
+            return VP_OK;
+        }
+    }
+    return VP_OK;
+}

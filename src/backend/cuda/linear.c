@@ -1,0 +1,110 @@
+/* Linear layers: products with what surrounds them. Matrices are row-major here
+ * and column-major in a product, so it is asked for in transposed form. */
+#include "backend/cuda/product.h"
+
+/* The three sizes of a layer. */
+struct size {
+    int64_t rows, K, N;
+    enum vp_dtype dtype;
+};
+
+static struct size size_of(const struct vp_graph *graph, const struct vp_op *op)
+{
+    const struct vp_value *x = &graph->values[op->in[0]];
+
+    return (struct size){ x->rows, x->cols, graph->values[op->out].cols,
+                          graph->dtype };
+}
+
+size_t vp_cuda_linear_scratch(const struct vp_graph *graph,
+                              const struct vp_op *op, enum vp_phase phase)
+{
+    struct size size = size_of(graph, op);
+    size_t sums = phase == VP_PHASE_W
+                      ? vp_cuda_column_scratch(size.rows, size.N)
+                      : 0;
+
+    return sums > VP_CUDA_WORKSPACE ? sums : VP_CUDA_WORKSPACE;
+}
+
+static enum vp_status multiply(const struct vp_cuda_call *call,
+                               const struct vp_product *product,
+                               const struct vp_operands *operands)
+{
+    return vp_cuda_multiply(call->cuda, product, operands, call->args.scratch,
+                            call->stream);
+}
+
+/* z^T [N, rows] = W x^T */
+enum vp_status vp_cuda_linear_f(const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+    struct size size = size_of(args->graph, args->op);
+    void *z = args->aux[0] ? args->aux[0] : args->out;
+
+    VP_TRY(multiply(
+        call,
+        &(struct vp_product){ .m = size.N,
+                              .n = size.rows,
+                              .k = size.K,
+                              .a_t = true,
+                              .type = size.dtype,
+                              .type_out = size.dtype,
+                              .bias = args->par[1] },
+        &(struct vp_operands){ args->par[0], args->in[0], z, args->par[1] }));
+    if (args->aux[0])
+        vp_cuda_act(args->out, z, args->op->attr.act, size.rows * size.N,
+                    size.dtype, call->stream);
+    return VP_OK;
+}
+
+/* dx^T [K, rows] = W^T dz^T */
+enum vp_status vp_cuda_linear_b(const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+    struct size size = size_of(args->graph, args->op);
+    const void *dz = args->dout;
+
+    if (args->dz) {
+        vp_cuda_act_grad(args->dz, args->dout, args->aux[0], args->op->attr.act,
+                         size.rows, size.N, size.dtype, NULL, false, NULL,
+                         call->stream);
+        dz = args->dz;
+    }
+    if (!args->din[0])
+        return VP_OK;
+    return multiply(
+        call,
+        &(struct vp_product){ .m = size.K,
+                              .n = size.rows,
+                              .k = size.N,
+                              .type = size.dtype,
+                              .type_out = size.dtype,
+                              .add = args->din_add[0] },
+        &(struct vp_operands){ args->par[0], dz, args->din[0], NULL });
+}
+
+/* dW^T [K, N] = x^T dz */
+enum vp_status vp_cuda_linear_w(const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+    struct size size = size_of(args->graph, args->op);
+    bool add = args->mb->accumulate;
+    const void *dz = args->dz ? args->dz : args->dout;
+
+    if (args->dpar[1])
+        vp_cuda_column_sums(args->dpar[1], dz, size.rows, size.N, size.dtype,
+                            add, args->scratch, call->stream);
+    if (!args->dpar[0])
+        return VP_OK;
+    return multiply(
+        call,
+        &(struct vp_product){ .m = size.K,
+                              .n = size.N,
+                              .k = size.rows,
+                              .b_t = true,
+                              .type = size.dtype,
+                              .type_out = VP_DTYPE_F32,
+                              .add = add },
+        &(struct vp_operands){ args->in[0], dz, args->dpar[0], NULL });
+}

@@ -1,0 +1,35 @@
+/* Matrix products by cuBLASLt.
+ *
+ * The algorithm of a product depends on its shape, types and epilogue only:
+ * every tensor is aligned alike, the workspace always has the same size, and
+ * sums that are split over blocks are added up in a fixed order. So the bits do
+ * not depend on how a model is cut. */
+#ifndef VP_BACKEND_CUDA_PRODUCT_H
+#define VP_BACKEND_CUDA_PRODUCT_H
+
+#include "backend/cuda/device.h"
+
+enum { VP_CUDA_WORKSPACE = 32 << 20 }; /* bytes */
+
+/* d [m, n] (+)= a [m, k] b [k, n] (+ bias), all of them column-major. */
+struct vp_product {
+    int64_t m, n, k;
+    bool a_t, b_t; /* lies in memory as [k, m], [n, k] */
+    enum vp_dtype type, type_out;
+    bool bias; /* m elements of type_out, the same for every column */
+    bool add;  /* to what is in d */
+};
+
+struct vp_operands {
+    const void *a, *b;
+    void *d;
+    const void *bias;
+};
+
+enum vp_status vp_cuda_multiply(struct vp_cuda *cuda,
+                                const struct vp_product *product,
+                                const struct vp_operands *operands,
+                                void *workspace, cudaStream_t stream);
+void vp_cuda_plans_free(struct vp_cuda *cuda);
+
+#endif

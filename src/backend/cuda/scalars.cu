@@ -1,0 +1,35 @@
+/* Kernels that write what the host knows. Scalars of a minibatch reach the
+ * device as arguments: no host memory must stay as it is until they are read. */
+#include "backend/cuda/cuda.h"
+
+#include <cuda_bf16.h>
+
+static __global__ void set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value)
+{
+    *dst = value;
+}
+
+extern "C" void vp_cuda_set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value,
+                               cudaStream_t stream)
+{
+    set_mb<<<1, 1, 0, stream>>>(dst, value);
+}
+
+/* Numbers in -1 .. 1 from a counter, good enough to keep multipliers busy. */
+static __global__ void fill_noise(__nv_bfloat16 *dst, int64_t n)
+{
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += step) {
+        uint32_t x = (uint32_t)i * 0x9E3779B9u;
+
+        x = (x ^ x >> 16) * 0x85EBCA6Bu;
+        dst[i] = __float2bfloat16_rn((float)(x >> 8) * 0x1p-23f - 1.0f);
+    }
+}
+
+extern "C" void vp_cuda_fill_noise(void *dst, int64_t n, cudaStream_t stream)
+{
+    fill_noise<<<1024, 256, 0, stream>>>((__nv_bfloat16 *)dst, n);
+}

@@ -1,0 +1,52 @@
+/* The device that a test trains on: the CPU, or what VP_TEST_DEVICE names. A
+ * GPU then gets memory of the host, which both can reach: tests look into
+ * buffers and compare. */
+#ifndef VP_TESTS_TESTDEVICE_H
+#define VP_TESTS_TESTDEVICE_H
+
+#include "backend/plugin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct vp_backend_ops *test_plugin;
+
+static inline enum vp_status shared_alloc(struct vp_backend *backend, size_t n,
+                                          void **out)
+{
+    enum vp_status st = test_plugin->host_alloc(backend, n, out);
+
+    if (st == VP_OK)
+        memset(*out, 0, n);
+    return st;
+}
+
+static inline void shared_free(struct vp_backend *backend, void *buffer,
+                               size_t n)
+{
+    (void)n;
+    test_plugin->host_free(backend, buffer);
+}
+
+static inline const struct vp_backend_ops *test_device(void)
+{
+    static struct vp_backend_ops shared;
+    const char *name = getenv("VP_TEST_DEVICE");
+    struct vp_err err = { "" };
+
+    if (!name)
+        return &vp_backend_cpu;
+    if (test_plugin)
+        return &shared;
+    if (vp_backend_load(name, &test_plugin, &err) != VP_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
+    shared = *test_plugin;
+    shared.alloc = shared_alloc;
+    shared.free = shared_free;
+    return &shared;
+}
+
+#endif
