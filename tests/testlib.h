@@ -53,6 +53,7 @@ struct op_spec {
     float p;               /* dropout, attention */
     float smoothing;       /* cross_entropy */
     float scale;           /* embed, scale */
+    enum vp_dtype dtype;   /* of the graph; the CPU ignores it */
 };
 
 struct one_op {
@@ -122,7 +123,7 @@ static inline vp_val test_matrix(struct vp_graph *graph, const char *name,
     vp_val value = vp_graph_input(graph, VP_ROLE_TOKENS, name, rows);
 
     assert_true(value >= 0);
-    graph->values[value].dtype = VP_DTYPE_F32;
+    graph->values[value].dtype = graph->dtype;
     graph->values[value].role = VP_ROLE_NONE;
     graph->values[value].cols = cols;
     graph->values[value].needs_grad = true;
@@ -218,6 +219,7 @@ static inline void test_build(struct vp_graph *g, const struct op_spec *s)
     int64_t rows = s->batch * s->q_len;
 
     vp_graph_init(g, s->batch);
+    g->dtype = s->dtype;
     vp_graph_block(g, "block");
     vp_graph_line(g);
     if (s->kind == VP_OP_EMBED) {
@@ -302,7 +304,7 @@ static inline void one_op_inputs(struct one_op *t, uint64_t seed)
         if (value == VP_NONE)
             continue;
         t->n_in[k] = one_op_count(t, value);
-        if (t->graph.values[value].dtype == VP_DTYPE_F32) {
+        if (t->graph.values[value].dtype != VP_DTYPE_I32) {
             a->in[k] = one_op_alloc(t, (size_t)t->n_in[k] * t->real);
             one_op_fill(t, a->in[k], t->n_in[k], seed, (uint32_t)k);
             a->din[k] = one_op_alloc(t, (size_t)t->n_in[k] * t->real);

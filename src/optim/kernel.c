@@ -1,7 +1,5 @@
 #include "optim/kernel.h"
 
-#include <math.h>
-
 /* Enough independent additions to hide their latency, and few enough to stay
  * in 16 registers of 128 bits. */
 enum { LANES = 16 };
@@ -20,22 +18,6 @@ enum { BLOCK = 256 };
 #else
 #define INDEPENDENT
 #endif
-
-static inline float moment1(float m, float g, const struct vp_optim_coef *c)
-{
-    return c->beta1 * m + c->rest1 * g;
-}
-
-static inline float moment2(float v, float g, const struct vp_optim_coef *c)
-{
-    return c->beta2 * v + c->rest2 * g * g;
-}
-
-/* Bias-corrected m / (sqrt(v) + eps). */
-static inline float direction(float m, float v, const struct vp_optim_coef *c)
-{
-    return m * c->inv_bias1 / (sqrtf(v) * c->inv_sqrt_bias2 + c->eps);
-}
 
 #define TABLE(table_name)                                                   \
     {                                                                       \

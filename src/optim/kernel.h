@@ -4,6 +4,20 @@
 #ifndef VP_OPTIM_KERNEL_H
 #define VP_OPTIM_KERNEL_H
 
+#include "optim/optim.h"
+
+#include <math.h>
+
+#if defined(__CUDACC__)
+#define VP_OPTIM_INLINE static inline __host__ __device__
+#else
+#define VP_OPTIM_INLINE static inline
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* A step's constants, worked out once in double. */
 struct vp_optim_coef {
     float grad_scale;
@@ -17,6 +31,33 @@ struct vp_optim_coef {
     float inv_sqrt_bias2; /* 1 / sqrt(1 - beta2^t) */
     float eps;
 };
+
+/* Of tensors with or without decay. */
+struct vp_optim_coef vp_optim_coef_of(const struct vp_optim_step *step,
+                                      bool decay);
+
+/* ---- One element; the same bits on every device ------------------------- */
+
+VP_OPTIM_INLINE float vp_optim_moment1(float m, float g,
+                                       const struct vp_optim_coef *c)
+{
+    return c->beta1 * m + c->rest1 * g;
+}
+
+VP_OPTIM_INLINE float vp_optim_moment2(float v, float g,
+                                       const struct vp_optim_coef *c)
+{
+    return c->beta2 * v + c->rest2 * g * g;
+}
+
+/* Bias-corrected m / (sqrt(v) + eps). */
+VP_OPTIM_INLINE float vp_optim_direction(float m, float v,
+                                         const struct vp_optim_coef *c)
+{
+    return m * c->inv_bias1 / (sqrtf(v) * c->inv_sqrt_bias2 + c->eps);
+}
+
+/* ---- Host tables -------------------------------------------------------- */
 
 /* n elements: old weights `w`, gradient `g`, moments `m` and `v`, new weights
  * `w_new`, which may be `w`; nothing else overlaps. */
@@ -45,4 +86,7 @@ struct vp_optim_kernels {
 extern const struct vp_optim_kernels vp_optim_kernels_plain;
 const struct vp_optim_kernels *vp_optim_kernels(void);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

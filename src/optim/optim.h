@@ -45,7 +45,7 @@ struct vp_optim_step {
     float *w_new;
     const float *grad;
     float *moment[2]; /* zero before the first update; SGD uses [0] */
-    void *rounded;         /* w_new in `dtype`, too; NULL: not wanted */
+    void *rounded;    /* w_new in `dtype`, too; NULL: not wanted */
     enum vp_dtype dtype;
     float lr;
     float grad_scale; /* gradients are multiplied by this first */
@@ -63,7 +63,7 @@ int vp_optim_n_moments(enum vp_optim_kind kind);
 
 /* The host step on the pool's threads; bits do not depend on their number,
  * nor on the instruction set. Other than w_old == w_new no arrays overlap;
- * between tensors nothing is touched. `scratch` holds
+ * between tensors nothing is touched; `rounded` must be NULL. `scratch` holds
  * vp_optim_scratch_bytes() bytes, aligned as by malloc. */
 void vp_optim_step_host(const struct vp_optim_step *step, struct vp_pool *pool,
                         void *scratch);

@@ -4,15 +4,7 @@
 
 #include <math.h>
 
-struct job {
-    const struct vp_optim_step *step;
-    const struct vp_optim_kernels *kernels;
-    struct vp_optim_coef coef[2]; /* of tensors without and with decay */
-    struct vp_optim_chunk *chunks;
-    int n_chunks;
-};
-
-static struct vp_optim_coef make_coef(const struct vp_optim_step *step,
+struct vp_optim_coef vp_optim_coef_of(const struct vp_optim_step *step,
                                       bool decay)
 {
     const struct vp_optim_config *config = &step->config;
@@ -40,6 +32,14 @@ static struct vp_optim_coef make_coef(const struct vp_optim_step *step,
         c.decay = wd;
     return c;
 }
+
+struct job {
+    const struct vp_optim_step *step;
+    const struct vp_optim_kernels *kernels;
+    struct vp_optim_coef coef[2]; /* of tensors without and with decay */
+    struct vp_optim_chunk *chunks;
+    int n_chunks;
+};
 
 static struct vp_optim_span chunk_span(const struct job *job,
                                        const struct vp_optim_chunk *chunk)
@@ -135,11 +135,12 @@ void vp_optim_step_host(const struct vp_optim_step *step, struct vp_pool *pool,
     struct job job = {
         .step = step,
         .kernels = vp_optim_kernels(),
-        .coef = { make_coef(step, false), make_coef(step, true) },
+        .coef = { vp_optim_coef_of(step, false), vp_optim_coef_of(step, true) },
         .chunks = scratch,
         .n_chunks = vp_optim_cut(step->tensors, step->n_tensors, scratch),
     };
 
+    VP_BUG_ON(step->rounded);
     switch (step->config.kind) {
     case VP_OPTIM_SGD:
         vp_pool_run(pool, job.n_chunks, sgd_task, &job);

@@ -1,0 +1,600 @@
+/* The optimizer: all tensors of a stage in one launch, a block of threads per
+ * chunk. Elements have the bits of the host's step; sums run over a thread's
+ * elements, the threads of a chunk and the chunks of a tensor, always in the
+ * same order. Everything here is bound by memory. */
+#include "backend/cuda/device.cuh"
+#include "optim/kernel.h"
+
+#include <stdlib.h>
+
+enum {
+    THREADS = 256,
+    /* Four rounds of THREADS quads: enough to pay for a sum over the block,
+     * small enough that the last blocks end close together. */
+    CHUNK = 16 * THREADS,
+    /* Of loops over one long array: several blocks for each processor. */
+    MAX_BLOCKS = 2048,
+};
+
+/* Elements [begin, begin + n) of tensor `tensor`. */
+struct chunk {
+    int64_t begin;
+    int n;
+    int tensor;
+    int decay;
+};
+
+struct sums {
+    double x[2];
+};
+
+/* Device memory, one allocation that starts with the chunks. Calls for the
+ * same tensors share it, and so must follow each other in one stream. */
+struct cut {
+    struct chunk *chunks;
+    struct sums *sums; /* what a pass found in each chunk */
+    int *first;        /* chunk of each tensor; at n_tensors all chunks */
+    float *rates;      /* LAMB: lr times the trust ratio of each tensor */
+};
+
+struct vp_cuda_tensors {
+    int n_tensors, n_chunks;
+    struct cut cut;
+};
+
+/* ---- Tensors into chunks ------------------------------------------------ */
+
+static int chunks_of(const struct vp_optim_tensor *tensor)
+{
+    return (int)((tensor->n + CHUNK - 1) / CHUNK);
+}
+
+static void cut_tensors(const struct vp_optim_tensor *tensors, int n_tensors,
+                        struct chunk *chunks, int *first)
+{
+    int n_chunks = 0;
+
+    for (int i = 0; i < n_tensors; i++) {
+        first[i] = n_chunks;
+        for (int64_t at = 0; at < tensors[i].n; at += CHUNK) {
+            int64_t left = tensors[i].n - at;
+            struct chunk *chunk = &chunks[n_chunks++];
+
+            chunk->begin = tensors[i].offset + at;
+            chunk->n = left < CHUNK ? (int)left : (int)CHUNK;
+            chunk->tensor = i;
+            chunk->decay = tensors[i].decay;
+        }
+    }
+    first[n_tensors] = n_chunks;
+}
+
+static enum vp_status alloc_cut(struct vp_cuda_tensors *t)
+{
+    size_t n_chunks = (size_t)t->n_chunks, n_tensors = (size_t)t->n_tensors;
+    size_t n_bytes = n_chunks * (sizeof(struct chunk) + sizeof(struct sums)) +
+                     (n_tensors + 1) * sizeof(int) + n_tensors * sizeof(float);
+    void *memory;
+
+    if (cudaMalloc(&memory, n_bytes) != cudaSuccess)
+        return VP_ERR_NOMEM;
+    t->cut.chunks = (struct chunk *)memory;
+    t->cut.sums = (struct sums *)(t->cut.chunks + n_chunks);
+    t->cut.first = (int *)(t->cut.sums + n_chunks);
+    t->cut.rates = (float *)(t->cut.first + n_tensors + 1);
+    return VP_OK;
+}
+
+static enum vp_status upload_cut(struct vp_cuda_tensors *t,
+                                 const struct vp_optim_tensor *tensors)
+{
+    size_t chunk_bytes = (size_t)t->n_chunks * sizeof(struct chunk);
+    size_t first_bytes = (size_t)(t->n_tensors + 1) * sizeof(int);
+    struct chunk *chunks = (struct chunk *)malloc(chunk_bytes + first_bytes);
+    int *first = (int *)(chunks + t->n_chunks);
+    enum vp_status st = VP_OK;
+
+    if (!chunks)
+        return VP_ERR_NOMEM;
+    cut_tensors(tensors, t->n_tensors, chunks, first);
+    if (cudaMemcpy(t->cut.chunks, chunks, chunk_bytes,
+                   cudaMemcpyHostToDevice) != cudaSuccess ||
+        cudaMemcpy(t->cut.first, first, first_bytes, cudaMemcpyHostToDevice) !=
+            cudaSuccess)
+        st = VP_ERR_IO;
+    free(chunks);
+    return st;
+}
+
+enum vp_status vp_cuda_tensors_create(const struct vp_optim_tensor *tensors,
+                                      int n_tensors,
+                                      struct vp_cuda_tensors **out)
+{
+    struct vp_cuda_tensors *t;
+    enum vp_status st;
+
+    t = (struct vp_cuda_tensors *)calloc(1, sizeof(*t));
+    if (!t)
+        return VP_ERR_NOMEM;
+    t->n_tensors = n_tensors;
+    for (int i = 0; i < n_tensors; i++) {
+        VP_BUG_ON(tensors[i].offset % 4 != 0); /* quads are aligned */
+        t->n_chunks += chunks_of(&tensors[i]);
+    }
+    st = alloc_cut(t);
+    if (st == VP_OK)
+        st = upload_cut(t, tensors);
+    if (st != VP_OK) {
+        vp_cuda_tensors_free(t);
+        return st;
+    }
+    *out = t;
+    return VP_OK;
+}
+
+void vp_cuda_tensors_free(struct vp_cuda_tensors *t)
+{
+    if (!t)
+        return;
+    cudaFree(t->cut.chunks);
+    free(t);
+}
+
+/* ---- Four elements at a time -------------------------------------------- */
+
+/* Of a quad only the first `left` elements may belong to the tensor. Callers
+ * pass the constant 4 wherever they can: then all loads of a thread leave
+ * together, with no branch between them. */
+
+template <typename T> struct alignas(4 * sizeof(T)) quad {
+    T x[4];
+};
+
+/* Elements behind the `left` first ones are 0. */
+static __device__ __forceinline__ quad<float> load_quad(const float *from,
+                                                        int left)
+{
+    quad<float> q;
+
+    if (left >= 4)
+        return *(const quad<float> *)from;
+    for (int j = 0; j < 4; j++)
+        q.x[j] = j < left ? from[j] : 0.0f;
+    return q;
+}
+
+template <typename T>
+static __device__ __forceinline__ void store_quad(T *to, const quad<float> &q,
+                                                  int left)
+{
+    quad<T> rounded;
+
+    for (int j = 0; j < 4; j++)
+        rounded.x[j] = vp_round<T>(q.x[j]);
+    if (left >= 4) {
+        *(quad<T> *)to = rounded;
+        return;
+    }
+    for (int j = 0; j < 4; j++)
+        if (j < left)
+            to[j] = rounded.x[j];
+}
+
+/* ---- Sums --------------------------------------------------------------- */
+
+/* Of all THREADS threads; `shared` may be used again only after a barrier. */
+static __device__ double block_sum(double x, double shared[THREADS / 32])
+{
+    double sum = 0.0;
+
+    for (int lane = 16; lane > 0; lane /= 2)
+        x += __shfl_xor_sync(0xFFFFFFFFu, x, lane);
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = x;
+    __syncthreads();
+    for (int i = 0; i < THREADS / 32; i++)
+        sum += shared[i];
+    return sum;
+}
+
+static __device__ __forceinline__ double squares(const float *from, int left)
+{
+    quad<float> q = load_quad(from, left);
+    double sum = 0.0;
+
+    for (int j = 0; j < 4; j++)
+        sum += (double)q.x[j] * (double)q.x[j];
+    return sum;
+}
+
+/* One block per chunk. */
+static __global__ void __launch_bounds__(THREADS)
+    chunk_squares(struct cut cut, const float *data)
+{
+    __shared__ double shared[THREADS / 32];
+    struct chunk chunk = cut.chunks[blockIdx.x];
+    double sum = 0.0;
+
+    for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
+        if (chunk.n - i >= 4)
+            sum += squares(data + chunk.begin + i, 4);
+        else
+            sum += squares(data + chunk.begin + i, chunk.n - i);
+    }
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0)
+        cut.sums[blockIdx.x].x[0] = sum;
+}
+
+/* The sum of a tensor's chunks, by one block. */
+static __device__ double tensor_sum(const struct cut &cut, int tensor,
+                                    int which, double shared[THREADS / 32])
+{
+    int end = cut.first[tensor + 1];
+    double sum = 0.0;
+
+    for (int i = cut.first[tensor] + threadIdx.x; i < end; i += THREADS)
+        sum += cut.sums[i].x[which];
+    return block_sum(sum, shared);
+}
+
+/* One block per tensor. */
+static __global__ void __launch_bounds__(THREADS)
+    tensor_squares(struct cut cut, double *sums_out)
+{
+    __shared__ double shared[THREADS / 32];
+    double sum = tensor_sum(cut, blockIdx.x, 0, shared);
+
+    if (threadIdx.x == 0)
+        sums_out[blockIdx.x] = sum;
+}
+
+void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *data,
+                         double *sums_out, cudaStream_t stream)
+{
+    if (tensors->n_chunks > 0)
+        chunk_squares<<<tensors->n_chunks, THREADS, 0, stream>>>(tensors->cut,
+                                                                 data);
+    if (tensors->n_tensors > 0)
+        tensor_squares<<<tensors->n_tensors, THREADS, 0, stream>>>(tensors->cut,
+                                                                   sums_out);
+}
+
+/* ---- Steps -------------------------------------------------------------- */
+
+struct arrays {
+    const float *w_old, *grad;
+    float *m, *v, *w_new;
+    void *rounded;
+};
+
+struct coefs {
+    struct vp_optim_coef with_decay, without;
+};
+
+static struct arrays arrays_of(const struct vp_optim_step *step)
+{
+    struct arrays a;
+
+    a.w_old = step->w_old;
+    a.grad = step->grad;
+    a.m = step->moment[0];
+    a.v = step->moment[1];
+    a.w_new = step->w_new;
+    a.rounded = step->rounded;
+    return a;
+}
+
+static struct coefs coefs_of(const struct vp_optim_step *step)
+{
+    struct coefs c;
+
+    c.with_decay = vp_optim_coef_of(step, true);
+    c.without = vp_optim_coef_of(step, false);
+    return c;
+}
+
+/* Writes weights, and in T where that is wanted. */
+template <typename T>
+static __device__ __forceinline__ void store_weights(const struct arrays &a,
+                                                     int64_t at,
+                                                     const quad<float> &w,
+                                                     int left)
+{
+    store_quad<float>(a.w_new + at, w, left);
+    if (a.rounded)
+        store_quad<T>((T *)a.rounded + at, w, left);
+}
+
+template <typename T>
+static __device__ __forceinline__ void sgd_quad(const struct arrays &a,
+                                                int64_t at, int left,
+                                                const struct vp_optim_coef &c)
+{
+    quad<float> w = load_quad(a.w_old + at, left);
+    quad<float> g = load_quad(a.grad + at, left);
+    quad<float> m = load_quad(a.m + at, left);
+
+    for (int j = 0; j < 4; j++) {
+        m.x[j] = c.beta1 * m.x[j] + (c.grad_scale * g.x[j] + c.l2 * w.x[j]);
+        w.x[j] = w.x[j] - c.lr * m.x[j];
+    }
+    store_quad<float>(a.m + at, m, left);
+    store_weights<T>(a, at, w, left);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    sgd(struct cut cut, struct arrays a, struct coefs both)
+{
+    struct chunk chunk = cut.chunks[blockIdx.x];
+    struct vp_optim_coef c = chunk.decay ? both.with_decay : both.without;
+
+    for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
+        int64_t at = chunk.begin + i;
+
+        if (chunk.n - i >= 4)
+            sgd_quad<T>(a, at, 4, c);
+        else
+            sgd_quad<T>(a, at, chunk.n - i, c);
+    }
+}
+
+template <typename T>
+static __device__ __forceinline__ void adam_quad(const struct arrays &a,
+                                                 int64_t at, int left,
+                                                 const struct vp_optim_coef &c)
+{
+    quad<float> w = load_quad(a.w_old + at, left);
+    quad<float> g = load_quad(a.grad + at, left);
+    quad<float> m = load_quad(a.m + at, left);
+    quad<float> v = load_quad(a.v + at, left);
+
+    for (int j = 0; j < 4; j++) {
+        float gj = c.grad_scale * g.x[j] + c.l2 * w.x[j];
+
+        m.x[j] = vp_optim_moment1(m.x[j], gj, &c);
+        v.x[j] = vp_optim_moment2(v.x[j], gj, &c);
+        w.x[j] = c.keep * w.x[j] -
+                 c.lr * vp_optim_direction(m.x[j], v.x[j], &c);
+    }
+    store_quad<float>(a.m + at, m, left);
+    store_quad<float>(a.v + at, v, left);
+    store_weights<T>(a, at, w, left);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    adam(struct cut cut, struct arrays a, struct coefs both)
+{
+    struct chunk chunk = cut.chunks[blockIdx.x];
+    struct vp_optim_coef c = chunk.decay ? both.with_decay : both.without;
+
+    for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
+        int64_t at = chunk.begin + i;
+
+        if (chunk.n - i >= 4)
+            adam_quad<T>(a, at, 4, c);
+        else
+            adam_quad<T>(a, at, chunk.n - i, c);
+    }
+}
+
+/* Moves the moments on; adds the squares of w and of the direction u. */
+static __device__ __forceinline__ void measure_quad(
+    const struct arrays &a, int64_t at, int left, const struct vp_optim_coef &c,
+    double *w2, double *u2)
+{
+    quad<float> w = load_quad(a.w_old + at, left);
+    quad<float> g = load_quad(a.grad + at, left);
+    quad<float> m = load_quad(a.m + at, left);
+    quad<float> v = load_quad(a.v + at, left);
+
+    for (int j = 0; j < 4; j++) {
+        float gj = c.grad_scale * g.x[j], u;
+
+        m.x[j] = vp_optim_moment1(m.x[j], gj, &c);
+        v.x[j] = vp_optim_moment2(v.x[j], gj, &c);
+        u = vp_optim_direction(m.x[j], v.x[j], &c) + c.decay * w.x[j];
+        if (j >= left)
+            continue; /* 0 / 0, where eps is 0 */
+        *w2 += (double)w.x[j] * (double)w.x[j];
+        *u2 += (double)u * (double)u;
+    }
+    store_quad<float>(a.m + at, m, left);
+    store_quad<float>(a.v + at, v, left);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    lamb_measure(struct cut cut, struct arrays a, struct coefs both)
+{
+    __shared__ double shared[2][THREADS / 32];
+    struct chunk chunk = cut.chunks[blockIdx.x];
+    struct vp_optim_coef c = chunk.decay ? both.with_decay : both.without;
+    double w2 = 0.0, u2 = 0.0;
+
+    for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
+        int64_t at = chunk.begin + i;
+
+        if (chunk.n - i >= 4)
+            measure_quad(a, at, 4, c, &w2, &u2);
+        else
+            measure_quad(a, at, chunk.n - i, c, &w2, &u2);
+    }
+    w2 = block_sum(w2, shared[0]);
+    u2 = block_sum(u2, shared[1]);
+    if (threadIdx.x == 0) {
+        cut.sums[blockIdx.x].x[0] = w2;
+        cut.sums[blockIdx.x].x[1] = u2;
+    }
+}
+
+/* Trust ratio |w| / |u| per tensor; 1 where either norm is 0. */
+static __global__ void __launch_bounds__(THREADS)
+    lamb_rates(struct cut cut, float lr)
+{
+    __shared__ double shared[2][THREADS / 32];
+    double w2 = tensor_sum(cut, blockIdx.x, 0, shared[0]);
+    double u2 = tensor_sum(cut, blockIdx.x, 1, shared[1]);
+
+    if (threadIdx.x == 0) {
+        double ratio = w2 > 0.0 && u2 > 0.0 ? sqrt(w2 / u2) : 1.0;
+
+        cut.rates[blockIdx.x] = (float)(lr * ratio);
+    }
+}
+
+/* The same u from the new moments: w_new = w - rate * u. */
+template <typename T>
+static __device__ __forceinline__ void apply_quad(const struct arrays &a,
+                                                  int64_t at, int left,
+                                                  const struct vp_optim_coef &c,
+                                                  float rate)
+{
+    quad<float> w = load_quad(a.w_old + at, left);
+    quad<float> m = load_quad(a.m + at, left);
+    quad<float> v = load_quad(a.v + at, left);
+
+    for (int j = 0; j < 4; j++)
+        w.x[j] = w.x[j] - rate * (vp_optim_direction(m.x[j], v.x[j], &c) +
+                                  c.decay * w.x[j]);
+    store_weights<T>(a, at, w, left);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    lamb_apply(struct cut cut, struct arrays a, struct coefs both)
+{
+    struct chunk chunk = cut.chunks[blockIdx.x];
+    struct vp_optim_coef c = chunk.decay ? both.with_decay : both.without;
+    float rate = cut.rates[chunk.tensor];
+
+    for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
+        int64_t at = chunk.begin + i;
+
+        if (chunk.n - i >= 4)
+            apply_quad<T>(a, at, 4, c, rate);
+        else
+            apply_quad<T>(a, at, chunk.n - i, c, rate);
+    }
+}
+
+/* T: the type of `rounded`. */
+template <typename T>
+static void update_as(struct vp_cuda_tensors *tensors,
+                      const struct vp_optim_step *step, cudaStream_t stream)
+{
+    struct arrays a = arrays_of(step);
+    struct coefs c = coefs_of(step);
+    struct cut cut = tensors->cut;
+    int n_chunks = tensors->n_chunks;
+
+    switch (step->config.kind) {
+    case VP_OPTIM_SGD:
+        sgd<T><<<n_chunks, THREADS, 0, stream>>>(cut, a, c);
+        break;
+    case VP_OPTIM_ADAM:
+    case VP_OPTIM_ADAMW:
+        adam<T><<<n_chunks, THREADS, 0, stream>>>(cut, a, c);
+        break;
+    case VP_OPTIM_LAMB:
+        lamb_measure<<<n_chunks, THREADS, 0, stream>>>(cut, a, c);
+        lamb_rates<<<tensors->n_tensors, THREADS, 0, stream>>>(cut, step->lr);
+        lamb_apply<T><<<n_chunks, THREADS, 0, stream>>>(cut, a, c);
+        break;
+    default:
+        VP_BUG_ON(step->config.kind >= VP_OPTIM_KIND_COUNT);
+    }
+}
+
+void vp_cuda_update(struct vp_cuda_tensors *tensors,
+                    const struct vp_optim_step *step, cudaStream_t stream)
+{
+    enum vp_dtype dtype = step->rounded ? step->dtype : VP_DTYPE_F32;
+
+    if (tensors->n_chunks > 0)
+        VP_WITH_TYPE(dtype, update_as<T>(tensors, step, stream));
+}
+
+/* ---- One long array ----------------------------------------------------- */
+
+static int blocks_for(int64_t n)
+{
+    int64_t n_blocks = (n + THREADS - 1) / THREADS;
+
+    return n_blocks < MAX_BLOCKS ? (int)n_blocks : (int)MAX_BLOCKS;
+}
+
+static bool is_aligned(const void *data)
+{
+    return (uintptr_t)data % 16 == 0;
+}
+
+/* The first 4 n_quads elements go by quads, the rest one by one. */
+static __global__ void __launch_bounds__(THREADS)
+    add_floats(float *dst, const float *src, int64_t n, int64_t n_quads)
+{
+    int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    int64_t step = (int64_t)gridDim.x * THREADS;
+
+    for (int64_t i = first; i < n_quads; i += step) {
+        quad<float> a = load_quad(dst + 4 * i, 4);
+        quad<float> b = load_quad(src + 4 * i, 4);
+
+        for (int j = 0; j < 4; j++)
+            a.x[j] += b.x[j];
+        store_quad<float>(dst + 4 * i, a, 4);
+    }
+    for (int64_t i = 4 * n_quads + first; i < n; i += step)
+        dst[i] += src[i];
+}
+
+void vp_cuda_add_floats(float *dst, const float *src, int64_t n,
+                        cudaStream_t stream)
+{
+    int64_t n_quads = is_aligned(dst) && is_aligned(src) ? n / 4 : 0;
+
+    if (n > 0)
+        add_floats<<<blocks_for(n_quads ? n_quads : n), THREADS, 0, stream>>>(
+            dst, src, n, n_quads);
+}
+
+/* The first vp_vec<T>::N * n_vecs elements go by vectors. Whoever finds one
+ * writes the same number, so it does not matter who is last. */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    find_nonfinite(const T *data, int64_t n, int64_t n_vecs, int *flag_out)
+{
+    const vp_vec<T> *vecs = (const vp_vec<T> *)data;
+    int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    int64_t step = (int64_t)gridDim.x * THREADS;
+    bool found = false;
+
+    for (int64_t i = first; i < n_vecs; i += step) {
+        vp_vec<T> v = vecs[i];
+
+        for (int j = 0; j < vp_vec<T>::N; j++)
+            found |= !isfinite(vp_float(v.x[j]));
+    }
+    for (int64_t i = vp_vec<T>::N * n_vecs + first; i < n; i += step)
+        found |= !isfinite(vp_float(data[i]));
+    if (found)
+        *flag_out = 1;
+}
+
+template <typename T>
+static void find_nonfinite_as(const void *data, int64_t n, int *flag_out,
+                              cudaStream_t stream)
+{
+    int64_t n_vecs = is_aligned(data) ? n / vp_vec<T>::N : 0;
+
+    find_nonfinite<T><<<blocks_for(n_vecs ? n_vecs : n), THREADS, 0, stream>>>(
+        (const T *)data, n, n_vecs, flag_out);
+}
+
+void vp_cuda_find_nonfinite(const void *data, int64_t n, enum vp_dtype dtype,
+                            int *flag_out, cudaStream_t stream)
+{
+    if (n > 0 && dtype != VP_DTYPE_I32)
+        VP_WITH_TYPE(dtype, find_nonfinite_as<T>(data, n, flag_out, stream));
+}
