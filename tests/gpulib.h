@@ -46,12 +46,10 @@ static inline enum vp_status gpu_open(struct vp_err *err)
 /* `fn` is the address of a function pointer. */
 static inline bool gpu_find(const char *name, void *fn)
 {
-    void *symbol;
+    void *symbol = vp_backend_symbol("cuda", name);
 
-    if (vp_backend_symbol(gpu.ops, name, &symbol) != VP_OK)
-        return false;
     memcpy(fn, &symbol, sizeof(symbol));
-    return true;
+    return symbol;
 }
 
 /* But an open one must have everything. */

@@ -6,6 +6,8 @@
 
 #include <cublasLt.h>
 
+#define VP_EXPORT __attribute__((visibility("default")))
+
 struct vp_cuda_plan; /* product.c */
 
 struct vp_cuda {

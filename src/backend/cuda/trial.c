@@ -1,0 +1,77 @@
+/* For tests: single calls with device addresses, run and waited for. */
+#include "backend/cuda/device.h"
+
+static void fill_calls(struct vp_backend *backend, const struct vp_kargs *args,
+                       const enum vp_phase *phases, int n,
+                       struct vp_cuda_call *calls)
+{
+    const struct vp_mb *mb = args->mb;
+
+    for (int i = 0; i < n; i++)
+        calls[i] = (struct vp_cuda_call){ .args = args[i],
+                                          .phase = phases[i],
+                                          .mb = backend->mb,
+                                          .cuda = &backend->cuda,
+                                          .stream = cudaStreamPerThread };
+    vp_cuda_set_mb(
+        backend->mb,
+        (struct vp_cuda_mb){ mb->seed, mb->first_sample, mb->loss_grad },
+        cudaStreamPerThread);
+}
+
+VP_EXPORT enum vp_status vp_cuda_try(struct vp_backend *backend,
+                                     const struct vp_kargs *args,
+                                     enum vp_phase phase);
+
+enum vp_status vp_cuda_try(struct vp_backend *backend,
+                           const struct vp_kargs *args, enum vp_phase phase)
+{
+    struct vp_cuda_call call;
+
+    fill_calls(backend, args, &phase, 1, &call);
+    VP_TRY(vp_cuda_ops[args->op->kind].fn[phase](&call));
+    return vp_cuda_check(&backend->cuda,
+                         cudaStreamSynchronize(cudaStreamPerThread), "trying");
+}
+
+VP_EXPORT int vp_cuda_try_fused(struct vp_backend *backend,
+                                const struct vp_kargs *args,
+                                const enum vp_phase *phases, int n);
+
+int vp_cuda_try_fused(struct vp_backend *backend, const struct vp_kargs *args,
+                      const enum vp_phase *phases, int n)
+{
+    enum { MAX_CALLS = 8 };
+    struct vp_cuda_call calls[MAX_CALLS];
+    int n_done;
+
+    VP_BUG_ON(n > MAX_CALLS);
+    fill_calls(backend, args, phases, n, calls);
+    n_done = vp_cuda_run_fused(calls, n);
+    return cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess ? n_done
+                                                                     : -1;
+}
+
+VP_EXPORT enum vp_status vp_cuda_try_nonfinite(struct vp_backend *backend,
+                                               const void *data, int64_t n,
+                                               enum vp_dtype dtype,
+                                               bool *found_out);
+
+enum vp_status vp_cuda_try_nonfinite(struct vp_backend *backend,
+                                     const void *data, int64_t n,
+                                     enum vp_dtype dtype, bool *found_out)
+{
+    int flag = 0;
+
+    VP_TRY(vp_cuda_check(&backend->cuda,
+                         cudaMemset(backend->flag, 0, sizeof(flag)), "trying"));
+    vp_cuda_find_nonfinite(data, n, dtype, backend->flag, cudaStreamPerThread);
+    VP_TRY(vp_cuda_check(&backend->cuda,
+                         cudaStreamSynchronize(cudaStreamPerThread), "trying"));
+    VP_TRY(vp_cuda_check(
+        &backend->cuda,
+        cudaMemcpy(&flag, backend->flag, sizeof(flag), cudaMemcpyDeviceToHost),
+        "trying"));
+    *found_out = flag != 0;
+    return VP_OK;
+}
