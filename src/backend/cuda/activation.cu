@@ -126,9 +126,9 @@ static __device__ inline void grad_pack(float *dz, const vp_pack<T, N> &dout,
 {
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        dz[i] = vp_float(dout.x[i]);
+        dz[i] = vp_get(dout, i);
         if (ACT != VP_ACT_NONE)
-            dz[i] = vp_rounded<T>(dz[i] * act_slope<ACT>(vp_float(z.x[i])));
+            dz[i] = vp_rounded<T>(dz[i] * act_slope<ACT>(vp_get(z, i)));
     }
 }
 
@@ -277,7 +277,7 @@ static __global__ void __launch_bounds__(32 * SLICES)
     int64_t begin = sums.n_parts * slice / SLICES;
     int64_t end = sums.n_parts * (slice + 1) / SLICES;
     const float *parts = sums.parts + blockIdx.y * sums.cols + col;
-    float *dst = sums.dst[blockIdx.y];
+    float *dst = blockIdx.y == 0 ? sums.dst[0] : sums.dst[1];
     float sum = 0.0f;
 
     if (!dst)

@@ -88,13 +88,13 @@ static __device__ inline void count_pack(struct tally *tally,
 
 #pragma unroll
     for (int i = 0; i < N; i++)
-        most = fmaxf(most, vp_float(pack.x[i]));
+        most = fmaxf(most, vp_get(pack, i));
     tally->sum *= exp_below(tally->most - most);
     tally->most = most;
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        tally->sum += exp_below(vp_float(pack.x[i]) - most);
-        tally->total += vp_float(pack.x[i]);
+        tally->sum += exp_below(vp_get(pack, i) - most);
+        tally->total += vp_get(pack, i);
     }
 }
 

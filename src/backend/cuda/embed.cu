@@ -314,7 +314,7 @@ static __global__ void __launch_bounds__(THREADS)
                 break;
 #pragma unroll
             for (int j = 0; j < N; j++)
-                sum[j] += s.scale * vp_float(rows[k].x[j]);
+                sum[j] += s.scale * vp_get(rows[k], j);
             if (i + k < n - 1 && piece.key[i + k] == piece.key[i + k + 1])
                 continue;
             end_run<N>(s, &piece, i + k, n, col, sum);

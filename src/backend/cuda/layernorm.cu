@@ -42,13 +42,14 @@ template <typename T> static unsigned threads_of(int64_t cols)
 
 /* ---- Forward ------------------------------------------------------------ */
 
-template <int N>
+template <typename T, int N>
 static __device__ inline void normalise(float *x, float mean, float rstd,
-                                        const float *gamma, const float *beta)
+                                        const vp_pack<T, N> &gamma,
+                                        const vp_pack<T, N> &beta)
 {
 #pragma unroll
     for (int i = 0; i < N; i++)
-        x[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
+        x[i] = (x[i] - mean) * rstd * vp_get(gamma, i) + vp_get(beta, i);
 }
 
 template <typename T, int THREADS>
@@ -60,13 +61,14 @@ static __global__ void __launch_bounds__(THREADS)
     uint32_t row = blockIdx.x, col = threadIdx.x * N;
     int64_t cols = norm.in.cols;
     bool mine = col < cols;
-    float x[N], gamma[N], beta[N];
+    vp_pack<T, N> gamma, beta;
+    float x[N];
     float sum = 0.0f, squares = 0.0f, mean, rstd;
 
     if (mine) {
         vp_load_residual<T, N>(x, norm.in, row, col);
-        vp_load<N>(gamma, (const T *)norm.gamma + col);
-        vp_load<N>(beta, (const T *)norm.beta + col);
+        gamma = vp_read<N>((const T *)norm.gamma + col);
+        beta = vp_read<N>((const T *)norm.beta + col);
 #pragma unroll
         for (int i = 0; i < N; i++)
             sum += x[i];
@@ -82,7 +84,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0)
         *(float2 *)(norm.stat + 2 * (int64_t)row) = make_float2(mean, rstd);
     if (mine) {
-        normalise<N>(x, mean, rstd, gamma, beta);
+        normalise<T, N>(x, mean, rstd, gamma, beta);
         vp_store<N>((T *)norm.out + row * cols + col, x);
     }
 }
@@ -131,10 +133,10 @@ static __global__ void plain_norm_kernel(struct vp_norm norm)
         norm.stat[2 * row + 1] = rstd;
     }
     for (int64_t j = threadIdx.x; j < cols; j += PLAIN) {
-        float y = vp_float(x[j]), g = vp_float(gamma[j]);
-        float b = vp_float(beta[j]);
+        float y = vp_float(x[j]);
 
-        normalise<1>(&y, mean, rstd, &g, &b);
+        normalise<T, 1>(&y, mean, rstd, vp_read<1>(gamma + j),
+                        vp_read<1>(beta + j));
         out[j] = vp_round<T>(y);
     }
 }
@@ -192,11 +194,8 @@ static __device__ inline void read_rows(norm_rows<T, N_ROWS> &rows,
                                         int64_t row, int64_t end, int64_t col)
 {
     enum { N = vp_vec<T>::N };
-    vp_pack<T, N> zeros;
+    const vp_pack<T, N> zeros = {};
 
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        zeros.x[i] = vp_round<T>(0.0f);
 #pragma unroll
     for (int r = 0; r < N_ROWS; r++) {
         int64_t at = (row + r) * grad.cols + col;
@@ -218,8 +217,8 @@ static __device__ inline void sum_rows(float *dgamma, float *dbeta,
     for (int r = 0; r < N_ROWS; r++)
 #pragma unroll
         for (int i = 0; i < vp_vec<T>::N; i++) {
-            float d = vp_float(rows.dout[r].x[i]);
-            float xhat = xhat_of(vp_float(rows.x[r].x[i]), rows.stat[r]);
+            float d = vp_get(rows.dout[r], i);
+            float xhat = xhat_of(vp_get(rows.x[r], i), rows.stat[r]);
 
             dgamma[i] = fmaf(d, xhat, dgamma[i]);
             dbeta[i] += d;
@@ -241,10 +240,10 @@ static __device__ inline void row_means(float (&means)[N_ROWS][2],
 
 #pragma unroll
         for (int i = 0; i < vp_vec<T>::N; i++) {
-            float g = vp_float(rows.dout[r].x[i]) * gamma[i];
+            float g = vp_get(rows.dout[r], i) * gamma[i];
 
             sum_g += g;
-            sum_gx = fmaf(g, xhat_of(vp_float(rows.x[r].x[i]), rows.stat[r]),
+            sum_gx = fmaf(g, xhat_of(vp_get(rows.x[r], i), rows.stat[r]),
                           sum_gx);
         }
         sum_g = vp_warp_sum(sum_g);
@@ -285,8 +284,8 @@ static __device__ inline void write_dx(const struct vp_norm_grad &grad,
         vp_load<N>(base, (const T *)grad.base + at);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        float g = vp_float(dout.x[i]) * gamma[i];
-        float xhat = xhat_of(vp_float(x.x[i]), stat);
+        float g = vp_get(dout, i) * gamma[i];
+        float xhat = xhat_of(vp_get(x, i), stat);
 
         dx[i] = (g - means[0] - xhat * means[1]) * stat.y;
         dx[i] = vp_rounded<T>(grad.base ? base[i] + dx[i] : dx[i]);

@@ -6,8 +6,6 @@
 
 #include "backend/cuda/device.cuh"
 
-#include <string.h>
-
 static inline int64_t vp_parts_of(int64_t n, int64_t part)
 {
     return (n + part - 1) / part;
@@ -29,14 +27,62 @@ template <typename T> static inline bool vp_fits_packs(int64_t cols)
 }
 
 template <typename T, int N> struct vp_pack {
-    enum { BYTES = N * sizeof(T) };
-    alignas(BYTES < 16 ? BYTES : 16) T x[N];
+    uint4 quad[N * sizeof(T) / 16];
+};
+
+template <typename T> struct vp_pack<T, 1> {
+    T x;
 };
 
 template <int N, typename T>
 static __device__ inline vp_pack<T, N> vp_read(const T *src)
 {
     return *(const vp_pack<T, N> *)src;
+}
+
+/* Words of a pack hold one float, or two elements of two bytes. */
+static __device__ inline uint32_t vp_word(const uint4 *quad, int i)
+{
+    const uint4 &q = quad[i / 4];
+
+    return i % 4 < 2 ? (i % 4 == 0 ? q.x : q.y) : (i % 4 == 2 ? q.z : q.w);
+}
+
+static __device__ inline float vp_half_word(uint32_t word, int i, __nv_bfloat16)
+{
+    return __uint_as_float(i ? word & 0xFFFF0000u : word << 16);
+}
+
+static __device__ inline float vp_half_word(uint32_t word, int i, __half)
+{
+    return __half2float(
+        __ushort_as_half((unsigned short)(i ? word >> 16 : word)));
+}
+
+static __device__ inline uint32_t vp_pair(float low, float high, __nv_bfloat16)
+{
+    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+
+    return *(uint32_t *)&pair;
+}
+
+static __device__ inline uint32_t vp_pair(float low, float high, __half)
+{
+    __half2 pair = __floats2half2_rn(low, high);
+
+    return *(uint32_t *)&pair;
+}
+
+/* Element i of a pack; i is known when compiling. */
+template <typename T, int N>
+static __device__ inline float vp_get(const vp_pack<T, N> &pack, int i)
+{
+    if constexpr (N == 1)
+        return vp_float(pack.x);
+    else if constexpr (sizeof(T) == 4)
+        return __uint_as_float(vp_word(pack.quad, i));
+    else
+        return vp_half_word(vp_word(pack.quad, i / 2), i % 2, T());
 }
 
 template <int N, typename T>
@@ -46,18 +92,31 @@ static __device__ inline void vp_load(float *dst, const T *src)
 
 #pragma unroll
     for (int i = 0; i < N; i++)
-        dst[i] = vp_float(pack.x[i]);
+        dst[i] = vp_get(pack, i);
+}
+
+/* Four words of a pack, from as many floats as they hold. */
+template <typename T> static __device__ inline uint4 vp_quad(const float *src)
+{
+    if constexpr (sizeof(T) == 4)
+        return make_uint4(__float_as_uint(src[0]), __float_as_uint(src[1]),
+                          __float_as_uint(src[2]), __float_as_uint(src[3]));
+    else
+        return make_uint4(
+            vp_pair(src[0], src[1], T()), vp_pair(src[2], src[3], T()),
+            vp_pair(src[4], src[5], T()), vp_pair(src[6], src[7], T()));
 }
 
 template <int N, typename T>
 static __device__ inline void vp_store(T *dst, const float *src)
 {
-    vp_pack<T, N> pack;
-
+    if constexpr (N == 1) {
+        *dst = vp_round<T>(*src);
+    } else {
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        pack.x[i] = vp_round<T>(src[i]);
-    *(vp_pack<T, N> *)dst = pack;
+        for (int i = 0; i < N; i += vp_vec<T>::N)
+            *(uint4 *)(dst + i) = vp_quad<T>(src + i);
+    }
 }
 
 /* dst = src, or dst += src. */
