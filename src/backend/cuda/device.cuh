@@ -55,25 +55,25 @@ template <typename T> struct alignas(16) vp_vec {
 };
 
 /* Runs `body` with T the type of `dtype`. */
-#define VP_WITH_TYPE(dtype, body)         \
-    do {                                  \
-        switch (dtype) {                  \
-        case VP_DTYPE_BF16: {             \
-            typedef __nv_bfloat16 T;      \
-            body;                         \
-            break;                        \
-        }                                 \
-        case VP_DTYPE_F16: {              \
-            typedef __half T;             \
-            body;                         \
-            break;                        \
-        }                                 \
-        default: {                        \
-            typedef float T;              \
-            body;                         \
-            break;                        \
-        }                                 \
-        }                                 \
+#define VP_WITH_TYPE(dtype, body)    \
+    do {                             \
+        switch (dtype) {             \
+        case VP_DTYPE_BF16: {        \
+            typedef __nv_bfloat16 T; \
+            body;                    \
+            break;                   \
+        }                            \
+        case VP_DTYPE_F16: {         \
+            typedef __half T;        \
+            body;                    \
+            break;                   \
+        }                            \
+        default: {                   \
+            typedef float T;         \
+            body;                    \
+            break;                   \
+        }                            \
+        }                            \
     } while (0)
 
 /* ---- Sums: the same tree every time ------------------------------------- */
@@ -132,14 +132,16 @@ static inline struct vp_drop vp_drop_of(const struct vp_cuda_call *call)
     return drop;
 }
 
-/* Random bytes of columns [16 group, 16 group + 16) of a row of the batch. */
+/* Random bytes of columns [16 group, 16 group + 16) of a row of the batch. Rows
+ * have 32 bits: a 64-bit division costs as much as the bytes themselves. */
 static __device__ inline struct vp_rng4 vp_drop_bits(const struct vp_drop &drop,
-                                                     int64_t row,
-                                                     int64_t group)
+                                                     uint32_t row,
+                                                     uint32_t group)
 {
-    return vp_rng(drop.mb->seed, VP_RNG_DROPOUT, drop.op, (uint32_t)group,
-                  (uint32_t)(row % drop.q_len),
-                  drop.mb->first_sample + (uint64_t)(row / drop.q_len));
+    uint32_t q_len = (uint32_t)drop.q_len;
+
+    return vp_rng(drop.mb->seed, VP_RNG_DROPOUT, drop.op, group, row % q_len,
+                  drop.mb->first_sample + row / q_len);
 }
 
 #endif

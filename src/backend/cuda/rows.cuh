@@ -1,0 +1,258 @@
+/* What the kernels share that go over rows of elements: packs of elements, the
+ * dropout of a pack, sums over rows in parts, layer norm with what is next to
+ * it in a list. */
+#ifndef VP_BACKEND_CUDA_ROWS_CUH
+#define VP_BACKEND_CUDA_ROWS_CUH
+
+#include "backend/cuda/device.cuh"
+
+static inline int64_t vp_parts_of(int64_t n, int64_t part)
+{
+    return (n + part - 1) / part;
+}
+
+static inline const struct vp_value *vp_call_value(
+    const struct vp_cuda_call *call, vp_val value)
+{
+    return &call->args.graph->values[value];
+}
+
+/* ---- Packs: N elements of one thread ------------------------------------ */
+
+/* A pack is as wide as one access where all rows of a tensor are aligned for
+ * it, else a single element. */
+template <typename T> static inline bool vp_fits_packs(int64_t cols)
+{
+    return cols % vp_vec<T>::N == 0;
+}
+
+template <typename T, int N> struct vp_pack {
+    uint4 quad[N * sizeof(T) / 16];
+};
+
+template <typename T> struct vp_pack<T, 1> {
+    T x;
+};
+
+template <int N, typename T>
+static __device__ inline vp_pack<T, N> vp_read(const T *src)
+{
+    return *(const vp_pack<T, N> *)src;
+}
+
+/* Words of a pack hold one float, or two elements of two bytes. */
+static __device__ inline uint32_t vp_word(const uint4 *quad, int i)
+{
+    const uint4 &q = quad[i / 4];
+
+    return i % 4 < 2 ? (i % 4 == 0 ? q.x : q.y) : (i % 4 == 2 ? q.z : q.w);
+}
+
+static __device__ inline float vp_half_word(uint32_t word, int i, __nv_bfloat16)
+{
+    return __uint_as_float(i ? word & 0xFFFF0000u : word << 16);
+}
+
+static __device__ inline float vp_half_word(uint32_t word, int i, __half)
+{
+    return __half2float(
+        __ushort_as_half((unsigned short)(i ? word >> 16 : word)));
+}
+
+static __device__ inline uint32_t vp_pair(float low, float high, __nv_bfloat16)
+{
+    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+
+    return *(uint32_t *)&pair;
+}
+
+static __device__ inline uint32_t vp_pair(float low, float high, __half)
+{
+    __half2 pair = __floats2half2_rn(low, high);
+
+    return *(uint32_t *)&pair;
+}
+
+/* Element i of a pack; i is known when compiling. */
+template <typename T, int N>
+static __device__ inline float vp_get(const vp_pack<T, N> &pack, int i)
+{
+    if constexpr (N == 1)
+        return vp_float(pack.x);
+    else if constexpr (sizeof(T) == 4)
+        return __uint_as_float(vp_word(pack.quad, i));
+    else
+        return vp_half_word(vp_word(pack.quad, i / 2), i % 2, T());
+}
+
+template <int N, typename T>
+static __device__ inline void vp_load(float *dst, const T *src)
+{
+    vp_pack<T, N> pack = vp_read<N>(src);
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        dst[i] = vp_get(pack, i);
+}
+
+/* Four words of a pack, from as many floats as they hold. */
+template <typename T> static __device__ inline uint4 vp_quad(const float *src)
+{
+    if constexpr (sizeof(T) == 4)
+        return make_uint4(__float_as_uint(src[0]), __float_as_uint(src[1]),
+                          __float_as_uint(src[2]), __float_as_uint(src[3]));
+    else
+        return make_uint4(
+            vp_pair(src[0], src[1], T()), vp_pair(src[2], src[3], T()),
+            vp_pair(src[4], src[5], T()), vp_pair(src[6], src[7], T()));
+}
+
+template <int N, typename T>
+static __device__ inline void vp_store(T *dst, const float *src)
+{
+    if constexpr (N == 1) {
+        *dst = vp_round<T>(*src);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i += vp_vec<T>::N)
+            *(uint4 *)(dst + i) = vp_quad<T>(src + i);
+    }
+}
+
+/* dst = src, or dst += src. */
+template <int N, typename T>
+static __device__ inline void vp_put(T *dst, bool add, float *src)
+{
+    float old[N];
+
+    if (add) {
+        vp_load<N>(old, dst);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            src[i] = old[i] + src[i];
+    }
+    vp_store<N>(dst, src);
+}
+
+static __device__ inline uint32_t vp_rng_word(const struct vp_rng4 &r, int i)
+{
+    return i < 2 ? (i == 0 ? r.v[0] : r.v[1]) : (i == 2 ? r.v[2] : r.v[3]);
+}
+
+/* Drops among the N columns of x from `col` on; N is 1, 4, 8 or 16 and divides
+ * col. */
+template <int N>
+static __device__ inline void vp_drop_pack(float *x, const struct vp_drop &drop,
+                                           uint32_t row, uint32_t col)
+{
+    struct vp_rng4 bits;
+
+    if (drop.threshold == 0)
+        return;
+    bits = vp_drop_bits(drop, row, col / 16);
+#pragma unroll
+    for (int k = 0; k < N; k += 4) {
+        uint32_t word = vp_rng_word(bits, (int)(col % 16) / 4 + k / 4);
+
+        if (N < 4)
+            word >>= 8 * (col % 4);
+#pragma unroll
+        for (int i = k; i < k + 4 && i < N; i++)
+            x[i] *= (word >> 8 * (i - k) & 0xFF) < drop.threshold ? 0.0f
+                                                                  : drop.scale;
+    }
+}
+
+/* ---- Sums over rows ----------------------------------------------------- */
+
+/* Rows are summed in parts, which a second kernel adds in a fixed order:
+ * dst[k] (+)= the sum over parts, each [n_dst, cols]. */
+struct vp_part_sums {
+    const float *parts; /* [n_parts, n_dst, cols] */
+    float *dst[2];      /* NULL: not wanted */
+    int n_dst;
+    int64_t n_parts, cols;
+    bool add;
+};
+
+void vp_cuda_add_parts(const struct vp_part_sums *sums, cudaStream_t stream);
+
+/* ---- Layer norm, and its neighbours ------------------------------------- */
+
+/* dropout(x) + trunk: the end of a residual branch. Also x alone. */
+struct vp_residual {
+    const void *x;
+    bool has_drop;
+    struct vp_drop drop;
+    void *dropped;     /* NULL: nobody reads it */
+    const void *trunk; /* NULL: no addition */
+    void *sum;
+    int64_t rows, cols;
+};
+
+/* N columns of the sum, with the rounding of the operators it is made of. */
+template <typename T, int N>
+static __device__ inline void vp_load_residual(float *x,
+                                               const struct vp_residual &res,
+                                               uint32_t row, uint32_t col)
+{
+    int64_t at = row * res.cols + col;
+    float trunk[N];
+
+    vp_load<N>(x, (const T *)res.x + at);
+    if (res.trunk)
+        vp_load<N>(trunk, (const T *)res.trunk + at);
+    if (res.has_drop) {
+        vp_drop_pack<N>(x, res.drop, row, col);
+        if (res.dropped)
+            vp_store<N>((T *)res.dropped + at, x);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[i] = vp_rounded<T>(x[i]);
+    }
+    if (res.trunk) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[i] = vp_rounded<T>(x[i] + trunk[i]);
+        vp_store<N>((T *)res.sum + at, x);
+    }
+}
+
+/* out = layernorm(in) */
+struct vp_norm {
+    struct vp_residual in;
+    const void *gamma, *beta;
+    float eps;
+    void *out;
+    float *stat; /* [rows, 2]: mean, 1/std */
+};
+
+/* dx = base + what comes through the layer norm; dbranch = drop_base +
+ * dropout(dx). The sums of dgamma and dbeta are left in parts. */
+struct vp_norm_grad {
+    const void *x, *dout, *gamma;
+    const float *stat;
+    void *dx;         /* NULL: not wanted; then no dbranch either */
+    const void *base; /* NULL: dx is written, not added to */
+    float *parts;     /* [vp_cuda_norm_parts(), 2, cols]; NULL: not wanted */
+    void *dbranch;    /* NULL: no dropout follows */
+    const void *drop_base;
+    struct vp_drop drop;
+    int64_t rows, cols;
+};
+
+/* False where rows do not fit the registers of a block; nothing is done then.
+ * The calls of layernorm alone work at every size. */
+bool vp_cuda_norm(const struct vp_norm *norm, enum vp_dtype dtype,
+                  cudaStream_t stream);
+bool vp_cuda_norm_grad(const struct vp_norm_grad *grad, enum vp_dtype dtype,
+                       cudaStream_t stream);
+
+struct vp_norm vp_cuda_norm_of(const struct vp_cuda_call *call);
+struct vp_norm_grad vp_cuda_norm_grad_of(const struct vp_cuda_call *call);
+int64_t vp_cuda_norm_parts(int64_t rows);
+/* The second half of W: from parts in the call's scratch to dpar. */
+void vp_cuda_norm_finish(const struct vp_cuda_call *w);
+bool vp_cuda_norm_wants_w(const struct vp_cuda_call *w);
+
+#endif
