@@ -18,7 +18,7 @@ static P *column(P *base, int64_t col, enum vp_dtype dtype)
 
 /* Packed columns: q [0, H), k [H, 2H), v [2H, 3H); or q alone in in0 and
  * k [0, H), v [H, 2H) in in1. */
-static void set_inputs(struct vp_attention *x, const struct vp_kargs *args)
+static void set_inputs(struct vp_attention_call *x, const struct vp_kargs *args)
 {
     int64_t H = x->ld_out;
     int from = args->op->in[1] != VP_NONE ? 1 : 0; /* input with the keys */
@@ -38,12 +38,12 @@ static void set_inputs(struct vp_attention *x, const struct vp_kargs *args)
     x->add_kv = args->din_add[from];
 }
 
-static struct vp_attention attention_of(const struct vp_cuda_call *call)
+static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
 {
     const struct vp_kargs *args = &call->args;
     const struct vp_attr *attr = &args->op->attr;
     const struct vp_value *out = vp_arg_value(args, args->op->out);
-    struct vp_attention x = {};
+    struct vp_attention_call x = {};
 
     x.dtype = out->dtype;
     x.batch = attr->batch;
@@ -77,7 +77,7 @@ size_t vp_cuda_attention_scratch(const struct vp_graph *,
 
 enum vp_status vp_cuda_attention_f(const struct vp_cuda_call *call)
 {
-    struct vp_attention x = attention_of(call);
+    struct vp_attention_call x = attention_of(call);
 
     if (vp_attention_mma_takes(&x))
         vp_attention_mma_f(&x, call->stream);
@@ -88,7 +88,7 @@ enum vp_status vp_cuda_attention_f(const struct vp_cuda_call *call)
 
 enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call)
 {
-    struct vp_attention x = attention_of(call);
+    struct vp_attention_call x = attention_of(call);
 
     if (vp_attention_mma_takes(&x))
         vp_attention_mma_b(&x, call->stream);

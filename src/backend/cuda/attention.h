@@ -8,7 +8,7 @@
 /* Head h of sample s owns `dim` columns from h * dim on, in rows
  * [s * q_len, (s + 1) * q_len) of q, out and their gradients, and in rows
  * [s * k_len, (s + 1) * k_len) of k, v and theirs. */
-struct vp_attention {
+struct vp_attention_call {
     enum vp_dtype dtype; /* of everything but mask, lse and delta */
     int64_t batch;
     int heads, dim;
@@ -40,7 +40,7 @@ struct vp_attention_head {
 
 /* `i` counts the heads of the batch. */
 static __device__ inline struct vp_attention_head vp_attention_head_of(
-    const struct vp_attention &x, unsigned i)
+    const struct vp_attention_call &x, unsigned i)
 {
     struct vp_attention_head h;
 
@@ -61,14 +61,14 @@ template <typename T> struct vp_rows {
 /* In a tensor laid out as q or out; as k or v. */
 template <typename T, typename P>
 static __device__ inline struct vp_rows<T> vp_q_rows(
-    P *base, int64_t ld, const struct vp_attention &x,
+    P *base, int64_t ld, const struct vp_attention_call &x,
     const struct vp_attention_head &h) {
     return { (T *)base + h.q_row * ld + h.index * x.dim, ld, x.q_len, x.dim };
 }
 
 template <typename T, typename P>
 static __device__ inline struct vp_rows<T> vp_k_rows(
-    P *base, int64_t ld, const struct vp_attention &x,
+    P *base, int64_t ld, const struct vp_attention_call &x,
     const struct vp_attention_head &h) {
     return { (T *)base + h.k_row * ld + h.index * x.dim, ld, x.k_len, x.dim };
 }
@@ -76,12 +76,13 @@ static __device__ inline struct vp_rows<T> vp_k_rows(
 /* ---- Launches ----------------------------------------------------------- */
 
 /* Every type, head size and length; products in float. */
-void vp_attention_plain_f(const struct vp_attention *x, cudaStream_t stream);
-void vp_attention_plain_b(const struct vp_attention *x, cudaStream_t stream);
+void vp_attention_plain_f(const struct vp_attention_call *x, cudaStream_t stream);
+void vp_attention_plain_b(const struct vp_attention_call *x,
+                          cudaStream_t stream);
 
 /* Tensor cores: whether there are kernels for this type, size and length. */
-bool vp_attention_mma_takes(const struct vp_attention *x);
-void vp_attention_mma_f(const struct vp_attention *x, cudaStream_t stream);
-void vp_attention_mma_b(const struct vp_attention *x, cudaStream_t stream);
+bool vp_attention_mma_takes(const struct vp_attention_call *x);
+void vp_attention_mma_f(const struct vp_attention_call *x, cudaStream_t stream);
+void vp_attention_mma_b(const struct vp_attention_call *x, cudaStream_t stream);
 
 #endif

@@ -67,8 +67,8 @@ static __device__ uint32_t pack(float low, float high, __half)
 /* ---- Where things are --------------------------------------------------- */
 
 /* Blocks of a head follow each other: they read the same rows. */
-static __device__ struct vp_attention_head head_of(const struct vp_attention &x,
-                                                   int n_blocks)
+static __device__ struct vp_attention_head head_of(
+    const struct vp_attention_call &x, int n_blocks)
 {
     return vp_attention_head_of(x, blockIdx.x / (unsigned)n_blocks);
 }
@@ -225,7 +225,7 @@ static __device__ void add_rows(float (&c)[M][D / 8][4],
 /* Bit k % 32 of word k / 32 says that key k may be seen; whole tiles of keys,
  * 0 beyond the last. */
 static __device__ void set_allowed(uint32_t *words,
-                                   const struct vp_attention &x,
+                                   const struct vp_attention_call &x,
                                    const struct vp_attention_head &h,
                                    int n_keys)
 {
@@ -286,7 +286,7 @@ struct dice {
     uint32_t op, head, threshold;
 };
 
-static __device__ struct dice dice_of(const struct vp_attention &x,
+static __device__ struct dice dice_of(const struct vp_attention_call &x,
                                       const struct vp_attention_head &h)
 {
     if (!x.drop.threshold)
@@ -419,7 +419,7 @@ static __device__ void forward_tile(
     struct softmax (&z)[M], float (&acc)[M][D / 8][4],
     const uint32_t (&queries)[M][D / 16][4], const T (*keys)[D + PAD],
     const T (*values)[D + PAD], const uint32_t *allowed,
-    const struct vp_attention &x, const struct dice &dice, int q0, int k0)
+    const struct vp_attention_call &x, const struct dice &dice, int q0, int k0)
 {
     float p[M][TILE / 8][4];
 
@@ -439,7 +439,7 @@ static __device__ void forward_tile(
 
 /* Ends the rows of one fragment: out and lse, 0 where no key was seen. */
 template <typename T, int D8>
-static __device__ void forward_end(const struct vp_attention &x,
+static __device__ void forward_end(const struct vp_attention_call &x,
                                    const struct vp_attention_head &h, int q0,
                                    const struct softmax &z,
                                    const float (&acc)[D8][4])
@@ -462,7 +462,7 @@ static __device__ void forward_end(const struct vp_attention &x,
 
 template <typename T, int D, bool DROPS>
 static __global__ void __launch_bounds__(THREADS, 2)
-    forward(const struct vp_attention x, int n_blocks)
+    forward(const struct vp_attention_call x, int n_blocks)
 {
     enum { M = forward_shape<D>::M, ROWS = forward_shape<D>::ROWS };
     __shared__ alignas(16) T k_tile[STAGES][TILE][D + PAD];
@@ -539,7 +539,7 @@ static __device__ void dot_fragments(float (&delta)[2],
 }
 
 /* Writes delta of the warp's rows, for backward_kv, and reads their lse. */
-static __device__ void swap_per_query(const struct vp_attention &x,
+static __device__ void swap_per_query(const struct vp_attention_call &x,
                                       const struct vp_attention_head &h, int q0,
                                       const float (&delta)[2], float (&lse)[2])
 {
@@ -558,7 +558,7 @@ static __device__ void swap_per_query(const struct vp_attention &x,
  * q . k. Of 16 queries from q0 on, 32 keys from k0 on. */
 template <bool DROPS>
 static __device__ void gradients_q(float (&ds)[4][4], const float (&s)[4][4],
-                                   const struct vp_attention &x,
+                                   const struct vp_attention_call &x,
                                    const struct dice &dice, int q0, int k0,
                                    const float (&lse)[2],
                                    const float (&delta)[2])
@@ -584,7 +584,7 @@ static __device__ void gradients_q(float (&ds)[4][4], const float (&s)[4][4],
 /* Makes delta first, so it runs before backward_kv, also if dq is NULL. */
 template <typename T, int D, bool DROPS>
 static __global__ void __launch_bounds__(THREADS, 3)
-    backward_q(const struct vp_attention x, int n_blocks)
+    backward_q(const struct vp_attention_call x, int n_blocks)
 {
     __shared__ alignas(16) T k_tile[STAGES][TILE][D + PAD];
     __shared__ alignas(16) T v_tile[STAGES][TILE][D + PAD];
@@ -641,7 +641,7 @@ static __global__ void __launch_bounds__(THREADS, 3)
 /* lse and delta of queries [q0, q0 + TILE); 0 beyond the last, as are their
  * rows of q and dout, so that they add nothing to any gradient. */
 static __device__ void load_per_query(float *lse, float *delta,
-                                      const struct vp_attention &x,
+                                      const struct vp_attention_call &x,
                                       const struct vp_attention_head &h, int q0)
 {
     bool first = threadIdx.x < TILE;
@@ -659,7 +659,7 @@ static __device__ void load_per_query(float *lse, float *delta,
  * from q0 on; lse and delta are of those. */
 template <bool DROPS>
 static __device__ void gradients_kv(float (&p)[4][4], float (&ds)[4][4],
-                                    const struct vp_attention &x,
+                                    const struct vp_attention_call &x,
                                     const struct dice &dice, int q0, int k0,
                                     const float *lse, const float *delta)
 {
@@ -690,7 +690,7 @@ static __device__ void gradients_kv(float (&p)[4][4], float (&ds)[4][4],
  * of the fragments, whatever they hold, become 0. */
 template <int D8>
 static __device__ void clear_hidden(float (&c)[D8][4],
-                                    const struct vp_attention &x,
+                                    const struct vp_attention_call &x,
                                     const struct vp_attention_head &h, int k0)
 {
 #pragma unroll
@@ -707,7 +707,7 @@ static __device__ void clear_hidden(float (&c)[D8][4],
 
 template <typename T, int D, bool DROPS>
 static __global__ void __launch_bounds__(THREADS, 3)
-    backward_kv(const struct vp_attention x, int n_blocks)
+    backward_kv(const struct vp_attention_call x, int n_blocks)
 {
     __shared__ alignas(16) T q_tile[STAGES][TILE][D + PAD];
     __shared__ alignas(16) T dout_tile[STAGES][TILE][D + PAD];
@@ -771,7 +771,7 @@ static int blocks_of(int len, int rows)
 }
 
 template <typename T, int D, bool DROPS>
-static void launch_f(const struct vp_attention *x, cudaStream_t stream)
+static void launch_f(const struct vp_attention_call *x, cudaStream_t stream)
 {
     int n = blocks_of(x->q_len, forward_shape<D>::ROWS);
     unsigned grid = (unsigned)(x->batch * x->heads * n);
@@ -780,7 +780,7 @@ static void launch_f(const struct vp_attention *x, cudaStream_t stream)
 }
 
 template <typename T, int D, bool DROPS>
-static void launch_b(const struct vp_attention *x, cudaStream_t stream)
+static void launch_b(const struct vp_attention_call *x, cudaStream_t stream)
 {
     int n_q = blocks_of(x->q_len, ROWS), n_k = blocks_of(x->k_len, ROWS);
     unsigned grid_q = (unsigned)(x->batch * x->heads * n_q);
@@ -814,18 +814,18 @@ static void launch_b(const struct vp_attention *x, cudaStream_t stream)
             launch<T, D, false>(x, stream);   \
     } while (0)
 
-bool vp_attention_mma_takes(const struct vp_attention *x)
+bool vp_attention_mma_takes(const struct vp_attention_call *x)
 {
     return x->dtype != VP_DTYPE_F32 && (x->dim == 64 || x->dim == 80) &&
            x->k_len <= MAX_KEYS;
 }
 
-void vp_attention_mma_f(const struct vp_attention *x, cudaStream_t stream)
+void vp_attention_mma_f(const struct vp_attention_call *x, cudaStream_t stream)
 {
     WITH_SHAPE(x, launch_f, stream);
 }
 
-void vp_attention_mma_b(const struct vp_attention *x, cudaStream_t stream)
+void vp_attention_mma_b(const struct vp_attention_call *x, cudaStream_t stream)
 {
     WITH_SHAPE(x, launch_b, stream);
 }

@@ -148,7 +148,7 @@ static __device__ void store_rows(const struct vp_rows<T> &dst, int row,
 
 /* s.keep of queries [q0, + TILE) and keys [k0, + TILE): note [dropout] in
  * base/rng.h. A tile has as many groups of 16 as the block has threads. */
-static __device__ void roll(struct stage &s, const struct vp_attention &x,
+static __device__ void roll(struct stage &s, const struct vp_attention_call &x,
                             const struct vp_attention_head &h, int q0, int k0)
 {
     int big_q = (int)threadIdx.x / 64, big_k = (int)threadIdx.x / 32 % 2;
@@ -171,14 +171,15 @@ static __device__ void roll(struct stage &s, const struct vp_attention &x,
 
 /* Dropout's factor for a probability of the tile. */
 static __device__ float keep_factor(const struct stage &s,
-                                    const struct vp_attention &x, int q, int k)
+                                    const struct vp_attention_call &x, int q,
+                                    int k)
 {
     if (!x.drop.threshold)
         return 1.0f;
     return s.keep[q % TILE][k % TILE] ? x.drop.scale : 0.0f;
 }
 
-static __device__ bool may_attend(const struct vp_attention &x,
+static __device__ bool may_attend(const struct vp_attention_call &x,
                                   const struct vp_attention_head &h, int q,
                                   int k)
 {
@@ -203,7 +204,7 @@ static __device__ float row_sum(float sum)
 }
 
 /* Keys [0, n) can be seen from queries [q0, q0 + TILE). */
-static __device__ int n_keys_seen(const struct vp_attention &x, int q0)
+static __device__ int n_keys_seen(const struct vp_attention_call &x, int q0)
 {
     return x.causal ? min(q0 + TILE, x.k_len) : x.k_len;
 }
@@ -218,7 +219,7 @@ struct running {
 
 /* One more tile of keys: w goes from products q . k to exp(score - most). */
 static __device__ void softmax_tile(struct running &z, float (&w)[OWN][OWN],
-                                    const struct vp_attention &x,
+                                    const struct vp_attention_call &x,
                                     const struct vp_attention_head &h, int q,
                                     int k)
 {
@@ -248,7 +249,7 @@ static __device__ void softmax_tile(struct running &z, float (&w)[OWN][OWN],
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
-    forward(const struct vp_attention x)
+    forward(const struct vp_attention_call x)
 {
     __shared__ struct stage s;
     struct vp_attention_head h = vp_attention_head_of(x, blockIdx.x);
@@ -295,7 +296,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 /* delta = dout . out; a warp per query and head */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
-    set_delta(const struct vp_attention x)
+    set_delta(const struct vp_attention_call x)
 {
     int64_t i = blockIdx.x * (int64_t)(THREADS / 32) + threadIdx.x / 32;
     int64_t at = i / x.heads * x.ld_out + i % x.heads * x.dim;
@@ -314,7 +315,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* `per_query` is lse or delta; queries beyond the last read as 0, as do their
  * rows of q and dout, so that they add nothing to any gradient. */
 static __device__ float of_query(const float *per_query,
-                                 const struct vp_attention &x,
+                                 const struct vp_attention_call &x,
                                  const struct vp_attention_head &h, int q)
 {
     return q < x.q_len ? per_query[(h.q_row + q) * x.heads + h.index] : 0.0f;
@@ -322,7 +323,7 @@ static __device__ float of_query(const float *per_query,
 
 /* w goes from q . k to keep * p, dp from dout . v to the score's gradient. */
 static __device__ void gradient(float &w, float &dp, const struct stage &s,
-                                const struct vp_attention &x,
+                                const struct vp_attention_call &x,
                                 const struct vp_attention_head &h, int q, int k,
                                 float lse, float delta)
 {
@@ -336,7 +337,7 @@ static __device__ void gradient(float &w, float &dp, const struct stage &s,
 /* Tiles are [query][key]. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
-    backward_q(const struct vp_attention x)
+    backward_q(const struct vp_attention_call x)
 {
     __shared__ struct stage s;
     struct vp_attention_head h = vp_attention_head_of(x, blockIdx.x);
@@ -374,7 +375,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
 /* Tiles are [key][query]. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS, 2)
-    backward_kv(const struct vp_attention x)
+    backward_kv(const struct vp_attention_call x)
 {
     __shared__ struct stage s;
     struct vp_attention_head h = vp_attention_head_of(x, blockIdx.x);
@@ -412,14 +413,15 @@ static __global__ void __launch_bounds__(THREADS, 2)
 /* ---- Launches ----------------------------------------------------------- */
 
 /* Blocks per head, tile of `len` rows, and tile of columns. */
-static dim3 grid_of(const struct vp_attention *x, int len)
+static dim3 grid_of(const struct vp_attention_call *x, int len)
 {
     return dim3((unsigned)(x->batch * x->heads),
                 (unsigned)((len + TILE - 1) / TILE),
                 (unsigned)((x->dim + TILE - 1) / TILE));
 }
 
-void vp_attention_plain_f(const struct vp_attention *x, cudaStream_t stream)
+void vp_attention_plain_f(const struct vp_attention_call *x,
+                          cudaStream_t stream)
 {
     dim3 grid = grid_of(x, x->q_len);
 
@@ -427,7 +429,7 @@ void vp_attention_plain_f(const struct vp_attention *x, cudaStream_t stream)
 }
 
 template <typename T>
-static void backward(const struct vp_attention *x, cudaStream_t stream)
+static void backward(const struct vp_attention_call *x, cudaStream_t stream)
 {
     int64_t n_warps = x->batch * x->q_len * x->heads;
     unsigned n_blocks = (unsigned)((n_warps + THREADS / 32 - 1) /
@@ -440,7 +442,8 @@ static void backward(const struct vp_attention *x, cudaStream_t stream)
         backward_kv<T><<<grid_of(x, x->k_len), THREADS, 0, stream>>>(*x);
 }
 
-void vp_attention_plain_b(const struct vp_attention *x, cudaStream_t stream)
+void vp_attention_plain_b(const struct vp_attention_call *x,
+                          cudaStream_t stream)
 {
     VP_WITH_TYPE(x->dtype, backward<T>(x, stream));
 }
