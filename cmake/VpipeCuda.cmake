@@ -1,6 +1,6 @@
 # The plugin libvpipe_cuda.so, where nvcc and the libraries are found. It holds
 # its own copies of the folders it uses, so it can be loaded by any program.
-option(VP_CUDA "Build the CUDA plugin where the toolkit is found" OFF)
+option(VP_CUDA "Build the CUDA plugin where the toolkit is found" ON)
 
 function(vp_cuda_plugin)
   if(NOT VP_CUDA OR VP_SANITIZE)
@@ -48,11 +48,12 @@ function(vp_cuda_plugin)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
 
   add_library(vpipe_cuda MODULE ${sources} ${objects})
-  target_include_directories(vpipe_cuda PRIVATE ${VP_CUDA_INCLUDE}
+  target_include_directories(vpipe_cuda SYSTEM PRIVATE ${VP_CUDA_INCLUDE})
+  target_include_directories(vpipe_cuda PRIVATE
     ${VP_INCLUDE_ROOT}/backend)
   target_link_libraries(vpipe_cuda PRIVATE vp_graph vp_optim vp_flags
     ${VP_LIB_cublasLt} ${VP_LIB_cudnn} ${VP_LIB_cudart_static}
-    Threads::Threads dl rt m)
+    Threads::Threads stdc++ dl rt m)
   # Found at run time by the program's own list of places.
   set_target_properties(vpipe_cuda PROPERTIES SKIP_BUILD_RPATH ON
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE C)
