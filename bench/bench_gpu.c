@@ -214,7 +214,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (argc > 3 && strcmp(argv[argc - 2], "--steps") == 0) {
-        n_steps = atoi(argv[argc - 1]);
+        n_steps = (int)strtol(argv[argc - 1], NULL, 10);
         argc -= 2;
     }
     if (argc < 2 || argc > N_CASES + 1 || n_steps < 1 || n_steps > MAX_STEPS)

@@ -106,7 +106,7 @@ static void write_losses(struct lab *lab, int n_steps, FILE *index)
 
 int main(int argc, char **argv)
 {
-    int n_steps = argc == 4 ? atoi(argv[3]) : 0, which = 0;
+    int n_steps = argc == 4 ? (int)strtol(argv[3], NULL, 10) : 0, which = 0;
     struct lab_spec spec = {
         .schedule = "1f1b", .n_stages = 1, .n_mb = 1, .lr = rate
     };
