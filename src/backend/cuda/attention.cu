@@ -6,7 +6,7 @@
  *   dv = (keep p)^T dout,  ds = p (keep (dout v^T) - delta)
  *   dq = scale ds k,  dk = scale ds^T q
  * where delta = dout . out = the sum over keys of p keep (dout v^T). */
-#include "backend/cuda/attention.h"
+#include "backend/cuda/attention.cuh"
 
 #include "base/memory.h"
 

@@ -5,7 +5,7 @@
  * of the result; it walks over the tiles of the other side in order. So every
  * element is written by one thread, and its sum has one order. Heads of more
  * than 64 columns take several blocks, each of which computes the scores. */
-#include "backend/cuda/attention.h"
+#include "backend/cuda/attention.cuh"
 
 enum {
     TILE = 64,  /* queries, keys, and columns of a result */
@@ -37,8 +37,7 @@ static __device__ int own_col(void)
 /* ---- Products ----------------------------------------------------------- */
 
 template <typename T>
-static __device__ float element(const struct vp_rows<const T> &m, int row,
-                                int col)
+static __device__ float element(const vp_rows<const T> &m, int row, int col)
 {
     return row < m.n && col < m.dim ? vp_float(m.data[row * m.ld + col]) : 0.0f;
 }
@@ -46,7 +45,7 @@ static __device__ float element(const struct vp_rows<const T> &m, int row,
 /* dst[d][r] = m[row + r][col + d] */
 template <typename T>
 static __device__ void stage_columns(float (*dst)[LD],
-                                     const struct vp_rows<const T> &m, int row,
+                                     const vp_rows<const T> &m, int row,
                                      int col)
 {
     for (int i = threadIdx.x; i < TILE * DEPTH; i += THREADS)
@@ -56,9 +55,8 @@ static __device__ void stage_columns(float (*dst)[LD],
 
 /* dst[d][c] = m[row + d][col + c] */
 template <typename T>
-static __device__ void stage_rows(float (*dst)[LD],
-                                  const struct vp_rows<const T> &m, int row,
-                                  int col)
+static __device__ void stage_rows(float (*dst)[LD], const vp_rows<const T> &m,
+                                  int row, int col)
 {
     for (int i = threadIdx.x; i < TILE * DEPTH; i += THREADS)
         dst[i / TILE][i % TILE] = element(m, row + i / TILE, col + i % TILE);
@@ -84,12 +82,11 @@ static __device__ void multiply(float (&acc)[OWN][OWN], const float (*a)[LD],
 }
 
 /* acc = rows [a_row, + TILE) of a times rows [b_row, + TILE) of b, transposed.
- * Barriers: what was staged before is no longer read once this returns, and
- * what the threads wrote to shared memory before can be read. */
+ * What threads wrote to shared memory before the call can be read after it. */
 template <typename T>
 static __device__ void dot_rows(float (&acc)[OWN][OWN], struct stage &s,
-                                const struct vp_rows<const T> &a, int a_row,
-                                const struct vp_rows<const T> &b, int b_row)
+                                const vp_rows<const T> &a, int a_row,
+                                const vp_rows<const T> &b, int b_row)
 {
 #pragma unroll
     for (int i = 0; i < OWN; i++)
@@ -110,8 +107,7 @@ static __device__ void dot_rows(float (&acc)[OWN][OWN], struct stage &s,
 template <typename T>
 static __device__ void add_rows(float (&acc)[OWN][OWN], struct stage &s,
                                 const float (&w)[OWN][OWN],
-                                const struct vp_rows<const T> &m, int row,
-                                int col)
+                                const vp_rows<const T> &m, int row, int col)
 {
     __syncthreads();
 #pragma unroll
@@ -127,9 +123,8 @@ static __device__ void add_rows(float (&acc)[OWN][OWN], struct stage &s,
 }
 
 template <typename T>
-static __device__ void store_rows(const struct vp_rows<T> &dst, int row,
-                                  int col, const float (&acc)[OWN][OWN],
-                                  bool add)
+static __device__ void store_rows(const vp_rows<T> &dst, int row, int col,
+                                  const float (&acc)[OWN][OWN], bool add)
 {
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
@@ -163,10 +158,12 @@ static __device__ void roll(struct stage &s, const struct vp_attention_call &x,
                   (uint32_t)(h.index << 8 | g << 2 | c),
                   x.drop.mb->first_sample + (uint64_t)h.sample);
 #pragma unroll
-    for (int i = 0; i < 16; i++)
-        s.keep[16 * big_q + i / 8 * 8 + g][32 * big_k + i % 8 / 2 * 8 + 2 * c +
-                                           i % 2] = vp_rng_byte(bits, i) >=
-                                                    x.drop.threshold;
+    for (int i = 0; i < 16; i++) {
+        int q = 16 * big_q + i / 8 * 8 + g;
+        int k = 32 * big_k + i % 8 / 2 * 8 + 2 * c + i % 2;
+
+        s.keep[q][k] = vp_rng_byte(bits, i) >= x.drop.threshold;
+    }
 }
 
 /* Dropout's factor for a probability of the tile. */
@@ -255,9 +252,9 @@ static __global__ void __launch_bounds__(THREADS, 2)
     struct vp_attention_head h = vp_attention_head_of(x, blockIdx.x);
     int q0 = (int)blockIdx.y * TILE, col = (int)blockIdx.z * TILE;
     int q = q0 + own_row(), n_keys = n_keys_seen(x, q0);
-    struct vp_rows<const T> queries = vp_q_rows<const T>(x.q, x.ld_q, x, h);
-    struct vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, h);
-    struct vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, h);
+    vp_rows<const T> queries = vp_q_rows<const T>(x.q, x.ld_q, x, h);
+    vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, h);
+    vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, h);
     struct running z = {};
 
 #pragma unroll
@@ -279,7 +276,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     }
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
-        bool seen = z.sum[i] > 0.0f;
+        bool seen = z.sum[i] != 0.0f;
 
 #pragma unroll
         for (int j = 0; j < OWN; j++)
@@ -343,10 +340,10 @@ static __global__ void __launch_bounds__(THREADS, 2)
     struct vp_attention_head h = vp_attention_head_of(x, blockIdx.x);
     int q0 = (int)blockIdx.y * TILE, col = (int)blockIdx.z * TILE;
     int q = q0 + own_row(), n_keys = n_keys_seen(x, q0);
-    struct vp_rows<const T> queries = vp_q_rows<const T>(x.q, x.ld_q, x, h);
-    struct vp_rows<const T> douts = vp_q_rows<const T>(x.dout, x.ld_out, x, h);
-    struct vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, h);
-    struct vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, h);
+    vp_rows<const T> queries = vp_q_rows<const T>(x.q, x.ld_q, x, h);
+    vp_rows<const T> douts = vp_q_rows<const T>(x.dout, x.ld_out, x, h);
+    vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, h);
+    vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, h);
     float dq[OWN][OWN] = {}, lse[OWN], delta[OWN];
 
 #pragma unroll
@@ -381,10 +378,10 @@ static __global__ void __launch_bounds__(THREADS, 2)
     struct vp_attention_head h = vp_attention_head_of(x, blockIdx.x);
     int k0 = (int)blockIdx.y * TILE, col = (int)blockIdx.z * TILE;
     int k = k0 + own_row();
-    struct vp_rows<const T> queries = vp_q_rows<const T>(x.q, x.ld_q, x, h);
-    struct vp_rows<const T> douts = vp_q_rows<const T>(x.dout, x.ld_out, x, h);
-    struct vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, h);
-    struct vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, h);
+    vp_rows<const T> queries = vp_q_rows<const T>(x.q, x.ld_q, x, h);
+    vp_rows<const T> douts = vp_q_rows<const T>(x.dout, x.ld_out, x, h);
+    vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, h);
+    vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, h);
     float dk[OWN][OWN] = {}, dv[OWN][OWN] = {};
 
     for (int q0 = x.causal ? k0 : 0; q0 < x.q_len; q0 += TILE) {

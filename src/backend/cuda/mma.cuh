@@ -18,6 +18,32 @@
 
 #include "backend/cuda/device.cuh"
 
+/* Two elements of type T in a register. */
+template <typename T>
+static __device__ inline uint32_t vp_pack(float low, float high);
+
+template <>
+__device__ inline uint32_t vp_pack<__nv_bfloat16>(float low, float high)
+{
+    __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+
+    return *(uint32_t *)&both;
+}
+
+template <> __device__ inline uint32_t vp_pack<__half>(float low, float high)
+{
+    __half2 both = __floats2half2_rn(low, high);
+
+    return *(uint32_t *)&both;
+}
+
+template <typename T> static __device__ inline float2 vp_unpack(uint32_t both)
+{
+    const T *x = (const T *)&both;
+
+    return make_float2(vp_float(x[0]), vp_float(x[1]));
+}
+
 static __device__ inline uint32_t vp_shared_address(const void *shared)
 {
     return (uint32_t)__cvta_generic_to_shared(shared);

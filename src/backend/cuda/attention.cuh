@@ -1,7 +1,7 @@
 /* Attention on the GPU: one call as its kernels take it, and the two sets of
  * kernels. attention.cu chooses between them. */
-#ifndef VP_BACKEND_CUDA_ATTENTION_H
-#define VP_BACKEND_CUDA_ATTENTION_H
+#ifndef VP_BACKEND_CUDA_ATTENTION_CUH
+#define VP_BACKEND_CUDA_ATTENTION_CUH
 
 #include "backend/cuda/device.cuh"
 
@@ -60,23 +60,26 @@ template <typename T> struct vp_rows {
 
 /* In a tensor laid out as q or out; as k or v. */
 template <typename T, typename P>
-static __device__ inline struct vp_rows<T> vp_q_rows(
-    P *base, int64_t ld, const struct vp_attention_call &x,
-    const struct vp_attention_head &h) {
+static __device__ inline vp_rows<T> vp_q_rows(P *base, int64_t ld,
+                                              const struct vp_attention_call &x,
+                                              const struct vp_attention_head &h)
+{
     return { (T *)base + h.q_row * ld + h.index * x.dim, ld, x.q_len, x.dim };
 }
 
 template <typename T, typename P>
-static __device__ inline struct vp_rows<T> vp_k_rows(
-    P *base, int64_t ld, const struct vp_attention_call &x,
-    const struct vp_attention_head &h) {
+static __device__ inline vp_rows<T> vp_k_rows(P *base, int64_t ld,
+                                              const struct vp_attention_call &x,
+                                              const struct vp_attention_head &h)
+{
     return { (T *)base + h.k_row * ld + h.index * x.dim, ld, x.k_len, x.dim };
 }
 
 /* ---- Launches ----------------------------------------------------------- */
 
 /* Every type, head size and length; products in float. */
-void vp_attention_plain_f(const struct vp_attention_call *x, cudaStream_t stream);
+void vp_attention_plain_f(const struct vp_attention_call *x,
+                          cudaStream_t stream);
 void vp_attention_plain_b(const struct vp_attention_call *x,
                           cudaStream_t stream);
 
