@@ -1,0 +1,98 @@
+/* attention: softmax(scale q k^T, masked) with dropout, times v.
+ *
+ * No matrix of scores is stored. Forward keeps the log-sum-exp of each query;
+ * backward computes the scores again:
+ *   p  = exp(scale q k^T - lse),  keep = dropout's factor
+ *   dv = (keep p)^T dout,  ds = p (keep (dout v^T) - delta)
+ *   dq = scale ds k,  dk = scale ds^T q
+ * where delta = dout . out = the sum over keys of p keep (dout v^T). */
+#include "backend/cuda/attention.cuh"
+
+#include "base/memory.h"
+
+template <typename P>
+static P *column(P *base, int64_t col, enum vp_dtype dtype)
+{
+    return base ? base + col * vp_dtype_bytes(dtype) : NULL;
+}
+
+/* Packed columns: q [0, H), k [H, 2H), v [2H, 3H); or q alone in in0 and
+ * k [0, H), v [H, 2H) in in1. */
+static void set_inputs(struct vp_attention_call *x, const struct vp_kargs *args)
+{
+    int64_t H = x->ld_out;
+    int from = args->op->in[1] != VP_NONE ? 1 : 0; /* input with the keys */
+    int64_t first_key = from ? 0 : H;
+    const char *kv = (const char *)args->in[from];
+    char *dkv = (char *)args->din[from];
+
+    x->ld_q = vp_arg_value(args, args->op->in[0])->cols;
+    x->ld_kv = vp_arg_value(args, args->op->in[from])->cols;
+    x->q = args->in[0];
+    x->k = column(kv, first_key, x->dtype);
+    x->v = column(kv, first_key + H, x->dtype);
+    x->dq = args->din[0];
+    x->dk = column(dkv, first_key, x->dtype);
+    x->dv = column(dkv, first_key + H, x->dtype);
+    x->add_q = args->din_add[0];
+    x->add_kv = args->din_add[from];
+}
+
+static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+    const struct vp_attr *attr = &args->op->attr;
+    const struct vp_value *out = vp_arg_value(args, args->op->out);
+    struct vp_attention_call x = {};
+
+    x.dtype = out->dtype;
+    x.batch = attr->batch;
+    x.heads = attr->heads;
+    x.dim = (int)(out->cols / attr->heads);
+    x.q_len = (int)attr->q_len;
+    x.k_len = (int)attr->k_len;
+    x.ld_out = out->cols;
+    x.scale = attr->scale;
+    x.causal = attr->causal;
+    x.drop = vp_drop_of(call);
+    set_inputs(&x, args);
+    x.mask = (const int32_t *)args->in[2];
+    x.out = args->out;
+    x.lse = (float *)args->aux[0];
+    x.dout = args->dout;
+    x.delta = (float *)args->scratch;
+    return x;
+}
+
+size_t vp_cuda_attention_scratch(const struct vp_graph *,
+                                 const struct vp_op *op, enum vp_phase phase)
+{
+    const struct vp_attr *attr = &op->attr;
+    size_t n = (size_t)(attr->batch * attr->q_len * attr->heads);
+
+    if (phase != VP_PHASE_B)
+        return 0;
+    return vp_align_up(n * sizeof(float), VP_TENSOR_ALIGN);
+}
+
+enum vp_status vp_cuda_attention_f(const struct vp_cuda_call *call)
+{
+    struct vp_attention_call x = attention_of(call);
+
+    if (vp_attention_mma_takes(&x))
+        vp_attention_mma_f(&x, call->stream);
+    else
+        vp_attention_plain_f(&x, call->stream);
+    return VP_OK;
+}
+
+enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call)
+{
+    struct vp_attention_call x = attention_of(call);
+
+    if (vp_attention_mma_takes(&x))
+        vp_attention_mma_b(&x, call->stream);
+    else
+        vp_attention_plain_b(&x, call->stream);
+    return VP_OK;
+}
