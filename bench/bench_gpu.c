@@ -3,9 +3,12 @@
  * median (least..most), memory, rate, share of the measured matrix rate. A line
  * of JSON per case, a table at the end.
  *
+ * bench_gpu profile CASE: where the time of a step goes, by kind of call.
+ *
  * bench_gpu worker CASE: trains ten steps for every line on stdin, for a script
  * that lets several programs take turns. */
 #include "backend/plugin.h"
+#include "backend/profile.h"
 #include "lab.h"
 #include "series.h"
 
@@ -93,6 +96,7 @@ enum { N_CASES = VP_COUNT_OF(cases) };
 static _Noreturn void usage(void)
 {
     fputs("usage: bench_gpu CASE... [--steps N]\n"
+          "       bench_gpu profile CASE\n"
           "       bench_gpu worker CASE\n\ncases\n",
           stderr);
     for (int i = 0; i < N_CASES; i++)
@@ -163,6 +167,53 @@ static void worker(int i)
     lab_close(lab);
 }
 
+/* ---- Profile ------------------------------------------------------------ */
+
+static int longer_first(const void *a, const void *b)
+{
+    const struct vp_profile_row *x = a, *y = b;
+
+    return (x->seconds < y->seconds) - (x->seconds > y->seconds);
+}
+
+static void print_profile(const struct vp_profile_row *rows, int n, int n_steps)
+{
+    double total = 0.0;
+
+    for (int i = 0; i < n; i++)
+        total += rows[i].seconds;
+    printf("%9s %6s %6s %9s %8s  what\n", "ms", "%", "calls", "TFLOP/s",
+           "TB/s");
+    for (int i = 0; i < n; i++)
+        printf("%9.4f %6.2f %6d %9.1f %8.2f  %s\n",
+               1e3 * rows[i].seconds / n_steps, 100.0 * rows[i].seconds / total,
+               rows[i].count / n_steps, rows[i].flops / rows[i].seconds / 1e12,
+               rows[i].bytes / rows[i].seconds / 1e12, rows[i].name);
+    printf("%9.4f in all\n", 1e3 * total / n_steps);
+}
+
+static void profile(int i)
+{
+    enum { STEPS = 5 };
+    enum vp_status (*begin)(struct vp_backend *);
+    int (*end)(struct vp_backend *, struct vp_profile_row *);
+    struct vp_profile_row rows[VP_PROFILE_ROWS];
+    struct lab *lab = open_case(i);
+    int n;
+
+    *(void **)&begin = vp_backend_symbol("cuda", "vp_cuda_profile_begin");
+    *(void **)&end = vp_backend_symbol("cuda", "vp_cuda_profile_end");
+    lab_run(lab, 2 * cases[i].n_mb);
+    begin(lab_backend(lab));
+    lab_run(lab, STEPS * cases[i].n_mb);
+    n = end(lab_backend(lab), rows);
+    qsort(rows, (size_t)n, sizeof(*rows), longer_first);
+    print_profile(rows, n, STEPS);
+    lab_close(lab);
+}
+
+/* ---- Steps -------------------------------------------------------------- */
+
 struct result {
     const char *name;
     struct series ms;
@@ -209,6 +260,10 @@ int main(int argc, char **argv)
     struct vp_err err = { "" };
     int n = 0, n_steps = 50;
 
+    if (argc == 3 && strcmp(argv[1], "profile") == 0) {
+        profile(find(argv[2]));
+        return 0;
+    }
     if (argc == 3 && strcmp(argv[1], "worker") == 0) {
         worker(find(argv[2]));
         return 0;

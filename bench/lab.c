@@ -23,13 +23,14 @@ struct lab {
     struct vp_backend *backend;
 };
 
-/* What the trainer opened last. */
+/* What trainers open, and what they opened last. */
+static const struct vp_backend_ops *opens = &vp_backend_cpu;
 static struct vp_backend *opened;
 
 static enum vp_status open_backend(const struct vp_backend_config *config,
                                    struct vp_backend **out, struct vp_err *err)
 {
-    VP_TRY(vp_backend_cpu.open(config, out, err));
+    VP_TRY(opens->open(config, out, err));
     opened = *out;
     return VP_OK;
 }
@@ -125,13 +126,13 @@ static void open_data(struct lab *lab)
 
 static void open_trainer(struct lab *lab)
 {
-    static struct vp_backend_ops cpu;
+    static struct vp_backend_ops ops;
     const struct lab_spec *spec = &lab->spec;
     struct vp_train_config config = {
         .graphs = lab->graphs,
         .n_graphs = lab->n_dims,
         .data = lab->data,
-        .backend = spec->backend ? spec->backend : &cpu,
+        .backend = &ops,
         .backend_config = { .n_threads = spec->n_threads ? spec->n_threads
                                                          : 1 },
         .init = vp_param_init,
@@ -151,8 +152,9 @@ static void open_trainer(struct lab *lab)
 
     for (int s = 0; s < spec->n_stages; s++)
         lab->ratios[s] = spec->recompute;
-    cpu = vp_backend_cpu;
-    cpu.open = open_backend;
+    opens = spec->backend ? spec->backend : &vp_backend_cpu;
+    ops = *opens;
+    ops.open = open_backend;
     if (vp_trainer_create(&config, spec->dry, &lab->trainer, &err) != VP_OK)
         lab_die("trainer", &err);
     lab->backend = opened;

@@ -1,4 +1,4 @@
-/* attention: softmax(scale q k^T, masked) with dropout, times v.
+/* Our own attention: softmax(scale q k^T, masked) with dropout, times v.
  *
  * No matrix of scores is stored. Forward keeps the log-sum-exp of each query;
  * backward computes the scores again:
@@ -64,8 +64,8 @@ static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
     return x;
 }
 
-size_t vp_cuda_attention_scratch(const struct vp_graph *,
-                                 const struct vp_op *op, enum vp_phase phase)
+size_t vp_cuda_own_attention_scratch(const struct vp_op *op,
+                                     enum vp_phase phase)
 {
     const struct vp_attr *attr = &op->attr;
     size_t n = (size_t)(attr->batch * attr->q_len * attr->heads);
@@ -75,7 +75,7 @@ size_t vp_cuda_attention_scratch(const struct vp_graph *,
     return vp_align_up(n * sizeof(float), VP_TENSOR_ALIGN);
 }
 
-enum vp_status vp_cuda_attention_f(const struct vp_cuda_call *call)
+void vp_cuda_own_attention_f(const struct vp_cuda_call *call)
 {
     struct vp_attention_call x = attention_of(call);
 
@@ -83,10 +83,9 @@ enum vp_status vp_cuda_attention_f(const struct vp_cuda_call *call)
         vp_attention_mma_f(&x, call->stream);
     else
         vp_attention_plain_f(&x, call->stream);
-    return VP_OK;
 }
 
-enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call)
+void vp_cuda_own_attention_b(const struct vp_cuda_call *call)
 {
     struct vp_attention_call x = attention_of(call);
 
@@ -94,5 +93,4 @@ enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call)
         vp_attention_mma_b(&x, call->stream);
     else
         vp_attention_plain_b(&x, call->stream);
-    return VP_OK;
 }

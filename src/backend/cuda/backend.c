@@ -1,6 +1,7 @@
 /* The GPU behind the backend table: devices, memory, streams, the optimizer.
  * Lists of calls are in exe.c. */
 #include "backend/cuda/product.h"
+#include "backend/cuda/profile.h"
 
 #include "base/clock.h"
 
@@ -75,6 +76,7 @@ static void cuda_close(struct vp_backend *backend)
         return;
     vp_cuda_tensors_free(backend->tensors);
     vp_cuda_plans_free(&backend->cuda);
+    vp_cuda_attentions_free(&backend->cuda);
     if (backend->cuda.lt)
         cublasLtDestroy(backend->cuda.lt);
     cudaFree(backend->mb);
@@ -343,6 +345,21 @@ static enum vp_status find_tensors(struct vp_backend *backend,
     return VP_OK;
 }
 
+static void begin_profile(struct vp_backend *backend, struct vp_stream *stream)
+{
+    if (backend->profile)
+        vp_cuda_profile_begin_list(backend->profile, stream->stream);
+}
+
+static void end_profile(struct vp_backend *backend, struct vp_stream *stream,
+                        const char *what)
+{
+    if (!backend->profile)
+        return;
+    vp_cuda_profile_mark(backend->profile, NULL, 0, what, stream->stream);
+    vp_cuda_profile_end_list(backend->profile);
+}
+
 static enum vp_status cuda_sum_squares(struct vp_backend *backend,
                                        struct vp_stream *stream,
                                        const struct vp_optim_tensor *tensors,
@@ -350,7 +367,9 @@ static enum vp_status cuda_sum_squares(struct vp_backend *backend,
                                        double *sums_out)
 {
     VP_TRY(find_tensors(backend, tensors, n_tensors));
+    begin_profile(backend, stream);
     vp_cuda_sum_squares(backend->tensors, data, backend->sums, stream->stream);
+    end_profile(backend, stream, "norm");
     VP_TRY(vp_cuda_check(&backend->cuda, cudaPeekAtLastError(),
                          "squaring gradients"));
     return cuda_copy(backend, stream, sums_out, backend->sums,
@@ -362,7 +381,9 @@ static enum vp_status cuda_update(struct vp_backend *backend,
                                   const struct vp_optim_step *step)
 {
     VP_TRY(find_tensors(backend, step->tensors, step->n_tensors));
+    begin_profile(backend, stream);
     vp_cuda_update(backend->tensors, step, stream->stream);
+    end_profile(backend, stream, "update");
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "updating");
 }
 

@@ -79,6 +79,12 @@ enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call);
 size_t vp_cuda_attention_scratch(const struct vp_graph *graph,
                                  const struct vp_op *op, enum vp_phase phase);
 
+/* Where cuDNN does not serve. */
+void vp_cuda_own_attention_f(const struct vp_cuda_call *call);
+void vp_cuda_own_attention_b(const struct vp_cuda_call *call);
+size_t vp_cuda_own_attention_scratch(const struct vp_op *op,
+                                     enum vp_phase phase);
+
 enum vp_status vp_cuda_dropout_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_dropout_b(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_add_f(const struct vp_cuda_call *call);
@@ -99,6 +105,10 @@ size_t vp_cuda_cross_entropy_scratch(const struct vp_graph *graph,
  * bits: how many of `calls`, from the first on, were done; 0 if there is no
  * such kernel for them. */
 int vp_cuda_run_fused(const struct vp_cuda_call *calls, int n_calls);
+/* The same for both gradients of a linear with an activation: the sums for the
+ * bias come with dz. */
+int vp_cuda_run_linear(const struct vp_cuda_call *calls, int n_calls,
+                       enum vp_status *st_out);
 
 /* ---- Parts of linear, around the products ------------------------------- */
 

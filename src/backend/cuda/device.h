@@ -5,17 +5,22 @@
 #include "backend/cuda/cuda.h"
 
 #include <cublasLt.h>
+#include <cudnn.h>
 
 #define VP_EXPORT __attribute__((visibility("default")))
 
-struct vp_cuda_plan; /* product.c */
+struct vp_cuda_plan;      /* product.c */
+struct vp_cuda_attention; /* attention.c */
+struct vp_cuda_profile;   /* profile.c */
 
 struct vp_cuda {
     int device;
     bool tf32; /* products of floats may round their inputs */
     cublasLtHandle_t lt;
     struct vp_cuda_plan *plans; /* of products: a list, grows in first runs */
-    struct vp_err err;          /* of the last call that failed */
+    cudnnHandle_t cudnn;        /* NULL until something needs it */
+    struct vp_cuda_attention *attentions; /* a list, likewise */
+    struct vp_err err;                    /* of the last call that failed */
 };
 
 /* backend.c and exe.c see the same structures. */
@@ -23,9 +28,10 @@ struct vp_backend {
     struct vp_cuda cuda;
     const struct vp_optim_tensor *tensors_of; /* whose table this is: */
     struct vp_cuda_tensors *tensors;
-    double *sums;          /* on the device, per tensor */
-    int *flag;             /* on the device */
-    struct vp_cuda_mb *mb; /* of calls outside of lists */
+    double *sums;                    /* on the device, per tensor */
+    int *flag;                       /* on the device */
+    struct vp_cuda_mb *mb;           /* of calls outside of lists */
+    struct vp_cuda_profile *profile; /* NULL: none is taken; profile.c */
 };
 
 struct vp_stream {
@@ -41,6 +47,9 @@ struct vp_event {
 /* Says what CUDA said: VP_ERR_NOMEM, or VP_ERR_IO for a device that fails. */
 enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
                              const char *what);
+
+/* attention.c */
+void vp_cuda_attentions_free(struct vp_cuda *cuda);
 
 /* info.c */
 enum vp_status vp_cuda_info(int device, bool rates, struct vp_device_info *out,

@@ -2,7 +2,7 @@
  * calls are launched one by one, which also loads what libraries load late; the
  * second time they are captured into a CUDA graph, and from then on that graph
  * is replayed. Scalars of the minibatch are in device memory. */
-#include "backend/cuda/device.h"
+#include "backend/cuda/profile.h"
 #include "graph/opdef.h"
 
 #include <stdlib.h>
@@ -97,26 +97,44 @@ static enum vp_status run_call(const struct vp_cuda_call *call)
     vp_cuda_fn fn = vp_cuda_ops[call->args.op->kind].fn[call->phase];
 
     VP_BUG_ON(!fn);
-    VP_TRY(fn(call));
-    return vp_cuda_check(call->cuda, cudaPeekAtLastError(),
-                         vp_op_defs[call->args.op->kind].name);
+    return fn(call);
 }
 
-static enum vp_status run_calls(const struct vp_cuda_call *calls, int n)
+/* Launches the calls; where a profile is taken, with marks between them. */
+static enum vp_status run_calls(const struct vp_cuda_call *calls, int n,
+                                struct vp_cuda_profile *profile)
 {
     int n_done;
 
     for (int i = 0; i < n; i += n_done) {
+        enum vp_status st = VP_OK;
+
         n_done = vp_cuda_run_fused(&calls[i], n - i);
-        if (n_done > 0) {
-            VP_TRY(vp_cuda_check(calls[i].cuda, cudaPeekAtLastError(),
-                                 "fused calls"));
-            continue;
+        if (n_done == 0)
+            n_done = vp_cuda_run_linear(&calls[i], n - i, &st);
+        if (n_done == 0) {
+            st = run_call(&calls[i]);
+            n_done = 1;
         }
-        VP_TRY(run_call(&calls[i]));
-        n_done = 1;
+        VP_TRY(st);
+        VP_TRY(vp_cuda_check(calls[i].cuda, cudaPeekAtLastError(),
+                             vp_op_defs[calls[i].args.op->kind].name));
+        if (profile)
+            vp_cuda_profile_mark(profile, &calls[i], n_done, NULL,
+                                 calls[i].stream);
     }
     return VP_OK;
+}
+
+static enum vp_status run_profiled(struct vp_exe *exe, int n)
+{
+    struct vp_cuda_profile *profile = exe->backend->profile;
+    enum vp_status st;
+
+    vp_cuda_profile_begin_list(profile, exe->calls[0].stream);
+    st = run_calls(exe->calls, n, profile);
+    vp_cuda_profile_end_list(profile);
+    return st;
 }
 
 /* ---- Replays ------------------------------------------------------------ */
@@ -166,7 +184,7 @@ static enum vp_status capture(struct vp_exe *exe, struct replay *replay,
                          cudaStreamBeginCapture(
                              stream->stream, cudaStreamCaptureModeThreadLocal),
                          "capturing"));
-    st = run_calls(exe->calls, n);
+    st = run_calls(exe->calls, n, NULL);
     ended = cudaStreamEndCapture(stream->stream, &graph);
     if (st == VP_OK)
         st = vp_cuda_check(cuda, ended, "capturing");
@@ -217,10 +235,14 @@ enum vp_status vp_cuda_launch_part(struct vp_exe *exe, enum vp_list list,
     if (n == 0)
         return VP_OK;
     set_scalars(stream->mb, launch, stream->stream);
+    if (exe->backend->profile)
+        return run_profiled(
+            exe, resolve(exe, &key, launch, stream->mb, stream->stream));
     if (!replay) {
         VP_TRY(remember(exe, &key));
-        return run_calls(
-            exe->calls, resolve(exe, &key, launch, stream->mb, stream->stream));
+        return run_calls(exe->calls,
+                         resolve(exe, &key, launch, stream->mb, stream->stream),
+                         NULL);
     }
     if (!replay->graph)
         VP_TRY(capture(exe, replay, launch, stream));

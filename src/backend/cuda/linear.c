@@ -20,9 +20,9 @@ size_t vp_cuda_linear_scratch(const struct vp_graph *graph,
                               const struct vp_op *op, enum vp_phase phase)
 {
     struct size size = size_of(graph, op);
-    size_t sums = phase == VP_PHASE_W
-                      ? vp_cuda_column_scratch(size.rows, size.N)
-                      : 0;
+    size_t sums = phase == VP_PHASE_F
+                      ? 0
+                      : vp_cuda_column_scratch(size.rows, size.N);
 
     return sums > VP_CUDA_WORKSPACE ? sums : VP_CUDA_WORKSPACE;
 }
@@ -59,18 +59,12 @@ enum vp_status vp_cuda_linear_f(const struct vp_cuda_call *call)
 }
 
 /* dx^T [K, rows] = W^T dz^T */
-enum vp_status vp_cuda_linear_b(const struct vp_cuda_call *call)
+static enum vp_status input_grad(const struct vp_cuda_call *call,
+                                 const void *dz)
 {
     const struct vp_kargs *args = &call->args;
     struct size size = size_of(args->graph, args->op);
-    const void *dz = args->dout;
 
-    if (args->dz) {
-        vp_cuda_act_grad(args->dz, args->dout, args->aux[0], args->op->attr.act,
-                         size.rows, size.N, size.dtype, NULL, false, NULL,
-                         call->stream);
-        dz = args->dz;
-    }
     if (!args->din[0])
         return VP_OK;
     return multiply(
@@ -85,16 +79,12 @@ enum vp_status vp_cuda_linear_b(const struct vp_cuda_call *call)
 }
 
 /* dW^T [K, N] = x^T dz */
-enum vp_status vp_cuda_linear_w(const struct vp_cuda_call *call)
+static enum vp_status weight_grad(const struct vp_cuda_call *call,
+                                  const void *dz)
 {
     const struct vp_kargs *args = &call->args;
     struct size size = size_of(args->graph, args->op);
-    bool add = args->mb->accumulate;
-    const void *dz = args->dz ? args->dz : args->dout;
 
-    if (args->dpar[1])
-        vp_cuda_column_sums(args->dpar[1], dz, size.rows, size.N, size.dtype,
-                            add, args->scratch, call->stream);
     if (!args->dpar[0])
         return VP_OK;
     return multiply(
@@ -105,6 +95,56 @@ enum vp_status vp_cuda_linear_w(const struct vp_cuda_call *call)
                               .b_t = true,
                               .type = size.dtype,
                               .type_out = VP_DTYPE_F32,
-                              .add = add },
+                              .add = args->mb->accumulate },
         &(struct vp_operands){ args->in[0], dz, args->dpar[0], NULL });
+}
+
+/* dz = dout * act'(z), with its column sums where `dbias` wants them. */
+static void act_grad(const struct vp_cuda_call *call, float *dbias,
+                     void *scratch)
+{
+    const struct vp_kargs *args = &call->args;
+    struct size size = size_of(args->graph, args->op);
+
+    vp_cuda_act_grad(args->dz, args->dout, args->aux[0], args->op->attr.act,
+                     size.rows, size.N, size.dtype, dbias, args->mb->accumulate,
+                     scratch, call->stream);
+}
+
+enum vp_status vp_cuda_linear_b(const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+
+    if (args->dz)
+        act_grad(call, NULL, NULL);
+    return input_grad(call, args->dz ? args->dz : args->dout);
+}
+
+enum vp_status vp_cuda_linear_w(const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+    struct size size = size_of(args->graph, args->op);
+    const void *dz = args->dz ? args->dz : args->dout;
+
+    if (args->dpar[1])
+        vp_cuda_column_sums(args->dpar[1], dz, size.rows, size.N, size.dtype,
+                            args->mb->accumulate, args->scratch, call->stream);
+    return weight_grad(call, dz);
+}
+
+int vp_cuda_run_linear(const struct vp_cuda_call *calls, int n_calls,
+                       enum vp_status *st_out)
+{
+    const struct vp_kargs *b = &calls[0].args, *w = &calls[1].args;
+
+    if (n_calls < 2 || calls[0].phase != VP_PHASE_B ||
+        calls[1].phase != VP_PHASE_W || b->op != w->op ||
+        b->op->kind != VP_OP_LINEAR || !b->dz || b->dz != w->dz || !w->dpar[1])
+        return 0;
+    /* The scratch of W is not in use before W, but that of B is here. */
+    act_grad(&calls[0], w->dpar[1], b->scratch);
+    *st_out = input_grad(&calls[0], b->dz);
+    if (*st_out == VP_OK)
+        *st_out = weight_grad(&calls[1], b->dz);
+    return 2;
 }
