@@ -5,12 +5,12 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
-enum { N_TRIALS = 100, MAX_TIMEOUT_MS = 4000 };
+/* The watchdog's time where a test waits for it. On a busy machine a rank that
+ * only waits for a core may seem stuck: a trial that ends otherwise is tried
+ * again with twice the time, up to the second one. */
+enum { TIMEOUT_MS = 250, MAX_TIMEOUT_MS = 4000 };
 
-/* Of the watchdog, where a test waits for it. On a busy machine a rank that
- * only waits for a core may seem stuck: a trial that says something else is
- * tried again with twice the time, which the later ones keep. */
-static int timeout_ms = 250;
+enum { N_TRIALS = 100 };
 
 static int rand_at(int trial, int what, int n)
 {
@@ -90,19 +90,18 @@ typedef void (*describe_fn)(const struct trap *trap, char *out, size_t n);
 
 static void check_watchdog(const struct trap *trap, int trial, describe_fn fn)
 {
-    for (;;) {
+    for (int limit_ms = TIMEOUT_MS;; limit_ms *= 2) {
         struct trap sprung = *trap;
         struct vp_err err = { "" };
-        enum vp_status st = run_into(&sprung, trial, timeout_ms, &err);
+        enum vp_status st = run_into(&sprung, trial, limit_ms, &err);
         char want[160];
 
         fn(&sprung, want, sizeof(want));
         if (st == VP_ERR_TIMEOUT && sprung.sprung && strstr(err.text, want))
             return;
-        if (timeout_ms >= MAX_TIMEOUT_MS)
+        if (limit_ms >= MAX_TIMEOUT_MS)
             fail_msg("trial %d, status %d: wanted '%s' in:\n%s", trial, st,
                      want, err.text);
-        timeout_ms *= 2;
     }
 }
 
