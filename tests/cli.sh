@@ -267,11 +267,10 @@ small="$small --set batch_size=2 --set threads_per_stage=1"
 run 0 compare "$configs/compare/gpipe.yml" "$configs/compare/vpipe.yml" \
     $small --set 'partition=[2, 1]' --max-steps 2 --output compared
 [ ! -s err ] || fail 'a good comparison writes to stderr'
-for word in name stages ranks batch 'mb per' samples/s 'median (least..most)' \
-    tokens/s 'ms per' comm. bubble simulated largest 'last'; do
-    sed -n '/mb per/,/^$/p' out | head -n 2 | grep -qF -- "$word" ||
-        fail "no column '$word'"
-done
+tr -s ' ' <out >columns
+has columns ' mb per samples/s ms per comm. bubble simulated bubble largest last'
+has columns "name stages ranks batch step median (least..most) tokens/s step %\
+ % samples/s % stage loss"
 number='[0-9]+(\.[0-9]+)?'
 row=" +2 +2 +2 +(8|1) +$number \\($number\\.\\.$number\\)( +-?$number){6}"
 row="$row +$number [KM]iB +$number\$"
