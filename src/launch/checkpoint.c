@@ -117,7 +117,7 @@ static enum vp_status create_writer(struct vp_checkpoints *c,
 
     if (!files)
         st = vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
-    for (int i = 0; i < n && st == VP_OK; i++) {
+    for (int i = 0; files && i < n && st == VP_OK; i++) {
         const struct vp_st_tensor shape = vp_state_file_shape(&items[i]);
 
         files[i] = (struct vp_ckpt_item){
