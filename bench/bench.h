@@ -27,6 +27,7 @@ void case_bsp(struct bench *bench);
 void case_zb(struct bench *bench);
 void case_overhead(struct bench *bench);
 void case_memory(struct bench *bench);
+void case_saving(struct bench *bench);
 /* Waits for a line on stdin, trains n_mb minibatches, prints the seconds, and
  * again until stdin ends: for a script that lets several programs take turns.
  * The first line of output says that everything is set up and warm. */

@@ -19,6 +19,7 @@ static const struct {
     { "zb", case_zb, "zb-h1 against 1f1b at 4 minibatches" },
     { "overhead", case_overhead, "CPU time per action, empty kernels" },
     { "memory", case_memory, "weight versions, slots, bytes moved" },
+    { "saving", case_saving, "checkpoints, against copying the state" },
     { "worker", case_worker, "train when a line arrives on stdin" },
 };
 

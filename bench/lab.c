@@ -147,6 +147,7 @@ static void open_trainer(struct lab *lab)
         .recompute_ratio = lab->ratios,
         .accumulation_steps = lab->stream ? 1 : spec->n_mb,
         .timeout_ms = TIMEOUT_MS,
+        .saver = spec->saver,
     };
     struct vp_err err = { "" };
 
@@ -187,6 +188,11 @@ void lab_close(struct lab *lab)
 struct vp_trainer *lab_trainer(struct lab *lab)
 {
     return lab->trainer;
+}
+
+const struct vp_data *lab_data(const struct lab *lab)
+{
+    return lab->data;
 }
 
 struct vp_backend *lab_backend(struct lab *lab)

@@ -27,6 +27,7 @@ struct lab_spec {
     bool dry;             /* only plan: see vp_trainer_create() */
     float lr;             /* 0: 1e-4 */
     const struct vp_backend_ops *backend; /* NULL: the CPU */
+    const struct vp_saver *saver;         /* NULL: none */
 };
 
 struct lab;
@@ -34,6 +35,7 @@ struct lab;
 struct lab *lab_open(const struct lab_spec *spec);
 void lab_close(struct lab *lab);
 struct vp_trainer *lab_trainer(struct lab *lab);
+const struct vp_data *lab_data(const struct lab *lab);
 /* Of its last rank. */
 struct vp_backend *lab_backend(struct lab *lab);
 const struct vp_data *lab_data(const struct lab *lab);

@@ -141,16 +141,16 @@ static inline void list_folder(const char *path, char *text, size_t n_text)
 
 /* Blocks 0, 2 and 7; some sizes are odd. */
 static const struct vp_ckpt_item state_items[] = {
-    { 2, "layer.1.weight", VP_ST_F32, 2, { 5, 7 } },
-    { 0, "embedding.weight", VP_ST_F32, 2, { 11, 6 } },
-    { 0, "embedding.weight.exp_avg", VP_ST_F32, 2, { 11, 6 } },
-    { 0, "cursor", VP_ST_U8, 1, { 13 } },
-    { 2, "layer.1.bias", VP_ST_BF16, 1, { 7 } },
-    { 2, "layer.1.version.0", VP_ST_F16, 1, { 3 } },
-    { 7, "head.weight", VP_ST_F32, 1, { 64 } },
-    { 7, "head.counter", VP_ST_U64, 0, { 0 } },
-    { 7, "head.none", VP_ST_F32, 2, { 0, 4 } },
-    { 2, "layer.1.steps", VP_ST_I64, 1, { 2 } },
+    { 2, "layer.1.weight", VP_ST_F32, 2, { 5, 7 }, false },
+    { 0, "embedding.weight", VP_ST_F32, 2, { 11, 6 }, false },
+    { 0, "embedding.weight.exp_avg", VP_ST_F32, 2, { 11, 6 }, false },
+    { 0, "cursor", VP_ST_U8, 1, { 13 }, false },
+    { 2, "layer.1.bias", VP_ST_BF16, 1, { 7 }, false },
+    { 2, "layer.1.version.0", VP_ST_F16, 1, { 3 }, false },
+    { 7, "head.weight", VP_ST_F32, 1, { 64 }, false },
+    { 7, "head.counter", VP_ST_U64, 0, { 0 }, false },
+    { 7, "head.none", VP_ST_F32, 2, { 0, 4 }, false },
+    { 2, "layer.1.steps", VP_ST_I64, 1, { 2 }, false },
 };
 enum { N_ITEMS = VP_COUNT_OF(state_items), MAX_ITEM_BYTES = 512 };
 

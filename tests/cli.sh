@@ -263,6 +263,73 @@ if [ -w /dev/full ]; then
     [ $? -eq 1 ] || fail 'a full disk behind stdout'
 fi
 
+# ---- Comparisons -----------------------------------------------------------
+small="--set layers=1 --set hidden=16 --set heads=2 --set seq_length=16"
+small="$small --set batch_size=2 --set threads_per_stage=1"
+
+# Two methods, as many samples each: 2 updates of 8 minibatches, and 16.
+# shellcheck disable=SC2086
+run 0 compare "$configs/compare/gpipe.yml" "$configs/compare/vpipe.yml" \
+    $small --set 'partition=[2, 1]' --max-steps 2 --output compared
+[ ! -s err ] || fail 'a good comparison writes to stderr'
+tr -s ' ' <out >columns
+has columns ' mb per samples/s ms per comm. bubble simulated bubble largest last'
+has columns "name stages ranks batch step median (least..most) tokens/s step %\
+ % samples/s % stage loss"
+number='[0-9]+(\.[0-9]+)?'
+row=" +2 +2 +2 +(8|1) +$number \\($number\\.\\.$number\\)( +-?$number){6}"
+row="$row +$number [KM]iB +$number\$"
+for name in gpipe vpipe; do
+    [ "$(grep -cE "^$name$row" out)" -eq 1 ] || fail "no row of $name"
+    grep -qE "^$name +$number [KM]iB, $number [KM]iB\$" out ||
+        fail "no memory of $name"
+done
+grep -qE '^measured  (gpipe > vpipe|vpipe > gpipe)$' out || fail 'no order'
+[ "$(wc -l <compared/gpipe/metrics.jsonl)" -eq 2 ] || fail 'gpipe: not 2 steps'
+[ "$(wc -l <compared/vpipe/metrics.jsonl)" -eq 16 ] || fail 'vpipe: not 16'
+
+# well_formed FILE: one element svg, every tag closed in its order.
+well_formed() {
+    [ -s "$1" ] || fail "no picture $1"
+    tr '\n' ' ' <"$1" | sed 's/</\n</g' | awk '
+        NR == 1 { if ($0 ~ /[^ ]/) exit bad = 1; next }
+        depth == 0 && seen { exit bad = 1 }
+        !match($0, /^<\/?[a-z]+/) || $0 !~ />/ { exit bad = 1 }
+        {
+            name = substr($0, 2, RLENGTH - 1)
+            tag = substr($0, 1, index($0, ">"))
+            text = substr($0, length(tag) + 1)
+            gsub(/&(amp|lt|gt|quot|#[0-9]+);/, "", text)
+            if (text ~ /[&>]/ || gsub(/"/, "\"", tag) % 2) exit bad = 1
+            if (name ~ /^\//) {
+                if (open[depth--] != substr(name, 2)) exit bad = 1
+            } else if (tag !~ /\/>$/) open[++depth] = name
+            if (!seen++ && name != "svg") exit bad = 1
+        }
+        END { exit bad || depth != 0 || !seen }' || fail "$1 is not well-formed"
+}
+well_formed compared/compare.svg
+for word in gpipe vpipe '</svg>'; do
+    has compared/compare.svg "$word"
+done
+# shellcheck disable=SC2086
+run 0 compare "$configs/compare/gpipe.yml" $small --set 'partition=[2, 1]' \
+    --max-steps 1 --quiet --output alone --svg picture.svg
+well_formed picture.svg
+[ ! -e alone/compare.svg ] || fail '--svg: a picture in the folder, too'
+cmp -s out alone/compare.txt || fail '--quiet prints more than the table'
+
+refuse "none.yml: cannot be opened: No such file or directory; check the path" \
+    compare "$configs/compare/gpipe.yml" none.yml
+refuse "vpipe compare: no configurations; write for example 'vpipe compare\
+ configs/compare/gpipe.yml configs/compare/vpipe.yml'" compare
+# shellcheck disable=SC2086
+run 1 compare "$configs/compare/gpipe.yml" "$configs/compare/vpipe.yml" \
+    $small --set 'partition=[2, 1]' --set learning_rate=100 \
+    --set grad_clip=0 --set optimizer=sgd --set lr_warmup=0 --output failed
+[ "$(wc -l <err)" -eq 1 ] || fail 'not one line about the failed run'
+has err 'non-finite '
+
 # ---- Signals ---------------------------------------------------------------
 # start FOLDER FILE ARGUMENT...: a long run in the background, once that file of
 # its folder is there.

@@ -1435,7 +1435,7 @@ static void test_mutations(void **state)
 
     (void)state;
     write_plan_files();
-    for (uint32_t round = 0; round < 60000; round++) {
+    for (uint32_t round = 0; round < 120000; round++) {
         size_t which = round % VP_COUNT_OF(seeds);
         struct vp_err err = { { 0 } };
         struct vp_config c;

@@ -5,7 +5,12 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
-enum { N_TRIALS = 100, TIMEOUT_MS = 250 };
+/* The watchdog's time where a test waits for it. On a busy machine a rank that
+ * only waits for a core may seem stuck: a trial that ends otherwise is tried
+ * again with twice the time, up to the second one. */
+enum { TIMEOUT_MS = 250, MAX_TIMEOUT_MS = 4000 };
+
+enum { N_TRIALS = 100 };
 
 static int rand_at(int trial, int what, int n)
 {
@@ -60,7 +65,8 @@ static struct setup three_stages(int trial)
 }
 
 /* Runs into the trap; returns the status, the message in `err`. */
-static enum vp_status run_into(struct trap *trap, int trial, struct vp_err *err)
+static enum vp_status run_into(struct trap *trap, int trial, int limit_ms,
+                               struct vp_err *err)
 {
     struct setup setup = three_stages(trial);
     int64_t start = vp_clock_ns();
@@ -69,21 +75,43 @@ static enum vp_status run_into(struct trap *trap, int trial, struct vp_err *err)
 
     setup.fault = spring;
     setup.fault_ctx = trap;
-    setup.timeout_ms = TIMEOUT_MS;
+    setup.timeout_ms = limit_ms;
     if (run_create(&run, &setup, 0, err) != VP_OK)
         fail_msg("%s", err->text);
     st = vp_trainer_run(run.trainer, 12, NULL, NULL, err);
     run_free(&run);
-    assert_true(trap->sprung);
-    /* Never a hang: the watchdog's time, and what a loaded machine adds. */
-    assert_true(vp_clock_seconds(start, vp_clock_ns()) < 10.0);
+    /* Never a hang: the watchdog's time, and what a busy machine adds. */
+    assert_true(vp_clock_seconds(start, vp_clock_ns()) < 30.0);
     return st;
 }
 
-static void expect(const struct vp_err *err, const char *want)
+/* What the watchdog should say of a trap that has sprung. */
+typedef void (*describe_fn)(const struct trap *trap, char *out, size_t n);
+
+static void check_watchdog(const struct trap *trap, int trial, describe_fn fn)
 {
-    if (!strstr(err->text, want))
-        fail_msg("wanted '%s' in:\n%s", want, err->text);
+    for (int limit_ms = TIMEOUT_MS;; limit_ms *= 2) {
+        struct trap sprung = *trap;
+        struct vp_err err = { "" };
+        enum vp_status st = run_into(&sprung, trial, limit_ms, &err);
+        char want[160];
+
+        fn(&sprung, want, sizeof(want));
+        if (st == VP_ERR_TIMEOUT && sprung.sprung && strstr(err.text, want))
+            return;
+        if (limit_ms >= MAX_TIMEOUT_MS)
+            fail_msg("trial %d, status %d: wanted '%s' in:\n%s", trial, st,
+                     want, err.text);
+    }
+}
+
+static void describe_stall(const struct trap *trap, char *out, size_t n)
+{
+    char text[64];
+
+    vp_action_print(&trap->action, text, sizeof(text));
+    snprintf(out, n, "rank %d is stuck: in %s, stage %d, minibatch %d",
+             trap->rank, text, trap->action.stage, trap->action.mb);
 }
 
 static void a_stalled_rank_is_named(void **state)
@@ -93,16 +121,16 @@ static void a_stalled_rank_is_named(void **state)
         struct trap trap = { .fault = VP_FAULT_STALL,
                              .rank = rand_at(trial, 0, 3),
                              .countdown = rand_at(trial, 1, 30) };
-        struct vp_err err = { "" };
-        char text[64], want[160];
 
-        assert_int_equal(run_into(&trap, trial, &err), VP_ERR_TIMEOUT);
-        vp_action_print(&trap.action, text, sizeof(text));
-        snprintf(want, sizeof(want),
-                 "rank %d is stuck: in %s, stage %d, minibatch %d", trap.rank,
-                 text, trap.action.stage, trap.action.mb);
-        expect(&err, want);
+        check_watchdog(&trap, trial, describe_stall);
     }
+}
+
+static void describe_loss(const struct trap *trap, char *out, size_t n)
+{
+    snprintf(out, n,
+             "minibatch %d was sent by rank %d and never reached rank %d",
+             trap->action.mb, trap->rank, trap->action.peer);
 }
 
 static void a_lost_message_is_named(void **state)
@@ -112,14 +140,8 @@ static void a_lost_message_is_named(void **state)
         struct trap trap = { .fault = VP_FAULT_DROP,
                              .rank = rand_at(trial, 0, 3),
                              .countdown = rand_at(trial, 1, 5) };
-        struct vp_err err = { "" };
-        char want[160];
 
-        assert_int_equal(run_into(&trap, trial, &err), VP_ERR_TIMEOUT);
-        snprintf(want, sizeof(want),
-                 "minibatch %d was sent by rank %d and never reached rank %d",
-                 trap.action.mb, trap.rank, trap.action.peer);
-        expect(&err, want);
+        check_watchdog(&trap, trial, describe_loss);
     }
 }
 
@@ -133,11 +155,14 @@ static void an_error_stops_all_ranks(void **state)
         struct vp_err err = { "" };
         char text[64], want[160];
 
-        assert_int_equal(run_into(&trap, trial, &err), VP_ERR_IO);
+        /* The watchdog has no part in this. */
+        assert_int_equal(run_into(&trap, trial, 20000, &err), VP_ERR_IO);
+        assert_true(trap.sprung);
         vp_action_print(&trap.action, text, sizeof(text));
         snprintf(want, sizeof(want), "rank %d, stage %d, minibatch %d: %s",
                  trap.rank, trap.action.stage, trap.action.mb, text);
-        expect(&err, want);
+        if (!strstr(err.text, want))
+            fail_msg("wanted '%s' in:\n%s", want, err.text);
     }
 }
 

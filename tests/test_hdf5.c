@@ -31,7 +31,7 @@ enum { STRIDE = 5 };
 enum { STRIDE = 1 };
 #endif
 
-enum { VOCAB = 200, MAX_ROWS = 400, N_MUTANTS = 4200 };
+enum { VOCAB = 200, MAX_ROWS = 400, N_MUTANTS = 8400 };
 
 /* ---- Wrapped at link time: allocations and reads ------------------------ */
 
@@ -1586,7 +1586,7 @@ static void damages_are_named(void **state)
     }
 }
 
-/* A few thousand mutations of every kind of file, the same each time. */
+/* Over a thousand mutations of every kind of file, the same each time. */
 static void mutated_files_do_no_harm(void **state)
 {
     unsigned char mutant[40000], *bytes[VP_COUNT_OF(images)];

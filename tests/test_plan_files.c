@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -168,18 +169,20 @@ static void read_back(FILE *file, char *text, size_t n_bytes)
     fclose(file);
 }
 
-/* vpipe with at most seven arguments, NULL at the end. */
+/* vpipe with these arguments, NULL at the end. */
 static void run(struct outcome *outcome, const char *const *arguments)
 {
-    char *argv[16] = { (char *)VP_PROGRAM };
+    char *argv[40] = { (char *)VP_PROGRAM };
     FILE *out = tmpfile(), *err = tmpfile();
     pid_t child;
     int status;
 
     assert_non_null(out);
     assert_non_null(err);
-    for (int i = 0; arguments[i]; i++)
+    for (int i = 0; arguments[i]; i++) {
+        assert_true(i < 38);
         argv[i + 1] = (char *)arguments[i];
+    }
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -821,6 +824,94 @@ static void test_dry_run(void **state)
     }
 }
 
+/* Steps in the metrics of `folder`, each with a finite loss and the memory of
+ * so many stages. */
+static int read_losses(const char *folder, int n_stages, double *first,
+                       double *last)
+{
+    char path[64], *text, *save = NULL;
+    int n = 0;
+
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", folder);
+    text = read_text(path);
+    for (char *line = strtok_r(text, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        const char *loss = strstr(line, "\"loss\": ");
+        const char *memory = strstr(line, "\"memory\": [");
+        int n_commas = 0;
+
+        assert_non_null(loss);
+        assert_non_null(memory);
+        *last = strtod(loss + 8, NULL);
+        assert_true(isfinite(*last) && *last > 0);
+        if (n++ == 0)
+            *first = *last;
+        for (; *memory != ']'; memory++)
+            n_commas += *memory == ',';
+        assert_int_equal(n_commas, n_stages - 1);
+    }
+    free(text);
+    return n;
+}
+
+/* The six files of the original train: their blocks, plans and placements, a
+ * small width, and shards that h5py wrote. */
+static void test_original_trains(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        bool sync = strstr(dry_runs[i].name, "gpipe") != NULL;
+        int n_stages = dry_runs[i].rows[4].blocks ? 8 : 4;
+        int n_steps = sync ? 2 : 24;
+        double first = NAN, last = NAN;
+        char path[512], steps[8];
+        const char *const arguments[] = {
+            "train",
+            path,
+            "--output",
+            dry_runs[i].name,
+            "--max-steps",
+            steps,
+            "--set",
+            "data_dir=" VP_SOURCE_DIR "/tests/golden/hdf5/nvidia",
+            "--set",
+            "seq_length=16",
+            "--set",
+            "max_pred=4",
+            "--set",
+            "batch_size=2",
+            "--set",
+            "vocab=200",
+            "--set",
+            "hidden=16",
+            "--set",
+            "ffn=32",
+            "--set",
+            "heads=2",
+            "--set",
+            "positions=16",
+            "--set",
+            "threads_per_stage=1",
+            NULL
+        };
+        struct outcome outcome;
+
+        snprintf(path, sizeof(path), CONFIGS "/%s.yml", dry_runs[i].name);
+        snprintf(steps, sizeof(steps), "%d", n_steps);
+        run(&outcome, arguments);
+        assert_string_equal(outcome.err, "");
+        assert_int_equal(outcome.status, 0);
+        assert_non_null(
+            strstr(outcome.out, n_stages == 8 ? "97 blocks" : "49 blocks"));
+        for (int s = 0; s < n_stages; s++)
+            check_row(outcome.out, s, &dry_runs[i].rows[s]);
+        assert_int_equal(read_losses(dry_runs[i].name, n_stages, &first, &last),
+                         n_steps);
+        print_message("%-16s loss %.4f, after %d %s %.4f\n", dry_runs[i].name,
+                      first, n_steps, sync ? "updates" : "minibatches", last);
+    }
+}
+
 /* Tensor parallel placements are read, and refused for that alone. */
 static void test_tensor_parallel(void **state)
 {
@@ -1121,69 +1212,109 @@ static void test_explain_program(void **state)
 
 /* ---- Text stays text ---------------------------------------------------- */
 
-static const char *const payloads[] = {
-    "; touch injected",           "`touch injected`",
-    "$(touch injected)",          "x\\n touch injected \\n",
-    "'; touch injected; '",       "| touch injected #",
-    "\\\"; touch injected; \\\"", "-oProxyCommand=touch injected:0",
-    "localhost;touch injected:0", "../../x && touch injected",
+/* In quotes of YAML, and what that is. */
+static const struct {
+    const char *yaml, *text;
+} payloads[] = {
+    { "; touch injected", "; touch injected" },
+    { "`touch injected`", "`touch injected`" },
+    { "$(touch injected)", "$(touch injected)" },
+    { "x\\n touch injected \\n", "x\n touch injected \n" },
+    { "'; touch injected; '", "'; touch injected; '" },
+    { "| touch injected #", "| touch injected #" },
+    { "\\\"; touch injected; \\\"", "\"; touch injected; \"" },
+    { "-oProxyCommand=touch injected:0", "-oProxyCommand=touch injected:0" },
+    { "localhost;touch injected:0", "localhost;touch injected:0" },
+    { "../../x && touch injected", "../../x && touch injected" },
 };
 
-static bool takes_words(const struct vp_key *key)
+static bool ends_with(const char *text, const char *end)
 {
+    size_t n = strlen(text), n_end = strlen(end);
+
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+/* What was taken is what was written, and only keys for free text take it. */
+static void assert_verbatim(const struct vp_key *key,
+                            const struct vp_config *config, const char *text)
+{
+    const void *field = (const char *)config + key->offset;
+
     switch (key->type) {
-    case VP_KEY_I64:
-    case VP_KEY_INT:
-    case VP_KEY_U64:
-    case VP_KEY_F32:
-    case VP_KEY_WARMUP:
-    case VP_KEY_BYTES:
-    case VP_KEY_INTS:
-    case VP_KEY_REALS:
-    case VP_KEY_LATER:
-        return false;
+    case VP_KEY_TEXT:
+        assert_string_equal(*(const char *const *)field, text);
+        break;
+    case VP_KEY_PATH:
+        assert_true(ends_with(*(const char *const *)field, text));
+        break;
     default:
-        return true;
+        fail_msg("key '%s' takes '%s'", key->name, text);
     }
 }
 
-/* In every key that takes text: all of them in the library, some in the
- * program. */
+/* Taken, it survives the way through config.yml; refused, in one line. */
+static bool check_payload(const struct vp_key *key, const char *path,
+                          const char *set, const char *text)
+{
+    struct vp_config c, again;
+    struct vp_err err = { { 0 } };
+    bool taken = vp_config_load(path, &set, set ? 1 : 0, &c, &err) == VP_OK;
+
+    if (taken) {
+        assert_verbatim(key, &c, text);
+        assert_int_equal(vp_config_write(&c, "b.yml", &err), VP_OK);
+        load_file("b.yml", NULL, &again);
+        assert_verbatim(key, &again, text);
+        vp_config_release(&again);
+    } else {
+        assert_true(err.text[0] != '\0');
+        assert_null(strchr(err.text, '\n'));
+    }
+    vp_config_release(&c);
+    assert_int_equal(access("injected", F_OK), -1);
+    return taken;
+}
+
+/* In every key there is: all of them in the library, some in the program. */
 static void test_no_shell(void **state)
 {
     const char *const arguments[] = { "train", "a.yml", "--dry-run", "--quiet",
                                       NULL };
-    int n = 0;
+    int n = 0, n_taken = 0;
 
     (void)state;
     for (int i = 0; i < vp_n_keys; i++) {
-        for (size_t j = 0; j < VP_COUNT_OF(payloads); j++) {
-            bool list = vp_key_is_list(&vp_keys[i]);
-            struct vp_config c;
-            struct vp_err err = { { 0 } };
-            struct outcome outcome;
-            char yaml[512];
+        const struct vp_key *key = &vp_keys[i];
+        bool list = vp_key_is_list(key);
+        /* Nothing is looked for in data_dir. */
+        const char *base = strcmp(key->name, "synthetic_data") == 0 ? NINE
+                                                                    : NINE
+                               "synthetic_data: true\n";
 
-            if (!takes_words(&vp_keys[i]))
-                continue;
-            snprintf(yaml, sizeof(yaml), "%s%s: %s\"%s\"%s\n",
-                     vp_keys[i].type == VP_KEY_MODEL ? "" : NINE,
-                     vp_keys[i].name, list ? "[" : "", payloads[j],
-                     list ? "]" : "");
-            write_text("a.yml", yaml);
-            if (vp_config_load("a.yml", NULL, 0, &c, &err) == VP_OK)
-                assert_int_equal(vp_config_write(&c, "b.yml", &err), VP_OK);
-            else
-                assert_null(strchr(err.text, '\n'));
-            vp_config_release(&c);
-            if (++n % 4 == 0) {
+        for (size_t j = 0; j < VP_COUNT_OF(payloads); j++) {
+            const char *text = payloads[j].text;
+            struct outcome outcome;
+            char line[512];
+
+            snprintf(line, sizeof(line), "%s%s: %s\"%s\"%s\n",
+                     key->type == VP_KEY_MODEL ? "" : base, key->name,
+                     list ? "[" : "", payloads[j].yaml, list ? "]" : "");
+            write_text("a.yml", line);
+            n_taken += check_payload(key, "a.yml", NULL, text);
+            if (n++ % 7 == 0) {
                 run(&outcome, arguments);
                 assert_in_range(outcome.status, 0, 2);
+                assert_int_equal(access("injected", F_OK), -1);
             }
-            assert_int_equal(access("injected", F_OK), -1);
+            write_text("c.yml", base);
+            snprintf(line, sizeof(line), "%s=%s", key->name, text);
+            n_taken += check_payload(key, "c.yml", line, text);
         }
     }
-    assert_true(n > 200);
+    assert_int_equal(n, vp_n_keys * (int)VP_COUNT_OF(payloads));
+    /* container, data_dir, log_directory; but no line break. */
+    assert_int_equal(n_taken, 3 * 2 * ((int)VP_COUNT_OF(payloads) - 1));
 }
 
 /* A whole run under hostile names. */
@@ -1399,6 +1530,7 @@ int main(void)
         cmocka_unit_test(test_shipped),
         cmocka_unit_test(test_original),
         cmocka_unit_test(test_dry_run),
+        cmocka_unit_test(test_original_trains),
         cmocka_unit_test(test_tensor_parallel),
         cmocka_unit_test(test_shipped_json),
         cmocka_unit_test(test_bad),

@@ -1,9 +1,10 @@
 /* Runs that are stopped in every way and go on: the losses must be those of the
  * run that was never stopped, or the file at fault is named. Every run is a
  * process of its own. VP_FULL=1 tries every call and many more moments. */
+#include "ckpt/ckpt.h"
 #include "ckpt/io.h"
-#include "ckpt/store.h"
 #include "launch/run.h"
+#include "model/model.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -455,6 +456,103 @@ static void any_number_of_stages_goes_on(void **state)
     free(want);
 }
 
+/* ---- Files -------------------------------------------------------------- */
+
+static void check_as_published(const struct vp_ckpt *ckpt, const char *name,
+                               const struct vp_graph *graph, vp_par par)
+{
+    const struct vp_param *param = &graph->params[par];
+    int64_t rows = param->rows, cols = param->cols;
+    struct vp_st_tensor shape = { .type = VP_ST_F32,
+                                  .n_dims = 2,
+                                  .dims = { cols, rows } };
+    float want[48 * 64], got[48 * 64];
+    struct vp_err err = { "" };
+
+    assert_in_range(rows * cols, 1, VP_COUNT_OF(want));
+    vp_param_init(graph, par, 1, want);
+    if (vp_ckpt_read(ckpt, name, &shape, got, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    for (int64_t i = 0; i < rows * cols; i++)
+        assert_true(got[i] == want[i % rows * cols + i / rows]);
+}
+
+/* Hugging Face's GPT-2 keeps the weights of its layers as [in, out]. Nothing is
+ * learnt here, so files hold the initial values. */
+static void gpt2_is_saved_as_published(void **state)
+{
+    static const struct vp_dims dims = { 2, 16, 0, 0 };
+    static const struct job job = {
+        .sets = { "model_type=gpt2", "stages=2", "accumulation_steps=1",
+                  "learning_rate=1e-30", "weight_decay=0" },
+        .n_sets = 5,
+        .output = "run",
+        .max_steps = 2,
+    };
+    const struct vp_model *model = vp_model_find("gpt2");
+    struct vp_model_config sizes = model->sizes[0].config;
+    struct vp_graph graph;
+    struct vp_ckpt *ckpt = NULL;
+    struct vp_err err = { "" };
+    char folder[300];
+    int n = 0;
+
+    (void)state;
+    must_run(&job);
+    snprintf(folder, sizeof(folder), "%s/checkpoints", path_of("run"));
+    assert_int_equal(vp_ckpt_open_newest(folder, NULL, NULL, &ckpt, &err),
+                     VP_OK);
+    sizes.vocab = 64;
+    sizes.hidden = 16;
+    sizes.layers = 1;
+    sizes.heads = 2;
+    sizes.ffn = 64;
+    sizes.positions = 16;
+    sizes.tie_embeddings = false;
+    if (vp_model_build(model, &sizes, &dims, &graph, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < graph.n_params; i++) {
+        const char *name = graph.params[i].part[0].name;
+
+        if (!strstr(name, ".c_") || !strstr(name, ".weight"))
+            continue;
+        check_as_published(ckpt, name, &graph, i);
+        n++;
+    }
+    assert_int_equal(n, 4); /* attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj */
+    vp_graph_release(&graph);
+    vp_ckpt_close(ckpt);
+    forget("run");
+}
+
+/* Weights, moments and older versions are turned back, too. */
+static void gpt2_goes_on(void **state)
+{
+    static const char *const modes[] = { "sync_mode=bsp", "sync_mode=asp" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(modes); i++) {
+        struct job job = { .sets = { "model_type=gpt2", "stages=3", modes[i] },
+                           .n_sets = 3,
+                           .output = "run" };
+        struct job rest = job;
+        char *want;
+
+        must_run(&job);
+        want = trace_of("run");
+        forget("run");
+        job.max_steps = 5;
+        must_run(&job);
+        rest.resume = "run";
+        rest.output = NULL;
+        must_run(&rest);
+        assert_int_equal(shared->resumed, 5);
+        assert_same_trace("run", want);
+        forget("run");
+        free(want);
+    }
+}
+
 static void other_depths_are_said(void **state)
 {
     struct job part = stream_job, rest = stream_job;
@@ -556,6 +654,8 @@ int main(void)
         cmocka_unit_test(killed_at_any_moment),
         cmocka_unit_test(damaged_checkpoints_are_passed_over),
         cmocka_unit_test(any_number_of_stages_goes_on),
+        cmocka_unit_test(gpt2_is_saved_as_published),
+        cmocka_unit_test(gpt2_goes_on),
         cmocka_unit_test(other_depths_are_said),
         cmocka_unit_test(what_must_not_change_is_refused),
         cmocka_unit_test(a_folder_has_one_run),

@@ -649,7 +649,7 @@ static void no_bytes_break_the_parser(void **state)
 {
     enum { ROOM = 4096 };
     unsigned char *bytes = malloc(ROOM), *seed_file;
-    uint32_t n_mutants = getenv("VP_FULL") ? 3000000 : 100000;
+    uint32_t n_mutants = getenv("VP_FULL") ? 3000000 : 400000;
     int n_accepted = 0;
     size_t n_seed;
 

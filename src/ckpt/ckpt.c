@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "ckpt/io.h"
 #include "ckpt/manifest.h"
+#include "ckpt/transpose.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -309,4 +310,24 @@ enum vp_status vp_ckpt_read(const struct vp_ckpt *ckpt, const char *name,
                       "%s: tensor %.200s: is %s, the model wants %s; resume "
                       "with the model that was saved",
                       vp_st_path(place->file), name, has, wants);
+}
+
+enum vp_status vp_ckpt_read_transposed(const struct vp_ckpt *ckpt,
+                                       const char *name,
+                                       const struct vp_st_tensor *want,
+                                       float *out, struct vp_err *err)
+{
+    int64_t rows = want->dims[0], cols = want->dims[1];
+    enum vp_status st;
+    float *buf;
+
+    VP_BUG_ON(want->n_dims != 2 || want->type != VP_ST_F32);
+    buf = malloc((size_t)(rows * cols) * sizeof(*buf) + 1);
+    if (!buf)
+        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", ckpt->path);
+    st = vp_ckpt_read(ckpt, name, want, buf, err);
+    if (st == VP_OK)
+        vp_transpose(out, buf, rows, cols);
+    free(buf);
+    return st;
 }

@@ -51,5 +51,11 @@ const struct vp_st_tensor *vp_ckpt_find(const struct vp_ckpt *ckpt,
 enum vp_status vp_ckpt_read(const struct vp_ckpt *ckpt, const char *name,
                             const struct vp_st_tensor *want, void *buf,
                             struct vp_err *err);
+/* The same of a matrix of F32, transposed: `want` is [rows, cols] as in the
+ * file, `out` gets [cols, rows]. */
+enum vp_status vp_ckpt_read_transposed(const struct vp_ckpt *ckpt,
+                                       const char *name,
+                                       const struct vp_st_tensor *want,
+                                       float *out, struct vp_err *err);
 
 #endif

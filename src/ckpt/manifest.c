@@ -185,6 +185,12 @@ static enum vp_status read_head(const json_t *root, struct vp_err *err)
                           "version: %lld is later than %d; use a newer vpipe",
                           (long long)json_integer_value(version),
                           VP_MANIFEST_VERSION);
+    if (json_integer_value(version) < VP_MANIFEST_VERSION)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "version: %lld is earlier than %d; use an older "
+                          "vpipe or start a new run",
+                          (long long)json_integer_value(version),
+                          VP_MANIFEST_VERSION);
     return VP_OK;
 }
 

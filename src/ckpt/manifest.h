@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define VP_MANIFEST_FILE "manifest.json"
-#define VP_MANIFEST_VERSION 1
+#define VP_MANIFEST_VERSION 2
 
 struct vp_manifest_file {
     char name[40]; /* block-<kkkk>.safetensors */
@@ -33,8 +33,8 @@ enum vp_status vp_manifest_format(const struct vp_manifest *manifest,
                                   char **text_out, size_t *n_out,
                                   struct vp_err *err);
 
-/* Checks everything that the text alone can tell. VP_ERR_UNSUPPORTED for a
- * later version. */
+/* Checks everything that the text alone can tell. VP_ERR_UNSUPPORTED for
+ * another version. */
 enum vp_status vp_manifest_parse(const char *text, size_t n_text,
                                  struct vp_manifest *out, struct vp_err *err);
 void vp_manifest_release(struct vp_manifest *manifest);

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "ckpt/store.h"
+#include "ckpt/transpose.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -26,6 +27,7 @@ struct item {
     const char *name;
     unsigned char *room; /* in the snapshot */
     size_t n_bytes;
+    int64_t rows, cols; /* as put, to be transposed; 0: as in the file */
     atomic_bool there;
 };
 
@@ -39,6 +41,7 @@ struct vp_ckpt_writer {
     struct vp_ckpt_image *images;
     unsigned char *snapshot; /* the files, one after the other */
     size_t n_snapshot;
+    float *turned; /* the thread's: one matrix, transposed */
     pthread_t thread;
     bool has_thread;
     atomic_bool give_up;
@@ -75,6 +78,20 @@ static struct timespec deadline_after(int ms)
     return at;
 }
 
+/* In the snapshot, so that the copy costs training no more than a copy. */
+static void turn_items(struct vp_ckpt_writer *w)
+{
+    for (int i = 0; i < w->n_items; i++) {
+        struct item *item = &w->items[i];
+
+        if (item->rows == 0)
+            continue;
+        vp_transpose(w->turned, (const float *)item->room, item->rows,
+                     item->cols);
+        memcpy(item->room, w->turned, item->n_bytes);
+    }
+}
+
 static enum vp_status write_step(struct vp_ckpt_writer *w, bool *saved_out,
                                  struct vp_err *err)
 {
@@ -87,6 +104,7 @@ static enum vp_status write_step(struct vp_ckpt_writer *w, bool *saved_out,
         .give_up = &w->give_up,
     };
 
+    turn_items(w);
     VP_TRY(vp_ckpt_save(w->folder, &save, err));
     *saved_out = true;
     return vp_ckpt_prune(w->folder, w->step, w->keep, err);
@@ -262,6 +280,31 @@ static enum vp_status fill_snapshot(struct vp_ckpt_writer *w,
     return VP_OK;
 }
 
+/* Items that the thread transposes, and its memory for it. */
+static enum vp_status plan_turns(struct vp_ckpt_writer *w,
+                                 const struct plan *plan, struct vp_err *err)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < plan->n_items; i++) {
+        const struct vp_ckpt_item *from = &plan->items[i];
+        struct item *item = &w->items[i];
+
+        if (!from->transposed || item->n_bytes == 0)
+            continue;
+        VP_BUG_ON(from->n_dims != 2 || from->type != VP_ST_F32);
+        item->rows = from->dims[1];
+        item->cols = from->dims[0];
+        most = item->n_bytes > most ? item->n_bytes : most;
+    }
+    if (most > 0) {
+        w->turned = malloc(most);
+        if (!w->turned)
+            return no_memory(w, err);
+    }
+    return VP_OK;
+}
+
 static enum vp_status plan_all(struct vp_ckpt_writer *w, struct plan *plan,
                                struct vp_err *err)
 {
@@ -285,7 +328,8 @@ static enum vp_status plan_all(struct vp_ckpt_writer *w, struct plan *plan,
     }
     VP_TRY(check_names(w, plan, err));
     VP_TRY(plan_images(w, plan, err));
-    return fill_snapshot(w, plan, err);
+    VP_TRY(fill_snapshot(w, plan, err));
+    return plan_turns(w, plan, err);
 }
 
 static enum vp_status lay_out(struct vp_ckpt_writer *w,
@@ -368,6 +412,7 @@ void vp_ckpt_writer_free(struct vp_ckpt_writer *w)
         pthread_join(w->thread, NULL);
     }
     vp_pages_free(w->snapshot, w->n_snapshot);
+    free(w->turned);
     free(w->facts);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);

@@ -12,6 +12,7 @@
 #include "ckpt/facts.h"
 #include "ckpt/safetensors.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct vp_ckpt_writer;
@@ -22,7 +23,10 @@ struct vp_ckpt_item {
     const char *name;
     enum vp_st_type type;
     int n_dims;
-    int64_t dims[VP_ST_MAX_DIMS];
+    int64_t dims[VP_ST_MAX_DIMS]; /* in the file */
+    /* A matrix of F32 that is put as [dims[1], dims[0]]; the thread turns it
+     * before it writes. */
+    bool transposed;
 };
 
 /* Prepares `folder` (see vp_ckpt_prepare) and allocates all memory. Names are
@@ -38,7 +42,7 @@ enum vp_status vp_ckpt_writer_create(const char *folder, int keep,
 void vp_ckpt_writer_free(struct vp_ckpt_writer *writer);
 
 /* Bytes of one checkpoint on disk without its manifest; the memory set aside
- * is that and at most a page per block. */
+ * is that, at most a page per block, and the largest matrix to transpose. */
 int64_t vp_ckpt_writer_bytes(const struct vp_ckpt_writer *writer);
 
 /* Waits until the write before is done. If that failed, its error is returned
@@ -52,8 +56,7 @@ enum vp_status vp_ckpt_writer_begin(struct vp_ckpt_writer *writer, int64_t step,
 void vp_ckpt_writer_put(struct vp_ckpt_writer *writer, int item,
                         const void *data);
 
-/* Like put, but the caller fills the memory himself (from a device, or
- * transposed). */
+/* Like put, but the caller fills the memory himself (from a device). */
 void *vp_ckpt_writer_room(struct vp_ckpt_writer *writer, int item);
 
 /* Hands the state over. `facts` (NULL = none) is copied; `score` is an

@@ -117,18 +117,17 @@ static enum vp_status create_writer(struct vp_checkpoints *c,
 
     if (!files)
         st = vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
-    for (int i = 0; i < n && st == VP_OK; i++) {
+    for (int i = 0; files && i < n && st == VP_OK; i++) {
+        const struct vp_st_tensor shape = vp_state_file_shape(&items[i]);
+
         files[i] = (struct vp_ckpt_item){
             .block = items[i].block,
             .name = vp_state_file_name(&arena, &items[i]),
-            .type = VP_ST_F32,
-            .n_dims = 2,
-            .dims = { items[i].rows, items[i].cols },
+            .type = shape.type,
+            .n_dims = shape.n_dims,
+            .dims = { shape.dims[0], shape.dims[1] },
+            .transposed = items[i].transposed,
         };
-        if (items[i].rows == 1) {
-            files[i].n_dims = 1;
-            files[i].dims[0] = items[i].cols;
-        }
         if (!files[i].name)
             st = vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
     }

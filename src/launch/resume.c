@@ -19,21 +19,17 @@ static enum vp_status load(void *ctx, const struct vp_state_item *item,
                            float *out, struct vp_err *err)
 {
     const struct vp_resume *resume = ctx;
-    struct vp_st_tensor want = { .type = VP_ST_F32,
-                                 .n_dims = 2,
-                                 .dims = { item->rows, item->cols } };
+    const struct vp_st_tensor want = vp_state_file_shape(item);
     struct vp_arena arena = { NULL };
     const char *name = vp_state_file_name(&arena, item);
     enum vp_status st;
 
-    if (item->rows == 1) {
-        want.n_dims = 1;
-        want.dims[0] = item->cols;
-    }
-    if (name)
-        st = vp_ckpt_read(resume->ckpt, name, &want, out, err);
-    else
+    if (!name)
         st = vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
+    else if (item->transposed)
+        st = vp_ckpt_read_transposed(resume->ckpt, name, &want, out, err);
+    else
+        st = vp_ckpt_read(resume->ckpt, name, &want, out, err);
     vp_arena_release(&arena);
     return st;
 }

@@ -65,6 +65,23 @@ const char *vp_state_file_name(struct vp_arena *arena,
     }
 }
 
+struct vp_st_tensor vp_state_file_shape(const struct vp_state_item *item)
+{
+    struct vp_st_tensor shape = { .type = VP_ST_F32,
+                                  .n_dims = 2,
+                                  .dims = { item->rows, item->cols } };
+
+    if (item->transposed) {
+        shape.dims[0] = item->cols;
+        shape.dims[1] = item->rows;
+    } else if (item->rows == 1) {
+        shape.n_dims = 1;
+        shape.dims[0] = item->cols;
+        shape.dims[1] = 0;
+    }
+    return shape;
+}
+
 /* ---- Writing ------------------------------------------------------------ */
 
 enum { VALUE_BYTES = 256 };

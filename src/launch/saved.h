@@ -4,6 +4,7 @@
 #define VP_LAUNCH_SAVED_H
 
 #include "ckpt/facts.h"
+#include "ckpt/safetensors.h"
 #include "launch/config.h"
 #include "runtime/trainer.h"
 
@@ -11,6 +12,8 @@
  * parameter; moments and older versions have a prefix. NULL without memory. */
 const char *vp_state_file_name(struct vp_arena *arena,
                                const struct vp_state_item *item);
+/* Type and shape of the array in the files: that of the published files. */
+struct vp_st_tensor vp_state_file_shape(const struct vp_state_item *item);
 
 /* The facts of a run as it stands. VP_ERR_NOMEM. */
 enum vp_status vp_saved_facts(const struct vp_config *config,

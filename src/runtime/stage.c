@@ -91,7 +91,7 @@ static void list_some(struct vp_stage *stage, bool own)
             continue;
         for (int j = 0; j < param->n_parts; j++) {
             stage->tensor_names[stage->n_tensors] = param->part[j].name;
-            stage->tensor_cols[stage->n_tensors] = param->cols;
+            stage->tensor_params[stage->n_tensors] = param;
             stage->tensors[stage->n_tensors++] = (struct vp_optim_tensor){
                 .offset = entry->grad_offset / (int64_t)sizeof(float) +
                           param->part[j].row * param->cols,
@@ -111,9 +111,9 @@ static enum vp_status list_tensors(struct vp_stage *stage)
 
     stage->tensors = calloc(most, sizeof(*stage->tensors));
     stage->tensor_names = calloc(most, sizeof(*stage->tensor_names));
-    stage->tensor_cols = calloc(most, sizeof(*stage->tensor_cols));
+    stage->tensor_params = calloc(most, sizeof(*stage->tensor_params));
     stage->sums = calloc(most, sizeof(*stage->sums));
-    if (!stage->tensors || !stage->tensor_names || !stage->tensor_cols ||
+    if (!stage->tensors || !stage->tensor_names || !stage->tensor_params ||
         !stage->sums)
         return VP_ERR_NOMEM;
     list_some(stage, true);
@@ -352,7 +352,7 @@ void vp_stage_release(struct vp_stage *stage)
     free(stage->loss_read);
     free(stage->tensors);
     free(stage->tensor_names);
-    free(stage->tensor_cols);
+    free(stage->tensor_params);
     free(stage->sums);
     if (stage->stream)
         stage->ops->stream_free(stage->stream);

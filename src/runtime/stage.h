@@ -72,7 +72,7 @@ struct vp_stage {
 
     struct vp_optim_tensor *tensors; /* named tensors of [0, train_bytes) */
     const char **tensor_names;
-    int64_t *tensor_cols;
+    const struct vp_param **tensor_params; /* that they are parts of */
     int n_tensors;
     int n_own_tensors; /* the others are copies of tied weights whose
                               owner is in another stage */

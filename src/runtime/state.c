@@ -22,7 +22,8 @@ static struct vp_state_item item_of(const struct vp_stage *stage, int tensor,
     struct vp_state_item item = {
         .name = stage->tensor_names[tensor],
         .block = stage->tensors[tensor].block,
-        .cols = stage->tensor_cols[tensor],
+        .cols = stage->tensor_params[tensor]->cols,
+        .transposed = stage->tensor_params[tensor]->stored_transposed,
     };
 
     item.rows = stage->tensors[tensor].n / item.cols;

@@ -44,6 +44,7 @@ struct vp_state_item {
     int age;
     int block;
     int64_t rows, cols;
+    bool transposed; /* files hold [cols, rows] */
 };
 
 /* Where a run stands. */
