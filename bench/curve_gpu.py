@@ -58,7 +58,7 @@ def load_weights(model, z, folder):
 def batches(z, folder):
     n = z["batch"] * z["seq"]
     roles = ["tokens", "types", "mask", "rows", "labels"] \
-        if z["model"] == "bert" else ["tokens", "labels"]
+        if z["model"] == "bert" else ["tokens", "mask", "labels"]
     data = numpy.fromfile(f"{folder}/batches", numpy.int32)
     data = torch.from_numpy(data).long().cuda().view(z["steps"], len(roles), n)
     for step in data:

@@ -30,6 +30,7 @@ struct vp_cuda_call {
     struct vp_kargs
         args; /* device addresses; of args.mb only accumulate, train */
     enum vp_phase phase;
+    bool out_is_temporary; /* no other list reads args.out */
     const struct vp_cuda_mb *mb;
     struct vp_cuda *cuda;
     cudaStream_t stream;

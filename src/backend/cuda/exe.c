@@ -82,10 +82,13 @@ static int resolve(struct vp_exe *exe, const struct key *key,
         const struct vp_call *call =
             &exe->program->calls[key->list][key->first + i];
 
-        exe->calls[i] = (struct vp_cuda_call){ .phase = call->phase,
-                                               .mb = mb,
-                                               .cuda = &backend->cuda,
-                                               .stream = stream };
+        exe->calls[i] = (struct vp_cuda_call){
+            .phase = call->phase,
+            .out_is_temporary = call->out.space == VP_SPACE_WORK,
+            .mb = mb,
+            .cuda = &backend->cuda,
+            .stream = stream
+        };
         vp_kargs_resolve(exe->program->graph, call, launch,
                          &exe->calls[i].args);
     }

@@ -112,7 +112,8 @@ static struct vp_residual residual_of(const struct vp_cuda_call *drop,
         return res;
     res.has_drop = true;
     res.drop = vp_drop_of(drop);
-    if (!read_once(add->args.graph, drop->args.op->out))
+    if (!drop->out_is_temporary ||
+        !read_once(add->args.graph, drop->args.op->out))
         res.dropped = drop->args.out;
     return res;
 }

@@ -10,6 +10,7 @@ static void fill_calls(struct vp_backend *backend, const struct vp_kargs *args,
     for (int i = 0; i < n; i++)
         calls[i] = (struct vp_cuda_call){ .args = args[i],
                                           .phase = phases[i],
+                                          .out_is_temporary = true,
                                           .mb = backend->mb,
                                           .cuda = &backend->cuda,
                                           .stream = cudaStreamPerThread };
