@@ -27,19 +27,19 @@ static const struct {
     const char *meaning;
 } models[] = {
     { "bert",
-      { "bert", 30528, 768, 12, 12, 128, 16, 128, 0.1, true },
+      { "bert", 30528, 768, 12, 12, 128, 16, 128, 0.1, true, VP_DTYPE_F32 },
       "hidden 768, 12 layers, 128 tokens, batch 16, all logits" },
     { "bert-labelled",
-      { "bert", 30528, 768, 12, 12, 128, 16, 20, 0.1, true },
+      { "bert", 30528, 768, 12, 12, 128, 16, 20, 0.1, true, VP_DTYPE_F32 },
       "the same, logits of the 20 labelled tokens of a sequence" },
     { "gpt2",
-      { "gpt2", 50257, 768, 12, 12, 512, 4, 0, 0.0, true },
+      { "gpt2", 50257, 768, 12, 12, 512, 4, 0, 0.0, true, VP_DTYPE_F32 },
       "124M, 512 tokens, batch 4" },
     { "translation",
-      { "translation", 32768, 512, 6, 8, 64, 32, 0, 0.1, true },
+      { "translation", 32768, 512, 6, 8, 64, 32, 0, 0.1, true, VP_DTYPE_F32 },
       "6 + 6 layers, hidden 512, 64 tokens, batch 32" },
     { "small",
-      { "bert", 1024, 128, 4, 4, 64, 8, 64, 0.1, true },
+      { "bert", 1024, 128, 4, 4, 64, 8, 64, 0.1, true, VP_DTYPE_F32 },
       "hidden 128, 4 layers, 64 tokens, batch 8" },
 };
 

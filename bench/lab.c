@@ -190,11 +190,6 @@ struct vp_trainer *lab_trainer(struct lab *lab)
     return lab->trainer;
 }
 
-const struct vp_data *lab_data(const struct lab *lab)
-{
-    return lab->data;
-}
-
 struct vp_backend *lab_backend(struct lab *lab)
 {
     return lab->backend;

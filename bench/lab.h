@@ -38,7 +38,6 @@ struct vp_trainer *lab_trainer(struct lab *lab);
 const struct vp_data *lab_data(const struct lab *lab);
 /* Of its last rank. */
 struct vp_backend *lab_backend(struct lab *lab);
-const struct vp_data *lab_data(const struct lab *lab);
 /* The graph of a usual batch. */
 const struct vp_graph *lab_graph(const struct lab *lab);
 /* Executed in one update; makes one. */

@@ -54,8 +54,13 @@ extern const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT];
 void vp_cuda_set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value,
                     cudaStream_t stream);
 
-/* n random numbers in bf16, for measuring. */
-void vp_cuda_fill_noise(void *dst, int64_t n, cudaStream_t stream);
+/* n random numbers, for measuring. */
+void vp_cuda_fill_noise(void *dst, int64_t n, enum vp_dtype dtype,
+                        cudaStream_t stream);
+/* *flag_out (device) = 1 if n pairs of bytes are not the same everywhere; else
+ * it is left alone. */
+void vp_cuda_find_difference(const void *a, const void *b, int64_t n,
+                             int *flag_out, cudaStream_t stream);
 
 /* One file per operator. */
 enum vp_status vp_cuda_embed_f(const struct vp_cuda_call *call);

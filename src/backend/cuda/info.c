@@ -30,17 +30,17 @@ static enum vp_status multiply(struct rig *rig, enum vp_dtype dtype)
 {
     size_t n_bytes = (size_t)SIDE * SIDE * (size_t)vp_dtype_bytes(dtype);
 
-    return vp_cuda_multiply(&rig->cuda,
-                            &(struct vp_product){ .m = SIDE,
-                                                  .n = SIDE,
-                                                  .k = SIDE,
-                                                  .a_t = true,
-                                                  .type = dtype,
-                                                  .type_out = dtype },
-                            &(struct vp_operands){ rig->from,
-                                                   (char *)rig->from + n_bytes,
-                                                   rig->to, NULL },
-                            rig->workspace, rig->stream);
+    return vp_cuda_multiply(
+        &rig->cuda,
+        &(struct vp_product){ .m = SIDE,
+                              .n = SIDE,
+                              .k = SIDE,
+                              .a_t = true,
+                              .type = dtype,
+                              .type_out = dtype },
+        &(struct vp_operands){
+            .a = rig->from, .b = (char *)rig->from + n_bytes, .d = rig->to },
+        rig->workspace, rig->stream);
 }
 
 static enum vp_status multiply_bf16(struct rig *rig)
@@ -89,7 +89,7 @@ static enum vp_status set_up(struct rig *rig)
     if (cublasLtCreate(&cuda->lt) != CUBLAS_STATUS_SUCCESS)
         return vp_err_set(&cuda->err, VP_ERR_IO, "cuBLASLt does not start");
     /* Zeros would flatter the rate. */
-    vp_cuda_fill_noise(rig->from, COPY_BYTES / 2, rig->stream);
+    vp_cuda_fill_noise(rig->from, COPY_BYTES / 2, VP_DTYPE_BF16, rig->stream);
     return VP_OK;
 }
 

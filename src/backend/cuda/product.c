@@ -1,16 +1,9 @@
 /* Plans of products, made when a shape is first seen. */
-#include "backend/cuda/product.h"
+#include "backend/cuda/search.h"
 
 #include <stdlib.h>
 
-/* A product with all that cuBLASLt wants to know of it. */
-struct vp_cuda_plan {
-    struct vp_cuda_plan *next;
-    struct vp_product key;
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, d;
-    cublasLtMatmulAlgo_t algo;
-};
+enum { MAX_SUGGESTIONS = 8 };
 
 static cudaDataType_t type_of(enum vp_dtype dtype)
 {
@@ -69,8 +62,9 @@ static bool describe(struct vp_cuda *cuda, struct vp_cuda_plan *p)
     const struct vp_product *key = &p->key;
     cublasOperation_t op_a = key->a_t ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t op_b = key->b_t ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t epilogue = key->bias ? CUBLASLT_EPILOGUE_BIAS
-                                            : CUBLASLT_EPILOGUE_DEFAULT;
+    cublasLtEpilogue_t epilogue = key->gelu   ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                                  : key->bias ? CUBLASLT_EPILOGUE_BIAS
+                                              : CUBLASLT_EPILOGUE_DEFAULT;
     cublasComputeType_t compute = key->type == VP_DTYPE_F32 && cuda->tf32
                                       ? CUBLAS_COMPUTE_32F_FAST_TF32
                                       : CUBLAS_COMPUTE_32F;
@@ -81,6 +75,8 @@ static bool describe(struct vp_cuda *cuda, struct vp_cuda_plan *p)
            set(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof(op_b)) &&
            set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
                sizeof(epilogue)) &&
+           (!key->gelu || set(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                              &key->m, sizeof(key->m))) &&
            make_layout(&p->a, type_of(key->type), key->a_t ? key->k : key->m,
                        key->a_t ? key->m : key->k) &&
            make_layout(&p->b, type_of(key->type), key->b_t ? key->n : key->k,
@@ -117,29 +113,30 @@ static bool prefer(cublasLtMatmulPreference_t preference)
 
 static bool choose(struct vp_cuda *cuda, struct vp_cuda_plan *p)
 {
+    cublasLtMatmulHeuristicResult_t suggested[MAX_SUGGESTIONS];
     cublasLtMatmulPreference_t preference;
-    cublasLtMatmulHeuristicResult_t best;
     int n = 0;
     bool ok;
 
     if (cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS)
         return false;
     ok = prefer(preference) &&
-         cublasLtMatmulAlgoGetHeuristic(cuda->lt, p->desc, p->a, p->b, p->d,
-                                        p->d, preference, 1, &best,
-                                        &n) == CUBLAS_STATUS_SUCCESS &&
+         cublasLtMatmulAlgoGetHeuristic(
+             cuda->lt, p->desc, p->a, p->b, p->d, p->d, preference,
+             MAX_SUGGESTIONS, suggested, &n) == CUBLAS_STATUS_SUCCESS &&
          n > 0;
-    if (ok)
-        p->algo = best.algo;
     cublasLtMatmulPreferenceDestroy(preference);
+    if (ok)
+        p->algo = vp_cuda_search(cuda, p, suggested, n);
     return ok;
 }
 
-static bool same(const struct vp_product *a, const struct vp_product *b)
+bool vp_product_same(const struct vp_product *a, const struct vp_product *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->a_t == b->a_t &&
            a->b_t == b->b_t && a->type == b->type &&
-           a->type_out == b->type_out && a->bias == b->bias && a->add == b->add;
+           a->type_out == b->type_out && a->bias == b->bias &&
+           a->gelu == b->gelu && a->add == b->add;
 }
 
 static struct vp_cuda_plan *find_plan(struct vp_cuda *cuda,
@@ -148,7 +145,7 @@ static struct vp_cuda_plan *find_plan(struct vp_cuda *cuda,
     struct vp_cuda_plan *p;
 
     for (p = cuda->plans; p; p = p->next)
-        if (same(&p->key, key))
+        if (vp_product_same(&p->key, key))
             return p;
     p = calloc(1, sizeof(*p));
     if (!p)
@@ -165,20 +162,37 @@ static struct vp_cuda_plan *find_plan(struct vp_cuda *cuda,
 
 /* ---- Products ----------------------------------------------------------- */
 
-enum vp_status vp_cuda_multiply(struct vp_cuda *cuda,
-                                const struct vp_product *product,
+cublasStatus_t vp_cuda_run_plan(struct vp_cuda *cuda,
+                                const struct vp_cuda_plan *plan,
+                                const cublasLtMatmulAlgo_t *algo,
                                 const struct vp_operands *x, void *workspace,
                                 cudaStream_t stream)
 {
+    float one = 1.0f, beta = plan->key.add ? 1.0f : 0.0f;
+
+    if (plan->key.bias && !set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                               &x->bias, sizeof(x->bias)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (plan->key.gelu &&
+        !set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &x->z,
+             sizeof(x->z)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return cublasLtMatmul(cuda->lt, plan->desc, &one, x->a, plan->a, x->b,
+                          plan->b, &beta, x->d, plan->d, x->d, plan->d, algo,
+                          workspace, VP_CUDA_WORKSPACE, stream);
+}
+
+enum vp_status vp_cuda_multiply(struct vp_cuda *cuda,
+                                const struct vp_product *product,
+                                const struct vp_operands *operands,
+                                void *workspace, cudaStream_t stream)
+{
     struct vp_cuda_plan *p = find_plan(cuda, product);
-    float one = 1.0f, beta = product->add ? 1.0f : 0.0f;
     cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
 
-    if (p && (!x->bias || set(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                              &x->bias, sizeof(x->bias))))
-        status = cublasLtMatmul(cuda->lt, p->desc, &one, x->a, p->a, x->b, p->b,
-                                &beta, x->d, p->d, x->d, p->d, &p->algo,
-                                workspace, VP_CUDA_WORKSPACE, stream);
+    if (p)
+        status = vp_cuda_run_plan(cuda, p, &p->algo, operands, workspace,
+                                  stream);
     if (status == CUBLAS_STATUS_SUCCESS)
         return VP_OK;
     return vp_err_set(&cuda->err, VP_ERR_UNSUPPORTED,

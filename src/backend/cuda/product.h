@@ -1,9 +1,10 @@
 /* Matrix products by cuBLASLt.
  *
- * The algorithm of a product depends on its shape, types and epilogue only:
- * every tensor is aligned alike, the workspace always has the same size, and
- * sums that are split over blocks are added up in a fixed order. So the bits do
- * not depend on how a model is cut. */
+ * The bits of a product depend on its shape, types and epilogue only: every
+ * tensor is aligned alike, the workspace always has the same size, sums that are
+ * split over blocks are added up in a fixed order, and the search for a fast
+ * algorithm keeps the bits (search.c). So they do not depend on how a model is
+ * cut. */
 #ifndef VP_BACKEND_CUDA_PRODUCT_H
 #define VP_BACKEND_CUDA_PRODUCT_H
 
@@ -17,6 +18,7 @@ struct vp_product {
     bool a_t, b_t; /* lies in memory as [k, m], [n, k] */
     enum vp_dtype type, type_out;
     bool bias; /* m elements of type_out, the same for every column */
+    bool gelu; /* d = gelu(z), the tanh form, and z is kept; with bias only */
     bool add;  /* to what is in d */
 };
 
@@ -24,6 +26,7 @@ struct vp_operands {
     const void *a, *b;
     void *d;
     const void *bias;
+    void *z;
 };
 
 enum vp_status vp_cuda_multiply(struct vp_cuda *cuda,

@@ -1,8 +1,6 @@
 /* Kernels that write what the host knows. Scalars of a minibatch reach the
  * device as arguments: no host memory must stay as it is until they are read. */
-#include "backend/cuda/cuda.h"
-
-#include <cuda_bf16.h>
+#include "backend/cuda/device.cuh"
 
 static __global__ void set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value)
 {
@@ -16,7 +14,7 @@ extern "C" void vp_cuda_set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value,
 }
 
 /* Numbers in -1 .. 1 from a counter, good enough to keep multipliers busy. */
-static __global__ void fill_noise(__nv_bfloat16 *dst, int64_t n)
+template <typename T> static __global__ void fill_noise(T *dst, int64_t n)
 {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
 
@@ -25,11 +23,30 @@ static __global__ void fill_noise(__nv_bfloat16 *dst, int64_t n)
         uint32_t x = (uint32_t)i * 0x9E3779B9u;
 
         x = (x ^ x >> 16) * 0x85EBCA6Bu;
-        dst[i] = __float2bfloat16_rn((float)(x >> 8) * 0x1p-23f - 1.0f);
+        dst[i] = vp_round<T>((float)(x >> 8) * 0x1p-23f - 1.0f);
     }
 }
 
-extern "C" void vp_cuda_fill_noise(void *dst, int64_t n, cudaStream_t stream)
+extern "C" void vp_cuda_fill_noise(void *dst, int64_t n, enum vp_dtype dtype,
+                                   cudaStream_t stream)
 {
-    fill_noise<<<1024, 256, 0, stream>>>((__nv_bfloat16 *)dst, n);
+    VP_WITH_TYPE(dtype, (fill_noise<T><<<1024, 256, 0, stream>>>((T *)dst, n)));
+}
+
+static __global__ void find_difference(const uint16_t *a, const uint16_t *b,
+                                       int64_t n, int *flag)
+{
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += step)
+        if (a[i] != b[i])
+            *flag = 1;
+}
+
+extern "C" void vp_cuda_find_difference(const void *a, const void *b, int64_t n,
+                                        int *flag_out, cudaStream_t stream)
+{
+    find_difference<<<1024, 256, 0, stream>>>((const uint16_t *)a,
+                                              (const uint16_t *)b, n, flag_out);
 }

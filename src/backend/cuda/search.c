@@ -1,0 +1,205 @@
+/* Which algorithm for a product: of those that cuBLASLt suggests, the fastest
+ * that gives the bits of its first suggestion. So what is found depends on
+ * timing, but no result does: a search that ends otherwise changes nothing but
+ * the time. Found once per process and shape, for all ranks. */
+#include "backend/cuda/search.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { ROUNDS = 3, REPEATS = 4 };
+/* Below this, launching takes longer than what could be won. */
+static const double worth_flops = 1e9;
+
+struct found {
+    struct found *next;
+    struct vp_product product;
+    int device;
+    bool tf32;
+    cublasLtMatmulAlgo_t algo;
+};
+
+static struct found *all_found;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Memory and events of a search. */
+struct rig {
+    struct vp_cuda *cuda;
+    const struct vp_cuda_plan *plan;
+    void *a, *b, *first, *other, *z, *workspace;
+    int *flag;
+    size_t n_bytes; /* of a result */
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+};
+
+static size_t matrix_bytes(int64_t rows, int64_t cols, enum vp_dtype dtype)
+{
+    return (size_t)(rows * cols * vp_dtype_bytes(dtype));
+}
+
+static bool reserve(void **out, size_t n_bytes)
+{
+    if (cudaMalloc(out, n_bytes) == cudaSuccess)
+        return true;
+    cudaGetLastError(); /* forgives: there is no search then */
+    *out = NULL;
+    return false;
+}
+
+static bool set_up(struct rig *rig)
+{
+    const struct vp_product *p = &rig->plan->key;
+    size_t a = matrix_bytes(p->m, p->k, p->type);
+    size_t b = matrix_bytes(p->k, p->n, p->type);
+
+    rig->n_bytes = matrix_bytes(p->m, p->n, p->type_out);
+    if (!reserve(&rig->a, a) || !reserve(&rig->b, b) ||
+        !reserve(&rig->first, rig->n_bytes) ||
+        !reserve(&rig->other, rig->n_bytes) ||
+        (p->gelu && !reserve(&rig->z, rig->n_bytes)) ||
+        !reserve(&rig->workspace, VP_CUDA_WORKSPACE) ||
+        !reserve((void **)&rig->flag, sizeof(int)) ||
+        cudaStreamCreateWithFlags(&rig->stream, cudaStreamNonBlocking) !=
+            cudaSuccess ||
+        cudaEventCreate(&rig->begin) != cudaSuccess ||
+        cudaEventCreate(&rig->end) != cudaSuccess)
+        return false;
+    vp_cuda_fill_noise(rig->a, p->m * p->k, p->type, rig->stream);
+    vp_cuda_fill_noise(rig->b, p->k * p->n, p->type, rig->stream);
+    return true;
+}
+
+static void tear_down(struct rig *rig)
+{
+    if (rig->begin)
+        cudaEventDestroy(rig->begin);
+    if (rig->end)
+        cudaEventDestroy(rig->end);
+    if (rig->stream)
+        cudaStreamDestroy(rig->stream);
+    cudaFree(rig->a);
+    cudaFree(rig->b);
+    cudaFree(rig->first);
+    cudaFree(rig->other);
+    cudaFree(rig->z);
+    cudaFree(rig->workspace);
+    cudaFree(rig->flag);
+}
+
+static bool run(struct rig *rig, const cublasLtMatmulAlgo_t *algo, void *d)
+{
+    return vp_cuda_run_plan(
+               rig->cuda, rig->plan, algo,
+               &(struct vp_operands){ rig->a, rig->b, d, rig->a, rig->z },
+               rig->workspace, rig->stream) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* The result on top of zeros. */
+static bool compute(struct rig *rig, const cublasLtMatmulAlgo_t *algo, void *d)
+{
+    return cudaMemsetAsync(d, 0, rig->n_bytes, rig->stream) == cudaSuccess &&
+           run(rig, algo, d);
+}
+
+static bool same_bits(struct rig *rig, const cublasLtMatmulAlgo_t *algo)
+{
+    int flag = 1;
+
+    if (!compute(rig, algo, rig->other) ||
+        cudaMemsetAsync(rig->flag, 0, sizeof(int), rig->stream) != cudaSuccess)
+        return false;
+    vp_cuda_find_difference(rig->first, rig->other, (int64_t)rig->n_bytes / 2,
+                            rig->flag, rig->stream);
+    return cudaMemcpyAsync(&flag, rig->flag, sizeof(flag),
+                           cudaMemcpyDeviceToHost,
+                           rig->stream) == cudaSuccess &&
+           cudaStreamSynchronize(rig->stream) == cudaSuccess && flag == 0;
+}
+
+/* Milliseconds of REPEATS runs: the least of some rounds. */
+static float time_runs(struct rig *rig, const cublasLtMatmulAlgo_t *algo)
+{
+    float least = 1e30f;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        float ms = 1e30f;
+
+        cudaEventRecord(rig->begin, rig->stream);
+        for (int k = 0; k < REPEATS; k++)
+            if (!run(rig, algo, rig->other))
+                return 1e30f;
+        cudaEventRecord(rig->end, rig->stream);
+        if (cudaEventSynchronize(rig->end) != cudaSuccess ||
+            cudaEventElapsedTime(&ms, rig->begin, rig->end) != cudaSuccess)
+            return 1e30f;
+        least = ms < least ? ms : least;
+    }
+    return least;
+}
+
+static int search(struct rig *rig,
+                  const cublasLtMatmulHeuristicResult_t *suggested, int n)
+{
+    float least;
+    int best = 0;
+
+    if (!set_up(rig) || !compute(rig, &suggested[0].algo, rig->first))
+        return 0;
+    least = time_runs(rig, &suggested[0].algo);
+    for (int i = 1; i < n; i++) {
+        float ms;
+
+        if (!same_bits(rig, &suggested[i].algo))
+            continue;
+        ms = time_runs(rig, &suggested[i].algo);
+        if (ms < least) {
+            least = ms;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static double flops_of(const struct vp_product *p)
+{
+    return 2.0 * (double)p->m * (double)p->n * (double)p->k;
+}
+
+static struct found *find(const struct vp_cuda *cuda,
+                          const struct vp_product *product)
+{
+    for (struct found *f = all_found; f; f = f->next)
+        if (f->device == cuda->device && f->tf32 == cuda->tf32 &&
+            vp_product_same(&f->product, product))
+            return f;
+    return NULL;
+}
+
+cublasLtMatmulAlgo_t vp_cuda_search(
+    struct vp_cuda *cuda, const struct vp_cuda_plan *plan,
+    const cublasLtMatmulHeuristicResult_t *suggested, int n)
+{
+    struct rig rig = { .cuda = cuda, .plan = plan };
+    cublasLtMatmulAlgo_t algo = suggested[0].algo;
+    struct found *found;
+
+    if (n == 1 || flops_of(&plan->key) < worth_flops)
+        return algo;
+    pthread_mutex_lock(&lock);
+    found = find(cuda, &plan->key);
+    if (found) {
+        algo = found->algo;
+    } else {
+        algo = suggested[search(&rig, suggested, n)].algo;
+        tear_down(&rig);
+        found = malloc(sizeof(*found));
+        if (found) {
+            *found = (struct found){ all_found, plan->key, cuda->device,
+                                     cuda->tf32, algo };
+            all_found = found;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return algo;
+}

@@ -1,0 +1,28 @@
+#ifndef VP_BACKEND_CUDA_SEARCH_H
+#define VP_BACKEND_CUDA_SEARCH_H
+
+#include "backend/cuda/product.h"
+
+/* A product with all that cuBLASLt wants to know of it. */
+struct vp_cuda_plan {
+    struct vp_cuda_plan *next;
+    struct vp_product key;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algo;
+};
+
+/* The algorithm for a plan, of n >= 1 that were suggested. */
+cublasLtMatmulAlgo_t vp_cuda_search(
+    struct vp_cuda *cuda, const struct vp_cuda_plan *plan,
+    const cublasLtMatmulHeuristicResult_t *suggested, int n);
+
+/* product.c */
+cublasStatus_t vp_cuda_run_plan(struct vp_cuda *cuda,
+                                const struct vp_cuda_plan *plan,
+                                const cublasLtMatmulAlgo_t *algo,
+                                const struct vp_operands *operands,
+                                void *workspace, cudaStream_t stream);
+bool vp_product_same(const struct vp_product *a, const struct vp_product *b);
+
+#endif
