@@ -62,10 +62,14 @@ static inline bool gpu_start(void)
            gpu.ops->event_create(gpu.backend, &gpu.event) == VP_OK;
 }
 
-static inline void gpu_close(void)
+static inline void gpu_stop(void)
 {
     gpu.ops->event_free(gpu.event);
     gpu.ops->stream_free(gpu.stream);
+}
+
+static inline void gpu_close(void)
+{
     gpu.ops->close(gpu.backend);
 }
 

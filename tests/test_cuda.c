@@ -986,28 +986,38 @@ static int start(void **state)
     return vp_pool_create((int)n, setup_thread, NULL, &pool) == VP_OK ? 0 : -1;
 }
 
-static int stop(void **state)
+static int stop_pool(void **state)
 {
     (void)state;
     vp_pool_free(pool);
-    gpu_close();
+    gpu_stop();
     return 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_fp32), cmocka_unit_test(test_small_bf16),
-        cmocka_unit_test(test_small_fp16), cmocka_unit_test(test_real_fp32),
-        cmocka_unit_test(test_real_bf16),  cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_updates),    cmocka_unit_test(test_sum_squares),
-        cmocka_unit_test(test_add_floats), cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_small_fp32),  cmocka_unit_test(test_small_bf16),
+        cmocka_unit_test(test_small_fp16),  cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_sum_squares), cmocka_unit_test(test_add_floats),
+        cmocka_unit_test(test_nonfinite),
+    };
+    const struct CMUnitTest large[] = {
+        cmocka_unit_test(test_real_fp32),
+        cmocka_unit_test(test_real_bf16),
+        cmocka_unit_test(test_fused),
     };
     struct vp_err err = { .text = "" };
+    int n_failed;
 
     if (gpu_open(&err) != VP_OK) {
         print_message("skipped: %s\n", err.text);
         return 0;
     }
-    return cmocka_run_group_tests(tests, start, stop);
+    n_failed = cmocka_run_group_tests(tests, start, stop_pool);
+    /* Under a sanitizer, small sizes are enough. */
+    if (!getenv("VP_TINY"))
+        n_failed += cmocka_run_group_tests(large, start, stop_pool);
+    gpu_close();
+    return n_failed;
 }
