@@ -116,30 +116,52 @@ static __device__ inline void finish_tile(void)
     __syncthreads();
 }
 
-/* Rows row + g and row + g + 8 get factor[0] and factor[1] times c. */
+template <typename T>
+static __device__ inline void store_four(T *at, const float (&x)[4],
+                                         float factor, bool add)
+{
+    float y[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        y[i] = factor * x[i];
+        if (add)
+            y[i] += vp_float(at[i]);
+    }
+    *(uint2 *)at = make_uint2(vp_pack<T>(y[0], y[1]), vp_pack<T>(y[2], y[3]));
+}
+
+/* Rows row + g and row + g + 8 get factor[0] and factor[1] times c. Lanes c and
+ * c ^ 1 swap halves of two fragments, so that the four lanes of a row write 32
+ * bytes of it at once. */
 template <typename T, int D8>
 static __device__ inline void store_fragments(const vp_rows<T> &dst, int row,
                                               const float (&c)[D8][4],
                                               const float (&factor)[2],
                                               bool add)
 {
+    int odd = lane_c() % 2;
+
 #pragma unroll
     for (int a = 0; a < 2; a++) {
         int r = row + lane_g() + 8 * a;
-        T *at = dst.data + r * dst.ld + 2 * lane_c();
+        T *at = dst.data + r * dst.ld + 8 * odd + 2 * (lane_c() - odd);
 
-        if (r >= dst.n)
-            continue;
 #pragma unroll
-        for (int n = 0; n < D8; n++, at += 8) {
-            float low = factor[a] * c[n][2 * a];
-            float high = factor[a] * c[n][2 * a + 1];
+        for (int n = 0; n < D8; n += 2, at += 16) {
+            float got[2], x[4];
 
-            if (add) {
-                low += vp_float(at[0]);
-                high += vp_float(at[1]);
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                float sent = odd ? c[n][2 * a + i] : c[n + 1][2 * a + i];
+                float kept = odd ? c[n + 1][2 * a + i] : c[n][2 * a + i];
+
+                got[i] = __shfl_xor_sync(0xFFFFFFFFu, sent, 1);
+                x[i] = odd ? got[i] : kept;
+                x[i + 2] = odd ? kept : got[i];
             }
-            *(uint32_t *)at = vp_pack<T>(low, high);
+            if (r < dst.n)
+                store_four(at, x, factor[a], add);
         }
     }
 }
