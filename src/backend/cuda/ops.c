@@ -2,22 +2,41 @@
 #include "backend/cuda/cuda.h"
 
 const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT] = {
-    [VP_OP_EMBED] = { { [VP_PHASE_F] = vp_cuda_embed_f,
-                        [VP_PHASE_W] = vp_cuda_embed_w },
-                      vp_cuda_embed_scratch },
-    [VP_OP_LINEAR] = { { vp_cuda_linear_f, vp_cuda_linear_b, vp_cuda_linear_w },
-                       vp_cuda_linear_scratch },
-    [VP_OP_LAYERNORM] = { { vp_cuda_layernorm_f, vp_cuda_layernorm_b,
-                            vp_cuda_layernorm_w },
-                          vp_cuda_layernorm_scratch },
-    [VP_OP_ATTENTION] = { { vp_cuda_attention_f, vp_cuda_attention_b },
-                          vp_cuda_attention_scratch },
-    [VP_OP_DROPOUT] = { { vp_cuda_dropout_f, vp_cuda_dropout_b } },
-    [VP_OP_ADD] = { { vp_cuda_add_f } },
-    [VP_OP_SCALE] = { { vp_cuda_scale_f, vp_cuda_scale_b } },
-    [VP_OP_GATHER] = { { vp_cuda_gather_f, vp_cuda_gather_b } },
-    [VP_OP_CROSS_ENTROPY] = { { vp_cuda_cross_entropy_f,
-                                vp_cuda_cross_entropy_b },
-                              vp_cuda_cross_entropy_scratch },
-    [VP_OP_COPY] = { { vp_cuda_copy_f, vp_cuda_copy_b } },
+    [VP_OP_EMBED] = {
+        .fn = { [VP_PHASE_F] = vp_cuda_embed_f,
+                [VP_PHASE_W] = vp_cuda_embed_w },
+        .scratch = vp_cuda_embed_scratch,
+    },
+    [VP_OP_LINEAR] = {
+        .fn = { vp_cuda_linear_f, vp_cuda_linear_b, vp_cuda_linear_w },
+        .scratch = vp_cuda_linear_scratch,
+    },
+    [VP_OP_LAYERNORM] = {
+        .fn = { vp_cuda_layernorm_f, vp_cuda_layernorm_b,
+                vp_cuda_layernorm_w },
+        .scratch = vp_cuda_layernorm_scratch,
+    },
+    [VP_OP_ATTENTION] = {
+        .fn = { vp_cuda_attention_f, vp_cuda_attention_b },
+        .scratch = vp_cuda_attention_scratch,
+    },
+    [VP_OP_DROPOUT] = {
+        .fn = { vp_cuda_dropout_f, vp_cuda_dropout_b },
+    },
+    [VP_OP_ADD] = {
+        .fn = { vp_cuda_add_f },
+    },
+    [VP_OP_SCALE] = {
+        .fn = { vp_cuda_scale_f, vp_cuda_scale_b },
+    },
+    [VP_OP_GATHER] = {
+        .fn = { vp_cuda_gather_f, vp_cuda_gather_b },
+    },
+    [VP_OP_CROSS_ENTROPY] = {
+        .fn = { vp_cuda_cross_entropy_f, vp_cuda_cross_entropy_b },
+        .scratch = vp_cuda_cross_entropy_scratch,
+    },
+    [VP_OP_COPY] = {
+        .fn = { vp_cuda_copy_f, vp_cuda_copy_b },
+    },
 };
