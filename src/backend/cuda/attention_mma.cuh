@@ -98,8 +98,8 @@ static __device__ inline void load_tile(T (*dst)[D + PAD],
                                         const vp_rows<const T> &src, int row)
 {
 #pragma unroll 1 /* addresses of many copies would fill the registers */
-    for (int i = threadIdx.x; i < TILE * (D / 8); i += THREADS) {
-        int r = i / (D / 8), col = i % (D / 8) * 8;
+    for (unsigned i = threadIdx.x; i < TILE * (D / 8); i += blockDim.x) {
+        int r = (int)i / (D / 8), col = (int)i % (D / 8) * 8;
         bool inside = row + r < src.n;
 
         vp_copy16_async(&dst[r][col],
@@ -249,7 +249,8 @@ static __device__ inline void set_allowed(uint32_t *words,
 {
     int n_words = (n_keys + TILE - 1) / TILE * (TILE / 32);
 
-    for (int i = (int)threadIdx.x / 32; i < n_words; i += WARPS) {
+    for (int i = (int)threadIdx.x / 32; i < n_words;
+         i += (int)blockDim.x / 32) {
         int k = 32 * i + (int)threadIdx.x % 32;
         bool allowed = k < x.k_len && (!x.mask || x.mask[h.k_row + k]);
         uint32_t word = __ballot_sync(0xFFFFFFFFu, allowed);
