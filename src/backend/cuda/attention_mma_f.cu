@@ -78,28 +78,29 @@ static __device__ uint32_t kept_bytes(uint32_t x, const struct sieve &sieve)
     return (x & carry) | (sieve.suffices & (x | carry));
 }
 
-/* Rounded probabilities of 16 queries by a tile of keys: 0 where dropped. Of
- * the 16 bytes of a group, register i of fragment k has those two from
- * 8 (i % 2) + 4k + 2 (i / 2) on. */
-static __device__ void drop_tile(uint32_t (&p)[TILE / 16][4],
-                                 const struct dice &dice, int q0, int k0)
+/* For 16 queries by 32 keys: bit 7 of byte i % 4 of word i / 4 says that number
+ * i of the lane's group (note [dropout]) is kept. */
+static __device__ void roll_kept(uint32_t (&kept)[4], const struct dice &dice,
+                                 int q0, int k0)
 {
+    struct vp_rng4 bits = roll(dice, q0, k0, lane_g(), lane_c());
     struct sieve sieve = sieve_of(dice.threshold);
 
 #pragma unroll
-    for (int n = 0; n < TILE / 16; n += 2) {
-        struct vp_rng4 bits = roll(dice, q0, k0 + 16 * n, lane_g(), lane_c());
+    for (int i = 0; i < 4; i++)
+        kept[i] = kept_bytes(bits.v[i], sieve);
+}
 
+/* Rounded probabilities: 0 where dropped. Register i of fragment k has numbers
+ * 8 (i % 2) + 4k + 2 (i / 2) and the next of the group. */
+static __device__ void drop(uint32_t (&p)[2][4], const uint32_t (&kept)[4])
+{
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-            bits.v[j] = kept_bytes(bits.v[j], sieve);
+    for (int k = 0; k < 2; k++)
 #pragma unroll
-        for (int k = 0; k < 2; k++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                p[n + k][i] &= vp_spread_signs(bits.v[i % 2 * 2 + k],
-                                               i / 2 ? 0x3322u : 0x1100u);
-    }
+        for (int i = 0; i < 4; i++)
+            p[k][i] &= vp_spread_signs(kept[i % 2 * 2 + k],
+                                       i / 2 ? 0x3322u : 0x1100u);
 }
 
 /* Many small warps: while some compute the softmax others use the tensor
@@ -110,6 +111,17 @@ enum {
     ROWS = 16 * FORWARD_WARPS, /* that a block owns */
 };
 
+/* Of a tile; else it is padding. */
+static __device__ bool any_allowed(const uint32_t *allowed, int k0)
+{
+    uint32_t any = 0;
+
+#pragma unroll
+    for (int i = 0; i < TILE / 32; i++)
+        any |= allowed[k0 / 32 + i];
+    return any != 0;
+}
+
 /* One tile of keys and values for the warp's queries, from q0 on. */
 template <typename T, int D, bool DROPS>
 static __device__ void forward_tile(
@@ -119,17 +131,26 @@ static __device__ void forward_tile(
     const struct vp_attention_call &x, const struct dice &dice, int q0, int k0)
 {
     float p[1][TILE / 8][4];
-    uint32_t p16[1][TILE / 16][4];
+    uint32_t kept[TILE / 32][4];
 
+    /* First, as the tensor cores leave time for it. */
+#pragma unroll
+    for (int i = 0; i < TILE / 32 && DROPS; i++)
+        roll_kept(kept[i], dice, q0, k0 + 32 * i);
     dot_rows<T, D, 1, TILE>(p, queries, keys);
 #pragma unroll
     for (int i = 0; i < TILE / 32; i++)
         hide(p[0] + 4 * i, allowed[k0 / 32 + i], x.causal, q0, k0 + 32 * i);
     softmax_tile(z, p[0], acc[0], x.scale * LOG2E);
-    round_rows<T>(p16[0], p[0]);
-    if (DROPS)
-        drop_tile(p16[0], dice, q0, k0);
-    add_rows<T, D, 1, TILE>(acc, p16, values);
+#pragma unroll
+    for (int i = 0; i < TILE / 32; i++) {
+        uint32_t p16[1][2][4];
+
+        round_rows<T>(p16[0], p[0] + 4 * i);
+        if (DROPS)
+            drop(p16[0], kept[i]);
+        add_rows<T, D, 1, 32>(acc, p16, values + 32 * i);
+    }
 }
 
 /* Ends the rows of one fragment: out and lse, 0 where no key was seen. */
@@ -189,7 +210,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, D <= 64 ? 2 : 1)
             load_tile<T, D>(v_tile[next], values, k0 + TILE);
         }
         finish_tile();
-        if (k0 < warp_keys)
+        if (k0 < warp_keys && any_allowed(allowed, k0))
             forward_tile<T, D, DROPS>(z, acc, queries, k_tile[now], v_tile[now],
                                       allowed, x, dice, q0, k0);
         __syncthreads(); /* the tile is overwritten next */

@@ -296,24 +296,20 @@ static __device__ void hide_keys(float (&s)[2][4][4], uint32_t seen)
 }
 
 /* p goes from q . k to the probability, 0 if dropped; ds from dout . v to the
- * gradient of the score, less its scale and dropout's. Of 32 queries from q0
- * on. */
+ * gradient of the score, less its scale and dropout's. Of 32 queries, whose
+ * stats these are; `word` has the random bytes of 16 and the next 16. */
 template <bool DROPS>
 static __device__ void gradients(float (&p)[2][4][4], float (&ds)[2][4][4],
+                                 const uint32_t (&word)[2][2][2],
                                  const struct vp_attention_call &x,
-                                 const struct dice &dice,
-                                 const struct stats *stats, int q0, int k0)
+                                 const struct stats *stats)
 {
-    uint32_t word[2][2][2];
     float scale = x.scale * LOG2E;
+    uint32_t threshold = x.drop.threshold << 24;
 
-    if (DROPS) {
-        roll_tile(word[0], dice, q0, k0);
-        roll_tile(word[1], dice, q0 + 16, k0);
-    }
 #pragma unroll
     for (int n = 0; n < 4; n++) {
-        float4 two = *(const float4 *)&stats[q0 + 8 * n + 2 * lane_c()];
+        float4 two = *(const float4 *)&stats[8 * n + 2 * lane_c()];
 
 #pragma unroll
         for (int m = 0; m < 2; m++) {
@@ -324,8 +320,7 @@ static __device__ void gradients(float (&p)[2][4][4], float (&ds)[2][4][4],
                 float e = vp_exp2(fmaf(scale, p[m][n][i], -lse));
                 int shift = 24 - 8 * (2 * m + i / 2); /* the byte on top: */
                 bool dropped = DROPS && /* what is below does not matter */
-                               word[n / 2][n % 2][i % 2] << shift <
-                                   dice.threshold << 24;
+                               word[n / 2][n % 2][i % 2] << shift < threshold;
 
                 p[m][n][i] = dropped ? 0.0f : e;
                 ds[m][n][i] = fmaf(p[m][n][i], ds[m][n][i], -(e * delta));
@@ -365,15 +360,21 @@ static __device__ void add_queries(float (&dk)[2][DIM / 8][4],
     const T(*queries)[ROW] = &shared.queries[tile % STAGES][row];
     const T(*douts)[ROW] = &shared.douts[tile % STAGES][row];
     int first = warp_index() * WARP_KEYS;
+    int q0 = tile * shape<BLOCKS>::QUERIES + row;
+    uint32_t word[2][2][2];
     float p[2][4][4], ds[2][4][4];
     uint32_t p16[2][2][4], ds16[2][2][4];
 
+    /* First, as the tensor cores leave time for it. */
+    if (DROPS) {
+        roll_tile(word[0], dice, q0, w.k0);
+        roll_tile(word[1], dice, q0 + 16, w.k0);
+    }
     dot_tiles<T>(p, &shared.keys[first], queries);
     dot_tiles<T>(ds, &shared.values[first], douts);
     if (w.seen != 0xFFFFFFFFu)
         hide_keys(p, w.seen);
-    gradients<DROPS>(p, ds, x, dice, shared.stats,
-                     tile * shape<BLOCKS>::QUERIES + row, w.k0);
+    gradients<DROPS>(p, ds, word, x, &shared.stats[q0]);
 #pragma unroll
     for (int m = 0; m < 2; m++) {
         round_rows<T>(p16[m], p[m]);
