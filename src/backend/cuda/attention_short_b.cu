@@ -39,7 +39,7 @@ template <int BLOCKS> struct dq_part {
 
 /* Of a query: log2(e) lse, and delta over dropout's scale, which then is a
  * factor of ds as a whole. */
-struct stats {
+struct alignas(8) stats {
     float lse, delta;
 };
 
