@@ -402,6 +402,11 @@ static const struct op_spec real_cases[] = {
     { "attention cross 96x80 mask dropout", .kind = VP_OP_ATTENTION, .batch = 8,
       .q_len = 96, .k_len = 80, .cols = 1024, .heads = 16, .mask = true,
       .p = 0.1f },
+    { "attention cross 100x250 mask dropout", .kind = VP_OP_ATTENTION,
+      .batch = 4, .q_len = 100, .k_len = 250, .cols = 512, .heads = 8,
+      .mask = true, .p = 0.1f },
+    { "attention cross 250x300 dropout", .kind = VP_OP_ATTENTION, .batch = 2,
+      .q_len = 250, .k_len = 300, .cols = 512, .heads = 8, .p = 0.6f },
 
     { "dropout 2048x768", .kind = VP_OP_DROPOUT, .batch = 4, .q_len = 512,
       .cols = 768, .p = 0.1f },

@@ -1,4 +1,4 @@
-/* Attention on the GPU: one call as its kernels take it, and the two sets of
+/* Attention on the GPU: one call as its kernels take it, and the sets of
  * kernels. attention.cu chooses between them. */
 #ifndef VP_BACKEND_CUDA_ATTENTION_CUH
 #define VP_BACKEND_CUDA_ATTENTION_CUH

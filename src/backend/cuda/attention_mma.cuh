@@ -1,11 +1,12 @@
 /* Attention on tensor cores, for 16-bit types and small heads: what forward
- * (attention_mma_f.cu) and backward (attention_mma_b.cu) share.
+ * (attention_mma_f.cu) and backward (attention_mma_b.cu; attention_short_b.cu
+ * for short heads) share.
  *
- * A warp owns 16 rows (or 32) of one side, as fragments in registers, and
- * walks over the other side, whose tiles of 64 rows all four warps of the
- * block share. Scores are accumulator fragments, never stored. Queries own
- * out and dq, keys own dk and dv: two kernels in backward, so that every
- * element is summed by one warp, in one order.
+ * A warp owns 16 rows of one side, as fragments in registers, and walks over
+ * the other side, whose tiles of 64 rows all warps of the block share. Scores
+ * are accumulator fragments, never stored. Queries own out and dq, keys own dk
+ * and dv: two kernels in backward, so that every element is summed by one
+ * warp, in one order. (Short heads have one, with sums in a fixed order.)
  *
  * Scores, probabilities and their gradients are floats; probabilities (times
  * dropout's 0 or 1, before normalisation in forward) and gradients of scores
@@ -22,7 +23,7 @@
 #define LOG2E 1.4426950408889634f
 
 enum {
-    WARPS = 4,
+    WARPS = 4, /* of a block in backward */
     THREADS = 32 * WARPS,
     TILE = 64,  /* rows that are walked over at a time */
     STEP = 32,  /* of these, at a time in backward; keys of a group of bits */
@@ -98,8 +99,8 @@ static __device__ inline void load_tile(T (*dst)[D + PAD],
                                         const vp_rows<const T> &src, int row)
 {
 #pragma unroll 1 /* addresses of many copies would fill the registers */
-    for (int i = threadIdx.x; i < TILE * (D / 8); i += THREADS) {
-        int r = i / (D / 8), col = i % (D / 8) * 8;
+    for (unsigned i = threadIdx.x; i < TILE * (D / 8); i += blockDim.x) {
+        int r = (int)i / (D / 8), col = (int)i % (D / 8) * 8;
         bool inside = row + r < src.n;
 
         vp_copy16_async(&dst[r][col],
@@ -200,13 +201,13 @@ static __device__ inline void dot_rows(float (&c)[M][N / 8][4],
     }
 }
 
-/* w [16, N], rounded, as the fragments A of a product. */
-template <typename T, int N8>
-static __device__ inline void round_rows(uint32_t (&a)[N8 / 2][4],
-                                         const float (&w)[N8][4])
+/* w [16, 16 K], rounded, as the fragments A of a product. */
+template <typename T, int K>
+static __device__ inline void round_rows(uint32_t (&a)[K][4],
+                                         const float (*w)[4])
 {
 #pragma unroll
-    for (int k = 0; k < N8 / 2; k++)
+    for (int k = 0; k < K; k++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             a[k][i] = vp_pack<T>(w[2 * k + i / 2][i % 2 * 2],
@@ -249,7 +250,8 @@ static __device__ inline void set_allowed(uint32_t *words,
 {
     int n_words = (n_keys + TILE - 1) / TILE * (TILE / 32);
 
-    for (int i = (int)threadIdx.x / 32; i < n_words; i += WARPS) {
+    for (int i = (int)threadIdx.x / 32; i < n_words;
+         i += (int)blockDim.x / 32) {
         int k = 32 * i + (int)threadIdx.x % 32;
         bool allowed = k < x.k_len && (!x.mask || x.mask[h.k_row + k]);
         uint32_t word = __ballot_sync(0xFFFFFFFFu, allowed);

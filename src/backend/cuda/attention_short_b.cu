@@ -20,45 +20,53 @@ enum {
     STATS_LANES = DIM / 8, /* that read a row, 16 bytes each */
 };
 
-/* Queries that are walked over at a time. A lone block has the memory for more,
- * which saves barriers and loads. */
-template <bool CLUSTER> struct walk {
-    enum { QUERIES = CLUSTER ? 32 : 64 };
+/* For heads of so many blocks. A tile is what is walked over at a time; a lone
+ * block has the memory for more queries, which saves barriers and loads. Of a
+ * tile's dq a warp computes M by N fragments; in a cluster, fragment n of every
+ * thread is summed by block n % BLOCKS, as its number n / BLOCKS. */
+template <int BLOCKS> struct shape {
+    enum {
+        QUERIES = BLOCKS > 1 ? 32 : 64,
+        M = QUERIES / 32,
+        N = 4,
+        SUMS = (N + BLOCKS - 1) / BLOCKS,
+    };
 };
 
-/* A warp's part of dq, as fragments: 16 M queries by 32 columns. */
-template <int QUERIES> struct dq_part {
-    enum { M = QUERIES / 32, N = 4 };
-    float c[M][N][4];
+template <int BLOCKS> struct dq_part {
+    float c[shape<BLOCKS>::M][shape<BLOCKS>::N][4];
 };
 
-/* log2(e) lse and delta of a query. */
-struct stats {
+/* Of a query: log2(e) lse, and delta over dropout's scale, which then is a
+ * factor of ds as a whole. */
+struct alignas(8) stats {
     float lse, delta;
 };
 
-template <typename T, int QUERIES> struct shared_memory {
+/* Fragments of dq that the blocks of a cluster have sent. */
+template <int BLOCKS> struct mailbox {
+    float4 part[STAGES][BLOCKS][shape<BLOCKS>::SUMS][THREADS];
+};
+
+template <> struct mailbox<1> {
+};
+
+template <typename T, int BLOCKS> struct shared_memory {
+    enum { QUERIES = shape<BLOCKS>::QUERIES };
     T keys[KEYS][ROW], values[KEYS][ROW];
     T queries[STAGES][QUERIES][ROW], douts[STAGES][QUERIES][ROW];
-    T ds[KEYS][QUERIES + PAD]; /* transposed: rows are keys */
+    T ds[KEYS][QUERIES + PAD];                   /* transposed: rows are keys */
+    alignas(16) struct stats stats[MAX_QUERIES]; /* 0 beyond the last */
+    mailbox<BLOCKS> mail;
 };
 
-/* Fragments of dq on their way: of each of `blocks`, those that this block
- * adds, for each thread. */
-struct mailbox {
-    float4 part[STAGES][MAX_BLOCKS][2][THREADS];
-};
-
-/* What a block works on; the tail of shared memory, of a size that depends on
- * the number of queries, is found through it. */
-template <typename T, int QUERIES> struct work {
+/* What a block works on. */
+template <typename T, int BLOCKS> struct work {
     struct vp_attention_head head;
-    int blocks, rank; /* of the head; which this one is */
-    int k0;           /* the warp's first key */
-    uint32_t seen;    /* of the warp's keys, those that the mask shows */
-    shared_memory<T, QUERIES> *shared;
-    struct stats *stats; /* of all queries, and 0 up to whole tiles */
-    struct mailbox *mailbox;
+    int rank;      /* which block of its head this is */
+    int k0;        /* the warp's first key */
+    uint32_t seen; /* of the warp's keys, those that the mask shows */
+    shared_memory<T, BLOCKS> *shared;
 };
 
 static __device__ inline int warp_index(void)
@@ -86,10 +94,11 @@ static __device__ void copy_rows(T (*dst)[ROW], const vp_rows<const T> &src,
     }
 }
 
-template <typename T, int QUERIES>
+template <typename T, int BLOCKS>
 static __device__ void copy_queries(const struct vp_attention_call &x,
-                                    const work<T, QUERIES> &w, int tile)
+                                    const work<T, BLOCKS> &w, int tile)
 {
+    enum { QUERIES = shape<BLOCKS>::QUERIES };
     int stage = tile % STAGES, q0 = tile * QUERIES;
 
     if (q0 < x.q_len) {
@@ -113,9 +122,9 @@ static __device__ float dot8(const vp_vec<T> &a, const vp_vec<T> &b)
 }
 
 /* Of one query; all lanes of its row have it. */
-template <typename T, int QUERIES>
+template <typename T, int BLOCKS>
 static __device__ struct stats stats_of(const struct vp_attention_call &x,
-                                        const work<T, QUERIES> &w, int q)
+                                        const work<T, BLOCKS> &w, int q)
 {
     int col = (int)threadIdx.x % STATS_LANES * 8;
     vp_vec<T> dout = {}, out = {};
@@ -128,30 +137,35 @@ static __device__ struct stats stats_of(const struct vp_attention_call &x,
         out = *(const vp_vec<T> *)((const T *)x.out + at);
         stats.lse = LOG2E * x.lse[(w.head.q_row + q) * x.heads + w.head.index];
     }
-    stats.delta = dot8(dout, out);
+    stats.delta = dot8(dout, out) / x.drop.scale;
 #pragma unroll
     for (int lane = 1; lane < STATS_LANES; lane *= 2)
         stats.delta += __shfl_xor_sync(0xFFFFFFFFu, stats.delta, lane);
     return stats;
 }
 
-/* The blocks of a head share this, too. */
-template <typename T, int QUERIES>
+/* The blocks of a head share this, too. In a cluster, all have it at the end;
+ * else after a barrier. */
+template <typename T, int BLOCKS>
 static __device__ void set_stats(const struct vp_attention_call &x,
-                                 const work<T, QUERIES> &w)
+                                 const work<T, BLOCKS> &w)
 {
-    enum { ROWS = THREADS / STATS_LANES };
+    enum { QUERIES = shape<BLOCKS>::QUERIES, ROWS = THREADS / STATS_LANES };
     int end = (x.q_len + QUERIES - 1) / QUERIES * QUERIES;
     int first = w.rank * ROWS + (int)threadIdx.x / STATS_LANES;
     int lane = (int)threadIdx.x % STATS_LANES;
 
     static_assert(QUERIES % ROWS == 0, "warps leave the loop together");
 #pragma unroll 4
-    for (int q = first; q < end; q += w.blocks * ROWS) {
+    for (int q = first; q < end; q += BLOCKS * ROWS) {
         struct stats stats = stats_of(x, w, q);
 
-        if (lane < w.blocks)
-            *vp_cluster_peer(&w.stats[q], lane) = stats;
+        if (lane < BLOCKS)
+            *vp_cluster_peer(&w.shared->stats[q], lane) = stats;
+    }
+    if (BLOCKS > 1) {
+        vp_cluster_arrive();
+        vp_cluster_wait();
     }
 }
 
@@ -203,12 +217,13 @@ static __device__ void dot_tiles(float (&c)[2][4][4], const T (*a)[ROW],
 }
 
 /* A warp's part of ds k: queries by columns, from all keys of the block. */
-template <typename T, int QUERIES>
-static __device__ void dot_keys(dq_part<QUERIES> &part,
-                                const shared_memory<T, QUERIES> &shared,
-                                int row, int col)
+template <typename T, int BLOCKS>
+static __device__ void dot_keys(dq_part<BLOCKS> &part,
+                                const shared_memory<T, BLOCKS> &shared, int row,
+                                int col)
 {
-    enum { M = dq_part<QUERIES>::M, N = dq_part<QUERIES>::N };
+    enum { M = shape<BLOCKS>::M, N = shape<BLOCKS>::N };
+    enum { DS_ROW = shape<BLOCKS>::QUERIES + PAD };
     int lane = (int)threadIdx.x % 32;
     const T *a_at =
         &shared.ds[lane % 8 + lane / 16 * 8][row + lane / 8 % 2 * 8];
@@ -221,7 +236,7 @@ static __device__ void dot_keys(dq_part<QUERIES> &part,
 
 #pragma unroll
         for (int m = 0; m < M; m++)
-            vp_load_matrices_trans(a16[m], a_at + k * (QUERIES + PAD) + 16 * m);
+            vp_load_matrices_trans(a16[m], a_at + k * DS_ROW + 16 * m);
 #pragma unroll
         for (int n = 0; n < N / 2; n++) {
             uint32_t b16[4]; /* two B, of columns 16n .. and 16n + 8 .. */
@@ -281,23 +296,20 @@ static __device__ void hide_keys(float (&s)[2][4][4], uint32_t seen)
 }
 
 /* p goes from q . k to the probability, 0 if dropped; ds from dout . v to the
- * gradient of the score, less its scale. Of 32 queries from q0 on. */
+ * gradient of the score, less its scale and dropout's. Of 32 queries, whose
+ * stats these are; `word` has the random bytes of 16 and the next 16. */
 template <bool DROPS>
 static __device__ void gradients(float (&p)[2][4][4], float (&ds)[2][4][4],
+                                 const uint32_t (&word)[2][2][2],
                                  const struct vp_attention_call &x,
-                                 const struct dice &dice,
-                                 const struct stats *stats, int q0, int k0)
+                                 const struct stats *stats)
 {
-    uint32_t word[2][2][2];
     float scale = x.scale * LOG2E;
+    uint32_t threshold = x.drop.threshold << 24;
 
-    if (DROPS) {
-        roll_tile(word[0], dice, q0, k0);
-        roll_tile(word[1], dice, q0 + 16, k0);
-    }
 #pragma unroll
     for (int n = 0; n < 4; n++) {
-        float4 two = *(const float4 *)&stats[q0 + 8 * n + 2 * lane_c()];
+        float4 two = *(const float4 *)&stats[8 * n + 2 * lane_c()];
 
 #pragma unroll
         for (int m = 0; m < 2; m++) {
@@ -306,24 +318,23 @@ static __device__ void gradients(float (&p)[2][4][4], float (&ds)[2][4][4],
                 float lse = i % 2 ? two.z : two.x;
                 float delta = i % 2 ? two.w : two.y;
                 float e = vp_exp2(fmaf(scale, p[m][n][i], -lse));
-                /* the byte on top, so that what is below does not matter */
-                bool dropped = DROPS && word[n / 2][n % 2][i % 2]
-                                                << (24 - 8 * (2 * m + i / 2)) <
-                                            dice.threshold << 24;
-                float dp = dropped ? 0.0f : ds[m][n][i];
+                int shift = 24 - 8 * (2 * m + i / 2); /* the byte on top: */
+                bool dropped = DROPS && /* what is below does not matter */
+                               word[n / 2][n % 2][i % 2] << shift < threshold;
 
-                ds[m][n][i] = e * fmaf(x.drop.scale, dp, -delta);
                 p[m][n][i] = dropped ? 0.0f : e;
+                ds[m][n][i] = fmaf(p[m][n][i], ds[m][n][i], -(e * delta));
             }
         }
     }
 }
 
 /* Fragments of the warp's keys by 32 queries, from column `col` on. */
-template <typename T, int QUERIES>
-static __device__ void put_ds(shared_memory<T, QUERIES> &shared,
+template <typename T, int BLOCKS>
+static __device__ void put_ds(shared_memory<T, BLOCKS> &shared,
                               const uint32_t (&ds)[2][2][4], int col)
 {
+    enum { DS_ROW = shape<BLOCKS>::QUERIES + PAD };
     T *at = &shared.ds[warp_index() * WARP_KEYS + lane_g()][col + 2 * lane_c()];
 
 #pragma unroll
@@ -332,31 +343,38 @@ static __device__ void put_ds(shared_memory<T, QUERIES> &shared,
         for (int k = 0; k < 2; k++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                *(uint32_t *)(at + (16 * m + i % 2 * 8) * (QUERIES + PAD) +
-                              16 * k + i / 2 * 8) = ds[m][k][i];
+                *(uint32_t *)(at + (16 * m + i % 2 * 8) * DS_ROW + 16 * k +
+                              i / 2 * 8) = ds[m][k][i];
 }
 
 /* Adds 32 queries, rows [row, row + 32) of a tile, to dk and dv, and leaves
  * their ds. */
-template <typename T, int QUERIES, bool DROPS>
+template <typename T, int BLOCKS, bool DROPS>
 static __device__ void add_queries(float (&dk)[2][DIM / 8][4],
                                    float (&dv)[2][DIM / 8][4],
                                    const struct vp_attention_call &x,
-                                   const work<T, QUERIES> &w,
+                                   const work<T, BLOCKS> &w,
                                    const struct dice &dice, int tile, int row)
 {
-    shared_memory<T, QUERIES> &shared = *w.shared;
+    shared_memory<T, BLOCKS> &shared = *w.shared;
     const T(*queries)[ROW] = &shared.queries[tile % STAGES][row];
     const T(*douts)[ROW] = &shared.douts[tile % STAGES][row];
     int first = warp_index() * WARP_KEYS;
+    int q0 = tile * shape<BLOCKS>::QUERIES + row;
+    uint32_t word[2][2][2];
     float p[2][4][4], ds[2][4][4];
     uint32_t p16[2][2][4], ds16[2][2][4];
 
+    /* First, as the tensor cores leave time for it. */
+    if (DROPS) {
+        roll_tile(word[0], dice, q0, w.k0);
+        roll_tile(word[1], dice, q0 + 16, w.k0);
+    }
     dot_tiles<T>(p, &shared.keys[first], queries);
     dot_tiles<T>(ds, &shared.values[first], douts);
     if (w.seen != 0xFFFFFFFFu)
         hide_keys(p, w.seen);
-    gradients<DROPS>(p, ds, x, dice, w.stats, tile * QUERIES + row, w.k0);
+    gradients<DROPS>(p, ds, word, x, &shared.stats[q0]);
 #pragma unroll
     for (int m = 0; m < 2; m++) {
         round_rows<T>(p16[m], p[m]);
@@ -369,20 +387,18 @@ static __device__ void add_queries(float (&dk)[2][DIM / 8][4],
 
 /* ---- Sums over the blocks of a head ------------------------------------- */
 
-/* Fragment n of a thread's part of dq is added by block n % blocks. */
-template <typename T, int QUERIES>
-static __device__ void send_part(const work<T, QUERIES> &w,
-                                 const dq_part<QUERIES> &part, int tile)
+template <typename T, int BLOCKS>
+static __device__ void send_part(const work<T, BLOCKS> &w,
+                                 const dq_part<BLOCKS> &part, int tile)
 {
-    static_assert(dq_part<QUERIES>::M == 1, "a mailbox holds one row of them");
+    static_assert(shape<BLOCKS>::M == 1, "the mailbox has no other rows");
 #pragma unroll
-    for (int n = 0; n < dq_part<QUERIES>::N; n++) {
+    for (int n = 0; n < shape<BLOCKS>::N; n++) {
         const float *c = part.c[0][n];
-        float4 *at =
-            &w.mailbox->part[tile % STAGES][w.rank][n / w.blocks][threadIdx.x];
+        float4 *at = &w.shared->mail
+                          .part[tile % STAGES][w.rank][n / BLOCKS][threadIdx.x];
 
-        *vp_cluster_peer(at, n % w.blocks) = make_float4(c[0], c[1], c[2],
-                                                         c[3]);
+        *vp_cluster_peer(at, n % BLOCKS) = make_float4(c[0], c[1], c[2], c[3]);
     }
 }
 
@@ -405,28 +421,32 @@ static __device__ void store_pair(const vp_rows<T> &dst, int row, int col,
 }
 
 /* Adds what the blocks have sent for a tile. */
-template <typename T, int QUERIES>
+template <typename T, int BLOCKS>
 static __device__ void add_parts(const struct vp_attention_call &x,
-                                 const work<T, QUERIES> &w, int tile, int row,
+                                 const work<T, BLOCKS> &w, int tile, int row,
                                  int col)
 {
     vp_rows<T> dq = vp_q_rows<T>(x.dq, x.ld_q, x, w.head);
+    float scale = x.scale * x.drop.scale;
 
-    for (int n = w.rank; n < dq_part<QUERIES>::N; n += w.blocks) {
+#pragma unroll
+    for (int i = 0; i < shape<BLOCKS>::SUMS; i++) {
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        int q = tile * QUERIES + row + lane_g();
+        int n = i * BLOCKS + w.rank;
+        int q = tile * shape<BLOCKS>::QUERIES + row + lane_g();
+        int at = col + 8 * n + 2 * lane_c();
 
-        for (int i = 0; i < w.blocks; i++) {
-            float4 c =
-                w.mailbox->part[tile % STAGES][i][n / w.blocks][threadIdx.x];
+        if (n >= shape<BLOCKS>::N)
+            break;
+#pragma unroll
+        for (int from = 0; from < BLOCKS; from++) {
+            float4 c = w.shared->mail.part[tile % STAGES][from][i][threadIdx.x];
 
             sum = make_float4(sum.x + c.x, sum.y + c.y, sum.z + c.z,
                               sum.w + c.w);
         }
-        store_pair(dq, q, col + 8 * n + 2 * lane_c(), sum.x, sum.y, x.scale,
-                   x.add_q);
-        store_pair(dq, q + 8, col + 8 * n + 2 * lane_c(), sum.z, sum.w, x.scale,
-                   x.add_q);
+        store_pair(dq, q, at, sum.x, sum.y, scale, x.add_q);
+        store_pair(dq, q + 8, at, sum.z, sum.w, scale, x.add_q);
     }
 }
 
@@ -434,16 +454,17 @@ static __device__ void add_parts(const struct vp_attention_call &x,
 
 /* dq of a tile, once its ds is there; in a cluster, the sums of the tile
  * before, so that nobody waits for blocks that are a little behind. */
-template <bool CLUSTER, typename T, int QUERIES>
+template <typename T, int BLOCKS>
 static __device__ void add_tile_dq(const struct vp_attention_call &x,
-                                   const work<T, QUERIES> &w, int tile)
+                                   const work<T, BLOCKS> &w, int tile)
 {
-    enum { M = dq_part<QUERIES>::M, N = dq_part<QUERIES>::N };
+    enum { QUERIES = shape<BLOCKS>::QUERIES };
+    enum { M = shape<BLOCKS>::M, N = shape<BLOCKS>::N };
     int row = warp_index() % 2 * 16 * M, col = warp_index() / 2 * 8 * N;
-    dq_part<QUERIES> part;
+    dq_part<BLOCKS> part;
 
     dot_keys(part, *w.shared, row, col);
-    if constexpr (CLUSTER) {
+    if constexpr (BLOCKS > 1) {
         if (tile > 0) {
             vp_cluster_wait();
             add_parts(x, w, tile - 1, row, col);
@@ -456,7 +477,7 @@ static __device__ void add_tile_dq(const struct vp_attention_call &x,
         }
     } else {
         vp_rows<T> dq = vp_q_rows<T>(x.dq, x.ld_q, x, w.head);
-        float factor[2] = { x.scale, x.scale };
+        float scale = x.scale * x.drop.scale, factor[2] = { scale, scale };
 
         dq.data += col;
 #pragma unroll
@@ -466,90 +487,71 @@ static __device__ void add_tile_dq(const struct vp_attention_call &x,
     }
 }
 
-/* The tail of shared memory: stats of whole tiles, then the mailbox. */
-template <typename T, int QUERIES>
-static __host__ __device__ size_t stats_bytes(int q_len)
+template <typename T, int BLOCKS>
+static __device__ work<T, BLOCKS> work_of(const struct vp_attention_call &x,
+                                          shared_memory<T, BLOCKS> *shared)
 {
-    return (size_t)((q_len + QUERIES - 1) / QUERIES * QUERIES) *
-           sizeof(struct stats);
+    int rank = (int)(blockIdx.x % BLOCKS);
+    int k0 = rank * KEYS + warp_index() * WARP_KEYS;
+    struct vp_attention_head h = vp_attention_head_of(x, blockIdx.x / BLOCKS);
+
+    return { h, rank, k0, 0, shared };
 }
 
-template <bool CLUSTER, typename T, int QUERIES>
-static __device__ work<T, QUERIES> work_of(const struct vp_attention_call &x,
-                                           int blocks, unsigned char *shared)
+template <typename T, int BLOCKS>
+static __device__ void start_copies(const struct vp_attention_call &x,
+                                    const work<T, BLOCKS> &w)
 {
-    work<T, QUERIES> w;
+    vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, w.head);
+    vp_rows<const T> values = vp_k_rows<const T>(x.v, x.ld_kv, x, w.head);
 
-    w.head = vp_attention_head_of(x, blockIdx.x / (unsigned)blocks);
-    w.blocks = CLUSTER ? blocks : 1;
-    w.rank = CLUSTER ? vp_cluster_rank() : 0;
-    w.k0 = w.rank * KEYS + warp_index() * WARP_KEYS;
-    w.shared = (shared_memory<T, QUERIES> *)shared;
-    w.stats = (struct stats *)(w.shared + 1);
-    w.mailbox = (struct mailbox *)((unsigned char *)w.stats +
-                                   stats_bytes<T, QUERIES>(x.q_len));
-    return w;
-}
-
-/* All that is read before the first product. */
-template <bool CLUSTER, typename T, int QUERIES>
-static __device__ void start(const struct vp_attention_call &x,
-                             work<T, QUERIES> &w)
-{
-    if (CLUSTER)
-        vp_cluster_arrive();
-    copy_rows<KEYS>(w.shared->keys, vp_k_rows<const T>(x.k, x.ld_kv, x, w.head),
-                    w.rank * KEYS);
-    copy_rows<KEYS>(w.shared->values,
-                    vp_k_rows<const T>(x.v, x.ld_kv, x, w.head), w.rank * KEYS);
+    copy_rows<KEYS>(w.shared->keys, keys, w.rank * KEYS);
+    copy_rows<KEYS>(w.shared->values, values, w.rank * KEYS);
     for (int tile = 0; tile < STAGES; tile++)
         copy_queries(x, w, tile);
-    w.seen = seen_keys(x, w.head, w.k0);
-    if (CLUSTER)
-        vp_cluster_wait(); /* the others have started, their memory is there */
-    set_stats(x, w);
-    if (CLUSTER) {
-        vp_cluster_arrive();
-        vp_cluster_wait();
-    }
 }
 
 /* Keys that no query sees have ds = 0, once for all tiles. */
-template <typename T, int QUERIES>
-static __device__ void clear_ds(shared_memory<T, QUERIES> &shared)
+template <typename T, int BLOCKS>
+static __device__ void clear_ds(shared_memory<T, BLOCKS> &shared)
 {
     uint32_t zero[2][2][4] = {};
 
-    for (int col = 0; col < QUERIES; col += 32)
+    for (int col = 0; col < shape<BLOCKS>::QUERIES; col += 32)
         put_ds(shared, zero, col);
 }
 
-template <typename T, bool CLUSTER, bool DROPS>
+template <typename T, int BLOCKS, bool DROPS>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
-    backward(const struct vp_attention_call x, int blocks)
+    backward(const struct vp_attention_call x)
 {
-    enum { QUERIES = walk<CLUSTER>::QUERIES };
+    enum { QUERIES = shape<BLOCKS>::QUERIES };
     extern __shared__ __align__(16) unsigned char memory[];
-    work<T, QUERIES> w = work_of<CLUSTER, T, QUERIES>(x, blocks, memory);
+    work<T, BLOCKS> w = work_of(x, (shared_memory<T, BLOCKS> *)memory);
     struct dice dice = dice_of(x, w.head);
     float dk[2][DIM / 8][4] = {}, dv[2][DIM / 8][4] = {};
-    float k_factor[2] = { x.scale, x.scale };
+    float scale = x.scale * x.drop.scale, k_factor[2] = { scale, scale };
     float v_factor[2] = { x.drop.scale, x.drop.scale };
 
-    start<CLUSTER>(x, w);
+    if (BLOCKS > 1)
+        vp_cluster_arrive();
+    start_copies(x, w);
+    w.seen = seen_keys(x, w.head, w.k0);
+    if (BLOCKS > 1)
+        vp_cluster_wait(); /* all have started: their memory can be written */
+    set_stats(x, w);
     if (!w.seen)
         clear_ds(*w.shared);
     for (int tile = 0; tile * QUERIES < x.q_len; tile++) {
         vp_copy_wait<STAGES - 1>();
         __syncthreads(); /* the tile is there, ds of the last one is used */
-        if (w.seen)
-#pragma unroll 1 /* the code should stay in its cache */
-            for (int row = 0; row < QUERIES; row += 32)
-                add_queries<T, QUERIES, DROPS>(dk, dv, x, w, dice, tile, row);
+#pragma unroll 1         /* the code should stay in its cache */
+        for (int row = 0; row < QUERIES && w.seen; row += 32)
+            add_queries<T, BLOCKS, DROPS>(dk, dv, x, w, dice, tile, row);
         __syncthreads(); /* ds is there, the tile is used */
         copy_queries(x, w, tile + STAGES);
         if (x.dq)
-            add_tile_dq<CLUSTER>(x, w, tile);
+            add_tile_dq(x, w, tile);
     }
     if (!x.dk)
         return;
@@ -562,29 +564,39 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     }
 }
 
-template <typename T, bool CLUSTER, bool DROPS>
+template <typename T, int BLOCKS, bool DROPS>
 static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 {
-    enum { QUERIES = walk<CLUSTER>::QUERIES };
-    int blocks = blocks_of(x->k_len, KEYS);
-    size_t bytes = sizeof(shared_memory<T, QUERIES>) +
-                   stats_bytes<T, QUERIES>(x->q_len) +
-                   (CLUSTER ? sizeof(struct mailbox) : 0);
+    size_t bytes = sizeof(shared_memory<T, BLOCKS>);
     cudaLaunchAttribute cluster = {};
     cudaLaunchConfig_t config = {};
 
     cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = { (unsigned)blocks, 1, 1 };
-    config.gridDim = dim3((unsigned)(x->batch * x->heads * blocks));
+    cluster.val.clusterDim = { BLOCKS, 1, 1 };
+    config.gridDim = dim3((unsigned)(x->batch * x->heads * BLOCKS));
     config.blockDim = dim3(THREADS);
     config.dynamicSmemBytes = bytes;
     config.stream = stream;
     config.attrs = &cluster;
-    config.numAttrs = CLUSTER ? 1 : 0;
-    cudaFuncSetAttribute(backward<T, CLUSTER, DROPS>,
+    config.numAttrs = BLOCKS > 1 ? 1 : 0;
+    cudaFuncSetAttribute(backward<T, BLOCKS, DROPS>,
                          cudaFuncAttributeMaxDynamicSharedMemorySize,
                          (int)bytes);
-    cudaLaunchKernelEx(&config, backward<T, CLUSTER, DROPS>, *x, blocks);
+    cudaLaunchKernelEx(&config, backward<T, BLOCKS, DROPS>, *x);
+}
+
+template <typename T, bool DROPS>
+static void launch_blocks(const struct vp_attention_call *x,
+                          cudaStream_t stream)
+{
+    static const launch_fn of_blocks[MAX_BLOCKS] = {
+        launch<T, 1, DROPS>,
+        launch<T, 2, DROPS>,
+        launch<T, 3, DROPS>,
+        launch<T, 4, DROPS>,
+    };
+
+    of_blocks[blocks_of(x->k_len, KEYS) - 1](x, stream);
 }
 
 static bool has_clusters(void)
@@ -607,15 +619,12 @@ bool vp_attention_short_takes(const struct vp_attention_call *x)
 void vp_attention_short_b(const struct vp_attention_call *x,
                           cudaStream_t stream)
 {
-#define SHORT_LAUNCHES(T)                                      \
-    {                                                          \
-        { launch<T, false, false>, launch<T, false, true> },   \
-            { launch<T, true, false>, launch<T, true, true> }, \
-    }
-    static const launch_fn table[2][2][2] = { SHORT_LAUNCHES(__nv_bfloat16),
-                                              SHORT_LAUNCHES(__half) };
-#undef SHORT_LAUNCHES
+    static const launch_fn table[2][2] = {
+        { launch_blocks<__nv_bfloat16, false>,
+          launch_blocks<__nv_bfloat16, true> },
+        { launch_blocks<__half, false>, launch_blocks<__half, true> },
+    };
     bool f16 = x->dtype == VP_DTYPE_F16, drops = x->drop.threshold != 0;
 
-    table[f16][x->k_len > KEYS][drops](x, stream);
+    table[f16][drops](x, stream);
 }

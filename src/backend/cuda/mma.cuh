@@ -100,6 +100,16 @@ __device__ inline void vp_mma<__half>(float (&c)[4], const uint32_t (&a)[4],
 
 #undef VP_MMA
 
+/* Four bytes, each all ones or zeros as is bit 7 of the byte of x that the
+ * nibble of `selector` names. */
+static __device__ inline uint32_t vp_spread_signs(uint32_t x, uint32_t selector)
+{
+    uint32_t y;
+
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(y) : "r"(x), "r"(selector | 0x8888u));
+    return y;
+}
+
 /* 2^x within 2 ulp; 0 for -infinity. */
 static __device__ inline float vp_exp2(float x)
 {
@@ -143,16 +153,6 @@ template <int N> static __device__ inline void vp_copy_wait(void)
 
 /* ---- Clusters: blocks that reach each other's shared memory -------------
  * From compute capability 9.0 on; a host must not launch their users below. */
-
-static __device__ inline int vp_cluster_rank(void)
-{
-    uint32_t rank = 0;
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-#endif
-    return (int)rank;
-}
 
 /* Where block `rank` of the cluster has what is at `shared` in this one. */
 template <typename V>
