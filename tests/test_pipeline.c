@@ -189,6 +189,11 @@ static int64_t literal_version(const struct literal *lit, int s, int m)
     return ls->v_begin + (round > ls->lag ? round - ls->lag : 0);
 }
 
+static float literal_scale(const struct literal *lit)
+{
+    return lit->config->scale.start > 0.0f ? lit->config->scale.start : 1.0f;
+}
+
 static double literal_forward(struct literal *lit, int m)
 {
     struct literal_stage *last = &lit->stages[lit->n_stages - 1];
@@ -209,7 +214,7 @@ static double literal_forward(struct literal *lit, int m)
             slot->parcel = lit->stages[s - 1].out;
         slot->mb = (struct vp_mb){ .seed = lit->config->seed,
                                    .first_sample = lit->batch->first_sample,
-                                   .loss_grad = 1.0f,
+                                   .loss_grad = literal_scale(lit),
                                    .accumulate = in_round >= ls->n_replicas,
                                    .train = true };
         ls->out->header = slot->parcel->header;
@@ -221,6 +226,16 @@ static double literal_forward(struct literal *lit, int m)
     vp_stage_fetch_loss(&last->stage, &last->stage.slots[0], false);
     vp_stage_take_loss(&last->stage, &last->stage.slots[0], &loss);
     return (double)loss;
+}
+
+/* Overflow of a loss scale: next = newest. */
+static void literal_skip(struct vp_stage *stage)
+{
+    memcpy(vp_stage_weights(stage, stage->newest + 1),
+           vp_stage_weights(stage, stage->newest),
+           (size_t)stage->n_bytes[VP_SPACE_PARAM]);
+    stage->newest++;
+    stage->scale.n_skipped++;
 }
 
 /* The mean of a round's gradients: replicas in order. */
@@ -237,11 +252,15 @@ static void literal_update(struct literal *lit, struct literal_stage *ls, int m)
     }
     vp_stage_sum_grads(&ls->stage);
     ls->norm = vp_optim_norm(ls->stage.tensors, ls->stage.n_tensors,
-                             ls->stage.sums) *
-               (double)mean;
-    vp_stage_update(
-        &ls->stage, vp_lr_at(&lit->config->lr, m + 1),
-        mean * vp_optim_clip_scale(ls->norm, lit->config->optim.grad_clip));
+                             ls->stage.sums) /
+               (double)literal_scale(lit) * (double)mean;
+    if (isfinite(ls->norm))
+        vp_stage_update(
+            &ls->stage, vp_lr_at(&lit->config->lr, m + 1),
+            mean * vp_optim_clip_scale(ls->norm, lit->config->optim.grad_clip) /
+                literal_scale(lit));
+    else
+        literal_skip(&ls->stage);
     vp_stage_wait(&ls->stage);
 }
 
@@ -338,9 +357,25 @@ static void compare_weights(const struct run *run, const struct literal *lit,
     }
 }
 
-static void check_async(const char *model, const struct async_case *c)
+/* Skipped updates must be the same, too; those of each stage are added. */
+static void compare_skipped(const struct run *run, const struct literal *lit,
+                            int64_t n_skipped[4])
 {
-    struct setup setup = usual;
+    struct vp_progress progress = vp_trainer_progress(run->trainer);
+
+    for (int s = 0; s < lit->n_stages; s++) {
+        int64_t n = lit->stages[s].stage.scale.n_skipped;
+
+        assert_int_equal(progress.scale[s].n_skipped, n);
+        assert_int_equal(progress.updates[s], lit->stages[s].stage.newest);
+        n_skipped[s] += n;
+    }
+}
+
+static void check_async(const char *model, const struct async_case *c,
+                        float scale, int64_t n_skipped[4])
+{
+    struct setup setup = scale > 0.0f ? loud(NULL, 0, NULL) : usual;
     struct vp_train_config config;
     struct vp_err err = { "" };
     struct literal lit;
@@ -358,7 +393,8 @@ static void check_async(const char *model, const struct async_case *c)
     setup.tied = false;
     setup.eval = true;
     setup.threads = 1;
-    setup.grad_clip = 0.5f;
+    setup.grad_clip = scale > 0.0f ? setup.grad_clip : 0.5f;
+    setup.scale.start = scale;
     setup.bundle_bytes = 1 + rand_below(1 << rand_below(16));
     random_partition(partition, c->n_stages, n_blocks_of(&setup));
     if (run_create(&run, &setup, 0, &err) != VP_OK)
@@ -380,71 +416,77 @@ static void check_async(const char *model, const struct async_case *c)
             fail_msg("%s %s: loss %d is %.17g, not %.17g", model, c->schedule,
                      m, run.losses[m], losses[m]);
     compare_weights(&run, &lit, c);
+    compare_skipped(&run, &lit, n_skipped);
     literal_close(&lit);
     run_free(&run);
 }
 
+static const struct async_case async_cases[] = {
+    { "pipedream", 1, { 1 }, { 0 }, { 0 }, { 1 }, false, 0 },
+    { "pipedream", 2, { 1, 1 }, { 0 }, { 1, 0 }, { 1, 1 }, false, 0 },
+    { "pipedream",
+      4,
+      { 1, 1, 1, 1 },
+      { 0 },
+      { 3, 2, 1, 0 },
+      { 1, 1, 1, 1 },
+      false,
+      8 },
+    { "pipedream",
+      3,
+      { 1, 1, 1 },
+      { 4, 2, 1 },
+      { 4, 2, 1 },
+      { 1, 1, 1 },
+      true,
+      0 },
+    { "pipedream", 3, { 1, 2, 1 }, { 0 }, { 3, 1, 0 }, { 1, 2, 1 }, false, 12 },
+    { "pipedream", 3, { 2, 1, 3 }, { 0 }, { 2, 3, 0 }, { 2, 1, 3 }, false, 0 },
+    { "pipedream", 1, { 2 }, { 0 }, { 0 }, { 2 }, false, 12 },
+    { "pipedream", 1, { 3 }, { 0 }, { 0 }, { 3 }, false, 0 },
+    { "macrobatch",
+      3,
+      { 1, 2, 1 },
+      { 0 },
+      { 1, 1, 1 },
+      { 4, 4, 4 },
+      false,
+      12 },
+    { "macrobatch",
+      3,
+      { 1, 1, 1 },
+      { 0 },
+      { 1, 1, 1 },
+      { 3, 3, 3 },
+      false,
+      12 },
+};
+
 static void streams_follow_the_version_rule(void **state)
 {
-    static const struct async_case cases[] = {
-        { "pipedream", 1, { 1 }, { 0 }, { 0 }, { 1 }, false, 0 },
-        { "pipedream", 2, { 1, 1 }, { 0 }, { 1, 0 }, { 1, 1 }, false, 0 },
-        { "pipedream",
-          4,
-          { 1, 1, 1, 1 },
-          { 0 },
-          { 3, 2, 1, 0 },
-          { 1, 1, 1, 1 },
-          false,
-          8 },
-        { "pipedream",
-          3,
-          { 1, 1, 1 },
-          { 4, 2, 1 },
-          { 4, 2, 1 },
-          { 1, 1, 1 },
-          true,
-          0 },
-        { "pipedream",
-          3,
-          { 1, 2, 1 },
-          { 0 },
-          { 3, 1, 0 },
-          { 1, 2, 1 },
-          false,
-          12 },
-        { "pipedream",
-          3,
-          { 2, 1, 3 },
-          { 0 },
-          { 2, 3, 0 },
-          { 2, 1, 3 },
-          false,
-          0 },
-        { "pipedream", 1, { 2 }, { 0 }, { 0 }, { 2 }, false, 12 },
-        { "pipedream", 1, { 3 }, { 0 }, { 0 }, { 3 }, false, 0 },
-        { "macrobatch",
-          3,
-          { 1, 2, 1 },
-          { 0 },
-          { 1, 1, 1 },
-          { 4, 4, 4 },
-          false,
-          12 },
-        { "macrobatch",
-          3,
-          { 1, 1, 1 },
-          { 0 },
-          { 1, 1, 1 },
-          { 3, 3, 3 },
-          false,
-          12 },
-    };
+    int64_t n_skipped[4] = { 0 };
 
     (void)state;
     for (size_t m = 0; m < VP_COUNT_OF(models); m++)
-        for (size_t c = 0; c < VP_COUNT_OF(cases); c++)
-            check_async(models[m], &cases[c]);
+        for (size_t c = 0; c < VP_COUNT_OF(async_cases); c++)
+            check_async(models[m], &async_cases[c], 0.0f, n_skipped);
+    assert_int_equal(n_skipped[0], 0);
+}
+
+/* A stage whose gradients overflow keeps its weights, the others go on. */
+static void stages_overflow_by_themselves(void **state)
+{
+    const struct async_case *four = &async_cases[2];
+    int64_t n_skipped[4] = { 0 };
+
+    (void)state;
+    for (int e = 115; e < 118; e++)
+        check_async("bert", four, ldexpf(1.0f, e), n_skipped);
+    assert_in_range(n_skipped[0], 1, 3 * 24 - 1);
+    assert_true(n_skipped[1] != n_skipped[0] || n_skipped[2] != n_skipped[0]);
+    for (size_t c = 0; c < VP_COUNT_OF(async_cases); c++)
+        for (int e = 115; e < 118; e++)
+            check_async("bert", &async_cases[c], ldexpf(1.0f, e), n_skipped);
 }
 
 /* ---- Stopping ----------------------------------------------------------- */
@@ -528,6 +570,7 @@ int main(void)
         cmocka_unit_test(every_cut_gives_the_same_bits),
         cmocka_unit_test(wrong_partitions_are_refused),
         cmocka_unit_test(streams_follow_the_version_rule),
+        cmocka_unit_test(stages_overflow_by_themselves),
         cmocka_unit_test(a_run_stops_when_asked),
         cmocka_unit_test(replicas_train),
     };

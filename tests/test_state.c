@@ -175,8 +175,10 @@ static void check_resume(struct setup setup, const struct vault *vault,
     /* Synchronous copies know nothing of stages. */
     for (int s = 0; s < VP_MAX_STAGES && !setup.loader; s++)
         if (!vp_generator_find(setup.schedule ? setup.schedule : "1f1b")
-                 ->stream)
+                 ->stream) {
             loader.progress.updates[s] = from;
+            loader.progress.scale[s] = loader.progress.scale[0];
+        }
     setup.loader = &loader;
     if (run_create(&run, &setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -189,6 +191,10 @@ static void check_resume(struct setup setup, const struct vault *vault,
         fail_msg("%s", err.text);
     run.weights = hash_weights(&run);
     assert_same(&run, whole, setup.n_steps);
+    for (int i = from; i < setup.n_steps; i++) {
+        assert_true(run.scales[i] == whole->scales[i]);
+        assert_int_equal(run.skipped[i], whole->skipped[i]);
+    }
     run_free(&run);
 }
 
@@ -290,6 +296,82 @@ static void test_asp(void **state)
     }
 }
 
+/* ---- Loss scales -------------------------------------------------------- */
+
+/* A dynamic scale on its way down, among skipped updates and others. */
+static void test_dynamic_scale(void **state)
+{
+    static const int partitions[][4] = {
+        { 0 }, { 5 }, { 2, 3 }, { 1, 1, 3 }, { 1, 2, 1, 1 }
+    };
+    struct setup setup = loud("1f1b", 4, partitions[4]);
+    struct vault *vault = vault_new();
+    struct run whole;
+
+    (void)state;
+    setup.n_steps = 15;
+    setup.scale = (struct vp_scale_config){ 0x1p119f, true };
+    train_saving(setup, 2, &whole, vault);
+    assert_int_equal(whole.skipped[1], 2);
+    assert_in_range(whole.skipped[14], 3, 13);
+    for (int c = 0; c < vault->n_copies; c++)
+        for (int n = 1; n < 5; n++) {
+            setup.n_stages = n;
+            setup.partition = partitions[n];
+            check_resume(setup, vault, c, &whole);
+        }
+    vault_free(vault);
+}
+
+static void test_scale_in_asp(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(streams); i++) {
+        const struct stream_case *c = &streams[i];
+        struct setup setup = stream_setup(c);
+        struct vault *vault = vault_new();
+        struct run whole;
+
+        setup.init = loud_init;
+        setup.scale.start = 0x1p116f;
+        train_saving(setup, c->every, &whole, vault);
+        assert_true(whole.skipped[setup.n_steps - 1] > 0);
+        for (int k = 0; k < vault->n_copies; k++)
+            check_resume(setup, vault, k, &whole);
+        vault_free(vault);
+    }
+}
+
+/* The row of updates that makes a scale grow goes on, too. */
+static void test_scale_counts_on(void **state)
+{
+    struct setup setup = loud("1f1b", 2, streams[1].partition);
+    struct vault *vault = vault_new();
+    struct source source = { vault, 0 };
+    struct vp_loader loader = { .ctx = &source, .load = load };
+    struct vp_err err = { "" };
+    struct run run;
+
+    (void)state;
+    setup.n_steps = 3;
+    setup.scale = (struct vp_scale_config){ 1024.0f, true };
+    train_saving(setup, 3, &run, vault);
+    loader.progress = vault->copies[0].progress;
+    for (int s = 0; s < 2; s++) {
+        assert_int_equal(loader.progress.scale[s].in_a_row, 3);
+        loader.progress.scale[s].in_a_row = 1998;
+    }
+    setup.loader = &loader;
+    assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
+    run.n_steps = 3;
+    assert_int_equal(vp_trainer_run(run.trainer, 4, keep_step, &run, &err),
+                     VP_OK);
+    assert_true(run.scales[3] == 1024.0f && run.scales[4] == 1024.0f);
+    assert_true(run.scales[5] == 2048.0f && run.scales[6] == 2048.0f);
+    run_free(&run);
+    vault_free(vault);
+}
+
 /* Running in two calls is running in one. */
 static void test_two_runs_are_one(void **state)
 {
@@ -387,6 +469,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bsp),
         cmocka_unit_test(test_asp),
+        cmocka_unit_test(test_dynamic_scale),
+        cmocka_unit_test(test_scale_in_asp),
+        cmocka_unit_test(test_scale_counts_on),
         cmocka_unit_test(test_two_runs_are_one),
         cmocka_unit_test(test_idle),
         cmocka_unit_test(test_errors),

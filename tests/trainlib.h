@@ -41,6 +41,9 @@ struct setup {
     int n_steps;
     enum vp_optim_kind optim;
     float grad_clip;
+    bool clip_per_stage;
+    struct vp_scale_config scale;
+    vp_init_fn init; /* NULL: as published */
     /* The pipeline; NULL and 0: one stage. */
     const char *schedule;
     int n_stages, n_chunks;
@@ -83,6 +86,8 @@ struct run {
     struct vp_trainer *trainer;
     double same_ratio[VP_MAX_STAGES];
     double losses[MAX_STEPS], norms[MAX_STEPS];
+    float scales[MAX_STEPS];
+    int64_t skipped[MAX_STEPS];
     int n_steps;
     uint64_t weights; /* hash of all weights at the end */
 };
@@ -175,7 +180,9 @@ static inline enum vp_status run_create(struct run *run,
         .backend = &run->backend,
         .backend_config = { .n_threads = setup->threads,
                             .reference = setup->reference },
-        .init = vp_param_init,
+        .init = setup->init ? setup->init : vp_param_init,
+        .scale = setup->scale,
+        .clip_per_stage = setup->clip_per_stage,
         .optim = vp_optim_defaults(setup->optim),
         .lr = { .policy = VP_LR_POLYNOMIAL,
                 .base = setup->lr,
@@ -240,6 +247,8 @@ static inline bool keep_step(void *ctx, const struct vp_step_report *report)
     assert_true(i < MAX_STEPS);
     run->losses[i] = report->loss;
     run->norms[i] = report->grad_norm;
+    run->scales[i] = report->loss_scale;
+    run->skipped[i] = report->n_skipped;
     run->n_steps++;
     return true;
 }
@@ -269,6 +278,35 @@ static inline void assert_same(const struct run *a, const struct run *b,
         assert_memory_equal(&a->norms[i], &b->norms[i], sizeof(double));
     }
     assert_true(a->weights == b->weights);
+}
+
+/* Output layers so large that gradients overflow floats under a loss scale of
+ * 2^118, some of them under 2^115, none under 2^112; grad_clip must not be much
+ * smaller than their norm, or the factor of an update is no normal float. */
+static inline void loud_init(const struct vp_graph *graph, vp_par par,
+                             uint64_t seed, float *out)
+{
+    const struct vp_param *param = &graph->params[par];
+    bool is_output = param->block > 0 && param->rows == 96;
+
+    vp_param_init(graph, par, seed, out);
+    for (int64_t i = 0; is_output && i < param->rows * param->cols; i++)
+        out[i] *= 0x1p14f;
+}
+
+static inline struct setup loud(const char *schedule, int n_stages,
+                                const int *partition)
+{
+    struct setup setup = usual;
+
+    setup.schedule = schedule;
+    setup.n_stages = n_stages;
+    setup.partition = partition;
+    setup.tied = false;
+    setup.threads = 1;
+    setup.init = loud_init;
+    setup.grad_clip = 2e4f;
+    return setup;
 }
 
 static const char *const models[] = { "bert", "gpt2", "translation" };

@@ -85,6 +85,40 @@ double vp_optim_norm(const struct vp_optim_tensor *tensors, int n_tensors,
  * gives 1: there is no good factor, and the caller refuses the step. */
 float vp_optim_clip_scale(double norm, float grad_clip);
 
+/* ---- Loss scale --------------------------------------------------------- */
+
+/* Small gradients vanish in 16 bits, so the backward starts from a multiple of
+ * the loss, and updates take it out again. Gradients that overflow make no
+ * update. A power of two changes nothing else, not one bit. */
+#define VP_SCALE_START 65536.0f
+#define VP_SCALE_MOST 16777216.0f
+/* Updates in a row: made before a dynamic scale doubles; skipped before a run
+ * is given up. */
+enum { VP_SCALE_GROWS_AFTER = 2000, VP_SCALE_GIVES_UP_AFTER = 50 };
+
+struct vp_scale_config {
+    float start; /* 0: no scale */
+    bool dynamic;
+};
+
+/* Where it stands. */
+struct vp_scale {
+    float value;       /* 0: no scale */
+    int in_a_row;      /* updates made, below 0 skipped, since the last of the
+                          other kind, or since it doubled */
+    int64_t n_skipped; /* in all */
+};
+
+/* That of a run which goes on: a dynamic scale where it stood, if there was one
+ * then. */
+struct vp_scale vp_scale_resume(const struct vp_scale_config *config,
+                                const struct vp_scale *then);
+/* The multiple; 1 without a scale. */
+float vp_scale_factor(const struct vp_scale *scale);
+/* An update was made, or skipped. A dynamic scale doubles now and then, and is
+ * halved by every overflow, but not below 1. */
+void vp_scale_note(struct vp_scale *scale, bool dynamic, bool made);
+
 /* ---- Learning rate ------------------------------------------------------ */
 
 /* p = t / total_steps, w = warmup. Every policy starts with a linear warm-up

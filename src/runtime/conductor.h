@@ -28,9 +28,10 @@ struct vp_trainer {
     struct vp_rank *ranks;
     pthread_t *threads;
     int n_threads;
-    struct vp_memory *memory;     /* per stage */
-    double *stage_norms;          /* of the step being reported */
-    struct vp_stage_stats *stats; /* per stage */
+    struct vp_memory *memory;              /* per stage */
+    double *stage_norms;                   /* of the step being reported */
+    struct vp_scale scales[VP_MAX_STAGES]; /* after it */
+    struct vp_stage_stats *stats;          /* per stage */
 
     struct vp_job jobs[MAX_JOBS];
     struct vp_counter n_posted;

@@ -332,11 +332,13 @@ static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks)
     crew->results = calloc(VP_RESULT_RING, sizeof(*crew->results));
     crew->norms = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
                          sizeof(*crew->norms));
+    crew->scales = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
+                          sizeof(*crew->scales));
     crew->global_norms = calloc(VP_RESULT_RING, sizeof(*crew->global_norms));
     crew->bucket_flops = calloc((size_t)config->n_graphs,
                                 sizeof(*crew->bucket_flops));
-    if (!crew->results || !crew->norms || !crew->global_norms ||
-        !crew->bucket_flops)
+    if (!crew->results || !crew->norms || !crew->scales ||
+        !crew->global_norms || !crew->bucket_flops)
         return VP_ERR_NOMEM;
     for (int r = 0; r < crew->n_ranks; r++) {
         ranks[r].mine = calloc(n_words, sizeof(double));
@@ -410,6 +412,7 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
     free(crew->ties);
     free(crew->results);
     free(crew->norms);
+    free(crew->scales);
     free(crew->global_norms);
     free(crew->bucket_flops);
     vp_world_free(crew->world);

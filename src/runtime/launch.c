@@ -225,10 +225,21 @@ enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
         .moment = { stage->moment[0], stage->moment[1] },
         .lr = lr,
         .grad_scale = grad_scale,
-        .t = stage->newest + 1,
+        .t = stage->newest + 1 - stage->scale.n_skipped,
     };
 
     VP_TRY(stage->ops->update(stage->backend, stage->stream, &step));
+    stage->newest++;
+    return VP_OK;
+}
+
+enum vp_status vp_stage_skip(struct vp_stage *stage)
+{
+    void *next = vp_stage_weights(stage, stage->newest + 1);
+    const void *newest = vp_stage_weights(stage, stage->newest);
+
+    if (next != newest)
+        VP_TRY(put(stage, next, newest, stage->n_bytes[VP_SPACE_PARAM]));
     stage->newest++;
     return VP_OK;
 }

@@ -161,12 +161,13 @@ static void set_scalars(struct vp_rank *rank, const struct vp_rank_stage *rs,
                         struct vp_slot *slot, int mb)
 {
     const struct vp_train_config *config = rank->crew->config;
+    float mean = rank->job->sync ? 1.0f / (float)config->accumulation_steps
+                                 : 1.0f;
 
     slot->mb = (struct vp_mb){
         .seed = config->seed,
         .first_sample = slot->parcel->header.first_sample,
-        .loss_grad = rank->job->sync ? 1.0f / (float)config->accumulation_steps
-                                     : 1.0f,
+        .loss_grad = mean * vp_scale_factor(&rs->stage.scale),
         .accumulate = !begins_update(rank, rs, mb),
         .train = rank->job->kind == VP_JOB_TRAIN,
     };

@@ -54,6 +54,7 @@ struct vp_crew {
     struct vp_group *everybody; /* norms and stop flags, at updates of bsp */
     struct vp_result *results;  /* VP_RESULT_RING, by minibatch */
     double *norms;              /* VP_RESULT_RING x n_stages, by update */
+    struct vp_scale *scales;    /* likewise, after it */
     double *global_norms;       /* VP_RESULT_RING, by update (bsp) */
     double *bucket_flops;       /* of a training minibatch, per bucket */
     atomic_bool stop_asked;     /* end after the update being run */

@@ -155,7 +155,8 @@ enum vp_status vp_stage_init(struct vp_stage *stage,
                                 .ops = config->backend,
                                 .backend = backend,
                                 .spec = *spec,
-                                .shape = *shape };
+                                .shape = *shape,
+                                .scale = { .value = config->scale.start } };
     if (make_tables(stage) != VP_OK ||
         stage->ops->stream_create(backend, &stage->stream) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "planning a stage: out of memory");

@@ -64,7 +64,8 @@ struct vp_stage {
     float *grads;
     float *moment[2];
     void *work, *redo;
-    int64_t newest; /* version = updates done */
+    int64_t newest; /* version = updates done or skipped */
+    struct vp_scale scale;
 
     float *losses;               /* per slot, in memory of the host */
     struct vp_event **loss_read; /* per slot: it is there */
@@ -126,6 +127,8 @@ enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
 /* Writes the next version. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale);
+/* Skips an update: the next version holds the weights of the newest. */
+enum vp_status vp_stage_skip(struct vp_stage *stage);
 void *vp_stage_weights(const struct vp_stage *stage, int64_t version);
 /* n weights from element `at` on, in every version; `trained` ones also in the
  * copy that the optimizer reads. */

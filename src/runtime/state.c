@@ -291,6 +291,7 @@ struct vp_progress vp_trainer_progress(const struct vp_trainer *trainer)
         const struct vp_schedule_stage *plan = &trainer->schedule.stages[s];
         int64_t rounds;
 
+        progress.scale[s] = trainer->scales[s];
         if (!trainer->generator->stream) {
             progress.updates[s] = trainer->n_steps;
             continue;

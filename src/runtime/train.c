@@ -74,6 +74,16 @@ static void add_results(const struct vp_trainer *trainer, int64_t first, int n,
     }
 }
 
+/* What stage `s` noted at update number `n`. */
+static void read_note(struct vp_trainer *trainer, int s, int64_t n)
+{
+    const struct vp_crew *crew = &trainer->crew;
+    int64_t note = (n - 1) % VP_RESULT_RING * crew->n_stages + s;
+
+    trainer->stage_norms[s] = crew->norms[note];
+    trainer->scales[s] = crew->scales[note];
+}
+
 static struct vp_step_report begin_report(struct vp_trainer *trainer,
                                           const struct vp_schedule *schedule,
                                           int n_minibatches)
@@ -83,6 +93,7 @@ static struct vp_step_report begin_report(struct vp_trainer *trainer,
         .step = ++trainer->n_steps,
         .n_steps = trainer->config.lr.total_steps,
         .lr = (double)vp_lr_at(&trainer->config.lr, trainer->n_steps),
+        .loss_scale = trainer->scales[0].value,
         .memory = trainer->memory,
         .n_stages = trainer->crew.n_stages,
     };
@@ -187,6 +198,9 @@ static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
 
         report.grad_norm =
             crew->global_norms[(report.step - 1) % VP_RESULT_RING];
+        for (int s = 0; s < crew->n_stages; s++)
+            read_note(trainer, s, report.step);
+        report.n_skipped = trainer->scales[0].n_skipped;
         atomic_store(&crew->n_reported, trainer->n_minibatches);
         if (fn && !fn(ctx, &report))
             atomic_store(&crew->stop_asked, true);
@@ -298,12 +312,7 @@ static bool wait_minibatch(struct vp_trainer *trainer,
                        (uint32_t)(trainer->version_begin[s] + n_updates)))
             return false;
         if (n_updates > 0)
-            trainer->stage_norms[s] =
-                crew->norms[(size_t)((trainer->version_begin[s] + n_updates -
-                                      1) %
-                                     VP_RESULT_RING) *
-                                (size_t)crew->n_stages +
-                            (size_t)s];
+            read_note(trainer, s, trainer->version_begin[s] + n_updates);
     }
     return wait_result(trainer, m);
 }
@@ -315,8 +324,10 @@ static bool report_minibatch(struct vp_trainer *trainer,
     struct vp_step_report report = begin_report(trainer, &stream->pieces[0], 1);
     double square = 0.0;
 
-    for (int s = 0; s < trainer->crew.n_stages; s++)
+    for (int s = 0; s < trainer->crew.n_stages; s++) {
         square += trainer->stage_norms[s] * trainer->stage_norms[s];
+        report.n_skipped += trainer->scales[s].n_skipped;
+    }
     report.grad_norm = sqrt(square);
     report.stage_norms = trainer->stage_norms;
     atomic_store(&trainer->crew.n_reported, trainer->n_minibatches);

@@ -182,6 +182,7 @@ static enum vp_status make_schedule(struct vp_trainer *trainer,
     if (!trainer->generator)
         return vp_err_set(err, VP_ERR_INVALID, "unknown schedule '%s'",
                           config->schedule);
+    VP_BUG_ON(config->scale.dynamic && trainer->generator->stream);
     if (n_stages * n_chunks > VP_MAX_STAGES)
         return vp_err_set(err, VP_ERR_INVALID, "%d stages; at most %d",
                           n_stages * n_chunks, VP_MAX_STAGES);
@@ -258,6 +259,7 @@ static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
 
             trainer->memory[rs->index] = rs->stage.memory;
+            trainer->scales[rs->index] = rs->stage.scale;
         }
     vp_state_number(trainer->ranks, crew->n_ranks, crew->n_stages);
     return check_fit(trainer, err);
@@ -274,13 +276,19 @@ static void set_progress(struct vp_trainer *trainer)
     for (int s = 0; s < trainer->crew.n_stages; s++) {
         trainer->version_begin[s] = (int)from->updates[s];
         trainer->version_past[s] = from->past[s];
+        trainer->scales[s] = vp_scale_resume(&trainer->config.scale,
+                                             &from->scale[s]);
     }
     for (int r = 0; r < trainer->crew.n_ranks; r++) {
         struct vp_rank *rank = &trainer->ranks[r];
 
-        for (int i = 0; i < rank->n_stages; i++)
+        for (int i = 0; i < rank->n_stages; i++) {
+            struct vp_rank_stage *rs = &rank->stages[i];
+
+            rs->stage.scale = trainer->scales[rs->index];
             atomic_fetch_add(&rank->n_updates.value,
-                             (unsigned)from->updates[rank->stages[i].index]);
+                             (unsigned)from->updates[rs->index]);
+        }
     }
 }
 

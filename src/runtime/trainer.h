@@ -50,10 +50,11 @@ struct vp_state_item {
 /* Where a run stands. */
 struct vp_progress {
     int64_t step, minibatch;        /* done */
-    int64_t updates[VP_MAX_STAGES]; /* of each stage */
+    int64_t updates[VP_MAX_STAGES]; /* of each stage, done or skipped */
     /* asp: rounds whose weight versions the next minibatches still need, at
      * most the number of older versions that a stage keeps. */
     int past[VP_MAX_STAGES];
+    struct vp_scale scale[VP_MAX_STAGES];
 };
 
 /* Takes a copy of the state while training goes on: after every `every` steps
@@ -119,6 +120,7 @@ struct vp_train_config {
     vp_init_fn init;
     struct vp_optim_config optim;
     struct vp_lr_config lr;
+    struct vp_scale_config scale; /* a dynamic one needs bsp */
     uint64_t seed;
     int prefetch;
 
@@ -175,8 +177,10 @@ struct vp_step_report {
     int64_t minibatch; /* minibatches done */
     double loss;       /* mean over the minibatches of the step */
     double lr;
-    double grad_norm;          /* of all stages */
+    double grad_norm;          /* of all stages; infinite: skipped */
     const double *stage_norms; /* asp: per stage, else NULL */
+    float loss_scale;          /* that the step was run with; 0: none */
+    int64_t n_skipped;         /* updates so far; asp: of all stages */
     double seconds;
     int64_t n_samples, n_tokens;    /* padding not counted */
     double flops;                   /* executed */

@@ -66,13 +66,21 @@ static double add_squares(const struct vp_stage *stage, double *per_block)
     return total;
 }
 
+/* Of the gradients as they are without the loss scale. */
+static double norm_of(double squares, const struct vp_scale *scale)
+{
+    return isfinite(squares) ? sqrt(squares) / (double)vp_scale_factor(scale)
+                             : (double)INFINITY;
+}
+
+/* Under a loss scale they are expected; see advance(). */
 static enum vp_status refuse_nonfinite(struct vp_rank *rank,
                                        const struct vp_rank_stage *rs,
                                        double norm, int mb)
 {
     struct vp_err err = { "" };
 
-    if (isfinite(norm))
+    if (isfinite(norm) || rs->stage.scale.value > 0.0f)
         return VP_OK;
     if (vp_stage_blame_grads(&rs->stage, rs->index, run_minibatch(rank, mb),
                              &err) == VP_OK)
@@ -92,7 +100,8 @@ static enum vp_status square_stages(struct vp_rank *rank, double *per_block)
         struct vp_rank_stage *rs = &rank->stages[s];
 
         VP_TRY(vp_stage_sum_grads(&rs->stage));
-        rs->norm = sqrt(add_squares(&rs->stage, per_block));
+        rs->norm = norm_of(add_squares(&rs->stage, per_block),
+                           &rs->stage.scale);
         VP_TRY(refuse_nonfinite(rank, rs, rs->norm,
                                 rank->job->schedule->n_mb - 1));
     }
@@ -122,11 +131,42 @@ static enum vp_status settle(struct vp_rank *rank)
     for (int b = 0; b < n_blocks; b++)
         for (int r = 0; r < crew->n_ranks; r++)
             total += rank->all[(size_t)r * n + (size_t)b];
-    rank->norm = sqrt(total);
+    rank->norm = norm_of(total, &rank->stages[0].stage.scale);
     rank->stop = false;
     for (int r = 0; r < crew->n_ranks; r++)
         rank->stop |= rank->all[(size_t)r * n + (size_t)n_blocks] != 0.0;
     return VP_OK;
+}
+
+static enum vp_status give_up(struct vp_rank *rank, float scale)
+{
+    struct vp_err err;
+
+    vp_err_set(&err, VP_ERR_NONFINITE,
+               "%d updates in a row were skipped, the last with loss_scale "
+               "%.8g: gradients are not finite; lower learning_rate%s, or use "
+               "another precision",
+               VP_SCALE_GIVES_UP_AFTER, (double)scale,
+               rank->crew->config->scale.dynamic ? "" : " or loss_scale");
+    vp_world_abort(rank->crew->world, VP_ERR_NONFINITE, err.text);
+    return VP_ERR_NONFINITE;
+}
+
+/* Makes the next version; without an update where the norm is not finite. That
+ * is a step all the same, for the learning rate and for the length of the run,
+ * but not for the optimizer, whose moments know nothing of it. */
+static enum vp_status advance(struct vp_rank *rank, struct vp_stage *stage,
+                              double norm, float lr, float grad_scale)
+{
+    float factor = vp_scale_factor(&stage->scale);
+    bool made = isfinite(norm);
+
+    vp_scale_note(&stage->scale, stage->config->scale.dynamic, made);
+    if (made)
+        return vp_stage_update(stage, lr, grad_scale / factor);
+    if (stage->scale.in_a_row <= -VP_SCALE_GIVES_UP_AFTER)
+        return give_up(rank, factor);
+    return vp_stage_skip(stage);
 }
 
 static enum vp_status update_sync(struct vp_rank *rank,
@@ -138,9 +178,9 @@ static enum vp_status update_sync(struct vp_rank *rank,
     if (rs == &rank->stages[0])
         VP_TRY(settle(rank));
     norm = config->clip_per_stage ? rs->norm : rank->norm;
-    return vp_stage_update(&rs->stage,
-                           vp_lr_at(&config->lr, rs->stage.newest + 1),
-                           vp_optim_clip_scale(norm, config->optim.grad_clip));
+    return advance(rank, &rs->stage, rank->norm,
+                   vp_lr_at(&config->lr, rs->stage.newest + 1),
+                   vp_optim_clip_scale(norm, config->optim.grad_clip));
 }
 
 /* One update per round, with the rate of the round's last minibatch; the mean
@@ -157,10 +197,9 @@ static enum vp_status update_async(struct vp_rank *rank,
     VP_TRY(add_ties(rank));
     VP_TRY(square_stages(rank, rank->mine));
     rs->norm *= mean;
-    VP_TRY(vp_stage_update(
-        &rs->stage, vp_lr_at(&config->lr, (int64_t)last + 1),
-        mean * vp_optim_clip_scale(rs->norm, config->optim.grad_clip)));
-    return VP_OK;
+    return advance(
+        rank, &rs->stage, rs->norm, vp_lr_at(&config->lr, (int64_t)last + 1),
+        mean * vp_optim_clip_scale(rs->norm, config->optim.grad_clip));
 }
 
 /* The step that an update ends; of a round, its last minibatch. */
@@ -179,15 +218,17 @@ enum vp_status vp_exec_update(struct vp_rank *rank,
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
     struct vp_crew *crew = rank->crew;
-    double *norms = crew->norms +
-                    (rs->stage.newest % VP_RESULT_RING) * crew->n_stages;
+    int64_t note = (rs->stage.newest % VP_RESULT_RING) * crew->n_stages +
+                   rs->index;
 
     if (rank->job->sync)
         VP_TRY(update_sync(rank, rs));
     else
         VP_TRY(update_async(rank, rs, action->mb));
-    if (rs->replica == 0)
-        norms[rs->index] = rs->norm;
+    if (rs->replica == 0) {
+        crew->norms[note] = rs->norm;
+        crew->scales[note] = rs->stage.scale;
+    }
     if (rank->job->sync && rs->replica == 0 && rs->index == 0)
         crew->global_norms[(rs->stage.newest - 1) % VP_RESULT_RING] =
             rank->norm;
