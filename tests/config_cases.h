@@ -256,12 +256,34 @@ static const struct refused bad_values[] = {
     { BERT "device: gpu\n", NULL,
       "a.yml:2: key 'device' must be one of auto, cpu, cuda, not 'gpu'; did you "
       "mean 'cpu'?" },
-    { BERT "precision: fp16\n", NULL,
-      "a.yml:2: key 'precision' is 'fp16', which this version does not "
-      "support yet; use one of fp32, tf32, bf16" },
     { BERT "precision: fp\n", NULL,
-      "a.yml:2: key 'precision' must be one of fp32, tf32, bf16, not 'fp'; "
-      "write for example 'precision: bf16'" },
+      "a.yml:2: key 'precision' must be one of fp32, tf32, bf16, fp16, not "
+      "'fp'; write for example 'precision: bf16'" },
+    { BERT "loss_scale: auto\n", NULL,
+      "a.yml:2: key 'loss_scale' must be dynamic, off or a number from 1 to "
+      "1e+30, not 'auto'; write for example 'loss_scale: 1024'" },
+    { BERT "loss_scale: on\n", NULL,
+      "a.yml:2: key 'loss_scale' must be dynamic, off or a number from 1 to "
+      "1e+30, not 'on'; write for example 'loss_scale: 1024'" },
+    { BERT "loss_scale: 0.5\n", NULL,
+      "a.yml:2: key 'loss_scale' must be dynamic, off or a number from 1 to "
+      "1e+30, not '0.5'; write for example 'loss_scale: 1024'" },
+    { BERT, "loss_scale=-1024",
+      "--set: key 'loss_scale' must be dynamic, off or a number from 1 to "
+      "1e+30, not '-1024'; write for example 'loss_scale=1024'" },
+    { BERT "loss_scale: 1e31\n", NULL,
+      "a.yml:2: key 'loss_scale' must be dynamic, off or a number from 1 to "
+      "1e+30, not '1e31'; write for example 'loss_scale: 1024'" },
+    { BERT "loss_scale: [1, 2]\n", NULL,
+      "a.yml:2: key 'loss_scale' must be dynamic, off or a number from 1 to "
+      "1e+30, not a list; write for example 'loss_scale: 1024'" },
+    { BERT "sync_mode: asp\nloss_scale: dynamic\n", NULL,
+      "a.yml:3: key 'loss_scale' is dynamic, but in sync_mode asp it must be "
+      "a number; write for example 'loss_scale: 1024'" },
+    { BERT "sync_mode: asp\nprecision: fp16\n", NULL,
+      "a.yml:3: key 'loss_scale' is dynamic with precision fp16, but in "
+      "sync_mode asp it must be a number; write for example 'loss_scale: "
+      "1024'" },
     { BERT "log_directory: \"\"\n", NULL,
       "a.yml:2: key 'log_directory' must be a path, not the quoted text ''; "
       "write for example 'log_directory: runs'" },

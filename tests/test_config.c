@@ -680,6 +680,7 @@ static const char everything[] = "model_type: translation\n"
                                  "compress_in_gpu: True\n"
                                  "device: cpu\n"
                                  "precision: fp32\n"
+                                 "loss_scale: 1536\n"
                                  "threads_per_stage: 2\n"
                                  "kernels: reference\n"
                                  "memory_limit: 1.5G\n"
@@ -791,6 +792,7 @@ static void test_every_key_of_the_run(void **state)
     assert_int_equal(c.watchdog_seconds, 7);
     assert_int_equal(c.device, VP_DEVICE_CPU);
     assert_int_equal(c.precision, VP_PRECISION_FP32);
+    assert_true(c.loss_scale.start == 1536.0f && !c.loss_scale.dynamic);
     assert_int_equal(c.threads_per_stage, 2);
     assert_true(c.reference_kernels);
     assert_int_equal(c.memory_limit, 1610612736);
@@ -849,6 +851,21 @@ static void test_derived_defaults(void **state)
     vp_config_release(&c);
     load_ok(BERT "learning_rate_policy: constant\nlr_warmup: true\n", NULL, &c);
     assert_true(c.lr.warmup == 0.2f);
+    vp_config_release(&c);
+    load_ok(BERT "precision: fp16\n", NULL, &c);
+    assert_true(c.loss_scale.start == 65536.0f && c.loss_scale.dynamic);
+    vp_config_release(&c);
+    load_ok(BERT "precision: fp16\nloss_scale: off\n", NULL, &c);
+    assert_true(c.loss_scale.start == 0.0f && !c.loss_scale.dynamic);
+    vp_config_release(&c);
+    load_ok(BERT "precision: fp16\nloss_scale: 0\n", NULL, &c);
+    assert_true(c.loss_scale.start == 0.0f && !c.loss_scale.dynamic);
+    vp_config_release(&c);
+    load_ok(BERT "loss_scale: dynamic\n", NULL, &c);
+    assert_true(c.loss_scale.start == 65536.0f && c.loss_scale.dynamic);
+    vp_config_release(&c);
+    load_ok(BERT "sync_mode: asp\nloss_scale: 1e30\n", NULL, &c);
+    assert_true(c.loss_scale.start == 1e30f && !c.loss_scale.dynamic);
     vp_config_release(&c);
     load_ok(BERT "lr_warmup: false\n", NULL, &c);
     assert_true(c.lr.warmup == 0.0f);
@@ -1238,6 +1255,8 @@ static void assert_same_config(const struct vp_config *a,
     assert_int_equal(a->print_frequency, b->print_frequency);
     assert_int_equal(a->device, b->device);
     assert_int_equal(a->precision, b->precision);
+    assert_true(a->loss_scale.start == b->loss_scale.start);
+    assert_int_equal(a->loss_scale.dynamic, b->loss_scale.dynamic);
     assert_int_equal(a->sync_mode, b->sync_mode);
     assert_int_equal(a->macrobatch, b->macrobatch);
     assert_int_equal(a->schedule, b->schedule);
@@ -1298,6 +1317,9 @@ static void test_round_trip(void **state)
     check_round_trip(NINE ASP "stages: 2\nmacrobatch: true\n");
     check_round_trip(NINE "schedule: zb-v\nstages: 2\n");
     check_round_trip(BERT "module: vgpus=8\ndirectory: sub\n");
+    check_round_trip(BERT "precision: fp16\n");
+    check_round_trip(BERT "precision: fp16\nloss_scale: off\n");
+    check_round_trip(BERT "loss_scale: dynamic\n");
     check_round_trip(NINE "stages: 2\nrecompute_ratio: 1\nrecompute: no\n");
     check_round_trip(NINE "verbose_frequency: 3\ncontainer: x\n");
     check_round_trip(NINE "schedule: interleaved\nstages: 2\nchunks: 3\n");

@@ -456,6 +456,60 @@ static void any_number_of_stages_goes_on(void **state)
     free(want);
 }
 
+/* ---- Loss scales -------------------------------------------------------- */
+
+/* What a list of the newest checkpoint says of its first and last block. */
+static void check_fact(const char *key, int64_t want)
+{
+    char folder[300], text[64], *list = NULL;
+    struct vp_ckpt *ckpt = NULL;
+    struct vp_err err = { "" };
+
+    snprintf(folder, sizeof(folder), "%s/checkpoints", path_of("run"));
+    assert_int_equal(vp_ckpt_open_newest(folder, NULL, NULL, &ckpt, &err),
+                     VP_OK);
+    assert_int_equal(vp_facts_json(vp_ckpt_facts(ckpt), key, &list, &err),
+                     VP_OK);
+    snprintf(text, sizeof(text), "[%d,%d,%d]", (int)want, (int)want, (int)want);
+    assert_string_equal(list, text);
+    free(list);
+    vp_ckpt_close(ckpt);
+}
+
+/* The row of good updates goes on under any number of stages. */
+static void a_scale_goes_on(void **state)
+{
+    static const char *const rest_sets[] = { "stages=1", "stages=3" };
+    struct job job = { .sets = { "stages=2", "accumulation_steps=2",
+                                 "loss_scale=dynamic" },
+                       .n_sets = 3,
+                       .output = "run" };
+    char *want;
+
+    (void)state;
+    must_run(&job);
+    want = trace_of("run");
+    assert_non_null(strstr(want, ", \"loss_scale\": 65536, \"skipped\": 0\n"));
+    check_fact("in_a_row", 8);
+    forget("run");
+    for (size_t i = 0; i < VP_COUNT_OF(rest_sets); i++) {
+        struct job part = job, rest = job;
+
+        part.max_steps = 5;
+        must_run(&part);
+        check_fact("in_a_row", 5);
+        rest.sets[0] = rest_sets[i];
+        rest.resume = "run";
+        rest.output = NULL;
+        must_run(&rest);
+        assert_same_trace("run", want);
+        check_fact("in_a_row", 8);
+        check_fact("skipped", 0);
+        forget("run");
+    }
+    free(want);
+}
+
 /* ---- Files -------------------------------------------------------------- */
 
 static void check_as_published(const struct vp_ckpt *ckpt, const char *name,
@@ -654,6 +708,7 @@ int main(void)
         cmocka_unit_test(killed_at_any_moment),
         cmocka_unit_test(damaged_checkpoints_are_passed_over),
         cmocka_unit_test(any_number_of_stages_goes_on),
+        cmocka_unit_test(a_scale_goes_on),
         cmocka_unit_test(gpt2_is_saved_as_published),
         cmocka_unit_test(gpt2_goes_on),
         cmocka_unit_test(other_depths_are_said),

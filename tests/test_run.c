@@ -310,6 +310,70 @@ static void test_log_times(void **state)
     free(text);
 }
 
+/* A loss scale has a word of its own, at the end. */
+static void test_log_scale(void **state)
+{
+    struct vp_step_report report = { .step = 12,
+                                     .loss = 2.0,
+                                     .seconds = 1.0,
+                                     .loss_scale = 0x1p24f,
+                                     .n_skipped = 3 };
+    struct fake fake;
+    struct vp_log log;
+    struct vp_err err;
+    char *text;
+
+    (void)state;
+    make_fake(&fake, 1, 2);
+    open_log(&log, &fake, "scale");
+    assert_int_equal(vp_log_step(&log, &report, &err), VP_OK);
+    vp_log_close(&log);
+    text = read_text(path_of("scale", "output.log.3"));
+    assert_non_null(strstr(text, "\tLoss: 2.0000 (2.0000)\tLoss scale: "
+                                 "16777216 (3 skipped)\t\n"));
+    free(text);
+}
+
+/* ---- Metrics ------------------------------------------------------------ */
+
+static void check_metrics(const struct vp_step_report *report, const char *want)
+{
+    struct vp_folder folder = { .path = "F" };
+    struct vp_err err;
+    size_t n_bytes;
+    char *text;
+
+    folder.metrics = open_memstream(&text, &n_bytes);
+    assert_non_null(folder.metrics);
+    assert_int_equal(vp_folder_write_step(&folder, report, &err), VP_OK);
+    fclose(folder.metrics);
+    *strstr(text, "\"samples_per_second\"") = 0;
+    assert_string_equal(strstr(text, "\"grad_norm\""), want);
+    free(text);
+}
+
+/* What was skipped has no norm; that is no number in JSON. */
+static void test_metrics_of_a_scale(void **state)
+{
+    const double norms[] = { 0.5, (double)INFINITY, 2.0 };
+    struct vp_step_report report = { .grad_norm = 0.25, .seconds = 1.0 };
+
+    (void)state;
+    check_metrics(&report, "\"grad_norm\": 0.25, ");
+    report.loss_scale = 65536.0f;
+    report.n_skipped = 3;
+    check_metrics(&report, "\"grad_norm\": 0.25, \"loss_scale\": 65536, "
+                           "\"skipped\": 3, ");
+    report.grad_norm = (double)INFINITY;
+    check_metrics(&report, "\"grad_norm\": null, \"loss_scale\": 65536, "
+                           "\"skipped\": 3, ");
+    report.stage_norms = norms;
+    report.n_stages = 3;
+    report.memory = (const struct vp_memory[3]){ { 0 } };
+    check_metrics(&report, "\"grad_norm\": [0.5, null, 2], \"loss_scale\": "
+                           "65536, \"skipped\": 3, ");
+}
+
 /* Several lines of an epoch have the mean of their times, and a run that goes
  * on in the middle of one measures what it sees. */
 static void test_log_means(void **state)
@@ -789,6 +853,7 @@ static void test_forward_only(void **state)
 struct screen {
     struct progress progress;
     struct fake fake;
+    float scale;
     char *text;
     size_t n_bytes;
 };
@@ -850,6 +915,8 @@ static void show_step(struct screen *screen, int64_t step)
         .n_stages = 3,
         .bubble = 0.25,
         .flops = 1e9,
+        .loss_scale = screen->scale,
+        .n_skipped = 7,
     };
 
     screen->progress.drawn_ns = 0;
@@ -949,6 +1016,10 @@ static void test_pipe(void **state)
     assert_string_equal(look(&screen),
                         "step 1/9  loss 2.5000  1.5k tokens/s  ETA 0:08  "
                         "bubble 25%  1.0 GF/s  lr 0.00e+00\n");
+    screen.scale = 0x1p24f;
+    show_step(&screen, 1);
+    assert_non_null(strstr(look(&screen),
+                           "bubble 25%  scale 16777216, 7 skipped  1.0 GF/s"));
     progress_detail(&screen.progress, 2, "inside");
     assert_string_equal(look(&screen), "[2] inside\n");
     progress_break(&screen.progress);
@@ -985,6 +1056,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log_lines),
         cmocka_unit_test(test_log_times),
+        cmocka_unit_test(test_log_scale),
+        cmocka_unit_test(test_metrics_of_a_scale),
         cmocka_unit_test(test_log_means),
         cmocka_unit_test(test_log_groups),
         cmocka_unit_test(test_describe),

@@ -347,6 +347,7 @@ static struct vp_config alone(const struct vp_config *config,
     copy.checkpoint_every = 0;
     if (plan->n_stages > 1)
         copy.sizes.tie_embeddings = false;
+    copy.loss_scale.dynamic = false;
     copy.memory_limit = 0;
     return copy;
 }

@@ -484,6 +484,23 @@ static enum vp_status check_data(const struct vp_config *config,
     return VP_OK;
 }
 
+/* In asp a stage does not know in time that another one's overflowed. */
+static enum vp_status check_scale(const struct vp_config *config,
+                                  struct vp_err *err)
+{
+    bool given = vp_config_given(config, "loss_scale");
+
+    if (config->sync_mode == VP_SYNC_BSP || !config->loss_scale.dynamic)
+        return VP_OK;
+    return vp_err_set(
+        err, VP_ERR_INVALID,
+        "%s: key 'loss_scale' is dynamic%s, but in sync_mode asp "
+        "it must be a number; write for example 'loss_scale: "
+        "1024'",
+        vp_config_place(config, given ? "loss_scale" : "precision"),
+        given ? "" : " with precision fp16");
+}
+
 static enum vp_status check(struct vp_config *config, struct vp_err *err)
 {
     struct vp_dims dims = longest_dims(config);
@@ -510,6 +527,7 @@ static enum vp_status check(struct vp_config *config, struct vp_err *err)
     }
     VP_TRY(check_model(config, &dims, err));
     VP_TRY(vp_pipeline_resolve(config, &dims, err));
+    VP_TRY(check_scale(config, err));
     return check_data(config, err);
 }
 

@@ -8,7 +8,12 @@
 #include "optim/optim.h"
 
 enum vp_device { VP_DEVICE_AUTO, VP_DEVICE_CPU, VP_DEVICE_CUDA };
-enum vp_precision { VP_PRECISION_FP32, VP_PRECISION_TF32, VP_PRECISION_BF16 };
+enum vp_precision {
+    VP_PRECISION_FP32,
+    VP_PRECISION_TF32,
+    VP_PRECISION_BF16,
+    VP_PRECISION_FP16
+};
 enum vp_sync_mode { VP_SYNC_BSP, VP_SYNC_ASP };
 /* distributed_backend; gloo is the original's word for messages between CPUs,
  * and within one process the same as local. */
@@ -93,6 +98,7 @@ struct vp_config {
     /* machine */
     enum vp_device device;
     enum vp_precision precision;
+    struct vp_scale_config loss_scale;
     int threads_per_stage;  /* 0: all cores, shared by the ranks */
     bool reference_kernels; /* kernels: fast | reference */
     size_t memory_limit;    /* bytes per stage; 0: none */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -337,16 +338,28 @@ static enum vp_status flush(struct vp_folder *folder, struct vp_err *err)
     return VP_OK;
 }
 
+/* JSON has no infinity. */
+static void write_norm(FILE *f, double norm)
+{
+    if (isfinite(norm))
+        fprintf(f, "%.17g", norm);
+    else
+        fputs("null", f);
+}
+
 static void write_norms(FILE *f, const struct vp_step_report *report)
 {
-    if (!report->stage_norms) {
-        fprintf(f, "\"grad_norm\": %.17g, ", report->grad_norm);
-        return;
+    fputs(report->stage_norms ? "\"grad_norm\": [" : "\"grad_norm\": ", f);
+    if (!report->stage_norms)
+        write_norm(f, report->grad_norm);
+    for (int s = 0; report->stage_norms && s < report->n_stages; s++) {
+        fputs(s ? ", " : "", f);
+        write_norm(f, report->stage_norms[s]);
     }
-    fprintf(f, "\"grad_norm\": [");
-    for (int s = 0; s < report->n_stages; s++)
-        fprintf(f, "%s%.17g", s ? ", " : "", report->stage_norms[s]);
-    fprintf(f, "], ");
+    fputs(report->stage_norms ? "], " : ", ", f);
+    if (report->loss_scale > 0.0f)
+        fprintf(f, "\"loss_scale\": %.9g, \"skipped\": %lld, ",
+                (double)report->loss_scale, (long long)report->n_skipped);
 }
 
 enum vp_status vp_folder_write_step(struct vp_folder *folder,

@@ -34,7 +34,9 @@ enum vp_status vp_folder_describe(const struct vp_folder *folder,
                                   struct vp_err *err);
 
 /* metrics.jsonl: one object per step. Losses have 17 significant digits, so
- * that equal text means equal bits. In asp grad_norm is a list, by stage. */
+ * that equal text means equal bits. In asp grad_norm is a list, by stage.
+ * Under a loss scale it is null where an update was skipped, and there are
+ * loss_scale, that the step was run with, and skipped, updates so far. */
 enum vp_status vp_folder_write_step(struct vp_folder *folder,
                                     const struct vp_step_report *report,
                                     struct vp_err *err);

@@ -105,6 +105,10 @@ void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
         snprintf(out, n_bytes, "true, false or a number from %g to %g",
                  key->min, key->max);
         break;
+    case VP_KEY_SCALE:
+        snprintf(out, n_bytes, "dynamic, off or a number from %g to %g",
+                 key->min, key->max);
+        break;
     case VP_KEY_INTS:
         snprintf(out, n_bytes, "a list of whole numbers from %lld to %lld",
                  (long long)key->min, (long long)key->max);
@@ -227,7 +231,7 @@ enum vp_status vp_key_refuse(const struct vp_key *key,
                       entry->place, entry->key, expects, shown, example);
 }
 
-/* "bf16" among "bf16, fp16". */
+/* "mpi" among "mpi, nccl". */
 static bool is_listed(const char *word, const char *list)
 {
     size_t n = strlen(word);
@@ -275,6 +279,22 @@ bool vp_key_set_real(const struct vp_key *key, const char *text, void *field)
         *(double *)field = value;
     else
         *(float *)field = (float)value;
+    return true;
+}
+
+/* "off" and the other words for false are 0. */
+static bool set_scale(const struct vp_key *key, const char *text,
+                      struct vp_scale_config *field)
+{
+    bool on, dynamic = strcmp(text, "dynamic") == 0;
+    bool off = vp_text_to_bool(text, &on) && !on;
+    double value = dynamic ? VP_SCALE_START : 0.0;
+
+    if (!dynamic && !off && !vp_text_to_real(text, &value))
+        return false;
+    if (value != 0.0 && (value < key->min || value > key->max))
+        return false;
+    *field = (struct vp_scale_config){ (float)value, dynamic };
     return true;
 }
 
@@ -522,6 +542,9 @@ enum vp_status vp_key_set(const struct vp_key *key,
     case VP_KEY_F32:
     case VP_KEY_WARMUP:
         ok = vp_key_set_real(key, text, field);
+        break;
+    case VP_KEY_SCALE:
+        ok = set_scale(key, text, field);
         break;
     case VP_KEY_BOOL:
         ok = set_bool(key, text, field);

@@ -125,6 +125,15 @@ static bool print_word(const char *word, char *out, size_t n_bytes)
     return true;
 }
 
+static bool print_scale(const struct vp_scale_config *scale, char *out,
+                        size_t n_bytes)
+{
+    if (scale->dynamic)
+        return print_word("dynamic", out, n_bytes);
+    vp_float_to_text(scale->start, out, n_bytes);
+    return true;
+}
+
 bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
                   char *out, size_t n_bytes)
 {
@@ -148,6 +157,8 @@ bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
     case VP_KEY_WARMUP:
         vp_float_to_text(*(const float *)field, out, n_bytes);
         return true;
+    case VP_KEY_SCALE:
+        return print_scale(field, out, n_bytes);
     case VP_KEY_BOOL:
         i = *(const bool *)field;
         return print_word(key->word ? key->word(i)

@@ -51,6 +51,7 @@ static const char *precision_word(int i)
         [VP_PRECISION_FP32] = "fp32",
         [VP_PRECISION_TF32] = "tf32",
         [VP_PRECISION_BF16] = "bf16",
+        [VP_PRECISION_FP16] = "fp16",
     };
     return WORD_FROM(words, i);
 }
@@ -215,6 +216,15 @@ static void after_macrobatch(struct vp_config *config)
 static void after_schedule(struct vp_config *config)
 {
     config->chunks = has_chunks(config) ? 2 : 1;
+}
+
+static void after_precision(struct vp_config *config)
+{
+    bool fp16 = config->precision == VP_PRECISION_FP16;
+
+    config->loss_scale = (struct vp_scale_config){
+        .start = fp16 ? VP_SCALE_START : 0.0f, .dynamic = fp16
+    };
 }
 
 /* ---- The table ---------------------------------------------------------- */
@@ -462,9 +472,14 @@ const struct vp_key vp_keys[] = {
       .group = "machine", .fallback = "auto", .example = "cpu",
       .meaning = "where to compute; auto takes a GPU if there is one" },
     { ROW("precision", VP_KEY_ENUM, precision), .word = precision_word,
-      .later = "fp16", .group = "machine", .fallback = "fp32",
+      .after = after_precision, .group = "machine", .fallback = "fp32",
       .example = "bf16", .meaning = "type of weights and activations; other "
       "than fp32 needs a GPU" },
+    { ROW("loss_scale", VP_KEY_SCALE, loss_scale), .min = 1, .max = 1e30,
+      .group = "machine", .fallback = "(off; fp16 dynamic)",
+      .example = "1024", .from = "precision",
+      .meaning = "gradients are computed that much larger, and an update "
+      "where they overflow is skipped; dynamic starts at 65536 and needs bsp" },
     { ROW("threads_per_stage", VP_KEY_INT, threads_per_stage), .min = 0,
       .max = 1024, .group = "machine", .fallback = "0", .example = "2",
       .meaning = "compute threads of a rank; 0 shares out all cores" },

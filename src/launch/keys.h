@@ -37,6 +37,7 @@ enum vp_key_type {
     VP_KEY_MODULE, /* the original's name of a size; chooses defaults */
     VP_KEY_JSON,   /* a path; chooses defaults */
     VP_KEY_WARMUP, /* float; true and false are fractions, too */
+    VP_KEY_SCALE,  /* struct vp_scale_config */
     VP_KEY_INTS,   /* struct vp_int_list */
     VP_KEY_REALS,  /* struct vp_real_list; one number means all stages */
     VP_KEY_PLAN,   /* as INTS; a path is a plan file */

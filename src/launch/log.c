@@ -136,7 +136,7 @@ void vp_log_close(struct vp_log *log)
 /* ---- Steps -------------------------------------------------------------- */
 
 static void print_last(struct vp_log *log, FILE *out, int stage, int64_t at,
-                       double loss)
+                       const struct vp_step_report *report)
 {
     const struct vp_run_summary *summary = log->summary;
     int64_t n = summary->steps_per_epoch * log->group;
@@ -145,13 +145,18 @@ static void print_last(struct vp_log *log, FILE *out, int stage, int64_t at,
     fprintf(out,
             "Stage: [%d] Epoch: [%lld][%lld/%lld]\tTime: %.3f (%.3f)\t"
             "Epoch time [hr]: %.3f (%.3f)\tMemory: %.3f (%.3f)\t"
-            "Loss: %.4f (%.4f)\t\n",
+            "Loss: %.4f (%.4f)\t",
             stage, (long long)((log->step - 1) / summary->steps_per_epoch),
             (long long)at, (long long)n,
             log->interval / (double)log->n_interval,
             log->time_sum / (double)log->n_times, hours,
             hours / (double)log->n_measured * (double)n, gigabytes(log, stage),
-            gigabytes(log, stage), loss, log->loss_sum / (double)log->n_losses);
+            gigabytes(log, stage), report->loss,
+            log->loss_sum / (double)log->n_losses);
+    if (report->loss_scale > 0.0f)
+        fprintf(out, "Loss scale: %.8g (%lld skipped)\t",
+                (double)report->loss_scale, (long long)report->n_skipped);
+    fputc('\n', out);
 }
 
 static void print_other(const struct vp_log *log, FILE *out, int stage,
@@ -166,7 +171,8 @@ static void print_other(const struct vp_log *log, FILE *out, int stage,
 }
 
 /* `at`: minibatches of the epoch. */
-static void print_steps(struct vp_log *log, int64_t at, double loss)
+static void print_steps(struct vp_log *log, int64_t at,
+                        const struct vp_step_report *report)
 {
     const struct vp_run_summary *summary = log->summary;
     bool timed = at > log->warm_up;
@@ -184,7 +190,7 @@ static void print_steps(struct vp_log *log, int64_t at, double loss)
             if (s < summary->n_stages - 1)
                 print_other(log, out, s, at);
             else if (timed)
-                print_last(log, out, s, at, loss);
+                print_last(log, out, s, at, report);
         }
     }
     log->interval = 0.0;
@@ -232,7 +238,7 @@ enum vp_status vp_log_step(struct vp_log *log,
     if (at % log->every != 0 && report->step % per_epoch != 0)
         return VP_OK;
     if (at % log->every == 0)
-        print_steps(log, at, report->loss);
+        print_steps(log, at, report);
     if (report->step % per_epoch == 0) {
         print_epoch(log);
         begin_epoch(log);

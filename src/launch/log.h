@@ -6,7 +6,8 @@
  * timed from 5 print_frequency minibatches on; Time is per minibatch. In bsp
  * print_frequency is rounded down to whole groups. Memory is in units of 1e9
  * bytes, as allocated and as set aside, which is the same here. Language models
- * have no precision: the line that ends an evaluation says 0. */
+ * have no precision: the line that ends an evaluation says 0. Not the original's:
+ * under a loss scale its value and the number of skipped updates end a line. */
 #ifndef VP_LAUNCH_LOG_H
 #define VP_LAUNCH_LOG_H
 

@@ -58,15 +58,22 @@ static enum vp_status join_blocks(const struct vp_block_facts *blocks, int n,
                                   struct vp_err *err)
 {
     progress->updates[stage] = blocks[0].updates;
+    progress->scale[stage] = blocks[0].scale;
     progress->past[stage] = lag;
     for (int b = 0; b < n; b++) {
-        if (blocks[b].updates != blocks[0].updates)
+        int64_t skipped = blocks[b].scale.n_skipped;
+
+        if (blocks[b].updates != blocks[0].updates ||
+            skipped != blocks[0].scale.n_skipped)
             return vp_err_set(err, VP_ERR_INVALID,
                               "%s: the blocks of stage %d had %lld and %lld "
-                              "updates; resume with the partition and replicas "
-                              "it was saved with",
+                              "updates, %lld and %lld of them skipped; resume "
+                              "with the partition and replicas it was saved "
+                              "with",
                               place, stage, (long long)blocks[0].updates,
-                              (long long)blocks[b].updates);
+                              (long long)blocks[b].updates,
+                              (long long)blocks[0].scale.n_skipped,
+                              (long long)skipped);
         if (blocks[b].past < progress->past[stage]) {
             *exact &= !blocks[b].full;
             progress->past[stage] = blocks[b].past;

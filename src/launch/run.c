@@ -93,6 +93,8 @@ static enum vp_status build_graphs(struct run *run, struct vp_err *err)
 
     if (run->config->precision == VP_PRECISION_BF16)
         sizes.dtype = VP_DTYPE_BF16;
+    if (run->config->precision == VP_PRECISION_FP16)
+        sizes.dtype = VP_DTYPE_F16;
     for (int i = 0; i < run->n_buckets; i++)
         VP_TRY(vp_model_build(run->config->model, &sizes, &run->dims[i],
                               &run->graphs[i], err));
@@ -300,6 +302,7 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
         .init = vp_param_init,
         .optim = config->optim,
         .lr = config->lr,
+        .scale = config->loss_scale,
         .seed = config->seed,
         .prefetch = config->prefetch,
         .memory_limit = config->memory_limit,

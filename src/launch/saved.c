@@ -105,6 +105,7 @@ static void add_blocks(const struct vp_trainer *trainer,
 {
     const struct vp_schedule *schedule = vp_trainer_schedule(trainer);
     json_t *updates = json_array(), *past = json_array(), *full = json_array();
+    json_t *skipped = json_array(), *in_a_row = json_array();
 
     for (int s = 0; s < schedule->n_stages; s++) {
         int n = vp_trainer_n_blocks(trainer, s);
@@ -115,11 +116,19 @@ static void add_blocks(const struct vp_trainer *trainer,
             json_array_append_new(updates, json_integer(progress->updates[s]));
             json_array_append_new(past, json_integer(progress->past[s]));
             json_array_append_new(full, json_boolean(all));
+            json_array_append_new(skipped,
+                                  json_integer(progress->scale[s].n_skipped));
+            json_array_append_new(in_a_row,
+                                  json_integer(progress->scale[s].in_a_row));
         }
     }
     json_object_set_new(facts, "updates", updates);
     json_object_set_new(facts, "past_versions", past);
     json_object_set_new(facts, "past_is_cut", full);
+    json_object_set_new(facts, "loss_scale",
+                        json_real((double)progress->scale[0].value));
+    json_object_set_new(facts, "skipped", skipped);
+    json_object_set_new(facts, "in_a_row", in_a_row);
 }
 
 enum vp_status vp_saved_facts(const struct vp_config *config,
@@ -192,6 +201,22 @@ static const json_t *list_of(const json_t *object, const char *key, int n)
                                                                      : NULL;
 }
 
+/* Runs that were saved before there were loss scales say nothing of them: that
+ * is zero. */
+static struct vp_scale scale_of(const json_t *object, int block, int n_blocks)
+{
+    const json_t *skipped = list_of(object, "skipped", n_blocks);
+    const json_t *in_a_row = list_of(object, "in_a_row", n_blocks);
+    size_t i = (size_t)block;
+
+    return (struct vp_scale){
+        .value = (float)json_number_value(
+            json_object_get(object, "loss_scale")),
+        .in_a_row = (int)json_integer_value(json_array_get(in_a_row, i)),
+        .n_skipped = json_integer_value(json_array_get(skipped, i)),
+    };
+}
+
 enum vp_status vp_saved_progress(const struct vp_facts *facts,
                                  const char *place, int n_blocks,
                                  struct vp_progress *progress_out,
@@ -217,9 +242,12 @@ enum vp_status vp_saved_progress(const struct vp_facts *facts,
             .updates = json_integer_value(json_array_get(updates, i)),
             .past = (int)json_integer_value(json_array_get(past, i)),
             .full = json_is_true(json_array_get(full, i)),
+            .scale = scale_of(object, b, n_blocks),
         };
         if (blocks_out[b].updates < 0 || blocks_out[b].past < 0 ||
-            blocks_out[b].past > blocks_out[b].updates)
+            blocks_out[b].past > blocks_out[b].updates ||
+            blocks_out[b].scale.n_skipped < 0 ||
+            blocks_out[b].scale.n_skipped > blocks_out[b].updates)
             return vp_err_set(err, VP_ERR_INVALID,
                               "%s: block %d has %lld updates and %d older "
                               "versions; resume from another checkpoint",

@@ -31,6 +31,7 @@ enum vp_status vp_saved_check(const struct vp_facts *facts,
 /* What each block has behind it. */
 struct vp_block_facts {
     int64_t updates;
+    struct vp_scale scale;
     int past;  /* older versions that are there */
     bool full; /* there were more */
 };

@@ -18,7 +18,7 @@ enum {
     MAX_BAR = 30,
     ROW_BAR = 10,
     ROW_WIDTH = 77, /* of a stage */
-    N_FIELDS = 7
+    N_FIELDS = 8
 };
 
 /* Between two drawings of the line; the eye follows no faster. */
@@ -172,9 +172,12 @@ static void fields_text(const struct progress *progress,
     if (report->n_stages > 1)
         snprintf(field[4], sizeof(field[4]), "  bubble %2.0f%%",
                  100.0 * progress->waited / progress->seconds);
-    snprintf(field[5], sizeof(field[5]), "  %.1f GF/s",
+    if (report->loss_scale > 0.0f)
+        snprintf(field[5], sizeof(field[5]), "  scale %.8g, %lld skipped",
+                 (double)report->loss_scale, (long long)report->n_skipped);
+    snprintf(field[6], sizeof(field[6]), "  %.1f GF/s",
              progress->flops / progress->seconds * 1e-9);
-    snprintf(field[6], sizeof(field[6]), "  lr %.2e", report->lr);
+    snprintf(field[7], sizeof(field[7]), "  lr %.2e", report->lr);
     out[0] = 0;
     for (int i = 0; i < N_FIELDS; i++) {
         if ((int)(strlen(out) + strlen(field[i])) > width)
