@@ -322,7 +322,7 @@ static void offer_some(struct rank *rank, int round)
     struct pieces *p = rank->job;
     uint32_t me = (uint32_t)rank->index + 1, count = 0;
     int n = draw(me, (uint32_t)round, &count, p->n_pieces + 1);
-    int order[MAX_PIECES];
+    int order[MAX_PIECES] = { 0 };
 
     for (int i = 0; i < p->n_pieces; i++) {
         int j = draw(me, (uint32_t)round, &count, i + 1);

@@ -864,36 +864,23 @@ static void test_original_trains(void **state)
         int n_stages = dry_runs[i].rows[4].blocks ? 8 : 4;
         int n_steps = sync ? 2 : 24;
         double first = NAN, last = NAN;
+        static const char shards[] = "data_dir=" VP_SOURCE_DIR
+                                     "/tests/golden/hdf5/nvidia";
         char path[512], steps[8];
-        const char *const arguments[] = {
-            "train",
-            path,
-            "--output",
-            dry_runs[i].name,
-            "--max-steps",
-            steps,
-            "--set",
-            "data_dir=" VP_SOURCE_DIR "/tests/golden/hdf5/nvidia",
-            "--set",
-            "seq_length=16",
-            "--set",
-            "max_pred=4",
-            "--set",
-            "batch_size=2",
-            "--set",
-            "vocab=200",
-            "--set",
-            "hidden=16",
-            "--set",
-            "ffn=32",
-            "--set",
-            "heads=2",
-            "--set",
-            "positions=16",
-            "--set",
-            "threads_per_stage=1",
-            NULL
-        };
+        const char *const arguments[] = { "train",       path,
+                                          "--output",    dry_runs[i].name,
+                                          "--max-steps", steps,
+                                          "--set",       shards,
+                                          "--set",       "seq_length=16",
+                                          "--set",       "max_pred=4",
+                                          "--set",       "batch_size=2",
+                                          "--set",       "vocab=200",
+                                          "--set",       "hidden=16",
+                                          "--set",       "ffn=32",
+                                          "--set",       "heads=2",
+                                          "--set",       "positions=16",
+                                          "--set",       "threads_per_stage=1",
+                                          NULL };
         struct outcome outcome;
 
         snprintf(path, sizeof(path), CONFIGS "/%s.yml", dry_runs[i].name);
