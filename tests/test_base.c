@@ -2,10 +2,13 @@
  * numbers. The thread pool has a file of its own. */
 #include "base/batch.h"
 #include "base/clock.h"
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/status.h"
 
+#include <float.h>
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -591,6 +594,71 @@ static void test_clock(void **state)
     assert_true(vp_clock_seconds(0, 1500000000) == 1.5);
 }
 
+/* ---- Two-byte numbers --------------------------------------------------- */
+
+static uint16_t rounded(enum vp_dtype dtype, float x)
+{
+    uint16_t bits;
+
+    vp_dtype_round(dtype, &bits, &x, 1);
+    return bits;
+}
+
+static float expanded(enum vp_dtype dtype, uint16_t bits)
+{
+    float x;
+
+    vp_dtype_expand(dtype, &x, &bits, 1);
+    return x;
+}
+
+/* Every number there is comes back; halfway between two of them, the one with
+ * the even last bit wins, and a little off, the nearer one. */
+static void two_byte_numbers(void **state)
+{
+    static const enum vp_dtype types[] = { VP_DTYPE_BF16, VP_DTYPE_F16 };
+
+    (void)state;
+    for (size_t t = 0; t < VP_COUNT_OF(types); t++)
+        for (uint32_t bits = 0; bits < 0x10000; bits++) {
+            float x = expanded(types[t], (uint16_t)bits);
+            float next = expanded(types[t], (uint16_t)(bits + 1));
+            float middle = 0.5f * x + 0.5f * next;
+            uint16_t even = (uint16_t)(bits + (bits & 1));
+
+            if (isnan(x)) {
+                assert_true(isnan(expanded(types[t], rounded(types[t], x))));
+                continue;
+            }
+            assert_int_equal(rounded(types[t], x), bits);
+            if (!isfinite(x) || !isfinite(next) || x == 0.0f || next == 0.0f)
+                continue;
+            assert_int_equal(rounded(types[t], middle), even);
+            assert_int_equal(rounded(types[t], nextafterf(middle, x)), bits);
+            assert_int_equal(rounded(types[t], nextafterf(middle, next)),
+                             (uint16_t)(bits + 1));
+        }
+}
+
+static void known_two_byte_numbers(void **state)
+{
+    (void)state;
+    assert_int_equal(rounded(VP_DTYPE_BF16, 1.0f), 0x3F80);
+    assert_int_equal(rounded(VP_DTYPE_F16, 1.0f), 0x3C00);
+    assert_int_equal(rounded(VP_DTYPE_F16, -2.0f), 0xC000);
+    assert_int_equal(rounded(VP_DTYPE_F16, 65504.0f), 0x7BFF);
+    assert_int_equal(rounded(VP_DTYPE_F16, 65519.0f), 0x7BFF);
+    assert_int_equal(rounded(VP_DTYPE_F16, 65520.0f), 0x7C00);
+    assert_int_equal(rounded(VP_DTYPE_F16, 0x1p-24f), 0x0001);
+    assert_int_equal(rounded(VP_DTYPE_F16, 0x1p-25f), 0x0000);
+    assert_int_equal(rounded(VP_DTYPE_F16, 0x1.8p-25f), 0x0001);
+    assert_int_equal(rounded(VP_DTYPE_F16, -INFINITY), 0xFC00);
+    assert_int_equal(rounded(VP_DTYPE_BF16, FLT_MAX), 0x7F80);
+    assert_true(expanded(VP_DTYPE_F16, 0x0001) == 0x1p-24f);
+    assert_int_equal(vp_dtype_bytes(VP_DTYPE_BF16), 2);
+    assert_int_equal(vp_dtype_bytes(VP_DTYPE_I32), 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -619,6 +687,8 @@ int main(void)
         cmocka_unit_test(test_rng_byte),
         cmocka_unit_test(test_dropout_quantisation),
         cmocka_unit_test(test_clock),
+        cmocka_unit_test(two_byte_numbers),
+        cmocka_unit_test(known_two_byte_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

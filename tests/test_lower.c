@@ -537,12 +537,14 @@ static void every_cut_gives_the_same_gradients(void **state)
 /* ---- Memory and layout -------------------------------------------------- */
 
 /* A pre-norm chain: embed, then n blocks of norm + linear + residual. */
-static void chain_graph(struct vp_graph *g, int n, bool tied)
+static void typed_chain(struct vp_graph *g, int n, bool tied,
+                        enum vp_dtype dtype)
 {
     vp_val ids, labels, x, y;
     vp_par table;
 
     vp_graph_init(g, BATCH);
+    g->dtype = dtype;
     ids = vp_graph_input(g, VP_ROLE_TOKENS, "tokens", ROWS);
     labels = vp_graph_input(g, VP_ROLE_LABELS, "labels", ROWS);
     vp_graph_block(g, "embed");
@@ -563,6 +565,11 @@ static void chain_graph(struct vp_graph *g, int n, bool tied)
     y = vp_linear(g, x, tied ? vp_graph_tied(g, table) : weight(g, 64, 64),
                   VP_NONE, VP_ACT_NONE);
     vp_cross_entropy(g, y, labels, VP_NONE, 0.0f);
+}
+
+static void chain_graph(struct vp_graph *g, int n, bool tied)
+{
+    typed_chain(g, n, tied, VP_DTYPE_F32);
 }
 
 static void lower_all(const struct vp_graph *g, double ratio,
@@ -797,6 +804,45 @@ static void bundles_are_offered_when_final(void **state)
     }
 }
 
+/* Weights and activations of two bytes; gradients of weights and statistics of
+ * rows keep four, and a tensor begins at the same element everywhere. */
+static void two_byte_types(void **state)
+{
+    struct vp_graph g, wide;
+    struct vp_program p, q;
+
+    (void)state;
+    typed_chain(&g, 3, true, VP_DTYPE_BF16);
+    chain_graph(&wide, 3, true);
+    assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
+    assert_int_equal(vp_graph_finish(&wide, NULL), VP_OK);
+    lower_all(&g, 0.0, &p);
+    lower_all(&wide, 0.0, &q);
+    for (int i = 0; i < p.layout.n_entries; i++) {
+        const struct vp_layout_entry *entry = &p.layout.entries[i];
+
+        assert_int_equal(entry->offset % VP_TENSOR_ALIGN, 0);
+        assert_int_equal(entry->grad_offset % VP_TENSOR_ALIGN, 0);
+        if (entry->storage == i)
+            assert_int_equal(entry->grad_offset, 2 * entry->offset);
+        assert_int_equal(2 * entry->n_bytes, q.layout.entries[i].n_bytes);
+    }
+    assert_int_equal(p.layout.train_bytes, 2 * p.layout.param_bytes);
+    assert_true(p.layout.grad_bytes >= p.layout.train_bytes + 64 * 64 * 4);
+    for (vp_val v = 0; v < g.n_values; v++) {
+        const struct vp_value *value = &g.values[v];
+        bool small = value->producer != VP_NONE && value->cols > 2;
+
+        assert_int_equal(vp_value_bytes(&g, v),
+                         value->rows * value->cols * (small ? 2 : 4));
+    }
+    assert_int_equal(2 * p.dout.n_bytes, q.dout.n_bytes);
+    vp_program_release(&p);
+    vp_program_release(&q);
+    vp_graph_release(&g);
+    vp_graph_release(&wide);
+}
+
 static void bad_stages_are_refused(void **state)
 {
     struct vp_graph g;
@@ -826,6 +872,7 @@ int main(void)
         cmocka_unit_test(ratio_counts_lines_from_the_end),
         cmocka_unit_test(tied_weights_share_storage),
         cmocka_unit_test(bundles_are_offered_when_final),
+        cmocka_unit_test(two_byte_types),
         cmocka_unit_test(bad_stages_are_refused),
     };
 
