@@ -25,7 +25,7 @@ train: all ## train a small BERT for about a minute
 test: ## all tests, in the Release build and under ASan+UBSan
 	@scripts/test '$(TESTS)'
 
-test-full: ## the tests with every fault at every call; an hour
+test-full: ## the tests with every fault at every call; six minutes
 	@scripts/build build $(RELEASE)
 	@VP_FULL=1 $(CTEST) --test-dir build
 
