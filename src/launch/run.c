@@ -649,11 +649,13 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     return announce(run, err);
 }
 
+/* What a lost rank may still use is left to it. */
 static void tear_down(struct run *run)
 {
     vp_log_close(&run->log);
     vp_folder_close(&run->folder);
-    vp_trainer_free(run->trainer);
+    if (!vp_trainer_free(run->trainer))
+        return;
     vp_verbose_free(run->verbose);
     free(run->devices);
     vp_checkpoints_free(run->checkpoints);
@@ -662,6 +664,7 @@ static void tear_down(struct run *run)
     vp_data_close(run->data);
     for (int i = 0; i < run->n_buckets; i++)
         vp_graph_release(&run->graphs[i]);
+    free(run);
 }
 
 enum vp_status vp_run_train(const struct vp_config *config,
@@ -669,21 +672,25 @@ enum vp_status vp_run_train(const struct vp_config *config,
                             const struct vp_run_events *events,
                             struct vp_err *err)
 {
-    struct run run = {
+    struct run *run = malloc(sizeof(*run));
+    enum vp_status st;
+
+    if (!run)
+        return vp_err_set(err, VP_ERR_NOMEM, "starting a run: out of memory");
+    *run = (struct run){
         .config = config, .options = options, .events = events, .eval_loss = NAN
     };
-    enum vp_status st = set_up(&run, err);
-
+    st = set_up(run, err);
     if (st == VP_OK && !options->dry_run) {
         if (config->forward_only)
-            st = evaluate(&run, run.n_done, err);
+            st = evaluate(run, run->n_done, err);
         else
-            st = train(&run, err);
+            st = train(run, err);
         if (st == VP_OK && !config->forward_only)
-            st = finish(&run, err);
-        if (st == VP_OK && asked_to_stop(&run))
+            st = finish(run, err);
+        if (st == VP_OK && asked_to_stop(run))
             st = VP_ERR_INTERRUPTED;
     }
-    tear_down(&run);
+    tear_down(run);
     return st;
 }

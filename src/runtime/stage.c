@@ -151,15 +151,20 @@ enum vp_status vp_stage_init(struct vp_stage *stage,
                              const struct vp_stage_shape *shape,
                              struct vp_err *err)
 {
+    enum vp_status st;
+
     *stage = (struct vp_stage){ .config = config,
                                 .ops = config->backend,
                                 .backend = backend,
                                 .spec = *spec,
                                 .shape = *shape,
                                 .scale = { .value = config->scale.start } };
-    if (make_tables(stage) != VP_OK ||
-        stage->ops->stream_create(backend, &stage->stream) != VP_OK)
+    if (make_tables(stage) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "planning a stage: out of memory");
+    st = stage->ops->stream_create(backend, &stage->stream);
+    if (st != VP_OK)
+        return vp_err_set(err, st, "planning a stage: %s: %s",
+                          vp_status_name(st), stage->ops->last_error(backend));
     for (int i = 0; i < config->n_graphs; i++)
         VP_TRY(lower_bucket(stage, i, err));
     add_memory(stage);

@@ -223,8 +223,8 @@ static enum vp_status check_fit(const struct vp_trainer *trainer,
             err, VP_ERR_INVALID,
             "stage %d needs %.1f MB (weights %.1f, gradients %.1f, moments "
             "%.1f, activations %.1f, boundary %.1f, work %.1f), memory_limit "
-            "is %.1f MB; use a smaller batch_size, recompute_ratio or more "
-            "stages",
+            "is %.1f MB; use a smaller batch_size, a larger recompute_ratio or "
+            "more stages",
             s, (double)m->total * mb, (double)m->weights * mb,
             (double)m->gradients * mb, (double)m->moments * mb,
             (double)m->activations * mb, (double)m->boundary * mb,
@@ -328,10 +328,12 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
     return VP_OK;
 }
 
-void vp_trainer_free(struct vp_trainer *trainer)
+bool vp_trainer_free(struct vp_trainer *trainer)
 {
-    if (!trainer || trainer->lost)
-        return; /* a thread still uses it; the process is about to end */
+    if (!trainer)
+        return true;
+    if (trainer->lost)
+        return false;
     if (trainer->n_threads > 0)
         vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_EXIT });
     for (int r = 0; r < trainer->n_threads; r++)
@@ -345,6 +347,7 @@ void vp_trainer_free(struct vp_trainer *trainer)
     free(trainer->stage_norms);
     free(trainer->stats);
     free(trainer);
+    return true;
 }
 
 const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer)

@@ -201,7 +201,9 @@ struct vp_trainer;
  * asked for its memory. */
 enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
                                  struct vp_trainer **out, struct vp_err *err);
-void vp_trainer_free(struct vp_trainer *trainer);
+/* False, with nothing freed, if a rank did not come back: its thread still uses
+ * all that the trainer owns and borrows, and the process must end. */
+bool vp_trainer_free(struct vp_trainer *trainer);
 const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer);
 int vp_trainer_n_stages(const struct vp_trainer *trainer);
 int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     FLAG_SET,
@@ -315,6 +316,12 @@ static int run(const struct train_args *args, const struct vp_config *config)
         fprintf(stderr, "%s\n", err.text);
     else if (options.dry_run && !args->quiet)
         puts("dry run: the configuration is good; nothing was trained");
+    if (st == VP_ERR_TIMEOUT) {
+        /* Ranks that did not come back may compute still, in libraries that an
+         * ordinary exit takes down. */
+        fflush(NULL);
+        _exit(exit_status(st));
+    }
     return exit_status(st);
 }
 

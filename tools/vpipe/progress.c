@@ -540,6 +540,8 @@ static void print_stages(const struct progress *progress,
 {
     double all = result->seconds * 1e7; /* ns per percent */
 
+    if (all <= 0.0)
+        return; /* there was nothing left to do */
     fprintf(progress->out, "\nstage  forward  backward  reduce  update  receive"
                            "   send     sent\n");
     for (int s = 0; s < progress->n_stages; s++) {
@@ -573,7 +575,7 @@ static void print_advice(const struct progress *progress)
     fprintf(progress->out,
             "\ntry next  vpipe trace %s%s\n"
             "          vpipe schedule zb-h1 --stages 4 --minibatches 8\n"
-            "          vpipe train CONFIG.yml --set stages=2 --dry-run\n",
+            "          vpipe train CONFIG.yml --dry-run\n",
             progress->output,
             progress->pipeline ? "        (timeline.svg is there, too)" : "");
 }

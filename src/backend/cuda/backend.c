@@ -116,6 +116,7 @@ static enum vp_status cuda_open(const struct vp_backend_config *config,
         return vp_err_set(err, VP_ERR_NOMEM, "cuda backend: out of memory");
     backend->cuda.device = config->device;
     backend->cuda.tf32 = config->tf32;
+    backend->plan_only = config->plan_only;
     st = config->plan_only ? VP_OK : prepare(backend);
     if (st != VP_OK) {
         vp_err_set(err, st, "%s", backend->cuda.err.text);
@@ -221,6 +222,9 @@ static enum vp_status cuda_stream_create(struct vp_backend *backend,
     if (!stream)
         return VP_ERR_NOMEM;
     stream->backend = backend;
+    *out = stream;
+    if (backend->plan_only)
+        return VP_OK;
     cudaSetDevice(backend->cuda.device);
     st = vp_cuda_check(
         &backend->cuda,
@@ -233,10 +237,9 @@ static enum vp_status cuda_stream_create(struct vp_backend *backend,
             "creating a stream");
     if (st != VP_OK) {
         cuda_stream_free(stream);
-        return st;
+        *out = NULL;
     }
-    *out = stream;
-    return VP_OK;
+    return st;
 }
 
 static enum vp_status cuda_event_create(struct vp_backend *backend,

@@ -26,6 +26,7 @@ struct vp_cuda {
 /* backend.c and exe.c see the same structures. */
 struct vp_backend {
     struct vp_cuda cuda;
+    bool plan_only;
     const struct vp_optim_tensor *tensors_of; /* whose table this is: */
     struct vp_cuda_tensors *tensors;
     double *sums;                    /* on the device, per tensor */
