@@ -4,27 +4,6 @@
 
 #include <string.h>
 
-/* The field that a kind of action fills, NULL: its time is not modelled. */
-static double *field_of(struct vp_stage_costs *costs, enum vp_action_kind kind)
-{
-    switch (kind) {
-    case VP_ACTION_F:
-        return &costs->f;
-    case VP_ACTION_R:
-        return &costs->r;
-    case VP_ACTION_B:
-        return &costs->b;
-    case VP_ACTION_W:
-        return &costs->w;
-    case VP_ACTION_REDUCE:
-        return &costs->reduce;
-    case VP_ACTION_UPDATE:
-        return &costs->update;
-    default:
-        return NULL;
-    }
-}
-
 static void add_events(const struct vp_trace_rank *rank,
                        enum vp_action_kind kind, double *sums, int *counts)
 {
@@ -47,7 +26,7 @@ static void average(const struct vp_trace *trace, enum vp_action_kind kind,
     for (int r = 0; r < trace->n_ranks; r++)
         add_events(&trace->ranks[r], kind, sums, counts);
     for (int s = 0; s < trace->n_stages; s++) {
-        double *field = field_of(&costs[s], kind);
+        double *field = vp_costs_field(&costs[s], kind);
 
         if (field && counts[s] > 0)
             *field = sums[s] / counts[s];

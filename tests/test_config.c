@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "config_cases.h"
+#include "configlib.h"
 
 /* ---- Helpers: all files live in one temporary folder -------------------- */
 
@@ -698,32 +699,6 @@ static const char everything[] = "model_type: translation\n"
                                  "verbose: versions, tensors\n"
                                  "verbose_frequency: 9\n"
                                  "watchdog_seconds: 7\n";
-
-static void assert_ints(const struct vp_int_list *list, int n, const int *want)
-{
-    assert_int_equal(list->n, n);
-    for (int i = 0; i < n; i++)
-        assert_int_equal(list->at[i], want[i]);
-}
-
-static void assert_reals(const struct vp_real_list *list, int n,
-                         const double *want)
-{
-    assert_int_equal(list->n, n);
-    for (int i = 0; i < n; i++)
-        assert_true(list->at[i] == want[i]);
-}
-
-#define INTS(...)                                                \
-    (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), (int[]) \
-    {                                                            \
-        __VA_ARGS__                                              \
-    }
-#define REALS(...)                                                        \
-    (int)(sizeof((double[]){ __VA_ARGS__ }) / sizeof(double)), (double[]) \
-    {                                                                     \
-        __VA_ARGS__                                                       \
-    }
 
 static void test_every_key(void **state)
 {

@@ -27,6 +27,8 @@
 
 #include <cmocka.h>
 
+#include "configlib.h"
+
 #define BERT "model_type: bert\n"
 /* A model of 9 blocks. */
 #define NINE BERT "layers: 4\n"
@@ -120,32 +122,6 @@ static const char *refused(const char *yaml)
     vp_config_release(&config);
     return err.text;
 }
-
-static void assert_ints(const struct vp_int_list *list, int n, const int *want)
-{
-    assert_int_equal(list->n, n);
-    for (int i = 0; i < n; i++)
-        assert_int_equal(list->at[i], want[i]);
-}
-
-static void assert_reals(const struct vp_real_list *list, int n,
-                         const double *want)
-{
-    assert_int_equal(list->n, n);
-    for (int i = 0; i < n; i++)
-        assert_true(list->at[i] == want[i]);
-}
-
-#define INTS(...)                                                \
-    (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), (int[]) \
-    {                                                            \
-        __VA_ARGS__                                              \
-    }
-#define REALS(...)                                                        \
-    (int)(sizeof((double[]){ __VA_ARGS__ }) / sizeof(double)), (double[]) \
-    {                                                                     \
-        __VA_ARGS__                                                       \
-    }
 
 static uint32_t draw(uint32_t round, uint32_t i, uint32_t n)
 {

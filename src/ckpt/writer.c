@@ -1,5 +1,6 @@
 #include "ckpt/writer.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "ckpt/store.h"
 #include "ckpt/transpose.h"
@@ -63,21 +64,6 @@ struct vp_ckpt_writer {
 
 /* ---- The thread --------------------------------------------------------- */
 
-static struct timespec deadline_after(int ms)
-{
-    struct timespec at;
-
-    ms = ms > 0 ? ms : 0;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += ms / 1000;
-    at.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
-    return at;
-}
-
 /* In the snapshot, so that the copy costs training no more than a copy. */
 static void turn_items(struct vp_ckpt_writer *w)
 {
@@ -126,7 +112,7 @@ static void *writer_main(void *arg)
     block_signals();
     pthread_mutex_lock(&w->lock);
     while (!w->stop) {
-        struct timespec at = deadline_after(WRITER_WAIT_MS);
+        struct timespec at = vp_clock_after(WRITER_WAIT_MS);
         struct vp_err err = { "" };
         bool saved = false;
         enum vp_status st;
@@ -435,7 +421,7 @@ int64_t vp_ckpt_writer_bytes(const struct vp_ckpt_writer *w)
 static enum vp_status wait_idle(struct vp_ckpt_writer *w, int timeout_ms,
                                 struct vp_err *err)
 {
-    struct timespec at = deadline_after(timeout_ms);
+    struct timespec at = vp_clock_after(timeout_ms);
     enum vp_status st;
 
     while (w->state == STATE_WRITING) {

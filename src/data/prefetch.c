@@ -2,6 +2,8 @@
  * thread changes when a batch is made, never what is in it. */
 #include "data/data.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -41,26 +43,11 @@ struct vp_prefetch {
     struct vp_err err;
 };
 
-static struct timespec deadline_after(int ms)
-{
-    struct timespec at;
-
-    ms = ms > 0 ? ms : 0;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += ms / 1000;
-    at.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
-    return at;
-}
-
 /* Waits for a free batch; false when the reader is to end. Locked. */
 static bool wait_for_room(struct vp_prefetch *p)
 {
     while (!p->stop && p->n_ready == p->depth) {
-        struct timespec at = deadline_after(READER_WAIT_MS);
+        struct timespec at = vp_clock_after(READER_WAIT_MS);
 
         pthread_cond_timedwait(&p->changed, &p->lock, &at);
     }
@@ -171,7 +158,7 @@ void vp_prefetch_free(struct vp_prefetch *p)
 static enum vp_status wait_for_batch(struct vp_prefetch *p, int timeout_ms,
                                      struct vp_err *err)
 {
-    struct timespec at = deadline_after(timeout_ms);
+    struct timespec at = vp_clock_after(timeout_ms);
 
     while (p->n_ready == 0 && p->failed == VP_OK) {
         if (pthread_cond_timedwait(&p->changed, &p->lock, &at) == ETIMEDOUT &&

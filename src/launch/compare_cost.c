@@ -6,25 +6,6 @@
 
 /* ---- Costs -------------------------------------------------------------- */
 
-/* A kind of action that takes time; NULL: not modelled. */
-static double *field_of(struct vp_stage_costs *costs, int kind)
-{
-    switch (kind) {
-    case VP_ACTION_F:
-        return &costs->f;
-    case VP_ACTION_R:
-        return &costs->r;
-    case VP_ACTION_B:
-        return &costs->b;
-    case VP_ACTION_W:
-        return &costs->w;
-    case VP_ACTION_UPDATE:
-        return &costs->update;
-    default:
-        return NULL;
-    }
-}
-
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -87,9 +68,10 @@ enum vp_status vp_compare_costs(const struct vp_trace *trace,
         struct vp_stage_costs costs = { .f = 0.0 };
 
         for (int kind = 0; kind < VP_ACTION_KIND_COUNT; kind++) {
-            double *field = field_of(&costs, kind);
+            double *field = vp_costs_field(&costs, (enum vp_action_kind)kind);
 
-            if (field)
+            /* Sums over replicas are not modelled. */
+            if (field && kind != VP_ACTION_REDUCE)
                 *field = lower_quartile(
                     values, collect(trace, kind, s, first_mb, values));
         }

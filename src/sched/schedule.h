@@ -210,6 +210,9 @@ struct vp_stage_costs {
     double act, grad; /* time on the link */
 };
 
+/* What a kind of action takes; NULL: that is not part of it. */
+double *vp_costs_field(struct vp_stage_costs *costs, enum vp_action_kind kind);
+
 struct vp_sched_costs {
     const struct vp_stage_costs *stages; /* one per stage of the schedule */
     double latency;   /* of a message, in addition; does not fill a link */

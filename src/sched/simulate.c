@@ -132,3 +132,23 @@ void vp_timing_release(struct vp_timing *timing)
     free(timing->peak_slots);
     *timing = (struct vp_timing){ .makespan = 0.0 };
 }
+
+double *vp_costs_field(struct vp_stage_costs *costs, enum vp_action_kind kind)
+{
+    switch (kind) {
+    case VP_ACTION_F:
+        return &costs->f;
+    case VP_ACTION_R:
+        return &costs->r;
+    case VP_ACTION_B:
+        return &costs->b;
+    case VP_ACTION_W:
+        return &costs->w;
+    case VP_ACTION_REDUCE:
+        return &costs->reduce;
+    case VP_ACTION_UPDATE:
+        return &costs->update;
+    default:
+        return NULL;
+    }
+}
