@@ -381,6 +381,20 @@ has stoppedTERM/output.log.0 "=> loading checkpoint 'stoppedTERM'"
 tail -1 stoppedTERM/command_history.log | grep -qF -- '--resume stoppedTERM' ||
     fail 'the second command is not in command_history.log'
 
+# A run that is done stays as it is.
+cp stoppedTERM/trace.json done.json
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
+    --max-steps $((last + 3))
+grep -q nan out && fail 'not a number after nothing was done'
+cmp -s done.json stoppedTERM/trace.json || fail 'an empty trace replaced one'
+
+# A group is longer than any ring of results.
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $tiny --max-steps 1 --output long \
+    --set accumulation_steps=9000 --set watchdog_seconds=5
+[ "$(wc -l <long/metrics.jsonl)" -eq 1 ] || fail 'not one step of a long group'
+
 # An asynchronous pipeline too; a second signal of any kind ends it at once.
 # shellcheck disable=SC2086
 start stoppedasp metrics.jsonl "$configs/bert_tiny.yml" $pipe $long

@@ -560,7 +560,8 @@ static enum vp_status finish(const struct run *run, struct vp_err *err)
     enum vp_status st;
 
     VP_TRY(vp_trainer_trace(run->trainer, run->summary.schedule, &trace, err));
-    st = write_trace(run, &trace, err);
+    /* A run that had nothing left to do keeps the trace it has. */
+    st = run->seconds > 0 ? write_trace(run, &trace, err) : VP_OK;
     if (st == VP_OK && run->events->on_end)
         run->events->on_end(run->events->ctx, &result);
     vp_trace_release(&trace);

@@ -329,7 +329,10 @@ static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks)
     const struct vp_train_config *config = crew->config;
     size_t n_words = (size_t)config->graphs[0].n_blocks + 1;
 
-    crew->results = calloc(VP_RESULT_RING, sizeof(*crew->results));
+    crew->n_results = 2 * (int64_t)config->accumulation_steps;
+    if (crew->n_results < VP_RESULT_RING)
+        crew->n_results = VP_RESULT_RING;
+    crew->results = calloc((size_t)crew->n_results, sizeof(*crew->results));
     crew->norms = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
                          sizeof(*crew->norms));
     crew->scales = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,

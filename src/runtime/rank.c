@@ -180,7 +180,7 @@ static enum vp_status wait_for_room(struct vp_rank *rank, uint64_t minibatch)
     int64_t limit = deadline(rank);
 
     while ((int64_t)minibatch - atomic_load(&rank->crew->n_reported) >=
-           VP_RESULT_RING) {
+           rank->crew->n_results) {
         if (vp_clock_ns() > limit)
             return VP_ERR_TIMEOUT;
         VP_TRY(vp_world_status(rank->crew->world, NULL));
@@ -210,7 +210,8 @@ static enum vp_status note_result(struct vp_rank *rank,
 {
     const struct vp_header *header = &slot->parcel->header;
     struct vp_result *result =
-        &rank->crew->results[header->minibatch % VP_RESULT_RING];
+        &rank->crew
+             ->results[header->minibatch % (uint64_t)rank->crew->n_results];
     bool eval = rank->job->kind == VP_JOB_EVAL;
 
     if (!eval)

@@ -33,7 +33,8 @@ struct vp_tie {
     int *member; /* per rank; -1: it has no use */
 };
 
-/* Results of minibatches on their way to the reports: a ring. */
+/* Results of updates on their way to the reports: a ring. That of minibatches
+ * has as many places or more: a group is reported as a whole. */
 enum { VP_RESULT_RING = 8192 };
 
 struct vp_result {
@@ -52,14 +53,15 @@ struct vp_crew {
     struct vp_tie *ties;
     int n_ties;
     struct vp_group *everybody; /* norms and stop flags, at updates of bsp */
-    struct vp_result *results;  /* VP_RESULT_RING, by minibatch */
-    double *norms;              /* VP_RESULT_RING x n_stages, by update */
-    struct vp_scale *scales;    /* likewise, after it */
-    double *global_norms;       /* VP_RESULT_RING, by update (bsp) */
-    double *bucket_flops;       /* of a training minibatch, per bucket */
-    atomic_bool stop_asked;     /* end after the update being run */
-    atomic_llong n_reported;    /* minibatches whose result was read */
-    bool has_bad_loss;          /* the loss of bad_minibatch is not finite */
+    struct vp_result *results;  /* n_results, by minibatch */
+    int64_t n_results;
+    double *norms;           /* VP_RESULT_RING x n_stages, by update */
+    struct vp_scale *scales; /* likewise, after it */
+    double *global_norms;    /* VP_RESULT_RING, by update (bsp) */
+    double *bucket_flops;    /* of a training minibatch, per bucket */
+    atomic_bool stop_asked;  /* end after the update being run */
+    atomic_llong n_reported; /* minibatches whose result was read */
+    bool has_bad_loss;       /* the loss of bad_minibatch is not finite */
     uint64_t bad_minibatch;
 };
 

@@ -65,7 +65,7 @@ static void add_results(const struct vp_trainer *trainer, int64_t first, int n,
 {
     for (int64_t m = first; m < first + n; m++) {
         const struct vp_result *result =
-            &trainer->crew.results[m % VP_RESULT_RING];
+            &trainer->crew.results[m % trainer->crew.n_results];
 
         report->loss += (double)result->loss / n;
         report->n_samples += result->n_samples;
@@ -283,7 +283,8 @@ static enum vp_status post_piece(struct vp_trainer *trainer,
 /* The loss of a minibatch that no round counts may come late. */
 static bool wait_result(struct vp_trainer *trainer, int m)
 {
-    const struct vp_result *result = &trainer->crew.results[m % VP_RESULT_RING];
+    const struct vp_result *result =
+        &trainer->crew.results[m % trainer->crew.n_results];
     const struct timespec pause = { .tv_nsec = 50000 };
 
     while (atomic_load(&result->n_minibatches) != m + 1) {
@@ -437,7 +438,7 @@ static enum vp_status eval_some(struct vp_trainer *trainer, int64_t first,
     VP_TRY(st);
     advance_edges(trainer, n, 1, false);
     for (int64_t m = first; m < first + n; m++)
-        *sum += (double)trainer->crew.results[m % VP_RESULT_RING].loss;
+        *sum += (double)trainer->crew.results[m % trainer->crew.n_results].loss;
     return VP_OK;
 }
 

@@ -563,6 +563,8 @@ static void print_timeline(const struct progress *progress,
 {
     char *text;
 
+    if (result->seconds <= 0.0)
+        return;
     if (vp_trace_terminal(result->trace, terminal_width(progress),
                           tool_colour(progress->out), &text) != VP_OK)
         return;
