@@ -18,7 +18,7 @@ enum vp_isa {
 };
 
 /* The environment may hold vpipe and oneDNN to less than the machine has:
- * VPIPE_ISA=plain, avx2 or avx512. Bits of another machine can be had so. */
+ * VPIPE_ISA=plain, avx2 or avx512. */
 enum vp_status vp_cpu_read_isa(struct vp_err *err);
 
 /* For tests: the instruction set of vpipe's own kernels (oneDNN chooses for
