@@ -143,12 +143,22 @@ enum vp_status vp_cuda_tensors_create(const struct vp_optim_tensor *tensors,
                                       int n_tensors,
                                       struct vp_cuda_tensors **out);
 void vp_cuda_tensors_free(struct vp_cuda_tensors *tensors);
-/* Squares per tensor, to device memory `sums_out` (n_tensors). */
-void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *data,
-                         double *sums_out, cudaStream_t stream);
+/* Squares per tensor, in device memory of `tensors`. */
+const double *vp_cuda_sum_squares(struct vp_cuda_tensors *tensors,
+                                  const float *data, cudaStream_t stream);
 /* The arrays of the step are on the device; its tensors are those given. */
 void vp_cuda_update(struct vp_cuda_tensors *tensors,
                     const struct vp_optim_step *step, cudaStream_t stream);
+/* The same in parts that may be captured: the scalars, tensors [begin, end) as
+ * often as it takes, and the squares of all their gradients. Where a gradient
+ * is not finite an element stays as it is. Not LAMB. */
+void vp_cuda_set_step(struct vp_cuda_tensors *tensors,
+                      const struct vp_optim_step *step, cudaStream_t stream);
+void vp_cuda_update_early(struct vp_cuda_tensors *tensors, int begin, int end,
+                          const struct vp_optim_step *step,
+                          cudaStream_t stream);
+const double *vp_cuda_add_squares(struct vp_cuda_tensors *tensors,
+                                  cudaStream_t stream);
 void vp_cuda_add_floats(float *dst, const float *src, int64_t n,
                         cudaStream_t stream);
 
