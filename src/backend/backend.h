@@ -66,6 +66,7 @@ struct vp_backend_ops {
     const char *name;
     bool host_memory;   /* the host can use what alloc() gives */
     bool updates_early; /* launch() takes an update along */
+    int w_linger;       /* see struct vp_stage_spec */
     int (*n_devices)(void);
     /* NULL where there is nothing to say. Measuring `rates` takes a second. */
     enum vp_status (*info)(int device, bool rates, struct vp_device_info *out,

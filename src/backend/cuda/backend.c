@@ -225,8 +225,9 @@ static void cuda_stream_free(struct vp_stream *stream)
         return;
     if (stream->stream)
         cudaStreamDestroy(stream->stream);
-    if (stream->side)
-        cudaStreamDestroy(stream->side);
+    vp_cuda_side_free(stream->side);
+    if (stream->tail)
+        cudaStreamDestroy(stream->tail);
     if (stream->fork)
         cudaEventDestroy(stream->fork);
     if (stream->join)
@@ -249,8 +250,9 @@ static enum vp_status make_streams(struct vp_stream *stream)
                          what));
     VP_TRY(vp_cuda_check(cuda,
                          cudaStreamCreateWithPriority(
-                             &stream->side, cudaStreamNonBlocking, least),
+                             &stream->tail, cudaStreamNonBlocking, least),
                          what));
+    VP_TRY(vp_cuda_side_create(stream->stream, &stream->side));
     VP_TRY(vp_cuda_check(
         cuda, cudaEventCreateWithFlags(&stream->fork, cudaEventDisableTiming),
         what));
@@ -446,6 +448,7 @@ static enum vp_status cuda_update(struct vp_backend *backend,
 static const struct vp_backend_ops cuda_ops = {
     .name = "cuda",
     .updates_early = true,
+    .w_linger = 6,
     .n_devices = cuda_n_devices,
     .info = vp_cuda_info,
     .open = cuda_open,

@@ -24,7 +24,8 @@ struct vp_cuda_mb {
     float loss_grad;
 };
 
-struct vp_cuda; /* library handles and settings of one device; see device.h */
+struct vp_cuda;      /* library handles and settings of one device; device.h */
+struct vp_cuda_side; /* the stream of weight gradients; side.h */
 
 struct vp_cuda_call {
     struct vp_kargs
@@ -34,7 +35,11 @@ struct vp_cuda_call {
     const struct vp_cuda_mb *mb;
     struct vp_cuda *cuda;
     cudaStream_t stream;
+    struct vp_cuda_side *side; /* W: whose stream that is; NULL: the list's */
 };
+
+/* What a W does from here on comes after what its list has done so far. */
+void vp_cuda_branch(const struct vp_cuda_call *call);
 
 /* Errors of the launch itself are found by the caller (cudaGetLastError). */
 typedef enum vp_status (*vp_cuda_fn)(const struct vp_cuda_call *call);
@@ -121,13 +126,15 @@ int vp_cuda_run_linear(const struct vp_cuda_call *calls, int n_calls,
 /* out = act(z); n elements of `dtype`. */
 void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
                  enum vp_dtype dtype, cudaStream_t stream);
-/* dz = dout * act'(z), rounded to dtype; dz may be dout. With `dbias` also its
- * column sums, of the rounded dz, written or added; `scratch` as
- * vp_cuda_column_scratch() says. */
+/* dz = dout * act'(z), rounded to dtype; dz may be dout. `parts`, if not NULL,
+ * has the column sums of the rounded dz in parts, as many bytes as
+ * vp_cuda_column_scratch() says: for vp_cuda_column_finish(). */
 void vp_cuda_act_grad(void *dz, const void *dout, const void *z,
                       enum vp_act act, int64_t rows, int64_t cols,
-                      enum vp_dtype dtype, float *dbias, bool add,
-                      void *scratch, cudaStream_t stream);
+                      enum vp_dtype dtype, void *parts, cudaStream_t stream);
+/* dst (+)= the parts of a matrix [rows, cols]. */
+void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
+                           int64_t cols, bool add, cudaStream_t stream);
 /* dst (+)= column sums of x [rows, cols]. */
 void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
                          enum vp_dtype dtype, bool add, void *scratch,

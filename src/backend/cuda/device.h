@@ -2,7 +2,7 @@
 #ifndef VP_BACKEND_CUDA_DEVICE_H
 #define VP_BACKEND_CUDA_DEVICE_H
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/side.h"
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -38,7 +38,8 @@ struct vp_stream {
     struct vp_backend *backend;
     cudaStream_t stream;
     struct vp_cuda_mb *mb; /* on the device: of the list being run */
-    cudaStream_t side;     /* see early.h */
+    struct vp_cuda_side *side;
+    cudaStream_t tail; /* of updates: see early.h */
     cudaEvent_t fork, join;
 };
 

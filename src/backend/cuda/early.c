@@ -73,25 +73,29 @@ enum vp_status vp_cuda_early_begin(struct vp_cuda_early *early,
     return VP_OK;
 }
 
-/* The side stream goes on where the first one is now. */
-static enum vp_status fork_side(struct vp_cuda_early *early)
+/* The tail goes on where another stream is now. */
+static enum vp_status follow(struct vp_cuda_early *early, cudaStream_t other)
 {
     struct vp_stream *stream = early->stream;
     struct vp_cuda *cuda = &stream->backend->cuda;
 
-    VP_TRY(vp_cuda_check(cuda, cudaEventRecord(stream->fork, stream->stream),
-                         "updating"));
+    VP_TRY(
+        vp_cuda_check(cuda, cudaEventRecord(stream->fork, other), "updating"));
     return vp_cuda_check(
-        cuda, cudaStreamWaitEvent(stream->side, stream->fork, 0), "updating");
+        cuda, cudaStreamWaitEvent(stream->tail, stream->fork, 0), "updating");
 }
 
 static enum vp_status update_from(struct vp_cuda_early *early, int begin)
 {
-    VP_TRY(fork_side(early));
+    struct vp_stream *stream = early->stream;
+
+    VP_TRY(follow(early, stream->stream));
+    if (stream->side->forked)
+        VP_TRY(follow(early, stream->side->stream));
     vp_cuda_update_early(early->tensors, begin, early->end, early->step,
-                         early->stream->side);
+                         stream->tail);
     early->end = begin;
-    return vp_cuda_check(&early->stream->backend->cuda, cudaPeekAtLastError(),
+    return vp_cuda_check(&stream->backend->cuda, cudaPeekAtLastError(),
                          "updating");
 }
 
@@ -112,13 +116,13 @@ enum vp_status vp_cuda_early_end(struct vp_cuda_early *early)
     struct vp_cuda *cuda = &stream->backend->cuda;
     size_t n_bytes = (size_t)early->step->n_tensors * sizeof(double);
     enum vp_status st = update_from(early, 0);
-    const double *squares = vp_cuda_add_squares(early->tensors, stream->side);
+    const double *squares = vp_cuda_add_squares(early->tensors, stream->tail);
     cudaError_t error = cudaMemcpyAsync(early->squares, squares, n_bytes,
-                                        cudaMemcpyDeviceToHost, stream->side);
+                                        cudaMemcpyDeviceToHost, stream->tail);
 
     if (st == VP_OK)
         st = vp_cuda_check(cuda, error, "updating");
-    error = cudaEventRecord(stream->join, stream->side);
+    error = cudaEventRecord(stream->join, stream->tail);
     if (st == VP_OK)
         st = vp_cuda_check(cuda, error, "updating");
     error = cudaStreamWaitEvent(stream->stream, stream->join, 0);

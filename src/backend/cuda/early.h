@@ -1,14 +1,13 @@
 /* The optimizer inside of a backward.
  *
  * As soon as the gradients of some tensors are final, and nothing in the list
- * reads their weights any more, a second stream updates them while the first
- * goes on with the layers before:
+ * reads their weights any more, a stream of the lowest priority updates them
+ * while the others go on with the layers before:
  *
- *   list    B 23 ... W 23 | B 22 ... W 22 | B 21 ...             | join
- *   side                  | update 23     | update 22 ... update 0, squares
- *
- * The second stream has the lower priority: updates take what processors the
- * products leave, which is memory's time and not theirs. */
+ *   list    B 23 | B 22 | B 21      | ...                         | join
+ *   side         | W 23 | W 22      | ...
+ *   tail                | update 23 | update 22 ... update 0, squares
+ */
 #ifndef VP_BACKEND_CUDA_EARLY_H
 #define VP_BACKEND_CUDA_EARLY_H
 

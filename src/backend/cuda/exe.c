@@ -74,9 +74,10 @@ void vp_cuda_exe_free(struct vp_exe *exe)
 
 /* ---- Calls -------------------------------------------------------------- */
 
+/* `side`: where W goes; NULL: nowhere else. */
 static int resolve(struct vp_exe *exe, const struct key *key,
                    const struct vp_launch *launch, struct vp_cuda_mb *mb,
-                   cudaStream_t stream)
+                   cudaStream_t stream, struct vp_cuda_side *side)
 {
     struct vp_backend *backend = exe->backend;
 
@@ -93,6 +94,10 @@ static int resolve(struct vp_exe *exe, const struct key *key,
         };
         vp_kargs_resolve(exe->program->graph, call, launch,
                          &exe->calls[i].args);
+        if (side && call->phase == VP_PHASE_W) {
+            exe->calls[i].side = side;
+            exe->calls[i].stream = side->stream;
+        }
     }
     return key->n;
 }
@@ -102,6 +107,7 @@ static enum vp_status run_call(const struct vp_cuda_call *call)
     vp_cuda_fn fn = vp_cuda_ops[call->args.op->kind].fn[call->phase];
 
     VP_BUG_ON(!fn);
+    vp_cuda_branch(call);
     return fn(call);
 }
 
@@ -123,13 +129,19 @@ static enum vp_status run_some(const struct vp_cuda_call *calls, int n,
                          vp_op_defs[calls->args.op->kind].name);
 }
 
+/* `early` may be NULL. */
 static enum vp_status run_calls(const struct vp_cuda_call *calls, int n,
+                                struct vp_cuda_side *side,
                                 struct vp_cuda_early *early)
 {
     int n_done;
 
     for (int i = 0; i < n; i += n_done) {
+        vp_cuda_side_guard(side, &calls[i], n - i);
         VP_TRY(run_some(&calls[i], n - i, &n_done));
+        for (int k = i; k < i + n_done; k++)
+            if (calls[k].side)
+                vp_cuda_side_note(side, &calls[k]);
         if (early)
             VP_TRY(vp_cuda_early_advance(early, i + n_done));
     }
@@ -141,19 +153,23 @@ static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
                                const struct vp_launch *launch,
                                struct vp_stream *stream)
 {
-    int n = resolve(exe, key, launch, stream->mb, stream->stream);
+    struct vp_cuda_side *side = stream->side;
+    int n = resolve(exe, key, launch, stream->mb, stream->stream, side);
     struct vp_cuda_tensors *tensors;
     struct vp_cuda_early early;
-    enum vp_status st, ended;
+    enum vp_status st, ended = VP_OK;
 
-    if (!launch->update)
-        return run_calls(exe->calls, n, NULL);
-    VP_TRY(vp_cuda_find_tensors(exe->backend, launch->update->tensors,
-                                launch->update->n_tensors, &tensors));
-    VP_TRY(vp_cuda_early_begin(&early, exe->program, key->list, launch, tensors,
-                               stream));
-    st = run_calls(exe->calls, n, &early);
-    ended = vp_cuda_early_end(&early);
+    if (launch->update) {
+        VP_TRY(vp_cuda_find_tensors(exe->backend, launch->update->tensors,
+                                    launch->update->n_tensors, &tensors));
+        VP_TRY(vp_cuda_early_begin(&early, exe->program, key->list, launch,
+                                   tensors, stream));
+    }
+    vp_cuda_side_begin(side);
+    st = run_calls(exe->calls, n, side, launch->update ? &early : NULL);
+    if (launch->update)
+        ended = vp_cuda_early_end(&early);
+    vp_cuda_side_end(side);
     return st != VP_OK ? st : ended;
 }
 
@@ -163,7 +179,7 @@ static enum vp_status run_profiled(struct vp_exe *exe, const struct key *key,
                                    struct vp_stream *stream)
 {
     struct vp_cuda_profile *profile = exe->backend->profile;
-    int n = resolve(exe, key, launch, stream->mb, stream->stream);
+    int n = resolve(exe, key, launch, stream->mb, stream->stream, NULL);
     enum vp_status st = VP_OK;
     int n_done;
 
@@ -382,7 +398,7 @@ enum vp_status vp_cuda_launch_checked(struct vp_exe *exe, enum vp_list list,
     struct vp_backend *backend = exe->backend;
     struct key key = key_of(exe, list, 0, exe->program->n_calls[list], launch);
     cudaStream_t stream = cudaStreamPerThread;
-    int n = resolve(exe, &key, launch, backend->mb, stream);
+    int n = resolve(exe, &key, launch, backend->mb, stream, NULL);
 
     *found_out = (struct vp_nonfinite){ NULL, VP_PHASE_F };
     /* Nothing else may still be running. */
