@@ -17,7 +17,7 @@ enum vp_status vp_cuda_side_create(cudaStream_t list, struct vp_cuda_side **out)
     side->list = list;
     cudaDeviceGetStreamPriorityRange(&least, &greatest);
     error = cudaStreamCreateWithPriority(&side->stream, cudaStreamNonBlocking,
-                                         (least + greatest) / 2);
+                                         greatest);
     if (error == cudaSuccess)
         error = cudaEventCreateWithFlags(&side->fork, flags);
     for (int i = 0; i < VP_CUDA_PENDING && error == cudaSuccess; i++)

@@ -1,8 +1,8 @@
 /* Weight gradients beside the list.
  *
  * Nothing in a list waits for the gradients of weights, so they go to a second
- * stream of lower priority: small kernels and the ends of large ones leave
- * processors idle that products of the other stream can use.
+ * stream: small kernels and the ends of large ones leave processors idle that
+ * the other stream can use.
  *
  *   list    B 23 | B 22 | B 21 | ...           | join
  *   side         | W 23 | W 22 | ...      W 0  |
