@@ -27,6 +27,7 @@ struct vp_lowering {
     struct vp_ref *boundary_in, *boundary_out; /* places in the packets */
     struct vp_ref *kept; /* SLOT or REDO place, if backward reads it */
     struct vp_ref *home; /* where the list being emitted has it */
+    bool *remade;        /* B writes it once more, for W */
 
     struct vp_temp *temps;
     int n_temps, cap_temps;
@@ -53,7 +54,8 @@ struct vp_ref vp_lowering_temp(struct vp_lowering *lowering, int64_t n_bytes);
 struct vp_call *vp_lowering_emit(struct vp_lowering *lowering,
                                  enum vp_list list, const struct vp_op *op,
                                  enum vp_phase phase);
-/* Sets in, out, aux and parameters of a call from `home`. */
+/* Sets in, aux and parameters of a call from `home`, and out if it is written
+ * or read. */
 void vp_lowering_operands(struct vp_lowering *lowering, struct vp_call *call);
 /* A copy of value `v` as an operator of its own, named after `like`. */
 const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,

@@ -1,9 +1,9 @@
 /* The memory plan: temporaries that are never alive together share bytes.
  *
- * A temporary lives from the first to the last call of its list that names
- * it, scratch a call longer. Largest first, each goes to the lowest offset
- * that is free during its whole life. Temporaries that W reads after B move to
- * the slot. */
+ * A temporary lives from the first to the last call of its list that names it,
+ * or to the end of a run of calls that may be made one. Largest first, each
+ * goes to the lowest offset that is free during its whole life. Temporaries
+ * that W reads after B move to the slot. */
 #include "graph/lower.h"
 
 #include <stdlib.h>
@@ -32,6 +32,7 @@ static void each_ref(struct vp_call *call,
     fn(ctx, &call->out);
     fn(ctx, &call->dout);
     fn(ctx, &call->dz);
+    fn(ctx, &call->again);
     fn(ctx, &call->scratch);
 }
 
@@ -54,6 +55,21 @@ static void note_use(void *ctx, struct vp_ref *ref)
     life->last = scan->call;
 }
 
+/* The last of the calls that a backend may run together with call `i`: it and
+ * those that follow up to the next product. */
+static int end_of_run(const struct vp_program *program, enum vp_list list,
+                      int i)
+{
+    const struct vp_call *calls = program->calls[list];
+
+    if (vp_op_defs[calls[i].op->kind].flops)
+        return i;
+    while (i + 1 < program->n_calls[list] &&
+           !vp_op_defs[calls[i + 1].op->kind].flops)
+        i++;
+    return i;
+}
+
 /* Collects the lives of one list at the front of `lives`; returns how many. */
 static int find_lives(const struct vp_lowering *lowering, enum vp_list list,
                       struct life *lives)
@@ -67,11 +83,13 @@ static int find_lives(const struct vp_lowering *lowering, enum vp_list list,
                                   .first = -1,
                                   .n_bytes = lowering->temps[i].n_bytes };
     for (int i = 0; i < program->n_calls[list]; i++) {
+        struct vp_call *call = &program->calls[list][i];
+
         scan.call = i;
-        each_ref(&program->calls[list][i], note_use, &scan);
-        /* A backend may run the next call together with this one. */
-        scan.call = i + 1;
-        note_use(&scan, &program->calls[list][i].scratch);
+        each_ref(call, note_use, &scan);
+        scan.call = end_of_run(program, list, i);
+        if (scan.call > i)
+            each_ref(call, note_use, &scan);
     }
     for (int i = 0; i < lowering->n_temps; i++)
         if (lives[i].first >= 0)

@@ -38,6 +38,7 @@ struct vp_call {
     struct vp_ref din[VP_MAX_IN];
     bool din_add[VP_MAX_IN]; /* add to din instead of writing it */
     struct vp_ref dz;        /* see vp_op_has_dz() */
+    struct vp_ref again;     /* B: out once more; see vp_op_can_remake() */
     struct vp_ref dpar[VP_MAX_PARAM];
     struct vp_ref scratch; /* in WORK; as large as the backend asked for */
 };

@@ -104,7 +104,7 @@ static enum vp_status run_call(const struct vp_cuda_call *call)
 }
 
 /* Launches the calls; where a profile is taken, with marks between them. */
-static enum vp_status run_calls(const struct vp_cuda_call *calls, int n,
+static enum vp_status run_calls(struct vp_cuda_call *calls, int n,
                                 struct vp_cuda_profile *profile)
 {
     int n_done;
