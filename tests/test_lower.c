@@ -6,7 +6,7 @@
  * bytes. If a buffer is overwritten too early, a value not recomputed, a copy
  * forgotten, or a sum taken in another order, some weight gradient gets
  * another hash. Random graphs, random cuts, every recompute ratio, split or
- * fused weight gradients. */
+ * fused weight gradients, one or several minibatches in flight. */
 #include "graph/opdef.h"
 #include "graph/program.h"
 
@@ -395,6 +395,21 @@ static void run_w(const struct vp_graph *g, const struct vp_call *call,
     }
 }
 
+/* After its list, nobody finds a result that does not stay. */
+static void spoil_results(const struct vp_program *p, enum vp_list list,
+                          struct memory *m, const struct facts *facts)
+{
+    for (int i = 0; i < p->n_calls[list]; i++) {
+        const struct vp_call *call = &p->calls[list][i];
+        int64_t bytes = value_bytes(p->graph, call->op->out);
+
+        if (call->phase == VP_PHASE_F && call->op->kind != VP_OP_COPY &&
+            !call->out_stays &&
+            get(m, call->out, bytes) == facts->value[call->op->out])
+            put(m, call->out, bytes, mix(98, (uint64_t)i));
+    }
+}
+
 static void run_list(const struct vp_program *p, enum vp_list list,
                      struct memory *m, struct facts *facts)
 {
@@ -402,6 +417,10 @@ static void run_list(const struct vp_program *p, enum vp_list list,
     for (int i = 0; i < p->n_calls[list]; i++) {
         const struct vp_call *call = &p->calls[list][i];
 
+        /* There, R's results of another minibatch may wait for B. */
+        if (list == VP_LIST_F)
+            assert_true(call->out.space != VP_SPACE_REDO &&
+                        call->aux[0].space != VP_SPACE_REDO);
         /* Scratch is garbage to everyone else. */
         if (call->scratch.space != VP_SPACE_NONE)
             put(m, call->scratch, 300, mix(99, (uint64_t)i));
@@ -412,6 +431,7 @@ static void run_list(const struct vp_program *p, enum vp_list list,
         else
             run_w(p->graph, call, m, facts);
     }
+    spoil_results(p, list, m, facts);
 }
 
 static size_t some_scratch(void *ctx, const struct vp_graph *graph,
@@ -440,15 +460,14 @@ struct pipeline {
 };
 
 static void pipeline_lower(struct pipeline *p, const struct vp_graph *g,
-                           const int *cuts, double ratio, bool split)
+                           const int *cuts, const struct vp_stage_spec *like)
 {
     for (int s = 0; s < p->n_stages; s++) {
-        struct vp_stage_spec spec = { .first_block = cuts[s],
-                                      .n_blocks = cuts[s + 1] - cuts[s],
-                                      .recompute_ratio = ratio,
-                                      .split_w = split };
+        struct vp_stage_spec spec = *like;
         struct vp_err err;
 
+        spec.first_block = cuts[s];
+        spec.n_blocks = cuts[s + 1] - cuts[s];
         assert_int_equal(vp_program_lower(g, &spec, some_scratch, NULL,
                                           &p->program[s], &err),
                          VP_OK);
@@ -508,7 +527,7 @@ static void random_cuts(int *cuts, int n_stages, int n_blocks)
 }
 
 static void check_one(const struct vp_graph *g, const struct facts *want,
-                      int n_stages, double ratio, bool split)
+                      int n_stages, const struct vp_stage_spec *like)
 {
     struct pipeline p = { .n_stages = n_stages };
     struct facts got = { { 0 }, { 0 } };
@@ -516,7 +535,7 @@ static void check_one(const struct vp_graph *g, const struct facts *want,
     int cuts[MAX_STAGES + 1];
 
     random_cuts(cuts, n_stages, g->n_blocks);
-    pipeline_lower(&p, g, cuts, ratio, split);
+    pipeline_lower(&p, g, cuts, like);
     pipeline_run(&p, &got);
     last = &p.program[n_stages - 1];
     assert_true(get(&p.memory[n_stages - 1], last->loss, 4) ==
@@ -541,12 +560,13 @@ static void every_cut_gives_the_same_gradients(void **state)
         assert_int_equal(vp_graph_finish(&g, &err), VP_OK);
         assert_true(g.n_values < MAX_VALUES && g.n_params < MAX_PARAMS);
         oracle(&g, &want);
-        for (size_t r = 0; r < VP_COUNT_OF(ratios); r++)
-            for (int split = 0; split < 2; split++)
-                check_one(&g, &want,
-                          1 + rand_below(n_blocks < MAX_STAGES ? n_blocks
-                                                               : MAX_STAGES),
-                          ratios[r], split);
+        for (int i = 0; i < 4 * (int)VP_COUNT_OF(ratios); i++)
+            check_one(
+                &g, &want,
+                1 + rand_below(n_blocks < MAX_STAGES ? n_blocks : MAX_STAGES),
+                &(struct vp_stage_spec){ .recompute_ratio = ratios[i / 4],
+                                         .split_w = i % 2,
+                                         .one_slot = i / 2 % 2 });
         vp_graph_release(&g);
     }
 }
@@ -675,6 +695,36 @@ static void what_backward_can_make_is_not_kept(void **state)
         assert_int_equal(slot[1] - slot[0],
                          split ? layer + row * (64 + 256 + 64 + 256 + 64)
                                : layer);
+    }
+}
+
+/* With one minibatch in flight, temporaries of backward take the place of what
+ * it has read: no work memory, and less in all. */
+static void one_slot_is_shared_by_all_lists(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct vp_stage_spec spec = { .recompute_ratio = i / 2 * 0.5,
+                                      .split_w = i % 2 };
+        struct vp_program p, q;
+        struct vp_graph g;
+
+        mlp_graph(&g, 6);
+        assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
+        spec.n_blocks = g.n_blocks;
+        assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, NULL),
+                         VP_OK);
+        spec.one_slot = true;
+        assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &q, NULL),
+                         VP_OK);
+        assert_int_equal(q.n_bytes[VP_SPACE_WORK], 0);
+        assert_int_equal(q.n_bytes[VP_SPACE_REDO], 0);
+        assert_true(q.n_bytes[VP_SPACE_SLOT] < p.n_bytes[VP_SPACE_SLOT] +
+                                                   p.n_bytes[VP_SPACE_REDO] +
+                                                   p.n_bytes[VP_SPACE_WORK]);
+        vp_program_release(&p);
+        vp_program_release(&q);
+        vp_graph_release(&g);
     }
 }
 
@@ -945,6 +995,7 @@ int main(void)
         cmocka_unit_test(every_cut_gives_the_same_gradients),
         cmocka_unit_test(work_memory_is_reused),
         cmocka_unit_test(what_backward_can_make_is_not_kept),
+        cmocka_unit_test(one_slot_is_shared_by_all_lists),
         cmocka_unit_test(full_recompute_keeps_only_the_loss),
         cmocka_unit_test(ratio_counts_lines_from_the_end),
         cmocka_unit_test(tied_weights_share_storage),

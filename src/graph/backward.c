@@ -30,11 +30,6 @@ struct owed {
 static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
                                              VP_NEED_IN2 };
 
-static bool same_ref(struct vp_ref a, struct vp_ref b)
-{
-    return a.space == b.space && a.offset == b.offset;
-}
-
 /* W runs in its own list, after B; recomputed operators run W with B, as
  * their inputs are gone afterwards. */
 static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
@@ -70,7 +65,7 @@ static bool shared(const struct backward *bw, vp_val v)
 {
     for (vp_val u = 0; u < bw->graph->n_values; u++)
         if (u != v && vp_ref_is(bw->grad[u]) &&
-            same_ref(bw->grad[u], bw->grad[v]) && will_be_read(bw, u))
+            vp_ref_same(bw->grad[u], bw->grad[v]) && will_be_read(bw, u))
             return true;
     return false;
 }

@@ -218,8 +218,20 @@ static struct vp_ref reserve(struct vp_program *program, enum vp_space space,
     return ref;
 }
 
+/* True for what backward finds where R left it; F's copy is a temporary. */
+static bool left_by_r(const struct vp_lowering *lowering, vp_val v)
+{
+    const struct vp_graph *graph = lowering->graph;
+    int producer = graph->values[v].producer;
+
+    return producer >= lowering->first_op && producer < lowering->end_op &&
+           v != graph->loss &&
+           vp_lowering_redone(lowering, &graph->ops[producer]);
+}
+
 /* Gives every marked value of this stage its place between F and B. `backward`
- * are the values B reads; others are only read by R. */
+ * are the values B reads; others are only read by R. The host reads the loss
+ * at any time. */
 static void place_kept(struct vp_lowering *lowering, const bool *marks,
                        const bool *backward)
 {
@@ -227,19 +239,19 @@ static void place_kept(struct vp_lowering *lowering, const bool *marks,
 
     for (vp_val v = 0; v < graph->n_values; v++) {
         int producer = graph->values[v].producer;
-        enum vp_space space = VP_SPACE_SLOT;
+        bool by_r = left_by_r(lowering, v);
+        int64_t n_bytes = vp_value_bytes(graph, v);
 
         if (producer < lowering->first_op || producer >= lowering->end_op)
             continue;
-        if (vp_lowering_redone(lowering, &graph->ops[producer]))
-            space = VP_SPACE_REDO;
-        if (v != graph->loss &&
-            !(space == VP_SPACE_SLOT ? marks[v] : backward[v]))
+        if (v != graph->loss && !(by_r ? backward[v] : marks[v]))
             continue;
-        if (v == graph->loss)
-            space = VP_SPACE_SLOT;
-        lowering->kept[v] = reserve(lowering->program, space,
-                                    vp_value_bytes(graph, v));
+        if (lowering->spec->one_slot && v != graph->loss)
+            lowering->kept[v] = vp_lowering_temp(lowering, n_bytes);
+        else
+            lowering->kept[v] = reserve(lowering->program,
+                                        by_r ? VP_SPACE_REDO : VP_SPACE_SLOT,
+                                        n_bytes);
     }
 }
 
@@ -256,8 +268,7 @@ static void find_home(struct vp_lowering *lowering, enum vp_list list, vp_val v)
     if (vp_ref_is(*home))
         return;
     *home = lowering->boundary_in[v];
-    if (!vp_ref_is(*home) &&
-        (lowering->kept[v].space == VP_SPACE_SLOT || list != VP_LIST_F))
+    if (!vp_ref_is(*home) && (list != VP_LIST_F || !left_by_r(lowering, v)))
         *home = lowering->kept[v];
     if (!vp_ref_is(*home) && list == VP_LIST_F)
         *home = lowering->boundary_out[v];
@@ -271,16 +282,25 @@ static void forget_homes(struct vp_lowering *lowering)
            (size_t)lowering->graph->n_values * sizeof(*lowering->home));
 }
 
+static bool is_temporary(const struct vp_lowering *lowering, vp_val v)
+{
+    return lowering->home[v].space == VP_SPACE_WORK &&
+           !vp_ref_same(lowering->home[v], lowering->kept[v]);
+}
+
 static void emit_forward(struct vp_lowering *lowering, enum vp_list list,
                          const struct vp_op *op)
 {
+    struct vp_call *call;
+
     for (int i = 0; i < VP_MAX_IN; i++)
         find_home(lowering, list, op->in[i]);
     find_home(lowering, list, op->out);
     for (int i = 0; i < VP_MAX_AUX; i++)
         find_home(lowering, list, op->aux[i]);
-    vp_lowering_operands(lowering,
-                         vp_lowering_emit(lowering, list, op, VP_PHASE_F));
+    call = vp_lowering_emit(lowering, list, op, VP_PHASE_F);
+    vp_lowering_operands(lowering, call);
+    call->out_stays = !is_temporary(lowering, op->out);
 }
 
 /* Values that go on but were not computed straight into the packet: those

@@ -9,7 +9,7 @@
  * the number of a temporary in place of an offset. */
 struct vp_temp {
     int64_t n_bytes;
-    bool carried;   /* lives from B to W: goes to SLOT */
+    bool carried;   /* lives from B to W: goes to SLOT in any case */
     int64_t offset; /* set by the plan */
 };
 
@@ -38,6 +38,11 @@ struct vp_lowering {
 static inline bool vp_ref_is(struct vp_ref ref)
 {
     return ref.space != VP_SPACE_NONE;
+}
+
+static inline bool vp_ref_same(struct vp_ref a, struct vp_ref b)
+{
+    return a.space == b.space && a.offset == b.offset;
 }
 
 /* True for operators whose results B needs to be computed again. */

@@ -84,7 +84,7 @@ static int resolve(struct vp_exe *exe, const struct key *key,
 
         exe->calls[i] = (struct vp_cuda_call){
             .phase = call->phase,
-            .out_is_temporary = call->out.space == VP_SPACE_WORK,
+            .out_is_temporary = !call->out_stays,
             .mb = mb,
             .cuda = &backend->cuda,
             .stream = stream
