@@ -34,6 +34,8 @@ static inline void prepare(struct one_op *t, const struct mode *mode)
     for (int k = 0; k < VP_MAX_PARAM; k++)
         if (mode->add && a->dpar[k])
             one_op_fill(t, a->dpar[k], t->n_par[k], 5, 40 + (uint32_t)k);
+    if (!a->din[0])
+        a->again = NULL;
     if (mode->in_place && a->dz)
         a->dz = (void *)a->dout;
     if (mode->in_place && t->spec.kind == VP_OP_CROSS_ENTROPY)
@@ -47,7 +49,7 @@ struct written {
     int64_t n;
 };
 
-enum { MAX_WRITTEN = 2 + VP_MAX_AUX + VP_MAX_IN + VP_MAX_PARAM };
+enum { MAX_WRITTEN = 3 + VP_MAX_AUX + VP_MAX_IN + VP_MAX_PARAM };
 #define PHASE_BIT(phase) (1u << (phase))
 #define ALL_PHASES 7u
 
@@ -71,6 +73,8 @@ static inline int written_by(const struct one_op *t, unsigned phases,
             w[n++] = (struct written){ "aux", a->aux[k], t->n_aux[k] };
     if (b && a->dz)
         w[n++] = (struct written){ "dz", a->dz, t->n_out };
+    if (b && a->again)
+        w[n++] = (struct written){ "again", a->again, t->n_out };
     for (int k = 0; k < VP_MAX_IN; k++)
         if (b && a->din[k])
             w[n++] = (struct written){ din[k], a->din[k], t->n_in[k] };

@@ -69,6 +69,7 @@ static void mirror_add_all(struct mirror *m)
     mirror_add(m, "out", a->out, t->n_out, out);
     mirror_add(m, "dout", a->dout, t->n_out, out);
     mirror_add(m, "dz", a->dz, t->n_out, out);
+    mirror_add(m, "again", a->again, t->n_out, out);
     for (int k = 0; k < VP_MAX_IN; k++) {
         enum vp_dtype dtype = value_dtype(t, a->op->in[k]);
 
@@ -111,6 +112,7 @@ static void mirror_resolve(struct mirror *m, const struct tensor *scratch)
     a->out = mirror_address(m, a->out);
     a->dout = mirror_address(m, a->dout);
     a->dz = mirror_address(m, a->dz);
+    a->again = mirror_address(m, a->again);
     for (int k = 0; k < VP_MAX_IN; k++) {
         a->in[k] = mirror_address(m, a->in[k]);
         a->din[k] = mirror_address(m, a->din[k]);
@@ -455,7 +457,7 @@ struct chain {
     struct vp_mb mb;
     struct image image;
     struct vp_kargs args[N_CHAIN];
-    struct tensor *dropped;
+    struct tensor *dropped, *out, *again;
 };
 
 /* How a chain is called. */
@@ -508,6 +510,7 @@ static void chain_make(struct chain *c)
                   *dout = chain_matrix(c, "dout");
     struct tensor *dadded = chain_matrix(c, "dadded");
     struct tensor *dx = chain_matrix(c, "dx");
+    struct tensor *again = chain_matrix(c, "again");
     struct tensor *stat = image_add(im, "stat", 2 * value->rows, VP_DTYPE_F32);
     struct tensor *gamma = image_add(im, "gamma", value->cols, dtype);
     struct tensor *beta = image_add(im, "beta", value->cols, dtype);
@@ -538,6 +541,9 @@ static void chain_make(struct chain *c)
     norm->par[1] = image_address(im, beta);
     norm->dout = image_address(im, dout);
     norm->din[0] = image_address(im, dadded);
+    norm->again = image_address(im, again);
+    c->out = out;
+    c->again = again;
     norm->dpar[0] = image_address(im, dgamma);
     norm->dpar[1] = image_address(im, dbeta);
     drop->dout = norm->din[0];
@@ -646,6 +652,24 @@ static void check_chains(int64_t rows, int64_t cols, enum vp_dtype dtype,
     chain_release(&c);
 }
 
+/* Backward makes the output of layer norm again, bit for bit. */
+static void check_again(int64_t rows, int64_t cols, enum vp_dtype dtype)
+{
+    static const struct chain_run run = { "layernorm F, B",
+                                          2,
+                                          { LAYERNORM, LAYERNORM },
+                                          { VP_PHASE_F, VP_PHASE_B } };
+    struct chain c;
+
+    chain_init(&c, rows, cols, dtype, (struct chain_mode){ 0 });
+    image_send(&c.image);
+    run_calls(&c, &run, 0);
+    image_fetch(&c.image, c.image.after);
+    assert_memory_equal(c.image.after + c.out->begin,
+                        c.image.after + c.again->begin, c.out->n_bytes);
+    chain_release(&c);
+}
+
 static void test_fused(void **state)
 {
     static const int64_t sizes[][2] = {
@@ -664,6 +688,8 @@ static void test_fused(void **state)
             check_chains(sizes[i][0], sizes[i][1], VP_DTYPE_BF16,
                          chain_modes[k]);
         }
+        check_again(sizes[i][0], sizes[i][1], VP_DTYPE_F32);
+        check_again(sizes[i][0], sizes[i][1], VP_DTYPE_BF16);
     }
 }
 

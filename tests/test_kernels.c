@@ -174,6 +174,33 @@ static void test_small_cases(void **state)
         check(&op_cases[i]);
 }
 
+static void check_again(const struct op_spec *spec,
+                        const struct vp_cpu_kernels *kernels)
+{
+    struct one_op t;
+
+    one_op_init(&t, spec, kernels, sizeof(float), 3, pools[1]);
+    one_op_run(&t, VP_PHASE_F);
+    one_op_run(&t, VP_PHASE_B);
+    if (t.args.again)
+        assert_memory_equal(t.args.again, t.args.out,
+                            (size_t)t.n_out * sizeof(float));
+    one_op_release(&t);
+}
+
+/* What backward makes again has the bits that forward wrote. */
+static void test_again(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(op_cases); i++) {
+        check_again(&op_cases[i], &vp_cpu_ref_f32);
+        for (int isa = 0; isa < VP_ISA_COUNT; isa++)
+            if (vp_cpu_force_isa((enum vp_isa)isa))
+                check_again(&op_cases[i], &vp_cpu_fast);
+    }
+    vp_cpu_force_isa(VP_ISA_BEST);
+}
+
 /* Rows and columns of every size for the operators that take them. */
 static void test_sizes(void **state)
 {
@@ -819,6 +846,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_cases),
+        cmocka_unit_test(test_again),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_linear_sizes),
         cmocka_unit_test(test_attention_sizes),

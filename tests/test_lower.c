@@ -6,7 +6,7 @@
  * bytes. If a buffer is overwritten too early, a value not recomputed, a copy
  * forgotten, or a sum taken in another order, some weight gradient gets
  * another hash. Random graphs, random cuts, every recompute ratio, split or
- * fused weight gradients. */
+ * fused weight gradients, one or several minibatches in flight. */
 #include "graph/opdef.h"
 #include "graph/program.h"
 
@@ -316,7 +316,7 @@ static struct reads run_reads(const struct vp_graph *g,
 }
 
 static void run_forward(const struct vp_graph *g, const struct vp_call *call,
-                        struct memory *m)
+                        struct memory *m, struct facts *facts)
 {
     const struct vp_op *op = call->op;
     uint64_t in[VP_MAX_IN] = { 0 };
@@ -327,20 +327,37 @@ static void run_forward(const struct vp_graph *g, const struct vp_call *call,
         put(m, call->out, value_bytes(g, op->out), in[0]);
         return;
     }
-    put(m, call->out, value_bytes(g, op->out), forward_hash(g, op, in, 0));
-    for (int i = 0; i < VP_MAX_AUX; i++)
-        if (op->aux[i] != VP_NONE)
-            put(m, call->aux[i], value_bytes(g, op->aux[i]),
-                forward_hash(g, op, in, i + 1));
+    facts->value[op->out] = forward_hash(g, op, in, 0);
+    put(m, call->out, value_bytes(g, op->out), facts->value[op->out]);
+    for (int i = 0; i < VP_MAX_AUX; i++) {
+        if (op->aux[i] == VP_NONE)
+            continue;
+        facts->value[op->aux[i]] = forward_hash(g, op, in, i + 1);
+        put(m, call->aux[i], value_bytes(g, op->aux[i]),
+            facts->value[op->aux[i]]);
+    }
+}
+
+/* What F wrote to `out`, if B reads what F did and what it left. */
+static uint64_t again_hash(const struct vp_op *op, const struct reads *r,
+                           const struct facts *facts)
+{
+    bool same = r->aux[0] == facts->value[op->aux[0]];
+
+    if (vp_op_defs[op->kind].needs_b & VP_NEED_IN0)
+        same = same && r->in[0] == facts->value[op->in[0]];
+    return same ? facts->value[op->out] : 0;
 }
 
 static void run_b(const struct vp_graph *g, const struct vp_call *call,
-                  struct memory *m)
+                  struct memory *m, const struct facts *facts)
 {
     const struct vp_op *op = call->op;
     struct reads r = run_reads(g, call, vp_op_defs[op->kind].needs_b, m);
     uint64_t dout = get(m, call->dout, value_bytes(g, op->out));
 
+    if (call->again.space != VP_SPACE_NONE)
+        put(m, call->again, value_bytes(g, op->out), again_hash(op, &r, facts));
     if (call->dz.space != VP_SPACE_NONE)
         put(m, call->dz, value_bytes(g, op->out),
             backward_hash(op, 1, 3, &r, dout));
@@ -378,6 +395,21 @@ static void run_w(const struct vp_graph *g, const struct vp_call *call,
     }
 }
 
+/* After its list, nobody finds a result that does not stay. */
+static void spoil_results(const struct vp_program *p, enum vp_list list,
+                          struct memory *m, const struct facts *facts)
+{
+    for (int i = 0; i < p->n_calls[list]; i++) {
+        const struct vp_call *call = &p->calls[list][i];
+        int64_t bytes = value_bytes(p->graph, call->op->out);
+
+        if (call->phase == VP_PHASE_F && call->op->kind != VP_OP_COPY &&
+            !call->out_stays &&
+            get(m, call->out, bytes) == facts->value[call->op->out])
+            put(m, call->out, bytes, mix(98, (uint64_t)i));
+    }
+}
+
 static void run_list(const struct vp_program *p, enum vp_list list,
                      struct memory *m, struct facts *facts)
 {
@@ -385,16 +417,21 @@ static void run_list(const struct vp_program *p, enum vp_list list,
     for (int i = 0; i < p->n_calls[list]; i++) {
         const struct vp_call *call = &p->calls[list][i];
 
+        /* There, R's results of another minibatch may wait for B. */
+        if (list == VP_LIST_F)
+            assert_true(call->out.space != VP_SPACE_REDO &&
+                        call->aux[0].space != VP_SPACE_REDO);
         /* Scratch is garbage to everyone else. */
         if (call->scratch.space != VP_SPACE_NONE)
             put(m, call->scratch, 300, mix(99, (uint64_t)i));
         if (call->phase == VP_PHASE_F)
-            run_forward(p->graph, call, m);
+            run_forward(p->graph, call, m, facts);
         else if (call->phase == VP_PHASE_B)
-            run_b(p->graph, call, m);
+            run_b(p->graph, call, m, facts);
         else
             run_w(p->graph, call, m, facts);
     }
+    spoil_results(p, list, m, facts);
 }
 
 static size_t some_scratch(void *ctx, const struct vp_graph *graph,
@@ -423,16 +460,15 @@ struct pipeline {
 };
 
 static void pipeline_lower(struct pipeline *p, const struct vp_graph *g,
-                           const int *cuts, double ratio, bool split)
+                           const int *cuts, const struct vp_stage_spec *like)
 {
     for (int s = 0; s < p->n_stages; s++) {
-        struct vp_stage_spec spec = { .first_block = cuts[s],
-                                      .n_blocks = cuts[s + 1] - cuts[s],
-                                      .recompute_ratio = ratio,
-                                      .split_w = split,
-                                      .w_linger = rand_below(8) };
+        struct vp_stage_spec spec = *like;
         struct vp_err err;
 
+        spec.first_block = cuts[s];
+        spec.n_blocks = cuts[s + 1] - cuts[s];
+        spec.w_linger = rand_below(8);
         assert_int_equal(vp_program_lower(g, &spec, some_scratch, NULL,
                                           &p->program[s], &err),
                          VP_OK);
@@ -492,7 +528,7 @@ static void random_cuts(int *cuts, int n_stages, int n_blocks)
 }
 
 static void check_one(const struct vp_graph *g, const struct facts *want,
-                      int n_stages, double ratio, bool split)
+                      int n_stages, const struct vp_stage_spec *like)
 {
     struct pipeline p = { .n_stages = n_stages };
     struct facts got = { { 0 }, { 0 } };
@@ -500,7 +536,7 @@ static void check_one(const struct vp_graph *g, const struct facts *want,
     int cuts[MAX_STAGES + 1];
 
     random_cuts(cuts, n_stages, g->n_blocks);
-    pipeline_lower(&p, g, cuts, ratio, split);
+    pipeline_lower(&p, g, cuts, like);
     pipeline_run(&p, &got);
     last = &p.program[n_stages - 1];
     assert_true(get(&p.memory[n_stages - 1], last->loss, 4) ==
@@ -525,12 +561,13 @@ static void every_cut_gives_the_same_gradients(void **state)
         assert_int_equal(vp_graph_finish(&g, &err), VP_OK);
         assert_true(g.n_values < MAX_VALUES && g.n_params < MAX_PARAMS);
         oracle(&g, &want);
-        for (size_t r = 0; r < VP_COUNT_OF(ratios); r++)
-            for (int split = 0; split < 2; split++)
-                check_one(&g, &want,
-                          1 + rand_below(n_blocks < MAX_STAGES ? n_blocks
-                                                               : MAX_STAGES),
-                          ratios[r], split);
+        for (int i = 0; i < 4 * (int)VP_COUNT_OF(ratios); i++)
+            check_one(
+                &g, &want,
+                1 + rand_below(n_blocks < MAX_STAGES ? n_blocks : MAX_STAGES),
+                &(struct vp_stage_spec){ .recompute_ratio = ratios[i / 4],
+                                         .split_w = i % 2,
+                                         .one_slot = i / 2 % 2 });
         vp_graph_release(&g);
     }
 }
@@ -611,6 +648,95 @@ static void work_memory_is_reused(void **state)
     assert_true(work_of_chain(6, 3) > work_of_chain(6, 0));
     assert_true(work_of_chain(20, 6) > work_of_chain(20, 3));
     assert_true(work_of_chain(20, 1000) > work_of_chain(19, 1000));
+}
+
+/* Pre-norm layers of two products with an activation between them. */
+static void mlp_graph(struct vp_graph *g, int n)
+{
+    vp_val ids, labels, x, y;
+
+    vp_graph_init(g, BATCH);
+    ids = vp_graph_input(g, VP_ROLE_TOKENS, "tokens", ROWS);
+    labels = vp_graph_input(g, VP_ROLE_LABELS, "labels", ROWS);
+    vp_graph_block(g, "embed");
+    vp_graph_line(g);
+    x = vp_embed(g, ids, VP_NONE, weight(g, 64, 64), VP_NONE, VP_NONE, 1.0f,
+                 -1);
+    for (int i = 0; i < n; i++) {
+        vp_graph_block(g, "layer");
+        vp_graph_line(g);
+        y = vp_layernorm(g, x, weight(g, 1, 64), weight(g, 1, 64), 1e-5f);
+        y = vp_linear(g, y, weight(g, 256, 64), VP_NONE, VP_ACT_GELU_ERF);
+        y = vp_linear(g, y, weight(g, 64, 256), VP_NONE, VP_ACT_NONE);
+        x = vp_add(g, y, x);
+    }
+    vp_graph_block(g, "head");
+    vp_graph_line(g);
+    x = vp_linear(g, x, weight(g, 64, 64), VP_NONE, VP_ACT_NONE);
+    vp_cross_entropy(g, x, labels, VP_NONE, 0.0f);
+}
+
+/* A layer keeps its sum, the statistics of its rows and what goes into the
+ * activation, but no result of layer norm or activation: W gets those from B.
+ * They are carried where W runs later. */
+static void what_backward_can_make_is_not_kept(void **state)
+{
+    const int64_t row = 4 * ROWS, layer = row * (64 + 256) + VP_TENSOR_ALIGN;
+
+    (void)state;
+    for (int split = 0; split < 2; split++) {
+        int64_t slot[2];
+
+        for (int i = 0; i < 2; i++) {
+            struct vp_graph g;
+            struct vp_program p;
+            struct vp_stage_spec spec = { .split_w = split };
+
+            mlp_graph(&g, 2 + i);
+            assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
+            spec.n_blocks = g.n_blocks;
+            assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, NULL),
+                             VP_OK);
+            slot[i] = p.n_bytes[VP_SPACE_SLOT];
+            vp_program_release(&p);
+            vp_graph_release(&g);
+        }
+        /* Later: the norm's and the activation's results, and gradients of
+         * the norm, of z and of the second product. */
+        assert_int_equal(slot[1] - slot[0],
+                         split ? layer + row * (64 + 256 + 64 + 256 + 64)
+                               : layer);
+    }
+}
+
+/* With one minibatch in flight, temporaries of backward take the place of what
+ * it has read: no work memory, and less in all. */
+static void one_slot_is_shared_by_all_lists(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct vp_stage_spec spec = { .recompute_ratio = i / 2 * 0.5,
+                                      .split_w = i % 2 };
+        struct vp_program p, q;
+        struct vp_graph g;
+
+        mlp_graph(&g, 6);
+        assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
+        spec.n_blocks = g.n_blocks;
+        assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, NULL),
+                         VP_OK);
+        spec.one_slot = true;
+        assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &q, NULL),
+                         VP_OK);
+        assert_int_equal(q.n_bytes[VP_SPACE_WORK], 0);
+        assert_int_equal(q.n_bytes[VP_SPACE_REDO], 0);
+        assert_true(q.n_bytes[VP_SPACE_SLOT] < p.n_bytes[VP_SPACE_SLOT] +
+                                                   p.n_bytes[VP_SPACE_REDO] +
+                                                   p.n_bytes[VP_SPACE_WORK]);
+        vp_program_release(&p);
+        vp_program_release(&q);
+        vp_graph_release(&g);
+    }
 }
 
 /* Recomputing everything keeps nothing in the slot but the loss. */
@@ -879,6 +1005,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cut_gives_the_same_gradients),
         cmocka_unit_test(work_memory_is_reused),
+        cmocka_unit_test(what_backward_can_make_is_not_kept),
+        cmocka_unit_test(one_slot_is_shared_by_all_lists),
         cmocka_unit_test(full_recompute_keeps_only_the_loss),
         cmocka_unit_test(ratio_counts_lines_from_the_end),
         cmocka_unit_test(tied_weights_share_storage),

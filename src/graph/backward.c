@@ -6,7 +6,9 @@
  *
  * An addition hands the gradient of its sum to both inputs without copying:
  * several values then share one buffer. Adding to a shared buffer is allowed
- * once nobody else will read it; before that, the buffer is copied. */
+ * once nobody else will read it; before that, the buffer is copied.
+ *
+ * A W call that reads a value made again waits for the B call that makes it. */
 #include "graph/lower.h"
 
 struct backward {
@@ -16,15 +18,17 @@ struct backward {
         *grad;          /* per value: where its gradient is, NONE: no use yet */
     struct vp_ref *din; /* per value: its place in the DIN packet */
     int now;            /* the operator being differentiated */
+    struct owed *owed;  /* W calls that wait */
+    int n_owed;
+};
+
+struct owed {
+    const struct vp_op *op;
+    struct vp_ref dz;
 };
 
 static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
                                              VP_NEED_IN2 };
-
-static bool same_ref(struct vp_ref a, struct vp_ref b)
-{
-    return a.space == b.space && a.offset == b.offset;
-}
 
 /* W runs in its own list, after B; recomputed operators run W with B, as
  * their inputs are gone afterwards. */
@@ -34,25 +38,34 @@ static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
            !vp_lowering_redone(bw->lowering, op);
 }
 
+static bool waits(const struct backward *bw, const struct vp_op *op)
+{
+    for (int i = 0; i < bw->n_owed; i++)
+        if (bw->owed[i].op == op)
+            return true;
+    return false;
+}
+
 /* Will the gradient of `v` be read after the operator being differentiated,
  * or by it? */
 static bool will_be_read(const struct backward *bw, vp_val v)
 {
     int producer = bw->graph->values[v].producer;
+    const struct vp_op *op;
 
     if (producer < bw->lowering->first_op)
         return true; /* it leaves the stage */
     if (producer <= bw->now)
         return true;
-    return runs_w_later(bw, &bw->graph->ops[producer]) &&
-           !vp_op_has_dz(&bw->graph->ops[producer]);
+    op = &bw->graph->ops[producer];
+    return (runs_w_later(bw, op) || waits(bw, op)) && !vp_op_has_dz(op);
 }
 
 static bool shared(const struct backward *bw, vp_val v)
 {
     for (vp_val u = 0; u < bw->graph->n_values; u++)
         if (u != v && vp_ref_is(bw->grad[u]) &&
-            same_ref(bw->grad[u], bw->grad[v]) && will_be_read(bw, u))
+            vp_ref_same(bw->grad[u], bw->grad[v]) && will_be_read(bw, u))
             return true;
     return false;
 }
@@ -165,9 +178,12 @@ static void emit_b(struct backward *bw, const struct vp_op *op,
         call->din[i] = din[i];
         call->din_add[i] = add[i];
     }
+    if (bw->lowering->remade[op->out])
+        call->again = bw->lowering->home[op->out] = vp_lowering_temp(
+            bw->lowering, vp_value_bytes(bw->graph, op->out));
 }
 
-/* A gradient that W reads later outlives the B list. */
+/* What W reads later outlives the B list. */
 static void carry(struct backward *bw, struct vp_ref ref)
 {
     if (ref.space == VP_SPACE_WORK)
@@ -191,10 +207,39 @@ static void emit_w(struct backward *bw, const struct vp_op *op,
     call->dz = dz;
     if (!vp_ref_is(dz))
         call->dout = bw->grad[op->out];
-    if (later)
+    if (later) {
         carry(bw, vp_ref_is(dz) ? dz : call->dout);
+        for (int i = 0; i < VP_MAX_IN; i++)
+            carry(bw, call->in[i]);
+    }
     for (int i = 0; i < VP_MAX_PARAM; i++)
         call->dpar[i] = vp_layout_grad(bw->lowering->program, op->par[i]);
+}
+
+/* Does its W call find what it reads? */
+static bool has_inputs(const struct backward *bw, const struct vp_op *op)
+{
+    for (int i = 0; i < VP_MAX_IN; i++) {
+        vp_val v = op->in[i];
+
+        if (v != VP_NONE && (vp_op_defs[op->kind].needs_w & need_in[i]) &&
+            bw->lowering->remade[v] && !vp_ref_is(bw->lowering->home[v]))
+            return false;
+    }
+    return true;
+}
+
+/* Emits the W calls that need not wait any longer. */
+static void settle(struct backward *bw)
+{
+    int n = bw->n_owed;
+
+    bw->n_owed = 0;
+    for (int i = 0; i < n; i++)
+        if (has_inputs(bw, bw->owed[i].op))
+            emit_w(bw, bw->owed[i].op, bw->owed[i].dz);
+        else
+            bw->owed[bw->n_owed++] = bw->owed[i];
 }
 
 static void differentiate(struct backward *bw, const struct vp_op *op)
@@ -209,11 +254,19 @@ static void differentiate(struct backward *bw, const struct vp_op *op)
         differentiate_add(bw, op);
         return;
     }
+    /* W calls that waited come next to products: calls that go over rows stay
+     * together, as backends run them as one. */
+    if (def->flops)
+        settle(bw);
     dz = place_dz(bw, op);
     if (def->has_b)
         emit_b(bw, op, dz);
-    if (def->has_w)
+    if (def->has_w && has_inputs(bw, op))
         emit_w(bw, op, dz);
+    else if (def->has_w)
+        bw->owed[bw->n_owed++] = (struct owed){ op, dz };
+    if (def->flops)
+        settle(bw);
 }
 
 /* Gradients that arrive start the sums; one that only passes through, or is
@@ -246,6 +299,8 @@ void vp_lower_backward(struct vp_lowering *lowering)
 
     bw.grad = vp_lowering_alloc(lowering, n_values * sizeof(*bw.grad));
     bw.din = vp_lowering_alloc(lowering, n_values * sizeof(*bw.din));
+    bw.owed = vp_lowering_alloc(lowering, (size_t)lowering->graph->n_ops *
+                                              sizeof(*bw.owed));
     if (lowering->status != VP_OK)
         return;
     start_from_dout(&bw);
@@ -253,4 +308,6 @@ void vp_lower_backward(struct vp_lowering *lowering)
         bw.now = i;
         differentiate(&bw, &lowering->graph->ops[i]);
     }
+    settle(&bw);
+    VP_BUG_ON(bw.n_owed > 0);
 }

@@ -79,13 +79,23 @@ static struct vp_ref place_of(const struct vp_lowering *lowering, vp_val v)
     return lowering->home[v];
 }
 
+/* F writes its result; backward may know another place for it than F did. */
+static bool names_out(const struct vp_call *call)
+{
+    const struct vp_op_def *def = &vp_op_defs[call->op->kind];
+    unsigned needs = call->phase == VP_PHASE_B ? def->needs_b : def->needs_w;
+
+    return call->phase == VP_PHASE_F || (needs & VP_NEED_OUT);
+}
+
 void vp_lowering_operands(struct vp_lowering *lowering, struct vp_call *call)
 {
     const struct vp_op *op = call->op;
 
     for (int i = 0; i < VP_MAX_IN; i++)
         call->in[i] = place_of(lowering, op->in[i]);
-    call->out = place_of(lowering, op->out);
+    if (names_out(call))
+        call->out = place_of(lowering, op->out);
     for (int i = 0; i < VP_MAX_AUX; i++)
         call->aux[i] = place_of(lowering, op->aux[i]);
     for (int i = 0; i < VP_MAX_PARAM; i++)
@@ -135,8 +145,9 @@ static void mark_needs(const struct vp_op *op, unsigned needs, bool *marks)
         mark(marks, op->out);
 }
 
-/* Values that the stage's B and W kernels read. */
-static void mark_backward(const struct vp_lowering *lowering, bool *marks)
+/* Values that the stage's B or W kernels read. */
+static void mark_phase(const struct vp_lowering *lowering, enum vp_phase phase,
+                       bool *marks)
 {
     const struct vp_graph *graph = lowering->graph;
 
@@ -144,9 +155,31 @@ static void mark_backward(const struct vp_lowering *lowering, bool *marks)
         const struct vp_op *op = &graph->ops[i];
         const struct vp_op_def *def = &vp_op_defs[op->kind];
 
-        if (!graph->values[op->out].needs_grad)
-            continue;
-        mark_needs(op, def->needs_b | def->needs_w, marks);
+        if (graph->values[op->out].needs_grad)
+            mark_needs(op, phase == VP_PHASE_B ? def->needs_b : def->needs_w,
+                       marks);
+    }
+}
+
+/* Values that backward reads, but for those that it makes again: what only W
+ * reads and the B kernel of its operator can write. The choice follows from
+ * the graph alone, since a kernel may round otherwise than the one of F. */
+static void mark_backward(struct vp_lowering *lowering, bool *marks)
+{
+    const struct vp_graph *graph = lowering->graph;
+    bool *remade = lowering->remade;
+
+    mark_phase(lowering, VP_PHASE_B, marks);
+    for (int i = lowering->first_op; i < lowering->end_op; i++) {
+        const struct vp_op *op = &graph->ops[i];
+
+        remade[op->out] = !marks[op->out] && vp_op_can_remake(op) &&
+                          graph->values[op->in[0]].needs_grad;
+    }
+    mark_phase(lowering, VP_PHASE_W, marks);
+    for (vp_val v = 0; v < graph->n_values; v++) {
+        remade[v] = remade[v] && marks[v];
+        marks[v] = marks[v] && !remade[v];
     }
 }
 
@@ -185,8 +218,20 @@ static struct vp_ref reserve(struct vp_program *program, enum vp_space space,
     return ref;
 }
 
+/* True for what backward finds where R left it; F's copy is a temporary. */
+static bool left_by_r(const struct vp_lowering *lowering, vp_val v)
+{
+    const struct vp_graph *graph = lowering->graph;
+    int producer = graph->values[v].producer;
+
+    return producer >= lowering->first_op && producer < lowering->end_op &&
+           v != graph->loss &&
+           vp_lowering_redone(lowering, &graph->ops[producer]);
+}
+
 /* Gives every marked value of this stage its place between F and B. `backward`
- * are the values B reads; others are only read by R. */
+ * are the values B reads; others are only read by R. The host reads the loss
+ * at any time. */
 static void place_kept(struct vp_lowering *lowering, const bool *marks,
                        const bool *backward)
 {
@@ -194,19 +239,19 @@ static void place_kept(struct vp_lowering *lowering, const bool *marks,
 
     for (vp_val v = 0; v < graph->n_values; v++) {
         int producer = graph->values[v].producer;
-        enum vp_space space = VP_SPACE_SLOT;
+        bool by_r = left_by_r(lowering, v);
+        int64_t n_bytes = vp_value_bytes(graph, v);
 
         if (producer < lowering->first_op || producer >= lowering->end_op)
             continue;
-        if (vp_lowering_redone(lowering, &graph->ops[producer]))
-            space = VP_SPACE_REDO;
-        if (v != graph->loss &&
-            !(space == VP_SPACE_SLOT ? marks[v] : backward[v]))
+        if (v != graph->loss && !(by_r ? backward[v] : marks[v]))
             continue;
-        if (v == graph->loss)
-            space = VP_SPACE_SLOT;
-        lowering->kept[v] = reserve(lowering->program, space,
-                                    vp_value_bytes(graph, v));
+        if (lowering->spec->one_slot && v != graph->loss)
+            lowering->kept[v] = vp_lowering_temp(lowering, n_bytes);
+        else
+            lowering->kept[v] = reserve(lowering->program,
+                                        by_r ? VP_SPACE_REDO : VP_SPACE_SLOT,
+                                        n_bytes);
     }
 }
 
@@ -223,8 +268,7 @@ static void find_home(struct vp_lowering *lowering, enum vp_list list, vp_val v)
     if (vp_ref_is(*home))
         return;
     *home = lowering->boundary_in[v];
-    if (!vp_ref_is(*home) &&
-        (lowering->kept[v].space == VP_SPACE_SLOT || list != VP_LIST_F))
+    if (!vp_ref_is(*home) && (list != VP_LIST_F || !left_by_r(lowering, v)))
         *home = lowering->kept[v];
     if (!vp_ref_is(*home) && list == VP_LIST_F)
         *home = lowering->boundary_out[v];
@@ -238,16 +282,25 @@ static void forget_homes(struct vp_lowering *lowering)
            (size_t)lowering->graph->n_values * sizeof(*lowering->home));
 }
 
+static bool is_temporary(const struct vp_lowering *lowering, vp_val v)
+{
+    return lowering->home[v].space == VP_SPACE_WORK &&
+           !vp_ref_same(lowering->home[v], lowering->kept[v]);
+}
+
 static void emit_forward(struct vp_lowering *lowering, enum vp_list list,
                          const struct vp_op *op)
 {
+    struct vp_call *call;
+
     for (int i = 0; i < VP_MAX_IN; i++)
         find_home(lowering, list, op->in[i]);
     find_home(lowering, list, op->out);
     for (int i = 0; i < VP_MAX_AUX; i++)
         find_home(lowering, list, op->aux[i]);
-    vp_lowering_operands(lowering,
-                         vp_lowering_emit(lowering, list, op, VP_PHASE_F));
+    call = vp_lowering_emit(lowering, list, op, VP_PHASE_F);
+    vp_lowering_operands(lowering, call);
+    call->out_stays = !is_temporary(lowering, op->out);
 }
 
 /* Values that go on but were not computed straight into the packet: those
@@ -288,12 +341,13 @@ static void lower_forward(struct vp_lowering *lowering, const bool *redo)
         if (redo[i])
             emit_forward(lowering, VP_LIST_R, &graph->ops[i]);
 
-    /* Backward finds values where F or R left them. */
+    /* Backward finds values where F or R left them, or makes them again. */
     forget_homes(lowering);
     for (vp_val v = 0; v < graph->n_values; v++)
-        lowering->home[v] = vp_ref_is(lowering->boundary_in[v])
-                                ? lowering->boundary_in[v]
-                                : lowering->kept[v];
+        if (!lowering->remade[v])
+            lowering->home[v] = vp_ref_is(lowering->boundary_in[v])
+                                    ? lowering->boundary_in[v]
+                                    : lowering->kept[v];
 }
 
 /* ---- The whole ---------------------------------------------------------- */
@@ -347,6 +401,7 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
                                        n_values * sizeof(*lowering->kept));
     lowering->home = vp_lowering_alloc(lowering,
                                        n_values * sizeof(*lowering->home));
+    lowering->remade = vp_lowering_alloc(lowering, n_values);
     if (lowering->status != VP_OK)
         return lowering->status;
 

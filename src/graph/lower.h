@@ -9,7 +9,7 @@
  * the number of a temporary in place of an offset. */
 struct vp_temp {
     int64_t n_bytes;
-    bool carried;   /* lives from B to W: goes to SLOT */
+    bool carried;   /* lives from B to W: goes to SLOT in any case */
     int64_t offset; /* set by the plan */
 };
 
@@ -27,6 +27,7 @@ struct vp_lowering {
     struct vp_ref *boundary_in, *boundary_out; /* places in the packets */
     struct vp_ref *kept; /* SLOT or REDO place, if backward reads it */
     struct vp_ref *home; /* where the list being emitted has it */
+    bool *remade;        /* B writes it once more, for W */
 
     struct vp_temp *temps;
     int n_temps, cap_temps;
@@ -37,6 +38,11 @@ struct vp_lowering {
 static inline bool vp_ref_is(struct vp_ref ref)
 {
     return ref.space != VP_SPACE_NONE;
+}
+
+static inline bool vp_ref_same(struct vp_ref a, struct vp_ref b)
+{
+    return a.space == b.space && a.offset == b.offset;
 }
 
 /* True for operators whose results B needs to be computed again. */
@@ -53,7 +59,8 @@ struct vp_ref vp_lowering_temp(struct vp_lowering *lowering, int64_t n_bytes);
 struct vp_call *vp_lowering_emit(struct vp_lowering *lowering,
                                  enum vp_list list, const struct vp_op *op,
                                  enum vp_phase phase);
-/* Sets in, out, aux and parameters of a call from `home`. */
+/* Sets in, aux and parameters of a call from `home`, and out if it is written
+ * or read. */
 void vp_lowering_operands(struct vp_lowering *lowering, struct vp_call *call);
 /* A copy of value `v` as an operator of its own, named after `like`. */
 const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,

@@ -1,9 +1,9 @@
 /* The memory plan: temporaries that are never alive together share bytes.
  *
- * A temporary lives from the first to the last call of its list that names
- * it, scratch a call longer; those of a W see linger(). Largest first, each goes to the lowest offset
- * that is free during its whole life. Temporaries that W reads after B move to
- * the slot. */
+ * A temporary lives from the first to the last call of its list that names it,
+ * or to the end of a run of calls that may be made one; those of a W linger.
+ * Largest first, each goes to the lowest offset that is free during its whole
+ * life. Temporaries that W reads after B move to the slot. */
 #include "graph/lower.h"
 
 #include <stdlib.h>
@@ -32,12 +32,14 @@ static void each_ref(struct vp_call *call,
     fn(ctx, &call->out);
     fn(ctx, &call->dout);
     fn(ctx, &call->dz);
+    fn(ctx, &call->again);
     fn(ctx, &call->scratch);
 }
 
 struct scan {
     const struct vp_temp *temps;
     struct life *lives; /* per temporary */
+    bool all;           /* those that are carried, too */
     int call;
 };
 
@@ -46,7 +48,8 @@ static void note_use(void *ctx, struct vp_ref *ref)
     struct scan *scan = ctx;
     struct life *life;
 
-    if (ref->space != VP_SPACE_WORK || scan->temps[ref->offset].carried)
+    if (ref->space != VP_SPACE_WORK ||
+        (scan->temps[ref->offset].carried && !scan->all))
         return;
     life = &scan->lives[ref->offset];
     if (life->first < 0)
@@ -55,42 +58,57 @@ static void note_use(void *ctx, struct vp_ref *ref)
         life->last = scan->call;
 }
 
-/* A W that a backend runs beside the list may end some calls later, and its
- * scratch is used together with the call before it. */
-static void linger(const struct vp_lowering *lowering, struct vp_call *call,
-                   struct scan *scan)
+/* The last of the calls that a backend may run together with call `i`: it and
+ * those that follow up to the next product. */
+static int end_of_run(const struct vp_program *program, enum vp_list list,
+                      int i)
 {
-    int index = scan->call;
-    struct vp_ref scratch = call->scratch;
+    const struct vp_call *calls = program->calls[list];
 
-    if (call->phase != VP_PHASE_W || lowering->spec->w_linger == 0)
-        return;
-    scan->call += lowering->spec->w_linger;
-    each_ref(call, note_use, scan);
-    if (scratch.space == VP_SPACE_WORK && index > 0)
-        scan->lives[scratch.offset].first = index - 1;
+    if (vp_op_defs[calls[i].op->kind].flops)
+        return i;
+    while (i + 1 < program->n_calls[list] &&
+           !vp_op_defs[calls[i + 1].op->kind].flops)
+        i++;
+    return i;
 }
 
-/* Collects the lives of one list at the front of `lives`; returns how many. */
-static int find_lives(const struct vp_lowering *lowering, enum vp_list list,
+/* Notes what the calls of a list name; its first call is number `base`. */
+static void scan_list(struct scan *scan, const struct vp_program *program,
+                      enum vp_list list, int base)
+{
+    for (int i = 0; i < program->n_calls[list]; i++) {
+        struct vp_call *call = &program->calls[list][i];
+
+        scan->call = base + i;
+        each_ref(call, note_use, scan);
+        scan->call = base + end_of_run(program, list, i);
+        /* It may run beside the calls after it. */
+        if (call->phase == VP_PHASE_W)
+            scan->call += program->spec.w_linger;
+        each_ref(call, note_use, scan);
+    }
+}
+
+/* Collects the lives in lists [first, end), which run one after the other, at
+ * the front of `lives`; returns how many. */
+static int find_lives(const struct vp_lowering *lowering, int first, int end,
                       struct life *lives)
 {
     const struct vp_program *program = lowering->program;
-    struct scan scan = { .temps = lowering->temps, .lives = lives };
-    int n = 0;
+    struct scan scan = { .temps = lowering->temps,
+                         .lives = lives,
+                         .all = lowering->spec->one_slot };
+    int n = 0, base = 0;
 
     for (int i = 0; i < lowering->n_temps; i++)
         lives[i] = (struct life){ .temp = i,
                                   .first = -1,
                                   .last = -1,
                                   .n_bytes = lowering->temps[i].n_bytes };
-    for (int i = 0; i < program->n_calls[list]; i++) {
-        scan.call = i;
-        each_ref(&program->calls[list][i], note_use, &scan);
-        linger(lowering, &program->calls[list][i], &scan);
-        /* A backend may run the next call together with this one. */
-        scan.call = i + 1;
-        note_use(&scan, &program->calls[list][i].scratch);
+    for (int list = first; list < end; list++) {
+        scan_list(&scan, program, (enum vp_list)list, base);
+        base += program->n_calls[list];
     }
     for (int i = 0; i < lowering->n_temps; i++)
         if (lives[i].first >= 0)
@@ -130,34 +148,69 @@ static void place(struct life *placed, int n_placed, struct life life)
     placed[at] = life;
 }
 
-/* Plans one list; returns the bytes of WORK it needs. */
-static int64_t plan_list(struct vp_lowering *lowering, enum vp_list list,
-                         struct life *lives, struct life *placed)
+/* Plans lists [first, end); returns the bytes that they need. */
+static int64_t plan_lists(struct vp_lowering *lowering, int first, int end,
+                          struct life *lives, struct life *placed)
 {
-    int n = find_lives(lowering, list, lives);
-    int64_t end = 0;
+    int n = find_lives(lowering, first, end, lives);
+    int64_t n_bytes = 0;
 
     qsort(lives, (size_t)n, sizeof(*lives), larger_first);
     for (int i = 0; i < n; i++)
         place(placed, i, lives[i]);
     for (int i = 0; i < n; i++) {
         lowering->temps[placed[i].temp].offset = placed[i].offset;
-        if (placed[i].offset + placed[i].n_bytes > end)
-            end = placed[i].offset + placed[i].n_bytes;
+        if (placed[i].offset + placed[i].n_bytes > n_bytes)
+            n_bytes = placed[i].offset + placed[i].n_bytes;
     }
-    return end;
+    return n_bytes;
 }
 
 static void patch(void *ctx, struct vp_ref *ref)
 {
     const struct vp_lowering *lowering = ctx;
+    bool one_slot = lowering->spec->one_slot;
     const struct vp_temp *temp;
 
     if (ref->space != VP_SPACE_WORK)
         return;
     temp = &lowering->temps[ref->offset];
-    ref->space = temp->carried ? VP_SPACE_SLOT : VP_SPACE_WORK;
+    ref->space = temp->carried || one_slot ? VP_SPACE_SLOT : VP_SPACE_WORK;
     ref->offset = temp->offset;
+}
+
+/* What is carried gets bytes of its own in SLOT; WORK has room for the list
+ * that needs most. */
+static void plan_apart(struct vp_lowering *lowering, struct life *lives,
+                       struct life *placed)
+{
+    int64_t *slot = &lowering->program->n_bytes[VP_SPACE_SLOT];
+    int64_t *work = &lowering->program->n_bytes[VP_SPACE_WORK];
+
+    for (int i = 0; i < lowering->n_temps; i++) {
+        if (!lowering->temps[i].carried)
+            continue;
+        lowering->temps[i].offset = *slot;
+        *slot += lowering->temps[i].n_bytes;
+    }
+    for (int list = 0; list < VP_LIST_COUNT; list++) {
+        int64_t n_bytes = plan_lists(lowering, list, list + 1, lives, placed);
+
+        if (n_bytes > *work)
+            *work = n_bytes;
+    }
+}
+
+/* All lists of a minibatch share SLOT, behind the loss. */
+static void plan_together(struct vp_lowering *lowering, struct life *lives,
+                          struct life *placed)
+{
+    int64_t *slot = &lowering->program->n_bytes[VP_SPACE_SLOT];
+    int64_t n_bytes = plan_lists(lowering, 0, VP_LIST_COUNT, lives, placed);
+
+    for (int i = 0; i < lowering->n_temps; i++)
+        lowering->temps[i].offset += *slot;
+    *slot += n_bytes;
 }
 
 enum vp_status vp_plan_memory(struct vp_lowering *lowering)
@@ -169,18 +222,10 @@ enum vp_status vp_plan_memory(struct vp_lowering *lowering)
 
     if (lowering->status != VP_OK)
         return lowering->status;
-    for (int i = 0; i < lowering->n_temps; i++) {
-        if (!lowering->temps[i].carried)
-            continue;
-        lowering->temps[i].offset = program->n_bytes[VP_SPACE_SLOT];
-        program->n_bytes[VP_SPACE_SLOT] += lowering->temps[i].n_bytes;
-    }
-    for (int list = 0; list < VP_LIST_COUNT; list++) {
-        int64_t end = plan_list(lowering, (enum vp_list)list, lives, placed);
-
-        if (end > program->n_bytes[VP_SPACE_WORK])
-            program->n_bytes[VP_SPACE_WORK] = end;
-    }
+    if (lowering->spec->one_slot)
+        plan_together(lowering, lives, placed);
+    else
+        plan_apart(lowering, lives, placed);
     for (int list = 0; list < VP_LIST_COUNT; list++)
         for (int i = 0; i < program->n_calls[list]; i++)
             each_ref(&program->calls[list][i], patch, lowering);

@@ -14,7 +14,8 @@ enum vp_space {
     VP_SPACE_GRAD,     /* gradients of the weights */
     VP_SPACE_SLOT, /* kept from F to B (or W), one per minibatch in flight */
     VP_SPACE_WORK, /* lives inside one list; shared by all lists */
-    VP_SPACE_REDO, /* written by R, read by B; one per stage */
+    VP_SPACE_REDO, /* written by R, read by B; one per stage. With one_slot,
+                      both are part of SLOT */
     VP_SPACE_IN,   /* boundary values from the previous stage, or the batch */
     VP_SPACE_OUT,  /* boundary values for the next stage */
     VP_SPACE_DIN,  /* gradients for the previous stage */
@@ -38,8 +39,10 @@ struct vp_call {
     struct vp_ref din[VP_MAX_IN];
     bool din_add[VP_MAX_IN]; /* add to din instead of writing it */
     struct vp_ref dz;        /* see vp_op_has_dz() */
+    struct vp_ref again;     /* B: out once more; see vp_op_can_remake() */
     struct vp_ref dpar[VP_MAX_PARAM];
     struct vp_ref scratch; /* in WORK; as large as the backend asked for */
+    bool out_stays;        /* F: something after the list reads out */
 };
 
 enum vp_list {
@@ -88,9 +91,13 @@ struct vp_stage_spec {
     double recompute_ratio; /* of the stage's lines, counted from its end */
     bool split_w;           /* W runs as a list of its own */
     bool forward_only;      /* evaluation: nothing is kept, only F exists */
-    int64_t bundle_bytes;   /* replicas: see struct vp_bundle; 0: none */
-    int w_linger;           /* calls after a W that a backend may run before
-                               it: temporaries of W live on for so many */
+    /* Only one minibatch is in flight at a time: nothing runs here between its
+     * lists. SLOT then holds what else would be in WORK and REDO, and bytes of
+     * a kept value serve others once backward has read it. */
+    bool one_slot;
+    int64_t bundle_bytes; /* replicas: see struct vp_bundle; 0: none */
+    int w_linger;         /* calls after a W that a backend may run before it:
+                             temporaries of W live on for so many */
 };
 
 /* Gradients that replicas add up together, as soon as they are final: a range

@@ -23,11 +23,15 @@ void vp_cpu_layernorm_b(const struct vp_kargs *args, int64_t begin, int64_t end)
     const struct vp_simd *simd = vp_simd();
     int64_t C = vp_arg_value(args, args->op->out)->cols;
     const float *x = args->in[0], *dout = args->dout, *stat = args->aux[0];
-    float *dx = args->din[0];
+    float *dx = args->din[0], *again = args->again;
 
-    for (int64_t i = begin; dx && i < end; i++)
+    for (int64_t i = begin; dx && i < end; i++) {
+        if (again)
+            simd->normalise(again + i * C, x + i * C, stat + 2 * i,
+                            args->par[0], args->par[1], C);
         simd->layernorm_grad(dx + i * C, dout + i * C, x + i * C, args->par[0],
                              stat + 2 * i, args->din_add[0], C);
+    }
 }
 
 /* Partial sums of a chunk of rows: dgamma, dbeta in scratch [chunks, 2, C]. */

@@ -73,7 +73,7 @@ struct use {
 };
 
 struct uses {
-    struct use use[2 * VP_MAX_IN + VP_MAX_AUX + 2 * VP_MAX_PARAM + 4];
+    struct use use[2 * VP_MAX_IN + VP_MAX_AUX + 2 * VP_MAX_PARAM + 5];
     int n;
 };
 
@@ -123,6 +123,7 @@ static struct uses uses_of(const struct vp_cpu_kernels *kernels, int n_threads,
         use_value(&uses, graph, call->aux[i], op->aux[i], f);
     use_value(&uses, graph, call->dout, op->out, false);
     use_value(&uses, graph, call->dz, op->out, b);
+    use_value(&uses, graph, call->again, op->out, true);
     for (int i = 0; i < VP_MAX_PARAM; i++) {
         use_param(&uses, graph, call->par[i], op->par[i], false);
         use_param(&uses, graph, call->dpar[i], op->par[i], true);

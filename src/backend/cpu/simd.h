@@ -45,6 +45,9 @@ struct vp_simd {
     void (*layernorm)(float *dst, float *stat, const float *x,
                       const float *gamma, const float *beta, float eps,
                       int64_t n);
+    /* dst once more, from stat */
+    void (*normalise)(float *dst, const float *x, const float *stat,
+                      const float *gamma, const float *beta, int64_t n);
     /* dst (+)= gradient of x */
     void (*layernorm_grad)(float *dst, const float *dout, const float *x,
                            const float *gamma, const float *stat, bool add,

@@ -44,14 +44,13 @@ template <int ACT> static __device__ inline float act_slope(float z)
 /* ---- Forward ------------------------------------------------------------ */
 
 template <typename T, int N, int ACT>
-static __device__ inline void act_pack(T *out, const T *z)
+static __device__ inline void act_pack(T *out, const vp_pack<T, N> &z)
 {
     float x[N];
 
-    vp_load<N>(x, z);
 #pragma unroll
     for (int i = 0; i < N; i++)
-        x[i] = act_value<ACT>(x[i]);
+        x[i] = act_value<ACT>(vp_get(z, i));
     vp_store<N>(out, x);
 }
 
@@ -63,11 +62,11 @@ static __global__ void act_kernel(T *out, const T *z, int64_t n)
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * N;
 
     if (i + N <= n) {
-        act_pack<T, N, ACT>(out + i, z + i);
+        act_pack<T, N, ACT>(out + i, vp_read<N>(z + i));
         return;
     }
     for (; i < n; i++)
-        act_pack<T, 1, ACT>(out + i, z + i);
+        act_pack<T, 1, ACT>(out + i, vp_read<1>(z + i));
 }
 
 template <typename T>
@@ -102,10 +101,11 @@ void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
 
 /* ---- Backward, and sums of columns -------------------------------------- */
 
-/* What one pass over a matrix is given: dz = dout * act'(z) unless dz is NULL,
- * and the column sums of dz in parts of rows unless `parts` is NULL. */
+/* What one pass over a matrix is given: dz = dout * act'(z) and again = act(z)
+ * unless NULL, and the column sums of dz in parts of rows unless `parts` is
+ * NULL. */
 struct pass {
-    void *dz;
+    void *dz, *again;
     const void *dout, *z;
     float *parts; /* [n_parts, cols] */
     int64_t rows, cols, part;
@@ -163,6 +163,8 @@ static __global__ void __launch_bounds__(THREADS) pass_kernel(struct pass pass)
             grad_pack<T, N, ACT>(dz, dout[r], z[r]);
             if (pass.dz)
                 vp_store<N>((T *)pass.dz + at + r * pass.cols, dz);
+            if (ACT != VP_ACT_NONE && pass.again)
+                act_pack<T, N, ACT>((T *)pass.again + at + r * pass.cols, z[r]);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 sum[i] += dz[i];
@@ -227,13 +229,14 @@ void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
     vp_cuda_add_parts(&sums, stream);
 }
 
-void vp_cuda_act_grad(void *dz, const void *dout, const void *z,
+void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,
                       enum vp_act act, int64_t rows, int64_t cols,
                       enum vp_dtype dtype, void *parts, cudaStream_t stream)
 {
     struct pass pass = {};
 
     pass.dz = dz;
+    pass.again = again;
     pass.dout = dout;
     pass.z = z;
     pass.parts = (float *)parts;

@@ -116,9 +116,9 @@ size_t vp_cuda_cross_entropy_scratch(const struct vp_graph *graph,
  * bits: how many of `calls`, from the first on, were done; 0 if there is no
  * such kernel for them. */
 int vp_cuda_run_fused(const struct vp_cuda_call *calls, int n_calls);
-/* The same for both gradients of a linear with an activation: the sums for the
- * bias come with dz. */
-int vp_cuda_run_linear(const struct vp_cuda_call *calls, int n_calls,
+/* The same for B of a linear with an activation, whose W is among the calls:
+ * the sums for the bias come with dz, and W is changed to leave them alone. */
+int vp_cuda_run_linear(struct vp_cuda_call *calls, int n_calls,
                        enum vp_status *st_out);
 
 /* ---- Parts of linear, around the products ------------------------------- */
@@ -126,10 +126,11 @@ int vp_cuda_run_linear(const struct vp_cuda_call *calls, int n_calls,
 /* out = act(z); n elements of `dtype`. */
 void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
                  enum vp_dtype dtype, cudaStream_t stream);
-/* dz = dout * act'(z), rounded to dtype; dz may be dout. `parts`, if not NULL,
- * has the column sums of the rounded dz in parts, as many bytes as
- * vp_cuda_column_scratch() says: for vp_cuda_column_finish(). */
-void vp_cuda_act_grad(void *dz, const void *dout, const void *z,
+/* dz = dout * act'(z), rounded to dtype; dz may be dout. With `again` also
+ * act(z). `parts`, if not NULL, has the column sums of the rounded dz in parts,
+ * as many bytes as vp_cuda_column_scratch() says: for
+ * vp_cuda_column_finish(). */
+void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,
                       enum vp_act act, int64_t rows, int64_t cols,
                       enum vp_dtype dtype, void *parts, cudaStream_t stream);
 /* dst (+)= the parts of a matrix [rows, cols]. */

@@ -87,7 +87,7 @@ static int resolve(struct vp_exe *exe, const struct key *key,
 
         exe->calls[i] = (struct vp_cuda_call){
             .phase = call->phase,
-            .out_is_temporary = call->out.space == VP_SPACE_WORK,
+            .out_is_temporary = !call->out_stays,
             .mb = mb,
             .cuda = &backend->cuda,
             .stream = stream
@@ -112,7 +112,7 @@ static enum vp_status run_call(const struct vp_cuda_call *call)
 }
 
 /* As many calls as one launch does. */
-static enum vp_status run_some(const struct vp_cuda_call *calls, int n,
+static enum vp_status run_some(struct vp_cuda_call *calls, int n,
                                int *n_done_out)
 {
     enum vp_status st = VP_OK;
@@ -130,7 +130,7 @@ static enum vp_status run_some(const struct vp_cuda_call *calls, int n,
 }
 
 /* `early` may be NULL. */
-static enum vp_status run_calls(const struct vp_cuda_call *calls, int n,
+static enum vp_status run_calls(struct vp_cuda_call *calls, int n,
                                 struct vp_cuda_side *side,
                                 struct vp_cuda_early *early)
 {

@@ -276,6 +276,7 @@ static bool grad_conflict(const struct vp_norm_grad *grad, int64_t n_bytes)
          false);
     writes(&spans, grad->dx);
     writes(&spans, grad->dbranch);
+    writes(&spans, grad->again);
     note(&spans, grad->parts, n_parts * 2 * grad->cols * (int64_t)sizeof(float),
          true, false);
     return any_conflict(&spans);

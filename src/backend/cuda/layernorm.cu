@@ -52,6 +52,22 @@ static __device__ inline void normalise(float *x, float mean, float rstd,
         x[i] = (x[i] - mean) * rstd * vp_get(gamma, i) + vp_get(beta, i);
 }
 
+/* `again`, of N columns from element `at` on. */
+template <typename T, int N>
+static __device__ inline void write_again(const struct vp_norm_grad &grad,
+                                          const vp_pack<T, N> &x, float2 stat,
+                                          int64_t at, int64_t col)
+{
+    float y[N];
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        y[i] = vp_get(x, i);
+    normalise<T, N>(y, stat.x, stat.y, vp_read<N>((const T *)grad.gamma + col),
+                    vp_read<N>((const T *)grad.beta + col));
+    vp_store<N>((T *)grad.again + at, y);
+}
+
 template <typename T, int THREADS>
 static __global__ void __launch_bounds__(THREADS)
     norm_kernel(struct vp_norm norm)
@@ -282,6 +298,8 @@ static __device__ inline void write_dx(const struct vp_norm_grad &grad,
 
     if (grad.base)
         vp_load<N>(base, (const T *)grad.base + at);
+    if (grad.again)
+        write_again<T, N>(grad, x, stat, at, col);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         float g = vp_get(dout, i) * gamma[i];
@@ -391,6 +409,8 @@ static __global__ void plain_dx_kernel(struct vp_norm_grad grad)
         float xhat = xhat_of(vp_float(x[j]), stat);
         float d = (g - sum_g - xhat * sum_gx) * stat.y;
 
+        if (grad.again)
+            write_again<T, 1>(grad, vp_read<1>(x + j), stat, row * cols + j, j);
         vp_put<1>(dx + j, grad.base != NULL, &d);
     }
 }
@@ -442,6 +462,7 @@ struct vp_norm_grad vp_cuda_norm_grad_of(const struct vp_cuda_call *call)
     grad.x = args->in[0];
     grad.dout = args->dout;
     grad.gamma = args->par[0];
+    grad.beta = args->par[1];
     grad.stat = (const float *)args->aux[0];
     grad.rows = out->rows;
     grad.cols = out->cols;
@@ -450,6 +471,7 @@ struct vp_norm_grad vp_cuda_norm_grad_of(const struct vp_cuda_call *call)
         return grad;
     }
     grad.dx = args->din[0];
+    grad.again = args->again;
     grad.base = args->din_add[0] ? args->din[0] : NULL;
     return grad;
 }

@@ -118,8 +118,9 @@ static void act_grad(const struct vp_cuda_call *call, void *parts)
     const struct vp_kargs *args = &call->args;
     struct size size = size_of(args->graph, args->op);
 
-    vp_cuda_act_grad(args->dz, args->dout, args->aux[0], args->op->attr.act,
-                     size.rows, size.N, size.dtype, parts, call->stream);
+    vp_cuda_act_grad(args->dz, args->again, args->dout, args->aux[0],
+                     args->op->attr.act, size.rows, size.N, size.dtype, parts,
+                     call->stream);
 }
 
 enum vp_status vp_cuda_linear_b(const struct vp_cuda_call *call)
@@ -143,23 +144,34 @@ enum vp_status vp_cuda_linear_w(const struct vp_cuda_call *call)
     return weight_grad(call, dz);
 }
 
-int vp_cuda_run_linear(const struct vp_cuda_call *calls, int n_calls,
+/* The W call of the layer that the first call is B of; NULL: not among them. */
+static struct vp_cuda_call *find_w(struct vp_cuda_call *calls, int n_calls)
+{
+    for (int i = 1; i < n_calls; i++)
+        if (calls[i].phase == VP_PHASE_W &&
+            calls[i].args.op == calls[0].args.op)
+            return &calls[i];
+    return NULL;
+}
+
+int vp_cuda_run_linear(struct vp_cuda_call *calls, int n_calls,
                        enum vp_status *st_out)
 {
-    const struct vp_kargs *b = &calls[0].args, *w = &calls[1].args;
+    const struct vp_kargs *b = &calls[0].args;
+    struct vp_cuda_call *w;
     struct size size;
 
-    if (n_calls < 2 || calls[0].phase != VP_PHASE_B ||
-        calls[1].phase != VP_PHASE_W || b->op != w->op ||
-        b->op->kind != VP_OP_LINEAR || !b->dz || b->dz != w->dz || !w->dpar[1])
+    if (calls[0].phase != VP_PHASE_B || b->op->kind != VP_OP_LINEAR || !b->dz)
+        return 0;
+    w = find_w(calls, n_calls);
+    if (!w || !w->args.dpar[1])
         return 0;
     size = size_of(b->graph, b->op);
-    act_grad(&calls[0], w->scratch);
-    vp_cuda_branch(&calls[1]);
-    vp_cuda_column_finish(w->dpar[1], w->scratch, size.rows, size.N,
-                          w->mb->accumulate, calls[1].stream);
-    *st_out = weight_grad(&calls[1], b->dz);
-    if (*st_out == VP_OK)
-        *st_out = input_grad(&calls[0], b->dz);
-    return 2;
+    /* The scratch of W is not its own before W, but that of B is here. */
+    act_grad(&calls[0], b->scratch);
+    vp_cuda_column_finish(w->args.dpar[1], b->scratch, size.rows, size.N,
+                          b->mb->accumulate, calls[0].stream);
+    w->args.dpar[1] = NULL;
+    *st_out = input_grad(&calls[0], b->dz);
+    return 1;
 }

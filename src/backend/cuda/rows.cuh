@@ -230,9 +230,10 @@ struct vp_norm {
 /* dx = base + what comes through the layer norm; dbranch = drop_base +
  * dropout(dx). The sums of dgamma and dbeta are left in parts. */
 struct vp_norm_grad {
-    const void *x, *dout, *gamma;
+    const void *x, *dout, *gamma, *beta;
     const float *stat;
-    void *dx;         /* NULL: not wanted; then no dbranch either */
+    void *dx;         /* NULL: not wanted; then no dbranch, no `again` either */
+    void *again;      /* the layer norm's output once more; NULL: not wanted */
     const void *base; /* NULL: dx is written, not added to */
     float *parts;     /* [vp_cuda_norm_parts(), 2, cols]; NULL: not wanted */
     void *dbranch;    /* NULL: no dropout follows */
