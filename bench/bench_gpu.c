@@ -5,11 +5,15 @@
  *
  * bench_gpu profile CASE: where the time of a step goes, by kind of call.
  *
+ * bench_gpu limit CASE...: how far a step is from what its parts allow; exit 1
+ * if a target is missed.
+ *
  * bench_gpu worker CASE: trains ten steps for every line on stdin, for a script
  * that lets several programs take turns. */
 #include "backend/plugin.h"
-#include "backend/profile.h"
+#include "gpu_profile.h"
 #include "lab.h"
+#include "limit.h"
 #include "series.h"
 
 #include <stdio.h>
@@ -97,6 +101,7 @@ static _Noreturn void usage(void)
 {
     fputs("usage: bench_gpu CASE... [--steps N]\n"
           "       bench_gpu profile CASE\n"
+          "       bench_gpu limit CASE...\n"
           "       bench_gpu worker CASE\n\ncases\n",
           stderr);
     for (int i = 0; i < N_CASES; i++)
@@ -192,23 +197,25 @@ static void print_profile(const struct vp_profile_row *rows, int n, int n_steps)
     printf("%9.4f in all\n", 1e3 * total / n_steps);
 }
 
+/* Of `n_steps` steps, after a few to warm up. */
+static struct vp_profile take_profile(struct lab *lab, int i, int n_steps,
+                                      bool by_call)
+{
+    lab_run(lab, 3 * cases[i].n_mb);
+    gpu_profile_begin(lab_backend(lab), by_call);
+    lab_run(lab, n_steps * cases[i].n_mb);
+    return gpu_profile_end(lab_backend(lab));
+}
+
 static void profile(int i)
 {
     enum { STEPS = 5 };
-    enum vp_status (*begin)(struct vp_backend *);
-    int (*end)(struct vp_backend *, struct vp_profile_row *);
-    struct vp_profile_row rows[VP_PROFILE_ROWS];
     struct lab *lab = open_case(i);
-    int n;
+    struct vp_profile profile = take_profile(lab, i, STEPS, true);
 
-    *(void **)&begin = vp_backend_symbol("cuda", "vp_cuda_profile_begin");
-    *(void **)&end = vp_backend_symbol("cuda", "vp_cuda_profile_end");
-    lab_run(lab, 2 * cases[i].n_mb);
-    begin(lab_backend(lab));
-    lab_run(lab, STEPS * cases[i].n_mb);
-    n = end(lab_backend(lab), rows);
-    qsort(rows, (size_t)n, sizeof(*rows), longer_first);
-    print_profile(rows, n, STEPS);
+    qsort(profile.rows, (size_t)profile.n_rows, sizeof(*profile.rows),
+          longer_first);
+    print_profile(profile.rows, profile.n_rows, STEPS);
     lab_close(lab);
 }
 
@@ -220,6 +227,15 @@ struct result {
     double gb, tflops, share;
 };
 
+static struct series time_steps(struct lab *lab, int i, int n_steps)
+{
+    struct series ms = { .n = 0 };
+
+    for (int done = 0; done < n_steps; done += ROUND)
+        series_add(&ms, 1e3 * lab_run(lab, round_of(i)) / ROUND);
+    return ms;
+}
+
 static struct result measure(int i, int n_steps, double peak)
 {
     struct result result = { .name = cases[i].name };
@@ -229,8 +245,7 @@ static struct result measure(int i, int n_steps, double peak)
     result.gb = gib_of(lab, i);
     lab_run(lab, (WARM_UP - 1) * cases[i].n_mb);
     flops = lab_flops(lab);
-    for (int done = 0; done < n_steps; done += ROUND)
-        series_add(&result.ms, 1e3 * lab_run(lab, round_of(i)) / ROUND);
+    result.ms = time_steps(lab, i, n_steps);
     result.tflops = flops / series_median(&result.ms) / 1e9;
     result.share = result.tflops * 1e12 / peak;
     printf("{\"case\": \"gpu\", \"model\": \"%s\", \"ms\": %.4f, \"least\": "
@@ -253,12 +268,56 @@ static void print_table(const struct result *results, int n)
                results[i].tflops, 100.0 * results[i].share, results[i].gb);
 }
 
+/* ---- Limits ------------------------------------------------------------- */
+
+/* A small batch gives the GPU little to do between two launches. */
+static double most_idle(int i)
+{
+    return cases[i].size.batch > 16 ? 0.02 : 0.04;
+}
+
+/* Times come first: recording slows everything down, and something of that may
+ * stay. */
+static bool judge_limit(int i, int n_steps, double copy_rate)
+{
+    enum { STEPS = 5 };
+    struct limit limit = { .name = cases[i].name,
+                           .n_steps = STEPS,
+                           .copy_rate = copy_rate,
+                           .most_idle = most_idle(i) };
+    struct lab *lab = open_case(i);
+
+    lab_run(lab, WARM_UP * cases[i].n_mb);
+    limit.ms = time_steps(lab, i, n_steps);
+    limit.replays = take_profile(lab, i, STEPS, false);
+    if (cases[i].n_stages == 1) {
+        limit.calls = take_profile(lab, i, STEPS, true);
+        gpu_profile_alone(lab_backend(lab), &limit.calls);
+    }
+    lab_close(lab);
+    return limit_print(&limit);
+}
+
+/* ---- The program -------------------------------------------------------- */
+
+static struct vp_device_info look(void)
+{
+    struct vp_device_info info;
+    struct vp_err err = { "" };
+
+    if (load()->info(0, true, &info, &err) != VP_OK)
+        lab_die("device", &err);
+    printf("%s: copy %.2f TB/s, bf16 products %.0f TFLOP/s\n", info.name,
+           info.copy_rate / 1e12, info.bf16_rate / 1e12);
+    return info;
+}
+
 int main(int argc, char **argv)
 {
     struct result results[N_CASES];
     struct vp_device_info info;
-    struct vp_err err = { "" };
-    int n = 0, n_steps = 50;
+    int n = 0, n_steps = 50, first = 1;
+    bool limits, met = true;
 
     if (argc == 3 && strcmp(argv[1], "profile") == 0) {
         profile(find(argv[2]));
@@ -272,14 +331,18 @@ int main(int argc, char **argv)
         n_steps = (int)strtol(argv[argc - 1], NULL, 10);
         argc -= 2;
     }
-    if (argc < 2 || argc > N_CASES + 1 || n_steps < 1 || n_steps > MAX_STEPS)
+    limits = argc > 2 && strcmp(argv[1], "limit") == 0;
+    first += limits;
+    if (argc <= first || argc > N_CASES + first || n_steps < 1 ||
+        n_steps > MAX_STEPS)
         usage();
-    if (load()->info(0, true, &info, &err) != VP_OK)
-        lab_die("device", &err);
-    printf("%s: copy %.2f TB/s, bf16 products %.0f TFLOP/s\n", info.name,
-           info.copy_rate / 1e12, info.bf16_rate / 1e12);
-    for (int i = 1; i < argc; i++)
-        results[n++] = measure(find(argv[i]), n_steps, info.bf16_rate);
-    print_table(results, n);
-    return 0;
+    info = look();
+    for (int i = first; i < argc; i++)
+        if (limits)
+            met &= judge_limit(find(argv[i]), n_steps, info.copy_rate);
+        else
+            results[n++] = measure(find(argv[i]), n_steps, info.bf16_rate);
+    if (!limits)
+        print_table(results, n);
+    return met ? 0 : 1;
 }

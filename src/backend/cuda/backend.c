@@ -1,7 +1,7 @@
 /* The GPU behind the backend table: devices, memory, streams, the optimizer.
  * Lists of calls are in exe.c. */
-#include "backend/cuda/product.h"
 #include "backend/cuda/profile.h"
+#include "backend/cuda/traffic.h"
 
 #include "base/clock.h"
 
@@ -348,31 +348,19 @@ static enum vp_status find_tensors(struct vp_backend *backend,
     return VP_OK;
 }
 
-static void begin_profile(struct vp_backend *backend, struct vp_stream *stream)
-{
-    if (backend->profile)
-        vp_cuda_profile_begin_list(backend->profile, stream->stream);
-}
-
-static void end_profile(struct vp_backend *backend, struct vp_stream *stream,
-                        const char *what)
-{
-    if (!backend->profile)
-        return;
-    vp_cuda_profile_mark(backend->profile, NULL, 0, what, stream->stream);
-    vp_cuda_profile_end_list(backend->profile);
-}
-
 static enum vp_status cuda_sum_squares(struct vp_backend *backend,
                                        struct vp_stream *stream,
                                        const struct vp_optim_tensor *tensors,
                                        int n_tensors, const float *data,
                                        double *sums_out)
 {
+    int label;
+
     VP_TRY(find_tensors(backend, tensors, n_tensors));
-    begin_profile(backend, stream);
+    label = vp_cuda_profile_push(backend->cuda.profile);
     vp_cuda_sum_squares(backend->tensors, data, backend->sums, stream->stream);
-    end_profile(backend, stream, "norm");
+    vp_cuda_profile_pop_other(backend->cuda.profile, label, "norm",
+                              vp_cuda_squares_traffic(tensors, n_tensors));
     VP_TRY(vp_cuda_check(&backend->cuda, cudaPeekAtLastError(),
                          "squaring gradients"));
     return cuda_copy(backend, stream, sums_out, backend->sums,
@@ -383,10 +371,13 @@ static enum vp_status cuda_update(struct vp_backend *backend,
                                   struct vp_stream *stream,
                                   const struct vp_optim_step *step)
 {
+    int label;
+
     VP_TRY(find_tensors(backend, step->tensors, step->n_tensors));
-    begin_profile(backend, stream);
+    label = vp_cuda_profile_push(backend->cuda.profile);
     vp_cuda_update(backend->tensors, step, stream->stream);
-    end_profile(backend, stream, "update");
+    vp_cuda_profile_pop_other(backend->cuda.profile, label, "update",
+                              vp_cuda_update_traffic(step));
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "updating");
 }
 

@@ -20,6 +20,7 @@ struct vp_cuda {
     struct vp_cuda_plan *plans; /* of products: a list, grows in first runs */
     cudnnHandle_t cudnn;        /* NULL until something needs it */
     struct vp_cuda_attention *attentions; /* a list, likewise */
+    struct vp_cuda_profile *profile;      /* NULL: none is taken call by call */
     struct vp_err err;                    /* of the last call that failed */
 };
 
@@ -29,10 +30,9 @@ struct vp_backend {
     bool plan_only;
     const struct vp_optim_tensor *tensors_of; /* whose table this is: */
     struct vp_cuda_tensors *tensors;
-    double *sums;                    /* on the device, per tensor */
-    int *flag;                       /* on the device */
-    struct vp_cuda_mb *mb;           /* of calls outside of lists */
-    struct vp_cuda_profile *profile; /* NULL: none is taken; profile.c */
+    double *sums;          /* on the device, per tensor */
+    int *flag;             /* on the device */
+    struct vp_cuda_mb *mb; /* of calls outside of lists */
 };
 
 struct vp_stream {

@@ -103,13 +103,12 @@ static enum vp_status run_call(const struct vp_cuda_call *call)
     return fn(call);
 }
 
-/* Launches the calls; where a profile is taken, with marks between them. */
-static enum vp_status run_calls(const struct vp_cuda_call *calls, int n,
-                                struct vp_cuda_profile *profile)
+static enum vp_status run_calls(const struct vp_cuda_call *calls, int n)
 {
     int n_done;
 
     for (int i = 0; i < n; i += n_done) {
+        int label = vp_cuda_profile_push(calls[i].cuda->profile);
         enum vp_status st = VP_OK;
 
         n_done = vp_cuda_run_fused(&calls[i], n - i);
@@ -119,25 +118,13 @@ static enum vp_status run_calls(const struct vp_cuda_call *calls, int n,
             st = run_call(&calls[i]);
             n_done = 1;
         }
+        vp_cuda_profile_pop_calls(calls[i].cuda->profile, label, &calls[i],
+                                  n_done);
         VP_TRY(st);
         VP_TRY(vp_cuda_check(calls[i].cuda, cudaPeekAtLastError(),
                              vp_op_defs[calls[i].args.op->kind].name));
-        if (profile)
-            vp_cuda_profile_mark(profile, &calls[i], n_done, NULL,
-                                 calls[i].stream);
     }
     return VP_OK;
-}
-
-static enum vp_status run_profiled(struct vp_exe *exe, int n)
-{
-    struct vp_cuda_profile *profile = exe->backend->profile;
-    enum vp_status st;
-
-    vp_cuda_profile_begin_list(profile, exe->calls[0].stream);
-    st = run_calls(exe->calls, n, profile);
-    vp_cuda_profile_end_list(profile);
-    return st;
 }
 
 /* ---- Replays ------------------------------------------------------------ */
@@ -187,7 +174,7 @@ static enum vp_status capture(struct vp_exe *exe, struct replay *replay,
                          cudaStreamBeginCapture(
                              stream->stream, cudaStreamCaptureModeThreadLocal),
                          "capturing"));
-    st = run_calls(exe->calls, n, NULL);
+    st = run_calls(exe->calls, n);
     ended = cudaStreamEndCapture(stream->stream, &graph);
     if (st == VP_OK)
         st = vp_cuda_check(cuda, ended, "capturing");
@@ -238,15 +225,11 @@ enum vp_status vp_cuda_launch_part(struct vp_exe *exe, enum vp_list list,
     if (n == 0)
         return VP_OK;
     set_scalars(stream->mb, launch, stream->stream);
-    if (exe->backend->profile)
-        return run_profiled(
-            exe, resolve(exe, &key, launch, stream->mb, stream->stream));
-    if (!replay) {
+    if (!replay)
         VP_TRY(remember(exe, &key));
-        return run_calls(exe->calls,
-                         resolve(exe, &key, launch, stream->mb, stream->stream),
-                         NULL);
-    }
+    if (!replay || cuda->profile)
+        return run_calls(
+            exe->calls, resolve(exe, &key, launch, stream->mb, stream->stream));
     if (!replay->graph)
         VP_TRY(capture(exe, replay, launch, stream));
     return vp_cuda_check(cuda, cudaGraphLaunch(replay->graph, stream->stream),
