@@ -82,6 +82,7 @@ static void cuda_close(struct vp_backend *backend)
     cudaFree(backend->mb);
     cudaFree(backend->sums);
     cudaFree(backend->flag);
+    vp_cuda_clock_stop(&backend->clock);
     free(backend);
 }
 
@@ -274,6 +275,8 @@ static void cuda_event_free(struct vp_event *event)
 static enum vp_status cuda_event_record(struct vp_event *event,
                                         struct vp_stream *stream)
 {
+    if (event->clock)
+        vp_cuda_clock_look(event);
     return vp_cuda_check(&stream->backend->cuda,
                          cudaEventRecord(event->event, stream->stream),
                          "recording an event");
@@ -402,6 +405,8 @@ static const struct vp_backend_ops cuda_ops = {
     .event_record = cuda_event_record,
     .stream_wait = cuda_stream_wait,
     .event_sync = cuda_event_sync,
+    .timed_event_create = vp_cuda_timed_event_create,
+    .event_time = vp_cuda_event_time,
     .copy = cuda_copy,
     .scratch_bytes = cuda_scratch_bytes,
     .compile = vp_cuda_compile,

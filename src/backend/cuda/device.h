@@ -24,9 +24,22 @@ struct vp_cuda {
     struct vp_err err;                    /* of the last call that failed */
 };
 
+/* What ties the device's time to the host's: moments known by both clocks, a
+ * new one every few seconds, as clocks drift; see clock.c. */
+enum { VP_CUDA_MOMENTS = 32 };
+
+struct vp_cuda_clock {
+    cudaStream_t stream; /* empty but for these */
+    cudaEvent_t moment[VP_CUDA_MOMENTS], spare;
+    int64_t host_ns[VP_CUDA_MOMENTS];
+    int64_t n;        /* moments so far; the last ones are kept */
+    int64_t tried_ns; /* the last attempt */
+};
+
 /* backend.c and exe.c see the same structures. */
 struct vp_backend {
     struct vp_cuda cuda;
+    struct vp_cuda_clock clock;
     bool plan_only;
     const struct vp_optim_tensor *tensors_of; /* whose table this is: */
     struct vp_cuda_tensors *tensors;
@@ -43,11 +56,21 @@ struct vp_stream {
 
 struct vp_event {
     cudaEvent_t event;
+    struct vp_cuda_clock *clock; /* NULL: it has no time */
+    int64_t moment;              /* the last one before it */
 };
 
 /* Says what CUDA said: VP_ERR_NOMEM, or VP_ERR_IO for a device that fails. */
 enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
                              const char *what);
+
+/* clock.c */
+enum vp_status vp_cuda_timed_event_create(struct vp_backend *backend,
+                                          struct vp_event **out);
+/* Before a timed event is recorded. */
+void vp_cuda_clock_look(struct vp_event *event);
+bool vp_cuda_event_time(struct vp_event *event, int64_t *ns_out);
+void vp_cuda_clock_stop(struct vp_cuda_clock *clock);
 
 /* attention.c */
 void vp_cuda_attentions_free(struct vp_cuda *cuda);
