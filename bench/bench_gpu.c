@@ -8,9 +8,14 @@
  * bench_gpu limit CASE...: how far a step is from what its parts allow; exit 1
  * if a target is missed.
  *
+ * bench_gpu trace CASE FILE: the ranks of five steps as their GPU saw them, to
+ * FILE for Chrome or Perfetto, and what they left idle; exit 1 if a target is
+ * missed.
+ *
  * bench_gpu worker CASE: trains ten steps for every line on stdin, for a script
  * that lets several programs take turns. */
 #include "backend/plugin.h"
+#include "gaps.h"
 #include "gpu_profile.h"
 #include "lab.h"
 #include "limit.h"
@@ -102,6 +107,7 @@ static _Noreturn void usage(void)
     fputs("usage: bench_gpu CASE... [--steps N]\n"
           "       bench_gpu profile CASE\n"
           "       bench_gpu limit CASE...\n"
+          "       bench_gpu trace CASE FILE\n"
           "       bench_gpu worker CASE\n\ncases\n",
           stderr);
     for (int i = 0; i < N_CASES; i++)
@@ -197,11 +203,9 @@ static void print_profile(const struct vp_profile_row *rows, int n, int n_steps)
     printf("%9.4f in all\n", 1e3 * total / n_steps);
 }
 
-/* Of `n_steps` steps, after a few to warm up. */
 static struct vp_profile take_profile(struct lab *lab, int i, int n_steps,
                                       bool by_call)
 {
-    lab_run(lab, 3 * cases[i].n_mb);
     gpu_profile_begin(lab_backend(lab), by_call);
     lab_run(lab, n_steps * cases[i].n_mb);
     return gpu_profile_end(lab_backend(lab));
@@ -211,8 +215,10 @@ static void profile(int i)
 {
     enum { STEPS = 5 };
     struct lab *lab = open_case(i);
-    struct vp_profile profile = take_profile(lab, i, STEPS, true);
+    struct vp_profile profile;
 
+    lab_run(lab, 3 * cases[i].n_mb);
+    profile = take_profile(lab, i, STEPS, true);
     qsort(profile.rows, (size_t)profile.n_rows, sizeof(*profile.rows),
           longer_first);
     print_profile(profile.rows, profile.n_rows, STEPS);
@@ -227,15 +233,6 @@ struct result {
     double gb, tflops, share;
 };
 
-static struct series time_steps(struct lab *lab, int i, int n_steps)
-{
-    struct series ms = { .n = 0 };
-
-    for (int done = 0; done < n_steps; done += ROUND)
-        series_add(&ms, 1e3 * lab_run(lab, round_of(i)) / ROUND);
-    return ms;
-}
-
 static struct result measure(int i, int n_steps, double peak)
 {
     struct result result = { .name = cases[i].name };
@@ -245,7 +242,8 @@ static struct result measure(int i, int n_steps, double peak)
     result.gb = gib_of(lab, i);
     lab_run(lab, (WARM_UP - 1) * cases[i].n_mb);
     flops = lab_flops(lab);
-    result.ms = time_steps(lab, i, n_steps);
+    for (int done = 0; done < n_steps; done += ROUND)
+        series_add(&result.ms, 1e3 * lab_run(lab, round_of(i)) / ROUND);
     result.tflops = flops / series_median(&result.ms) / 1e9;
     result.share = result.tflops * 1e12 / peak;
     printf("{\"case\": \"gpu\", \"model\": \"%s\", \"ms\": %.4f, \"least\": "
@@ -276,26 +274,78 @@ static double most_idle(int i)
     return cases[i].size.batch > 16 ? 0.02 : 0.04;
 }
 
-/* Times come first: recording slows everything down, and something of that may
- * stay. */
+static void add_round(struct limit *limit, struct lab *lab, int i)
+{
+    struct vp_profile *replays = &limit->replays;
+
+    series_add(&limit->ms, 1e3 * lab_run(lab, round_of(i)) / ROUND);
+    *replays = take_profile(lab, i, ROUND, false);
+    series_add(&limit->recorded, 1e3 * replays->window / ROUND);
+    series_add(&limit->busy, 1e3 * replays->busy / ROUND);
+}
+
 static bool judge_limit(int i, int n_steps, double copy_rate)
 {
     enum { STEPS = 5 };
     struct limit limit = { .name = cases[i].name,
-                           .n_steps = STEPS,
+                           .n_replays = ROUND,
+                           .n_calls = STEPS,
                            .copy_rate = copy_rate,
                            .most_idle = most_idle(i) };
     struct lab *lab = open_case(i);
 
     lab_run(lab, WARM_UP * cases[i].n_mb);
-    limit.ms = time_steps(lab, i, n_steps);
-    limit.replays = take_profile(lab, i, STEPS, false);
+    for (int done = 0; done < n_steps; done += ROUND)
+        add_round(&limit, lab, i);
     if (cases[i].n_stages == 1) {
         limit.calls = take_profile(lab, i, STEPS, true);
         gpu_profile_alone(lab_backend(lab), &limit.calls);
     }
     lab_close(lab);
     return limit_print(&limit);
+}
+
+/* ---- Traces ------------------------------------------------------------- */
+
+static void print_rank(const struct vp_trace *trace, int r,
+                       const struct vp_trace_times *times)
+{
+    double work[VP_ACTION_KIND_COUNT] = { 0.0 };
+
+    for (int i = 0; i < trace->ranks[r].n_events; i++) {
+        const struct vp_trace_event *e = &trace->ranks[r].events[i];
+
+        work[e->kind] += 1e-6 * (double)(e->end_ns - e->start_ns - e->wait_ns);
+    }
+    printf("  rank %d: bubble %.3f, ms in F %.3f, B %.3f, UPDATE %.3f\n", r,
+           times[r].bubble, work[VP_ACTION_F], work[VP_ACTION_B],
+           work[VP_ACTION_UPDATE]);
+}
+
+static bool trace(int i, const char *path)
+{
+    enum { STEPS = 5 };
+    const double most_us = 10.0;
+    struct vp_trace_times times[MAX_STAGES];
+    struct lab *lab = open_case(i);
+    struct vp_err err = { "" };
+    struct vp_trace trace;
+    bool met;
+
+    lab_run(lab, round_of(i));
+    if (vp_trainer_trace(lab_trainer(lab), cases[i].name, &trace, &err) !=
+        VP_OK)
+        lab_die("trace", &err);
+    vp_trace_keep_last(&trace, STEPS * cases[i].n_mb);
+    printf("%s: bubble %.3f\n", cases[i].name, vp_trace_sum(&trace, times));
+    for (int r = 0; r < trace.n_ranks; r++)
+        print_rank(&trace, r, times);
+    met = gaps_print(&trace, most_us);
+    if (vp_trace_write_chrome(&trace, path, &err) != VP_OK)
+        lab_die("trace", &err);
+    vp_trace_release(&trace);
+    lab_close(lab);
+    return met;
 }
 
 /* ---- The program -------------------------------------------------------- */
@@ -323,6 +373,8 @@ int main(int argc, char **argv)
         profile(find(argv[2]));
         return 0;
     }
+    if (argc == 4 && strcmp(argv[1], "trace") == 0)
+        return trace(find(argv[2]), argv[3]) ? 0 : 1;
     if (argc == 3 && strcmp(argv[1], "worker") == 0) {
         worker(find(argv[2]));
         return 0;

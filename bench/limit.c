@@ -14,7 +14,7 @@ static const char *judge(bool *met, double value, double most)
 /* Milliseconds of a step. */
 static double per_step(const struct limit *limit, double seconds)
 {
-    return 1e3 * seconds / limit->n_steps;
+    return 1e3 * seconds / limit->n_calls;
 }
 
 /* What the row would take at its limit. */
@@ -50,7 +50,7 @@ static bool print_kind(const struct limit *limit, enum vp_profile_kind kind,
                per_step(limit, row->seconds),
                per_step(limit, least(limit, row)), ratio,
                each ? judge(&met, ratio, most) : "",
-               row->count / limit->n_steps, row->name);
+               row->count / limit->n_calls, row->name);
     }
     printf("  %8.4f %8.4f  %6.3f %-6s %s (<= %.2f)\n", per_step(limit, in_step),
            per_step(limit, at_limit), in_step / at_limit,
@@ -68,40 +68,53 @@ static void print_rest(const struct limit *limit)
             printf("  %8.4f  %.0f TFLOP/s %4d x %s\n",
                    per_step(limit, row->seconds),
                    row->flops / row->seconds / 1e12,
-                   row->count / limit->n_steps, row->name);
+                   row->count / limit->n_calls, row->name);
         else if (row->kind == VP_PROFILE_OTHER)
             printf("  %8.4f  %s\n", per_step(limit, row->seconds), row->name);
     }
 }
 
+static struct series idle_of(const struct limit *limit)
+{
+    struct series busy = series_ratio(&limit->busy, &limit->ms);
+    struct series idle = { .n = 0 };
+
+    for (int i = 0; i < busy.n; i++)
+        series_add(&idle, 100.0 * (1.0 - busy.at[i]));
+    return idle;
+}
+
 static bool print_idle(const struct limit *limit)
 {
     const struct vp_profile *replays = &limit->replays;
-    double busy = per_step(limit, replays->busy);
-    double idle = 1.0 - busy / series_median(&limit->ms);
+    struct series idle = idle_of(limit);
+    char text[48];
     bool met = true;
 
-    printf("  idle %.2f %% of a step (<= %.0f %%) %s: %d kernels busy for "
-           "%.3f ms\n",
-           100.0 * idle, 100.0 * limit->most_idle,
-           judge(&met, idle, limit->most_idle),
-           replays->n_kernels / limit->n_steps, busy);
-    printf("  while recorded: %.3f ms per step, longest gap %.1f us, %.1f "
-           "gaps > 10 us per step\n",
-           per_step(limit, replays->window), 1e6 * replays->longest_gap,
-           (double)replays->n_gaps / limit->n_steps);
+    printf("  idle, %% of a step       %s (<= %.0f) %s\n",
+           series_text(&idle, text), 100.0 * limit->most_idle,
+           judge(&met, series_median(&idle), 100.0 * limit->most_idle));
+    printf("  busy, ms                %s in %d kernels\n",
+           series_text(&limit->busy, text),
+           replays->n_kernels / limit->n_replays);
+    printf("  recorded, ms per step   %s, %.1f gaps > 10 us\n",
+           series_text(&limit->recorded, text),
+           (double)replays->n_gaps / limit->n_replays);
+    for (int i = 0; i < VP_PROFILE_GAPS && replays->gaps[i].seconds > 0.0; i++)
+        printf("  %8.1f us between %s and %s\n", 1e6 * replays->gaps[i].seconds,
+               replays->gaps[i].before, replays->gaps[i].after);
     return met;
 }
 
 static void print_json(const struct limit *limit)
 {
-    char text[64];
+    char ms[64], busy[64], recorded[64];
 
     printf("{\"case\": \"gpu-limit\", \"model\": \"%s\", \"ms\": %s, "
-           "\"busy_ms\": %.4f, \"longest_gap_us\": %.2f, \"rows\": [",
-           limit->name, series_json(&limit->ms, text),
-           per_step(limit, limit->replays.busy),
-           1e6 * limit->replays.longest_gap);
+           "\"busy_ms\": %s, \"recorded_ms\": %s, \"rows\": [",
+           limit->name, series_json(&limit->ms, ms),
+           series_json(&limit->busy, busy),
+           series_json(&limit->recorded, recorded));
     for (int i = 0; i < limit->calls.n_rows; i++) {
         const struct vp_profile_row *row = &limit->calls.rows[i];
 

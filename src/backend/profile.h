@@ -2,7 +2,7 @@
 #ifndef VP_BACKEND_PROFILE_H
 #define VP_BACKEND_PROFILE_H
 
-enum { VP_PROFILE_ROWS = 96 };
+enum { VP_PROFILE_ROWS = 96, VP_PROFILE_GAPS = 4 };
 
 enum vp_profile_kind {
     VP_PROFILE_PRODUCT,   /* limited by arithmetic */
@@ -21,13 +21,20 @@ struct vp_profile_row {
     double alone; /* seconds of as many products, each alone, at best */
 };
 
+/* The GPU had nothing to do. */
+struct vp_profile_gap {
+    double seconds;
+    char before[40], after[40]; /* kernels */
+};
+
 struct vp_profile {
     struct vp_profile_row rows[VP_PROFILE_ROWS]; /* by call only */
     int n_rows;
-    double window;      /* seconds from the first kernel to the last */
-    double busy;        /* of them: at least one was running */
-    double longest_gap; /* seconds */
-    int n_gaps;         /* longer than 10 us */
+    double window; /* seconds from the first kernel to the last */
+    double busy;   /* of them: at least one was running */
+    struct vp_profile_gap
+        gaps[VP_PROFILE_GAPS]; /* the longest, longest first */
+    int n_gaps;                /* longer than 10 us, in all */
     int n_kernels;
 };
 

@@ -1,17 +1,21 @@
 /* How fast a product could be: the fastest of all that cuBLASLt suggests, any
  * order of sums included, each run alone on operands that are not in the cache.
+ * Products without a pause take a GPU to its power limit, and it slows down; in
+ * a training step other kernels lie between them. So they come in bursts.
  * For benchmarks: training takes what search.c finds. */
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/profile.h"
 #include "backend/cuda/search.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 enum {
     MAX_SUGGESTIONS = 64,
     MAX_COPIES = 16,
-    TRIALS = 6, /* of a suggestion */
-    RUNS = 40,  /* of the fastest */
+    BURST = 6,  /* runs in a row */
+    BURSTS = 8, /* of the fastest */
+    PAUSE_NS = 4000000,
 };
 /* Four times the cache of an H200: operands have left it when it is their turn
  * again. */
@@ -84,21 +88,31 @@ static void tear_down(struct rig *rig)
     cudaFree(rig->workspace);
 }
 
-/* Runs a suggestion `n` times under its label. */
-static void run(struct rig *rig, int suggestion, int n)
+static bool run_once(struct rig *rig, int suggestion)
 {
+    return vp_cuda_run_plan(
+               rig->cuda, rig->plan, &rig->suggested[suggestion].algo,
+               &rig->operands[rig->turn++ % rig->n_copies], rig->workspace,
+               cudaStreamPerThread) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Runs of a suggestion under its label, after one to warm up. */
+static void run_burst(struct rig *rig, int suggestion)
+{
+    const struct timespec pause = { .tv_nsec = PAUSE_NS };
+
+    if (!run_once(rig, suggestion))
+        return;
     vp_cuda_kernels_push((uint32_t)suggestion + 1);
-    for (int i = 0; i < n; i++)
-        if (vp_cuda_run_plan(
-                rig->cuda, rig->plan, &rig->suggested[suggestion].algo,
-                &rig->operands[rig->turn++ % rig->n_copies], rig->workspace,
-                cudaStreamPerThread) != CUBLAS_STATUS_SUCCESS)
-            break;
+    for (int i = 0; i < BURST; i++)
+        run_once(rig, suggestion);
     vp_cuda_kernels_pop();
+    cudaStreamSynchronize(cudaStreamPerThread);
+    nanosleep(&pause, NULL);
 }
 
 /* Seconds per run, by suggestion; 0: it does not run. */
-static enum vp_status time_runs(struct rig *rig, int first, int n, int n_runs,
+static enum vp_status time_runs(struct rig *rig, int first, int n, int n_bursts,
                                 double *seconds_out, struct vp_err *err)
 {
     struct vp_cuda_span *spans = NULL;
@@ -107,7 +121,8 @@ static enum vp_status time_runs(struct rig *rig, int first, int n, int n_runs,
 
     VP_TRY(vp_cuda_kernels_begin(rig->cupti, true, err));
     for (int i = first; i < first + n; i++)
-        run(rig, i, n_runs);
+        for (int k = 0; k < n_bursts; k++)
+            run_burst(rig, i);
     st = vp_cuda_kernels_end(&spans, &n_spans, err);
     for (int i = first; i < first + n; i++)
         seconds_out[i] = 0.0;
@@ -115,7 +130,7 @@ static enum vp_status time_runs(struct rig *rig, int first, int n, int n_runs,
         if (spans[i].label > 0)
             seconds_out[spans[i].label - 1] += (double)(spans[i].end_ns -
                                                         spans[i].start_ns) *
-                                               1e-9 / n_runs;
+                                               1e-9 / (n_bursts * BURST);
     free(spans);
     return st;
 }
@@ -135,12 +150,12 @@ static enum vp_status measure(struct rig *rig, double *seconds_out,
         return vp_err_set(err, VP_ERR_NOMEM,
                           "GPU %d: no memory to measure a product alone",
                           rig->cuda->device);
-    VP_TRY(time_runs(rig, 0, rig->n_suggested, TRIALS, seconds, err));
+    VP_TRY(time_runs(rig, 0, rig->n_suggested, 1, seconds, err));
     for (int i = 1; i < rig->n_suggested; i++)
         if (seconds[i] > 0.0 &&
             (seconds[best] <= 0.0 || seconds[i] < seconds[best]))
             best = i;
-    VP_TRY(time_runs(rig, best, 1, RUNS, seconds, err));
+    VP_TRY(time_runs(rig, best, 1, BURSTS, seconds, err));
     *seconds_out = seconds[best];
     return VP_OK;
 }

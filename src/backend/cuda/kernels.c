@@ -90,13 +90,14 @@ static void *grow(void *array, size_t n, size_t *cap, size_t n_bytes)
     return wider;
 }
 
-static void add_span(uint64_t start, uint64_t end, uint32_t id)
+static void add_span(uint64_t start, uint64_t end, uint32_t id,
+                     const char *name)
 {
     recording.spans = grow(recording.spans, recording.n_spans,
                            &recording.cap_spans, sizeof(*recording.spans));
     if (recording.n_spans < recording.cap_spans)
         recording.spans[recording.n_spans++] = (struct vp_cuda_span){
-            (int64_t)start, (int64_t)end, id, 0
+            (int64_t)start, (int64_t)end, id, 0, name
         };
 }
 
@@ -114,19 +115,19 @@ static void read_record(const CUpti_Activity *record)
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
         const CUpti_ActivityKernel10 *k = (const void *)record;
 
-        add_span(k->start, k->end, k->correlationId);
+        add_span(k->start, k->end, k->correlationId, k->name);
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
         const CUpti_ActivityMemcpy6 *c = (const void *)record;
 
-        add_span(c->start, c->end, c->correlationId);
+        add_span(c->start, c->end, c->correlationId, "copy");
         break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
         const CUpti_ActivityMemset4 *m = (const void *)record;
 
-        add_span(m->start, m->end, m->correlationId);
+        add_span(m->start, m->end, m->correlationId, "memset");
         break;
     }
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {

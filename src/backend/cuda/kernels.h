@@ -12,8 +12,9 @@
 /* A kernel, copy or memset. */
 struct vp_cuda_span {
     int64_t start_ns, end_ns;
-    uint32_t id;    /* of the launch */
-    uint32_t label; /* of the launch; 0: none */
+    uint32_t id;      /* of the launch */
+    uint32_t label;   /* of the launch; 0: none */
+    const char *name; /* stays */
 };
 
 /* `cupti` is the loaded library. Labels cost the host time. */

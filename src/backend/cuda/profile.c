@@ -139,30 +139,53 @@ void vp_cuda_profile_pop_other(struct vp_cuda_profile *profile, int label,
 
 /* ---- Taking one --------------------------------------------------------- */
 
-static void note_gap(struct vp_profile *out, int64_t ns)
+/* The mangled name of a kernel says little in its first letters. */
+static void name_kernel(const struct vp_cuda_span *span, char *name,
+                        size_t size)
 {
-    double seconds = (double)ns * 1e-9;
+    const char *from = span->name ? span->name : "?";
 
-    if (seconds > out->longest_gap)
-        out->longest_gap = seconds;
+    snprintf(name, size, "%s", from + strspn(from, "_ZN0123456789"));
+}
+
+static void note_gap(struct vp_profile *out, const struct vp_cuda_span *before,
+                     const struct vp_cuda_span *after, int64_t ns)
+{
+    struct vp_profile_gap *gaps = out->gaps;
+    double seconds = (double)ns * 1e-9;
+    int i = VP_PROFILE_GAPS - 1;
+
     out->n_gaps += ns > LONG_GAP_NS;
+    if (seconds <= gaps[i].seconds)
+        return;
+    for (; i > 0 && gaps[i - 1].seconds < seconds; i--)
+        gaps[i] = gaps[i - 1];
+    gaps[i].seconds = seconds;
+    name_kernel(before, gaps[i].before, sizeof(gaps[i].before));
+    name_kernel(after, gaps[i].after, sizeof(gaps[i].after));
 }
 
 /* Kernels may overlap: what counts is whether any of them runs. */
 static void add_up(struct vp_profile *out, const struct vp_cuda_span *spans,
                    size_t n)
 {
-    int64_t end = n > 0 ? spans[0].start_ns : 0, idle = 0;
+    const struct vp_cuda_span *last = spans; /* to end, so far */
+    int64_t idle = 0;
 
-    for (size_t i = 0; i < n; i++) {
-        if (spans[i].start_ns > end) {
-            note_gap(out, spans[i].start_ns - end);
-            idle += spans[i].start_ns - end;
-        }
-        end = spans[i].end_ns > end ? spans[i].end_ns : end;
-    }
     out->n_kernels = (int)n;
-    out->window = n > 0 ? (double)(end - spans[0].start_ns) * 1e-9 : 0.0;
+    if (n == 0)
+        return;
+    for (size_t i = 1; i < n; i++) {
+        int64_t gap = spans[i].start_ns - last->end_ns;
+
+        if (gap > 0) {
+            note_gap(out, last, &spans[i], gap);
+            idle += gap;
+        }
+        if (spans[i].end_ns > last->end_ns)
+            last = &spans[i];
+    }
+    out->window = (double)(last->end_ns - spans[0].start_ns) * 1e-9;
     out->busy = out->window - (double)idle * 1e-9;
 }
 
