@@ -87,10 +87,9 @@ int vp_cuda_profile_push(struct vp_cuda_profile *profile)
     return profile->n_labels++;
 }
 
-static void pop(struct vp_cuda_profile *profile, int label,
+static void add(struct vp_cuda_profile *profile, int label,
                 struct vp_profile_row *row, double flops, double n_bytes)
 {
-    vp_cuda_kernels_pop();
     profile->at[label] = row;
     row->count++;
     row->flops += flops;
@@ -106,11 +105,12 @@ void vp_cuda_profile_pop_calls(struct vp_cuda_profile *profile, int label,
 
     if (label == 0)
         return;
+    vp_cuda_kernels_pop();
     name_calls(calls, n, name, sizeof(name));
     for (int i = 0; attention && i < n; i++)
         flops += vp_op_flops(calls[i].args.graph, calls[i].args.op,
                              calls[i].phase);
-    pop(profile, label,
+    add(profile, label,
         get_row(&profile->out, name,
                 attention ? VP_PROFILE_ATTENTION : VP_PROFILE_MEMORY),
         flops, vp_cuda_traffic(calls, n));
@@ -123,8 +123,9 @@ void vp_cuda_profile_pop_product(struct vp_cuda_profile *profile, int label,
 
     if (label == 0)
         return;
+    vp_cuda_kernels_pop();
     name_product(product, name, sizeof(name));
-    pop(profile, label, get_row(&profile->out, name, VP_PROFILE_PRODUCT),
+    add(profile, label, get_row(&profile->out, name, VP_PROFILE_PRODUCT),
         2.0 * (double)product->m * (double)product->n * (double)product->k,
         0.0);
 }
@@ -132,9 +133,11 @@ void vp_cuda_profile_pop_product(struct vp_cuda_profile *profile, int label,
 void vp_cuda_profile_pop_other(struct vp_cuda_profile *profile, int label,
                                const char *name, double n_bytes)
 {
-    if (label != 0)
-        pop(profile, label, get_row(&profile->out, name, VP_PROFILE_MEMORY),
-            0.0, n_bytes);
+    if (label == 0)
+        return;
+    vp_cuda_kernels_pop();
+    add(profile, label, get_row(&profile->out, name, VP_PROFILE_MEMORY), 0.0,
+        n_bytes);
 }
 
 /* ---- Taking one --------------------------------------------------------- */

@@ -2,6 +2,8 @@
 
 #include "graph/opdef.h"
 
+#include <stdlib.h>
+
 enum { MAX_TENSORS = 64 };
 
 struct tensor {
@@ -144,6 +146,34 @@ static void add_embed(struct traffic *traffic, const struct vp_kargs *args,
     }
 }
 
+/* The share of rows that have a label: the others are not read. */
+static double labelled_share(const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+    int64_t n = vp_arg_value(args, args->op->in[1])->rows, n_labelled = 0;
+    int32_t *labels = malloc((size_t)n * sizeof(*labels));
+
+    if (!labels || cudaStreamSynchronize(call->stream) != cudaSuccess ||
+        cudaMemcpy(labels, args->in[1], (size_t)n * sizeof(*labels),
+                   cudaMemcpyDeviceToHost) != cudaSuccess)
+        n = 0;
+    for (int64_t i = 0; i < n; i++)
+        n_labelled += labels[i] >= 0;
+    free(labels);
+    return n > 0 ? (double)n_labelled / (double)n : 1.0;
+}
+
+static void add_cross_entropy(struct traffic *traffic,
+                              const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+    double n_bytes = bytes_of(args, args->op->in[0]);
+
+    reads(traffic, args->in[0], n_bytes * labelled_share(call));
+    if (call->phase == VP_PHASE_B)
+        writes(traffic, args->din[0], n_bytes);
+}
+
 static void add_call(struct traffic *traffic, const struct vp_cuda_call *call)
 {
     const struct vp_kargs *args = &call->args;
@@ -152,6 +182,8 @@ static void add_call(struct traffic *traffic, const struct vp_cuda_call *call)
         add_linear(traffic, args, call->phase);
     } else if (args->op->kind == VP_OP_EMBED) {
         add_embed(traffic, args, call->phase);
+    } else if (args->op->kind == VP_OP_CROSS_ENTROPY) {
+        add_cross_entropy(traffic, call);
     } else if (args->op->kind == VP_OP_GATHER && call->phase == VP_PHASE_F) {
         reads(traffic, args->in[0], bytes_of(args, args->op->out));
         writes(traffic, args->out, bytes_of(args, args->op->out));
