@@ -2,11 +2,13 @@
  * sizes, fused calls against the same calls one by one, the optimizer. Skipped
  * where there is no plugin or no device. */
 #include "backend/cpu/fast.h"
+#include "base/clock.h"
 #include "base/pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -969,6 +971,40 @@ static void test_nonfinite(void **state)
     }
 }
 
+/* ---- Clocks ------------------------------------------------------------- */
+
+/* The device reached the event between two looks at the host's clock, give or
+ * take what calibration may be off. */
+static void check_event_time(struct vp_event *event)
+{
+    const int64_t off_ns = 20000;
+    int64_t before = vp_clock_ns(), after, ns = 0;
+
+    assert_int_equal(gpu.ops->event_record(event, gpu.stream), VP_OK);
+    assert_int_equal(gpu.ops->event_sync(event, 1000), VP_OK);
+    after = vp_clock_ns();
+    assert_true(gpu.ops->event_time(event, &ns));
+    if (ns < before - off_ns || ns > after + off_ns)
+        fail_msg("reached %lld ns after it was recorded, seen after %lld",
+                 (long long)(ns - before), (long long)(after - before));
+}
+
+/* Also after a while: clocks drift, and are set again. */
+static void test_event_times(void **state)
+{
+    const struct timespec pause = { .tv_sec = 1, .tv_nsec = 100000000 };
+    struct vp_event *event = NULL;
+
+    (void)state;
+    assert_int_equal(gpu.ops->timed_event_create(gpu.backend, &event), VP_OK);
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < 100; k++)
+            check_event_time(event);
+        nanosleep(&pause, NULL);
+    }
+    gpu.ops->event_free(event);
+}
+
 /* ------------------------------------------------------------------------- */
 
 static void setup_thread(void *ctx, int thread)
@@ -1008,6 +1044,7 @@ int main(void)
         cmocka_unit_test(test_nonfinite),
     };
     const struct CMUnitTest large[] = {
+        cmocka_unit_test(test_event_times),
         cmocka_unit_test(test_real_fp32),
         cmocka_unit_test(test_real_bf16),
         cmocka_unit_test(test_fused),
