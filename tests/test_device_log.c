@@ -105,7 +105,7 @@ static struct setup pipe_of(const char *schedule, int n_stages, int n_mb)
     setup.n_stages = n_stages;
     setup.partition = n_stages > 1 ? two_stages : NULL;
     setup.accumulation = n_mb;
-    setup.tied = false;
+    setup.tied = strcmp(schedule, "pipedream") != 0; /* as it may be */
     setup.threads = 1;
     return setup;
 }
