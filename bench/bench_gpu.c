@@ -5,11 +5,20 @@
  *
  * bench_gpu profile CASE: where the time of a step goes, by kind of call.
  *
+ * bench_gpu limit CASE...: how far a step is from what its parts allow; exit 1
+ * if a target is missed.
+ *
+ * bench_gpu trace CASE FILE: the ranks of five steps as their GPU saw them, to
+ * FILE for Chrome or Perfetto, and what they left idle; exit 1 if a target is
+ * missed.
+ *
  * bench_gpu worker CASE: trains ten steps for every line on stdin, for a script
  * that lets several programs take turns. */
 #include "backend/plugin.h"
-#include "backend/profile.h"
+#include "gaps.h"
+#include "gpu_profile.h"
 #include "lab.h"
+#include "limit.h"
 #include "series.h"
 
 #include <stdio.h>
@@ -97,6 +106,8 @@ static _Noreturn void usage(void)
 {
     fputs("usage: bench_gpu CASE... [--steps N]\n"
           "       bench_gpu profile CASE\n"
+          "       bench_gpu limit CASE...\n"
+          "       bench_gpu trace CASE FILE\n"
           "       bench_gpu worker CASE\n\ncases\n",
           stderr);
     for (int i = 0; i < N_CASES; i++)
@@ -192,23 +203,25 @@ static void print_profile(const struct vp_profile_row *rows, int n, int n_steps)
     printf("%9.4f in all\n", 1e3 * total / n_steps);
 }
 
+static struct vp_profile take_profile(struct lab *lab, int i, int n_steps,
+                                      bool by_call)
+{
+    gpu_profile_begin(lab_backend(lab), by_call);
+    lab_run(lab, n_steps * cases[i].n_mb);
+    return gpu_profile_end(lab_backend(lab));
+}
+
 static void profile(int i)
 {
     enum { STEPS = 5 };
-    enum vp_status (*begin)(struct vp_backend *);
-    int (*end)(struct vp_backend *, struct vp_profile_row *);
-    struct vp_profile_row rows[VP_PROFILE_ROWS];
     struct lab *lab = open_case(i);
-    int n;
+    struct vp_profile profile;
 
-    *(void **)&begin = vp_backend_symbol("cuda", "vp_cuda_profile_begin");
-    *(void **)&end = vp_backend_symbol("cuda", "vp_cuda_profile_end");
-    lab_run(lab, 2 * cases[i].n_mb);
-    begin(lab_backend(lab));
-    lab_run(lab, STEPS * cases[i].n_mb);
-    n = end(lab_backend(lab), rows);
-    qsort(rows, (size_t)n, sizeof(*rows), longer_first);
-    print_profile(rows, n, STEPS);
+    lab_run(lab, 3 * cases[i].n_mb);
+    profile = take_profile(lab, i, STEPS, true);
+    qsort(profile.rows, (size_t)profile.n_rows, sizeof(*profile.rows),
+          longer_first);
+    print_profile(profile.rows, profile.n_rows, STEPS);
     lab_close(lab);
 }
 
@@ -253,17 +266,115 @@ static void print_table(const struct result *results, int n)
                results[i].tflops, 100.0 * results[i].share, results[i].gb);
 }
 
+/* ---- Limits ------------------------------------------------------------- */
+
+/* A small batch gives the GPU little to do between two launches. */
+static double most_idle(int i)
+{
+    return cases[i].size.batch > 16 ? 0.02 : 0.04;
+}
+
+static void add_round(struct limit *limit, struct lab *lab, int i)
+{
+    struct vp_profile *replays = &limit->replays;
+
+    series_add(&limit->ms, 1e3 * lab_run(lab, round_of(i)) / ROUND);
+    *replays = take_profile(lab, i, ROUND, false);
+    series_add(&limit->recorded, 1e3 * replays->window / ROUND);
+    series_add(&limit->busy, 1e3 * replays->busy / ROUND);
+}
+
+static bool judge_limit(int i, int n_steps, double copy_rate)
+{
+    enum { STEPS = 5 };
+    struct limit limit = { .name = cases[i].name,
+                           .n_replays = ROUND,
+                           .n_calls = STEPS,
+                           .copy_rate = copy_rate,
+                           .most_idle = most_idle(i) };
+    struct lab *lab = open_case(i);
+
+    lab_run(lab, WARM_UP * cases[i].n_mb);
+    for (int done = 0; done < n_steps; done += ROUND)
+        add_round(&limit, lab, i);
+    if (cases[i].n_stages == 1) {
+        limit.calls = take_profile(lab, i, STEPS, true);
+        gpu_profile_alone(lab_backend(lab), &limit.calls);
+    }
+    lab_close(lab);
+    return limit_print(&limit);
+}
+
+/* ---- Traces ------------------------------------------------------------- */
+
+static void print_rank(const struct vp_trace *trace, int r,
+                       const struct vp_trace_times *times)
+{
+    double work[VP_ACTION_KIND_COUNT] = { 0.0 };
+
+    for (int i = 0; i < trace->ranks[r].n_events; i++) {
+        const struct vp_trace_event *e = &trace->ranks[r].events[i];
+
+        work[e->kind] += 1e-6 * (double)(e->end_ns - e->start_ns - e->wait_ns);
+    }
+    printf("  rank %d: bubble %.3f, ms in F %.3f, B %.3f, UPDATE %.3f\n", r,
+           times[r].bubble, work[VP_ACTION_F], work[VP_ACTION_B],
+           work[VP_ACTION_UPDATE]);
+}
+
+static bool trace(int i, const char *path)
+{
+    enum { STEPS = 5 };
+    const double most_us = 10.0;
+    struct vp_trace_times times[MAX_STAGES];
+    struct lab *lab = open_case(i);
+    struct vp_err err = { "" };
+    struct vp_trace trace;
+    bool met;
+
+    lab_run(lab, round_of(i));
+    if (vp_trainer_trace(lab_trainer(lab), cases[i].name, &trace, &err) !=
+        VP_OK)
+        lab_die("trace", &err);
+    vp_trace_keep_last(&trace, STEPS * cases[i].n_mb);
+    printf("%s: bubble %.3f\n", cases[i].name, vp_trace_sum(&trace, times));
+    for (int r = 0; r < trace.n_ranks; r++)
+        print_rank(&trace, r, times);
+    met = gaps_print(&trace, most_us);
+    if (vp_trace_write_chrome(&trace, path, &err) != VP_OK)
+        lab_die("trace", &err);
+    vp_trace_release(&trace);
+    lab_close(lab);
+    return met;
+}
+
+/* ---- The program -------------------------------------------------------- */
+
+static struct vp_device_info look(void)
+{
+    struct vp_device_info info;
+    struct vp_err err = { "" };
+
+    if (load()->info(0, true, &info, &err) != VP_OK)
+        lab_die("device", &err);
+    printf("%s: copy %.2f TB/s, bf16 products %.0f TFLOP/s\n", info.name,
+           info.copy_rate / 1e12, info.bf16_rate / 1e12);
+    return info;
+}
+
 int main(int argc, char **argv)
 {
     struct result results[N_CASES];
     struct vp_device_info info;
-    struct vp_err err = { "" };
-    int n = 0, n_steps = 50;
+    int n = 0, n_steps = 50, first = 1;
+    bool limits, met = true;
 
     if (argc == 3 && strcmp(argv[1], "profile") == 0) {
         profile(find(argv[2]));
         return 0;
     }
+    if (argc == 4 && strcmp(argv[1], "trace") == 0)
+        return trace(find(argv[2]), argv[3]) ? 0 : 1;
     if (argc == 3 && strcmp(argv[1], "worker") == 0) {
         worker(find(argv[2]));
         return 0;
@@ -272,14 +383,18 @@ int main(int argc, char **argv)
         n_steps = (int)strtol(argv[argc - 1], NULL, 10);
         argc -= 2;
     }
-    if (argc < 2 || argc > N_CASES + 1 || n_steps < 1 || n_steps > MAX_STEPS)
+    limits = argc > 2 && strcmp(argv[1], "limit") == 0;
+    first += limits;
+    if (argc <= first || argc > N_CASES + first || n_steps < 1 ||
+        n_steps > MAX_STEPS)
         usage();
-    if (load()->info(0, true, &info, &err) != VP_OK)
-        lab_die("device", &err);
-    printf("%s: copy %.2f TB/s, bf16 products %.0f TFLOP/s\n", info.name,
-           info.copy_rate / 1e12, info.bf16_rate / 1e12);
-    for (int i = 1; i < argc; i++)
-        results[n++] = measure(find(argv[i]), n_steps, info.bf16_rate);
-    print_table(results, n);
-    return 0;
+    info = look();
+    for (int i = first; i < argc; i++)
+        if (limits)
+            met &= judge_limit(find(argv[i]), n_steps, info.copy_rate);
+        else
+            results[n++] = measure(find(argv[i]), n_steps, info.bf16_rate);
+    if (!limits)
+        print_table(results, n);
+    return met ? 0 : 1;
 }

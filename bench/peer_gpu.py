@@ -3,18 +3,22 @@
 
 Both train the same model (same layers, batch, dropout, loss, AdamW), PyTorch
 under autocast to bf16 with fp32 weights, vpipe in bf16 with an fp32 master copy.
-All contestants of a case are set up and warm before the first round, then take
-turns; a turn is ten steps, timed by the contestant around them, with the GPU
-idle at both ends.
+PyTorch is set up and warm, compilation included, before vpipe starts; then they
+take turns. A turn is ten steps, timed by the contestant around them, with the
+GPU idle at both ends.
 
   bench/peer_gpu.py --program build/bench_gpu [--modes eager,compile,...] [CASE]...
+  bench/peer_gpu.py --table
 
 Cases are those of bench_gpu; `-labelled` ones compute the logits of labelled
-tokens only, on both sides.
+tokens only, on both sides. Every case in every mode is a line of the results
+file, so that a long comparison can be made piece by piece; the table takes the
+last line of each. What PyTorch compiles is kept beside that file.
 """
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -41,7 +45,8 @@ CASES = {  # as in bench_gpu.c
 }
 MODES = {"eager": None, "compile": "default",
          "reduce-overhead": "reduce-overhead",
-         "max-autotune": "max-autotune"}
+         "max-autotune": "max-autotune",
+         "max-autotune-no-cudagraphs": "max-autotune-no-cudagraphs"}
 TURN = 10  # steps
 
 
@@ -49,15 +54,23 @@ def arguments():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--program", default="build/bench_gpu")
-    p.add_argument("--modes", default="eager,compile,reduce-overhead")
-    p.add_argument("--rounds", type=int, default=6)
+    p.add_argument("--modes", default=",".join(MODES))
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--limit", type=int, default=900,
+                   help="seconds for a contestant to get ready")
+    p.add_argument("--results", default="peer-gpu.jsonl")
+    p.add_argument("--table", action="store_true",
+                   help="of the results so far; measure nothing")
     p.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     p.add_argument("cases", nargs="*")
     args = p.parse_args()
     args.cases = args.cases or list(CASES)
-    for name in args.cases:
-        if name not in CASES:
-            p.error(f"unknown case {name}; one of: {', '.join(CASES)}")
+    args.modes = args.modes.split(",")
+    for what, names, known in (("case", args.cases, CASES),
+                               ("mode", args.modes, MODES)):
+        for name in names:
+            if name not in known:
+                p.error(f"unknown {what} {name}; one of: {', '.join(known)}")
     return args
 
 
@@ -143,6 +156,7 @@ def torch_worker(name, mode):
     import torch
 
     torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
     model, batch = build(CASES[name])
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
     run = model if mode == "eager" else torch.compile(model, mode=MODES[mode])
@@ -174,15 +188,23 @@ def torch_worker(name, mode):
 # ---- The contest ------------------------------------------------------------
 
 class Contestant:
-    def __init__(self, name, command):
-        self.name, self.ms = name, []
+    def __init__(self, command, limit):
+        start = time.perf_counter()
+        self.ms, self.limit = [], limit
         self.process = subprocess.Popen(command, text=True,
                                         stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
         self.about = self.read()
+        self.ready = time.perf_counter() - start
 
     def read(self):
-        line = self.process.stdout.readline()
+        """The next line; None if the contestant ended or takes too long."""
+        signal.alarm(self.limit)
+        try:
+            line = self.process.stdout.readline()
+        except TimeoutError:
+            line = ""
+        signal.alarm(0)
         return json.loads(line) if line else None
 
     def turn(self):
@@ -191,40 +213,91 @@ class Contestant:
         self.ms.append(1e3 * self.read()["seconds"])
 
     def stop(self):
+        if not self.about:
+            self.process.kill()
         self.process.stdin.close()
         self.process.wait(timeout=60)
 
+
+def out_of_time(_signal, _frame):
+    raise TimeoutError
+
+
+def contest(args, name, mode):
+    """A line for the results file; without times if PyTorch failed."""
+    here = os.path.abspath(__file__)
+    line = {"case": "peer-gpu", "model": name, "mode": mode}
+    peer = Contestant([sys.executable, here, "--worker", name, mode],
+                      args.limit)
+    if not peer.about:
+        peer.stop()
+        return line
+    own = Contestant([args.program, "worker", name], args.limit)
+    if not own.about:
+        sys.exit(f"peer_gpu.py: {args.program} worker {name} failed")
+    for _ in range(args.rounds):
+        peer.turn()
+        own.turn()
+    peer.stop()
+    own.stop()
+    return dict(line, torch=peer.ms, vpipe=own.ms,
+                torch_gib=peer.about["gib"], vpipe_gib=own.about["gib"],
+                ready_s=peer.ready, about=peer.about["ready"])
+
+
+# ---- The table --------------------------------------------------------------
 
 def spread(values, digits=2):
     return (f"{statistics.median(values):.{digits}f} "
             f"({min(values):.{digits}f}..{max(values):.{digits}f})")
 
 
-def contest(args, name):
-    here = os.path.abspath(__file__)
-    peers = [Contestant(mode, [sys.executable, here, "--worker", name, mode])
-             for mode in args.modes.split(",")]
-    own = Contestant("vpipe", [args.program, "worker", name])
-    ready = [c for c in peers if c.about]
-    for c in peers:
-        if not c.about:
-            print(f"{name}: torch {c.name} failed", flush=True)
-    for _ in range(args.rounds):
-        for c in ready + [own]:
-            c.turn()
-    for c in ready + [own]:
-        c.stop()
-    best = min(ready, key=lambda c: statistics.median(c.ms))
-    ratio = [a / b for a, b in zip(best.ms, own.ms)]
-    print(json.dumps({"case": "peer-gpu", "model": name,
-                      "torch": {c.name: c.ms for c in ready},
-                      "torch_gib": {c.name: c.about["gib"] for c in ready},
-                      "vpipe": own.ms, "vpipe_gib": own.about.get("gib"),
-                      "about": ready[0].about["ready"]}), flush=True)
-    return (statistics.median(ratio),
-            f"| {name} | {best.name} | {spread(best.ms)} | {spread(own.ms)} | "
-            f"{spread(ratio)} | {best.about['gib']:.1f} | "
-            f"{own.about.get('gib', 0):.1f} |")
+def read_results(path):
+    """{case: {mode: line}}, in the order of the cases."""
+    found = {name: {} for name in CASES}
+    with open(path, encoding="utf-8") as lines:
+        for line in map(json.loads, lines):
+            found[line["model"]][line["mode"]] = line
+    return {name: modes for name, modes in found.items() if modes}
+
+
+def ratio(line):
+    return [a / b for a, b in zip(line["torch"], line["vpipe"])]
+
+
+def print_case(name, lines):
+    """A row; returns the median ratio to the best mode, None without one."""
+    ran = {m: x for m, x in lines.items() if "torch" in x}
+    cells = [spread(lines[m]["torch"]) if m in ran
+             else "failed" if m in lines else "" for m in MODES]
+    if not ran:
+        print(f"| {name} | {' | '.join(cells)} | | | | | |")
+        return None
+    best = min(ran, key=lambda m: statistics.median(ran[m]["torch"]))
+    line = ran[best]
+    print(f"| {name} | {' | '.join(cells)} | {best} "
+          f"| {spread(line['vpipe'])} | {spread(ratio(line))} "
+          f"| {line['torch_gib']:.1f} | {line['vpipe_gib']:.1f} |")
+    return statistics.median(ratio(line))
+
+
+def print_table(path):
+    results = read_results(path)
+    ratios = {True: [], False: []}  # by whether only labelled rows count
+    print("\nms per step: median (least..most); torch / vpipe and GiB in "
+          "torch's best mode")
+    print(f"| case | {' | '.join(MODES)} | best | vpipe | torch / vpipe "
+          "| torch GiB | vpipe GiB |")
+    print("|" + " --- |" * (len(MODES) + 6))
+    for name, lines in results.items():
+        found = print_case(name, lines)
+        if found:
+            ratios[name.endswith("labelled")].append(found)
+    for labelled, found in ratios.items():
+        if found:
+            print(f"\ngeometric mean of the ratios, logits of "
+                  f"{'labelled' if labelled else 'all'} tokens: "
+                  f"{statistics.geometric_mean(found):.3f}")
 
 
 def main():
@@ -232,17 +305,16 @@ def main():
     if args.worker:
         torch_worker(*args.worker)
         return
-    rows = [contest(args, name) for name in args.cases]
-    print("\nms per step: median (least..most)")
-    print("| case | best torch mode | torch | vpipe | torch / vpipe "
-          "| torch GiB | vpipe GiB |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    print("\n".join(row for _, row in rows))
-    full = [r for (r, _), n in zip(rows, args.cases)
-            if not n.endswith("labelled")]
-    if full:
-        print(f"\ngeometric mean of the ratios (all logits): "
-              f"{statistics.geometric_mean(full):.3f}")
+    signal.signal(signal.SIGALRM, out_of_time)
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(
+        os.path.dirname(os.path.abspath(args.results)), "inductor"))
+    for name in [] if args.table else args.cases:
+        for mode in args.modes:
+            line = json.dumps(contest(args, name, mode))
+            print(line, flush=True)
+            with open(args.results, "a", encoding="utf-8") as results:
+                print(line, file=results)
+    print_table(args.results)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,12 @@ function(vp_cuda_plugin)
   get_filename_component(root ${VP_NVCC} DIRECTORY)
   get_filename_component(root ${root} DIRECTORY)
   find_path(VP_CUDA_INCLUDE cublasLt.h HINTS ${root}/include)
+  find_path(VP_CUPTI_INCLUDE cupti.h HINTS ${root}/include
+    ${root}/extras/CUPTI/include)
+  if(NOT VP_CUPTI_INCLUDE)
+    message(STATUS "no cupti.h: without the CUDA plugin")
+    return()
+  endif()
   foreach(name cublasLt cudnn cudart_static)
     find_library(VP_LIB_${name} ${name} HINTS ${root}
       PATH_SUFFIXES lib64 lib lib/x86_64-linux-gnu)
@@ -48,7 +54,8 @@ function(vp_cuda_plugin)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
 
   add_library(vpipe_cuda MODULE ${sources} ${objects})
-  target_include_directories(vpipe_cuda SYSTEM PRIVATE ${VP_CUDA_INCLUDE})
+  target_include_directories(vpipe_cuda SYSTEM PRIVATE ${VP_CUDA_INCLUDE}
+    ${VP_CUPTI_INCLUDE})
   target_include_directories(vpipe_cuda PRIVATE
     ${VP_INCLUDE_ROOT}/backend)
   target_link_libraries(vpipe_cuda PRIVATE vp_graph vp_optim vp_flags

@@ -2,11 +2,13 @@
  * sizes, fused calls against the same calls one by one, the optimizer. Skipped
  * where there is no plugin or no device. */
 #include "backend/cpu/fast.h"
+#include "base/clock.h"
 #include "base/pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -328,11 +330,21 @@ static void check_op(const struct op_spec *spec, enum vp_dtype dtype,
     one_op_release(&host);
 }
 
+/* VP_TINY=1: small sizes only, enough under a sanitizer. VP_TINY=2: and every
+ * operator in one mode, not the same for all, under a slow one. */
+static int tiny(void)
+{
+    const char *text = getenv("VP_TINY");
+
+    return text ? (int)strtol(text, NULL, 10) : 0;
+}
+
 static void check_small(enum vp_dtype dtype)
 {
     for (size_t i = 0; i < VP_COUNT_OF(op_cases); i++)
         for (size_t mode = 0; mode < VP_COUNT_OF(modes); mode++)
-            check_op(&op_cases[i], dtype, &vp_cpu_ref_f64, (int)mode);
+            if (tiny() < 2 || mode == i % VP_COUNT_OF(modes))
+                check_op(&op_cases[i], dtype, &vp_cpu_ref_f64, (int)mode);
 }
 
 static void test_small_fp32(void **state)
@@ -995,6 +1007,40 @@ static void test_nonfinite(void **state)
     }
 }
 
+/* ---- Clocks ------------------------------------------------------------- */
+
+/* The device reached the event between two looks at the host's clock, give or
+ * take what calibration may be off. */
+static void check_event_time(struct vp_event *event)
+{
+    const int64_t off_ns = 20000;
+    int64_t before = vp_clock_ns(), after, ns = 0;
+
+    assert_int_equal(gpu.ops->event_record(event, gpu.stream), VP_OK);
+    assert_int_equal(gpu.ops->event_sync(event, 1000), VP_OK);
+    after = vp_clock_ns();
+    assert_true(gpu.ops->event_time(event, &ns));
+    if (ns < before - off_ns || ns > after + off_ns)
+        fail_msg("reached %lld ns after it was recorded, seen after %lld",
+                 (long long)(ns - before), (long long)(after - before));
+}
+
+/* Also after a while: clocks drift, and are set again. */
+static void test_event_times(void **state)
+{
+    const struct timespec pause = { .tv_sec = 1, .tv_nsec = 100000000 };
+    struct vp_event *event = NULL;
+
+    (void)state;
+    assert_int_equal(gpu.ops->timed_event_create(gpu.backend, &event), VP_OK);
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < 100; k++)
+            check_event_time(event);
+        nanosleep(&pause, NULL);
+    }
+    gpu.ops->event_free(event);
+}
+
 /* ------------------------------------------------------------------------- */
 
 static void setup_thread(void *ctx, int thread)
@@ -1034,6 +1080,7 @@ int main(void)
         cmocka_unit_test(test_nonfinite),
     };
     const struct CMUnitTest large[] = {
+        cmocka_unit_test(test_event_times),
         cmocka_unit_test(test_real_fp32),
         cmocka_unit_test(test_real_bf16),
         cmocka_unit_test(test_fused),
@@ -1046,8 +1093,7 @@ int main(void)
         return 0;
     }
     n_failed = cmocka_run_group_tests(tests, start, stop_pool);
-    /* Under a sanitizer, small sizes are enough. */
-    if (!getenv("VP_TINY"))
+    if (tiny() == 0)
         n_failed += cmocka_run_group_tests(large, start, stop_pool);
     gpu_close();
     return n_failed;

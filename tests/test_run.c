@@ -352,6 +352,27 @@ static void check_metrics(const struct vp_step_report *report, const char *want)
     free(text);
 }
 
+static void test_metrics_are_rates(void **state)
+{
+    struct vp_step_report report = {
+        .n_samples = 4, .n_tokens = 100, .flops = 3e12, .seconds = 0.5
+    };
+    struct vp_folder folder = { .path = "F" };
+    struct vp_err err;
+    size_t n_bytes;
+    char *text;
+
+    (void)state;
+    folder.metrics = open_memstream(&text, &n_bytes);
+    assert_non_null(folder.metrics);
+    assert_int_equal(vp_folder_write_step(&folder, &report, &err), VP_OK);
+    fclose(folder.metrics);
+    assert_non_null(strstr(text, "\"samples_per_second\": 8, "
+                                 "\"tokens_per_second\": 200, "
+                                 "\"tflops\": 6, \"seconds\": 0.5, "));
+    free(text);
+}
+
 /* What was skipped has no norm; that is no number in JSON. */
 static void test_metrics_of_a_scale(void **state)
 {
@@ -1057,6 +1078,7 @@ int main(void)
         cmocka_unit_test(test_log_lines),
         cmocka_unit_test(test_log_times),
         cmocka_unit_test(test_log_scale),
+        cmocka_unit_test(test_metrics_are_rates),
         cmocka_unit_test(test_metrics_of_a_scale),
         cmocka_unit_test(test_log_means),
         cmocka_unit_test(test_log_groups),

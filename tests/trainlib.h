@@ -57,6 +57,7 @@ struct setup {
     int timeout_ms; /* 0: 20 s */
     const struct vp_saver *saver;
     const struct vp_loader *loader;
+    const struct vp_backend_ops *device; /* NULL: test_device() */
 };
 
 static const struct setup usual = {
@@ -161,7 +162,7 @@ static inline enum vp_status run_create(struct run *run,
     memset(run, 0, sizeof(*run));
     for (int s = 0; s < VP_MAX_STAGES; s++)
         run->same_ratio[s] = setup->recompute;
-    run->backend = *test_device();
+    run->backend = setup->device ? *setup->device : *test_device();
     run->backend.alloc = counting_alloc;
     atomic_store(&n_device_bytes, 0);
     run->model = vp_model_find(setup->model);

@@ -102,6 +102,13 @@ struct vp_backend_ops {
                                   struct vp_event *event);
     /* The host waits; VP_ERR_TIMEOUT after `timeout_ms`. */
     enum vp_status (*event_sync)(struct vp_event *event, int timeout_ms);
+    /* An event that knows when the device reached it. NULL: the device does
+     * not lag behind its host, whose clock says as much. */
+    enum vp_status (*timed_event_create)(struct vp_backend *backend,
+                                         struct vp_event **out);
+    /* That time by vp_clock_ns(); waits for nothing. False: not reached yet, or
+     * recorded more than a minute ago. */
+    bool (*event_time)(struct vp_event *event, int64_t *ns_out);
 
     /* Any pair of host and device addresses; ordered in the stream. The host
      * may use its side at once, unless that is from host_alloc(). */

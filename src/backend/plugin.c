@@ -187,6 +187,11 @@ enum vp_status vp_backend_load(const char *name,
     return st;
 }
 
+void *vp_backend_library(const char *file)
+{
+    return open_library(file);
+}
+
 void *vp_backend_symbol(const char *name, const char *symbol)
 {
     struct plugin *plugin = find(name);

@@ -14,6 +14,10 @@ enum vp_status vp_backend_load(const char *name,
                                const struct vp_backend_ops **out,
                                struct vp_err *err);
 
+/* Another library of the toolkit, from the same places; NULL if it is nowhere.
+ * It stays loaded. For benchmarks. */
+void *vp_backend_library(const char *file);
+
 /* A function that a loaded plugin exports besides its table; for tests. NULL
  * if there is none. */
 void *vp_backend_symbol(const char *name, const char *symbol);

@@ -376,9 +376,11 @@ enum vp_status vp_folder_write_step(struct vp_folder *folder,
     write_norms(f, report);
     fprintf(f,
             "\"samples_per_second\": %.6g, \"tokens_per_second\": %.6g, "
-            "\"seconds\": %.6g, \"bubble\": %.6g, \"memory\": [",
+            "\"tflops\": %.6g, \"seconds\": %.6g, \"bubble\": %.6g, "
+            "\"memory\": [",
             (double)report->n_samples / report->seconds,
-            (double)report->n_tokens / report->seconds, report->seconds,
+            (double)report->n_tokens / report->seconds,
+            report->flops / report->seconds * 1e-12, report->seconds,
             report->bubble);
     for (int i = 0; i < report->n_stages; i++)
         fprintf(f, "%s%lld", i ? ", " : "", (long long)report->memory[i].total);

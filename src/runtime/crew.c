@@ -1,5 +1,7 @@
 #include "runtime/crew.h"
 
+#include "runtime/device_log.h"
+
 #include <stdlib.h>
 
 enum { RECORDED_ACTIONS = 8192 }; /* per rank: 256 kB */
@@ -223,7 +225,9 @@ static enum vp_status connect_all(struct vp_crew *crew, struct vp_rank *ranks,
         if (!links->act || !links->grad)
             return VP_ERR_NOMEM;
     }
-    for (int r = 0; r < crew->n_ranks; r++)
+    for (int r = 0; r < crew->n_ranks; r++) {
+        VP_TRY(vp_device_log_create(crew->config->backend, ranks[r].backend,
+                                    &ranks[r].device_log));
         for (int i = 0; i < ranks[r].n_stages; i++) {
             struct vp_rank_stage *rs = &ranks[r].stages[i];
 
@@ -232,6 +236,7 @@ static enum vp_status connect_all(struct vp_crew *crew, struct vp_rank *ranks,
             VP_TRY(make_events(rs, schedule));
             VP_TRY(join_replicas(crew, rs, schedule, stream));
         }
+    }
     return VP_OK;
 }
 
@@ -401,6 +406,7 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
         }
         free(rank->stages);
         free(rank->looked_at);
+        vp_device_log_free(rank->device_log);
         vp_recorder_free(rank->recorder);
         free(rank->mine);
         free(rank->all);

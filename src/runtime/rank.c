@@ -2,6 +2,7 @@
 #include "runtime/rank.h"
 
 #include "runtime/action.h"
+#include "runtime/device_log.h"
 #include "runtime/watch.h"
 
 #include <math.h>
@@ -66,7 +67,9 @@ static enum vp_status acquire(struct vp_rank *rank,
     count(rank, &rs->count.way[direction].send_ns, vp_watch_end_wait(rank, st));
     VP_TRY(st);
     *parcel_out = parcel;
-    return rs->stage.ops->stream_wait(rs->stage.stream, (*parcel_out)->read);
+    VP_TRY(rs->stage.ops->stream_wait(rs->stage.stream, (*parcel_out)->read));
+    vp_device_log_begin(rank, action);
+    return VP_OK;
 }
 
 static enum vp_status receive(struct vp_rank *rank,
@@ -126,8 +129,9 @@ static enum vp_status release(struct vp_rank *rank,
 /* ---- Forward ------------------------------------------------------------ */
 
 static enum vp_status load(struct vp_rank *rank, struct vp_rank_stage *rs,
-                           struct vp_slot *slot, uint64_t minibatch)
+                           struct vp_slot *slot, const struct vp_action *action)
 {
+    uint64_t minibatch = run_minibatch(rank, action->mb);
     const struct vp_train_config *config = rank->crew->config;
     const struct vp_batch *batch = rank->eval_batch;
     struct vp_err err = { "" };
@@ -141,6 +145,7 @@ static enum vp_status load(struct vp_rank *rank, struct vp_rank_stage *rs,
         vp_world_abort(rank->crew->world, st, err.text);
         return st;
     }
+    vp_device_log_begin(rank, action);
     return vp_stage_load(&rs->stage, slot->parcel, batch, minibatch);
 }
 
@@ -237,7 +242,7 @@ static enum vp_status exec_forward(struct vp_rank *rank,
     struct vp_boundary boundary = { NULL, NULL, NULL };
 
     if (rs->index == 0)
-        VP_TRY(load(rank, rs, slot, run_minibatch(rank, action->mb)));
+        VP_TRY(load(rank, rs, slot, action));
     else
         slot->parcel = rs->act;
     slot->version = version_of(rank, rs, action);
@@ -424,37 +429,6 @@ enum vp_status vp_rank_inject(struct vp_rank *rank,
     }
 }
 
-static void add_time(struct vp_rank *rank, const struct vp_action *action)
-{
-    struct vp_stage_count *stage = &stage_of(rank, action)->count;
-    int64_t ns = vp_clock_ns() - atomic_load(&rank->since_ns) -
-                 rank->waited_ns - rank->summed_ns;
-
-    count(rank, &stage->reduce_ns, rank->summed_ns);
-    switch (action->kind) {
-    case VP_ACTION_F:
-        count(rank, &stage->forward_ns, ns);
-        count(rank, &stage->n_forward, 1);
-        break;
-    case VP_ACTION_B:
-        count(rank, &stage->backward_ns, ns);
-        count(rank, &stage->n_backward, 1);
-        break;
-    case VP_ACTION_R:
-    case VP_ACTION_W:
-        count(rank, &stage->backward_ns, ns);
-        break;
-    case VP_ACTION_REDUCE:
-        count(rank, &stage->reduce_ns, ns);
-        break;
-    case VP_ACTION_UPDATE:
-        count(rank, &stage->update_ns, ns);
-        break;
-    default:
-        break;
-    }
-}
-
 /* The tensors of a parcel where the host can read them; NULL if it cannot. */
 static const char *values_of(struct vp_rank *rank, struct vp_stage *stage,
                              const struct vp_parcel *parcel, int64_t n_bytes)
@@ -539,7 +513,6 @@ static enum vp_status walk(struct vp_rank *rank)
         VP_TRY(vp_rank_inject(rank, action, &skip));
         if (!skip)
             VP_TRY(exec_table[action->kind](rank, action));
-        add_time(rank, action);
         vp_watch_end(rank);
     }
     return VP_OK;
@@ -559,8 +532,10 @@ void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
     }
     for (int s = 0; s < rank->n_stages && st == VP_OK; s++)
         st = vp_stage_wait(&rank->stages[s].stage);
-    if (st != VP_OK)
+    if (st != VP_OK) {
         fail(rank, st);
-    else
-        atomic_store(&rank->doing, -1);
+        return;
+    }
+    vp_device_log_flush(rank);
+    atomic_store(&rank->doing, -1);
 }

@@ -106,6 +106,8 @@ struct vp_rank_stage {
     struct vp_term term;       /* its gradients in their sum */
 };
 
+struct vp_device_log;
+
 struct vp_rank {
     struct vp_crew *crew;
     int index;
@@ -126,7 +128,8 @@ struct vp_rank {
 
     struct vp_counter n_updates; /* of all its stages together */
     struct vp_recorder *recorder;
-    atomic_llong wait_ns; /* spent waiting so far */
+    struct vp_device_log *device_log; /* NULL: the host's times are right */
+    atomic_llong wait_ns;             /* spent waiting so far */
 
     /* What it is doing, for whoever looks: see watch.h. */
     atomic_int doing; /* action of the list, -1: nothing */

@@ -1,6 +1,7 @@
 #include "runtime/watch.h"
 
-#include "base/clock.h"
+#include "runtime/action.h"
+#include "runtime/device_log.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@ void vp_watch_begin(struct vp_rank *rank, int action)
     atomic_store_explicit(&rank->doing, action, memory_order_release);
     rank->waited_ns = 0;
     rank->summed_ns = 0;
+    vp_device_log_begin(rank, &list_of(rank)[action]);
 }
 
 /* Minibatches and rounds are numbered over the whole run. */
@@ -31,23 +33,78 @@ static int32_t run_number(const struct vp_rank *rank,
                      action->mb);
 }
 
+/* ---- What it took ------------------------------------------------------- */
+
+static struct vp_stage_count *count_of(struct vp_rank *rank, int stage)
+{
+    int i = 0;
+
+    while (rank->stages[i].index != stage)
+        i++;
+    return &rank->stages[i].count;
+}
+
+void vp_watch_count_work(struct vp_rank *rank,
+                         const struct vp_trace_event *event, int64_t summed_ns)
+{
+    struct vp_stage_count *stage = count_of(rank, event->stage);
+    int64_t ns = event->end_ns - event->start_ns - event->wait_ns - summed_ns;
+
+    count(rank, &stage->reduce_ns, summed_ns);
+    switch ((enum vp_action_kind)event->kind) {
+    case VP_ACTION_F:
+        count(rank, &stage->forward_ns, ns);
+        count(rank, &stage->n_forward, 1);
+        break;
+    case VP_ACTION_B:
+        count(rank, &stage->backward_ns, ns);
+        count(rank, &stage->n_backward, 1);
+        break;
+    case VP_ACTION_R:
+    case VP_ACTION_W:
+        count(rank, &stage->backward_ns, ns);
+        break;
+    case VP_ACTION_REDUCE:
+        count(rank, &stage->reduce_ns, ns);
+        break;
+    case VP_ACTION_UPDATE:
+        count(rank, &stage->update_ns, ns);
+        break;
+    default:
+        break;
+    }
+}
+
+void vp_watch_count_receive(struct vp_rank *rank,
+                            const struct vp_trace_event *event)
+{
+    struct vp_way_count *way =
+        &count_of(rank, event->stage)->way[event->kind != VP_ACTION_RECV_ACT];
+
+    count(rank, &way->receive_ns, event->wait_ns);
+}
+
 void vp_watch_end(struct vp_rank *rank)
 {
     const struct vp_action *action = &list_of(
         rank)[atomic_load_explicit(&rank->doing, memory_order_relaxed)];
+    struct vp_trace_event event = {
+        .start_ns = atomic_load_explicit(&rank->since_ns, memory_order_relaxed),
+        .end_ns = vp_clock_ns(),
+        .wait_ns = rank->waited_ns,
+        .mb = run_number(rank, action),
+        .stage = (int16_t)action->stage,
+        .kind = (uint8_t)action->kind,
+        .eval = rank->job->kind == VP_JOB_EVAL,
+    };
 
     atomic_fetch_add_explicit(&rank->n_actions, 1, memory_order_relaxed);
-    vp_recorder_add(rank->recorder,
-                    (struct vp_trace_event){
-                        .start_ns = atomic_load_explicit(&rank->since_ns,
-                                                         memory_order_relaxed),
-                        .end_ns = vp_clock_ns(),
-                        .wait_ns = rank->waited_ns,
-                        .mb = run_number(rank, action),
-                        .stage = (int16_t)action->stage,
-                        .kind = (uint8_t)action->kind,
-                        .eval = rank->job->kind == VP_JOB_EVAL,
-                    });
+    if (rank->device_log) {
+        vp_device_log_end(rank, action, &event);
+        return;
+    }
+    vp_watch_count_work(rank, &event, rank->summed_ns);
+    vp_recorder_add(rank->recorder, event);
 }
 
 void vp_watch_begin_wait(struct vp_rank *rank)
@@ -63,8 +120,10 @@ int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st)
     if (st != VP_OK)
         return ns;
     rank->waited_ns += ns;
-    atomic_fetch_add_explicit(&rank->wait_ns, ns, memory_order_relaxed);
     atomic_store_explicit(&rank->waiting, false, memory_order_relaxed);
+    if (rank->device_log)
+        return 0;
+    atomic_fetch_add_explicit(&rank->wait_ns, ns, memory_order_relaxed);
     return ns;
 }
 

@@ -9,8 +9,16 @@
 void vp_watch_begin(struct vp_rank *rank, int action);
 void vp_watch_end(struct vp_rank *rank);
 void vp_watch_begin_wait(struct vp_rank *rank);
-/* Returns the nanoseconds waited; a wait that failed goes on, for reports. */
+/* Returns the nanoseconds waited; a wait that failed goes on, for reports. 0
+ * where the device's own times count. */
 int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st);
+
+/* Adds a recorded action to the sums of its stage; of its time, `summed_ns` went
+ * into adding gradients of replicas. */
+void vp_watch_count_work(struct vp_rank *rank,
+                         const struct vp_trace_event *event, int64_t summed_ns);
+void vp_watch_count_receive(struct vp_rank *rank,
+                            const struct vp_trace_event *event);
 
 /* One screen: who waits for whom, and who holds everybody up. `rank`: who
  * complains, or -1: nobody does anything. */

@@ -1,7 +1,7 @@
 /* The GPU behind the backend table: devices, memory, streams, the optimizer.
  * Lists of calls are in exe.c. */
-#include "backend/cuda/product.h"
 #include "backend/cuda/profile.h"
+#include "backend/cuda/traffic.h"
 
 #include "base/clock.h"
 
@@ -98,6 +98,7 @@ static void cuda_close(struct vp_backend *backend)
         cublasLtDestroy(backend->cuda.lt);
     cudaFree(backend->mb);
     cudaFree(backend->flag);
+    vp_cuda_clock_stop(&backend->clock);
     free(backend);
 }
 
@@ -316,6 +317,8 @@ static void cuda_event_free(struct vp_event *event)
 static enum vp_status cuda_event_record(struct vp_event *event,
                                         struct vp_stream *stream)
 {
+    if (event->clock)
+        vp_cuda_clock_look(event);
     return vp_cuda_check(&stream->backend->cuda,
                          cudaEventRecord(event->event, stream->stream),
                          "recording an event");
@@ -395,21 +398,6 @@ enum vp_status vp_cuda_find_tensors(struct vp_backend *backend,
     return VP_OK;
 }
 
-static void begin_profile(struct vp_backend *backend, struct vp_stream *stream)
-{
-    if (backend->profile)
-        vp_cuda_profile_begin_list(backend->profile, stream->stream);
-}
-
-static void end_profile(struct vp_backend *backend, struct vp_stream *stream,
-                        const char *what)
-{
-    if (!backend->profile)
-        return;
-    vp_cuda_profile_mark(backend->profile, NULL, 0, what, stream->stream);
-    vp_cuda_profile_end_list(backend->profile);
-}
-
 static enum vp_status cuda_sum_squares(struct vp_backend *backend,
                                        struct vp_stream *stream,
                                        const struct vp_optim_tensor *tensors,
@@ -418,11 +406,13 @@ static enum vp_status cuda_sum_squares(struct vp_backend *backend,
 {
     struct vp_cuda_tensors *table;
     const double *sums;
+    int label;
 
     VP_TRY(vp_cuda_find_tensors(backend, tensors, n_tensors, &table));
-    begin_profile(backend, stream);
+    label = vp_cuda_profile_push(backend->cuda.profile);
     sums = vp_cuda_sum_squares(table, data, stream->stream);
-    end_profile(backend, stream, "norm");
+    vp_cuda_profile_pop_other(backend->cuda.profile, label, "norm",
+                              vp_cuda_squares_traffic(tensors, n_tensors));
     VP_TRY(vp_cuda_check(&backend->cuda, cudaPeekAtLastError(),
                          "squaring gradients"));
     return cuda_copy(backend, stream, sums_out, sums,
@@ -434,12 +424,14 @@ static enum vp_status cuda_update(struct vp_backend *backend,
                                   const struct vp_optim_step *step)
 {
     struct vp_cuda_tensors *table;
+    int label;
 
     VP_TRY(
         vp_cuda_find_tensors(backend, step->tensors, step->n_tensors, &table));
-    begin_profile(backend, stream);
+    label = vp_cuda_profile_push(backend->cuda.profile);
     vp_cuda_update(table, step, stream->stream);
-    end_profile(backend, stream, "update");
+    vp_cuda_profile_pop_other(backend->cuda.profile, label, "update",
+                              vp_cuda_update_traffic(step));
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "updating");
 }
 
@@ -466,6 +458,8 @@ static const struct vp_backend_ops cuda_ops = {
     .event_record = cuda_event_record,
     .stream_wait = cuda_stream_wait,
     .event_sync = cuda_event_sync,
+    .timed_event_create = vp_cuda_timed_event_create,
+    .event_time = vp_cuda_event_time,
     .copy = cuda_copy,
     .scratch_bytes = cuda_scratch_bytes,
     .compile = vp_cuda_compile,

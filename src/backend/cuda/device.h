@@ -21,17 +21,30 @@ struct vp_cuda {
     struct vp_cuda_plan *plans; /* of products: a list, grows in first runs */
     cudnnHandle_t cudnn;        /* NULL until something needs it */
     struct vp_cuda_attention *attentions; /* a list, likewise */
+    struct vp_cuda_profile *profile;      /* NULL: none is taken call by call */
     struct vp_err err;                    /* of the last call that failed */
+};
+
+/* What ties the device's time to the host's: moments known by both clocks, a
+ * new one every few seconds, as clocks drift; see clock.c. */
+enum { VP_CUDA_MOMENTS = 32 };
+
+struct vp_cuda_clock {
+    cudaStream_t stream; /* empty but for these */
+    cudaEvent_t moment[VP_CUDA_MOMENTS], spare;
+    int64_t host_ns[VP_CUDA_MOMENTS];
+    int64_t n;        /* moments so far; the last ones are kept */
+    int64_t tried_ns; /* the last attempt */
 };
 
 /* backend.c and exe.c see the same structures. */
 struct vp_backend {
     struct vp_cuda cuda;
+    struct vp_cuda_clock clock;
     bool plan_only;
-    struct vp_cuda_table *tables;    /* of tensors: a list */
-    int *flag;                       /* on the device */
-    struct vp_cuda_mb *mb;           /* of calls outside of lists */
-    struct vp_cuda_profile *profile; /* NULL: none is taken; profile.c */
+    struct vp_cuda_table *tables; /* of tensors: a list */
+    int *flag;                    /* on the device */
+    struct vp_cuda_mb *mb;        /* of calls outside of lists */
 };
 
 struct vp_stream {
@@ -45,6 +58,8 @@ struct vp_stream {
 
 struct vp_event {
     cudaEvent_t event;
+    struct vp_cuda_clock *clock; /* NULL: it has no time */
+    int64_t moment;              /* the last one before it */
 };
 
 /* Says what CUDA said: VP_ERR_NOMEM, or VP_ERR_IO for a device that fails. */
@@ -56,6 +71,14 @@ enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
 enum vp_status vp_cuda_find_tensors(struct vp_backend *backend,
                                     const struct vp_optim_tensor *tensors,
                                     int n, struct vp_cuda_tensors **out);
+
+/* clock.c */
+enum vp_status vp_cuda_timed_event_create(struct vp_backend *backend,
+                                          struct vp_event **out);
+/* Before a timed event is recorded. */
+void vp_cuda_clock_look(struct vp_event *event);
+bool vp_cuda_event_time(struct vp_event *event, int64_t *ns_out);
+void vp_cuda_clock_stop(struct vp_cuda_clock *clock);
 
 /* attention.c */
 void vp_cuda_attentions_free(struct vp_cuda *cuda);

@@ -4,6 +4,7 @@
  * is replayed. Scalars of the minibatch are in device memory. */
 #include "backend/cuda/early.h"
 #include "backend/cuda/profile.h"
+#include "backend/cuda/traffic.h"
 #include "graph/opdef.h"
 
 #include <stdlib.h>
@@ -115,6 +116,7 @@ static enum vp_status run_call(const struct vp_cuda_call *call)
 static enum vp_status run_some(struct vp_cuda_call *calls, int n,
                                int *n_done_out)
 {
+    int label = vp_cuda_profile_push(calls->cuda->profile);
     enum vp_status st = VP_OK;
 
     *n_done_out = vp_cuda_run_fused(calls, n);
@@ -124,12 +126,13 @@ static enum vp_status run_some(struct vp_cuda_call *calls, int n,
         *n_done_out = 1;
         st = run_call(calls);
     }
+    vp_cuda_profile_pop_calls(calls->cuda->profile, label, calls, *n_done_out);
     VP_TRY(st);
     return vp_cuda_check(calls->cuda, cudaPeekAtLastError(),
                          vp_op_defs[calls->args.op->kind].name);
 }
 
-/* `early` may be NULL. */
+/* `side` and `early` may be NULL. */
 static enum vp_status run_calls(struct vp_cuda_call *calls, int n,
                                 struct vp_cuda_side *side,
                                 struct vp_cuda_early *early)
@@ -148,12 +151,26 @@ static enum vp_status run_calls(struct vp_cuda_call *calls, int n,
     return VP_OK;
 }
 
-/* Launches a list, and the update that comes with it. */
+static enum vp_status end_update(struct vp_exe *exe,
+                                 struct vp_cuda_early *early)
+{
+    struct vp_cuda_profile *profile = exe->backend->cuda.profile;
+    int label = vp_cuda_profile_push(profile);
+    enum vp_status st = vp_cuda_early_end(early);
+
+    vp_cuda_profile_pop_other(profile, label, "update",
+                              vp_cuda_update_traffic(early->step));
+    return st;
+}
+
+/* Launches a list, and the update that comes with it. In a profile, nothing
+ * runs beside anything else. */
 static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
                                const struct vp_launch *launch,
                                struct vp_stream *stream)
 {
-    struct vp_cuda_side *side = stream->side;
+    bool alone = exe->backend->cuda.profile != NULL;
+    struct vp_cuda_side *side = alone ? NULL : stream->side;
     int n = resolve(exe, key, launch, stream->mb, stream->stream, side);
     struct vp_cuda_tensors *tensors;
     struct vp_cuda_early early;
@@ -165,39 +182,13 @@ static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
         VP_TRY(vp_cuda_early_begin(&early, exe->program, key->list, launch,
                                    tensors, stream));
     }
-    vp_cuda_side_begin(side);
-    st = run_calls(exe->calls, n, side, launch->update ? &early : NULL);
+    vp_cuda_side_begin(stream->side);
+    st = run_calls(exe->calls, n, side,
+                   launch->update && !alone ? &early : NULL);
     if (launch->update)
-        ended = vp_cuda_early_end(&early);
-    vp_cuda_side_end(side);
+        ended = end_update(exe, &early);
+    vp_cuda_side_end(stream->side);
     return st != VP_OK ? st : ended;
-}
-
-/* With marks between the calls; an update is not hidden behind them. */
-static enum vp_status run_profiled(struct vp_exe *exe, const struct key *key,
-                                   const struct vp_launch *launch,
-                                   struct vp_stream *stream)
-{
-    struct vp_cuda_profile *profile = exe->backend->profile;
-    int n = resolve(exe, key, launch, stream->mb, stream->stream, NULL);
-    enum vp_status st = VP_OK;
-    int n_done;
-
-    vp_cuda_profile_begin_list(profile, stream->stream);
-    for (int i = 0; i < n && st == VP_OK; i += n_done) {
-        st = run_some(&exe->calls[i], n - i, &n_done);
-        vp_cuda_profile_mark(profile, &exe->calls[i], n_done, NULL,
-                             stream->stream);
-    }
-    if (st == VP_OK && launch->update) {
-        struct key none = *key;
-
-        none.n = 0;
-        st = run_list(exe, &none, launch, stream);
-        vp_cuda_profile_mark(profile, NULL, 0, "update", stream->stream);
-    }
-    vp_cuda_profile_end_list(profile);
-    return st;
 }
 
 /* ---- Replays ------------------------------------------------------------ */
@@ -322,12 +313,10 @@ enum vp_status vp_cuda_launch_part(struct vp_exe *exe, enum vp_list list,
     if (n == 0)
         return VP_OK;
     VP_TRY(set_scalars(exe->backend, launch, stream));
-    if (exe->backend->profile)
-        return run_profiled(exe, &key, launch, stream);
-    if (!replay) {
+    if (!replay)
         VP_TRY(remember(exe, &key));
+    if (!replay || cuda->profile)
         return run_list(exe, &key, launch, stream);
-    }
     if (!replay->graph)
         VP_TRY(capture(exe, replay, launch, stream));
     return vp_cuda_check(cuda, cudaGraphLaunch(replay->graph, stream->stream),

@@ -1,4 +1,5 @@
 /* Plans of products, made when a shape is first seen. */
+#include "backend/cuda/profile.h"
 #include "backend/cuda/search.h"
 
 #include <stdlib.h>
@@ -84,12 +85,10 @@ static bool describe(struct vp_cuda *cuda, struct vp_cuda_plan *p)
            make_layout(&p->d, type_of(key->type_out), key->m, key->n);
 }
 
-static bool prefer(cublasLtMatmulPreference_t preference)
+static bool prefer(cublasLtMatmulPreference_t preference, uint32_t sums)
 {
     const uint64_t workspace = VP_CUDA_WORKSPACE;
     const uint32_t align = VP_TENSOR_ALIGN;
-    /* Parts are added up by a kernel of their own, in order. */
-    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t what;
         const void *value;
@@ -111,24 +110,34 @@ static bool prefer(cublasLtMatmulPreference_t preference)
     return true;
 }
 
-static bool choose(struct vp_cuda *cuda, struct vp_cuda_plan *p)
+int vp_cuda_suggest(struct vp_cuda *cuda, const struct vp_cuda_plan *p,
+                    uint32_t sums, int most,
+                    cublasLtMatmulHeuristicResult_t *suggested_out)
 {
-    cublasLtMatmulHeuristicResult_t suggested[MAX_SUGGESTIONS];
     cublasLtMatmulPreference_t preference;
     int n = 0;
     bool ok;
 
     if (cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS)
-        return false;
-    ok = prefer(preference) &&
-         cublasLtMatmulAlgoGetHeuristic(
-             cuda->lt, p->desc, p->a, p->b, p->d, p->d, preference,
-             MAX_SUGGESTIONS, suggested, &n) == CUBLAS_STATUS_SUCCESS &&
-         n > 0;
+        return 0;
+    ok = prefer(preference, sums) &&
+         cublasLtMatmulAlgoGetHeuristic(cuda->lt, p->desc, p->a, p->b, p->d,
+                                        p->d, preference, most, suggested_out,
+                                        &n) == CUBLAS_STATUS_SUCCESS;
     cublasLtMatmulPreferenceDestroy(preference);
-    if (ok)
+    return ok ? n : 0;
+}
+
+static bool choose(struct vp_cuda *cuda, struct vp_cuda_plan *p)
+{
+    cublasLtMatmulHeuristicResult_t suggested[MAX_SUGGESTIONS];
+    /* Parts are added up by a kernel of their own, in order. */
+    int n = vp_cuda_suggest(cuda, p, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+                            MAX_SUGGESTIONS, suggested);
+
+    if (n > 0)
         p->algo = vp_cuda_search(cuda, p, suggested, n);
-    return ok;
+    return n > 0;
 }
 
 bool vp_product_same(const struct vp_product *a, const struct vp_product *b)
@@ -189,10 +198,12 @@ enum vp_status vp_cuda_multiply(struct vp_cuda *cuda,
 {
     struct vp_cuda_plan *p = find_plan(cuda, product);
     cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
+    int label = vp_cuda_profile_push(cuda->profile);
 
     if (p)
         status = vp_cuda_run_plan(cuda, p, &p->algo, operands, workspace,
                                   stream);
+    vp_cuda_profile_pop_product(cuda->profile, label, product);
     if (status == CUBLAS_STATUS_SUCCESS)
         return VP_OK;
     return vp_err_set(&cuda->err, VP_ERR_UNSUPPORTED,

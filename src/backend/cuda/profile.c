@@ -1,61 +1,54 @@
-/* Where the time of a GPU goes: while a profile is taken, calls are launched one
- * by one between events, and what they took is added up by kind. */
+/* Where the time of a GPU goes: durations of its kernels, either of replays as
+ * they are, which tells how busy it is, or call by call, added up by kind. */
 #include "backend/cuda/profile.h"
 
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/traffic.h"
 #include "graph/opdef.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_MARKS = 4096 };
+enum { MAX_LABELS = 1 << 16, LONG_GAP_NS = 10000 };
 
 struct vp_cuda_profile {
-    struct vp_profile_row rows[VP_PROFILE_ROWS];
-    int n_rows;
-    cudaEvent_t marks[MAX_MARKS + 1];
-    struct vp_profile_row *at[MAX_MARKS]; /* what lies before mark i + 1 */
-    int n_marks;
+    struct vp_profile out;
+    struct vp_profile_row *at[MAX_LABELS]; /* [0]: what has no label */
+    int n_labels;
 };
 
-static int64_t value_bytes(const struct vp_kargs *args, vp_val v, const void *p)
-{
-    return v == VP_NONE || !p ? 0 : vp_value_bytes(args->graph, v);
-}
+/* Kernels are recorded for the whole process: there is one. */
+static struct vp_cuda_profile taken;
 
-/* Every tensor once: what a call cannot do without moving. */
-static double bytes_of(const struct vp_cuda_call *call)
-{
-    const struct vp_kargs *args = &call->args;
-    const struct vp_op *op = args->op;
-    int64_t n = 0;
+/* ---- Rows --------------------------------------------------------------- */
 
-    for (int i = 0; i < VP_MAX_IN; i++) {
-        n += value_bytes(args, op->in[i], args->din[i]);
-        if (call->phase == VP_PHASE_F ||
-            vp_op_defs[op->kind].needs_b & (VP_NEED_IN0 << i))
-            n += value_bytes(args, op->in[i], args->in[i]);
-    }
-    n += value_bytes(args, op->out,
-                     call->phase == VP_PHASE_F ? args->out : args->dout);
-    return (double)n;
-}
-
-static struct vp_profile_row *find_row(struct vp_cuda_profile *profile,
+static struct vp_profile_row *find_row(struct vp_profile *profile,
                                        const char *name)
 {
     for (int i = 0; i < profile->n_rows; i++)
         if (strcmp(profile->rows[i].name, name) == 0)
             return &profile->rows[i];
-    if (profile->n_rows == VP_PROFILE_ROWS)
-        return &profile->rows[VP_PROFILE_ROWS - 1];
-    snprintf(profile->rows[profile->n_rows].name, sizeof(profile->rows[0].name),
-             "%s", name);
-    return &profile->rows[profile->n_rows++];
+    return NULL;
 }
 
-static void name_run(const struct vp_cuda_call *calls, int n, char *name,
-                     size_t size)
+/* The last row takes what has no row of its own. */
+static struct vp_profile_row *get_row(struct vp_profile *profile,
+                                      const char *name,
+                                      enum vp_profile_kind kind)
+{
+    struct vp_profile_row *row = find_row(profile, name);
+
+    if (row || profile->n_rows == VP_PROFILE_ROWS)
+        return row ? row : &profile->rows[VP_PROFILE_ROWS - 1];
+    row = &profile->rows[profile->n_rows++];
+    snprintf(row->name, sizeof(row->name), "%s", name);
+    row->kind = kind;
+    return row;
+}
+
+static void name_calls(const struct vp_cuda_call *calls, int n, char *name,
+                       size_t size)
 {
     size_t at = 0;
 
@@ -66,74 +59,174 @@ static void name_run(const struct vp_cuda_call *calls, int n, char *name,
                                "FBW"[calls[i].phase]);
 }
 
-void vp_cuda_profile_begin_list(struct vp_cuda_profile *profile,
-                                cudaStream_t stream)
+static void name_product(const struct vp_product *p, char *name, size_t size)
 {
-    profile->n_marks = 0;
-    cudaEventRecord(profile->marks[0], stream);
+    snprintf(name, size, "product %lldx%lldx%lld %c%c%s%s%s%s", (long long)p->m,
+             (long long)p->n, (long long)p->k, p->a_t ? 'T' : 'N',
+             p->b_t ? 'T' : 'N', p->type_out == p->type ? "" : " to floats",
+             p->bias ? " bias" : "", p->gelu ? " gelu" : "",
+             p->add ? " add" : "");
 }
 
-void vp_cuda_profile_mark(struct vp_cuda_profile *profile,
-                          const struct vp_cuda_call *calls, int n,
-                          const char *other, cudaStream_t stream)
+struct vp_profile_row *vp_cuda_profile_find(struct vp_profile *profile,
+                                            const struct vp_product *product)
 {
-    struct vp_profile_row *row;
     char name[sizeof(profile->rows[0].name)];
 
-    if (profile->n_marks == MAX_MARKS)
-        return;
-    if (!other)
-        name_run(calls, n, name, sizeof(name));
-    row = find_row(profile, other ? other : name);
+    name_product(product, name, sizeof(name));
+    return find_row(profile, name);
+}
+
+/* ---- Labels ------------------------------------------------------------- */
+
+int vp_cuda_profile_push(struct vp_cuda_profile *profile)
+{
+    if (!profile || profile->n_labels == MAX_LABELS)
+        return 0;
+    vp_cuda_kernels_push((uint32_t)profile->n_labels);
+    return profile->n_labels++;
+}
+
+static void add(struct vp_cuda_profile *profile, int label,
+                struct vp_profile_row *row, double flops, double n_bytes)
+{
+    profile->at[label] = row;
     row->count++;
-    for (int i = 0; i < n; i++) {
-        row->flops += vp_op_flops(calls[i].args.graph, calls[i].args.op,
-                                  calls[i].phase);
-        row->bytes += bytes_of(&calls[i]);
-    }
-    profile->at[profile->n_marks++] = row;
-    cudaEventRecord(profile->marks[profile->n_marks], stream);
+    row->flops += flops;
+    row->bytes += n_bytes;
 }
 
-void vp_cuda_profile_end_list(struct vp_cuda_profile *profile)
+void vp_cuda_profile_pop_calls(struct vp_cuda_profile *profile, int label,
+                               const struct vp_cuda_call *calls, int n)
 {
-    cudaEventSynchronize(profile->marks[profile->n_marks]);
-    for (int i = 0; i < profile->n_marks; i++) {
-        float ms = 0.0f;
+    char name[sizeof(profile->out.rows[0].name)];
+    bool attention = calls[0].args.op->kind == VP_OP_ATTENTION;
+    double flops = 0.0;
 
-        cudaEventElapsedTime(&ms, profile->marks[i], profile->marks[i + 1]);
-        profile->at[i]->seconds += (double)ms / 1e3;
-    }
+    if (label == 0)
+        return;
+    vp_cuda_kernels_pop();
+    name_calls(calls, n, name, sizeof(name));
+    for (int i = 0; attention && i < n; i++)
+        flops += vp_op_flops(calls[i].args.graph, calls[i].args.op,
+                             calls[i].phase);
+    add(profile, label,
+        get_row(&profile->out, name,
+                attention ? VP_PROFILE_ATTENTION : VP_PROFILE_MEMORY),
+        flops, vp_cuda_traffic(calls, n));
 }
 
-VP_EXPORT enum vp_status vp_cuda_profile_begin(struct vp_backend *backend);
-
-enum vp_status vp_cuda_profile_begin(struct vp_backend *backend)
+void vp_cuda_profile_pop_product(struct vp_cuda_profile *profile, int label,
+                                 const struct vp_product *product)
 {
-    struct vp_cuda_profile *profile = calloc(1, sizeof(*profile));
+    char name[sizeof(profile->out.rows[0].name)];
 
-    if (!profile)
-        return VP_ERR_NOMEM;
-    cudaSetDevice(backend->cuda.device);
-    for (int i = 0; i <= MAX_MARKS; i++)
-        cudaEventCreate(&profile->marks[i]);
-    backend->profile = profile;
+    if (label == 0)
+        return;
+    vp_cuda_kernels_pop();
+    name_product(product, name, sizeof(name));
+    add(profile, label, get_row(&profile->out, name, VP_PROFILE_PRODUCT),
+        2.0 * (double)product->m * (double)product->n * (double)product->k,
+        0.0);
+}
+
+void vp_cuda_profile_pop_other(struct vp_cuda_profile *profile, int label,
+                               const char *name, double n_bytes)
+{
+    if (label == 0)
+        return;
+    vp_cuda_kernels_pop();
+    add(profile, label, get_row(&profile->out, name, VP_PROFILE_MEMORY), 0.0,
+        n_bytes);
+}
+
+/* ---- Taking one --------------------------------------------------------- */
+
+/* The mangled name of a kernel says little in its first letters. */
+static void name_kernel(const struct vp_cuda_span *span, char *name,
+                        size_t size)
+{
+    const char *from = span->name ? span->name : "?";
+
+    snprintf(name, size, "%s", from + strspn(from, "_ZN0123456789"));
+}
+
+static void note_gap(struct vp_profile *out, const struct vp_cuda_span *before,
+                     const struct vp_cuda_span *after, int64_t ns)
+{
+    struct vp_profile_gap *gaps = out->gaps;
+    double seconds = (double)ns * 1e-9;
+    int i = VP_PROFILE_GAPS - 1;
+
+    out->n_gaps += ns > LONG_GAP_NS;
+    if (seconds <= gaps[i].seconds)
+        return;
+    for (; i > 0 && gaps[i - 1].seconds < seconds; i--)
+        gaps[i] = gaps[i - 1];
+    gaps[i].seconds = seconds;
+    name_kernel(before, gaps[i].before, sizeof(gaps[i].before));
+    name_kernel(after, gaps[i].after, sizeof(gaps[i].after));
+}
+
+/* Kernels may overlap: what counts is whether any of them runs. */
+static void add_up(struct vp_profile *out, const struct vp_cuda_span *spans,
+                   size_t n)
+{
+    const struct vp_cuda_span *last = spans; /* to end, so far */
+    int64_t idle = 0;
+
+    out->n_kernels = (int)n;
+    if (n == 0)
+        return;
+    for (size_t i = 1; i < n; i++) {
+        int64_t gap = spans[i].start_ns - last->end_ns;
+
+        if (gap > 0) {
+            note_gap(out, last, &spans[i], gap);
+            idle += gap;
+        }
+        if (spans[i].end_ns > last->end_ns)
+            last = &spans[i];
+    }
+    out->window = (double)(last->end_ns - spans[0].start_ns) * 1e-9;
+    out->busy = out->window - (double)idle * 1e-9;
+}
+
+VP_EXPORT enum vp_status vp_cuda_profile_begin(struct vp_backend *backend,
+                                               void *cupti, bool by_call,
+                                               struct vp_err *err);
+
+enum vp_status vp_cuda_profile_begin(struct vp_backend *backend, void *cupti,
+                                     bool by_call, struct vp_err *err)
+{
+    memset(&taken, 0, sizeof(taken));
+    taken.n_labels = 1;
+    taken.at[0] = get_row(&taken.out, "other", VP_PROFILE_OTHER);
+    VP_TRY(vp_cuda_kernels_begin(cupti, by_call, err));
+    backend->cuda.profile = by_call ? &taken : NULL;
     return VP_OK;
 }
 
-VP_EXPORT int vp_cuda_profile_end(struct vp_backend *backend,
-                                  struct vp_profile_row *rows_out);
+VP_EXPORT enum vp_status vp_cuda_profile_end(struct vp_backend *backend,
+                                             struct vp_profile *profile_out,
+                                             struct vp_err *err);
 
-int vp_cuda_profile_end(struct vp_backend *backend,
-                        struct vp_profile_row *rows_out)
+enum vp_status vp_cuda_profile_end(struct vp_backend *backend,
+                                   struct vp_profile *profile_out,
+                                   struct vp_err *err)
 {
-    struct vp_cuda_profile *profile = backend->profile;
-    int n = profile->n_rows;
+    struct vp_cuda_span *spans = NULL;
+    enum vp_status st;
+    size_t n = 0;
 
-    memcpy(rows_out, profile->rows, (size_t)n * sizeof(*rows_out));
-    for (int i = 0; i <= MAX_MARKS; i++)
-        cudaEventDestroy(profile->marks[i]);
-    free(profile);
-    backend->profile = NULL;
-    return n;
+    backend->cuda.profile = NULL;
+    st = vp_cuda_kernels_end(&spans, &n, err);
+    for (size_t i = 0; i < n; i++)
+        taken.at[spans[i].label]->seconds += (double)(spans[i].end_ns -
+                                                      spans[i].start_ns) *
+                                             1e-9;
+    add_up(&taken.out, spans, n);
+    free(spans);
+    *profile_out = taken.out;
+    return st;
 }

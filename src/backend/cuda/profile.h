@@ -1,15 +1,22 @@
 #ifndef VP_BACKEND_CUDA_PROFILE_H
 #define VP_BACKEND_CUDA_PROFILE_H
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/product.h"
 #include "backend/profile.h"
 
-void vp_cuda_profile_begin_list(struct vp_cuda_profile *profile,
-                                cudaStream_t stream);
-/* `n` calls were launched together, or `other` work. */
-void vp_cuda_profile_mark(struct vp_cuda_profile *profile,
-                          const struct vp_cuda_call *calls, int n,
-                          const char *other, cudaStream_t stream);
-void vp_cuda_profile_end_list(struct vp_cuda_profile *profile);
+/* What is launched between a push and its pop goes to the row that the pop
+ * names; a product inside of a call counts as itself. No profile (NULL): they
+ * do nothing. */
+int vp_cuda_profile_push(struct vp_cuda_profile *profile);
+void vp_cuda_profile_pop_calls(struct vp_cuda_profile *profile, int label,
+                               const struct vp_cuda_call *calls, int n);
+void vp_cuda_profile_pop_product(struct vp_cuda_profile *profile, int label,
+                                 const struct vp_product *product);
+void vp_cuda_profile_pop_other(struct vp_cuda_profile *profile, int label,
+                               const char *name, double n_bytes);
+
+/* The row of a product; NULL if it was not run. */
+struct vp_profile_row *vp_cuda_profile_find(struct vp_profile *profile,
+                                            const struct vp_product *product);
 
 #endif

@@ -18,6 +18,11 @@ cublasLtMatmulAlgo_t vp_cuda_search(
     const cublasLtMatmulHeuristicResult_t *suggested, int n);
 
 /* product.c */
+/* At most `most` algorithms for a plan, best guess first; `sums` says how sums
+ * may be split: a mask of cublasLtReductionScheme_t. Returns how many. */
+int vp_cuda_suggest(struct vp_cuda *cuda, const struct vp_cuda_plan *plan,
+                    uint32_t sums, int most,
+                    cublasLtMatmulHeuristicResult_t *suggested_out);
 cublasStatus_t vp_cuda_run_plan(struct vp_cuda *cuda,
                                 const struct vp_cuda_plan *plan,
                                 const cublasLtMatmulAlgo_t *algo,

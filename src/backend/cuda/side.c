@@ -64,7 +64,7 @@ static void add_span(struct vp_cuda_pending *p, const void *begin,
     if (!begin || n_bytes == 0)
         return;
     VP_BUG_ON(p->n_spans == VP_CUDA_SPANS);
-    p->spans[p->n_spans++] = (struct vp_cuda_span){
+    p->spans[p->n_spans++] = (struct vp_cuda_bytes){
         (const char *)begin, (const char *)begin + n_bytes
     };
 }
@@ -149,7 +149,7 @@ static void wait_for(struct vp_cuda_side *side, unsigned i)
 void vp_cuda_side_guard(struct vp_cuda_side *side,
                         const struct vp_cuda_call *calls, int n_calls)
 {
-    for (int k = 0; k < n_calls && k < MAX_FUSED; k++) {
+    for (int k = 0; side && k < n_calls && k < MAX_FUSED; k++) {
         struct vp_cuda_pending writes;
 
         find_writes(&writes, &calls[k]);

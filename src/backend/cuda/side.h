@@ -16,13 +16,13 @@
 
 enum { VP_CUDA_PENDING = 32, VP_CUDA_SPANS = 8 };
 
-struct vp_cuda_span {
+struct vp_cuda_bytes {
     const char *begin, *end;
 };
 
 /* A W that may not have run yet, and what it reads. */
 struct vp_cuda_pending {
-    struct vp_cuda_span spans[VP_CUDA_SPANS];
+    struct vp_cuda_bytes spans[VP_CUDA_SPANS];
     int n_spans;
     cudaEvent_t done;
 };
@@ -40,7 +40,7 @@ enum vp_status vp_cuda_side_create(cudaStream_t list,
 void vp_cuda_side_free(struct vp_cuda_side *side);
 
 void vp_cuda_side_begin(struct vp_cuda_side *side);
-/* Before the list runs some of `calls`, the first ones. */
+/* Before the list runs some of `calls`, the first ones. NULL: nothing. */
 void vp_cuda_side_guard(struct vp_cuda_side *side,
                         const struct vp_cuda_call *calls, int n_calls);
 /* After a W was launched. */

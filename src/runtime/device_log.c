@@ -1,0 +1,196 @@
+#include "runtime/device_log.h"
+
+#include "runtime/action.h"
+#include "runtime/watch.h"
+
+#include <stdlib.h>
+
+/* Actions that a rank may be ahead of its device before times are lost. */
+enum { MAX_AHEAD = 512 };
+
+struct entry {
+    struct vp_trace_event event;
+    int64_t summed_ns; /* of it, adding gradients of replicas */
+    bool timed;        /* the device has work; else a message */
+    struct vp_event *begin, *end;
+};
+
+struct vp_device_log {
+    const struct vp_backend_ops *ops;
+    int64_t first, next; /* entries on their way, by number */
+    int64_t last_ns;     /* where the action before ended; 0: there is none */
+    int64_t waited_ns;   /* of the rank, when the action began */
+    struct entry entries[MAX_AHEAD];
+};
+
+enum vp_status vp_device_log_create(const struct vp_backend_ops *ops,
+                                    struct vp_backend *backend,
+                                    struct vp_device_log **out)
+{
+    struct vp_device_log *log;
+    enum vp_status st = VP_OK;
+
+    if (!ops->event_time)
+        return VP_OK;
+    log = calloc(1, sizeof(*log));
+    if (!log)
+        return VP_ERR_NOMEM;
+    log->ops = ops;
+    for (int i = 0; i < MAX_AHEAD && st == VP_OK; i++) {
+        st = ops->timed_event_create(backend, &log->entries[i].begin);
+        if (st == VP_OK)
+            st = ops->timed_event_create(backend, &log->entries[i].end);
+    }
+    if (st != VP_OK) {
+        vp_device_log_free(log);
+        return st;
+    }
+    *out = log;
+    return VP_OK;
+}
+
+void vp_device_log_free(struct vp_device_log *log)
+{
+    for (int i = 0; log && i < MAX_AHEAD; i++) {
+        log->ops->event_free(log->entries[i].begin);
+        log->ops->event_free(log->entries[i].end);
+    }
+    free(log);
+}
+
+static struct entry *entry_at(struct vp_device_log *log, int64_t i)
+{
+    return &log->entries[i % MAX_AHEAD];
+}
+
+static bool is_message(enum vp_action_kind kind)
+{
+    return kind == VP_ACTION_SEND_ACT || kind == VP_ACTION_RECV_ACT ||
+           kind == VP_ACTION_SEND_GRAD || kind == VP_ACTION_RECV_GRAD;
+}
+
+/* ---- Recording what the device has done --------------------------------- */
+
+static int64_t within(int64_t ns, int64_t most)
+{
+    return ns < 0 ? 0 : ns < most ? ns : most;
+}
+
+/* A send takes the device no time; a receive takes all until `begin_ns`. */
+static void record_message(struct vp_rank *rank, struct entry *entry,
+                           int64_t begin_ns)
+{
+    struct vp_device_log *log = rank->device_log;
+    struct vp_trace_event *event = &entry->event;
+    bool receives = event->kind == VP_ACTION_RECV_ACT ||
+                    event->kind == VP_ACTION_RECV_GRAD;
+
+    event->start_ns = log->last_ns;
+    event->end_ns = receives ? begin_ns : log->last_ns;
+    event->wait_ns = event->end_ns - event->start_ns;
+    if (receives)
+        vp_watch_count_receive(rank, event);
+    log->last_ns = event->end_ns;
+    vp_recorder_add(rank->recorder, *event);
+}
+
+/* Stages of a rank may overlap on the device; in a record they follow each
+ * other. */
+static void record_action(struct vp_rank *rank, struct entry *entry,
+                          int64_t begin_ns, int64_t end_ns)
+{
+    struct vp_device_log *log = rank->device_log;
+    struct vp_trace_event *event = &entry->event;
+    int64_t ns;
+
+    event->start_ns = begin_ns;
+    event->end_ns = end_ns > begin_ns ? end_ns : begin_ns;
+    ns = event->end_ns - event->start_ns;
+    event->wait_ns = within(event->wait_ns, ns);
+    vp_watch_count_work(rank, event,
+                        within(entry->summed_ns, ns - event->wait_ns));
+    log->last_ns = event->end_ns;
+    vp_recorder_add(rank->recorder, *event);
+}
+
+/* The next action that is work for the device; `next` if there is none. */
+static int64_t next_timed(struct vp_device_log *log)
+{
+    int64_t i = log->first;
+
+    while (i < log->next && !entry_at(log, i)->timed)
+        i++;
+    return i;
+}
+
+/* Records the next action with the messages before it; false if the device has
+ * not come that far. */
+static bool record_next(struct vp_rank *rank)
+{
+    struct vp_device_log *log = rank->device_log;
+    int64_t i = next_timed(log), begin_ns, end_ns, idle_ns;
+    struct entry *entry = entry_at(log, i);
+
+    if (i == log->next || !log->ops->event_time(entry->end, &end_ns) ||
+        !log->ops->event_time(entry->begin, &begin_ns))
+        return false;
+    if (log->last_ns == 0)
+        log->last_ns = begin_ns;
+    begin_ns = begin_ns > log->last_ns ? begin_ns : log->last_ns;
+    idle_ns = begin_ns - log->last_ns;
+    for (; log->first < i; log->first++)
+        record_message(rank, entry_at(log, log->first), begin_ns);
+    record_action(rank, entry, begin_ns, end_ns);
+    atomic_fetch_add_explicit(&rank->wait_ns, idle_ns + entry->event.wait_ns,
+                              memory_order_relaxed);
+    log->first++;
+    return true;
+}
+
+/* ---- What the rank does ------------------------------------------------- */
+
+void vp_device_log_begin(struct vp_rank *rank, const struct vp_action *action)
+{
+    struct vp_device_log *log = rank->device_log;
+
+    if (!log || is_message(action->kind))
+        return;
+    log->waited_ns = rank->waited_ns;
+    log->ops->event_record(entry_at(log, log->next)->begin,
+                           stage_of(rank, action)->stage.stream);
+}
+
+void vp_device_log_end(struct vp_rank *rank, const struct vp_action *action,
+                       const struct vp_trace_event *event)
+{
+    struct vp_device_log *log = rank->device_log;
+    struct entry *entry = entry_at(log, log->next);
+
+    entry->event = *event;
+    entry->event.wait_ns = rank->waited_ns - log->waited_ns;
+    entry->summed_ns = rank->summed_ns;
+    entry->timed = !is_message(action->kind);
+    if (entry->timed)
+        log->ops->event_record(entry->end,
+                               stage_of(rank, action)->stage.stream);
+    log->next++;
+    while (record_next(rank))
+        ;
+    /* The oldest gives way: a gap in the record, not a wait. */
+    if (log->next - log->first == MAX_AHEAD)
+        log->first++;
+}
+
+void vp_device_log_flush(struct vp_rank *rank)
+{
+    struct vp_device_log *log = rank->device_log;
+
+    if (!log)
+        return;
+    while (record_next(rank))
+        ;
+    for (; log->first < log->next; log->first++)
+        if (!entry_at(log, log->first)->timed && log->last_ns > 0)
+            record_message(rank, entry_at(log, log->first), log->last_ns);
+    log->last_ns = 0;
+}
