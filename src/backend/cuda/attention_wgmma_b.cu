@@ -15,13 +15,13 @@ enum {
     GROUP_KEYS = 64,
     GROUPS = 2, /* of warps that own keys */
     KEYS = GROUPS * GROUP_KEYS,
-    OWNERS = GROUPS * VP_WG_THREADS, /* threads */
-    BLOCK_THREADS = OWNERS + VP_WG_THREADS,
+    BLOCK_THREADS = (GROUPS + 1) * VP_WG_THREADS,
     OWNER_REGISTERS = 192,
     HELPER_REGISTERS = 120,
     QUERIES = 64, /* a tile of them is walked over at a time */
     MAX_QUERIES = 512,
-    MAX_BLOCK_KEYS = 4096, /* of a head */
+    MAX_BLOCK_KEYS = 4096,       /* of a head */
+    STATS_LANES = VP_WG_DIM / 8, /* that read a row, 16 bytes each */
 };
 
 /* Barriers between the helper and the owners, two of each kind. */
@@ -92,52 +92,58 @@ static __device__ float dot8(const vp_vec<T> &a, const vp_vec<T> &b)
     return sum;
 }
 
-/* lse and delta of all queries, 0 beyond the last. The owners have nothing else
- * to do before the first tile is there. */
+/* What lse and delta of some queries are made of, in one lane. */
+template <typename T, int N> struct stats_rows {
+    vp_vec<T> dout[N], out[N];
+    float lse[N];
+};
+
+/* Query number i is q + i * ROWS; the last takes the place of those beyond. */
+template <int ROWS, typename T, int N>
+static __device__ void load_stats(stats_rows<T, N> &rows,
+                                  const struct vp_attention_call &x,
+                                  const work<T> &w, int q)
+{
+    int col = w.head.index * VP_WG_DIM + (int)threadIdx.x % STATS_LANES * 8;
+
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        int64_t row = w.head.q_row + min(q + i * ROWS, x.q_len - 1);
+        int64_t at = row * x.ld_out + col;
+
+        rows.dout[i] = *(const vp_vec<T> *)((const T *)x.dout + at);
+        rows.out[i] = *(const vp_vec<T> *)((const T *)x.out + at);
+        rows.lse[i] = x.lse[row * x.heads + w.head.index];
+    }
+}
+
+/* lse and delta of all queries, 0 beyond the last. A thread loads what it needs
+ * for several of them at once: it is the latency that counts. */
 template <typename T>
 static __device__ void set_stats(const struct vp_attention_call &x,
                                  const work<T> &w)
 {
-    enum { LANES = VP_WG_DIM / 8 }; /* that read a row, 16 bytes each */
-    int lane = (int)threadIdx.x % LANES;
+    enum { N = 4, ROWS = BLOCK_THREADS / STATS_LANES };
+    int first = (int)threadIdx.x / STATS_LANES;
+    int lane = (int)threadIdx.x % STATS_LANES;
     float unscale = 1.0f / x.drop.scale;
+    stats_rows<T, N> rows;
 
-    static_assert(QUERIES % (32 / LANES) == 0, "a warp stays together");
-#pragma unroll 8
-    for (int q = (int)threadIdx.x / LANES; q < w.n_tiles * QUERIES;
-         q += OWNERS / LANES) {
-        int64_t row = w.head.q_row + q;
-        int64_t at = row * x.ld_out + w.head.index * VP_WG_DIM + 8 * lane;
-        vp_vec<T> dout = {}, out = {};
-        float lse = 0.0f, delta;
-
-        if (q < x.q_len) {
-            dout = *(const vp_vec<T> *)((const T *)x.dout + at);
-            out = *(const vp_vec<T> *)((const T *)x.out + at);
-            lse = x.lse[row * x.heads + w.head.index];
-        }
-        delta = dot8(dout, out) * unscale;
+    for (int q0 = first; q0 - first < x.q_len; q0 += N * ROWS) {
+        load_stats<ROWS>(rows, x, w, q0);
 #pragma unroll
-        for (int i = 1; i < LANES; i *= 2)
-            delta += __shfl_xor_sync(0xFFFFFFFFu, delta, i);
-        if (lane == 0) {
-            w.shared->lse[q] = LOG2E * lse;
-            w.shared->delta[q] = delta;
+        for (int i = 0; i < N; i++) {
+            int q = q0 + i * ROWS;
+            float delta = dot8(rows.dout[i], rows.out[i]) * unscale;
+
+#pragma unroll
+            for (int j = 1; j < STATS_LANES; j *= 2)
+                delta += __shfl_xor_sync(0xFFFFFFFFu, delta, j);
+            if (lane == 0 && q < w.n_tiles * QUERIES) {
+                w.shared->lse[q] = q < x.q_len ? LOG2E * rows.lse[i] : 0.0f;
+                w.shared->delta[q] = q < x.q_len ? delta : 0.0f;
+            }
         }
-    }
-}
-
-/* By the helper: which keys are seen. */
-template <typename T>
-static __device__ void set_seen(const struct vp_attention_call &x,
-                                const work<T> &w)
-{
-    for (int i = group_warp(); i < w.n_turns * (KEYS / 32);
-         i += VP_WG_THREADS / 32) {
-        uint32_t word = allowed_word(x, w.head, i);
-
-        if (threadIdx.x % 32 == 0)
-            w.shared->allowed[i] = word;
     }
 }
 
@@ -150,14 +156,6 @@ template <typename T> static __device__ int seen_turns(const work<T> &w)
     for (; turns > 1 && !(word[0] | word[1] | word[2] | word[3]); turns--)
         word -= KEYS / 32;
     return turns;
-}
-
-/* The helper and the owners have written what the other reads. */
-template <typename T> static __device__ void meet(work<T> &w)
-{
-    __syncthreads();
-    w.n_seen = seen_turns(w);
-    w.n_steps = w.n_seen * w.n_tiles;
 }
 
 /* ---- Helper ------------------------------------------------------------- */
@@ -289,13 +287,10 @@ static __device__ void hand_over(int step)
 }
 
 template <typename T, bool DROPS>
-static __device__ void help(const struct vp_attention_call &x, work<T> &w)
+static __device__ void help(const struct vp_attention_call &x, const work<T> &w)
 {
     struct dice dice = dice_of(x, w.head);
 
-    start_turn(x, w, 0);
-    set_seen(x, w);
-    meet(w);
     for (int turn = 0; turn < w.n_seen; turn++) {
         for (int tile = 0; tile < w.n_tiles; tile++) {
             if (tile > 0)
@@ -480,13 +475,12 @@ static __device__ void own_turn(float (&dk)[8][4], float (&dv)[8][4],
 }
 
 template <typename T, bool DROPS>
-static __device__ void own_keys(const struct vp_attention_call &x, work<T> &w)
+static __device__ void own_keys(const struct vp_attention_call &x,
+                                const work<T> &w)
 {
     float scale = x.scale * x.drop.scale, k_factor[2] = { scale, scale };
     float v_factor[2] = { x.drop.scale, x.drop.scale };
 
-    set_stats(x, w);
-    meet(w);
     for (int turn = 0; turn < w.n_turns; turn++) {
         int k0 = turn * KEYS + (int)threadIdx.x / 32 * 16;
         float dk[8][4] = {}, dv[8][4] = {};
@@ -514,7 +508,14 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, 1)
                   0,
                   (shared_memory<T> *)memory };
 
-    if (threadIdx.x < OWNERS) {
+    if (threadIdx.x >= GROUPS * VP_WG_THREADS)
+        start_turn(x, w, 0);
+    set_allowed(w.shared->allowed, x, w.head, w.n_turns * KEYS);
+    set_stats(x, w);
+    __syncthreads();
+    w.n_seen = seen_turns(w);
+    w.n_steps = w.n_seen * w.n_tiles;
+    if (threadIdx.x < GROUPS * VP_WG_THREADS) {
         vp_wg_take_registers<OWNER_REGISTERS>();
         own_keys<T, DROPS>(x, w);
     } else {

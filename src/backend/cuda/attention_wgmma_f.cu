@@ -118,12 +118,12 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     load_keys(shared, keys, values, TILE, n_keys);
     set_allowed(shared.allowed, x, h, n_keys);
     load_fragments(queries, vp_q_rows<const T>(x.q, x.ld_q, x, h), q0);
-    roll_tile<DROPS>(kept, dice, q0, 0);
     next_tile(shared, keys, values, 0, n_keys);
     n_keys = seen_end(shared.allowed, n_keys);
     vp_wg_fence();
     vp_wg_product<T, false, false>(p, queries, vp_wg_tile_of(shared.keys[0]));
     vp_wg_commit();
+    roll_tile<DROPS>(kept, dice, q0, 0);
     vp_wg_wait<0>(p);
     hide_tile(p, shared.allowed, x.causal, q0, 0);
     weigh<T, DROPS>(z, acc, p, p16, kept, x.scale * LOG2E);
