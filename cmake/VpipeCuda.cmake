@@ -34,8 +34,10 @@ function(vp_cuda_plugin)
   list(APPEND sources ${CMAKE_SOURCE_DIR}/src/backend/args.c)
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
   set(include ${VP_INCLUDE_ROOT})
-  set(flags -std=c++17 -O3 -fmad=false -gencode arch=compute_90,code=sm_90
-    -gencode arch=compute_80,code=compute_80 -Xcompiler -fPIC
+  set(all_gpus -gencode arch=compute_90,code=sm_90
+    -gencode arch=compute_80,code=compute_80)
+  set(hopper -gencode arch=compute_90a,code=sm_90a) # what no other GPU has
+  set(flags -std=c++17 -O3 -fmad=false -Xcompiler -fPIC
     -Xcompiler -fvisibility=hidden -I${include}/base -I${include}/graph
     -I${include}/optim -I${include}/backend -lineinfo)
   if(VP_DEVELOPER)
@@ -45,8 +47,12 @@ function(vp_cuda_plugin)
   foreach(kernel ${kernels})
     get_filename_component(name ${kernel} NAME_WE)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+    set(gpus ${all_gpus})
+    if(name MATCHES wgmma)
+      set(gpus ${hopper})
+    endif()
     add_custom_command(OUTPUT ${object}
-      COMMAND ${VP_NVCC} ${flags} -MD -MF ${object}.d -c ${kernel} -o ${object}
+      COMMAND ${VP_NVCC} ${flags} ${gpus} -MD -MF ${object}.d -c ${kernel} -o ${object}
       DEPENDS ${kernel} DEPFILE ${object}.d VERBATIM
       COMMENT "nvcc ${name}.cu")
     list(APPEND objects ${object})

@@ -421,6 +421,11 @@ static const struct op_spec real_cases[] = {
       .mask = true, .p = 0.1f },
     { "attention cross 250x300 dropout", .kind = VP_OP_ATTENTION, .batch = 2,
       .q_len = 250, .k_len = 300, .cols = 512, .heads = 8, .p = 0.6f },
+    { "attention cross 40x600 mask dropout", .kind = VP_OP_ATTENTION,
+      .batch = 4, .q_len = 40, .k_len = 600, .cols = 512, .heads = 8,
+      .mask = true, .p = 0.3f },
+    { "attention cross 600x40 dropout", .kind = VP_OP_ATTENTION, .batch = 4,
+      .q_len = 600, .k_len = 40, .cols = 512, .heads = 8, .p = 0.1f },
 
     { "dropout 2048x768", .kind = VP_OP_DROPOUT, .batch = 4, .q_len = 512,
       .cols = 768, .p = 0.1f },

@@ -79,7 +79,9 @@ void vp_cuda_own_attention_f(const struct vp_cuda_call *call)
 {
     struct vp_attention_call x = attention_of(call);
 
-    if (vp_attention_mma_takes(&x))
+    if (vp_attention_wgmma_f_takes(&x))
+        vp_attention_wgmma_f(&x, call->stream);
+    else if (vp_attention_mma_takes(&x))
         vp_attention_mma_f(&x, call->stream);
     else
         vp_attention_plain_f(&x, call->stream);
@@ -89,8 +91,8 @@ void vp_cuda_own_attention_b(const struct vp_cuda_call *call)
 {
     struct vp_attention_call x = attention_of(call);
 
-    if (vp_attention_short_takes(&x))
-        vp_attention_short_b(&x, call->stream);
+    if (vp_attention_wgmma_b_takes(&x))
+        vp_attention_wgmma_b(&x, call->stream);
     else if (vp_attention_mma_takes(&x))
         vp_attention_mma_b(&x, call->stream);
     else

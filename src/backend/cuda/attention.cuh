@@ -88,9 +88,12 @@ bool vp_attention_mma_takes(const struct vp_attention_call *x);
 void vp_attention_mma_f(const struct vp_attention_call *x, cudaStream_t stream);
 void vp_attention_mma_b(const struct vp_attention_call *x, cudaStream_t stream);
 
-/* The same where a head is short enough that its scores are computed once. */
-bool vp_attention_short_takes(const struct vp_attention_call *x);
-void vp_attention_short_b(const struct vp_attention_call *x,
+/* Tensor cores of warpgroups: the same, and whether this GPU has them. */
+bool vp_attention_wgmma_f_takes(const struct vp_attention_call *x);
+bool vp_attention_wgmma_b_takes(const struct vp_attention_call *x);
+void vp_attention_wgmma_f(const struct vp_attention_call *x,
+                          cudaStream_t stream);
+void vp_attention_wgmma_b(const struct vp_attention_call *x,
                           cudaStream_t stream);
 
 #endif

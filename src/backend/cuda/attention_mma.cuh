@@ -1,12 +1,12 @@
 /* Attention on tensor cores, for 16-bit types and small heads: what forward
- * (attention_mma_f.cu) and backward (attention_mma_b.cu; attention_short_b.cu
- * for short heads) share.
+ * (attention_mma_f.cu) and backward (attention_mma_b.cu) share, also with the
+ * kernels for warpgroups (attention_wgmma_*.cu).
  *
  * A warp owns 16 rows of one side, as fragments in registers, and walks over
  * the other side, whose tiles of 64 rows all warps of the block share. Scores
  * are accumulator fragments, never stored. Queries own out and dq, keys own dk
  * and dv: two kernels in backward, so that every element is summed by one
- * warp, in one order. (Short heads have one, with sums in a fixed order.)
+ * warp, in one order.
  *
  * Scores, probabilities and their gradients are floats; probabilities (times
  * dropout's 0 or 1, before normalisation in forward) and gradients of scores
@@ -241,8 +241,17 @@ static __device__ inline void add_rows(float (&c)[M][D / 8][4],
 
 /* ---- Masks and dropout -------------------------------------------------- */
 
-/* Bit k % 32 of word k / 32 says that key k may be seen; whole tiles of keys,
- * 0 beyond the last. */
+/* Bit k of word i says that key 32 i + k may be seen; 0 beyond the last. */
+static __device__ inline uint32_t allowed_word(
+    const struct vp_attention_call &x, const struct vp_attention_head &h, int i)
+{
+    int k = 32 * i + (int)threadIdx.x % 32;
+
+    return __ballot_sync(0xFFFFFFFFu,
+                         k < x.k_len && (!x.mask || x.mask[h.k_row + k]));
+}
+
+/* Of whole tiles of keys, by all threads. */
 static __device__ inline void set_allowed(uint32_t *words,
                                           const struct vp_attention_call &x,
                                           const struct vp_attention_head &h,
@@ -252,9 +261,7 @@ static __device__ inline void set_allowed(uint32_t *words,
 
     for (int i = (int)threadIdx.x / 32; i < n_words;
          i += (int)blockDim.x / 32) {
-        int k = 32 * i + (int)threadIdx.x % 32;
-        bool allowed = k < x.k_len && (!x.mask || x.mask[h.k_row + k]);
-        uint32_t word = __ballot_sync(0xFFFFFFFFu, allowed);
+        uint32_t word = allowed_word(x, h, i);
 
         if (threadIdx.x % 32 == 0)
             words[i] = word;
@@ -318,6 +325,29 @@ static __device__ inline void roll_queries(uint32_t (&byte)[4][4],
 #pragma unroll
         for (int i = 0; i < 4; i++)
             byte[j][i] = vp_rng_byte(bits, i / 2 * 8 + 2 * j + i % 2);
+}
+
+/* Finds which of four bytes reach the threshold at once. Seven bits of each,
+ * plus `add`, carry into the eighth if they do, or if they do as far as they
+ * can tell; the byte's own eighth bit then suffices, or is needed as well. */
+struct sieve {
+    uint32_t add, suffices;
+};
+
+static __device__ inline struct sieve sieve_of(uint32_t threshold)
+{
+    bool low = threshold <= 128;
+
+    return { ((low ? 128 : 256) - threshold) * 0x01010101u, low ? ~0u : 0u };
+}
+
+/* In bit 7 of each byte. */
+static __device__ inline uint32_t kept_bytes(uint32_t x,
+                                             const struct sieve &sieve)
+{
+    uint32_t carry = (x & 0x7F7F7F7Fu) + sieve.add;
+
+    return (x & carry) | (sieve.suffices & (x | carry));
 }
 
 /* ---- Launches ----------------------------------------------------------- */

@@ -151,37 +151,4 @@ template <int N> static __device__ inline void vp_copy_wait(void)
     asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory");
 }
 
-/* ---- Clusters: blocks that reach each other's shared memory -------------
- * From compute capability 9.0 on; a host must not launch their users below. */
-
-/* Where block `rank` of the cluster has what is at `shared` in this one. */
-template <typename V>
-static __device__ inline V *vp_cluster_peer(V *shared, int rank)
-{
-    V *peer = shared;
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    asm("mapa.u64 %0, %1, %2;" : "=l"(peer) : "l"(shared), "r"(rank));
-#else
-    (void)rank;
-#endif
-    return peer;
-}
-
-/* What threads wrote before they arrive, all may read that have waited. Each
- * arrives and waits in turn. */
-static __device__ inline void vp_cluster_arrive(void)
-{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;" : : : "memory");
-#endif
-}
-
-static __device__ inline void vp_cluster_wait(void)
-{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.wait.acquire.aligned;" : : : "memory");
-#endif
-}
-
 #endif
