@@ -320,7 +320,8 @@ static int run(const struct train_args *args, const struct vp_config *config)
     if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
     progress_break(&progress);
-    if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0])
+    if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] &&
+        (options.world || self.index == 0))
         fprintf(stderr, "%s\n", err.text);
     else if (st == VP_OK && options.dry_run && !quiet)
         puts("dry run: the configuration is good; nothing was trained");
@@ -356,8 +357,10 @@ int cmd_train(int argc, char **argv)
         if (vp_config_load(args.config, args.sets, args.n_sets, &config,
                            &err) == VP_OK)
             status = args.explain ? explain(&config) : run(&args, &config);
-        else
+        else if (vp_processes_find().index == 0)
             status = tool_usage_error("%s", err.text);
+        else
+            status = TOOL_USAGE; /* all read the same: one says so */
         vp_config_release(&config);
     }
     free(args.sets);
