@@ -286,6 +286,16 @@ static int explain(const struct vp_config *config)
     return TOOL_OK;
 }
 
+/* Processes that were started together read the same: the first one says what
+ * is wrong, and has time for it, for mpirun ends all when one ends. */
+static int refuse(const struct vp_err *err)
+{
+    if (vp_processes_find().index == 0)
+        return tool_usage_error("%s", err->text);
+    sleep(1);
+    return TOOL_USAGE;
+}
+
 /* Of processes that were started together, the first one speaks; another only
  * of what went wrong there. */
 static int run(const struct train_args *args, const struct vp_config *config)
@@ -320,8 +330,9 @@ static int run(const struct train_args *args, const struct vp_config *config)
     if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
     progress_break(&progress);
-    if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] &&
-        (options.world || self.index == 0))
+    if (st != VP_OK && !options.world && self.index > 0)
+        return refuse(&err);
+    if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0])
         fprintf(stderr, "%s\n", err.text);
     else if (st == VP_OK && options.dry_run && !quiet)
         puts("dry run: the configuration is good; nothing was trained");
@@ -357,10 +368,8 @@ int cmd_train(int argc, char **argv)
         if (vp_config_load(args.config, args.sets, args.n_sets, &config,
                            &err) == VP_OK)
             status = args.explain ? explain(&config) : run(&args, &config);
-        else if (vp_processes_find().index == 0)
-            status = tool_usage_error("%s", err.text);
         else
-            status = TOOL_USAGE; /* all read the same: one says so */
+            status = refuse(&err);
         vp_config_release(&config);
     }
     free(args.sets);
