@@ -146,6 +146,18 @@ compare 3 "${options[@]}" --max-steps 4
 set_all model_type=translation layers=3 stages=4 sync_mode=bsp batch_size=64
 compare 4 "${options[@]}" --max-steps 4
 
+# The order of additions is MPI's own: the losses are nearly the same.
+rm -rf "$folder/threads" "$folder/ranks"
+set_all stages=2 'replicas=[1,3]' sync_mode=bsp
+train threads 0 "${options[@]}" --max-steps 4 && train ranks 4 \
+    "${options[@]}" --set reduce=fast --max-steps 4 ||
+    fail "reduce: fast: $(cat "$folder/log")"
+n_runs=$((n_runs + 1))
+paste <(numbers threads | grep -v step) <(numbers ranks | grep -v step) |
+    awk '{ d = $2 / $4 - 1; bad += d > 1e-4 || d < -1e-4 }
+         END { exit bad > 0 || NR != 8 }' ||
+    fail "reduce: fast: $(numbers threads) $(numbers ranks)"
+
 # ---- Going on --------------------------------------------------------------
 # goes_on MODE RANKS...: each number of ranks takes over from the one before.
 goes_on()
