@@ -29,8 +29,9 @@ enum { VP_MAX_USES = 16 }; /* of a tied parameter on one rank */
 struct vp_tie {
     struct vp_group *group;
     vp_par owner;
-    int64_t n;   /* floats */
-    int *member; /* per rank; -1: it has no use */
+    int64_t n;     /* floats */
+    int *member;   /* per rank; -1: it has no use */
+    float *mirror; /* of the uses here, for other processes; else NULL */
 };
 
 /* Results of updates on their way to the reports: a ring. That of minibatches
@@ -48,7 +49,12 @@ struct vp_result {
 struct vp_crew {
     const struct vp_train_config *config;
     struct vp_world *world;
+    struct vp_remote *remote; /* to other processes; NULL: there are none */
+    bool is_lead;             /* this process reports; see remote.h */
+    int me;                   /* a rank of this process */
+    int64_t behind_ns;        /* the lead's clock, minus the one here */
     int n_ranks, n_stages;
+    struct vp_counter *n_done;    /* jobs, per rank */
     struct vp_stage_links *links; /* per stage */
     struct vp_tie *ties;
     int n_ties;
@@ -60,6 +66,7 @@ struct vp_crew {
     double *global_norms;    /* VP_RESULT_RING, by update (bsp) */
     double *bucket_flops;    /* of a training minibatch, per bucket */
     atomic_bool stop_asked;  /* end after the update being run */
+    atomic_bool stopped;     /* some process was asked to end */
     atomic_llong n_reported; /* minibatches whose result was read */
     bool has_bad_loss;       /* the loss of bad_minibatch is not finite */
     uint64_t bad_minibatch;
@@ -100,10 +107,13 @@ struct vp_rank_stage {
     uint64_t n_messages[2];
     double norm; /* of its gradients, at the last update */
     struct vp_stage_count count;
+    struct vp_stage_stats told; /* of a rank in another process */
 
     /* One of several replicas; see reduce.c. */
     struct vp_group *replicas; /* NULL: the only one */
     struct vp_term term;       /* its gradients in their sum */
+    float *mirror; /* of them, in memory of the host, where the replicas are
+                      other processes and the device has its own; else NULL */
 };
 
 struct vp_device_log;
@@ -111,6 +121,7 @@ struct vp_device_log;
 struct vp_rank {
     struct vp_crew *crew;
     int index;
+    bool is_here; /* it lives in this process; else only its plan does */
     struct vp_backend *backend;
     struct vp_rank_stage *stages;
     int n_stages;
@@ -127,9 +138,11 @@ struct vp_rank {
     int64_t n_looked_at;
 
     struct vp_counter n_updates; /* of all its stages together */
+    int n_filled;                /* stages saved, of the step being saved */
     struct vp_recorder *recorder;
     struct vp_device_log *device_log; /* NULL: the host's times are right */
-    atomic_llong wait_ns;             /* spent waiting so far */
+    atomic_bool is_heard; /* all that it recorded in another process */
+    atomic_llong wait_ns; /* spent waiting so far */
 
     /* What it is doing, for whoever looks: see watch.h. */
     atomic_int doing; /* action of the list, -1: nothing */
@@ -140,6 +153,10 @@ struct vp_rank {
     int64_t waited_ns; /* in the action being run */
     int64_t summed_ns; /* likewise, adding gradients of replicas */
 };
+
+/* Adds what the stage has counted so far. */
+void vp_stage_stats_add(const struct vp_rank_stage *rs,
+                        struct vp_stage_stats *sum);
 
 /* Runs one job on the calling thread; every failure aborts the world. */
 void vp_rank_run(struct vp_rank *rank, const struct vp_job *job);

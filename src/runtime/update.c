@@ -1,6 +1,7 @@
 /* The end of a group or round, after the sum over replicas: sums over tied
  * weights, the norm, and the next weight version. */
 #include "runtime/action.h"
+#include "runtime/remote.h"
 #include "runtime/state.h"
 #include "runtime/watch.h"
 
@@ -30,6 +31,25 @@ static int list_uses(const struct vp_rank *rank, const struct vp_tie *tie,
     return n;
 }
 
+/* Brings the uses to the host, or the sum back; `terms` then are there. */
+static enum vp_status copy_uses(struct vp_rank *rank, const struct vp_tie *tie,
+                                struct vp_term *terms, int n, bool back)
+{
+    struct vp_stage *stage = &rank->stages[0].stage;
+    size_t n_bytes = (size_t)tie->n * sizeof(float);
+
+    for (int i = 0; tie->mirror && i < n; i++) {
+        float *host = tie->mirror + i * tie->n;
+
+        VP_TRY(stage->ops->copy(stage->backend, stage->stream,
+                                back ? terms[i].data : host,
+                                back ? host : terms[i].data, n_bytes));
+        if (!back)
+            terms[i].data = host;
+    }
+    return tie->mirror ? vp_stage_wait(stage) : VP_OK;
+}
+
 /* Uses of a tied parameter are added in block order, wherever they are; every
  * stage that has a copy then makes the same update of it. */
 static enum vp_status add_ties(struct vp_rank *rank)
@@ -41,14 +61,19 @@ static enum vp_status add_ties(struct vp_rank *rank)
     for (int t = 0; t < rank->crew->n_ties; t++) {
         const struct vp_tie *tie = &rank->crew->ties[t];
         enum vp_status st;
+        int n;
 
         if (tie->member[rank->index] < 0)
             continue;
+        n = list_uses(rank, tie, terms);
+        VP_TRY(copy_uses(rank, tie, terms, n, false));
         vp_watch_begin_wait(rank);
-        st = vp_group_add(tie->group, tie->member[rank->index], terms,
-                          list_uses(rank, tie, terms), tie->n, deadline(rank));
+        st = vp_group_add(tie->group, tie->member[rank->index], terms, n,
+                          tie->n, deadline(rank));
         vp_watch_end_wait(rank, st);
         VP_TRY(st);
+        n = list_uses(rank, tie, terms);
+        VP_TRY(copy_uses(rank, tie, terms, n, true));
     }
     return VP_OK;
 }
@@ -268,26 +293,33 @@ static int64_t step_of(const struct vp_rank *rank,
            (int64_t)(action->mb + 1) * plan_of(rank, rs->index)->update_every;
 }
 
+static enum vp_status tell_update(struct vp_rank *rank,
+                                  const struct vp_rank_stage *rs)
+{
+    struct vp_note note = {
+        .kind = VP_NOTE_UPDATE,
+        .stage = (int)(rs - rank->stages),
+        .number = rs->stage.newest,
+        .wait_ns = atomic_load(&rank->wait_ns),
+        .of.update = { .norm = rs->norm,
+                       .global_norm = rank->norm,
+                       .scale = rs->stage.scale },
+    };
+
+    if (!rank->crew->is_lead)
+        vp_stage_stats_add(rs, &note.of.update.stats);
+    return vp_remote_tell(rank, &note);
+}
+
 enum vp_status vp_exec_update(struct vp_rank *rank,
                               const struct vp_action *action)
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
-    struct vp_crew *crew = rank->crew;
-    int64_t note = (rs->stage.newest % VP_RESULT_RING) * crew->n_stages +
-                   rs->index;
 
     if (rank->job->sync)
         VP_TRY(update_sync(rank, rs, action));
     else
         VP_TRY(update_async(rank, rs, action));
-    if (rs->replica == 0) {
-        crew->norms[note] = rs->norm;
-        crew->scales[note] = rs->stage.scale;
-    }
-    if (rank->job->sync && rs->replica == 0 && rs->index == 0)
-        crew->global_norms[(rs->stage.newest - 1) % VP_RESULT_RING] =
-            rank->norm;
     VP_TRY(vp_state_save(rank, rs, step_of(rank, rs, action)));
-    vp_counter_add(&rank->n_updates);
-    return VP_OK;
+    return tell_update(rank, rs);
 }
