@@ -1,18 +1,75 @@
 /* The activations of linear, and sums over columns. */
 #include "backend/cuda/rows.cuh"
 
-enum { THREADS = 128, ROWS = 4 /* in flight */ };
+enum {
+    THREADS = 128,
+    TEAMS = 4,  /* of THREADS: they take the rows of a part in turns */
+    BLOCKS = 2, /* of all teams, that a processor holds */
+    ROWS = 2,   /* that a thread has in flight */
+};
 
 #define SQRT_HALF 0.70710678118654752440f    /* sqrt(1/2) */
 #define SQRT_2_BY_PI 0.79788456080286535588f /* sqrt(2/pi) */
+#define HALF_LOG2_E 0.72134752044448170368f  /* log2(e) / 2 */
 #define GELU_CUBIC 0.044715f
 
-template <int ACT> static __device__ inline float act_value(float z)
+/* exp(-z^2 / 2), and with it the normal distribution beyond |z| over that. Both
+ * parts of GELU's slope want the same exponential. */
+struct tail {
+    float exp, ratio;
+};
+
+/* Abramowitz and Stegun, 7.1.26; to 3e-7 with rounding: for types of
+ * two bytes. */
+static __device__ inline struct tail tail_of(float z)
+{
+    struct tail tail;
+    float t, sum, power = -HALF_LOG2_E * (z * z);
+
+    asm("rcp.approx.ftz.f32 %0, %1;"
+        : "=f"(t)
+        : "f"(fmaf(fabsf(z), 0.3275911f * SQRT_HALF, 1.0f)));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(tail.exp) : "f"(power));
+    sum = fmaf(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f);
+    sum = fmaf(t, sum, 0.5f * 1.421413741f);
+    sum = fmaf(t, sum, 0.5f * -0.284496736f);
+    sum = fmaf(t, sum, 0.5f * 0.254829592f);
+    tail.ratio = t * sum;
+    return tail;
+}
+
+/* z * the cumulative normal distribution */
+template <typename T> static __device__ inline float gelu_erf(float z)
+{
+    struct tail tail;
+
+    if (sizeof(T) == 4)
+        return 0.5f * z * (1.0f + erff(z * SQRT_HALF));
+    tail = tail_of(z);
+    return fmaf(-fabsf(z), tail.exp * tail.ratio, fmaxf(z, 0.0f));
+}
+
+/* The cumulative distribution + z * its density. */
+template <typename T> static __device__ inline float gelu_erf_slope(float z)
+{
+    const float peak = 0.5f * SQRT_2_BY_PI; /* of the density */
+    struct tail tail;
+    float slope;
+
+    if (sizeof(T) == 4)
+        return fmaf(z, peak * __expf(-0.5f * z * z),
+                    fmaf(0.5f, erff(z * SQRT_HALF), 0.5f));
+    tail = tail_of(z);
+    slope = tail.exp * fmaf(-peak, fabsf(z), tail.ratio);
+    return z < 0.0f ? slope : 1.0f - slope;
+}
+
+template <typename T, int ACT> static __device__ inline float act_value(float z)
 {
     if (ACT == VP_ACT_RELU)
         return z <= 0.0f ? 0.0f : z; /* NaN stays NaN */
     if (ACT == VP_ACT_GELU_ERF)
-        return 0.5f * z * (1.0f + erff(z * SQRT_HALF));
+        return gelu_erf<T>(z);
     if (ACT == VP_ACT_GELU_TANH) {
         float cubic = fmaf(GELU_CUBIC * z, z * z, z);
 
@@ -22,15 +79,12 @@ template <int ACT> static __device__ inline float act_value(float z)
 }
 
 /* d act(z) / dz */
-template <int ACT> static __device__ inline float act_slope(float z)
+template <typename T, int ACT> static __device__ inline float act_slope(float z)
 {
     if (ACT == VP_ACT_RELU)
         return z > 0.0f ? 1.0f : 0.0f;
-    if (ACT == VP_ACT_GELU_ERF) { /* cumulative normal + z * its density */
-        float density = 0.5f * SQRT_2_BY_PI * __expf(-0.5f * z * z);
-
-        return fmaf(z, density, fmaf(0.5f, erff(z * SQRT_HALF), 0.5f));
-    }
+    if (ACT == VP_ACT_GELU_ERF)
+        return gelu_erf_slope<T>(z);
     if (ACT == VP_ACT_GELU_TANH) {
         float cubic = fmaf(GELU_CUBIC * z, z * z, z);
         float t = tanhf(SQRT_2_BY_PI * cubic);
@@ -50,7 +104,7 @@ static __device__ inline void act_pack(T *out, const vp_pack<T, N> &z)
 
 #pragma unroll
     for (int i = 0; i < N; i++)
-        x[i] = act_value<ACT>(vp_get(z, i));
+        x[i] = act_value<T, ACT>(vp_get(z, i));
     vp_store<N>(out, x);
 }
 
@@ -111,13 +165,14 @@ struct pass {
     int64_t rows, cols, part;
 };
 
-/* Rows of a part: enough parts to fill the device, each long enough for its
- * sums to be small beside the rows. Depends on the shape only. */
+/* Rows of a part: as many blocks as the devices this is made for hold at once,
+ * each of whole turns of its teams. Depends on the shape only. */
 static int64_t part_rows(int64_t rows, int64_t cols)
 {
-    int64_t part = vp_parts_of(rows * vp_parts_of(cols, 1024), 1056);
+    int64_t turn = TEAMS * ROWS;
 
-    return part < 16 ? 16 : vp_parts_of(part, ROWS) * ROWS;
+    return vp_parts_of(rows * vp_parts_of(cols, 1024), 132 * BLOCKS * turn) *
+           turn;
 }
 
 template <typename T, int N, int ACT>
@@ -128,50 +183,74 @@ static __device__ inline void grad_pack(float *dz, const vp_pack<T, N> &dout,
     for (int i = 0; i < N; i++) {
         dz[i] = vp_get(dout, i);
         if (ACT != VP_ACT_NONE)
-            dz[i] = vp_rounded<T>(dz[i] * act_slope<ACT>(vp_get(z, i)));
+            dz[i] *= act_slope<T, ACT>(vp_get(z, i));
     }
+    if (ACT != VP_ACT_NONE)
+        vp_round_pack<T, N>(dz);
 }
 
-/* A thread takes N columns of one part of the rows. */
+/* Writes the sums of the teams, added in their order. */
+template <int N>
+static __device__ inline void write_part(const struct pass &pass, float *sum,
+                                         int64_t col)
+{
+    __shared__ float shared[TEAMS][N][THREADS];
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        shared[threadIdx.y][i][threadIdx.x] = sum[i];
+    __syncthreads();
+    if (threadIdx.y > 0 || col >= pass.cols)
+        return;
+    for (int team = 1; team < TEAMS; team++)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum[i] += shared[team][i][threadIdx.x];
+    vp_store<N>(pass.parts + blockIdx.y * pass.cols + col, sum);
+}
+
+/* A thread takes N columns of the rows of its team. */
 template <typename T, int N, int ACT>
-static __global__ void __launch_bounds__(THREADS) pass_kernel(struct pass pass)
+static __global__ void __launch_bounds__(THREADS *TEAMS, BLOCKS)
+    pass_kernel(struct pass pass)
 {
     int64_t col = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * N;
     int64_t begin = blockIdx.y * pass.part, end = begin + pass.part;
+    int64_t step = TEAMS * pass.cols;
     vp_pack<T, N> dout[ROWS], z[ROWS];
     float sum[N] = { 0.0f }, dz[N];
 
-    if (col >= pass.cols)
-        return;
     if (end > pass.rows)
         end = pass.rows;
-    for (int64_t row = begin; row < end; row += ROWS) {
+    if (col >= pass.cols)
+        end = begin;
+    for (int64_t row = begin + threadIdx.y; row < end; row += TEAMS * ROWS) {
         int64_t at = row * pass.cols + col;
 
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            if (row + r >= end)
+            if (row + r * TEAMS >= end)
                 break;
-            dout[r] = vp_read<N>((const T *)pass.dout + at + r * pass.cols);
+            dout[r] = vp_read<N>((const T *)pass.dout + at + r * step);
             if (ACT != VP_ACT_NONE)
-                z[r] = vp_read<N>((const T *)pass.z + at + r * pass.cols);
+                z[r] = vp_read<N>((const T *)pass.z + at + r * step);
         }
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            if (row + r >= end)
+            if (row + r * TEAMS >= end)
                 break;
             grad_pack<T, N, ACT>(dz, dout[r], z[r]);
             if (pass.dz)
-                vp_store<N>((T *)pass.dz + at + r * pass.cols, dz);
+                vp_store<N>((T *)pass.dz + at + r * step, dz);
             if (ACT != VP_ACT_NONE && pass.again)
-                act_pack<T, N, ACT>((T *)pass.again + at + r * pass.cols, z[r]);
+                act_pack<T, N, ACT>((T *)pass.again + at + r * step, z[r]);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 sum[i] += dz[i];
         }
     }
     if (pass.parts)
-        vp_store<N>(pass.parts + blockIdx.y * pass.cols + col, sum);
+        write_part<N>(pass, sum, col);
 }
 
 template <typename T, int N>
@@ -180,20 +259,20 @@ static void launch_pass(const struct pass *pass, enum vp_act act,
 {
     dim3 grid((unsigned)vp_parts_of(pass->cols, N * THREADS),
               (unsigned)vp_parts_of(pass->rows, pass->part));
+    dim3 block(THREADS, TEAMS);
 
     switch (act) {
     case VP_ACT_RELU:
-        pass_kernel<T, N, VP_ACT_RELU><<<grid, THREADS, 0, stream>>>(*pass);
+        pass_kernel<T, N, VP_ACT_RELU><<<grid, block, 0, stream>>>(*pass);
         break;
     case VP_ACT_GELU_ERF:
-        pass_kernel<T, N, VP_ACT_GELU_ERF><<<grid, THREADS, 0, stream>>>(*pass);
+        pass_kernel<T, N, VP_ACT_GELU_ERF><<<grid, block, 0, stream>>>(*pass);
         break;
     case VP_ACT_GELU_TANH:
-        pass_kernel<T, N, VP_ACT_GELU_TANH>
-            <<<grid, THREADS, 0, stream>>>(*pass);
+        pass_kernel<T, N, VP_ACT_GELU_TANH><<<grid, block, 0, stream>>>(*pass);
         break;
     default:
-        pass_kernel<T, N, VP_ACT_NONE><<<grid, THREADS, 0, stream>>>(*pass);
+        pass_kernel<T, N, VP_ACT_NONE><<<grid, block, 0, stream>>>(*pass);
         break;
     }
 }

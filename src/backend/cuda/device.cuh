@@ -132,16 +132,33 @@ static inline struct vp_drop vp_drop_of(const struct vp_cuda_call *call)
     return drop;
 }
 
-/* Random bytes of columns [16 group, 16 group + 16) of a row of the batch. Rows
- * have 32 bits: a 64-bit division costs as much as the bytes themselves. */
-static __device__ inline struct vp_rng4 vp_drop_bits(const struct vp_drop &drop,
-                                                     uint32_t row,
-                                                     uint32_t group)
+/* What the random bytes of a row of the batch have in common. Read once: the
+ * compiler cannot know that no store changes drop.mb. */
+struct vp_drop_row {
+    uint64_t seed, sample;
+    uint32_t position;
+};
+
+/* Rows have 32 bits: a 64-bit division costs as much as the bytes. */
+static __device__ inline struct vp_drop_row vp_drop_row_of(
+    const struct vp_drop &drop, uint32_t row)
 {
     uint32_t q_len = (uint32_t)drop.q_len;
+    struct vp_drop_row at;
 
-    return vp_rng(drop.mb->seed, VP_RNG_DROPOUT, drop.op, group, row % q_len,
-                  drop.mb->first_sample + row / q_len);
+    at.seed = drop.mb->seed;
+    at.sample = drop.mb->first_sample + row / q_len;
+    at.position = row % q_len;
+    return at;
+}
+
+/* Random bytes of columns [16 group, 16 group + 16). */
+static __device__ inline struct vp_rng4 vp_drop_bits(const struct vp_drop &drop,
+                                                     struct vp_drop_row at,
+                                                     uint32_t group)
+{
+    return vp_rng(at.seed, VP_RNG_DROPOUT, drop.op, group, at.position,
+                  at.sample);
 }
 
 #endif

@@ -195,7 +195,8 @@ static __global__ void drop_kernel(T *dst, const T *src, bool add,
     for (int k = 0; k < GROUP; k += N)
         if (col + k < cols)
             vp_load<N>(x + k, src + at + k);
-    vp_drop_pack<GROUP>(x, drop, row, col);
+    vp_drop_pack<GROUP>(
+        x, drop, vp_words_of<GROUP>(drop, vp_drop_row_of(drop, row), col));
 #pragma unroll
     for (int k = 0; k < GROUP; k += N)
         if (col + k < cols)
@@ -268,25 +269,17 @@ static __global__ void gather_kernel(T *out, const T *x, const int32_t *pick,
         *(vp_pack<T, N> *)out = vp_read<N>(x + row * cols + col);
 }
 
-/* The first of the list to pick a row sums what all of them bring, in the
- * order of the list. */
+/* sum = the rows of dout whose pick is `row`, in order; none is before the
+ * block's own. */
 template <typename T, int N>
-static __global__ void gather_grad_kernel(T *dx, bool add, const T *dout,
-                                          const int32_t *pick, int n,
-                                          int64_t cols)
+static __device__ inline void add_picked(float *sum, const T *dout,
+                                         const int32_t *pick, int32_t row,
+                                         int n, int64_t cols)
 {
     __shared__ bool same[PICK_THREADS];
-    int32_t row = pick[blockIdx.x];
     int64_t col = pick_col(N);
-    bool earlier = false;
-    float sum[N] = { 0.0f }, d[N];
+    float d[N];
 
-    if (row < 0)
-        return;
-    for (int i = threadIdx.x; i < (int)blockIdx.x; i += PICK_THREADS)
-        earlier |= pick[i] == row;
-    if (__syncthreads_or(earlier))
-        return;
     for (int begin = blockIdx.x; begin < n; begin += PICK_THREADS) {
         int i = begin + threadIdx.x;
 
@@ -302,6 +295,36 @@ static __global__ void gather_grad_kernel(T *dx, bool add, const T *dout,
         }
         __syncthreads();
     }
+}
+
+/* The first of the list to pick a row brings what all of them do. Mostly that
+ * is the only one: then its gradient is copied. */
+template <typename T, int N>
+static __global__ void gather_grad_kernel(T *dx, bool add, const T *dout,
+                                          const int32_t *pick, int n,
+                                          int64_t cols)
+{
+    int self = (int)blockIdx.x;
+    int32_t row = pick[self];
+    int64_t col = pick_col(N);
+    bool earlier = false, later = false;
+    float sum[N] = { 0.0f };
+
+    if (row < 0)
+        return;
+#pragma unroll 8
+    for (int i = threadIdx.x; i < n; i += PICK_THREADS) {
+        bool same = pick[i] == row;
+
+        earlier |= same && i < self;
+        later |= same && i > self;
+    }
+    if (__syncthreads_or(earlier))
+        return;
+    if (__syncthreads_or(later))
+        add_picked<T, N>(sum, dout, pick, row, n, cols);
+    else if (col < cols)
+        vp_load<N>(sum, dout + self * cols + col);
     if (col < cols)
         vp_put<N>(dx + row * cols + col, add, sum);
 }

@@ -138,8 +138,16 @@ static __global__ void residual_kernel(struct vp_residual res)
     uint32_t packs = (uint32_t)res.cols / N;
     float x[N];
 
-    if (thread / packs < res.rows)
-        vp_load_residual<T, N>(x, res, thread / packs, thread % packs * N);
+    uint32_t row = thread / packs, col = thread % packs * N;
+    vp_residual_pack<T, N> in;
+    vp_drop_words<N> words = {};
+
+    if (row >= res.rows)
+        return;
+    in = vp_read_residual<T, N>(res, row, col);
+    if (res.has_drop)
+        words = vp_words_of<N>(res.drop, vp_drop_row_of(res.drop, row), col);
+    vp_end_residual<T, N>(x, in, words, res, row, col);
 }
 
 template <typename T, int N>

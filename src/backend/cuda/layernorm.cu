@@ -77,14 +77,20 @@ static __global__ void __launch_bounds__(THREADS)
     uint32_t row = blockIdx.x, col = threadIdx.x * N;
     int64_t cols = norm.in.cols;
     bool mine = col < cols;
+    vp_residual_pack<T, N> in;
+    vp_drop_words<N> words = {};
     vp_pack<T, N> gamma, beta;
     float x[N];
     float sum = 0.0f, squares = 0.0f, mean, rstd;
 
     if (mine) {
-        vp_load_residual<T, N>(x, norm.in, row, col);
+        in = vp_read_residual<T, N>(norm.in, row, col);
         gamma = vp_read<N>((const T *)norm.gamma + col);
         beta = vp_read<N>((const T *)norm.beta + col);
+        if (norm.in.has_drop)
+            words = vp_words_of<N>(norm.in.drop,
+                                   vp_drop_row_of(norm.in.drop, row), col);
+        vp_end_residual<T, N>(x, in, words, norm.in, row, col);
 #pragma unroll
         for (int i = 0; i < N; i++)
             sum += x[i];
@@ -306,14 +312,18 @@ static __device__ inline void write_dx(const struct vp_norm_grad &grad,
         float xhat = xhat_of(vp_get(x, i), stat);
 
         dx[i] = (g - means[0] - xhat * means[1]) * stat.y;
-        dx[i] = vp_rounded<T>(grad.base ? base[i] + dx[i] : dx[i]);
+        dx[i] = grad.base ? base[i] + dx[i] : dx[i];
     }
+    vp_round_pack<T, N>(dx);
     vp_store<N>((T *)grad.dx + at, dx);
     if (!grad.dbranch)
         return;
     if (grad.drop_base)
         vp_load<N>(base, (const T *)grad.drop_base + at);
-    vp_drop_pack<N>(dx, grad.drop, (uint32_t)row, (uint32_t)col);
+    vp_drop_pack<N>(dx, grad.drop,
+                    vp_words_of<N>(grad.drop,
+                                   vp_drop_row_of(grad.drop, (uint32_t)row),
+                                   (uint32_t)col));
 #pragma unroll
     for (int i = 0; i < N; i++)
         dx[i] = grad.drop_base ? base[i] + dx[i] : dx[i];

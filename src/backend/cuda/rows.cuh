@@ -114,8 +114,32 @@ static __device__ inline void vp_store(T *dst, const float *src)
         *dst = vp_round<T>(*src);
     } else {
 #pragma unroll
-        for (int i = 0; i < N; i += vp_vec<T>::N)
-            *(uint4 *)(dst + i) = vp_quad<T>(src + i);
+        for (int i = 0; i < N; i += vp_vec<T>::N) {
+            uint4 q = vp_quad<T>(src + i);
+
+            /* The compiler may make four narrow stores of a wide one. */
+            asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(dst + i),
+                         "r"(q.x), "r"(q.y), "r"(q.z), "r"(q.w)
+                         : "memory");
+        }
+    }
+}
+
+/* x as it will be read again from a tensor. In pairs: converting one by one
+ * takes four times as long. */
+template <typename T, int N>
+static __device__ inline void vp_round_pack(float *x)
+{
+    if constexpr (N == 1) {
+        *x = vp_rounded<T>(*x);
+    } else if constexpr (sizeof(T) == 2) {
+#pragma unroll
+        for (int i = 0; i < N; i += 2) {
+            uint32_t word = vp_pair(x[i], x[i + 1], T());
+
+            x[i] = vp_half_word(word, 0, T());
+            x[i + 1] = vp_half_word(word, 1, T());
+        }
     }
 }
 
@@ -139,28 +163,36 @@ static __device__ inline uint32_t vp_rng_word(const struct vp_rng4 &r, int i)
     return i < 2 ? (i == 0 ? r.v[0] : r.v[1]) : (i == 2 ? r.v[2] : r.v[3]);
 }
 
-/* Drops among the N columns of x from `col` on; N is 1, 4, 8 or 16 and divides
- * col. */
+/* The random bytes of N columns, four to a word. */
+template <int N> struct vp_drop_words {
+    uint32_t word[(N + 3) / 4];
+};
+
+/* From `col` on; N is 1, 4, 8 or 16 and divides col. */
+template <int N>
+static __device__ inline vp_drop_words<N> vp_words_of(
+    const struct vp_drop &drop, struct vp_drop_row at, uint32_t col)
+{
+    struct vp_rng4 bits = vp_drop_bits(drop, at, col / 16);
+    vp_drop_words<N> words;
+
+#pragma unroll
+    for (int k = 0; k < N; k += 4)
+        words.word[k / 4] = vp_rng_word(bits, (int)(col % 16) / 4 + k / 4);
+    if (N < 4)
+        words.word[0] >>= 8 * (col % 4);
+    return words;
+}
+
 template <int N>
 static __device__ inline void vp_drop_pack(float *x, const struct vp_drop &drop,
-                                           uint32_t row, uint32_t col)
+                                           vp_drop_words<N> words)
 {
-    struct vp_rng4 bits;
-
-    if (drop.threshold == 0)
-        return;
-    bits = vp_drop_bits(drop, row, col / 16);
 #pragma unroll
-    for (int k = 0; k < N; k += 4) {
-        uint32_t word = vp_rng_word(bits, (int)(col % 16) / 4 + k / 4);
-
-        if (N < 4)
-            word >>= 8 * (col % 4);
-#pragma unroll
-        for (int i = k; i < k + 4 && i < N; i++)
-            x[i] *= (word >> 8 * (i - k) & 0xFF) < drop.threshold ? 0.0f
-                                                                  : drop.scale;
-    }
+    for (int i = 0; i < N; i++)
+        x[i] *= (words.word[i / 4] >> 8 * (i % 4) & 0xFF) < drop.threshold
+                    ? 0.0f
+                    : drop.scale;
 }
 
 /* ---- Sums over rows ----------------------------------------------------- */
@@ -190,30 +222,48 @@ struct vp_residual {
     int64_t rows, cols;
 };
 
-/* N columns of the sum, with the rounding of the operators it is made of. */
+/* N columns of what it is made of. */
+template <typename T, int N> struct vp_residual_pack {
+    vp_pack<T, N> x, trunk;
+};
+
 template <typename T, int N>
-static __device__ inline void vp_load_residual(float *x,
-                                               const struct vp_residual &res,
-                                               uint32_t row, uint32_t col)
+static __device__ inline vp_residual_pack<T, N> vp_read_residual(
+    const struct vp_residual &res, uint32_t row, uint32_t col)
 {
     int64_t at = row * res.cols + col;
-    float trunk[N];
+    vp_residual_pack<T, N> in;
 
-    vp_load<N>(x, (const T *)res.x + at);
+    in.x = vp_read<N>((const T *)res.x + at);
     if (res.trunk)
-        vp_load<N>(trunk, (const T *)res.trunk + at);
+        in.trunk = vp_read<N>((const T *)res.trunk + at);
+    return in;
+}
+
+/* x = the sum, with the rounding of the operators it is made of. */
+template <typename T, int N>
+static __device__ inline void vp_end_residual(float *x,
+                                              const vp_residual_pack<T, N> &in,
+                                              vp_drop_words<N> words,
+                                              const struct vp_residual &res,
+                                              uint32_t row, uint32_t col)
+{
+    int64_t at = row * res.cols + col;
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        x[i] = vp_get(in.x, i);
     if (res.has_drop) {
-        vp_drop_pack<N>(x, res.drop, row, col);
+        vp_drop_pack<N>(x, res.drop, words);
         if (res.dropped)
             vp_store<N>((T *)res.dropped + at, x);
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            x[i] = vp_rounded<T>(x[i]);
+        vp_round_pack<T, N>(x);
     }
     if (res.trunk) {
 #pragma unroll
         for (int i = 0; i < N; i++)
-            x[i] = vp_rounded<T>(x[i] + trunk[i]);
+            x[i] += vp_get(in.trunk, i);
+        vp_round_pack<T, N>(x);
         vp_store<N>((T *)res.sum + at, x);
     }
 }
