@@ -1,14 +1,14 @@
 /* Attention on the tensor cores of warpgroups, backward, for heads of 64
- * columns and at most 512 queries. A block owns a head and takes its keys 128 at
- * a time, as two warpgroups with 64 each; dk and dv are in their registers while
- * they walk over the queries, 64 at a time.
+ * columns and at most 512 queries. A block owns a head and takes its keys 128
+ * at a time, as two warpgroups with 64 each; dk and dv are in their registers
+ * while they walk over the queries, 64 at a time.
  *
  * Rows of scores are keys here, so that p and ds leave the accumulators as the
- * first factors of dv = p^T dout and dk = ds^T q. A third warpgroup, the helper,
- * loads what they read, rolls the dice for dropout, and multiplies the ds that
- * they leave in shared memory by the keys: dq, a sum over all keys, stays in
- * shared memory until its last addend. So every product is computed once, and
- * every sum has one order. */
+ * first factors of dv = p^T dout and dk = ds^T q. A third warpgroup, the
+ * helper, loads what they read, rolls the dice for dropout, and multiplies the
+ * ds that they leave in shared memory by the keys: dq, a sum over all keys,
+ * stays in shared memory until its last addend. So every product is computed
+ * once, and every sum has one order. */
 #include "backend/cuda/attention_wgmma.cuh"
 
 enum {
@@ -16,8 +16,8 @@ enum {
     GROUPS = 2, /* of warps that own keys */
     KEYS = GROUPS * GROUP_KEYS,
     BLOCK_THREADS = (GROUPS + 1) * VP_WG_THREADS,
-    OWNER_REGISTERS = 192,
-    HELPER_REGISTERS = 120,
+    OWNER_REGISTERS = 192, /* three threads, one of each group, have 504 */
+    HELPER_REGISTERS = 504 - GROUPS * OWNER_REGISTERS,
     QUERIES = 64, /* a tile of them is walked over at a time */
     MAX_QUERIES = 512,
     MAX_BLOCK_KEYS = 4096,       /* of a head */
@@ -334,9 +334,9 @@ static __device__ bool is_kept(const uint32_t (&kept)[2], int n, int i)
     return kept[n / 4] >> (16 * (i / 2) + 2 * (n % 4) + i % 2) & 1;
 }
 
-/* Of half a tile, fragments 4 half .. 4 half + 3 of s = q . k and dp = dout . v:
- * probabilities, 0 if dropped, and gradients of scores, less their scale and
- * dropout's, rounded. lse and delta are of the tile. */
+/* Of half a tile, fragments 4 half .. 4 half + 3 of s = q . k and of
+ * dp = dout . v: probabilities, 0 if dropped, and gradients of scores, less
+ * their scale and dropout's, rounded. lse and delta are of the tile. */
 template <typename T, bool DROPS>
 static __device__ void weigh(uint32_t (&p16)[2][4], uint32_t (&ds16)[2][4],
                              const float (&s)[8][4], const float (&dp)[8][4],
@@ -439,6 +439,7 @@ static __device__ void add_queries(float (&dk)[8][4], float (&dv)[8][4],
     barrier_arrive(DS_WRITTEN + stage);
 }
 
+/* dk and dv have what was started; the tile can be overwritten. */
 template <typename T>
 static __device__ void end_queries(float (&dk)[8][4], float (&dv)[8][4],
                                    const work<T> &w, int step)
