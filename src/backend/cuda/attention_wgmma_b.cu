@@ -92,57 +92,36 @@ static __device__ float dot8(const vp_vec<T> &a, const vp_vec<T> &b)
     return sum;
 }
 
-/* What lse and delta of some queries are made of, in one lane. */
-template <typename T, int N> struct stats_rows {
-    vp_vec<T> dout[N], out[N];
-    float lse[N];
-};
-
-/* Query number i is q + i * ROWS; the last takes the place of those beyond. */
-template <int ROWS, typename T, int N>
-static __device__ void load_stats(stats_rows<T, N> &rows,
-                                  const struct vp_attention_call &x,
-                                  const work<T> &w, int q)
-{
-    int col = w.head.index * VP_WG_DIM + (int)threadIdx.x % STATS_LANES * 8;
-
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        int64_t row = w.head.q_row + min(q + i * ROWS, x.q_len - 1);
-        int64_t at = row * x.ld_out + col;
-
-        rows.dout[i] = *(const vp_vec<T> *)((const T *)x.dout + at);
-        rows.out[i] = *(const vp_vec<T> *)((const T *)x.out + at);
-        rows.lse[i] = x.lse[row * x.heads + w.head.index];
-    }
-}
-
-/* lse and delta of all queries, 0 beyond the last. A thread loads what it needs
- * for several of them at once: it is the latency that counts. */
+/* lse and delta of all queries, 0 beyond the last. */
 template <typename T>
 static __device__ void set_stats(const struct vp_attention_call &x,
                                  const work<T> &w)
 {
-    enum { N = 4, ROWS = BLOCK_THREADS / STATS_LANES };
-    int first = (int)threadIdx.x / STATS_LANES;
     int lane = (int)threadIdx.x % STATS_LANES;
     float unscale = 1.0f / x.drop.scale;
-    stats_rows<T, N> rows;
 
-    for (int q0 = first; q0 - first < x.q_len; q0 += N * ROWS) {
-        load_stats<ROWS>(rows, x, w, q0);
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            int q = q0 + i * ROWS;
-            float delta = dot8(rows.dout[i], rows.out[i]) * unscale;
+    static_assert(QUERIES % (32 / STATS_LANES) == 0, "a warp stays together");
+#pragma unroll 4
+    for (int q = (int)threadIdx.x / STATS_LANES; q < w.n_tiles * QUERIES;
+         q += BLOCK_THREADS / STATS_LANES) {
+        vp_vec<T> dout = {}, out = {};
+        float lse = 0.0f, delta;
 
+        if (q < x.q_len) {
+            int64_t at = (w.head.q_row + q) * x.ld_out +
+                         w.head.index * VP_WG_DIM + 8 * lane;
+
+            dout = *(const vp_vec<T> *)((const T *)x.dout + at);
+            out = *(const vp_vec<T> *)((const T *)x.out + at);
+            lse = x.lse[(w.head.q_row + q) * x.heads + w.head.index];
+        }
+        delta = dot8(dout, out) * unscale;
 #pragma unroll
-            for (int j = 1; j < STATS_LANES; j *= 2)
-                delta += __shfl_xor_sync(0xFFFFFFFFu, delta, j);
-            if (lane == 0 && q < w.n_tiles * QUERIES) {
-                w.shared->lse[q] = q < x.q_len ? LOG2E * rows.lse[i] : 0.0f;
-                w.shared->delta[q] = q < x.q_len ? delta : 0.0f;
-            }
+        for (int i = 1; i < STATS_LANES; i *= 2)
+            delta += __shfl_xor_sync(0xFFFFFFFFu, delta, i);
+        if (lane == 0) {
+            w.shared->lse[q] = LOG2E * lse;
+            w.shared->delta[q] = delta;
         }
     }
 }
