@@ -52,7 +52,8 @@ function(vp_cuda_plugin)
       set(gpus ${hopper})
     endif()
     add_custom_command(OUTPUT ${object}
-      COMMAND ${VP_NVCC} ${flags} ${gpus} -MD -MF ${object}.d -c ${kernel} -o ${object}
+      COMMAND ${VP_NVCC} ${flags} ${gpus} -MD -MF ${object}.d
+        -c ${kernel} -o ${object}
       DEPENDS ${kernel} DEPFILE ${object}.d VERBATIM
       COMMENT "nvcc ${name}.cu")
     list(APPEND objects ${object})

@@ -71,8 +71,7 @@ static __device__ inline void roll_kept(uint32_t (&kept)[4],
 
 /* Rounded probabilities: 0 where dropped. Register i of fragment k has numbers
  * 8 (i % 2) + 4k + 2 (i / 2) and the next of the group. */
-static __device__ inline void drop(uint32_t (&p)[2][4],
-                                   const uint32_t (&kept)[4])
+static __device__ inline void drop(uint32_t (*p)[4], const uint32_t (&kept)[4])
 {
 #pragma unroll
     for (int k = 0; k < 2; k++)

@@ -1,14 +1,14 @@
 /* Attention on the tensor cores of warpgroups, backward, for heads of 64
- * columns and at most 512 queries. A block owns a head and takes its keys 128 at
- * a time, as two warpgroups with 64 each; dk and dv are in their registers while
- * they walk over the queries, 64 at a time.
+ * columns and at most 512 queries. A block owns a head and takes its keys 128
+ * at a time, as two warpgroups with 64 each; dk and dv are in their registers
+ * while they walk over the queries, 64 at a time.
  *
  * Rows of scores are keys here, so that p and ds leave the accumulators as the
- * first factors of dv = p^T dout and dk = ds^T q. A third warpgroup, the helper,
- * loads what they read, rolls the dice for dropout, and multiplies the ds that
- * they leave in shared memory by the keys: dq, a sum over all keys, stays in
- * shared memory until its last addend. So every product is computed once, and
- * every sum has one order. */
+ * first factors of dv = p^T dout and dk = ds^T q. A third warpgroup, the
+ * helper, loads what they read, rolls the dice for dropout, and multiplies the
+ * ds that they leave in shared memory by the keys: dq, a sum over all keys,
+ * stays in shared memory until its last addend. So every product is computed
+ * once, and every sum has one order. */
 #include "backend/cuda/attention_wgmma.cuh"
 
 enum {
@@ -16,8 +16,8 @@ enum {
     GROUPS = 2, /* of warps that own keys */
     KEYS = GROUPS * GROUP_KEYS,
     BLOCK_THREADS = (GROUPS + 1) * VP_WG_THREADS,
-    OWNER_REGISTERS = 192,
-    HELPER_REGISTERS = 120,
+    OWNER_REGISTERS = 192, /* three threads, one of each group, have 504 */
+    HELPER_REGISTERS = 504 - GROUPS * OWNER_REGISTERS,
     QUERIES = 64, /* a tile of them is walked over at a time */
     MAX_QUERIES = 512,
     MAX_BLOCK_KEYS = 4096,       /* of a head */
@@ -92,57 +92,36 @@ static __device__ float dot8(const vp_vec<T> &a, const vp_vec<T> &b)
     return sum;
 }
 
-/* What lse and delta of some queries are made of, in one lane. */
-template <typename T, int N> struct stats_rows {
-    vp_vec<T> dout[N], out[N];
-    float lse[N];
-};
-
-/* Query number i is q + i * ROWS; the last takes the place of those beyond. */
-template <int ROWS, typename T, int N>
-static __device__ void load_stats(stats_rows<T, N> &rows,
-                                  const struct vp_attention_call &x,
-                                  const work<T> &w, int q)
-{
-    int col = w.head.index * VP_WG_DIM + (int)threadIdx.x % STATS_LANES * 8;
-
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        int64_t row = w.head.q_row + min(q + i * ROWS, x.q_len - 1);
-        int64_t at = row * x.ld_out + col;
-
-        rows.dout[i] = *(const vp_vec<T> *)((const T *)x.dout + at);
-        rows.out[i] = *(const vp_vec<T> *)((const T *)x.out + at);
-        rows.lse[i] = x.lse[row * x.heads + w.head.index];
-    }
-}
-
-/* lse and delta of all queries, 0 beyond the last. A thread loads what it needs
- * for several of them at once: it is the latency that counts. */
+/* lse and delta of all queries, 0 beyond the last. */
 template <typename T>
 static __device__ void set_stats(const struct vp_attention_call &x,
                                  const work<T> &w)
 {
-    enum { N = 4, ROWS = BLOCK_THREADS / STATS_LANES };
-    int first = (int)threadIdx.x / STATS_LANES;
     int lane = (int)threadIdx.x % STATS_LANES;
     float unscale = 1.0f / x.drop.scale;
-    stats_rows<T, N> rows;
 
-    for (int q0 = first; q0 - first < x.q_len; q0 += N * ROWS) {
-        load_stats<ROWS>(rows, x, w, q0);
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            int q = q0 + i * ROWS;
-            float delta = dot8(rows.dout[i], rows.out[i]) * unscale;
+    static_assert(QUERIES % (32 / STATS_LANES) == 0, "a warp stays together");
+#pragma unroll 4
+    for (int q = (int)threadIdx.x / STATS_LANES; q < w.n_tiles * QUERIES;
+         q += BLOCK_THREADS / STATS_LANES) {
+        vp_vec<T> dout = {}, out = {};
+        float lse = 0.0f, delta;
 
+        if (q < x.q_len) {
+            int64_t at = (w.head.q_row + q) * x.ld_out +
+                         w.head.index * VP_WG_DIM + 8 * lane;
+
+            dout = *(const vp_vec<T> *)((const T *)x.dout + at);
+            out = *(const vp_vec<T> *)((const T *)x.out + at);
+            lse = x.lse[(w.head.q_row + q) * x.heads + w.head.index];
+        }
+        delta = dot8(dout, out) * unscale;
 #pragma unroll
-            for (int j = 1; j < STATS_LANES; j *= 2)
-                delta += __shfl_xor_sync(0xFFFFFFFFu, delta, j);
-            if (lane == 0 && q < w.n_tiles * QUERIES) {
-                w.shared->lse[q] = q < x.q_len ? LOG2E * rows.lse[i] : 0.0f;
-                w.shared->delta[q] = q < x.q_len ? delta : 0.0f;
-            }
+        for (int i = 1; i < STATS_LANES; i *= 2)
+            delta += __shfl_xor_sync(0xFFFFFFFFu, delta, i);
+        if (lane == 0) {
+            w.shared->lse[q] = LOG2E * lse;
+            w.shared->delta[q] = delta;
         }
     }
 }
@@ -334,9 +313,9 @@ static __device__ bool is_kept(const uint32_t (&kept)[2], int n, int i)
     return kept[n / 4] >> (16 * (i / 2) + 2 * (n % 4) + i % 2) & 1;
 }
 
-/* Of half a tile, fragments 4 half .. 4 half + 3 of s = q . k and dp = dout . v:
- * probabilities, 0 if dropped, and gradients of scores, less their scale and
- * dropout's, rounded. lse and delta are of the tile. */
+/* Of half a tile, fragments 4 half .. 4 half + 3 of s = q . k and of
+ * dp = dout . v: probabilities, 0 if dropped, and gradients of scores, less
+ * their scale and dropout's, rounded. lse and delta are of the tile. */
 template <typename T, bool DROPS>
 static __device__ void weigh(uint32_t (&p16)[2][4], uint32_t (&ds16)[2][4],
                              const float (&s)[8][4], const float (&dp)[8][4],
@@ -439,6 +418,7 @@ static __device__ void add_queries(float (&dk)[8][4], float (&dv)[8][4],
     barrier_arrive(DS_WRITTEN + stage);
 }
 
+/* dk and dv have what was started; the tile can be overwritten. */
 template <typename T>
 static __device__ void end_queries(float (&dk)[8][4], float (&dv)[8][4],
                                    const work<T> &w, int step)

@@ -36,7 +36,9 @@ static __device__ void load_keys(shared_memory<T> &shared,
     vp_copy_commit();
 }
 
-/* Scores of a tile become probabilities, before normalisation and rounded. */
+/* Scores of a tile become probabilities, before normalisation; rounded, and 0
+ * where dropped. The values of the tile before, whose products are under way,
+ * fade. */
 template <typename T, bool DROPS>
 static __device__ void weigh(struct softmax &z, float (&acc)[8][4],
                              float (&p)[8][4], uint32_t (&p16)[4][4],
@@ -47,14 +49,10 @@ static __device__ void weigh(struct softmax &z, float (&acc)[8][4],
     softmax_scores(z, p, fade, scale);
     vp_wg_wait<0>(acc);
     fade_out(acc, fade);
+    round_rows<T>(p16, p);
 #pragma unroll
-    for (int i = 0; i < TILE / 32; i++) {
-        uint32_t(&half)[2][4] = *(uint32_t(*)[2][4]) & p16[2 * i];
-
-        round_rows<T>(half, p + 4 * i);
-        if (DROPS)
-            drop(half, kept[i]);
-    }
+    for (int i = 0; i < TILE / 32 && DROPS; i++)
+        drop(p16 + 2 * i, kept[i]);
 }
 
 static __device__ void hide_tile(float (&p)[8][4], const uint32_t *allowed,
