@@ -183,7 +183,10 @@ static enum vp_status cuda_alloc(struct vp_backend *backend, size_t n_bytes,
                           (double)n_free / 1e6, (double)n_all / 1e6);
     }
     VP_TRY(vp_cuda_check(cuda, error, "allocating"));
-    return vp_cuda_check(cuda, cudaMemset(*out, 0, n_bytes), "clearing");
+    VP_TRY(vp_cuda_check(cuda, cudaMemset(*out, 0, n_bytes), "clearing"));
+    /* It may end later, and the streams of stages do not wait for it. */
+    return vp_cuda_check(cuda, cudaStreamSynchronize(cudaStreamLegacy),
+                         "clearing");
 }
 
 static void cuda_free(struct vp_backend *backend, void *buffer, size_t n_bytes)

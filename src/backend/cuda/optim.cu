@@ -110,7 +110,9 @@ static enum vp_status upload_cut(struct vp_cuda_tensors *t,
     if (cudaMemcpy(t->cut.chunks, chunks, chunk_bytes,
                    cudaMemcpyHostToDevice) != cudaSuccess ||
         cudaMemcpy(t->cut.first, t->first, first_bytes,
-                   cudaMemcpyHostToDevice) != cudaSuccess)
+                   cudaMemcpyHostToDevice) != cudaSuccess ||
+        /* Copies may end later, and streams of stages do not wait for them. */
+        cudaStreamSynchronize(cudaStreamLegacy) != cudaSuccess)
         st = VP_ERR_IO;
     free(chunks);
     return st;
