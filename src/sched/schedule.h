@@ -203,7 +203,8 @@ enum vp_status vp_schedule_validate(const struct vp_schedule *schedule,
 
 /* Seconds, or any unit. Messages go to the next (act) and previous (grad)
  * stage; each pair of ranks has one link per direction, which carries one
- * message at a time; a message to the own rank takes no time. */
+ * message at a time; a message to the own rank takes no time. Computing goes
+ * on while a link works. */
 struct vp_stage_costs {
     double f, b, w, r; /* a B that is not split takes b + w */
     double reduce, update;
@@ -217,6 +218,7 @@ struct vp_sched_costs {
     const struct vp_stage_costs *stages; /* one per stage of the schedule */
     double latency;   /* of a message, in addition; does not fill a link */
     bool send_blocks; /* SEND keeps the sender busy while the link works */
+    bool one_port;    /* all that a rank sends goes over the same link */
 };
 
 /* Times of one action: waiting before `start` is not part of it. */
