@@ -97,7 +97,7 @@ static const struct {
       1,
       16 },
     { "cpm-large-part",
-      { "cpm", 30000, 2560, 8, 32, 696, 4, 0, 0.1, false, VP_DTYPE_BF16 },
+      { "cpm", 30000, 2560, 4, 32, 696, 4, 0, 0.1, false, VP_DTYPE_BF16 },
       "1f1b",
       1,
       16 },

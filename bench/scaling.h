@@ -14,8 +14,8 @@ struct scaling_model {
 /* A row of JSON for every mix of stages and replicas, over `n_ranks` ranks. */
 void scaling_study(const struct scaling_model *model, int n_ranks);
 
-/* Real pipelines on `n_ranks` threads of this machine, against the simulator
- * with the times of single blocks: a row of JSON per schedule. */
+/* Real pipelines on `n_ranks` threads of this machine, against the simulator:
+ * a row of JSON per schedule. */
 void scaling_calibrate(int n_ranks);
 
 #endif

@@ -88,14 +88,16 @@ def show_parts(study, model):
 
 
 def show_calibration(rows):
-    print("| ranks | cores | schedule | simulated, s | measured, s | "
-          "simulated / measured |")
+    print("| ranks | cores | schedule | measured, s | forecast / measured | "
+          "replay / measured |")
     print("| --- | --- | --- | --- | --- | --- |")
     for r in rows:
-        median, least, most = r["measured_s"]
-        print(f"| {r['ranks']} | {r['cores']} | {r['schedule']} | "
-              f"{r['simulated_s']:.3f} | {median:.3f} ({least:.3f}..{most:.3f})"
-              f" | {r['simulated_over_measured']:.3f} |")
+        seconds, replay = ("{:.3f} ({:.3f}..{:.3f})".format(*r[key]) for key in
+                           ("measured_s", "replay_over_measured"))
+        crowded = r["ranks"] > r["cores"]
+        print(f"| {r['ranks']} | {r['cores']} | {r['schedule']} | {seconds} | "
+              f"{r['forecast_over_measured']:.3f} | "
+              f"{'-' if crowded else replay} |")
 
 
 # ---- Pictures ---------------------------------------------------------------

@@ -1,6 +1,9 @@
-/* The simulator against real pipelines. It is given the time of every block
- * alone, and how much slower a core is when as many of them compute as ranks
- * do; where ranks outnumber cores, time goes slower for all. */
+/* The simulator against real pipelines, with costs measured in two ways:
+ *   forecast   before the run: every stage alone, one minibatch in the pipe, and
+ *              how much slower a core is when others compute as well; where
+ *              ranks outnumber cores, time goes slower for all
+ *   replay     in the run itself, waits excluded: what is left is the error of
+ *              the simulator, not of the costs */
 #include "scaling.h"
 
 #include "forecast.h"
@@ -11,49 +14,85 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { N_MB = 16, N_COPY_MB = 4, N_ROUNDS = 3, MAX_COPIES = 64 };
+enum { N_MB = 16, N_ALONE = 4, N_ROUNDS = 3, MAX_COPIES = 64 };
 
 static const struct lab_size size = { .vocab = 8192,
                                       .hidden = 256,
                                       .layers = 16,
                                       .heads = 4,
                                       .seq = 64,
-                                      .batch = 4,
+                                      .batch = 2,
                                       .labels = 10 };
 
-/* How much longer each of `n` independent trainings takes than one alone. */
-static double slow_down(int n)
+struct result {
+    double forecast;
+    struct series measured, replay;
+};
+
+static int n_cores(void)
+{
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* How much longer `n` independent trainings, each about the size of a stage,
+ * take than one alone. */
+static double slow_down(int n, int n_stages)
 {
     struct lab_spec spec = {
-        .size = size, .schedule = "1f1b", .n_stages = 1, .n_mb = N_COPY_MB
+        .size = size, .schedule = "1f1b", .n_stages = 1, .n_mb = N_MB
     };
     struct lab *labs[MAX_COPIES] = { NULL };
     double one, all;
 
+    spec.size.layers = n_stages < size.layers ? size.layers / n_stages : 1;
     for (int i = 0; i < n; i++)
         labs[i] = lab_open(&spec);
-    lab_run_together(labs, n, N_COPY_MB);
-    one = lab_run(labs[0], N_COPY_MB);
-    all = lab_run_together(labs, n, N_COPY_MB);
+    lab_run_together(labs, n, N_MB);
+    one = lab_run(labs[0], N_MB);
+    all = lab_run_together(labs, n, N_MB);
     for (int i = 0; i < n; i++)
         lab_close(labs[i]);
     return all / one;
 }
 
-static void scale_costs(struct vp_stage_costs *costs, int n, double factor)
+/* The most even cut by blocks that are timed once for all. */
+static void cut(const struct lab_spec *spec, int *partition)
 {
-    for (int s = 0; s < n; s++)
+    static struct vp_stage_costs blocks[VP_MAX_STAGES];
+    static bool timed;
+
+    if (!timed)
+        lab_time_blocks(spec, blocks);
+    timed = true;
+    lab_cut_by(spec, blocks, partition);
+}
+
+static void time_stages(const struct lab_spec *spec, double slower,
+                        struct vp_stage_costs *costs)
+{
+    struct lab_spec one = *spec;
+    struct lab *lab;
+
+    one.n_mb = 1;
+    if (vp_generator_find(spec->schedule)->stream)
+        one.schedule = "1f1b";
+    lab = lab_open(&one);
+    lab_run(lab, 1);
+    lab_run(lab, N_ALONE);
+    forecast_costs(lab_trainer(lab), N_ALONE, costs);
+    lab_close(lab);
+    for (int s = 0; s < spec->n_stages; s++)
         for (int kind = 0; kind < VP_ACTION_KIND_COUNT; kind++) {
             double *field = vp_costs_field(&costs[s],
                                            (enum vp_action_kind)kind);
 
             if (field)
-                *field *= factor;
+                *field *= slower;
         }
 }
 
-static double forecast(const struct lab_spec *spec,
-                       const struct vp_stage_costs *costs, int n_cores)
+static double shared_seconds(const struct lab_spec *spec,
+                             const struct vp_stage_costs *costs)
 {
     struct vp_sched_config config = {
         .name = spec->schedule,
@@ -70,57 +109,67 @@ static double forecast(const struct lab_spec *spec,
     if (vp_schedule_make(&config, &schedule, &err) != VP_OK ||
         vp_simulate(&schedule, &table, &timing, &err) != VP_OK)
         lab_die("simulation", &err);
-    if (vp_compare_share(&schedule, &timing, n_cores, &shared) != VP_OK)
+    if (vp_compare_share(&schedule, &timing, n_cores(), &shared) != VP_OK)
         lab_die("simulation", &(struct vp_err){ "out of memory" });
     vp_timing_release(&timing);
     vp_schedule_release(&schedule);
     return shared.seconds;
 }
 
-/* A pipeline of `blocks`, whose times are those of one alone. */
-static void calibrate(struct lab_spec *spec,
-                      const struct vp_stage_costs *blocks, double slower)
+static void run(const struct lab_spec *spec, struct result *out)
 {
-    int n_cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     struct vp_stage_costs costs[VP_MAX_STAGES];
-    int partition[VP_MAX_STAGES];
-    struct series measured = { .n = 0 };
-    struct lab *lab;
-    char text[64];
-    double seconds;
+    struct lab *lab = lab_open(spec);
 
-    lab_cut_by(spec, blocks, partition);
-    lab_join_blocks(blocks, partition, spec->n_stages, costs);
-    scale_costs(costs, spec->n_stages, slower);
-    seconds = forecast(spec, costs, n_cores);
-    spec->partition = partition;
-    lab = lab_open(spec);
     lab_run(lab, N_MB);
-    for (int i = 0; i < N_ROUNDS; i++)
-        series_add(&measured, lab_run(lab, N_MB));
+    for (int i = 0; i < N_ROUNDS; i++) {
+        series_add(&out->measured, lab_run(lab, N_MB));
+        forecast_costs(lab_trainer(lab), N_MB, costs);
+        series_add(
+            &out->replay,
+            forecast_run(spec->schedule, spec->n_stages, N_MB, costs).seconds);
+    }
     lab_close(lab);
+}
+
+static void print_row(const struct lab_spec *spec, double slower,
+                      const struct result *result)
+{
+    struct series error = series_ratio(&result->replay, &result->measured);
+    char text[2][64];
+
     printf("{\"ranks\": %d, \"cores\": %d, \"schedule\": \"%s\", "
-           "\"slow_down\": %.3f, \"simulated_s\": %.4f, \"measured_s\": %s, "
-           "\"simulated_over_measured\": %.4f}\n",
-           spec->n_stages, n_cores, spec->schedule, slower, seconds,
-           series_json(&measured, text), seconds / series_median(&measured));
+           "\"slow_down\": %.3f, \"measured_s\": %s, "
+           "\"forecast_over_measured\": %.4f, \"replay_over_measured\": %s}\n",
+           spec->n_stages, n_cores(), spec->schedule, slower,
+           series_json(&result->measured, text[0]),
+           result->forecast / series_median(&result->measured),
+           series_json(&error, text[1]));
     fflush(stdout);
 }
 
 void scaling_calibrate(int n_ranks)
 {
-    static const char *const schedules[] = { "gpipe", "1f1b", "pipedream",
-                                             "zb-h1" };
-    int n_cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    int n_busy = n_ranks < n_cores ? n_ranks : n_cores;
-    double slower = slow_down(n_busy < MAX_COPIES ? n_busy : MAX_COPIES);
-    struct vp_stage_costs blocks[VP_MAX_STAGES];
-    struct lab_spec spec = { .size = size, .n_stages = n_ranks, .n_mb = N_MB };
+    static const char *const schedules[] = { "gpipe", "1f1b", "zb-h1",
+                                             "pipedream" };
+    int n_busy = n_ranks < n_cores() ? n_ranks : n_cores();
+    double slower = slow_down(n_busy < MAX_COPIES ? n_busy : MAX_COPIES,
+                              n_ranks);
 
     for (size_t i = 0; i < VP_COUNT_OF(schedules); i++) {
-        spec.schedule = schedules[i];
-        if (i == 0 || vp_generator_find(schedules[i])->split)
-            lab_time_blocks(&spec, blocks);
-        calibrate(&spec, blocks, slower);
+        struct vp_stage_costs costs[VP_MAX_STAGES];
+        int partition[VP_MAX_STAGES];
+        struct lab_spec spec = { .size = size,
+                                 .schedule = schedules[i],
+                                 .n_stages = n_ranks,
+                                 .partition = partition,
+                                 .n_mb = N_MB };
+        struct result result = { .forecast = 0.0 };
+
+        cut(&spec, partition);
+        time_stages(&spec, slower, costs);
+        result.forecast = shared_seconds(&spec, costs);
+        run(&spec, &result);
+        print_row(&spec, slower, &result);
     }
 }
