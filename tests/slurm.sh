@@ -107,7 +107,7 @@ start_cluster()
     start slurmd -D -c
     until_true 30 "the cluster" is_idle
     echo "slurm $(sinfo --version | cut -d ' ' -f 2) is up; srun starts MPI by" \
-        "$(srun --mpi=list 2>&1 | grep -owE 'pmix|pmi2' | paste -sd ' ')"
+        "$(srun --mpi=list 2>&1 | grep -owE 'pmix|pmi2' | sort -u | paste -sd ' ')"
 }
 
 state()
