@@ -86,6 +86,9 @@ enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
     for (int i = 0; i < crew->n_ranks; i++) {
         ranks[i].crew = crew;
         ranks[i].index = i;
+        ranks[i].box = crew->config->boxes && crew->config->boxes[i]
+                           ? crew->config->boxes[i]
+                           : &ranks[i].own_box;
         atomic_store(&ranks[i].doing, -1);
         if (vp_recorder_create(RECORDED_ACTIONS, &ranks[i].recorder) != VP_OK)
             return no_memory(err);
