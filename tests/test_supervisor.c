@@ -75,7 +75,7 @@ static void be_rank(const char *address, const char *folder, int rank,
         _exit(2);
     }
     vp_pulse_show(pulse, box, NULL);
-    vp_pulse_set_phase(pulse, VP_PHASE_TRAIN);
+    vp_pulse_set_duty(pulse, VP_DUTY_TRAIN);
     for (int mb = 0; mb < 10 || conduct == BEATS || conduct == NEVER_ENDS;
          mb++) {
         vp_box_begin(box, &action, mb, false, vp_clock_ns());

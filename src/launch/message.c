@@ -12,10 +12,10 @@ static const char *const kind_names[VP_MESSAGE_KIND_COUNT] = {
     [VP_MESSAGE_END] = "end",
 };
 
-static const char *const phase_names[VP_PHASE_COUNT] = {
-    [VP_PHASE_START] = "start",
-    [VP_PHASE_TRAIN] = "train",
-    [VP_PHASE_SAVE] = "save",
+static const char *const duty_names[VP_DUTY_COUNT] = {
+    [VP_DUTY_START] = "start",
+    [VP_DUTY_TRAIN] = "train",
+    [VP_DUTY_SAVE] = "save",
 };
 
 static const char *const word_names[VP_WORD_COUNT] = {
@@ -25,16 +25,16 @@ static const char *const word_names[VP_WORD_COUNT] = {
     [VP_WORD_FAILED] = "failed",
 };
 
-const char *vp_phase_name(enum vp_phase phase)
+const char *vp_duty_name(enum vp_duty duty)
 {
-    return phase_names[phase];
+    return duty_names[duty];
 }
 
 /* ---- Printing ----------------------------------------------------------- */
 
 static int print_beat(const struct vp_beat *beat, char *out, size_t n)
 {
-    int used = snprintf(out, n, "beat %s %d %lld", phase_names[beat->phase],
+    int used = snprintf(out, n, "beat %s %d %lld", duty_names[beat->duty],
                         beat->stop, (long long)beat->n_actions);
 
     if (beat->idle)
@@ -182,13 +182,13 @@ static bool parse_hello(struct line *line, struct vp_hello *out)
 static bool parse_beat(struct line *line, struct vp_beat *out)
 {
     struct vp_action *action = &out->action;
-    int phase;
+    int duty;
 
-    if (!take_one_of(line, phase_names, VP_PHASE_COUNT, &phase) ||
+    if (!take_one_of(line, duty_names, VP_DUTY_COUNT, &duty) ||
         !take_bool(line, &out->stop) ||
         !take_number(line, 0, INT64_MAX, &out->n_actions))
         return false;
-    out->phase = (enum vp_phase)phase;
+    out->duty = (enum vp_duty)duty;
     out->idle = *line->at == '\0';
     *action = (struct vp_action){
         .peer = -1, .slot = -1, .version = -1, .msg = -1

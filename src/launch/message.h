@@ -1,7 +1,7 @@
 /* What ranks and their supervisor say to each other: lines of text.
  *
  *   rank         hello TOKEN RANK N_RANKS PID MACHINE HOST
- *                beat PHASE STOP N_ACTIONS
+ *                beat DUTY STOP N_ACTIONS
  *                     [KIND STAGE MINIBATCH PEER EVAL BUSY_MS WAIT_MS]
  *                word done | interrupted | failed STATUS LINE...
  *   supervisor   here | heard | stop | end
@@ -16,11 +16,11 @@
 #define VP_HOST_BYTES 64
 
 /* What a rank is about, besides its actions. */
-enum vp_phase {
-    VP_PHASE_START, /* reading, connecting, lowering */
-    VP_PHASE_TRAIN,
-    VP_PHASE_SAVE, /* writing files; other ranks wait or are done */
-    VP_PHASE_COUNT
+enum vp_duty {
+    VP_DUTY_START, /* reading, connecting, lowering */
+    VP_DUTY_TRAIN,
+    VP_DUTY_SAVE, /* writing files; other ranks wait or are done */
+    VP_DUTY_COUNT
 };
 
 enum vp_word {
@@ -53,7 +53,7 @@ struct vp_hello {
 
 /* How it is. */
 struct vp_beat {
-    enum vp_phase phase;
+    enum vp_duty duty;
     bool stop;       /* a signal asked it to stop */
     int64_t busy_ms; /* in its action */
     int64_t wait_ms; /* it waits; 0: it computes */
@@ -85,6 +85,6 @@ bool vp_message_parse(const char *line, struct vp_message *out);
 /* What a box shows at `now_ns` of its host. */
 struct vp_beat vp_beat_of(const struct vp_box *box, int64_t now_ns);
 
-const char *vp_phase_name(enum vp_phase phase);
+const char *vp_duty_name(enum vp_duty duty);
 
 #endif

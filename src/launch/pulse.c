@@ -32,7 +32,7 @@ struct vp_pulse {
 
     _Atomic(const struct vp_box *) box;
     _Atomic(const int *) numbers;
-    atomic_int phase;
+    atomic_int duty;
     atomic_bool has_word, heard, quit;
     struct vp_last_word final; /* set before has_word */
 
@@ -140,7 +140,7 @@ static bool send_beat(const struct vp_pulse *pulse)
     };
     struct vp_beat *beat = &message.beat;
 
-    beat->phase = (enum vp_phase)atomic_load(&pulse->phase);
+    beat->duty = (enum vp_duty)atomic_load(&pulse->duty);
     beat->stop = pulse->config.stop && *pulse->config.stop;
     if (!beat->idle && numbers && beat->action.peer >= 0)
         beat->action.peer = numbers[beat->action.peer];
@@ -303,10 +303,10 @@ void vp_pulse_show(struct vp_pulse *pulse, const struct vp_box *box,
     atomic_store(&pulse->box, box);
 }
 
-void vp_pulse_set_phase(struct vp_pulse *pulse, enum vp_phase phase)
+void vp_pulse_set_duty(struct vp_pulse *pulse, enum vp_duty duty)
 {
     if (pulse)
-        atomic_store(&pulse->phase, phase);
+        atomic_store(&pulse->duty, duty);
 }
 
 static void wake(const struct vp_pulse *pulse)

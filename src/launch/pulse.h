@@ -32,7 +32,7 @@ enum vp_status vp_pulse_start(const struct vp_pulse_config *config,
  * user's number of each rank of the schedule; borrowed. */
 void vp_pulse_show(struct vp_pulse *pulse, const struct vp_box *box,
                    const int *numbers);
-void vp_pulse_set_phase(struct vp_pulse *pulse, enum vp_phase phase);
+void vp_pulse_set_duty(struct vp_pulse *pulse, enum vp_duty duty);
 /* The last word; waits a moment until it was heard. `line` of a failure. */
 void vp_pulse_say(struct vp_pulse *pulse, enum vp_word word,
                   enum vp_status status, const char *line);

@@ -369,6 +369,11 @@ enum vp_outcome vp_supervisor_listen(struct vp_supervisor *supervisor,
     return outcome;
 }
 
+void vp_supervisor_rest(struct vp_supervisor *supervisor, int timeout_ms)
+{
+    look(supervisor, timeout_ms);
+}
+
 int vp_supervisor_n_connected(const struct vp_supervisor *supervisor)
 {
     int n = 0;
@@ -445,7 +450,7 @@ static void read_last_actions(struct vp_supervisor *supervisor, int rank)
     beat = vp_beat_of(&box, vp_clock_ns());
     if (beat.n_actions < it->beat.n_actions)
         return;
-    beat.phase = it->beat.phase;
+    beat.duty = it->beat.duty;
     beat.stop = it->beat.stop;
     /* Clocks of other machines say nothing here. */
     if (strcmp(it->hello.machine, supervisor->machine) != 0) {

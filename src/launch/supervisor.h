@@ -31,6 +31,8 @@ const char *vp_supervisor_address(const struct vp_supervisor *supervisor);
  * was asked by a signal, all are asked then. */
 enum vp_outcome vp_supervisor_listen(struct vp_supervisor *supervisor,
                                      int timeout_ms);
+/* Stays in touch with ranks that have said their last word, for so long. */
+void vp_supervisor_rest(struct vp_supervisor *supervisor, int timeout_ms);
 /* Asks all ranks to save at the next update and to end. */
 void vp_supervisor_stop(struct vp_supervisor *supervisor);
 /* Ends all ranks at once, those on this machine by force, and waits so long

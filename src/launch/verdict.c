@@ -228,7 +228,7 @@ static bool nothing_happens(const struct vp_roster *roster, int64_t now_ns)
     if (now_ns - roster->progress_ns < roster->limit_ns + GRACE)
         return false;
     for (int r = 0; r < roster->n_ranks; r++)
-        if (roster->ranks[r].beat.phase != VP_PHASE_TRAIN ||
+        if (roster->ranks[r].beat.duty != VP_DUTY_TRAIN ||
             roster->ranks[r].final.word != VP_WORD_NONE)
             return false;
     return true;
@@ -357,9 +357,9 @@ static void say_action(struct screen *screen, const struct vp_beat *beat)
 
     if (beat->idle) {
         say(screen, "%s",
-            beat->phase == VP_PHASE_START   ? "starting"
-            : beat->phase == VP_PHASE_TRAIN ? "between two actions"
-                                            : "saving");
+            beat->duty == VP_DUTY_START   ? "starting"
+            : beat->duty == VP_DUTY_TRAIN ? "between two actions"
+                                          : "saving");
         return;
     }
     vp_action_print(&beat->action, text, sizeof(text));
