@@ -182,8 +182,8 @@ static inline struct vp_ckpt_writer *open_writer(int keep)
     struct vp_ckpt_writer *writer = NULL;
     struct vp_err err = { "" };
 
-    if (vp_ckpt_writer_create(store(), keep, state_items, N_ITEMS, &writer,
-                              &err) != VP_OK)
+    if (vp_ckpt_writer_create(store(), NULL, keep, state_items, N_ITEMS,
+                              &writer, &err) != VP_OK)
         fail_msg("%s", err.text);
     return writer;
 }

@@ -885,20 +885,23 @@ static void writer_refuses_bad_items(void **state)
     struct vp_err err = { "" };
 
     (void)state;
-    assert_int_equal(vp_ckpt_writer_create(store(), 1, twice, 3, &writer, &err),
-                     VP_ERR_INVALID);
-    assert_non_null(strstr(err.text, "tensor a: the name is used twice"));
-    assert_int_equal(vp_ckpt_writer_create(store(), 1, &odd, 1, &writer, &err),
-                     VP_ERR_INVALID);
-    assert_int_equal(vp_ckpt_writer_create(store(), 1, &huge, 1, &writer, &err),
-                     VP_ERR_NOMEM);
     assert_int_equal(
-        vp_ckpt_writer_create(at("no/such"), 1, twice, 2, &writer, &err),
+        vp_ckpt_writer_create(store(), NULL, 1, twice, 3, &writer, &err),
+        VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "tensor a: the name is used twice"));
+    assert_int_equal(
+        vp_ckpt_writer_create(store(), NULL, 1, &odd, 1, &writer, &err),
+        VP_ERR_INVALID);
+    assert_int_equal(
+        vp_ckpt_writer_create(store(), NULL, 1, &huge, 1, &writer, &err),
+        VP_ERR_NOMEM);
+    assert_int_equal(
+        vp_ckpt_writer_create(at("no/such"), NULL, 1, twice, 2, &writer, &err),
         VP_ERR_IO);
     assert_null(writer);
     /* No tensors at all is odd but possible. */
-    assert_int_equal(vp_ckpt_writer_create(store(), 1, NULL, 0, &writer, &err),
-                     VP_OK);
+    assert_int_equal(
+        vp_ckpt_writer_create(store(), NULL, 1, NULL, 0, &writer, &err), VP_OK);
     assert_int_equal(vp_ckpt_writer_bytes(writer), 0);
     assert_int_equal(vp_ckpt_writer_begin(writer, 0, 1000, &err), VP_OK);
     assert_int_equal(vp_ckpt_writer_commit(writer, NULL, NAN, &err), VP_OK);
@@ -1061,8 +1064,8 @@ static enum vp_status save_and_open(struct vp_err *err)
     enum vp_status st = vp_facts_create(&facts);
 
     if (st == VP_OK)
-        st = vp_ckpt_writer_create(store(), 2, state_items, N_ITEMS, &writer,
-                                   err);
+        st = vp_ckpt_writer_create(store(), NULL, 2, state_items, N_ITEMS,
+                                   &writer, err);
     if (st == VP_OK)
         st = vp_ckpt_writer_begin(writer, 2, PATIENCE_MS, err);
     if (st == VP_OK) {
@@ -1134,7 +1137,8 @@ static void large_files_come_back(void **state)
 
         fault_start(FAULT_NONE, 0, 0);
         fault.direct = (enum direct)direct;
-        if (vp_ckpt_writer_create(store(), 1, items, 2, &writer, &err) != VP_OK)
+        if (vp_ckpt_writer_create(store(), NULL, 1, items, 2, &writer, &err) !=
+            VP_OK)
             fail_msg("%s", err.text);
         assert_int_equal(vp_ckpt_writer_begin(writer, 1, 0, &err), VP_OK);
         vp_ckpt_writer_put(writer, 0, large);
@@ -1177,7 +1181,7 @@ static void matrices_are_turned(void **state)
     float put[MOST], got[MOST];
 
     (void)state;
-    assert_int_equal(vp_ckpt_writer_create(store(), 1, items,
+    assert_int_equal(vp_ckpt_writer_create(store(), NULL, 1, items,
                                            VP_COUNT_OF(items), &writer, &err),
                      VP_OK);
     for (int turn = 1; turn <= 2; turn++) {
@@ -1312,7 +1316,7 @@ static void saving_costs_a_copy(void **state)
     to = malloc((size_t)n_bytes * BLOCKS);
     memset(from, 1, (size_t)n_bytes * BLOCKS);
     memset(to, 2, (size_t)n_bytes * BLOCKS);
-    if (vp_ckpt_writer_create(store(), 1, items, BLOCKS, &writer, &err) !=
+    if (vp_ckpt_writer_create(store(), NULL, 1, items, BLOCKS, &writer, &err) !=
         VP_OK)
         fail_msg("%s", err.text);
     for (int round = 0; round < 6; round++) {

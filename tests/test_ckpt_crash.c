@@ -102,8 +102,8 @@ static void child_main(enum fault_kind kind, int k, int tell)
     struct vp_err err;
 
     fault_start(kind, k, 0);
-    if (vp_ckpt_writer_create(store(), KEEP, state_items, N_ITEMS, &writer,
-                              &err) != VP_OK)
+    if (vp_ckpt_writer_create(store(), NULL, KEEP, state_items, N_ITEMS,
+                              &writer, &err) != VP_OK)
         leave(1);
     for (uint32_t turn = 1; turn <= N_TURNS; turn++) {
         unsigned char byte = (unsigned char)turn;
@@ -197,8 +197,8 @@ static void fail_everywhere(enum fault_kind kind, int error, int stride)
         bool hit;
 
         fault_start(kind, k, error);
-        if (vp_ckpt_writer_create(store(), KEEP, state_items, N_ITEMS, &writer,
-                                  &err) != VP_OK) {
+        if (vp_ckpt_writer_create(store(), NULL, KEEP, state_items, N_ITEMS,
+                                  &writer, &err) != VP_OK) {
             assert_non_null(strstr(err.text, strerror(error)));
             assert_int_equal(fault.n_open, 0);
             fault_end();
@@ -366,8 +366,8 @@ static void endless_main(uint32_t turn, int tell)
 
     fault_start(FAULT_NONE, 0, 0);
     fault.syncing = getenv("VP_FULL") != NULL;
-    if (vp_ckpt_writer_create(store(), KEEP, state_items, N_ITEMS, &writer,
-                              &err) != VP_OK)
+    if (vp_ckpt_writer_create(store(), NULL, KEEP, state_items, N_ITEMS,
+                              &writer, &err) != VP_OK)
         leave(1);
     for (;; turn++) {
         if (save_state(writer, turn, turn, -(double)turn, &err) != VP_OK ||

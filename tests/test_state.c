@@ -148,7 +148,7 @@ static enum vp_status load(void *ctx, const struct vp_state_item *item,
 static void train_saving(struct setup setup, int64_t every, struct run *run,
                          struct vault *vault)
 {
-    struct vp_saver saver = { vault, every, vault_begin, vault_room };
+    struct vp_saver saver = { vault, every, vault_begin, vault_room, NULL };
     struct vp_err err = { "" };
 
     setup.saver = &saver;
@@ -405,7 +405,7 @@ static void test_idle(void **state)
     const struct stream_case *c = &streams[2];
     struct setup setup = stream_setup(c);
     struct vault *vault = vault_new();
-    struct vp_saver saver = { vault, 0, vault_begin, vault_room };
+    struct vp_saver saver = { vault, 0, vault_begin, vault_room, NULL };
     struct vp_err err = { "" };
     struct run whole, run;
 
@@ -444,7 +444,7 @@ static enum vp_status refuse_load(void *ctx, const struct vp_state_item *item,
 
 static void test_errors(void **state)
 {
-    struct vp_saver saver = { NULL, 2, refuse_begin, vault_room };
+    struct vp_saver saver = { NULL, 2, refuse_begin, vault_room, NULL };
     struct vp_loader loader = { .load = refuse_load };
     struct setup setup = usual;
     struct vp_err err = { "" };

@@ -1,14 +1,13 @@
 #include "backend/plugin.h"
 
+#include "base/plugin.h"
+
 #include <dlfcn.h>
-#include <glob.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { MAX_PATH = 4096, MAX_LIBS = 2 };
+enum { MAX_LIBS = 2 };
 
 struct library {
     const char *file;
@@ -31,95 +30,24 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- Where to look ------------------------------------------------------ */
 
-/* Opens DIR/FILE for every folder that matches a pattern; the first that
- * loads. */
-static void *open_in(const char *pattern, const char *file)
-{
-    char path[MAX_PATH];
-    glob_t found;
-    void *handle = NULL;
-
-    if (snprintf(path, sizeof(path), "%s/%s", pattern, file) >=
-        (int)sizeof(path))
-        return NULL;
-    if (glob(path, GLOB_NOSORT, NULL, &found) != 0)
-        return NULL;
-    for (size_t i = 0; i < found.gl_pathc && !handle; i++)
-        handle = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_GLOBAL);
-    globfree(&found);
-    return handle;
-}
-
-/* For every folder of a list like PATH, with `below` put behind it. */
-static void *open_in_list(const char *list, const char *below, const char *file)
-{
-    char path[MAX_PATH];
-    void *handle = NULL;
-
-    while (list && *list && !handle) {
-        int n = (int)strcspn(list, ":");
-
-        if (n > 0 && snprintf(path, sizeof(path), "%.*s%s", n, list, below) <
-                         (int)sizeof(path))
-            handle = open_in(path, file);
-        list += n + (list[n] == ':');
-    }
-    return handle;
-}
-
-/* The folder of the running program. */
-static const char *own_folder(char *path, size_t size)
-{
-    ssize_t n = readlink("/proc/self/exe", path, size - 1);
-    char *slash;
-
-    if (n <= 0)
-        return ".";
-    path[n] = '\0';
-    slash = strrchr(path, '/');
-    if (slash)
-        *slash = '\0';
-    return path;
-}
-
-static void *open_own(const char *file)
-{
-    char path[MAX_PATH];
-    const char *own = own_folder(path, sizeof(path));
-    void *handle = open_in_list(own, "", file);
-
-    if (!handle)
-        handle = open_in_list(own, "/../lib/vpipe", file);
-    if (!handle)
-        handle = open_in_list(own, "/../lib/*/vpipe", file);
-    return handle;
-}
-
-static void *open_plugin(const char *file)
-{
-    void *handle = open_in_list(getenv("VPIPE_PLUGINS"), "", file);
-
-    return handle ? handle : open_own(file);
-}
-
 static void *open_library(const char *file)
 {
     static const char python[] = "/../lib/python3*/site-packages/nvidia/*/lib";
-    void *handle = open_in_list(getenv("VPIPE_LIBRARIES"), "", file);
+    void *handle = vp_library_in_list(getenv("VPIPE_LIBRARIES"), "", file);
 
     if (!handle)
-        handle = open_own(file);
+        handle = vp_library_beside(file);
     if (!handle)
         handle = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
     if (!handle)
-        handle = open_in_list(getenv("CUDA_HOME"), "/lib*", file);
+        handle = vp_library_in_list(getenv("CUDA_HOME"), "/lib*", file);
     if (!handle)
-        handle = open_in("/usr/local/cuda*/lib*", file);
+        handle = vp_library_in("/usr/local/cuda*/lib*", file);
     if (!handle)
-        handle = open_in_list(getenv("PATH"), python, file);
+        handle = vp_library_in_list(getenv("PATH"), python, file);
     if (!handle)
-        handle = open_in("/usr/local/lib/python3*/dist-packages/nvidia/*/lib",
-                         file);
+        handle = vp_library_in(
+            "/usr/local/lib/python3*/dist-packages/nvidia/*/lib", file);
     return handle;
 }
 
@@ -145,7 +73,7 @@ static enum vp_status load(struct plugin *plugin, struct vp_err *err)
                               "folder in VPIPE_LIBRARIES",
                               plugin->name, plugin->libs[i].file,
                               plugin->libs[i].remedy);
-    plugin->handle = open_plugin(plugin->file);
+    plugin->handle = vp_plugin_open(plugin->file);
     if (!plugin->handle) {
         const char *why = dlerror();
 

@@ -24,6 +24,8 @@ struct job {
     char trash[VP_IO_PATH_MAX];
     int64_t n_bytes; /* needed on disk */
     struct vp_manifest manifest;
+    struct vp_ckpt_part *parts; /* of this process, then of the others */
+    int n_parts;
     XXH3_state_t *hash;
 };
 
@@ -101,21 +103,62 @@ static enum vp_status write_images(struct job *job, struct vp_err *err)
 
     for (int i = 0; i < save->n_images; i++) {
         const struct vp_ckpt_image *image = &save->images[i];
-        struct vp_manifest_file *file = &job->manifest.files[i];
+        struct vp_ckpt_part *part = &job->parts[i];
+        struct vp_manifest_file file;
         char path[VP_IO_PATH_MAX];
         int rc;
 
         VP_BUG_ON(i > 0 && image[-1].block >= image->block);
-        vp_manifest_name(image->block, file);
-        rc = vp_io_join(path, job->tmp, file->name);
+        vp_manifest_name(image->block, &file);
+        rc = vp_io_join(path, job->tmp, file.name);
         if (rc == 0)
             rc = write_file(job, path, image->bytes, image->n_bytes);
         if (rc != 0)
             return write_fail(job, path, rc, err);
-        file->seal.n_bytes = image->n_bytes;
-        file->seal.checksum = XXH3_64bits_digest(job->hash);
+        part->block = image->block;
+        part->seal.n_bytes = image->n_bytes;
+        part->seal.checksum = XXH3_64bits_digest(job->hash);
     }
+    job->n_parts = save->n_images;
     return VP_OK;
+}
+
+/* ---- A team ------------------------------------------------------------- */
+
+static int compare_parts(const void *a, const void *b)
+{
+    const struct vp_ckpt_part *x = a, *y = b;
+
+    return (x->block > y->block) - (x->block < y->block);
+}
+
+/* The lead waits for the files of the others. */
+static enum vp_status hear_parts(struct job *job, struct vp_err *err)
+{
+    const struct vp_ckpt_save *save = job->save;
+    int n = 0;
+
+    if (!save->team)
+        return VP_OK;
+    VP_TRY(save->team->hear(save->team->ctx, save->step,
+                            job->parts + job->n_parts, &n, save->give_up, err));
+    job->n_parts += n;
+    qsort(job->parts, (size_t)job->n_parts, sizeof(*job->parts), compare_parts);
+    for (int i = 1; i < job->n_parts; i++)
+        if (job->parts[i].block == job->parts[i - 1].block)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: two processes wrote block %d", job->path,
+                              job->parts[i].block);
+    return VP_OK;
+}
+
+static void list_parts(struct job *job)
+{
+    job->manifest.n_files = job->n_parts;
+    for (int i = 0; i < job->n_parts; i++) {
+        vp_manifest_name(job->parts[i].block, &job->manifest.files[i]);
+        job->manifest.files[i].seal = job->parts[i].seal;
+    }
 }
 
 static enum vp_status write_manifest(struct job *job, struct vp_err *err)
@@ -168,15 +211,40 @@ static int publish(const struct job *job)
     return rc;
 }
 
-static enum vp_status write_all(struct job *job, struct vp_err *err)
+/* What is left of an earlier try goes; in a team, before the first save. */
+static enum vp_status begin_tmp(struct job *job, struct vp_err *err)
 {
-    int rc = vp_io_remove(job->tmp);
+    int rc = job->save->team ? 0 : vp_io_remove(job->tmp);
 
     if (rc == 0)
         rc = vp_io_mkdir(job->tmp);
+    if (rc == EEXIST && job->save->team)
+        rc = 0; /* another was here first */
+    return rc == 0 ? VP_OK : write_fail(job, job->tmp, rc, err);
+}
+
+static enum vp_status write_own(struct job *job, struct vp_err *err)
+{
+    const struct vp_ckpt_save *save = job->save;
+    int rc;
+
+    VP_TRY(begin_tmp(job, err));
+    VP_TRY(write_images(job, err));
+    rc = vp_io_sync_folder(job->tmp);
     if (rc != 0)
         return write_fail(job, job->tmp, rc, err);
+    return save->team->tell(save->team->ctx, save->step, job->parts,
+                            job->n_parts, save->give_up, err);
+}
+
+static enum vp_status write_all(struct job *job, struct vp_err *err)
+{
+    int rc;
+
+    VP_TRY(begin_tmp(job, err));
     VP_TRY(write_images(job, err));
+    VP_TRY(hear_parts(job, err));
+    list_parts(job);
     VP_TRY(write_manifest(job, err));
     rc = vp_io_sync_folder(job->tmp);
     if (rc == 0)
@@ -198,6 +266,7 @@ static enum vp_status plan_manifest(struct job *job, struct vp_err *err)
     struct vp_manifest *m = &job->manifest;
     json_t *facts = json_loads(save->facts, JSON_REJECT_DUPLICATES, NULL);
     enum vp_status st = VP_ERR_INVALID;
+    size_t n = 1;
 
     if (json_is_object(facts))
         st = vp_facts_wrap(facts, &m->facts);
@@ -205,12 +274,14 @@ static enum vp_status plan_manifest(struct job *job, struct vp_err *err)
     if (st == VP_ERR_INVALID)
         return vp_err_set(err, st, "%s: its facts are no JSON object",
                           job->folder);
+    n += (size_t)save->n_images +
+         (save->team ? (size_t)save->team->max_parts : 0);
     m->step = save->step;
     m->score = save->score;
-    m->n_files = save->n_images;
-    m->files = calloc((size_t)save->n_images + 1, sizeof(*m->files));
+    m->files = calloc(n, sizeof(*m->files));
+    job->parts = calloc(n, sizeof(*job->parts));
     job->hash = XXH3_createState();
-    if (st != VP_OK || !m->files || !job->hash)
+    if (st != VP_OK || !m->files || !job->parts || !job->hash)
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", job->folder);
     return VP_OK;
 }
@@ -246,11 +317,14 @@ enum vp_status vp_ckpt_save(const char *folder, const struct vp_ckpt_save *save,
     job->save = save;
     job->folder = folder;
     st = plan(job, err);
-    if (st == VP_OK) {
+    if (st == VP_OK && save->team && !save->team->is_lead)
+        st = write_own(job, err);
+    else if (st == VP_OK) {
         st = write_all(job, err);
         if (st != VP_OK)
             vp_io_remove(job->tmp);
     }
+    free(job->parts);
     vp_manifest_release(&job->manifest);
     XXH3_freeState(job->hash);
     free(job);

@@ -9,11 +9,13 @@
  *   step-<n>.trash  being removed
  *
  * A process may end at any call: nothing that was complete is lost, and
- * nothing incomplete is taken for a checkpoint. One process may write. */
+ * nothing incomplete is taken for a checkpoint. One process may write, or
+ * several as a team, each its own files. */
 #ifndef VP_CKPT_STORE_H
 #define VP_CKPT_STORE_H
 
 #include "base/status.h"
+#include "ckpt/safetensors.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -65,6 +67,30 @@ struct vp_ckpt_image {
     int64_t n_bytes;
 };
 
+/* A file of a checkpoint that is on disk. */
+struct vp_ckpt_part {
+    int block;
+    struct vp_st_seal seal;
+};
+
+/* Several processes save one checkpoint: each writes its own blocks, and the
+ * lead, once all files are there, the manifest and the name. The folder must be
+ * the same for all. */
+struct vp_ckpt_team {
+    void *ctx;
+    bool is_lead;
+    /* Not the lead: tells it what was written. */
+    enum vp_status (*tell)(void *ctx, int64_t step,
+                           const struct vp_ckpt_part *parts, int n,
+                           const atomic_bool *give_up, struct vp_err *err);
+    /* The lead: what all others wrote, in any order. `parts` has room for
+     * max_parts. */
+    enum vp_status (*hear)(void *ctx, int64_t step, struct vp_ckpt_part *parts,
+                           int *n_out, const atomic_bool *give_up,
+                           struct vp_err *err);
+    int max_parts;
+};
+
 struct vp_ckpt_save {
     int64_t step;      /* 0 .. VP_CKPT_MAX_STEP */
     double score;      /* NAN = none */
@@ -72,10 +98,12 @@ struct vp_ckpt_save {
     int n_images;
     const struct vp_ckpt_image *images; /* blocks rise */
     const atomic_bool *give_up; /* NULL, or turns true: VP_ERR_ABORTED soon */
+    const struct vp_ckpt_team *team; /* NULL: this process writes all */
 };
 
 /* Saves one checkpoint in a prepared folder. After a failure the folder is as
- * it was, or the checkpoint is there but may not survive a power cut. */
+ * it was, or the checkpoint is there but may not survive a power cut. In a team
+ * all save the same step; only the lead knows when it is complete. */
 enum vp_status vp_ckpt_save(const char *folder, const struct vp_ckpt_save *save,
                             struct vp_err *err);
 

@@ -35,6 +35,7 @@ struct item {
 struct vp_ckpt_writer {
     struct vp_arena arena;
     char *folder;
+    const struct vp_ckpt_team *team;
     int keep;
     int n_items;
     struct item *items;
@@ -88,11 +89,14 @@ static enum vp_status write_step(struct vp_ckpt_writer *w, bool *saved_out,
         .n_images = w->n_images,
         .images = w->images,
         .give_up = &w->give_up,
+        .team = w->team,
     };
 
     turn_items(w);
     VP_TRY(vp_ckpt_save(w->folder, &save, err));
     *saved_out = true;
+    if (w->team && !w->team->is_lead)
+        return VP_OK;
     return vp_ckpt_prune(w->folder, w->step, w->keep, err);
 }
 
@@ -349,7 +353,8 @@ static enum vp_status init_sync(struct vp_ckpt_writer *w)
     return VP_OK;
 }
 
-enum vp_status vp_ckpt_writer_create(const char *folder, int keep,
+enum vp_status vp_ckpt_writer_create(const char *folder,
+                                     const struct vp_ckpt_team *team, int keep,
                                      const struct vp_ckpt_item *items,
                                      int n_items, struct vp_ckpt_writer **out,
                                      struct vp_err *err)
@@ -362,12 +367,13 @@ enum vp_status vp_ckpt_writer_create(const char *folder, int keep,
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", folder);
     }
     w->keep = keep;
+    w->team = team;
     w->saved = -1;
     w->folder = vp_arena_strdup(&w->arena, folder);
     w->facts = malloc(FACTS_BYTES);
     w->facts_room = FACTS_BYTES;
     st = w->folder && w->facts ? VP_OK : no_memory(w, err);
-    if (st == VP_OK)
+    if (st == VP_OK && !team)
         st = vp_ckpt_prepare(folder, err);
     if (st == VP_OK)
         st = lay_out(w, items, n_items, err);

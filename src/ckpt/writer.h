@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "ckpt/facts.h"
 #include "ckpt/safetensors.h"
+#include "ckpt/store.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,10 +30,12 @@ struct vp_ckpt_item {
     bool transposed;
 };
 
-/* Prepares `folder` (see vp_ckpt_prepare) and allocates all memory. Names are
- * copied. `keep` newest checkpoints and the best are kept; 0 keeps all.
+/* Prepares `folder` (see vp_ckpt_prepare) and allocates all memory. A `team`
+ * (NULL: none; borrowed) shares it, and its lead has prepared it before. Names
+ * are copied. `keep` newest checkpoints and the best are kept; 0 keeps all.
  * VP_ERR_INVALID for a name that is used twice or is not UTF-8. */
-enum vp_status vp_ckpt_writer_create(const char *folder, int keep,
+enum vp_status vp_ckpt_writer_create(const char *folder,
+                                     const struct vp_ckpt_team *team, int keep,
                                      const struct vp_ckpt_item *items,
                                      int n_items, struct vp_ckpt_writer **out,
                                      struct vp_err *err);

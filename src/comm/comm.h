@@ -1,15 +1,17 @@
 /* Message passing between ranks. Knows bytes, never tensors.
  *
  * A channel carries numbered messages to one receiver, who owns a ring of
- * buffers; message j uses buffer j mod n. A sender acquires the buffer before
- * it computes, writes the result straight into it, and posts; the receiver
- * waits, uses the buffer, and releases it: the credit for message j + n.
+ * buffers; message j uses buffer j mod n. A sender acquires a buffer before it
+ * computes, writes the result straight into it, and posts; the receiver waits,
+ * uses the buffer, and releases it: the credit for message j + n.
  *
  *   sender     acquire(j) ... compute into buffer ... post(j)
  *   receiver                                          wait(j) ... release(j)
  *
  * Several ranks may send to one channel (replicas), each its own messages;
- * releases happen in message order. */
+ * releases happen in message order. Where both ends are threads of a process,
+ * the sender writes into the receiver's buffer; else into one of its own, and
+ * has the credit once the transport has taken an earlier message from it. */
 #ifndef VP_COMM_COMM_H
 #define VP_COMM_COMM_H
 
@@ -23,34 +25,98 @@ struct vp_channel;
 struct vp_group;
 struct vp_world;
 
-/* ---- All ranks are threads of this process ------------------------------ */
+/* ---- Worlds ------------------------------------------------------------- */
 
+/* All ranks are threads of this process. */
 enum vp_status vp_world_create(int n_ranks, struct vp_world **out);
-/* Frees channels and groups too. */
+
+/* How this process was started: one of several, or alone. */
+struct vp_processes {
+    int n;     /* 1: alone */
+    int index; /* of this one; 0 is the lead */
+};
+
+/* Rank r is process number processes[r] of those that were started together,
+ * each with one rank. Loads libvpipe_<transport>.so. VP_ERR_UNSUPPORTED, with
+ * what is missing, where it cannot be used. */
+enum vp_status vp_world_join(const char *transport,
+                             const struct vp_processes *self, int n_ranks,
+                             const int *processes, struct vp_world **out,
+                             struct vp_err *err);
+/* Frees channels and groups too. After an error, in a world of several
+ * processes, this may be the end of the process: say all before. */
 void vp_world_free(struct vp_world *world);
 
-/* The first caller's status and text win; every wait then ends with
- * VP_ERR_ABORTED. `text` may be NULL. Any thread. */
+int vp_world_n_ranks(const struct vp_world *world);
+/* Does the rank live in this process? */
+bool vp_world_is_mine(const struct vp_world *world, int rank);
+/* Must messages between these ranks be copied? */
+bool vp_world_is_apart(const struct vp_world *world, int a, int b);
+/* A rank of the process that gives orders and reports. */
+int vp_world_lead(const struct vp_world *world);
+/* The ranks on this machine. */
+int vp_world_n_here(const struct vp_world *world);
+/* Lets messages go on, between computations: short, and cheap where there is
+ * nothing to do. Any thread. */
+void vp_world_poll(struct vp_world *world);
+
+/* The first caller's status and text win; every wait, in all processes, then
+ * ends with VP_ERR_ABORTED. `text` may be NULL. Any thread. */
 void vp_world_abort(struct vp_world *world, enum vp_status status,
                     const char *text);
-/* VP_OK while nobody aborted. */
+/* VP_OK while nobody aborted. The text is empty where another process did: it
+ * speaks for itself. */
 enum vp_status vp_world_status(const struct vp_world *world,
                                struct vp_err *err);
 
-/* `buffers` are the receiver's; borrowed. */
-enum vp_status vp_channel_create(struct vp_world *world, int n_buffers,
-                                 void *const *buffers, struct vp_channel **out);
-/* Members are numbered 0 .. n_members-1; each contributes up to `n_bytes` to
- * an exchange. */
-enum vp_status vp_group_create(struct vp_world *world, int n_members,
-                               size_t n_bytes, struct vp_group **out);
+/* All processes come here, each with how far it got and, if it failed, why.
+ * The first failure, in the order of ranks, is everybody's; the text stays
+ * where it is its own, and is emptied elsewhere. */
+enum vp_status vp_world_agree(struct vp_world *world, enum vp_status status,
+                              int64_t deadline_ns, struct vp_err *err);
+/* All processes get the lead's bytes. */
+enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
+                              int64_t deadline_ns);
+
+/* ---- Making links: all processes make the same ones in the same order --- */
+
+/* A message: what it is about, and what it brings. */
+struct vp_buffer {
+    void *self; /* what acquire() and wait() give */
+    void *head;
+    size_t n_head;
+    void *body;
+    size_t n_body; /* the most */
+};
+
+struct vp_link {
+    int receiver;
+    const int *senders; /* ranks */
+    int n_senders;
+    int n_buffers;                   /* of the receiver */
+    const struct vp_buffer *buffers; /* likewise; NULL in other processes */
+    const struct vp_buffer *out;     /* of a sender that is apart; else NULL */
+    int n_out;
+};
+
+/* Buffers are borrowed, their list is not. */
+enum vp_status vp_channel_create(struct vp_world *world,
+                                 const struct vp_link *link,
+                                 struct vp_channel **out);
+/* Member i is rank ranks[i], ascending; each contributes up to `n_bytes` to an
+ * exchange. NULL, and no error, in a process that has no member. */
+enum vp_status vp_group_create(struct vp_world *world, const int *ranks,
+                               int n_members, size_t n_bytes,
+                               struct vp_group **out);
 
 /* ---- Messages ----------------------------------------------------------- */
 
-/* Waits for the credit of message j; its buffer to write into. */
+/* Waits for the credit of message j; its buffer to write into. Asked again
+ * before post(), the same one. */
 enum vp_status vp_channel_acquire(struct vp_channel *channel, uint64_t j,
                                   int64_t deadline_ns, void **buffer_out);
-void vp_channel_post(struct vp_channel *channel, uint64_t j);
+/* `n_body`: bytes of the body that were written, and travel. */
+void vp_channel_post(struct vp_channel *channel, uint64_t j, size_t n_body);
 /* Waits for message j to arrive; its buffer to read (and overwrite). */
 enum vp_status vp_channel_wait(struct vp_channel *channel, uint64_t j,
                                int64_t deadline_ns, void **buffer_out);

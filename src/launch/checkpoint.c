@@ -5,6 +5,7 @@
 #include "ckpt/store.h"
 #include "ckpt/writer.h"
 #include "launch/saved.h"
+#include "launch/team.h"
 
 #include <errno.h>
 #include <math.h>
@@ -20,6 +21,8 @@ struct vp_checkpoints {
     const struct vp_config *config;
     const struct vp_data *data;
     struct vp_trainer *trainer;
+    struct vp_world *world; /* NULL: this process has all */
+    struct vp_team *team;   /* likewise */
     struct vp_ckpt_writer *writer;
     struct vp_saver saver;
     char folder[1024 + 16];
@@ -46,6 +49,9 @@ static struct timespec in_ms(int ms)
     return t;
 }
 
+static enum vp_status create_writer(struct vp_checkpoints *c,
+                                    struct vp_err *err);
+
 /* Every rank asks; the first one opens the step. */
 static enum vp_status begin(void *ctx, int64_t step, int timeout_ms,
                             struct vp_err *err)
@@ -63,6 +69,8 @@ static enum vp_status begin(void *ctx, int64_t step, int timeout_ms,
                             "complete after %d s",
                             (long long)step, (long long)c->open,
                             timeout_ms / 1000);
+    if (st == VP_OK && !c->writer)
+        st = create_writer(c, err);
     if (st == VP_OK && c->open < 0) {
         st = vp_ckpt_writer_begin(c->writer, step, timeout_ms, err);
         if (st == VP_OK)
@@ -79,9 +87,36 @@ static float *room(void *ctx, int item)
     return vp_ckpt_writer_room(c->writer, item);
 }
 
+/* Marks the step as handed over. */
+static void close_step(struct vp_checkpoints *c)
+{
+    c->last = c->open;
+    c->open = -1;
+    pthread_cond_broadcast(&c->committed);
+}
+
+/* Away from the lead, who has the facts and the last word. */
+static enum vp_status filled(void *ctx, struct vp_err *err)
+{
+    struct vp_checkpoints *c = ctx;
+    enum vp_status st;
+
+    pthread_mutex_lock(&c->lock);
+    st = vp_ckpt_writer_commit(c->writer, NULL, (double)NAN, err);
+    close_step(c);
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
 /* ---- Creating ----------------------------------------------------------- */
 
+static bool is_lead(const struct vp_checkpoints *c)
+{
+    return !c->world || vp_world_is_mine(c->world, vp_world_lead(c->world));
+}
+
 enum vp_status vp_checkpoints_create(const struct vp_config *config,
+                                     struct vp_world *world,
                                      struct vp_checkpoints **out,
                                      struct vp_err *err)
 {
@@ -90,7 +125,9 @@ enum vp_status vp_checkpoints_create(const struct vp_config *config,
     if (!c)
         return vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
     c->config = config;
-    c->saver = (struct vp_saver){ c, config->checkpoint_every, begin, room };
+    c->world = world;
+    c->saver = (struct vp_saver){ c, config->checkpoint_every, begin, room,
+                                  is_lead(c) ? NULL : filled };
     c->open = c->last = -1;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->committed, NULL);
@@ -132,8 +169,9 @@ static enum vp_status create_writer(struct vp_checkpoints *c,
             st = vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
     }
     if (st == VP_OK)
-        st = vp_ckpt_writer_create(c->folder, c->config->keep_checkpoints,
-                                   files, n, &c->writer, err);
+        st = vp_ckpt_writer_create(c->folder, vp_team_ckpt(c->team),
+                                   c->config->keep_checkpoints, files, n,
+                                   &c->writer, err);
     vp_arena_release(&arena);
     free(files);
     free(items);
@@ -152,6 +190,12 @@ static int64_t state_bytes(const struct vp_trainer *trainer)
     return n_bytes;
 }
 
+enum vp_status vp_checkpoints_link(struct vp_checkpoints *c, int n_blocks,
+                                   struct vp_err *err)
+{
+    return c->world ? vp_team_create(c->world, n_blocks, &c->team, err) : VP_OK;
+}
+
 enum vp_status vp_checkpoints_arm(struct vp_checkpoints *c,
                                   struct vp_trainer *trainer,
                                   const struct vp_data *data,
@@ -162,8 +206,10 @@ enum vp_status vp_checkpoints_arm(struct vp_checkpoints *c,
     c->data = data;
     c->last = step > 0 ? step : -1;
     snprintf(c->folder, sizeof(c->folder), "%s/checkpoints", folder);
-    VP_TRY(vp_ckpt_prepare(c->folder, err));
-    VP_TRY(vp_ckpt_drop_newer(c->folder, step, err));
+    if (is_lead(c)) {
+        VP_TRY(vp_ckpt_prepare(c->folder, err));
+        VP_TRY(vp_ckpt_drop_newer(c->folder, step, err));
+    }
     VP_TRY(vp_ckpt_space(c->folder, 2 * state_bytes(trainer), err));
     /* A copy that is only made at the end needs no memory before. */
     return c->saver.every > 0 ? create_writer(c, err) : VP_OK;
@@ -174,6 +220,7 @@ void vp_checkpoints_free(struct vp_checkpoints *c)
     if (!c)
         return;
     vp_ckpt_writer_free(c->writer);
+    vp_team_free(c->team);
     pthread_cond_destroy(&c->committed);
     pthread_mutex_destroy(&c->lock);
     free(c);
@@ -191,9 +238,7 @@ enum vp_status vp_checkpoints_commit(struct vp_checkpoints *c, double score,
         return vp_err_set(err, st, "checkpoint: out of memory");
     pthread_mutex_lock(&c->lock);
     st = vp_ckpt_writer_commit(c->writer, facts, score, err);
-    c->last = c->open;
-    c->open = -1;
-    pthread_cond_broadcast(&c->committed);
+    close_step(c);
     pthread_mutex_unlock(&c->lock);
     vp_facts_free(facts);
     return st;
@@ -202,6 +247,9 @@ enum vp_status vp_checkpoints_commit(struct vp_checkpoints *c, double score,
 enum vp_status vp_checkpoints_finish(struct vp_checkpoints *c, double score,
                                      struct vp_err *err)
 {
+    if (!is_lead(c))
+        return c->writer ? vp_ckpt_writer_finish(c->writer, WRITE_MS, err)
+                         : VP_OK;
     if (!c->writer)
         VP_TRY(create_writer(c, err));
     if (vp_trainer_progress(c->trainer).step != c->last) {

@@ -3,6 +3,7 @@
 #ifndef VP_LAUNCH_CHECKPOINT_H
 #define VP_LAUNCH_CHECKPOINT_H
 
+#include "comm/comm.h"
 #include "launch/config.h"
 #include "runtime/trainer.h"
 
@@ -10,11 +11,18 @@
 
 struct vp_checkpoints;
 
-/* A saver for vp_train_config, to be armed once the trainer exists. */
+/* A saver for vp_train_config, to be armed once the trainer exists. `world` is
+ * that of several processes, or NULL: each of them saves what it has, the lead
+ * commits, and the others need only finish. */
 enum vp_status vp_checkpoints_create(const struct vp_config *config,
+                                     struct vp_world *world,
                                      struct vp_checkpoints **out,
                                      struct vp_err *err);
 const struct vp_saver *vp_checkpoints_saver(struct vp_checkpoints *checkpoints);
+/* Several processes: all link, once their trainers exist, before the first of
+ * them is armed. */
+enum vp_status vp_checkpoints_link(struct vp_checkpoints *checkpoints,
+                                   int n_blocks, struct vp_err *err);
 /* Sets memory aside, if copies are made while training goes on, and clears <folder>/checkpoints of what a run that was
  * killed left there. Checkpoints after `step` are removed: the run will come to
  * them again. */
@@ -28,7 +36,7 @@ enum vp_status vp_checkpoints_arm(struct vp_checkpoints *checkpoints,
 enum vp_status vp_checkpoints_commit(struct vp_checkpoints *checkpoints,
                                      double score, struct vp_err *err);
 /* Saves an idle trainer, unless that step is saved already, and waits until all
- * is on disk. */
+ * is on disk. Away from the lead: waits for what this process writes. */
 enum vp_status vp_checkpoints_finish(struct vp_checkpoints *checkpoints,
                                      double score, struct vp_err *err);
 /* The last step on disk; -1: none. */

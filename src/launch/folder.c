@@ -179,6 +179,60 @@ enum vp_status vp_folder_resume(const struct vp_config *config,
     return vp_config_write(config, file, err);
 }
 
+/* ---- Several processes -------------------------------------------------- */
+
+/* The name is of this run, so that a file of another one does not count. */
+static enum vp_status see_token(const struct vp_folder *folder, long long token,
+                                struct vp_err *err)
+{
+    char file[sizeof(folder->path) + 64];
+    char host[64] = "this host";
+
+    snprintf(file, sizeof(file), "%s/shared.%lld", folder->path, token);
+    if (access(file, F_OK) == 0)
+        return VP_OK;
+    gethostname(host, sizeof(host) - 1);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: %s does not see the run folder of the lead; give "
+                      "--output or log_directory a folder that all machines "
+                      "share",
+                      folder->path, host);
+}
+
+static enum vp_status write_token(const struct vp_folder *folder,
+                                  long long token, struct vp_err *err)
+{
+    char file[sizeof(folder->path) + 64];
+
+    snprintf(file, sizeof(file), "%s/shared.%lld", folder->path, token);
+    return vp_folder_write_text(file, "", err);
+}
+
+static void remove_token(const struct vp_folder *folder, long long token)
+{
+    char file[sizeof(folder->path) + 64];
+
+    snprintf(file, sizeof(file), "%s/shared.%lld", folder->path, token);
+    unlink(file);
+}
+
+enum vp_status vp_folder_check(const struct vp_folder *folder,
+                               struct vp_world *world, int64_t deadline_ns,
+                               struct vp_err *err)
+{
+    bool lead = vp_world_is_mine(world, vp_world_lead(world));
+    long long token = (long long)time(NULL) * 100000 + getpid() % 100000;
+    enum vp_status st = lead ? write_token(folder, token, err) : VP_OK;
+
+    VP_TRY(vp_world_agree(world, st, deadline_ns, err));
+    VP_TRY(vp_world_share(world, &token, sizeof(token), deadline_ns));
+    st = see_token(folder, token, err);
+    st = vp_world_agree(world, st, deadline_ns, err);
+    if (lead)
+        remove_token(folder, token);
+    return st;
+}
+
 void vp_folder_close(struct vp_folder *folder)
 {
     if (folder->metrics)

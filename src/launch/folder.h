@@ -2,6 +2,7 @@
 #ifndef VP_LAUNCH_FOLDER_H
 #define VP_LAUNCH_FOLDER_H
 
+#include "comm/comm.h"
 #include "launch/run.h"
 
 #include <stdio.h>
@@ -26,6 +27,11 @@ enum vp_status vp_folder_create(const struct vp_config *config,
 enum vp_status vp_folder_resume(const struct vp_config *config,
                                 const char *path, int64_t step,
                                 struct vp_folder *out, struct vp_err *err);
+/* Do all processes see the lead's folder? It writes a file there, and they look
+ * for it. */
+enum vp_status vp_folder_check(const struct vp_folder *folder,
+                               struct vp_world *world, int64_t deadline_ns,
+                               struct vp_err *err);
 void vp_folder_close(struct vp_folder *folder);
 
 /* machinefile: see hosts.h; plan.json: the stages, in the original's format;

@@ -32,6 +32,8 @@ struct run {
     struct vp_checkpoints *checkpoints; /* NULL on a dry run */
     int *devices;                       /* the first of each rank, or NULL */
     struct vp_folder folder;            /* path empty: nothing is written */
+    struct vp_world *world;             /* of several processes, or NULL */
+    bool agreed; /* all processes know that they failed */
     struct vp_log log;
     struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
     struct vp_run_summary summary;
@@ -156,13 +158,14 @@ static int count_cores(void)
     return n < 1 ? 1 : (int)n;
 }
 
-/* A rank gets its share of the cores. */
-static int count_threads(const struct vp_config *config)
+/* A rank gets its share of the cores of its machine. */
+static int count_threads(const struct run *run)
 {
-    int n = config->threads_per_stage;
+    int n = run->config->threads_per_stage;
 
     if (n == 0)
-        n = count_cores() / vp_config_n_ranks(config);
+        n = count_cores() / (run->world ? vp_world_n_here(run->world)
+                                        : vp_config_n_ranks(run->config));
     return n < 1 ? 1 : n;
 }
 
@@ -217,11 +220,18 @@ static void set_pipeline(const struct vp_config *config,
     train->timeout_ms = config->watchdog_seconds * 1000;
 }
 
+/* Of several processes, one speaks. */
+static bool is_lead(const struct run *run)
+{
+    return !run->world ||
+           vp_world_is_mine(run->world, vp_world_lead(run->world));
+}
+
 static void notice(void *ctx, const char *line)
 {
     const struct run *run = ctx;
 
-    if (run->events->on_notice)
+    if (is_lead(run) && run->events->on_notice)
         run->events->on_notice(run->events->ctx, line);
 }
 
@@ -234,7 +244,7 @@ static enum vp_status choose_backend(struct run *run, struct vp_err *err)
 
     train->backend = &vp_backend_cpu;
     train->backend_config = (struct vp_backend_config){
-        .n_threads = count_threads(config),
+        .n_threads = count_threads(run),
         .reference = config->reference_kernels,
         .tf32 = config->precision == VP_PRECISION_TF32,
         .plan_only = run->options->dry_run,
@@ -288,11 +298,10 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
-static enum vp_status make_trainer(struct run *run, struct vp_err *err)
+static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
     struct vp_train_config *train = &run->train;
-    enum vp_status st;
 
     *train = (struct vp_train_config){
         .graphs = run->graphs,
@@ -305,6 +314,7 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
         .scale = config->loss_scale,
         .seed = config->seed,
         .prefetch = config->prefetch,
+        .world = run->world,
         .memory_limit = config->memory_limit,
         .loader = run->resume ? vp_resume_loader(run->resume) : NULL,
         .saver = run->checkpoints ? vp_checkpoints_saver(run->checkpoints)
@@ -316,10 +326,16 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
     VP_TRY(choose_backend(run, err));
     VP_TRY(set_devices(run, err));
     set_steps(run);
-    VP_TRY(check_steps(run, err));
-    st = vp_trainer_create(train, run->options->dry_run, &run->trainer, err);
-    if (st == VP_ERR_INVALID)
-        vp_err_prefix(err, "%s", vp_config_blame(config, err->text));
+    return check_steps(run, err);
+}
+
+static enum vp_status make_trainer(struct run *run, struct vp_err *err)
+{
+    enum vp_status st = vp_trainer_create(&run->train, run->options->dry_run,
+                                          &run->trainer, err);
+
+    if (st == VP_ERR_INVALID && err->text[0])
+        vp_err_prefix(err, "%s", vp_config_blame(run->config, err->text));
     return st;
 }
 
@@ -371,7 +387,8 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
 
 static bool asked_to_stop(const struct run *run)
 {
-    return run->options->stop && *run->options->stop;
+    return (run->options->stop && *run->options->stop) ||
+           vp_trainer_stopped(run->trainer);
 }
 
 static void note_loss(struct run *run, const struct vp_step_report *report)
@@ -540,7 +557,7 @@ static double mean(double sum, int64_t n)
     return n > 0 ? sum / (double)n : NAN;
 }
 
-static enum vp_status finish(const struct run *run, struct vp_err *err)
+static enum vp_status finish(struct run *run, struct vp_err *err)
 {
     struct vp_trace trace;
     struct vp_run_result result = {
@@ -591,13 +608,52 @@ static enum vp_status open_folder(struct run *run, struct vp_err *err)
                                 err);
     }
     if (here)
-        VP_TRY(vp_folder_resume(run->config, options->resume, run->n_done,
-                                &run->folder, err));
-    else
-        VP_TRY(
-            vp_folder_create(run->config, options->output, &run->folder, err));
+        return vp_folder_resume(run->config, options->resume, run->n_done,
+                                &run->folder, err);
+    return vp_folder_create(run->config, options->output, &run->folder, err);
+}
+
+/* The lead's folder is everybody's: it must be the same one. */
+static enum vp_status share_folder(struct run *run, struct vp_err *err)
+{
+    int64_t deadline = vp_clock_ns() + (int64_t)run->train.timeout_ms * 1000000;
+
+    if (!run->world)
+        return VP_OK;
+    if (vp_world_share(run->world, run->folder.path, sizeof(run->folder.path),
+                       deadline) != VP_OK)
+        return vp_world_status(run->world, err);
+    if (run->folder.path[0])
+        return vp_folder_check(&run->folder, run->world, deadline, err);
+    return VP_OK;
+}
+
+static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
+{
+    bool here = run->options->resume && !run->options->output;
+
+    if (!run->checkpoints)
+        return VP_OK;
+    VP_TRY(vp_checkpoints_link(run->checkpoints, run->graphs[0].n_blocks, err));
     return vp_checkpoints_arm(run->checkpoints, run->trainer, run->data,
                               run->folder.path, here ? run->n_done : 0, err);
+}
+
+/* Whatever this process could not do, the others hear of it. */
+static enum vp_status open_run(struct run *run, struct vp_err *err)
+{
+    enum vp_status st = is_lead(run) ? open_folder(run, err) : VP_OK;
+
+    if (run->world) {
+        int64_t deadline = vp_clock_ns() +
+                           (int64_t)run->train.timeout_ms * 1000000;
+
+        st = vp_world_agree(run->world, st, deadline, err);
+        run->agreed = st != VP_OK;
+    }
+    VP_TRY(st);
+    VP_TRY(share_folder(run, err));
+    return arm_checkpoints(run, err);
 }
 
 /* A line about the inside of a rank. */
@@ -617,6 +673,8 @@ static enum vp_status announce(struct run *run, struct vp_err *err)
 {
     const struct vp_run_options *options = run->options;
 
+    if (!is_lead(run))
+        return VP_OK;
     if (run->folder.path[0]) {
         VP_TRY(vp_folder_describe(&run->folder, run->config, &run->summary,
                                   options->argv, options->argc, err));
@@ -630,7 +688,8 @@ static enum vp_status announce(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
-static enum vp_status set_up(struct run *run, struct vp_err *err)
+/* What each process does on its own. */
+static enum vp_status set_up_here(struct run *run, struct vp_err *err)
 {
     bool trains = !run->options->dry_run && !run->config->forward_only;
 
@@ -640,12 +699,26 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     VP_TRY(open_resume(run, err));
     run->n_saved = run->n_done;
     if (trains)
-        VP_TRY(vp_checkpoints_create(run->config, &run->checkpoints, err));
-    if (trains && run->config->verbose)
+        VP_TRY(vp_checkpoints_create(run->config, run->world, &run->checkpoints,
+                                     err));
+    if (trains && is_lead(run) && run->config->verbose)
         VP_TRY(vp_verbose_create(run->config, detail, run, &run->verbose, err));
-    VP_TRY(make_trainer(run, err));
+    return plan_trainer(run, err);
+}
+
+static enum vp_status set_up(struct run *run, struct vp_err *err)
+{
+    enum vp_status st = set_up_here(run, err);
+
+    /* A trainer asks the other processes itself. */
+    if (st != VP_OK && run->world)
+        st = vp_world_agree(run->world, st, INT64_MAX, err);
+    else if (st == VP_OK)
+        st = make_trainer(run, err);
+    run->agreed = st != VP_OK;
+    VP_TRY(st);
     if (!run->options->dry_run)
-        VP_TRY(open_folder(run, err));
+        VP_TRY(open_run(run, err));
     VP_TRY(summarise(run, err));
     return announce(run, err);
 }
@@ -668,6 +741,26 @@ static void tear_down(struct run *run)
     free(run);
 }
 
+/* Reads reports, decides when to evaluate and to save. */
+static enum vp_status lead(struct run *run, struct vp_err *err)
+{
+    if (run->config->forward_only)
+        VP_TRY(evaluate(run, run->n_done, err));
+    else
+        VP_TRY(train(run, err));
+    if (!run->config->forward_only)
+        VP_TRY(finish(run, err));
+    return asked_to_stop(run) ? VP_ERR_INTERRUPTED : VP_OK;
+}
+
+static enum vp_status follow(struct run *run, struct vp_err *err)
+{
+    VP_TRY(vp_trainer_follow(run->trainer, run->options->stop, err));
+    if (run->checkpoints)
+        VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
+    return VP_OK;
+}
+
 enum vp_status vp_run_train(const struct vp_config *config,
                             const struct vp_run_options *options,
                             const struct vp_run_events *events,
@@ -679,19 +772,17 @@ enum vp_status vp_run_train(const struct vp_config *config,
     if (!run)
         return vp_err_set(err, VP_ERR_NOMEM, "starting a run: out of memory");
     *run = (struct run){
-        .config = config, .options = options, .events = events, .eval_loss = NAN
+        .config = config,
+        .options = options,
+        .events = events,
+        .world = options->dry_run ? NULL : options->world,
+        .eval_loss = NAN,
     };
     st = set_up(run, err);
-    if (st == VP_OK && !options->dry_run) {
-        if (config->forward_only)
-            st = evaluate(run, run->n_done, err);
-        else
-            st = train(run, err);
-        if (st == VP_OK && !config->forward_only)
-            st = finish(run, err);
-        if (st == VP_OK && asked_to_stop(run))
-            st = VP_ERR_INTERRUPTED;
-    }
+    if (st == VP_OK && !options->dry_run)
+        st = is_lead(run) ? lead(run, err) : follow(run, err);
+    if (st != VP_OK && st != VP_ERR_INTERRUPTED && run->world && !run->agreed)
+        vp_world_abort(run->world, st, err->text);
     tear_down(run);
     return st;
 }

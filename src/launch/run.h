@@ -2,6 +2,7 @@
 #ifndef VP_LAUNCH_RUN_H
 #define VP_LAUNCH_RUN_H
 
+#include "comm/comm.h"
 #include "launch/config.h"
 #include "runtime/trainer.h"
 
@@ -13,6 +14,9 @@ struct vp_run_options {
     int64_t max_steps;  /* stop after this many steps; 0: no limit */
     bool dry_run;       /* validate and report; touch nothing */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
+    /* Of several processes, which all run the same; NULL: this one alone. Not
+     * used on a dry run. */
+    struct vp_world *world;
     char *const *argv; /* after "vpipe", for command_history.log */
     int argc;          /* 0: none */
 };
@@ -88,7 +92,9 @@ struct vp_run_events {
     void (*on_end)(void *ctx, const struct vp_run_result *result);
 };
 
-/* With forward_only: the mean loss over the held-out data, at most
+/* Of several processes only the lead calls back and writes what is read; all
+ * return the same status, and the one that failed first has the text.
+ * With forward_only: the mean loss over the held-out data, at most
  * num_minibatches of it, by on_eval(); the run folder is made only if
  * options->output names one, and holds no checkpoint. */
 enum vp_status vp_run_train(const struct vp_config *config,

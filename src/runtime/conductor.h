@@ -4,6 +4,7 @@
 #define VP_RUNTIME_CONDUCTOR_H
 
 #include "runtime/crew.h"
+#include "runtime/remote.h"
 
 /* A job that is posted before the last one ends keeps the pipe full. */
 enum { MAX_JOBS = 4, PIECE = 64 };
@@ -13,6 +14,7 @@ enum { MAX_JOBS = 4, PIECE = 64 };
 #define PIECE_SECONDS 0.5
 
 #define SLICE_NS (50 * (int64_t)1000000)   /* between looks at the ranks */
+#define HEAR_NS (1 * (int64_t)1000000)     /* at other processes */
 #define GRACE_NS (2000 * (int64_t)1000000) /* for ranks to notice a failure */
 
 struct vp_trainer {
@@ -35,8 +37,9 @@ struct vp_trainer {
 
     struct vp_job jobs[MAX_JOBS];
     struct vp_counter n_posted;
-    struct vp_counter *n_done; /* per rank */
     uint32_t n_jobs;
+    struct vp_schedule pieces[2]; /* of the stream, or an evaluation's */
+    int n_pieces;
 
     int64_t n_steps;               /* reported */
     int64_t n_minibatches;         /* trained on */
@@ -45,9 +48,13 @@ struct vp_trainer {
     bool lost;                     /* a rank does not come back */
 };
 
-/* Gives all ranks their next job. */
+/* Gives the ranks of this process their next job. */
 void vp_trainer_post(struct vp_trainer *trainer, const struct vp_job *job);
-/* Waits until all ranks have done `n` jobs since the start. After a failure
+/* Waits for `counter` a while, and looks after other processes meanwhile. */
+bool vp_trainer_nap(struct vp_trainer *trainer, struct vp_counter *counter,
+                    uint32_t target);
+/* Waits until all ranks have done `n` jobs since the start: of all processes in
+ * the lead, else of this one. After a failure
  * they have a moment to come back; one that does not is given up, with its
  * memory. */
 void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n);

@@ -1,5 +1,7 @@
 #include "runtime/crew.h"
 
+#include "runtime/remote.h"
+
 #include <stdlib.h>
 
 enum { RECORDED_ACTIONS = 8192 }; /* per rank: 256 kB */
@@ -7,6 +9,10 @@ enum { RECORDED_ACTIONS = 8192 }; /* per rank: 256 kB */
 /* Enough calls lie between two bundles of an ordinary layer; small enough that
  * the last ones, final only when backward ends, leave little to REDUCE. */
 enum { BUNDLE_BYTES = 2 * 1024 * 1024 };
+
+/* Messages to one receiver in another process: one is written while another
+ * leaves. */
+enum { N_LEAVING = 2 };
 
 static enum vp_status no_memory(struct vp_err *err)
 {
@@ -22,6 +28,29 @@ static int first_block(const struct vp_train_config *config, int stage)
     for (int s = 0; config->partition && s < stage; s++)
         block += config->partition[s];
     return block;
+}
+
+static bool is_mine(const struct vp_crew *crew, int rank)
+{
+    return !crew->config->world || vp_world_is_mine(crew->config->world, rank);
+}
+
+/* Ranks have all stages of a pair in one process, or none. */
+static bool is_apart(const struct vp_crew *crew,
+                     const struct vp_schedule *schedule, int from, int to)
+{
+    return crew->config->world && to >= 0 && to < schedule->n_stages &&
+           vp_world_is_apart(crew->config->world,
+                             schedule->stages[from].first_rank,
+                             schedule->stages[to].first_rank);
+}
+
+static int n_leaving(const struct vp_crew *crew,
+                     const struct vp_schedule *schedule, int from, int to)
+{
+    return is_apart(crew, schedule, from, to)
+               ? N_LEAVING * schedule->stages[to].n_replicas
+               : 0;
 }
 
 static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
@@ -43,7 +72,13 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
                                     .n_versions = plan->n_versions,
                                     .n_act_bufs = plan->n_act_bufs,
                                     .n_grad_bufs = plan->n_grad_bufs };
+    const struct vp_crew *crew = rank->crew;
+    int s = rs->index;
 
+    shape.n_out_bufs = n_leaving(crew, schedule, s, s + 1);
+    shape.n_din_bufs = n_leaving(crew, schedule, s, s - 1);
+    shape.apart[0] = is_apart(crew, schedule, s, s - 1);
+    shape.apart[1] = is_apart(crew, schedule, s, s + 1);
     if (plan->n_replicas > 1)
         spec.bundle_bytes = config->bundle_bytes ? config->bundle_bytes
                                                  : BUNDLE_BYTES;
@@ -62,6 +97,7 @@ static enum vp_status plan_rank(struct vp_rank *rank,
         backend.pinned = true;
         backend.device = config->devices[rank->index];
     }
+    backend.plan_only |= !rank->is_here;
     VP_TRY(config->backend->open(&backend, &rank->backend, err));
     rank->stages = calloc((size_t)list->n_stages, sizeof(*rank->stages));
     if (!rank->stages)
@@ -89,6 +125,9 @@ enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
         ranks[i].box = crew->config->boxes && crew->config->boxes[i]
                            ? crew->config->boxes[i]
                            : &ranks[i].own_box;
+        ranks[i].is_here = is_mine(crew, i);
+        if (ranks[i].is_here)
+            crew->me = i;
         atomic_store(&ranks[i].doing, -1);
         if (vp_recorder_create(RECORDED_ACTIONS, &ranks[i].recorder) != VP_OK)
             return no_memory(err);
@@ -99,35 +138,113 @@ enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
 
 /* ---- Links -------------------------------------------------------------- */
 
-/* A channel through the parcels of its receiver. */
-static enum vp_status make_channel(struct vp_crew *crew,
-                                   struct vp_parcel *parcels, int n,
+static struct vp_rank_stage *find_stage(struct vp_rank *rank, int stage)
+{
+    for (int i = 0; i < rank->n_stages; i++)
+        if (rank->stages[i].index == stage)
+            return &rank->stages[i];
+    vp_bug(__FILE__, __LINE__, "a stage that the rank does not have");
+}
+
+/* One way between neighbours, to one replica of stage `to`. */
+struct way {
+    int from, to, replica;
+    int n_buffers;
+    bool gradients;
+};
+
+static void list_buffers(struct vp_parcel *parcels, int n, int64_t n_bytes,
+                         struct vp_buffer *out)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = (struct vp_buffer){
+            .self = &parcels[i],
+            .head = &parcels[i].header,
+            .n_head = sizeof(parcels[i].header),
+            .body = parcels[i].wire,
+            .n_body = parcels[i].wire ? (size_t)n_bytes : 0,
+        };
+}
+
+/* The parcels of this process that the way goes through. */
+static void list_ends(struct vp_crew *crew, struct vp_rank *ranks,
+                      const struct vp_schedule *schedule, const struct way *way,
+                      struct vp_link *link, struct vp_buffer *in,
+                      struct vp_buffer *out)
+{
+    struct vp_rank *receiver = &ranks[link->receiver];
+
+    if (receiver->is_here) {
+        struct vp_stage *stage = &find_stage(receiver, way->to)->stage;
+
+        list_buffers(
+            way->gradients ? stage->grad_bufs : stage->act_bufs, way->n_buffers,
+            stage->n_bytes[way->gradients ? VP_SPACE_DOUT : VP_SPACE_IN], in);
+        link->buffers = in;
+    }
+    for (int i = 0; i < link->n_senders; i++) {
+        struct vp_rank *sender = &ranks[link->senders[i]];
+        struct vp_stage *stage;
+
+        if (!sender->is_here || !is_apart(crew, schedule, way->from, way->to))
+            continue;
+        stage = &find_stage(sender, way->from)->stage;
+        list_buffers(
+            (way->gradients ? stage->din_bufs : stage->out_bufs) +
+                way->replica * N_LEAVING,
+            N_LEAVING,
+            stage->n_bytes[way->gradients ? VP_SPACE_DIN : VP_SPACE_OUT], out);
+        link->out = out;
+    }
+}
+
+static enum vp_status make_channel(struct vp_crew *crew, struct vp_rank *ranks,
+                                   const struct vp_schedule *schedule,
+                                   const struct way *way,
                                    struct vp_channel **out)
 {
-    void **buffers = calloc((size_t)n, sizeof(*buffers));
-    enum vp_status st;
+    const struct vp_schedule_stage *from = &schedule->stages[way->from];
+    struct vp_buffer leaving[N_LEAVING];
+    struct vp_buffer *buffers = calloc((size_t)way->n_buffers,
+                                       sizeof(*buffers));
+    int *senders = calloc((size_t)from->n_replicas, sizeof(*senders));
+    struct vp_link link = {
+        .receiver = schedule->stages[way->to].first_rank + way->replica,
+        .senders = senders,
+        .n_senders = from->n_replicas,
+        .n_buffers = way->n_buffers,
+        .n_out = N_LEAVING,
+    };
+    enum vp_status st = VP_ERR_NOMEM;
 
-    if (!buffers)
-        return VP_ERR_NOMEM;
-    for (int i = 0; i < n; i++)
-        buffers[i] = &parcels[i];
-    st = vp_channel_create(crew->world, n, buffers, out);
+    if (buffers && senders) {
+        for (int i = 0; i < from->n_replicas; i++)
+            senders[i] = from->first_rank + i;
+        list_ends(crew, ranks, schedule, way, &link, buffers, leaving);
+        st = vp_channel_create(crew->world, &link, out);
+    }
     free(buffers);
+    free(senders);
     return st;
 }
 
-static enum vp_status connect_stage(struct vp_crew *crew,
-                                    const struct vp_rank_stage *rs)
+static enum vp_status connect_stage(struct vp_crew *crew, struct vp_rank *ranks,
+                                    const struct vp_schedule *schedule, int s)
 {
-    struct vp_stage_links *links = &crew->links[rs->index];
-    const struct vp_stage_shape *shape = &rs->stage.shape;
+    const struct vp_schedule_stage *plan = &schedule->stages[s];
+    struct vp_stage_links *links = &crew->links[s];
 
-    if (rs->index > 0)
-        VP_TRY(make_channel(crew, rs->stage.act_bufs, shape->n_act_bufs,
-                            &links->act[rs->replica].channel));
-    if (shape->n_grad_bufs > 0)
-        VP_TRY(make_channel(crew, rs->stage.grad_bufs, shape->n_grad_bufs,
-                            &links->grad[rs->replica].channel));
+    for (int r = 0; r < plan->n_replicas; r++) {
+        struct way act = { s - 1, s, r, plan->n_act_bufs, false };
+        struct way grad = { s + 1, s, r, plan->n_grad_bufs, true };
+
+        if (s > 0)
+            VP_TRY(make_channel(crew, ranks, schedule, &act,
+                                &links->act[r].channel));
+        if (plan->n_grad_bufs > 0)
+            VP_TRY(make_channel(crew, ranks, schedule, &grad,
+                                &links->grad[r].channel));
+    }
     return VP_OK;
 }
 
@@ -166,21 +283,27 @@ static void free_events(struct vp_rank_stage *rs)
 /* The sum of gradients over the replicas of a stage, bundle by bundle. */
 static enum vp_status link_replicas(struct vp_crew *crew,
                                     const struct vp_stage *stage,
+                                    int first_rank,
                                     struct vp_stage_links *links)
 {
     const struct vp_program *program = &stage->buckets[0].train;
-    size_t n = (size_t)program->n_bundles;
+    size_t n = (size_t)program->n_bundles, n_ranks = (size_t)links->n_replicas;
     int64_t *ends = calloc(n, sizeof(*ends));
-    enum vp_status st;
+    int *ranks = calloc(n_ranks, sizeof(*ranks));
+    enum vp_status st = VP_ERR_NOMEM;
 
-    if (!ends)
-        return VP_ERR_NOMEM;
-    for (size_t i = 0; i < n; i++)
-        ends[i] = program->bundles[i].end / (int64_t)sizeof(float);
-    st = vp_group_create(crew->world, links->n_replicas, 0, &links->replicas);
-    if (st == VP_OK)
+    if (ends && ranks) {
+        for (size_t i = 0; i < n; i++)
+            ends[i] = program->bundles[i].end / (int64_t)sizeof(float);
+        for (size_t i = 0; i < n_ranks; i++)
+            ranks[i] = first_rank + (int)i;
+        st = vp_group_create(crew->world, ranks, (int)n_ranks, 0,
+                             &links->replicas);
+    }
+    if (st == VP_OK && links->replicas)
         st = vp_group_cut(links->replicas, ends, (int)n);
     free(ends);
+    free(ranks);
     return st;
 }
 
@@ -195,8 +318,6 @@ static enum vp_status join_replicas(struct vp_crew *crew,
 
     if (links->n_replicas == 1)
         return VP_OK;
-    if (!links->replicas)
-        VP_TRY(link_replicas(crew, &rs->stage, links));
     rs->replicas = links->replicas;
     rs->term = (struct vp_term){ rs->stage.grads, rs->replica,
                                  !stream && rs->replica >= schedule->n_mb };
@@ -207,9 +328,8 @@ static enum vp_status join_replicas(struct vp_crew *crew,
     return VP_OK;
 }
 
-static enum vp_status connect_all(struct vp_crew *crew, struct vp_rank *ranks,
-                                  const struct vp_schedule *schedule,
-                                  bool stream)
+static enum vp_status make_links(struct vp_crew *crew,
+                                 const struct vp_schedule *schedule)
 {
     crew->links = calloc((size_t)crew->n_stages, sizeof(*crew->links));
     if (!crew->links)
@@ -224,12 +344,27 @@ static enum vp_status connect_all(struct vp_crew *crew, struct vp_rank *ranks,
         if (!links->act || !links->grad)
             return VP_ERR_NOMEM;
     }
+    return VP_OK;
+}
+
+static enum vp_status connect_all(struct vp_crew *crew, struct vp_rank *ranks,
+                                  const struct vp_schedule *schedule,
+                                  bool stream)
+{
+    VP_TRY(make_links(crew, schedule));
+    for (int s = 0; s < crew->n_stages; s++) {
+        int first = schedule->stages[s].first_rank;
+
+        VP_TRY(connect_stage(crew, ranks, schedule, s));
+        if (crew->links[s].n_replicas > 1)
+            VP_TRY(link_replicas(crew, &find_stage(&ranks[first], s)->stage,
+                                 first, &crew->links[s]));
+    }
     for (int r = 0; r < crew->n_ranks; r++)
-        for (int i = 0; i < ranks[r].n_stages; i++) {
+        for (int i = 0; ranks[r].is_here && i < ranks[r].n_stages; i++) {
             struct vp_rank_stage *rs = &ranks[r].stages[i];
 
             rs->stage.world = crew->world;
-            VP_TRY(connect_stage(crew, rs));
             VP_TRY(make_events(rs, schedule));
             VP_TRY(join_replicas(crew, rs, schedule, stream));
         }
@@ -259,16 +394,22 @@ static enum vp_status make_tie(struct vp_crew *crew, struct vp_rank *ranks,
 {
     const struct vp_param *param = &crew->config->graphs[0].params[owner];
     struct vp_tie *tie = &crew->ties[crew->n_ties++];
+    int *members = calloc((size_t)crew->n_ranks, sizeof(*members));
     int n_members = 0;
+    enum vp_status st = VP_ERR_NOMEM;
 
     tie->owner = owner;
     tie->n = param->rows * param->cols;
     tie->member = calloc((size_t)crew->n_ranks, sizeof(*tie->member));
-    if (!tie->member)
-        return VP_ERR_NOMEM;
-    for (int r = 0; r < crew->n_ranks; r++)
-        tie->member[r] = rank_uses(&ranks[r], owner) ? n_members++ : -1;
-    VP_TRY(vp_group_create(crew->world, n_members, 0, &tie->group));
+    for (int r = 0; tie->member && members && r < crew->n_ranks; r++) {
+        tie->member[r] = rank_uses(&ranks[r], owner) ? n_members : -1;
+        if (tie->member[r] >= 0)
+            members[n_members++] = r;
+    }
+    if (tie->member && members)
+        st = vp_group_create(crew->world, members, n_members, 0, &tie->group);
+    free(members);
+    VP_TRY(st);
     for (int r = 0; r < crew->n_ranks; r++)
         if (tie->member[r] >= 0 && !crew->config->backend->host_memory)
             vp_group_set_adder(tie->group, tie->member[r], vp_stage_add_terms,
@@ -352,8 +493,24 @@ static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks)
         if (!ranks[r].mine || !ranks[r].all)
             return VP_ERR_NOMEM;
     }
-    return vp_group_create(crew->world, crew->n_ranks, n_words * sizeof(double),
-                           &crew->everybody);
+    return VP_OK;
+}
+
+/* Norms and stop flags go to all ranks. */
+static enum vp_status join_everybody(struct vp_crew *crew)
+{
+    size_t n_words = (size_t)crew->config->graphs[0].n_blocks + 1;
+    int *ranks = calloc((size_t)crew->n_ranks, sizeof(*ranks));
+    enum vp_status st;
+
+    if (!ranks)
+        return VP_ERR_NOMEM;
+    for (int r = 0; r < crew->n_ranks; r++)
+        ranks[r] = r;
+    st = vp_group_create(crew->world, ranks, crew->n_ranks,
+                         n_words * sizeof(double), &crew->everybody);
+    free(ranks);
+    return st;
 }
 
 /* Operations of a minibatch on its way through the pipeline: every replica of
@@ -380,11 +537,13 @@ enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
     bool stream = vp_generator_find(schedule->name)->stream;
 
     if (connect_all(crew, ranks, schedule, stream) != VP_OK ||
-        make_ties(crew, ranks) != VP_OK || make_results(crew, ranks) != VP_OK)
+        make_ties(crew, ranks) != VP_OK || join_everybody(crew) != VP_OK ||
+        vp_remote_connect(crew) != VP_OK || make_results(crew, ranks) != VP_OK)
         return no_memory(err);
     count_flops(crew, ranks);
     for (int r = 0; r < schedule->stages[0].n_replicas; r++)
-        if (open_reader(&ranks[r], r, schedule, stream) != VP_OK)
+        if (ranks[r].is_here &&
+            open_reader(&ranks[r], r, schedule, stream) != VP_OK)
             return no_memory(err);
     return VP_OK;
 }
@@ -421,5 +580,7 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
     free(crew->scales);
     free(crew->global_norms);
     free(crew->bucket_flops);
-    vp_world_free(crew->world);
+    vp_remote_release(crew);
+    if (!crew->config->world)
+        vp_world_free(crew->world);
 }

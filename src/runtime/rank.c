@@ -2,6 +2,7 @@
 #include "runtime/rank.h"
 
 #include "runtime/action.h"
+#include "runtime/remote.h"
 #include "runtime/watch.h"
 
 #include <math.h>
@@ -92,7 +93,8 @@ static enum vp_status receive(struct vp_rank *rank,
     *parcel_out = parcel;
     VP_BUG_ON((*parcel_out)->header.minibatch !=
               run_minibatch(rank, action->mb));
-    return rs->stage.ops->stream_wait(rs->stage.stream, (*parcel_out)->written);
+    return vp_stage_unpack(&rs->stage, *parcel_out,
+                           direction == ACT ? VP_LIST_F : VP_LIST_B);
 }
 
 static enum vp_status release_one(struct vp_rank *rank,
@@ -107,7 +109,7 @@ static enum vp_status release_one(struct vp_rank *rank,
     struct message message = find_message(rank, rs->index, rs->replica,
                                           direction, own);
 
-    VP_TRY(rs->stage.ops->event_record(parcel->read, rs->stage.stream));
+    VP_TRY(vp_stage_give_back(&rs->stage, parcel));
     vp_channel_release(message.channel, message.number);
     return VP_OK;
 }
@@ -209,23 +211,22 @@ static enum vp_status note_result(struct vp_rank *rank,
                                   const struct vp_slot *slot)
 {
     const struct vp_header *header = &slot->parcel->header;
-    struct vp_result *result =
-        &rank->crew
-             ->results[header->minibatch % (uint64_t)rank->crew->n_results];
     bool eval = rank->job->kind == VP_JOB_EVAL;
+    struct vp_note note = {
+        .kind = VP_NOTE_RESULT,
+        .number = (int64_t)header->minibatch,
+        .of.result = { .eval = eval,
+                       .bucket = header->bucket,
+                       .n_samples = header->n_samples,
+                       .n_tokens = header->n_tokens },
+    };
 
-    if (!eval)
+    if (!eval && rank->crew->is_lead)
         VP_TRY(wait_for_room(rank, header->minibatch));
-    VP_TRY(vp_stage_take_loss(&rs->stage, slot, &result->loss));
-    result->n_samples = header->n_samples;
-    result->n_tokens = header->n_tokens;
-    result->flops = rank->crew->bucket_flops[header->bucket];
-    if (eval)
-        return VP_OK;
-    if (!isfinite(result->loss))
+    VP_TRY(vp_stage_take_loss(&rs->stage, slot, &note.of.result.loss));
+    if (!eval && !isfinite(note.of.result.loss))
         return refuse_loss(rank, header->minibatch);
-    atomic_store(&result->n_minibatches, (long long)header->minibatch + 1);
-    return VP_OK;
+    return vp_remote_tell(rank, &note);
 }
 
 static enum vp_status exec_forward(struct vp_rank *rank,
@@ -303,7 +304,8 @@ static enum vp_status exec_weights(struct vp_rank *rank,
 static enum vp_status mark_written(struct vp_rank *rank,
                                    struct vp_rank_stage *rs,
                                    struct message message,
-                                   enum direction direction)
+                                   enum direction direction,
+                                   size_t *n_bytes_out)
 {
     uint64_t k = rs->n_messages[direction]++ % (uint64_t)rs->n_sent[direction];
     struct vp_event *event = rs->sent[direction][k];
@@ -315,6 +317,9 @@ static enum vp_status mark_written(struct vp_rank *rank,
                               &buffer));
     parcel = buffer;
     parcel->written = event;
+    VP_TRY(vp_stage_pack(&rs->stage, parcel,
+                         direction == ACT ? VP_LIST_F : VP_LIST_B,
+                         n_bytes_out));
     return rs->stage.ops->event_record(event, rs->stage.stream);
 }
 
@@ -324,9 +329,10 @@ static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,
     struct vp_rank_stage *rs = stage_of(rank, action);
     struct vp_way_count *way = &rs->count.way[direction];
     struct message message = outgoing(rank, action, direction);
+    size_t n_bytes;
 
-    VP_TRY(mark_written(rank, rs, message, direction));
-    vp_channel_post(message.channel, message.number);
+    VP_TRY(mark_written(rank, rs, message, direction, &n_bytes));
+    vp_channel_post(message.channel, message.number, n_bytes);
     count(rank, &way->bytes_sent,
           rs->stage.n_bytes[direction == ACT ? VP_SPACE_OUT : VP_SPACE_DIN]);
     count(rank, &way->n_sent, 1);
@@ -545,6 +551,16 @@ static enum vp_status walk(struct vp_rank *rank)
     return VP_OK;
 }
 
+/* In the lead the thread itself is waited for. */
+static enum vp_status say_done(struct vp_rank *rank)
+{
+    struct vp_note note = { .kind = VP_NOTE_DONE,
+                            .number = rank->repeat,
+                            .wait_ns = atomic_load(&rank->wait_ns) };
+
+    return rank->crew->is_lead ? VP_OK : vp_remote_tell(rank, &note);
+}
+
 void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
 {
     enum vp_status st = VP_OK;
@@ -559,6 +575,8 @@ void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
     }
     for (int s = 0; s < rank->n_stages && st == VP_OK; s++)
         st = vp_stage_wait(&rank->stages[s].stage);
+    if (st == VP_OK)
+        st = say_done(rank);
     if (st != VP_OK)
         fail(rank, st);
     else

@@ -49,7 +49,12 @@ struct vp_result {
 struct vp_crew {
     const struct vp_train_config *config;
     struct vp_world *world;
+    struct vp_remote *remote; /* to other processes; NULL: there are none */
+    bool is_lead;             /* this process reports; see remote.h */
+    int me;                   /* a rank of this process */
+    int64_t behind_ns;        /* the lead's clock, minus the one here */
     int n_ranks, n_stages;
+    struct vp_counter *n_done;    /* jobs, per rank */
     struct vp_stage_links *links; /* per stage */
     struct vp_tie *ties;
     int n_ties;
@@ -61,6 +66,7 @@ struct vp_crew {
     double *global_norms;    /* VP_RESULT_RING, by update (bsp) */
     double *bucket_flops;    /* of a training minibatch, per bucket */
     atomic_bool stop_asked;  /* end after the update being run */
+    atomic_bool stopped;     /* some process was asked to end */
     atomic_llong n_reported; /* minibatches whose result was read */
     bool has_bad_loss;       /* the loss of bad_minibatch is not finite */
     uint64_t bad_minibatch;
@@ -101,6 +107,7 @@ struct vp_rank_stage {
     uint64_t n_messages[2];
     double norm; /* of its gradients, at the last update */
     struct vp_stage_count count;
+    struct vp_stage_stats told; /* of a rank in another process */
 
     /* One of several replicas; see reduce.c. */
     struct vp_group *replicas; /* NULL: the only one */
@@ -110,6 +117,7 @@ struct vp_rank_stage {
 struct vp_rank {
     struct vp_crew *crew;
     int index;
+    bool is_here; /* it lives in this process; else only its plan does */
     struct vp_backend *backend;
     struct vp_rank_stage *stages;
     int n_stages;
@@ -126,7 +134,9 @@ struct vp_rank {
     int64_t n_looked_at;
 
     struct vp_counter n_updates; /* of all its stages together */
+    int n_filled;                /* stages saved, of the step being saved */
     struct vp_recorder *recorder;
+    atomic_bool is_heard; /* all that it recorded in another process */
     atomic_llong wait_ns; /* spent waiting so far */
 
     /* What it is doing, for whoever looks: see watch.h. */
@@ -136,6 +146,10 @@ struct vp_rank {
     int64_t waited_ns;     /* in the action being run */
     int64_t summed_ns;     /* likewise, adding gradients of replicas */
 };
+
+/* Adds what the stage has counted so far. */
+void vp_stage_stats_add(const struct vp_rank_stage *rs,
+                        struct vp_stage_stats *sum);
 
 /* Runs one job on the calling thread; every failure aborts the world. */
 void vp_rank_run(struct vp_rank *rank, const struct vp_job *job);

@@ -68,7 +68,9 @@ static void add_memory(struct vp_stage *stage)
                        has_master(stage));
     memory->activations = n[VP_SPACE_SLOT] * shape->n_slots + n[VP_SPACE_REDO];
     memory->boundary = n[VP_SPACE_IN] * n_packets +
-                       n[VP_SPACE_DOUT] * shape->n_grad_bufs;
+                       n[VP_SPACE_DOUT] * shape->n_grad_bufs +
+                       n[VP_SPACE_OUT] * shape->n_out_bufs +
+                       n[VP_SPACE_DIN] * shape->n_din_bufs;
     memory->work = n[VP_SPACE_WORK];
     memory->total = memory->weights + memory->gradients + memory->moments +
                     memory->activations + memory->boundary + memory->work;
@@ -134,12 +136,16 @@ static enum vp_status make_tables(struct vp_stage *stage)
                              sizeof(*stage->act_bufs));
     stage->grad_bufs = calloc((size_t)shape->n_grad_bufs + 1,
                               sizeof(*stage->grad_bufs));
+    stage->out_bufs = calloc((size_t)shape->n_out_bufs + 1,
+                             sizeof(*stage->out_bufs));
+    stage->din_bufs = calloc((size_t)shape->n_din_bufs + 1,
+                             sizeof(*stage->din_bufs));
     stage->weights = calloc((size_t)shape->n_versions, sizeof(*stage->weights));
     stage->loss_read = calloc((size_t)shape->n_slots,
                               sizeof(*stage->loss_read));
     if (!stage->buckets || !stage->slots || !stage->batches ||
-        !stage->act_bufs || !stage->grad_bufs || !stage->weights ||
-        !stage->loss_read)
+        !stage->act_bufs || !stage->grad_bufs || !stage->out_bufs ||
+        !stage->din_bufs || !stage->weights || !stage->loss_read)
         return VP_ERR_NOMEM;
     return VP_OK;
 }
@@ -202,6 +208,10 @@ static enum vp_status each_buffer(struct vp_stage *stage,
         VP_TRY(fn(stage, &stage->act_bufs[i].tensors, n[VP_SPACE_IN]));
     for (int i = 0; i < shape->n_grad_bufs; i++)
         VP_TRY(fn(stage, &stage->grad_bufs[i].tensors, n[VP_SPACE_DOUT]));
+    for (int i = 0; i < shape->n_out_bufs; i++)
+        VP_TRY(fn(stage, &stage->out_bufs[i].tensors, n[VP_SPACE_OUT]));
+    for (int i = 0; i < shape->n_din_bufs; i++)
+        VP_TRY(fn(stage, &stage->din_bufs[i].tensors, n[VP_SPACE_DIN]));
     return VP_OK;
 }
 
@@ -221,6 +231,52 @@ static enum vp_status free_buffer(struct vp_stage *stage, void **buffer,
     *buffer = NULL;
     return VP_OK;
 }
+
+/* ---- Wires -------------------------------------------------------------- */
+
+/* Every packet that goes to or comes from another process, likewise. */
+static enum vp_status each_wire(struct vp_stage *stage,
+                                enum vp_status (*fn)(struct vp_stage *stage,
+                                                     struct vp_parcel *parcel,
+                                                     int64_t n_bytes))
+{
+    const struct vp_stage_shape *shape = &stage->shape;
+    const int64_t *n = stage->n_bytes;
+
+    for (int i = 0; shape->apart[0] && i < shape->n_act_bufs; i++)
+        VP_TRY(fn(stage, &stage->act_bufs[i], n[VP_SPACE_IN]));
+    for (int i = 0; shape->apart[1] && i < shape->n_grad_bufs; i++)
+        VP_TRY(fn(stage, &stage->grad_bufs[i], n[VP_SPACE_DOUT]));
+    for (int i = 0; i < shape->n_out_bufs; i++)
+        VP_TRY(fn(stage, &stage->out_bufs[i], n[VP_SPACE_OUT]));
+    for (int i = 0; i < shape->n_din_bufs; i++)
+        VP_TRY(fn(stage, &stage->din_bufs[i], n[VP_SPACE_DIN]));
+    return VP_OK;
+}
+
+/* The transport reaches what the host can use; other memory has a copy. */
+static enum vp_status alloc_wire(struct vp_stage *stage,
+                                 struct vp_parcel *parcel, int64_t n_bytes)
+{
+    if (stage->ops->host_memory) {
+        parcel->wire = parcel->tensors;
+        return VP_OK;
+    }
+    return stage->ops->host_alloc(stage->backend, (size_t)n_bytes + 1,
+                                  &parcel->wire);
+}
+
+static enum vp_status free_wire(struct vp_stage *stage,
+                                struct vp_parcel *parcel, int64_t n_bytes)
+{
+    (void)n_bytes;
+    if (!stage->ops->host_memory && parcel->wire)
+        stage->ops->host_free(stage->backend, parcel->wire);
+    parcel->wire = NULL;
+    return VP_OK;
+}
+
+/* ---- Programs ----------------------------------------------------------- */
 
 static enum vp_status compile_bucket(struct vp_stage *stage,
                                      struct vp_stage_bucket *bucket,
@@ -283,6 +339,10 @@ static enum vp_status each_event(struct vp_stage *stage,
         VP_TRY(fn(stage, &stage->act_bufs[i].read));
     for (int i = 0; i < shape->n_grad_bufs; i++)
         VP_TRY(fn(stage, &stage->grad_bufs[i].read));
+    for (int i = 0; i < shape->n_out_bufs; i++)
+        VP_TRY(fn(stage, &stage->out_bufs[i].read));
+    for (int i = 0; i < shape->n_din_bufs; i++)
+        VP_TRY(fn(stage, &stage->din_bufs[i].read));
     return VP_OK;
 }
 
@@ -305,6 +365,7 @@ static enum vp_status free_event(struct vp_stage *stage,
 static enum vp_status allocate(struct vp_stage *stage)
 {
     VP_TRY(each_buffer(stage, alloc_buffer));
+    VP_TRY(each_wire(stage, alloc_wire));
     VP_TRY(each_event(stage, create_event));
     VP_TRY(stage->ops->host_alloc(stage->backend,
                                   (size_t)stage->shape.n_slots * sizeof(float),
@@ -337,6 +398,7 @@ void vp_stage_release(struct vp_stage *stage)
     if (!stage->ops)
         return;
     if (stage->tensors) {
+        each_wire(stage, free_wire);
         each_buffer(stage, free_buffer);
         each_event(stage, free_event);
         stage->ops->host_free(stage->backend, stage->losses);
@@ -354,6 +416,8 @@ void vp_stage_release(struct vp_stage *stage)
     free(stage->batches);
     free(stage->act_bufs);
     free(stage->grad_bufs);
+    free(stage->out_bufs);
+    free(stage->din_bufs);
     free(stage->weights);
     free(stage->loss_read);
     free(stage->tensors);

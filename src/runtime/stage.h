@@ -20,6 +20,8 @@ struct vp_parcel {
     void *tensors;            /* a packet, in the memory of the device */
     struct vp_event *written; /* by the sender; its own; NULL: all is there */
     struct vp_event *read;    /* by the receiver, for the last time */
+    void *wire; /* where another process has its end: the packet in memory of
+                   the host; NULL: messages are handed over */
 };
 
 /* What a stage runs for one length bucket. */
@@ -32,6 +34,10 @@ struct vp_stage_bucket {
 struct vp_stage_shape {
     int n_slots, n_versions;
     int n_act_bufs, n_grad_bufs; /* rings of arriving messages */
+    /* Of messages that leave for other processes; 0: they are written where
+     * they arrive. */
+    int n_out_bufs, n_din_bufs;
+    bool apart[2]; /* activations, gradients arrive from other processes */
 };
 
 /* A minibatch in flight. */
@@ -59,6 +65,7 @@ struct vp_stage {
     struct vp_slot *slots;
     struct vp_parcel *batches; /* first stage: one per slot */
     struct vp_parcel *act_bufs, *grad_bufs;
+    struct vp_parcel *out_bufs, *din_bufs;
     void **weights; /* a ring of versions, in the graph's dtype */
     float *master;  /* the newest one in floats; NULL: it has them itself */
     float *grads;
@@ -110,6 +117,16 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                  const struct vp_slot *slot, enum vp_list list,
                                  int first, int n, int64_t version,
                                  const struct vp_boundary *boundary);
+/* A message of list F (activations) or B (gradients) that goes to, or has come
+ * from, another process; nothing to do where it is handed over. Bytes: those of
+ * the minibatch's bucket. */
+enum vp_status vp_stage_pack(struct vp_stage *stage, struct vp_parcel *parcel,
+                             enum vp_list list, size_t *n_bytes_out);
+enum vp_status vp_stage_unpack(struct vp_stage *stage, struct vp_parcel *parcel,
+                               enum vp_list list);
+/* The stage needs nothing more of a message: its sender may write again. */
+enum vp_status vp_stage_give_back(struct vp_stage *stage,
+                                  const struct vp_parcel *parcel);
 /* Last stage: the loss of the slot's minibatch is on its way to the host, and
  * is taken later: meanwhile the device may be given more to do. */
 enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,

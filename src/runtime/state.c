@@ -82,6 +82,18 @@ static struct vp_rank_stage *find_stage(const struct vp_rank *ranks,
     vp_bug(__FILE__, __LINE__, "a stage without a rank");
 }
 
+/* The same if this process saves it, else NULL. */
+static struct vp_rank_stage *find_own(const struct vp_rank *ranks, int n_ranks,
+                                      int index)
+{
+    for (int r = 0; r < n_ranks; r++)
+        for (int i = 0; ranks[r].is_here && i < ranks[r].n_stages; i++)
+            if (ranks[r].stages[i].index == index &&
+                ranks[r].stages[i].replica == 0)
+                return &ranks[r].stages[i];
+    return NULL;
+}
+
 int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage)
 {
     return find_stage(trainer->ranks, trainer->crew.n_ranks, stage)
@@ -93,20 +105,23 @@ int vp_trainer_state(const struct vp_trainer *trainer,
 {
     int n = 0;
 
-    for (int s = 0; s < trainer->crew.n_stages; s++)
-        n += vp_stage_n_items(
-            &find_stage(trainer->ranks, trainer->crew.n_ranks, s)->stage);
+    for (int s = 0; s < trainer->crew.n_stages; s++) {
+        const struct vp_rank_stage *rs = find_own(trainer->ranks,
+                                                  trainer->crew.n_ranks, s);
+
+        n += rs ? vp_stage_n_items(&rs->stage) : 0;
+    }
     *items_out = calloc((size_t)n + 1, sizeof(**items_out));
     if (!*items_out)
         return -1;
     n = 0;
     for (int s = 0; s < trainer->crew.n_stages; s++) {
-        const struct vp_stage *stage =
-            &find_stage(trainer->ranks, trainer->crew.n_ranks, s)->stage;
+        const struct vp_rank_stage *rs = find_own(trainer->ranks,
+                                                  trainer->crew.n_ranks, s);
 
-        for (int i = 0; i < stage->n_own_tensors; i++)
-            for (int k = 0; k < n_kinds(stage); k++)
-                (*items_out)[n++] = item_of(stage, i, k);
+        for (int i = 0; rs && i < rs->stage.n_own_tensors; i++)
+            for (int k = 0; k < n_kinds(&rs->stage); k++)
+                (*items_out)[n++] = item_of(&rs->stage, i, k);
     }
     return n;
 }
@@ -116,8 +131,10 @@ void vp_state_number(struct vp_rank *ranks, int n_ranks, int n_stages)
     int n = 0;
 
     for (int s = 0; s < n_stages; s++) {
-        struct vp_rank_stage *rs = find_stage(ranks, n_ranks, s);
+        struct vp_rank_stage *rs = find_own(ranks, n_ranks, s);
 
+        if (!rs)
+            continue;
         rs->first_item = n;
         n += vp_stage_n_items(&rs->stage);
     }
@@ -190,6 +207,24 @@ bool vp_state_due(const struct vp_train_config *config,
            step / every > (step - period) / every;
 }
 
+/* The last stage of the rank, which is the only one of its process, makes the
+ * step complete here. */
+static enum vp_status note_filled(struct vp_rank *rank,
+                                  const struct vp_saver *saver)
+{
+    struct vp_err err = { "" };
+    enum vp_status st;
+
+    if (!saver->filled || ++rank->n_filled < rank->n_stages)
+        return VP_OK;
+    rank->n_filled = 0;
+    st = saver->filled(saver->ctx, &err);
+    if (st == VP_OK)
+        return VP_OK;
+    vp_world_abort(rank->crew->world, st, err.text);
+    return VP_ERR_ABORTED;
+}
+
 enum vp_status vp_state_save(struct vp_rank *rank, struct vp_rank_stage *rs,
                              int64_t step)
 {
@@ -208,22 +243,35 @@ enum vp_status vp_state_save(struct vp_rank *rank, struct vp_rank_stage *rs,
         vp_world_abort(rank->crew->world, st, err.text);
         return VP_ERR_ABORTED;
     }
-    return save_stage(&rs->stage, rs->first_item, config->saver);
+    VP_TRY(save_stage(&rs->stage, rs->first_item, config->saver));
+    return note_filled(rank, config->saver);
+}
+
+enum vp_status vp_state_save_all(struct vp_trainer *trainer,
+                                 const struct vp_saver *saver, int64_t step,
+                                 struct vp_err *err)
+{
+    VP_TRY(saver->begin(saver->ctx, step, trainer->config.timeout_ms, err));
+    for (int s = 0; s < trainer->crew.n_stages; s++) {
+        struct vp_rank_stage *rs = find_own(trainer->ranks,
+                                            trainer->crew.n_ranks, s);
+
+        if (rs && save_stage(&rs->stage, rs->first_item, saver) != VP_OK)
+            return vp_err_set(err, VP_ERR_IO, "saving stage %d failed", s);
+    }
+    return saver->filled ? saver->filled(saver->ctx, err) : VP_OK;
 }
 
 enum vp_status vp_trainer_save(struct vp_trainer *trainer,
                                const struct vp_saver *saver, struct vp_err *err)
 {
-    VP_TRY(saver->begin(saver->ctx, trainer->n_steps,
-                        trainer->config.timeout_ms, err));
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
-        struct vp_rank_stage *rs = find_stage(trainer->ranks,
-                                              trainer->crew.n_ranks, s);
+    const struct vp_order order = { .kind = VP_ORDER_SAVE,
+                                    .step = trainer->n_steps };
 
-        if (save_stage(&rs->stage, rs->first_item, saver) != VP_OK)
-            return vp_err_set(err, VP_ERR_IO, "saving stage %d failed", s);
-    }
-    return VP_OK;
+    if (vp_remote_give(&trainer->crew, &order) != VP_OK)
+        return vp_err_set(err, VP_ERR_TIMEOUT,
+                          "another process takes no orders");
+    return vp_state_save_all(trainer, saver, trainer->n_steps, err);
 }
 
 /* ---- Restoring ---------------------------------------------------------- */

@@ -16,6 +16,11 @@ bool vp_state_due(const struct vp_train_config *config,
  * due. */
 enum vp_status vp_state_save(struct vp_rank *rank, struct vp_rank_stage *rs,
                              int64_t step);
+/* Saves all stages of this process, in an idle trainer. */
+struct vp_trainer;
+enum vp_status vp_state_save_all(struct vp_trainer *trainer,
+                                 const struct vp_saver *saver, int64_t step,
+                                 struct vp_err *err);
 /* Loads a stage that was allocated. */
 enum vp_status vp_state_restore(struct vp_rank_stage *rs, struct vp_err *err);
 

@@ -16,9 +16,9 @@ static bool wait_rank(struct vp_trainer *trainer, int rank,
                       struct vp_counter *counter, uint32_t target)
 {
     trainer->seen_ns = vp_clock_ns();
-    while (vp_counter_wait(counter, target, vp_clock_ns() + SLICE_NS, NULL) !=
-           VP_OK) {
-        bool done = vp_counter_reached(&trainer->n_done[rank], trainer->n_jobs);
+    while (!vp_trainer_nap(trainer, counter, target)) {
+        bool done = vp_counter_reached(&trainer->crew.n_done[rank],
+                                       trainer->n_jobs);
 
         if (!vp_trainer_watch(trainer))
             return false;
@@ -145,26 +145,191 @@ static enum vp_status end_jobs(struct vp_trainer *trainer, struct vp_err *err)
 
     vp_trainer_wait(trainer, trainer->n_jobs);
     st = vp_world_status(trainer->crew.world, err);
-    if (st == VP_ERR_NONFINITE && trainer->crew.has_bad_loss && !trainer->lost)
+    if (st == VP_ERR_NONFINITE && trainer->crew.has_bad_loss &&
+        !trainer->lost && !trainer->crew.remote)
         blame(trainer, err);
     return st;
 }
 
+/* ---- Traces ------------------------------------------------------------- */
+
+/* Tells the lead what the rank of this process recorded, in its time. */
+static enum vp_status say_trace(struct vp_trainer *trainer, struct vp_err *err)
+{
+    struct vp_rank *rank = &trainer->ranks[trainer->crew.me];
+    const struct vp_recorder *recorder = rank->recorder;
+    uint64_t n = recorder->n <= recorder->mask ? recorder->n
+                                               : recorder->mask + 1;
+    struct vp_note note = { .kind = VP_NOTE_TRACE,
+                            .wait_ns = atomic_load(&rank->wait_ns) };
+
+    for (uint64_t left = n, k; !trainer->crew.is_lead; left -= k) {
+        k = left < VP_NOTE_EVENTS ? left : VP_NOTE_EVENTS;
+        for (uint64_t i = 0; i < k; i++) {
+            struct vp_trace_event *event = &note.of.trace.events[i];
+
+            *event =
+                recorder->events[(recorder->n - left + i) & recorder->mask];
+            event->start_ns += trainer->crew.behind_ns;
+            event->end_ns += trainer->crew.behind_ns;
+        }
+        note.of.trace.n = (int)k;
+        note.number = (int64_t)(left - k);
+        if (vp_remote_tell(rank, &note) != VP_OK)
+            return vp_err_set(err, VP_ERR_TIMEOUT,
+                              "the lead does not take the trace");
+        if (left == k)
+            break;
+    }
+    return VP_OK;
+}
+
+/* ---- Orders: carried out by all processes ------------------------------- */
+
 /* Messages of a finished job count from now on. */
-static void advance_edges(struct vp_trainer *trainer, int64_t n_mb,
-                          int64_t n_repeats, bool gradients)
+static void advance_edges(struct vp_trainer *trainer,
+                          const struct vp_order *order)
 {
     for (int s = 0; s < trainer->crew.n_stages; s++) {
         struct vp_stage_links *links = &trainer->crew.links[s];
 
         for (int r = 0; r < links->n_replicas; r++) {
-            uint64_t n = (uint64_t)((n_mb - r + links->n_replicas - 1) /
-                                    links->n_replicas * n_repeats);
+            uint64_t n = (uint64_t)((order->n_mb - r + links->n_replicas - 1) /
+                                    links->n_replicas * order->n_repeats);
 
             links->act[r].base += n;
-            links->grad[r].base += gradients ? n : 0;
+            links->grad[r].base += order->gradients ? n : 0;
         }
     }
+}
+
+/* A schedule for the ranks; the one before the last has been run. */
+static struct vp_schedule *next_piece(struct vp_trainer *trainer)
+{
+    struct vp_schedule *piece = &trainer->pieces[trainer->n_pieces % 2];
+
+    if (trainer->n_pieces++ >= 2)
+        vp_trainer_wait(trainer, trainer->n_jobs - 1);
+    vp_schedule_release(piece);
+    return piece;
+}
+
+static enum vp_status begin_piece(struct vp_trainer *trainer,
+                                  const struct vp_order *order,
+                                  struct vp_err *err)
+{
+    struct vp_sched_config sched = trainer->sched;
+    struct vp_schedule *piece = next_piece(trainer);
+
+    sched.segment_begin = order->segment_begin;
+    sched.segment_end = order->segment_end;
+    sched.first_mb = (int)order->first_mb;
+    sched.n_mb = order->n_mb;
+    sched.keep_going = order->keep_going;
+    sched.version_begin = order->version_begin;
+    sched.version_past = order->version_past;
+    VP_TRY(vp_schedule_make(&sched, piece, err));
+    vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_TRAIN,
+                                               .schedule = piece,
+                                               .n_repeats = 1 });
+    return VP_OK;
+}
+
+static enum vp_status begin_eval(struct vp_trainer *trainer,
+                                 const struct vp_order *order,
+                                 struct vp_err *err)
+{
+    struct vp_sched_config sched = trainer->sched;
+    struct vp_schedule *piece = next_piece(trainer);
+
+    sched.name = "eval";
+    sched.v_shape = strcmp(trainer->generator->name, "zb-v") == 0;
+    sched.n_mb = order->n_mb;
+    sched.recompute = NULL;
+    sched.global_norm = false;
+    VP_TRY(vp_schedule_make(&sched, piece, err));
+    vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_EVAL,
+                                               .schedule = piece,
+                                               .sync = true,
+                                               .n_repeats = 1,
+                                               .first_mb = order->first_mb });
+    return VP_OK;
+}
+
+static enum vp_status obey(struct vp_trainer *trainer,
+                           const struct vp_order *order, struct vp_err *err)
+{
+    switch (order->kind) {
+    case VP_ORDER_GROUPS:
+        vp_trainer_post(trainer,
+                        &(struct vp_job){ .kind = VP_JOB_TRAIN,
+                                          .schedule = &trainer->schedule,
+                                          .sync = true,
+                                          .n_repeats = order->n_repeats,
+                                          .first_mb = order->first_mb });
+        return VP_OK;
+    case VP_ORDER_PIECE:
+        return begin_piece(trainer, order, err);
+    case VP_ORDER_EVAL:
+        return begin_eval(trainer, order, err);
+    case VP_ORDER_ADVANCE:
+        vp_trainer_wait(trainer, trainer->n_jobs);
+        advance_edges(trainer, order);
+        return vp_world_status(trainer->crew.world, err);
+    case VP_ORDER_SAVE:
+        return vp_state_save_all(trainer, trainer->config.saver, order->step,
+                                 err);
+    case VP_ORDER_TRACE:
+        return say_trace(trainer, err);
+    default:
+        return VP_OK;
+    }
+}
+
+/* The lead's: every process does it. */
+static enum vp_status order(struct vp_trainer *trainer,
+                            const struct vp_order *what, struct vp_err *err)
+{
+    enum vp_status st = vp_remote_give(&trainer->crew, what);
+
+    if (st == VP_ERR_ABORTED)
+        return vp_world_status(trainer->crew.world, err);
+    if (st != VP_OK)
+        return vp_err_set(err, st, "another process takes no orders");
+    return obey(trainer, what, err);
+}
+
+bool vp_trainer_is_lead(const struct vp_trainer *trainer)
+{
+    return trainer->crew.is_lead;
+}
+
+bool vp_trainer_stopped(const struct vp_trainer *trainer)
+{
+    return atomic_load(&trainer->crew.stopped);
+}
+
+enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
+                                 const volatile sig_atomic_t *stop,
+                                 struct vp_err *err)
+{
+    const struct timespec pause = { .tv_nsec = HEAR_NS };
+    struct vp_crew *crew = &trainer->crew;
+    struct vp_order next = { .kind = VP_ORDER_ADVANCE };
+    enum vp_status st = VP_OK;
+
+    while (st == VP_OK && next.kind != VP_ORDER_END) {
+        if (stop && *stop)
+            atomic_store(&crew->stop_asked, true);
+        vp_world_poll(crew->world);
+        if (vp_remote_take(crew, &next))
+            st = obey(trainer, &next, err);
+        else if (vp_world_status(crew->world, NULL) != VP_OK)
+            st = end_jobs(trainer, err);
+        else
+            nanosleep(&pause, NULL);
+    }
+    return st;
 }
 
 /* ---- Synchronous training ----------------------------------------------- */
@@ -184,14 +349,13 @@ static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
     struct vp_crew *crew = &trainer->crew;
     int n_mb = trainer->schedule.n_mb;
 
-    atomic_store(&crew->stop_asked, false);
+    atomic_store(&crew->stop_asked, atomic_load(&crew->stopped));
     start_clock(trainer);
-    vp_trainer_post(trainer,
-                    &(struct vp_job){ .kind = VP_JOB_TRAIN,
-                                      .schedule = &trainer->schedule,
-                                      .sync = true,
-                                      .n_repeats = n,
-                                      .first_mb = trainer->n_minibatches });
+    VP_TRY(order(trainer,
+                 &(struct vp_order){ .kind = VP_ORDER_GROUPS,
+                                     .n_repeats = n,
+                                     .first_mb = trainer->n_minibatches },
+                 err));
     while (n-- > 0 && wait_group(trainer, trainer->n_steps + 1)) {
         struct vp_step_report report = begin_report(trainer, &trainer->schedule,
                                                     n_mb);
@@ -206,8 +370,12 @@ static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
             atomic_store(&crew->stop_asked, true);
     }
     VP_TRY(end_jobs(trainer, err));
-    advance_edges(trainer, n_mb, trainer->ranks[0].repeat, true);
-    return VP_OK;
+    return order(trainer,
+                 &(struct vp_order){ .kind = VP_ORDER_ADVANCE,
+                                     .n_mb = n_mb,
+                                     .n_repeats = trainer->ranks[0].repeat,
+                                     .gradients = true },
+                 err);
 }
 
 /* ---- Asynchronous training ---------------------------------------------- */
@@ -218,8 +386,6 @@ struct stream {
     int begin, n_mb; /* minibatches of the run */
     int n_posted;    /* minibatches */
     int64_t start_ns;
-    struct vp_schedule pieces[2];
-    int n_pieces;
 };
 
 /* Minibatches that must be posted beyond one that is to be reported: those that
@@ -255,28 +421,23 @@ static int piece_size(const struct vp_trainer *trainer,
 static enum vp_status post_piece(struct vp_trainer *trainer,
                                  struct stream *stream, struct vp_err *err)
 {
-    struct vp_sched_config sched = trainer->sched;
     int left = stream->n_mb - stream->n_posted;
-    struct vp_schedule *piece = &stream->pieces[stream->n_pieces % 2];
+    int n = piece_size(trainer, stream);
+    struct vp_order piece = { .kind = VP_ORDER_PIECE,
+                              .segment_begin = stream->begin,
+                              .segment_end = stream->begin + stream->n_mb,
+                              .first_mb = stream->begin + stream->n_posted,
+                              .n_mb = left < n ? left : n,
+                              .keep_going = n < left };
 
     if (left == 0)
         return VP_OK;
-    /* The piece before the last one has ended; its list can go. */
-    if (stream->n_pieces >= 2)
-        vp_trainer_wait(trainer, trainer->n_jobs - 1);
-    vp_schedule_release(piece);
-    sched.segment_begin = stream->begin;
-    sched.segment_end = stream->begin + stream->n_mb;
-    sched.first_mb = stream->begin + stream->n_posted;
-    sched.n_mb = piece_size(trainer, stream);
-    sched.n_mb = left < sched.n_mb ? left : sched.n_mb;
-    sched.keep_going = sched.n_mb < left;
-    VP_TRY(vp_schedule_make(&sched, piece, err));
-    stream->n_posted += sched.n_mb;
-    stream->n_pieces++;
-    vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_TRAIN,
-                                               .schedule = piece,
-                                               .n_repeats = 1 });
+    memcpy(piece.version_begin, trainer->version_begin,
+           sizeof(piece.version_begin));
+    memcpy(piece.version_past, trainer->version_past,
+           sizeof(piece.version_past));
+    VP_TRY(order(trainer, &piece, err));
+    stream->n_posted += piece.n_mb;
     return VP_OK;
 }
 
@@ -290,6 +451,7 @@ static bool wait_result(struct vp_trainer *trainer, int m)
     while (atomic_load(&result->n_minibatches) != m + 1) {
         if (!vp_trainer_watch(trainer))
             return false;
+        vp_remote_hear(&trainer->crew, trainer->ranks);
         nanosleep(&pause, NULL);
     }
     return vp_world_status(trainer->crew.world, NULL) == VP_OK;
@@ -318,11 +480,11 @@ static bool wait_minibatch(struct vp_trainer *trainer,
     return wait_result(trainer, m);
 }
 
-static bool report_minibatch(struct vp_trainer *trainer,
-                             const struct stream *stream, vp_step_fn fn,
+static bool report_minibatch(struct vp_trainer *trainer, vp_step_fn fn,
                              void *ctx)
 {
-    struct vp_step_report report = begin_report(trainer, &stream->pieces[0], 1);
+    struct vp_step_report report = begin_report(
+        trainer, &trainer->pieces[(trainer->n_pieces - 1) % 2], 1);
     double square = 0.0;
 
     for (int s = 0; s < trainer->crew.n_stages; s++) {
@@ -380,16 +542,17 @@ static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
             st = post_piece(trainer, &stream, err);
         if (st != VP_OK || !wait_minibatch(trainer, &stream, m))
             break;
-        if (!report_minibatch(trainer, &stream, fn, ctx))
+        if (!report_minibatch(trainer, fn, ctx) || vp_trainer_stopped(trainer))
             shorten(trainer, &stream);
     }
-    if (st == VP_OK)
-        st = end_jobs(trainer, err);
-    for (int i = 0; i < 2; i++)
-        vp_schedule_release(&stream.pieces[i]);
     VP_TRY(st);
-    advance_edges(trainer, stream.n_mb, 1, true);
-    return VP_OK;
+    VP_TRY(end_jobs(trainer, err));
+    return order(trainer,
+                 &(struct vp_order){ .kind = VP_ORDER_ADVANCE,
+                                     .n_mb = stream.n_mb,
+                                     .n_repeats = 1,
+                                     .gradients = true },
+                 err);
 }
 
 /* ---- Running ------------------------------------------------------------ */
@@ -418,25 +581,15 @@ enum vp_status vp_trainer_step(struct vp_trainer *trainer,
 static enum vp_status eval_some(struct vp_trainer *trainer, int64_t first,
                                 int n, double *sum, struct vp_err *err)
 {
-    struct vp_sched_config sched = trainer->sched;
-    struct vp_schedule schedule;
-    enum vp_status st;
-
-    sched.name = "eval";
-    sched.v_shape = strcmp(trainer->generator->name, "zb-v") == 0;
-    sched.n_mb = n;
-    sched.recompute = NULL;
-    sched.global_norm = false;
-    VP_TRY(vp_schedule_make(&sched, &schedule, err));
-    vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_EVAL,
-                                               .schedule = &schedule,
-                                               .sync = true,
-                                               .n_repeats = 1,
-                                               .first_mb = first });
-    st = end_jobs(trainer, err);
-    vp_schedule_release(&schedule);
-    VP_TRY(st);
-    advance_edges(trainer, n, 1, false);
+    VP_TRY(order(trainer,
+                 &(struct vp_order){
+                     .kind = VP_ORDER_EVAL, .n_mb = n, .first_mb = first },
+                 err));
+    VP_TRY(end_jobs(trainer, err));
+    VP_TRY(order(trainer,
+                 &(struct vp_order){
+                     .kind = VP_ORDER_ADVANCE, .n_mb = n, .n_repeats = 1 },
+                 err));
     for (int64_t m = first; m < first + n; m++)
         *sum += (double)trainer->crew.results[m % trainer->crew.n_results].loss;
     return VP_OK;
@@ -508,8 +661,8 @@ static void add_way(const struct vp_way_count *count, struct vp_way_stats *way,
     sum->bytes_received += read_count(&count->bytes_received);
 }
 
-static void add_stats(const struct vp_rank_stage *rs,
-                      struct vp_stage_stats *sum)
+void vp_stage_stats_add(const struct vp_rank_stage *rs,
+                        struct vp_stage_stats *sum)
 {
     const struct vp_stage_count *count = &rs->count;
 
@@ -525,6 +678,27 @@ static void add_stats(const struct vp_rank_stage *rs,
     add_way(&count->way[1], &sum->grad, sum);
 }
 
+/* All its members are sums of one type. */
+static void add_told(const struct vp_stage_stats *told,
+                     struct vp_stage_stats *sum)
+{
+    const int64_t *from = (const int64_t *)told;
+    int64_t *to = (int64_t *)sum;
+
+    for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
+        to[i] += from[i];
+}
+
+static void add_stats(const struct vp_rank *rank,
+                      const struct vp_rank_stage *rs,
+                      struct vp_stage_stats *sum)
+{
+    if (rank->is_here)
+        vp_stage_stats_add(rs, sum);
+    else
+        add_told(&rs->told, sum);
+}
+
 const struct vp_stage_stats *vp_trainer_stats(struct vp_trainer *trainer)
 {
     for (int s = 0; s < trainer->crew.n_stages; s++)
@@ -533,7 +707,7 @@ const struct vp_stage_stats *vp_trainer_stats(struct vp_trainer *trainer)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
 
-            add_stats(rs, &trainer->stats[rs->index]);
+            add_stats(&trainer->ranks[r], rs, &trainer->stats[rs->index]);
         }
     return trainer->stats;
 }
@@ -545,7 +719,7 @@ bool vp_trainer_rank_stats(const struct vp_trainer *trainer, int rank, int i,
         return false;
     *stage_out = trainer->ranks[rank].stages[i].index;
     *out = (struct vp_stage_stats){ 0 };
-    add_stats(&trainer->ranks[rank].stages[i], out);
+    add_stats(&trainer->ranks[rank], &trainer->ranks[rank].stages[i], out);
     return true;
 }
 
@@ -565,9 +739,27 @@ static struct vp_trace_stage trace_stage(const struct vp_stage *stage)
     };
 }
 
-enum vp_status vp_trainer_trace(const struct vp_trainer *trainer,
-                                const char *name, struct vp_trace *out,
-                                struct vp_err *err)
+/* Waits for what all ranks recorded. */
+static enum vp_status gather_traces(struct vp_trainer *trainer,
+                                    struct vp_err *err)
+{
+    const struct timespec pause = { .tv_nsec = HEAR_NS };
+
+    trainer->seen_ns = vp_clock_ns();
+    VP_TRY(order(trainer, &(struct vp_order){ .kind = VP_ORDER_TRACE }, err));
+    for (int r = 0; r < trainer->crew.n_ranks; r++)
+        while (!trainer->ranks[r].is_here &&
+               !atomic_load(&trainer->ranks[r].is_heard)) {
+            vp_remote_hear(&trainer->crew, trainer->ranks);
+            if (!vp_trainer_watch(trainer))
+                return vp_world_status(trainer->crew.world, err);
+            nanosleep(&pause, NULL);
+        }
+    return VP_OK;
+}
+
+enum vp_status vp_trainer_trace(struct vp_trainer *trainer, const char *name,
+                                struct vp_trace *out, struct vp_err *err)
 {
     const struct vp_recorder *recorders[VP_TRACE_MAX_RANKS];
     struct vp_trace_stage stages[VP_MAX_STAGES];
@@ -575,6 +767,7 @@ enum vp_status vp_trainer_trace(const struct vp_trainer *trainer,
     if (trainer->crew.n_ranks > VP_TRACE_MAX_RANKS)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "a trace has at most %d ranks", VP_TRACE_MAX_RANKS);
+    VP_TRY(gather_traces(trainer, err));
     for (int r = 0; r < trainer->crew.n_ranks; r++) {
         const struct vp_rank *rank = &trainer->ranks[r];
 

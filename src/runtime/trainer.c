@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+enum { START_MS = 10 * 60 * 1000 }; /* for all processes to be ready */
+
 /* ---- Rank threads ------------------------------------------------------- */
 
 struct thread_arg {
@@ -46,7 +48,7 @@ static void *thread_main(void *arg)
             prepare_rank(rank);
         else if (vp_world_status(trainer->crew.world, NULL) == VP_OK)
             vp_rank_run(rank, job);
-        vp_counter_add(&trainer->n_done[rank->index]);
+        vp_counter_add(&trainer->crew.n_done[rank->index]);
     }
 }
 
@@ -70,6 +72,8 @@ bool vp_trainer_watch(struct vp_trainer *trainer)
     int64_t n = actions_done(trainer), now = vp_clock_ns();
     struct vp_err err = { "" };
 
+    vp_world_poll(trainer->crew.world);
+
     if (n != trainer->seen_actions) {
         trainer->seen_actions = n;
         trainer->seen_ns = now;
@@ -84,15 +88,32 @@ bool vp_trainer_watch(struct vp_trainer *trainer)
     return vp_world_status(trainer->crew.world, NULL) == VP_OK;
 }
 
+bool vp_trainer_nap(struct vp_trainer *trainer, struct vp_counter *counter,
+                    uint32_t target)
+{
+    struct vp_crew *crew = &trainer->crew;
+    int64_t slice = crew->remote ? HEAR_NS : SLICE_NS;
+
+    if (crew->remote && crew->is_lead)
+        vp_remote_hear(crew, trainer->ranks);
+    return vp_counter_wait(counter, target, vp_clock_ns() + slice, NULL) ==
+           VP_OK;
+}
+
 void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n)
 {
+    struct vp_crew *crew = &trainer->crew;
     int64_t give_up = INT64_MAX;
 
     trainer->seen_ns = vp_clock_ns();
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
-        while (vp_counter_wait(&trainer->n_done[r], n, vp_clock_ns() + SLICE_NS,
-                               NULL) != VP_OK) {
-            if (!vp_trainer_watch(trainer) && give_up == INT64_MAX)
+    for (int r = 0; r < crew->n_ranks; r++)
+        while ((crew->is_lead || trainer->ranks[r].is_here) &&
+               !vp_trainer_nap(trainer, &crew->n_done[r], n)) {
+            bool good = vp_trainer_watch(trainer);
+
+            if (!good && !trainer->ranks[r].is_here)
+                break; /* it has its own to look after it */
+            if (!good && give_up == INT64_MAX)
                 give_up = vp_clock_ns() + GRACE_NS;
             if (vp_clock_ns() > give_up) {
                 trainer->lost = true;
@@ -106,17 +127,23 @@ static enum vp_status start_threads(struct vp_trainer *trainer)
     int n = trainer->crew.n_ranks;
 
     trainer->threads = calloc((size_t)n, sizeof(*trainer->threads));
-    trainer->n_done = aligned_alloc(64, (size_t)n * sizeof(*trainer->n_done));
-    if (!trainer->threads || !trainer->n_done)
+    trainer->crew.n_done = aligned_alloc(64,
+                                         (size_t)n * sizeof(struct vp_counter));
+    if (!trainer->threads || !trainer->crew.n_done)
         return VP_ERR_NOMEM;
+    for (int r = 0; r < n; r++)
+        trainer->crew.n_done[r] = (struct vp_counter){ .value = 0 };
     for (int r = 0; r < n; r++) {
-        struct thread_arg *arg = malloc(sizeof(*arg));
+        struct thread_arg *arg;
 
-        trainer->n_done[r] = (struct vp_counter){ .value = 0 };
+        if (!trainer->ranks[r].is_here)
+            continue;
+        arg = malloc(sizeof(*arg));
         if (!arg)
             return VP_ERR_NOMEM;
         *arg = (struct thread_arg){ trainer, r };
-        if (pthread_create(&trainer->threads[r], NULL, thread_main, arg)) {
+        if (pthread_create(&trainer->threads[trainer->n_threads], NULL,
+                           thread_main, arg)) {
             free(arg);
             return VP_ERR_NOMEM;
         }
@@ -292,20 +319,39 @@ static void set_progress(struct vp_trainer *trainer)
     }
 }
 
+static enum vp_status open_world(struct vp_trainer *trainer)
+{
+    struct vp_crew *crew = &trainer->crew;
+
+    crew->world = trainer->config.world;
+    if (!crew->world)
+        VP_TRY(vp_world_create(crew->n_ranks, &crew->world));
+    crew->is_lead = vp_world_is_mine(crew->world, vp_world_lead(crew->world));
+    return VP_OK;
+}
+
+/* Each rank of this process allocates on its own thread. */
 static enum vp_status prepare(struct vp_trainer *trainer, struct vp_err *err)
 {
     struct vp_crew *crew = &trainer->crew;
 
     if (trainer->config.loader)
         set_progress(trainer);
-    if (vp_world_create(crew->n_ranks, &crew->world) != VP_OK ||
-        start_threads(trainer) != VP_OK)
+    if (open_world(trainer) != VP_OK || start_threads(trainer) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "starting %d rank threads failed",
                           crew->n_ranks);
     vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_PREPARE });
+    for (int r = 0; r < crew->n_ranks; r++)
+        if (!trainer->ranks[r].is_here)
+            vp_counter_add(&crew->n_done[r]);
     vp_trainer_wait(trainer, trainer->n_jobs);
-    VP_TRY(vp_world_status(crew->world, err));
-    return vp_crew_connect(crew, trainer->ranks, &trainer->schedule, err);
+    return vp_world_status(crew->world, err);
+}
+
+/* Others may still read their part of a checkpoint. */
+static int64_t start_deadline(void)
+{
+    return vp_clock_ns() + (int64_t)START_MS * 1000000;
 }
 
 enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
@@ -320,6 +366,11 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
     st = plan(trainer, err);
     if (st == VP_OK && !dry)
         st = prepare(trainer, err);
+    if (config->world && !dry)
+        st = vp_world_agree(config->world, st, start_deadline(), err);
+    if (st == VP_OK && !dry)
+        st = vp_crew_connect(&trainer->crew, trainer->ranks, &trainer->schedule,
+                             err);
     if (st != VP_OK) {
         vp_trainer_free(trainer);
         return st;
@@ -328,21 +379,33 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
     return VP_OK;
 }
 
+/* Others may still send into what the trainer owns. */
+static bool is_torn(const struct vp_trainer *trainer)
+{
+    return trainer->crew.remote &&
+           vp_world_status(trainer->crew.world, NULL) != VP_OK;
+}
+
 bool vp_trainer_free(struct vp_trainer *trainer)
 {
     if (!trainer)
         return true;
-    if (trainer->lost)
+    if (trainer->lost || is_torn(trainer))
         return false;
+    if (trainer->crew.is_lead && trainer->crew.remote)
+        vp_remote_give(&trainer->crew,
+                       &(struct vp_order){ .kind = VP_ORDER_END });
     if (trainer->n_threads > 0)
         vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_EXIT });
     for (int r = 0; r < trainer->n_threads; r++)
         pthread_join(trainer->threads[r], NULL);
     vp_crew_release(&trainer->crew, trainer->ranks);
     vp_schedule_release(&trainer->schedule);
+    for (int i = 0; i < 2; i++)
+        vp_schedule_release(&trainer->pieces[i]);
     free(trainer->ranks);
     free(trainer->threads);
-    free(trainer->n_done);
+    free(trainer->crew.n_done);
     free(trainer->memory);
     free(trainer->stage_norms);
     free(trainer->stats);

@@ -12,6 +12,8 @@
 #include "sched/schedule.h"
 #include "trace/trace.h"
 
+#include <signal.h>
+
 #define VP_MAX_STAGES 64
 
 /* Bytes of one stage: what was planned is what is allocated. */
@@ -69,6 +71,8 @@ struct vp_saver {
     enum vp_status (*begin)(void *ctx, int64_t step, int timeout_ms,
                             struct vp_err *err);
     float *(*room)(void *ctx, int item); /* index as in vp_trainer_state() */
+    /* All rooms of this process are filled. NULL: reports tell. */
+    enum vp_status (*filled)(void *ctx, struct vp_err *err);
 };
 
 /* Gives back an array; an error ends the creation of the trainer. Called by
@@ -110,6 +114,8 @@ struct vp_observation {
 /* Called by every rank, on its thread. */
 typedef void (*vp_observe_fn)(void *ctx, const struct vp_observation *what);
 
+struct vp_world; /* comm/comm.h */
+
 struct vp_train_config {
     const struct vp_graph *graphs; /* one per length bucket; borrowed */
     int n_graphs;
@@ -138,6 +144,8 @@ struct vp_train_config {
     int accumulation_steps;        /* bsp: minibatches per update */
     int64_t bundle_bytes; /* of gradients that replicas add at once; 0: 2 MB */
 
+    /* Where the ranks live; NULL: they are threads of this process. Borrowed. */
+    struct vp_world *world;
     size_t memory_limit;            /* bytes per stage; 0: none */
     int timeout_ms;                 /* watchdog: the longest wait */
     const struct vp_saver *saver;   /* NULL: no copies; borrowed */
@@ -201,15 +209,27 @@ struct vp_trainer;
 
 /* Makes and proves the schedule, lowers and plans; refuses what does not fit
  * memory_limit. Allocates nothing large when `dry`; such a trainer can only be
- * asked for its memory. */
+ * asked for its memory. In a world of several processes each one creates a
+ * trainer, and vp_world_agree() decides. */
 enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
                                  struct vp_trainer **out, struct vp_err *err);
 /* False, with nothing freed, if a rank did not come back: its thread still uses
- * all that the trainer owns and borrows, and the process must end. */
+ * all that the trainer owns and borrows, and the process must end. The same
+ * goes for a world of several processes that failed. */
 bool vp_trainer_free(struct vp_trainer *trainer);
 const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer);
 int vp_trainer_n_stages(const struct vp_trainer *trainer);
 int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage);
+
+/* Several processes: is this the one that runs, evaluates, saves and reads
+ * what there is to read? All others follow it until it is freed. */
+bool vp_trainer_is_lead(const struct vp_trainer *trainer);
+/* `*stop` (NULL: never) asks for the end of the run, soon; the lead sees that
+ * one of the others was asked. */
+enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
+                                 const volatile sig_atomic_t *stop,
+                                 struct vp_err *err);
+bool vp_trainer_stopped(const struct vp_trainer *trainer);
 
 /* Runs `n` steps; the pipe is empty afterwards, but goes on as if it had not
  * been: two runs are one. Steady steps allocate nothing. `fn` may be NULL. */
@@ -227,8 +247,8 @@ enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
 enum vp_status vp_trainer_eval_part(struct vp_trainer *trainer, int64_t first,
                                     int64_t n, double *sum, struct vp_err *err);
 
-/* All items of the state, stage by stage; their number, or -1 without memory.
- * The caller frees the list. */
+/* All items of the state that this process has, stage by stage; their number,
+ * or -1 without memory. The caller frees the list. */
 int vp_trainer_state(const struct vp_trainer *trainer,
                      struct vp_state_item **items_out);
 /* As of the step reported last; also inside of vp_step_fn. */
@@ -245,10 +265,10 @@ bool vp_trainer_rank_stats(const struct vp_trainer *trainer, int rank, int i,
                            int *stage_out, struct vp_stage_stats *out);
 /* The schedule of a synchronous group, or a piece of a stream. */
 const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer);
-/* The last actions of every rank. Release with vp_trace_release(). */
-enum vp_status vp_trainer_trace(const struct vp_trainer *trainer,
-                                const char *name, struct vp_trace *out,
-                                struct vp_err *err);
+/* The last actions of every rank; once, of an idle trainer. Release with
+ * vp_trace_release(). */
+enum vp_status vp_trainer_trace(struct vp_trainer *trainer, const char *name,
+                                struct vp_trace *out, struct vp_err *err);
 
 /* The newest weights of a parameter, for tests and files; NULL if no stage has
  * it. `replica` of its stage: they are equal. */

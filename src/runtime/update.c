@@ -1,6 +1,7 @@
 /* The end of a group or round, after the sum over replicas: sums over tied
  * weights, the norm, and the next weight version. */
 #include "runtime/action.h"
+#include "runtime/remote.h"
 #include "runtime/state.h"
 #include "runtime/watch.h"
 
@@ -213,26 +214,33 @@ static int64_t step_of(const struct vp_rank *rank,
            (int64_t)(action->mb + 1) * plan_of(rank, rs->index)->update_every;
 }
 
+static enum vp_status tell_update(struct vp_rank *rank,
+                                  const struct vp_rank_stage *rs)
+{
+    struct vp_note note = {
+        .kind = VP_NOTE_UPDATE,
+        .stage = (int)(rs - rank->stages),
+        .number = rs->stage.newest,
+        .wait_ns = atomic_load(&rank->wait_ns),
+        .of.update = { .norm = rs->norm,
+                       .global_norm = rank->norm,
+                       .scale = rs->stage.scale },
+    };
+
+    if (!rank->crew->is_lead)
+        vp_stage_stats_add(rs, &note.of.update.stats);
+    return vp_remote_tell(rank, &note);
+}
+
 enum vp_status vp_exec_update(struct vp_rank *rank,
                               const struct vp_action *action)
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
-    struct vp_crew *crew = rank->crew;
-    int64_t note = (rs->stage.newest % VP_RESULT_RING) * crew->n_stages +
-                   rs->index;
 
     if (rank->job->sync)
         VP_TRY(update_sync(rank, rs));
     else
         VP_TRY(update_async(rank, rs, action->mb));
-    if (rs->replica == 0) {
-        crew->norms[note] = rs->norm;
-        crew->scales[note] = rs->stage.scale;
-    }
-    if (rank->job->sync && rs->replica == 0 && rs->index == 0)
-        crew->global_norms[(rs->stage.newest - 1) % VP_RESULT_RING] =
-            rank->norm;
     VP_TRY(vp_state_save(rank, rs, step_of(rank, rs, action)));
-    vp_counter_add(&rank->n_updates);
-    return VP_OK;
+    return tell_update(rank, rs);
 }

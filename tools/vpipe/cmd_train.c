@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "launch/launcher.h"
+#include "launch/processes.h"
 #include "launch/run.h"
 #include "launch/value.h"
 #include "progress.h"
@@ -330,17 +331,21 @@ static int explain(const struct vp_config *config)
     return TOOL_OK;
 }
 
+/* Of processes that were started together, the first one speaks; another only
+ * of what went wrong there. */
 static int run(const struct train_args *args, const struct vp_config *config)
 {
+    struct vp_processes self = vp_processes_find();
     struct vp_run_options options = args->options;
     struct vp_run_events events = { 0 };
     struct progress progress;
     struct vp_err err = { { 0 } };
-    enum vp_status st;
+    bool quiet = args->quiet || self.index > 0;
+    enum vp_status st = VP_OK;
 
     progress_init(&progress, stdout, config->print_frequency);
     progress.details = args->verbose;
-    if (!args->quiet)
+    if (!quiet)
         events = (struct vp_run_events){
             .ctx = &progress,
             .on_start = on_start,
@@ -351,16 +356,21 @@ static int run(const struct train_args *args, const struct vp_config *config)
             .on_notice = on_notice,
             .on_end = on_end,
         };
-    for (int i = 0; i < config->n_notices && !args->quiet; i++)
+    for (int i = 0; i < config->n_notices && !quiet; i++)
         progress_notice(&progress, config->notices[i]);
     catch_signals(on_signal);
     options.stop = &stop;
-    st = vp_run_train(config, &options, &events, &err);
+    if (!options.dry_run)
+        st = vp_processes_join(&self, config, &options.world, &err);
+    if (st == VP_OK)
+        st = vp_run_train(config, &options, &events, &err);
     progress_break(&progress);
-    if (st != VP_OK && st != VP_ERR_INTERRUPTED)
+    if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] &&
+        (options.world || self.index == 0))
         fprintf(stderr, "%s\n", err.text);
-    else if (options.dry_run && !args->quiet)
+    else if (st == VP_OK && options.dry_run && !quiet)
         puts("dry run: the configuration is good; nothing was trained");
+    vp_world_free(options.world);
     if (st == VP_ERR_TIMEOUT) {
         /* Ranks that did not come back may compute still, in libraries that an
          * ordinary exit takes down. */
@@ -440,18 +450,11 @@ static int launch(const struct train_args *args, const struct vp_config *config)
     return exit_status(st);
 }
 
-/* Somebody started this process as one of several. */
-static bool is_rank(void)
-{
-    return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK") ||
-           getenv("PMIX_RANK");
-}
-
 static int choose_way(const struct train_args *args,
                       const struct vp_config *config)
 {
     bool processes = vp_config_is_distributed(config) &&
-                     !args->options.dry_run && !is_rank();
+                     !args->options.dry_run && vp_processes_find().n == 1;
 
     if (args->restarts > 0 && !processes)
         return tool_usage_error("vpipe train: option '--restarts' works where "
@@ -483,8 +486,10 @@ int cmd_train(int argc, char **argv)
                            &err) == VP_OK)
             status = args.explain ? explain(&config)
                                   : choose_way(&args, &config);
-        else
+        else if (vp_processes_find().index == 0)
             status = tool_usage_error("%s", err.text);
+        else
+            status = TOOL_USAGE; /* all read the same: one says so */
         vp_config_release(&config);
     }
     free(args.sets);

@@ -1,0 +1,18 @@
+/* Finding shared libraries that a program may do without. */
+#ifndef VP_BASE_PLUGIN_H
+#define VP_BASE_PLUGIN_H
+
+/* All return a handle of dlopen(), its symbols visible to libraries that are
+ * loaded later, or NULL; dlerror() then has the reason of the last try. */
+
+/* A file in any folder that matches a pattern of glob(). */
+void *vp_library_in(const char *pattern, const char *file);
+/* In every folder of a list like PATH (NULL: none), with `below` put behind
+ * it. */
+void *vp_library_in_list(const char *list, const char *below, const char *file);
+/* Beside the program: in its folder, ../lib/vpipe or ../lib/<any>/vpipe. */
+void *vp_library_beside(const char *file);
+/* A part of vpipe: in the folders of VPIPE_PLUGINS, then beside the program. */
+void *vp_plugin_open(const char *file);
+
+#endif

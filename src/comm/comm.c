@@ -1,0 +1,268 @@
+/* The world as all transports have it, and the way to each one's functions. */
+#include "comm/transport.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- World -------------------------------------------------------------- */
+
+void vp_world_free(struct vp_world *world)
+{
+    if (!world)
+        return;
+    world->ops->leave(world);
+    while (world->channels) {
+        struct vp_channel *next = world->channels->next;
+
+        world->channels->ops->free(world->channels);
+        world->channels = next;
+    }
+    while (world->groups) {
+        struct vp_group *next = world->groups->next;
+
+        world->groups->ops->free(world->groups);
+        world->groups = next;
+    }
+    world->ops->free(world);
+}
+
+int vp_world_n_ranks(const struct vp_world *world)
+{
+    return world->n_ranks;
+}
+
+bool vp_world_is_mine(const struct vp_world *world, int rank)
+{
+    return world->ops->is_mine(world, rank);
+}
+
+bool vp_world_is_apart(const struct vp_world *world, int a, int b)
+{
+    return world->ops->is_apart(world, a, b);
+}
+
+int vp_world_lead(const struct vp_world *world)
+{
+    return world->lead;
+}
+
+int vp_world_n_here(const struct vp_world *world)
+{
+    return world->n_here;
+}
+
+void vp_world_poll(struct vp_world *world)
+{
+    world->ops->poll(world);
+}
+
+void vp_world_abort(struct vp_world *world, enum vp_status status,
+                    const char *text)
+{
+    bool first = false;
+
+    pthread_mutex_lock(&world->lock);
+    if (world->status == VP_OK) {
+        first = true;
+        world->status = status;
+        snprintf(world->err.text, sizeof(world->err.text), "%s",
+                 text ? text : vp_status_name(status));
+    }
+    pthread_mutex_unlock(&world->lock);
+    atomic_store(&world->stop, true);
+    if (first)
+        world->ops->tell_abort(world, status);
+}
+
+enum vp_status vp_world_status(const struct vp_world *world, struct vp_err *err)
+{
+    struct vp_world *w = (struct vp_world *)(uintptr_t)world;
+    enum vp_status status;
+
+    pthread_mutex_lock(&w->lock);
+    status = w->status;
+    if (status != VP_OK && err)
+        *err = w->err;
+    pthread_mutex_unlock(&w->lock);
+    return status;
+}
+
+enum vp_status vp_world_agree(struct vp_world *world, enum vp_status status,
+                              int64_t deadline_ns, struct vp_err *err)
+{
+    enum vp_status agreed = VP_OK, st;
+    int rank = 0;
+
+    st = world->ops->agree(world, status, deadline_ns, &rank, &agreed);
+    if (st == VP_ERR_ABORTED)
+        return vp_world_status(world, err);
+    if (st != VP_OK)
+        return vp_err_set(err, st,
+                          "the other processes did not start in time; look at "
+                          "what they say, or raise watchdog_seconds");
+    if (agreed != VP_OK && !vp_world_is_mine(world, rank))
+        err->text[0] = '\0';
+    return agreed;
+}
+
+enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
+                              int64_t deadline_ns)
+{
+    return world->ops->share(world, bytes, n, deadline_ns);
+}
+
+/* ---- Channels ----------------------------------------------------------- */
+
+enum vp_status vp_channel_create(struct vp_world *world,
+                                 const struct vp_link *link,
+                                 struct vp_channel **out)
+{
+    VP_TRY(world->ops->channel_create(world, link, out));
+    (*out)->next = world->channels;
+    world->channels = *out;
+    return VP_OK;
+}
+
+enum vp_status vp_channel_acquire(struct vp_channel *channel, uint64_t j,
+                                  int64_t deadline_ns, void **buffer_out)
+{
+    return channel->ops->acquire(channel, j, deadline_ns, buffer_out);
+}
+
+void vp_channel_post(struct vp_channel *channel, uint64_t j, size_t n_body)
+{
+    channel->ops->post(channel, j, n_body);
+}
+
+enum vp_status vp_channel_wait(struct vp_channel *channel, uint64_t j,
+                               int64_t deadline_ns, void **buffer_out)
+{
+    return channel->ops->wait(channel, j, deadline_ns, buffer_out);
+}
+
+void vp_channel_release(struct vp_channel *channel, uint64_t j)
+{
+    channel->ops->release(channel, j);
+}
+
+/* ---- Groups ------------------------------------------------------------- */
+
+enum vp_status vp_group_create(struct vp_world *world, const int *ranks,
+                               int n_members, size_t n_bytes,
+                               struct vp_group **out)
+{
+    *out = NULL;
+    VP_TRY(world->ops->group_create(world, ranks, n_members, n_bytes, out));
+    if (*out) {
+        (*out)->next = world->groups;
+        world->groups = *out;
+    }
+    return VP_OK;
+}
+
+enum vp_status vp_group_exchange(struct vp_group *group, int member,
+                                 const void *mine, size_t n_bytes, void *all,
+                                 int64_t deadline_ns)
+{
+    return group->ops->exchange(group, member, mine, n_bytes, all, deadline_ns);
+}
+
+void vp_group_set_adder(struct vp_group *group, int member, vp_adder_fn add,
+                        void *ctx)
+{
+    group->ops->set_adder(group, member, add, ctx);
+}
+
+enum vp_status vp_group_cut(struct vp_group *group, const int64_t *ends,
+                            int n_pieces)
+{
+    return group->ops->cut(group, ends, n_pieces);
+}
+
+void vp_group_set_terms(struct vp_group *group, int member,
+                        const struct vp_term *terms, int n_terms)
+{
+    group->ops->set_terms(group, member, terms, n_terms);
+}
+
+void vp_group_offer(struct vp_group *group, int member, int piece)
+{
+    group->ops->offer(group, member, piece);
+}
+
+void vp_group_offer_rest(struct vp_group *group, int member)
+{
+    group->ops->offer_rest(group, member);
+}
+
+bool vp_group_progress(struct vp_group *group, int member)
+{
+    return group->ops->progress(group, member);
+}
+
+enum vp_status vp_group_await(struct vp_group *group, int member,
+                              int64_t deadline_ns, bool *done_out)
+{
+    return group->ops->await(group, member, deadline_ns, done_out);
+}
+
+enum vp_status vp_group_add(struct vp_group *group, int member,
+                            const struct vp_term *terms, int n_terms, int64_t n,
+                            int64_t deadline_ns)
+{
+    bool done = false;
+
+    VP_TRY(group->ops->set_length(group, member, n));
+    vp_group_set_terms(group, member, terms, n_terms);
+    vp_group_offer_rest(group, member);
+    while (!done) {
+        while (vp_group_progress(group, member))
+            ;
+        VP_TRY(vp_group_await(group, member, deadline_ns, &done));
+    }
+    return VP_OK;
+}
+
+/* ---- Sums --------------------------------------------------------------- */
+
+enum { BLOCK = 4096 }; /* floats: the sum is still in cache when copied */
+
+int vp_terms_sort(struct vp_term *terms, int n_terms)
+{
+    int n_added = 0;
+
+    for (int i = 0; i < n_terms; i++) {
+        struct vp_term term = terms[i];
+        int at = i;
+
+        n_added += !term.receives;
+        while (at > 0 && !term.receives &&
+               (terms[at - 1].receives || terms[at - 1].order > term.order)) {
+            terms[at] = terms[at - 1];
+            at--;
+        }
+        terms[at] = term;
+    }
+    return n_added;
+}
+
+static void add_block(const struct vp_term *terms, int n_added, int n_terms,
+                      int64_t begin, int64_t end)
+{
+    float *sum = terms[0].data;
+
+    for (int k = 1; k < n_added; k++)
+        for (int64_t i = begin; i < end; i++)
+            sum[i] += terms[k].data[i];
+    for (int k = 1; k < n_terms; k++)
+        memcpy(terms[k].data + begin, sum + begin,
+               (size_t)(end - begin) * sizeof(float));
+}
+
+void vp_terms_add(const struct vp_term *terms, int n_added, int n_terms,
+                  int64_t begin, int64_t end)
+{
+    for (int64_t at = begin; at < end; at += BLOCK)
+        add_block(terms, n_added, n_terms, at,
+                  at + BLOCK < end ? at + BLOCK : end);
+}

@@ -1,0 +1,130 @@
+/* Groups: a communicator of the members, and exchanges in it. */
+#include "comm/mpi/mpi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct trade {
+    struct vp_mpi_world *world;
+    MPI_Request request;
+};
+
+static bool all_gave(void *ctx)
+{
+    struct trade *trade = ctx;
+
+    return vp_mpi_done(trade->world, 1, &trade->request);
+}
+
+static enum vp_status exchange(struct vp_group *base, int member,
+                               const void *mine, size_t n_bytes, void *all,
+                               int64_t deadline_ns)
+{
+    struct vp_mpi_group *group = vp_mpi_group_of(base);
+    struct vp_mpi_world *world = vp_mpi_world_of(base->world);
+    struct trade trade = { world, MPI_REQUEST_NULL };
+
+    VP_BUG_ON(member != group->me || n_bytes > group->n_bytes);
+    vp_mpi_lock(world);
+    vp_mpi_check(world,
+                 MPI_Iallgather(mine, (int)n_bytes, MPI_BYTE, all, (int)n_bytes,
+                                MPI_BYTE, group->comm, &trade.request),
+                 "an exchange");
+    vp_mpi_unlock(world);
+    return vp_mpi_wait(world, all_gave, &trade, deadline_ns);
+}
+
+/* Arrays that the host cannot reach are brought to it before. */
+static void set_adder(struct vp_group *group, int member, vp_adder_fn add,
+                      void *ctx)
+{
+    (void)group;
+    (void)member;
+    (void)add;
+    (void)ctx;
+    vp_bug(__FILE__, __LINE__, "sums of other memory than the host's");
+}
+
+static void group_free(struct vp_group *base)
+{
+    struct vp_mpi_group *group = vp_mpi_group_of(base);
+    struct vp_mpi_world *world = vp_mpi_world_of(base->world);
+
+    vp_mpi_lock(world);
+    vp_mpi_sum_free(group);
+    if (group->comm != MPI_COMM_NULL)
+        MPI_Comm_free(&group->comm);
+    vp_mpi_unlock(world);
+    free(group);
+}
+
+static const struct vp_group_ops group_ops = {
+    .free = group_free,
+    .exchange = exchange,
+    .set_adder = set_adder,
+    .cut = vp_mpi_cut,
+    .set_length = vp_mpi_set_length,
+    .set_terms = vp_mpi_set_terms,
+    .offer = vp_mpi_offer,
+    .offer_rest = vp_mpi_offer_rest,
+    .progress = vp_mpi_progress,
+    .await = vp_mpi_await,
+};
+
+static enum vp_status make_comm(struct vp_mpi_group *group, const int *ranks,
+                                int tag)
+{
+    struct vp_mpi_world *world = vp_mpi_world_of(group->base.world);
+    MPI_Group everybody = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+    int rc;
+
+    vp_mpi_lock(world);
+    rc = MPI_Comm_group(world->comm, &everybody);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Group_incl(everybody, group->n_members, ranks, &members);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_create_group(world->comm, members, tag, &group->comm);
+    if (rc == MPI_SUCCESS)
+        MPI_Comm_set_errhandler(group->comm, MPI_ERRORS_RETURN);
+    if (members != MPI_GROUP_NULL)
+        MPI_Group_free(&members);
+    if (everybody != MPI_GROUP_NULL)
+        MPI_Group_free(&everybody);
+    vp_mpi_unlock(world);
+    return rc == MPI_SUCCESS ? VP_OK : VP_ERR_IO;
+}
+
+static int find_me(const struct vp_mpi_world *world, const int *ranks, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ranks[i] == world->rank)
+            return i;
+    return -1;
+}
+
+enum vp_status vp_mpi_group_create(struct vp_world *base, const int *ranks,
+                                   int n_members, size_t n_bytes,
+                                   struct vp_group **out)
+{
+    struct vp_mpi_world *world = vp_mpi_world_of(base);
+    int me = find_me(world, ranks, n_members), tag = world->next_tag++;
+    struct vp_mpi_group *group;
+
+    if (me < 0)
+        return VP_OK;
+    group = calloc(1, sizeof(*group));
+    if (!group)
+        return VP_ERR_NOMEM;
+    group->base.ops = &group_ops;
+    group->base.world = base;
+    group->comm = MPI_COMM_NULL;
+    group->n_members = n_members;
+    group->me = me;
+    group->n_bytes = n_bytes;
+    if (make_comm(group, ranks, tag) != VP_OK) {
+        group_free(&group->base);
+        return VP_ERR_IO;
+    }
+    *out = &group->base;
+    return VP_OK;
+}

@@ -1,0 +1,378 @@
+/* Joining the other processes, waiting, bad news, and leaving. */
+#include "comm/mpi/mpi.h"
+
+#include "base/clock.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    N_SPINS = 200,        /* looks without a pause: some 50 us */
+    N_YIELDS = 50,        /* then others on this core may go first */
+    NAP_NS = 50 * 1000,   /* then it sleeps between looks */
+    NEWS_EVERY = 32,      /* looks for a message between those for news */
+    POLL_NS = 100 * 1000, /* between polls from outside */
+    LEAVE_MS = 20 * 1000, /* for all to come to the end of a good run */
+    ALARM_MS = 5 * 1000,  /* for all to say what they have to */
+    FAILED = 1,           /* exit status of a world that is torn down */
+};
+
+/* ---- Errors ------------------------------------------------------------- */
+
+void vp_mpi_check(struct vp_mpi_world *world, int rc, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    struct vp_err err;
+    int n = 0;
+
+    if (rc == MPI_SUCCESS)
+        return;
+    MPI_Error_string(rc, text, &n);
+    vp_err_set(&err, VP_ERR_IO, "rank %d: MPI, %s: %s", world->rank, what,
+               text);
+    vp_mpi_unlock(world);
+    vp_world_abort(&world->base, VP_ERR_IO, err.text);
+    vp_mpi_lock(world);
+}
+
+/* ---- News --------------------------------------------------------------- */
+
+static void tell_abort(struct vp_world *base, enum vp_status status)
+{
+    struct vp_mpi_world *world = vp_mpi_world_of(base);
+
+    vp_mpi_lock(world);
+    world->news = (int)status;
+    for (int r = 0; r < base->n_ranks; r++)
+        if (r != world->rank)
+            MPI_Isend(&world->news, 1, MPI_INT, r, 0, world->alarms,
+                      &world->sent_news[r]);
+    vp_mpi_unlock(world);
+}
+
+/* The process that failed says why; here nothing is left but to end. */
+static void hear_news(struct vp_mpi_world *world)
+{
+    MPI_Status from;
+    int there = 0, news = 0;
+
+    if (MPI_Iprobe(MPI_ANY_SOURCE, 0, world->alarms, &there, &from) !=
+            MPI_SUCCESS ||
+        !there ||
+        MPI_Recv(&news, 1, MPI_INT, from.MPI_SOURCE, 0, world->alarms,
+                 MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        return;
+    pthread_mutex_lock(&world->base.lock);
+    if (world->base.status == VP_OK) {
+        world->base.status = (enum vp_status)news;
+        world->base.err.text[0] = '\0';
+    }
+    pthread_mutex_unlock(&world->base.lock);
+    atomic_store(&world->base.stop, true);
+}
+
+/* ---- Waiting ------------------------------------------------------------ */
+
+bool vp_mpi_done(struct vp_mpi_world *world, int n, MPI_Request *requests)
+{
+    int done = 0;
+
+    vp_mpi_check(world, MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE),
+                 "a transfer");
+    return done;
+}
+
+void vp_mpi_drop(int n, MPI_Request *requests, bool receives)
+{
+    for (int i = 0; i < n; i++) {
+        if (requests[i] == MPI_REQUEST_NULL)
+            continue;
+        if (receives)
+            MPI_Cancel(&requests[i]);
+        MPI_Request_free(&requests[i]);
+    }
+}
+
+/* Ranks may outnumber cores: a wait that takes long leaves the core. */
+static void relax(int n_looks)
+{
+    const struct timespec nap = { .tv_nsec = NAP_NS };
+
+    if (n_looks < N_SPINS)
+        return;
+    if (n_looks < N_SPINS + N_YIELDS)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
+                           void *ctx, int64_t deadline_ns)
+{
+    for (int n = 0;; n++) {
+        bool done, late = n % NEWS_EVERY == 0 || n >= N_SPINS;
+
+        vp_mpi_lock(world);
+        done = test(ctx);
+        if (!done && late)
+            hear_news(world);
+        vp_mpi_unlock(world);
+        if (done)
+            return VP_OK;
+        if (atomic_load(&world->base.stop))
+            return VP_ERR_ABORTED;
+        if (late && vp_clock_ns() > deadline_ns)
+            return VP_ERR_TIMEOUT;
+        relax(n);
+    }
+}
+
+static void poll(struct vp_world *base)
+{
+    struct vp_mpi_world *world = vp_mpi_world_of(base);
+    int64_t now = vp_clock_ns();
+
+    if (now - atomic_load_explicit(&world->polled_ns, memory_order_relaxed) <
+        POLL_NS)
+        return;
+    if (pthread_mutex_trylock(&world->calls) != 0)
+        return; /* another thread is at it */
+    atomic_store_explicit(&world->polled_ns, now, memory_order_relaxed);
+    hear_news(world);
+    vp_mpi_unlock(world);
+}
+
+/* ---- Leaving ------------------------------------------------------------ */
+
+struct meeting {
+    struct vp_mpi_world *world;
+    MPI_Request request;
+};
+
+static bool all_came(void *ctx)
+{
+    struct meeting *meeting = ctx;
+
+    return vp_mpi_done(meeting->world, 1, &meeting->request);
+}
+
+/* True if all processes came here in time. */
+static bool meet(struct vp_mpi_world *world, MPI_Comm comm, int limit_ms)
+{
+    int64_t deadline = vp_clock_ns() + (int64_t)limit_ms * 1000000;
+    struct meeting meeting = { world, MPI_REQUEST_NULL };
+    bool failed;
+
+    vp_mpi_lock(world);
+    failed = MPI_Ibarrier(comm, &meeting.request) != MPI_SUCCESS;
+    vp_mpi_unlock(world);
+    return !failed && vp_mpi_wait(world, all_came, &meeting, deadline) == VP_OK;
+}
+
+/* A world that failed has transfers under way that nobody will end, and
+ * perhaps processes that do not look: only MPI_Abort() ends it for sure. */
+static void leave(struct vp_world *base)
+{
+    struct vp_mpi_world *world = vp_mpi_world_of(base);
+
+    if (base->status == VP_OK && meet(world, world->comm, LEAVE_MS))
+        return;
+    atomic_store(&base->stop, false); /* for one more wait */
+    meet(world, world->alarms, ALARM_MS);
+    fflush(NULL);
+    MPI_Abort(MPI_COMM_WORLD, FAILED);
+}
+
+static void world_free(struct vp_world *base)
+{
+    struct vp_mpi_world *world = vp_mpi_world_of(base);
+
+    MPI_Comm_free(&world->alarms);
+    MPI_Comm_free(&world->comm);
+    MPI_Finalize();
+    pthread_mutex_destroy(&world->calls);
+    pthread_mutex_destroy(&base->lock);
+    free(world->sent_news);
+    free(world);
+}
+
+/* ---- Agreeing ----------------------------------------------------------- */
+
+static enum vp_status agree(struct vp_world *base, enum vp_status status,
+                            int64_t deadline_ns, int *rank_out,
+                            enum vp_status *agreed_out)
+{
+    struct vp_mpi_world *world = vp_mpi_world_of(base);
+    struct meeting meeting = { world, MPI_REQUEST_NULL };
+    int mine = status == VP_OK ? base->n_ranks : world->rank, all = 0;
+    int said = (int)status;
+
+    vp_mpi_lock(world);
+    vp_mpi_check(world,
+                 MPI_Iallreduce(&mine, &all, 1, MPI_INT, MPI_MIN, world->comm,
+                                &meeting.request),
+                 "agreeing");
+    vp_mpi_unlock(world);
+    VP_TRY(vp_mpi_wait(world, all_came, &meeting, deadline_ns));
+    *rank_out = all;
+    *agreed_out = VP_OK;
+    if (all == base->n_ranks)
+        return VP_OK;
+    vp_mpi_lock(world);
+    vp_mpi_check(
+        world,
+        MPI_Ibcast(&said, 1, MPI_INT, all, world->comm, &meeting.request),
+        "agreeing");
+    vp_mpi_unlock(world);
+    VP_TRY(vp_mpi_wait(world, all_came, &meeting, deadline_ns));
+    *agreed_out = (enum vp_status)said;
+    return VP_OK;
+}
+
+static enum vp_status share(struct vp_world *base, void *bytes, size_t n,
+                            int64_t deadline_ns)
+{
+    struct vp_mpi_world *world = vp_mpi_world_of(base);
+    struct meeting meeting = { world, MPI_REQUEST_NULL };
+
+    vp_mpi_lock(world);
+    vp_mpi_check(world,
+                 MPI_Ibcast(bytes, (int)n, MPI_BYTE, base->lead, world->comm,
+                            &meeting.request),
+                 "sharing");
+    vp_mpi_unlock(world);
+    return vp_mpi_wait(world, all_came, &meeting, deadline_ns);
+}
+
+/* ---- Joining ------------------------------------------------------------ */
+
+static bool is_mine(const struct vp_world *world, int rank)
+{
+    return ((const struct vp_mpi_world *)world)->rank == rank;
+}
+
+static bool is_apart(const struct vp_world *world, int a, int b)
+{
+    (void)world;
+    return a != b;
+}
+
+static const struct vp_world_ops world_ops = {
+    .name = "mpi",
+    .leave = leave,
+    .free = world_free,
+    .is_mine = is_mine,
+    .is_apart = is_apart,
+    .poll = poll,
+    .tell_abort = tell_abort,
+    .agree = agree,
+    .share = share,
+    .channel_create = vp_mpi_channel_create,
+    .group_create = vp_mpi_group_create,
+};
+
+/* The first line of what MPI says of itself. */
+static void name_library(char text[MPI_MAX_LIBRARY_VERSION_STRING])
+{
+    int n = 0;
+
+    MPI_Get_library_version(text, &n);
+    text[strcspn(text, ",\n\t")] = '\0';
+}
+
+static enum vp_status start(const struct vp_processes *self, struct vp_err *err)
+{
+    int level = MPI_THREAD_SINGLE, n = 0, index = 0;
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) !=
+        MPI_SUCCESS)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED, "MPI does not start");
+    name_library(library);
+    MPI_Comm_size(MPI_COMM_WORLD, &n);
+    MPI_Comm_rank(MPI_COMM_WORLD, &index);
+    if (level < MPI_THREAD_SERIALIZED)
+        vp_err_set(err, VP_ERR_UNSUPPORTED,
+                   "%s was built without threads; use one with "
+                   "MPI_THREAD_SERIALIZED",
+                   library);
+    else if (n != self->n || index != self->index)
+        vp_err_set(err, VP_ERR_UNSUPPORTED,
+                   "started as process %d of %d, but the MPI of this build "
+                   "(%s) sees process %d of %d; start with its own mpirun, or "
+                   "build vpipe with the MPI of this one",
+                   self->index, self->n, library, index, n);
+    else
+        return VP_OK;
+    MPI_Finalize();
+    return VP_ERR_UNSUPPORTED;
+}
+
+static enum vp_status split(struct vp_mpi_world *world)
+{
+    MPI_Comm here;
+    int *last = NULL, found = 0, n_here = 1;
+
+    if (MPI_Comm_split(MPI_COMM_WORLD, 0, world->rank, &world->comm) !=
+            MPI_SUCCESS ||
+        MPI_Comm_dup(world->comm, &world->alarms) != MPI_SUCCESS ||
+        MPI_Comm_split_type(world->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
+                            &here) != MPI_SUCCESS)
+        return VP_ERR_IO;
+    MPI_Comm_set_errhandler(world->comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(world->alarms, MPI_ERRORS_RETURN);
+    MPI_Comm_size(here, &n_here);
+    MPI_Comm_free(&here);
+    world->base.n_here = n_here;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &last, &found);
+    world->last_tag = found ? *last : 32767;
+    return VP_OK;
+}
+
+static void set_news(struct vp_mpi_world *world)
+{
+    for (int r = 0; r < world->base.n_ranks; r++)
+        world->sent_news[r] = MPI_REQUEST_NULL;
+}
+
+__attribute__((visibility("default"))) enum vp_status vp_plugin_join(
+    const struct vp_processes *self, int n_ranks, const int *processes,
+    struct vp_world **out, struct vp_err *err);
+__attribute__((visibility("default"))) extern const int vp_plugin_comm_abi;
+
+const int vp_plugin_comm_abi = VP_COMM_ABI;
+
+enum vp_status vp_plugin_join(const struct vp_processes *self, int n_ranks,
+                              const int *processes, struct vp_world **out,
+                              struct vp_err *err)
+{
+    struct vp_mpi_world *world = calloc(1, sizeof(*world));
+
+    if (world)
+        world->sent_news = calloc((size_t)n_ranks, sizeof(MPI_Request));
+    if (!world || !world->sent_news) {
+        free(world);
+        return vp_err_set(err, VP_ERR_NOMEM, "MPI: out of memory");
+    }
+    world->base.ops = &world_ops;
+    world->base.n_ranks = n_ranks;
+    for (int r = 0; r < n_ranks; r++) {
+        if (processes[r] == self->index)
+            world->rank = r;
+        if (processes[r] == 0)
+            world->base.lead = r;
+    }
+    pthread_mutex_init(&world->base.lock, NULL);
+    pthread_mutex_init(&world->calls, NULL);
+    if (start(self, err) != VP_OK || split(world) != VP_OK) {
+        free(world->sent_news);
+        free(world);
+        return VP_ERR_UNSUPPORTED;
+    }
+    set_news(world);
+    *out = &world->base;
+    return VP_OK;
+}

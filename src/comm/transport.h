@@ -1,0 +1,113 @@
+/* What a transport fills in. Private to comm and to plugins. */
+#ifndef VP_COMM_TRANSPORT_H
+#define VP_COMM_TRANSPORT_H
+
+#include "comm/comm.h"
+
+#include <pthread.h>
+
+/* Changes with anything in this file or in comm.h. */
+#define VP_COMM_ABI 1
+
+struct vp_world_ops {
+    const char *name;
+    /* Before channels and groups are freed: nobody needs this process any
+     * more. Does not return after an error. */
+    void (*leave)(struct vp_world *world);
+    void (*free)(struct vp_world *world);
+    bool (*is_mine)(const struct vp_world *world, int rank);
+    bool (*is_apart)(const struct vp_world *world, int a, int b);
+    void (*poll)(struct vp_world *world);
+    /* Tells the other processes why this one gave up. */
+    void (*tell_abort)(struct vp_world *world, enum vp_status status);
+    /* Every process gives its status; the first failure, by rank. */
+    enum vp_status (*agree)(struct vp_world *world, enum vp_status status,
+                            int64_t deadline_ns, int *rank_out,
+                            enum vp_status *agreed_out);
+    enum vp_status (*share)(struct vp_world *world, void *bytes, size_t n,
+                            int64_t deadline_ns);
+    enum vp_status (*channel_create)(struct vp_world *world,
+                                     const struct vp_link *link,
+                                     struct vp_channel **out);
+    enum vp_status (*group_create)(struct vp_world *world, const int *ranks,
+                                   int n_members, size_t n_bytes,
+                                   struct vp_group **out);
+};
+
+struct vp_channel_ops {
+    void (*free)(struct vp_channel *channel);
+    enum vp_status (*acquire)(struct vp_channel *channel, uint64_t j,
+                              int64_t deadline_ns, void **buffer_out);
+    void (*post)(struct vp_channel *channel, uint64_t j, size_t n_body);
+    enum vp_status (*wait)(struct vp_channel *channel, uint64_t j,
+                           int64_t deadline_ns, void **buffer_out);
+    void (*release)(struct vp_channel *channel, uint64_t j);
+};
+
+struct vp_group_ops {
+    void (*free)(struct vp_group *group);
+    enum vp_status (*exchange)(struct vp_group *group, int member,
+                               const void *mine, size_t n_bytes, void *all,
+                               int64_t deadline_ns);
+    void (*set_adder)(struct vp_group *group, int member, vp_adder_fn add,
+                      void *ctx);
+    enum vp_status (*cut)(struct vp_group *group, const int64_t *ends,
+                          int n_pieces);
+    /* Of the one piece of a group that was not cut. */
+    enum vp_status (*set_length)(struct vp_group *group, int member, int64_t n);
+    void (*set_terms)(struct vp_group *group, int member,
+                      const struct vp_term *terms, int n_terms);
+    void (*offer)(struct vp_group *group, int member, int piece);
+    void (*offer_rest)(struct vp_group *group, int member);
+    bool (*progress)(struct vp_group *group, int member);
+    enum vp_status (*await)(struct vp_group *group, int member,
+                            int64_t deadline_ns, bool *done_out);
+};
+
+/* The first members of every transport's own. */
+struct vp_world {
+    const struct vp_world_ops *ops;
+    int n_ranks, lead, n_here;
+    atomic_bool stop;
+    pthread_mutex_t lock; /* protects status and text */
+    enum vp_status status;
+    struct vp_err err;
+    struct vp_channel *channels;
+    struct vp_group *groups;
+};
+
+struct vp_channel {
+    const struct vp_channel_ops *ops;
+    struct vp_world *world;
+    struct vp_channel *next;
+};
+
+struct vp_group {
+    const struct vp_group_ops *ops;
+    struct vp_world *world;
+    struct vp_group *next;
+};
+
+/* What a plugin exports: this function, and the VP_COMM_ABI it was built
+ * with. */
+typedef enum vp_status (*vp_join_fn)(const struct vp_processes *self,
+                                     int n_ranks, const int *processes,
+                                     struct vp_world **out, struct vp_err *err);
+#define VP_PLUGIN_JOIN "vp_plugin_join"
+#define VP_PLUGIN_COMM_ABI "vp_plugin_comm_abi"
+
+/* local/: also for channels of other worlds whose ends are in one process. */
+enum vp_status vp_local_channel_create(struct vp_world *world,
+                                       const struct vp_link *link,
+                                       struct vp_channel **out);
+
+/* ---- Sums: what transports have in common ------------------------------- */
+
+/* Puts the terms that are added first, in their order; returns how many. */
+int vp_terms_sort(struct vp_term *terms, int n_terms);
+/* Elements [begin, end): sums in the first term, then copies it to the
+ * others. */
+void vp_terms_add(const struct vp_term *terms, int n_added, int n_terms,
+                  int64_t begin, int64_t end);
+
+#endif

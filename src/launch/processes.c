@@ -1,0 +1,64 @@
+#include "launch/processes.h"
+
+#include "launch/value.h"
+
+#include <stdlib.h>
+
+static bool number_of(const char *name, int *out)
+{
+    const char *text = getenv(name);
+    int64_t n;
+
+    if (!text || !vp_text_to_i64(text, &n) || n < 0 || n > 1 << 20)
+        return false;
+    *out = (int)n;
+    return true;
+}
+
+struct vp_processes vp_processes_find(void)
+{
+    static const struct {
+        const char *n, *index;
+    } names[] = {
+        { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK" },
+        { "PMI_SIZE", "PMI_RANK" },
+        { "SLURM_STEP_NUM_TASKS", "SLURM_PROCID" },
+    };
+
+    for (size_t i = 0; i < VP_COUNT_OF(names); i++) {
+        struct vp_processes found;
+
+        if (number_of(names[i].n, &found.n) &&
+            number_of(names[i].index, &found.index) && found.n > 1 &&
+            found.index < found.n)
+            return found;
+    }
+    return (struct vp_processes){ .n = 1 };
+}
+
+enum vp_status vp_processes_join(const struct vp_processes *self,
+                                 const struct vp_config *config,
+                                 struct vp_world **out, struct vp_err *err)
+{
+    int n = vp_config_n_ranks(config);
+    enum vp_status st;
+    int *processes;
+
+    *out = NULL;
+    if (self->n == 1)
+        return VP_OK;
+    if (self->n != n)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: %d processes were started, but the pipeline has "
+                          "%d ranks; start %d, or set stages to %d",
+                          vp_config_blame(config, "stages partition"), self->n,
+                          n, n, self->n);
+    processes = calloc((size_t)n, sizeof(*processes));
+    if (!processes)
+        return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
+    for (int r = 0; r < n; r++)
+        processes[r] = vp_config_rank_number(config, r);
+    st = vp_world_join("mpi", self, n, processes, out, err);
+    free(processes);
+    return st;
+}

@@ -1,0 +1,19 @@
+/* Runs of several processes: finding out that this is one, and meeting the
+ * others. */
+#ifndef VP_LAUNCH_PROCESSES_H
+#define VP_LAUNCH_PROCESSES_H
+
+#include "comm/comm.h"
+#include "launch/config.h"
+
+/* As mpirun (Open MPI, MPICH) or srun started it; alone otherwise. */
+struct vp_processes vp_processes_find(void);
+
+/* The world of a run: NULL in a process that is alone, where all ranks are its
+ * threads. There must be one process per rank, and process i is the user's rank
+ * i. Free with vp_world_free() when all is said. */
+enum vp_status vp_processes_join(const struct vp_processes *self,
+                                 const struct vp_config *config,
+                                 struct vp_world **out, struct vp_err *err);
+
+#endif

@@ -1,0 +1,237 @@
+#include "runtime/remote.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+/* A burst of notes, such as those of a trace, does not wait for the lead. */
+enum { N_ORDERS = 4, N_NOTES = 64, N_NOTES_OUT = 16 };
+
+/* Both ways between the lead and another rank. */
+struct line {
+    struct vp_channel *orders, *notes;
+    uint64_t n_orders, n_notes; /* sent, or taken, here */
+    struct vp_order order[N_ORDERS];
+    struct vp_note note[N_NOTES];
+};
+
+struct vp_remote {
+    struct line **lines; /* per rank; NULL: none ends here */
+};
+
+static int64_t deadline_of(const struct vp_crew *crew)
+{
+    return vp_clock_ns() + (int64_t)crew->config->timeout_ms * 1000000;
+}
+
+/* ---- Orders ------------------------------------------------------------- */
+
+enum vp_status vp_remote_give(struct vp_crew *crew,
+                              const struct vp_order *order)
+{
+    for (int r = 0; crew->remote && r < crew->n_ranks; r++) {
+        struct line *line = crew->remote->lines[r];
+        void *buffer;
+
+        if (!line)
+            continue;
+        VP_TRY(vp_channel_acquire(line->orders, line->n_orders,
+                                  deadline_of(crew), &buffer));
+        *(struct vp_order *)buffer = *order;
+        vp_channel_post(line->orders, line->n_orders++, 0);
+    }
+    return VP_OK;
+}
+
+bool vp_remote_take(struct vp_crew *crew, struct vp_order *out)
+{
+    struct line *line = crew->remote->lines[crew->me];
+    void *buffer;
+
+    if (vp_channel_wait(line->orders, line->n_orders, 0, &buffer) != VP_OK)
+        return false;
+    *out = *(const struct vp_order *)buffer;
+    vp_channel_release(line->orders, line->n_orders++);
+    return true;
+}
+
+/* ---- Notes -------------------------------------------------------------- */
+
+static void take_result(struct vp_crew *crew, const struct vp_note *note)
+{
+    struct vp_result *result = &crew->results[note->number % crew->n_results];
+
+    result->loss = note->of.result.loss;
+    result->n_samples = note->of.result.n_samples;
+    result->n_tokens = note->of.result.n_tokens;
+    result->flops = crew->bucket_flops[note->of.result.bucket];
+    if (!note->of.result.eval)
+        atomic_store(&result->n_minibatches, note->number + 1);
+}
+
+static void take_update(struct vp_crew *crew, struct vp_rank *rank,
+                        const struct vp_note *note)
+{
+    struct vp_rank_stage *rs = &rank->stages[note->stage];
+    int64_t at = (note->number - 1) % VP_RESULT_RING;
+
+    if (rs->replica == 0) {
+        crew->norms[at * crew->n_stages + rs->index] = note->of.update.norm;
+        crew->scales[at * crew->n_stages + rs->index] = note->of.update.scale;
+    }
+    if (rs->replica == 0 && rs->index == 0)
+        crew->global_norms[at] = note->of.update.global_norm;
+    if (!rank->is_here)
+        rs->told = note->of.update.stats;
+    vp_counter_add(&rank->n_updates);
+}
+
+static void take_trace(struct vp_rank *rank, const struct vp_note *note)
+{
+    for (int i = 0; i < note->of.trace.n; i++)
+        vp_recorder_add(rank->recorder, note->of.trace.events[i]);
+    if (note->number == 0)
+        atomic_store(&rank->is_heard, true);
+}
+
+static void take_note(struct vp_crew *crew, struct vp_rank *rank,
+                      const struct vp_note *note)
+{
+    if (note->stop) {
+        atomic_store(&crew->stop_asked, true);
+        atomic_store(&crew->stopped, true);
+    }
+    if (!rank->is_here) {
+        atomic_fetch_add(&rank->box->n_actions, 1); /* a sign of life */
+        if (note->kind != VP_NOTE_RESULT)
+            atomic_store(&rank->wait_ns, note->wait_ns);
+    }
+    switch (note->kind) {
+    case VP_NOTE_RESULT:
+        take_result(crew, note);
+        break;
+    case VP_NOTE_UPDATE:
+        take_update(crew, rank, note);
+        break;
+    case VP_NOTE_DONE:
+        rank->repeat = note->number;
+        vp_counter_add(&crew->n_done[rank->index]);
+        break;
+    case VP_NOTE_TRACE:
+        take_trace(rank, note);
+        break;
+    }
+}
+
+enum vp_status vp_remote_tell(struct vp_rank *rank, const struct vp_note *note)
+{
+    struct vp_crew *crew = rank->crew;
+    struct line *line;
+    void *buffer;
+
+    if (crew->is_lead) {
+        take_note(crew, rank, note);
+        return VP_OK;
+    }
+    line = crew->remote->lines[rank->index];
+    VP_TRY(vp_channel_acquire(line->notes, line->n_notes, deadline_of(crew),
+                              &buffer));
+    *(struct vp_note *)buffer = *note;
+    ((struct vp_note *)buffer)->stop = atomic_load(&crew->stop_asked);
+    vp_channel_post(line->notes, line->n_notes++, 0);
+    return VP_OK;
+}
+
+void vp_remote_hear(struct vp_crew *crew, struct vp_rank *ranks)
+{
+    for (int r = 0; crew->remote && r < crew->n_ranks; r++) {
+        struct line *line = crew->remote->lines[r];
+        void *buffer;
+
+        while (line && vp_channel_wait(line->notes, line->n_notes, 0,
+                                       &buffer) == VP_OK) {
+            take_note(crew, &ranks[r], buffer);
+            vp_channel_release(line->notes, line->n_notes++);
+        }
+    }
+}
+
+/* ---- Links -------------------------------------------------------------- */
+
+static struct vp_buffer wrap(void *at, size_t n_bytes)
+{
+    return (struct vp_buffer){ .self = at, .head = at, .n_head = n_bytes };
+}
+
+/* Each end has the whole rings; a sender uses some of it. */
+static enum vp_status connect_line(struct vp_crew *crew, int lead, int rank,
+                                   struct line *line,
+                                   struct vp_channel **orders,
+                                   struct vp_channel **notes)
+{
+    struct vp_buffer order[N_ORDERS], note[N_NOTES];
+    struct vp_link link = { .receiver = rank,
+                            .senders = &lead,
+                            .n_senders = 1,
+                            .n_buffers = N_ORDERS,
+                            .buffers = line ? order : NULL,
+                            .out = line ? order : NULL,
+                            .n_out = N_ORDERS };
+
+    for (int i = 0; line && i < N_ORDERS; i++)
+        order[i] = wrap(&line->order[i], sizeof(line->order[i]));
+    for (int i = 0; line && i < N_NOTES; i++)
+        note[i] = wrap(&line->note[i], sizeof(line->note[i]));
+    VP_TRY(vp_channel_create(crew->world, &link, orders));
+    link.receiver = lead;
+    link.senders = &rank;
+    link.n_buffers = N_NOTES;
+    link.buffers = link.out = line ? note : NULL;
+    link.n_out = N_NOTES_OUT;
+    return vp_channel_create(crew->world, &link, notes);
+}
+
+enum vp_status vp_remote_connect(struct vp_crew *crew)
+{
+    int lead = vp_world_lead(crew->world);
+    struct vp_channel *orders, *notes;
+
+    if (vp_world_is_mine(crew->world, 0) &&
+        vp_world_is_mine(crew->world, crew->n_ranks - 1))
+        return VP_OK;
+    crew->remote = calloc(1, sizeof(*crew->remote));
+    if (!crew->remote)
+        return VP_ERR_NOMEM;
+    crew->remote->lines = calloc((size_t)crew->n_ranks,
+                                 sizeof(*crew->remote->lines));
+    if (!crew->remote->lines)
+        return VP_ERR_NOMEM;
+    for (int r = 0; r < crew->n_ranks; r++) {
+        struct line *line = NULL;
+
+        if (r == lead)
+            continue;
+        if (crew->is_lead || vp_world_is_mine(crew->world, r)) {
+            line = calloc(1, sizeof(*line));
+            if (!line)
+                return VP_ERR_NOMEM;
+        }
+        crew->remote->lines[r] = line;
+        VP_TRY(connect_line(crew, lead, r, line, &orders, &notes));
+        if (line) {
+            line->orders = orders;
+            line->notes = notes;
+        }
+    }
+    return VP_OK;
+}
+
+void vp_remote_release(struct vp_crew *crew)
+{
+    if (!crew->remote)
+        return;
+    for (int r = 0; crew->remote->lines && r < crew->n_ranks; r++)
+        free(crew->remote->lines[r]);
+    free(crew->remote->lines);
+    free(crew->remote);
+}
