@@ -581,6 +581,6 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
     free(crew->global_norms);
     free(crew->bucket_flops);
     vp_remote_release(crew);
-    if (!crew->config->world)
+    if (!crew->config || !crew->config->world)
         vp_world_free(crew->world);
 }
