@@ -433,7 +433,7 @@ enum vp_status vp_rank_inject(struct vp_rank *rank,
 static void add_time(struct vp_rank *rank, const struct vp_action *action)
 {
     struct vp_stage_count *stage = &stage_of(rank, action)->count;
-    int64_t ns = vp_clock_ns() - atomic_load(&rank->since_ns) -
+    int64_t ns = vp_clock_ns() - atomic_load(&rank->box->since_ns) -
                  rank->waited_ns - rank->summed_ns;
 
     count(rank, &stage->reduce_ns, rank->summed_ns);
@@ -580,5 +580,5 @@ void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
     if (st != VP_OK)
         fail(rank, st);
     else
-        atomic_store(&rank->doing, -1);
+        vp_watch_rest(rank);
 }

@@ -10,14 +10,6 @@ static const struct vp_action *list_of(const struct vp_rank *rank)
     return rank->job->schedule->ranks[rank->index].actions;
 }
 
-void vp_watch_begin(struct vp_rank *rank, int action)
-{
-    atomic_store_explicit(&rank->since_ns, vp_clock_ns(), memory_order_relaxed);
-    atomic_store_explicit(&rank->doing, action, memory_order_release);
-    rank->waited_ns = 0;
-    rank->summed_ns = 0;
-}
-
 /* Minibatches and rounds are numbered over the whole run. */
 static int32_t run_number(const struct vp_rank *rank,
                           const struct vp_action *action)
@@ -31,15 +23,26 @@ static int32_t run_number(const struct vp_rank *rank,
                      action->mb);
 }
 
+void vp_watch_begin(struct vp_rank *rank, int action)
+{
+    const struct vp_action *at = &list_of(rank)[action];
+
+    vp_box_begin(rank->box, at, run_number(rank, at),
+                 rank->job->kind == VP_JOB_EVAL, vp_clock_ns());
+    atomic_store_explicit(&rank->doing, action, memory_order_release);
+    rank->waited_ns = 0;
+    rank->summed_ns = 0;
+}
+
 void vp_watch_end(struct vp_rank *rank)
 {
     const struct vp_action *action = &list_of(
         rank)[atomic_load_explicit(&rank->doing, memory_order_relaxed)];
 
-    atomic_fetch_add_explicit(&rank->n_actions, 1, memory_order_relaxed);
+    vp_box_end(rank->box);
     vp_recorder_add(rank->recorder,
                     (struct vp_trace_event){
-                        .start_ns = atomic_load_explicit(&rank->since_ns,
+                        .start_ns = atomic_load_explicit(&rank->box->since_ns,
                                                          memory_order_relaxed),
                         .end_ns = vp_clock_ns(),
                         .wait_ns = rank->waited_ns,
@@ -50,21 +53,28 @@ void vp_watch_end(struct vp_rank *rank)
                     });
 }
 
+void vp_watch_rest(struct vp_rank *rank)
+{
+    atomic_store(&rank->doing, -1);
+    vp_box_rest(rank->box);
+}
+
 void vp_watch_begin_wait(struct vp_rank *rank)
 {
-    rank->wait_start_ns = vp_clock_ns();
-    atomic_store_explicit(&rank->waiting, true, memory_order_relaxed);
+    atomic_store_explicit(&rank->box->waits_ns, vp_clock_ns(),
+                          memory_order_relaxed);
 }
 
 int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st)
 {
-    int64_t ns = vp_clock_ns() - rank->wait_start_ns;
+    int64_t ns = vp_clock_ns() - atomic_load_explicit(&rank->box->waits_ns,
+                                                      memory_order_relaxed);
 
     if (st != VP_OK)
         return ns;
     rank->waited_ns += ns;
     atomic_fetch_add_explicit(&rank->wait_ns, ns, memory_order_relaxed);
-    atomic_store_explicit(&rank->waiting, false, memory_order_relaxed);
+    atomic_store_explicit(&rank->box->waits_ns, 0, memory_order_relaxed);
     return ns;
 }
 
@@ -99,9 +109,14 @@ static const struct vp_action *doing(const struct vp_rank *rank)
     return &list_of(rank)[i];
 }
 
+static bool is_waiting(const struct vp_rank *rank)
+{
+    return atomic_load(&rank->box->waits_ns) != 0;
+}
+
 static double seconds_in(const struct vp_rank *rank)
 {
-    return vp_clock_seconds(atomic_load(&rank->since_ns), vp_clock_ns());
+    return vp_clock_seconds(atomic_load(&rank->box->since_ns), vp_clock_ns());
 }
 
 /* The rank that this one waits for; -1: it computes, or waits for many. */
@@ -109,7 +124,7 @@ static int waits_for(const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
 
-    if (!action || !atomic_load(&rank->waiting))
+    if (!action || !is_waiting(rank))
         return -1;
     return action->peer;
 }
@@ -141,7 +156,7 @@ static bool is_lost(const struct vp_rank *ranks, const struct vp_rank *rank)
     enum vp_action_kind kind;
     int stage;
 
-    if (!is_receive(want) || !atomic_load(&rank->waiting) || want->peer < 0)
+    if (!is_receive(want) || !is_waiting(rank) || want->peer < 0)
         return false;
     peer = &ranks[want->peer];
     kind = want->kind == VP_ACTION_RECV_ACT ? VP_ACTION_SEND_ACT
@@ -169,8 +184,8 @@ static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
             break;
         at = next;
     }
-    for (int r = 0; atomic_load(&ranks[at].waiting) && r < n_ranks; r++)
-        if (doing(&ranks[r]) && !atomic_load(&ranks[r].waiting))
+    for (int r = 0; is_waiting(&ranks[at]) && r < n_ranks; r++)
+        if (doing(&ranks[r]) && !is_waiting(&ranks[r]))
             return r;
     return at;
 }
@@ -182,20 +197,20 @@ static void describe(struct screen *screen, const struct vp_rank *rank)
 
     if (!action) {
         say(screen, "\n  rank %d: idle, %lld actions done", rank->index,
-            (long long)atomic_load(&rank->n_actions));
+            (long long)atomic_load(&rank->box->n_actions));
         return;
     }
     vp_action_print(action, text, sizeof(text));
     say(screen, "\n  rank %d: stage %d, minibatch %d, %s for %.1f s",
         rank->index, action->stage, action->mb, text, seconds_in(rank));
-    if (atomic_load(&rank->waiting) && action->peer >= 0)
+    if (is_waiting(rank) && action->peer >= 0)
         say(screen, ", waits for rank %d", action->peer);
-    else if (atomic_load(&rank->waiting))
+    else if (is_waiting(rank))
         say(screen, ", waits for the others");
     else
         say(screen, ", computes");
     say(screen, "; %lld actions done",
-        (long long)atomic_load(&rank->n_actions));
+        (long long)atomic_load(&rank->box->n_actions));
 }
 
 static void accuse(struct screen *screen, const struct vp_rank *ranks,

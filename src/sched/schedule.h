@@ -173,6 +173,8 @@ enum {
     VP_PRINT_FULL = 2,    /* slots and versions everywhere: 1F0@0v3 */
 };
 
+/* "F", "RECV_ACT", ... */
+const char *vp_action_kind_name(enum vp_action_kind kind);
 /* One action: "1F0", "0SEND_ACT3"; returns the length like snprintf. */
 int vp_action_print(const struct vp_action *action, char *text, size_t n_bytes);
 

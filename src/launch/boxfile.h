@@ -1,0 +1,17 @@
+/* actions.<rank> in the run folder: what a rank does and did last, in a mapped
+ * file. It can be read after the rank was killed. Private to launch. */
+#ifndef VP_LAUNCH_BOXFILE_H
+#define VP_LAUNCH_BOXFILE_H
+
+#include "runtime/box.h"
+
+/* Makes the file anew and maps it. Never unmapped: threads that were given up
+ * may write to it until the process ends. */
+enum vp_status vp_boxfile_create(const char *folder, int rank,
+                                 struct vp_box **out, struct vp_err *err);
+/* Removes the files of earlier attempts. */
+void vp_boxfile_clear(const char *folder, int n_ranks);
+/* A copy of what is there; false if it cannot be read. */
+bool vp_boxfile_read(const char *folder, int rank, struct vp_box *out);
+
+#endif
