@@ -33,7 +33,7 @@ static void average(const struct vp_trace *trace, enum vp_action_kind kind,
     }
 }
 
-void forecast_costs(const struct vp_trainer *trainer, int n_mb,
+void forecast_costs(struct vp_trainer *trainer, int n_mb,
                     struct vp_stage_costs *costs_out)
 {
     struct vp_trace trace;

@@ -12,7 +12,7 @@ struct forecast {
 
 /* Mean seconds of each kind of action, per stage, over the last `n_mb`
  * minibatches; waits are not part of an action. */
-void forecast_costs(const struct vp_trainer *trainer, int n_mb,
+void forecast_costs(struct vp_trainer *trainer, int n_mb,
                     struct vp_stage_costs *costs_out);
 
 /* What schedule `name` takes for `n_mb` minibatches, empty pipe to empty

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { N_MB = 16, N_ALONE = 4, N_ROUNDS = 3, MAX_COPIES = 64 };
+enum { N_MB = 16, N_ALONE = 12, N_ROUNDS = 3, MAX_COPIES = 64 };
 
 static const struct lab_size size = { .vocab = 8192,
                                       .hidden = 256,
@@ -67,6 +67,18 @@ static void cut(const struct lab_spec *spec, int *partition)
     lab_cut_by(spec, blocks, partition);
 }
 
+/* As `vpipe compare` does. */
+static void read_costs(struct lab *lab, struct vp_stage_costs *costs)
+{
+    struct vp_trace trace;
+    struct vp_err err = { "" };
+
+    if (vp_trainer_trace(lab_trainer(lab), "bench", &trace, &err) != VP_OK ||
+        vp_compare_costs(&trace, costs, &err) != VP_OK)
+        lab_die("trace", &err);
+    vp_trace_release(&trace);
+}
+
 static void time_stages(const struct lab_spec *spec, double slower,
                         struct vp_stage_costs *costs)
 {
@@ -77,9 +89,8 @@ static void time_stages(const struct lab_spec *spec, double slower,
     if (vp_generator_find(spec->schedule)->stream)
         one.schedule = "1f1b";
     lab = lab_open(&one);
-    lab_run(lab, 1);
     lab_run(lab, N_ALONE);
-    forecast_costs(lab_trainer(lab), N_ALONE, costs);
+    read_costs(lab, costs);
     lab_close(lab);
     for (int s = 0; s < spec->n_stages; s++)
         for (int kind = 0; kind < VP_ACTION_KIND_COUNT; kind++) {
