@@ -314,7 +314,7 @@ static bool try_again(struct launch *launch, enum vp_status st,
     verdict = vp_supervisor_verdict(launch->supervisor);
     if (!vp_verdict_allows_restart(verdict))
         return false;
-    notice(launch, "%s", err->text);
+    launch->options->failed(launch->options->ctx, err->text);
     if (verdict->host && leave_hosts_out(launch, verdict->host, err) != VP_OK)
         return false;
     step = saved_step(launch);

@@ -354,6 +354,18 @@ static void print_screen(const char *screen)
     fprintf(stderr, "%s\n", screen);
 }
 
+static void on_failed(void *ctx, const char *screen)
+{
+    (void)ctx;
+    print_screen(screen);
+}
+
+static void on_nothing(void *ctx, const char *line)
+{
+    (void)ctx;
+    (void)line;
+}
+
 /* A child looks after the job, and stays when this process is killed. */
 static enum vp_status hire(const struct vp_config *config, char *address,
                            size_t n_bytes, struct vp_err *err)
@@ -501,7 +513,8 @@ static int launch(const struct train_args *args, const struct vp_config *config)
         .restarts = (int)args->restarts,
         .stop = &stop,
         .ctx = &progress,
-        .notice = on_notice,
+        .notice = args->quiet ? on_nothing : on_notice,
+        .failed = on_failed,
     };
     enum vp_status st = VP_ERR_NOMEM;
 
