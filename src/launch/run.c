@@ -279,8 +279,8 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
     bool gpu = !train->backend->host_memory, named;
 
     named = config->machines.n >= n_ranks;
-    if (!named && !gpu)
-        return VP_OK;
+    if ((!named || run->world) && !gpu)
+        return VP_OK; /* processes were put on cores by who started them */
     run->devices = calloc((size_t)n_ranks, sizeof(*run->devices));
     if (!run->devices)
         return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
