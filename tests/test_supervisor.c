@@ -67,14 +67,14 @@ static void be_rank(const char *address, const char *folder, int rank,
     struct vp_action action = { .kind = VP_ACTION_B, .stage = rank, .peer = 0 };
     struct vp_pulse *pulse;
     struct vp_err err;
-    struct vp_box *box;
+    struct vp_box *box = vp_box_map();
 
     if (vp_pulse_start(&config, &pulse, &err) != VP_OK ||
-        vp_boxfile_create(folder, rank, &box, &err) != VP_OK) {
+        vp_boxfile_keep(box, folder, rank, &err) != VP_OK) {
         fprintf(stderr, "%s\n", err.text);
         _exit(2);
     }
-    vp_pulse_show(pulse, box, NULL);
+    vp_pulse_show(pulse, box);
     vp_pulse_set_duty(pulse, VP_DUTY_TRAIN);
     for (int mb = 0; mb < 10 || conduct == BEATS || conduct == NEVER_ENDS;
          mb++) {

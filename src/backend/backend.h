@@ -7,7 +7,7 @@
 #include "optim/optim.h"
 
 /* Changes with any structure that a plugin shares with the program. */
-#define VP_BACKEND_ABI 1
+#define VP_BACKEND_ABI 2
 
 struct vp_backend;
 struct vp_stream;
@@ -37,6 +37,10 @@ struct vp_backend_config {
     bool tf32;      /* GPU: products may round floats to 10 bits */
     bool pinned;    /* CPU: thread i stays on core device * n_threads + i,
                        counting those that the process may use */
+    /* Called by the thread that launches, where it is kept busy, between
+     * kernels: messages go on. NULL: nothing to do. */
+    void (*between)(void *ctx);
+    void *between_ctx;
 };
 
 /* The first call of a list whose output holds a NaN or infinity. */

@@ -12,29 +12,34 @@ static void make_path(const char *folder, int rank, char *out, size_t n)
     snprintf(out, n, "%s/actions.%d", folder, rank);
 }
 
-enum vp_status vp_boxfile_create(const char *folder, int rank,
-                                 struct vp_box **out, struct vp_err *err)
+struct vp_box *vp_box_map(void)
 {
+    void *at = mmap(NULL, sizeof(struct vp_box), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* The file takes the place of the memory, at the same address. */
+enum vp_status vp_boxfile_keep(struct vp_box *box, const char *folder, int rank,
+                               struct vp_err *err)
+{
+    const ssize_t n = sizeof(*box);
     char path[1024 + 32];
-    void *at = MAP_FAILED;
+    bool kept;
     int fd;
 
     make_path(folder, rank, path, sizeof(path));
     fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd >= 0 && ftruncate(fd, sizeof(struct vp_box)) == 0)
-        at = mmap(NULL, sizeof(struct vp_box), PROT_READ | PROT_WRITE,
-                  MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED)
-        vp_err_set(err, VP_ERR_IO,
-                   "%s: cannot be written (%s); the run folder must be on a "
-                   "file system that all hosts share",
-                   path, strerror(errno));
+    kept = fd >= 0 && write(fd, box, sizeof(*box)) == n &&
+           mmap(box, sizeof(*box), PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_FIXED, fd, 0) == box;
+    if (!kept)
+        vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
+                   strerror(errno));
     if (fd >= 0)
         close(fd);
-    if (at == MAP_FAILED)
-        return VP_ERR_IO;
-    *out = at;
-    return VP_OK;
+    return kept ? VP_OK : VP_ERR_IO;
 }
 
 void vp_boxfile_clear(const char *folder, int n_ranks)

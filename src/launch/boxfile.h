@@ -5,10 +5,12 @@
 
 #include "runtime/box.h"
 
-/* Makes the file anew and maps it. Never unmapped: threads that were given up
- * may write to it until the process ends. */
-enum vp_status vp_boxfile_create(const char *folder, int rank,
-                                 struct vp_box **out, struct vp_err *err);
+/* A box that is never unmapped: threads that were given up may write to it
+ * until the process ends. NULL without memory. */
+struct vp_box *vp_box_map(void);
+/* Keeps such a box in a file, made anew, from now on. */
+enum vp_status vp_boxfile_keep(struct vp_box *box, const char *folder, int rank,
+                               struct vp_err *err);
 /* Removes the files of earlier attempts. */
 void vp_boxfile_clear(const char *folder, int n_ranks);
 /* A copy of what is there; false if it cannot be read. */

@@ -187,19 +187,27 @@ static enum vp_outcome look_after(struct launch *launch)
 /* mpirun ends with the status of the first rank that ended badly. */
 static int signal_of(struct launch *launch)
 {
-    const struct timespec pause = { .tv_nsec = 10000000 };
-    int64_t end = vp_clock_ns() + TELL_MS * INT64_C(1000000);
     int status;
 
-    if (vp_supervisor_verdict(launch->supervisor)->cause != VP_CAUSE_DEAD)
+    if (!vp_process_wait(&launch->mpirun, TELL_MS) ||
+        vp_supervisor_verdict(launch->supervisor)->cause != VP_CAUSE_DEAD)
         return 0;
-    while (!vp_process_has_ended(&launch->mpirun) && vp_clock_ns() < end)
-        nanosleep(&pause, NULL);
     status = launch->mpirun.status;
-    if (!launch->mpirun.ended || !WIFEXITED(status) ||
-        WEXITSTATUS(status) <= 128 || WEXITSTATUS(status) > 128 + SIGRTMAX)
+    if (!WIFEXITED(status) || WEXITSTATUS(status) <= 128 ||
+        WEXITSTATUS(status) > 128 + SIGRTMAX)
         return 0;
     return WEXITSTATUS(status) - 128;
+}
+
+/* Ends all ranks, then asks mpirun. */
+static enum vp_status report(struct launch *launch, struct vp_err *err)
+{
+    const struct vp_verdict *verdict = vp_supervisor_verdict(
+        launch->supervisor);
+
+    vp_supervisor_end(launch->supervisor, END_MS);
+    vp_supervisor_report(launch->supervisor, signal_of(launch), err);
+    return verdict->cause == VP_CAUSE_FAILED ? verdict->status : VP_ERR_ABORTED;
 }
 
 /* Ranks that are done exit by themselves. */
@@ -224,8 +232,7 @@ static enum vp_status settle(struct launch *launch, enum vp_outcome outcome,
         let_exit(launch);
         return VP_ERR_INTERRUPTED;
     case VP_OUTCOME_FAILED:
-        vp_supervisor_report(launch->supervisor, signal_of(launch), err);
-        return VP_ERR_ABORTED;
+        return report(launch, err);
     default:
         break;
     }
@@ -248,6 +255,7 @@ static enum vp_status attempt(struct launch *launch, struct vp_err *err)
         st = settle(launch, look_after(launch), err);
     if (launch->supervisor)
         vp_supervisor_end(launch->supervisor, END_MS);
+    vp_process_wait(&launch->mpirun, TELL_MS);
     vp_process_end(&launch->mpirun, END_MS);
     vp_process_end_orphans(END_MS);
     return st;
@@ -306,7 +314,7 @@ static bool try_again(struct launch *launch, enum vp_status st,
     verdict = vp_supervisor_verdict(launch->supervisor);
     if (!vp_verdict_allows_restart(verdict))
         return false;
-    notice(launch, "%s", err->text);
+    launch->options->failed(launch->options->ctx, err->text);
     if (verdict->host && leave_hosts_out(launch, verdict->host, err) != VP_OK)
         return false;
     step = saved_step(launch);

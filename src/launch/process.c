@@ -69,7 +69,7 @@ bool vp_process_has_ended(struct vp_process *process)
     return process->ended;
 }
 
-static bool wait_for(struct vp_process *process, int timeout_ms)
+bool vp_process_wait(struct vp_process *process, int timeout_ms)
 {
     const struct timespec pause = { .tv_nsec = 5000000 };
     int64_t end = vp_clock_ns() + timeout_ms * INT64_C(1000000);
@@ -87,10 +87,10 @@ void vp_process_end(struct vp_process *process, int timeout_ms)
     if (vp_process_has_ended(process))
         return;
     kill(-process->pid, SIGTERM);
-    if (wait_for(process, timeout_ms))
+    if (vp_process_wait(process, timeout_ms))
         return;
     kill(-process->pid, SIGKILL);
-    wait_for(process, timeout_ms);
+    vp_process_wait(process, timeout_ms);
 }
 
 void vp_process_adopt(void)

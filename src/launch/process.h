@@ -20,6 +20,8 @@ enum vp_status vp_process_start(char *const *argv, struct vp_process *out,
                                 struct vp_err *err);
 /* Whether it has ended; never waits. */
 bool vp_process_has_ended(struct vp_process *process);
+/* Waits so long for its end; whether it came. */
+bool vp_process_wait(struct vp_process *process, int timeout_ms);
 /* Asks its group to end, waits so long, then makes it. */
 void vp_process_end(struct vp_process *process, int timeout_ms);
 

@@ -31,7 +31,6 @@ struct vp_pulse {
     bool started;
 
     _Atomic(const struct vp_box *) box;
-    _Atomic(const int *) numbers;
     atomic_int duty;
     atomic_bool has_word, heard, quit;
     struct vp_last_word final; /* set before has_word */
@@ -133,7 +132,7 @@ static bool send_beat(const struct vp_pulse *pulse)
 {
     static const struct vp_box nothing;
     const struct vp_box *box = atomic_load(&pulse->box);
-    const int *numbers = atomic_load(&pulse->numbers);
+    const int *numbers = pulse->config.numbers;
     struct vp_message message = {
         .kind = VP_MESSAGE_BEAT,
         .beat = vp_beat_of(box ? box : &nothing, vp_clock_ns()),
@@ -142,7 +141,8 @@ static bool send_beat(const struct vp_pulse *pulse)
 
     beat->duty = (enum vp_duty)atomic_load(&pulse->duty);
     beat->stop = pulse->config.stop && *pulse->config.stop;
-    if (!beat->idle && numbers && beat->action.peer >= 0)
+    if (!beat->idle && numbers && beat->action.peer >= 0 &&
+        beat->action.peer < pulse->config.n_ranks)
         beat->action.peer = numbers[beat->action.peer];
     return send_message(pulse, &message);
 }
@@ -294,13 +294,10 @@ enum vp_status vp_pulse_start(const struct vp_pulse_config *config,
     return VP_OK;
 }
 
-void vp_pulse_show(struct vp_pulse *pulse, const struct vp_box *box,
-                   const int *numbers)
+void vp_pulse_show(struct vp_pulse *pulse, const struct vp_box *box)
 {
-    if (!pulse)
-        return;
-    atomic_store(&pulse->numbers, numbers);
-    atomic_store(&pulse->box, box);
+    if (pulse)
+        atomic_store(&pulse->box, box);
 }
 
 void vp_pulse_set_duty(struct vp_pulse *pulse, enum vp_duty duty)

@@ -11,6 +11,7 @@
 struct vp_pulse_config {
     const char *address;  /* as the supervisor says it */
     int rank, n_ranks;    /* the user's numbers */
+    const int *numbers;   /* of each rank of the schedule; NULL: the same */
     const char *host;     /* as the user calls it; NULL: its own name */
     int watchdog_seconds; /* the longest silence of the supervisor */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
@@ -25,13 +26,12 @@ struct vp_pulse_config {
 
 struct vp_pulse;
 
-/* Connects, says hello and starts the thread. */
+/* Connects, says hello and starts the thread. Borrows what the configuration
+ * points to. */
 enum vp_status vp_pulse_start(const struct vp_pulse_config *config,
                               struct vp_pulse **out, struct vp_err *err);
-/* What the rank does, from now on: its box, which is never unmapped, and the
- * user's number of each rank of the schedule; borrowed. */
-void vp_pulse_show(struct vp_pulse *pulse, const struct vp_box *box,
-                   const int *numbers);
+/* What the rank does, from now on: its box, which is never unmapped. */
+void vp_pulse_show(struct vp_pulse *pulse, const struct vp_box *box);
 void vp_pulse_set_duty(struct vp_pulse *pulse, enum vp_duty duty);
 /* The last word; waits a moment until it was heard. `line` of a failure. */
 void vp_pulse_say(struct vp_pulse *pulse, enum vp_word word,

@@ -4,6 +4,7 @@
 #include "backend/plugin.h"
 
 #include "base/clock.h"
+#include "launch/boxfile.h"
 #include "launch/checkpoint.h"
 #include "launch/folder.h"
 #include "launch/forecast.h"
@@ -33,7 +34,8 @@ struct run {
     int *devices;                       /* the first of each rank, or NULL */
     struct vp_folder folder;            /* path empty: nothing is written */
     struct vp_world *world;             /* of several processes, or NULL */
-    bool agreed; /* all processes know that they failed */
+    struct vp_box **boxes; /* per rank: shown to the supervisor, or NULL */
+    bool agreed;           /* all processes know that they failed */
     struct vp_log log;
     struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
     struct vp_run_summary summary;
@@ -277,8 +279,8 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
     bool gpu = !train->backend->host_memory, named;
 
     named = config->machines.n >= n_ranks;
-    if (!named && !gpu)
-        return VP_OK;
+    if ((!named || run->world) && !gpu)
+        return VP_OK; /* processes were put on cores by who started them */
     run->devices = calloc((size_t)n_ranks, sizeof(*run->devices));
     if (!run->devices)
         return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
@@ -296,6 +298,39 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
     }
     train->devices = run->devices;
     return VP_OK;
+}
+
+/* ---- The supervisor's view ---------------------------------------------- */
+
+/* The rank of this process, where each has one. */
+static int own_rank(const struct run *run)
+{
+    int r = 0;
+
+    while (!vp_world_is_mine(run->world, r))
+        r++;
+    return r;
+}
+
+/* What the rank does is seen from outside, also after its end. */
+static enum vp_status show_rank(struct run *run, struct vp_err *err)
+{
+    int n = vp_config_n_ranks(run->config), mine = own_rank(run);
+
+    run->boxes = calloc((size_t)n, sizeof(*run->boxes));
+    if (!run->boxes || !(run->boxes[mine] = vp_box_map()))
+        return vp_err_set(err, VP_ERR_NOMEM, "starting a rank: out of memory");
+    run->train.boxes = run->boxes;
+    vp_pulse_show(run->options->pulse, run->boxes[mine]);
+    return VP_OK;
+}
+
+static enum vp_status keep_actions(const struct run *run, struct vp_err *err)
+{
+    int mine = own_rank(run);
+
+    return vp_boxfile_keep(run->boxes[mine], run->folder.path,
+                           vp_config_rank_number(run->config, mine), err);
 }
 
 static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
@@ -326,6 +361,8 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     VP_TRY(choose_backend(run, err));
     VP_TRY(set_devices(run, err));
     set_steps(run);
+    if (run->world && run->options->pulse)
+        VP_TRY(show_rank(run, err));
     return check_steps(run, err);
 }
 
@@ -528,6 +565,7 @@ static enum vp_status train(struct run *run, struct vp_err *err)
             return vp_err_set(err, run->status, "%s", run->err.text);
         VP_TRY(evaluate_here(run, err));
     }
+    vp_pulse_set_duty(run->options->pulse, VP_DUTY_SAVE);
     VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
     return log_saved(run, err);
 }
@@ -623,9 +661,10 @@ static enum vp_status share_folder(struct run *run, struct vp_err *err)
     if (vp_world_share(run->world, run->folder.path, sizeof(run->folder.path),
                        deadline) != VP_OK)
         return vp_world_status(run->world, err);
-    if (run->folder.path[0])
-        return vp_folder_check(&run->folder, run->world, deadline, err);
-    return VP_OK;
+    if (!run->folder.path[0])
+        return VP_OK;
+    VP_TRY(vp_folder_check(&run->folder, run->world, deadline, err));
+    return run->boxes ? keep_actions(run, err) : VP_OK;
 }
 
 static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
@@ -731,6 +770,7 @@ static void tear_down(struct run *run)
     if (!vp_trainer_free(run->trainer))
         return;
     vp_verbose_free(run->verbose);
+    free(run->boxes);
     free(run->devices);
     vp_checkpoints_free(run->checkpoints);
     vp_resume_close(run->resume);
@@ -756,6 +796,7 @@ static enum vp_status lead(struct run *run, struct vp_err *err)
 static enum vp_status follow(struct run *run, struct vp_err *err)
 {
     VP_TRY(vp_trainer_follow(run->trainer, run->options->stop, err));
+    vp_pulse_set_duty(run->options->pulse, VP_DUTY_SAVE);
     if (run->checkpoints)
         VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
     return VP_OK;
@@ -779,6 +820,7 @@ enum vp_status vp_run_train(const struct vp_config *config,
         .eval_loss = NAN,
     };
     st = set_up(run, err);
+    vp_pulse_set_duty(options->pulse, VP_DUTY_TRAIN);
     if (st == VP_OK && !options->dry_run)
         st = is_lead(run) ? lead(run, err) : follow(run, err);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && run->world && !run->agreed)

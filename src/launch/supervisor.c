@@ -45,6 +45,7 @@ struct vp_supervisor {
     int64_t look_ns;   /* when it looked last */
     int64_t asleep_ns; /* when nobody let it look: that time does not count */
     int64_t said_ns;
+    int64_t decided_ns; /* the verdict; what happens later changes nothing */
     bool asked_to_stop;
 };
 
@@ -187,14 +188,39 @@ void vp_supervisor_stop(struct vp_supervisor *supervisor)
 
 /* ---- Listening ---------------------------------------------------------- */
 
+/* What a rank did after its last beat stands in its file. */
+static void read_last_actions(struct vp_supervisor *supervisor, int rank)
+{
+    struct vp_watched *it = &supervisor->roster.ranks[rank];
+    struct vp_beat beat;
+    struct vp_box box;
+
+    if (!supervisor->config.folder ||
+        !vp_boxfile_read(supervisor->config.folder, rank, &box))
+        return;
+    beat = vp_beat_of(&box, vp_clock_ns());
+    if (beat.n_actions < it->beat.n_actions)
+        return;
+    beat.duty = it->beat.duty;
+    beat.stop = it->beat.stop;
+    /* Clocks of other machines say nothing here. */
+    if (strcmp(it->hello.machine, supervisor->machine) != 0) {
+        beat.busy_ms = it->beat.busy_ms;
+        beat.wait_ms = beat.wait_ms > 0 ? 1 : 0;
+    }
+    it->beat = beat;
+}
+
 static void hang_up(struct vp_supervisor *supervisor,
                     struct connection *connection)
 {
     close(connection->fd);
     connection->fd = -1;
-    if (connection->rank >= 0)
-        vp_roster_lose(&supervisor->roster, connection->rank,
-                       last_tick(supervisor));
+    if (connection->rank < 0 || supervisor->decided_ns)
+        return;
+    vp_roster_lose(&supervisor->roster, connection->rank,
+                   last_tick(supervisor));
+    read_last_actions(supervisor, connection->rank);
 }
 
 static void take_guest(struct vp_supervisor *supervisor)
@@ -258,8 +284,9 @@ static bool take_line(struct vp_supervisor *supervisor,
         return welcome(supervisor, connection, &message);
     if (message.kind != VP_MESSAGE_BEAT && message.kind != VP_MESSAGE_WORD)
         return false;
-    vp_roster_hear(&supervisor->roster, connection->rank, &message,
-                   last_tick(supervisor));
+    if (!supervisor->decided_ns)
+        vp_roster_hear(&supervisor->roster, connection->rank, &message,
+                       last_tick(supervisor));
     if (message.kind == VP_MESSAGE_WORD)
         say(connection, VP_MESSAGE_HEARD);
     else if (message.beat.stop && !supervisor->asked_to_stop)
@@ -334,7 +361,18 @@ static void look_after(struct vp_supervisor *supervisor)
                supervisor->asked_to_stop ? VP_MESSAGE_STOP : VP_MESSAGE_HERE);
 }
 
-/* One look at all sockets. */
+static void read_all(struct vp_supervisor *supervisor, int events)
+{
+    const struct pollfd *polled = supervisor->polled + 1;
+
+    for (int i = 0; i < supervisor->n_connections; i++)
+        if (supervisor->connections[i].fd >= 0 && polled[i].fd >= 0 &&
+            polled[i].revents & events)
+            read_from(supervisor, &supervisor->connections[i]);
+}
+
+/* One look at all sockets. Who is gone was gone before the others complained:
+ * a rank that fails waits until its word was heard before it ends any other. */
 static void look(struct vp_supervisor *supervisor, int timeout_ms)
 {
     struct pollfd *polled = supervisor->polled;
@@ -343,16 +381,26 @@ static void look(struct vp_supervisor *supervisor, int timeout_ms)
     polled[0] = (struct pollfd){ .fd = supervisor->listener, .events = POLLIN };
     for (int i = 0; i < n; i++)
         polled[i + 1] = (struct pollfd){ .fd = supervisor->connections[i].fd,
-                                         .events = POLLIN };
+                                         .events = POLLIN | POLLRDHUP };
     if (poll(polled, (nfds_t)n + 1, timeout_ms) < 0)
         timeout_ms = 0; /* a signal: look at the clock */
     tick(supervisor);
-    for (int i = 0; i < n; i++)
-        if (polled[i + 1].fd >= 0 && polled[i + 1].revents)
-            read_from(supervisor, &supervisor->connections[i]);
+    read_all(supervisor, POLLRDHUP | POLLHUP | POLLERR);
+    read_all(supervisor, POLLIN);
     if (polled[0].revents)
         take_guest(supervisor);
     look_after(supervisor);
+}
+
+/* The report is of now, whatever becomes of the ranks. */
+static void decide(struct vp_supervisor *supervisor)
+{
+    const struct vp_verdict *verdict = &supervisor->verdict;
+
+    supervisor->decided_ns = last_tick(supervisor);
+    if (verdict->cause == VP_CAUSE_STOPPED ||
+        verdict->cause == VP_CAUSE_CUT_OFF)
+        read_last_actions(supervisor, verdict->rank);
 }
 
 enum vp_outcome vp_supervisor_listen(struct vp_supervisor *supervisor,
@@ -366,12 +414,23 @@ enum vp_outcome vp_supervisor_listen(struct vp_supervisor *supervisor,
         outcome = vp_roster_judge(&supervisor->roster, last_tick(supervisor),
                                   &supervisor->verdict);
     } while (outcome == VP_OUTCOME_NONE && vp_clock_ns() < end);
+    if (outcome == VP_OUTCOME_FAILED)
+        decide(supervisor);
     return outcome;
 }
 
 void vp_supervisor_rest(struct vp_supervisor *supervisor, int timeout_ms)
 {
     look(supervisor, timeout_ms);
+}
+
+int vp_supervisor_n_came(const struct vp_supervisor *supervisor)
+{
+    int n = 0;
+
+    for (int r = 0; r < supervisor->roster.n_ranks; r++)
+        n += supervisor->roster.ranks[r].came;
+    return n;
 }
 
 int vp_supervisor_n_connected(const struct vp_supervisor *supervisor)
@@ -434,41 +493,17 @@ const struct vp_verdict *vp_supervisor_verdict(
 bool vp_supervisor_has_lost(const struct vp_supervisor *supervisor,
                             const char *host)
 {
-    return vp_roster_has_lost(&supervisor->roster, host, last_tick(supervisor));
+    return vp_roster_has_lost(&supervisor->roster, host,
+                              supervisor->decided_ns);
 }
 
-/* What a rank did after its last beat stands in its file. */
-static void read_last_actions(struct vp_supervisor *supervisor, int rank)
-{
-    struct vp_watched *it = &supervisor->roster.ranks[rank];
-    struct vp_beat beat;
-    struct vp_box box;
-
-    if (!supervisor->config.folder ||
-        !vp_boxfile_read(supervisor->config.folder, rank, &box))
-        return;
-    beat = vp_beat_of(&box, vp_clock_ns());
-    if (beat.n_actions < it->beat.n_actions)
-        return;
-    beat.duty = it->beat.duty;
-    beat.stop = it->beat.stop;
-    /* Clocks of other machines say nothing here. */
-    if (strcmp(it->hello.machine, supervisor->machine) != 0) {
-        beat.busy_ms = it->beat.busy_ms;
-        beat.wait_ms = beat.wait_ms > 0 ? 1 : 0;
-    }
-    it->beat = beat;
-}
-
-void vp_supervisor_report(struct vp_supervisor *supervisor, int signal,
+void vp_supervisor_report(const struct vp_supervisor *supervisor, int signal,
                           struct vp_err *out)
 {
     struct vp_verdict verdict = supervisor->verdict;
 
     VP_BUG_ON(verdict.cause == VP_CAUSE_NONE);
     verdict.signal = signal;
-    if (verdict.cause == VP_CAUSE_DEAD || verdict.cause == VP_CAUSE_STOPPED ||
-        verdict.cause == VP_CAUSE_CUT_OFF)
-        read_last_actions(supervisor, verdict.rank);
-    vp_verdict_print(&supervisor->roster, &verdict, last_tick(supervisor), out);
+    vp_verdict_print(&supervisor->roster, &verdict, supervisor->decided_ns,
+                     out);
 }

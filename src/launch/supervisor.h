@@ -38,18 +38,19 @@ void vp_supervisor_stop(struct vp_supervisor *supervisor);
 /* Ends all ranks at once, those on this machine by force, and waits so long
  * until they are gone. How many are not. */
 int vp_supervisor_end(struct vp_supervisor *supervisor, int timeout_ms);
-/* Ranks that are there and whose connection stands. */
+/* Ranks that have come; those whose connection stands. */
+int vp_supervisor_n_came(const struct vp_supervisor *supervisor);
 int vp_supervisor_n_connected(const struct vp_supervisor *supervisor);
 
 /* Whoever started the ranks says that nothing of them is left: those that have
  * not come will not, those that are there are dead. */
 void vp_supervisor_launcher_ended(struct vp_supervisor *supervisor);
 
-/* After VP_OUTCOME_FAILED: one screen. `signal` that ended the culprit, if it
- * died; 0: not known. */
+/* After VP_OUTCOME_FAILED, also when all was ended since: one screen about how
+ * it was then. `signal` that ended the culprit, if it died; 0: not known. */
 const struct vp_verdict *vp_supervisor_verdict(
     const struct vp_supervisor *supervisor);
-void vp_supervisor_report(struct vp_supervisor *supervisor, int signal,
+void vp_supervisor_report(const struct vp_supervisor *supervisor, int signal,
                           struct vp_err *out);
 /* None of the ranks of this host can be used. */
 bool vp_supervisor_has_lost(const struct vp_supervisor *supervisor,

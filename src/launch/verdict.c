@@ -248,6 +248,7 @@ static struct vp_verdict find_cause(const struct vp_roster *roster,
                                                    : VP_CAUSE_FAILED,
             .rank = rank,
             .by = -1,
+            .status = roster->ranks[rank].final.status,
         };
     }
     rank = first_silent(roster, now_ns);

@@ -51,6 +51,7 @@ struct vp_verdict {
     const char *host; /* all its ranks are gone or silent; NULL: not so */
     int by;           /* who waited for it; -1: nobody complained */
     int signal;       /* that ended it; 0: not known. The caller's to add */
+    enum vp_status status; /* of its own error, if it failed */
 };
 
 enum vp_status vp_roster_init(struct vp_roster *roster, int n_ranks,

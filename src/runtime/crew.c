@@ -85,6 +85,11 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     return vp_stage_init(&rs->stage, config, rank->backend, &spec, &shape, err);
 }
 
+static void poll_world(void *world)
+{
+    vp_world_poll(world);
+}
+
 static enum vp_status plan_rank(struct vp_rank *rank,
                                 const struct vp_schedule *schedule,
                                 struct vp_err *err)
@@ -98,6 +103,10 @@ static enum vp_status plan_rank(struct vp_rank *rank,
         backend.device = config->devices[rank->index];
     }
     backend.plan_only |= !rank->is_here;
+    if (config->world) {
+        backend.between = poll_world;
+        backend.between_ctx = config->world;
+    }
     VP_TRY(config->backend->open(&backend, &rank->backend, err));
     rank->stages = calloc((size_t)list->n_stages, sizeof(*rank->stages));
     if (!rank->stages)

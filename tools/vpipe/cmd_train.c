@@ -2,8 +2,9 @@
 #include "tool.h"
 
 #include "base/clock.h"
+#include "launch/guard.h"
 #include "launch/launcher.h"
-#include "launch/processes.h"
+#include "launch/member.h"
 #include "launch/run.h"
 #include "launch/value.h"
 #include "progress.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum {
@@ -331,16 +333,93 @@ static int explain(const struct vp_config *config)
     return TOOL_OK;
 }
 
-/* Of processes that were started together, the first one speaks; another only
- * of what went wrong there. */
+/* ---- One of several processes ------------------------------------------- */
+
+static void on_member_stop(void *ctx)
+{
+    (void)ctx;
+    stop = 1;
+}
+
+/* Nothing of this process is wanted any more. */
+static void on_member_end(void *ctx, const char *why)
+{
+    (void)ctx;
+    (void)why;
+    _exit(TOOL_FAILED);
+}
+
+static void print_screen(const char *screen)
+{
+    fprintf(stderr, "%s\n", screen);
+}
+
+static void on_failed(void *ctx, const char *screen)
+{
+    (void)ctx;
+    print_screen(screen);
+}
+
+static void on_nothing(void *ctx, const char *line)
+{
+    (void)ctx;
+    (void)line;
+}
+
+/* A child looks after the job, and stays when this process is killed. */
+static enum vp_status hire(const struct vp_config *config, char *address,
+                           size_t n_bytes, struct vp_err *err)
+{
+    struct vp_supervisor *supervisor;
+    pid_t pid;
+
+    VP_TRY(vp_guard_open(config, &supervisor, err));
+    snprintf(address, n_bytes, "%s", vp_supervisor_address(supervisor));
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        vp_guard_run(supervisor, print_screen);
+        fflush(NULL);
+        _exit(TOOL_OK);
+    }
+    vp_supervisor_close(supervisor);
+    if (pid < 0)
+        return vp_err_set(err, VP_ERR_NOMEM, "starting a supervisor failed");
+    return VP_OK;
+}
+
+/* Ends with whoever started it. */
+static enum vp_status join(const struct vp_config *config,
+                           const struct vp_processes *self,
+                           struct vp_member *out, struct vp_err *err)
+{
+    struct vp_member_config member = {
+        .config = config,
+        .self = *self,
+        .stop = &stop,
+        .on_stop = on_member_stop,
+        .on_end = on_member_end,
+        .hire = hire,
+    };
+
+    if (self->n > 1)
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    return vp_member_join(&member, out, err);
+}
+
+/* ---- The run, in this process ------------------------------------------- */
+
+/* Of processes that were started together, the first one speaks; what goes
+ * wrong is said by whoever looks after them. */
 static int run(const struct train_args *args, const struct vp_config *config)
 {
     struct vp_processes self = vp_processes_find();
     struct vp_run_options options = args->options;
     struct vp_run_events events = { 0 };
+    struct vp_member member = { NULL };
     struct progress progress;
     struct vp_err err = { { 0 } };
-    bool quiet = args->quiet || self.index > 0;
+    bool quiet = args->quiet || self.index > 0, said;
     enum vp_status st = VP_OK;
 
     progress_init(&progress, stdout, config->print_frequency);
@@ -361,22 +440,25 @@ static int run(const struct train_args *args, const struct vp_config *config)
     catch_signals(on_signal);
     options.stop = &stop;
     if (!options.dry_run)
-        st = vp_processes_join(&self, config, &options.world, &err);
+        st = join(config, &self, &member, &err);
+    options.world = member.world;
+    options.pulse = member.pulse;
     if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
     progress_break(&progress);
-    if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] &&
-        (options.world || self.index == 0))
+    fflush(stdout);
+    said = vp_member_say(&member, st, &err);
+    if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] && !said)
         fprintf(stderr, "%s\n", err.text);
     else if (st == VP_OK && options.dry_run && !quiet)
         puts("dry run: the configuration is good; nothing was trained");
-    vp_world_free(options.world);
-    if (st == VP_ERR_TIMEOUT) {
+    if (st == VP_ERR_TIMEOUT && self.n == 1) {
         /* Ranks that did not come back may compute still, in libraries that an
          * ordinary exit takes down. */
         fflush(NULL);
         _exit(exit_status(st));
     }
+    vp_member_leave(&member);
     return exit_status(st);
 }
 
@@ -431,7 +513,8 @@ static int launch(const struct train_args *args, const struct vp_config *config)
         .restarts = (int)args->restarts,
         .stop = &stop,
         .ctx = &progress,
-        .notice = on_notice,
+        .notice = args->quiet ? on_nothing : on_notice,
+        .failed = on_failed,
     };
     enum vp_status st = VP_ERR_NOMEM;
 

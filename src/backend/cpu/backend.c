@@ -20,6 +20,8 @@ struct vp_backend {
     const struct vp_cpu_kernels *kernels;
     void *scratch; /* for optimizer sums */
     size_t scratch_size;
+    void (*between)(void *ctx); /* kernels; may be NULL */
+    void *between_ctx;
 };
 
 struct vp_stream {
@@ -95,6 +97,8 @@ static enum vp_status cpu_open(const struct vp_backend_config *config,
     backend = calloc(1, sizeof(*backend));
     if (!backend)
         return vp_err_set(err, VP_ERR_NOMEM, "cpu backend: out of memory");
+    backend->between = config->between;
+    backend->between_ctx = config->between_ctx;
     backend->kernels = config->reference ? &vp_cpu_ref_f32 : &vp_cpu_fast;
     st = config->pinned ? choose_cores(backend, config, err) : VP_OK;
     if (st != VP_OK) {
@@ -332,6 +336,8 @@ static enum vp_status cpu_launch_part(struct vp_exe *exe, enum vp_list list,
             n_run = first + n - i;
         vp_pool_note(pool, 0, part_of(call->op));
         run_calls(exe, call, n_run, launch);
+        if (exe->backend->between)
+            exe->backend->between(exe->backend->between_ctx);
     }
     vp_pool_note(pool, 0, VP_CPU_IDLE);
     return VP_OK;
