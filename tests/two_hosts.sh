@@ -1,7 +1,8 @@
 #!/bin/bash
 # Two hosts: network namespaces with a cable between them, and nothing else in
-# common but the files. A run on both gives the losses of a run on one; then the
-# cable is cut, and the report names the host that was lost.
+# common but the files. A run on both gives the losses of a run on one. When the
+# cable is cut, the report names the host that was lost, and with --restarts the
+# run goes on with what is left.
 #   tests/two_hosts.sh build/vpipe
 set -u
 
@@ -89,7 +90,28 @@ cd "$folder" || exit 1
 
 # ---- Training --------------------------------------------------------------
 
-write_training 40 >train.yml
+# cut STEPS RUN: cuts the cable after so many steps.
+cut()
+{
+    until_true 60 "the first steps" has_steps "$2" "$1"
+    ip -n $far link set $far down
+    start=$SECONDS
+}
+
+# named OUTPUT
+named()
+{
+    grep -E "^host $net.2 is (cut off|lost)" "$1" ||
+        fail "the lost host is not named"
+}
+
+no_one_left()
+{
+    until_true 60 "the end of ranks on the far host" is_deserted $far
+    is_deserted $near || fail "processes are left on the near host"
+}
+
+write_training 200 >train.yml
 cp train.yml both.yml
 echo "machines: ['$net.1:0', '$net.1:1', '$net.2:0', '$net.2:1']" >>both.yml
 "$program" train train.yml --output one --quiet || fail "the run on one host"
@@ -100,15 +122,22 @@ echo "4 ranks on two hosts over $net.0/24: the losses of one host"
 
 on $near "$program" train both.yml --output cut --set total_steps=1000000 \
     >cut.out 2>&1 &
-job=$!
-until_true 60 "the first steps" has_steps cut 20
-ip -n $far link set $far down
-start=$SECONDS
-wait $job
+cut 20 cut
+wait $!
 status=$?
+took=$((SECONDS - start))
 [ $status -eq 1 ] || fail "status $status after the cable was cut, not 1"
-[ $((SECONDS - start)) -le 40 ] || fail "the end came after $((SECONDS - start)) s"
-grep -E "host $far is (cut off|lost)" cut.out || fail "the lost host is not named"
-until_true 60 "the end of ranks on the far host" is_deserted $far
-is_deserted $near || fail "processes are left on the near host"
-echo "cable cut: reported after $((SECONDS - start)) s, nothing left running"
+[ $took -le 30 ] || fail "the end came after $took s"
+named cut.out
+no_one_left
+echo "cable cut: ended after $took s, nothing left running"
+
+ip -n $far link set $far up
+on $near "$program" train both.yml --output again --restarts 1 \
+    --set checkpoint_every=20 >again.out 2>&1 &
+cut 50 again
+wait $! || fail "status $? with --restarts"
+named again.out >/dev/null
+same_losses one again || fail "losses after a restart are not those of one host"
+no_one_left
+echo "cable cut again: went on with the near host, the losses of one host"
