@@ -20,7 +20,7 @@ static const struct scaling_model models[] = {
       140e9 },
     { "cpm-large",
       { "cpm", 30000, 2560, 32, 32, 696, 4, 0, 0.1, false, VP_DTYPE_BF16 },
-      550e12,
+      513e12,
       140e9 },
 };
 

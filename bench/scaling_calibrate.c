@@ -14,14 +14,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { N_MB = 16, N_ALONE = 12, N_ROUNDS = 3, MAX_COPIES = 64 };
+enum { N_MB = 16, N_ALONE = 8, N_ROUNDS = 3, MAX_COPIES = 64 };
 
 static const struct lab_size size = { .vocab = 8192,
                                       .hidden = 256,
                                       .layers = 16,
                                       .heads = 4,
                                       .seq = 64,
-                                      .batch = 2,
+                                      .batch = 4,
                                       .labels = 10 };
 
 struct result {
@@ -42,17 +42,20 @@ static double slow_down(int n, int n_stages)
         .size = size, .schedule = "1f1b", .n_stages = 1, .n_mb = N_MB
     };
     struct lab *labs[MAX_COPIES] = { NULL };
-    double one, all;
+    struct series one = { .n = 0 }, all = { .n = 0 }, ratio;
 
     spec.size.layers = n_stages < size.layers ? size.layers / n_stages : 1;
     for (int i = 0; i < n; i++)
         labs[i] = lab_open(&spec);
     lab_run_together(labs, n, N_MB);
-    one = lab_run(labs[0], N_MB);
-    all = lab_run_together(labs, n, N_MB);
+    for (int i = 0; i < N_ROUNDS; i++) {
+        series_add(&one, lab_run(labs[0], N_MB));
+        series_add(&all, lab_run_together(labs, n, N_MB));
+    }
     for (int i = 0; i < n; i++)
         lab_close(labs[i]);
-    return all / one;
+    ratio = series_ratio(&all, &one);
+    return series_median(&ratio);
 }
 
 /* The most even cut by blocks that are timed once for all. */
