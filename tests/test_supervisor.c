@@ -75,6 +75,7 @@ static void be_rank(const char *address, const char *folder, int rank,
         _exit(2);
     }
     vp_pulse_show(pulse, box);
+    vp_pulse_set_folder(pulse, folder);
     vp_pulse_set_duty(pulse, VP_DUTY_TRAIN);
     for (int mb = 0; mb < 10 || conduct == BEATS || conduct == NEVER_ENDS;
          mb++) {
@@ -106,8 +107,7 @@ static void start_job(struct job *job, const enum conduct *conduct)
 {
     struct vp_supervisor_config config = { .n_ranks = N_RANKS,
                                            .watchdog_seconds = WATCHDOG,
-                                           .local = true,
-                                           .folder = job->folder };
+                                           .local = true };
     struct vp_err err = { "" };
 
     snprintf(job->folder, sizeof(job->folder), "/tmp/vp-supervisor-XXXXXX");

@@ -42,16 +42,6 @@ enum vp_status vp_boxfile_keep(struct vp_box *box, const char *folder, int rank,
     return kept ? VP_OK : VP_ERR_IO;
 }
 
-void vp_boxfile_clear(const char *folder, int n_ranks)
-{
-    char path[1024 + 32];
-
-    for (int r = 0; r < n_ranks; r++) {
-        make_path(folder, r, path, sizeof(path));
-        unlink(path);
-    }
-}
-
 bool vp_boxfile_read(const char *folder, int rank, struct vp_box *out)
 {
     char path[1024 + 32];

@@ -11,8 +11,6 @@ struct vp_box *vp_box_map(void);
 /* Keeps such a box in a file, made anew, from now on. */
 enum vp_status vp_boxfile_keep(struct vp_box *box, const char *folder, int rank,
                                struct vp_err *err);
-/* Removes the files of earlier attempts. */
-void vp_boxfile_clear(const char *folder, int n_ranks);
 /* A copy of what is there; false if it cannot be read. */
 bool vp_boxfile_read(const char *folder, int rank, struct vp_box *out);
 

@@ -125,7 +125,6 @@ static enum vp_status start(struct launch *launch, struct vp_err *err)
         .watchdog_seconds = config->watchdog_seconds,
         .local = vp_hosts_are_here(config),
         .interface = config->network_interface,
-        .folder = launch->folder,
     };
     struct vp_words rank = { 0 }, command = { 0 };
     enum vp_status st;

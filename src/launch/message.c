@@ -7,9 +7,9 @@
 
 static const char *const kind_names[VP_MESSAGE_KIND_COUNT] = {
     [VP_MESSAGE_HELLO] = "hello", [VP_MESSAGE_BEAT] = "beat",
-    [VP_MESSAGE_WORD] = "word",   [VP_MESSAGE_HERE] = "here",
-    [VP_MESSAGE_HEARD] = "heard", [VP_MESSAGE_STOP] = "stop",
-    [VP_MESSAGE_END] = "end",
+    [VP_MESSAGE_WORD] = "word",   [VP_MESSAGE_FOLDER] = "folder",
+    [VP_MESSAGE_HERE] = "here",   [VP_MESSAGE_HEARD] = "heard",
+    [VP_MESSAGE_STOP] = "stop",   [VP_MESSAGE_END] = "end",
 };
 
 static const char *const duty_names[VP_DUTY_COUNT] = {
@@ -77,6 +77,9 @@ int vp_message_print(const struct vp_message *message,
     case VP_MESSAGE_BEAT:
         used = print_beat(&message->beat, out, n);
         break;
+    case VP_MESSAGE_FOLDER:
+        used = snprintf(out, n, "folder %s", message->folder);
+        break;
     case VP_MESSAGE_WORD:
         used = print_word(&message->final, out, n);
         break;
@@ -108,6 +111,18 @@ static bool take_text(struct line *line, char *out, size_t n)
     if (*line->at == '\0')
         return true;
     return *++line->at != '\0'; /* a space has something after it */
+}
+
+/* All that is left, with its spaces. */
+static bool take_rest(struct line *line, char *out, size_t n)
+{
+    size_t length = strlen(line->at);
+
+    if (length == 0 || length >= n)
+        return false;
+    memcpy(out, line->at, length + 1);
+    line->at += length;
+    return true;
 }
 
 static bool take_number(struct line *line, int64_t min, int64_t max,
@@ -217,9 +232,7 @@ static bool parse_word(struct line *line, struct vp_last_word *out)
     if (!take_int(line, VP_ERR_INVALID, VP_ERR_END, &status))
         return false;
     out->status = (enum vp_status)status;
-    snprintf(out->line, sizeof(out->line), "%s", line->at);
-    line->at += strlen(line->at);
-    return true;
+    return take_rest(line, out->line, sizeof(out->line));
 }
 
 bool vp_message_parse(const char *text, struct vp_message *out)
@@ -238,6 +251,10 @@ bool vp_message_parse(const char *text, struct vp_message *out)
         break;
     case VP_MESSAGE_BEAT:
         if (!parse_beat(&line, &out->beat))
+            return false;
+        break;
+    case VP_MESSAGE_FOLDER:
+        if (!take_rest(&line, out->folder, sizeof(out->folder)))
             return false;
         break;
     case VP_MESSAGE_WORD:

@@ -3,6 +3,7 @@
  *   rank         hello TOKEN RANK N_RANKS PID MACHINE HOST
  *                beat DUTY STOP N_ACTIONS
  *                     [KIND STAGE MINIBATCH PEER EVAL BUSY_MS WAIT_MS]
+ *                folder PATH
  *                word done | interrupted | failed STATUS LINE...
  *   supervisor   here | heard | stop | end
  *
@@ -14,6 +15,7 @@
 
 #define VP_MESSAGE_BYTES 768 /* the longest line, with its end */
 #define VP_HOST_BYTES 64
+#define VP_FOLDER_BYTES 640
 
 /* What a rank is about, besides its actions. */
 enum vp_duty {
@@ -34,6 +36,7 @@ enum vp_word {
 enum vp_message_kind {
     VP_MESSAGE_HELLO,
     VP_MESSAGE_BEAT,
+    VP_MESSAGE_FOLDER, /* of the run: there are files about ranks */
     VP_MESSAGE_WORD,
     VP_MESSAGE_HERE,  /* the supervisor lives; sent all the time */
     VP_MESSAGE_HEARD, /* it has the last word */
@@ -71,9 +74,10 @@ struct vp_last_word {
 
 struct vp_message {
     enum vp_message_kind kind;
-    struct vp_hello hello;     /* HELLO */
-    struct vp_beat beat;       /* BEAT */
-    struct vp_last_word final; /* WORD */
+    struct vp_hello hello;        /* HELLO */
+    struct vp_beat beat;          /* BEAT */
+    char folder[VP_FOLDER_BYTES]; /* FOLDER */
+    struct vp_last_word final;    /* WORD */
 };
 
 /* Writes the line and its end; its length. */

@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,13 +35,15 @@ struct vp_pulse {
     atomic_int duty;
     atomic_bool has_word, heard, quit;
     struct vp_last_word final; /* set before has_word */
+    atomic_bool has_folder;
+    char folder[VP_FOLDER_BYTES]; /* likewise */
 
     /* The thread's own. */
     char text[VP_MESSAGE_BYTES];
     size_t n_text;
     int64_t heard_ns; /* the supervisor */
     int64_t gone_ns;  /* it is gone since; 0: it is there */
-    bool said_word;
+    bool said_folder, said_word;
 };
 
 /* ---- Connecting --------------------------------------------------------- */
@@ -232,6 +235,29 @@ static void check_supervisor(struct vp_pulse *pulse)
         pulse->config.on_end(pulse->config.ctx, "the supervisor is gone");
 }
 
+static void say_once(struct vp_pulse *pulse, const struct vp_message *message,
+                     bool *said)
+{
+    *said = true;
+    if (pulse->gone_ns == 0 && !send_message(pulse, message))
+        lose(pulse);
+}
+
+static void say_news(struct vp_pulse *pulse)
+{
+    struct vp_message message = { .kind = VP_MESSAGE_FOLDER };
+
+    if (atomic_load(&pulse->has_folder) && !pulse->said_folder) {
+        memcpy(message.folder, pulse->folder, sizeof(message.folder));
+        say_once(pulse, &message, &pulse->said_folder);
+    }
+    if (atomic_load(&pulse->has_word) && !pulse->said_word) {
+        message = (struct vp_message){ .kind = VP_MESSAGE_WORD,
+                                       .final = pulse->final };
+        say_once(pulse, &message, &pulse->said_word);
+    }
+}
+
 static void *thread_main(void *arg)
 {
     struct vp_pulse *pulse = arg;
@@ -239,14 +265,7 @@ static void *thread_main(void *arg)
     while (!atomic_load(&pulse->quit)) {
         if (pulse->gone_ns == 0 && !pulse->said_word && !send_beat(pulse))
             lose(pulse);
-        if (atomic_load(&pulse->has_word) && !pulse->said_word) {
-            struct vp_message message = { .kind = VP_MESSAGE_WORD,
-                                          .final = pulse->final };
-
-            pulse->said_word = true;
-            if (pulse->gone_ns == 0 && !send_message(pulse, &message))
-                lose(pulse);
-        }
+        say_news(pulse);
         wait_for_something(pulse);
         check_supervisor(pulse);
     }
@@ -298,6 +317,18 @@ void vp_pulse_show(struct vp_pulse *pulse, const struct vp_box *box)
 {
     if (pulse)
         atomic_store(&pulse->box, box);
+}
+
+/* One that does not fit, or breaks a line, is not said. */
+void vp_pulse_set_folder(struct vp_pulse *pulse, const char *folder)
+{
+    char full[PATH_MAX];
+
+    if (!pulse || atomic_load(&pulse->has_folder) || !realpath(folder, full) ||
+        strlen(full) >= sizeof(pulse->folder) || strpbrk(full, "\n\r"))
+        return;
+    snprintf(pulse->folder, sizeof(pulse->folder), "%s", full);
+    atomic_store(&pulse->has_folder, true);
 }
 
 void vp_pulse_set_duty(struct vp_pulse *pulse, enum vp_duty duty)

@@ -329,8 +329,10 @@ static enum vp_status keep_actions(const struct run *run, struct vp_err *err)
 {
     int mine = own_rank(run);
 
-    return vp_boxfile_keep(run->boxes[mine], run->folder.path,
-                           vp_config_rank_number(run->config, mine), err);
+    VP_TRY(vp_boxfile_keep(run->boxes[mine], run->folder.path,
+                           vp_config_rank_number(run->config, mine), err));
+    vp_pulse_set_folder(run->options->pulse, run->folder.path);
+    return VP_OK;
 }
 
 static enum vp_status plan_trainer(struct run *run, struct vp_err *err)

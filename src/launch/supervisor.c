@@ -33,6 +33,7 @@ struct connection {
 
 struct vp_supervisor {
     struct vp_supervisor_config config;
+    char folder[VP_FOLDER_BYTES]; /* of the run, once a rank has said it */
     struct vp_address address;
     char address_text[512];
     char machine[VP_HOST_BYTES];
@@ -110,8 +111,6 @@ static enum vp_status set_up(struct vp_supervisor *supervisor,
     vp_address_print(&supervisor->address, supervisor->address_text,
                      sizeof(supervisor->address_text));
     vp_machine_id(supervisor->machine, sizeof(supervisor->machine));
-    if (config->folder)
-        vp_boxfile_clear(config->folder, config->n_ranks);
     return VP_OK;
 }
 
@@ -195,8 +194,8 @@ static void read_last_actions(struct vp_supervisor *supervisor, int rank)
     struct vp_beat beat;
     struct vp_box box;
 
-    if (!supervisor->config.folder ||
-        !vp_boxfile_read(supervisor->config.folder, rank, &box))
+    if (!supervisor->folder[0] ||
+        !vp_boxfile_read(supervisor->folder, rank, &box))
         return;
     beat = vp_beat_of(&box, vp_clock_ns());
     if (beat.n_actions < it->beat.n_actions)
@@ -282,6 +281,10 @@ static bool take_line(struct vp_supervisor *supervisor,
         return false;
     if (connection->rank < 0)
         return welcome(supervisor, connection, &message);
+    if (message.kind == VP_MESSAGE_FOLDER) {
+        memcpy(supervisor->folder, message.folder, sizeof(message.folder));
+        return true;
+    }
     if (message.kind != VP_MESSAGE_BEAT && message.kind != VP_MESSAGE_WORD)
         return false;
     if (!supervisor->decided_ns)

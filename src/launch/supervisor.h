@@ -14,7 +14,6 @@ struct vp_supervisor_config {
     int watchdog_seconds;
     bool local;            /* all ranks are on this machine */
     const char *interface; /* of the network; NULL: all */
-    const char *folder;    /* of the run, for actions.<rank>; NULL: none */
 };
 
 struct vp_supervisor;

@@ -14,7 +14,7 @@ enum { MAX_JOBS = 4, PIECE = 64 };
 #define PIECE_SECONDS 0.5
 
 #define SLICE_NS (50 * (int64_t)1000000)   /* between looks at the ranks */
-#define HEAR_NS (1 * (int64_t)1000000)     /* at other processes */
+#define HEAR_NS (3 * (int64_t)1000000)     /* at other processes */
 #define GRACE_NS (2000 * (int64_t)1000000) /* for ranks to notice a failure */
 
 struct vp_trainer {

@@ -79,6 +79,9 @@ struct train_args {
     bool explain, quiet, verbose, help;
 };
 
+/* Tells ranks that their output is seen on a terminal. */
+#define TERMINAL_VARIABLE "VPIPE_TERMINAL"
+
 /* ---- Signals ------------------------------------------------------------ */
 
 /* Signals so far, that count. */
@@ -407,6 +410,25 @@ static enum vp_status join(const struct vp_config *config,
     return vp_member_join(&member, out, err);
 }
 
+/* mpirun gives its ranks a terminal wherever their output goes. */
+static void draw_if_seen(struct progress *progress)
+{
+    if (getenv(TERMINAL_VARIABLE))
+        return;
+    progress->terminal = false;
+    setenv("NO_COLOR", "1", 1);
+}
+
+/* Processes that were started together read the same: the first one says what
+ * is wrong, and has time for it, for mpirun ends all when one ends. */
+static int refuse(const struct vp_err *err)
+{
+    if (vp_processes_find().index == 0)
+        return tool_usage_error("%s", err->text);
+    sleep(1);
+    return TOOL_USAGE;
+}
+
 /* ---- The run, in this process ------------------------------------------- */
 
 /* Of processes that were started together, the first one speaks; what goes
@@ -424,6 +446,8 @@ static int run(const struct train_args *args, const struct vp_config *config)
 
     progress_init(&progress, stdout, config->print_frequency);
     progress.details = args->verbose;
+    if (self.n > 1)
+        draw_if_seen(&progress);
     if (!quiet)
         events = (struct vp_run_events){
             .ctx = &progress,
@@ -448,6 +472,8 @@ static int run(const struct train_args *args, const struct vp_config *config)
     progress_break(&progress);
     fflush(stdout);
     said = vp_member_say(&member, st, &err);
+    if (st != VP_OK && !said && !options.world && self.index > 0)
+        return refuse(&err);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] && !said)
         fprintf(stderr, "%s\n", err.text);
     else if (st == VP_OK && options.dry_run && !quiet)
@@ -520,6 +546,8 @@ static int launch(const struct train_args *args, const struct vp_config *config)
 
     progress_init(&progress, stdout, config->print_frequency);
     catch_signals(on_signal_to_all);
+    if (progress.terminal)
+        setenv(TERMINAL_VARIABLE, "1", 1);
     if (words) {
         options.n_args = rank_args(args, words, steps, sizeof(steps),
                                    &options.n_kept);
@@ -569,10 +597,8 @@ int cmd_train(int argc, char **argv)
                            &err) == VP_OK)
             status = args.explain ? explain(&config)
                                   : choose_way(&args, &config);
-        else if (vp_processes_find().index == 0)
-            status = tool_usage_error("%s", err.text);
         else
-            status = TOOL_USAGE; /* all read the same: one says so */
+            status = refuse(&err);
         vp_config_release(&config);
     }
     free(args.sets);

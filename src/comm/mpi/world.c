@@ -11,7 +11,7 @@
 
 enum {
     N_SPINS = 200,        /* looks without a pause: some 50 us */
-    N_YIELDS = 50,        /* then others on this core may go first */
+    N_YIELDS = 2000,      /* then others on this core may go first: 1 ms */
     NAP_NS = 50 * 1000,   /* then it sleeps between looks */
     NEWS_EVERY = 32,      /* looks for a message between those for news */
     POLL_NS = 100 * 1000, /* between polls from outside */
@@ -113,7 +113,7 @@ enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
                            void *ctx, int64_t deadline_ns)
 {
     for (int n = 0;; n++) {
-        bool done, late = n % NEWS_EVERY == 0 || n >= N_SPINS;
+        bool done, late = n % NEWS_EVERY == 0 || n >= N_SPINS + N_YIELDS;
 
         vp_mpi_lock(world);
         done = test(ctx);
@@ -280,7 +280,9 @@ static void name_library(char text[MPI_MAX_LIBRARY_VERSION_STRING])
     int n = 0;
 
     MPI_Get_library_version(text, &n);
-    text[strcspn(text, ",\n\t")] = '\0';
+    text[strcspn(text, ",\n")] = '\0';
+    for (char *c = text; *c; c++)
+        *c = (char)(*c == '\t' ? ' ' : *c);
 }
 
 static enum vp_status start(const struct vp_processes *self, struct vp_err *err)

@@ -1,0 +1,204 @@
+#!/bin/bash
+# Ranks as processes give the losses of ranks as threads, digit by digit.
+#   tests/mpi.sh PROGRAM MPIRUN [OPTION...]
+# A sample of the configurations below, the same every time; SEED=2 takes
+# another one. With VP_FULL=1 all of them, and 200 short runs in a row.
+set -u
+
+program=${1:?usage: tests/mpi.sh PROGRAM MPIRUN [OPTION...]}
+shift
+mpirun=("$@")
+command -v "${mpirun[0]}" >/dev/null || {
+    echo "SKIPPED: there is no ${mpirun[0]}"
+    exit 77
+}
+every=${VP_FULL:+1}
+every=${every:-14}
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
+n_cases=0
+n_runs=0
+failures=0
+
+cat >"$folder/small.yml" <<'YAML'
+model_type: bert
+device: cpu
+vocab: 264
+hidden: 16
+layers: 8
+heads: 2
+positions: 16
+synthetic_data: true
+seq_length: 16
+batch_size: 2
+optimizer: adamw
+learning_rate: 0.001
+total_steps: 100
+threads_per_stage: 1
+watchdog_seconds: 60
+YAML
+
+fail()
+{
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+}
+
+# train OUTPUT RANKS [OPTION...]: 0 ranks are threads. Goes on where there is
+# something in OUTPUT.
+train()
+{
+    local output=$folder/$1 n=$2 run=() where=--output
+
+    shift 2
+    [ "$n" = 0 ] || run=("${mpirun[@]}" -n "$n")
+    [ ! -d "$output" ] || where=--resume
+    timeout 120 ${run[@]+"${run[@]}"} "$program" train "$folder/small.yml" \
+        --quiet "$where" "$output" "$@" >"$folder/log" 2>&1 </dev/null
+}
+
+# What must not depend on where ranks live.
+numbers()
+{
+    grep -oE '"(step|loss|eval_loss)": [^,}]*|"grad_norm": ([^],]*|\[[^]]*\])' \
+        "$folder/$1/metrics.jsonl"
+}
+
+same()
+{
+    numbers "$1" >"$folder/want"
+    numbers "$2" >"$folder/got"
+    [ -s "$folder/want" ] && cmp -s "$folder/want" "$folder/got"
+}
+
+# compare RANKS [OPTION...]: every 14th one, or all.
+compare()
+{
+    n_cases=$((n_cases + 1))
+    [ $(((n_cases + ${SEED:-0}) % every)) = 0 ] || return 0
+    n_runs=$((n_runs + 1))
+    rm -rf "$folder/threads" "$folder/ranks"
+    train threads 0 "${@:2}" || fail "threads: $*: $(cat "$folder/log")"
+    train ranks "$@" || fail "processes: $*: $(cat "$folder/log")"
+    same threads ranks || fail "other numbers: $*"
+}
+
+# Groups are short, unless asked for otherwise.
+set_all()
+{
+    local option
+
+    options=()
+    [[ " $* " != *" sync_mode=bsp "* ]] || options=(--set accumulation_steps=4)
+    for option in "$@"; do
+        options+=(--set "$option")
+    done
+}
+
+# ---- Configurations --------------------------------------------------------
+for n in 2 3 4 8; do
+    for schedule in 1f1b gpipe zb-h1; do
+        for ratio in 0 0.5 1; do
+            for tied in true false; do
+                set_all stages=$n sync_mode=bsp schedule=$schedule \
+                    recompute_ratio=$ratio tie_embeddings=$tied
+                compare $n "${options[@]}" --max-steps 4
+            done
+        done
+    done
+    for schedule in interleaved zb-v; do
+        for tied in true false; do
+            set_all stages=$n chunks=2 sync_mode=bsp schedule=$schedule \
+                accumulation_steps=$n tie_embeddings=$tied
+            compare $n "${options[@]}" --max-steps 4
+        done
+    done
+    for macrobatch in true false; do
+        set_all stages=$n sync_mode=asp macrobatch=$macrobatch \
+            tie_embeddings=false
+        compare $n "${options[@]}" --max-steps 20
+    done
+done
+for replicas in 2,1 1,2 2,2 3,1 1,3 2,3 1,2,1 3,1,2 4,4; do
+    n=$((${replicas//,/ + }))
+    list=${replicas//,/}
+    for mode in bsp asp; do
+        for n_mb in 4 5; do
+            set_all stages=${#list} "replicas=[$replicas]" sync_mode=$mode \
+                tie_embeddings=$([ $mode = bsp ] && echo true || echo false)
+            [ $mode = asp ] || options+=(--set accumulation_steps=$n_mb)
+            compare $n "${options[@]}" --max-steps 6
+        done
+    done
+done
+for mode in bsp asp; do
+    for every_other in eval_every=2 eval_every=3; do
+        set_all stages=3 sync_mode=$mode $every_other eval_batches=3 \
+            checkpoint_every=2 keep_checkpoints=2 tie_embeddings=false
+        compare 3 "${options[@]}" --max-steps 7
+    done
+done
+set_all stages=4 'partition=[3,7,1,6]' sync_mode=bsp grad_clip=0.01
+compare 4 "${options[@]}" --max-steps 4
+set_all model_type=gpt2 stages=3 sync_mode=bsp
+compare 3 "${options[@]}" --max-steps 4
+set_all model_type=translation layers=3 stages=4 sync_mode=bsp batch_size=64
+compare 4 "${options[@]}" --max-steps 4
+
+# ---- Going on --------------------------------------------------------------
+# goes_on MODE RANKS...: each number of ranks takes over from the one before.
+goes_on()
+{
+    local mode=$1 step=0 n
+
+    shift
+    rm -rf "$folder/whole" "$folder/parts"
+    set_all sync_mode="$mode" tie_embeddings=false checkpoint_every=2
+    train whole 0 --set stages="$1" "${options[@]}" --max-steps $((3 * $#)) ||
+        fail "whole: $(cat "$folder/log")"
+    for n in "$@"; do
+        step=$((step + 3))
+        n_runs=$((n_runs + 1))
+        train parts "$n" --set stages="$n" "${options[@]}" --max-steps $step ||
+            fail "$mode to step $step on $n: $(cat "$folder/log")"
+    done
+    same whole parts || fail "not as if it had never stopped: $mode $*"
+}
+goes_on bsp 2 4 3
+goes_on asp 2 2
+
+# ---- Refusals --------------------------------------------------------------
+# refuse STATUS TEXT RANKS [OPTION...]: one line, from one process.
+refuse()
+{
+    local want=$1 text=$2
+
+    shift 2
+    rm -rf "$folder/bad"
+    train bad "$@"
+    [ $? = "$want" ] || fail "exit status is not $want: $*"
+    [ "$(grep -cF -- "$text" "$folder/log")" = 1 ] ||
+        fail "not one line '$text': $*: $(cat "$folder/log")"
+}
+refuse 2 '3 processes were started, but the pipeline has 2 ranks; start 2' \
+    3 --set stages=2
+refuse 2 'memory_limit is' 2 --set stages=2 --set memory_limit=1000
+refuse 2 'unknown key' 2 --set stage=2
+refuse 1 'non-finite' 2 --set stages=2 --set sync_mode=bsp \
+    --set learning_rate=100 --set optimizer=sgd --set grad_clip=0
+
+# ---- Again and again -------------------------------------------------------
+if [ -n "${VP_FULL:-}" ]; then
+    for ((i = 0; i < 200; i++)); do
+        rm -rf "$folder/again"
+        set_all stages=$((2 + i % 3)) sync_mode=$([ $((i % 2)) = 0 ] &&
+            echo bsp || echo asp) tie_embeddings=false
+        train again $((2 + i % 3)) "${options[@]}" --max-steps 3 ||
+            fail "run $i of 200: $(cat "$folder/log")"
+        n_runs=$((n_runs + 1))
+    done
+fi
+
+echo "$n_runs runs of processes, of $n_cases configurations; $failures failed"
+[ $failures = 0 ]

@@ -1,0 +1,25 @@
+#!/bin/bash
+# The plugin built with MPICH, by its own mpirun. With VP_FULL=1 only: it is
+# one more build.
+#   tests/mpich.sh BUILD
+set -eu
+
+build=$(cd "${1:?usage: tests/mpich.sh BUILD}" && pwd)
+source=$(cd "$(dirname "$0")/.." && pwd)
+[ -n "${VP_FULL:-}" ] || {
+    echo "SKIPPED: takes a build of its own; make test-full does it"
+    exit 77
+}
+command -v mpicc.mpich >/dev/null && command -v mpirun.mpich >/dev/null || {
+    echo "SKIPPED: there is no MPICH (mpich, libmpich-dev)"
+    exit 77
+}
+cmake -S "$source" -B "$build/mpich" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DVP_MPICC="$(command -v mpicc.mpich)" -DVP_CUDA=OFF -DVP_TESTS=OFF \
+    >/dev/null
+ninja -C "$build/mpich" --quiet vpipe_mpi
+export VPIPE_PLUGINS=$build/mpich
+for n in 2 3 4; do
+    timeout 120 mpirun.mpich -n $n "$build/test_comm" mpi
+done
+VP_FULL='' "$source/tests/mpi.sh" "$build/vpipe" mpirun.mpich
