@@ -40,7 +40,7 @@ struct mix {
     const struct vp_generator *generator;
     struct lab_spec spec;
     int partition[VP_MAX_STAGES], depth[VP_MAX_STAGES];
-    double gib; /* of the largest stage */
+    double gib; /* of the fullest rank */
 };
 
 /* Seconds and compute seconds of one update, or of as many minibatches. */
@@ -227,17 +227,25 @@ static void print_row(const struct scaling_model *model, const struct mix *mix,
            (span.seconds - free.seconds) / span.seconds, mix->gib);
 }
 
+/* Of the fullest rank. */
 static double gib_of(const struct lab_spec *spec)
 {
     struct lab_spec dry = *spec;
+    const struct vp_schedule *schedule;
+    const struct vp_memory *memory;
     struct lab *lab;
     double most = 0.0;
 
     dry.dry = true;
     lab = lab_open(&dry);
-    for (int s = 0; s < vp_trainer_n_stages(lab_trainer(lab)); s++) {
-        double n_bytes = (double)vp_trainer_memory(lab_trainer(lab))[s].total;
+    schedule = vp_trainer_schedule(lab_trainer(lab));
+    memory = vp_trainer_memory(lab_trainer(lab));
+    for (int r = 0; r < schedule->n_ranks; r++) {
+        const struct vp_rank_list *list = &schedule->ranks[r];
+        double n_bytes = 0.0;
 
+        for (int i = 0; i < list->n_stages; i++)
+            n_bytes += (double)memory[list->stages[i]].total;
         most = n_bytes > most ? n_bytes : most;
     }
     lab_close(lab);
