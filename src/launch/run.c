@@ -302,12 +302,12 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
 
 /* ---- The supervisor's view ---------------------------------------------- */
 
-/* The rank of this process, where each has one. */
+/* The rank of this process, where each has one; else the first one. */
 static int own_rank(const struct run *run)
 {
     int r = 0;
 
-    while (!vp_world_is_mine(run->world, r))
+    while (run->world && !vp_world_is_mine(run->world, r))
         r++;
     return r;
 }
@@ -363,7 +363,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     VP_TRY(choose_backend(run, err));
     VP_TRY(set_devices(run, err));
     set_steps(run);
-    if (run->world && run->options->pulse)
+    if (run->options->pulse)
         VP_TRY(show_rank(run, err));
     return check_steps(run, err);
 }
@@ -663,10 +663,9 @@ static enum vp_status share_folder(struct run *run, struct vp_err *err)
     if (vp_world_share(run->world, run->folder.path, sizeof(run->folder.path),
                        deadline) != VP_OK)
         return vp_world_status(run->world, err);
-    if (!run->folder.path[0])
-        return VP_OK;
-    VP_TRY(vp_folder_check(&run->folder, run->world, deadline, err));
-    return run->boxes ? keep_actions(run, err) : VP_OK;
+    if (run->folder.path[0])
+        return vp_folder_check(&run->folder, run->world, deadline, err);
+    return VP_OK;
 }
 
 static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
@@ -694,6 +693,8 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
     }
     VP_TRY(st);
     VP_TRY(share_folder(run, err));
+    if (run->boxes && run->folder.path[0])
+        VP_TRY(keep_actions(run, err));
     return arm_checkpoints(run, err);
 }
 
