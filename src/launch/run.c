@@ -218,6 +218,7 @@ static void set_pipeline(const struct vp_config *config,
     train->depth = config->warmup_depths.at;
     train->early_recompute = config->early_recompute;
     train->clip_per_stage = config->clip_per_stage;
+    train->fast_sums = config->fast_reduce;
     train->accumulation_steps = config->accumulation_steps;
     train->timeout_ms = config->watchdog_seconds * 1000;
 }
@@ -413,6 +414,10 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
         .unigram_loss = vp_data_info(run->data)->unigram_loss,
         .n_threads = run->train.backend_config.n_threads,
         .n_cores = count_cores(),
+        .transport = run->world ? "mpi"
+                     : config->distributed_backend == VP_TRANSPORT_GLOO
+                         ? "gloo"
+                         : "local",
     };
     VP_TRY(vp_forecast_make(&run->train, run->trainer, run->stages,
                             &run->summary, err));
@@ -798,11 +803,16 @@ static enum vp_status lead(struct run *run, struct vp_err *err)
 
 static enum vp_status follow(struct run *run, struct vp_err *err)
 {
-    VP_TRY(vp_trainer_follow(run->trainer, run->options->stop, err));
+    enum vp_status st = vp_trainer_follow(run->trainer, run->options->stop,
+                                          err);
+    struct vp_err own = { "" };
+
     vp_pulse_set_duty(run->options->pulse, VP_DUTY_SAVE);
-    if (run->checkpoints)
-        VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
-    return VP_OK;
+    if (!run->checkpoints ||
+        vp_checkpoints_finish(run->checkpoints, NAN, &own) == VP_OK)
+        return st;
+    /* The run failed because this did. */
+    return vp_err_set(err, VP_ERR_IO, "%s", own.text);
 }
 
 enum vp_status vp_run_train(const struct vp_config *config,
