@@ -173,6 +173,11 @@ void vp_group_set_adder(struct vp_group *group, int member, vp_adder_fn add,
     group->ops->set_adder(group, member, add, ctx);
 }
 
+void vp_group_set_fast(struct vp_group *group)
+{
+    group->ops->set_fast(group);
+}
+
 enum vp_status vp_group_cut(struct vp_group *group, const int64_t *ends,
                             int n_pieces)
 {

@@ -155,6 +155,11 @@ enum vp_status vp_group_add(struct vp_group *group, int member,
                             const struct vp_term *terms, int n_terms, int64_t n,
                             int64_t deadline_ns);
 
+/* Sums of this group may be added in any order, by the transport's own means,
+ * which may be faster; bits then differ. Each member has one term. Before the
+ * first sum. */
+void vp_group_set_fast(struct vp_group *group);
+
 /* The same, piece by piece while members still compute:
  *
  *   offer(2)  progress  offer(0)  progress ...  offer_rest

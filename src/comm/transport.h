@@ -51,6 +51,7 @@ struct vp_group_ops {
                                int64_t deadline_ns);
     void (*set_adder)(struct vp_group *group, int member, vp_adder_fn add,
                       void *ctx);
+    void (*set_fast)(struct vp_group *group);
     enum vp_status (*cut)(struct vp_group *group, const int64_t *ends,
                           int n_pieces);
     /* Of the one piece of a group that was not cut. */

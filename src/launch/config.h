@@ -93,6 +93,7 @@ struct vp_config {
     bool early_recompute;             /* before the gradient arrives */
     int accumulation_steps;           /* bsp: minibatches per update; asp: 1 */
     bool clip_per_stage;              /* grad_clip_scope: all | stage */
+    bool fast_reduce;                 /* reduce: exact | fast */
     int mp_size;                      /* tensor parallel ranks: 1 */
     bool compress_activations, compress_in_gpu; /* no effect */
     /* machine */

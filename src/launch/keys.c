@@ -28,6 +28,13 @@ static const char *activation_word(int i)
     return WORD_FROM(words, i);
 }
 
+static const char *reduce_word(int i)
+{
+    static const char *const words[] = { "exact", "fast" };
+
+    return WORD_FROM(words, i);
+}
+
 static const char *kernels_word(int i)
 {
     static const char *const words[] = { "fast", "reference" };
@@ -460,6 +467,10 @@ const struct vp_key vp_keys[] = {
       .example = "stage", .applies = is_bsp, .depends_on = "sync_mode",
       .meaning = "grad_clip limits the norm over all stages, or of each; asp "
       "always of each" },
+    { ROW("reduce", VP_KEY_BOOL, fast_reduce), .word = reduce_word,
+      .group = "pipeline", .fallback = "exact", .example = "exact",
+      .meaning = "gradients of replicas are added in the order of ranks, or "
+      "fast, as the transport likes: between processes other bits" },
 
     { ROW("compress_activations", VP_KEY_BOOL, compress_activations),
       .group = "pipeline", .fallback = "false", .example = "false",
@@ -549,7 +560,6 @@ const struct vp_key vp_keys[] = {
     LATER("auto_plan", "plan the pipeline before the run"),
     LATER("freeze", "blocks that are not trained"),
     LATER("rebalance", "move blocks while running"),
-    LATER("reduce", "how replicas add gradients"),
     LATER("swap", "activations kept in host memory"),
 };
 /* clang-format on */

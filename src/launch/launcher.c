@@ -20,7 +20,7 @@
 
 enum {
     LISTEN_MS = 100,
-    TELL_MS = 2000,  /* for mpirun to tell the signal that ended a rank */
+    TELL_MS = 2000,  /* for mpirun to end when its ranks have */
     END_MS = 4000,   /* for everything to end */
     EXIT_MS = 30000, /* for ranks that are done to exit */
 };
@@ -188,8 +188,8 @@ static int signal_of(struct launch *launch)
 {
     int status;
 
-    if (!vp_process_wait(&launch->mpirun, TELL_MS) ||
-        vp_supervisor_verdict(launch->supervisor)->cause != VP_CAUSE_DEAD)
+    if (vp_supervisor_verdict(launch->supervisor)->cause != VP_CAUSE_DEAD ||
+        !vp_process_wait(&launch->mpirun, TELL_MS))
         return 0;
     status = launch->mpirun.status;
     if (!WIFEXITED(status) || WEXITSTATUS(status) <= 128 ||
@@ -255,7 +255,7 @@ static enum vp_status attempt(struct launch *launch, struct vp_err *err)
     if (launch->supervisor)
         vp_supervisor_end(launch->supervisor, END_MS);
     vp_process_wait(&launch->mpirun, TELL_MS);
-    vp_process_end(&launch->mpirun, END_MS);
+    vp_process_end(&launch->mpirun, TELL_MS);
     vp_process_end_orphans(END_MS);
     return st;
 }

@@ -50,7 +50,9 @@ static enum vp_status meet(const struct vp_member_config *config,
 
     if (given)
         VP_TRY(start_pulse(config, given, member, err));
-    else if (config->self.index == 0)
+    if (config->self.n == 1)
+        return VP_OK;
+    if (!given && config->self.index == 0)
         VP_TRY(config->hire(config->config, address, sizeof(address), err));
     VP_TRY(
         vp_processes_join(&config->self, config->config, &member->world, err));
@@ -66,7 +68,12 @@ enum vp_status vp_member_join(const struct vp_member_config *config,
                               struct vp_member *out, struct vp_err *err)
 {
     *out = (struct vp_member){ NULL };
-    return config->self.n == 1 ? VP_OK : meet(config, out, err);
+    return meet(config, out, err);
+}
+
+bool vp_member_is_one(const struct vp_processes *self)
+{
+    return self->n > 1 || getenv(VP_SUPERVISOR_VARIABLE);
 }
 
 bool vp_member_say(struct vp_member *member, enum vp_status status,

@@ -21,10 +21,12 @@ struct vp_member_config {
 
 struct vp_member {
     struct vp_world *world; /* NULL: this process is alone */
-    struct vp_pulse *pulse; /* likewise */
+    struct vp_pulse *pulse; /* NULL: nobody looks after it */
     int *numbers;
 };
 
+/* Was this process started as a part of a job? Perhaps its only one. */
+bool vp_member_is_one(const struct vp_processes *self);
 /* Joins the others. Empty, and fine, in a process that is alone. */
 enum vp_status vp_member_join(const struct vp_member_config *config,
                               struct vp_member *out, struct vp_err *err);

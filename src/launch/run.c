@@ -218,6 +218,7 @@ static void set_pipeline(const struct vp_config *config,
     train->depth = config->warmup_depths.at;
     train->early_recompute = config->early_recompute;
     train->clip_per_stage = config->clip_per_stage;
+    train->fast_sums = config->fast_reduce;
     train->accumulation_steps = config->accumulation_steps;
     train->timeout_ms = config->watchdog_seconds * 1000;
 }
@@ -302,12 +303,12 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
 
 /* ---- The supervisor's view ---------------------------------------------- */
 
-/* The rank of this process, where each has one. */
+/* The rank of this process, where each has one; else the first one. */
 static int own_rank(const struct run *run)
 {
     int r = 0;
 
-    while (!vp_world_is_mine(run->world, r))
+    while (run->world && !vp_world_is_mine(run->world, r))
         r++;
     return r;
 }
@@ -363,7 +364,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     VP_TRY(choose_backend(run, err));
     VP_TRY(set_devices(run, err));
     set_steps(run);
-    if (run->world && run->options->pulse)
+    if (run->options->pulse)
         VP_TRY(show_rank(run, err));
     return check_steps(run, err);
 }
@@ -413,6 +414,10 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
         .unigram_loss = vp_data_info(run->data)->unigram_loss,
         .n_threads = run->train.backend_config.n_threads,
         .n_cores = count_cores(),
+        .transport = run->world ? "mpi"
+                     : config->distributed_backend == VP_TRANSPORT_GLOO
+                         ? "gloo"
+                         : "local",
     };
     VP_TRY(vp_forecast_make(&run->train, run->trainer, run->stages,
                             &run->summary, err));
@@ -663,10 +668,9 @@ static enum vp_status share_folder(struct run *run, struct vp_err *err)
     if (vp_world_share(run->world, run->folder.path, sizeof(run->folder.path),
                        deadline) != VP_OK)
         return vp_world_status(run->world, err);
-    if (!run->folder.path[0])
-        return VP_OK;
-    VP_TRY(vp_folder_check(&run->folder, run->world, deadline, err));
-    return run->boxes ? keep_actions(run, err) : VP_OK;
+    if (run->folder.path[0])
+        return vp_folder_check(&run->folder, run->world, deadline, err);
+    return VP_OK;
 }
 
 static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
@@ -694,6 +698,8 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
     }
     VP_TRY(st);
     VP_TRY(share_folder(run, err));
+    if (run->boxes && run->folder.path[0])
+        VP_TRY(keep_actions(run, err));
     return arm_checkpoints(run, err);
 }
 
@@ -797,11 +803,16 @@ static enum vp_status lead(struct run *run, struct vp_err *err)
 
 static enum vp_status follow(struct run *run, struct vp_err *err)
 {
-    VP_TRY(vp_trainer_follow(run->trainer, run->options->stop, err));
+    enum vp_status st = vp_trainer_follow(run->trainer, run->options->stop,
+                                          err);
+    struct vp_err own = { "" };
+
     vp_pulse_set_duty(run->options->pulse, VP_DUTY_SAVE);
-    if (run->checkpoints)
-        VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
-    return VP_OK;
+    if (!run->checkpoints ||
+        vp_checkpoints_finish(run->checkpoints, NAN, &own) == VP_OK)
+        return st;
+    /* The run failed because this did. */
+    return vp_err_set(err, VP_ERR_IO, "%s", own.text);
 }
 
 enum vp_status vp_run_train(const struct vp_config *config,

@@ -352,9 +352,9 @@ static void look_after(struct vp_supervisor *supervisor)
     for (int i = 0; i < supervisor->n_connections; i++) {
         struct connection *it = &supervisor->connections[i];
 
-        if (it->fd >= 0 && it->rank >= 0)
+        if (it->fd >= 0 && it->rank >= 0 && !supervisor->decided_ns)
             look_at_queue(supervisor, it);
-        else if (it->fd >= 0 && now - it->since_ns > GUEST_NS)
+        else if (it->fd >= 0 && it->rank < 0 && now - it->since_ns > GUEST_NS)
             hang_up(supervisor, it);
     }
     if (now - supervisor->said_ns < SAY_NS)
@@ -453,11 +453,25 @@ void vp_supervisor_launcher_ended(struct vp_supervisor *supervisor)
 
 /* ---- Ending ------------------------------------------------------------- */
 
+/* Nothing will be heard of a rank whose host is cut off. */
+static int count_reachable(const struct vp_supervisor *supervisor)
+{
+    int n = 0;
+
+    for (int i = 0; i < supervisor->n_connections; i++) {
+        const struct connection *it = &supervisor->connections[i];
+
+        n += it->fd >= 0 && it->rank >= 0 &&
+             !supervisor->roster.ranks[it->rank].cut_off;
+    }
+    return n;
+}
+
 static void wait_until_gone(struct vp_supervisor *supervisor, int timeout_ms)
 {
     int64_t end = vp_clock_ns() + timeout_ms * INT64_C(1000000);
 
-    while (vp_supervisor_n_connected(supervisor) > 0 && vp_clock_ns() < end)
+    while (count_reachable(supervisor) > 0 && vp_clock_ns() < end)
         look(supervisor, TICK_MS / 4);
 }
 

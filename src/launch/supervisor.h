@@ -35,7 +35,8 @@ void vp_supervisor_rest(struct vp_supervisor *supervisor, int timeout_ms);
 /* Asks all ranks to save at the next update and to end. */
 void vp_supervisor_stop(struct vp_supervisor *supervisor);
 /* Ends all ranks at once, those on this machine by force, and waits so long
- * until they are gone. How many are not. */
+ * until they are gone; not for those that cannot be reached. How many are
+ * not gone. */
 int vp_supervisor_end(struct vp_supervisor *supervisor, int timeout_ms);
 /* Ranks that have come; those whose connection stands. */
 int vp_supervisor_n_came(const struct vp_supervisor *supervisor);

@@ -309,6 +309,8 @@ static enum vp_status link_replicas(struct vp_crew *crew,
         st = vp_group_create(crew->world, ranks, (int)n_ranks, 0,
                              &links->replicas);
     }
+    if (st == VP_OK && links->replicas && crew->config->fast_sums)
+        vp_group_set_fast(links->replicas);
     if (st == VP_OK && links->replicas)
         st = vp_group_cut(links->replicas, ends, (int)n);
     free(ends);
@@ -328,10 +330,15 @@ static enum vp_status join_replicas(struct vp_crew *crew,
     if (links->n_replicas == 1)
         return VP_OK;
     rs->replicas = links->replicas;
-    rs->term = (struct vp_term){ rs->stage.grads, rs->replica,
+    if (!rs->stage.ops->host_memory && crew->config->world)
+        VP_TRY(rs->stage.ops->host_alloc(
+            rs->stage.backend, (size_t)rs->stage.n_bytes[VP_SPACE_GRAD],
+            (void **)&rs->mirror));
+    rs->term = (struct vp_term){ rs->mirror ? rs->mirror : rs->stage.grads,
+                                 rs->replica,
                                  !stream && rs->replica >= schedule->n_mb };
     vp_group_set_terms(rs->replicas, rs->replica, &rs->term, 1);
-    if (!rs->stage.ops->host_memory)
+    if (!rs->stage.ops->host_memory && !rs->mirror)
         vp_group_set_adder(rs->replicas, rs->replica, vp_stage_add_terms,
                            &rs->stage);
     return VP_OK;
@@ -382,9 +389,10 @@ static enum vp_status connect_all(struct vp_crew *crew, struct vp_rank *ranks,
 
 /* ---- Ties --------------------------------------------------------------- */
 
-static bool rank_uses(const struct vp_rank *rank, vp_par owner)
+static int count_uses(const struct vp_rank *rank, vp_par owner)
 {
     const struct vp_graph *graph = &rank->crew->config->graphs[0];
+    int n = 0;
 
     for (int s = 0; s < rank->n_stages; s++) {
         const struct vp_layout *layout =
@@ -393,9 +401,26 @@ static bool rank_uses(const struct vp_rank *rank, vp_par owner)
         for (int i = 0; i < layout->n_entries; i++)
             if (layout->entries[i].par == owner ||
                 graph->params[layout->entries[i].par].tied_to == owner)
-                return true;
+                n++;
     }
-    return false;
+    return n;
+}
+
+/* How a rank adds what its device has. */
+static enum vp_status reach_uses(struct vp_crew *crew, struct vp_rank *rank,
+                                 struct vp_tie *tie)
+{
+    const struct vp_backend_ops *ops = crew->config->backend;
+    size_t n_bytes = (size_t)(count_uses(rank, tie->owner) * tie->n) *
+                     sizeof(float);
+
+    if (tie->member[rank->index] < 0 || ops->host_memory || !rank->is_here)
+        return VP_OK;
+    if (crew->config->world)
+        return ops->host_alloc(rank->backend, n_bytes, (void **)&tie->mirror);
+    vp_group_set_adder(tie->group, tie->member[rank->index], vp_stage_add_terms,
+                       &rank->stages[0].stage);
+    return VP_OK;
 }
 
 static enum vp_status make_tie(struct vp_crew *crew, struct vp_rank *ranks,
@@ -411,7 +436,7 @@ static enum vp_status make_tie(struct vp_crew *crew, struct vp_rank *ranks,
     tie->n = param->rows * param->cols;
     tie->member = calloc((size_t)crew->n_ranks, sizeof(*tie->member));
     for (int r = 0; tie->member && members && r < crew->n_ranks; r++) {
-        tie->member[r] = rank_uses(&ranks[r], owner) ? n_members : -1;
+        tie->member[r] = count_uses(&ranks[r], owner) > 0 ? n_members : -1;
         if (tie->member[r] >= 0)
             members[n_members++] = r;
     }
@@ -420,9 +445,7 @@ static enum vp_status make_tie(struct vp_crew *crew, struct vp_rank *ranks,
     free(members);
     VP_TRY(st);
     for (int r = 0; r < crew->n_ranks; r++)
-        if (tie->member[r] >= 0 && !crew->config->backend->host_memory)
-            vp_group_set_adder(tie->group, tie->member[r], vp_stage_add_terms,
-                               &ranks[r].stages[0].stage);
+        VP_TRY(reach_uses(crew, &ranks[r], tie));
     return VP_OK;
 }
 
@@ -564,8 +587,15 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
 
         vp_prefetch_free(rank->reader);
         vp_batch_free(rank->eval_batch);
+        for (int t = 0; rank->is_here && t < crew->n_ties; t++)
+            if (crew->ties[t].mirror)
+                crew->config->backend->host_free(rank->backend,
+                                                 crew->ties[t].mirror);
         for (int i = 0; i < rank->n_stages; i++) {
             free_events(&rank->stages[i]);
+            if (rank->stages[i].mirror)
+                crew->config->backend->host_free(rank->backend,
+                                                 rank->stages[i].mirror);
             vp_stage_release(&rank->stages[i].stage);
         }
         free(rank->stages);

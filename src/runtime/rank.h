@@ -30,8 +30,9 @@ enum { VP_MAX_USES = 16 }; /* of a tied parameter on one rank */
 struct vp_tie {
     struct vp_group *group;
     vp_par owner;
-    int64_t n;   /* floats */
-    int *member; /* per rank; -1: it has no use */
+    int64_t n;     /* floats */
+    int *member;   /* per rank; -1: it has no use */
+    float *mirror; /* of the uses here, for other processes; else NULL */
 };
 
 /* Results of updates on their way to the reports: a ring. That of minibatches
@@ -112,6 +113,8 @@ struct vp_rank_stage {
     /* One of several replicas; see reduce.c. */
     struct vp_group *replicas; /* NULL: the only one */
     struct vp_term term;       /* its gradients in their sum */
+    float *mirror; /* of them, in memory of the host, where the replicas are
+                      other processes and the device has its own; else NULL */
 };
 
 struct vp_rank {

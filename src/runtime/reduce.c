@@ -69,7 +69,7 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
     const struct vp_program *program;
     int n_done = 0;
 
-    if (!rs->replicas || !is_final(rank, action))
+    if (!rs->replicas || rs->mirror || !is_final(rank, action))
         return vp_stage_run(&rs->stage, slot, list, version, false, boundary);
     program = vp_stage_program(&rs->stage, slot);
     for (int i = 0; i < program->n_bundles; i++) {
@@ -92,6 +92,19 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
                              boundary);
 }
 
+/* To the host, or back. */
+static enum vp_status copy_mirror(struct vp_rank_stage *rs, bool back)
+{
+    struct vp_stage *stage = &rs->stage;
+
+    if (!rs->mirror)
+        return VP_OK;
+    return stage->ops->copy(stage->backend, stage->stream,
+                            back ? stage->grads : rs->mirror,
+                            back ? rs->mirror : stage->grads,
+                            (size_t)stage->n_bytes[VP_SPACE_GRAD]);
+}
+
 enum vp_status vp_exec_reduce(struct vp_rank *rank,
                               const struct vp_action *action)
 {
@@ -101,6 +114,7 @@ enum vp_status vp_exec_reduce(struct vp_rank *rank,
 
     if (!rs->replicas)
         return VP_OK;
+    VP_TRY(copy_mirror(rs, false));
     VP_TRY(vp_stage_wait(&rs->stage));
     vp_group_offer_rest(rs->replicas, rs->replica);
     while (!done) {
@@ -110,5 +124,5 @@ enum vp_status vp_exec_reduce(struct vp_rank *rank,
         vp_watch_end_wait(rank, st);
         VP_TRY(st);
     }
-    return VP_OK;
+    return copy_mirror(rs, true);
 }

@@ -31,6 +31,25 @@ static int list_uses(const struct vp_rank *rank, const struct vp_tie *tie,
     return n;
 }
 
+/* Brings the uses to the host, or the sum back; `terms` then are there. */
+static enum vp_status copy_uses(struct vp_rank *rank, const struct vp_tie *tie,
+                                struct vp_term *terms, int n, bool back)
+{
+    struct vp_stage *stage = &rank->stages[0].stage;
+    size_t n_bytes = (size_t)tie->n * sizeof(float);
+
+    for (int i = 0; tie->mirror && i < n; i++) {
+        float *host = tie->mirror + i * tie->n;
+
+        VP_TRY(stage->ops->copy(stage->backend, stage->stream,
+                                back ? terms[i].data : host,
+                                back ? host : terms[i].data, n_bytes));
+        if (!back)
+            terms[i].data = host;
+    }
+    return tie->mirror ? vp_stage_wait(stage) : VP_OK;
+}
+
 /* Uses of a tied parameter are added in block order, wherever they are; every
  * stage that has a copy then makes the same update of it. */
 static enum vp_status add_ties(struct vp_rank *rank)
@@ -42,14 +61,19 @@ static enum vp_status add_ties(struct vp_rank *rank)
     for (int t = 0; t < rank->crew->n_ties; t++) {
         const struct vp_tie *tie = &rank->crew->ties[t];
         enum vp_status st;
+        int n;
 
         if (tie->member[rank->index] < 0)
             continue;
+        n = list_uses(rank, tie, terms);
+        VP_TRY(copy_uses(rank, tie, terms, n, false));
         vp_watch_begin_wait(rank);
-        st = vp_group_add(tie->group, tie->member[rank->index], terms,
-                          list_uses(rank, tie, terms), tie->n, deadline(rank));
+        st = vp_group_add(tie->group, tie->member[rank->index], terms, n,
+                          tie->n, deadline(rank));
         vp_watch_end_wait(rank, st);
         VP_TRY(st);
+        n = list_uses(rank, tie, terms);
+        VP_TRY(copy_uses(rank, tie, terms, n, true));
     }
     return VP_OK;
 }

@@ -238,6 +238,23 @@ static void accuse(struct screen *screen, const struct vp_rank *ranks,
         seconds_in(culprit));
 }
 
+/* What other processes do is not known here, only who is waited for. */
+static void report_here(struct screen *screen, const struct vp_rank *rank)
+{
+    const struct vp_action *action = doing(rank);
+    int peer = waits_for(rank);
+    char text[64];
+
+    if (action && peer >= 0) {
+        vp_action_print(action, text, sizeof(text));
+        say(screen, "rank %d, another process, did not do its part of %s", peer,
+            text);
+    } else {
+        say(screen, "other processes did not do their part");
+    }
+    describe(screen, rank);
+}
+
 void vp_watch_report(const struct vp_rank *ranks, int n_ranks, int rank,
                      struct vp_err *err)
 {
@@ -248,6 +265,10 @@ void vp_watch_report(const struct vp_rank *ranks, int n_ranks, int rank,
         say(&screen, "nothing happened for %.1f s; ", limit);
     else
         say(&screen, "rank %d waited %.1f s; ", rank, limit);
+    if (ranks[0].crew->remote) {
+        report_here(&screen, &ranks[ranks[0].crew->me]);
+        return;
+    }
     accuse(&screen, ranks, n_ranks, &ranks[find_culprit(ranks, n_ranks, rank)]);
     for (int r = 0; r < n_ranks; r++)
         describe(&screen, &ranks[r]);

@@ -405,7 +405,7 @@ static enum vp_status join(const struct vp_config *config,
         .hire = hire,
     };
 
-    if (self->n > 1)
+    if (vp_member_is_one(self))
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     return vp_member_join(&member, out, err);
 }
@@ -446,7 +446,7 @@ static int run(const struct train_args *args, const struct vp_config *config)
 
     progress_init(&progress, stdout, config->print_frequency);
     progress.details = args->verbose;
-    if (self.n > 1)
+    if (vp_member_is_one(&self))
         draw_if_seen(&progress);
     if (!quiet)
         events = (struct vp_run_events){
@@ -564,8 +564,9 @@ static int launch(const struct train_args *args, const struct vp_config *config)
 static int choose_way(const struct train_args *args,
                       const struct vp_config *config)
 {
+    struct vp_processes self = vp_processes_find();
     bool processes = vp_config_is_distributed(config) &&
-                     !args->options.dry_run && vp_processes_find().n == 1;
+                     !args->options.dry_run && !vp_member_is_one(&self);
 
     if (args->restarts > 0 && !processes)
         return tool_usage_error("vpipe train: option '--restarts' works where "

@@ -52,16 +52,20 @@ static void group_free(struct vp_group *base)
 
     vp_mpi_lock(world);
     vp_mpi_sum_free(group);
+    vp_mpi_fast_free(group);
     if (group->comm != MPI_COMM_NULL)
         MPI_Comm_free(&group->comm);
     vp_mpi_unlock(world);
     free(group);
 }
 
+static void set_fast(struct vp_group *base);
+
 static const struct vp_group_ops group_ops = {
     .free = group_free,
     .exchange = exchange,
     .set_adder = set_adder,
+    .set_fast = set_fast,
     .cut = vp_mpi_cut,
     .set_length = vp_mpi_set_length,
     .set_terms = vp_mpi_set_terms,
@@ -70,6 +74,26 @@ static const struct vp_group_ops group_ops = {
     .progress = vp_mpi_progress,
     .await = vp_mpi_await,
 };
+
+static const struct vp_group_ops fast_ops = {
+    .free = group_free,
+    .exchange = exchange,
+    .set_adder = set_adder,
+    .set_fast = set_fast,
+    .cut = vp_mpi_fast_cut,
+    .set_length = vp_mpi_fast_set_length,
+    .set_terms = vp_mpi_fast_set_terms,
+    .offer = vp_mpi_fast_offer,
+    .offer_rest = vp_mpi_fast_offer_rest,
+    .progress = vp_mpi_fast_progress,
+    .await = vp_mpi_fast_await,
+};
+
+static void set_fast(struct vp_group *base)
+{
+    VP_BUG_ON(vp_mpi_group_of(base)->sum);
+    base->ops = &fast_ops;
+}
 
 static enum vp_status make_comm(struct vp_mpi_group *group, const int *ranks,
                                 int tag)

@@ -59,16 +59,19 @@ enum vp_status vp_mpi_group_create(struct vp_world *world, const int *ranks,
                                    int n_members, size_t n_bytes,
                                    struct vp_group **out);
 
-/* ---- Groups: group.c exchanges, sum.c adds ------------------------------ */
+/* ---- Groups: group.c exchanges, sum.c adds exactly, fast.c does not ----- */
 
 struct vp_mpi_sum;
+struct vp_mpi_fast;
 
 struct vp_mpi_group {
     struct vp_group base;
     MPI_Comm comm; /* of the members */
     int n_members, me;
     size_t n_bytes;
-    struct vp_mpi_sum *sum; /* NULL: nothing was ever added */
+    /* NULL: nothing was ever added that way. */
+    struct vp_mpi_sum *sum;
+    struct vp_mpi_fast *fast;
 };
 
 static inline struct vp_mpi_group *vp_mpi_group_of(struct vp_group *group)
@@ -87,5 +90,18 @@ bool vp_mpi_progress(struct vp_group *group, int member);
 enum vp_status vp_mpi_await(struct vp_group *group, int member,
                             int64_t deadline_ns, bool *done_out);
 void vp_mpi_sum_free(struct vp_mpi_group *group);
+
+enum vp_status vp_mpi_fast_cut(struct vp_group *group, const int64_t *ends,
+                               int n_pieces);
+enum vp_status vp_mpi_fast_set_length(struct vp_group *group, int member,
+                                      int64_t n);
+void vp_mpi_fast_set_terms(struct vp_group *group, int member,
+                           const struct vp_term *terms, int n_terms);
+void vp_mpi_fast_offer(struct vp_group *group, int member, int piece);
+void vp_mpi_fast_offer_rest(struct vp_group *group, int member);
+bool vp_mpi_fast_progress(struct vp_group *group, int member);
+enum vp_status vp_mpi_fast_await(struct vp_group *group, int member,
+                                 int64_t deadline_ns, bool *done_out);
+void vp_mpi_fast_free(struct vp_mpi_group *group);
 
 #endif
