@@ -1,7 +1,7 @@
 /* The simulator against real pipelines, with costs measured in two ways:
- *   forecast   before the run: every stage alone, one minibatch in the pipe, and
- *              how much slower a core is when others compute as well; where
- *              ranks outnumber cores, time goes slower for all
+ *   forecast   before the run: every stage alone, one minibatch in the pipe,
+ *              and how much slower a core is when others compute as well;
+ *              where ranks outnumber cores, time goes slower for all
  *   replay     in the run itself, waits excluded: what is left is the error of
  *              the simulator, not of the costs */
 #include "scaling.h"

@@ -1,13 +1,13 @@
 #!/bin/bash
 # sbatch scripts/run_vpipe.sh [CONFIG.yml [OPTION OF vpipe train]...]
-# Trains on four ranks under Slurm; `sbatch --ntasks=8 ...` takes eight. Submit it
-# from the folder that build/vpipe is in, or name the program: VPIPE=/path/to/vpipe.
+# Trains on four ranks under Slurm; `sbatch --ntasks=8 ...` takes eight. Submit
+# it from the folder that build/vpipe is in, or name the program by VPIPE.
 #
-# The run is in runs/slurm-<job>. A run that was interrupted goes on from its last
+# The run is in runs/slurm-<job>. One that was interrupted goes on from its last
 # checkpoint when Slurm starts the job again: after a lost node, or because it
-# asked for that itself. It does after SIGUSR1, which comes two minutes before the
-# time limit, and by hand with `scancel --signal=USR1 <job>`. A plain `scancel`
-# ends it.
+# asked for that itself. It does after SIGUSR1, which comes two minutes before
+# the time limit, and by hand with `scancel --signal=USR1 <job>`. A plain
+# `scancel` ends it.
 #SBATCH --job-name=vpipe
 #SBATCH --ntasks=4
 #SBATCH --output=vpipe-%j.out

@@ -1,4 +1,4 @@
-# Sourced by slurm.sh and two_hosts.sh: a run of four stages, and waiting for it.
+# For slurm.sh and two_hosts.sh: a run of four stages, and waiting for it.
 # Status 77 says that something for the test is missing.
 # shellcheck shell=bash
 

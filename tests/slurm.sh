@@ -1,10 +1,10 @@
 #!/bin/bash
-# A real Slurm on this machine: `sbatch scripts/run_vpipe.sh` trains four stages,
-# `scancel --signal` makes a checkpoint, the requeued job goes on, and the losses
-# are those of a run that was never interrupted.
+# A real Slurm on this machine: `sbatch scripts/run_vpipe.sh` trains four
+# stages, `scancel --signal` makes a checkpoint, the requeued job goes on, and the
+# losses are those of a run that was never interrupted.
 #   tests/slurm.sh build/vpipe
-# Starts munged, slurmctld and slurmd of its own in a scratch folder, with a key,
-# ports and sockets of their own, and ends them whatever happens.
+# Starts munged, slurmctld and slurmd in a scratch folder, with a key, ports and
+# sockets of their own, and ends them whatever happens.
 set -u
 
 program=$(realpath "${1:?usage: tests/slurm.sh PROGRAM}")
@@ -106,8 +106,8 @@ start_cluster()
     start slurmctld -D -c
     start slurmd -D -c
     until_true 30 "the cluster" is_idle
-    echo "slurm $(sinfo --version | cut -d ' ' -f 2) is up; srun starts MPI by" \
-        "$(srun --mpi=list 2>&1 | grep -owE 'pmix|pmi2' | sort -u | paste -sd ' ')"
+    echo "slurm $(sinfo --version | cut -d ' ' -f 2) is up; it offers" \
+        "$(srun --mpi=list 2>&1 | grep -owE 'pmix|pmi2' | sort -u | paste -sd,)"
 }
 
 state()

@@ -41,7 +41,8 @@ join_hosts()
     local name i=1
 
     ip netns add $near && ip netns add $far || return 1
-    ip link add $near netns $near type veth peer name $far netns $far || return 1
+    ip link add $near netns $near type veth peer name $far netns $far ||
+        return 1
     for name in $near $far; do
         ip -n "$name" addr add "$net.$i/24" dev "$name" || return 1
         ip -n "$name" link set lo up
