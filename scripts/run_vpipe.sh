@@ -6,14 +6,14 @@
 # The run is in runs/slurm-<job>. One that was interrupted goes on from its last
 # checkpoint when Slurm starts the job again: after a lost node, or because it
 # asked for that itself. It does after SIGUSR1, which comes two minutes before
-# the time limit, and by hand with `scancel --signal=USR1 <job>`. A plain
+# the time limit, and by hand with `scancel --batch --signal=USR1 <job>`. A plain
 # `scancel` ends it.
 #SBATCH --job-name=vpipe
 #SBATCH --ntasks=4
 #SBATCH --output=vpipe-%j.out
 #SBATCH --open-mode=append
 #SBATCH --requeue
-#SBATCH --signal=USR1@120
+#SBATCH --signal=B:USR1@120
 set -u
 
 : "${SLURM_JOB_ID:?submit this with sbatch}"
@@ -23,7 +23,8 @@ program=${VPIPE:-build/vpipe}
 run=runs/slurm-$SLURM_JOB_ID
 interrupted=3 # vpipe's exit status after a clean checkpoint
 
-# srun starts the ranks where it speaks PMIx, as the MPI library does.
+# srun starts the ranks where it speaks PMIx, as the MPI library does. Both pass
+# signals on to them.
 if srun --mpi=list 2>&1 | grep -qw pmix; then
     launch=(srun --mpi=pmix)
 else
@@ -38,7 +39,13 @@ else
     where=(--output "$run")
 fi
 
-"${launch[@]}" "$program" train "$config" "${where[@]}" "$@"
-status=$?
+"${launch[@]}" "$program" train "$config" "${where[@]}" "$@" &
+ranks=$!
+trap 'kill -USR1 $ranks' USR1
+status=129
+while [ $status -gt 128 ] && kill -0 $ranks 2>/dev/null; do
+    wait $ranks # a signal ends it early
+    status=$?
+done
 [ $status -ne $interrupted ] || scontrol requeue "$SLURM_JOB_ID"
 exit $status

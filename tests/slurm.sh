@@ -1,7 +1,7 @@
 #!/bin/bash
 # A real Slurm on this machine: `sbatch scripts/run_vpipe.sh` trains four
-# stages, `scancel --signal` makes a checkpoint, the requeued job goes on, and the
-# losses are those of a run that was never interrupted.
+# stages, `scancel --signal` makes a checkpoint, the requeued job goes on, and
+# the losses are those of a run that was never interrupted.
 #   tests/slurm.sh build/vpipe
 # Starts munged, slurmctld and slurmd in a scratch folder, with a key, ports and
 # sockets of their own, and ends them whatever happens.
@@ -122,11 +122,23 @@ has_ended()
     esac
 }
 
+# Steps of checkpoints that the job went on from.
+resumes()
+{
+    sed -n 's/.*Resumed from checkpoint step \([0-9]*\).*/\1/p' \
+        "vpipe-$job.out"
+}
+
+resumed()
+{
+    [ "$(resumes | wc -l)" -ge "$1" ]
+}
+
 # ---- Training --------------------------------------------------------------
 
 start_cluster
 cd "$folder" || exit 1
-write_training 300 >train.yml
+write_training 500 >train.yml
 "$program" train train.yml --output whole --quiet ||
     fail "the run that is not interrupted"
 
@@ -135,12 +147,13 @@ job=$(sbatch --parsable "$source/scripts/run_vpipe.sh" train.yml) ||
     fail "sbatch"
 run=runs/slurm-$job
 until_true 60 "the first steps" has_steps "$run" 20
-scancel --signal=USR1 "$job"
+scancel --signal=USR1 "$job" # all ranks at once
+until_true 60 "the requeue" resumed 1
+scancel --batch --signal=USR1 "$job" # the script, as before the time limit
 until_true 120 "the rest of the job" has_ended "$job"
 
 [ "$(state "$job")" = COMPLETED ] || fail "the job ended as $(state "$job")"
-at=$(sed -n 's/.*Resumed from checkpoint step \([0-9]*\).*/\1/p' \
-    "vpipe-$job.out" | head -n 1)
-[ -n "$at" ] || fail "the job was not interrupted and resumed"
+resumed 2 || fail "the job was not interrupted and resumed twice"
 same_losses whole "$run" || fail "losses are not those of an unbroken run"
-echo "4 ranks, interrupted at step $at of 300 and requeued: the same losses"
+echo "4 ranks, requeued at steps $(resumes | paste -sd ' ') of 500:" \
+    "the same losses"
