@@ -14,14 +14,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { N_MB = 16, N_ALONE = 8, N_ROUNDS = 3, MAX_COPIES = 64 };
+enum { N_MB = 16, N_ALONE = 12, N_ROUNDS = 3, MAX_COPIES = 64 };
 
 static const struct lab_size size = { .vocab = 8192,
                                       .hidden = 256,
                                       .layers = 16,
                                       .heads = 4,
                                       .seq = 64,
-                                      .batch = 4,
+                                      .batch = 2,
                                       .labels = 10 };
 
 struct result {
