@@ -195,6 +195,7 @@ static void test_a_killed_rank_is_named(void **state)
                      VP_OUTCOME_FAILED);
     check_report(&job, SIGKILL, "rank 1 on host ",
                  " is dead: ended by signal 9 (Killed); last seen in 1B");
+    check_report(&job, SIGKILL, "rank 1 on host ", "; before that 1B");
     assert_true(vp_boxfile_read(job.folder, 1, &box));
     assert_true(vp_box_read(&box).n_actions > 10);
     end_job(&job);

@@ -25,11 +25,6 @@ static const char *const word_names[VP_WORD_COUNT] = {
     [VP_WORD_FAILED] = "failed",
 };
 
-const char *vp_duty_name(enum vp_duty duty)
-{
-    return duty_names[duty];
-}
-
 /* ---- Printing ----------------------------------------------------------- */
 
 static int print_beat(const struct vp_beat *beat, char *out, size_t n)

@@ -89,6 +89,4 @@ bool vp_message_parse(const char *line, struct vp_message *out);
 /* What a box shows at `now_ns` of its host. */
 struct vp_beat vp_beat_of(const struct vp_box *box, int64_t now_ns);
 
-const char *vp_duty_name(enum vp_duty duty);
-
 #endif

@@ -738,6 +738,7 @@ static enum vp_status announce(struct run *run, struct vp_err *err)
 /* What each process does on its own. */
 static enum vp_status set_up_here(struct run *run, struct vp_err *err)
 {
+    const unsigned notes = 1u << VP_VERBOSE_TENSORS | 1u << VP_VERBOSE_VERSIONS;
     bool trains = !run->options->dry_run && !run->config->forward_only;
 
     make_buckets(run);
@@ -748,6 +749,9 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     if (trains)
         VP_TRY(vp_checkpoints_create(run->config, run->world, &run->checkpoints,
                                      err));
+    if (run->world && run->config->verbose & notes)
+        notice(run, "verbose: tensors and versions of this process only; run "
+                    "without mpirun to see those of all ranks");
     if (trains && is_lead(run) && run->config->verbose)
         VP_TRY(vp_verbose_create(run->config, detail, run, &run->verbose, err));
     return plan_trainer(run, err);

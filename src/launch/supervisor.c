@@ -208,6 +208,10 @@ static void read_last_actions(struct vp_supervisor *supervisor, int rank)
         beat.wait_ms = beat.wait_ms > 0 ? 1 : 0;
     }
     it->beat = beat;
+    for (it->n_last = 0; it->n_last < VP_LAST_ACTIONS; it->n_last++)
+        if (!vp_box_last(&box, beat.n_actions - 1 - it->n_last,
+                         &it->last[it->n_last]))
+            break;
 }
 
 static void hang_up(struct vp_supervisor *supervisor,

@@ -443,6 +443,12 @@ static void accuse(struct screen *screen, const struct vp_roster *roster,
     }
     say(screen, "; last seen in ");
     say_action(screen, &it->beat);
+    for (int i = 0; i < it->n_last; i++) {
+        char text[64];
+
+        vp_action_print(&it->last[i], text, sizeof(text));
+        say(screen, "%s%s", i ? ", " : "; before that ", text);
+    }
 }
 
 static void describe(struct screen *screen, const struct vp_watched *it,

@@ -14,6 +14,8 @@
 
 #include "launch/message.h"
 
+enum { VP_LAST_ACTIONS = 4 };
+
 struct vp_watched {
     bool came, gone; /* said hello; its connection is lost */
     struct vp_hello hello;
@@ -23,6 +25,9 @@ struct vp_watched {
     bool cut_off;     /* its host does not take what is sent */
     int order;        /* of its end, among all: 1, 2, ...; 0: none */
     int64_t end_ns;
+    /* What it did before its last action, if that is known; newest first. */
+    struct vp_action last[VP_LAST_ACTIONS];
+    int n_last;
 };
 
 struct vp_roster {

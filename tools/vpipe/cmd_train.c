@@ -344,12 +344,15 @@ static void on_member_stop(void *ctx)
     stop = 1;
 }
 
+/* What this process ends with, if it is ended. */
+static atomic_int end_status = TOOL_FAILED;
+
 /* Nothing of this process is wanted any more. */
 static void on_member_end(void *ctx, const char *why)
 {
     (void)ctx;
     (void)why;
-    _exit(TOOL_FAILED);
+    _exit(atomic_load(&end_status));
 }
 
 static void print_screen(const char *screen)
@@ -471,6 +474,7 @@ static int run(const struct train_args *args, const struct vp_config *config)
         st = vp_run_train(config, &options, &events, &err);
     progress_break(&progress);
     fflush(stdout);
+    atomic_store(&end_status, exit_status(st));
     said = vp_member_say(&member, st, &err);
     if (st != VP_OK && !said && !options.world && self.index > 0)
         return refuse(&err);
