@@ -4,27 +4,28 @@
 #include "backend/plugin.h"
 
 #include "base/clock.h"
-#include "launch/boxfile.h"
+#include "launch/buckets.h"
 #include "launch/checkpoint.h"
 #include "launch/folder.h"
 #include "launch/forecast.h"
 #include "launch/log.h"
 #include "launch/verbose.h"
+#include "launch/view.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 /* EVAL_PART: batches of an evaluation between two looks at the clock. */
-enum { MAX_BUCKETS = 12, MAX_STREAM = 1 << 28, EVAL_PART = 64 };
+enum { MAX_STREAM = 1 << 28, EVAL_PART = 64 };
 
 struct run {
     const struct vp_config *config;
     const struct vp_run_options *options;
     const struct vp_run_events *events;
 
-    struct vp_dims dims[MAX_BUCKETS];
-    struct vp_graph graphs[MAX_BUCKETS];
+    struct vp_dims dims[VP_MAX_BUCKETS];
+    struct vp_graph graphs[VP_MAX_BUCKETS];
     int n_buckets;
     struct vp_data *data, *eval_data;
     struct vp_train_config train;
@@ -34,8 +35,8 @@ struct run {
     int *devices;                       /* the first of each rank, or NULL */
     struct vp_folder folder;            /* path empty: nothing is written */
     struct vp_world *world;             /* of several processes, or NULL */
-    struct vp_box **boxes; /* per rank: shown to the supervisor, or NULL */
-    bool agreed;           /* all processes know that they failed */
+    struct vp_view view;                /* what a supervisor sees */
+    bool agreed; /* all processes know that they failed */
     struct vp_log log;
     struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
     struct vp_run_summary summary;
@@ -52,43 +53,11 @@ struct run {
     struct vp_err err;
 };
 
-/* ---- Buckets ------------------------------------------------------------ */
+/* ---- Graphs ------------------------------------------------------------- */
 
 static int64_t at_least_1(int64_t n)
 {
     return n < 1 ? 1 : n;
-}
-
-/* Masked LM: a program for max_pred scored rows per sequence, and one with
- * room for every row, should a batch exceed that. Translation: four lengths,
- * batch_size counting tokens. */
-static void make_buckets(struct run *run)
-{
-    const struct vp_config *config = run->config;
-    int64_t batch = config->batch_size, seq = config->seq_length;
-    struct vp_dims *dims = run->dims;
-
-    switch (config->model->task) {
-    case VP_TASK_MASKED_LM:
-        dims[0] = (struct vp_dims){ batch, seq, 0, batch * config->max_pred };
-        dims[1] = (struct vp_dims){ batch, seq, 0, batch * seq };
-        run->n_buckets = config->max_pred < seq ? 2 : 1;
-        break;
-    case VP_TASK_CAUSAL_LM:
-        dims[0] = (struct vp_dims){ batch, seq, 0, 0 };
-        run->n_buckets = 1;
-        break;
-    case VP_TASK_TRANSLATION:
-        for (int i = 0; i < 4; i++) {
-            int64_t len = at_least_1(seq * (i + 1) / 4);
-
-            if (i > 0 && len == dims[run->n_buckets - 1].seq)
-                continue;
-            dims[run->n_buckets++] = (struct vp_dims){ at_least_1(batch / len),
-                                                       len, len, 0 };
-        }
-        break;
-    }
 }
 
 static enum vp_status build_graphs(struct run *run, struct vp_err *err)
@@ -301,41 +270,6 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
-/* ---- The supervisor's view ---------------------------------------------- */
-
-/* The rank of this process, where each has one; else the first one. */
-static int own_rank(const struct run *run)
-{
-    int r = 0;
-
-    while (run->world && !vp_world_is_mine(run->world, r))
-        r++;
-    return r;
-}
-
-/* What the rank does is seen from outside, also after its end. */
-static enum vp_status show_rank(struct run *run, struct vp_err *err)
-{
-    int n = vp_config_n_ranks(run->config), mine = own_rank(run);
-
-    run->boxes = calloc((size_t)n, sizeof(*run->boxes));
-    if (!run->boxes || !(run->boxes[mine] = vp_box_map()))
-        return vp_err_set(err, VP_ERR_NOMEM, "starting a rank: out of memory");
-    run->train.boxes = run->boxes;
-    vp_pulse_show(run->options->pulse, run->boxes[mine]);
-    return VP_OK;
-}
-
-static enum vp_status keep_actions(const struct run *run, struct vp_err *err)
-{
-    int mine = own_rank(run);
-
-    VP_TRY(vp_boxfile_keep(run->boxes[mine], run->folder.path,
-                           vp_config_rank_number(run->config, mine), err));
-    vp_pulse_set_folder(run->options->pulse, run->folder.path);
-    return VP_OK;
-}
-
 static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
@@ -365,7 +299,9 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     VP_TRY(set_devices(run, err));
     set_steps(run);
     if (run->options->pulse)
-        VP_TRY(show_rank(run, err));
+        VP_TRY(vp_view_open(&run->view, config, run->world, run->options->pulse,
+                            err));
+    train->boxes = run->view.boxes;
     return check_steps(run, err);
 }
 
@@ -698,8 +634,8 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
     }
     VP_TRY(st);
     VP_TRY(share_folder(run, err));
-    if (run->boxes && run->folder.path[0])
-        VP_TRY(keep_actions(run, err));
+    if (run->options->pulse && run->folder.path[0])
+        VP_TRY(vp_view_keep(&run->view, run->config, run->folder.path, err));
     return arm_checkpoints(run, err);
 }
 
@@ -741,7 +677,7 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     const unsigned notes = 1u << VP_VERBOSE_TENSORS | 1u << VP_VERBOSE_VERSIONS;
     bool trains = !run->options->dry_run && !run->config->forward_only;
 
-    make_buckets(run);
+    run->n_buckets = vp_buckets_make(run->config, run->dims);
     VP_TRY(build_graphs(run, err));
     VP_TRY(open_data(run, err));
     VP_TRY(open_resume(run, err));
@@ -782,7 +718,7 @@ static void tear_down(struct run *run)
     if (!vp_trainer_free(run->trainer))
         return;
     vp_verbose_free(run->verbose);
-    free(run->boxes);
+    vp_view_close(&run->view);
     free(run->devices);
     vp_checkpoints_free(run->checkpoints);
     vp_resume_close(run->resume);
