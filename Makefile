@@ -29,7 +29,7 @@ test-full: ## every fault at every call, Slurm, two hosts; ten minutes
 	@scripts/setup full || echo 'test-full: goes on, and skips some tests'
 	@scripts/build build $(RELEASE)
 	@VP_FULL=1 $(CTEST) -C full --test-dir build; status=$$?; \
-	grep '^skipped: ' build/Testing/Temporary/LastTest.log; exit $$status
+	grep '^SKIPPED: ' build/Testing/Temporary/LastTest.log; exit $$status
 
 fuzz: ## parsers against random bytes, SECONDS=600 each; needs clang
 	@scripts/fuzz $(SECONDS)

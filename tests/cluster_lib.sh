@@ -4,7 +4,7 @@
 
 skip()
 {
-    echo "skipped: $(basename "$0" .sh): $*"
+    echo "SKIPPED: $(basename "$0" .sh): $*"
     exit 77
 }
 
