@@ -99,6 +99,17 @@ static const struct {
       "pipedream",
       4,
       16 },
+    /* Layers of the models in docs/scaling.md, as many as are soon set up. */
+    { "bert-48-part",
+      { "bert", 30528, 1024, 12, 16, 128, 16, 20, 0.1, false, VP_DTYPE_BF16 },
+      "1f1b",
+      1,
+      16 },
+    { "cpm-large-part",
+      { "cpm", 30000, 2560, 4, 32, 696, 4, 0, 0.1, false, VP_DTYPE_BF16 },
+      "1f1b",
+      1,
+      16 },
 };
 enum { N_CASES = VP_COUNT_OF(cases) };
 

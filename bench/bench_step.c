@@ -133,8 +133,10 @@ static void measure(const struct lab_size *size, int n_rounds, int n_steps,
             series_add(&out->seconds[t], lab_run(labs[t], n_steps) / n_steps);
             series_add(&out->rate[t], yardstick_rate(yardstick, t + 1));
         }
-        series_add(&out->copies,
-                   lab_run_both(labs[0], copy, n_steps) / n_steps);
+        series_add(
+            &out->copies,
+            lab_run_together((struct lab *[]){ labs[0], copy }, 2, n_steps) /
+                n_steps);
     }
     for (int t = 0; t < 2; t++)
         profile_steps(labs[t], n_steps, out->part[t]);

@@ -64,7 +64,8 @@ static void run_round(struct contest *c, const char *schedule, int n_mb,
     forecast = forecast_run(schedule, N_STAGES, n_mb, costs);
     series_add(&c->forecast, forecast.seconds);
     series_add(&c->owed, forecast.speedup);
-    series_add(&c->copies, lab_run_both(c->one, c->two, n_mb));
+    series_add(&c->copies,
+               lab_run_together((struct lab *[]){ c->one, c->two }, 2, n_mb));
 }
 
 static void print_json(const struct bench *bench, const char *name,
@@ -146,7 +147,7 @@ static void run_contest(struct bench *bench, const char *name,
 
     c.one = lab_open(&spec);
     c.two = lab_open(&spec);
-    lab_run_both(c.one, c.two, update_every);
+    lab_run_together((struct lab *[]){ c.one, c.two }, 2, update_every);
     spec = spec_of(bench, schedule, N_STAGES, partition, update_every);
     lab_cut_measured(&spec, partition);
     c.pipe = open_warm(&spec, update_every > 1 ? update_every : N_STAGES);

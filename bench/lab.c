@@ -18,6 +18,7 @@ struct lab {
     int n_dims;
     struct vp_data *data;
     double ratios[VP_MAX_STAGES];
+    int replicas[VP_MAX_STAGES];
     bool stream;
     struct vp_trainer *trainer;
     struct vp_backend *backend;
@@ -143,16 +144,21 @@ static void open_trainer(struct lab *lab)
         .prefetch = 4,
         .schedule = spec->schedule,
         .n_stages = spec->n_stages,
+        .n_chunks = spec->n_chunks,
         .partition = spec->partition,
+        .depth = spec->depth,
         .recompute_ratio = lab->ratios,
+        .replicas = spec->n_replicas > 1 ? lab->replicas : NULL,
         .accumulation_steps = lab->stream ? 1 : spec->n_mb,
         .timeout_ms = TIMEOUT_MS,
         .saver = spec->saver,
     };
     struct vp_err err = { "" };
 
-    for (int s = 0; s < spec->n_stages; s++)
+    for (int s = 0; s < VP_MAX_STAGES; s++) {
         lab->ratios[s] = spec->recompute;
+        lab->replicas[s] = spec->n_replicas;
+    }
     opens = spec->backend ? spec->backend : &vp_backend_cpu;
     ops = *opens;
     ops.open = open_backend;
@@ -244,21 +250,29 @@ static void *run_copy(void *arg)
     return NULL;
 }
 
-double lab_run_both(struct lab *one, struct lab *two, int n_mb)
+double lab_run_together(struct lab *const *labs, int n, int n_mb)
 {
     pthread_barrier_t start;
-    struct copy copies[2] = { { one, n_mb, &start, 0.0 },
-                              { two, n_mb, &start, 0.0 } };
-    pthread_t threads[2];
+    struct copy *copies = calloc((size_t)n, sizeof(*copies));
+    pthread_t *threads = calloc((size_t)n, sizeof(*threads));
+    double sum = 0.0;
 
-    pthread_barrier_init(&start, NULL, 2);
-    for (int i = 0; i < 2; i++)
+    if (!copies || !threads)
+        lab_die("copies", &(struct vp_err){ "out of memory" });
+    pthread_barrier_init(&start, NULL, (unsigned)n);
+    for (int i = 0; i < n; i++) {
+        copies[i] = (struct copy){ labs[i], n_mb, &start, 0.0 };
         if (pthread_create(&threads[i], NULL, run_copy, &copies[i]))
             lab_die("copies", &(struct vp_err){ "starting a thread failed" });
-    for (int i = 0; i < 2; i++)
+    }
+    for (int i = 0; i < n; i++) {
         pthread_join(threads[i], NULL);
+        sum += copies[i].seconds;
+    }
     pthread_barrier_destroy(&start);
-    return 0.5 * (copies[0].seconds + copies[1].seconds);
+    free(copies);
+    free(threads);
+    return sum / n;
 }
 
 /* ---- Cutting ------------------------------------------------------------ */
@@ -280,41 +294,75 @@ void lab_cut_evenly(const struct lab_size *size, int n_stages, int *partition)
 
 /* One block per stage and one minibatch in the pipe: no two blocks compute at
  * the same time, so each is timed alone. */
-static void time_blocks(const struct lab_spec *spec, int n_blocks,
-                        double *seconds)
+void lab_time_blocks(const struct lab_spec *spec, struct vp_stage_costs *out)
 {
-    enum { N_TIMES = 2 };
-    struct vp_stage_costs costs[VP_MAX_STAGES];
+    enum { N_TIMES = 4 };
+    bool split = vp_generator_find(spec->schedule)->split;
+    int n = lab_n_blocks(&spec->size);
     int ones[VP_MAX_STAGES];
     struct lab_spec blocks = *spec;
     struct lab *lab;
 
-    for (int i = 0; i < n_blocks; i++)
+    if (n > VP_MAX_STAGES)
+        lab_die("blocks", &(struct vp_err){ "too many of them" });
+    for (int i = 0; i < n; i++)
         ones[i] = 1;
-    blocks.schedule = "1f1b";
+    blocks.schedule = split ? "zb-h1" : "1f1b";
     blocks.n_mb = 1;
-    blocks.n_stages = n_blocks;
+    blocks.n_stages = n;
+    blocks.n_chunks = 0;
     blocks.partition = ones;
     lab = lab_open(&blocks);
     lab_run(lab, 1);
     lab_run(lab, N_TIMES);
-    forecast_costs(lab->trainer, N_TIMES, costs);
-    for (int i = 0; i < n_blocks; i++)
-        seconds[i] = costs[i].f + costs[i].b + costs[i].update / spec->n_mb;
+    forecast_costs(lab->trainer, N_TIMES, out);
     lab_close(lab);
+}
+
+void lab_cut_by(const struct lab_spec *spec,
+                const struct vp_stage_costs *blocks, int *partition)
+{
+    int n = lab_n_blocks(&spec->size);
+    int n_stages = spec->n_stages * (spec->n_chunks ? spec->n_chunks : 1);
+    double *costs = calloc((size_t)n * (size_t)n_stages, sizeof(*costs));
+
+    if (!costs || n < n_stages)
+        lab_die("partition", &(struct vp_err){ "too many stages" });
+    for (int i = 0; i < n * n_stages; i++) {
+        const struct vp_stage_costs *c = &blocks[i % n];
+
+        costs[i] = c->f + c->r + c->b + c->w + c->update / spec->n_mb;
+    }
+    if (vp_plan_balance(costs, n, n_stages, partition) != VP_OK)
+        lab_die("partition", &(struct vp_err){ "out of memory" });
+    free(costs);
 }
 
 void lab_cut_measured(const struct lab_spec *spec, int *partition)
 {
-    int n = lab_n_blocks(&spec->size);
-    double *costs = calloc((size_t)n * (size_t)spec->n_stages, sizeof(*costs));
+    struct vp_stage_costs blocks[VP_MAX_STAGES];
 
-    if (!costs || n > VP_MAX_STAGES || n < spec->n_stages)
-        lab_die("partition", &(struct vp_err){ "too many blocks or stages" });
-    time_blocks(spec, n, costs);
-    for (int i = n; i < n * spec->n_stages; i++)
-        costs[i] = costs[i - n];
-    if (vp_plan_balance(costs, n, spec->n_stages, partition) != VP_OK)
-        lab_die("partition", &(struct vp_err){ "out of memory" });
-    free(costs);
+    lab_time_blocks(spec, blocks);
+    lab_cut_by(spec, blocks, partition);
+}
+
+void lab_join_blocks(const struct vp_stage_costs *blocks, const int *partition,
+                     int n_stages, struct vp_stage_costs *stages_out)
+{
+    for (int s = 0; s < n_stages; s++) {
+        struct vp_stage_costs sum = { .f = 0.0 };
+
+        for (int i = 0; i < partition[s]; i++, blocks++) {
+            sum.f += blocks->f;
+            sum.r += blocks->r;
+            sum.b += blocks->b;
+            sum.w += blocks->w;
+            sum.reduce += blocks->reduce;
+            sum.update += blocks->update;
+            sum.act = blocks->act;
+            if (i == 0)
+                sum.grad = blocks->grad;
+        }
+        stages_out[s] = sum;
+    }
 }

@@ -20,7 +20,10 @@ struct lab_spec {
     struct lab_size size;
     const char *schedule;
     int n_stages;
+    int n_chunks;         /* of a stage; 0: 1 */
+    int n_replicas;       /* of every stage; 0: 1 */
     const int *partition; /* blocks; NULL with one stage */
+    const int *depth;     /* warm-up; NULL: by the number of stages */
     int n_mb;             /* per update; a stream updates as it likes */
     int n_threads;        /* of a stage; 0: 1 */
     double recompute;     /* ratio, the same for every stage */
@@ -45,15 +48,25 @@ double lab_flops(struct lab *lab);
 /* Wall-clock seconds of vp_trainer_run() for `n_mb` minibatches, which must be
  * whole updates: from an empty pipe to an empty pipe. */
 double lab_run(struct lab *lab, int n_mb);
-/* The same, both at once: the mean time of the two. */
-double lab_run_both(struct lab *one, struct lab *two, int n_mb);
+/* The same, all `n` at once: their mean time. */
+double lab_run_together(struct lab *const *labs, int n, int n_mb);
 
 int lab_n_blocks(const struct lab_size *size);
 /* Same number of blocks everywhere, more in the last stages. */
 void lab_cut_evenly(const struct lab_size *size, int n_stages, int *partition);
+/* The times of every block alone, in seconds; with B and W apart if the
+ * schedule of `spec` has them so, else b is both. */
+void lab_time_blocks(const struct lab_spec *spec, struct vp_stage_costs *out);
 /* The most balanced cut by measured times of the blocks, updates included as
  * often as the schedule makes them. */
 void lab_cut_measured(const struct lab_spec *spec, int *partition);
+/* The same by times that are known. */
+void lab_cut_by(const struct lab_spec *spec,
+                const struct vp_stage_costs *blocks, int *partition);
+/* The costs of stages from those of their blocks: what their last block sends
+ * on, and their first one back. */
+void lab_join_blocks(const struct vp_stage_costs *blocks, const int *partition,
+                     int n_stages, struct vp_stage_costs *stages_out);
 
 /* Ends the program. */
 _Noreturn void lab_die(const char *what, const struct vp_err *err);

@@ -102,6 +102,9 @@ for bad in 0 -3 2.5 many 99999999999999999999; do
     refuse "vpipe train: option '--max-steps' must be a whole number from 1,\
  not '$bad'; write for example '--max-steps 10'" train a.yml --max-steps "$bad"
 done
+refuse "vpipe train: option '--restarts' must be a whole number from 0 to\
+ 1000, not 'often'; write for example '--restarts 3'" train a.yml \
+    --restarts often
 refuse "vpipe train: two configurations, 'a.yml' and 'b.yml'; give one" \
     train a.yml b.yml
 refuse "vpipe train: two configurations, 'a.yml' and 'b.yml'; give one" \
@@ -357,7 +360,7 @@ ended() {
 # A signal stops after the minibatch, with a checkpoint and its own status, and
 # the run goes on from there.
 long="--set total_steps=200000"
-for signal in HUP TERM; do
+for signal in HUP USR1 TERM; do
     # shellcheck disable=SC2086
     start "stopped$signal" metrics.jsonl "$configs/bert_one.yml" $tiny $long
     kill -"$signal" $child
@@ -395,6 +398,16 @@ run 0 train "$configs/bert_one.yml" $tiny --max-steps 1 --output long \
     --set accumulation_steps=9000 --set watchdog_seconds=5
 [ "$(wc -l <long/metrics.jsonl)" -eq 1 ] || fail 'not one step of a long group'
 
+# Signals that come together are one: a program and its group may be sent both.
+# shellcheck disable=SC2086
+start stoppedtwice metrics.jsonl "$configs/bert_one.yml" $tiny $long
+kill -INT $child
+kill -TERM $child
+kill -TERM $child
+ended 3
+[ -n "$(find stoppedtwice/checkpoints -name manifest.json)" ] ||
+    fail 'no checkpoint after two signals at once'
+
 # An asynchronous pipeline too; a second signal of any kind ends it at once.
 # shellcheck disable=SC2086
 start stoppedasp metrics.jsonl "$configs/bert_tiny.yml" $pipe $long
@@ -407,6 +420,7 @@ start killed output.log.0 "$configs/bert_one.yml" $tiny $long \
     --set accumulation_steps=100000
 sleep 0.3
 kill -TERM $child
+sleep 1.2
 kill -HUP $child
 wait $child 2>/dev/null
 got=$?

@@ -681,7 +681,8 @@ static void test_original(void **state)
                          c.sync_mode == VP_SYNC_BSP ? 32 : 1);
         assert_string_equal(strrchr(c.log_directory, '/'), "/output");
         assert_string_equal(strrchr(c.data_dir, '/'), "/bookscorpus");
-        assert_int_equal(c.n_notices, cases[i].n == 8 ? 2 : 1);
+        assert_int_equal(vp_config_is_distributed(&c), cases[i].n == 8);
+        assert_int_equal(c.n_notices, cases[i].n == 8 ? 0 : 1);
         vp_config_release(&c);
     }
 }
@@ -842,6 +843,7 @@ static void test_original_trains(void **state)
         double first = NAN, last = NAN;
         static const char shards[] = "data_dir=" VP_SOURCE_DIR
                                      "/tests/golden/hdf5/nvidia";
+        static const char here[] = "distributed_backend=local";
         char path[512], steps[8];
         const char *const arguments[] = { "train",       path,
                                           "--output",    dry_runs[i].name,
@@ -856,6 +858,7 @@ static void test_original_trains(void **state)
                                           "--set",       "heads=2",
                                           "--set",       "positions=16",
                                           "--set",       "threads_per_stage=1",
+                                          "--set",       here,
                                           NULL };
         struct outcome outcome;
 
@@ -1038,7 +1041,7 @@ static void test_notices(void **state)
     (void)state;
     load_ok(NINE "stages: 2\nmachines: ['g5:0', 'localhost:0']\n"
                  "container: x\ncompress_activations: True\n"
-                 "compress_in_gpu: True\n",
+                 "compress_in_gpu: True\ndistributed_backend: local\n",
             NULL, &c);
     assert_int_equal(c.n_notices, 4);
     assert_string_equal(c.notices[0],
@@ -1057,6 +1060,20 @@ static void test_notices(void **state)
                  "compress_activations: False\ndistributed_backend: gloo\n",
             NULL, &c);
     assert_int_equal(c.n_notices, 0);
+    assert_false(vp_config_is_distributed(&c));
+    vp_config_release(&c);
+    /* Other hosts get their ranks, and these their container. */
+    load_ok(NINE "stages: 2\nmachines: ['g5:0', 'localhost:0']\n"
+                 "container: x\n",
+            NULL, &c);
+    assert_int_equal(c.distributed_backend, VP_TRANSPORT_MPI);
+    assert_true(vp_config_is_distributed(&c));
+    assert_int_equal(c.n_notices, 0);
+    vp_config_release(&c);
+    load_ok(NINE "stages: 2\ndistributed_backend: mpi\ncontainer: none\n", NULL,
+            &c);
+    assert_true(vp_config_is_distributed(&c));
+    assert_null(c.container);
     vp_config_release(&c);
 }
 

@@ -491,7 +491,7 @@ static void test_describe(void **state)
     assert_int_equal(
         vp_folder_describe(&folder, &fake.config, &fake.summary, argv, 0, &err),
         VP_OK);
-    assert_file(path_of(".", "machinefile"), "b\na\nc\n");
+    assert_file(path_of(".", "machinefile"), "b slots=2\na slots=2\nc\n");
     assert_file(path_of(".", "plan.json"),
                 "{\n    \"partition\": [3, 4, 5],\n"
                 "    \"recompute_ratio\": [0.3, 0.33333333333333331, 1]\n}\n");
@@ -533,7 +533,7 @@ static void test_folder_of_run(void **state)
     memcpy(losses, heard.losses, sizeof(losses));
     for (int i = 0; i < 14; i++)
         assert_int_equal(heard.epochs[i], i / 7);
-    assert_file(path_of("first", "machinefile"), "localhost\n");
+    assert_file(path_of("first", "machinefile"), "localhost slots=3\n");
     assert_file(path_of("first", "command_history.log"),
                 "vpipe train 'a b' c\n");
     for (int r = 0; r < 3; r++) {

@@ -757,6 +757,38 @@ static void links_and_credits(void **state)
     vp_schedule_release(&schedule);
 }
 
+/* The middle of three stages sends both ways; each message takes its port 4. */
+static void one_port_carries_all(void **state)
+{
+    struct vp_sched_config config = { .name = "1f1b",
+                                      .n_stages = 3,
+                                      .n_mb = 2 };
+    struct vp_stage_costs costs[] = { { .f = 1, .b = 1 },
+                                      { .f = 1, .b = 1, .act = 4, .grad = 4 },
+                                      { .f = 1, .b = 1 } };
+    struct vp_schedule schedule = make(&config);
+    struct vp_sched_costs table = { .stages = costs };
+    struct vp_timing t;
+    struct vp_err err;
+
+    (void)state;
+    /* Onwards 2-6-10; back 9-13-17; 0B1 17-18. */
+    assert_int_equal(vp_simulate(&schedule, &table, &t, &err), VP_OK);
+    assert_true(t.makespan == 18.0);
+    vp_timing_release(&t);
+    /* Back 10-14-18, after what goes onwards. */
+    table.one_port = true;
+    assert_int_equal(vp_simulate(&schedule, &table, &t, &err), VP_OK);
+    assert_true(t.makespan == 19.0);
+    vp_timing_release(&t);
+    /* A port that takes no time is no port. */
+    costs[1].act = costs[1].grad = 0;
+    assert_int_equal(vp_simulate(&schedule, &table, &t, &err), VP_OK);
+    assert_true(t.makespan == 8.0);
+    vp_timing_release(&t);
+    vp_schedule_release(&schedule);
+}
+
 static void large_stream_is_fast(void **state)
 {
     struct vp_sched_config config = { .name = "pipedream",
@@ -1406,6 +1438,7 @@ int main(void)
         cmocka_unit_test(times_by_hand),
         cmocka_unit_test(steady_state_has_no_bubble),
         cmocka_unit_test(links_and_credits),
+        cmocka_unit_test(one_port_carries_all),
         cmocka_unit_test(large_stream_is_fast),
         cmocka_unit_test(text_round_trip),
         cmocka_unit_test(odd_slots_survive),

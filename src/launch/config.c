@@ -1,5 +1,6 @@
 /* From a file and --set to a checked configuration, and back to a file. */
 #include "launch/config.h"
+#include "launch/hosts.h"
 #include "launch/keys.h"
 #include "launch/nearest.h"
 #include "launch/pipeline.h"
@@ -316,6 +317,38 @@ static void derive_verbose(struct vp_config *config)
     }
 }
 
+/* An empty image is none; ranks on other hosts are processes. */
+static void derive_launching(struct vp_config *config)
+{
+    if (config->container &&
+        (!config->container[0] || strcmp(config->container, "none") == 0))
+        config->container = NULL;
+    if (!vp_config_given(config, "distributed_backend") &&
+        !vp_hosts_are_here(config)) {
+        config->distributed_backend = VP_TRANSPORT_MPI;
+        vp_origin_derive(config, "distributed_backend",
+                         "machines names other hosts");
+    }
+}
+
+static enum vp_status check_interface(const struct vp_config *config,
+                                      struct vp_err *err)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789_-.:@";
+    const char *name = config->network_interface;
+
+    if (name && (!*name || *name == '-' || strlen(name) > 15 ||
+                 name[strspn(name, letters)]))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'network_interface' must be the name of a "
+                          "network interface, not '%.48s'; write for example "
+                          "'network_interface: eth0'",
+                          vp_config_place(config, "network_interface"), name);
+    return VP_OK;
+}
+
 static enum vp_status keep_origins(const struct given *given,
                                    struct vp_config *config, struct vp_err *err)
 {
@@ -546,24 +579,16 @@ static enum vp_status notice(struct vp_config *config, const char *key,
     return VP_OK;
 }
 
-static bool is_remote(const struct vp_machine *machine)
-{
-    return strcmp(machine->host, "localhost") != 0 &&
-           strcmp(machine->host, "127.0.0.1") != 0;
-}
-
 /* What the original used, and a run in one process does not. */
 static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
 {
-    bool remote = false;
+    bool alone = !vp_config_is_distributed(config);
 
-    for (int i = 0; i < config->machines.n; i++)
-        remote = remote || is_remote(&config->machines.at[i]);
-    if (remote)
+    if (alone && !vp_hosts_are_here(config))
         VP_TRY(notice(config, "machines",
                       "names other hosts, but all ranks run in this process",
                       err));
-    if (config->container)
+    if (alone && config->container)
         VP_TRY(notice(config, "container",
                       "is not used: all ranks run in this process", err));
     if (config->compress_activations)
@@ -606,6 +631,8 @@ static enum vp_status load(const char *path, const char *bytes, size_t n_bytes,
     derive_model(&given, out);
     derive_data(&given, out);
     derive_verbose(out);
+    derive_launching(out);
+    VP_TRY(check_interface(out, err));
     VP_TRY(check(out, err));
     return add_notices(out, err);
 }

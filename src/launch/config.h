@@ -15,9 +15,9 @@ enum vp_precision {
     VP_PRECISION_FP16
 };
 enum vp_sync_mode { VP_SYNC_BSP, VP_SYNC_ASP };
-/* distributed_backend; gloo is the original's word for messages between CPUs,
- * and within one process the same as local. */
-enum vp_transport { VP_TRANSPORT_LOCAL, VP_TRANSPORT_GLOO };
+/* distributed_backend; gloo is the original's word for messages between CPUs:
+ * on one machine the same as local, on several as mpi. */
+enum vp_transport { VP_TRANSPORT_LOCAL, VP_TRANSPORT_GLOO, VP_TRANSPORT_MPI };
 
 /* What `verbose` may ask for; a set of them is bits 1 << v. */
 enum vp_verbose {
@@ -105,6 +105,7 @@ struct vp_config {
     size_t memory_limit;    /* bytes per stage; 0: none */
     enum vp_transport distributed_backend;
     struct vp_machine_list machines; /* by number of rank; may be empty */
+    const char *network_interface;   /* between hosts; NULL: any */
     const char *container;           /* an image, or NULL */
     /* run */
     const char *log_directory;
@@ -142,6 +143,8 @@ struct vp_origin {
 int vp_config_n_stages(const struct vp_config *config);
 /* Ranks: replicas counted, chunks not. */
 int vp_config_n_ranks(const struct vp_config *config);
+/* Its ranks are processes of their own. */
+bool vp_config_is_distributed(const struct vp_config *config);
 /* The user's number of rank `i` of the schedule: in stage_to_rank_map, in
  * machines and in file names. */
 int vp_config_rank_number(const struct vp_config *config, int i);

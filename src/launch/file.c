@@ -1,7 +1,7 @@
 #include "launch/file.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,4 +49,31 @@ enum vp_status vp_file_read(const char *path, const char *what,
 close_file:
     fclose(file);
     return st;
+}
+
+FILE *vp_file_open(const char *folder, const char *name, const char *mode,
+                   struct vp_err *err)
+{
+    char path[1024 + 64];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    file = fopen(path, mode);
+    if (!file)
+        vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
+                   strerror(errno));
+    return file;
+}
+
+enum vp_status vp_file_close(const char *folder, const char *name, FILE *file,
+                             struct vp_err *err)
+{
+    bool failed = ferror(file);
+
+    failed |= fclose(file) != 0;
+    if (failed)
+        return vp_err_set(err, VP_ERR_IO,
+                          "%s/%s: cannot be written (%s); free some space",
+                          folder, name, strerror(errno));
+    return VP_OK;
 }

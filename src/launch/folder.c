@@ -1,5 +1,9 @@
 #include "launch/folder.h"
 
+#include "launch/command.h"
+#include "launch/file.h"
+#include "launch/hosts.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -10,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static enum vp_status make_folder(const char *path, struct vp_err *err)
+enum vp_status vp_folder_make(const char *path, struct vp_err *err)
 {
     char part[1024];
     size_t n = strlen(path);
@@ -33,7 +37,7 @@ static enum vp_status make_folder(const char *path, struct vp_err *err)
 }
 
 /* A name that sorts by time; a number is added if the second is taken. */
-static void default_path(const struct vp_config *config, char *path, size_t n)
+void vp_folder_choose(const struct vp_config *config, char *path, size_t n)
 {
     char when[32];
     time_t now = time(NULL);
@@ -102,8 +106,8 @@ enum vp_status vp_folder_create(const struct vp_config *config,
     if (path)
         snprintf(out->path, sizeof(out->path), "%s", path);
     else
-        default_path(config, out->path, sizeof(out->path));
-    VP_TRY(make_folder(out->path, err));
+        vp_folder_choose(config, out->path, sizeof(out->path));
+    VP_TRY(vp_folder_make(out->path, err));
     VP_TRY(lock_folder(out, err));
     VP_TRY(open_metrics(out, false, err));
     snprintf(file, sizeof(file), "%s/config.yml", out->path);
@@ -241,55 +245,6 @@ void vp_folder_close(struct vp_folder *folder)
 
 /* ---- Describing --------------------------------------------------------- */
 
-static FILE *open_text(const struct vp_folder *folder, const char *name,
-                       const char *mode, struct vp_err *err)
-{
-    char path[sizeof(folder->path) + 32];
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/%s", folder->path, name);
-    f = fopen(path, mode);
-    if (!f)
-        vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
-                   strerror(errno));
-    return f;
-}
-
-static enum vp_status close_text(const struct vp_folder *folder,
-                                 const char *name, FILE *f, struct vp_err *err)
-{
-    bool failed = ferror(f);
-
-    failed |= fclose(f) != 0;
-    if (failed)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s/%s: cannot be written (%s); free some space",
-                          folder->path, name, strerror(errno));
-    return VP_OK;
-}
-
-static enum vp_status write_machines(const struct vp_folder *folder,
-                                     const struct vp_config *config,
-                                     struct vp_err *err)
-{
-    FILE *f = open_text(folder, "machinefile", "we", err);
-
-    if (!f)
-        return VP_ERR_IO;
-    if (config->machines.n == 0)
-        fputs("localhost\n", f);
-    for (int i = 0; i < config->machines.n; i++) {
-        const char *host = config->machines.at[i].host;
-        int first = 0;
-
-        while (strcmp(config->machines.at[first].host, host) != 0)
-            first++;
-        if (first == i)
-            fprintf(f, "%s\n", host);
-    }
-    return close_text(folder, "machinefile", f, err);
-}
-
 /* The shortest of two that reads as the same number. */
 static void write_real(FILE *f, double value)
 {
@@ -305,7 +260,7 @@ static enum vp_status write_plan(const struct vp_folder *folder,
                                  const struct vp_run_summary *summary,
                                  struct vp_err *err)
 {
-    FILE *f = open_text(folder, "plan.json", "we", err);
+    FILE *f = vp_file_open(folder->path, "plan.json", "we", err);
 
     if (!f)
         return VP_ERR_IO;
@@ -318,55 +273,7 @@ static enum vp_status write_plan(const struct vp_folder *folder,
         write_real(f, summary->stages[s].recompute_ratio);
     }
     fputs("]\n}\n", f);
-    return close_text(folder, "plan.json", f, err);
-}
-
-/* Plain where a shell takes it so; on one line, whatever it holds. */
-static void write_word(FILE *f, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
-                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                "0123456789_-+=./:,%@";
-    bool control = false;
-
-    for (const char *c = word; *c; c++)
-        control |= (unsigned char)*c < ' ' || *c == 127;
-    if (*word && word[strspn(word, plain)] == '\0') {
-        fputs(word, f);
-        return;
-    }
-    fputs(control ? "$'" : "'", f);
-    for (const char *c = word; *c; c++) {
-        if (control && ((unsigned char)*c < ' ' || *c == 127))
-            fprintf(f, "\\%03o", (unsigned)*c);
-        else if (control && (*c == '\'' || *c == '\\'))
-            fprintf(f, "\\%c", *c);
-        else if (*c == '\'')
-            fputs("'\\''", f);
-        else
-            fputc(*c, f);
-    }
-    fputc('\'', f);
-}
-
-static enum vp_status write_command(const struct vp_folder *folder,
-                                    char *const *argv, int argc,
-                                    struct vp_err *err)
-{
-    FILE *f;
-
-    if (argc == 0)
-        return VP_OK;
-    f = open_text(folder, "command_history.log", "ae", err);
-    if (!f)
-        return VP_ERR_IO;
-    fputs("vpipe", f);
-    for (int i = 0; i < argc; i++) {
-        fputc(' ', f);
-        write_word(f, argv[i]);
-    }
-    fputc('\n', f);
-    return close_text(folder, "command_history.log", f, err);
+    return vp_file_close(folder->path, "plan.json", f, err);
 }
 
 enum vp_status vp_folder_describe(const struct vp_folder *folder,
@@ -375,9 +282,11 @@ enum vp_status vp_folder_describe(const struct vp_folder *folder,
                                   char *const *argv, int argc,
                                   struct vp_err *err)
 {
-    VP_TRY(write_machines(folder, config, err));
+    VP_TRY(vp_hosts_write(config, folder->path, err));
     VP_TRY(write_plan(folder, summary, err));
-    return write_command(folder, argv, argc, err);
+    if (argc == 0)
+        return VP_OK;
+    return vp_command_record(folder->path, "vpipe", argv, argc, err);
 }
 
 /* ---- Writing ------------------------------------------------------------ */

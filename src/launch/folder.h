@@ -13,6 +13,10 @@ struct vp_folder {
     int lock; /* against a second run */
 };
 
+/* <log_directory>/<date>T<time>, which does not exist. */
+void vp_folder_choose(const struct vp_config *config, char *path, size_t n);
+/* The folder and those it lies in. */
+enum vp_status vp_folder_make(const char *path, struct vp_err *err);
 /* Creates `path`, or <log_directory>/<date>T<time> if NULL, and writes
  * config.yml into it. An existing folder that holds a run is refused. */
 enum vp_status vp_folder_create(const struct vp_config *config,
@@ -30,9 +34,9 @@ enum vp_status vp_folder_check(const struct vp_folder *folder,
                                struct vp_err *err);
 void vp_folder_close(struct vp_folder *folder);
 
-/* machinefile: the hosts, once each; plan.json: the stages, in the original's
- * format; command_history.log: a line per run, quoted for a shell. Without
- * arguments there is no such line. */
+/* machinefile: see hosts.h; plan.json: the stages, in the original's format;
+ * command_history.log: a line per run. Without arguments there is no such
+ * line. */
 enum vp_status vp_folder_describe(const struct vp_folder *folder,
                                   const struct vp_config *config,
                                   const struct vp_run_summary *summary,

@@ -98,6 +98,7 @@ static const char *backend_word(int i)
     static const char *const words[] = {
         [VP_TRANSPORT_LOCAL] = "local",
         [VP_TRANSPORT_GLOO] = "gloo",
+        [VP_TRANSPORT_MPI] = "mpi",
     };
     return WORD_FROM(words, i);
 }
@@ -501,16 +502,24 @@ const struct vp_key vp_keys[] = {
       .max = 0x1p53, .group = "machine", .fallback = "(none)",
       .example = "11G", .meaning = "bytes a stage may use" },
     { ROW("distributed_backend", VP_KEY_ENUM, distributed_backend),
-      .word = backend_word, .later = "mpi, nccl", .group = "machine",
-      .fallback = "local", .example = "local",
-      .meaning = "how ranks talk; gloo is local within one process" },
+      .word = backend_word, .later = "nccl", .group = "machine",
+      .fallback = "(local; mpi with other hosts in machines)",
+      .example = "local",
+      .meaning = "how ranks talk: local within one process, mpi between "
+      "processes; gloo is what machines asks for" },
     { ROW("machines", VP_KEY_MACHINES, machines), .group = "machine",
       .fallback = "(this one)",
       .example = "[\"localhost:0\", \"localhost:1\"]",
-      .meaning = "host:device of each rank, in the order of their numbers" },
+      .meaning = "host:device of each rank, in the order of their numbers; "
+      "other hosts get their ranks by mpirun" },
+    { ROW("network_interface", VP_KEY_TEXT, network_interface),
+      .group = "machine", .fallback = "(any)", .example = "eth0",
+      .meaning = "network interface between hosts" },
     { ROW("container", VP_KEY_TEXT, container), .group = "machine",
-      .fallback = "(none)", .example = "bert",
-      .meaning = "image for ranks on hosts; not used within one process" },
+      .fallback = "(none)", .example = "vpipe.sif",
+      .meaning = "image that ranks started by mpirun run in: a file or "
+      "address for apptainer, a plain name for docker; not used within one "
+      "process" },
 
     /* run */
     { ROW("log_directory", VP_KEY_PATH, log_directory), .group = "run",

@@ -4,26 +4,28 @@
 #include "backend/plugin.h"
 
 #include "base/clock.h"
+#include "launch/buckets.h"
 #include "launch/checkpoint.h"
 #include "launch/folder.h"
 #include "launch/forecast.h"
 #include "launch/log.h"
 #include "launch/verbose.h"
+#include "launch/view.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 /* EVAL_PART: batches of an evaluation between two looks at the clock. */
-enum { MAX_BUCKETS = 12, MAX_STREAM = 1 << 28, EVAL_PART = 64 };
+enum { MAX_STREAM = 1 << 28, EVAL_PART = 64 };
 
 struct run {
     const struct vp_config *config;
     const struct vp_run_options *options;
     const struct vp_run_events *events;
 
-    struct vp_dims dims[MAX_BUCKETS];
-    struct vp_graph graphs[MAX_BUCKETS];
+    struct vp_dims dims[VP_MAX_BUCKETS];
+    struct vp_graph graphs[VP_MAX_BUCKETS];
     int n_buckets;
     struct vp_data *data, *eval_data;
     struct vp_train_config train;
@@ -33,6 +35,7 @@ struct run {
     int *devices;                       /* the first of each rank, or NULL */
     struct vp_folder folder;            /* path empty: nothing is written */
     struct vp_world *world;             /* of several processes, or NULL */
+    struct vp_view view;                /* what a supervisor sees */
     bool agreed; /* all processes know that they failed */
     struct vp_log log;
     struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
@@ -50,43 +53,11 @@ struct run {
     struct vp_err err;
 };
 
-/* ---- Buckets ------------------------------------------------------------ */
+/* ---- Graphs ------------------------------------------------------------- */
 
 static int64_t at_least_1(int64_t n)
 {
     return n < 1 ? 1 : n;
-}
-
-/* Masked LM: a program for max_pred scored rows per sequence, and one with
- * room for every row, should a batch exceed that. Translation: four lengths,
- * batch_size counting tokens. */
-static void make_buckets(struct run *run)
-{
-    const struct vp_config *config = run->config;
-    int64_t batch = config->batch_size, seq = config->seq_length;
-    struct vp_dims *dims = run->dims;
-
-    switch (config->model->task) {
-    case VP_TASK_MASKED_LM:
-        dims[0] = (struct vp_dims){ batch, seq, 0, batch * config->max_pred };
-        dims[1] = (struct vp_dims){ batch, seq, 0, batch * seq };
-        run->n_buckets = config->max_pred < seq ? 2 : 1;
-        break;
-    case VP_TASK_CAUSAL_LM:
-        dims[0] = (struct vp_dims){ batch, seq, 0, 0 };
-        run->n_buckets = 1;
-        break;
-    case VP_TASK_TRANSLATION:
-        for (int i = 0; i < 4; i++) {
-            int64_t len = at_least_1(seq * (i + 1) / 4);
-
-            if (i > 0 && len == dims[run->n_buckets - 1].seq)
-                continue;
-            dims[run->n_buckets++] = (struct vp_dims){ at_least_1(batch / len),
-                                                       len, len, 0 };
-        }
-        break;
-    }
 }
 
 static enum vp_status build_graphs(struct run *run, struct vp_err *err)
@@ -327,6 +298,10 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     VP_TRY(choose_backend(run, err));
     VP_TRY(set_devices(run, err));
     set_steps(run);
+    if (run->options->pulse)
+        VP_TRY(vp_view_open(&run->view, config, run->world, run->options->pulse,
+                            err));
+    train->boxes = run->view.boxes;
     return check_steps(run, err);
 }
 
@@ -533,6 +508,7 @@ static enum vp_status train(struct run *run, struct vp_err *err)
             return vp_err_set(err, run->status, "%s", run->err.text);
         VP_TRY(evaluate_here(run, err));
     }
+    vp_pulse_set_duty(run->options->pulse, VP_DUTY_SAVE);
     VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
     return log_saved(run, err);
 }
@@ -658,6 +634,8 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
     }
     VP_TRY(st);
     VP_TRY(share_folder(run, err));
+    if (run->options->pulse && run->folder.path[0])
+        VP_TRY(vp_view_keep(&run->view, run->config, run->folder.path, err));
     return arm_checkpoints(run, err);
 }
 
@@ -699,7 +677,7 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     const unsigned notes = 1u << VP_VERBOSE_TENSORS | 1u << VP_VERBOSE_VERSIONS;
     bool trains = !run->options->dry_run && !run->config->forward_only;
 
-    make_buckets(run);
+    run->n_buckets = vp_buckets_make(run->config, run->dims);
     VP_TRY(build_graphs(run, err));
     VP_TRY(open_data(run, err));
     VP_TRY(open_resume(run, err));
@@ -740,6 +718,7 @@ static void tear_down(struct run *run)
     if (!vp_trainer_free(run->trainer))
         return;
     vp_verbose_free(run->verbose);
+    vp_view_close(&run->view);
     free(run->devices);
     vp_checkpoints_free(run->checkpoints);
     vp_resume_close(run->resume);
@@ -768,6 +747,7 @@ static enum vp_status follow(struct run *run, struct vp_err *err)
                                           err);
     struct vp_err own = { "" };
 
+    vp_pulse_set_duty(run->options->pulse, VP_DUTY_SAVE);
     if (!run->checkpoints ||
         vp_checkpoints_finish(run->checkpoints, NAN, &own) == VP_OK)
         return st;
@@ -793,6 +773,7 @@ enum vp_status vp_run_train(const struct vp_config *config,
         .eval_loss = NAN,
     };
     st = set_up(run, err);
+    vp_pulse_set_duty(options->pulse, VP_DUTY_TRAIN);
     if (st == VP_OK && !options->dry_run)
         st = is_lead(run) ? lead(run, err) : follow(run, err);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && run->world && !run->agreed)

@@ -4,6 +4,7 @@
 
 #include "comm/comm.h"
 #include "launch/config.h"
+#include "launch/pulse.h"
 #include "runtime/trainer.h"
 
 #include <signal.h>
@@ -17,8 +18,9 @@ struct vp_run_options {
     /* Of several processes, which all run the same; NULL: this one alone. Not
      * used on a dry run. */
     struct vp_world *world;
-    char *const *argv; /* after "vpipe", for command_history.log */
-    int argc;          /* 0: none */
+    struct vp_pulse *pulse; /* tells a supervisor of this process, or NULL */
+    char *const *argv;      /* after "vpipe", for command_history.log */
+    int argc;               /* 0: none */
 };
 
 /* One stage, as planned. */

@@ -134,6 +134,9 @@ enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
     for (int i = 0; i < crew->n_ranks; i++) {
         ranks[i].crew = crew;
         ranks[i].index = i;
+        ranks[i].box = crew->config->boxes && crew->config->boxes[i]
+                           ? crew->config->boxes[i]
+                           : &ranks[i].own_box;
         ranks[i].is_here = is_mine(crew, i);
         if (ranks[i].is_here)
             crew->me = i;

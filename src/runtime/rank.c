@@ -556,5 +556,5 @@ void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
         fail(rank, st);
         return;
     }
-    atomic_store(&rank->doing, -1);
+    vp_watch_rest(rank);
 }

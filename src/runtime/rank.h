@@ -4,6 +4,7 @@
 
 #include "base/counter.h"
 #include "comm/comm.h"
+#include "runtime/box.h"
 #include "runtime/stage.h"
 #include "sched/schedule.h"
 
@@ -146,12 +147,10 @@ struct vp_rank {
 
     /* What it is doing, for whoever looks: see watch.h. */
     atomic_int doing; /* action of the list, -1: nothing */
-    atomic_bool waiting;
-    atomic_llong since_ns;
-    atomic_llong n_actions; /* completed */
-    int64_t wait_start_ns;
-    int64_t waited_ns; /* in the action being run */
-    int64_t summed_ns; /* likewise, adding gradients of replicas */
+    struct vp_box *box;
+    struct vp_box own_box; /* where nobody else keeps one */
+    int64_t waited_ns;     /* in the action being run */
+    int64_t summed_ns;     /* likewise, adding gradients of replicas */
 };
 
 /* Adds what the stage has counted so far. */

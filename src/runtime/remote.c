@@ -102,7 +102,7 @@ static void take_note(struct vp_crew *crew, struct vp_rank *rank,
         atomic_store(&crew->stopped, true);
     }
     if (!rank->is_here) {
-        atomic_fetch_add(&rank->n_actions, 1); /* a sign of life */
+        atomic_fetch_add(&rank->box->n_actions, 1); /* a sign of life */
         if (note->kind != VP_NOTE_RESULT)
             atomic_store(&rank->wait_ns, note->wait_ns);
     }

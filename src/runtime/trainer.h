@@ -8,6 +8,7 @@
 #include "data/data.h"
 #include "graph/program.h"
 #include "optim/optim.h"
+#include "runtime/box.h"
 #include "sched/schedule.h"
 #include "trace/trace.h"
 
@@ -150,6 +151,8 @@ struct vp_train_config {
     int timeout_ms;                 /* watchdog: the longest wait */
     const struct vp_saver *saver;   /* NULL: no copies; borrowed */
     const struct vp_loader *loader; /* NULL: from the start; borrowed */
+    struct vp_box *const *boxes;    /* of each rank; they outlive the trainer.
+                                       NULL: the trainer's own. See box.h */
     vp_observe_fn observe;          /* NULL: nobody looks */
     void *observe_ctx;
     vp_fault_fn fault; /* NULL outside of tests */

@@ -11,15 +11,6 @@ static const struct vp_action *list_of(const struct vp_rank *rank)
     return rank->job->schedule->ranks[rank->index].actions;
 }
 
-void vp_watch_begin(struct vp_rank *rank, int action)
-{
-    atomic_store_explicit(&rank->since_ns, vp_clock_ns(), memory_order_relaxed);
-    atomic_store_explicit(&rank->doing, action, memory_order_release);
-    rank->waited_ns = 0;
-    rank->summed_ns = 0;
-    vp_device_log_begin(rank, &list_of(rank)[action]);
-}
-
 /* Minibatches and rounds are numbered over the whole run. */
 static int32_t run_number(const struct vp_rank *rank,
                           const struct vp_action *action)
@@ -84,12 +75,25 @@ void vp_watch_count_receive(struct vp_rank *rank,
     count(rank, &way->receive_ns, event->wait_ns);
 }
 
+void vp_watch_begin(struct vp_rank *rank, int action)
+{
+    const struct vp_action *at = &list_of(rank)[action];
+
+    vp_box_begin(rank->box, at, run_number(rank, at),
+                 rank->job->kind == VP_JOB_EVAL, vp_clock_ns());
+    atomic_store_explicit(&rank->doing, action, memory_order_release);
+    rank->waited_ns = 0;
+    rank->summed_ns = 0;
+    vp_device_log_begin(rank, at);
+}
+
 void vp_watch_end(struct vp_rank *rank)
 {
     const struct vp_action *action = &list_of(
         rank)[atomic_load_explicit(&rank->doing, memory_order_relaxed)];
     struct vp_trace_event event = {
-        .start_ns = atomic_load_explicit(&rank->since_ns, memory_order_relaxed),
+        .start_ns = atomic_load_explicit(&rank->box->since_ns,
+                                         memory_order_relaxed),
         .end_ns = vp_clock_ns(),
         .wait_ns = rank->waited_ns,
         .mb = run_number(rank, action),
@@ -98,7 +102,7 @@ void vp_watch_end(struct vp_rank *rank)
         .eval = rank->job->kind == VP_JOB_EVAL,
     };
 
-    atomic_fetch_add_explicit(&rank->n_actions, 1, memory_order_relaxed);
+    vp_box_end(rank->box);
     if (rank->device_log) {
         vp_device_log_end(rank, action, &event);
         return;
@@ -107,20 +111,27 @@ void vp_watch_end(struct vp_rank *rank)
     vp_recorder_add(rank->recorder, event);
 }
 
+void vp_watch_rest(struct vp_rank *rank)
+{
+    atomic_store(&rank->doing, -1);
+    vp_box_rest(rank->box);
+}
+
 void vp_watch_begin_wait(struct vp_rank *rank)
 {
-    rank->wait_start_ns = vp_clock_ns();
-    atomic_store_explicit(&rank->waiting, true, memory_order_relaxed);
+    atomic_store_explicit(&rank->box->waits_ns, vp_clock_ns(),
+                          memory_order_relaxed);
 }
 
 int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st)
 {
-    int64_t ns = vp_clock_ns() - rank->wait_start_ns;
+    int64_t ns = vp_clock_ns() - atomic_load_explicit(&rank->box->waits_ns,
+                                                      memory_order_relaxed);
 
     if (st != VP_OK)
         return ns;
     rank->waited_ns += ns;
-    atomic_store_explicit(&rank->waiting, false, memory_order_relaxed);
+    atomic_store_explicit(&rank->box->waits_ns, 0, memory_order_relaxed);
     if (rank->device_log)
         return 0;
     atomic_fetch_add_explicit(&rank->wait_ns, ns, memory_order_relaxed);
@@ -158,9 +169,14 @@ static const struct vp_action *doing(const struct vp_rank *rank)
     return &list_of(rank)[i];
 }
 
+static bool is_waiting(const struct vp_rank *rank)
+{
+    return atomic_load(&rank->box->waits_ns) != 0;
+}
+
 static double seconds_in(const struct vp_rank *rank)
 {
-    return vp_clock_seconds(atomic_load(&rank->since_ns), vp_clock_ns());
+    return vp_clock_seconds(atomic_load(&rank->box->since_ns), vp_clock_ns());
 }
 
 /* The rank that this one waits for; -1: it computes, or waits for many. */
@@ -168,7 +184,7 @@ static int waits_for(const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
 
-    if (!action || !atomic_load(&rank->waiting))
+    if (!action || !is_waiting(rank))
         return -1;
     return action->peer;
 }
@@ -200,7 +216,7 @@ static bool is_lost(const struct vp_rank *ranks, const struct vp_rank *rank)
     enum vp_action_kind kind;
     int stage;
 
-    if (!is_receive(want) || !atomic_load(&rank->waiting) || want->peer < 0)
+    if (!is_receive(want) || !is_waiting(rank) || want->peer < 0)
         return false;
     peer = &ranks[want->peer];
     kind = want->kind == VP_ACTION_RECV_ACT ? VP_ACTION_SEND_ACT
@@ -228,8 +244,8 @@ static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
             break;
         at = next;
     }
-    for (int r = 0; atomic_load(&ranks[at].waiting) && r < n_ranks; r++)
-        if (doing(&ranks[r]) && !atomic_load(&ranks[r].waiting))
+    for (int r = 0; is_waiting(&ranks[at]) && r < n_ranks; r++)
+        if (doing(&ranks[r]) && !is_waiting(&ranks[r]))
             return r;
     return at;
 }
@@ -241,20 +257,20 @@ static void describe(struct screen *screen, const struct vp_rank *rank)
 
     if (!action) {
         say(screen, "\n  rank %d: idle, %lld actions done", rank->index,
-            (long long)atomic_load(&rank->n_actions));
+            (long long)atomic_load(&rank->box->n_actions));
         return;
     }
     vp_action_print(action, text, sizeof(text));
     say(screen, "\n  rank %d: stage %d, minibatch %d, %s for %.1f s",
         rank->index, action->stage, action->mb, text, seconds_in(rank));
-    if (atomic_load(&rank->waiting) && action->peer >= 0)
+    if (is_waiting(rank) && action->peer >= 0)
         say(screen, ", waits for rank %d", action->peer);
-    else if (atomic_load(&rank->waiting))
+    else if (is_waiting(rank))
         say(screen, ", waits for the others");
     else
         say(screen, ", computes");
     say(screen, "; %lld actions done",
-        (long long)atomic_load(&rank->n_actions));
+        (long long)atomic_load(&rank->box->n_actions));
 }
 
 static void accuse(struct screen *screen, const struct vp_rank *ranks,

@@ -8,6 +8,8 @@
  * action goes to the recorder when it ends. */
 void vp_watch_begin(struct vp_rank *rank, int action);
 void vp_watch_end(struct vp_rank *rank);
+/* The job is done. */
+void vp_watch_rest(struct vp_rank *rank);
 void vp_watch_begin_wait(struct vp_rank *rank);
 /* Returns the nanoseconds waited; a wait that failed goes on, for reports. 0
  * where the device's own times count. */

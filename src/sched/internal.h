@@ -159,8 +159,6 @@ void vp_text_put(struct vp_text *text, const char *bytes, size_t n);
 /* Gives the text away, or VP_ERR_NOMEM. */
 enum vp_status vp_text_finish(struct vp_text *text, char **text_out);
 
-const char *vp_action_kind_name(enum vp_action_kind kind);
-
 /* The words of a schedule file's first line. */
 enum vp_key {
     VP_KEY_STAGES,

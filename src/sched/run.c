@@ -37,7 +37,7 @@ struct run {
     struct progress *at;                /* per node */
     int *position;                      /* per rank */
     double *ready;                      /* per rank: end of its last action */
-    double *link; /* (from, to): end of the last message */
+    double *link; /* (from, to); one port: (from, 0): end of the last message */
     double *times;
     struct vp_span *spans;
     enum vp_action_kind last;
@@ -174,13 +174,14 @@ static double send(struct run *run, int rank, const struct vp_action *a,
 {
     const struct vp_stage_costs *c = &run->costs->stages[a->stage];
     double cost = a->kind == VP_ACTION_SEND_ACT ? c->act : c->grad;
+    size_t n = (size_t)run->schedule->n_ranks;
     double *link;
     double begin;
 
     if (a->peer == rank)
         return span->end;
-    link = &run->link[(size_t)rank * (size_t)run->schedule->n_ranks +
-                      (size_t)a->peer];
+    link = &run->link[(size_t)rank * n +
+                      (run->costs->one_port ? 0 : (size_t)a->peer)];
     begin = span->start > *link ? span->start : *link;
     *link = begin + cost;
     if (run->costs->send_blocks)

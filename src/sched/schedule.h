@@ -173,6 +173,8 @@ enum {
     VP_PRINT_FULL = 2,    /* slots and versions everywhere: 1F0@0v3 */
 };
 
+/* "F", "RECV_ACT", ... */
+const char *vp_action_kind_name(enum vp_action_kind kind);
 /* One action: "1F0", "0SEND_ACT3"; returns the length like snprintf. */
 int vp_action_print(const struct vp_action *action, char *text, size_t n_bytes);
 
@@ -203,7 +205,8 @@ enum vp_status vp_schedule_validate(const struct vp_schedule *schedule,
 
 /* Seconds, or any unit. Messages go to the next (act) and previous (grad)
  * stage; each pair of ranks has one link per direction, which carries one
- * message at a time; a message to the own rank takes no time. */
+ * message at a time; a message to the own rank takes no time. Computing goes
+ * on while a link works. */
 struct vp_stage_costs {
     double f, b, w, r; /* a B that is not split takes b + w */
     double reduce, update;
@@ -217,6 +220,7 @@ struct vp_sched_costs {
     const struct vp_stage_costs *stages; /* one per stage of the schedule */
     double latency;   /* of a message, in addition; does not fill a link */
     bool send_blocks; /* SEND keeps the sender busy while the link works */
+    bool one_port;    /* all that a rank sends goes over the same link */
 };
 
 /* Times of one action: waiting before `start` is not part of it. */

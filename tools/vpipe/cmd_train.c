@@ -1,21 +1,27 @@
 /* vpipe train: a configuration, a run, a progress line. */
 #include "tool.h"
 
-#include "launch/processes.h"
+#include "base/clock.h"
+#include "launch/guard.h"
+#include "launch/launcher.h"
+#include "launch/member.h"
 #include "launch/run.h"
 #include "launch/value.h"
 #include "progress.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum {
     FLAG_SET,
     FLAG_OUTPUT,
     FLAG_RESUME,
+    FLAG_RESTARTS,
     FLAG_MAX_STEPS,
     FLAG_NUM_MINIBATCHES,
     FLAG_FORWARD_ONLY,
@@ -35,6 +41,9 @@ static const struct tool_flag flags[] = {
     [FLAG_RESUME] = { "--resume", "DIR",
                       "go on with the run in DIR, in its folder or in --output; "
                       "DIR may also be one of its checkpoints" },
+    [FLAG_RESTARTS] = { "--restarts", "N",
+                        "where vpipe starts mpirun: after a rank or host was "
+                        "lost go on from the newest checkpoint, N times" },
     [FLAG_MAX_STEPS] = { "--max-steps", "N",
                          "stop after N steps: updates, in asp minibatches" },
     [FLAG_NUM_MINIBATCHES] = { "--num_minibatches", "N",
@@ -66,27 +75,60 @@ struct train_args {
     char texts[MAX_TEXTS][256]; /* flags that are short for --set */
     int n_texts;
     struct vp_run_options options;
+    int64_t restarts;
     bool explain, quiet, verbose, help;
 };
 
+/* Tells ranks that their output is seen on a terminal. */
+#define TERMINAL_VARIABLE "VPIPE_TERMINAL"
+
+/* ---- Signals ------------------------------------------------------------ */
+
+/* Signals so far, that count. */
 static volatile sig_atomic_t stop;
+static _Atomic int64_t stop_ns;
+
+static void end_by(int signal_number)
+{
+    progress_abandon();
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+/* A process and its group may be sent the same signal, and Slurm sends two:
+ * within a second they are one. */
+static bool is_new(void)
+{
+    int64_t now = vp_clock_ns(), before = atomic_load(&stop_ns);
+
+    if (before && now - before < 1000000000)
+        return false;
+    return atomic_compare_exchange_strong(&stop_ns, &before, now);
+}
 
 static void on_signal(int signal_number)
 {
-    if (stop) {
-        progress_abandon();
-        signal(signal_number, SIG_DFL);
-        raise(signal_number);
-    }
+    if (!is_new())
+        return;
+    if (stop)
+        end_by(signal_number);
     stop = 1;
+}
+
+/* Whoever looks after other processes ends them first. */
+static void on_signal_to_all(int signal_number)
+{
+    (void)signal_number;
+    if (is_new() && stop < 2)
+        stop = stop + 1;
 }
 
 /* The first signal asks for a clean stop after the update; the second one
  * ends the program. */
-static void catch_signals(void)
+static void catch_signals(void (*handler)(int signal_number))
 {
-    static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-    struct sigaction action = { .sa_handler = on_signal };
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    struct sigaction action = { .sa_handler = handler };
 
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < VP_COUNT_OF(signals); i++) {
@@ -152,6 +194,14 @@ static int take_flag(struct train_args *out, int flag, const char *value)
             return tool_usage_error("vpipe train: option '--max-steps' must be "
                                     "a whole number from 1, not '%.48s'; write "
                                     "for example '--max-steps 10'",
+                                    value);
+        break;
+    case FLAG_RESTARTS:
+        if (!vp_text_to_i64(value, &out->restarts) || out->restarts < 0 ||
+            out->restarts > 1000)
+            return tool_usage_error("vpipe train: option '--restarts' must be "
+                                    "a whole number from 0 to 1000, not "
+                                    "'%.48s'; write for example '--restarts 3'",
                                     value);
         break;
     case FLAG_NUM_MINIBATCHES:
@@ -286,6 +336,92 @@ static int explain(const struct vp_config *config)
     return TOOL_OK;
 }
 
+/* ---- One of several processes ------------------------------------------- */
+
+static void on_member_stop(void *ctx)
+{
+    (void)ctx;
+    stop = 1;
+}
+
+/* What this process ends with, if it is ended. */
+static atomic_int end_status = TOOL_FAILED;
+
+/* Nothing of this process is wanted any more. */
+static void on_member_end(void *ctx, const char *why)
+{
+    (void)ctx;
+    (void)why;
+    _exit(atomic_load(&end_status));
+}
+
+static void print_screen(const char *screen)
+{
+    fprintf(stderr, "%s\n", screen);
+}
+
+static void on_failed(void *ctx, const char *screen)
+{
+    (void)ctx;
+    print_screen(screen);
+}
+
+static void on_nothing(void *ctx, const char *line)
+{
+    (void)ctx;
+    (void)line;
+}
+
+/* A child looks after the job, and stays when this process is killed. */
+static enum vp_status hire(const struct vp_config *config, char *address,
+                           size_t n_bytes, struct vp_err *err)
+{
+    struct vp_supervisor *supervisor;
+    pid_t pid;
+
+    VP_TRY(vp_guard_open(config, &supervisor, err));
+    snprintf(address, n_bytes, "%s", vp_supervisor_address(supervisor));
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        vp_guard_run(supervisor, print_screen);
+        fflush(NULL);
+        _exit(TOOL_OK);
+    }
+    vp_supervisor_close(supervisor);
+    if (pid < 0)
+        return vp_err_set(err, VP_ERR_NOMEM, "starting a supervisor failed");
+    return VP_OK;
+}
+
+/* Ends with whoever started it. */
+static enum vp_status join(const struct vp_config *config,
+                           const struct vp_processes *self,
+                           struct vp_member *out, struct vp_err *err)
+{
+    struct vp_member_config member = {
+        .config = config,
+        .self = *self,
+        .stop = &stop,
+        .on_stop = on_member_stop,
+        .on_end = on_member_end,
+        .hire = hire,
+    };
+
+    if (vp_member_is_one(self))
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    return vp_member_join(&member, out, err);
+}
+
+/* mpirun gives its ranks a terminal wherever their output goes. */
+static void draw_if_seen(struct progress *progress)
+{
+    if (getenv(TERMINAL_VARIABLE))
+        return;
+    progress->terminal = false;
+    setenv("NO_COLOR", "1", 1);
+}
+
 /* Processes that were started together read the same: the first one says what
  * is wrong, and has time for it, for mpirun ends all when one ends. */
 static int refuse(const struct vp_err *err)
@@ -296,20 +432,25 @@ static int refuse(const struct vp_err *err)
     return TOOL_USAGE;
 }
 
-/* Of processes that were started together, the first one speaks; another only
- * of what went wrong there. */
+/* ---- The run, in this process ------------------------------------------- */
+
+/* Of processes that were started together, the first one speaks; what goes
+ * wrong is said by whoever looks after them. */
 static int run(const struct train_args *args, const struct vp_config *config)
 {
     struct vp_processes self = vp_processes_find();
     struct vp_run_options options = args->options;
     struct vp_run_events events = { 0 };
+    struct vp_member member = { NULL };
     struct progress progress;
     struct vp_err err = { { 0 } };
-    bool quiet = args->quiet || self.index > 0;
+    bool quiet = args->quiet || self.index > 0, said;
     enum vp_status st = VP_OK;
 
     progress_init(&progress, stdout, config->print_frequency);
     progress.details = args->verbose;
+    if (vp_member_is_one(&self))
+        draw_if_seen(&progress);
     if (!quiet)
         events = (struct vp_run_events){
             .ctx = &progress,
@@ -323,27 +464,119 @@ static int run(const struct train_args *args, const struct vp_config *config)
         };
     for (int i = 0; i < config->n_notices && !quiet; i++)
         progress_notice(&progress, config->notices[i]);
-    catch_signals();
+    catch_signals(on_signal);
     options.stop = &stop;
     if (!options.dry_run)
-        st = vp_processes_join(&self, config, &options.world, &err);
+        st = join(config, &self, &member, &err);
+    options.world = member.world;
+    options.pulse = member.pulse;
     if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
     progress_break(&progress);
-    if (st != VP_OK && !options.world && self.index > 0)
+    fflush(stdout);
+    atomic_store(&end_status, exit_status(st));
+    said = vp_member_say(&member, st, &err);
+    if (st != VP_OK && !said && !options.world && self.index > 0)
         return refuse(&err);
-    if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0])
+    if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] && !said)
         fprintf(stderr, "%s\n", err.text);
     else if (st == VP_OK && options.dry_run && !quiet)
         puts("dry run: the configuration is good; nothing was trained");
-    vp_world_free(options.world);
-    if (st == VP_ERR_TIMEOUT) {
+    if (st == VP_ERR_TIMEOUT && self.n == 1) {
         /* Ranks that did not come back may compute still, in libraries that an
          * ordinary exit takes down. */
         fflush(NULL);
         _exit(exit_status(st));
     }
+    vp_member_leave(&member);
     return exit_status(st);
+}
+
+/* ---- Ranks that are processes ------------------------------------------- */
+
+/* What is wrong with the configuration is said before anything is started. */
+static enum vp_status rehearse(const struct train_args *args,
+                               const struct vp_config *config,
+                               struct vp_err *err)
+{
+    struct vp_run_options options = args->options;
+    const struct vp_run_events nobody = { 0 };
+
+    options.dry_run = true;
+    return vp_run_train(config, &options, &nobody, err);
+}
+
+/* What every rank is called with. */
+static int rank_args(const struct train_args *args, const char **out,
+                     char *steps, size_t n_bytes, int *n_kept_out)
+{
+    int n = 0;
+
+    out[n++] = "train";
+    out[n++] = args->config;
+    for (int i = 0; i < args->n_sets; i++) {
+        out[n++] = "--set";
+        out[n++] = args->sets[i];
+    }
+    *n_kept_out = n;
+    if (args->options.max_steps > 0) {
+        snprintf(steps, n_bytes, "%lld", (long long)args->options.max_steps);
+        out[n++] = "--max-steps";
+        out[n++] = steps;
+    }
+    if (args->quiet)
+        out[n++] = "--quiet";
+    *n_kept_out = n - *n_kept_out;
+    return n;
+}
+
+static int launch(const struct train_args *args, const struct vp_config *config)
+{
+    const char **words = calloc((size_t)(2 * args->n_sets + 8), sizeof(*words));
+    struct progress progress;
+    struct vp_err err = { { 0 } };
+    char steps[24];
+    struct vp_launch_options options = {
+        .args = words,
+        .output = args->options.output,
+        .resume = args->options.resume,
+        .restarts = (int)args->restarts,
+        .stop = &stop,
+        .ctx = &progress,
+        .notice = args->quiet ? on_nothing : on_notice,
+        .failed = on_failed,
+    };
+    enum vp_status st = VP_ERR_NOMEM;
+
+    progress_init(&progress, stdout, config->print_frequency);
+    catch_signals(on_signal_to_all);
+    if (progress.terminal)
+        setenv(TERMINAL_VARIABLE, "1", 1);
+    if (words) {
+        options.n_args = rank_args(args, words, steps, sizeof(steps),
+                                   &options.n_kept);
+        st = rehearse(args, config, &err);
+    }
+    if (st == VP_OK)
+        st = vp_launch(config, &options, &err);
+    free(words);
+    if (st != VP_OK && st != VP_ERR_INTERRUPTED)
+        fprintf(stderr, "%s\n", err.text);
+    return exit_status(st);
+}
+
+static int choose_way(const struct train_args *args,
+                      const struct vp_config *config)
+{
+    struct vp_processes self = vp_processes_find();
+    bool processes = vp_config_is_distributed(config) &&
+                     !args->options.dry_run && !vp_member_is_one(&self);
+
+    if (args->restarts > 0 && !processes)
+        return tool_usage_error("vpipe train: option '--restarts' works where "
+                                "vpipe starts the ranks itself; set "
+                                "distributed_backend: mpi");
+    return processes ? launch(args, config) : run(args, config);
 }
 
 int cmd_train(int argc, char **argv)
@@ -367,7 +600,8 @@ int cmd_train(int argc, char **argv)
         /* All that can go wrong here is the user's to mend. */
         if (vp_config_load(args.config, args.sets, args.n_sets, &config,
                            &err) == VP_OK)
-            status = args.explain ? explain(&config) : run(&args, &config);
+            status = args.explain ? explain(&config)
+                                  : choose_way(&args, &config);
         else
             status = refuse(&err);
         vp_config_release(&config);

@@ -1,0 +1,15 @@
+/* The lengths that a run's programs are made for. Private to launch. */
+#ifndef VP_LAUNCH_BUCKETS_H
+#define VP_LAUNCH_BUCKETS_H
+
+#include "launch/config.h"
+
+enum { VP_MAX_BUCKETS = 12 };
+
+/* Masked LM: a program for max_pred scored rows per sequence, and one with
+ * room for every row, should a batch exceed that. Translation: four lengths,
+ * batch_size counting tokens. Returns their number. */
+int vp_buckets_make(const struct vp_config *config,
+                    struct vp_dims dims[VP_MAX_BUCKETS]);
+
+#endif

@@ -1,0 +1,57 @@
+#include "launch/guard.h"
+
+#include "base/clock.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+enum { LISTEN_MS = 100, END_MS = 4000, EXIT_MS = 30000 };
+
+enum vp_status vp_guard_open(const struct vp_config *config,
+                             struct vp_supervisor **out, struct vp_err *err)
+{
+    struct vp_supervisor_config supervisor = {
+        .n_ranks = vp_config_n_ranks(config),
+        .watchdog_seconds = config->watchdog_seconds,
+        .interface = config->network_interface,
+    };
+
+    return vp_supervisor_open(&supervisor, out, err);
+}
+
+/* Nobody was told where to find it, and nobody can be told any more. */
+static bool is_forgotten(const struct vp_supervisor *supervisor, pid_t parent)
+{
+    return getppid() != parent && vp_supervisor_n_came(supervisor) == 0;
+}
+
+static void let_exit(struct vp_supervisor *supervisor)
+{
+    int64_t end = vp_clock_ns() + EXIT_MS * INT64_C(1000000);
+
+    while (vp_supervisor_n_connected(supervisor) > 0 && vp_clock_ns() < end)
+        vp_supervisor_rest(supervisor, LISTEN_MS);
+}
+
+void vp_guard_run(struct vp_supervisor *supervisor,
+                  void (*report)(const char *screen))
+{
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE };
+    enum vp_outcome outcome = VP_OUTCOME_NONE;
+    pid_t parent = getppid();
+    struct vp_err screen;
+
+    setsid(); /* out of the way of signals to the parent's group */
+    for (size_t i = 0; i < VP_COUNT_OF(signals); i++)
+        signal(signals[i], SIG_IGN);
+    while (outcome == VP_OUTCOME_NONE && !is_forgotten(supervisor, parent))
+        outcome = vp_supervisor_listen(supervisor, LISTEN_MS);
+    if (outcome == VP_OUTCOME_FAILED) {
+        vp_supervisor_report(supervisor, 0, &screen);
+        report(screen.text);
+    } else {
+        let_exit(supervisor);
+    }
+    vp_supervisor_end(supervisor, END_MS);
+    vp_supervisor_close(supervisor);
+}

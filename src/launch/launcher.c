@@ -1,0 +1,364 @@
+#include "launch/launcher.h"
+
+#include "base/clock.h"
+#include "ckpt/ckpt.h"
+#include "launch/command.h"
+#include "launch/folder.h"
+#include "launch/hosts.h"
+#include "launch/mpirun.h"
+#include "launch/process.h"
+#include "launch/shrink.h"
+#include "launch/supervisor.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LISTEN_MS = 100,
+    TELL_MS = 2000,  /* for mpirun to end when its ranks have */
+    END_MS = 4000,   /* for everything to end */
+    EXIT_MS = 30000, /* for ranks that are done to exit */
+};
+
+/* A job over all its attempts. */
+struct launch {
+    const struct vp_launch_options *options;
+    const struct vp_config *config; /* of the next attempt */
+    struct vp_config small;         /* without lost hosts, if any were */
+    bool is_small;
+    char folder[1024];
+    int attempt; /* 0 = first */
+    struct vp_supervisor *supervisor;
+    struct vp_process mpirun;
+    bool stop_passed_on;
+};
+
+static void notice(const struct launch *launch, const char *fmt, ...)
+    VP_PRINTF(2, 3);
+
+static void notice(const struct launch *launch, const char *fmt, ...)
+{
+    struct vp_err line;
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(line.text, sizeof(line.text), fmt, args);
+    va_end(args);
+    launch->options->notice(launch->options->ctx, line.text);
+}
+
+/* ---- Where the next attempt starts -------------------------------------- */
+
+/* The step of the newest checkpoint in the run folder; -1: there is none. */
+static int64_t saved_step(const struct launch *launch)
+{
+    char path[sizeof(launch->folder) + 16];
+    struct vp_ckpt *ckpt;
+    int64_t step;
+
+    snprintf(path, sizeof(path), "%s/checkpoints", launch->folder);
+    if (vp_ckpt_open_newest(path, NULL, NULL, &ckpt, NULL) != VP_OK)
+        return -1;
+    step = vp_ckpt_step(ckpt);
+    vp_ckpt_close(ckpt);
+    return step;
+}
+
+/* A run that was never saved starts anew in its folder. */
+static void forget(const struct launch *launch)
+{
+    char path[sizeof(launch->folder) + 16];
+
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", launch->folder);
+    unlink(path);
+}
+
+static void add_program(const struct launch *launch, struct vp_words *out)
+{
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    if (n < 0 || launch->config->container)
+        n = snprintf(path, sizeof(path), "vpipe");
+    path[n] = '\0';
+    vp_words_add(out, path);
+}
+
+/* The arguments of a rank: what the user wrote, and where it starts. */
+static void make_rank(const struct launch *launch, struct vp_words *out)
+{
+    const struct vp_launch_options *options = launch->options;
+    bool saved = launch->attempt > 0 && saved_step(launch) >= 0;
+
+    add_program(launch, out);
+    for (int i = 0; i < options->n_args; i++) {
+        if (launch->is_small && i == 1)
+            vp_words_add(out, launch->small.path);
+        else if (!launch->is_small || i == 0 ||
+                 i >= options->n_args - options->n_kept)
+            vp_words_add(out, options->args[i]);
+    }
+    if (launch->attempt > 0 && !saved)
+        forget(launch);
+    if (saved || options->resume) {
+        vp_words_add(out, "--resume");
+        vp_words_add(out, saved ? launch->folder : options->resume);
+    }
+    if (!saved && (options->output || !options->resume)) {
+        vp_words_add(out, "--output");
+        vp_words_add(out, launch->folder);
+    }
+}
+
+/* ---- One attempt -------------------------------------------------------- */
+
+static enum vp_status start(struct launch *launch, struct vp_err *err)
+{
+    const struct vp_config *config = launch->config;
+    struct vp_supervisor_config supervisor = {
+        .n_ranks = vp_config_n_ranks(config),
+        .watchdog_seconds = config->watchdog_seconds,
+        .local = vp_hosts_are_here(config),
+        .interface = config->network_interface,
+    };
+    struct vp_words rank = { 0 }, command = { 0 };
+    enum vp_status st;
+
+    VP_TRY(vp_supervisor_open(&supervisor, &launch->supervisor, err));
+    setenv(VP_SUPERVISOR_VARIABLE, vp_supervisor_address(launch->supervisor),
+           1);
+    make_rank(launch, &rank);
+    st = rank.failed ? vp_err_set(err, VP_ERR_NOMEM, "out of memory") : VP_OK;
+    if (st == VP_OK)
+        st = vp_hosts_write(config, launch->folder, err);
+    if (st == VP_OK)
+        st = vp_mpirun_make(config, launch->folder, &rank, &command, err);
+    if (st == VP_OK)
+        st = vp_command_record(launch->folder, command.at[0], command.at + 1,
+                               command.n - 1, err);
+    if (st == VP_OK)
+        st = vp_process_start(command.at, &launch->mpirun, err);
+    vp_words_release(&rank);
+    vp_words_release(&command);
+    return st;
+}
+
+/* A signal asks all ranks for a checkpoint; a second one ends them at once. */
+static enum vp_status pass_signals_on(struct launch *launch)
+{
+    int n = launch->options->stop ? *launch->options->stop : 0;
+
+    if (n > 1)
+        return VP_ERR_INTERRUPTED;
+    if (n > 0 && !launch->stop_passed_on) {
+        vp_supervisor_stop(launch->supervisor);
+        launch->stop_passed_on = true;
+    }
+    return VP_OK;
+}
+
+/* Listens until the job is decided; what is left of it when mpirun has ended
+ * has a moment to be heard. */
+static enum vp_outcome look_after(struct launch *launch)
+{
+    int64_t give_up = INT64_MAX;
+
+    for (;;) {
+        enum vp_outcome outcome = vp_supervisor_listen(launch->supervisor,
+                                                       LISTEN_MS);
+
+        if (outcome != VP_OUTCOME_NONE)
+            return outcome;
+        if (pass_signals_on(launch) != VP_OK || vp_clock_ns() > give_up)
+            return VP_OUTCOME_NONE;
+        if (vp_process_has_ended(&launch->mpirun) && give_up == INT64_MAX) {
+            give_up = vp_clock_ns() + END_MS * INT64_C(1000000);
+            vp_supervisor_launcher_ended(launch->supervisor);
+        }
+    }
+}
+
+/* mpirun ends with the status of the first rank that ended badly. */
+static int signal_of(struct launch *launch)
+{
+    int status;
+
+    if (vp_supervisor_verdict(launch->supervisor)->cause != VP_CAUSE_DEAD ||
+        !vp_process_wait(&launch->mpirun, TELL_MS))
+        return 0;
+    status = launch->mpirun.status;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) <= 128 ||
+        WEXITSTATUS(status) > 128 + SIGRTMAX)
+        return 0;
+    return WEXITSTATUS(status) - 128;
+}
+
+/* Ends all ranks, then asks mpirun. */
+static enum vp_status report(struct launch *launch, struct vp_err *err)
+{
+    const struct vp_verdict *verdict = vp_supervisor_verdict(
+        launch->supervisor);
+
+    vp_supervisor_end(launch->supervisor, END_MS);
+    vp_supervisor_report(launch->supervisor, signal_of(launch), err);
+    return verdict->cause == VP_CAUSE_FAILED ? verdict->status : VP_ERR_ABORTED;
+}
+
+/* Ranks that are done exit by themselves. */
+static void let_exit(struct launch *launch)
+{
+    int64_t end = vp_clock_ns() + EXIT_MS * INT64_C(1000000);
+
+    while (!vp_process_has_ended(&launch->mpirun) && vp_clock_ns() < end)
+        vp_supervisor_rest(launch->supervisor, LISTEN_MS / 10);
+    if (!launch->mpirun.ended)
+        notice(launch, "ranks that are done did not exit; they are ended");
+}
+
+static enum vp_status settle(struct launch *launch, enum vp_outcome outcome,
+                             struct vp_err *err)
+{
+    switch (outcome) {
+    case VP_OUTCOME_DONE:
+        let_exit(launch);
+        return VP_OK;
+    case VP_OUTCOME_INTERRUPTED:
+        let_exit(launch);
+        return VP_ERR_INTERRUPTED;
+    case VP_OUTCOME_FAILED:
+        return report(launch, err);
+    default:
+        break;
+    }
+    if (launch->options->stop && *launch->options->stop > 1)
+        return vp_err_set(err, VP_ERR_ABORTED,
+                          "ended by a second signal, before all was saved");
+    return vp_err_set(err, VP_ERR_IO,
+                      "mpirun ended with status %d, and its ranks did not say "
+                      "why",
+                      WIFEXITED(launch->mpirun.status)
+                          ? WEXITSTATUS(launch->mpirun.status)
+                          : -1);
+}
+
+static enum vp_status attempt(struct launch *launch, struct vp_err *err)
+{
+    enum vp_status st = start(launch, err);
+
+    if (st == VP_OK)
+        st = settle(launch, look_after(launch), err);
+    if (launch->supervisor)
+        vp_supervisor_end(launch->supervisor, END_MS);
+    vp_process_wait(&launch->mpirun, TELL_MS);
+    vp_process_end(&launch->mpirun, TELL_MS);
+    vp_process_end_orphans(END_MS);
+    return st;
+}
+
+/* ---- Again -------------------------------------------------------------- */
+
+static bool is_lost(void *ctx, const char *host)
+{
+    const struct launch *launch = ctx;
+
+    return vp_supervisor_has_lost(launch->supervisor, host);
+}
+
+/* The next attempt does without the hosts that are lost. */
+static enum vp_status leave_hosts_out(struct launch *launch, const char *host,
+                                      struct vp_err *err)
+{
+    char path[sizeof(launch->folder) + 32];
+    struct vp_config small;
+    int n;
+
+    snprintf(path, sizeof(path), "%s/restart-%d.yml", launch->folder,
+             launch->attempt + 1);
+    VP_TRY(vp_shrink(launch->config, is_lost, launch, path, &n, err));
+    if (vp_config_load(path, NULL, 0, &small, err) != VP_OK) {
+        vp_config_release(&small);
+        return VP_ERR_INVALID;
+    }
+    notice(launch,
+           "host %s is left out: the model is cut anew for %d rank%s that %s "
+           "left%s",
+           host, n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
+           launch->config->replicas.n > 0 ||
+                   launch->config->sync_mode == VP_SYNC_ASP
+               ? "; without the same replicas and depths losses will differ"
+               : "");
+    if (launch->is_small)
+        vp_config_release(&launch->small);
+    launch->small = small;
+    launch->is_small = true;
+    launch->config = &launch->small;
+    return VP_OK;
+}
+
+/* Prepares the next attempt; false if there is to be none. */
+static bool try_again(struct launch *launch, enum vp_status st,
+                      struct vp_err *err)
+{
+    const struct vp_verdict *verdict;
+    int64_t step;
+
+    if (st != VP_ERR_ABORTED || launch->attempt == launch->options->restarts ||
+        (launch->options->stop && *launch->options->stop > 0))
+        return false;
+    verdict = vp_supervisor_verdict(launch->supervisor);
+    if (!vp_verdict_allows_restart(verdict))
+        return false;
+    launch->options->failed(launch->options->ctx, err->text);
+    if (verdict->host && leave_hosts_out(launch, verdict->host, err) != VP_OK)
+        return false;
+    step = saved_step(launch);
+    if (step >= 0)
+        notice(launch, "restart %d of %d, from checkpoint step %lld",
+               launch->attempt + 1, launch->options->restarts, (long long)step);
+    else
+        notice(launch, "restart %d of %d, from the start: nothing was saved",
+               launch->attempt + 1, launch->options->restarts);
+    launch->attempt++;
+    return true;
+}
+
+static void choose_folder(struct launch *launch)
+{
+    const struct vp_launch_options *options = launch->options;
+    const char *named = options->output ? options->output : options->resume;
+
+    if (named)
+        snprintf(launch->folder, sizeof(launch->folder), "%s", named);
+    else
+        vp_folder_choose(launch->config, launch->folder,
+                         sizeof(launch->folder));
+}
+
+enum vp_status vp_launch(const struct vp_config *config,
+                         const struct vp_launch_options *options,
+                         struct vp_err *err)
+{
+    struct launch launch = { .options = options, .config = config };
+    enum vp_status st;
+    bool again;
+
+    choose_folder(&launch);
+    VP_TRY(vp_folder_make(launch.folder, err));
+    vp_process_adopt();
+    do {
+        launch.mpirun = (struct vp_process){ 0 };
+        st = attempt(&launch, err);
+        again = try_again(&launch, st, err);
+        vp_supervisor_close(launch.supervisor);
+        launch.supervisor = NULL;
+    } while (again);
+    if (launch.is_small)
+        vp_config_release(&launch.small);
+    unsetenv(VP_SUPERVISOR_VARIABLE);
+    return st;
+}

@@ -1,0 +1,100 @@
+#include "launch/member.h"
+
+#include "base/clock.h"
+#include "launch/hosts.h"
+#include "launch/supervisor.h"
+
+#include <stdlib.h>
+
+/* The user's number of every rank of the schedule. */
+static int *list_numbers(const struct vp_config *config)
+{
+    int n = vp_config_n_ranks(config);
+    int *numbers = calloc((size_t)n, sizeof(*numbers));
+
+    for (int r = 0; numbers && r < n; r++)
+        numbers[r] = vp_config_rank_number(config, r);
+    return numbers;
+}
+
+static enum vp_status start_pulse(const struct vp_member_config *config,
+                                  const char *address, struct vp_member *member,
+                                  struct vp_err *err)
+{
+    struct vp_pulse_config pulse = {
+        .address = address,
+        .rank = config->self.index,
+        .n_ranks = config->self.n,
+        .host = vp_host_of(config->config, config->self.index),
+        .watchdog_seconds = config->config->watchdog_seconds,
+        .stop = config->stop,
+        .on_stop = config->on_stop,
+        .on_end = config->on_end,
+    };
+
+    member->numbers = list_numbers(config->config);
+    if (!member->numbers)
+        return vp_err_set(err, VP_ERR_NOMEM, "joining: out of memory");
+    pulse.numbers = member->numbers;
+    return vp_pulse_start(&pulse, &member->pulse, err);
+}
+
+/* Whoever started the ranks looks after them, or nobody does yet: then the
+ * first of them finds somebody, and tells the others. */
+static enum vp_status meet(const struct vp_member_config *config,
+                           struct vp_member *member, struct vp_err *err)
+{
+    const char *given = getenv(VP_SUPERVISOR_VARIABLE);
+    int64_t limit_ns = config->config->watchdog_seconds * INT64_C(1000000000);
+    char address[512] = "";
+
+    if (given)
+        VP_TRY(start_pulse(config, given, member, err));
+    if (config->self.n == 1)
+        return VP_OK;
+    if (!given && config->self.index == 0)
+        VP_TRY(config->hire(config->config, address, sizeof(address), err));
+    VP_TRY(
+        vp_processes_join(&config->self, config->config, &member->world, err));
+    if (given)
+        return VP_OK;
+    if (vp_world_share(member->world, address, sizeof(address),
+                       vp_clock_ns() + limit_ns) != VP_OK)
+        return vp_world_status(member->world, err);
+    return start_pulse(config, address, member, err);
+}
+
+enum vp_status vp_member_join(const struct vp_member_config *config,
+                              struct vp_member *out, struct vp_err *err)
+{
+    *out = (struct vp_member){ NULL };
+    return meet(config, out, err);
+}
+
+bool vp_member_is_one(const struct vp_processes *self)
+{
+    return self->n > 1 || getenv(VP_SUPERVISOR_VARIABLE);
+}
+
+bool vp_member_say(struct vp_member *member, enum vp_status status,
+                   const struct vp_err *err)
+{
+    if (!member->pulse)
+        return false;
+    if (status == VP_OK)
+        vp_pulse_say(member->pulse, VP_WORD_DONE, VP_OK, NULL);
+    else if (status == VP_ERR_INTERRUPTED)
+        vp_pulse_say(member->pulse, VP_WORD_INTERRUPTED, VP_OK, NULL);
+    else /* without a text it was another process that failed */
+        vp_pulse_say(member->pulse, VP_WORD_FAILED,
+                     err->text[0] ? status : VP_ERR_ABORTED, err->text);
+    return true;
+}
+
+void vp_member_leave(struct vp_member *member)
+{
+    vp_world_free(member->world);
+    vp_pulse_free(member->pulse);
+    free(member->numbers);
+    *member = (struct vp_member){ NULL };
+}

@@ -1,0 +1,166 @@
+#include "launch/process.h"
+
+#include "base/clock.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The child: signals as a new program expects them, and the error of exec()
+ * for the parent. */
+static void become(char *const *argv, int report)
+{
+    sigset_t none;
+    int error;
+
+    setpgid(0, 0);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execvp(argv[0], argv);
+    error = errno;
+    (void)!write(report, &error, sizeof(error));
+    _exit(127);
+}
+
+enum vp_status vp_process_start(char *const *argv, struct vp_process *out,
+                                struct vp_err *err)
+{
+    int report[2], error = 0;
+    ssize_t n;
+
+    *out = (struct vp_process){ 0 };
+    if (pipe2(report, O_CLOEXEC) != 0)
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be started (%s)", argv[0],
+                          strerror(errno));
+    fflush(NULL);
+    out->pid = fork();
+    if (out->pid == 0)
+        become(argv, report[1]);
+    error = out->pid < 0 ? errno : 0;
+    close(report[1]);
+    do
+        n = error ? 0 : read(report[0], &error, sizeof(error));
+    while (n < 0 && errno == EINTR);
+    close(report[0]);
+    if (error == 0)
+        return VP_OK;
+    if (out->pid > 0)
+        waitpid(out->pid, NULL, 0);
+    out->pid = 0;
+    return vp_err_set(err, VP_ERR_UNSUPPORTED, "%s: cannot be started (%s)",
+                      argv[0], strerror(error));
+}
+
+bool vp_process_has_ended(struct vp_process *process)
+{
+    if (process->pid == 0 || process->ended)
+        return true;
+    process->ended = waitpid(process->pid, &process->status, WNOHANG) ==
+                     process->pid;
+    return process->ended;
+}
+
+bool vp_process_wait(struct vp_process *process, int timeout_ms)
+{
+    const struct timespec pause = { .tv_nsec = 5000000 };
+    int64_t end = vp_clock_ns() + timeout_ms * INT64_C(1000000);
+
+    while (!vp_process_has_ended(process)) {
+        if (vp_clock_ns() > end)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+void vp_process_end(struct vp_process *process, int timeout_ms)
+{
+    if (vp_process_has_ended(process))
+        return;
+    kill(-process->pid, SIGTERM);
+    if (vp_process_wait(process, timeout_ms))
+        return;
+    kill(-process->pid, SIGKILL);
+    vp_process_wait(process, timeout_ms);
+}
+
+void vp_process_adopt(void)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+/* The parent of a process; 0 if there is no such process. */
+static long parent_of(const char *pid)
+{
+    char path[64], text[512];
+    const char *name_end;
+    long parent = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+    f = fopen(path, "re");
+    if (!f)
+        return 0;
+    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
+    fclose(f);
+    name_end = strrchr(text, ')'); /* "17 (a name) S 16 ..." */
+    if (name_end && strlen(name_end) > 4)
+        parent = strtol(name_end + 4, NULL, 10);
+    return parent;
+}
+
+/* Ends all children; how many there are still. */
+static int kill_children(void)
+{
+    DIR *folder = opendir("/proc");
+    const struct dirent *entry;
+    int n = 0;
+
+    while (folder && (entry = readdir(folder))) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        if (pid <= 0 || parent_of(entry->d_name) != (long)getpid())
+            continue;
+        kill(pid, SIGKILL);
+        n += waitpid(pid, NULL, WNOHANG) != pid;
+    }
+    if (folder)
+        closedir(folder);
+    return n;
+}
+
+/* What they leave behind comes next. */
+void vp_process_end_orphans(int timeout_ms)
+{
+    const struct timespec pause = { .tv_nsec = 10000000 };
+    int64_t end = vp_clock_ns() + timeout_ms * INT64_C(1000000);
+
+    while (kill_children() > 0 && vp_clock_ns() < end)
+        nanosleep(&pause, NULL);
+}
+
+bool vp_program_find(const char *name, char *out, size_t n_bytes)
+{
+    const char *at = getenv("PATH");
+
+    while (at && *at) {
+        size_t n = strcspn(at, ":");
+
+        if (n > 0 && n < PATH_MAX &&
+            (size_t)snprintf(out, n_bytes, "%.*s/%s", (int)n, at, name) <
+                n_bytes &&
+            access(out, X_OK) == 0)
+            return true;
+        at += n + (at[n] == ':');
+    }
+    return false;
+}

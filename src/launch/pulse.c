@@ -1,0 +1,378 @@
+#include "launch/pulse.h"
+
+#include "base/clock.h"
+#include "launch/address.h"
+#include "launch/machine.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { BEAT_MS = 200, CONNECT_MS = 5000, HEARD_MS = 5000 };
+#define SECOND INT64_C(1000000000)
+/* A process has so long to end by itself when its supervisor is gone: after
+ * its last word it may still have libraries to take down. */
+#define GONE_NS (3 * SECOND)
+#define ENDING_NS (30 * SECOND)
+
+struct vp_pulse {
+    struct vp_pulse_config config;
+    int fd;
+    int wake; /* an eventfd: there is something to say, or to end */
+    pthread_t thread;
+    bool started;
+
+    _Atomic(const struct vp_box *) box;
+    atomic_int duty;
+    atomic_bool has_word, heard, quit;
+    struct vp_last_word final; /* set before has_word */
+    atomic_bool has_folder;
+    char folder[VP_FOLDER_BYTES]; /* likewise */
+
+    /* The thread's own. */
+    char text[VP_MESSAGE_BYTES];
+    size_t n_text;
+    int64_t heard_ns; /* the supervisor */
+    int64_t gone_ns;  /* it is gone since; 0: it is there */
+    bool said_folder, said_word;
+};
+
+/* ---- Connecting --------------------------------------------------------- */
+
+/* The error, or 0. */
+static int wait_for_connection(int fd)
+{
+    struct pollfd polled = { .fd = fd, .events = POLLOUT };
+    socklen_t n = sizeof(int);
+    int error = 0;
+
+    if (poll(&polled, 1, CONNECT_MS) < 1)
+        return ETIMEDOUT;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0)
+        return errno;
+    return error;
+}
+
+static int connect_to(const char *host, int port, int *error_out)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET,
+                              .sin_port = htons((uint16_t)port) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    *error_out = EINVAL;
+    if (fd < 0 || inet_pton(AF_INET, host, &at.sin_addr) != 1)
+        goto err_close;
+    *error_out = 0;
+    if (connect(fd, (struct sockaddr *)&at, sizeof(at)) != 0)
+        *error_out = errno == EINPROGRESS ? wait_for_connection(fd) : errno;
+    if (*error_out == 0)
+        return fd;
+
+err_close:
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static enum vp_status connect_to_any(struct vp_pulse *pulse,
+                                     const struct vp_address *address,
+                                     struct vp_err *err)
+{
+    int error = 0;
+
+    for (int i = 0; i < address->n_hosts && pulse->fd < 0; i++)
+        pulse->fd = connect_to(address->hosts[i], address->port, &error);
+    if (pulse->fd >= 0)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_IO,
+                      "the supervisor at %s, port %d, cannot be reached (%s); "
+                      "check the key 'network_interface'",
+                      address->hosts[0], address->port, strerror(error));
+}
+
+/* ---- Talking ------------------------------------------------------------ */
+
+/* Lines are short, and the supervisor reads all the time: what does not go out
+ * at once finds nobody there. */
+static bool send_message(const struct vp_pulse *pulse,
+                         const struct vp_message *message)
+{
+    char text[VP_MESSAGE_BYTES];
+    int n = vp_message_print(message, text);
+
+    return send(pulse->fd, text, (size_t)n, MSG_NOSIGNAL) == n;
+}
+
+static bool say_hello(struct vp_pulse *pulse, const char *token)
+{
+    struct vp_message message = {
+        .kind = VP_MESSAGE_HELLO,
+        .hello = { .rank = pulse->config.rank,
+                   .n_ranks = pulse->config.n_ranks,
+                   .pid = (int)getpid() },
+    };
+    struct vp_hello *hello = &message.hello;
+
+    snprintf(hello->token, sizeof(hello->token), "%s", token);
+    vp_machine_id(hello->machine, sizeof(hello->machine));
+    if (pulse->config.host)
+        snprintf(hello->host, sizeof(hello->host), "%s", pulse->config.host);
+    else
+        vp_machine_name(hello->host, sizeof(hello->host));
+    return send_message(pulse, &message);
+}
+
+static bool send_beat(const struct vp_pulse *pulse)
+{
+    static const struct vp_box nothing;
+    const struct vp_box *box = atomic_load(&pulse->box);
+    const int *numbers = pulse->config.numbers;
+    struct vp_message message = {
+        .kind = VP_MESSAGE_BEAT,
+        .beat = vp_beat_of(box ? box : &nothing, vp_clock_ns()),
+    };
+    struct vp_beat *beat = &message.beat;
+
+    beat->duty = (enum vp_duty)atomic_load(&pulse->duty);
+    beat->stop = pulse->config.stop && *pulse->config.stop;
+    if (!beat->idle && numbers && beat->action.peer >= 0 &&
+        beat->action.peer < pulse->config.n_ranks)
+        beat->action.peer = numbers[beat->action.peer];
+    return send_message(pulse, &message);
+}
+
+/* ---- The thread --------------------------------------------------------- */
+
+static void lose(struct vp_pulse *pulse)
+{
+    if (pulse->gone_ns == 0)
+        pulse->gone_ns = vp_clock_ns();
+}
+
+static void take_line(struct vp_pulse *pulse, const char *line)
+{
+    struct vp_message message;
+
+    if (!vp_message_parse(line, &message)) {
+        lose(pulse);
+        return;
+    }
+    pulse->heard_ns = vp_clock_ns();
+    if (message.kind == VP_MESSAGE_HEARD)
+        atomic_store(&pulse->heard, true);
+    else if (message.kind == VP_MESSAGE_STOP)
+        pulse->config.on_stop(pulse->config.ctx);
+    else if (message.kind == VP_MESSAGE_END)
+        pulse->config.on_end(pulse->config.ctx, "the supervisor ends the job");
+}
+
+static void take_lines(struct vp_pulse *pulse)
+{
+    char *start = pulse->text, *end;
+
+    while ((end = memchr(start, '\n',
+                         pulse->n_text - (size_t)(start - pulse->text)))) {
+        *end = '\0';
+        take_line(pulse, start);
+        start = end + 1;
+    }
+    pulse->n_text -= (size_t)(start - pulse->text);
+    memmove(pulse->text, start, pulse->n_text);
+    if (pulse->n_text == sizeof(pulse->text))
+        lose(pulse);
+}
+
+static void read_all(struct vp_pulse *pulse)
+{
+    while (pulse->gone_ns == 0) {
+        ssize_t n = recv(pulse->fd, pulse->text + pulse->n_text,
+                         sizeof(pulse->text) - pulse->n_text, 0);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n <= 0) {
+            lose(pulse);
+            return;
+        }
+        pulse->n_text += (size_t)n;
+        take_lines(pulse);
+    }
+}
+
+static void wait_for_something(struct vp_pulse *pulse)
+{
+    struct pollfd polled[] = {
+        { .fd = pulse->wake, .events = POLLIN },
+        { .fd = pulse->gone_ns ? -1 : pulse->fd, .events = POLLIN },
+    };
+    uint64_t n;
+
+    poll(polled, 2, BEAT_MS);
+    if (polled[0].revents)
+        (void)!read(pulse->wake, &n, sizeof(n));
+    if (polled[1].revents)
+        read_all(pulse);
+}
+
+/* Nothing is left behind on a host that the supervisor cannot reach. */
+static void check_supervisor(struct vp_pulse *pulse)
+{
+    int64_t now = vp_clock_ns();
+    int64_t patience = atomic_load(&pulse->has_word) ? ENDING_NS : GONE_NS;
+
+    if (now - pulse->heard_ns > pulse->config.watchdog_seconds * SECOND)
+        lose(pulse);
+    if (pulse->gone_ns && now - pulse->gone_ns > patience)
+        pulse->config.on_end(pulse->config.ctx, "the supervisor is gone");
+}
+
+static void say_once(struct vp_pulse *pulse, const struct vp_message *message,
+                     bool *said)
+{
+    *said = true;
+    if (pulse->gone_ns == 0 && !send_message(pulse, message))
+        lose(pulse);
+}
+
+static void say_news(struct vp_pulse *pulse)
+{
+    struct vp_message message = { .kind = VP_MESSAGE_FOLDER };
+
+    if (atomic_load(&pulse->has_folder) && !pulse->said_folder) {
+        memcpy(message.folder, pulse->folder, sizeof(message.folder));
+        say_once(pulse, &message, &pulse->said_folder);
+    }
+    if (atomic_load(&pulse->has_word) && !pulse->said_word) {
+        message = (struct vp_message){ .kind = VP_MESSAGE_WORD,
+                                       .final = pulse->final };
+        say_once(pulse, &message, &pulse->said_word);
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    struct vp_pulse *pulse = arg;
+
+    while (!atomic_load(&pulse->quit)) {
+        if (pulse->gone_ns == 0 && !pulse->said_word && !send_beat(pulse))
+            lose(pulse);
+        say_news(pulse);
+        wait_for_something(pulse);
+        check_supervisor(pulse);
+    }
+    return NULL;
+}
+
+/* ---- For the rank ------------------------------------------------------- */
+
+static enum vp_status start(struct vp_pulse *pulse, struct vp_err *err)
+{
+    struct vp_address address;
+
+    if (!vp_address_parse(pulse->config.address, &address))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "'%.48s' is not the address of a supervisor; leave "
+                          "the environment variable VPIPE_SUPERVISOR to vpipe",
+                          pulse->config.address);
+    VP_TRY(connect_to_any(pulse, &address, err));
+    pulse->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (pulse->wake < 0 || !say_hello(pulse, address.token))
+        return vp_err_set(err, VP_ERR_IO, "the supervisor does not listen (%s)",
+                          strerror(errno));
+    pulse->heard_ns = vp_clock_ns();
+    if (pthread_create(&pulse->thread, NULL, thread_main, pulse) != 0)
+        return vp_err_set(err, VP_ERR_NOMEM, "starting a thread failed");
+    pulse->started = true;
+    return VP_OK;
+}
+
+enum vp_status vp_pulse_start(const struct vp_pulse_config *config,
+                              struct vp_pulse **out, struct vp_err *err)
+{
+    struct vp_pulse *pulse = malloc(sizeof(*pulse));
+    enum vp_status st;
+
+    if (!pulse)
+        return vp_err_set(err, VP_ERR_NOMEM, "pulse: out of memory");
+    *pulse = (struct vp_pulse){ .config = *config, .fd = -1, .wake = -1 };
+    st = start(pulse, err);
+    if (st != VP_OK) {
+        vp_pulse_free(pulse);
+        return st;
+    }
+    *out = pulse;
+    return VP_OK;
+}
+
+void vp_pulse_show(struct vp_pulse *pulse, const struct vp_box *box)
+{
+    if (pulse)
+        atomic_store(&pulse->box, box);
+}
+
+/* One that does not fit, or breaks a line, is not said. */
+void vp_pulse_set_folder(struct vp_pulse *pulse, const char *folder)
+{
+    char full[PATH_MAX];
+
+    if (!pulse || atomic_load(&pulse->has_folder) || !realpath(folder, full) ||
+        strlen(full) >= sizeof(pulse->folder) || strpbrk(full, "\n\r"))
+        return;
+    snprintf(pulse->folder, sizeof(pulse->folder), "%s", full);
+    atomic_store(&pulse->has_folder, true);
+}
+
+void vp_pulse_set_duty(struct vp_pulse *pulse, enum vp_duty duty)
+{
+    if (pulse)
+        atomic_store(&pulse->duty, duty);
+}
+
+static void wake(const struct vp_pulse *pulse)
+{
+    const uint64_t one = 1;
+
+    (void)!write(pulse->wake, &one, sizeof(one));
+}
+
+void vp_pulse_say(struct vp_pulse *pulse, enum vp_word word,
+                  enum vp_status status, const char *line)
+{
+    const struct timespec pause = { .tv_nsec = 1000000 };
+    int64_t end = vp_clock_ns() + HEARD_MS * INT64_C(1000000);
+
+    if (!pulse || atomic_load(&pulse->has_word))
+        return;
+    pulse->final = (struct vp_last_word){ .word = word, .status = status };
+    snprintf(pulse->final.line, sizeof(pulse->final.line), "%s",
+             line ? line : "");
+    atomic_store(&pulse->has_word, true);
+    wake(pulse);
+    while (!atomic_load(&pulse->heard) && vp_clock_ns() < end)
+        nanosleep(&pause, NULL);
+}
+
+void vp_pulse_free(struct vp_pulse *pulse)
+{
+    if (!pulse)
+        return;
+    if (pulse->started) {
+        atomic_store(&pulse->quit, true);
+        wake(pulse);
+        pthread_join(pulse->thread, NULL);
+    }
+    if (pulse->fd >= 0)
+        close(pulse->fd);
+    if (pulse->wake >= 0)
+        close(pulse->wake);
+    free(pulse);
+}

@@ -1,0 +1,530 @@
+/* The supervisor's sockets: who is connected, what they say, and when. */
+#include "launch/supervisor.h"
+
+#include "base/clock.h"
+#include "launch/address.h"
+#include "launch/boxfile.h"
+#include "launch/machine.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Guests: connections that have not said who they are. */
+enum { MAX_GUESTS = 16, TICK_MS = 100 };
+#define SECOND INT64_C(1000000000)
+#define GUEST_NS (5 * SECOND)
+#define SAY_NS (SECOND / 2) /* between two signs of life */
+
+struct connection {
+    int fd;           /* -1: free */
+    int rank;         /* -1: a guest */
+    int64_t since_ns; /* it is open */
+    char text[VP_MESSAGE_BYTES];
+    size_t n_text;
+};
+
+struct vp_supervisor {
+    struct vp_supervisor_config config;
+    char folder[VP_FOLDER_BYTES]; /* of the run, once a rank has said it */
+    struct vp_address address;
+    char address_text[512];
+    char machine[VP_HOST_BYTES];
+    int listener;
+    struct connection *connections;
+    struct pollfd *polled; /* the listener, then the connections */
+    int n_connections;     /* places for them */
+    struct vp_roster roster;
+    struct vp_verdict verdict;
+    int64_t look_ns;   /* when it looked last */
+    int64_t asleep_ns; /* when nobody let it look: that time does not count */
+    int64_t said_ns;
+    int64_t decided_ns; /* the verdict; what happens later changes nothing */
+    bool asked_to_stop;
+};
+
+/* Time in which the supervisor itself was stopped is nobody's fault. */
+static int64_t tick(struct vp_supervisor *supervisor)
+{
+    int64_t now = vp_clock_ns(), gone = now - supervisor->look_ns;
+
+    if (gone > SECOND)
+        supervisor->asleep_ns += gone - SECOND;
+    supervisor->look_ns = now;
+    return now - supervisor->asleep_ns;
+}
+
+static int64_t last_tick(const struct vp_supervisor *supervisor)
+{
+    return supervisor->look_ns - supervisor->asleep_ns;
+}
+
+/* ---- Opening ------------------------------------------------------------ */
+
+/* On the one address that was asked for, else on all. */
+static enum vp_status open_listener(struct vp_supervisor *supervisor,
+                                    struct vp_err *err)
+{
+    struct vp_address *address = &supervisor->address;
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    socklen_t n = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    supervisor->listener = fd;
+    if (address->n_hosts == 1)
+        inet_pton(AF_INET, address->hosts[0], &at.sin_addr);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 ||
+        listen(fd, supervisor->n_connections) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &n) != 0)
+        return vp_err_set(err, VP_ERR_IO, "cannot listen at %s: %s",
+                          address->hosts[0], strerror(errno));
+    address->port = ntohs(at.sin_port);
+    return VP_OK;
+}
+
+static enum vp_status set_up(struct vp_supervisor *supervisor,
+                             struct vp_err *err)
+{
+    const struct vp_supervisor_config *config = &supervisor->config;
+    int n = config->n_ranks + MAX_GUESTS;
+
+    supervisor->n_connections = n;
+    supervisor->connections = calloc((size_t)n, sizeof(struct connection));
+    supervisor->polled = calloc((size_t)n + 1, sizeof(struct pollfd));
+    if (!supervisor->connections || !supervisor->polled ||
+        vp_roster_init(&supervisor->roster, config->n_ranks,
+                       config->watchdog_seconds, vp_clock_ns()) != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM, "supervisor: out of memory");
+    for (int i = 0; i < n; i++)
+        supervisor->connections[i].fd = -1;
+    VP_TRY(vp_address_find(config->interface, config->local,
+                           &supervisor->address, err));
+    VP_TRY(vp_address_make_token(&supervisor->address, err));
+    VP_TRY(open_listener(supervisor, err));
+    vp_address_print(&supervisor->address, supervisor->address_text,
+                     sizeof(supervisor->address_text));
+    vp_machine_id(supervisor->machine, sizeof(supervisor->machine));
+    return VP_OK;
+}
+
+enum vp_status vp_supervisor_open(const struct vp_supervisor_config *config,
+                                  struct vp_supervisor **out,
+                                  struct vp_err *err)
+{
+    struct vp_supervisor *supervisor = malloc(sizeof(*supervisor));
+    enum vp_status st;
+
+    if (!supervisor)
+        return vp_err_set(err, VP_ERR_NOMEM, "supervisor: out of memory");
+    *supervisor = (struct vp_supervisor){
+        .config = *config,
+        .listener = -1,
+        .look_ns = vp_clock_ns(),
+        .verdict = { .rank = -1 },
+    };
+    st = set_up(supervisor, err);
+    if (st != VP_OK) {
+        vp_supervisor_close(supervisor);
+        return st;
+    }
+    *out = supervisor;
+    return VP_OK;
+}
+
+void vp_supervisor_close(struct vp_supervisor *supervisor)
+{
+    if (!supervisor)
+        return;
+    for (int i = 0; supervisor->connections && i < supervisor->n_connections;
+         i++)
+        if (supervisor->connections[i].fd >= 0)
+            close(supervisor->connections[i].fd);
+    if (supervisor->listener >= 0)
+        close(supervisor->listener);
+    vp_roster_release(&supervisor->roster);
+    free(supervisor->connections);
+    free(supervisor->polled);
+    free(supervisor);
+}
+
+const char *vp_supervisor_address(const struct vp_supervisor *supervisor)
+{
+    return supervisor->address_text;
+}
+
+/* ---- Talking ------------------------------------------------------------ */
+
+/* What does not fit into the socket's buffer would not be read either. */
+static void say(const struct connection *connection, enum vp_message_kind kind)
+{
+    char text[VP_MESSAGE_BYTES];
+    int n = vp_message_print(&(struct vp_message){ .kind = kind }, text);
+
+    (void)!send(connection->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void say_to_all(const struct vp_supervisor *supervisor,
+                       enum vp_message_kind kind)
+{
+    for (int i = 0; i < supervisor->n_connections; i++)
+        if (supervisor->connections[i].fd >= 0 &&
+            supervisor->connections[i].rank >= 0)
+            say(&supervisor->connections[i], kind);
+}
+
+void vp_supervisor_stop(struct vp_supervisor *supervisor)
+{
+    supervisor->asked_to_stop = true;
+    say_to_all(supervisor, VP_MESSAGE_STOP);
+}
+
+/* ---- Listening ---------------------------------------------------------- */
+
+/* What a rank did after its last beat stands in its file. */
+static void read_last_actions(struct vp_supervisor *supervisor, int rank)
+{
+    struct vp_watched *it = &supervisor->roster.ranks[rank];
+    struct vp_beat beat;
+    struct vp_box box;
+
+    if (!supervisor->folder[0] ||
+        !vp_boxfile_read(supervisor->folder, rank, &box))
+        return;
+    beat = vp_beat_of(&box, vp_clock_ns());
+    if (beat.n_actions < it->beat.n_actions)
+        return;
+    beat.duty = it->beat.duty;
+    beat.stop = it->beat.stop;
+    /* Clocks of other machines say nothing here. */
+    if (strcmp(it->hello.machine, supervisor->machine) != 0) {
+        beat.busy_ms = it->beat.busy_ms;
+        beat.wait_ms = beat.wait_ms > 0 ? 1 : 0;
+    }
+    it->beat = beat;
+    for (it->n_last = 0; it->n_last < VP_LAST_ACTIONS; it->n_last++)
+        if (!vp_box_last(&box, beat.n_actions - 1 - it->n_last,
+                         &it->last[it->n_last]))
+            break;
+}
+
+static void hang_up(struct vp_supervisor *supervisor,
+                    struct connection *connection)
+{
+    close(connection->fd);
+    connection->fd = -1;
+    if (connection->rank < 0 || supervisor->decided_ns)
+        return;
+    vp_roster_lose(&supervisor->roster, connection->rank,
+                   last_tick(supervisor));
+    read_last_actions(supervisor, connection->rank);
+}
+
+static void take_guest(struct vp_supervisor *supervisor)
+{
+    int fd = accept4(supervisor->listener, NULL, NULL,
+                     SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd < 0)
+        return;
+    for (int i = 0; i < supervisor->n_connections; i++) {
+        struct connection *it = &supervisor->connections[i];
+
+        if (it->fd >= 0)
+            continue;
+        *it = (struct connection){ .fd = fd,
+                                   .rank = -1,
+                                   .since_ns = last_tick(supervisor) };
+        return;
+    }
+    close(fd);
+}
+
+/* Equal in all places, looked at all. */
+static bool same_token(const char *a, const char *b)
+{
+    unsigned char differs = strlen(a) != strlen(b);
+
+    for (size_t i = 0; !differs && b[i]; i++)
+        differs |= (unsigned char)(a[i] ^ b[i]);
+    return !differs;
+}
+
+static bool welcome(struct vp_supervisor *supervisor,
+                    struct connection *connection,
+                    const struct vp_message *message)
+{
+    const struct vp_hello *hello = &message->hello;
+
+    if (message->kind != VP_MESSAGE_HELLO ||
+        !same_token(hello->token, supervisor->address.token) ||
+        hello->n_ranks != supervisor->roster.n_ranks ||
+        supervisor->roster.ranks[hello->rank].came)
+        return false;
+    connection->rank = hello->rank;
+    vp_roster_hear(&supervisor->roster, hello->rank, message,
+                   last_tick(supervisor));
+    say(connection,
+        supervisor->asked_to_stop ? VP_MESSAGE_STOP : VP_MESSAGE_HERE);
+    return true;
+}
+
+/* False: nothing more is wanted from there. */
+static bool take_line(struct vp_supervisor *supervisor,
+                      struct connection *connection, const char *line)
+{
+    struct vp_message message;
+
+    if (!vp_message_parse(line, &message))
+        return false;
+    if (connection->rank < 0)
+        return welcome(supervisor, connection, &message);
+    if (message.kind == VP_MESSAGE_FOLDER) {
+        memcpy(supervisor->folder, message.folder, sizeof(message.folder));
+        return true;
+    }
+    if (message.kind != VP_MESSAGE_BEAT && message.kind != VP_MESSAGE_WORD)
+        return false;
+    if (!supervisor->decided_ns)
+        vp_roster_hear(&supervisor->roster, connection->rank, &message,
+                       last_tick(supervisor));
+    if (message.kind == VP_MESSAGE_WORD)
+        say(connection, VP_MESSAGE_HEARD);
+    else if (message.beat.stop && !supervisor->asked_to_stop)
+        vp_supervisor_stop(supervisor);
+    return true;
+}
+
+static bool take_lines(struct vp_supervisor *supervisor,
+                       struct connection *connection)
+{
+    char *start = connection->text, *end;
+
+    while ((end = memchr(start, '\n',
+                         connection->n_text -
+                             (size_t)(start - connection->text)))) {
+        *end = '\0';
+        if (!take_line(supervisor, connection, start))
+            return false;
+        start = end + 1;
+    }
+    connection->n_text -= (size_t)(start - connection->text);
+    memmove(connection->text, start, connection->n_text);
+    return connection->n_text < sizeof(connection->text);
+}
+
+static void read_from(struct vp_supervisor *supervisor,
+                      struct connection *connection)
+{
+    for (;;) {
+        ssize_t n = recv(connection->fd, connection->text + connection->n_text,
+                         sizeof(connection->text) - connection->n_text, 0);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n > 0)
+            connection->n_text += (size_t)n;
+        if (n <= 0 || !take_lines(supervisor, connection)) {
+            hang_up(supervisor, connection);
+            return;
+        }
+    }
+}
+
+/* A host that takes nothing leaves what was sent in the queue. */
+static void look_at_queue(struct vp_supervisor *supervisor,
+                          const struct connection *connection)
+{
+    struct vp_watched *rank = &supervisor->roster.ranks[connection->rank];
+    int n_waiting = 0;
+
+    rank->cut_off = last_tick(supervisor) - rank->heard_ns > 2 * SAY_NS &&
+                    ioctl(connection->fd, SIOCOUTQ, &n_waiting) == 0 &&
+                    n_waiting > 0;
+}
+
+static void look_after(struct vp_supervisor *supervisor)
+{
+    int64_t now = last_tick(supervisor);
+
+    for (int i = 0; i < supervisor->n_connections; i++) {
+        struct connection *it = &supervisor->connections[i];
+
+        if (it->fd >= 0 && it->rank >= 0 && !supervisor->decided_ns)
+            look_at_queue(supervisor, it);
+        else if (it->fd >= 0 && it->rank < 0 && now - it->since_ns > GUEST_NS)
+            hang_up(supervisor, it);
+    }
+    if (now - supervisor->said_ns < SAY_NS)
+        return;
+    supervisor->said_ns = now;
+    say_to_all(supervisor,
+               supervisor->asked_to_stop ? VP_MESSAGE_STOP : VP_MESSAGE_HERE);
+}
+
+static void read_all(struct vp_supervisor *supervisor, int events)
+{
+    const struct pollfd *polled = supervisor->polled + 1;
+
+    for (int i = 0; i < supervisor->n_connections; i++)
+        if (supervisor->connections[i].fd >= 0 && polled[i].fd >= 0 &&
+            polled[i].revents & events)
+            read_from(supervisor, &supervisor->connections[i]);
+}
+
+/* One look at all sockets. Who is gone was gone before the others complained:
+ * a rank that fails waits until its word was heard before it ends any other. */
+static void look(struct vp_supervisor *supervisor, int timeout_ms)
+{
+    struct pollfd *polled = supervisor->polled;
+    int n = supervisor->n_connections;
+
+    polled[0] = (struct pollfd){ .fd = supervisor->listener, .events = POLLIN };
+    for (int i = 0; i < n; i++)
+        polled[i + 1] = (struct pollfd){ .fd = supervisor->connections[i].fd,
+                                         .events = POLLIN | POLLRDHUP };
+    if (poll(polled, (nfds_t)n + 1, timeout_ms) < 0)
+        timeout_ms = 0; /* a signal: look at the clock */
+    tick(supervisor);
+    read_all(supervisor, POLLRDHUP | POLLHUP | POLLERR);
+    read_all(supervisor, POLLIN);
+    if (polled[0].revents)
+        take_guest(supervisor);
+    look_after(supervisor);
+}
+
+/* The report is of now, whatever becomes of the ranks. */
+static void decide(struct vp_supervisor *supervisor)
+{
+    const struct vp_verdict *verdict = &supervisor->verdict;
+
+    supervisor->decided_ns = last_tick(supervisor);
+    if (verdict->cause == VP_CAUSE_STOPPED ||
+        verdict->cause == VP_CAUSE_CUT_OFF)
+        read_last_actions(supervisor, verdict->rank);
+}
+
+enum vp_outcome vp_supervisor_listen(struct vp_supervisor *supervisor,
+                                     int timeout_ms)
+{
+    int64_t end = vp_clock_ns() + timeout_ms * INT64_C(1000000);
+    enum vp_outcome outcome;
+
+    do {
+        look(supervisor, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
+        outcome = vp_roster_judge(&supervisor->roster, last_tick(supervisor),
+                                  &supervisor->verdict);
+    } while (outcome == VP_OUTCOME_NONE && vp_clock_ns() < end);
+    if (outcome == VP_OUTCOME_FAILED)
+        decide(supervisor);
+    return outcome;
+}
+
+void vp_supervisor_rest(struct vp_supervisor *supervisor, int timeout_ms)
+{
+    look(supervisor, timeout_ms);
+}
+
+int vp_supervisor_n_came(const struct vp_supervisor *supervisor)
+{
+    int n = 0;
+
+    for (int r = 0; r < supervisor->roster.n_ranks; r++)
+        n += supervisor->roster.ranks[r].came;
+    return n;
+}
+
+int vp_supervisor_n_connected(const struct vp_supervisor *supervisor)
+{
+    int n = 0;
+
+    for (int i = 0; i < supervisor->n_connections; i++)
+        n += supervisor->connections[i].fd >= 0 &&
+             supervisor->connections[i].rank >= 0;
+    return n;
+}
+
+void vp_supervisor_launcher_ended(struct vp_supervisor *supervisor)
+{
+    supervisor->roster.start_ns = INT64_MIN / 2;
+}
+
+/* ---- Ending ------------------------------------------------------------- */
+
+/* Nothing will be heard of a rank whose host is cut off. */
+static int count_reachable(const struct vp_supervisor *supervisor)
+{
+    int n = 0;
+
+    for (int i = 0; i < supervisor->n_connections; i++) {
+        const struct connection *it = &supervisor->connections[i];
+
+        n += it->fd >= 0 && it->rank >= 0 &&
+             !supervisor->roster.ranks[it->rank].cut_off;
+    }
+    return n;
+}
+
+static void wait_until_gone(struct vp_supervisor *supervisor, int timeout_ms)
+{
+    int64_t end = vp_clock_ns() + timeout_ms * INT64_C(1000000);
+
+    while (count_reachable(supervisor) > 0 && vp_clock_ns() < end)
+        look(supervisor, TICK_MS / 4);
+}
+
+/* A connection stands as long as its process does: the pid is still its. */
+static void kill_here(const struct vp_supervisor *supervisor)
+{
+    for (int i = 0; i < supervisor->n_connections; i++) {
+        const struct connection *it = &supervisor->connections[i];
+        const struct vp_hello *hello;
+
+        if (it->fd < 0 || it->rank < 0)
+            continue;
+        hello = &supervisor->roster.ranks[it->rank].hello;
+        if (strcmp(hello->machine, supervisor->machine) == 0)
+            kill(hello->pid, SIGKILL);
+    }
+}
+
+int vp_supervisor_end(struct vp_supervisor *supervisor, int timeout_ms)
+{
+    say_to_all(supervisor, VP_MESSAGE_END);
+    wait_until_gone(supervisor, timeout_ms / 4);
+    kill_here(supervisor);
+    wait_until_gone(supervisor, timeout_ms - timeout_ms / 4);
+    return vp_supervisor_n_connected(supervisor);
+}
+
+/* ---- The verdict -------------------------------------------------------- */
+
+const struct vp_verdict *vp_supervisor_verdict(
+    const struct vp_supervisor *supervisor)
+{
+    return &supervisor->verdict;
+}
+
+bool vp_supervisor_has_lost(const struct vp_supervisor *supervisor,
+                            const char *host)
+{
+    return vp_roster_has_lost(&supervisor->roster, host,
+                              supervisor->decided_ns);
+}
+
+void vp_supervisor_report(const struct vp_supervisor *supervisor, int signal,
+                          struct vp_err *out)
+{
+    struct vp_verdict verdict = supervisor->verdict;
+
+    VP_BUG_ON(verdict.cause == VP_CAUSE_NONE);
+    verdict.signal = signal;
+    vp_verdict_print(&supervisor->roster, &verdict, supervisor->decided_ns,
+                     out);
+}

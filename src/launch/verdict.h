@@ -1,0 +1,92 @@
+/* Who holds a job up: what a supervisor knows of each rank, and what it makes
+ * of that. Pure: the caller brings messages, lost connections and the time.
+ *
+ *   dead      its connection is gone, and it said no last word
+ *   stopped   no beat for a while, but its host takes what is sent to it
+ *   cut off   no beat, and its host takes nothing either
+ *   stuck     it beats, others wait for it, and it is in one action for long
+ *   slow      the same, but it gets on
+ *   failed    its own last word
+ *
+ * Private to launch. */
+#ifndef VP_LAUNCH_VERDICT_H
+#define VP_LAUNCH_VERDICT_H
+
+#include "launch/message.h"
+
+enum { VP_LAST_ACTIONS = 4 };
+
+struct vp_watched {
+    bool came, gone; /* said hello; its connection is lost */
+    struct vp_hello hello;
+    struct vp_beat beat; /* the last one */
+    struct vp_last_word final;
+    int64_t heard_ns; /* the last beat */
+    bool cut_off;     /* its host does not take what is sent */
+    int order;        /* of its end, among all: 1, 2, ...; 0: none */
+    int64_t end_ns;
+    /* What it did before its last action, if that is known; newest first. */
+    struct vp_action last[VP_LAST_ACTIONS];
+    int n_last;
+};
+
+struct vp_roster {
+    struct vp_watched *ranks;
+    int n_ranks, n_ended;
+    int64_t limit_ns;    /* watchdog_seconds */
+    int64_t start_ns;    /* of the job */
+    int64_t progress_ns; /* an action ended somewhere */
+};
+
+enum vp_cause {
+    VP_CAUSE_NONE,
+    VP_CAUSE_FAILED,
+    VP_CAUSE_DEAD,
+    VP_CAUSE_STOPPED,
+    VP_CAUSE_CUT_OFF,
+    VP_CAUSE_STUCK,
+    VP_CAUSE_SLOW,
+    VP_CAUSE_CIRCLE, /* every rank waits for another one */
+    VP_CAUSE_ABSENT, /* it never came */
+};
+
+struct vp_verdict {
+    enum vp_cause cause;
+    int rank;
+    const char *host; /* all its ranks are gone or silent; NULL: not so */
+    int by;           /* who waited for it; -1: nobody complained */
+    int signal;       /* that ended it; 0: not known. The caller's to add */
+    enum vp_status status; /* of its own error, if it failed */
+};
+
+enum vp_status vp_roster_init(struct vp_roster *roster, int n_ranks,
+                              int watchdog_seconds, int64_t now_ns);
+void vp_roster_release(struct vp_roster *roster);
+
+void vp_roster_hear(struct vp_roster *roster, int rank,
+                    const struct vp_message *message, int64_t now_ns);
+void vp_roster_lose(struct vp_roster *roster, int rank, int64_t now_ns);
+
+/* How the job stands. */
+enum vp_outcome {
+    VP_OUTCOME_NONE,        /* it runs */
+    VP_OUTCOME_DONE,        /* every rank has said so */
+    VP_OUTCOME_INTERRUPTED, /* likewise */
+    VP_OUTCOME_FAILED,      /* see the verdict */
+};
+enum vp_outcome vp_roster_judge(const struct vp_roster *roster, int64_t now_ns,
+                                struct vp_verdict *out);
+
+/* No rank of the host can be used. */
+bool vp_roster_has_lost(const struct vp_roster *roster, const char *host,
+                        int64_t now_ns);
+
+/* The line about the culprit, and a line for every rank, the culprit first. */
+void vp_verdict_print(const struct vp_roster *roster,
+                      const struct vp_verdict *verdict, int64_t now_ns,
+                      struct vp_err *out);
+
+/* May another attempt go better? Not after an error of the rank's own. */
+bool vp_verdict_allows_restart(const struct vp_verdict *verdict);
+
+#endif

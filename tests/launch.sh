@@ -1,0 +1,210 @@
+#!/bin/bash
+# vpipe starts its ranks itself: same losses as threads, clean stops, errors that
+# end everything, containers, and a host that is lost.
+#   tests/launch.sh PROGRAM
+set -u
+
+program=$(realpath "${1:?usage: tests/launch.sh PROGRAM}")
+command -v mpirun >/dev/null || {
+    echo "SKIPPED: there is no mpirun"
+    exit 77
+}
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$folder" || exit 1
+
+cat >model.yml <<'END'
+model_type: bert
+device: cpu
+vocab: 264
+layers: 4
+hidden: 16
+heads: 2
+seq_length: 16
+batch_size: 4
+threads_per_stage: 1
+synthetic_data: true
+stages: 2
+accumulation_steps: 4
+total_steps: 40
+checkpoint_every: 20
+watchdog_seconds: 10
+distributed_backend: mpi
+END
+checks=0
+failures=0
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    head -c 1500 out err
+}
+
+# run STATUS OUTPUT OPTION...
+run() {
+    local want=$1 output=$2 got
+    shift 2
+    checks=$((checks + 1))
+    timeout 120 "$program" train model.yml --output "$output" "$@" >out 2>err \
+        </dev/null
+    got=$?
+    [ $got -eq "$want" ] || fail "status $got, not $want: $output $*"
+    check_ended "$output"
+}
+
+# start OUTPUT OPTION...: until the first step is done
+start() {
+    local output=$1
+    shift
+    checks=$((checks + 1))
+    "$program" train model.yml --output "$output" --set total_steps=100000 \
+        "$@" >out 2>err </dev/null &
+    child=$!
+    for _ in $(seq 600); do
+        [ -s "$output/metrics.jsonl" ] && break
+        sleep 0.05
+    done
+}
+
+# ended STATUS OUTPUT
+ended() {
+    local got
+    wait $child
+    got=$?
+    [ $got -eq "$1" ] || fail "status $got, not $1: $2"
+    check_ended "$2"
+}
+
+# No process is left, after a moment.
+check_ended() {
+    for _ in $(seq 100); do
+        pgrep -f -- "--output $1( |\$)" >/dev/null || return
+        sleep 0.1
+    done
+    fail "processes are left: $(pgrep -fa -- "--output $1( |\$)")"
+}
+
+# same RUN RUN: to the last bit
+same() {
+    cmp -s <(cut -d, -f1-4 "$1/metrics.jsonl") \
+        <(cut -d, -f1-4 "$2/metrics.jsonl") || fail "$1 and $2 differ"
+}
+
+# has FILE TEXT
+has() {
+    grep -qF -- "$2" "$1" || fail "no '$2' in $1"
+}
+
+# ---- The same as threads ----------------------------------------------------
+run 0 threads --set distributed_backend=local
+run 0 ranks
+same ranks threads
+has out 'model     bert'
+[ ! -s err ] || fail 'stderr is not empty'
+grep -q "$(printf '\033')" out && fail 'escape sequences in a file'
+has ranks/machinefile 'localhost slots=2'
+has ranks/command_history.log ' -n 2 '
+has ranks/command_history.log "vpipe train model.yml"
+grep -q 'VPIPE_SUPERVISOR=' ranks/command_history.log &&
+    fail 'the token is in a file'
+
+# ---- Mistakes are said before anything is started ---------------------------
+run 2 bad --set memory_limit=1k
+has err 'memory_limit'
+[ ! -e bad/command_history.log ] || fail 'something was started'
+run 2 bad --set network_interface=nosuch0
+has err "this machine has no interface 'nosuch0'"
+run 2 bad --set container=x.sif
+has err "image 'x.sif' needs apptainer or singularity"
+run 2 bad --set distributed_backend=local --restarts 2
+has err "'--restarts' works where vpipe starts the ranks itself"
+
+# ---- Containers: a tool that takes down its arguments -----------------------
+mkdir bin
+cat >bin/apptainer <<'END'
+#!/bin/sh
+printf '%s ' "$@" >>"$TAKEN_DOWN"
+while [ "$1" != x.sif ]; do shift; done
+shift
+exec "$@"
+END
+chmod +x bin/apptainer
+ln -s "$program" bin/vpipe
+for library in "$(dirname "$program")"/libvpipe_*.so; do
+    ln -s "$library" bin/
+done
+TAKEN_DOWN=$folder/taken PATH=$folder/bin:$PATH run 0 contained \
+    --set container=x.sif
+same contained threads
+has taken "exec --"
+has taken " x.sif vpipe train model.yml "
+has contained/command_history.log "apptainer exec "
+
+# ---- Signals ----------------------------------------------------------------
+for signal in TERM USR1; do
+    start "stop$signal" --quiet
+    kill -$signal $child
+    ended 3 "stop$signal"
+    [ ! -s err ] || fail 'a clean stop writes to stderr'
+    last=$(wc -l <"stop$signal/metrics.jsonl")
+    [ -e "stop$signal/checkpoints/step-$last/manifest.json" ] ||
+        fail "no checkpoint of step $last"
+done
+# Of one rank alone, and twice at once.
+start stoprank --quiet
+rank=$(pgrep -P "$(pgrep -P $child mpirun)" | tail -1)
+kill -TERM "$rank"
+kill -INT "$rank"
+ended 3 stoprank
+[ -n "$(find stoprank/checkpoints -name manifest.json)" ] ||
+    fail 'no checkpoint after a signal to a rank'
+
+# ---- Whoever started the ranks is gone --------------------------------------
+start orphans --quiet
+kill -KILL $child
+wait $child 2>/dev/null
+check_ended orphans
+
+# ---- A rank's own error is not tried again ----------------------------------
+run 1 nan --quiet --restarts 3 --set optimizer=sgd --set learning_rate=100 \
+    --set grad_clip=0 --set learning_rate_policy=constant --set total_steps=2000
+has err 'failed: '
+[ "$(grep -c '^mpirun' nan/command_history.log)" -eq 1 ] ||
+    fail 'an error was tried again'
+
+# ---- A host is lost: the others go on ---------------------------------------
+if [ "$(id -u)" -eq 0 ] && unshare --uts true 2>/dev/null; then
+    cat >agent <<'END'
+#!/bin/sh
+host=$1
+shift
+exec unshare --uts sh -c "hostname $host; $*"
+END
+    chmod +x agent
+    export OMPI_MCA_plm_rsh_agent=$folder/agent OMPI_MCA_btl=self,tcp
+    hosts="machines=['a:0', 'b:0', 'b:1']"
+    start hosts --quiet --restarts 1 --max-steps 120 --set stages=3 \
+        --set "$hosts"
+    for _ in $(seq 200); do
+        [ -d hosts/checkpoints/step-20 ] && break
+        sleep 0.05
+    done
+    for pid in $(pgrep -f -- '--output hosts'); do
+        [ "$(readlink "/proc/$pid/exe")" = "$program" ] &&
+            tr '\0' '\n' <"/proc/$pid/environ" |
+            grep -q '^OMPI_COMM_WORLD_RANK=[12]$' && kill -KILL "$pid"
+    done
+    ended 0 hosts
+    has err 'host b is lost: all its 2 ranks are gone'
+    has hosts/config.yml 'machines: ["a:0"]'
+    unset OMPI_MCA_plm_rsh_agent OMPI_MCA_btl
+    run 0 whole --quiet --set total_steps=100000 --max-steps 120 \
+        --set stages=3 --set distributed_backend=local
+    same hosts whole
+else
+    echo 'not tried, needs root: a host that is lost'
+fi
+
+echo "$checks checks, $failures failures"
+[ $failures -eq 0 ]

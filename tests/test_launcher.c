@@ -1,0 +1,383 @@
+/* How ranks are started: the command, word by word, containers, what is left
+ * out when a host is lost, and processes that end with their group. */
+#include "launch/container.h"
+#include "launch/hosts.h"
+#include "launch/mpirun.h"
+#include "launch/process.h"
+#include "launch/shrink.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char temp_folder[] = "/tmp/vpipe_launcher_XXXXXX";
+
+static int enter_temp_folder(void **state)
+{
+    (void)state;
+    return !mkdtemp(temp_folder) || chdir(temp_folder) != 0;
+}
+
+static int remove_one(const char *path, const struct stat *stat, int type,
+                      struct FTW *where)
+{
+    (void)stat;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+static int leave_temp_folder(void **state)
+{
+    (void)state;
+    return chdir("/") | nftw(temp_folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+#define NINE "model_type: bert\nlayers: 4\n"
+
+static void load(const char *yaml, struct vp_config *out)
+{
+    struct vp_err err = { "" };
+
+    if (vp_config_parse("a.yml", yaml, strlen(yaml), NULL, 0, out, &err) !=
+        VP_OK)
+        fail_msg("%s", err.text);
+}
+
+/* Words with spaces between them. */
+static char *join(const struct vp_words *words)
+{
+    static char text[8192];
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < words->n; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", i ? " " : "",
+                              words->at[i]);
+    assert_false(words->failed);
+    return text;
+}
+
+/* An executable file that does what `text` says. */
+static void make_tool(const char *name, const char *text)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path), "bin/%s", name);
+    write_text(path, text);
+    assert_int_equal(chmod(path, 0755), 0);
+}
+
+/* Only what a test makes is found in PATH. */
+static void use_own_path(void)
+{
+    char here[512], path[600];
+
+    assert_non_null(getcwd(here, sizeof(here)));
+    assert_true(mkdir("bin", 0777) == 0 || errno == EEXIST);
+    snprintf(path, sizeof(path), "%s/bin", here);
+    assert_int_equal(setenv("PATH", path, 1), 0);
+}
+
+/* ---- The command -------------------------------------------------------- */
+
+static const char *make_command(const char *yaml, struct vp_words *out)
+{
+    struct vp_words rank = { 0 };
+    struct vp_config config;
+    struct vp_err err = { "" };
+
+    load(yaml, &config);
+    vp_words_add(&rank, "/bin/vpipe");
+    vp_words_add(&rank, "train");
+    vp_words_add(&rank, "a b; $(c).yml");
+    if (vp_mpirun_make(&config, "/run", &rank, out, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    vp_words_release(&rank);
+    vp_config_release(&config);
+    return join(out);
+}
+
+static void test_command(void **state)
+{
+    static const char *const root[] = { "", "--allow-run-as-root " };
+    static const char *const crowd[] = {
+        "", "--oversubscribe --mca mpi_yield_when_idle 1 "
+    };
+    long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct vp_words words = { 0 };
+    char want[2048];
+
+    (void)state;
+    clearenv();
+    setenv("VPIPE_SUPERVISOR", "secret", 1);
+    setenv("HOME", "/root", 1);
+    snprintf(want, sizeof(want),
+             "mpirun --quiet --bind-to none %s%s--hostfile /run/machinefile -x "
+             "VPIPE_SUPERVISOR -n 2 /bin/vpipe train a b; $(c).yml",
+             root[geteuid() == 0], crowd[2 >= n_cores]);
+    assert_string_equal(
+        make_command(NINE "stages: 2\ndistributed_backend: mpi\n", &words),
+        want);
+    /* One word is one argument, whatever it holds. */
+    assert_string_equal(words.at[words.n - 1], "a b; $(c).yml");
+    vp_words_release(&words);
+
+    snprintf(want, sizeof(want),
+             "mpirun --quiet --bind-to none %s%s--mca btl_tcp_if_include eth7 "
+             "--mca oob_tcp_if_include eth7 --hostfile /run/machinefile -x "
+             "VPIPE_SUPERVISOR -n 2 --host b:2 /bin/vpipe train a b; $(c).yml "
+             ": -x VPIPE_SUPERVISOR -n 1 --host a:1 /bin/vpipe train a b; "
+             "$(c).yml : -x VPIPE_SUPERVISOR -n 1 --host b:1 /bin/vpipe train "
+             "a b; $(c).yml",
+             root[geteuid() == 0], crowd[3 >= n_cores]);
+    assert_string_equal(make_command(NINE "stages: 4\nnetwork_interface: eth7\n"
+                                          "machines: ['b:0', 'b:1', 'a:0', "
+                                          "'b:2']\n",
+                                     &words),
+                        want);
+    vp_words_release(&words);
+}
+
+static void test_hosts(void **state)
+{
+    struct vp_config config;
+
+    (void)state;
+    load(NINE "stages: 3\nmachines: ['localhost:0', '127.0.0.1:0', "
+              "'localhost:1']\n",
+         &config);
+    assert_true(vp_hosts_are_here(&config));
+    assert_false(vp_config_is_distributed(&config));
+    assert_int_equal(vp_hosts_crowd(&config), 2);
+    assert_int_equal(vp_hosts_run(&config, 0), 1);
+    vp_config_release(&config);
+    load(NINE "stages: 3\ndistributed_backend: gloo\n"
+              "machines: ['n1:0', 'n1:1', 'localhost:1']\n",
+         &config);
+    assert_false(vp_hosts_are_here(&config));
+    assert_true(vp_config_is_distributed(&config));
+    assert_int_equal(vp_hosts_run(&config, 0), 2);
+    assert_int_equal(vp_hosts_run(&config, 2), 1);
+    vp_config_release(&config);
+}
+
+/* ---- Containers --------------------------------------------------------- */
+
+static void add_container(const char *image, const char *want)
+{
+    struct vp_words words = { 0 };
+    struct vp_err err = { "" };
+    char start[512];
+
+    assert_int_equal(vp_container_add(&words, image, "/run", &err), VP_OK);
+    snprintf(start, sizeof(start), "%s", join(&words));
+    if (strncmp(start, want, strlen(want)) != 0 ||
+        strcmp(words.at[words.n - 1], image) != 0)
+        fail_msg("not '%s...%s': %s", want, image, start);
+    vp_words_release(&words);
+}
+
+static void refuse_container(const char *image, const char *want)
+{
+    struct vp_words words = { 0 };
+    struct vp_err err = { "" };
+
+    assert_int_not_equal(vp_container_add(&words, image, "/run", &err), VP_OK);
+    assert_string_equal(err.text, want);
+    vp_words_release(&words);
+}
+
+static void test_containers(void **state)
+{
+    (void)state;
+    use_own_path();
+    refuse_container("x.sif",
+                     "key 'container': image 'x.sif' needs apptainer or "
+                     "singularity, which is not in PATH; install it, or write "
+                     "'container: none'");
+    refuse_container("bert",
+                     "key 'container': image 'bert' needs docker, which is not "
+                     "in PATH; install it, or write 'container: none'");
+    refuse_container("--privileged", "key 'container': '--privileged' is not "
+                                     "the name of an image");
+    make_tool("singularity", "#!/bin/sh\n");
+    add_container("x.sif", "singularity exec ");
+    make_tool("apptainer", "#!/bin/sh\n");
+    add_container("x.sif", "apptainer exec ");
+    add_container("/images/a", "apptainer exec ");
+    add_container("docker://a/b", "apptainer exec ");
+    make_tool("docker", "#!/bin/sh\n");
+    add_container("bert", "docker run --rm --net=host --ipc=host --pid=host ");
+    add_container("me/vpipe:1.0", "docker run --rm ");
+}
+
+/* ---- Fewer hosts -------------------------------------------------------- */
+
+static bool is_g(void *ctx, const char *host)
+{
+    (void)ctx;
+    return host[0] == 'g';
+}
+
+static bool is_any(void *ctx, const char *host)
+{
+    (void)ctx;
+    return *host != '\0';
+}
+
+static void test_shrink(void **state)
+{
+    struct vp_config config, small;
+    struct vp_err err = { "" };
+    int n;
+
+    (void)state;
+    load(NINE "partition: [4, 2, 2, 1]\nrecompute_ratio: [0.5, 0.25, 0, 0]\n"
+              "ranks: [3, 2, 1, 0]\naccumulation_steps: 6\n"
+              "machines: ['a:0', 'g1:0', 'b:7', 'g2:3']\n",
+         &config);
+    assert_int_equal(vp_shrink(&config, is_g, NULL, "small.yml", &n, &err),
+                     VP_OK);
+    assert_int_equal(n, 2);
+    if (vp_config_load("small.yml", NULL, 0, &small, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(small.stages, 2);
+    assert_int_equal(small.partition.n, 2);
+    assert_int_equal(small.partition.at[0] + small.partition.at[1], 9);
+    assert_int_equal(small.recompute_ratio.n, 2);
+    assert_true(small.recompute_ratio.at[1] == 0.5);
+    assert_int_equal(small.ranks.n, 0);
+    assert_int_equal(small.accumulation_steps, 6);
+    assert_int_equal(small.machines.n, 2);
+    assert_string_equal(small.machines.at[1].host, "b");
+    assert_int_equal(small.machines.at[1].device, 7);
+    assert_int_equal(small.distributed_backend, VP_TRANSPORT_MPI);
+    vp_config_release(&small);
+    assert_int_not_equal(vp_shrink(&config, is_any, NULL, "x.yml", &n, &err),
+                         VP_OK);
+    assert_string_equal(err.text, "no host of machines is left");
+    vp_config_release(&config);
+}
+
+/* ---- Processes ---------------------------------------------------------- */
+
+static void pause_ms(long ms)
+{
+    struct timespec pause = { .tv_nsec = ms * 1000000 };
+
+    nanosleep(&pause, NULL);
+}
+
+static bool is_alive(pid_t pid)
+{
+    return kill(pid, 0) == 0;
+}
+
+static pid_t read_pid(const char *path)
+{
+    for (int i = 0; i < 200; i++) {
+        FILE *f = fopen(path, "r");
+        int pid = 0;
+
+        if (f && fscanf(f, "%d\n", &pid) == 1) {
+            fclose(f);
+            return pid;
+        }
+        if (f)
+            fclose(f);
+        pause_ms(20);
+    }
+    fail_msg("no %s", path);
+    return 0;
+}
+
+static void test_a_missing_program(void **state)
+{
+    char *argv[] = { "no-such-program", NULL };
+    struct vp_process process;
+    struct vp_err err = { "" };
+
+    (void)state;
+    assert_int_equal(vp_process_start(argv, &process, &err),
+                     VP_ERR_UNSUPPORTED);
+    assert_string_equal(err.text, "no-such-program: cannot be started (No such "
+                                  "file or directory)");
+    vp_process_end(&process, 100);
+}
+
+static void test_a_status(void **state)
+{
+    char *argv[] = { "/bin/sh", "-c", "exit 7", NULL };
+    struct vp_process process;
+    struct vp_err err = { "" };
+
+    (void)state;
+    assert_int_equal(vp_process_start(argv, &process, &err), VP_OK);
+    for (int i = 0; i < 200 && !vp_process_has_ended(&process); i++)
+        pause_ms(10);
+    assert_true(process.ended && WIFEXITED(process.status));
+    assert_int_equal(WEXITSTATUS(process.status), 7);
+}
+
+/* What a process started goes with it, even if it left its group or does not
+ * listen. */
+static void test_nothing_is_left(void **state)
+{
+    char *argv[] = { "/bin/sh", "-c",
+                     "trap '' TERM; echo $$ >p0; /bin/sleep 60 & echo $! >p1; "
+                     "/usr/bin/setsid /bin/sleep 60 & echo $! >p2; wait",
+                     NULL };
+    struct vp_process process;
+    struct vp_err err = { "" };
+    pid_t pids[3];
+
+    (void)state;
+    vp_process_adopt();
+    assert_int_equal(vp_process_start(argv, &process, &err), VP_OK);
+    pids[0] = read_pid("p0");
+    pids[1] = read_pid("p1");
+    pids[2] = read_pid("p2");
+    for (int i = 0; i < 3; i++)
+        assert_true(is_alive(pids[i]));
+    vp_process_end(&process, 200);
+    vp_process_end_orphans(2000);
+    for (int i = 0; i < 3; i++)
+        assert_false(is_alive(pids[i]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_shrink),
+        cmocka_unit_test(test_a_missing_program),
+        cmocka_unit_test(test_a_status),
+        cmocka_unit_test(test_nothing_is_left),
+        cmocka_unit_test(test_containers),
+        cmocka_unit_test(test_command),
+    };
+
+    return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);
+}

@@ -1,0 +1,334 @@
+/* A supervisor and real processes that beat, die, stop and fail. */
+#include "launch/boxfile.h"
+#include "launch/pulse.h"
+#include "launch/supervisor.h"
+
+#include "base/clock.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { N_RANKS = 3, WATCHDOG = 4 };
+
+/* ---- Processes that stand for ranks ------------------------------------- */
+
+enum conduct {
+    BEATS,      /* until it is asked to stop */
+    FINISHES,   /* its last word is 'done' */
+    FAILS,      /* its last word is an error */
+    NEVER_ENDS, /* beats, and takes no advice but the last */
+};
+
+static atomic_bool asked;
+
+static void on_stop(void *ctx)
+{
+    (void)ctx;
+    atomic_store(&asked, true);
+}
+
+static void on_end(void *ctx, const char *why)
+{
+    (void)ctx;
+    (void)why;
+    _exit(1);
+}
+
+static void pause_ms(int ms)
+{
+    struct timespec pause = { .tv_sec = ms / 1000,
+                              .tv_nsec = ms % 1000 * 1000000L };
+
+    nanosleep(&pause, NULL);
+}
+
+static void be_rank(const char *address, const char *folder, int rank,
+                    enum conduct conduct)
+{
+    struct vp_pulse_config config = {
+        .address = address,
+        .rank = rank,
+        .n_ranks = N_RANKS,
+        .watchdog_seconds = WATCHDOG,
+        .on_stop = on_stop,
+        .on_end = on_end,
+    };
+    struct vp_action action = { .kind = VP_ACTION_B, .stage = rank, .peer = 0 };
+    struct vp_pulse *pulse;
+    struct vp_err err;
+    struct vp_box *box = vp_box_map();
+
+    if (vp_pulse_start(&config, &pulse, &err) != VP_OK ||
+        vp_boxfile_keep(box, folder, rank, &err) != VP_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        _exit(2);
+    }
+    vp_pulse_show(pulse, box);
+    vp_pulse_set_folder(pulse, folder);
+    vp_pulse_set_duty(pulse, VP_DUTY_TRAIN);
+    for (int mb = 0; mb < 10 || conduct == BEATS || conduct == NEVER_ENDS;
+         mb++) {
+        vp_box_begin(box, &action, mb, false, vp_clock_ns());
+        pause_ms(20);
+        vp_box_end(box);
+        if (atomic_load(&asked) && conduct == BEATS)
+            break;
+    }
+    if (conduct == FAILS)
+        vp_pulse_say(pulse, VP_WORD_FAILED, VP_ERR_NONFINITE, "loss is NaN");
+    else
+        vp_pulse_say(pulse,
+                     conduct == BEATS ? VP_WORD_INTERRUPTED : VP_WORD_DONE,
+                     VP_OK, NULL);
+    vp_pulse_free(pulse);
+    _exit(0);
+}
+
+/* ---- One job ------------------------------------------------------------ */
+
+struct job {
+    struct vp_supervisor *supervisor;
+    char folder[64];
+    pid_t pids[N_RANKS];
+};
+
+static void start_job(struct job *job, const enum conduct *conduct)
+{
+    struct vp_supervisor_config config = { .n_ranks = N_RANKS,
+                                           .watchdog_seconds = WATCHDOG,
+                                           .local = true };
+    struct vp_err err = { "" };
+
+    snprintf(job->folder, sizeof(job->folder), "/tmp/vp-supervisor-XXXXXX");
+    assert_non_null(mkdtemp(job->folder));
+    assert_int_equal(vp_supervisor_open(&config, &job->supervisor, &err),
+                     VP_OK);
+    for (int r = 0; r < N_RANKS; r++) {
+        job->pids[r] = fork();
+        if (job->pids[r] == 0)
+            be_rank(vp_supervisor_address(job->supervisor), job->folder, r,
+                    conduct[r]);
+    }
+}
+
+static void listen_a_while(struct job *job, int ms)
+{
+    assert_int_equal(vp_supervisor_listen(job->supervisor, ms),
+                     VP_OUTCOME_NONE);
+}
+
+static void until_all_came(struct job *job)
+{
+    for (int i = 0; i < 100; i++) {
+        listen_a_while(job, 50);
+        if (vp_supervisor_n_connected(job->supervisor) == N_RANKS)
+            break;
+    }
+    listen_a_while(job, 500);
+}
+
+static void end_job(struct job *job)
+{
+    char path[128];
+
+    assert_int_equal(vp_supervisor_end(job->supervisor, 4000), 0);
+    vp_supervisor_close(job->supervisor);
+    for (int r = 0; r < N_RANKS; r++) {
+        int status;
+
+        if (job->pids[r] > 0)
+            assert_int_equal(waitpid(job->pids[r], &status, 0), job->pids[r]);
+        snprintf(path, sizeof(path), "%s/actions.%d", job->folder, r);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(job->folder), 0);
+}
+
+static void check_report(struct job *job, int signal, const char *begin,
+                         const char *inside)
+{
+    struct vp_err err;
+
+    vp_supervisor_report(job->supervisor, signal, &err);
+    if (strncmp(err.text, begin, strlen(begin)) != 0 ||
+        !strstr(err.text, inside))
+        fail_msg("not '%s' and '%s':\n%s", begin, inside, err.text);
+}
+
+static const enum conduct all_beat[N_RANKS] = { BEATS, BEATS, BEATS };
+
+/* ---- Tests -------------------------------------------------------------- */
+
+static void test_all_end_well(void **state)
+{
+    static const enum conduct conduct[] = { FINISHES, FINISHES, FINISHES };
+    struct job job;
+
+    (void)state;
+    start_job(&job, conduct);
+    assert_int_equal(vp_supervisor_listen(job.supervisor, 10000),
+                     VP_OUTCOME_DONE);
+    end_job(&job);
+}
+
+static void test_a_killed_rank_is_named(void **state)
+{
+    struct vp_box box;
+    struct job job;
+
+    (void)state;
+    start_job(&job, all_beat);
+    until_all_came(&job);
+    kill(job.pids[1], SIGKILL);
+    assert_int_equal(vp_supervisor_listen(job.supervisor, 2000),
+                     VP_OUTCOME_FAILED);
+    check_report(&job, SIGKILL, "rank 1 on host ",
+                 " is dead: ended by signal 9 (Killed); last seen in 1B");
+    check_report(&job, SIGKILL, "rank 1 on host ", "; before that 1B");
+    assert_true(vp_boxfile_read(job.folder, 1, &box));
+    assert_true(vp_box_read(&box).n_actions > 10);
+    end_job(&job);
+}
+
+static void test_a_stopped_rank_is_named(void **state)
+{
+    int64_t start;
+    struct job job;
+
+    (void)state;
+    start_job(&job, all_beat);
+    until_all_came(&job);
+    start = vp_clock_ns();
+    kill(job.pids[0], SIGSTOP);
+    assert_int_equal(vp_supervisor_listen(job.supervisor, WATCHDOG * 1000),
+                     VP_OUTCOME_FAILED);
+    assert_true(vp_clock_seconds(start, vp_clock_ns()) < WATCHDOG);
+    check_report(&job, 0, "rank 0 on host ", " is stopped: no sign of life");
+    end_job(&job); /* a stopped process goes, too */
+}
+
+static void test_the_first_error_is_named(void **state)
+{
+    static const enum conduct conduct[] = { BEATS, BEATS, FAILS };
+    struct job job;
+
+    (void)state;
+    start_job(&job, conduct);
+    assert_int_equal(vp_supervisor_listen(job.supervisor, 10000),
+                     VP_OUTCOME_FAILED);
+    check_report(&job, 0, "rank 2 on host ", " failed: loss is NaN\n");
+    assert_false(
+        vp_verdict_allows_restart(vp_supervisor_verdict(job.supervisor)));
+    end_job(&job);
+}
+
+static void test_all_are_asked_to_stop(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start_job(&job, all_beat);
+    until_all_came(&job);
+    vp_supervisor_stop(job.supervisor);
+    assert_int_equal(vp_supervisor_listen(job.supervisor, 5000),
+                     VP_OUTCOME_INTERRUPTED);
+    end_job(&job);
+}
+
+static void test_nobody_outlives_the_supervisor(void **state)
+{
+    static const enum conduct conduct[] = { NEVER_ENDS, NEVER_ENDS,
+                                            NEVER_ENDS };
+    struct job job;
+    int64_t start;
+
+    (void)state;
+    start_job(&job, conduct);
+    until_all_came(&job);
+    vp_supervisor_close(job.supervisor); /* as if it had been killed */
+    start = vp_clock_ns();
+    for (int r = 0; r < N_RANKS; r++) {
+        int status;
+
+        assert_int_equal(waitpid(job.pids[r], &status, 0), job.pids[r]);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+        job.pids[r] = 0;
+    }
+    assert_true(vp_clock_seconds(start, vp_clock_ns()) < 10.0);
+    for (int r = 0; r < N_RANKS; r++) {
+        char path[128];
+
+        snprintf(path, sizeof(path), "%s/actions.%d", job.folder, r);
+        unlink(path);
+    }
+    rmdir(job.folder);
+}
+
+static int connect_as_stranger(const char *address)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    int fd = socket(AF_INET, SOCK_STREAM, 0), port;
+
+    assert_int_equal(sscanf(address, "127.0.0.1:%d:", &port), 1);
+    at.sin_port = htons((uint16_t)port);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    return fd;
+}
+
+/* Who does not know the token is not listened to, and harms nobody. */
+static void test_strangers_are_sent_away(void **state)
+{
+    static const char *const lines[] = {
+        "hello 0123456789abcdef0123456789abcdef 1 3 4711 m h\n",
+        "word failed 2 by me\n",
+        "GET / HTTP/1.1\r\n\r\n",
+    };
+    char noise[4096];
+    struct job job;
+    char answer;
+
+    (void)state;
+    start_job(&job, all_beat);
+    until_all_came(&job);
+    memset(noise, 'x', sizeof(noise));
+    for (size_t i = 0; i <= VP_COUNT_OF(lines); i++) {
+        int fd = connect_as_stranger(vp_supervisor_address(job.supervisor));
+
+        if (i < VP_COUNT_OF(lines))
+            assert_true(send(fd, lines[i], strlen(lines[i]), MSG_NOSIGNAL) > 0);
+        else
+            assert_true(send(fd, noise, sizeof(noise), MSG_NOSIGNAL) > 0);
+        listen_a_while(&job, 300);
+        assert_true(recv(fd, &answer, 1, MSG_DONTWAIT) <= 0);
+        close(fd);
+    }
+    assert_int_equal(vp_supervisor_n_connected(job.supervisor), N_RANKS);
+    end_job(&job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_end_well),
+        cmocka_unit_test(test_a_killed_rank_is_named),
+        cmocka_unit_test(test_a_stopped_rank_is_named),
+        cmocka_unit_test(test_the_first_error_is_named),
+        cmocka_unit_test(test_all_are_asked_to_stop),
+        cmocka_unit_test(test_nobody_outlives_the_supervisor),
+        cmocka_unit_test(test_strangers_are_sent_away),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

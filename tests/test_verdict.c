@@ -1,0 +1,649 @@
+/* Messages between ranks and supervisor, and what the supervisor concludes:
+ * literal tables, a made-up clock, no sockets. */
+#include "launch/address.h"
+#include "launch/verdict.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SECOND INT64_C(1000000000)
+
+/* ---- Messages ----------------------------------------------------------- */
+
+static void test_lines_survive(void **state)
+{
+    static const char *const lines[] = {
+        "hello 0123456789abcdef 3 4 4711 b00t/pid:[7] node-1.x",
+        "beat start 0 0",
+        "beat train 1 12345678901",
+        "beat train 0 17 F 0 9 1 0 12 0",
+        "beat train 0 17 RECV_GRAD 63 2147483647 62 0 60001 60000",
+        "beat train 0 17 UPDATE 2 4 -1 0 5 1",
+        "beat save 1 17 B 2 4 1 1 0 0",
+        "folder /a/b c",
+        "word done",
+        "word interrupted",
+        "word failed 4 rank 1: non-finite loss, minibatch 7",
+        "here",
+        "heard",
+        "stop",
+        "end",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(lines); i++) {
+        char text[VP_MESSAGE_BYTES];
+        struct vp_message message;
+
+        assert_true(vp_message_parse(lines[i], &message));
+        assert_int_equal(vp_message_print(&message, text),
+                         strlen(lines[i]) + 1);
+        assert_int_equal(text[strlen(lines[i])], '\n');
+        text[strlen(lines[i])] = '\0';
+        assert_string_equal(text, lines[i]);
+    }
+}
+
+static void test_bad_lines_are_refused(void **state)
+{
+    static const char *const lines[] = {
+        "",
+        " ",
+        "hell",
+        "hello",
+        "hello t 0 4 4711 m",
+        "hello t 4 4 4711 m h",
+        "hello t -1 4 4711 m h",
+        "hello t 0 4 0 m h",
+        "hello t 0 4 4711 m h more",
+        "hello 0123456789012345678901234567890123456789 0 4 1 m h",
+        "beat",
+        "beat run 0 0",
+        "beat train 2 0",
+        "beat train 0 -1",
+        "beat train 0 1 ",
+        "beat train 0 1 F",
+        "beat train 0 1 X 0 9 1 0 12 0",
+        "beat train 0 1 F 256 9 1 0 12 0",
+        "beat train 0 1 F 0 9 -2 0 12 0",
+        "beat train 0 1 F 0 9 1 0 12",
+        "beat train 0 1 F 0 9 1 0 12 0 0",
+        "beat train 0 1 F 0 99999999999 1 0 12 0",
+        "folder",
+        "folder ",
+        "word",
+        "word none",
+        "word failed",
+        "word failed 0 fine",
+        "word failed 10 beyond",
+        "word done more",
+        "here you are",
+        "stop ",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(lines); i++) {
+        struct vp_message message;
+
+        if (vp_message_parse(lines[i], &message))
+            fail_msg("'%s' was taken", lines[i]);
+    }
+}
+
+/* A failure's text may hold anything, and be too long. */
+static void test_failures_fit_a_line(void **state)
+{
+    struct vp_message message = { .kind = VP_MESSAGE_WORD }, back;
+    char text[VP_MESSAGE_BYTES];
+    int n;
+
+    (void)state;
+    message.final.word = VP_WORD_FAILED;
+    message.final.status = VP_ERR_IO;
+    memset(message.final.line, 'x', sizeof(message.final.line) - 1);
+    memcpy(message.final.line, "a\n\tb", 4);
+    n = vp_message_print(&message, text);
+    assert_int_equal(text[n - 1], '\n');
+    assert_ptr_equal(strchr(text, '\n'), text + n - 1);
+    text[n - 1] = '\0';
+    assert_true(vp_message_parse(text, &back));
+    assert_memory_equal(back.final.line, "a  bxxx", 7);
+    assert_int_equal(strlen(back.final.line), sizeof(back.final.line) - 1);
+}
+
+static void test_a_box_shows_the_action(void **state)
+{
+    struct vp_box box = { 0 };
+    struct vp_action action = { .kind = VP_ACTION_RECV_GRAD,
+                                .stage = 63,
+                                .peer = 4093 },
+                     last;
+    struct vp_beat beat = vp_beat_of(&box, 5 * SECOND);
+
+    (void)state;
+    assert_true(beat.idle);
+    assert_int_equal(beat.n_actions, 0);
+    vp_box_begin(&box, &action, INT32_MAX, true, 2 * SECOND);
+    beat = vp_beat_of(&box, 5 * SECOND);
+    assert_false(beat.idle);
+    assert_true(beat.eval);
+    assert_int_equal(beat.action.kind, VP_ACTION_RECV_GRAD);
+    assert_int_equal(beat.action.stage, 63);
+    assert_int_equal(beat.action.mb, INT32_MAX);
+    assert_int_equal(beat.action.peer, 4093);
+    assert_int_equal(beat.busy_ms, 3000);
+    assert_int_equal(beat.wait_ms, 0);
+    atomic_store(&box.waits_ns, 4 * SECOND);
+    assert_int_equal(vp_beat_of(&box, 5 * SECOND).wait_ms, 1001);
+    vp_box_end(&box);
+    assert_true(vp_box_last(&box, 0, &last));
+    assert_int_equal(last.kind, VP_ACTION_RECV_GRAD);
+    assert_false(vp_box_last(&box, 1, &last));
+    vp_box_rest(&box);
+    beat = vp_beat_of(&box, 5 * SECOND);
+    assert_true(beat.idle);
+    assert_int_equal(beat.n_actions, 1);
+}
+
+static void test_addresses(void **state)
+{
+    static const char *const good[] = {
+        "10.0.0.1:4711:abc",
+        "10.0.0.1,192.168.7.9:1:0123456789abcdef0123456789abcdef",
+    };
+    static const char *const bad[] = {
+        "",
+        ":1:a",
+        "a:1",
+        "a:0:t",
+        "a:65536:t",
+        "a::t",
+        "a:1:",
+        "a,:1:t",
+        ",a:1:t",
+        "a:1:t t",
+        "1,2,3,4,5,6,7,8,9:1:t",
+    };
+    struct vp_address address;
+    char text[512];
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(good); i++) {
+        assert_true(vp_address_parse(good[i], &address));
+        vp_address_print(&address, text, sizeof(text));
+        assert_string_equal(text, good[i]);
+    }
+    for (size_t i = 0; i < VP_COUNT_OF(bad); i++)
+        if (vp_address_parse(bad[i], &address))
+            fail_msg("'%s' was taken", bad[i]);
+}
+
+/* ---- Verdicts ----------------------------------------------------------- */
+
+/* Something that happens to a rank: a line that it sends, or LOST. */
+#define LOST "lost"
+#define CUT_OFF "cut off" /* its host takes nothing */
+
+struct event {
+    double at;
+    int rank;
+    const char *line;
+};
+
+enum { MOST_EVENTS = 32 };
+
+struct scenario {
+    const char *name;
+    int n_ranks;
+    const char *hosts; /* a letter for each rank */
+    struct event events[MOST_EVENTS];
+    double judged;
+    enum vp_outcome outcome;
+    enum vp_cause cause;
+    int rank;
+    const char *host;
+    int signal;
+    const char *says; /* the first line */
+};
+
+#define RUNS "beat train 0 40 F 1 9 2 0 20 0"
+#define WAITS_FOR(peer, ms) \
+    "beat train 0 40 RECV_ACT 1 9 " #peer " 0 " ms " " ms
+
+/* The watchdog waits 10 s; silence is noticed after 5. */
+static const struct scenario scenarios[] = {
+    { .name = "nothing yet",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .judged = 5,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "all is well",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 9, 0, RUNS }, { 9.5, 1, WAITS_FOR(0, "9000") } },
+      .judged = 10,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "done",
+      .n_ranks = 2,
+      .hosts = "ab",
+      .events = { { 9, 0, "word done" },
+                  { 9, 0, LOST },
+                  { 9, 1, "word done" } },
+      .judged = 60,
+      .outcome = VP_OUTCOME_DONE },
+    { .name = "one of two is done",
+      .n_ranks = 2,
+      .hosts = "ab",
+      .events = { { 9, 0, "word done" }, { 9, 0, LOST }, { 12, 1, RUNS } },
+      .judged = 13,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "interrupted",
+      .n_ranks = 2,
+      .hosts = "ab",
+      .events = { { 9, 0, "word interrupted" }, { 9, 1, "word done" } },
+      .judged = 10,
+      .outcome = VP_OUTCOME_INTERRUPTED },
+    { .name = "dead",
+      .n_ranks = 4,
+      .hosts = "aabb",
+      .events = { { 1, 2, "beat train 0 99 B 2 17 1 0 300 0" },
+                  { 1, 0, RUNS },
+                  { 1, 1, RUNS },
+                  { 1, 3, RUNS },
+                  { 1.1, 2, LOST } },
+      .judged = 1.5,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_DEAD,
+      .rank = 2,
+      .signal = 9,
+      .says = "rank 2 on host b is dead: ended by signal 9 (Killed); last "
+              "seen in 2B17, stage 2, minibatch 17" },
+    { .name = "dead, but perhaps not alone",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, LOST } },
+      .judged = 1.2,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "the lead is dead, the others are ended",
+      .n_ranks = 3,
+      .hosts = "aaa",
+      .events = { { 1, 0, LOST }, { 1, 1, LOST }, { 1.1, 2, LOST } },
+      .judged = 2,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_DEAD,
+      .rank = 0,
+      .says = "rank 0 on host a is dead: it ended without a word; last seen "
+              "in starting" },
+    { .name = "a failure ends the others",
+      .n_ranks = 3,
+      .hosts = "abc",
+      .events = { { 1, 1, "word failed 4 non-finite loss, minibatch 7" },
+                  { 1, 0, LOST },
+                  { 1, 1, LOST },
+                  { 1, 2, LOST } },
+      .judged = 2,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_FAILED,
+      .rank = 1,
+      .says = "rank 1 on host b failed: non-finite loss, minibatch 7" },
+    { .name = "a death makes others fail",
+      .n_ranks = 3,
+      .hosts = "abc",
+      .events = { { 1, 2, LOST },
+                  { 1.1, 1, "word failed 2 connection lost" },
+                  { 1.1, 0, "word failed 6 another rank failed" } },
+      .judged = 2,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_DEAD,
+      .rank = 2 },
+    { .name = "who was told to end is not to blame",
+      .n_ranks = 3,
+      .hosts = "abc",
+      .events = { { 1, 0, "word failed 6 another rank failed" },
+                  { 1.1, 1, "word failed 3 out of memory" } },
+      .judged = 2,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_FAILED,
+      .rank = 1,
+      .says = "rank 1 on host b failed: out of memory" },
+    { .name = "stopped",
+      .n_ranks = 3,
+      .hosts = "aab",
+      .events = { { 1, 0, RUNS },
+                  { 1, 1, "beat train 0 40 F 1 9 2 0 20 0" },
+                  { 1, 2, RUNS },
+                  { 6, 0, RUNS },
+                  { 6, 2, WAITS_FOR(1, "4900") } },
+      .judged = 6.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STOPPED,
+      .rank = 1,
+      .says = "rank 1 on host a is stopped: no sign of life for 5.1 s, but "
+              "its host answers; last seen in 1F9, stage 1, minibatch 9" },
+    { .name = "a short silence is none",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, RUNS }, { 1, 1, RUNS }, { 5.8, 0, RUNS } },
+      .judged = 5.9,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "a host with one rank is cut off",
+      .n_ranks = 2,
+      .hosts = "ab",
+      .events = { { 1, 0, RUNS },
+                  { 1, 1, RUNS },
+                  { 6, 0, RUNS },
+                  { 6, 1, CUT_OFF } },
+      .judged = 6.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_CUT_OFF,
+      .rank = 1,
+      .host = "b",
+      .says = "host b is cut off: nothing comes from it and nothing reaches "
+              "it; rank 1 on host b is cut off: no sign of life for 5.1 s; "
+              "last seen in 1F9, stage 1, minibatch 9" },
+    { .name = "a host with two ranks is cut off",
+      .n_ranks = 4,
+      .hosts = "abba",
+      .events = { { 1, 0, RUNS },
+                  { 1, 1, RUNS },
+                  { 1.2, 2, RUNS },
+                  { 1, 3, RUNS },
+                  { 6.2, 0, RUNS },
+                  { 6.2, 3, RUNS },
+                  { 6.2, 1, CUT_OFF },
+                  { 6.2, 2, CUT_OFF } },
+      .judged = 6.3,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_CUT_OFF,
+      .rank = 1,
+      .host = "b",
+      .says = "host b is cut off: all its 2 ranks are silent; rank 1 on host "
+              "b is cut off: no sign of life for 5.3 s; last seen in 1F9, "
+              "stage 1, minibatch 9" },
+    { .name = "a host that crashed",
+      .n_ranks = 4,
+      .hosts = "aabb",
+      .events = { { 1, 0, RUNS },
+                  { 1, 1, RUNS },
+                  { 1, 2, LOST },
+                  { 1.1, 3, LOST } },
+      .judged = 1.4,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_DEAD,
+      .rank = 2,
+      .host = "b" },
+    { .name = "one of two ranks of a host",
+      .n_ranks = 4,
+      .hosts = "aabb",
+      .events = { { 1, 0, RUNS },
+                  { 1, 1, RUNS },
+                  { 1, 2, LOST },
+                  { 1, 3, RUNS } },
+      .judged = 1.4,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_DEAD,
+      .rank = 2 },
+    { .name = "stuck",
+      .n_ranks = 3,
+      .hosts = "aaa",
+      .events = { { 11, 0, WAITS_FOR(1, "10100") },
+                  { 11, 1, WAITS_FOR(2, "10050") },
+                  { 11, 2, "beat train 0 40 F 2 9 -1 0 10020 0" } },
+      .judged = 11.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 2,
+      .says = "rank 0 waited 10.0 s; rank 2 on host a is stuck for 10.0 s; "
+              "last seen in 2F9, stage 2, minibatch 9" },
+    { .name = "slow",
+      .n_ranks = 3,
+      .hosts = "aaa",
+      .events = { { 11, 0, WAITS_FOR(1, "10100") },
+                  { 11, 1, WAITS_FOR(2, "10050") },
+                  { 11, 2, "beat train 0 40 F 2 9 -1 0 3000 0" } },
+      .judged = 11.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_SLOW,
+      .rank = 2,
+      .says = "rank 0 waited 10.0 s; rank 2 on host a is slow: 3.0 s so far; "
+              "last seen in 2F9, stage 2, minibatch 9" },
+    { .name = "waits are followed",
+      .n_ranks = 4,
+      .hosts = "aaaa",
+      .events = { { 11, 0, "beat train 0 40 F 0 9 1 0 9000 0" },
+                  { 11, 1, "beat train 0 40 F 1 9 2 0 9000 0" },
+                  { 11, 3, WAITS_FOR(1, "10050") },
+                  { 11, 2, WAITS_FOR(0, "8000") } },
+      .judged = 11.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 1 },
+    { .name = "who waits for all waits for who computes",
+      .n_ranks = 3,
+      .hosts = "aaa",
+      .events = { { 11, 0, "beat train 0 40 UPDATE 0 1 -1 0 10500 10400" },
+                  { 11, 1, "beat train 0 40 UPDATE 1 1 -1 0 10500 9400" },
+                  { 11, 2, "beat train 0 40 B 2 31 1 0 8500 0" } },
+      .judged = 11.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 2 },
+    { .name = "a rank's own complaint",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 11, 0, WAITS_FOR(1, "9950") },
+                  { 11, 1, "beat train 0 40 B 1 31 0 0 9990 0" },
+                  { 11, 0, "word failed 5 rank 0 waited 10.0 s" } },
+      .judged = 11.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 1 },
+    { .name = "all wait",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 11, 0, WAITS_FOR(1, "10050") },
+                  { 11, 1, WAITS_FOR(0, "10000") } },
+      .judged = 11.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_CIRCLE,
+      .rank = 1 },
+    { .name = "computes for ever, and nobody waits",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, "beat train 0 40 F 0 1 1 0 10 0" },
+                  { 1, 1, "beat train 0 40 F 1 1 -1 0 10 0" },
+                  { 13, 0, "beat train 0 40 F 0 1 1 0 12010 0" },
+                  { 13, 1, "beat train 0 40 F 1 1 -1 0 12010 0" } },
+      .judged = 13.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 0 },
+    { .name = "saving takes its time",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, "beat save 0 40" },
+                  { 1, 1, "beat save 0 40" },
+                  { 33, 0, "beat save 0 40" },
+                  { 33, 1, "beat save 0 40" } },
+      .judged = 33.1,
+      .outcome = VP_OUTCOME_NONE },
+};
+
+static void happen(struct vp_roster *roster, const struct event *event)
+{
+    int64_t now = (int64_t)(event->at * 1e9);
+    struct vp_message message;
+
+    if (strcmp(event->line, LOST) == 0) {
+        vp_roster_lose(roster, event->rank, now);
+    } else if (strcmp(event->line, CUT_OFF) == 0) {
+        roster->ranks[event->rank].cut_off = true;
+    } else {
+        assert_true(vp_message_parse(event->line, &message));
+        vp_roster_hear(roster, event->rank, &message, now);
+    }
+}
+
+static void arrive(struct vp_roster *roster, const struct scenario *scenario)
+{
+    for (int r = 0; r < scenario->n_ranks; r++) {
+        struct vp_message message = { .kind = VP_MESSAGE_HELLO };
+
+        message.hello = (struct vp_hello){ .rank = r,
+                                           .pid = 100 + r,
+                                           .host = { scenario->hosts[r] } };
+        vp_roster_hear(roster, r, &message, SECOND / 10);
+    }
+}
+
+static void check_scenario(const struct scenario *scenario)
+{
+    int64_t now = (int64_t)(scenario->judged * 1e9);
+    struct vp_roster roster;
+    struct vp_verdict verdict;
+    struct vp_err err;
+
+    assert_int_equal(vp_roster_init(&roster, scenario->n_ranks, 10, 0), VP_OK);
+    if (scenario->events[0].line)
+        arrive(&roster, scenario);
+    for (int i = 0; i < MOST_EVENTS && scenario->events[i].line; i++)
+        happen(&roster, &scenario->events[i]);
+    if (vp_roster_judge(&roster, now, &verdict) != scenario->outcome ||
+        verdict.cause != scenario->cause)
+        fail_msg("%s: cause %d", scenario->name, verdict.cause);
+    if (scenario->outcome == VP_OUTCOME_FAILED) {
+        if (verdict.rank != scenario->rank || !verdict.host != !scenario->host)
+            fail_msg("%s: rank %d, host %s", scenario->name, verdict.rank,
+                     verdict.host ? verdict.host : "-");
+        if (scenario->host)
+            assert_string_equal(verdict.host, scenario->host);
+        assert_int_equal(vp_verdict_allows_restart(&verdict),
+                         scenario->cause != VP_CAUSE_FAILED);
+        verdict.signal = scenario->signal;
+        vp_verdict_print(&roster, &verdict, now, &err);
+        if (scenario->says) {
+            err.text[strcspn(err.text, "\n")] = '\0';
+            assert_string_equal(err.text, scenario->says);
+        }
+    }
+    vp_roster_release(&roster);
+}
+
+static void test_verdicts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(scenarios); i++)
+        check_scenario(&scenarios[i]);
+}
+
+static void test_who_never_came_is_named(void **state)
+{
+    struct vp_message hello = { .kind = VP_MESSAGE_HELLO };
+    struct vp_message beat = { .kind = VP_MESSAGE_BEAT };
+    struct vp_roster roster;
+    struct vp_verdict verdict;
+    struct vp_err err;
+
+    (void)state;
+    assert_int_equal(vp_roster_init(&roster, 2, 10, 0), VP_OK);
+    hello.hello = (struct vp_hello){ .rank = 0, .pid = 7, .host = "a" };
+    vp_roster_hear(&roster, 0, &hello, SECOND);
+    beat.beat.idle = true;
+    for (int t = 2; t <= 60; t++)
+        vp_roster_hear(&roster, 0, &beat, t * SECOND);
+    assert_int_equal(vp_roster_judge(&roster, 59 * SECOND, &verdict),
+                     VP_OUTCOME_NONE);
+    assert_int_equal(vp_roster_judge(&roster, 60 * SECOND, &verdict),
+                     VP_OUTCOME_FAILED);
+    assert_int_equal(verdict.cause, VP_CAUSE_ABSENT);
+    assert_int_equal(verdict.rank, 1);
+    vp_verdict_print(&roster, &verdict, 60 * SECOND, &err);
+    assert_string_equal(err.text,
+                        "rank 1 never came; see what its host says about "
+                        "starting it\n"
+                        "  rank 1: not there yet\n"
+                        "  rank 0 (a, pid 7): starting; 0 actions done");
+    vp_roster_release(&roster);
+}
+
+/* One screen, whoever is on it. */
+static void test_the_screen(void **state)
+{
+    static const struct scenario dead = {
+        .n_ranks = 3,
+        .hosts = "aab",
+        .events = { { 1, 0, "beat train 0 12 RECV_GRAD 0 3 1 0 250 250" },
+                    { 1, 1, "beat train 0 11 B 1 3 0 0 40 0" },
+                    { 1, 2, "beat train 0 13 UPDATE 2 0 -1 0 1200 100" },
+                    { 1.1, 1, LOST } },
+    };
+    struct vp_roster roster;
+    struct vp_verdict verdict;
+    struct vp_err err;
+
+    (void)state;
+    assert_int_equal(vp_roster_init(&roster, 3, 10, 0), VP_OK);
+    arrive(&roster, &dead);
+    for (int i = 0; i < 4; i++)
+        happen(&roster, &dead.events[i]);
+    assert_int_equal(vp_roster_judge(&roster, 2 * SECOND, &verdict),
+                     VP_OUTCOME_FAILED);
+    vp_verdict_print(&roster, &verdict, 2 * SECOND, &err);
+    assert_string_equal(
+        err.text,
+        "rank 1 on host a is dead: it ended without a word; last seen in 1B3, "
+        "stage 1, minibatch 3\n"
+        "  rank 1 (a, pid 101): 1B3, stage 1, minibatch 3 for 0.0 s, "
+        "computes; 11 actions done; dead\n"
+        "  rank 0 (a, pid 100): 0RECV_GRAD3, stage 0, minibatch 3 for 0.2 s, "
+        "waits for rank 1; 12 actions done\n"
+        "  rank 2 (b, pid 102): 2UPDATE0, stage 2, minibatch 0 for 1.2 s, "
+        "waits for the others; 13 actions done");
+    vp_roster_release(&roster);
+}
+
+static void test_many_ranks_fit(void **state)
+{
+    struct vp_message hello = { .kind = VP_MESSAGE_HELLO };
+    struct vp_message beat;
+    struct vp_roster roster;
+    struct vp_verdict verdict;
+    struct vp_err err;
+
+    (void)state;
+    assert_int_equal(vp_roster_init(&roster, 128, 10, 0), VP_OK);
+    assert_true(vp_message_parse(RUNS, &beat));
+    for (int r = 0; r < 128; r++) {
+        hello.hello = (struct vp_hello){ .rank = r, .pid = 1 + r, .host = "n" };
+        vp_roster_hear(&roster, r, &hello, SECOND);
+        vp_roster_hear(&roster, r, &beat, SECOND);
+    }
+    vp_roster_lose(&roster, 100, SECOND);
+    assert_int_equal(vp_roster_judge(&roster, 2 * SECOND, &verdict),
+                     VP_OUTCOME_FAILED);
+    vp_verdict_print(&roster, &verdict, 2 * SECOND, &err);
+    assert_non_null(strstr(err.text, "rank 100 on host n is dead"));
+    assert_non_null(strstr(err.text, "\n  and 104 more"));
+    vp_roster_release(&roster);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines_survive),
+        cmocka_unit_test(test_bad_lines_are_refused),
+        cmocka_unit_test(test_failures_fit_a_line),
+        cmocka_unit_test(test_a_box_shows_the_action),
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_who_never_came_is_named),
+        cmocka_unit_test(test_the_screen),
+        cmocka_unit_test(test_many_ranks_fit),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
