@@ -212,9 +212,9 @@ static void remove_token(const struct vp_folder *folder, long long token)
     unlink(file);
 }
 
-enum vp_status vp_folder_check(const struct vp_folder *folder,
-                               struct vp_world *world, int64_t deadline_ns,
-                               struct vp_err *err)
+static enum vp_status check_shared(const struct vp_folder *folder,
+                                   struct vp_world *world, int64_t deadline_ns,
+                                   struct vp_err *err)
 {
     bool lead = vp_world_is_mine(world, vp_world_lead(world));
     long long token = (long long)time(NULL) * 100000 + getpid() % 100000;
@@ -227,6 +227,16 @@ enum vp_status vp_folder_check(const struct vp_folder *folder,
     if (lead)
         remove_token(folder, token);
     return st;
+}
+
+enum vp_status vp_folder_share(struct vp_folder *folder, struct vp_world *world,
+                               int64_t deadline_ns, struct vp_err *err)
+{
+    if (vp_world_share(world, folder->path, sizeof(folder->path),
+                       deadline_ns) != VP_OK)
+        return vp_world_status(world, err);
+    return folder->path[0] ? check_shared(folder, world, deadline_ns, err)
+                           : VP_OK;
 }
 
 void vp_folder_close(struct vp_folder *folder)
