@@ -232,9 +232,15 @@ static enum vp_status check_shared(const struct vp_folder *folder,
 enum vp_status vp_folder_share(struct vp_folder *folder, struct vp_world *world,
                                int64_t deadline_ns, struct vp_err *err)
 {
-    if (vp_world_share(world, folder->path, sizeof(folder->path),
-                       deadline_ns) != VP_OK)
+    enum vp_status st = vp_world_share(world, folder->path,
+                                       sizeof(folder->path), deadline_ns);
+
+    if (st == VP_ERR_ABORTED)
         return vp_world_status(world, err);
+    if (st != VP_OK)
+        return vp_err_set(err, st,
+                          "the other processes do not ask for the run folder; "
+                          "look at what they say");
     return folder->path[0] ? check_shared(folder, world, deadline_ns, err)
                            : VP_OK;
 }
