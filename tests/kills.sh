@@ -35,6 +35,7 @@ checkpoint_every: 10
 watchdog_seconds: 6
 END
 failures=0
+missed=0
 
 fail() {
     failures=$((failures + 1))
@@ -63,7 +64,7 @@ find_rank() {
     local pid
     for pid in $(pgrep -f -- "--output $1|--resume $1"); do
         [ "$(readlink "/proc/$pid/exe")" = "$program" ] || continue
-        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null |
+        { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null |
             grep -qx "OMPI_COMM_WORLD_RANK=$2" && echo "$pid" && return
     done
 }
@@ -107,7 +108,7 @@ trial() {
     status=$?
     check_ended "$run"
     if [ "$struck" -eq 0 ] || ! [ -s err ]; then
-        echo "trial $1: $signal $mode $ranks: over before it was hit"
+        missed=$((missed + 1)) # over before it was hit
     else
         [ $status -eq $want ] || fail "status $status, not $want"
         grep -q "^rank $rank on host .* is $state" err ||
@@ -150,5 +151,5 @@ for ((i = 0; i < trials; i++)); do
     trial $i "${signals[i % 2]}" "${modes[i / 2 % 2]}" \
         $((2 + 2 * ((i + i / 4) % 2))) $((i / 3 % 2))
 done
-echo "$trials trials, $failures failures"
+echo "$trials trials, $missed too late, $failures failures"
 [ $failures -eq 0 ]

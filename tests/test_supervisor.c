@@ -318,6 +318,28 @@ static void test_strangers_are_sent_away(void **state)
     end_job(&job);
 }
 
+/* Not even before the ranks have come. */
+static void test_the_token_is_asked_for(void **state)
+{
+    static const char line[] = "hello 0123456789abcdef0123456789abcdef 1 3 "
+                               "4711 m h\n";
+    struct vp_supervisor_config config = { .n_ranks = N_RANKS,
+                                           .watchdog_seconds = WATCHDOG,
+                                           .local = true };
+    struct vp_supervisor *supervisor;
+    struct vp_err err = { "" };
+    int fd;
+
+    (void)state;
+    assert_int_equal(vp_supervisor_open(&config, &supervisor, &err), VP_OK);
+    fd = connect_as_stranger(vp_supervisor_address(supervisor));
+    assert_true(send(fd, line, sizeof(line) - 1, MSG_NOSIGNAL) > 0);
+    assert_int_equal(vp_supervisor_listen(supervisor, 300), VP_OUTCOME_NONE);
+    assert_int_equal(vp_supervisor_n_came(supervisor), 0);
+    close(fd);
+    vp_supervisor_close(supervisor);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_all_are_asked_to_stop),
         cmocka_unit_test(test_nobody_outlives_the_supervisor),
         cmocka_unit_test(test_strangers_are_sent_away),
+        cmocka_unit_test(test_the_token_is_asked_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

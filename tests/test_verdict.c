@@ -149,6 +149,26 @@ static void test_a_box_shows_the_action(void **state)
     assert_int_equal(beat.n_actions, 1);
 }
 
+/* The last ones are there, and no others. */
+static void test_a_box_keeps_the_last_actions(void **state)
+{
+    struct vp_action action = { .kind = VP_ACTION_F }, last;
+    struct vp_box box = { 0 };
+
+    (void)state;
+    for (int mb = 0; mb < VP_BOX_LAST + 10; mb++) {
+        vp_box_begin(&box, &action, mb, false, SECOND);
+        vp_box_end(&box);
+    }
+    for (int i = 10; i < VP_BOX_LAST + 10; i++) {
+        assert_true(vp_box_last(&box, i, &last));
+        assert_int_equal(last.mb, i);
+    }
+    assert_false(vp_box_last(&box, 9, &last));
+    assert_false(vp_box_last(&box, -1, &last));
+    assert_false(vp_box_last(&box, VP_BOX_LAST + 10, &last));
+}
+
 static void test_addresses(void **state)
 {
     static const char *const good[] = {
@@ -638,6 +658,7 @@ int main(void)
         cmocka_unit_test(test_bad_lines_are_refused),
         cmocka_unit_test(test_failures_fit_a_line),
         cmocka_unit_test(test_a_box_shows_the_action),
+        cmocka_unit_test(test_a_box_keeps_the_last_actions),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_verdicts),
         cmocka_unit_test(test_who_never_came_is_named),

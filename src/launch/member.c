@@ -47,6 +47,7 @@ static enum vp_status meet(const struct vp_member_config *config,
     const char *given = getenv(VP_SUPERVISOR_VARIABLE);
     int64_t limit_ns = config->config->watchdog_seconds * INT64_C(1000000000);
     char address[512] = "";
+    enum vp_status st;
 
     if (given)
         VP_TRY(start_pulse(config, given, member, err));
@@ -58,9 +59,12 @@ static enum vp_status meet(const struct vp_member_config *config,
         vp_processes_join(&config->self, config->config, &member->world, err));
     if (given)
         return VP_OK;
-    if (vp_world_share(member->world, address, sizeof(address),
-                       vp_clock_ns() + limit_ns) != VP_OK)
-        return vp_world_status(member->world, err);
+    st = vp_world_share(member->world, address, sizeof(address),
+                        vp_clock_ns() + limit_ns);
+    if (st != VP_OK)
+        return vp_err_set(err, st,
+                          "the first process does not say who looks after the "
+                          "job; look at what it says");
     return start_pulse(config, address, member, err);
 }
 
