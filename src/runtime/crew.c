@@ -1,6 +1,7 @@
 #include "runtime/crew.h"
 
 #include "runtime/remote.h"
+#include "runtime/wire.h"
 
 #include <stdlib.h>
 
@@ -185,7 +186,8 @@ static void list_ends(struct vp_crew *crew, struct vp_rank *ranks,
 
         list_buffers(
             way->gradients ? stage->grad_bufs : stage->act_bufs, way->n_buffers,
-            stage->n_bytes[way->gradients ? VP_SPACE_DOUT : VP_SPACE_IN], in);
+            vp_wire_bytes(stage, way->gradients ? VP_SPACE_DOUT : VP_SPACE_IN),
+            in);
         link->buffers = in;
     }
     for (int i = 0; i < link->n_senders; i++) {
@@ -199,7 +201,8 @@ static void list_ends(struct vp_crew *crew, struct vp_rank *ranks,
             (way->gradients ? stage->din_bufs : stage->out_bufs) +
                 way->replica * N_LEAVING,
             N_LEAVING,
-            stage->n_bytes[way->gradients ? VP_SPACE_DIN : VP_SPACE_OUT], out);
+            vp_wire_bytes(stage, way->gradients ? VP_SPACE_DIN : VP_SPACE_OUT),
+            out);
         link->out = out;
     }
 }
