@@ -76,7 +76,7 @@ same()
 compare()
 {
     n_cases=$((n_cases + 1))
-    [ $(((n_cases + ${SEED:-0}) % every)) = 0 ] || return 0
+    [[ $(((n_cases + ${SEED:-0}) % every)) = 0 ]] || return 0
     n_runs=$((n_runs + 1))
     rm -rf "$folder/threads" "$folder/ranks"
     train threads 0 "${@:2}" || fail "threads: $*: $(cat "$folder/log")"
@@ -139,6 +139,20 @@ for mode in bsp asp; do
         compare 3 "${options[@]}" --max-steps 7
     done
 done
+set_all stages=2 'replicas=[3,2]' sync_mode=bsp checkpoint_every=1 eval_every=2
+compare 5 "${options[@]}" --max-steps 4
+echo '{"module_to_stage_map": [0, 1, 1],
+       "stage_to_rank_map": {"0": [2, 1], "1": [0]}}' >"$folder/placement.json"
+for mode in bsp asp; do
+    set_all stages=2 "config_file=$folder/placement.json" sync_mode=$mode \
+        tie_embeddings=false checkpoint_every=2
+    compare 3 "${options[@]}" --max-steps 5
+done
+echo '{"module_to_stage_map": [0, 1, 1],
+       "stage_to_rank_map": {"0": [1, 0], "1": [2]}}' >"$folder/other.json"
+set_all stages=2 "config_file=$folder/other.json" sync_mode=asp \
+    tie_embeddings=false checkpoint_every=2
+compare 3 "${options[@]}" --max-steps 9
 set_all stages=4 'partition=[3,7,1,6]' sync_mode=bsp grad_clip=0.01
 compare 4 "${options[@]}" --max-steps 4
 set_all model_type=gpt2 stages=3 sync_mode=bsp

@@ -179,8 +179,7 @@ static void make_fake(struct fake *fake, int accumulation, int64_t every)
 {
     *fake = (struct fake){
         .config = { .print_frequency = every,
-                    .accumulation_steps = accumulation,
-                    .distributed_backend = VP_TRANSPORT_GLOO },
+                    .accumulation_steps = accumulation },
         .memory = { { .total = 1234000000 },
                     { .total = 2000000000 },
                     { .total = 500000 } },
@@ -195,6 +194,7 @@ static void make_fake(struct fake *fake, int accumulation, int64_t every)
         .n_stages = 3,
         .n_ranks = 4,
         .steps_per_epoch = 12,
+        .transport = "gloo",
     };
 }
 

@@ -7,7 +7,7 @@
 #include "optim/optim.h"
 
 /* Changes with any structure that a plugin shares with the program. */
-#define VP_BACKEND_ABI 3
+#define VP_BACKEND_ABI 4
 
 struct vp_backend;
 struct vp_stream;
@@ -27,6 +27,13 @@ struct vp_launch {
     void *base[VP_SPACE_COUNT];
     const struct vp_mb *mb;
     int slot, version; /* which bases these are: keys for captured graphs */
+
+    /* Not NULL: the list makes all gradients final, and every tensor is updated
+     * as soon as its own is and nothing in the list reads it any more. Only
+     * where the table says updates_early; not LAMB. Where a gradient is not
+     * finite an element stays as it is. */
+    const struct vp_optim_step *update;
+    double *squares; /* of the gradients, per tensor; from host_alloc() */
 };
 
 struct vp_backend_config {
@@ -61,7 +68,9 @@ struct vp_device_info {
 
 struct vp_backend_ops {
     const char *name;
-    bool host_memory; /* the host can use what alloc() gives */
+    bool host_memory;   /* the host can use what alloc() gives */
+    bool updates_early; /* launch() takes an update along */
+    int w_linger;       /* see struct vp_stage_spec */
     int (*n_devices)(void);
     /* NULL where there is nothing to say. Measuring `rates` takes a second. */
     enum vp_status (*info)(int device, bool rates, struct vp_device_info *out,

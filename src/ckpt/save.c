@@ -317,9 +317,13 @@ enum vp_status vp_ckpt_save(const char *folder, const struct vp_ckpt_save *save,
     job->save = save;
     job->folder = folder;
     st = plan(job, err);
-    if (st == VP_OK && save->team && !save->team->is_lead)
-        st = write_own(job, err);
-    else if (st == VP_OK) {
+    if (save->team && !save->team->is_lead) {
+        if (st == VP_OK)
+            st = write_own(job, err);
+        if (st != VP_OK)
+            save->team->tell(save->team->ctx, save->step, NULL, -1,
+                             save->give_up, NULL);
+    } else if (st == VP_OK) {
         st = write_all(job, err);
         if (st != VP_OK)
             vp_io_remove(job->tmp);

@@ -79,7 +79,7 @@ struct vp_ckpt_part {
 struct vp_ckpt_team {
     void *ctx;
     bool is_lead;
-    /* Not the lead: tells it what was written. */
+    /* Not the lead: tells it what was written; n is -1 after a failure. */
     enum vp_status (*tell)(void *ctx, int64_t step,
                            const struct vp_ckpt_part *parts, int n,
                            const atomic_bool *give_up, struct vp_err *err);

@@ -43,6 +43,9 @@ enum vp_status vp_world_join(const char *transport,
                              const struct vp_processes *self, int n_ranks,
                              const int *processes, struct vp_world **out,
                              struct vp_err *err);
+/* Which library a transport uses: "Open MPI v4.1.4". Starts nothing. */
+enum vp_status vp_transport_describe(const char *transport, char *text,
+                                     size_t n_bytes, struct vp_err *err);
 /* Frees channels and groups too. After an error, in a world of several
  * processes, this may be the end of the process: say all before. */
 void vp_world_free(struct vp_world *world);

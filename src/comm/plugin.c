@@ -5,7 +5,12 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-static enum vp_status load(const char *transport, vp_join_fn *join_out,
+struct plugin {
+    vp_join_fn join;
+    vp_describe_fn describe;
+};
+
+static enum vp_status load(const char *transport, struct plugin *out,
                            struct vp_err *err)
 {
     char file[64];
@@ -23,8 +28,9 @@ static enum vp_status load(const char *transport, vp_join_fn *join_out,
                           transport, file, why ? why : "no such file");
     }
     abi = dlsym(handle, VP_PLUGIN_COMM_ABI);
-    *(void **)join_out = dlsym(handle, VP_PLUGIN_JOIN);
-    if (!abi || *abi != VP_COMM_ABI || !*join_out) {
+    *(void **)&out->join = dlsym(handle, VP_PLUGIN_JOIN);
+    *(void **)&out->describe = dlsym(handle, VP_PLUGIN_DESCRIBE);
+    if (!abi || *abi != VP_COMM_ABI || !out->join || !out->describe) {
         dlclose(handle);
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "transport %s: %s belongs to another vpipe; install "
@@ -39,8 +45,18 @@ enum vp_status vp_world_join(const char *transport,
                              const int *processes, struct vp_world **out,
                              struct vp_err *err)
 {
-    vp_join_fn join = NULL;
+    struct plugin plugin = { NULL, NULL };
 
-    VP_TRY(load(transport, &join, err));
-    return join(self, n_ranks, processes, out, err);
+    VP_TRY(load(transport, &plugin, err));
+    return plugin.join(self, n_ranks, processes, out, err);
+}
+
+enum vp_status vp_transport_describe(const char *transport, char *text,
+                                     size_t n_bytes, struct vp_err *err)
+{
+    struct plugin plugin = { NULL, NULL };
+
+    VP_TRY(load(transport, &plugin, err));
+    plugin.describe(text, n_bytes);
+    return VP_OK;
 }

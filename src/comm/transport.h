@@ -89,12 +89,14 @@ struct vp_group {
     struct vp_group *next;
 };
 
-/* What a plugin exports: this function, and the VP_COMM_ABI it was built
+/* What a plugin exports: these functions, and the VP_COMM_ABI it was built
  * with. */
+typedef void (*vp_describe_fn)(char *text, size_t n_bytes);
 typedef enum vp_status (*vp_join_fn)(const struct vp_processes *self,
                                      int n_ranks, const int *processes,
                                      struct vp_world **out, struct vp_err *err);
 #define VP_PLUGIN_JOIN "vp_plugin_join"
+#define VP_PLUGIN_DESCRIBE "vp_plugin_describe"
 #define VP_PLUGIN_COMM_ABI "vp_plugin_comm_abi"
 
 /* local/: also for channels of other worlds whose ends are in one process. */

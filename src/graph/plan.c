@@ -1,7 +1,7 @@
 /* The memory plan: temporaries that are never alive together share bytes.
  *
  * A temporary lives from the first to the last call of its list that names
- * it, scratch a call longer. Largest first, each goes to the lowest offset
+ * it, scratch a call longer; those of a W see linger(). Largest first, each goes to the lowest offset
  * that is free during its whole life. Temporaries that W reads after B move to
  * the slot. */
 #include "graph/lower.h"
@@ -51,7 +51,24 @@ static void note_use(void *ctx, struct vp_ref *ref)
     life = &scan->lives[ref->offset];
     if (life->first < 0)
         life->first = scan->call;
-    life->last = scan->call;
+    if (life->last < scan->call)
+        life->last = scan->call;
+}
+
+/* A W that a backend runs beside the list may end some calls later, and its
+ * scratch is used together with the call before it. */
+static void linger(const struct vp_lowering *lowering, struct vp_call *call,
+                   struct scan *scan)
+{
+    int index = scan->call;
+    struct vp_ref scratch = call->scratch;
+
+    if (call->phase != VP_PHASE_W || lowering->spec->w_linger == 0)
+        return;
+    scan->call += lowering->spec->w_linger;
+    each_ref(call, note_use, scan);
+    if (scratch.space == VP_SPACE_WORK && index > 0)
+        scan->lives[scratch.offset].first = index - 1;
 }
 
 /* Collects the lives of one list at the front of `lives`; returns how many. */
@@ -65,10 +82,12 @@ static int find_lives(const struct vp_lowering *lowering, enum vp_list list,
     for (int i = 0; i < lowering->n_temps; i++)
         lives[i] = (struct life){ .temp = i,
                                   .first = -1,
+                                  .last = -1,
                                   .n_bytes = lowering->temps[i].n_bytes };
     for (int i = 0; i < program->n_calls[list]; i++) {
         scan.call = i;
         each_ref(&program->calls[list][i], note_use, &scan);
+        linger(lowering, &program->calls[list][i], &scan);
         /* A backend may run the next call together with this one. */
         scan.call = i + 1;
         note_use(&scan, &program->calls[list][i].scratch);

@@ -89,6 +89,8 @@ struct vp_stage_spec {
     bool split_w;           /* W runs as a list of its own */
     bool forward_only;      /* evaluation: nothing is kept, only F exists */
     int64_t bundle_bytes;   /* replicas: see struct vp_bundle; 0: none */
+    int w_linger;           /* calls after a W that a backend may run before
+                               it: temporaries of W live on for so many */
 };
 
 /* Gradients that replicas add up together, as soon as they are final: a range

@@ -236,10 +236,14 @@ enum vp_status vp_checkpoints_commit(struct vp_checkpoints *c, double score,
 
     if (st != VP_OK)
         return vp_err_set(err, st, "checkpoint: out of memory");
-    pthread_mutex_lock(&c->lock);
-    st = vp_ckpt_writer_commit(c->writer, facts, score, err);
-    close_step(c);
-    pthread_mutex_unlock(&c->lock);
+    /* A lead whose rank has nothing to save has not begun. */
+    st = begin(c, vp_trainer_progress(c->trainer).step, WRITE_MS, err);
+    if (st == VP_OK) {
+        pthread_mutex_lock(&c->lock);
+        st = vp_ckpt_writer_commit(c->writer, facts, score, err);
+        close_step(c);
+        pthread_mutex_unlock(&c->lock);
+    }
     vp_facts_free(facts);
     return st;
 }

@@ -82,9 +82,8 @@ static void print_start(struct vp_log *log, const struct vp_config *config)
         fprintf(log->files[r],
                 "Finished initializing process group; backend: %s, rank: %d, "
                 "world_size: %d\n",
-                config->distributed_backend == VP_TRANSPORT_GLOO ? "gloo"
-                                                                 : "local",
-                vp_config_rank_number(config, r), summary->n_ranks);
+                summary->transport, vp_config_rank_number(config, r),
+                summary->n_ranks);
     }
     for (int s = 0; s < summary->n_stages; s++) {
         const struct vp_run_stage *stage = &summary->stages[s];

@@ -376,6 +376,10 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
         .unigram_loss = vp_data_info(run->data)->unigram_loss,
         .n_threads = run->train.backend_config.n_threads,
         .n_cores = count_cores(),
+        .transport = run->world ? "mpi"
+                     : config->distributed_backend == VP_TRANSPORT_GLOO
+                         ? "gloo"
+                         : "local",
     };
     VP_TRY(vp_forecast_make(&run->train, run->trainer, run->stages,
                             &run->summary, err));
@@ -693,6 +697,7 @@ static enum vp_status announce(struct run *run, struct vp_err *err)
 /* What each process does on its own. */
 static enum vp_status set_up_here(struct run *run, struct vp_err *err)
 {
+    const unsigned notes = 1u << VP_VERBOSE_TENSORS | 1u << VP_VERBOSE_VERSIONS;
     bool trains = !run->options->dry_run && !run->config->forward_only;
 
     make_buckets(run);
@@ -703,6 +708,9 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     if (trains)
         VP_TRY(vp_checkpoints_create(run->config, run->world, &run->checkpoints,
                                      err));
+    if (run->world && run->config->verbose & notes)
+        notice(run, "verbose: tensors and versions of this process only; run "
+                    "without mpirun to see those of all ranks");
     if (trains && is_lead(run) && run->config->verbose)
         VP_TRY(vp_verbose_create(run->config, detail, run, &run->verbose, err));
     return plan_trainer(run, err);
@@ -757,10 +765,15 @@ static enum vp_status lead(struct run *run, struct vp_err *err)
 
 static enum vp_status follow(struct run *run, struct vp_err *err)
 {
-    VP_TRY(vp_trainer_follow(run->trainer, run->options->stop, err));
-    if (run->checkpoints)
-        VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
-    return VP_OK;
+    enum vp_status st = vp_trainer_follow(run->trainer, run->options->stop,
+                                          err);
+    struct vp_err own = { "" };
+
+    if (!run->checkpoints ||
+        vp_checkpoints_finish(run->checkpoints, NAN, &own) == VP_OK)
+        return st;
+    /* The run failed because this did. */
+    return vp_err_set(err, VP_ERR_IO, "%s", own.text);
 }
 
 enum vp_status vp_run_train(const struct vp_config *config,

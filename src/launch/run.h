@@ -51,8 +51,9 @@ struct vp_run_summary {
     double unigram_loss;    /* nats; what a model must beat */
     const struct vp_run_stage *stages;
     int n_stages, n_ranks;
-    int n_threads; /* of a rank */
-    int n_cores;   /* of the machine */
+    int n_threads;         /* of a rank */
+    int n_cores;           /* of the machine */
+    const char *transport; /* "mpi" */
 
     /* The schedule that was proved: of a group, or of a piece of a stream. */
     const char *schedule;

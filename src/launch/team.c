@@ -15,7 +15,7 @@ enum {
 /* What a process says of one checkpoint. */
 struct report {
     int64_t step;
-    int n;
+    int n; /* files; -1: it failed */
 };
 
 /* From one process to the lead. */
@@ -84,9 +84,10 @@ static enum vp_status tell(void *ctx, int64_t step,
         if (give_up_wait(team, give_up, limit) != VP_OK)
             return failed(VP_ERR_ABORTED, step, team->me, err);
     *(struct report *)head = (struct report){ step, n };
-    memcpy(parts_of(line, head), parts, (size_t)n * sizeof(*parts));
+    if (n > 0)
+        memcpy(parts_of(line, head), parts, (size_t)n * sizeof(*parts));
     vp_channel_post(line->channel, line->n_reports++,
-                    (size_t)n * sizeof(*parts));
+                    n > 0 ? (size_t)n * sizeof(*parts) : 0);
     return VP_OK;
 }
 
@@ -106,6 +107,11 @@ static enum vp_status hear_one(struct vp_team *team, int rank, int64_t step,
                    ? VP_OK
                    : failed(VP_ERR_TIMEOUT, step, rank, err));
     report = head;
+    if (report->n < 0)
+        return vp_err_set(err, VP_ERR_IO,
+                          "checkpoint of step %lld: rank %d could not write "
+                          "its files",
+                          (long long)step, rank);
     if (report->step != step || *n + report->n > team->ckpt.max_parts)
         return vp_err_set(err, VP_ERR_INVALID,
                           "checkpoint of step %lld: rank %d wrote step %lld",

@@ -70,7 +70,13 @@ static inline void count(const struct vp_rank *rank, atomic_llong *sum,
                           memory_order_relaxed);
 }
 
-/* update.c */
+/* update.c: whether the update that follows a backward can be made with it: not
+ * where something must be known of all gradients first. */
+struct vp_rate {
+    float lr, grad_scale;
+};
+bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
+                        struct vp_rate *rate_out);
 enum vp_status vp_exec_update(struct vp_rank *rank,
                               const struct vp_action *action);
 

@@ -68,6 +68,7 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
                                ? config->recompute_ratio[rs->index]
                                : 0.0,
         .split_w = schedule->split,
+        .w_linger = config->backend->w_linger,
     };
     struct vp_stage_shape shape = { .n_slots = plan->n_slots,
                                     .n_versions = plan->n_versions,

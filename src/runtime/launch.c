@@ -122,6 +122,45 @@ enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                               &launch, stage->stream);
 }
 
+/* What makes version newest + 1, of tensors [first, end). */
+static struct vp_optim_step next_step(const struct vp_stage *stage, int first,
+                                      int end, float lr, float grad_scale)
+{
+    void *next = vp_stage_weights(stage, stage->newest + 1);
+
+    return (struct vp_optim_step){
+        .config = stage->config->optim,
+        .tensors = stage->tensors + first,
+        .n_tensors = end - first,
+        .w_old = vp_stage_master(stage),
+        .w_new = stage->master ? stage->master : next,
+        .rounded = stage->master ? next : NULL,
+        .dtype = stage->config->graphs[0].dtype,
+        .grad = stage->grads,
+        .moment = { stage->moment[0], stage->moment[1] },
+        .lr = lr,
+        .grad_scale = grad_scale,
+        .t = stage->newest + 1 - stage->scale.n_skipped,
+    };
+}
+
+enum vp_status vp_stage_run_and_update(struct vp_stage *stage,
+                                       const struct vp_slot *slot,
+                                       int64_t version,
+                                       const struct vp_boundary *boundary,
+                                       float lr, float grad_scale)
+{
+    struct vp_launch launch = bases(stage, slot, version, boundary);
+    struct vp_optim_step step = next_step(stage, 0, stage->n_free_tensors, lr,
+                                          grad_scale);
+
+    launch.update = &step;
+    launch.squares = stage->sums;
+    stage->updated = true;
+    return stage->ops->launch(bucket_of(stage, slot)->train_exe, VP_LIST_B,
+                              &launch, stage->stream);
+}
+
 const struct vp_program *vp_stage_program(const struct vp_stage *stage,
                                           const struct vp_slot *slot)
 {
@@ -203,34 +242,32 @@ void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
                        stage->ops->last_error(stage->backend));
 }
 
+/* The first tensors, if the backward took them along. */
+static int n_updated(const struct vp_stage *stage)
+{
+    return stage->updated ? stage->n_free_tensors : 0;
+}
+
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage)
 {
-    return stage->ops->sum_squares(stage->backend, stage->stream,
-                                   stage->tensors, stage->n_tensors,
-                                   stage->grads, stage->sums);
+    int first = n_updated(stage);
+
+    if (first < stage->n_tensors)
+        VP_TRY(stage->ops->sum_squares(
+            stage->backend, stage->stream, stage->tensors + first,
+            stage->n_tensors - first, stage->grads, stage->sums + first));
+    return vp_stage_wait(stage);
 }
 
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale)
 {
-    struct vp_optim_step step = {
-        .config = stage->config->optim,
-        .tensors = stage->tensors,
-        .n_tensors = stage->n_tensors,
-        .w_old = vp_stage_master(stage),
-        .w_new = stage->master ? stage->master
-                               : vp_stage_weights(stage, stage->newest + 1),
-        .rounded = stage->master ? vp_stage_weights(stage, stage->newest + 1)
-                                 : NULL,
-        .dtype = stage->config->graphs[0].dtype,
-        .grad = stage->grads,
-        .moment = { stage->moment[0], stage->moment[1] },
-        .lr = lr,
-        .grad_scale = grad_scale,
-        .t = stage->newest + 1 - stage->scale.n_skipped,
-    };
+    struct vp_optim_step step = next_step(stage, n_updated(stage),
+                                          stage->n_tensors, lr, grad_scale);
 
-    VP_TRY(stage->ops->update(stage->backend, stage->stream, &step));
+    if (step.n_tensors > 0)
+        VP_TRY(stage->ops->update(stage->backend, stage->stream, &step));
+    stage->updated = false;
     stage->newest++;
     return VP_OK;
 }

@@ -67,8 +67,12 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
     const struct vp_slot *slot = &rs->stage.slots[action->slot];
     int64_t version = version_of(rank, rs, action);
     const struct vp_program *program;
+    struct vp_rate rate;
     int n_done = 0;
 
+    if (vp_update_is_early(rank, action, &rate))
+        return vp_stage_run_and_update(&rs->stage, slot, version, boundary,
+                                       rate.lr, rate.grad_scale);
     if (!rs->replicas || rs->mirror || !is_final(rank, action))
         return vp_stage_run(&rs->stage, slot, list, version, false, boundary);
     program = vp_stage_program(&rs->stage, slot);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* A burst of notes, such as those of a trace, does not wait for the lead. */
-enum { N_ORDERS = 4, N_NOTES = 64, N_NOTES_OUT = 16 };
+enum { N_ORDERS = 4, N_NOTES = 256, N_NOTES_OUT = 16 };
 
 /* Both ways between the lead and another rank. */
 struct line {

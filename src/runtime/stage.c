@@ -77,9 +77,20 @@ static void add_memory(struct vp_stage *stage)
                     memory->activations + memory->boundary + memory->work;
 }
 
-/* Lists the tensors of parameters stored here whose owner is (or is not) one
- * of the stage's blocks. */
-static void list_some(struct vp_stage *stage, bool own)
+enum tie { FREE, OWNER, COPY };
+
+static enum tie tie_of(const struct vp_graph *graph, vp_par par)
+{
+    if (graph->params[par].tied_to != VP_NONE)
+        return COPY;
+    for (int i = 0; i < graph->n_params; i++)
+        if (graph->params[i].tied_to == par)
+            return OWNER;
+    return FREE;
+}
+
+/* Lists the tensors of some of the parameters stored here. */
+static void list_some(struct vp_stage *stage, enum tie tie)
 {
     const struct vp_program *program = &stage->buckets[0].train;
     const struct vp_layout *layout = &program->layout;
@@ -90,7 +101,7 @@ static void list_some(struct vp_stage *stage, bool own)
         const struct vp_param *param = &graph->params[entry->par];
 
         if (param->constant || entry->storage != i ||
-            (param->tied_to == VP_NONE) != own)
+            tie_of(graph, entry->par) != tie)
             continue;
         for (int j = 0; j < param->n_parts; j++) {
             stage->tensor_names[stage->n_tensors] = param->part[j].name;
@@ -115,13 +126,13 @@ static enum vp_status list_tensors(struct vp_stage *stage)
     stage->tensors = calloc(most, sizeof(*stage->tensors));
     stage->tensor_names = calloc(most, sizeof(*stage->tensor_names));
     stage->tensor_params = calloc(most, sizeof(*stage->tensor_params));
-    stage->sums = calloc(most, sizeof(*stage->sums));
-    if (!stage->tensors || !stage->tensor_names || !stage->tensor_params ||
-        !stage->sums)
+    if (!stage->tensors || !stage->tensor_names || !stage->tensor_params)
         return VP_ERR_NOMEM;
-    list_some(stage, true);
+    list_some(stage, FREE);
+    stage->n_free_tensors = stage->n_tensors;
+    list_some(stage, OWNER);
     stage->n_own_tensors = stage->n_tensors;
-    list_some(stage, false);
+    list_some(stage, COPY);
     return VP_OK;
 }
 
@@ -327,6 +338,9 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(stage->ops->host_alloc(stage->backend,
                                   (size_t)stage->shape.n_slots * sizeof(float),
                                   (void **)&stage->losses));
+    VP_TRY(stage->ops->host_alloc(stage->backend,
+                                  (size_t)stage->n_tensors * sizeof(double),
+                                  (void **)&stage->sums));
     return init_weights(stage);
 }
 
@@ -359,6 +373,7 @@ void vp_stage_release(struct vp_stage *stage)
         each_buffer(stage, free_buffer);
         each_event(stage, free_event);
         stage->ops->host_free(stage->backend, stage->losses);
+        stage->ops->host_free(stage->backend, stage->sums);
     }
     for (int i = 0; stage->buckets && i < stage->config->n_graphs; i++) {
         struct vp_stage_bucket *bucket = &stage->buckets[i];
@@ -380,7 +395,6 @@ void vp_stage_release(struct vp_stage *stage)
     free(stage->tensors);
     free(stage->tensor_names);
     free(stage->tensor_params);
-    free(stage->sums);
     if (stage->stream)
         stage->ops->stream_free(stage->stream);
     *stage = (struct vp_stage){ .ops = NULL };

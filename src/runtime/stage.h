@@ -74,6 +74,7 @@ struct vp_stage {
     float *moment[2];
     void *work, *redo;
     int64_t newest; /* version = updates done or skipped */
+    bool updated;   /* the last backward makes the next one, but for ties */
     struct vp_scale scale;
 
     float *losses;               /* per slot, in memory of the host */
@@ -84,9 +85,10 @@ struct vp_stage {
     const char **tensor_names;
     const struct vp_param **tensor_params; /* that they are parts of */
     int n_tensors;
-    int n_own_tensors; /* the others are copies of tied weights whose
-                              owner is in another stage */
-    double *sums;      /* per tensor */
+    int n_own_tensors;  /* the others are copies of tied weights whose
+                               owner is in another stage */
+    int n_free_tensors; /* the first of them: the others are tied */
+    double *sums;       /* per tensor, in memory of the host */
 };
 
 /* Lowers every bucket and adds up memory. */
@@ -111,6 +113,13 @@ enum vp_status vp_stage_load(struct vp_stage *stage, struct vp_parcel *parcel,
 enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                             enum vp_list list, int64_t version, bool eval,
                             const struct vp_boundary *boundary);
+/* Runs the last backward before an update, and with it what of that needs to
+ * know nothing else: the update of tensors that are not tied. */
+enum vp_status vp_stage_run_and_update(struct vp_stage *stage,
+                                       const struct vp_slot *slot,
+                                       int64_t version,
+                                       const struct vp_boundary *boundary,
+                                       float lr, float grad_scale);
 /* What a minibatch trains with. */
 const struct vp_program *vp_stage_program(const struct vp_stage *stage,
                                           const struct vp_slot *slot);
@@ -133,7 +142,7 @@ enum vp_status vp_stage_wait(struct vp_stage *stage);
 
 /* Squares of the gradients, per tensor, into stage->sums. */
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
-/* Writes the next version. */
+/* Writes the next version, or what the backward left of it. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale);
 /* Skips an update: the next version holds the weights of the newest. */

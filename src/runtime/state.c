@@ -208,7 +208,7 @@ bool vp_state_due(const struct vp_train_config *config,
 }
 
 /* The last stage of the rank, which is the only one of its process, makes the
- * step complete here. */
+ * step complete here. One that saves nothing says so. */
 static enum vp_status note_filled(struct vp_rank *rank,
                                   const struct vp_saver *saver)
 {
@@ -232,8 +232,8 @@ enum vp_status vp_state_save(struct vp_rank *rank, struct vp_rank_stage *rs,
     struct vp_err err = { "" };
     enum vp_status st;
 
-    if (rs->replica > 0 ||
-        !vp_state_due(config, rank->job->schedule, rank->job->sync, step))
+    if (!vp_state_due(config, rank->job->schedule, rank->job->sync, step) ||
+        (rs->replica > 0 && rank->crew->is_lead))
         return VP_OK;
     vp_watch_begin_wait(rank);
     st = config->saver->begin(config->saver->ctx, step, config->timeout_ms,
@@ -243,7 +243,8 @@ enum vp_status vp_state_save(struct vp_rank *rank, struct vp_rank_stage *rs,
         vp_world_abort(rank->crew->world, st, err.text);
         return VP_ERR_ABORTED;
     }
-    VP_TRY(save_stage(&rs->stage, rs->first_item, config->saver));
+    if (rs->replica == 0)
+        VP_TRY(save_stage(&rs->stage, rs->first_item, config->saver));
     return note_filled(rank, config->saver);
 }
 

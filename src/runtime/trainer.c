@@ -354,6 +354,19 @@ static int64_t start_deadline(void)
     return vp_clock_ns() + (int64_t)START_MS * 1000000;
 }
 
+/* Machines count from different times; traces are in the lead's. */
+static enum vp_status set_clock(struct vp_crew *crew)
+{
+    int64_t lead_ns = vp_clock_ns();
+
+    if (vp_world_n_here(crew->world) == crew->n_ranks)
+        return VP_OK;
+    VP_TRY(vp_world_share(crew->world, &lead_ns, sizeof(lead_ns),
+                          start_deadline()));
+    crew->behind_ns = lead_ns - vp_clock_ns();
+    return VP_OK;
+}
+
 enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
                                  struct vp_trainer **out, struct vp_err *err)
 {
@@ -368,6 +381,8 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
         st = prepare(trainer, err);
     if (config->world && !dry)
         st = vp_world_agree(config->world, st, start_deadline(), err);
+    if (config->world && !dry && st == VP_OK)
+        st = set_clock(&trainer->crew);
     if (st == VP_OK && !dry)
         st = vp_crew_connect(&trainer->crew, trainer->ranks, &trainer->schedule,
                              err);

@@ -194,37 +194,92 @@ static enum vp_status advance(struct vp_rank *rank, struct vp_stage *stage,
     return vp_stage_skip(stage);
 }
 
+/* Before clipping. One update per round of a stream, with the rate of the
+ * round's last minibatch; the mean over the round's minibatches. */
+static struct vp_rate rate_of(const struct vp_rank *rank,
+                              const struct vp_rank_stage *rs,
+                              const struct vp_action *update)
+{
+    const struct vp_lr_config *lr = &rank->crew->config->lr;
+    int every = plan_of(rank, rs->index)->update_every;
+    int64_t last = rank->job->schedule->segment_begin +
+                   (int64_t)(update->mb + 1) * every;
+
+    if (rank->job->sync)
+        return (struct vp_rate){ vp_lr_at(lr, rs->stage.newest + 1), 1.0f };
+    return (struct vp_rate){ vp_lr_at(lr, last), 1.0f / (float)every };
+}
+
 static enum vp_status update_sync(struct vp_rank *rank,
-                                  struct vp_rank_stage *rs)
+                                  struct vp_rank_stage *rs,
+                                  const struct vp_action *action)
 {
     const struct vp_train_config *config = rank->crew->config;
+    struct vp_rate rate = rate_of(rank, rs, action);
     double norm;
 
     if (rs == &rank->stages[0])
         VP_TRY(settle(rank));
     norm = config->clip_per_stage ? rs->norm : rank->norm;
-    return advance(rank, &rs->stage, rank->norm,
-                   vp_lr_at(&config->lr, rs->stage.newest + 1),
+    return advance(rank, &rs->stage, rank->norm, rate.lr,
                    vp_optim_clip_scale(norm, config->optim.grad_clip));
 }
 
-/* One update per round, with the rate of the round's last minibatch; the mean
- * over the round's minibatches. */
 static enum vp_status update_async(struct vp_rank *rank,
-                                   struct vp_rank_stage *rs, int round)
+                                   struct vp_rank_stage *rs,
+                                   const struct vp_action *action)
 {
-    const struct vp_train_config *config = rank->crew->config;
-    const struct vp_schedule *schedule = rank->job->schedule;
-    int every = plan_of(rank, rs->index)->update_every;
-    int last = schedule->segment_begin + (round + 1) * every - 1;
-    float mean = 1.0f / (float)every;
+    float clip = rank->crew->config->optim.grad_clip;
+    struct vp_rate rate = rate_of(rank, rs, action);
 
     VP_TRY(add_ties(rank));
     VP_TRY(square_stages(rank, rank->mine));
-    rs->norm *= mean;
-    return advance(
-        rank, &rs->stage, rs->norm, vp_lr_at(&config->lr, (int64_t)last + 1),
-        mean * vp_optim_clip_scale(rs->norm, config->optim.grad_clip));
+    rs->norm *= rate.grad_scale;
+    return advance(rank, &rs->stage, rs->norm, rate.lr,
+                   rate.grad_scale * vp_optim_clip_scale(rs->norm, clip));
+}
+
+/* The stage's update, if the stage computes nothing before it. */
+static const struct vp_action *update_after(const struct vp_rank *rank,
+                                            const struct vp_action *action)
+{
+    const struct vp_rank_list *list = &rank->job->schedule->ranks[rank->index];
+
+    for (const struct vp_action *next = action + 1;
+         next < list->actions + list->n_actions; next++) {
+        if (next->stage != action->stage)
+            continue;
+        switch (next->kind) {
+        case VP_ACTION_UPDATE:
+            return next;
+        case VP_ACTION_F:
+        case VP_ACTION_R:
+        case VP_ACTION_B:
+        case VP_ACTION_W:
+            return NULL;
+        default:
+            break;
+        }
+    }
+    return NULL;
+}
+
+bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
+                        struct vp_rate *rate_out)
+{
+    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_rank_stage *rs = stage_of(rank, backward);
+    const struct vp_action *update;
+
+    if (!config->backend->updates_early || rank->job->schedule->split ||
+        config->optim.kind == VP_OPTIM_LAMB || config->optim.grad_clip > 0.0f ||
+        config->scale.start > 0.0f || rs->replicas)
+        return false;
+    update = update_after(rank, backward);
+    if (!update)
+        return false;
+    *rate_out = rate_of(rank, rs, update);
+    return true;
 }
 
 /* The step that an update ends; of a round, its last minibatch. */
@@ -262,9 +317,9 @@ enum vp_status vp_exec_update(struct vp_rank *rank,
     struct vp_rank_stage *rs = stage_of(rank, action);
 
     if (rank->job->sync)
-        VP_TRY(update_sync(rank, rs));
+        VP_TRY(update_sync(rank, rs, action));
     else
-        VP_TRY(update_async(rank, rs, action->mb));
+        VP_TRY(update_async(rank, rs, action));
     VP_TRY(vp_state_save(rank, rs, step_of(rank, rs, action)));
     return tell_update(rank, rs);
 }

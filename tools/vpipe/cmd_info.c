@@ -3,6 +3,7 @@
 #include "tool.h"
 
 #include "backend/plugin.h"
+#include "comm/comm.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -126,6 +127,17 @@ static void print_gpus(void)
         print_gpu(cuda, i);
 }
 
+static void print_mpi(void)
+{
+    struct vp_err err = { "" };
+    char text[128];
+
+    if (vp_transport_describe("mpi", text, sizeof(text), &err) == VP_OK)
+        printf("MPI         %s\n", text);
+    else
+        printf("no MPI      %s\n", err.text);
+}
+
 static void print_info(void)
 {
     puts("vpipe       " VP_VERSION);
@@ -137,6 +149,7 @@ static void print_info(void)
     print_cpu();
     print_memory();
     print_gpus();
+    print_mpi();
 }
 
 int cmd_info(int argc, char **argv)

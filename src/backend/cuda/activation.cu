@@ -207,37 +207,39 @@ static void launch(const struct pass *pass, enum vp_act act,
 }
 
 static void run_pass(struct pass *pass, enum vp_act act, enum vp_dtype dtype,
-                     float *dst, bool add, cudaStream_t stream)
+                     cudaStream_t stream)
+{
+    pass->part = part_rows(pass->rows, pass->cols);
+    VP_WITH_TYPE(dtype, launch<T>(pass, act, stream));
+}
+
+void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
+                           int64_t cols, bool add, cudaStream_t stream)
 {
     struct vp_part_sums sums = {};
 
-    pass->part = part_rows(pass->rows, pass->cols);
-    VP_WITH_TYPE(dtype, launch<T>(pass, act, stream));
-    if (!dst)
-        return;
-    sums.parts = pass->parts;
+    sums.parts = (const float *)parts;
     sums.dst[0] = dst;
     sums.n_dst = 1;
-    sums.n_parts = vp_parts_of(pass->rows, pass->part);
-    sums.cols = pass->cols;
+    sums.n_parts = vp_parts_of(rows, part_rows(rows, cols));
+    sums.cols = cols;
     sums.add = add;
     vp_cuda_add_parts(&sums, stream);
 }
 
 void vp_cuda_act_grad(void *dz, const void *dout, const void *z,
                       enum vp_act act, int64_t rows, int64_t cols,
-                      enum vp_dtype dtype, float *dbias, bool add,
-                      void *scratch, cudaStream_t stream)
+                      enum vp_dtype dtype, void *parts, cudaStream_t stream)
 {
     struct pass pass = {};
 
     pass.dz = dz;
     pass.dout = dout;
     pass.z = z;
-    pass.parts = dbias ? (float *)scratch : NULL;
+    pass.parts = (float *)parts;
     pass.rows = rows;
     pass.cols = cols;
-    run_pass(&pass, act, dtype, dbias, add, stream);
+    run_pass(&pass, act, dtype, stream);
 }
 
 void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
@@ -250,7 +252,8 @@ void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
     pass.parts = (float *)scratch;
     pass.rows = rows;
     pass.cols = cols;
-    run_pass(&pass, VP_ACT_NONE, dtype, dst, add, stream);
+    run_pass(&pass, VP_ACT_NONE, dtype, stream);
+    vp_cuda_column_finish(dst, scratch, rows, cols, add, stream);
 }
 
 size_t vp_cuda_column_scratch(int64_t rows, int64_t cols)

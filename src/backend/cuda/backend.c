@@ -70,17 +70,33 @@ static enum vp_status check_capability(int device, struct vp_err *err)
     return VP_OK;
 }
 
+struct vp_cuda_table {
+    struct vp_cuda_table *next;
+    const struct vp_optim_tensor *of;
+    struct vp_cuda_tensors *tensors;
+};
+
+static void free_tables(struct vp_backend *backend)
+{
+    for (struct vp_cuda_table *table = backend->tables; table;) {
+        struct vp_cuda_table *next = table->next;
+
+        vp_cuda_tensors_free(table->tensors);
+        free(table);
+        table = next;
+    }
+}
+
 static void cuda_close(struct vp_backend *backend)
 {
     if (!backend)
         return;
-    vp_cuda_tensors_free(backend->tensors);
+    free_tables(backend);
     vp_cuda_plans_free(&backend->cuda);
     vp_cuda_attentions_free(&backend->cuda);
     if (backend->cuda.lt)
         cublasLtDestroy(backend->cuda.lt);
     cudaFree(backend->mb);
-    cudaFree(backend->sums);
     cudaFree(backend->flag);
     free(backend);
 }
@@ -209,8 +225,42 @@ static void cuda_stream_free(struct vp_stream *stream)
         return;
     if (stream->stream)
         cudaStreamDestroy(stream->stream);
+    vp_cuda_side_free(stream->side);
+    if (stream->tail)
+        cudaStreamDestroy(stream->tail);
+    if (stream->fork)
+        cudaEventDestroy(stream->fork);
+    if (stream->join)
+        cudaEventDestroy(stream->join);
     cudaFree(stream->mb);
     free(stream);
+}
+
+static enum vp_status make_streams(struct vp_stream *stream)
+{
+    struct vp_cuda *cuda = &stream->backend->cuda;
+    const char *what = "creating a stream";
+    int least = 0, greatest = 0;
+
+    VP_TRY(vp_cuda_check(
+        cuda, cudaDeviceGetStreamPriorityRange(&least, &greatest), what));
+    VP_TRY(vp_cuda_check(cuda,
+                         cudaStreamCreateWithPriority(
+                             &stream->stream, cudaStreamNonBlocking, greatest),
+                         what));
+    VP_TRY(vp_cuda_check(cuda,
+                         cudaStreamCreateWithPriority(
+                             &stream->tail, cudaStreamNonBlocking, least),
+                         what));
+    VP_TRY(vp_cuda_side_create(stream->stream, &stream->side));
+    VP_TRY(vp_cuda_check(
+        cuda, cudaEventCreateWithFlags(&stream->fork, cudaEventDisableTiming),
+        what));
+    VP_TRY(vp_cuda_check(
+        cuda, cudaEventCreateWithFlags(&stream->join, cudaEventDisableTiming),
+        what));
+    return vp_cuda_check(
+        cuda, cudaMalloc((void **)&stream->mb, sizeof(*stream->mb)), what);
 }
 
 static enum vp_status cuda_stream_create(struct vp_backend *backend,
@@ -226,15 +276,7 @@ static enum vp_status cuda_stream_create(struct vp_backend *backend,
     if (backend->plan_only)
         return VP_OK;
     cudaSetDevice(backend->cuda.device);
-    st = vp_cuda_check(
-        &backend->cuda,
-        cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking),
-        "creating a stream");
-    if (st == VP_OK)
-        st = vp_cuda_check(
-            &backend->cuda,
-            cudaMalloc((void **)&stream->mb, sizeof(*stream->mb)),
-            "creating a stream");
+    st = make_streams(stream);
     if (st != VP_OK) {
         cuda_stream_free(stream);
         *out = NULL;
@@ -336,23 +378,28 @@ static enum vp_status cuda_shorten(struct vp_backend *backend,
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "rounding");
 }
 
-/* The device's table of a stage's tensors, made when they are first seen. */
-static enum vp_status find_tensors(struct vp_backend *backend,
-                                   const struct vp_optim_tensor *tensors, int n)
+enum vp_status vp_cuda_find_tensors(struct vp_backend *backend,
+                                    const struct vp_optim_tensor *tensors,
+                                    int n, struct vp_cuda_tensors **out)
 {
-    if (backend->tensors_of == tensors)
-        return VP_OK;
-    vp_cuda_tensors_free(backend->tensors);
-    cudaFree(backend->sums);
-    backend->tensors = NULL;
-    backend->tensors_of = NULL;
-    backend->sums = NULL;
-    VP_TRY(vp_cuda_check(
-        &backend->cuda,
-        cudaMalloc((void **)&backend->sums, (size_t)n * sizeof(double) + 1),
-        "allocating"));
-    VP_TRY(vp_cuda_tensors_create(tensors, n, &backend->tensors));
-    backend->tensors_of = tensors;
+    struct vp_cuda_table *table = backend->tables;
+    enum vp_status st;
+
+    while (table && table->of != tensors)
+        table = table->next;
+    if (!table) {
+        table = calloc(1, sizeof(*table));
+        st = table ? vp_cuda_tensors_create(tensors, n, &table->tensors)
+                   : VP_ERR_NOMEM;
+        if (st != VP_OK) {
+            free(table);
+            return st;
+        }
+        table->of = tensors;
+        table->next = backend->tables;
+        backend->tables = table;
+    }
+    *out = table->tensors;
     return VP_OK;
 }
 
@@ -377,13 +424,16 @@ static enum vp_status cuda_sum_squares(struct vp_backend *backend,
                                        int n_tensors, const float *data,
                                        double *sums_out)
 {
-    VP_TRY(find_tensors(backend, tensors, n_tensors));
+    struct vp_cuda_tensors *table;
+    const double *sums;
+
+    VP_TRY(vp_cuda_find_tensors(backend, tensors, n_tensors, &table));
     begin_profile(backend, stream);
-    vp_cuda_sum_squares(backend->tensors, data, backend->sums, stream->stream);
+    sums = vp_cuda_sum_squares(table, data, stream->stream);
     end_profile(backend, stream, "norm");
     VP_TRY(vp_cuda_check(&backend->cuda, cudaPeekAtLastError(),
                          "squaring gradients"));
-    return cuda_copy(backend, stream, sums_out, backend->sums,
+    return cuda_copy(backend, stream, sums_out, sums,
                      (size_t)n_tensors * sizeof(double));
 }
 
@@ -391,9 +441,12 @@ static enum vp_status cuda_update(struct vp_backend *backend,
                                   struct vp_stream *stream,
                                   const struct vp_optim_step *step)
 {
-    VP_TRY(find_tensors(backend, step->tensors, step->n_tensors));
+    struct vp_cuda_tensors *table;
+
+    VP_TRY(
+        vp_cuda_find_tensors(backend, step->tensors, step->n_tensors, &table));
     begin_profile(backend, stream);
-    vp_cuda_update(backend->tensors, step, stream->stream);
+    vp_cuda_update(table, step, stream->stream);
     end_profile(backend, stream, "update");
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "updating");
 }
@@ -402,6 +455,8 @@ static enum vp_status cuda_update(struct vp_backend *backend,
 
 static const struct vp_backend_ops cuda_ops = {
     .name = "cuda",
+    .updates_early = true,
+    .w_linger = 6,
     .n_devices = cuda_n_devices,
     .info = vp_cuda_info,
     .open = cuda_open,

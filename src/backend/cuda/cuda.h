@@ -24,7 +24,8 @@ struct vp_cuda_mb {
     float loss_grad;
 };
 
-struct vp_cuda; /* library handles and settings of one device; see device.h */
+struct vp_cuda;      /* library handles and settings of one device; device.h */
+struct vp_cuda_side; /* the stream of weight gradients; side.h */
 
 struct vp_cuda_call {
     struct vp_kargs
@@ -34,7 +35,11 @@ struct vp_cuda_call {
     const struct vp_cuda_mb *mb;
     struct vp_cuda *cuda;
     cudaStream_t stream;
+    struct vp_cuda_side *side; /* W: whose stream that is; NULL: the list's */
 };
+
+/* What a W does from here on comes after what its list has done so far. */
+void vp_cuda_branch(const struct vp_cuda_call *call);
 
 /* Errors of the launch itself are found by the caller (cudaGetLastError). */
 typedef enum vp_status (*vp_cuda_fn)(const struct vp_cuda_call *call);
@@ -121,13 +126,15 @@ int vp_cuda_run_linear(const struct vp_cuda_call *calls, int n_calls,
 /* out = act(z); n elements of `dtype`. */
 void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
                  enum vp_dtype dtype, cudaStream_t stream);
-/* dz = dout * act'(z), rounded to dtype; dz may be dout. With `dbias` also its
- * column sums, of the rounded dz, written or added; `scratch` as
- * vp_cuda_column_scratch() says. */
+/* dz = dout * act'(z), rounded to dtype; dz may be dout. `parts`, if not NULL,
+ * has the column sums of the rounded dz in parts, as many bytes as
+ * vp_cuda_column_scratch() says: for vp_cuda_column_finish(). */
 void vp_cuda_act_grad(void *dz, const void *dout, const void *z,
                       enum vp_act act, int64_t rows, int64_t cols,
-                      enum vp_dtype dtype, float *dbias, bool add,
-                      void *scratch, cudaStream_t stream);
+                      enum vp_dtype dtype, void *parts, cudaStream_t stream);
+/* dst (+)= the parts of a matrix [rows, cols]. */
+void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
+                           int64_t cols, bool add, cudaStream_t stream);
 /* dst (+)= column sums of x [rows, cols]. */
 void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
                          enum vp_dtype dtype, bool add, void *scratch,
@@ -143,12 +150,22 @@ enum vp_status vp_cuda_tensors_create(const struct vp_optim_tensor *tensors,
                                       int n_tensors,
                                       struct vp_cuda_tensors **out);
 void vp_cuda_tensors_free(struct vp_cuda_tensors *tensors);
-/* Squares per tensor, to device memory `sums_out` (n_tensors). */
-void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *data,
-                         double *sums_out, cudaStream_t stream);
+/* Squares per tensor, in device memory of `tensors`. */
+const double *vp_cuda_sum_squares(struct vp_cuda_tensors *tensors,
+                                  const float *data, cudaStream_t stream);
 /* The arrays of the step are on the device; its tensors are those given. */
 void vp_cuda_update(struct vp_cuda_tensors *tensors,
                     const struct vp_optim_step *step, cudaStream_t stream);
+/* The same in parts that may be captured: the scalars, tensors [begin, end) as
+ * often as it takes, and the squares of all their gradients. Where a gradient
+ * is not finite an element stays as it is. Not LAMB. */
+void vp_cuda_set_step(struct vp_cuda_tensors *tensors,
+                      const struct vp_optim_step *step, cudaStream_t stream);
+void vp_cuda_update_early(struct vp_cuda_tensors *tensors, int begin, int end,
+                          const struct vp_optim_step *step,
+                          cudaStream_t stream);
+const double *vp_cuda_add_squares(struct vp_cuda_tensors *tensors,
+                                  cudaStream_t stream);
 void vp_cuda_add_floats(float *dst, const float *src, int64_t n,
                         cudaStream_t stream);
 /* To the nearest BF16, with the bits of vp_dtype_round(), NaN included. */

@@ -2,7 +2,7 @@
 #ifndef VP_BACKEND_CUDA_DEVICE_H
 #define VP_BACKEND_CUDA_DEVICE_H
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/side.h"
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -12,6 +12,7 @@
 struct vp_cuda_plan;      /* product.c */
 struct vp_cuda_attention; /* attention.c */
 struct vp_cuda_profile;   /* profile.c */
+struct vp_cuda_table;     /* backend.c */
 
 struct vp_cuda {
     int device;
@@ -27,9 +28,7 @@ struct vp_cuda {
 struct vp_backend {
     struct vp_cuda cuda;
     bool plan_only;
-    const struct vp_optim_tensor *tensors_of; /* whose table this is: */
-    struct vp_cuda_tensors *tensors;
-    double *sums;                    /* on the device, per tensor */
+    struct vp_cuda_table *tables;    /* of tensors: a list */
     int *flag;                       /* on the device */
     struct vp_cuda_mb *mb;           /* of calls outside of lists */
     struct vp_cuda_profile *profile; /* NULL: none is taken; profile.c */
@@ -39,6 +38,9 @@ struct vp_stream {
     struct vp_backend *backend;
     cudaStream_t stream;
     struct vp_cuda_mb *mb; /* on the device: of the list being run */
+    struct vp_cuda_side *side;
+    cudaStream_t tail; /* of updates: see early.h */
+    cudaEvent_t fork, join;
 };
 
 struct vp_event {
@@ -48,6 +50,12 @@ struct vp_event {
 /* Says what CUDA said: VP_ERR_NOMEM, or VP_ERR_IO for a device that fails. */
 enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
                              const char *what);
+
+/* backend.c: the device's table of a stage's tensors, made when they are first
+ * seen. */
+enum vp_status vp_cuda_find_tensors(struct vp_backend *backend,
+                                    const struct vp_optim_tensor *tensors,
+                                    int n, struct vp_cuda_tensors **out);
 
 /* attention.c */
 void vp_cuda_attentions_free(struct vp_cuda *cuda);

@@ -2,6 +2,7 @@
  * calls are launched one by one, which also loads what libraries load late; the
  * second time they are captured into a CUDA graph, and from then on that graph
  * is replayed. Scalars of the minibatch are in device memory. */
+#include "backend/cuda/early.h"
 #include "backend/cuda/profile.h"
 #include "graph/opdef.h"
 
@@ -14,6 +15,7 @@ struct key {
     int first, n;
     bool accumulate, train;
     void *base[VP_SPACE_COUNT];
+    const void *w_old, *w_new, *rounded; /* of an update; NULL: none */
 };
 
 struct replay {
@@ -72,9 +74,10 @@ void vp_cuda_exe_free(struct vp_exe *exe)
 
 /* ---- Calls -------------------------------------------------------------- */
 
+/* `side`: where W goes; NULL: nowhere else. */
 static int resolve(struct vp_exe *exe, const struct key *key,
                    const struct vp_launch *launch, struct vp_cuda_mb *mb,
-                   cudaStream_t stream)
+                   cudaStream_t stream, struct vp_cuda_side *side)
 {
     struct vp_backend *backend = exe->backend;
 
@@ -91,6 +94,10 @@ static int resolve(struct vp_exe *exe, const struct key *key,
         };
         vp_kargs_resolve(exe->program->graph, call, launch,
                          &exe->calls[i].args);
+        if (side && call->phase == VP_PHASE_W) {
+            exe->calls[i].side = side;
+            exe->calls[i].stream = side->stream;
+        }
     }
     return key->n;
 }
@@ -100,42 +107,95 @@ static enum vp_status run_call(const struct vp_cuda_call *call)
     vp_cuda_fn fn = vp_cuda_ops[call->args.op->kind].fn[call->phase];
 
     VP_BUG_ON(!fn);
+    vp_cuda_branch(call);
     return fn(call);
 }
 
-/* Launches the calls; where a profile is taken, with marks between them. */
+/* As many calls as one launch does. */
+static enum vp_status run_some(const struct vp_cuda_call *calls, int n,
+                               int *n_done_out)
+{
+    enum vp_status st = VP_OK;
+
+    *n_done_out = vp_cuda_run_fused(calls, n);
+    if (*n_done_out == 0)
+        *n_done_out = vp_cuda_run_linear(calls, n, &st);
+    if (*n_done_out == 0) {
+        *n_done_out = 1;
+        st = run_call(calls);
+    }
+    VP_TRY(st);
+    return vp_cuda_check(calls->cuda, cudaPeekAtLastError(),
+                         vp_op_defs[calls->args.op->kind].name);
+}
+
+/* `early` may be NULL. */
 static enum vp_status run_calls(const struct vp_cuda_call *calls, int n,
-                                struct vp_cuda_profile *profile)
+                                struct vp_cuda_side *side,
+                                struct vp_cuda_early *early)
 {
     int n_done;
 
     for (int i = 0; i < n; i += n_done) {
-        enum vp_status st = VP_OK;
-
-        n_done = vp_cuda_run_fused(&calls[i], n - i);
-        if (n_done == 0)
-            n_done = vp_cuda_run_linear(&calls[i], n - i, &st);
-        if (n_done == 0) {
-            st = run_call(&calls[i]);
-            n_done = 1;
-        }
-        VP_TRY(st);
-        VP_TRY(vp_cuda_check(calls[i].cuda, cudaPeekAtLastError(),
-                             vp_op_defs[calls[i].args.op->kind].name));
-        if (profile)
-            vp_cuda_profile_mark(profile, &calls[i], n_done, NULL,
-                                 calls[i].stream);
+        vp_cuda_side_guard(side, &calls[i], n - i);
+        VP_TRY(run_some(&calls[i], n - i, &n_done));
+        for (int k = i; k < i + n_done; k++)
+            if (calls[k].side)
+                vp_cuda_side_note(side, &calls[k]);
+        if (early)
+            VP_TRY(vp_cuda_early_advance(early, i + n_done));
     }
     return VP_OK;
 }
 
-static enum vp_status run_profiled(struct vp_exe *exe, int n)
+/* Launches a list, and the update that comes with it. */
+static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
+                               const struct vp_launch *launch,
+                               struct vp_stream *stream)
+{
+    struct vp_cuda_side *side = stream->side;
+    int n = resolve(exe, key, launch, stream->mb, stream->stream, side);
+    struct vp_cuda_tensors *tensors;
+    struct vp_cuda_early early;
+    enum vp_status st, ended = VP_OK;
+
+    if (launch->update) {
+        VP_TRY(vp_cuda_find_tensors(exe->backend, launch->update->tensors,
+                                    launch->update->n_tensors, &tensors));
+        VP_TRY(vp_cuda_early_begin(&early, exe->program, key->list, launch,
+                                   tensors, stream));
+    }
+    vp_cuda_side_begin(side);
+    st = run_calls(exe->calls, n, side, launch->update ? &early : NULL);
+    if (launch->update)
+        ended = vp_cuda_early_end(&early);
+    vp_cuda_side_end(side);
+    return st != VP_OK ? st : ended;
+}
+
+/* With marks between the calls; an update is not hidden behind them. */
+static enum vp_status run_profiled(struct vp_exe *exe, const struct key *key,
+                                   const struct vp_launch *launch,
+                                   struct vp_stream *stream)
 {
     struct vp_cuda_profile *profile = exe->backend->profile;
-    enum vp_status st;
+    int n = resolve(exe, key, launch, stream->mb, stream->stream, NULL);
+    enum vp_status st = VP_OK;
+    int n_done;
 
-    vp_cuda_profile_begin_list(profile, exe->calls[0].stream);
-    st = run_calls(exe->calls, n, profile);
+    vp_cuda_profile_begin_list(profile, stream->stream);
+    for (int i = 0; i < n && st == VP_OK; i += n_done) {
+        st = run_some(&exe->calls[i], n - i, &n_done);
+        vp_cuda_profile_mark(profile, &exe->calls[i], n_done, NULL,
+                             stream->stream);
+    }
+    if (st == VP_OK && launch->update) {
+        struct key none = *key;
+
+        none.n = 0;
+        st = run_list(exe, &none, launch, stream);
+        vp_cuda_profile_mark(profile, NULL, 0, "update", stream->stream);
+    }
     vp_cuda_profile_end_list(profile);
     return st;
 }
@@ -146,6 +206,8 @@ static bool same(const struct key *a, const struct key *b)
 {
     return a->list == b->list && a->first == b->first && a->n == b->n &&
            a->accumulate == b->accumulate && a->train == b->train &&
+           a->w_old == b->w_old && a->w_new == b->w_new &&
+           a->rounded == b->rounded &&
            memcmp(a->base, b->base, sizeof(a->base)) == 0;
 }
 
@@ -178,7 +240,6 @@ static enum vp_status capture(struct vp_exe *exe, struct replay *replay,
                               struct vp_stream *stream)
 {
     struct vp_cuda *cuda = &exe->backend->cuda;
-    int n = resolve(exe, &replay->key, launch, stream->mb, stream->stream);
     cudaGraph_t graph = NULL;
     enum vp_status st;
     cudaError_t ended;
@@ -187,26 +248,44 @@ static enum vp_status capture(struct vp_exe *exe, struct replay *replay,
                          cudaStreamBeginCapture(
                              stream->stream, cudaStreamCaptureModeThreadLocal),
                          "capturing"));
-    st = run_calls(exe->calls, n, NULL);
+    st = run_list(exe, &replay->key, launch, stream);
     ended = cudaStreamEndCapture(stream->stream, &graph);
     if (st == VP_OK)
         st = vp_cuda_check(cuda, ended, "capturing");
     if (st == VP_OK)
-        st = vp_cuda_check(cuda, cudaGraphInstantiate(&replay->graph, graph, 0),
-                           "capturing");
+        st = vp_cuda_check(
+            cuda,
+            cudaGraphInstantiate(&replay->graph, graph,
+                                 cudaGraphInstantiateFlagUseNodePriority),
+            "capturing");
     if (graph)
         cudaGraphDestroy(graph);
     return st;
 }
 
-static void set_scalars(struct vp_cuda_mb *dst, const struct vp_launch *launch,
-                        cudaStream_t stream)
+static void set_mb(struct vp_cuda_mb *dst, const struct vp_mb *mb,
+                   cudaStream_t stream)
 {
-    const struct vp_mb *mb = launch->mb;
-
     vp_cuda_set_mb(
         dst, (struct vp_cuda_mb){ mb->seed, mb->first_sample, mb->loss_grad },
         stream);
+}
+
+/* What a graph finds in memory. */
+static enum vp_status set_scalars(struct vp_backend *backend,
+                                  const struct vp_launch *launch,
+                                  struct vp_stream *stream)
+{
+    const struct vp_optim_step *update = launch->update;
+    struct vp_cuda_tensors *tensors;
+
+    set_mb(stream->mb, launch->mb, stream->stream);
+    if (!update)
+        return VP_OK;
+    VP_TRY(vp_cuda_find_tensors(backend, update->tensors, update->n_tensors,
+                                &tensors));
+    vp_cuda_set_step(tensors, update, stream->stream);
+    return VP_OK;
 }
 
 /* Boundaries that a list does not have may differ from launch to launch. */
@@ -223,6 +302,11 @@ static struct key key_of(const struct vp_exe *exe, enum vp_list list, int first,
     for (int space = 0; space < VP_SPACE_COUNT; space++)
         if (exe->program->n_bytes[space] > 0)
             key.base[space] = launch->base[space];
+    if (launch->update) {
+        key.w_old = launch->update->w_old;
+        key.w_new = launch->update->w_new;
+        key.rounded = launch->update->rounded;
+    }
     return key;
 }
 
@@ -237,15 +321,12 @@ enum vp_status vp_cuda_launch_part(struct vp_exe *exe, enum vp_list list,
 
     if (n == 0)
         return VP_OK;
-    set_scalars(stream->mb, launch, stream->stream);
+    VP_TRY(set_scalars(exe->backend, launch, stream));
     if (exe->backend->profile)
-        return run_profiled(
-            exe, resolve(exe, &key, launch, stream->mb, stream->stream));
+        return run_profiled(exe, &key, launch, stream);
     if (!replay) {
         VP_TRY(remember(exe, &key));
-        return run_calls(exe->calls,
-                         resolve(exe, &key, launch, stream->mb, stream->stream),
-                         NULL);
+        return run_list(exe, &key, launch, stream);
     }
     if (!replay->graph)
         VP_TRY(capture(exe, replay, launch, stream));
@@ -317,12 +398,12 @@ enum vp_status vp_cuda_launch_checked(struct vp_exe *exe, enum vp_list list,
     struct vp_backend *backend = exe->backend;
     struct key key = key_of(exe, list, 0, exe->program->n_calls[list], launch);
     cudaStream_t stream = cudaStreamPerThread;
-    int n = resolve(exe, &key, launch, backend->mb, stream);
+    int n = resolve(exe, &key, launch, backend->mb, stream, NULL);
 
     *found_out = (struct vp_nonfinite){ NULL, VP_PHASE_F };
     /* Nothing else may still be running. */
     VP_TRY(vp_cuda_check(&backend->cuda, cudaDeviceSynchronize(), "waiting"));
-    set_scalars(backend->mb, launch, stream);
+    set_mb(backend->mb, launch->mb, stream);
     VP_TRY(vp_cuda_check(&backend->cuda,
                          cudaMemsetAsync(backend->flag, 0, sizeof(int), stream),
                          "clearing"));

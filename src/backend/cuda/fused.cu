@@ -291,8 +291,10 @@ static bool run_grad(const struct grad_run *run)
         !vp_cuda_norm_grad(&grad, vp_call_value(norm, out)->dtype,
                            norm->stream))
         return false;
-    if (run->w)
+    if (run->w) {
+        vp_cuda_branch(run->w);
         vp_cuda_norm_finish(run->w);
+    }
     return true;
 }
 

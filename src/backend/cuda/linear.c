@@ -112,16 +112,14 @@ static enum vp_status weight_grad(const struct vp_cuda_call *call,
         &(struct vp_operands){ .a = args->in[0], .b = dz, .d = args->dpar[0] });
 }
 
-/* dz = dout * act'(z), with its column sums where `dbias` wants them. */
-static void act_grad(const struct vp_cuda_call *call, float *dbias,
-                     void *scratch)
+/* dz = dout * act'(z), and its column sums in parts. */
+static void act_grad(const struct vp_cuda_call *call, void *parts)
 {
     const struct vp_kargs *args = &call->args;
     struct size size = size_of(args->graph, args->op);
 
     vp_cuda_act_grad(args->dz, args->dout, args->aux[0], args->op->attr.act,
-                     size.rows, size.N, size.dtype, dbias, args->mb->accumulate,
-                     scratch, call->stream);
+                     size.rows, size.N, size.dtype, parts, call->stream);
 }
 
 enum vp_status vp_cuda_linear_b(const struct vp_cuda_call *call)
@@ -129,7 +127,7 @@ enum vp_status vp_cuda_linear_b(const struct vp_cuda_call *call)
     const struct vp_kargs *args = &call->args;
 
     if (args->dz)
-        act_grad(call, NULL, NULL);
+        act_grad(call, NULL);
     return input_grad(call, args->dz ? args->dz : args->dout);
 }
 
@@ -149,15 +147,19 @@ int vp_cuda_run_linear(const struct vp_cuda_call *calls, int n_calls,
                        enum vp_status *st_out)
 {
     const struct vp_kargs *b = &calls[0].args, *w = &calls[1].args;
+    struct size size;
 
     if (n_calls < 2 || calls[0].phase != VP_PHASE_B ||
         calls[1].phase != VP_PHASE_W || b->op != w->op ||
         b->op->kind != VP_OP_LINEAR || !b->dz || b->dz != w->dz || !w->dpar[1])
         return 0;
-    /* The scratch of W is not in use before W, but that of B is here. */
-    act_grad(&calls[0], w->dpar[1], b->scratch);
-    *st_out = input_grad(&calls[0], b->dz);
+    size = size_of(b->graph, b->op);
+    act_grad(&calls[0], w->scratch);
+    vp_cuda_branch(&calls[1]);
+    vp_cuda_column_finish(w->dpar[1], w->scratch, size.rows, size.N,
+                          w->mb->accumulate, calls[1].stream);
+    *st_out = weight_grad(&calls[1], b->dz);
     if (*st_out == VP_OK)
-        *st_out = weight_grad(&calls[1], b->dz);
+        *st_out = input_grad(&calls[0], b->dz);
     return 2;
 }

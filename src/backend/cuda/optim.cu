@@ -28,17 +28,24 @@ struct sums {
     double x[2];
 };
 
+struct coefs {
+    struct vp_optim_coef with_decay, without;
+};
+
 /* Device memory, one allocation that starts with the chunks. Calls for the
  * same tensors share it, and so must follow each other in one stream. */
 struct cut {
     struct chunk *chunks;
-    struct sums *sums; /* what a pass found in each chunk */
-    int *first;        /* chunk of each tensor; at n_tensors all chunks */
-    float *rates;      /* LAMB: lr times the trust ratio of each tensor */
+    struct sums *sums;   /* what a pass found in each chunk */
+    double *squares;     /* of each tensor */
+    struct coefs *coefs; /* of the step being made */
+    int *first;          /* chunk of each tensor; at n_tensors all chunks */
+    float *rates;        /* LAMB: lr times the trust ratio of each tensor */
 };
 
 struct vp_cuda_tensors {
-    int n_tensors, n_chunks;
+    int n_tensors;
+    int *first; /* as in `cut`, for the host */
     struct cut cut;
 };
 
@@ -69,10 +76,11 @@ static void cut_tensors(const struct vp_optim_tensor *tensors, int n_tensors,
     first[n_tensors] = n_chunks;
 }
 
-static enum vp_status alloc_cut(struct vp_cuda_tensors *t)
+static enum vp_status alloc_cut(struct vp_cuda_tensors *t, size_t n_chunks)
 {
-    size_t n_chunks = (size_t)t->n_chunks, n_tensors = (size_t)t->n_tensors;
+    size_t n_tensors = (size_t)t->n_tensors;
     size_t n_bytes = n_chunks * (sizeof(struct chunk) + sizeof(struct sums)) +
+                     n_tensors * sizeof(double) + sizeof(struct coefs) +
                      (n_tensors + 1) * sizeof(int) + n_tensors * sizeof(float);
     void *memory;
 
@@ -80,27 +88,29 @@ static enum vp_status alloc_cut(struct vp_cuda_tensors *t)
         return VP_ERR_NOMEM;
     t->cut.chunks = (struct chunk *)memory;
     t->cut.sums = (struct sums *)(t->cut.chunks + n_chunks);
-    t->cut.first = (int *)(t->cut.sums + n_chunks);
+    t->cut.squares = (double *)(t->cut.sums + n_chunks);
+    t->cut.coefs = (struct coefs *)(t->cut.squares + n_tensors);
+    t->cut.first = (int *)(t->cut.coefs + 1);
     t->cut.rates = (float *)(t->cut.first + n_tensors + 1);
     return VP_OK;
 }
 
 static enum vp_status upload_cut(struct vp_cuda_tensors *t,
-                                 const struct vp_optim_tensor *tensors)
+                                 const struct vp_optim_tensor *tensors,
+                                 size_t n_chunks)
 {
-    size_t chunk_bytes = (size_t)t->n_chunks * sizeof(struct chunk);
+    size_t chunk_bytes = n_chunks * sizeof(struct chunk);
     size_t first_bytes = (size_t)(t->n_tensors + 1) * sizeof(int);
-    struct chunk *chunks = (struct chunk *)malloc(chunk_bytes + first_bytes);
-    int *first = (int *)(chunks + t->n_chunks);
+    struct chunk *chunks = (struct chunk *)malloc(chunk_bytes + 1);
     enum vp_status st = VP_OK;
 
     if (!chunks)
         return VP_ERR_NOMEM;
-    cut_tensors(tensors, t->n_tensors, chunks, first);
+    cut_tensors(tensors, t->n_tensors, chunks, t->first);
     if (cudaMemcpy(t->cut.chunks, chunks, chunk_bytes,
                    cudaMemcpyHostToDevice) != cudaSuccess ||
-        cudaMemcpy(t->cut.first, first, first_bytes, cudaMemcpyHostToDevice) !=
-            cudaSuccess)
+        cudaMemcpy(t->cut.first, t->first, first_bytes,
+                   cudaMemcpyHostToDevice) != cudaSuccess)
         st = VP_ERR_IO;
     free(chunks);
     return st;
@@ -111,19 +121,22 @@ enum vp_status vp_cuda_tensors_create(const struct vp_optim_tensor *tensors,
                                       struct vp_cuda_tensors **out)
 {
     struct vp_cuda_tensors *t;
-    enum vp_status st;
+    size_t n_chunks = 0;
+    enum vp_status st = VP_ERR_NOMEM;
 
     t = (struct vp_cuda_tensors *)calloc(1, sizeof(*t));
     if (!t)
         return VP_ERR_NOMEM;
     t->n_tensors = n_tensors;
+    t->first = (int *)calloc((size_t)n_tensors + 1, sizeof(*t->first));
     for (int i = 0; i < n_tensors; i++) {
         VP_BUG_ON(tensors[i].offset % 4 != 0); /* quads are aligned */
-        t->n_chunks += chunks_of(&tensors[i]);
+        n_chunks += (size_t)chunks_of(&tensors[i]);
     }
-    st = alloc_cut(t);
+    if (t->first)
+        st = alloc_cut(t, n_chunks);
     if (st == VP_OK)
-        st = upload_cut(t, tensors);
+        st = upload_cut(t, tensors, n_chunks);
     if (st != VP_OK) {
         vp_cuda_tensors_free(t);
         return st;
@@ -137,6 +150,7 @@ void vp_cuda_tensors_free(struct vp_cuda_tensors *t)
     if (!t)
         return;
     cudaFree(t->cut.chunks);
+    free(t->first);
     free(t);
 }
 
@@ -197,9 +211,8 @@ static __device__ double block_sum(double x, double shared[THREADS / 32])
     return sum;
 }
 
-static __device__ __forceinline__ double squares(const float *from, int left)
+static __device__ __forceinline__ double squares(const quad<float> &q)
 {
-    quad<float> q = load_quad(from, left);
     double sum = 0.0;
 
     for (int j = 0; j < 4; j++)
@@ -217,9 +230,9 @@ static __global__ void __launch_bounds__(THREADS)
 
     for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
         if (chunk.n - i >= 4)
-            sum += squares(data + chunk.begin + i, 4);
+            sum += squares(load_quad(data + chunk.begin + i, 4));
         else
-            sum += squares(data + chunk.begin + i, chunk.n - i);
+            sum += squares(load_quad(data + chunk.begin + i, chunk.n - i));
     }
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
@@ -239,25 +252,32 @@ static __device__ double tensor_sum(const struct cut &cut, int tensor,
 }
 
 /* One block per tensor. */
-static __global__ void __launch_bounds__(THREADS)
-    tensor_squares(struct cut cut, double *sums_out)
+static __global__ void __launch_bounds__(THREADS) tensor_squares(struct cut cut)
 {
     __shared__ double shared[THREADS / 32];
     double sum = tensor_sum(cut, blockIdx.x, 0, shared);
 
     if (threadIdx.x == 0)
-        sums_out[blockIdx.x] = sum;
+        cut.squares[blockIdx.x] = sum;
 }
 
-void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *data,
-                         double *sums_out, cudaStream_t stream)
+const double *vp_cuda_add_squares(struct vp_cuda_tensors *tensors,
+                                  cudaStream_t stream)
 {
-    if (tensors->n_chunks > 0)
-        chunk_squares<<<tensors->n_chunks, THREADS, 0, stream>>>(tensors->cut,
-                                                                 data);
     if (tensors->n_tensors > 0)
-        tensor_squares<<<tensors->n_tensors, THREADS, 0, stream>>>(tensors->cut,
-                                                                   sums_out);
+        tensor_squares<<<tensors->n_tensors, THREADS, 0, stream>>>(
+            tensors->cut);
+    return tensors->cut.squares;
+}
+
+const double *vp_cuda_sum_squares(struct vp_cuda_tensors *tensors,
+                                  const float *data, cudaStream_t stream)
+{
+    int n_chunks = tensors->first[tensors->n_tensors];
+
+    if (n_chunks > 0)
+        chunk_squares<<<n_chunks, THREADS, 0, stream>>>(tensors->cut, data);
+    return vp_cuda_add_squares(tensors, stream);
 }
 
 /* ---- Steps -------------------------------------------------------------- */
@@ -266,10 +286,6 @@ struct arrays {
     const float *w_old, *grad;
     float *m, *v, *w_new;
     void *rounded;
-};
-
-struct coefs {
-    struct vp_optim_coef with_decay, without;
 };
 
 static struct arrays arrays_of(const struct vp_optim_step *step)
@@ -294,6 +310,35 @@ static struct coefs coefs_of(const struct vp_optim_step *step)
     return c;
 }
 
+/* Arguments of a kernel: what a captured graph has baked in changes with every
+ * step, so its own kernels read them from memory. */
+static __global__ void set_coefs(struct coefs *dst, struct coefs value)
+{
+    *dst = value;
+}
+
+void vp_cuda_set_step(struct vp_cuda_tensors *tensors,
+                      const struct vp_optim_step *step, cudaStream_t stream)
+{
+    set_coefs<<<1, 1, 0, stream>>>(tensors->cut.coefs, coefs_of(step));
+}
+
+static __device__ __forceinline__ struct vp_optim_coef coef_of(
+    const struct cut &cut, const struct chunk &chunk)
+{
+    return chunk.decay ? cut.coefs->with_decay : cut.coefs->without;
+}
+
+/* Where the gradient is finite. */
+static __device__ __forceinline__ void keep_old(quad<float> *now,
+                                                const quad<float> &old,
+                                                const quad<float> &g)
+{
+    for (int j = 0; j < 4; j++)
+        if (!isfinite(g.x[j]))
+            now->x[j] = old.x[j];
+}
+
 /* Writes weights, and in T where that is wanted. */
 template <typename T>
 static __device__ __forceinline__ void store_weights(const struct arrays &a,
@@ -306,78 +351,84 @@ static __device__ __forceinline__ void store_weights(const struct arrays &a,
         store_quad<T>((T *)a.rounded + at, w, left);
 }
 
-template <typename T>
-static __device__ __forceinline__ void sgd_quad(const struct arrays &a,
-                                                int64_t at, int left,
-                                                const struct vp_optim_coef &c)
+template <typename T, bool EARLY>
+static __device__ __forceinline__ double sgd_quad(const struct arrays &a,
+                                                  int64_t at, int left,
+                                                  const struct vp_optim_coef &c)
 {
-    quad<float> w = load_quad(a.w_old + at, left);
-    quad<float> g = load_quad(a.grad + at, left);
-    quad<float> m = load_quad(a.m + at, left);
+    const quad<float> w = load_quad(a.w_old + at, left);
+    const quad<float> g = load_quad(a.grad + at, left);
+    const quad<float> m = load_quad(a.m + at, left);
+    quad<float> w_new, m_new;
 
     for (int j = 0; j < 4; j++) {
-        m.x[j] = c.beta1 * m.x[j] + (c.grad_scale * g.x[j] + c.l2 * w.x[j]);
-        w.x[j] = w.x[j] - c.lr * m.x[j];
+        m_new.x[j] = c.beta1 * m.x[j] + (c.grad_scale * g.x[j] + c.l2 * w.x[j]);
+        w_new.x[j] = w.x[j] - c.lr * m_new.x[j];
     }
-    store_quad<float>(a.m + at, m, left);
-    store_weights<T>(a, at, w, left);
+    if (EARLY) {
+        keep_old(&m_new, m, g);
+        keep_old(&w_new, w, g);
+    }
+    store_quad<float>(a.m + at, m_new, left);
+    store_weights<T>(a, at, w_new, left);
+    return EARLY ? squares(g) : 0.0;
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(THREADS)
-    sgd(struct cut cut, struct arrays a, struct coefs both)
+template <typename T, bool EARLY>
+static __device__ __forceinline__ double adam_quad(
+    const struct arrays &a, int64_t at, int left, const struct vp_optim_coef &c)
 {
-    struct chunk chunk = cut.chunks[blockIdx.x];
-    struct vp_optim_coef c = chunk.decay ? both.with_decay : both.without;
-
-    for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
-        int64_t at = chunk.begin + i;
-
-        if (chunk.n - i >= 4)
-            sgd_quad<T>(a, at, 4, c);
-        else
-            sgd_quad<T>(a, at, chunk.n - i, c);
-    }
-}
-
-template <typename T>
-static __device__ __forceinline__ void adam_quad(const struct arrays &a,
-                                                 int64_t at, int left,
-                                                 const struct vp_optim_coef &c)
-{
-    quad<float> w = load_quad(a.w_old + at, left);
-    quad<float> g = load_quad(a.grad + at, left);
-    quad<float> m = load_quad(a.m + at, left);
-    quad<float> v = load_quad(a.v + at, left);
+    const quad<float> w = load_quad(a.w_old + at, left);
+    const quad<float> g = load_quad(a.grad + at, left);
+    const quad<float> m = load_quad(a.m + at, left);
+    const quad<float> v = load_quad(a.v + at, left);
+    quad<float> w_new, m_new, v_new;
 
     for (int j = 0; j < 4; j++) {
         float gj = c.grad_scale * g.x[j] + c.l2 * w.x[j];
 
-        m.x[j] = vp_optim_moment1(m.x[j], gj, &c);
-        v.x[j] = vp_optim_moment2(v.x[j], gj, &c);
-        w.x[j] = c.keep * w.x[j] -
-                 c.lr * vp_optim_direction(m.x[j], v.x[j], &c);
+        m_new.x[j] = vp_optim_moment1(m.x[j], gj, &c);
+        v_new.x[j] = vp_optim_moment2(v.x[j], gj, &c);
+        w_new.x[j] = c.keep * w.x[j] -
+                     c.lr * vp_optim_direction(m_new.x[j], v_new.x[j], &c);
     }
-    store_quad<float>(a.m + at, m, left);
-    store_quad<float>(a.v + at, v, left);
-    store_weights<T>(a, at, w, left);
+    if (EARLY) {
+        keep_old(&m_new, m, g);
+        keep_old(&v_new, v, g);
+        keep_old(&w_new, w, g);
+    }
+    store_quad<float>(a.m + at, m_new, left);
+    store_quad<float>(a.v + at, v_new, left);
+    store_weights<T>(a, at, w_new, left);
+    return EARLY ? squares(g) : 0.0;
 }
 
-template <typename T>
+/* SGD or Adam, elements one by one. The chunks from `first` on; early ones have
+ * the sums of chunk_squares(), too. */
+template <typename T, bool ADAM, bool EARLY>
 static __global__ void __launch_bounds__(THREADS)
-    adam(struct cut cut, struct arrays a, struct coefs both)
+    step_chunk(struct cut cut, int first, struct arrays a)
 {
-    struct chunk chunk = cut.chunks[blockIdx.x];
-    struct vp_optim_coef c = chunk.decay ? both.with_decay : both.without;
+    __shared__ double shared[THREADS / 32];
+    struct chunk chunk = cut.chunks[first + blockIdx.x];
+    struct vp_optim_coef c = coef_of(cut, chunk);
+    double sum = 0.0;
 
     for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
         int64_t at = chunk.begin + i;
 
         if (chunk.n - i >= 4)
-            adam_quad<T>(a, at, 4, c);
+            sum += ADAM ? adam_quad<T, EARLY>(a, at, 4, c)
+                        : sgd_quad<T, EARLY>(a, at, 4, c);
         else
-            adam_quad<T>(a, at, chunk.n - i, c);
+            sum += ADAM ? adam_quad<T, EARLY>(a, at, chunk.n - i, c)
+                        : sgd_quad<T, EARLY>(a, at, chunk.n - i, c);
     }
+    if (!EARLY)
+        return;
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0)
+        cut.sums[first + blockIdx.x].x[0] = sum;
 }
 
 /* Moves the moments on; adds the squares of w and of the direction u. */
@@ -406,11 +457,11 @@ static __device__ __forceinline__ void measure_quad(
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    lamb_measure(struct cut cut, struct arrays a, struct coefs both)
+    lamb_measure(struct cut cut, struct arrays a)
 {
     __shared__ double shared[2][THREADS / 32];
     struct chunk chunk = cut.chunks[blockIdx.x];
-    struct vp_optim_coef c = chunk.decay ? both.with_decay : both.without;
+    struct vp_optim_coef c = coef_of(cut, chunk);
     double w2 = 0.0, u2 = 0.0;
 
     for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
@@ -430,8 +481,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* Trust ratio |w| / |u| per tensor; 1 where either norm is 0. */
-static __global__ void __launch_bounds__(THREADS)
-    lamb_rates(struct cut cut, float lr)
+static __global__ void __launch_bounds__(THREADS) lamb_rates(struct cut cut)
 {
     __shared__ double shared[2][THREADS / 32];
     double w2 = tensor_sum(cut, blockIdx.x, 0, shared[0]);
@@ -440,7 +490,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0) {
         double ratio = w2 > 0.0 && u2 > 0.0 ? sqrt(w2 / u2) : 1.0;
 
-        cut.rates[blockIdx.x] = (float)(lr * ratio);
+        cut.rates[blockIdx.x] = (float)(cut.coefs->without.lr * ratio);
     }
 }
 
@@ -463,10 +513,10 @@ static __device__ __forceinline__ void apply_quad(const struct arrays &a,
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
-    lamb_apply(struct cut cut, struct arrays a, struct coefs both)
+    lamb_apply(struct cut cut, struct arrays a)
 {
     struct chunk chunk = cut.chunks[blockIdx.x];
-    struct vp_optim_coef c = chunk.decay ? both.with_decay : both.without;
+    struct vp_optim_coef c = coef_of(cut, chunk);
     float rate = cut.rates[chunk.tensor];
 
     for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
@@ -479,41 +529,80 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
+static bool is_sgd(const struct vp_optim_step *step)
+{
+    return step->config.kind == VP_OPTIM_SGD;
+}
+
+template <typename T>
+static void lamb(struct vp_cuda_tensors *tensors, const struct arrays &a,
+                 cudaStream_t stream)
+{
+    int n_chunks = tensors->first[tensors->n_tensors];
+    struct cut cut = tensors->cut;
+
+    lamb_measure<<<n_chunks, THREADS, 0, stream>>>(cut, a);
+    lamb_rates<<<tensors->n_tensors, THREADS, 0, stream>>>(cut);
+    lamb_apply<T><<<n_chunks, THREADS, 0, stream>>>(cut, a);
+}
+
 /* T: the type of `rounded`. */
 template <typename T>
 static void update_as(struct vp_cuda_tensors *tensors,
                       const struct vp_optim_step *step, cudaStream_t stream)
 {
+    int n_chunks = tensors->first[tensors->n_tensors];
     struct arrays a = arrays_of(step);
-    struct coefs c = coefs_of(step);
-    struct cut cut = tensors->cut;
-    int n_chunks = tensors->n_chunks;
 
-    switch (step->config.kind) {
-    case VP_OPTIM_SGD:
-        sgd<T><<<n_chunks, THREADS, 0, stream>>>(cut, a, c);
-        break;
-    case VP_OPTIM_ADAM:
-    case VP_OPTIM_ADAMW:
-        adam<T><<<n_chunks, THREADS, 0, stream>>>(cut, a, c);
-        break;
-    case VP_OPTIM_LAMB:
-        lamb_measure<<<n_chunks, THREADS, 0, stream>>>(cut, a, c);
-        lamb_rates<<<tensors->n_tensors, THREADS, 0, stream>>>(cut, step->lr);
-        lamb_apply<T><<<n_chunks, THREADS, 0, stream>>>(cut, a, c);
-        break;
-    default:
-        VP_BUG_ON(step->config.kind >= VP_OPTIM_KIND_COUNT);
-    }
+    if (step->config.kind == VP_OPTIM_LAMB)
+        lamb<T>(tensors, a, stream);
+    else if (is_sgd(step))
+        step_chunk<T, false, false>
+            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, 0, a);
+    else
+        step_chunk<T, true, false>
+            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, 0, a);
+}
+
+template <typename T>
+static void update_early_as(struct vp_cuda_tensors *tensors, int first,
+                            int n_chunks, const struct vp_optim_step *step,
+                            cudaStream_t stream)
+{
+    struct arrays a = arrays_of(step);
+
+    if (is_sgd(step))
+        step_chunk<T, false, true>
+            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, first, a);
+    else
+        step_chunk<T, true, true>
+            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, first, a);
+}
+
+static enum vp_dtype rounded_type(const struct vp_optim_step *step)
+{
+    return step->rounded ? step->dtype : VP_DTYPE_F32;
 }
 
 void vp_cuda_update(struct vp_cuda_tensors *tensors,
                     const struct vp_optim_step *step, cudaStream_t stream)
 {
-    enum vp_dtype dtype = step->rounded ? step->dtype : VP_DTYPE_F32;
+    vp_cuda_set_step(tensors, step, stream);
+    if (tensors->first[tensors->n_tensors] > 0)
+        VP_WITH_TYPE(rounded_type(step), update_as<T>(tensors, step, stream));
+}
 
-    if (tensors->n_chunks > 0)
-        VP_WITH_TYPE(dtype, update_as<T>(tensors, step, stream));
+void vp_cuda_update_early(struct vp_cuda_tensors *tensors, int begin, int end,
+                          const struct vp_optim_step *step, cudaStream_t stream)
+{
+    int first = tensors->first[begin];
+    int n_chunks = tensors->first[end] - first;
+
+    VP_BUG_ON(step->config.kind == VP_OPTIM_LAMB);
+    if (n_chunks > 0)
+        VP_WITH_TYPE(
+            rounded_type(step),
+            update_early_as<T>(tensors, first, n_chunks, step, stream));
 }
 
 /* ---- One long array ----------------------------------------------------- */

@@ -10,14 +10,14 @@
 #include <time.h>
 
 enum {
-    N_SPINS = 200,        /* looks without a pause: some 50 us */
-    N_YIELDS = 2000,      /* then others on this core may go first: 1 ms */
-    NAP_NS = 50 * 1000,   /* then it sleeps between looks */
-    NEWS_EVERY = 32,      /* looks for a message between those for news */
-    POLL_NS = 100 * 1000, /* between polls from outside */
-    LEAVE_MS = 20 * 1000, /* for all to come to the end of a good run */
-    ALARM_MS = 5 * 1000,  /* for all to say what they have to */
-    FAILED = 1,           /* exit status of a world that is torn down */
+    N_SPINS = 200,          /* looks without a pause: some 50 us */
+    YIELD_NS = 1000 * 1000, /* then others on this core may go first */
+    NAP_NS = 50 * 1000,     /* then it sleeps between looks */
+    NEWS_EVERY = 32,        /* looks for a message between those for news */
+    POLL_NS = 100 * 1000,   /* between polls from outside */
+    LEAVE_MS = 20 * 1000,   /* for all to come to the end of a good run */
+    ALARM_MS = 5 * 1000,    /* for all to say what they have to */
+    FAILED = 1,             /* exit status of a world that is torn down */
 };
 
 /* ---- Errors ------------------------------------------------------------- */
@@ -97,13 +97,13 @@ void vp_mpi_drop(int n, MPI_Request *requests, bool receives)
 }
 
 /* Ranks may outnumber cores: a wait that takes long leaves the core. */
-static void relax(int n_looks)
+static void relax(int n_looks, int64_t waited_ns)
 {
     const struct timespec nap = { .tv_nsec = NAP_NS };
 
     if (n_looks < N_SPINS)
         return;
-    if (n_looks < N_SPINS + N_YIELDS)
+    if (waited_ns < YIELD_NS)
         sched_yield();
     else
         nanosleep(&nap, NULL);
@@ -112,8 +112,10 @@ static void relax(int n_looks)
 enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
                            void *ctx, int64_t deadline_ns)
 {
+    int64_t start = vp_clock_ns(), now = start;
+
     for (int n = 0;; n++) {
-        bool done, late = n % NEWS_EVERY == 0 || n >= N_SPINS + N_YIELDS;
+        bool done, late = n % NEWS_EVERY == 0 || now - start > YIELD_NS;
 
         vp_mpi_lock(world);
         done = test(ctx);
@@ -124,9 +126,11 @@ enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
             return VP_OK;
         if (atomic_load(&world->base.stop))
             return VP_ERR_ABORTED;
-        if (late && vp_clock_ns() > deadline_ns)
+        if (n % NEWS_EVERY == 0 || n >= N_SPINS)
+            now = vp_clock_ns();
+        if (now > deadline_ns)
             return VP_ERR_TIMEOUT;
-        relax(n);
+        relax(n, now - start);
     }
 }
 
@@ -340,12 +344,22 @@ static void set_news(struct vp_mpi_world *world)
         world->sent_news[r] = MPI_REQUEST_NULL;
 }
 
+__attribute__((visibility("default"))) void vp_plugin_describe(char *text,
+                                                               size_t n_bytes);
 __attribute__((visibility("default"))) enum vp_status vp_plugin_join(
     const struct vp_processes *self, int n_ranks, const int *processes,
     struct vp_world **out, struct vp_err *err);
 __attribute__((visibility("default"))) extern const int vp_plugin_comm_abi;
 
 const int vp_plugin_comm_abi = VP_COMM_ABI;
+
+void vp_plugin_describe(char *text, size_t n_bytes)
+{
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+
+    name_library(library);
+    snprintf(text, n_bytes, "%s", library);
+}
 
 enum vp_status vp_plugin_join(const struct vp_processes *self, int n_ranks,
                               const int *processes, struct vp_world **out,

@@ -1,0 +1,179 @@
+#include "backend/cuda/side.h"
+
+#include <stdlib.h>
+
+enum { MAX_FUSED = 5 }; /* calls that one launch does, at most */
+
+enum vp_status vp_cuda_side_create(cudaStream_t list, struct vp_cuda_side **out)
+{
+    struct vp_cuda_side *side = calloc(1, sizeof(*side));
+    const unsigned flags = cudaEventDisableTiming;
+    cudaError_t error = cudaSuccess;
+    int least = 0, greatest = 0;
+
+    if (!side)
+        return VP_ERR_NOMEM;
+    *out = side;
+    side->list = list;
+    cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    error = cudaStreamCreateWithPriority(&side->stream, cudaStreamNonBlocking,
+                                         greatest);
+    if (error == cudaSuccess)
+        error = cudaEventCreateWithFlags(&side->fork, flags);
+    for (int i = 0; i < VP_CUDA_PENDING && error == cudaSuccess; i++)
+        error = cudaEventCreateWithFlags(&side->pending[i].done, flags);
+    return error == cudaSuccess ? VP_OK : VP_ERR_IO;
+}
+
+void vp_cuda_side_free(struct vp_cuda_side *side)
+{
+    if (!side)
+        return;
+    if (side->stream)
+        cudaStreamDestroy(side->stream);
+    if (side->fork)
+        cudaEventDestroy(side->fork);
+    for (int i = 0; i < VP_CUDA_PENDING; i++)
+        if (side->pending[i].done)
+            cudaEventDestroy(side->pending[i].done);
+    free(side);
+}
+
+void vp_cuda_side_begin(struct vp_cuda_side *side)
+{
+    side->first = side->end = 0;
+    side->forked = false;
+}
+
+void vp_cuda_branch(const struct vp_cuda_call *call)
+{
+    struct vp_cuda_side *side = call->side;
+
+    if (!side)
+        return;
+    cudaEventRecord(side->fork, side->list);
+    cudaStreamWaitEvent(side->stream, side->fork, 0);
+    side->forked = true;
+}
+
+/* ---- What lies where ---------------------------------------------------- */
+
+static void add_span(struct vp_cuda_pending *p, const void *begin,
+                     int64_t n_bytes)
+{
+    if (!begin || n_bytes == 0)
+        return;
+    VP_BUG_ON(p->n_spans == VP_CUDA_SPANS);
+    p->spans[p->n_spans++] = (struct vp_cuda_span){
+        (const char *)begin, (const char *)begin + n_bytes
+    };
+}
+
+static void add_value(struct vp_cuda_pending *p, const struct vp_kargs *args,
+                      vp_val value, const void *begin)
+{
+    if (value != VP_NONE)
+        add_span(p, begin, vp_value_bytes(args->graph, value));
+}
+
+static void add_scratch(struct vp_cuda_pending *p,
+                        const struct vp_cuda_call *call)
+{
+    const struct vp_op *op = call->args.op;
+    vp_cuda_scratch_fn scratch = vp_cuda_ops[op->kind].scratch;
+
+    if (scratch)
+        add_span(p, call->args.scratch,
+                 (int64_t)scratch(call->args.graph, op, call->phase));
+}
+
+/* Tensors that a W reads, and its scratch. */
+static void find_reads(struct vp_cuda_pending *p,
+                       const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+    const struct vp_op *op = args->op;
+
+    p->n_spans = 0;
+    for (int i = 0; i < VP_MAX_IN; i++)
+        add_value(p, args, op->in[i], args->in[i]);
+    for (int i = 0; i < VP_MAX_AUX; i++)
+        add_value(p, args, op->aux[i], args->aux[i]);
+    add_value(p, args, op->out, args->dz ? args->dz : args->dout);
+    add_scratch(p, call);
+}
+
+/* What a call of the list writes. Where it is run together with a W, the first
+ * half of that writes to its scratch. */
+static void find_writes(struct vp_cuda_pending *p,
+                        const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+    const struct vp_op *op = args->op;
+
+    p->n_spans = 0;
+    add_scratch(p, call);
+    if (call->phase == VP_PHASE_F) {
+        add_value(p, args, op->out, args->out);
+        for (int i = 0; i < VP_MAX_AUX; i++)
+            add_value(p, args, op->aux[i], args->aux[i]);
+    }
+    if (call->phase == VP_PHASE_B) {
+        for (int i = 0; i < VP_MAX_IN; i++)
+            add_value(p, args, op->in[i], args->din[i]);
+        add_value(p, args, op->out, args->dz);
+    }
+}
+
+static bool overlap(const struct vp_cuda_pending *a,
+                    const struct vp_cuda_pending *b)
+{
+    for (int i = 0; i < a->n_spans; i++)
+        for (int j = 0; j < b->n_spans; j++)
+            if (a->spans[i].begin < b->spans[j].end &&
+                b->spans[j].begin < a->spans[i].end)
+                return true;
+    return false;
+}
+
+/* ---- Waiting ------------------------------------------------------------ */
+
+/* The list goes on after pending[i]; those before it have run then, too. */
+static void wait_for(struct vp_cuda_side *side, unsigned i)
+{
+    cudaStreamWaitEvent(side->list, side->pending[i % VP_CUDA_PENDING].done, 0);
+    side->first = i + 1;
+}
+
+void vp_cuda_side_guard(struct vp_cuda_side *side,
+                        const struct vp_cuda_call *calls, int n_calls)
+{
+    for (int k = 0; k < n_calls && k < MAX_FUSED; k++) {
+        struct vp_cuda_pending writes;
+
+        find_writes(&writes, &calls[k]);
+        for (unsigned i = side->end; i > side->first; i--)
+            if (overlap(&writes, &side->pending[(i - 1) % VP_CUDA_PENDING]))
+                wait_for(side, i - 1);
+    }
+}
+
+void vp_cuda_side_note(struct vp_cuda_side *side,
+                       const struct vp_cuda_call *call)
+{
+    struct vp_cuda_pending *p;
+
+    if (side->end - side->first == VP_CUDA_PENDING)
+        wait_for(side, side->first);
+    p = &side->pending[side->end++ % VP_CUDA_PENDING];
+    find_reads(p, call);
+    cudaEventRecord(p->done, side->stream);
+}
+
+void vp_cuda_side_end(struct vp_cuda_side *side)
+{
+    if (!side->forked)
+        return;
+    cudaEventRecord(side->fork, side->stream);
+    cudaStreamWaitEvent(side->list, side->fork, 0);
+}
