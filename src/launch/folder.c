@@ -212,9 +212,9 @@ static void remove_token(const struct vp_folder *folder, long long token)
     unlink(file);
 }
 
-enum vp_status vp_folder_check(const struct vp_folder *folder,
-                               struct vp_world *world, int64_t deadline_ns,
-                               struct vp_err *err)
+static enum vp_status check_shared(const struct vp_folder *folder,
+                                   struct vp_world *world, int64_t deadline_ns,
+                                   struct vp_err *err)
 {
     bool lead = vp_world_is_mine(world, vp_world_lead(world));
     long long token = (long long)time(NULL) * 100000 + getpid() % 100000;
@@ -227,6 +227,22 @@ enum vp_status vp_folder_check(const struct vp_folder *folder,
     if (lead)
         remove_token(folder, token);
     return st;
+}
+
+enum vp_status vp_folder_share(struct vp_folder *folder, struct vp_world *world,
+                               int64_t deadline_ns, struct vp_err *err)
+{
+    enum vp_status st = vp_world_share(world, folder->path,
+                                       sizeof(folder->path), deadline_ns);
+
+    if (st == VP_ERR_ABORTED)
+        return vp_world_status(world, err);
+    if (st != VP_OK)
+        return vp_err_set(err, st,
+                          "the other processes do not ask for the run folder; "
+                          "look at what they say");
+    return folder->path[0] ? check_shared(folder, world, deadline_ns, err)
+                           : VP_OK;
 }
 
 void vp_folder_close(struct vp_folder *folder)

@@ -23,11 +23,10 @@ enum vp_status vp_folder_create(const struct vp_config *config,
 enum vp_status vp_folder_resume(const struct vp_config *config,
                                 const char *path, int64_t step,
                                 struct vp_folder *out, struct vp_err *err);
-/* Do all processes see the lead's folder? It writes a file there, and they look
- * for it. */
-enum vp_status vp_folder_check(const struct vp_folder *folder,
-                               struct vp_world *world, int64_t deadline_ns,
-                               struct vp_err *err);
+/* Several processes: all get the path of the lead's folder (or none), and must
+ * see it: the lead writes a file there, and they look for it. */
+enum vp_status vp_folder_share(struct vp_folder *folder, struct vp_world *world,
+                               int64_t deadline_ns, struct vp_err *err);
 void vp_folder_close(struct vp_folder *folder);
 
 /* machinefile: the hosts, once each; plan.json: the stages, in the original's

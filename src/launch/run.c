@@ -619,19 +619,9 @@ static enum vp_status open_folder(struct run *run, struct vp_err *err)
     return vp_folder_create(run->config, options->output, &run->folder, err);
 }
 
-/* The lead's folder is everybody's: it must be the same one. */
-static enum vp_status share_folder(struct run *run, struct vp_err *err)
+static int64_t deadline_of(const struct run *run)
 {
-    int64_t deadline = vp_clock_ns() + (int64_t)run->train.timeout_ms * 1000000;
-
-    if (!run->world)
-        return VP_OK;
-    if (vp_world_share(run->world, run->folder.path, sizeof(run->folder.path),
-                       deadline) != VP_OK)
-        return vp_world_status(run->world, err);
-    if (run->folder.path[0])
-        return vp_folder_check(&run->folder, run->world, deadline, err);
-    return VP_OK;
+    return vp_clock_ns() + (int64_t)run->train.timeout_ms * 1000000;
 }
 
 static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
@@ -651,14 +641,13 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
     enum vp_status st = is_lead(run) ? open_folder(run, err) : VP_OK;
 
     if (run->world) {
-        int64_t deadline = vp_clock_ns() +
-                           (int64_t)run->train.timeout_ms * 1000000;
-
-        st = vp_world_agree(run->world, st, deadline, err);
+        st = vp_world_agree(run->world, st, deadline_of(run), err);
         run->agreed = st != VP_OK;
     }
     VP_TRY(st);
-    VP_TRY(share_folder(run, err));
+    if (run->world)
+        VP_TRY(
+            vp_folder_share(&run->folder, run->world, deadline_of(run), err));
     return arm_checkpoints(run, err);
 }
 
