@@ -172,6 +172,47 @@ paste <(numbers threads | grep -v step) <(numbers ranks | grep -v step) |
          END { exit bad > 0 || NR != 8 }' ||
     fail "reduce: fast: $(numbers threads) $(numbers ranks)"
 
+# ---- Compressed messages ---------------------------------------------------
+# bytes RUN: of all messages, as the stages say.
+bytes()
+{
+    cat "$folder/$1"/output.log.* |
+        awk '/^communication: / { n += $(NF - 1) } END { print n + 0 }'
+}
+
+# compressed RANKS [OPTION...]: threads and processes round alike, and send
+# little more than half: integers stay as they are.
+compressed()
+{
+    local plain
+
+    rm -rf "$folder/threads" "$folder/ranks" "$folder/plain"
+    set_all verbose=[communication] verbose_frequency=4 "${@:2}"
+    train plain "$1" "${options[@]}" --max-steps 4 ||
+        fail "uncompressed: $*: $(cat "$folder/log")"
+    options+=(--set compress_activations=true)
+    train threads 0 "${options[@]}" --max-steps 4 &&
+        train ranks "$1" "${options[@]}" --max-steps 4 ||
+        fail "compressed: $*: $(cat "$folder/log")"
+    n_runs=$((n_runs + 2))
+    same threads ranks || fail "other numbers, compressed: $*"
+    ! same plain ranks || fail "not compressed: $*"
+    plain=$(bytes plain)
+    [ "$(bytes threads)" = "$(bytes ranks)" ] &&
+        [ $(($(bytes ranks) * 10)) -ge $((plain * 4)) ] &&
+        [ $(($(bytes ranks) * 10)) -le $((plain * 6)) ] ||
+        fail "$(bytes ranks) bytes instead of $plain: $*"
+}
+compressed 3 stages=3 sync_mode=bsp schedule=zb-v chunks=2 accumulation_steps=3
+compressed 4 stages=3 'replicas=[1,2,1]' sync_mode=asp tie_embeddings=false
+[ -z "${VP_FULL:-}" ] || {
+    compressed 4 stages=4 sync_mode=bsp recompute_ratio=0.5
+    compressed 3 model_type=translation layers=3 stages=3 sync_mode=bsp \
+        batch_size=64
+    compressed 5 stages=2 'replicas=[2,3]' sync_mode=bsp
+    compressed 4 stages=4 sync_mode=asp macrobatch=true tie_embeddings=false
+}
+
 # ---- Going on --------------------------------------------------------------
 # goes_on MODE RANKS...: each number of ranks takes over from the one before.
 goes_on()

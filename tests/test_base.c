@@ -634,6 +634,9 @@ static void two_byte_numbers(void **state)
             if (!isfinite(x) || !isfinite(next) || x == 0.0f || next == 0.0f)
                 continue;
             assert_int_equal(rounded(types[t], middle), even);
+            vp_dtype_shorten(types[t], &middle, 1);
+            assert_true(middle == expanded(types[t], even));
+            middle = 0.5f * x + 0.5f * next;
             assert_int_equal(rounded(types[t], nextafterf(middle, x)), bits);
             assert_int_equal(rounded(types[t], nextafterf(middle, next)),
                              (uint16_t)(bits + 1));

@@ -963,6 +963,38 @@ static void test_add_floats(void **state)
     bed_release(&bed);
 }
 
+/* Every sign and exponent, with all ways to round; the bits of the host. */
+static void test_shorten(void **state)
+{
+    static const uint32_t ends[] = { 0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF };
+    enum { N = 0x10000 * (int)VP_COUNT_OF(ends) };
+    float *want = malloc(N * sizeof(float)), *got = malloc(N * sizeof(float));
+    void *data;
+
+    (void)state;
+    for (uint32_t i = 0; i < N; i++) {
+        uint32_t bits = i / VP_COUNT_OF(ends) << 16 |
+                        ends[i % VP_COUNT_OF(ends)];
+
+        memcpy(&want[i], &bits, sizeof(bits));
+    }
+    assert_int_equal(gpu.ops->alloc(gpu.backend, N * sizeof(float), &data),
+                     VP_OK);
+    assert_int_equal(
+        gpu.ops->copy(gpu.backend, gpu.stream, data, want, N * sizeof(float)),
+        VP_OK);
+    assert_int_equal(gpu.ops->shorten(gpu.backend, gpu.stream, data, N), VP_OK);
+    assert_int_equal(
+        gpu.ops->copy(gpu.backend, gpu.stream, got, data, N * sizeof(float)),
+        VP_OK);
+    gpu_sync();
+    vp_dtype_shorten(VP_DTYPE_BF16, want, N);
+    assert_memory_equal(want, got, N * sizeof(float));
+    gpu.ops->free(gpu.backend, data, N * sizeof(float));
+    free(want);
+    free(got);
+}
+
 /* ---- NaN and infinity --------------------------------------------------- */
 
 /* Searches n elements from `from`; a NaN lies before and behind them. */
@@ -1082,7 +1114,7 @@ int main(void)
         cmocka_unit_test(test_small_fp32),  cmocka_unit_test(test_small_bf16),
         cmocka_unit_test(test_small_fp16),  cmocka_unit_test(test_updates),
         cmocka_unit_test(test_sum_squares), cmocka_unit_test(test_add_floats),
-        cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_shorten),     cmocka_unit_test(test_nonfinite),
     };
     const struct CMUnitTest large[] = {
         cmocka_unit_test(test_event_times),

@@ -137,6 +137,81 @@ static void early_updates_give_the_same_bits(void **state)
         }
 }
 
+/* ---- Compressed messages ------------------------------------------------ */
+
+static void schedules_compress_alike(void **state)
+{
+    static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1" };
+
+    (void)state;
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
+        int cut[4] = { 2, 2, 1 };
+        struct setup setup = usual;
+        struct run plain, want, got;
+
+        setup.model = models[m];
+        setup.layers = 4;
+        cut[3] = n_blocks_of(&setup) - 5;
+        setup.schedule = "1f1b";
+        setup.n_stages = 4;
+        setup.partition = cut;
+        setup.accumulation = 5;
+        train(&plain, &setup);
+        setup.compress = true;
+        train(&want, &setup);
+        assert_true(want.weights != plain.weights);
+        for (int i = 0; i < setup.n_steps; i++)
+            assert_true(fabs(want.losses[i] - plain.losses[i]) < 0.02);
+        for (size_t s = 0; s < VP_COUNT_OF(schedules); s++) {
+            setup.schedule = schedules[s];
+            setup.recompute = 0.5 * (double)s;
+            train(&got, &setup);
+            assert_same(&want, &got, setup.n_steps);
+        }
+    }
+}
+
+static void count_bytes(bool compress, struct vp_stage_stats stats[2])
+{
+    int partition[2] = { 2 };
+    struct setup setup = usual;
+    struct vp_err err = { "" };
+    struct run run;
+
+    setup.model = "gpt2";
+    partition[1] = n_blocks_of(&setup) - 2;
+    setup.schedule = "1f1b";
+    setup.n_stages = 2;
+    setup.partition = partition;
+    setup.compress = compress;
+    assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
+    assert_int_equal(vp_trainer_run(run.trainer, 3, NULL, NULL, &err), VP_OK);
+    memcpy(stats, vp_trainer_stats(run.trainer), 2 * sizeof(*stats));
+    run_free(&run);
+}
+
+/* Of 4 samples of 20 tokens and 32 floats; targets stay as they are. */
+static void compressed_floats_take_half(void **state)
+{
+    const int64_t n_mb = 3 * 2, ids = 4 * 20, floats = ids * 32;
+    struct vp_stage_stats plain[2], packed[2];
+
+    (void)state;
+    count_bytes(false, plain);
+    count_bytes(true, packed);
+    assert_int_equal(plain[0].act.n_sent, n_mb);
+    assert_int_equal(plain[1].grad.bytes_sent, n_mb * floats * 4);
+    assert_int_equal(packed[1].grad.bytes_sent, n_mb * floats * 2);
+    assert_true(plain[0].act.bytes_sent >= n_mb * (floats * 4 + ids * 4));
+    assert_int_equal(packed[0].act.bytes_sent, n_mb * (floats * 2 + ids * 4));
+    for (int way = 0; way < 2; way++) {
+        const struct vp_stage_stats *s = way ? packed : plain;
+
+        assert_int_equal(s[0].act.bytes_sent, s[1].act.bytes_received);
+        assert_int_equal(s[1].grad.bytes_sent, s[0].grad.bytes_received);
+    }
+}
+
 /* A partition that is not the model's is refused, with the numbers. */
 static void wrong_partitions_are_refused(void **state)
 {
@@ -232,6 +307,25 @@ static float literal_scale(const struct literal *lit)
     return lit->config->scale.start > 0.0f ? lit->config->scale.start : 1.0f;
 }
 
+/* What a compressed message brings: every float is one that BF16 has. */
+static void literal_send(const struct literal *lit, struct vp_parcel *parcel,
+                         const struct vp_program *program,
+                         const struct vp_packet *packet)
+{
+    for (int i = 0; lit->config->compress && i < packet->n_entries; i++) {
+        const struct vp_packet_entry *entry = &packet->entries[i];
+        float *x = (float *)((char *)parcel->tensors + entry->offset);
+        uint16_t bits;
+
+        if (program->graph->values[entry->value].dtype != VP_DTYPE_F32)
+            continue;
+        for (int64_t k = 0; k < entry->n_bytes / 4; k++) {
+            vp_dtype_round(VP_DTYPE_BF16, &bits, &x[k], 1);
+            vp_dtype_expand(VP_DTYPE_BF16, &x[k], &bits, 1);
+        }
+    }
+}
+
 static double literal_forward(struct literal *lit, int m)
 {
     struct literal_stage *last = &lit->stages[lit->n_stages - 1];
@@ -260,6 +354,8 @@ static double literal_forward(struct literal *lit, int m)
         vp_stage_run(&ls->stage, slot, VP_LIST_F, slot->version, false,
                      &boundary);
         vp_stage_wait(&ls->stage);
+        literal_send(lit, ls->out, vp_stage_program(&ls->stage, slot),
+                     &vp_stage_program(&ls->stage, slot)->out);
     }
     vp_stage_fetch_loss(&last->stage, &last->stage.slots[0], false);
     vp_stage_take_loss(&last->stage, &last->stage.slots[0], &loss);
@@ -318,6 +414,9 @@ static void literal_backward(struct literal *lit, int m)
         vp_stage_run(&ls->stage, slot, VP_LIST_B, slot->version, false,
                      &boundary);
         vp_stage_wait(&ls->stage);
+        if (s > 0)
+            literal_send(lit, ls->din, vp_stage_program(&ls->stage, slot),
+                         &vp_stage_program(&ls->stage, slot)->din);
         memcpy(mine, ls->stage.grads, n_bytes);
         if ((m - lit->begin) % ls->every == ls->every - 1)
             literal_update(lit, ls, m);
@@ -411,7 +510,7 @@ static void compare_skipped(const struct run *run, const struct literal *lit,
 }
 
 static void check_async(const char *model, const struct async_case *c,
-                        float scale, int64_t n_skipped[4])
+                        float scale, bool compress, int64_t n_skipped[4])
 {
     struct setup setup = scale > 0.0f ? loud(NULL, 0, NULL) : usual;
     struct vp_train_config config;
@@ -433,6 +532,7 @@ static void check_async(const char *model, const struct async_case *c,
     setup.threads = 1;
     setup.grad_clip = scale > 0.0f ? setup.grad_clip : 0.5f;
     setup.scale.start = scale;
+    setup.compress = compress;
     setup.bundle_bytes = 1 + rand_below(1 << rand_below(16));
     random_partition(partition, c->n_stages, n_blocks_of(&setup));
     if (run_create(&run, &setup, 0, &err) != VP_OK)
@@ -507,8 +607,18 @@ static void streams_follow_the_version_rule(void **state)
     (void)state;
     for (size_t m = 0; m < VP_COUNT_OF(models); m++)
         for (size_t c = 0; c < VP_COUNT_OF(async_cases); c++)
-            check_async(models[m], &async_cases[c], 0.0f, n_skipped);
+            check_async(models[m], &async_cases[c], 0.0f, false, n_skipped);
     assert_int_equal(n_skipped[0], 0);
+}
+
+static void compressed_streams_too(void **state)
+{
+    int64_t n_skipped[4] = { 0 };
+
+    (void)state;
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
+        for (size_t c = 1; c < VP_COUNT_OF(async_cases); c += 3)
+            check_async(models[m], &async_cases[c], 0.0f, true, n_skipped);
 }
 
 /* A stage whose gradients overflow keeps its weights, the others go on. */
@@ -519,12 +629,13 @@ static void stages_overflow_by_themselves(void **state)
 
     (void)state;
     for (int e = 115; e < 118; e++)
-        check_async("bert", four, ldexpf(1.0f, e), n_skipped);
+        check_async("bert", four, ldexpf(1.0f, e), false, n_skipped);
     assert_in_range(n_skipped[0], 1, 3 * 24 - 1);
     assert_true(n_skipped[1] != n_skipped[0] || n_skipped[2] != n_skipped[0]);
     for (size_t c = 0; c < VP_COUNT_OF(async_cases); c++)
         for (int e = 115; e < 118; e++)
-            check_async("bert", &async_cases[c], ldexpf(1.0f, e), n_skipped);
+            check_async("bert", &async_cases[c], ldexpf(1.0f, e), false,
+                        n_skipped);
 }
 
 /* ---- Stopping ----------------------------------------------------------- */
@@ -609,6 +720,9 @@ int main(void)
         cmocka_unit_test(early_updates_give_the_same_bits),
         cmocka_unit_test(wrong_partitions_are_refused),
         cmocka_unit_test(streams_follow_the_version_rule),
+        cmocka_unit_test(compressed_streams_too),
+        cmocka_unit_test(schedules_compress_alike),
+        cmocka_unit_test(compressed_floats_take_half),
         cmocka_unit_test(stages_overflow_by_themselves),
         cmocka_unit_test(a_run_stops_when_asked),
         cmocka_unit_test(replicas_train),

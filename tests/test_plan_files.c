@@ -1040,21 +1040,30 @@ static void test_notices(void **state)
 
     (void)state;
     load_ok(NINE "stages: 2\nmachines: ['g5:0', 'localhost:0']\n"
-                 "container: x\ncompress_activations: True\n"
-                 "compress_in_gpu: True\ndistributed_backend: local\n",
+                 "container: x\ncompress_in_gpu: True\n"
+                 "distributed_backend: local\n",
             NULL, &c);
-    assert_int_equal(c.n_notices, 4);
+    assert_int_equal(c.n_notices, 3);
     assert_string_equal(c.notices[0],
                         "a.yml:4: key 'machines' names other hosts, but all "
                         "ranks run in this process");
     assert_string_equal(c.notices[1], "a.yml:5: key 'container' is not used: "
                                       "all ranks run in this process");
     assert_string_equal(c.notices[2],
-                        "a.yml:6: key 'compress_activations' has no effect: "
-                        "activations are sent as they are");
-    assert_string_equal(c.notices[3],
-                        "a.yml:7: key 'compress_in_gpu' has no effect: "
-                        "activations are sent as they are");
+                        "a.yml:6: key 'compress_in_gpu' has no effect: see "
+                        "compress_activations");
+    vp_config_release(&c);
+    load_ok(NINE "compress_activations: True\n", NULL, &c);
+    assert_int_equal(c.n_notices, 1);
+    assert_string_equal(c.notices[0], "a.yml:3: key 'compress_activations' has "
+                                      "no effect: there is one stage");
+    vp_config_release(&c);
+    load_ok(NINE "stages: 2\nprecision: bf16\ncompress_activations: True\n",
+            NULL, &c);
+    assert_int_equal(c.n_notices, 1);
+    assert_string_equal(c.notices[0],
+                        "a.yml:5: key 'compress_activations' has no effect: "
+                        "values have two bytes already");
     vp_config_release(&c);
     load_ok(NINE "stages: 2\nmachines: ['localhost:0', '127.0.0.1:0']\n"
                  "compress_activations: False\ndistributed_backend: gloo\n",

@@ -52,6 +52,7 @@ struct setup {
     bool early;
     int layers; /* 0: 2 */
     int64_t bundle_bytes;
+    bool compress;
     vp_fault_fn fault;
     void *fault_ctx;
     int timeout_ms; /* 0: 20 s */
@@ -198,6 +199,7 @@ static inline enum vp_status run_create(struct run *run,
         .early_recompute = setup->early,
         .accumulation_steps = setup->accumulation,
         .bundle_bytes = setup->bundle_bytes,
+        .compress = setup->compress,
         .seed = setup->seed,
         .prefetch = setup->prefetch,
         .memory_limit = memory_limit,

@@ -7,7 +7,7 @@
 #include "optim/optim.h"
 
 /* Changes with any structure that a plugin shares with the program. */
-#define VP_BACKEND_ABI 4
+#define VP_BACKEND_ABI 5
 
 struct vp_backend;
 struct vp_stream;
@@ -144,6 +144,10 @@ struct vp_backend_ops {
     /* dst += src, element by element: gradients of tied parameters. */
     enum vp_status (*add)(struct vp_backend *backend, struct vp_stream *stream,
                           float *dst, const float *src, int64_t n);
+    /* Each float to the nearest one that BF16 has, as vp_dtype_round(): what a
+     * compressed message would bring. */
+    enum vp_status (*shorten)(struct vp_backend *backend,
+                              struct vp_stream *stream, float *data, int64_t n);
     /* Sum of squares per tensor, in a fixed order; the host reads `sums_out`
      * after the stream. */
     enum vp_status (*sum_squares)(struct vp_backend *backend,

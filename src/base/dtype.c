@@ -71,13 +71,21 @@ void vp_dtype_round(enum vp_dtype dtype, uint16_t *dst, const float *src,
         dst[i] = dtype == VP_DTYPE_BF16 ? to_bf16(src[i]) : to_f16(src[i]);
 }
 
+static float from_bf16(uint16_t x)
+{
+    return float_of((uint32_t)x << 16);
+}
+
 void vp_dtype_expand(enum vp_dtype dtype, float *dst, const uint16_t *src,
                      int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t x = src[i];
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = dtype == VP_DTYPE_BF16 ? from_bf16(src[i]) : from_f16(src[i]);
+}
 
-        dst[i] = dtype == VP_DTYPE_BF16 ? float_of((uint32_t)x << 16)
-                                        : from_f16(x);
-    }
+void vp_dtype_shorten(enum vp_dtype dtype, float *data, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        data[i] = dtype == VP_DTYPE_BF16 ? from_bf16(to_bf16(data[i]))
+                                         : from_f16(to_f16(data[i]));
 }

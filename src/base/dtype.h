@@ -16,5 +16,7 @@ void vp_dtype_round(enum vp_dtype dtype, uint16_t *dst, const float *src,
                     int64_t n);
 void vp_dtype_expand(enum vp_dtype dtype, float *dst, const uint16_t *src,
                      int64_t n);
+/* Both, in place. */
+void vp_dtype_shorten(enum vp_dtype dtype, float *data, int64_t n);
 
 #endif

@@ -579,6 +579,12 @@ static enum vp_status notice(struct vp_config *config, const char *key,
     return VP_OK;
 }
 
+static bool has_two_bytes(const struct vp_config *config)
+{
+    return config->precision == VP_PRECISION_BF16 ||
+           config->precision == VP_PRECISION_FP16;
+}
+
 /* What the original used, and a run in one process does not. */
 static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
 {
@@ -591,12 +597,16 @@ static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
     if (alone && config->container)
         VP_TRY(notice(config, "container",
                       "is not used: all ranks run in this process", err));
-    if (config->compress_activations)
+    if (config->compress_activations &&
+        (config->stages == 1 || has_two_bytes(config)))
         VP_TRY(notice(config, "compress_activations",
-                      "has no effect: activations are sent as they are", err));
+                      config->stages == 1
+                          ? "has no effect: there is one stage"
+                          : "has no effect: values have two bytes already",
+                      err));
     if (config->compress_in_gpu)
         VP_TRY(notice(config, "compress_in_gpu",
-                      "has no effect: activations are sent as they are", err));
+                      "has no effect: see compress_activations", err));
     return VP_OK;
 }
 

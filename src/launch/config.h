@@ -95,7 +95,8 @@ struct vp_config {
     bool clip_per_stage;              /* grad_clip_scope: all | stage */
     bool fast_reduce;                 /* reduce: exact | fast */
     int mp_size;                      /* tensor parallel ranks: 1 */
-    bool compress_activations, compress_in_gpu; /* no effect */
+    bool compress_activations;        /* between stages, to bf16 */
+    bool compress_in_gpu;             /* no effect */
     /* machine */
     enum vp_device device;
     enum vp_precision precision;

@@ -473,8 +473,9 @@ const struct vp_key vp_keys[] = {
       "fast, as the transport likes: between processes other bits" },
 
     { ROW("compress_activations", VP_KEY_BOOL, compress_activations),
-      .group = "pipeline", .fallback = "false", .example = "false",
-      .meaning = "no effect, as in vPipe" },
+      .group = "pipeline", .fallback = "false", .example = "true",
+      .meaning = "fp32 values and gradients travel between stages as bf16: "
+      "half the bytes, other bits" },
     { ROW("compress_in_gpu", VP_KEY_BOOL, compress_in_gpu),
       .group = "pipeline", .fallback = "false", .example = "false",
       .meaning = "no effect, as in vPipe" },

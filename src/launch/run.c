@@ -188,6 +188,7 @@ static void set_pipeline(const struct vp_config *config,
     train->early_recompute = config->early_recompute;
     train->clip_per_stage = config->clip_per_stage;
     train->fast_sums = config->fast_reduce;
+    train->compress = config->compress_activations;
     train->accumulation_steps = config->accumulation_steps;
     train->timeout_ms = config->watchdog_seconds * 1000;
 }

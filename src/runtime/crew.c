@@ -2,6 +2,7 @@
 
 #include "runtime/device_log.h"
 #include "runtime/remote.h"
+#include "runtime/wire.h"
 
 #include <stdlib.h>
 
@@ -191,7 +192,8 @@ static void list_ends(struct vp_crew *crew, struct vp_rank *ranks,
 
         list_buffers(
             way->gradients ? stage->grad_bufs : stage->act_bufs, way->n_buffers,
-            stage->n_bytes[way->gradients ? VP_SPACE_DOUT : VP_SPACE_IN], in);
+            vp_wire_bytes(stage, way->gradients ? VP_SPACE_DOUT : VP_SPACE_IN),
+            in);
         link->buffers = in;
     }
     for (int i = 0; i < link->n_senders; i++) {
@@ -205,7 +207,8 @@ static void list_ends(struct vp_crew *crew, struct vp_rank *ranks,
             (way->gradients ? stage->din_bufs : stage->out_bufs) +
                 way->replica * N_LEAVING,
             N_LEAVING,
-            stage->n_bytes[way->gradients ? VP_SPACE_DIN : VP_SPACE_OUT], out);
+            vp_wire_bytes(stage, way->gradients ? VP_SPACE_DIN : VP_SPACE_OUT),
+            out);
         link->out = out;
     }
 }

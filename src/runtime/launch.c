@@ -178,53 +178,6 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                    first, n, &launch, stage->stream);
 }
 
-/* ---- Messages ----------------------------------------------------------- */
-
-static bool has_copy(const struct vp_parcel *parcel)
-{
-    return parcel->wire && parcel->wire != parcel->tensors;
-}
-
-enum vp_status vp_stage_pack(struct vp_stage *stage, struct vp_parcel *parcel,
-                             enum vp_list list, size_t *n_bytes_out)
-{
-    const struct vp_program *program =
-        &stage->buckets[parcel->header.bucket].train;
-
-    *n_bytes_out = (size_t)(list == VP_LIST_F ? program->out.n_bytes
-                                              : program->din.n_bytes);
-    if (!has_copy(parcel))
-        return VP_OK;
-    VP_TRY(stage->ops->copy(stage->backend, stage->stream, parcel->wire,
-                            parcel->tensors, *n_bytes_out));
-    return vp_stage_wait(stage);
-}
-
-enum vp_status vp_stage_unpack(struct vp_stage *stage, struct vp_parcel *parcel,
-                               enum vp_list list)
-{
-    const struct vp_program *program =
-        &stage->buckets[parcel->header.bucket].train;
-    const struct vp_packet *packet = list == VP_LIST_F ? &program->in
-                                                       : &program->dout;
-
-    if (!parcel->wire)
-        return stage->ops->stream_wait(stage->stream, parcel->written);
-    if (!has_copy(parcel))
-        return VP_OK;
-    VP_TRY(stage->ops->copy(stage->backend, stage->stream, parcel->tensors,
-                            parcel->wire, (size_t)packet->n_bytes));
-    return stage->ops->event_record(parcel->read, stage->stream);
-}
-
-enum vp_status vp_stage_give_back(struct vp_stage *stage,
-                                  const struct vp_parcel *parcel)
-{
-    if (has_copy(parcel)) /* it was copied before its first use: long ago */
-        return stage->ops->event_sync(parcel->read, stage->config->timeout_ms);
-    return stage->ops->event_record(parcel->read, stage->stream);
-}
-
 /* ---- Losses ------------------------------------------------------------- */
 
 static int64_t index_of(const struct vp_stage *stage,

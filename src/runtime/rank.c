@@ -5,6 +5,7 @@
 #include "runtime/device_log.h"
 #include "runtime/remote.h"
 #include "runtime/watch.h"
+#include "runtime/wire.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -83,21 +84,22 @@ static enum vp_status receive(struct vp_rank *rank,
                                           direction, action->msg);
     struct vp_way_count *way = &rs->count.way[direction];
     enum vp_status st;
+    size_t n_bytes;
     void *parcel;
 
     vp_watch_begin_wait(rank);
     st = vp_channel_wait(message.channel, message.number, deadline(rank),
                          &parcel);
     count(rank, &way->receive_ns, vp_watch_end_wait(rank, st));
-    count(rank, &way->bytes_received,
-          rs->stage.n_bytes[direction == ACT ? VP_SPACE_IN : VP_SPACE_DOUT]);
-    count(rank, &way->n_received, 1);
     VP_TRY(st);
     *parcel_out = parcel;
     VP_BUG_ON((*parcel_out)->header.minibatch !=
               run_minibatch(rank, action->mb));
-    return vp_stage_unpack(&rs->stage, *parcel_out,
-                           direction == ACT ? VP_LIST_F : VP_LIST_B);
+    VP_TRY(vp_wire_unpack(&rs->stage, *parcel_out,
+                          direction == ACT ? VP_LIST_F : VP_LIST_B, &n_bytes));
+    count(rank, &way->bytes_received, (int64_t)n_bytes);
+    count(rank, &way->n_received, 1);
+    return VP_OK;
 }
 
 static enum vp_status release_one(struct vp_rank *rank,
@@ -112,7 +114,7 @@ static enum vp_status release_one(struct vp_rank *rank,
     struct message message = find_message(rank, rs->index, rs->replica,
                                           direction, own);
 
-    VP_TRY(vp_stage_give_back(&rs->stage, parcel));
+    VP_TRY(vp_wire_give_back(&rs->stage, parcel));
     vp_channel_release(message.channel, message.number);
     return VP_OK;
 }
@@ -322,9 +324,8 @@ static enum vp_status mark_written(struct vp_rank *rank,
                               &buffer));
     parcel = buffer;
     parcel->written = event;
-    VP_TRY(vp_stage_pack(&rs->stage, parcel,
-                         direction == ACT ? VP_LIST_F : VP_LIST_B,
-                         n_bytes_out));
+    VP_TRY(vp_wire_pack(&rs->stage, parcel,
+                        direction == ACT ? VP_LIST_F : VP_LIST_B, n_bytes_out));
     return rs->stage.ops->event_record(event, rs->stage.stream);
 }
 
@@ -338,8 +339,7 @@ static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,
 
     VP_TRY(mark_written(rank, rs, message, direction, &n_bytes));
     vp_channel_post(message.channel, message.number, n_bytes);
-    count(rank, &way->bytes_sent,
-          rs->stage.n_bytes[direction == ACT ? VP_SPACE_OUT : VP_SPACE_DIN]);
+    count(rank, &way->bytes_sent, (int64_t)n_bytes);
     count(rank, &way->n_sent, 1);
     return VP_OK;
 }

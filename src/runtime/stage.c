@@ -1,5 +1,5 @@
 /* Planning and owning a stage. Running it is in launch.c. */
-#include "runtime/stage.h"
+#include "runtime/wire.h"
 
 #include <stdlib.h>
 
@@ -71,6 +71,7 @@ static void add_memory(struct vp_stage *stage)
                        n[VP_SPACE_DOUT] * shape->n_grad_bufs +
                        n[VP_SPACE_OUT] * shape->n_out_bufs +
                        n[VP_SPACE_DIN] * shape->n_din_bufs;
+    vp_wires_plan(stage);
     memory->work = n[VP_SPACE_WORK];
     memory->total = memory->weights + memory->gradients + memory->moments +
                     memory->activations + memory->boundary + memory->work;
@@ -243,50 +244,6 @@ static enum vp_status free_buffer(struct vp_stage *stage, void **buffer,
     return VP_OK;
 }
 
-/* ---- Wires -------------------------------------------------------------- */
-
-/* Every packet that goes to or comes from another process, likewise. */
-static enum vp_status each_wire(struct vp_stage *stage,
-                                enum vp_status (*fn)(struct vp_stage *stage,
-                                                     struct vp_parcel *parcel,
-                                                     int64_t n_bytes))
-{
-    const struct vp_stage_shape *shape = &stage->shape;
-    const int64_t *n = stage->n_bytes;
-
-    for (int i = 0; shape->apart[0] && i < shape->n_act_bufs; i++)
-        VP_TRY(fn(stage, &stage->act_bufs[i], n[VP_SPACE_IN]));
-    for (int i = 0; shape->apart[1] && i < shape->n_grad_bufs; i++)
-        VP_TRY(fn(stage, &stage->grad_bufs[i], n[VP_SPACE_DOUT]));
-    for (int i = 0; i < shape->n_out_bufs; i++)
-        VP_TRY(fn(stage, &stage->out_bufs[i], n[VP_SPACE_OUT]));
-    for (int i = 0; i < shape->n_din_bufs; i++)
-        VP_TRY(fn(stage, &stage->din_bufs[i], n[VP_SPACE_DIN]));
-    return VP_OK;
-}
-
-/* The transport reaches what the host can use; other memory has a copy. */
-static enum vp_status alloc_wire(struct vp_stage *stage,
-                                 struct vp_parcel *parcel, int64_t n_bytes)
-{
-    if (stage->ops->host_memory) {
-        parcel->wire = parcel->tensors;
-        return VP_OK;
-    }
-    return stage->ops->host_alloc(stage->backend, (size_t)n_bytes + 1,
-                                  &parcel->wire);
-}
-
-static enum vp_status free_wire(struct vp_stage *stage,
-                                struct vp_parcel *parcel, int64_t n_bytes)
-{
-    (void)n_bytes;
-    if (!stage->ops->host_memory && parcel->wire)
-        stage->ops->host_free(stage->backend, parcel->wire);
-    parcel->wire = NULL;
-    return VP_OK;
-}
-
 /* ---- Programs ----------------------------------------------------------- */
 
 static enum vp_status compile_bucket(struct vp_stage *stage,
@@ -376,7 +333,7 @@ static enum vp_status free_event(struct vp_stage *stage,
 static enum vp_status allocate(struct vp_stage *stage)
 {
     VP_TRY(each_buffer(stage, alloc_buffer));
-    VP_TRY(each_wire(stage, alloc_wire));
+    VP_TRY(vp_wires_allocate(stage));
     VP_TRY(each_event(stage, create_event));
     VP_TRY(stage->ops->host_alloc(stage->backend,
                                   (size_t)stage->shape.n_slots * sizeof(float),
@@ -412,7 +369,7 @@ void vp_stage_release(struct vp_stage *stage)
     if (!stage->ops)
         return;
     if (stage->tensors) {
-        each_wire(stage, free_wire);
+        vp_wires_free(stage);
         each_buffer(stage, free_buffer);
         each_event(stage, free_event);
         stage->ops->host_free(stage->backend, stage->losses);

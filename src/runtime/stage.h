@@ -20,8 +20,10 @@ struct vp_parcel {
     void *tensors;            /* a packet, in the memory of the device */
     struct vp_event *written; /* by the sender; its own; NULL: all is there */
     struct vp_event *read;    /* by the receiver, for the last time */
-    void *wire; /* where another process has its end: the packet in memory of
-                   the host; NULL: messages are handed over */
+    /* Where another process has the other end; else NULL: messages are handed
+     * over. */
+    void *host; /* the packet in memory of the host; `tensors` if that is */
+    void *wire; /* what travels; `host`, unless messages are compressed */
 };
 
 /* What a stage runs for one length bucket. */
@@ -126,16 +128,6 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                  const struct vp_slot *slot, enum vp_list list,
                                  int first, int n, int64_t version,
                                  const struct vp_boundary *boundary);
-/* A message of list F (activations) or B (gradients) that goes to, or has come
- * from, another process; nothing to do where it is handed over. Bytes: those of
- * the minibatch's bucket. */
-enum vp_status vp_stage_pack(struct vp_stage *stage, struct vp_parcel *parcel,
-                             enum vp_list list, size_t *n_bytes_out);
-enum vp_status vp_stage_unpack(struct vp_stage *stage, struct vp_parcel *parcel,
-                               enum vp_list list);
-/* The stage needs nothing more of a message: its sender may write again. */
-enum vp_status vp_stage_give_back(struct vp_stage *stage,
-                                  const struct vp_parcel *parcel);
 /* Last stage: the loss of the slot's minibatch is on its way to the host, and
  * is taken later: meanwhile the device may be given more to do. */
 enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,

@@ -143,6 +143,7 @@ struct vp_train_config {
     bool clip_per_stage;           /* not by the norm of all stages */
     int accumulation_steps;        /* bsp: minibatches per update */
     bool fast_sums; /* over replicas: in the transport's order, not ours */
+    bool compress;  /* floats travel between stages as BF16 */
     int64_t bundle_bytes; /* of gradients that replicas add at once; 0: 2 MB */
 
     /* Where the ranks live; NULL: they are threads of this process. Borrowed. */

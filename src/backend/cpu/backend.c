@@ -433,9 +433,9 @@ static enum vp_status reserve_scratch(struct vp_backend *backend,
     return VP_OK;
 }
 
-enum { ADD_CHUNK = 65536 };
+enum { CHUNK_FLOATS = 65536 };
 
-struct add_job {
+struct floats_job {
     float *dst;
     const float *src;
     int64_t n;
@@ -443,9 +443,9 @@ struct add_job {
 
 static void add_chunk(void *ctx, int task, int thread)
 {
-    const struct add_job *job = ctx;
-    int64_t begin = (int64_t)task * ADD_CHUNK;
-    int64_t end = begin + ADD_CHUNK < job->n ? begin + ADD_CHUNK : job->n;
+    const struct floats_job *job = ctx;
+    int64_t begin = (int64_t)task * CHUNK_FLOATS;
+    int64_t end = begin + CHUNK_FLOATS < job->n ? begin + CHUNK_FLOATS : job->n;
 
     (void)thread;
     for (int64_t i = begin; i < end; i++)
@@ -456,11 +456,33 @@ static enum vp_status cpu_add(struct vp_backend *backend,
                               struct vp_stream *stream, float *dst,
                               const float *src, int64_t n)
 {
-    struct add_job job = { dst, src, n };
+    struct floats_job job = { dst, src, n };
 
     (void)stream;
-    vp_pool_run(backend->pool, (int)((n + ADD_CHUNK - 1) / ADD_CHUNK),
+    vp_pool_run(backend->pool, (int)((n + CHUNK_FLOATS - 1) / CHUNK_FLOATS),
                 add_chunk, &job);
+    return VP_OK;
+}
+
+static void shorten_chunk(void *ctx, int task, int thread)
+{
+    const struct floats_job *job = ctx;
+    int64_t begin = (int64_t)task * CHUNK_FLOATS;
+    int64_t end = begin + CHUNK_FLOATS < job->n ? begin + CHUNK_FLOATS : job->n;
+
+    (void)thread;
+    vp_dtype_shorten(VP_DTYPE_BF16, job->dst + begin, end - begin);
+}
+
+static enum vp_status cpu_shorten(struct vp_backend *backend,
+                                  struct vp_stream *stream, float *data,
+                                  int64_t n)
+{
+    struct floats_job job = { data, NULL, n };
+
+    (void)stream;
+    vp_pool_run(backend->pool, (int)((n + CHUNK_FLOATS - 1) / CHUNK_FLOATS),
+                shorten_chunk, &job);
     return VP_OK;
 }
 
@@ -518,6 +540,7 @@ const struct vp_backend_ops vp_backend_cpu = {
     .launch_part = cpu_launch_part,
     .launch_checked = cpu_launch_checked,
     .add = cpu_add,
+    .shorten = cpu_shorten,
     .sum_squares = cpu_sum_squares,
     .update = cpu_update,
 };

@@ -376,6 +376,14 @@ static enum vp_status cuda_add(struct vp_backend *backend,
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "adding");
 }
 
+static enum vp_status cuda_shorten(struct vp_backend *backend,
+                                   struct vp_stream *stream, float *data,
+                                   int64_t n)
+{
+    vp_cuda_shorten_floats(data, n, stream->stream);
+    return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "rounding");
+}
+
 enum vp_status vp_cuda_find_tensors(struct vp_backend *backend,
                                     const struct vp_optim_tensor *tensors,
                                     int n, struct vp_cuda_tensors **out)
@@ -471,6 +479,7 @@ static const struct vp_backend_ops cuda_ops = {
     .launch_part = vp_cuda_launch_part,
     .launch_checked = vp_cuda_launch_checked,
     .add = cuda_add,
+    .shorten = cuda_shorten,
     .sum_squares = cuda_sum_squares,
     .update = cuda_update,
 };

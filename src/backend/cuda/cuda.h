@@ -169,6 +169,8 @@ const double *vp_cuda_add_squares(struct vp_cuda_tensors *tensors,
                                   cudaStream_t stream);
 void vp_cuda_add_floats(float *dst, const float *src, int64_t n,
                         cudaStream_t stream);
+/* To the nearest BF16, with the bits of vp_dtype_round(), NaN included. */
+void vp_cuda_shorten_floats(float *data, int64_t n, cudaStream_t stream);
 
 /* *flag_out (device) = 1 if any of n elements is NaN or infinite; else it is
  * left alone. */

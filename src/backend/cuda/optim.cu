@@ -650,6 +650,29 @@ void vp_cuda_add_floats(float *dst, const float *src, int64_t n,
             dst, src, n, n_quads);
 }
 
+static __global__ void __launch_bounds__(THREADS)
+    shorten_floats(float *data, int64_t n)
+{
+    int64_t step = (int64_t)gridDim.x * THREADS;
+
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
+         i += step) {
+        uint32_t bits = __float_as_uint(data[i]);
+
+        if ((bits & 0x7FFFFFFFu) > 0x7F800000u) /* NaN stays one */
+            bits |= 0x400000u;
+        else
+            bits += 0x7FFFu + (bits >> 16 & 1);
+        data[i] = __uint_as_float(bits & 0xFFFF0000u);
+    }
+}
+
+void vp_cuda_shorten_floats(float *data, int64_t n, cudaStream_t stream)
+{
+    if (n > 0)
+        shorten_floats<<<blocks_for(n), THREADS, 0, stream>>>(data, n);
+}
+
 /* The first vp_vec<T>::N * n_vecs elements go by vectors. Whoever finds one
  * writes the same number, so it does not matter who is last. */
 template <typename T>
