@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,77 +331,57 @@ bool vp_verdict_allows_restart(const struct vp_verdict *verdict)
 
 enum { MOST_LINES = 24 };
 
-struct screen {
-    struct vp_err *err;
-    size_t n;
-};
-
-static void say(struct screen *screen, const char *fmt, ...) VP_PRINTF(2, 3);
-
-static void say(struct screen *screen, const char *fmt, ...)
-{
-    size_t room = sizeof(screen->err->text) - screen->n;
-    va_list args;
-    int n;
-
-    va_start(args, fmt);
-    n = vsnprintf(screen->err->text + screen->n, room, fmt, args);
-    va_end(args);
-    if (n > 0)
-        screen->n += (size_t)n < room ? (size_t)n : room - 1;
-}
-
-static void say_action(struct screen *screen, const struct vp_beat *beat)
+static void say_action(struct vp_err *err, const struct vp_beat *beat)
 {
     char text[64];
 
     if (beat->idle) {
-        say(screen, "%s",
-            beat->duty == VP_DUTY_START   ? "starting"
-            : beat->duty == VP_DUTY_TRAIN ? "between two actions"
-                                          : "saving");
+        vp_err_add(err, "%s",
+                   beat->duty == VP_DUTY_START   ? "starting"
+                   : beat->duty == VP_DUTY_TRAIN ? "between two actions"
+                                                 : "saving");
         return;
     }
     vp_action_print(&beat->action, text, sizeof(text));
-    say(screen, "%s, stage %d, minibatch %d%s", text, beat->action.stage,
-        beat->action.mb, beat->eval ? " of an evaluation" : "");
+    vp_err_add(err, "%s, stage %d, minibatch %d%s", text, beat->action.stage,
+               beat->action.mb, beat->eval ? " of an evaluation" : "");
 }
 
 /* "rank 2 on host n1" */
-static void say_name(struct screen *screen, const struct vp_roster *roster,
+static void say_name(struct vp_err *err, const struct vp_roster *roster,
                      int rank)
 {
-    say(screen, "rank %d", rank);
+    vp_err_add(err, "rank %d", rank);
     if (roster->ranks[rank].came)
-        say(screen, " on host %s", roster->ranks[rank].hello.host);
+        vp_err_add(err, " on host %s", roster->ranks[rank].hello.host);
 }
 
-static void say_death(struct screen *screen, const struct vp_verdict *verdict)
+static void say_death(struct vp_err *err, const struct vp_verdict *verdict)
 {
     if (verdict->signal > 0)
-        say(screen, " is dead: ended by signal %d (%s)", verdict->signal,
-            strsignal(verdict->signal));
+        vp_err_add(err, " is dead: ended by signal %d (%s)", verdict->signal,
+                   strsignal(verdict->signal));
     else
-        say(screen, " is dead: it ended without a word");
+        vp_err_add(err, " is dead: it ended without a word");
 }
 
-static void say_host(struct screen *screen, const struct vp_roster *roster,
+static void say_host(struct vp_err *err, const struct vp_roster *roster,
                      const struct vp_verdict *verdict)
 {
     int n = 0;
 
     for (int r = 0; r < roster->n_ranks; r++)
         n += strcmp(roster->ranks[r].hello.host, verdict->host) == 0;
-    say(screen, "host %s is %s: ", verdict->host,
-        verdict->cause == VP_CAUSE_CUT_OFF ? "cut off" : "lost");
+    vp_err_add(err, "host %s is %s: ", verdict->host,
+               verdict->cause == VP_CAUSE_CUT_OFF ? "cut off" : "lost");
     if (n == 1)
-        say(screen, "nothing comes from it and nothing reaches it; ");
+        vp_err_add(err, "nothing comes from it and nothing reaches it; ");
     else
-        say(screen, "all its %d ranks are %s; ", n,
-            verdict->cause == VP_CAUSE_DEAD ? "gone" : "silent");
+        vp_err_add(err, "all its %d ranks are %s; ", n,
+                   verdict->cause == VP_CAUSE_DEAD ? "gone" : "silent");
 }
 
-static void accuse(struct screen *screen, const struct vp_roster *roster,
+static void accuse(struct vp_err *err, const struct vp_roster *roster,
                    const struct vp_verdict *verdict, int64_t now_ns)
 {
     const struct vp_watched *it = &roster->ranks[verdict->rank];
@@ -410,94 +389,95 @@ static void accuse(struct screen *screen, const struct vp_roster *roster,
     double busy = (double)it->beat.busy_ms * 1e-3;
 
     if (verdict->host)
-        say_host(screen, roster, verdict);
-    say_name(screen, roster, verdict->rank);
+        say_host(err, roster, verdict);
+    say_name(err, roster, verdict->rank);
     switch (verdict->cause) {
     case VP_CAUSE_FAILED:
-        say(screen, " failed: %s", it->final.line);
+        vp_err_add(err, " failed: %s", it->final.line);
         return;
     case VP_CAUSE_DEAD:
-        say_death(screen, verdict);
+        say_death(err, verdict);
         break;
     case VP_CAUSE_STOPPED:
-        say(screen,
-            " is stopped: no sign of life for %.1f s, but its host "
-            "answers",
-            silent);
+        vp_err_add(err,
+                   " is stopped: no sign of life for %.1f s, but its host "
+                   "answers",
+                   silent);
         break;
     case VP_CAUSE_CUT_OFF:
-        say(screen, " is cut off: no sign of life for %.1f s", silent);
+        vp_err_add(err, " is cut off: no sign of life for %.1f s", silent);
         break;
     case VP_CAUSE_STUCK:
-        say(screen, " is stuck for %.1f s", busy);
+        vp_err_add(err, " is stuck for %.1f s", busy);
         break;
     case VP_CAUSE_SLOW:
-        say(screen, " is slow: %.1f s so far", busy);
+        vp_err_add(err, " is slow: %.1f s so far", busy);
         break;
     case VP_CAUSE_CIRCLE:
-        say(screen, " waits, and so does every other rank: a message was lost");
+        vp_err_add(err,
+                   " waits, and so does every other rank: a message was lost");
         break;
     default:
-        say(screen, " never came; see what its host says about starting it");
+        vp_err_add(err,
+                   " never came; see what its host says about starting it");
         return;
     }
-    say(screen, "; last seen in ");
-    say_action(screen, &it->beat);
+    vp_err_add(err, "; last seen in ");
+    say_action(err, &it->beat);
     for (int i = 0; i < it->n_last; i++) {
         char text[64];
 
         vp_action_print(&it->last[i], text, sizeof(text));
-        say(screen, "%s%s", i ? ", " : "; before that ", text);
+        vp_err_add(err, "%s%s", i ? ", " : "; before that ", text);
     }
 }
 
-static void describe(struct screen *screen, const struct vp_watched *it,
-                     int rank, int64_t now_ns)
+static void describe(struct vp_err *err, const struct vp_watched *it, int rank,
+                     int64_t now_ns)
 {
     const struct vp_beat *beat = &it->beat;
 
-    say(screen, "\n  rank %d", rank);
+    vp_err_add(err, "\n  rank %d", rank);
     if (!it->came) {
-        say(screen, ": not there yet");
+        vp_err_add(err, ": not there yet");
         return;
     }
-    say(screen, " (%s, pid %d): ", it->hello.host, it->hello.pid);
-    say_action(screen, beat);
+    vp_err_add(err, " (%s, pid %d): ", it->hello.host, it->hello.pid);
+    say_action(err, beat);
     if (!beat->idle)
-        say(screen, " for %.1f s, ", (double)beat->busy_ms * 1e-3);
+        vp_err_add(err, " for %.1f s, ", (double)beat->busy_ms * 1e-3);
     if (is_waiting(it) && beat->action.peer >= 0)
-        say(screen, "waits for rank %d", beat->action.peer);
+        vp_err_add(err, "waits for rank %d", beat->action.peer);
     else if (is_waiting(it))
-        say(screen, "waits for the others");
+        vp_err_add(err, "waits for the others");
     else if (!beat->idle)
-        say(screen, "computes");
-    say(screen, "; %lld actions done", (long long)beat->n_actions);
+        vp_err_add(err, "computes");
+    vp_err_add(err, "; %lld actions done", (long long)beat->n_actions);
     if (is_dead(it))
-        say(screen, "; dead");
+        vp_err_add(err, "; dead");
     else if (it->final.word == VP_WORD_NONE &&
              now_ns - it->heard_ns > 2 * SECOND)
-        say(screen, "; silent for %.1f s",
-            vp_clock_seconds(it->heard_ns, now_ns));
+        vp_err_add(err, "; silent for %.1f s",
+                   vp_clock_seconds(it->heard_ns, now_ns));
 }
 
 void vp_verdict_print(const struct vp_roster *roster,
                       const struct vp_verdict *verdict, int64_t now_ns,
                       struct vp_err *out)
 {
-    struct screen screen = { .err = out };
     int n = 1;
 
     out->text[0] = '\0';
     if (verdict->by >= 0 && verdict->by != verdict->rank)
-        say(&screen, "rank %d waited %.1f s; ", verdict->by,
-            (double)roster->limit_ns * 1e-9);
-    accuse(&screen, roster, verdict, now_ns);
-    describe(&screen, &roster->ranks[verdict->rank], verdict->rank, now_ns);
+        vp_err_add(out, "rank %d waited %.1f s; ", verdict->by,
+                   (double)roster->limit_ns * 1e-9);
+    accuse(out, roster, verdict, now_ns);
+    describe(out, &roster->ranks[verdict->rank], verdict->rank, now_ns);
     for (int r = 0; r < roster->n_ranks && n < MOST_LINES; r++)
         if (r != verdict->rank) {
-            describe(&screen, &roster->ranks[r], r, now_ns);
+            describe(out, &roster->ranks[r], r, now_ns);
             n++;
         }
     if (n < roster->n_ranks)
-        say(&screen, "\n  and %d more", roster->n_ranks - n);
+        vp_err_add(out, "\n  and %d more", roster->n_ranks - n);
 }

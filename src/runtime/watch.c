@@ -3,7 +3,6 @@
 #include "runtime/action.h"
 #include "runtime/device_log.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 static const struct vp_action *list_of(const struct vp_rank *rank)
@@ -140,26 +139,6 @@ int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st)
 
 /* ---- The verdict -------------------------------------------------------- */
 
-struct screen {
-    struct vp_err *err;
-    size_t n;
-};
-
-static void say(struct screen *screen, const char *fmt, ...) VP_PRINTF(2, 3);
-
-static void say(struct screen *screen, const char *fmt, ...)
-{
-    size_t room = sizeof(screen->err->text) - screen->n;
-    va_list args;
-    int n;
-
-    va_start(args, fmt);
-    n = vsnprintf(screen->err->text + screen->n, room, fmt, args);
-    va_end(args);
-    if (n > 0)
-        screen->n += (size_t)n < room ? (size_t)n : room - 1;
-}
-
 static const struct vp_action *doing(const struct vp_rank *rank)
 {
     int i = atomic_load(&rank->doing);
@@ -250,31 +229,31 @@ static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
     return at;
 }
 
-static void describe(struct screen *screen, const struct vp_rank *rank)
+static void describe(struct vp_err *err, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
     char text[64];
 
     if (!action) {
-        say(screen, "\n  rank %d: idle, %lld actions done", rank->index,
-            (long long)atomic_load(&rank->box->n_actions));
+        vp_err_add(err, "\n  rank %d: idle, %lld actions done", rank->index,
+                   (long long)atomic_load(&rank->box->n_actions));
         return;
     }
     vp_action_print(action, text, sizeof(text));
-    say(screen, "\n  rank %d: stage %d, minibatch %d, %s for %.1f s",
-        rank->index, action->stage, action->mb, text, seconds_in(rank));
+    vp_err_add(err, "\n  rank %d: stage %d, minibatch %d, %s for %.1f s",
+               rank->index, action->stage, action->mb, text, seconds_in(rank));
     if (is_waiting(rank) && action->peer >= 0)
-        say(screen, ", waits for rank %d", action->peer);
+        vp_err_add(err, ", waits for rank %d", action->peer);
     else if (is_waiting(rank))
-        say(screen, ", waits for the others");
+        vp_err_add(err, ", waits for the others");
     else
-        say(screen, ", computes");
-    say(screen, "; %lld actions done",
-        (long long)atomic_load(&rank->box->n_actions));
+        vp_err_add(err, ", computes");
+    vp_err_add(err, "; %lld actions done",
+               (long long)atomic_load(&rank->box->n_actions));
 }
 
-static void accuse(struct screen *screen, const struct vp_rank *ranks,
-                   int n_ranks, const struct vp_rank *culprit)
+static void accuse(struct vp_err *err, const struct vp_rank *ranks, int n_ranks,
+                   const struct vp_rank *culprit)
 {
     double limit = (double)culprit->crew->config->timeout_ms * 1e-3;
     const struct vp_action *action = doing(culprit);
@@ -284,22 +263,23 @@ static void accuse(struct screen *screen, const struct vp_rank *ranks,
         if (is_lost(ranks, &ranks[r])) {
             action = doing(&ranks[r]);
             vp_action_print(action, text, sizeof(text));
-            say(screen,
-                "the message for %s, stage %d, minibatch %d was sent "
-                "by rank %d and never reached rank %d",
-                text, action->stage, action->mb, action->peer, r);
+            vp_err_add(err,
+                       "the message for %s, stage %d, minibatch %d was sent "
+                       "by rank %d and never reached rank %d",
+                       text, action->stage, action->mb, action->peer, r);
             return;
         }
     if (action)
         vp_action_print(action, text, sizeof(text));
-    say(screen, "rank %d is %s: in %s, stage %d, minibatch %d for %.1f s",
-        culprit->index, seconds_in(culprit) < 0.8 * limit ? "slow" : "stuck",
-        text, action ? action->stage : -1, action ? action->mb : -1,
-        seconds_in(culprit));
+    vp_err_add(err, "rank %d is %s: in %s, stage %d, minibatch %d for %.1f s",
+               culprit->index,
+               seconds_in(culprit) < 0.8 * limit ? "slow" : "stuck", text,
+               action ? action->stage : -1, action ? action->mb : -1,
+               seconds_in(culprit));
 }
 
 /* What other processes do is not known here, only who is waited for. */
-static void report_here(struct screen *screen, const struct vp_rank *rank)
+static void report_here(struct vp_err *err, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
     int peer = waits_for(rank);
@@ -307,29 +287,29 @@ static void report_here(struct screen *screen, const struct vp_rank *rank)
 
     if (action && peer >= 0) {
         vp_action_print(action, text, sizeof(text));
-        say(screen, "rank %d, another process, did not do its part of %s", peer,
-            text);
+        vp_err_add(err, "rank %d, another process, did not do its part of %s",
+                   peer, text);
     } else {
-        say(screen, "other processes did not do their part");
+        vp_err_add(err, "other processes did not do their part");
     }
-    describe(screen, rank);
+    describe(err, rank);
 }
 
 void vp_watch_report(const struct vp_rank *ranks, int n_ranks, int rank,
                      struct vp_err *err)
 {
     double limit = (double)ranks[0].crew->config->timeout_ms * 1e-3;
-    struct screen screen = { .err = err };
 
+    err->text[0] = '\0';
     if (rank < 0)
-        say(&screen, "nothing happened for %.1f s; ", limit);
+        vp_err_add(err, "nothing happened for %.1f s; ", limit);
     else
-        say(&screen, "rank %d waited %.1f s; ", rank, limit);
+        vp_err_add(err, "rank %d waited %.1f s; ", rank, limit);
     if (ranks[0].crew->remote) {
-        report_here(&screen, &ranks[ranks[0].crew->me]);
+        report_here(err, &ranks[ranks[0].crew->me]);
         return;
     }
-    accuse(&screen, ranks, n_ranks, &ranks[find_culprit(ranks, n_ranks, rank)]);
+    accuse(err, ranks, n_ranks, &ranks[find_culprit(ranks, n_ranks, rank)]);
     for (int r = 0; r < n_ranks; r++)
-        describe(&screen, &ranks[r]);
+        describe(err, &ranks[r]);
 }
