@@ -5,7 +5,12 @@
 #include <signal.h>
 #include <unistd.h>
 
-enum { LISTEN_MS = 100, END_MS = 4000, EXIT_MS = 30000 };
+enum {
+    LISTEN_MS = 100,
+    HEARD_MS = 300, /* for mpirun to pass on a report before ranks end */
+    END_MS = 4000,
+    EXIT_MS = 30000,
+};
 
 enum vp_status vp_guard_open(const struct vp_config *config,
                              struct vp_supervisor **out, struct vp_err *err)
@@ -25,9 +30,10 @@ static bool is_forgotten(const struct vp_supervisor *supervisor, pid_t parent)
     return getppid() != parent && vp_supervisor_n_came(supervisor) == 0;
 }
 
-static void let_exit(struct vp_supervisor *supervisor)
+/* Until all ranks have gone, but no longer. */
+static void wait_ms(struct vp_supervisor *supervisor, int ms)
 {
-    int64_t end = vp_clock_ns() + EXIT_MS * INT64_C(1000000);
+    int64_t end = vp_clock_ns() + ms * INT64_C(1000000);
 
     while (vp_supervisor_n_connected(supervisor) > 0 && vp_clock_ns() < end)
         vp_supervisor_rest(supervisor, LISTEN_MS);
@@ -49,8 +55,9 @@ void vp_guard_run(struct vp_supervisor *supervisor,
     if (outcome == VP_OUTCOME_FAILED) {
         vp_supervisor_report(supervisor, 0, &screen);
         report(screen.text);
+        wait_ms(supervisor, HEARD_MS);
     } else {
-        let_exit(supervisor);
+        wait_ms(supervisor, EXIT_MS);
     }
     vp_supervisor_end(supervisor, END_MS);
     vp_supervisor_close(supervisor);

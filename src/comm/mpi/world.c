@@ -10,14 +10,16 @@
 #include <time.h>
 
 enum {
-    N_SPINS = 200,          /* looks without a pause: some 50 us */
-    YIELD_NS = 1000 * 1000, /* then others on this core may go first */
-    NAP_NS = 50 * 1000,     /* then it sleeps between looks */
-    NEWS_EVERY = 32,        /* looks for a message between those for news */
-    POLL_NS = 100 * 1000,   /* between polls from outside */
-    LEAVE_MS = 20 * 1000,   /* for all to come to the end of a good run */
-    ALARM_MS = 5 * 1000,    /* for all to say what they have to */
-    FAILED = 1,             /* exit status of a world that is torn down */
+    N_SPINS = 200,            /* looks without a pause: some 50 us */
+    YIELD_NS = 1000 * 1000,   /* then others on this core may go first */
+    NAP_NS = 50 * 1000,       /* then it sleeps between looks */
+    NEWS_EVERY = 32,          /* looks for a message between those for news */
+    POLL_NS = 100 * 1000,     /* between polls from outside */
+    LEAVE_MS = 20 * 1000,     /* for all to come to the end of a good run */
+    ALARM_MS = 5 * 1000,      /* for all to say what they have to */
+    HEARD_NS = 500 * 1000000, /* for mpirun to pass it on: MPICH's drops what
+                                 it has not read of a job that is aborted */
+    FAILED = 1,               /* exit status of a world that is torn down */
 };
 
 /* ---- Errors ------------------------------------------------------------- */
@@ -180,6 +182,7 @@ static bool meet(struct vp_mpi_world *world, MPI_Comm comm, int limit_ms)
  * perhaps processes that do not look: only MPI_Abort() ends it for sure. */
 static void leave(struct vp_world *base)
 {
+    const struct timespec pause = { .tv_nsec = HEARD_NS };
     struct vp_mpi_world *world = vp_mpi_world_of(base);
 
     if (base->status == VP_OK && meet(world, world->comm, LEAVE_MS))
@@ -187,6 +190,7 @@ static void leave(struct vp_world *base)
     atomic_store(&base->stop, false); /* for one more wait */
     meet(world, world->alarms, ALARM_MS);
     fflush(NULL);
+    nanosleep(&pause, NULL);
     MPI_Abort(MPI_COMM_WORLD, FAILED);
 }
 
