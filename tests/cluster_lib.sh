@@ -1,5 +1,5 @@
-# For slurm.sh and two_hosts.sh: a run of four stages, and waiting for it.
-# Status 77 says that something for the test is missing.
+# What the tests of ranks as processes have in common. Status 77 says that
+# something for a test is missing.
 # shellcheck shell=bash
 
 skip()
@@ -19,7 +19,22 @@ need()
     done
 }
 
-# Uses: folder.
+failures=0
+
+# For scripts that go on and look at `failures` at their end; shows what the last
+# command said.
+note_failure()
+{
+    local file
+
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    for file in out err; do
+        [ ! -s $file ] || { echo "-- $file"; head -c 2000 $file; }
+    done
+}
+
+# For those that do not. Uses: folder.
 fail()
 {
     local file

@@ -11,10 +11,8 @@ program=$(realpath "${1:?usage: tests/kills.sh PROGRAM [TRIALS [SEED]]}")
 trials=${2:-6}
 [ -z "${VP_FULL:-}" ] || trials=400
 RANDOM=${3:-1}
-command -v mpirun >/dev/null || {
-    echo "SKIPPED: there is no mpirun"
-    exit 77
-}
+. "$(dirname "$0")/cluster_lib.sh"
+need mpirun
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
@@ -34,14 +32,7 @@ tie_embeddings: false
 checkpoint_every: 10
 watchdog_seconds: 6
 END
-failures=0
 missed=0
-
-fail() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    head -c 2000 out err
-}
 
 # settings MODE RANKS: into `sets` and `steps`
 settings() {
@@ -54,8 +45,8 @@ settings() {
     sets+=(--set "total_steps=$steps")
 }
 
-# losses RUN: steps, minibatches and losses, to the last bit
-losses() {
+# trace_of RUN: steps, minibatches and losses, to the last bit
+trace_of() {
     cut -d, -f1-4 "$1/metrics.jsonl"
 }
 
@@ -88,7 +79,7 @@ strike() {
 check_ended() {
     local left
     left=$(pgrep -f -- "--output $1|--resume $1")
-    [ -z "$left" ] || fail "left behind: $left"
+    [ -z "$left" ] || note_failure "left behind: $left"
 }
 
 # trial NUMBER SIGNAL MODE RANKS RESTARTS
@@ -110,20 +101,20 @@ trial() {
     if [ "$struck" -eq 0 ] || ! [ -s err ]; then
         missed=$((missed + 1)) # over before it was hit
     else
-        [ $status -eq $want ] || fail "status $status, not $want"
+        [ $status -eq $want ] || note_failure "status $status, not $want"
         grep -q "^rank $rank on host .* is $state" err ||
-            fail "rank $rank was not called $state"
+            note_failure "rank $rank was not called $state"
         grep -q "last seen in [^ ]*, stage [0-9]*, minibatch [0-9]*" err ||
             grep -q "last seen in [a-z]" err ||
-            fail "nothing is said of its work"
+            note_failure "nothing is said of its work"
         if [ "$restarts" -eq 0 ]; then
             "$program" train model.yml "${sets[@]}" --set \
                 distributed_backend=mpi --quiet --resume "$run" >out 2>err ||
-                again "$run" || fail "does not go on"
+                again "$run" || note_failure "does not go on"
         fi
     fi
-    losses "$run" | cmp -s - "$mode$ranks.losses" ||
-        fail "trial $1: $signal $mode $ranks: other losses"
+    trace_of "$run" | cmp -s - "$mode$ranks.losses" ||
+        note_failure "trial $1: $signal $mode $ranks: other losses"
     rm -rf "$run"
 }
 
@@ -140,8 +131,8 @@ for mode in bsp asp; do
     for ranks in 2 4; do
         settings $mode $ranks
         "$program" train model.yml "${sets[@]}" --quiet \
-            --output "$mode$ranks" >out 2>err || fail "$mode, $ranks stages"
-        losses "$mode$ranks" >"$mode$ranks.losses"
+            --output "$mode$ranks" >out 2>err || note_failure "$mode, $ranks stages"
+        trace_of "$mode$ranks" >"$mode$ranks.losses"
     done
 done
 

@@ -5,10 +5,8 @@
 set -u
 
 program=$(realpath "${1:?usage: tests/launch.sh PROGRAM}")
-command -v mpirun >/dev/null || {
-    echo "SKIPPED: there is no mpirun"
-    exit 77
-}
+. "$(dirname "$0")/cluster_lib.sh"
+need mpirun
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -33,13 +31,6 @@ watchdog_seconds: 10
 distributed_backend: mpi
 END
 checks=0
-failures=0
-
-fail() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    head -c 1500 out err
-}
 
 # run STATUS OUTPUT OPTION...
 run() {
@@ -49,7 +40,7 @@ run() {
     timeout 120 "$program" train model.yml --output "$output" "$@" >out 2>err \
         </dev/null
     got=$?
-    [ $got -eq "$want" ] || fail "status $got, not $want: $output $*"
+    [ $got -eq "$want" ] || note_failure "status $got, not $want: $output $*"
     check_ended "$output"
 }
 
@@ -72,7 +63,7 @@ ended() {
     local got
     wait $child
     got=$?
-    [ $got -eq "$1" ] || fail "status $got, not $1: $2"
+    [ $got -eq "$1" ] || note_failure "status $got, not $1: $2"
     check_ended "$2"
 }
 
@@ -82,18 +73,18 @@ check_ended() {
         pgrep -f -- "--output $1( |\$)" >/dev/null || return
         sleep 0.1
     done
-    fail "processes are left: $(pgrep -fa -- "--output $1( |\$)")"
+    note_failure "processes are left: $(pgrep -fa -- "--output $1( |\$)")"
 }
 
 # same RUN RUN: to the last bit
 same() {
     cmp -s <(cut -d, -f1-4 "$1/metrics.jsonl") \
-        <(cut -d, -f1-4 "$2/metrics.jsonl") || fail "$1 and $2 differ"
+        <(cut -d, -f1-4 "$2/metrics.jsonl") || note_failure "$1 and $2 differ"
 }
 
 # has FILE TEXT
 has() {
-    grep -qF -- "$2" "$1" || fail "no '$2' in $1"
+    grep -qF -- "$2" "$1" || note_failure "no '$2' in $1"
 }
 
 # ---- The same as threads ----------------------------------------------------
@@ -101,18 +92,18 @@ run 0 threads --set distributed_backend=local
 run 0 ranks
 same ranks threads
 has out 'model     bert'
-[ ! -s err ] || fail 'stderr is not empty'
-grep -q "$(printf '\033')" out && fail 'escape sequences in a file'
+[ ! -s err ] || note_failure 'stderr is not empty'
+grep -q "$(printf '\033')" out && note_failure 'escape sequences in a file'
 has ranks/machinefile 'localhost slots=2'
 has ranks/command_history.log ' -n 2 '
 has ranks/command_history.log "vpipe train model.yml"
 grep -q 'VPIPE_SUPERVISOR=' ranks/command_history.log &&
-    fail 'the token is in a file'
+    note_failure 'the token is in a file'
 
 # ---- Mistakes are said before anything is started ---------------------------
 run 2 bad --set memory_limit=1k
 has err 'memory_limit'
-[ ! -e bad/command_history.log ] || fail 'something was started'
+[ ! -e bad/command_history.log ] || note_failure 'something was started'
 run 2 bad --set network_interface=nosuch0
 has err "this machine has no interface 'nosuch0'"
 run 2 bad --set container=x.sif
@@ -146,10 +137,10 @@ for signal in TERM USR1; do
     start "stop$signal" --quiet
     kill -$signal $child
     ended 3 "stop$signal"
-    [ ! -s err ] || fail 'a clean stop writes to stderr'
+    [ ! -s err ] || note_failure 'a clean stop writes to stderr'
     last=$(wc -l <"stop$signal/metrics.jsonl")
     [ -e "stop$signal/checkpoints/step-$last/manifest.json" ] ||
-        fail "no checkpoint of step $last"
+        note_failure "no checkpoint of step $last"
 done
 # Of one rank alone, and twice at once.
 start stoprank --quiet
@@ -158,7 +149,7 @@ kill -TERM "$rank"
 kill -INT "$rank"
 ended 3 stoprank
 [ -n "$(find stoprank/checkpoints -name manifest.json)" ] ||
-    fail 'no checkpoint after a signal to a rank'
+    note_failure 'no checkpoint after a signal to a rank'
 
 # ---- Whoever started the ranks is gone --------------------------------------
 start orphans --quiet
@@ -171,7 +162,7 @@ run 1 nan --quiet --restarts 3 --set optimizer=sgd --set learning_rate=100 \
     --set grad_clip=0 --set learning_rate_policy=constant --set total_steps=2000
 has err 'failed: '
 [ "$(grep -c '^mpirun' nan/command_history.log)" -eq 1 ] ||
-    fail 'an error was tried again'
+    note_failure 'an error was tried again'
 
 # ---- A host is lost: the others go on ---------------------------------------
 if [ "$(id -u)" -eq 0 ] && unshare --uts true 2>/dev/null; then

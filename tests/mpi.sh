@@ -8,10 +8,8 @@ set -u
 program=${1:?usage: tests/mpi.sh PROGRAM MPIRUN [OPTION...]}
 shift
 mpirun=("$@")
-command -v "${mpirun[0]}" >/dev/null || {
-    echo "SKIPPED: there is no ${mpirun[0]}"
-    exit 77
-}
+. "$(dirname "$0")/cluster_lib.sh"
+need "${mpirun[0]}"
 every=${VP_FULL:+1}
 every=${every:-14}
 folder=$(mktemp -d) || exit 1
@@ -19,7 +17,6 @@ trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
 n_cases=0
 n_runs=0
-failures=0
 
 cat >"$folder/small.yml" <<'YAML'
 model_type: bert
@@ -38,12 +35,6 @@ total_steps: 100
 threads_per_stage: 1
 watchdog_seconds: 60
 YAML
-
-fail()
-{
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-}
 
 # train OUTPUT RANKS [OPTION...]: 0 ranks are threads. Goes on where there is
 # something in OUTPUT.
@@ -79,9 +70,9 @@ compare()
     [[ $(((n_cases + ${SEED:-0}) % every)) = 0 ]] || return 0
     n_runs=$((n_runs + 1))
     rm -rf "$folder/threads" "$folder/ranks"
-    train threads 0 "${@:2}" || fail "threads: $*: $(cat "$folder/log")"
-    train ranks "$@" || fail "processes: $*: $(cat "$folder/log")"
-    same threads ranks || fail "other numbers: $*"
+    train threads 0 "${@:2}" || note_failure "threads: $*: $(cat "$folder/log")"
+    train ranks "$@" || note_failure "processes: $*: $(cat "$folder/log")"
+    same threads ranks || note_failure "other numbers: $*"
 }
 
 # Groups are short, unless asked for otherwise.
@@ -165,12 +156,12 @@ rm -rf "$folder/threads" "$folder/ranks"
 set_all stages=2 'replicas=[1,3]' sync_mode=bsp
 train threads 0 "${options[@]}" --max-steps 4 && train ranks 4 \
     "${options[@]}" --set reduce=fast --max-steps 4 ||
-    fail "reduce: fast: $(cat "$folder/log")"
+    note_failure "reduce: fast: $(cat "$folder/log")"
 n_runs=$((n_runs + 1))
 paste <(numbers threads | grep -v step) <(numbers ranks | grep -v step) |
     awk '{ d = $2 / $4 - 1; bad += d > 1e-4 || d < -1e-4 }
          END { exit bad > 0 || NR != 8 }' ||
-    fail "reduce: fast: $(numbers threads) $(numbers ranks)"
+    note_failure "reduce: fast: $(numbers threads) $(numbers ranks)"
 
 # ---- Compressed messages ---------------------------------------------------
 # bytes RUN: of all messages, as the stages say.
@@ -189,19 +180,19 @@ compressed()
     rm -rf "$folder/threads" "$folder/ranks" "$folder/plain"
     set_all verbose=[communication] verbose_frequency=4 "${@:2}"
     train plain "$1" "${options[@]}" --max-steps 4 ||
-        fail "uncompressed: $*: $(cat "$folder/log")"
+        note_failure "uncompressed: $*: $(cat "$folder/log")"
     options+=(--set compress_activations=true)
     train threads 0 "${options[@]}" --max-steps 4 &&
         train ranks "$1" "${options[@]}" --max-steps 4 ||
-        fail "compressed: $*: $(cat "$folder/log")"
+        note_failure "compressed: $*: $(cat "$folder/log")"
     n_runs=$((n_runs + 2))
-    same threads ranks || fail "other numbers, compressed: $*"
-    ! same plain ranks || fail "not compressed: $*"
+    same threads ranks || note_failure "other numbers, compressed: $*"
+    ! same plain ranks || note_failure "not compressed: $*"
     plain=$(bytes plain)
     [ "$(bytes threads)" = "$(bytes ranks)" ] &&
         [ $(($(bytes ranks) * 10)) -ge $((plain * 4)) ] &&
         [ $(($(bytes ranks) * 10)) -le $((plain * 6)) ] ||
-        fail "$(bytes ranks) bytes instead of $plain: $*"
+        note_failure "$(bytes ranks) bytes instead of $plain: $*"
 }
 compressed 3 stages=3 sync_mode=bsp schedule=zb-v chunks=2 accumulation_steps=3
 compressed 4 stages=3 'replicas=[1,2,1]' sync_mode=asp tie_embeddings=false
@@ -223,14 +214,14 @@ goes_on()
     rm -rf "$folder/whole" "$folder/parts"
     set_all sync_mode="$mode" tie_embeddings=false checkpoint_every=2
     train whole 0 --set stages="$1" "${options[@]}" --max-steps $((3 * $#)) ||
-        fail "whole: $(cat "$folder/log")"
+        note_failure "whole: $(cat "$folder/log")"
     for n in "$@"; do
         step=$((step + 3))
         n_runs=$((n_runs + 1))
         train parts "$n" --set stages="$n" "${options[@]}" --max-steps $step ||
-            fail "$mode to step $step on $n: $(cat "$folder/log")"
+            note_failure "$mode to step $step on $n: $(cat "$folder/log")"
     done
-    same whole parts || fail "not as if it had never stopped: $mode $*"
+    same whole parts || note_failure "not as if it had never stopped: $mode $*"
 }
 goes_on bsp 2 4 3
 goes_on asp 2 2
@@ -244,9 +235,9 @@ refuse()
     shift 2
     rm -rf "$folder/bad"
     train bad "$@"
-    [ $? = "$want" ] || fail "exit status is not $want: $*"
+    [ $? = "$want" ] || note_failure "exit status is not $want: $*"
     [ "$(grep -cF -- "$text" "$folder/log")" = 1 ] ||
-        fail "not one line '$text': $*: $(cat "$folder/log")"
+        note_failure "not one line '$text': $*: $(cat "$folder/log")"
 }
 refuse 2 '3 processes were started, but the pipeline has 2 ranks; start 2' \
     3 --set stages=2
@@ -262,7 +253,7 @@ if [ -n "${VP_FULL:-}" ]; then
         set_all stages=$((2 + i % 3)) sync_mode=$([ $((i % 2)) = 0 ] &&
             echo bsp || echo asp) tie_embeddings=false
         train again $((2 + i % 3)) "${options[@]}" --max-steps 3 ||
-            fail "run $i of 200: $(cat "$folder/log")"
+            note_failure "run $i of 200: $(cat "$folder/log")"
         n_runs=$((n_runs + 1))
     done
 fi

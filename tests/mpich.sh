@@ -6,14 +6,10 @@ set -eu
 
 build=$(cd "${1:?usage: tests/mpich.sh BUILD}" && pwd)
 source=$(cd "$(dirname "$0")/.." && pwd)
-[ -n "${VP_FULL:-}" ] || {
-    echo "SKIPPED: takes a build of its own; make test-full does it"
-    exit 77
-}
-command -v mpicc.mpich >/dev/null && command -v mpirun.mpich >/dev/null || {
-    echo "SKIPPED: there is no MPICH (mpich, libmpich-dev)"
-    exit 77
-}
+. "$source/tests/cluster_lib.sh"
+[ -n "${VP_FULL:-}" ] ||
+    skip "takes a build of its own; make test-full does it"
+need mpicc.mpich mpirun.mpich
 cmake -S "$source" -B "$build/mpich" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DVP_MPICC="$(command -v mpicc.mpich)" -DVP_CUDA=OFF -DVP_TESTS=OFF \
     >/dev/null
