@@ -59,6 +59,9 @@ def arguments():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--limit", type=int, default=900,
                    help="seconds for a contestant to get ready")
+    p.add_argument("--together", action="store_true",
+                   help="all cases get ready before the first turn, and share "
+                        "the memory")
     p.add_argument("--results", default="peer-gpu.jsonl")
     p.add_argument("--table", action="store_true",
                    help="of the results so far; measure nothing")
@@ -227,21 +230,23 @@ def out_of_time(_signal, _frame):
     raise TimeoutError
 
 
-def start_peers(args, name):
-    """{mode: contestant}, those that failed too. They get ready side by side,
-    but for those that measure to choose."""
+def start_peers(args, names):
+    """{case: {mode: contestant}}, those that failed too. They get ready side by
+    side, but for those that measure to choose."""
     here = os.path.abspath(__file__)
-    peers = {}
-    for quiet in (False, True):
-        for mode in args.modes:
-            if mode.startswith("max-autotune") != quiet:
-                continue
-            peers[mode] = Contestant(
-                [sys.executable, here, "--worker", name, mode], args.limit)
-            if quiet:
-                peers[mode].get_ready()
-        for peer in [] if quiet else peers.values():
-            peer.get_ready()
+    peers = {name: {} for name in names}
+
+    def start(name, mode):
+        peers[name][mode] = Contestant(
+            [sys.executable, here, "--worker", name, mode], args.limit)
+        return peers[name][mode]
+
+    pairs = [(name, mode) for name in names for mode in args.modes]
+    quiet = [pair for pair in pairs if pair[1].startswith("max-autotune")]
+    for peer in [start(*pair) for pair in pairs if pair not in quiet]:
+        peer.get_ready()
+    for pair in quiet:
+        start(*pair).get_ready()
     return peers
 
 
@@ -257,10 +262,9 @@ def start_own(args, name):
     return own
 
 
-def contest(args, name):
+def contest(args, name, peers):
     """Lines for the results file, one per mode; without times if PyTorch
     failed."""
-    peers = start_peers(args, name)
     able = [peer for peer in peers.values() if peer.about]
     own = start_own(args, name) if able else {}
     for _ in range(args.rounds):
@@ -347,11 +351,14 @@ def main():
     signal.signal(signal.SIGALRM, out_of_time)
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(
         os.path.dirname(os.path.abspath(args.results)), "inductor"))
-    for name in [] if args.table else args.cases:
-        for line in map(json.dumps, contest(args, name)):
-            print(line, flush=True)
-            with open(args.results, "a", encoding="utf-8") as results:
-                print(line, file=results)
+    groups = [args.cases] if args.together else [[c] for c in args.cases]
+    for group in [] if args.table else groups:
+        peers = start_peers(args, group)
+        for name in group:
+            for line in map(json.dumps, contest(args, name, peers[name])):
+                print(line, flush=True)
+                with open(args.results, "a", encoding="utf-8") as results:
+                    print(line, file=results)
     print_table(args.results)
 
 
