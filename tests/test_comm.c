@@ -8,7 +8,7 @@
  *   mpirun -n 3 test_comm mpi abort          and one gives up
  *   mpirun -n 2 test_comm nccl broken        and transfers come to nothing
  *   mpirun -n 2 test_comm nccl why TEXT      MPI does it all, and this is why
- */
+ *   mpirun -n 2 test_comm mpi huge           messages of more than 2 GiB */
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/rng.h"
@@ -874,6 +874,62 @@ static void waits_have_an_end(void **state)
     }
 }
 
+/* ---- More than an int can count ----------------------------------------- */
+
+enum { N_HUGE = 2 };
+
+/* Message j has some words less. */
+static size_t huge_words(int j)
+{
+    return ((size_t)9 << 25) + 5 - (size_t)j * 1000; /* 2.25 GiB and a bit */
+}
+
+static uint64_t huge_word(int j, size_t i)
+{
+    return (i + (size_t)j) * 0x9E3779B97F4A7C15u;
+}
+
+static void huge_rank(struct rank *rank)
+{
+    struct vp_channel *channel = rank->job;
+    void *buffer;
+
+    for (int j = 0; j < N_HUGE; j++) {
+        if ((rank->index ? vp_channel_acquire : vp_channel_wait)(
+                channel, (uint64_t)j, in_ms(5 * LONG_MS), &buffer) != VP_OK) {
+            rank->n_errors++;
+            return;
+        }
+        for (size_t i = 0; i < huge_words(j); i++)
+            if (rank->index)
+                ((uint64_t *)buffer)[i] = huge_word(j, i);
+            else
+                rank->n_errors += ((uint64_t *)buffer)[i] != huge_word(j, i);
+        if (rank->index)
+            vp_channel_post(channel, (uint64_t)j, huge_words(j) * 8);
+        else
+            vp_channel_release(channel, (uint64_t)j);
+    }
+}
+
+static void a_message_may_be_huge(void **state)
+{
+    static char head;
+    struct vp_buffer buffer = { .head = &head,
+                                .n_head = sizeof(head),
+                                .n_body = huge_words(0) * 8 };
+    struct vp_err err = { "" };
+
+    (void)state;
+    buffer.body = buffer.self = malloc(buffer.n_body);
+    assert_non_null(buffer.body);
+    run_ranks(2, huge_rank, make_channel(processes, 1, 1, &buffer));
+    assert_int_equal(vp_world_agree(processes, VP_OK, in_ms(5 * LONG_MS), &err),
+                     VP_OK);
+}
+
+/* ---- What NCCL does ----------------------------------------------------- */
+
 static const char *wanted;
 
 static void mpi_does_it_all(void **state)
@@ -953,9 +1009,13 @@ static void fast_sums_add_up(void **state)
 
 static int run_processes(int argc, char **argv)
 {
-    bool give_up = argc > 2 && strcmp(argv[2], "abort") == 0;
-    bool broken = argc > 2 && strcmp(argv[2], "broken") == 0;
+    const char *what = argc > 2 ? argv[2] : "";
+    bool give_up = strcmp(what, "abort") == 0;
+    bool broken = strcmp(what, "broken") == 0;
     struct vp_processes self = find_self();
+    const struct CMUnitTest huge[] = {
+        cmocka_unit_test(a_message_may_be_huge),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive_in_order),
         cmocka_unit_test(sums_are_exact_in_their_order),
@@ -986,11 +1046,17 @@ static int run_processes(int argc, char **argv)
     if (strcmp(argv[1], "nccl") == 0)
         meet_devices(self.index);
     wanted = argc > 3 ? argv[3] : NULL;
-    n_failed = give_up  ? cmocka_run_group_tests(last, NULL, NULL)
-               : broken ? cmocka_run_group_tests(bad, NULL, NULL)
-               : wanted ? cmocka_run_group_tests(why, NULL, NULL)
-                        : cmocka_run_group_tests(tests, NULL, NULL);
-    if (direct && argc == 2)
+    if (give_up)
+        n_failed = cmocka_run_group_tests(last, NULL, NULL);
+    else if (broken)
+        n_failed = cmocka_run_group_tests(bad, NULL, NULL);
+    else if (strcmp(what, "huge") == 0)
+        n_failed = cmocka_run_group_tests(huge, NULL, NULL);
+    else if (wanted)
+        n_failed = cmocka_run_group_tests(why, NULL, NULL);
+    else
+        n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (direct && !*what)
         n_failed += cmocka_run_group_tests(fast, NULL, NULL);
     if ((give_up || broken) && n_failed == 0)
         puts("all know"); /* what follows ends the process with a failure */
