@@ -362,8 +362,9 @@ static void sums_rank(struct rank *rank)
         { sums->data[rank->index], sums->n_members - rank->index, false },
     };
     int all[MAX_RANKS];
+    int n_rounds = direct || sums->n > 1000 ? 5 : 50;
 
-    for (int round = 0; round < (sums->n > 1000 ? 5 : 50); round++) {
+    for (int round = 0; round < n_rounds; round++) {
         int mine = round * 10 + rank->index;
 
         rank->n_errors += vp_group_exchange(sums->talk, rank->index, &mine,
@@ -514,7 +515,7 @@ static void pieces_rank(struct rank *rank)
     struct pieces *p = rank->job;
     int64_t n = p->ends[p->n_pieces - 1];
 
-    for (int round = 0; round < N_SUMS; round++) {
+    for (int round = 0; round < (direct ? N_SUMS / 5 : N_SUMS); round++) {
         struct vp_term mine = { p->data[rank->index], rank->index,
                                 only_receives(p, rank->index, round) };
         bool done = false;
