@@ -9,6 +9,7 @@
 #include "launch/folder.h"
 #include "launch/forecast.h"
 #include "launch/log.h"
+#include "launch/processes.h"
 #include "launch/verbose.h"
 #include "launch/view.h"
 
@@ -405,7 +406,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
         .unigram_loss = vp_data_info(run->data)->unigram_loss,
         .n_threads = run->train.backend_config.n_threads,
         .n_cores = count_cores(),
-        .transport = run->world ? "mpi"
+        .transport = run->world ? vp_processes_transport(config)
                      : config->distributed_backend == VP_TRANSPORT_GLOO
                          ? "gloo"
                          : "local",
@@ -748,6 +749,8 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
         st = make_trainer(run, err);
     run->agreed = st != VP_OK;
     VP_TRY(st);
+    if (run->world && *vp_world_why_not(run->world))
+        notice(run, vp_world_why_not(run->world));
     if (!run->options->dry_run)
         VP_TRY(open_run(run, err));
     VP_TRY(summarise(run, err));
