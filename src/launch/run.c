@@ -10,6 +10,7 @@
 #include "launch/forecast.h"
 #include "launch/log.h"
 #include "launch/processes.h"
+#include "launch/samples.h"
 #include "launch/verbose.h"
 #include "launch/view.h"
 
@@ -28,7 +29,7 @@ struct run {
     struct vp_dims dims[VP_MAX_BUCKETS];
     struct vp_graph graphs[VP_MAX_BUCKETS];
     int n_buckets;
-    struct vp_data *data, *eval_data;
+    struct vp_samples samples;
     struct vp_train_config train;
     struct vp_trainer *trainer;
     struct vp_resume *resume;           /* NULL: from the start */
@@ -82,106 +83,6 @@ static bool is_lead(const struct run *run)
            vp_world_is_mine(run->world, vp_world_lead(run->world));
 }
 
-/* ---- Data --------------------------------------------------------------- */
-
-static enum vp_data_task data_task(enum vp_task task)
-{
-    switch (task) {
-    case VP_TASK_CAUSAL_LM:
-        return VP_DATA_CAUSAL_LM;
-    case VP_TASK_TRANSLATION:
-        return VP_DATA_PAIRS;
-    default:
-        return VP_DATA_MASKED_LM;
-    }
-}
-
-static struct vp_data_config data_config(const struct run *run, bool eval)
-{
-    const struct vp_config *config = run->config;
-
-    return (struct vp_data_config){
-        .source = config->synthetic_data ? VP_DATA_SYNTHETIC : VP_DATA_FILES,
-        .task = data_task(config->model->task),
-        .path = config->data_dir,
-        .split = eval ? VP_DATA_EVAL : VP_DATA_TRAIN,
-        .vocab = config->sizes.vocab,
-        .seed = config->seed,
-        .mask_prob = 0.15f,
-        .dims = run->dims,
-        .n_dims = run->n_buckets,
-        .max_batches = eval && !config->forward_only ? 0
-                                                     : config->num_minibatches,
-    };
-}
-
-static enum vp_status open_files(struct run *run, bool evaluates,
-                                 struct vp_err *err)
-{
-    const struct vp_config *config = run->config;
-    struct vp_data_config data = data_config(run, false);
-
-    VP_TRY(vp_data_open(&data, &run->data, err));
-    if (vp_data_info(run->data)->vocab > config->sizes.vocab)
-        return vp_err_set(
-            err, VP_ERR_INVALID,
-            "%s: vocab is %lld but the data uses token ids up to %lld; set "
-            "vocab to at least %lld",
-            vp_config_place(config, "vocab"), (long long)config->sizes.vocab,
-            (long long)vp_data_info(run->data)->vocab - 1,
-            (long long)vp_data_info(run->data)->vocab);
-    if (!evaluates)
-        return VP_OK;
-    data = data_config(run, true);
-    return vp_data_open(&data, &run->eval_data, err);
-}
-
-/* Ranks of the first stage read samples, the lead tells about them. */
-static bool reads_data(const struct run *run)
-{
-    const struct vp_int_list *replicas = &run->config->replicas;
-
-    for (int r = 0; r < (replicas->n > 0 ? replicas->at[0] : 1); r++)
-        if (!run->world || vp_world_is_mine(run->world, r))
-            return true;
-    return is_lead(run);
-}
-
-/* The lead's `*data` becomes known to processes that have none. */
-static enum vp_status share_data(struct run *run, bool eval,
-                                 struct vp_data **data, struct vp_err *err)
-{
-    struct vp_data_config config = data_config(run, eval);
-    struct {
-        struct vp_data_info info;
-        char what[256];
-    } told = { .what = "" };
-
-    if (is_lead(run)) {
-        told.info = *vp_data_info(*data);
-        snprintf(told.what, sizeof(told.what), "%s", told.info.what);
-    }
-    if (vp_world_share(run->world, &told, sizeof(told), INT64_MAX) != VP_OK)
-        return vp_err_set(err, VP_ERR_ABORTED, "data: the lead is gone");
-    told.info.what = told.what;
-    return *data ? VP_OK : vp_data_stand_in(&config, &told.info, data, err);
-}
-
-static enum vp_status open_data(struct run *run, struct vp_err *err)
-{
-    bool evaluates = run->config->eval_every > 0 || run->config->forward_only;
-    enum vp_status st = reads_data(run) ? open_files(run, evaluates, err)
-                                        : VP_OK;
-
-    if (!run->world)
-        return st;
-    st = vp_world_agree(run->world, st, INT64_MAX, err);
-    run->agreed = st != VP_OK;
-    VP_TRY(st);
-    VP_TRY(share_data(run, false, &run->data, err));
-    return evaluates ? share_data(run, true, &run->eval_data, err) : VP_OK;
-}
-
 /* ---- Trainer ------------------------------------------------------------ */
 
 static int count_cores(void)
@@ -205,7 +106,7 @@ static int count_threads(const struct run *run)
 /* Updates; in asp, minibatches. */
 static int64_t steps_per_epoch(const struct run *run)
 {
-    return at_least_1(vp_data_info(run->data)->n_batches /
+    return at_least_1(vp_data_info(run->samples.train)->n_batches /
                       run->config->accumulation_steps);
 }
 
@@ -334,8 +235,8 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     *train = (struct vp_train_config){
         .graphs = run->graphs,
         .n_graphs = run->n_buckets,
-        .data = run->data,
-        .eval_data = run->eval_data,
+        .data = run->samples.train,
+        .eval_data = run->samples.eval,
         .init = vp_param_init,
         .optim = config->optim,
         .lr = config->lr,
@@ -391,7 +292,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
 
     run->summary = (struct vp_run_summary){
         .model = config->model->name,
-        .data = vp_data_info(run->data)->what,
+        .data = vp_data_info(run->samples.train)->what,
         .output = run->folder.path[0] ? run->folder.path : NULL,
         .resumed = run->resume ? vp_resume_step(run->resume) : 0,
         .resumed_from = run->options->resume,
@@ -403,7 +304,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
         .tokens_per_step = rows * config->accumulation_steps,
         .n_steps = last_step(run),
         .steps_per_epoch = run->train.lr.steps_per_epoch,
-        .unigram_loss = vp_data_info(run->data)->unigram_loss,
+        .unigram_loss = vp_data_info(run->samples.train)->unigram_loss,
         .n_threads = run->train.backend_config.n_threads,
         .n_cores = count_cores(),
         .transport = run->world ? vp_processes_transport(config)
@@ -449,7 +350,7 @@ static void note_loss(struct run *run, const struct vp_step_report *report)
 static enum vp_status evaluate(struct run *run, int64_t step,
                                struct vp_err *err)
 {
-    int64_t n_all = vp_data_info(run->eval_data)->n_batches;
+    int64_t n_all = vp_data_info(run->samples.eval)->n_batches;
     int64_t n = run->config->eval_batches;
     int64_t start_ns = vp_clock_ns();
     double sum = 0.0;
@@ -627,7 +528,7 @@ static enum vp_status open_resume(struct run *run, struct vp_err *err)
     if (!run->options->resume)
         return VP_OK;
     VP_TRY(vp_resume_open(run->options->resume, run->config, &run->graphs[0],
-                          run->data, notice, run, &run->resume, err));
+                          run->samples.train, notice, run, &run->resume, err));
     run->n_done = vp_resume_step(run->resume);
     return VP_OK;
 }
@@ -662,8 +563,9 @@ static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
     if (!run->checkpoints)
         return VP_OK;
     VP_TRY(vp_checkpoints_link(run->checkpoints, run->graphs[0].n_blocks, err));
-    return vp_checkpoints_arm(run->checkpoints, run->trainer, run->data,
-                              run->folder.path, here ? run->n_done : 0, err);
+    return vp_checkpoints_arm(run->checkpoints, run->trainer,
+                              run->samples.train, run->folder.path,
+                              here ? run->n_done : 0, err);
 }
 
 /* Whatever this process could not do, the others hear of it. */
@@ -724,7 +626,8 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
 
     run->n_buckets = vp_buckets_make(run->config, run->dims);
     VP_TRY(build_graphs(run, err));
-    VP_TRY(open_data(run, err));
+    VP_TRY(vp_samples_open(run->config, run->world, run->dims, run->n_buckets,
+                           &run->samples, err));
     VP_TRY(open_resume(run, err));
     run->n_saved = run->n_done;
     if (trains)
@@ -743,7 +646,7 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     enum vp_status st = set_up_here(run, err);
 
     /* A trainer asks the other processes itself. */
-    if (st != VP_OK && run->world && !run->agreed)
+    if (st != VP_OK && run->world && !run->samples.agreed)
         st = vp_world_agree(run->world, st, INT64_MAX, err);
     else if (st == VP_OK)
         st = make_trainer(run, err);
@@ -769,8 +672,7 @@ static void tear_down(struct run *run)
     free(run->devices);
     vp_checkpoints_free(run->checkpoints);
     vp_resume_close(run->resume);
-    vp_data_close(run->eval_data);
-    vp_data_close(run->data);
+    vp_samples_close(&run->samples);
     for (int i = 0; i < run->n_buckets; i++)
         vp_graph_release(&run->graphs[i]);
     free(run);

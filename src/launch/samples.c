@@ -1,0 +1,134 @@
+#include "launch/samples.h"
+
+#include <stdio.h>
+
+/* What opening needs to know. */
+struct plan {
+    const struct vp_config *config;
+    struct vp_world *world; /* NULL: one process */
+    const struct vp_dims *dims;
+    int n_dims;
+};
+
+static enum vp_data_task data_task(enum vp_task task)
+{
+    switch (task) {
+    case VP_TASK_CAUSAL_LM:
+        return VP_DATA_CAUSAL_LM;
+    case VP_TASK_TRANSLATION:
+        return VP_DATA_PAIRS;
+    default:
+        return VP_DATA_MASKED_LM;
+    }
+}
+
+static struct vp_data_config data_config(const struct plan *plan, bool eval)
+{
+    const struct vp_config *config = plan->config;
+
+    return (struct vp_data_config){
+        .source = config->synthetic_data ? VP_DATA_SYNTHETIC : VP_DATA_FILES,
+        .task = data_task(config->model->task),
+        .path = config->data_dir,
+        .split = eval ? VP_DATA_EVAL : VP_DATA_TRAIN,
+        .vocab = config->sizes.vocab,
+        .seed = config->seed,
+        .mask_prob = 0.15f,
+        .dims = plan->dims,
+        .n_dims = plan->n_dims,
+        .max_batches = eval && !config->forward_only ? 0
+                                                     : config->num_minibatches,
+    };
+}
+
+static bool evaluates(const struct plan *plan)
+{
+    return plan->config->eval_every > 0 || plan->config->forward_only;
+}
+
+static enum vp_status open_files(const struct plan *plan,
+                                 struct vp_samples *samples, struct vp_err *err)
+{
+    struct vp_data_config train = data_config(plan, false);
+    struct vp_data_config eval = data_config(plan, true);
+    const struct vp_config *config = plan->config;
+    int64_t vocab;
+
+    VP_TRY(vp_data_open(&train, &samples->train, err));
+    vocab = vp_data_info(samples->train)->vocab;
+    if (vocab > config->sizes.vocab)
+        return vp_err_set(
+            err, VP_ERR_INVALID,
+            "%s: vocab is %lld but the data uses token ids up to %lld; set "
+            "vocab to at least %lld",
+            vp_config_place(config, "vocab"), (long long)config->sizes.vocab,
+            (long long)vocab - 1, (long long)vocab);
+    return evaluates(plan) ? vp_data_open(&eval, &samples->eval, err) : VP_OK;
+}
+
+/* ---- Several processes -------------------------------------------------- */
+
+static bool is_lead(const struct plan *plan)
+{
+    return vp_world_is_mine(plan->world, vp_world_lead(plan->world));
+}
+
+/* Ranks of the first stage read samples, the lead tells about them. */
+static bool reads(const struct plan *plan)
+{
+    const struct vp_int_list *replicas = &plan->config->replicas;
+
+    for (int r = 0; r < (replicas->n > 0 ? replicas->at[0] : 1); r++)
+        if (vp_world_is_mine(plan->world, r))
+            return true;
+    return is_lead(plan);
+}
+
+/* The lead's `*data` becomes known to processes that have none. */
+static enum vp_status share(const struct plan *plan, bool eval,
+                            struct vp_data **data, struct vp_err *err)
+{
+    struct vp_data_config config = data_config(plan, eval);
+    struct {
+        struct vp_data_info info;
+        char what[256];
+    } told = { .what = "" };
+
+    if (is_lead(plan)) {
+        told.info = *vp_data_info(*data);
+        snprintf(told.what, sizeof(told.what), "%s", told.info.what);
+    }
+    if (vp_world_share(plan->world, &told, sizeof(told), INT64_MAX) != VP_OK)
+        return vp_err_set(err, VP_ERR_ABORTED, "data: the lead is gone");
+    told.info.what = told.what;
+    return *data ? VP_OK : vp_data_stand_in(&config, &told.info, data, err);
+}
+
+static enum vp_status open_together(const struct plan *plan,
+                                    struct vp_samples *samples,
+                                    struct vp_err *err)
+{
+    enum vp_status st = reads(plan) ? open_files(plan, samples, err) : VP_OK;
+
+    st = vp_world_agree(plan->world, st, INT64_MAX, err);
+    samples->agreed = st != VP_OK;
+    VP_TRY(st);
+    VP_TRY(share(plan, false, &samples->train, err));
+    return evaluates(plan) ? share(plan, true, &samples->eval, err) : VP_OK;
+}
+
+enum vp_status vp_samples_open(const struct vp_config *config,
+                               struct vp_world *world,
+                               const struct vp_dims *dims, int n_dims,
+                               struct vp_samples *out, struct vp_err *err)
+{
+    struct plan plan = { config, world, dims, n_dims };
+
+    return world ? open_together(&plan, out, err) : open_files(&plan, out, err);
+}
+
+void vp_samples_close(struct vp_samples *samples)
+{
+    vp_data_close(samples->eval);
+    vp_data_close(samples->train);
+}
