@@ -4,10 +4,32 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void *tensors_of(const struct vp_parcel *parcel)
 {
     return parcel ? parcel->tensors : NULL;
+}
+
+/* The device takes a batch as one packet, when it comes to it. */
+static enum vp_status put_batch(struct vp_stage *stage,
+                                struct vp_parcel *parcel,
+                                const struct vp_program *program,
+                                const struct vp_batch *batch)
+{
+    VP_TRY(stage->ops->event_sync(parcel->read, stage->config->timeout_ms));
+    for (int i = 0; i < program->in.n_entries; i++) {
+        const struct vp_packet_entry *entry = &program->in.entries[i];
+        enum vp_role role = program->graph->values[entry->value].role;
+
+        memcpy((char *)parcel->host + entry->offset, batch->array[role],
+               (size_t)entry->n_bytes);
+    }
+    if (parcel->host == parcel->tensors)
+        return VP_OK;
+    VP_TRY(stage->ops->copy(stage->backend, stage->stream, parcel->tensors,
+                            parcel->host, (size_t)program->in.n_bytes));
+    return stage->ops->event_record(parcel->read, stage->stream);
 }
 
 enum vp_status vp_stage_load(struct vp_stage *stage, struct vp_parcel *parcel,
@@ -22,15 +44,7 @@ enum vp_status vp_stage_load(struct vp_stage *stage, struct vp_parcel *parcel,
         .n_tokens = batch->n_tokens,
         .bucket = batch->bucket,
     };
-    for (int i = 0; i < program->in.n_entries; i++) {
-        const struct vp_packet_entry *entry = &program->in.entries[i];
-        enum vp_role role = program->graph->values[entry->value].role;
-
-        VP_TRY(stage->ops->copy(stage->backend, stage->stream,
-                                (char *)parcel->tensors + entry->offset,
-                                batch->array[role], (size_t)entry->n_bytes));
-    }
-    return VP_OK;
+    return put_batch(stage, parcel, program, batch);
 }
 
 void *vp_stage_weights(const struct vp_stage *stage, int64_t version)

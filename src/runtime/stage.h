@@ -19,10 +19,12 @@ struct vp_parcel {
     struct vp_header header;
     void *tensors;            /* a packet, in the memory of the device */
     struct vp_event *written; /* by the sender; its own; NULL: all is there */
-    struct vp_event *read;    /* by the receiver, for the last time */
-    /* Where another process has the other end; else NULL: messages are handed
+    struct vp_event *read;    /* by the receiver, for the last time; of a batch:
+                                 its `host`, by the device */
+    /* The packet in memory of the host, `tensors` if that is: of a batch, and
+     * where another process has the other end; else NULL: messages are handed
      * over. */
-    void *host; /* the packet in memory of the host; `tensors` if that is */
+    void *host;
     void *wire; /* what travels; `host`, unless messages are compressed */
 };
 
