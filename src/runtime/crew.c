@@ -427,9 +427,10 @@ static enum vp_status reach_uses(struct vp_crew *crew, struct vp_rank *rank,
 
     if (tie->member[rank->index] < 0 || ops->host_memory || !rank->is_here)
         return VP_OK;
-    if (crew->config->world)
+    if (crew->config->world && !tie->own)
         return ops->host_alloc(rank->backend, n_bytes, (void **)&tie->mirror);
-    vp_group_set_adder(tie->group, tie->member[rank->index], vp_stage_add_terms,
+    vp_group_set_adder(tie->group, tie->member[rank->index],
+                       tie->own ? vp_stage_add_own_terms : vp_stage_add_terms,
                        &rank->stages[0].stage);
     return VP_OK;
 }
@@ -451,6 +452,7 @@ static enum vp_status make_tie(struct vp_crew *crew, struct vp_rank *ranks,
         if (tie->member[r] >= 0)
             members[n_members++] = r;
     }
+    tie->own = n_members == 1 && ranks[members[0]].n_stages == 1;
     if (tie->member && members)
         st = vp_group_create(crew->world, members, n_members, 0, &tie->group);
     free(members);
@@ -470,8 +472,12 @@ static enum vp_status make_ties(struct vp_crew *crew, struct vp_rank *ranks)
     for (vp_par owner = 0; owner < graph->n_params; owner++) {
         bool tied = false;
 
-        for (vp_par par = owner + 1; par < graph->n_params; par++)
-            tied |= graph->params[par].tied_to == owner;
+        for (vp_par par = owner + 1; par < graph->n_params; par++) {
+            if (graph->params[par].tied_to != owner)
+                continue;
+            VP_BUG_ON(graph->params[par].block <= graph->params[owner].block);
+            tied = true;
+        }
         if (tied)
             VP_TRY(make_tie(crew, ranks, owner));
     }

@@ -229,31 +229,55 @@ enum vp_status vp_stage_wait(struct vp_stage *stage)
     return stage->ops->event_sync(stage->idle, stage->config->timeout_ms);
 }
 
-static enum vp_status add_terms(struct vp_stage *stage,
-                                const struct vp_term *terms, int n_added,
-                                int n_terms, int64_t begin, int64_t n)
-{
-    float *sum = terms[0].data + begin;
+/* ---- Sums of gradients -------------------------------------------------- */
 
+/* The first term becomes the sum. */
+static enum vp_status add_up(struct vp_stage *stage,
+                             const struct vp_term *terms, int n_added,
+                             int64_t begin, int64_t n)
+{
     for (int k = 1; k < n_added; k++)
-        VP_TRY(stage->ops->add(stage->backend, stage->stream, sum,
-                               terms[k].data + begin, n));
+        VP_TRY(stage->ops->add(stage->backend, stage->stream,
+                               terms[0].data + begin, terms[k].data + begin,
+                               n));
+    return VP_OK;
+}
+
+static enum vp_status spread(struct vp_stage *stage,
+                             const struct vp_term *terms, int n_terms,
+                             int64_t begin, int64_t n)
+{
     for (int k = 1; k < n_terms; k++)
-        VP_TRY(
-            put(stage, terms[k].data + begin, sum, n * (int64_t)sizeof(float)));
+        VP_TRY(put(stage, terms[k].data + begin, terms[0].data + begin,
+                   n * (int64_t)sizeof(float)));
     return vp_stage_wait(stage);
+}
+
+static void abort_unless_ok(struct vp_stage *stage, enum vp_status st)
+{
+    if (st != VP_OK)
+        vp_world_abort(stage->world, st,
+                       stage->ops->last_error(stage->backend));
 }
 
 void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
                         int n_terms, int64_t begin, int64_t end)
 {
     struct vp_stage *stage = ctx;
-    enum vp_status st = add_terms(stage, terms, n_added, n_terms, begin,
-                                  end - begin);
+    enum vp_status st = add_up(stage, terms, n_added, begin, end - begin);
 
-    if (st != VP_OK)
-        vp_world_abort(stage->world, st,
-                       stage->ops->last_error(stage->backend));
+    if (st == VP_OK)
+        st = spread(stage, terms, n_terms, begin, end - begin);
+    abort_unless_ok(stage, st);
+}
+
+void vp_stage_add_own_terms(void *ctx, const struct vp_term *terms, int n_added,
+                            int n_terms, int64_t begin, int64_t end)
+{
+    struct vp_stage *stage = ctx;
+
+    VP_BUG_ON(n_added != n_terms);
+    abort_unless_ok(stage, add_up(stage, terms, n_added, begin, end - begin));
 }
 
 /* The first tensors, if the backward took them along. */

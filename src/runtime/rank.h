@@ -32,6 +32,7 @@ struct vp_tie {
     vp_par owner;
     int64_t n;     /* floats */
     int *member;   /* per rank; -1: it has no use */
+    bool own;      /* all uses are in one stage */
     float *mirror; /* of the uses here, for other processes; else NULL */
 };
 

@@ -139,6 +139,10 @@ enum vp_status vp_stage_take_loss(struct vp_stage *stage,
 /* A vp_adder_fn for the memory of a stage's device; `ctx` is the stage. */
 void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
                         int n_terms, int64_t begin, int64_t end);
+/* The same where all terms are gradients of this one stage, which share the
+ * first one's weights: that one alone gets the sum, and nothing waits for it. */
+void vp_stage_add_own_terms(void *ctx, const struct vp_term *terms, int n_added,
+                            int n_terms, int64_t begin, int64_t end);
 /* Until the device has done all it was given. */
 enum vp_status vp_stage_wait(struct vp_stage *stage);
 

@@ -50,31 +50,39 @@ static enum vp_status copy_uses(struct vp_rank *rank, const struct vp_tie *tie,
     return tie->mirror ? vp_stage_wait(stage) : VP_OK;
 }
 
+/* What others add must be there. */
+static enum vp_status wait_for_uses(struct vp_rank *rank,
+                                    const struct vp_tie *tie)
+{
+    for (int s = 0; !tie->own && s < rank->n_stages; s++)
+        VP_TRY(vp_stage_wait(&rank->stages[s].stage));
+    return VP_OK;
+}
+
+static enum vp_status add_tie(struct vp_rank *rank, const struct vp_tie *tie)
+{
+    struct vp_term terms[VP_MAX_USES];
+    int n = list_uses(rank, tie, terms);
+    enum vp_status st;
+
+    VP_TRY(wait_for_uses(rank, tie));
+    VP_TRY(copy_uses(rank, tie, terms, n, false));
+    vp_watch_begin_wait(rank);
+    st = vp_group_add(tie->group, tie->member[rank->index], terms, n, tie->n,
+                      deadline(rank));
+    vp_watch_end_wait(rank, st);
+    VP_TRY(st);
+    n = list_uses(rank, tie, terms);
+    return copy_uses(rank, tie, terms, n, true);
+}
+
 /* Uses of a tied parameter are added in block order, wherever they are; every
  * stage that has a copy then makes the same update of it. */
 static enum vp_status add_ties(struct vp_rank *rank)
 {
-    struct vp_term terms[VP_MAX_USES];
-
-    for (int s = 0; rank->crew->n_ties > 0 && s < rank->n_stages; s++)
-        VP_TRY(vp_stage_wait(&rank->stages[s].stage));
-    for (int t = 0; t < rank->crew->n_ties; t++) {
-        const struct vp_tie *tie = &rank->crew->ties[t];
-        enum vp_status st;
-        int n;
-
-        if (tie->member[rank->index] < 0)
-            continue;
-        n = list_uses(rank, tie, terms);
-        VP_TRY(copy_uses(rank, tie, terms, n, false));
-        vp_watch_begin_wait(rank);
-        st = vp_group_add(tie->group, tie->member[rank->index], terms, n,
-                          tie->n, deadline(rank));
-        vp_watch_end_wait(rank, st);
-        VP_TRY(st);
-        n = list_uses(rank, tie, terms);
-        VP_TRY(copy_uses(rank, tie, terms, n, true));
-    }
+    for (int t = 0; t < rank->crew->n_ties; t++)
+        if (rank->crew->ties[t].member[rank->index] >= 0)
+            VP_TRY(add_tie(rank, &rank->crew->ties[t]));
     return VP_OK;
 }
 
