@@ -530,10 +530,12 @@ static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks)
                          sizeof(*crew->norms));
     crew->scales = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
                           sizeof(*crew->scales));
+    crew->ends = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
+                        sizeof(*crew->ends));
     crew->global_norms = calloc(VP_RESULT_RING, sizeof(*crew->global_norms));
     crew->bucket_flops = calloc((size_t)config->n_graphs,
                                 sizeof(*crew->bucket_flops));
-    if (!crew->results || !crew->norms || !crew->scales ||
+    if (!crew->results || !crew->norms || !crew->scales || !crew->ends ||
         !crew->global_norms || !crew->bucket_flops)
         return VP_ERR_NOMEM;
     for (int r = 0; r < crew->n_ranks; r++) {
@@ -635,6 +637,7 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
     free(crew->results);
     free(crew->norms);
     free(crew->scales);
+    free(crew->ends);
     free(crew->global_norms);
     free(crew->bucket_flops);
     vp_remote_release(crew);

@@ -169,7 +169,7 @@ enum vp_status vp_stage_run_and_update(struct vp_stage *stage,
                                           grad_scale);
 
     launch.update = &step;
-    launch.squares = stage->sums;
+    launch.squares = stage->next_sums;
     stage->updated = true;
     return stage->ops->launch(bucket_of(stage, slot)->train_exe, VP_LIST_B,
                               &launch, stage->stream);
@@ -289,12 +289,20 @@ static int n_updated(const struct vp_stage *stage)
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage)
 {
     int first = n_updated(stage);
+    double *sums = stage->next_sums;
 
     if (first < stage->n_tensors)
         VP_TRY(stage->ops->sum_squares(
             stage->backend, stage->stream, stage->tensors + first,
-            stage->n_tensors - first, stage->grads, stage->sums + first));
-    return vp_stage_wait(stage);
+            stage->n_tensors - first, stage->grads, sums + first));
+    stage->next_sums = stage->sums;
+    stage->sums = sums;
+    return stage->ops->event_record(stage->summed, stage->stream);
+}
+
+enum vp_status vp_stage_wait_sums(struct vp_stage *stage)
+{
+    return stage->ops->event_sync(stage->summed, stage->config->timeout_ms);
 }
 
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,

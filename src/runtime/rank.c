@@ -290,6 +290,7 @@ static enum vp_status exec_backward(struct vp_rank *rank,
         boundary.din->header = slot->parcel->header;
     }
     VP_TRY(vp_run_backward(rank, action, VP_LIST_B, &boundary));
+    VP_TRY(vp_update_look(rank));
     if (is_last(rank, rs->index))
         VP_TRY(note_result(rank, rs, slot));
     return rank->job->schedule->split ? VP_OK : release(rank, action, true);
@@ -548,6 +549,8 @@ void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
     }
     for (int s = 0; s < rank->n_stages && st == VP_OK; s++)
         st = vp_stage_wait(&rank->stages[s].stage);
+    if (st == VP_OK)
+        st = vp_update_settle(rank);
     if (st == VP_OK) {
         vp_device_log_flush(rank);
         st = say_done(rank);

@@ -301,6 +301,7 @@ static enum vp_status each_event(struct vp_stage *stage,
     const struct vp_stage_shape *shape = &stage->shape;
 
     VP_TRY(fn(stage, &stage->idle));
+    VP_TRY(fn(stage, &stage->summed));
     for (int i = 0; i < shape->n_slots; i++)
         VP_TRY(fn(stage, &stage->loss_read[i]));
     for (int i = 0; is_first(stage) && i < shape->n_slots; i++)
@@ -356,6 +357,13 @@ static void free_batches(struct vp_stage *stage)
             stage->ops->host_free(stage->backend, stage->batches[i].host);
 }
 
+static enum vp_status allocate_sums(struct vp_stage *stage, double **out)
+{
+    return stage->ops->host_alloc(stage->backend,
+                                  (size_t)stage->n_tensors * sizeof(double),
+                                  (void **)out);
+}
+
 static enum vp_status allocate(struct vp_stage *stage)
 {
     VP_TRY(each_buffer(stage, alloc_buffer));
@@ -365,9 +373,8 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(stage->ops->host_alloc(stage->backend,
                                   (size_t)stage->shape.n_slots * sizeof(float),
                                   (void **)&stage->losses));
-    VP_TRY(stage->ops->host_alloc(stage->backend,
-                                  (size_t)stage->n_tensors * sizeof(double),
-                                  (void **)&stage->sums));
+    VP_TRY(allocate_sums(stage, &stage->sums));
+    VP_TRY(allocate_sums(stage, &stage->next_sums));
     return init_weights(stage);
 }
 
@@ -402,6 +409,7 @@ void vp_stage_release(struct vp_stage *stage)
         each_event(stage, free_event);
         stage->ops->host_free(stage->backend, stage->losses);
         stage->ops->host_free(stage->backend, stage->sums);
+        stage->ops->host_free(stage->backend, stage->next_sums);
     }
     for (int i = 0; stage->buckets && i < stage->config->n_graphs; i++) {
         struct vp_stage_bucket *bucket = &stage->buckets[i];

@@ -82,6 +82,7 @@ struct vp_stage {
     float *losses;               /* per slot, in memory of the host */
     struct vp_event **loss_read; /* per slot: it is there */
     struct vp_event *idle;       /* for vp_stage_wait() */
+    struct vp_event *summed;     /* the sums of squares are there */
 
     struct vp_optim_tensor *tensors; /* named tensors of [0, train_bytes) */
     const char **tensor_names;
@@ -91,6 +92,7 @@ struct vp_stage {
                                owner is in another stage */
     int n_free_tensors; /* the first of them: the others are tied */
     double *sums;       /* per tensor, in memory of the host */
+    double *next_sums;  /* of the update being made */
 };
 
 /* Lowers every bucket and adds up memory. */
@@ -146,8 +148,10 @@ void vp_stage_add_own_terms(void *ctx, const struct vp_term *terms, int n_added,
 /* Until the device has done all it was given. */
 enum vp_status vp_stage_wait(struct vp_stage *stage);
 
-/* Squares of the gradients, per tensor, into stage->sums. */
+/* Squares of the gradients, per tensor, are on their way to stage->sums. They
+ * may be read after the wait, and until the next ones are asked for. */
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
+enum vp_status vp_stage_wait_sums(struct vp_stage *stage);
 /* Writes the next version, or what the backward left of it. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale);
