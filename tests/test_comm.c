@@ -2,7 +2,8 @@
  *
  *   test_comm                                ranks are threads
  *   mpirun -n 4 test_comm mpi                ranks are processes
- *   mpirun -n 3 test_comm mpi abort          likewise, and one gives up */
+ *   mpirun -n 3 test_comm mpi abort          likewise, and one gives up
+ *   mpirun -n 2 test_comm mpi huge           messages of more than 2 GiB */
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/rng.h"
@@ -710,9 +711,70 @@ static void waits_have_an_end(void **state)
     }
 }
 
-static int run_processes(bool give_up)
+/* ---- More than an int can count ----------------------------------------- */
+
+enum { N_HUGE = 2 };
+
+/* Message j has some words less. */
+static size_t huge_words(int j)
+{
+    return ((size_t)9 << 25) + 5 - (size_t)j * 1000; /* 2.25 GiB and a bit */
+}
+
+static uint64_t huge_word(int j, size_t i)
+{
+    return (i + (size_t)j) * 0x9E3779B97F4A7C15u;
+}
+
+static void huge_rank(struct rank *rank)
+{
+    struct vp_channel *channel = rank->job;
+    void *buffer;
+
+    for (int j = 0; j < N_HUGE; j++) {
+        if ((rank->index ? vp_channel_acquire : vp_channel_wait)(
+                channel, (uint64_t)j, in_ms(5 * LONG_MS), &buffer) != VP_OK) {
+            rank->n_errors++;
+            return;
+        }
+        for (size_t i = 0; i < huge_words(j); i++)
+            if (rank->index)
+                ((uint64_t *)buffer)[i] = huge_word(j, i);
+            else
+                rank->n_errors += ((uint64_t *)buffer)[i] != huge_word(j, i);
+        if (rank->index)
+            vp_channel_post(channel, (uint64_t)j, huge_words(j) * 8);
+        else
+            vp_channel_release(channel, (uint64_t)j);
+    }
+}
+
+static void a_message_may_be_huge(void **state)
+{
+    static char head;
+    struct vp_buffer buffer = { .head = &head,
+                                .n_head = sizeof(head),
+                                .n_body = huge_words(0) * 8 };
+    struct vp_err err = { "" };
+
+    (void)state;
+    buffer.body = buffer.self = malloc(buffer.n_body);
+    assert_non_null(buffer.body);
+    run_ranks(2, huge_rank, make_channel(processes, 1, 1, &buffer));
+    assert_int_equal(vp_world_agree(processes, VP_OK, in_ms(5 * LONG_MS), &err),
+                     VP_OK);
+}
+
+/* ---- All ---------------------------------------------------------------- */
+
+/* `what`: which of the tests; NULL: the usual ones. */
+static int run_processes(const char *what)
 {
     struct vp_processes self = find_self();
+    bool give_up = what && strcmp(what, "abort") == 0;
+    const struct CMUnitTest huge[] = {
+        cmocka_unit_test(a_message_may_be_huge),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive_in_order),
         cmocka_unit_test(sums_are_exact_in_their_order),
@@ -731,6 +793,7 @@ static int run_processes(bool give_up)
     }
     join_processes(&self);
     n_failed = give_up ? cmocka_run_group_tests(last, NULL, NULL)
+               : what  ? cmocka_run_group_tests(huge, NULL, NULL)
                        : cmocka_run_group_tests(tests, NULL, NULL);
     if (give_up && n_failed == 0)
         puts("all know"); /* what follows ends the process with a failure */
@@ -752,6 +815,6 @@ int main(int argc, char **argv)
     };
 
     if (argc > 1 && strcmp(argv[1], "mpi") == 0)
-        return run_processes(argc > 2);
+        return run_processes(argc > 2 ? argv[2] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
