@@ -915,10 +915,12 @@ static void test_updates(void **state)
 
 static void test_sum_squares(void **state)
 {
-    double got[MAX_TENSORS], want[MAX_TENSORS];
+    double *got, want[MAX_TENSORS];
     struct bed bed;
 
     (void)state;
+    assert_int_equal(
+        gpu.ops->host_alloc(gpu.backend, sizeof(want), (void **)&got), VP_OK);
     bed_init(&bed, VP_DTYPE_BF16);
     bed_send(&bed);
     vp_optim_sum_squares_host(bed.tensors, bed.n_tensors, bed.host[W0], want,
@@ -933,6 +935,7 @@ static void test_sum_squares(void **state)
             fail_msg("sum of squares of tensor %d, %lld elements: %.17g, not "
                      "%.17g",
                      i, (long long)bed.tensors[i].n, got[i], want[i]);
+    gpu.ops->host_free(gpu.backend, got);
     bed_release(&bed);
 }
 

@@ -385,6 +385,7 @@ static void literal_update(struct literal *lit, struct literal_stage *ls, int m)
         ls->stage.grads[i] = sum;
     }
     vp_stage_sum_grads(&ls->stage);
+    vp_stage_wait_sums(&ls->stage);
     ls->norm = vp_optim_norm(ls->stage.tensors, ls->stage.n_tensors,
                              ls->stage.sums) /
                (double)literal_scale(lit) * (double)mean;

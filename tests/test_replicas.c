@@ -229,6 +229,7 @@ static double update(struct literal *lit)
         struct vp_stage *stage = &lit->parts[s].stage;
 
         vp_stage_sum_grads(stage);
+        vp_stage_wait_sums(stage);
         for (int i = 0; i < stage->n_own_tensors; i++)
             per_block[stage->tensors[i].block] += stage->sums[i];
     }

@@ -125,6 +125,7 @@ static double literal_update(struct literal *lit, int64_t step)
     double norm;
 
     vp_stage_sum_grads(stage);
+    vp_stage_wait_sums(stage);
     norm = vp_optim_norm(stage->tensors, stage->n_tensors, stage->sums);
     if (!isfinite(norm)) {
         lit->scale *= 0.5f;

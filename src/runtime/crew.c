@@ -513,9 +513,10 @@ static enum vp_status reach_uses(struct vp_crew *crew, struct vp_rank *rank,
 
     if (tie->member[rank->index] < 0 || ops->host_memory || !rank->is_here)
         return VP_OK;
-    if (crew->config->world && !direct)
+    if (crew->config->world && !direct && !tie->own)
         return ops->host_alloc(rank->backend, n_bytes, (void **)&tie->mirror);
-    vp_group_set_adder(tie->group, tie->member[rank->index], vp_stage_add_terms,
+    vp_group_set_adder(tie->group, tie->member[rank->index],
+                       tie->own ? vp_stage_add_own_terms : vp_stage_add_terms,
                        &rank->stages[0].stage);
     return VP_OK;
 }
@@ -539,6 +540,7 @@ static enum vp_status make_tie(struct vp_crew *crew, struct vp_rank *ranks,
             members[n_members++] = r;
     }
     if (tie->member && members) {
+        tie->own = n_members == 1 && ranks[members[0]].n_stages == 1;
         direct = are_direct(crew, members, n_members);
         st = direct ? vp_direct_group_create(crew->world, members, n_members,
                                              &tie->group)
@@ -562,8 +564,12 @@ static enum vp_status make_ties(struct vp_crew *crew, struct vp_rank *ranks)
     for (vp_par owner = 0; owner < graph->n_params; owner++) {
         bool tied = false;
 
-        for (vp_par par = owner + 1; par < graph->n_params; par++)
-            tied |= graph->params[par].tied_to == owner;
+        for (vp_par par = owner + 1; par < graph->n_params; par++) {
+            if (graph->params[par].tied_to != owner)
+                continue;
+            VP_BUG_ON(graph->params[par].block <= graph->params[owner].block);
+            tied = true;
+        }
         if (tied)
             VP_TRY(make_tie(crew, ranks, owner));
     }
@@ -616,10 +622,12 @@ static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks)
                          sizeof(*crew->norms));
     crew->scales = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
                           sizeof(*crew->scales));
+    crew->ends = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
+                        sizeof(*crew->ends));
     crew->global_norms = calloc(VP_RESULT_RING, sizeof(*crew->global_norms));
     crew->bucket_flops = calloc((size_t)config->n_graphs,
                                 sizeof(*crew->bucket_flops));
-    if (!crew->results || !crew->norms || !crew->scales ||
+    if (!crew->results || !crew->norms || !crew->scales || !crew->ends ||
         !crew->global_norms || !crew->bucket_flops)
         return VP_ERR_NOMEM;
     for (int r = 0; r < crew->n_ranks; r++) {
@@ -725,6 +733,7 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
     free(crew->results);
     free(crew->norms);
     free(crew->scales);
+    free(crew->ends);
     free(crew->global_norms);
     free(crew->bucket_flops);
     vp_remote_release(crew);

@@ -4,10 +4,32 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void *tensors_of(const struct vp_parcel *parcel)
 {
     return parcel ? parcel->tensors : NULL;
+}
+
+/* The device takes a batch as one packet, when it comes to it. */
+static enum vp_status put_batch(struct vp_stage *stage,
+                                struct vp_parcel *parcel,
+                                const struct vp_program *program,
+                                const struct vp_batch *batch)
+{
+    VP_TRY(stage->ops->event_sync(parcel->read, stage->config->timeout_ms));
+    for (int i = 0; i < program->in.n_entries; i++) {
+        const struct vp_packet_entry *entry = &program->in.entries[i];
+        enum vp_role role = program->graph->values[entry->value].role;
+
+        memcpy((char *)parcel->host + entry->offset, batch->array[role],
+               (size_t)entry->n_bytes);
+    }
+    if (parcel->host == parcel->tensors)
+        return VP_OK;
+    VP_TRY(stage->ops->copy(stage->backend, stage->stream, parcel->tensors,
+                            parcel->host, (size_t)program->in.n_bytes));
+    return stage->ops->event_record(parcel->read, stage->stream);
 }
 
 enum vp_status vp_stage_load(struct vp_stage *stage, struct vp_parcel *parcel,
@@ -22,15 +44,7 @@ enum vp_status vp_stage_load(struct vp_stage *stage, struct vp_parcel *parcel,
         .n_tokens = batch->n_tokens,
         .bucket = batch->bucket,
     };
-    for (int i = 0; i < program->in.n_entries; i++) {
-        const struct vp_packet_entry *entry = &program->in.entries[i];
-        enum vp_role role = program->graph->values[entry->value].role;
-
-        VP_TRY(stage->ops->copy(stage->backend, stage->stream,
-                                (char *)parcel->tensors + entry->offset,
-                                batch->array[role], (size_t)entry->n_bytes));
-    }
-    return VP_OK;
+    return put_batch(stage, parcel, program, batch);
 }
 
 void *vp_stage_weights(const struct vp_stage *stage, int64_t version)
@@ -155,7 +169,7 @@ enum vp_status vp_stage_run_and_update(struct vp_stage *stage,
                                           grad_scale);
 
     launch.update = &step;
-    launch.squares = stage->sums;
+    launch.squares = stage->next_sums;
     stage->updated = true;
     return stage->ops->launch(bucket_of(stage, slot)->train_exe, VP_LIST_B,
                               &launch, stage->stream);
@@ -215,31 +229,55 @@ enum vp_status vp_stage_wait(struct vp_stage *stage)
     return stage->ops->event_sync(stage->idle, stage->config->timeout_ms);
 }
 
-static enum vp_status add_terms(struct vp_stage *stage,
-                                const struct vp_term *terms, int n_added,
-                                int n_terms, int64_t begin, int64_t n)
-{
-    float *sum = terms[0].data + begin;
+/* ---- Sums of gradients -------------------------------------------------- */
 
+/* The first term becomes the sum. */
+static enum vp_status add_up(struct vp_stage *stage,
+                             const struct vp_term *terms, int n_added,
+                             int64_t begin, int64_t n)
+{
     for (int k = 1; k < n_added; k++)
-        VP_TRY(stage->ops->add(stage->backend, stage->stream, sum,
-                               terms[k].data + begin, n));
+        VP_TRY(stage->ops->add(stage->backend, stage->stream,
+                               terms[0].data + begin, terms[k].data + begin,
+                               n));
+    return VP_OK;
+}
+
+static enum vp_status spread(struct vp_stage *stage,
+                             const struct vp_term *terms, int n_terms,
+                             int64_t begin, int64_t n)
+{
     for (int k = 1; k < n_terms; k++)
-        VP_TRY(
-            put(stage, terms[k].data + begin, sum, n * (int64_t)sizeof(float)));
+        VP_TRY(put(stage, terms[k].data + begin, terms[0].data + begin,
+                   n * (int64_t)sizeof(float)));
     return vp_stage_wait(stage);
+}
+
+static void abort_unless_ok(struct vp_stage *stage, enum vp_status st)
+{
+    if (st != VP_OK)
+        vp_world_abort(stage->world, st,
+                       stage->ops->last_error(stage->backend));
 }
 
 void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
                         int n_terms, int64_t begin, int64_t end)
 {
     struct vp_stage *stage = ctx;
-    enum vp_status st = add_terms(stage, terms, n_added, n_terms, begin,
-                                  end - begin);
+    enum vp_status st = add_up(stage, terms, n_added, begin, end - begin);
 
-    if (st != VP_OK)
-        vp_world_abort(stage->world, st,
-                       stage->ops->last_error(stage->backend));
+    if (st == VP_OK)
+        st = spread(stage, terms, n_terms, begin, end - begin);
+    abort_unless_ok(stage, st);
+}
+
+void vp_stage_add_own_terms(void *ctx, const struct vp_term *terms, int n_added,
+                            int n_terms, int64_t begin, int64_t end)
+{
+    struct vp_stage *stage = ctx;
+
+    VP_BUG_ON(n_added != n_terms);
+    abort_unless_ok(stage, add_up(stage, terms, n_added, begin, end - begin));
 }
 
 /* The first tensors, if the backward took them along. */
@@ -251,12 +289,20 @@ static int n_updated(const struct vp_stage *stage)
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage)
 {
     int first = n_updated(stage);
+    double *sums = stage->next_sums;
 
     if (first < stage->n_tensors)
         VP_TRY(stage->ops->sum_squares(
             stage->backend, stage->stream, stage->tensors + first,
-            stage->n_tensors - first, stage->grads, stage->sums + first));
-    return vp_stage_wait(stage);
+            stage->n_tensors - first, stage->grads, sums + first));
+    stage->next_sums = stage->sums;
+    stage->sums = sums;
+    return stage->ops->event_record(stage->summed, stage->stream);
+}
+
+enum vp_status vp_stage_wait_sums(struct vp_stage *stage)
+{
+    return stage->ops->event_sync(stage->summed, stage->config->timeout_ms);
 }
 
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,

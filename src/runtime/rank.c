@@ -132,25 +132,21 @@ static enum vp_status release(struct vp_rank *rank,
 
 /* ---- Forward ------------------------------------------------------------ */
 
-static enum vp_status load(struct vp_rank *rank, struct vp_rank_stage *rs,
-                           struct vp_slot *slot, const struct vp_action *action)
+static enum vp_status next_batch(struct vp_rank *rank, uint64_t minibatch,
+                                 const struct vp_batch **out)
 {
-    uint64_t minibatch = run_minibatch(rank, action->mb);
     const struct vp_train_config *config = rank->crew->config;
-    const struct vp_batch *batch = rank->eval_batch;
     struct vp_err err = { "" };
     enum vp_status st;
 
+    *out = rank->eval_batch;
     if (rank->job->kind == VP_JOB_EVAL)
         st = vp_data_fill(config->eval_data, minibatch, rank->eval_batch, &err);
     else
-        st = vp_prefetch_next(rank->reader, config->timeout_ms, &batch, &err);
-    if (st != VP_OK) {
+        st = vp_prefetch_next(rank->reader, config->timeout_ms, out, &err);
+    if (st != VP_OK)
         vp_world_abort(rank->crew->world, st, err.text);
-        return st;
-    }
-    vp_device_log_begin(rank, action);
-    return vp_stage_load(&rs->stage, slot->parcel, batch, minibatch);
+    return st;
 }
 
 /* True for the first minibatch of an update on this replica: its gradients
@@ -242,18 +238,24 @@ static enum vp_status exec_forward(struct vp_rank *rank,
     struct vp_rank_stage *rs = stage_of(rank, action);
     struct vp_slot *slot = &rs->stage.slots[action->slot];
     bool eval = rank->job->kind == VP_JOB_EVAL;
+    uint64_t minibatch = run_minibatch(rank, action->mb);
     struct vp_boundary boundary = { NULL, NULL, NULL };
+    const struct vp_batch *batch = NULL;
 
     if (rs->index == 0)
-        VP_TRY(load(rank, rs, slot, action));
+        VP_TRY(next_batch(rank, minibatch, &batch));
+    if (!is_last(rank, rs->index))
+        VP_TRY(acquire(rank, action, ACT, &boundary.out));
+    else if (batch)
+        vp_device_log_begin(rank, action);
+    if (batch)
+        VP_TRY(vp_stage_load(&rs->stage, slot->parcel, batch, minibatch));
     else
         slot->parcel = rs->act;
     slot->version = version_of(rank, rs, action);
     set_scalars(rank, rs, slot, action->mb);
-    if (!is_last(rank, rs->index)) {
-        VP_TRY(acquire(rank, action, ACT, &boundary.out));
+    if (boundary.out)
         boundary.out->header = slot->parcel->header;
-    }
     VP_TRY(vp_stage_run(&rs->stage, slot, VP_LIST_F, slot->version, eval,
                         &boundary));
     if (is_last(rank, rs->index))
@@ -290,6 +292,7 @@ static enum vp_status exec_backward(struct vp_rank *rank,
         boundary.din->header = slot->parcel->header;
     }
     VP_TRY(vp_run_backward(rank, action, VP_LIST_B, &boundary));
+    VP_TRY(vp_update_look(rank));
     if (is_last(rank, rs->index))
         VP_TRY(note_result(rank, rs, slot));
     return rank->job->schedule->split ? VP_OK : release(rank, action, true);
@@ -549,6 +552,8 @@ void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
     }
     for (int s = 0; s < rank->n_stages && st == VP_OK; s++)
         st = vp_stage_wait(&rank->stages[s].stage);
+    if (st == VP_OK)
+        st = vp_update_settle(rank);
     if (st == VP_OK) {
         vp_device_log_flush(rank);
         st = say_done(rank);

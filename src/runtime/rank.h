@@ -33,6 +33,7 @@ struct vp_tie {
     vp_par owner;
     int64_t n;     /* floats */
     int *member;   /* per rank; -1: it has no use */
+    bool own;      /* all uses are in one stage */
     float *mirror; /* of the uses here, for other processes; else NULL */
 };
 
@@ -65,6 +66,7 @@ struct vp_crew {
     int64_t n_results;
     double *norms;           /* VP_RESULT_RING x n_stages, by update */
     struct vp_scale *scales; /* likewise, after it */
+    int64_t *ends;           /* likewise: when it was made, by our clock */
     double *global_norms;    /* VP_RESULT_RING, by update (bsp) */
     double *bucket_flops;    /* of a training minibatch, per bucket */
     atomic_bool stop_asked;  /* end after the update being run */
@@ -72,6 +74,14 @@ struct vp_crew {
     atomic_llong n_reported; /* minibatches whose result was read */
     bool has_bad_loss;       /* the loss of bad_minibatch is not finite */
     uint64_t bad_minibatch;
+};
+
+/* What is still to be known of an update that was given to the device: a rank
+ * goes on meanwhile, where nothing depends on it. */
+enum vp_owed {
+    VP_OWED_NOTHING,
+    VP_OWED_SUMS, /* squares of its gradients, which the device makes */
+    VP_OWED_NORM, /* those of all ranks together */
 };
 
 enum vp_job_kind { VP_JOB_PREPARE, VP_JOB_TRAIN, VP_JOB_EVAL, VP_JOB_EXIT };
@@ -135,6 +145,9 @@ struct vp_rank {
     double *mine, *all; /* exchanged before updates of bsp */
     double norm;        /* of all stages */
     bool stop;          /* all ranks end after this update */
+    enum vp_owed owed;  /* of the last update */
+    int64_t owed_mb;    /* the last minibatch of it */
+    int64_t seen_ns;    /* when the device was seen to have made it */
 
     void *looked_at; /* a message, copied from the device to be shown */
     int64_t n_looked_at;

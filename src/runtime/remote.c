@@ -78,6 +78,8 @@ static void take_update(struct vp_crew *crew, struct vp_rank *rank,
     if (rs->replica == 0) {
         crew->norms[at * crew->n_stages + rs->index] = note->of.update.norm;
         crew->scales[at * crew->n_stages + rs->index] = note->of.update.scale;
+        crew->ends[at * crew->n_stages + rs->index] = vp_clock_ns() -
+                                                      note->of.update.age_ns;
     }
     if (rs->replica == 0 && rs->index == 0)
         crew->global_norms[at] = note->of.update.global_norm;

@@ -60,6 +60,7 @@ struct vp_note {
         } result;
         struct {
             double norm, global_norm;
+            int64_t age_ns; /* how long ago it was made */
             struct vp_scale scale;
             struct vp_stage_stats stats;
         } update;

@@ -313,8 +313,11 @@ static enum vp_status each_event(struct vp_stage *stage, event_fn fn)
     const struct vp_stage_shape *shape = &stage->shape;
 
     VP_TRY(fn(stage, &stage->idle));
+    VP_TRY(fn(stage, &stage->summed));
     for (int i = 0; i < shape->n_slots; i++)
         VP_TRY(fn(stage, &stage->loss_read[i]));
+    for (int i = 0; is_first(stage) && i < shape->n_slots; i++)
+        VP_TRY(fn(stage, &stage->batches[i].read));
     VP_TRY(each_of(stage, stage->act_bufs, shape->n_act_bufs, VP_SPACE_IN, fn));
     VP_TRY(each_of(stage, stage->grad_bufs, shape->n_grad_bufs, VP_SPACE_DOUT,
                    fn));
@@ -339,17 +342,48 @@ static enum vp_status free_event(struct vp_stage *stage,
 
 /* ---- The whole ---------------------------------------------------------- */
 
+/* Batches are made where the device can fetch them. */
+static enum vp_status allocate_batches(struct vp_stage *stage)
+{
+    size_t n_bytes = (size_t)stage->n_bytes[VP_SPACE_IN];
+
+    for (int i = 0; is_first(stage) && i < stage->shape.n_slots; i++) {
+        struct vp_parcel *batch = &stage->batches[i];
+
+        if (stage->ops->host_memory)
+            batch->host = batch->tensors;
+        else
+            VP_TRY(
+                stage->ops->host_alloc(stage->backend, n_bytes, &batch->host));
+    }
+    return VP_OK;
+}
+
+static void free_batches(struct vp_stage *stage)
+{
+    for (int i = 0; i < stage->shape.n_slots; i++)
+        if (!stage->ops->host_memory && stage->batches[i].host)
+            stage->ops->host_free(stage->backend, stage->batches[i].host);
+}
+
+static enum vp_status allocate_sums(struct vp_stage *stage, double **out)
+{
+    return stage->ops->host_alloc(stage->backend,
+                                  (size_t)stage->n_tensors * sizeof(double),
+                                  (void **)out);
+}
+
 static enum vp_status allocate(struct vp_stage *stage)
 {
     VP_TRY(each_buffer(stage, alloc_buffer));
+    VP_TRY(allocate_batches(stage));
     VP_TRY(vp_wires_allocate(stage));
     VP_TRY(each_event(stage, create_event));
     VP_TRY(stage->ops->host_alloc(stage->backend,
                                   (size_t)stage->shape.n_slots * sizeof(float),
                                   (void **)&stage->losses));
-    VP_TRY(stage->ops->host_alloc(stage->backend,
-                                  (size_t)stage->n_tensors * sizeof(double),
-                                  (void **)&stage->sums));
+    VP_TRY(allocate_sums(stage, &stage->sums));
+    VP_TRY(allocate_sums(stage, &stage->next_sums));
     return init_weights(stage);
 }
 
@@ -379,10 +413,12 @@ void vp_stage_release(struct vp_stage *stage)
         return;
     if (stage->tensors) {
         vp_wires_free(stage);
+        free_batches(stage);
         each_buffer(stage, free_buffer);
         each_event(stage, free_event);
         stage->ops->host_free(stage->backend, stage->losses);
         stage->ops->host_free(stage->backend, stage->sums);
+        stage->ops->host_free(stage->backend, stage->next_sums);
     }
     for (int i = 0; stage->buckets && i < stage->config->n_graphs; i++) {
         struct vp_stage_bucket *bucket = &stage->buckets[i];

@@ -20,10 +20,12 @@ struct vp_parcel {
     void *tensors;            /* a packet, in the memory of the device */
     struct vp_event *written; /* by the sender; its own, unless devices of
                                  several processes reach each other */
-    struct vp_event *read;    /* by the receiver, for the last time */
-    /* Where another process has the other end, and devices do not reach each
+    struct vp_event *read;    /* by the receiver, for the last time; of a batch:
+                                 its `host`, by the device */
+    /* The packet in memory of the host, `tensors` if that is: of a batch, and
+     * where another process has the other end and devices do not reach each
      * other; else NULL: messages are handed over. */
-    void *host; /* the packet in memory of the host; `tensors` if that is */
+    void *host;
     void *wire; /* what travels; `host`, unless messages are compressed */
 };
 
@@ -83,6 +85,7 @@ struct vp_stage {
     float *losses;               /* per slot, in memory of the host */
     struct vp_event **loss_read; /* per slot: it is there */
     struct vp_event *idle;       /* for vp_stage_wait() */
+    struct vp_event *summed;     /* the sums of squares are there */
 
     struct vp_optim_tensor *tensors; /* named tensors of [0, train_bytes) */
     const char **tensor_names;
@@ -92,6 +95,7 @@ struct vp_stage {
                                owner is in another stage */
     int n_free_tensors; /* the first of them: the others are tied */
     double *sums;       /* per tensor, in memory of the host */
+    double *next_sums;  /* of the update being made */
 };
 
 /* Lowers every bucket and adds up memory. */
@@ -140,11 +144,17 @@ enum vp_status vp_stage_take_loss(struct vp_stage *stage,
 /* A vp_adder_fn for the memory of a stage's device; `ctx` is the stage. */
 void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
                         int n_terms, int64_t begin, int64_t end);
+/* The same where all terms are gradients of this one stage, which share the
+ * first one's weights: that one alone gets the sum, and nothing waits for it. */
+void vp_stage_add_own_terms(void *ctx, const struct vp_term *terms, int n_added,
+                            int n_terms, int64_t begin, int64_t end);
 /* Until the device has done all it was given. */
 enum vp_status vp_stage_wait(struct vp_stage *stage);
 
-/* Squares of the gradients, per tensor, into stage->sums. */
+/* Squares of the gradients, per tensor, are on their way to stage->sums. They
+ * may be read after the wait, and until the next ones are asked for. */
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
+enum vp_status vp_stage_wait_sums(struct vp_stage *stage);
 /* Writes the next version, or what the backward left of it. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale);

@@ -46,10 +46,10 @@ static void start_clock(struct vp_trainer *trainer)
     trainer->wait_ns = waited(trainer);
 }
 
-static void stop_clock(struct vp_trainer *trainer,
+static void stop_clock(struct vp_trainer *trainer, int64_t now,
                        struct vp_step_report *report)
 {
-    int64_t now = vp_clock_ns(), wait = waited(trainer);
+    int64_t wait = waited(trainer);
     int64_t wall = (now - trainer->report_ns) * trainer->crew.n_ranks;
 
     report->seconds = vp_clock_seconds(trainer->report_ns, now);
@@ -84,9 +84,22 @@ static void read_note(struct vp_trainer *trainer, int s, int64_t n)
     trainer->scales[s] = crew->scales[note];
 }
 
+/* When all stages had made update number `n`. */
+static int64_t end_of(const struct vp_trainer *trainer, int64_t n)
+{
+    const struct vp_crew *crew = &trainer->crew;
+    const int64_t *ends = crew->ends +
+                          (n - 1) % VP_RESULT_RING * crew->n_stages;
+    int64_t end = ends[0];
+
+    for (int s = 1; s < crew->n_stages; s++)
+        end = ends[s] > end ? ends[s] : end;
+    return end;
+}
+
 static struct vp_step_report begin_report(struct vp_trainer *trainer,
                                           const struct vp_schedule *schedule,
-                                          int n_minibatches)
+                                          int n_minibatches, int64_t now)
 {
     int64_t per_epoch = vp_data_info(trainer->config.data)->n_batches;
     struct vp_step_report report = {
@@ -104,7 +117,7 @@ static struct vp_step_report begin_report(struct vp_trainer *trainer,
     report.epoch = (trainer->n_minibatches - 1) / per_epoch;
     report.saved = vp_state_due(&trainer->config, schedule,
                                 !trainer->generator->stream, report.step);
-    stop_clock(trainer, &report);
+    stop_clock(trainer, now, &report);
     return report;
 }
 
@@ -357,8 +370,9 @@ static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
                                      .first_mb = trainer->n_minibatches },
                  err));
     while (n-- > 0 && wait_group(trainer, trainer->n_steps + 1)) {
-        struct vp_step_report report = begin_report(trainer, &trainer->schedule,
-                                                    n_mb);
+        struct vp_step_report report = begin_report(
+            trainer, &trainer->schedule, n_mb,
+            end_of(trainer, trainer->n_steps + 1));
 
         report.grad_norm =
             crew->global_norms[(report.step - 1) % VP_RESULT_RING];
@@ -484,7 +498,8 @@ static bool report_minibatch(struct vp_trainer *trainer, vp_step_fn fn,
                              void *ctx)
 {
     struct vp_step_report report = begin_report(
-        trainer, &trainer->pieces[(trainer->n_pieces - 1) % 2], 1);
+        trainer, &trainer->pieces[(trainer->n_pieces - 1) % 2], 1,
+        vp_clock_ns());
     double square = 0.0;
 
     for (int s = 0; s < trainer->crew.n_stages; s++) {

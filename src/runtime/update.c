@@ -1,5 +1,14 @@
 /* The end of a group or round, after the sum over replicas: sums over tied
- * weights, the norm, and the next weight version. */
+ * weights, the norm, and the next weight version.
+ *
+ * Where the norm decides nothing, a device that lags behind its host is given
+ * the update, and what comes after it up to the next backward, before the norm
+ * is known. Then the rank looks at it, while the device is not out of work;
+ * ranks of a group tell each other at the next update:
+ *
+ *   host     B0 U0 F1 B1 | waits, looks | U1, tells, F2 B2 | waits, looks |
+ *   device   F0 .... B0 ............ U0   F1 .... B1 ............ U1   F2 ....
+ */
 #include "runtime/action.h"
 #include "runtime/remote.h"
 #include "runtime/state.h"
@@ -50,33 +59,43 @@ static enum vp_status copy_uses(struct vp_rank *rank, const struct vp_tie *tie,
     return tie->mirror ? vp_stage_wait(stage) : VP_OK;
 }
 
+/* What others add must be there. */
+static enum vp_status wait_for_uses(struct vp_rank *rank,
+                                    const struct vp_tie *tie)
+{
+    for (int s = 0; !tie->own && s < rank->n_stages; s++)
+        VP_TRY(vp_stage_wait(&rank->stages[s].stage));
+    return VP_OK;
+}
+
+static enum vp_status add_tie(struct vp_rank *rank, const struct vp_tie *tie)
+{
+    struct vp_term terms[VP_MAX_USES];
+    int n = list_uses(rank, tie, terms);
+    enum vp_status st;
+
+    VP_TRY(wait_for_uses(rank, tie));
+    VP_TRY(copy_uses(rank, tie, terms, n, false));
+    vp_watch_begin_wait(rank);
+    st = vp_group_add(tie->group, tie->member[rank->index], terms, n, tie->n,
+                      deadline(rank));
+    vp_watch_end_wait(rank, st);
+    VP_TRY(st);
+    n = list_uses(rank, tie, terms);
+    return copy_uses(rank, tie, terms, n, true);
+}
+
 /* Uses of a tied parameter are added in block order, wherever they are; every
  * stage that has a copy then makes the same update of it. */
 static enum vp_status add_ties(struct vp_rank *rank)
 {
-    struct vp_term terms[VP_MAX_USES];
-
-    for (int s = 0; rank->crew->n_ties > 0 && s < rank->n_stages; s++)
-        VP_TRY(vp_stage_wait(&rank->stages[s].stage));
-    for (int t = 0; t < rank->crew->n_ties; t++) {
-        const struct vp_tie *tie = &rank->crew->ties[t];
-        enum vp_status st;
-        int n;
-
-        if (tie->member[rank->index] < 0)
-            continue;
-        n = list_uses(rank, tie, terms);
-        VP_TRY(copy_uses(rank, tie, terms, n, false));
-        vp_watch_begin_wait(rank);
-        st = vp_group_add(tie->group, tie->member[rank->index], terms, n,
-                          tie->n, deadline(rank));
-        vp_watch_end_wait(rank, st);
-        VP_TRY(st);
-        n = list_uses(rank, tie, terms);
-        VP_TRY(copy_uses(rank, tie, terms, n, true));
-    }
+    for (int t = 0; t < rank->crew->n_ties; t++)
+        if (rank->crew->ties[t].member[rank->index] >= 0)
+            VP_TRY(add_tie(rank, &rank->crew->ties[t]));
     return VP_OK;
 }
+
+/* ---- The norm ----------------------------------------------------------- */
 
 /* Adds the squares of a stage's gradients per block, tensors in order: the
  * sum over blocks has the same bits however they are spread over stages. */
@@ -100,42 +119,62 @@ static double norm_of(double squares, const struct vp_scale *scale)
 
 /* Under a loss scale they are expected; see advance(). */
 static enum vp_status refuse_nonfinite(struct vp_rank *rank,
-                                       const struct vp_rank_stage *rs,
-                                       double norm, int mb)
+                                       const struct vp_rank_stage *rs)
 {
     struct vp_err err = { "" };
 
-    if (isfinite(norm) || rs->stage.scale.value > 0.0f)
+    if (isfinite(rs->norm) || rs->stage.scale.value > 0.0f)
         return VP_OK;
-    if (vp_stage_blame_grads(&rs->stage, rs->index, run_minibatch(rank, mb),
+    if (vp_stage_blame_grads(&rs->stage, rs->index, (uint64_t)rank->owed_mb,
                              &err) == VP_OK)
         return VP_OK; /* another stage's */
     vp_world_abort(rank->crew->world, VP_ERR_NONFINITE, err.text);
     return VP_ERR_NONFINITE;
 }
 
+/* The mean over the minibatches of a round; a group has it in its loss. */
+static float mean_of(const struct vp_rank *rank, const struct vp_rank_stage *rs)
+{
+    if (rank->job->sync)
+        return 1.0f;
+    return 1.0f / (float)plan_of(rank, rs->index)->update_every;
+}
+
+/* The gradients are final once the device has come here; the last minibatch
+ * that they are of is `mb`. */
+static enum vp_status square_stages(struct vp_rank *rank, int64_t mb)
+{
+    VP_TRY(add_ties(rank));
+    for (int s = 0; s < rank->n_stages; s++)
+        VP_TRY(vp_stage_sum_grads(&rank->stages[s].stage));
+    rank->owed = VP_OWED_SUMS;
+    rank->owed_mb = mb;
+    return VP_OK;
+}
+
 /* Squares of all stages of this rank, and the norm of each. */
-static enum vp_status square_stages(struct vp_rank *rank, double *per_block)
+static enum vp_status look_at_sums(struct vp_rank *rank)
 {
     int n_blocks = rank->crew->config->graphs[0].n_blocks;
 
     for (int b = 0; b < n_blocks; b++)
-        per_block[b] = 0.0;
+        rank->mine[b] = 0.0;
     for (int s = 0; s < rank->n_stages; s++) {
         struct vp_rank_stage *rs = &rank->stages[s];
 
-        VP_TRY(vp_stage_sum_grads(&rs->stage));
-        rs->norm = norm_of(add_squares(&rs->stage, per_block),
-                           &rs->stage.scale);
-        VP_TRY(refuse_nonfinite(rank, rs, rs->norm,
-                                rank->job->schedule->n_mb - 1));
+        VP_TRY(vp_stage_wait_sums(&rs->stage));
+        rs->norm = norm_of(add_squares(&rs->stage, rank->mine),
+                           &rs->stage.scale) *
+                   (double)mean_of(rank, rs);
+        VP_TRY(refuse_nonfinite(rank, rs));
     }
+    rank->owed = VP_OWED_NORM;
+    rank->seen_ns = vp_clock_ns();
     return VP_OK;
 }
 
-/* Before the first update of a synchronous group: ties, then the norm over
- * all blocks and the stop flags of all ranks. */
-static enum vp_status settle(struct vp_rank *rank)
+/* The norm over all blocks, and the stop flags of all ranks. */
+static enum vp_status share_norm(struct vp_rank *rank)
 {
     struct vp_crew *crew = rank->crew;
     int n_blocks = crew->config->graphs[0].n_blocks;
@@ -143,8 +182,6 @@ static enum vp_status settle(struct vp_rank *rank)
     double total = 0.0;
     enum vp_status st;
 
-    VP_TRY(add_ties(rank));
-    VP_TRY(square_stages(rank, rank->mine));
     for (int b = 0; b < n_blocks && rank->stages[0].replica > 0; b++)
         rank->mine[b] = 0.0;
     rank->mine[n_blocks] = atomic_load(&crew->stop_asked);
@@ -160,8 +197,60 @@ static enum vp_status settle(struct vp_rank *rank)
     rank->stop = false;
     for (int r = 0; r < crew->n_ranks; r++)
         rank->stop |= rank->all[(size_t)r * n + (size_t)n_blocks] != 0.0;
+    rank->owed = VP_OWED_NOTHING;
     return VP_OK;
 }
+
+static enum vp_status tell_update(struct vp_rank *rank,
+                                  const struct vp_rank_stage *rs,
+                                  int64_t age_ns)
+{
+    struct vp_note note = {
+        .kind = VP_NOTE_UPDATE,
+        .stage = (int)(rs - rank->stages),
+        .number = rs->stage.newest,
+        .wait_ns = atomic_load(&rank->wait_ns),
+        .of.update = { .norm = rs->norm,
+                       .global_norm = rank->norm,
+                       .age_ns = age_ns,
+                       .scale = rs->stage.scale },
+    };
+
+    if (!rank->crew->is_lead)
+        vp_stage_stats_add(rs, &note.of.update.stats);
+    return vp_remote_tell(rank, &note);
+}
+
+static enum vp_status tell_late(struct vp_rank *rank)
+{
+    rank->owed = VP_OWED_NOTHING;
+    for (int s = 0; s < rank->n_stages; s++)
+        VP_TRY(
+            tell_update(rank, &rank->stages[s], vp_clock_ns() - rank->seen_ns));
+    return VP_OK;
+}
+
+/* A stage of a stream has a norm of its own. */
+enum vp_status vp_update_look(struct vp_rank *rank)
+{
+    if (rank->owed != VP_OWED_SUMS)
+        return VP_OK;
+    VP_TRY(look_at_sums(rank));
+    return rank->job->sync ? VP_OK : tell_late(rank);
+}
+
+enum vp_status vp_update_settle(struct vp_rank *rank)
+{
+    if (rank->owed == VP_OWED_SUMS)
+        VP_TRY(look_at_sums(rank));
+    if (rank->owed == VP_OWED_NOTHING)
+        return VP_OK;
+    if (rank->job->sync)
+        VP_TRY(share_norm(rank));
+    return tell_late(rank);
+}
+
+/* ---- The update --------------------------------------------------------- */
 
 static enum vp_status give_up(struct vp_rank *rank, float scale)
 {
@@ -177,14 +266,13 @@ static enum vp_status give_up(struct vp_rank *rank, float scale)
     return VP_ERR_NONFINITE;
 }
 
-/* Makes the next version; without an update where the norm is not finite. That
- * is a step all the same, for the learning rate and for the length of the run,
- * but not for the optimizer, whose moments know nothing of it. */
+/* Makes the next version; not `made`: without an update, as the norm is not
+ * finite. That is a step all the same, for the learning rate and for the length
+ * of the run, but not for the optimizer, whose moments know nothing of it. */
 static enum vp_status advance(struct vp_rank *rank, struct vp_stage *stage,
-                              double norm, float lr, float grad_scale)
+                              bool made, float lr, float grad_scale)
 {
     float factor = vp_scale_factor(&stage->scale);
-    bool made = isfinite(norm);
 
     vp_scale_note(&stage->scale, stage->config->scale.dynamic, made);
     if (made)
@@ -206,36 +294,63 @@ static struct vp_rate rate_of(const struct vp_rank *rank,
                    (int64_t)(update->mb + 1) * every;
 
     if (rank->job->sync)
-        return (struct vp_rate){ vp_lr_at(lr, rs->stage.newest + 1), 1.0f };
-    return (struct vp_rate){ vp_lr_at(lr, last), 1.0f / (float)every };
+        last = rs->stage.newest + 1;
+    return (struct vp_rate){ vp_lr_at(lr, last), mean_of(rank, rs) };
+}
+
+/* Must the norm be known before the weights can be made? */
+static bool norm_decides(const struct vp_train_config *config)
+{
+    return config->optim.grad_clip > 0.0f || config->scale.start > 0.0f;
+}
+
+/* A state that is saved has finite gradients behind it. */
+static bool may_be_late(const struct vp_rank *rank, int64_t step)
+{
+    const struct vp_train_config *config = rank->crew->config;
+
+    return config->backend->event_time && !norm_decides(config) &&
+           !vp_state_due(config, rank->job->schedule, rank->job->sync, step);
 }
 
 static enum vp_status update_sync(struct vp_rank *rank,
                                   struct vp_rank_stage *rs,
-                                  const struct vp_action *action)
+                                  const struct vp_action *action, int64_t step)
 {
     const struct vp_train_config *config = rank->crew->config;
     struct vp_rate rate = rate_of(rank, rs, action);
+    int last_mb = rank->job->schedule->n_mb - 1;
     double norm;
 
-    if (rs == &rank->stages[0])
-        VP_TRY(settle(rank));
+    if (rs == &rank->stages[0]) {
+        VP_TRY(vp_update_settle(rank));
+        VP_TRY(square_stages(rank, (int64_t)run_minibatch(rank, last_mb)));
+        if (!may_be_late(rank, step)) {
+            VP_TRY(look_at_sums(rank));
+            VP_TRY(share_norm(rank));
+        }
+    }
+    if (rank->owed != VP_OWED_NOTHING)
+        return advance(rank, &rs->stage, true, rate.lr, rate.grad_scale);
     norm = config->clip_per_stage ? rs->norm : rank->norm;
-    return advance(rank, &rs->stage, rank->norm, rate.lr,
+    return advance(rank, &rs->stage, isfinite(rank->norm), rate.lr,
                    vp_optim_clip_scale(norm, config->optim.grad_clip));
 }
 
 static enum vp_status update_async(struct vp_rank *rank,
                                    struct vp_rank_stage *rs,
-                                   const struct vp_action *action)
+                                   const struct vp_action *action, int64_t step)
 {
     float clip = rank->crew->config->optim.grad_clip;
     struct vp_rate rate = rate_of(rank, rs, action);
 
-    VP_TRY(add_ties(rank));
-    VP_TRY(square_stages(rank, rank->mine));
-    rs->norm *= rate.grad_scale;
-    return advance(rank, &rs->stage, rs->norm, rate.lr,
+    VP_TRY(vp_update_settle(rank));
+    VP_TRY(square_stages(rank, step - 1));
+    if (may_be_late(rank, step))
+        return advance(rank, &rs->stage, true, rate.lr, rate.grad_scale);
+    VP_TRY(look_at_sums(rank));
+    rank->owed = VP_OWED_NOTHING;
+    return advance(rank, &rs->stage, isfinite(rs->norm), rate.lr,
                    rate.grad_scale * vp_optim_clip_scale(rs->norm, clip));
 }
 
@@ -272,8 +387,8 @@ bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
     const struct vp_action *update;
 
     if (!config->backend->updates_early || rank->job->schedule->split ||
-        config->optim.kind == VP_OPTIM_LAMB || config->optim.grad_clip > 0.0f ||
-        config->scale.start > 0.0f || rs->replicas)
+        config->optim.kind == VP_OPTIM_LAMB || norm_decides(config) ||
+        rs->replicas)
         return false;
     update = update_after(rank, backward);
     if (!update)
@@ -288,38 +403,21 @@ static int64_t step_of(const struct vp_rank *rank,
                        const struct vp_action *action)
 {
     if (rank->job->sync)
-        return rs->stage.newest;
+        return rs->stage.newest + 1;
     return rank->job->schedule->segment_begin +
            (int64_t)(action->mb + 1) * plan_of(rank, rs->index)->update_every;
-}
-
-static enum vp_status tell_update(struct vp_rank *rank,
-                                  const struct vp_rank_stage *rs)
-{
-    struct vp_note note = {
-        .kind = VP_NOTE_UPDATE,
-        .stage = (int)(rs - rank->stages),
-        .number = rs->stage.newest,
-        .wait_ns = atomic_load(&rank->wait_ns),
-        .of.update = { .norm = rs->norm,
-                       .global_norm = rank->norm,
-                       .scale = rs->stage.scale },
-    };
-
-    if (!rank->crew->is_lead)
-        vp_stage_stats_add(rs, &note.of.update.stats);
-    return vp_remote_tell(rank, &note);
 }
 
 enum vp_status vp_exec_update(struct vp_rank *rank,
                               const struct vp_action *action)
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
+    int64_t step = step_of(rank, rs, action);
 
     if (rank->job->sync)
-        VP_TRY(update_sync(rank, rs, action));
+        VP_TRY(update_sync(rank, rs, action, step));
     else
-        VP_TRY(update_async(rank, rs, action));
-    VP_TRY(vp_state_save(rank, rs, step_of(rank, rs, action)));
-    return tell_update(rank, rs);
+        VP_TRY(update_async(rank, rs, action, step));
+    VP_TRY(vp_state_save(rank, rs, step));
+    return rank->owed == VP_OWED_NOTHING ? tell_update(rank, rs, 0) : VP_OK;
 }

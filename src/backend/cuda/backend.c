@@ -218,10 +218,33 @@ static void cuda_host_free(struct vp_backend *backend, void *buffer)
     cudaFreeHost(buffer);
 }
 
+/* One end is on this device, the other in memory from host_alloc(). */
+static bool is_in_reach(const struct vp_cuda *cuda, const void *a,
+                        const void *b)
+{
+    struct cudaPointerAttributes x, y;
+
+    return cudaPointerGetAttributes(&x, a) == cudaSuccess &&
+           cudaPointerGetAttributes(&y, b) == cudaSuccess &&
+           ((x.type == cudaMemoryTypeDevice && x.device == cuda->device &&
+             y.type == cudaMemoryTypeHost) ||
+            (y.type == cudaMemoryTypeDevice && y.device == cuda->device &&
+             x.type == cudaMemoryTypeHost));
+}
+
+/* The engine that copies has to be waited for, and then waits for kernels: ten
+ * microseconds and more in which the device does nothing. A kernel carries what
+ * is small. */
 static enum vp_status cuda_copy(struct vp_backend *backend,
                                 struct vp_stream *stream, void *dst,
                                 const void *src, size_t n_bytes)
 {
+    enum { SMALL = 1 << 19 };
+
+    if (n_bytes <= SMALL && is_in_reach(&backend->cuda, dst, src)) {
+        vp_cuda_carry(dst, src, n_bytes, stream->stream);
+        return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "copying");
+    }
     return vp_cuda_check(
         &backend->cuda,
         cudaMemcpyAsync(dst, src, n_bytes, cudaMemcpyDefault, stream->stream),
@@ -432,18 +455,15 @@ static enum vp_status cuda_sum_squares(struct vp_backend *backend,
                                        double *sums_out)
 {
     struct vp_cuda_tensors *table;
-    const double *sums;
     int label;
 
     VP_TRY(vp_cuda_find_tensors(backend, tensors, n_tensors, &table));
     label = vp_cuda_profile_push(backend->cuda.profile);
-    sums = vp_cuda_sum_squares(table, data, stream->stream);
+    vp_cuda_sum_squares(table, data, sums_out, stream->stream);
     vp_cuda_profile_pop_other(backend->cuda.profile, label, "norm",
                               vp_cuda_squares_traffic(tensors, n_tensors));
-    VP_TRY(vp_cuda_check(&backend->cuda, cudaPeekAtLastError(),
-                         "squaring gradients"));
-    return cuda_copy(backend, stream, sums_out, sums,
-                     (size_t)n_tensors * sizeof(double));
+    return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(),
+                         "squaring gradients");
 }
 
 static enum vp_status cuda_update(struct vp_backend *backend,

@@ -59,6 +59,10 @@ extern const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT];
 void vp_cuda_set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value,
                     cudaStream_t stream);
 
+/* A few bytes between the device and memory of the host that it reaches. */
+void vp_cuda_carry(void *dst, const void *src, size_t n_bytes,
+                   cudaStream_t stream);
+
 /* n random numbers, for measuring. */
 void vp_cuda_fill_noise(void *dst, int64_t n, enum vp_dtype dtype,
                         cudaStream_t stream);
@@ -151,9 +155,9 @@ enum vp_status vp_cuda_tensors_create(const struct vp_optim_tensor *tensors,
                                       int n_tensors,
                                       struct vp_cuda_tensors **out);
 void vp_cuda_tensors_free(struct vp_cuda_tensors *tensors);
-/* Squares per tensor, in device memory of `tensors`. */
-const double *vp_cuda_sum_squares(struct vp_cuda_tensors *tensors,
-                                  const float *data, cudaStream_t stream);
+/* Squares per tensor, into memory of the host that the device reaches. */
+void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *data,
+                         double *sums_out, cudaStream_t stream);
 /* The arrays of the step are on the device; its tensors are those given. */
 void vp_cuda_update(struct vp_cuda_tensors *tensors,
                     const struct vp_optim_step *step, cudaStream_t stream);
@@ -165,8 +169,8 @@ void vp_cuda_set_step(struct vp_cuda_tensors *tensors,
 void vp_cuda_update_early(struct vp_cuda_tensors *tensors, int begin, int end,
                           const struct vp_optim_step *step,
                           cudaStream_t stream);
-const double *vp_cuda_add_squares(struct vp_cuda_tensors *tensors,
-                                  cudaStream_t stream);
+void vp_cuda_add_squares(struct vp_cuda_tensors *tensors, double *sums_out,
+                         cudaStream_t stream);
 void vp_cuda_add_floats(float *dst, const float *src, int64_t n,
                         cudaStream_t stream);
 /* To the nearest BF16, with the bits of vp_dtype_round(), NaN included. */

@@ -58,7 +58,6 @@ enum vp_status vp_cuda_early_begin(struct vp_cuda_early *early,
 
     *early = (struct vp_cuda_early){ .tensors = tensors,
                                      .step = step,
-                                     .squares = launch->squares,
                                      .stream = stream,
                                      .end = step->n_tensors };
     early->n_calls = calloc((size_t)step->n_tensors + 1,
@@ -114,15 +113,9 @@ enum vp_status vp_cuda_early_end(struct vp_cuda_early *early)
 {
     struct vp_stream *stream = early->stream;
     struct vp_cuda *cuda = &stream->backend->cuda;
-    size_t n_bytes = (size_t)early->step->n_tensors * sizeof(double);
     enum vp_status st = update_from(early, 0);
-    const double *squares = vp_cuda_add_squares(early->tensors, stream->tail);
-    cudaError_t error = cudaMemcpyAsync(early->squares, squares, n_bytes,
-                                        cudaMemcpyDeviceToHost, stream->tail);
+    cudaError_t error = cudaEventRecord(stream->join, stream->tail);
 
-    if (st == VP_OK)
-        st = vp_cuda_check(cuda, error, "updating");
-    error = cudaEventRecord(stream->join, stream->tail);
     if (st == VP_OK)
         st = vp_cuda_check(cuda, error, "updating");
     error = cudaStreamWaitEvent(stream->stream, stream->join, 0);

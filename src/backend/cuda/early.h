@@ -6,7 +6,7 @@
  *
  *   list    B 23 | B 22 | B 21      | ...                         | join
  *   side         | W 23 | W 22      | ...
- *   tail                | update 23 | update 22 ... update 0, squares
+ *   tail                | update 23 | update 22 ... update 0
  */
 #ifndef VP_BACKEND_CUDA_EARLY_H
 #define VP_BACKEND_CUDA_EARLY_H
@@ -16,7 +16,6 @@
 struct vp_cuda_early {
     struct vp_cuda_tensors *tensors;
     const struct vp_optim_step *step;
-    double *squares; /* of the host */
     struct vp_stream *stream;
     int *n_calls;  /* per tensor: those of the list that touch it come before */
     int end;       /* tensors [0, end) are still to be updated */

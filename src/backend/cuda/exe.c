@@ -301,26 +301,52 @@ static struct key key_of(const struct vp_exe *exe, enum vp_list list, int first,
     return key;
 }
 
+/* Where they go to differs from launch to launch: not in a graph. */
+static enum vp_status tell_squares(struct vp_backend *backend,
+                                   const struct vp_launch *launch,
+                                   struct vp_stream *stream)
+{
+    const struct vp_optim_step *update = launch->update;
+    struct vp_cuda_tensors *tensors;
+
+    if (!update)
+        return VP_OK;
+    VP_TRY(vp_cuda_find_tensors(backend, update->tensors, update->n_tensors,
+                                &tensors));
+    vp_cuda_add_squares(tensors, launch->squares, stream->stream);
+    return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "updating");
+}
+
+/* Call by call, or by a graph where there is one or it is time for one. */
+static enum vp_status run_or_replay(struct vp_exe *exe, const struct key *key,
+                                    const struct vp_launch *launch,
+                                    struct vp_stream *stream)
+{
+    struct vp_cuda *cuda = &exe->backend->cuda;
+    struct replay *replay = find(exe, key);
+
+    if (!replay)
+        VP_TRY(remember(exe, key));
+    if (!replay || cuda->profile)
+        return run_list(exe, key, launch, stream);
+    if (!replay->graph)
+        VP_TRY(capture(exe, replay, launch, stream));
+    return vp_cuda_check(cuda, cudaGraphLaunch(replay->graph, stream->stream),
+                         "replaying");
+}
+
 enum vp_status vp_cuda_launch_part(struct vp_exe *exe, enum vp_list list,
                                    int first, int n,
                                    const struct vp_launch *launch,
                                    struct vp_stream *stream)
 {
-    struct vp_cuda *cuda = &exe->backend->cuda;
     struct key key = key_of(exe, list, first, n, launch);
-    struct replay *replay = find(exe, &key);
 
     if (n == 0)
         return VP_OK;
     VP_TRY(set_scalars(exe->backend, launch, stream));
-    if (!replay)
-        VP_TRY(remember(exe, &key));
-    if (!replay || cuda->profile)
-        return run_list(exe, &key, launch, stream);
-    if (!replay->graph)
-        VP_TRY(capture(exe, replay, launch, stream));
-    return vp_cuda_check(cuda, cudaGraphLaunch(replay->graph, stream->stream),
-                         "replaying");
+    VP_TRY(run_or_replay(exe, &key, launch, stream));
+    return tell_squares(exe->backend, launch, stream);
 }
 
 enum vp_status vp_cuda_launch(struct vp_exe *exe, enum vp_list list,

@@ -37,7 +37,6 @@ struct coefs {
 struct cut {
     struct chunk *chunks;
     struct sums *sums;   /* what a pass found in each chunk */
-    double *squares;     /* of each tensor */
     struct coefs *coefs; /* of the step being made */
     int *first;          /* chunk of each tensor; at n_tensors all chunks */
     float *rates;        /* LAMB: lr times the trust ratio of each tensor */
@@ -80,16 +79,15 @@ static enum vp_status alloc_cut(struct vp_cuda_tensors *t, size_t n_chunks)
 {
     size_t n_tensors = (size_t)t->n_tensors;
     size_t n_bytes = n_chunks * (sizeof(struct chunk) + sizeof(struct sums)) +
-                     n_tensors * sizeof(double) + sizeof(struct coefs) +
-                     (n_tensors + 1) * sizeof(int) + n_tensors * sizeof(float);
+                     sizeof(struct coefs) + (n_tensors + 1) * sizeof(int) +
+                     n_tensors * sizeof(float);
     void *memory;
 
     if (cudaMalloc(&memory, n_bytes) != cudaSuccess)
         return VP_ERR_NOMEM;
     t->cut.chunks = (struct chunk *)memory;
     t->cut.sums = (struct sums *)(t->cut.chunks + n_chunks);
-    t->cut.squares = (double *)(t->cut.sums + n_chunks);
-    t->cut.coefs = (struct coefs *)(t->cut.squares + n_tensors);
+    t->cut.coefs = (struct coefs *)(t->cut.sums + n_chunks);
     t->cut.first = (int *)(t->cut.coefs + 1);
     t->cut.rates = (float *)(t->cut.first + n_tensors + 1);
     return VP_OK;
@@ -253,33 +251,34 @@ static __device__ double tensor_sum(const struct cut &cut, int tensor,
     return block_sum(sum, shared);
 }
 
-/* One block per tensor. */
-static __global__ void __launch_bounds__(THREADS) tensor_squares(struct cut cut)
+/* One block per tensor. The sums go straight to the host: a copy would take the
+ * device longer than they do. */
+static __global__ void __launch_bounds__(THREADS)
+    tensor_squares(struct cut cut, double *sums_out)
 {
     __shared__ double shared[THREADS / 32];
     double sum = tensor_sum(cut, blockIdx.x, 0, shared);
 
     if (threadIdx.x == 0)
-        cut.squares[blockIdx.x] = sum;
+        sums_out[blockIdx.x] = sum;
 }
 
-const double *vp_cuda_add_squares(struct vp_cuda_tensors *tensors,
-                                  cudaStream_t stream)
+void vp_cuda_add_squares(struct vp_cuda_tensors *tensors, double *sums_out,
+                         cudaStream_t stream)
 {
     if (tensors->n_tensors > 0)
-        tensor_squares<<<tensors->n_tensors, THREADS, 0, stream>>>(
-            tensors->cut);
-    return tensors->cut.squares;
+        tensor_squares<<<tensors->n_tensors, THREADS, 0, stream>>>(tensors->cut,
+                                                                   sums_out);
 }
 
-const double *vp_cuda_sum_squares(struct vp_cuda_tensors *tensors,
-                                  const float *data, cudaStream_t stream)
+void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *data,
+                         double *sums_out, cudaStream_t stream)
 {
     int n_chunks = tensors->first[tensors->n_tensors];
 
     if (n_chunks > 0)
         chunk_squares<<<n_chunks, THREADS, 0, stream>>>(tensors->cut, data);
-    return vp_cuda_add_squares(tensors, stream);
+    vp_cuda_add_squares(tensors, sums_out, stream);
 }
 
 /* ---- Steps -------------------------------------------------------------- */

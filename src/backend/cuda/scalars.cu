@@ -1,5 +1,6 @@
-/* Kernels that write what the host knows. Scalars of a minibatch reach the
- * device as arguments: no host memory must stay as it is until they are read. */
+/* Kernels that write what the host knows, or tell it. Scalars of a minibatch
+ * reach the device as arguments: no host memory must stay as it is until they
+ * are read. */
 #include "backend/cuda/device.cuh"
 
 static __global__ void set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value)
@@ -11,6 +12,42 @@ extern "C" void vp_cuda_set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value,
                                cudaStream_t stream)
 {
     set_mb<<<1, 1, 0, stream>>>(dst, value);
+}
+
+/* W: words of that type, from the first on. */
+template <typename W>
+static __global__ void carry(W *dst, const W *src, size_t n)
+{
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+    if (i < n)
+        dst[i] = src[i];
+}
+
+template <typename W>
+static void carry_as(void *dst, const void *src, size_t n_bytes,
+                     cudaStream_t stream)
+{
+    enum { THREADS = 256 };
+    size_t n = n_bytes / sizeof(W);
+    unsigned blocks = (unsigned)((n + THREADS - 1) / THREADS);
+
+    carry<<<blocks, THREADS, 0, stream>>>((W *)dst, (const W *)src, n);
+}
+
+extern "C" void vp_cuda_carry(void *dst, const void *src, size_t n_bytes,
+                              cudaStream_t stream)
+{
+    uintptr_t bits = (uintptr_t)dst | (uintptr_t)src | n_bytes;
+
+    if (n_bytes == 0)
+        return;
+    if (bits % sizeof(uint4) == 0)
+        carry_as<uint4>(dst, src, n_bytes, stream);
+    else if (bits % sizeof(uint32_t) == 0)
+        carry_as<uint32_t>(dst, src, n_bytes, stream);
+    else
+        carry_as<unsigned char>(dst, src, n_bytes, stream);
 }
 
 /* Numbers in -1 .. 1 from a counter, good enough to keep multipliers busy. */

@@ -1,0 +1,319 @@
+/* Norms that nothing waits for. The device is the CPU, but what it says of
+ * gradients reaches the host only when the host waits for an event behind it:
+ * until then there are NaNs, and who reads them ends the run. */
+#include "trainlib.h"
+
+enum { MAX_SUMS = 256, MAX_PENDING = 8 };
+
+struct vp_event {
+    int64_t number;
+};
+
+/* Sums on their way to the host. */
+struct pending {
+    double *to;
+    double sums[MAX_SUMS];
+    int n;
+    int64_t number;                  /* of the last event before it */
+    int64_t n_forwards, n_backwards; /* before it */
+};
+
+/* The device of the calling rank. */
+static _Thread_local struct vp_backend *device;
+static _Thread_local struct pending pending[MAX_PENDING];
+static _Thread_local int n_pending;
+static _Thread_local int64_t n_recorded, n_forwards, n_backwards, n_updates;
+
+/* How often sums arrived, and how often the device had more to do then. */
+static atomic_int n_arrived, n_ahead;
+static atomic_int n_too_late; /* it had done more than one backward */
+static atomic_int bad_update; /* whose sums are infinite; 0: none */
+
+static enum vp_status event_create(struct vp_backend *backend,
+                                   struct vp_event **out)
+{
+    device = backend;
+    *out = calloc(1, sizeof(**out));
+    return *out ? VP_OK : VP_ERR_NOMEM;
+}
+
+static void event_free(struct vp_event *event)
+{
+    free(event);
+}
+
+static enum vp_status event_record(struct vp_event *event,
+                                   struct vp_stream *stream)
+{
+    (void)stream;
+    event->number = ++n_recorded;
+    return VP_OK;
+}
+
+static void arrive(const struct pending *p)
+{
+    memcpy(p->to, p->sums, (size_t)p->n * sizeof(*p->sums));
+    atomic_fetch_add(&n_arrived, 1);
+    atomic_fetch_add(&n_ahead, n_forwards > p->n_forwards);
+    atomic_fetch_add(&n_too_late, n_backwards > p->n_backwards + 1);
+}
+
+static enum vp_status event_sync(struct vp_event *event, int timeout_ms)
+{
+    int n_left = 0;
+
+    (void)timeout_ms;
+    for (int i = 0; i < n_pending; i++)
+        if (pending[i].number < event->number)
+            arrive(&pending[i]);
+        else
+            pending[n_left++] = pending[i];
+    n_pending = n_left;
+    return VP_OK;
+}
+
+static bool event_time(struct vp_event *event, int64_t *ns_out)
+{
+    *ns_out = event->number;
+    return true;
+}
+
+static enum vp_status sum_squares(struct vp_backend *backend,
+                                  struct vp_stream *stream,
+                                  const struct vp_optim_tensor *tensors, int n,
+                                  const float *data, double *sums_out)
+{
+    struct pending *p = &pending[n_pending++];
+
+    if (n_pending > MAX_PENDING || n > MAX_SUMS)
+        abort();
+    for (int i = 0; i < n_pending - 1; i++)
+        if (pending[i].to == sums_out)
+            abort();
+    *p = (struct pending){ .to = sums_out,
+                           .n = n,
+                           .number = n_recorded,
+                           .n_forwards = n_forwards,
+                           .n_backwards = n_backwards };
+    for (int i = 0; i < n; i++)
+        sums_out[i] = (double)NAN;
+    VP_TRY(
+        vp_backend_cpu.sum_squares(backend, stream, tensors, n, data, p->sums));
+    if (++n_updates == atomic_load(&bad_update))
+        p->sums[0] = (double)INFINITY;
+    return VP_OK;
+}
+
+/* A backward may take the update along. */
+static enum vp_status launch(struct vp_exe *exe, enum vp_list list,
+                             const struct vp_launch *what,
+                             struct vp_stream *stream)
+{
+    const struct vp_optim_step *step = what->update;
+
+    n_forwards += list == VP_LIST_F;
+    n_backwards += list == VP_LIST_B;
+    VP_TRY(vp_backend_cpu.launch(exe, list, what, stream));
+    if (!step)
+        return VP_OK;
+    VP_TRY(sum_squares(device, stream, step->tensors, step->n_tensors,
+                       step->grad, what->squares));
+    return vp_backend_cpu.update(device, stream, step);
+}
+
+static struct vp_backend_ops late(void)
+{
+    struct vp_backend_ops ops = vp_backend_cpu;
+
+    ops.event_create = event_create;
+    ops.event_free = event_free;
+    ops.event_record = event_record;
+    ops.event_sync = event_sync;
+    ops.timed_event_create = event_create;
+    ops.event_time = event_time;
+    ops.launch = launch;
+    ops.sum_squares = sum_squares;
+    return ops;
+}
+
+/* ---- Runs --------------------------------------------------------------- */
+
+static const int two_stages[] = { 2, 3 }, four_stages[] = { 1, 1, 1, 2 };
+
+static struct setup pipe_of(const char *schedule, int n_stages, int n_chunks)
+{
+    struct setup setup = usual;
+    bool stream = strcmp(schedule, "pipedream") == 0;
+
+    setup.schedule = schedule;
+    setup.n_stages = n_stages;
+    setup.n_chunks = n_chunks;
+    setup.partition = n_stages * n_chunks == 4 ? four_stages
+                      : n_stages > 1           ? two_stages
+                                               : NULL;
+    setup.accumulation = stream ? 1 : 4;
+    setup.tied = !stream || n_stages == 1;
+    setup.threads = 1;
+    setup.n_steps = 6;
+    return setup;
+}
+
+static const struct {
+    const char *schedule;
+    int n_stages, n_chunks;
+} pipes[] = {
+    { "1f1b", 1, 1 },        { "1f1b", 4, 1 }, { "gpipe", 2, 1 },
+    { "interleaved", 2, 2 }, { "zb-v", 2, 2 }, { "pipedream", 1, 1 },
+    { "pipedream", 4, 1 },
+};
+
+static void it_changes_no_bit(void **state)
+{
+    struct vp_backend_ops ops = late();
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(pipes); i++) {
+        struct setup setup = pipe_of(pipes[i].schedule, pipes[i].n_stages,
+                                     pipes[i].n_chunks);
+        struct run known, unknown, early;
+
+        train(&known, &setup);
+        setup.device = &ops;
+        ops.updates_early = false;
+        train(&unknown, &setup);
+        assert_same(&known, &unknown, setup.n_steps);
+        ops.updates_early = true;
+        train(&early, &setup);
+        assert_same(&known, &early, setup.n_steps);
+    }
+}
+
+/* All but the last are read when the next forward has been given out. */
+static void the_device_has_work_meanwhile(void **state)
+{
+    struct vp_backend_ops ops = late();
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(pipes); i++) {
+        struct setup setup = pipe_of(pipes[i].schedule, pipes[i].n_stages,
+                                     pipes[i].n_chunks);
+        int n_stages = pipes[i].n_stages * pipes[i].n_chunks;
+        struct run run;
+
+        setup.device = &ops;
+        atomic_store(&n_arrived, 0);
+        atomic_store(&n_ahead, 0);
+        atomic_store(&n_too_late, 0);
+        train(&run, &setup);
+        assert_int_equal(atomic_load(&n_too_late), 0);
+        assert_int_equal(atomic_load(&n_arrived), setup.n_steps * n_stages);
+        if (strcmp(pipes[i].schedule, "pipedream") != 0)
+            assert_int_equal(atomic_load(&n_ahead),
+                             (setup.n_steps - 1) * n_stages);
+        else /* at its end a stream has backwards only */
+            assert_true(atomic_load(&n_ahead) > 0);
+    }
+}
+
+static void a_clipped_update_waits(void **state)
+{
+    struct vp_backend_ops ops = late();
+    struct setup setup = pipe_of("1f1b", 2, 1);
+    struct run known, waited;
+
+    (void)state;
+    setup.grad_clip = 0.5f;
+    train(&known, &setup);
+    setup.device = &ops;
+    atomic_store(&n_ahead, 0);
+    train(&waited, &setup);
+    assert_same(&known, &waited, setup.n_steps);
+    assert_int_equal(atomic_load(&n_ahead), 0);
+}
+
+static void a_bad_gradient_ends_the_run(void **state)
+{
+    struct vp_backend_ops ops = late();
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(pipes); i++) {
+        struct setup setup = pipe_of(pipes[i].schedule, pipes[i].n_stages,
+                                     pipes[i].n_chunks);
+        /* The third update, or the first of one of two stages. */
+        int bad = 1 + 2 * pipes[i].n_chunks;
+        struct vp_err err = { "" };
+        struct run run;
+        char want[32];
+
+        snprintf(want, sizeof(want), "minibatch %d;",
+                 3 * setup.accumulation - 1);
+        setup.device = &ops;
+        atomic_store(&bad_update, bad);
+        assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
+        assert_int_equal(
+            vp_trainer_run(run.trainer, setup.n_steps, keep_step, &run, &err),
+            VP_ERR_NONFINITE);
+        atomic_store(&bad_update, 0);
+        if (!strstr(err.text, "non-finite gradient of ") ||
+            !strstr(err.text, want))
+            fail_msg("%s: wanted '%s', got '%s'", setup.schedule, want,
+                     err.text);
+        assert_in_range(run.n_steps, 0, 2);
+        run_free(&run);
+    }
+}
+
+/* ---- Saving ------------------------------------------------------------- */
+
+static float room[1 << 16];
+
+/* Called by the rank, before it copies anything. */
+static enum vp_status begin(void *ctx, int64_t step, int timeout_ms,
+                            struct vp_err *err)
+{
+    (void)timeout_ms;
+    ++*(int *)ctx;
+    if (n_pending > 0)
+        return vp_err_set(err, VP_ERR_INVALID, "nobody looked at step %d",
+                          (int)step);
+    return VP_OK;
+}
+
+static float *room_of(void *ctx, int item)
+{
+    (void)ctx;
+    (void)item;
+    return room;
+}
+
+static void what_is_saved_was_looked_at(void **state)
+{
+    struct vp_backend_ops ops = late();
+    struct setup setup = pipe_of("1f1b", 1, 1);
+    int n_saved = 0;
+    struct vp_saver saver = { &n_saved, 2, begin, room_of, NULL };
+    struct run known, run;
+
+    (void)state;
+    train(&known, &setup);
+    setup.device = &ops;
+    setup.saver = &saver;
+    train(&run, &setup);
+    assert_same(&known, &run, setup.n_steps);
+    assert_int_equal(n_saved, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_changes_no_bit),
+        cmocka_unit_test(the_device_has_work_meanwhile),
+        cmocka_unit_test(a_clipped_update_waits),
+        cmocka_unit_test(a_bad_gradient_ends_the_run),
+        cmocka_unit_test(what_is_saved_was_looked_at),
+    };
+
+    if (getenv("VP_TEST_DEVICE")) /* it is its own device */
+        return 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
