@@ -197,11 +197,60 @@ static __device__ inline void vp_drop_pack(float *x, const struct vp_drop &drop,
 
 /* ---- Sums over rows ----------------------------------------------------- */
 
-/* Rows are summed in parts, which a second kernel adds in a fixed order:
- * dst[k] (+)= the sum over parts, each [n_dst, cols]. */
+/* A block has a part of the rows, and its teams take those in turns: row r of a
+ * part is of team r % VP_TEAMS. A thread adds its columns of its team's rows in
+ * order, the block its teams, a second kernel the parts. So whoever sums up the
+ * columns of a matrix on the way gets the bits of vp_cuda_column_sums(). */
+enum {
+    VP_TEAMS = 4,
+    VP_TEAM = 128, /* threads at most, a pack each */
+};
+
+/* A block for each processor of the devices this is made for, where a block
+ * has 1024 columns. Depends on the shape only. */
+static inline int64_t vp_part_rows(int64_t rows, int64_t cols)
+{
+    return vp_parts_of(rows * vp_parts_of(cols, 1024), 132 * VP_TEAMS) *
+           VP_TEAMS;
+}
+
+static inline int64_t vp_row_parts(int64_t rows, int64_t cols)
+{
+    return vp_parts_of(rows, vp_part_rows(rows, cols));
+}
+
+/* Sums of the other teams of a block, for the first one. */
+template <int N, int THREADS, int TEAMS> struct vp_team_sums {
+    float sum[TEAMS > 1 ? TEAMS - 1 : 1][N][THREADS];
+};
+
+template <int N, int THREADS, int TEAMS>
+static __device__ inline void vp_put_team(
+    vp_team_sums<N, THREADS, TEAMS> *shared, const float *sum)
+{
+    if (threadIdx.y == 0)
+        return;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        shared->sum[threadIdx.y - 1][i][threadIdx.x] = sum[i];
+}
+
+/* After a barrier. */
+template <int N, int THREADS, int TEAMS>
+static __device__ inline void vp_add_teams(
+    float *sum, const vp_team_sums<N, THREADS, TEAMS> *shared)
+{
+#pragma unroll
+    for (int team = 1; team < TEAMS; team++)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum[i] += shared->sum[team - 1][i][threadIdx.x];
+}
+
+/* dst[k] (+)= the sum over parts, each [n_dst, cols]. */
 struct vp_part_sums {
     const float *parts; /* [n_parts, n_dst, cols] */
-    float *dst[2];      /* NULL: not wanted */
+    float *dst[3];      /* NULL: not wanted */
     int n_dst;
     int64_t n_parts, cols;
     bool add;
