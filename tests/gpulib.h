@@ -13,8 +13,7 @@
 typedef enum vp_status (*try_fn)(struct vp_backend *backend,
                                  const struct vp_kargs *args,
                                  enum vp_phase phase);
-typedef int (*try_fused_fn)(struct vp_backend *backend,
-                            const struct vp_kargs *args,
+typedef int (*try_fused_fn)(struct vp_backend *backend, struct vp_kargs *args,
                             const enum vp_phase *phases, int n);
 typedef enum vp_status (*try_nonfinite_fn)(struct vp_backend *backend,
                                            const void *data, int64_t n,

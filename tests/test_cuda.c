@@ -465,8 +465,9 @@ static void test_real_bf16(void **state)
 
 /* ---- Fused calls -------------------------------------------------------- */
 
-/* The end of a branch: out = layernorm(dropout(x) + trunk). */
-enum { DROPOUT, ADD, LAYERNORM, N_CHAIN };
+/* The end of a branch: out = layernorm(dropout(x) + trunk), x = linear(few), of
+ * which nothing but the gradient of the bias is run. */
+enum { LINEAR, DROPOUT, ADD, LAYERNORM, N_CHAIN };
 
 struct chain {
     char what[160];
@@ -487,17 +488,20 @@ static void chain_build(struct chain *c, int64_t rows, int64_t cols,
                         enum vp_dtype dtype)
 {
     struct vp_graph *g = &c->graph;
-    vp_val x, trunk, sum;
-    vp_par gamma, beta;
+    vp_val few, x, trunk, sum;
+    vp_par weight, bias, gamma, beta;
 
     vp_graph_init(g, rows % 2 ? 1 : 2);
     g->dtype = dtype;
     vp_graph_block(g, "block");
     vp_graph_line(g);
-    x = test_matrix(g, "x", rows, cols);
     trunk = test_matrix(g, "trunk", rows, cols);
+    few = test_matrix(g, "few", rows, 4);
+    weight = test_param(g, "weight", cols, 4);
+    bias = test_param(g, "bias", 1, cols);
     gamma = test_param(g, "gamma", 1, cols);
     beta = test_param(g, "beta", 1, cols);
+    x = vp_linear(g, few, weight, bias, VP_ACT_NONE);
     sum = vp_add(g, vp_dropout(g, x, 0.1f), trunk);
     vp_layernorm(g, sum, gamma, beta, 1e-5f);
     assert_int_equal(g->status, VP_OK);
@@ -519,7 +523,7 @@ static void chain_make(struct chain *c)
     enum vp_dtype dtype = c->graph.dtype;
     struct image *im = &c->image;
     struct vp_kargs *drop = &c->args[DROPOUT], *sum = &c->args[ADD];
-    struct vp_kargs *norm = &c->args[LAYERNORM];
+    struct vp_kargs *norm = &c->args[LAYERNORM], *linear = &c->args[LINEAR];
     struct tensor *x = chain_matrix(c, "x"), *trunk = chain_matrix(c, "trunk");
     struct tensor *dropped = chain_matrix(c, "dropped");
     struct tensor *added = chain_matrix(c, "added");
@@ -533,6 +537,7 @@ static void chain_make(struct chain *c)
     struct tensor *beta = image_add(im, "beta", value->cols, dtype);
     struct tensor *dgamma = image_add(im, "dgamma", value->cols, VP_DTYPE_F32);
     struct tensor *dbeta = image_add(im, "dbeta", value->cols, VP_DTYPE_F32);
+    struct tensor *dbias = image_add(im, "dbias", value->cols, VP_DTYPE_F32);
     struct tensor *scratch[N_CHAIN];
 
     for (int i = 0; i < N_CHAIN; i++)
@@ -545,6 +550,8 @@ static void chain_make(struct chain *c)
                                         .mb = &c->mb,
                                         .scratch = image_address(im,
                                                                  scratch[i]) };
+    linear->dout = image_address(im, dx);
+    linear->dpar[1] = image_address(im, dbias);
     drop->in[0] = image_address(im, x);
     drop->out = image_address(im, dropped);
     c->dropped = dropped;
@@ -613,30 +620,44 @@ static const struct chain_run chain_runs[] = {
       { VP_PHASE_B, VP_PHASE_W, VP_PHASE_B } },
 };
 
+/* The sums for the bias come with the rest, which leaves W without them. */
+static const struct chain_run bias_run = {
+    "layernorm B, W, dropout B, linear W",
+    4,
+    { LAYERNORM, LAYERNORM, DROPOUT, LINEAR },
+    { VP_PHASE_B, VP_PHASE_W, VP_PHASE_B, VP_PHASE_W }
+};
+
 /* Calls [first, n) of the run, one by one. */
-static void run_calls(struct chain *c, const struct chain_run *run, int first)
+static void run_calls(const struct vp_kargs *args, const struct chain_run *run,
+                      int first)
 {
     for (int i = first; i < run->n; i++)
-        assert_int_equal(
-            gpu.try_call(gpu.backend, &c->args[run->op[i]], run->phase[i]),
-            VP_OK);
+        assert_int_equal(gpu.try_call(gpu.backend, &args[i], run->phase[i]),
+                         VP_OK);
 }
 
-/* Returns how many calls were done together. */
-static int check_chain(struct chain *c, const struct chain_run *run)
+static void chain_args(const struct chain *c, const struct chain_run *run,
+                       struct vp_kargs *args_out)
 {
-    struct vp_kargs args[N_CHAIN];
+    for (int i = 0; i < run->n; i++)
+        args_out[i] = c->args[run->op[i]];
+}
+
+/* Returns how many calls were done together. `args` are those of the run. */
+static int check_chain(struct chain *c, const struct chain_run *run,
+                       struct vp_kargs *args)
+{
     int n_done;
 
-    for (int i = 0; i < run->n; i++)
-        args[i] = c->args[run->op[i]];
+    chain_args(c, run, args);
     image_send(&c->image);
-    run_calls(c, run, 0);
+    run_calls(args, run, 0);
     image_fetch(&c->image, c->image.again);
     image_send(&c->image);
     n_done = gpu.try_fused(gpu.backend, args, run->phase, run->n);
     assert_in_range(n_done, 0, run->n);
-    run_calls(c, run, n_done);
+    run_calls(args, run, n_done);
     image_fetch(&c->image, c->image.after);
     image_check_guards(&c->image, c->what);
     /* What only the next call of a run reads need not be written. */
@@ -645,6 +666,30 @@ static int check_chain(struct chain *c, const struct chain_run *run)
                      "differs from the calls one by one");
     c->dropped->scratch = false;
     return n_done;
+}
+
+static void name_chain(struct chain *c, const struct chain_run *run,
+                       struct chain_mode mode)
+{
+    const struct vp_value *value = &c->graph.values[0];
+
+    snprintf(c->what, sizeof(c->what), "%s (%s, %dx%d%s%s)", run->name,
+             dtype_names[c->graph.dtype], (int)value->rows, (int)value->cols,
+             mode.add ? ", added" : "", mode.eval ? ", eval" : "");
+}
+
+/* Rows that are not longer have the order of vp_cuda_column_sums(). */
+static void check_bias(struct chain *c, struct chain_mode mode)
+{
+    const struct vp_value *value = &c->graph.values[0];
+    bool must = !mode.eval && value->cols % 64 == 0 &&
+                value->cols * vp_dtype_bytes(c->graph.dtype) <= 2048;
+    struct vp_kargs args[N_CHAIN];
+
+    name_chain(c, &bias_run, mode);
+    check_chain(c, &bias_run, args);
+    if (must && args[3].dpar[1])
+        fail_msg("%s: the bias was left alone", c->what);
 }
 
 static void check_chains(int64_t rows, int64_t cols, enum vp_dtype dtype,
@@ -656,16 +701,16 @@ static void check_chains(int64_t rows, int64_t cols, enum vp_dtype dtype,
     chain_init(&c, rows, cols, dtype, mode);
     for (size_t i = 0; i < VP_COUNT_OF(chain_runs); i++) {
         const struct chain_run *run = &chain_runs[i];
+        struct vp_kargs args[N_CHAIN];
         int n_done;
 
-        snprintf(c.what, sizeof(c.what), "%s (%s, %dx%d%s%s)", run->name,
-                 dtype_names[dtype], (int)rows, (int)cols,
-                 mode.add ? ", added" : "", mode.eval ? ", eval" : "");
-        n_done = check_chain(&c, run);
+        name_chain(&c, run, mode);
+        n_done = check_chain(&c, run, args);
         if (must_fuse && n_done < run->n)
             fail_msg("%s: only %d of %d calls were fused", c.what, n_done,
                      run->n);
     }
+    check_bias(&c, mode);
     chain_release(&c);
 }
 
@@ -676,11 +721,13 @@ static void check_again(int64_t rows, int64_t cols, enum vp_dtype dtype)
                                           2,
                                           { LAYERNORM, LAYERNORM },
                                           { VP_PHASE_F, VP_PHASE_B } };
+    struct vp_kargs args[N_CHAIN];
     struct chain c;
 
     chain_init(&c, rows, cols, dtype, (struct chain_mode){ 0 });
+    chain_args(&c, &run, args);
     image_send(&c.image);
-    run_calls(&c, &run, 0);
+    run_calls(args, &run, 0);
     image_fetch(&c.image, c.image.after);
     assert_memory_equal(c.image.after + c.out->begin,
                         c.image.after + c.again->begin, c.out->n_bytes);

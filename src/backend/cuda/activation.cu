@@ -1,20 +1,15 @@
 /* The activations of linear, and sums over columns. */
 #include "backend/cuda/rows.cuh"
 
-enum {
-    THREADS = 128,
-    TEAMS = 4,  /* of THREADS: they take the rows of a part in turns */
-    BLOCKS = 2, /* of all teams, that a processor holds */
-    ROWS = 2,   /* that a thread has in flight */
-};
+enum { THREADS = 128 };
 
 #define SQRT_HALF 0.70710678118654752440f    /* sqrt(1/2) */
 #define SQRT_2_BY_PI 0.79788456080286535588f /* sqrt(2/pi) */
 #define HALF_LOG2_E 0.72134752044448170368f  /* log2(e) / 2 */
 #define GELU_CUBIC 0.044715f
 
-/* exp(-z^2 / 2), and with it the normal distribution beyond |z| over that. Both
- * parts of GELU's slope want the same exponential. */
+/* exp(-z^2 / 2), and the normal distribution beyond |z| over that. GELU and
+ * both parts of its slope want the same exponential. */
 struct tail {
     float exp, ratio;
 };
@@ -38,61 +33,55 @@ static __device__ inline struct tail tail_of(float z)
     return tail;
 }
 
-/* z * the cumulative normal distribution */
-template <typename T> static __device__ inline float gelu_erf(float z)
-{
-    struct tail tail;
+/* act(z), and d act(z) / dz. */
+struct point {
+    float value, slope;
+};
 
-    if (sizeof(T) == 4)
-        return 0.5f * z * (1.0f + erff(z * SQRT_HALF));
-    tail = tail_of(z);
-    return fmaf(-fabsf(z), tail.exp * tail.ratio, fmaxf(z, 0.0f));
-}
-
-/* The cumulative distribution + z * its density. */
-template <typename T> static __device__ inline float gelu_erf_slope(float z)
+/* z times the cumulative normal distribution; that distribution + z * its
+ * density. */
+template <typename T> static __device__ inline struct point gelu_erf(float z)
 {
     const float peak = 0.5f * SQRT_2_BY_PI; /* of the density */
     struct tail tail;
-    float slope;
+    struct point p;
 
-    if (sizeof(T) == 4)
-        return fmaf(z, peak * __expf(-0.5f * z * z),
-                    fmaf(0.5f, erff(z * SQRT_HALF), 0.5f));
+    if (sizeof(T) == 4) {
+        float erf = erff(z * SQRT_HALF);
+
+        p.value = 0.5f * z * (1.0f + erf);
+        p.slope = fmaf(z, peak * __expf(-0.5f * z * z), fmaf(0.5f, erf, 0.5f));
+        return p;
+    }
     tail = tail_of(z);
-    slope = tail.exp * fmaf(-peak, fabsf(z), tail.ratio);
-    return z < 0.0f ? slope : 1.0f - slope;
+    p.value = fmaf(-fabsf(z), tail.exp * tail.ratio, fmaxf(z, 0.0f));
+    p.slope = tail.exp * fmaf(-peak, fabsf(z), tail.ratio);
+    p.slope = z < 0.0f ? p.slope : 1.0f - p.slope;
+    return p;
 }
 
-template <typename T, int ACT> static __device__ inline float act_value(float z)
+static __device__ inline struct point gelu_tanh(float z)
+{
+    float t = tanhf(SQRT_2_BY_PI * fmaf(GELU_CUBIC * z, z * z, z));
+    float inner = SQRT_2_BY_PI * fmaf(3.0f * GELU_CUBIC * z, z, 1.0f);
+    struct point p;
+
+    p.value = 0.5f * z * (1.0f + t);
+    p.slope = fmaf(0.5f * z * fmaf(-t, t, 1.0f), inner, fmaf(0.5f, t, 0.5f));
+    return p;
+}
+
+template <typename T, int ACT>
+static __device__ inline struct point act_at(float z)
 {
     if (ACT == VP_ACT_RELU)
-        return z <= 0.0f ? 0.0f : z; /* NaN stays NaN */
+        return { z <= 0.0f ? 0.0f : z, /* NaN stays NaN */
+                 z > 0.0f ? 1.0f : 0.0f };
     if (ACT == VP_ACT_GELU_ERF)
         return gelu_erf<T>(z);
-    if (ACT == VP_ACT_GELU_TANH) {
-        float cubic = fmaf(GELU_CUBIC * z, z * z, z);
-
-        return 0.5f * z * (1.0f + tanhf(SQRT_2_BY_PI * cubic));
-    }
-    return z;
-}
-
-/* d act(z) / dz */
-template <typename T, int ACT> static __device__ inline float act_slope(float z)
-{
-    if (ACT == VP_ACT_RELU)
-        return z > 0.0f ? 1.0f : 0.0f;
-    if (ACT == VP_ACT_GELU_ERF)
-        return gelu_erf_slope<T>(z);
-    if (ACT == VP_ACT_GELU_TANH) {
-        float cubic = fmaf(GELU_CUBIC * z, z * z, z);
-        float t = tanhf(SQRT_2_BY_PI * cubic);
-        float inner = SQRT_2_BY_PI * fmaf(3.0f * GELU_CUBIC * z, z, 1.0f);
-
-        return fmaf(0.5f * z * fmaf(-t, t, 1.0f), inner, fmaf(0.5f, t, 0.5f));
-    }
-    return 1.0f;
+    if (ACT == VP_ACT_GELU_TANH)
+        return gelu_tanh(z);
+    return { z, 1.0f };
 }
 
 /* ---- Forward ------------------------------------------------------------ */
@@ -104,16 +93,19 @@ static __device__ inline void act_pack(T *out, const vp_pack<T, N> &z)
 
 #pragma unroll
     for (int i = 0; i < N; i++)
-        x[i] = act_value<T, ACT>(vp_get(z, i));
+        x[i] = act_at<T, ACT>(vp_get(z, i)).value;
     vp_store<N>(out, x);
 }
 
-/* A pack per thread; the last thread does what is left of n. */
+/* A pack per thread; one thread does what is left of n. From the end on: what a
+ * product wrote last is still in the cache, and so will be what the next one
+ * reads first. */
 template <typename T, int ACT>
 static __global__ void act_kernel(T *out, const T *z, int64_t n)
 {
     enum { N = vp_vec<T>::N };
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * N;
+    int64_t block = gridDim.x - 1 - blockIdx.x;
+    int64_t i = (block * THREADS + threadIdx.x) * N;
 
     if (i + N <= n) {
         act_pack<T, N, ACT>(out + i, vp_read<N>(z + i));
@@ -155,124 +147,132 @@ void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
 
 /* ---- Backward, and sums of columns -------------------------------------- */
 
-/* What one pass over a matrix is given: dz = dout * act'(z) and again = act(z)
- * unless NULL, and the column sums of dz in parts of rows unless `parts` is
- * NULL. */
+/* What one pass over a matrix is given: dz = dout * act'(z), and again = act(z)
+ * unless NULL; without an activation dz is dout, and there. The column sums of
+ * dz in parts of rows unless `parts` is NULL. */
 struct pass {
     void *dz, *again;
     const void *dout, *z;
-    float *parts; /* [n_parts, cols] */
-    int64_t rows, cols, part;
+    float *parts; /* [vp_row_parts(), cols] */
+    int64_t rows, cols;
 };
 
-/* Rows of a part: as many blocks as the devices this is made for hold at once,
- * each of whole turns of its teams. Depends on the shape only. */
-static int64_t part_rows(int64_t rows, int64_t cols)
-{
-    int64_t turn = TEAMS * ROWS;
+/* The rows that a team works on at a time: a thread's pack of each. */
+template <typename T, int N, int N_ROWS> struct pass_rows {
+    vp_pack<T, N> dout[N_ROWS], z[N_ROWS];
+};
 
-    return vp_parts_of(rows * vp_parts_of(cols, 1024), 132 * BLOCKS * turn) *
-           turn;
+/* Of the team's rows from `row` on; those from `end` on are left alone. */
+template <int ACT, typename T, int N, int N_ROWS>
+static __device__ inline void read_rows(pass_rows<T, N, N_ROWS> &rows,
+                                        const struct pass &pass, int64_t row,
+                                        int64_t end, int64_t col)
+{
+#pragma unroll
+    for (int r = 0; r < N_ROWS; r++, row += VP_TEAMS) {
+        int64_t at = row * pass.cols + col;
+
+        if (row >= end)
+            break;
+        rows.dout[r] = vp_read<N>((const T *)pass.dout + at);
+        if (ACT != VP_ACT_NONE)
+            rows.z[r] = vp_read<N>((const T *)pass.z + at);
+    }
 }
 
+/* dz, and `again` of one pack from element `at` on. */
 template <typename T, int N, int ACT>
-static __device__ inline void grad_pack(float *dz, const vp_pack<T, N> &dout,
-                                        const vp_pack<T, N> &z)
+static __device__ inline void write_pack(float *dz, const struct pass &pass,
+                                         const vp_pack<T, N> &dout,
+                                         const vp_pack<T, N> &z, int64_t at)
 {
+    float again[N];
+
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        dz[i] = vp_get(dout, i);
-        if (ACT != VP_ACT_NONE)
-            dz[i] *= act_slope<T, ACT>(vp_get(z, i));
+        struct point p = act_at<T, ACT>(vp_get(z, i));
+
+        again[i] = p.value;
+        dz[i] = vp_get(dout, i) * p.slope;
     }
-    if (ACT != VP_ACT_NONE)
-        vp_round_pack<T, N>(dz);
+    vp_round_pack<T, N>(dz);
+    vp_store<N>((T *)pass.dz + at, dz);
+    if (pass.again)
+        vp_store<N>((T *)pass.again + at, again);
 }
 
-/* Writes the sums of the teams, added in their order. */
-template <int N>
-static __device__ inline void write_part(const struct pass &pass, float *sum,
-                                         int64_t col)
+/* A block: one part of the rows, VP_TEAM packs of columns. The next rows are on
+ * their way while a team works on N_ROWS of its own. */
+template <typename T, int N, int N_ROWS, int ACT>
+static __global__ void __launch_bounds__(VP_TEAM *VP_TEAMS)
+    pass_kernel(struct pass pass, int64_t part)
 {
-    __shared__ float shared[TEAMS][N][THREADS];
-
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        shared[threadIdx.y][i][threadIdx.x] = sum[i];
-    __syncthreads();
-    if (threadIdx.y > 0 || col >= pass.cols)
-        return;
-    for (int team = 1; team < TEAMS; team++)
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            sum[i] += shared[team][i][threadIdx.x];
-    vp_store<N>(pass.parts + blockIdx.y * pass.cols + col, sum);
-}
-
-/* A thread takes N columns of the rows of its team. */
-template <typename T, int N, int ACT>
-static __global__ void __launch_bounds__(THREADS *TEAMS, BLOCKS)
-    pass_kernel(struct pass pass)
-{
-    int64_t col = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * N;
-    int64_t begin = blockIdx.y * pass.part, end = begin + pass.part;
-    int64_t step = TEAMS * pass.cols;
-    vp_pack<T, N> dout[ROWS], z[ROWS];
+    __shared__ vp_team_sums<N, VP_TEAM, VP_TEAMS> shared;
+    int64_t col = ((int64_t)blockIdx.x * VP_TEAM + threadIdx.x) * N;
+    int64_t begin = blockIdx.y * part, end = begin + part;
+    bool mine = col < pass.cols;
+    pass_rows<T, N, N_ROWS> rows, next;
     float sum[N] = { 0.0f }, dz[N];
 
     if (end > pass.rows)
         end = pass.rows;
-    if (col >= pass.cols)
+    if (!mine)
         end = begin;
-    for (int64_t row = begin + threadIdx.y; row < end; row += TEAMS * ROWS) {
-        int64_t at = row * pass.cols + col;
+    begin += threadIdx.y;
+    read_rows<ACT>(next, pass, begin, end, col);
+    for (int64_t row = begin; row < end; row += N_ROWS * VP_TEAMS) {
+        rows = next;
+        read_rows<ACT>(next, pass, row + N_ROWS * VP_TEAMS, end, col);
+#pragma unroll
+        for (int r = 0; r < N_ROWS; r++) {
+            int64_t at = (row + r * VP_TEAMS) * pass.cols + col;
 
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            if (row + r * TEAMS >= end)
+            if (row + r * VP_TEAMS >= end)
                 break;
-            dout[r] = vp_read<N>((const T *)pass.dout + at + r * step);
             if (ACT != VP_ACT_NONE)
-                z[r] = vp_read<N>((const T *)pass.z + at + r * step);
-        }
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            if (row + r * TEAMS >= end)
-                break;
-            grad_pack<T, N, ACT>(dz, dout[r], z[r]);
-            if (pass.dz)
-                vp_store<N>((T *)pass.dz + at + r * step, dz);
-            if (ACT != VP_ACT_NONE && pass.again)
-                act_pack<T, N, ACT>((T *)pass.again + at + r * step, z[r]);
+                write_pack<T, N, ACT>(dz, pass, rows.dout[r], rows.z[r], at);
 #pragma unroll
             for (int i = 0; i < N; i++)
-                sum[i] += dz[i];
+                sum[i] += ACT != VP_ACT_NONE ? dz[i] : vp_get(rows.dout[r], i);
         }
     }
-    if (pass.parts)
-        write_part<N>(pass, sum, col);
+    if (!pass.parts)
+        return;
+    vp_put_team(&shared, sum);
+    __syncthreads();
+    if (threadIdx.y > 0 || !mine)
+        return;
+    vp_add_teams(sum, &shared);
+    vp_store<N>(pass.parts + blockIdx.y * pass.cols + col, sum);
+}
+
+template <typename T, int N, int N_ROWS, int ACT>
+static void launch_pass(const struct pass *pass, cudaStream_t stream)
+{
+    dim3 grid((unsigned)vp_parts_of(pass->cols, N * VP_TEAM),
+              (unsigned)vp_row_parts(pass->rows, pass->cols));
+
+    pass_kernel<T, N, N_ROWS, ACT>
+        <<<grid, dim3(VP_TEAM, VP_TEAMS), 0, stream>>>(
+            *pass, vp_part_rows(pass->rows, pass->cols));
 }
 
 template <typename T, int N>
-static void launch_pass(const struct pass *pass, enum vp_act act,
-                        cudaStream_t stream)
+static void launch_act_pass(const struct pass *pass, enum vp_act act,
+                            cudaStream_t stream)
 {
-    dim3 grid((unsigned)vp_parts_of(pass->cols, N * THREADS),
-              (unsigned)vp_parts_of(pass->rows, pass->part));
-    dim3 block(THREADS, TEAMS);
-
     switch (act) {
     case VP_ACT_RELU:
-        pass_kernel<T, N, VP_ACT_RELU><<<grid, block, 0, stream>>>(*pass);
+        launch_pass<T, N, 2, VP_ACT_RELU>(pass, stream);
         break;
     case VP_ACT_GELU_ERF:
-        pass_kernel<T, N, VP_ACT_GELU_ERF><<<grid, block, 0, stream>>>(*pass);
+        launch_pass<T, N, 2, VP_ACT_GELU_ERF>(pass, stream);
         break;
     case VP_ACT_GELU_TANH:
-        pass_kernel<T, N, VP_ACT_GELU_TANH><<<grid, block, 0, stream>>>(*pass);
+        launch_pass<T, N, 2, VP_ACT_GELU_TANH>(pass, stream);
         break;
     default:
-        pass_kernel<T, N, VP_ACT_NONE><<<grid, block, 0, stream>>>(*pass);
+        launch_pass<T, N, 4, VP_ACT_NONE>(pass, stream);
         break;
     }
 }
@@ -282,16 +282,9 @@ static void launch(const struct pass *pass, enum vp_act act,
                    cudaStream_t stream)
 {
     if (vp_fits_packs<T>(pass->cols))
-        launch_pass<T, vp_vec<T>::N>(pass, act, stream);
+        launch_act_pass<T, vp_vec<T>::N>(pass, act, stream);
     else
-        launch_pass<T, 1>(pass, act, stream);
-}
-
-static void run_pass(struct pass *pass, enum vp_act act, enum vp_dtype dtype,
-                     cudaStream_t stream)
-{
-    pass->part = part_rows(pass->rows, pass->cols);
-    VP_WITH_TYPE(dtype, launch<T>(pass, act, stream));
+        launch_act_pass<T, 1>(pass, act, stream);
 }
 
 void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
@@ -302,7 +295,7 @@ void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
     sums.parts = (const float *)parts;
     sums.dst[0] = dst;
     sums.n_dst = 1;
-    sums.n_parts = vp_parts_of(rows, part_rows(rows, cols));
+    sums.n_parts = vp_row_parts(rows, cols);
     sums.cols = cols;
     sums.add = add;
     vp_cuda_add_parts(&sums, stream);
@@ -321,7 +314,7 @@ void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,
     pass.parts = (float *)parts;
     pass.rows = rows;
     pass.cols = cols;
-    run_pass(&pass, act, dtype, stream);
+    VP_WITH_TYPE(dtype, launch<T>(&pass, act, stream));
 }
 
 void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
@@ -334,21 +327,20 @@ void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
     pass.parts = (float *)scratch;
     pass.rows = rows;
     pass.cols = cols;
-    run_pass(&pass, VP_ACT_NONE, dtype, stream);
+    VP_WITH_TYPE(dtype, launch<T>(&pass, VP_ACT_NONE, stream));
     vp_cuda_column_finish(dst, scratch, rows, cols, add, stream);
 }
 
 size_t vp_cuda_column_scratch(int64_t rows, int64_t cols)
 {
-    int64_t n_parts = vp_parts_of(rows, part_rows(rows, cols));
-
-    return vp_align_up((size_t)(n_parts * cols) * sizeof(float),
+    return vp_align_up((size_t)(vp_row_parts(rows, cols) * cols) *
+                           sizeof(float),
                        VP_TENSOR_ALIGN);
 }
 
 /* ---- Parts to the whole ------------------------------------------------- */
 
-enum { SLICES = 32 };
+enum { SLICES = 16 };
 
 /* A warp adds a slice of the parts for 32 columns, the first warp the
  * slices. */
@@ -362,7 +354,9 @@ static __global__ void __launch_bounds__(32 * SLICES)
     int64_t begin = sums.n_parts * slice / SLICES;
     int64_t end = sums.n_parts * (slice + 1) / SLICES;
     const float *parts = sums.parts + blockIdx.y * sums.cols + col;
-    float *dst = blockIdx.y == 0 ? sums.dst[0] : sums.dst[1];
+    float *dst = blockIdx.y == 0   ? sums.dst[0]
+                 : blockIdx.y == 1 ? sums.dst[1]
+                                   : sums.dst[2];
     float sum = 0.0f;
 
     if (!dst)
@@ -377,6 +371,7 @@ static __global__ void __launch_bounds__(32 * SLICES)
     if (slice > 0 || col >= sums.cols)
         return;
     sum = 0.0f;
+#pragma unroll
     for (int i = 0; i < SLICES; i++)
         sum += shared[i][lane];
     dst[col] = sums.add ? dst[col] + sum : sum;

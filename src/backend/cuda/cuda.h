@@ -118,10 +118,11 @@ size_t vp_cuda_cross_entropy_scratch(const struct vp_graph *graph,
 
 /* Several calls that follow each other in a list, as one launch with the same
  * bits: how many of `calls`, from the first on, were done; 0 if there is no
- * such kernel for them. */
-int vp_cuda_run_fused(const struct vp_cuda_call *calls, int n_calls);
+ * such kernel for them. Where the sums for the bias of a linear came along, its
+ * W among the calls is changed to leave them alone. */
+int vp_cuda_run_fused(struct vp_cuda_call *calls, int n_calls);
 /* The same for B of a linear with an activation, whose W is among the calls:
- * the sums for the bias come with dz, and W is changed to leave them alone. */
+ * the sums for the bias come with dz. */
 int vp_cuda_run_linear(struct vp_cuda_call *calls, int n_calls,
                        enum vp_status *st_out);
 

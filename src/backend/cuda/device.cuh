@@ -132,24 +132,32 @@ static inline struct vp_drop vp_drop_of(const struct vp_cuda_call *call)
     return drop;
 }
 
-/* What the random bytes of a row of the batch have in common. Read once: the
- * compiler cannot know that no store changes drop.mb. */
+/* What the random bytes of a row of the batch have in common. */
 struct vp_drop_row {
     uint64_t seed, sample;
     uint32_t position;
 };
 
+/* Read once: the compiler cannot know that no store changes drop.mb. */
+static __device__ inline struct vp_drop_row vp_first_drop_row(
+    const struct vp_drop &drop)
+{
+    return { drop.mb->seed, drop.mb->first_sample, 0 };
+}
+
 /* Rows have 32 bits: a 64-bit division costs as much as the bytes. */
+static __device__ inline struct vp_drop_row vp_drop_row_after(
+    const struct vp_drop &drop, struct vp_drop_row first, uint32_t row)
+{
+    uint32_t q_len = (uint32_t)drop.q_len;
+
+    return { first.seed, first.sample + row / q_len, row % q_len };
+}
+
 static __device__ inline struct vp_drop_row vp_drop_row_of(
     const struct vp_drop &drop, uint32_t row)
 {
-    uint32_t q_len = (uint32_t)drop.q_len;
-    struct vp_drop_row at;
-
-    at.seed = drop.mb->seed;
-    at.sample = drop.mb->first_sample + row / q_len;
-    at.position = row % q_len;
-    return at;
+    return vp_drop_row_after(drop, vp_first_drop_row(drop), row);
 }
 
 /* Random bytes of columns [16 group, 16 group + 16). */

@@ -2,7 +2,8 @@
  *
  *   F  [dropout,] add [, layernorm]: how a residual branch ends
  *   B  [copy,] layernorm B [, layernorm W] [, dropout B]: and how it begins;
- *      the copy is that of a gradient that others still read
+ *      the copy is that of a gradient that others still read. The sums for
+ *      the bias of the linear whose output was dropped come along
  *
  * The memory plan knows nothing of this: what one call of a run writes may lie
  * over what an earlier one reads. As every thread reads its columns of a row
@@ -224,14 +225,32 @@ static int run_forward(const struct vp_cuda_call *calls, int n_calls)
 /* NULL: not part of the run. */
 struct grad_run {
     const struct vp_cuda_call *copy, *norm, *w, *drop;
+    struct vp_cuda_call *linear; /* W, later in the list: its bias alone */
     int n;
 };
 
-static struct grad_run find_grad_run(const struct vp_cuda_call *calls,
-                                     int n_calls)
+/* The W call that sums up the columns of what `drop` makes, and of nothing
+ * else. */
+static struct vp_cuda_call *find_linear(const struct vp_cuda_call *drop,
+                                        struct vp_cuda_call *call,
+                                        const struct vp_cuda_call *end)
+{
+    const struct vp_value *out = vp_call_value(drop, drop->args.op->out);
+
+    if (!vp_cuda_norm_sums_columns(out->cols, out->dtype) ||
+        !read_once(drop->args.graph, drop->args.op->in[0]))
+        return NULL;
+    for (; call < end; call++)
+        if (is(call, VP_OP_LINEAR, VP_PHASE_W) &&
+            call->args.op->out == drop->args.op->in[0])
+            return call->args.dpar[1] && !call->args.dz ? call : NULL;
+    return NULL;
+}
+
+static struct grad_run find_grad_run(struct vp_cuda_call *calls, int n_calls)
 {
     struct grad_run run = {};
-    const struct vp_cuda_call *call = calls, *end = calls + n_calls;
+    struct vp_cuda_call *call = calls, *end = calls + n_calls;
 
     if (is(call, VP_OP_COPY, VP_PHASE_B) && !call->args.din_add[0])
         run.copy = call++;
@@ -251,6 +270,8 @@ static struct grad_run find_grad_run(const struct vp_cuda_call *calls,
         call->args.dout == run.norm->args.din[0] && call->args.din[0] &&
         same_shape(call, run.norm))
         run.drop = call++;
+    if (run.w && run.drop)
+        run.linear = find_linear(run.drop, call, end);
     run.n = (int)(call - calls);
     return run;
 }
@@ -263,6 +284,7 @@ static struct vp_norm_grad grad_of(const struct grad_run *run)
         grad.base = run->copy->args.dout;
     if (run->w)
         grad.parts = (float *)run->w->args.scratch;
+    grad.n_sums = run->linear ? 3 : 2;
     if (run->drop) {
         grad.drop = vp_drop_of(run->drop);
         grad.dbranch = run->drop->args.din[0];
@@ -285,8 +307,9 @@ static bool grad_conflict(const struct vp_norm_grad *grad, int64_t n_bytes)
     writes(&spans, grad->dx);
     writes(&spans, grad->dbranch);
     writes(&spans, grad->again);
-    note(&spans, grad->parts, n_parts * 2 * grad->cols * (int64_t)sizeof(float),
-         true, false);
+    note(&spans, grad->parts,
+         n_parts * grad->n_sums * grad->cols * (int64_t)sizeof(float), true,
+         false);
     return any_conflict(&spans);
 }
 
@@ -300,14 +323,17 @@ static bool run_grad(const struct grad_run *run)
         !vp_cuda_norm_grad(&grad, vp_call_value(norm, out)->dtype,
                            norm->stream))
         return false;
-    if (run->w) {
-        vp_cuda_branch(run->w);
-        vp_cuda_norm_finish(run->w);
-    }
+    if (!run->w)
+        return true;
+    vp_cuda_branch(run->w);
+    vp_cuda_norm_finish(run->w, run->linear ? (float *)run->linear->args.dpar[1]
+                                            : NULL);
+    if (run->linear)
+        run->linear->args.dpar[1] = NULL;
     return true;
 }
 
-static int run_backward(const struct vp_cuda_call *calls, int n_calls)
+static int run_backward(struct vp_cuda_call *calls, int n_calls)
 {
     struct grad_run run = find_grad_run(calls, n_calls);
 
@@ -316,11 +342,12 @@ static int run_backward(const struct vp_cuda_call *calls, int n_calls)
     if (!run.drop)
         return 0;
     run.drop = NULL;
+    run.linear = NULL;
     run.n--;
     return run.n > 1 && run_grad(&run) ? run.n : 0;
 }
 
-int vp_cuda_run_fused(const struct vp_cuda_call *calls, int n_calls)
+int vp_cuda_run_fused(struct vp_cuda_call *calls, int n_calls)
 {
     if (n_calls < 2)
         return 0;

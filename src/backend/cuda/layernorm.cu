@@ -1,32 +1,27 @@
 /* layernorm: out = xhat * gamma + beta, xhat = (x - mean) / std.
  * x, out: [rows, C]; gamma, beta: [C]; aux0: mean and 1 / std, [rows, 2].
  *
- * A block takes a row at a time and a thread the same few columns of each: x
- * is read once and stays in registers, and the sums over rows of backward need
- * no exchange between threads. Neighbours in a list (dropout, add) can be done
- * on the way. Rows that are too long or not aligned have plain kernels. */
+ * A row is read once and stays in the registers of some threads. In backward
+ * these have the same few columns of many rows, so the sums over rows need no
+ * exchange between them. Neighbours in a list (dropout, add) can be done on the
+ * way. Rows that are too long or not aligned have plain kernels. */
 #include "backend/cuda/rows.cuh"
 
 enum {
-    NARROW = 256, /* threads; of most models */
-    WIDE = 1024,
-    ROWS = 4, /* in flight in backward */
-    WIDE_ROWS = 1,
+    WIDE = 1024, /* packs of a row, at most */
+    PACKS = 4,   /* of a row that a thread has in forward */
     PLAIN = 256, /* threads where a row is read several times */
 };
 
-/* Parts of W: enough to fill the device, each long enough for its sums to be
- * small beside the rows. Depends on the shape only. */
+/* A block has whole rows here, whatever their length. */
 static int64_t part_rows(int64_t rows)
 {
-    int64_t part = vp_parts_of(vp_parts_of(rows, 528), ROWS) * ROWS;
-
-    return part < 2 * ROWS ? 2 * ROWS : part;
+    return vp_part_rows(rows, 1);
 }
 
 int64_t vp_cuda_norm_parts(int64_t rows)
 {
-    return vp_parts_of(rows, part_rows(rows));
+    return vp_row_parts(rows, 1);
 }
 
 template <typename T> static bool fits_registers(int64_t cols)
@@ -34,10 +29,17 @@ template <typename T> static bool fits_registers(int64_t cols)
     return vp_fits_packs<T>(cols) && cols / vp_vec<T>::N <= WIDE;
 }
 
-/* Whole warps, a pack per thread. */
-template <typename T> static unsigned threads_of(int64_t cols)
+/* Of a row, in whole warps. */
+template <typename T> static unsigned threads_of(int64_t cols, int packs)
 {
-    return (unsigned)vp_parts_of(cols / vp_vec<T>::N, 32) * 32;
+    return (unsigned)vp_parts_of(cols / vp_vec<T>::N, 32 * packs) * 32;
+}
+
+/* The threads that have a row: a line of the block. */
+static __device__ inline void wait_for_team(void)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x)
+                 : "memory");
 }
 
 /* ---- Forward ------------------------------------------------------------ */
@@ -68,61 +70,115 @@ static __device__ inline void write_again(const struct vp_norm_grad &grad,
     vp_store<N>((T *)grad.again + at, y);
 }
 
-template <typename T, int THREADS>
-static __global__ void __launch_bounds__(THREADS)
+/* Of the threads of a row; `shared` has a float for each warp of the block and
+ * may be used once. */
+static __device__ inline float row_sum(float x, float *shared)
+{
+    int n_warps = blockDim.x / 32;
+    float sum = 0.0f;
+
+    x = vp_warp_sum(x);
+    if (n_warps == 1)
+        return x;
+    shared += threadIdx.y * n_warps;
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = x;
+    wait_for_team();
+    for (int i = 0; i < n_warps; i++)
+        sum += shared[i];
+    return sum;
+}
+
+/* The column where a thread's pack p begins. */
+template <int N> static __device__ inline uint32_t pack_col(int p)
+{
+    return (p * blockDim.x + threadIdx.x) * N;
+}
+
+/* x = a thread's packs of what is normalised. */
+template <typename T, int N>
+static __device__ inline void read_packs(float (*x)[N],
+                                         const struct vp_residual &res,
+                                         uint32_t row)
+{
+    vp_residual_pack<T, N> in[PACKS];
+    vp_drop_words<N> words[PACKS] = {};
+    struct vp_drop_row at = {};
+    uint32_t col[PACKS];
+
+#pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+        col[p] = pack_col<N>(p);
+        if (col[p] < res.cols)
+            in[p] = vp_read_residual<T, N>(res, row, col[p]);
+    }
+    if (res.has_drop) {
+        at = vp_drop_row_of(res.drop, row);
+#pragma unroll
+        for (int p = 0; p < PACKS; p += 2)
+            vp_words_of_two<N>(words + p, res.drop, { at, col[p] },
+                               { at, col[p + 1] });
+    }
+#pragma unroll
+    for (int p = 0; p < PACKS; p++)
+        if (col[p] < res.cols)
+            vp_end_residual<T, N>(x[p], in[p], words[p], res, row, col[p]);
+}
+
+/* A line of the block has a row. */
+template <typename T>
+static __global__ void __launch_bounds__(WIDE / PACKS)
     norm_kernel(struct vp_norm norm)
 {
     enum { N = vp_vec<T>::N };
-    __shared__ float shared[2][32];
-    uint32_t row = blockIdx.x, col = threadIdx.x * N;
-    int64_t cols = norm.in.cols;
-    bool mine = col < cols;
-    vp_residual_pack<T, N> in;
-    vp_drop_words<N> words = {};
-    vp_pack<T, N> gamma, beta;
-    float x[N];
-    float sum = 0.0f, squares = 0.0f, mean, rstd;
+    __shared__ float shared[2][WIDE / PACKS / 32];
+    uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
+    uint32_t cols = (uint32_t)norm.in.cols;
+    float x[PACKS][N], sum = 0.0f, squares = 0.0f, mean, rstd;
 
-    if (mine) {
-        in = vp_read_residual<T, N>(norm.in, row, col);
-        gamma = vp_read<N>((const T *)norm.gamma + col);
-        beta = vp_read<N>((const T *)norm.beta + col);
-        if (norm.in.has_drop)
-            words = vp_words_of<N>(norm.in.drop,
-                                   vp_drop_row_of(norm.in.drop, row), col);
-        vp_end_residual<T, N>(x, in, words, norm.in, row, col);
+    if (row >= norm.in.rows)
+        return;
+    read_packs<T, N>(x, norm.in, row);
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            sum += x[i];
-    }
-    mean = vp_block_sum(sum, shared[0]) / (float)cols;
-    if (mine) {
+    for (int p = 0; p < PACKS; p++)
+        if (pack_col<N>(p) < cols)
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            squares += (x[i] - mean) * (x[i] - mean);
-    }
-    rstd = 1.0f /
-           sqrtf(vp_block_sum(squares, shared[1]) / (float)cols + norm.eps);
+            for (int i = 0; i < N; i++)
+                sum += x[p][i];
+    mean = row_sum(sum, shared[0]) / (float)cols;
+#pragma unroll
+    for (int p = 0; p < PACKS; p++)
+        if (pack_col<N>(p) < cols)
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                squares += (x[p][i] - mean) * (x[p][i] - mean);
+    rstd = 1.0f / sqrtf(row_sum(squares, shared[1]) / (float)cols + norm.eps);
     if (threadIdx.x == 0)
         *(float2 *)(norm.stat + 2 * (int64_t)row) = make_float2(mean, rstd);
-    if (mine) {
-        normalise<T, N>(x, mean, rstd, gamma, beta);
-        vp_store<N>((T *)norm.out + row * cols + col, x);
+#pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+        uint32_t col = pack_col<N>(p);
+
+        if (col >= cols)
+            break;
+        normalise<T, N>(x[p], mean, rstd,
+                        vp_read<N>((const T *)norm.gamma + col),
+                        vp_read<N>((const T *)norm.beta + col));
+        vp_store<N>((T *)norm.out + (int64_t)row * cols + col, x[p]);
     }
 }
 
 template <typename T>
 static bool launch_norm(const struct vp_norm *norm, cudaStream_t stream)
 {
-    unsigned blocks = (unsigned)norm->in.rows;
-    unsigned threads = threads_of<T>(norm->in.cols);
+    unsigned threads = threads_of<T>(norm->in.cols, PACKS);
+    unsigned rows; /* of a block */
 
     if (!fits_registers<T>(norm->in.cols))
         return false;
-    if (threads <= NARROW)
-        norm_kernel<T, NARROW><<<blocks, threads, 0, stream>>>(*norm);
-    else
-        norm_kernel<T, WIDE><<<blocks, threads, 0, stream>>>(*norm);
+    rows = threads < 128 ? 128 / threads : 1;
+    norm_kernel<T><<<(unsigned)vp_parts_of(norm->in.rows, rows),
+                     dim3(threads, rows), 0, stream>>>(*norm);
     return true;
 }
 
@@ -198,10 +254,16 @@ enum vp_status vp_cuda_layernorm_f(const struct vp_cuda_call *call)
 
 /* ---- Backward ----------------------------------------------------------- */
 
-/* The rows that a thread works on at a time: its pack of each. */
+/* The rows that a team works on at a time: a thread's pack of each. The next
+ * ones are on their way meanwhile. */
 template <typename T, int N_ROWS> struct norm_rows {
     vp_pack<T, vp_vec<T>::N> x[N_ROWS], dout[N_ROWS];
     float2 stat[N_ROWS]; /* mean, 1/std */
+};
+
+/* A thread's sums over rows. */
+template <int N> struct norm_sums {
+    float dgamma[N], dbeta[N], dbranch[N];
 };
 
 static __device__ inline float xhat_of(float x, float2 stat)
@@ -209,8 +271,10 @@ static __device__ inline float xhat_of(float x, float2 stat)
     return (x - stat.x) * stat.y;
 }
 
-/* Rows from `end` on, and columns that are not `mine`, count as zeros. */
-template <typename T, int N_ROWS>
+/* Of the team's rows from `row` on. Rows from `end` on, and columns that are
+ * not there, count as zeros. For `base` there are no registers: it comes nearer
+ * and is read in time. */
+template <int TEAMS, typename T, int N_ROWS>
 static __device__ inline void read_rows(norm_rows<T, N_ROWS> &rows,
                                         const struct vp_norm_grad &grad,
                                         int64_t row, int64_t end, int64_t col)
@@ -219,171 +283,258 @@ static __device__ inline void read_rows(norm_rows<T, N_ROWS> &rows,
     const vp_pack<T, N> zeros = {};
 
 #pragma unroll
-    for (int r = 0; r < N_ROWS; r++) {
-        int64_t at = (row + r) * grad.cols + col;
-        bool exists = row + r < end, mine = exists && col < grad.cols;
+    for (int r = 0; r < N_ROWS; r++, row += TEAMS) {
+        int64_t at = row * grad.cols + col;
+        bool exists = row < end, mine = exists && col < grad.cols;
 
         rows.x[r] = mine ? vp_read<N>((const T *)grad.x + at) : zeros;
         rows.dout[r] = mine ? vp_read<N>((const T *)grad.dout + at) : zeros;
-        rows.stat[r] = exists ? ((const float2 *)grad.stat)[row + r]
+        if (mine && grad.base)
+            asm volatile(
+                "prefetch.global.L2 [%0];" ::"l"((const T *)grad.base + at));
+        rows.stat[r] = exists ? ((const float2 *)grad.stat)[row]
                               : make_float2(0.0f, 0.0f);
     }
 }
 
-/* Adds the rows, in order, to the thread's columns of dgamma and dbeta. */
-template <typename T, int N_ROWS>
-static __device__ inline void sum_rows(float *dgamma, float *dbeta,
+template <int TEAMS, typename T, int N, int N_ROWS>
+static __device__ inline void read_base(vp_pack<T, N> (&base)[N_ROWS],
+                                        const struct vp_norm_grad &grad,
+                                        int64_t row, int64_t end, int64_t col)
+{
+#pragma unroll
+    for (int r = 0; r < N_ROWS; r++, row += TEAMS)
+        if (row < end && col < grad.cols)
+            base[r] = vp_read<N>((const T *)grad.base + row * grad.cols + col);
+}
+
+template <typename T, int N_ROWS, int N>
+static __device__ inline void sum_rows(norm_sums<N> &sums,
                                        const norm_rows<T, N_ROWS> &rows)
 {
 #pragma unroll
     for (int r = 0; r < N_ROWS; r++)
 #pragma unroll
-        for (int i = 0; i < vp_vec<T>::N; i++) {
+        for (int i = 0; i < N; i++) {
             float d = vp_get(rows.dout[r], i);
             float xhat = xhat_of(vp_get(rows.x[r], i), rows.stat[r]);
 
-            dgamma[i] = fmaf(d, xhat, dgamma[i]);
-            dbeta[i] += d;
+            sums.dgamma[i] = fmaf(d, xhat, sums.dgamma[i]);
+            sums.dbeta[i] += d;
         }
 }
 
 /* The means over the row, for each row, of g = dout * gamma and g * xhat. */
 template <typename T, int N_ROWS>
-static __device__ inline void row_means(float (&means)[N_ROWS][2],
+static __device__ inline void row_means(float2 (&means)[N_ROWS],
                                         const norm_rows<T, N_ROWS> &rows,
                                         const float *gamma, float cols,
-                                        float (*shared)[2 * N_ROWS])
+                                        float2 (*shared)[N_ROWS])
 {
     int warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
 
 #pragma unroll
     for (int r = 0; r < N_ROWS; r++) {
-        float sum_g = 0.0f, sum_gx = 0.0f;
+        float2 sum = make_float2(0.0f, 0.0f);
 
 #pragma unroll
         for (int i = 0; i < vp_vec<T>::N; i++) {
             float g = vp_get(rows.dout[r], i) * gamma[i];
 
-            sum_g += g;
-            sum_gx = fmaf(g, xhat_of(vp_get(rows.x[r], i), rows.stat[r]),
-                          sum_gx);
+            sum.x += g;
+            sum.y = fmaf(g, xhat_of(vp_get(rows.x[r], i), rows.stat[r]), sum.y);
         }
-        sum_g = vp_warp_sum(sum_g);
-        sum_gx = vp_warp_sum(sum_gx);
-        if (threadIdx.x % 32 == 0) {
-            shared[warp][2 * r] = sum_g;
-            shared[warp][2 * r + 1] = sum_gx;
-        }
+        sum.x = vp_warp_sum(sum.x);
+        sum.y = vp_warp_sum(sum.y);
+        if (threadIdx.x % 32 == 0)
+            shared[warp][r] = sum;
     }
-    __syncthreads();
+    wait_for_team();
 #pragma unroll
     for (int r = 0; r < N_ROWS; r++) {
-        means[r][0] = means[r][1] = 0.0f;
+        means[r] = make_float2(0.0f, 0.0f);
         for (int i = 0; i < n_warps; i++) {
-            means[r][0] += shared[i][2 * r];
-            means[r][1] += shared[i][2 * r + 1];
+            means[r].x += shared[i][r].x;
+            means[r].y += shared[i][r].y;
         }
-        means[r][0] /= cols;
-        means[r][1] /= cols;
+        means[r].x /= cols;
+        means[r].y /= cols;
     }
 }
 
-/* dx of one pack, and what dropout makes of it: dx = (g - mean(g) - xhat *
- * mean(g * xhat)) / std */
-template <typename T>
-static __device__ inline void write_dx(const struct vp_norm_grad &grad,
-                                       const vp_pack<T, vp_vec<T>::N> &x,
-                                       const vp_pack<T, vp_vec<T>::N> &dout,
-                                       float2 stat, const float *gamma,
-                                       const float *means, int64_t row,
-                                       int64_t col)
+template <typename T, int N>
+static __device__ inline void add_pack(float *dx, const vp_pack<T, N> &base)
 {
-    enum { N = vp_vec<T>::N };
-    int64_t at = row * grad.cols + col;
-    float dx[N], base[N];
-
-    if (grad.base)
-        vp_load<N>(base, (const T *)grad.base + at);
-    if (grad.again)
-        write_again<T, N>(grad, x, stat, at, col);
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        float g = vp_get(dout, i) * gamma[i];
-        float xhat = xhat_of(vp_get(x, i), stat);
-
-        dx[i] = (g - means[0] - xhat * means[1]) * stat.y;
-        dx[i] = grad.base ? base[i] + dx[i] : dx[i];
-    }
-    vp_round_pack<T, N>(dx);
-    vp_store<N>((T *)grad.dx + at, dx);
-    if (!grad.dbranch)
-        return;
-    if (grad.drop_base)
-        vp_load<N>(base, (const T *)grad.drop_base + at);
-    vp_drop_pack<N>(dx, grad.drop,
-                    vp_words_of<N>(grad.drop,
-                                   vp_drop_row_of(grad.drop, (uint32_t)row),
-                                   (uint32_t)col));
 #pragma unroll
     for (int i = 0; i < N; i++)
-        dx[i] = grad.drop_base ? base[i] + dx[i] : dx[i];
-    vp_store<N>((T *)grad.dbranch + at, dx);
+        dx[i] = vp_get(base, i) + dx[i];
 }
 
-/* A block: one part of the rows. */
-template <typename T, int N_ROWS, int THREADS>
-static __global__ void __launch_bounds__(THREADS)
+/* dx of a pack of row r, from element `at` on: (g - mean(g) - xhat * mean(g *
+ * xhat)) / std. */
+template <typename T, int N_ROWS, int N>
+static __device__ inline void write_dx(float *dx,
+                                       const struct vp_norm_grad &grad,
+                                       const norm_rows<T, N_ROWS> &rows, int r,
+                                       const vp_pack<T, N> &base,
+                                       const float *gamma, float2 means,
+                                       int64_t at)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float g = vp_get(rows.dout[r], i) * gamma[i];
+        float xhat = xhat_of(vp_get(rows.x[r], i), rows.stat[r]);
+
+        dx[i] = (g - means.x - xhat * means.y) * rows.stat[r].y;
+    }
+    if (grad.base)
+        add_pack(dx, base);
+    vp_round_pack<T, N>(dx);
+    vp_store<N>((T *)grad.dx + at, dx);
+}
+
+/* What dropout makes of dx. */
+template <typename T, int N>
+static __device__ inline void write_dbranch(float *dx, float *sum,
+                                            const struct vp_norm_grad &grad,
+                                            vp_drop_words<N> words, int64_t at)
+{
+    vp_drop_pack<N>(dx, grad.drop, words);
+    if (grad.drop_base)
+        add_pack(dx, vp_read<N>((const T *)grad.drop_base + at));
+    vp_round_pack<T, N>(dx);
+    vp_store<N>((T *)grad.dbranch + at, dx);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        sum[i] += dx[i];
+}
+
+template <int N, int THREADS, int TEAMS>
+static __device__ inline void write_sums(const struct vp_norm_grad &grad,
+                                         norm_sums<N> &sums, int64_t col)
+{
+    __shared__ vp_team_sums<N, THREADS, TEAMS> shared[TEAMS > 1 ? 3 : 1];
+    float *part = grad.parts + grad.n_sums * blockIdx.x * grad.cols + col;
+
+    if (TEAMS > 1) {
+        vp_put_team(&shared[0], sums.dgamma);
+        vp_put_team(&shared[1], sums.dbeta);
+        vp_put_team(&shared[2], sums.dbranch);
+        __syncthreads();
+        if (threadIdx.y > 0)
+            return;
+        vp_add_teams(sums.dgamma, &shared[0]);
+        vp_add_teams(sums.dbeta, &shared[1]);
+        vp_add_teams(sums.dbranch, &shared[2]);
+    }
+    if (col >= grad.cols)
+        return;
+    vp_store<N>(part, sums.dgamma);
+    vp_store<N>(part + grad.cols, sums.dbeta);
+    if (grad.n_sums == 3)
+        vp_store<N>(part + 2 * grad.cols, sums.dbranch);
+}
+
+/* The bytes for dropout of a thread's packs, of the team's rows from `row`
+ * on. */
+template <int N, int N_ROWS, int TEAMS>
+static __device__ inline void read_words(vp_drop_words<N> *words,
+                                         const struct vp_drop &drop,
+                                         struct vp_drop_row first, uint32_t row,
+                                         uint32_t col)
+{
+#pragma unroll
+    for (int r = 0; r < N_ROWS; r += 2)
+        vp_words_of_two<N>(
+            words + r, drop,
+            { vp_drop_row_after(drop, first, row + r * TEAMS), col },
+            { vp_drop_row_after(drop, first, row + (r + 1) * TEAMS), col });
+}
+
+/* A block: one part of the rows, which its teams of THREADS take in turns. */
+template <typename T, int N_ROWS, int THREADS, int TEAMS>
+static __global__ void __launch_bounds__(THREADS *TEAMS)
     norm_grad_kernel(struct vp_norm_grad grad, int64_t part)
 {
     enum { N = vp_vec<T>::N };
-    __shared__ float shared[2][THREADS / 32][2 * N_ROWS];
+    __shared__ float2 warps[2][TEAMS][THREADS / 32][N_ROWS];
     int64_t begin = blockIdx.x * part, col = threadIdx.x * N;
     int64_t end = begin + part < grad.rows ? begin + part : grad.rows;
-    float gamma[N] = { 0.0f }, dgamma[N] = { 0.0f }, dbeta[N] = { 0.0f };
-    float means[N_ROWS][2];
-    norm_rows<T, N_ROWS> rows;
-    int turn = 0; /* the other half of `shared` may still be read */
+    struct vp_drop_row first = {};
+    float gamma[N] = { 0.0f };
+    norm_sums<N> sums = {};
+    norm_rows<T, N_ROWS> rows, next;
+    int turn = 0; /* the other half of `warps` may still be read */
 
+    begin += threadIdx.y;
+    read_rows<TEAMS>(next, grad, begin, end, col);
+    if (grad.dbranch)
+        first = vp_first_drop_row(grad.drop);
     if (col < grad.cols)
         vp_load<N>(gamma, (const T *)grad.gamma + col);
-    for (int64_t row = begin; row < end; row += N_ROWS) {
-        read_rows(rows, grad, row, end, col);
+    for (int64_t row = begin; row < end; row += N_ROWS * TEAMS) {
+        vp_drop_words<N> words[N_ROWS + 1];
+        vp_pack<T, N> base[N_ROWS];
+        float2 means[N_ROWS];
+
+        rows = next;
+        read_rows<TEAMS>(next, grad, row + N_ROWS * TEAMS, end, col);
         if (grad.parts)
-            sum_rows(dgamma, dbeta, rows);
+            sum_rows(sums, rows);
         if (!grad.dx)
             continue;
-        row_means(means, rows, gamma, (float)grad.cols, shared[turn]);
+        if (grad.dbranch)
+            read_words<N, N_ROWS, TEAMS>(words, grad.drop, first, (uint32_t)row,
+                                         (uint32_t)col);
+        if (grad.base)
+            read_base<TEAMS>(base, grad, row, end, col);
+        row_means(means, rows, gamma, (float)grad.cols,
+                  warps[turn][threadIdx.y]);
         turn ^= 1;
 #pragma unroll
-        for (int r = 0; r < N_ROWS; r++)
-            if (row + r < end && col < grad.cols)
-                write_dx<T>(grad, rows.x[r], rows.dout[r], rows.stat[r], gamma,
-                            means[r], row + r, col);
-    }
-    if (grad.parts && col < grad.cols) {
-        float *sums = grad.parts + 2 * blockIdx.x * grad.cols + col;
+        for (int r = 0; r < N_ROWS; r++) {
+            int64_t at = (row + r * TEAMS) * grad.cols + col;
+            float dx[N];
 
-        vp_store<N>(sums, dgamma);
-        vp_store<N>(sums + grad.cols, dbeta);
+            if (row + r * TEAMS >= end || col >= grad.cols)
+                break;
+            if (grad.again)
+                write_again<T, N>(grad, rows.x[r], rows.stat[r], at, col);
+            write_dx(dx, grad, rows, r, base[r], gamma, means[r], at);
+            if (grad.dbranch)
+                write_dbranch<T, N>(dx, sums.dbranch, grad, words[r], at);
+        }
     }
+    if (grad.parts)
+        write_sums<N, THREADS, TEAMS>(grad, sums, col);
+}
+
+template <typename T, int N_ROWS, int THREADS, int TEAMS>
+static void launch_teams(const struct vp_norm_grad *grad, cudaStream_t stream)
+{
+    dim3 block(threads_of<T>(grad->cols, 1), TEAMS);
+
+    norm_grad_kernel<T, N_ROWS, THREADS, TEAMS>
+        <<<(unsigned)vp_cuda_norm_parts(grad->rows), block, 0, stream>>>(
+            *grad, part_rows(grad->rows));
 }
 
 template <typename T>
 static bool launch_norm_grad(const struct vp_norm_grad *grad,
                              cudaStream_t stream)
 {
-    int64_t part = part_rows(grad->rows);
-    unsigned blocks = (unsigned)vp_cuda_norm_parts(grad->rows);
-    unsigned threads = threads_of<T>(grad->cols);
+    unsigned threads = threads_of<T>(grad->cols, 1);
 
     if (!fits_registers<T>(grad->cols))
         return false;
-    if (threads <= NARROW)
-        norm_grad_kernel<T, ROWS, NARROW>
-            <<<blocks, threads, 0, stream>>>(*grad, part);
+    if (threads <= VP_TEAM)
+        launch_teams<T, 2, VP_TEAM, VP_TEAMS>(grad, stream);
+    else if (threads <= 2 * VP_TEAM)
+        launch_teams<T, 2, 2 * VP_TEAM, 2>(grad, stream);
+    else if (threads <= 4 * VP_TEAM)
+        launch_teams<T, 2, 4 * VP_TEAM, 1>(grad, stream);
     else
-        norm_grad_kernel<T, WIDE_ROWS, WIDE>
-            <<<blocks, threads, 0, stream>>>(*grad, part);
+        launch_teams<T, 1, WIDE, 1>(grad, stream);
     return true;
 }
 
@@ -391,6 +542,12 @@ bool vp_cuda_norm_grad(const struct vp_norm_grad *grad, enum vp_dtype dtype,
                        cudaStream_t stream)
 {
     VP_WITH_TYPE(dtype, return launch_norm_grad<T>(grad, stream));
+}
+
+bool vp_cuda_norm_sums_columns(int64_t cols, enum vp_dtype dtype)
+{
+    VP_WITH_TYPE(dtype, return fits_registers<T>(cols) &&
+                               threads_of<T>(cols, 1) <= VP_TEAM);
 }
 
 /* Any number of columns: dx of a row per block. */
@@ -478,6 +635,7 @@ struct vp_norm_grad vp_cuda_norm_grad_of(const struct vp_cuda_call *call)
     grad.cols = out->cols;
     if (call->phase == VP_PHASE_W) {
         grad.parts = (float *)args->scratch;
+        grad.n_sums = 2;
         return grad;
     }
     grad.dx = args->din[0];
@@ -500,7 +658,7 @@ bool vp_cuda_norm_wants_w(const struct vp_cuda_call *w)
     return w->args.dpar[0] || w->args.dpar[1];
 }
 
-void vp_cuda_norm_finish(const struct vp_cuda_call *w)
+void vp_cuda_norm_finish(const struct vp_cuda_call *w, float *dbranch_sums)
 {
     const struct vp_value *out = vp_call_value(w, w->args.op->out);
     struct vp_part_sums sums = {};
@@ -508,7 +666,8 @@ void vp_cuda_norm_finish(const struct vp_cuda_call *w)
     sums.parts = (const float *)w->args.scratch;
     sums.dst[0] = (float *)w->args.dpar[0];
     sums.dst[1] = (float *)w->args.dpar[1];
-    sums.n_dst = 2;
+    sums.dst[2] = dbranch_sums;
+    sums.n_dst = dbranch_sums ? 3 : 2;
     sums.n_parts = vp_cuda_norm_parts(out->rows);
     sums.cols = out->cols;
     sums.add = w->args.mb->accumulate;
@@ -527,7 +686,7 @@ enum vp_status vp_cuda_layernorm_w(const struct vp_cuda_call *call)
     if (!vp_cuda_norm_wants_w(call))
         return VP_OK;
     differentiate(call);
-    vp_cuda_norm_finish(call);
+    vp_cuda_norm_finish(call, NULL);
     return VP_OK;
 }
 
@@ -538,7 +697,7 @@ size_t vp_cuda_layernorm_scratch(const struct vp_graph *graph,
 
     if (phase != VP_PHASE_W)
         return 0;
-    return vp_align_up((size_t)(vp_cuda_norm_parts(out->rows) * 2 * out->cols) *
+    return vp_align_up((size_t)(vp_cuda_norm_parts(out->rows) * 3 * out->cols) *
                            sizeof(float),
                        VP_TENSOR_ALIGN);
 }

@@ -184,6 +184,40 @@ static __device__ inline vp_drop_words<N> vp_words_of(
     return words;
 }
 
+/* The place of a pack in a tensor. */
+struct vp_drop_place {
+    struct vp_drop_row row;
+    uint32_t col;
+};
+
+/* The same of two packs that a thread has, for all threads of a warp together:
+ * neighbours share a group in both, and each makes the bytes of one. */
+template <int N>
+static __device__ inline void vp_words_of_two(vp_drop_words<N> *words,
+                                              const struct vp_drop &drop,
+                                              struct vp_drop_place a,
+                                              struct vp_drop_place b)
+{
+    if constexpr (N == 8) {
+        bool odd = a.col / N % 2;
+        struct vp_rng4 bits = vp_drop_bits(drop, odd ? b.row : a.row,
+                                           (odd ? b.col : a.col) / 16);
+
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            uint32_t own = odd ? bits.v[2 + i] : bits.v[i];
+            uint32_t other = __shfl_xor_sync(
+                0xFFFFFFFFu, odd ? bits.v[i] : bits.v[2 + i], 1);
+
+            words[0].word[i] = odd ? other : own;
+            words[1].word[i] = odd ? own : other;
+        }
+    } else {
+        words[0] = vp_words_of<N>(drop, a.row, a.col);
+        words[1] = vp_words_of<N>(drop, b.row, b.col);
+    }
+}
+
 template <int N>
 static __device__ inline void vp_drop_pack(float *x, const struct vp_drop &drop,
                                            vp_drop_words<N> words)
@@ -197,11 +231,60 @@ static __device__ inline void vp_drop_pack(float *x, const struct vp_drop &drop,
 
 /* ---- Sums over rows ----------------------------------------------------- */
 
-/* Rows are summed in parts, which a second kernel adds in a fixed order:
- * dst[k] (+)= the sum over parts, each [n_dst, cols]. */
+/* A block has a part of the rows, and its teams take those in turns: row r of a
+ * part is of team r % VP_TEAMS. A thread adds its columns of its team's rows in
+ * order, the block its teams, a second kernel the parts. So whoever sums up the
+ * columns of a matrix on the way gets the bits of vp_cuda_column_sums(). */
+enum {
+    VP_TEAMS = 4,
+    VP_TEAM = 128, /* threads at most, a pack each */
+};
+
+/* A block for each processor of the devices this is made for, where a block
+ * has 1024 columns. Depends on the shape only. */
+static inline int64_t vp_part_rows(int64_t rows, int64_t cols)
+{
+    return vp_parts_of(rows * vp_parts_of(cols, 1024), 132 * VP_TEAMS) *
+           VP_TEAMS;
+}
+
+static inline int64_t vp_row_parts(int64_t rows, int64_t cols)
+{
+    return vp_parts_of(rows, vp_part_rows(rows, cols));
+}
+
+/* Sums of the other teams of a block, for the first one. */
+template <int N, int THREADS, int TEAMS> struct vp_team_sums {
+    float sum[TEAMS > 1 ? TEAMS - 1 : 1][N][THREADS];
+};
+
+template <int N, int THREADS, int TEAMS>
+static __device__ inline void vp_put_team(
+    vp_team_sums<N, THREADS, TEAMS> *shared, const float *sum)
+{
+    if (threadIdx.y == 0)
+        return;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        shared->sum[threadIdx.y - 1][i][threadIdx.x] = sum[i];
+}
+
+/* After a barrier. */
+template <int N, int THREADS, int TEAMS>
+static __device__ inline void vp_add_teams(
+    float *sum, const vp_team_sums<N, THREADS, TEAMS> *shared)
+{
+#pragma unroll
+    for (int team = 1; team < TEAMS; team++)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum[i] += shared->sum[team - 1][i][threadIdx.x];
+}
+
+/* dst[k] (+)= the sum over parts, each [n_dst, cols]. */
 struct vp_part_sums {
     const float *parts; /* [n_parts, n_dst, cols] */
-    float *dst[2];      /* NULL: not wanted */
+    float *dst[3];      /* NULL: not wanted */
     int n_dst;
     int64_t n_parts, cols;
     bool add;
@@ -278,15 +361,17 @@ struct vp_norm {
 };
 
 /* dx = base + what comes through the layer norm; dbranch = drop_base +
- * dropout(dx). The sums of dgamma and dbeta are left in parts. */
+ * dropout(dx). The sums of dgamma and dbeta, and of the columns of dbranch, are
+ * left in parts. */
 struct vp_norm_grad {
     const void *x, *dout, *gamma, *beta;
     const float *stat;
     void *dx;         /* NULL: not wanted; then no dbranch, no `again` either */
     void *again;      /* the layer norm's output once more; NULL: not wanted */
     const void *base; /* NULL: dx is written, not added to */
-    float *parts;     /* [vp_cuda_norm_parts(), 2, cols]; NULL: not wanted */
-    void *dbranch;    /* NULL: no dropout follows */
+    float *parts;  /* [vp_cuda_norm_parts(), n_sums, cols]; NULL: not wanted */
+    int n_sums;    /* 2, or 3 with dbranch */
+    void *dbranch; /* NULL: no dropout follows */
     const void *drop_base;
     struct vp_drop drop;
     int64_t rows, cols;
@@ -302,8 +387,11 @@ bool vp_cuda_norm_grad(const struct vp_norm_grad *grad, enum vp_dtype dtype,
 struct vp_norm vp_cuda_norm_of(const struct vp_cuda_call *call);
 struct vp_norm_grad vp_cuda_norm_grad_of(const struct vp_cuda_call *call);
 int64_t vp_cuda_norm_parts(int64_t rows);
-/* The second half of W: from parts in the call's scratch to dpar. */
-void vp_cuda_norm_finish(const struct vp_cuda_call *w);
+/* The second half of W: from parts in the call's scratch to dpar, and to
+ * dbranch_sums, (+)= of cols floats, unless that is NULL. */
+void vp_cuda_norm_finish(const struct vp_cuda_call *w, float *dbranch_sums);
+/* Whether the sums of dbranch are those of vp_cuda_column_sums(). */
+bool vp_cuda_norm_sums_columns(int64_t cols, enum vp_dtype dtype);
 bool vp_cuda_norm_wants_w(const struct vp_cuda_call *w);
 
 #endif

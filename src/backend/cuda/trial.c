@@ -35,11 +35,12 @@ enum vp_status vp_cuda_try(struct vp_backend *backend,
                          cudaStreamSynchronize(cudaStreamPerThread), "trying");
 }
 
+/* What a run changes in later calls is changed in `args`. */
 VP_EXPORT int vp_cuda_try_fused(struct vp_backend *backend,
-                                const struct vp_kargs *args,
+                                struct vp_kargs *args,
                                 const enum vp_phase *phases, int n);
 
-int vp_cuda_try_fused(struct vp_backend *backend, const struct vp_kargs *args,
+int vp_cuda_try_fused(struct vp_backend *backend, struct vp_kargs *args,
                       const enum vp_phase *phases, int n)
 {
     enum { MAX_CALLS = 8 };
@@ -49,6 +50,8 @@ int vp_cuda_try_fused(struct vp_backend *backend, const struct vp_kargs *args,
     VP_BUG_ON(n > MAX_CALLS);
     fill_calls(backend, args, phases, n, calls);
     n_done = vp_cuda_run_fused(calls, n);
+    for (int i = 0; i < n; i++)
+        args[i] = calls[i].args;
     return cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess ? n_done
                                                                      : -1;
 }
