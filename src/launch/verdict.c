@@ -89,14 +89,27 @@ void vp_roster_lose(struct vp_roster *roster, int rank, int64_t now_ns)
     struct vp_watched *it = &roster->ranks[rank];
 
     it->gone = true;
+    if (it->final.word != VP_WORD_FAILED)
+        it->order = 0; /* it was done, but there: this is its end */
     note_end(roster, it, now_ns);
 }
 
 /* ---- Judging one rank --------------------------------------------------- */
 
-static bool is_dead(const struct vp_watched *rank)
+static bool all_have_spoken(const struct vp_roster *roster)
 {
-    return rank->gone && rank->final.word == VP_WORD_NONE;
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (roster->ranks[r].final.word == VP_WORD_NONE)
+            return false;
+    return true;
+}
+
+/* A rank that is done stays until all others are, too. */
+static bool is_dead(const struct vp_roster *roster,
+                    const struct vp_watched *rank)
+{
+    return rank->gone && rank->final.word != VP_WORD_FAILED &&
+           !all_have_spoken(roster);
 }
 
 /* By its own fault: others only say that they waited, or were told to end. */
@@ -139,7 +152,7 @@ static int first_ended(const struct vp_roster *roster)
     for (int r = 0; r < roster->n_ranks; r++) {
         const struct vp_watched *it = &roster->ranks[r];
 
-        if ((is_dead(it) || has_failed(it)) &&
+        if ((is_dead(roster, it) || has_failed(it)) &&
             (first < 0 || it->order < roster->ranks[first].order))
             first = r;
     }
@@ -243,8 +256,8 @@ static struct vp_verdict find_cause(const struct vp_roster *roster,
         if (now_ns - roster->ranks[rank].end_ns < SETTLE)
             return none;
         return (struct vp_verdict){
-            .cause = is_dead(&roster->ranks[rank]) ? VP_CAUSE_DEAD
-                                                   : VP_CAUSE_FAILED,
+            .cause = is_dead(roster, &roster->ranks[rank]) ? VP_CAUSE_DEAD
+                                                           : VP_CAUSE_FAILED,
             .rank = rank,
             .by = -1,
             .status = roster->ranks[rank].final.status,
@@ -298,7 +311,7 @@ bool vp_roster_has_lost(const struct vp_roster *roster, const char *host,
         if (strcmp(it->hello.host, host) != 0)
             continue;
         found = true;
-        if (!is_dead(it) && !is_silent(roster, it, now_ns))
+        if (!is_dead(roster, it) && !is_silent(roster, it, now_ns))
             return false;
     }
     return found;
@@ -432,9 +445,10 @@ static void accuse(struct vp_err *err, const struct vp_roster *roster,
     }
 }
 
-static void describe(struct vp_err *err, const struct vp_watched *it, int rank,
-                     int64_t now_ns)
+static void describe(struct vp_err *err, const struct vp_roster *roster,
+                     int rank, int64_t now_ns)
 {
+    const struct vp_watched *it = &roster->ranks[rank];
     const struct vp_beat *beat = &it->beat;
 
     vp_err_add(err, "\n  rank %d", rank);
@@ -453,7 +467,7 @@ static void describe(struct vp_err *err, const struct vp_watched *it, int rank,
     else if (!beat->idle)
         vp_err_add(err, "computes");
     vp_err_add(err, "; %lld actions done", (long long)beat->n_actions);
-    if (is_dead(it))
+    if (is_dead(roster, it))
         vp_err_add(err, "; dead");
     else if (it->final.word == VP_WORD_NONE &&
              now_ns - it->heard_ns > 2 * SECOND)
@@ -472,10 +486,10 @@ void vp_verdict_print(const struct vp_roster *roster,
         vp_err_add(out, "rank %d waited %.1f s; ", verdict->by,
                    (double)roster->limit_ns * 1e-9);
     accuse(out, roster, verdict, now_ns);
-    describe(out, &roster->ranks[verdict->rank], verdict->rank, now_ns);
+    describe(out, roster, verdict->rank, now_ns);
     for (int r = 0; r < roster->n_ranks && n < MOST_LINES; r++)
         if (r != verdict->rank) {
-            describe(out, &roster->ranks[r], r, now_ns);
+            describe(out, roster, r, now_ns);
             n++;
         }
     if (n < roster->n_ranks)
