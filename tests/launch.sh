@@ -37,8 +37,8 @@ run() {
     local want=$1 output=$2 got
     shift 2
     checks=$((checks + 1))
-    timeout 120 "$program" train model.yml --output "$output" "$@" >out 2>err \
-        </dev/null
+    timeout 120 "$program" train model.yml --output "$folder/$output" "$@" \
+        >out 2>err </dev/null
     got=$?
     [ $got -eq "$want" ] || note_failure "status $got, not $want: $output $*"
     check_ended "$output"
@@ -49,8 +49,8 @@ start() {
     local output=$1
     shift
     checks=$((checks + 1))
-    "$program" train model.yml --output "$output" --set total_steps=100000 \
-        "$@" >out 2>err </dev/null &
+    "$program" train model.yml --output "$folder/$output" \
+        --set total_steps=100000 "$@" >out 2>err </dev/null &
     child=$!
     for _ in $(seq 600); do
         [ -s "$output/metrics.jsonl" ] && break
@@ -69,11 +69,12 @@ ended() {
 
 # No process is left, after a moment.
 check_ended() {
+    local mine="--output $folder/$1( |\$)"
     for _ in $(seq 100); do
-        pgrep -f -- "--output $1( |\$)" >/dev/null || return
+        pgrep -f -- "$mine" >/dev/null || return
         sleep 0.1
     done
-    note_failure "processes are left: $(pgrep -fa -- "--output $1( |\$)")"
+    note_failure "processes are left: $(pgrep -fa -- "$mine")"
 }
 
 # same RUN RUN: to the last bit
@@ -181,7 +182,7 @@ END
         [ -d hosts/checkpoints/step-20 ] && break
         sleep 0.05
     done
-    for pid in $(pgrep -f -- '--output hosts'); do
+    for pid in $(pgrep -f -- "--output $folder/hosts"); do
         [ "$(readlink "/proc/$pid/exe")" = "$program" ] &&
             tr '\0' '\n' <"/proc/$pid/environ" |
             grep -q '^OMPI_COMM_WORLD_RANK=[12]$' && kill -KILL "$pid"
