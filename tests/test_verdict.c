@@ -219,7 +219,7 @@ enum { MOST_EVENTS = 32 };
 struct scenario {
     const char *name;
     int n_ranks;
-    const char *hosts; /* a letter for each rank */
+    const char *hosts; /* a letter for each rank; '-': it never came */
     struct event events[MOST_EVENTS];
     double judged;
     enum vp_outcome outcome;
@@ -485,6 +485,51 @@ static const struct scenario scenarios[] = {
       .outcome = VP_OUTCOME_FAILED,
       .cause = VP_CAUSE_STUCK,
       .rank = 1 },
+    { .name = "one does not start, and the others do not wait for ever",
+      .n_ranks = 3,
+      .hosts = "aaa",
+      .events = { { 11, 0, "beat start 0 0" },
+                  { 11, 1, "beat start 0 0" },
+                  { 11, 2, "beat start 0 0" },
+                  { 11, 0, "word failed 5 the others did not start" },
+                  { 11, 2, "word failed 5 the others did not start" } },
+      .judged = 11.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 1 },
+    { .name = "dead, while another has not come yet",
+      .n_ranks = 4,
+      .hosts = "aa-a",
+      .events = { { 1, 0, "beat start 0 0" },
+                  { 1, 3, "beat start 0 0" },
+                  { 1.1, 3, LOST },
+                  { 1.2, 0, "beat start 1 0" } },
+      .judged = 1.5,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_DEAD,
+      .rank = 3 },
+    { .name = "all that came are dead, but the host is not lost",
+      .n_ranks = 3,
+      .hosts = "aa-",
+      .events = { { 1, 0, LOST }, { 1, 1, LOST } },
+      .judged = 1.5,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_DEAD,
+      .rank = 0 },
+    { .name = "dead before it came, the others are ended",
+      .n_ranks = 4,
+      .hosts = "aa-a",
+      .events = { { 1, 0, "beat start 1 0" },
+                  { 1, 1, "beat start 1 0" },
+                  { 1.1, 3, "beat start 1 0" },
+                  { 2, 0, LOST },
+                  { 2, 1, LOST },
+                  { 2, 3, LOST } },
+      .judged = 2.4,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_ABSENT,
+      .rank = 2,
+      .says = "rank 2 never came; see what its host says about starting it" },
     { .name = "all wait",
       .n_ranks = 2,
       .hosts = "aa",
@@ -536,6 +581,8 @@ static void arrive(struct vp_roster *roster, const struct scenario *scenario)
     for (int r = 0; r < scenario->n_ranks; r++) {
         struct vp_message message = { .kind = VP_MESSAGE_HELLO };
 
+        if (scenario->hosts[r] == '-')
+            continue;
         message.hello = (struct vp_hello){ .rank = r,
                                            .pid = 100 + r,
                                            .host = { scenario->hosts[r] } };

@@ -144,6 +144,15 @@ static bool is_waiting(const struct vp_watched *rank)
 
 /* ---- Judging all -------------------------------------------------------- */
 
+/* The first that never came, or has not yet; -1: none. */
+static int first_missing(const struct vp_roster *roster)
+{
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (!roster->ranks[r].came)
+            return r;
+    return -1;
+}
+
 /* The first that died or failed; -1: none. */
 static int first_ended(const struct vp_roster *roster)
 {
@@ -198,10 +207,13 @@ static int follow_waits(const struct vp_roster *roster, int rank)
             break;
         at = next;
     }
-    for (int r = 0; is_waiting(&roster->ranks[at]) && r < roster->n_ranks; r++)
+    if (!is_waiting(&roster->ranks[at]) &&
+        !complains(roster, &roster->ranks[at]))
+        return at;
+    for (int r = 0; r < roster->n_ranks; r++)
         if (!is_waiting(&roster->ranks[r]) && !roster->ranks[r].beat.idle)
             return r;
-    for (int r = 0; is_waiting(&roster->ranks[at]) && r < roster->n_ranks; r++)
+    for (int r = 0; r < roster->n_ranks; r++)
         if (roster->ranks[r].beat.idle &&
             roster->ranks[r].final.word == VP_WORD_NONE)
             return r;
@@ -228,10 +240,32 @@ static int first_absent(const struct vp_roster *roster, int64_t now_ns)
 {
     if (now_ns - roster->start_ns < most(roster->limit_ns, LEAST_START))
         return -1;
-    for (int r = 0; r < roster->n_ranks; r++)
-        if (!roster->ranks[r].came)
-            return r;
-    return -1;
+    return first_missing(roster);
+}
+
+static struct vp_verdict blame_absent(int rank)
+{
+    return (
+        struct vp_verdict){ .cause = VP_CAUSE_ABSENT, .rank = rank, .by = -1 };
+}
+
+/* Whoever started the ranks asks all to end when one has died, and kills them
+ * a moment later: if the first of those that came was asked before it died, it
+ * was one that had not come yet. */
+static struct vp_verdict blame_ended(const struct vp_roster *roster, int rank)
+{
+    const struct vp_watched *it = &roster->ranks[rank];
+    int missing = first_missing(roster);
+
+    if (!is_dead(roster, it))
+        return (struct vp_verdict){ .cause = VP_CAUSE_FAILED,
+                                    .rank = rank,
+                                    .by = -1,
+                                    .status = it->final.status };
+    if (it->beat.stop && missing >= 0)
+        return blame_absent(missing);
+    return (
+        struct vp_verdict){ .cause = VP_CAUSE_DEAD, .rank = rank, .by = -1 };
 }
 
 /* Ranks train, and for longer than any of them may wait nothing happens. */
@@ -252,17 +286,10 @@ static struct vp_verdict find_cause(const struct vp_roster *roster,
     struct vp_verdict none = { .rank = -1, .by = -1 };
     int rank = first_ended(roster);
 
-    if (rank >= 0) {
-        if (now_ns - roster->ranks[rank].end_ns < SETTLE)
-            return none;
-        return (struct vp_verdict){
-            .cause = is_dead(roster, &roster->ranks[rank]) ? VP_CAUSE_DEAD
-                                                           : VP_CAUSE_FAILED,
-            .rank = rank,
-            .by = -1,
-            .status = roster->ranks[rank].final.status,
-        };
-    }
+    if (rank >= 0 && now_ns - roster->ranks[rank].end_ns < SETTLE)
+        return none;
+    if (rank >= 0)
+        return blame_ended(roster, rank);
     rank = first_silent(roster, now_ns);
     if (rank >= 0)
         return (struct vp_verdict){
@@ -275,11 +302,7 @@ static struct vp_verdict find_cause(const struct vp_roster *roster,
     if (rank >= 0 || nothing_happens(roster, now_ns))
         return blame_waiting(roster, rank);
     rank = first_absent(roster, now_ns);
-    if (rank >= 0)
-        return (struct vp_verdict){ .cause = VP_CAUSE_ABSENT,
-                                    .rank = rank,
-                                    .by = -1 };
-    return none;
+    return rank >= 0 ? blame_absent(rank) : none;
 }
 
 /* Other hosts are there, and none of this one's ranks can be used. */
@@ -292,6 +315,8 @@ static const char *lost_host(const struct vp_roster *roster,
     if (verdict->cause != VP_CAUSE_DEAD && verdict->cause != VP_CAUSE_STOPPED &&
         verdict->cause != VP_CAUSE_CUT_OFF)
         return NULL;
+    if (first_missing(roster) >= 0)
+        return NULL; /* it may be on this host */
     for (int r = 0; r < roster->n_ranks; r++)
         n_here += strcmp(roster->ranks[r].hello.host, host) == 0;
     if (n_here == roster->n_ranks ||
