@@ -71,7 +71,8 @@ void vp_roster_hear(struct vp_roster *roster, int rank,
         it->beat.idle = true;
         break;
     case VP_MESSAGE_BEAT:
-        if (message->beat.n_actions != it->beat.n_actions)
+        if (message->beat.n_actions != it->beat.n_actions ||
+            message->beat.duty != it->beat.duty)
             roster->progress_ns = now_ns;
         it->beat = message->beat;
         break;

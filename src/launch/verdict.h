@@ -36,7 +36,7 @@ struct vp_roster {
     int n_ranks, n_ended;
     int64_t limit_ns;    /* watchdog_seconds */
     int64_t start_ns;    /* of the job */
-    int64_t progress_ns; /* an action ended somewhere */
+    int64_t progress_ns; /* an action ended, or a duty */
 };
 
 enum vp_cause {
