@@ -2,10 +2,11 @@
 # Ranks that are killed or stopped at random moments: the right one is named,
 # nothing is left behind, and the losses are those of an unbroken run.
 #   tests/kills.sh PROGRAM [TRIALS [SEED]]
-# A trial is one of eight kinds: SIGKILL or SIGSTOP, bsp or asp, 2 or 4 ranks;
-# half of them go on by --restarts, half by --resume. TRIALS of all kinds
-# together [6]; with VP_FULL=1 50 of each kind. A strike that finds the run over
-# does not count: the trial is made again.
+# A trial is one of eight kinds: SIGKILL or SIGSTOP, bsp or asp, 2 or 4 ranks.
+# Half of them go on by --restarts; the others by --resume, after vpipe or
+# mpirun had started the ranks. TRIALS of all kinds together [6]; with VP_FULL=1
+# 50 of each kind. A strike that finds the run over does not count: the trial is
+# made again.
 set -u
 
 program=$(realpath "${1:?usage: tests/kills.sh PROGRAM [TRIALS [SEED]]}")
@@ -52,6 +53,22 @@ settings() {
 train() {
     timeout -k 10 $limit "$program" train model.yml "${sets[@]}" \
         --set distributed_backend=mpi --quiet "$@" </dev/null
+}
+
+# train_by_mpirun RANKS OPTION...
+train_by_mpirun() {
+    timeout -k 10 $limit mpirun --oversubscribe --allow-run-as-root \
+        --mca mpi_yield_when_idle 1 -n "$1" \
+        "$program" train model.yml "${sets[@]}" --quiet "${@:2}" </dev/null
+}
+
+# start RUN RANKS HOW: until it ends
+start() {
+    case $3 in
+    restarts) train --output "$1" --restarts 1 ;;
+    resume) train --output "$1" ;;
+    mpirun) train_by_mpirun "$2" --output "$1" ;;
+    esac
 }
 
 # trace_of RUN: steps, minibatches and losses, to the last bit
@@ -114,44 +131,65 @@ show_run() {
     done
 }
 
-# check_run RUN STATUS STATE RANK: how the struck run ended
+# What is left of a run; who looks after ranks that mpirun started has a moment
+# more than it.
+find_left() {
+    for ((k = 0; k < 100; k++)); do
+        [ "$2" = mpirun ] && [ -n "$(processes_of "$1")" ] || break
+        pause 0.1
+    done
+    processes_of "$1"
+}
+
+# was_over RUN STATUS HOW: all ranks had said that they were done; mpirun may
+# speak of one that was killed then, and has its own status
+was_over() {
+    [ -e "$1/checkpoints/step-$steps/manifest.json" ] &&
+        { [ "$2" -eq 0 ] || [ "$3" = mpirun ]; } &&
+        ! grep -q '^rank ' err.struck
+}
+
+# check_run STATUS SIGNAL RANK HOW: how the struck run ended
 check_run() {
-    [ $status -eq "$2" ] || wrong+=("status $status, not $2")
-    grep -q "^rank $4 on host .* is $3" err.struck ||
-        wrong+=("rank $4 was not called $3")
+    local state=dead
+    [ "$2" = KILL ] || state=stopped
+    case $4:$1 in
+    restarts:0 | resume:1) ;;
+    mpirun:0 | restarts:* | resume:*) wrong+=("status $1") ;;
+    esac
+    grep -q "^rank $3 on host .* is $state" err.struck ||
+        wrong+=("rank $3 was not called $state")
     grep -q "last seen in [^ ]*, stage [0-9]*, minibatch [0-9]*" err.struck ||
         grep -q "last seen in [a-z]" err.struck ||
         wrong+=("nothing is said of its work")
 }
 
-# trial NUMBER SIGNAL MODE RANKS RESTARTS: false if the strike came too late
+# trial NUMBER SIGNAL MODE RANKS HOW: false if the strike came too late
 trial() {
-    local run=$folder/run$1 signal=$2 mode=$3 ranks=$4 restarts=$5 rank state=dead
-    local want=1 child status struck=1 left wrong=()
+    local run=$folder/run$1 signal=$2 mode=$3 ranks=$4 how=$5 rank
+    local child status struck=1 left wrong=()
     rank=$((RANDOM % ranks))
     settings "$mode" "$ranks"
-    [ "$signal" = KILL ] || state=stopped
-    [ "$restarts" -eq 0 ] || want=0
     rm -f out err
-    train --output "$run" --restarts "$restarts" >out.struck 2>err.struck &
+    start "$run" "$ranks" "$how" >out.struck 2>err.struck &
     child=$!
     strike "$run" "$rank" "$signal" || struck=0
     wait $child
     status=$?
-    left=$(processes_of "$run")
+    left=$(find_left "$run" "$how")
     [ -z "$left" ] || wrong+=("left behind: $left")
-    if [ -s err.struck ]; then
-        check_run "$run" $want $state $rank
-        [ "$restarts" -gt 0 ] || train --resume "$run" >out 2>err ||
-            again "$run" || wrong+=("does not go on")
+    if was_over "$run" $status "$how"; then
+        struck=0
     else
-        struck=0 # all was said before
+        check_run $status "$signal" $rank "$how"
+        [ "$how" = restarts ] || train --resume "$run" >out 2>err ||
+            again "$run" || wrong+=("does not go on")
     fi
     trace_of "$run" | cmp -s - "$mode$ranks.losses" || wrong+=("other losses")
     if [ ${#wrong[@]} -gt 0 ]; then
         failures=$((failures + 1))
-        echo "FAILED: trial $1: $signal $mode $ranks ranks, rank $rank," \
-            "$restarts restarts:$(printf ' %s;' "${wrong[@]}")"
+        echo "FAILED: trial $1: $signal $mode $ranks ranks, rank $rank, $how:" \
+            "$(printf ' %s;' "${wrong[@]}")"
         show_run "$run"
     fi
     rm -rf "$run"
@@ -178,9 +216,10 @@ done
 
 signals=(KILL STOP)
 modes=(bsp asp)
+hows=(resume restarts mpirun restarts)
 for ((i = 0; i < trials && missed <= trials; )); do
     trial $i "${signals[i % 2]}" "${modes[i / 2 % 2]}" \
-        $((2 + 2 * ((i + i / 4) % 2))) $((i / 3 % 2)) &&
+        $((2 + 2 * ((i + i / 4) % 2))) "${hows[i / 3 % 4]}" &&
         i=$((i + 1)) || missed=$((missed + 1))
 done
 [ $i -eq "$trials" ] || note_failure "too many strikes came too late"
