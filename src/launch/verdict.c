@@ -154,6 +154,17 @@ static int first_missing(const struct vp_roster *roster)
     return -1;
 }
 
+/* Whoever started the ranks asks all to end when one has died, and kills them a
+ * moment later. If that was seen all at once, who was not asked died first. */
+static bool ended_before(const struct vp_roster *roster,
+                         const struct vp_watched *a, const struct vp_watched *b)
+{
+    if (is_dead(roster, a) && is_dead(roster, b) &&
+        a->beat.stop != b->beat.stop)
+        return b->beat.stop;
+    return a->order < b->order;
+}
+
 /* The first that died or failed; -1: none. */
 static int first_ended(const struct vp_roster *roster)
 {
@@ -163,7 +174,7 @@ static int first_ended(const struct vp_roster *roster)
         const struct vp_watched *it = &roster->ranks[r];
 
         if ((is_dead(roster, it) || has_failed(it)) &&
-            (first < 0 || it->order < roster->ranks[first].order))
+            (first < 0 || ended_before(roster, it, &roster->ranks[first])))
             first = r;
     }
     return first;
@@ -250,9 +261,8 @@ static struct vp_verdict blame_absent(int rank)
         struct vp_verdict){ .cause = VP_CAUSE_ABSENT, .rank = rank, .by = -1 };
 }
 
-/* Whoever started the ranks asks all to end when one has died, and kills them
- * a moment later: if the first of those that came was asked before it died, it
- * was one that had not come yet. */
+/* If even the first that died was asked to end before, it was one that had not
+ * come yet. */
 static struct vp_verdict blame_ended(const struct vp_roster *roster, int rank)
 {
     const struct vp_watched *it = &roster->ranks[rank];
