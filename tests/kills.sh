@@ -33,7 +33,7 @@ synthetic_data: true
 device: cpu
 tie_embeddings: false
 checkpoint_every: 10
-watchdog_seconds: 6
+watchdog_seconds: 10
 END
 limit=120 # seconds, for a run that is struck or goes on
 missed=0
