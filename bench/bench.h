@@ -30,7 +30,8 @@ void case_memory(struct bench *bench);
 void case_saving(struct bench *bench);
 /* Waits for a line on stdin, trains n_mb minibatches, prints the seconds, and
  * again until stdin ends: for a script that lets several programs take turns.
- * The first line of output says that everything is set up and warm. */
+ * The first line of output says that everything is set up and warm. Under
+ * mpirun each process is a stage. */
 void case_worker(struct bench *bench);
 
 #endif

@@ -152,6 +152,7 @@ static void open_trainer(struct lab *lab)
         .accumulation_steps = lab->stream ? 1 : spec->n_mb,
         .timeout_ms = TIMEOUT_MS,
         .saver = spec->saver,
+        .world = spec->world,
     };
     struct vp_err err = { "" };
 
@@ -312,6 +313,7 @@ void lab_time_blocks(const struct lab_spec *spec, struct vp_stage_costs *out)
     blocks.n_stages = n;
     blocks.n_chunks = 0;
     blocks.partition = ones;
+    blocks.world = NULL;
     lab = lab_open(&blocks);
     lab_run(lab, 1);
     lab_run(lab, N_TIMES);

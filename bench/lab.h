@@ -31,6 +31,7 @@ struct lab_spec {
     float lr;             /* 0: 1e-4 */
     const struct vp_backend_ops *backend; /* NULL: the CPU */
     const struct vp_saver *saver;         /* NULL: none */
+    struct vp_world *world;               /* NULL: threads of this process */
 };
 
 struct lab;

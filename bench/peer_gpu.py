@@ -3,15 +3,16 @@
 
 Both train the same model (same layers, batch, dropout, loss, AdamW), PyTorch
 under autocast to bf16 with fp32 weights, vpipe in bf16 with an fp32 master copy.
-PyTorch is set up and warm, compilation included, before vpipe starts; then they
-take turns. A turn is ten steps, timed by the contestant around them, with the
-GPU idle at both ends.
+PyTorch is set up and warm in all modes, compilation included, before vpipe
+starts; then they take turns. A turn is ten steps, timed by the contestant around
+them, with the GPU idle at both ends.
 
   bench/peer_gpu.py --program build/bench_gpu [--modes eager,compile,...] [CASE]...
   bench/peer_gpu.py --table
 
-Cases are those of bench_gpu; `-labelled` ones compute the logits of labelled
-tokens only, on both sides. Every case in every mode is a line of the results
+Cases are those of bench_gpu. Of masked LM the loss needs the logits of labelled
+tokens only: vpipe runs both ways beside PyTorch, and `-labelled` cases give
+PyTorch the same advantage. Every case in every mode is a line of the results
 file, so that a long comparison can be made piece by piece; the table takes the
 last line of each. What PyTorch compiles is kept beside that file.
 """
@@ -58,6 +59,9 @@ def arguments():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--limit", type=int, default=900,
                    help="seconds for a contestant to get ready")
+    p.add_argument("--together", action="store_true",
+                   help="all cases get ready before the first turn, and share "
+                        "the memory")
     p.add_argument("--results", default="peer-gpu.jsonl")
     p.add_argument("--table", action="store_true",
                    help="of the results so far; measure nothing")
@@ -189,13 +193,16 @@ def torch_worker(name, mode):
 
 class Contestant:
     def __init__(self, command, limit):
-        start = time.perf_counter()
+        self.start = time.perf_counter()
         self.ms, self.limit = [], limit
         self.process = subprocess.Popen(command, text=True,
                                         stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
+
+    def get_ready(self):
         self.about = self.read()
-        self.ready = time.perf_counter() - start
+        self.ready = time.perf_counter() - self.start
+        return self.about
 
     def read(self):
         """The next line; None if the contestant ended or takes too long."""
@@ -223,26 +230,58 @@ def out_of_time(_signal, _frame):
     raise TimeoutError
 
 
-def contest(args, name, mode):
-    """A line for the results file; without times if PyTorch failed."""
+def start_peers(args, names):
+    """{case: {mode: contestant}}, those that failed too. They get ready side by
+    side, but for those that measure to choose."""
     here = os.path.abspath(__file__)
-    line = {"case": "peer-gpu", "model": name, "mode": mode}
-    peer = Contestant([sys.executable, here, "--worker", name, mode],
-                      args.limit)
-    if not peer.about:
-        peer.stop()
-        return line
-    own = Contestant([args.program, "worker", name], args.limit)
-    if not own.about:
-        sys.exit(f"peer_gpu.py: {args.program} worker {name} failed")
+    peers = {name: {} for name in names}
+
+    def start(name, mode):
+        peers[name][mode] = Contestant(
+            [sys.executable, here, "--worker", name, mode], args.limit)
+        return peers[name][mode]
+
+    pairs = [(name, mode) for name in names for mode in args.modes]
+    quiet = [pair for pair in pairs if pair[1].startswith("max-autotune")]
+    for peer in [start(*pair) for pair in pairs if pair not in quiet]:
+        peer.get_ready()
+    for pair in quiet:
+        start(*pair).get_ready()
+    return peers
+
+
+def start_own(args, name):
+    """vpipe as the case says; masked LM also with labelled rows only."""
+    names = {"vpipe": name, "vpipe_labelled": name + "-labelled"}
+    own = {}
+    for key, case in names.items():
+        if case in CASES:
+            own[key] = Contestant([args.program, "worker", case], args.limit)
+            if not own[key].get_ready():
+                sys.exit(f"peer_gpu.py: {args.program} worker {case} failed")
+    return own
+
+
+def contest(args, name, peers):
+    """Lines for the results file, one per mode; without times if PyTorch
+    failed."""
+    able = [peer for peer in peers.values() if peer.about]
+    own = start_own(args, name) if able else {}
     for _ in range(args.rounds):
-        peer.turn()
-        own.turn()
-    peer.stop()
-    own.stop()
-    return dict(line, torch=peer.ms, vpipe=own.ms,
-                torch_gib=peer.about["gib"], vpipe_gib=own.about["gib"],
-                ready_s=peer.ready, about=peer.about["ready"])
+        for contestant in able + list(own.values()):
+            contestant.turn()
+    for contestant in list(peers.values()) + list(own.values()):
+        contestant.stop()
+    for mode in args.modes:
+        line = {"case": "peer-gpu", "model": name, "mode": mode}
+        peer = peers[mode]
+        if peer.about:
+            line.update(torch=peer.ms, torch_gib=peer.about["gib"],
+                        ready_s=peer.ready, about=peer.about["ready"])
+            for key, contestant in own.items():
+                line[key] = contestant.ms
+                line[key + "_gib"] = contestant.about["gib"]
+        yield line
 
 
 # ---- The table --------------------------------------------------------------
@@ -261,8 +300,8 @@ def read_results(path):
     return {name: modes for name, modes in found.items() if modes}
 
 
-def ratio(line):
-    return [a / b for a, b in zip(line["torch"], line["vpipe"])]
+def ratio(line, key):
+    return [a / b for a, b in zip(line["torch"], line[key])]
 
 
 def print_case(name, lines):
@@ -271,32 +310,36 @@ def print_case(name, lines):
     cells = [spread(lines[m]["torch"]) if m in ran
              else "failed" if m in lines else "" for m in MODES]
     if not ran:
-        print(f"| {name} | {' | '.join(cells)} | | | | | |")
+        print(f"| {name} | {' | '.join(cells)} |" + " |" * 8)
         return None
     best = min(ran, key=lambda m: statistics.median(ran[m]["torch"]))
     line = ran[best]
+    key = "vpipe_labelled" if "vpipe_labelled" in line else "vpipe"
+    labelled = [spread(line[key]), spread(ratio(line, key))]
     print(f"| {name} | {' | '.join(cells)} | {best} "
-          f"| {spread(line['vpipe'])} | {spread(ratio(line))} "
-          f"| {line['torch_gib']:.1f} | {line['vpipe_gib']:.1f} |")
-    return statistics.median(ratio(line))
+          f"| {spread(line['vpipe'])} | {spread(ratio(line, 'vpipe'))} "
+          f"| {' | '.join(labelled if key != 'vpipe' else ['', ''])} "
+          f"| {line['torch_gib']:.1f} | {line['vpipe_gib']:.1f} "
+          f"| {line[key + '_gib']:.1f} |")
+    return statistics.median(ratio(line, key))
 
 
 def print_table(path):
     results = read_results(path)
-    ratios = {True: [], False: []}  # by whether only labelled rows count
-    print("\nms per step: median (least..most); torch / vpipe and GiB in "
-          "torch's best mode")
+    ratios = {True: [], False: []}  # by whether PyTorch has labelled rows only
+    print("\nms per step: median (least..most); ratios and GiB to torch's best "
+          "mode; labelled: vpipe computes logits of labelled tokens only")
     print(f"| case | {' | '.join(MODES)} | best | vpipe | torch / vpipe "
-          "| torch GiB | vpipe GiB |")
-    print("|" + " --- |" * (len(MODES) + 6))
+          "| vpipe labelled | torch / it | torch GiB | vpipe GiB | labelled |")
+    print("|" + " --- |" * (len(MODES) + 9))
     for name, lines in results.items():
         found = print_case(name, lines)
         if found:
             ratios[name.endswith("labelled")].append(found)
     for labelled, found in ratios.items():
         if found:
-            print(f"\ngeometric mean of the ratios, logits of "
-                  f"{'labelled' if labelled else 'all'} tokens: "
+            print(f"\ngeometric mean of the ratios, vpipe as it trains, torch "
+                  f"with logits of {'labelled' if labelled else 'all'} tokens: "
                   f"{statistics.geometric_mean(found):.3f}")
 
 
@@ -308,12 +351,14 @@ def main():
     signal.signal(signal.SIGALRM, out_of_time)
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(
         os.path.dirname(os.path.abspath(args.results)), "inductor"))
-    for name in [] if args.table else args.cases:
-        for mode in args.modes:
-            line = json.dumps(contest(args, name, mode))
-            print(line, flush=True)
-            with open(args.results, "a", encoding="utf-8") as results:
-                print(line, file=results)
+    groups = [args.cases] if args.together else [[c] for c in args.cases]
+    for group in [] if args.table else groups:
+        peers = start_peers(args, group)
+        for name in group:
+            for line in map(json.dumps, contest(args, name, peers[name])):
+                print(line, flush=True)
+                with open(args.results, "a", encoding="utf-8") as results:
+                    print(line, file=results)
     print_table(args.results)
 
 

@@ -3,7 +3,8 @@
 
 Both train the same BERT (same layers, batch, labelled tokens, dropout, AdamW,
 fp32, 1F1B, one thread per stage) with 1, 2 and 4 stages on the same cores;
-vpipe also without a flush (asp), which torch does not have.
+vpipe also with a process per stage over MPI, as torch has them over gloo, and
+without a flush (asp), which torch does not have.
 All contestants are set up and warm before the first round, then they take
 turns; a turn is one update, timed by the contestant around the whole step.
 
@@ -268,7 +269,11 @@ def start_torch(args, n_stages):
 LONGER = 4  # a stream is measured over more minibatches: it never drains
 
 
-def start_vpipe(args, n_stages, schedule, longer=1):
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to",
+          "none", "--quiet"]
+
+
+def start_vpipe(args, n_stages, schedule, longer=1, mpi=False):
     labels = args.labels if args.head == "labelled" else args.seq
     sizes = {"stages": n_stages, "minibatches": longer * args.minibatches,
              "batch": args.batch, "labels": labels, "seq": args.seq,
@@ -279,9 +284,12 @@ def start_vpipe(args, n_stages, schedule, longer=1):
     command = [args.program, "worker", "--schedule", schedule]
     for key, value in sizes.items():
         command += ["--" + key, str(value)]
-    return Contestant("vpipe", n_stages, [subprocess.Popen(
-        command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)],
-        longer)
+    if mpi and n_stages > 1:
+        command = MPIRUN + ["-n", str(n_stages)] + command
+    return Contestant("vpipe mpi" if mpi else "vpipe", n_stages,
+                      [subprocess.Popen(
+                          command, text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE)], longer)
 
 
 def spread(values):
@@ -297,12 +305,15 @@ def report(args, teams):
     print(f"\n{args.head} head, dropout {args.dropout} %, {args.minibatches} "
           f"minibatches of {args.batch}, {args.cores} cores; samples/s: "
           "median (least..most)")
-    print("| stages | torch 1f1b | vpipe 1f1b | vpipe asp | 1f1b / torch | "
-          "asp / torch | torch / its 1 stage | vpipe / its 1 stage |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for peer, own, stream in teams:
+    print("| stages | torch 1f1b | vpipe 1f1b | over MPI | vpipe asp "
+          "| 1f1b / torch | MPI / torch | MPI / threads | asp / torch "
+          "| torch / its 1 stage | vpipe / its 1 stage |")
+    print("| --- " * 11 + "|")
+    for peer, own, apart, stream in teams:
         print(f"| {own.n_stages} | {spread(peer.rates)} | {spread(own.rates)} "
-              f"| {spread(stream.rates)} | {spread(ratios(own, peer))} "
+              f"| {spread(apart.rates)} | {spread(stream.rates)} "
+              f"| {spread(ratios(own, peer))} | {spread(ratios(apart, peer))} "
+              f"| {spread(ratios(apart, own))} "
               f"| {spread(ratios(stream, peer))} "
               f"| {peer.median() / teams[0][0].median():.2f} "
               f"| {own.median() / teams[0][1].median():.2f} |")
@@ -315,6 +326,7 @@ def main():
         return
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:args.cores])
     teams = [(start_torch(args, n), start_vpipe(args, n, "1f1b"),
+              start_vpipe(args, n, "1f1b", mpi=True),
               start_vpipe(args, n, "pipedream", LONGER))
              for n in map(int, args.stages.split(","))]
     for _ in range(args.rounds):

@@ -226,6 +226,34 @@ goes_on()
 goes_on bsp 2 4 3
 goes_on asp 2 2
 
+# ---- Data ------------------------------------------------------------------
+# files RANKS READERS [OPTION...]: ranks of the first stage read files; the
+# others, which do not find any, hear of them.
+files()
+{
+    local n=$1 first=$2 text options i run=()
+
+    shift 2
+    text=$(cd "$(dirname "$0")/../docs" && pwd)
+    options=(train "$folder/small.yml" --quiet --output "$folder/apart"
+        --set synthetic_data=false --set eval_every=2 --max-steps 4 "$@")
+    n_runs=$((n_runs + 1))
+    rm -rf "$folder/files" "$folder/apart"
+    train files 0 "${options[@]:5}" --set data_dir="$text" ||
+        note_failure "files: $(cat "$folder/log")"
+    for ((i = 0; i < n; i++)); do
+        [ $i = 0 ] || run+=(:)
+        run+=(-n 1 "$program" "${options[@]}" --set
+            data_dir="$([ $i -lt "$first" ] && echo "$text" || echo /nowhere)")
+    done
+    timeout 120 "${mpirun[@]}" "${run[@]}" >"$folder/log" 2>&1 </dev/null ||
+        note_failure "files of the first stage: $*: $(cat "$folder/log")"
+    same files apart || note_failure "other numbers with files: $*"
+}
+files 3 1 --set stages=3 --set sync_mode=bsp --set accumulation_steps=4
+files 3 2 --set stages=2 --set 'replicas=[2,1]' --set sync_mode=asp \
+    --set tie_embeddings=false
+
 # ---- Refusals --------------------------------------------------------------
 # refuse STATUS TEXT RANKS [OPTION...]: one line, from one process.
 refuse()
@@ -243,6 +271,8 @@ refuse 2 '3 processes were started, but the pipeline has 2 ranks; start 2' \
     3 --set stages=2
 refuse 2 'memory_limit is' 2 --set stages=2 --set memory_limit=1000
 refuse 2 'unknown key' 2 --set stage=2
+refuse 2 '/nowhere' 3 --set stages=3 --set synthetic_data=false \
+    --set data_dir=/nowhere
 refuse 1 'non-finite' 2 --set stages=2 --set sync_mode=bsp \
     --set learning_rate=100 --set optimizer=sgd --set grad_clip=0
 

@@ -2,7 +2,13 @@
  *
  *   test_comm                                ranks are threads
  *   mpirun -n 4 test_comm mpi                ranks are processes
- *   mpirun -n 3 test_comm mpi abort          likewise, and one gives up */
+ *   mpirun -n 4 test_comm nccl               likewise, whose devices reach each
+ *                                            other; with fake_nccl.c: memory of
+ *                                            the host plays the device
+ *   mpirun -n 3 test_comm mpi abort          and one gives up
+ *   mpirun -n 2 test_comm nccl broken        and transfers come to nothing
+ *   mpirun -n 2 test_comm nccl why TEXT      MPI does it all, and this is why
+ *   mpirun -n 2 test_comm mpi huge           messages of more than 2 GiB */
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/rng.h"
@@ -31,6 +37,7 @@ static int64_t in_ms(int64_t ms)
 /* ---- Worlds ------------------------------------------------------------- */
 
 static struct vp_world *processes; /* NULL: ranks are threads */
+static bool direct;                /* their devices reach each other */
 
 /* A world with `n` ranks, or more: NULL if there are not so many. */
 static struct vp_world *open_world(int n)
@@ -66,6 +73,35 @@ static struct vp_group *make_group(struct vp_world *world, int n,
     return group;
 }
 
+static void add_terms(void *ctx, const struct vp_term *terms, int n_added,
+                      int n_terms, int64_t begin, int64_t end)
+{
+    (void)ctx;
+    for (int64_t i = begin; i < end; i++)
+        for (int k = 1; k < n_added; k++)
+            terms[0].data[i] += terms[k].data[i];
+    for (int k = 1; k < n_terms; k++)
+        memcpy(terms[k].data + begin, terms[0].data + begin,
+               (size_t)(end - begin) * sizeof(float));
+}
+
+/* Where devices reach each other, they add. */
+static struct vp_group *make_adding_group(struct vp_world *world, int n)
+{
+    int ranks[MAX_RANKS] = { 0 };
+    struct vp_group *group = NULL;
+
+    if (!direct)
+        return make_group(world, n, 0);
+    for (int i = 0; i < n; i++)
+        ranks[i] = i;
+    assert_int_equal(vp_direct_group_create(world, ranks, n, &group), VP_OK);
+    for (int i = 0; group && i < n; i++)
+        if (is_mine(i))
+            vp_group_set_adder(group, i, add_terms, NULL);
+    return group;
+}
+
 /* From ranks 1 .. n_senders to rank 0. */
 static struct vp_channel *make_channel(struct vp_world *world, int n_senders,
                                        int n_buffers,
@@ -79,7 +115,8 @@ static struct vp_channel *make_channel(struct vp_world *world, int n_senders,
                             .n_buffers = n_buffers,
                             .buffers = buffers,
                             .out = buffers,
-                            .n_out = n_buffers };
+                            .n_out = n_buffers,
+                            .direct = direct };
 
     assert_int_equal(vp_channel_create(world, &link, &channel), VP_OK);
     return channel;
@@ -205,7 +242,8 @@ static void messages_arrive_in_order(void **state)
     (void)state;
     for (int n_senders = 1; n_senders <= 3; n_senders++)
         for (int n_buffers = 1; n_buffers <= 4; n_buffers++) {
-            struct relay relay = { .n_senders = n_senders, .n_messages = 2000 };
+            struct relay relay = { .n_senders = n_senders,
+                                   .n_messages = direct ? 300 : 2000 };
             struct vp_world *world = open_world(n_senders + 1);
             /* Receives that are posted ahead stay until the world ends. */
             static struct letter letters[3][5][4];
@@ -301,7 +339,7 @@ static void abort_frees_everybody(void **state)
 /* ---- Groups ------------------------------------------------------------- */
 
 struct sums {
-    struct vp_group *group;
+    struct vp_group *group, *talk;
     int n_members;
     int64_t n;
     float *data[MAX_RANKS], *copies[MAX_RANKS];
@@ -324,11 +362,12 @@ static void sums_rank(struct rank *rank)
         { sums->data[rank->index], sums->n_members - rank->index, false },
     };
     int all[MAX_RANKS];
+    int n_rounds = direct || sums->n > 1000 ? 5 : 50;
 
-    for (int round = 0; round < (sums->n > 1000 ? 5 : 50); round++) {
+    for (int round = 0; round < n_rounds; round++) {
         int mine = round * 10 + rank->index;
 
-        rank->n_errors += vp_group_exchange(sums->group, rank->index, &mine,
+        rank->n_errors += vp_group_exchange(sums->talk, rank->index, &mine,
                                             sizeof(mine), all,
                                             in_ms(LONG_MS)) != VP_OK;
         for (int i = 0; i < sums->n_members; i++)
@@ -360,7 +399,9 @@ static void sums_are_exact_in_their_order(void **state)
 
             if (!world)
                 continue;
-            sums.group = make_group(world, n_members, sizeof(int));
+            sums.talk = make_group(world, n_members, sizeof(int));
+            sums.group = direct ? make_adding_group(world, n_members)
+                                : sums.talk;
             for (int i = 0; i < n_members; i++)
                 sums.data[i] = calloc(2 * (size_t)sums.n, sizeof(float));
             for (int i = 0; i < n_members; i++)
@@ -404,7 +445,7 @@ static bool open_pieces(struct pieces *p, int n_members, int n_pieces)
         return false;
     for (int i = 0; i < n_pieces; i++) /* empty ones, and a long one */
         p->ends[i] = end += i == 2 ? 20000 : draw(0, 0, &count, 40);
-    p->group = make_group(p->world, n_members, 0);
+    p->group = make_adding_group(p->world, n_members);
     if (p->group)
         assert_int_equal(vp_group_cut(p->group, p->ends, n_pieces), VP_OK);
     for (int i = 0; i < n_members; i++)
@@ -419,10 +460,11 @@ static void close_pieces(struct pieces *p)
     close_world(p->world);
 }
 
-/* Member 1 of three or more has nothing to add in odd rounds. */
+/* Member 1 of three or more has nothing to add in odd rounds; devices always
+ * add the same. */
 static bool only_receives(const struct pieces *p, int member, int round)
 {
-    return p->n_members > 2 && member == 1 && round % 2 == 1;
+    return p->n_members > 2 && member == 1 && (direct || round % 2 == 1);
 }
 
 static float sum_of(const struct pieces *p, int64_t i, int round)
@@ -473,7 +515,7 @@ static void pieces_rank(struct rank *rank)
     struct pieces *p = rank->job;
     int64_t n = p->ends[p->n_pieces - 1];
 
-    for (int round = 0; round < N_SUMS; round++) {
+    for (int round = 0; round < (direct ? N_SUMS / 5 : N_SUMS); round++) {
         struct vp_term mine = { p->data[rank->index], rank->index,
                                 only_receives(p, rank->index, round) };
         bool done = false;
@@ -637,15 +679,138 @@ static struct vp_processes find_self(void)
                                   (int)strtol(index, NULL, 10) };
 }
 
+/* ---- A device that is the host ------------------------------------------ */
+
+/* What a stream is told, it has done. An event has happened if it was recorded
+ * as often as somebody was to wait for it. */
+struct vp_stream {
+    int unused;
+};
+
+struct vp_event {
+    int unused;
+};
+
+static void host_attach(struct vp_backend *backend)
+{
+    (void)backend;
+}
+
+static const char *host_error(const struct vp_backend *backend)
+{
+    (void)backend;
+    return "";
+}
+
+static enum vp_status host_alloc(struct vp_backend *backend, size_t n_bytes,
+                                 void **out)
+{
+    (void)backend;
+    *out = calloc(1, n_bytes);
+    return *out ? VP_OK : VP_ERR_NOMEM;
+}
+
+static void host_free(struct vp_backend *backend, void *buffer, size_t n_bytes)
+{
+    (void)backend;
+    (void)n_bytes;
+    free(buffer);
+}
+
+static enum vp_status host_stream(struct vp_backend *backend,
+                                  struct vp_stream **out)
+{
+    (void)backend;
+    *out = calloc(1, sizeof(**out));
+    return *out ? VP_OK : VP_ERR_NOMEM;
+}
+
+static void host_stream_free(struct vp_stream *stream)
+{
+    free(stream);
+}
+
+static void *host_handle(struct vp_stream *stream)
+{
+    return stream;
+}
+
+static enum vp_status host_event(struct vp_backend *backend,
+                                 struct vp_event **out)
+{
+    (void)backend;
+    *out = calloc(1, sizeof(**out));
+    return *out ? VP_OK : VP_ERR_NOMEM;
+}
+
+static void host_event_free(struct vp_event *event)
+{
+    free(event);
+}
+
+static enum vp_status host_record(struct vp_event *event,
+                                  struct vp_stream *stream)
+{
+    (void)event;
+    (void)stream;
+    return VP_OK;
+}
+
+static enum vp_status host_wait(struct vp_stream *stream,
+                                struct vp_event *event)
+{
+    (void)event;
+    (void)stream;
+    return VP_OK;
+}
+
+static enum vp_status host_sync(struct vp_event *event, int timeout_ms)
+{
+    (void)event;
+    (void)timeout_ms;
+    return VP_OK;
+}
+
+static const struct vp_accel host_device = {
+    .attach = host_attach,
+    .last_error = host_error,
+    .alloc = host_alloc,
+    .free = host_free,
+    .stream_create = host_stream,
+    .stream_free = host_stream_free,
+    .stream_handle = host_handle,
+    .event_create = host_event,
+    .event_free = host_event_free,
+    .event_record = host_record,
+    .stream_wait = host_wait,
+    .event_sync = host_sync,
+};
+
+/* VP_TEST_GPU names the device of every process; else each has its own. */
+static void meet_devices(int process)
+{
+    const char *given = getenv("VP_TEST_GPU");
+    char address[16];
+
+    snprintf(address, sizeof(address), "%d", process);
+    vp_world_set_device(processes, &host_device);
+    assert_int_equal(
+        vp_world_meet(processes, given ? given : address, in_ms(LONG_MS)),
+        VP_OK);
+    direct = vp_world_is_direct(processes, 0, 1);
+}
+
 /* Processes are ranks the other way round: any order will do. */
-static void join_processes(const struct vp_processes *self)
+static void join_processes(const char *transport,
+                           const struct vp_processes *self)
 {
     int order[MAX_RANKS];
     struct vp_err err = { "" };
 
     for (int r = 0; r < self->n; r++)
         order[r] = self->n - 1 - r;
-    if (vp_world_join("mpi", self, self->n, order, &processes, &err) != VP_OK) {
+    if (vp_world_join(transport, self, self->n, order, &processes, &err) !=
+        VP_OK) {
         fprintf(stderr, "%s\n", err.text);
         exit(1);
     }
@@ -710,9 +875,148 @@ static void waits_have_an_end(void **state)
     }
 }
 
-static int run_processes(bool give_up)
+/* ---- More than an int can count ----------------------------------------- */
+
+enum { N_HUGE = 2 };
+
+/* Message j has some words less. */
+static size_t huge_words(int j)
 {
+    return ((size_t)9 << 25) + 5 - (size_t)j * 1000; /* 2.25 GiB and a bit */
+}
+
+static uint64_t huge_word(int j, size_t i)
+{
+    return (i + (size_t)j) * 0x9E3779B97F4A7C15u;
+}
+
+static void huge_rank(struct rank *rank)
+{
+    struct vp_channel *channel = rank->job;
+    void *buffer;
+
+    for (int j = 0; j < N_HUGE; j++) {
+        if ((rank->index ? vp_channel_acquire : vp_channel_wait)(
+                channel, (uint64_t)j, in_ms(5 * LONG_MS), &buffer) != VP_OK) {
+            rank->n_errors++;
+            return;
+        }
+        for (size_t i = 0; i < huge_words(j); i++)
+            if (rank->index)
+                ((uint64_t *)buffer)[i] = huge_word(j, i);
+            else
+                rank->n_errors += ((uint64_t *)buffer)[i] != huge_word(j, i);
+        if (rank->index)
+            vp_channel_post(channel, (uint64_t)j, huge_words(j) * 8);
+        else
+            vp_channel_release(channel, (uint64_t)j);
+    }
+}
+
+static void a_message_may_be_huge(void **state)
+{
+    static char head;
+    struct vp_buffer buffer = { .head = &head,
+                                .n_head = sizeof(head),
+                                .n_body = huge_words(0) * 8 };
+    struct vp_err err = { "" };
+
+    (void)state;
+    buffer.body = buffer.self = malloc(buffer.n_body);
+    assert_non_null(buffer.body);
+    run_ranks(2, huge_rank, make_channel(processes, 1, 1, &buffer));
+    assert_int_equal(vp_world_agree(processes, VP_OK, in_ms(5 * LONG_MS), &err),
+                     VP_OK);
+}
+
+/* ---- What NCCL does ----------------------------------------------------- */
+
+static const char *wanted;
+
+static void mpi_does_it_all(void **state)
+{
+    const char *why = vp_world_why_not(processes);
+
+    (void)state;
+    assert_non_null(strstr(why, wanted));
+    assert_ptr_equal(strstr(why, "distributed_backend nccl: "), why);
+    assert_non_null(strstr(why, "; messages go by MPI, through memory of the "
+                                "host"));
+    for (int r = 1; r < vp_world_n_ranks(processes); r++)
+        assert_false(vp_world_is_direct(processes, 0, r));
+}
+
+/* NCCL says that a transfer failed; who waits for a message hears of it. */
+static void a_broken_transfer_ends_the_world(void **state)
+{
+    static struct letter letter;
+    struct vp_buffer buffer;
+    struct vp_channel *channel;
+    struct vp_err err = { "" };
+    void *arrived;
+
+    (void)state;
+    wrap_letters(&letter, 1, &buffer);
+    channel = make_channel(processes, 1, 1, &buffer);
+    if (is_mine(0))
+        assert_int_equal(vp_channel_wait(channel, 0, in_ms(LONG_MS), &arrived),
+                         VP_ERR_ABORTED);
+    while (vp_world_status(processes, &err) == VP_OK)
+        vp_world_poll(processes);
+    assert_int_equal(vp_world_status(processes, &err), VP_ERR_IO);
+    assert_true(!err.text[0] ||
+                strcmp(err.text, "NCCL, a transfer: invalid usage") == 0);
+}
+
+/* Sums in NCCL's own order, of which floats that are whole numbers know
+ * nothing; one member has nothing to add. */
+static void fast_sums_add_up(void **state)
+{
+    int n = vp_world_n_ranks(processes);
+    static const int64_t ends[] = { 3, 3, 5000000 };
+    float *data = calloc((size_t)ends[2], sizeof(float));
+    struct vp_group *group = make_adding_group(processes, n);
+
+    (void)state;
+    vp_group_set_fast(group);
+    assert_int_equal(vp_group_cut(group, ends, 3), VP_OK);
+    for (int me = 0; me < n; me++) {
+        struct vp_term term_of_mine = { data, me, me == 1 };
+        bool done = false;
+
+        if (!is_mine(me))
+            continue;
+        vp_group_set_terms(group, me, &term_of_mine, 1);
+        for (int round = 0; round < 2; round++) {
+            for (int64_t i = 0; i < ends[2]; i++)
+                data[i] = (float)(me + round + i % 7);
+            vp_group_offer_rest(group, me);
+            while (!done)
+                assert_int_equal(
+                    vp_group_await(group, me, in_ms(LONG_MS), &done), VP_OK);
+            done = false;
+            for (int64_t i = 0; i < ends[2]; i++) {
+                float want = 0.0f;
+
+                for (int k = 0; k < n; k++)
+                    want += k == 1 ? 0.0f : (float)(k + round + i % 7);
+                if (data[i] != want)
+                    fail_msg("element %lld", (long long)i);
+            }
+        }
+    }
+    free(data);
+}
+
+static int run_processes(int argc, char **argv)
+{
+    const char *what = argc > 2 ? argv[2] : "";
+    bool give_up = strcmp(what, "abort") == 0;
+    bool broken = strcmp(what, "broken") == 0;
     struct vp_processes self = find_self();
+    const struct CMUnitTest huge[] = {
+        cmocka_unit_test(a_message_may_be_huge),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive_in_order),
         cmocka_unit_test(sums_are_exact_in_their_order),
@@ -723,17 +1027,41 @@ static int run_processes(bool give_up)
     const struct CMUnitTest last[] = {
         cmocka_unit_test(abort_frees_everybody),
     };
+    const struct CMUnitTest bad[] = {
+        cmocka_unit_test(a_broken_transfer_ends_the_world),
+    };
+    const struct CMUnitTest why[] = {
+        cmocka_unit_test(mpi_does_it_all),
+        cmocka_unit_test(messages_arrive_in_order),
+    };
+    const struct CMUnitTest fast[] = {
+        cmocka_unit_test(fast_sums_add_up),
+    };
     int n_failed;
 
     if (self.n < 2 || self.n > MAX_RANKS) {
         fputs("start with mpirun -n 2 to 8\n", stderr);
         return 2;
     }
-    join_processes(&self);
-    n_failed = give_up ? cmocka_run_group_tests(last, NULL, NULL)
-                       : cmocka_run_group_tests(tests, NULL, NULL);
-    if (give_up && n_failed == 0)
+    join_processes(argv[1], &self);
+    if (strcmp(argv[1], "nccl") == 0)
+        meet_devices(self.index);
+    wanted = argc > 3 ? argv[3] : NULL;
+    if (give_up)
+        n_failed = cmocka_run_group_tests(last, NULL, NULL);
+    else if (broken)
+        n_failed = cmocka_run_group_tests(bad, NULL, NULL);
+    else if (strcmp(what, "huge") == 0)
+        n_failed = cmocka_run_group_tests(huge, NULL, NULL);
+    else if (wanted)
+        n_failed = cmocka_run_group_tests(why, NULL, NULL);
+    else
+        n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (direct && !*what)
+        n_failed += cmocka_run_group_tests(fast, NULL, NULL);
+    if ((give_up || broken) && n_failed == 0)
         puts("all know"); /* what follows ends the process with a failure */
+    vp_world_set_device(processes, NULL);
     vp_world_free(processes);
     return n_failed;
 }
@@ -751,7 +1079,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(counters_wrap_and_time_out),
     };
 
-    if (argc > 1 && strcmp(argv[1], "mpi") == 0)
-        return run_processes(argc > 2);
+    if (argc > 1)
+        return run_processes(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "launch/hosts.h"
 #include "launch/mpirun.h"
 #include "launch/process.h"
+#include "launch/processes.h"
 #include "launch/shrink.h"
 
 #include <errno.h>
@@ -173,11 +174,16 @@ static void test_hosts(void **state)
     assert_int_equal(vp_hosts_crowd(&config), 2);
     assert_int_equal(vp_hosts_run(&config, 0), 1);
     vp_config_release(&config);
+    load(NINE "stages: 2\ndistributed_backend: nccl\n", &config);
+    assert_true(vp_config_is_distributed(&config));
+    assert_string_equal(vp_processes_transport(&config), "nccl");
+    vp_config_release(&config);
     load(NINE "stages: 3\ndistributed_backend: gloo\n"
               "machines: ['n1:0', 'n1:1', 'localhost:1']\n",
          &config);
     assert_false(vp_hosts_are_here(&config));
     assert_true(vp_config_is_distributed(&config));
+    assert_string_equal(vp_processes_transport(&config), "mpi");
     assert_int_equal(vp_hosts_run(&config, 0), 2);
     assert_int_equal(vp_hosts_run(&config, 2), 1);
     vp_config_release(&config);

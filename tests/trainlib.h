@@ -59,6 +59,7 @@ struct setup {
     const struct vp_saver *saver;
     const struct vp_loader *loader;
     const struct vp_backend_ops *device; /* NULL: test_device() */
+    struct vp_world *world;              /* NULL: ranks are threads */
 };
 
 static const struct setup usual = {
@@ -208,6 +209,7 @@ static inline enum vp_status run_create(struct run *run,
         .fault_ctx = setup->fault_ctx,
         .saver = setup->saver,
         .loader = setup->loader,
+        .world = setup->world,
     };
     run->config.optim.grad_clip = setup->grad_clip;
     return vp_trainer_create(&run->config, false, &run->trainer, err);

@@ -7,7 +7,7 @@
 #include "optim/optim.h"
 
 /* Changes with any structure that a plugin shares with the program. */
-#define VP_BACKEND_ABI 5
+#define VP_BACKEND_ABI 6
 
 struct vp_backend;
 struct vp_stream;
@@ -45,8 +45,9 @@ struct vp_backend_config {
     bool pinned;    /* CPU: thread i stays on core device * n_threads + i,
                        counting those that the process may use */
     /* Called by the thread that launches, where it is kept busy, between
-     * kernels: messages go on. NULL: nothing to do. */
-    void (*between)(void *ctx);
+     * kernels, or waits: messages go on. False: the run is over, and waits
+     * end with VP_ERR_ABORTED. NULL: nothing to do. */
+    bool (*between)(void *ctx);
     void *between_ctx;
 };
 
@@ -75,6 +76,9 @@ struct vp_backend_ops {
     /* NULL where there is nothing to say. Measuring `rates` takes a second. */
     enum vp_status (*info)(int device, bool rates, struct vp_device_info *out,
                            struct vp_err *err);
+    /* What tells a device from all others of its host, within `n_bytes`. NULL:
+     * ranks need not share devices. */
+    bool (*address)(int device, char *text, size_t n_bytes);
     enum vp_status (*open)(const struct vp_backend_config *config,
                            struct vp_backend **out, struct vp_err *err);
     void (*close)(struct vp_backend *backend);
@@ -96,6 +100,9 @@ struct vp_backend_ops {
     enum vp_status (*stream_create)(struct vp_backend *backend,
                                     struct vp_stream **out);
     void (*stream_free)(struct vp_stream *stream);
+    /* For libraries made for the device: its own kind of stream. NULL where
+     * there is none. */
+    void *(*stream_handle)(struct vp_stream *stream);
     enum vp_status (*event_create)(struct vp_backend *backend,
                                    struct vp_event **out);
     void (*event_free)(struct vp_event *event);

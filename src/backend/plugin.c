@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_LIBS = 2 };
@@ -28,29 +27,6 @@ static struct plugin {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- Where to look ------------------------------------------------------ */
-
-static void *open_library(const char *file)
-{
-    static const char python[] = "/../lib/python3*/site-packages/nvidia/*/lib";
-    void *handle = vp_library_in_list(getenv("VPIPE_LIBRARIES"), "", file);
-
-    if (!handle)
-        handle = vp_library_beside(file);
-    if (!handle)
-        handle = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
-    if (!handle)
-        handle = vp_library_in_list(getenv("CUDA_HOME"), "/lib*", file);
-    if (!handle)
-        handle = vp_library_in("/usr/local/cuda*/lib*", file);
-    if (!handle)
-        handle = vp_library_in_list(getenv("PATH"), python, file);
-    if (!handle)
-        handle = vp_library_in(
-            "/usr/local/lib/python3*/dist-packages/nvidia/*/lib", file);
-    return handle;
-}
-
 /* ---- Loading ------------------------------------------------------------ */
 
 static struct plugin *find(const char *name)
@@ -67,7 +43,7 @@ static enum vp_status load(struct plugin *plugin, struct vp_err *err)
     const int *abi;
 
     for (int i = 0; i < MAX_LIBS && plugin->libs[i].file; i++)
-        if (!open_library(plugin->libs[i].file))
+        if (!vp_library_open(plugin->libs[i].file))
             return vp_err_set(err, VP_ERR_UNSUPPORTED,
                               "device %s: %s was not found; %s, or name its "
                               "folder in VPIPE_LIBRARIES",
@@ -117,7 +93,7 @@ enum vp_status vp_backend_load(const char *name,
 
 void *vp_backend_library(const char *file)
 {
-    return open_library(file);
+    return vp_library_open(file);
 }
 
 void *vp_backend_symbol(const char *name, const char *symbol)

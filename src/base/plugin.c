@@ -70,6 +70,27 @@ void *vp_library_beside(const char *file)
     return handle;
 }
 
+void *vp_library_open(const char *file)
+{
+    static const char python[] = "/../lib/python3*/site-packages/nvidia/*/lib";
+    void *handle = vp_library_in_list(getenv("VPIPE_LIBRARIES"), "", file);
+
+    if (!handle)
+        handle = vp_library_beside(file);
+    if (!handle)
+        handle = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
+    if (!handle)
+        handle = vp_library_in_list(getenv("CUDA_HOME"), "/lib*", file);
+    if (!handle)
+        handle = vp_library_in("/usr/local/cuda*/lib*", file);
+    if (!handle)
+        handle = vp_library_in_list(getenv("PATH"), python, file);
+    if (!handle)
+        handle = vp_library_in(
+            "/usr/local/lib/python3*/dist-packages/nvidia/*/lib", file);
+    return handle;
+}
+
 void *vp_plugin_open(const char *file)
 {
     void *handle = vp_library_in_list(getenv("VPIPE_PLUGINS"), "", file);

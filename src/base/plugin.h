@@ -12,6 +12,10 @@ void *vp_library_in(const char *pattern, const char *file);
 void *vp_library_in_list(const char *list, const char *below, const char *file);
 /* Beside the program: in its folder, ../lib/vpipe or ../lib/<any>/vpipe. */
 void *vp_library_beside(const char *file);
+/* Of CUDA or what belongs to it: in the folders of VPIPE_LIBRARIES, beside the
+ * program, where the system's loader looks, in toolkits' folders and in
+ * Python's packages. */
+void *vp_library_open(const char *file);
 /* A part of vpipe: in the folders of VPIPE_PLUGINS, then beside the program. */
 void *vp_plugin_open(const char *file);
 

@@ -111,6 +111,31 @@ enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
     return world->ops->share(world, bytes, n, deadline_ns);
 }
 
+/* ---- Devices ------------------------------------------------------------ */
+
+enum vp_status vp_world_meet(struct vp_world *world, const char *address,
+                             int64_t deadline_ns)
+{
+    return world->ops->meet ? world->ops->meet(world, address, deadline_ns)
+                            : VP_OK;
+}
+
+bool vp_world_is_direct(const struct vp_world *world, int a, int b)
+{
+    return world->ops->is_direct && world->ops->is_direct(world, a, b);
+}
+
+const char *vp_world_why_not(const struct vp_world *world)
+{
+    return world->ops->why_not ? world->ops->why_not(world) : "";
+}
+
+void vp_world_set_device(struct vp_world *world, const struct vp_accel *device)
+{
+    if (world->ops->set_device)
+        world->ops->set_device(world, device);
+}
+
 /* ---- Channels ----------------------------------------------------------- */
 
 enum vp_status vp_channel_create(struct vp_world *world,
@@ -147,16 +172,31 @@ void vp_channel_release(struct vp_channel *channel, uint64_t j)
 
 /* ---- Groups ------------------------------------------------------------- */
 
+static void keep_group(struct vp_world *world, struct vp_group *group)
+{
+    if (!group)
+        return;
+    group->next = world->groups;
+    world->groups = group;
+}
+
 enum vp_status vp_group_create(struct vp_world *world, const int *ranks,
                                int n_members, size_t n_bytes,
                                struct vp_group **out)
 {
     *out = NULL;
     VP_TRY(world->ops->group_create(world, ranks, n_members, n_bytes, out));
-    if (*out) {
-        (*out)->next = world->groups;
-        world->groups = *out;
-    }
+    keep_group(world, *out);
+    return VP_OK;
+}
+
+enum vp_status vp_direct_group_create(struct vp_world *world, const int *ranks,
+                                      int n_members, struct vp_group **out)
+{
+    *out = NULL;
+    VP_BUG_ON(!world->ops->direct_group_create);
+    VP_TRY(world->ops->direct_group_create(world, ranks, n_members, out));
+    keep_group(world, *out);
     return VP_OK;
 }
 

@@ -81,6 +81,49 @@ enum vp_status vp_world_agree(struct vp_world *world, enum vp_status status,
 enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
                               int64_t deadline_ns);
 
+/* ---- Devices ------------------------------------------------------------ */
+
+/* Of the device that a rank computes on; a transport does not look inside. */
+struct vp_backend;
+struct vp_stream;
+struct vp_event;
+
+/* How a transport that reaches the memory of a device waits there, and not on
+ * the host. As in backend.h. */
+struct vp_accel {
+    struct vp_backend *backend;
+    void (*attach)(struct vp_backend *backend);
+    const char *(*last_error)(const struct vp_backend *backend);
+    enum vp_status (*alloc)(struct vp_backend *backend, size_t n_bytes,
+                            void **out);
+    void (*free)(struct vp_backend *backend, void *buffer, size_t n_bytes);
+    enum vp_status (*stream_create)(struct vp_backend *backend,
+                                    struct vp_stream **out);
+    void (*stream_free)(struct vp_stream *stream);
+    void *(*stream_handle)(struct vp_stream *stream);
+    enum vp_status (*event_create)(struct vp_backend *backend,
+                                   struct vp_event **out);
+    void (*event_free)(struct vp_event *event);
+    enum vp_status (*event_record)(struct vp_event *event,
+                                   struct vp_stream *stream);
+    enum vp_status (*stream_wait)(struct vp_stream *stream,
+                                  struct vp_event *event);
+    enum vp_status (*event_sync)(struct vp_event *event, int timeout_ms);
+};
+
+/* All processes come here, each with what tells its device from others of its
+ * host; "": it has none. Then it is known who reaches whom. */
+enum vp_status vp_world_meet(struct vp_world *world, const char *address,
+                             int64_t deadline_ns);
+/* After vp_world_meet(): can these ranks send from device to device, without
+ * the host's memory? */
+bool vp_world_is_direct(const struct vp_world *world, int a, int b);
+/* One line, if some cannot although the transport is made for it; else "". */
+const char *vp_world_why_not(const struct vp_world *world);
+/* That of this process; before vp_world_meet(). Copied. NULL before it is
+ * closed: direct links can then only be freed. */
+void vp_world_set_device(struct vp_world *world, const struct vp_accel *device);
+
 /* ---- Making links: all processes make the same ones in the same order --- */
 
 /* A message: what it is about, and what it brings. */
@@ -90,6 +133,10 @@ struct vp_buffer {
     size_t n_head;
     void *body;
     size_t n_body; /* the most */
+    /* Of a link that is direct: the body is in memory of the device, and its
+     * owner and the transport take turns there. The one who writes records
+     * `written`, then the one who reads `read`. */
+    struct vp_event *written, *read;
 };
 
 struct vp_link {
@@ -100,6 +147,7 @@ struct vp_link {
     const struct vp_buffer *buffers; /* likewise; NULL in other processes */
     const struct vp_buffer *out;     /* of a sender that is apart; else NULL */
     int n_out;
+    bool direct; /* for all senders */
 };
 
 /* Buffers are borrowed, their list is not. */
@@ -111,6 +159,11 @@ enum vp_status vp_channel_create(struct vp_world *world,
 enum vp_status vp_group_create(struct vp_world *world, const int *ranks,
                                int n_members, size_t n_bytes,
                                struct vp_group **out);
+/* For sums only, of arrays in memory of the members' devices, which reach each
+ * other. Every member has an adder, and says the same of its terms each time;
+ * pieces are added from the last to the first. */
+enum vp_status vp_direct_group_create(struct vp_world *world, const int *ranks,
+                                      int n_members, struct vp_group **out);
 
 /* ---- Messages ----------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 /* Changes with anything in this file or in comm.h. */
-#define VP_COMM_ABI 1
+#define VP_COMM_ABI 2
 
 struct vp_world_ops {
     const char *name;
@@ -32,6 +32,15 @@ struct vp_world_ops {
     enum vp_status (*group_create)(struct vp_world *world, const int *ranks,
                                    int n_members, size_t n_bytes,
                                    struct vp_group **out);
+    /* Of a transport that reaches devices; else NULL. */
+    enum vp_status (*meet)(struct vp_world *world, const char *address,
+                           int64_t deadline_ns);
+    bool (*is_direct)(const struct vp_world *world, int a, int b);
+    const char *(*why_not)(const struct vp_world *world);
+    void (*set_device)(struct vp_world *world, const struct vp_accel *device);
+    enum vp_status (*direct_group_create)(struct vp_world *world,
+                                          const int *ranks, int n_members,
+                                          struct vp_group **out);
 };
 
 struct vp_channel_ops {

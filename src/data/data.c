@@ -277,16 +277,14 @@ static enum vp_status open_parts(struct vp_data *data,
                           "%s: %lld samples are too few to hold out a tenth "
                           "for evaluation; add text or lower seq_length",
                           source.what, (long long)source.n_samples);
-    set_room(data);
     return survey(data, err);
 }
 
-enum vp_status vp_data_open_source(const struct vp_data_config *config,
-                                   const struct vp_source_ops *ops,
-                                   struct vp_data **out, struct vp_err *err)
+/* Without a source. */
+static enum vp_status create(const struct vp_data_config *config,
+                             struct vp_data **out, struct vp_err *err)
 {
     struct vp_data *data;
-    enum vp_status st;
 
     VP_BUG_ON((size_t)config->task >= VP_COUNT_OF(vp_tasks));
     VP_TRY(check_dims(config, err));
@@ -296,6 +294,33 @@ enum vp_status vp_data_open_source(const struct vp_data_config *config,
         return fail_memory(err);
     data->config = *config;
     data->task = &vp_tasks[config->task];
+    set_room(data);
+    *out = data;
+    return VP_OK;
+}
+
+enum vp_status vp_data_stand_in(const struct vp_data_config *config,
+                                const struct vp_data_info *info,
+                                struct vp_data **out, struct vp_err *err)
+{
+    struct vp_data *data;
+
+    VP_TRY(create(config, &data, err));
+    data->info = *info;
+    snprintf(data->what, sizeof(data->what), "%s", info->what);
+    data->info.what = data->what;
+    *out = data;
+    return VP_OK;
+}
+
+enum vp_status vp_data_open_source(const struct vp_data_config *config,
+                                   const struct vp_source_ops *ops,
+                                   struct vp_data **out, struct vp_err *err)
+{
+    struct vp_data *data;
+    enum vp_status st;
+
+    VP_TRY(create(config, &data, err));
     st = open_parts(data, ops, err);
     if (st != VP_OK) {
         vp_data_close(data);

@@ -72,6 +72,10 @@ struct vp_data;
 
 enum vp_status vp_data_open(const struct vp_data_config *config,
                             struct vp_data **out, struct vp_err *err);
+/* The data of another process, which told of it: nothing can be read. */
+enum vp_status vp_data_stand_in(const struct vp_data_config *config,
+                                const struct vp_data_info *info,
+                                struct vp_data **out, struct vp_err *err);
 void vp_data_close(struct vp_data *data);
 const struct vp_data_info *vp_data_info(const struct vp_data *data);
 

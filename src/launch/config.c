@@ -4,6 +4,7 @@
 #include "launch/keys.h"
 #include "launch/nearest.h"
 #include "launch/pipeline.h"
+#include "launch/processes.h"
 #include "launch/yaml.h"
 
 #include <errno.h>
@@ -508,7 +509,8 @@ static enum vp_status check_data(const struct vp_config *config,
                           "%s: key 'synthetic_data' is false but there is no "
                           "data_dir; add 'data_dir: FOLDER' or remove it",
                           vp_config_place(config, "synthetic_data"));
-    if (stat(config->data_dir, &info) != 0)
+    /* Of several processes, some need no files. */
+    if (vp_processes_find().index == 0 && stat(config->data_dir, &info) != 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'data_dir' names '%.400s', which cannot be "
                           "read: %s; correct the path",

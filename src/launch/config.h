@@ -17,7 +17,12 @@ enum vp_precision {
 enum vp_sync_mode { VP_SYNC_BSP, VP_SYNC_ASP };
 /* distributed_backend; gloo is the original's word for messages between CPUs:
  * on one machine the same as local, on several as mpi. */
-enum vp_transport { VP_TRANSPORT_LOCAL, VP_TRANSPORT_GLOO, VP_TRANSPORT_MPI };
+enum vp_transport {
+    VP_TRANSPORT_LOCAL,
+    VP_TRANSPORT_GLOO,
+    VP_TRANSPORT_MPI,
+    VP_TRANSPORT_NCCL
+};
 
 /* What `verbose` may ask for; a set of them is bits 1 << v. */
 enum vp_verbose {

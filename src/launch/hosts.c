@@ -31,7 +31,8 @@ bool vp_config_is_distributed(const struct vp_config *config)
 {
     if (config->distributed_backend == VP_TRANSPORT_GLOO)
         return !vp_hosts_are_here(config);
-    return config->distributed_backend == VP_TRANSPORT_MPI;
+    return config->distributed_backend == VP_TRANSPORT_MPI ||
+           config->distributed_backend == VP_TRANSPORT_NCCL;
 }
 
 int vp_hosts_run(const struct vp_config *config, int i)

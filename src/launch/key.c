@@ -231,21 +231,6 @@ enum vp_status vp_key_refuse(const struct vp_key *key,
                       entry->place, entry->key, expects, shown, example);
 }
 
-/* "mpi" among "mpi, nccl". */
-static bool is_listed(const char *word, const char *list)
-{
-    size_t n = strlen(word);
-
-    while (list) {
-        if (strncmp(list, word, n) == 0 && (!list[n] || list[n] == ','))
-            return true;
-        list = strchr(list, ' ');
-        if (list)
-            list++;
-    }
-    return false;
-}
-
 /* ---- Setting ------------------------------------------------------------ */
 
 bool vp_key_set_number(const struct vp_key *key, const char *text, void *field)
@@ -476,13 +461,6 @@ static enum vp_status check_entry(const struct vp_key *key,
                           "%s: key '%s' has no value; write for example '%s' "
                           "or remove it",
                           entry->place, entry->key, example);
-    }
-    if (entry->kind == VP_YAML_SCALAR && is_listed(entry->text, key->later)) {
-        vp_key_expects(key, config, reason, sizeof(reason));
-        return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "%s: key '%s' is '%s', which this version does not "
-                          "support yet; use %s",
-                          entry->place, entry->key, entry->text, reason);
     }
     return VP_OK;
 }

@@ -99,6 +99,7 @@ static const char *backend_word(int i)
         [VP_TRANSPORT_LOCAL] = "local",
         [VP_TRANSPORT_GLOO] = "gloo",
         [VP_TRANSPORT_MPI] = "mpi",
+        [VP_TRANSPORT_NCCL] = "nccl",
     };
     return WORD_FROM(words, i);
 }
@@ -503,11 +504,12 @@ const struct vp_key vp_keys[] = {
       .max = 0x1p53, .group = "machine", .fallback = "(none)",
       .example = "11G", .meaning = "bytes a stage may use" },
     { ROW("distributed_backend", VP_KEY_ENUM, distributed_backend),
-      .word = backend_word, .later = "nccl", .group = "machine",
+      .word = backend_word, .group = "machine",
       .fallback = "(local; mpi with other hosts in machines)",
       .example = "local",
       .meaning = "how ranks talk: local within one process, mpi between "
-      "processes; gloo is what machines asks for" },
+      "processes, nccl likewise and from GPU to GPU; gloo is what machines "
+      "asks for" },
     { ROW("machines", VP_KEY_MACHINES, machines), .group = "machine",
       .fallback = "(this one)",
       .example = "[\"localhost:0\", \"localhost:1\"]",

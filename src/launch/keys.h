@@ -61,8 +61,6 @@ struct vp_key {
     /* ENUM, and BOOL with other words than true and false: what value i is
      * called; "" where it has no name, NULL past the last. */
     const char *(*word)(int i);
-    /* ENUM: known words that are not supported yet: "a, b", or NULL. */
-    const char *later;
     /* The key whose value decides the default; NULL: none does, or several. */
     const char *from;
     /* Whether the key means anything; NULL: always. It is decided by the

@@ -36,6 +36,11 @@ struct vp_processes vp_processes_find(void)
     return (struct vp_processes){ .n = 1 };
 }
 
+const char *vp_processes_transport(const struct vp_config *config)
+{
+    return config->distributed_backend == VP_TRANSPORT_NCCL ? "nccl" : "mpi";
+}
+
 enum vp_status vp_processes_join(const struct vp_processes *self,
                                  const struct vp_config *config,
                                  struct vp_world **out, struct vp_err *err)
@@ -58,7 +63,10 @@ enum vp_status vp_processes_join(const struct vp_processes *self,
         return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
     for (int r = 0; r < n; r++)
         processes[r] = vp_config_rank_number(config, r);
-    st = vp_world_join("mpi", self, n, processes, out, err);
+    if (config->network_interface) /* MPI is told by its mpirun */
+        setenv("NCCL_SOCKET_IFNAME", config->network_interface, 0);
+    st = vp_world_join(vp_processes_transport(config), self, n, processes, out,
+                       err);
     free(processes);
     return st;
 }

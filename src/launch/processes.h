@@ -9,6 +9,9 @@
 /* As mpirun (Open MPI, MPICH) or srun started it; alone otherwise. */
 struct vp_processes vp_processes_find(void);
 
+/* How processes of this run talk. */
+const char *vp_processes_transport(const struct vp_config *config);
+
 /* The world of a run: NULL in a process that is alone, where all ranks are its
  * threads. There must be one process per rank, and process i is the user's rank
  * i. Free with vp_world_free() when all is said. */

@@ -9,6 +9,7 @@
 #include "launch/folder.h"
 #include "launch/forecast.h"
 #include "launch/log.h"
+#include "launch/processes.h"
 #include "launch/verbose.h"
 #include "launch/view.h"
 
@@ -74,6 +75,13 @@ static enum vp_status build_graphs(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
+/* Of several processes, one speaks. */
+static bool is_lead(const struct run *run)
+{
+    return !run->world ||
+           vp_world_is_mine(run->world, vp_world_lead(run->world));
+}
+
 /* ---- Data --------------------------------------------------------------- */
 
 static enum vp_data_task data_task(enum vp_task task)
@@ -88,20 +96,30 @@ static enum vp_data_task data_task(enum vp_task task)
     }
 }
 
-static enum vp_status open_data(struct run *run, struct vp_err *err)
+static struct vp_data_config data_config(const struct run *run, bool eval)
 {
     const struct vp_config *config = run->config;
-    struct vp_data_config data = {
+
+    return (struct vp_data_config){
         .source = config->synthetic_data ? VP_DATA_SYNTHETIC : VP_DATA_FILES,
         .task = data_task(config->model->task),
         .path = config->data_dir,
+        .split = eval ? VP_DATA_EVAL : VP_DATA_TRAIN,
         .vocab = config->sizes.vocab,
         .seed = config->seed,
         .mask_prob = 0.15f,
         .dims = run->dims,
         .n_dims = run->n_buckets,
-        .max_batches = config->num_minibatches,
+        .max_batches = eval && !config->forward_only ? 0
+                                                     : config->num_minibatches,
     };
+}
+
+static enum vp_status open_files(struct run *run, bool evaluates,
+                                 struct vp_err *err)
+{
+    const struct vp_config *config = run->config;
+    struct vp_data_config data = data_config(run, false);
 
     VP_TRY(vp_data_open(&data, &run->data, err));
     if (vp_data_info(run->data)->vocab > config->sizes.vocab)
@@ -112,12 +130,56 @@ static enum vp_status open_data(struct run *run, struct vp_err *err)
             vp_config_place(config, "vocab"), (long long)config->sizes.vocab,
             (long long)vp_data_info(run->data)->vocab - 1,
             (long long)vp_data_info(run->data)->vocab);
-    if (config->eval_every > 0 || config->forward_only) {
-        data.split = VP_DATA_EVAL;
-        data.max_batches = config->forward_only ? config->num_minibatches : 0;
-        VP_TRY(vp_data_open(&data, &run->eval_data, err));
+    if (!evaluates)
+        return VP_OK;
+    data = data_config(run, true);
+    return vp_data_open(&data, &run->eval_data, err);
+}
+
+/* Ranks of the first stage read samples, the lead tells about them. */
+static bool reads_data(const struct run *run)
+{
+    const struct vp_int_list *replicas = &run->config->replicas;
+
+    for (int r = 0; r < (replicas->n > 0 ? replicas->at[0] : 1); r++)
+        if (!run->world || vp_world_is_mine(run->world, r))
+            return true;
+    return is_lead(run);
+}
+
+/* The lead's `*data` becomes known to processes that have none. */
+static enum vp_status share_data(struct run *run, bool eval,
+                                 struct vp_data **data, struct vp_err *err)
+{
+    struct vp_data_config config = data_config(run, eval);
+    struct {
+        struct vp_data_info info;
+        char what[256];
+    } told = { .what = "" };
+
+    if (is_lead(run)) {
+        told.info = *vp_data_info(*data);
+        snprintf(told.what, sizeof(told.what), "%s", told.info.what);
     }
-    return VP_OK;
+    if (vp_world_share(run->world, &told, sizeof(told), INT64_MAX) != VP_OK)
+        return vp_err_set(err, VP_ERR_ABORTED, "data: the lead is gone");
+    told.info.what = told.what;
+    return *data ? VP_OK : vp_data_stand_in(&config, &told.info, data, err);
+}
+
+static enum vp_status open_data(struct run *run, struct vp_err *err)
+{
+    bool evaluates = run->config->eval_every > 0 || run->config->forward_only;
+    enum vp_status st = reads_data(run) ? open_files(run, evaluates, err)
+                                        : VP_OK;
+
+    if (!run->world)
+        return st;
+    st = vp_world_agree(run->world, st, INT64_MAX, err);
+    run->agreed = st != VP_OK;
+    VP_TRY(st);
+    VP_TRY(share_data(run, false, &run->data, err));
+    return evaluates ? share_data(run, true, &run->eval_data, err) : VP_OK;
 }
 
 /* ---- Trainer ------------------------------------------------------------ */
@@ -191,13 +253,6 @@ static void set_pipeline(const struct vp_config *config,
     train->compress = config->compress_activations;
     train->accumulation_steps = config->accumulation_steps;
     train->timeout_ms = config->watchdog_seconds * 1000;
-}
-
-/* Of several processes, one speaks. */
-static bool is_lead(const struct run *run)
-{
-    return !run->world ||
-           vp_world_is_mine(run->world, vp_world_lead(run->world));
 }
 
 static void notice(void *ctx, const char *line)
@@ -351,7 +406,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
         .unigram_loss = vp_data_info(run->data)->unigram_loss,
         .n_threads = run->train.backend_config.n_threads,
         .n_cores = count_cores(),
-        .transport = run->world ? "mpi"
+        .transport = run->world ? vp_processes_transport(config)
                      : config->distributed_backend == VP_TRANSPORT_GLOO
                          ? "gloo"
                          : "local",
@@ -688,12 +743,14 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     enum vp_status st = set_up_here(run, err);
 
     /* A trainer asks the other processes itself. */
-    if (st != VP_OK && run->world)
+    if (st != VP_OK && run->world && !run->agreed)
         st = vp_world_agree(run->world, st, INT64_MAX, err);
     else if (st == VP_OK)
         st = make_trainer(run, err);
     run->agreed = st != VP_OK;
     VP_TRY(st);
+    if (run->world && *vp_world_why_not(run->world))
+        notice(run, vp_world_why_not(run->world));
     if (!run->options->dry_run)
         VP_TRY(open_run(run, err));
     VP_TRY(summarise(run, err));

@@ -29,7 +29,8 @@ static void cut_anew(struct vp_config *config, int n, double *ratios)
     config->ranks = (struct vp_int_list){ 0 };
     config->warmup_depths = (struct vp_int_list){ 0 };
     config->placement = NULL;
-    config->distributed_backend = VP_TRANSPORT_MPI;
+    if (config->distributed_backend != VP_TRANSPORT_NCCL)
+        config->distributed_backend = VP_TRANSPORT_MPI;
 }
 
 enum vp_status vp_shrink(const struct vp_config *config, vp_lost_fn lost,

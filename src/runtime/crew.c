@@ -47,6 +47,26 @@ static bool is_apart(const struct vp_crew *crew,
                              schedule->stages[to].first_rank);
 }
 
+/* Messages, and sums over replicas, go from device to device if all pairs of
+ * ranks between two stages can. */
+static bool is_direct(const struct vp_crew *crew,
+                      const struct vp_schedule *schedule, int from, int to)
+{
+    const struct vp_schedule_stage *a, *b;
+
+    if (!crew->config->world || to < 0 || to >= schedule->n_stages)
+        return false;
+    a = &schedule->stages[from];
+    b = &schedule->stages[to];
+    for (int i = 0; i < a->n_replicas; i++)
+        for (int j = 0; j < b->n_replicas; j++)
+            if ((from != to || i != j) &&
+                !vp_world_is_direct(crew->config->world, a->first_rank + i,
+                                    b->first_rank + j))
+                return false;
+    return true;
+}
+
 static int n_leaving(const struct vp_crew *crew,
                      const struct vp_schedule *schedule, int from, int to)
 {
@@ -83,23 +103,23 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     shape.n_din_bufs = n_leaving(crew, schedule, s, s - 1);
     shape.apart[0] = is_apart(crew, schedule, s, s - 1);
     shape.apart[1] = is_apart(crew, schedule, s, s + 1);
+    shape.direct[0] = is_direct(crew, schedule, s, s - 1);
+    shape.direct[1] = is_direct(crew, schedule, s, s + 1);
     if (plan->n_replicas > 1)
         spec.bundle_bytes = config->bundle_bytes ? config->bundle_bytes
                                                  : BUNDLE_BYTES;
     return vp_stage_init(&rs->stage, config, rank->backend, &spec, &shape, err);
 }
 
-static void poll_world(void *world)
+static bool poll_world(void *world)
 {
     vp_world_poll(world);
+    return vp_world_status(world, NULL) == VP_OK;
 }
 
-static enum vp_status plan_rank(struct vp_rank *rank,
-                                const struct vp_schedule *schedule,
-                                struct vp_err *err)
+static enum vp_status open_rank(struct vp_rank *rank, struct vp_err *err)
 {
     const struct vp_train_config *config = rank->crew->config;
-    const struct vp_rank_list *list = &schedule->ranks[rank->index];
     struct vp_backend_config backend = config->backend_config;
 
     if (config->devices) {
@@ -111,7 +131,15 @@ static enum vp_status plan_rank(struct vp_rank *rank,
         backend.between = poll_world;
         backend.between_ctx = config->world;
     }
-    VP_TRY(config->backend->open(&backend, &rank->backend, err));
+    return config->backend->open(&backend, &rank->backend, err);
+}
+
+static enum vp_status plan_rank(struct vp_rank *rank,
+                                const struct vp_schedule *schedule,
+                                struct vp_err *err)
+{
+    const struct vp_rank_list *list = &schedule->ranks[rank->index];
+
     rank->stages = calloc((size_t)list->n_stages, sizeof(*rank->stages));
     if (!rank->stages)
         return no_memory(err);
@@ -128,8 +156,7 @@ static enum vp_status plan_rank(struct vp_rank *rank,
     return VP_OK;
 }
 
-enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
-                            const struct vp_schedule *schedule,
+enum vp_status vp_crew_open(struct vp_crew *crew, struct vp_rank *ranks,
                             struct vp_err *err)
 {
     for (int i = 0; i < crew->n_ranks; i++) {
@@ -144,8 +171,48 @@ enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
         atomic_store(&ranks[i].doing, -1);
         if (vp_recorder_create(RECORDED_ACTIONS, &ranks[i].recorder) != VP_OK)
             return no_memory(err);
-        VP_TRY(plan_rank(&ranks[i], schedule, err));
+        VP_TRY(open_rank(&ranks[i], err));
     }
+    return VP_OK;
+}
+
+enum vp_status vp_crew_meet(struct vp_crew *crew, struct vp_rank *ranks,
+                            int64_t deadline_ns)
+{
+    const struct vp_train_config *config = crew->config;
+    const struct vp_backend_ops *ops = config->backend;
+    struct vp_accel device = {
+        .backend = ranks[crew->me].backend,
+        .attach = ops->attach,
+        .last_error = ops->last_error,
+        .alloc = ops->alloc,
+        .free = ops->free,
+        .stream_create = ops->stream_create,
+        .stream_free = ops->stream_free,
+        .stream_handle = ops->stream_handle,
+        .event_create = ops->event_create,
+        .event_free = ops->event_free,
+        .event_record = ops->event_record,
+        .stream_wait = ops->stream_wait,
+        .event_sync = ops->event_sync,
+    };
+    char address[32] = "";
+
+    if (ops->address &&
+        !ops->address(config->devices ? config->devices[crew->me]
+                                      : config->backend_config.device,
+                      address, sizeof(address)))
+        address[0] = '\0';
+    vp_world_set_device(config->world, &device);
+    return vp_world_meet(config->world, address, deadline_ns);
+}
+
+enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
+                            const struct vp_schedule *schedule,
+                            struct vp_err *err)
+{
+    for (int i = 0; i < crew->n_ranks; i++)
+        VP_TRY(plan_rank(&ranks[i], schedule, err));
     return VP_OK;
 }
 
@@ -166,17 +233,23 @@ struct way {
     bool gradients;
 };
 
-static void list_buffers(struct vp_parcel *parcels, int n, int64_t n_bytes,
-                         struct vp_buffer *out)
+static void list_buffers(struct vp_stage *stage, struct vp_parcel *parcels,
+                         int n, enum vp_space space, struct vp_buffer *out)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        void *body = vp_wire_is_direct(stage, space) ? parcels[i].tensors
+                                                     : parcels[i].wire;
+
         out[i] = (struct vp_buffer){
             .self = &parcels[i],
             .head = &parcels[i].header,
             .n_head = sizeof(parcels[i].header),
-            .body = parcels[i].wire,
-            .n_body = parcels[i].wire ? (size_t)n_bytes : 0,
+            .body = body,
+            .n_body = body ? (size_t)vp_wire_bytes(stage, space) : 0,
+            .written = parcels[i].written,
+            .read = parcels[i].read,
         };
+    }
 }
 
 /* The parcels of this process that the way goes through. */
@@ -190,10 +263,9 @@ static void list_ends(struct vp_crew *crew, struct vp_rank *ranks,
     if (receiver->is_here) {
         struct vp_stage *stage = &find_stage(receiver, way->to)->stage;
 
-        list_buffers(
-            way->gradients ? stage->grad_bufs : stage->act_bufs, way->n_buffers,
-            vp_wire_bytes(stage, way->gradients ? VP_SPACE_DOUT : VP_SPACE_IN),
-            in);
+        list_buffers(stage, way->gradients ? stage->grad_bufs : stage->act_bufs,
+                     way->n_buffers,
+                     way->gradients ? VP_SPACE_DOUT : VP_SPACE_IN, in);
         link->buffers = in;
     }
     for (int i = 0; i < link->n_senders; i++) {
@@ -203,12 +275,11 @@ static void list_ends(struct vp_crew *crew, struct vp_rank *ranks,
         if (!sender->is_here || !is_apart(crew, schedule, way->from, way->to))
             continue;
         stage = &find_stage(sender, way->from)->stage;
-        list_buffers(
-            (way->gradients ? stage->din_bufs : stage->out_bufs) +
-                way->replica * N_LEAVING,
-            N_LEAVING,
-            vp_wire_bytes(stage, way->gradients ? VP_SPACE_DIN : VP_SPACE_OUT),
-            out);
+        list_buffers(stage,
+                     (way->gradients ? stage->din_bufs : stage->out_bufs) +
+                         way->replica * N_LEAVING,
+                     N_LEAVING, way->gradients ? VP_SPACE_DIN : VP_SPACE_OUT,
+                     out);
         link->out = out;
     }
 }
@@ -229,6 +300,7 @@ static enum vp_status make_channel(struct vp_crew *crew, struct vp_rank *ranks,
         .n_senders = from->n_replicas,
         .n_buffers = way->n_buffers,
         .n_out = N_LEAVING,
+        .direct = is_direct(crew, schedule, way->from, way->to),
     };
     enum vp_status st = VP_ERR_NOMEM;
 
@@ -312,8 +384,11 @@ static enum vp_status link_replicas(struct vp_crew *crew,
             ends[i] = program->bundles[i].end / (int64_t)sizeof(float);
         for (size_t i = 0; i < n_ranks; i++)
             ranks[i] = first_rank + (int)i;
-        st = vp_group_create(crew->world, ranks, (int)n_ranks, 0,
-                             &links->replicas);
+        st = links->direct
+                 ? vp_direct_group_create(crew->world, ranks, (int)n_ranks,
+                                          &links->replicas)
+                 : vp_group_create(crew->world, ranks, (int)n_ranks, 0,
+                                   &links->replicas);
     }
     if (st == VP_OK && links->replicas && crew->config->fast_sums)
         vp_group_set_fast(links->replicas);
@@ -336,7 +411,7 @@ static enum vp_status join_replicas(struct vp_crew *crew,
     if (links->n_replicas == 1)
         return VP_OK;
     rs->replicas = links->replicas;
-    if (!rs->stage.ops->host_memory && crew->config->world)
+    if (!rs->stage.ops->host_memory && crew->config->world && !links->direct)
         VP_TRY(rs->stage.ops->host_alloc(
             rs->stage.backend, (size_t)rs->stage.n_bytes[VP_SPACE_GRAD],
             (void **)&rs->mirror));
@@ -361,6 +436,7 @@ static enum vp_status make_links(struct vp_crew *crew,
         size_t n = (size_t)schedule->stages[s].n_replicas;
 
         links->n_replicas = (int)n;
+        links->direct = n > 1 && is_direct(crew, schedule, s, s);
         links->act = calloc(n, sizeof(*links->act));
         links->grad = calloc(n, sizeof(*links->grad));
         if (!links->act || !links->grad)
@@ -417,9 +493,19 @@ static int count_uses(const struct vp_rank *rank, vp_par owner)
     return n;
 }
 
+/* Ranks whose devices all reach each other; several. */
+static bool are_direct(const struct vp_crew *crew, const int *ranks, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            if (!vp_world_is_direct(crew->world, ranks[i], ranks[j]))
+                return false;
+    return n > 1;
+}
+
 /* How a rank adds what its device has. */
 static enum vp_status reach_uses(struct vp_crew *crew, struct vp_rank *rank,
-                                 struct vp_tie *tie)
+                                 struct vp_tie *tie, bool direct)
 {
     const struct vp_backend_ops *ops = crew->config->backend;
     size_t n_bytes = (size_t)(count_uses(rank, tie->owner) * tie->n) *
@@ -427,7 +513,7 @@ static enum vp_status reach_uses(struct vp_crew *crew, struct vp_rank *rank,
 
     if (tie->member[rank->index] < 0 || ops->host_memory || !rank->is_here)
         return VP_OK;
-    if (crew->config->world)
+    if (crew->config->world && !direct)
         return ops->host_alloc(rank->backend, n_bytes, (void **)&tie->mirror);
     vp_group_set_adder(tie->group, tie->member[rank->index], vp_stage_add_terms,
                        &rank->stages[0].stage);
@@ -441,6 +527,7 @@ static enum vp_status make_tie(struct vp_crew *crew, struct vp_rank *ranks,
     struct vp_tie *tie = &crew->ties[crew->n_ties++];
     int *members = calloc((size_t)crew->n_ranks, sizeof(*members));
     int n_members = 0;
+    bool direct = false;
     enum vp_status st = VP_ERR_NOMEM;
 
     tie->owner = owner;
@@ -451,12 +538,17 @@ static enum vp_status make_tie(struct vp_crew *crew, struct vp_rank *ranks,
         if (tie->member[r] >= 0)
             members[n_members++] = r;
     }
-    if (tie->member && members)
-        st = vp_group_create(crew->world, members, n_members, 0, &tie->group);
+    if (tie->member && members) {
+        direct = are_direct(crew, members, n_members);
+        st = direct ? vp_direct_group_create(crew->world, members, n_members,
+                                             &tie->group)
+                    : vp_group_create(crew->world, members, n_members, 0,
+                                      &tie->group);
+    }
     free(members);
     VP_TRY(st);
     for (int r = 0; r < crew->n_ranks; r++)
-        VP_TRY(reach_uses(crew, &ranks[r], tie));
+        VP_TRY(reach_uses(crew, &ranks[r], tie, direct));
     return VP_OK;
 }
 
@@ -582,7 +674,9 @@ enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
     if (connect_all(crew, ranks, schedule, stream) != VP_OK ||
         make_ties(crew, ranks) != VP_OK || join_everybody(crew) != VP_OK ||
         vp_remote_connect(crew) != VP_OK || make_results(crew, ranks) != VP_OK)
-        return no_memory(err);
+        return vp_world_status(crew->world, err) == VP_OK
+                   ? no_memory(err)
+                   : vp_world_status(crew->world, NULL);
     count_flops(crew, ranks);
     for (int r = 0; r < schedule->stages[0].n_replicas; r++)
         if (ranks[r].is_here &&
@@ -593,6 +687,8 @@ enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
 
 void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
 {
+    if (crew->config && crew->config->world)
+        vp_world_set_device(crew->config->world, NULL);
     for (int r = 0; ranks && r < crew->n_ranks; r++) {
         struct vp_rank *rank = &ranks[r];
 

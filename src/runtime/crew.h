@@ -4,8 +4,15 @@
 
 #include "runtime/rank.h"
 
-/* Opens a backend per rank and plans its stages; `schedule` says who owns what
- * and how many slots, versions and buffers there are. */
+/* Opens a backend per rank. */
+enum vp_status vp_crew_open(struct vp_crew *crew, struct vp_rank *ranks,
+                            struct vp_err *err);
+/* In a world of several processes, which all come here: finds out whose devices
+ * reach each other. */
+enum vp_status vp_crew_meet(struct vp_crew *crew, struct vp_rank *ranks,
+                            int64_t deadline_ns);
+/* Plans the stages; `schedule` says who owns what and how many slots, versions
+ * and buffers there are. */
 enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
                             const struct vp_schedule *schedule,
                             struct vp_err *err);

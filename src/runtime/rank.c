@@ -315,7 +315,7 @@ static enum vp_status mark_written(struct vp_rank *rank,
                                    size_t *n_bytes_out)
 {
     uint64_t k = rs->n_messages[direction]++ % (uint64_t)rs->n_sent[direction];
-    struct vp_event *event = rs->sent[direction][k];
+    enum vp_space space = direction == ACT ? VP_SPACE_OUT : VP_SPACE_DIN;
     struct vp_parcel *parcel;
     void *buffer;
 
@@ -323,10 +323,11 @@ static enum vp_status mark_written(struct vp_rank *rank,
     VP_TRY(vp_channel_acquire(message.channel, message.number, deadline(rank),
                               &buffer));
     parcel = buffer;
-    parcel->written = event;
+    if (!vp_wire_is_direct(&rs->stage, space))
+        parcel->written = rs->sent[direction][k];
     VP_TRY(vp_wire_pack(&rs->stage, parcel,
                         direction == ACT ? VP_LIST_F : VP_LIST_B, n_bytes_out));
-    return rs->stage.ops->event_record(event, rs->stage.stream);
+    return rs->stage.ops->event_record(parcel->written, rs->stage.stream);
 }
 
 static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,

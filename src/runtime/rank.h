@@ -21,6 +21,7 @@ struct vp_edge {
 struct vp_stage_links {
     struct vp_edge *act, *grad; /* per replica of the receiving stage */
     struct vp_group *replicas;  /* NULL: one replica */
+    bool direct;                /* these add on their devices */
     int n_replicas;
 };
 

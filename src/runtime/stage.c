@@ -293,25 +293,34 @@ static enum vp_status init_weights(struct vp_stage *stage)
 
 /* ---- Events ------------------------------------------------------------- */
 
+typedef enum vp_status (*event_fn)(struct vp_stage *stage,
+                                   struct vp_event **event);
+
+static enum vp_status each_of(struct vp_stage *stage, struct vp_parcel *parcels,
+                              int n, enum vp_space space, event_fn fn)
+{
+    for (int i = 0; i < n; i++) {
+        VP_TRY(fn(stage, &parcels[i].read));
+        if (vp_wire_is_direct(stage, space))
+            VP_TRY(fn(stage, &parcels[i].written));
+    }
+    return VP_OK;
+}
+
 /* Every event of the stage, likewise. */
-static enum vp_status each_event(struct vp_stage *stage,
-                                 enum vp_status (*fn)(struct vp_stage *stage,
-                                                      struct vp_event **event))
+static enum vp_status each_event(struct vp_stage *stage, event_fn fn)
 {
     const struct vp_stage_shape *shape = &stage->shape;
 
     VP_TRY(fn(stage, &stage->idle));
     for (int i = 0; i < shape->n_slots; i++)
         VP_TRY(fn(stage, &stage->loss_read[i]));
-    for (int i = 0; i < shape->n_act_bufs; i++)
-        VP_TRY(fn(stage, &stage->act_bufs[i].read));
-    for (int i = 0; i < shape->n_grad_bufs; i++)
-        VP_TRY(fn(stage, &stage->grad_bufs[i].read));
-    for (int i = 0; i < shape->n_out_bufs; i++)
-        VP_TRY(fn(stage, &stage->out_bufs[i].read));
-    for (int i = 0; i < shape->n_din_bufs; i++)
-        VP_TRY(fn(stage, &stage->din_bufs[i].read));
-    return VP_OK;
+    VP_TRY(each_of(stage, stage->act_bufs, shape->n_act_bufs, VP_SPACE_IN, fn));
+    VP_TRY(each_of(stage, stage->grad_bufs, shape->n_grad_bufs, VP_SPACE_DOUT,
+                   fn));
+    VP_TRY(
+        each_of(stage, stage->out_bufs, shape->n_out_bufs, VP_SPACE_OUT, fn));
+    return each_of(stage, stage->din_bufs, shape->n_din_bufs, VP_SPACE_DIN, fn);
 }
 
 static enum vp_status create_event(struct vp_stage *stage,

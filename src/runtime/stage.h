@@ -18,10 +18,11 @@ struct vp_header {
 struct vp_parcel {
     struct vp_header header;
     void *tensors;            /* a packet, in the memory of the device */
-    struct vp_event *written; /* by the sender; its own; NULL: all is there */
+    struct vp_event *written; /* by the sender; its own, unless devices of
+                                 several processes reach each other */
     struct vp_event *read;    /* by the receiver, for the last time */
-    /* Where another process has the other end; else NULL: messages are handed
-     * over. */
+    /* Where another process has the other end, and devices do not reach each
+     * other; else NULL: messages are handed over. */
     void *host; /* the packet in memory of the host; `tensors` if that is */
     void *wire; /* what travels; `host`, unless messages are compressed */
 };
@@ -40,6 +41,8 @@ struct vp_stage_shape {
      * they arrive. */
     int n_out_bufs, n_din_bufs;
     bool apart[2]; /* activations, gradients arrive from other processes */
+    /* Devices reach each other: messages with the stage before, the next. */
+    bool direct[2];
 };
 
 /* A minibatch in flight. */

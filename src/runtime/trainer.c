@@ -260,7 +260,8 @@ static enum vp_status check_fit(const struct vp_trainer *trainer,
     return VP_OK;
 }
 
-static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
+/* The schedule, and a device for each rank. */
+static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
 {
     struct vp_crew *crew = &trainer->crew;
     size_t n_ranks, n_stages;
@@ -280,8 +281,15 @@ static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
     for (size_t r = 0; r < n_ranks; r++)
         trainer->ranks[r] = (struct vp_rank){ .index = (int)r };
+    return vp_crew_open(crew, trainer->ranks, err);
+}
+
+static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
+{
+    struct vp_crew *crew = &trainer->crew;
+
     VP_TRY(vp_crew_plan(crew, trainer->ranks, &trainer->schedule, err));
-    for (size_t r = 0; r < n_ranks; r++)
+    for (int r = 0; r < crew->n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
 
@@ -367,6 +375,44 @@ static enum vp_status set_clock(struct vp_crew *crew)
     return VP_OK;
 }
 
+static enum vp_status meet(struct vp_trainer *trainer, struct vp_err *err)
+{
+    enum vp_status st = vp_crew_meet(&trainer->crew, trainer->ranks,
+                                     start_deadline());
+
+    return st == VP_OK ? VP_OK
+                       : vp_err_set(err, st,
+                                    "the other processes do not say which "
+                                    "devices they have");
+}
+
+/* Processes meet when all have a device, and go on when all are ready: what
+ * one cannot do, the others hear of. */
+static enum vp_status set_up(struct vp_trainer *trainer, bool dry,
+                             struct vp_err *err)
+{
+    struct vp_world *world = dry ? NULL : trainer->config.world;
+    enum vp_status st = open_ranks(trainer, err);
+
+    if (world)
+        st = vp_world_agree(world, st, start_deadline(), err);
+    VP_TRY(st);
+    if (world)
+        st = meet(trainer, err);
+    if (st == VP_OK)
+        st = plan(trainer, err);
+    if (st == VP_OK && !dry)
+        st = prepare(trainer, err);
+    if (world)
+        st = vp_world_agree(world, st, start_deadline(), err);
+    if (world && st == VP_OK)
+        st = set_clock(&trainer->crew);
+    if (st == VP_OK && !dry)
+        st = vp_crew_connect(&trainer->crew, trainer->ranks, &trainer->schedule,
+                             err);
+    return st;
+}
+
 enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
                                  struct vp_trainer **out, struct vp_err *err)
 {
@@ -376,16 +422,7 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
     if (!trainer)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
     *trainer = (struct vp_trainer){ .config = *config };
-    st = plan(trainer, err);
-    if (st == VP_OK && !dry)
-        st = prepare(trainer, err);
-    if (config->world && !dry)
-        st = vp_world_agree(config->world, st, start_deadline(), err);
-    if (config->world && !dry && st == VP_OK)
-        st = set_clock(&trainer->crew);
-    if (st == VP_OK && !dry)
-        st = vp_crew_connect(&trainer->crew, trainer->ranks, &trainer->schedule,
-                             err);
+    st = set_up(trainer, dry, err);
     if (st != VP_OK) {
         vp_trainer_free(trainer);
         return st;

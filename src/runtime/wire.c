@@ -32,7 +32,15 @@ static const struct vp_packet *packet_of(const struct vp_program *program,
     }
 }
 
-/* Compressed entries follow each other without gaps. */
+bool vp_wire_is_direct(const struct vp_stage *stage, enum vp_space space)
+{
+    bool next = space == VP_SPACE_OUT || space == VP_SPACE_DOUT;
+
+    return stage->shape.direct[next];
+}
+
+/* Compressed entries follow each other without gaps. Devices round, but send
+ * floats as floats. */
 static int64_t travelling_bytes(const struct vp_stage *stage,
                                 const struct vp_program *program,
                                 enum vp_space space)
@@ -40,7 +48,7 @@ static int64_t travelling_bytes(const struct vp_stage *stage,
     const struct vp_packet *packet = packet_of(program, space);
     int64_t n = 0;
 
-    if (!compresses(stage))
+    if (!compresses(stage) || vp_wire_is_direct(stage, space))
         return packet->n_bytes;
     for (int i = 0; i < packet->n_entries; i++)
         n += is_float(program, &packet->entries[i])
@@ -184,17 +192,20 @@ typedef enum vp_status (*parcels_fn)(struct vp_stage *stage,
                                      struct vp_parcel *parcels, int n,
                                      enum vp_space space);
 
-/* All parcels that go to or come from another process. */
+/* All parcels that the host carries to or from another process. */
 static enum vp_status each_ring(struct vp_stage *stage, parcels_fn fn)
 {
     const struct vp_stage_shape *shape = &stage->shape;
 
-    if (shape->apart[0])
+    if (shape->apart[0] && !shape->direct[0])
         VP_TRY(fn(stage, stage->act_bufs, shape->n_act_bufs, VP_SPACE_IN));
-    if (shape->apart[1])
+    if (shape->apart[1] && !shape->direct[1])
         VP_TRY(fn(stage, stage->grad_bufs, shape->n_grad_bufs, VP_SPACE_DOUT));
-    VP_TRY(fn(stage, stage->out_bufs, shape->n_out_bufs, VP_SPACE_OUT));
-    return fn(stage, stage->din_bufs, shape->n_din_bufs, VP_SPACE_DIN);
+    if (!shape->direct[1])
+        VP_TRY(fn(stage, stage->out_bufs, shape->n_out_bufs, VP_SPACE_OUT));
+    if (!shape->direct[0])
+        VP_TRY(fn(stage, stage->din_bufs, shape->n_din_bufs, VP_SPACE_DIN));
+    return VP_OK;
 }
 
 static enum vp_status count(struct vp_stage *stage, struct vp_parcel *parcels,

@@ -5,6 +5,8 @@
 
 #include "runtime/stage.h"
 
+/* Do messages through a space go from device to device, without the host? */
+bool vp_wire_is_direct(const struct vp_stage *stage, enum vp_space space);
 /* The most bytes of a message through IN, OUT, DIN or DOUT. */
 int64_t vp_wire_bytes(const struct vp_stage *stage, enum vp_space space);
 

@@ -138,6 +138,17 @@ static void print_mpi(void)
         printf("no MPI      %s\n", err.text);
 }
 
+static void print_nccl(void)
+{
+    struct vp_err err = { "" };
+    char text[256] = "";
+
+    if (vp_transport_describe("nccl", text, sizeof(text), &err) == VP_OK)
+        printf("NCCL        %s\n", text);
+    else
+        printf("no NCCL     %s\n", err.text);
+}
+
 static void print_info(void)
 {
     puts("vpipe       " VP_VERSION);
@@ -150,6 +161,7 @@ static void print_info(void)
     print_memory();
     print_gpus();
     print_mpi();
+    print_nccl();
 }
 
 int cmd_info(int argc, char **argv)

@@ -20,7 +20,7 @@ struct vp_backend {
     const struct vp_cpu_kernels *kernels;
     void *scratch; /* for optimizer sums */
     size_t scratch_size;
-    void (*between)(void *ctx); /* kernels; may be NULL */
+    bool (*between)(void *ctx); /* kernels; may be NULL */
     void *between_ctx;
 };
 

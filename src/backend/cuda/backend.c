@@ -134,6 +134,8 @@ static enum vp_status cuda_open(const struct vp_backend_config *config,
     backend->cuda.device = config->device;
     backend->cuda.tf32 = config->tf32;
     backend->plan_only = config->plan_only;
+    backend->between = config->between;
+    backend->between_ctx = config->between_ctx;
     st = config->plan_only ? VP_OK : prepare(backend);
     if (st != VP_OK) {
         vp_err_set(err, st, "%s", backend->cuda.err.text);
@@ -149,6 +151,11 @@ static int cuda_n_devices(void)
     int n = 0;
 
     return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+}
+
+static bool cuda_address(int device, char *text, size_t n_bytes)
+{
+    return cudaDeviceGetPCIBusId(text, (int)n_bytes, device) == cudaSuccess;
 }
 
 static void cuda_attach(struct vp_backend *backend)
@@ -288,6 +295,11 @@ static enum vp_status cuda_stream_create(struct vp_backend *backend,
     return st;
 }
 
+static void *cuda_stream_handle(struct vp_stream *stream)
+{
+    return stream->stream;
+}
+
 static enum vp_status cuda_event_create(struct vp_backend *backend,
                                         struct vp_event **out)
 {
@@ -296,6 +308,7 @@ static enum vp_status cuda_event_create(struct vp_backend *backend,
 
     if (!event)
         return VP_ERR_NOMEM;
+    event->backend = backend;
     cudaSetDevice(backend->cuda.device);
     st = vp_cuda_check(
         &backend->cuda,
@@ -340,6 +353,7 @@ static enum vp_status cuda_event_sync(struct vp_event *event, int timeout_ms)
 {
     enum { SPINS = 2000 };
     const struct timespec pause = { .tv_nsec = 50000 };
+    const struct vp_backend *backend = event->backend;
     int64_t limit = vp_clock_ns() + (int64_t)timeout_ms * 1000000;
 
     for (int i = 0;; i++) {
@@ -351,6 +365,8 @@ static enum vp_status cuda_event_sync(struct vp_event *event, int timeout_ms)
             return VP_ERR_IO;
         if (vp_clock_ns() > limit)
             return VP_ERR_TIMEOUT;
+        if (backend->between && !backend->between(backend->between_ctx))
+            return VP_ERR_ABORTED;
         if (i > SPINS)
             nanosleep(&pause, NULL);
     }
@@ -454,6 +470,7 @@ static const struct vp_backend_ops cuda_ops = {
     .w_linger = 6,
     .n_devices = cuda_n_devices,
     .info = vp_cuda_info,
+    .address = cuda_address,
     .open = cuda_open,
     .close = cuda_close,
     .attach = cuda_attach,
@@ -464,6 +481,7 @@ static const struct vp_backend_ops cuda_ops = {
     .host_free = cuda_host_free,
     .stream_create = cuda_stream_create,
     .stream_free = cuda_stream_free,
+    .stream_handle = cuda_stream_handle,
     .event_create = cuda_event_create,
     .event_free = cuda_event_free,
     .event_record = cuda_event_record,

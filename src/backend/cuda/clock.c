@@ -114,6 +114,7 @@ enum vp_status vp_cuda_timed_event_create(struct vp_backend *backend,
         free(event);
         return st;
     }
+    event->backend = backend;
     event->clock = &backend->clock;
     *out = event;
     return VP_OK;

@@ -42,6 +42,8 @@ struct vp_backend {
     struct vp_cuda cuda;
     struct vp_cuda_clock clock;
     bool plan_only;
+    bool (*between)(void *ctx); /* looks at events; may be NULL */
+    void *between_ctx;
     struct vp_cuda_table *tables; /* of tensors: a list */
     int *flag;                    /* on the device */
     struct vp_cuda_mb *mb;        /* of calls outside of lists */
@@ -57,6 +59,7 @@ struct vp_stream {
 };
 
 struct vp_event {
+    struct vp_backend *backend;
     cudaEvent_t event;
     struct vp_cuda_clock *clock; /* NULL: it has no time */
     int64_t moment;              /* the last one before it */

@@ -121,11 +121,11 @@ enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
 
         vp_mpi_lock(world);
         done = test(ctx);
-        if (!done && late)
-            hear_news(world);
         vp_mpi_unlock(world);
         if (done)
             return VP_OK;
+        if (late)
+            vp_world_poll(&world->base);
         if (atomic_load(&world->base.stop))
             return VP_ERR_ABORTED;
         if (n % NEWS_EVERY == 0 || n >= N_SPINS)

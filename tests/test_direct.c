@@ -1,0 +1,174 @@
+/* Ranks that are processes, and whose devices reach each other, train with the
+ * bits of threads. Memory of the host plays the device, and fake_nccl.c what is
+ * between them.
+ *
+ *   mpirun -n 2 test_direct bsp              with VPIPE_LIBRARIES where that is
+ */
+#include "comm/comm.h"
+#include "trainlib.h"
+
+#include <dlfcn.h>
+
+/* ---- A device that is the host ------------------------------------------ */
+
+static struct vp_processes self;
+
+static bool own_address(int device, char *text, size_t n_bytes)
+{
+    (void)device;
+    snprintf(text, n_bytes, "%d", self.index);
+    return true;
+}
+
+static void *own_handle(struct vp_stream *stream)
+{
+    return stream;
+}
+
+static struct vp_backend_ops reaching(void)
+{
+    struct vp_backend_ops ops = vp_backend_cpu;
+
+    ops.host_memory = false;
+    ops.address = own_address;
+    ops.stream_handle = own_handle;
+    return ops;
+}
+
+/* What was sent from here, as the fake says. */
+static long bytes_sent(void)
+{
+    long (*count)(void);
+
+    *(void **)&count = dlsym(RTLD_DEFAULT, "fake_nccl_bytes");
+    assert_non_null(*(void **)&count);
+    return count();
+}
+
+/* ---- Cases -------------------------------------------------------------- */
+
+static const int two[] = { 2, 3 }, three[] = { 2, 1, 2 };
+static const int four[] = { 1, 1, 1, 2 };
+static const int pair[] = { 2 }, first[] = { 2, 1 }, both[] = { 2, 2 };
+
+static const struct example {
+    const char *name, *schedule;
+    int n_ranks, n_stages, n_chunks;
+    const int *partition, *replicas;
+    bool tied, compress;
+    int n_mb;
+} examples[] = {
+    { "bsp", "1f1b", 2, 2, 1, two, NULL, true, false, 4 },
+    { "interleaved", "interleaved", 2, 2, 2, four, NULL, true, false, 4 },
+    { "asp", "pipedream", 3, 3, 1, three, NULL, false, true, 1 },
+    { "replicas", "1f1b", 2, 1, 1, NULL, pair, true, false, 3 },
+    { "first", "pipedream", 3, 2, 1, two, first, false, false, 1 },
+    { "both", "1f1b", 4, 2, 1, two, both, true, false, 1 },
+};
+
+static const struct example *example;
+static struct vp_world *world;
+
+static struct setup setup_of(const struct vp_backend_ops *device)
+{
+    struct setup setup = usual;
+
+    setup.schedule = example->schedule;
+    setup.n_stages = example->n_stages;
+    setup.n_chunks = example->n_chunks;
+    setup.partition = example->partition;
+    setup.replicas = example->replicas;
+    setup.tied = example->tied;
+    setup.compress = example->compress;
+    setup.accumulation = example->n_mb;
+    setup.threads = 1;
+    setup.n_steps = 12;
+    setup.bundle_bytes = 4096;
+    setup.device = device;
+    setup.world = world;
+    setup.timeout_ms = 60000;
+    return setup;
+}
+
+static void processes_give_the_bits_of_threads(void **state)
+{
+    struct vp_backend_ops device = reaching();
+    struct vp_world *joined = world;
+    struct run threads, processes;
+    struct vp_err err = { "" };
+    struct setup setup;
+    long before;
+
+    (void)state;
+    world = NULL;
+    setup = setup_of(NULL);
+    train(&threads, &setup);
+    world = joined;
+    setup = setup_of(&device);
+    if (run_create(&processes, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_string_equal(vp_world_why_not(world), "");
+    assert_true(vp_world_is_direct(world, 0, 1));
+    before = bytes_sent();
+    if (vp_trainer_is_lead(processes.trainer)) {
+        assert_int_equal(vp_trainer_run(processes.trainer, setup.n_steps,
+                                        keep_step, &processes, &err),
+                         VP_OK);
+        for (int i = 0; i < setup.n_steps; i++) {
+            assert_memory_equal(&threads.losses[i], &processes.losses[i],
+                                sizeof(double));
+            assert_memory_equal(&threads.norms[i], &processes.norms[i],
+                                sizeof(double));
+        }
+    } else
+        assert_int_equal(vp_trainer_follow(processes.trainer, NULL, &err),
+                         VP_OK);
+    /* All that a stage or replica tells another one is more than this. */
+    assert_true(bytes_sent() - before > 4000L * setup.n_steps);
+    run_free(&processes);
+}
+
+/* ---- The processes ------------------------------------------------------ */
+
+static int number(const char *name, const char *other)
+{
+    const char *text = getenv(name) ? getenv(name) : getenv(other);
+
+    return text ? (int)strtol(text, NULL, 10) : -1;
+}
+
+static bool join(const char *name)
+{
+    static const int order[] = { 0, 1, 2, 3 };
+    struct vp_err err = { "" };
+
+    self = (struct vp_processes){ number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
+                                  number("OMPI_COMM_WORLD_RANK", "PMI_RANK") };
+    for (size_t i = 0; i < VP_COUNT_OF(examples); i++)
+        if (strcmp(examples[i].name, name) == 0)
+            example = &examples[i];
+    if (!example || self.n != example->n_ranks) {
+        fputs("start with as many processes as the example has ranks\n",
+              stderr);
+        return false;
+    }
+    if (vp_world_join("nccl", &self, self.n, order, &world, &err) != VP_OK)
+        fprintf(stderr, "%s\n", err.text);
+    return world;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_give_the_bits_of_threads),
+    };
+    int n_failed;
+
+    if (argc < 2)
+        return 0; /* for processes only */
+    if (!join(argv[1]))
+        return 1;
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    vp_world_free(world);
+    return n_failed;
+}
