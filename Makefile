@@ -25,7 +25,7 @@ train: all ## train a small BERT for about a minute
 test: ## all tests, in the Release build and under ASan+UBSan
 	@scripts/test '$(TESTS)'
 
-test-full: ## every fault at every call, Slurm, two hosts; ten minutes
+test-full: ## every fault at every call, Slurm, two hosts; an hour
 	@scripts/setup full || echo 'test-full: goes on, and skips some tests'
 	@scripts/build build $(RELEASE)
 	@VP_FULL=1 $(CTEST) -C full --test-dir build; status=$$?; \

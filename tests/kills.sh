@@ -2,9 +2,11 @@
 # Ranks that are killed or stopped at random moments: the right one is named,
 # nothing is left behind, and the losses are those of an unbroken run.
 #   tests/kills.sh PROGRAM [TRIALS [SEED]]
-# A trial is one of eight kinds: SIGKILL or SIGSTOP, bsp or asp, 2 or 4 ranks;
-# half of them go on by --restarts, half by --resume. TRIALS of all kinds
-# together [6]; with VP_FULL=1 50 of each kind.
+# A trial is one of eight kinds: SIGKILL or SIGSTOP, bsp or asp, 2 or 4 ranks.
+# Half of them go on by --restarts; the others by --resume, after vpipe or
+# mpirun had started the ranks. TRIALS of all kinds together [6]; with VP_FULL=1
+# 50 of each kind. A strike that finds the run over does not count: the trial is
+# made again.
 set -u
 
 program=$(realpath "${1:?usage: tests/kills.sh PROGRAM [TRIALS [SEED]]}")
@@ -15,6 +17,7 @@ RANDOM=${3:-1}
 need mpirun
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
 cd "$folder" || exit 1
 
 cat >model.yml <<'END'
@@ -30,8 +33,9 @@ synthetic_data: true
 device: cpu
 tie_embeddings: false
 checkpoint_every: 10
-watchdog_seconds: 6
+watchdog_seconds: 10
 END
+limit=120 # seconds, for a run that is struck or goes on
 missed=0
 
 # settings MODE RANKS: into `sets` and `steps`
@@ -45,85 +49,158 @@ settings() {
     sets+=(--set "total_steps=$steps")
 }
 
+# train OPTION...: ranks as processes
+train() {
+    timeout -k 10 $limit "$program" train model.yml "${sets[@]}" \
+        --set distributed_backend=mpi --quiet "$@" </dev/null
+}
+
+# train_by_mpirun RANKS OPTION...
+train_by_mpirun() {
+    timeout -k 10 $limit mpirun --oversubscribe --allow-run-as-root \
+        --mca mpi_yield_when_idle 1 -n "$1" \
+        "$program" train model.yml "${sets[@]}" --quiet "${@:2}" </dev/null
+}
+
+# start RUN RANKS HOW: until it ends
+start() {
+    case $3 in
+    restarts) train --output "$1" --restarts 1 ;;
+    resume) train --output "$1" ;;
+    mpirun) train_by_mpirun "$2" --output "$1" ;;
+    esac
+}
+
 # trace_of RUN: steps, minibatches and losses, to the last bit
 trace_of() {
     cut -d, -f1-4 "$1/metrics.jsonl"
 }
 
+# processes_of RUN
+processes_of() {
+    pgrep -f -- "--(output|resume) $1( |\$)"
+}
+
 # find_rank RUN RANK: its process id
 find_rank() {
     local pid
-    for pid in $(pgrep -f -- "--output $1|--resume $1"); do
+    for pid in $(processes_of "$1"); do
         [ "$(readlink "/proc/$pid/exe")" = "$program" ] || continue
         { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null |
             grep -qx "OMPI_COMM_WORLD_RANK=$2" && echo "$pid" && return
     done
 }
 
+# Sleeps without starting a program: on a busy machine that may take as long
+# as a whole run.
+exec {nothing}<> <(:)
+pause() {
+    read -rt "$1" -u $nothing
+}
+
+# has_steps_done RUN STEPS
+has_steps_done() {
+    local lines=()
+    [ ! -s "$1/metrics.jsonl" ] || mapfile -t lines <"$1/metrics.jsonl"
+    [ ${#lines[@]} -ge "$2" ]
+}
+
 # strike RUN RANK SIGNAL: when a random step was done, and a random moment
 # later, down to the rank's first action; false if the run was over
 strike() {
-    local pid target=$((RANDOM % (steps * 9 / 10)))
-    for _ in $(seq 1500); do
-        [ -s "$1/actions.$2" ] &&
-            [ "$(cat "$1/metrics.jsonl" 2>/dev/null | wc -l)" -ge $target ] &&
-            break
-        sleep 0.02
+    local pid='' target=$((RANDOM % (steps * 9 / 10)))
+    for ((k = 0; k < 3000; k++)); do
+        [ -n "$pid" ] || ! [ -s "$1/actions.$2" ] || pid=$(find_rank "$1" "$2")
+        [ -n "$pid" ] && has_steps_done "$1" $target && break
+        kill -0 $child 2>/dev/null || return
+        pause 0.01
     done
-    sleep "0.0$((RANDOM % 90 + 10))"
-    pid=$(find_rank "$1" "$2")
+    pause "0.0$((RANDOM % 90 + 10))"
     [ -n "$pid" ] && kill -"$3" "$pid" 2>/dev/null
 }
 
-# check_ended RUN: no process is left
-check_ended() {
-    local left
-    left=$(pgrep -f -- "--output $1|--resume $1")
-    [ -z "$left" ] || note_failure "left behind: $left"
+# What a run that went wrong leaves to be read.
+show_run() {
+    local file pid
+    for file in err.struck out err "$1/command_history.log" "$1"/*.txt; do
+        [ ! -s "$file" ] || { echo "-- $file"; cat "$file"; }
+    done
+    ls -l "$1" "$1/checkpoints"
+    for pid in $(processes_of "$1"); do
+        ps -o pid,ppid,stat,etime,wchan:20,args -L -p "$pid"
+    done
 }
 
-# trial NUMBER SIGNAL MODE RANKS RESTARTS
+# What is left of a run; who looks after ranks that mpirun started has a moment
+# more than it.
+find_left() {
+    for ((k = 0; k < 100; k++)); do
+        [ "$2" = mpirun ] && [ -n "$(processes_of "$1")" ] || break
+        pause 0.1
+    done
+    processes_of "$1"
+}
+
+# was_over RUN STATUS HOW: all ranks had said that they were done; mpirun may
+# speak of one that was killed then, and has its own status
+was_over() {
+    [ -e "$1/checkpoints/step-$steps/manifest.json" ] &&
+        { [ "$2" -eq 0 ] || [ "$3" = mpirun ]; } &&
+        ! grep -q '^rank ' err.struck
+}
+
+# check_run STATUS SIGNAL RANK HOW: how the struck run ended
+check_run() {
+    local state=dead
+    [ "$2" = KILL ] || state=stopped
+    case $4:$1 in
+    restarts:0 | resume:1) ;;
+    mpirun:0 | restarts:* | resume:*) wrong+=("status $1") ;;
+    esac
+    grep -q "^rank $3 on host .* is $state" err.struck ||
+        wrong+=("rank $3 was not called $state")
+    grep -q "last seen in [^ ]*, stage [0-9]*, minibatch [0-9]*" err.struck ||
+        grep -q "last seen in [a-z]" err.struck ||
+        wrong+=("nothing is said of its work")
+}
+
+# trial NUMBER SIGNAL MODE RANKS HOW: false if the strike came too late
 trial() {
-    local run=run$1 signal=$2 mode=$3 ranks=$4 restarts=$5 rank state want=1
-    local child status struck=1
+    local run=$folder/run$1 signal=$2 mode=$3 ranks=$4 how=$5 rank
+    local child status struck=1 left wrong=()
     rank=$((RANDOM % ranks))
     settings "$mode" "$ranks"
-    state=dead
-    [ "$signal" = KILL ] || state=stopped
-    [ "$restarts" -eq 0 ] || want=0
-    "$program" train model.yml "${sets[@]}" --set distributed_backend=mpi \
-        --quiet --output "$run" --restarts "$restarts" >out 2>err &
+    rm -f out err
+    start "$run" "$ranks" "$how" >out.struck 2>err.struck &
     child=$!
     strike "$run" "$rank" "$signal" || struck=0
     wait $child
     status=$?
-    check_ended "$run"
-    if [ "$struck" -eq 0 ] || ! [ -s err ]; then
-        missed=$((missed + 1)) # over before it was hit
+    left=$(find_left "$run" "$how")
+    [ -z "$left" ] || wrong+=("left behind: $left")
+    if was_over "$run" $status "$how"; then
+        struck=0
     else
-        [ $status -eq $want ] || note_failure "status $status, not $want"
-        grep -q "^rank $rank on host .* is $state" err ||
-            note_failure "rank $rank was not called $state"
-        grep -q "last seen in [^ ]*, stage [0-9]*, minibatch [0-9]*" err ||
-            grep -q "last seen in [a-z]" err ||
-            note_failure "nothing is said of its work"
-        if [ "$restarts" -eq 0 ]; then
-            "$program" train model.yml "${sets[@]}" --set \
-                distributed_backend=mpi --quiet --resume "$run" >out 2>err ||
-                again "$run" || note_failure "does not go on"
-        fi
+        check_run $status "$signal" $rank "$how"
+        [ "$how" = restarts ] || train --resume "$run" >out 2>err ||
+            again "$run" || wrong+=("does not go on")
     fi
-    trace_of "$run" | cmp -s - "$mode$ranks.losses" ||
-        note_failure "trial $1: $signal $mode $ranks: other losses"
+    trace_of "$run" | cmp -s - "$mode$ranks.losses" || wrong+=("other losses")
+    if [ ${#wrong[@]} -gt 0 ]; then
+        failures=$((failures + 1))
+        echo "FAILED: trial $1: $signal $mode $ranks ranks, rank $rank, $how:" \
+            "$(printf ' %s;' "${wrong[@]}")"
+        show_run "$run"
+    fi
     rm -rf "$run"
+    [ $struck -eq 1 ]
 }
 
 # A run that was never saved starts anew.
 again() {
     grep -q "holds no checkpoint" err || return 1
     rm -rf "$1"
-    "$program" train model.yml "${sets[@]}" --set distributed_backend=mpi \
-        --quiet --output "$1" >out 2>err
+    train --output "$1" >out 2>err
 }
 
 # The unbroken runs, in one process.
@@ -131,16 +208,20 @@ for mode in bsp asp; do
     for ranks in 2 4; do
         settings $mode $ranks
         "$program" train model.yml "${sets[@]}" --quiet \
-            --output "$mode$ranks" >out 2>err || note_failure "$mode, $ranks stages"
+            --output "$mode$ranks" >out 2>err ||
+            note_failure "$mode, $ranks stages"
         trace_of "$mode$ranks" >"$mode$ranks.losses"
     done
 done
 
 signals=(KILL STOP)
 modes=(bsp asp)
-for ((i = 0; i < trials; i++)); do
+hows=(resume restarts mpirun restarts)
+for ((i = 0; i < trials && missed <= trials; )); do
     trial $i "${signals[i % 2]}" "${modes[i / 2 % 2]}" \
-        $((2 + 2 * ((i + i / 4) % 2))) $((i / 3 % 2))
+        $((2 + 2 * ((i + i / 4) % 2))) "${hows[i / 3 % 4]}" &&
+        i=$((i + 1)) || missed=$((missed + 1))
 done
-echo "$trials trials, $missed too late, $failures failures"
+[ $i -eq "$trials" ] || note_failure "too many strikes came too late"
+echo "$i trials, $failures failures; $missed more strikes came too late"
 [ $failures -eq 0 ]

@@ -37,8 +37,8 @@ run() {
     local want=$1 output=$2 got
     shift 2
     checks=$((checks + 1))
-    timeout 120 "$program" train model.yml --output "$output" "$@" >out 2>err \
-        </dev/null
+    timeout 120 "$program" train model.yml --output "$folder/$output" "$@" \
+        >out 2>err </dev/null
     got=$?
     [ $got -eq "$want" ] || note_failure "status $got, not $want: $output $*"
     check_ended "$output"
@@ -49,8 +49,8 @@ start() {
     local output=$1
     shift
     checks=$((checks + 1))
-    "$program" train model.yml --output "$output" --set total_steps=100000 \
-        "$@" >out 2>err </dev/null &
+    "$program" train model.yml --output "$folder/$output" \
+        --set total_steps=100000 "$@" >out 2>err </dev/null &
     child=$!
     for _ in $(seq 600); do
         [ -s "$output/metrics.jsonl" ] && break
@@ -69,11 +69,22 @@ ended() {
 
 # No process is left, after a moment.
 check_ended() {
+    local mine="--output $folder/$1( |\$)"
     for _ in $(seq 100); do
-        pgrep -f -- "--output $1( |\$)" >/dev/null || return
+        pgrep -f -- "$mine" >/dev/null || return
         sleep 0.1
     done
-    note_failure "processes are left: $(pgrep -fa -- "--output $1( |\$)")"
+    note_failure "processes are left: $(pgrep -fa -- "$mine")"
+}
+
+# find_rank OUTPUT PATTERN: process ids of ranks
+find_rank() {
+    local pid
+    for pid in $(pgrep -f -- "--output $folder/$1( |\$)"); do
+        [ "$(readlink "/proc/$pid/exe")" = "$program" ] &&
+            tr '\0' '\n' <"/proc/$pid/environ" |
+            grep -q "^OMPI_COMM_WORLD_RANK=$2\$" && echo "$pid"
+    done
 }
 
 # same RUN RUN: to the last bit
@@ -157,6 +168,26 @@ kill -KILL $child
 wait $child 2>/dev/null
 check_ended orphans
 
+# ---- mpirun may take its time to end ----------------------------------------
+# Open MPI's crashes if it is told to end while it does.
+cat >bin/mpirun <<END
+#!/bin/bash
+trap 'echo >$folder/told' TERM
+$(command -v mpirun) "\$@" &
+wait \$!
+status=\$?
+sleep 3 # more than it has after it was told
+exit \$status
+END
+chmod +x bin/mpirun
+PATH=$folder/bin:$PATH start slow --quiet
+find_rank slow 1 | xargs kill -KILL
+ended 1 slow
+has err 'rank 1 on host'
+has err 'ended by signal 9'
+[ ! -e told ] || note_failure 'mpirun was told to end while it did'
+rm bin/mpirun
+
 # ---- A rank's own error is not tried again ----------------------------------
 run 1 nan --quiet --restarts 3 --set optimizer=sgd --set learning_rate=100 \
     --set grad_clip=0 --set learning_rate_policy=constant --set total_steps=2000
@@ -181,11 +212,7 @@ END
         [ -d hosts/checkpoints/step-20 ] && break
         sleep 0.05
     done
-    for pid in $(pgrep -f -- '--output hosts'); do
-        [ "$(readlink "/proc/$pid/exe")" = "$program" ] &&
-            tr '\0' '\n' <"/proc/$pid/environ" |
-            grep -q '^OMPI_COMM_WORLD_RANK=[12]$' && kill -KILL "$pid"
-    done
+    find_rank hosts '[12]' | xargs kill -KILL
     ended 0 hosts
     has err 'host b is lost: all its 2 ranks are gone'
     has hosts/config.yml 'machines: ["a:0"]'

@@ -148,9 +148,10 @@ job=$(sbatch --parsable "$source/scripts/run_vpipe.sh" train.yml) ||
 run=runs/slurm-$job
 until_true 60 "the first steps" has_steps "$run" 20
 scancel --signal=USR1 "$job" # all ranks at once
-until_true 60 "the requeue" resumed 1
+# Slurm may look at its queue once a minute only.
+until_true 120 "the requeue" resumed 1
 scancel --batch --signal=USR1 "$job" # the script, as before the time limit
-until_true 120 "the rest of the job" has_ended "$job"
+until_true 240 "the rest of the job" has_ended "$job"
 
 [ "$(state "$job")" = COMPLETED ] || fail "the job ended as $(state "$job")"
 resumed 2 || fail "the job was not interrupted and resumed twice"

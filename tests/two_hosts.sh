@@ -87,6 +87,7 @@ join_hosts 2>"$folder/ip.log" ||
     skip "no network namespaces here: $(tail -n 1 "$folder/ip.log")"
 write_agent
 export OMPI_MCA_plm_rsh_agent=$folder/agent
+export OMPI_MCA_orte_tmpdir_base=$folder # what a lost host leaves goes with it
 cd "$folder" || exit 1
 
 # ---- Training --------------------------------------------------------------

@@ -77,7 +77,7 @@ enum vp_status vp_world_status(const struct vp_world *world,
  * where it is its own, and is emptied elsewhere. */
 enum vp_status vp_world_agree(struct vp_world *world, enum vp_status status,
                               int64_t deadline_ns, struct vp_err *err);
-/* All processes get the lead's bytes. */
+/* All processes get the lead's bytes, at most 4096. */
 enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
                               int64_t deadline_ns);
 

@@ -20,9 +20,10 @@
 
 enum {
     LISTEN_MS = 100,
-    TELL_MS = 2000,  /* for mpirun to end when its ranks have */
-    END_MS = 4000,   /* for everything to end */
-    EXIT_MS = 30000, /* for ranks that are done to exit */
+    TELL_MS = 2000,   /* for mpirun to end when it is told to */
+    LEAVE_MS = 10000, /* for mpirun to end when its ranks have */
+    END_MS = 4000,    /* for everything to end */
+    EXIT_MS = 30000,  /* for ranks that are done to exit */
 };
 
 /* A job over all its attempts. */
@@ -183,28 +184,33 @@ static enum vp_outcome look_after(struct launch *launch)
     }
 }
 
-/* mpirun ends with the status of the first rank that ended badly. */
-static int signal_of(struct launch *launch)
+/* Without ranks, mpirun ends by itself. It is given time for that, unless it
+ * has ranks that cannot be reached: Open MPI's crashes, and leaves its files,
+ * if it is told to end while it does. */
+static void end_ranks(struct launch *launch)
 {
-    int status;
+    int n_left = vp_supervisor_end(launch->supervisor, END_MS);
+
+    vp_process_wait(&launch->mpirun, n_left > 0 ? TELL_MS : LEAVE_MS);
+}
+
+/* mpirun ends with the status of the first rank that ended badly. */
+static int signal_of(const struct launch *launch)
+{
+    int status = launch->mpirun.status;
 
     if (vp_supervisor_verdict(launch->supervisor)->cause != VP_CAUSE_DEAD ||
-        !vp_process_wait(&launch->mpirun, TELL_MS))
-        return 0;
-    status = launch->mpirun.status;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) <= 128 ||
-        WEXITSTATUS(status) > 128 + SIGRTMAX)
+        !launch->mpirun.ended || !WIFEXITED(status) ||
+        WEXITSTATUS(status) <= 128 || WEXITSTATUS(status) > 128 + SIGRTMAX)
         return 0;
     return WEXITSTATUS(status) - 128;
 }
 
-/* Ends all ranks, then asks mpirun. */
-static enum vp_status report(struct launch *launch, struct vp_err *err)
+static enum vp_status report(const struct launch *launch, struct vp_err *err)
 {
     const struct vp_verdict *verdict = vp_supervisor_verdict(
         launch->supervisor);
 
-    vp_supervisor_end(launch->supervisor, END_MS);
     vp_supervisor_report(launch->supervisor, signal_of(launch), err);
     return verdict->cause == VP_CAUSE_FAILED ? verdict->status : VP_ERR_ABORTED;
 }
@@ -220,15 +226,14 @@ static void let_exit(struct launch *launch)
         notice(launch, "ranks that are done did not exit; they are ended");
 }
 
-static enum vp_status settle(struct launch *launch, enum vp_outcome outcome,
-                             struct vp_err *err)
+/* What became of the job, when all have ended. */
+static enum vp_status settle(const struct launch *launch,
+                             enum vp_outcome outcome, struct vp_err *err)
 {
     switch (outcome) {
     case VP_OUTCOME_DONE:
-        let_exit(launch);
         return VP_OK;
     case VP_OUTCOME_INTERRUPTED:
-        let_exit(launch);
         return VP_ERR_INTERRUPTED;
     case VP_OUTCOME_FAILED:
         return report(launch, err);
@@ -250,11 +255,14 @@ static enum vp_status attempt(struct launch *launch, struct vp_err *err)
 {
     enum vp_status st = start(launch, err);
 
-    if (st == VP_OK)
-        st = settle(launch, look_after(launch), err);
-    if (launch->supervisor)
-        vp_supervisor_end(launch->supervisor, END_MS);
-    vp_process_wait(&launch->mpirun, TELL_MS);
+    if (st == VP_OK) {
+        enum vp_outcome outcome = look_after(launch);
+
+        if (outcome == VP_OUTCOME_DONE || outcome == VP_OUTCOME_INTERRUPTED)
+            let_exit(launch);
+        end_ranks(launch);
+        st = settle(launch, outcome, err);
+    }
     vp_process_end(&launch->mpirun, TELL_MS);
     vp_process_end_orphans(END_MS);
     return st;

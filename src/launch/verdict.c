@@ -71,7 +71,8 @@ void vp_roster_hear(struct vp_roster *roster, int rank,
         it->beat.idle = true;
         break;
     case VP_MESSAGE_BEAT:
-        if (message->beat.n_actions != it->beat.n_actions)
+        if (message->beat.n_actions != it->beat.n_actions ||
+            message->beat.duty != it->beat.duty)
             roster->progress_ns = now_ns;
         it->beat = message->beat;
         break;
@@ -89,14 +90,27 @@ void vp_roster_lose(struct vp_roster *roster, int rank, int64_t now_ns)
     struct vp_watched *it = &roster->ranks[rank];
 
     it->gone = true;
+    if (it->final.word != VP_WORD_FAILED)
+        it->order = 0; /* it was done, but there: this is its end */
     note_end(roster, it, now_ns);
 }
 
 /* ---- Judging one rank --------------------------------------------------- */
 
-static bool is_dead(const struct vp_watched *rank)
+static bool all_have_spoken(const struct vp_roster *roster)
 {
-    return rank->gone && rank->final.word == VP_WORD_NONE;
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (roster->ranks[r].final.word == VP_WORD_NONE)
+            return false;
+    return true;
+}
+
+/* A rank that is done stays until all others are, too. */
+static bool is_dead(const struct vp_roster *roster,
+                    const struct vp_watched *rank)
+{
+    return rank->gone && rank->final.word != VP_WORD_FAILED &&
+           !all_have_spoken(roster);
 }
 
 /* By its own fault: others only say that they waited, or were told to end. */
@@ -131,6 +145,26 @@ static bool is_waiting(const struct vp_watched *rank)
 
 /* ---- Judging all -------------------------------------------------------- */
 
+/* The first that never came, or has not yet; -1: none. */
+static int first_missing(const struct vp_roster *roster)
+{
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (!roster->ranks[r].came)
+            return r;
+    return -1;
+}
+
+/* Whoever started the ranks asks all to end when one has died, and kills them a
+ * moment later. If that was seen all at once, who was not asked died first. */
+static bool ended_before(const struct vp_roster *roster,
+                         const struct vp_watched *a, const struct vp_watched *b)
+{
+    if (is_dead(roster, a) && is_dead(roster, b) &&
+        a->beat.stop != b->beat.stop)
+        return b->beat.stop;
+    return a->order < b->order;
+}
+
 /* The first that died or failed; -1: none. */
 static int first_ended(const struct vp_roster *roster)
 {
@@ -139,8 +173,8 @@ static int first_ended(const struct vp_roster *roster)
     for (int r = 0; r < roster->n_ranks; r++) {
         const struct vp_watched *it = &roster->ranks[r];
 
-        if ((is_dead(it) || has_failed(it)) &&
-            (first < 0 || it->order < roster->ranks[first].order))
+        if ((is_dead(roster, it) || has_failed(it)) &&
+            (first < 0 || ended_before(roster, it, &roster->ranks[first])))
             first = r;
     }
     return first;
@@ -185,10 +219,13 @@ static int follow_waits(const struct vp_roster *roster, int rank)
             break;
         at = next;
     }
-    for (int r = 0; is_waiting(&roster->ranks[at]) && r < roster->n_ranks; r++)
+    if (!is_waiting(&roster->ranks[at]) &&
+        !complains(roster, &roster->ranks[at]))
+        return at;
+    for (int r = 0; r < roster->n_ranks; r++)
         if (!is_waiting(&roster->ranks[r]) && !roster->ranks[r].beat.idle)
             return r;
-    for (int r = 0; is_waiting(&roster->ranks[at]) && r < roster->n_ranks; r++)
+    for (int r = 0; r < roster->n_ranks; r++)
         if (roster->ranks[r].beat.idle &&
             roster->ranks[r].final.word == VP_WORD_NONE)
             return r;
@@ -215,10 +252,31 @@ static int first_absent(const struct vp_roster *roster, int64_t now_ns)
 {
     if (now_ns - roster->start_ns < most(roster->limit_ns, LEAST_START))
         return -1;
-    for (int r = 0; r < roster->n_ranks; r++)
-        if (!roster->ranks[r].came)
-            return r;
-    return -1;
+    return first_missing(roster);
+}
+
+static struct vp_verdict blame_absent(int rank)
+{
+    return (
+        struct vp_verdict){ .cause = VP_CAUSE_ABSENT, .rank = rank, .by = -1 };
+}
+
+/* If even the first that died was asked to end before, it was one that had not
+ * come yet. */
+static struct vp_verdict blame_ended(const struct vp_roster *roster, int rank)
+{
+    const struct vp_watched *it = &roster->ranks[rank];
+    int missing = first_missing(roster);
+
+    if (!is_dead(roster, it))
+        return (struct vp_verdict){ .cause = VP_CAUSE_FAILED,
+                                    .rank = rank,
+                                    .by = -1,
+                                    .status = it->final.status };
+    if (it->beat.stop && missing >= 0)
+        return blame_absent(missing);
+    return (
+        struct vp_verdict){ .cause = VP_CAUSE_DEAD, .rank = rank, .by = -1 };
 }
 
 /* Ranks train, and for longer than any of them may wait nothing happens. */
@@ -239,17 +297,10 @@ static struct vp_verdict find_cause(const struct vp_roster *roster,
     struct vp_verdict none = { .rank = -1, .by = -1 };
     int rank = first_ended(roster);
 
-    if (rank >= 0) {
-        if (now_ns - roster->ranks[rank].end_ns < SETTLE)
-            return none;
-        return (struct vp_verdict){
-            .cause = is_dead(&roster->ranks[rank]) ? VP_CAUSE_DEAD
-                                                   : VP_CAUSE_FAILED,
-            .rank = rank,
-            .by = -1,
-            .status = roster->ranks[rank].final.status,
-        };
-    }
+    if (rank >= 0 && now_ns - roster->ranks[rank].end_ns < SETTLE)
+        return none;
+    if (rank >= 0)
+        return blame_ended(roster, rank);
     rank = first_silent(roster, now_ns);
     if (rank >= 0)
         return (struct vp_verdict){
@@ -262,11 +313,7 @@ static struct vp_verdict find_cause(const struct vp_roster *roster,
     if (rank >= 0 || nothing_happens(roster, now_ns))
         return blame_waiting(roster, rank);
     rank = first_absent(roster, now_ns);
-    if (rank >= 0)
-        return (struct vp_verdict){ .cause = VP_CAUSE_ABSENT,
-                                    .rank = rank,
-                                    .by = -1 };
-    return none;
+    return rank >= 0 ? blame_absent(rank) : none;
 }
 
 /* Other hosts are there, and none of this one's ranks can be used. */
@@ -279,6 +326,8 @@ static const char *lost_host(const struct vp_roster *roster,
     if (verdict->cause != VP_CAUSE_DEAD && verdict->cause != VP_CAUSE_STOPPED &&
         verdict->cause != VP_CAUSE_CUT_OFF)
         return NULL;
+    if (first_missing(roster) >= 0)
+        return NULL; /* it may be on this host */
     for (int r = 0; r < roster->n_ranks; r++)
         n_here += strcmp(roster->ranks[r].hello.host, host) == 0;
     if (n_here == roster->n_ranks ||
@@ -298,7 +347,7 @@ bool vp_roster_has_lost(const struct vp_roster *roster, const char *host,
         if (strcmp(it->hello.host, host) != 0)
             continue;
         found = true;
-        if (!is_dead(it) && !is_silent(roster, it, now_ns))
+        if (!is_dead(roster, it) && !is_silent(roster, it, now_ns))
             return false;
     }
     return found;
@@ -432,9 +481,10 @@ static void accuse(struct vp_err *err, const struct vp_roster *roster,
     }
 }
 
-static void describe(struct vp_err *err, const struct vp_watched *it, int rank,
-                     int64_t now_ns)
+static void describe(struct vp_err *err, const struct vp_roster *roster,
+                     int rank, int64_t now_ns)
 {
+    const struct vp_watched *it = &roster->ranks[rank];
     const struct vp_beat *beat = &it->beat;
 
     vp_err_add(err, "\n  rank %d", rank);
@@ -453,7 +503,7 @@ static void describe(struct vp_err *err, const struct vp_watched *it, int rank,
     else if (!beat->idle)
         vp_err_add(err, "computes");
     vp_err_add(err, "; %lld actions done", (long long)beat->n_actions);
-    if (is_dead(it))
+    if (is_dead(roster, it))
         vp_err_add(err, "; dead");
     else if (it->final.word == VP_WORD_NONE &&
              now_ns - it->heard_ns > 2 * SECOND)
@@ -472,10 +522,10 @@ void vp_verdict_print(const struct vp_roster *roster,
         vp_err_add(out, "rank %d waited %.1f s; ", verdict->by,
                    (double)roster->limit_ns * 1e-9);
     accuse(out, roster, verdict, now_ns);
-    describe(out, &roster->ranks[verdict->rank], verdict->rank, now_ns);
+    describe(out, roster, verdict->rank, now_ns);
     for (int r = 0; r < roster->n_ranks && n < MOST_LINES; r++)
         if (r != verdict->rank) {
-            describe(out, &roster->ranks[r], r, now_ns);
+            describe(out, roster, r, now_ns);
             n++;
         }
     if (n < roster->n_ranks)

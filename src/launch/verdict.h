@@ -1,7 +1,8 @@
 /* Who holds a job up: what a supervisor knows of each rank, and what it makes
  * of that. Pure: the caller brings messages, lost connections and the time.
  *
- *   dead      its connection is gone, and it said no last word
+ *   dead      its connection is gone, and it said no last word; or it was done,
+ *             but did not stay until all were
  *   stopped   no beat for a while, but its host takes what is sent to it
  *   cut off   no beat, and its host takes nothing either
  *   stuck     it beats, others wait for it, and it is in one action for long
@@ -35,7 +36,7 @@ struct vp_roster {
     int n_ranks, n_ended;
     int64_t limit_ns;    /* watchdog_seconds */
     int64_t start_ns;    /* of the job */
-    int64_t progress_ns; /* an action ended somewhere */
+    int64_t progress_ns; /* an action ended, or a duty */
 };
 
 enum vp_cause {

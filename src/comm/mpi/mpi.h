@@ -10,6 +10,8 @@
 
 #include <mpi.h>
 
+enum { VP_MPI_SHARED_BYTES = 4096 };
+
 struct vp_mpi_world {
     struct vp_world base;
     MPI_Comm comm;   /* process i is rank i */
@@ -20,6 +22,10 @@ struct vp_mpi_world {
     atomic_llong polled_ns; /* when the last poll was made */
     int news;               /* that was sent: an enum vp_status */
     MPI_Request *sent_news; /* per rank */
+    /* What is agreed on and shared: a transfer that was given up may still
+     * write here. */
+    int mine, first, said;
+    char shared[VP_MPI_SHARED_BYTES];
 };
 
 static inline struct vp_mpi_world *vp_mpi_world_of(struct vp_world *world)

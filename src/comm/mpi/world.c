@@ -215,28 +215,28 @@ static enum vp_status agree(struct vp_world *base, enum vp_status status,
 {
     struct vp_mpi_world *world = vp_mpi_world_of(base);
     struct meeting meeting = { world, MPI_REQUEST_NULL };
-    int mine = status == VP_OK ? base->n_ranks : world->rank, all = 0;
-    int said = (int)status;
 
+    world->mine = status == VP_OK ? base->n_ranks : world->rank;
+    world->said = (int)status;
     vp_mpi_lock(world);
     vp_mpi_check(world,
-                 MPI_Iallreduce(&mine, &all, 1, MPI_INT, MPI_MIN, world->comm,
-                                &meeting.request),
+                 MPI_Iallreduce(&world->mine, &world->first, 1, MPI_INT,
+                                MPI_MIN, world->comm, &meeting.request),
                  "agreeing");
     vp_mpi_unlock(world);
     VP_TRY(vp_mpi_wait(world, all_came, &meeting, deadline_ns));
-    *rank_out = all;
+    *rank_out = world->first;
     *agreed_out = VP_OK;
-    if (all == base->n_ranks)
+    if (world->first == base->n_ranks)
         return VP_OK;
     vp_mpi_lock(world);
-    vp_mpi_check(
-        world,
-        MPI_Ibcast(&said, 1, MPI_INT, all, world->comm, &meeting.request),
-        "agreeing");
+    vp_mpi_check(world,
+                 MPI_Ibcast(&world->said, 1, MPI_INT, world->first, world->comm,
+                            &meeting.request),
+                 "agreeing");
     vp_mpi_unlock(world);
     VP_TRY(vp_mpi_wait(world, all_came, &meeting, deadline_ns));
-    *agreed_out = (enum vp_status)said;
+    *agreed_out = (enum vp_status)world->said;
     return VP_OK;
 }
 
@@ -246,13 +246,17 @@ static enum vp_status share(struct vp_world *base, void *bytes, size_t n,
     struct vp_mpi_world *world = vp_mpi_world_of(base);
     struct meeting meeting = { world, MPI_REQUEST_NULL };
 
+    VP_BUG_ON(n > sizeof(world->shared));
+    memcpy(world->shared, bytes, n);
     vp_mpi_lock(world);
     vp_mpi_check(world,
-                 MPI_Ibcast(bytes, (int)n, MPI_BYTE, base->lead, world->comm,
-                            &meeting.request),
+                 MPI_Ibcast(world->shared, (int)n, MPI_BYTE, base->lead,
+                            world->comm, &meeting.request),
                  "sharing");
     vp_mpi_unlock(world);
-    return vp_mpi_wait(world, all_came, &meeting, deadline_ns);
+    VP_TRY(vp_mpi_wait(world, all_came, &meeting, deadline_ns));
+    memcpy(bytes, world->shared, n);
+    return VP_OK;
 }
 
 /* ---- Joining ------------------------------------------------------------ */
