@@ -212,6 +212,23 @@ static float find_start(struct setup setup)
     return 0.0f;
 }
 
+/* A run whose scale comes down late, too: with some seeds a gradient is larger
+ * than the first one that fits. */
+static void find_late(struct setup *setup, struct run *want)
+{
+    for (setup->seed = 1; setup->seed <= 8; setup->seed++) {
+        float start = find_start(*setup);
+
+        for (float scale = start; scale < 2.0f * start; scale *= 1.0625f) {
+            setup->scale = (struct vp_scale_config){ scale, true };
+            literal_train(want, setup);
+            if (skips_late(want, setup->n_steps))
+                return;
+        }
+    }
+    fail_msg("no scale comes down late");
+}
+
 static void a_dynamic_scale_comes_down(void **state)
 {
     static const struct {
@@ -224,18 +241,10 @@ static void a_dynamic_scale_comes_down(void **state)
     };
     struct setup setup = loud("1f1b", 1, NULL);
     struct run want, got;
-    float start, end;
 
     (void)state;
     setup.n_steps = 16;
-    start = find_start(setup);
-    end = 2.0f * start;
-    do { /* gradients that grow a little must pass the limit */
-        setup.scale = (struct vp_scale_config){ start, true };
-        literal_train(&want, &setup);
-        start *= 1.0625f;
-    } while (!skips_late(&want, setup.n_steps) && start < end);
-    assert_true(skips_late(&want, setup.n_steps));
+    find_late(&setup, &want);
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         int n = cases[i].n_stages * (cases[i].n_chunks ? cases[i].n_chunks : 1);
 
