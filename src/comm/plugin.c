@@ -14,7 +14,7 @@ static enum vp_status load(const char *transport, struct plugin *out,
                            struct vp_err *err)
 {
     char file[64];
-    const int *abi;
+    vp_comm_abi_fn abi;
     void *handle;
 
     snprintf(file, sizeof(file), "libvpipe_%.40s.so", transport);
@@ -27,10 +27,10 @@ static enum vp_status load(const char *transport, struct plugin *out,
                           "where mpicc is, or start one process",
                           transport, file, why ? why : "no such file");
     }
-    abi = dlsym(handle, VP_PLUGIN_COMM_ABI);
+    *(void **)&abi = dlsym(handle, VP_PLUGIN_COMM_ABI);
     *(void **)&out->join = dlsym(handle, VP_PLUGIN_JOIN);
     *(void **)&out->describe = dlsym(handle, VP_PLUGIN_DESCRIBE);
-    if (!abi || *abi != VP_COMM_ABI || !out->join || !out->describe) {
+    if (!abi || abi() != VP_COMM_ABI || !out->join || !out->describe) {
         dlclose(handle);
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "transport %s: %s belongs to another vpipe; install "

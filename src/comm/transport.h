@@ -98,15 +98,16 @@ struct vp_group {
     struct vp_group *next;
 };
 
-/* What a plugin exports: these functions, and the VP_COMM_ABI it was built
- * with. */
+/* What a plugin exports: functions only, as several are loaded side by side.
+ * The first says with which VP_COMM_ABI it was built. */
+typedef int (*vp_comm_abi_fn)(void);
 typedef void (*vp_describe_fn)(char *text, size_t n_bytes);
 typedef enum vp_status (*vp_join_fn)(const struct vp_processes *self,
                                      int n_ranks, const int *processes,
                                      struct vp_world **out, struct vp_err *err);
 #define VP_PLUGIN_JOIN "vp_plugin_join"
 #define VP_PLUGIN_DESCRIBE "vp_plugin_describe"
-#define VP_PLUGIN_COMM_ABI "vp_plugin_comm_abi"
+#define VP_PLUGIN_COMM_ABI "vp_plugin_comm_version"
 
 /* local/: also for channels of other worlds whose ends are in one process. */
 enum vp_status vp_local_channel_create(struct vp_world *world,

@@ -362,9 +362,12 @@ __attribute__((visibility("default"))) void vp_plugin_describe(char *text,
 __attribute__((visibility("default"))) enum vp_status vp_plugin_join(
     const struct vp_processes *self, int n_ranks, const int *processes,
     struct vp_world **out, struct vp_err *err);
-__attribute__((visibility("default"))) extern const int vp_plugin_comm_abi;
+__attribute__((visibility("default"))) int vp_plugin_comm_version(void);
 
-const int vp_plugin_comm_abi = VP_COMM_ABI;
+int vp_plugin_comm_version(void)
+{
+    return VP_COMM_ABI;
+}
 
 void vp_plugin_describe(char *text, size_t n_bytes)
 {
