@@ -5,16 +5,17 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
+/* Of a library, not of this program. */
 struct plugin {
-    vp_join_fn join;
-    vp_describe_fn describe;
+    __typeof__(&vp_plugin_comm_version) version;
+    __typeof__(&vp_plugin_describe) describe;
+    __typeof__(&vp_plugin_join) join;
 };
 
 static enum vp_status load(const char *transport, struct plugin *out,
                            struct vp_err *err)
 {
     char file[64];
-    vp_comm_abi_fn abi;
     void *handle;
 
     snprintf(file, sizeof(file), "libvpipe_%.40s.so", transport);
@@ -27,10 +28,11 @@ static enum vp_status load(const char *transport, struct plugin *out,
                           "where mpicc is, or start one process",
                           transport, file, why ? why : "no such file");
     }
-    *(void **)&abi = dlsym(handle, VP_PLUGIN_COMM_ABI);
-    *(void **)&out->join = dlsym(handle, VP_PLUGIN_JOIN);
-    *(void **)&out->describe = dlsym(handle, VP_PLUGIN_DESCRIBE);
-    if (!abi || abi() != VP_COMM_ABI || !out->join || !out->describe) {
+    *(void **)&out->version = dlsym(handle, "vp_plugin_comm_version");
+    *(void **)&out->describe = dlsym(handle, "vp_plugin_describe");
+    *(void **)&out->join = dlsym(handle, "vp_plugin_join");
+    if (!out->version || out->version() != VP_COMM_ABI || !out->describe ||
+        !out->join) {
         dlclose(handle);
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "transport %s: %s belongs to another vpipe; install "
@@ -45,7 +47,7 @@ enum vp_status vp_world_join(const char *transport,
                              const int *processes, struct vp_world **out,
                              struct vp_err *err)
 {
-    struct plugin plugin = { NULL, NULL };
+    struct plugin plugin = { NULL, NULL, NULL };
 
     VP_TRY(load(transport, &plugin, err));
     return plugin.join(self, n_ranks, processes, out, err);
@@ -54,7 +56,7 @@ enum vp_status vp_world_join(const char *transport,
 enum vp_status vp_transport_describe(const char *transport, char *text,
                                      size_t n_bytes, struct vp_err *err)
 {
-    struct plugin plugin = { NULL, NULL };
+    struct plugin plugin = { NULL, NULL, NULL };
 
     VP_TRY(load(transport, &plugin, err));
     plugin.describe(text, n_bytes);

@@ -100,14 +100,13 @@ struct vp_group {
 
 /* What a plugin exports: functions only, as several are loaded side by side.
  * The first says with which VP_COMM_ABI it was built. */
-typedef int (*vp_comm_abi_fn)(void);
-typedef void (*vp_describe_fn)(char *text, size_t n_bytes);
-typedef enum vp_status (*vp_join_fn)(const struct vp_processes *self,
-                                     int n_ranks, const int *processes,
-                                     struct vp_world **out, struct vp_err *err);
-#define VP_PLUGIN_JOIN "vp_plugin_join"
-#define VP_PLUGIN_DESCRIBE "vp_plugin_describe"
-#define VP_PLUGIN_COMM_ABI "vp_plugin_comm_version"
+#define VP_EXPORT __attribute__((visibility("default")))
+VP_EXPORT int vp_plugin_comm_version(void);
+VP_EXPORT void vp_plugin_describe(char *text, size_t n_bytes);
+VP_EXPORT enum vp_status vp_plugin_join(const struct vp_processes *self,
+                                        int n_ranks, const int *processes,
+                                        struct vp_world **out,
+                                        struct vp_err *err);
 
 /* local/: also for channels of other worlds whose ends are in one process. */
 enum vp_status vp_local_channel_create(struct vp_world *world,

@@ -352,13 +352,6 @@ static void set_news(struct vp_mpi_world *world)
         world->sent_news[r] = MPI_REQUEST_NULL;
 }
 
-__attribute__((visibility("default"))) void vp_plugin_describe(char *text,
-                                                               size_t n_bytes);
-__attribute__((visibility("default"))) enum vp_status vp_plugin_join(
-    const struct vp_processes *self, int n_ranks, const int *processes,
-    struct vp_world **out, struct vp_err *err);
-__attribute__((visibility("default"))) int vp_plugin_comm_version(void);
-
 int vp_plugin_comm_version(void)
 {
     return VP_COMM_ABI;

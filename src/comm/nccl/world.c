@@ -357,13 +357,6 @@ static void build_on(struct vp_nccl_world *nccl, struct vp_world *world)
     world->ops = &nccl->ops;
 }
 
-__attribute__((visibility("default"))) void vp_plugin_describe(char *text,
-                                                               size_t n_bytes);
-__attribute__((visibility("default"))) enum vp_status vp_plugin_join(
-    const struct vp_processes *self, int n_ranks, const int *processes,
-    struct vp_world **out, struct vp_err *err);
-__attribute__((visibility("default"))) int vp_plugin_comm_version(void);
-
 int vp_plugin_comm_version(void)
 {
     return VP_COMM_ABI;
