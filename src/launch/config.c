@@ -491,11 +491,23 @@ static enum vp_status check_model(const struct vp_config *config,
                       text + n_key);
 }
 
-static enum vp_status check_data(const struct vp_config *config,
-                                 struct vp_err *err)
+enum vp_status vp_config_find_data(const struct vp_config *config,
+                                   struct vp_err *err)
 {
     struct stat info;
 
+    if (config->synthetic_data || stat(config->data_dir, &info) == 0)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'data_dir' names '%.400s', which cannot be "
+                      "read: %s; correct the path",
+                      vp_config_place(config, "data_dir"), config->data_dir,
+                      strerror(errno));
+}
+
+static enum vp_status check_data(const struct vp_config *config,
+                                 struct vp_err *err)
+{
     if (config->no_input_pipelining && config->prefetch > 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'prefetch' is %d, but no_input_pipelining "
@@ -509,14 +521,8 @@ static enum vp_status check_data(const struct vp_config *config,
                           "%s: key 'synthetic_data' is false but there is no "
                           "data_dir; add 'data_dir: FOLDER' or remove it",
                           vp_config_place(config, "synthetic_data"));
-    /* Of several processes, some need no files. */
-    if (vp_processes_find().index == 0 && stat(config->data_dir, &info) != 0)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key 'data_dir' names '%.400s', which cannot be "
-                          "read: %s; correct the path",
-                          vp_config_place(config, "data_dir"), config->data_dir,
-                          strerror(errno));
-    return VP_OK;
+    /* Several processes must agree on what is wrong, and have not met yet. */
+    return vp_processes_find().n > 1 ? VP_OK : vp_config_find_data(config, err);
 }
 
 /* In asp a stage does not know in time that another one's overflowed. */

@@ -5,6 +5,9 @@
 #include "launch/supervisor.h"
 
 #include <stdlib.h>
+#include <time.h>
+
+enum { REPORT_SECONDS = 5 }; /* for the supervisor to speak */
 
 /* The user's number of every rank of the schedule. */
 static int *list_numbers(const struct vp_config *config)
@@ -92,11 +95,18 @@ bool vp_member_say(struct vp_member *member, enum vp_status status,
     else /* without a text it was another process that failed */
         vp_pulse_say(member->pulse, VP_WORD_FAILED,
                      err->text[0] ? status : VP_ERR_ABORTED, err->text);
+    member->failed = status != VP_OK && status != VP_ERR_INTERRUPTED;
     return true;
 }
 
+/* mpirun takes the job down when a process has failed, and what others say then
+ * may be lost: the report comes first, and with it the word to end. */
 void vp_member_leave(struct vp_member *member)
 {
+    const struct timespec limit = { .tv_sec = REPORT_SECONDS };
+
+    if (member->failed)
+        nanosleep(&limit, NULL);
     vp_world_free(member->world);
     vp_pulse_free(member->pulse);
     free(member->numbers);

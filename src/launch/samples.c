@@ -54,6 +54,7 @@ static enum vp_status open_files(const struct plan *plan,
     const struct vp_config *config = plan->config;
     int64_t vocab;
 
+    VP_TRY(vp_config_find_data(config, err));
     VP_TRY(vp_data_open(&train, &samples->train, err));
     vocab = vp_data_info(samples->train)->vocab;
     if (vocab > config->sizes.vocab)
