@@ -195,8 +195,7 @@ static __device__ inline void write_pack(float *dz, const struct pass &pass,
         again[i] = p.value;
         dz[i] = vp_get(dout, i) * p.slope;
     }
-    vp_round_pack<T, N>(dz);
-    vp_store<N>((T *)pass.dz + at, dz);
+    vp_write((T *)pass.dz + at, vp_round_pack<T, N>(dz));
     if (pass.again)
         vp_store<N>((T *)pass.again + at, again);
 }

@@ -138,26 +138,25 @@ struct vp_drop_row {
     uint32_t position;
 };
 
-/* Read once: the compiler cannot know that no store changes drop.mb. */
-static __device__ inline struct vp_drop_row vp_first_drop_row(
-    const struct vp_drop &drop)
-{
-    return { drop.mb->seed, drop.mb->first_sample, 0 };
-}
-
 /* Rows have 32 bits: a 64-bit division costs as much as the bytes. */
-static __device__ inline struct vp_drop_row vp_drop_row_after(
-    const struct vp_drop &drop, struct vp_drop_row first, uint32_t row)
-{
-    uint32_t q_len = (uint32_t)drop.q_len;
-
-    return { first.seed, first.sample + row / q_len, row % q_len };
-}
-
 static __device__ inline struct vp_drop_row vp_drop_row_of(
     const struct vp_drop &drop, uint32_t row)
 {
-    return vp_drop_row_after(drop, vp_first_drop_row(drop), row);
+    uint32_t q_len = (uint32_t)drop.q_len;
+
+    return { drop.mb->seed, drop.mb->first_sample + row / q_len, row % q_len };
+}
+
+/* n rows further on; without another division, nor reading drop.mb, which the
+ * compiler cannot know to stay as it is. */
+static __device__ inline void vp_drop_row_move(struct vp_drop_row *at,
+                                               const struct vp_drop &drop,
+                                               uint32_t n)
+{
+    uint32_t q_len = (uint32_t)drop.q_len;
+
+    for (at->position += n; at->position >= q_len; at->position -= q_len)
+        at->sample++;
 }
 
 /* Random bytes of columns [16 group, 16 group + 16). */

@@ -13,6 +13,7 @@ enum {
     THREADS = 128,
     PIECE = 32,    /* sorted rows that a block sums */
     IN_FLIGHT = 4, /* rows that a thread reads at a time */
+    JOINED = 8,    /* pieces that it does */
     SLICES = 8,    /* of the samples, where positions are summed */
     TYPE_PARTS = 256,
 };
@@ -320,21 +321,21 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* The first piece after `piece` that does not begin with `key`. */
+/* The first piece after `piece` that does not begin with `key`; all threads of
+ * the block look at one each. */
 static __device__ inline int64_t end_of_key(const struct scatter &s,
                                             int64_t piece, uint32_t key)
 {
-    int64_t low = piece + 1, high = (s.n_rows + PIECE - 1) / PIECE;
+    int64_t end = piece + 1;
+    int n_found;
 
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
+    do {
+        int64_t first = (end + threadIdx.x) * PIECE;
 
-        if (s.keys[middle * PIECE] == key)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+        n_found = __syncthreads_count(first < s.n_rows && s.keys[first] == key);
+        end += n_found;
+    } while (n_found == THREADS);
+    return end;
 }
 
 /* Of the runs that cross pieces: the one that began in piece blockIdx.x. */
@@ -344,26 +345,34 @@ static __global__ void __launch_bounds__(THREADS)
 {
     int64_t piece = blockIdx.x, begin = piece * PIECE, end = begin + PIECE;
     int64_t col = ((int64_t)blockIdx.y * THREADS + threadIdx.x) * N;
-    const float *parts = s.parts + 2 * piece * s.cols + col;
-    float sum[N], more[N];
+    const float *parts = s.parts + (2 * piece + 1) * s.cols + col;
+    float sum[N];
     uint32_t key;
 
-    if (end >= s.n_rows || col >= s.cols)
+    if (end >= s.n_rows)
         return;
     key = s.keys[end - 1];
     if (s.keys[end] != key || key == s.n_keys)
         return; /* it does not go on */
     if (begin > 0 && s.keys[begin - 1] == key)
         return; /* it began earlier */
-    vp_load<N>(sum, parts + s.cols);
-    parts += 2 * s.cols;
     end = end_of_key(s, piece, key);
-#pragma unroll 4
-    for (int64_t i = piece + 1; i < end; i++, parts += 2 * s.cols) {
-        vp_load<N>(more, parts);
+    if (col >= s.cols)
+        return;
+    vp_load<N>(sum, parts);
+    parts += s.cols;
+    for (int64_t i = piece + 1; i < end; i += JOINED) {
+        float more[JOINED][N];
+
 #pragma unroll
-        for (int j = 0; j < N; j++)
-            sum[j] += more[j];
+        for (int k = 0; k < JOINED; k++, parts += 2 * s.cols)
+            if (i + k < end)
+                vp_load<N>(more[k], parts);
+#pragma unroll
+        for (int k = 0; k < JOINED; k++)
+#pragma unroll
+            for (int j = 0; j < N && i + k < end; j++)
+                sum[j] += more[k][j];
     }
     vp_put<N>(s.table + key * s.cols + col, s.add, sum);
 }

@@ -268,7 +268,7 @@ static struct grad_run find_grad_run(struct vp_cuda_call *calls, int n_calls)
         run.w = call++;
     if (call < end && is(call, VP_OP_DROPOUT, VP_PHASE_B) &&
         call->args.dout == run.norm->args.din[0] && call->args.din[0] &&
-        same_shape(call, run.norm))
+        !call->args.din_add[0] && same_shape(call, run.norm))
         run.drop = call++;
     if (run.w && run.drop)
         run.linear = find_linear(run.drop, call, end);
@@ -288,7 +288,6 @@ static struct vp_norm_grad grad_of(const struct grad_run *run)
     if (run->drop) {
         grad.drop = vp_drop_of(run->drop);
         grad.dbranch = run->drop->args.din[0];
-        grad.drop_base = run->drop->args.din_add[0] ? grad.dbranch : NULL;
     }
     return grad;
 }

@@ -3,8 +3,11 @@
  *
  * A row is read once and stays in the registers of some threads. In backward
  * these have the same few columns of many rows, so the sums over rows need no
- * exchange between them. Neighbours in a list (dropout, add) can be done on the
- * way. Rows that are too long or not aligned have plain kernels. */
+ * exchange between them; the rows to come wait in shared memory. Neighbours in
+ * a list (dropout, add) can be done on the way: what counts is then the number
+ * of instructions per element, about 40 in backward, as much as memory. Rows
+ * that are too long or not aligned have plain kernels. */
+#include "backend/cuda/copy.cuh"
 #include "backend/cuda/rows.cuh"
 
 enum {
@@ -44,30 +47,9 @@ static __device__ inline void wait_for_team(void)
 
 /* ---- Forward ------------------------------------------------------------ */
 
-template <typename T, int N>
-static __device__ inline void normalise(float *x, float mean, float rstd,
-                                        const vp_pack<T, N> &gamma,
-                                        const vp_pack<T, N> &beta)
+static __device__ inline float xhat_of(float x, float2 stat)
 {
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        x[i] = (x[i] - mean) * rstd * vp_get(gamma, i) + vp_get(beta, i);
-}
-
-/* `again`, of N columns from element `at` on. */
-template <typename T, int N>
-static __device__ inline void write_again(const struct vp_norm_grad &grad,
-                                          const vp_pack<T, N> &x, float2 stat,
-                                          int64_t at, int64_t col)
-{
-    float y[N];
-
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        y[i] = vp_get(x, i);
-    normalise<T, N>(y, stat.x, stat.y, vp_read<N>((const T *)grad.gamma + col),
-                    vp_read<N>((const T *)grad.beta + col));
-    vp_store<N>((T *)grad.again + at, y);
+    return (x - stat.x) * stat.y;
 }
 
 /* Of the threads of a row; `shared` has a float for each warp of the block and
@@ -125,34 +107,43 @@ static __device__ inline void read_packs(float (*x)[N],
             vp_end_residual<T, N>(x[p], in[p], words[p], res, row, col[p]);
 }
 
-/* A line of the block has a row. */
+/* A line of the block has a row; `share` is one over its columns. */
 template <typename T>
 static __global__ void __launch_bounds__(WIDE / PACKS)
-    norm_kernel(struct vp_norm norm)
+    norm_kernel(struct vp_norm norm, float share)
 {
     enum { N = vp_vec<T>::N };
     __shared__ float shared[2][WIDE / PACKS / 32];
     uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
     uint32_t cols = (uint32_t)norm.in.cols;
+    vp_pack<T, N> gamma[PACKS], beta[PACKS];
     float x[PACKS][N], sum = 0.0f, squares = 0.0f, mean, rstd;
 
     if (row >= norm.in.rows)
         return;
     read_packs<T, N>(x, norm.in, row);
 #pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+        uint32_t col = pack_col<N>(p);
+
+        if (col >= cols)
+            break;
+        gamma[p] = vp_read<N>((const T *)norm.gamma + col);
+        beta[p] = vp_read<N>((const T *)norm.beta + col);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum += x[p][i];
+    }
+    mean = row_sum(sum, shared[0]) * share;
+#pragma unroll
     for (int p = 0; p < PACKS; p++)
         if (pack_col<N>(p) < cols)
 #pragma unroll
-            for (int i = 0; i < N; i++)
-                sum += x[p][i];
-    mean = row_sum(sum, shared[0]) / (float)cols;
-#pragma unroll
-    for (int p = 0; p < PACKS; p++)
-        if (pack_col<N>(p) < cols)
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                squares += (x[p][i] - mean) * (x[p][i] - mean);
-    rstd = 1.0f / sqrtf(row_sum(squares, shared[1]) / (float)cols + norm.eps);
+            for (int i = 0; i < N; i++) {
+                x[p][i] -= mean;
+                squares = fmaf(x[p][i], x[p][i], squares);
+            }
+    rstd = rsqrtf(row_sum(squares, shared[1]) * share + norm.eps);
     if (threadIdx.x == 0)
         *(float2 *)(norm.stat + 2 * (int64_t)row) = make_float2(mean, rstd);
 #pragma unroll
@@ -161,9 +152,10 @@ static __global__ void __launch_bounds__(WIDE / PACKS)
 
         if (col >= cols)
             break;
-        normalise<T, N>(x[p], mean, rstd,
-                        vp_read<N>((const T *)norm.gamma + col),
-                        vp_read<N>((const T *)norm.beta + col));
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[p][i] = fmaf(x[p][i] * rstd, vp_get(gamma[p], i),
+                           vp_get(beta[p], i));
         vp_store<N>((T *)norm.out + (int64_t)row * cols + col, x[p]);
     }
 }
@@ -177,8 +169,9 @@ static bool launch_norm(const struct vp_norm *norm, cudaStream_t stream)
     if (!fits_registers<T>(norm->in.cols))
         return false;
     rows = threads < 128 ? 128 / threads : 1;
-    norm_kernel<T><<<(unsigned)vp_parts_of(norm->in.rows, rows),
-                     dim3(threads, rows), 0, stream>>>(*norm);
+    norm_kernel<T>
+        <<<(unsigned)vp_parts_of(norm->in.rows, rows), dim3(threads, rows), 0,
+           stream>>>(*norm, 1.0f / (float)norm->in.cols);
     return true;
 }
 
@@ -204,19 +197,14 @@ static __global__ void plain_norm_kernel(struct vp_norm norm)
     mean = vp_block_sum(sum, shared[0]) / (float)cols;
     for (int64_t j = threadIdx.x; j < cols; j += PLAIN)
         squares += (vp_float(x[j]) - mean) * (vp_float(x[j]) - mean);
-    rstd = 1.0f /
-           sqrtf(vp_block_sum(squares, shared[1]) / (float)cols + norm.eps);
+    rstd = rsqrtf(vp_block_sum(squares, shared[1]) / (float)cols + norm.eps);
     if (threadIdx.x == 0) {
         norm.stat[2 * row] = mean;
         norm.stat[2 * row + 1] = rstd;
     }
-    for (int64_t j = threadIdx.x; j < cols; j += PLAIN) {
-        float y = vp_float(x[j]);
-
-        normalise<T, 1>(&y, mean, rstd, vp_read<1>(gamma + j),
-                        vp_read<1>(beta + j));
-        out[j] = vp_round<T>(y);
-    }
+    for (int64_t j = threadIdx.x; j < cols; j += PLAIN)
+        out[j] = vp_round<T>(fmaf((vp_float(x[j]) - mean) * rstd,
+                                  vp_float(gamma[j]), vp_float(beta[j])));
 }
 
 template <typename T>
@@ -254,11 +242,16 @@ enum vp_status vp_cuda_layernorm_f(const struct vp_cuda_call *call)
 
 /* ---- Backward ----------------------------------------------------------- */
 
-/* The rows that a team works on at a time: a thread's pack of each. The next
- * ones are on their way meanwhile. */
-template <typename T, int N_ROWS> struct norm_rows {
-    vp_pack<T, vp_vec<T>::N> x[N_ROWS], dout[N_ROWS];
-    float2 stat[N_ROWS]; /* mean, 1/std */
+/* The rows that teams work on next: a pack of each, for each thread, which
+ * alone reads and writes it. */
+template <typename T, int N_ROWS, int THREADS, int TEAMS> struct norm_ahead {
+    vp_pack<T, vp_vec<T>::N> x[N_ROWS][TEAMS][THREADS],
+        dout[N_ROWS][TEAMS][THREADS];
+};
+
+/* What dx is made of, of those that it works on; g = dout * gamma. */
+template <int N, int N_ROWS> struct norm_terms {
+    float xhat[N_ROWS][N], g[N_ROWS][N], rstd[N_ROWS];
 };
 
 /* A thread's sums over rows. */
@@ -266,100 +259,122 @@ template <int N> struct norm_sums {
     float dgamma[N], dbeta[N], dbranch[N];
 };
 
-static __device__ inline float xhat_of(float x, float2 stat)
+/* Rows and columns have 32 bits, so this is one instruction. */
+static __device__ inline int64_t element(const struct vp_norm_grad &grad,
+                                         uint32_t row, uint32_t col)
 {
-    return (x - stat.x) * stat.y;
+    return (int64_t)((uint64_t)row * (uint32_t)grad.cols + col);
 }
 
-/* Of the team's rows from `row` on. Rows from `end` on, and columns that are
- * not there, count as zeros. For `base` there are no registers: it comes nearer
- * and is read in time. */
-template <int TEAMS, typename T, int N_ROWS>
-static __device__ inline void read_rows(norm_rows<T, N_ROWS> &rows,
-                                        const struct vp_norm_grad &grad,
-                                        int64_t row, int64_t end, int64_t col)
+/* Sends for the team's rows from `row` on. Rows from `end` on, and columns that
+ * are not there, come as zeros. `base` has no place there: it comes nearer and
+ * is read in time. */
+template <typename T, int N_ROWS, int THREADS, int TEAMS>
+static __device__ inline void send_for_rows(
+    norm_ahead<T, N_ROWS, THREADS, TEAMS> *ahead, float2 *stat,
+    const struct vp_norm_grad &grad, uint32_t row, uint32_t end, uint32_t col)
 {
-    enum { N = vp_vec<T>::N };
-    const vp_pack<T, N> zeros = {};
-
 #pragma unroll
     for (int r = 0; r < N_ROWS; r++, row += TEAMS) {
-        int64_t at = row * grad.cols + col;
-        bool exists = row < end, mine = exists && col < grad.cols;
+        bool exists = row < end, mine = exists && col < (uint32_t)grad.cols;
+        int64_t at = mine ? element(grad, row, col) : 0;
 
-        rows.x[r] = mine ? vp_read<N>((const T *)grad.x + at) : zeros;
-        rows.dout[r] = mine ? vp_read<N>((const T *)grad.dout + at) : zeros;
+        vp_copy16_async(&ahead->x[r][threadIdx.y][threadIdx.x],
+                        (const T *)grad.x + at, mine);
+        vp_copy16_async(&ahead->dout[r][threadIdx.y][threadIdx.x],
+                        (const T *)grad.dout + at, mine);
         if (mine && grad.base)
             asm volatile(
                 "prefetch.global.L2 [%0];" ::"l"((const T *)grad.base + at));
-        rows.stat[r] = exists ? ((const float2 *)grad.stat)[row]
-                              : make_float2(0.0f, 0.0f);
+        stat[r] = ((const float2 *)grad.stat)[exists ? row : 0];
     }
+    vp_copy_commit();
 }
 
 template <int TEAMS, typename T, int N, int N_ROWS>
 static __device__ inline void read_base(vp_pack<T, N> (&base)[N_ROWS],
                                         const struct vp_norm_grad &grad,
-                                        int64_t row, int64_t end, int64_t col)
+                                        uint32_t row, uint32_t end,
+                                        uint32_t col)
 {
 #pragma unroll
     for (int r = 0; r < N_ROWS; r++, row += TEAMS)
         if (row < end && col < grad.cols)
-            base[r] = vp_read<N>((const T *)grad.base + row * grad.cols + col);
+            base[r] = vp_read<N>((const T *)grad.base +
+                                 element(grad, row, col));
 }
 
-template <typename T, int N_ROWS, int N>
-static __device__ inline void sum_rows(norm_sums<N> &sums,
-                                       const norm_rows<T, N_ROWS> &rows)
+/* Of a thread's packs: sum g and sum g * xhat of the first row, and of the
+ * second. */
+template <typename T, int N_ROWS, int THREADS, int TEAMS, int N>
+static __device__ inline float4 take_rows(
+    norm_terms<N, N_ROWS> &terms, norm_sums<N> &sums,
+    const norm_ahead<T, N_ROWS, THREADS, TEAMS> *ahead, const float2 *stat,
+    const float *gamma)
 {
+    float sum[4] = { 0.0f };
+
+    vp_copy_wait<0>();
 #pragma unroll
-    for (int r = 0; r < N_ROWS; r++)
+    for (int r = 0; r < N_ROWS; r++) {
+        vp_pack<T, N> x = ahead->x[r][threadIdx.y][threadIdx.x];
+        vp_pack<T, N> dout = ahead->dout[r][threadIdx.y][threadIdx.x];
+
+        terms.rstd[r] = stat[r].y;
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            float d = vp_get(rows.dout[r], i);
-            float xhat = xhat_of(vp_get(rows.x[r], i), rows.stat[r]);
+            float d = vp_get(dout, i), g = d * gamma[i];
+            float xhat = xhat_of(vp_get(x, i), stat[r]);
 
             sums.dgamma[i] = fmaf(d, xhat, sums.dgamma[i]);
             sums.dbeta[i] += d;
+            sum[2 * r] += g;
+            sum[2 * r + 1] = fmaf(g, xhat, sum[2 * r + 1]);
+            terms.xhat[r][i] = xhat;
+            terms.g[r][i] = g;
         }
+    }
+    return make_float4(sum[0], sum[1], sum[2], sum[3]);
 }
 
-/* The means over the row, for each row, of g = dout * gamma and g * xhat. */
-template <typename T, int N_ROWS>
-static __device__ inline void row_means(float2 (&means)[N_ROWS],
-                                        const norm_rows<T, N_ROWS> &rows,
-                                        const float *gamma, float cols,
-                                        float2 (*shared)[N_ROWS])
+/* Sums over a warp: of x in its first eight lanes, of y in the next, ... With
+ * every exchange a lane has half as many to go on with. */
+static __device__ inline float warp_sums(float4 v)
 {
-    int warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
+    bool upper = threadIdx.x & 16, odd = threadIdx.x & 8;
+    float a = upper ? v.z : v.x, b = upper ? v.w : v.y;
 
-#pragma unroll
-    for (int r = 0; r < N_ROWS; r++) {
-        float2 sum = make_float2(0.0f, 0.0f);
+    a += __shfl_xor_sync(0xFFFFFFFFu, upper ? v.x : v.z, 16);
+    b += __shfl_xor_sync(0xFFFFFFFFu, upper ? v.y : v.w, 16);
+    v.x = odd ? b : a;
+    v.x += __shfl_xor_sync(0xFFFFFFFFu, odd ? a : b, 8);
+    for (int lane = 4; lane > 0; lane /= 2)
+        v.x += __shfl_xor_sync(0xFFFFFFFFu, v.x, lane);
+    return v.x;
+}
 
-#pragma unroll
-        for (int i = 0; i < vp_vec<T>::N; i++) {
-            float g = vp_get(rows.dout[r], i) * gamma[i];
+static __device__ inline float4 add4(float4 a, float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
 
-            sum.x += g;
-            sum.y = fmaf(g, xhat_of(vp_get(rows.x[r], i), rows.stat[r]), sum.y);
-        }
-        sum.x = vp_warp_sum(sum.x);
-        sum.y = vp_warp_sum(sum.y);
-        if (threadIdx.x % 32 == 0)
-            shared[warp][r] = sum;
-    }
+/* The same over the threads of a row; `shared` has four floats for each
+ * warp. */
+template <int WARPS>
+static __device__ inline float4 row_sums(float4 sum, float4 *shared)
+{
+    int n_warps = blockDim.x / 32;
+    float part = warp_sums(sum);
+
+    if (threadIdx.x % 8 == 0)
+        ((float *)shared)[threadIdx.x / 8] = part;
     wait_for_team();
-#pragma unroll
-    for (int r = 0; r < N_ROWS; r++) {
-        means[r] = make_float2(0.0f, 0.0f);
-        for (int i = 0; i < n_warps; i++) {
-            means[r].x += shared[i][r].x;
-            means[r].y += shared[i][r].y;
-        }
-        means[r].x /= cols;
-        means[r].y /= cols;
-    }
+    sum = shared[0];
+#pragma unroll(WARPS < 8 ? WARPS : 4)
+    for (int i = 1; i < WARPS; i++)
+        if (i < n_warps)
+            sum = add4(sum, shared[i]);
+    return sum;
 }
 
 template <typename T, int N>
@@ -370,27 +385,23 @@ static __device__ inline void add_pack(float *dx, const vp_pack<T, N> &base)
         dx[i] = vp_get(base, i) + dx[i];
 }
 
-/* dx of a pack of row r, from element `at` on: (g - mean(g) - xhat * mean(g *
- * xhat)) / std. */
-template <typename T, int N_ROWS, int N>
+/* dx of a pack from element `at` on: (g - mean(g) - xhat * mean(g * xhat)) /
+ * std. */
+template <typename T, int N>
 static __device__ inline void write_dx(float *dx,
                                        const struct vp_norm_grad &grad,
-                                       const norm_rows<T, N_ROWS> &rows, int r,
                                        const vp_pack<T, N> &base,
-                                       const float *gamma, float2 means,
-                                       int64_t at)
+                                       const float *g, const float *xhat,
+                                       float2 means, float rstd, int64_t at)
 {
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        float g = vp_get(rows.dout[r], i) * gamma[i];
-        float xhat = xhat_of(vp_get(rows.x[r], i), rows.stat[r]);
+    float shift = -means.x * rstd, slope = -means.y * rstd;
 
-        dx[i] = (g - means.x - xhat * means.y) * rows.stat[r].y;
-    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        dx[i] = fmaf(g[i], rstd, fmaf(xhat[i], slope, shift));
     if (grad.base)
         add_pack(dx, base);
-    vp_round_pack<T, N>(dx);
-    vp_store<N>((T *)grad.dx + at, dx);
+    vp_write((T *)grad.dx + at, vp_round_pack<T, N>(dx));
 }
 
 /* What dropout makes of dx. */
@@ -400,21 +411,33 @@ static __device__ inline void write_dbranch(float *dx, float *sum,
                                             vp_drop_words<N> words, int64_t at)
 {
     vp_drop_pack<N>(dx, grad.drop, words);
-    if (grad.drop_base)
-        add_pack(dx, vp_read<N>((const T *)grad.drop_base + at));
-    vp_round_pack<T, N>(dx);
-    vp_store<N>((T *)grad.dbranch + at, dx);
+    vp_write((T *)grad.dbranch + at, vp_round_pack<T, N>(dx));
 #pragma unroll
     for (int i = 0; i < N; i++)
         sum[i] += dx[i];
 }
 
-template <int N, int THREADS, int TEAMS>
-static __device__ inline void write_sums(const struct vp_norm_grad &grad,
-                                         norm_sums<N> &sums, int64_t col)
+/* A pack of what forward made, with its bits. */
+template <typename T, int N>
+static __device__ inline void write_again(T *again, const float *xhat,
+                                          const float *gamma,
+                                          const vp_pack<T, N> &beta)
 {
-    __shared__ vp_team_sums<N, THREADS, TEAMS> shared[TEAMS > 1 ? 3 : 1];
-    float *part = grad.parts + grad.n_sums * blockIdx.x * grad.cols + col;
+    float y[N];
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        y[i] = fmaf(xhat[i], gamma[i], vp_get(beta, i));
+    vp_store<N>(again, y);
+}
+
+template <int N, int THREADS, int TEAMS>
+static __device__ inline void write_sums(
+    const struct vp_norm_grad &grad, norm_sums<N> &sums, uint32_t col,
+    vp_team_sums<N, THREADS, TEAMS> *shared)
+{
+    float *part = grad.parts + (int64_t)grad.n_sums * blockIdx.x * grad.cols +
+                  col;
 
     if (TEAMS > 1) {
         vp_put_team(&shared[0], sums.dgamma);
@@ -435,78 +458,86 @@ static __device__ inline void write_sums(const struct vp_norm_grad &grad,
         vp_store<N>(part + 2 * grad.cols, sums.dbranch);
 }
 
-/* The bytes for dropout of a thread's packs, of the team's rows from `row`
- * on. */
-template <int N, int N_ROWS, int TEAMS>
+/* The bytes for dropout of a thread's pack of a row, and of its team's next. */
+template <int N>
 static __device__ inline void read_words(vp_drop_words<N> *words,
                                          const struct vp_drop &drop,
-                                         struct vp_drop_row first, uint32_t row,
+                                         struct vp_drop_row at, int to_next,
                                          uint32_t col)
 {
-#pragma unroll
-    for (int r = 0; r < N_ROWS; r += 2)
-        vp_words_of_two<N>(
-            words + r, drop,
-            { vp_drop_row_after(drop, first, row + r * TEAMS), col },
-            { vp_drop_row_after(drop, first, row + (r + 1) * TEAMS), col });
+    struct vp_drop_row next = at;
+
+    vp_drop_row_move(&next, drop, to_next);
+    vp_words_of_two<N>(words, drop, { at, col }, { next, col });
 }
 
-/* A block: one part of the rows, which its teams of THREADS take in turns. */
+/* A block: one part of the rows, which its teams of THREADS take in turns,
+ * N_ROWS at a time. The next ones are on their way meanwhile. */
 template <typename T, int N_ROWS, int THREADS, int TEAMS>
 static __global__ void __launch_bounds__(THREADS *TEAMS)
-    norm_grad_kernel(struct vp_norm_grad grad, int64_t part)
+    norm_grad_kernel(struct vp_norm_grad grad, uint32_t part, float share)
 {
-    enum { N = vp_vec<T>::N };
-    __shared__ float2 warps[2][TEAMS][THREADS / 32][N_ROWS];
-    int64_t begin = blockIdx.x * part, col = threadIdx.x * N;
-    int64_t end = begin + part < grad.rows ? begin + part : grad.rows;
-    struct vp_drop_row first = {};
+    enum { N = vp_vec<T>::N, TURN = N_ROWS * TEAMS };
+    __shared__ union {
+        norm_ahead<T, N_ROWS, THREADS, TEAMS> ahead;
+        vp_team_sums<N, THREADS, TEAMS> sums[TEAMS > 1 ? 3 : 1];
+    } shared;
+    __shared__ float4 warps[2][TEAMS][THREADS / 32];
+    uint32_t row = blockIdx.x * part + threadIdx.y, col = threadIdx.x * N;
+    uint32_t end = min((blockIdx.x + 1) * part, (uint32_t)grad.rows);
+    struct vp_drop_row drop_row = {};
     float gamma[N] = { 0.0f };
+    vp_pack<T, N> beta = {};
     norm_sums<N> sums = {};
-    norm_rows<T, N_ROWS> rows, next;
+    float2 stat[N_ROWS];
     int turn = 0; /* the other half of `warps` may still be read */
 
-    begin += threadIdx.y;
-    read_rows<TEAMS>(next, grad, begin, end, col);
-    if (grad.dbranch)
-        first = vp_first_drop_row(grad.drop);
-    if (col < grad.cols)
+    send_for_rows(&shared.ahead, stat, grad, row, end, col);
+    if (col < grad.cols) {
         vp_load<N>(gamma, (const T *)grad.gamma + col);
-    for (int64_t row = begin; row < end; row += N_ROWS * TEAMS) {
-        vp_drop_words<N> words[N_ROWS + 1];
+        beta = vp_read<N>((const T *)grad.beta + col);
+    }
+    if (grad.dbranch)
+        drop_row = vp_drop_row_of(grad.drop, row);
+    for (; row < end; row += TURN) {
+        norm_terms<N, N_ROWS> terms;
+        vp_drop_words<N> words[2];
         vp_pack<T, N> base[N_ROWS];
-        float2 means[N_ROWS];
+        float4 sum = take_rows(terms, sums, &shared.ahead, stat, gamma);
 
-        rows = next;
-        read_rows<TEAMS>(next, grad, row + N_ROWS * TEAMS, end, col);
-        if (grad.parts)
-            sum_rows(sums, rows);
+        send_for_rows(&shared.ahead, stat, grad, row + TURN, end, col);
         if (!grad.dx)
             continue;
-        if (grad.dbranch)
-            read_words<N, N_ROWS, TEAMS>(words, grad.drop, first, (uint32_t)row,
-                                         (uint32_t)col);
         if (grad.base)
             read_base<TEAMS>(base, grad, row, end, col);
-        row_means(means, rows, gamma, (float)grad.cols,
-                  warps[turn][threadIdx.y]);
+        if (grad.dbranch) {
+            read_words<N>(words, grad.drop, drop_row, TEAMS, col);
+            vp_drop_row_move(&drop_row, grad.drop, TURN);
+        }
+        sum = row_sums<THREADS / 32>(sum, warps[turn][threadIdx.y]);
         turn ^= 1;
 #pragma unroll
         for (int r = 0; r < N_ROWS; r++) {
-            int64_t at = (row + r * TEAMS) * grad.cols + col;
+            int64_t at = element(grad, row + r * TEAMS, col);
+            float2 means = make_float2((r ? sum.z : sum.x) * share,
+                                       (r ? sum.w : sum.y) * share);
             float dx[N];
 
             if (row + r * TEAMS >= end || col >= grad.cols)
                 break;
             if (grad.again)
-                write_again<T, N>(grad, rows.x[r], rows.stat[r], at, col);
-            write_dx(dx, grad, rows, r, base[r], gamma, means[r], at);
+                write_again((T *)grad.again + at, terms.xhat[r], gamma, beta);
+            write_dx(dx, grad, base[r], terms.g[r], terms.xhat[r], means,
+                     terms.rstd[r], at);
             if (grad.dbranch)
                 write_dbranch<T, N>(dx, sums.dbranch, grad, words[r], at);
         }
     }
-    if (grad.parts)
-        write_sums<N, THREADS, TEAMS>(grad, sums, col);
+    if (!grad.parts)
+        return;
+    vp_copy_wait<0>();
+    __syncthreads(); /* `ahead` is no longer used */
+    write_sums(grad, sums, col, shared.sums);
 }
 
 template <typename T, int N_ROWS, int THREADS, int TEAMS>
@@ -516,7 +547,7 @@ static void launch_teams(const struct vp_norm_grad *grad, cudaStream_t stream)
 
     norm_grad_kernel<T, N_ROWS, THREADS, TEAMS>
         <<<(unsigned)vp_cuda_norm_parts(grad->rows), block, 0, stream>>>(
-            *grad, part_rows(grad->rows));
+            *grad, (uint32_t)part_rows(grad->rows), 1.0f / (float)grad->cols);
 }
 
 template <typename T>
@@ -577,7 +608,8 @@ static __global__ void plain_dx_kernel(struct vp_norm_grad grad)
         float d = (g - sum_g - xhat * sum_gx) * stat.y;
 
         if (grad.again)
-            write_again<T, 1>(grad, vp_read<1>(x + j), stat, row * cols + j, j);
+            ((T *)grad.again)[row * cols + j] = vp_round<T>(fmaf(
+                xhat, vp_float(gamma[j]), vp_float(((const T *)grad.beta)[j])));
         vp_put<1>(dx + j, grad.base != NULL, &d);
     }
 }

@@ -1,4 +1,4 @@
-/* Tensor cores of one warp, and copies to shared memory that do not wait.
+/* Tensor cores of one warp.
  *
  * mma.sync.m16n8k16: C [16, 8] += A [16, 16] B [16, 8] of 16-bit elements, C
  * in float. Lane 4g + c (g 0 .. 7, c 0 .. 3) holds, two elements to a 32-bit
@@ -16,6 +16,7 @@
 #ifndef VP_BACKEND_CUDA_MMA_CUH
 #define VP_BACKEND_CUDA_MMA_CUH
 
+#include "backend/cuda/copy.cuh"
 #include "backend/cuda/device.cuh"
 
 /* Two elements of type T in a register. */
@@ -42,11 +43,6 @@ template <typename T> static __device__ inline float2 vp_unpack(uint32_t both)
     const T *x = (const T *)&both;
 
     return make_float2(vp_float(x[0]), vp_float(x[1]));
-}
-
-static __device__ inline uint32_t vp_shared_address(const void *shared)
-{
-    return (uint32_t)__cvta_generic_to_shared(shared);
 }
 
 /* `row`: 16 bytes in shared memory, aligned to 16. */
@@ -117,38 +113,6 @@ static __device__ inline float vp_exp2(float x)
 
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
-}
-
-/* 16 (or 4) bytes from device to shared memory; zeros if not `valid`, and then
- * `src` is any address that could be read. */
-static __device__ inline void vp_copy16_async(void *shared, const void *src,
-                                              bool valid)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :
-                 : "r"(vp_shared_address(shared)), "l"(src), "r"(valid ? 16 : 0)
-                 : "memory");
-}
-
-static __device__ inline void vp_copy4_async(void *shared, const void *src,
-                                             bool valid)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 :
-                 : "r"(vp_shared_address(shared)), "l"(src), "r"(valid ? 4 : 0)
-                 : "memory");
-}
-
-/* The copies since the last call are one group. */
-static __device__ inline void vp_copy_commit(void)
-{
-    asm volatile("cp.async.commit_group;" : : : "memory");
-}
-
-/* Until at most N of the thread's groups are under way. */
-template <int N> static __device__ inline void vp_copy_wait(void)
-{
-    asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory");
 }
 
 #endif

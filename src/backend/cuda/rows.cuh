@@ -107,15 +107,31 @@ template <typename T> static __device__ inline uint4 vp_quad(const float *src)
             vp_pair(src[4], src[5], T()), vp_pair(src[6], src[7], T()));
 }
 
-template <int N, typename T>
-static __device__ inline void vp_store(T *dst, const float *src)
+/* In pairs: converting one by one takes four times as long. */
+template <typename T, int N>
+static __device__ inline vp_pack<T, N> vp_pack_of(const float *src)
+{
+    vp_pack<T, N> pack;
+
+    if constexpr (N == 1) {
+        pack.x = vp_round<T>(*src);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i += vp_vec<T>::N)
+            pack.quad[i / vp_vec<T>::N] = vp_quad<T>(src + i);
+    }
+    return pack;
+}
+
+template <typename T, int N>
+static __device__ inline void vp_write(T *dst, const vp_pack<T, N> &pack)
 {
     if constexpr (N == 1) {
-        *dst = vp_round<T>(*src);
+        *dst = pack.x;
     } else {
 #pragma unroll
         for (int i = 0; i < N; i += vp_vec<T>::N) {
-            uint4 q = vp_quad<T>(src + i);
+            const uint4 &q = pack.quad[i / vp_vec<T>::N];
 
             /* The compiler may make four narrow stores of a wide one. */
             asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(dst + i),
@@ -125,22 +141,22 @@ static __device__ inline void vp_store(T *dst, const float *src)
     }
 }
 
-/* x as it will be read again from a tensor. In pairs: converting one by one
- * takes four times as long. */
-template <typename T, int N>
-static __device__ inline void vp_round_pack(float *x)
+template <int N, typename T>
+static __device__ inline void vp_store(T *dst, const float *src)
 {
-    if constexpr (N == 1) {
-        *x = vp_rounded<T>(*x);
-    } else if constexpr (sizeof(T) == 2) {
-#pragma unroll
-        for (int i = 0; i < N; i += 2) {
-            uint32_t word = vp_pair(x[i], x[i + 1], T());
+    vp_write(dst, vp_pack_of<T, N>(src));
+}
 
-            x[i] = vp_half_word(word, 0, T());
-            x[i + 1] = vp_half_word(word, 1, T());
-        }
-    }
+/* x as it will be read again from a tensor. */
+template <typename T, int N>
+static __device__ inline vp_pack<T, N> vp_round_pack(float *x)
+{
+    vp_pack<T, N> pack = vp_pack_of<T, N>(x);
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        x[i] = vp_get(pack, i);
+    return pack;
 }
 
 /* dst = src, or dst += src. */
@@ -218,15 +234,22 @@ static __device__ inline void vp_words_of_two(vp_drop_words<N> *words,
     }
 }
 
+/* By byte i of a word, which is compared where it is; the threshold may have
+ * nine bits. */
+static __device__ inline bool vp_drops(uint32_t word, int i, uint32_t threshold)
+{
+    return i == 3 ? word >> 24 < threshold
+                  : (word & 0xFFu << 8 * i) < threshold << 8 * i;
+}
+
 template <int N>
 static __device__ inline void vp_drop_pack(float *x, const struct vp_drop &drop,
                                            vp_drop_words<N> words)
 {
 #pragma unroll
     for (int i = 0; i < N; i++)
-        x[i] *= (words.word[i / 4] >> 8 * (i % 4) & 0xFF) < drop.threshold
-                    ? 0.0f
-                    : drop.scale;
+        x[i] *= vp_drops(words.word[i / 4], i % 4, drop.threshold) ? 0.0f
+                                                                   : drop.scale;
 }
 
 /* ---- Sums over rows ----------------------------------------------------- */
@@ -337,17 +360,18 @@ static __device__ inline void vp_end_residual(float *x,
     for (int i = 0; i < N; i++)
         x[i] = vp_get(in.x, i);
     if (res.has_drop) {
+        vp_pack<T, N> dropped;
+
         vp_drop_pack<N>(x, res.drop, words);
+        dropped = vp_round_pack<T, N>(x);
         if (res.dropped)
-            vp_store<N>((T *)res.dropped + at, x);
-        vp_round_pack<T, N>(x);
+            vp_write((T *)res.dropped + at, dropped);
     }
     if (res.trunk) {
 #pragma unroll
         for (int i = 0; i < N; i++)
             x[i] += vp_get(in.trunk, i);
-        vp_round_pack<T, N>(x);
-        vp_store<N>((T *)res.sum + at, x);
+        vp_write((T *)res.sum + at, vp_round_pack<T, N>(x));
     }
 }
 
@@ -360,9 +384,9 @@ struct vp_norm {
     float *stat; /* [rows, 2]: mean, 1/std */
 };
 
-/* dx = base + what comes through the layer norm; dbranch = drop_base +
- * dropout(dx). The sums of dgamma and dbeta, and of the columns of dbranch, are
- * left in parts. */
+/* dx = base + what comes through the layer norm; dbranch = dropout(dx). The
+ * sums of dgamma and dbeta, and of the columns of dbranch, are left in
+ * parts. */
 struct vp_norm_grad {
     const void *x, *dout, *gamma, *beta;
     const float *stat;
@@ -372,7 +396,6 @@ struct vp_norm_grad {
     float *parts;  /* [vp_cuda_norm_parts(), n_sums, cols]; NULL: not wanted */
     int n_sums;    /* 2, or 3 with dbranch */
     void *dbranch; /* NULL: no dropout follows */
-    const void *drop_base;
     struct vp_drop drop;
     int64_t rows, cols;
 };
