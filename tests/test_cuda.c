@@ -785,6 +785,7 @@ static void bed_init(struct bed *bed, enum vp_dtype rounded)
     *bed = (struct bed){ .n_tensors = VP_COUNT_OF(optim_sizes), .n = 64 };
     for (int i = 0; i < bed->n_tensors; i++) {
         bed->tensors[i] = (struct vp_optim_tensor){ .offset = bed->n,
+                                                    .grad = bed->n,
                                                     .n = optim_sizes[i],
                                                     .decay = i % 3 != 1 };
         bed->n = (int64_t)vp_align_up((size_t)(bed->n + optim_sizes[i] + 1),

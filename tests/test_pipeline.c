@@ -104,30 +104,36 @@ static void every_cut_gives_the_same_bits(void **state)
  * norm of all. Both make the same weights and norms. */
 static void early_updates_give_the_same_bits(void **state)
 {
-    static const struct sync_case cases[] = {
-        { "1f1b", 1, 0 },  { "1f1b", 3, 0 },      { "interleaved", 2, 2 },
-        { "zb-h1", 2, 0 }, { "pipedream", 1, 0 }, { "pipedream", 3, 0 }
+    static const struct {
+        struct sync_case pipe;
+        int accumulation;
+    } cases[] = {
+        { { "1f1b", 1, 0 }, 3 },        { { "1f1b", 1, 0 }, 1 },
+        { { "1f1b", 3, 0 }, 3 },        { { "1f1b", 3, 0 }, 1 },
+        { { "interleaved", 2, 2 }, 3 }, { { "interleaved", 2, 2 }, 1 },
+        { { "zb-h1", 2, 0 }, 3 },       { { "pipedream", 1, 0 }, 1 },
+        { { "pipedream", 3, 0 }, 1 }
     };
     static const enum vp_optim_kind kinds[] = { VP_OPTIM_ADAMW, VP_OPTIM_SGD };
 
     (void)state;
     for (size_t c = 0; c < VP_COUNT_OF(cases); c++)
         for (size_t k = 0; k < VP_COUNT_OF(kinds); k++) {
-            bool stream = strcmp(cases[c].schedule, "pipedream") == 0;
+            bool stream = strcmp(cases[c].pipe.schedule, "pipedream") == 0;
             struct setup setup = usual;
             int partition[VP_MAX_STAGES];
             struct run early, late;
 
-            setup.schedule = cases[c].schedule;
-            setup.n_stages = cases[c].n_stages;
-            setup.n_chunks = cases[c].n_chunks;
+            setup.schedule = cases[c].pipe.schedule;
+            setup.n_stages = cases[c].pipe.n_stages;
+            setup.n_chunks = cases[c].pipe.n_chunks;
             random_partition(partition,
                              setup.n_stages *
                                  (setup.n_chunks ? setup.n_chunks : 1),
                              n_blocks_of(&setup));
             setup.partition = partition;
             setup.tied = !stream;
-            setup.accumulation = stream ? 1 : 3;
+            setup.accumulation = cases[c].accumulation;
             setup.n_steps = 6;
             setup.optim = kinds[k];
             train(&early, &setup);
