@@ -16,9 +16,10 @@ enum {
     MAX_BLOCKS = 2048,
 };
 
-/* Elements [begin, begin + n) of tensor `tensor`. */
+/* Elements [begin, begin + n) of tensor `tensor`; of the gradients, those from
+ * `grad` on. */
 struct chunk {
-    int64_t begin;
+    int64_t begin, grad;
     int n;
     int tensor;
     int decay;
@@ -67,6 +68,7 @@ static void cut_tensors(const struct vp_optim_tensor *tensors, int n_tensors,
             struct chunk *chunk = &chunks[n_chunks++];
 
             chunk->begin = tensors[i].offset + at;
+            chunk->grad = tensors[i].grad + at;
             chunk->n = left < CHUNK ? (int)left : (int)CHUNK;
             chunk->tensor = i;
             chunk->decay = tensors[i].decay;
@@ -130,7 +132,8 @@ enum vp_status vp_cuda_tensors_create(const struct vp_optim_tensor *tensors,
     t->n_tensors = n_tensors;
     t->first = (int *)calloc((size_t)n_tensors + 1, sizeof(*t->first));
     for (int i = 0; i < n_tensors; i++) {
-        VP_BUG_ON(tensors[i].offset % 4 != 0); /* quads are aligned */
+        /* Quads are aligned. */
+        VP_BUG_ON(tensors[i].offset % 4 != 0 || tensors[i].grad % 4 != 0);
         n_chunks += (size_t)chunks_of(&tensors[i]);
     }
     if (t->first)
@@ -222,7 +225,7 @@ static __device__ __forceinline__ double squares(const quad<float> &q)
 
 /* One block per chunk. */
 static __global__ void __launch_bounds__(THREADS)
-    chunk_squares(struct cut cut, const float *data)
+    chunk_squares(struct cut cut, const float *grad)
 {
     __shared__ double shared[THREADS / 32];
     struct chunk chunk = cut.chunks[blockIdx.x];
@@ -230,9 +233,9 @@ static __global__ void __launch_bounds__(THREADS)
 
     for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
         if (chunk.n - i >= 4)
-            sum += squares(load_quad(data + chunk.begin + i, 4));
+            sum += squares(load_quad(grad + chunk.grad + i, 4));
         else
-            sum += squares(load_quad(data + chunk.begin + i, chunk.n - i));
+            sum += squares(load_quad(grad + chunk.grad + i, chunk.n - i));
     }
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
@@ -271,13 +274,13 @@ void vp_cuda_add_squares(struct vp_cuda_tensors *tensors, double *sums_out,
                                                                    sums_out);
 }
 
-void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *data,
+void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *grad,
                          double *sums_out, cudaStream_t stream)
 {
     int n_chunks = tensors->first[tensors->n_tensors];
 
     if (n_chunks > 0)
-        chunk_squares<<<n_chunks, THREADS, 0, stream>>>(tensors->cut, data);
+        chunk_squares<<<n_chunks, THREADS, 0, stream>>>(tensors->cut, grad);
     vp_cuda_add_squares(tensors, sums_out, stream);
 }
 
@@ -354,11 +357,12 @@ static __device__ __forceinline__ void store_weights(const struct arrays &a,
 
 template <typename T, bool EARLY>
 static __device__ __forceinline__ double sgd_quad(const struct arrays &a,
-                                                  int64_t at, int left,
+                                                  int64_t at, const float *grad,
+                                                  int left,
                                                   const struct vp_optim_coef &c)
 {
     const quad<float> w = load_quad(a.w_old + at, left);
-    const quad<float> g = load_quad(a.grad + at, left);
+    const quad<float> g = load_quad(grad, left);
     const quad<float> m = load_quad(a.m + at, left);
     quad<float> w_new, m_new;
 
@@ -377,10 +381,11 @@ static __device__ __forceinline__ double sgd_quad(const struct arrays &a,
 
 template <typename T, bool EARLY>
 static __device__ __forceinline__ double adam_quad(
-    const struct arrays &a, int64_t at, int left, const struct vp_optim_coef &c)
+    const struct arrays &a, int64_t at, const float *grad, int left,
+    const struct vp_optim_coef &c)
 {
     const quad<float> w = load_quad(a.w_old + at, left);
-    const quad<float> g = load_quad(a.grad + at, left);
+    const quad<float> g = load_quad(grad, left);
     const quad<float> m = load_quad(a.m + at, left);
     const quad<float> v = load_quad(a.v + at, left);
     quad<float> w_new, m_new, v_new;
@@ -417,13 +422,14 @@ static __global__ void __launch_bounds__(THREADS)
 
     for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
         int64_t at = chunk.begin + i;
+        const float *grad = a.grad + chunk.grad + i;
 
         if (chunk.n - i >= 4)
-            sum += ADAM ? adam_quad<T, EARLY>(a, at, 4, c)
-                        : sgd_quad<T, EARLY>(a, at, 4, c);
+            sum += ADAM ? adam_quad<T, EARLY>(a, at, grad, 4, c)
+                        : sgd_quad<T, EARLY>(a, at, grad, 4, c);
         else
-            sum += ADAM ? adam_quad<T, EARLY>(a, at, chunk.n - i, c)
-                        : sgd_quad<T, EARLY>(a, at, chunk.n - i, c);
+            sum += ADAM ? adam_quad<T, EARLY>(a, at, grad, chunk.n - i, c)
+                        : sgd_quad<T, EARLY>(a, at, grad, chunk.n - i, c);
     }
     if (!EARLY)
         return;
@@ -434,11 +440,11 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* Moves the moments on; adds the squares of w and of the direction u. */
 static __device__ __forceinline__ void measure_quad(
-    const struct arrays &a, int64_t at, int left, const struct vp_optim_coef &c,
-    double *w2, double *u2)
+    const struct arrays &a, int64_t at, const float *grad, int left,
+    const struct vp_optim_coef &c, double *w2, double *u2)
 {
     quad<float> w = load_quad(a.w_old + at, left);
-    quad<float> g = load_quad(a.grad + at, left);
+    quad<float> g = load_quad(grad, left);
     quad<float> m = load_quad(a.m + at, left);
     quad<float> v = load_quad(a.v + at, left);
 
@@ -467,11 +473,12 @@ static __global__ void __launch_bounds__(THREADS)
 
     for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
         int64_t at = chunk.begin + i;
+        const float *grad = a.grad + chunk.grad + i;
 
         if (chunk.n - i >= 4)
-            measure_quad(a, at, 4, c, &w2, &u2);
+            measure_quad(a, at, grad, 4, c, &w2, &u2);
         else
-            measure_quad(a, at, chunk.n - i, c, &w2, &u2);
+            measure_quad(a, at, grad, chunk.n - i, c, &w2, &u2);
     }
     w2 = block_sum(w2, shared[0]);
     u2 = block_sum(u2, shared[1]);
