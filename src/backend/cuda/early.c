@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-/* Elements worth an update: long enough to use the memory's whole rate, short
- * enough that gradients are still in the cache. */
+/* Elements worth an update beside the list: long enough to use most of the memory's rate, and a
+ * part of what lingers, so that W calls seldom wait. */
 enum { WORTH = 2 << 20 };
 
 struct span {
@@ -97,7 +97,8 @@ enum vp_status vp_cuda_early_begin(struct vp_cuda_early *early,
                                      .step = step,
                                      .stream = stream,
                                      .tail = alone ? stream->stream
-                                                   : stream->tail };
+                                                   : stream->tail,
+                                     .worth = alone ? INT64_MAX : WORTH };
     early->order = calloc((size_t)step->n_tensors + 1, sizeof(*early->order));
     if (!early->order)
         return VP_ERR_NOMEM;
@@ -184,7 +185,7 @@ enum vp_status vp_cuda_early_advance(struct vp_cuda_early *early, int n_calls)
            early->order[early->n_final].n_calls <= n_calls)
         early->n_waiting +=
             step->tensors[early->order[early->n_final++].tensor].n;
-    return early->n_waiting < WORTH ? VP_OK : give(early);
+    return early->n_waiting < early->worth ? VP_OK : give(early);
 }
 
 /* ---- Places that are used again ----------------------------------------- */

@@ -33,7 +33,8 @@ struct vp_cuda_early {
     /* Of `order`: so many are final, were given to the tail, are done before the
      * next W. */
     int n_final, n_given, n_done;
-    int64_t n_waiting;         /* elements that are final but not given */
+    int64_t n_waiting;         /* elements that are final but not given, ... */
+    int64_t worth;             /* ... and how many are given at once */
     int ends[VP_CUDA_UPDATES]; /* n_given after each of the last updates: */
     unsigned n_updates;        /* a ring, as the stream's events are */
 };

@@ -197,6 +197,34 @@ static __device__ __forceinline__ void store_quad(T *to, const quad<float> &q,
             to[j] = rounded.x[j];
 }
 
+/* The same for what is used once per step: it leaves the cache before others,
+ * as gradients that were just written and are not yet read. */
+static __device__ __forceinline__ quad<float> load_once(const float *from,
+                                                        int left)
+{
+    quad<float> q;
+    float4 all;
+
+    if (left < 4)
+        return load_quad(from, left);
+    all = __ldcs((const float4 *)from);
+    q.x[0] = all.x;
+    q.x[1] = all.y;
+    q.x[2] = all.z;
+    q.x[3] = all.w;
+    return q;
+}
+
+static __device__ __forceinline__ void store_once(float *to,
+                                                  const quad<float> &q,
+                                                  int left)
+{
+    if (left < 4)
+        store_quad<float>(to, q, left);
+    else
+        __stcs((float4 *)to, make_float4(q.x[0], q.x[1], q.x[2], q.x[3]));
+}
+
 /* ---- Sums --------------------------------------------------------------- */
 
 /* Of all THREADS threads; `shared` may be used again only after a barrier. */
@@ -350,7 +378,7 @@ static __device__ __forceinline__ void store_weights(const struct arrays &a,
                                                      const quad<float> &w,
                                                      int left)
 {
-    store_quad<float>(a.w_new + at, w, left);
+    store_once(a.w_new + at, w, left);
     if (a.rounded)
         store_quad<T>((T *)a.rounded + at, w, left);
 }
@@ -361,9 +389,9 @@ static __device__ __forceinline__ double sgd_quad(const struct arrays &a,
                                                   int left,
                                                   const struct vp_optim_coef &c)
 {
-    const quad<float> w = load_quad(a.w_old + at, left);
+    const quad<float> w = load_once(a.w_old + at, left);
     const quad<float> g = load_quad(grad, left);
-    const quad<float> m = load_quad(a.m + at, left);
+    const quad<float> m = load_once(a.m + at, left);
     quad<float> w_new, m_new;
 
     for (int j = 0; j < 4; j++) {
@@ -374,7 +402,7 @@ static __device__ __forceinline__ double sgd_quad(const struct arrays &a,
         keep_old(&m_new, m, g);
         keep_old(&w_new, w, g);
     }
-    store_quad<float>(a.m + at, m_new, left);
+    store_once(a.m + at, m_new, left);
     store_weights<T>(a, at, w_new, left);
     return EARLY ? squares(g) : 0.0;
 }
@@ -384,10 +412,10 @@ static __device__ __forceinline__ double adam_quad(
     const struct arrays &a, int64_t at, const float *grad, int left,
     const struct vp_optim_coef &c)
 {
-    const quad<float> w = load_quad(a.w_old + at, left);
+    const quad<float> w = load_once(a.w_old + at, left);
     const quad<float> g = load_quad(grad, left);
-    const quad<float> m = load_quad(a.m + at, left);
-    const quad<float> v = load_quad(a.v + at, left);
+    const quad<float> m = load_once(a.m + at, left);
+    const quad<float> v = load_once(a.v + at, left);
     quad<float> w_new, m_new, v_new;
 
     for (int j = 0; j < 4; j++) {
@@ -403,8 +431,8 @@ static __device__ __forceinline__ double adam_quad(
         keep_old(&v_new, v, g);
         keep_old(&w_new, w, g);
     }
-    store_quad<float>(a.m + at, m_new, left);
-    store_quad<float>(a.v + at, v_new, left);
+    store_once(a.m + at, m_new, left);
+    store_once(a.v + at, v_new, left);
     store_weights<T>(a, at, w_new, left);
     return EARLY ? squares(g) : 0.0;
 }
