@@ -1,6 +1,6 @@
-/* Which attention: cuDNN's where it gives the same bits in every run and follows
- * our definition (two-byte types, no dropout, no key mask), else our own. The
- * choice depends on the operator alone. */
+/* Which attention: cuDNN's where it gives the same bits in every run, follows our
+ * definition (two-byte types, no dropout, no key mask) and is not slower, else
+ * our own. The choice depends on the operator and the kind of GPU alone. */
 #include "backend/cuda/attention_cudnn.h"
 #include "backend/cuda/device.h"
 
@@ -19,14 +19,16 @@ struct vp_cuda_attention {
     struct vp_cudnn_attention *plan; /* NULL: use our own */
 };
 
-static bool may_use_cudnn(const struct vp_graph *graph, const struct vp_op *op)
+static bool may_use_cudnn(const struct vp_graph *graph, const struct vp_op *op,
+                          enum vp_phase phase)
 {
     const struct vp_attr *attr = &op->attr;
     int64_t dim = graph->values[op->out].cols / attr->heads;
 
     return graph->dtype != VP_DTYPE_F32 && attr->p == 0.0f &&
            op->in[2] == VP_NONE && attr->q_len % UNIT == 0 &&
-           attr->k_len % UNIT == 0 && dim % 8 == 0 && dim <= UNIT;
+           attr->k_len % UNIT == 0 && dim % 8 == 0 && dim <= UNIT &&
+           !vp_cuda_own_attention_is_best(graph, op, phase);
 }
 
 /* What a plan may want: one matrix of scores in backward, and sums of rows. */
@@ -42,8 +44,8 @@ static size_t cudnn_room(const struct vp_op *op, enum vp_phase phase)
 size_t vp_cuda_attention_scratch(const struct vp_graph *graph,
                                  const struct vp_op *op, enum vp_phase phase)
 {
-    size_t own = vp_cuda_own_attention_scratch(op, phase);
-    size_t room = may_use_cudnn(graph, op) ? cudnn_room(op, phase) : 0;
+    size_t own = vp_cuda_own_attention_scratch(graph, op, phase);
+    size_t room = may_use_cudnn(graph, op, phase) ? cudnn_room(op, phase) : 0;
 
     return own > room ? own : room;
 }
@@ -72,7 +74,7 @@ static struct vp_cudnn_attention *find_plan(const struct vp_cuda_call *call)
     struct vp_cuda_attention *a;
     struct vp_err why = { "" };
 
-    if (!may_use_cudnn(args->graph, args->op))
+    if (!may_use_cudnn(args->graph, args->op, call->phase))
         return NULL;
     for (a = cuda->attentions; a; a = a->next)
         if (is_for(a, call))

@@ -38,11 +38,12 @@ static void set_inputs(struct vp_attention_call *x, const struct vp_kargs *args)
     x->add_kv = args->din_add[from];
 }
 
-static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
+/* Sizes, not where anything is. */
+static struct vp_attention_call shape_of(const struct vp_graph *graph,
+                                         const struct vp_op *op)
 {
-    const struct vp_kargs *args = &call->args;
-    const struct vp_attr *attr = &args->op->attr;
-    const struct vp_value *out = vp_arg_value(args, args->op->out);
+    const struct vp_attr *attr = &op->attr;
+    const struct vp_value *out = &graph->values[op->out];
     struct vp_attention_call x = {};
 
     x.dtype = out->dtype;
@@ -54,6 +55,14 @@ static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
     x.ld_out = out->cols;
     x.scale = attr->scale;
     x.causal = attr->causal;
+    return x;
+}
+
+static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
+{
+    const struct vp_kargs *args = &call->args;
+    struct vp_attention_call x = shape_of(args->graph, args->op);
+
     x.drop = vp_drop_of(call);
     set_inputs(&x, args);
     x.mask = (const int32_t *)args->in[2];
@@ -61,18 +70,30 @@ static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
     x.lse = (float *)args->aux[0];
     x.dout = args->dout;
     x.delta = (float *)args->scratch;
+    x.parts = (float4 *)args->scratch;
     return x;
 }
 
-size_t vp_cuda_own_attention_scratch(const struct vp_op *op,
+size_t vp_cuda_own_attention_scratch(const struct vp_graph *graph,
+                                     const struct vp_op *op,
                                      enum vp_phase phase)
 {
-    const struct vp_attr *attr = &op->attr;
-    size_t n = (size_t)(attr->batch * attr->q_len * attr->heads);
+    struct vp_attention_call x = shape_of(graph, op);
+    size_t n_bytes = (size_t)(x.batch * x.q_len * x.heads) * sizeof(float);
 
     if (phase != VP_PHASE_B)
         return 0;
-    return vp_align_up(n * sizeof(float), VP_TENSOR_ALIGN);
+    if (vp_attention_wgmma_b_takes(&x))
+        n_bytes = vp_attention_wgmma_b_scratch(&x);
+    return vp_align_up(n_bytes, VP_TENSOR_ALIGN);
+}
+
+bool vp_cuda_own_attention_is_best(const struct vp_graph *graph,
+                                   const struct vp_op *op, enum vp_phase phase)
+{
+    struct vp_attention_call x = shape_of(graph, op);
+
+    return phase == VP_PHASE_B && vp_attention_wgmma_b_takes(&x);
 }
 
 void vp_cuda_own_attention_f(const struct vp_cuda_call *call)

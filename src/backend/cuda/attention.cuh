@@ -27,7 +27,8 @@ struct vp_attention_call {
     const void *dout;
     void *dq, *dk, *dv; /* laid out as q, k, v; NULL if not wanted */
     bool add_q, add_kv;
-    float *delta; /* [B*Sq, heads], scratch: dout . out */
+    float *delta;  /* [B*Sq, heads], scratch: dout . out */
+    float4 *parts; /* the same scratch, for long heads on warpgroups */
 };
 
 /* ---- For kernels -------------------------------------------------------- */
@@ -95,5 +96,6 @@ void vp_attention_wgmma_f(const struct vp_attention_call *x,
                           cudaStream_t stream);
 void vp_attention_wgmma_b(const struct vp_attention_call *x,
                           cudaStream_t stream);
+size_t vp_attention_wgmma_b_scratch(const struct vp_attention_call *x);
 
 #endif

@@ -15,4 +15,17 @@ static __device__ inline void copy_tile(vp_wg_tile<T> &dst,
                                src.n - row, thread);
 }
 
+/* f<T, dropout or not> */
+#define WG_LAUNCHES(f)                                       \
+    {                                                        \
+        { f<__nv_bfloat16, false>, f<__nv_bfloat16, true> }, \
+            { f<__half, false>, f<__half, true> },           \
+    }
+
+static inline launch_fn wg_launch_of(const launch_fn (&table)[2][2],
+                                     const struct vp_attention_call *x)
+{
+    return table[x->dtype == VP_DTYPE_F16][x->drop.threshold != 0];
+}
+
 #endif

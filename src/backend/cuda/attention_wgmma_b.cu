@@ -1,56 +1,60 @@
 /* Attention on the tensor cores of warpgroups, backward, for heads of 64
- * columns and at most 512 queries. A block owns a head and takes its keys 128
- * at a time, as two warpgroups with 64 each; dk and dv are in their registers
- * while they walk over the queries, 64 at a time.
+ * columns. A block takes a head's keys 128 at a time, a turn, as two warpgroups
+ * that own 64 each; dk and dv are in their registers while they walk over the
+ * queries, 64 at a time.
  *
  * Rows of scores are keys here, so that p and ds leave the accumulators as the
  * first factors of dv = p^T dout and dk = ds^T q. A third warpgroup, the
- * helper, loads what they read, rolls the dice for dropout, and multiplies the
- * ds that they leave in shared memory by the keys: dq, a sum over all keys,
- * stays in shared memory until its last addend. So every product is computed
- * once, and every sum has one order. */
+ * helper, loads what they read, and multiplies the ds that they leave in shared
+ * memory by the keys: dq, a sum over all keys, stays in shared memory until its
+ * last addend. So every product is computed once, and every sum has one order.
+ * With dropout there is a fourth, the roller of the dice.
+ *
+ * There is room for dq of 512 queries: longer heads are done in bands of so
+ * many, and between bands dk and dv wait in device memory. As many blocks as
+ * the GPU has processors take all heads in turns: while the owners end one, the
+ * helper loads the next. */
+#include "backend/cuda/attention_turns.cuh"
 #include "backend/cuda/attention_wgmma.cuh"
 
 enum {
-    GROUP_KEYS = 64,
-    GROUPS = 2, /* of warps that own keys */
-    KEYS = GROUPS * GROUP_KEYS,
-    BLOCK_THREADS = (GROUPS + 1) * VP_WG_THREADS,
-    OWNER_REGISTERS = 192, /* three threads, one of each group, have 504 */
-    HELPER_REGISTERS = 504 - GROUPS * OWNER_REGISTERS,
-    QUERIES = 64, /* a tile of them is walked over at a time */
-    MAX_QUERIES = 512,
-    MAX_BLOCK_KEYS = 4096,       /* of a head */
-    STATS_LANES = VP_WG_DIM / 8, /* that read a row, 16 bytes each */
+    CHUNKS = VP_WG_DIM / 8,              /* of 16 bytes, in a row */
+    CHUNK_ROWS = VP_WG_THREADS / CHUNKS, /* that the helper reads at once */
+    N_READS = QUERIES / CHUNK_ROWS,
+    PART = 16, /* quads of dk and dv that an owner has */
 };
 
-/* Barriers between the helper and the owners, two of each kind. */
+/* What a thread does, by its warpgroup. */
+enum role { OWNER, HELPER = GROUPS, ROLLER };
+
+/* Barriers, two of each kind: of even steps and of odd ones, a step being a tile
+ * of a turn. Who arrives, and who waits for that: */
 enum barrier {
-    LOADED = 1, /* queries, dout and dice are there */
-    READ = 3,   /* and can be overwritten */
-    DS_WRITTEN = 5,
-    DS_READ = 7,
+    LOADED = 1,     /* helper, roller; owners: a tile and its dice are there */
+    READ = 3,       /* owners; helper, roller: and can be overwritten */
+    DS_WRITTEN = 5, /* owners; helper */
+    DS_READ = 7,    /* helper; owners */
+};
+
+template <bool DROPS> struct block {
+    enum {
+        THREADS = OWNERS + (1 + DROPS) * VP_WG_THREADS,
+        /* One thread of each group has 512, or 504 of three. */
+        OWNER_REGISTERS = 192,
+        HELPER_REGISTERS = DROPS ? 88 : 120,
+        ROLLER_REGISTERS = 40,
+    };
 };
 
 template <typename T> struct shared_memory {
     vp_wg_tile<T> keys[GROUPS];
     vp_wg_tile<T> queries[STAGES], douts[STAGES];
-    vp_wg_tile<T> ds[STAGES][GROUPS];      /* transposed: rows are keys */
-    float lse[MAX_QUERIES];                /* times log2(e) */
-    float delta[MAX_QUERIES];              /* over dropout's scale */
-    uint32_t kept[STAGES][2][2][KEYS / 2]; /* note [kept] */
-    uint32_t allowed[MAX_BLOCK_KEYS / 32];
+    vp_wg_tile<T> ds[STAGES][GROUPS];         /* transposed: rows are keys */
+    float lse[MAX_QUERIES];                   /* times log2(e) */
+    float delta[MAX_QUERIES];                 /* over dropout's scale */
+    uint32_t kept[STAGES][2][2][KEYS / 2];    /* note [kept] */
+    uint32_t allowed[2][MAX_BLOCK_KEYS / 32]; /* of this head, and the next */
     float4 dq[1]; /* [tiles][8][VP_WG_THREADS] if keys are taken in turns */
-};
-
-/* What a block works on. */
-template <typename T> struct work {
-    struct vp_attention_head head;
-    int n_tiles; /* of queries */
-    int n_turns; /* of keys */
-    int n_seen;  /* turns, before those whose keys are hidden from all */
-    int n_steps; /* tiles of all these turns */
-    shared_memory<T> *shared;
 };
 
 static __device__ inline int group_thread(void)
@@ -63,99 +67,297 @@ static __device__ inline int group_warp(void)
     return group_thread() / 32;
 }
 
-static __device__ inline void barrier_wait(int id)
+template <bool DROPS>
+static __device__ constexpr int threads_at(enum barrier kind)
+{
+    return kind < DS_WRITTEN ? (int)block<DROPS>::THREADS
+                             : OWNERS + VP_WG_THREADS;
+}
+
+template <enum barrier KIND, bool DROPS = false>
+static __device__ inline void wait_for(int step)
 {
     asm volatile("bar.sync %0, %1;"
                  :
-                 : "r"(id), "n"((int)BLOCK_THREADS)
+                 : "r"(KIND + step % STAGES), "n"(threads_at<DROPS>(KIND))
                  : "memory");
 }
 
-static __device__ inline void barrier_arrive(int id)
+template <enum barrier KIND, bool DROPS = false>
+static __device__ inline void arrive_at(int step)
 {
     asm volatile("bar.arrive %0, %1;"
                  :
-                 : "r"(id), "n"((int)BLOCK_THREADS)
+                 : "r"(KIND + step % STAGES), "n"(threads_at<DROPS>(KIND))
                  : "memory");
 }
 
-/* ---- Before the first tile ---------------------------------------------- */
-
-template <typename T>
-static __device__ float dot8(const vp_vec<T> &a, const vp_vec<T> &b)
+/* The others have arrived for the last steps, too. */
+template <enum barrier KIND, bool DROPS = false>
+static __device__ inline void wait_for_last(int n_steps)
 {
-    float sum = 0.0f;
-
-#pragma unroll
-    for (int i = 0; i < vp_vec<T>::N; i++)
-        sum = fmaf(vp_float(a.x[i]), vp_float(b.x[i]), sum);
-    return sum;
-}
-
-/* lse and delta of all queries, 0 beyond the last. */
-template <typename T>
-static __device__ void set_stats(const struct vp_attention_call &x,
-                                 const work<T> &w)
-{
-    int lane = (int)threadIdx.x % STATS_LANES;
-    float unscale = 1.0f / x.drop.scale;
-
-    static_assert(QUERIES % (32 / STATS_LANES) == 0, "a warp stays together");
-#pragma unroll 4
-    for (int q = (int)threadIdx.x / STATS_LANES; q < w.n_tiles * QUERIES;
-         q += BLOCK_THREADS / STATS_LANES) {
-        vp_vec<T> dout = {}, out = {};
-        float lse = 0.0f, delta;
-
-        if (q < x.q_len) {
-            int64_t at = (w.head.q_row + q) * x.ld_out +
-                         w.head.index * VP_WG_DIM + 8 * lane;
-
-            dout = *(const vp_vec<T> *)((const T *)x.dout + at);
-            out = *(const vp_vec<T> *)((const T *)x.out + at);
-            lse = x.lse[(w.head.q_row + q) * x.heads + w.head.index];
-        }
-        delta = dot8(dout, out) * unscale;
-#pragma unroll
-        for (int i = 1; i < STATS_LANES; i *= 2)
-            delta += __shfl_xor_sync(0xFFFFFFFFu, delta, i);
-        if (lane == 0) {
-            w.shared->lse[q] = LOG2E * lse;
-            w.shared->delta[q] = delta;
-        }
-    }
-}
-
-/* Turns up to the last that has a key to be seen, or one. */
-template <typename T> static __device__ int seen_turns(const work<T> &w)
-{
-    int turns = w.n_turns;
-    const uint32_t *word = &w.shared->allowed[(turns - 1) * (KEYS / 32)];
-
-    for (; turns > 1 && !(word[0] | word[1] | word[2] | word[3]); turns--)
-        word -= KEYS / 32;
-    return turns;
+    for (int step = max(n_steps - STAGES, 0); step < n_steps; step++)
+        wait_for<KIND, DROPS>(step);
 }
 
 /* ---- Helper ------------------------------------------------------------- */
 
+static __device__ inline int chunk_of_thread(void)
+{
+    return group_thread() % CHUNKS;
+}
+
+static __device__ inline int row_of_thread(void)
+{
+    return group_thread() / CHUNKS;
+}
+
+template <typename T>
+static __device__ void set_allowed_words(shared_memory<T> &shared,
+                                         const struct vp_attention_call &x,
+                                         const struct work &w,
+                                         const struct turn &t)
+{
+    for (int i = group_warp(); i < w.n_turns * (KEYS / 32);
+         i += VP_WG_THREADS / 32) {
+        uint32_t word = allowed_word(x, t.head, i);
+
+        if (threadIdx.x % 32 == 0)
+            shared.allowed[t.parity][i] = word;
+    }
+}
+
+/* Starts to load a tile. */
+template <typename T>
+static __device__ void start_tile(shared_memory<T> &shared,
+                                  const struct vp_attention_call &x,
+                                  const struct turn &t, int tile, int stage)
+{
+    copy_tile<VP_WG_THREADS>(shared.queries[stage],
+                             vp_q_rows<const T>(x.q, x.ld_q, x, t.head),
+                             tile * QUERIES, group_thread());
+    copy_tile<VP_WG_THREADS>(shared.douts[stage],
+                             vp_q_rows<const T>(x.dout, x.ld_out, x, t.head),
+                             tile * QUERIES, group_thread());
+    vp_copy_commit();
+}
+
+/* 16 bytes of every CHUNK_ROWS-th row of `out`, those that the thread copies of
+ * dout, and lse of row number `chunk` of these. */
+struct outs {
+    uint4 row[N_READS];
+    float lse;
+};
+
+template <typename T>
+static __device__ void read_outs(struct outs &outs,
+                                 const struct vp_attention_call &x,
+                                 const struct turn &t, int tile)
+{
+    vp_rows<const T> rows = vp_q_rows<const T>(x.out, x.ld_out, x, t.head);
+    int q = tile * QUERIES + row_of_thread();
+    int lse_q = q + chunk_of_thread() * CHUNK_ROWS;
+
+#pragma unroll
+    for (int i = 0; i < N_READS; i++, q += CHUNK_ROWS)
+        outs.row[i] = q < rows.n ? *(const uint4 *)(rows.data + q * rows.ld +
+                                                    8 * chunk_of_thread())
+                                 : make_uint4(0, 0, 0, 0);
+    outs.lse = chunk_of_thread() < N_READS && lse_q < rows.n
+                   ? x.lse[(t.head.q_row + lse_q) * x.heads + t.head.index]
+                   : 0.0f;
+}
+
+template <typename T>
+static __device__ inline float dot8(const uint4 &a, const uint4 &b)
+{
+    const uint32_t x[4] = { a.x, a.y, a.z, a.w };
+    const uint32_t y[4] = { b.x, b.y, b.z, b.w };
+    float sum = 0.0f;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 u = vp_unpack<T>(x[i]), v = vp_unpack<T>(y[i]);
+
+        sum = fmaf(u.y, v.y, fmaf(u.x, v.x, sum));
+    }
+    return sum;
+}
+
+/* lse and delta of a tile, 0 beyond the last query, from the chunks that this
+ * thread has copied and read. */
+template <typename T>
+static __device__ void set_stats(shared_memory<T> &shared,
+                                 const struct outs &outs, float unscale,
+                                 int tile, int stage)
+{
+#pragma unroll
+    for (int i = 0; i < N_READS; i++) {
+        int row = row_of_thread() + i * CHUNK_ROWS;
+        const T *dout = vp_wg_at(shared.douts[stage], row, chunk_of_thread());
+        float delta = dot8<T>(*(const uint4 *)dout, outs.row[i]) * unscale;
+
+#pragma unroll
+        for (int lane = 1; lane < CHUNKS; lane *= 2)
+            delta += __shfl_xor_sync(0xFFFFFFFFu, delta, lane);
+        if (chunk_of_thread() == i) {
+            shared.lse[tile * QUERIES + row] = LOG2E * outs.lse;
+            shared.delta[tile * QUERIES + row] = delta;
+        }
+    }
+}
+
+/* dq of a tile, from the keys of a turn. */
+template <typename T>
+static __device__ void add_dq(shared_memory<T> &shared,
+                              const struct vp_attention_call &x,
+                              const struct turn &t, int tile, int step)
+{
+    const vp_wg_tile<T> *ds = shared.ds[step % STAGES];
+    float4 *sum =
+        &shared.dq[tile % BAND_TILES * 8 * VP_WG_THREADS + group_thread()];
+    float scale = x.scale * x.drop.scale, factor[2] = { scale, scale };
+    float dq[8][4];
+
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        float4 old = t.index ? sum[n * VP_WG_THREADS]
+                             : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+
+        dq[n][0] = old.x;
+        dq[n][1] = old.y;
+        dq[n][2] = old.z;
+        dq[n][3] = old.w;
+    }
+    wait_for<DS_WRITTEN>(step);
+    vp_wg_fence();
+#pragma unroll
+    for (int i = 0; i < GROUPS; i++)
+        vp_wg_product<T, true, true, true, 4>(dq, vp_wg_tile_of(ds[i]),
+                                              vp_wg_tile_of(shared.keys[i]));
+    vp_wg_commit();
+    vp_wg_wait<0>(dq);
+    arrive_at<DS_READ>(step);
+    if (t.index + 1 < turns_until(x, t, tile + 1)) {
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+            sum[n * VP_WG_THREADS] = make_float4(dq[n][0], dq[n][1], dq[n][2],
+                                                 dq[n][3]);
+    } else if (x.dq) {
+        store_fragments(vp_q_rows<T>(x.dq, x.ld_q, x, t.head),
+                        tile * QUERIES + 16 * group_warp(), dq, factor,
+                        x.add_q);
+    }
+}
+
+/* Of the tile that is `back` before the end of a turn, and of step `step`. */
+template <typename T>
+static __device__ void end_dq(shared_memory<T> &shared,
+                              const struct vp_attention_call &x,
+                              const struct work &w, const struct turn &t,
+                              int back, int step)
+{
+    int tile = end_tile(w, t) - back;
+
+    if (step >= 0 && tile >= first_tile(x, t))
+        add_dq(shared, x, t, tile, step);
+}
+
+/* The keys of turn t, which begins with `step`, take the place of the last
+ * turn's, as soon as dq has these. Until then they wait where that step's ds
+ * will be. */
+template <typename T>
+static __device__ void change_keys(shared_memory<T> &shared,
+                                   const struct vp_attention_call &x,
+                                   const struct work &w,
+                                   const struct turn &last,
+                                   const struct turn &t, int step)
+{
+    vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, t.head);
+    vp_wg_tile<T> *room = shared.ds[step % STAGES];
+
+    end_dq(shared, x, w, last, 2, step - 2);
+#pragma unroll
+    for (int i = 0; i < GROUPS; i++)
+        copy_tile<VP_WG_THREADS>(room[i], keys, t.index * KEYS + i * GROUP_KEYS,
+                                 group_thread());
+    vp_copy_commit();
+    end_dq(shared, x, w, last, 1, step - 1);
+    vp_copy_wait<0>();
+    /* A thread moves what it has copied. */
+#pragma unroll
+    for (int i = 0; i < GROUPS; i++) {
+#pragma unroll
+        for (int row = row_of_thread(); row < GROUP_KEYS; row += CHUNK_ROWS) {
+            T *from = vp_wg_at(room[i], row, chunk_of_thread());
+            T *to = vp_wg_at(shared.keys[i], row, chunk_of_thread());
+
+            *(uint4 *)to = *(const uint4 *)from;
+        }
+    }
+}
+
+template <typename T, bool DROPS>
+static __device__ void help(shared_memory<T> &shared,
+                            const struct vp_attention_call &x,
+                            const struct work &w)
+{
+    struct turn t = first_turn(x), last = t;
+    float unscale = 1.0f / x.drop.scale;
+    int step = 0;
+
+    for (; t.number < w.n_heads; last = t, t = next_turn(x, w, t)) {
+        int first = first_tile(x, t), end = end_tile(w, t);
+
+        if (is_first_of_head(t))
+            t.n_seen = seen_turns(x, w, t);
+        for (int tile = first; tile < end; tile++, step++) {
+            int stage = step % STAGES;
+            struct outs outs;
+
+            if (step >= STAGES)
+                wait_for<READ, DROPS>(step);
+            start_tile(shared, x, t, tile, stage);
+            if (t.index == 0)
+                read_outs<T>(outs, x, t, tile);
+            if (tile == first && is_first_of_head(t))
+                set_allowed_words(shared, x, w, t);
+            if (tile == first)
+                change_keys(shared, x, w, last, t, step);
+            else if (tile >= first + STAGES)
+                add_dq(shared, x, t, tile - STAGES, step - STAGES);
+            vp_copy_wait<0>();
+            if (t.index == 0)
+                set_stats(shared, outs, unscale, tile, stage);
+            vp_wg_publish();
+            arrive_at<LOADED, DROPS>(step);
+        }
+    }
+    end_dq(shared, x, w, last, 2, step - 2);
+    end_dq(shared, x, w, last, 1, step - 1);
+    wait_for_last<READ, DROPS>(step);
+}
+
+/* ---- Roller ------------------------------------------------------------- */
+
 /* Note [kept]. An owner's lane (g, c) has, of a tile, keys g and g + 8 of its
- * warp's 16, and queries 8n + 2c + i: 32 elements. The helper's thread with the
+ * warp's 16, and queries 8n + 2c + i: 32 elements. The roller's thread with the
  * same c and c' = g / 2 rolls for 32 keys, those of two warps, and 32 queries:
  * whole groups of note [dropout], which decide about the elements of four
  * owners. Word [h][warp % 2][..] has n = 4h .. 4h + 3 in bits 2 (n % 4) + i of
  * bytes g % 2, for key g, and g % 2 + 2, for key g + 8. */
 template <typename T>
-static __device__ void roll_tile(const work<T> &w, const struct dice &dice,
-                                 int turn, int tile)
+static __device__ void roll_tile(shared_memory<T> &shared, struct dice dice,
+                                 const struct turn &t, int tile, int stage)
 {
-    int stage = (turn * w.n_tiles + tile) % STAGES;
-    int q0 = tile * QUERIES, k0 = turn * KEYS;
+    int q0 = tile * QUERIES, k0 = t.index * KEYS;
     int lane = (int)threadIdx.x % 32;
     int c = lane % 4, key_c = lane / 4 % 4, half = lane / 16;
     struct sieve sieve = sieve_of(dice.threshold);
     uint32_t kept[2] = { 0, 0 };
 
+    dice.sample += (uint64_t)t.head.sample;
+    dice.head = (uint32_t)t.head.index;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         struct vp_rng4 bits = roll(dice, q0 + 32 * half + i / 2 * 16,
@@ -172,119 +374,30 @@ static __device__ void roll_tile(const work<T> &w, const struct dice &dice,
     }
 #pragma unroll
     for (int warp = 0; warp < 2; warp++)
-        w.shared->kept[stage][half][warp][group_warp() * 16 + key_c * 4 + c] =
+        shared.kept[stage][half][warp][group_warp() * 16 + key_c * 4 + c] =
             kept[warp];
 }
 
 template <typename T>
-static __device__ void load_queries(const struct vp_attention_call &x,
-                                    const work<T> &w, int stage, int q0)
+static __device__ void roll_all(shared_memory<T> &shared,
+                                const struct vp_attention_call &x,
+                                const struct work &w)
 {
-    copy_tile<VP_WG_THREADS>(w.shared->queries[stage],
-                             vp_q_rows<const T>(x.q, x.ld_q, x, w.head), q0,
-                             group_thread());
-    copy_tile<VP_WG_THREADS>(w.shared->douts[stage],
-                             vp_q_rows<const T>(x.dout, x.ld_out, x, w.head),
-                             q0, group_thread());
-}
+    struct dice dice = dice_of(x, {});
+    int step = 0;
 
-/* dq of a tile, from the keys of a turn. */
-template <typename T>
-static __device__ void add_dq(const struct vp_attention_call &x,
-                              const work<T> &w, int turn, int tile)
-{
-    int step = turn * w.n_tiles + tile;
-    const vp_wg_tile<T> *ds = w.shared->ds[step % STAGES];
-    float4 *sum = &w.shared->dq[tile * 8 * VP_WG_THREADS + group_thread()];
-    float scale = x.scale * x.drop.scale, factor[2] = { scale, scale };
-    float dq[8][4];
-
-#pragma unroll
-    for (int n = 0; n < 8; n++) {
-        float4 old = turn ? sum[n * VP_WG_THREADS]
-                          : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-
-        dq[n][0] = old.x;
-        dq[n][1] = old.y;
-        dq[n][2] = old.z;
-        dq[n][3] = old.w;
-    }
-    barrier_wait(DS_WRITTEN + step % STAGES);
-    vp_wg_fence();
-#pragma unroll
-    for (int i = 0; i < GROUPS; i++)
-        vp_wg_product<T, true, true, true, 4>(dq, vp_wg_tile_of(ds[i]),
-                                              vp_wg_tile_of(w.shared->keys[i]));
-    vp_wg_commit();
-    vp_wg_wait<0>(dq);
-    if (step + STAGES < w.n_steps)
-        barrier_arrive(DS_READ + step % STAGES);
-    if (turn + 1 < w.n_seen) {
-#pragma unroll
-        for (int n = 0; n < 8; n++)
-            sum[n * VP_WG_THREADS] = make_float4(dq[n][0], dq[n][1], dq[n][2],
-                                                 dq[n][3]);
-    } else if (x.dq) {
-        store_fragments(vp_q_rows<T>(x.dq, x.ld_q, x, w.head),
-                        tile * QUERIES + 16 * group_warp(), dq, factor,
-                        x.add_q);
-    }
-}
-
-/* Starts to load a tile, where owners have read that which it overwrites. */
-template <typename T>
-static __device__ void start_tile(const struct vp_attention_call &x,
-                                  const work<T> &w, int turn, int tile)
-{
-    int step = turn * w.n_tiles + tile;
-
-    if (step >= STAGES)
-        barrier_wait(READ + step % STAGES);
-    load_queries(x, w, step % STAGES, tile * QUERIES);
-    vp_copy_commit();
-}
-
-/* Starts to load keys, which nobody reads now, and the first tile. */
-template <typename T>
-static __device__ void start_turn(const struct vp_attention_call &x,
-                                  const work<T> &w, int turn)
-{
-    vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, w.head);
-
-    for (int i = 0; i < GROUPS; i++)
-        copy_tile<VP_WG_THREADS>(w.shared->keys[i], keys,
-                                 turn * KEYS + i * GROUP_KEYS, group_thread());
-    start_tile(x, w, turn, 0);
-}
-
-/* What was started is there: owners may read it. */
-static __device__ void hand_over(int step)
-{
-    vp_copy_wait<0>();
-    vp_wg_publish();
-    barrier_arrive(LOADED + step % STAGES);
-}
-
-template <typename T, bool DROPS>
-static __device__ void help(const struct vp_attention_call &x, const work<T> &w)
-{
-    struct dice dice = dice_of(x, w.head);
-
-    for (int turn = 0; turn < w.n_seen; turn++) {
-        for (int tile = 0; tile < w.n_tiles; tile++) {
-            if (tile > 0)
-                start_tile(x, w, turn, tile);
-            if (DROPS)
-                roll_tile(w, dice, turn, tile);
-            if (tile > 1)
-                add_dq(x, w, turn, tile - 2);
-            hand_over(turn * w.n_tiles + tile);
+    for (struct turn t = first_turn(x); t.number < w.n_heads;
+         t = next_turn(x, w, t)) {
+        if (is_first_of_head(t))
+            t.n_seen = seen_turns(x, w, t);
+        for (int tile = first_tile(x, t); tile < end_tile(w, t); tile++) {
+            if (step >= STAGES)
+                wait_for<READ, true>(step);
+            roll_tile(shared, dice, t, tile, step % STAGES);
+            arrive_at<LOADED, true>(step++);
         }
-        for (int tile = max(w.n_tiles - 2, 0); tile < w.n_tiles; tile++)
-            add_dq(x, w, turn, tile);
-        if (turn + 1 < w.n_seen)
-            start_turn(x, w, turn + 1);
     }
+    wait_for_last<READ, true>(step);
 }
 
 /* ---- Owners of keys ----------------------------------------------------- */
@@ -305,6 +418,19 @@ static __device__ void hide_rows(float (&s)[8][4], uint32_t seen)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             s[n][i] = seen >> (i / 2 * 8) & 1 ? s[n][i] : -INFINITY;
+}
+
+/* Scores of keys that come after the query: k0 is the warp's first. */
+static __device__ void hide_future(float (&s)[8][4], int k0, int q0)
+{
+    if (q0 >= k0 + 15)
+        return;
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (k0 + lane_g() + i / 2 * 8 > q0 + 8 * n + 2 * lane_c() + i % 2)
+                s[n][i] = -INFINITY;
 }
 
 /* Of element i of fragment n; `kept` as note [kept] has it, for this lane. */
@@ -356,16 +482,12 @@ static __device__ void put_ds(vp_wg_tile<T> &tile, const uint32_t (&ds)[2][4],
                           ds[k]);
 }
 
-/* Starts s = q . k and dp = dout . v of a tile, once it is there. */
+/* Starts s = q . k and dp = dout . v of a tile. */
 template <typename T>
 static __device__ void start_scores(float (&s)[8][4], float (&dp)[8][4],
                                     const uint32_t (&values)[4][4],
-                                    const work<T> &w, int step)
+                                    const shared_memory<T> &shared, int stage)
 {
-    const shared_memory<T> &shared = *w.shared;
-    int stage = step % STAGES;
-
-    barrier_wait(LOADED + stage);
     vp_wg_fence();
     vp_wg_product<T, false, false, false, 4>(
         s, vp_wg_tile_of(shared.keys[group_index()]),
@@ -375,16 +497,15 @@ static __device__ void start_scores(float (&s)[8][4], float (&dp)[8][4],
     vp_wg_commit();
 }
 
-/* Starts to add a tile of queries, whose scores are there, to dk and dv, and
- * leaves its ds. */
+/* Adds a tile of queries, whose scores are there, to dk and dv, and leaves its
+ * ds. k0 is the warp's first key. */
 template <typename T, bool DROPS>
-static __device__ void add_queries(float (&dk)[8][4], float (&dv)[8][4],
-                                   float (&s)[8][4], const float (&dp)[8][4],
+static __device__ void add_queries(shared_memory<T> &shared, float (&dk)[8][4],
+                                   float (&dv)[8][4], float (&s)[8][4],
+                                   const float (&dp)[8][4],
                                    const struct vp_attention_call &x,
-                                   const work<T> &w, uint32_t seen, int step,
-                                   int tile)
+                                   uint32_t seen, int k0, int tile, int step)
 {
-    shared_memory<T> &shared = *w.shared;
     int stage = step % STAGES;
     uint64_t queries = vp_wg_tile_of(shared.queries[stage]);
     uint64_t douts = vp_wg_tile_of(shared.douts[stage]);
@@ -397,8 +518,10 @@ static __device__ void add_queries(float (&dk)[8][4], float (&dv)[8][4],
                                  lane_g() / 2 * 4 + lane_c()] >>
                      8 * (lane_g() % 2);
     hide_rows(s, seen);
+    if (x.causal)
+        hide_future(s, k0, tile * QUERIES);
     if (step >= STAGES)
-        barrier_wait(DS_READ + stage);
+        wait_for<DS_READ>(step);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         uint32_t p16[2][4], ds16[2][4];
@@ -413,125 +536,223 @@ static __device__ void add_queries(float (&dk)[8][4], float (&dv)[8][4],
                                      vp_wg_step<true>(queries, 2 * half));
         vp_wg_commit();
     }
-    vp_wg_wait<1>(); /* the first half's registers are free for new scores */
     vp_wg_publish();
-    barrier_arrive(DS_WRITTEN + stage);
-}
-
-/* dk and dv have what was started; the tile can be overwritten. */
-template <typename T>
-static __device__ void end_queries(float (&dk)[8][4], float (&dv)[8][4],
-                                   const work<T> &w, int step)
-{
+    arrive_at<DS_WRITTEN>(step);
     vp_wg_wait<0>(dk);
     vp_wg_wait<0>(dv);
-    if (step + STAGES < w.n_steps)
-        barrier_arrive(READ + step % STAGES);
+    arrive_at<READ, DROPS>(step);
 }
 
-template <typename T, bool DROPS>
-static __device__ void own_turn(float (&dk)[8][4], float (&dv)[8][4],
-                                const struct vp_attention_call &x,
-                                const work<T> &w, int turn, int k0)
+/* The warp's first key. */
+static __device__ inline int first_key(const struct turn &t)
 {
-    uint32_t seen = w.shared->allowed[k0 / 32] >> (k0 % 32 + lane_g());
-    int step = turn * w.n_tiles;
-    uint32_t values[4][4];
+    return t.index * KEYS + (int)threadIdx.x / 32 * 16;
+}
+
+template <typename T>
+static __device__ void read_values(uint32_t (&values)[4][4],
+                                   const struct vp_attention_call &x,
+                                   const struct turn &t)
+{
+    load_fragments(values, vp_k_rows<const T>(x.v, x.ld_kv, x, t.head),
+                   first_key(t));
+}
+
+/* Walks over the queries, of which the first tile is there. Returns the step
+ * after the last. */
+template <typename T, bool DROPS>
+static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
+                               float (&dv)[8][4],
+                               const uint32_t (&values)[4][4],
+                               const struct vp_attention_call &x,
+                               const struct work &w, const struct turn &t,
+                               int step)
+{
+    int k0 = first_key(t), tile = first_tile(x, t), end = end_tile(w, t);
+    uint32_t seen = shared.allowed[t.parity][k0 / 32] >> (k0 % 32 + lane_g());
     float s[8][4], dp[8][4];
 
-    load_fragments(values, vp_k_rows<const T>(x.v, x.ld_kv, x, w.head), k0);
-    start_scores(s, dp, values, w, step);
-    vp_wg_wait<0>(s);
-    vp_wg_wait<0>(dp);
-    for (int tile = 0; tile + 1 < w.n_tiles; tile++) {
-        add_queries<T, DROPS>(dk, dv, s, dp, x, w, seen, step, tile);
-        start_scores(s, dp, values, w, step + 1);
+    for (;; tile++, step++) {
+        start_scores(s, dp, values, shared, step % STAGES);
         vp_wg_wait<0>(s);
         vp_wg_wait<0>(dp);
-        end_queries(dk, dv, w, step++);
+        add_queries<T, DROPS>(shared, dk, dv, s, dp, x, seen, k0, tile, step);
+        if (tile + 1 == end)
+            return step + 1;
+        wait_for<LOADED, DROPS>(step + 1);
     }
-    add_queries<T, DROPS>(dk, dv, s, dp, x, w, seen, step, w.n_tiles - 1);
-    end_queries(dk, dv, w, step);
 }
 
-template <typename T, bool DROPS>
-static __device__ void own_keys(const struct vp_attention_call &x,
-                                const work<T> &w)
+/* ---- dk and dv ---------------------------------------------------------- */
+
+/* Between bands: quad i of this thread is at [i * OWNERS]. */
+static __device__ inline float4 *part_of(const struct vp_attention_call &x,
+                                         const struct work &w,
+                                         const struct turn &t)
+{
+    size_t i = (size_t)t.number * (size_t)w.n_parts + (size_t)t.index;
+
+    return x.parts + i * PART * OWNERS + threadIdx.x;
+}
+
+static __device__ inline void read_part(float (&c)[8][4], const float4 *part)
+{
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        float4 old = part[n * OWNERS];
+
+        c[n][0] = old.x;
+        c[n][1] = old.y;
+        c[n][2] = old.z;
+        c[n][3] = old.w;
+    }
+}
+
+static __device__ inline void write_part(float4 *part, const float (&c)[8][4])
+{
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+        part[n * OWNERS] = make_float4(c[n][0], c[n][1], c[n][2], c[n][3]);
+}
+
+static __device__ inline bool has_part(const struct vp_attention_call &x,
+                                       const struct turn &t)
+{
+    return t.band > (x.causal ? t.index / (BAND_TILES / TURN_TILES) : 0);
+}
+
+template <typename T>
+static __device__ void write_keys(const struct vp_attention_call &x,
+                                  const struct turn &t, const float (&dk)[8][4],
+                                  const float (&dv)[8][4])
 {
     float scale = x.scale * x.drop.scale, k_factor[2] = { scale, scale };
     float v_factor[2] = { x.drop.scale, x.drop.scale };
 
-    for (int turn = 0; turn < w.n_turns; turn++) {
-        int k0 = turn * KEYS + (int)threadIdx.x / 32 * 16;
-        float dk[8][4] = {}, dv[8][4] = {};
+    if (!x.dk)
+        return;
+    store_fragments(vp_k_rows<T>(x.dk, x.ld_kv, x, t.head), first_key(t), dk,
+                    k_factor, x.add_kv);
+    store_fragments(vp_k_rows<T>(x.dv, x.ld_kv, x, t.head), first_key(t), dv,
+                    v_factor, x.add_kv);
+}
 
-        if (turn < w.n_seen)
-            own_turn<T, DROPS>(dk, dv, x, w, turn, k0);
-        if (x.dk) {
-            store_fragments(vp_k_rows<T>(x.dk, x.ld_kv, x, w.head), k0, dk,
-                            k_factor, x.add_kv);
-            store_fragments(vp_k_rows<T>(x.dv, x.ld_kv, x, w.head), k0, dv,
-                            v_factor, x.add_kv);
-        }
-    }
+/* Of the turns from `t` on, which nobody sees. */
+template <typename T>
+static __device__ void write_unseen(const struct vp_attention_call &x,
+                                    const struct work &w, struct turn t)
+{
+    const float zeros[8][4] = {};
+
+    for (; t.index < w.n_turns; t.index++)
+        write_keys<T>(x, t, zeros, zeros);
 }
 
 template <typename T, bool DROPS>
-static __global__ void __launch_bounds__(BLOCK_THREADS, 1)
+static __device__ void own_keys(shared_memory<T> &shared,
+                                const struct vp_attention_call &x,
+                                const struct work &w)
+{
+    struct turn t = first_turn(x), next;
+    int step = 0;
+
+    for (; t.number < w.n_heads; t = next) {
+        float dk[8][4] = {}, dv[8][4] = {};
+        uint32_t values[4][4];
+
+        read_values<T>(values, x, t);
+        if (has_part(x, t)) {
+            read_part(dk, part_of(x, w, t));
+            read_part(dv, part_of(x, w, t) + PART / 2 * OWNERS);
+        }
+        if (is_first_of_head(t))
+            t.n_seen = seen_turns(x, w, t);
+        wait_for<LOADED, DROPS>(step);
+        next = next_turn(x, w, t);
+        step = own_turn<T, DROPS>(shared, dk, dv, values, x, w, t, step);
+        if (t.band + 1 < w.n_bands) {
+            write_part(part_of(x, w, t), dk);
+            write_part(part_of(x, w, t) + PART / 2 * OWNERS, dv);
+        } else {
+            write_keys<T>(x, t, dk, dv);
+        }
+        if (next.number != t.number) {
+            t.index++;
+            write_unseen<T>(x, w, t);
+        }
+    }
+    wait_for_last<DS_READ>(step);
+}
+
+template <typename T, bool DROPS>
+static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
     backward(const struct vp_attention_call x)
 {
     extern __shared__ __align__(VP_WG_ALIGN) unsigned char memory[];
-    work<T> w = { vp_attention_head_of(x, blockIdx.x),
-                  (x.q_len + QUERIES - 1) / QUERIES,
-                  (x.k_len + KEYS - 1) / KEYS,
-                  0,
-                  0,
-                  (shared_memory<T> *)memory };
+    shared_memory<T> &shared = *(shared_memory<T> *)memory;
+    struct work w = work_of(x);
 
-    if (threadIdx.x >= GROUPS * VP_WG_THREADS)
-        start_turn(x, w, 0);
-    set_allowed(w.shared->allowed, x, w.head, w.n_turns * KEYS);
-    set_stats(x, w);
-    __syncthreads();
-    w.n_seen = seen_turns(w);
-    w.n_steps = w.n_seen * w.n_tiles;
-    if (threadIdx.x < GROUPS * VP_WG_THREADS) {
-        vp_wg_take_registers<OWNER_REGISTERS>();
-        own_keys<T, DROPS>(x, w);
-    } else {
-        vp_wg_give_registers<HELPER_REGISTERS>();
-        help<T, DROPS>(x, w);
+    switch (threadIdx.x / VP_WG_THREADS) {
+    case HELPER:
+        vp_wg_give_registers<block<DROPS>::HELPER_REGISTERS>();
+        help<T, DROPS>(shared, x, w);
+        break;
+    case ROLLER:
+        vp_wg_give_registers<block<DROPS>::ROLLER_REGISTERS>();
+        roll_all(shared, x, w);
+        break;
+    default:
+        vp_wg_take_registers<block<DROPS>::OWNER_REGISTERS>();
+        own_keys<T, DROPS>(shared, x, w);
     }
+}
+
+/* ---- Launches ----------------------------------------------------------- */
+
+static unsigned processors(void)
+{
+    int device = 0, n = 1;
+
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device);
+    return (unsigned)n;
 }
 
 template <typename T, bool DROPS>
 static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 {
-    unsigned grid = (unsigned)(x->batch * x->heads);
+    struct work w = work_of(*x);
+    unsigned n_blocks = processors();
     int bytes = (int)sizeof(shared_memory<T>);
 
-    if (x->k_len > KEYS)
-        bytes += blocks_of(x->q_len, QUERIES) * QUERIES * VP_WG_DIM *
-                 (int)sizeof(float);
+    if (n_blocks > w.n_heads)
+        n_blocks = w.n_heads;
+    if (w.n_turns > 1)
+        bytes += (w.n_bands > 1 ? BAND_TILES : w.n_tiles) * QUERIES *
+                 VP_WG_DIM * (int)sizeof(float);
     cudaFuncSetAttribute(backward<T, DROPS>,
                          cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    backward<T, DROPS><<<grid, BLOCK_THREADS, bytes, stream>>>(*x);
+    backward<T, DROPS><<<n_blocks, block<DROPS>::THREADS, bytes, stream>>>(*x);
 }
 
 bool vp_attention_wgmma_b_takes(const struct vp_attention_call *x)
 {
-    return vp_attention_wgmma_f_takes(x) && !x->causal &&
-           x->q_len <= MAX_QUERIES && x->k_len <= MAX_BLOCK_KEYS;
+    return vp_attention_wgmma_f_takes(x) && x->q_len <= MAX_QUERIES &&
+           x->k_len <= MAX_BLOCK_KEYS;
+}
+
+size_t vp_attention_wgmma_b_scratch(const struct vp_attention_call *x)
+{
+    struct work w = work_of(*x);
+
+    return (size_t)w.n_heads * (size_t)w.n_parts * PART * OWNERS *
+           sizeof(float4);
 }
 
 void vp_attention_wgmma_b(const struct vp_attention_call *x,
                           cudaStream_t stream)
 {
-    static const launch_fn table[2][2] = {
-        { launch<__nv_bfloat16, false>, launch<__nv_bfloat16, true> },
-        { launch<__half, false>, launch<__half, true> },
-    };
-    bool f16 = x->dtype == VP_DTYPE_F16, drops = x->drop.threshold != 0;
+    static const launch_fn table[2][2] = WG_LAUNCHES(launch);
 
-    table[f16][drops](x, stream);
+    wg_launch_of(table, x)(x, stream);
 }

@@ -182,11 +182,7 @@ bool vp_attention_wgmma_f_takes(const struct vp_attention_call *x)
 void vp_attention_wgmma_f(const struct vp_attention_call *x,
                           cudaStream_t stream)
 {
-    static const launch_fn table[2][2] = {
-        { launch<__nv_bfloat16, false>, launch<__nv_bfloat16, true> },
-        { launch<__half, false>, launch<__half, true> },
-    };
-    bool f16 = x->dtype == VP_DTYPE_F16, drops = x->drop.threshold != 0;
+    static const launch_fn table[2][2] = WG_LAUNCHES(launch);
 
-    table[f16][drops](x, stream);
+    wg_launch_of(table, x)(x, stream);
 }

@@ -94,11 +94,14 @@ enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call);
 size_t vp_cuda_attention_scratch(const struct vp_graph *graph,
                                  const struct vp_op *op, enum vp_phase phase);
 
-/* Where cuDNN does not serve. */
+/* Where cuDNN does not serve, or is slower. */
 void vp_cuda_own_attention_f(const struct vp_cuda_call *call);
 void vp_cuda_own_attention_b(const struct vp_cuda_call *call);
-size_t vp_cuda_own_attention_scratch(const struct vp_op *op,
+size_t vp_cuda_own_attention_scratch(const struct vp_graph *graph,
+                                     const struct vp_op *op,
                                      enum vp_phase phase);
+bool vp_cuda_own_attention_is_best(const struct vp_graph *graph,
+                                   const struct vp_op *op, enum vp_phase phase);
 
 enum vp_status vp_cuda_dropout_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_dropout_b(const struct vp_cuda_call *call);

@@ -129,13 +129,18 @@ enum vp_status vp_cuda_info(int device, bool rates, struct vp_device_info *out,
     struct rig rig = { .cuda = { .device = device } };
     struct cudaDeviceProp properties;
     size_t n_free = 0, n_all = 0;
+    cudaError_t error;
     enum vp_status st;
 
     *out = (struct vp_device_info){ .bytes = 0 };
-    if (cudaSetDevice(device) != cudaSuccess ||
-        cudaGetDeviceProperties(&properties, device) != cudaSuccess ||
-        cudaMemGetInfo(&n_free, &n_all) != cudaSuccess)
-        return vp_err_set(err, VP_ERR_IO, "GPU %d does not answer", device);
+    error = cudaSetDevice(device);
+    if (error == cudaSuccess)
+        error = cudaGetDeviceProperties(&properties, device);
+    if (error == cudaSuccess)
+        error = cudaMemGetInfo(&n_free, &n_all);
+    if (error != cudaSuccess)
+        return vp_err_set(err, VP_ERR_IO, "GPU %d does not answer: %s", device,
+                          cudaGetErrorString(error));
     snprintf(out->name, sizeof(out->name), "%.60s", properties.name);
     out->capability = 10 * properties.major + properties.minor;
     out->n_processors = properties.multiProcessorCount;
