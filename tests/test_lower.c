@@ -1025,7 +1025,7 @@ static bool gives_way(const struct grad *a, const struct grad *b,
 /* Returns how many pairs have bytes in common. */
 static int check_places(const struct vp_program *p)
 {
-    struct grad grads[MAX_PARAMS];
+    struct grad grads[MAX_PARAMS] = { { .first = -1 } };
     int64_t linger = p->spec.grad_linger;
     int n = 0;
 
