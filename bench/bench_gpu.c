@@ -33,6 +33,7 @@ static const struct {
     struct lab_size size;
     const char *schedule;
     int n_stages, n_mb;
+    bool keep_all; /* `recompute: false` */
 } cases[] = {
     { "bert-large-b64-s128",
       { "bert", 30528, 1024, 24, 16, 128, 64, 128, 0.1, true, VP_DTYPE_BF16 },
@@ -64,6 +65,18 @@ static const struct {
       "1f1b",
       1,
       1 },
+    { "bert-large-b64-s128-labelled-kept",
+      { "bert", 30528, 1024, 24, 16, 128, 64, 20, 0.1, true, VP_DTYPE_BF16 },
+      "1f1b",
+      1,
+      1,
+      true },
+    { "bert-large-b32-s512-labelled-kept",
+      { "bert", 30528, 1024, 24, 16, 512, 32, 80, 0.1, true, VP_DTYPE_BF16 },
+      "1f1b",
+      1,
+      1,
+      true },
     { "gpt2-124m-b32-s1024",
       { "gpt2", 50304, 768, 12, 12, 1024, 32, 0, 0.0, true, VP_DTYPE_BF16 },
       "1f1b",
@@ -150,6 +163,7 @@ static struct lab *open_case(int i)
                              .schedule = cases[i].schedule,
                              .n_stages = cases[i].n_stages,
                              .n_mb = cases[i].n_mb,
+                             .keep_all = cases[i].keep_all,
                              .backend = load() };
     int partition[MAX_STAGES];
 

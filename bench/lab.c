@@ -148,6 +148,7 @@ static void open_trainer(struct lab *lab)
         .partition = spec->partition,
         .depth = spec->depth,
         .recompute_ratio = lab->ratios,
+        .keep_all = spec->keep_all,
         .replicas = spec->n_replicas > 1 ? lab->replicas : NULL,
         .accumulation_steps = lab->stream ? 1 : spec->n_mb,
         .timeout_ms = TIMEOUT_MS,

@@ -27,6 +27,7 @@ struct lab_spec {
     int n_mb;             /* per update; a stream updates as it likes */
     int n_threads;        /* of a stage; 0: 1 */
     double recompute;     /* ratio, the same for every stage */
+    bool keep_all;        /* nothing is made again */
     bool dry;             /* only plan: see vp_trainer_create() */
     float lr;             /* 0: 1e-4 */
     const struct vp_backend_ops *backend; /* NULL: the CPU */

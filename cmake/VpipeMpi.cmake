@@ -33,7 +33,8 @@ function(vp_mpi_plugin)
   target_link_libraries(vpipe_mpi PRIVATE vp_base vp_flags MPI::MPI_C
     Threads::Threads)
   # MPICH's MPI_STATUSES_IGNORE is an array of no elements to gcc.
-  target_compile_options(vpipe_mpi PRIVATE -Wno-stringop-overflow)
+  target_compile_options(vpipe_mpi PRIVATE
+    $<$<C_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
   set_target_properties(vpipe_mpi PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   target_link_options(vpipe_mpi PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,defs)

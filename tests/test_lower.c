@@ -566,6 +566,7 @@ static void every_cut_gives_the_same_gradients(void **state)
                 &g, &want,
                 1 + rand_below(n_blocks < MAX_STAGES ? n_blocks : MAX_STAGES),
                 &(struct vp_stage_spec){ .recompute_ratio = ratios[i / 4],
+                                         .keep_all = rand_below(2),
                                          .split_w = i % 2,
                                          .one_slot = i / 2 % 2 });
         vp_graph_release(&g);
@@ -676,37 +677,42 @@ static void mlp_graph(struct vp_graph *g, int n)
     vp_cross_entropy(g, x, labels, VP_NONE, 0.0f);
 }
 
+/* Bytes that one layer more needs in a slot. */
+static int64_t slot_of_layer(struct vp_stage_spec spec)
+{
+    int64_t slot[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct vp_graph g;
+        struct vp_program p;
+
+        mlp_graph(&g, 2 + i);
+        assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
+        spec.n_blocks = g.n_blocks;
+        assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, NULL),
+                         VP_OK);
+        slot[i] = p.n_bytes[VP_SPACE_SLOT];
+        vp_program_release(&p);
+        vp_graph_release(&g);
+    }
+    return slot[1] - slot[0];
+}
+
 /* A layer keeps its sum, the statistics of its rows and what goes into the
- * activation, but no result of layer norm or activation: W gets those from B.
- * They are carried where W runs later. */
+ * activation, but no result of layer norm or activation, unless it is told to:
+ * W gets those from B. They are carried where W runs later. */
 static void what_backward_can_make_is_not_kept(void **state)
 {
     const int64_t row = 4 * ROWS, layer = row * (64 + 256) + VP_TENSOR_ALIGN;
+    const int64_t results = row * (64 + 256);
 
     (void)state;
-    for (int split = 0; split < 2; split++) {
-        int64_t slot[2];
-
-        for (int i = 0; i < 2; i++) {
-            struct vp_graph g;
-            struct vp_program p;
-            struct vp_stage_spec spec = { .split_w = split };
-
-            mlp_graph(&g, 2 + i);
-            assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
-            spec.n_blocks = g.n_blocks;
-            assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, NULL),
-                             VP_OK);
-            slot[i] = p.n_bytes[VP_SPACE_SLOT];
-            vp_program_release(&p);
-            vp_graph_release(&g);
-        }
-        /* Later: the norm's and the activation's results, and gradients of
-         * the norm, of z and of the second product. */
-        assert_int_equal(slot[1] - slot[0],
-                         split ? layer + row * (64 + 256 + 64 + 256 + 64)
-                               : layer);
-    }
+    assert_int_equal(slot_of_layer((struct vp_stage_spec){ 0 }), layer);
+    assert_int_equal(slot_of_layer((struct vp_stage_spec){ .keep_all = true }),
+                     layer + results);
+    /* Later: also gradients of the norm, of z and of the second product. */
+    assert_int_equal(slot_of_layer((struct vp_stage_spec){ .split_w = true }),
+                     layer + results + row * (64 + 256 + 64));
 }
 
 /* With one minibatch in flight, temporaries of backward take the place of what

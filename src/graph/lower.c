@@ -162,8 +162,8 @@ static void mark_phase(const struct vp_lowering *lowering, enum vp_phase phase,
 }
 
 /* Values that backward reads, but for those that it makes again: what only W
- * reads and the B kernel of its operator can write. The choice follows from
- * the graph alone, since a kernel may round otherwise than the one of F. */
+ * reads and the B kernel of its operator can write. The choice must be the same
+ * for every cut, since a kernel may round otherwise than the one of F. */
 static void mark_backward(struct vp_lowering *lowering, bool *marks)
 {
     const struct vp_graph *graph = lowering->graph;
@@ -173,7 +173,8 @@ static void mark_backward(struct vp_lowering *lowering, bool *marks)
     for (int i = lowering->first_op; i < lowering->end_op; i++) {
         const struct vp_op *op = &graph->ops[i];
 
-        remade[op->out] = !marks[op->out] && vp_op_can_remake(op) &&
+        remade[op->out] = !lowering->spec->keep_all && !marks[op->out] &&
+                          vp_op_can_remake(op) &&
                           graph->values[op->in[0]].needs_grad;
     }
     mark_phase(lowering, VP_PHASE_W, marks);

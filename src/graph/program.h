@@ -91,6 +91,7 @@ struct vp_layout {
 struct vp_stage_spec {
     int first_block, n_blocks;
     double recompute_ratio; /* of the stage's lines, counted from its end */
+    bool keep_all;          /* nothing that F computed is made again in B */
     bool split_w;           /* W runs as a list of its own */
     bool forward_only;      /* evaluation: nothing is kept, only F exists */
     /* Only one minibatch is in flight at a time: nothing runs here between its

@@ -434,7 +434,8 @@ const struct vp_key vp_keys[] = {
       "of a plan in JSON, with partition and recompute_ratio" },
     { ROW("recompute", VP_KEY_BOOL, recompute), .group = "pipeline",
       .fallback = "true", .example = "false",
-      .meaning = "false keeps all activations, whatever recompute_ratio is" },
+      .meaning = "false keeps all activations, whatever recompute_ratio is: "
+      "also those that backward makes again at little cost" },
     { ROW("recompute_ratio", VP_KEY_REALS, recompute_ratio), .min = 0,
       .max = 1, .group = "pipeline", .fallback = "(0)", .example = "0.3",
       .meaning = "share of each stage whose activations are computed again "

@@ -74,7 +74,7 @@ static enum vp_status meet(const struct vp_member_config *config,
 enum vp_status vp_member_join(const struct vp_member_config *config,
                               struct vp_member *out, struct vp_err *err)
 {
-    *out = (struct vp_member){ NULL };
+    *out = (struct vp_member){ .world = NULL };
     return meet(config, out, err);
 }
 
@@ -110,5 +110,5 @@ void vp_member_leave(struct vp_member *member)
     vp_world_free(member->world);
     vp_pulse_free(member->pulse);
     free(member->numbers);
-    *member = (struct vp_member){ NULL };
+    *member = (struct vp_member){ .world = NULL };
 }

@@ -146,6 +146,7 @@ static void set_pipeline(const struct vp_config *config,
     train->n_chunks = config->chunks;
     train->partition = config->partition.at;
     train->recompute_ratio = config->recompute_ratio.at;
+    train->keep_all = !config->recompute;
     train->replicas = config->replicas.at;
     train->depth = config->warmup_depths.at;
     train->early_recompute = config->early_recompute;

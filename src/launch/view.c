@@ -36,5 +36,5 @@ enum vp_status vp_view_keep(struct vp_view *view,
 void vp_view_close(struct vp_view *view)
 {
     free(view->boxes);
-    *view = (struct vp_view){ NULL };
+    *view = (struct vp_view){ .boxes = NULL };
 }

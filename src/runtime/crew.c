@@ -89,6 +89,7 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
         .recompute_ratio = config->recompute_ratio
                                ? config->recompute_ratio[rs->index]
                                : 0.0,
+        .keep_all = config->keep_all,
         .split_w = schedule->split,
         .one_slot = plan->n_slots == 1,
         .w_linger = config->backend->w_linger,

@@ -137,6 +137,7 @@ struct vp_train_config {
     int n_chunks;                  /* stages per rank; 0: 1 */
     const int *partition;          /* blocks; needed with several stages */
     const double *recompute_ratio; /* NULL: nothing is recomputed */
+    bool keep_all;                 /* nor made again by kernels of B */
     const int *replicas;           /* NULL: one rank per stage */
     const int *depth;              /* warm-up; NULL: by the number of ranks */
     bool early_recompute;          /* before the gradient arrives */

@@ -441,7 +441,7 @@ static int run(const struct train_args *args, const struct vp_config *config)
     struct vp_processes self = vp_processes_find();
     struct vp_run_options options = args->options;
     struct vp_run_events events = { 0 };
-    struct vp_member member = { NULL };
+    struct vp_member member = { .world = NULL };
     struct progress progress;
     struct vp_err err = { { 0 } };
     bool quiet = args->quiet || self.index > 0, said;
