@@ -776,7 +776,8 @@ enum { W0, W1, GRAD, MOMENT0, MOMENT1, ROUNDED };
 static const int64_t optim_sizes[] = { 1,    3,     17, 4096, 4097,  16384,
                                        8191, 40000, 0,  300,  100001 };
 
-/* The same arrays on both sides; tensors lie in them with gaps between. */
+/* The same arrays on both sides; tensors lie in them with gaps between, and in
+ * the gradients from the last to the first. */
 struct bed {
     char what[160];
     struct vp_optim_tensor tensors[MAX_TENSORS];
@@ -800,6 +801,10 @@ static void bed_init(struct bed *bed, enum vp_dtype rounded)
                                                     .decay = i % 3 != 1 };
         bed->n = (int64_t)vp_align_up((size_t)(bed->n + optim_sizes[i] + 1),
                                       64);
+    }
+    for (int i = bed->n_tensors - 1, at = 0; i >= 0; i--) {
+        bed->tensors[i].grad = at;
+        at += (int)vp_align_up((size_t)optim_sizes[i] + 1, 64);
     }
     for (int k = 0; k < MAX_ARRAYS; k++)
         bed->device[k] = image_add(&bed->image, names[k], bed->n,

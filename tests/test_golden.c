@@ -173,6 +173,7 @@ static void load_weights(struct stage *s)
         }
         s->tensors[s->n_tensors++] = (struct vp_optim_tensor){
             .offset = entry->offset / 4,
+            .grad = entry->grad_offset / 4,
             .n = entry->n_bytes / 4,
             .block = param->block,
             .decay = param->decay

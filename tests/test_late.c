@@ -78,10 +78,8 @@ static bool event_time(struct vp_event *event, int64_t *ns_out)
     return true;
 }
 
-static enum vp_status sum_squares(struct vp_backend *backend,
-                                  struct vp_stream *stream,
-                                  const struct vp_optim_tensor *tensors, int n,
-                                  const float *data, double *sums_out)
+/* The host asks for sums, and knows nothing yet. */
+static struct pending *expect(int n, double *sums_out)
 {
     struct pending *p = &pending[n_pending++];
 
@@ -97,10 +95,25 @@ static enum vp_status sum_squares(struct vp_backend *backend,
                            .n_backwards = n_backwards };
     for (int i = 0; i < n; i++)
         sums_out[i] = (double)NAN;
-    VP_TRY(
-        vp_backend_cpu.sum_squares(backend, stream, tensors, n, data, p->sums));
+    return p;
+}
+
+static void spoil(struct pending *p)
+{
     if (++n_updates == atomic_load(&bad_update))
         p->sums[0] = (double)INFINITY;
+}
+
+static enum vp_status sum_squares(struct vp_backend *backend,
+                                  struct vp_stream *stream,
+                                  const struct vp_optim_tensor *tensors, int n,
+                                  const float *grad, double *sums_out)
+{
+    struct pending *p = expect(n, sums_out);
+
+    VP_TRY(
+        vp_backend_cpu.sum_squares(backend, stream, tensors, n, grad, p->sums));
+    spoil(p);
     return VP_OK;
 }
 
@@ -133,6 +146,148 @@ static struct vp_backend_ops late(void)
     ops.event_time = event_time;
     ops.launch = launch;
     ops.sum_squares = sum_squares;
+    return ops;
+}
+
+/* ---- A device that uses up gradients ------------------------------------ */
+
+enum { MAX_EXES = 64 };
+
+/* Of which program; the newest are kept. */
+static struct {
+    struct vp_exe *exe;
+    const struct vp_program *program;
+} exes[MAX_EXES];
+static atomic_int n_exes;
+
+/* Updates come as late as they can: before another gradient takes the place,
+ * or at the end. Else as early as they can. */
+static bool at_last;
+
+static enum vp_status compile(struct vp_backend *backend,
+                              const struct vp_program *program,
+                              struct vp_exe **out, struct vp_err *err)
+{
+    int i = atomic_fetch_add(&n_exes, 1) % MAX_EXES;
+
+    VP_TRY(vp_backend_cpu.compile(backend, program, out, err));
+    exes[i].exe = *out;
+    exes[i].program = program;
+    return VP_OK;
+}
+
+static const struct vp_program *program_of(const struct vp_exe *exe)
+{
+    int n = atomic_load(&n_exes);
+
+    for (int i = n - 1; i >= 0 && i >= n - MAX_EXES; i--)
+        if (exes[i % MAX_EXES].exe == exe)
+            return exes[i % MAX_EXES].program;
+    abort();
+}
+
+/* Does one of the call's `refs` name some of the floats [begin, begin + n)? */
+static bool names(const struct vp_program *program, const struct vp_call *call,
+                  const struct vp_ref *refs, int64_t begin, int64_t n)
+{
+    for (int i = 0; i < VP_MAX_PARAM; i++) {
+        int64_t at = refs[i].offset / (int64_t)sizeof(float);
+        const struct vp_param *param;
+
+        if (refs[i].space == VP_SPACE_NONE)
+            continue;
+        param = &program->graph->params[call->op->par[i]];
+        if (at < begin + n && begin < at + param->rows * param->cols)
+            return true;
+    }
+    return false;
+}
+
+/* What a backward has done so far. */
+struct backward {
+    const struct vp_program *program;
+    const struct vp_optim_step *step;
+    struct vp_stream *stream;
+    struct pending *sums;
+    bool done[MAX_SUMS]; /* updated */
+};
+
+/* Calls that a tensor has to wait for. */
+static int calls_until(const struct backward *b, int tensor)
+{
+    const struct vp_optim_tensor *t = &b->step->tensors[tensor];
+    const struct vp_call *calls = b->program->calls[VP_LIST_B];
+    int n = b->program->n_calls[VP_LIST_B];
+
+    while (n > 0 &&
+           !names(b->program, &calls[n - 1], calls[n - 1].par, t->offset, t->n))
+        n--;
+    return n;
+}
+
+/* Whoever still needs the gradient finds nothing. */
+static enum vp_status use_up(struct backward *b, int tensor)
+{
+    struct vp_optim_step step = *b->step;
+    float *grad = (float *)(uintptr_t)step.grad;
+
+    step.tensors += tensor;
+    step.n_tensors = 1;
+    VP_TRY(vp_backend_cpu.sum_squares(device, b->stream, step.tensors, 1,
+                                      step.grad, &b->sums->sums[tensor]));
+    VP_TRY(vp_backend_cpu.update(device, b->stream, &step));
+    for (int64_t i = 0; i < step.tensors->n; i++)
+        grad[step.tensors->grad + i] = NAN;
+    b->done[tensor] = true;
+    return VP_OK;
+}
+
+/* Before call number `i`; at the end it is NULL. */
+static enum vp_status use_up_some(struct backward *b,
+                                  const struct vp_call *call, int i)
+{
+    for (int k = 0; k < b->step->n_tensors; k++) {
+        const struct vp_optim_tensor *t = &b->step->tensors[k];
+
+        if (b->done[k] || calls_until(b, k) > i)
+            continue;
+        if (!at_last || !call ||
+            names(b->program, call, call->dpar, t->grad, t->n))
+            VP_TRY(use_up(b, k));
+    }
+    return VP_OK;
+}
+
+static enum vp_status launch_and_use_up(struct vp_exe *exe, enum vp_list list,
+                                        const struct vp_launch *what,
+                                        struct vp_stream *stream)
+{
+    struct backward b = { .program = program_of(exe),
+                          .step = what->update,
+                          .stream = stream };
+    int n = b.program->n_calls[list];
+
+    if (!what->update)
+        return launch(exe, list, what, stream);
+    n_backwards++;
+    b.sums = expect(b.step->n_tensors, what->squares);
+    for (int i = 0; i < n; i++) {
+        VP_TRY(use_up_some(&b, &b.program->calls[list][i], i));
+        VP_TRY(vp_backend_cpu.launch_part(exe, list, i, 1, what, stream));
+    }
+    VP_TRY(use_up_some(&b, NULL, n));
+    spoil(b.sums);
+    return VP_OK;
+}
+
+static struct vp_backend_ops using_up(int64_t linger)
+{
+    struct vp_backend_ops ops = late();
+
+    ops.updates_early = true;
+    ops.grad_linger = linger;
+    ops.compile = compile;
+    ops.launch = launch_and_use_up;
     return ops;
 }
 
@@ -186,6 +341,79 @@ static void it_changes_no_bit(void **state)
         train(&early, &setup);
         assert_same(&known, &early, setup.n_steps);
     }
+}
+
+static int64_t gradients_of(const struct setup *setup)
+{
+    struct vp_err err = { "" };
+    int64_t n_bytes = 0;
+    struct run run;
+
+    assert_int_equal(run_create(&run, setup, 0, &err), VP_OK);
+    for (int s = 0; s < vp_trainer_n_stages(run.trainer); s++)
+        n_bytes += vp_trainer_memory(run.trainer)[s].gradients;
+    run_free(&run);
+    return n_bytes;
+}
+
+/* One backward per update, and nothing has to be known of all gradients. */
+static void gradients_are_used_up(void **state)
+{
+    struct vp_backend_ops ops = using_up(1);
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(pipes) * VP_COUNT_OF(models); i++) {
+        size_t pipe = i % VP_COUNT_OF(pipes);
+        struct setup setup = pipe_of(pipes[pipe].schedule, pipes[pipe].n_stages,
+                                     pipes[pipe].n_chunks);
+        bool split = strcmp(pipes[pipe].schedule, "zb-v") == 0;
+        struct run known, early;
+        int64_t n_bytes;
+
+        setup.model = models[i / VP_COUNT_OF(pipes)];
+        if (strcmp(setup.model, "bert") != 0 && setup.partition)
+            continue; /* it has more blocks */
+        setup.accumulation = 1;
+        train(&known, &setup);
+        n_bytes = gradients_of(&setup);
+        setup.device = &ops;
+        for (int last = 0; last < 2; last++) {
+            at_last = last;
+            train(&early, &setup);
+            assert_same(&known, &early, setup.n_steps);
+        }
+        if (split)
+            assert_int_equal(gradients_of(&setup), n_bytes);
+        else
+            assert_true(gradients_of(&setup) < n_bytes);
+    }
+}
+
+static void gradients_stay_where_they_must(void **state)
+{
+    struct vp_backend_ops ops = using_up(1);
+    struct setup usually = pipe_of("1f1b", 2, 1), setup;
+    const int replicas[] = { 1, 2 };
+    int64_t n_bytes = gradients_of(&usually);
+
+    (void)state;
+    usually.device = &ops;
+    assert_int_equal(gradients_of(&usually), n_bytes);
+    usually.accumulation = 1;
+    assert_true(gradients_of(&usually) < n_bytes);
+    setup = usually;
+    setup.grad_clip = 1.0f;
+    assert_int_equal(gradients_of(&setup), n_bytes);
+    setup = usually;
+    setup.scale.start = 8.0f;
+    assert_int_equal(gradients_of(&setup), n_bytes);
+    setup = usually;
+    setup.optim = VP_OPTIM_LAMB;
+    assert_int_equal(gradients_of(&setup), n_bytes);
+    setup = usually;
+    setup.replicas = replicas;
+    assert_true(gradients_of(&setup) > gradients_of(&usually));
+    assert_true(gradients_of(&setup) < n_bytes); /* of the first stage */
 }
 
 /* All but the last are read when the next forward has been given out. */
@@ -301,12 +529,18 @@ static void what_is_saved_was_looked_at(void **state)
     train(&run, &setup);
     assert_same(&known, &run, setup.n_steps);
     assert_int_equal(n_saved, 3);
+    ops = using_up(1);
+    train(&run, &setup);
+    assert_same(&known, &run, setup.n_steps);
+    assert_int_equal(n_saved, 6);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_changes_no_bit),
+        cmocka_unit_test(gradients_are_used_up),
+        cmocka_unit_test(gradients_stay_where_they_must),
         cmocka_unit_test(the_device_has_work_meanwhile),
         cmocka_unit_test(a_clipped_update_waits),
         cmocka_unit_test(a_bad_gradient_ends_the_run),

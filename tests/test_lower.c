@@ -947,6 +947,171 @@ static void bundles_are_offered_when_final(void **state)
     }
 }
 
+/* ---- Gradients that are used up ----------------------------------------- */
+
+/* A gradient: its bytes, and when it is written; time is what W calls have
+ * written of matrices. */
+struct grad {
+    int64_t begin, end;
+    int64_t first, last; /* first < 0: at any time */
+    bool stays;
+};
+
+static bool is_tied(const struct vp_graph *g, vp_par par)
+{
+    for (vp_par p = 0; p < g->n_params; p++)
+        if (g->params[p].tied_to == par)
+            return true;
+    return g->params[par].tied_to != VP_NONE;
+}
+
+static int find_grad(const struct vp_program *p, vp_par par)
+{
+    for (int i = 0; i < p->layout.n_entries; i++)
+        if (p->layout.entries[i].par == par)
+            return i;
+    fail_msg("parameter %d is not in its stage", par);
+    return -1;
+}
+
+/* Its gradient number `j`, if that is of a matrix. */
+static struct grad *written(const struct vp_program *p,
+                            const struct vp_call *call, int j,
+                            struct grad *grads)
+{
+    struct grad *grad;
+
+    if (call->dpar[j].space == VP_SPACE_NONE)
+        return NULL;
+    grad = &grads[find_grad(p, call->op->par[j])];
+    assert_int_equal(call->dpar[j].offset, grad->begin);
+    return p->graph->params[call->op->par[j]].rows == 1 ? NULL : grad;
+}
+
+static void list_grads(const struct vp_program *p, struct grad *grads)
+{
+    const struct vp_graph *g = p->graph;
+    int64_t now = 0, begin;
+
+    for (int i = 0; i < p->layout.n_entries; i++) {
+        const struct vp_layout_entry *entry = &p->layout.entries[i];
+        const struct vp_param *param = &g->params[entry->par];
+
+        grads[i] = (struct grad){ entry->grad_offset,
+                                  entry->grad_offset +
+                                      param->rows * param->cols * 4,
+                                  -1, -1, is_tied(g, entry->par) };
+        assert_int_equal(grads[i].begin % VP_TENSOR_ALIGN, 0);
+        assert_in_range(grads[i].end, 1, p->n_bytes[VP_SPACE_GRAD]);
+    }
+    for (int i = 0; i < p->n_calls[VP_LIST_B]; i++) {
+        const struct vp_call *call = &p->calls[VP_LIST_B][i];
+        struct grad *grad;
+
+        begin = now;
+        for (int j = 0; j < VP_MAX_PARAM; j++)
+            if ((grad = written(p, call, j, grads)))
+                now += grad->end - grad->begin;
+        for (int j = 0; j < VP_MAX_PARAM; j++)
+            if ((grad = written(p, call, j, grads))) {
+                grad->first = grad->first < 0 ? begin : grad->first;
+                grad->last = now;
+            }
+    }
+}
+
+/* `a` is used up, and so much more written, before `b` takes its place. */
+static bool gives_way(const struct grad *a, const struct grad *b,
+                      int64_t linger)
+{
+    return a->first >= 0 && b->first >= 0 && !a->stays &&
+           a->last + linger <= b->first;
+}
+
+/* Returns how many pairs have bytes in common. */
+static int check_places(const struct vp_program *p)
+{
+    struct grad grads[MAX_PARAMS] = { { .first = -1 } };
+    int64_t linger = p->spec.grad_linger;
+    int n = 0;
+
+    list_grads(p, grads);
+    for (int i = 0; i < p->layout.n_entries; i++)
+        for (int j = 0; j < i; j++) {
+            const struct grad *a = &grads[i], *b = &grads[j];
+
+            if (a->begin >= b->end || b->begin >= a->end)
+                continue;
+            assert_true(gives_way(a, b, linger) || gives_way(b, a, linger));
+            n++;
+        }
+    return n;
+}
+
+static void used_up_gradients_give_way(void **state)
+{
+    int n_shared = 0;
+
+    (void)state;
+    for (int trial = 0; trial < 300; trial++) {
+        int n_blocks = 3 + rand_below(8);
+        struct vp_stage_spec spec = {
+            .grad_linger = 1 + rand_below(1 << rand_below(14)),
+            .recompute_ratio = rand_below(2) ? 0.5 : 0.0,
+            .one_slot = rand_below(2),
+        };
+        struct vp_program p;
+        struct vp_graph g;
+        struct vp_err err;
+
+        random_graph(&g, n_blocks, trial % 2);
+        assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
+        spec.first_block = rand_below(n_blocks);
+        spec.n_blocks = 1 + rand_below(n_blocks - spec.first_block);
+        assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, &err),
+                         VP_OK);
+        n_shared += check_places(&p);
+        vp_program_release(&p);
+        vp_graph_release(&g);
+    }
+    assert_true(n_shared > 400);
+}
+
+static int64_t grads_of_chain(int n_layers, bool tied, int64_t linger)
+{
+    struct vp_stage_spec spec = { .grad_linger = linger };
+    struct vp_program p;
+    struct vp_graph g;
+    struct vp_err err;
+    int64_t n_bytes;
+
+    chain_graph(&g, n_layers, tied);
+    assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
+    spec.n_blocks = g.n_blocks;
+    assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, &err), VP_OK);
+    n_bytes = p.n_bytes[VP_SPACE_GRAD];
+    vp_program_release(&p);
+    vp_graph_release(&g);
+    return n_bytes;
+}
+
+/* Two matrices take turns, and one more for each that lingers; vectors and the
+ * two uses of a tied matrix stay. */
+static void a_few_gradients_are_enough(void **state)
+{
+    const int64_t matrix = 64 * 64 * 4, vectors = 2 * 256;
+
+    (void)state;
+    for (int n = 4; n < 20; n += 5) {
+        assert_int_equal(grads_of_chain(n, false, 1), 2 * matrix + n * vectors);
+        assert_int_equal(grads_of_chain(n, false, 2 * matrix),
+                         4 * matrix + n * vectors);
+        assert_int_equal(grads_of_chain(n, true, 1), 3 * matrix + n * vectors);
+        assert_int_equal(grads_of_chain(n, false, 0),
+                         (n + 2) * matrix + n * vectors);
+    }
+}
+
 /* Weights and activations of two bytes; gradients of weights and statistics of
  * rows keep four, and a tensor begins at the same element everywhere. */
 static void two_byte_types(void **state)
@@ -1017,6 +1182,8 @@ int main(void)
         cmocka_unit_test(ratio_counts_lines_from_the_end),
         cmocka_unit_test(tied_weights_share_storage),
         cmocka_unit_test(bundles_are_offered_when_final),
+        cmocka_unit_test(used_up_gradients_give_way),
+        cmocka_unit_test(a_few_gradients_are_enough),
         cmocka_unit_test(two_byte_types),
         cmocka_unit_test(bad_stages_are_refused),
     };

@@ -43,9 +43,11 @@ static void bed_init(struct bed *bed, const int64_t *sizes, int n_tensors,
 
     *bed = (struct bed){ .n_tensors = n_tensors, .n = pad };
     for (int i = 0; i < n_tensors; i++) {
-        bed->tensors[i] = (struct vp_optim_tensor){
-            .offset = bed->n, .n = sizes[i], .block = i / 2, .decay = i % 3 != 1
-        };
+        bed->tensors[i] = (struct vp_optim_tensor){ .offset = bed->n,
+                                                    .grad = bed->n,
+                                                    .n = sizes[i],
+                                                    .block = i / 2,
+                                                    .decay = i % 3 != 1 };
         bed->n += sizes[i] + pad;
     }
     n_floats = (size_t)bed->n;
@@ -433,6 +435,48 @@ static void test_threads_have_the_same_bits(void **state)
 }
 
 /* Old weights must survive an out-of-place step: other versions read them. */
+/* Gradients in another order than the tensors, and without gaps. */
+static void test_gradients_lie_anywhere(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < VP_OPTIM_KIND_COUNT; kind++) {
+        struct vp_optim_step step;
+        double sums[2][MAX_TENSORS];
+        struct bed here, there;
+        struct vp_pool *pool;
+        int64_t at = 0;
+
+        bed_init(&here, odd_sizes, VP_COUNT_OF(odd_sizes), PAD);
+        bed_init(&there, odd_sizes, VP_COUNT_OF(odd_sizes), PAD);
+        bed_fill_grad(&here, 1);
+        for (int i = here.n_tensors - 1; i >= 0; i--) {
+            const struct vp_optim_tensor *tensor = &here.tensors[i];
+
+            memcpy(there.g + at, here.g + tensor->grad,
+                   (size_t)tensor->n * sizeof(float));
+            there.tensors[i].grad = at;
+            at += tensor->n;
+        }
+        assert_int_equal(vp_pool_create(2, NULL, NULL, &pool), VP_OK);
+        step = bed_step(&here, (enum vp_optim_kind)kind, 1, true);
+        vp_optim_step_host(&step, pool, here.scratch);
+        vp_optim_sum_squares_host(here.tensors, here.n_tensors, here.g, sums[0],
+                                  pool, here.scratch);
+        step = bed_step(&there, (enum vp_optim_kind)kind, 1, true);
+        vp_optim_step_host(&step, pool, there.scratch);
+        vp_optim_sum_squares_host(there.tensors, there.n_tensors, there.g,
+                                  sums[1], pool, there.scratch);
+        vp_pool_free(pool);
+        assert_same_bits(here.w[0], there.w[0], here.n);
+        assert_same_bits(here.m, there.m, here.n);
+        assert_same_bits(here.v, there.v, here.n);
+        assert_memory_equal(sums[0], sums[1],
+                            (size_t)here.n_tensors * sizeof(double));
+        bed_release(&here);
+        bed_release(&there);
+    }
+}
+
 static void test_old_weights_stay(void **state)
 {
     (void)state;
@@ -818,6 +862,7 @@ int main(void)
         cmocka_unit_test(test_nothing_between_tensors_is_touched),
         cmocka_unit_test(test_in_place_has_the_same_bits),
         cmocka_unit_test(test_threads_have_the_same_bits),
+        cmocka_unit_test(test_gradients_lie_anywhere),
         cmocka_unit_test(test_old_weights_stay),
         cmocka_unit_test(test_instruction_sets_have_the_same_bits),
         cmocka_unit_test(test_sum_squares),

@@ -7,7 +7,7 @@
 #include "optim/optim.h"
 
 /* Changes with any structure that a plugin shares with the program. */
-#define VP_BACKEND_ABI 6
+#define VP_BACKEND_ABI 7
 
 struct vp_backend;
 struct vp_stream;
@@ -69,9 +69,10 @@ struct vp_device_info {
 
 struct vp_backend_ops {
     const char *name;
-    bool host_memory;   /* the host can use what alloc() gives */
-    bool updates_early; /* launch() takes an update along */
-    int w_linger;       /* see struct vp_stage_spec */
+    bool host_memory;    /* the host can use what alloc() gives */
+    bool updates_early;  /* launch() takes an update along */
+    int w_linger;        /* see struct vp_stage_spec */
+    int64_t grad_linger; /* likewise; 0: gradients are never used up */
     int (*n_devices)(void);
     /* NULL where there is nothing to say. Measuring `rates` takes a second. */
     enum vp_status (*info)(int device, bool rates, struct vp_device_info *out,
@@ -155,12 +156,12 @@ struct vp_backend_ops {
      * compressed message would bring. */
     enum vp_status (*shorten)(struct vp_backend *backend,
                               struct vp_stream *stream, float *data, int64_t n);
-    /* Sum of squares per tensor, in a fixed order; the host reads `sums_out`,
+    /* Sum of squares of each gradient, in a fixed order; the host reads `sums_out`,
      * which is from host_alloc(), after the stream. */
     enum vp_status (*sum_squares)(struct vp_backend *backend,
                                   struct vp_stream *stream,
                                   const struct vp_optim_tensor *tensors,
-                                  int n_tensors, const float *data,
+                                  int n_tensors, const float *grad,
                                   double *sums_out);
     enum vp_status (*update)(struct vp_backend *backend,
                              struct vp_stream *stream,

@@ -103,8 +103,8 @@ enum vp_status vp_layout_make(struct vp_lowering *lowering)
     return VP_OK;
 }
 
-static const struct vp_layout_entry *find_entry(
-    const struct vp_program *program, vp_par par)
+const struct vp_layout_entry *vp_layout_find(const struct vp_program *program,
+                                             vp_par par)
 {
     for (int i = 0; i < program->layout.n_entries; i++)
         if (program->layout.entries[i].par == par)
@@ -116,7 +116,8 @@ struct vp_ref vp_layout_param(const struct vp_program *program, vp_par par)
 {
     if (par == VP_NONE)
         return (struct vp_ref){ VP_SPACE_NONE, 0 };
-    return (struct vp_ref){ VP_SPACE_PARAM, find_entry(program, par)->offset };
+    return (struct vp_ref){ VP_SPACE_PARAM,
+                            vp_layout_find(program, par)->offset };
 }
 
 struct vp_ref vp_layout_grad(const struct vp_program *program, vp_par par)
@@ -125,7 +126,7 @@ struct vp_ref vp_layout_grad(const struct vp_program *program, vp_par par)
 
     if (par == VP_NONE)
         return (struct vp_ref){ VP_SPACE_NONE, 0 };
-    entry = find_entry(program, par);
+    entry = vp_layout_find(program, par);
     if (entry->grad_offset == VP_NONE)
         return (struct vp_ref){ VP_SPACE_NONE, 0 };
     return (struct vp_ref){ VP_SPACE_GRAD, entry->grad_offset };

@@ -67,6 +67,8 @@ const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
                                         const struct vp_op *like);
 
 /* layout.c */
+const struct vp_layout_entry *vp_layout_find(const struct vp_program *program,
+                                             vp_par par);
 enum vp_status vp_layout_make(struct vp_lowering *lowering);
 enum vp_status vp_packets_make(struct vp_lowering *lowering);
 struct vp_ref vp_layout_param(const struct vp_program *program, vp_par par);
@@ -80,5 +82,21 @@ enum vp_status vp_bundles_make(struct vp_lowering *lowering);
 
 /* plan.c: gives every temporary its offset and patches all calls. */
 enum vp_status vp_plan_memory(struct vp_lowering *lowering);
+
+/* Bytes that are needed for some time. */
+struct vp_life {
+    int id;              /* the caller's */
+    int64_t first, last; /* by any clock; inclusive */
+    int64_t n_bytes;
+    int64_t offset;
+};
+
+/* Gives `n` lives their offsets, largest first, each the lowest one that is free
+ * all the time; returns the bytes that they need together. `placed` has them in
+ * the order of offsets; `lives` is mixed up. */
+int64_t vp_plan_lives(struct vp_life *lives, int n, struct vp_life *placed);
+
+/* grads.c: gives gradients that are used up new offsets, and patches calls. */
+enum vp_status vp_grads_plan(struct vp_lowering *lowering);
 
 #endif

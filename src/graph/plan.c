@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct life {
-    int temp;
-    int first, last; /* calls of the list; first < 0: not in this list */
-    int64_t n_bytes;
-    int64_t offset;
-};
-
 static void each_ref(struct vp_call *call,
                      void (*fn)(void *ctx, struct vp_ref *ref), void *ctx)
 {
@@ -38,15 +31,15 @@ static void each_ref(struct vp_call *call,
 
 struct scan {
     const struct vp_temp *temps;
-    struct life *lives; /* per temporary */
-    bool all;           /* those that are carried, too */
+    struct vp_life *lives; /* per temporary */
+    bool all;              /* those that are carried, too */
     int call;
 };
 
 static void note_use(void *ctx, struct vp_ref *ref)
 {
     struct scan *scan = ctx;
-    struct life *life;
+    struct vp_life *life;
 
     if (ref->space != VP_SPACE_WORK ||
         (scan->temps[ref->offset].carried && !scan->all))
@@ -93,7 +86,7 @@ static void scan_list(struct scan *scan, const struct vp_program *program,
 /* Collects the lives in lists [first, end), which run one after the other, at
  * the front of `lives`; returns how many. */
 static int find_lives(const struct vp_lowering *lowering, int first, int end,
-                      struct life *lives)
+                      struct vp_life *lives)
 {
     const struct vp_program *program = lowering->program;
     struct scan scan = { .temps = lowering->temps,
@@ -102,10 +95,10 @@ static int find_lives(const struct vp_lowering *lowering, int first, int end,
     int n = 0, base = 0;
 
     for (int i = 0; i < lowering->n_temps; i++)
-        lives[i] = (struct life){ .temp = i,
-                                  .first = -1,
-                                  .last = -1,
-                                  .n_bytes = lowering->temps[i].n_bytes };
+        lives[i] = (struct vp_life){ .id = i,
+                                     .first = -1,
+                                     .last = -1,
+                                     .n_bytes = lowering->temps[i].n_bytes };
     for (int list = first; list < end; list++) {
         scan_list(&scan, program, (enum vp_list)list, base);
         base += program->n_calls[list];
@@ -118,21 +111,21 @@ static int find_lives(const struct vp_lowering *lowering, int first, int end,
 
 static int larger_first(const void *a, const void *b)
 {
-    const struct life *x = a, *y = b;
+    const struct vp_life *x = a, *y = b;
 
     if (x->n_bytes != y->n_bytes)
         return x->n_bytes < y->n_bytes ? 1 : -1;
-    return (x->temp > y->temp) - (x->temp < y->temp);
+    return (x->id > y->id) - (x->id < y->id);
 }
 
 /* `placed` is sorted by offset; inserts `life` at the lowest free place. */
-static void place(struct life *placed, int n_placed, struct life life)
+static void place(struct vp_life *placed, int n_placed, struct vp_life life)
 {
     int at = n_placed;
 
     life.offset = 0;
     for (int i = 0; i < n_placed; i++) {
-        const struct life *other = &placed[i];
+        const struct vp_life *other = &placed[i];
 
         if (other->last < life.first || other->first > life.last)
             continue;
@@ -148,21 +141,28 @@ static void place(struct life *placed, int n_placed, struct life life)
     placed[at] = life;
 }
 
-/* Plans lists [first, end); returns the bytes that they need. */
-static int64_t plan_lists(struct vp_lowering *lowering, int first, int end,
-                          struct life *lives, struct life *placed)
+int64_t vp_plan_lives(struct vp_life *lives, int n, struct vp_life *placed)
 {
-    int n = find_lives(lowering, first, end, lives);
     int64_t n_bytes = 0;
 
     qsort(lives, (size_t)n, sizeof(*lives), larger_first);
     for (int i = 0; i < n; i++)
         place(placed, i, lives[i]);
-    for (int i = 0; i < n; i++) {
-        lowering->temps[placed[i].temp].offset = placed[i].offset;
+    for (int i = 0; i < n; i++)
         if (placed[i].offset + placed[i].n_bytes > n_bytes)
             n_bytes = placed[i].offset + placed[i].n_bytes;
-    }
+    return n_bytes;
+}
+
+/* Plans lists [first, end); returns the bytes that they need. */
+static int64_t plan_lists(struct vp_lowering *lowering, int first, int end,
+                          struct vp_life *lives, struct vp_life *placed)
+{
+    int n = find_lives(lowering, first, end, lives);
+    int64_t n_bytes = vp_plan_lives(lives, n, placed);
+
+    for (int i = 0; i < n; i++)
+        lowering->temps[placed[i].id].offset = placed[i].offset;
     return n_bytes;
 }
 
@@ -181,8 +181,8 @@ static void patch(void *ctx, struct vp_ref *ref)
 
 /* What is carried gets bytes of its own in SLOT; WORK has room for the list
  * that needs most. */
-static void plan_apart(struct vp_lowering *lowering, struct life *lives,
-                       struct life *placed)
+static void plan_apart(struct vp_lowering *lowering, struct vp_life *lives,
+                       struct vp_life *placed)
 {
     int64_t *slot = &lowering->program->n_bytes[VP_SPACE_SLOT];
     int64_t *work = &lowering->program->n_bytes[VP_SPACE_WORK];
@@ -202,8 +202,8 @@ static void plan_apart(struct vp_lowering *lowering, struct life *lives,
 }
 
 /* All lists of a minibatch share SLOT, behind the loss. */
-static void plan_together(struct vp_lowering *lowering, struct life *lives,
-                          struct life *placed)
+static void plan_together(struct vp_lowering *lowering, struct vp_life *lives,
+                          struct vp_life *placed)
 {
     int64_t *slot = &lowering->program->n_bytes[VP_SPACE_SLOT];
     int64_t n_bytes = plan_lists(lowering, 0, VP_LIST_COUNT, lives, placed);
@@ -217,8 +217,8 @@ enum vp_status vp_plan_memory(struct vp_lowering *lowering)
 {
     struct vp_program *program = lowering->program;
     size_t n = (size_t)lowering->n_temps + 1;
-    struct life *lives = vp_lowering_alloc(lowering, n * sizeof(*lives));
-    struct life *placed = vp_lowering_alloc(lowering, n * sizeof(*placed));
+    struct vp_life *lives = vp_lowering_alloc(lowering, n * sizeof(*lives));
+    struct vp_life *placed = vp_lowering_alloc(lowering, n * sizeof(*placed));
 
     if (lowering->status != VP_OK)
         return lowering->status;

@@ -67,10 +67,12 @@ struct vp_packet {
 
 /* Where a stage's parameters sit in PARAM and GRAD; the same for all buckets.
  * PARAM holds the graph's dtype, GRAD floats. Trained tensors come first, in
- * block order, beginning at the same element of both: [0, train_bytes) of GRAD
- * and of arrays like it is what an update covers. A parameter tied to an
- * earlier one of the stage uses that one's storage, but keeps a gradient of
- * its own behind train_bytes: sums over blocks happen in block order. */
+ * block order: [0, train_bytes) of an array of floats is what an update covers.
+ * A parameter tied to an earlier one of the stage uses that one's storage, but
+ * keeps a gradient of its own: sums over blocks happen in block order.
+ * Gradients begin at the same elements as their weights, those of tied
+ * parameters behind train_bytes; but where they are used up within backward,
+ * several have the same place one after the other: see grads.c. */
 struct vp_layout_entry {
     vp_par par;
     int storage;         /* the entry that holds the weights; its own index
@@ -99,6 +101,10 @@ struct vp_stage_spec {
     int64_t bundle_bytes; /* replicas: see struct vp_bundle; 0: none */
     int w_linger;         /* calls after a W that a backend may run before it:
                              temporaries of W live on for so many */
+    /* Above 0: a gradient is used up within the list that makes it, and its
+     * bytes serve others when so many of those have been written after it. Not
+     * with split_w or bundles. */
+    int64_t grad_linger;
 };
 
 /* Gradients that replicas add up together, as soon as they are final: a range

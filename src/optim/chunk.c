@@ -27,6 +27,7 @@ int vp_optim_cut(const struct vp_optim_tensor *tensors, int n_tensors,
 
             chunks[n_chunks++] = (struct vp_optim_chunk){
                 .begin = tensors[i].offset + at,
+                .grad = tensors[i].grad + at,
                 .n = (int)(left < VP_OPTIM_CHUNK ? left : VP_OPTIM_CHUNK),
                 .tensor = i,
             };

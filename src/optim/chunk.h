@@ -10,9 +10,10 @@
  * the last tasks of a job end close together. */
 #define VP_OPTIM_CHUNK 16384
 
-/* Elements [begin, begin + n) of tensor `tensor`. */
+/* Elements [begin, begin + n) of tensor `tensor`; of the gradients, those from
+ * `grad` on. */
 struct vp_optim_chunk {
-    int64_t begin;
+    int64_t begin, grad;
     int n;
     int tensor;
     double sum[2]; /* what a pass found in this chunk */

@@ -8,7 +8,7 @@
 struct sum_job {
     const struct vp_optim_kernels *kernels;
     struct vp_optim_chunk *chunks;
-    const float *data;
+    const float *grad;
 };
 
 static void sum_chunk(void *ctx, int task, int thread)
@@ -17,16 +17,16 @@ static void sum_chunk(void *ctx, int task, int thread)
     struct vp_optim_chunk *chunk = &job->chunks[task];
 
     (void)thread;
-    chunk->sum[0] = job->kernels->sum_squares(job->data + chunk->begin,
+    chunk->sum[0] = job->kernels->sum_squares(job->grad + chunk->grad,
                                               chunk->n);
 }
 
 void vp_optim_sum_squares_host(const struct vp_optim_tensor *tensors,
-                               int n_tensors, const float *data,
+                               int n_tensors, const float *grad,
                                double *sums_out, struct vp_pool *pool,
                                void *scratch)
 {
-    struct sum_job job = { vp_optim_kernels(), scratch, data };
+    struct sum_job job = { vp_optim_kernels(), scratch, grad };
     int n_chunks = vp_optim_cut(tensors, n_tensors, job.chunks);
     int n;
 

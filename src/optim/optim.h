@@ -30,9 +30,10 @@ struct vp_optim_config {
     float grad_clip; /* maximal gradient norm; 0 = off */
 };
 
-/* One named tensor: elements [offset, offset + n) of every array of a step. */
+/* One named tensor: elements [offset, offset + n) of every array of a step, but
+ * for the gradients, where it begins at `grad`. */
 struct vp_optim_tensor {
-    int64_t offset, n;
+    int64_t offset, grad, n;
     int block;
     bool decay;
 };
@@ -70,10 +71,10 @@ void vp_optim_step_host(const struct vp_optim_step *step, struct vp_pool *pool,
 size_t vp_optim_scratch_bytes(const struct vp_optim_tensor *tensors,
                               int n_tensors);
 
-/* Sum of squares of every tensor, in a fixed order and in double: exact but
+/* Sum of squares of every gradient, in a fixed order and in double: exact but
  * for the rounding of the additions. Same scratch. */
 void vp_optim_sum_squares_host(const struct vp_optim_tensor *tensors,
-                               int n_tensors, const float *data,
+                               int n_tensors, const float *grad,
                                double *sums_out, struct vp_pool *pool,
                                void *scratch);
 /* The norm of all tensors: sums -> per block, in tensor order -> total, in

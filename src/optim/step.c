@@ -48,7 +48,7 @@ static struct vp_optim_span chunk_span(const struct job *job,
     struct vp_optim_span span = {
         .n = chunk->n,
         .w = step->w_old + chunk->begin,
-        .g = step->grad + chunk->begin,
+        .g = step->grad + chunk->grad,
         .m = step->moment[0] + chunk->begin,
         .w_new = step->w_new + chunk->begin,
     };

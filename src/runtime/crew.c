@@ -1,5 +1,6 @@
 #include "runtime/crew.h"
 
+#include "runtime/action.h"
 #include "runtime/device_log.h"
 #include "runtime/remote.h"
 #include "runtime/wire.h"
@@ -109,6 +110,8 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     if (plan->n_replicas > 1)
         spec.bundle_bytes = config->bundle_bytes ? config->bundle_bytes
                                                  : BUNDLE_BYTES;
+    if (plan->update_every == 1 && vp_updates_early(config, schedule, s))
+        spec.grad_linger = config->backend->grad_linger;
     return vp_stage_init(&rs->stage, config, rank->backend, &spec, &shape, err);
 }
 

@@ -73,6 +73,7 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
     if (vp_update_is_early(rank, action, &rate))
         return vp_stage_run_and_update(&rs->stage, slot, version, boundary,
                                        rate.lr, rate.grad_scale);
+    VP_BUG_ON(rs->stage.spec.grad_linger > 0); /* gradients would be lost */
     if (!rs->replicas || rs->mirror || !is_final(rank, action))
         return vp_stage_run(&rs->stage, slot, list, version, false, boundary);
     program = vp_stage_program(&rs->stage, slot);

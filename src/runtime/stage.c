@@ -20,6 +20,19 @@ static void widen(struct vp_stage *stage, const struct vp_program *program)
             stage->n_bytes[space] = program->n_bytes[space];
 }
 
+/* Tensors are listed once, for all buckets. */
+static bool has_places_of(const struct vp_program *a,
+                          const struct vp_program *b)
+{
+    const struct vp_layout *x = &a->layout, *y = &b->layout;
+
+    for (int i = 0; i < x->n_entries; i++)
+        if (x->entries[i].offset != y->entries[i].offset ||
+            x->entries[i].grad_offset != y->entries[i].grad_offset)
+            return false;
+    return x->n_entries == y->n_entries;
+}
+
 static enum vp_status lower_bucket(struct vp_stage *stage, int index,
                                    struct vp_err *err)
 {
@@ -30,6 +43,7 @@ static enum vp_status lower_bucket(struct vp_stage *stage, int index,
     eval_spec.forward_only = true;
     VP_TRY(vp_program_lower(graph, &stage->spec, ask_scratch, stage,
                             &bucket->train, err));
+    VP_BUG_ON(!has_places_of(&bucket->train, &stage->buckets[0].train));
     widen(stage, &bucket->train);
     if (!stage->config->eval_data)
         return VP_OK;
@@ -107,8 +121,10 @@ static void list_some(struct vp_stage *stage, enum tie tie)
             stage->tensor_names[stage->n_tensors] = param->part[j].name;
             stage->tensor_params[stage->n_tensors] = param;
             stage->tensors[stage->n_tensors++] = (struct vp_optim_tensor){
-                .offset = entry->grad_offset / (int64_t)sizeof(float) +
+                .offset = entry->offset / vp_dtype_bytes(graph->dtype) +
                           param->part[j].row * param->cols,
+                .grad = entry->grad_offset / (int64_t)sizeof(float) +
+                        param->part[j].row * param->cols,
                 .n = param->part[j].rows * param->cols,
                 .block = param->block,
                 .decay = param->decay,

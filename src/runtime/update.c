@@ -379,16 +379,21 @@ static const struct vp_action *update_after(const struct vp_rank *rank,
     return NULL;
 }
 
+bool vp_updates_early(const struct vp_train_config *config,
+                      const struct vp_schedule *schedule, int stage)
+{
+    return config->backend->updates_early && !schedule->split &&
+           config->optim.kind != VP_OPTIM_LAMB && !norm_decides(config) &&
+           schedule->stages[stage].n_replicas == 1;
+}
+
 bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
                         struct vp_rate *rate_out)
 {
-    const struct vp_train_config *config = rank->crew->config;
     const struct vp_rank_stage *rs = stage_of(rank, backward);
     const struct vp_action *update;
 
-    if (!config->backend->updates_early || rank->job->schedule->split ||
-        config->optim.kind == VP_OPTIM_LAMB || norm_decides(config) ||
-        rs->replicas)
+    if (!vp_updates_early(rank->crew->config, rank->job->schedule, rs->index))
         return false;
     update = update_after(rank, backward);
     if (!update)

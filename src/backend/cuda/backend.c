@@ -266,6 +266,9 @@ static void cuda_stream_free(struct vp_stream *stream)
         cudaEventDestroy(stream->fork);
     if (stream->join)
         cudaEventDestroy(stream->join);
+    for (int i = 0; i < VP_CUDA_UPDATES; i++)
+        if (stream->updated[i])
+            cudaEventDestroy(stream->updated[i]);
     cudaFree(stream->mb);
     free(stream);
 }
@@ -293,6 +296,11 @@ static enum vp_status make_streams(struct vp_stream *stream)
     VP_TRY(vp_cuda_check(
         cuda, cudaEventCreateWithFlags(&stream->join, cudaEventDisableTiming),
         what));
+    for (int i = 0; i < VP_CUDA_UPDATES; i++)
+        VP_TRY(vp_cuda_check(cuda,
+                             cudaEventCreateWithFlags(&stream->updated[i],
+                                                      cudaEventDisableTiming),
+                             what));
     return vp_cuda_check(
         cuda, cudaMalloc((void **)&stream->mb, sizeof(*stream->mb)), what);
 }
@@ -451,7 +459,7 @@ enum vp_status vp_cuda_find_tensors(struct vp_backend *backend,
 static enum vp_status cuda_sum_squares(struct vp_backend *backend,
                                        struct vp_stream *stream,
                                        const struct vp_optim_tensor *tensors,
-                                       int n_tensors, const float *data,
+                                       int n_tensors, const float *grad,
                                        double *sums_out)
 {
     struct vp_cuda_tensors *table;
@@ -459,7 +467,7 @@ static enum vp_status cuda_sum_squares(struct vp_backend *backend,
 
     VP_TRY(vp_cuda_find_tensors(backend, tensors, n_tensors, &table));
     label = vp_cuda_profile_push(backend->cuda.profile);
-    vp_cuda_sum_squares(table, data, sums_out, stream->stream);
+    vp_cuda_sum_squares(table, grad, sums_out, stream->stream);
     vp_cuda_profile_pop_other(backend->cuda.profile, label, "norm",
                               vp_cuda_squares_traffic(tensors, n_tensors));
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(),
@@ -488,6 +496,7 @@ static const struct vp_backend_ops cuda_ops = {
     .name = "cuda",
     .updates_early = true,
     .w_linger = 6,
+    .grad_linger = 32 << 20,
     .n_devices = cuda_n_devices,
     .info = vp_cuda_info,
     .address = cuda_address,

@@ -159,8 +159,8 @@ enum vp_status vp_cuda_tensors_create(const struct vp_optim_tensor *tensors,
                                       int n_tensors,
                                       struct vp_cuda_tensors **out);
 void vp_cuda_tensors_free(struct vp_cuda_tensors *tensors);
-/* Squares per tensor, into memory of the host that the device reaches. */
-void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *data,
+/* Squares of each gradient, into memory of the host that the device reaches. */
+void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *grad,
                          double *sums_out, cudaStream_t stream);
 /* The arrays of the step are on the device; its tensors are those given. */
 void vp_cuda_update(struct vp_cuda_tensors *tensors,

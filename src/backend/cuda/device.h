@@ -49,13 +49,15 @@ struct vp_backend {
     struct vp_cuda_mb *mb;        /* of calls outside of lists */
 };
 
+enum { VP_CUDA_UPDATES = 32 }; /* that can be waited for one by one */
+
 struct vp_stream {
     struct vp_backend *backend;
     cudaStream_t stream;
     struct vp_cuda_mb *mb; /* on the device: of the list being run */
     struct vp_cuda_side *side;
     cudaStream_t tail; /* of updates: see early.h */
-    cudaEvent_t fork, join;
+    cudaEvent_t fork, join, updated[VP_CUDA_UPDATES];
 };
 
 struct vp_event {

@@ -141,6 +141,8 @@ static enum vp_status run_calls(struct vp_cuda_call *calls, int n,
 
     for (int i = 0; i < n; i += n_done) {
         vp_cuda_side_guard(side, &calls[i], n - i);
+        if (early)
+            VP_TRY(vp_cuda_early_guard(early, i, calls[i].stream));
         VP_TRY(run_some(&calls[i], n - i, &n_done));
         for (int k = i; k < i + n_done; k++)
             if (calls[k].side)
@@ -149,18 +151,6 @@ static enum vp_status run_calls(struct vp_cuda_call *calls, int n,
             VP_TRY(vp_cuda_early_advance(early, i + n_done));
     }
     return VP_OK;
-}
-
-static enum vp_status end_update(struct vp_exe *exe,
-                                 struct vp_cuda_early *early)
-{
-    struct vp_cuda_profile *profile = exe->backend->cuda.profile;
-    int label = vp_cuda_profile_push(profile);
-    enum vp_status st = vp_cuda_early_end(early);
-
-    vp_cuda_profile_pop_other(profile, label, "update",
-                              vp_cuda_update_traffic(early->step));
-    return st;
 }
 
 /* Launches a list, and the update that comes with it. In a profile, nothing
@@ -180,13 +170,12 @@ static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
         VP_TRY(vp_cuda_find_tensors(exe->backend, launch->update->tensors,
                                     launch->update->n_tensors, &tensors));
         VP_TRY(vp_cuda_early_begin(&early, exe->program, key->list, launch,
-                                   tensors, stream));
+                                   tensors, alone, stream));
     }
     vp_cuda_side_begin(stream->side);
-    st = run_calls(exe->calls, n, side,
-                   launch->update && !alone ? &early : NULL);
+    st = run_calls(exe->calls, n, side, launch->update ? &early : NULL);
     if (launch->update)
-        ended = end_update(exe, &early);
+        ended = vp_cuda_early_end(&early);
     vp_cuda_side_end(stream->side);
     return st != VP_OK ? st : ended;
 }

@@ -16,9 +16,10 @@ enum {
     MAX_BLOCKS = 2048,
 };
 
-/* Elements [begin, begin + n) of tensor `tensor`. */
+/* Elements [begin, begin + n) of tensor `tensor`; of the gradients, those from
+ * `grad` on. */
 struct chunk {
-    int64_t begin;
+    int64_t begin, grad;
     int n;
     int tensor;
     int decay;
@@ -67,6 +68,7 @@ static void cut_tensors(const struct vp_optim_tensor *tensors, int n_tensors,
             struct chunk *chunk = &chunks[n_chunks++];
 
             chunk->begin = tensors[i].offset + at;
+            chunk->grad = tensors[i].grad + at;
             chunk->n = left < CHUNK ? (int)left : (int)CHUNK;
             chunk->tensor = i;
             chunk->decay = tensors[i].decay;
@@ -130,7 +132,8 @@ enum vp_status vp_cuda_tensors_create(const struct vp_optim_tensor *tensors,
     t->n_tensors = n_tensors;
     t->first = (int *)calloc((size_t)n_tensors + 1, sizeof(*t->first));
     for (int i = 0; i < n_tensors; i++) {
-        VP_BUG_ON(tensors[i].offset % 4 != 0); /* quads are aligned */
+        /* Quads are aligned. */
+        VP_BUG_ON(tensors[i].offset % 4 != 0 || tensors[i].grad % 4 != 0);
         n_chunks += (size_t)chunks_of(&tensors[i]);
     }
     if (t->first)
@@ -194,6 +197,34 @@ static __device__ __forceinline__ void store_quad(T *to, const quad<float> &q,
             to[j] = rounded.x[j];
 }
 
+/* The same for what is used once per step: it leaves the cache before others,
+ * as gradients that were just written and are not yet read. */
+static __device__ __forceinline__ quad<float> load_once(const float *from,
+                                                        int left)
+{
+    quad<float> q;
+    float4 all;
+
+    if (left < 4)
+        return load_quad(from, left);
+    all = __ldcs((const float4 *)from);
+    q.x[0] = all.x;
+    q.x[1] = all.y;
+    q.x[2] = all.z;
+    q.x[3] = all.w;
+    return q;
+}
+
+static __device__ __forceinline__ void store_once(float *to,
+                                                  const quad<float> &q,
+                                                  int left)
+{
+    if (left < 4)
+        store_quad<float>(to, q, left);
+    else
+        __stcs((float4 *)to, make_float4(q.x[0], q.x[1], q.x[2], q.x[3]));
+}
+
 /* ---- Sums --------------------------------------------------------------- */
 
 /* Of all THREADS threads; `shared` may be used again only after a barrier. */
@@ -222,7 +253,7 @@ static __device__ __forceinline__ double squares(const quad<float> &q)
 
 /* One block per chunk. */
 static __global__ void __launch_bounds__(THREADS)
-    chunk_squares(struct cut cut, const float *data)
+    chunk_squares(struct cut cut, const float *grad)
 {
     __shared__ double shared[THREADS / 32];
     struct chunk chunk = cut.chunks[blockIdx.x];
@@ -230,9 +261,9 @@ static __global__ void __launch_bounds__(THREADS)
 
     for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
         if (chunk.n - i >= 4)
-            sum += squares(load_quad(data + chunk.begin + i, 4));
+            sum += squares(load_quad(grad + chunk.grad + i, 4));
         else
-            sum += squares(load_quad(data + chunk.begin + i, chunk.n - i));
+            sum += squares(load_quad(grad + chunk.grad + i, chunk.n - i));
     }
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
@@ -271,13 +302,13 @@ void vp_cuda_add_squares(struct vp_cuda_tensors *tensors, double *sums_out,
                                                                    sums_out);
 }
 
-void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *data,
+void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *grad,
                          double *sums_out, cudaStream_t stream)
 {
     int n_chunks = tensors->first[tensors->n_tensors];
 
     if (n_chunks > 0)
-        chunk_squares<<<n_chunks, THREADS, 0, stream>>>(tensors->cut, data);
+        chunk_squares<<<n_chunks, THREADS, 0, stream>>>(tensors->cut, grad);
     vp_cuda_add_squares(tensors, sums_out, stream);
 }
 
@@ -347,19 +378,20 @@ static __device__ __forceinline__ void store_weights(const struct arrays &a,
                                                      const quad<float> &w,
                                                      int left)
 {
-    store_quad<float>(a.w_new + at, w, left);
+    store_once(a.w_new + at, w, left);
     if (a.rounded)
         store_quad<T>((T *)a.rounded + at, w, left);
 }
 
 template <typename T, bool EARLY>
 static __device__ __forceinline__ double sgd_quad(const struct arrays &a,
-                                                  int64_t at, int left,
+                                                  int64_t at, const float *grad,
+                                                  int left,
                                                   const struct vp_optim_coef &c)
 {
-    const quad<float> w = load_quad(a.w_old + at, left);
-    const quad<float> g = load_quad(a.grad + at, left);
-    const quad<float> m = load_quad(a.m + at, left);
+    const quad<float> w = load_once(a.w_old + at, left);
+    const quad<float> g = load_quad(grad, left);
+    const quad<float> m = load_once(a.m + at, left);
     quad<float> w_new, m_new;
 
     for (int j = 0; j < 4; j++) {
@@ -370,19 +402,20 @@ static __device__ __forceinline__ double sgd_quad(const struct arrays &a,
         keep_old(&m_new, m, g);
         keep_old(&w_new, w, g);
     }
-    store_quad<float>(a.m + at, m_new, left);
+    store_once(a.m + at, m_new, left);
     store_weights<T>(a, at, w_new, left);
     return EARLY ? squares(g) : 0.0;
 }
 
 template <typename T, bool EARLY>
 static __device__ __forceinline__ double adam_quad(
-    const struct arrays &a, int64_t at, int left, const struct vp_optim_coef &c)
+    const struct arrays &a, int64_t at, const float *grad, int left,
+    const struct vp_optim_coef &c)
 {
-    const quad<float> w = load_quad(a.w_old + at, left);
-    const quad<float> g = load_quad(a.grad + at, left);
-    const quad<float> m = load_quad(a.m + at, left);
-    const quad<float> v = load_quad(a.v + at, left);
+    const quad<float> w = load_once(a.w_old + at, left);
+    const quad<float> g = load_quad(grad, left);
+    const quad<float> m = load_once(a.m + at, left);
+    const quad<float> v = load_once(a.v + at, left);
     quad<float> w_new, m_new, v_new;
 
     for (int j = 0; j < 4; j++) {
@@ -398,8 +431,8 @@ static __device__ __forceinline__ double adam_quad(
         keep_old(&v_new, v, g);
         keep_old(&w_new, w, g);
     }
-    store_quad<float>(a.m + at, m_new, left);
-    store_quad<float>(a.v + at, v_new, left);
+    store_once(a.m + at, m_new, left);
+    store_once(a.v + at, v_new, left);
     store_weights<T>(a, at, w_new, left);
     return EARLY ? squares(g) : 0.0;
 }
@@ -417,13 +450,14 @@ static __global__ void __launch_bounds__(THREADS)
 
     for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
         int64_t at = chunk.begin + i;
+        const float *grad = a.grad + chunk.grad + i;
 
         if (chunk.n - i >= 4)
-            sum += ADAM ? adam_quad<T, EARLY>(a, at, 4, c)
-                        : sgd_quad<T, EARLY>(a, at, 4, c);
+            sum += ADAM ? adam_quad<T, EARLY>(a, at, grad, 4, c)
+                        : sgd_quad<T, EARLY>(a, at, grad, 4, c);
         else
-            sum += ADAM ? adam_quad<T, EARLY>(a, at, chunk.n - i, c)
-                        : sgd_quad<T, EARLY>(a, at, chunk.n - i, c);
+            sum += ADAM ? adam_quad<T, EARLY>(a, at, grad, chunk.n - i, c)
+                        : sgd_quad<T, EARLY>(a, at, grad, chunk.n - i, c);
     }
     if (!EARLY)
         return;
@@ -434,11 +468,11 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* Moves the moments on; adds the squares of w and of the direction u. */
 static __device__ __forceinline__ void measure_quad(
-    const struct arrays &a, int64_t at, int left, const struct vp_optim_coef &c,
-    double *w2, double *u2)
+    const struct arrays &a, int64_t at, const float *grad, int left,
+    const struct vp_optim_coef &c, double *w2, double *u2)
 {
     quad<float> w = load_quad(a.w_old + at, left);
-    quad<float> g = load_quad(a.grad + at, left);
+    quad<float> g = load_quad(grad, left);
     quad<float> m = load_quad(a.m + at, left);
     quad<float> v = load_quad(a.v + at, left);
 
@@ -467,11 +501,12 @@ static __global__ void __launch_bounds__(THREADS)
 
     for (int i = 4 * threadIdx.x; i < chunk.n; i += 4 * THREADS) {
         int64_t at = chunk.begin + i;
+        const float *grad = a.grad + chunk.grad + i;
 
         if (chunk.n - i >= 4)
-            measure_quad(a, at, 4, c, &w2, &u2);
+            measure_quad(a, at, grad, 4, c, &w2, &u2);
         else
-            measure_quad(a, at, chunk.n - i, c, &w2, &u2);
+            measure_quad(a, at, grad, chunk.n - i, c, &w2, &u2);
     }
     w2 = block_sum(w2, shared[0]);
     u2 = block_sum(u2, shared[1]);

@@ -1,0 +1,132 @@
+/* Gradients that are used up within backward.
+ *
+ * Where the optimizer comes along with a backward, a matrix is updated soon
+ * after the last W that writes its gradient. Its bytes then serve gradients of
+ * the layers before:
+ *
+ *   W 23 | W 22 | W 21 | W 20 | W 19 | ...
+ *   a    | a    | a    | d    | d    |     linger: two gradients
+ *        | b    | b    | b    | e    |
+ *        |      | c    | c    | c    |
+ *
+ * When exactly the update comes is the backend's affair: it makes a W wait that
+ * comes too soon. So that few must, a gradient lingers. The clock is what has
+ * been written, in bytes: the order of W calls alone decides, which is the same
+ * in all buckets.
+ *
+ * Gradients of tied weights are added up after backward, and so stay. Those of
+ * vectors have places of their own: they are small, and kernels of B may write
+ * them ahead of W. */
+#include "graph/lower.h"
+
+static bool is_tied(const struct vp_graph *graph, vp_par par)
+{
+    for (vp_par p = 0; p < graph->n_params; p++)
+        if (graph->params[p].tied_to == par)
+            return true;
+    return graph->params[par].tied_to != VP_NONE;
+}
+
+static bool is_vector(const struct vp_param *param)
+{
+    return param->rows == 1 || param->cols == 1;
+}
+
+static int64_t bytes_of(const struct vp_param *param)
+{
+    size_t n = (size_t)(param->rows * param->cols);
+
+    return (int64_t)vp_align_up(n * sizeof(float), VP_TENSOR_ALIGN);
+}
+
+/* Gradient number `i` of a call, if that is of a matrix. */
+static struct vp_life *find_life(const struct vp_program *program,
+                                 const struct vp_call *call, int i,
+                                 struct vp_life *lives)
+{
+    vp_par par = call->op->par[i];
+
+    if (!vp_ref_is(call->dpar[i]) || is_vector(&program->graph->params[par]))
+        return NULL;
+    return &lives[vp_layout_find(program, par) - program->layout.entries];
+}
+
+/* All gradients of a call are written while it runs. */
+static void note_call(const struct vp_lowering *lowering,
+                      const struct vp_call *call, struct vp_life *lives,
+                      int64_t *now)
+{
+    const struct vp_program *program = lowering->program;
+    int64_t begin = *now;
+
+    for (int i = 0; i < VP_MAX_PARAM; i++) {
+        const struct vp_life *life = find_life(program, call, i, lives);
+
+        *now += life ? life->n_bytes : 0;
+    }
+    for (int i = 0; i < VP_MAX_PARAM; i++) {
+        struct vp_life *life = find_life(program, call, i, lives);
+
+        if (!life)
+            continue;
+        if (life->first < 0)
+            life->first = begin;
+        life->last = is_tied(lowering->graph, call->op->par[i])
+                         ? INT64_MAX
+                         : *now + lowering->spec->grad_linger;
+    }
+}
+
+/* Returns how many there are; constants have none. */
+static int find_lives(const struct vp_lowering *lowering, struct vp_life *lives)
+{
+    const struct vp_program *program = lowering->program;
+    const struct vp_layout *layout = &program->layout;
+    int64_t now = 0;
+    int n = 0;
+
+    for (int i = 0; i < layout->n_entries; i++) {
+        const struct vp_layout_entry *entry = &layout->entries[i];
+
+        lives[i] = (struct vp_life){
+            .id = i,
+            .first = -1,
+            .last = INT64_MAX,
+            .n_bytes = bytes_of(&lowering->graph->params[entry->par]),
+        };
+    }
+    for (int i = 0; i < program->n_calls[VP_LIST_B]; i++)
+        note_call(lowering, &program->calls[VP_LIST_B][i], lives, &now);
+    for (int i = 0; i < layout->n_entries; i++)
+        if (layout->entries[i].grad_offset != VP_NONE)
+            lives[n++] = lives[i];
+    return n;
+}
+
+static void patch(const struct vp_program *program, struct vp_call *call)
+{
+    for (int i = 0; i < VP_MAX_PARAM; i++)
+        if (vp_ref_is(call->dpar[i]))
+            call->dpar[i] = vp_layout_grad(program, call->op->par[i]);
+}
+
+enum vp_status vp_grads_plan(struct vp_lowering *lowering)
+{
+    struct vp_program *program = lowering->program;
+    struct vp_layout *layout = &program->layout;
+    size_t n_bytes = ((size_t)layout->n_entries + 1) * sizeof(struct vp_life);
+    struct vp_life *lives = vp_lowering_alloc(lowering, n_bytes);
+    struct vp_life *placed = vp_lowering_alloc(lowering, n_bytes);
+    int n;
+
+    if (lowering->status != VP_OK)
+        return lowering->status;
+    VP_BUG_ON(lowering->spec->split_w || lowering->spec->bundle_bytes > 0);
+    n = find_lives(lowering, lives);
+    layout->grad_bytes = vp_plan_lives(lives, n, placed);
+    for (int i = 0; i < n; i++)
+        layout->entries[placed[i].id].grad_offset = placed[i].offset;
+    for (int i = 0; i < program->n_calls[VP_LIST_B]; i++)
+        patch(program, &program->calls[VP_LIST_B][i]);
+    return VP_OK;
+}
