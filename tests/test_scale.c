@@ -195,8 +195,8 @@ static bool skips_late(const struct run *run, int n_steps)
     return late && run->skipped[1] == 2;
 }
 
-/* The power of two that must come down twice: where kernels overflow depends on
- * the machine. */
+/* A power of two that must come down twice, or 0: where kernels overflow depends
+ * on the machine, and no two batches do at the same scale. */
 static float find_start(struct setup setup)
 {
     struct run run;
@@ -208,7 +208,6 @@ static float find_start(struct setup setup)
         if (run.skipped[2] == 2)
             return start;
     }
-    fail_msg("no scale overflows twice");
     return 0.0f;
 }
 
@@ -216,7 +215,7 @@ static float find_start(struct setup setup)
  * than the first one that fits. */
 static void find_late(struct setup *setup, struct run *want)
 {
-    for (setup->seed = 1; setup->seed <= 8; setup->seed++) {
+    for (setup->seed = 1; setup->seed <= 16; setup->seed++) {
         float start = find_start(*setup);
 
         for (float scale = start; scale < 2.0f * start; scale *= 1.0625f) {
