@@ -156,8 +156,8 @@ struct vp_backend_ops {
      * compressed message would bring. */
     enum vp_status (*shorten)(struct vp_backend *backend,
                               struct vp_stream *stream, float *data, int64_t n);
-    /* Sum of squares of each gradient, in a fixed order; the host reads `sums_out`,
-     * which is from host_alloc(), after the stream. */
+    /* Sum of squares of each gradient, in a fixed order; the host reads
+     * `sums_out`, which is from host_alloc(), after the stream. */
     enum vp_status (*sum_squares)(struct vp_backend *backend,
                                   struct vp_stream *stream,
                                   const struct vp_optim_tensor *tensors,

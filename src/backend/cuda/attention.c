@@ -1,6 +1,6 @@
-/* Which attention: cuDNN's where it gives the same bits in every run, follows our
- * definition (two-byte types, no dropout, no key mask) and is not slower, else
- * our own. The choice depends on the operator and the kind of GPU alone. */
+/* Which attention: cuDNN's where it gives the same bits in every run, follows
+ * our definition (two-byte types, no dropout, no key mask) and is not slower,
+ * else our own. The choice depends on the operator and the kind of GPU alone. */
 #include "backend/cuda/attention_cudnn.h"
 #include "backend/cuda/device.h"
 

@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
-/* Elements worth an update beside the list: long enough to use most of the memory's rate, and a
- * part of what lingers, so that W calls seldom wait. */
-enum { WORTH = 2 << 20 };
+/* Elements worth an update beside the list: enough to use most of the memory's
+ * rate, and a part of what lingers, so that W calls seldom wait. */
+enum { WORTH = 4 << 20 };
 
 struct span {
     int64_t begin, end; /* elements */
