@@ -347,7 +347,9 @@ bool vp_roster_has_lost(const struct vp_roster *roster, const char *host,
         if (strcmp(it->hello.host, host) != 0)
             continue;
         found = true;
-        if (!is_dead(roster, it) && !is_silent(roster, it, now_ns))
+        /* Last beats of ranks that are cut off together come apart. */
+        if (!is_dead(roster, it) && !is_silent(roster, it, now_ns) &&
+            !it->cut_off)
             return false;
     }
     return found;
