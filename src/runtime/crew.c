@@ -699,6 +699,7 @@ enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
 
 void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
 {
+    VP_BUG_ON(ranks && !crew->config);
     if (crew->config && crew->config->world)
         vp_world_set_device(crew->config->world, NULL);
     for (int r = 0; ranks && r < crew->n_ranks; r++) {
