@@ -352,7 +352,7 @@ static enum vp_status make_events(struct vp_rank_stage *rs,
             continue;
         n = next->n_replicas *
             (way == 0 ? next->n_act_bufs : next->n_grad_bufs);
-        rs->sent[way] = calloc((size_t)n + 1, sizeof(*rs->sent[way]));
+        rs->sent[way] = calloc((size_t)n + 1, sizeof(struct vp_event *));
         if (!rs->sent[way])
             return VP_ERR_NOMEM;
         for (; rs->n_sent[way] < n; rs->n_sent[way]++)
