@@ -240,8 +240,8 @@ int ncclAllReduce(const void *data, void *sum, size_t n, int type, int op,
     for (int k = 0; k < comm->n && result == OK; k++) {
         if (k == comm->me)
             continue;
-        result = ncclRecv(theirs, n, type, k, comm, stream);
-        for (size_t i = 0; i < n; i++)
+        result = take(&(struct receive){ comm, theirs, n_bytes, k });
+        for (size_t i = 0; i < n && result == OK; i++)
             mine[i] += theirs[i];
     }
     free(theirs);

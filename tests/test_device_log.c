@@ -117,8 +117,9 @@ static void run_traced(struct run *run, const struct setup *setup,
 
     if (run_create(run, setup, 0, &err) != VP_OK ||
         vp_trainer_run(run->trainer, setup->n_steps, keep_step, run, &err) !=
-            VP_OK ||
-        vp_trainer_trace(run->trainer, "lag", trace, &err) != VP_OK)
+            VP_OK)
+        fail_msg("%s", err.text);
+    if (vp_trainer_trace(run->trainer, "lag", trace, &err) != VP_OK)
         fail_msg("%s", err.text);
 }
 

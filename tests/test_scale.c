@@ -199,10 +199,12 @@ static bool skips_late(const struct run *run, int n_steps)
  * on the machine, and no two batches do at the same scale. */
 static float find_start(struct setup setup)
 {
-    struct run run;
+    struct run run = { .skipped = { 0 } };
 
     setup.n_steps = 3;
-    for (float start = 0x1p110f; start < 0x1p126f; start *= 2.0f) {
+    for (int exponent = 110; exponent < 126; exponent++) {
+        float start = ldexpf(1.0f, exponent);
+
         setup.scale = (struct vp_scale_config){ start, true };
         literal_train(&run, &setup);
         if (run.skipped[2] == 2)
@@ -215,10 +217,12 @@ static float find_start(struct setup setup)
  * than the first one that fits. */
 static void find_late(struct setup *setup, struct run *want)
 {
-    for (setup->seed = 1; setup->seed <= 16; setup->seed++) {
-        float start = find_start(*setup);
+    const int n_scales = 12; /* the next is twice the first */
 
-        for (float scale = start; scale < 2.0f * start; scale *= 1.0625f) {
+    for (setup->seed = 1; setup->seed <= 16; setup->seed++) {
+        float scale = find_start(*setup);
+
+        for (int i = 0; scale > 0.0f && i < n_scales; i++, scale *= 1.0625f) {
             setup->scale = (struct vp_scale_config){ scale, true };
             literal_train(want, setup);
             if (skips_late(want, setup->n_steps))

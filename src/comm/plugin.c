@@ -12,8 +12,7 @@ struct plugin {
     __typeof__(&vp_plugin_join) join;
 };
 
-static enum vp_status load(const char *transport, struct plugin *out,
-                           struct vp_err *err)
+static bool load(const char *transport, struct plugin *out, struct vp_err *err)
 {
     char file[64];
     void *handle;
@@ -23,10 +22,11 @@ static enum vp_status load(const char *transport, struct plugin *out,
     if (!handle) {
         const char *why = dlerror();
 
-        return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "transport %s: %s cannot be loaded (%s); build vpipe "
-                          "where mpicc is, or start one process",
-                          transport, file, why ? why : "no such file");
+        vp_err_set(err, VP_ERR_UNSUPPORTED,
+                   "transport %s: %s cannot be loaded (%s); build vpipe "
+                   "where mpicc is, or start one process",
+                   transport, file, why ? why : "no such file");
+        return false;
     }
     *(void **)&out->version = dlsym(handle, "vp_plugin_comm_version");
     *(void **)&out->describe = dlsym(handle, "vp_plugin_describe");
@@ -34,12 +34,13 @@ static enum vp_status load(const char *transport, struct plugin *out,
     if (!out->version || out->version() != VP_COMM_ABI || !out->describe ||
         !out->join) {
         dlclose(handle);
-        return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "transport %s: %s belongs to another vpipe; install "
-                          "both from one build",
-                          transport, file);
+        vp_err_set(err, VP_ERR_UNSUPPORTED,
+                   "transport %s: %s belongs to another vpipe; install "
+                   "both from one build",
+                   transport, file);
+        return false;
     }
-    return VP_OK;
+    return true;
 }
 
 enum vp_status vp_world_join(const char *transport,
@@ -49,7 +50,8 @@ enum vp_status vp_world_join(const char *transport,
 {
     struct plugin plugin = { NULL, NULL, NULL };
 
-    VP_TRY(load(transport, &plugin, err));
+    if (!load(transport, &plugin, err))
+        return VP_ERR_UNSUPPORTED;
     return plugin.join(self, n_ranks, processes, out, err);
 }
 
@@ -58,7 +60,8 @@ enum vp_status vp_transport_describe(const char *transport, char *text,
 {
     struct plugin plugin = { NULL, NULL, NULL };
 
-    VP_TRY(load(transport, &plugin, err));
+    if (!load(transport, &plugin, err))
+        return VP_ERR_UNSUPPORTED;
     plugin.describe(text, n_bytes);
     return VP_OK;
 }

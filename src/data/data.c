@@ -280,23 +280,25 @@ static enum vp_status open_parts(struct vp_data *data,
     return survey(data, err);
 }
 
-/* Without a source. */
-static enum vp_status create(const struct vp_data_config *config,
-                             struct vp_data **out, struct vp_err *err)
+static enum vp_status check(const struct vp_data_config *config,
+                            struct vp_err *err)
 {
-    struct vp_data *data;
-
     VP_BUG_ON((size_t)config->task >= VP_COUNT_OF(vp_tasks));
     VP_TRY(check_dims(config, err));
-    VP_TRY(vp_tasks[config->task].check(config, err));
-    data = calloc(1, sizeof(*data));
+    return vp_tasks[config->task].check(config, err);
+}
+
+/* Without a source. NULL: out of memory. */
+static struct vp_data *create(const struct vp_data_config *config)
+{
+    struct vp_data *data = calloc(1, sizeof(*data));
+
     if (!data)
-        return fail_memory(err);
+        return NULL;
     data->config = *config;
     data->task = &vp_tasks[config->task];
     set_room(data);
-    *out = data;
-    return VP_OK;
+    return data;
 }
 
 enum vp_status vp_data_stand_in(const struct vp_data_config *config,
@@ -305,7 +307,10 @@ enum vp_status vp_data_stand_in(const struct vp_data_config *config,
 {
     struct vp_data *data;
 
-    VP_TRY(create(config, &data, err));
+    VP_TRY(check(config, err));
+    data = create(config);
+    if (!data)
+        return fail_memory(err);
     data->info = *info;
     snprintf(data->what, sizeof(data->what), "%s", info->what);
     data->info.what = data->what;
@@ -320,7 +325,10 @@ enum vp_status vp_data_open_source(const struct vp_data_config *config,
     struct vp_data *data;
     enum vp_status st;
 
-    VP_TRY(create(config, &data, err));
+    VP_TRY(check(config, err));
+    data = create(config);
+    if (!data)
+        return fail_memory(err);
     st = open_parts(data, ops, err);
     if (st != VP_OK) {
         vp_data_close(data);

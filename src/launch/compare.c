@@ -478,6 +478,21 @@ static enum vp_status measure_all(const struct comparison *c,
     return VP_OK;
 }
 
+static enum vp_status compare(const struct comparison *c, struct vp_err *err)
+{
+    int n_rounds = c->options->n_rounds;
+
+    if (!c->plans || !c->rounds)
+        return vp_err_set(err, VP_ERR_NOMEM, "comparison: out of memory");
+    VP_TRY(plan_all(c, err));
+    for (int i = 0; i < c->n; i++)
+        VP_TRY(simulate(c, i, err));
+    VP_TRY(measure_all(c, err));
+    for (int i = 0; i < c->n; i++)
+        vp_compare_sum_up(&c->rounds[i * n_rounds], n_rounds, &c->out[i]);
+    return VP_OK;
+}
+
 enum vp_status vp_compare_run(const struct vp_config *configs, int n,
                               const struct vp_compare_options *options,
                               const struct vp_compare_events *events,
@@ -493,19 +508,8 @@ enum vp_status vp_compare_run(const struct vp_config *configs, int n,
         .rounds = calloc((size_t)n * (size_t)options->n_rounds,
                          sizeof(*c.rounds)),
     };
-    enum vp_status st = VP_OK;
+    enum vp_status st = compare(&c, err);
 
-    if (!c.plans || !c.rounds)
-        st = vp_err_set(err, VP_ERR_NOMEM, "comparison: out of memory");
-    if (st == VP_OK)
-        st = plan_all(&c, err);
-    for (int i = 0; i < n && st == VP_OK; i++)
-        st = simulate(&c, i, err);
-    if (st == VP_OK)
-        st = measure_all(&c, err);
-    for (int i = 0; i < n && st == VP_OK; i++)
-        vp_compare_sum_up(&c.rounds[i * options->n_rounds], options->n_rounds,
-                          &out[i]);
     free(c.rounds);
     free(c.plans);
     return st;

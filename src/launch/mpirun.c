@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-extern char **environ;
-
 /* Ranks on other hosts get the variables that may matter to them. */
 static bool is_passed_on(const char *variable)
 {

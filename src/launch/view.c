@@ -11,7 +11,7 @@ enum vp_status vp_view_open(struct vp_view *view,
 {
     size_t n = (size_t)vp_config_n_ranks(config);
 
-    *view = (struct vp_view){ .boxes = calloc(n, sizeof(*view->boxes)),
+    *view = (struct vp_view){ .boxes = calloc(n, sizeof(struct vp_box *)),
                               .pulse = pulse };
     while (world && !vp_world_is_mine(world, view->rank))
         view->rank++;

@@ -352,7 +352,7 @@ static enum vp_status make_events(struct vp_rank_stage *rs,
             continue;
         n = next->n_replicas *
             (way == 0 ? next->n_act_bufs : next->n_grad_bufs);
-        rs->sent[way] = calloc((size_t)n + 1, sizeof(*rs->sent[way]));
+        rs->sent[way] = calloc((size_t)n + 1, sizeof(struct vp_event *));
         if (!rs->sent[way])
             return VP_ERR_NOMEM;
         for (; rs->n_sent[way] < n; rs->n_sent[way]++)
@@ -699,6 +699,7 @@ enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
 
 void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
 {
+    VP_BUG_ON(ranks && !crew->config);
     if (crew->config && crew->config->world)
         vp_world_set_device(crew->config->world, NULL);
     for (int r = 0; ranks && r < crew->n_ranks; r++) {

@@ -204,8 +204,7 @@ enum vp_status vp_remote_connect(struct vp_crew *crew)
     crew->remote = calloc(1, sizeof(*crew->remote));
     if (!crew->remote)
         return VP_ERR_NOMEM;
-    crew->remote->lines = calloc((size_t)crew->n_ranks,
-                                 sizeof(*crew->remote->lines));
+    crew->remote->lines = calloc((size_t)crew->n_ranks, sizeof(struct line *));
     if (!crew->remote->lines)
         return VP_ERR_NOMEM;
     for (int r = 0; r < crew->n_ranks; r++) {

@@ -141,7 +141,7 @@ static enum vp_status list_tensors(struct vp_stage *stage)
 
     stage->tensors = calloc(most, sizeof(*stage->tensors));
     stage->tensor_names = calloc(most, sizeof(*stage->tensor_names));
-    stage->tensor_params = calloc(most, sizeof(*stage->tensor_params));
+    stage->tensor_params = calloc(most, sizeof(struct vp_param *));
     if (!stage->tensors || !stage->tensor_names || !stage->tensor_params)
         return VP_ERR_NOMEM;
     list_some(stage, FREE);
@@ -170,7 +170,7 @@ static enum vp_status make_tables(struct vp_stage *stage)
                              sizeof(*stage->din_bufs));
     stage->weights = calloc((size_t)shape->n_versions, sizeof(*stage->weights));
     stage->loss_read = calloc((size_t)shape->n_slots,
-                              sizeof(*stage->loss_read));
+                              sizeof(struct vp_event *));
     if (!stage->buckets || !stage->slots || !stage->batches ||
         !stage->act_bufs || !stage->grad_bufs || !stage->out_bufs ||
         !stage->din_bufs || !stage->weights || !stage->loss_read)

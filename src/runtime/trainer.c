@@ -273,14 +273,14 @@ static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
     crew->n_ranks = (int)n_ranks;
     crew->n_stages = (int)n_stages;
     trainer->ranks = aligned_alloc(64, n_ranks * sizeof(*trainer->ranks));
+    for (size_t r = 0; trainer->ranks && r < n_ranks; r++)
+        trainer->ranks[r] = (struct vp_rank){ .index = (int)r };
     trainer->memory = calloc(n_stages, sizeof(*trainer->memory));
     trainer->stage_norms = calloc(n_stages, sizeof(*trainer->stage_norms));
     trainer->stats = calloc(n_stages, sizeof(*trainer->stats));
     if (!trainer->ranks || !trainer->memory || !trainer->stage_norms ||
         !trainer->stats)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
-    for (size_t r = 0; r < n_ranks; r++)
-        trainer->ranks[r] = (struct vp_rank){ .index = (int)r };
     return vp_crew_open(crew, trainer->ranks, err);
 }
 

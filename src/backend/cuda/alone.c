@@ -140,7 +140,7 @@ static enum vp_status time_runs(struct rig *rig, int first, int n, int n_bursts,
 static enum vp_status measure(struct rig *rig, double *seconds_out,
                               struct vp_err *err)
 {
-    double seconds[MAX_SUGGESTIONS];
+    double seconds[MAX_SUGGESTIONS] = { 0 };
     int best = 0;
 
     rig->n_suggested = vp_cuda_suggest(rig->cuda, rig->plan,

@@ -17,8 +17,8 @@ struct vp_cuda_span {
     const char *name; /* stays */
 };
 
-/* `cupti` is the loaded library. Labels cost the host time. */
-enum vp_status vp_cuda_kernels_begin(void *cupti, bool labels,
+/* `library` is CUPTI, loaded. Labels cost the host time. */
+enum vp_status vp_cuda_kernels_begin(void *library, bool labels,
                                      struct vp_err *err);
 /* What the calling thread launches until the matching pop has this label;
  * the innermost counts. */

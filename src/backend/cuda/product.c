@@ -174,21 +174,22 @@ static struct vp_cuda_plan *find_plan(struct vp_cuda *cuda,
 cublasStatus_t vp_cuda_run_plan(struct vp_cuda *cuda,
                                 const struct vp_cuda_plan *plan,
                                 const cublasLtMatmulAlgo_t *algo,
-                                const struct vp_operands *x, void *workspace,
-                                cudaStream_t stream)
+                                const struct vp_operands *operands,
+                                void *workspace, cudaStream_t stream)
 {
     float one = 1.0f, beta = plan->key.add ? 1.0f : 0.0f;
 
     if (plan->key.bias && !set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                               &x->bias, sizeof(x->bias)))
+                               &operands->bias, sizeof(operands->bias)))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (plan->key.gelu &&
-        !set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &x->z,
-             sizeof(x->z)))
+        !set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+             &operands->z, sizeof(operands->z)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    return cublasLtMatmul(cuda->lt, plan->desc, &one, x->a, plan->a, x->b,
-                          plan->b, &beta, x->d, plan->d, x->d, plan->d, algo,
-                          workspace, VP_CUDA_WORKSPACE, stream);
+    return cublasLtMatmul(cuda->lt, plan->desc, &one, operands->a, plan->a,
+                          operands->b, plan->b, &beta, operands->d, plan->d,
+                          operands->d, plan->d, algo, workspace,
+                          VP_CUDA_WORKSPACE, stream);
 }
 
 enum vp_status vp_cuda_multiply(struct vp_cuda *cuda,

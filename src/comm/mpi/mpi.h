@@ -61,7 +61,7 @@ void vp_mpi_drop(int n, MPI_Request *requests, bool receives);
 enum vp_status vp_mpi_channel_create(struct vp_world *world,
                                      const struct vp_link *link,
                                      struct vp_channel **out);
-enum vp_status vp_mpi_group_create(struct vp_world *world, const int *ranks,
+enum vp_status vp_mpi_group_create(struct vp_world *base, const int *ranks,
                                    int n_members, size_t n_bytes,
                                    struct vp_group **out);
 
@@ -85,28 +85,28 @@ static inline struct vp_mpi_group *vp_mpi_group_of(struct vp_group *group)
     return (struct vp_mpi_group *)group;
 }
 
-enum vp_status vp_mpi_cut(struct vp_group *group, const int64_t *ends,
+enum vp_status vp_mpi_cut(struct vp_group *base, const int64_t *ends,
                           int n_pieces);
-enum vp_status vp_mpi_set_length(struct vp_group *group, int member, int64_t n);
-void vp_mpi_set_terms(struct vp_group *group, int member,
+enum vp_status vp_mpi_set_length(struct vp_group *base, int member, int64_t n);
+void vp_mpi_set_terms(struct vp_group *base, int member,
                       const struct vp_term *terms, int n_terms);
-void vp_mpi_offer(struct vp_group *group, int member, int piece);
-void vp_mpi_offer_rest(struct vp_group *group, int member);
-bool vp_mpi_progress(struct vp_group *group, int member);
-enum vp_status vp_mpi_await(struct vp_group *group, int member,
+void vp_mpi_offer(struct vp_group *base, int member, int piece);
+void vp_mpi_offer_rest(struct vp_group *base, int member);
+bool vp_mpi_progress(struct vp_group *base, int member);
+enum vp_status vp_mpi_await(struct vp_group *base, int member,
                             int64_t deadline_ns, bool *done_out);
 void vp_mpi_sum_free(struct vp_mpi_group *group);
 
-enum vp_status vp_mpi_fast_cut(struct vp_group *group, const int64_t *ends,
+enum vp_status vp_mpi_fast_cut(struct vp_group *base, const int64_t *ends,
                                int n_pieces);
-enum vp_status vp_mpi_fast_set_length(struct vp_group *group, int member,
+enum vp_status vp_mpi_fast_set_length(struct vp_group *base, int member,
                                       int64_t n);
-void vp_mpi_fast_set_terms(struct vp_group *group, int member,
+void vp_mpi_fast_set_terms(struct vp_group *base, int member,
                            const struct vp_term *terms, int n_terms);
-void vp_mpi_fast_offer(struct vp_group *group, int member, int piece);
-void vp_mpi_fast_offer_rest(struct vp_group *group, int member);
-bool vp_mpi_fast_progress(struct vp_group *group, int member);
-enum vp_status vp_mpi_fast_await(struct vp_group *group, int member,
+void vp_mpi_fast_offer(struct vp_group *base, int member, int piece);
+void vp_mpi_fast_offer_rest(struct vp_group *base, int member);
+bool vp_mpi_fast_progress(struct vp_group *base, int member);
+enum vp_status vp_mpi_fast_await(struct vp_group *base, int member,
                                  int64_t deadline_ns, bool *done_out);
 void vp_mpi_fast_free(struct vp_mpi_group *group);
 

@@ -186,8 +186,8 @@ static enum vp_status make_sum(struct vp_mpi_group *group, const int64_t *ends,
     sum->first = calloc((size_t)n_pieces + 1, sizeof(*sum->first));
     sum->chunks = calloc(n, sizeof(*sum->chunks));
     sum->lists = calloc(n_members, sizeof(*sum->lists));
-    sum->heard = calloc(n_members, sizeof(*sum->heard));
-    sum->told = calloc(n_members, sizeof(*sum->told));
+    sum->heard = calloc(n_members, sizeof(MPI_Request));
+    sum->told = calloc(n_members, sizeof(MPI_Request));
     sum->given = calloc((size_t)n_pieces, sizeof(*sum->given));
     sum->active = calloc(n, sizeof(*sum->active));
     if (!sum->first || !sum->chunks || !sum->lists || !sum->heard ||

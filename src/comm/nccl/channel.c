@@ -341,7 +341,7 @@ static enum vp_status fill(struct vp_nccl_channel *channel,
     enum vp_status st = VP_ERR_NOMEM;
 
     channel->cliques = calloc((size_t)link->n_senders,
-                              sizeof(*channel->cliques));
+                              sizeof(struct vp_nccl_clique *));
     if (heads && channel->cliques)
         st = link_heads(channel, link, heads, heads + n_in);
     free(heads);

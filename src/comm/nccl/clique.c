@@ -39,7 +39,8 @@ enum vp_status vp_nccl_make_id(const struct vp_nccl_world *nccl,
 
 /* ---- Errands ------------------------------------------------------------ */
 
-/* Given up, it belongs to its thread, which may never end. */
+/* Given up, it belongs to its thread, which may never end, and so does all
+ * that it points to. */
 struct errand {
     struct vp_nccl_world *nccl;
     struct vp_nccl_clique *clique;
@@ -48,6 +49,7 @@ struct errand {
     bool aborts; /* a world that has ended */
     enum vp_status status;
     struct vp_err err;
+    bool lost; /* given up */
     atomic_bool done;
 };
 
@@ -62,11 +64,13 @@ static enum vp_status wait_for(struct errand *errand, errand_fn fn,
     pthread_t thread;
 
     if (pthread_create(&thread, NULL, fn, errand))
-        return VP_ERR_NOMEM;
+        return vp_err_set(&errand->err, VP_ERR_NOMEM,
+                          "NCCL: a thread cannot start");
     while (!atomic_load(&errand->done)) {
         if (vp_clock_ns() > deadline ||
             (!errand->aborts && atomic_load(&world->stop))) {
             pthread_detach(thread);
+            errand->lost = true;
             return VP_ERR_TIMEOUT;
         }
         vp_world_poll(world);
@@ -76,7 +80,8 @@ static enum vp_status wait_for(struct errand *errand, errand_fn fn,
     return errand->status;
 }
 
-static enum vp_status run(const struct errand *what, errand_fn fn, int limit_ms,
+/* On a copy of `what`, where only `lost` is set. */
+static enum vp_status run(struct errand *what, errand_fn fn, int limit_ms,
                           struct vp_err *err)
 {
     struct errand *errand = calloc(1, sizeof(*errand));
@@ -86,7 +91,8 @@ static enum vp_status run(const struct errand *what, errand_fn fn, int limit_ms,
         return vp_err_set(err, VP_ERR_NOMEM, "NCCL: out of memory");
     *errand = *what;
     st = wait_for(errand, fn, limit_ms);
-    if (!atomic_load(&errand->done))
+    what->lost = errand->lost;
+    if (what->lost)
         return vp_err_set(err, st, "NCCL does not answer after %d s",
                           limit_ms / 1000);
     if (st != VP_OK)
@@ -120,13 +126,18 @@ enum vp_status vp_nccl_clique_create(struct vp_nccl_world *nccl,
     const struct vp_accel *device = &nccl->device;
     struct vp_nccl_clique *clique = calloc(1, sizeof(*clique));
     struct errand errand = { .nccl = nccl, .clique = clique, .id = *id };
+    enum vp_status st;
 
     if (!clique)
         return vp_err_set(err, VP_ERR_NOMEM, "NCCL: out of memory");
     clique->n = n;
     clique->me = me;
-    /* From here on it may be in use by a thread that was given up. */
-    VP_TRY(run(&errand, join, JOIN_MS, err));
+    st = run(&errand, join, JOIN_MS, err);
+    if (st != VP_OK) {
+        if (!errand.lost)
+            free(clique);
+        return st;
+    }
     if (device->stream_create(device->backend, &clique->stream) != VP_OK ||
         device->event_create(device->backend, &clique->done) != VP_OK)
         return vp_err_set(err, VP_ERR_IO, "NCCL, a stream: %s",
