@@ -270,7 +270,8 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
 
     if (st == VP_ERR_INVALID && err->text[0])
         vp_err_prefix(err, "%s", vp_config_blame(run->config, err->text));
-    return st;
+    /* What does not fit was not begun: as with memory_limit, it is refused. */
+    return st == VP_ERR_NOMEM ? VP_ERR_UNSUPPORTED : st;
 }
 
 /* ---- Summary ------------------------------------------------------------ */
