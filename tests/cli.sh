@@ -253,6 +253,12 @@ run 2 train "$configs/bert_tiny.yml" $pipe --set memory_limit=1K --output big
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about memory'
 has err '--set: stage 0 needs '
 [ ! -e big ] || fail 'a refused run wrote a folder'
+# Nor does what no address space can hold begin.
+refuse "stage of blocks 0..48: cannot allocate 210193.27 GB; use a smaller\
+ batch_size or more stages" train "$configs/bert_one.yml" --output huge \
+    --set device=cpu --set synthetic_data=true --set batch_size=400000 \
+    --set hidden=8192 --set heads=64 --set layers=24
+[ ! -e huge ] || fail 'a run that does not fit has left a folder'
 
 # A run folder is not overwritten.
 # shellcheck disable=SC2086
