@@ -405,6 +405,17 @@ static const struct op_spec real_cases[] = {
 
     { "attention 128 mask dropout", .kind = VP_OP_ATTENTION, .batch = 24,
       .q_len = 128, .cols = 768, .heads = 12, .mask = true, .p = 0.1f },
+    { "attention causal 128 mask", .kind = VP_OP_ATTENTION, .batch = 9,
+      .q_len = 128, .cols = 1024, .heads = 16, .causal = true, .mask = true },
+    { "attention causal 100 dropout", .kind = VP_OP_ATTENTION, .batch = 3,
+      .q_len = 100, .cols = 256, .heads = 4, .causal = true, .p = 0.1f },
+    { "attention 50 mask", .kind = VP_OP_ATTENTION, .batch = 40, .q_len = 50,
+      .cols = 512, .heads = 8, .mask = true },
+    { "attention cross 60x128 mask dropout", .kind = VP_OP_ATTENTION,
+      .batch = 8, .q_len = 60, .k_len = 128, .cols = 1024, .heads = 16,
+      .mask = true, .p = 0.1f },
+    { "attention cross 128x30 dropout", .kind = VP_OP_ATTENTION, .batch = 8,
+      .q_len = 128, .k_len = 30, .cols = 1024, .heads = 16, .p = 0.1f },
     { "attention 512 mask dropout", .kind = VP_OP_ATTENTION, .batch = 2,
       .q_len = 512, .cols = 1024, .heads = 16, .mask = true, .p = 0.1f },
     { "attention 512", .kind = VP_OP_ATTENTION, .batch = 2, .q_len = 512,
@@ -489,10 +500,11 @@ struct chain_mode {
     bool add;       /* gradients are added to what is there, ... */
     bool drop_adds; /* ... and that of what is dropped */
     bool eval;
+    bool plain; /* nothing is dropped */
 };
 
 static void chain_build(struct chain *c, int64_t rows, int64_t cols,
-                        enum vp_dtype dtype)
+                        enum vp_dtype dtype, bool plain)
 {
     struct vp_graph *g = &c->graph;
     vp_val few, x, trunk, sum;
@@ -509,10 +521,17 @@ static void chain_build(struct chain *c, int64_t rows, int64_t cols,
     gamma = test_param(g, "gamma", 1, cols);
     beta = test_param(g, "beta", 1, cols);
     x = vp_linear(g, few, weight, bias, VP_ACT_NONE);
-    sum = vp_add(g, vp_dropout(g, x, 0.1f), trunk);
+    sum = vp_add(g, vp_dropout(g, x, plain ? 0.0f : 0.1f), trunk);
     vp_layernorm(g, sum, gamma, beta, 1e-5f);
     assert_int_equal(g->status, VP_OK);
-    assert_int_equal(g->n_ops, N_CHAIN);
+    assert_int_equal(g->n_ops, N_CHAIN - plain);
+}
+
+static const struct vp_op *chain_op(const struct chain *c, int i)
+{
+    bool plain = c->graph.n_ops < N_CHAIN;
+
+    return &c->graph.ops[plain && i >= DROPOUT ? i - 1 : i];
 }
 
 /* A random tensor of the image, which is not made yet: numbers come later. */
@@ -548,12 +567,12 @@ static void chain_make(struct chain *c)
     struct tensor *scratch[N_CHAIN];
 
     for (int i = 0; i < N_CHAIN; i++)
-        scratch[i] = image_add_scratch(
-            im, most_scratch(&c->graph, &c->graph.ops[i]));
+        scratch[i] = image_add_scratch(im,
+                                       most_scratch(&c->graph, chain_op(c, i)));
     image_make(im);
     for (int i = 0; i < N_CHAIN; i++)
         c->args[i] = (struct vp_kargs){ .graph = &c->graph,
-                                        .op = &c->graph.ops[i],
+                                        .op = chain_op(c, i),
                                         .mb = &c->mb,
                                         .scratch = image_address(im,
                                                                  scratch[i]) };
@@ -590,8 +609,10 @@ static void chain_init(struct chain *c, int64_t rows, int64_t cols,
                             .loss_grad = 1.0f,
                             .accumulate = mode.add,
                             .train = !mode.eval };
-    chain_build(c, rows, cols, dtype);
+    chain_build(c, rows, cols, dtype, mode.plain);
     chain_make(c);
+    if (mode.plain)
+        c->args[LINEAR].dout = c->args[LAYERNORM].din[0];
     c->args[LAYERNORM].din_add[0] = mode.add;
     c->args[DROPOUT].din_add[0] = mode.drop_adds;
     for (int i = 0; i < c->image.n_tensors; i++)
@@ -634,6 +655,13 @@ static const struct chain_run bias_run = {
     4,
     { LAYERNORM, LAYERNORM, DROPOUT, LINEAR },
     { VP_PHASE_B, VP_PHASE_W, VP_PHASE_B, VP_PHASE_W }
+};
+
+static const struct chain_run plain_bias_run = {
+    "layernorm B, W, linear W",
+    3,
+    { LAYERNORM, LAYERNORM, LINEAR },
+    { VP_PHASE_B, VP_PHASE_W, VP_PHASE_W }
 };
 
 /* Calls [first, n) of the run, one by one. */
@@ -693,11 +721,12 @@ static void check_bias(struct chain *c, struct chain_mode mode)
     const struct vp_value *value = &c->graph.values[0];
     bool must = !mode.eval && !mode.drop_adds && value->cols % 64 == 0 &&
                 value->cols * vp_dtype_bytes(c->graph.dtype) <= 2048;
+    const struct chain_run *run = mode.plain ? &plain_bias_run : &bias_run;
     struct vp_kargs args[N_CHAIN];
 
-    name_chain(c, &bias_run, mode);
-    check_chain(c, &bias_run, args);
-    if (must && args[3].dpar[1])
+    name_chain(c, run, mode);
+    check_chain(c, run, args);
+    if (must && args[run->n - 1].dpar[1])
         fail_msg("%s: the bias was left alone", c->what);
 }
 
@@ -708,7 +737,7 @@ static void check_chains(int64_t rows, int64_t cols, enum vp_dtype dtype,
     struct chain c;
 
     chain_init(&c, rows, cols, dtype, mode);
-    for (size_t i = 0; i < VP_COUNT_OF(chain_runs); i++) {
+    for (size_t i = 0; i < VP_COUNT_OF(chain_runs) && !mode.plain; i++) {
         const struct chain_run *run = &chain_runs[i];
         /* A dropout that adds to a gradient stays alone. */
         bool alone = mode.drop_adds && run->op[run->n - 1] == DROPOUT;
@@ -752,7 +781,12 @@ static void test_fused(void **state)
         { 64, 768 }, { 50, 1024 }, { 17, 1600 }, { 2048, 768 },
     };
     static const struct chain_mode chain_modes[] = {
-        { 0 }, { .add = true }, { .drop_adds = true }, { .eval = true }
+        { 0 },
+        { .add = true },
+        { .drop_adds = true },
+        { .eval = true },
+        { .plain = true },
+        { .plain = true, .add = true },
     };
 
     (void)state;
@@ -765,6 +799,117 @@ static void test_fused(void **state)
         }
         check_again(sizes[i][0], sizes[i][1], VP_DTYPE_F32);
         check_again(sizes[i][0], sizes[i][1], VP_DTYPE_BF16);
+    }
+}
+
+/* ---- Attention with the sums for a bias --------------------------------- */
+
+struct bias_case {
+    int batch, len, heads;
+    bool causal, add;
+    float p;
+};
+
+/* A linear whose output attention reads. */
+static void bias_build(struct vp_graph *g, const struct bias_case *c,
+                       enum vp_dtype dtype)
+{
+    int64_t rows = (int64_t)c->batch * c->len, cols = 3 * 64 * c->heads;
+    vp_val few, x;
+    vp_par weight, bias;
+
+    vp_graph_init(g, c->batch);
+    g->dtype = dtype;
+    vp_graph_block(g, "block");
+    vp_graph_line(g);
+    few = test_matrix(g, "few", rows, 4);
+    weight = test_param(g, "weight", cols, 4);
+    bias = test_param(g, "bias", 1, cols);
+    x = vp_linear(g, few, weight, bias, VP_ACT_NONE);
+    vp_attention(g, x, VP_NONE, VP_NONE, c->heads, c->causal, c->p);
+    assert_int_equal(g->status, VP_OK);
+}
+
+/* Attention, linear: of the latter nothing but the gradient of the bias. */
+static void bias_make(struct image *im, const struct vp_graph *g,
+                      const struct vp_mb *mb, struct vp_kargs *args)
+{
+    const struct vp_op *linear = &g->ops[0], *attention = &g->ops[1];
+    const struct vp_value *in = &g->values[linear->out];
+    const struct vp_value *value = &g->values[attention->out];
+    int64_t n = value->rows * value->cols;
+    struct tensor *qkv = image_add(im, "qkv", 3 * n, g->dtype);
+    struct tensor *out = image_add(im, "out", n, g->dtype);
+    struct tensor *lse = image_add(
+        im, "lse", value->rows * attention->attr.heads, VP_DTYPE_F32);
+    struct tensor *dout = image_add(im, "dout", n, g->dtype);
+    struct tensor *dqkv = image_add(im, "dqkv", 3 * n, g->dtype);
+    struct tensor *dbias = image_add(im, "dbias", in->cols, VP_DTYPE_F32);
+    struct tensor *scratch[2] = {
+        image_add_scratch(im, most_scratch(g, attention)),
+        image_add_scratch(im, most_scratch(g, linear)),
+    };
+
+    image_make(im);
+    for (int i = 0; i < im->n_tensors; i++)
+        image_fill(im, &im->tensors[i], (uint32_t)i);
+    for (int i = 0; i < 2; i++)
+        args[i] = (struct vp_kargs){ .graph = g,
+                                     .op = i ? linear : attention,
+                                     .mb = mb,
+                                     .scratch = image_address(im, scratch[i]) };
+    args[0].in[0] = image_address(im, qkv);
+    args[0].out = image_address(im, out);
+    args[0].aux[0] = image_address(im, lse);
+    args[0].dout = image_address(im, dout);
+    args[0].din[0] = image_address(im, dqkv);
+    args[1].dout = args[0].din[0];
+    args[1].dpar[1] = image_address(im, dbias);
+}
+
+/* The sums come with the gradient, with the bits that W would find. */
+static void check_attention_bias(const struct bias_case *c, enum vp_dtype dtype)
+{
+    static const enum vp_phase phases[] = { VP_PHASE_B, VP_PHASE_W };
+    struct vp_mb mb = { .seed = 77, .accumulate = c->add, .train = true };
+    struct image im = { 0 };
+    struct vp_graph graph;
+    struct vp_kargs args[2];
+    char what[80];
+
+    snprintf(what, sizeof(what), "attention and bias (%s, %dx%dx%d)",
+             dtype_names[dtype], c->batch, c->len, c->heads);
+    bias_build(&graph, c, dtype);
+    bias_make(&im, &graph, &mb, args);
+    image_send(&im);
+    assert_int_equal(gpu.try_call(gpu.backend, &args[0], VP_PHASE_F), VP_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gpu.try_call(gpu.backend, &args[i], phases[i]), VP_OK);
+    image_fetch(&im, im.again);
+    image_send(&im);
+    assert_int_equal(gpu.try_call(gpu.backend, &args[0], VP_PHASE_F), VP_OK);
+    if (gpu.try_fused(gpu.backend, args, phases, 2) != 1 || args[1].dpar[1])
+        fail_msg("%s: the bias was left alone", what);
+    image_fetch(&im, im.after);
+    image_check_guards(&im, what);
+    image_check_same(&im, im.again, what, "differs from the calls one by one");
+    image_free(&im);
+    vp_graph_release(&graph);
+}
+
+static void test_attention_bias(void **state)
+{
+    static const struct bias_case cases[] = {
+        { .batch = 1, .len = 64, .heads = 1 },
+        { .batch = 3, .len = 128, .heads = 2, .p = 0.1f },
+        { .batch = 5, .len = 128, .heads = 3, .causal = true },
+        { .batch = 40, .len = 128, .heads = 16, .add = true, .p = 0.1f },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        check_attention_bias(&cases[i], VP_DTYPE_BF16);
+        check_attention_bias(&cases[i], VP_DTYPE_F16);
     }
 }
 
@@ -1183,10 +1328,9 @@ int main(void)
         cmocka_unit_test(test_shorten),     cmocka_unit_test(test_nonfinite),
     };
     const struct CMUnitTest large[] = {
-        cmocka_unit_test(test_event_times),
-        cmocka_unit_test(test_real_fp32),
-        cmocka_unit_test(test_real_bf16),
-        cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_event_times),    cmocka_unit_test(test_real_fp32),
+        cmocka_unit_test(test_real_bf16),      cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_attention_bias),
     };
     struct vp_err err = { .text = "" };
     int n_failed;

@@ -286,18 +286,25 @@ static void launch(const struct pass *pass, enum vp_act act,
         launch_act_pass<T, 1>(pass, act, stream);
 }
 
-void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
-                           int64_t cols, bool add, cudaStream_t stream)
+void vp_cuda_parts_finish(float *dst, const void *parts, int64_t n_parts,
+                          int64_t cols, bool add, cudaStream_t stream)
 {
     struct vp_part_sums sums = {};
 
     sums.parts = (const float *)parts;
     sums.dst[0] = dst;
     sums.n_dst = 1;
-    sums.n_parts = vp_row_parts(rows, cols);
+    sums.n_parts = n_parts;
     sums.cols = cols;
     sums.add = add;
     vp_cuda_add_parts(&sums, stream);
+}
+
+void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
+                           int64_t cols, bool add, cudaStream_t stream)
+{
+    vp_cuda_parts_finish(dst, parts, vp_row_parts(rows, cols), cols, add,
+                         stream);
 }
 
 void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,

@@ -6,15 +6,12 @@
 #ifndef VP_BACKEND_CUDA_ATTENTION_TURNS_CUH
 #define VP_BACKEND_CUDA_ATTENTION_TURNS_CUH
 
-#include "backend/cuda/attention_mma.cuh"
-#include "backend/cuda/wgmma.cuh"
+#include "backend/cuda/attention_backward.cuh"
 
 enum {
-    GROUP_KEYS = 64,
     GROUPS = 2, /* of warps that own keys */
     KEYS = GROUPS * GROUP_KEYS,
     OWNERS = GROUPS * VP_WG_THREADS,
-    QUERIES = 64, /* a tile of them is walked over at a time */
     TURN_TILES = KEYS / QUERIES,
     BAND_TILES = 8,
     MAX_QUERIES = 1024,

@@ -94,14 +94,31 @@ enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call);
 size_t vp_cuda_attention_scratch(const struct vp_graph *graph,
                                  const struct vp_op *op, enum vp_phase phase);
 
+/* B of attention, the first of the calls, with the sums for the bias of the
+ * linear that makes its input; 0 if that is not possible. */
+int vp_cuda_run_attention(struct vp_cuda_call *calls, int n_calls);
+
 /* Where cuDNN does not serve, or is slower. */
 void vp_cuda_own_attention_f(const struct vp_cuda_call *call);
-void vp_cuda_own_attention_b(const struct vp_cuda_call *call);
+void vp_cuda_own_attention_b(const struct vp_cuda_call *call, bool sums);
 size_t vp_cuda_own_attention_scratch(const struct vp_graph *graph,
                                      const struct vp_op *op,
                                      enum vp_phase phase);
 bool vp_cuda_own_attention_is_best(const struct vp_graph *graph,
                                    const struct vp_op *op, enum vp_phase phase);
+/* Sums over the rows of what a linear makes for attention, in parts of so many
+ * rows: whether a linear's bias is summed up so. Then the backward of the
+ * attention can do it. */
+enum { VP_CUDA_TILE_ROWS = 64 };
+bool vp_cuda_is_summed_in_tiles(const struct vp_graph *graph,
+                                const struct vp_op *linear);
+bool vp_cuda_own_attention_sums(const struct vp_graph *graph,
+                                const struct vp_op *op);
+/* dst (+)= the sums over the rows of x. */
+void vp_cuda_tile_sums(float *dst, const void *x, int64_t rows, int64_t cols,
+                       enum vp_dtype dtype, bool add, void *scratch,
+                       cudaStream_t stream);
+size_t vp_cuda_tile_scratch(int64_t rows, int64_t cols);
 
 enum vp_status vp_cuda_dropout_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_dropout_b(const struct vp_cuda_call *call);
@@ -141,6 +158,9 @@ void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
 void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,
                       enum vp_act act, int64_t rows, int64_t cols,
                       enum vp_dtype dtype, void *parts, cudaStream_t stream);
+/* dst (+)= the sum of so many parts of `cols` columns each. */
+void vp_cuda_parts_finish(float *dst, const void *parts, int64_t n_parts,
+                          int64_t cols, bool add, cudaStream_t stream);
 /* dst (+)= the parts of a matrix [rows, cols]. */
 void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
                            int64_t cols, bool add, cudaStream_t stream);
