@@ -30,7 +30,6 @@ struct work {
 struct turn {
     unsigned number; /* of the head */
     struct vp_attention_head head;
-    int parity; /* of the heads that the block has done */
     int n_seen; /* turns, before those whose keys are hidden from all */
     int band, index;
 };
@@ -97,7 +96,6 @@ static __device__ inline struct turn next_turn(
     t.band = 0;
     t.number += gridDim.x;
     t.head = vp_attention_head_of(x, t.number);
-    t.parity ^= 1;
     return t;
 }
 

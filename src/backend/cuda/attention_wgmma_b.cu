@@ -34,8 +34,8 @@ template <bool DROPS> struct block {
     enum {
         THREADS = OWNERS + (1 + DROPS) * VP_WG_THREADS,
         /* One thread of each group has 512, or 504 of three. */
-        OWNER_REGISTERS = 192,
-        HELPER_REGISTERS = DROPS ? 88 : 120,
+        OWNER_REGISTERS = DROPS ? 184 : 192,
+        HELPER_REGISTERS = DROPS ? 104 : 120,
         ROLLER_REGISTERS = 40,
     };
 };
@@ -46,7 +46,6 @@ template <typename T> struct shared_memory {
     vp_wg_tile<T> ds[STAGES][GROUPS]; /* transposed: rows are keys */
     float lse[MAX_QUERIES], delta[MAX_QUERIES];
     kept_words kept[STAGES];
-    uint32_t allowed[2][MAX_BLOCK_KEYS / 32]; /* of this head, and the next */
     float4 dq[1]; /* [tiles][8][VP_WG_THREADS] if keys are taken in turns */
 };
 
@@ -84,21 +83,6 @@ static __device__ inline void wait_for_last(int n_steps)
 }
 
 /* ---- Helper ------------------------------------------------------------- */
-
-template <typename T>
-static __device__ void set_allowed_words(shared_memory<T> &shared,
-                                         const struct vp_attention_call &x,
-                                         const struct work &w,
-                                         const struct turn &t)
-{
-    for (int i = group_warp(); i < w.n_turns * (KEYS / 32);
-         i += VP_WG_THREADS / 32) {
-        uint32_t word = allowed_word(x, t.head, i);
-
-        if (threadIdx.x % 32 == 0)
-            shared.allowed[t.parity][i] = word;
-    }
-}
 
 /* Starts to load a tile. */
 template <typename T>
@@ -228,8 +212,6 @@ static __device__ void help(shared_memory<T> &shared,
             start_tile(shared, x, t, tile, stage);
             if (t.index == 0)
                 read_outs<T>(outs, x, t.head, tile);
-            if (tile == first && is_first_of_head(t))
-                set_allowed_words(shared, x, w, t);
             if (tile == first)
                 change_keys(shared, x, w, last, t, step);
             else if (tile >= first + STAGES)
@@ -350,10 +332,9 @@ static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
                                const uint32_t (&values)[4][4],
                                const struct vp_attention_call &x,
                                const struct work &w, const struct turn &t,
-                               int step)
+                               uint32_t seen, int step)
 {
     int k0 = first_key(t), tile = first_tile(x, t), end = end_tile(w, t);
-    uint32_t seen = shared.allowed[t.parity][k0 / 32] >> (k0 % 32 + lane_g());
     float s[8][4], dp[8][4];
 
     for (;; tile++, step++) {
@@ -442,9 +423,11 @@ static __device__ void own_keys(shared_memory<T> &shared,
 
     for (; t.number < w.n_heads; t = next) {
         float dk[8][4] = {}, dv[8][4] = {};
-        uint32_t values[4][4];
+        uint32_t values[4][4], seen;
+        int k0 = first_key(t);
 
         read_values<T>(values, x, t);
+        seen = allowed_word(x, t.head, k0 / 32) >> (k0 % 32 + lane_g());
         if (has_part(x, t)) {
             read_part(dk, part_of(x, w, t));
             read_part(dv, part_of(x, w, t) + PART / 2 * OWNERS);
@@ -453,7 +436,7 @@ static __device__ void own_keys(shared_memory<T> &shared,
             t.n_seen = seen_turns(x, w, t);
         wait_for<LOADED, DROPS>(step);
         next = next_turn(x, w, t);
-        step = own_turn<T, DROPS>(shared, dk, dv, values, x, w, t, step);
+        step = own_turn<T, DROPS>(shared, dk, dv, values, x, w, t, seen, step);
         if (t.band + 1 < w.n_bands) {
             write_part(part_of(x, w, t), dk);
             write_part(part_of(x, w, t) + PART / 2 * OWNERS, dv);
@@ -482,8 +465,10 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
         help<T, DROPS>(shared, x, w);
         break;
     case ROLLER:
-        vp_wg_give_registers<block<DROPS>::ROLLER_REGISTERS>();
-        roll_all(shared, x, w);
+        if (DROPS) {
+            vp_wg_give_registers<block<DROPS>::ROLLER_REGISTERS>();
+            roll_all(shared, x, w);
+        }
         break;
     default:
         vp_wg_take_registers<block<DROPS>::OWNER_REGISTERS>();
