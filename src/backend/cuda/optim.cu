@@ -437,14 +437,15 @@ static __device__ __forceinline__ double adam_quad(
     return EARLY ? squares(g) : 0.0;
 }
 
-/* SGD or Adam, elements one by one. The chunks from `first` on; early ones have
- * the sums of chunk_squares(), too. */
+/* SGD or Adam, elements one by one. A block for each chunk of `which`; early
+ * ones have the sums of chunk_squares(), too. */
 template <typename T, bool ADAM, bool EARLY>
 static __global__ void __launch_bounds__(THREADS)
-    step_chunk(struct cut cut, int first, struct arrays a)
+    step_chunk(struct cut cut, struct vp_cuda_ranges which, struct arrays a)
 {
     __shared__ double shared[THREADS / 32];
-    struct chunk chunk = cut.chunks[first + blockIdx.x];
+    int index = vp_cuda_ranges_get(&which, (int)blockIdx.x);
+    struct chunk chunk = cut.chunks[index];
     struct vp_optim_coef c = coef_of(cut, chunk);
     double sum = 0.0;
 
@@ -463,7 +464,7 @@ static __global__ void __launch_bounds__(THREADS)
         return;
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
-        cut.sums[first + blockIdx.x].x[0] = sum;
+        cut.sums[index].x[0] = sum;
 }
 
 /* Moves the moments on; adds the squares of w and of the direction u. */
@@ -582,37 +583,52 @@ static void lamb(struct vp_cuda_tensors *tensors, const struct arrays &a,
     lamb_apply<T><<<n_chunks, THREADS, 0, stream>>>(cut, a);
 }
 
+/* The chunks of some tensors. */
+static struct vp_cuda_ranges chunks_at(const struct vp_cuda_tensors *tensors,
+                                       const struct vp_cuda_ranges *which)
+{
+    struct vp_cuda_ranges chunks = *which;
+
+    for (int i = 0; i < which->n; i++) {
+        chunks.at[i].begin = tensors->first[which->at[i].begin];
+        chunks.at[i].end = tensors->first[which->at[i].end];
+    }
+    return chunks;
+}
+
 /* T: the type of `rounded`. */
+template <typename T, bool EARLY>
+static void step_chunks(struct vp_cuda_tensors *tensors,
+                        const struct vp_cuda_ranges *which,
+                        const struct vp_optim_step *step, cudaStream_t stream)
+{
+    struct vp_cuda_ranges chunks = chunks_at(tensors, which);
+    int n_chunks = vp_cuda_ranges_count(&chunks);
+    struct arrays a = arrays_of(step);
+
+    if (n_chunks == 0)
+        return;
+    if (is_sgd(step))
+        step_chunk<T, false, EARLY>
+            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, chunks, a);
+    else
+        step_chunk<T, true, EARLY>
+            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, chunks, a);
+}
+
 template <typename T>
 static void update_as(struct vp_cuda_tensors *tensors,
                       const struct vp_optim_step *step, cudaStream_t stream)
 {
-    int n_chunks = tensors->first[tensors->n_tensors];
-    struct arrays a = arrays_of(step);
+    struct vp_cuda_ranges all;
 
+    all.n = 1;
+    all.at[0].begin = 0;
+    all.at[0].end = tensors->n_tensors;
     if (step->config.kind == VP_OPTIM_LAMB)
-        lamb<T>(tensors, a, stream);
-    else if (is_sgd(step))
-        step_chunk<T, false, false>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, 0, a);
+        lamb<T>(tensors, arrays_of(step), stream);
     else
-        step_chunk<T, true, false>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, 0, a);
-}
-
-template <typename T>
-static void update_early_as(struct vp_cuda_tensors *tensors, int first,
-                            int n_chunks, const struct vp_optim_step *step,
-                            cudaStream_t stream)
-{
-    struct arrays a = arrays_of(step);
-
-    if (is_sgd(step))
-        step_chunk<T, false, true>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, first, a);
-    else
-        step_chunk<T, true, true>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, first, a);
+        step_chunks<T, false>(tensors, &all, step, stream);
 }
 
 static enum vp_dtype rounded_type(const struct vp_optim_step *step)
@@ -628,17 +644,13 @@ void vp_cuda_update(struct vp_cuda_tensors *tensors,
         VP_WITH_TYPE(rounded_type(step), update_as<T>(tensors, step, stream));
 }
 
-void vp_cuda_update_early(struct vp_cuda_tensors *tensors, int begin, int end,
+void vp_cuda_update_early(struct vp_cuda_tensors *tensors,
+                          const struct vp_cuda_ranges *which,
                           const struct vp_optim_step *step, cudaStream_t stream)
 {
-    int first = tensors->first[begin];
-    int n_chunks = tensors->first[end] - first;
-
     VP_BUG_ON(step->config.kind == VP_OPTIM_LAMB);
-    if (n_chunks > 0)
-        VP_WITH_TYPE(
-            rounded_type(step),
-            update_early_as<T>(tensors, first, n_chunks, step, stream));
+    VP_WITH_TYPE(rounded_type(step),
+                 (step_chunks<T, true>(tensors, which, step, stream)));
 }
 
 /* ---- One long array ----------------------------------------------------- */
