@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 #include "backend/args.h"
+#include "backend/cuda/ranges.h"
 
 /* Scalars of the minibatch, on the device. */
 struct vp_cuda_mb {
@@ -185,12 +186,13 @@ void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *grad,
 /* The arrays of the step are on the device; its tensors are those given. */
 void vp_cuda_update(struct vp_cuda_tensors *tensors,
                     const struct vp_optim_step *step, cudaStream_t stream);
-/* The same in parts that may be captured: the scalars, tensors [begin, end) as
- * often as it takes, and the squares of all their gradients. Where a gradient
- * is not finite an element stays as it is. Not LAMB. */
+/* The same in parts that may be captured: the scalars, some tensors as often as
+ * it takes, a launch each time, and the squares of all their gradients. Where a
+ * gradient is not finite an element stays as it is. Not LAMB. */
 void vp_cuda_set_step(struct vp_cuda_tensors *tensors,
                       const struct vp_optim_step *step, cudaStream_t stream);
-void vp_cuda_update_early(struct vp_cuda_tensors *tensors, int begin, int end,
+void vp_cuda_update_early(struct vp_cuda_tensors *tensors,
+                          const struct vp_cuda_ranges *which,
                           const struct vp_optim_step *step,
                           cudaStream_t stream);
 void vp_cuda_add_squares(struct vp_cuda_tensors *tensors, double *sums_out,

@@ -12,6 +12,8 @@ enum {
     /* Four rounds of THREADS quads: enough to pay for a sum over the block,
      * small enough that the last blocks end close together. */
     CHUNK = 16 * THREADS,
+    /* On a processor: with more of them there are too few registers. */
+    BLOCKS = 4,
     /* Of loops over one long array: several blocks for each processor. */
     MAX_BLOCKS = 2048,
 };
@@ -361,16 +363,6 @@ static __device__ __forceinline__ struct vp_optim_coef coef_of(
     return chunk.decay ? cut.coefs->with_decay : cut.coefs->without;
 }
 
-/* Where the gradient is finite. */
-static __device__ __forceinline__ void keep_old(quad<float> *now,
-                                                const quad<float> &old,
-                                                const quad<float> &g)
-{
-    for (int j = 0; j < 4; j++)
-        if (!isfinite(g.x[j]))
-            now->x[j] = old.x[j];
-}
-
 /* Writes weights, and in T where that is wanted. */
 template <typename T>
 static __device__ __forceinline__ void store_weights(const struct arrays &a,
@@ -392,19 +384,20 @@ static __device__ __forceinline__ double sgd_quad(const struct arrays &a,
     const quad<float> w = load_once(a.w_old + at, left);
     const quad<float> g = load_quad(grad, left);
     const quad<float> m = load_once(a.m + at, left);
+    const double sum = EARLY ? squares(g) : 0.0;
     quad<float> w_new, m_new;
 
     for (int j = 0; j < 4; j++) {
         m_new.x[j] = c.beta1 * m.x[j] + (c.grad_scale * g.x[j] + c.l2 * w.x[j]);
         w_new.x[j] = w.x[j] - c.lr * m_new.x[j];
-    }
-    if (EARLY) {
-        keep_old(&m_new, m, g);
-        keep_old(&w_new, w, g);
+        if (EARLY && !isfinite(g.x[j])) {
+            m_new.x[j] = m.x[j];
+            w_new.x[j] = w.x[j];
+        }
     }
     store_once(a.m + at, m_new, left);
     store_weights<T>(a, at, w_new, left);
-    return EARLY ? squares(g) : 0.0;
+    return sum;
 }
 
 template <typename T, bool EARLY>
@@ -416,6 +409,7 @@ static __device__ __forceinline__ double adam_quad(
     const quad<float> g = load_quad(grad, left);
     const quad<float> m = load_once(a.m + at, left);
     const quad<float> v = load_once(a.v + at, left);
+    const double sum = EARLY ? squares(g) : 0.0;
     quad<float> w_new, m_new, v_new;
 
     for (int j = 0; j < 4; j++) {
@@ -425,26 +419,51 @@ static __device__ __forceinline__ double adam_quad(
         v_new.x[j] = vp_optim_moment2(v.x[j], gj, &c);
         w_new.x[j] = c.keep * w.x[j] -
                      c.lr * vp_optim_direction(m_new.x[j], v_new.x[j], &c);
-    }
-    if (EARLY) {
-        keep_old(&m_new, m, g);
-        keep_old(&v_new, v, g);
-        keep_old(&w_new, w, g);
+        if (EARLY && !isfinite(g.x[j])) {
+            m_new.x[j] = m.x[j];
+            v_new.x[j] = v.x[j];
+            w_new.x[j] = w.x[j];
+        }
     }
     store_once(a.m + at, m_new, left);
     store_once(a.v + at, v_new, left);
     store_weights<T>(a, at, w_new, left);
-    return EARLY ? squares(g) : 0.0;
+    return sum;
 }
 
-/* SGD or Adam, elements one by one. The chunks from `first` on; early ones have
- * the sums of chunk_squares(), too. */
 template <typename T, bool ADAM, bool EARLY>
-static __global__ void __launch_bounds__(THREADS)
-    step_chunk(struct cut cut, int first, struct arrays a)
+static __device__ __forceinline__ double step_quad(
+    const struct arrays &a, int64_t at, const float *grad, int left,
+    const struct vp_optim_coef &c)
+{
+    return ADAM ? adam_quad<T, EARLY>(a, at, grad, left, c)
+                : sgd_quad<T, EARLY>(a, at, grad, left, c);
+}
+
+/* Fewer than four, one by one: as a quad they would take so many registers that
+ * BLOCKS do not fit. */
+template <typename T, bool ADAM, bool EARLY>
+static __device__ __forceinline__ double step_rest(
+    const struct arrays &a, int64_t at, const float *grad, int left,
+    const struct vp_optim_coef &c)
+{
+    double sum = 0.0;
+
+#pragma unroll 1
+    for (int j = 0; j < left; j++)
+        sum += step_quad<T, ADAM, EARLY>(a, at + j, grad + j, 1, c);
+    return sum;
+}
+
+/* SGD or Adam, elements one by one. A block for each chunk of `which`; early
+ * ones have the sums of chunk_squares(), too. */
+template <typename T, bool ADAM, bool EARLY>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
+    step_chunk(struct cut cut, struct vp_cuda_ranges which, struct arrays a)
 {
     __shared__ double shared[THREADS / 32];
-    struct chunk chunk = cut.chunks[first + blockIdx.x];
+    int index = vp_cuda_ranges_get(&which, (int)blockIdx.x);
+    struct chunk chunk = cut.chunks[index];
     struct vp_optim_coef c = coef_of(cut, chunk);
     double sum = 0.0;
 
@@ -453,17 +472,15 @@ static __global__ void __launch_bounds__(THREADS)
         const float *grad = a.grad + chunk.grad + i;
 
         if (chunk.n - i >= 4)
-            sum += ADAM ? adam_quad<T, EARLY>(a, at, grad, 4, c)
-                        : sgd_quad<T, EARLY>(a, at, grad, 4, c);
+            sum += step_quad<T, ADAM, EARLY>(a, at, grad, 4, c);
         else
-            sum += ADAM ? adam_quad<T, EARLY>(a, at, grad, chunk.n - i, c)
-                        : sgd_quad<T, EARLY>(a, at, grad, chunk.n - i, c);
+            sum += step_rest<T, ADAM, EARLY>(a, at, grad, chunk.n - i, c);
     }
     if (!EARLY)
         return;
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
-        cut.sums[first + blockIdx.x].x[0] = sum;
+        cut.sums[index].x[0] = sum;
 }
 
 /* Moves the moments on; adds the squares of w and of the direction u. */
@@ -582,37 +599,52 @@ static void lamb(struct vp_cuda_tensors *tensors, const struct arrays &a,
     lamb_apply<T><<<n_chunks, THREADS, 0, stream>>>(cut, a);
 }
 
+/* The chunks of some tensors. */
+static struct vp_cuda_ranges chunks_at(const struct vp_cuda_tensors *tensors,
+                                       const struct vp_cuda_ranges *which)
+{
+    struct vp_cuda_ranges chunks = *which;
+
+    for (int i = 0; i < which->n; i++) {
+        chunks.at[i].begin = tensors->first[which->at[i].begin];
+        chunks.at[i].end = tensors->first[which->at[i].end];
+    }
+    return chunks;
+}
+
 /* T: the type of `rounded`. */
+template <typename T, bool EARLY>
+static void step_chunks(struct vp_cuda_tensors *tensors,
+                        const struct vp_cuda_ranges *which,
+                        const struct vp_optim_step *step, cudaStream_t stream)
+{
+    struct vp_cuda_ranges chunks = chunks_at(tensors, which);
+    int n_chunks = vp_cuda_ranges_count(&chunks);
+    struct arrays a = arrays_of(step);
+
+    if (n_chunks == 0)
+        return;
+    if (is_sgd(step))
+        step_chunk<T, false, EARLY>
+            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, chunks, a);
+    else
+        step_chunk<T, true, EARLY>
+            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, chunks, a);
+}
+
 template <typename T>
 static void update_as(struct vp_cuda_tensors *tensors,
                       const struct vp_optim_step *step, cudaStream_t stream)
 {
-    int n_chunks = tensors->first[tensors->n_tensors];
-    struct arrays a = arrays_of(step);
+    struct vp_cuda_ranges all;
 
+    all.n = 1;
+    all.at[0].begin = 0;
+    all.at[0].end = tensors->n_tensors;
     if (step->config.kind == VP_OPTIM_LAMB)
-        lamb<T>(tensors, a, stream);
-    else if (is_sgd(step))
-        step_chunk<T, false, false>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, 0, a);
+        lamb<T>(tensors, arrays_of(step), stream);
     else
-        step_chunk<T, true, false>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, 0, a);
-}
-
-template <typename T>
-static void update_early_as(struct vp_cuda_tensors *tensors, int first,
-                            int n_chunks, const struct vp_optim_step *step,
-                            cudaStream_t stream)
-{
-    struct arrays a = arrays_of(step);
-
-    if (is_sgd(step))
-        step_chunk<T, false, true>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, first, a);
-    else
-        step_chunk<T, true, true>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, first, a);
+        step_chunks<T, false>(tensors, &all, step, stream);
 }
 
 static enum vp_dtype rounded_type(const struct vp_optim_step *step)
@@ -628,17 +660,13 @@ void vp_cuda_update(struct vp_cuda_tensors *tensors,
         VP_WITH_TYPE(rounded_type(step), update_as<T>(tensors, step, stream));
 }
 
-void vp_cuda_update_early(struct vp_cuda_tensors *tensors, int begin, int end,
+void vp_cuda_update_early(struct vp_cuda_tensors *tensors,
+                          const struct vp_cuda_ranges *which,
                           const struct vp_optim_step *step, cudaStream_t stream)
 {
-    int first = tensors->first[begin];
-    int n_chunks = tensors->first[end] - first;
-
     VP_BUG_ON(step->config.kind == VP_OPTIM_LAMB);
-    if (n_chunks > 0)
-        VP_WITH_TYPE(
-            rounded_type(step),
-            update_early_as<T>(tensors, first, n_chunks, step, stream));
+    VP_WITH_TYPE(rounded_type(step),
+                 (step_chunks<T, true>(tensors, which, step, stream)));
 }
 
 /* ---- One long array ----------------------------------------------------- */
