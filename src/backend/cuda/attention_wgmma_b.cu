@@ -465,10 +465,8 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
         help<T, DROPS>(shared, x, w);
         break;
     case ROLLER:
-        if (DROPS) {
-            vp_wg_give_registers<block<DROPS>::ROLLER_REGISTERS>();
-            roll_all(shared, x, w);
-        }
+        vp_wg_give_registers<block<DROPS>::ROLLER_REGISTERS>();
+        roll_all(shared, x, w);
         break;
     default:
         vp_wg_take_registers<block<DROPS>::OWNER_REGISTERS>();
