@@ -3,8 +3,10 @@
  * where there is no plugin or no device. */
 #include "backend/cpu/fast.h"
 #include "base/clock.h"
+#include "base/halves.h"
 #include "base/pool.h"
 
+#include <float.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -916,30 +918,46 @@ static void test_attention_bias(void **state)
 /* ---- Optimizer ---------------------------------------------------------- */
 
 enum { MAX_TENSORS = 16, MAX_ARRAYS = 6 };
-enum { W0, W1, GRAD, MOMENT0, MOMENT1, ROUNDED };
+enum { W0, W1, GRAD, MOMENT0, MOMENT1, MASTER };
 
 static const int64_t optim_sizes[] = { 1,    3,     17, 4096, 4097,  16384,
                                        8191, 40000, 0,  300,  100001 };
 
-/* The same arrays on both sides; tensors lie in them with gaps between, and in
- * the gradients from the last to the first. */
+/* The same arrays on both sides, but that the host has floats, and the device
+ * weights in `dtype` with their master. Tensors lie in them with gaps between,
+ * and in the gradients from the last to the first. */
 struct bed {
     char what[160];
+    enum vp_dtype dtype;
     struct vp_optim_tensor tensors[MAX_TENSORS];
     int n_tensors;
     int64_t n;
-    float *host[ROUNDED];
+    float *host[MASTER];
     struct image image;
     struct tensor *device[MAX_ARRAYS];
     void *scratch;
 };
 
-static void bed_init(struct bed *bed, enum vp_dtype rounded)
+static void bed_add_arrays(struct bed *bed)
 {
     static const char *const names[] = { "w0",      "w1",      "grad",
-                                         "moment0", "moment1", "rounded" };
+                                         "moment0", "moment1", "master" };
 
-    *bed = (struct bed){ .n_tensors = VP_COUNT_OF(optim_sizes), .n = 64 };
+    for (int k = 0; k < MAX_ARRAYS; k++) {
+        enum vp_dtype dtype = k <= W1 ? bed->dtype : VP_DTYPE_F32;
+
+        if (k == MASTER && bed->dtype == VP_DTYPE_BF16)
+            dtype = VP_DTYPE_BF16; /* of as many bytes */
+        bed->device[k] = image_add(&bed->image, names[k], bed->n, dtype);
+    }
+    image_make(&bed->image);
+}
+
+static void bed_init(struct bed *bed, enum vp_dtype dtype)
+{
+    *bed = (struct bed){ .dtype = dtype,
+                         .n_tensors = VP_COUNT_OF(optim_sizes),
+                         .n = 64 };
     for (int i = 0; i < bed->n_tensors; i++) {
         bed->tensors[i] = (struct vp_optim_tensor){ .offset = bed->n,
                                                     .n = optim_sizes[i],
@@ -951,36 +969,26 @@ static void bed_init(struct bed *bed, enum vp_dtype rounded)
         bed->tensors[i].grad = at;
         at += (int)vp_align_up((size_t)optim_sizes[i] + 1, 64);
     }
-    for (int k = 0; k < MAX_ARRAYS; k++)
-        bed->device[k] = image_add(&bed->image, names[k], bed->n,
-                                   k == ROUNDED ? rounded : VP_DTYPE_F32);
-    image_make(&bed->image);
-    for (int k = 0; k < ROUNDED; k++) {
+    bed_add_arrays(bed);
+    for (int k = 0; k < MASTER; k++) {
         bed->host[k] = calloc((size_t)bed->n, sizeof(float));
         assert_non_null(bed->host[k]);
         for (int64_t i = 0; i < bed->n; i++)
             if (k != MOMENT0 && k != MOMENT1)
                 bed->host[k][i] = (float)(0.1 * test_number(7, (uint32_t)k, i));
     }
+    /* Finite, though infinite in 16 bits. */
+    bed->host[W0][bed->tensors[0].offset] = FLT_MAX;
     bed->scratch = malloc(vp_optim_scratch_bytes(bed->tensors, bed->n_tensors));
     assert_non_null(bed->scratch);
 }
 
 static void bed_release(struct bed *bed)
 {
-    for (int k = 0; k < ROUNDED; k++)
+    for (int k = 0; k < MASTER; k++)
         free(bed->host[k]);
     free(bed->scratch);
     image_free(&bed->image);
-}
-
-/* The device gets the host's arrays. */
-static void bed_send(struct bed *bed)
-{
-    for (int k = 0; k < ROUNDED; k++)
-        memcpy(bed->image.before + bed->device[k]->begin, bed->host[k],
-               (size_t)bed->n * sizeof(float));
-    image_send(&bed->image);
 }
 
 static float *bed_address(const struct bed *bed, int array)
@@ -988,53 +996,68 @@ static float *bed_address(const struct bed *bed, int array)
     return image_address(&bed->image, bed->device[array]);
 }
 
-/* The tensor that holds element `i`, or NULL in a gap. */
-static const struct vp_optim_tensor *bed_owner(const struct bed *bed, int64_t i)
+/* Is element `i` that of a tensor, and not in a gap? */
+static bool bed_owns(const struct bed *bed, int64_t i)
 {
     for (int t = 0; t < bed->n_tensors; t++) {
         const struct vp_optim_tensor *tensor = &bed->tensors[t];
 
         if (i >= tensor->offset && i < tensor->offset + tensor->n)
-            return tensor;
+            return true;
     }
-    return NULL;
+    return false;
 }
 
-/* Everything has the host's bits, gaps too, which nobody touches. */
-static void bed_compare(struct bed *bed)
+/* What the device should have of a float. */
+static void bed_set(struct bed *bed, int array, int64_t i, float x)
 {
-    unsigned char *want = bed->image.before;
+    const struct tensor *t = bed->device[array];
+    void *to = bed->image.before + t->begin + i * vp_dtype_bytes(t->dtype);
+    struct vp_halves halves = vp_halves_split(x);
 
+    if (t->dtype == VP_DTYPE_F32)
+        memcpy(to, &x, sizeof(x));
+    else if (t->dtype == VP_DTYPE_F16)
+        vp_dtype_round(VP_DTYPE_F16, to, &x, 1);
+    else if (array == MASTER)
+        memcpy(to, &halves.low, sizeof(halves.low));
+    else
+        memcpy(to, &halves.high, sizeof(halves.high));
+}
+
+/* The device should have the host's arrays, with the master of weights
+ * `newest`; in gaps, which nobody touches, that of the first ones. */
+static void bed_expect(struct bed *bed, int newest)
+{
+    for (int k = 0; k < MASTER; k++)
+        for (int64_t i = 0; i < bed->n; i++)
+            bed_set(bed, k, i, bed->host[k][i]);
+    for (int64_t i = 0; bed->dtype != VP_DTYPE_F32 && i < bed->n; i++)
+        bed_set(bed, MASTER, i, bed->host[bed_owns(bed, i) ? newest : W0][i]);
+}
+
+static void bed_send(struct bed *bed)
+{
+    bed_expect(bed, W0);
+    image_send(&bed->image);
+}
+
+static void bed_compare(struct bed *bed, int newest)
+{
+    bed_expect(bed, newest);
     image_fetch(&bed->image, bed->image.after);
-    for (int k = 0; k < ROUNDED; k++) {
-        memcpy(want + bed->device[k]->begin, bed->host[k],
-               (size_t)bed->n * sizeof(float));
-        image_check_bits(&bed->image, bed->device[k], want, bed->what,
-                         "differs from the host's step");
-    }
+    for (int k = 0; k < MAX_ARRAYS; k++)
+        image_check_bits(&bed->image, bed->device[k], bed->image.before,
+                         bed->what, "differs from the host's step");
     image_check_guards(&bed->image, bed->what);
 }
 
-static void bed_compare_rounded(const struct bed *bed, const float *w_new)
+/* Weights go from w[(t - 1) % 2] to w[t % 2], or stay in w[0]. */
+static int bed_weights(int64_t t, bool in_place)
 {
-    const struct tensor *t = bed->device[ROUNDED];
-    int size = (int)vp_dtype_bytes(t->dtype);
-
-    for (int64_t i = 0; i < bed->n; i++) {
-        float memory;
-        const void *got = bed->image.after + t->begin + i * size;
-
-        memset(&memory, 0xFF, sizeof(memory)); /* as image_make() does */
-        if (bed_owner(bed, i))
-            element_set(&memory, t->dtype, 0, (double)w_new[i]);
-        if (memcmp(&memory, got, (size_t)size) != 0)
-            fail_msg("%s: element %lld of rounded is %.9g, not %.9g", bed->what,
-                     (long long)i, element_get(got, t->dtype, 0),
-                     element_get(&memory, t->dtype, 0));
-    }
+    return in_place ? W0 : W0 + (int)(t % 2);
 }
 
-/* Weights go from w[(t - 1) % 2] to w[t % 2], or stay in w[0]. */
 static struct vp_optim_step bed_step(const struct bed *bed,
                                      enum vp_optim_kind kind, float decay,
                                      int64_t t, bool in_place)
@@ -1043,8 +1066,8 @@ static struct vp_optim_step bed_step(const struct bed *bed,
         .config = vp_optim_defaults(kind),
         .tensors = bed->tensors,
         .n_tensors = bed->n_tensors,
-        .w_old = bed->host[in_place ? W0 : W0 + (t - 1) % 2],
-        .w_new = bed->host[in_place ? W0 : W0 + t % 2],
+        .w_old = bed->host[bed_weights(t - 1, in_place)],
+        .w_new = bed->host[bed_weights(t, in_place)],
         .grad = bed->host[GRAD],
         .moment = { bed->host[MOMENT0], bed->host[MOMENT1] },
         .lr = 0.01f / (float)t,
@@ -1061,33 +1084,30 @@ static struct vp_optim_step bed_step(const struct bed *bed,
 /* The same step on the device. */
 static struct vp_optim_step bed_device_step(const struct bed *bed,
                                             const struct vp_optim_step *host,
-                                            bool rounded)
+                                            bool in_place)
 {
     struct vp_optim_step step = *host;
 
-    step.w_old = bed_address(bed, host->w_old == bed->host[W0] ? W0 : W1);
-    step.w_new = bed_address(bed, host->w_new == bed->host[W0] ? W0 : W1);
+    step.dtype = bed->dtype;
+    step.w_old = bed_address(bed, bed_weights(host->t - 1, in_place));
+    step.w_new = bed_address(bed, bed_weights(host->t, in_place));
+    step.master = bed->dtype == VP_DTYPE_F32 ? NULL : bed_address(bed, MASTER);
     step.grad = bed_address(bed, GRAD);
     step.moment[0] = bed_address(bed, MOMENT0);
     step.moment[1] = host->moment[1] ? bed_address(bed, MOMENT1) : NULL;
-    if (rounded) {
-        step.rounded = bed_address(bed, ROUNDED);
-        step.dtype = bed->device[ROUNDED]->dtype;
-    }
     return step;
 }
 
 static void check_steps(enum vp_optim_kind kind, float decay,
                         enum vp_dtype dtype, bool in_place)
 {
-    bool rounded = dtype != VP_DTYPE_F32;
     struct bed bed;
 
     bed_init(&bed, dtype);
     bed_send(&bed);
     for (int64_t t = 1; t <= 3; t++) {
         struct vp_optim_step step = bed_step(&bed, kind, decay, t, in_place);
-        struct vp_optim_step device = bed_device_step(&bed, &step, rounded);
+        struct vp_optim_step device = bed_device_step(&bed, &step, in_place);
 
         snprintf(bed.what, sizeof(bed.what), "%s, decay %g, %s%s, step %d",
                  vp_optim_name(kind), (double)decay, dtype_names[dtype],
@@ -1100,9 +1120,7 @@ static void check_steps(enum vp_optim_kind kind, float decay,
         assert_int_equal(gpu.ops->update(gpu.backend, gpu.stream, &device),
                          VP_OK);
         gpu_sync();
-        bed_compare(&bed);
-        if (rounded)
-            bed_compare_rounded(&bed, step.w_new);
+        bed_compare(&bed, bed_weights(t, in_place));
     }
     bed_release(&bed);
 }
@@ -1115,8 +1133,8 @@ static void test_updates(void **state)
     (void)state;
     for (int kind = 0; kind < VP_OPTIM_KIND_COUNT; kind++) {
         for (size_t i = 0; i < VP_COUNT_OF(dtypes); i++) {
-            check_steps((enum vp_optim_kind)kind, 0.1f, dtypes[i], i == 1);
-            check_steps((enum vp_optim_kind)kind, 0.0f, dtypes[i], i == 0);
+            check_steps((enum vp_optim_kind)kind, 0.1f, dtypes[i], true);
+            check_steps((enum vp_optim_kind)kind, 0.0f, dtypes[i], false);
         }
     }
 }
@@ -1129,7 +1147,7 @@ static void test_sum_squares(void **state)
     (void)state;
     assert_int_equal(
         gpu.ops->host_alloc(gpu.backend, sizeof(want), (void **)&got), VP_OK);
-    bed_init(&bed, VP_DTYPE_BF16);
+    bed_init(&bed, VP_DTYPE_F32);
     bed_send(&bed);
     vp_optim_sum_squares_host(bed.tensors, bed.n_tensors, bed.host[W0], want,
                               pool, bed.scratch);
@@ -1154,7 +1172,7 @@ static void test_add_floats(void **state)
     struct bed bed;
 
     (void)state;
-    bed_init(&bed, VP_DTYPE_BF16);
+    bed_init(&bed, VP_DTYPE_F32);
     for (size_t k = 0; k < VP_COUNT_OF(counts); k++) {
         for (int64_t from = 0; from < 2; from++) {
             snprintf(bed.what, sizeof(bed.what), "add %d floats from %d",
@@ -1168,7 +1186,7 @@ static void test_add_floats(void **state)
             gpu_sync();
             for (int64_t i = from; i < from + counts[k]; i++)
                 bed.host[W0][i] += bed.host[GRAD][i];
-            bed_compare(&bed);
+            bed_compare(&bed, W0);
         }
     }
     bed_release(&bed);
