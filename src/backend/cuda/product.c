@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-enum { MAX_SUGGESTIONS = 8 };
-
 static cudaDataType_t type_of(enum vp_dtype dtype)
 {
     switch (dtype) {
@@ -130,10 +128,10 @@ int vp_cuda_suggest(struct vp_cuda *cuda, const struct vp_cuda_plan *p,
 
 static bool choose(struct vp_cuda *cuda, struct vp_cuda_plan *p)
 {
-    cublasLtMatmulHeuristicResult_t suggested[MAX_SUGGESTIONS];
+    cublasLtMatmulHeuristicResult_t suggested[VP_CUDA_SUGGESTIONS];
     /* Parts are added up by a kernel of their own, in order. */
     int n = vp_cuda_suggest(cuda, p, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
-                            MAX_SUGGESTIONS, suggested);
+                            VP_CUDA_SUGGESTIONS, suggested);
 
     if (n > 0)
         p->algo = vp_cuda_search(cuda, p, suggested, n);

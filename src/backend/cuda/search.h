@@ -12,7 +12,8 @@ struct vp_cuda_plan {
     cublasLtMatmulAlgo_t algo;
 };
 
-/* The algorithm for a plan, of n >= 1 that were suggested. */
+/* The algorithm for a plan, of n that were suggested, one to so many. */
+enum { VP_CUDA_SUGGESTIONS = 32 };
 cublasLtMatmulAlgo_t vp_cuda_search(
     struct vp_cuda *cuda, const struct vp_cuda_plan *plan,
     const cublasLtMatmulHeuristicResult_t *suggested, int n);
