@@ -1,6 +1,6 @@
 /* Pipelines give the bits of one stage (synchronous), or of a literal reading
  * of the version rule (asynchronous), however the model is cut. */
-#include "trainlib.h"
+#include "halfdevice.h"
 
 #include "base/rng.h"
 
@@ -80,12 +80,12 @@ static void every_cut_gives_the_same_bits(void **state)
         { "zb-v", 4, 2 },
     };
 
-    (void)state;
     for (size_t m = 0; m < VP_COUNT_OF(models); m++)
         for (int tied = 0; tied < 2; tied++) {
             struct setup setup = usual;
             struct run want;
 
+            set_type(&setup, *state);
             setup.model = models[m];
             setup.tied = tied;
             setup.layers = 4;
@@ -116,9 +116,8 @@ static void early_updates_give_the_same_bits(void **state)
         { { "pipedream", 3, 0 }, 1 }
     };
     static const enum vp_optim_kind kinds[] = { VP_OPTIM_ADAMW, VP_OPTIM_SGD };
-    struct vp_backend_ops ops = *test_device();
+    struct vp_backend_ops ops = *state ? *half_device() : *test_device();
 
-    (void)state;
     ops.grad_linger = ops.grad_linger > 0; /* as soon as it can */
     for (size_t c = 0; c < VP_COUNT_OF(cases); c++)
         for (size_t k = 0; k < VP_COUNT_OF(kinds); k++) {
@@ -127,6 +126,7 @@ static void early_updates_give_the_same_bits(void **state)
             int partition[VP_MAX_STAGES];
             struct run early, late;
 
+            set_type(&setup, *state);
             setup.schedule = cases[c].pipe.schedule;
             setup.n_stages = cases[c].pipe.n_stages;
             setup.n_chunks = cases[c].pipe.n_chunks;
@@ -491,18 +491,9 @@ static void literal_segment(struct literal *lit, int begin, int end,
 static void compare_weights(const struct run *run, const struct literal *lit,
                             const struct async_case *c)
 {
-    for (int s = 0; s < lit->n_stages; s++) {
-        const struct vp_stage *stage = &lit->stages[s].stage;
-        const struct vp_layout *layout = &stage->buckets[0].train.layout;
-
-        for (int i = 0; i < layout->n_entries; i++)
-            for (int r = 0; r < c->replicas[s]; r++)
-                assert_memory_equal(
-                    vp_trainer_weights(run->trainer, layout->entries[i].par, r),
-                    (const char *)vp_stage_weights(stage, stage->newest) +
-                        layout->entries[i].offset,
-                    (size_t)layout->entries[i].n_bytes);
-    }
+    for (int s = 0; s < lit->n_stages; s++)
+        for (int r = 0; r < c->replicas[s]; r++)
+            assert_same_weights(run, &lit->stages[s].stage, r);
 }
 
 /* Skipped updates must be the same, too; those of each stage are added. */
@@ -521,7 +512,8 @@ static void compare_skipped(const struct run *run, const struct literal *lit,
 }
 
 static void check_async(const char *model, const struct async_case *c,
-                        float scale, bool compress, int64_t n_skipped[4])
+                        void *bf16, float scale, bool compress,
+                        int64_t n_skipped[4])
 {
     struct setup setup = scale > 0.0f ? loud(NULL, 0, NULL) : usual;
     struct vp_train_config config;
@@ -532,6 +524,7 @@ static void check_async(const char *model, const struct async_case *c,
     int partition[4];
     int n = 24, cut = c->eval_after ? c->eval_after : n;
 
+    set_type(&setup, bf16);
     setup.model = model;
     setup.schedule = c->schedule;
     setup.n_stages = c->n_stages;
@@ -615,10 +608,10 @@ static void streams_follow_the_version_rule(void **state)
 {
     int64_t n_skipped[4] = { 0 };
 
-    (void)state;
     for (size_t m = 0; m < VP_COUNT_OF(models); m++)
         for (size_t c = 0; c < VP_COUNT_OF(async_cases); c++)
-            check_async(models[m], &async_cases[c], 0.0f, false, n_skipped);
+            check_async(models[m], &async_cases[c], *state, 0.0f, false,
+                        n_skipped);
     assert_int_equal(n_skipped[0], 0);
 }
 
@@ -629,7 +622,8 @@ static void compressed_streams_too(void **state)
     (void)state;
     for (size_t m = 0; m < VP_COUNT_OF(models); m++)
         for (size_t c = 1; c < VP_COUNT_OF(async_cases); c += 3)
-            check_async(models[m], &async_cases[c], 0.0f, true, n_skipped);
+            check_async(models[m], &async_cases[c], NULL, 0.0f, true,
+                        n_skipped);
 }
 
 /* A stage whose gradients overflow keeps its weights, the others go on. */
@@ -640,12 +634,12 @@ static void stages_overflow_by_themselves(void **state)
 
     (void)state;
     for (int e = 115; e < 118; e++)
-        check_async("bert", four, ldexpf(1.0f, e), false, n_skipped);
+        check_async("bert", four, NULL, ldexpf(1.0f, e), false, n_skipped);
     assert_in_range(n_skipped[0], 1, 3 * 24 - 1);
     assert_true(n_skipped[1] != n_skipped[0] || n_skipped[2] != n_skipped[0]);
     for (size_t c = 0; c < VP_COUNT_OF(async_cases); c++)
         for (int e = 115; e < 118; e++)
-            check_async("bert", &async_cases[c], ldexpf(1.0f, e), false,
+            check_async("bert", &async_cases[c], NULL, ldexpf(1.0f, e), false,
                         n_skipped);
 }
 
@@ -726,6 +720,7 @@ static void replicas_train(void **state)
 
 int main(void)
 {
+    bool bf16 = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cut_gives_the_same_bits),
         cmocka_unit_test(early_updates_give_the_same_bits),
@@ -737,6 +732,12 @@ int main(void)
         cmocka_unit_test(stages_overflow_by_themselves),
         cmocka_unit_test(a_run_stops_when_asked),
         cmocka_unit_test(replicas_train),
+        { "every_cut in bf16", every_cut_gives_the_same_bits, NULL, NULL,
+          &bf16 },
+        { "streams in bf16", streams_follow_the_version_rule, NULL, NULL,
+          &bf16 },
+        { "early_updates in bf16", early_updates_give_the_same_bits, NULL, NULL,
+          &bf16 },
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* Replicas of a stage: gradients are added bundle by bundle while backward
  * goes on, and give the bits of a program that adds them all at the end, in
  * replica order. */
-#include "trainlib.h"
+#include "halfdevice.h"
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -249,18 +249,9 @@ static double update(struct literal *lit)
 
 static void compare_weights(const struct run *run, const struct literal *lit)
 {
-    for (int s = 0; s < lit->n_parts; s++) {
-        const struct vp_stage *stage = &lit->parts[s].stage;
-        const struct vp_layout *layout = &stage->buckets[0].train.layout;
-
-        for (int e = 0; e < layout->n_entries; e++)
-            for (int r = 0; r < lit->parts[s].n_replicas; r++)
-                assert_memory_equal(
-                    vp_trainer_weights(run->trainer, layout->entries[e].par, r),
-                    (const char *)vp_stage_weights(stage, stage->newest) +
-                        layout->entries[e].offset,
-                    (size_t)layout->entries[e].n_bytes);
-    }
+    for (int s = 0; s < lit->n_parts; s++)
+        for (int r = 0; r < lit->parts[s].n_replicas; r++)
+            assert_same_weights(run, &lit->parts[s].stage, r);
 }
 
 /* Trains, and does it again literally. */
@@ -304,12 +295,12 @@ static void sums_are_those_of_the_literal_program(void **state)
     static const double ratios[] = { 0.0, 0.5, 1.0 };
     int partition[MAX_PARTS], n = 0;
 
-    (void)state;
     for (size_t h = 0; h < VP_COUNT_OF(shapes); h++)
         for (size_t i = 0; i < VP_COUNT_OF(schedules); i++)
             for (size_t m = 0; m < VP_COUNT_OF(n_minibatches); m++) {
                 struct setup setup = usual;
 
+                set_type(&setup, *state);
                 setup.model = models[n++ % 3];
                 setup.schedule = schedules[i];
                 setup.n_stages = shapes[h].n_stages;
@@ -574,12 +565,15 @@ static void a_replica_that_dies_stops_all(void **state)
 
 int main(void)
 {
+    bool bf16 = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_those_of_the_literal_program),
         cmocka_unit_test(bundles_are_added_before_reduce),
         cmocka_unit_test(one_replica_pays_nothing),
         cmocka_unit_test(a_replica_that_stalls_is_named),
         cmocka_unit_test(a_replica_that_dies_stops_all),
+        { "sums in bf16", sums_are_those_of_the_literal_program, NULL, NULL,
+          &bf16 },
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

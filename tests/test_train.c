@@ -2,6 +2,8 @@
  * and the recomputation; memory as planned; nothing allocated in a step. */
 #include "trainlib.h"
 
+#include "runtime/conductor.h"
+
 /* ---- Counting: vpipe's own allocations (wrapped at link time) ----------- */
 
 void *__real_malloc(size_t n);
@@ -222,13 +224,14 @@ static void evaluation_leaves_training_alone(void **state)
 
 static void poison(struct run *run, const char *name)
 {
-    const struct vp_graph *graph = &run->graphs[0];
+    struct vp_stage *stage = &run->trainer->ranks[0].stages[0].stage;
+    const float poison = NAN;
 
-    for (vp_par par = 0; par < graph->n_params; par++)
-        if (strcmp(graph->params[par].part[0].name, name) == 0) {
-            float *w = (float *)(uintptr_t)vp_trainer_weights(run->trainer, par,
-                                                              0);
-            w[0] = NAN;
+    for (int i = 0; i < stage->n_tensors; i++)
+        if (strcmp(stage->tensor_names[i], name) == 0) {
+            assert_int_equal(vp_stage_set_weights(
+                                 stage, stage->tensors[i].offset, 1, &poison),
+                             VP_OK);
             return;
         }
     fail_msg("no parameter %s", name);

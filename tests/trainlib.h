@@ -51,6 +51,7 @@ struct setup {
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
     bool early;
     int layers; /* 0: 2 */
+    int vocab;  /* 0: 96 */
     int64_t bundle_bytes;
     bool compress;
     vp_fault_fn fault;
@@ -60,6 +61,7 @@ struct setup {
     const struct vp_loader *loader;
     const struct vp_backend_ops *device; /* NULL: test_device() */
     struct vp_world *world;              /* NULL: ranks are threads */
+    enum vp_dtype dtype;
 };
 
 static const struct setup usual = {
@@ -99,7 +101,7 @@ static inline struct vp_model_config small_sizes(const struct setup *setup)
 {
     struct vp_model_config sizes = vp_model_find(setup->model)->sizes[0].config;
 
-    sizes.vocab = 96;
+    sizes.vocab = setup->vocab ? setup->vocab : 96;
     sizes.hidden = 32;
     sizes.layers = setup->layers ? setup->layers : 2;
     sizes.decoder_layers = sizes.layers;
@@ -110,6 +112,7 @@ static inline struct vp_model_config small_sizes(const struct setup *setup)
     sizes.attention_dropout = setup->dropout;
     sizes.tie_embeddings = setup->tied;
     sizes.pad = VP_TOKEN_PAD;
+    sizes.dtype = setup->dtype;
     return sizes;
 }
 
@@ -224,23 +227,83 @@ static inline void run_free(struct run *run)
         vp_graph_release(&run->graphs[i]);
 }
 
-static inline uint64_t hash_weights(const struct run *run)
+static inline int64_t count_weights(const struct run *run, vp_par par)
 {
-    const struct vp_graph *graph = &run->graphs[0];
-    uint64_t hash = 14695981039346656037u;
+    return run->graphs[0].params[par].rows * run->graphs[0].params[par].cols;
+}
 
-    for (vp_par par = 0; par < graph->n_params; par++) {
-        const float *w = vp_trainer_weights(run->trainer, par, 0);
-        int64_t n = graph->params[par].rows * graph->params[par].cols;
+/* The caller frees them. */
+static inline float *trainer_weights(const struct run *run, vp_par par,
+                                     int replica)
+{
+    float *w = calloc((size_t)count_weights(run, par), sizeof(*w));
 
-        for (int64_t i = 0; i < n; i++) {
-            uint32_t bits;
+    assert_non_null(w);
+    assert_int_equal(vp_trainer_get_weights(run->trainer, par, replica, w),
+                     VP_OK);
+    return w;
+}
 
-            memcpy(&bits, &w[i], sizeof(bits));
-            hash = (hash ^ bits) * 1099511628211u;
-        }
+static inline uint64_t hash_floats(uint64_t hash, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &x[i], sizeof(bits));
+        hash = (hash ^ bits) * 1099511628211u;
     }
     return hash;
+}
+
+#define HASH_START 14695981039346656037u
+
+static inline uint64_t hash_weights(const struct run *run)
+{
+    uint64_t hash = HASH_START;
+
+    for (vp_par par = 0; par < run->graphs[0].n_params; par++) {
+        float *w = trainer_weights(run, par, 0);
+
+        hash = hash_floats(hash, w, count_weights(run, par));
+        free(w);
+    }
+    return hash;
+}
+
+/* The same of a stage that was trained literally, which has `par`. */
+static inline float *stage_weights(const struct run *run,
+                                   const struct vp_stage *stage, vp_par par)
+{
+    const struct vp_layout *layout = &stage->buckets[0].train.layout;
+    int64_t n = count_weights(run, par), at;
+    float *w = calloc((size_t)n, sizeof(*w));
+    int i = 0;
+
+    assert_non_null(w);
+    while (i < layout->n_entries && layout->entries[i].par != par)
+        i++;
+    assert_true(i < layout->n_entries);
+    at = layout->entries[i].offset / vp_dtype_bytes(run->graphs[0].dtype);
+    assert_int_equal(vp_stage_get_weights(stage, at, n, w), VP_OK);
+    return w;
+}
+
+static inline void assert_same_weights(const struct run *run,
+                                       const struct vp_stage *stage,
+                                       int replica)
+{
+    const struct vp_layout *layout = &stage->buckets[0].train.layout;
+
+    for (int i = 0; i < layout->n_entries; i++) {
+        vp_par par = layout->entries[i].par;
+        float *got = trainer_weights(run, par, replica);
+        float *want = stage_weights(run, stage, par);
+
+        assert_memory_equal(got, want,
+                            (size_t)count_weights(run, par) * sizeof(*want));
+        free(got);
+        free(want);
+    }
 }
 
 static inline bool keep_step(void *ctx, const struct vp_step_report *report)

@@ -7,7 +7,7 @@
 #include "optim/optim.h"
 
 /* Changes with any structure that a plugin shares with the program. */
-#define VP_BACKEND_ABI 7
+#define VP_BACKEND_ABI 8
 
 struct vp_backend;
 struct vp_stream;

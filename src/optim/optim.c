@@ -56,3 +56,15 @@ int vp_optim_n_moments(enum vp_optim_kind kind)
 {
     return kinds[kind].n_moments;
 }
+
+int64_t vp_optim_master_bytes(enum vp_dtype dtype)
+{
+    switch (dtype) {
+    case VP_DTYPE_BF16:
+        return sizeof(uint16_t);
+    case VP_DTYPE_F16:
+        return sizeof(float);
+    default:
+        return 0;
+    }
+}

@@ -3,7 +3,17 @@
  *
  * A step reads weights `w_old`, the gradient and the moments, and writes
  * `w_new`: out of place, so older weight versions stay valid. w_old == w_new
- * is allowed (one version). */
+ * is allowed (one version).
+ *
+ * Weights lie in the type that products read. 16 bits are too coarse to add
+ * steps to, so the newest weights have a `master` beside them, which is read and
+ * written in place:
+ *
+ *     F32    none
+ *     BF16   the low halves of floats whose high halves are the weights, so that
+ *            both together take the bytes of floats (base/halves.h)
+ *     F16    floats, from which the weights are rounded to the nearest: w_old
+ *            is not read */
 #ifndef VP_OPTIM_OPTIM_H
 #define VP_OPTIM_OPTIM_H
 
@@ -42,12 +52,12 @@ struct vp_optim_step {
     struct vp_optim_config config;
     const struct vp_optim_tensor *tensors;
     int n_tensors;
-    const float *w_old;
-    float *w_new;
+    enum vp_dtype dtype; /* of w_old and w_new */
+    const void *w_old;
+    void *w_new;
+    void *master; /* see above */
     const float *grad;
     float *moment[2]; /* zero before the first update; SGD uses [0] */
-    void *rounded;    /* w_new in `dtype`, too; NULL: not wanted */
-    enum vp_dtype dtype;
     float lr;
     float grad_scale; /* gradients are multiplied by this first */
     int64_t t;        /* 1 for the first update */
@@ -61,10 +71,12 @@ const char *vp_optim_name(enum vp_optim_kind kind);
  * otherwise no decay and no clipping. */
 struct vp_optim_config vp_optim_defaults(enum vp_optim_kind kind);
 int vp_optim_n_moments(enum vp_optim_kind kind);
+/* Bytes per weight; 0: there is none. */
+int64_t vp_optim_master_bytes(enum vp_dtype dtype);
 
 /* The host step on the pool's threads; bits do not depend on their number,
  * nor on the instruction set. Other than w_old == w_new no arrays overlap;
- * between tensors nothing is touched; `rounded` must be NULL. `scratch` holds
+ * between tensors nothing is touched; weights are F32. `scratch` holds
  * vp_optim_scratch_bytes() bytes, aligned as by malloc. */
 void vp_optim_step_host(const struct vp_optim_step *step, struct vp_pool *pool,
                         void *scratch);

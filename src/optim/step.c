@@ -47,10 +47,10 @@ static struct vp_optim_span chunk_span(const struct job *job,
     const struct vp_optim_step *step = job->step;
     struct vp_optim_span span = {
         .n = chunk->n,
-        .w = step->w_old + chunk->begin,
+        .w = (const float *)step->w_old + chunk->begin,
         .g = step->grad + chunk->grad,
         .m = step->moment[0] + chunk->begin,
-        .w_new = step->w_new + chunk->begin,
+        .w_new = (float *)step->w_new + chunk->begin,
     };
 
     if (vp_optim_n_moments(step->config.kind) > 1)
@@ -140,7 +140,7 @@ void vp_optim_step_host(const struct vp_optim_step *step, struct vp_pool *pool,
         .n_chunks = vp_optim_cut(step->tensors, step->n_tensors, scratch),
     };
 
-    VP_BUG_ON(step->rounded);
+    VP_BUG_ON(step->dtype != VP_DTYPE_F32);
     switch (step->config.kind) {
     case VP_OPTIM_SGD:
         vp_pool_run(pool, job.n_chunks, sgd_task, &job);

@@ -3,7 +3,6 @@
 #include "runtime/stage.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void *tensors_of(const struct vp_parcel *parcel)
@@ -47,17 +46,6 @@ enum vp_status vp_stage_load(struct vp_stage *stage, struct vp_parcel *parcel,
     return put_batch(stage, parcel, program, batch);
 }
 
-void *vp_stage_weights(const struct vp_stage *stage, int64_t version)
-{
-    return stage->weights[version % stage->shape.n_versions];
-}
-
-float *vp_stage_master(const struct vp_stage *stage)
-{
-    return stage->master ? stage->master
-                         : vp_stage_weights(stage, stage->newest);
-}
-
 float *vp_stage_grad(const struct vp_stage *stage, int entry)
 {
     const struct vp_layout *layout = &stage->buckets[0].train.layout;
@@ -71,30 +59,6 @@ static enum vp_status put(struct vp_stage *stage, void *dst, const void *src,
 {
     return stage->ops->copy(stage->backend, stage->stream, dst, src,
                             (size_t)n_bytes);
-}
-
-enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
-                                    int64_t n, const float *host, bool trained)
-{
-    enum vp_dtype dtype = stage->config->graphs[0].dtype;
-    int64_t n_bytes = n * vp_dtype_bytes(dtype);
-    uint16_t *rounded = NULL;
-    enum vp_status st = VP_OK;
-
-    if (stage->master) {
-        rounded = malloc((size_t)n_bytes);
-        if (!rounded)
-            return VP_ERR_NOMEM;
-        vp_dtype_round(dtype, rounded, host, n);
-        if (trained)
-            st = put(stage, stage->master + at, host,
-                     n * (int64_t)sizeof(float));
-    }
-    for (int i = 0; i < stage->shape.n_versions && st == VP_OK; i++)
-        st = put(stage, (char *)stage->weights[i] + at * vp_dtype_bytes(dtype),
-                 rounded ? (const void *)rounded : host, n_bytes);
-    free(rounded);
-    return st;
 }
 
 static struct vp_launch bases(const struct vp_stage *stage,
@@ -140,16 +104,14 @@ enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
 static struct vp_optim_step next_step(const struct vp_stage *stage, int first,
                                       int end, float lr, float grad_scale)
 {
-    void *next = vp_stage_weights(stage, stage->newest + 1);
-
     return (struct vp_optim_step){
         .config = stage->config->optim,
         .tensors = stage->tensors + first,
         .n_tensors = end - first,
-        .w_old = vp_stage_master(stage),
-        .w_new = stage->master ? stage->master : next,
-        .rounded = stage->master ? next : NULL,
         .dtype = stage->config->graphs[0].dtype,
+        .w_old = vp_stage_weights(stage, stage->newest),
+        .w_new = vp_stage_weights(stage, stage->newest + 1),
+        .master = stage->master,
         .grad = stage->grads,
         .moment = { stage->moment[0], stage->moment[1] },
         .lr = lr,

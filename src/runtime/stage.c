@@ -63,9 +63,10 @@ static bool is_first(const struct vp_stage *stage)
     return stage->spec.first_block == 0;
 }
 
-static bool has_master(const struct vp_stage *stage)
+static int64_t master_bytes(const struct vp_stage *stage)
 {
-    return stage->config->graphs[0].dtype != VP_DTYPE_F32;
+    return train_bytes(stage) / (int64_t)sizeof(float) *
+           vp_optim_master_bytes(stage->config->graphs[0].dtype);
 }
 
 static void add_memory(struct vp_stage *stage)
@@ -78,8 +79,8 @@ static void add_memory(struct vp_stage *stage)
     memory->weights = n[VP_SPACE_PARAM] * shape->n_versions;
     memory->gradients = n[VP_SPACE_GRAD];
     memory->moments = train_bytes(stage) *
-                      (vp_optim_n_moments(stage->config->optim.kind) +
-                       has_master(stage));
+                          vp_optim_n_moments(stage->config->optim.kind) +
+                      master_bytes(stage);
     memory->activations = n[VP_SPACE_SLOT] * shape->n_slots + n[VP_SPACE_REDO];
     memory->boundary = n[VP_SPACE_IN] * n_packets +
                        n[VP_SPACE_DOUT] * shape->n_grad_bufs +
@@ -220,8 +221,7 @@ static enum vp_status each_buffer(struct vp_stage *stage,
 
     for (int i = 0; i < shape->n_versions; i++)
         VP_TRY(fn(stage, &stage->weights[i], n[VP_SPACE_PARAM]));
-    if (has_master(stage))
-        VP_TRY(fn(stage, (void **)&stage->master, train_bytes(stage)));
+    VP_TRY(fn(stage, &stage->master, master_bytes(stage)));
     VP_TRY(fn(stage, (void **)&stage->grads, n[VP_SPACE_GRAD]));
     for (int i = 0; i < vp_optim_n_moments(stage->config->optim.kind); i++)
         VP_TRY(fn(stage, (void **)&stage->moment[i], train_bytes(stage)));
@@ -290,9 +290,8 @@ static enum vp_status init_param(struct vp_stage *stage,
     stage->config->init(graph,
                         param->tied_to == VP_NONE ? entry->par : param->tied_to,
                         stage->config->seed, host);
-    st = vp_stage_set_weights(stage,
-                              entry->offset / vp_dtype_bytes(graph->dtype), n,
-                              host, !param->constant);
+    st = vp_stage_set_weights(
+        stage, entry->offset / vp_dtype_bytes(graph->dtype), n, host);
     free(host);
     return st;
 }

@@ -74,7 +74,7 @@ struct vp_stage {
     struct vp_parcel *act_bufs, *grad_bufs;
     struct vp_parcel *out_bufs, *din_bufs;
     void **weights; /* a ring of versions, in the graph's dtype */
-    float *master;  /* the newest one in floats; NULL: it has them itself */
+    void *master;   /* of the newest one; see optim.h */
     float *grads;
     float *moment[2];
     void *work, *redo;
@@ -161,12 +161,13 @@ enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
 /* Skips an update: the next version holds the weights of the newest. */
 enum vp_status vp_stage_skip(struct vp_stage *stage);
 void *vp_stage_weights(const struct vp_stage *stage, int64_t version);
-/* n weights from element `at` on, in every version; `trained` ones also in the
- * copy that the optimizer reads. */
+/* n weights of one parameter, from element `at` on, as floats: into every
+ * version, with what the optimizer needs to know of them; and the newest ones
+ * back, with the same bits. */
 enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
-                                    int64_t n, const float *host, bool trained);
-/* The newest weights, in floats. */
-float *vp_stage_master(const struct vp_stage *stage);
+                                    int64_t n, const float *host);
+enum vp_status vp_stage_get_weights(const struct vp_stage *stage, int64_t at,
+                                    int64_t n, float *host);
 /* The gradient of layout entry `entry`. */
 float *vp_stage_grad(const struct vp_stage *stage, int entry);
 

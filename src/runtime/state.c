@@ -45,6 +45,7 @@ static enum vp_dtype dtype_of(const struct vp_stage *stage,
                                           : VP_DTYPE_F32;
 }
 
+/* Of all but the weights, which vp_stage_get_weights() gives. */
 static void *array_of(const struct vp_stage *stage, int tensor,
                       const struct vp_state_item *item)
 {
@@ -62,7 +63,7 @@ static void *array_of(const struct vp_stage *stage, int tensor,
                                                    stage->shape.n_versions) +
                offset * vp_dtype_bytes(dtype_of(stage, item));
     default:
-        return vp_stage_master(stage) + offset;
+        vp_bug(__FILE__, __LINE__, "weights are not in one array");
     }
 }
 
@@ -152,6 +153,9 @@ static enum vp_status save_item(struct vp_stage *stage, int tensor,
     uint16_t *host;
     enum vp_status st;
 
+    if (item->kind == VP_STATE_WEIGHT)
+        return vp_stage_get_weights(stage, stage->tensors[tensor].offset, n,
+                                    room);
     if (dtype == VP_DTYPE_F32)
         return stage->ops->copy(stage->backend, stage->stream, room,
                                 array_of(stage, tensor, item), n_bytes);
@@ -293,7 +297,7 @@ static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
         return VP_OK;
     VP_TRY(loader->load(loader->ctx, &item, host, err));
     if (item.kind == VP_STATE_WEIGHT) {
-        st = vp_stage_set_weights(stage, at, n, host, true);
+        st = vp_stage_set_weights(stage, at, n, host);
     } else {
         if (dtype != VP_DTYPE_F32) /* exact: they were expanded from it */
             vp_dtype_round(dtype, (uint16_t *)scratch, host, n);

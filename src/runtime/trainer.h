@@ -19,7 +19,8 @@
 /* Bytes of one stage: what was planned is what is allocated. */
 struct vp_memory {
     int64_t weights; /* all versions */
-    int64_t gradients, moments;
+    int64_t gradients;
+    int64_t moments;     /* and the master beside weights of 16 bits */
     int64_t activations; /* slots, and the working set of recomputation */
     int64_t boundary;    /* buffers for messages that arrive */
     int64_t work;        /* temporaries inside a list */
@@ -273,9 +274,9 @@ const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer);
 enum vp_status vp_trainer_trace(struct vp_trainer *trainer, const char *name,
                                 struct vp_trace *out, struct vp_err *err);
 
-/* The newest weights of a parameter, for tests and files; NULL if no stage has
- * it. `replica` of its stage: they are equal. */
-const float *vp_trainer_weights(const struct vp_trainer *trainer, vp_par par,
-                                int replica);
+/* The newest weights of a parameter, of an idle trainer; VP_ERR_INVALID if no
+ * stage has it. `replica` of its stage: they are equal. */
+enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
+                                      vp_par par, int replica, float *out);
 
 #endif

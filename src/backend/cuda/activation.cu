@@ -78,9 +78,10 @@ static struct cut cut_of(int64_t rows, int64_t cols, enum vp_act act)
 {
     int64_t block = vp_part_rows(rows, cols);
 
-    if (act != VP_ACT_GELU_ERF || !vp_fills_tiles(rows, cols))
+    if (act != VP_ACT_GELU_ERF || !vp_fills_gelu_tiles(rows, cols))
         return { block, block };
-    return { vp_parts_of(block, VP_TILE_ROWS) * VP_TILE_ROWS, VP_TILE_ROWS };
+    return { vp_parts_of(block, VP_GELU_TILE_ROWS) * VP_GELU_TILE_ROWS,
+             VP_GELU_TILE_ROWS };
 }
 
 /* What one pass over a matrix is given: dz = dout * act'(z), and again = act(z)
@@ -236,19 +237,31 @@ static void launch(const struct pass *pass, enum vp_act act,
         launch_act_pass<T, 1>(pass, act, stream);
 }
 
-void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
-                           int64_t cols, enum vp_act act, bool add,
-                           cudaStream_t stream)
+void vp_cuda_parts_finish(float *dst, const void *parts, int64_t n_parts,
+                          int64_t cols, bool add, cudaStream_t stream)
 {
     struct vp_part_sums sums = {};
 
     sums.parts = (const float *)parts;
     sums.dst[0] = dst;
     sums.n_dst = 1;
-    sums.n_parts = vp_parts_of(rows, cut_of(rows, cols, act).part);
+    sums.n_parts = n_parts;
     sums.cols = cols;
     sums.add = add;
     vp_cuda_add_parts(&sums, stream);
+}
+
+static int64_t n_parts_of(int64_t rows, int64_t cols, enum vp_act act)
+{
+    return vp_parts_of(rows, cut_of(rows, cols, act).part);
+}
+
+void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
+                           int64_t cols, enum vp_act act, bool add,
+                           cudaStream_t stream)
+{
+    vp_cuda_parts_finish(dst, parts, n_parts_of(rows, cols, act), cols, add,
+                         stream);
 }
 
 void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,
@@ -285,9 +298,8 @@ void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
 
 size_t vp_cuda_column_scratch(int64_t rows, int64_t cols, enum vp_act act)
 {
-    int64_t n_parts = vp_parts_of(rows, cut_of(rows, cols, act).part);
-
-    return vp_align_up((size_t)(n_parts * cols) * sizeof(float),
+    return vp_align_up((size_t)(n_parts_of(rows, cols, act) * cols) *
+                           sizeof(float),
                        VP_TENSOR_ALIGN);
 }
 

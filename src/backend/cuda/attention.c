@@ -150,6 +150,72 @@ enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call)
     if (plan)
         return vp_cudnn_attention_run(plan, call->cuda->cudnn, &call->args,
                                       call->args.scratch, call->stream);
-    vp_cuda_own_attention_b(call);
+    vp_cuda_own_attention_b(call, false);
     return VP_OK;
+}
+
+/* ---- Sums for a bias ---------------------------------------------------- */
+
+/* The only operator that reads a value, or NULL. */
+static const struct vp_op *reader_of(const struct vp_graph *graph, vp_val value)
+{
+    const struct vp_op *reader = NULL;
+
+    for (int i = 0; i < graph->n_ops; i++) {
+        for (int j = 0; j < VP_MAX_IN; j++) {
+            if (graph->ops[i].in[j] != value)
+                continue;
+            if (reader)
+                return NULL;
+            reader = &graph->ops[i];
+        }
+    }
+    return reader;
+}
+
+bool vp_cuda_is_summed_in_tiles(const struct vp_graph *graph,
+                                const struct vp_op *linear)
+{
+    const struct vp_op *reader = reader_of(graph, linear->out);
+
+    return linear->attr.act == VP_ACT_NONE && reader &&
+           reader->kind == VP_OP_ATTENTION && reader->in[0] == linear->out &&
+           vp_cuda_own_attention_sums(graph, reader);
+}
+
+/* W of the linear that makes the input of the first call; NULL: not among
+ * them. */
+static struct vp_cuda_call *find_linear(struct vp_cuda_call *calls, int n_calls)
+{
+    vp_val in = calls[0].args.op->in[0];
+
+    for (int i = 1; i < n_calls; i++) {
+        const struct vp_op *op = calls[i].args.op;
+
+        if (calls[i].phase == VP_PHASE_W && op->kind == VP_OP_LINEAR &&
+            op->out == in)
+            return &calls[i];
+    }
+    return NULL;
+}
+
+int vp_cuda_run_attention(struct vp_cuda_call *calls, int n_calls)
+{
+    const struct vp_kargs *b = &calls[0].args;
+    const struct vp_value *in;
+    struct vp_cuda_call *w;
+
+    if (!b->din[0] || b->din_add[0])
+        return 0;
+    w = find_linear(calls, n_calls);
+    if (!w || !w->args.dpar[1] ||
+        !vp_cuda_is_summed_in_tiles(b->graph, w->args.op))
+        return 0;
+    in = vp_arg_value(b, b->op->in[0]);
+    vp_cuda_own_attention_b(&calls[0], true);
+    vp_cuda_parts_finish(w->args.dpar[1], b->scratch,
+                         in->rows / VP_CUDA_TILE_ROWS, in->cols,
+                         b->mb->accumulate, calls[0].stream);
+    w->args.dpar[1] = NULL;
+    return 1;
 }

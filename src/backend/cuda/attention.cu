@@ -58,10 +58,30 @@ static struct vp_attention_call shape_of(const struct vp_graph *graph,
     return x;
 }
 
+bool vp_cuda_own_attention_sums(const struct vp_graph *graph,
+                                const struct vp_op *op)
+{
+    struct vp_attention_call x = shape_of(graph, op);
+
+    return op->in[1] == VP_NONE && x.q_len % VP_CUDA_TILE_ROWS == 0 &&
+           vp_attention_wgmma_short_takes(&x);
+}
+
+/* They come first in the scratch, if they can be wanted. */
+static size_t sums_bytes(const struct vp_graph *graph, const struct vp_op *op)
+{
+    const struct vp_value *in = &graph->values[op->in[0]];
+
+    return vp_cuda_own_attention_sums(graph, op)
+               ? vp_cuda_tile_scratch(in->rows, in->cols)
+               : 0;
+}
+
 static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
 {
     const struct vp_kargs *args = &call->args;
     struct vp_attention_call x = shape_of(args->graph, args->op);
+    char *scratch = (char *)args->scratch + sums_bytes(args->graph, args->op);
 
     x.drop = vp_drop_of(call);
     set_inputs(&x, args);
@@ -69,8 +89,8 @@ static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
     x.out = args->out;
     x.lse = (float *)args->aux[0];
     x.dout = args->dout;
-    x.delta = (float *)args->scratch;
-    x.parts = (float4 *)args->scratch;
+    x.delta = (float *)scratch;
+    x.parts = (float4 *)scratch;
     return x;
 }
 
@@ -85,7 +105,7 @@ size_t vp_cuda_own_attention_scratch(const struct vp_graph *graph,
         return 0;
     if (vp_attention_wgmma_b_takes(&x))
         n_bytes = vp_attention_wgmma_b_scratch(&x);
-    return vp_align_up(n_bytes, VP_TENSOR_ALIGN);
+    return vp_align_up(n_bytes, VP_TENSOR_ALIGN) + sums_bytes(graph, op);
 }
 
 bool vp_cuda_own_attention_is_best(const struct vp_graph *graph,
@@ -108,11 +128,14 @@ void vp_cuda_own_attention_f(const struct vp_cuda_call *call)
         vp_attention_plain_f(&x, call->stream);
 }
 
-void vp_cuda_own_attention_b(const struct vp_cuda_call *call)
+void vp_cuda_own_attention_b(const struct vp_cuda_call *call, bool sums)
 {
     struct vp_attention_call x = attention_of(call);
 
-    if (vp_attention_wgmma_b_takes(&x))
+    x.sums = sums ? (float *)call->args.scratch : NULL;
+    if (vp_attention_wgmma_short_takes(&x))
+        vp_attention_wgmma_short(&x, call->stream);
+    else if (vp_attention_wgmma_b_takes(&x))
         vp_attention_wgmma_b(&x, call->stream);
     else if (vp_attention_mma_takes(&x))
         vp_attention_mma_b(&x, call->stream);

@@ -29,6 +29,9 @@ struct vp_attention_call {
     bool add_q, add_kv;
     float *delta;  /* [B*Sq, heads], scratch: dout . out */
     float4 *parts; /* the same scratch, for long heads on warpgroups */
+    /* [B*S/64, ld_q]: sums over 64 rows each of dq, dk and dv, which are side by
+     * side; NULL if not wanted. */
+    float *sums;
 };
 
 /* ---- For kernels -------------------------------------------------------- */
@@ -97,5 +100,9 @@ void vp_attention_wgmma_f(const struct vp_attention_call *x,
 void vp_attention_wgmma_b(const struct vp_attention_call *x,
                           cudaStream_t stream);
 size_t vp_attention_wgmma_b_scratch(const struct vp_attention_call *x);
+/* Backward of short heads. */
+bool vp_attention_wgmma_short_takes(const struct vp_attention_call *x);
+void vp_attention_wgmma_short(const struct vp_attention_call *x,
+                              cudaStream_t stream);
 
 #endif

@@ -6,15 +6,12 @@
 #ifndef VP_BACKEND_CUDA_ATTENTION_TURNS_CUH
 #define VP_BACKEND_CUDA_ATTENTION_TURNS_CUH
 
-#include "backend/cuda/attention_mma.cuh"
-#include "backend/cuda/wgmma.cuh"
+#include "backend/cuda/attention_backward.cuh"
 
 enum {
-    GROUP_KEYS = 64,
     GROUPS = 2, /* of warps that own keys */
     KEYS = GROUPS * GROUP_KEYS,
     OWNERS = GROUPS * VP_WG_THREADS,
-    QUERIES = 64, /* a tile of them is walked over at a time */
     TURN_TILES = KEYS / QUERIES,
     BAND_TILES = 8,
     MAX_QUERIES = 1024,
@@ -33,7 +30,6 @@ struct work {
 struct turn {
     unsigned number; /* of the head */
     struct vp_attention_head head;
-    int parity; /* of the heads that the block has done */
     int n_seen; /* turns, before those whose keys are hidden from all */
     int band, index;
 };
@@ -100,7 +96,6 @@ static __device__ inline struct turn next_turn(
     t.band = 0;
     t.number += gridDim.x;
     t.head = vp_attention_head_of(x, t.number);
-    t.parity ^= 1;
     return t;
 }
 

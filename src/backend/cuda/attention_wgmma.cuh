@@ -15,6 +15,48 @@ static __device__ inline void copy_tile(vp_wg_tile<T> &dst,
                                src.n - row, thread);
 }
 
+/* Fragments of a warp's 16 rows, rounded, by way of rows [at, at + 16) of a tile
+ * that nobody else uses: whole rows are written, which takes the memory less
+ * time than store_fragments() does. */
+template <typename T>
+static __device__ inline void store_rows(const vp_rows<T> &dst, int row,
+                                         const uint32_t (&a)[4][4],
+                                         vp_wg_tile<T> &tile, int at)
+{
+    int lane = (int)threadIdx.x % 32;
+
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        vp_store_matrices(vp_wg_at(tile, at + lane % 16, 2 * k + lane / 16),
+                          a[k]);
+    __syncwarp();
+#pragma unroll
+    for (int i = lane / 8; i < 16; i += 4) {
+        const T *from = vp_wg_at(tile, at + i, lane % 8);
+        T *to = dst.data + (row + i) * dst.ld + 8 * (lane % 8);
+
+        if (row + i < dst.n)
+            *(uint4 *)to = *(const uint4 *)from;
+    }
+    __syncwarp();
+}
+
+/* Rows g and g + 8 of c, times factor[0] and factor[1], rounded. */
+template <typename T>
+static __device__ inline void round_scaled(uint32_t (&a)[4][4],
+                                           const float (&c)[8][4],
+                                           const float (&factor)[2])
+{
+    float scaled[8][4];
+
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            scaled[n][i] = factor[i / 2] * c[n][i];
+    round_rows<T>(a, scaled);
+}
+
 /* f<T, dropout or not> */
 #define WG_LAUNCHES(f)                                       \
     {                                                        \

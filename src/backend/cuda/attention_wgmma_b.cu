@@ -15,14 +15,8 @@
  * the GPU has processors take all heads in turns: while the owners end one, the
  * helper loads the next. */
 #include "backend/cuda/attention_turns.cuh"
-#include "backend/cuda/attention_wgmma.cuh"
 
-enum {
-    CHUNKS = VP_WG_DIM / 8,              /* of 16 bytes, in a row */
-    CHUNK_ROWS = VP_WG_THREADS / CHUNKS, /* that the helper reads at once */
-    N_READS = QUERIES / CHUNK_ROWS,
-    PART = 16, /* quads of dk and dv that an owner has */
-};
+enum { PART = 16 }; /* quads of dk and dv that an owner has */
 
 /* What a thread does, by its warpgroup. */
 enum role { OWNER, HELPER = GROUPS, ROLLER };
@@ -40,8 +34,8 @@ template <bool DROPS> struct block {
     enum {
         THREADS = OWNERS + (1 + DROPS) * VP_WG_THREADS,
         /* One thread of each group has 512, or 504 of three. */
-        OWNER_REGISTERS = 192,
-        HELPER_REGISTERS = DROPS ? 88 : 120,
+        OWNER_REGISTERS = DROPS ? 184 : 192,
+        HELPER_REGISTERS = DROPS ? 104 : 120,
         ROLLER_REGISTERS = 40,
     };
 };
@@ -49,23 +43,11 @@ template <bool DROPS> struct block {
 template <typename T> struct shared_memory {
     vp_wg_tile<T> keys[GROUPS];
     vp_wg_tile<T> queries[STAGES], douts[STAGES];
-    vp_wg_tile<T> ds[STAGES][GROUPS];         /* transposed: rows are keys */
-    float lse[MAX_QUERIES];                   /* times log2(e) */
-    float delta[MAX_QUERIES];                 /* over dropout's scale */
-    uint32_t kept[STAGES][2][2][KEYS / 2];    /* note [kept] */
-    uint32_t allowed[2][MAX_BLOCK_KEYS / 32]; /* of this head, and the next */
+    vp_wg_tile<T> ds[STAGES][GROUPS]; /* transposed: rows are keys */
+    float lse[MAX_QUERIES], delta[MAX_QUERIES];
+    kept_words kept[STAGES];
     float4 dq[1]; /* [tiles][8][VP_WG_THREADS] if keys are taken in turns */
 };
-
-static __device__ inline int group_thread(void)
-{
-    return (int)threadIdx.x % VP_WG_THREADS;
-}
-
-static __device__ inline int group_warp(void)
-{
-    return group_thread() / 32;
-}
 
 template <bool DROPS>
 static __device__ constexpr int threads_at(enum barrier kind)
@@ -102,31 +84,6 @@ static __device__ inline void wait_for_last(int n_steps)
 
 /* ---- Helper ------------------------------------------------------------- */
 
-static __device__ inline int chunk_of_thread(void)
-{
-    return group_thread() % CHUNKS;
-}
-
-static __device__ inline int row_of_thread(void)
-{
-    return group_thread() / CHUNKS;
-}
-
-template <typename T>
-static __device__ void set_allowed_words(shared_memory<T> &shared,
-                                         const struct vp_attention_call &x,
-                                         const struct work &w,
-                                         const struct turn &t)
-{
-    for (int i = group_warp(); i < w.n_turns * (KEYS / 32);
-         i += VP_WG_THREADS / 32) {
-        uint32_t word = allowed_word(x, t.head, i);
-
-        if (threadIdx.x % 32 == 0)
-            shared.allowed[t.parity][i] = word;
-    }
-}
-
 /* Starts to load a tile. */
 template <typename T>
 static __device__ void start_tile(shared_memory<T> &shared,
@@ -140,71 +97,6 @@ static __device__ void start_tile(shared_memory<T> &shared,
                              vp_q_rows<const T>(x.dout, x.ld_out, x, t.head),
                              tile * QUERIES, group_thread());
     vp_copy_commit();
-}
-
-/* 16 bytes of every CHUNK_ROWS-th row of `out`, those that the thread copies of
- * dout, and lse of row number `chunk` of these. */
-struct outs {
-    uint4 row[N_READS];
-    float lse;
-};
-
-template <typename T>
-static __device__ void read_outs(struct outs &outs,
-                                 const struct vp_attention_call &x,
-                                 const struct turn &t, int tile)
-{
-    vp_rows<const T> rows = vp_q_rows<const T>(x.out, x.ld_out, x, t.head);
-    int q = tile * QUERIES + row_of_thread();
-    int lse_q = q + chunk_of_thread() * CHUNK_ROWS;
-
-#pragma unroll
-    for (int i = 0; i < N_READS; i++, q += CHUNK_ROWS)
-        outs.row[i] = q < rows.n ? *(const uint4 *)(rows.data + q * rows.ld +
-                                                    8 * chunk_of_thread())
-                                 : make_uint4(0, 0, 0, 0);
-    outs.lse = chunk_of_thread() < N_READS && lse_q < rows.n
-                   ? x.lse[(t.head.q_row + lse_q) * x.heads + t.head.index]
-                   : 0.0f;
-}
-
-template <typename T>
-static __device__ inline float dot8(const uint4 &a, const uint4 &b)
-{
-    const uint32_t x[4] = { a.x, a.y, a.z, a.w };
-    const uint32_t y[4] = { b.x, b.y, b.z, b.w };
-    float sum = 0.0f;
-
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float2 u = vp_unpack<T>(x[i]), v = vp_unpack<T>(y[i]);
-
-        sum = fmaf(u.y, v.y, fmaf(u.x, v.x, sum));
-    }
-    return sum;
-}
-
-/* lse and delta of a tile, 0 beyond the last query, from the chunks that this
- * thread has copied and read. */
-template <typename T>
-static __device__ void set_stats(shared_memory<T> &shared,
-                                 const struct outs &outs, float unscale,
-                                 int tile, int stage)
-{
-#pragma unroll
-    for (int i = 0; i < N_READS; i++) {
-        int row = row_of_thread() + i * CHUNK_ROWS;
-        const T *dout = vp_wg_at(shared.douts[stage], row, chunk_of_thread());
-        float delta = dot8<T>(*(const uint4 *)dout, outs.row[i]) * unscale;
-
-#pragma unroll
-        for (int lane = 1; lane < CHUNKS; lane *= 2)
-            delta += __shfl_xor_sync(0xFFFFFFFFu, delta, lane);
-        if (chunk_of_thread() == i) {
-            shared.lse[tile * QUERIES + row] = LOG2E * outs.lse;
-            shared.delta[tile * QUERIES + row] = delta;
-        }
-    }
 }
 
 /* dq of a tile, from the keys of a turn. */
@@ -319,16 +211,16 @@ static __device__ void help(shared_memory<T> &shared,
                 wait_for<READ, DROPS>(step);
             start_tile(shared, x, t, tile, stage);
             if (t.index == 0)
-                read_outs<T>(outs, x, t, tile);
-            if (tile == first && is_first_of_head(t))
-                set_allowed_words(shared, x, w, t);
+                read_outs<T>(outs, x, t.head, tile);
             if (tile == first)
                 change_keys(shared, x, w, last, t, step);
             else if (tile >= first + STAGES)
                 add_dq(shared, x, t, tile - STAGES, step - STAGES);
             vp_copy_wait<0>();
             if (t.index == 0)
-                set_stats(shared, outs, unscale, tile, stage);
+                set_stats(&shared.lse[tile * QUERIES],
+                          &shared.delta[tile * QUERIES], shared.douts[stage],
+                          outs, unscale);
             vp_wg_publish();
             arrive_at<LOADED, DROPS>(step);
         }
@@ -339,44 +231,6 @@ static __device__ void help(shared_memory<T> &shared,
 }
 
 /* ---- Roller ------------------------------------------------------------- */
-
-/* Note [kept]. An owner's lane (g, c) has, of a tile, keys g and g + 8 of its
- * warp's 16, and queries 8n + 2c + i: 32 elements. The roller's thread with the
- * same c and c' = g / 2 rolls for 32 keys, those of two warps, and 32 queries:
- * whole groups of note [dropout], which decide about the elements of four
- * owners. Word [h][warp % 2][..] has n = 4h .. 4h + 3 in bits 2 (n % 4) + i of
- * bytes g % 2, for key g, and g % 2 + 2, for key g + 8. */
-template <typename T>
-static __device__ void roll_tile(shared_memory<T> &shared, struct dice dice,
-                                 const struct turn &t, int tile, int stage)
-{
-    int q0 = tile * QUERIES, k0 = t.index * KEYS;
-    int lane = (int)threadIdx.x % 32;
-    int c = lane % 4, key_c = lane / 4 % 4, half = lane / 16;
-    struct sieve sieve = sieve_of(dice.threshold);
-    uint32_t kept[2] = { 0, 0 };
-
-    dice.sample += (uint64_t)t.head.sample;
-    dice.head = (uint32_t)t.head.index;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        struct vp_rng4 bits = roll(dice, q0 + 32 * half + i / 2 * 16,
-                                   k0 + 32 * group_warp(), 2 * c + i % 2,
-                                   key_c);
-
-#pragma unroll
-        for (int a = 0; a < 2; a++)
-#pragma unroll
-            for (int warp = 0; warp < 2; warp++)
-                kept[warp] |= (kept_bytes(bits.v[2 * a + warp], sieve) &
-                               0x80808080u) >>
-                              (7 - (i / 2 * 4 + a * 2 + i % 2));
-    }
-#pragma unroll
-    for (int warp = 0; warp < 2; warp++)
-        shared.kept[stage][half][warp][group_warp() * 16 + key_c * 4 + c] =
-            kept[warp];
-}
 
 template <typename T>
 static __device__ void roll_all(shared_memory<T> &shared,
@@ -393,7 +247,8 @@ static __device__ void roll_all(shared_memory<T> &shared,
         for (int tile = first_tile(x, t); tile < end_tile(w, t); tile++) {
             if (step >= STAGES)
                 wait_for<READ, true>(step);
-            roll_tile(shared, dice, t, tile, step % STAGES);
+            roll_tile(shared.kept[step % STAGES], dice, t.head, tile * QUERIES,
+                      t.index * KEYS);
             arrive_at<LOADED, true>(step++);
         }
     }
@@ -405,81 +260,6 @@ static __device__ void roll_all(shared_memory<T> &shared,
 static __device__ inline int group_index(void)
 {
     return (int)threadIdx.x / VP_WG_THREADS;
-}
-
-/* Scores of keys that the mask hides: -infinity. `seen`: bit 0 of key g, bit 8
- * of g + 8. */
-static __device__ void hide_rows(float (&s)[8][4], uint32_t seen)
-{
-    if (__all_sync(0xFFFFFFFFu, (seen & 0x101u) == 0x101u))
-        return;
-#pragma unroll
-    for (int n = 0; n < 8; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            s[n][i] = seen >> (i / 2 * 8) & 1 ? s[n][i] : -INFINITY;
-}
-
-/* Scores of keys that come after the query: k0 is the warp's first. */
-static __device__ void hide_future(float (&s)[8][4], int k0, int q0)
-{
-    if (q0 >= k0 + 15)
-        return;
-#pragma unroll
-    for (int n = 0; n < 8; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (k0 + lane_g() + i / 2 * 8 > q0 + 8 * n + 2 * lane_c() + i % 2)
-                s[n][i] = -INFINITY;
-}
-
-/* Of element i of fragment n; `kept` as note [kept] has it, for this lane. */
-static __device__ bool is_kept(const uint32_t (&kept)[2], int n, int i)
-{
-    return kept[n / 4] >> (16 * (i / 2) + 2 * (n % 4) + i % 2) & 1;
-}
-
-/* Of half a tile, fragments 4 half .. 4 half + 3 of s = q . k and of
- * dp = dout . v: probabilities, 0 if dropped, and gradients of scores, less
- * their scale and dropout's, rounded. lse and delta are of the tile. */
-template <typename T, bool DROPS>
-static __device__ void weigh(uint32_t (&p16)[2][4], uint32_t (&ds16)[2][4],
-                             const float (&s)[8][4], const float (&dp)[8][4],
-                             const uint32_t (&kept)[2], const float *lse,
-                             const float *delta, float scale, int half)
-{
-    float p[4][4], ds[4][4];
-
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        int n = 4 * half + j;
-        float2 l = *(const float2 *)&lse[8 * n + 2 * lane_c()];
-        float2 d = *(const float2 *)&delta[8 * n + 2 * lane_c()];
-
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float e = vp_exp2(fmaf(scale, s[n][i], -(i % 2 ? l.y : l.x)));
-
-            p[j][i] = !DROPS || is_kept(kept, n, i) ? e : 0.0f;
-            ds[j][i] = fmaf(p[j][i], dp[n][i], -(e * (i % 2 ? d.y : d.x)));
-        }
-    }
-    round_rows<T>(p16, p);
-    round_rows<T>(ds16, ds);
-}
-
-/* Half a tile: fragments of the warp's keys by 32 queries. */
-template <typename T>
-static __device__ void put_ds(vp_wg_tile<T> &tile, const uint32_t (&ds)[2][4],
-                              int half)
-{
-    int lane = (int)threadIdx.x % 32;
-    int row = 16 * group_warp() + lane / 8 % 2 * 8 + lane % 8;
-
-#pragma unroll
-    for (int k = 0; k < 2; k++)
-        vp_store_matrices(vp_wg_at(tile, row, 4 * half + 2 * k + lane / 16),
-                          ds[k]);
 }
 
 /* Starts s = q . k and dp = dout . v of a tile. */
@@ -511,31 +291,17 @@ static __device__ void add_queries(shared_memory<T> &shared, float (&dk)[8][4],
     uint64_t douts = vp_wg_tile_of(shared.douts[stage]);
     uint32_t kept[2] = { 0, 0 };
 
-#pragma unroll
-    for (int half = 0; half < 2 && DROPS; half++)
-        kept[half] = shared.kept[stage][half][group_warp() % 2]
-                                [(2 * group_index() + group_warp() / 2) * 16 +
-                                 lane_g() / 2 * 4 + lane_c()] >>
-                     8 * (lane_g() % 2);
+    if (DROPS)
+        read_kept(kept, shared.kept[stage], group_index());
     hide_rows(s, seen);
     if (x.causal)
         hide_future(s, k0, tile * QUERIES);
     if (step >= STAGES)
         wait_for<DS_READ>(step);
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        uint32_t p16[2][4], ds16[2][4];
-
-        weigh<T, DROPS>(p16, ds16, s, dp, kept, &shared.lse[tile * QUERIES],
-                        &shared.delta[tile * QUERIES], x.scale * LOG2E, half);
-        put_ds(shared.ds[stage][group_index()], ds16, half);
-        vp_wg_fence();
-        vp_wg_product<T, true, true>(dv, p16,
-                                     vp_wg_step<true>(douts, 2 * half));
-        vp_wg_product<T, true, true>(dk, ds16,
-                                     vp_wg_step<true>(queries, 2 * half));
-        vp_wg_commit();
-    }
+    add_tile<T, DROPS>(dk, dv, shared.ds[stage][group_index()], s, dp, kept,
+                       &shared.lse[tile * QUERIES],
+                       &shared.delta[tile * QUERIES], x.scale * LOG2E, queries,
+                       douts);
     vp_wg_publish();
     arrive_at<DS_WRITTEN>(step);
     vp_wg_wait<0>(dk);
@@ -566,10 +332,9 @@ static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
                                const uint32_t (&values)[4][4],
                                const struct vp_attention_call &x,
                                const struct work &w, const struct turn &t,
-                               int step)
+                               uint32_t seen, int step)
 {
     int k0 = first_key(t), tile = first_tile(x, t), end = end_tile(w, t);
-    uint32_t seen = shared.allowed[t.parity][k0 / 32] >> (k0 % 32 + lane_g());
     float s[8][4], dp[8][4];
 
     for (;; tile++, step++) {
@@ -658,9 +423,11 @@ static __device__ void own_keys(shared_memory<T> &shared,
 
     for (; t.number < w.n_heads; t = next) {
         float dk[8][4] = {}, dv[8][4] = {};
-        uint32_t values[4][4];
+        uint32_t values[4][4], seen;
+        int k0 = first_key(t);
 
         read_values<T>(values, x, t);
+        seen = allowed_word(x, t.head, k0 / 32) >> (k0 % 32 + lane_g());
         if (has_part(x, t)) {
             read_part(dk, part_of(x, w, t));
             read_part(dv, part_of(x, w, t) + PART / 2 * OWNERS);
@@ -669,7 +436,7 @@ static __device__ void own_keys(shared_memory<T> &shared,
             t.n_seen = seen_turns(x, w, t);
         wait_for<LOADED, DROPS>(step);
         next = next_turn(x, w, t);
-        step = own_turn<T, DROPS>(shared, dk, dv, values, x, w, t, step);
+        step = own_turn<T, DROPS>(shared, dk, dv, values, x, w, t, seen, step);
         if (t.band + 1 < w.n_bands) {
             write_part(part_of(x, w, t), dk);
             write_part(part_of(x, w, t) + PART / 2 * OWNERS, dv);
@@ -709,24 +476,13 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
 
 /* ---- Launches ----------------------------------------------------------- */
 
-static unsigned processors(void)
-{
-    int device = 0, n = 1;
-
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device);
-    return (unsigned)n;
-}
-
 template <typename T, bool DROPS>
 static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 {
     struct work w = work_of(*x);
-    unsigned n_blocks = processors();
+    unsigned n_blocks = blocks_in_turns(w.n_heads);
     int bytes = (int)sizeof(shared_memory<T>);
 
-    if (n_blocks > w.n_heads)
-        n_blocks = w.n_heads;
     if (w.n_turns > 1)
         bytes += (w.n_bands > 1 ? BAND_TILES : w.n_tiles) * QUERIES *
                  VP_WG_DIM * (int)sizeof(float);

@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 #include "backend/args.h"
+#include "backend/cuda/ranges.h"
 
 /* Scalars of the minibatch, on the device. */
 struct vp_cuda_mb {
@@ -94,14 +95,31 @@ enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call);
 size_t vp_cuda_attention_scratch(const struct vp_graph *graph,
                                  const struct vp_op *op, enum vp_phase phase);
 
+/* B of attention, the first of the calls, with the sums for the bias of the
+ * linear that makes its input; 0 if that is not possible. */
+int vp_cuda_run_attention(struct vp_cuda_call *calls, int n_calls);
+
 /* Where cuDNN does not serve, or is slower. */
 void vp_cuda_own_attention_f(const struct vp_cuda_call *call);
-void vp_cuda_own_attention_b(const struct vp_cuda_call *call);
+void vp_cuda_own_attention_b(const struct vp_cuda_call *call, bool sums);
 size_t vp_cuda_own_attention_scratch(const struct vp_graph *graph,
                                      const struct vp_op *op,
                                      enum vp_phase phase);
 bool vp_cuda_own_attention_is_best(const struct vp_graph *graph,
                                    const struct vp_op *op, enum vp_phase phase);
+/* Sums over the rows of what a linear makes for attention, in parts of so many
+ * rows: whether a linear's bias is summed up so. Then the backward of the
+ * attention can do it. */
+enum { VP_CUDA_TILE_ROWS = 64 };
+bool vp_cuda_is_summed_in_tiles(const struct vp_graph *graph,
+                                const struct vp_op *linear);
+bool vp_cuda_own_attention_sums(const struct vp_graph *graph,
+                                const struct vp_op *op);
+/* dst (+)= the sums over the rows of x. */
+void vp_cuda_tile_sums(float *dst, const void *x, int64_t rows, int64_t cols,
+                       enum vp_dtype dtype, bool add, void *scratch,
+                       cudaStream_t stream);
+size_t vp_cuda_tile_scratch(int64_t rows, int64_t cols);
 
 enum vp_status vp_cuda_dropout_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_dropout_b(const struct vp_cuda_call *call);
@@ -142,6 +160,9 @@ void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
 void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,
                       enum vp_act act, int64_t rows, int64_t cols,
                       enum vp_dtype dtype, void *parts, cudaStream_t stream);
+/* dst (+)= the sum of so many parts of `cols` columns each. */
+void vp_cuda_parts_finish(float *dst, const void *parts, int64_t n_parts,
+                          int64_t cols, bool add, cudaStream_t stream);
 /* dst (+)= the parts of a matrix [rows, cols]: gradients of a layer with that
  * activation, on which the order of sums depends. */
 void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
@@ -168,12 +189,13 @@ void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *grad,
 /* The arrays of the step are on the device; its tensors are those given. */
 void vp_cuda_update(struct vp_cuda_tensors *tensors,
                     const struct vp_optim_step *step, cudaStream_t stream);
-/* The same in parts that may be captured: the scalars, tensors [begin, end) as
- * often as it takes, and the squares of all their gradients. Where a gradient
- * is not finite an element stays as it is. Not LAMB. */
+/* The same in parts that may be captured: the scalars, some tensors as often as
+ * it takes, a launch each time, and the squares of all their gradients. Where a
+ * gradient is not finite an element stays as it is. Not LAMB. */
 void vp_cuda_set_step(struct vp_cuda_tensors *tensors,
                       const struct vp_optim_step *step, cudaStream_t stream);
-void vp_cuda_update_early(struct vp_cuda_tensors *tensors, int begin, int end,
+void vp_cuda_update_early(struct vp_cuda_tensors *tensors,
+                          const struct vp_cuda_ranges *which,
                           const struct vp_optim_step *step,
                           cudaStream_t stream);
 void vp_cuda_add_squares(struct vp_cuda_tensors *tensors, double *sums_out,

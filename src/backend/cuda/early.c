@@ -71,8 +71,8 @@ static int calls_until(const struct vp_program *program, enum vp_list list,
     return n;
 }
 
-/* Of those final together the last come first: neighbours are updated at once,
- * and most of the time backward goes backward. */
+/* Of those final together the last come first, as most of the time backward
+ * goes backward: then neighbours follow each other. */
 static int sooner_first(const void *a, const void *b)
 {
     const struct vp_cuda_final *x = a, *y = b;
@@ -126,17 +126,34 @@ static enum vp_status follow(struct vp_cuda_early *early, cudaStream_t stream,
                          "updating");
 }
 
-static void update(struct vp_cuda_early *early, int begin, int end)
+static double traffic_of(const struct vp_cuda_early *early,
+                         const struct vp_cuda_ranges *which)
+{
+    struct vp_optim_step part = *early->step;
+    double n_bytes = 0.0;
+
+    for (int i = 0; i < which->n; i++) {
+        part.tensors = early->step->tensors + which->at[i].begin;
+        part.n_tensors = which->at[i].end - which->at[i].begin;
+        n_bytes += vp_cuda_update_traffic(&part);
+    }
+    return n_bytes;
+}
+
+/* One launch, of as many tensors as it takes. */
+static void update(struct vp_cuda_early *early)
 {
     struct vp_cuda_profile *profile = early->stream->backend->cuda.profile;
-    struct vp_optim_step part = *early->step;
-    int label = vp_cuda_profile_push(profile);
+    struct vp_cuda_ranges which = { .n = 0 };
+    int label;
 
-    vp_cuda_update_early(early->tensors, begin, end, early->step, early->tail);
-    part.tensors += begin;
-    part.n_tensors = end - begin;
+    while (early->n_given < early->n_final &&
+           vp_cuda_ranges_add(&which, early->order[early->n_given].tensor))
+        early->n_given++;
+    label = vp_cuda_profile_push(profile);
+    vp_cuda_update_early(early->tensors, &which, early->step, early->tail);
     vp_cuda_profile_pop_other(profile, label, "update",
-                              vp_cuda_update_traffic(&part));
+                              traffic_of(early, &which));
 }
 
 static enum vp_status mark_end(struct vp_cuda_early *early)
@@ -149,11 +166,10 @@ static enum vp_status mark_end(struct vp_cuda_early *early)
         cudaEventRecord(early->stream->updated[i], early->tail), "updating");
 }
 
-/* Gives the tail what is final, neighbours together. */
+/* Gives the tail what is final. */
 static enum vp_status give(struct vp_cuda_early *early)
 {
     struct vp_stream *stream = early->stream;
-    const struct vp_cuda_final *order = early->order;
 
     if (early->n_given == early->n_final)
         return VP_OK;
@@ -161,16 +177,8 @@ static enum vp_status give(struct vp_cuda_early *early)
     VP_TRY(follow(early, early->tail, stream->stream, stream->fork));
     if (stream->side->forked)
         VP_TRY(follow(early, early->tail, stream->side->stream, stream->fork));
-    while (early->n_given < early->n_final) {
-        int begin = order[early->n_given++].tensor, end = begin + 1;
-
-        while (early->n_given < early->n_final &&
-               order[early->n_given].tensor == begin - 1) {
-            early->n_given++;
-            begin--;
-        }
-        update(early, begin, end);
-    }
+    while (early->n_given < early->n_final)
+        update(early);
     early->n_waiting = 0;
     VP_TRY(vp_cuda_check(&stream->backend->cuda, cudaPeekAtLastError(),
                          "updating"));

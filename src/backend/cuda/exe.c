@@ -16,7 +16,7 @@ struct key {
     int first, n;
     bool accumulate, train;
     void *base[VP_SPACE_COUNT];
-    const void *w_old, *w_new, *rounded; /* of an update; NULL: none */
+    const void *w_old, *w_new; /* of an update; NULL: none */
 };
 
 struct replay {
@@ -187,7 +187,6 @@ static bool same(const struct key *a, const struct key *b)
     return a->list == b->list && a->first == b->first && a->n == b->n &&
            a->accumulate == b->accumulate && a->train == b->train &&
            a->w_old == b->w_old && a->w_new == b->w_new &&
-           a->rounded == b->rounded &&
            memcmp(a->base, b->base, sizeof(a->base)) == 0;
 }
 
@@ -285,7 +284,6 @@ static struct key key_of(const struct vp_exe *exe, enum vp_list list, int first,
     if (launch->update) {
         key.w_old = launch->update->w_old;
         key.w_new = launch->update->w_new;
-        key.rounded = launch->update->rounded;
     }
     return key;
 }

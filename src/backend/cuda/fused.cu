@@ -3,7 +3,8 @@
  *   F  [dropout,] add [, layernorm]: how a residual branch ends
  *   B  [copy,] layernorm B [, layernorm W] [, dropout B]: and how it begins;
  *      the copy is that of a gradient that others still read. The sums for
- *      the bias of the linear whose output was dropped come along
+ *      the bias of the linear at the end of the branch come along
+ *   B  attention B: with the sums for the bias of the linear before
  *
  * The memory plan knows nothing of this: what one call of a run writes may lie
  * over what an earlier one reads. As every thread reads its columns of a row
@@ -226,23 +227,48 @@ static int run_forward(const struct vp_cuda_call *calls, int n_calls)
 struct grad_run {
     const struct vp_cuda_call *copy, *norm, *w, *drop;
     struct vp_cuda_call *linear; /* W, later in the list: its bias alone */
+    struct vp_cuda_call *end;    /* the call after the run */
     int n;
 };
 
-/* The W call that sums up the columns of what `drop` makes, and of nothing
- * else. */
-static struct vp_cuda_call *find_linear(const struct vp_cuda_call *drop,
-                                        struct vp_cuda_call *call,
+/* The branch that `norm` begins with in backward, if nothing is dropped there:
+ * what is added to the trunk before it, and whose gradient is complete with
+ * that of `norm`, which is the first to read the sum. */
+static vp_val plain_branch(const struct vp_cuda_call *norm)
+{
+    const struct vp_graph *graph = norm->args.graph;
+    vp_val sum = norm->args.op->in[0];
+    vp_val branch = VP_NONE;
+
+    for (int i = 0; &graph->ops[i] < norm->args.op; i++) {
+        const struct vp_op *op = &graph->ops[i];
+
+        if (op->kind == VP_OP_ADD && op->out == sum)
+            branch = op->in[0];
+        for (int j = 0; j < VP_MAX_IN; j++)
+            if (op->in[j] == sum)
+                return VP_NONE;
+    }
+    return branch;
+}
+
+/* The W call that sums up the columns of `grad`, which the run writes, and of
+ * nothing else: that of the linear whose output is `branch`. */
+static struct vp_cuda_call *find_linear(const struct grad_run *run,
+                                        vp_val branch, const void *grad,
                                         const struct vp_cuda_call *end)
 {
-    const struct vp_value *out = vp_call_value(drop, drop->args.op->out);
+    const struct vp_value *out = vp_call_value(run->norm,
+                                               run->norm->args.op->out);
+    struct vp_cuda_call *call = run->end;
 
-    if (!vp_cuda_norm_sums_columns(out->cols, out->dtype) ||
-        !read_once(drop->args.graph, drop->args.op->in[0]))
+    if (branch == VP_NONE ||
+        !vp_cuda_norm_sums_columns(out->cols, out->dtype) ||
+        !read_once(run->norm->args.graph, branch))
         return NULL;
     for (; call < end; call++)
         if (is(call, VP_OP_LINEAR, VP_PHASE_W) &&
-            call->args.op->out == drop->args.op->in[0])
+            call->args.op->out == branch && call->args.dout == grad)
             return call->args.dpar[1] && !call->args.dz ? call : NULL;
     return NULL;
 }
@@ -270,9 +296,14 @@ static struct grad_run find_grad_run(struct vp_cuda_call *calls, int n_calls)
         call->args.dout == run.norm->args.din[0] && call->args.din[0] &&
         !call->args.din_add[0] && same_shape(call, run.norm))
         run.drop = call++;
-    if (run.w && run.drop)
-        run.linear = find_linear(run.drop, call, end);
+    run.end = call;
     run.n = (int)(call - calls);
+    if (run.w && run.drop)
+        run.linear = find_linear(&run, run.drop->args.op->in[0],
+                                 run.drop->args.din[0], end);
+    else if (run.w)
+        run.linear = find_linear(&run, plain_branch(run.norm),
+                                 run.norm->args.din[0], end);
     return run;
 }
 
@@ -334,8 +365,11 @@ static bool run_grad(const struct grad_run *run)
 
 static int run_backward(struct vp_cuda_call *calls, int n_calls)
 {
-    struct grad_run run = find_grad_run(calls, n_calls);
+    struct grad_run run;
 
+    if (is(calls, VP_OP_ATTENTION, VP_PHASE_B))
+        return vp_cuda_run_attention(calls, n_calls);
+    run = find_grad_run(calls, n_calls);
     if (run.n > 1 && run_grad(&run))
         return run.n;
     if (!run.drop)

@@ -13,7 +13,7 @@
 #include "backend/cuda/wgmma_wide.cuh"
 
 enum {
-    ROWS = VP_TILE_ROWS,
+    ROWS = VP_GELU_TILE_ROWS,
     COLS = 256,
     DEPTH = VP_WG_DIM, /* of a stage */
     STAGES = 3,
@@ -161,7 +161,7 @@ static __device__ inline void multiply(float (&c)[16][4],
                                        const struct stage<T> &stage, int maker,
                                        int half, bool add)
 {
-    vp_wg_product_wide<T, true>(c, vp_wg_tile_of(stage.x[maker]),
+    vp_wg_product_wide<T, true>(c, vp_wg_tiles_of(&stage.x[maker]),
                                 vp_wg_tiles_of(&stage.w[2 * half]), add);
 }
 
@@ -522,7 +522,7 @@ bool vp_gelu_grad_takes(const struct vp_gelu_grad *p)
 {
     return p->dtype != VP_DTYPE_F32 && p->cols % 8 == 0 && p->depth % 8 == 0 &&
            p->rows <= INT32_MAX && p->cols <= INT32_MAX &&
-           p->depth <= INT32_MAX && vp_fills_tiles(p->rows, p->cols) &&
+           p->depth <= INT32_MAX && vp_fills_gelu_tiles(p->rows, p->cols) &&
            has_warpgroups() && get_encode();
 }
 

@@ -256,7 +256,8 @@ template <int N, int N_ROWS> struct norm_terms {
 
 /* A thread's sums over rows. */
 template <int N> struct norm_sums {
-    float dgamma[N], dbeta[N], dbranch[N];
+    float dgamma[N], dbeta[N];
+    float dbranch[N]; /* of dx, or of what dropout makes of it */
 };
 
 /* Rows and columns have 32 bits, so this is one instruction. */
@@ -406,15 +407,12 @@ static __device__ inline void write_dx(float *dx,
 
 /* What dropout makes of dx. */
 template <typename T, int N>
-static __device__ inline void write_dbranch(float *dx, float *sum,
+static __device__ inline void write_dbranch(float *dx,
                                             const struct vp_norm_grad &grad,
                                             vp_drop_words<N> words, int64_t at)
 {
     vp_drop_pack<N>(dx, grad.drop, words);
     vp_write((T *)grad.dbranch + at, vp_round_pack<T, N>(dx));
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        sum[i] += dx[i];
 }
 
 /* A pack of what forward made, with its bits. */
@@ -530,7 +528,10 @@ static __global__ void __launch_bounds__(THREADS *TEAMS)
             write_dx(dx, grad, base[r], terms.g[r], terms.xhat[r], means,
                      terms.rstd[r], at);
             if (grad.dbranch)
-                write_dbranch<T, N>(dx, sums.dbranch, grad, words[r], at);
+                write_dbranch<T, N>(dx, grad, words[r], at);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                sums.dbranch[i] += dx[i];
         }
     }
     if (!grad.parts)

@@ -20,11 +20,12 @@ size_t vp_cuda_linear_scratch(const struct vp_graph *graph,
                               const struct vp_op *op, enum vp_phase phase)
 {
     struct size size = size_of(graph, op);
-    size_t sums = phase == VP_PHASE_F
-                      ? 0
+    size_t sums = vp_cuda_is_summed_in_tiles(graph, op)
+                      ? vp_cuda_tile_scratch(size.rows, size.N)
                       : vp_cuda_column_scratch(size.rows, size.N, op->attr.act);
 
-    return sums > VP_CUDA_WORKSPACE ? sums : VP_CUDA_WORKSPACE;
+    return phase != VP_PHASE_F && sums > VP_CUDA_WORKSPACE ? sums
+                                                           : VP_CUDA_WORKSPACE;
 }
 
 static enum vp_status multiply(const struct vp_cuda_call *call,
@@ -112,6 +113,20 @@ static enum vp_status weight_grad(const struct vp_cuda_call *call,
         &(struct vp_operands){ .a = args->in[0], .b = dz, .d = args->dpar[0] });
 }
 
+static void bias_grad(const struct vp_cuda_call *call, const void *dz)
+{
+    const struct vp_kargs *args = &call->args;
+    struct size size = size_of(args->graph, args->op);
+
+    if (vp_cuda_is_summed_in_tiles(args->graph, args->op))
+        vp_cuda_tile_sums(args->dpar[1], dz, size.rows, size.N, size.dtype,
+                          args->mb->accumulate, args->scratch, call->stream);
+    else
+        vp_cuda_column_sums(args->dpar[1], dz, size.rows, size.N,
+                            args->op->attr.act, size.dtype,
+                            args->mb->accumulate, args->scratch, call->stream);
+}
+
 /* dz = dout * act'(z), and its column sums in parts. */
 static void act_grad(const struct vp_cuda_call *call, void *parts)
 {
@@ -135,13 +150,10 @@ enum vp_status vp_cuda_linear_b(const struct vp_cuda_call *call)
 enum vp_status vp_cuda_linear_w(const struct vp_cuda_call *call)
 {
     const struct vp_kargs *args = &call->args;
-    struct size size = size_of(args->graph, args->op);
     const void *dz = args->dz ? args->dz : args->dout;
 
     if (args->dpar[1])
-        vp_cuda_column_sums(args->dpar[1], dz, size.rows, size.N,
-                            args->op->attr.act, size.dtype,
-                            args->mb->accumulate, args->scratch, call->stream);
+        bias_grad(call, dz);
     return weight_grad(call, dz);
 }
 

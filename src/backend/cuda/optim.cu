@@ -2,16 +2,20 @@
  * chunk. Elements have the bits of the host's step; sums run over a thread's
  * elements, the threads of a chunk and the chunks of a tensor, always in the
  * same order. Everything here is bound by memory. */
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/quad.cuh"
+#include "base/halves.h"
 #include "optim/kernel.h"
 
 #include <stdlib.h>
+#include <type_traits>
 
 enum {
     THREADS = 256,
     /* Four rounds of THREADS quads: enough to pay for a sum over the block,
      * small enough that the last blocks end close together. */
     CHUNK = 16 * THREADS,
+    /* On a processor: with more of them there are too few registers. */
+    BLOCKS = 4,
     /* Of loops over one long array: several blocks for each processor. */
     MAX_BLOCKS = 2048,
 };
@@ -157,74 +161,6 @@ void vp_cuda_tensors_free(struct vp_cuda_tensors *t)
     free(t);
 }
 
-/* ---- Four elements at a time -------------------------------------------- */
-
-/* Of a quad only the first `left` elements may belong to the tensor. Callers
- * pass the constant 4 wherever they can: then all loads of a thread leave
- * together, with no branch between them. */
-
-template <typename T> struct alignas(4 * sizeof(T)) quad {
-    T x[4];
-};
-
-/* Elements behind the `left` first ones are 0. */
-static __device__ __forceinline__ quad<float> load_quad(const float *from,
-                                                        int left)
-{
-    quad<float> q;
-
-    if (left >= 4)
-        return *(const quad<float> *)from;
-    for (int j = 0; j < 4; j++)
-        q.x[j] = j < left ? from[j] : 0.0f;
-    return q;
-}
-
-template <typename T>
-static __device__ __forceinline__ void store_quad(T *to, const quad<float> &q,
-                                                  int left)
-{
-    quad<T> rounded;
-
-    for (int j = 0; j < 4; j++)
-        rounded.x[j] = vp_round<T>(q.x[j]);
-    if (left >= 4) {
-        *(quad<T> *)to = rounded;
-        return;
-    }
-    for (int j = 0; j < 4; j++)
-        if (j < left)
-            to[j] = rounded.x[j];
-}
-
-/* The same for what is used once per step: it leaves the cache before others,
- * as gradients that were just written and are not yet read. */
-static __device__ __forceinline__ quad<float> load_once(const float *from,
-                                                        int left)
-{
-    quad<float> q;
-    float4 all;
-
-    if (left < 4)
-        return load_quad(from, left);
-    all = __ldcs((const float4 *)from);
-    q.x[0] = all.x;
-    q.x[1] = all.y;
-    q.x[2] = all.z;
-    q.x[3] = all.w;
-    return q;
-}
-
-static __device__ __forceinline__ void store_once(float *to,
-                                                  const quad<float> &q,
-                                                  int left)
-{
-    if (left < 4)
-        store_quad<float>(to, q, left);
-    else
-        __stcs((float4 *)to, make_float4(q.x[0], q.x[1], q.x[2], q.x[3]));
-}
-
 /* ---- Sums --------------------------------------------------------------- */
 
 /* Of all THREADS threads; `shared` may be used again only after a barrier. */
@@ -315,9 +251,10 @@ void vp_cuda_sum_squares(struct vp_cuda_tensors *tensors, const float *grad,
 /* ---- Steps -------------------------------------------------------------- */
 
 struct arrays {
-    const float *w_old, *grad;
-    float *m, *v, *w_new;
-    void *rounded;
+    const void *w_old;
+    void *w_new, *master;
+    const float *grad;
+    float *m, *v;
 };
 
 static struct arrays arrays_of(const struct vp_optim_step *step)
@@ -325,11 +262,11 @@ static struct arrays arrays_of(const struct vp_optim_step *step)
     struct arrays a;
 
     a.w_old = step->w_old;
+    a.w_new = step->w_new;
+    a.master = step->master;
     a.grad = step->grad;
     a.m = step->moment[0];
     a.v = step->moment[1];
-    a.w_new = step->w_new;
-    a.rounded = step->rounded;
     return a;
 }
 
@@ -361,26 +298,83 @@ static __device__ __forceinline__ struct vp_optim_coef coef_of(
     return chunk.decay ? cut.coefs->with_decay : cut.coefs->without;
 }
 
-/* Where the gradient is finite. */
-static __device__ __forceinline__ void keep_old(quad<float> *now,
-                                                const quad<float> &old,
-                                                const quad<float> &g)
+/* Weights of type T: where they lie is said in optim.h. Those of 16 bits are
+ * what the next forward reads; all else of them is used once per step. */
+
+template <typename T> constexpr bool is_bf16 = std::is_same_v<T, __nv_bfloat16>;
+
+template <bool ONCE, typename T>
+static __device__ __forceinline__ quad<T> load_some(const T *from, int left)
 {
-    for (int j = 0; j < 4; j++)
-        if (!isfinite(g.x[j]))
-            now->x[j] = old.x[j];
+    return ONCE ? load_once(from, left) : load_quad(from, left);
 }
 
-/* Writes weights, and in T where that is wanted. */
+static __device__ __forceinline__ quad<float> join(const quad<uint16_t> &high,
+                                                   const quad<uint16_t> &low)
+{
+    quad<float> q;
+
+    for (int j = 0; j < 4; j++)
+        q.x[j] = vp_halves_join(high.x[j], low.x[j]);
+    return q;
+}
+
+template <typename T, bool ONCE>
+static __device__ __forceinline__ quad<float> load_weights(
+    const struct arrays &a, int64_t at, int left)
+{
+    if constexpr (is_bf16<T>)
+        return join(load_some<ONCE>((const uint16_t *)a.w_old + at, left),
+                    load_some<ONCE>((const uint16_t *)a.master + at, left));
+    else if constexpr (sizeof(T) == sizeof(float))
+        return load_some<ONCE>((const float *)a.w_old + at, left);
+    else
+        return load_some<ONCE>((const float *)a.master + at, left);
+}
+
+static __device__ __forceinline__ void store_halves(const struct arrays &a,
+                                                    int64_t at,
+                                                    const quad<float> &w,
+                                                    int left)
+{
+    quad<uint16_t> high, low;
+
+    for (int j = 0; j < 4; j++) {
+        struct vp_halves halves = vp_halves_split(w.x[j]);
+
+        high.x[j] = halves.high;
+        low.x[j] = halves.low;
+    }
+    store_quad((uint16_t *)a.w_new + at, high, left);
+    store_once((uint16_t *)a.master + at, low, left);
+}
+
+template <typename T>
+static __device__ __forceinline__ void store_rounded(const struct arrays &a,
+                                                     int64_t at,
+                                                     const quad<float> &w,
+                                                     int left)
+{
+    quad<T> rounded;
+
+    for (int j = 0; j < 4; j++)
+        rounded.x[j] = vp_round<T>(w.x[j]);
+    store_quad((T *)a.w_new + at, rounded, left);
+    store_once((float *)a.master + at, w, left);
+}
+
 template <typename T>
 static __device__ __forceinline__ void store_weights(const struct arrays &a,
                                                      int64_t at,
                                                      const quad<float> &w,
                                                      int left)
 {
-    store_once(a.w_new + at, w, left);
-    if (a.rounded)
-        store_quad<T>((T *)a.rounded + at, w, left);
+    if constexpr (is_bf16<T>)
+        store_halves(a, at, w, left);
+    else if constexpr (sizeof(T) == sizeof(float))
+        store_once((float *)a.w_new + at, w, left);
+    else
+        store_rounded<T>(a, at, w, left);
 }
 
 template <typename T, bool EARLY>
@@ -389,22 +383,23 @@ static __device__ __forceinline__ double sgd_quad(const struct arrays &a,
                                                   int left,
                                                   const struct vp_optim_coef &c)
 {
-    const quad<float> w = load_once(a.w_old + at, left);
+    const quad<float> w = load_weights<T, true>(a, at, left);
     const quad<float> g = load_quad(grad, left);
     const quad<float> m = load_once(a.m + at, left);
+    const double sum = EARLY ? squares(g) : 0.0;
     quad<float> w_new, m_new;
 
     for (int j = 0; j < 4; j++) {
         m_new.x[j] = c.beta1 * m.x[j] + (c.grad_scale * g.x[j] + c.l2 * w.x[j]);
         w_new.x[j] = w.x[j] - c.lr * m_new.x[j];
-    }
-    if (EARLY) {
-        keep_old(&m_new, m, g);
-        keep_old(&w_new, w, g);
+        if (EARLY && !isfinite(g.x[j])) {
+            m_new.x[j] = m.x[j];
+            w_new.x[j] = w.x[j];
+        }
     }
     store_once(a.m + at, m_new, left);
     store_weights<T>(a, at, w_new, left);
-    return EARLY ? squares(g) : 0.0;
+    return sum;
 }
 
 template <typename T, bool EARLY>
@@ -412,10 +407,11 @@ static __device__ __forceinline__ double adam_quad(
     const struct arrays &a, int64_t at, const float *grad, int left,
     const struct vp_optim_coef &c)
 {
-    const quad<float> w = load_once(a.w_old + at, left);
+    const quad<float> w = load_weights<T, true>(a, at, left);
     const quad<float> g = load_quad(grad, left);
     const quad<float> m = load_once(a.m + at, left);
     const quad<float> v = load_once(a.v + at, left);
+    const double sum = EARLY ? squares(g) : 0.0;
     quad<float> w_new, m_new, v_new;
 
     for (int j = 0; j < 4; j++) {
@@ -425,26 +421,51 @@ static __device__ __forceinline__ double adam_quad(
         v_new.x[j] = vp_optim_moment2(v.x[j], gj, &c);
         w_new.x[j] = c.keep * w.x[j] -
                      c.lr * vp_optim_direction(m_new.x[j], v_new.x[j], &c);
-    }
-    if (EARLY) {
-        keep_old(&m_new, m, g);
-        keep_old(&v_new, v, g);
-        keep_old(&w_new, w, g);
+        if (EARLY && !isfinite(g.x[j])) {
+            m_new.x[j] = m.x[j];
+            v_new.x[j] = v.x[j];
+            w_new.x[j] = w.x[j];
+        }
     }
     store_once(a.m + at, m_new, left);
     store_once(a.v + at, v_new, left);
     store_weights<T>(a, at, w_new, left);
-    return EARLY ? squares(g) : 0.0;
+    return sum;
 }
 
-/* SGD or Adam, elements one by one. The chunks from `first` on; early ones have
- * the sums of chunk_squares(), too. */
 template <typename T, bool ADAM, bool EARLY>
-static __global__ void __launch_bounds__(THREADS)
-    step_chunk(struct cut cut, int first, struct arrays a)
+static __device__ __forceinline__ double step_quad(
+    const struct arrays &a, int64_t at, const float *grad, int left,
+    const struct vp_optim_coef &c)
+{
+    return ADAM ? adam_quad<T, EARLY>(a, at, grad, left, c)
+                : sgd_quad<T, EARLY>(a, at, grad, left, c);
+}
+
+/* Fewer than four, one by one: as a quad they would take so many registers that
+ * BLOCKS do not fit. */
+template <typename T, bool ADAM, bool EARLY>
+static __device__ __forceinline__ double step_rest(
+    const struct arrays &a, int64_t at, const float *grad, int left,
+    const struct vp_optim_coef &c)
+{
+    double sum = 0.0;
+
+#pragma unroll 1
+    for (int j = 0; j < left; j++)
+        sum += step_quad<T, ADAM, EARLY>(a, at + j, grad + j, 1, c);
+    return sum;
+}
+
+/* SGD or Adam, elements one by one. A block for each chunk of `which`; early
+ * ones have the sums of chunk_squares(), too. */
+template <typename T, bool ADAM, bool EARLY>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
+    step_chunk(struct cut cut, struct vp_cuda_ranges which, struct arrays a)
 {
     __shared__ double shared[THREADS / 32];
-    struct chunk chunk = cut.chunks[first + blockIdx.x];
+    int index = vp_cuda_ranges_get(&which, (int)blockIdx.x);
+    struct chunk chunk = cut.chunks[index];
     struct vp_optim_coef c = coef_of(cut, chunk);
     double sum = 0.0;
 
@@ -453,25 +474,24 @@ static __global__ void __launch_bounds__(THREADS)
         const float *grad = a.grad + chunk.grad + i;
 
         if (chunk.n - i >= 4)
-            sum += ADAM ? adam_quad<T, EARLY>(a, at, grad, 4, c)
-                        : sgd_quad<T, EARLY>(a, at, grad, 4, c);
+            sum += step_quad<T, ADAM, EARLY>(a, at, grad, 4, c);
         else
-            sum += ADAM ? adam_quad<T, EARLY>(a, at, grad, chunk.n - i, c)
-                        : sgd_quad<T, EARLY>(a, at, grad, chunk.n - i, c);
+            sum += step_rest<T, ADAM, EARLY>(a, at, grad, chunk.n - i, c);
     }
     if (!EARLY)
         return;
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
-        cut.sums[first + blockIdx.x].x[0] = sum;
+        cut.sums[index].x[0] = sum;
 }
 
 /* Moves the moments on; adds the squares of w and of the direction u. */
+template <typename T>
 static __device__ __forceinline__ void measure_quad(
     const struct arrays &a, int64_t at, const float *grad, int left,
     const struct vp_optim_coef &c, double *w2, double *u2)
 {
-    quad<float> w = load_quad(a.w_old + at, left);
+    quad<float> w = load_weights<T, false>(a, at, left);
     quad<float> g = load_quad(grad, left);
     quad<float> m = load_quad(a.m + at, left);
     quad<float> v = load_quad(a.v + at, left);
@@ -487,10 +507,11 @@ static __device__ __forceinline__ void measure_quad(
         *w2 += (double)w.x[j] * (double)w.x[j];
         *u2 += (double)u * (double)u;
     }
-    store_quad<float>(a.m + at, m, left);
-    store_quad<float>(a.v + at, v, left);
+    store_quad(a.m + at, m, left);
+    store_quad(a.v + at, v, left);
 }
 
+template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     lamb_measure(struct cut cut, struct arrays a)
 {
@@ -504,9 +525,9 @@ static __global__ void __launch_bounds__(THREADS)
         const float *grad = a.grad + chunk.grad + i;
 
         if (chunk.n - i >= 4)
-            measure_quad(a, at, grad, 4, c, &w2, &u2);
+            measure_quad<T>(a, at, grad, 4, c, &w2, &u2);
         else
-            measure_quad(a, at, grad, chunk.n - i, c, &w2, &u2);
+            measure_quad<T>(a, at, grad, chunk.n - i, c, &w2, &u2);
     }
     w2 = block_sum(w2, shared[0]);
     u2 = block_sum(u2, shared[1]);
@@ -537,7 +558,7 @@ static __device__ __forceinline__ void apply_quad(const struct arrays &a,
                                                   const struct vp_optim_coef &c,
                                                   float rate)
 {
-    quad<float> w = load_quad(a.w_old + at, left);
+    quad<float> w = load_weights<T, false>(a, at, left);
     quad<float> m = load_quad(a.m + at, left);
     quad<float> v = load_quad(a.v + at, left);
 
@@ -577,47 +598,57 @@ static void lamb(struct vp_cuda_tensors *tensors, const struct arrays &a,
     int n_chunks = tensors->first[tensors->n_tensors];
     struct cut cut = tensors->cut;
 
-    lamb_measure<<<n_chunks, THREADS, 0, stream>>>(cut, a);
+    lamb_measure<T><<<n_chunks, THREADS, 0, stream>>>(cut, a);
     lamb_rates<<<tensors->n_tensors, THREADS, 0, stream>>>(cut);
     lamb_apply<T><<<n_chunks, THREADS, 0, stream>>>(cut, a);
 }
 
-/* T: the type of `rounded`. */
+/* The chunks of some tensors. */
+static struct vp_cuda_ranges chunks_at(const struct vp_cuda_tensors *tensors,
+                                       const struct vp_cuda_ranges *which)
+{
+    struct vp_cuda_ranges chunks = *which;
+
+    for (int i = 0; i < which->n; i++) {
+        chunks.at[i].begin = tensors->first[which->at[i].begin];
+        chunks.at[i].end = tensors->first[which->at[i].end];
+    }
+    return chunks;
+}
+
+/* T: the type of the weights. */
+template <typename T, bool EARLY>
+static void step_chunks(struct vp_cuda_tensors *tensors,
+                        const struct vp_cuda_ranges *which,
+                        const struct vp_optim_step *step, cudaStream_t stream)
+{
+    struct vp_cuda_ranges chunks = chunks_at(tensors, which);
+    int n_chunks = vp_cuda_ranges_count(&chunks);
+    struct arrays a = arrays_of(step);
+
+    if (n_chunks == 0)
+        return;
+    if (is_sgd(step))
+        step_chunk<T, false, EARLY>
+            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, chunks, a);
+    else
+        step_chunk<T, true, EARLY>
+            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, chunks, a);
+}
+
 template <typename T>
 static void update_as(struct vp_cuda_tensors *tensors,
                       const struct vp_optim_step *step, cudaStream_t stream)
 {
-    int n_chunks = tensors->first[tensors->n_tensors];
-    struct arrays a = arrays_of(step);
+    struct vp_cuda_ranges all;
 
+    all.n = 1;
+    all.at[0].begin = 0;
+    all.at[0].end = tensors->n_tensors;
     if (step->config.kind == VP_OPTIM_LAMB)
-        lamb<T>(tensors, a, stream);
-    else if (is_sgd(step))
-        step_chunk<T, false, false>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, 0, a);
+        lamb<T>(tensors, arrays_of(step), stream);
     else
-        step_chunk<T, true, false>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, 0, a);
-}
-
-template <typename T>
-static void update_early_as(struct vp_cuda_tensors *tensors, int first,
-                            int n_chunks, const struct vp_optim_step *step,
-                            cudaStream_t stream)
-{
-    struct arrays a = arrays_of(step);
-
-    if (is_sgd(step))
-        step_chunk<T, false, true>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, first, a);
-    else
-        step_chunk<T, true, true>
-            <<<n_chunks, THREADS, 0, stream>>>(tensors->cut, first, a);
-}
-
-static enum vp_dtype rounded_type(const struct vp_optim_step *step)
-{
-    return step->rounded ? step->dtype : VP_DTYPE_F32;
+        step_chunks<T, false>(tensors, &all, step, stream);
 }
 
 void vp_cuda_update(struct vp_cuda_tensors *tensors,
@@ -625,20 +656,16 @@ void vp_cuda_update(struct vp_cuda_tensors *tensors,
 {
     vp_cuda_set_step(tensors, step, stream);
     if (tensors->first[tensors->n_tensors] > 0)
-        VP_WITH_TYPE(rounded_type(step), update_as<T>(tensors, step, stream));
+        VP_WITH_TYPE(step->dtype, update_as<T>(tensors, step, stream));
 }
 
-void vp_cuda_update_early(struct vp_cuda_tensors *tensors, int begin, int end,
+void vp_cuda_update_early(struct vp_cuda_tensors *tensors,
+                          const struct vp_cuda_ranges *which,
                           const struct vp_optim_step *step, cudaStream_t stream)
 {
-    int first = tensors->first[begin];
-    int n_chunks = tensors->first[end] - first;
-
     VP_BUG_ON(step->config.kind == VP_OPTIM_LAMB);
-    if (n_chunks > 0)
-        VP_WITH_TYPE(
-            rounded_type(step),
-            update_early_as<T>(tensors, first, n_chunks, step, stream));
+    VP_WITH_TYPE(step->dtype,
+                 (step_chunks<T, true>(tensors, which, step, stream)));
 }
 
 /* ---- One long array ----------------------------------------------------- */
@@ -668,7 +695,7 @@ static __global__ void __launch_bounds__(THREADS)
 
         for (int j = 0; j < 4; j++)
             a.x[j] += b.x[j];
-        store_quad<float>(dst + 4 * i, a, 4);
+        store_quad(dst + 4 * i, a, 4);
     }
     for (int64_t i = 4 * n_quads + first; i < n; i += step)
         dst[i] += src[i];

@@ -394,7 +394,7 @@ struct vp_norm_grad {
     void *again;      /* the layer norm's output once more; NULL: not wanted */
     const void *base; /* NULL: dx is written, not added to */
     float *parts;  /* [vp_cuda_norm_parts(), n_sums, cols]; NULL: not wanted */
-    int n_sums;    /* 2, or 3 with dbranch */
+    int n_sums;    /* 2, or 3 with those of dbranch, or dx without dropout */
     void *dbranch; /* NULL: no dropout follows */
     struct vp_drop drop;
     int64_t rows, cols;

@@ -240,8 +240,9 @@ double vp_cuda_update_traffic(const struct vp_optim_step *step)
 {
     double floats = vp_cuda_squares_traffic(step->tensors, step->n_tensors);
     int n_moments = vp_optim_n_moments(step->config.kind);
-    double rounded = step->rounded ? (double)vp_dtype_bytes(step->dtype) : 0.0;
+    double rounded = step->dtype == VP_DTYPE_F16 ? 0.5 : 0.0;
 
-    /* The gradient is read; weights and moments are read and written. */
-    return floats * (1.0 + 2.0 + 2.0 * n_moments + rounded / sizeof(float));
+    /* The gradient is read; weights and moments are read and written, as floats
+     * or in two halves; those of F16 are written in two precisions. */
+    return floats * (1.0 + 2.0 + 2.0 * n_moments + rounded);
 }

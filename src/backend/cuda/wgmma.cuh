@@ -31,19 +31,11 @@ static __device__ inline T *vp_wg_at(vp_wg_tile<T> &tile, int row, int chunk)
     return &tile.data[row][(chunk ^ row % 8) * 8];
 }
 
-/* As descriptors have it. In a cluster, higher bits of an address say whose
- * memory it is. */
-template <typename T>
-static __device__ inline uint64_t vp_wg_address(const vp_wg_tile<T> *tile)
-{
-    return (vp_shared_address(tile) & 0x3FFFF) >> 4;
-}
-
 /* Descriptor of a tile in shared memory. */
 template <typename T>
 static __device__ inline uint64_t vp_wg_tile_of(const vp_wg_tile<T> &tile)
 {
-    uint64_t at = vp_wg_address(&tile);
+    uint64_t at = vp_shared_address(&tile) >> 4;
 
     return 1ull << 62 | (uint64_t)(VP_WG_ALIGN >> 4) << 32 | 1ull << 16 | at;
 }

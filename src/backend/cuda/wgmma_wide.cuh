@@ -7,12 +7,13 @@
 
 #include "backend/cuda/wgmma.cuh"
 
-/* Descriptor of tiles next to each other: for a B of more than 64 columns that
- * serves transposed. */
+/* Descriptor of a tile, or of tiles next to each other, for a B of more than 64
+ * columns that serves transposed. In a cluster, higher bits of an address say
+ * whose memory it is; they have no place here. */
 template <typename T>
 static __device__ inline uint64_t vp_wg_tiles_of(const vp_wg_tile<T> *tiles)
 {
-    uint64_t at = vp_wg_address(tiles);
+    uint64_t at = (vp_shared_address(tiles) & 0x3FFFF) >> 4;
 
     return 1ull << 62 | (uint64_t)(VP_WG_ALIGN >> 4) << 32 |
            (uint64_t)(sizeof(*tiles) >> 4) << 16 | at;

@@ -1,0 +1,115 @@
+/* The weights of a stage: floats for whoever is outside of it. How they lie is
+ * said in optim.h, and known here and in kernels alone. */
+#include "base/halves.h"
+#include "runtime/stage.h"
+
+#include <stdlib.h>
+
+void *vp_stage_weights(const struct vp_stage *stage, int64_t version)
+{
+    return stage->weights[version % stage->shape.n_versions];
+}
+
+static enum vp_status copy(const struct vp_stage *stage, void *dst,
+                           const void *src, int64_t n_bytes)
+{
+    return stage->ops->copy(stage->backend, stage->stream, dst, src,
+                            (size_t)n_bytes);
+}
+
+static enum vp_dtype dtype_of(const struct vp_stage *stage)
+{
+    return stage->config->graphs[0].dtype;
+}
+
+/* Constants lie behind all that is trained, and have no master. */
+static void *master_at(const struct vp_stage *stage, int64_t at)
+{
+    int64_t end = stage->buckets[0].train.layout.train_bytes;
+
+    if (!stage->master || at * (int64_t)sizeof(float) >= end)
+        return NULL;
+    return (char *)stage->master + at * vp_optim_master_bytes(dtype_of(stage));
+}
+
+static enum vp_status set_versions(struct vp_stage *stage, int64_t at,
+                                   int64_t n, const void *host)
+{
+    int64_t size = vp_dtype_bytes(dtype_of(stage));
+
+    for (int i = 0; i < stage->shape.n_versions; i++)
+        VP_TRY(
+            copy(stage, (char *)stage->weights[i] + at * size, host, n * size));
+    return VP_OK;
+}
+
+enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
+                                    int64_t n, const float *host)
+{
+    enum vp_dtype dtype = dtype_of(stage);
+    void *master = master_at(stage, at);
+    uint16_t *high, *low;
+    enum vp_status st;
+
+    if (dtype == VP_DTYPE_F32)
+        return set_versions(stage, at, n, host);
+    high = malloc(2 * (size_t)n * sizeof(*high));
+    if (!high)
+        return VP_ERR_NOMEM;
+    low = high + n;
+    if (dtype == VP_DTYPE_BF16)
+        vp_halves_split_all(high, low, host, n);
+    else
+        vp_dtype_round(dtype, high, host, n);
+    st = set_versions(stage, at, n, high);
+    if (st == VP_OK && master)
+        st = copy(stage, master,
+                  dtype == VP_DTYPE_BF16 ? (const void *)low : host,
+                  n * vp_optim_master_bytes(dtype));
+    free(high);
+    return st;
+}
+
+/* The newest weights [at, at + n) of 16 bits, by way of `room` for 2 n. */
+static enum vp_status get_piece(const struct vp_stage *stage, int64_t at,
+                                int64_t n, uint16_t *room, float *host)
+{
+    const uint16_t *newest = vp_stage_weights(stage, stage->newest);
+    const void *master = master_at(stage, at);
+    int64_t n_bytes = n * (int64_t)sizeof(*room);
+
+    VP_TRY(copy(stage, room, newest + at, n_bytes));
+    if (!master) {
+        vp_dtype_expand(dtype_of(stage), host, room, n);
+        return VP_OK;
+    }
+    VP_TRY(copy(stage, room + n, master, n_bytes));
+    vp_halves_join_all(host, room, room + n, n);
+    return VP_OK;
+}
+
+enum vp_status vp_stage_get_weights(const struct vp_stage *stage, int64_t at,
+                                    int64_t n, float *host)
+{
+    enum { PIECE = 1 << 19 }; /* stays in a cache on its way */
+    enum vp_dtype dtype = dtype_of(stage);
+    const float *newest = vp_stage_weights(stage, stage->newest);
+    int64_t n_bytes = n * (int64_t)sizeof(*host), piece = n;
+    enum vp_status st = VP_OK;
+    uint16_t *room;
+
+    if (dtype == VP_DTYPE_F32)
+        return copy(stage, host, newest + at, n_bytes);
+    if (dtype == VP_DTYPE_F16 && master_at(stage, at))
+        return copy(stage, host, master_at(stage, at), n_bytes);
+    if (piece > PIECE)
+        piece = PIECE;
+    room = malloc(2 * (size_t)piece * sizeof(*room));
+    if (!room)
+        return VP_ERR_NOMEM;
+    for (int64_t i = 0; i < n && st == VP_OK; i += piece)
+        st = get_piece(stage, at + i, n - i < piece ? n - i : piece, room,
+                       host + i);
+    free(room);
+    return st;
+}
