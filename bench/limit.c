@@ -64,7 +64,7 @@ static void print_rest(const struct limit *limit)
     for (int i = 0; i < limit->calls.n_rows; i++) {
         const struct vp_profile_row *row = &limit->calls.rows[i];
 
-        if (row->kind == VP_PROFILE_ATTENTION)
+        if (row->kind == VP_PROFILE_BOTH)
             printf("  %8.4f  %.0f TFLOP/s %4d x %s\n",
                    per_step(limit, row->seconds),
                    row->flops / row->seconds / 1e12,

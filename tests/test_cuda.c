@@ -383,6 +383,9 @@ static const struct op_spec real_cases[] = {
     { "linear 1024x768x3072 gelu", .kind = VP_OP_LINEAR, .batch = 8,
       .q_len = 128, .cols = 768, .n_out = 3072, .bias = true,
       .act = VP_ACT_GELU_ERF },
+    { "linear 4099x72x1288 gelu", .kind = VP_OP_LINEAR, .batch = 1,
+      .q_len = 4099, .cols = 72, .n_out = 1288, .bias = true,
+      .act = VP_ACT_GELU_ERF },
     { "linear 512x1024x4096 gelu tanh", .kind = VP_OP_LINEAR, .batch = 1,
       .q_len = 512, .cols = 1024, .n_out = 4096, .bias = true,
       .act = VP_ACT_GELU_TANH },
@@ -802,6 +805,143 @@ static void test_fused(void **state)
         check_again(sizes[i][0], sizes[i][1], VP_DTYPE_F32);
         check_again(sizes[i][0], sizes[i][1], VP_DTYPE_BF16);
     }
+}
+
+/* ---- Two layers --------------------------------------------------------- */
+
+/* linear(gelu(linear(x))), of which backward is run: B of the second and of the
+ * first, and W of the first for its bias. */
+enum { FIRST, SECOND, N_LAYERS, N_PAIR_CALLS = 3 };
+
+struct pair {
+    char what[80];
+    struct vp_graph graph;
+    struct vp_mb mb;
+    struct image image;
+    struct vp_kargs args[N_LAYERS];
+    struct tensor *dact;
+};
+
+static void pair_build(struct pair *p, int64_t rows, int64_t cols, int64_t wide,
+                       enum vp_dtype dtype)
+{
+    struct vp_graph *g = &p->graph;
+    vp_par weight[N_LAYERS], bias[N_LAYERS];
+    vp_val x, act;
+
+    vp_graph_init(g, 1);
+    g->dtype = dtype;
+    vp_graph_block(g, "block");
+    vp_graph_line(g);
+    x = test_matrix(g, "x", rows, cols);
+    weight[FIRST] = test_param(g, "first", wide, cols);
+    bias[FIRST] = test_param(g, "first bias", 1, wide);
+    weight[SECOND] = test_param(g, "second", cols, wide);
+    bias[SECOND] = test_param(g, "second bias", 1, cols);
+    act = vp_linear(g, x, weight[FIRST], bias[FIRST], VP_ACT_GELU_ERF);
+    vp_linear(g, act, weight[SECOND], bias[SECOND], VP_ACT_NONE);
+    assert_int_equal(g->status, VP_OK);
+    assert_int_equal(g->n_ops, N_LAYERS);
+}
+
+static void pair_make(struct pair *p, int64_t rows, int64_t cols, int64_t wide)
+{
+    enum vp_dtype dtype = p->graph.dtype;
+    struct image *im = &p->image;
+    struct vp_kargs *first = &p->args[FIRST], *second = &p->args[SECOND];
+    struct tensor *x = image_add(im, "x", rows * cols, dtype);
+    struct tensor *z = image_add(im, "z", rows * wide, dtype);
+    struct tensor *dy = image_add(im, "dy", rows * cols, dtype);
+    struct tensor *dact = image_add(im, "dact", rows * wide, dtype);
+    struct tensor *dz = image_add(im, "dz", rows * wide, dtype);
+    struct tensor *again = image_add(im, "again", rows * wide, dtype);
+    struct tensor *dx = image_add(im, "dx", rows * cols, dtype);
+    struct tensor *w1 = image_add(im, "first", wide * cols, dtype);
+    struct tensor *w2 = image_add(im, "second", wide * cols, dtype);
+    struct tensor *dw1 = image_add(im, "dfirst", wide * cols, VP_DTYPE_F32);
+    struct tensor *db1 = image_add(im, "first dbias", wide, VP_DTYPE_F32);
+    struct tensor *scratch[N_LAYERS];
+
+    for (int i = 0; i < N_LAYERS; i++)
+        scratch[i] = image_add_scratch(
+            im, most_scratch(&p->graph, &p->graph.ops[i]));
+    image_make(im);
+    for (int i = 0; i < N_LAYERS; i++)
+        p->args[i] = (struct vp_kargs){ .graph = &p->graph,
+                                        .op = &p->graph.ops[i],
+                                        .mb = &p->mb,
+                                        .scratch = image_address(im,
+                                                                 scratch[i]) };
+    second->par[0] = image_address(im, w2);
+    second->dout = image_address(im, dy);
+    second->din[0] = image_address(im, dact);
+    first->in[0] = image_address(im, x);
+    first->par[0] = image_address(im, w1);
+    first->aux[0] = image_address(im, z);
+    first->dout = second->din[0];
+    first->dz = image_address(im, dz);
+    first->again = image_address(im, again);
+    first->din[0] = image_address(im, dx);
+    first->dpar[0] = image_address(im, dw1);
+    first->dpar[1] = image_address(im, db1);
+    p->dact = dact;
+}
+
+static void check_pair(int64_t rows, int64_t cols, int64_t wide,
+                       enum vp_dtype dtype, bool add)
+{
+    static const struct chain_run run = { "linear B, linear B, W",
+                                          N_PAIR_CALLS,
+                                          { SECOND, FIRST, FIRST },
+                                          { VP_PHASE_B, VP_PHASE_B,
+                                            VP_PHASE_W } };
+    struct vp_kargs args[N_PAIR_CALLS];
+    struct pair p = {
+        .mb = { .loss_grad = 1.0f, .accumulate = add, .train = true }
+    };
+    int n_done;
+
+    snprintf(p.what, sizeof(p.what), "%s (%s, %dx%dx%d%s)", run.name,
+             dtype_names[dtype], (int)rows, (int)cols, (int)wide,
+             add ? ", added" : "");
+    pair_build(&p, rows, cols, wide, dtype);
+    pair_make(&p, rows, cols, wide);
+    for (int i = 0; i < p.image.n_tensors; i++)
+        image_fill(&p.image, &p.image.tensors[i], (uint32_t)i);
+    for (int i = 0; i < run.n; i++)
+        args[i] = p.args[run.op[i]];
+    image_send(&p.image);
+    run_calls(args, &run, 0);
+    image_fetch(&p.image, p.image.again);
+    image_send(&p.image);
+    n_done = gpu.try_fused(gpu.backend, args, run.phase, run.n);
+    assert_in_range(n_done, 0, run.n);
+    run_calls(args, &run, n_done);
+    image_fetch(&p.image, p.image.after);
+    image_check_guards(&p.image, p.what);
+    p.dact->scratch = n_done > 0; /* nobody reads it */
+    image_check_same(&p.image, p.image.again, p.what,
+                     "differs from the calls one by one");
+    image_free(&p.image);
+    vp_graph_release(&p.graph);
+}
+
+static void test_two_layers(void **state)
+{
+    static const int64_t sizes[][3] = {
+        { 3, 5, 7 },
+        { 4099, 72, 1288 },
+        { 4096, 256, 1280 },
+    };
+    static const enum vp_dtype dtypes[] = { VP_DTYPE_F32, VP_DTYPE_BF16,
+                                            VP_DTYPE_F16 };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(sizes); i++)
+        for (size_t k = 0; k < VP_COUNT_OF(dtypes); k++)
+            for (int add = 0; add < 2; add++)
+                check_pair(sizes[i][0], sizes[i][1], sizes[i][2], dtypes[k],
+                           add);
 }
 
 /* ---- Attention with the sums for a bias --------------------------------- */
@@ -1346,9 +1486,12 @@ int main(void)
         cmocka_unit_test(test_shorten),     cmocka_unit_test(test_nonfinite),
     };
     const struct CMUnitTest large[] = {
-        cmocka_unit_test(test_event_times),    cmocka_unit_test(test_real_fp32),
-        cmocka_unit_test(test_real_bf16),      cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_event_times),
+        cmocka_unit_test(test_real_fp32),
+        cmocka_unit_test(test_real_bf16),
+        cmocka_unit_test(test_fused),
         cmocka_unit_test(test_attention_bias),
+        cmocka_unit_test(test_two_layers),
     };
     struct vp_err err = { .text = "" };
     int n_failed;

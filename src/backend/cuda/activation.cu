@@ -1,88 +1,9 @@
 /* The activations of linear, and sums over columns. */
+#include "backend/cuda/activation.cuh"
+#include "backend/cuda/gelu_grad.h"
 #include "backend/cuda/rows.cuh"
 
 enum { THREADS = 128 };
-
-#define SQRT_HALF 0.70710678118654752440f    /* sqrt(1/2) */
-#define SQRT_2_BY_PI 0.79788456080286535588f /* sqrt(2/pi) */
-#define HALF_LOG2_E 0.72134752044448170368f  /* log2(e) / 2 */
-#define GELU_CUBIC 0.044715f
-
-/* exp(-z^2 / 2), and the normal distribution beyond |z| over that. GELU and
- * both parts of its slope want the same exponential. */
-struct tail {
-    float exp, ratio;
-};
-
-/* Abramowitz and Stegun, 7.1.26; to 3e-7 with rounding: for types of
- * two bytes. */
-static __device__ inline struct tail tail_of(float z)
-{
-    struct tail tail;
-    float t, sum, power = -HALF_LOG2_E * (z * z);
-
-    asm("rcp.approx.ftz.f32 %0, %1;"
-        : "=f"(t)
-        : "f"(fmaf(fabsf(z), 0.3275911f * SQRT_HALF, 1.0f)));
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(tail.exp) : "f"(power));
-    sum = fmaf(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f);
-    sum = fmaf(t, sum, 0.5f * 1.421413741f);
-    sum = fmaf(t, sum, 0.5f * -0.284496736f);
-    sum = fmaf(t, sum, 0.5f * 0.254829592f);
-    tail.ratio = t * sum;
-    return tail;
-}
-
-/* act(z), and d act(z) / dz. */
-struct point {
-    float value, slope;
-};
-
-/* z times the cumulative normal distribution; that distribution + z * its
- * density. */
-template <typename T> static __device__ inline struct point gelu_erf(float z)
-{
-    const float peak = 0.5f * SQRT_2_BY_PI; /* of the density */
-    struct tail tail;
-    struct point p;
-
-    if (sizeof(T) == 4) {
-        float erf = erff(z * SQRT_HALF);
-
-        p.value = 0.5f * z * (1.0f + erf);
-        p.slope = fmaf(z, peak * __expf(-0.5f * z * z), fmaf(0.5f, erf, 0.5f));
-        return p;
-    }
-    tail = tail_of(z);
-    p.value = fmaf(-fabsf(z), tail.exp * tail.ratio, fmaxf(z, 0.0f));
-    p.slope = tail.exp * fmaf(-peak, fabsf(z), tail.ratio);
-    p.slope = z < 0.0f ? p.slope : 1.0f - p.slope;
-    return p;
-}
-
-static __device__ inline struct point gelu_tanh(float z)
-{
-    float t = tanhf(SQRT_2_BY_PI * fmaf(GELU_CUBIC * z, z * z, z));
-    float inner = SQRT_2_BY_PI * fmaf(3.0f * GELU_CUBIC * z, z, 1.0f);
-    struct point p;
-
-    p.value = 0.5f * z * (1.0f + t);
-    p.slope = fmaf(0.5f * z * fmaf(-t, t, 1.0f), inner, fmaf(0.5f, t, 0.5f));
-    return p;
-}
-
-template <typename T, int ACT>
-static __device__ inline struct point act_at(float z)
-{
-    if (ACT == VP_ACT_RELU)
-        return { z <= 0.0f ? 0.0f : z, /* NaN stays NaN */
-                 z > 0.0f ? 1.0f : 0.0f };
-    if (ACT == VP_ACT_GELU_ERF)
-        return gelu_erf<T>(z);
-    if (ACT == VP_ACT_GELU_TANH)
-        return gelu_tanh(z);
-    return { z, 1.0f };
-}
 
 /* ---- Forward ------------------------------------------------------------ */
 
@@ -93,7 +14,7 @@ static __device__ inline void act_pack(T *out, const vp_pack<T, N> &z)
 
 #pragma unroll
     for (int i = 0; i < N; i++)
-        x[i] = act_at<T, ACT>(vp_get(z, i)).value;
+        x[i] = vp_act_at<T, ACT>(vp_get(z, i)).value;
     vp_store<N>(out, x);
 }
 
@@ -147,14 +68,31 @@ void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
 
 /* ---- Backward, and sums of columns -------------------------------------- */
 
+/* How many rows a block has, and a part of the sums of a layer: the same, but
+ * for layers whose dz may come with a product, tile by tile. */
+struct cut {
+    int64_t block, part; /* a block has whole parts */
+};
+
+static struct cut cut_of(int64_t rows, int64_t cols, enum vp_act act)
+{
+    int64_t block = vp_part_rows(rows, cols);
+
+    if (act != VP_ACT_GELU_ERF || !vp_fills_gelu_tiles(rows, cols))
+        return { block, block };
+    return { vp_parts_of(block, VP_GELU_TILE_ROWS) * VP_GELU_TILE_ROWS,
+             VP_GELU_TILE_ROWS };
+}
+
 /* What one pass over a matrix is given: dz = dout * act'(z), and again = act(z)
  * unless NULL; without an activation dz is dout, and there. The column sums of
  * dz in parts of rows unless `parts` is NULL. */
 struct pass {
     void *dz, *again;
     const void *dout, *z;
-    float *parts; /* [vp_row_parts(), cols] */
+    float *parts; /* [parts, cols] */
     int64_t rows, cols;
+    struct cut cut;
 };
 
 /* The rows that a team works on at a time: a thread's pack of each. */
@@ -190,7 +128,7 @@ static __device__ inline void write_pack(float *dz, const struct pass &pass,
 
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        struct point p = act_at<T, ACT>(vp_get(z, i));
+        struct vp_act_point p = vp_act_at<T, ACT>(vp_get(z, i));
 
         again[i] = p.value;
         dz[i] = vp_get(dout, i) * p.slope;
@@ -200,60 +138,73 @@ static __device__ inline void write_pack(float *dz, const struct pass &pass,
         vp_store<N>((T *)pass.again + at, again);
 }
 
-/* A block: one part of the rows, VP_TEAM packs of columns. The next rows are on
- * their way while a team works on N_ROWS of its own. */
+/* Adds up the teams' sums of a part, from row `begin` on. */
+template <int N>
+static __device__ inline void end_part(
+    vp_team_sums<N, VP_TEAM, VP_TEAMS> *shared, float *sum,
+    const struct pass &pass, int64_t begin, int64_t col)
+{
+    vp_put_team(shared, sum);
+    __syncthreads();
+    if (threadIdx.y > 0 || col >= pass.cols)
+        return;
+    vp_add_teams(sum, shared);
+    vp_store<N>(pass.parts + begin / pass.cut.part * pass.cols + col, sum);
+}
+
+/* A block: some parts of the rows, VP_TEAM packs of columns. The next rows are
+ * on their way while a team works on N_ROWS of its own. */
 template <typename T, int N, int N_ROWS, int ACT>
 static __global__ void __launch_bounds__(VP_TEAM *VP_TEAMS)
-    pass_kernel(struct pass pass, int64_t part)
+    pass_kernel(struct pass pass)
 {
     __shared__ vp_team_sums<N, VP_TEAM, VP_TEAMS> shared;
     int64_t col = ((int64_t)blockIdx.x * VP_TEAM + threadIdx.x) * N;
-    int64_t begin = blockIdx.y * part, end = begin + part;
-    bool mine = col < pass.cols;
+    int64_t begin = blockIdx.y * pass.cut.block;
+    int64_t last = min(begin + pass.cut.block, pass.rows);
+    int64_t end = col < pass.cols ? last : begin;
     pass_rows<T, N, N_ROWS> rows, next;
-    float sum[N] = { 0.0f }, dz[N];
+    float dz[N];
 
-    if (end > pass.rows)
-        end = pass.rows;
-    if (!mine)
-        end = begin;
-    begin += threadIdx.y;
-    read_rows<ACT>(next, pass, begin, end, col);
-    for (int64_t row = begin; row < end; row += N_ROWS * VP_TEAMS) {
-        rows = next;
-        read_rows<ACT>(next, pass, row + N_ROWS * VP_TEAMS, end, col);
-#pragma unroll
-        for (int r = 0; r < N_ROWS; r++) {
-            int64_t at = (row + r * VP_TEAMS) * pass.cols + col;
+    read_rows<ACT>(next, pass, begin + threadIdx.y, end, col);
+    for (; begin < last; begin += pass.cut.part) {
+        int64_t stop = min(begin + pass.cut.part, end);
+        float sum[N] = { 0.0f };
 
-            if (row + r * VP_TEAMS >= end)
-                break;
-            if (ACT != VP_ACT_NONE)
-                write_pack<T, N, ACT>(dz, pass, rows.dout[r], rows.z[r], at);
+        for (int64_t row = begin + threadIdx.y; row < stop;
+             row += N_ROWS * VP_TEAMS) {
+            rows = next;
+            read_rows<ACT>(next, pass, row + N_ROWS * VP_TEAMS, end, col);
 #pragma unroll
-            for (int i = 0; i < N; i++)
-                sum[i] += ACT != VP_ACT_NONE ? dz[i] : vp_get(rows.dout[r], i);
+            for (int r = 0; r < N_ROWS; r++) {
+                int64_t at = (row + r * VP_TEAMS) * pass.cols + col;
+
+                if (row + r * VP_TEAMS >= stop)
+                    break;
+                if (ACT != VP_ACT_NONE)
+                    write_pack<T, N, ACT>(dz, pass, rows.dout[r], rows.z[r],
+                                          at);
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    sum[i] += ACT != VP_ACT_NONE ? dz[i]
+                                                 : vp_get(rows.dout[r], i);
+            }
         }
+        if (!pass.parts)
+            continue;
+        end_part<N>(&shared, sum, pass, begin, col);
+        __syncthreads();
     }
-    if (!pass.parts)
-        return;
-    vp_put_team(&shared, sum);
-    __syncthreads();
-    if (threadIdx.y > 0 || !mine)
-        return;
-    vp_add_teams(sum, &shared);
-    vp_store<N>(pass.parts + blockIdx.y * pass.cols + col, sum);
 }
 
 template <typename T, int N, int N_ROWS, int ACT>
 static void launch_pass(const struct pass *pass, cudaStream_t stream)
 {
     dim3 grid((unsigned)vp_parts_of(pass->cols, N * VP_TEAM),
-              (unsigned)vp_row_parts(pass->rows, pass->cols));
+              (unsigned)vp_parts_of(pass->rows, pass->cut.block));
 
     pass_kernel<T, N, N_ROWS, ACT>
-        <<<grid, dim3(VP_TEAM, VP_TEAMS), 0, stream>>>(
-            *pass, vp_part_rows(pass->rows, pass->cols));
+        <<<grid, dim3(VP_TEAM, VP_TEAMS), 0, stream>>>(*pass);
 }
 
 template <typename T, int N>
@@ -300,10 +251,16 @@ void vp_cuda_parts_finish(float *dst, const void *parts, int64_t n_parts,
     vp_cuda_add_parts(&sums, stream);
 }
 
-void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
-                           int64_t cols, bool add, cudaStream_t stream)
+static int64_t n_parts_of(int64_t rows, int64_t cols, enum vp_act act)
 {
-    vp_cuda_parts_finish(dst, parts, vp_row_parts(rows, cols), cols, add,
+    return vp_parts_of(rows, cut_of(rows, cols, act).part);
+}
+
+void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
+                           int64_t cols, enum vp_act act, bool add,
+                           cudaStream_t stream)
+{
+    vp_cuda_parts_finish(dst, parts, n_parts_of(rows, cols, act), cols, add,
                          stream);
 }
 
@@ -320,12 +277,13 @@ void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,
     pass.parts = (float *)parts;
     pass.rows = rows;
     pass.cols = cols;
+    pass.cut = cut_of(rows, cols, act);
     VP_WITH_TYPE(dtype, launch<T>(&pass, act, stream));
 }
 
 void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
-                         enum vp_dtype dtype, bool add, void *scratch,
-                         cudaStream_t stream)
+                         enum vp_act act, enum vp_dtype dtype, bool add,
+                         void *scratch, cudaStream_t stream)
 {
     struct pass pass = {};
 
@@ -333,13 +291,14 @@ void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
     pass.parts = (float *)scratch;
     pass.rows = rows;
     pass.cols = cols;
+    pass.cut = cut_of(rows, cols, act);
     VP_WITH_TYPE(dtype, launch<T>(&pass, VP_ACT_NONE, stream));
-    vp_cuda_column_finish(dst, scratch, rows, cols, add, stream);
+    vp_cuda_column_finish(dst, scratch, rows, cols, act, add, stream);
 }
 
-size_t vp_cuda_column_scratch(int64_t rows, int64_t cols)
+size_t vp_cuda_column_scratch(int64_t rows, int64_t cols, enum vp_act act)
 {
-    return vp_align_up((size_t)(vp_row_parts(rows, cols) * cols) *
+    return vp_align_up((size_t)(n_parts_of(rows, cols, act) * cols) *
                            sizeof(float),
                        VP_TENSOR_ALIGN);
 }

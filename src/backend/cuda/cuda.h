@@ -143,7 +143,8 @@ size_t vp_cuda_cross_entropy_scratch(const struct vp_graph *graph,
  * W among the calls is changed to leave them alone. */
 int vp_cuda_run_fused(struct vp_cuda_call *calls, int n_calls);
 /* The same for B of a linear with an activation, whose W is among the calls:
- * the sums for the bias come with dz. */
+ * the sums for the bias come with dz; and with GELU, so does B of the linear
+ * after it. */
 int vp_cuda_run_linear(struct vp_cuda_call *calls, int n_calls,
                        enum vp_status *st_out);
 
@@ -162,14 +163,16 @@ void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,
 /* dst (+)= the sum of so many parts of `cols` columns each. */
 void vp_cuda_parts_finish(float *dst, const void *parts, int64_t n_parts,
                           int64_t cols, bool add, cudaStream_t stream);
-/* dst (+)= the parts of a matrix [rows, cols]. */
+/* dst (+)= the parts of a matrix [rows, cols]: gradients of a layer with that
+ * activation, on which the order of sums depends. */
 void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
-                           int64_t cols, bool add, cudaStream_t stream);
-/* dst (+)= column sums of x [rows, cols]. */
+                           int64_t cols, enum vp_act act, bool add,
+                           cudaStream_t stream);
+/* dst (+)= column sums of x [rows, cols], in the same order. */
 void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
-                         enum vp_dtype dtype, bool add, void *scratch,
-                         cudaStream_t stream);
-size_t vp_cuda_column_scratch(int64_t rows, int64_t cols);
+                         enum vp_act act, enum vp_dtype dtype, bool add,
+                         void *scratch, cudaStream_t stream);
+size_t vp_cuda_column_scratch(int64_t rows, int64_t cols, enum vp_act act);
 
 /* ---- Optimizer ---------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* Linear layers: products with what surrounds them. Matrices are row-major here
  * and column-major in a product, so it is asked for in transposed form. */
-#include "backend/cuda/product.h"
+#include "backend/cuda/profile.h"
 
 /* The three sizes of a layer. */
 struct size {
@@ -22,7 +22,7 @@ size_t vp_cuda_linear_scratch(const struct vp_graph *graph,
     struct size size = size_of(graph, op);
     size_t sums = vp_cuda_is_summed_in_tiles(graph, op)
                       ? vp_cuda_tile_scratch(size.rows, size.N)
-                      : vp_cuda_column_scratch(size.rows, size.N);
+                      : vp_cuda_column_scratch(size.rows, size.N, op->attr.act);
 
     return phase != VP_PHASE_F && sums > VP_CUDA_WORKSPACE ? sums
                                                            : VP_CUDA_WORKSPACE;
@@ -122,7 +122,8 @@ static void bias_grad(const struct vp_cuda_call *call, const void *dz)
         vp_cuda_tile_sums(args->dpar[1], dz, size.rows, size.N, size.dtype,
                           args->mb->accumulate, args->scratch, call->stream);
     else
-        vp_cuda_column_sums(args->dpar[1], dz, size.rows, size.N, size.dtype,
+        vp_cuda_column_sums(args->dpar[1], dz, size.rows, size.N,
+                            args->op->attr.act, size.dtype,
                             args->mb->accumulate, args->scratch, call->stream);
 }
 
@@ -166,24 +167,102 @@ static struct vp_cuda_call *find_w(struct vp_cuda_call *calls, int n_calls)
     return NULL;
 }
 
+/* What remains of B when dz is there and the scratch has parts of the sums for
+ * the bias, which W then need not make. */
+static enum vp_status end_b(struct vp_cuda_call *b, struct vp_cuda_call *w)
+{
+    const struct vp_kargs *args = &b->args;
+    struct size size = size_of(args->graph, args->op);
+
+    /* The scratch of W is not its own before W, but that of B is here. */
+    vp_cuda_column_finish(w->args.dpar[1], args->scratch, size.rows, size.N,
+                          args->op->attr.act, args->mb->accumulate, b->stream);
+    w->args.dpar[1] = NULL;
+    return input_grad(b, args->dz);
+}
+
+/* Bytes of a that are bytes of b. */
+static bool overlap(const void *a, int64_t n_a, const void *b, int64_t n_b)
+{
+    return (const char *)a < (const char *)b + n_b &&
+           (const char *)b < (const char *)a + n_a;
+}
+
+/* `after` reads while B of the layer before it writes. */
+static bool may_run_together(const struct vp_kargs *after,
+                             const struct vp_kargs *b)
+{
+    int64_t n_read = vp_value_bytes(after->graph, after->op->out);
+    int64_t n_written = vp_value_bytes(b->graph, b->op->out);
+    size_t n_scratch = vp_cuda_linear_scratch(b->graph, b->op, VP_PHASE_B);
+
+    return !overlap(after->dout, n_read, b->dz, n_written) &&
+           !overlap(after->dout, n_read, b->again, n_written) &&
+           !overlap(after->dout, n_read, b->scratch, (int64_t)n_scratch);
+}
+
+static bool is_gelu_b(const struct vp_cuda_call *call)
+{
+    return call->phase == VP_PHASE_B && call->args.op->kind == VP_OP_LINEAR &&
+           call->args.op->attr.act == VP_ACT_GELU_ERF && call->args.again;
+}
+
+static struct vp_gelu_grad gelu_grad_of(const struct vp_kargs *after,
+                                        const struct vp_kargs *b)
+{
+    struct size size = size_of(after->graph, after->op);
+
+    return (struct vp_gelu_grad){ .rows = size.rows,
+                                  .cols = size.K,
+                                  .depth = size.N,
+                                  .dtype = size.dtype,
+                                  .x = after->dout,
+                                  .w = after->par[0],
+                                  .z = b->aux[0],
+                                  .dz = b->dz,
+                                  .again = b->again,
+                                  .parts = b->scratch };
+}
+
+/* B of a layer, and of the one with GELU before it, whose dout is made nowhere
+ * else and read by nobody else. */
+static int run_two(struct vp_cuda_call *calls, int n_calls,
+                   enum vp_status *st_out)
+{
+    const struct vp_kargs *after = &calls[0].args, *b = &calls[1].args;
+    struct vp_cuda_call *w;
+    struct vp_gelu_grad grad;
+    int label;
+
+    if (n_calls < 3 || !is_gelu_b(&calls[1]) ||
+        after->op->in[0] != b->op->out || after->din[0] != b->dout ||
+        after->din_add[0] || !may_run_together(after, b))
+        return 0;
+    w = find_w(calls + 1, n_calls - 1);
+    grad = gelu_grad_of(after, b);
+    if (!w || !w->args.dpar[1] || !vp_cuda_multiplies_as(calls->cuda, &grad))
+        return 0;
+    label = vp_cuda_profile_push(calls->cuda->profile);
+    vp_gelu_grad_run(&grad, calls->stream);
+    vp_cuda_profile_pop_gelu(calls->cuda->profile, label, &grad);
+    *st_out = end_b(&calls[1], w);
+    return 2;
+}
+
 int vp_cuda_run_linear(struct vp_cuda_call *calls, int n_calls,
                        enum vp_status *st_out)
 {
     const struct vp_kargs *b = &calls[0].args;
     struct vp_cuda_call *w;
-    struct size size;
 
-    if (calls[0].phase != VP_PHASE_B || b->op->kind != VP_OP_LINEAR || !b->dz)
+    if (calls[0].phase != VP_PHASE_B || b->op->kind != VP_OP_LINEAR)
         return 0;
+    if (!b->dz)
+        return run_two(calls, n_calls, st_out);
     w = find_w(calls, n_calls);
     if (!w || !w->args.dpar[1])
         return 0;
-    size = size_of(b->graph, b->op);
-    /* The scratch of W is not its own before W, but that of B is here. */
     act_grad(&calls[0], b->scratch);
-    vp_cuda_column_finish(w->args.dpar[1], b->scratch, size.rows, size.N,
-                          b->mb->accumulate, calls[0].stream);
-    w->args.dpar[1] = NULL;
-    *st_out = input_grad(&calls[0], b->dz);
+    *st_out = end_b(&calls[0], w);
     return 1;
 }

@@ -167,6 +167,25 @@ static struct vp_cuda_plan *find_plan(struct vp_cuda *cuda,
     return p;
 }
 
+bool vp_cuda_multiplies_as(struct vp_cuda *cuda,
+                           const struct vp_gelu_grad *grad)
+{
+    const struct vp_product key = { .m = grad->cols,
+                                    .n = grad->rows,
+                                    .k = grad->depth,
+                                    .type = grad->dtype,
+                                    .type_out = grad->dtype };
+    struct vp_cuda_plan *p;
+
+    if (!vp_gelu_grad_takes(grad))
+        return false;
+    p = find_plan(cuda, &key);
+    if (p && p->gelu_grad == VP_NOT_TRIED)
+        p->gelu_grad = vp_cuda_search_gelu_grad(cuda, p) ? VP_SAME_BITS
+                                                         : VP_OTHER_BITS;
+    return p && p->gelu_grad == VP_SAME_BITS;
+}
+
 /* ---- Products ----------------------------------------------------------- */
 
 cublasStatus_t vp_cuda_run_plan(struct vp_cuda *cuda,

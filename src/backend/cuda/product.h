@@ -9,6 +9,7 @@
 #define VP_BACKEND_CUDA_PRODUCT_H
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/gelu_grad.h"
 
 enum { VP_CUDA_WORKSPACE = 32 << 20 }; /* bytes */
 
@@ -33,6 +34,10 @@ enum vp_status vp_cuda_multiply(struct vp_cuda *cuda,
                                 const struct vp_product *product,
                                 const struct vp_operands *operands,
                                 void *workspace, cudaStream_t stream);
+/* Whether the kernel takes its product, and has the bits that
+ * vp_cuda_multiply() has: tried when a shape is first seen. */
+bool vp_cuda_multiplies_as(struct vp_cuda *cuda,
+                           const struct vp_gelu_grad *grad);
 void vp_cuda_plans_free(struct vp_cuda *cuda);
 
 #endif

@@ -112,7 +112,7 @@ void vp_cuda_profile_pop_calls(struct vp_cuda_profile *profile, int label,
                              calls[i].phase);
     add(profile, label,
         get_row(&profile->out, name,
-                attention ? VP_PROFILE_ATTENTION : VP_PROFILE_MEMORY),
+                attention ? VP_PROFILE_BOTH : VP_PROFILE_MEMORY),
         flops, vp_cuda_traffic(calls, n));
 }
 
@@ -128,6 +128,20 @@ void vp_cuda_profile_pop_product(struct vp_cuda_profile *profile, int label,
     add(profile, label, get_row(&profile->out, name, VP_PROFILE_PRODUCT),
         2.0 * (double)product->m * (double)product->n * (double)product->k,
         0.0);
+}
+
+void vp_cuda_profile_pop_gelu(struct vp_cuda_profile *profile, int label,
+                              const struct vp_gelu_grad *p)
+{
+    char name[sizeof(profile->out.rows[0].name)];
+
+    if (label == 0)
+        return;
+    vp_cuda_kernels_pop();
+    snprintf(name, sizeof(name), "product %lldx%lldx%lld NN gelu",
+             (long long)p->cols, (long long)p->rows, (long long)p->depth);
+    add(profile, label, get_row(&profile->out, name, VP_PROFILE_BOTH),
+        2.0 * (double)p->rows * (double)p->cols * (double)p->depth, 0.0);
 }
 
 void vp_cuda_profile_pop_other(struct vp_cuda_profile *profile, int label,

@@ -12,6 +12,8 @@ void vp_cuda_profile_pop_calls(struct vp_cuda_profile *profile, int label,
                                const struct vp_cuda_call *calls, int n);
 void vp_cuda_profile_pop_product(struct vp_cuda_profile *profile, int label,
                                  const struct vp_product *product);
+void vp_cuda_profile_pop_gelu(struct vp_cuda_profile *profile, int label,
+                              const struct vp_gelu_grad *grad);
 void vp_cuda_profile_pop_other(struct vp_cuda_profile *profile, int label,
                                const char *name, double n_bytes);
 

@@ -106,12 +106,12 @@ static bool compute(struct rig *rig, const cublasLtMatmulAlgo_t *algo, void *d)
            run(rig, algo, d);
 }
 
-static bool same_bits(struct rig *rig, const cublasLtMatmulAlgo_t *algo)
+/* What is in `other`. */
+static bool has_bits_of_first(struct rig *rig)
 {
     int flag = 1;
 
-    if (!compute(rig, algo, rig->other) ||
-        cudaMemsetAsync(rig->flag, 0, sizeof(int), rig->stream) != cudaSuccess)
+    if (cudaMemsetAsync(rig->flag, 0, sizeof(int), rig->stream) != cudaSuccess)
         return false;
     vp_cuda_find_difference(rig->first, rig->other, (int64_t)rig->n_bytes / 2,
                             rig->flag, rig->stream);
@@ -119,6 +119,11 @@ static bool same_bits(struct rig *rig, const cublasLtMatmulAlgo_t *algo)
                            cudaMemcpyDeviceToHost,
                            rig->stream) == cudaSuccess &&
            cudaStreamSynchronize(rig->stream) == cudaSuccess && flag == 0;
+}
+
+static bool same_bits(struct rig *rig, const cublasLtMatmulAlgo_t *algo)
+{
+    return compute(rig, algo, rig->other) && has_bits_of_first(rig);
 }
 
 /* Milliseconds of REPEATS runs. */
@@ -228,4 +233,40 @@ cublasLtMatmulAlgo_t vp_cuda_search(
     }
     pthread_mutex_unlock(&lock);
     return algo;
+}
+
+/* Of a z this large, whatever the type, the slope is 1: dz is the product. */
+enum { LARGE_BYTE = 0x4C };
+
+static bool same_as_gelu_grad(struct rig *rig)
+{
+    const struct vp_product *p = &rig->plan->key;
+    void *z = NULL, *again = NULL, *parts = NULL;
+    bool same = false;
+
+    if (set_up(rig) && compute(rig, &rig->plan->algo, rig->first) &&
+        reserve(&z, rig->n_bytes) && reserve(&again, rig->n_bytes) &&
+        reserve(&parts, vp_cuda_column_scratch(p->n, p->m, VP_ACT_GELU_ERF)) &&
+        cudaMemsetAsync(z, LARGE_BYTE, rig->n_bytes, rig->stream) ==
+            cudaSuccess) {
+        vp_gelu_grad_run(&(struct vp_gelu_grad){ p->n, p->m, p->k, p->type,
+                                                 rig->b, rig->a, z, rig->other,
+                                                 again, parts },
+                         rig->stream);
+        same = has_bits_of_first(rig);
+    }
+    cudaFree(z);
+    cudaFree(again);
+    cudaFree(parts);
+    return same;
+}
+
+bool vp_cuda_search_gelu_grad(struct vp_cuda *cuda,
+                              const struct vp_cuda_plan *plan)
+{
+    struct rig rig = { .cuda = cuda, .plan = plan };
+    bool same = same_as_gelu_grad(&rig);
+
+    tear_down(&rig);
+    return same;
 }

@@ -10,6 +10,7 @@ struct vp_cuda_plan {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algo;
+    enum { VP_NOT_TRIED, VP_SAME_BITS, VP_OTHER_BITS } gelu_grad;
 };
 
 /* The algorithm for a plan, of n that were suggested, one to so many. */
@@ -17,6 +18,11 @@ enum { VP_CUDA_SUGGESTIONS = 32 };
 cublasLtMatmulAlgo_t vp_cuda_search(
     struct vp_cuda *cuda, const struct vp_cuda_plan *plan,
     const cublasLtMatmulHeuristicResult_t *suggested, int n);
+
+/* Whether vp_gelu_grad_run() has the bits of the plan; false where there is no
+ * memory to find out. */
+bool vp_cuda_search_gelu_grad(struct vp_cuda *cuda,
+                              const struct vp_cuda_plan *plan);
 
 /* product.c */
 /* At most `most` algorithms for a plan, best guess first; `sums` says how sums

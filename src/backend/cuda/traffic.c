@@ -197,11 +197,20 @@ static void add_call(struct traffic *traffic, const struct vp_cuda_call *call)
     }
 }
 
+/* B of two linears: the activation comes with a product. */
+static bool is_product(const struct vp_cuda_call *calls, int n_calls)
+{
+    return n_calls == 2 && calls[0].args.op->kind == VP_OP_LINEAR &&
+           calls[1].args.op->kind == VP_OP_LINEAR;
+}
+
 double vp_cuda_traffic(const struct vp_cuda_call *calls, int n_calls)
 {
     struct traffic traffic = { .n = 0 };
     double sum = 0.0;
 
+    if (is_product(calls, n_calls))
+        return 0.0;
     for (int i = 0; i < n_calls; i++) {
         add_call(&traffic, &calls[i]);
         if (is_passed_on(calls, n_calls, i)) {

@@ -45,15 +45,20 @@ int vp_cuda_try_fused(struct vp_backend *backend, struct vp_kargs *args,
 {
     enum { MAX_CALLS = 8 };
     struct vp_cuda_call calls[MAX_CALLS];
+    enum vp_status st = VP_OK;
     int n_done;
 
     VP_BUG_ON(n > MAX_CALLS);
     fill_calls(backend, args, phases, n, calls);
     n_done = vp_cuda_run_fused(calls, n);
+    if (n_done == 0)
+        n_done = vp_cuda_run_linear(calls, n, &st);
     for (int i = 0; i < n; i++)
         args[i] = calls[i].args;
-    return cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess ? n_done
-                                                                     : -1;
+    return st == VP_OK &&
+                   cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess
+               ? n_done
+               : -1;
 }
 
 VP_EXPORT enum vp_status vp_cuda_try_nonfinite(struct vp_backend *backend,
