@@ -40,17 +40,20 @@ static bool print_kind(const struct limit *limit, enum vp_profile_kind kind,
 
     for (int i = 0; i < limit->calls.n_rows; i++) {
         const struct vp_profile_row *row = &limit->calls.rows[i];
-        double ratio = row->seconds / least(limit, row);
+        double floor = least(limit, row);
 
         if (row->kind != kind || row->seconds <= 0.0)
             continue;
         in_step += row->seconds;
-        at_limit += least(limit, row);
-        printf("  %8.4f %8.4f  %6.3f %-6s %4d x %s\n",
-               per_step(limit, row->seconds),
-               per_step(limit, least(limit, row)), ratio,
-               each ? judge(&met, ratio, most) : "",
-               row->count / limit->n_calls, row->name);
+        at_limit += floor;
+        printf("  %8.4f %8.4f", per_step(limit, row->seconds),
+               per_step(limit, floor));
+        if (floor > 0.0)
+            printf("  %6.3f %-6s", row->seconds / floor,
+                   each ? judge(&met, row->seconds / floor, most) : "");
+        else /* small sums alone */
+            printf("  %6s %-6s", "-", "");
+        printf(" %4d x %s\n", row->count / limit->n_calls, row->name);
     }
     printf("  %8.4f %8.4f  %6.3f %-6s %s (<= %.2f)\n", per_step(limit, in_step),
            per_step(limit, at_limit), in_step / at_limit,
