@@ -6,7 +6,7 @@ enum { VP_PROFILE_ROWS = 96, VP_PROFILE_GAPS = 4 };
 
 enum vp_profile_kind {
     VP_PROFILE_PRODUCT, /* limited by arithmetic */
-    VP_PROFILE_BOTH,    /* by both: attention */
+    VP_PROFILE_BOTH,    /* by both */
     VP_PROFILE_MEMORY,  /* by bytes */
     VP_PROFILE_OTHER,   /* outside of calls: copies from the host, scalars */
 };
