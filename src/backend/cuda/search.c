@@ -182,7 +182,7 @@ static int search(struct rig *rig,
 {
     float ms[VP_CUDA_SUGGESTIONS];
 
-    VP_BUG_ON(n > VP_CUDA_SUGGESTIONS);
+    VP_BUG_ON(n < 1 || n > VP_CUDA_SUGGESTIONS);
     if (!set_up(rig) || !compute(rig, &suggested[0].algo, rig->first))
         return 0;
     for (int i = 0; i < n; i++)
