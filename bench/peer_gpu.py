@@ -251,23 +251,28 @@ def start_peers(args, names):
 
 
 def start_own(args, name):
-    """vpipe as the case says; masked LM also with labelled rows only."""
+    """vpipe as the case says; masked LM also with labelled rows only. Those that
+    cannot start, for want of memory, say, are left out."""
     names = {"vpipe": name, "vpipe_labelled": name + "-labelled"}
     own = {}
     for key, case in names.items():
         if case in CASES:
-            own[key] = Contestant([args.program, "worker", case], args.limit)
-            if not own[key].get_ready():
-                sys.exit(f"peer_gpu.py: {args.program} worker {case} failed")
+            one = Contestant([args.program, "worker", case], args.limit)
+            if one.get_ready():
+                own[key] = one
+            else:
+                one.stop()
+                print(f"peer_gpu.py: {args.program} worker {case} failed",
+                      file=sys.stderr)
     return own
 
 
 def contest(args, name, peers):
-    """Lines for the results file, one per mode; without times if PyTorch
-    failed."""
+    """Lines for the results file, one per mode; without times if PyTorch or
+    vpipe failed."""
     able = [peer for peer in peers.values() if peer.about]
     own = start_own(args, name) if able else {}
-    for _ in range(args.rounds):
+    for _ in range(args.rounds if "vpipe" in own else 0):
         for contestant in able + list(own.values()):
             contestant.turn()
     for contestant in list(peers.values()) + list(own.values()):
@@ -275,7 +280,7 @@ def contest(args, name, peers):
     for mode in args.modes:
         line = {"case": "peer-gpu", "model": name, "mode": mode}
         peer = peers[mode]
-        if peer.about:
+        if peer.ms:
             line.update(torch=peer.ms, torch_gib=peer.about["gib"],
                         ready_s=peer.ready, about=peer.about["ready"])
             for key, contestant in own.items():
