@@ -937,8 +937,10 @@ static void test_two_layers(void **state)
                                             VP_DTYPE_F16 };
 
     (void)state;
-    if (tiny() > 1)
+    if (tiny() > 1) {
+        print_message("skipped: too large for VP_TINY=2\n");
         skip();
+    }
     for (size_t i = 0; i < VP_COUNT_OF(sizes); i++)
         for (size_t k = 0; k < VP_COUNT_OF(dtypes); k++)
             for (int add = 0; add < 2; add++)

@@ -224,9 +224,35 @@ static void first_mistake_sticks(void **state)
     vp_graph_release(&g);
 }
 
+/* Read by one operator, by two, twice by the same, by nobody. */
+static void readers_are_found(void **state)
+{
+    struct vp_graph g;
+    vp_val ids, x, y, twice, end;
+
+    (void)state;
+    vp_graph_init(&g, 2);
+    ids = vp_graph_input(&g, VP_ROLE_TOKENS, "tokens", 6);
+    vp_graph_block(&g, "block");
+    vp_graph_line(&g);
+    x = vp_embed(&g, ids, VP_NONE, weight(&g, 11, 4), weight(&g, 5, 4), VP_NONE,
+                 1.0f, -1);
+    y = vp_linear(&g, x, weight(&g, 4, 4), VP_NONE, VP_ACT_NONE);
+    twice = vp_add(&g, y, x);
+    end = vp_add(&g, twice, twice);
+    assert_int_equal(g.status, VP_OK);
+    assert_ptr_equal(vp_graph_reader(&g, ids), &g.ops[0]);
+    assert_null(vp_graph_reader(&g, x));
+    assert_ptr_equal(vp_graph_reader(&g, y), &g.ops[2]);
+    assert_null(vp_graph_reader(&g, twice));
+    assert_null(vp_graph_reader(&g, end));
+    vp_graph_release(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(readers_are_found),
         cmocka_unit_test(shapes_and_counts),
         cmocka_unit_test(attention_counts),
         cmocka_unit_test(mistakes_are_named),

@@ -419,3 +419,19 @@ int64_t vp_value_bytes(const struct vp_graph *graph, vp_val value)
 
     return v->rows * v->cols * vp_dtype_bytes(v->dtype);
 }
+
+const struct vp_op *vp_graph_reader(const struct vp_graph *graph, vp_val value)
+{
+    const struct vp_op *reader = NULL;
+
+    for (int i = 0; i < graph->n_ops; i++) {
+        for (int j = 0; j < VP_MAX_IN; j++) {
+            if (graph->ops[i].in[j] != value)
+                continue;
+            if (reader)
+                return NULL;
+            reader = &graph->ops[i];
+        }
+    }
+    return reader;
+}

@@ -206,6 +206,8 @@ enum vp_phase { VP_PHASE_F, VP_PHASE_B, VP_PHASE_W, VP_PHASE_COUNT };
 
 /* Parameters counted once (tied ones not again), constants not at all. */
 int64_t vp_graph_param_count(const struct vp_graph *graph);
+/* The only operator that reads a value, once; NULL: there is none such. */
+const struct vp_op *vp_graph_reader(const struct vp_graph *graph, vp_val value);
 /* Floating-point operations of one operator call; multiply-add counts 2.
  * Products and attention; elementwise work counts 0. */
 double vp_op_flops(const struct vp_graph *graph, const struct vp_op *op,

@@ -156,27 +156,10 @@ enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call)
 
 /* ---- Sums for a bias ---------------------------------------------------- */
 
-/* The only operator that reads a value, or NULL. */
-static const struct vp_op *reader_of(const struct vp_graph *graph, vp_val value)
-{
-    const struct vp_op *reader = NULL;
-
-    for (int i = 0; i < graph->n_ops; i++) {
-        for (int j = 0; j < VP_MAX_IN; j++) {
-            if (graph->ops[i].in[j] != value)
-                continue;
-            if (reader)
-                return NULL;
-            reader = &graph->ops[i];
-        }
-    }
-    return reader;
-}
-
 bool vp_cuda_is_summed_in_tiles(const struct vp_graph *graph,
                                 const struct vp_op *linear)
 {
-    const struct vp_op *reader = reader_of(graph, linear->out);
+    const struct vp_op *reader = vp_graph_reader(graph, linear->out);
 
     return linear->attr.act == VP_ACT_NONE && reader &&
            reader->kind == VP_OP_ATTENTION && reader->in[0] == linear->out &&

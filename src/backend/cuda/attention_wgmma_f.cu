@@ -163,20 +163,10 @@ static void launch(const struct vp_attention_call *x, cudaStream_t stream)
     forward<T, DROPS><<<grid, FORWARD_THREADS, bytes, stream>>>(*x, n);
 }
 
-static bool has_warpgroups(void)
-{
-    int device, major;
-
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
-                                  device) == cudaSuccess &&
-           major == 9;
-}
-
 bool vp_attention_wgmma_f_takes(const struct vp_attention_call *x)
 {
     return x->dtype != VP_DTYPE_F32 && x->dim == VP_WG_DIM &&
-           x->k_len <= MAX_KEYS && has_warpgroups();
+           x->k_len <= MAX_KEYS && vp_wg_is_there();
 }
 
 void vp_attention_wgmma_f(const struct vp_attention_call *x,

@@ -53,7 +53,8 @@ static __device__ inline int tiles_of(int len)
     return len > 64 ? 2 : 1;
 }
 
-static __device__ inline unsigned heads_of(const struct vp_attention_call &x)
+static __host__ __device__ inline unsigned heads_of(
+    const struct vp_attention_call &x)
 {
     return (unsigned)(x.batch * x.heads);
 }
@@ -150,7 +151,7 @@ static __device__ void store_sums(shared_memory<T> &shared,
                                   const struct vp_attention_head &h,
                                   enum grad grad)
 {
-    int64_t part = h.q_row / 64 + group_index();
+    int64_t part = h.q_row / VP_CUDA_TILE_ROWS + group_index();
 
     sum_tile(x.sums + part * x.ld_q + grad * x.ld_out + h.index * VP_WG_DIM,
              shared.grads[group_index()][grad]);
@@ -289,7 +290,7 @@ static __global__ void __launch_bounds__(OWNERS, 1)
 template <typename T, bool DROPS>
 static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 {
-    unsigned n_blocks = blocks_in_turns((unsigned)(x->batch * x->heads));
+    unsigned n_blocks = blocks_in_turns(heads_of(*x));
     int bytes = (int)sizeof(shared_memory<T>);
 
     cudaFuncSetAttribute(backward<T, DROPS>,

@@ -88,16 +88,6 @@ static bool feeds(const struct vp_cuda_call *from,
            from->args.out == to->args.in[0];
 }
 
-static bool read_once(const struct vp_graph *graph, vp_val value)
-{
-    int n = 0;
-
-    for (int i = 0; i < graph->n_ops; i++)
-        for (int j = 0; j < VP_MAX_IN; j++)
-            n += graph->ops[i].in[j] == value;
-    return n == 1;
-}
-
 /* `drop` may be NULL. */
 static struct vp_residual residual_of(const struct vp_cuda_call *drop,
                                       const struct vp_cuda_call *add)
@@ -115,7 +105,7 @@ static struct vp_residual residual_of(const struct vp_cuda_call *drop,
     res.has_drop = true;
     res.drop = vp_drop_of(drop);
     if (!drop->out_is_temporary ||
-        !read_once(add->args.graph, drop->args.op->out))
+        !vp_graph_reader(add->args.graph, drop->args.op->out))
         res.dropped = drop->args.out;
     return res;
 }
@@ -264,7 +254,7 @@ static struct vp_cuda_call *find_linear(const struct grad_run *run,
 
     if (branch == VP_NONE ||
         !vp_cuda_norm_sums_columns(out->cols, out->dtype) ||
-        !read_once(run->norm->args.graph, branch))
+        !vp_graph_reader(run->norm->args.graph, branch))
         return NULL;
     for (; call < end; call++)
         if (is(call, VP_OP_LINEAR, VP_PHASE_W) &&

@@ -507,23 +507,13 @@ static CUtensorMap map_of(enum vp_dtype dtype, const void *data, int64_t rows,
     return map;
 }
 
-static bool has_warpgroups(void)
-{
-    int device, major;
-
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
-                                  device) == cudaSuccess &&
-           major == 9;
-}
-
 /* Rows of a multiple of 16 bytes for the copies. */
 bool vp_gelu_grad_takes(const struct vp_gelu_grad *p)
 {
     return p->dtype != VP_DTYPE_F32 && p->cols % 8 == 0 && p->depth % 8 == 0 &&
            p->rows <= INT32_MAX && p->cols <= INT32_MAX &&
            p->depth <= INT32_MAX && vp_fills_gelu_tiles(p->rows, p->cols) &&
-           has_warpgroups() && get_encode();
+           vp_wg_is_there() && get_encode();
 }
 
 template <typename T>

@@ -20,6 +20,17 @@ enum {
     VP_WG_ROW_BYTES = 2 * VP_WG_DIM,
 };
 
+/* On the thread's GPU. */
+static inline bool vp_wg_is_there(void)
+{
+    int device, major;
+
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+                                  device) == cudaSuccess &&
+           major == 9;
+}
+
 template <typename T> struct alignas(VP_WG_ALIGN) vp_wg_tile {
     T data[64][VP_WG_DIM];
 };
