@@ -538,6 +538,17 @@ static enum vp_status say_done(struct vp_rank *rank)
     return rank->crew->is_lead ? VP_OK : vp_remote_tell(rank, &note);
 }
 
+/* The device has done all it was given. Between pieces of a stream it is not
+ * waited for: it would have nothing to do until the next piece is there. */
+static enum vp_status come_to_rest(struct vp_rank *rank)
+{
+    for (int s = 0; s < rank->n_stages; s++)
+        VP_TRY(vp_stage_wait(&rank->stages[s].stage));
+    VP_TRY(vp_update_settle(rank));
+    vp_device_log_flush(rank);
+    return VP_OK;
+}
+
 void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
 {
     enum vp_status st = VP_OK;
@@ -550,14 +561,10 @@ void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
         if (st != VP_OK)
             break;
     }
-    for (int s = 0; s < rank->n_stages && st == VP_OK; s++)
-        st = vp_stage_wait(&rank->stages[s].stage);
+    if (st == VP_OK && job->schedule->drain)
+        st = come_to_rest(rank);
     if (st == VP_OK)
-        st = vp_update_settle(rank);
-    if (st == VP_OK) {
-        vp_device_log_flush(rank);
         st = say_done(rank);
-    }
     if (st != VP_OK) {
         fail(rank, st);
         return;

@@ -403,7 +403,7 @@ struct stream {
 };
 
 /* Minibatches that must be posted beyond one that is to be reported: those that
- * fill its rounds, and the forwards that come before their backwards. */
+ * fill its rounds, a rank's next one, and the forwards before its backward. */
 static int needed_ahead(const struct vp_schedule *schedule)
 {
     int round = 0, flight = 0;
