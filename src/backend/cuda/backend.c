@@ -365,7 +365,7 @@ static enum vp_status cuda_event_record(struct vp_event *event,
                                         struct vp_stream *stream)
 {
     if (event->clock)
-        vp_cuda_clock_look(event);
+        vp_cuda_clock_look(event->clock);
     return vp_cuda_check(&stream->backend->cuda,
                          cudaEventRecord(event->event, stream->stream),
                          "recording an event");

@@ -1,16 +1,23 @@
 /* When the device reached an event, by the host's clock. A moment that both
  * know is an event on a stream that has nothing else to do: it is reached as
- * soon as it is recorded, between two looks at the host's clock. */
+ * soon as it is recorded, between two looks at the host's clock. A busy device
+ * may make these far apart. So from moment to moment time goes on by the
+ * device's clock, and the host's corrects it by no more than the two looks ask
+ * for: else a timeline would have a gap wherever a look was a bad one. */
 #include "backend/cuda/device.h"
 
 #include "base/clock.h"
 
 #include <stdlib.h>
 
-enum { TRIES = 8, LIMIT_NS = 2000000 };
-/* Elapsed times are floats, of milliseconds: after two seconds they still tell
- * a quarter of a microsecond. */
-static const int64_t period_ns = 2000000000;
+enum { TRIES = 8, LIMIT_NS = 200000 };
+/* Clocks drift apart by some millionths: this long is a few microseconds. */
+static const int64_t period_ns = 500000000;
+
+/* An event was reached between them. */
+struct looks {
+    int64_t before_ns, after_ns;
+};
 
 /* That it is not is no error for others to find. */
 static bool is_reached(cudaEvent_t event)
@@ -21,47 +28,86 @@ static bool is_reached(cudaEvent_t event)
     return false;
 }
 
-/* Nanoseconds from recording the event to seeing it reached. */
-static int64_t round_trip(const struct vp_cuda_clock *clock, cudaEvent_t event,
-                          int64_t *middle_out)
+/* Records the spare event and looks until it is reached, or `limit_ns` is. One
+ * that is late is looked for the next time. */
+static bool look(struct vp_cuda_clock *clock, int64_t limit_ns,
+                 struct looks *out)
 {
-    int64_t begin = vp_clock_ns(), end;
+    bool reached = false;
 
-    if (cudaEventRecord(event, clock->stream) != cudaSuccess)
-        return INT64_MAX;
+    if (!clock->is_late) {
+        clock->asked_ns = vp_clock_ns();
+        if (cudaEventRecord(clock->spare, clock->stream) != cudaSuccess)
+            return false;
+    }
+    out->before_ns = clock->asked_ns;
     do {
-        bool reached = is_reached(event);
-
-        end = vp_clock_ns();
-        *middle_out = begin + (end - begin) / 2;
-        if (reached)
-            return end - begin;
-    } while (end - begin < LIMIT_NS);
-    return INT64_MAX;
+        reached = is_reached(clock->spare);
+        out->after_ns = vp_clock_ns();
+    } while (!reached && out->after_ns < limit_ns);
+    clock->is_late = !reached;
+    return reached;
 }
 
-/* Of some tries the shortest round trip counts. Where even that fails, because
- * the device is not free for so much as an event, the moments before serve. */
-static void take_moment(struct vp_cuda_clock *clock)
+/* Of some tries the one with the nearest looks; its event changes places with
+ * the spare one. */
+static bool look_closely(struct vp_cuda_clock *clock, cudaEvent_t *event,
+                         struct looks *out)
 {
-    cudaEvent_t *moment = &clock->moment[clock->n % VP_CUDA_MOMENTS];
     int64_t least = INT64_MAX;
+    struct looks looks;
 
     clock->tried_ns = vp_clock_ns();
-    for (int i = 0; i < TRIES; i++) {
-        int64_t middle = 0;
-        int64_t ns = round_trip(clock, clock->spare, &middle);
+    for (int i = 0;
+         i < TRIES && look(clock, clock->tried_ns + LIMIT_NS, &looks); i++) {
         cudaEvent_t reached = clock->spare;
 
-        if (ns >= least)
+        if (looks.after_ns - looks.before_ns >= least)
             continue;
-        least = ns;
-        clock->spare = *moment;
-        *moment = reached;
-        clock->host_ns[clock->n % VP_CUDA_MOMENTS] = middle;
+        least = looks.after_ns - looks.before_ns;
+        *out = looks;
+        clock->spare = *event;
+        *event = reached;
     }
-    if (least < INT64_MAX)
-        clock->n++;
+    return least < INT64_MAX;
+}
+
+/* Nanoseconds from moment `i` to the event. */
+static bool since(const struct vp_cuda_clock *clock, int64_t i,
+                  cudaEvent_t event, int64_t *ns_out)
+{
+    float ms = 0.0f;
+
+    if (cudaEventElapsedTime(&ms, clock->moment[i % VP_CUDA_MOMENTS], event) !=
+        cudaSuccess)
+        return false;
+    *ns_out = (int64_t)(1e6 * (double)ms);
+    return true;
+}
+
+static int64_t within(int64_t ns, const struct looks *looks)
+{
+    return ns < looks->before_ns  ? looks->before_ns
+           : ns > looks->after_ns ? looks->after_ns
+                                  : ns;
+}
+
+/* Where the device is not free for so much as an event, the moments before
+ * serve until it was. */
+static void take_moment(struct vp_cuda_clock *clock)
+{
+    int64_t at = clock->n % VP_CUDA_MOMENTS, ns = 0;
+    cudaEvent_t *event = &clock->moment[at];
+    struct looks looks;
+
+    if (!look_closely(clock, event, &looks))
+        return;
+    if (clock->n > 0 && since(clock, clock->n - 1, *event, &ns))
+        ns += clock->host_ns[(clock->n - 1) % VP_CUDA_MOMENTS];
+    else
+        ns = looks.before_ns + (looks.after_ns - looks.before_ns) / 2;
+    clock->host_ns[at] = within(ns, &looks);
+    clock->n++;
 }
 
 static enum vp_status start(struct vp_backend *backend)
@@ -120,26 +166,27 @@ enum vp_status vp_cuda_timed_event_create(struct vp_backend *backend,
     return VP_OK;
 }
 
-void vp_cuda_clock_look(struct vp_event *event)
+void vp_cuda_clock_look(struct vp_cuda_clock *clock)
 {
-    struct vp_cuda_clock *clock = event->clock;
-
     if (vp_clock_ns() - clock->tried_ns > period_ns)
         take_moment(clock);
-    event->moment = clock->n - 1;
 }
 
+/* By the last moment before it: one may have been taken since the event was
+ * recorded, and even since it was reached. */
 bool vp_cuda_event_time(struct vp_event *event, int64_t *ns_out)
 {
     const struct vp_cuda_clock *clock = event->clock;
-    int64_t at = event->moment % VP_CUDA_MOMENTS;
-    float ms = 0.0f;
+    int64_t oldest = clock->n > VP_CUDA_MOMENTS ? clock->n - VP_CUDA_MOMENTS
+                                                : 0;
+    int64_t ns = -1;
 
-    if (event->moment < 0 || clock->n - event->moment >= VP_CUDA_MOMENTS ||
-        !is_reached(event->event) ||
-        cudaEventElapsedTime(&ms, clock->moment[at], event->event) !=
-            cudaSuccess)
+    if (!is_reached(event->event))
         return false;
-    *ns_out = clock->host_ns[at] + (int64_t)(1e6 * (double)ms);
-    return true;
+    for (int64_t i = clock->n - 1; i >= oldest && ns < 0; i--) {
+        if (!since(clock, i, event->event, &ns))
+            return false;
+        *ns_out = clock->host_ns[i % VP_CUDA_MOMENTS] + ns;
+    }
+    return clock->n > 0;
 }

@@ -25,16 +25,18 @@ struct vp_cuda {
     struct vp_err err;                    /* of the last call that failed */
 };
 
-/* What ties the device's time to the host's: moments known by both clocks, a
- * new one every few seconds, as clocks drift; see clock.c. */
+/* What ties the device's time to the host's: moments known by both clocks, now
+ * and then a new one, as clocks drift; see clock.c. */
 enum { VP_CUDA_MOMENTS = 32 };
 
 struct vp_cuda_clock {
     cudaStream_t stream; /* empty but for these */
     cudaEvent_t moment[VP_CUDA_MOMENTS], spare;
-    int64_t host_ns[VP_CUDA_MOMENTS];
+    int64_t host_ns[VP_CUDA_MOMENTS]; /* what the host's clock said then */
     int64_t n;        /* moments so far; the last ones are kept */
     int64_t tried_ns; /* the last attempt */
+    int64_t asked_ns; /* the spare event was recorded */
+    bool is_late;     /* it is not reached yet */
 };
 
 /* backend.c and exe.c see the same structures. */
@@ -64,7 +66,6 @@ struct vp_event {
     struct vp_backend *backend;
     cudaEvent_t event;
     struct vp_cuda_clock *clock; /* NULL: it has no time */
-    int64_t moment;              /* the last one before it */
 };
 
 /* Says what CUDA said: VP_ERR_NOMEM, or VP_ERR_IO for a device that fails. */
@@ -81,7 +82,7 @@ enum vp_status vp_cuda_find_tensors(struct vp_backend *backend,
 enum vp_status vp_cuda_timed_event_create(struct vp_backend *backend,
                                           struct vp_event **out);
 /* Before a timed event is recorded. */
-void vp_cuda_clock_look(struct vp_event *event);
+void vp_cuda_clock_look(struct vp_cuda_clock *clock);
 bool vp_cuda_event_time(struct vp_event *event, int64_t *ns_out);
 void vp_cuda_clock_stop(struct vp_cuda_clock *clock);
 
