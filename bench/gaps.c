@@ -6,20 +6,22 @@
 #include <stdlib.h>
 
 struct span {
-    int64_t begin_ns, end_ns;
-    bool update;
+    struct vp_trace_event event;
+    int rank;
 };
 
 struct gaps {
     int64_t idle, longest, before_update;
     int n_long;
+    struct span after_longest;
 };
 
 static int earlier_first(const void *a, const void *b)
 {
     const struct span *x = a, *y = b;
 
-    return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+    return (x->event.start_ns > y->event.start_ns) -
+           (x->event.start_ns < y->event.start_ns);
 }
 
 static bool is_work(const struct vp_trace_event *event)
@@ -50,43 +52,54 @@ static struct span *collect(const struct vp_trace *trace, int *n_out)
             const struct vp_trace_event *e = &trace->ranks[r].events[i];
 
             if (is_work(e))
-                spans[(*n_out)++] = (struct span){ e->start_ns, e->end_ns,
-                                                   is_update(e) };
+                spans[(*n_out)++] = (struct span){ *e, r };
         }
     qsort(spans, (size_t)*n_out, sizeof(*spans), earlier_first);
     return spans;
 }
 
-static void add_gap(struct gaps *gaps, int64_t ns, bool update, double most_us)
+/* Nothing ran for `ns` before `span`. */
+static void add_gap(struct gaps *gaps, int64_t ns, const struct span *span,
+                    double most_us)
 {
-    int64_t *longest = update ? &gaps->before_update : &gaps->longest;
-
     if (ns <= 0)
         return;
     gaps->idle += ns;
-    gaps->n_long += !update && 1e-3 * (double)ns > most_us;
-    *longest = ns > *longest ? ns : *longest;
+    if (is_update(&span->event)) {
+        gaps->before_update = ns > gaps->before_update ? ns
+                                                       : gaps->before_update;
+        return;
+    }
+    gaps->n_long += 1e-3 * (double)ns > most_us;
+    if (ns > gaps->longest) {
+        gaps->longest = ns;
+        gaps->after_longest = *span;
+    }
 }
 
 bool gaps_print(const struct vp_trace *trace, double most_us)
 {
-    struct gaps gaps = { 0, 0, 0, 0 };
-    int64_t end;
+    struct gaps gaps = { 0 };
+    const struct vp_trace_event *next = &gaps.after_longest.event;
+    int64_t begin, end;
     int n;
     struct span *spans = collect(trace, &n);
     bool met;
 
-    end = spans[0].begin_ns;
+    begin = end = spans[0].event.start_ns;
     for (int i = 0; i < n; i++) {
-        add_gap(&gaps, spans[i].begin_ns - end, spans[i].update, most_us);
-        end = spans[i].end_ns > end ? spans[i].end_ns : end;
+        add_gap(&gaps, spans[i].event.start_ns - end, &spans[i], most_us);
+        end = spans[i].event.end_ns > end ? spans[i].event.end_ns : end;
     }
     met = 1e-3 * (double)gaps.longest <= most_us;
     printf("  between actions of all ranks: idle %.3f %%, longest gap %.1f us "
            "(<= %.0f us) %s, %d longer ones; before an update %.1f us\n",
-           100.0 * (double)gaps.idle / (double)(end - spans[0].begin_ns),
+           100.0 * (double)gaps.idle / (double)(end - begin),
            1e-3 * (double)gaps.longest, most_us, met ? "met" : "MISSED",
            gaps.n_long, 1e-3 * (double)gaps.before_update);
+    printf("  the longest: before %s of minibatch %d on rank %d, at %.3f ms\n",
+           vp_action_kind_name((enum vp_action_kind)next->kind), (int)next->mb,
+           gaps.after_longest.rank, 1e-6 * (double)next->start_ns);
     free(spans);
     return met;
 }
