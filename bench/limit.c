@@ -61,6 +61,23 @@ static bool print_kind(const struct limit *limit, enum vp_profile_kind kind,
     return met;
 }
 
+/* The power limit is a product's, too, when it does not come in bursts. */
+static void print_at_length(const struct limit *limit)
+{
+    double in_step = 0.0, at_length = 0.0;
+
+    for (int i = 0; i < limit->calls.n_rows; i++) {
+        const struct vp_profile_row *row = &limit->calls.rows[i];
+
+        in_step += row->kind == VP_PROFILE_PRODUCT ? row->seconds : 0.0;
+        at_length += row->kind == VP_PROFILE_PRODUCT ? row->at_length : 0.0;
+    }
+    printf("  %8.4f %8.4f  %6.3f        products / each alone, without "
+           "pauses\n",
+           per_step(limit, in_step), per_step(limit, at_length),
+           in_step / at_length);
+}
+
 /* What is judged by neither. */
 static void print_rest(const struct limit *limit)
 {
@@ -145,6 +162,7 @@ bool limit_print(const struct limit *limit)
     puts("  ms in it at least   ratio");
     met &= print_kind(&sorted, VP_PROFILE_PRODUCT,
                       "products / each at its best alone", most_product, false);
+    print_at_length(&sorted);
     met &= print_kind(&sorted, VP_PROFILE_MEMORY,
                       "memory / bytes at the copy rate", most_memory, true);
     print_rest(&sorted);

@@ -17,8 +17,9 @@ struct vp_profile_row {
     int count;
     double seconds; /* on the device, of all of them */
     double flops;
-    double bytes; /* each tensor read once and written once */
-    double alone; /* seconds of as many products, each alone, at best */
+    double bytes;     /* each tensor read once and written once */
+    double alone;     /* seconds of as many products, each alone, at best */
+    double at_length; /* likewise, one after the other without a pause */
 };
 
 /* The GPU had nothing to do. */
