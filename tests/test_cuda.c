@@ -416,6 +416,13 @@ static const struct op_spec real_cases[] = {
       .q_len = 100, .cols = 256, .heads = 4, .causal = true, .p = 0.1f },
     { "attention 50 mask", .kind = VP_OP_ATTENTION, .batch = 40, .q_len = 50,
       .cols = 512, .heads = 8, .mask = true },
+    /* More than two heads to each block of the kernels for short ones. */
+    { "attention 70 mask dropout", .kind = VP_OP_ATTENTION, .batch = 50,
+      .q_len = 70, .cols = 768, .heads = 12, .mask = true, .p = 0.1f },
+    { "attention 64 dropout", .kind = VP_OP_ATTENTION, .batch = 5, .q_len = 64,
+      .cols = 256, .heads = 4, .p = 0.1f },
+    { "attention causal 7 dropout", .kind = VP_OP_ATTENTION, .batch = 6,
+      .q_len = 7, .cols = 192, .heads = 3, .causal = true, .p = 0.6f },
     { "attention cross 60x128 mask dropout", .kind = VP_OP_ATTENTION,
       .batch = 8, .q_len = 60, .k_len = 128, .cols = 1024, .heads = 16,
       .mask = true, .p = 0.1f },

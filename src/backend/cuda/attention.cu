@@ -120,7 +120,9 @@ void vp_cuda_own_attention_f(const struct vp_cuda_call *call)
 {
     struct vp_attention_call x = attention_of(call);
 
-    if (vp_attention_wgmma_f_takes(&x))
+    if (vp_attention_wgmma_short_f_takes(&x))
+        vp_attention_wgmma_short_f(&x, call->stream);
+    else if (vp_attention_wgmma_f_takes(&x))
         vp_attention_wgmma_f(&x, call->stream);
     else if (vp_attention_mma_takes(&x))
         vp_attention_mma_f(&x, call->stream);

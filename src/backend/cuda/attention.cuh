@@ -100,8 +100,12 @@ void vp_attention_wgmma_f(const struct vp_attention_call *x,
 void vp_attention_wgmma_b(const struct vp_attention_call *x,
                           cudaStream_t stream);
 size_t vp_attention_wgmma_b_scratch(const struct vp_attention_call *x);
-/* Backward of short heads. */
+/* Short heads: the same. */
+bool vp_attention_wgmma_short_f_takes(const struct vp_attention_call *x);
 bool vp_attention_wgmma_short_takes(const struct vp_attention_call *x);
+void vp_attention_wgmma_short_f(const struct vp_attention_call *x,
+                                cudaStream_t stream);
+/* Backward. */
 void vp_attention_wgmma_short(const struct vp_attention_call *x,
                               cudaStream_t stream);
 

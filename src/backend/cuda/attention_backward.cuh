@@ -256,16 +256,4 @@ static __device__ void add_tile(float (&dk)[8][4], float (&dv)[8][4],
     }
 }
 
-/* ---- Launches ----------------------------------------------------------- */
-
-/* That take the heads in turns: as many as the GPU has processors. */
-static inline unsigned blocks_in_turns(unsigned n_heads)
-{
-    int device = 0, n = 1;
-
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device);
-    return n_heads < (unsigned)n ? n_heads : (unsigned)n;
-}
-
 #endif

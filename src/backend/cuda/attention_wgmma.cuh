@@ -15,6 +15,16 @@ static __device__ inline void copy_tile(vp_wg_tile<T> &dst,
                                src.n - row, thread);
 }
 
+/* Scores of a tile: -infinity where a query may not see the key. */
+static __device__ inline void hide_tile(float (&scores)[TILE / 8][4],
+                                        const uint32_t *allowed, bool causal,
+                                        int q0, int k0)
+{
+#pragma unroll
+    for (int i = 0; i < TILE / 32; i++)
+        hide(scores + 4 * i, allowed[k0 / 32 + i], causal, q0, k0 + 32 * i);
+}
+
 /* Fragments of a warp's 16 rows, rounded, by way of rows [at, at + 16) of a tile
  * that nobody else uses: whole rows are written, which takes the memory less
  * time than store_fragments() does. */
@@ -55,6 +65,17 @@ static __device__ inline void round_scaled(uint32_t (&a)[4][4],
         for (int i = 0; i < 4; i++)
             scaled[n][i] = factor[i / 2] * c[n][i];
     round_rows<T>(a, scaled);
+}
+
+/* That take the heads in turns: so many on each processor of the GPU. */
+static inline unsigned blocks_in_turns(unsigned n_heads, int per_processor)
+{
+    int device = 0, n = 1;
+
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device);
+    n *= per_processor;
+    return n_heads < (unsigned)n ? n_heads : (unsigned)n;
 }
 
 /* f<T, dropout or not> */

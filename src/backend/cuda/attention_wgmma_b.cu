@@ -480,7 +480,7 @@ template <typename T, bool DROPS>
 static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 {
     struct work w = work_of(*x);
-    unsigned n_blocks = blocks_in_turns(w.n_heads);
+    unsigned n_blocks = blocks_in_turns(w.n_heads, 1);
     int bytes = (int)sizeof(shared_memory<T>);
 
     if (w.n_turns > 1)

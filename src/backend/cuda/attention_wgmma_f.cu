@@ -55,14 +55,6 @@ static __device__ void weigh(struct softmax &z, float (&acc)[8][4],
         drop(p16 + 2 * i, kept[i]);
 }
 
-static __device__ void hide_tile(float (&p)[8][4], const uint32_t *allowed,
-                                 bool causal, int q0, int k0)
-{
-#pragma unroll
-    for (int i = 0; i < TILE / 32; i++)
-        hide(p + 4 * i, allowed[k0 / 32 + i], causal, q0, k0 + 32 * i);
-}
-
 template <bool DROPS>
 static __device__ void roll_tile(uint32_t (&kept)[TILE / 32][4],
                                  const struct dice &dice, int q0, int k0)

@@ -7,13 +7,8 @@
  * registers while it meets one tile of queries after the other; then, as all ds
  * are in shared memory, it multiplies dq of one tile out of them. */
 #include "backend/cuda/attention_backward.cuh"
+#include "backend/cuda/attention_short.cuh"
 #include "backend/cuda/attention_sums.cuh"
-
-enum {
-    GROUPS = 2, /* of keys, and of warps that own them; and tiles of queries */
-    OWNERS = GROUPS * VP_WG_THREADS,
-    MAX_LEN = GROUPS * 64,
-};
 
 /* What is read of a head. */
 template <typename T> struct head_rows {
@@ -35,29 +30,6 @@ struct head_words {
     struct outs outs;
     int32_t seen;
 };
-
-static __device__ inline int group_index(void)
-{
-    return (int)threadIdx.x / VP_WG_THREADS;
-}
-
-/* The warp's first key, or query. */
-static __device__ inline int first_row(void)
-{
-    return (int)threadIdx.x / 32 * 16;
-}
-
-/* Tiles of 64 rows, one or two. */
-static __device__ inline int tiles_of(int len)
-{
-    return len > 64 ? 2 : 1;
-}
-
-static __host__ __device__ inline unsigned heads_of(
-    const struct vp_attention_call &x)
-{
-    return (unsigned)(x.batch * x.heads);
-}
 
 /* ---- Loads -------------------------------------------------------------- */
 
@@ -290,7 +262,7 @@ static __global__ void __launch_bounds__(OWNERS, 1)
 template <typename T, bool DROPS>
 static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 {
-    unsigned n_blocks = blocks_in_turns(heads_of(*x));
+    unsigned n_blocks = blocks_in_turns(heads_of(*x), 1);
     int bytes = (int)sizeof(shared_memory<T>);
 
     cudaFuncSetAttribute(backward<T, DROPS>,

@@ -10,6 +10,7 @@
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/gelu_grad.h"
 #include "backend/cuda/tma.cuh"
+#include "backend/cuda/tma_map.cuh"
 #include "backend/cuda/wgmma_wide.cuh"
 
 enum {
@@ -458,53 +459,15 @@ static __global__ void __cluster_dims__(CLUSTER, 1, 1)
 
 /* ---- Launches ----------------------------------------------------------- */
 
-typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t,
-                              void *, const cuuint64_t *, const cuuint64_t *,
-                              const cuuint32_t *, const cuuint32_t *,
-                              CUtensorMapInterleave, CUtensorMapSwizzle,
-                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/* Of the driver, which is not linked; NULL: it has none. */
-static encode_fn find_encode(void)
-{
-    cudaDriverEntryPointQueryResult found;
-    void *encode = NULL;
-
-    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode,
-                                         12000, cudaEnableDefault,
-                                         &found) == cudaSuccess &&
-        found == cudaDriverEntryPointSuccess)
-        return (encode_fn)encode;
-    cudaGetLastError();
-    return NULL;
-}
-
-static encode_fn get_encode(void)
-{
-    static const encode_fn encode = find_encode();
-
-    return encode;
-}
-
-/* Boxes of 64 columns of a matrix of two-byte elements. Of sizes that are taken
- * there is nothing to refuse. */
 static CUtensorMap map_of(enum vp_dtype dtype, const void *data, int64_t rows,
                           int64_t cols, int box_rows)
 {
-    const cuuint64_t dims[] = { (cuuint64_t)cols, (cuuint64_t)rows };
-    const cuuint64_t stride[] = { 2 * (cuuint64_t)cols };
-    const cuuint32_t box[] = { 64, (cuuint32_t)box_rows }, step[] = { 1, 1 };
-    CUtensorMap map;
-    CUresult result = get_encode()(
-        &map,
-        dtype == VP_DTYPE_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                              : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-        2, (void *)data, dims, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const struct vp_tma_tensor tensor = {
+        dtype, data, cols,     rows,
+        0,     cols, box_rows, CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+    };
 
-    VP_BUG_ON(result != CUDA_SUCCESS);
-    return map;
+    return vp_tma_map(&tensor);
 }
 
 /* Rows of a multiple of 16 bytes for the copies. */
@@ -513,7 +476,7 @@ bool vp_gelu_grad_takes(const struct vp_gelu_grad *p)
     return p->dtype != VP_DTYPE_F32 && p->cols % 8 == 0 && p->depth % 8 == 0 &&
            p->rows <= INT32_MAX && p->cols <= INT32_MAX &&
            p->depth <= INT32_MAX && vp_fills_gelu_tiles(p->rows, p->cols) &&
-           vp_wg_is_there() && get_encode();
+           vp_wg_is_there() && vp_tma_encode();
 }
 
 template <typename T>

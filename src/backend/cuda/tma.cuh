@@ -81,7 +81,22 @@ static __device__ inline void vp_tma_copy(void *shared, const CUtensorMap *map,
                  : "memory");
 }
 
-/* The same to that place of every block of a cluster of N. */
+/* The same of one of the matrices of `map`. */
+static __device__ inline void vp_tma_copy_matrix(void *shared,
+                                                 const CUtensorMap *map,
+                                                 int col, int row, int matrix,
+                                                 vp_barrier *barrier)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global"
+                 ".mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3, %4}], [%5];"
+                 :
+                 : "r"(vp_shared_address(shared)), "l"(map), "r"(col), "r"(row),
+                   "r"(matrix), "r"(vp_shared_address(barrier))
+                 : "memory");
+}
+
+/* The same of a matrix, to that place of every block of a cluster of N. */
 template <int N>
 static __device__ inline void vp_tma_copy_to_all(void *shared,
                                                  const CUtensorMap *map,
