@@ -693,6 +693,47 @@ static void a_run_stops_when_asked(void **state)
     }
 }
 
+/* ---- Waiting ------------------------------------------------------------ */
+
+static atomic_int n_syncs;
+
+static enum vp_status counting_sync(struct vp_event *event, int timeout_ms)
+{
+    atomic_fetch_add(&n_syncs, 1);
+    return test_device()->event_sync(event, timeout_ms);
+}
+
+static int count_syncs(const struct setup *setup, int n_minibatches)
+{
+    struct vp_backend_ops device = *test_device();
+    struct setup counted = *setup;
+
+    device.event_sync = counting_sync;
+    counted.device = &device;
+    atomic_store(&n_syncs, 0);
+    train_until(&counted, n_minibatches, NULL, NULL);
+    return atomic_load(&n_syncs);
+}
+
+/* Ranks wait for a minibatch's loss, for the room of a new one and for a norm;
+ * for the device to be idle they wait at the end, not after every piece. */
+static void a_stream_does_not_pause(void **state)
+{
+    static const int partition[] = { 2, 3 };
+    struct setup setup = usual;
+    int n[3];
+
+    (void)state;
+    setup.schedule = "pipedream";
+    setup.n_stages = 2;
+    setup.partition = partition;
+    setup.tied = false;
+    for (int i = 0; i < 3; i++)
+        n[i] = count_syncs(&setup, 100 * (i + 1));
+    assert_int_equal(n[1] - n[0], 100 * (1 + 1 + setup.n_stages));
+    assert_int_equal(n[2] - n[1], n[1] - n[0]);
+}
+
 /* ---- Replicas in synchronous training ----------------------------------- */
 
 /* Replicas split a group; the sum over replicas is not the sum over
@@ -731,6 +772,7 @@ int main(void)
         cmocka_unit_test(compressed_floats_take_half),
         cmocka_unit_test(stages_overflow_by_themselves),
         cmocka_unit_test(a_run_stops_when_asked),
+        cmocka_unit_test(a_stream_does_not_pause),
         cmocka_unit_test(replicas_train),
         { "every_cut in bf16", every_cut_gives_the_same_bits, NULL, NULL,
           &bf16 },
