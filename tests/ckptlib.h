@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -381,10 +382,10 @@ enum fault_kind {
 
 static struct {
     enum fault_kind kind;
-    int at;    /* which call, from 1 */
-    int error; /* errno of failing calls */
-    int n;     /* calls so far */
-    int n_open;
+    int at;       /* which call, from 1 */
+    int error;    /* errno of failing calls */
+    atomic_int n; /* calls so far, of all threads */
+    atomic_int n_open;
     bool choppy;  /* calls are interrupted, reads and writes short */
     int n_direct; /* writes that went past the cache */
     enum direct { DIRECT_ANY, DIRECT_NONE, DIRECT_CHOPPY } direct;

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,9 +39,9 @@ static bool full(void)
 
 /* Shared with the children. */
 static struct shared {
-    int n_calls; /* made so far */
-    int at;      /* the call at which something happens; 0: never */
-    int error;   /* 0: the process ends there, else the call fails */
+    atomic_int n_calls; /* made so far, by all threads */
+    int at;             /* the call at which something happens; 0: never */
+    int error;          /* 0: the process ends there, else the call fails */
     char notices[4096];
     char error_text[1024];
     int64_t resumed;
