@@ -131,7 +131,7 @@ void vp_cuda_profile_pop_product(struct vp_cuda_profile *profile, int label,
 }
 
 void vp_cuda_profile_pop_gelu(struct vp_cuda_profile *profile, int label,
-                              const struct vp_gelu_grad *p)
+                              const struct vp_gelu_grad *grad)
 {
     char name[sizeof(profile->out.rows[0].name)];
 
@@ -139,9 +139,11 @@ void vp_cuda_profile_pop_gelu(struct vp_cuda_profile *profile, int label,
         return;
     vp_cuda_kernels_pop();
     snprintf(name, sizeof(name), "product %lldx%lldx%lld NN gelu",
-             (long long)p->cols, (long long)p->rows, (long long)p->depth);
+             (long long)grad->cols, (long long)grad->rows,
+             (long long)grad->depth);
     add(profile, label, get_row(&profile->out, name, VP_PROFILE_BOTH),
-        2.0 * (double)p->rows * (double)p->cols * (double)p->depth, 0.0);
+        2.0 * (double)grad->rows * (double)grad->cols * (double)grad->depth,
+        0.0);
 }
 
 void vp_cuda_profile_pop_other(struct vp_cuda_profile *profile, int label,
