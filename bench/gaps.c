@@ -97,9 +97,11 @@ bool gaps_print(const struct vp_trace *trace, double most_us)
            100.0 * (double)gaps.idle / (double)(end - begin),
            1e-3 * (double)gaps.longest, most_us, met ? "met" : "MISSED",
            gaps.n_long, 1e-3 * (double)gaps.before_update);
-    printf("  the longest: before %s of minibatch %d on rank %d, at %.3f ms\n",
-           vp_action_kind_name((enum vp_action_kind)next->kind), (int)next->mb,
-           gaps.after_longest.rank, 1e-6 * (double)next->start_ns);
+    if (gaps.longest > 0)
+        printf(
+            "  the longest: before %s of minibatch %d on rank %d, at %.3f ms\n",
+            vp_action_kind_name((enum vp_action_kind)next->kind), (int)next->mb,
+            gaps.after_longest.rank, 1e-6 * (double)next->start_ns);
     free(spans);
     return met;
 }

@@ -171,7 +171,8 @@ struct vp_rank {
 void vp_stage_stats_add(const struct vp_rank_stage *rs,
                         struct vp_stage_stats *sum);
 
-/* Runs one job on the calling thread; every failure aborts the world. */
+/* Runs one job on the calling thread; every failure aborts the world. If the
+ * schedule drains the pipe, the device is idle then; else it may still work. */
 void vp_rank_run(struct vp_rank *rank, const struct vp_job *job);
 
 #endif

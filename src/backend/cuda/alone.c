@@ -35,20 +35,15 @@ struct rig {
     void *workspace;
     cublasLtMatmulHeuristicResult_t suggested[MAX_SUGGESTIONS];
     int n_suggested;
-    double
-        seconds[MAX_SUGGESTIONS]; /* per run, in bursts; 0: it does not run */
+    /* Per run, in bursts; 0: it does not run. */
+    double seconds[MAX_SUGGESTIONS];
 };
-
-static size_t matrix_bytes(int64_t rows, int64_t cols, enum vp_dtype dtype)
-{
-    return (size_t)(rows * cols * vp_dtype_bytes(dtype));
-}
 
 static int n_copies_of(const struct vp_product *p)
 {
-    size_t n_bytes = matrix_bytes(p->m, p->k, p->type) +
-                     matrix_bytes(p->k, p->n, p->type) +
-                     matrix_bytes(p->m, p->n, p->type_out);
+    size_t n_bytes = vp_matrix_bytes(p->m, p->k, p->type) +
+                     vp_matrix_bytes(p->k, p->n, p->type) +
+                     vp_matrix_bytes(p->m, p->n, p->type_out);
     size_t n = cold_bytes / n_bytes + 2;
 
     return n < MAX_COPIES ? (int)n : MAX_COPIES;
@@ -58,7 +53,7 @@ static void *make(int64_t rows, int64_t cols, enum vp_dtype dtype)
 {
     void *out = NULL;
 
-    if (cudaMalloc(&out, matrix_bytes(rows, cols, dtype)) != cudaSuccess)
+    if (cudaMalloc(&out, vp_matrix_bytes(rows, cols, dtype)) != cudaSuccess)
         return NULL;
     vp_cuda_fill_noise(out, rows * cols, dtype, cudaStreamPerThread);
     return out;

@@ -23,6 +23,12 @@ struct vp_product {
     bool add;  /* to what is in d */
 };
 
+static inline size_t vp_matrix_bytes(int64_t rows, int64_t cols,
+                                     enum vp_dtype dtype)
+{
+    return (size_t)(rows * cols * vp_dtype_bytes(dtype));
+}
+
 struct vp_operands {
     const void *a, *b;
     void *d;

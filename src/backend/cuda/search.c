@@ -38,11 +38,6 @@ struct rig {
     cudaEvent_t begin, end;
 };
 
-static size_t matrix_bytes(int64_t rows, int64_t cols, enum vp_dtype dtype)
-{
-    return (size_t)(rows * cols * vp_dtype_bytes(dtype));
-}
-
 static bool reserve(void **out, size_t n_bytes)
 {
     if (cudaMalloc(out, n_bytes) == cudaSuccess)
@@ -55,10 +50,10 @@ static bool reserve(void **out, size_t n_bytes)
 static bool set_up(struct rig *rig)
 {
     const struct vp_product *p = &rig->plan->key;
-    size_t a = matrix_bytes(p->m, p->k, p->type);
-    size_t b = matrix_bytes(p->k, p->n, p->type);
+    size_t a = vp_matrix_bytes(p->m, p->k, p->type);
+    size_t b = vp_matrix_bytes(p->k, p->n, p->type);
 
-    rig->n_bytes = matrix_bytes(p->m, p->n, p->type_out);
+    rig->n_bytes = vp_matrix_bytes(p->m, p->n, p->type_out);
     if (!reserve(&rig->a, a) || !reserve(&rig->b, b) ||
         !reserve(&rig->first, rig->n_bytes) ||
         !reserve(&rig->other, rig->n_bytes) ||
