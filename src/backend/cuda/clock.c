@@ -10,7 +10,11 @@
 
 #include <stdlib.h>
 
-enum { TRIES = 8, LIMIT_NS = 200000 };
+enum { TRIES = 8 };
+/* How long a rank may be held up: it is ahead of its device by more. Before the
+ * first step nobody is, and without a first moment no time is known; a device
+ * that is shared may let others go first for milliseconds. */
+static const int64_t limit_ns = 200000, first_limit_ns = 1000000000;
 /* Clocks drift apart by some millionths: this long is a few microseconds. */
 static const int64_t period_ns = 500000000;
 
@@ -28,9 +32,9 @@ static bool is_reached(cudaEvent_t event)
     return false;
 }
 
-/* Records the spare event and looks until it is reached, or `limit_ns` is. One
+/* Records the spare event and looks until it is reached, or `until_ns` is. One
  * that is late is looked for the next time. */
-static bool look(struct vp_cuda_clock *clock, int64_t limit_ns,
+static bool look(struct vp_cuda_clock *clock, int64_t until_ns,
                  struct looks *out)
 {
     bool reached = false;
@@ -44,7 +48,7 @@ static bool look(struct vp_cuda_clock *clock, int64_t limit_ns,
     do {
         reached = is_reached(clock->spare);
         out->after_ns = vp_clock_ns();
-    } while (!reached && out->after_ns < limit_ns);
+    } while (!reached && out->after_ns < until_ns);
     clock->is_late = !reached;
     return reached;
 }
@@ -54,12 +58,13 @@ static bool look(struct vp_cuda_clock *clock, int64_t limit_ns,
 static bool look_closely(struct vp_cuda_clock *clock, cudaEvent_t *event,
                          struct looks *out)
 {
-    int64_t least = INT64_MAX;
+    int64_t limit = clock->tried_ns ? limit_ns : first_limit_ns;
+    int64_t least = INT64_MAX, until_ns;
     struct looks looks;
 
     clock->tried_ns = vp_clock_ns();
-    for (int i = 0;
-         i < TRIES && look(clock, clock->tried_ns + LIMIT_NS, &looks); i++) {
+    until_ns = clock->tried_ns + limit;
+    for (int i = 0; i < TRIES && look(clock, until_ns, &looks); i++) {
         cudaEvent_t reached = clock->spare;
 
         if (looks.after_ns - looks.before_ns >= least)
