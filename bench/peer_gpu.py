@@ -17,6 +17,7 @@ file, so that a long comparison can be made piece by piece; the table takes the
 last line of each. What PyTorch compiles is kept beside that file.
 """
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -156,9 +157,31 @@ def build(z):
                                         labels)
 
 
+def measure_alone():
+    """While workers get ready side by side, only one of them at a time measures
+    the kernels among which it chooses."""
+    import torch
+    from torch._inductor.runtime.benchmarking import benchmarker
+
+    lock = open(os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "lock"), "w")
+    measure = benchmarker.benchmark_gpu
+
+    def in_turn(call, *args, **options):
+        call()  # compiles it, which takes longer than all that follows
+        torch.cuda.synchronize()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            return measure(call, *args, **options)
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+    benchmarker.benchmark_gpu = in_turn
+
+
 def torch_worker(name, mode):
     import torch
 
+    measure_alone()
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     model, batch = build(CASES[name])
@@ -232,21 +255,14 @@ def out_of_time(_signal, _frame):
 
 def start_peers(args, names):
     """{case: {mode: contestant}}, those that failed too. They get ready side by
-    side, but for those that measure to choose."""
+    side."""
     here = os.path.abspath(__file__)
-    peers = {name: {} for name in names}
-
-    def start(name, mode):
-        peers[name][mode] = Contestant(
-            [sys.executable, here, "--worker", name, mode], args.limit)
-        return peers[name][mode]
-
-    pairs = [(name, mode) for name in names for mode in args.modes]
-    quiet = [pair for pair in pairs if pair[1].startswith("max-autotune")]
-    for peer in [start(*pair) for pair in pairs if pair not in quiet]:
-        peer.get_ready()
-    for pair in quiet:
-        start(*pair).get_ready()
+    peers = {name: {mode: Contestant(
+        [sys.executable, here, "--worker", name, mode], args.limit)
+        for mode in args.modes} for name in names}
+    for modes in peers.values():
+        for peer in modes.values():
+            peer.get_ready()
     return peers
 
 
@@ -356,6 +372,7 @@ def main():
     signal.signal(signal.SIGALRM, out_of_time)
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(
         os.path.dirname(os.path.abspath(args.results)), "inductor"))
+    os.makedirs(os.environ["TORCHINDUCTOR_CACHE_DIR"], exist_ok=True)
     groups = [args.cases] if args.together else [[c] for c in args.cases]
     for group in [] if args.table else groups:
         peers = start_peers(args, group)
