@@ -138,15 +138,15 @@ enum vp_status vp_nccl_clique_create(struct vp_nccl_world *nccl,
             free(clique);
         return st;
     }
+    pthread_mutex_lock(&nccl->lock); /* from here on it is freed with the world */
+    clique->next = nccl->cliques;
+    nccl->cliques = clique;
+    pthread_mutex_unlock(&nccl->lock);
     if (device->stream_create(device->backend, &clique->stream) != VP_OK ||
         device->event_create(device->backend, &clique->done) != VP_OK)
         return vp_err_set(err, VP_ERR_IO, "NCCL, a stream: %s",
                           device->last_error(device->backend));
     clique->handle = device->stream_handle(clique->stream);
-    pthread_mutex_lock(&nccl->lock);
-    clique->next = nccl->cliques;
-    nccl->cliques = clique;
-    pthread_mutex_unlock(&nccl->lock);
     *out = clique;
     return VP_OK;
 }
