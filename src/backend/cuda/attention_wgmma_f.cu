@@ -139,6 +139,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         acc, p16,
         vp_wg_tile_of(shared.values[(n_keys - 1) / TILE % FORWARD_STAGES]));
     vp_wg_commit();
+    vp_copy_wait<0>(); /* for keys that nobody sees */
     vp_wg_wait<0>(acc);
     forward_end<T>(x, h, q0, z, acc);
 }

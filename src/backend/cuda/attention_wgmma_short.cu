@@ -201,12 +201,13 @@ static __device__ void do_queries(shared_memory<T> &shared,
     vp_wg_fence();
     vp_wg_product<T, false, true, true, 4>(
         dq, vp_wg_tile_of(shared.ds[tile][0]), vp_wg_tile_of(rows.keys[0]));
+    vp_wg_commit();
     if (n_groups > 1) {
         vp_wg_fence();
         vp_wg_product<T, true, true, true, 4>(
             dq, vp_wg_tile_of(shared.ds[tile][1]), vp_wg_tile_of(rows.keys[1]));
+        vp_wg_commit();
     }
-    vp_wg_commit();
     vp_wg_wait<0>(dq);
     if (!x.dq)
         return;

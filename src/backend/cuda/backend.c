@@ -411,7 +411,8 @@ static size_t cuda_scratch_bytes(struct vp_backend *backend,
 {
     vp_cuda_scratch_fn scratch = vp_cuda_ops[op->kind].scratch;
 
-    (void)backend;
+    if (!backend->plan_only) /* GPUs differ in the kernels they have */
+        cudaSetDevice(backend->cuda.device);
     return scratch ? scratch(graph, op, phase) : 0;
 }
 
