@@ -108,6 +108,7 @@ static void test_pinned_workers(void **state)
     for (int i = 0; i < 100000 && cores[1] < 0; i++)
         vp_pool_run(vp_cpu_pool(backend), 8, note_core, cores);
     assert_int_equal(cores[1], core_of_index(1));
+    assert_int_equal(attached_core(backend), core_of_index(0));
     vp_backend_cpu.close(backend);
 }
 
