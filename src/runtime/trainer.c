@@ -1,5 +1,6 @@
 /* A trainer and its rank threads: creating, planning, giving out jobs. */
 #include "base/clock.h"
+#include "base/room.h"
 #include "runtime/conductor.h"
 #include "runtime/state.h"
 #include "runtime/watch.h"
@@ -260,6 +261,28 @@ static enum vp_status check_fit(const struct vp_trainer *trainer,
     return VP_OK;
 }
 
+/* A device refuses what it has no room for. The host would give pages until it
+ * has to kill somebody. */
+static enum vp_status check_room(const struct vp_trainer *trainer,
+                                 struct vp_err *err)
+{
+    size_t room = vp_host_room(""), need = 0;
+
+    if (!trainer->config.backend->host_memory)
+        return VP_OK;
+    for (int r = 0; r < trainer->crew.n_ranks; r++)
+        for (int i = 0; i < trainer->ranks[r].n_stages; i++)
+            if (trainer->ranks[r].is_here)
+                need += (size_t)trainer->ranks[r].stages[i].stage.memory.total;
+    if (need <= room)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "the stages here need %.2f GiB, this machine has %.2f GiB "
+                      "left; use a smaller batch_size, a larger "
+                      "recompute_ratio or more machines",
+                      (double)need * 0x1p-30, (double)room * 0x1p-30);
+}
+
 /* The schedule, and a device for each rank. */
 static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
 {
@@ -297,7 +320,8 @@ static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
             trainer->scales[rs->index] = rs->stage.scale;
         }
     vp_state_number(trainer->ranks, crew->n_ranks, crew->n_stages);
-    return check_fit(trainer, err);
+    VP_TRY(check_fit(trainer, err));
+    return check_room(trainer, err);
 }
 
 /* Counts go on where the run that is restored ended. */

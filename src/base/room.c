@@ -1,0 +1,90 @@
+#include "base/room.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PATH = 4096 };
+
+/* The first line of a file that begins with `start`, from there on; false if
+ * there is none, or it does not fit. */
+static bool find_line(const char *path, const char *start, char *out,
+                      size_t n_bytes)
+{
+    FILE *file = fopen(path, "r");
+    size_t n = strlen(start);
+    bool found = false;
+    char *line = NULL;
+    size_t room = 0;
+
+    if (!file)
+        return false;
+    while (!found && getline(&line, &room, file) > 0)
+        if (strncmp(line, start, n) == 0) {
+            line[strcspn(line, "\n")] = '\0';
+            found = strlen(line + n) < n_bytes;
+            if (found)
+                memcpy(out, line + n, strlen(line + n) + 1);
+        }
+    free(line);
+    fclose(file);
+    return found;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* In kB, as /proc/meminfo has it. */
+static size_t kernel_bytes(const char *path, const char *start)
+{
+    char text[64];
+
+    return find_line(path, start, text, sizeof(text))
+               ? 1024 * (size_t)strtoull(text, NULL, 10)
+               : 0;
+}
+
+/* SIZE_MAX if it is "max", or there is no such file. */
+static size_t group_limit(const char *root, const char *group)
+{
+    char path[MAX_PATH], text[64];
+
+    snprintf(path, sizeof(path), "%s/sys/fs/cgroup%s/memory.max", root, group);
+    if (!find_line(path, "", text, sizeof(text)) || text[0] < '0' ||
+        text[0] > '9')
+        return SIZE_MAX;
+    return (size_t)strtoull(text, NULL, 10);
+}
+
+/* Of the process's group and all that it lies in. */
+static size_t groups_limit(const char *root)
+{
+    char path[MAX_PATH], group[MAX_PATH - 64];
+    size_t limit;
+
+    snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
+    if (!find_line(path, "0::", group, sizeof(group)))
+        group[0] = '\0';
+    limit = group_limit(root, group);
+    for (char *end = strrchr(group, '/'); end; end = strrchr(group, '/')) {
+        *end = '\0';
+        limit = least(limit, group_limit(root, group));
+    }
+    return limit;
+}
+
+size_t vp_host_room(const char *root)
+{
+    char path[MAX_PATH];
+    size_t room;
+
+    snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+    room = kernel_bytes(path, "MemAvailable:");
+    if (room == 0)
+        return SIZE_MAX;
+    return least(room + kernel_bytes(path, "SwapFree:"), groups_limit(root));
+}
