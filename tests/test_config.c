@@ -614,7 +614,7 @@ static void test_only_model_type(void **state)
         assert_int_equal(c.distributed_backend, VP_TRANSPORT_LOCAL);
         assert_int_equal(c.machines.n, 0);
         assert_false(c.forward_only);
-        assert_int_equal(c.checkpoint_every, 0);
+        assert_int_equal(c.checkpoint_every, 1000);
         assert_int_equal(c.keep_checkpoints, 3);
         assert_int_equal(c.verbose, 0);
         assert_int_equal(c.verbose_frequency, 0);

@@ -539,9 +539,9 @@ const struct vp_key vp_keys[] = {
       .fallback = "8", .example = "8",
       .meaning = "minibatches of an evaluation" },
     { COUNT("checkpoint_every", checkpoint_every, 0, MAX_COUNT),
-      .group = "run", .fallback = "0", .example = "100",
-      .meaning = "steps between checkpoints; 0 makes one at the end, or when "
-      "interrupted" },
+      .group = "run", .fallback = "1000", .example = "100",
+      .meaning = "steps between checkpoints; one is also made at the end and "
+      "when interrupted, with 0 no other" },
     { ROW("keep_checkpoints", VP_KEY_INT, keep_checkpoints), .min = 1,
       .max = 1e6, .group = "run", .fallback = "3", .example = "3",
       .meaning = "checkpoints to keep, the newest" },
