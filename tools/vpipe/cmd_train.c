@@ -90,7 +90,13 @@ static _Atomic int64_t stop_ns;
 
 static void end_by(int signal_number)
 {
+    static const char text[] = "ended by a second signal, before all was "
+                               "saved\n";
+    ssize_t ignored;
+
     progress_abandon();
+    ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+    (void)ignored;
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
