@@ -142,31 +142,6 @@ static void test_late_workers_are_not_waited_for(void **state)
     free(counts);
 }
 
-/* Workers note what the caller noted, and nothing between jobs. */
-static void look_at_note(void *ctx, int task, int thread)
-{
-    struct vp_pool *pool = ctx;
-
-    (void)task;
-    assert_int_equal(vp_pool_noted(pool, thread), 7);
-}
-
-static void test_notes(void **state)
-{
-    struct vp_pool *pool = pool_of(3);
-
-    (void)state;
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(vp_pool_noted(pool, i), VP_POOL_IDLE);
-    vp_pool_note(pool, 0, 7);
-    for (int i = 0; i < 200; i++)
-        vp_pool_run(pool, 20, look_at_note, pool);
-    assert_int_equal(vp_pool_noted(pool, 0), 7);
-    assert_int_equal(vp_pool_noted(pool, 1), VP_POOL_IDLE);
-    assert_int_equal(vp_pool_noted(pool, 2), VP_POOL_IDLE);
-    vp_pool_free(pool);
-}
-
 struct meeting {
     int n_threads;
     atomic_int n_present;
@@ -182,6 +157,39 @@ static void meet(void *ctx, int task, int thread)
     atomic_fetch_add(&meeting->n_present, 1);
     while (atomic_load(&meeting->n_present) < meeting->n_threads)
         sched_yield();
+}
+
+/* Workers note what the caller noted, and nothing between jobs. */
+struct notes {
+    struct meeting meeting; /* or some might never work */
+    struct vp_pool *pool;
+    int seen[MAX_THREADS];
+};
+
+static void look_at_note(void *ctx, int task, int thread)
+{
+    struct notes *notes = ctx;
+
+    meet(&notes->meeting, task, thread);
+    notes->seen[thread] = vp_pool_noted(notes->pool, thread);
+}
+
+static void test_notes(void **state)
+{
+    enum { N = 3 };
+    struct notes notes = { .meeting.n_threads = N, .pool = pool_of(N) };
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        assert_int_equal(vp_pool_noted(notes.pool, i), VP_POOL_IDLE);
+    vp_pool_note(notes.pool, 0, 7);
+    vp_pool_run(notes.pool, N, look_at_note, &notes);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(notes.seen[i], 7);
+    assert_int_equal(vp_pool_noted(notes.pool, 0), 7);
+    assert_int_equal(vp_pool_noted(notes.pool, 1), VP_POOL_IDLE);
+    assert_int_equal(vp_pool_noted(notes.pool, 2), VP_POOL_IDLE);
+    vp_pool_free(notes.pool);
 }
 
 static void test_all_threads_work_together(void **state)
