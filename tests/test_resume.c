@@ -624,6 +624,28 @@ static void other_depths_are_said(void **state)
     forget("more");
 }
 
+static void what_changes_is_said(void **state)
+{
+    struct job part = sync_job, rest = sync_job;
+
+    (void)state;
+    part.max_steps = 4;
+    must_run(&part);
+    rest.resume = "run";
+    rest.output = "same";
+    must_run(&rest);
+    assert_string_equal(shared->notices, "");
+    rest.sets[rest.n_sets++] = "learning_rate=0.5";
+    rest.sets[rest.n_sets++] = "total_steps=6";
+    rest.output = "more";
+    must_run(&rest);
+    assert_string_equal(shared->notices, "learning_rate is 0.5, was 0.01, "
+                                         "total_steps is 6, was 8\n");
+    forget("run");
+    forget("same");
+    forget("more");
+}
+
 static void what_must_not_change_is_refused(void **state)
 {
     static const struct {
@@ -713,6 +735,7 @@ int main(void)
         cmocka_unit_test(gpt2_is_saved_as_published),
         cmocka_unit_test(gpt2_goes_on),
         cmocka_unit_test(other_depths_are_said),
+        cmocka_unit_test(what_changes_is_said),
         cmocka_unit_test(what_must_not_change_is_refused),
         cmocka_unit_test(a_folder_has_one_run),
     };

@@ -165,6 +165,8 @@ enum vp_status vp_resume_open(const char *path, const struct vp_config *config,
         st = vp_saved_check(vp_ckpt_facts(resume->ckpt), config, data,
                             vp_ckpt_path(resume->ckpt), err);
     if (st == VP_OK)
+        vp_saved_compare(vp_ckpt_facts(resume->ckpt), config, notice, ctx);
+    if (st == VP_OK)
         st = map_stages(resume, config, graph, notice, ctx, err);
     if (st != VP_OK) {
         vp_resume_close(resume);

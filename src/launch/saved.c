@@ -1,15 +1,13 @@
 #include "launch/saved.h"
 
-#include "launch/checkpoint.h"
 #include "launch/keys.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A run goes on as if it had never stopped only if these are the same; all
- * other keys may change. The first ones make the model: evaluation needs no
- * more. */
+/* A run goes on as if it had never stopped only if these are the same. The
+ * first ones make the model: evaluation needs no more. */
 enum { N_MODEL_KEYS = 17 };
 
 static const char *const fixed_keys[] = {
@@ -43,6 +41,14 @@ static const char *const fixed_keys[] = {
     "weight_decay",
     "sync_mode",
     "accumulation_steps",
+};
+
+/* These may change, but what is learnt then changes, too, which is said. All
+ * other keys change nothing of it. */
+static const char *const noted_keys[] = {
+    "learning_rate", "learning_rate_policy", "lr_warmup",
+    "total_steps",   "epochs",               "grad_clip",
+    "precision",     "grad_clip_scope",      "compress_activations",
 };
 
 const char *vp_resume_fixed_key(int i)
@@ -86,16 +92,22 @@ struct vp_st_tensor vp_state_file_shape(const struct vp_state_item *item)
 
 enum { VALUE_BYTES = 256 };
 
-static json_t *fixed_values(const struct vp_config *config)
+static void add_values(const struct vp_config *config, const char *const *keys,
+                       size_t n, json_t *object)
 {
-    json_t *object = json_object();
     char value[VALUE_BYTES];
 
-    for (size_t i = 0; object && i < VP_COUNT_OF(fixed_keys); i++)
-        if (vp_key_print(vp_key_find(fixed_keys[i]), config, value,
-                         sizeof(value)) &&
-            json_object_set_new(object, fixed_keys[i], json_string(value)) != 0)
-            break;
+    for (size_t i = 0; object && i < n; i++)
+        if (vp_key_print(vp_key_find(keys[i]), config, value, sizeof(value)))
+            json_object_set_new(object, keys[i], json_string(value));
+}
+
+static json_t *values_of(const struct vp_config *config)
+{
+    json_t *object = json_object();
+
+    add_values(config, fixed_keys, VP_COUNT_OF(fixed_keys), object);
+    add_values(config, noted_keys, VP_COUNT_OF(noted_keys), object);
     return object;
 }
 
@@ -148,7 +160,7 @@ enum vp_status vp_saved_facts(const struct vp_config *config,
     json_object_set_new(object, "batches_per_epoch",
                         json_integer(vp_data_info(data)->n_batches));
     add_blocks(trainer, &progress, object);
-    json_object_set_new(object, "config", fixed_values(config));
+    json_object_set_new(object, "config", values_of(config));
     st = vp_facts_wrap(object, out);
     json_decref(object);
     return st;
@@ -191,6 +203,29 @@ enum vp_status vp_saved_check(const struct vp_facts *facts,
                           (long long)vp_data_info(data)->n_batches, place,
                           (long long)json_integer_value(batches));
     return VP_OK;
+}
+
+void vp_saved_compare(const struct vp_facts *facts,
+                      const struct vp_config *config, vp_notice_fn notice,
+                      void *ctx)
+{
+    const json_t *then = json_object_get(vp_facts_object(facts), "config");
+    char line[512], value[VALUE_BYTES];
+    size_t n = 0;
+
+    for (size_t i = 0; i < VP_COUNT_OF(noted_keys) && n < sizeof(line); i++) {
+        const char *key = noted_keys[i];
+        const char *was = json_string_value(json_object_get(then, key));
+
+        if (!vp_key_print(vp_key_find(key), config, value, sizeof(value)) ||
+            !was || strcmp(was, value) == 0)
+            continue;
+        n += (size_t)snprintf(line + n, sizeof(line) - n,
+                              "%s%s is %s, was %s", n > 0 ? ", " : "", key,
+                              value, was);
+    }
+    if (n > 0 && !config->forward_only)
+        notice(ctx, line);
 }
 
 static const json_t *list_of(const json_t *object, const char *key, int n)

@@ -5,6 +5,7 @@
 
 #include "ckpt/facts.h"
 #include "ckpt/safetensors.h"
+#include "launch/checkpoint.h"
 #include "launch/config.h"
 #include "runtime/trainer.h"
 
@@ -27,6 +28,11 @@ enum vp_status vp_saved_check(const struct vp_facts *facts,
                               const struct vp_config *config,
                               const struct vp_data *data, const char *place,
                               struct vp_err *err);
+
+/* One line of what may differ, does, and changes what is learnt. */
+void vp_saved_compare(const struct vp_facts *facts,
+                      const struct vp_config *config, vp_notice_fn notice,
+                      void *ctx);
 
 /* What each block has behind it. */
 struct vp_block_facts {
