@@ -261,6 +261,14 @@ run 2 train "$configs/bert_one.yml" --output huge --set device=cpu \
 has err '--set: the stages here need 195757.74 GiB, this machine has '
 has err ' GiB left; use a smaller batch_size, '
 [ ! -e huge ] || fail 'a run that does not fit has left a folder'
+# What other machines have is not known here.
+for hosts in localhost a; do
+    machines=$hosts:0,$hosts:0,$hosts:0,$hosts:0
+    run "$([ $hosts = a ] && echo 0 || echo 2)" train "$configs/bert_tiny.yml" \
+        --dry-run --set device=cpu --set synthetic_data=true \
+        --set batch_size=10000000 --set distributed_backend=mpi \
+        --set "machines=[$machines]"
+done
 
 # A run folder is not overwritten.
 # shellcheck disable=SC2086

@@ -8,6 +8,7 @@
 #include "launch/checkpoint.h"
 #include "launch/folder.h"
 #include "launch/forecast.h"
+#include "launch/hosts.h"
 #include "launch/log.h"
 #include "launch/processes.h"
 #include "launch/samples.h"
@@ -228,6 +229,17 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
+/* Whether ranks that are planned here may run elsewhere: mpirun and Slurm put
+ * them where they like, unless machines says that all are here. */
+static bool is_spread(const struct run *run)
+{
+    const struct vp_config *config = run->config;
+    bool named = config->machines.n >= vp_config_n_ranks(config);
+
+    return vp_config_is_distributed(config) && !run->world &&
+           !(named && vp_hosts_are_here(config));
+}
+
 static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
@@ -245,6 +257,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
         .seed = config->seed,
         .prefetch = config->prefetch,
         .world = run->world,
+        .spread = is_spread(run),
         .memory_limit = config->memory_limit,
         .loader = run->resume ? vp_resume_loader(run->resume) : NULL,
         .saver = run->checkpoints ? vp_checkpoints_saver(run->checkpoints)

@@ -268,7 +268,7 @@ static enum vp_status check_room(const struct vp_trainer *trainer,
 {
     size_t room = vp_host_room(""), need = 0;
 
-    if (!trainer->config.backend->host_memory)
+    if (!trainer->config.backend->host_memory || trainer->config.spread)
         return VP_OK;
     for (int r = 0; r < trainer->crew.n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++)

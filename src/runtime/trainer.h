@@ -125,6 +125,7 @@ struct vp_train_config {
     const struct vp_backend_ops *backend;
     struct vp_backend_config backend_config; /* of every rank */
     const int *devices; /* of each rank, which is pinned there; NULL: any */
+    bool spread;        /* ranks may run on other machines than this plan */
     vp_init_fn init;
     struct vp_optim_config optim;
     struct vp_lr_config lr;
