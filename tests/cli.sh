@@ -424,6 +424,14 @@ ended 3
 [ -n "$(find stoppedtwice/checkpoints -name manifest.json)" ] ||
     fail 'no checkpoint after two signals at once'
 
+# A reader that has gone asks for a clean stop, too.
+checks=$((checks + 1))
+# shellcheck disable=SC2086
+"$program" train "$configs/bert_one.yml" $tiny $long --output piped 2>err |
+    head -n 1 >out
+[ -n "$(find piped/checkpoints -name manifest.json)" ] ||
+    fail 'no checkpoint after the reader has gone'
+
 # An asynchronous pipeline too; a second signal of any kind ends it at once.
 # shellcheck disable=SC2086
 start stoppedasp metrics.jsonl "$configs/bert_tiny.yml" $pipe $long

@@ -129,6 +129,14 @@ static void on_signal_to_all(int signal_number)
         stop = stop + 1;
 }
 
+/* Nobody reads on: a clean stop, however often that is said. */
+static void on_broken_pipe(int signal_number)
+{
+    (void)signal_number;
+    if (!stop)
+        stop = 1;
+}
+
 /* The first signal asks for a clean stop after the update; the second one
  * ends the program. */
 static void catch_signals(void (*handler)(int signal_number))
@@ -144,6 +152,8 @@ static void catch_signals(void (*handler)(int signal_number))
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(signals[i], &action, NULL);
     }
+    action.sa_handler = on_broken_pipe;
+    sigaction(SIGPIPE, &action, NULL);
 }
 
 /* ---- The command line --------------------------------------------------- */
