@@ -111,6 +111,28 @@ has ranks/command_history.log "vpipe train model.yml"
 grep -q 'VPIPE_SUPERVISOR=' ranks/command_history.log &&
     note_failure 'the token is in a file'
 
+# ---- A checkpoint means its run ---------------------------------------------
+# goes_on STATUS OPTION...
+goes_on() {
+    local want=$1 got
+    shift
+    checks=$((checks + 1))
+    timeout 120 "$program" train model.yml --quiet --set total_steps=60 "$@" \
+        >out 2>err </dev/null
+    got=$?
+    [ $got -eq "$want" ] || note_failure "status $got, not $want: $*"
+}
+cp -r ranks old
+goes_on 2 --resume ranks/checkpoints/step-20
+has err 'ranks went on to step 40; to go on from step 20, name another folder'
+diff -r ranks old >/dev/null || note_failure 'a refused run changed its folder'
+goes_on 0 --resume ranks/checkpoints/step-40
+[ "$(wc -l <ranks/metrics.jsonl)" -eq 60 ] || note_failure 'it did not go on'
+goes_on 0 --resume old
+same ranks old
+diff -r ranks/checkpoints/step-40 old/checkpoints/step-40 >/dev/null ||
+    note_failure 'a run was made in a checkpoint'
+
 # ---- Mistakes are said before anything is started ---------------------------
 run 2 bad --set memory_limit=1k
 has err 'memory_limit'

@@ -35,10 +35,11 @@ struct run {
     struct vp_resume *resume;           /* NULL: from the start */
     struct vp_checkpoints *checkpoints; /* NULL on a dry run */
     int *devices;                       /* the first of each rank, or NULL */
-    struct vp_folder folder;            /* path empty: nothing is written */
-    struct vp_world *world;             /* of several processes, or NULL */
-    struct vp_view view;                /* what a supervisor sees */
-    bool agreed; /* all processes know that they failed */
+    char home[1024];         /* the folder it goes on in; empty: a new one */
+    struct vp_folder folder; /* path empty: nothing is written */
+    struct vp_world *world;  /* of several processes, or NULL */
+    struct vp_view view;     /* what a supervisor sees */
+    bool agreed;             /* all processes know that they failed */
     struct vp_log log;
     struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
     struct vp_run_summary summary;
@@ -525,32 +526,31 @@ static enum vp_status finish(struct run *run, struct vp_err *err)
     return st;
 }
 
+/* Without --output a run goes on in its own folder. */
 static enum vp_status open_resume(struct run *run, struct vp_err *err)
 {
-    if (!run->options->resume)
+    const struct vp_run_options *options = run->options;
+
+    if (!options->resume)
         return VP_OK;
-    VP_TRY(vp_resume_open(run->options->resume, run->config, &run->graphs[0],
+    VP_TRY(vp_resume_open(options->resume, run->config, &run->graphs[0],
                           run->samples.train, notice, run, &run->resume, err));
     run->n_done = vp_resume_step(run->resume);
-    return VP_OK;
+    if (options->output || run->config->forward_only)
+        return VP_OK;
+    return vp_resume_folder(options->resume, run->home, sizeof(run->home), err);
 }
 
-/* Without --output a run goes on in its own folder. */
 static enum vp_status open_folder(struct run *run, struct vp_err *err)
 {
-    const struct vp_run_options *options = run->options;
-    bool here = options->resume && !options->output;
+    const char *output = run->options->output;
 
-    if (run->config->forward_only) {
-        if (!options->output)
-            return VP_OK;
-        return vp_folder_create(run->config, options->output, &run->folder,
-                                err);
-    }
-    if (here)
-        return vp_folder_resume(run->config, options->resume, run->n_done,
+    if (run->config->forward_only && !output)
+        return VP_OK;
+    if (run->home[0])
+        return vp_folder_resume(run->config, run->home, run->n_done,
                                 &run->folder, err);
-    return vp_folder_create(run->config, options->output, &run->folder, err);
+    return vp_folder_create(run->config, output, &run->folder, err);
 }
 
 static int64_t deadline_of(const struct run *run)
@@ -560,14 +560,12 @@ static int64_t deadline_of(const struct run *run)
 
 static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
 {
-    bool here = run->options->resume && !run->options->output;
-
     if (!run->checkpoints)
         return VP_OK;
     VP_TRY(vp_checkpoints_link(run->checkpoints, run->graphs[0].n_blocks, err));
     return vp_checkpoints_arm(run->checkpoints, run->trainer,
                               run->samples.train, run->folder.path,
-                              here ? run->n_done : 0, err);
+                              run->home[0] ? run->n_done : 0, err);
 }
 
 /* Whatever this process could not do, the others hear of it. */
