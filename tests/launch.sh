@@ -144,6 +144,26 @@ has err "image 'x.sif' needs apptainer or singularity"
 run 2 bad --set distributed_backend=local --restarts 2
 has err "'--restarts' works where vpipe starts the ranks itself"
 
+# ---- A small disk: all ranks write to it ------------------------------------
+if unshare -m true 2>/dev/null; then
+    mkdir small
+    big=$program
+    program=./on_small_disk
+    # Room for three checkpoints.
+    cat >on_small_disk <<END
+#!/bin/sh
+exec unshare -m sh -c 'mount -t tmpfs -o size=4700k none small && exec "\$@"' \
+    sh "$big" "\$@"
+END
+    chmod +x on_small_disk
+    run 2 small/run --set checkpoint_every=5
+    has err 'not enough space: 4 checkpoints of '
+    run 0 small/run --set checkpoint_every=5 --set keep_checkpoints=2
+    program=$big
+else
+    echo 'not tried, needs root: a small disk'
+fi
+
 # ---- Containers: a tool that takes down its arguments -----------------------
 mkdir bin
 cat >bin/apptainer <<'END'

@@ -10,6 +10,7 @@
 #include "launch/forecast.h"
 #include "launch/log.h"
 #include "launch/processes.h"
+#include "launch/room.h"
 #include "launch/samples.h"
 #include "launch/verbose.h"
 #include "launch/view.h"
@@ -296,7 +297,6 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
     run->summary = (struct vp_run_summary){
         .model = config->model->name,
         .data = vp_data_info(run->samples.train)->what,
-        .output = run->folder.path[0] ? run->folder.path : NULL,
         .resumed = run->resume ? vp_resume_step(run->resume) : 0,
         .resumed_from = run->options->resume,
         .forward_only = config->forward_only,
@@ -541,12 +541,25 @@ static enum vp_status open_resume(struct run *run, struct vp_err *err)
     return vp_resume_folder(options->resume, run->home, sizeof(run->home), err);
 }
 
+/* What a run will need is looked at before anything of it is made. */
+static enum vp_status check_space(const struct run *run, struct vp_err *err)
+{
+    const char *output = run->options->output;
+
+    if (run->home[0])
+        output = run->home;
+    return vp_room_check(run->config, &run->summary,
+                         output ? output : run->config->log_directory, err);
+}
+
 static enum vp_status open_folder(struct run *run, struct vp_err *err)
 {
     const char *output = run->options->output;
 
     if (run->config->forward_only && !output)
         return VP_OK;
+    if (!run->config->forward_only)
+        VP_TRY(check_space(run, err));
     if (run->home[0])
         return vp_folder_resume(run->config, run->home, run->n_done,
                                 &run->folder, err);
@@ -654,9 +667,11 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     VP_TRY(st);
     if (run->world && *vp_world_why_not(run->world))
         notice(run, vp_world_why_not(run->world));
+    VP_TRY(summarise(run, err));
     if (!run->options->dry_run)
         VP_TRY(open_run(run, err));
-    VP_TRY(summarise(run, err));
+    if (run->folder.path[0])
+        run->summary.output = run->folder.path;
     return announce(run, err);
 }
 
