@@ -265,6 +265,27 @@ refuse "stage of blocks 0..48: cannot allocate 210193.27 GB; use a smaller\
 run 2 train "$configs/bert_one.yml" $tiny --output run
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about the used folder'
 
+# What cannot be a run folder is refused with a remedy.
+: >file
+# shellcheck disable=SC2086
+refuse 'file is a file, not a folder; choose another --output or log_directory' \
+    train "$configs/bert_one.yml" $tiny --output file
+# shellcheck disable=SC2086
+refuse 'file is no folder; give --resume the folder of a run that was saved' \
+    train "$configs/bert_one.yml" $tiny --resume file
+# shellcheck disable=SC2086
+refuse "file/runs: cannot create the folder (Not a directory); choose another\
+ --output or log_directory" \
+    train "$configs/bert_one.yml" $tiny --set log_directory=file/runs
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir closed
+    chmod a-w closed
+    # shellcheck disable=SC2086
+    refuse "closed: cannot be written (Permission denied); choose another\
+ --output or log_directory" \
+        train "$configs/bert_one.yml" $tiny --output closed
+fi
+
 # A disk with room for two checkpoints and the one that is being written: what
 # the message says helps.
 if unshare -m true 2>/dev/null; then

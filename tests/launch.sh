@@ -134,6 +134,7 @@ diff -r ranks/checkpoints/step-40 old/checkpoints/step-40 >/dev/null ||
     note_failure 'a run was made in a checkpoint'
 
 # ---- Mistakes are said before anything is started ---------------------------
+cp -r ranks ranks.now
 run 2 bad --set memory_limit=1k
 has err 'memory_limit'
 [ ! -e bad/command_history.log ] || note_failure 'something was started'
@@ -141,6 +142,10 @@ run 2 bad --set network_interface=nosuch0
 has err "this machine has no interface 'nosuch0'"
 run 2 bad --set container=x.sif
 has err "image 'x.sif' needs apptainer or singularity"
+run 2 ranks
+has err '/ranks holds a run already; choose another --output'
+diff -r ranks ranks.now >/dev/null ||
+    note_failure 'a refused run changed another'
 run 2 bad --set distributed_backend=local --restarts 2
 has err "'--restarts' works where vpipe starts the ranks itself"
 

@@ -660,18 +660,6 @@ static void what_must_not_change_is_refused(void **state)
 
 /* ---- The folder --------------------------------------------------------- */
 
-static void a_folder_has_one_run(void **state)
-{
-    struct job job = sync_job;
-
-    (void)state;
-    job.max_steps = 2;
-    must_run(&job);
-    assert_int_equal(run(&job), 1);
-    assert_non_null(strstr(shared->error_text, "--resume"));
-    forget("run");
-}
-
 /* A run of four steps, with checkpoints of steps 2 and 4. */
 static void make_run(void)
 {
@@ -691,6 +679,66 @@ static void refuse(const char *resume, const char *text)
     assert_int_equal(run(&job), 1);
     if (!strstr(shared->error_text, text))
         fail_msg("wanted '%s' in: %s", text, shared->error_text);
+}
+
+static void a_folder_has_one_run(void **state)
+{
+    struct job job = sync_job;
+
+    (void)state;
+    job.max_steps = 2;
+    must_run(&job);
+    assert_int_equal(run(&job), 1);
+    assert_non_null(strstr(shared->error_text, "--resume"));
+    assert_int_equal(newest("run"), 2);
+    /* Checkpoints alone are a run, too. */
+    assert_int_equal(unlink(path_of("run/metrics.jsonl")), 0);
+    assert_int_equal(run(&job), 1);
+    assert_int_equal(newest("run"), 2);
+    forget("run");
+}
+
+/* Every folder can be used again, or be gone on with, or says what to do. */
+static void a_run_that_ended_early(void **state)
+{
+    struct job job = sync_job, killed = sync_job;
+
+    (void)state;
+    killed.strike_at = 1; /* as it makes the folder of checkpoints */
+    assert_int_equal(run(&killed), STOPPED);
+    refuse("run", "/run holds no checkpoint: the run ended before its first "
+                  "step; start it anew with --output ");
+    must_run(&job);
+    assert_int_equal(newest("run"), 8);
+    /* Steps, and no checkpoint. */
+    forget("run/checkpoints");
+    assert_int_equal(run(&job), 1);
+    assert_non_null(strstr(shared->error_text,
+                           "/run holds a run already, without a checkpoint; "
+                           "choose another --output, or remove it"));
+    refuse("run", "/run holds no checkpoint: the run ended before its first; "
+                  "start anew with another --output, and set checkpoint_every");
+    forget("run");
+}
+
+static void files_are_no_folders(void **state)
+{
+    struct job job = sync_job;
+
+    (void)state;
+    refuse("config.yml", "/config.yml is no folder; give --resume the folder");
+    refuse("nowhere", "/nowhere is no folder; give --resume the folder");
+    refuse("", "/ holds no checkpoint; give --resume the folder of a run");
+    job.output = "config.yml";
+    assert_int_equal(run(&job), 1);
+    assert_non_null(strstr(shared->error_text,
+                           "/config.yml is a file, not a folder; choose "
+                           "another --output or log_directory"));
+    job.output = "config.yml/run";
+    assert_int_equal(run(&job), 1);
+    assert_non_null(strstr(shared->error_text,
+                           "cannot create the folder (Not a directory); choose "
+                           "another --output or log_directory"));
 }
 
 static bool is_there(const char *name)
@@ -842,6 +890,8 @@ int main(void)
         cmocka_unit_test(other_depths_are_said),
         cmocka_unit_test(what_must_not_change_is_refused),
         cmocka_unit_test(a_folder_has_one_run),
+        cmocka_unit_test(a_run_that_ended_early),
+        cmocka_unit_test(files_are_no_folders),
         cmocka_unit_test(a_checkpoint_goes_on_in_its_run),
         cmocka_unit_test(newer_checkpoints_are_not_lost),
         cmocka_unit_test(a_copied_checkpoint_needs_a_folder),

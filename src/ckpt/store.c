@@ -127,7 +127,7 @@ static enum vp_status scan(const char *folder, struct entry **out, int *n_out,
     DIR *dir = opendir(folder);
     enum vp_status st;
 
-    if (!dir && errno == ENOENT) {
+    if (!dir && vp_io_is_missing(errno)) {
         *out = NULL;
         *n_out = 0;
         return VP_OK;

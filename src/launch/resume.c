@@ -2,12 +2,14 @@
 #include "launch/checkpoint.h"
 
 #include "ckpt/ckpt.h"
+#include "launch/folder.h"
 #include "launch/saved.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct vp_resume {
@@ -129,8 +131,28 @@ static bool exists(const char *folder, const char *name, char *out, size_t n)
            access(out, F_OK) == 0;
 }
 
+/* Says what there is instead, and what can be done. */
 static enum vp_status no_checkpoint(const char *path, struct vp_err *err)
 {
+    char file[PATH_MAX + 16];
+    struct stat info;
+
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s is no folder; give --resume the folder of a run "
+                          "that was saved",
+                          path);
+    if (vp_folder_has_metrics(path))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s holds no checkpoint: the run ended before its "
+                          "first; start anew with another --output, and set "
+                          "checkpoint_every to save sooner",
+                          path);
+    if (exists(path, "metrics.jsonl", file, sizeof(file)))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s holds no checkpoint: the run ended before its "
+                          "first step; start it anew with --output %s",
+                          path, path);
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s holds no checkpoint; give --resume the folder of a "
                       "run that was saved",
@@ -142,8 +164,11 @@ static enum vp_status open_ckpt(const char *path, vp_notice_fn notice,
                                 struct vp_err *err)
 {
     char inner[1024 + 16];
+    struct stat info;
     enum vp_status st;
 
+    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
+        return no_checkpoint(path, err);
     if (exists(path, "manifest.json", inner, sizeof(inner)))
         return vp_ckpt_open(path, out, err);
     if (!exists(path, "checkpoints", inner, sizeof(inner)))

@@ -642,6 +642,8 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     VP_TRY(vp_samples_open(run->config, run->world, run->dims, run->n_buckets,
                            &run->samples, err));
     VP_TRY(open_resume(run, err));
+    if (run->options->output && is_lead(run))
+        VP_TRY(vp_folder_check(run->options->output, err));
     run->n_saved = run->n_done;
     if (trains)
         VP_TRY(vp_checkpoints_create(run->config, run->world, &run->checkpoints,
