@@ -38,7 +38,8 @@ enum vp_status vp_folder_make(const char *path, struct vp_err *err)
     return VP_OK;
 }
 
-/* A name that sorts by time; a number is added if the second is taken. */
+/* A name that sorts by time, without colons, at which scp, rsync and containers
+ * split; a number is added if the second is taken. */
 void vp_folder_choose(const struct vp_config *config, char *path, size_t n)
 {
     char when[32];
@@ -46,7 +47,7 @@ void vp_folder_choose(const struct vp_config *config, char *path, size_t n)
     struct tm tm;
 
     localtime_r(&now, &tm);
-    strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+    strftime(when, sizeof(when), "%Y-%m-%dT%H-%M-%S", &tm);
     snprintf(path, n, "%s/%s", config->log_directory, when);
     for (int i = 2; access(path, F_OK) == 0; i++)
         snprintf(path, n, "%s/%s.%d", config->log_directory, when, i);
