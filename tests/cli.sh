@@ -275,6 +275,56 @@ done
 run 2 train "$configs/bert_one.yml" $tiny --output run
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about the used folder'
 
+# What cannot be a run folder is refused with a remedy.
+: >file
+# shellcheck disable=SC2086
+refuse 'file is a file, not a folder; choose another --output or log_directory' \
+    train "$configs/bert_one.yml" $tiny --output file
+# shellcheck disable=SC2086
+refuse 'file is no folder; give --resume the folder of a run that was saved' \
+    train "$configs/bert_one.yml" $tiny --resume file
+# shellcheck disable=SC2086
+refuse "file/runs: cannot create the folder (Not a directory); choose another\
+ --output or log_directory" \
+    train "$configs/bert_one.yml" $tiny --set log_directory=file/runs
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir closed
+    chmod a-w closed
+    # shellcheck disable=SC2086
+    refuse "closed: cannot be written (Permission denied); choose another\
+ --output or log_directory" \
+        train "$configs/bert_one.yml" $tiny --output closed
+fi
+
+# A disk with room for two checkpoints and the one that is being written: what
+# the message says helps.
+if unshare -m true 2>/dev/null; then
+    mkdir small
+    big=$program
+    program=./on_small_disk
+    cat >on_small_disk <<END
+#!/bin/sh
+exec unshare -m sh -c 'mount -t tmpfs -o size=4500k none small && exec "\$@"' \
+    sh "$big" "\$@"
+END
+    chmod +x on_small_disk
+    every="--set checkpoint_every=1 --output small/run"
+    # shellcheck disable=SC2086
+    run 2 train "$configs/bert_one.yml" $tiny $every
+    has err 'small/run: not enough space: 4 checkpoints of '
+    has err ' bytes are free; set keep_checkpoints: 2, free '
+    # shellcheck disable=SC2086
+    run 2 train "$configs/bert_one.yml" $tiny $every --set keep_checkpoints=3
+    # shellcheck disable=SC2086
+    run 0 train "$configs/bert_one.yml" $tiny $every --set keep_checkpoints=2
+    # shellcheck disable=SC2086
+    run 0 train "$configs/bert_one.yml" $tiny --set keep_checkpoints=3 \
+        --output small/run
+    program=$big
+else
+    echo 'not tried, needs root: a small disk'
+fi
+
 # What cannot be written is a failure, not silence.
 if [ -w /dev/full ]; then
     checks=$((checks + 1))

@@ -111,7 +111,30 @@ has ranks/command_history.log "vpipe train model.yml"
 grep -q 'VPIPE_SUPERVISOR=' ranks/command_history.log &&
     note_failure 'the token is in a file'
 
+# ---- A checkpoint means its run ---------------------------------------------
+# goes_on STATUS OPTION...
+goes_on() {
+    local want=$1 got
+    shift
+    checks=$((checks + 1))
+    timeout 120 "$program" train model.yml --quiet --set total_steps=60 "$@" \
+        >out 2>err </dev/null
+    got=$?
+    [ $got -eq "$want" ] || note_failure "status $got, not $want: $*"
+}
+cp -r ranks old
+goes_on 2 --resume ranks/checkpoints/step-20
+has err 'ranks went on to step 40; to go on from step 20, name another folder'
+diff -r ranks old >/dev/null || note_failure 'a refused run changed its folder'
+goes_on 0 --resume ranks/checkpoints/step-40
+[ "$(wc -l <ranks/metrics.jsonl)" -eq 60 ] || note_failure 'it did not go on'
+goes_on 0 --resume old
+same ranks old
+diff -r ranks/checkpoints/step-40 old/checkpoints/step-40 >/dev/null ||
+    note_failure 'a run was made in a checkpoint'
+
 # ---- Mistakes are said before anything is started ---------------------------
+cp -r ranks ranks.now
 run 2 bad --set memory_limit=1k
 has err 'memory_limit'
 [ ! -e bad/command_history.log ] || note_failure 'something was started'
@@ -119,8 +142,32 @@ run 2 bad --set network_interface=nosuch0
 has err "this machine has no interface 'nosuch0'"
 run 2 bad --set container=x.sif
 has err "image 'x.sif' needs apptainer or singularity"
+run 2 ranks
+has err '/ranks holds a run already; choose another --output'
+diff -r ranks ranks.now >/dev/null ||
+    note_failure 'a refused run changed another'
 run 2 bad --set distributed_backend=local --restarts 2
 has err "'--restarts' works where vpipe starts the ranks itself"
+
+# ---- A small disk: all ranks write to it ------------------------------------
+if unshare -m true 2>/dev/null; then
+    mkdir small
+    big=$program
+    program=./on_small_disk
+    # Room for three checkpoints.
+    cat >on_small_disk <<END
+#!/bin/sh
+exec unshare -m sh -c 'mount -t tmpfs -o size=4700k none small && exec "\$@"' \
+    sh "$big" "\$@"
+END
+    chmod +x on_small_disk
+    run 2 small/run --set checkpoint_every=5
+    has err 'not enough space: 4 checkpoints of '
+    run 0 small/run --set checkpoint_every=5 --set keep_checkpoints=2
+    program=$big
+else
+    echo 'not tried, needs root: a small disk'
+fi
 
 # ---- Containers: a tool that takes down its arguments -----------------------
 mkdir bin

@@ -867,6 +867,70 @@ static void space_is_asked_for(void **state)
     assert_true(needed == INT64_MAX && there > 4096 && there < needed);
 }
 
+/* ---- A team ------------------------------------------------------------- */
+
+/* Another process that is late, and may fail. */
+struct late {
+    enum vp_status st;
+    int n_heard;
+};
+
+static enum vp_status hear_late(void *ctx, int64_t step,
+                                struct vp_ckpt_part *parts, int *n_out,
+                                const atomic_bool *give_up, struct vp_err *err)
+{
+    struct late *late = ctx;
+
+    (void)step;
+    (void)parts;
+    (void)give_up;
+    late->n_heard++;
+    write_file(at("checkpoints/step-5.tmp/block-0009.safetensors"), "x", 1);
+    *n_out = 0;
+    return late->st == VP_OK ? VP_OK
+                             : vp_err_set(err, late->st, "rank 1 failed");
+}
+
+static int no_fsync(int fd)
+{
+    (void)fd;
+    errno = EIO;
+    return -1;
+}
+
+/* The lead removes what is unfinished when nobody writes to it any more. */
+static void a_failed_team_leaves_nothing(void **state)
+{
+    const struct vp_ckpt_image image = { 0, (const unsigned char *)"abc", 3 };
+    struct vp_io broken = vp_io_system;
+    char names[64];
+
+    (void)state;
+    broken.fsync = no_fsync;
+    for (int own = 0; own < 2; own++) {
+        struct late late = { own ? VP_OK : VP_ERR_IO, 0 };
+        const struct vp_ckpt_team team = {
+            .ctx = &late, .is_lead = true, .hear = hear_late, .max_parts = 2
+        };
+        const struct vp_ckpt_save save = { .step = 5,
+                                           .score = (double)NAN,
+                                           .facts = "{}",
+                                           .n_images = 1,
+                                           .images = &image,
+                                           .team = &team };
+        struct vp_err err = { "" };
+
+        assert_int_equal(vp_ckpt_prepare(store(), &err), VP_OK);
+        vp_io_swap(own ? &broken : &vp_io_system);
+        assert_int_equal(vp_ckpt_save(store(), &save, &err), VP_ERR_IO);
+        vp_io_swap(&vp_io_system);
+        assert_non_null(strstr(err.text, own ? "block-0000" : "rank 1 failed"));
+        assert_int_equal(late.n_heard, 1);
+        list_folder(store(), names, sizeof(names));
+        assert_string_equal(names, "");
+    }
+}
+
 /* ---- The writer --------------------------------------------------------- */
 
 static void writer_refuses_bad_items(void **state)
@@ -1372,6 +1436,7 @@ int main(void)
         TEST_IN_FOLDER(removing_stays_inside),
         TEST_IN_FOLDER(removing_gives_up_in_depth),
         TEST_IN_FOLDER(space_is_asked_for),
+        TEST_IN_FOLDER(a_failed_team_leaves_nothing),
         TEST_IN_FOLDER(writer_refuses_bad_items),
         TEST_IN_FOLDER(every_item_must_be_put),
         TEST_IN_FOLDER(ranks_put_at_once),

@@ -1,6 +1,7 @@
 /* How ranks are started: the command, word by word, containers, what is left
  * out when a host is lost, and processes that end with their group. */
 #include "launch/container.h"
+#include "launch/folder.h"
 #include "launch/hosts.h"
 #include "launch/mpirun.h"
 #include "launch/process.h"
@@ -239,6 +240,68 @@ static void test_containers(void **state)
     add_container("me/vpipe:1.0", "docker run --rm ");
 }
 
+/* All that stands before a command in this image, with this run folder. */
+static const char *before_command(const char *image, const char *folder)
+{
+    struct vp_words words = { 0 };
+    struct vp_err err = { "" };
+    const char *text;
+
+    if (vp_container_add(&words, image, folder, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    text = join(&words);
+    vp_words_release(&words);
+    return text;
+}
+
+/* Paths are absolute, and whole whatever is in them. */
+static void test_mounts(void **state)
+{
+    struct vp_words words = { 0 };
+    struct vp_err err = { "" };
+    char here[512], want[4096];
+
+    (void)state;
+    use_own_path();
+    make_tool("docker", "#!/bin/sh\n");
+    make_tool("apptainer", "#!/bin/sh\n");
+    assert_non_null(getcwd(here, sizeof(here)));
+    snprintf(want, sizeof(want),
+             " --mount=type=bind,source=%s/runs/a:b,target=%s/runs/a:b "
+             "--mount=type=bind,source=%s,target=%s "
+             "--mount=type=bind,source=/tmp,target=/tmp --workdir=%s ",
+             here, here, here, here, here);
+    assert_non_null(strstr(before_command("bert", "runs/a:b"), want));
+    assert_non_null(strstr(before_command("bert", "/run"),
+                           " --mount=type=bind,source=/run,target=/run "));
+    snprintf(want, sizeof(want), " --bind %s/runs/a --pwd %s x.sif", here,
+             here);
+    assert_non_null(strstr(before_command("x.sif", "runs/a"), want));
+    assert_non_null(strstr(before_command("x.sif", "/a:b"),
+                           " --mount=type=bind,source=/a:b,target=/a:b "));
+    assert_int_equal(vp_container_add(&words, "bert", "/a,b", &err),
+                     VP_ERR_INVALID);
+    assert_string_equal(err.text,
+                        "key 'container': /a,b: a container cannot be given a "
+                        "path with a comma or quotes; work in another folder");
+    vp_words_release(&words);
+}
+
+/* A name that containers, scp and rsync take as it is. */
+static void test_folder_name(void **state)
+{
+    const struct vp_config config = { .log_directory = "some" };
+    char path[64], again[64];
+
+    (void)state;
+    vp_folder_choose(&config, path, sizeof(path));
+    assert_int_equal(strspn(path, "some/0123456789-T"), strlen(path));
+    assert_int_equal(strlen(path), strlen("some/2026-01-31T12-30-59"));
+    assert_int_equal(mkdir("some", 0777) | mkdir(path, 0777), 0);
+    vp_folder_choose(&config, again, sizeof(again));
+    assert_int_not_equal(access(again, F_OK), 0);
+}
+
 /* ---- Fewer hosts -------------------------------------------------------- */
 
 static bool is_g(void *ctx, const char *host)
@@ -382,6 +445,8 @@ int main(void)
         cmocka_unit_test(test_a_status),
         cmocka_unit_test(test_nothing_is_left),
         cmocka_unit_test(test_containers),
+        cmocka_unit_test(test_mounts),
+        cmocka_unit_test(test_folder_name),
         cmocka_unit_test(test_command),
     };
 

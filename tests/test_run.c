@@ -2,6 +2,7 @@
  * the folder, the inside of a pipeline, the live view. */
 #include "launch/folder.h"
 #include "launch/log.h"
+#include "launch/room.h"
 #include "launch/run.h"
 #include "progress.h"
 
@@ -1072,6 +1073,53 @@ static int tear_down(void **state)
     return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
+/* ---- Room for checkpoints ----------------------------------------------- */
+
+static void test_room(void **state)
+{
+    static const struct {
+        struct vp_room room;
+        int64_t need;
+        const char *text; /* NULL: it fits */
+    } cases[] = {
+        /* While the fourth is written, three are there. */
+        { { 10, 100, 0, 3, false, 40 }, 4, NULL },
+        { { 10, 100, 0, 3, false, 39 },
+          4,
+          "dir: not enough space: 4 checkpoints of 10 bytes must fit, 39 "
+          "bytes are free; set keep_checkpoints: 2, free 1 bytes, or choose "
+          "another --output or log_directory" },
+        { { 10, 100, 0, 3, false, 20 }, 4, "set keep_checkpoints: 1, free 20" },
+        { { 10, 100, 0, 3, false, 19 },
+          4,
+          "dir: not enough space: 4 checkpoints of 10 bytes must fit, 19 "
+          "bytes are free; free 21 bytes, or choose another --output or "
+          "log_directory" },
+        { { 10, 100, 0, 1, false, 15 }, 2, "15 bytes are free; free 5 bytes" },
+        /* The best one comes on top. */
+        { { 10, 100, 0, 3, true, 40 }, 5, "set keep_checkpoints: 2, " },
+        /* A run that saves once, or not at all. */
+        { { 10, 1, 0, 3, false, 10 }, 1, NULL },
+        { { 10, 1, 0, 3, false, 9 }, 1, "space: 1 checkpoint of 10 bytes" },
+        { { 10, 0, 2, 3, false, 0 }, 0, NULL },
+        /* Those that are there have their room; one more must have it. */
+        { { 10, 100, 2, 3, false, 20 }, 2, NULL },
+        { { 10, 100, 3, 3, false, 10 }, 1, NULL },
+        { { 10, 100, 9, 3, false, 9 }, 1, "1 more checkpoint of" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_err err = { "" };
+        enum vp_status st = vp_room_judge(&cases[i].room, "dir", &err);
+
+        assert_int_equal(vp_room_need(&cases[i].room), cases[i].need);
+        assert_int_equal(st, cases[i].text ? VP_ERR_INVALID : VP_OK);
+        if (cases[i].text && !strstr(err.text, cases[i].text))
+            fail_msg("case %d: %s", (int)i, err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1094,6 +1142,7 @@ int main(void)
         cmocka_unit_test(test_live),
         cmocka_unit_test(test_live_width),
         cmocka_unit_test(test_pipe),
+        cmocka_unit_test(test_room),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

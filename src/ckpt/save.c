@@ -12,9 +12,6 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-/* Room for the manifest and for what the file system needs itself. */
-enum { SPARE_BYTES = 1 << 20, SPARE_BYTES_PER_FILE = 8192 };
-
 struct job {
     const struct vp_ckpt_save *save;
     const char *folder;
@@ -26,6 +23,7 @@ struct job {
     struct vp_manifest manifest;
     struct vp_ckpt_part *parts; /* of this process, then of the others */
     int n_parts;
+    bool heard; /* the others of a team have ended */
     XXH3_state_t *hash;
 };
 
@@ -140,6 +138,7 @@ static enum vp_status hear_parts(struct job *job, struct vp_err *err)
 
     if (!save->team)
         return VP_OK;
+    job->heard = true;
     VP_TRY(save->team->hear(save->team->ctx, save->step,
                             job->parts + job->n_parts, &n, save->give_up, err));
     job->n_parts += n;
@@ -223,6 +222,15 @@ static enum vp_status begin_tmp(struct job *job, struct vp_err *err)
     return rc == 0 ? VP_OK : write_fail(job, job->tmp, rc, err);
 }
 
+/* After a failure. In a team the others may still write: what they add to a
+ * folder while it is removed would stay. */
+static void remove_tmp(struct job *job)
+{
+    if (job->parts && !job->heard)
+        hear_parts(job, NULL);
+    vp_io_remove(job->tmp);
+}
+
 static enum vp_status write_own(struct job *job, struct vp_err *err)
 {
     const struct vp_ckpt_save *save = job->save;
@@ -293,9 +301,9 @@ static enum vp_status plan(struct job *job, struct vp_err *err)
 
     VP_BUG_ON(save->step < 0 || save->step > VP_CKPT_MAX_STEP);
     VP_TRY(plan_manifest(job, err));
-    job->n_bytes = SPARE_BYTES;
     for (int i = 0; i < save->n_images; i++)
-        job->n_bytes += save->images[i].n_bytes + SPARE_BYTES_PER_FILE;
+        job->n_bytes += save->images[i].n_bytes;
+    job->n_bytes = vp_ckpt_disk_bytes(job->n_bytes, save->n_images);
     snprintf(name, sizeof(name), "step-%lld", (long long)save->step);
     if (vp_io_join(job->path, job->folder, name) != 0 ||
         append(job->tmp, job->path, ".tmp") != 0 ||
@@ -323,10 +331,11 @@ enum vp_status vp_ckpt_save(const char *folder, const struct vp_ckpt_save *save,
         if (st != VP_OK)
             save->team->tell(save->team->ctx, save->step, NULL, -1,
                              save->give_up, NULL);
-    } else if (st == VP_OK) {
-        st = write_all(job, err);
-        if (st != VP_OK)
-            vp_io_remove(job->tmp);
+    } else {
+        if (st == VP_OK)
+            st = write_all(job, err);
+        if (st != VP_OK && job->tmp[0])
+            remove_tmp(job);
     }
     free(job->parts);
     vp_manifest_release(&job->manifest);

@@ -127,7 +127,7 @@ static enum vp_status scan(const char *folder, struct entry **out, int *n_out,
     DIR *dir = opendir(folder);
     enum vp_status st;
 
-    if (!dir && errno == ENOENT) {
+    if (!dir && vp_io_is_missing(errno)) {
         *out = NULL;
         *n_out = 0;
         return VP_OK;
@@ -395,6 +395,9 @@ enum vp_status vp_ckpt_drop_newer(const char *folder, int64_t step,
 
 /* ---- Space -------------------------------------------------------------- */
 
+/* Room for the manifest and for what the file system needs itself. */
+enum { SPARE_BYTES = 1 << 20, SPARE_BYTES_PER_FILE = 8192 };
+
 /* Free bytes on the disk of `path` or of its nearest folder that exists. */
 static int free_bytes(const char *path, int64_t *out)
 {
@@ -419,20 +422,34 @@ static int free_bytes(const char *path, int64_t *out)
     return 0;
 }
 
-enum vp_status vp_ckpt_space(const char *path, int64_t n_bytes,
-                             struct vp_err *err)
+int64_t vp_ckpt_disk_bytes(int64_t n_bytes, int n_files)
 {
-    int64_t n_free = 0;
-    int rc = free_bytes(path, &n_free);
+    return n_bytes + SPARE_BYTES + (int64_t)n_files * SPARE_BYTES_PER_FILE;
+}
+
+enum vp_status vp_ckpt_free_bytes(const char *path, int64_t *n_out,
+                                  struct vp_err *err)
+{
+    int rc = free_bytes(path, n_out);
 
     if (rc != 0)
         return vp_err_set(err, VP_ERR_IO,
                           "%s: its disk cannot be asked for space (%s)", path,
                           vp_io_reason(rc));
+    return VP_OK;
+}
+
+enum vp_status vp_ckpt_space(const char *path, int64_t n_bytes,
+                             struct vp_err *err)
+{
+    int64_t n_free = 0;
+
+    VP_TRY(vp_ckpt_free_bytes(path, &n_free, err));
     if (n_free >= n_bytes)
         return VP_OK;
     return vp_err_set(err, VP_ERR_IO,
                       "%s: not enough space: %lld bytes are needed, %lld are "
-                      "free; make room or lower keep_checkpoints",
-                      path, (long long)n_bytes, (long long)n_free);
+                      "free; free %lld bytes",
+                      path, (long long)n_bytes, (long long)n_free,
+                      (long long)(n_bytes - n_free));
 }

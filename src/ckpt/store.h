@@ -53,8 +53,15 @@ enum vp_status vp_ckpt_drop_newer(const char *folder, int64_t step,
 enum vp_status vp_ckpt_prune(const char *folder, int64_t step, int keep,
                              struct vp_err *err);
 
-/* VP_ERR_IO, with both numbers, if the disk that holds (or would hold) `path`
- * has less than `n_bytes` free. */
+/* What `n_files` files of `n_bytes` in all take, with a manifest and what the
+ * file system needs itself. */
+int64_t vp_ckpt_disk_bytes(int64_t n_bytes, int n_files);
+
+/* Free bytes on the disk that holds (or would hold) `path`. */
+enum vp_status vp_ckpt_free_bytes(const char *path, int64_t *n_out,
+                                  struct vp_err *err);
+
+/* VP_ERR_IO, with both numbers, if that is less than `n_bytes`. */
 enum vp_status vp_ckpt_space(const char *path, int64_t n_bytes,
                              struct vp_err *err);
 
@@ -84,7 +91,8 @@ struct vp_ckpt_team {
                            const struct vp_ckpt_part *parts, int n,
                            const atomic_bool *give_up, struct vp_err *err);
     /* The lead: what all others wrote, in any order. `parts` has room for
-     * max_parts. */
+     * max_parts. Returns when none of them writes any more, also after one has
+     * failed, unless it was given up. */
     enum vp_status (*hear)(void *ctx, int64_t step, struct vp_ckpt_part *parts,
                            int *n_out, const atomic_bool *give_up,
                            struct vp_err *err);

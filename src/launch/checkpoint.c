@@ -178,18 +178,6 @@ static enum vp_status create_writer(struct vp_checkpoints *c,
     return st;
 }
 
-static int64_t state_bytes(const struct vp_trainer *trainer)
-{
-    struct vp_state_item *items = NULL;
-    int n = vp_trainer_state(trainer, &items);
-    int64_t n_bytes = 0;
-
-    for (int i = 0; i < n; i++)
-        n_bytes += items[i].rows * items[i].cols * (int64_t)sizeof(float);
-    free(items);
-    return n_bytes;
-}
-
 enum vp_status vp_checkpoints_link(struct vp_checkpoints *c, int n_blocks,
                                    struct vp_err *err)
 {
@@ -210,7 +198,6 @@ enum vp_status vp_checkpoints_arm(struct vp_checkpoints *c,
         VP_TRY(vp_ckpt_prepare(c->folder, err));
         VP_TRY(vp_ckpt_drop_newer(c->folder, step, err));
     }
-    VP_TRY(vp_ckpt_space(c->folder, 2 * state_bytes(trainer), err));
     /* A copy that is only made at the end needs no memory before. */
     return c->saver.every > 0 ? create_writer(c, err) : VP_OK;
 }

@@ -47,6 +47,12 @@ void vp_checkpoints_free(struct vp_checkpoints *checkpoints);
 
 struct vp_resume;
 
+/* The folder that a run goes on in when no other is named, from what
+ * vp_resume_open() takes: a run folder itself; that of a checkpoint if nothing
+ * newer is there. VP_ERR_INVALID: another folder has to be named. */
+enum vp_status vp_resume_folder(const char *path, char *out, size_t n,
+                                struct vp_err *err);
+
 typedef void (*vp_notice_fn)(void *ctx, const char *line);
 
 /* Opens the newest valid checkpoint of a run folder, or the one that `path` is,

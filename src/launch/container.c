@@ -3,6 +3,7 @@
 #include "launch/process.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -80,6 +81,12 @@ static enum vp_status missing(const char *image, const char *tools,
                       image, tools);
 }
 
+/* The same path inside. Nothing but a comma parts the fields. */
+static void add_mount(struct vp_words *words, const char *path)
+{
+    vp_words_addf(words, "--mount=type=bind,source=%s,target=%s", path, path);
+}
+
 static enum vp_status add_apptainer(struct vp_words *words, const char *image,
                                     const char *folder, const char *here,
                                     struct vp_err *err)
@@ -93,8 +100,12 @@ static enum vp_status add_apptainer(struct vp_words *words, const char *image,
     vp_words_add(words, "exec");
     if (access("/dev/nvidiactl", F_OK) == 0)
         vp_words_add(words, "--nv");
-    vp_words_add(words, "--bind");
-    vp_words_add(words, folder);
+    if (strchr(folder, ':')) {
+        add_mount(words, folder); /* which old versions do not have */
+    } else {
+        vp_words_add(words, "--bind");
+        vp_words_add(words, folder);
+    }
     vp_words_add(words, "--pwd");
     vp_words_add(words, here);
     vp_words_add(words, image);
@@ -119,9 +130,9 @@ static enum vp_status add_docker(struct vp_words *words, const char *image,
                   (unsigned)getgid());
     if (access("/dev/nvidiactl", F_OK) == 0)
         vp_words_add(words, "--gpus=all");
-    vp_words_addf(words, "--volume=%s:%s", folder, folder);
-    vp_words_addf(words, "--volume=%s:%s", here, here);
-    vp_words_add(words, "--volume=/tmp:/tmp"); /* where MPI's ranks meet */
+    add_mount(words, folder);
+    add_mount(words, here);
+    add_mount(words, "/tmp"); /* where MPI's ranks meet */
     vp_words_addf(words, "--workdir=%s", here);
     for (int i = 0; docker_variables[i]; i++)
         vp_words_addf(words, "--env=%s", docker_variables[i]);
@@ -129,10 +140,20 @@ static enum vp_status add_docker(struct vp_words *words, const char *image,
     return VP_OK;
 }
 
+static enum vp_status check_path(const char *path, struct vp_err *err)
+{
+    if (!strpbrk(path, ",\"\n"))
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "key 'container': %s: a container cannot be given a path "
+                      "with a comma or quotes; work in another folder",
+                      path);
+}
+
 enum vp_status vp_container_add(struct vp_words *words, const char *image,
                                 const char *folder, struct vp_err *err)
 {
-    char here[PATH_MAX];
+    char here[PATH_MAX], absolute[2 * PATH_MAX];
 
     if (!getcwd(here, sizeof(here)))
         return vp_err_set(err, VP_ERR_IO,
@@ -141,6 +162,11 @@ enum vp_status vp_container_add(struct vp_words *words, const char *image,
         return vp_err_set(err, VP_ERR_INVALID,
                           "key 'container': '%s' is not the name of an image",
                           image);
-    return is_apptainer(image) ? add_apptainer(words, image, folder, here, err)
-                               : add_docker(words, image, folder, here, err);
+    snprintf(absolute, sizeof(absolute), "%s%s%s", folder[0] == '/' ? "" : here,
+             folder[0] == '/' ? "" : "/", folder);
+    VP_TRY(check_path(absolute, err));
+    VP_TRY(check_path(here, err));
+    return is_apptainer(image)
+               ? add_apptainer(words, image, absolute, here, err)
+               : add_docker(words, image, absolute, here, err);
 }

@@ -1,11 +1,13 @@
 #include "launch/folder.h"
 
+#include "ckpt/store.h"
 #include "launch/command.h"
 #include "launch/file.h"
 #include "launch/hosts.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +30,7 @@ enum vp_status vp_folder_make(const char *path, struct vp_err *err)
         memcpy(part, path, i);
         part[i] = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return vp_err_set(err, VP_ERR_IO,
+            return vp_err_set(err, VP_ERR_INVALID,
                               "%s: cannot create the folder (%s); choose "
                               "another --output or log_directory",
                               part, strerror(errno));
@@ -36,7 +38,8 @@ enum vp_status vp_folder_make(const char *path, struct vp_err *err)
     return VP_OK;
 }
 
-/* A name that sorts by time; a number is added if the second is taken. */
+/* A name that sorts by time, without colons, at which scp, rsync and containers
+ * split; a number is added if the second is taken. */
 void vp_folder_choose(const struct vp_config *config, char *path, size_t n)
 {
     char when[32];
@@ -44,13 +47,71 @@ void vp_folder_choose(const struct vp_config *config, char *path, size_t n)
     struct tm tm;
 
     localtime_r(&now, &tm);
-    strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+    strftime(when, sizeof(when), "%Y-%m-%dT%H-%M-%S", &tm);
     snprintf(path, n, "%s/%s", config->log_directory, when);
     for (int i = 2; access(path, F_OK) == 0; i++)
         snprintf(path, n, "%s/%s.%d", config->log_directory, when, i);
 }
 
 /* ---- Opening ------------------------------------------------------------ */
+
+bool vp_folder_has_metrics(const char *path)
+{
+    char file[PATH_MAX];
+    struct stat info;
+
+    snprintf(file, sizeof(file), "%s/metrics.jsonl", path);
+    return stat(file, &info) == 0 && info.st_size > 0;
+}
+
+static enum vp_status count_checkpoints(const char *path, int *n_out,
+                                        struct vp_err *err)
+{
+    char folder[PATH_MAX];
+    struct vp_ckpt_entry *list = NULL;
+
+    snprintf(folder, sizeof(folder), "%s/checkpoints", path);
+    VP_TRY(vp_ckpt_list(folder, &list, n_out, err));
+    free(list);
+    return VP_OK;
+}
+
+static enum vp_status cannot_write(const char *path, int error,
+                                   struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: cannot be written (%s); choose another --output or "
+                      "log_directory",
+                      path, strerror(error));
+}
+
+enum vp_status vp_folder_check(const char *path, struct vp_err *err)
+{
+    struct stat info;
+    int n = 0;
+
+    if (stat(path, &info) != 0)
+        return VP_OK; /* nothing is there; whether it can be made will show */
+    if (!S_ISDIR(info.st_mode))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s is a file, not a folder; choose another --output "
+                          "or log_directory",
+                          path);
+    if (access(path, W_OK | X_OK) != 0)
+        return cannot_write(path, errno, err);
+    VP_TRY(count_checkpoints(path, &n, err));
+    if (n > 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s holds a run already; choose another --output, or "
+                          "go on with it: --resume %s",
+                          path, path);
+    if (vp_folder_has_metrics(path))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s holds a run already, without a checkpoint; "
+                          "choose another --output, or remove it",
+                          path);
+    return VP_OK;
+}
 
 /* The lock goes with the process, however it ends. */
 static enum vp_status lock_folder(struct vp_folder *folder, struct vp_err *err)
@@ -60,8 +121,7 @@ static enum vp_status lock_folder(struct vp_folder *folder, struct vp_err *err)
     snprintf(file, sizeof(file), "%s/lock", folder->path);
     folder->lock = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (folder->lock < 0)
-        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", file,
-                          strerror(errno));
+        return cannot_write(file, errno, err);
     if (flock(folder->lock, LOCK_EX | LOCK_NB) != 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s is in use by another run; wait for its end or "
@@ -70,24 +130,15 @@ static enum vp_status lock_folder(struct vp_folder *folder, struct vp_err *err)
     return VP_OK;
 }
 
-static enum vp_status open_metrics(struct vp_folder *folder, bool resume,
-                                   struct vp_err *err)
+static enum vp_status open_metrics(struct vp_folder *folder, struct vp_err *err)
 {
     char file[sizeof(folder->path) + 16];
     int fd;
 
     snprintf(file, sizeof(file), "%s/metrics.jsonl", folder->path);
-    fd = open(file,
-              O_WRONLY | O_CREAT | O_CLOEXEC | (resume ? O_APPEND : O_EXCL),
-              0666);
-    if (fd < 0 && errno == EEXIST)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s holds a run already; choose another --output, or "
-                          "go on with it: --resume %s",
-                          folder->path, folder->path);
+    fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
     if (fd < 0)
-        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", file,
-                          strerror(errno));
+        return cannot_write(file, errno, err);
     folder->metrics = fdopen(fd, "a");
     if (!folder->metrics) {
         close(fd);
@@ -109,7 +160,8 @@ enum vp_status vp_folder_create(const struct vp_config *config,
         vp_folder_choose(config, out->path, sizeof(out->path));
     VP_TRY(vp_folder_make(out->path, err));
     VP_TRY(lock_folder(out, err));
-    VP_TRY(open_metrics(out, false, err));
+    VP_TRY(vp_folder_check(out->path, err));
+    VP_TRY(open_metrics(out, err));
     snprintf(file, sizeof(file), "%s/config.yml", out->path);
     return vp_config_write(config, file, err);
 }
@@ -174,7 +226,7 @@ enum vp_status vp_folder_resume(const struct vp_config *config,
     snprintf(out->path, sizeof(out->path), "%s", path);
     VP_TRY(lock_folder(out, err));
     VP_TRY(cut_metrics(out, step, err));
-    VP_TRY(open_metrics(out, true, err));
+    VP_TRY(open_metrics(out, err));
     snprintf(file, sizeof(file), "%s/config.yml", out->path);
     return vp_config_write(config, file, err);
 }

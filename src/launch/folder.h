@@ -17,8 +17,14 @@ struct vp_folder {
 void vp_folder_choose(const struct vp_config *config, char *path, size_t n);
 /* The folder and those it lies in. */
 enum vp_status vp_folder_make(const char *path, struct vp_err *err);
+/* Whether a new run may be put there: VP_ERR_INVALID for a folder that cannot be
+ * written, or holds a run that made a step. What one left that was stopped
+ * before that is no reason. */
+enum vp_status vp_folder_check(const char *path, struct vp_err *err);
+/* Whether a step or an evaluation was written there. */
+bool vp_folder_has_metrics(const char *path);
 /* Creates `path`, or <log_directory>/<date>T<time> if NULL, and writes
- * config.yml into it. An existing folder that holds a run is refused. */
+ * config.yml into it. Refuses what vp_folder_check() does. */
 enum vp_status vp_folder_create(const struct vp_config *config,
                                 const char *path, struct vp_folder *out,
                                 struct vp_err *err);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "ckpt/ckpt.h"
+#include "launch/checkpoint.h"
 #include "launch/command.h"
 #include "launch/folder.h"
 #include "launch/hosts.h"
@@ -335,16 +336,19 @@ static bool try_again(struct launch *launch, enum vp_status st,
     return true;
 }
 
-static void choose_folder(struct launch *launch)
+static enum vp_status choose_folder(struct launch *launch, struct vp_err *err)
 {
     const struct vp_launch_options *options = launch->options;
-    const char *named = options->output ? options->output : options->resume;
 
-    if (named)
-        snprintf(launch->folder, sizeof(launch->folder), "%s", named);
+    if (options->output)
+        snprintf(launch->folder, sizeof(launch->folder), "%s", options->output);
+    else if (options->resume && !launch->config->forward_only)
+        return vp_resume_folder(options->resume, launch->folder,
+                                sizeof(launch->folder), err);
     else
         vp_folder_choose(launch->config, launch->folder,
                          sizeof(launch->folder));
+    return VP_OK;
 }
 
 enum vp_status vp_launch(const struct vp_config *config,
@@ -355,7 +359,7 @@ enum vp_status vp_launch(const struct vp_config *config,
     enum vp_status st;
     bool again;
 
-    choose_folder(&launch);
+    VP_TRY(choose_folder(&launch, err));
     VP_TRY(vp_folder_make(launch.folder, err));
     vp_process_adopt();
     do {

@@ -2,10 +2,14 @@
 #include "launch/checkpoint.h"
 
 #include "ckpt/ckpt.h"
+#include "launch/folder.h"
 #include "launch/saved.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct vp_resume {
@@ -127,25 +131,124 @@ static bool exists(const char *folder, const char *name, char *out, size_t n)
            access(out, F_OK) == 0;
 }
 
+/* Says what there is instead, and what can be done. */
+static enum vp_status no_checkpoint(const char *path, struct vp_err *err)
+{
+    char file[PATH_MAX + 16];
+    struct stat info;
+
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s is no folder; give --resume the folder of a run "
+                          "that was saved",
+                          path);
+    if (vp_folder_has_metrics(path))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s holds no checkpoint: the run ended before its "
+                          "first; start anew with another --output, and set "
+                          "checkpoint_every to save sooner",
+                          path);
+    if (exists(path, "metrics.jsonl", file, sizeof(file)))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s holds no checkpoint: the run ended before its "
+                          "first step; start it anew with --output %s",
+                          path, path);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s holds no checkpoint; give --resume the folder of a "
+                      "run that was saved",
+                      path);
+}
+
 static enum vp_status open_ckpt(const char *path, vp_notice_fn notice,
                                 void *ctx, struct vp_ckpt **out,
                                 struct vp_err *err)
 {
     char inner[1024 + 16];
+    struct stat info;
     enum vp_status st;
 
+    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
+        return no_checkpoint(path, err);
     if (exists(path, "manifest.json", inner, sizeof(inner)))
         return vp_ckpt_open(path, out, err);
     if (!exists(path, "checkpoints", inner, sizeof(inner)))
         snprintf(inner, sizeof(inner), "%s", path);
     st = vp_ckpt_open_newest(inner, notice, ctx, out, err);
-    if (st == VP_ERR_END)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s holds no checkpoint; give --resume the folder of "
-                          "a run that was saved",
-                          path);
-    return st;
+    return st == VP_ERR_END ? no_checkpoint(path, err) : st;
 }
+
+/* ---- Where it goes on --------------------------------------------------- */
+
+/* Cuts the last part off an absolute path, and returns it. */
+static const char *cut_name(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    *slash = '\0';
+    return slash + 1;
+}
+
+/* Going on from a checkpoint in its run's folder would take the place of what
+ * came after it. */
+static enum vp_status check_newest(const char *folder, const char *run,
+                                   const char *name, struct vp_err *err)
+{
+    struct vp_ckpt_entry *list = NULL;
+    int n = 0, i = 0;
+    int64_t newest = -1, step = -1;
+
+    VP_TRY(vp_ckpt_list(folder, &list, &n, err));
+    while (i < n && strcmp(list[i].name, name) != 0)
+        i++;
+    if (i < n) {
+        newest = list[0].step;
+        step = list[i].step;
+    }
+    free(list);
+    if (i == n)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s/%s does not have the name it was saved under; "
+                          "name a folder for the run that goes on: --output "
+                          "DIR",
+                          folder, name);
+    if (newest > step)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s went on to step %lld; to go on from step %lld, "
+                          "name another folder: --output DIR",
+                          run, (long long)newest, (long long)step);
+    return VP_OK;
+}
+
+enum vp_status vp_resume_folder(const char *path, char *out, size_t n,
+                                struct vp_err *err)
+{
+    char at[PATH_MAX], run[PATH_MAX], file[PATH_MAX + 16];
+    bool is_one = exists(path, "manifest.json", file, sizeof(file));
+    const char *name = NULL;
+
+    if (is_one || !exists(path, "checkpoints", file, sizeof(file))) {
+        if (!realpath(path, at))
+            return no_checkpoint(path, err);
+        if (is_one)
+            name = cut_name(at);
+        snprintf(run, sizeof(run), "%s", at);
+        if (strcmp(cut_name(run), "checkpoints") != 0 ||
+            !exists(run, "config.yml", file, sizeof(file)))
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s is not in the folder of a run; name a folder "
+                              "for the run that goes on: --output DIR",
+                              path);
+        path = run;
+    }
+    if (name)
+        VP_TRY(check_newest(at, run, name, err));
+    if ((size_t)snprintf(out, n, "%s", path) >= n)
+        return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
+                          path);
+    return VP_OK;
+}
+
+/* ---- All of it ---------------------------------------------------------- */
 
 enum vp_status vp_resume_open(const char *path, const struct vp_config *config,
                               const struct vp_graph *graph,

@@ -11,6 +11,7 @@
 #include "launch/hosts.h"
 #include "launch/log.h"
 #include "launch/processes.h"
+#include "launch/room.h"
 #include "launch/samples.h"
 #include "launch/verbose.h"
 #include "launch/view.h"
@@ -36,10 +37,11 @@ struct run {
     struct vp_resume *resume;           /* NULL: from the start */
     struct vp_checkpoints *checkpoints; /* NULL on a dry run */
     int *devices;                       /* the first of each rank, or NULL */
-    struct vp_folder folder;            /* path empty: nothing is written */
-    struct vp_world *world;             /* of several processes, or NULL */
-    struct vp_view view;                /* what a supervisor sees */
-    bool agreed; /* all processes know that they failed */
+    char home[1024];         /* the folder it goes on in; empty: a new one */
+    struct vp_folder folder; /* path empty: nothing is written */
+    struct vp_world *world;  /* of several processes, or NULL */
+    struct vp_view view;     /* what a supervisor sees */
+    bool agreed;             /* all processes know that they failed */
     struct vp_log log;
     struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
     struct vp_run_summary summary;
@@ -308,7 +310,6 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
     run->summary = (struct vp_run_summary){
         .model = config->model->name,
         .data = vp_data_info(run->samples.train)->what,
-        .output = run->folder.path[0] ? run->folder.path : NULL,
         .resumed = run->resume ? vp_resume_step(run->resume) : 0,
         .resumed_from = run->options->resume,
         .forward_only = config->forward_only,
@@ -538,32 +539,44 @@ static enum vp_status finish(struct run *run, struct vp_err *err)
     return st;
 }
 
+/* Without --output a run goes on in its own folder. */
 static enum vp_status open_resume(struct run *run, struct vp_err *err)
 {
-    if (!run->options->resume)
+    const struct vp_run_options *options = run->options;
+
+    if (!options->resume)
         return VP_OK;
-    VP_TRY(vp_resume_open(run->options->resume, run->config, &run->graphs[0],
+    VP_TRY(vp_resume_open(options->resume, run->config, &run->graphs[0],
                           run->samples.train, notice, run, &run->resume, err));
     run->n_done = vp_resume_step(run->resume);
-    return VP_OK;
+    if (options->output || run->config->forward_only)
+        return VP_OK;
+    return vp_resume_folder(options->resume, run->home, sizeof(run->home), err);
 }
 
-/* Without --output a run goes on in its own folder. */
+/* What a run will need is looked at before anything of it is made. */
+static enum vp_status check_space(const struct run *run, struct vp_err *err)
+{
+    const char *output = run->options->output;
+
+    if (run->home[0])
+        output = run->home;
+    return vp_room_check(run->config, &run->summary,
+                         output ? output : run->config->log_directory, err);
+}
+
 static enum vp_status open_folder(struct run *run, struct vp_err *err)
 {
-    const struct vp_run_options *options = run->options;
-    bool here = options->resume && !options->output;
+    const char *output = run->options->output;
 
-    if (run->config->forward_only) {
-        if (!options->output)
-            return VP_OK;
-        return vp_folder_create(run->config, options->output, &run->folder,
-                                err);
-    }
-    if (here)
-        return vp_folder_resume(run->config, options->resume, run->n_done,
+    if (run->config->forward_only && !output)
+        return VP_OK;
+    if (!run->config->forward_only)
+        VP_TRY(check_space(run, err));
+    if (run->home[0])
+        return vp_folder_resume(run->config, run->home, run->n_done,
                                 &run->folder, err);
-    return vp_folder_create(run->config, options->output, &run->folder, err);
+    return vp_folder_create(run->config, output, &run->folder, err);
 }
 
 static int64_t deadline_of(const struct run *run)
@@ -573,14 +586,12 @@ static int64_t deadline_of(const struct run *run)
 
 static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
 {
-    bool here = run->options->resume && !run->options->output;
-
     if (!run->checkpoints)
         return VP_OK;
     VP_TRY(vp_checkpoints_link(run->checkpoints, run->graphs[0].n_blocks, err));
     return vp_checkpoints_arm(run->checkpoints, run->trainer,
                               run->samples.train, run->folder.path,
-                              here ? run->n_done : 0, err);
+                              run->home[0] ? run->n_done : 0, err);
 }
 
 /* Whatever this process could not do, the others hear of it. */
@@ -644,6 +655,8 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     VP_TRY(vp_samples_open(run->config, run->world, run->dims, run->n_buckets,
                            &run->samples, err));
     VP_TRY(open_resume(run, err));
+    if (run->options->output && is_lead(run))
+        VP_TRY(vp_folder_check(run->options->output, err));
     run->n_saved = run->n_done;
     if (trains)
         VP_TRY(vp_checkpoints_create(run->config, run->world, &run->checkpoints,
@@ -669,9 +682,11 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     VP_TRY(st);
     if (run->world && *vp_world_why_not(run->world))
         notice(run, vp_world_why_not(run->world));
+    VP_TRY(summarise(run, err));
     if (!run->options->dry_run)
         VP_TRY(open_run(run, err));
-    VP_TRY(summarise(run, err));
+    if (run->folder.path[0])
+        run->summary.output = run->folder.path;
     return announce(run, err);
 }
 

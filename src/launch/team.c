@@ -128,13 +128,20 @@ static enum vp_status hear(void *ctx, int64_t step, struct vp_ckpt_part *parts,
                            struct vp_err *err)
 {
     struct vp_team *team = ctx;
+    enum vp_status st = VP_OK;
     int n = 0;
 
-    for (int r = 0; r < team->n_ranks; r++)
+    for (int r = 0; r < team->n_ranks; r++) {
+        enum vp_status one = VP_OK;
+
         if (r != team->lead)
-            VP_TRY(hear_one(team, r, step, parts, &n, give_up, err));
-    *n_out = n;
-    return VP_OK;
+            one = hear_one(team, r, step, parts, &n, give_up,
+                           st == VP_OK ? err : NULL);
+        st = st == VP_OK ? one : st;
+    }
+    if (st == VP_OK)
+        *n_out = n;
+    return st;
 }
 
 /* ---- Creating ----------------------------------------------------------- */

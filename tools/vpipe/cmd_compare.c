@@ -200,7 +200,7 @@ static void default_output(const struct vp_config *config, char *out, size_t n)
     struct tm tm;
 
     localtime_r(&now, &tm);
-    strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+    strftime(when, sizeof(when), "%Y-%m-%dT%H-%M-%S", &tm);
     snprintf(out, n, "%s/compare-%s", config->log_directory, when);
     for (int i = 2; access(out, F_OK) == 0; i++)
         snprintf(out, n, "%s/compare-%s.%d", config->log_directory, when, i);

@@ -40,7 +40,8 @@ static const struct tool_flag flags[] = {
                       "the run folder [log_directory/time]" },
     [FLAG_RESUME] = { "--resume", "DIR",
                       "go on with the run in DIR, in its folder or in --output; "
-                      "DIR may also be one of its checkpoints" },
+                      "DIR may also be one of its checkpoints: the newest, or "
+                      "with --output any" },
     [FLAG_RESTARTS] = { "--restarts", "N",
                         "where vpipe starts mpirun: after a rank or host was "
                         "lost go on from the newest checkpoint, N times" },

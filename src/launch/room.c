@@ -1,0 +1,112 @@
+#include "launch/room.h"
+
+#include "ckpt/store.h"
+#include "optim/optim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- Judging ------------------------------------------------------------ */
+
+int64_t vp_room_need(const struct vp_room *room)
+{
+    int64_t most = (int64_t)room->keep + (room->keeps_best ? 1 : 0) + 1;
+    int64_t n = most - room->n_there;
+
+    n = n < 1 ? 1 : n;
+    return n < room->n_saves ? n : room->n_saves;
+}
+
+static bool fits(const struct vp_room *room)
+{
+    return vp_room_need(room) <= room->n_free / room->n_bytes;
+}
+
+/* The most checkpoints to keep that would fit; 0: not even one. */
+static int keep_that_fits(struct vp_room room)
+{
+    while (room.keep > 0 && !fits(&room))
+        room.keep--;
+    return room.keep;
+}
+
+enum vp_status vp_room_judge(const struct vp_room *room, const char *folder,
+                             struct vp_err *err)
+{
+    int64_t n = vp_room_need(room), needed = n * room->n_bytes;
+    int keep = keep_that_fits(*room);
+    char lower[64] = "";
+
+    if (fits(room))
+        return VP_OK;
+    if (keep > 0)
+        snprintf(lower, sizeof(lower), "set keep_checkpoints: %d, ", keep);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: not enough space: %lld %scheckpoint%s of %lld bytes "
+                      "must fit, %lld bytes are free; %sfree %lld bytes, or "
+                      "choose another --output or log_directory",
+                      folder, (long long)n, room->n_there > 0 ? "more " : "",
+                      n == 1 ? "" : "s", (long long)room->n_bytes,
+                      (long long)room->n_free, lower,
+                      (long long)(needed - room->n_free));
+}
+
+/* ---- A run -------------------------------------------------------------- */
+
+/* The weights of all stages, their moments and older versions. */
+static int64_t checkpoint_bytes(const struct vp_config *config,
+                                const struct vp_run_summary *summary)
+{
+    int64_t n_bytes = 0;
+
+    for (int s = 0; s < summary->n_stages; s++) {
+        const struct vp_run_stage *stage = &summary->stages[s];
+
+        n_bytes += stage->n_params * (int64_t)sizeof(float) *
+                   (vp_optim_n_moments(config->optim.kind) + stage->n_versions);
+    }
+    return vp_ckpt_disk_bytes(n_bytes, (int)summary->n_blocks);
+}
+
+static int64_t count_saves(const struct vp_config *config,
+                           const struct vp_run_summary *summary)
+{
+    int64_t every = config->checkpoint_every;
+    int64_t from = summary->resumed, to = summary->n_steps;
+
+    if (from >= to)
+        return 0;
+    return every > 0 ? to / every - from / every + (to % every ? 1 : 0) : 1;
+}
+
+/* Later ones than the run goes on from will be removed. */
+static enum vp_status count_there(const char *checkpoints, int64_t step,
+                                  int64_t *n_out, struct vp_err *err)
+{
+    struct vp_ckpt_entry *list = NULL;
+    int n = 0;
+
+    VP_TRY(vp_ckpt_list(checkpoints, &list, &n, err));
+    for (int i = 0; i < n; i++)
+        *n_out += list[i].step <= step;
+    free(list);
+    return VP_OK;
+}
+
+enum vp_status vp_room_check(const struct vp_config *config,
+                             const struct vp_run_summary *summary,
+                             const char *folder, struct vp_err *err)
+{
+    char checkpoints[1024 + 16];
+    struct vp_room room = {
+        .n_bytes = checkpoint_bytes(config, summary),
+        .n_saves = count_saves(config, summary),
+        .keep = config->keep_checkpoints,
+        .keeps_best = config->eval_every > 0,
+    };
+
+    snprintf(checkpoints, sizeof(checkpoints), "%s/checkpoints", folder);
+    VP_TRY(count_there(checkpoints, summary->resumed, &room.n_there, err));
+    VP_TRY(vp_ckpt_free_bytes(checkpoints, &room.n_free, err));
+    return vp_room_judge(&room, folder, err);
+}
