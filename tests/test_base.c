@@ -1,12 +1,12 @@
-/* The base folder: messages, checked sizes, arenas, guarded pages, the room
- * that a host has, random numbers. The thread pool has a file of its own. */
+/* The base folder: messages, checked sizes, arenas, guarded pages, the host's
+ * memory, random numbers. The thread pool has a file of its own. */
 #include "base/batch.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/halves.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "base/room.h"
+#include "base/host.h"
 #include "base/status.h"
 
 #include <float.h>
@@ -419,7 +419,7 @@ static void test_pages_exhausted(void **state)
     assert_ptr_equal(pages, &dummy);
 }
 
-/* ---- Room --------------------------------------------------------------- */
+/* ---- The host ----------------------------------------------------------- */
 
 static void put(const char *root, const char *path, const char *text)
 {
@@ -439,7 +439,7 @@ static void put(const char *root, const char *path, const char *text)
     fclose(file);
 }
 
-static void test_room(void **state)
+static void test_host_memory(void **state)
 {
     static const char *const files[] = {
         "sys/fs/cgroup/a/b/memory.max", "sys/fs/cgroup/a/memory.max",
@@ -453,22 +453,22 @@ static void test_room(void **state)
 
     (void)state;
     assert_non_null(mkdtemp(root));
-    assert_true(vp_host_room(root) == SIZE_MAX);
+    assert_true(vp_host_memory(root) == SIZE_MAX);
     put(root, "proc/meminfo",
         "MemTotal:  4000 kB\nMemFree:  100 kB\nMemAvailable:  2000 kB\n"
         "SwapTotal:  900 kB\nSwapFree:   500 kB\n");
-    assert_int_equal(vp_host_room(root), 2500 * 1024);
+    assert_int_equal(vp_host_memory(root), 2500 * 1024);
     put(root, "proc/self/cgroup", "4:cpu:/x\n0::/a/b\n");
     put(root, "sys/fs/cgroup/memory.max", "max\n");
-    assert_int_equal(vp_host_room(root), 2500 * 1024);
+    assert_int_equal(vp_host_memory(root), 2500 * 1024);
     put(root, "sys/fs/cgroup/a/b/memory.max", "1000000\n");
-    assert_int_equal(vp_host_room(root), 1000000);
+    assert_int_equal(vp_host_memory(root), 1000000);
     put(root, "sys/fs/cgroup/a/memory.max", "900000\n");
-    assert_int_equal(vp_host_room(root), 900000);
+    assert_int_equal(vp_host_memory(root), 900000);
     put(root, "sys/fs/cgroup/memory.max", "800000\n");
-    assert_int_equal(vp_host_room(root), 800000);
+    assert_int_equal(vp_host_memory(root), 800000);
     put(root, "sys/fs/cgroup/memory.max", "90000000\n");
-    assert_int_equal(vp_host_room(root), 900000);
+    assert_int_equal(vp_host_memory(root), 900000);
     for (size_t i = 0; i < VP_COUNT_OF(files); i++) {
         snprintf(path, sizeof(path), "%s/%s", root, files[i]);
         assert_int_equal(remove(path), 0);
@@ -822,7 +822,7 @@ int main(void)
         cmocka_unit_test(test_pages_guards),
         cmocka_unit_test(test_pages_are_returned),
         cmocka_unit_test(test_pages_exhausted),
-        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_host_memory),
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_rng_is_pinned),
         cmocka_unit_test(test_rng_bits_are_balanced),

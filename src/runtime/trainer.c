@@ -1,6 +1,6 @@
 /* A trainer and its rank threads: creating, planning, giving out jobs. */
 #include "base/clock.h"
-#include "base/room.h"
+#include "base/host.h"
 #include "runtime/conductor.h"
 #include "runtime/state.h"
 #include "runtime/watch.h"
@@ -266,7 +266,7 @@ static enum vp_status check_fit(const struct vp_trainer *trainer,
 static enum vp_status check_room(const struct vp_trainer *trainer,
                                  struct vp_err *err)
 {
-    size_t room = vp_host_room(""), need = 0;
+    size_t room = vp_host_memory(""), need = 0;
 
     if (!trainer->config.backend->host_memory || trainer->config.spread)
         return VP_OK;

@@ -1,4 +1,4 @@
-#include "base/room.h"
+#include "base/host.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -77,7 +77,7 @@ static size_t groups_limit(const char *root)
     return limit;
 }
 
-size_t vp_host_room(const char *root)
+size_t vp_host_memory(const char *root)
 {
     char path[MAX_PATH];
     size_t room;

@@ -1,6 +1,6 @@
 /* How much memory the host has left for a process. */
-#ifndef VP_BASE_ROOM_H
-#define VP_BASE_ROOM_H
+#ifndef VP_BASE_HOST_H
+#define VP_BASE_HOST_H
 
 #include <stddef.h>
 
@@ -8,6 +8,6 @@
  * kernel can give, swap included, and no more than its control groups allow.
  * SIZE_MAX where nothing says. Files are read below the folder `root`: "" but
  * for tests. */
-size_t vp_host_room(const char *root);
+size_t vp_host_memory(const char *root);
 
 #endif
