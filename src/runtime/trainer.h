@@ -164,7 +164,7 @@ struct vp_train_config {
 
 /* Messages in one direction. */
 struct vp_way_stats {
-    int64_t receive_ns, send_ns; /* waiting, as below */
+    int64_t receive_ns, send_ns; /* as below */
     int64_t bytes_sent, bytes_received;
     int64_t n_sent, n_received;
 };
@@ -175,8 +175,9 @@ struct vp_stage_stats {
     int64_t reduce_ns;               /* adding gradients of replicas, also
                                         between the parts of a backward */
     int64_t update_ns;
-    int64_t receive_ns; /* waiting for messages */
-    int64_t send_ns;    /* waiting for room at the receiver */
+    int64_t wait_ns;    /* in both, for the other ranks */
+    int64_t receive_ns; /* waiting for messages, and taking them */
+    int64_t send_ns;    /* waiting for room at the receiver, and sending */
     int64_t bytes_sent, bytes_received;
     int64_t n_forward, n_backward; /* minibatches */
     struct vp_way_stats act, grad; /* activations on, gradients back */
