@@ -371,7 +371,9 @@ for signal in HUP USR1 TERM; do
     start "stopped$signal" metrics.jsonl "$configs/bert_one.yml" $tiny $long
     kill -"$signal" $child
     ended 3
+    has out 'stopping after this update, then saving; a second signal ends'
     has out 'stopped'
+    has out "go on     vpipe train stopped$signal/config.yml --resume stopped"
     [ ! -s err ] || fail 'a clean stop writes to stderr'
     last=$(wc -l <"stopped$signal/metrics.jsonl")
     [ -e "stopped$signal/checkpoints/step-$last/manifest.json" ] ||
@@ -381,6 +383,7 @@ done
 run 0 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
     --max-steps $((last + 3))
 has out "Resumed from checkpoint step $last"
+has out "done      3 updates ($((last + 3)) in all) in "
 [ "$(wc -l <stoppedTERM/metrics.jsonl)" -eq $((last + 3)) ] ||
     fail 'the stopped run did not go on'
 has stoppedTERM/output.log.0 "Resumed from checkpoint step $last"
@@ -396,6 +399,8 @@ cp stoppedTERM/trace.json done.json
 run 0 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
     --max-steps $((last + 3))
 grep -q nan out && fail 'not a number after nothing was done'
+has out "done      nothing: $((last + 3)) updates are trained already, and\
+ --max-steps ends the run at $((last + 3)); raise it to go on"
 cmp -s done.json stoppedTERM/trace.json || fail 'an empty trace replaced one'
 
 # A group is longer than any ring of results.
@@ -456,7 +461,8 @@ refuse "--set: key 'verbose' has 'foo' as entry 1; write a list of some of\
  stages, tensors, versions, communication, time, for example\
  'verbose=[stages, time]'" train "$configs/bert_tiny.yml" --verbose foo
 run 0 train inside/config.yml --resume inside --forward_only
-has out 'eval at step 8: loss '
+grep -qE '^eval at step 8: loss [0-9.]+ over 4 batches$' out ||
+    fail 'an evaluation does not say over what'
 run 0 train --help
 for word in --verbose --num_minibatches --forward_only --resume --explain; do
     has out "$word"
