@@ -440,7 +440,7 @@ static int64_t counted_ns(const struct vp_stage_stats *stats)
 {
     return stats->forward_ns + stats->backward_ns + stats->reduce_ns +
            stats->update_ns + stats->wait_ns + stats->receive_ns +
-           stats->send_ns;
+           stats->send_ns + stats->message_ns;
 }
 
 /* The times of a stage are those of its ranks' actions: none is counted twice,

@@ -949,12 +949,12 @@ static void show_step(struct screen *screen, int64_t step)
 }
 
 static const char rows_1[] =
-    "stage 0  [#####-----] busy  50%  bubble  50%  F 3      B 1        1.15 "
-    "GB\x1b[K\n"
-    "stage 1  [##########] busy 100%  bubble   0%  F 2      B 1        1.86 "
-    "GB\x1b[K\n"
-    "stage 2  [----------] busy   0%  bubble 100%  F 1      B 1       488.3 "
-    "kB\x1b[K\n"
+    "stage 0  [#####-----] busy  50%  bubble  50%  F 3      B 1       1.15 "
+    "GiB\x1b[K\n"
+    "stage 1  [##########] busy 100%  bubble   0%  F 2      B 1       1.86 "
+    "GiB\x1b[K\n"
+    "stage 2  [----------] busy   0%  bubble 100%  F 1      B 1        488 "
+    "KiB\x1b[K\n"
     "1/9  loss 2.5000  1.5k tokens/s  ETA 0:08  bubble 25%  1.0 GF/s  lr "
     "0.00e+00\x1b[K";
 
@@ -1070,7 +1070,8 @@ static const char *show_end(struct screen *screen, struct vp_run_result *result)
           .update_ns = 200000000,
           .wait_ns = 300000000,
           .receive_ns = 60000000,
-          .send_ns = 40000000,
+          .send_ns = 30000000,
+          .message_ns = 10000000,
           .bytes_sent = 1250000 },
         { .forward_ns = 1500000000, .receive_ns = 500000000 },
     };

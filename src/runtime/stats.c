@@ -32,6 +32,7 @@ void vp_stage_stats_add(const struct vp_rank_stage *rs,
     sum->reduce_ns += read_count(&count->reduce_ns);
     sum->update_ns += read_count(&count->update_ns);
     sum->wait_ns += read_count(&count->wait_ns);
+    sum->message_ns += read_count(&count->message_ns);
     sum->n_forward += read_count(&count->n_forward);
     sum->n_backward += read_count(&count->n_backward);
     sum->n_sums += read_count(&count->n_sums);

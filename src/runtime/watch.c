@@ -34,16 +34,6 @@ static struct vp_stage_count *count_of(struct vp_rank *rank, int stage)
     return &rank->stages[i].count;
 }
 
-/* Of the message that is sent or received. */
-static struct vp_way_count *way_of(struct vp_stage_count *stage,
-                                   const struct vp_trace_event *event)
-{
-    bool gradient = event->kind == VP_ACTION_SEND_GRAD ||
-                    event->kind == VP_ACTION_RECV_GRAD;
-
-    return &stage->way[gradient];
-}
-
 void vp_watch_count_work(struct vp_rank *rank,
                          const struct vp_trace_event *event, int64_t summed_ns)
 {
@@ -74,11 +64,9 @@ void vp_watch_count_work(struct vp_rank *rank,
         break;
     case VP_ACTION_SEND_ACT:
     case VP_ACTION_SEND_GRAD:
-        count(rank, &way_of(stage, event)->send_ns, ns);
-        break;
     case VP_ACTION_RECV_ACT:
     case VP_ACTION_RECV_GRAD:
-        count(rank, &way_of(stage, event)->receive_ns, ns);
+        count(rank, &stage->message_ns, ns);
         break;
     default:
         break;
@@ -88,9 +76,10 @@ void vp_watch_count_work(struct vp_rank *rank,
 void vp_watch_count_receive(struct vp_rank *rank,
                             const struct vp_trace_event *event)
 {
-    struct vp_stage_count *stage = count_of(rank, event->stage);
+    struct vp_way_count *way =
+        &count_of(rank, event->stage)->way[event->kind != VP_ACTION_RECV_ACT];
 
-    count(rank, &way_of(stage, event)->receive_ns, event->wait_ns);
+    count(rank, &way->receive_ns, event->wait_ns);
 }
 
 void vp_watch_begin(struct vp_rank *rank, int action)

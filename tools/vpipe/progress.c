@@ -1,6 +1,7 @@
 #include "progress.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "launch/command.h"
 #include "tool.h"
 
@@ -159,16 +160,6 @@ static void time_text(double seconds, char *out, size_t n_bytes)
         snprintf(out, n_bytes, "%lld:%02lld", s / 60, s % 60);
 }
 
-static void bytes_text(int64_t n, char *out, size_t n_bytes)
-{
-    if (n < 1024 * 1024)
-        snprintf(out, n_bytes, "%.1f kB", (double)n / 1024);
-    else if (n < (int64_t)1 << 30)
-        snprintf(out, n_bytes, "%.1f MB", (double)n / (1024 * 1024));
-    else
-        snprintf(out, n_bytes, "%.2f GB", (double)n / (1 << 30));
-}
-
 /* ---- The line ----------------------------------------------------------- */
 
 static void append(char *line, size_t n_bytes, const char *text)
@@ -277,7 +268,7 @@ static void row_text(const struct progress *progress, int s, char *out,
     char bar[8 * ROW_BAR], memory[32];
 
     bar_text(progress, busy, ROW_BAR, bar, sizeof(bar));
-    bytes_text(stage->n_bytes, memory, sizeof(memory));
+    vp_bytes_text(stage->n_bytes, memory, sizeof(memory));
     snprintf(
         out, n_bytes,
         "stage %-2d %sbusy %3.0f%%  bubble %3.0f%%  F %-6lld B %-6lld  %8s", s,
@@ -350,27 +341,11 @@ static void print_line(struct progress *progress,
 
 static void print_memory(FILE *out, const struct vp_memory *m, int stage)
 {
-    const struct {
-        const char *name;
-        int64_t n;
-    } parts[] = {
-        { "weights", m->weights },   { "gradients", m->gradients },
-        { "moments", m->moments },   { "activations", m->activations },
-        { "boundary", m->boundary }, { "work", m->work },
-    };
-    const char *between = "";
-    char text[32];
+    char total[VP_BYTES_TEXT], parts[VP_MEMORY_TEXT];
 
-    bytes_text(m->total, text, sizeof(text));
-    fprintf(out, "stage %-2d  %s (", stage, text);
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        if (parts[i].n == 0)
-            continue;
-        bytes_text(parts[i].n, text, sizeof(text));
-        fprintf(out, "%s%s %s", between, parts[i].name, text);
-        between = ", ";
-    }
-    fputs(")\n", out);
+    vp_bytes_text(m->total, total, sizeof(total));
+    vp_memory_text(m, parts);
+    fprintf(out, "stage %-2d  %s (%s)\n", stage, total, parts);
 }
 
 /* "3" or "3-5". */
@@ -393,7 +368,7 @@ static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
     range_text(stage->first_block, stage->n_blocks, blocks, sizeof(blocks));
     range_text(stage->first_rank, stage->n_ranks, ranks, sizeof(ranks));
     count_text((double)stage->n_params, params, sizeof(params));
-    bytes_text(stage->memory->total, memory, sizeof(memory));
+    vp_bytes_text(stage->memory->total, memory, sizeof(memory));
     if (stage->n_redo_lines > 0)
         snprintf(again, sizeof(again), "%d/%d", stage->n_redo_lines,
                  stage->n_lines);
@@ -569,7 +544,7 @@ static int64_t counted_ns(const struct vp_stage_stats *stats)
 {
     return stats->forward_ns + stats->backward_ns + stats->reduce_ns +
            stats->update_ns + stats->wait_ns + stats->receive_ns +
-           stats->send_ns;
+           stats->send_ns + stats->message_ns;
 }
 
 /* What is left of the time of a stage's ranks, in percent of one rank's; of
@@ -621,7 +596,7 @@ static void print_stages(const struct progress *progress,
         print_share(progress, result, s, stats->update_ns, 6);
         print_share(progress, result, s, stats->wait_ns, 6);
         print_share(progress, result, s, stats->receive_ns, 6);
-        print_share(progress, result, s, stats->send_ns, 6);
+        print_share(progress, result, s, stats->send_ns + stats->message_ns, 6);
         if (other < 0.0)
             fprintf(out, "%8s", "-");
         else
