@@ -113,6 +113,23 @@ refuse "vpipe info: unexpected argument 'now'; remove it" info now
 refuse "vpipe info: unknown option '--hlep'; did you mean '--help'?" \
     info --hlep
 
+refuse "vpipe schedule: option '--minibatches' must be a whole number from 1 to\
+ 536870912, not '2147483647'; write for example '--minibatches 4'" \
+    schedule 1f1b --stages 2 --minibatches 2147483647
+for bad in 1e308,1e308,1e308 0,0,0 1,1 1,-1,1; do
+    refuse "vpipe schedule: option '--costs' must be three or four times from 0\
+ to 1e+100, the first three not all 0, not '$bad'; write for example '--costs\
+ 1,1,1,0.1'" schedule 1f1b --stages 2 --minibatches 2 --costs "$bad"
+done
+run 0 schedule 1f1b --stages 2 --minibatches 8 --costs 1e100,1e100,1e100,1e100
+grep -qE 'inf|nan' out && fail 'costs at their limit are too large'
+run 0 schedule 1f1b --stages 1 --minibatches 1
+has out '1f1b: 1 stage on 1 rank, 1 minibatch'
+# A schedule that can be read, but is none.
+printf 'stages=1 minibatches=2\n0: 0F0 0F1 0B1 0B0 0UPDATE0\n' >wrong.txt
+refuse "vpipe schedule: wrong.txt: rank 0, action 2 (0B1): out of order: 0B0\
+ comes next on this rank" schedule wrong.txt
+
 # ---- Mistakes in a configuration -------------------------------------------
 refuse 'none.yml: cannot be opened: No such file or directory; check the path' \
     train none.yml

@@ -381,11 +381,12 @@ static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
 static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
 {
     fprintf(out,
-            "schedule  %s (%s): %d actions for %d minibatches on %d ranks\n"
+            "schedule  %s (%s): %d actions for %d minibatch%s on %d ranks\n"
             "proof     each minibatch once, in order; nothing overwritten in "
             "use; no deadlock\n",
             summary->schedule, summary->asp ? "asp" : "bsp", summary->n_actions,
-            summary->group_size, summary->n_ranks);
+            summary->group_size, summary->group_size == 1 ? "" : "es",
+            summary->n_ranks);
     fprintf(out, "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
             100.0 * summary->bubble_simulated, 100.0 * summary->bubble_theory);
     /* Recomputed are so many of the stage's lines, from its end. */
