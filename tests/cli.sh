@@ -113,6 +113,23 @@ refuse "vpipe info: unexpected argument 'now'; remove it" info now
 refuse "vpipe info: unknown option '--hlep'; did you mean '--help'?" \
     info --hlep
 
+refuse "vpipe schedule: option '--minibatches' must be a whole number from 1 to\
+ 536870912, not '2147483647'; write for example '--minibatches 4'" \
+    schedule 1f1b --stages 2 --minibatches 2147483647
+for bad in 1e308,1e308,1e308 0,0,0 1,1 1,-1,1; do
+    refuse "vpipe schedule: option '--costs' must be three or four times from 0\
+ to 1e+100, the first three not all 0, not '$bad'; write for example '--costs\
+ 1,1,1,0.1'" schedule 1f1b --stages 2 --minibatches 2 --costs "$bad"
+done
+run 0 schedule 1f1b --stages 2 --minibatches 8 --costs 1e100,1e100,1e100,1e100
+grep -qE 'inf|nan' out && fail 'costs at their limit are too large'
+run 0 schedule 1f1b --stages 1 --minibatches 1
+has out '1f1b: 1 stage on 1 rank, 1 minibatch'
+# A schedule that can be read, but is none.
+printf 'stages=1 minibatches=2\n0: 0F0 0F1 0B1 0B0 0UPDATE0\n' >wrong.txt
+refuse "vpipe schedule: wrong.txt: rank 0, action 2 (0B1): out of order: 0B0\
+ comes next on this rank" schedule wrong.txt
+
 # ---- Mistakes in a configuration -------------------------------------------
 refuse 'none.yml: cannot be opened: No such file or directory; check the path' \
     train none.yml
@@ -251,15 +268,16 @@ run 0 train "$configs/bert_one.yml" $group --set stages=2 \
 # shellcheck disable=SC2086
 run 2 train "$configs/bert_tiny.yml" $pipe --set memory_limit=1K --output big
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about memory'
-has err '--set: stage 0 needs '
+grep -qE '^--set: stage 0 needs [0-9.]+ [KM]iB \(.*\), memory_limit is 1 KiB; ' err ||
+    fail 'not what a stage needs and may have'
 [ ! -e big ] || fail 'a refused run wrote a folder'
 # Nor does what the machine has no room for begin.
 run 2 train "$configs/bert_one.yml" --output huge --set device=cpu \
     --set synthetic_data=true --set batch_size=400000 --set hidden=8192 \
     --set heads=64 --set layers=24
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about room'
-has err '--set: the stages here need 195757.74 GiB, this machine has '
-has err ' GiB left; use a smaller batch_size, '
+has err '--set: the stages here need 191 TiB, this machine has '
+has err ' left; use a smaller batch_size, '
 [ ! -e huge ] || fail 'a run that does not fit has left a folder'
 # What other machines have is not known here.
 for hosts in localhost a; do
@@ -431,7 +449,9 @@ for signal in HUP USR1 TERM; do
     start "stopped$signal" metrics.jsonl "$configs/bert_one.yml" $tiny $long
     kill -"$signal" $child
     ended 3
+    has out 'stopping after this update, then saving; a second signal ends'
     has out 'stopped'
+    has out "go on     vpipe train stopped$signal/config.yml --resume stopped"
     [ ! -s err ] || fail 'a clean stop writes to stderr'
     last=$(wc -l <"stopped$signal/metrics.jsonl")
     [ -e "stopped$signal/checkpoints/step-$last/manifest.json" ] ||
@@ -441,6 +461,7 @@ done
 run 0 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
     --max-steps $((last + 3))
 has out "Resumed from checkpoint step $last"
+has out "done      3 updates ($((last + 3)) in all) in "
 [ "$(wc -l <stoppedTERM/metrics.jsonl)" -eq $((last + 3)) ] ||
     fail 'the stopped run did not go on'
 has stoppedTERM/output.log.0 "Resumed from checkpoint step $last"
@@ -456,6 +477,8 @@ cp stoppedTERM/trace.json done.json
 run 0 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
     --max-steps $((last + 3))
 grep -q nan out && fail 'not a number after nothing was done'
+has out "done      nothing: $((last + 3)) updates are trained already, and\
+ --max-steps ends the run at $((last + 3)); raise it to go on"
 cmp -s done.json stoppedTERM/trace.json || fail 'an empty trace replaced one'
 
 # A group is longer than any ring of results.
@@ -525,7 +548,8 @@ refuse "--set: key 'verbose' has 'foo' as entry 1; write a list of some of\
  stages, tensors, versions, communication, time, for example\
  'verbose=[stages, time]'" train "$configs/bert_tiny.yml" --verbose foo
 run 0 train inside/config.yml --resume inside --forward_only
-has out 'eval at step 8: loss '
+grep -qE '^eval at step 8: loss [0-9.]+ over 4 batches$' out ||
+    fail 'an evaluation does not say over what'
 run 0 train --help
 for word in --verbose --num_minibatches --forward_only --resume --explain; do
     has out "$word"

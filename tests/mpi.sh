@@ -163,6 +163,17 @@ paste <(numbers threads | grep -v step) <(numbers ranks | grep -v step) |
          END { exit bad > 0 || NR != 8 }' ||
     note_failure "reduce: fast: $(numbers threads) $(numbers ranks)"
 
+# ---- Times -----------------------------------------------------------------
+# Those of the last update, too: in it, the last stage waits for the first.
+n_runs=$((n_runs + 1))
+timeout 120 "${mpirun[@]}" -n 2 "$program" train "$folder/small.yml" \
+    --set stages=2 --set accumulation_steps=4 --max-steps 1 \
+    --output "$folder/once" >"$folder/log" 2>&1 </dev/null
+awk '$1 == "stage" && $6 == "wait" { table = 1 }
+     table && $1 == 1 { seen = $10 > 0 }
+     END { exit !seen }' "$folder/log" ||
+    note_failure "no wait in the last update: $(cat "$folder/log")"
+
 # ---- Compressed messages ---------------------------------------------------
 # bytes RUN: of all messages, as the stages say.
 bytes()

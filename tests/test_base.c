@@ -802,6 +802,44 @@ static void known_halves(void **state)
     assert_true(vp_halves_join(0x3F81, 0x8000) == 0x1.01p0f);
 }
 
+static void bytes_have_units(void **state)
+{
+    static const struct {
+        int64_t bytes;
+        const char *want;
+    } cases[] = { { 0, "0 B" },
+                  { 999, "999 B" },
+                  { 1048063, "1023 KiB" },
+                  { 1048064, "1 MiB" },
+                  { 1023, "1023 B" },
+                  { 1024, "1 KiB" },
+                  { 1536, "1.5 KiB" },
+                  { 49178214, "46.9 MiB" },
+                  { INT64_C(11) << 30, "11 GiB" },
+                  { INT64_C(1) << 52, "4096 TiB" } };
+    char text[32];
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        vp_bytes_text(cases[i].bytes, text, sizeof(text));
+        assert_string_equal(text, cases[i].want);
+    }
+}
+
+/* Numbers that a message asks to compare do not look equal. */
+static void bytes_that_differ_look_different(void **state)
+{
+    char a[VP_BYTES_TEXT], b[VP_BYTES_TEXT];
+
+    (void)state;
+    vp_bytes_texts(21390950, 20342375, a, b, sizeof(a));
+    assert_string_equal(a, "20.4 MiB");
+    assert_string_equal(b, "19.4 MiB");
+    vp_bytes_texts(20971521, 20971520, a, b, sizeof(a));
+    assert_string_equal(a, "20971521 bytes");
+    assert_string_equal(b, "20971520 bytes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -831,6 +869,8 @@ int main(void)
         cmocka_unit_test(test_rng_byte),
         cmocka_unit_test(test_dropout_quantisation),
         cmocka_unit_test(test_clock),
+        cmocka_unit_test(bytes_have_units),
+        cmocka_unit_test(bytes_that_differ_look_different),
         cmocka_unit_test(two_byte_numbers),
         cmocka_unit_test(known_two_byte_numbers),
         cmocka_unit_test(floats_in_two_halves),

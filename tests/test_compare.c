@@ -68,27 +68,6 @@ static void orders_are_stable(void **state)
     assert_int_equal(order[0], 0);
 }
 
-static void bytes_have_units(void **state)
-{
-    static const struct {
-        int64_t bytes;
-        const char *want;
-    } cases[] = { { 0, "0 B" },
-                  { 999, "999 B" },
-                  { 1000, "0.977 KiB" },
-                  { 1024, "1 KiB" },
-                  { 1536, "1.5 KiB" },
-                  { 49178214, "46.9 MiB" },
-                  { INT64_C(11) << 30, "11 GiB" } };
-    char text[32];
-
-    (void)state;
-    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
-        vp_compare_bytes(cases[i].bytes, text, sizeof(text));
-        assert_string_equal(text, cases[i].want);
-    }
-}
-
 /* ---- The table ---------------------------------------------------------- */
 
 static void fill(struct vp_contestant out[3])
@@ -728,7 +707,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_become_medians),
         cmocka_unit_test(orders_are_stable),
-        cmocka_unit_test(bytes_have_units),
         cmocka_unit_test(the_table_is_as_expected),
         cmocka_unit_test(orders_that_differ_are_told),
         cmocka_unit_test(the_picture_has_a_bar_for_everything),

@@ -436,6 +436,57 @@ static void bundles_are_added_before_reduce(void **state)
     }
 }
 
+static int64_t counted_ns(const struct vp_stage_stats *stats)
+{
+    return stats->forward_ns + stats->backward_ns + stats->reduce_ns +
+           stats->update_ns + stats->wait_ns + stats->receive_ns +
+           stats->send_ns + stats->message_ns;
+}
+
+/* The times of a stage are those of its ranks' actions: none is counted twice,
+ * none is left out. */
+static void times_add_up(void **state)
+{
+    static const int partition[] = { 2, 1, 2 }, replicas[] = { 2, 1, 3 };
+    const char *const schedules[] = { "gpipe", "pipedream" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(schedules); i++) {
+        struct setup setup = usual;
+        struct vp_err err = { "" };
+        struct vp_stage_stats stats;
+        struct vp_trace trace;
+        struct run run;
+        int64_t ns, wait_ns = 0;
+        int stage;
+
+        setup.schedule = schedules[i];
+        setup.n_stages = 3;
+        setup.partition = partition;
+        setup.replicas = replicas;
+        setup.tied = false;
+        setup.accumulation = 6;
+        assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
+        assert_int_equal(
+            vp_trainer_run(run.trainer, N_STEPS, keep_step, &run, &err), VP_OK);
+        assert_int_equal(vp_trainer_trace(run.trainer, "", &trace, &err),
+                         VP_OK);
+        for (int r = 0; r < trace.n_ranks; r++) {
+            ns = 0;
+            for (int e = 0; e < trace.ranks[r].n_events; e++)
+                ns += trace.ranks[r].events[e].end_ns -
+                      trace.ranks[r].events[e].start_ns;
+            assert_true(
+                vp_trainer_rank_stats(run.trainer, r, 0, &stage, &stats));
+            assert_int_equal(counted_ns(&stats), ns);
+            wait_ns += stats.wait_ns;
+        }
+        assert_true(wait_ns > 0);
+        vp_trace_release(&trace);
+        run_free(&run);
+    }
+}
+
 /* A stage without replicas runs whole lists and adds nothing. */
 static void one_replica_pays_nothing(void **state)
 {
@@ -569,6 +620,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_those_of_the_literal_program),
         cmocka_unit_test(bundles_are_added_before_reduce),
+        cmocka_unit_test(times_add_up),
         cmocka_unit_test(one_replica_pays_nothing),
         cmocka_unit_test(a_replica_that_stalls_is_named),
         cmocka_unit_test(a_replica_that_dies_stops_all),

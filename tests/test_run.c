@@ -79,7 +79,7 @@ struct heard {
     int rank[MAX_LINES];
     char line[MAX_LINES][160];
     int n_lines;
-    int64_t eval_step;
+    int64_t eval_step, n_batches;
     double eval_loss;
     int n_evals, n_steps;
     int64_t epochs[64];
@@ -107,9 +107,10 @@ static void hear_step(void *ctx, const struct vp_step_report *report)
     heard.n_steps++;
 }
 
-static void hear_eval(void *ctx, int64_t step, double loss)
+static void hear_eval(void *ctx, int64_t step, int64_t n_batches, double loss)
 {
     (void)ctx;
+    heard.n_batches = n_batches;
     heard.eval_step = step;
     heard.eval_loss = loss;
     heard.n_evals++;
@@ -849,6 +850,7 @@ static void test_forward_only(void **state)
     assert_int_equal(heard.n_evals, 1);
     assert_int_equal(heard.n_steps, 0);
     assert_int_equal(heard.eval_step, 6);
+    assert_true(heard.n_batches > 3);
     assert_true(heard.eval_loss == loss);
     must_run(NULL, folder_of("trained"), look3);
     assert_true(heard.eval_loss == loss);
@@ -860,6 +862,7 @@ static void test_forward_only(void **state)
     must_run(folder_of("looked"), NULL, capped);
     assert_true(heard.eval_loss != loss);
     assert_int_equal(heard.eval_step, 0);
+    assert_int_equal(heard.n_batches, 3);
     text = read_text(path_of("looked", "metrics.jsonl"));
     assert_int_equal(count_lines(text, "."), 1);
     assert_int_equal(count_lines(text, "^\\{\"step\": 0, \"eval_loss\": "), 1);
@@ -947,12 +950,12 @@ static void show_step(struct screen *screen, int64_t step)
 }
 
 static const char rows_1[] =
-    "stage 0  [#####-----] busy  50%  bubble  50%  F 3      B 1        1.15 "
-    "GB\x1b[K\n"
-    "stage 1  [##########] busy 100%  bubble   0%  F 2      B 1        1.86 "
-    "GB\x1b[K\n"
-    "stage 2  [----------] busy   0%  bubble 100%  F 1      B 1       488.3 "
-    "kB\x1b[K\n"
+    "stage 0  [#####-----] busy  50%  bubble  50%  F 3      B 1       1.15 "
+    "GiB\x1b[K\n"
+    "stage 1  [##########] busy 100%  bubble   0%  F 2      B 1       1.86 "
+    "GiB\x1b[K\n"
+    "stage 2  [----------] busy   0%  bubble 100%  F 1      B 1        488 "
+    "KiB\x1b[K\n"
     "1/9  loss 2.5000  1.5k tokens/s  ETA 0:08  bubble 25%  1.0 GF/s  lr "
     "0.00e+00\x1b[K";
 
@@ -984,6 +987,13 @@ static void test_live(void **state)
     screen.progress.details = true;
     progress_detail(&screen.progress, 1, "loud");
     assert_string_equal(look(&screen), "\x1b[3A\r\x1b[J\x1b[?25h[1] loud\n");
+
+    /* After the answer to a signal, nothing above it is drawn over. */
+    show_step(&screen, 3);
+    look(&screen);
+    progress_interject("stopping\n");
+    show_step(&screen, 3);
+    assert_memory_equal(look(&screen), "\x1b[?25h\x1b[?25l\rstage 0 ", 21);
 
     /* A window without room has the line alone. */
     show_step(&screen, 4);
@@ -1046,6 +1056,105 @@ static void test_pipe(void **state)
     assert_string_equal(look(&screen), "[2] inside\n");
     progress_break(&screen.progress);
     assert_string_equal(look(&screen), "");
+    close_screen(&screen);
+}
+
+/* ---- The last lines ----------------------------------------------------- */
+
+static const char *show_end(struct screen *screen, struct vp_run_result *result)
+{
+    static const struct vp_stage_stats stats[3] = {
+        { .forward_ns = 500000000, .wait_ns = 250000000 },
+        { .forward_ns = 1000000000,
+          .backward_ns = 2000000000,
+          .reduce_ns = 100000000,
+          .update_ns = 200000000,
+          .wait_ns = 300000000,
+          .receive_ns = 60000000,
+          .send_ns = 30000000,
+          .message_ns = 10000000,
+          .bytes_sent = 1250000 },
+        { .forward_ns = 1500000000, .receive_ns = 500000000 },
+    };
+    struct vp_trace trace = { 0 };
+
+    result->first_loss = result->last_loss = result->eval_loss = (double)NAN;
+    result->stats = stats;
+    result->trace = &trace;
+    result->limit = "total_steps";
+    progress_end(&screen->progress, result);
+    return look(screen);
+}
+
+/* A run that can go on says how, with all that --set changed. */
+static void test_end_says_how_to_go_on(void **state)
+{
+    struct vp_run_result result = {
+        .n_steps = 103, .n_trained = 103, .n_left = 2, .interrupted = true
+    };
+    static struct screen screen;
+
+    (void)state;
+    open_screen(&screen, false);
+    look(&screen);
+    assert_non_null(strstr(show_end(&screen, &result),
+                           "\n\ngo on     vpipe train runs/x/config.yml "
+                           "--resume runs/x\ntry next  "));
+    screen.progress.config = "a file.yml";
+    assert_non_null(strstr(show_end(&screen, &result),
+                           "vpipe train 'a file.yml' --resume runs/x\n"));
+    result.n_left = 0;
+    assert_null(strstr(show_end(&screen, &result), "resume"));
+    close_screen(&screen);
+}
+
+static void test_end_counts_its_own_work(void **state)
+{
+    struct vp_run_result result = { .n_steps = 400,
+                                    .n_trained = 400,
+                                    .seconds = 2.0 };
+    static struct screen screen;
+
+    (void)state;
+    open_screen(&screen, false);
+    screen.progress.n_steps = 300;
+    look(&screen);
+    assert_non_null(
+        strstr(show_end(&screen, &result), "done      400 updates in 2.0 s"));
+    result.n_trained = 300;
+    assert_non_null(strstr(show_end(&screen, &result),
+                           "done      300 updates (400 in all) in 2.0 s"));
+    result.n_trained = 0;
+    result.seconds = 0.0;
+    assert_non_null(strstr(show_end(&screen, &result),
+                           "done      nothing: 400 updates are trained "
+                           "already, and total_steps ends the run at 300; "
+                           "raise it to go on\n"));
+    close_screen(&screen);
+}
+
+/* Rows make 100 %: of each rank; of stages that share one, together. */
+static void test_end_table_adds_up(void **state)
+{
+    struct vp_run_result result = { .n_trained = 1, .seconds = 2.0 };
+    static struct screen screen;
+
+    (void)state;
+    open_screen(&screen, false);
+    look(&screen);
+    assert_non_null(strstr(
+        show_end(&screen, &result),
+        "\nstage forward backward  reduce  update    wait receive    send   "
+        "other      sent\n"
+        "    0  25.0 %    0.0 %   0.0 %   0.0 %  12.5 %   0.0 %   0.0 %  "
+        "62.5 %    0.0 MB\n"
+        "    1  25.0 %   50.0 %   2.5 %   5.0 %   7.5 %   1.5 %   1.0 %   "
+        "7.5 %    1.2 MB\n"
+        "    2  75.0 %    0.0 %   0.0 %   0.0 %   0.0 %  25.0 %   0.0 %   "
+        "0.0 %    0.0 MB\n"));
+    screen.progress.stages[2].first_rank = 0;
+    assert_non_null(
+        strstr(show_end(&screen, &result), "   0.0 %       -    0.0 MB\n"));
     close_screen(&screen);
 }
 
@@ -1143,6 +1252,9 @@ int main(void)
         cmocka_unit_test(test_live_width),
         cmocka_unit_test(test_pipe),
         cmocka_unit_test(test_room),
+        cmocka_unit_test(test_end_says_how_to_go_on),
+        cmocka_unit_test(test_end_counts_its_own_work),
+        cmocka_unit_test(test_end_table_adds_up),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

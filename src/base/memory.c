@@ -12,6 +12,31 @@ enum {
     HUGE_BYTES = 4 << 20, /* from here on, pages of 2 MiB are asked for */
 };
 
+void vp_bytes_text(int64_t bytes, char *out, size_t n_bytes)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    double value = (double)bytes;
+    size_t unit = 0;
+
+    while (value >= 1023.5 && unit + 1 < VP_COUNT_OF(units)) {
+        value /= 1024.0;
+        unit++;
+    }
+    snprintf(out, n_bytes, value < 999.5 ? "%.3g %s" : "%.0f %s", value,
+             units[unit]);
+}
+
+void vp_bytes_texts(int64_t a, int64_t b, char *a_out, char *b_out,
+                    size_t n_bytes)
+{
+    vp_bytes_text(a, a_out, n_bytes);
+    vp_bytes_text(b, b_out, n_bytes);
+    if (strcmp(a_out, b_out) != 0)
+        return;
+    snprintf(a_out, n_bytes, "%lld bytes", (long long)a);
+    snprintf(b_out, n_bytes, "%lld bytes", (long long)b);
+}
+
 struct vp_arena_chunk {
     struct vp_arena_chunk *next;
     size_t used, n_bytes;

@@ -24,6 +24,13 @@ static inline bool vp_mul_i64(int64_t a, int64_t b, int64_t *out)
     return true;
 }
 
+/* "1.5 MiB": how memory is told to people, everywhere. */
+enum { VP_BYTES_TEXT = 32 };
+void vp_bytes_text(int64_t bytes, char *out, size_t n_bytes);
+/* Two amounts that differ, in texts that do. */
+void vp_bytes_texts(int64_t a, int64_t b, char *a_out, char *b_out,
+                    size_t n_bytes);
+
 /* Bookkeeping memory that is freed all at once. Never used inside a step. */
 struct vp_arena {
     struct vp_arena_chunk *head;

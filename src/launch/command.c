@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Plain where a shell takes it so; on one line, whatever it holds. */
-static void write_word(FILE *f, const char *word)
+void vp_command_write_word(FILE *f, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -42,10 +41,10 @@ enum vp_status vp_command_record(const char *folder, const char *program,
 
     if (!f)
         return VP_ERR_IO;
-    write_word(f, program);
+    vp_command_write_word(f, program);
     for (int i = 0; i < argc; i++) {
         fputc(' ', f);
-        write_word(f, argv[i]);
+        vp_command_write_word(f, argv[i]);
     }
     fputc('\n', f);
     return vp_file_close(folder, name, f, err);

@@ -118,8 +118,6 @@ enum vp_status vp_compare_table(const struct vp_contestant *contestants, int n,
 enum vp_status vp_compare_svg(const struct vp_contestant *contestants, int n,
                               char **text_out);
 
-/* "1.5 MiB" */
-void vp_compare_bytes(int64_t bytes, char *out, size_t n_bytes);
 /* Of the largest stage. */
 int64_t vp_compare_peak(const struct vp_contestant *contestant);
 

@@ -3,6 +3,8 @@
  * look as the other drawings. */
 #include "launch/compare.h"
 
+#include "base/memory.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +128,7 @@ static void put_memory(const struct drawing *d, const struct vp_contestant *c,
         for (int r = 0; r < c->stage_ranks[s]; r++) {
             double w = (double)c->stage_bytes[s] * scale;
 
-            vp_compare_bytes(c->stage_bytes[s], bytes, sizeof(bytes));
+            vp_bytes_text(c->stage_bytes[s], bytes, sizeof(bytes));
             fprintf(d->f,
                     "<rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" "
                     "rx=\"3\" fill=\"%s\"><title>stage %d: %s</title></rect>\n",
@@ -134,7 +136,7 @@ static void put_memory(const struct drawing *d, const struct vp_contestant *c,
                     (s + r) % 2 == 0 ? "#0f766e" : "#5fb8ae", s, bytes);
             x += w;
         }
-    vp_compare_bytes(vp_compare_peak(c), bytes, sizeof(bytes));
+    vp_bytes_text(vp_compare_peak(c), bytes, sizeof(bytes));
     fprintf(d->f, "<text x=\"%.2f\" y=\"%.0f\">%s</text>\n", x + 8,
             y + HIGH * 0.7, bytes);
 }

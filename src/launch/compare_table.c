@@ -1,6 +1,8 @@
 /* A comparison as text. */
 #include "launch/compare.h"
 
+#include "base/memory.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,19 +58,6 @@ void vp_compare_order(const double *values, int n, int *order_out)
     }
 }
 
-void vp_compare_bytes(int64_t bytes, char *out, size_t n_bytes)
-{
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    double value = (double)bytes;
-    size_t unit = 0;
-
-    while (value >= 1000.0 && unit + 1 < VP_COUNT_OF(units)) {
-        value /= 1024.0;
-        unit++;
-    }
-    snprintf(out, n_bytes, "%.3g %s", value, units[unit]);
-}
-
 /* ---- Rows --------------------------------------------------------------- */
 
 static int name_width(const struct vp_contestant *contestants, int n)
@@ -86,7 +75,7 @@ static void put_row(FILE *f, const struct vp_contestant *c, int width)
     const struct vp_compare_round *m = &c->median;
     char bytes[32], spread[48];
 
-    vp_compare_bytes(vp_compare_peak(c), bytes, sizeof(bytes));
+    vp_bytes_text(vp_compare_peak(c), bytes, sizeof(bytes));
     snprintf(spread, sizeof(spread), "%.1f (%.1f..%.1f)", m->samples_per_second,
              c->least, c->most);
     fprintf(f,
@@ -123,8 +112,7 @@ static void put_memory(FILE *f, const struct vp_contestant *contestants, int n,
     for (int i = 0; i < n; i++) {
         fprintf(f, "%-*s  ", width, contestants[i].name);
         for (int s = 0; s < contestants[i].n_stages; s++) {
-            vp_compare_bytes(contestants[i].stage_bytes[s], bytes,
-                             sizeof(bytes));
+            vp_bytes_text(contestants[i].stage_bytes[s], bytes, sizeof(bytes));
             fprintf(f, "%s%s", s > 0 ? ", " : "", bytes);
         }
         fputc('\n', f);

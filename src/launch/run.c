@@ -387,7 +387,7 @@ static enum vp_status evaluate(struct run *run, int64_t step,
     if (run->folder.metrics)
         VP_TRY(vp_folder_write_eval(&run->folder, step, run->eval_loss, err));
     if (run->events->on_eval)
-        run->events->on_eval(run->events->ctx, step, run->eval_loss);
+        run->events->on_eval(run->events->ctx, step, n, run->eval_loss);
     return VP_OK;
 }
 
@@ -511,11 +511,25 @@ static double mean(double sum, int64_t n)
     return n > 0 ? sum / (double)n : NAN;
 }
 
+/* What is to be raised for more steps. */
+static const char *limit_of(const struct run *run)
+{
+    if (last_step(run) < run->train.lr.total_steps)
+        return "--max-steps";
+    return run->config->total_steps > 0 ? "total_steps" : "epochs";
+}
+
 static enum vp_status finish(struct run *run, struct vp_err *err)
 {
+    int64_t n_all = run->train.lr.total_steps;
     struct vp_trace trace;
     struct vp_run_result result = {
         .n_steps = run->n_done,
+        .n_trained = run->n_done - run->summary.resumed,
+        .n_left = run->n_saved > 0 && run->n_saved < n_all
+                      ? n_all - run->n_saved
+                      : 0,
+        .limit = limit_of(run),
         .first_loss = mean(run->losses[0], run->n_losses[0]),
         .last_loss = mean(run->losses[1], run->n_losses[1]),
         .eval_loss = run->eval_loss,

@@ -67,7 +67,10 @@ struct vp_run_summary {
 };
 
 struct vp_run_result {
-    int64_t n_steps;
+    int64_t n_steps;   /* where the run stands */
+    int64_t n_trained; /* of them, by this process */
+    int64_t n_left;    /* that a run resumed from what was saved would do */
+    const char *limit; /* what ends the run: "total_steps" */
     double first_loss, last_loss; /* means over the first and last tenth */
     double eval_loss;             /* NaN without evaluation */
     double seconds;
@@ -90,7 +93,8 @@ struct vp_run_events {
     /* What `verbose` asked for; `rank` is the user's number. */
     void (*on_detail)(void *ctx, int rank, const char *line);
     void (*on_saved)(void *ctx, int64_t step); /* handed to the disk */
-    void (*on_eval)(void *ctx, int64_t step, double loss);
+    /* The mean over `n_batches` held-out batches. */
+    void (*on_eval)(void *ctx, int64_t step, int64_t n_batches, double loss);
     void (*on_notice)(void *ctx, const char *line);
     void (*on_end)(void *ctx, const struct vp_run_result *result);
 };

@@ -535,7 +535,17 @@ static enum vp_status say_done(struct vp_rank *rank)
                             .number = rank->repeat,
                             .wait_ns = atomic_load(&rank->wait_ns) };
 
-    return rank->crew->is_lead ? VP_OK : vp_remote_tell(rank, &note);
+    if (rank->crew->is_lead)
+        return VP_OK;
+    for (int i = 0; i < rank->n_stages; i++) {
+        struct vp_note stats = { .kind = VP_NOTE_STATS,
+                                 .stage = i,
+                                 .wait_ns = note.wait_ns };
+
+        vp_stage_stats_add(&rank->stages[i], &stats.of.stats);
+        VP_TRY(vp_remote_tell(rank, &stats));
+    }
+    return vp_remote_tell(rank, &note);
 }
 
 /* The device has done all it was given. Between pieces of a stream it is not

@@ -104,6 +104,7 @@ struct vp_way_count {
 
 struct vp_stage_count {
     atomic_llong forward_ns, backward_ns, reduce_ns, update_ns;
+    atomic_llong wait_ns, message_ns;
     atomic_llong n_forward, n_backward;
     atomic_llong n_sums, n_early_sums;
     struct vp_way_count way[2]; /* activations, gradients */

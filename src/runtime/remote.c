@@ -115,6 +115,9 @@ static void take_note(struct vp_crew *crew, struct vp_rank *rank,
     case VP_NOTE_UPDATE:
         take_update(crew, rank, note);
         break;
+    case VP_NOTE_STATS:
+        rank->stages[note->stage].told = note->of.stats;
+        break;
     case VP_NOTE_DONE:
         rank->repeat = note->number;
         vp_counter_add(&crew->n_done[rank->index]);

@@ -39,6 +39,7 @@ bool vp_remote_take(struct vp_crew *crew, struct vp_order *out);
 enum vp_note_kind {
     VP_NOTE_RESULT, /* of minibatch `number` */
     VP_NOTE_UPDATE, /* of a stage, its update `number` */
+    VP_NOTE_STATS,  /* of a stage, at the end of a job */
     VP_NOTE_DONE,   /* with a job, after `number` repeats */
     VP_NOTE_TRACE,  /* some of what was recorded; `number` are left */
 };
@@ -48,7 +49,7 @@ enum { VP_NOTE_EVENTS = 8 };
 struct vp_note {
     enum vp_note_kind kind;
     bool stop; /* this process was asked to end the run; set by tell() */
-    int stage; /* UPDATE: number i of the rank's stages */
+    int stage; /* UPDATE, STATS: number i of the rank's stages */
     int64_t number;
     int64_t wait_ns; /* of the rank, so far; not in RESULT */
     union {
@@ -62,8 +63,9 @@ struct vp_note {
             double norm, global_norm;
             int64_t age_ns; /* how long ago it was made */
             struct vp_scale scale;
-            struct vp_stage_stats stats;
+            struct vp_stage_stats stats; /* before it */
         } update;
+        struct vp_stage_stats stats;
         struct {
             struct vp_trace_event events[VP_NOTE_EVENTS];
             int n;

@@ -1,7 +1,9 @@
 /* Planning and owning a stage. Running it is in launch.c. */
 #include "runtime/wire.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static size_t ask_scratch(void *ctx, const struct vp_graph *graph,
                           const struct vp_op *op, enum vp_phase phase)
@@ -402,18 +404,43 @@ static enum vp_status allocate(struct vp_stage *stage)
     return init_weights(stage);
 }
 
+void vp_memory_text(const struct vp_memory *m, char out[VP_MEMORY_TEXT])
+{
+    const struct {
+        const char *name;
+        int64_t n;
+    } parts[] = {
+        { "weights", m->weights },   { "gradients", m->gradients },
+        { "moments", m->moments },   { "activations", m->activations },
+        { "boundary", m->boundary }, { "work", m->work },
+    };
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < VP_COUNT_OF(parts); i++) {
+        char size[VP_BYTES_TEXT];
+
+        if (parts[i].n == 0)
+            continue;
+        vp_bytes_text(parts[i].n, size, sizeof(size));
+        snprintf(out + used, VP_MEMORY_TEXT - used, "%s%s %s",
+                 used > 0 ? ", " : "", parts[i].name, size);
+        used = strlen(out);
+    }
+}
+
 enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err)
 {
     if (allocate(stage) != VP_OK) {
         const char *why = stage->ops->last_error(stage->backend);
+        char size[VP_BYTES_TEXT];
 
-        return vp_err_set(err, VP_ERR_NOMEM,
-                          "stage of blocks %d..%d: cannot allocate %.2f GB; %s",
-                          stage->spec.first_block,
-                          stage->spec.first_block + stage->spec.n_blocks - 1,
-                          (double)stage->memory.total * 1e-9,
-                          *why ? why
-                               : "use a smaller batch_size or more stages");
+        vp_bytes_text(stage->memory.total, size, sizeof(size));
+        return vp_err_set(
+            err, VP_ERR_NOMEM, "stage of blocks %d..%d: cannot allocate %s; %s",
+            stage->spec.first_block,
+            stage->spec.first_block + stage->spec.n_blocks - 1, size,
+            *why ? why : "use a smaller batch_size or more stages");
     }
     for (int i = 0; i < stage->shape.n_slots; i++)
         stage->slots[i].parcel = &stage->batches[i];

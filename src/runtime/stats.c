@@ -31,6 +31,8 @@ void vp_stage_stats_add(const struct vp_rank_stage *rs,
     sum->backward_ns += read_count(&count->backward_ns);
     sum->reduce_ns += read_count(&count->reduce_ns);
     sum->update_ns += read_count(&count->update_ns);
+    sum->wait_ns += read_count(&count->wait_ns);
+    sum->message_ns += read_count(&count->message_ns);
     sum->n_forward += read_count(&count->n_forward);
     sum->n_backward += read_count(&count->n_backward);
     sum->n_sums += read_count(&count->n_sums);

@@ -240,23 +240,20 @@ static enum vp_status check_fit(const struct vp_trainer *trainer,
                                 struct vp_err *err)
 {
     size_t limit = trainer->config.memory_limit;
-    const double mb = 1e-6;
 
     for (int s = 0; limit > 0 && s < trainer->schedule.n_stages; s++) {
         const struct vp_memory *m = &trainer->memory[s];
+        char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT], parts[VP_MEMORY_TEXT];
 
         if ((size_t)m->total <= limit)
             continue;
+        vp_bytes_texts(m->total, (int64_t)limit, needs, has, sizeof(needs));
+        vp_memory_text(m, parts);
         return vp_err_set(
             err, VP_ERR_INVALID,
-            "stage %d needs %.1f MB (weights %.1f, gradients %.1f, moments "
-            "%.1f, activations %.1f, boundary %.1f, work %.1f), memory_limit "
-            "is %.1f MB; use a smaller batch_size, a larger recompute_ratio or "
-            "more stages",
-            s, (double)m->total * mb, (double)m->weights * mb,
-            (double)m->gradients * mb, (double)m->moments * mb,
-            (double)m->activations * mb, (double)m->boundary * mb,
-            (double)m->work * mb, (double)limit * mb);
+            "stage %d needs %s (%s), memory_limit is %s; use a smaller "
+            "batch_size, a larger recompute_ratio or more stages",
+            s, needs, parts, has);
     }
     return VP_OK;
 }
@@ -267,6 +264,7 @@ static enum vp_status check_room(const struct vp_trainer *trainer,
                                  struct vp_err *err)
 {
     size_t room = vp_host_memory(""), need = 0;
+    char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
 
     if (!trainer->config.backend->host_memory || trainer->config.spread)
         return VP_OK;
@@ -276,11 +274,12 @@ static enum vp_status check_room(const struct vp_trainer *trainer,
                 need += (size_t)trainer->ranks[r].stages[i].stage.memory.total;
     if (need <= room)
         return VP_OK;
+    vp_bytes_texts((int64_t)need, (int64_t)room, needs, has, sizeof(needs));
     return vp_err_set(err, VP_ERR_INVALID,
-                      "the stages here need %.2f GiB, this machine has %.2f GiB "
-                      "left; use a smaller batch_size, a larger "
-                      "recompute_ratio or more machines",
-                      (double)need * 0x1p-30, (double)room * 0x1p-30);
+                      "the stages here need %s, this machine has %s left; use a "
+                      "smaller batch_size, a larger recompute_ratio or more "
+                      "machines",
+                      needs, has);
 }
 
 /* The schedule, and a device for each rank. */

@@ -27,6 +27,10 @@ struct vp_memory {
     int64_t total;
 };
 
+/* The parts that are not 0: "weights 4 MiB, gradients 976 KiB". */
+enum { VP_MEMORY_TEXT = 256 };
+void vp_memory_text(const struct vp_memory *m, char out[VP_MEMORY_TEXT]);
+
 /* The initial value of a parameter. */
 typedef void (*vp_init_fn)(const struct vp_graph *graph, vp_par par,
                            uint64_t seed, float *out);
@@ -176,8 +180,10 @@ struct vp_stage_stats {
     int64_t reduce_ns;               /* adding gradients of replicas, also
                                         between the parts of a backward */
     int64_t update_ns;
+    int64_t wait_ns;    /* in both, for the other ranks */
     int64_t receive_ns; /* waiting for messages */
     int64_t send_ns;    /* waiting for room at the receiver */
+    int64_t message_ns; /* sending and taking messages, without these waits */
     int64_t bytes_sent, bytes_received;
     int64_t n_forward, n_backward; /* minibatches */
     struct vp_way_stats act, grad; /* activations on, gradients back */

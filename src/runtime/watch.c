@@ -56,9 +56,17 @@ void vp_watch_count_work(struct vp_rank *rank,
         break;
     case VP_ACTION_REDUCE:
         count(rank, &stage->reduce_ns, ns);
+        count(rank, &stage->wait_ns, event->wait_ns);
         break;
     case VP_ACTION_UPDATE:
         count(rank, &stage->update_ns, ns);
+        count(rank, &stage->wait_ns, event->wait_ns);
+        break;
+    case VP_ACTION_SEND_ACT:
+    case VP_ACTION_SEND_GRAD:
+    case VP_ACTION_RECV_ACT:
+    case VP_ACTION_RECV_GRAD:
+        count(rank, &stage->message_ns, ns);
         break;
     default:
         break;

@@ -2,6 +2,8 @@
  * the memory of every rank below. Same look as the drawing of a schedule. */
 #include "trace/internal.h"
 
+#include "base/memory.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,15 +72,10 @@ static void put_escaped(FILE *f, const char *text)
 
 static void put_bytes(FILE *f, int64_t bytes)
 {
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    double value = (double)bytes;
-    size_t unit = 0;
+    char text[VP_BYTES_TEXT];
 
-    while (value >= 1000.0 && unit + 1 < VP_COUNT_OF(units)) {
-        value /= 1024.0;
-        unit++;
-    }
-    fprintf(f, "%.3g %s", value, units[unit]);
+    vp_bytes_text(bytes, text, sizeof(text));
+    fputs(text, f);
 }
 
 static void put_style(FILE *f)

@@ -1,6 +1,7 @@
 /* vpipe compare: several configurations, one table, one picture. */
 #include "tool.h"
 
+#include "base/memory.h"
 #include "launch/compare.h"
 #include "launch/value.h"
 
@@ -323,7 +324,7 @@ static int show_limits(const struct job *job)
     struct vp_err err = { { 0 } };
     char limit[32];
 
-    vp_compare_bytes(options->memory_limit, limit, sizeof(limit));
+    vp_bytes_text(options->memory_limit, limit, sizeof(limit));
     printf("%-20s %s\n", "name", "largest batch_size");
     for (int i = 0; i < options->n; i++) {
         int64_t batch;

@@ -3,6 +3,7 @@
 #include "tool.h"
 
 #include "backend/plugin.h"
+#include "base/memory.h"
 #include "comm/comm.h"
 
 #include <sched.h>
@@ -81,13 +82,15 @@ static void print_cpu(void)
 
 static void print_memory(void)
 {
-    double total = (double)sysconf(_SC_PHYS_PAGES) *
-                   (double)sysconf(_SC_PAGESIZE);
-    char text[64];
+    int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    char text[64], size[VP_BYTES_TEXT];
 
-    printf("memory      %.1f GB", total / 0x1p30);
-    if (proc_value("/proc/meminfo", "MemAvailable", text, sizeof(text)))
-        printf(", %.1f GB available", strtod(text, NULL) / 0x1p20);
+    vp_bytes_text(total, size, sizeof(size));
+    printf("memory      %s", size);
+    if (proc_value("/proc/meminfo", "MemAvailable", text, sizeof(text))) {
+        vp_bytes_text(strtoll(text, NULL, 10) * 1024, size, sizeof(size));
+        printf(", %s available", size);
+    }
     putchar('\n');
 }
 
@@ -95,6 +98,7 @@ static void print_gpu(const struct vp_backend_ops *cuda, int device)
 {
     struct vp_device_info info;
     struct vp_err err = { "" };
+    char all[VP_BYTES_TEXT], available[VP_BYTES_TEXT];
 
     if (cuda->info(device, true, &info, &err) != VP_OK) {
         printf("GPU %-7d %s\n", device, err.text);
@@ -103,8 +107,9 @@ static void print_gpu(const struct vp_backend_ops *cuda, int device)
     printf("GPU %-7d %s, %d multiprocessors, capability %d.%d\n", device,
            info.name, info.n_processors, info.capability / 10,
            info.capability % 10);
-    printf("            %.1f GB, %.1f GB free\n", (double)info.bytes / 0x1p30,
-           (double)info.free_bytes / 0x1p30);
+    vp_bytes_text((int64_t)info.bytes, all, sizeof(all));
+    vp_bytes_text((int64_t)info.free_bytes, available, sizeof(available));
+    printf("            %s, %s free\n", all, available);
     printf("            measured: copy %.2f TB/s, products %.0f TFLOP/s in "
            "bf16, %.1f in fp32\n",
            info.copy_rate / 1e12, info.bf16_rate / 1e12, info.fp32_rate / 1e12);

@@ -51,7 +51,14 @@ static const struct tool_flag flags[] = {
                     "write the action lists; '-' for the terminal" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
-enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), MAX_STAGES = 4096 };
+enum {
+    N_FLAGS = sizeof(flags) / sizeof(flags[0]),
+    MAX_STAGES = 4096,
+    MAX_COUNT = 1 << 29, /* as the library has it for minibatches */
+};
+
+/* The time of any schedule that fits into memory is finite. */
+#define MAX_COST 1e100
 
 struct options {
     const char *name; /* generator, or a file */
@@ -69,11 +76,11 @@ static int take_count(const char *flag, const char *value, int *out)
 {
     int64_t n;
 
-    if (!vp_text_to_i64(value, &n) || n < 1 || n > 1000000000)
+    if (!vp_text_to_i64(value, &n) || n < 1 || n > MAX_COUNT)
         return tool_usage_error("vpipe schedule: option '%s' must be a whole "
-                                "number from 1, not '%.48s'; write for example "
-                                "'%s 4'",
-                                flag, value, flag);
+                                "number from 1 to %d, not '%.48s'; write for "
+                                "example '%s 4'",
+                                flag, MAX_COUNT, value, flag);
     *out = (int)n;
     return TOOL_OK;
 }
@@ -115,7 +122,8 @@ static bool take_cost(const char *word, int i, void *out)
 {
     double *costs = out;
 
-    return vp_text_to_real(word, &costs[i]) && costs[i] >= 0.0;
+    return vp_text_to_real(word, &costs[i]) && costs[i] >= 0.0 &&
+           costs[i] <= MAX_COST;
 }
 
 static int take_list(const char *flag, const char *value, int *out, int *n_out)
@@ -137,9 +145,10 @@ static int take_costs(const char *value, double *costs)
 
     if (n < 3 || costs[0] + costs[1] + costs[2] <= 0.0)
         return tool_usage_error("vpipe schedule: option '--costs' must be "
-                                "three or four times, not '%.48s'; write for "
+                                "three or four times from 0 to %g, the first "
+                                "three not all 0, not '%.48s'; write for "
                                 "example '--costs 1,1,1,0.1'",
-                                value);
+                                MAX_COST, value);
     return TOOL_OK;
 }
 
@@ -414,8 +423,9 @@ static void print_times(const struct vp_schedule *schedule,
     for (int rank = 1; rank < schedule->n_ranks; rank++)
         if (timing->ranks[rank].peak_slots > timing->ranks[most].peak_slots)
             most = rank;
-    printf("memory  at most %d slots in use on a rank (rank %d)\n",
-           timing->ranks[most].peak_slots, most);
+    printf("memory  at most %d slot%s in use on a rank (rank %d)\n",
+           timing->ranks[most].peak_slots,
+           timing->ranks[most].peak_slots == 1 ? "" : "s", most);
     printf("time    %g; idle", timing->makespan);
     for (int rank = 0; rank < schedule->n_ranks && rank < 16; rank++)
         printf(" %.1f", 100.0 * timing->ranks[rank].bubble);
@@ -463,8 +473,10 @@ static int write_svg(const struct options *options,
 
     if (!options->svg)
         return TOOL_OK;
-    snprintf(title, sizeof(title), "%s: %d stages, %d minibatches",
-             schedule->name, schedule->n_stages, schedule->n_mb);
+    snprintf(title, sizeof(title), "%s: %d stage%s, %d minibatch%s",
+             schedule->name, schedule->n_stages,
+             schedule->n_stages == 1 ? "" : "s", schedule->n_mb,
+             schedule->n_mb == 1 ? "" : "es");
     if (vp_schedule_svg(schedule, timing, title, &text) != VP_OK)
         return TOOL_FAILED;
     status = write_file(options->svg, text);
@@ -482,8 +494,10 @@ static int report(const struct options *options,
         status = write_svg(options, schedule, timing);
     if (status != TOOL_OK)
         return status;
-    printf("%s: %d stages on %d ranks, %d minibatches\n\n", schedule->name,
-           schedule->n_stages, schedule->n_ranks, schedule->n_mb);
+    printf("%s: %d stage%s on %d rank%s, %d minibatch%s\n\n", schedule->name,
+           schedule->n_stages, schedule->n_stages == 1 ? "" : "s",
+           schedule->n_ranks, schedule->n_ranks == 1 ? "" : "s", schedule->n_mb,
+           schedule->n_mb == 1 ? "" : "es");
     status = print_chart(schedule, timing);
     print_stages(schedule, timing);
     print_proof(schedule);
@@ -517,6 +531,8 @@ static int prove_and_report(const struct options *options,
         st = vp_simulate(schedule, &(struct vp_sched_costs){ .stages = costs },
                          &timing, &err);
     free(costs);
+    if (st != VP_OK && !vp_generator_find(options->name))
+        vp_err_prefix(&err, "%s", options->name);
     if (st != VP_OK)
         return fail(st, &err);
     status = report(options, schedule, &timing,

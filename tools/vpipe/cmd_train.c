@@ -88,6 +88,8 @@ struct train_args {
 /* Signals so far, that count. */
 static volatile sig_atomic_t stop;
 static _Atomic int64_t stop_ns;
+/* What the first one is answered with; NULL: nothing. */
+static const char *volatile stop_answer;
 
 static void end_by(int signal_number)
 {
@@ -120,6 +122,8 @@ static void on_signal(int signal_number)
     if (stop)
         end_by(signal_number);
     stop = 1;
+    if (stop_answer)
+        progress_interject(stop_answer);
 }
 
 /* Whoever looks after other processes ends them first. */
@@ -309,9 +313,9 @@ static void on_detail(void *ctx, int rank, const char *line)
     progress_detail(ctx, rank, line);
 }
 
-static void on_eval(void *ctx, int64_t step, double loss)
+static void on_eval(void *ctx, int64_t step, int64_t n_batches, double loss)
 {
-    progress_eval(ctx, step, loss);
+    progress_eval(ctx, step, n_batches, loss);
 }
 
 static void on_notice(void *ctx, const char *line)
@@ -439,6 +443,20 @@ static void draw_if_seen(struct progress *progress)
     setenv("NO_COLOR", "1", 1);
 }
 
+/* Where this process alone is asked to stop; somebody who looks after several
+ * knows when all have heard it. */
+static void answer_signals(const struct train_args *args,
+                           const struct vp_config *config)
+{
+    if (args->quiet || args->options.dry_run || config->forward_only)
+        return;
+    stop_answer = config->sync_mode == VP_SYNC_ASP
+                      ? "stopping after this minibatch, then saving; a second "
+                        "signal ends it now\n"
+                      : "stopping after this update, then saving; a second "
+                        "signal ends it now\n";
+}
+
 /* Processes that were started together read the same: the first one says what
  * is wrong, and has time for it, for mpirun ends all when one ends. */
 static int refuse(const struct vp_err *err)
@@ -466,8 +484,11 @@ static int run(const struct train_args *args, const struct vp_config *config)
 
     progress_init(&progress, stdout, config->print_frequency);
     progress.details = args->verbose;
+    progress.config = args->n_sets == 0 ? args->config : NULL;
     if (vp_member_is_one(&self))
         draw_if_seen(&progress);
+    else
+        answer_signals(args, config);
     if (!quiet)
         events = (struct vp_run_events){
             .ctx = &progress,

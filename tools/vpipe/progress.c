@@ -1,8 +1,11 @@
 #include "progress.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "launch/command.h"
 #include "tool.h"
 
+#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
@@ -72,8 +75,19 @@ static void leave(struct progress *progress)
     progress->n_rows = 0;
 }
 
+static volatile sig_atomic_t interjected;
+
+/* What stands above an interjection is not drawn over. */
+static void pass_interjection(struct progress *progress)
+{
+    if (interjected)
+        leave(progress);
+    interjected = 0;
+}
+
 void progress_break(struct progress *progress)
 {
+    pass_interjection(progress);
     if (progress->shown)
         fputc('\n', progress->out);
     leave(progress);
@@ -89,9 +103,23 @@ void progress_abandon(void)
     (void)n;
 }
 
+void progress_interject(const char *line)
+{
+    int error = errno;
+    ssize_t n = 0;
+
+    if (cursor_hidden)
+        n = write(STDOUT_FILENO, "\n", 1);
+    n += write(STDOUT_FILENO, line, strlen(line));
+    interjected = 1;
+    errno = error;
+    (void)n;
+}
+
 /* Takes line and rows away: what is printed next stands in their place. */
 static void clear_line(struct progress *progress)
 {
+    pass_interjection(progress);
     if (progress->shown && progress->n_rows > 0)
         fprintf(progress->out, "\x1b[%dA", progress->n_rows);
     if (progress->shown)
@@ -130,16 +158,6 @@ static void time_text(double seconds, char *out, size_t n_bytes)
                  s % 60);
     else
         snprintf(out, n_bytes, "%lld:%02lld", s / 60, s % 60);
-}
-
-static void bytes_text(int64_t n, char *out, size_t n_bytes)
-{
-    if (n < 1024 * 1024)
-        snprintf(out, n_bytes, "%.1f kB", (double)n / 1024);
-    else if (n < (int64_t)1 << 30)
-        snprintf(out, n_bytes, "%.1f MB", (double)n / (1024 * 1024));
-    else
-        snprintf(out, n_bytes, "%.2f GB", (double)n / (1 << 30));
 }
 
 /* ---- The line ----------------------------------------------------------- */
@@ -250,7 +268,7 @@ static void row_text(const struct progress *progress, int s, char *out,
     char bar[8 * ROW_BAR], memory[32];
 
     bar_text(progress, busy, ROW_BAR, bar, sizeof(bar));
-    bytes_text(stage->n_bytes, memory, sizeof(memory));
+    vp_bytes_text(stage->n_bytes, memory, sizeof(memory));
     snprintf(
         out, n_bytes,
         "stage %-2d %sbusy %3.0f%%  bubble %3.0f%%  F %-6lld B %-6lld  %8s", s,
@@ -292,6 +310,7 @@ static void draw(struct progress *progress, const struct vp_step_report *report)
     int cells;
 
     fields_text(progress, report, width, fields, sizeof(fields));
+    pass_interjection(progress);
     cells = width - (int)strlen(fields) - 3;
     cells = cells > MAX_BAR ? MAX_BAR : cells;
     bar[0] = 0;
@@ -322,27 +341,11 @@ static void print_line(struct progress *progress,
 
 static void print_memory(FILE *out, const struct vp_memory *m, int stage)
 {
-    const struct {
-        const char *name;
-        int64_t n;
-    } parts[] = {
-        { "weights", m->weights },   { "gradients", m->gradients },
-        { "moments", m->moments },   { "activations", m->activations },
-        { "boundary", m->boundary }, { "work", m->work },
-    };
-    const char *between = "";
-    char text[32];
+    char total[VP_BYTES_TEXT], parts[VP_MEMORY_TEXT];
 
-    bytes_text(m->total, text, sizeof(text));
-    fprintf(out, "stage %-2d  %s (", stage, text);
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        if (parts[i].n == 0)
-            continue;
-        bytes_text(parts[i].n, text, sizeof(text));
-        fprintf(out, "%s%s %s", between, parts[i].name, text);
-        between = ", ";
-    }
-    fputs(")\n", out);
+    vp_bytes_text(m->total, total, sizeof(total));
+    vp_memory_text(m, parts);
+    fprintf(out, "stage %-2d  %s (%s)\n", stage, total, parts);
 }
 
 /* "3" or "3-5". */
@@ -365,7 +368,7 @@ static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
     range_text(stage->first_block, stage->n_blocks, blocks, sizeof(blocks));
     range_text(stage->first_rank, stage->n_ranks, ranks, sizeof(ranks));
     count_text((double)stage->n_params, params, sizeof(params));
-    bytes_text(stage->memory->total, memory, sizeof(memory));
+    vp_bytes_text(stage->memory->total, memory, sizeof(memory));
     if (stage->n_redo_lines > 0)
         snprintf(again, sizeof(again), "%d/%d", stage->n_redo_lines,
                  stage->n_lines);
@@ -378,11 +381,12 @@ static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
 static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
 {
     fprintf(out,
-            "schedule  %s (%s): %d actions for %d minibatches on %d ranks\n"
+            "schedule  %s (%s): %d actions for %d minibatch%s on %d ranks\n"
             "proof     each minibatch once, in order; nothing overwritten in "
             "use; no deadlock\n",
             summary->schedule, summary->asp ? "asp" : "bsp", summary->n_actions,
-            summary->group_size, summary->n_ranks);
+            summary->group_size, summary->group_size == 1 ? "" : "es",
+            summary->n_ranks);
     fprintf(out, "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
             100.0 * summary->bubble_simulated, 100.0 * summary->bubble_theory);
     /* Recomputed are so many of the stage's lines, from its end. */
@@ -401,11 +405,12 @@ static void keep_summary(struct progress *progress,
     progress->pipeline = summary->n_stages > 1;
     progress->n_stages = summary->n_stages;
     progress->output = summary->output;
+    progress->n_steps = summary->n_steps;
     progress->n_busy = summary->n_ranks * summary->n_threads;
     progress->n_cores = summary->n_cores;
     progress->bubble_simulated = summary->bubble_simulated;
     progress->bubble_theory = summary->bubble_theory;
-    for (int s = 0; s < summary->n_stages && s < PROGRESS_MAX_ROWS; s++)
+    for (int s = 0; s < summary->n_stages; s++)
         progress->stages[s] = (struct progress_stage){
             .first_rank = summary->stages[s].first_rank,
             .n_ranks = summary->stages[s].n_ranks,
@@ -462,7 +467,7 @@ void progress_start(struct progress *progress,
 void progress_stages(struct progress *progress,
                      const struct vp_stage_stats *stats)
 {
-    for (int s = 0; s < progress->n_stages && s < PROGRESS_MAX_ROWS; s++) {
+    for (int s = 0; s < progress->n_stages; s++) {
         struct progress_stage *stage = &progress->stages[s];
         int64_t busy_ns = stats[s].forward_ns + stats[s].backward_ns +
                           stats[s].update_ns;
@@ -495,11 +500,13 @@ void progress_step(struct progress *progress,
     }
 }
 
-void progress_eval(struct progress *progress, int64_t step, double loss)
+void progress_eval(struct progress *progress, int64_t step, int64_t n_batches,
+                   double loss)
 {
     clear_line(progress);
-    fprintf(progress->out, "eval at step %lld: loss %.4f\n", (long long)step,
-            loss);
+    fprintf(progress->out, "eval at step %lld: loss %.4f over %lld batch%s\n",
+            (long long)step, loss, (long long)n_batches,
+            n_batches == 1 ? "" : "es");
     fflush(progress->out);
 }
 
@@ -534,27 +541,68 @@ static void print_bubble(const struct progress *progress,
     fputc('\n', progress->out);
 }
 
-/* Where the time of every stage went. */
+static int64_t counted_ns(const struct vp_stage_stats *stats)
+{
+    return stats->forward_ns + stats->backward_ns + stats->reduce_ns +
+           stats->update_ns + stats->wait_ns + stats->receive_ns +
+           stats->send_ns + stats->message_ns;
+}
+
+/* What is left of the time of a stage's ranks, in percent of one rank's; of
+ * stages that share a rank, the last one has it. Negative: see the others. */
+static double other_share(const struct progress *progress,
+                          const struct vp_run_result *result, int s)
+{
+    const struct progress_stage *stages = progress->stages;
+    double left = 100.0 * stages[s].n_ranks * result->seconds;
+
+    for (int i = 0; i < progress->n_stages; i++) {
+        if (stages[i].first_rank != stages[s].first_rank)
+            continue;
+        if (i > s)
+            return -1.0;
+        left -= (double)counted_ns(&result->stats[i]) * 1e-7;
+    }
+    return left > 0.0 ? left / result->seconds / stages[s].n_ranks : 0.0;
+}
+
+static void print_share(const struct progress *progress,
+                        const struct vp_run_result *result, int s, int64_t ns,
+                        int width)
+{
+    double all_ns = result->seconds * 1e9 * progress->stages[s].n_ranks;
+
+    fprintf(progress->out, "%*.1f %%", width, 100.0 * (double)ns / all_ns);
+}
+
+/* Where the time of every stage went: rows of a rank add up to all of it. */
 static void print_stages(const struct progress *progress,
                          const struct vp_run_result *result)
 {
-    double all = result->seconds * 1e7; /* ns per percent */
+    FILE *out = progress->out;
 
-    if (all <= 0.0)
+    if (result->seconds <= 0.0)
         return; /* there was nothing left to do */
-    fprintf(progress->out, "\nstage  forward  backward  reduce  update  receive"
-                           "   send     sent\n");
+    fputs("\nstage forward backward  reduce  update    wait receive    send"
+          "   other      sent\n",
+          out);
     for (int s = 0; s < progress->n_stages; s++) {
         const struct vp_stage_stats *stats = &result->stats[s];
+        double other = other_share(progress, result, s);
 
-        fprintf(progress->out,
-                "%5d  %5.1f %%   %5.1f %% %5.1f %% %5.1f %%  %5.1f %% %5.1f %% "
-                "%6.1f MB\n",
-                s, (double)stats->forward_ns / all,
-                (double)stats->backward_ns / all,
-                (double)stats->reduce_ns / all, (double)stats->update_ns / all,
-                (double)stats->receive_ns / all, (double)stats->send_ns / all,
-                (double)stats->bytes_sent * 1e-6);
+        fprintf(out, "%5d", s);
+        print_share(progress, result, s, stats->forward_ns, 6);
+        print_share(progress, result, s, stats->backward_ns, 7);
+        print_share(progress, result, s, stats->reduce_ns, 6);
+        print_share(progress, result, s, stats->update_ns, 6);
+        print_share(progress, result, s, stats->wait_ns, 6);
+        print_share(progress, result, s, stats->receive_ns, 6);
+        print_share(progress, result, s, stats->send_ns + stats->message_ns, 6);
+        if (other < 0.0)
+            fprintf(out, "%8s", "-");
+        else
+            fprintf(out, "%6.1f %%", other);
+        fprintf(out, "%7.1f MB\n", (double)stats->bytes_sent * 1e-6);
     }
 }
 
@@ -572,28 +620,64 @@ static void print_timeline(const struct progress *progress,
     free(text);
 }
 
-static void print_advice(const struct progress *progress)
+/* The command that goes on with what was saved. */
+static void print_resume(const struct progress *progress)
 {
+    char path[1024 + 16];
+
+    snprintf(path, sizeof(path), "%s/config.yml", progress->output);
+    fputs("\ngo on     vpipe train ", progress->out);
+    vp_command_write_word(progress->out,
+                          progress->config ? progress->config : path);
+    fputs(" --resume ", progress->out);
+    vp_command_write_word(progress->out, progress->output);
+    fputc('\n', progress->out);
+}
+
+static void print_advice(const struct progress *progress,
+                         const struct vp_run_result *result)
+{
+    if (result->n_left > 0)
+        print_resume(progress);
     fprintf(progress->out,
-            "\ntry next  vpipe trace %s%s\n"
+            "%stry next  vpipe trace %s%s\n"
             "          vpipe schedule zb-h1 --stages 4 --minibatches 8\n"
             "          vpipe train CONFIG.yml --dry-run\n",
-            progress->output,
+            result->n_left > 0 ? "" : "\n", progress->output,
             progress->pipeline ? "        (timeline.svg is there, too)" : "");
+}
+
+/* What this process did; of a run that was resumed, also where it stands. */
+static void print_work(const struct progress *progress,
+                       const struct vp_run_result *result)
+{
+    FILE *out = progress->out;
+    char tokens[32];
+
+    if (result->n_trained == 0 && !result->interrupted) {
+        fprintf(out,
+                "done      nothing: %lld %s are trained already, and %s ends "
+                "the run at %lld; raise it to go on\n",
+                (long long)result->n_steps, unit(progress), result->limit,
+                (long long)progress->n_steps);
+        return;
+    }
+    fprintf(out, "%s  %lld %s", result->interrupted ? "stopped " : "done    ",
+            (long long)result->n_trained, unit(progress));
+    if (result->n_trained < result->n_steps)
+        fprintf(out, " (%lld in all)", (long long)result->n_steps);
+    count_text(result->tokens_per_second, tokens, sizeof(tokens));
+    fprintf(out, " in %.1f s, %s tokens/s, %.1f GF/s\n", result->seconds,
+            tokens, result->gflops_per_second);
 }
 
 void progress_end(struct progress *progress, const struct vp_run_result *result)
 {
     FILE *out = progress->out;
-    char tokens[32];
 
     progress_break(progress);
-    count_text(result->tokens_per_second, tokens, sizeof(tokens));
-    fprintf(out, "%s  %lld %s in %.1f s, %s tokens/s, %.1f GF/s\n",
-            result->interrupted ? "stopped " : "done    ",
-            (long long)result->n_steps, unit(progress), result->seconds, tokens,
-            result->gflops_per_second);
-    if (progress->pipeline)
+    print_work(progress, result);
+    if (progress->pipeline && result->seconds > 0.0)
         print_bubble(progress, result);
     if (isfinite(result->first_loss) && isfinite(result->last_loss))
         fprintf(out,
@@ -606,6 +690,6 @@ void progress_end(struct progress *progress, const struct vp_run_result *result)
         print_stages(progress, result);
         print_timeline(progress, result);
     }
-    print_advice(progress);
+    print_advice(progress, result);
     fflush(out);
 }

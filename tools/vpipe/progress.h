@@ -31,13 +31,15 @@ struct progress {
     int n_rows;        /* above it */
     int64_t drawn_ns;  /* when */
     char frame[8192];  /* what is drawn at once */
-    struct progress_stage stages[PROGRESS_MAX_ROWS];
+    struct progress_stage stages[VP_MAX_STAGES];
     /* Decaying sums over recent steps: their quotients are the rates. */
     double steps, seconds, tokens, flops, waited;
     /* Of the run, for its last lines. */
     bool asp, pipeline;
     int n_stages;
+    const char *config;  /* as the user named it; NULL: that in the folder */
     const char *output;  /* the run folder */
+    int64_t n_steps;     /* where it ends */
     int n_busy, n_cores; /* compute threads that share so many cores */
     double bubble_simulated, bubble_theory;
 };
@@ -53,7 +55,8 @@ void progress_stages(struct progress *progress,
 void progress_step(struct progress *progress,
                    const struct vp_step_report *report);
 void progress_detail(struct progress *progress, int rank, const char *line);
-void progress_eval(struct progress *progress, int64_t step, double loss);
+void progress_eval(struct progress *progress, int64_t step, int64_t n_batches,
+                   double loss);
 void progress_notice(struct progress *progress, const char *line);
 void progress_end(struct progress *progress,
                   const struct vp_run_result *result);
@@ -62,5 +65,8 @@ void progress_end(struct progress *progress,
 void progress_break(struct progress *progress);
 /* The same for a signal handler that ends the program: shows the cursor. */
 void progress_abandon(void);
+/* For a signal handler of a program that goes on: `line` stands below what is
+ * on the screen, and more comes below it. */
+void progress_interject(const char *line);
 
 #endif
