@@ -276,7 +276,7 @@ run 2 train "$configs/bert_one.yml" --output huge --set device=cpu \
     --set synthetic_data=true --set batch_size=400000 --set hidden=8192 \
     --set heads=64 --set layers=24
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about room'
-has err '--set: the stages here need 191 TiB, this machine has '
+has err '--set: the stages here and the copies to save them need 191 TiB, '
 has err ' left; use a smaller batch_size, '
 [ ! -e huge ] || fail 'a run that does not fit has left a folder'
 # What other machines have is not known here.

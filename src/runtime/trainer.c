@@ -258,27 +258,40 @@ static enum vp_status check_fit(const struct vp_trainer *trainer,
     return VP_OK;
 }
 
+/* What a stage and the copy that is made to save it take; replicas are alike, and
+ * one is saved. */
+static size_t host_bytes(const struct vp_train_config *config,
+                         const struct vp_rank_stage *rs)
+{
+    const struct vp_memory *m = &rs->stage.memory;
+    bool saves = config->saver || config->backend_config.plan_only;
+    int64_t copy = saves && rs->replica == 0 ? m->weights + m->moments : 0;
+
+    return (size_t)(m->total + copy);
+}
+
 /* A device refuses what it has no room for. The host would give pages until it
  * has to kill somebody. */
 static enum vp_status check_room(const struct vp_trainer *trainer,
                                  struct vp_err *err)
 {
+    const struct vp_train_config *config = &trainer->config;
     size_t room = vp_host_memory(""), need = 0;
     char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
 
-    if (!trainer->config.backend->host_memory || trainer->config.spread)
+    if (!config->backend->host_memory || config->spread)
         return VP_OK;
     for (int r = 0; r < trainer->crew.n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++)
             if (trainer->ranks[r].is_here)
-                need += (size_t)trainer->ranks[r].stages[i].stage.memory.total;
+                need += host_bytes(config, &trainer->ranks[r].stages[i]);
     if (need <= room)
         return VP_OK;
     vp_bytes_texts((int64_t)need, (int64_t)room, needs, has, sizeof(needs));
     return vp_err_set(err, VP_ERR_INVALID,
-                      "the stages here need %s, this machine has %s left; use a "
-                      "smaller batch_size, a larger recompute_ratio or more "
-                      "machines",
+                      "the stages here and the copies to save them need %s, "
+                      "this machine has %s left; use a smaller batch_size, a "
+                      "larger recompute_ratio or more machines",
                       needs, has);
 }
 
