@@ -156,7 +156,7 @@ refuse "a.yml:3: key 'precision': only fp32 runs on a CPU (no GPU is used);\
  set precision: fp32" train a.yml
 if [ ! -e /dev/nvidia0 ]; then
     run 2 train a.yml --set device=cuda
-    has err 'device cuda: '
+    has err '--set: device cuda: '
     [ "$(wc -l <err)" = 1 ] || fail 'more than a line about a missing GPU'
 fi
 

@@ -182,8 +182,13 @@ static enum vp_status choose_backend(struct run *run, struct vp_err *err)
         .tf32 = config->precision == VP_PRECISION_TF32,
         .plan_only = run->options->dry_run,
     };
-    if (config->device == VP_DEVICE_CUDA)
-        return vp_backend_load("cuda", &train->backend, err);
+    if (config->device == VP_DEVICE_CUDA) {
+        enum vp_status st = vp_backend_load("cuda", &train->backend, err);
+
+        if (st != VP_OK)
+            vp_err_prefix(err, "%s", vp_config_place(config, "device"));
+        return st;
+    }
     if (config->device == VP_DEVICE_AUTO && !config->reference_kernels &&
         vp_backend_load("cuda", &train->backend, &why) == VP_OK &&
         train->backend->n_devices() > 0)
@@ -283,7 +288,7 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
     enum vp_status st = vp_trainer_create(&run->train, run->options->dry_run,
                                           &run->trainer, err);
 
-    if (st == VP_ERR_INVALID && err->text[0])
+    if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) && err->text[0])
         vp_err_prefix(err, "%s", vp_config_blame(run->config, err->text));
     /* What does not fit was not begun: as with memory_limit, it is refused. */
     return st == VP_ERR_NOMEM ? VP_ERR_UNSUPPORTED : st;
