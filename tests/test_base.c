@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/halves.h"
+#include "base/host.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "base/host.h"
 #include "base/status.h"
 
 #include <float.h>
@@ -442,12 +442,18 @@ static void put(const char *root, const char *path, const char *text)
 static void test_host_memory(void **state)
 {
     static const char *const files[] = {
-        "sys/fs/cgroup/a/b/memory.max", "sys/fs/cgroup/a/memory.max",
-        "sys/fs/cgroup/memory.max",     "proc/self/cgroup",
-        "proc/meminfo",                 "sys/fs/cgroup/a/b",
-        "sys/fs/cgroup/a",              "sys/fs/cgroup",
-        "sys/fs",                       "sys",
-        "proc/self",                    "proc",
+        "sys/fs/cgroup/a/b/memory.max",
+        "sys/fs/cgroup/a/memory.max",
+        "sys/fs/cgroup/memory.max",
+        "proc/self/cgroup",
+        "proc/meminfo",
+        "sys/fs/cgroup/a/b",
+        "sys/fs/cgroup/a",
+        "sys/fs/cgroup",
+        "sys/fs",
+        "sys",
+        "proc/self",
+        "proc",
     };
     char root[] = "/tmp/vp-room-XXXXXX", path[512];
 

@@ -382,13 +382,13 @@ static const struct op_spec tile_cases[] = {
       .cols = 768 },
     { "attention 70 mask dropout", .kind = VP_OP_ATTENTION, .batch = 2,
       .q_len = 70, .cols = 128, .heads = 2, .mask = true, .p = 0.1f },
-    { "attention causal 128", .kind = VP_OP_ATTENTION, .batch = 1,
-      .q_len = 128, .cols = 64, .heads = 1, .causal = true },
+    { "attention causal 128", .kind = VP_OP_ATTENTION, .batch = 1, .q_len = 128,
+      .cols = 64, .heads = 1, .causal = true },
     { "attention causal 200 mask", .kind = VP_OP_ATTENTION, .batch = 1,
       .q_len = 200, .cols = 64, .heads = 1, .causal = true, .mask = true },
-    { "attention cross 9x130 mask dropout", .kind = VP_OP_ATTENTION,
-      .batch = 2, .q_len = 9, .k_len = 130, .cols = 64, .heads = 1,
-      .mask = true, .p = 0.1f },
+    { "attention cross 9x130 mask dropout", .kind = VP_OP_ATTENTION, .batch = 2,
+      .q_len = 9, .k_len = 130, .cols = 64, .heads = 1, .mask = true,
+      .p = 0.1f },
     { "attention cross 130x9 dropout", .kind = VP_OP_ATTENTION, .batch = 1,
       .q_len = 130, .k_len = 9, .cols = 128, .heads = 2, .p = 0.6f },
     /* Several heads to a block. */
@@ -397,8 +397,8 @@ static const struct op_spec tile_cases[] = {
     { "attention cross 3x130 mask dropout", .kind = VP_OP_ATTENTION,
       .batch = 34, .q_len = 3, .k_len = 130, .cols = 512, .heads = 8,
       .mask = true, .p = 0.1f },
-    { "attention causal 520", .kind = VP_OP_ATTENTION, .batch = 1,
-      .q_len = 520, .cols = 64, .heads = 1, .causal = true },
+    { "attention causal 520", .kind = VP_OP_ATTENTION, .batch = 1, .q_len = 520,
+      .cols = 64, .heads = 1, .causal = true },
     { "attention 50 of 80 mask dropout", .kind = VP_OP_ATTENTION, .batch = 2,
       .q_len = 50, .cols = 80, .heads = 1, .mask = true, .p = 0.1f },
     { "dropout 6x256", .kind = VP_OP_DROPOUT, .batch = 2, .q_len = 3,
@@ -1549,10 +1549,10 @@ static int stop_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_fp32),  cmocka_unit_test(test_small_bf16),
-        cmocka_unit_test(test_small_fp16),  cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_updates),     cmocka_unit_test(test_sum_squares),
-        cmocka_unit_test(test_add_floats),  cmocka_unit_test(test_shorten),
+        cmocka_unit_test(test_small_fp32), cmocka_unit_test(test_small_bf16),
+        cmocka_unit_test(test_small_fp16), cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_updates),    cmocka_unit_test(test_sum_squares),
+        cmocka_unit_test(test_add_floats), cmocka_unit_test(test_shorten),
         cmocka_unit_test(test_nonfinite),
     };
     const struct CMUnitTest large[] = {

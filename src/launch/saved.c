@@ -46,9 +46,15 @@ static const char *const fixed_keys[] = {
 /* These may change, but what is learnt then changes, too, which is said. All
  * other keys change nothing of it. */
 static const char *const noted_keys[] = {
-    "learning_rate", "learning_rate_policy", "lr_warmup",
-    "total_steps",   "epochs",               "grad_clip",
-    "precision",     "grad_clip_scope",      "compress_activations",
+    "learning_rate",
+    "learning_rate_policy",
+    "lr_warmup",
+    "total_steps",
+    "epochs",
+    "grad_clip",
+    "precision",
+    "grad_clip_scope",
+    "compress_activations",
 };
 
 const char *vp_resume_fixed_key(int i)
@@ -220,9 +226,8 @@ void vp_saved_compare(const struct vp_facts *facts,
         if (!vp_key_print(vp_key_find(key), config, value, sizeof(value)) ||
             !was || strcmp(was, value) == 0)
             continue;
-        n += (size_t)snprintf(line + n, sizeof(line) - n,
-                              "%s%s is %s, was %s", n > 0 ? ", " : "", key,
-                              value, was);
+        n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s is %s, was %s",
+                              n > 0 ? ", " : "", key, value, was);
     }
     if (n > 0 && !config->forward_only)
         notice(ctx, line);
