@@ -1076,7 +1076,7 @@ static const char *show_end(struct screen *screen, struct vp_run_result *result)
           .bytes_sent = 1250000 },
         { .forward_ns = 1500000000, .receive_ns = 500000000 },
     };
-    struct vp_trace trace = { 0 };
+    static struct vp_trace trace;
 
     result->first_loss = result->last_loss = result->eval_loss = (double)NAN;
     result->stats = stats;
