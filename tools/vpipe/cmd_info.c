@@ -3,6 +3,7 @@
 #include "tool.h"
 
 #include "backend/plugin.h"
+#include "base/host.h"
 #include "base/memory.h"
 #include "comm/comm.h"
 
@@ -83,12 +84,13 @@ static void print_cpu(void)
 static void print_memory(void)
 {
     int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    char text[64], size[VP_BYTES_TEXT];
+    size_t available = vp_host_memory("");
+    char size[VP_BYTES_TEXT];
 
     vp_bytes_text(total, size, sizeof(size));
     printf("memory      %s", size);
-    if (proc_value("/proc/meminfo", "MemAvailable", text, sizeof(text))) {
-        vp_bytes_text(strtoll(text, NULL, 10) * 1024, size, sizeof(size));
+    if (available < SIZE_MAX) {
+        vp_bytes_text((int64_t)available, size, sizeof(size));
         printf(", %s available", size);
     }
     putchar('\n');
