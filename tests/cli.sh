@@ -14,6 +14,7 @@ esac
     exit 1
 }
 configs=$(cd "$(dirname "$0")/../configs" && pwd) || exit 1
+. "$(dirname "$0")/disk_lib.sh"
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -316,16 +317,8 @@ fi
 
 # A disk with room for two checkpoints and the one that is being written: what
 # the message says helps.
-if unshare -m true 2>/dev/null; then
-    mkdir small
-    big=$program
-    program=./on_small_disk
-    cat >on_small_disk <<END
-#!/bin/sh
-exec unshare -m sh -c 'mount -t tmpfs -o size=4500k none small && exec "\$@"' \
-    sh "$big" "\$@"
-END
-    chmod +x on_small_disk
+big=$program
+if use_small_disk 4500k; then
     every="--set checkpoint_every=1 --output small/run"
     # shellcheck disable=SC2086
     run 2 train "$configs/bert_one.yml" $tiny $every
@@ -339,8 +332,6 @@ END
     run 0 train "$configs/bert_one.yml" $tiny --set keep_checkpoints=3 \
         --output small/run
     program=$big
-else
-    echo 'not tried, needs root: a small disk'
 fi
 
 # What cannot be written is a failure, not silence.

@@ -6,6 +6,7 @@ set -u
 
 program=$(realpath "${1:?usage: tests/launch.sh PROGRAM}")
 . "$(dirname "$0")/cluster_lib.sh"
+. "$(dirname "$0")/disk_lib.sh"
 need mpirun
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -150,23 +151,12 @@ run 2 bad --set distributed_backend=local --restarts 2
 has err "'--restarts' works where vpipe starts the ranks itself"
 
 # ---- A small disk: all ranks write to it ------------------------------------
-if unshare -m true 2>/dev/null; then
-    mkdir small
-    big=$program
-    program=./on_small_disk
-    # Room for three checkpoints.
-    cat >on_small_disk <<END
-#!/bin/sh
-exec unshare -m sh -c 'mount -t tmpfs -o size=4700k none small && exec "\$@"' \
-    sh "$big" "\$@"
-END
-    chmod +x on_small_disk
+big=$program
+if use_small_disk 4700k; then # room for three checkpoints
     run 2 small/run --set checkpoint_every=5
     has err 'not enough space: 4 checkpoints of '
     run 0 small/run --set checkpoint_every=5 --set keep_checkpoints=2
     program=$big
-else
-    echo 'not tried, needs root: a small disk'
 fi
 
 # ---- Containers: a tool that takes down its arguments -----------------------
