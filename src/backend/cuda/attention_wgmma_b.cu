@@ -24,10 +24,12 @@ enum role { OWNER, HELPER = GROUPS, ROLLER };
 /* Barriers, two of each kind: of even steps and of odd ones, a step being a tile
  * of a turn. Who arrives, and who waits for that: */
 enum barrier {
-    LOADED = 1,     /* helper, roller; owners: a tile and its dice are there */
-    READ = 3,       /* owners; helper, roller: and can be overwritten */
+    LOADED = 1,     /* helper; owners: a tile is there */
+    READ = 3,       /* owners; helper: and can be overwritten */
     DS_WRITTEN = 5, /* owners; helper */
     DS_READ = 7,    /* helper; owners */
+    ROLLED = 9,     /* roller; owners: a tile's dice are there */
+    DICE_READ = 11, /* owners; roller */
 };
 
 template <bool DROPS> struct block {
@@ -49,37 +51,28 @@ template <typename T> struct shared_memory {
     float4 dq[1]; /* [tiles][8][VP_WG_THREADS] if keys are taken in turns */
 };
 
-template <bool DROPS>
-static __device__ constexpr int threads_at(enum barrier kind)
-{
-    return kind < DS_WRITTEN ? (int)block<DROPS>::THREADS
-                             : OWNERS + VP_WG_THREADS;
-}
-
-template <enum barrier KIND, bool DROPS = false>
-static __device__ inline void wait_for(int step)
+template <enum barrier KIND> static __device__ inline void wait_for(int step)
 {
     asm volatile("bar.sync %0, %1;"
                  :
-                 : "r"(KIND + step % STAGES), "n"(threads_at<DROPS>(KIND))
+                 : "r"(KIND + step % STAGES), "n"(OWNERS + VP_WG_THREADS)
                  : "memory");
 }
 
-template <enum barrier KIND, bool DROPS = false>
-static __device__ inline void arrive_at(int step)
+template <enum barrier KIND> static __device__ inline void arrive_at(int step)
 {
     asm volatile("bar.arrive %0, %1;"
                  :
-                 : "r"(KIND + step % STAGES), "n"(threads_at<DROPS>(KIND))
+                 : "r"(KIND + step % STAGES), "n"(OWNERS + VP_WG_THREADS)
                  : "memory");
 }
 
 /* The others have arrived for the last steps, too. */
-template <enum barrier KIND, bool DROPS = false>
+template <enum barrier KIND>
 static __device__ inline void wait_for_last(int n_steps)
 {
     for (int step = max(n_steps - STAGES, 0); step < n_steps; step++)
-        wait_for<KIND, DROPS>(step);
+        wait_for<KIND>(step);
 }
 
 /* ---- Helper ------------------------------------------------------------- */
@@ -189,7 +182,7 @@ static __device__ void change_keys(shared_memory<T> &shared,
     }
 }
 
-template <typename T, bool DROPS>
+template <typename T>
 static __device__ void help(shared_memory<T> &shared,
                             const struct vp_attention_call &x,
                             const struct work &w)
@@ -208,7 +201,7 @@ static __device__ void help(shared_memory<T> &shared,
             struct outs outs;
 
             if (step >= STAGES)
-                wait_for<READ, DROPS>(step);
+                wait_for<READ>(step);
             start_tile(shared, x, t, tile, stage);
             if (t.index == 0)
                 read_outs<T>(outs, x, t.head, tile);
@@ -222,12 +215,12 @@ static __device__ void help(shared_memory<T> &shared,
                           &shared.delta[tile * QUERIES], shared.douts[stage],
                           outs, unscale);
             vp_wg_publish();
-            arrive_at<LOADED, DROPS>(step);
+            arrive_at<LOADED>(step);
         }
     }
     end_dq(shared, x, w, last, 2, step - 2);
     end_dq(shared, x, w, last, 1, step - 1);
-    wait_for_last<READ, DROPS>(step);
+    wait_for_last<READ>(step);
 }
 
 /* ---- Roller ------------------------------------------------------------- */
@@ -246,13 +239,13 @@ static __device__ void roll_all(shared_memory<T> &shared,
             t.n_seen = seen_turns(x, w, t);
         for (int tile = first_tile(x, t); tile < end_tile(w, t); tile++) {
             if (step >= STAGES)
-                wait_for<READ, true>(step);
+                wait_for<DICE_READ>(step);
             roll_tile(shared.kept[step % STAGES], dice, t.head, tile * QUERIES,
                       t.index * KEYS);
-            arrive_at<LOADED, true>(step++);
+            arrive_at<ROLLED>(step++);
         }
     }
-    wait_for_last<READ, true>(step);
+    wait_for_last<DICE_READ>(step);
 }
 
 /* ---- Owners of keys ----------------------------------------------------- */
@@ -291,8 +284,11 @@ static __device__ void add_queries(shared_memory<T> &shared, float (&dk)[8][4],
     uint64_t douts = vp_wg_tile_of(shared.douts[stage]);
     uint32_t kept[2] = { 0, 0 };
 
-    if (DROPS)
+    if (DROPS) {
+        wait_for<ROLLED>(step);
         read_kept(kept, shared.kept[stage], group_index());
+        arrive_at<DICE_READ>(step);
+    }
     hide_rows(s, seen);
     if (x.causal)
         hide_future(s, k0, tile * QUERIES);
@@ -306,7 +302,7 @@ static __device__ void add_queries(shared_memory<T> &shared, float (&dk)[8][4],
     arrive_at<DS_WRITTEN>(step);
     vp_wg_wait<0>(dk);
     vp_wg_wait<0>(dv);
-    arrive_at<READ, DROPS>(step);
+    arrive_at<READ>(step);
 }
 
 /* The warp's first key. */
@@ -344,7 +340,7 @@ static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
         add_queries<T, DROPS>(shared, dk, dv, s, dp, x, seen, k0, tile, step);
         if (tile + 1 == end)
             return step + 1;
-        wait_for<LOADED, DROPS>(step + 1);
+        wait_for<LOADED>(step + 1);
     }
 }
 
@@ -434,7 +430,7 @@ static __device__ void own_keys(shared_memory<T> &shared,
         }
         if (is_first_of_head(t))
             t.n_seen = seen_turns(x, w, t);
-        wait_for<LOADED, DROPS>(step);
+        wait_for<LOADED>(step);
         next = next_turn(x, w, t);
         step = own_turn<T, DROPS>(shared, dk, dv, values, x, w, t, seen, step);
         if (t.band + 1 < w.n_bands) {
@@ -462,7 +458,7 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
     switch (threadIdx.x / VP_WG_THREADS) {
     case HELPER:
         vp_wg_give_registers<block<DROPS>::HELPER_REGISTERS>();
-        help<T, DROPS>(shared, x, w);
+        help(shared, x, w);
         break;
     case ROLLER:
         vp_wg_give_registers<block<DROPS>::ROLLER_REGISTERS>();
@@ -472,6 +468,8 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
         vp_wg_take_registers<block<DROPS>::OWNER_REGISTERS>();
         own_keys<T, DROPS>(shared, x, w);
     }
+    /* Nobody leaves while others wait. */
+    __syncthreads();
 }
 
 /* ---- Launches ----------------------------------------------------------- */
