@@ -14,7 +14,7 @@ enum {
     OWNERS = GROUPS * VP_WG_THREADS,
     TURN_TILES = KEYS / QUERIES,
     BAND_TILES = 8,
-    MAX_QUERIES = 1024,
+    MAX_QUERIES = 2 * BAND_TILES * QUERIES,
     MAX_BLOCK_KEYS = 4096, /* of a head */
 };
 
@@ -32,6 +32,7 @@ struct turn {
     struct vp_attention_head head;
     int n_seen; /* turns, before those whose keys are hidden from all */
     int band, index;
+    int odd; /* heads before this one, modulo 2 */
 };
 
 static __host__ __device__ inline struct work work_of(
@@ -72,6 +73,14 @@ static __device__ inline int turns_until(const struct vp_attention_call &x,
                     : t.n_seen;
 }
 
+/* Where lse and delta of a tile are. They may come for the next head while those
+ * of this head's last tile are read, and that may be its only one. */
+static __device__ inline int stats_of(const struct work &w,
+                                      const struct turn &t, int tile)
+{
+    return ((w.n_bands == 1 ? t.odd * BAND_TILES : 0) + tile) * QUERIES;
+}
+
 static __device__ inline bool is_first_of_head(const struct turn &t)
 {
     return t.band == 0 && t.index == 0;
@@ -94,6 +103,7 @@ static __device__ inline struct turn next_turn(
     if (++t.band < w.n_bands)
         return t;
     t.band = 0;
+    t.odd ^= 1;
     t.number += gridDim.x;
     t.head = vp_attention_head_of(x, t.number);
     return t;

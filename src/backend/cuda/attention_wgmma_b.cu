@@ -15,6 +15,7 @@
  * the GPU has processors take all heads in turns: while the owners end one, the
  * helper loads the next. */
 #include "backend/cuda/attention_turns.cuh"
+#include "backend/cuda/tma.cuh"
 
 enum { PART = 16 }; /* quads of dk and dv that an owner has */
 
@@ -24,12 +25,15 @@ enum role { OWNER, HELPER = GROUPS, ROLLER };
 /* Barriers, two of each kind: of even steps and of odd ones, a step being a tile
  * of a turn. Who arrives, and who waits for that: */
 enum barrier {
-    LOADED = 1,     /* helper; owners: a tile is there */
-    READ = 3,       /* owners; helper: and can be overwritten */
-    DS_WRITTEN = 5, /* owners; helper */
-    DS_READ = 7,    /* helper; owners */
-    ROLLED = 9,     /* roller; owners: a tile's dice are there */
-    DICE_READ = 11, /* owners; roller */
+    LOADED,     /* helper; owners: a tile is there */
+    READ,       /* owners; helper: and can be overwritten */
+    DS_WRITTEN, /* owners; helper */
+    DS_READ,    /* helper; owners */
+    ROLLED,     /* roller; owners: a tile's dice are there */
+    DICE_READ,  /* owners; roller */
+    ROOM_FREE,  /* helper; helper: see change_keys(); of turns, not of steps */
+    KEYS_READ,  /* likewise */
+    N_BARRIERS,
 };
 
 template <bool DROPS> struct block {
@@ -48,31 +52,41 @@ template <typename T> struct shared_memory {
     vp_wg_tile<T> ds[STAGES][GROUPS]; /* transposed: rows are keys */
     float lse[MAX_QUERIES], delta[MAX_QUERIES];
     kept_words kept[STAGES];
+    vp_barrier barriers[N_BARRIERS][STAGES];
     float4 dq[1]; /* [tiles][8][VP_WG_THREADS] if keys are taken in turns */
 };
 
-template <enum barrier KIND> static __device__ inline void wait_for(int step)
+template <typename T>
+static __device__ void make_barriers(shared_memory<T> &shared)
 {
-    asm volatile("bar.sync %0, %1;"
-                 :
-                 : "r"(KIND + step % STAGES), "n"(OWNERS + VP_WG_THREADS)
-                 : "memory");
+    for (int kind = 0; kind < N_BARRIERS; kind++) {
+        bool owners = kind == READ || kind == DS_WRITTEN || kind == DICE_READ;
+
+        for (int i = 0; i < STAGES; i++)
+            vp_barrier_init(&shared.barriers[kind][i],
+                            owners ? OWNERS : VP_WG_THREADS);
+    }
 }
 
-template <enum barrier KIND> static __device__ inline void arrive_at(int step)
+template <enum barrier KIND, typename T>
+static __device__ inline void arrive_at(shared_memory<T> &shared, int step)
 {
-    asm volatile("bar.arrive %0, %1;"
-                 :
-                 : "r"(KIND + step % STAGES), "n"(OWNERS + VP_WG_THREADS)
-                 : "memory");
+    vp_barrier_arrive(&shared.barriers[KIND][step % STAGES]);
 }
 
-/* The others have arrived for the last steps, too. */
-template <enum barrier KIND>
-static __device__ inline void wait_for_last(int n_steps)
+/* Until all have arrived for this step. */
+template <enum barrier KIND, typename T>
+static __device__ inline void wait_for(shared_memory<T> &shared, int step)
 {
-    for (int step = max(n_steps - STAGES, 0); step < n_steps; step++)
-        wait_for<KIND>(step);
+    vp_barrier_wait(&shared.barriers[KIND][step % STAGES], step / STAGES % 2);
+}
+
+/* Until all have arrived for the step, if any, whose place this one takes. */
+template <enum barrier KIND, typename T>
+static __device__ inline void wait_for_last(shared_memory<T> &shared, int step)
+{
+    vp_barrier_wait(&shared.barriers[KIND][step % STAGES],
+                    (step / STAGES + 1) % 2);
 }
 
 /* ---- Helper ------------------------------------------------------------- */
@@ -114,7 +128,7 @@ static __device__ void add_dq(shared_memory<T> &shared,
         dq[n][2] = old.z;
         dq[n][3] = old.w;
     }
-    wait_for<DS_WRITTEN>(step);
+    wait_for<DS_WRITTEN>(shared, step);
     vp_wg_fence();
 #pragma unroll
     for (int i = 0; i < GROUPS; i++)
@@ -122,7 +136,7 @@ static __device__ void add_dq(shared_memory<T> &shared,
                                               vp_wg_tile_of(shared.keys[i]));
     vp_wg_commit();
     vp_wg_wait<0>(dq);
-    arrive_at<DS_READ>(step);
+    arrive_at<DS_READ>(shared, step);
     if (t.index + 1 < turns_until(x, t, tile + 1)) {
 #pragma unroll
         for (int n = 0; n < 8; n++)
@@ -148,20 +162,31 @@ static __device__ void end_dq(shared_memory<T> &shared,
         add_dq(shared, x, t, tile, step);
 }
 
-/* The keys of turn t, which begins with `step`, take the place of the last
- * turn's, as soon as dq has these. Until then they wait where that step's ds
- * will be. */
+/* The products of all warps of the helper have ended, before one of them
+ * overwrites what they have read. */
+template <enum barrier KIND, typename T>
+static __device__ inline void meet_helpers(shared_memory<T> &shared,
+                                           int n_turns)
+{
+    arrive_at<KIND>(shared, n_turns);
+    wait_for<KIND>(shared, n_turns);
+}
+
+/* The keys of turn t, the block's number n_turns, which begins with `step`, take
+ * the place of the last turn's, as soon as dq has these. Until then they wait
+ * where that step's ds will be. */
 template <typename T>
 static __device__ void change_keys(shared_memory<T> &shared,
                                    const struct vp_attention_call &x,
                                    const struct work &w,
                                    const struct turn &last,
-                                   const struct turn &t, int step)
+                                   const struct turn &t, int n_turns, int step)
 {
     vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, t.head);
     vp_wg_tile<T> *room = shared.ds[step % STAGES];
 
     end_dq(shared, x, w, last, 2, step - 2);
+    meet_helpers<ROOM_FREE>(shared, n_turns);
 #pragma unroll
     for (int i = 0; i < GROUPS; i++)
         copy_tile<VP_WG_THREADS>(room[i], keys, t.index * KEYS + i * GROUP_KEYS,
@@ -169,6 +194,7 @@ static __device__ void change_keys(shared_memory<T> &shared,
     vp_copy_commit();
     end_dq(shared, x, w, last, 1, step - 1);
     vp_copy_wait<0>();
+    meet_helpers<KEYS_READ>(shared, n_turns);
     /* A thread moves what it has copied. */
 #pragma unroll
     for (int i = 0; i < GROUPS; i++) {
@@ -189,9 +215,9 @@ static __device__ void help(shared_memory<T> &shared,
 {
     struct turn t = first_turn(x), last = t;
     float unscale = 1.0f / x.drop.scale;
-    int step = 0;
+    int step = 0, n_turns = 0;
 
-    for (; t.number < w.n_heads; last = t, t = next_turn(x, w, t)) {
+    for (; t.number < w.n_heads; last = t, t = next_turn(x, w, t), n_turns++) {
         int first = first_tile(x, t), end = end_tile(w, t);
 
         if (is_first_of_head(t))
@@ -200,27 +226,25 @@ static __device__ void help(shared_memory<T> &shared,
             int stage = step % STAGES;
             struct outs outs;
 
-            if (step >= STAGES)
-                wait_for<READ>(step);
+            wait_for_last<READ>(shared, step);
             start_tile(shared, x, t, tile, stage);
             if (t.index == 0)
                 read_outs<T>(outs, x, t.head, tile);
             if (tile == first)
-                change_keys(shared, x, w, last, t, step);
+                change_keys(shared, x, w, last, t, n_turns, step);
             else if (tile >= first + STAGES)
                 add_dq(shared, x, t, tile - STAGES, step - STAGES);
             vp_copy_wait<0>();
             if (t.index == 0)
-                set_stats(&shared.lse[tile * QUERIES],
-                          &shared.delta[tile * QUERIES], shared.douts[stage],
-                          outs, unscale);
+                set_stats(&shared.lse[stats_of(w, t, tile)],
+                          &shared.delta[stats_of(w, t, tile)],
+                          shared.douts[stage], outs, unscale);
             vp_wg_publish();
-            arrive_at<LOADED>(step);
+            arrive_at<LOADED>(shared, step);
         }
     }
     end_dq(shared, x, w, last, 2, step - 2);
     end_dq(shared, x, w, last, 1, step - 1);
-    wait_for_last<READ>(step);
 }
 
 /* ---- Roller ------------------------------------------------------------- */
@@ -238,14 +262,12 @@ static __device__ void roll_all(shared_memory<T> &shared,
         if (is_first_of_head(t))
             t.n_seen = seen_turns(x, w, t);
         for (int tile = first_tile(x, t); tile < end_tile(w, t); tile++) {
-            if (step >= STAGES)
-                wait_for<DICE_READ>(step);
+            wait_for_last<DICE_READ>(shared, step);
             roll_tile(shared.kept[step % STAGES], dice, t.head, tile * QUERIES,
                       t.index * KEYS);
-            arrive_at<ROLLED>(step++);
+            arrive_at<ROLLED>(shared, step++);
         }
     }
-    wait_for_last<DICE_READ>(step);
 }
 
 /* ---- Owners of keys ----------------------------------------------------- */
@@ -277,7 +299,8 @@ static __device__ void add_queries(shared_memory<T> &shared, float (&dk)[8][4],
                                    float (&dv)[8][4], float (&s)[8][4],
                                    const float (&dp)[8][4],
                                    const struct vp_attention_call &x,
-                                   uint32_t seen, int k0, int tile, int step)
+                                   uint32_t seen, int k0, int tile, int stats,
+                                   int step)
 {
     int stage = step % STAGES;
     uint64_t queries = vp_wg_tile_of(shared.queries[stage]);
@@ -285,24 +308,22 @@ static __device__ void add_queries(shared_memory<T> &shared, float (&dk)[8][4],
     uint32_t kept[2] = { 0, 0 };
 
     if (DROPS) {
-        wait_for<ROLLED>(step);
+        wait_for<ROLLED>(shared, step);
         read_kept(kept, shared.kept[stage], group_index());
-        arrive_at<DICE_READ>(step);
+        arrive_at<DICE_READ>(shared, step);
     }
     hide_rows(s, seen);
     if (x.causal)
         hide_future(s, k0, tile * QUERIES);
-    if (step >= STAGES)
-        wait_for<DS_READ>(step);
+    wait_for_last<DS_READ>(shared, step);
     add_tile<T, DROPS>(dk, dv, shared.ds[stage][group_index()], s, dp, kept,
-                       &shared.lse[tile * QUERIES],
-                       &shared.delta[tile * QUERIES], x.scale * LOG2E, queries,
-                       douts);
+                       &shared.lse[stats], &shared.delta[stats],
+                       x.scale * LOG2E, queries, douts);
     vp_wg_publish();
-    arrive_at<DS_WRITTEN>(step);
+    arrive_at<DS_WRITTEN>(shared, step);
     vp_wg_wait<0>(dk);
     vp_wg_wait<0>(dv);
-    arrive_at<READ>(step);
+    arrive_at<READ>(shared, step);
 }
 
 /* The warp's first key. */
@@ -337,10 +358,11 @@ static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
         start_scores(s, dp, values, shared, step % STAGES);
         vp_wg_wait<0>(s);
         vp_wg_wait<0>(dp);
-        add_queries<T, DROPS>(shared, dk, dv, s, dp, x, seen, k0, tile, step);
+        add_queries<T, DROPS>(shared, dk, dv, s, dp, x, seen, k0, tile,
+                              stats_of(w, t, tile), step);
         if (tile + 1 == end)
             return step + 1;
-        wait_for<LOADED>(step + 1);
+        wait_for<LOADED>(shared, step + 1);
     }
 }
 
@@ -430,7 +452,7 @@ static __device__ void own_keys(shared_memory<T> &shared,
         }
         if (is_first_of_head(t))
             t.n_seen = seen_turns(x, w, t);
-        wait_for<LOADED>(step);
+        wait_for<LOADED>(shared, step);
         next = next_turn(x, w, t);
         step = own_turn<T, DROPS>(shared, dk, dv, values, x, w, t, seen, step);
         if (t.band + 1 < w.n_bands) {
@@ -444,7 +466,6 @@ static __device__ void own_keys(shared_memory<T> &shared,
             write_unseen<T>(x, w, t);
         }
     }
-    wait_for_last<DS_READ>(step);
 }
 
 template <typename T, bool DROPS>
@@ -455,6 +476,9 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
     shared_memory<T> &shared = *(shared_memory<T> *)memory;
     struct work w = work_of(x);
 
+    if (threadIdx.x == 0)
+        make_barriers(shared);
+    __syncthreads();
     switch (threadIdx.x / VP_WG_THREADS) {
     case HELPER:
         vp_wg_give_registers<block<DROPS>::HELPER_REGISTERS>();
@@ -468,8 +492,6 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
         vp_wg_take_registers<block<DROPS>::OWNER_REGISTERS>();
         own_keys<T, DROPS>(shared, x, w);
     }
-    /* Nobody leaves while others wait. */
-    __syncthreads();
 }
 
 /* ---- Launches ----------------------------------------------------------- */
