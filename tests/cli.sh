@@ -1,14 +1,16 @@
 #!/bin/sh
 # The built program from outside: exit codes, where output goes, and that each
 # mistake costs one friendly line.
-#   tests/cli.sh build/vpipe
+#   tests/cli.sh build/vpipe [FOLDER OF AN OLD GPU DRIVER]
 set -u
 
-program=${1:?usage: tests/cli.sh PROGRAM}
+program=${1:?usage: tests/cli.sh PROGRAM [FOLDER OF AN OLD GPU DRIVER]}
+old_driver=${2:-}
 case $program in
 /*) ;;
 *) program=$PWD/$program ;;
 esac
+[ -z "$old_driver" ] || old_driver=$(cd "$old_driver" && pwd) || exit 1
 [ -x "$program" ] || {
     echo "$program is not a program; build it first"
     exit 1
@@ -159,6 +161,15 @@ if [ ! -e /dev/nvidia0 ]; then
     run 2 train a.yml --set device=cuda
     has err '--set: device cuda: '
     [ "$(wc -l <err)" = 1 ] || fail 'more than a line about a missing GPU'
+fi
+if [ -n "$old_driver" ]; then
+    export LD_LIBRARY_PATH="$old_driver"
+    run 2 train a.yml --set device=cuda
+    has err '--set: device cuda: the NVIDIA driver knows CUDA up to 12.2, and '
+    [ "$(wc -l <err)" = 1 ] || fail 'more than a line about an old driver'
+    run 0 info
+    has out 'no GPU      the NVIDIA driver knows CUDA up to 12.2, and '
+    unset LD_LIBRARY_PATH
 fi
 
 printf 'model_type: bert\nlayers: 4\npartition: [3, 3, 2]\n' >a.yml

@@ -191,7 +191,7 @@ static enum vp_status choose_backend(struct run *run, struct vp_err *err)
     }
     if (config->device == VP_DEVICE_AUTO && !config->reference_kernels &&
         vp_backend_load("cuda", &train->backend, &why) == VP_OK &&
-        train->backend->n_devices() > 0)
+        train->backend->n_devices(&why) > 0)
         return VP_OK;
     train->backend = &vp_backend_cpu;
     if (config->precision == VP_PRECISION_FP32)
@@ -213,6 +213,8 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
     int n_threads = train->backend_config.n_threads;
     int n_ranks = vp_config_n_ranks(config);
     bool gpu = !train->backend->host_memory, named;
+    struct vp_err none = { "" }; /* a dry run may be for GPUs of elsewhere */
+    int n_devices;
 
     named = config->machines.n >= n_ranks;
     if ((!named || run->world) && !gpu)
@@ -220,12 +222,11 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
     run->devices = calloc((size_t)n_ranks, sizeof(*run->devices));
     if (!run->devices)
         return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
+    n_devices = (int)at_least_1(train->backend->n_devices(&none));
     for (int r = 0; r < n_ranks; r++) {
-        int n = (int)at_least_1(train->backend->n_devices());
-
         run->devices[r] =
             named ? config->machines.at[vp_config_rank_number(config, r)].device
-                  : r % n;
+                  : r % n_devices;
         if (gpu || (run->devices[r] + 1) * n_threads <= count_cores())
             continue;
         notice(run, "machines names more cores than there are: ranks share "

@@ -127,9 +127,9 @@ static void print_gpus(void)
         printf("no GPU      %s\n", err.text);
         return;
     }
-    n = cuda->n_devices();
+    n = cuda->n_devices(&err);
     if (n == 0)
-        puts("no GPU      the driver knows none");
+        printf("no GPU      %s\n", err.text);
     for (int i = 0; i < n; i++)
         print_gpu(cuda, i);
 }

@@ -130,8 +130,9 @@ struct vp_pool *vp_cpu_pool(const struct vp_backend *backend)
     return backend->pool;
 }
 
-static int cpu_n_devices(void)
+static int cpu_n_devices(struct vp_err *why)
 {
+    (void)why;
     return 1;
 }
 

@@ -24,26 +24,48 @@ enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
 
 /* ---- Devices ------------------------------------------------------------ */
 
-/* Why there is no GPU to use, in the user's terms. */
-static enum vp_status check_driver(int device, struct vp_err *err)
+static void explain_driver(struct vp_err *why)
+{
+    int known = 0;
+
+    cudaDriverGetVersion(&known);
+    if (known == 0)
+        vp_err_set(why, VP_ERR_UNSUPPORTED,
+                   "there is no NVIDIA driver; install one");
+    else
+        vp_err_set(why, VP_ERR_UNSUPPORTED,
+                   "the NVIDIA driver knows CUDA up to %d.%d, and %d.%d is "
+                   "needed; update it",
+                   known / 1000, known % 1000 / 10, CUDART_VERSION / 1000,
+                   CUDART_VERSION % 1000 / 10);
+}
+
+static int cuda_n_devices(struct vp_err *why)
 {
     int n = 0;
     cudaError_t error = cudaGetDeviceCount(&n);
 
+    if (error == cudaSuccess && n > 0)
+        return n;
     if (error == cudaErrorInsufficientDriver)
+        explain_driver(why);
+    else if (error == cudaErrorNoDevice || error == cudaSuccess)
+        vp_err_set(why, VP_ERR_UNSUPPORTED,
+                   "there is no NVIDIA GPU; look at nvidia-smi");
+    else
+        vp_err_set(why, VP_ERR_UNSUPPORTED, "%s; look at nvidia-smi",
+                   cudaGetErrorString(error));
+    return 0;
+}
+
+static enum vp_status check_device(int device, struct vp_err *err)
+{
+    struct vp_err why = { "" };
+    int n = cuda_n_devices(&why);
+
+    if (n == 0)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "device cuda: the NVIDIA driver is missing or too "
-                          "old for CUDA %d.%d; update it, or use device: cpu",
-                          CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    if (error == cudaErrorNoDevice || (error == cudaSuccess && n == 0))
-        return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "device cuda: there is no NVIDIA GPU; use "
-                          "device: cpu");
-    if (error != cudaSuccess)
-        return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "device cuda: %s; look at nvidia-smi, or use "
-                          "device: cpu",
-                          cudaGetErrorString(error));
+                          "device cuda: %s, or use device: cpu", why.text);
     if (device < 0 || device >= n)
         return vp_err_set(err, VP_ERR_INVALID,
                           "device cuda: there is no GPU %d; this machine has "
@@ -125,7 +147,7 @@ static enum vp_status cuda_open(const struct vp_backend_config *config,
     enum vp_status st;
 
     if (!config->plan_only) {
-        VP_TRY(check_driver(config->device, err));
+        VP_TRY(check_device(config->device, err));
         VP_TRY(check_capability(config->device, err));
     }
     backend = calloc(1, sizeof(*backend));
@@ -138,19 +160,14 @@ static enum vp_status cuda_open(const struct vp_backend_config *config,
     backend->between_ctx = config->between_ctx;
     st = config->plan_only ? VP_OK : prepare(backend);
     if (st != VP_OK) {
-        vp_err_set(err, st, "%s", backend->cuda.err.text);
+        vp_err_set(err, st, "%s%s", backend->cuda.err.text,
+                   st == VP_ERR_NOMEM ? "; nvidia-smi shows who has the memory"
+                                      : "");
         cuda_close(backend);
         return st;
     }
     *out = backend;
     return VP_OK;
-}
-
-static int cuda_n_devices(void)
-{
-    int n = 0;
-
-    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
 }
 
 static bool cuda_address(int device, char *text, size_t n_bytes)

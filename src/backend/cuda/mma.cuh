@@ -45,6 +45,13 @@ template <typename T> static __device__ inline float2 vp_unpack(uint32_t both)
     return make_float2(vp_float(x[0]), vp_float(x[1]));
 }
 
+/* In one instruction each. */
+template <> __device__ inline float2 vp_unpack<__nv_bfloat16>(uint32_t both)
+{
+    return make_float2(__uint_as_float(both << 16),
+                       __uint_as_float(both & 0xFFFF0000u));
+}
+
 /* `row`: 16 bytes in shared memory, aligned to 16. */
 static __device__ inline void vp_load_matrices(uint32_t (&dst)[4],
                                                const void *row)
