@@ -68,6 +68,8 @@ static __device__ void make_barriers(shared_memory<T> &shared)
     }
 }
 
+/* Each thread for itself: one for all of its warp is no faster, and racecheck
+ * would take what the others have done for a race. */
 template <enum barrier KIND, typename T>
 static __device__ inline void arrive_at(shared_memory<T> &shared, int step)
 {
