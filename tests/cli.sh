@@ -172,6 +172,11 @@ if [ -n "$old_driver" ]; then
     unset LD_LIBRARY_PATH
 fi
 
+export VPIPE_ISA=sse9
+refuse "VPIPE_ISA: unknown instruction set 'sse9'; plain, avx2 or avx512" \
+    train a.yml --set precision=fp32
+unset VPIPE_ISA
+
 printf 'model_type: bert\nlayers: 4\npartition: [3, 3, 2]\n' >a.yml
 refuse "a.yml:3: key 'partition' has 8 blocks, but the model has 9; make them\
  equal, or leave partition out" train a.yml --dry-run

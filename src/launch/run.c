@@ -289,7 +289,9 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
     enum vp_status st = vp_trainer_create(&run->train, run->options->dry_run,
                                           &run->trainer, err);
 
-    if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) && err->text[0])
+    /* A variable of the environment is its own place. */
+    if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) && err->text[0] &&
+        strncmp(err->text, "VPIPE_", 6) != 0)
         vp_err_prefix(err, "%s", vp_config_blame(run->config, err->text));
     /* What does not fit was not begun: as with memory_limit, it is refused. */
     return st == VP_ERR_NOMEM ? VP_ERR_UNSUPPORTED : st;
