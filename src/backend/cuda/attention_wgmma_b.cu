@@ -112,11 +112,12 @@ static __device__ void start_tile(shared_memory<T> &shared,
 template <typename T>
 static __device__ void add_dq(shared_memory<T> &shared,
                               const struct vp_attention_call &x,
-                              const struct turn &t, int tile, int step)
+                              const struct vp_turns &w, const struct turn &t,
+                              int tile, int step)
 {
     const vp_wg_tile<T> *ds = shared.ds[step % STAGES];
     float4 *sum =
-        &shared.dq[tile % BAND_TILES * 8 * VP_WG_THREADS + group_thread()];
+        &shared.dq[tile % VP_BAND_TILES * 8 * VP_WG_THREADS + group_thread()];
     float scale = x.scale * x.drop.scale, factor[2] = { scale, scale };
     float dq[8][4];
 
@@ -139,7 +140,7 @@ static __device__ void add_dq(shared_memory<T> &shared,
     vp_wg_commit();
     vp_wg_wait<0>(dq);
     arrive_at<DS_READ>(shared, step);
-    if (t.index + 1 < turns_until(x, t, tile + 1)) {
+    if (t.index + 1 < vp_turn_until(&w, &t, tile + 1)) {
 #pragma unroll
         for (int n = 0; n < 8; n++)
             sum[n * VP_WG_THREADS] = make_float4(dq[n][0], dq[n][1], dq[n][2],
@@ -155,13 +156,13 @@ static __device__ void add_dq(shared_memory<T> &shared,
 template <typename T>
 static __device__ void end_dq(shared_memory<T> &shared,
                               const struct vp_attention_call &x,
-                              const struct work &w, const struct turn &t,
+                              const struct vp_turns &w, const struct turn &t,
                               int back, int step)
 {
-    int tile = end_tile(w, t) - back;
+    int tile = vp_turn_end_tile(&w, &t) - back;
 
-    if (step >= 0 && tile >= first_tile(x, t))
-        add_dq(shared, x, t, tile, step);
+    if (step >= 0 && tile >= vp_turn_first_tile(&w, &t))
+        add_dq(shared, x, w, t, tile, step);
 }
 
 /* The products of all warps of the helper have ended, before one of them
@@ -180,7 +181,7 @@ static __device__ inline void meet_helpers(shared_memory<T> &shared,
 template <typename T>
 static __device__ void change_keys(shared_memory<T> &shared,
                                    const struct vp_attention_call &x,
-                                   const struct work &w,
+                                   const struct vp_turns &w,
                                    const struct turn &last,
                                    const struct turn &t, int n_turns, int step)
 {
@@ -213,16 +214,16 @@ static __device__ void change_keys(shared_memory<T> &shared,
 template <typename T>
 static __device__ void help(shared_memory<T> &shared,
                             const struct vp_attention_call &x,
-                            const struct work &w)
+                            const struct vp_turns &w)
 {
     struct turn t = first_turn(x), last = t;
     float unscale = 1.0f / x.drop.scale;
     int step = 0, n_turns = 0;
 
     for (; t.number < w.n_heads; last = t, t = next_turn(x, w, t), n_turns++) {
-        int first = first_tile(x, t), end = end_tile(w, t);
+        int first = vp_turn_first_tile(&w, &t), end = vp_turn_end_tile(&w, &t);
 
-        if (is_first_of_head(t))
+        if (vp_turn_is_first_of_head(&t))
             t.n_seen = seen_turns(x, w, t);
         for (int tile = first; tile < end; tile++, step++) {
             int stage = step % STAGES;
@@ -235,11 +236,11 @@ static __device__ void help(shared_memory<T> &shared,
             if (tile == first)
                 change_keys(shared, x, w, last, t, n_turns, step);
             else if (tile >= first + STAGES)
-                add_dq(shared, x, t, tile - STAGES, step - STAGES);
+                add_dq(shared, x, w, t, tile - STAGES, step - STAGES);
             vp_copy_wait<0>();
             if (t.index == 0)
-                set_stats(&shared.lse[stats_of(w, t, tile)],
-                          &shared.delta[stats_of(w, t, tile)],
+                set_stats(&shared.lse[vp_turn_stats(&w, &t, tile)],
+                          &shared.delta[vp_turn_stats(&w, &t, tile)],
                           shared.douts[stage], outs, unscale);
             vp_wg_publish();
             arrive_at<LOADED>(shared, step);
@@ -254,16 +255,17 @@ static __device__ void help(shared_memory<T> &shared,
 template <typename T>
 static __device__ void roll_all(shared_memory<T> &shared,
                                 const struct vp_attention_call &x,
-                                const struct work &w)
+                                const struct vp_turns &w)
 {
     struct dice dice = dice_of(x, {});
     int step = 0;
 
     for (struct turn t = first_turn(x); t.number < w.n_heads;
          t = next_turn(x, w, t)) {
-        if (is_first_of_head(t))
+        if (vp_turn_is_first_of_head(&t))
             t.n_seen = seen_turns(x, w, t);
-        for (int tile = first_tile(x, t); tile < end_tile(w, t); tile++) {
+        for (int tile = vp_turn_first_tile(&w, &t);
+             tile < vp_turn_end_tile(&w, &t); tile++) {
             wait_for_last<DICE_READ>(shared, step);
             roll_tile(shared.kept[step % STAGES], dice, t.head, tile * QUERIES,
                       t.index * KEYS);
@@ -350,10 +352,11 @@ static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
                                float (&dv)[8][4],
                                const uint32_t (&values)[4][4],
                                const struct vp_attention_call &x,
-                               const struct work &w, const struct turn &t,
+                               const struct vp_turns &w, const struct turn &t,
                                uint32_t seen, int step)
 {
-    int k0 = first_key(t), tile = first_tile(x, t), end = end_tile(w, t);
+    int k0 = first_key(t), tile = vp_turn_first_tile(&w, &t),
+        end = vp_turn_end_tile(&w, &t);
     float s[8][4], dp[8][4];
 
     for (;; tile++, step++) {
@@ -361,7 +364,7 @@ static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
         vp_wg_wait<0>(s);
         vp_wg_wait<0>(dp);
         add_queries<T, DROPS>(shared, dk, dv, s, dp, x, seen, k0, tile,
-                              stats_of(w, t, tile), step);
+                              vp_turn_stats(&w, &t, tile), step);
         if (tile + 1 == end)
             return step + 1;
         wait_for<LOADED>(shared, step + 1);
@@ -372,7 +375,7 @@ static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
 
 /* Between bands: quad i of this thread is at [i * OWNERS]. */
 static __device__ inline float4 *part_of(const struct vp_attention_call &x,
-                                         const struct work &w,
+                                         const struct vp_turns &w,
                                          const struct turn &t)
 {
     size_t i = (size_t)t.number * (size_t)w.n_parts + (size_t)t.index;
@@ -400,12 +403,6 @@ static __device__ inline void write_part(float4 *part, const float (&c)[8][4])
         part[n * OWNERS] = make_float4(c[n][0], c[n][1], c[n][2], c[n][3]);
 }
 
-static __device__ inline bool has_part(const struct vp_attention_call &x,
-                                       const struct turn &t)
-{
-    return t.band > (x.causal ? t.index / (BAND_TILES / TURN_TILES) : 0);
-}
-
 template <typename T>
 static __device__ void write_keys(const struct vp_attention_call &x,
                                   const struct turn &t, const float (&dk)[8][4],
@@ -425,7 +422,7 @@ static __device__ void write_keys(const struct vp_attention_call &x,
 /* Of the turns from `t` on, which nobody sees. */
 template <typename T>
 static __device__ void write_unseen(const struct vp_attention_call &x,
-                                    const struct work &w, struct turn t)
+                                    const struct vp_turns &w, struct turn t)
 {
     const float zeros[8][4] = {};
 
@@ -436,7 +433,7 @@ static __device__ void write_unseen(const struct vp_attention_call &x,
 template <typename T, bool DROPS>
 static __device__ void own_keys(shared_memory<T> &shared,
                                 const struct vp_attention_call &x,
-                                const struct work &w)
+                                const struct vp_turns &w)
 {
     struct turn t = first_turn(x), next;
     int step = 0;
@@ -448,11 +445,11 @@ static __device__ void own_keys(shared_memory<T> &shared,
 
         read_values<T>(values, x, t);
         seen = allowed_word(x, t.head, k0 / 32) >> (k0 % 32 + lane_g());
-        if (has_part(x, t)) {
+        if (vp_turn_has_part(&w, &t)) {
             read_part(dk, part_of(x, w, t));
             read_part(dv, part_of(x, w, t) + PART / 2 * OWNERS);
         }
-        if (is_first_of_head(t))
+        if (vp_turn_is_first_of_head(&t))
             t.n_seen = seen_turns(x, w, t);
         wait_for<LOADED>(shared, step);
         next = next_turn(x, w, t);
@@ -476,7 +473,7 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
 {
     extern __shared__ __align__(VP_WG_ALIGN) unsigned char memory[];
     shared_memory<T> &shared = *(shared_memory<T> *)memory;
-    struct work w = work_of(x);
+    struct vp_turns w = turns_of(x);
 
     if (threadIdx.x == 0)
         make_barriers(shared);
@@ -501,12 +498,12 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
 template <typename T, bool DROPS>
 static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 {
-    struct work w = work_of(*x);
+    struct vp_turns w = turns_of(*x);
     unsigned n_blocks = blocks_in_turns(w.n_heads, 1);
     int bytes = (int)sizeof(shared_memory<T>);
 
     if (w.n_turns > 1)
-        bytes += (w.n_bands > 1 ? BAND_TILES : w.n_tiles) * QUERIES *
+        bytes += (w.n_bands > 1 ? VP_BAND_TILES : w.n_tiles) * QUERIES *
                  VP_WG_DIM * (int)sizeof(float);
     cudaFuncSetAttribute(backward<T, DROPS>,
                          cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -521,7 +518,7 @@ bool vp_attention_wgmma_b_takes(const struct vp_attention_call *x)
 
 size_t vp_attention_wgmma_b_scratch(const struct vp_attention_call *x)
 {
-    struct work w = work_of(*x);
+    struct vp_turns w = turns_of(*x);
 
     return (size_t)w.n_heads * (size_t)w.n_parts * PART * OWNERS *
            sizeof(float4);
