@@ -294,11 +294,11 @@ static void test_folder_name(void **state)
     char path[64], again[64];
 
     (void)state;
-    vp_folder_choose(&config, path, sizeof(path));
+    vp_folder_choose(&config, "", path, sizeof(path));
     assert_int_equal(strspn(path, "some/0123456789-T"), strlen(path));
     assert_int_equal(strlen(path), strlen("some/2026-01-31T12-30-59"));
     assert_int_equal(mkdir("some", 0777) | mkdir(path, 0777), 0);
-    vp_folder_choose(&config, again, sizeof(again));
+    vp_folder_choose(&config, "", again, sizeof(again));
     assert_int_not_equal(access(again, F_OK), 0);
 }
 

@@ -73,7 +73,7 @@ struct vp_backend_ops {
     bool updates_early;  /* launch() takes an update along */
     int w_linger;        /* see struct vp_stage_spec */
     int64_t grad_linger; /* likewise; 0: gradients are never used up */
-    /* If there are none, `why` says so. */
+    /* If there are none, `why` says for what reason, unless it is NULL. */
     int (*n_devices)(struct vp_err *why);
     /* NULL where there is nothing to say. Measuring `rates` takes a second. */
     enum vp_status (*info)(int device, bool rates, struct vp_device_info *out,

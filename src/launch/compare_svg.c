@@ -122,7 +122,7 @@ static void put_memory(const struct drawing *d, const struct vp_contestant *c,
                        double y)
 {
     double scale = BAR / d->most_bytes, x = LEFT + NAME + BAR + GAP;
-    char bytes[32];
+    char bytes[VP_BYTES_TEXT];
 
     for (int s = 0; s < c->n_stages; s++)
         for (int r = 0; r < c->stage_ranks[s]; r++) {

@@ -73,7 +73,7 @@ static int name_width(const struct vp_contestant *contestants, int n)
 static void put_row(FILE *f, const struct vp_contestant *c, int width)
 {
     const struct vp_compare_round *m = &c->median;
-    char bytes[32], spread[48];
+    char bytes[VP_BYTES_TEXT], spread[48];
 
     vp_bytes_text(vp_compare_peak(c), bytes, sizeof(bytes));
     snprintf(spread, sizeof(spread), "%.1f (%.1f..%.1f)", m->samples_per_second,
@@ -106,7 +106,7 @@ static void put_rows(FILE *f, const struct vp_contestant *contestants, int n,
 static void put_memory(FILE *f, const struct vp_contestant *contestants, int n,
                        int width)
 {
-    char bytes[32];
+    char bytes[VP_BYTES_TEXT];
 
     fputs("\nmemory of a rank, stage by stage\n", f);
     for (int i = 0; i < n; i++) {

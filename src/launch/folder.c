@@ -40,7 +40,8 @@ enum vp_status vp_folder_make(const char *path, struct vp_err *err)
 
 /* A name that sorts by time, without colons, at which scp, rsync and containers
  * split; a number is added if the second is taken. */
-void vp_folder_choose(const struct vp_config *config, char *path, size_t n)
+void vp_folder_choose(const struct vp_config *config, const char *what,
+                      char *path, size_t n)
 {
     char when[32];
     time_t now = time(NULL);
@@ -48,9 +49,9 @@ void vp_folder_choose(const struct vp_config *config, char *path, size_t n)
 
     localtime_r(&now, &tm);
     strftime(when, sizeof(when), "%Y-%m-%dT%H-%M-%S", &tm);
-    snprintf(path, n, "%s/%s", config->log_directory, when);
+    snprintf(path, n, "%s/%s%s", config->log_directory, what, when);
     for (int i = 2; access(path, F_OK) == 0; i++)
-        snprintf(path, n, "%s/%s.%d", config->log_directory, when, i);
+        snprintf(path, n, "%s/%s%s.%d", config->log_directory, what, when, i);
 }
 
 /* ---- Opening ------------------------------------------------------------ */
@@ -157,7 +158,7 @@ enum vp_status vp_folder_create(const struct vp_config *config,
     if (path)
         snprintf(out->path, sizeof(out->path), "%s", path);
     else
-        vp_folder_choose(config, out->path, sizeof(out->path));
+        vp_folder_choose(config, "", out->path, sizeof(out->path));
     VP_TRY(vp_folder_make(out->path, err));
     VP_TRY(lock_folder(out, err));
     VP_TRY(vp_folder_check(out->path, err));

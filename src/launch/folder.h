@@ -13,8 +13,9 @@ struct vp_folder {
     int lock; /* against a second run */
 };
 
-/* <log_directory>/<date>T<time>, which does not exist. */
-void vp_folder_choose(const struct vp_config *config, char *path, size_t n);
+/* <log_directory>/<what><date>T<time>, which does not exist. */
+void vp_folder_choose(const struct vp_config *config, const char *what,
+                      char *path, size_t n);
 /* The folder and those it lies in. */
 enum vp_status vp_folder_make(const char *path, struct vp_err *err);
 /* Whether a new run may be put there: VP_ERR_INVALID for a folder that cannot be

@@ -346,7 +346,7 @@ static enum vp_status choose_folder(struct launch *launch, struct vp_err *err)
         return vp_resume_folder(options->resume, launch->folder,
                                 sizeof(launch->folder), err);
     else
-        vp_folder_choose(launch->config, launch->folder,
+        vp_folder_choose(launch->config, "", launch->folder,
                          sizeof(launch->folder));
     return VP_OK;
 }

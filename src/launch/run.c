@@ -213,7 +213,6 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
     int n_threads = train->backend_config.n_threads;
     int n_ranks = vp_config_n_ranks(config);
     bool gpu = !train->backend->host_memory, named;
-    struct vp_err none = { "" }; /* a dry run may be for GPUs of elsewhere */
     int n_devices;
 
     named = config->machines.n >= n_ranks;
@@ -222,7 +221,8 @@ static enum vp_status set_devices(struct run *run, struct vp_err *err)
     run->devices = calloc((size_t)n_ranks, sizeof(*run->devices));
     if (!run->devices)
         return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
-    n_devices = (int)at_least_1(train->backend->n_devices(&none));
+    /* A dry run may be for GPUs of elsewhere. */
+    n_devices = (int)at_least_1(train->backend->n_devices(NULL));
     for (int r = 0; r < n_ranks; r++) {
         run->devices[r] =
             named ? config->machines.at[vp_config_rank_number(config, r)].device

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "launch/compare.h"
+#include "launch/folder.h"
 #include "launch/value.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -194,19 +194,6 @@ static void name_one(const char *path, int i,
         }
 }
 
-static void default_output(const struct vp_config *config, char *out, size_t n)
-{
-    char when[32];
-    time_t now = time(NULL);
-    struct tm tm;
-
-    localtime_r(&now, &tm);
-    strftime(when, sizeof(when), "%Y-%m-%dT%H-%M-%S", &tm);
-    snprintf(out, n, "%s/compare-%s", config->log_directory, when);
-    for (int i = 2; access(out, F_OK) == 0; i++)
-        snprintf(out, n, "%s/compare-%s.%d", config->log_directory, when, i);
-}
-
 static int write_text(const char *path, const char *text)
 {
     FILE *f = fopen(path, "w");
@@ -309,7 +296,7 @@ static int run(const struct job *job)
     if (run.output)
         snprintf(folder, sizeof(folder), "%s", run.output);
     else
-        default_output(&job->configs[0], folder, sizeof(folder));
+        vp_folder_choose(&job->configs[0], "compare-", folder, sizeof(folder));
     run.output = folder;
     run.stop = &stop;
     catch_signals();
@@ -322,7 +309,7 @@ static int show_limits(const struct job *job)
 {
     const struct options *options = job->options;
     struct vp_err err = { { 0 } };
-    char limit[32];
+    char limit[VP_BYTES_TEXT];
 
     vp_bytes_text(options->memory_limit, limit, sizeof(limit));
     printf("%-20s %s\n", "name", "largest batch_size");

@@ -265,7 +265,7 @@ static void row_text(const struct progress *progress, int s, char *out,
 {
     const struct progress_stage *stage = &progress->stages[s];
     double busy = busy_share(progress, s);
-    char bar[8 * ROW_BAR], memory[32];
+    char bar[8 * ROW_BAR], memory[VP_BYTES_TEXT];
 
     bar_text(progress, busy, ROW_BAR, bar, sizeof(bar));
     vp_bytes_text(stage->n_bytes, memory, sizeof(memory));
@@ -360,7 +360,8 @@ static void range_text(int first, int n, char *out, size_t n_bytes)
 static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
 {
     const struct vp_run_stage *stage = &summary->stages[s];
-    char blocks[32], ranks[32], params[32], memory[32], again[32] = "-";
+    char blocks[32], ranks[32], params[32], again[32] = "-";
+    char memory[VP_BYTES_TEXT];
     double total = 0.0;
 
     for (int i = 0; i < summary->n_stages; i++)

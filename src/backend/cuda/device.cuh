@@ -42,6 +42,34 @@ template <> __device__ inline __half vp_round<__half>(float x)
     return __float2half_rn(x);
 }
 
+/* ---- Two elements of two bytes in a word, the first in its lower half ---- */
+
+/* Number i. */
+static __device__ inline float vp_half_word(uint32_t word, int i, __nv_bfloat16)
+{
+    return __uint_as_float(i ? word & 0xFFFF0000u : word << 16);
+}
+
+static __device__ inline float vp_half_word(uint32_t word, int i, __half)
+{
+    return __half2float(
+        __ushort_as_half((unsigned short)(i ? word >> 16 : word)));
+}
+
+static __device__ inline uint32_t vp_pair(float low, float high, __nv_bfloat16)
+{
+    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+
+    return *(uint32_t *)&pair;
+}
+
+static __device__ inline uint32_t vp_pair(float low, float high, __half)
+{
+    __half2 pair = __floats2half2_rn(low, high);
+
+    return *(uint32_t *)&pair;
+}
+
 /* As it will be read again: the rounding point of an operator's result. */
 template <typename T> __device__ inline float vp_rounded(float x)
 {

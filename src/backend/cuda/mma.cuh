@@ -21,35 +21,14 @@
 
 /* Two elements of type T in a register. */
 template <typename T>
-static __device__ inline uint32_t vp_pack(float low, float high);
-
-template <>
-__device__ inline uint32_t vp_pack<__nv_bfloat16>(float low, float high)
+static __device__ inline uint32_t vp_pack(float low, float high)
 {
-    __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-
-    return *(uint32_t *)&both;
-}
-
-template <> __device__ inline uint32_t vp_pack<__half>(float low, float high)
-{
-    __half2 both = __floats2half2_rn(low, high);
-
-    return *(uint32_t *)&both;
+    return vp_pair(low, high, T());
 }
 
 template <typename T> static __device__ inline float2 vp_unpack(uint32_t both)
 {
-    const T *x = (const T *)&both;
-
-    return make_float2(vp_float(x[0]), vp_float(x[1]));
-}
-
-/* In one instruction each. */
-template <> __device__ inline float2 vp_unpack<__nv_bfloat16>(uint32_t both)
-{
-    return make_float2(__uint_as_float(both << 16),
-                       __uint_as_float(both & 0xFFFF0000u));
+    return make_float2(vp_half_word(both, 0, T()), vp_half_word(both, 1, T()));
 }
 
 /* `row`: 16 bytes in shared memory, aligned to 16. */

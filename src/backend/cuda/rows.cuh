@@ -48,31 +48,6 @@ static __device__ inline uint32_t vp_word(const uint4 *quad, int i)
     return i % 4 < 2 ? (i % 4 == 0 ? q.x : q.y) : (i % 4 == 2 ? q.z : q.w);
 }
 
-static __device__ inline float vp_half_word(uint32_t word, int i, __nv_bfloat16)
-{
-    return __uint_as_float(i ? word & 0xFFFF0000u : word << 16);
-}
-
-static __device__ inline float vp_half_word(uint32_t word, int i, __half)
-{
-    return __half2float(
-        __ushort_as_half((unsigned short)(i ? word >> 16 : word)));
-}
-
-static __device__ inline uint32_t vp_pair(float low, float high, __nv_bfloat16)
-{
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-
-    return *(uint32_t *)&pair;
-}
-
-static __device__ inline uint32_t vp_pair(float low, float high, __half)
-{
-    __half2 pair = __floats2half2_rn(low, high);
-
-    return *(uint32_t *)&pair;
-}
-
 /* Element i of a pack; i is known when compiling. */
 template <typename T, int N>
 static __device__ inline float vp_get(const vp_pack<T, N> &pack, int i)

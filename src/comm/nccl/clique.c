@@ -138,8 +138,8 @@ enum vp_status vp_nccl_clique_create(struct vp_nccl_world *nccl,
             free(clique);
         return st;
     }
-    pthread_mutex_lock(
-        &nccl->lock); /* from here on it is freed with the world */
+    /* From here on it is freed with the world. */
+    pthread_mutex_lock(&nccl->lock);
     clique->next = nccl->cliques;
     nccl->cliques = clique;
     pthread_mutex_unlock(&nccl->lock);
