@@ -100,12 +100,11 @@ void vp_attention_wgmma_f(const struct vp_attention_call *x,
 void vp_attention_wgmma_b(const struct vp_attention_call *x,
                           cudaStream_t stream);
 size_t vp_attention_wgmma_b_scratch(const struct vp_attention_call *x);
-/* Short heads: the same. */
+/* Short heads: the same. Backward does not add to gradients that are there. */
 bool vp_attention_wgmma_short_f_takes(const struct vp_attention_call *x);
 bool vp_attention_wgmma_short_takes(const struct vp_attention_call *x);
 void vp_attention_wgmma_short_f(const struct vp_attention_call *x,
                                 cudaStream_t stream);
-/* Backward. */
 void vp_attention_wgmma_short(const struct vp_attention_call *x,
                               cudaStream_t stream);
 

@@ -44,6 +44,17 @@ struct outs {
     float lse;
 };
 
+/* Of one query of a tile; 0 beyond the last. */
+static __device__ float read_lse(const struct vp_attention_call &x,
+                                 const struct vp_attention_head &h, int tile)
+{
+    int q = tile * QUERIES + row_of_thread() + chunk_of_thread() * CHUNK_ROWS;
+
+    return chunk_of_thread() < N_READS && q < x.q_len
+               ? x.lse[(h.q_row + q) * x.heads + h.index]
+               : 0.0f;
+}
+
 template <typename T>
 static __device__ void read_outs(struct outs &outs,
                                  const struct vp_attention_call &x,
@@ -51,16 +62,13 @@ static __device__ void read_outs(struct outs &outs,
 {
     vp_rows<const T> rows = vp_q_rows<const T>(x.out, x.ld_out, x, h);
     int q = tile * QUERIES + row_of_thread();
-    int lse_q = q + chunk_of_thread() * CHUNK_ROWS;
 
 #pragma unroll
     for (int i = 0; i < N_READS; i++, q += CHUNK_ROWS)
         outs.row[i] = q < rows.n ? *(const uint4 *)(rows.data + q * rows.ld +
                                                     8 * chunk_of_thread())
                                  : make_uint4(0, 0, 0, 0);
-    outs.lse = chunk_of_thread() < N_READS && lse_q < rows.n
-                   ? x.lse[(h.q_row + lse_q) * x.heads + h.index]
-                   : 0.0f;
+    outs.lse = read_lse(x, h, tile);
 }
 
 template <typename T>

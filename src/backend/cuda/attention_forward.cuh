@@ -92,15 +92,13 @@ static __device__ inline bool any_allowed(const uint32_t *allowed, int k0)
     return any != 0;
 }
 
-/* Ends the rows of one fragment: out and lse, 0 where no key was seen. */
-template <typename T, int D8>
-static __device__ inline void forward_end(const struct vp_attention_call &x,
+/* Ends the softmax of one fragment's rows: lse, and the factors that are left to
+ * be applied; 0 where no key was seen. */
+static __device__ inline void end_softmax(float (&factor)[2],
+                                          const struct vp_attention_call &x,
                                           const struct vp_attention_head &h,
-                                          int q0, const struct softmax &z,
-                                          const float (&acc)[D8][4])
+                                          int q0, const struct softmax &z)
 {
-    float factor[2];
-
 #pragma unroll
     for (int a = 0; a < 2; a++) {
         float sum = quad_sum(z.sum[a]);
@@ -111,6 +109,17 @@ static __device__ inline void forward_end(const struct vp_attention_call &x,
             x.lse[(h.q_row + q) * x.heads + h.index] =
                 sum == 0.0f ? 0.0f : fmaf(x.scale, z.most[a], logf(sum));
     }
+}
+
+template <typename T, int D8>
+static __device__ inline void forward_end(const struct vp_attention_call &x,
+                                          const struct vp_attention_head &h,
+                                          int q0, const struct softmax &z,
+                                          const float (&acc)[D8][4])
+{
+    float factor[2];
+
+    end_softmax(factor, x, h, q0, z);
     store_fragments(vp_q_rows<T>(x.out, x.ld_out, x, h), q0, acc, factor,
                     false);
 }

@@ -25,30 +25,17 @@ static __device__ inline void hide_tile(float (&scores)[TILE / 8][4],
         hide(scores + 4 * i, allowed[k0 / 32 + i], causal, q0, k0 + 32 * i);
 }
 
-/* Fragments of a warp's 16 rows, rounded, by way of rows [at, at + 16) of a tile
- * that nobody else uses: whole rows are written, which takes the memory less
- * time than store_fragments() does. */
+/* Fragments of a warp's 16 rows, rounded: to rows [row, row + 16) of a tile. */
 template <typename T>
-static __device__ inline void store_rows(const vp_rows<T> &dst, int row,
-                                         const uint32_t (&a)[4][4],
-                                         vp_wg_tile<T> &tile, int at)
+static __device__ inline void put_rows(vp_wg_tile<T> &tile, int row,
+                                       const uint32_t (&a)[4][4])
 {
     int lane = (int)threadIdx.x % 32;
 
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        vp_store_matrices(vp_wg_at(tile, at + lane % 16, 2 * k + lane / 16),
+        vp_store_matrices(vp_wg_at(tile, row + lane % 16, 2 * k + lane / 16),
                           a[k]);
-    __syncwarp();
-#pragma unroll
-    for (int i = lane / 8; i < 16; i += 4) {
-        const T *from = vp_wg_at(tile, at + i, lane % 8);
-        T *to = dst.data + (row + i) * dst.ld + 8 * (lane % 8);
-
-        if (row + i < dst.n)
-            *(uint4 *)to = *(const uint4 *)from;
-    }
-    __syncwarp();
 }
 
 /* Rows g and g + 8 of c, times factor[0] and factor[1], rounded. */

@@ -7,11 +7,10 @@
  * what attention_wgmma_f.cu does, to the bit. */
 #include "backend/cuda/attention_forward.cuh"
 #include "backend/cuda/attention_short.cuh"
-#include "backend/cuda/tma.cuh"
-#include "backend/cuda/tma_map.cuh"
 
 enum { BLOCKS = 2 }; /* on a processor */
 
+/* In the end `out` takes the place of the queries. */
 template <typename T> struct head_rows {
     vp_wg_tile<T> queries[GROUPS], keys[GROUPS], values[GROUPS];
 };
@@ -27,9 +26,8 @@ template <typename T> struct shared_memory {
     struct arrivals arrivals[STAGES];
 };
 
-/* A matrix is a sample. */
 struct maps {
-    CUtensorMap queries, keys, values;
+    CUtensorMap queries, keys, values, out;
 };
 
 /* Which probabilities of the warp's queries are kept, for 32 keys each: the
@@ -209,6 +207,29 @@ static __device__ void do_head(const head_rows<T> &rows,
     vp_wg_wait<0>(acc);
 }
 
+/* After the group's products. */
+template <typename T>
+static __device__ void end_head(head_rows<T> &rows,
+                                const struct vp_attention_call &x,
+                                const struct vp_attention_head &h,
+                                const struct maps &maps,
+                                const struct softmax &z,
+                                const float (&acc)[8][4])
+{
+    vp_wg_tile<T> &out = rows.queries[group_index()];
+    uint32_t rounded[4][4];
+    float factor[2];
+
+    end_softmax(factor, x, h, first_row(), z);
+    round_scaled<T>(rounded, acc, factor);
+    sync_group(); /* all its products are done with the queries */
+    put_rows(out, first_row() % 64, rounded);
+    vp_wg_publish();
+    sync_group();
+    if (threadIdx.x % VP_WG_THREADS == 0 && group_index() < tiles_of(x.q_len))
+        send_tile(&maps.out, out, h);
+}
+
 template <typename T, bool DROPS>
 static __global__ void __launch_bounds__(OWNERS, BLOCKS)
     forward(const struct vp_attention_call x,
@@ -234,40 +255,26 @@ static __global__ void __launch_bounds__(OWNERS, BLOCKS)
         if (DROPS) /* first, while the head is on its way */
             roll_head(kept, dice_of(x, h), q0, x.k_len);
         set_seen(shared.allowed[stage], seen);
+        vp_tma_wait_read();
         __syncthreads(); /* all are done with the head before */
         start_head(shared, stage ^ 1, seen, x, maps, i + gridDim.x);
         do_head<T, DROPS>(shared.heads[stage], shared.arrivals[stage], phase,
                           shared.allowed[stage], kept, x, q0, z, acc);
-        forward_end<T>(x, h, q0, z, acc);
+        end_head(shared.heads[stage], x, h, maps, z, acc);
     }
+    vp_tma_wait_read();
 }
 
 /* ---- Launches ----------------------------------------------------------- */
-
-static CUtensorMap map_of(const struct vp_attention_call *x, const void *data,
-                          int len, int64_t ld)
-{
-    const struct vp_tma_tensor tensor = {
-        x->dtype,
-        data,
-        (int64_t)x->heads * VP_WG_DIM,
-        len,
-        x->batch,
-        ld,
-        len > 64 ? 128 : 64,
-        CU_TENSOR_MAP_L2_PROMOTION_NONE,
-    };
-
-    return vp_tma_map(&tensor);
-}
 
 template <typename T, bool DROPS>
 static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 {
     const struct maps maps = {
-        map_of(x, x->q, x->q_len, x->ld_q),
-        map_of(x, x->k, x->k_len, x->ld_kv),
-        map_of(x, x->v, x->k_len, x->ld_kv),
+        heads_map(x, x->q, x->q_len, x->ld_q),
+        heads_map(x, x->k, x->k_len, x->ld_kv),
+        heads_map(x, x->v, x->k_len, x->ld_kv),
+        tiles_map(x, x->out, x->q_len, x->ld_out),
     };
     unsigned n_blocks = blocks_in_turns(heads_of(*x), BLOCKS);
     int bytes = (int)sizeof(shared_memory<T>);
@@ -279,7 +286,8 @@ static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 
 bool vp_attention_wgmma_short_f_takes(const struct vp_attention_call *x)
 {
-    return vp_attention_wgmma_short_takes(x) && vp_tma_encode();
+    return vp_attention_wgmma_f_takes(x) && x->q_len <= MAX_LEN &&
+           x->k_len <= MAX_LEN && vp_tma_encode();
 }
 
 void vp_attention_wgmma_short_f(const struct vp_attention_call *x,

@@ -113,6 +113,33 @@ static __device__ inline void vp_tma_copy_to_all(void *shared,
                  : "memory");
 }
 
+/* The reverse: starts to copy a box in shared memory, which products may see
+ * (wgmma.cuh), to one of the matrices of `map`. What lies outside of the matrix
+ * is left out. */
+static __device__ inline void vp_tma_store_matrix(const CUtensorMap *map,
+                                                  int col, int row, int matrix,
+                                                  const void *shared)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group"
+                 " [%0, {%1, %2, %3}], [%4];"
+                 :
+                 : "l"(map), "r"(col), "r"(row), "r"(matrix),
+                   "r"(vp_shared_address(shared))
+                 : "memory");
+}
+
+/* After those that this thread has started. */
+static __device__ inline void vp_tma_commit(void)
+{
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+
+/* Until their boxes have been read: they may be written again. */
+static __device__ inline void vp_tma_wait_read(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory");
+}
+
 /* All threads of all blocks of the cluster meet. */
 static __device__ inline void vp_cluster_sync(void)
 {
