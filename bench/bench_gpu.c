@@ -169,6 +169,8 @@ static const struct vp_backend_ops *load(void)
 
     if (vp_backend_load("cuda", &cuda, &err) != VP_OK)
         lab_die("backend", &err);
+    if (cuda->n_devices(&err) == 0)
+        lab_die("no GPU", &err);
     return cuda;
 }
 

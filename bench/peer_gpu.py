@@ -2,7 +2,7 @@
 """A training step of PyTorch and of vpipe on one GPU, in one run.
 
 Both train the same model (same layers, batch, dropout, loss, AdamW), PyTorch
-under autocast to bf16 with fp32 weights, vpipe in bf16 with an fp32 master copy.
+under autocast to bf16 with fp32 weights, vpipe in bf16 with fp32 weights in two halves.
 PyTorch is set up and warm in all modes, compilation included, before vpipe
 starts; then they take turns. A turn is ten steps, timed by the contestant around
 them, with the GPU idle at both ends.
@@ -18,6 +18,7 @@ last line of each. What PyTorch compiles is kept beside that file.
 """
 import argparse
 import fcntl
+import importlib.util
 import json
 import os
 import signal
@@ -368,21 +369,28 @@ def main():
     args = arguments()
     if args.worker:
         torch_worker(*args.worker)
-        return
+        return 0
+    if not args.table and not importlib.util.find_spec("torch"):
+        sys.exit(f"peer_gpu.py: {sys.executable} has no torch; let PYTHON name "
+                 "one that has")
     signal.signal(signal.SIGALRM, out_of_time)
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(
         os.path.dirname(os.path.abspath(args.results)), "inductor"))
     os.makedirs(os.environ["TORCHINDUCTOR_CACHE_DIR"], exist_ok=True)
     groups = [args.cases] if args.together else [[c] for c in args.cases]
+    failed = False
     for group in [] if args.table else groups:
         peers = start_peers(args, group)
         for name in group:
-            for line in map(json.dumps, contest(args, name, peers[name])):
+            for result in contest(args, name, peers[name]):
+                line = json.dumps(result)
+                failed |= "torch" not in result or "vpipe" not in result
                 print(line, flush=True)
                 with open(args.results, "a", encoding="utf-8") as results:
                     print(line, file=results)
     print_table(args.results)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

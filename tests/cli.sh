@@ -124,6 +124,10 @@ for bad in 1e308,1e308,1e308 0,0,0 1,1 1,-1,1; do
  to 1e+100, the first three not all 0, not '$bad'; write for example '--costs\
  1,1,1,0.1'" schedule 1f1b --stages 2 --minibatches 2 --costs "$bad"
 done
+refuse 'vpipe schedule: --every is for macrobatch; leave it out for pipedream' \
+    schedule pipedream --stages 2 --minibatches 4 --every 3
+refuse "vpipe schedule: no/x: cannot be written (No such file or directory);\
+ choose another place" schedule 1f1b --stages 2 --minibatches 4 --text no/x
 run 0 schedule 1f1b --stages 2 --minibatches 8 --costs 1e100,1e100,1e100,1e100
 grep -qE 'inf|nan' out && fail 'costs at their limit are too large'
 run 0 schedule 1f1b --stages 1 --minibatches 1
@@ -350,6 +354,22 @@ if use_small_disk 4500k; then
     program=$big
 fi
 
+# A damaged shard is not text.
+printf 'no shard' >broken.hdf5
+refuse "$PWD/broken.hdf5: is no HDF5 file; copy or write the shard anew, or move\
+ it out of data_dir" train "$configs/bert_one.yml" \
+    --set "data_dir=$PWD/broken.hdf5"
+
+# Lines that backward reads nothing of are not recomputed, nor counted.
+run 0 train "$configs/bert_tiny.yml" --dry-run --set recompute_ratio=0
+grep '^bubble' out >expected
+run 0 train "$configs/bert_tiny.yml" --dry-run \
+    --set 'recompute_ratio=[0.3, 0, 0, 0]'
+has out ' 3/10 '
+grep '^bubble' out | cmp -s expected - || fail 'nothing is recomputed, and counted'
+run 0 train "$configs/bert_tiny.yml" --dry-run
+grep '^bubble' out | cmp -s expected - && fail 'recomputed, and not counted'
+
 # What cannot be written is a failure, not silence.
 if [ -w /dev/full ]; then
     checks=$((checks + 1))
@@ -415,6 +435,8 @@ cmp -s out alone/compare.txt || fail '--quiet prints more than the table'
 
 refuse "none.yml: cannot be opened: No such file or directory; check the path" \
     compare "$configs/compare/gpipe.yml" none.yml
+refuse "vpipe compare: no/x.svg: cannot be written (No such file or directory);\
+ choose another place" compare "$configs/compare/gpipe.yml" --svg no/x.svg
 refuse "vpipe compare: no configurations; write for example 'vpipe compare\
  configs/compare/gpipe.yml configs/compare/vpipe.yml'" compare
 # shellcheck disable=SC2086

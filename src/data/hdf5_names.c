@@ -13,19 +13,19 @@ static bool is_shard_name(const char *name)
 {
     const char *dot = strrchr(name, '.');
 
-    return name[0] != '.' && dot &&
-           (strcmp(dot, ".hdf5") == 0 || strcmp(dot, ".h5") == 0);
+    return dot && (strcmp(dot, ".hdf5") == 0 || strcmp(dot, ".h5") == 0);
 }
 
 static int is_training(const struct dirent *entry)
 {
-    return is_shard_name(entry->d_name) && strstr(entry->d_name, "training");
+    return entry->d_name[0] != '.' && is_shard_name(entry->d_name) &&
+           strstr(entry->d_name, "training");
 }
 
 static int is_test(const struct dirent *entry)
 {
-    return is_shard_name(entry->d_name) && strstr(entry->d_name, "test") &&
-           !strstr(entry->d_name, "training");
+    return entry->d_name[0] != '.' && is_shard_name(entry->d_name) &&
+           strstr(entry->d_name, "test") && !strstr(entry->d_name, "training");
 }
 
 static int compare_names(const struct dirent **a, const struct dirent **b)
@@ -75,8 +75,8 @@ bool vp_hdf5_is_at(const char *path)
 
     if (!path || stat(path, &info) != 0)
         return false;
-    if (S_ISREG(info.st_mode))
-        return is_hdf5_file(path);
+    if (S_ISREG(info.st_mode)) /* a damaged one is not text */
+        return is_shard_name(path) || is_hdf5_file(path);
     names = find_names(path, is_training);
     free_names(&names);
     return names.n > 0;

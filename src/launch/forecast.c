@@ -27,21 +27,20 @@ static void count_lines(const struct vp_graph *graph,
     stage->n_redo_lines = (int)(stage->recompute_ratio * stage->n_lines);
 }
 
-/* Times in GF: what a rank needs for one minibatch. */
+/* Times in GF: what a rank needs for one minibatch. `redo` is what it recomputes:
+ * of the lines, those that backward reads. */
 static struct vp_stage_costs stage_costs(const struct vp_graph *graph,
-                                         const struct vp_run_stage *stage)
+                                         const struct vp_run_stage *stage,
+                                         double redo)
 {
     const struct vp_block *first = &graph->blocks[stage->first_block];
     const struct vp_block *last = first + stage->n_blocks - 1;
-    int redo = first->first_line + stage->n_lines - stage->n_redo_lines;
-    struct vp_stage_costs costs = { .f = 0.0 };
+    struct vp_stage_costs costs = { .r = redo * 1e-9 };
 
     for (int i = first->first_op; i < last->first_op + last->n_ops; i++) {
         const struct vp_op *op = &graph->ops[i];
-        double f = vp_op_flops(graph, op, VP_PHASE_F) * 1e-9;
 
-        costs.f += f;
-        costs.r += op->line >= redo ? f : 0.0;
+        costs.f += vp_op_flops(graph, op, VP_PHASE_F) * 1e-9;
         costs.b += vp_op_flops(graph, op, VP_PHASE_B) * 1e-9;
         costs.w += vp_op_flops(graph, op, VP_PHASE_W) * 1e-9;
     }
@@ -77,7 +76,7 @@ static void plan_stages(const struct vp_train_config *train,
         };
         stage->n_params = count_params(graph, first, stage->n_blocks);
         count_lines(graph, stage);
-        costs[s] = stage_costs(graph, stage);
+        costs[s] = stage_costs(graph, stage, vp_trainer_redo_flops(trainer, s));
         stage->gflops = costs[s].f + costs[s].r + costs[s].b + costs[s].w;
         first += stage->n_blocks;
     }

@@ -130,6 +130,8 @@ static bool print_scale(const struct vp_scale_config *scale, char *out,
 {
     if (scale->dynamic)
         return print_word("dynamic", out, n_bytes);
+    if (scale->start == 0.0f)
+        return print_word("off", out, n_bytes);
     vp_float_to_text(scale->start, out, n_bytes);
     return true;
 }

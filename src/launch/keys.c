@@ -265,7 +265,7 @@ const struct vp_key vp_keys[] = {
       .depends_on = "model_type",
       .meaning = "a size by the name that vPipe gave it" },
     { .name = "size", .type = VP_KEY_SIZE, .group = "model",
-      .fallback = "(the first)", .example = "base",
+      .fallback = "(large, 124M, medium or big)", .example = "base",
       .meaning = "a published size; other keys change single numbers" },
     { .name = "config", .type = VP_KEY_JSON, .group = "model",
       .fallback = "(none)", .example = "config.json",
@@ -528,7 +528,8 @@ const struct vp_key vp_keys[] = {
     /* run */
     { ROW("log_directory", VP_KEY_PATH, log_directory), .group = "run",
       .fallback = "runs", .example = "runs",
-      .meaning = "each run makes a folder here" },
+      .meaning = "each run makes a folder here; the default is in the working "
+      "directory" },
     { ROW("forward_only", VP_KEY_BOOL, forward_only), .group = "run",
       .fallback = "false", .example = "true",
       .meaning = "evaluate, do not train" },

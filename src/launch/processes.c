@@ -53,11 +53,12 @@ enum vp_status vp_processes_join(const struct vp_processes *self,
     if (self->n == 1)
         return VP_OK;
     if (self->n != n)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: %d processes were started, but the pipeline has "
-                          "%d ranks; start %d, or set stages to %d",
-                          vp_config_blame(config, "stages partition"), self->n,
-                          n, n, self->n);
+        return vp_err_set(
+            err, VP_ERR_INVALID,
+            "%s: %d processes were started, but the pipeline has "
+            "%d ranks; start %d, or set stages to %d%s",
+            vp_config_blame(config, "stages partition"), self->n, n, n, self->n,
+            vp_config_given(config, "partition") ? " without partition" : "");
     processes = calloc((size_t)n, sizeof(*processes));
     if (!processes)
         return vp_err_set(err, VP_ERR_NOMEM, "out of memory");

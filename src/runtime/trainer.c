@@ -506,6 +506,20 @@ const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer)
     return trainer->memory;
 }
 
+double vp_trainer_redo_flops(const struct vp_trainer *trainer, int stage)
+{
+    double flops = 0.0;
+
+    for (int r = 0; r < trainer->crew.n_ranks; r++)
+        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
+            const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
+
+            if (rs->index == stage && rs->replica == 0)
+                flops = rs->stage.buckets[0].train.flops[VP_LIST_R];
+        }
+    return flops;
+}
+
 int vp_trainer_n_stages(const struct vp_trainer *trainer)
 {
     return trainer->schedule.n_stages;

@@ -229,6 +229,8 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
  * goes for a world of several processes that failed. */
 bool vp_trainer_free(struct vp_trainer *trainer);
 const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer);
+/* Of a minibatch of the first graph, recomputed by a stage. */
+double vp_trainer_redo_flops(const struct vp_trainer *trainer, int stage);
 int vp_trainer_n_stages(const struct vp_trainer *trainer);
 int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage);
 

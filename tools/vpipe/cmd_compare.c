@@ -6,7 +6,6 @@
 #include "launch/folder.h"
 #include "launch/value.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,20 +193,6 @@ static void name_one(const char *path, int i,
         }
 }
 
-static int write_text(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-    bool good = f && fputs(text, f) >= 0;
-
-    if (f)
-        good &= fclose(f) == 0;
-    if (good)
-        return TOOL_OK;
-    fprintf(stderr, "vpipe compare: %s: cannot be written (%s)\n", path,
-            strerror(errno));
-    return TOOL_FAILED;
-}
-
 /* ---- Running ------------------------------------------------------------ */
 
 struct job {
@@ -267,11 +252,12 @@ static int show(const struct job *job, const char *folder)
         vp_compare_svg(job->contestants, n, &svg) == VP_OK) {
         printf("%s%s", job->options->quiet ? "" : "\n", table);
         snprintf(path, sizeof(path), "%s/compare.txt", folder);
-        status = write_text(path, table);
+        status = tool_write_file("vpipe compare", path, table);
         snprintf(path, sizeof(path), "%s/compare.svg", folder);
         if (status == TOOL_OK)
-            status = write_text(job->options->svg ? job->options->svg : path,
-                                svg);
+            status = tool_write_file(
+                "vpipe compare", job->options->svg ? job->options->svg : path,
+                svg);
         if (status == TOOL_OK && !job->options->quiet)
             printf("\n%s: runs, table and picture\n", folder);
     } else {
@@ -293,6 +279,8 @@ static int run(const struct job *job)
     char folder[1024];
     enum vp_status st;
 
+    if (options->svg && tool_check_place("vpipe compare", options->svg))
+        return TOOL_USAGE;
     if (run.output)
         snprintf(folder, sizeof(folder), "%s", run.output);
     else

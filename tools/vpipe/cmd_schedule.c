@@ -5,7 +5,6 @@
 #include "launch/value.h"
 #include "sched/schedule.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,22 +245,6 @@ static void print_help(void)
 
 /* ---- Files -------------------------------------------------------------- */
 
-static int write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    bool ok = file && fputs(text, file) >= 0;
-
-    if (file && fclose(file) != 0)
-        ok = false;
-    if (ok)
-        return TOOL_OK;
-    fprintf(stderr,
-            "vpipe schedule: cannot write '%s': %s; choose another "
-            "file\n",
-            path, strerror(errno));
-    return TOOL_FAILED;
-}
-
 /* The whole file, or NULL. */
 static char *read_file(const char *path)
 {
@@ -312,6 +295,10 @@ static int check_lengths(const struct options *options)
         return tool_usage_error("vpipe schedule: --depth has %d values for %d "
                                 "stages; give one per stage",
                                 options->n_depth, options->n_stages);
+    if (options->every > 0 && strcmp(options->name, "macrobatch") != 0)
+        return tool_usage_error("vpipe schedule: --every is for macrobatch; "
+                                "leave it out for %.48s",
+                                options->name);
     return TOOL_OK;
 }
 
@@ -459,7 +446,7 @@ static int write_text(const struct options *options,
     if (strcmp(options->text, "-") == 0)
         printf("%s\n", text);
     else
-        status = write_file(options->text, text);
+        status = tool_write_file("vpipe schedule", options->text, text);
     free(text);
     return status;
 }
@@ -479,7 +466,7 @@ static int write_svg(const struct options *options,
              schedule->n_mb == 1 ? "" : "es");
     if (vp_schedule_svg(schedule, timing, title, &text) != VP_OK)
         return TOOL_FAILED;
-    status = write_file(options->svg, text);
+    status = tool_write_file("vpipe schedule", options->svg, text);
     free(text);
     return status;
 }

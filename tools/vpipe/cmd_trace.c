@@ -88,7 +88,7 @@ static int read_args(int argc, char **argv, struct options *out)
     if (out->run)
         return TOOL_OK;
     tool_usage_error("vpipe trace: no run; give the folder that 'vpipe train' "
-                     "wrote, for example 'vpipe trace output'");
+                     "wrote, for example 'vpipe trace runs/NAME'");
     return TOOL_USAGE;
 }
 
@@ -150,22 +150,14 @@ static int out_of_memory(void)
 
 static int write_svg(const struct vp_trace *trace, const char *path)
 {
-    FILE *file;
     char *text;
-    bool ok;
+    int status;
 
     if (vp_trace_svg(trace, NULL, &text) != VP_OK)
         return out_of_memory();
-    file = fopen(path, "w");
-    ok = file && fputs(text, file) >= 0;
-    if (file && fclose(file) != 0)
-        ok = false;
+    status = tool_write_file("vpipe trace", path, text);
     free(text);
-    if (ok)
-        return TOOL_OK;
-    fprintf(stderr, "vpipe trace: cannot write '%s': %s; choose another file\n",
-            path, strerror(errno));
-    return TOOL_FAILED;
+    return status;
 }
 
 static int write_chrome(const struct vp_trace *trace, const char *path)
