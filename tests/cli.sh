@@ -480,7 +480,7 @@ for signal in HUP USR1 TERM; do
     ended 3
     has out 'stopping after this update, then saving; a second signal ends'
     has out 'stopped'
-    has out "go on     vpipe train stopped$signal/config.yml --resume stopped"
+    has out "go on     $program train stopped$signal/config.yml --resume stopped"
     [ ! -s err ] || fail 'a clean stop writes to stderr'
     last=$(wc -l <"stopped$signal/metrics.jsonl")
     [ -e "stopped$signal/checkpoints/step-$last/manifest.json" ] ||

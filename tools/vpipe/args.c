@@ -97,6 +97,21 @@ int args_next(struct tool_args *args, const char **value_out)
     return unknown_flag(args, word, n);
 }
 
+/* ---- The program -------------------------------------------------------- */
+
+static const char *program = "vpipe";
+
+void tool_set_program(const char *path)
+{
+    if (path && path[0])
+        program = path;
+}
+
+const char *tool_program(void)
+{
+    return program;
+}
+
 /* ---- Files -------------------------------------------------------------- */
 
 static FILE *open_place(const char *command, const char *path, const char *how)

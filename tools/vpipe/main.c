@@ -78,8 +78,10 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int status = run(argc, argv);
+    int status;
 
+    tool_set_program(argv[0]);
+    status = run(argc, argv);
     /* A full disk behind stdout must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == TOOL_OK) {
         fprintf(stderr, "vpipe: cannot write the output: %s; free some space\n",

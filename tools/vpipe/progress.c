@@ -35,9 +35,11 @@ void progress_init(struct progress *progress, FILE *out, int64_t every)
 {
     const char *term = getenv("TERM");
 
-    *progress = (struct progress){
-        .out = out, .every = every, .width = 80, .height = 24
-    };
+    *progress = (struct progress){ .out = out,
+                                   .every = every,
+                                   .width = 80,
+                                   .height = 24,
+                                   .program = "vpipe" };
     progress->terminal = isatty(fileno(out)) && term &&
                          strcmp(term, "dumb") != 0;
     /* Characters only: numbers keep their decimal point. */
@@ -627,7 +629,9 @@ static void print_resume(const struct progress *progress)
     char path[1024 + 16];
 
     snprintf(path, sizeof(path), "%s/config.yml", progress->output);
-    fputs("\ngo on     vpipe train ", progress->out);
+    fputs("\ngo on     ", progress->out);
+    vp_command_write_word(progress->out, progress->program);
+    fputs(" train ", progress->out);
     vp_command_write_word(progress->out,
                           progress->config ? progress->config : path);
     fputs(" --resume ", progress->out);
@@ -641,11 +645,12 @@ static void print_advice(const struct progress *progress,
     if (result->n_left > 0)
         print_resume(progress);
     fprintf(progress->out,
-            "%stry next  vpipe trace %s%s\n"
-            "          vpipe schedule zb-h1 --stages 4 --minibatches 8\n"
-            "          vpipe train CONFIG.yml --dry-run\n",
-            result->n_left > 0 ? "" : "\n", progress->output,
-            progress->pipeline ? "        (timeline.svg is there, too)" : "");
+            "%stry next  %s trace %s%s\n"
+            "          %s schedule zb-h1 --stages 4 --minibatches 8\n"
+            "          %s train CONFIG.yml --dry-run\n",
+            result->n_left > 0 ? "" : "\n", progress->program, progress->output,
+            progress->pipeline ? "        (timeline.svg is there, too)" : "",
+            progress->program, progress->program);
 }
 
 /* What this process did; of a run that was resumed, also where it stands. */

@@ -53,6 +53,10 @@ enum {
  * above. Takes "--flag value" and "--flag=value". */
 int args_next(struct tool_args *args, const char **value_out);
 
+/* The program as it was called, for commands that are shown to be repeated. */
+void tool_set_program(const char *path);
+const char *tool_program(void);
+
 /* ---- Printing ----------------------------------------------------------- */
 
 /* Columns of the terminal behind `out`; `fallback` if there is none. */
