@@ -2,8 +2,8 @@
 """A training step of PyTorch and of vpipe on one GPU, in one run.
 
 Both train the same model (same layers, batch, dropout, loss, AdamW), PyTorch
-under autocast to bf16 with fp32 weights, vpipe in bf16 with fp32 weights in two halves.
-PyTorch is set up and warm in all modes, compilation included, before vpipe
+under autocast to bf16 with fp32 weights, vpipe in bf16 with fp32 weights in two
+halves. PyTorch is set up and warm in all modes, compilation included, before vpipe
 starts; then they take turns. A turn is ten steps, timed by the contestant around
 them, with the GPU idle at both ends.
 

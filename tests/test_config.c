@@ -1119,6 +1119,18 @@ static void test_table(void **state)
     vp_config_release(&c);
 }
 
+/* The help of key `size` names every model's default. */
+static void test_size_help_names_the_defaults(void **state)
+{
+    static const char *const models[] = { "bert", "gpt2", "cpm",
+                                          "translation" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(models); i++)
+        assert_non_null(strstr(vp_key_find("size")->fallback,
+                               vp_model_find(models[i])->sizes[0].name));
+}
+
 /* Lines that a key's example needs around it. */
 static const char *example_context(const char *name)
 {
@@ -1490,6 +1502,7 @@ int main(void)
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_size_help_names_the_defaults),
         cmocka_unit_test(test_examples_work),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_written_paths),

@@ -9,23 +9,27 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool is_shard_name(const char *name)
+static bool has_shard_suffix(const char *path)
 {
-    const char *dot = strrchr(name, '.');
+    const char *dot = strrchr(path, '.');
 
     return dot && (strcmp(dot, ".hdf5") == 0 || strcmp(dot, ".h5") == 0);
 }
 
+static bool is_shard_name(const char *name)
+{
+    return name[0] != '.' && has_shard_suffix(name);
+}
+
 static int is_training(const struct dirent *entry)
 {
-    return entry->d_name[0] != '.' && is_shard_name(entry->d_name) &&
-           strstr(entry->d_name, "training");
+    return is_shard_name(entry->d_name) && strstr(entry->d_name, "training");
 }
 
 static int is_test(const struct dirent *entry)
 {
-    return entry->d_name[0] != '.' && is_shard_name(entry->d_name) &&
-           strstr(entry->d_name, "test") && !strstr(entry->d_name, "training");
+    return is_shard_name(entry->d_name) && strstr(entry->d_name, "test") &&
+           !strstr(entry->d_name, "training");
 }
 
 static int compare_names(const struct dirent **a, const struct dirent **b)
@@ -76,7 +80,7 @@ bool vp_hdf5_is_at(const char *path)
     if (!path || stat(path, &info) != 0)
         return false;
     if (S_ISREG(info.st_mode)) /* a damaged one is not text */
-        return is_shard_name(path) || is_hdf5_file(path);
+        return has_shard_suffix(path) || is_hdf5_file(path);
     names = find_names(path, is_training);
     free_names(&names);
     return names.n > 0;

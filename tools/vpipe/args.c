@@ -3,7 +3,6 @@
 
 #include "launch/nearest.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -110,43 +109,4 @@ void tool_set_program(const char *path)
 const char *tool_program(void)
 {
     return program;
-}
-
-/* ---- Files -------------------------------------------------------------- */
-
-static FILE *open_place(const char *command, const char *path, const char *how)
-{
-    FILE *file = fopen(path, how);
-
-    if (!file)
-        tool_usage_error("%s: %.512s: cannot be written (%s); choose another "
-                         "place",
-                         command, path, strerror(errno));
-    return file;
-}
-
-int tool_write_file(const char *command, const char *path, const char *text)
-{
-    FILE *file = open_place(command, path, "w");
-    bool good;
-
-    if (!file)
-        return TOOL_USAGE;
-    good = fputs(text, file) >= 0;
-    good &= fclose(file) == 0;
-    if (good)
-        return TOOL_OK;
-    fprintf(stderr, "%s: %s: cannot be written (%s); choose another place\n",
-            command, path, strerror(errno));
-    return TOOL_FAILED;
-}
-
-int tool_check_place(const char *command, const char *path)
-{
-    FILE *file = open_place(command, path, "a");
-
-    if (!file)
-        return TOOL_USAGE;
-    fclose(file);
-    return TOOL_OK;
 }

@@ -484,7 +484,6 @@ static int run(const struct train_args *args, const struct vp_config *config)
 
     progress_init(&progress, stdout, config->print_frequency);
     progress.details = args->verbose;
-    progress.program = tool_program();
     progress.config = args->n_sets == 0 ? args->config : NULL;
     if (vp_member_is_one(&self))
         draw_if_seen(&progress);

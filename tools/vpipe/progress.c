@@ -35,11 +35,9 @@ void progress_init(struct progress *progress, FILE *out, int64_t every)
 {
     const char *term = getenv("TERM");
 
-    *progress = (struct progress){ .out = out,
-                                   .every = every,
-                                   .width = 80,
-                                   .height = 24,
-                                   .program = "vpipe" };
+    *progress = (struct progress){
+        .out = out, .every = every, .width = 80, .height = 24
+    };
     progress->terminal = isatty(fileno(out)) && term &&
                          strcmp(term, "dumb") != 0;
     /* Characters only: numbers keep their decimal point. */
@@ -624,13 +622,20 @@ static void print_timeline(const struct progress *progress,
 }
 
 /* The command that goes on with what was saved. */
+/* A command to be repeated begins like this. */
+static void put_program(const struct progress *progress, const char *label)
+{
+    fprintf(progress->out, "%-10s", label);
+    vp_command_write_word(progress->out, tool_program());
+}
+
 static void print_resume(const struct progress *progress)
 {
     char path[1024 + 16];
 
     snprintf(path, sizeof(path), "%s/config.yml", progress->output);
-    fputs("\ngo on     ", progress->out);
-    vp_command_write_word(progress->out, progress->program);
+    fputc('\n', progress->out);
+    put_program(progress, "go on");
     fputs(" train ", progress->out);
     vp_command_write_word(progress->out,
                           progress->config ? progress->config : path);
@@ -644,13 +649,15 @@ static void print_advice(const struct progress *progress,
 {
     if (result->n_left > 0)
         print_resume(progress);
-    fprintf(progress->out,
-            "%stry next  %s trace %s%s\n"
-            "          %s schedule zb-h1 --stages 4 --minibatches 8\n"
-            "          %s train CONFIG.yml --dry-run\n",
-            result->n_left > 0 ? "" : "\n", progress->program, progress->output,
-            progress->pipeline ? "        (timeline.svg is there, too)" : "",
-            progress->program, progress->program);
+    else
+        fputc('\n', progress->out);
+    put_program(progress, "try next");
+    fprintf(progress->out, " trace %s%s\n", progress->output,
+            progress->pipeline ? "        (timeline.svg is there, too)" : "");
+    put_program(progress, "");
+    fputs(" schedule zb-h1 --stages 4 --minibatches 8\n", progress->out);
+    put_program(progress, "");
+    fputs(" train CONFIG.yml --dry-run\n", progress->out);
 }
 
 /* What this process did; of a run that was resumed, also where it stands. */

@@ -37,7 +37,6 @@ struct progress {
     /* Of the run, for its last lines. */
     bool asp, pipeline;
     int n_stages;
-    const char *program; /* as the user called it */
     const char *config;  /* as the user named it; NULL: that in the folder */
     const char *output;  /* the run folder */
     int64_t n_steps;     /* where it ends */

@@ -57,6 +57,13 @@ int args_next(struct tool_args *args, const char **value_out);
 void tool_set_program(const char *path);
 const char *tool_program(void);
 
+/* ---- Files -------------------------------------------------------------- */
+
+/* A place that cannot be written is bad usage, a full disk is not. */
+int tool_write_file(const char *command, const char *path, const char *text);
+/* The same answer before any work is done; the file is there then. */
+int tool_check_place(const char *command, const char *path);
+
 /* ---- Printing ----------------------------------------------------------- */
 
 /* Columns of the terminal behind `out`; `fallback` if there is none. */
@@ -66,11 +73,6 @@ bool tool_colour(FILE *out);
 
 /* One line on stderr; returns TOOL_USAGE. */
 int tool_usage_error(const char *fmt, ...) VP_PRINTF(1, 2);
-
-/* A place that cannot be written is bad usage, a full disk is not. */
-int tool_write_file(const char *command, const char *path, const char *text);
-/* The same answer, before any work is done. */
-int tool_check_place(const char *command, const char *path);
 
 /* The option table of a command. */
 void help_flags(const struct tool_flag *flags, int n_flags);

@@ -26,7 +26,6 @@ template <typename T> struct shared_memory {
     vp_barrier arrived[STAGES];
 };
 
-/* A matrix is a sample. */
 struct maps {
     CUtensorMap q, k, v, out, dout;
     CUtensorMap dq, dk, dv;
