@@ -47,7 +47,7 @@ def arguments():
                    default=ROOT / "docs/img/convergence.svg")
     p.add_argument("--minibatches", type=int, default=2400)
     p.add_argument("--eval-every", type=int, default=120, help="minibatches")
-    p.add_argument("--rates", default="0.0007,0.0014")
+    p.add_argument("--rates", default="0.0005,0.001")
     args = p.parse_args()
     unknown = set(args.modes) - set(MODES)
     if unknown:
