@@ -313,31 +313,40 @@ static enum vp_status check_stream(const struct vp_sched_config *config,
 
 /* ---- The stages --------------------------------------------------------- */
 
+void vp_sched_place(const struct vp_sched_config *config, int stage,
+                    int *first_rank_out, int *n_replicas_out)
+{
+    int chunk = stage / config->n_stages, at = stage % config->n_stages;
+    const int *replicas = vp_sched_n_chunks(config) == 1 ? config->replicas
+                                                         : NULL;
+
+    *n_replicas_out = replicas ? replicas[stage] : 1;
+    *first_rank_out = at;
+    if (replicas) {
+        *first_rank_out = 0;
+        for (int s = 0; s < stage; s++)
+            *first_rank_out += replicas[s];
+    } else if (vp_sched_is_v_shape(config) && chunk == 1) {
+        *first_rank_out = config->n_stages - 1 - at;
+    }
+}
+
 static void place_stages(const struct vp_sched_config *config,
                          struct vp_schedule *schedule)
 {
-    int n_chunks = vp_sched_n_chunks(config), n_ranks = 0;
-
     for (int s = 0; s < schedule->n_stages; s++) {
         struct vp_schedule_stage *stage = &schedule->stages[s];
-        int chunk = s / config->n_stages, at = s % config->n_stages;
+        int at = s % config->n_stages, end;
 
-        stage->n_replicas = 1;
-        if (n_chunks == 1) {
-            stage->n_replicas = config->replicas ? config->replicas[s] : 1;
-            stage->first_rank = n_ranks;
-            n_ranks += stage->n_replicas;
-        } else if (vp_sched_is_v_shape(config) && chunk == 1) {
-            stage->first_rank = config->n_stages - 1 - at;
-        } else {
-            stage->first_rank = at;
-        }
+        vp_sched_place(config, s, &stage->first_rank, &stage->n_replicas);
+        end = stage->first_rank + stage->n_replicas;
+        if (schedule->n_ranks < end)
+            schedule->n_ranks = end;
         stage->recompute = config->recompute && config->recompute[s] &&
                            !schedule->forward_only;
         stage->version_begin = config->version_begin ? config->version_begin[at]
                                                      : 0;
     }
-    schedule->n_ranks = n_chunks == 1 ? n_ranks : config->n_stages;
 }
 
 /* Evaluation has no backward to warm up for. */

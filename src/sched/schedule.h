@@ -153,6 +153,11 @@ void vp_schedule_release(struct vp_schedule *schedule);
 /* Default depth of a stage: floor((N - 1 - sum of R before it) / R_s). */
 int vp_schedule_depth(const int *replicas, int n_stages, int stage);
 
+/* The ranks that hold stage `stage` (chunks x stages of them) under `config`,
+ * of which only name, n_stages, n_chunks, v_shape and replicas count. */
+void vp_sched_place(const struct vp_sched_config *config, int stage,
+                    int *first_rank_out, int *n_replicas_out);
+
 /* ---- Asking ------------------------------------------------------------- */
 
 int vp_schedule_rank_of(const struct vp_schedule *schedule, int stage, int mb);
