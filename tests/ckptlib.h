@@ -6,8 +6,8 @@
 #define VP_TESTS_CKPTLIB_H
 
 #include "base/rng.h"
-#include "ckpt/ckpt.h"
 #include "ckpt/io.h"
+#include "ckpt/search.h"
 #include "ckpt/writer.h"
 
 #include <dirent.h>

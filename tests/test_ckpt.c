@@ -238,7 +238,11 @@ static void the_manifest_is_plain_text(void **state)
         { "block-0000.safetensors", { 120, 0x0123456789ABCDEFu } },
         { "block-12345.safetensors", { 0, 0 } },
     };
-    struct vp_manifest manifest = { 40, 2.5, NULL, 2, files }, got;
+    struct vp_manifest manifest = { .step = 40,
+                                    .score = 2.5,
+                                    .n_files = 2,
+                                    .files = files },
+                       got;
     static const char want[] = "{\n"
                                "  \"format\": \"vpipe checkpoint\",\n"
                                "  \"version\": 2,\n"
@@ -702,9 +706,10 @@ static void keeping_counts_complete_ones(void **state)
      * caller's business. */
     assert_string_equal(names, "step-10 step-30 step-40 step-45 step-50 "
                                "step-60 ");
-    assert_int_equal(vp_ckpt_drop_newer(store(), 45, NULL), VP_OK);
+    assert_int_equal(vp_ckpt_set_aside(store(), "step-45", NULL), VP_OK);
     list_folder(store(), names, sizeof(names));
-    assert_string_equal(names, "step-10 step-30 step-40 step-45 ");
+    assert_string_equal(names, "step-10 step-30 step-40 step-45 "
+                               "step-50.aside-1 step-60.aside-1 ");
     save_well(writer, 46, 9, (double)NAN);
     list_folder(store(), names, sizeof(names));
     assert_string_equal(names, "step-10 step-45 step-46 ");

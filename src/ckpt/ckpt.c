@@ -1,41 +1,68 @@
 #include "ckpt/ckpt.h"
 
-#include "base/memory.h"
 #include "ckpt/io.h"
 #include "ckpt/manifest.h"
 #include "ckpt/transpose.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+struct file {
+    struct vp_st_file *st;
+    const struct vp_st_seal *seal; /* in the manifest */
+    atomic_bool verified;
+};
 
 struct place {
     const struct vp_st_tensor *tensor;
-    const struct vp_st_file *file;
+    struct file *file;
 };
 
 struct vp_ckpt {
     char path[VP_IO_PATH_MAX];
     struct vp_manifest manifest;
-    struct vp_st_file **files; /* [manifest.n_files] */
+    struct file *files; /* [manifest.n_files] */
     int n_tensors;
     struct place *places; /* sorted by name */
 };
 
 /* ---- Open --------------------------------------------------------------- */
 
-static enum vp_status open_files(struct vp_ckpt *ckpt, struct vp_err *err)
+/* Which files are verified when the checkpoint is opened. */
+struct wanted {
+    bool all;
+    const bool *blocks; /* [n_blocks], unless all */
+    int n_blocks;
+};
+
+static bool is_wanted(const struct wanted *wanted, const char *name)
+{
+    int block = vp_manifest_block(name);
+
+    return wanted->all || (block < wanted->n_blocks && wanted->blocks[block]);
+}
+
+static enum vp_status open_files(struct vp_ckpt *ckpt,
+                                 const struct wanted *wanted,
+                                 struct vp_err *err)
 {
     char path[VP_IO_PATH_MAX];
 
     for (int i = 0; i < ckpt->manifest.n_files; i++) {
         const struct vp_manifest_file *want = &ckpt->manifest.files[i];
+        struct file *file = &ckpt->files[i];
 
         if (vp_io_join(path, ckpt->path, want->name) != 0)
             return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
                               ckpt->path);
-        VP_TRY(vp_st_open(path, &want->seal, &ckpt->files[i], err));
-        ckpt->n_tensors += vp_st_header(ckpt->files[i])->n_tensors;
+        file->seal = &want->seal;
+        atomic_init(&file->verified, is_wanted(wanted, want->name));
+        VP_TRY(vp_st_open(path, file->verified ? file->seal : NULL, &file->st,
+                          err));
+        ckpt->n_tensors += vp_st_header(file->st)->n_tensors;
     }
     return VP_OK;
 }
@@ -56,10 +83,10 @@ static enum vp_status index_tensors(struct vp_ckpt *ckpt, struct vp_err *err)
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", ckpt->path);
     place = ckpt->places;
     for (int i = 0; i < ckpt->manifest.n_files; i++) {
-        const struct vp_st_header *header = vp_st_header(ckpt->files[i]);
+        const struct vp_st_header *header = vp_st_header(ckpt->files[i].st);
 
         for (int k = 0; k < header->n_tensors; k++)
-            *place++ = (struct place){ &header->tensors[k], ckpt->files[i] };
+            *place++ = (struct place){ &header->tensors[k], &ckpt->files[i] };
     }
     qsort(ckpt->places, (size_t)ckpt->n_tensors, sizeof(*place), compare_name);
     for (int i = 1; i < ckpt->n_tensors; i++) {
@@ -67,37 +94,52 @@ static enum vp_status index_tensors(struct vp_ckpt *ckpt, struct vp_err *err)
         if (compare_name(place - 1, place) == 0)
             return vp_err_set(err, VP_ERR_INVALID,
                               "%s: tensor %.200s: is in another file too",
-                              vp_st_path(place->file), place->tensor->name);
+                              vp_st_path(place->file->st), place->tensor->name);
     }
     return VP_OK;
 }
 
-static enum vp_status open_at(struct vp_ckpt *ckpt, struct vp_err *err)
+static enum vp_status open_manifest(struct vp_ckpt *ckpt, struct vp_err *err)
 {
     VP_TRY(vp_manifest_read(ckpt->path, &ckpt->manifest, err));
     ckpt->files = calloc((size_t)ckpt->manifest.n_files + 1,
-                         sizeof(struct vp_st_file *));
+                         sizeof(*ckpt->files));
     if (!ckpt->files)
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", ckpt->path);
-    VP_TRY(open_files(ckpt, err));
-    return index_tensors(ckpt, err);
+    return VP_OK;
 }
 
-enum vp_status vp_ckpt_open(const char *path, struct vp_ckpt **out,
-                            struct vp_err *err)
+static enum vp_status create(const char *path, struct vp_ckpt **out,
+                             struct vp_err *err)
 {
     struct vp_ckpt *ckpt = calloc(1, sizeof(*ckpt));
-    enum vp_status st;
     int n;
 
     if (!ckpt)
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
     n = snprintf(ckpt->path, sizeof(ckpt->path), "%s", path);
-    if (n < 0 || (size_t)n >= sizeof(ckpt->path))
-        st = vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
-                        path);
-    else
-        st = open_at(ckpt, err);
+    if (n < 0 || (size_t)n >= sizeof(ckpt->path)) {
+        free(ckpt);
+        return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
+                          path);
+    }
+    *out = ckpt;
+    return VP_OK;
+}
+
+enum vp_status vp_ckpt_open(const char *path, struct vp_ckpt **out,
+                            struct vp_err *err)
+{
+    const struct wanted all = { .all = true };
+    struct vp_ckpt *ckpt = NULL;
+    enum vp_status st;
+
+    VP_TRY(create(path, &ckpt, err));
+    st = open_manifest(ckpt, err);
+    if (st == VP_OK)
+        st = open_files(ckpt, &all, err);
+    if (st == VP_OK)
+        st = index_tensors(ckpt, err);
     if (st != VP_OK) {
         vp_ckpt_close(ckpt);
         return st;
@@ -111,122 +153,83 @@ void vp_ckpt_close(struct vp_ckpt *ckpt)
     if (!ckpt)
         return;
     for (int i = 0; ckpt->files && i < ckpt->manifest.n_files; i++)
-        vp_st_close(ckpt->files[i]);
+        vp_st_close(ckpt->files[i].st);
     free(ckpt->files);
     free(ckpt->places);
     vp_manifest_release(&ckpt->manifest);
     free(ckpt);
 }
 
-/* ---- The newest valid one ----------------------------------------------- */
+/* ---- The same as another process ---------------------------------------- */
 
-/* Lines about broken ones wait here until it is known what is used instead. */
-struct search {
-    const char *folder;
-    struct vp_arena arena;
-    int n_broken;
-    const char **reasons; /* [entries] */
-    enum vp_status first; /* the status of reasons[0] */
-};
-
-static enum vp_status try_entry(struct search *search,
-                                const struct vp_ckpt_entry *entry,
-                                struct vp_ckpt **out, struct vp_err *err)
+enum vp_status vp_ckpt_identify(const struct vp_ckpt *ckpt,
+                                struct vp_ckpt_id *out, struct vp_err *err)
 {
-    char path[VP_IO_PATH_MAX];
-    struct vp_ckpt *ckpt = NULL;
-    enum vp_status st;
+    int n = snprintf(out->path, sizeof(out->path), "%s", ckpt->path);
 
-    if (vp_io_join(path, search->folder, entry->name) != 0)
+    if (n < 0 || (size_t)n >= sizeof(out->path))
         return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
-                          search->folder);
-    st = vp_ckpt_open(path, &ckpt, err);
-    if (ckpt && ckpt->manifest.step != entry->step) {
-        st = vp_err_set(err, VP_ERR_INVALID, "%s/%s: belongs to step %lld",
-                        path, VP_MANIFEST_FILE, (long long)ckpt->manifest.step);
-        vp_ckpt_close(ckpt);
-        ckpt = NULL;
-    }
-    if (ckpt)
-        *out = ckpt;
-    return st;
-}
-
-/* VP_OK and `*out`, VP_OK and NULL if all are broken, or out of memory. */
-static enum vp_status try_all(struct search *search,
-                              const struct vp_ckpt_entry *list, int n,
-                              struct vp_ckpt **out, struct vp_err *err)
-{
-    struct vp_err reason;
-
-    for (int i = 0; i < n && !*out; i++) {
-        enum vp_status st = try_entry(search, &list[i], out, &reason);
-        char *text;
-
-        if (st == VP_OK)
-            return VP_OK;
-        text = vp_arena_strdup(&search->arena, reason.text);
-        if (st == VP_ERR_NOMEM || !text)
-            return vp_err_set(err, VP_ERR_NOMEM, "%s", reason.text);
-        if (search->n_broken == 0)
-            search->first = st;
-        search->reasons[search->n_broken++] = text;
-    }
+                          ckpt->path);
+    out->step = ckpt->manifest.step;
+    out->checksum = ckpt->manifest.checksum;
     return VP_OK;
 }
 
-static void tell(const struct search *search, int64_t step,
-                 vp_ckpt_note_fn note, void *ctx)
+/* Whether a file of the checkpoint, or its folder, is not there. */
+static bool misses_a_file(const struct vp_ckpt *ckpt)
 {
-    struct vp_err line;
+    char path[VP_IO_PATH_MAX];
 
-    for (int i = 0; note && i < search->n_broken; i++) {
-        vp_err_set(&line, VP_OK, "%.4000s; using step %lld", search->reasons[i],
-                   (long long)step);
-        note(ctx, line.text);
-    }
+    if (vp_io_join(path, ckpt->path, VP_MANIFEST_FILE) != 0 ||
+        access(path, F_OK) != 0)
+        return true;
+    for (int i = 0; i < ckpt->manifest.n_files; i++)
+        if (vp_io_join(path, ckpt->path, ckpt->manifest.files[i].name) != 0 ||
+            access(path, F_OK) != 0)
+            return true;
+    return false;
 }
 
-static enum vp_status find_newest(struct search *search,
-                                  const struct vp_ckpt_entry *list, int n,
-                                  struct vp_ckpt **out, struct vp_err *err)
+static enum vp_status check_same(const struct vp_ckpt *ckpt,
+                                 const struct vp_ckpt_id *id,
+                                 struct vp_err *err)
 {
-    if (n == 0)
-        return vp_err_set(err, VP_ERR_END, "%s: holds no checkpoint",
-                          search->folder);
-    search->reasons = vp_arena_alloc(&search->arena,
-                                     (size_t)n * sizeof(*search->reasons));
-    if (!search->reasons)
-        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory",
-                          search->folder);
-    VP_TRY(try_all(search, list, n, out, err));
-    if (*out)
+    if (ckpt->manifest.step == id->step &&
+        ckpt->manifest.checksum == id->checksum)
         return VP_OK;
-    return vp_err_set(err, search->first,
-                      "%.3800s; no checkpoint of %d can be used; repair it or "
-                      "start a new run",
-                      search->reasons[0], n);
+    return vp_err_set(err, VP_ERR_IO,
+                      "%s/%s: is not the file that the lead reads (step %lld, "
+                      "checksum %016llx, there step %lld, %016llx)",
+                      ckpt->path, VP_MANIFEST_FILE,
+                      (long long)ckpt->manifest.step,
+                      (unsigned long long)ckpt->manifest.checksum,
+                      (long long)id->step, (unsigned long long)id->checksum);
 }
 
-enum vp_status vp_ckpt_open_newest(const char *folder, vp_ckpt_note_fn note,
-                                   void *ctx, struct vp_ckpt **out,
-                                   struct vp_err *err)
+enum vp_status vp_ckpt_open_same(const struct vp_ckpt_id *id,
+                                 const bool *wanted, int n_blocks,
+                                 struct vp_ckpt **out, struct vp_err *err)
 {
-    struct search search = { .folder = folder };
-    struct vp_ckpt_entry *list = NULL;
+    const struct wanted some = { .blocks = wanted, .n_blocks = n_blocks };
     struct vp_ckpt *ckpt = NULL;
     enum vp_status st;
-    int n = 0;
 
-    VP_TRY(vp_ckpt_list(folder, &list, &n, err));
-    st = find_newest(&search, list, n, &ckpt, err);
-    if (ckpt) {
-        tell(&search, ckpt->manifest.step, note, ctx);
-        *out = ckpt;
+    VP_TRY(create(id->path, &ckpt, err));
+    st = open_manifest(ckpt, err);
+    if (st == VP_OK)
+        st = check_same(ckpt, id, err);
+    if (st == VP_OK)
+        st = open_files(ckpt, &some, err);
+    if (st == VP_OK)
+        st = index_tensors(ckpt, err);
+    if (st == VP_ERR_INVALID && misses_a_file(ckpt))
+        st = VP_ERR_IO;
+    if (st != VP_OK) {
+        vp_ckpt_close(ckpt);
+        return st;
     }
-    vp_arena_release(&search.arena);
-    free(list);
-    return st;
+    *out = ckpt;
+    return VP_OK;
 }
 
 /* ---- Use ---------------------------------------------------------------- */
@@ -290,6 +293,19 @@ static bool same_shape(const struct vp_st_tensor *a,
     return true;
 }
 
+/* Two threads may verify a file at once, which costs time only. */
+static enum vp_status read_tensor(const struct place *place, void *buf,
+                                  struct vp_err *err)
+{
+    struct file *file = place->file;
+
+    if (!atomic_load(&file->verified)) {
+        VP_TRY(vp_st_verify(file->st, file->seal, err));
+        atomic_store(&file->verified, true);
+    }
+    return vp_st_read(file->st, place->tensor, buf, err);
+}
+
 enum vp_status vp_ckpt_read(const struct vp_ckpt *ckpt, const char *name,
                             const struct vp_st_tensor *want, void *buf,
                             struct vp_err *err)
@@ -303,13 +319,13 @@ enum vp_status vp_ckpt_read(const struct vp_ckpt *ckpt, const char *name,
                           "that was saved",
                           ckpt->path, name);
     if (same_shape(place->tensor, want))
-        return vp_st_read(place->file, place->tensor, buf, err);
+        return read_tensor(place, buf, err);
     vp_st_describe(place->tensor, has, sizeof(has));
     vp_st_describe(want, wants, sizeof(wants));
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s: tensor %.200s: is %s, the model wants %s; resume "
                       "with the model that was saved",
-                      vp_st_path(place->file), name, has, wants);
+                      vp_st_path(place->file->st), name, has, wants);
 }
 
 enum vp_status vp_ckpt_read_transposed(const struct vp_ckpt *ckpt,

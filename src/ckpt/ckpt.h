@@ -3,7 +3,7 @@
  *   <folder>/step-<n>/manifest.json              facts, files, checksums
  *   <folder>/step-<n>/block-<kkkk>.safetensors   the tensors of a block
  *
- * Nothing is handed out before every byte of the checkpoint was verified. */
+ * No tensor is handed out before its file was verified. */
 #ifndef VP_CKPT_CKPT_H
 #define VP_CKPT_CKPT_H
 
@@ -12,25 +12,38 @@
 #include "ckpt/safetensors.h"
 #include "ckpt/store.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct vp_ckpt;
 
 /* The checkpoint in the folder `path`, whatever its name. Reads all files.
- * VP_ERR_INVALID (with file and cause) for one that is broken. */
+ * Errors name the file and the cause: VP_ERR_INVALID if the checkpoint is
+ * damaged, VP_ERR_IO if a file cannot be read now, VP_ERR_UNSUPPORTED for
+ * another version of the format. */
 enum vp_status vp_ckpt_open(const char *path, struct vp_ckpt **out,
                             struct vp_err *err);
 
-/* One line about a checkpoint that was passed over. */
-typedef void (*vp_ckpt_note_fn)(void *ctx, const char *line);
+/* Tells one checkpoint from all others; plain data, to be sent to other
+ * processes. */
+struct vp_ckpt_id {
+    char path[2048]; /* of its folder */
+    int64_t step;
+    uint64_t checksum; /* of its manifest */
+};
 
-/* The newest valid checkpoint of a run's folder. For each newer one that is
- * broken `note` (may be NULL) gets its file, the cause, and the step that is
- * used instead. VP_ERR_END if there is no checkpoint at all; if all are
- * broken, the error of the newest. */
-enum vp_status vp_ckpt_open_newest(const char *folder, vp_ckpt_note_fn note,
-                                   void *ctx, struct vp_ckpt **out,
-                                   struct vp_err *err);
+/* VP_ERR_INVALID if the path is too long for an id. */
+enum vp_status vp_ckpt_identify(const struct vp_ckpt *ckpt,
+                                struct vp_ckpt_id *out, struct vp_err *err);
+
+/* Opens the checkpoint that another process has opened and verified. The files
+ * of blocks with wanted[block] are verified now, other files at their first
+ * read. VP_ERR_INVALID only for damaged files; a file that is missing, or a
+ * manifest with another checksum, is VP_ERR_IO: this process sees something
+ * else than the other one. */
+enum vp_status vp_ckpt_open_same(const struct vp_ckpt_id *id,
+                                 const bool *wanted, int n_blocks,
+                                 struct vp_ckpt **out, struct vp_err *err);
 void vp_ckpt_close(struct vp_ckpt *ckpt);
 
 const char *vp_ckpt_path(const struct vp_ckpt *ckpt);

@@ -1,6 +1,7 @@
 #include "ckpt/manifest.h"
 
 #include "ckpt/io.h"
+#include "ckpt/store.h"
 #include "ckpt/text.h"
 
 #include <fcntl.h>
@@ -25,8 +26,8 @@ void vp_manifest_name(int block, struct vp_manifest_file *file)
     snprintf(file->name, sizeof(file->name), "block-%04d.safetensors", block);
 }
 
-/* The block of a file, -1 for any other name: no paths, no surprises. */
-static int block_of(const char *name)
+/* Only the exact name counts: a path is no block file. */
+int vp_manifest_block(const char *name)
 {
     struct vp_manifest_file file;
     int block;
@@ -102,15 +103,16 @@ enum vp_status vp_manifest_format(const struct vp_manifest *manifest,
 /* ---- Read --------------------------------------------------------------- */
 
 static enum vp_status check_sum(const char *text, size_t n_text,
-                                struct vp_err *err)
+                                uint64_t *checksum_out, struct vp_err *err)
 {
     char tail[TAIL_BYTES + 1];
     size_t n = n_text - TAIL_BYTES;
 
     if (n_text < TAIL_BYTES)
         return vp_err_set(err, VP_ERR_INVALID, "is cut short");
+    *checksum_out = XXH3_64bits(text, n);
     snprintf(tail, sizeof(tail), tail_format,
-             (unsigned long long)XXH3_64bits(text, n));
+             (unsigned long long)*checksum_out);
     if (memcmp(text + n, tail, TAIL_BYTES) != 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "checksum differs; the file was cut or changed");
@@ -127,7 +129,7 @@ static enum vp_status read_file_entry(const json_t *entry,
     char again[24];
     unsigned long long bits = 0;
 
-    if (!name || block_of(name) < 0)
+    if (!name || vp_manifest_block(name) < 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "files: %.60s is not the name of a block file",
                           name ? name : "an entry without name");
@@ -159,8 +161,8 @@ static enum vp_status read_files(const json_t *list, struct vp_manifest *m,
         return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < n; i++) {
         VP_TRY(read_file_entry(json_array_get(list, i), &m->files[i], err));
-        if (i > 0 &&
-            block_of(m->files[i].name) <= block_of(m->files[i - 1].name))
+        if (i > 0 && vp_manifest_block(m->files[i].name) <=
+                         vp_manifest_block(m->files[i - 1].name))
             return vp_err_set(err, VP_ERR_INVALID, "files: %s stands after %s",
                               m->files[i].name, m->files[i - 1].name);
         m->n_files = (int)i + 1;
@@ -202,7 +204,8 @@ static enum vp_status read_root(const json_t *root, struct vp_manifest *m,
     json_t *facts = json_object_get(root, "facts");
 
     VP_TRY(read_head(root, err));
-    if (!json_is_integer(step) || json_integer_value(step) < 0)
+    if (!json_is_integer(step) || json_integer_value(step) < 0 ||
+        json_integer_value(step) > VP_CKPT_MAX_STEP)
         return vp_err_set(err, VP_ERR_INVALID, "step: is missing or no step");
     if (!json_is_real(score) && !json_is_null(score))
         return vp_err_set(err, VP_ERR_INVALID,
@@ -225,7 +228,7 @@ enum vp_status vp_manifest_parse(const char *text, size_t n_text,
     enum vp_status st;
     json_t *root;
 
-    VP_TRY(check_sum(text, n_text, err));
+    VP_TRY(check_sum(text, n_text, &manifest.checksum, err));
     root = json_loadb(text, n_text, JSON_REJECT_DUPLICATES, &error);
     if (root)
         st = read_root(root, &manifest, err);

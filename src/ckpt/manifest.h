@@ -23,10 +23,13 @@ struct vp_manifest {
     struct vp_facts *facts;
     int n_files;
     struct vp_manifest_file *files;
+    uint64_t checksum; /* that the text ends with; set by parsing */
 };
 
 /* The file name of a block. */
 void vp_manifest_name(int block, struct vp_manifest_file *file);
+/* The block of a file name; -1 if it is not the name of a block file. */
+int vp_manifest_block(const char *name);
 
 /* The caller frees the text; it ends with a 0 that is not counted. */
 enum vp_status vp_manifest_format(const struct vp_manifest *manifest,

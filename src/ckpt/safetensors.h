@@ -87,6 +87,9 @@ struct vp_st_seal {
 /* With a seal (NULL = none) the whole file is read and compared first. */
 enum vp_status vp_st_open(const char *path, const struct vp_st_seal *seal,
                           struct vp_st_file **out, struct vp_err *err);
+/* Reads the whole file, which was opened without a seal, and compares it. */
+enum vp_status vp_st_verify(const struct vp_st_file *file,
+                            const struct vp_st_seal *seal, struct vp_err *err);
 void vp_st_close(struct vp_st_file *file);
 const char *vp_st_path(const struct vp_st_file *file);
 const struct vp_st_header *vp_st_header(const struct vp_st_file *file);

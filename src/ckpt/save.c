@@ -255,6 +255,8 @@ static enum vp_status write_all(struct job *job, struct vp_err *err)
     list_parts(job);
     VP_TRY(write_manifest(job, err));
     rc = vp_io_sync_folder(job->tmp);
+    if (rc == 0 && job->save->before_publish)
+        VP_TRY(job->save->before_publish(job->save->publish_ctx, err));
     if (rc == 0)
         rc = publish(job);
     return rc == 0 ? VP_OK : write_fail(job, job->path, rc, err);

@@ -170,6 +170,20 @@ enum vp_status vp_st_open(const char *path, const struct vp_st_seal *seal,
     return VP_OK;
 }
 
+enum vp_status vp_st_verify(const struct vp_st_file *file,
+                            const struct vp_st_seal *seal, struct vp_err *err)
+{
+    enum vp_status st;
+    int fd = -1;
+
+    st = open_again(file, &fd, err);
+    if (st == VP_OK) {
+        st = check_seal(fd, file->info.st_size, seal, err);
+        vp_io_close(fd);
+    }
+    return vp_text_in_file(file->path, st, err);
+}
+
 void vp_st_close(struct vp_st_file *file)
 {
     if (!file)

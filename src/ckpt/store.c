@@ -15,9 +15,18 @@
 /* ---- Names -------------------------------------------------------------- */
 
 /* In the order in which entries of one step are tried. */
-enum kind { KIND_COMPLETE, KIND_OLD, KIND_TMP, KIND_TRASH, KIND_COUNT };
+enum kind {
+    KIND_COMPLETE,
+    KIND_OLD,
+    KIND_TMP,
+    KIND_TRASH,
+    KIND_ASIDE, /* its suffix ends with a number */
+    KIND_COUNT
+};
 
-static const char *const suffix[KIND_COUNT] = { "", ".old", ".tmp", ".trash" };
+static const char *const suffix[KIND_COUNT] = { "", ".old", ".tmp", ".trash",
+                                                ".aside-" };
+enum { MAX_ASIDE = 999999 };
 
 enum verdict {
     VERDICT_UNKNOWN, /* it cannot be read now, or a later vpipe wrote it */
@@ -28,13 +37,17 @@ enum verdict {
 struct entry {
     int64_t step;
     enum kind kind;
+    int number;           /* KIND_ASIDE: from 1 */
     enum verdict verdict; /* UNKNOWN until it was looked at */
 };
 
 static void entry_name(const struct entry *entry, char *name, size_t n)
 {
-    snprintf(name, n, "step-%lld%s", (long long)entry->step,
-             suffix[entry->kind]);
+    int used = snprintf(name, n, "step-%lld%s", (long long)entry->step,
+                        suffix[entry->kind]);
+
+    if (entry->kind == KIND_ASIDE)
+        snprintf(name + used, n - (size_t)used, "%d", entry->number);
 }
 
 /* False for a name that is not ours: no other is ever touched. */
@@ -42,11 +55,14 @@ static bool parse_name(const char *name, struct entry *out)
 {
     struct vp_ckpt_entry again;
     long long step = -1;
+    int number = 0;
 
-    if (sscanf(name, "step-%18lld", &step) != 1 || step < 0)
+    if (sscanf(name, "step-%18lld.aside-%6d", &step, &number) < 1 || step < 0)
         return false;
     for (int kind = 0; kind < KIND_COUNT; kind++) {
-        struct entry entry = { .step = step, .kind = (enum kind)kind };
+        struct entry entry = { .step = step,
+                               .kind = (enum kind)kind,
+                               .number = number };
 
         entry_name(&entry, again.name, sizeof(again.name));
         if (strcmp(again.name, name) == 0) {
@@ -63,7 +79,9 @@ static int compare_newest(const void *a, const void *b)
 
     if (x->step != y->step)
         return x->step > y->step ? -1 : 1;
-    return (int)x->kind - (int)y->kind;
+    if (x->kind != y->kind)
+        return (int)x->kind - (int)y->kind;
+    return x->number - y->number;
 }
 
 static enum vp_status out_of_memory(const char *folder, struct vp_err *err)
@@ -139,18 +157,37 @@ static enum vp_status scan(const char *folder, struct entry **out, int *n_out,
     return st;
 }
 
+static int path_of(const char *folder, const struct entry *entry,
+                   char path[VP_IO_PATH_MAX])
+{
+    char name[48];
+
+    entry_name(entry, name, sizeof(name));
+    return vp_io_join(path, folder, name);
+}
+
 static int entry_path(const char *folder, int64_t step, enum kind kind,
                       char path[VP_IO_PATH_MAX])
 {
     const struct entry entry = { .step = step, .kind = kind };
-    char name[48];
 
-    entry_name(&entry, name, sizeof(name));
-    return vp_io_join(path, folder, name);
+    return path_of(folder, &entry, path);
 }
 
-enum vp_status vp_ckpt_list(const char *folder, struct vp_ckpt_entry **out,
-                            int *n_out, struct vp_err *err)
+static bool is_usable(const struct entry *entry)
+{
+    return entry->kind == KIND_COMPLETE || entry->kind == KIND_OLD;
+}
+
+static bool is_aside(const struct entry *entry)
+{
+    return entry->kind == KIND_ASIDE;
+}
+
+static enum vp_status list_those(const char *folder,
+                                 bool (*belongs)(const struct entry *entry),
+                                 struct vp_ckpt_entry **out, int *n_out,
+                                 struct vp_err *err)
 {
     struct vp_ckpt_entry *list;
     struct entry *all = NULL;
@@ -163,7 +200,7 @@ enum vp_status vp_ckpt_list(const char *folder, struct vp_ckpt_entry **out,
         return out_of_memory(folder, err);
     }
     for (int i = 0; i < n_all; i++) {
-        if (all[i].kind > KIND_OLD)
+        if (!belongs(&all[i]))
             continue;
         list[n].step = all[i].step;
         entry_name(&all[i], list[n].name, sizeof(list[n].name));
@@ -175,15 +212,28 @@ enum vp_status vp_ckpt_list(const char *folder, struct vp_ckpt_entry **out,
     return VP_OK;
 }
 
+enum vp_status vp_ckpt_list(const char *folder, struct vp_ckpt_entry **out,
+                            int *n_out, struct vp_err *err)
+{
+    return list_those(folder, is_usable, out, n_out, err);
+}
+
+enum vp_status vp_ckpt_list_aside(const char *folder,
+                                  struct vp_ckpt_entry **out, int *n_out,
+                                  struct vp_err *err)
+{
+    return list_those(folder, is_aside, out, n_out, err);
+}
+
 /* ---- Removing ----------------------------------------------------------- */
 
-static int discard(const char *folder, int64_t step, enum kind kind)
+static int discard(const char *folder, const struct entry *entry)
 {
     char path[VP_IO_PATH_MAX], trash[VP_IO_PATH_MAX];
-    int rc = entry_path(folder, step, kind, path);
+    int rc = path_of(folder, entry, path);
 
     if (rc == 0)
-        rc = entry_path(folder, step, KIND_TRASH, trash);
+        rc = entry_path(folder, entry->step, KIND_TRASH, trash);
     return rc != 0 ? rc : vp_io_discard(folder, path, trash);
 }
 
@@ -191,7 +241,7 @@ static enum vp_status remove_entry(const char *folder, const struct entry *e,
                                    struct vp_err *err)
 {
     char name[48];
-    int rc = discard(folder, e->step, e->kind);
+    int rc = discard(folder, e);
 
     if (rc == 0)
         return VP_OK;
@@ -204,18 +254,18 @@ static enum vp_status remove_entry(const char *folder, const struct entry *e,
 /* ---- Starting ----------------------------------------------------------- */
 
 /* Brings back or removes the former checkpoint of a step saved twice. */
-static int settle_old(const char *folder, int64_t step)
+static int settle_old(const char *folder, const struct entry *entry)
 {
     char path[VP_IO_PATH_MAX], old[VP_IO_PATH_MAX];
     struct stat info;
-    int rc = entry_path(folder, step, KIND_COMPLETE, path);
+    int rc = entry_path(folder, entry->step, KIND_COMPLETE, path);
 
     if (rc == 0)
-        rc = entry_path(folder, step, KIND_OLD, old);
+        rc = path_of(folder, entry, old);
     if (rc != 0)
         return rc;
     if (lstat(path, &info) == 0)
-        return discard(folder, step, KIND_OLD);
+        return discard(folder, entry);
     return vp_io_rename(old, path);
 }
 
@@ -224,11 +274,11 @@ static int clear(const char *folder, const struct entry *entry)
     char path[VP_IO_PATH_MAX];
     int rc;
 
-    if (entry->kind == KIND_COMPLETE)
+    if (entry->kind == KIND_COMPLETE || entry->kind == KIND_ASIDE)
         return 0;
     if (entry->kind == KIND_OLD)
-        return settle_old(folder, entry->step);
-    rc = entry_path(folder, entry->step, entry->kind, path);
+        return settle_old(folder, entry);
+    rc = path_of(folder, entry, path);
     return rc != 0 ? rc : vp_io_remove(path);
 }
 
@@ -290,7 +340,7 @@ static enum verdict judge(const char *folder, const struct entry *entry,
     enum verdict verdict;
     enum vp_status st;
 
-    if (entry_path(folder, entry->step, entry->kind, path) != 0)
+    if (path_of(folder, entry, path) != 0)
         return VERDICT_UNKNOWN;
     st = vp_manifest_read(path, &manifest, NULL);
     if (st != VP_OK)
@@ -377,18 +427,71 @@ enum vp_status vp_ckpt_prune(const char *folder, int64_t step, int keep,
     return st;
 }
 
-enum vp_status vp_ckpt_drop_newer(const char *folder, int64_t step,
-                                  struct vp_err *err)
+/* ---- Setting aside ------------------------------------------------------ */
+
+/* How many entries stand before `name`; -1 if it is not there. */
+static int count_before(const struct entry *list, int n, const char *name)
+{
+    char at[48];
+
+    for (int i = 0; i < n; i++) {
+        entry_name(&list[i], at, sizeof(at));
+        if (name && strcmp(at, name) == 0)
+            return i;
+    }
+    return name ? -1 : n;
+}
+
+/* Renames `entry` to the first free number. */
+static int set_aside(const char *folder, const struct entry *entry)
+{
+    struct entry aside = { .step = entry->step, .kind = KIND_ASIDE };
+    char from[VP_IO_PATH_MAX], to[VP_IO_PATH_MAX];
+    struct stat info;
+    int rc = path_of(folder, entry, from);
+
+    do {
+        aside.number++;
+        if (rc == 0)
+            rc = path_of(folder, &aside, to);
+    } while (rc == 0 && aside.number < MAX_ASIDE && lstat(to, &info) == 0);
+    return rc != 0 ? rc : vp_io_rename(from, to);
+}
+
+enum vp_status vp_ckpt_set_aside(const char *folder, const char *name,
+                                 struct vp_err *err)
+{
+    struct entry *list = NULL;
+    int n = 0, n_newer, n_moved = 0, rc = 0;
+
+    VP_TRY(scan(folder, &list, &n, err));
+    n_newer = count_before(list, n, name);
+    for (int i = 0; i < n_newer && rc == 0; i++)
+        if (is_usable(&list[i])) {
+            rc = set_aside(folder, &list[i]);
+            n_moved++;
+        }
+    if (rc == 0 && n_moved > 0)
+        rc = vp_io_sync_folder(folder);
+    free(list);
+    if (n_newer < 0)
+        return vp_err_set(err, VP_ERR_IO,
+                          "%s/%s: is gone, and the run was to go on from it; "
+                          "nothing was changed",
+                          folder, name);
+    return rc != 0 ? fail(folder, "changed", rc, err) : VP_OK;
+}
+
+enum vp_status vp_ckpt_drop_aside(const char *folder, struct vp_err *err)
 {
     enum vp_status st = VP_OK;
     struct entry *list = NULL;
     int n = 0;
 
     VP_TRY(scan(folder, &list, &n, err));
-    for (int i = 0; i < n && st == VP_OK && list[i].step > step; i++) {
-        if (list[i].kind == KIND_COMPLETE || list[i].kind == KIND_OLD)
+    for (int i = 0; i < n && st == VP_OK; i++)
+        if (is_aside(&list[i]))
             st = remove_entry(folder, &list[i], err);
-    }
     free(list);
     return st;
 }

@@ -7,6 +7,9 @@
  *   step-<n>.old    the one before when step n is saved again; comes back if
  *                   the process ends before the new one has its name
  *   step-<n>.trash  being removed
+ *   step-<n>.aside-<k>  newer than the step that a run went on from, and not
+ *                   usable then; removed after that run has written a
+ *                   checkpoint and read it back
  *
  * A process may end at any call: nothing that was complete is lost, and
  * nothing incomplete is taken for a checkpoint. One process may write, or
@@ -26,7 +29,7 @@
 /* A checkpoint by its name alone; what is inside may still be broken. */
 struct vp_ckpt_entry {
     int64_t step;
-    char name[48]; /* step-<n>, or step-<n>.old */
+    char name[48]; /* step-<n>, step-<n>.old or step-<n>.aside-<k> */
 };
 
 /* Newest first; none if there is no such folder. Reads only. The caller frees
@@ -43,10 +46,18 @@ enum vp_status vp_ckpt_best(const char *folder, int64_t *step_out,
  * early left behind. To be called once, before the first save. */
 enum vp_status vp_ckpt_prepare(const char *folder, struct vp_err *err);
 
-/* Removes the checkpoints after `step`. For a run that goes on from `step` and
- * will come to the later ones again. */
-enum vp_status vp_ckpt_drop_newer(const char *folder, int64_t step,
+/* Renames the checkpoints that vp_ckpt_list() has before `name` to
+ * step-<n>.aside-<k>, for a run that goes on from `name` in this folder and will
+ * write those steps again. Changes nothing, and returns VP_ERR_IO, if `name` is
+ * gone. NULL: the run starts anew, and all are set aside. */
+enum vp_status vp_ckpt_set_aside(const char *folder, const char *name,
+                                 struct vp_err *err);
+/* What was set aside, newest first; the caller frees the list. */
+enum vp_status vp_ckpt_list_aside(const char *folder,
+                                  struct vp_ckpt_entry **out, int *n_out,
                                   struct vp_err *err);
+/* Removes all that was set aside. */
+enum vp_status vp_ckpt_drop_aside(const char *folder, struct vp_err *err);
 
 /* Keeps the `keep` newest complete checkpoints up to `step`, the best one, all
  * after `step` and what cannot be read; removes the others. 0 keeps all. */
@@ -107,6 +118,10 @@ struct vp_ckpt_save {
     const struct vp_ckpt_image *images; /* blocks rise */
     const atomic_bool *give_up; /* NULL, or turns true: VP_ERR_ABORTED soon */
     const struct vp_ckpt_team *team; /* NULL: this process writes all */
+    /* Optional, NULL: nothing. Called by the lead when all files are on disk,
+     * before the checkpoint gets its name; an error keeps it from that. */
+    enum vp_status (*before_publish)(void *ctx, struct vp_err *err);
+    void *publish_ctx;
 };
 
 /* Saves one checkpoint in a prepared folder. After a failure the folder is as

@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "ckpt/ckpt.h"
+#include "ckpt/io.h"
 #include "ckpt/store.h"
 #include "ckpt/transpose.h"
 
@@ -47,6 +49,8 @@ struct vp_ckpt_writer {
     pthread_t thread;
     bool has_thread;
     atomic_bool give_up;
+    enum vp_status (*before_publish)(void *ctx, struct vp_err *err);
+    void *publish_ctx;
 
     /* While writing these are the thread's, else the caller's. */
     int64_t step;
@@ -79,6 +83,38 @@ static void turn_items(struct vp_ckpt_writer *w)
     }
 }
 
+/* Reads back the step that was just written. */
+static enum vp_status read_back(const struct vp_ckpt_writer *w,
+                                struct vp_err *err)
+{
+    char path[VP_IO_PATH_MAX], name[48];
+    struct vp_ckpt *ckpt = NULL;
+
+    snprintf(name, sizeof(name), "step-%lld", (long long)w->step);
+    if (vp_io_join(path, w->folder, name) != 0)
+        return vp_err_set(err, VP_ERR_IO, "%.80s...: path is too long",
+                          w->folder);
+    VP_TRY(vp_ckpt_open(path, &ckpt, err));
+    vp_ckpt_close(ckpt);
+    return VP_OK;
+}
+
+/* What the run set aside when it started is removed once this run has a
+ * checkpoint of its own that can be read. */
+static enum vp_status replace_aside(const struct vp_ckpt_writer *w,
+                                    struct vp_err *err)
+{
+    struct vp_ckpt_entry *list = NULL;
+    int n = 0;
+
+    VP_TRY(vp_ckpt_list_aside(w->folder, &list, &n, err));
+    free(list);
+    if (n == 0)
+        return VP_OK;
+    VP_TRY(read_back(w, err));
+    return vp_ckpt_drop_aside(w->folder, err);
+}
+
 static enum vp_status write_step(struct vp_ckpt_writer *w, bool *saved_out,
                                  struct vp_err *err)
 {
@@ -90,6 +126,8 @@ static enum vp_status write_step(struct vp_ckpt_writer *w, bool *saved_out,
         .images = w->images,
         .give_up = &w->give_up,
         .team = w->team,
+        .before_publish = w->before_publish,
+        .publish_ctx = w->publish_ctx,
     };
 
     turn_items(w);
@@ -97,6 +135,7 @@ static enum vp_status write_step(struct vp_ckpt_writer *w, bool *saved_out,
     *saved_out = true;
     if (w->team && !w->team->is_lead)
         return VP_OK;
+    VP_TRY(replace_aside(w, err));
     return vp_ckpt_prune(w->folder, w->step, w->keep, err);
 }
 
@@ -389,6 +428,15 @@ enum vp_status vp_ckpt_writer_create(const char *folder,
     }
     *out = w;
     return VP_OK;
+}
+
+void vp_ckpt_writer_before_publish(struct vp_ckpt_writer *w,
+                                   enum vp_status (*fn)(void *ctx,
+                                                        struct vp_err *err),
+                                   void *ctx)
+{
+    w->before_publish = fn;
+    w->publish_ctx = ctx;
 }
 
 void vp_ckpt_writer_free(struct vp_ckpt_writer *w)

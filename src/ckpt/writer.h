@@ -40,6 +40,13 @@ enum vp_status vp_ckpt_writer_create(const char *folder,
                                      int n_items, struct vp_ckpt_writer **out,
                                      struct vp_err *err);
 
+/* See vp_ckpt_save.before_publish; the writer's thread calls it. To be set before
+ * the first commit. */
+void vp_ckpt_writer_before_publish(struct vp_ckpt_writer *writer,
+                                   enum vp_status (*fn)(void *ctx,
+                                                        struct vp_err *err),
+                                   void *ctx);
+
 /* Ends a write under way after the call to the disk that it is in; call finish
  * first to have it completed. */
 void vp_ckpt_writer_free(struct vp_ckpt_writer *writer);
