@@ -138,7 +138,7 @@ static void open_rig(struct rig *rig, const struct bench *bench, int n_threads,
         vp_checkpoints_create(&rig->config, NULL, &rig->checkpoints, &err) !=
             VP_OK ||
         vp_checkpoints_arm(rig->checkpoints, lab_trainer(rig->lab),
-                           lab_data(rig->lab), folder, 0, &err) != VP_OK)
+                           lab_data(rig->lab), folder, NULL, &err) != VP_OK)
         lab_die("saver", &err);
 }
 

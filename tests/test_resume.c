@@ -1,8 +1,9 @@
 /* Runs that are stopped in every way and go on: the losses must be those of the
  * run that was never stopped, or the file at fault is named. Every run is a
  * process of its own. VP_FULL=1 tries every call and many more moments. */
-#include "ckpt/ckpt.h"
 #include "ckpt/io.h"
+#include "ckpt/manifest.h"
+#include "ckpt/search.h"
 #include "launch/run.h"
 #include "model/model.h"
 
@@ -45,6 +46,8 @@ static struct shared {
     char notices[4096];
     char error_text[1024];
     int64_t resumed;
+    int n_synced; /* fsync() of metrics.jsonl ... */
+    int n_early;  /* ... before the checkpoint of its last step had its name */
 } * shared;
 
 /* True if the call is to fail. */
@@ -58,9 +61,17 @@ static bool strike(void)
     return true;
 }
 
+/* Opening a file whose path contains this fails; NULL: none. */
+static const char *unreadable;
+
 static int io_open(const char *path, int flags, mode_t mode)
 {
     bool writes = (flags & O_ACCMODE) != O_RDONLY;
+
+    if (unreadable && !writes && strstr(path, unreadable)) {
+        errno = EIO;
+        return -1;
+    }
 
     return writes && strike() ? -1 : vp_io_system.open(path, flags, mode);
 }
@@ -102,6 +113,33 @@ static int io_rmdir(const char *path)
     return strike() ? -1 : vp_io_system.rmdir(path);
 }
 
+/* What happens in the child that takes a lock, before it has it; NULL: nothing. */
+static void (*before_lock)(void);
+
+int __wrap_flock(int fd, int operation);
+int __real_flock(int fd, int operation);
+
+int __wrap_flock(int fd, int operation)
+{
+    void (*fn)(void) = before_lock;
+
+    before_lock = NULL;
+    if (fn)
+        fn();
+    return __real_flock(fd, operation);
+}
+
+static void note_sync(int fd);
+
+int __wrap_fsync(int fd);
+int __real_fsync(int fd);
+
+int __wrap_fsync(int fd)
+{
+    note_sync(fd);
+    return __real_fsync(fd);
+}
+
 /* ---- Runs --------------------------------------------------------------- */
 
 struct job {
@@ -110,7 +148,10 @@ struct job {
     const char *output, *resume; /* names under root */
     int64_t max_steps;
     int strike_at, strike_error;
-    int kill_ms; /* SIGKILL after so long; 0: never */
+    int kill_ms;            /* SIGKILL after so long; 0: never */
+    int64_t remove_at;      /* the run folder is removed at this step */
+    const char *unreadable; /* see above */
+    void (*before_lock)(void);
 };
 
 static const char *path_of(const char *name)
@@ -138,6 +179,36 @@ static void keep_start(void *ctx, const struct vp_run_summary *summary)
     shared->resumed = summary->resumed;
 }
 
+static int64_t remove_at;
+
+static void keep_step(void *ctx, const struct vp_step_report *report)
+{
+    (void)ctx;
+    if (report->step == remove_at)
+        vp_io_remove(path_of("run"));
+}
+
+/* The line of a step is in the file that is synced before the name is there. */
+static void note_sync(int fd)
+{
+    char link[64], path[300], name[64];
+    ssize_t n;
+    struct stat info;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof(path) - 1);
+    if (!shared || n < 0)
+        return;
+    path[n] = '\0';
+    if (!strstr(path, "/metrics.jsonl") || strstr(path, ".tmp"))
+        return;
+    shared->n_synced++;
+    snprintf(name, sizeof(name), "run/checkpoints/step-%d",
+             2 * shared->n_synced);
+    if (stat(path_of(name), &info) != 0)
+        shared->n_early++;
+}
+
 static _Noreturn void child(const struct job *job)
 {
     struct vp_io io = vp_io_system;
@@ -147,6 +218,8 @@ static _Noreturn void child(const struct job *job)
         .max_steps = job->max_steps,
     };
     struct vp_run_events events = { .on_notice = keep_notice,
+                                    .on_warning = keep_notice,
+                                    .on_step = keep_step,
                                     .on_start = keep_start };
     struct vp_config config;
     struct vp_err err = { "" };
@@ -161,6 +234,9 @@ static _Noreturn void child(const struct job *job)
     io.unlink = io_unlink;
     io.rmdir = io_rmdir;
     vp_io_swap(&io);
+    unreadable = job->unreadable;
+    remove_at = job->remove_at;
+    before_lock = job->before_lock;
     st = vp_config_load(path_of("config.yml"), job->sets, job->n_sets, &config,
                         &err);
     if (st == VP_OK)
@@ -420,6 +496,218 @@ static void damaged_checkpoints_are_passed_over(void **state)
         assert_int_equal(run(&rest), 1);
         assert_non_null(strstr(shared->error_text, "step-8"));
         free(want);
+        forget("run");
+    }
+}
+
+/* ---- What is newer ------------------------------------------------------ */
+
+/* A run of eight steps whose newest checkpoint cannot be read for now. */
+static void unreadable_checkpoints_stop_the_run(void **state)
+{
+    static const char *const files[] = { "step-8/block-0001", "step-8/manif" };
+    struct job job = sync_job, rest = sync_job;
+
+    (void)state;
+    must_run(&job);
+    rest.output = NULL;
+    rest.resume = "run";
+    for (size_t i = 0; i < VP_COUNT_OF(files); i++) {
+        rest.unreadable = files[i];
+        assert_int_equal(run(&rest), 1);
+        assert_non_null(strstr(shared->error_text, files[i]));
+        assert_non_null(strstr(shared->error_text, "--resume "));
+        assert_non_null(strstr(shared->error_text, "run/checkpoints/step-6"));
+        assert_int_equal(newest("run"), 8);
+    }
+    rest.unreadable = NULL;
+    must_run(&rest);
+    assert_int_equal(shared->resumed, 8);
+    forget("run");
+}
+
+static bool log_says(const char *text)
+{
+    char *line = NULL;
+    size_t n = 0;
+    bool found = false;
+    FILE *f = fopen(path_of("run/output.log.0"), "r");
+
+    assert_non_null(f);
+    while (getline(&line, &n, f) >= 0)
+        found |= strstr(line, text) != NULL;
+    free(line);
+    fclose(f);
+    return found;
+}
+
+/* The remedy that the message names: the newer one is set aside, and is there
+ * until the run has a checkpoint of its own. */
+static void an_older_one_may_be_named(void **state)
+{
+    struct job job = sync_job, rest = sync_job, idle;
+    char *want;
+
+    (void)state;
+    must_run(&job);
+    want = trace_of("run");
+    damage(0, "step-8");
+    rest.output = NULL;
+    rest.resume = "run/checkpoints/step-6";
+    idle = rest;
+    idle.max_steps = 6; /* nothing is left to do, and to save */
+    must_run(&idle);
+    assert_int_equal(access(file_in("step-8.aside-1", "manifest.json"), F_OK),
+                     0);
+    rest.resume = "run";
+    must_run(&rest);
+    assert_int_equal(shared->resumed, 6);
+    assert_non_null(strstr(shared->notices, "step-8.aside-1: was not used"));
+    assert_true(log_says("step-8.aside-1: was not used"));
+    assert_int_not_equal(access(file_in("step-8.aside-1", ""), F_OK), 0);
+    assert_int_equal(newest("run"), 8);
+    assert_same_trace("run", want);
+    free(want);
+    forget("run");
+}
+
+static void a_fallback_is_logged(void **state)
+{
+    struct job job = sync_job, rest = sync_job;
+
+    (void)state;
+    must_run(&job);
+    damage(3, "step-8");
+    rest.output = NULL;
+    rest.resume = "run";
+    must_run(&rest);
+    assert_true(log_says("step-8/block-0002.safetensors: has "));
+    assert_true(log_says("; using step 6"));
+    forget("run");
+}
+
+/* Another run of this folder ends between the call and the lock. */
+static void finish_the_run(void)
+{
+    struct job rest = sync_job;
+    pid_t pid = fork();
+    int status;
+
+    rest.resume = "run";
+    rest.output = NULL;
+    if (pid == 0)
+        child(&rest);
+    waitpid(pid, &status, 0);
+}
+
+static void the_lock_comes_first(void **state)
+{
+    struct job part = sync_job, rest = sync_job;
+
+    (void)state;
+    part.max_steps = 4;
+    must_run(&part);
+    rest.output = NULL;
+    rest.resume = "run";
+    rest.before_lock = finish_the_run;
+    must_run(&rest);
+    assert_int_equal(shared->resumed, 8);
+    assert_int_equal(newest("run"), 8);
+    forget("run");
+}
+
+static void a_removed_folder_is_no_success(void **state)
+{
+    struct job job = sync_job;
+
+    (void)state;
+    for (job.remove_at = 7; job.remove_at <= 8; job.remove_at++) {
+        assert_int_equal(run(&job), 1);
+        vp_io_remove(path_of("run"));
+    }
+}
+
+static void metrics_reach_the_disk_first(void **state)
+{
+    struct job job = sync_job;
+
+    (void)state;
+    must_run(&job);
+    assert_int_equal(shared->n_synced, 4);
+    assert_int_equal(shared->n_early, 4);
+    forget("run");
+}
+
+/* ---- Forged manifests --------------------------------------------------- */
+
+/* Gives a fact of a checkpoint another value, under a right checksum. */
+static void forge(const char *step, const char *key, const char *value)
+{
+    struct vp_manifest manifest;
+    struct vp_err err = { "" };
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f;
+
+    assert_int_equal(vp_manifest_read(file_in(step, ""), &manifest, &err),
+                     VP_OK);
+    assert_int_equal(vp_facts_set_json(manifest.facts, key, value), VP_OK);
+    assert_int_equal(vp_manifest_format(&manifest, &text, &n, &err), VP_OK);
+    f = fopen(file_in(step, "manifest.json"), "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, n, f), n);
+    fclose(f);
+    free(text);
+    vp_manifest_release(&manifest);
+}
+
+static void impossible_facts_are_refused(void **state)
+{
+    static const struct {
+        bool asp;
+        const char *key, *value;
+    } cases[] = {
+        { false, "minibatch", "-1" },
+        { false, "minibatch", "9223372036854775807" },
+        { false, "minibatch", "15" },
+        { false, "minibatch", "\"16\"" },
+        { false, "updates", "[8, 8, 7]" },
+        { false, "updates", "[8, 8]" },
+        { false, "updates", "[8, 8, 8.5]" },
+        { false, "updates", "8" },
+        { false, "past_versions", "[1, 1, 1]" },
+        { false, "past_versions", "[4294967296, 0, 0]" },
+        { false, "past_is_cut", "{}" },
+        { false, "loss_scale", "-1.0" },
+        { false, "loss_scale", "\"big\"" },
+        { false, "skipped", "[0, 0, 9]" },
+        { false, "in_a_row", "[0, 0, 99999999999]" },
+        { false, "config", "{}" },
+        { false, "config", "[]" },
+        { true, "minibatch", "7" },
+        { true, "minibatch", "9" },
+        { true, "minibatch", "-1" },
+        { true, "updates", "[9, 9, 9]" },
+        { true, "updates", "[-1, 8, 8]" },
+        { true, "past_versions", "[9, 0, 0]" },
+        { true, "past_versions", "[-1, 0, 0]" },
+        { true, "past_versions", "[4294967296, 0, 0]" },
+        { true, "past_versions", "[4294967297, 1, 1]" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct job job = cases[i].asp ? stream_job : sync_job, rest;
+
+        must_run(&job);
+        forge("step-8", cases[i].key, cases[i].value);
+        rest = job;
+        rest.output = NULL;
+        rest.resume = "run";
+        if (run(&rest) != 1 || !strstr(shared->error_text, "; "))
+            fail_msg("%s: %s is taken, or not refused well: %s", cases[i].key,
+                     cases[i].value, shared->error_text);
+        assert_int_equal(newest("run"), 8);
         forget("run");
     }
 }
@@ -905,6 +1193,13 @@ int main(void)
         cmocka_unit_test(disk_full_at_a_call),
         cmocka_unit_test(killed_at_any_moment),
         cmocka_unit_test(damaged_checkpoints_are_passed_over),
+        cmocka_unit_test(unreadable_checkpoints_stop_the_run),
+        cmocka_unit_test(an_older_one_may_be_named),
+        cmocka_unit_test(a_fallback_is_logged),
+        cmocka_unit_test(the_lock_comes_first),
+        cmocka_unit_test(a_removed_folder_is_no_success),
+        cmocka_unit_test(metrics_reach_the_disk_first),
+        cmocka_unit_test(impossible_facts_are_refused),
         cmocka_unit_test(any_number_of_stages_goes_on),
         cmocka_unit_test(a_scale_goes_on),
         cmocka_unit_test(gpt2_is_saved_as_published),

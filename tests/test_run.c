@@ -1192,29 +1192,38 @@ static void test_room(void **state)
         const char *text; /* NULL: it fits */
     } cases[] = {
         /* While the fourth is written, three are there. */
-        { { 10, 100, 0, 3, false, 40 }, 4, NULL },
-        { { 10, 100, 0, 3, false, 39 },
+        { { 10, 100, 0, 3, false, 40, "" }, 4, NULL },
+        { { 10, 100, 0, 3, false, 39, "" },
           4,
           "dir: not enough space: 4 checkpoints of 10 bytes must fit, 39 "
           "bytes are free; set keep_checkpoints: 2, free 1 bytes, or choose "
           "another --output or log_directory" },
-        { { 10, 100, 0, 3, false, 20 }, 4, "set keep_checkpoints: 1, free 20" },
-        { { 10, 100, 0, 3, false, 19 },
+        { { 10, 100, 0, 3, false, 20, "" },
+          4,
+          "set keep_checkpoints: 1, free 20" },
+        { { 10, 100, 0, 3, false, 19, "" },
           4,
           "dir: not enough space: 4 checkpoints of 10 bytes must fit, 19 "
           "bytes are free; free 21 bytes, or choose another --output or "
           "log_directory" },
-        { { 10, 100, 0, 1, false, 15 }, 2, "15 bytes are free; free 5 bytes" },
+        { { 10, 100, 0, 1, false, 15, "" },
+          2,
+          "15 bytes are free; free 5 bytes" },
         /* The best one comes on top. */
-        { { 10, 100, 0, 3, true, 40 }, 5, "set keep_checkpoints: 2, " },
+        { { 10, 100, 0, 3, true, 40, "" }, 5, "set keep_checkpoints: 2, " },
         /* A run that saves once, or not at all. */
-        { { 10, 1, 0, 3, false, 10 }, 1, NULL },
-        { { 10, 1, 0, 3, false, 9 }, 1, "space: 1 checkpoint of 10 bytes" },
-        { { 10, 0, 2, 3, false, 0 }, 0, NULL },
+        { { 10, 1, 0, 3, false, 10, "" }, 1, NULL },
+        { { 10, 1, 0, 3, false, 9, "" }, 1, "space: 1 checkpoint of 10 bytes" },
+        { { 10, 0, 2, 3, false, 0, "" }, 0, NULL },
         /* Those that are there have their room; one more must have it. */
-        { { 10, 100, 2, 3, false, 20 }, 2, NULL },
-        { { 10, 100, 3, 3, false, 10 }, 1, NULL },
-        { { 10, 100, 9, 3, false, 9 }, 1, "1 more checkpoint of" },
+        { { 10, 100, 2, 3, false, 20, "" }, 2, NULL },
+        { { 10, 100, 3, 3, false, 10, "" }, 1, NULL },
+        { { 10, 100, 9, 3, false, 9, "" }, 1, "1 more checkpoint of" },
+        /* What was set aside takes room until the first new one is there. */
+        { { 10, 100, 1, 3, false, 9, "step-75.aside-1" },
+          3,
+          "3 more checkpoints of 10 bytes must fit, 9 bytes are free; remove "
+          "checkpoints/step-75.aside-1, free 21 bytes, or" },
     };
 
     (void)state;

@@ -26,6 +26,8 @@ struct vp_checkpoints {
     struct vp_ckpt_writer *writer;
     struct vp_saver saver;
     char folder[1024 + 16];
+    enum vp_status (*before_publish)(void *ctx, struct vp_err *err);
+    void *publish_ctx;
 
     pthread_mutex_t lock;
     pthread_cond_t committed;
@@ -172,10 +174,22 @@ static enum vp_status create_writer(struct vp_checkpoints *c,
         st = vp_ckpt_writer_create(c->folder, vp_team_ckpt(c->team),
                                    c->config->keep_checkpoints, files, n,
                                    &c->writer, err);
+    if (st == VP_OK)
+        vp_ckpt_writer_before_publish(c->writer, c->before_publish,
+                                      c->publish_ctx);
     vp_arena_release(&arena);
     free(files);
     free(items);
     return st;
+}
+
+void vp_checkpoints_before_publish(struct vp_checkpoints *c,
+                                   enum vp_status (*fn)(void *ctx,
+                                                        struct vp_err *err),
+                                   void *ctx)
+{
+    c->before_publish = fn;
+    c->publish_ctx = ctx;
 }
 
 enum vp_status vp_checkpoints_link(struct vp_checkpoints *c, int n_blocks,
@@ -187,16 +201,17 @@ enum vp_status vp_checkpoints_link(struct vp_checkpoints *c, int n_blocks,
 enum vp_status vp_checkpoints_arm(struct vp_checkpoints *c,
                                   struct vp_trainer *trainer,
                                   const struct vp_data *data,
-                                  const char *folder, int64_t step,
+                                  const char *folder,
+                                  const struct vp_ckpt_entry *from,
                                   struct vp_err *err)
 {
     c->trainer = trainer;
     c->data = data;
-    c->last = step > 0 ? step : -1;
+    c->last = from ? from->step : -1;
     snprintf(c->folder, sizeof(c->folder), "%s/checkpoints", folder);
     if (is_lead(c)) {
+        VP_TRY(vp_ckpt_set_aside(c->folder, from ? from->name : NULL, err));
         VP_TRY(vp_ckpt_prepare(c->folder, err));
-        VP_TRY(vp_ckpt_drop_newer(c->folder, step, err));
     }
     /* A copy that is only made at the end needs no memory before. */
     return c->saver.every > 0 ? create_writer(c, err) : VP_OK;

@@ -114,6 +114,20 @@ enum vp_status vp_folder_check(const char *path, struct vp_err *err)
     return VP_OK;
 }
 
+/* VP_ERR_IO unless the open file `fd` is the one that `path` leads to. */
+static enum vp_status check_same(int fd, const char *path, struct vp_err *err)
+{
+    struct stat ours, named;
+
+    if (fstat(fd, &ours) == 0 && stat(path, &named) == 0 &&
+        ours.st_dev == named.st_dev && ours.st_ino == named.st_ino)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_IO,
+                      "%s: was removed or replaced while the run used it; what "
+                      "was written since may be lost",
+                      path);
+}
+
 /* The lock goes with the process, however it ends. */
 static enum vp_status lock_folder(struct vp_folder *folder, struct vp_err *err)
 {
@@ -128,7 +142,7 @@ static enum vp_status lock_folder(struct vp_folder *folder, struct vp_err *err)
                           "%s is in use by another run; wait for its end or "
                           "choose another --output",
                           folder->path);
-    return VP_OK;
+    return check_same(folder->lock, file, err);
 }
 
 static enum vp_status open_metrics(struct vp_folder *folder, struct vp_err *err)
@@ -217,18 +231,23 @@ static enum vp_status cut_metrics(const struct vp_folder *folder, int64_t step,
     return VP_OK;
 }
 
-enum vp_status vp_folder_resume(const struct vp_config *config,
-                                const char *path, int64_t step,
-                                struct vp_folder *out, struct vp_err *err)
+enum vp_status vp_folder_lock(const char *path, struct vp_folder *out,
+                              struct vp_err *err)
 {
-    char file[sizeof(out->path) + 16];
-
     *out = (struct vp_folder){ .lock = -1 };
     snprintf(out->path, sizeof(out->path), "%s", path);
-    VP_TRY(lock_folder(out, err));
-    VP_TRY(cut_metrics(out, step, err));
-    VP_TRY(open_metrics(out, err));
-    snprintf(file, sizeof(file), "%s/config.yml", out->path);
+    return lock_folder(out, err);
+}
+
+enum vp_status vp_folder_resume(struct vp_folder *folder,
+                                const struct vp_config *config, int64_t step,
+                                struct vp_err *err)
+{
+    char file[sizeof(folder->path) + 16];
+
+    VP_TRY(cut_metrics(folder, step, err));
+    VP_TRY(open_metrics(folder, err));
+    snprintf(file, sizeof(file), "%s/config.yml", folder->path);
     return vp_config_write(config, file, err);
 }
 
@@ -310,6 +329,27 @@ void vp_folder_close(struct vp_folder *folder)
         close(folder->lock);
     folder->metrics = NULL;
     folder->path[0] = '\0';
+}
+
+enum vp_status vp_folder_sync(const struct vp_folder *folder,
+                              struct vp_err *err)
+{
+    if (fsync(fileno(folder->metrics)) != 0)
+        return vp_err_set(err, VP_ERR_IO,
+                          "%s/metrics.jsonl: cannot be written (%s)",
+                          folder->path, strerror(errno));
+    return VP_OK;
+}
+
+enum vp_status vp_folder_check_kept(const struct vp_folder *folder,
+                                    struct vp_err *err)
+{
+    char file[sizeof(folder->path) + 16];
+
+    snprintf(file, sizeof(file), "%s/lock", folder->path);
+    VP_TRY(check_same(folder->lock, file, err));
+    snprintf(file, sizeof(file), "%s/metrics.jsonl", folder->path);
+    return check_same(fileno(folder->metrics), file, err);
 }
 
 /* ---- Describing --------------------------------------------------------- */

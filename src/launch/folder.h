@@ -29,16 +29,28 @@ bool vp_folder_has_metrics(const char *path);
 enum vp_status vp_folder_create(const struct vp_config *config,
                                 const char *path, struct vp_folder *out,
                                 struct vp_err *err);
-/* Goes on in the folder of a run that was saved at `step`: what metrics.jsonl
+/* Takes the lock of the run in `path`, before its checkpoints are looked at: a
+ * run that still writes them holds it. VP_ERR_INVALID if it does. */
+enum vp_status vp_folder_lock(const char *path, struct vp_folder *out,
+                              struct vp_err *err);
+/* Goes on in a locked folder, whose run was saved at `step`: what metrics.jsonl
  * says of later steps is cut off. */
-enum vp_status vp_folder_resume(const struct vp_config *config,
-                                const char *path, int64_t step,
-                                struct vp_folder *out, struct vp_err *err);
+enum vp_status vp_folder_resume(struct vp_folder *folder,
+                                const struct vp_config *config, int64_t step,
+                                struct vp_err *err);
 /* Several processes: all get the path of the lead's folder (or none), and must
  * see it: the lead writes a file there, and they look for it. */
 enum vp_status vp_folder_share(struct vp_folder *folder, struct vp_world *world,
                                int64_t deadline_ns, struct vp_err *err);
 void vp_folder_close(struct vp_folder *folder);
+
+/* Lets metrics.jsonl reach the disk. Any thread. */
+enum vp_status vp_folder_sync(const struct vp_folder *folder,
+                              struct vp_err *err);
+/* VP_ERR_IO if the folder or its metrics.jsonl was removed or replaced since
+ * they were opened: files that no name leads to can still be written. */
+enum vp_status vp_folder_check_kept(const struct vp_folder *folder,
+                                    struct vp_err *err);
 
 /* machinefile: see hosts.h; plan.json: the stages, in the original's format;
  * command_history.log: a line per run. Without arguments there is no such

@@ -1,7 +1,7 @@
 #include "launch/launcher.h"
 
 #include "base/clock.h"
-#include "ckpt/ckpt.h"
+#include "ckpt/search.h"
 #include "launch/checkpoint.h"
 #include "launch/command.h"
 #include "launch/folder.h"
@@ -11,6 +11,7 @@
 #include "launch/shrink.h"
 #include "launch/supervisor.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -35,6 +36,8 @@ struct launch {
     bool is_small;
     char folder[1024];
     int attempt; /* 0 = first */
+    struct vp_ckpt_id
+        saved; /* where it starts, after the first; step -1: anew */
     struct vp_supervisor *supervisor;
     struct vp_process mpirun;
     bool stop_passed_on;
@@ -56,19 +59,33 @@ static void notice(const struct launch *launch, const char *fmt, ...)
 
 /* ---- Where the next attempt starts -------------------------------------- */
 
-/* The step of the newest checkpoint in the run folder; -1: there is none. */
-static int64_t saved_step(const struct launch *launch)
+static void warn(void *ctx, const char *line)
+{
+    const struct launch *launch = ctx;
+
+    launch->options->warning(launch->options->ctx, line);
+}
+
+/* Finds the newest checkpoint of the run folder. Step -1: the folder can be read
+ * and holds none, so the run was never saved. */
+static enum vp_status find_saved(struct launch *launch, struct vp_err *err)
 {
     char path[sizeof(launch->folder) + 16];
-    struct vp_ckpt *ckpt;
-    int64_t step;
+    struct vp_ckpt *ckpt = NULL;
+    enum vp_status st;
 
+    launch->saved.step = -1;
+    if (access(launch->folder, R_OK | X_OK) != 0)
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be read (%s)",
+                          launch->folder, strerror(errno));
     snprintf(path, sizeof(path), "%s/checkpoints", launch->folder);
-    if (vp_ckpt_open_newest(path, NULL, NULL, &ckpt, NULL) != VP_OK)
-        return -1;
-    step = vp_ckpt_step(ckpt);
+    st = vp_ckpt_open_newest(path, warn, launch, &ckpt, err);
+    if (st == VP_ERR_END)
+        return VP_OK;
+    if (st == VP_OK)
+        st = vp_ckpt_identify(ckpt, &launch->saved, err);
     vp_ckpt_close(ckpt);
-    return step;
+    return st;
 }
 
 /* A run that was never saved starts anew in its folder. */
@@ -95,7 +112,7 @@ static void add_program(const struct launch *launch, struct vp_words *out)
 static void make_rank(const struct launch *launch, struct vp_words *out)
 {
     const struct vp_launch_options *options = launch->options;
-    bool saved = launch->attempt > 0 && saved_step(launch) >= 0;
+    bool saved = launch->attempt > 0 && launch->saved.step >= 0;
 
     add_program(launch, out);
     for (int i = 0; i < options->n_args; i++) {
@@ -109,7 +126,7 @@ static void make_rank(const struct launch *launch, struct vp_words *out)
         forget(launch);
     if (saved || options->resume) {
         vp_words_add(out, "--resume");
-        vp_words_add(out, saved ? launch->folder : options->resume);
+        vp_words_add(out, saved ? launch->saved.path : options->resume);
     }
     if (!saved && (options->output || !options->resume)) {
         vp_words_add(out, "--output");
@@ -314,7 +331,6 @@ static bool try_again(struct launch *launch, enum vp_status st,
                       struct vp_err *err)
 {
     const struct vp_verdict *verdict;
-    int64_t step;
 
     if (st != VP_ERR_ABORTED || launch->attempt == launch->options->restarts ||
         (launch->options->stop && *launch->options->stop > 0))
@@ -325,10 +341,12 @@ static bool try_again(struct launch *launch, enum vp_status st,
     launch->options->failed(launch->options->ctx, err->text);
     if (verdict->host && leave_hosts_out(launch, verdict->host, err) != VP_OK)
         return false;
-    step = saved_step(launch);
-    if (step >= 0)
+    if (find_saved(launch, err) != VP_OK)
+        return false;
+    if (launch->saved.step >= 0)
         notice(launch, "restart %d of %d, from checkpoint step %lld",
-               launch->attempt + 1, launch->options->restarts, (long long)step);
+               launch->attempt + 1, launch->options->restarts,
+               (long long)launch->saved.step);
     else
         notice(launch, "restart %d of %d, from the start: nothing was saved",
                launch->attempt + 1, launch->options->restarts);

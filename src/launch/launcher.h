@@ -20,6 +20,8 @@ struct vp_launch_options {
     const volatile sig_atomic_t *stop; /* signals so far, that count */
     void *ctx;
     void (*notice)(void *ctx, const char *line);
+    /* Work may be lost: to be shown whatever else is not. */
+    void (*warning)(void *ctx, const char *line);
     /* An attempt that another one follows: a screen. */
     void (*failed)(void *ctx, const char *screen);
 };

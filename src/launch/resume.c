@@ -2,14 +2,13 @@
 #include "launch/checkpoint.h"
 
 #include "ckpt/ckpt.h"
-#include "launch/folder.h"
+#include "launch/choice.h"
 #include "launch/saved.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct vp_resume {
@@ -123,61 +122,13 @@ static enum vp_status map_stages(struct vp_resume *resume,
     return st;
 }
 
-/* ---- Opening ------------------------------------------------------------ */
+/* ---- Where it goes on --------------------------------------------------- */
 
 static bool exists(const char *folder, const char *name, char *out, size_t n)
 {
     return (size_t)snprintf(out, n, "%s/%s", folder, name) < n &&
            access(out, F_OK) == 0;
 }
-
-/* Says what there is instead, and what can be done. */
-static enum vp_status no_checkpoint(const char *path, struct vp_err *err)
-{
-    char file[PATH_MAX + 16];
-    struct stat info;
-
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s is no folder; give --resume the folder of a run "
-                          "that was saved",
-                          path);
-    if (vp_folder_has_metrics(path))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s holds no checkpoint: the run ended before its "
-                          "first; start anew with another --output, and set "
-                          "checkpoint_every to save sooner",
-                          path);
-    if (exists(path, "metrics.jsonl", file, sizeof(file)))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s holds no checkpoint: the run ended before its "
-                          "first step; start it anew with --output %s",
-                          path, path);
-    return vp_err_set(err, VP_ERR_INVALID,
-                      "%s holds no checkpoint; give --resume the folder of a "
-                      "run that was saved",
-                      path);
-}
-
-static enum vp_status open_ckpt(const char *path, vp_notice_fn notice,
-                                void *ctx, struct vp_ckpt **out,
-                                struct vp_err *err)
-{
-    char inner[1024 + 16];
-    struct stat info;
-    enum vp_status st;
-
-    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
-        return no_checkpoint(path, err);
-    if (exists(path, "manifest.json", inner, sizeof(inner)))
-        return vp_ckpt_open(path, out, err);
-    if (!exists(path, "checkpoints", inner, sizeof(inner)))
-        snprintf(inner, sizeof(inner), "%s", path);
-    st = vp_ckpt_open_newest(inner, notice, ctx, out, err);
-    return st == VP_ERR_END ? no_checkpoint(path, err) : st;
-}
-
-/* ---- Where it goes on --------------------------------------------------- */
 
 /* Cuts the last part off an absolute path, and returns it. */
 static const char *cut_name(char *path)
@@ -188,51 +139,69 @@ static const char *cut_name(char *path)
     return slash + 1;
 }
 
-/* Going on from a checkpoint in its run's folder would take the place of what
- * came after it. */
-static enum vp_status check_newest(const char *folder, const char *run,
-                                   const char *name, struct vp_err *err)
+/* Whether the checkpoint can be opened, every byte of it. */
+static bool is_sound(const char *folder, const char *name)
 {
-    struct vp_ckpt_entry *list = NULL;
-    int n = 0, i = 0;
-    int64_t newest = -1, step = -1;
+    char path[PATH_MAX];
+    struct vp_ckpt *ckpt = NULL;
 
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s", folder, name) >=
+            sizeof(path) ||
+        vp_ckpt_open(path, &ckpt, NULL) != VP_OK)
+        return false;
+    vp_ckpt_close(ckpt);
+    return true;
+}
+
+enum vp_status vp_resume_check_newest(const char *run, const char *path,
+                                      struct vp_err *err)
+{
+    char folder[PATH_MAX], file[PATH_MAX + 16];
+    struct vp_ckpt_entry *list = NULL;
+    int64_t newer = -1, step = -1;
+    const char *name;
+    int n = 0;
+
+    if (!exists(path, "manifest.json", file, sizeof(file)) ||
+        !realpath(path, folder))
+        return VP_OK;
+    name = cut_name(folder);
     VP_TRY(vp_ckpt_list(folder, &list, &n, err));
-    while (i < n && strcmp(list[i].name, name) != 0)
-        i++;
-    if (i < n) {
-        newest = list[0].step;
-        step = list[i].step;
+    for (int i = 0; i < n && step < 0; i++) {
+        if (strcmp(list[i].name, name) == 0)
+            step = list[i].step;
+        else if (newer < 0 && is_sound(folder, list[i].name))
+            newer = list[i].step;
     }
     free(list);
-    if (i == n)
+    if (step < 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s/%s does not have the name it was saved under; "
                           "name a folder for the run that goes on: --output "
                           "DIR",
                           folder, name);
-    if (newest > step)
+    if (newer > step)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s went on to step %lld; to go on from step %lld, "
                           "name another folder: --output DIR",
-                          run, (long long)newest, (long long)step);
+                          run, (long long)newer, (long long)step);
     return VP_OK;
 }
 
 enum vp_status vp_resume_folder(const char *path, char *out, size_t n,
                                 struct vp_err *err)
 {
-    char at[PATH_MAX], run[PATH_MAX], file[PATH_MAX + 16];
+    char run[PATH_MAX], file[PATH_MAX + 16];
     bool is_one = exists(path, "manifest.json", file, sizeof(file));
-    const char *name = NULL;
 
     if (is_one || !exists(path, "checkpoints", file, sizeof(file))) {
-        if (!realpath(path, at))
-            return no_checkpoint(path, err);
+        if (!realpath(path, run))
+            return vp_choice_none(path, err);
         if (is_one)
-            name = cut_name(at);
-        snprintf(run, sizeof(run), "%s", at);
-        if (strcmp(cut_name(run), "checkpoints") != 0 ||
+            cut_name(run);
+        if (strcmp(cut_name(run), "checkpoints") != 0 && !is_one)
+            return vp_choice_none(path, err);
+        if (!exists(run, "checkpoints", file, sizeof(file)) ||
             !exists(run, "config.yml", file, sizeof(file)))
             return vp_err_set(err, VP_ERR_INVALID,
                               "%s is not in the folder of a run; name a folder "
@@ -240,8 +209,6 @@ enum vp_status vp_resume_folder(const char *path, char *out, size_t n,
                               path);
         path = run;
     }
-    if (name)
-        VP_TRY(check_newest(at, run, name, err));
     if ((size_t)snprintf(out, n, "%s", path) >= n)
         return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
                           path);
@@ -250,10 +217,22 @@ enum vp_status vp_resume_folder(const char *path, char *out, size_t n,
 
 /* ---- All of it ---------------------------------------------------------- */
 
-enum vp_status vp_resume_open(const char *path, const struct vp_config *config,
-                              const struct vp_graph *graph,
-                              const struct vp_data *data, vp_notice_fn notice,
-                              void *ctx, struct vp_resume **out,
+/* The same in every process: the manifest is. */
+static enum vp_status check(struct vp_resume *resume,
+                            const struct vp_resume_config *with,
+                            struct vp_err *err)
+{
+    const struct vp_facts *facts = vp_ckpt_facts(resume->ckpt);
+    const char *place = vp_ckpt_path(resume->ckpt);
+
+    VP_TRY(vp_saved_check(facts, with->config, with->data, place, err));
+    vp_saved_compare(facts, with->config, with->notice, with->ctx);
+    return map_stages(resume, with->config, with->graph, with->notice,
+                      with->ctx, err);
+}
+
+enum vp_status vp_resume_open(const struct vp_resume_config *config,
+                              struct vp_resume **out, bool *agreed_out,
                               struct vp_err *err)
 {
     struct vp_resume *resume = calloc(1, sizeof(*resume));
@@ -263,14 +242,9 @@ enum vp_status vp_resume_open(const char *path, const struct vp_config *config,
         return vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
     resume->loader.ctx = resume;
     resume->loader.load = load;
-    st = open_ckpt(path, notice, ctx, &resume->ckpt, err);
+    st = vp_choice_open(config, &resume->ckpt, agreed_out, err);
     if (st == VP_OK)
-        st = vp_saved_check(vp_ckpt_facts(resume->ckpt), config, data,
-                            vp_ckpt_path(resume->ckpt), err);
-    if (st == VP_OK)
-        vp_saved_compare(vp_ckpt_facts(resume->ckpt), config, notice, ctx);
-    if (st == VP_OK)
-        st = map_stages(resume, config, graph, notice, ctx, err);
+        st = check(resume, config, err);
     if (st != VP_OK) {
         vp_resume_close(resume);
         return st;
@@ -284,9 +258,14 @@ const struct vp_loader *vp_resume_loader(const struct vp_resume *resume)
     return &resume->loader;
 }
 
-int64_t vp_resume_step(const struct vp_resume *resume)
+struct vp_ckpt_entry vp_resume_entry(const struct vp_resume *resume)
 {
-    return resume->loader.progress.step;
+    struct vp_ckpt_entry entry = { .step = vp_ckpt_step(resume->ckpt) };
+    char path[PATH_MAX];
+
+    if (realpath(vp_ckpt_path(resume->ckpt), path))
+        snprintf(entry.name, sizeof(entry.name), "%.47s", cut_name(path));
+    return entry;
 }
 
 void vp_resume_close(struct vp_resume *resume)

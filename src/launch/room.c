@@ -35,19 +35,21 @@ enum vp_status vp_room_judge(const struct vp_room *room, const char *folder,
 {
     int64_t n = vp_room_need(room), needed = n * room->n_bytes;
     int keep = keep_that_fits(*room);
-    char lower[64] = "";
+    char lower[64] = "", aside[sizeof(room->aside) + 64] = "";
 
     if (fits(room))
         return VP_OK;
+    if (room->aside[0])
+        snprintf(aside, sizeof(aside), "remove checkpoints/%s, ", room->aside);
     if (keep > 0)
         snprintf(lower, sizeof(lower), "set keep_checkpoints: %d, ", keep);
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s: not enough space: %lld %scheckpoint%s of %lld bytes "
-                      "must fit, %lld bytes are free; %sfree %lld bytes, or "
+                      "must fit, %lld bytes are free; %s%sfree %lld bytes, or "
                       "choose another --output or log_directory",
                       folder, (long long)n, room->n_there > 0 ? "more " : "",
                       n == 1 ? "" : "s", (long long)room->n_bytes,
-                      (long long)room->n_free, lower,
+                      (long long)room->n_free, aside, lower,
                       (long long)(needed - room->n_free));
 }
 
@@ -79,7 +81,8 @@ static int64_t count_saves(const struct vp_config *config,
     return every > 0 ? to / every - from / every + (to % every ? 1 : 0) : 1;
 }
 
-/* Later ones than the run goes on from will be removed. */
+/* Later ones than the run goes on from are set aside, and stay until this run
+ * has a checkpoint: they make no room for it. */
 static enum vp_status count_there(const char *checkpoints, int64_t step,
                                   int64_t *n_out, struct vp_err *err)
 {
@@ -90,6 +93,28 @@ static enum vp_status count_there(const char *checkpoints, int64_t step,
     for (int i = 0; i < n; i++)
         *n_out += list[i].step <= step;
     free(list);
+    return VP_OK;
+}
+
+/* "step-75.aside-1, step-50" and more: what the run has set aside or will. */
+static enum vp_status name_aside(const char *checkpoints, int64_t step,
+                                 struct vp_room *room, struct vp_err *err)
+{
+    size_t used = 0, n_room = sizeof(room->aside);
+
+    for (int aside = 0; aside < 2; aside++) {
+        struct vp_ckpt_entry *list = NULL;
+        int n = 0;
+
+        VP_TRY(aside ? vp_ckpt_list_aside(checkpoints, &list, &n, err)
+                     : vp_ckpt_list(checkpoints, &list, &n, err));
+        for (int i = 0; i < n && used < n_room; i++)
+            if (aside || list[i].step > step)
+                used += (size_t)snprintf(room->aside + used, n_room - used,
+                                         "%s%s", used ? ", checkpoints/" : "",
+                                         list[i].name);
+        free(list);
+    }
     return VP_OK;
 }
 
@@ -107,6 +132,7 @@ enum vp_status vp_room_check(const struct vp_config *config,
 
     snprintf(checkpoints, sizeof(checkpoints), "%s/checkpoints", folder);
     VP_TRY(count_there(checkpoints, summary->resumed, &room.n_there, err));
+    VP_TRY(name_aside(checkpoints, summary->resumed, &room, err));
     VP_TRY(vp_ckpt_free_bytes(checkpoints, &room.n_free, err));
     return vp_room_judge(&room, folder, err);
 }

@@ -12,6 +12,7 @@ struct vp_room {
     int keep;        /* keep_checkpoints */
     bool keeps_best; /* one more, by its evaluation */
     int64_t n_free;  /* bytes */
+    char aside[128]; /* names of checkpoints that were set aside; "": none */
 };
 
 /* The most checkpoints that there will be at a time beside those that are there:

@@ -1,11 +1,10 @@
 /* From a configuration to a finished run: graphs, data, trainer, run folder. */
 #include "launch/run.h"
 
-#include "backend/plugin.h"
-
 #include "base/clock.h"
 #include "launch/buckets.h"
 #include "launch/checkpoint.h"
+#include "launch/devices.h"
 #include "launch/folder.h"
 #include "launch/forecast.h"
 #include "launch/hosts.h"
@@ -18,10 +17,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* EVAL_PART: batches of an evaluation between two looks at the clock. */
-enum { MAX_STREAM = 1 << 28, EVAL_PART = 64 };
+enum { MAX_STREAM = 1 << 28, EVAL_PART = 64, MAX_WARNINGS = 32 };
 
 struct run {
     const struct vp_config *config;
@@ -35,6 +35,7 @@ struct run {
     struct vp_train_config train;
     struct vp_trainer *trainer;
     struct vp_resume *resume;           /* NULL: from the start */
+    struct vp_ckpt_entry from;          /* of it */
     struct vp_checkpoints *checkpoints; /* NULL on a dry run */
     int *devices;                       /* the first of each rank, or NULL */
     char home[1024];         /* the folder it goes on in; empty: a new one */
@@ -44,6 +45,8 @@ struct run {
     bool agreed;             /* all processes know that they failed */
     struct vp_log log;
     struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
+    char *warnings[MAX_WARNINGS];   /* for the log */
+    int n_warnings;
     struct vp_run_summary summary;
     struct vp_run_stage stages[VP_MAX_STAGES];
 
@@ -87,24 +90,6 @@ static bool is_lead(const struct run *run)
 }
 
 /* ---- Trainer ------------------------------------------------------------ */
-
-static int count_cores(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-
-    return n < 1 ? 1 : (int)n;
-}
-
-/* A rank gets its share of the cores of its machine. */
-static int count_threads(const struct run *run)
-{
-    int n = run->config->threads_per_stage;
-
-    if (n == 0)
-        n = count_cores() / (run->world ? vp_world_n_here(run->world)
-                                        : vp_config_n_ranks(run->config));
-    return n < 1 ? 1 : n;
-}
 
 /* Updates; in asp, minibatches. */
 static int64_t steps_per_epoch(const struct run *run)
@@ -168,73 +153,19 @@ static void notice(void *ctx, const char *line)
         run->events->on_notice(run->events->ctx, line);
 }
 
-/* The GPU if there is one, unless the configuration says otherwise. */
-static enum vp_status choose_backend(struct run *run, struct vp_err *err)
+/* What may cost work: told at once, and written to the log when there is one. */
+static void warn(void *ctx, const char *line)
 {
-    const struct vp_config *config = run->config;
-    struct vp_train_config *train = &run->train;
-    struct vp_err why = { "" };
+    struct run *run = ctx;
 
-    train->backend = &vp_backend_cpu;
-    train->backend_config = (struct vp_backend_config){
-        .n_threads = count_threads(run),
-        .reference = config->reference_kernels,
-        .tf32 = config->precision == VP_PRECISION_TF32,
-        .plan_only = run->options->dry_run,
-    };
-    if (config->device == VP_DEVICE_CUDA) {
-        enum vp_status st = vp_backend_load("cuda", &train->backend, err);
-
-        if (st != VP_OK)
-            vp_err_prefix(err, "%s", vp_config_place(config, "device"));
-        return st;
-    }
-    if (config->device == VP_DEVICE_AUTO && !config->reference_kernels &&
-        vp_backend_load("cuda", &train->backend, &why) == VP_OK &&
-        train->backend->n_devices(&why) > 0)
-        return VP_OK;
-    train->backend = &vp_backend_cpu;
-    if (config->precision == VP_PRECISION_FP32)
-        return VP_OK;
-    if (config->device == VP_DEVICE_CPU || !why.text[0])
-        vp_err_set(&why, VP_ERR_UNSUPPORTED, "no GPU is used");
-    return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: key 'precision': only fp32 runs on a CPU (%s); set "
-                      "precision: fp32",
-                      vp_config_place(config, "precision"), why.text);
-}
-
-/* machines names a device for each rank: host:2 is the third GPU, or the third
- * set of threads_per_stage cores. */
-static enum vp_status set_devices(struct run *run, struct vp_err *err)
-{
-    const struct vp_config *config = run->config;
-    struct vp_train_config *train = &run->train;
-    int n_threads = train->backend_config.n_threads;
-    int n_ranks = vp_config_n_ranks(config);
-    bool gpu = !train->backend->host_memory, named;
-    int n_devices;
-
-    named = config->machines.n >= n_ranks;
-    if ((!named || run->world) && !gpu)
-        return VP_OK; /* processes were put on cores by who started them */
-    run->devices = calloc((size_t)n_ranks, sizeof(*run->devices));
-    if (!run->devices)
-        return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
-    /* A dry run may be for GPUs of elsewhere. */
-    n_devices = (int)at_least_1(train->backend->n_devices(NULL));
-    for (int r = 0; r < n_ranks; r++) {
-        run->devices[r] =
-            named ? config->machines.at[vp_config_rank_number(config, r)].device
-                  : r % n_devices;
-        if (gpu || (run->devices[r] + 1) * n_threads <= count_cores())
-            continue;
-        notice(run, "machines names more cores than there are: ranks share "
-                    "them");
-        return VP_OK;
-    }
-    train->devices = run->devices;
-    return VP_OK;
+    if (!is_lead(run))
+        return;
+    if (run->events->on_warning)
+        run->events->on_warning(run->events->ctx, line);
+    if (run->n_warnings < MAX_WARNINGS)
+        run->warnings[run->n_warnings] = strdup(line);
+    if (run->n_warnings < MAX_WARNINGS && run->warnings[run->n_warnings])
+        run->n_warnings++;
 }
 
 /* Whether ranks that are planned here may run elsewhere: mpirun and Slurm put
@@ -252,6 +183,13 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
     struct vp_train_config *train = &run->train;
+    const struct vp_devices_config devices = {
+        .config = config,
+        .world = run->world,
+        .dry_run = run->options->dry_run,
+        .ctx = run,
+        .notice = notice,
+    };
 
     *train = (struct vp_train_config){
         .graphs = run->graphs,
@@ -274,8 +212,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
         .observe_ctx = run->verbose,
     };
     set_pipeline(config, train);
-    VP_TRY(choose_backend(run, err));
-    VP_TRY(set_devices(run, err));
+    VP_TRY(vp_devices_choose(&devices, train, &run->devices, err));
     set_steps(run);
     if (run->options->pulse)
         VP_TRY(vp_view_open(&run->view, config, run->world, run->options->pulse,
@@ -318,7 +255,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
     run->summary = (struct vp_run_summary){
         .model = config->model->name,
         .data = vp_data_info(run->samples.train)->what,
-        .resumed = run->resume ? vp_resume_step(run->resume) : 0,
+        .resumed = run->resume ? run->from.step : 0,
         .resumed_from = run->options->resume,
         .forward_only = config->forward_only,
         .n_blocks = graph->n_blocks,
@@ -330,7 +267,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
         .steps_per_epoch = run->train.lr.steps_per_epoch,
         .unigram_loss = vp_data_info(run->samples.train)->unigram_loss,
         .n_threads = run->train.backend_config.n_threads,
-        .n_cores = count_cores(),
+        .n_cores = vp_devices_n_cores(),
         .transport = run->world ? vp_processes_transport(config)
                      : config->distributed_backend == VP_TRANSPORT_GLOO
                          ? "gloo"
@@ -491,6 +428,7 @@ static enum vp_status train(struct run *run, struct vp_err *err)
     }
     vp_pulse_set_duty(run->options->pulse, VP_DUTY_SAVE);
     VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
+    VP_TRY(vp_folder_check_kept(&run->folder, err));
     return log_saved(run, err);
 }
 
@@ -561,19 +499,47 @@ static enum vp_status finish(struct run *run, struct vp_err *err)
     return st;
 }
 
-/* Without --output a run goes on in its own folder. */
-static enum vp_status open_resume(struct run *run, struct vp_err *err)
+/* Without --output a run goes on in its own folder. It is locked before its
+ * checkpoints are looked at, so that no other run changes them meanwhile. */
+static enum vp_status lock_home(struct run *run, struct vp_err *err)
 {
     const struct vp_run_options *options = run->options;
 
-    if (!options->resume)
-        return VP_OK;
-    VP_TRY(vp_resume_open(options->resume, run->config, &run->graphs[0],
-                          run->samples.train, notice, run, &run->resume, err));
-    run->n_done = vp_resume_step(run->resume);
     if (options->output || run->config->forward_only)
         return VP_OK;
-    return vp_resume_folder(options->resume, run->home, sizeof(run->home), err);
+    VP_TRY(
+        vp_resume_folder(options->resume, run->home, sizeof(run->home), err));
+    if (!options->dry_run)
+        VP_TRY(vp_folder_lock(run->home, &run->folder, err));
+    return vp_resume_check_newest(run->home, options->resume, err);
+}
+
+static enum vp_status open_resume(struct run *run, struct vp_err *err)
+{
+    struct vp_resume_config resume = {
+        .path = run->options->resume,
+        .config = run->config,
+        .world = run->world,
+        .graph = &run->graphs[0],
+        .data = run->samples.train,
+        .ctx = run,
+        .notice = notice,
+        .warn = warn,
+    };
+    enum vp_status st;
+
+    if (!resume.path)
+        return VP_OK;
+    st = is_lead(run) ? lock_home(run, err) : VP_OK;
+    if (run->world) {
+        st = vp_world_agree(run->world, st, INT64_MAX, err);
+        run->agreed = st != VP_OK;
+    }
+    VP_TRY(st);
+    VP_TRY(vp_resume_open(&resume, &run->resume, &run->agreed, err));
+    run->from = vp_resume_entry(run->resume);
+    run->n_done = run->from.step;
+    return VP_OK;
 }
 
 /* What a run will need is looked at before anything of it is made. */
@@ -596,8 +562,7 @@ static enum vp_status open_folder(struct run *run, struct vp_err *err)
     if (!run->config->forward_only)
         VP_TRY(check_space(run, err));
     if (run->home[0])
-        return vp_folder_resume(run->config, run->home, run->n_done,
-                                &run->folder, err);
+        return vp_folder_resume(&run->folder, run->config, run->n_done, err);
     return vp_folder_create(run->config, output, &run->folder, err);
 }
 
@@ -606,14 +571,44 @@ static int64_t deadline_of(const struct run *run)
     return vp_clock_ns() + (int64_t)run->train.timeout_ms * 1000000;
 }
 
+/* A checkpoint that names a step has the metrics of that step beside it. */
+static enum vp_status sync_metrics(void *ctx, struct vp_err *err)
+{
+    const struct run *run = ctx;
+
+    return vp_folder_sync(&run->folder, err);
+}
+
+static enum vp_status warn_aside(struct run *run, struct vp_err *err)
+{
+    char folder[sizeof(run->folder.path) + 16];
+    struct vp_ckpt_entry *list = NULL;
+    struct vp_err line;
+    int n = 0;
+
+    snprintf(folder, sizeof(folder), "%s/checkpoints", run->folder.path);
+    VP_TRY(vp_ckpt_list_aside(folder, &list, &n, err));
+    for (int i = 0; i < n; i++) {
+        vp_err_set(&line, VP_OK,
+                   "%s/%s: was not used, and will be removed when this run has "
+                   "written a checkpoint and read it back",
+                   folder, list[i].name);
+        warn(run, line.text);
+    }
+    free(list);
+    return VP_OK;
+}
+
 static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
 {
     if (!run->checkpoints)
         return VP_OK;
     VP_TRY(vp_checkpoints_link(run->checkpoints, run->graphs[0].n_blocks, err));
-    return vp_checkpoints_arm(run->checkpoints, run->trainer,
+    vp_checkpoints_before_publish(run->checkpoints, sync_metrics, run);
+    VP_TRY(vp_checkpoints_arm(run->checkpoints, run->trainer,
                               run->samples.train, run->folder.path,
-                              run->home[0] ? run->n_done : 0, err);
+                              run->home[0] ? &run->from : NULL, err));
+    return is_lead(run) ? warn_aside(run, err) : VP_OK;
 }
 
 /* Whatever this process could not do, the others hear of it. */
@@ -658,6 +653,10 @@ static enum vp_status announce(struct run *run, struct vp_err *err)
                                   options->argv, options->argc, err));
         VP_TRY(vp_log_open(&run->log, run->config, &run->summary,
                            run->folder.path, err));
+        for (int i = 0; i < run->n_warnings; i++)
+            VP_TRY(vp_log_line(&run->log,
+                               run->world ? vp_world_lead(run->world) : 0,
+                               run->warnings[i], err));
     }
     if (run->events->on_start)
         run->events->on_start(run->events->ctx, &run->summary);
@@ -696,7 +695,7 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     enum vp_status st = set_up_here(run, err);
 
     /* A trainer asks the other processes itself. */
-    if (st != VP_OK && run->world && !run->samples.agreed)
+    if (st != VP_OK && run->world && !run->samples.agreed && !run->agreed)
         st = vp_world_agree(run->world, st, INT64_MAX, err);
     else if (st == VP_OK)
         st = make_trainer(run, err);
@@ -727,6 +726,8 @@ static void tear_down(struct run *run)
     vp_samples_close(&run->samples);
     for (int i = 0; i < run->n_buckets; i++)
         vp_graph_release(&run->graphs[i]);
+    for (int i = 0; i < run->n_warnings; i++)
+        free(run->warnings[i]);
     free(run);
 }
 

@@ -96,6 +96,8 @@ struct vp_run_events {
     /* The mean over `n_batches` held-out batches. */
     void (*on_eval)(void *ctx, int64_t step, int64_t n_batches, double loss);
     void (*on_notice)(void *ctx, const char *line);
+    /* Work may be lost: to be shown whatever else is not. */
+    void (*on_warning)(void *ctx, const char *line);
     void (*on_end)(void *ctx, const struct vp_run_result *result);
 };
 

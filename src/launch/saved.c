@@ -1,8 +1,11 @@
 #include "launch/saved.h"
 
 #include "launch/keys.h"
+#include "launch/value.h"
 
+#include <float.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -241,58 +244,157 @@ static const json_t *list_of(const json_t *object, const char *key, int n)
                                                                      : NULL;
 }
 
+/* Where all blocks of a checkpoint stood, read as its manifest says it. */
+struct reading {
+    const json_t *object;
+    const char *place; /* for messages */
+    int n_blocks;
+    int64_t step;
+    bool asp;
+    int64_t group; /* bsp: minibatches of an update */
+};
+
+static enum vp_status refuse(const struct reading *in, const char *key,
+                             const char *want, struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s/manifest.json: facts: %s: is not %s; resume from "
+                      "another checkpoint",
+                      in->place, key, want);
+}
+
+static bool in_range(const json_t *value, int64_t min, int64_t max)
+{
+    return json_is_integer(value) && json_integer_value(value) >= min &&
+           json_integer_value(value) <= max;
+}
+
+/* A list with a whole number from `min` to `max` for every block. */
+static enum vp_status check_list(const struct reading *in, const char *key,
+                                 int64_t min, int64_t max, struct vp_err *err)
+{
+    const json_t *list = list_of(in->object, key, in->n_blocks);
+    char want[128];
+
+    for (int b = 0; list && b < in->n_blocks; b++)
+        if (!in_range(json_array_get(list, (size_t)b), min, max))
+            list = NULL;
+    if (list)
+        return VP_OK;
+    snprintf(want, sizeof(want), "a list of %d whole numbers from %lld to %lld",
+             in->n_blocks, (long long)min, (long long)max);
+    return refuse(in, key, want, err);
+}
+
+/* How the run was trained, by its own configuration, which may differ from that
+ * of an evaluation. */
+static enum vp_status read_mode(struct reading *in, struct vp_err *err)
+{
+    const json_t *then = json_object_get(in->object, "config");
+    const char *mode = json_string_value(json_object_get(then, "sync_mode"));
+    const char *group = json_string_value(
+        json_object_get(then, "accumulation_steps"));
+
+    if (!mode || (strcmp(mode, "asp") != 0 && strcmp(mode, "bsp") != 0))
+        return refuse(in, "config.sync_mode", "asp or bsp", err);
+    in->asp = strcmp(mode, "asp") == 0;
+    in->group = 1;
+    if (!in->asp && (!group || !vp_text_to_i64(group, &in->group) ||
+                     in->group < 1 || in->group > INT32_MAX))
+        return refuse(in, "config.accumulation_steps", "a whole number from 1",
+                      err);
+    if (in->step > (in->asp ? INT32_MAX : INT64_MAX / in->group))
+        return refuse(in, "step", "a step that a run can reach", err);
+    return VP_OK;
+}
+
+/* bsp makes an update of all blocks in every step; asp makes a step of every
+ * minibatch, and updates as rounds end. */
+static enum vp_status check_counts(const struct reading *in, struct vp_err *err)
+{
+    const json_t *minibatch = json_object_get(in->object, "minibatch");
+    const json_t *updates = json_object_get(in->object, "updates");
+    int64_t want = in->step * in->group;
+    char text[96];
+
+    if (!in_range(minibatch, want, want)) {
+        snprintf(text, sizeof(text), "%lld, as step %lld wants",
+                 (long long)want, (long long)in->step);
+        return refuse(in, "minibatch", text, err);
+    }
+    VP_TRY(check_list(in, "updates", 0, in->step, err));
+    VP_TRY(check_list(in, "past_versions", 0, in->asp ? in->step : 0, err));
+    if (!list_of(in->object, "past_is_cut", in->n_blocks))
+        return refuse(in, "past_is_cut", "a list with a value for every block",
+                      err);
+    for (int b = 0; !in->asp && b < in->n_blocks; b++)
+        if (json_integer_value(json_array_get(updates, (size_t)b)) != in->step)
+            return refuse(in, "updates", "the step, for every block", err);
+    return VP_OK;
+}
+
 /* Runs that were saved before there were loss scales say nothing of them: that
  * is zero. */
-static struct vp_scale scale_of(const json_t *object, int block, int n_blocks)
+static enum vp_status check_scale(const struct reading *in, struct vp_err *err)
 {
-    const json_t *skipped = list_of(object, "skipped", n_blocks);
-    const json_t *in_a_row = list_of(object, "in_a_row", n_blocks);
-    size_t i = (size_t)block;
+    const json_t *scale = json_object_get(in->object, "loss_scale");
 
-    return (struct vp_scale){
-        .value = (float)json_number_value(
-            json_object_get(object, "loss_scale")),
-        .in_a_row = (int)json_integer_value(json_array_get(in_a_row, i)),
-        .n_skipped = json_integer_value(json_array_get(skipped, i)),
+    if (scale && (!json_is_number(scale) || json_number_value(scale) < 0 ||
+                  json_number_value(scale) > (double)FLT_MAX))
+        return refuse(in, "loss_scale", "a number from 0", err);
+    if (json_object_get(in->object, "skipped"))
+        VP_TRY(check_list(in, "skipped", 0, in->step, err));
+    if (json_object_get(in->object, "in_a_row"))
+        VP_TRY(check_list(in, "in_a_row", -INT32_MAX, INT32_MAX, err));
+    return VP_OK;
+}
+
+static int64_t value_at(const struct reading *in, const char *key, int block)
+{
+    return json_integer_value(
+        json_array_get(json_object_get(in->object, key), (size_t)block));
+}
+
+static struct vp_block_facts read_block(const struct reading *in, int block)
+{
+    const json_t *cut = json_object_get(in->object, "past_is_cut");
+
+    return (struct vp_block_facts){
+        .updates = value_at(in, "updates", block),
+        .past = (int)value_at(in, "past_versions", block),
+        .full = json_is_true(json_array_get(cut, (size_t)block)),
+        .scale = {
+            .value = (float)json_number_value(
+                json_object_get(in->object, "loss_scale")),
+            .in_a_row = (int)value_at(in, "in_a_row", block),
+            .n_skipped = value_at(in, "skipped", block),
+        },
     };
 }
 
 enum vp_status vp_saved_progress(const struct vp_facts *facts,
                                  const char *place, int n_blocks,
-                                 struct vp_progress *progress_out,
+                                 struct vp_progress *progress,
                                  struct vp_block_facts *blocks_out,
                                  struct vp_err *err)
 {
-    const json_t *object = vp_facts_object(facts);
-    const json_t *updates = list_of(object, "updates", n_blocks);
-    const json_t *past = list_of(object, "past_versions", n_blocks);
-    const json_t *full = list_of(object, "past_is_cut", n_blocks);
-    const json_t *minibatch = json_object_get(object, "minibatch");
+    struct reading in = {
+        .object = vp_facts_object(facts),
+        .place = place,
+        .n_blocks = n_blocks,
+        .step = progress->step,
+    };
 
-    if (!updates || !past || !full || !json_is_integer(minibatch))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: the manifest does not say where the run stood "
-                          "for %d blocks; resume from another checkpoint",
-                          place, n_blocks);
-    progress_out->minibatch = json_integer_value(minibatch);
+    VP_TRY(read_mode(&in, err));
+    VP_TRY(check_counts(&in, err));
+    VP_TRY(check_scale(&in, err));
     for (int b = 0; b < n_blocks; b++) {
-        size_t i = (size_t)b;
-
-        blocks_out[b] = (struct vp_block_facts){
-            .updates = json_integer_value(json_array_get(updates, i)),
-            .past = (int)json_integer_value(json_array_get(past, i)),
-            .full = json_is_true(json_array_get(full, i)),
-            .scale = scale_of(object, b, n_blocks),
-        };
-        if (blocks_out[b].updates < 0 || blocks_out[b].past < 0 ||
-            blocks_out[b].past > blocks_out[b].updates ||
-            blocks_out[b].scale.n_skipped < 0 ||
-            blocks_out[b].scale.n_skipped > blocks_out[b].updates)
-            return vp_err_set(err, VP_ERR_INVALID,
-                              "%s: block %d has %lld updates and %d older "
-                              "versions; resume from another checkpoint",
-                              place, b, (long long)blocks_out[b].updates,
-                              blocks_out[b].past);
+        blocks_out[b] = read_block(&in, b);
+        if (blocks_out[b].past > blocks_out[b].updates)
+            return refuse(&in, "past_versions", "at most the updates", err);
+        if (blocks_out[b].scale.n_skipped > blocks_out[b].updates)
+            return refuse(&in, "skipped", "at most the updates", err);
     }
+    progress->minibatch = in.step * in.group;
     return VP_OK;
 }

@@ -42,9 +42,12 @@ struct vp_block_facts {
     bool full; /* there were more */
 };
 
+/* Reads where a run of `n_blocks` stood; `progress->step` is that of the
+ * manifest, `progress->minibatch` is set. VP_ERR_INVALID for facts that no run
+ * can have written, whatever their checksum. */
 enum vp_status vp_saved_progress(const struct vp_facts *facts,
                                  const char *place, int n_blocks,
-                                 struct vp_progress *progress_out,
+                                 struct vp_progress *progress,
                                  struct vp_block_facts *blocks_out,
                                  struct vp_err *err);
 

@@ -323,6 +323,11 @@ static void on_notice(void *ctx, const char *line)
     progress_notice(ctx, line);
 }
 
+static void on_warning(void *ctx, const char *line)
+{
+    progress_warning(ctx, line);
+}
+
 static void on_end(void *ctx, const struct vp_run_result *result)
 {
     progress_end(ctx, result);
@@ -475,9 +480,10 @@ static int run(const struct train_args *args, const struct vp_config *config)
 {
     struct vp_processes self = vp_processes_find();
     struct vp_run_options options = args->options;
-    struct vp_run_events events = { 0 };
-    struct vp_member member = { .world = NULL };
     struct progress progress;
+    struct vp_run_events events = { .ctx = &progress,
+                                    .on_warning = on_warning };
+    struct vp_member member = { .world = NULL };
     struct vp_err err = { { 0 } };
     bool quiet = args->quiet || self.index > 0, said;
     enum vp_status st = VP_OK;
@@ -498,6 +504,7 @@ static int run(const struct train_args *args, const struct vp_config *config)
             .on_detail = on_detail,
             .on_eval = on_eval,
             .on_notice = on_notice,
+            .on_warning = on_warning,
             .on_end = on_end,
         };
     for (int i = 0; i < config->n_notices && !quiet; i++)
@@ -582,6 +589,7 @@ static int launch(const struct train_args *args, const struct vp_config *config)
         .stop = &stop,
         .ctx = &progress,
         .notice = args->quiet ? on_nothing : on_notice,
+        .warning = on_warning,
         .failed = on_failed,
     };
     enum vp_status st = VP_ERR_NOMEM;

@@ -526,6 +526,13 @@ void progress_notice(struct progress *progress, const char *line)
     fflush(progress->out);
 }
 
+void progress_warning(struct progress *progress, const char *line)
+{
+    clear_line(progress);
+    fflush(progress->out);
+    fprintf(stderr, "%s\n", line);
+}
+
 /* Threads without a core of their own wait for one, and so do the ranks that
  * need their results: theory knows nothing of that. */
 static void print_bubble(const struct progress *progress,

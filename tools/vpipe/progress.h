@@ -58,6 +58,8 @@ void progress_detail(struct progress *progress, int rank, const char *line);
 void progress_eval(struct progress *progress, int64_t step, int64_t n_batches,
                    double loss);
 void progress_notice(struct progress *progress, const char *line);
+/* On standard error: work may be lost. */
+void progress_warning(struct progress *progress, const char *line);
 void progress_end(struct progress *progress,
                   const struct vp_run_result *result);
 
