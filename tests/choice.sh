@@ -1,0 +1,114 @@
+#!/bin/bash
+# One rank of a job sees other files than the rest: all ranks go on from the same
+# checkpoint, or all stop and say why. Never a trace that differs.
+#   tests/choice.sh PROGRAM SHIM
+# SHIM is the library of tests/badfiles.c.
+set -u
+
+program=$(realpath "${1:?usage: tests/choice.sh PROGRAM SHIM}")
+shim=$(realpath "${2:?usage: tests/choice.sh PROGRAM SHIM}")
+. "$(dirname "$0")/cluster_lib.sh"
+need mpirun
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$folder" || exit 1
+
+cat >model.yml <<'END'
+model_type: bert
+device: cpu
+vocab: 264
+layers: 4
+hidden: 16
+heads: 2
+seq_length: 16
+batch_size: 4
+threads_per_stage: 1
+synthetic_data: true
+partition: [3, 3, 3]
+tie_embeddings: false
+checkpoint_every: 10
+keep_checkpoints: 9
+watchdog_seconds: 20
+END
+checks=0
+
+# settings MODE
+settings() {
+    sets=(--set "sync_mode=$1")
+    [ "$1" = asp ] || sets+=(--set accumulation_steps=2)
+}
+
+# trace_of RUN
+trace_of() {
+    cut -d, -f1-4 "$1/metrics.jsonl"
+}
+
+# resume RANK VARIABLE TEXT OPTION...: RANK of three has the shim
+resume() {
+    local rank=$1 variable=$2 text=$3 parts=() r
+    shift 3
+    for r in 0 1 2; do
+        [ $r -eq 0 ] || parts+=(:)
+        parts+=(-n 1)
+        [ $r -ne "$rank" ] || parts+=(-x "LD_PRELOAD=$shim" -x "$variable=$text")
+        parts+=("$program" train model.yml "${sets[@]}" --set total_steps=40
+            --quiet "$@")
+    done
+    timeout -k 10 120 mpirun --oversubscribe --allow-run-as-root \
+        --mca mpi_yield_when_idle 1 "${parts[@]}" >out 2>err </dev/null
+}
+
+# goes_on WHAT STATUS: it went on, all from the same step
+goes_on() {
+    checks=$((checks + 1))
+    [ "$2" -eq 0 ] || note_failure "$mode: $1: status $2"
+    trace_of run | cmp -s - "$mode.losses" || note_failure "$mode: $1: losses"
+}
+
+# stops WHAT STATUS TEXT...: it stopped, says all this, and changed nothing
+stops() {
+    local what=$1 text
+    checks=$((checks + 1))
+    [ "$2" -ne 0 ] || note_failure "$mode: $what: status 0"
+    shift 2
+    for text; do
+        grep -q -- "$text" err || note_failure "$mode: $what: no '$text'"
+    done
+    [ "$(ls run/checkpoints | tr '\n' ' ')" = "step-10 step-20 step-25 " ] ||
+        note_failure "$mode: $what: $(ls run/checkpoints)"
+    trace_of run | cmp -s - before || note_failure "$mode: $what: metrics"
+}
+
+for mode in bsp asp; do
+    settings $mode
+    "$program" train model.yml "${sets[@]}" --set total_steps=40 --quiet \
+        --output whole >out 2>err || note_failure "$mode: the unbroken run"
+    trace_of whole >$mode.losses
+    "$program" train model.yml "${sets[@]}" --set total_steps=40 --max-steps 25 \
+        --quiet --output half >out 2>err || note_failure "$mode: the first half"
+    trace_of half >before
+    for rank in 0 1 2; do
+        # A directory whose newest entry this host does not see yet.
+        rm -rf run && cp -r half run
+        resume $rank BADFILES_HIDE step-25 --resume run
+        goes_on "rank $rank does not see step-25" $?
+
+        rm -rf run && cp -r half run
+        resume $rank BADFILES_FAIL step-25/block-000 --resume run
+        stops "rank $rank cannot read step-25" $? "step-25/block-000" \
+            "Input/output error" "--resume run/checkpoints/step-20"
+
+        # Damage that only this host sees: its own blocks, so all go back.
+        rm -rf run && cp -r half run
+        resume $rank BADFILES_FLIP "step-25/block-000$((3 * rank + 1))" --resume run
+        goes_on "rank $rank finds step-25 damaged" $?
+        grep -q "checksum differs; using step 20" err ||
+            note_failure "$mode: rank $rank: the fallback is not told"
+        grep -q "checksum differs; using step 20" run/output.log.0 ||
+            note_failure "$mode: rank $rank: the fallback is not in the log"
+    done
+    rm -rf whole half run
+done
+echo "$checks checks, $failures failures"
+[ $failures -eq 0 ]
