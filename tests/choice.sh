@@ -110,5 +110,30 @@ for mode in bsp asp; do
     done
     rm -rf whole half run
 done
+# The launcher cannot read what the job saved, for now: it neither starts anew
+# nor removes what there is.
+mode=bsp
+settings bsp
+checks=$((checks + 1))
+LD_PRELOAD=$shim BADFILES_FAIL=0/manifest.json timeout -k 10 120 "$program" train model.yml \
+    "${sets[@]}" --set total_steps=100000 --set distributed_backend=mpi --quiet \
+    --restarts 2 --output "$folder/run" >out 2>err </dev/null &
+child=$!
+for _ in $(seq 600); do
+    [ -e run/checkpoints/step-20 ] && break
+    sleep 0.05
+done
+for pid in $(pgrep -f -- "train model.yml .* --output $folder/run\$"); do
+    { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null |
+        grep -qx OMPI_COMM_WORLD_RANK=1 && kill -KILL "$pid" && break
+done
+wait $child
+[ $? -eq 1 ] || note_failure "restarts: status"
+grep -q "Input/output error" err || note_failure "restarts: no reason"
+[ "$(head -n 1 run/metrics.jsonl | cut -d, -f1)" = '{"step": 1' ] ||
+    note_failure "restarts: the metrics are gone"
+[ "$(wc -l <run/command_history.log)" -le 2 ] ||
+    note_failure "restarts: it was started again"
+
 echo "$checks checks, $failures failures"
 [ $failures -eq 0 ]
