@@ -360,6 +360,65 @@ refuse "$PWD/broken.hdf5: is no HDF5 file; copy or write the shard anew, or move
  it out of data_dir" train "$configs/bert_one.yml" \
     --set "data_dir=$PWD/broken.hdf5"
 
+# ---- Text ------------------------------------------------------------------
+# What is not text is refused before anything is made; what is left out, changed
+# or made up is said once, before the first step.
+text="--set layers=1 --set hidden=16 --set heads=2 --set seq_length=16"
+text="$text --set eval_every=1 --set threads_per_stage=1 --set total_steps=2"
+text="$text --set batch_size=64 --set vocab=260 --set synthetic_data=false"
+mkdir text
+awk 'BEGIN { for (i = 0; i < 200; i++) print "some words in line", i }' \
+    >text/a.txt
+cp text/a.txt text/b.rst
+cp text/a.txt text/c.rst
+cp text/a.txt text/d.jsonl
+# shellcheck disable=SC2086
+run 0 train "$configs/gpt2_tiny.yml" $text --set "data_dir=$PWD/text" \
+    --output taken
+[ "$(grep -cF "$PWD/text: 1 file taken as text; not taken: .rst 2, .jsonl 1; of\
+ a folder vpipe takes .c .h .md .txt .py .sh .cmake .yml" out)" = 1 ] ||
+    fail 'not one line about what was not taken'
+[ ! -s err ] || fail 'a notice is not an error'
+# shellcheck disable=SC2086
+run 0 train "$configs/gpt2_tiny.yml" $text --set "data_dir=$PWD/text" \
+    --output taken_quiet --quiet
+[ ! -s out ] || fail '--quiet says what was not taken'
+# shellcheck disable=SC2086
+run 0 train "$configs/translation_tiny.yml" $text --dry-run \
+    --set seq_length=64 --set "data_dir=$PWD/text/a.txt"
+[ "$(grep -cF "$PWD/text/a.txt: the target of each line is made up from it (its\
+ words in reverse order, a-z in upper case): an exercise, not a translation\
+ data set" out)" = 1 ] || fail 'an exercise is not called so'
+run 0 train "$configs/translation_tiny.yml" --dry-run
+grep -q exercise out && fail 'generated pairs are called an exercise'
+
+printf 'caf\351\n' >>text/a.txt
+offset=$(($(wc -c <text/a.txt) - 2))
+# shellcheck disable=SC2086
+refuse "$PWD/text/a.txt: offset $offset (line 201): not UTF-8: E9; convert the\
+ file, for example with 'iconv -f WINDOWS-1252 -t UTF-8 FILE -o NEW', or set\
+ invalid_utf8: replace" train "$configs/gpt2_tiny.yml" $text \
+    --set "data_dir=$PWD/text" --output latin
+[ ! -e latin ] || fail 'a run on bytes that are not text left a folder'
+# shellcheck disable=SC2086
+run 0 train "$configs/gpt2_tiny.yml" $text --set "data_dir=$PWD/text" \
+    --set invalid_utf8=replace --output latin
+[ "$(grep -cF "invalid_utf8 is replace: U+FFFD stands in place of 1 NUL byte or\
+ invalid UTF-8 sequence in 1 file, the first in $PWD/text/a.txt, offset\
+ $offset" out)" = 1 ] || fail 'not one line about what was replaced'
+grep -q '^invalid_utf8: replace$' latin/config.yml ||
+    fail 'config.yml does not keep invalid_utf8'
+
+cp text/b.rst text/a.txt
+cp text/b.rst text/train.bin
+# shellcheck disable=SC2086
+refuse "$PWD/text/train.bin: is by its name a file of token ids, as nanoGPT,\
+ Megatron-LM and fairseq write them, not text; vpipe has no reader for them yet;\
+ give it the text they were made from, or move the file out of data_dir" \
+    train "$configs/gpt2_tiny.yml" $text --set "data_dir=$PWD/text" \
+    --set invalid_utf8=replace --output tokens
+[ ! -e tokens ] || fail 'a run on token files left a folder'
+
 # Lines that backward reads nothing of are not recomputed, nor counted.
 run 0 train "$configs/bert_tiny.yml" --dry-run --set recompute_ratio=0
 grep '^bubble' out >expected

@@ -231,6 +231,9 @@ static const struct refused bad_values[] = {
     { BERT "tie_embeddings: 1\n", NULL,
       "a.yml:2: key 'tie_embeddings' must be true or false, not '1'; write "
       "for example 'tie_embeddings: true'" },
+    { BERT "invalid_utf8: ignore\n", NULL,
+      "a.yml:2: key 'invalid_utf8' must be one of refuse, replace, not 'ignore'; "
+      "write for example 'invalid_utf8: replace'" },
     { BERT "synthetic_data: maybe\n", NULL,
       "a.yml:2: key 'synthetic_data' must be true or false, not 'maybe'; "
       "write for example 'synthetic_data: true'" },

@@ -70,15 +70,33 @@ static inline void write_text(const char *name, const char *text)
     write_file(name, text, strlen(text));
 }
 
-/* Random bytes that end in a newline: every window is unlike every other. */
+/* Random characters of one to four bytes in UTF-8, then a newline: every window
+ * is unlike every other. */
 static inline unsigned char *write_noise(const char *name, size_t n)
 {
+    static const struct {
+        unsigned char first, n_first, n_bytes;
+    } forms[] = {
+        { 0x01, 0x7F, 1 },
+        { 0xC2, 0x1E, 2 },
+        { 0xE1, 0x0C, 3 },
+        { 0xF1, 0x03, 4 },
+    };
     unsigned char *bytes = malloc(n);
+    size_t i = 0;
 
     assert_non_null(bytes);
-    for (size_t i = 0; i < n; i++)
-        bytes[i] =
-            (unsigned char)vp_rng(3, VP_RNG_TEST, 0, (uint32_t)i, 0, 0).v[0];
+    while (i < n - 1) {
+        struct vp_rng4 r = vp_rng(3, VP_RNG_TEST, 0, (uint32_t)i, 0, 0);
+        size_t form = r.v[0] % 4;
+
+        if (forms[form].n_bytes > n - 1 - i)
+            form = 0;
+        bytes[i++] = (unsigned char)(forms[form].first +
+                                     r.v[1] % forms[form].n_first);
+        for (int k = 1; k < forms[form].n_bytes; k++)
+            bytes[i++] = (unsigned char)(0x80 | (r.v[2] >> 6 * k & 0x3F));
+    }
     bytes[n - 1] = '\n';
     write_file(name, bytes, n);
     return bytes;

@@ -570,6 +570,7 @@ static void test_only_model_type(void **state)
                             sizeof(c.sizes));
         assert_null(c.data_dir);
         assert_true(c.synthetic_data);
+        assert_false(c.replace_invalid_utf8);
         assert_int_equal(c.seq_length, 128);
         assert_int_equal(c.batch_size, cases[i].batch_size);
         assert_int_equal(c.max_pred, cases[i].max_pred);
@@ -644,6 +645,7 @@ static const char everything[] = "model_type: translation\n"
                                  "attention_bias: On\n"
                                  "data_dir: data\n"
                                  "synthetic_data: False\n"
+                                 "invalid_utf8: replace\n"
                                  "seq_length: 200\n"
                                  "batch_size: 1000\n"
                                  "seed: 9007199254740992\n"
@@ -724,6 +726,7 @@ static void test_every_key(void **state)
     assert_true(c.sizes.attention_bias);
     assert_string_equal(c.data_dir, "data");
     assert_false(c.synthetic_data);
+    assert_true(c.replace_invalid_utf8);
     assert_int_equal(c.seq_length, 200);
     assert_int_equal(c.batch_size, 1000);
     assert_true(c.seed == 9007199254740992u);
@@ -1207,6 +1210,7 @@ static void assert_same_config(const struct vp_config *a,
     assert_memory_equal(&a->optim, &b->optim, sizeof(a->optim));
     assert_memory_equal(&a->lr, &b->lr, sizeof(a->lr));
     assert_int_equal(a->synthetic_data, b->synthetic_data);
+    assert_int_equal(a->replace_invalid_utf8, b->replace_invalid_utf8);
     assert_int_equal(a->batch_size, b->batch_size);
     assert_int_equal(a->seq_length, b->seq_length);
     assert_int_equal(a->max_pred, b->max_pred);

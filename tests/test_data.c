@@ -152,13 +152,13 @@ static void folders_are_walked_in_order(void **state)
     assert_int_equal(symlink(folder, at("loop")), 0);
     assert_int_equal(symlink(at("a.c"), at("link.c")), 0);
 
-    assert_int_equal(vp_text_read(folder, &text, &err), VP_OK);
+    assert_int_equal(vp_text_read(folder, false, &text, &err), VP_OK);
     assert_int_equal(text.n_bytes, 12);
     assert_memory_equal(text.bytes, "A\nY\nX\nB\nC\nZ\n", 12);
     assert_int_equal(text.n_files, 7);
     vp_text_release(&text);
     /* A file that is named is read whatever its name. */
-    assert_int_equal(vp_text_read(at("name"), &text, &err), VP_OK);
+    assert_int_equal(vp_text_read(at("name"), false, &text, &err), VP_OK);
     assert_memory_equal(text.bytes, "no\n", 3);
     vp_text_release(&text);
 }
@@ -173,7 +173,7 @@ static void large_files_are_read_whole(void **state)
     for (size_t k = 0; k < VP_COUNT_OF(sizes); k++) {
         unsigned char *bytes = write_noise("noise", sizes[k]);
 
-        assert_int_equal(vp_text_read(at("noise"), &text, &err), VP_OK);
+        assert_int_equal(vp_text_read(at("noise"), false, &text, &err), VP_OK);
         assert_int_equal(text.n_bytes, sizes[k]);
         assert_memory_equal(text.bytes, bytes, sizes[k]);
         vp_text_release(&text);
@@ -563,7 +563,7 @@ static const struct {
     { "empty", VP_DATA_TEXT, VP_DATA_CAUSAL_LM, 0, 0, 0, &causal, 1,
       "empty: the text is empty", "set data_dir" },
     { "bare", VP_DATA_TEXT, VP_DATA_CAUSAL_LM, 0, 0, 0, &causal, 1,
-      "bare: no text files", ".md .txt" },
+      "bare: no text files here (not taken: .o 1), and no shards", ".md .txt" },
     { "pipe", VP_DATA_TEXT, VP_DATA_CAUSAL_LM, 0, 0, 0, &causal, 1,
       "pipe: neither a file nor a folder", "set data_dir" },
     { "sparse", VP_DATA_TEXT, VP_DATA_CAUSAL_LM, 0, 0, 0, &causal, 1,

@@ -1001,6 +1001,41 @@ static void mistakes_are_explained(void **state)
     }
 }
 
+/* Text beside shards is not read, and that is said. */
+static void what_lies_beside_shards_is_said(void **state)
+{
+    static const struct vp_dims dims = { 2, 16, 0, 32 };
+    struct vp_data_config config = { .source = VP_DATA_FILES,
+                                     .task = VP_DATA_MASKED_LM,
+                                     .path = folder,
+                                     .mask_prob = 0.15f,
+                                     .dims = &dims,
+                                     .n_dims = 1 };
+    struct vp_data *data;
+
+    (void)state;
+    copy_file(GOLDEN "plain/x_training_0.h5", "x_training.h5");
+    copy_file(GOLDEN "plain/x_training_1.h5", "x_test.h5");
+    write_text(".hidden", "");
+    data = open_data(&config);
+    assert_null(vp_data_notice(data, 0));
+    vp_data_close(data);
+
+    copy_file(GOLDEN "plain/x_training_1.h5", "other.h5");
+    write_text("a.txt", "text\n");
+    write_text("b.txt", "text\n");
+    write_text("train.bin", "tokens");
+    mkdir(at("more"), 0777);
+    data = open_data(&config);
+    assert_non_null(vp_data_notice(data, 0));
+    assert_non_null(strstr(vp_data_notice(data, 0),
+                           ": 1 HDF5 shard taken; not taken: .txt 2, .bin 1, "
+                           ".h5 1, folders 1; beside *training*.hdf5 and "
+                           "*test*.hdf5 nothing is read"));
+    assert_null(vp_data_notice(data, 1));
+    vp_data_close(data);
+}
+
 /* next_sentence_labels is not used, so nobody needs it. */
 static void what_is_not_used_may_be_missing(void **state)
 {
@@ -1045,7 +1080,8 @@ static void other_models_need_other_data(void **state)
     config.task = VP_DATA_PAIRS;
     config.dims = &pairs;
     assert_int_equal(vp_data_open(&config, &data, &err), VP_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "HDF5 shards: has no translation pairs"));
+    assert_non_null(strstr(err.text, "plain: no translation pairs in HDF5 "
+                                     "shards; choose another model_type"));
 }
 
 /* ---- Faults ------------------------------------------------------------- */
@@ -1633,6 +1669,7 @@ int main(void)
         TEST_IN_FOLDER(names_decide),
         TEST_IN_FOLDER(shards_come_in_order_of_names),
         TEST_IN_FOLDER(content_decides_what_is_read),
+        TEST_IN_FOLDER(what_lies_beside_shards_is_said),
         cmocka_unit_test(mistakes_are_explained),
         cmocka_unit_test(what_is_not_used_may_be_missing),
         TEST_IN_FOLDER(shards_have_one_length),

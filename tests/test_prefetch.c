@@ -218,7 +218,7 @@ static void sources_without_pairs_are_refused(void **state)
     config.dims = &(struct vp_dims){ 2, 16, 16, 0 };
     assert_int_equal(vp_data_open_source(&config, &odd_source, &data, &err),
                      VP_ERR_UNSUPPORTED);
-    assert_string_equal(err.text, "odd: has no translation pairs; choose "
+    assert_string_equal(err.text, "data: no translation pairs in odd; choose "
                                   "another model_type or other data");
 }
 

@@ -84,6 +84,7 @@ struct heard {
     int n_evals, n_steps;
     int64_t epochs[64];
     double losses[64];
+    char notices[4096]; /* one line each */
     char error[512];
 };
 
@@ -116,6 +117,14 @@ static void hear_eval(void *ctx, int64_t step, int64_t n_batches, double loss)
     heard.n_evals++;
 }
 
+static void hear_notice(void *ctx, const char *line)
+{
+    size_t used = strlen(heard.notices);
+
+    (void)ctx;
+    snprintf(heard.notices + used, sizeof(heard.notices) - used, "%s\n", line);
+}
+
 /* `sets` ends with NULL. */
 static enum vp_status run(const char *output, const char *resume,
                           const char *const *sets)
@@ -132,7 +141,8 @@ static enum vp_status run(const char *output, const char *resume,
     };
     struct vp_run_events events = { .on_detail = hear_detail,
                                     .on_step = hear_step,
-                                    .on_eval = hear_eval };
+                                    .on_eval = hear_eval,
+                                    .on_notice = hear_notice };
     struct vp_config config;
     struct vp_err err = { "" };
     enum vp_status st;
@@ -813,6 +823,55 @@ static void test_capped_data(void **state)
     vp_data_close(capped);
 }
 
+static void write_lines(const char *path, const char *line, int n)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    for (int i = 0; i < n; i++)
+        fputs(line, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Bytes that are not text end a run before it makes anything, unless they are
+ * to be replaced. What was replaced and what was not taken is said once. */
+static void test_text_notices(void **state)
+{
+    char data_dir[300];
+    const char *sets[] = { data_dir,
+                           "synthetic_data=false",
+                           "vocab=260",
+                           "total_steps=2",
+                           "eval_every=1",
+                           "device=cpu",
+                           "invalid_utf8=refuse",
+                           NULL };
+    struct stat info;
+
+    (void)state;
+    snprintf(data_dir, sizeof(data_dir), "data_dir=%s", folder_of("texts"));
+    mkdir(folder_of("texts"), 0777);
+    write_lines(path_of("texts", "a.txt"), "caf\xE9 au lait\n", 100);
+    write_lines(path_of("texts", "b.rst"), "not taken\n", 1);
+    assert_int_equal(run(folder_of("text_run"), NULL, sets), VP_ERR_INVALID);
+    assert_non_null(strstr(heard.error, "/texts/a.txt: offset 3 (line 1): not "
+                                        "UTF-8: E9; convert the file"));
+    assert_string_equal(heard.notices, "");
+    assert_int_equal(stat(folder_of("text_run"), &info), -1);
+    sets[6] = "invalid_utf8=replace";
+    must_run(folder_of("text_run"), NULL, sets);
+    assert_int_equal(count_lines(heard.notices, "."), 2);
+    assert_int_equal(count_lines(heard.notices,
+                                 "/texts: 1 file taken as text; not taken: "
+                                 "[.]rst 1; "),
+                     1);
+    assert_int_equal(count_lines(heard.notices,
+                                 "in place of 100 NUL bytes or invalid UTF-8 "
+                                 "sequences in 1 file, the first in .*/a.txt, "
+                                 "offset 3$"),
+                     1);
+}
+
 static int count_entries(const char *path)
 {
     DIR *dir = opendir(path);
@@ -1256,6 +1315,7 @@ int main(void)
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_silence),
         cmocka_unit_test(test_capped_data),
+        cmocka_unit_test(test_text_notices),
         cmocka_unit_test(test_forward_only),
         cmocka_unit_test(test_live),
         cmocka_unit_test(test_live_width),

@@ -4,6 +4,7 @@
 #include "data/hdf5.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,9 +268,9 @@ static enum vp_status open_parts(struct vp_data *data,
     data->window = data->task->window(config);
     if (data->window.length == 0 && !ops->pair)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "%s: has no translation pairs; choose another "
+                          "%s: no translation pairs in %s; choose another "
                           "model_type or other data",
-                          ops->name);
+                          config->path ? config->path : "data", ops->name);
     VP_TRY(ops->open(config, &data->window, &source, err));
     data->source = source;
     if (count_split(data, config->split) == 0)
@@ -363,6 +364,22 @@ void vp_data_close(struct vp_data *data)
 const struct vp_data_info *vp_data_info(const struct vp_data *data)
 {
     return &data->info;
+}
+
+const char *vp_data_notice(const struct vp_data *data, int i)
+{
+    return i < data->source.n_notices ? data->source.notice[i] : NULL;
+}
+
+void vp_source_notice(struct vp_source *source, const char *fmt, ...)
+{
+    va_list args;
+
+    VP_BUG_ON(source->n_notices == VP_SOURCE_NOTICES);
+    va_start(args, fmt);
+    vsnprintf(source->notice[source->n_notices++], VP_SOURCE_NOTICE_BYTES, fmt,
+              args);
+    va_end(args);
 }
 
 /* ---- Filling ------------------------------------------------------------ */

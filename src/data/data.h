@@ -46,9 +46,11 @@ struct vp_data_config {
     enum vp_data_source source;
     enum vp_data_task task;
     enum vp_data_split split;
-    const char *path; /* text: a file or a folder of text files; shards: a
+    const char *path;     /* text: a file or a folder of text files; shards: a
                          file or a folder of shards */
-    int64_t vocab;    /* synthetic: ids in use; text: at least 260; shards:
+    bool replace_invalid; /* text: NUL bytes and invalid UTF-8 become U+FFFD;
+                             false: they are refused. See utf8.h */
+    int64_t vocab;        /* synthetic: ids in use; text: at least 260; shards:
                          every id is below it; 0: any */
     uint64_t seed;
     float mask_prob;            /* masked LM: 0.15 */
@@ -78,6 +80,9 @@ enum vp_status vp_data_stand_in(const struct vp_data_config *config,
                                 struct vp_data **out, struct vp_err *err);
 void vp_data_close(struct vp_data *data);
 const struct vp_data_info *vp_data_info(const struct vp_data *data);
+/* Line `i` about what was left out, changed or made up when the files were
+ * read, for the start of a run; NULL past the last. A stand-in has none. */
+const char *vp_data_notice(const struct vp_data *data, int i);
 
 /* Allocates the arrays a batch of this data needs. */
 enum vp_status vp_batch_create(const struct vp_data *data,

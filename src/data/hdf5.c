@@ -424,6 +424,22 @@ static enum vp_status check_use(const struct vp_data_config *config,
     return VP_OK;
 }
 
+static void note_skipped(const struct vp_data_config *config,
+                         const struct vp_shards *shards,
+                         struct vp_source *source)
+{
+    struct vp_skipped skipped;
+    char kinds[256];
+
+    if (!config->path || !vp_shards_skipped(config->path, &skipped))
+        return;
+    vp_skipped_print(&skipped, kinds, sizeof(kinds));
+    vp_source_notice(source,
+                     "%.400s: %d HDF5 shard%s taken; not taken: %s; beside "
+                     "*training*.hdf5 and *test*.hdf5 nothing is read",
+                     config->path, shards->n, shards->n == 1 ? "" : "s", kinds);
+}
+
 enum vp_status vp_hdf5_open(const struct vp_data_config *config,
                             const struct vp_hdf5_options *options,
                             struct vp_source *source, struct vp_err *err)
@@ -451,6 +467,7 @@ enum vp_status vp_hdf5_open(const struct vp_data_config *config,
              "HDF5: %d shard%s, %lld samples of %lld tokens", state->shards.n,
              state->shards.n == 1 ? "" : "s", (long long)state->n_rows,
              (long long)state->seq);
+    note_skipped(config, &state->shards, source);
     return VP_OK;
 }
 

@@ -4,6 +4,7 @@
 #define VP_DATA_HDF5_FILE_H
 
 #include "data/data.h"
+#include "data/skipped.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -45,6 +46,9 @@ enum vp_status vp_shards_from_image(const void *image, size_t n_image,
                                     struct vp_shards *shards,
                                     struct vp_err *err);
 void vp_shards_release(struct vp_shards *shards);
+/* Counts what lies beside the shards of a folder and is not read; hidden names
+ * do not count. Returns false if there is nothing, or `path` is no folder. */
+bool vp_shards_skipped(const char *path, struct vp_skipped *skipped);
 
 /* Structure, types and shapes. */
 enum vp_status vp_shard_check(struct vp_shard *shard, struct vp_err *err);

@@ -86,6 +86,28 @@ bool vp_hdf5_is_at(const char *path)
     return names.n > 0;
 }
 
+bool vp_shards_skipped(const char *path, struct vp_skipped *skipped)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    struct stat info;
+
+    *skipped = (struct vp_skipped){ 0 };
+    if (!dir)
+        return false;
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] == '.' || is_training(entry) || is_test(entry))
+            continue;
+        if (fstatat(dirfd(dir), entry->d_name, &info, 0) == 0 &&
+            S_ISDIR(info.st_mode))
+            vp_skipped_add_kind(skipped, "folders");
+        else
+            vp_skipped_add(skipped, entry->d_name);
+    }
+    closedir(dir);
+    return skipped->n_files > 0;
+}
+
 static enum vp_status fail_memory(const char *path, struct vp_err *err)
 {
     return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);

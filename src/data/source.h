@@ -11,6 +11,8 @@ struct vp_window {
     int64_t length, stride;
 };
 
+enum { VP_SOURCE_NOTICES = 4, VP_SOURCE_NOTICE_BYTES = 1024 };
+
 /* An open source. Samples are numbered over both splits; the caller decides
  * which of them are held out. */
 struct vp_source {
@@ -24,7 +26,14 @@ struct vp_source {
     int64_t n_survey; /* samples to look at before training; 0: all */
     bool is_split;    /* all samples are of the split asked for */
     char what[128];   /* "text: 48 files, 612 kB" */
+    char notice[VP_SOURCE_NOTICES][VP_SOURCE_NOTICE_BYTES];
+    int n_notices;
 };
+
+/* Adds a line for the start of the run: what was left out, changed or made up.
+ * Long lines are cut. */
+void vp_source_notice(struct vp_source *source, const char *fmt, ...)
+    VP_PRINTF(2, 3);
 
 /* One sample of masked LM as a source has it stored. The arrays are the
  * caller's, with room for dims.seq elements each; those that are NULL are not

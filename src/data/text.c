@@ -1,4 +1,4 @@
-/* The byte-level text source: every file is a string over 256 bytes.
+/* The byte-level text source: UTF-8 files as strings over 256 bytes.
  *
  * Windows run over the concatenated files. Pairs are lines: the source side is
  * the words of a line joined by single spaces, the target side the same words
@@ -110,6 +110,99 @@ static void text_close(struct vp_source *source)
     free(state);
 }
 
+static enum vp_status check_vocab(const struct vp_data_config *config,
+                                  struct vp_err *err)
+{
+    if (config->vocab == 0 || config->vocab >= VOCAB)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: vocab is %lld, but text needs %d ids (256 bytes "
+                      "and %d special ones); set vocab to %d or more",
+                      config->path, (long long)config->vocab, VOCAB,
+                      VP_TOKEN_FIRST, VOCAB);
+}
+
+/* What became of the files below `path`. */
+static void note_files(const char *path, const struct vp_text *text,
+                       struct vp_source *source)
+{
+    const struct vp_skipped *skipped = &text->skipped;
+    char empty[48] = "", kinds[256];
+
+    if (text->n_empty > 0)
+        snprintf(empty, sizeof(empty), ", %d of them empty", text->n_empty);
+    vp_skipped_print(skipped, kinds, sizeof(kinds));
+    if (skipped->n_files > 0)
+        vp_source_notice(source,
+                         "%.400s: %d file%s taken as text%s; not taken: %s; of "
+                         "a folder vpipe takes %s%s",
+                         path, text->n_files, text->n_files == 1 ? "" : "s",
+                         empty, kinds, vp_text_extensions,
+                         vp_skipped_count(skipped, ".hdf5") +
+                                     vp_skipped_count(skipped, ".h5") >
+                                 0
+                             ? ", or shards named *training*.hdf5 or "
+                               "*training*.h5 directly in it"
+                             : "");
+    else if (text->n_empty > 0)
+        vp_source_notice(source, "%.400s: %d file%s taken as text%s", path,
+                         text->n_files, text->n_files == 1 ? "" : "s", empty);
+}
+
+static void add_notices(const struct vp_data_config *config,
+                        const struct text_state *state,
+                        struct vp_source *source)
+{
+    const struct vp_text *text = &state->text;
+
+    note_files(config->path, text, source);
+    if (text->n_files == 1 &&
+        vp_text_has_extension(config->path,
+                              ".json .jsonl .csv .tsv .html .xml"))
+        vp_source_notice(source,
+                         "%.400s: is read as plain text, its markup included; "
+                         "vpipe has no reader for this format",
+                         config->path);
+    if (text->n_replaced > 0)
+        vp_source_notice(
+            source,
+            "invalid_utf8 is replace: U+FFFD stands in place of "
+            "%lld NUL byte%s or invalid UTF-8 sequence%s in %d "
+            "file%s, the first in %s",
+            (long long)text->n_replaced, text->n_replaced == 1 ? "" : "s",
+            text->n_replaced == 1 ? "" : "s", text->n_replaced_files,
+            text->n_replaced_files == 1 ? "" : "s", text->first_replaced);
+    if (state->window.length == 0)
+        vp_source_notice(source,
+                         "%.400s: the target of each line is made up from it "
+                         "(its words in reverse order, a-z in upper case): an "
+                         "exercise, not a translation data set; lines with "
+                         "fewer than %d words or more than %d bytes are left "
+                         "out",
+                         config->path, MIN_WORDS, MAX_LINE);
+}
+
+static enum vp_status open_samples(const struct vp_data_config *config,
+                                   struct text_state *state,
+                                   struct vp_source *source, struct vp_err *err)
+{
+    char kinds[256];
+    enum vp_status st;
+
+    VP_TRY(
+        vp_text_read(config->path, config->replace_invalid, &state->text, err));
+    VP_TRY(check_vocab(config, err));
+    st = state->window.length == 0
+             ? open_pairs(config->path, state, source, err)
+             : open_windows(config->path, state, source, err);
+    /* Too little text: what was meant may be among the other files. */
+    if (st == VP_ERR_INVALID && err && state->text.skipped.n_files > 0) {
+        vp_skipped_print(&state->text.skipped, kinds, sizeof(kinds));
+        vp_err_add(err, "; not taken: %s", kinds);
+    }
+    return st;
+}
+
 static enum vp_status text_open(const struct vp_data_config *config,
                                 const struct vp_window *window,
                                 struct vp_source *source, struct vp_err *err)
@@ -121,22 +214,12 @@ static enum vp_status text_open(const struct vp_data_config *config,
         return vp_err_set(err, VP_ERR_INVALID,
                           "no text is given; set data_dir to a file or folder, "
                           "or synthetic_data to true");
-    if (config->vocab != 0 && config->vocab < VOCAB)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: vocab is %lld, but text needs %d ids (256 bytes "
-                          "and %d special ones); set vocab to %d or more",
-                          config->path, (long long)config->vocab, VOCAB,
-                          VP_TOKEN_FIRST, VOCAB);
     state = calloc(1, sizeof(*state));
     if (!state)
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", config->path);
     state->window = *window;
     source->state = state;
-    st = vp_text_read(config->path, &state->text, err);
-    if (st == VP_OK && window->length == 0)
-        st = open_pairs(config->path, state, source, err);
-    else if (st == VP_OK)
-        st = open_windows(config->path, state, source, err);
+    st = open_samples(config, state, source, err);
     if (st != VP_OK) {
         text_close(source);
         return st;
@@ -145,6 +228,7 @@ static enum vp_status text_open(const struct vp_data_config *config,
     snprintf(source->what, sizeof(source->what), "text: %d file%s, %lld kB",
              state->text.n_files, state->text.n_files == 1 ? "" : "s",
              (long long)((state->text.n_bytes + 999) / 1000));
+    add_notices(config, state, source);
     return VP_OK;
 }
 

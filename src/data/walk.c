@@ -1,5 +1,7 @@
 #include "data/walk.h"
 
+#include "data/foreign.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -8,13 +10,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Names that end in one of these are text. */
-#define EXTENSIONS ".c .h .md .txt .py .sh .cmake .yml"
+const char *const vp_text_extensions = ".c .h .md .txt .py .sh .cmake .yml";
 
-static bool is_text_name(const char *name)
+bool vp_text_has_extension(const char *name, const char *extensions)
 {
     const char *dot = strrchr(name, '.');
-    const char *at = EXTENSIONS;
+    const char *at = extensions;
     size_t n = dot ? strlen(dot) : 0;
 
     /* A word of the list, not a part of one: ".m" is not ".md". */
@@ -23,77 +24,6 @@ static bool is_text_name(const char *name)
             return true;
     }
     return false;
-}
-
-static enum vp_status fail_errno(struct vp_err *err, const char *path)
-{
-    return vp_err_set(err, VP_ERR_IO,
-                      "%s: cannot be read: %s; change its permissions or set "
-                      "data_dir to a readable file or folder",
-                      path, strerror(errno));
-}
-
-static enum vp_status reserve(struct vp_text *text, int64_t more,
-                              const char *path, struct vp_err *err)
-{
-    int64_t room = text->room ? text->room : 1 << 16;
-    unsigned char *bytes;
-
-    if (more > VP_TEXT_MAX_BYTES - text->n_bytes)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: exceeds the limit of %lld MiB of text in all; "
-                          "set data_dir to a smaller file or folder",
-                          path, (long long)(VP_TEXT_MAX_BYTES >> 20));
-    while (room < text->n_bytes + more)
-        room *= 2;
-    if (room == text->room)
-        return VP_OK;
-    bytes = realloc(text->bytes, (size_t)room);
-    if (!bytes)
-        return vp_err_set(err, VP_ERR_NOMEM,
-                          "%s: no memory for %lld bytes of text; set data_dir "
-                          "to a smaller file or folder",
-                          path, (long long)room);
-    text->bytes = bytes;
-    text->room = room;
-    return VP_OK;
-}
-
-/* Appends what `file` holds. `expect` is its size as last seen; a file that
- * grows meanwhile is read to its new end. */
-static enum vp_status append_stream(FILE *file, int64_t expect,
-                                    const char *path, struct vp_text *text,
-                                    struct vp_err *err)
-{
-    int64_t start = text->n_bytes;
-    size_t n;
-
-    /* One byte more than expected, so that the end is seen at once. */
-    VP_TRY(reserve(text, expect + 1, path, err));
-    while ((n = fread(text->bytes + text->n_bytes, 1,
-                      (size_t)(text->room - text->n_bytes), file)) > 0) {
-        text->n_bytes += (int64_t)n;
-        VP_TRY(reserve(text, 1, path, err));
-    }
-    if (ferror(file))
-        return fail_errno(err, path);
-    if (text->n_bytes > start && text->bytes[text->n_bytes - 1] != '\n')
-        text->bytes[text->n_bytes++] = '\n';
-    text->n_files++;
-    return VP_OK;
-}
-
-static enum vp_status read_file(const char *path, int64_t expect,
-                                struct vp_text *text, struct vp_err *err)
-{
-    FILE *file = fopen(path, "rb");
-    enum vp_status st;
-
-    if (!file)
-        return fail_errno(err, path);
-    st = append_stream(file, expect, path, text, err);
-    fclose(file);
-    return st;
 }
 
 struct names {
@@ -138,38 +68,89 @@ static enum vp_status names_read(const char *path, struct names *names,
     enum vp_status st = VP_OK;
 
     if (!dir)
-        return fail_errno(err, path);
+        return vp_text_fail_errno(path, err);
     while (st == VP_OK && (errno = 0, entry = readdir(dir)) != NULL) {
         if (entry->d_name[0] != '.' && !names_add(names, entry->d_name))
             st = vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
     }
     if (st == VP_OK && errno != 0)
-        st = fail_errno(err, path);
+        st = vp_text_fail_errno(path, err);
     closedir(dir);
     if (st == VP_OK && names->n > 0)
         qsort(names->name, names->n, sizeof(*names->name), compare_names);
     return st;
 }
 
-static enum vp_status read_folder(const char *path, struct vp_text *text,
+/* ---- Files of token ids ------------------------------------------------- */
+
+static bool holds_tokens(const struct names *names)
+{
+    for (size_t i = 0; i < names->n; i++)
+        if (vp_foreign_is_tokens(names->name[i]))
+            return true;
+    return false;
+}
+
+/* `beside`: the names in the folder of the file. */
+static enum vp_status refuse_tokens(const char *path, const char *name,
+                                    const struct names *beside,
+                                    struct vp_err *err)
+{
+    const char *what;
+
+    if (vp_foreign_is_tokens(name))
+        what = "a file of token ids, as nanoGPT, Megatron-LM and fairseq write "
+               "them, not text";
+    else if (vp_foreign_is_dictionary(name) && holds_tokens(beside))
+        what = "a dictionary of fairseq beside its files of token ids, not "
+               "text";
+    else
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: is by its name %s; vpipe has no reader for them "
+                      "yet; give it the text they were made from, or move the "
+                      "file out of data_dir",
+                      path, what);
+}
+
+/* ---- Folders ------------------------------------------------------------ */
+
+struct walk {
+    struct vp_text *text;
+    bool replace;
+};
+
+static enum vp_status read_folder(const struct walk *walk, const char *path,
                                   struct vp_err *err);
 
-static enum vp_status read_path(const char *path, const char *name,
-                                struct vp_text *text, struct vp_err *err)
+static enum vp_status read_path(const struct walk *walk, const char *path,
+                                const char *name, const struct names *beside,
+                                struct vp_err *err)
 {
+    struct vp_skipped *skipped = &walk->text->skipped;
     struct stat info;
 
     if (lstat(path, &info) != 0)
-        return fail_errno(err, path);
+        return vp_text_fail_errno(path, err);
     if (S_ISDIR(info.st_mode) && strncmp(name, "build", 5) != 0)
-        return read_folder(path, text, err);
-    if (S_ISREG(info.st_mode) && is_text_name(name))
-        return read_file(path, (int64_t)info.st_size, text, err);
+        return read_folder(walk, path, err);
+    if (S_ISREG(info.st_mode)) {
+        VP_TRY(refuse_tokens(path, name, beside, err));
+        if (vp_text_has_extension(name, vp_text_extensions))
+            return vp_text_append(walk->text, path, (int64_t)info.st_size,
+                                  walk->replace, err);
+        vp_skipped_add(skipped, name);
+        return VP_OK;
+    }
+    vp_skipped_add_kind(skipped, S_ISDIR(info.st_mode)   ? "folders build*"
+                                 : S_ISLNK(info.st_mode) ? "symbolic links"
+                                                         : "special files");
     return VP_OK;
 }
 
-static enum vp_status read_entry(const char *folder, const char *name,
-                                 struct vp_text *text, struct vp_err *err)
+static enum vp_status read_entry(const struct walk *walk, const char *folder,
+                                 const char *name, const struct names *beside,
+                                 struct vp_err *err)
 {
     size_t room = strlen(folder) + strlen(name) + 2;
     char *path = malloc(room);
@@ -178,26 +159,75 @@ static enum vp_status read_entry(const char *folder, const char *name,
     if (!path)
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", folder);
     snprintf(path, room, "%s/%s", folder, name);
-    st = read_path(path, name, text, err);
+    st = read_path(walk, path, name, beside, err);
     free(path);
     return st;
 }
 
-static enum vp_status read_folder(const char *path, struct vp_text *text,
+static enum vp_status read_folder(const struct walk *walk, const char *path,
                                   struct vp_err *err)
 {
     struct names names = { NULL, 0, 0 };
     enum vp_status st = names_read(path, &names, err);
 
     for (size_t i = 0; st == VP_OK && i < names.n; i++)
-        st = read_entry(path, names.name[i], text, err);
+        st = read_entry(walk, path, names.name[i], &names, err);
     names_release(&names);
     return st;
 }
 
-enum vp_status vp_text_read(const char *path, struct vp_text *text,
-                            struct vp_err *err)
+/* The file that data_dir names itself. */
+static enum vp_status read_single(const struct walk *walk, const char *path,
+                                  int64_t expect, struct vp_err *err)
 {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    struct names names = { NULL, 0, 0 };
+    char *folder = NULL;
+    enum vp_status st;
+
+    if (vp_foreign_is_dictionary(name))
+        folder = slash ? strndup(path, (size_t)(slash - path + 1))
+                       : strdup(".");
+    /* A folder that cannot be read does not forbid to read a file in it. */
+    if (folder)
+        (void)names_read(folder, &names, NULL);
+    st = refuse_tokens(path, name, &names, err);
+    names_release(&names);
+    free(folder);
+    VP_TRY(st);
+    return vp_text_append(walk->text, path, expect, walk->replace, err);
+}
+
+/* ---- The whole ---------------------------------------------------------- */
+
+static enum vp_status check_any(const char *path, const struct vp_text *text,
+                                struct vp_err *err)
+{
+    char kinds[256];
+
+    if (text->n_files == 0) {
+        vp_skipped_print(&text->skipped, kinds, sizeof(kinds));
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: no text files here%s%s%s, and no shards named "
+                          "*training*.hdf5 directly in it; set data_dir to a "
+                          "folder with shards or with files that end in %s, or "
+                          "to one text file of any name",
+                          path, kinds[0] ? " (not taken: " : "", kinds,
+                          kinds[0] ? ")" : "", vp_text_extensions);
+    }
+    if (text->n_bytes == 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: the text is empty; set data_dir to files with "
+                          "text",
+                          path);
+    return VP_OK;
+}
+
+enum vp_status vp_text_read(const char *path, bool replace,
+                            struct vp_text *text, struct vp_err *err)
+{
+    struct walk walk = { text, replace };
     struct stat info;
 
     *text = (struct vp_text){ 0 };
@@ -207,30 +237,13 @@ enum vp_status vp_text_read(const char *path, struct vp_text *text,
                           "text files",
                           path, strerror(errno));
     if (S_ISREG(info.st_mode))
-        VP_TRY(read_file(path, (int64_t)info.st_size, text, err));
+        VP_TRY(read_single(&walk, path, (int64_t)info.st_size, err));
     else if (S_ISDIR(info.st_mode))
-        VP_TRY(read_folder(path, text, err));
+        VP_TRY(read_folder(&walk, path, err));
     else
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: neither a file nor a folder; set data_dir to a "
                           "text file or a folder of text files",
                           path);
-    if (text->n_files == 0)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: no text files here, and no shards named "
-                          "*training*.hdf5; set data_dir to a folder with "
-                          "shards or with files that end in %s",
-                          path, EXTENSIONS);
-    if (text->n_bytes == 0)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: the text is empty; set data_dir to files with "
-                          "text",
-                          path);
-    return VP_OK;
-}
-
-void vp_text_release(struct vp_text *text)
-{
-    free(text->bytes);
-    *text = (struct vp_text){ 0 };
+    return check_any(path, text, err);
 }

@@ -2,27 +2,21 @@
 #ifndef VP_DATA_WALK_H
 #define VP_DATA_WALK_H
 
-#include "base/status.h"
+#include "data/text_file.h"
 
-#include <stdint.h>
+/* The extensions of the files that are taken from a folder, with a space
+ * between them. */
+extern const char *const vp_text_extensions;
+/* Whether `name` ends in one of `extensions`, a list like the one above. */
+bool vp_text_has_extension(const char *name, const char *extensions);
 
-/* Text is held in memory; more than this is refused. */
-#define VP_TEXT_MAX_BYTES (INT64_C(1) << 30)
-
-struct vp_text {
-    unsigned char *bytes;
-    int64_t n_bytes;
-    int64_t room;
-    int n_files;
-};
-
-/* A file is taken whatever its name. A folder is walked in the byte order of
- * names; files with a known extension are taken; hidden names, folders whose
- * name begins with "build" and symbolic links are passed over. A file without
- * a final newline gets one. Release with vp_text_release(), also after an
- * error. */
-enum vp_status vp_text_read(const char *path, struct vp_text *text,
-                            struct vp_err *err);
-void vp_text_release(struct vp_text *text);
+/* A file is taken whatever its name, but for files of token ids, which are
+ * refused (foreign.h). A folder is walked in the byte order of names; files with
+ * a known extension are taken, files of token ids refused, others counted in
+ * text->skipped, and so are folders whose name begins with "build", symbolic
+ * links and special files. Hidden names are passed over. `replace`: see
+ * text_file.h. Release with vp_text_release(), also after an error. */
+enum vp_status vp_text_read(const char *path, bool replace,
+                            struct vp_text *text, struct vp_err *err);
 
 #endif

@@ -70,7 +70,8 @@ struct vp_config {
     /* data */
     const char *data_dir; /* NULL: synthetic data */
     bool synthetic_data;
-    int64_t batch_size; /* samples; translation: tokens */
+    bool replace_invalid_utf8; /* invalid_utf8: refuse | replace */
+    int64_t batch_size;        /* samples; translation: tokens */
     int64_t seq_length;
     int64_t max_pred; /* scored tokens per sequence, masked LM */
     uint64_t seed;

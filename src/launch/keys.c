@@ -35,6 +35,13 @@ static const char *reduce_word(int i)
     return WORD_FROM(words, i);
 }
 
+static const char *invalid_utf8_word(int i)
+{
+    static const char *const words[] = { "refuse", "replace" };
+
+    return WORD_FROM(words, i);
+}
+
 static const char *kernels_word(int i)
 {
     static const char *const words[] = { "fast", "reference" };
@@ -326,11 +333,18 @@ const struct vp_key vp_keys[] = {
     /* data */
     { ROW("data_dir", VP_KEY_PATH, data_dir), .group = "data",
       .fallback = "(none)", .example = "data/books",
-      .meaning = "a text file, a folder of them, or one of BERT's HDF5 "
-      "shards" },
+      .meaning = "a text file in UTF-8, a folder of them, or one of BERT's "
+      "HDF5 shards" },
     { ROW("synthetic_data", VP_KEY_BOOL, synthetic_data), .group = "data",
       .fallback = "(true without data_dir)", .example = "true",
       .meaning = "generate the data instead of reading data_dir" },
+    { ROW("invalid_utf8", VP_KEY_BOOL, replace_invalid_utf8),
+      .word = invalid_utf8_word, .group = "data", .fallback = "refuse",
+      .example = "replace",
+      .meaning = "bytes of a text that are not UTF-8, and NUL bytes: refuse "
+      "names the file and the offset and ends the run before it trains; "
+      "replace reads U+FFFD (the bytes EF BF BD) in place of each NUL byte and "
+      "each maximal invalid sequence" },
     { COUNT("seq_length", seq_length, 1, 1048576), .group = "data",
       .fallback = "(128, or positions if fewer)", .example = "128",
       .meaning = "tokens per sample" },

@@ -674,7 +674,7 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     run->n_buckets = vp_buckets_make(run->config, run->dims);
     VP_TRY(build_graphs(run, err));
     VP_TRY(vp_samples_open(run->config, run->world, run->dims, run->n_buckets,
-                           &run->samples, err));
+                           notice, run, &run->samples, err));
     VP_TRY(open_resume(run, err));
     if (run->options->output && is_lead(run))
         VP_TRY(vp_folder_check(run->options->output, err));

@@ -8,6 +8,8 @@ struct plan {
     struct vp_world *world; /* NULL: one process */
     const struct vp_dims *dims;
     int n_dims;
+    vp_notice_fn notice;
+    void *ctx;
 };
 
 static enum vp_data_task data_task(enum vp_task task)
@@ -30,6 +32,7 @@ static struct vp_data_config data_config(const struct plan *plan, bool eval)
         .source = config->synthetic_data ? VP_DATA_SYNTHETIC : VP_DATA_FILES,
         .task = data_task(config->model->task),
         .path = config->data_dir,
+        .replace_invalid = config->replace_invalid_utf8,
         .split = eval ? VP_DATA_EVAL : VP_DATA_TRAIN,
         .vocab = config->sizes.vocab,
         .seed = config->seed,
@@ -64,7 +67,11 @@ static enum vp_status open_files(const struct plan *plan,
             "vocab to at least %lld",
             vp_config_place(config, "vocab"), (long long)config->sizes.vocab,
             (long long)vocab - 1, (long long)vocab);
-    return evaluates(plan) ? vp_data_open(&eval, &samples->eval, err) : VP_OK;
+    if (evaluates(plan))
+        VP_TRY(vp_data_open(&eval, &samples->eval, err));
+    for (int i = 0; vp_data_notice(samples->train, i); i++)
+        plan->notice(plan->ctx, vp_data_notice(samples->train, i));
+    return VP_OK;
 }
 
 /* ---- Several processes -------------------------------------------------- */
@@ -121,9 +128,10 @@ static enum vp_status open_together(const struct plan *plan,
 enum vp_status vp_samples_open(const struct vp_config *config,
                                struct vp_world *world,
                                const struct vp_dims *dims, int n_dims,
+                               vp_notice_fn notice, void *ctx,
                                struct vp_samples *out, struct vp_err *err)
 {
-    struct plan plan = { config, world, dims, n_dims };
+    struct plan plan = { config, world, dims, n_dims, notice, ctx };
 
     return world ? open_together(&plan, out, err) : open_files(&plan, out, err);
 }

@@ -1,0 +1,228 @@
+#include "data/text_file.h"
+
+#include "data/foreign.h"
+#include "data/utf8.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A file is checked while it is read, so that a large one that is not text is
+ * refused early. */
+enum { CHUNK = 1 << 20 };
+
+static enum vp_status reserve(struct vp_text *text, int64_t more,
+                              const char *path, struct vp_err *err)
+{
+    int64_t room = text->room ? text->room : 1 << 16;
+    unsigned char *bytes;
+
+    if (more > VP_TEXT_MAX_BYTES - text->n_bytes)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: exceeds the limit of %lld MiB of text in all; "
+                          "set data_dir to a smaller file or folder",
+                          path, (long long)(VP_TEXT_MAX_BYTES >> 20));
+    while (room < text->n_bytes + more)
+        room *= 2;
+    if (room == text->room)
+        return VP_OK;
+    bytes = realloc(text->bytes, (size_t)room);
+    if (!bytes)
+        return vp_err_set(err, VP_ERR_NOMEM,
+                          "%s: no memory for %lld bytes of text; set data_dir "
+                          "to a smaller file or folder",
+                          path, (long long)room);
+    text->bytes = bytes;
+    text->room = room;
+    return VP_OK;
+}
+
+/* ---- What is not text --------------------------------------------------- */
+
+/* One file that is being read. */
+struct file {
+    const char *path;
+    int64_t start;   /* where it begins in the text */
+    int64_t checked; /* the text before this is valid */
+};
+
+static enum vp_status refuse_head(const struct file *file,
+                                  const struct vp_text *text,
+                                  struct vp_err *err)
+{
+    const struct vp_foreign *foreign = vp_foreign_by_head(
+        text->bytes + file->start, (size_t)(text->n_bytes - file->start));
+
+    if (!foreign)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: offset 0: %s, not text in UTF-8; %s", file->path,
+                      foreign->what, foreign->remedy);
+}
+
+static long long line_of(const struct file *file, const struct vp_text *text)
+{
+    long long line = 1;
+
+    for (int64_t i = file->start; i < file->checked; i++)
+        line += text->bytes[i] == '\n';
+    return line;
+}
+
+static enum vp_status refuse_fault(const struct file *file,
+                                   const struct vp_text *text,
+                                   const struct vp_utf8_fault *fault,
+                                   struct vp_err *err)
+{
+    const unsigned char *bytes = text->bytes + file->checked;
+    char shown[16] = "";
+
+    VP_TRY(refuse_head(file, text, err));
+    for (size_t i = 0; i < fault->n_bytes; i++)
+        snprintf(shown + 3 * i, sizeof(shown) - 3 * i, " %02X", bytes[i]);
+    return vp_err_set(
+        err, VP_ERR_INVALID,
+        "%s: offset %lld (line %lld): %s%s; %s, or set invalid_utf8: replace",
+        file->path, (long long)(file->checked - file->start),
+        line_of(file, text),
+        bytes[0] == 0 ? "a NUL byte, which text does not hold"
+        : fault->cut  ? "the file ends inside a UTF-8 character:"
+                      : "not UTF-8:",
+        bytes[0] == 0 ? "" : shown,
+        bytes[0] == 0 ? "give text in UTF-8"
+                      : "convert the file, for example with 'iconv -f "
+                        "WINDOWS-1252 -t UTF-8 FILE -o NEW'");
+}
+
+/* Checks what was read since the last call. A character that the end of the
+ * bytes cuts is left to the next call, unless the file ends there. */
+static enum vp_status check_new(struct file *file, const struct vp_text *text,
+                                bool at_end, struct vp_err *err)
+{
+    size_t n = (size_t)(text->n_bytes - file->checked);
+    struct vp_utf8_fault fault;
+    size_t n_good = vp_utf8_check(text->bytes + file->checked, n, &fault);
+
+    file->checked += (int64_t)n_good;
+    if (n_good == n || (fault.cut && !at_end))
+        return VP_OK;
+    return refuse_fault(file, text, &fault, err);
+}
+
+/* ---- Replacing ---------------------------------------------------------- */
+
+static void note_replaced(const struct file *file, struct vp_text *text,
+                          int64_t n_faults)
+{
+    struct vp_utf8_fault fault;
+    size_t n_good = vp_utf8_check(text->bytes + file->start,
+                                  (size_t)(text->n_bytes - file->start),
+                                  &fault);
+
+    if (text->n_replaced == 0)
+        snprintf(text->first_replaced, sizeof(text->first_replaced),
+                 "%.400s, offset %llu", file->path, (unsigned long long)n_good);
+    text->n_replaced += n_faults;
+    text->n_replaced_files++;
+}
+
+/* Puts U+FFFD in place of every fault of the file. */
+static enum vp_status replace_faults(const struct file *file,
+                                     struct vp_text *text, struct vp_err *err)
+{
+    size_t n = (size_t)(text->n_bytes - file->start);
+    int64_t n_faults = 0, counted = 0;
+    size_t n_out = vp_utf8_replace(text->bytes + file->start, n, NULL,
+                                   &n_faults);
+    unsigned char *bytes;
+
+    if (n_faults == 0)
+        return VP_OK;
+    VP_TRY(refuse_head(file, text, err));
+    note_replaced(file, text, n_faults);
+    VP_TRY(reserve(text, (int64_t)(n_out - n) + 1, file->path, err));
+    /* The old bytes move to the end of the room that the new ones need. */
+    bytes = text->bytes + file->start;
+    memmove(bytes + (n_out - n), bytes, n);
+    vp_utf8_replace(bytes + (n_out - n), n, bytes, &counted);
+    text->n_bytes += (int64_t)(n_out - n);
+    return VP_OK;
+}
+
+/* ---- Reading ------------------------------------------------------------ */
+
+enum vp_status vp_text_fail_errno(const char *path, struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_IO,
+                      "%s: cannot be read: %s; change its permissions or set "
+                      "data_dir to a readable file or folder",
+                      path, strerror(errno));
+}
+
+/* A file that grows meanwhile is read to its new end. Room for one byte is left
+ * behind the text. */
+static enum vp_status read_stream(FILE *stream, int64_t expect, bool replace,
+                                  struct file *file, struct vp_text *text,
+                                  struct vp_err *err)
+{
+    size_t n;
+
+    /* One byte more than expected, so that the end is seen at once. */
+    VP_TRY(reserve(text, expect + 1, file->path, err));
+    for (;;) {
+        int64_t room = text->room - text->n_bytes;
+
+        n = fread(text->bytes + text->n_bytes, 1,
+                  (size_t)(room < CHUNK ? room : CHUNK), stream);
+        if (n == 0)
+            break;
+        text->n_bytes += (int64_t)n;
+        if (!replace)
+            VP_TRY(check_new(file, text, false, err));
+        VP_TRY(reserve(text, 1, file->path, err));
+    }
+    if (ferror(stream))
+        return vp_text_fail_errno(file->path, err);
+    return replace ? replace_faults(file, text, err)
+                   : check_new(file, text, true, err);
+}
+
+/* Leaves out a byte order mark, adds a last newline, counts the file. */
+static void finish(const struct file *file, struct vp_text *text)
+{
+    unsigned char *bytes = text->bytes + file->start;
+    size_t n = (size_t)(text->n_bytes - file->start);
+
+    if (n >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0) {
+        memmove(bytes, bytes + 3, n - 3);
+        text->n_bytes -= 3;
+        n -= 3;
+    }
+    if (n > 0 && bytes[n - 1] != '\n')
+        text->bytes[text->n_bytes++] = '\n';
+    text->n_files++;
+    text->n_empty += n == 0;
+}
+
+enum vp_status vp_text_append(struct vp_text *text, const char *path,
+                              int64_t expect, bool replace, struct vp_err *err)
+{
+    struct file file = { path, text->n_bytes, text->n_bytes };
+    FILE *stream = fopen(path, "rb");
+    enum vp_status st;
+
+    if (!stream)
+        return vp_text_fail_errno(path, err);
+    st = read_stream(stream, expect, replace, &file, text, err);
+    fclose(stream);
+    if (st == VP_OK)
+        finish(&file, text);
+    return st;
+}
+
+void vp_text_release(struct vp_text *text)
+{
+    free(text->bytes);
+    *text = (struct vp_text){ 0 };
+}
