@@ -130,6 +130,7 @@ static void open_trainer(struct lab *lab)
     static struct vp_backend_ops ops;
     const struct lab_spec *spec = &lab->spec;
     struct vp_train_config config = {
+        .spread = spec->dry, /* planned for other machines */
         .graphs = lab->graphs,
         .n_graphs = lab->n_dims,
         .data = lab->data,
