@@ -151,6 +151,12 @@ compare 3 "${options[@]}" --max-steps 4
 set_all model_type=translation layers=3 stages=4 sync_mode=bsp batch_size=64
 compare 4 "${options[@]}" --max-steps 4
 
+# Always: rings that are longer than the receiver's slots.
+for depths in 6,0 300,0; do
+    set_all stages=2 sync_mode=asp tie_embeddings=false "warmup_depths=[$depths]"
+    every=1 compare 2 "${options[@]}" --max-steps 20
+done
+
 # The order of additions is MPI's own: the losses are nearly the same.
 rm -rf "$folder/threads" "$folder/ranks"
 set_all stages=2 'replicas=[1,3]' sync_mode=bsp

@@ -602,6 +602,25 @@ static const struct async_case async_cases[] = {
       { 3, 3, 3 },
       false,
       12 },
+    /* Stages that are much deeper than the next one. */
+    { "pipedream", 2, { 1, 1 }, { 4, 0 }, { 4, 0 }, { 1, 1 }, true, 10 },
+    { "pipedream",
+      3,
+      { 1, 1, 1 },
+      { 9, 9, 1 },
+      { 9, 9, 1 },
+      { 1, 1, 1 },
+      true,
+      0 },
+    { "pipedream",
+      3,
+      { 2, 1, 2 },
+      { 5, 5, 0 },
+      { 5, 5, 0 },
+      { 2, 1, 2 },
+      true,
+      12 },
+    { "macrobatch", 2, { 1, 1 }, { 5, 0 }, { 1, 1 }, { 6, 6 }, true, 12 },
 };
 
 static void streams_follow_the_version_rule(void **state)

@@ -12,7 +12,6 @@ enum {
     GROUP = 32, /* minibatches of an update, as in the original */
     MAX_RANKS = 1024,
     MAX_THREADS = 1024, /* of all ranks */
-    PROOF_MB = 256,     /* minibatches that depths are tried with */
 };
 
 static const struct vp_generator *generator_of(const struct vp_config *config)
@@ -401,23 +400,26 @@ static enum vp_status check_depths(const struct vp_config *config,
                                    struct vp_err *err)
 {
     bool asp = config->sync_mode == VP_SYNC_ASP;
-    int n_mb = config->accumulation_steps;
     struct vp_sched_config sched = {
         .name = generator_of(config)->name,
         .n_stages = config->stages,
         .n_chunks = config->chunks,
-        .n_mb = asp || n_mb > PROOF_MB ? PROOF_MB : n_mb,
+        .n_mb = config->accumulation_steps,
         .replicas = config->replicas.at,
         .depth = config->warmup_depths.at,
         .global_norm = !asp,
     };
     struct vp_schedule schedule = { .actions = NULL };
     enum vp_status st;
+    int64_t n_proof;
 
     if (config->warmup_depths.n == 0)
         return VP_OK;
     VP_TRY(check_length(config, "warmup_depths", config->warmup_depths.n,
                         config->stages, err));
+    n_proof = vp_schedule_proof_mb(sched.replicas, sched.depth, sched.n_stages);
+    if (asp || sched.n_mb > n_proof)
+        sched.n_mb = (int)n_proof; /* at most 1024 ranks of depth 1000 */
     st = vp_schedule_make(&sched, &schedule, err);
     if (st == VP_OK)
         st = vp_schedule_validate(&schedule, err);

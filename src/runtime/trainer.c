@@ -197,6 +197,20 @@ static enum vp_status check_ties(const struct vp_trainer *trainer,
     return VP_OK;
 }
 
+/* Minibatches of the schedule that is proven and simulated: a group, or enough
+ * of a stream. Default depths need no long proof. */
+static int n_planned(const struct vp_train_config *config, bool stream,
+                     int n_stages)
+{
+    int64_t n = PIECE;
+
+    if (!stream)
+        return config->accumulation_steps;
+    if (config->depth)
+        n = vp_schedule_proof_mb(config->replicas, config->depth, n_stages);
+    return n < PIECE ? PIECE : n < INT32_MAX ? (int)n : INT32_MAX;
+}
+
 static enum vp_status make_schedule(struct vp_trainer *trainer,
                                     struct vp_err *err)
 {
@@ -221,7 +235,7 @@ static enum vp_status make_schedule(struct vp_trainer *trainer,
         .name = trainer->generator->name,
         .n_stages = n_stages,
         .n_chunks = n_chunks,
-        .n_mb = trainer->generator->stream ? PIECE : config->accumulation_steps,
+        .n_mb = n_planned(config, trainer->generator->stream, n_stages),
         .replicas = config->replicas,
         .depth = config->depth,
         .recompute = trainer->recompute,

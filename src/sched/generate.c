@@ -259,6 +259,14 @@ static enum vp_status check_stages(const struct vp_sched_config *config,
             return vp_err_set(err, VP_ERR_INVALID,
                               "schedule %s: depth %d of stage %d; give 0 to %d",
                               name, config->depth[s], s, MAX_DEPTH);
+        if (config->replicas &&
+            config->replicas[s] > MAX_MB / (config->depth[s] + 1))
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "schedule %s: %d replicas of stage %d with depth "
+                              "%d keep more than %d minibatches; give a "
+                              "smaller depth",
+                              name, config->replicas[s], s, config->depth[s],
+                              MAX_MB);
     }
     for (int s = 0; config->version_begin && s < config->n_stages; s++)
         if (config->version_begin[s] < 0 || config->version_begin[s] > MAX_MB)

@@ -120,9 +120,16 @@ static int n_senders(const struct vp_schedule *schedule, int from, int to)
 }
 
 struct peaks {
-    int slots, grads; /* kept at once */
+    int slots;  /* most minibatches between F and the end of the last kind */
+    int flight; /* most minibatches between F and the end of B */
+    int grads;  /* most minibatches between B and the end of the last kind */
     int n[VP_ACTION_KIND_COUNT];
 };
+
+static void raise_to(int *peak, int n)
+{
+    *peak = n > *peak ? n : *peak;
+}
 
 static void count_peaks(const struct vp_schedule *schedule,
                         const struct vp_list *list, struct peaks *peaks)
@@ -134,11 +141,33 @@ static void count_peaks(const struct vp_schedule *schedule,
         struct peaks *p = &peaks[a->stage];
 
         p->n[a->kind]++;
-        if (a->kind == VP_ACTION_F && p->n[VP_ACTION_F] - p->n[last] > p->slots)
-            p->slots = p->n[VP_ACTION_F] - p->n[last];
-        if (a->kind == VP_ACTION_B && p->n[VP_ACTION_B] - p->n[last] > p->grads)
-            p->grads = p->n[VP_ACTION_B] - p->n[last];
+        if (a->kind == VP_ACTION_F) {
+            raise_to(&p->slots, p->n[VP_ACTION_F] - p->n[last]);
+            raise_to(&p->flight, p->n[VP_ACTION_F] - p->n[VP_ACTION_B]);
+        }
+        if (a->kind == VP_ACTION_B)
+            raise_to(&p->grads, p->n[VP_ACTION_B] - p->n[last]);
     }
+}
+
+/* Activation buffers that stage s needs because a rank of stage s - 1 starts
+ * `flight` forwards before its first backward. With fewer, the last of these
+ * forwards waits for a buffer of stage s, stage s waits for a gradient buffer
+ * of stage s - 1, and that one is only free after the backward. At default
+ * depths the result is at most slots + senders. */
+static int n_bufs_ahead(const struct vp_schedule *schedule, int s,
+                        const struct peaks *sender,
+                        const struct peaks *receiver)
+{
+    int n_receivers = n_senders(schedule, s, s - 1);
+    int flight = schedule->split ? sender->flight
+                                 : schedule->stages[s - 1].n_slots;
+    int64_t n_each = (flight - 1 + n_receivers - 1) / n_receivers;
+    int64_t n = n_senders(schedule, s - 1, s) * n_each + receiver->grads;
+    /* Lists that are split hold a whole group, others may be a piece. */
+    int most = schedule->split ? receiver->n[VP_ACTION_F] : INT32_MAX;
+
+    return n < most ? (int)n : most;
 }
 
 /* Rings: what is kept at once, and one buffer for each sender to fill. */
@@ -146,16 +175,20 @@ static void set_sizes(struct vp_schedule *schedule, int s,
                       const struct peaks *peaks)
 {
     struct vp_schedule_stage *stage = &schedule->stages[s];
-    int slots = peaks->slots > 0 ? peaks->slots : 1;
-    int grads = peaks->grads > 0 ? peaks->grads : 1;
+    const struct peaks *here = &peaks[s];
+    bool one_stage_each = schedule->n_stages <= schedule->n_ranks;
 
     if (stage->n_slots == 0)
-        stage->n_slots = slots;
-    if (stage->n_act_bufs == 0 && s > 0)
+        stage->n_slots = here->slots;
+    if (stage->n_act_bufs == 0 && s > 0) {
         stage->n_act_bufs = stage->n_slots + n_senders(schedule, s - 1, s);
+        if (one_stage_each && !schedule->forward_only)
+            raise_to(&stage->n_act_bufs,
+                     n_bufs_ahead(schedule, s, here - 1, here));
+    }
     if (stage->n_grad_bufs == 0 && s < schedule->n_stages - 1 &&
         !schedule->forward_only)
-        stage->n_grad_bufs = grads + n_senders(schedule, s + 1, s);
+        stage->n_grad_bufs = here->grads + n_senders(schedule, s + 1, s);
 }
 
 enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
@@ -167,6 +200,8 @@ enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
 
     if (!all)
         return VP_ERR_NOMEM;
+    for (size_t s = 0; s < n; s++)
+        all[s] = (struct peaks){ .slots = 1, .flight = 1, .grads = 1 };
     for (int rank = 0; rank < schedule->n_ranks; rank++) {
         const struct vp_rank_list *list = &schedule->ranks[rank];
 
@@ -176,14 +211,14 @@ enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
         for (int i = 0; i < list->n_stages; i++) {
             int s = list->stages[i];
 
-            if (here[s].slots > all[s].slots)
-                all[s].slots = here[s].slots;
-            if (here[s].grads > all[s].grads)
-                all[s].grads = here[s].grads;
+            raise_to(&all[s].slots, here[s].slots);
+            raise_to(&all[s].flight, here[s].flight);
+            raise_to(&all[s].grads, here[s].grads);
+            raise_to(&all[s].n[VP_ACTION_F], here[s].n[VP_ACTION_F]);
         }
     }
     for (int s = 0; s < schedule->n_stages; s++)
-        set_sizes(schedule, s, &all[s]);
+        set_sizes(schedule, s, all);
     free(all);
     return VP_OK;
 }

@@ -54,6 +54,22 @@ int vp_schedule_depth(const int *replicas, int n_stages, int stage)
     return (n_ranks - 1 - before) / (replicas ? replicas[stage] : 1);
 }
 
+/* The first backward of a stage of depth W and R replicas waits for W R more
+ * forwards, its update for the rest of the round, which is at most the largest
+ * R (W + 1) long. What happens later repeats what happened until then. */
+int64_t vp_schedule_proof_mb(const int *replicas, const int *depth,
+                             int n_stages)
+{
+    int64_t most = 0;
+
+    for (int s = 0; s < n_stages; s++) {
+        int64_t n = (replicas ? replicas[s] : 1) * ((int64_t)depth[s] + 1);
+
+        most = n > most ? n : most;
+    }
+    return 2 * most + 1;
+}
+
 /* ---- Nodes -------------------------------------------------------------- */
 
 /* Minibatches of the segment before `limit` that run on the node. */

@@ -23,8 +23,11 @@
  *
  * Generators make rings as long as what is kept at once, and one buffer more
  * for each rank that sends: n_slots + 1 for activations, 2 for gradients (split:
- * the most minibatches between B and W, + 1). Where a rank owns several stages
- * a ring is longer if messages would have to wait for a buffer at unit costs.
+ * the most minibatches between B and W, + 1). A ring of activations is longer
+ * if the stage before starts more forwards than that before its first backward
+ * (depths given by hand). Where a rank owns several stages a ring is longer if
+ * messages would have to wait for a buffer at unit costs. Sizes of a stream
+ * depend on its depths and replicas alone: all its pieces have the same.
  *
  * Order. On every (rank, stage), the actions of one kind come in minibatch
  * order. So messages and slots are first in, first out, and gradients add up in
@@ -36,6 +39,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum vp_action_kind {
     VP_ACTION_F,         /* forward */
@@ -152,6 +156,11 @@ void vp_schedule_release(struct vp_schedule *schedule);
 
 /* Default depth of a stage: floor((N - 1 - sum of R before it) / R_s). */
 int vp_schedule_depth(const int *replicas, int n_stages, int stage);
+/* Minibatches of a drained schedule that show every deadlock of these depths:
+ * more cannot add one. Arrays per stage; `replicas` NULL: one each. For the
+ * shortest rounds of macrobatch. */
+int64_t vp_schedule_proof_mb(const int *replicas, const int *depth,
+                             int n_stages);
 
 /* The ranks that hold stage `stage` (chunks x stages of them) under `config`,
  * of which only name, n_stages, n_chunks, v_shape and replicas count. */
@@ -202,7 +211,8 @@ enum vp_status vp_schedule_parse(const char *text, const char *source,
  * every interleaving, never overwrites what is still needed, uses the right
  * weight versions and adds every gradient once and in order. Else
  * VP_ERR_INVALID and a line with rank, position, action and cause. A piece of a
- * stream is proven on the condition that the pieces around it run, too. */
+ * stream is proven on the condition that the pieces around it run, too; one that
+ * ends before an action that it waits for cannot be proven alone. */
 enum vp_status vp_schedule_validate(const struct vp_schedule *schedule,
                                     struct vp_err *err);
 

@@ -1,0 +1,79 @@
+/* Trainers whose warm-up depths are given by hand: their memory, and deadlocks.
+ * Their losses are compared in test_pipeline.c, their schedules in
+ * test_depths.c. */
+#include "trainlib.h"
+
+static struct setup deep_setup(const int *depth, const int *replicas)
+{
+    static const int partition[] = { 2, 3 };
+    struct setup setup = usual;
+
+    setup.schedule = "pipedream";
+    setup.n_stages = 2;
+    setup.partition = partition;
+    setup.depth = depth;
+    setup.replicas = replicas;
+    setup.tied = false;
+    return setup;
+}
+
+/* What is planned for every rank is what is allocated, to the byte. */
+static void deep_stages_take_the_memory_planned(void **state)
+{
+    static const struct {
+        int depth[2], replicas[2];
+    } cases[] = { { { 1, 0 }, { 1, 1 } },
+                  { { 4, 0 }, { 1, 1 } },
+                  { { 30, 2 }, { 1, 1 } },
+                  { { 6, 0 }, { 2, 1 } },
+                  { { 8, 1 }, { 1, 3 } } };
+    int64_t boundary[VP_COUNT_OF(cases)];
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct setup setup = deep_setup(cases[i].depth, cases[i].replicas);
+        const struct vp_memory *memory;
+        struct vp_err err = { "" };
+        int64_t sum = 0;
+        struct run run;
+
+        if (run_create(&run, &setup, 0, &err) != VP_OK)
+            fail_msg("%s", err.text);
+        memory = vp_trainer_memory(run.trainer);
+        for (int s = 0; s < 2; s++)
+            sum += cases[i].replicas[s] * memory[s].total;
+        assert_int_equal(sum, atomic_load(&n_device_bytes));
+        boundary[i] = memory[1].boundary;
+        run_free(&run);
+    }
+    /* Activations only, in rings of 2 and 5 buffers. */
+    assert_int_equal(2 * boundary[1], 5 * boundary[0]);
+}
+
+/* However deep the stages are, a deadlock is found before the start. */
+static void deep_deadlocks_are_refused(void **state)
+{
+    static const int depths[][2] = { { 0, 1 }, { 100, 101 }, { 700, 800 } };
+    static const int replicas[] = { 1, 1 };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(depths); i++) {
+        struct setup setup = deep_setup(depths[i], replicas);
+        struct vp_err err = { "" };
+        struct run run;
+
+        assert_int_equal(run_create(&run, &setup, 0, &err), VP_ERR_INVALID);
+        assert_non_null(strstr(err.text, "waits forever for 1SEND_GRAD0"));
+        run_free(&run);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deep_stages_take_the_memory_planned),
+        cmocka_unit_test(deep_deadlocks_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
