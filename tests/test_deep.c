@@ -1,6 +1,7 @@
 /* Trainers whose warm-up depths are given by hand: their memory, and deadlocks.
  * Their losses are compared in test_pipeline.c, their schedules in
  * test_depths.c. */
+#include "runtime/conductor.h"
 #include "trainlib.h"
 
 static struct setup deep_setup(const int *depth, const int *replicas)
@@ -68,11 +69,61 @@ static void deep_deadlocks_are_refused(void **state)
     }
 }
 
+static bool count_step(void *ctx, const struct vp_step_report *report)
+{
+    *(int64_t *)ctx = report->step;
+    return true;
+}
+
+/* A minibatch is reported after its round: results of a long round wait for
+ * that, and must all have room. */
+static void rounds_longer_than_the_result_ring(void **state)
+{
+    static const int depth[] = { 1000, 0 }, replicas[] = { 9, 1 };
+    struct setup setup = deep_setup(depth, replicas);
+    struct vp_err err = { "" };
+    int64_t n_steps = 0;
+    struct run run;
+
+    (void)state;
+    assert_true(replicas[0] * (depth[0] + 1) > VP_RESULT_RING);
+    setup.schedule = "macrobatch";
+    setup.threads = 1;
+    setup.timeout_ms = 5000;
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(run.trainer->crew.n_notes, VP_RESULT_RING);
+    if (vp_trainer_run(run.trainer, 9020, count_step, &n_steps, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(n_steps, 9020);
+    run_free(&run);
+}
+
+/* Stage 1 updates after every minibatch: notes on all updates that may be made
+ * before the first report need a place. */
+static void notes_on_updates_have_room(void **state)
+{
+    static const int depth[] = { 500, 0 }, replicas[] = { 9, 1 };
+    struct setup setup = deep_setup(depth, replicas);
+    struct vp_err err = { "" };
+    struct run run;
+
+    (void)state;
+    setup.threads = 1;
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(run.trainer->crew.n_results, 2 * (9 * 501 + 9));
+    assert_true(run.trainer->crew.n_notes > run.trainer->crew.n_results);
+    run_free(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deep_stages_take_the_memory_planned),
         cmocka_unit_test(deep_deadlocks_are_refused),
+        cmocka_unit_test(rounds_longer_than_the_result_ring),
+        cmocka_unit_test(notes_on_updates_have_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

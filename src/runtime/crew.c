@@ -613,22 +613,50 @@ static enum vp_status open_reader(struct vp_rank *rank, int replica,
     return VP_OK;
 }
 
-static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks)
+int64_t vp_crew_ahead(const struct vp_schedule *schedule)
+{
+    int64_t round = 0, flight = 0;
+
+    for (int s = 0; s < schedule->n_stages; s++) {
+        const struct vp_schedule_stage *stage = &schedule->stages[s];
+        int64_t n = (stage->depth + 1) * (int64_t)stage->n_replicas;
+
+        round = stage->update_every > round ? stage->update_every : round;
+        flight = n > flight ? n : flight;
+    }
+    return round + flight;
+}
+
+/* Ranks stop when the ring of results is full, so that of updates must have
+ * room for all updates of its minibatches. */
+static void size_results(struct vp_crew *crew,
+                         const struct vp_schedule *schedule)
+{
+    int64_t n = 2 * vp_crew_ahead(schedule);
+    int shortest = schedule->stages[0].update_every;
+
+    for (int s = 1; s < schedule->n_stages; s++)
+        if (schedule->stages[s].update_every < shortest)
+            shortest = schedule->stages[s].update_every;
+    crew->n_results = n > VP_RESULT_RING ? n : VP_RESULT_RING;
+    n = crew->n_results / shortest + 1;
+    crew->n_notes = n > VP_RESULT_RING ? n : VP_RESULT_RING;
+}
+
+static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks,
+                                   const struct vp_schedule *schedule)
 {
     const struct vp_train_config *config = crew->config;
-    size_t n_words = (size_t)config->graphs[0].n_blocks + 1;
+    size_t n_words = (size_t)config->graphs[0].n_blocks + 1, n_notes;
 
-    crew->n_results = 2 * (int64_t)config->accumulation_steps;
-    if (crew->n_results < VP_RESULT_RING)
-        crew->n_results = VP_RESULT_RING;
+    size_results(crew, schedule);
+    n_notes = (size_t)crew->n_notes * (size_t)crew->n_stages;
     crew->results = calloc((size_t)crew->n_results, sizeof(*crew->results));
-    crew->norms = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
-                         sizeof(*crew->norms));
-    crew->scales = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
-                          sizeof(*crew->scales));
-    crew->ends = calloc((size_t)VP_RESULT_RING * (size_t)crew->n_stages,
-                        sizeof(*crew->ends));
-    crew->global_norms = calloc(VP_RESULT_RING, sizeof(*crew->global_norms));
+    crew->norms = calloc(n_notes, sizeof(*crew->norms));
+    crew->scales = calloc(n_notes, sizeof(*crew->scales));
+    crew->ends = calloc(n_notes, sizeof(*crew->ends));
+    crew->global_norms = calloc((size_t)crew->n_notes,
+                                sizeof(*crew->global_norms));
     crew->bucket_flops = calloc((size_t)config->n_graphs,
                                 sizeof(*crew->bucket_flops));
     if (!crew->results || !crew->norms || !crew->scales || !crew->ends ||
@@ -685,7 +713,8 @@ enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
 
     if (connect_all(crew, ranks, schedule, stream) != VP_OK ||
         make_ties(crew, ranks) != VP_OK || join_everybody(crew) != VP_OK ||
-        vp_remote_connect(crew) != VP_OK || make_results(crew, ranks) != VP_OK)
+        vp_remote_connect(crew) != VP_OK ||
+        make_results(crew, ranks, schedule) != VP_OK)
         return vp_world_status(crew->world, err) == VP_OK
                    ? no_memory(err)
                    : vp_world_status(crew->world, NULL);

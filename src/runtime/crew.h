@@ -20,6 +20,10 @@ enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
 enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
                                const struct vp_schedule *schedule,
                                struct vp_err *err);
+/* Minibatches of a stream that must be under way beyond one that is to be
+ * reported: those that fill its round, and the forwards that stand before the
+ * last backward of the round. */
+int64_t vp_crew_ahead(const struct vp_schedule *schedule);
 void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks);
 
 #endif

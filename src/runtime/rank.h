@@ -37,8 +37,9 @@ struct vp_tie {
     float *mirror; /* of the uses here, for other processes; else NULL */
 };
 
-/* Results of updates on their way to the reports: a ring. That of minibatches
- * has as many places or more: a group is reported as a whole. */
+/* Results of minibatches and notes on updates go to the reports through rings.
+ * Both have at least this length; longer ones if the schedule needs them before
+ * it can report. */
 enum { VP_RESULT_RING = 8192 };
 
 struct vp_result {
@@ -63,11 +64,11 @@ struct vp_crew {
     int n_ties;
     struct vp_group *everybody; /* norms and stop flags, at updates of bsp */
     struct vp_result *results;  /* n_results, by minibatch */
-    int64_t n_results;
-    double *norms;           /* VP_RESULT_RING x n_stages, by update */
+    int64_t n_results, n_notes;
+    double *norms;           /* n_notes x n_stages, by update */
     struct vp_scale *scales; /* likewise, after it */
     int64_t *ends;           /* likewise: when it was made, by our clock */
-    double *global_norms;    /* VP_RESULT_RING, by update (bsp) */
+    double *global_norms;    /* n_notes, by update (bsp) */
     double *bucket_flops;    /* of a training minibatch, per bucket */
     atomic_bool stop_asked;  /* end after the update being run */
     atomic_bool stopped;     /* some process was asked to end */

@@ -73,7 +73,7 @@ static void take_update(struct vp_crew *crew, struct vp_rank *rank,
                         const struct vp_note *note)
 {
     struct vp_rank_stage *rs = &rank->stages[note->stage];
-    int64_t at = (note->number - 1) % VP_RESULT_RING;
+    int64_t at = (note->number - 1) % crew->n_notes;
 
     if (rs->replica == 0) {
         crew->norms[at * crew->n_stages + rs->index] = note->of.update.norm;

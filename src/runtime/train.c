@@ -78,7 +78,7 @@ static void add_results(const struct vp_trainer *trainer, int64_t first, int n,
 static void read_note(struct vp_trainer *trainer, int s, int64_t n)
 {
     const struct vp_crew *crew = &trainer->crew;
-    int64_t note = (n - 1) % VP_RESULT_RING * crew->n_stages + s;
+    int64_t note = (n - 1) % crew->n_notes * crew->n_stages + s;
 
     trainer->stage_norms[s] = crew->norms[note];
     trainer->scales[s] = crew->scales[note];
@@ -88,8 +88,7 @@ static void read_note(struct vp_trainer *trainer, int s, int64_t n)
 static int64_t end_of(const struct vp_trainer *trainer, int64_t n)
 {
     const struct vp_crew *crew = &trainer->crew;
-    const int64_t *ends = crew->ends +
-                          (n - 1) % VP_RESULT_RING * crew->n_stages;
+    const int64_t *ends = crew->ends + (n - 1) % crew->n_notes * crew->n_stages;
     int64_t end = ends[0];
 
     for (int s = 1; s < crew->n_stages; s++)
@@ -375,7 +374,7 @@ static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
             end_of(trainer, trainer->n_steps + 1));
 
         report.grad_norm =
-            crew->global_norms[(report.step - 1) % VP_RESULT_RING];
+            crew->global_norms[(report.step - 1) % crew->n_notes];
         for (int s = 0; s < crew->n_stages; s++)
             read_note(trainer, s, report.step);
         report.n_skipped = trainer->scales[0].n_skipped;
@@ -402,27 +401,11 @@ struct stream {
     int64_t start_ns;
 };
 
-/* Minibatches that must be posted beyond one that is to be reported: those that
- * fill its rounds, a rank's next one, and the forwards before its backward. */
-static int needed_ahead(const struct vp_schedule *schedule)
-{
-    int round = 0, flight = 0;
-
-    for (int s = 0; s < schedule->n_stages; s++) {
-        const struct vp_schedule_stage *stage = &schedule->stages[s];
-        int n = (stage->depth + 1) * stage->n_replicas;
-
-        round = stage->update_every > round ? stage->update_every : round;
-        flight = n > flight ? n : flight;
-    }
-    return round + flight;
-}
-
 /* Two pieces are enough to keep all ranks busy. */
 static int piece_size(const struct vp_trainer *trainer,
                       const struct stream *stream)
 {
-    int least = needed_ahead(&trainer->schedule) + 1;
+    int least = (int)vp_crew_ahead(&trainer->schedule) + 1;
     double seconds = vp_clock_seconds(stream->start_ns, vp_clock_ns());
     double n = (double)(trainer->n_minibatches - stream->begin) /
                (seconds > 0.0 ? seconds : 1.0) * PIECE_SECONDS;
@@ -547,7 +530,7 @@ static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
     struct stream stream = { .begin = (int)trainer->n_minibatches,
                              .n_mb = (int)n,
                              .start_ns = vp_clock_ns() };
-    int ahead = needed_ahead(&trainer->schedule);
+    int ahead = (int)vp_crew_ahead(&trainer->schedule);
     enum vp_status st = VP_OK;
 
     begin_stream(trainer);
