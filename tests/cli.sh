@@ -238,6 +238,25 @@ done
     fail 'not one row per stage'
 [ ! -e dry ] || fail 'a dry run of a pipeline wrote a folder'
 
+# Tables, timelines and errors have the user's numbers of the ranks.
+cat >placement.json <<'END'
+{"module_to_stage_map": [0, 1, 2, 3, 3],
+ "stage_to_rank_map": {"0": [3], "1": [1], "2": [0], "3": [2]}}
+END
+numbers_of_rows() {
+    sed -nE "$1" out | tr '\n' ' '
+}
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_tiny.yml" $pipe --set config_file=placement.json \
+    --set total_steps=8 --output placed
+row='s/^ +[0-3] +([0-3]) +[0-9]-[0-9] .* %$/\1/p'
+[ "$(numbers_of_rows "$row")" = '3 1 0 2 ' ] || fail 'the table of stages'
+[ "$(numbers_of_rows 's/^rank ([0-9]) .*/\1/p')" = '3 1 0 2 ' ] ||
+    fail 'the timeline at the end'
+run 0 trace placed
+[ "$(numbers_of_rows 's/^([0-9]) +stage .*/\1/p')" = '3 1 0 2 ' ] ||
+    fail 'the table of vpipe trace'
+
 # finite FOLDER N: metrics of N steps, each with a number for a loss.
 finite() {
     [ "$(grep -cE '"loss": [0-9]+\.[0-9]+,' "$1/metrics.jsonl")" -eq "$2" ] ||

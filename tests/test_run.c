@@ -85,6 +85,7 @@ struct heard {
     int64_t epochs[64];
     double losses[64];
     char notices[4096]; /* one line each */
+    int ranks[3]; /* the user's numbers */
     char error[512];
 };
 
@@ -96,6 +97,13 @@ static void hear_detail(void *ctx, int rank, const char *line)
     assert_true(heard.n_lines < MAX_LINES);
     heard.rank[heard.n_lines] = rank;
     snprintf(heard.line[heard.n_lines++], sizeof(heard.line[0]), "%s", line);
+}
+
+static void hear_start(void *ctx, const struct vp_run_summary *summary)
+{
+    (void)ctx;
+    for (int r = 0; r < summary->n_ranks && r < 3; r++)
+        heard.ranks[r] = summary->rank_numbers ? summary->rank_numbers[r] : -1;
 }
 
 static void hear_step(void *ctx, const struct vp_step_report *report)
@@ -139,7 +147,8 @@ static enum vp_status run(const char *output, const char *resume,
     struct vp_run_options options = {
         .output = output, .resume = resume, .argv = argv, .argc = 3
     };
-    struct vp_run_events events = { .on_detail = hear_detail,
+    struct vp_run_events events = { .on_start = hear_start,
+                                    .on_detail = hear_detail,
                                     .on_step = hear_step,
                                     .on_eval = hear_eval,
                                     .on_notice = hear_notice };
@@ -932,6 +941,23 @@ static void test_forward_only(void **state)
     assert_int_not_equal(access(path_of("looked", "checkpoints"), F_OK), 0);
 }
 
+/* A run tells its listeners, and its trace, the user's numbers. */
+static void test_ranks_have_user_numbers(void **state)
+{
+    static const char *const sets[] = { "stages=3", "ranks=[2, 0, 1]",
+                                        "total_steps=2", NULL };
+    char *text;
+
+    (void)state;
+    must_run(folder_of("placed"), NULL, sets);
+    assert_int_equal(heard.ranks[0], 2);
+    assert_int_equal(heard.ranks[1], 0);
+    assert_int_equal(heard.ranks[2], 1);
+    text = read_text(path_of("placed", "trace.json"));
+    assert_non_null(strstr(text, "\"rank_numbers\":[2,0,1]"));
+    free(text);
+}
+
 /* ---- The screen --------------------------------------------------------- */
 
 struct screen {
@@ -957,6 +983,12 @@ static void open_screen(struct screen *screen, bool terminal)
     progress_start(&screen->progress, &screen->fake.summary);
 }
 
+static void close_screen(struct screen *screen)
+{
+    fclose(screen->progress.out);
+    free(screen->text);
+}
+
 /* What was written since the last call. */
 static const char *look(struct screen *screen)
 {
@@ -969,10 +1001,62 @@ static const char *look(struct screen *screen)
     return text;
 }
 
-static void close_screen(struct screen *screen)
+/* The table has the user's numbers of the ranks, not those of the schedule. */
+static void test_table_has_user_numbers(void **state)
 {
-    fclose(screen->progress.out);
-    free(screen->text);
+    static const struct {
+        int numbers[4];
+        const char *ranks[3];
+    } cases[] = {
+        { { 0, 1, 2, 3 }, { "0", "1-2", "3" } },
+        { { 3, 1, 0, 2 }, { "3", "1,0", "2" } },
+        { { 0, 3, 1, 2 }, { "0", "3,1", "2" } },
+        { { 1, 2, 3, 0 }, { "1", "2-3", "0" } },
+    };
+    static struct screen screen;
+
+    (void)state;
+    for (size_t i = 0; i <= VP_COUNT_OF(cases); i++) {
+        size_t k = i % VP_COUNT_OF(cases); /* the last one: no numbers */
+        const char *text;
+
+        open_screen(&screen, false);
+        look(&screen);
+        screen.fake.summary.rank_numbers = i == k ? cases[k].numbers : NULL;
+        progress_start(&screen.progress, &screen.fake.summary);
+        text = look(&screen);
+        for (int s = 0; s < 3; s++) {
+            char row[64];
+
+            snprintf(row, sizeof(row), "\n%5d  %5s  ", s, cases[k].ranks[s]);
+            if (!strstr(text, row))
+                fail_msg("case %d: no '%s' in%s", (int)i, row + 1, text);
+        }
+        close_screen(&screen);
+    }
+}
+
+/* Many replicas whose numbers are no range: cut, and said so. */
+static void test_table_cuts_long_lists(void **state)
+{
+    static struct screen screen;
+    int numbers[66];
+    const char *text;
+
+    (void)state;
+    open_screen(&screen, false);
+    for (int r = 0; r < 66; r++)
+        numbers[r] = 65 - r;
+    screen.fake.stages[1].n_ranks = 64;
+    screen.fake.stages[2].first_rank = 65;
+    screen.fake.summary.rank_numbers = numbers;
+    screen.fake.summary.n_ranks = 66;
+    progress_start(&screen.progress, &screen.fake.summary);
+    text = strstr(look(&screen), "  64,63,62,");
+    assert_non_null(text);
+    assert_in_range(strcspn(text + 2, " "), 55, 63);
+    assert_memory_equal(text + 2 + strcspn(text + 2, " ") - 4, ",...", 4);
+    close_screen(&screen);
 }
 
 /* Stage 0 is busy for half of the time, stage 1 for all, stage 2 never. */
@@ -1320,6 +1404,9 @@ int main(void)
         cmocka_unit_test(test_live),
         cmocka_unit_test(test_live_width),
         cmocka_unit_test(test_pipe),
+        cmocka_unit_test(test_ranks_have_user_numbers),
+        cmocka_unit_test(test_table_has_user_numbers),
+        cmocka_unit_test(test_table_cuts_long_lists),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_end_says_how_to_go_on),
         cmocka_unit_test(test_end_counts_its_own_work),

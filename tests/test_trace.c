@@ -474,6 +474,7 @@ static void assert_same(const struct vp_trace *a, const struct vp_trace *b)
     assert_memory_equal(a->stages, b->stages,
                         (size_t)a->n_stages * sizeof(*a->stages));
     for (int r = 0; r < a->n_ranks; r++) {
+        assert_int_equal(a->ranks[r].number, b->ranks[r].number);
         assert_int_equal(a->ranks[r].n_events, b->ranks[r].n_events);
         for (int i = 0; i < a->ranks[r].n_events; i++) {
             const struct vp_trace_event *x = &a->ranks[r].events[i];
@@ -500,6 +501,8 @@ static void test_round_trip(void **state)
 
         make_random(&trace, seed, 1 + (int)seed % 5, 1 + (int)seed % 7,
                     1 + (int)seed * 13);
+        for (int r = 0; r < trace.n_ranks; r++)
+            trace.ranks[r].number = trace.n_ranks - 1 - r;
         if (seed % 2)
             vp_trace_keep_last(&trace, 40);
         if (seed % 3 == 0)
@@ -643,6 +646,13 @@ static void test_malformed(void **state)
         { "\"ranks\":2", "\"ranks\":-1", "'ranks'" },
         { "\"ranks\":2", "\"ranks\":1", "event 2: 'tid'" },
         { "\"ranks\":2", "\"ranks\":\"2\"", "'ranks'" },
+        { "\"stages\"", "\"rank_numbers\":[1],\"stages\"",
+          "a number per rank" },
+        { "\"stages\"", "\"rank_numbers\":3,\"stages\"", "a number per rank" },
+        { "\"stages\"", "\"rank_numbers\":[1,-1],\"stages\"", "whole numbers" },
+        { "\"stages\"", "\"rank_numbers\":[4096,0],\"stages\"",
+          "whole numbers" },
+        { "\"stages\"", "\"rank_numbers\":[1,\"0\"],\"stages\"", "whole numb" },
         { "\"begin_ns\":1000", "\"begin_ns\":9001", "'end_ns'" },
         { "\"begin_ns\":1000", "\"begin_ns\":1001", "event 2: 'ts'" },
         { "\"begin_ns\":1000", "\"begin_ns\":-1", "'begin_ns'" },
@@ -943,6 +953,37 @@ static void test_svg(void **state)
     vp_trace_release(&trace);
 }
 
+/* Ranks stand in the order of the schedule, under the user's numbers. */
+static void test_numbers(void **state)
+{
+    struct vp_trace trace;
+    const char *first;
+    char *text;
+
+    (void)state;
+    COLLECT(pipeline, 2, 2, &trace);
+    assert_int_equal(trace.ranks[1].number, 1);
+    trace.ranks[0].number = 5;
+    trace.ranks[1].number = 3;
+    assert_int_equal(vp_trace_terminal(&trace, 61, false, &text), VP_OK);
+    assert_ptr_equal(strstr(text, "rank 5 "), text);
+    assert_non_null(strstr(text, "\nrank 3 "));
+    free(text);
+    assert_int_equal(vp_trace_svg(&trace, NULL, &text), VP_OK);
+    first = strstr(text, ">rank 5</text>");
+    assert_non_null(first);
+    assert_true(strstr(text, ">rank 3</text>") > first);
+    assert_int_equal(count(text, ">rank 5</text>"), 2); /* memory, too */
+    assert_int_equal(count(text, ">rank 0</text>"), 0);
+    free(text);
+    text = chrome_text(&trace);
+    assert_non_null(strstr(text, "\"rank_numbers\":[5,3]"));
+    assert_non_null(strstr(text, "\"name\":\"rank 5, stage 0\""));
+    assert_non_null(strstr(text, "memory of stage 1 on rank 3\""));
+    free(text);
+    vp_trace_release(&trace);
+}
+
 /* Boxes do not leave their lane, whatever the run. */
 static void test_svg_bounds(void **state)
 {
@@ -999,7 +1040,7 @@ int main(void)
         cmocka_unit_test(test_mutations),  cmocka_unit_test(test_bad_paths),
         cmocka_unit_test(test_terminal),   cmocka_unit_test(test_colours),
         cmocka_unit_test(test_svg),        cmocka_unit_test(test_svg_bounds),
-        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_empty),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

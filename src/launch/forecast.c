@@ -137,6 +137,7 @@ enum vp_status vp_forecast_make(const struct vp_train_config *train,
     summary->stages = stages;
     summary->n_stages = schedule->n_stages;
     summary->n_ranks = schedule->n_ranks;
+    summary->rank_numbers = train->rank_numbers;
     summary->schedule = schedule->name;
     summary->asp = vp_generator_find(schedule->name)->stream;
     summary->group_size = schedule->n_mb;

@@ -201,6 +201,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
         .lr = config->lr,
         .scale = config->loss_scale,
         .seed = config->seed,
+        .rank_numbers = config->ranks.n > 0 ? config->ranks.at : NULL,
         .prefetch = config->prefetch,
         .world = run->world,
         .spread = is_spread(run),

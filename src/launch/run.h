@@ -30,10 +30,10 @@ struct vp_run_stage {
     double recompute_ratio;
     int n_lines, n_redo_lines; /* in all; recomputed, at its end */
     double gflops;             /* of a minibatch, with what is recomputed */
-    int first_rank, n_ranks;
-    int depth;                      /* forwards before the first backward */
-    int n_slots;                    /* minibatches in flight on a rank */
-    int n_versions;                 /* of its weights */
+    int first_rank, n_ranks;   /* of the schedule, see rank_numbers below */
+    int depth;                 /* forwards before the first backward */
+    int n_slots;               /* minibatches in flight on a rank */
+    int n_versions;            /* of its weights */
     const struct vp_memory *memory; /* of each of its ranks */
 };
 
@@ -53,6 +53,8 @@ struct vp_run_summary {
     double unigram_loss;    /* nats; what a model must beat */
     const struct vp_run_stage *stages;
     int n_stages, n_ranks;
+    /* The user's number of each rank of the schedule; NULL: the same. */
+    const int *rank_numbers;
     int n_threads;         /* of a rank */
     int n_cores;           /* of the machine */
     const char *transport; /* "mpi" */

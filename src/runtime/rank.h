@@ -77,6 +77,14 @@ struct vp_crew {
     uint64_t bad_minibatch;
 };
 
+/* The user's number of rank `index` of the schedule, for messages. */
+static inline int vp_rank_number(const struct vp_crew *crew, int index)
+{
+    const int *numbers = crew->config->rank_numbers;
+
+    return numbers ? numbers[index] : index;
+}
+
 /* What is still to be known of an update that was given to the device: a rank
  * goes on meanwhile, where nothing depends on it. */
 enum vp_owed {

@@ -696,6 +696,9 @@ enum vp_status vp_trainer_trace(struct vp_trainer *trainer, const char *name,
         for (int i = 0; i < rank->n_stages; i++)
             stages[rank->stages[i].index] = trace_stage(&rank->stages[i].stage);
     }
-    return vp_trace_collect(name, recorders, trainer->crew.n_ranks, stages,
-                            trainer->crew.n_stages, out, err);
+    VP_TRY(vp_trace_collect(name, recorders, trainer->crew.n_ranks, stages,
+                            trainer->crew.n_stages, out, err));
+    for (int r = 0; r < out->n_ranks; r++)
+        out->ranks[r].number = vp_rank_number(&trainer->crew, r);
+    return VP_OK;
 }

@@ -129,7 +129,10 @@ struct vp_train_config {
     const struct vp_backend_ops *backend;
     struct vp_backend_config backend_config; /* of every rank */
     const int *devices; /* of each rank, which is pinned there; NULL: any */
-    bool spread;        /* ranks may run on other machines than this plan */
+    /* The user's number of each rank, for messages and traces; NULL: the
+     * same. Borrowed. */
+    const int *rank_numbers;
+    bool spread; /* ranks may run on other machines than this plan */
     vp_init_fn init;
     struct vp_optim_config optim;
     struct vp_lr_config lr;

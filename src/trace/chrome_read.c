@@ -70,6 +70,29 @@ static enum vp_status read_stages(const struct reader *in, const json_t *list)
     return VP_OK;
 }
 
+/* Files of older versions have none: the numbers are those of the schedule. */
+static enum vp_status read_numbers(const struct reader *in, const json_t *list)
+{
+    static const char key[] = "rank_numbers";
+    struct vp_trace *trace = in->trace;
+
+    if (!list)
+        return VP_OK;
+    if (json_array_size(list) != (size_t)trace->n_ranks)
+        return refuse(in, "otherData", key, "a list with a number per rank");
+    for (int r = 0; r < trace->n_ranks; r++) {
+        const json_t *value = json_array_get(list, (size_t)r);
+        json_int_t number = json_integer_value(value);
+
+        if (!json_is_integer(value) || number < 0 ||
+            number >= VP_TRACE_MAX_RANKS)
+            return refuse(in, "otherData", key,
+                          "a list of whole numbers from 0 to 4095");
+        trace->ranks[r].number = (int)number;
+    }
+    return VP_OK;
+}
+
 static enum vp_status read_other(const struct reader *in, const json_t *root)
 {
     static const char where[] = "otherData";
@@ -102,6 +125,7 @@ static enum vp_status read_other(const struct reader *in, const json_t *root)
     vp_trace_set_name(in->trace, name ? name : "run");
     in->trace->begin_ns = begin;
     in->trace->end_ns = end;
+    VP_TRY(read_numbers(in, json_object_get(other, "rank_numbers")));
     return read_stages(in, stages);
 }
 

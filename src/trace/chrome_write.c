@@ -17,9 +17,12 @@ static void write_other(FILE *f, const struct vp_trace *trace, const char *name)
     fprintf(f,
             "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"format\":\"%s\","
             "\"version\":%d,\"name\":%s,\"ranks\":%d,\"begin_ns\":%lld,"
-            "\"end_ns\":%lld,\n\"stages\":[",
+            "\"end_ns\":%lld,\n\"rank_numbers\":[",
             VP_CHROME_FORMAT, VP_CHROME_VERSION, name, trace->n_ranks,
             (long long)trace->begin_ns, (long long)trace->end_ns);
+    for (int r = 0; r < trace->n_ranks; r++)
+        fprintf(f, "%s%d", r > 0 ? "," : "", trace->ranks[r].number);
+    fputs("],\n\"stages\":[", f);
     for (int s = 0; s < trace->n_stages; s++)
         fprintf(f, "%s{\"base_bytes\":%lld,\"slot_bytes\":%lld}",
                 s > 0 ? "," : "", (long long)trace->stages[s].base_bytes,
@@ -40,7 +43,7 @@ static void write_names(FILE *f, const struct vp_trace *trace, const char *name)
         fprintf(f,
                 ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
                 "\"name\":\"thread_name\",\"args\":{\"name\":\"rank %d%s%s\"}}",
-                VP_CHROME_PID, r + VP_CHROME_FIRST_TID, r,
+                VP_CHROME_PID, r + VP_CHROME_FIRST_TID, trace->ranks[r].number,
                 stages[0] ? ", " : "", stages);
         fprintf(f,
                 ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
@@ -105,8 +108,8 @@ static enum vp_status write_memory(FILE *f, const struct vp_trace *trace,
                 ",\n{\"ph\":\"C\",\"pid\":%d,\"ts\":" US
                 ",\"name\":\"memory of stage %d on rank %d\","
                 "\"args\":{\"bytes\":%lld}}",
-                VP_CHROME_PID, US_OF(points[i].ns), stage, rank,
-                (long long)points[i].bytes);
+                VP_CHROME_PID, US_OF(points[i].ns), stage,
+                trace->ranks[rank].number, (long long)points[i].bytes);
     free(points);
     return VP_OK;
 }

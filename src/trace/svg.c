@@ -214,7 +214,7 @@ static void put_lane(const struct drawing *d, int rank)
             "<text class=\"small end\" x=\"%d\" y=\"%.0f\">%s</text>\n"
             "<rect x=\"%d\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" rx=\"3\" "
             "fill=\"url(#idle)\"/>\n",
-            LEFT - 10, lane_y(rank) + LANE * 0.43, rank, LEFT - 10,
+            LEFT - 10, lane_y(rank) + LANE * 0.43, events->number, LEFT - 10,
             lane_y(rank) + LANE * 0.86, stages, LEFT, lane_y(rank), d->width,
             LANE);
     for (int i = 0; i < events->n_events; i++) {
@@ -286,7 +286,8 @@ static void put_curve(const struct drawing *d, int rank, double y)
     fprintf(d->f,
             "<text class=\"small end\" x=\"%d\" y=\"%.0f\">rank %d</text>"
             "<text class=\"small\" x=\"%.1f\" y=\"%.0f\">",
-            LEFT - 10, y - 9, rank, LEFT + d->width + 8, y - 9);
+            LEFT - 10, y - 9, d->trace->ranks[rank].number, LEFT + d->width + 8,
+            y - 9);
     put_bytes(d->f, curve->peak);
     fputs("</text>\n", d->f);
 }

@@ -97,7 +97,7 @@ static void draw_rank(struct chart *chart, int rank)
     int n;
 
     fill_cells(chart, events);
-    fprintf(chart->f, "rank %-3d ", rank);
+    fprintf(chart->f, "rank %-3d ", events->number);
     for (int c = 0; c < chart->n_cells; c += n) {
         int event = chart->cells[c].event;
 

@@ -10,10 +10,13 @@ enum vp_status vp_trace_init(struct vp_trace *trace, int n_ranks, int n_stages)
     *trace = (struct vp_trace){ .n_ranks = n_ranks, .n_stages = n_stages };
     trace->ranks = calloc((size_t)n_ranks + 1, sizeof(*trace->ranks));
     trace->stages = calloc((size_t)n_stages + 1, sizeof(*trace->stages));
-    if (trace->ranks && trace->stages)
-        return VP_OK;
-    vp_trace_release(trace);
-    return VP_ERR_NOMEM;
+    if (!trace->ranks || !trace->stages) {
+        vp_trace_release(trace);
+        return VP_ERR_NOMEM;
+    }
+    for (int r = 0; r < n_ranks; r++)
+        trace->ranks[r].number = r;
+    return VP_OK;
 }
 
 void vp_trace_release(struct vp_trace *trace)

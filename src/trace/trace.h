@@ -18,6 +18,7 @@ struct vp_trace_stage {
 };
 
 struct vp_trace_rank {
+    int number;                    /* the user's, in files and pictures */
     struct vp_trace_event *events; /* in time order, without overlap */
     int n_events;
 };
@@ -33,7 +34,8 @@ struct vp_trace {
     int64_t begin_ns, end_ns;
 };
 
-/* Copies what the recorders hold; their ranks must be idle. Rings reach back
+/* Copies what the recorders hold; their ranks must be idle. Rank i has number
+ * i; the caller may change that. Rings reach back
  * to different times: the window begins where the shortest one does, and is
  * time 0 of the trace. `name` is cut to fit. */
 enum vp_status vp_trace_collect(const char *name,

@@ -200,9 +200,9 @@ static int print_table(const struct vp_trace *trace)
            "wait ms", "bubble");
     for (int r = 0; r < trace->n_ranks; r++) {
         vp_trace_list_stages(trace, r, stages, sizeof(stages));
-        printf("%-5d %-20s %10.2f %10.2f %6.1f %%\n", r, stages,
-               (double)times[r].busy_ns * 1e-6, (double)times[r].wait_ns * 1e-6,
-               100.0 * times[r].bubble);
+        printf("%-5d %-20s %10.2f %10.2f %6.1f %%\n", trace->ranks[r].number,
+               stages, (double)times[r].busy_ns * 1e-6,
+               (double)times[r].wait_ns * 1e-6, 100.0 * times[r].bubble);
     }
     printf("all %49.1f %%  of %.2f ms\n", 100.0 * bubble,
            (double)(trace->end_ns - trace->begin_ns) * 1e-6);

@@ -357,17 +357,44 @@ static void range_text(int first, int n, char *out, size_t n_bytes)
         snprintf(out, n_bytes, "%d-%d", first, first + n - 1);
 }
 
+/* The user's numbers of a stage's ranks: "3", "3-5" or "2,0". Ends with "..."
+ * if `out` is too short for all of them. */
+static void ranks_text(const struct vp_run_summary *summary,
+                       const struct vp_run_stage *stage, char *out,
+                       size_t n_bytes)
+{
+    const int *numbers = summary->rank_numbers;
+    char range[32];
+
+    out[0] = '\0';
+    for (int i = 0, n; i < stage->n_ranks; i += n) {
+        int at = stage->first_rank + i, first = numbers ? numbers[at] : at;
+
+        n = 1;
+        while (i + n < stage->n_ranks &&
+               (!numbers || numbers[at + n] == first + n))
+            n++;
+        range_text(first, n, range, sizeof(range));
+        if (strlen(out) + strlen(range) + sizeof(",...") > n_bytes) {
+            append(out, n_bytes, ",...");
+            return;
+        }
+        append(out, n_bytes, i > 0 ? "," : "");
+        append(out, n_bytes, range);
+    }
+}
+
 static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
 {
     const struct vp_run_stage *stage = &summary->stages[s];
-    char blocks[32], ranks[32], params[32], again[32] = "-";
+    char blocks[32], ranks[64], params[32], again[32] = "-";
     char memory[VP_BYTES_TEXT];
     double total = 0.0;
 
     for (int i = 0; i < summary->n_stages; i++)
         total += summary->stages[i].gflops;
     range_text(stage->first_block, stage->n_blocks, blocks, sizeof(blocks));
-    range_text(stage->first_rank, stage->n_ranks, ranks, sizeof(ranks));
+    ranks_text(summary, stage, ranks, sizeof(ranks));
     count_text((double)stage->n_params, params, sizeof(params));
     vp_bytes_text(stage->memory->total, memory, sizeof(memory));
     if (stage->n_redo_lines > 0)
