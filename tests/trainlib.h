@@ -47,7 +47,7 @@ struct setup {
     /* The pipeline; NULL and 0: one stage. */
     const char *schedule;
     int n_stages, n_chunks;
-    const int *partition, *replicas, *depth;
+    const int *partition, *replicas, *depth, *rank_numbers;
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
     bool early;
     int layers; /* 0: 2 */
@@ -200,6 +200,7 @@ static inline enum vp_status run_create(struct run *run,
         .partition = setup->partition,
         .replicas = setup->replicas,
         .depth = setup->depth,
+        .rank_numbers = setup->rank_numbers,
         .early_recompute = setup->early,
         .accumulation_steps = setup->accumulation,
         .bundle_bytes = setup->bundle_bytes,

@@ -407,8 +407,8 @@ static void fail(struct vp_rank *rank, enum vp_status st)
                         &err);
     else
         vp_err_set(&err, st, "rank %d, stage %d, minibatch %d: %s: %s",
-                   rank->index, action->stage, action->mb, text,
-                   *why ? why : vp_status_name(st));
+                   vp_rank_number(rank->crew, rank->index), action->stage,
+                   action->mb, text, *why ? why : vp_status_name(st));
     vp_world_abort(rank->crew->world, st, err.text);
 }
 

@@ -240,18 +240,20 @@ static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
 static void describe(struct vp_err *err, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
+    int number = vp_rank_number(rank->crew, rank->index);
     char text[64];
 
     if (!action) {
-        vp_err_add(err, "\n  rank %d: idle, %lld actions done", rank->index,
+        vp_err_add(err, "\n  rank %d: idle, %lld actions done", number,
                    (long long)atomic_load(&rank->box->n_actions));
         return;
     }
     vp_action_print(action, text, sizeof(text));
     vp_err_add(err, "\n  rank %d: stage %d, minibatch %d, %s for %.1f s",
-               rank->index, action->stage, action->mb, text, seconds_in(rank));
+               number, action->stage, action->mb, text, seconds_in(rank));
     if (is_waiting(rank) && action->peer >= 0)
-        vp_err_add(err, ", waits for rank %d", action->peer);
+        vp_err_add(err, ", waits for rank %d",
+                   vp_rank_number(rank->crew, action->peer));
     else if (is_waiting(rank))
         vp_err_add(err, ", waits for the others");
     else
@@ -274,13 +276,15 @@ static void accuse(struct vp_err *err, const struct vp_rank *ranks, int n_ranks,
             vp_err_add(err,
                        "the message for %s, stage %d, minibatch %d was sent "
                        "by rank %d and never reached rank %d",
-                       text, action->stage, action->mb, action->peer, r);
+                       text, action->stage, action->mb,
+                       vp_rank_number(culprit->crew, action->peer),
+                       vp_rank_number(culprit->crew, r));
             return;
         }
     if (action)
         vp_action_print(action, text, sizeof(text));
     vp_err_add(err, "rank %d is %s: in %s, stage %d, minibatch %d for %.1f s",
-               culprit->index,
+               vp_rank_number(culprit->crew, culprit->index),
                seconds_in(culprit) < 0.8 * limit ? "slow" : "stuck", text,
                action ? action->stage : -1, action ? action->mb : -1,
                seconds_in(culprit));
@@ -296,7 +300,7 @@ static void report_here(struct vp_err *err, const struct vp_rank *rank)
     if (action && peer >= 0) {
         vp_action_print(action, text, sizeof(text));
         vp_err_add(err, "rank %d, another process, did not do its part of %s",
-                   peer, text);
+                   vp_rank_number(rank->crew, peer), text);
     } else {
         vp_err_add(err, "other processes did not do their part");
     }
@@ -312,7 +316,8 @@ void vp_watch_report(const struct vp_rank *ranks, int n_ranks, int rank,
     if (rank < 0)
         vp_err_add(err, "nothing happened for %.1f s; ", limit);
     else
-        vp_err_add(err, "rank %d waited %.1f s; ", rank, limit);
+        vp_err_add(err, "rank %d waited %.1f s; ",
+                   vp_rank_number(ranks[0].crew, rank), limit);
     if (ranks[0].crew->remote) {
         report_here(err, &ranks[ranks[0].crew->me]);
         return;

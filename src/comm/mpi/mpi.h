@@ -17,6 +17,7 @@ struct vp_mpi_world {
     MPI_Comm comm;   /* process i is rank i */
     MPI_Comm alarms; /* the same, for bad news only */
     int rank;
+    int number;             /* of this process: the user's number of `rank` */
     int next_tag, last_tag; /* for channels, in the order they are made */
     pthread_mutex_t calls;
     atomic_llong polled_ns; /* when the last poll was made */

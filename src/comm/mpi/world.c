@@ -33,7 +33,7 @@ void vp_mpi_check(struct vp_mpi_world *world, int rc, const char *what)
     if (rc == MPI_SUCCESS)
         return;
     MPI_Error_string(rc, text, &n);
-    vp_err_set(&err, VP_ERR_IO, "rank %d: MPI, %s: %s", world->rank, what,
+    vp_err_set(&err, VP_ERR_IO, "rank %d: MPI, %s: %s", world->number, what,
                text);
     vp_mpi_unlock(world);
     vp_world_abort(&world->base, VP_ERR_IO, err.text);
@@ -379,6 +379,7 @@ enum vp_status vp_plugin_join(const struct vp_processes *self, int n_ranks,
     }
     world->base.ops = &world_ops;
     world->base.n_ranks = n_ranks;
+    world->number = self->index;
     for (int r = 0; r < n_ranks; r++) {
         if (processes[r] == self->index)
             world->rank = r;

@@ -28,6 +28,7 @@ struct vp_nccl_world {
     const struct vp_world_ops *mpi; /* what it builds on */
     struct vp_world *world;
     int rank;
+    int *numbers; /* per rank: its process, the user's number of it */
     const struct vp_nccl_api *api; /* NULL: there is none */
     struct vp_err why;             /* not: of this process, then of all */
     struct vp_accel device;

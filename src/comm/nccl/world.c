@@ -132,13 +132,16 @@ static bool is_hopeless(struct vp_nccl_world *nccl, const struct card *cards)
 
     why->text[0] = '\0';
     if (without >= 0)
-        vp_err_set(why, VP_OK, "rank %d computes on the CPU", without);
+        vp_err_set(why, VP_OK, "rank %d computes on the CPU",
+                   nccl->numbers[without]);
     for (int r = 0; !why->text[0] && r < nccl->world->n_ranks; r++)
         if (!cards[r].loads)
-            vp_err_set(why, VP_OK, "rank %d: %s", r, cards[r].why);
+            vp_err_set(why, VP_OK, "rank %d: %s", nccl->numbers[r],
+                       cards[r].why);
     if (!why->text[0] && find_sharers(nccl, &a, &b) &&
         count_gpus(nccl, nccl->world->n_ranks) == 1)
-        vp_err_set(why, VP_OK, "ranks %d and %d are on one GPU", a, b);
+        vp_err_set(why, VP_OK, "ranks %d and %d are on one GPU",
+                   nccl->numbers[a], nccl->numbers[b]);
     return why->text[0];
 }
 
@@ -176,7 +179,8 @@ static void judge(struct vp_nccl_world *nccl, const struct trial *trials)
     for (int r = 0; nccl->serves && r < nccl->world->n_ranks; r++)
         if (trials[r].failed) {
             nccl->serves = false;
-            vp_err_set(&nccl->why, VP_OK, "rank %d: %s", r, trials[r].why);
+            vp_err_set(&nccl->why, VP_OK, "rank %d: %s", nccl->numbers[r],
+                       trials[r].why);
         }
 }
 
@@ -189,7 +193,7 @@ static void explain(struct vp_nccl_world *nccl)
                    "distributed_backend nccl: ranks %d and %d are on one GPU; "
                    "messages within a GPU go by MPI, through memory of the "
                    "host",
-                   a, b);
+                   nccl->numbers[a], nccl->numbers[b]);
     else if (!nccl->serves) {
         vp_err_prefix(&nccl->why, "distributed_backend nccl");
         vp_err_add(&nccl->why,
@@ -320,6 +324,7 @@ static void leave(struct vp_world *world)
 static void nccl_free(struct vp_nccl_world *nccl)
 {
     pthread_mutex_destroy(&nccl->lock);
+    free(nccl->numbers);
     free(nccl->gpu);
     free(nccl);
 }
@@ -383,13 +388,16 @@ enum vp_status vp_plugin_join(const struct vp_processes *self, int n_ranks,
     struct vp_world *world;
     enum vp_status st;
 
-    if (nccl)
-        nccl->gpu = calloc((size_t)n_ranks, sizeof(*nccl->gpu));
-    if (!nccl || !nccl->gpu) {
-        free(nccl);
+    if (!nccl)
+        return vp_err_set(err, VP_ERR_NOMEM, "NCCL: out of memory");
+    pthread_mutex_init(&nccl->lock, NULL);
+    nccl->gpu = calloc((size_t)n_ranks, sizeof(*nccl->gpu));
+    nccl->numbers = calloc((size_t)n_ranks, sizeof(*nccl->numbers));
+    if (!nccl->gpu || !nccl->numbers) {
+        nccl_free(nccl);
         return vp_err_set(err, VP_ERR_NOMEM, "NCCL: out of memory");
     }
-    pthread_mutex_init(&nccl->lock, NULL);
+    memcpy(nccl->numbers, processes, (size_t)n_ranks * sizeof(*processes));
     if (vp_nccl_load(&nccl->api, &nccl->why) != VP_OK)
         nccl->api = NULL;
     st = vp_world_join("mpi", self, n_ranks, processes, &world, err);
