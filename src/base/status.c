@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,19 @@ void vp_err_prefix(struct vp_err *err, const char *fmt, ...)
     memmove(err->text + n, err->text, strnlen(err->text, room) + 1);
     err->text[sizeof(err->text) - 1] = '\0';
     memcpy(err->text, head, n);
+}
+
+const char *vp_write_remedy(int error)
+{
+    switch (error) {
+    case EFBIG:
+        return "raise the limit of file sizes (ulimit -f)";
+    case ENOSPC:
+    case EDQUOT:
+        return "free some space";
+    default:
+        return "choose another folder";
+    }
 }
 
 void vp_bug(const char *file, int line, const char *what)

@@ -44,6 +44,9 @@ void vp_err_add(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
 /* Puts "text: " in front of the message that is already there. */
 void vp_err_prefix(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
 
+/* What helps when a file cannot be written, by errno: the end of a message. */
+const char *vp_write_remedy(int error);
+
 #define VP_TRY(call)                        \
     do {                                    \
         enum vp_status vp_try_st_ = (call); \

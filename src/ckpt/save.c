@@ -45,8 +45,8 @@ static enum vp_status write_fail(const struct job *job, const char *path,
         return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s): %.2000s",
                           path, vp_io_reason(rc), space.text);
     }
-    return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
-                      vp_io_reason(rc));
+    return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s); %s", path,
+                      vp_io_reason(rc), vp_write_remedy(rc));
 }
 
 /* ---- One file ----------------------------------------------------------- */

@@ -257,6 +257,6 @@ enum vp_status vp_st_write(const char *path, struct vp_st_tensor *tensors,
     if (rc == 0)
         return VP_OK;
     vp_io_remove(temporary);
-    return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
-                      vp_io_reason(rc));
+    return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s); %s", path,
+                      vp_io_reason(rc), vp_write_remedy(rc));
 }

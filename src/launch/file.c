@@ -72,8 +72,8 @@ enum vp_status vp_file_close(const char *folder, const char *name, FILE *file,
 
     failed |= fclose(file) != 0;
     if (failed)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s/%s: cannot be written (%s); free some space",
-                          folder, name, strerror(errno));
+        return vp_err_set(err, VP_ERR_IO, "%s/%s: cannot be written (%s); %s",
+                          folder, name, strerror(errno),
+                          vp_write_remedy(errno));
     return VP_OK;
 }

@@ -404,9 +404,9 @@ enum vp_status vp_folder_describe(const struct vp_folder *folder,
 static enum vp_status flush(struct vp_folder *folder, struct vp_err *err)
 {
     if (fflush(folder->metrics) != 0)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s/metrics.jsonl: cannot be written (%s)",
-                          folder->path, strerror(errno));
+        return vp_err_set(
+            err, VP_ERR_IO, "%s/metrics.jsonl: cannot be written (%s); %s",
+            folder->path, strerror(errno), vp_write_remedy(errno));
     return VP_OK;
 }
 

@@ -27,10 +27,9 @@ static double gigabytes(const struct vp_log *log, int stage)
 static enum vp_status flush(struct vp_log *log, int rank, struct vp_err *err)
 {
     if (fflush(log->files[rank]) != 0)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s: the log of rank %d cannot be written (%s); free "
-                          "some space",
-                          log->folder, rank, strerror(errno));
+        return vp_err_set(
+            err, VP_ERR_IO, "%s: the log of rank %d cannot be written (%s); %s",
+            log->folder, rank, strerror(errno), vp_write_remedy(errno));
     return VP_OK;
 }
 

@@ -111,9 +111,8 @@ enum vp_status vp_config_write(const struct vp_config *config, const char *path,
     st = print_all(file, config, false, err);
     failed = ferror(file);
     if ((fclose(file) != 0 || failed) && st == VP_OK)
-        st = vp_err_set(err, VP_ERR_IO,
-                        "%s: cannot be written: %s; free some space", path,
-                        strerror(errno));
+        st = vp_err_set(err, VP_ERR_IO, "%s: cannot be written: %s; %s", path,
+                        strerror(errno), vp_write_remedy(errno));
     return st;
 }
 

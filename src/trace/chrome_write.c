@@ -159,7 +159,8 @@ enum vp_status vp_trace_write_chrome(const struct vp_trace *trace,
     bad = ferror(f) != 0;
     if (fclose(f) != 0 || bad)
         return vp_err_set(err, VP_ERR_IO,
-                          "%s: cannot be written (%s); free some space", path,
-                          errno ? strerror(errno) : "write error");
+                          "%s: cannot be written (%s); %s", path,
+                          errno ? strerror(errno) : "write error",
+                          vp_write_remedy(errno ? errno : ENOSPC));
     return VP_OK;
 }

@@ -64,7 +64,8 @@ static void on_signal(int signal_number)
     stop = 1;
 }
 
-/* The first signal asks for a clean stop; the second one ends the program. */
+/* The first signal asks for a clean stop; the second one ends the program. A
+ * reader of the output that has gone asks for the stop, too. */
 static void catch_signals(void)
 {
     struct sigaction action = { .sa_handler = on_signal,
@@ -73,6 +74,8 @@ static void catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    action.sa_flags = 0; /* every line that is printed meets a broken pipe */
+    sigaction(SIGPIPE, &action, NULL);
 }
 
 /* ---- The command line --------------------------------------------------- */
@@ -238,7 +241,7 @@ static void on_run(void *ctx, const char *name, int round, int64_t n_steps)
                options->run.n_rounds, (long long)n_steps);
     else
         printf("%s: %lld steps\n", name, (long long)n_steps);
-    fflush(stdout);
+    tool_flush(stdout);
 }
 
 /* The table and the picture; into the folder, too. */
@@ -313,7 +316,7 @@ static int show_limits(const struct job *job)
         else
             printf("%-20s none: the model does not fit\n",
                    job->contestants[i].name);
-        fflush(stdout);
+        tool_flush(stdout);
     }
     printf("with %s for each stage on a rank\n", limit);
     return TOOL_OK;

@@ -518,7 +518,7 @@ static int run(const struct train_args *args, const struct vp_config *config)
     if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
     progress_break(&progress);
-    fflush(stdout);
+    tool_flush(stdout);
     atomic_store(&end_status, exit_status(st));
     said = vp_member_say(&member, st, &err);
     if (st != VP_OK && !said && !options.world && self.index > 0)

@@ -3,9 +3,11 @@
 
 #include "launch/nearest.h"
 
-#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command {
     const char *name;
@@ -76,17 +78,33 @@ static int run(int argc, char **argv)
     return unknown_command(word);
 }
 
+/* The first files that are opened must not become stdin, stdout or stderr, or
+ * what is printed ends up in them. Without /dev/null the root folder holds the
+ * place: writing to it is an error. */
+static void reserve_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+            (void)!open("/", O_RDONLY);
+}
+
+/* A full disk behind stdout must not look like success. */
+static int close_output(int status)
+{
+    int error = tool_output_error();
+
+    if (error == 0 || status != TOOL_OK)
+        return status;
+    fprintf(stderr, "vpipe: cannot write the output: %s; %s\n", strerror(error),
+            vp_write_remedy(error));
+    return TOOL_FAILED;
+}
+
 int main(int argc, char **argv)
 {
-    int status;
-
+    reserve_standard_descriptors();
+    /* Beyond the limit of ulimit -f writing is an error, not the end. */
+    signal(SIGXFSZ, SIG_IGN);
     tool_set_program(argv[0]);
-    status = run(argc, argv);
-    /* A full disk behind stdout must not look like success. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == TOOL_OK) {
-        fprintf(stderr, "vpipe: cannot write the output: %s; free some space\n",
-                strerror(errno));
-        status = TOOL_FAILED;
-    }
-    return status;
+    return close_output(run(argc, argv));
 }

@@ -91,7 +91,7 @@ void progress_break(struct progress *progress)
     if (progress->shown)
         fputc('\n', progress->out);
     leave(progress);
-    fflush(progress->out);
+    tool_flush(progress->out);
 }
 
 void progress_abandon(void)
@@ -322,7 +322,7 @@ static void draw(struct progress *progress, const struct vp_step_report *report)
     append(progress->frame, sizeof(progress->frame), "\x1b[K");
     cursor_hidden = 1;
     fputs(progress->frame, progress->out);
-    fflush(progress->out);
+    tool_flush(progress->out);
     progress->shown = true;
     progress->drawn_ns = vp_clock_ns();
 }
@@ -334,7 +334,7 @@ static void print_line(struct progress *progress,
 
     fields_text(progress, report, MAX_WIDTH, fields, sizeof(fields));
     fprintf(progress->out, "step %s\n", fields);
-    fflush(progress->out);
+    tool_flush(progress->out);
 }
 
 /* ---- The first screen --------------------------------------------------- */
@@ -487,7 +487,7 @@ void progress_start(struct progress *progress,
     if (summary->resumed > 0)
         fprintf(out, "Resumed from checkpoint step %lld\n",
                 (long long)summary->resumed);
-    fflush(out);
+    tool_flush(out);
 }
 
 /* ---- Events ------------------------------------------------------------- */
@@ -535,7 +535,7 @@ void progress_eval(struct progress *progress, int64_t step, int64_t n_batches,
     fprintf(progress->out, "eval at step %lld: loss %.4f over %lld batch%s\n",
             (long long)step, loss, (long long)n_batches,
             n_batches == 1 ? "" : "es");
-    fflush(progress->out);
+    tool_flush(progress->out);
 }
 
 void progress_detail(struct progress *progress, int rank, const char *line)
@@ -550,7 +550,7 @@ void progress_notice(struct progress *progress, const char *line)
 {
     clear_line(progress);
     fprintf(progress->out, "%s\n", line);
-    fflush(progress->out);
+    tool_flush(progress->out);
 }
 
 void progress_warning(struct progress *progress, const char *line)
@@ -738,5 +738,5 @@ void progress_end(struct progress *progress, const struct vp_run_result *result)
         print_timeline(progress, result);
     }
     print_advice(progress, result);
-    fflush(out);
+    tool_flush(out);
 }

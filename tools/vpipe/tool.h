@@ -71,6 +71,11 @@ int tool_width(FILE *out, int fallback);
 /* A terminal whose user did not ask for plain text. */
 bool tool_colour(FILE *out);
 
+/* fflush(), keeping the reason of the first failure for the next one. */
+void tool_flush(FILE *out);
+/* The errno of what could not be written to stdout; 0: all was written. */
+int tool_output_error(void);
+
 /* One line on stderr; returns TOOL_USAGE. */
 int tool_usage_error(const char *fmt, ...) VP_PRINTF(1, 2);
 

@@ -1,0 +1,344 @@
+/* The program in unusual surroundings: closed descriptors, limits of the
+ * shell, files that are no files. Each costs one line, and no file is
+ * damaged. */
+#include "base/status.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MAX_ARGS = 32, MAX_TEXT = 1 << 16, LIMIT_SECONDS = 120 };
+
+static char temp_folder[] = "/tmp/vpipe_environment_XXXXXX";
+
+/* A model of a few milliseconds a step. */
+static const char model[] =
+    "model_type: bert\nvocab: 64\nhidden: 16\nlayers: 2\nheads: 2\n"
+    "positions: 16\nsynthetic_data: true\nseq_length: 8\nbatch_size: 2\n"
+    "device: cpu\nthreads_per_stage: 1\nstages: 2\naccumulation_steps: 2\n"
+    "total_steps: 4\nprint_frequency: 1\n";
+
+/* ---- Files -------------------------------------------------------------- */
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void read_text(const char *path, char text[MAX_TEXT])
+{
+    FILE *file = fopen(path, "r");
+
+    text[0] = '\0';
+    if (!file)
+        return;
+    text[fread(text, 1, MAX_TEXT - 1, file)] = '\0';
+    fclose(file);
+}
+
+static int remove_one(const char *path, const struct stat *stat, int type,
+                      struct FTW *where)
+{
+    (void)stat;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+static void remove_all(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static int enter_temp_folder(void **state)
+{
+    (void)state;
+    if (!mkdtemp(temp_folder) || chdir(temp_folder) != 0)
+        return 1;
+    write_text("model.yml", model);
+    return 0;
+}
+
+static int leave_temp_folder(void **state)
+{
+    (void)state;
+    remove_all(temp_folder);
+    return 0;
+}
+
+static int count_lines(const char *text)
+{
+    int n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* ---- Running the program ------------------------------------------------ */
+
+struct result {
+    int status; /* exit status; minus the signal that ended it */
+    char out[MAX_TEXT], err[MAX_TEXT];
+};
+
+static struct result result;
+
+/* In the child, before the program starts. */
+typedef void (*prepare_fn)(void);
+
+static void redirect(int fd, const char *path)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+
+    if (file < 0 || dup2(file, fd) < 0)
+        _exit(126);
+    close(file);
+}
+
+/* An alarm survives exec(): a program that hangs is ended by it. */
+static void start(const char *program, char *const *argv, prepare_fn prepare)
+{
+    int input = open("/dev/null", O_RDONLY);
+
+    dup2(input, STDIN_FILENO);
+    close(input);
+    redirect(STDOUT_FILENO, "out");
+    redirect(STDERR_FILENO, "err");
+    signal(SIGPIPE, SIG_DFL); /* a test may be started with others */
+    signal(SIGXFSZ, SIG_DFL);
+    alarm(LIMIT_SECONDS);
+    if (prepare)
+        prepare();
+    execv(program, argv);
+    _exit(127);
+}
+
+/* Arguments after the program's name, ending with NULL. */
+static void run_program(const char *program, prepare_fn prepare, va_list words)
+{
+    char *argv[MAX_ARGS] = { "vpipe" };
+    int status = 0;
+    pid_t pid;
+
+    for (int i = 1; (argv[i] = va_arg(words, char *)); i++)
+        assert_true(i < MAX_ARGS - 1);
+    pid = fork();
+    if (pid == 0)
+        start(program, argv, prepare);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    read_text("out", result.out);
+    read_text("err", result.err);
+}
+
+static void run(prepare_fn prepare, ...)
+{
+    va_list words;
+
+    va_start(words, prepare);
+    run_program(VP_PROGRAM, prepare, words);
+    va_end(words);
+}
+
+static void expect(int status)
+{
+    if (result.status != status)
+        fail_msg("status %d, not %d; stdout:\n%s\nstderr:\n%s", result.status,
+                 status, result.out, result.err);
+}
+
+static void expect_line(int status, const char *part)
+{
+    expect(status);
+    if (count_lines(result.err) != 1 || !strstr(result.err, part))
+        fail_msg("not one line with '%s': %s", part, result.err);
+}
+
+/* ---- Standard descriptors ----------------------------------------------- */
+
+static int closed; /* set of descriptors, bit by bit */
+
+static void close_some(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (closed & 1 << fd)
+            close(fd);
+}
+
+/* Nothing that is printed ends up in a file of the run folder. */
+static void check_folder(const char *folder)
+{
+    static char text[MAX_TEXT];
+    DIR *list = opendir(folder);
+    const struct dirent *entry;
+    char path[512];
+
+    assert_non_null(list);
+    while ((entry = readdir(list))) {
+        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        read_text(path, text);
+        if (strstr(text, "model     bert") || strstr(text, "non-finite"))
+            fail_msg("descriptors %d: %s holds what was printed:\n%s", closed,
+                     path, text);
+    }
+    closedir(list);
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", folder);
+    read_text(path, text);
+    if (count_lines(text) != 4)
+        fail_msg("descriptors %d: %s", closed, text);
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1)
+        assert_memory_equal(line, "{\"step\": ", 9);
+}
+
+static void closed_descriptors_damage_no_file(void **state)
+{
+    (void)state;
+    for (closed = 0; closed < 8; closed++) {
+        run(close_some, "train", "model.yml", "--output", "closed", NULL);
+        expect(0);
+        check_folder("closed");
+        remove_all("closed");
+    }
+}
+
+/* What goes wrong has its status, heard or not. */
+static void errors_have_their_status_unheard(void **state)
+{
+    (void)state;
+    for (closed = 0; closed < 8; closed++) {
+        run(close_some, "train", "model.yml", "--set", "hidden=-1", NULL);
+        expect(2);
+        if (!(closed & 4))
+            expect_line(2, "key 'hidden'");
+    }
+}
+
+static void fill_stdout(void)
+{
+    redirect(STDOUT_FILENO, "/dev/full");
+}
+
+static void a_full_disk_behind_stdout_is_an_error(void **state)
+{
+    static const char line[] = "vpipe: cannot write the output: No space left "
+                               "on device; free some space\n";
+    static char *const commands[][8] = {
+        { "--help" },
+        { "--version" },
+        { "info" },
+        { "schedule", "1f1b", "--stages", "2", "--minibatches", "4" },
+        { "trace", "full" },
+        { "train", "model.yml", "--dry-run" },
+        { "train", "model.yml", "--explain" },
+        { "train", "model.yml", "--output", "full2" },
+        { "compare", "model.yml", "--max-steps", "1", "--output", "full3" },
+    };
+
+    (void)state;
+    run(NULL, "train", "model.yml", "--output", "full", "--quiet", NULL);
+    expect(0);
+    for (size_t i = 0; i < VP_COUNT_OF(commands); i++) {
+        char *const *w = commands[i];
+
+        run(fill_stdout, w[0], w[1], w[2], w[3], w[4], w[5], w[6], NULL);
+        expect(1);
+        if (strcmp(result.err, line) != 0)
+            fail_msg("%s: %s", w[0], result.err);
+    }
+}
+
+static void break_stdout(void)
+{
+    int ends[2];
+
+    if (pipe(ends) != 0 || dup2(ends[1], STDOUT_FILENO) < 0)
+        _exit(126);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* Nobody reads the output any more: a clean stop, not a death by SIGPIPE. */
+static void a_reader_that_has_gone_stops_cleanly(void **state)
+{
+    (void)state;
+    run(break_stdout, "train", "model.yml", "--output", "unread", NULL);
+    expect(3);
+    assert_int_equal(access("unread/checkpoints", F_OK), 0);
+    run(break_stdout, "compare", "model.yml", "--max-steps", "1", "--output",
+        "unread2", NULL);
+    expect(3);
+}
+
+/* ---- Limits ------------------------------------------------------------- */
+
+static rlim_t file_limit;
+
+static void limit_files(void)
+{
+    const struct rlimit limit = { file_limit, file_limit };
+
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+/* ulimit -f: a file that would grow too long is an error with a remedy, not a
+ * death by SIGXFSZ. */
+static void a_limit_of_files_is_an_error(void **state)
+{
+    static const struct {
+        rlim_t limit;
+        char *steps;
+        const char *line;
+    } cases[] = {
+        { 1000, "4",
+          "limited/config.yml: cannot be written: File too large; raise the "
+          "limit of file sizes (ulimit -f)\n" },
+        { 65000, "500",
+          "limited/metrics.jsonl: cannot be written (File too large); raise "
+          "the limit of file sizes (ulimit -f)\n" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        char steps[32];
+
+        file_limit = cases[i].limit;
+        snprintf(steps, sizeof(steps), "total_steps=%s", cases[i].steps);
+        run(limit_files, "train", "model.yml", "--output", "limited", "--quiet",
+            "--set", steps, NULL);
+        expect(1);
+        assert_string_equal(result.err, cases[i].line);
+        remove_all("limited");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(closed_descriptors_damage_no_file),
+        cmocka_unit_test(errors_have_their_status_unheard),
+        cmocka_unit_test(a_full_disk_behind_stdout_is_an_error),
+        cmocka_unit_test(a_reader_that_has_gone_stops_cleanly),
+        cmocka_unit_test(a_limit_of_files_is_an_error),
+    };
+
+    return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);
+}
