@@ -112,6 +112,32 @@ has ranks/command_history.log "vpipe train model.yml"
 grep -q 'VPIPE_SUPERVISOR=' ranks/command_history.log &&
     note_failure 'the token is in a file'
 
+# ---- What cannot be printed -------------------------------------------------
+checks=$((checks + 2))
+timeout 120 "$program" train model.yml --output "$folder/full" >/dev/full \
+    2>err </dev/null
+status=$?
+[ $status -eq 1 ] || note_failure "status $status with a full disk behind stdout"
+[ "$(cat err)" = 'vpipe: cannot write the output: No space left on device; '\
+'free some space' ] || note_failure "not one line: $(cat err)"
+same full threads
+# A reader that has gone asks for a clean stop.
+timeout 120 "$program" train model.yml --output "$folder/unread" \
+    --set total_steps=100000 2>err </dev/null | head -n 1 >out
+status=${PIPESTATUS[0]}
+[ "$status" -eq 3 ] || note_failure "status $status when the reader has gone"
+[ -n "$(find unread/checkpoints -name manifest.json)" ] ||
+    note_failure 'no checkpoint when the reader has gone'
+[ ! -s err ] || note_failure "the reader has gone: $(cat err)"
+check_ended unread
+
+# ---- Descriptors that are closed --------------------------------------------
+checks=$((checks + 1))
+timeout 120 "$program" train model.yml --output "$folder/closed" 0<&- 1>&- 2>&-
+status=$?
+[ $status -eq 0 ] || note_failure "status $status with closed descriptors"
+same closed threads
+
 # ---- A checkpoint means its run ---------------------------------------------
 # goes_on STATUS OPTION...
 goes_on() {

@@ -6,9 +6,11 @@
 #include "launch/mpirun.h"
 #include "launch/process.h"
 #include "launch/processes.h"
+#include "launch/relay.h"
 #include "launch/shrink.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -389,7 +391,7 @@ static void test_a_missing_program(void **state)
     struct vp_err err = { "" };
 
     (void)state;
-    assert_int_equal(vp_process_start(argv, &process, &err),
+    assert_int_equal(vp_process_start(argv, -1, &process, &err),
                      VP_ERR_UNSUPPORTED);
     assert_string_equal(err.text, "no-such-program: cannot be started (No such "
                                   "file or directory)");
@@ -403,7 +405,7 @@ static void test_a_status(void **state)
     struct vp_err err = { "" };
 
     (void)state;
-    assert_int_equal(vp_process_start(argv, &process, &err), VP_OK);
+    assert_int_equal(vp_process_start(argv, -1, &process, &err), VP_OK);
     for (int i = 0; i < 200 && !vp_process_has_ended(&process); i++)
         pause_ms(10);
     assert_true(process.ended && WIFEXITED(process.status));
@@ -424,7 +426,7 @@ static void test_nothing_is_left(void **state)
 
     (void)state;
     vp_process_adopt();
-    assert_int_equal(vp_process_start(argv, &process, &err), VP_OK);
+    assert_int_equal(vp_process_start(argv, -1, &process, &err), VP_OK);
     pids[0] = read_pid("p0");
     pids[1] = read_pid("p1");
     pids[2] = read_pid("p2");
@@ -436,6 +438,115 @@ static void test_nothing_is_left(void **state)
         assert_false(is_alive(pids[i]));
 }
 
+/* ---- What processes print ----------------------------------------------- */
+
+/* Prints `n` lines through a relay to `path`. */
+static enum vp_status print_through(const char *path, const char *n,
+                                    struct vp_err *err)
+{
+    char script[128];
+    char *argv[] = { "/bin/sh", "-c", script, NULL };
+    int to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    struct vp_process process;
+    struct vp_relay *relay;
+    enum vp_status st;
+
+    assert_true(to >= 0);
+    assert_int_equal(vp_relay_start(to, &relay, err), VP_OK);
+    snprintf(script, sizeof(script),
+             "i=0; while [ $i -lt %s ]; do i=$((i + 1)); echo line $i; done",
+             n);
+    assert_int_equal(
+        vp_process_start(argv, vp_relay_input(relay), &process, err), VP_OK);
+    assert_true(vp_process_wait(&process, 60000));
+    st = vp_relay_finish(relay, NULL, err);
+    assert_int_equal(close(to), 0);
+    return st;
+}
+
+/* All that was printed has arrived when the relay is finished. */
+static void test_output_is_copied(void **state)
+{
+    struct vp_err err = { "" };
+    char line[64], want[64];
+    int n = 0;
+    FILE *f;
+
+    (void)state;
+    assert_int_equal(vp_relay_finish(NULL, NULL, &err), VP_OK);
+    assert_int_equal(print_through("printed", "9999", &err), VP_OK);
+    f = fopen("printed", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        snprintf(want, sizeof(want), "line %d\n", ++n);
+        assert_string_equal(line, want);
+    }
+    fclose(f);
+    assert_int_equal(n, 9999);
+}
+
+/* More than fits a pipe: the process is not held up by an error. */
+static void test_output_that_cannot_be_written(void **state)
+{
+    struct vp_err err = { "" };
+
+    (void)state;
+    assert_int_equal(print_through("/dev/full", "9999", &err), VP_ERR_IO);
+    assert_string_equal(err.text, "vpipe: cannot write the output: No space "
+                                  "left on device; free some space");
+}
+
+/* A reader that pauses gets all, also what is in the pipe at the end. */
+static void test_output_that_is_read_late(void **state)
+{
+    enum { MUCH = 100 * 1024 }; /* a pipe takes 64 KiB */
+    static char much[MUCH];
+    char *argv[] = { "/bin/sh", "-c", "sleep 0.3; exec cat <&9 >late", NULL };
+    struct vp_process reader;
+    struct vp_relay *relay;
+    struct vp_err err = { "" };
+    struct stat info;
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(vp_relay_start(ends[1], &relay, &err), VP_OK);
+    assert_int_equal(write(vp_relay_input(relay), much, MUCH), MUCH);
+    assert_int_equal(fcntl(ends[1], F_SETFD, FD_CLOEXEC), 0);
+    assert_int_equal(dup2(ends[0], 9), 9);
+    assert_int_equal(vp_process_start(argv, -1, &reader, &err), VP_OK);
+    assert_int_equal(vp_relay_finish(relay, NULL, &err), VP_OK);
+    close(ends[1]);
+    assert_true(vp_process_wait(&reader, 60000));
+    close(9);
+    close(ends[0]);
+    assert_int_equal(stat("late", &info), 0);
+    assert_int_equal(info.st_size, MUCH);
+}
+
+/* A reader that takes nothing is waited for until the second signal. */
+static void test_output_that_is_not_read(void **state)
+{
+    static char much[256 * 1024];
+    volatile sig_atomic_t stop = 2;
+    struct vp_relay *relay;
+    struct vp_err err = { "" };
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(vp_relay_start(ends[1], &relay, &err), VP_OK);
+    assert_int_equal(
+        fcntl(vp_relay_input(relay), F_SETFL, O_WRONLY | O_NONBLOCK), 0);
+    for (int i = 0; i < 100; i++) { /* until both pipes are full */
+        (void)!write(vp_relay_input(relay), much, sizeof(much));
+        pause_ms(2);
+    }
+    assert_int_equal(vp_relay_finish(relay, &stop, &err), VP_ERR_IO);
+    assert_string_equal(err.text, "vpipe: the output was not read to its end; "
+                                  "send it to a file");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +555,10 @@ int main(void)
         cmocka_unit_test(test_a_missing_program),
         cmocka_unit_test(test_a_status),
         cmocka_unit_test(test_nothing_is_left),
+        cmocka_unit_test(test_output_is_copied),
+        cmocka_unit_test(test_output_that_cannot_be_written),
+        cmocka_unit_test(test_output_that_is_read_late),
+        cmocka_unit_test(test_output_that_is_not_read),
         cmocka_unit_test(test_containers),
         cmocka_unit_test(test_mounts),
         cmocka_unit_test(test_folder_name),

@@ -8,6 +8,7 @@
 #include "launch/hosts.h"
 #include "launch/mpirun.h"
 #include "launch/process.h"
+#include "launch/relay.h"
 #include "launch/shrink.h"
 #include "launch/supervisor.h"
 
@@ -40,6 +41,8 @@ struct launch {
         saved; /* where it starts, after the first; step -1: anew */
     struct vp_supervisor *supervisor;
     struct vp_process mpirun;
+    struct vp_relay *relay; /* of what the ranks print */
+    struct vp_err lost;     /* why some of it was not written; "": all was */
     bool stop_passed_on;
 };
 
@@ -161,7 +164,10 @@ static enum vp_status start(struct launch *launch, struct vp_err *err)
         st = vp_command_record(launch->folder, command.at[0], command.at + 1,
                                command.n - 1, err);
     if (st == VP_OK)
-        st = vp_process_start(command.at, &launch->mpirun, err);
+        st = vp_relay_start(launch->options->output_fd, &launch->relay, err);
+    if (st == VP_OK)
+        st = vp_process_start(command.at, vp_relay_input(launch->relay),
+                              &launch->mpirun, err);
     vp_words_release(&rank);
     vp_words_release(&command);
     return st;
@@ -269,6 +275,17 @@ static enum vp_status settle(const struct launch *launch,
                           : -1);
 }
 
+/* After the ranks have exited, and before anything is printed about them. */
+static void finish_output(struct launch *launch)
+{
+    struct vp_err err;
+
+    if (vp_relay_finish(launch->relay, launch->options->stop, &err) != VP_OK &&
+        !launch->lost.text[0])
+        launch->lost = err;
+    launch->relay = NULL;
+}
+
 static enum vp_status attempt(struct launch *launch, struct vp_err *err)
 {
     enum vp_status st = start(launch, err);
@@ -283,6 +300,7 @@ static enum vp_status attempt(struct launch *launch, struct vp_err *err)
     }
     vp_process_end(&launch->mpirun, TELL_MS);
     vp_process_end_orphans(END_MS);
+    finish_output(launch);
     return st;
 }
 
@@ -390,5 +408,7 @@ enum vp_status vp_launch(const struct vp_config *config,
     if (launch.is_small)
         vp_config_release(&launch.small);
     unsetenv(VP_SUPERVISOR_VARIABLE);
+    if (st == VP_OK && launch.lost.text[0])
+        st = vp_err_set(err, VP_ERR_IO, "%s", launch.lost.text);
     return st;
 }

@@ -17,6 +17,7 @@ struct vp_launch_options {
     const char *output; /* run folder; NULL: <log_directory>/<time> */
     const char *resume; /* NULL: from the start */
     int restarts;       /* at most */
+    int output_fd;      /* for what the ranks print */
     const volatile sig_atomic_t *stop; /* signals so far, that count */
     void *ctx;
     void (*notice)(void *ctx, const char *line);

@@ -17,7 +17,7 @@
 
 /* The child: signals as a new program expects them, and the error of exec()
  * for the parent. */
-static void become(char *const *argv, int report)
+static void become(char *const *argv, int output_fd, int report)
 {
     sigset_t none;
     int error;
@@ -25,14 +25,15 @@ static void become(char *const *argv, int report)
     setpgid(0, 0);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    execvp(argv[0], argv);
+    if (output_fd < 0 || dup2(output_fd, STDOUT_FILENO) >= 0)
+        execvp(argv[0], argv);
     error = errno;
     (void)!write(report, &error, sizeof(error));
     _exit(127);
 }
 
-enum vp_status vp_process_start(char *const *argv, struct vp_process *out,
-                                struct vp_err *err)
+enum vp_status vp_process_start(char *const *argv, int output_fd,
+                                struct vp_process *out, struct vp_err *err)
 {
     int report[2], error = 0;
     ssize_t n;
@@ -44,7 +45,7 @@ enum vp_status vp_process_start(char *const *argv, struct vp_process *out,
     fflush(NULL);
     out->pid = fork();
     if (out->pid == 0)
-        become(argv, report[1]);
+        become(argv, output_fd, report[1]);
     error = out->pid < 0 ? errno : 0;
     close(report[1]);
     do

@@ -15,9 +15,10 @@ struct vp_process {
 };
 
 /* Starts argv[0], looked for in PATH, in a group of its own. `argv` ends with
- * NULL. */
-enum vp_status vp_process_start(char *const *argv, struct vp_process *out,
-                                struct vp_err *err);
+ * NULL. Its standard output is the descriptor `output_fd`; -1: that of this
+ * process. */
+enum vp_status vp_process_start(char *const *argv, int output_fd,
+                                struct vp_process *out, struct vp_err *err);
 /* Whether it has ended; never waits. */
 bool vp_process_has_ended(struct vp_process *process);
 /* Waits so long for its end; whether it came. */

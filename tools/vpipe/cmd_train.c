@@ -586,6 +586,7 @@ static int launch(const struct train_args *args, const struct vp_config *config)
         .output = args->options.output,
         .resume = args->options.resume,
         .restarts = (int)args->restarts,
+        .output_fd = STDOUT_FILENO,
         .stop = &stop,
         .ctx = &progress,
         .notice = args->quiet ? on_nothing : on_notice,
