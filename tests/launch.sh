@@ -225,6 +225,19 @@ ended 3 stoprank
 [ -n "$(find stoprank/checkpoints -name manifest.json)" ] ||
     note_failure 'no checkpoint after a signal to a rank'
 
+# ---- The file of a rank's actions is truncated ------------------------------
+start cut --quiet
+: >cut/actions.0
+: >cut/actions.1
+steps=$(wc -l <cut/metrics.jsonl)
+for _ in $(seq 200); do
+    [ "$(wc -l <cut/metrics.jsonl)" -gt $((steps + 20)) ] && break
+    sleep 0.05
+done
+kill -TERM $child
+ended 3 cut
+[ ! -s err ] || note_failure "a truncated file of actions: $(cat err)"
+
 # ---- Whoever started the ranks is gone --------------------------------------
 start orphans --quiet
 kill -KILL $child
