@@ -9,17 +9,6 @@
 
 enum { REPORT_SECONDS = 5 }; /* for the supervisor to speak */
 
-/* The user's number of every rank of the schedule. */
-static int *list_numbers(const struct vp_config *config)
-{
-    int n = vp_config_n_ranks(config);
-    int *numbers = calloc((size_t)n, sizeof(*numbers));
-
-    for (int r = 0; numbers && r < n; r++)
-        numbers[r] = vp_config_rank_number(config, r);
-    return numbers;
-}
-
 static enum vp_status start_pulse(const struct vp_member_config *config,
                                   const char *address, struct vp_member *member,
                                   struct vp_err *err)
@@ -35,10 +24,6 @@ static enum vp_status start_pulse(const struct vp_member_config *config,
         .on_end = config->on_end,
     };
 
-    member->numbers = list_numbers(config->config);
-    if (!member->numbers)
-        return vp_err_set(err, VP_ERR_NOMEM, "joining: out of memory");
-    pulse.numbers = member->numbers;
     return vp_pulse_start(&pulse, &member->pulse, err);
 }
 
@@ -109,6 +94,5 @@ void vp_member_leave(struct vp_member *member)
         nanosleep(&limit, NULL);
     vp_world_free(member->world);
     vp_pulse_free(member->pulse);
-    free(member->numbers);
     *member = (struct vp_member){ .world = NULL };
 }

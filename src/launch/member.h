@@ -22,7 +22,6 @@ struct vp_member_config {
 struct vp_member {
     struct vp_world *world; /* NULL: this process is alone */
     struct vp_pulse *pulse; /* NULL: nobody looks after it */
-    int *numbers;
     bool failed; /* the supervisor reports, and tells all to end */
 };
 

@@ -135,7 +135,6 @@ static bool send_beat(const struct vp_pulse *pulse)
 {
     static const struct vp_box nothing;
     const struct vp_box *box = atomic_load(&pulse->box);
-    const int *numbers = pulse->config.numbers;
     struct vp_message message = {
         .kind = VP_MESSAGE_BEAT,
         .beat = vp_beat_of(box ? box : &nothing, vp_clock_ns()),
@@ -144,9 +143,6 @@ static bool send_beat(const struct vp_pulse *pulse)
 
     beat->duty = (enum vp_duty)atomic_load(&pulse->duty);
     beat->stop = pulse->config.stop && *pulse->config.stop;
-    if (!beat->idle && numbers && beat->action.peer >= 0 &&
-        beat->action.peer < pulse->config.n_ranks)
-        beat->action.peer = numbers[beat->action.peer];
     return send_message(pulse, &message);
 }
 

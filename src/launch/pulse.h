@@ -11,7 +11,6 @@
 struct vp_pulse_config {
     const char *address;  /* as the supervisor says it */
     int rank, n_ranks;    /* the user's numbers */
-    const int *numbers;   /* of each rank of the schedule; NULL: the same */
     const char *host;     /* as the user calls it; NULL: its own name */
     int watchdog_seconds; /* the longest silence of the supervisor */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */

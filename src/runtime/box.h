@@ -29,7 +29,8 @@ struct vp_doing {
     int64_t n_actions;
 };
 
-/* `mb`: the number of the minibatch or round in the run. */
+/* `mb`: the number of the minibatch or round in the run. The action's peer is
+ * the user's number of the other rank. */
 void vp_box_begin(struct vp_box *box, const struct vp_action *action,
                   int32_t mb, bool eval, int64_t now_ns);
 void vp_box_end(struct vp_box *box);

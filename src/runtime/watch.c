@@ -85,8 +85,11 @@ void vp_watch_count_receive(struct vp_rank *rank,
 void vp_watch_begin(struct vp_rank *rank, int action)
 {
     const struct vp_action *at = &list_of(rank)[action];
+    struct vp_action shown = *at;
 
-    vp_box_begin(rank->box, at, run_number(rank, at),
+    if (at->peer >= 0)
+        shown.peer = vp_rank_number(rank->crew, at->peer);
+    vp_box_begin(rank->box, &shown, run_number(rank, at),
                  rank->job->kind == VP_JOB_EVAL, vp_clock_ns());
     atomic_store_explicit(&rank->doing, action, memory_order_release);
     rank->waited_ns = 0;
