@@ -1,10 +1,11 @@
 #include "base/host.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
 enum { MAX_PATH = 4096 };
 
@@ -87,4 +88,23 @@ size_t vp_host_memory(const char *root)
     if (room == 0)
         return SIZE_MAX;
     return least(room + kernel_bytes(path, "SwapFree:"), groups_limit(root));
+}
+
+bool vp_program_path(char *out, size_t n_bytes)
+{
+    ssize_t n = readlink("/proc/self/exe", out, n_bytes);
+    const char *given = (const char *)getauxval(AT_EXECFN);
+    char *full;
+    bool fits;
+
+    if (n > 0 && (size_t)n < n_bytes) {
+        out[n] = '\0';
+        return true;
+    }
+    full = n < 0 && given ? realpath(given, NULL) : NULL;
+    fits = full && strlen(full) < n_bytes;
+    if (fits)
+        snprintf(out, n_bytes, "%s", full);
+    free(full);
+    return fits;
 }

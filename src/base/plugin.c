@@ -1,5 +1,7 @@
 #include "base/plugin.h"
 
+#include "base/host.h"
+
 #include <dlfcn.h>
 #include <glob.h>
 #include <stdio.h>
@@ -9,91 +11,104 @@
 
 enum { MAX_PATH = 4096 };
 
-void *vp_library_in(const char *pattern, const char *file)
+static void *open_library(const char *path)
 {
-    char path[MAX_PATH];
+    /* A file that is not there leaves the reason of the last try in place. */
+    return access(path, F_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_GLOBAL)
+                                   : NULL;
+}
+
+static void *open_first(const char *pattern)
+{
     glob_t found;
     void *handle = NULL;
 
-    if (snprintf(path, sizeof(path), "%s/%s", pattern, file) >=
-        (int)sizeof(path))
-        return NULL;
-    if (glob(path, GLOB_NOSORT, NULL, &found) != 0)
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
         return NULL;
     for (size_t i = 0; i < found.gl_pathc && !handle; i++)
-        handle = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_GLOBAL);
+        handle = open_library(found.gl_pathv[i]);
     globfree(&found);
     return handle;
 }
 
-void *vp_library_in_list(const char *list, const char *below, const char *file)
+void *vp_library_in(const char *folder, const char *below, const char *file)
 {
-    char path[MAX_PATH];
+    char path[MAX_PATH], literal[2 * MAX_PATH], *at = literal;
+    bool pattern = strpbrk(below, "*?[");
+
+    if (snprintf(path, sizeof(path), "%s%s/%s", folder, below, file) >=
+        (int)sizeof(path))
+        return NULL;
+    if (!pattern)
+        return open_library(path);
+    for (const char *c = folder; *c; *at++ = *c++)
+        if (strchr("*?[\\", *c))
+            *at++ = '\\';
+    snprintf(at, sizeof(literal) - (size_t)(at - literal), "%s/%s", below,
+             file);
+    return open_first(literal);
+}
+
+void *vp_library_in_list(const char *list, bool absolute, const char *below,
+                         const char *file)
+{
+    char folder[MAX_PATH];
     void *handle = NULL;
 
     while (list && *list && !handle) {
         int n = (int)strcspn(list, ":");
 
-        if (n > 0 && snprintf(path, sizeof(path), "%.*s%s", n, list, below) <
-                         (int)sizeof(path))
-            handle = vp_library_in(path, file);
+        if (n > 0 && n < MAX_PATH && (list[0] == '/' || !absolute)) {
+            snprintf(folder, sizeof(folder), "%.*s", n, list);
+            handle = vp_library_in(folder, below, file);
+        }
         list += n + (list[n] == ':');
     }
     return handle;
 }
 
-/* The folder of the running program. */
-static const char *own_folder(char *path, size_t size)
-{
-    ssize_t n = readlink("/proc/self/exe", path, size - 1);
-    char *slash;
-
-    if (n <= 0)
-        return ".";
-    path[n] = '\0';
-    slash = strrchr(path, '/');
-    if (slash)
-        *slash = '\0';
-    return path;
-}
-
 void *vp_library_beside(const char *file)
 {
-    char path[MAX_PATH];
-    const char *own = own_folder(path, sizeof(path));
-    void *handle = vp_library_in_list(own, "", file);
+    char own[MAX_PATH];
+    void *handle;
 
+    if (!vp_program_path(own, sizeof(own)))
+        return NULL;
+    *strrchr(own, '/') = '\0';
+    handle = vp_library_in(own, "", file);
     if (!handle)
-        handle = vp_library_in_list(own, "/../lib/vpipe", file);
+        handle = vp_library_in(own, "/../lib/vpipe", file);
     if (!handle)
-        handle = vp_library_in_list(own, "/../lib/*/vpipe", file);
+        handle = vp_library_in(own, "/../lib/*/vpipe", file);
     return handle;
 }
 
 void *vp_library_open(const char *file)
 {
     static const char python[] = "/../lib/python3*/site-packages/nvidia/*/lib";
-    void *handle = vp_library_in_list(getenv("VPIPE_LIBRARIES"), "", file);
+    const char *cuda = getenv("CUDA_HOME");
+    void *handle = vp_library_in_list(getenv("VPIPE_LIBRARIES"), false, "",
+                                      file);
 
     if (!handle)
         handle = vp_library_beside(file);
     if (!handle)
         handle = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
+    if (!handle && cuda && cuda[0])
+        handle = vp_library_in(cuda, "/lib*", file);
     if (!handle)
-        handle = vp_library_in_list(getenv("CUDA_HOME"), "/lib*", file);
+        handle = vp_library_in("", "/usr/local/cuda*/lib*", file);
     if (!handle)
-        handle = vp_library_in("/usr/local/cuda*/lib*", file);
-    if (!handle)
-        handle = vp_library_in_list(getenv("PATH"), python, file);
+        handle = vp_library_in_list(getenv("PATH"), true, python, file);
     if (!handle)
         handle = vp_library_in(
-            "/usr/local/lib/python3*/dist-packages/nvidia/*/lib", file);
+            "", "/usr/local/lib/python3*/dist-packages/nvidia/*/lib", file);
     return handle;
 }
 
 void *vp_plugin_open(const char *file)
 {
-    void *handle = vp_library_in_list(getenv("VPIPE_PLUGINS"), "", file);
+    void *handle = vp_library_in_list(getenv("VPIPE_PLUGINS"), false, "", file);
 
     return handle ? handle : vp_library_beside(file);
 }

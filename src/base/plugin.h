@@ -2,15 +2,20 @@
 #ifndef VP_BASE_PLUGIN_H
 #define VP_BASE_PLUGIN_H
 
+#include <stdbool.h>
+
 /* All return a handle of dlopen(), its symbols visible to libraries that are
  * loaded later, or NULL; dlerror() then has the reason of the last try. */
 
-/* A file in any folder that matches a pattern of glob(). */
-void *vp_library_in(const char *pattern, const char *file);
-/* In every folder of a list like PATH (NULL: none), with `below` put behind
- * it. */
-void *vp_library_in_list(const char *list, const char *below, const char *file);
-/* Beside the program: in its folder, ../lib/vpipe or ../lib/<any>/vpipe. */
+/* A file in `folder`, taken literally, and `below` it: "" or a pattern of glob()
+ * such as "/lib*". */
+void *vp_library_in(const char *folder, const char *below, const char *file);
+/* The same in every folder of a list like PATH (NULL: none); with `absolute`,
+ * folders that start at the working directory are left out. */
+void *vp_library_in_list(const char *list, bool absolute, const char *below,
+                         const char *file);
+/* Beside the program: in its folder, ../lib/vpipe or ../lib/<any>/vpipe. Not
+ * found where the program's path is not known. */
 void *vp_library_beside(const char *file);
 /* Of CUDA or what belongs to it: in the folders of VPIPE_LIBRARIES, beside the
  * program, where the system's loader looks, in toolkits' folders and in

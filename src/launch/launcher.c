@@ -1,6 +1,7 @@
 #include "launch/launcher.h"
 
 #include "base/clock.h"
+#include "base/host.h"
 #include "ckpt/search.h"
 #include "launch/checkpoint.h"
 #include "launch/command.h"
@@ -103,11 +104,9 @@ static void forget(const struct launch *launch)
 static void add_program(const struct launch *launch, struct vp_words *out)
 {
     char path[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
-    if (n < 0 || launch->config->container)
-        n = snprintf(path, sizeof(path), "vpipe");
-    path[n] = '\0';
+    if (launch->config->container || !vp_program_path(path, sizeof(path)))
+        snprintf(path, sizeof(path), "vpipe");
     vp_words_add(out, path);
 }
 
