@@ -26,7 +26,7 @@ static void cut(const struct lab_spec *spec, bool is_lead, int *partition)
     if (spec->world &&
         vp_world_share(spec->world, partition,
                        (size_t)spec->n_stages * sizeof(*partition),
-                       INT64_MAX) != VP_OK)
+                       VP_LIMIT_NEVER) != VP_OK)
         lab_die("worker", &(struct vp_err){ "the processes lost each other" });
 }
 

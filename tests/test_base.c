@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/halves.h"
 #include "base/host.h"
+#include "base/limit.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/status.h"
@@ -660,6 +661,71 @@ static void test_clock(void **state)
     assert_true(vp_clock_seconds(0, 1500000000) == 1.5);
 }
 
+#define MS INT64_C(1000000)
+
+/* What is counted between two looks, and what is a gap. */
+static void test_job_clock(void **state)
+{
+    static const struct {
+        int64_t passed_ms, counted_ms;
+        bool gap;
+    } cases[] = {
+        { 0, 0, false },     { 1, 1, false },     { 200, 200, false },
+        { 400, 400, false }, { 401, 400, false }, { 1000, 400, false },
+        { 1001, 400, true }, { 5000, 400, true }, { 86400000, 400, true },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_job_clock clock = { 0 };
+        int64_t start = 7000 * MS, now = start + cases[i].passed_ms * MS;
+
+        assert_false(vp_job_clock_tick(&clock, start)); /* starts it */
+        assert_int_equal(clock.ns, 0);
+        assert_int_equal(vp_job_clock_tick(&clock, now), cases[i].gap);
+        assert_int_equal(clock.ns, cases[i].counted_ms * MS);
+        assert_int_equal(clock.resumed_ns, cases[i].gap ? now : 0);
+        assert_false(vp_job_clock_tick(&clock, now + 10 * MS));
+        assert_int_equal(clock.ns, (cases[i].counted_ms + 10) * MS);
+    }
+}
+
+static void test_limits(void **state)
+{
+    struct vp_limit now = VP_LIMIT_NOW, never = VP_LIMIT_NEVER, limit;
+    int64_t start;
+
+    (void)state;
+    assert_true(vp_limit_is_over(&now));
+    for (int i = 0; i < 3; i++)
+        assert_false(vp_limit_is_over_at(&never, INT64_MAX / 4 * i + 1));
+    limit = vp_limit_ms(INT64_MAX / 1000);
+    assert_int_equal(limit.length_ns, INT64_MAX);
+    limit = vp_limit_ms(300);
+    start = limit.clock.seen_ns;
+    assert_false(vp_limit_is_over_at(&limit, start + 200 * MS));
+    assert_int_equal(vp_limit_left_ns(&limit), 100 * MS);
+    assert_false(vp_limit_is_over_at(&limit, start + 299 * MS));
+    assert_true(vp_limit_is_over_at(&limit, start + 300 * MS));
+    assert_int_equal(vp_limit_left_ns(&limit), 0);
+}
+
+/* 2.9 s of 3 are over when the process is frozen for 5 s. */
+static void test_a_frozen_wait_starts_anew(void **state)
+{
+    struct vp_limit limit = vp_limit_ms(3000);
+    int64_t at = limit.clock.seen_ns;
+
+    (void)state;
+    for (int i = 0; i < 29; i++)
+        assert_false(vp_limit_is_over_at(&limit, at += 100 * MS));
+    assert_false(vp_limit_is_over_at(&limit, at += 5000 * MS));
+    assert_int_equal(limit.clock.resumed_ns, at);
+    for (int i = 0; i < 29; i++)
+        assert_false(vp_limit_is_over_at(&limit, at += 100 * MS));
+    assert_true(vp_limit_is_over_at(&limit, at + 100 * MS));
+}
+
 /* ---- Two-byte numbers --------------------------------------------------- */
 
 static uint16_t rounded(enum vp_dtype dtype, float x)
@@ -875,6 +941,9 @@ int main(void)
         cmocka_unit_test(test_rng_byte),
         cmocka_unit_test(test_dropout_quantisation),
         cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_job_clock),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_a_frozen_wait_starts_anew),
         cmocka_unit_test(bytes_have_units),
         cmocka_unit_test(bytes_that_differ_look_different),
         cmocka_unit_test(two_byte_numbers),

@@ -29,9 +29,9 @@
 /* LONG_MS: no wait of a busy machine takes so long. */
 enum { MAX_RANKS = 8, LONG_MS = 60 * 1000 };
 
-static int64_t in_ms(int64_t ms)
+static struct vp_limit in_ms(int64_t ms)
 {
-    return vp_clock_ns() + ms * 1000000;
+    return vp_limit_ms(ms);
 }
 
 /* ---- Worlds ------------------------------------------------------------- */

@@ -18,9 +18,9 @@
 
 enum { WATCHDOG_SECONDS = 120 };
 
-static int64_t in_ms(int64_t ms)
+static struct vp_limit in_ms(int64_t ms)
 {
-    return vp_clock_ns() + ms * 1000000;
+    return vp_limit_ms(ms);
 }
 
 static void set(struct vp_counter *counter, uint32_t value)
@@ -68,7 +68,7 @@ static void test_add_wraps(void **state)
     }
 }
 
-/* What is there already needs no time, even after the deadline. */
+/* What is there already needs no time, even after the limit. */
 static void test_wait_for_the_past(void **state)
 {
     struct vp_counter counter;
@@ -76,8 +76,8 @@ static void test_wait_for_the_past(void **state)
 
     (void)state;
     set(&counter, 7);
-    assert_int_equal(vp_counter_wait(&counter, 7, 0, NULL), VP_OK);
-    assert_int_equal(vp_counter_wait(&counter, 3, 0, &stop), VP_OK);
+    assert_int_equal(vp_counter_wait(&counter, 7, VP_LIMIT_NOW, NULL), VP_OK);
+    assert_int_equal(vp_counter_wait(&counter, 3, VP_LIMIT_NOW, &stop), VP_OK);
 }
 
 static void test_timeout(void **state)

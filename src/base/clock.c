@@ -12,7 +12,6 @@ struct timespec vp_clock_after(int ms)
 {
     struct timespec at;
 
-    ms = ms > 0 ? ms : 0;
     clock_gettime(CLOCK_MONOTONIC, &at);
     at.tv_sec += ms / 1000;
     at.tv_nsec += (long)(ms % 1000) * 1000000;

@@ -6,8 +6,8 @@
 #include <time.h>
 
 int64_t vp_clock_ns(void);
-/* So many milliseconds from now; none if it is less than 0. For waits whose
- * clock is CLOCK_MONOTONIC. */
+/* `ms` milliseconds from now. For timed waits whose clock is
+ * CLOCK_MONOTONIC. */
 struct timespec vp_clock_after(int ms);
 
 static inline double vp_clock_seconds(int64_t from_ns, int64_t to_ns)

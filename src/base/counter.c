@@ -1,7 +1,5 @@
 #include "base/counter.h"
 
-#include "base/clock.h"
-
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -43,7 +41,7 @@ static void nap(struct vp_counter *counter, uint32_t target, int64_t left_ns)
 }
 
 enum vp_status vp_counter_wait(struct vp_counter *counter, uint32_t target,
-                               int64_t deadline_ns, const atomic_bool *stop)
+                               struct vp_limit limit, const atomic_bool *stop)
 {
     for (int i = 0; i < SPIN_ROUNDS; i++) {
         if (vp_counter_reached(counter, target))
@@ -53,13 +51,11 @@ enum vp_status vp_counter_wait(struct vp_counter *counter, uint32_t target,
 #endif
     }
     while (!vp_counter_reached(counter, target)) {
-        int64_t left = deadline_ns - vp_clock_ns();
-
         if (stop && atomic_load(stop))
             return VP_ERR_ABORTED;
-        if (left <= 0)
+        if (vp_limit_is_over(&limit))
             return VP_ERR_TIMEOUT;
-        nap(counter, target, left);
+        nap(counter, target, vp_limit_left_ns(&limit));
     }
     return VP_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef VP_BASE_COUNTER_H
 #define VP_BASE_COUNTER_H
 
+#include "base/limit.h"
 #include "base/status.h"
 
 #include <stdatomic.h>
@@ -27,9 +28,8 @@ static inline bool vp_counter_reached(struct vp_counter *counter,
 void vp_counter_add(struct vp_counter *counter);
 
 /* Returns once the counter has reached `target`; VP_ERR_TIMEOUT at
- * `deadline_ns` (vp_clock_ns() time); VP_ERR_ABORTED soon after `*stop` turned
- * true. Spins for a moment before it sleeps. */
+ * `limit`; VP_ERR_ABORTED soon after `*stop` turned true. Spins for a moment before it sleeps. */
 enum vp_status vp_counter_wait(struct vp_counter *counter, uint32_t target,
-                               int64_t deadline_ns, const atomic_bool *stop);
+                               struct vp_limit limit, const atomic_bool *stop);
 
 #endif

@@ -1,13 +1,13 @@
 #include "ckpt/writer.h"
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "base/memory.h"
 #include "ckpt/ckpt.h"
 #include "ckpt/io.h"
 #include "ckpt/store.h"
 #include "ckpt/transpose.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <signal.h>
@@ -378,15 +378,7 @@ static enum vp_status lay_out(struct vp_ckpt_writer *w,
 
 static enum vp_status init_sync(struct vp_ckpt_writer *w)
 {
-    pthread_condattr_t attr;
-    int rc;
-
-    if (pthread_condattr_init(&attr) != 0)
-        return VP_ERR_NOMEM;
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    rc = pthread_cond_init(&w->changed, &attr);
-    pthread_condattr_destroy(&attr);
-    if (rc != 0)
+    if (vp_limit_cond_init(&w->changed) != 0)
         return VP_ERR_NOMEM;
     pthread_mutex_init(&w->lock, NULL);
     return VP_OK;
@@ -475,16 +467,18 @@ int64_t vp_ckpt_writer_bytes(const struct vp_ckpt_writer *w)
 static enum vp_status wait_idle(struct vp_ckpt_writer *w, int timeout_ms,
                                 struct vp_err *err)
 {
-    struct timespec at = vp_clock_after(timeout_ms);
+    struct vp_limit limit = vp_limit_ms(timeout_ms);
     enum vp_status st;
 
     while (w->state == STATE_WRITING) {
-        if (pthread_cond_timedwait(&w->changed, &w->lock, &at) == ETIMEDOUT &&
-            w->state == STATE_WRITING)
+        struct timespec at = vp_limit_next_look(&limit);
+
+        if (vp_limit_is_over(&limit))
             return vp_err_set(err, VP_ERR_TIMEOUT,
                               "%s: step %lld is not written within %d ms; "
                               "check the disk or raise checkpoint_every",
                               w->folder, (long long)w->step, timeout_ms);
+        pthread_cond_timedwait(&w->changed, &w->lock, &at);
     }
     st = w->failed;
     w->failed = VP_OK;

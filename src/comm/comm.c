@@ -88,12 +88,12 @@ enum vp_status vp_world_status(const struct vp_world *world, struct vp_err *err)
 }
 
 enum vp_status vp_world_agree(struct vp_world *world, enum vp_status status,
-                              int64_t deadline_ns, struct vp_err *err)
+                              struct vp_limit limit, struct vp_err *err)
 {
     enum vp_status agreed = VP_OK, st;
     int rank = 0;
 
-    st = world->ops->agree(world, status, deadline_ns, &rank, &agreed);
+    st = world->ops->agree(world, status, limit, &rank, &agreed);
     if (st == VP_ERR_ABORTED)
         return vp_world_status(world, err);
     if (st != VP_OK)
@@ -106,18 +106,17 @@ enum vp_status vp_world_agree(struct vp_world *world, enum vp_status status,
 }
 
 enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
-                              int64_t deadline_ns)
+                              struct vp_limit limit)
 {
-    return world->ops->share(world, bytes, n, deadline_ns);
+    return world->ops->share(world, bytes, n, limit);
 }
 
 /* ---- Devices ------------------------------------------------------------ */
 
 enum vp_status vp_world_meet(struct vp_world *world, const char *address,
-                             int64_t deadline_ns)
+                             struct vp_limit limit)
 {
-    return world->ops->meet ? world->ops->meet(world, address, deadline_ns)
-                            : VP_OK;
+    return world->ops->meet ? world->ops->meet(world, address, limit) : VP_OK;
 }
 
 bool vp_world_is_direct(const struct vp_world *world, int a, int b)
@@ -149,9 +148,9 @@ enum vp_status vp_channel_create(struct vp_world *world,
 }
 
 enum vp_status vp_channel_acquire(struct vp_channel *channel, uint64_t j,
-                                  int64_t deadline_ns, void **buffer_out)
+                                  struct vp_limit limit, void **buffer_out)
 {
-    return channel->ops->acquire(channel, j, deadline_ns, buffer_out);
+    return channel->ops->acquire(channel, j, limit, buffer_out);
 }
 
 void vp_channel_post(struct vp_channel *channel, uint64_t j, size_t n_body)
@@ -160,9 +159,9 @@ void vp_channel_post(struct vp_channel *channel, uint64_t j, size_t n_body)
 }
 
 enum vp_status vp_channel_wait(struct vp_channel *channel, uint64_t j,
-                               int64_t deadline_ns, void **buffer_out)
+                               struct vp_limit limit, void **buffer_out)
 {
-    return channel->ops->wait(channel, j, deadline_ns, buffer_out);
+    return channel->ops->wait(channel, j, limit, buffer_out);
 }
 
 void vp_channel_release(struct vp_channel *channel, uint64_t j)
@@ -202,9 +201,9 @@ enum vp_status vp_direct_group_create(struct vp_world *world, const int *ranks,
 
 enum vp_status vp_group_exchange(struct vp_group *group, int member,
                                  const void *mine, size_t n_bytes, void *all,
-                                 int64_t deadline_ns)
+                                 struct vp_limit limit)
 {
-    return group->ops->exchange(group, member, mine, n_bytes, all, deadline_ns);
+    return group->ops->exchange(group, member, mine, n_bytes, all, limit);
 }
 
 void vp_group_set_adder(struct vp_group *group, int member, vp_adder_fn add,
@@ -246,14 +245,14 @@ bool vp_group_progress(struct vp_group *group, int member)
 }
 
 enum vp_status vp_group_await(struct vp_group *group, int member,
-                              int64_t deadline_ns, bool *done_out)
+                              struct vp_limit limit, bool *done_out)
 {
-    return group->ops->await(group, member, deadline_ns, done_out);
+    return group->ops->await(group, member, limit, done_out);
 }
 
 enum vp_status vp_group_add(struct vp_group *group, int member,
                             const struct vp_term *terms, int n_terms, int64_t n,
-                            int64_t deadline_ns)
+                            struct vp_limit limit)
 {
     bool done = false;
 
@@ -263,7 +262,7 @@ enum vp_status vp_group_add(struct vp_group *group, int member,
     while (!done) {
         while (vp_group_progress(group, member))
             ;
-        VP_TRY(vp_group_await(group, member, deadline_ns, &done));
+        VP_TRY(vp_group_await(group, member, limit, &done));
     }
     return VP_OK;
 }

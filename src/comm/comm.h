@@ -15,6 +15,7 @@
 #ifndef VP_COMM_COMM_H
 #define VP_COMM_COMM_H
 
+#include "base/limit.h"
 #include "base/status.h"
 
 #include <stdatomic.h>
@@ -76,10 +77,10 @@ enum vp_status vp_world_status(const struct vp_world *world,
  * The first failure, in the order of ranks, is everybody's; the text stays
  * where it is its own, and is emptied elsewhere. */
 enum vp_status vp_world_agree(struct vp_world *world, enum vp_status status,
-                              int64_t deadline_ns, struct vp_err *err);
+                              struct vp_limit limit, struct vp_err *err);
 /* All processes get the lead's bytes, at most 4096. */
 enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
-                              int64_t deadline_ns);
+                              struct vp_limit limit);
 
 /* ---- Devices ------------------------------------------------------------ */
 
@@ -114,7 +115,7 @@ struct vp_accel {
 /* All processes come here, each with what tells its device from others of its
  * host; "": it has none. Then it is known who reaches whom. */
 enum vp_status vp_world_meet(struct vp_world *world, const char *address,
-                             int64_t deadline_ns);
+                             struct vp_limit limit);
 /* After vp_world_meet(): can these ranks send from device to device, without
  * the host's memory? */
 bool vp_world_is_direct(const struct vp_world *world, int a, int b);
@@ -170,12 +171,12 @@ enum vp_status vp_direct_group_create(struct vp_world *world, const int *ranks,
 /* Waits for the credit of message j; its buffer to write into. Asked again
  * before post(), the same one. */
 enum vp_status vp_channel_acquire(struct vp_channel *channel, uint64_t j,
-                                  int64_t deadline_ns, void **buffer_out);
+                                  struct vp_limit limit, void **buffer_out);
 /* `n_body`: bytes of the body that were written, and travel. */
 void vp_channel_post(struct vp_channel *channel, uint64_t j, size_t n_body);
 /* Waits for message j to arrive; its buffer to read (and overwrite). */
 enum vp_status vp_channel_wait(struct vp_channel *channel, uint64_t j,
-                               int64_t deadline_ns, void **buffer_out);
+                               struct vp_limit limit, void **buffer_out);
 void vp_channel_release(struct vp_channel *channel, uint64_t j);
 
 /* ---- Groups ------------------------------------------------------------- */
@@ -184,7 +185,7 @@ void vp_channel_release(struct vp_channel *channel, uint64_t j);
  * apart. Also a barrier. */
 enum vp_status vp_group_exchange(struct vp_group *group, int member,
                                  const void *mine, size_t n_bytes, void *all,
-                                 int64_t deadline_ns);
+                                 struct vp_limit limit);
 
 /* One array in a sum over a group. */
 struct vp_term {
@@ -209,7 +210,7 @@ void vp_group_set_adder(struct vp_group *group, int member, vp_adder_fn add,
  * everywhere, on every transport. All arrays are overwritten with the sum. */
 enum vp_status vp_group_add(struct vp_group *group, int member,
                             const struct vp_term *terms, int n_terms, int64_t n,
-                            int64_t deadline_ns);
+                            struct vp_limit limit);
 
 /* Sums of this group may be added in any order, by the transport's own means,
  * which may be faster; bits then differ. Each member has one term. Before the
@@ -241,6 +242,6 @@ bool vp_group_progress(struct vp_group *group, int member);
 /* After offer_rest: waits until there is a slice to add, or until the sum is
  * done everywhere and the arrays are the member's own again. */
 enum vp_status vp_group_await(struct vp_group *group, int member,
-                              int64_t deadline_ns, bool *done_out);
+                              struct vp_limit limit, bool *done_out);
 
 #endif

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 /* Changes with anything in this file or in comm.h. */
-#define VP_COMM_ABI 2
+#define VP_COMM_ABI 3
 
 struct vp_world_ops {
     const char *name;
@@ -22,10 +22,10 @@ struct vp_world_ops {
     void (*tell_abort)(struct vp_world *world, enum vp_status status);
     /* Every process gives its status; the first failure, by rank. */
     enum vp_status (*agree)(struct vp_world *world, enum vp_status status,
-                            int64_t deadline_ns, int *rank_out,
+                            struct vp_limit limit, int *rank_out,
                             enum vp_status *agreed_out);
     enum vp_status (*share)(struct vp_world *world, void *bytes, size_t n,
-                            int64_t deadline_ns);
+                            struct vp_limit limit);
     enum vp_status (*channel_create)(struct vp_world *world,
                                      const struct vp_link *link,
                                      struct vp_channel **out);
@@ -34,7 +34,7 @@ struct vp_world_ops {
                                    struct vp_group **out);
     /* Of a transport that reaches devices; else NULL. */
     enum vp_status (*meet)(struct vp_world *world, const char *address,
-                           int64_t deadline_ns);
+                           struct vp_limit limit);
     bool (*is_direct)(const struct vp_world *world, int a, int b);
     const char *(*why_not)(const struct vp_world *world);
     void (*set_device)(struct vp_world *world, const struct vp_accel *device);
@@ -46,10 +46,10 @@ struct vp_world_ops {
 struct vp_channel_ops {
     void (*free)(struct vp_channel *channel);
     enum vp_status (*acquire)(struct vp_channel *channel, uint64_t j,
-                              int64_t deadline_ns, void **buffer_out);
+                              struct vp_limit limit, void **buffer_out);
     void (*post)(struct vp_channel *channel, uint64_t j, size_t n_body);
     enum vp_status (*wait)(struct vp_channel *channel, uint64_t j,
-                           int64_t deadline_ns, void **buffer_out);
+                           struct vp_limit limit, void **buffer_out);
     void (*release)(struct vp_channel *channel, uint64_t j);
 };
 
@@ -57,7 +57,7 @@ struct vp_group_ops {
     void (*free)(struct vp_group *group);
     enum vp_status (*exchange)(struct vp_group *group, int member,
                                const void *mine, size_t n_bytes, void *all,
-                               int64_t deadline_ns);
+                               struct vp_limit limit);
     void (*set_adder)(struct vp_group *group, int member, vp_adder_fn add,
                       void *ctx);
     void (*set_fast)(struct vp_group *group);
@@ -71,7 +71,7 @@ struct vp_group_ops {
     void (*offer_rest)(struct vp_group *group, int member);
     bool (*progress)(struct vp_group *group, int member);
     enum vp_status (*await)(struct vp_group *group, int member,
-                            int64_t deadline_ns, bool *done_out);
+                            struct vp_limit limit, bool *done_out);
 };
 
 /* The first members of every transport's own. */

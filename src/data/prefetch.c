@@ -3,8 +3,8 @@
 #include "data/data.h"
 
 #include "base/clock.h"
+#include "base/limit.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -82,15 +82,7 @@ static void *reader_main(void *arg)
 
 static enum vp_status init_sync(struct vp_prefetch *p)
 {
-    pthread_condattr_t attr;
-    int rc;
-
-    if (pthread_condattr_init(&attr) != 0)
-        return VP_ERR_NOMEM;
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    rc = pthread_cond_init(&p->changed, &attr);
-    pthread_condattr_destroy(&attr);
-    if (rc != 0)
+    if (vp_limit_cond_init(&p->changed) != 0)
         return VP_ERR_NOMEM;
     pthread_mutex_init(&p->lock, NULL);
     return VP_OK;
@@ -158,17 +150,19 @@ void vp_prefetch_free(struct vp_prefetch *p)
 static enum vp_status wait_for_batch(struct vp_prefetch *p, int timeout_ms,
                                      struct vp_err *err)
 {
-    struct timespec at = vp_clock_after(timeout_ms);
+    struct vp_limit limit = vp_limit_ms(timeout_ms);
 
     while (p->n_ready == 0 && p->failed == VP_OK) {
-        if (pthread_cond_timedwait(&p->changed, &p->lock, &at) == ETIMEDOUT &&
-            p->n_ready == 0 && p->failed == VP_OK)
+        struct timespec at = vp_limit_next_look(&limit);
+
+        if (vp_limit_is_over(&limit))
             return vp_err_set(
                 err, VP_ERR_TIMEOUT,
                 "batch %llu: not read within %d ms; check the "
                 "disk that holds data_dir",
                 (unsigned long long)vp_batch_number(&p->order, p->next_k),
                 timeout_ms);
+        pthread_cond_timedwait(&p->changed, &p->lock, &at);
     }
     if (p->n_ready > 0)
         return VP_OK;

@@ -2,12 +2,12 @@
  * commits it; a thread writes. */
 #include "launch/checkpoint.h"
 
+#include "base/limit.h"
 #include "ckpt/store.h"
 #include "ckpt/writer.h"
 #include "launch/saved.h"
 #include "launch/team.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -37,20 +37,6 @@ struct vp_checkpoints {
 
 /* ---- The trainer's side ------------------------------------------------- */
 
-static struct timespec in_ms(int ms)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
-}
-
 static enum vp_status create_writer(struct vp_checkpoints *c,
                                     struct vp_err *err);
 
@@ -59,18 +45,22 @@ static enum vp_status begin(void *ctx, int64_t step, int timeout_ms,
                             struct vp_err *err)
 {
     struct vp_checkpoints *c = ctx;
-    struct timespec limit = in_ms(timeout_ms);
+    struct vp_limit limit = vp_limit_ms(timeout_ms);
     enum vp_status st = VP_OK;
 
     pthread_mutex_lock(&c->lock);
-    while (c->open >= 0 && c->open != step && st == VP_OK)
-        if (pthread_cond_timedwait(&c->committed, &c->lock, &limit) ==
-            ETIMEDOUT)
+    while (c->open >= 0 && c->open != step && st == VP_OK) {
+        struct timespec at = vp_limit_next_look(&limit);
+
+        if (vp_limit_is_over(&limit))
             st = vp_err_set(err, VP_ERR_TIMEOUT,
                             "checkpoint of step %lld: that of step %lld is not "
                             "complete after %d s",
                             (long long)step, (long long)c->open,
                             timeout_ms / 1000);
+        else
+            pthread_cond_timedwait(&c->committed, &c->lock, &at);
+    }
     if (st == VP_OK && !c->writer)
         st = create_writer(c, err);
     if (st == VP_OK && c->open < 0) {
@@ -131,8 +121,11 @@ enum vp_status vp_checkpoints_create(const struct vp_config *config,
     c->saver = (struct vp_saver){ c, config->checkpoint_every, begin, room,
                                   is_lead(c) ? NULL : filled };
     c->open = c->last = -1;
+    if (vp_limit_cond_init(&c->committed) != 0) {
+        free(c);
+        return vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
+    }
     pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->committed, NULL);
     *out = c;
     return VP_OK;
 }

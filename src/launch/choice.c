@@ -176,7 +176,7 @@ static enum vp_status share_offer(struct choice *choice, struct offer *offer,
 
     if (choice->is_lead)
         offer->status = (int)make_offer(choice, offer, err);
-    if (vp_world_share(world, offer, sizeof(*offer), INT64_MAX) != VP_OK)
+    if (vp_world_share(world, offer, sizeof(*offer), VP_LIMIT_NEVER) != VP_OK)
         return vp_err_set(err, VP_ERR_ABORTED, "resuming: the lead is gone");
     if (offer->status != VP_OK && !choice->is_lead)
         err->text[0] = '\0';
@@ -227,7 +227,7 @@ static enum vp_status exchange_answers(struct choice *choice,
     while (!vp_world_is_mine(world, me))
         me++;
     if (vp_group_exchange(choice->group, me, mine, sizeof(*mine),
-                          choice->answers, INT64_MAX) != VP_OK)
+                          choice->answers, VP_LIMIT_NEVER) != VP_OK)
         return vp_err_set(err, VP_ERR_ABORTED,
                           "resuming: another process is gone");
     return VP_OK;
@@ -277,9 +277,10 @@ static enum vp_status choose(struct choice *choice, bool *agreed_out,
         st = start_search(choice, err);
     if (!world)
         return st == VP_OK ? search_next(choice, err) : st;
-    st = vp_world_agree(world, st, INT64_MAX, err);
+    st = vp_world_agree(world, st, VP_LIMIT_NEVER, err);
     if (st == VP_OK)
-        st = vp_world_agree(world, make_group(choice, err), INT64_MAX, err);
+        st = vp_world_agree(world, make_group(choice, err), VP_LIMIT_NEVER,
+                            err);
     if (st == VP_OK) {
         want_own_blocks(choice);
         st = choose_together(choice, err);

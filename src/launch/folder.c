@@ -289,27 +289,27 @@ static void remove_token(const struct vp_folder *folder, long long token)
 }
 
 static enum vp_status check_shared(const struct vp_folder *folder,
-                                   struct vp_world *world, int64_t deadline_ns,
-                                   struct vp_err *err)
+                                   struct vp_world *world,
+                                   struct vp_limit limit, struct vp_err *err)
 {
     bool lead = vp_world_is_mine(world, vp_world_lead(world));
     long long token = (long long)time(NULL) * 100000 + getpid() % 100000;
     enum vp_status st = lead ? write_token(folder, token, err) : VP_OK;
 
-    VP_TRY(vp_world_agree(world, st, deadline_ns, err));
-    VP_TRY(vp_world_share(world, &token, sizeof(token), deadline_ns));
+    VP_TRY(vp_world_agree(world, st, limit, err));
+    VP_TRY(vp_world_share(world, &token, sizeof(token), limit));
     st = see_token(folder, token, err);
-    st = vp_world_agree(world, st, deadline_ns, err);
+    st = vp_world_agree(world, st, limit, err);
     if (lead)
         remove_token(folder, token);
     return st;
 }
 
 enum vp_status vp_folder_share(struct vp_folder *folder, struct vp_world *world,
-                               int64_t deadline_ns, struct vp_err *err)
+                               struct vp_limit limit, struct vp_err *err)
 {
     enum vp_status st = vp_world_share(world, folder->path,
-                                       sizeof(folder->path), deadline_ns);
+                                       sizeof(folder->path), limit);
 
     if (st == VP_ERR_ABORTED)
         return vp_world_status(world, err);
@@ -317,8 +317,7 @@ enum vp_status vp_folder_share(struct vp_folder *folder, struct vp_world *world,
         return vp_err_set(err, st,
                           "the other processes do not ask for the run folder; "
                           "look at what they say");
-    return folder->path[0] ? check_shared(folder, world, deadline_ns, err)
-                           : VP_OK;
+    return folder->path[0] ? check_shared(folder, world, limit, err) : VP_OK;
 }
 
 void vp_folder_close(struct vp_folder *folder)

@@ -41,7 +41,7 @@ enum vp_status vp_folder_resume(struct vp_folder *folder,
 /* Several processes: all get the path of the lead's folder (or none), and must
  * see it: the lead writes a file there, and they look for it. */
 enum vp_status vp_folder_share(struct vp_folder *folder, struct vp_world *world,
-                               int64_t deadline_ns, struct vp_err *err);
+                               struct vp_limit limit, struct vp_err *err);
 void vp_folder_close(struct vp_folder *folder);
 
 /* Lets metrics.jsonl reach the disk. Any thread. */

@@ -1,6 +1,6 @@
 #include "launch/guard.h"
 
-#include "base/clock.h"
+#include "base/limit.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -33,9 +33,10 @@ static bool is_forgotten(const struct vp_supervisor *supervisor, pid_t parent)
 /* Until all ranks have gone, but no longer. */
 static void wait_ms(struct vp_supervisor *supervisor, int ms)
 {
-    int64_t end = vp_clock_ns() + ms * INT64_C(1000000);
+    struct vp_limit limit = vp_limit_ms(ms);
 
-    while (vp_supervisor_n_connected(supervisor) > 0 && vp_clock_ns() < end)
+    while (vp_supervisor_n_connected(supervisor) > 0 &&
+           !vp_limit_is_over(&limit))
         vp_supervisor_rest(supervisor, LISTEN_MS);
 }
 

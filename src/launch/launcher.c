@@ -1,7 +1,7 @@
 #include "launch/launcher.h"
 
-#include "base/clock.h"
 #include "base/host.h"
+#include "base/limit.h"
 #include "ckpt/search.h"
 #include "launch/checkpoint.h"
 #include "launch/command.h"
@@ -190,7 +190,7 @@ static enum vp_status pass_signals_on(struct launch *launch)
  * has a moment to be heard. */
 static enum vp_outcome look_after(struct launch *launch)
 {
-    int64_t give_up = INT64_MAX;
+    struct vp_limit give_up = VP_LIMIT_NEVER;
 
     for (;;) {
         enum vp_outcome outcome = vp_supervisor_listen(launch->supervisor,
@@ -198,10 +198,11 @@ static enum vp_outcome look_after(struct launch *launch)
 
         if (outcome != VP_OUTCOME_NONE)
             return outcome;
-        if (pass_signals_on(launch) != VP_OK || vp_clock_ns() > give_up)
+        if (pass_signals_on(launch) != VP_OK || vp_limit_is_over(&give_up))
             return VP_OUTCOME_NONE;
-        if (vp_process_has_ended(&launch->mpirun) && give_up == INT64_MAX) {
-            give_up = vp_clock_ns() + END_MS * INT64_C(1000000);
+        if (vp_process_has_ended(&launch->mpirun) &&
+            give_up.length_ns == INT64_MAX) {
+            give_up = vp_limit_ms(END_MS);
             vp_supervisor_launcher_ended(launch->supervisor);
         }
     }
@@ -241,9 +242,9 @@ static enum vp_status report(const struct launch *launch, struct vp_err *err)
 /* Ranks that are done exit by themselves. */
 static void let_exit(struct launch *launch)
 {
-    int64_t end = vp_clock_ns() + EXIT_MS * INT64_C(1000000);
+    struct vp_limit limit = vp_limit_ms(EXIT_MS);
 
-    while (!vp_process_has_ended(&launch->mpirun) && vp_clock_ns() < end)
+    while (!vp_process_has_ended(&launch->mpirun) && !vp_limit_is_over(&limit))
         vp_supervisor_rest(launch->supervisor, LISTEN_MS / 10);
     if (!launch->mpirun.ended)
         notice(launch, "ranks that are done did not exit; they are ended");

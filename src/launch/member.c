@@ -33,7 +33,6 @@ static enum vp_status meet(const struct vp_member_config *config,
                            struct vp_member *member, struct vp_err *err)
 {
     const char *given = getenv(VP_SUPERVISOR_VARIABLE);
-    int64_t limit_ns = config->config->watchdog_seconds * INT64_C(1000000000);
     char address[512] = "";
     enum vp_status st;
 
@@ -47,8 +46,9 @@ static enum vp_status meet(const struct vp_member_config *config,
         vp_processes_join(&config->self, config->config, &member->world, err));
     if (given)
         return VP_OK;
-    st = vp_world_share(member->world, address, sizeof(address),
-                        vp_clock_ns() + limit_ns);
+    st = vp_world_share(
+        member->world, address, sizeof(address),
+        vp_limit_ms(config->config->watchdog_seconds * INT64_C(1000)));
     if (st != VP_OK)
         return vp_err_set(err, st,
                           "the first process does not say who looks after the "

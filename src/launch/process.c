@@ -1,6 +1,6 @@
 #include "launch/process.h"
 
-#include "base/clock.h"
+#include "base/limit.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -73,10 +73,10 @@ bool vp_process_has_ended(struct vp_process *process)
 bool vp_process_wait(struct vp_process *process, int timeout_ms)
 {
     const struct timespec pause = { .tv_nsec = 5000000 };
-    int64_t end = vp_clock_ns() + timeout_ms * INT64_C(1000000);
+    struct vp_limit limit = vp_limit_ms(timeout_ms);
 
     while (!vp_process_has_ended(process)) {
-        if (vp_clock_ns() > end)
+        if (vp_limit_is_over(&limit))
             return false;
         nanosleep(&pause, NULL);
     }
@@ -143,9 +143,9 @@ static int kill_children(void)
 void vp_process_end_orphans(int timeout_ms)
 {
     const struct timespec pause = { .tv_nsec = 10000000 };
-    int64_t end = vp_clock_ns() + timeout_ms * INT64_C(1000000);
+    struct vp_limit limit = vp_limit_ms(timeout_ms);
 
-    while (kill_children() > 0 && vp_clock_ns() < end)
+    while (kill_children() > 0 && !vp_limit_is_over(&limit))
         nanosleep(&pause, NULL);
 }
 

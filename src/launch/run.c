@@ -533,7 +533,7 @@ static enum vp_status open_resume(struct run *run, struct vp_err *err)
         return VP_OK;
     st = is_lead(run) ? lock_home(run, err) : VP_OK;
     if (run->world) {
-        st = vp_world_agree(run->world, st, INT64_MAX, err);
+        st = vp_world_agree(run->world, st, VP_LIMIT_NEVER, err);
         run->agreed = st != VP_OK;
     }
     VP_TRY(st);
@@ -565,11 +565,6 @@ static enum vp_status open_folder(struct run *run, struct vp_err *err)
     if (run->home[0])
         return vp_folder_resume(&run->folder, run->config, run->n_done, err);
     return vp_folder_create(run->config, output, &run->folder, err);
-}
-
-static int64_t deadline_of(const struct run *run)
-{
-    return vp_clock_ns() + (int64_t)run->train.timeout_ms * 1000000;
 }
 
 /* A checkpoint that names a step has the metrics of that step beside it. */
@@ -618,13 +613,12 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
     enum vp_status st = is_lead(run) ? open_folder(run, err) : VP_OK;
 
     if (run->world) {
-        st = vp_world_agree(run->world, st, deadline_of(run), err);
+        st = vp_world_agree(run->world, st, VP_LIMIT_NEVER, err);
         run->agreed = st != VP_OK;
     }
     VP_TRY(st);
     if (run->world)
-        VP_TRY(
-            vp_folder_share(&run->folder, run->world, deadline_of(run), err));
+        VP_TRY(vp_folder_share(&run->folder, run->world, VP_LIMIT_NEVER, err));
     if (run->options->pulse && run->folder.path[0])
         VP_TRY(vp_view_keep(&run->view, run->config, run->folder.path, err));
     return arm_checkpoints(run, err);
@@ -697,7 +691,7 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
 
     /* A trainer asks the other processes itself. */
     if (st != VP_OK && run->world && !run->samples.agreed && !run->agreed)
-        st = vp_world_agree(run->world, st, INT64_MAX, err);
+        st = vp_world_agree(run->world, st, VP_LIMIT_NEVER, err);
     else if (st == VP_OK)
         st = make_trainer(run, err);
     run->agreed = st != VP_OK;

@@ -106,7 +106,8 @@ static enum vp_status share(const struct plan *plan, bool eval,
         told.info = *vp_data_info(*data);
         snprintf(told.what, sizeof(told.what), "%s", told.info.what);
     }
-    if (vp_world_share(plan->world, &told, sizeof(told), INT64_MAX) != VP_OK)
+    if (vp_world_share(plan->world, &told, sizeof(told), VP_LIMIT_NEVER) !=
+        VP_OK)
         return vp_err_set(err, VP_ERR_ABORTED, "data: the lead is gone");
     told.info.what = told.what;
     return *data ? VP_OK : vp_data_stand_in(&config, &told.info, data, err);
@@ -118,7 +119,7 @@ static enum vp_status open_together(const struct plan *plan,
 {
     enum vp_status st = reads(plan) ? open_files(plan, samples, err) : VP_OK;
 
-    st = vp_world_agree(plan->world, st, INT64_MAX, err);
+    st = vp_world_agree(plan->world, st, VP_LIMIT_NEVER, err);
     samples->agreed = st != VP_OK;
     VP_TRY(st);
     VP_TRY(share(plan, false, &samples->train, err));

@@ -1,7 +1,5 @@
 #include "launch/team.h"
 
-#include "base/clock.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -36,13 +34,14 @@ struct vp_team {
 /* ---- Telling ------------------------------------------------------------ */
 
 static enum vp_status give_up_wait(const struct vp_team *team,
-                                   const atomic_bool *give_up, int64_t limit)
+                                   const atomic_bool *give_up,
+                                   struct vp_limit *limit)
 {
     const struct timespec pause = { .tv_nsec = LOOK_NS };
 
     if (give_up && atomic_load(give_up))
         return VP_ERR_ABORTED;
-    if (vp_clock_ns() > limit)
+    if (vp_limit_is_over(limit))
         return VP_ERR_TIMEOUT;
     VP_TRY(vp_world_status(team->world, NULL));
     nanosleep(&pause, NULL);
@@ -58,11 +57,6 @@ static enum vp_status failed(enum vp_status st, int64_t step, int rank,
                       (long long)step, rank);
 }
 
-static int64_t limit_of(void)
-{
-    return vp_clock_ns() + (int64_t)LIMIT_MS * 1000000;
-}
-
 /* The buffer that a channel gives is the head; the parts lie beside it. */
 static struct vp_ckpt_part *parts_of(const struct line *line,
                                      const struct report *head)
@@ -76,12 +70,12 @@ static enum vp_status tell(void *ctx, int64_t step,
 {
     struct vp_team *team = ctx;
     struct line *line = &team->lines[team->me];
-    int64_t limit = limit_of();
+    struct vp_limit limit = vp_limit_ms(LIMIT_MS);
     void *head;
 
-    while (vp_channel_acquire(line->channel, line->n_reports, 0, &head) !=
-           VP_OK)
-        if (give_up_wait(team, give_up, limit) != VP_OK)
+    while (vp_channel_acquire(line->channel, line->n_reports, VP_LIMIT_NOW,
+                              &head) != VP_OK)
+        if (give_up_wait(team, give_up, &limit) != VP_OK)
             return failed(VP_ERR_ABORTED, step, team->me, err);
     *(struct report *)head = (struct report){ step, n };
     if (n > 0)
@@ -98,12 +92,13 @@ static enum vp_status hear_one(struct vp_team *team, int rank, int64_t step,
                                const atomic_bool *give_up, struct vp_err *err)
 {
     struct line *line = &team->lines[rank];
-    int64_t limit = limit_of();
+    struct vp_limit limit = vp_limit_ms(LIMIT_MS);
     const struct report *report;
     void *head;
 
-    while (vp_channel_wait(line->channel, line->n_reports, 0, &head) != VP_OK)
-        VP_TRY(give_up_wait(team, give_up, limit) == VP_OK
+    while (vp_channel_wait(line->channel, line->n_reports, VP_LIMIT_NOW,
+                           &head) != VP_OK)
+        VP_TRY(give_up_wait(team, give_up, &limit) == VP_OK
                    ? VP_OK
                    : failed(VP_ERR_TIMEOUT, step, rank, err));
     report = head;

@@ -41,9 +41,10 @@ static inline int64_t version_of(const struct vp_rank *rank,
     return rank->job->sync ? rs->stage.newest : action->version;
 }
 
-static inline int64_t deadline(const struct vp_rank *rank)
+/* For one wait of the rank. */
+static inline struct vp_limit limit_of(const struct vp_rank *rank)
 {
-    return vp_clock_ns() + (int64_t)rank->crew->config->timeout_ms * 1000000;
+    return vp_limit_ms(rank->crew->config->timeout_ms);
 }
 
 /* rank.c: what a test wants to happen here; VP_OK: nothing, or `*skip`. */

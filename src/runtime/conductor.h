@@ -13,9 +13,11 @@ enum { MAX_JOBS = 4, PIECE = 64 };
  * asked to stop does so soon. */
 #define PIECE_SECONDS 0.5
 
-#define SLICE_NS (50 * (int64_t)1000000)   /* between looks at the ranks */
-#define HEAR_NS (3 * (int64_t)1000000)     /* at other processes */
-#define GRACE_NS (2000 * (int64_t)1000000) /* for ranks to notice a failure */
+enum {
+    SLICE_MS = 50,   /* between looks at the ranks */
+    HEAR_MS = 3,     /* at other processes */
+    GRACE_MS = 2000, /* for ranks to notice a failure */
+};
 
 struct vp_trainer {
     struct vp_train_config config;
@@ -41,11 +43,12 @@ struct vp_trainer {
     struct vp_schedule pieces[2]; /* of the stream, or an evaluation's */
     int n_pieces;
 
-    int64_t n_steps;               /* reported */
-    int64_t n_minibatches;         /* trained on */
-    int64_t report_ns, wait_ns;    /* clocks at the last report */
-    int64_t seen_actions, seen_ns; /* when something happened last */
-    bool lost;                     /* a rank does not come back */
+    int64_t n_steps;            /* reported */
+    int64_t n_minibatches;      /* trained on */
+    int64_t report_ns, wait_ns; /* clocks at the last report */
+    int64_t seen_actions;
+    struct vp_limit idle; /* for all ranks together, without an action done */
+    bool lost;            /* a rank does not come back */
 };
 
 /* Gives the ranks of this process their next job. */

@@ -181,7 +181,7 @@ enum vp_status vp_crew_open(struct vp_crew *crew, struct vp_rank *ranks,
 }
 
 enum vp_status vp_crew_meet(struct vp_crew *crew, struct vp_rank *ranks,
-                            int64_t deadline_ns)
+                            struct vp_limit limit)
 {
     const struct vp_train_config *config = crew->config;
     const struct vp_backend_ops *ops = config->backend;
@@ -208,7 +208,7 @@ enum vp_status vp_crew_meet(struct vp_crew *crew, struct vp_rank *ranks,
                       address, sizeof(address)))
         address[0] = '\0';
     vp_world_set_device(config->world, &device);
-    return vp_world_meet(config->world, address, deadline_ns);
+    return vp_world_meet(config->world, address, limit);
 }
 
 enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,

@@ -10,7 +10,7 @@ enum vp_status vp_crew_open(struct vp_crew *crew, struct vp_rank *ranks,
 /* In a world of several processes, which all come here: finds out whose devices
  * reach each other. */
 enum vp_status vp_crew_meet(struct vp_crew *crew, struct vp_rank *ranks,
-                            int64_t deadline_ns);
+                            struct vp_limit limit);
 /* Plans the stages; `schedule` says who owns what and how many slots, versions
  * and buffers there are. */
 enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,

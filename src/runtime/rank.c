@@ -64,7 +64,7 @@ static enum vp_status acquire(struct vp_rank *rank,
     void *parcel;
 
     vp_watch_begin_wait(rank);
-    st = vp_channel_acquire(message.channel, message.number, deadline(rank),
+    st = vp_channel_acquire(message.channel, message.number, limit_of(rank),
                             &parcel);
     count(rank, &rs->count.way[direction].send_ns, vp_watch_end_wait(rank, st));
     VP_TRY(st);
@@ -88,7 +88,7 @@ static enum vp_status receive(struct vp_rank *rank,
     void *parcel;
 
     vp_watch_begin_wait(rank);
-    st = vp_channel_wait(message.channel, message.number, deadline(rank),
+    st = vp_channel_wait(message.channel, message.number, limit_of(rank),
                          &parcel);
     count(rank, &way->receive_ns, vp_watch_end_wait(rank, st));
     VP_TRY(st);
@@ -182,11 +182,11 @@ static void set_scalars(struct vp_rank *rank, const struct vp_rank_stage *rs,
 static enum vp_status wait_for_room(struct vp_rank *rank, uint64_t minibatch)
 {
     const struct timespec pause = { .tv_nsec = 1000000 };
-    int64_t limit = deadline(rank);
+    struct vp_limit limit = limit_of(rank);
 
     while ((int64_t)minibatch - atomic_load(&rank->crew->n_reported) >=
            rank->crew->n_results) {
-        if (vp_clock_ns() > limit)
+        if (vp_limit_is_over(&limit))
             return VP_ERR_TIMEOUT;
         VP_TRY(vp_world_status(rank->crew->world, NULL));
         nanosleep(&pause, NULL);
@@ -323,7 +323,7 @@ static enum vp_status mark_written(struct vp_rank *rank,
     void *buffer;
 
     /* The credit was taken before the computation. */
-    VP_TRY(vp_channel_acquire(message.channel, message.number, deadline(rank),
+    VP_TRY(vp_channel_acquire(message.channel, message.number, limit_of(rank),
                               &buffer));
     parcel = buffer;
     if (!vp_wire_is_direct(&rs->stage, space))
@@ -470,7 +470,7 @@ static void show_message(struct vp_rank *rank, const struct vp_action *action,
     void *buffer;
 
     what->message = message.number;
-    if (vp_channel_acquire(message.channel, message.number, deadline(rank),
+    if (vp_channel_acquire(message.channel, message.number, limit_of(rank),
                            &buffer) != VP_OK)
         return;
     parcel = buffer;

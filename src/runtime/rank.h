@@ -73,6 +73,8 @@ struct vp_crew {
     atomic_bool stop_asked;  /* end after the update being run */
     atomic_bool stopped;     /* some process was asked to end */
     atomic_llong n_reported; /* minibatches whose result was read */
+    atomic_llong resumed_ns; /* vp_clock_ns() when this process went on after it
+                                was frozen; 0: never */
     bool has_bad_loss;       /* the loss of bad_minibatch is not finite */
     uint64_t bad_minibatch;
 };

@@ -125,7 +125,7 @@ enum vp_status vp_exec_reduce(struct vp_rank *rank,
     while (!done) {
         add_slices(rank, rs);
         vp_watch_begin_wait(rank);
-        st = vp_group_await(rs->replicas, rs->replica, deadline(rank), &done);
+        st = vp_group_await(rs->replicas, rs->replica, limit_of(rank), &done);
         vp_watch_end_wait(rank, st);
         VP_TRY(st);
     }

@@ -19,9 +19,9 @@ struct vp_remote {
     struct line **lines; /* per rank; NULL: none ends here */
 };
 
-static int64_t deadline_of(const struct vp_crew *crew)
+static struct vp_limit limit_of(const struct vp_crew *crew)
 {
-    return vp_clock_ns() + (int64_t)crew->config->timeout_ms * 1000000;
+    return vp_limit_ms(crew->config->timeout_ms);
 }
 
 /* ---- Orders ------------------------------------------------------------- */
@@ -35,8 +35,8 @@ enum vp_status vp_remote_give(struct vp_crew *crew,
 
         if (!line)
             continue;
-        VP_TRY(vp_channel_acquire(line->orders, line->n_orders,
-                                  deadline_of(crew), &buffer));
+        VP_TRY(vp_channel_acquire(line->orders, line->n_orders, limit_of(crew),
+                                  &buffer));
         *(struct vp_order *)buffer = *order;
         vp_channel_post(line->orders, line->n_orders++, 0);
     }
@@ -48,7 +48,8 @@ bool vp_remote_take(struct vp_crew *crew, struct vp_order *out)
     struct line *line = crew->remote->lines[crew->me];
     void *buffer;
 
-    if (vp_channel_wait(line->orders, line->n_orders, 0, &buffer) != VP_OK)
+    if (vp_channel_wait(line->orders, line->n_orders, VP_LIMIT_NOW, &buffer) !=
+        VP_OK)
         return false;
     *out = *(const struct vp_order *)buffer;
     vp_channel_release(line->orders, line->n_orders++);
@@ -139,7 +140,7 @@ enum vp_status vp_remote_tell(struct vp_rank *rank, const struct vp_note *note)
         return VP_OK;
     }
     line = crew->remote->lines[rank->index];
-    VP_TRY(vp_channel_acquire(line->notes, line->n_notes, deadline_of(crew),
+    VP_TRY(vp_channel_acquire(line->notes, line->n_notes, limit_of(crew),
                               &buffer));
     *(struct vp_note *)buffer = *note;
     ((struct vp_note *)buffer)->stop = atomic_load(&crew->stop_asked);
@@ -153,7 +154,7 @@ void vp_remote_hear(struct vp_crew *crew, struct vp_rank *ranks)
         struct line *line = crew->remote->lines[r];
         void *buffer;
 
-        while (line && vp_channel_wait(line->notes, line->n_notes, 0,
+        while (line && vp_channel_wait(line->notes, line->n_notes, VP_LIMIT_NOW,
                                        &buffer) == VP_OK) {
             take_note(crew, &ranks[r], buffer);
             vp_channel_release(line->notes, line->n_notes++);

@@ -15,7 +15,7 @@
 static bool wait_rank(struct vp_trainer *trainer, int rank,
                       struct vp_counter *counter, uint32_t target)
 {
-    trainer->seen_ns = vp_clock_ns();
+    vp_limit_restart(&trainer->idle);
     while (!vp_trainer_nap(trainer, counter, target)) {
         bool done = vp_counter_reached(&trainer->crew.n_done[rank],
                                        trainer->n_jobs);
@@ -325,7 +325,7 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
                                  const volatile sig_atomic_t *stop,
                                  struct vp_err *err)
 {
-    const struct timespec pause = { .tv_nsec = HEAR_NS };
+    const struct timespec pause = { .tv_nsec = HEAR_MS * 1000000 };
     struct vp_crew *crew = &trainer->crew;
     struct vp_order next = { .kind = VP_ORDER_ADVANCE };
     enum vp_status st = VP_OK;
@@ -664,9 +664,9 @@ static struct vp_trace_stage trace_stage(const struct vp_stage *stage)
 static enum vp_status gather_traces(struct vp_trainer *trainer,
                                     struct vp_err *err)
 {
-    const struct timespec pause = { .tv_nsec = HEAR_NS };
+    const struct timespec pause = { .tv_nsec = HEAR_MS * 1000000 };
 
-    trainer->seen_ns = vp_clock_ns();
+    vp_limit_restart(&trainer->idle);
     VP_TRY(order(trainer, &(struct vp_order){ .kind = VP_ORDER_TRACE }, err));
     for (int r = 0; r < trainer->crew.n_ranks; r++)
         while (!trainer->ranks[r].is_here &&

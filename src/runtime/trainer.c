@@ -7,8 +7,6 @@
 
 #include <stdlib.h>
 
-enum { START_MS = 10 * 60 * 1000 }; /* for all processes to be ready */
-
 /* ---- Rank threads ------------------------------------------------------- */
 
 struct thread_arg {
@@ -36,13 +34,12 @@ static void *thread_main(void *arg)
     struct thread_arg *self = arg;
     struct vp_trainer *trainer = self->trainer;
     struct vp_rank *rank = &trainer->ranks[self->index];
-    const int64_t forever = INT64_MAX;
 
     free(self);
     for (uint32_t k = 0;; k++) {
         const struct vp_job *job = &trainer->jobs[k % MAX_JOBS];
 
-        vp_counter_wait(&trainer->n_posted, k + 1, forever, NULL);
+        vp_counter_wait(&trainer->n_posted, k + 1, VP_LIMIT_NEVER, NULL);
         if (job->kind == VP_JOB_EXIT)
             return NULL;
         if (job->kind == VP_JOB_PREPARE)
@@ -70,19 +67,17 @@ static int64_t actions_done(const struct vp_trainer *trainer)
 
 bool vp_trainer_watch(struct vp_trainer *trainer)
 {
-    int64_t n = actions_done(trainer), now = vp_clock_ns();
+    int64_t n = actions_done(trainer);
     struct vp_err err = { "" };
+    bool over;
 
     vp_world_poll(trainer->crew.world);
-
-    if (n != trainer->seen_actions) {
-        trainer->seen_actions = n;
-        trainer->seen_ns = now;
-    }
-    /* Ranks that wait for others complain first. */
-    if (now - trainer->seen_ns >
-            (int64_t)trainer->config.timeout_ms * 1000000 + GRACE_NS &&
-        vp_world_status(trainer->crew.world, NULL) == VP_OK) {
+    if (n != trainer->seen_actions)
+        vp_limit_restart(&trainer->idle);
+    trainer->seen_actions = n;
+    over = vp_limit_is_over(&trainer->idle);
+    atomic_store(&trainer->crew.resumed_ns, trainer->idle.clock.resumed_ns);
+    if (over && vp_world_status(trainer->crew.world, NULL) == VP_OK) {
         vp_watch_report(trainer->ranks, trainer->crew.n_ranks, -1, &err);
         vp_world_abort(trainer->crew.world, VP_ERR_TIMEOUT, err.text);
     }
@@ -93,20 +88,19 @@ bool vp_trainer_nap(struct vp_trainer *trainer, struct vp_counter *counter,
                     uint32_t target)
 {
     struct vp_crew *crew = &trainer->crew;
-    int64_t slice = crew->remote ? HEAR_NS : SLICE_NS;
+    int slice = crew->remote ? HEAR_MS : SLICE_MS;
 
     if (crew->remote && crew->is_lead)
         vp_remote_hear(crew, trainer->ranks);
-    return vp_counter_wait(counter, target, vp_clock_ns() + slice, NULL) ==
-           VP_OK;
+    return vp_counter_wait(counter, target, vp_limit_ms(slice), NULL) == VP_OK;
 }
 
 void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n)
 {
     struct vp_crew *crew = &trainer->crew;
-    int64_t give_up = INT64_MAX;
+    struct vp_limit give_up = VP_LIMIT_NEVER;
 
-    trainer->seen_ns = vp_clock_ns();
+    vp_limit_restart(&trainer->idle);
     for (int r = 0; r < crew->n_ranks; r++)
         while ((crew->is_lead || trainer->ranks[r].is_here) &&
                !vp_trainer_nap(trainer, &crew->n_done[r], n)) {
@@ -114,9 +108,9 @@ void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n)
 
             if (!good && !trainer->ranks[r].is_here)
                 break; /* it has its own to look after it */
-            if (!good && give_up == INT64_MAX)
-                give_up = vp_clock_ns() + GRACE_NS;
-            if (vp_clock_ns() > give_up) {
+            if (!good && give_up.length_ns == INT64_MAX)
+                give_up = vp_limit_ms(GRACE_MS);
+            if (vp_limit_is_over(&give_up)) {
                 trainer->lost = true;
                 return;
             }
@@ -406,12 +400,6 @@ static enum vp_status prepare(struct vp_trainer *trainer, struct vp_err *err)
     return vp_world_status(crew->world, err);
 }
 
-/* Others may still read their part of a checkpoint. */
-static int64_t start_deadline(void)
-{
-    return vp_clock_ns() + (int64_t)START_MS * 1000000;
-}
-
 /* Machines count from different times; traces are in the lead's. */
 static enum vp_status set_clock(struct vp_crew *crew)
 {
@@ -419,8 +407,8 @@ static enum vp_status set_clock(struct vp_crew *crew)
 
     if (vp_world_n_here(crew->world) == crew->n_ranks)
         return VP_OK;
-    VP_TRY(vp_world_share(crew->world, &lead_ns, sizeof(lead_ns),
-                          start_deadline()));
+    VP_TRY(
+        vp_world_share(crew->world, &lead_ns, sizeof(lead_ns), VP_LIMIT_NEVER));
     crew->behind_ns = lead_ns - vp_clock_ns();
     return VP_OK;
 }
@@ -428,7 +416,7 @@ static enum vp_status set_clock(struct vp_crew *crew)
 static enum vp_status meet(struct vp_trainer *trainer, struct vp_err *err)
 {
     enum vp_status st = vp_crew_meet(&trainer->crew, trainer->ranks,
-                                     start_deadline());
+                                     VP_LIMIT_NEVER);
 
     return st == VP_OK ? VP_OK
                        : vp_err_set(err, st,
@@ -437,7 +425,9 @@ static enum vp_status meet(struct vp_trainer *trainer, struct vp_err *err)
 }
 
 /* Processes meet when all have a device, and go on when all are ready: what
- * one cannot do, the others hear of. */
+ * one cannot do, the others hear of. How long the others take to read their
+ * part of a checkpoint is not known here: a watchdog outside ends a start
+ * without progress. */
 static enum vp_status set_up(struct vp_trainer *trainer, bool dry,
                              struct vp_err *err)
 {
@@ -445,7 +435,7 @@ static enum vp_status set_up(struct vp_trainer *trainer, bool dry,
     enum vp_status st = open_ranks(trainer, err);
 
     if (world)
-        st = vp_world_agree(world, st, start_deadline(), err);
+        st = vp_world_agree(world, st, VP_LIMIT_NEVER, err);
     VP_TRY(st);
     if (world)
         st = meet(trainer, err);
@@ -454,7 +444,7 @@ static enum vp_status set_up(struct vp_trainer *trainer, bool dry,
     if (st == VP_OK && !dry)
         st = prepare(trainer, err);
     if (world)
-        st = vp_world_agree(world, st, start_deadline(), err);
+        st = vp_world_agree(world, st, VP_LIMIT_NEVER, err);
     if (world && st == VP_OK)
         st = set_clock(&trainer->crew);
     if (st == VP_OK && !dry)
@@ -471,8 +461,11 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
 
     if (!trainer)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
-    *trainer = (struct vp_trainer){ .config = *config };
+    *trainer = (struct vp_trainer){ .config = *config, .idle = VP_LIMIT_NEVER };
     st = set_up(trainer, dry, err);
+    /* Ranks that wait for others complain first. */
+    trainer->idle.length_ns = (config->timeout_ms + GRACE_MS) *
+                              INT64_C(1000000);
     if (st != VP_OK) {
         vp_trainer_free(trainer);
         return st;

@@ -78,7 +78,7 @@ static enum vp_status add_tie(struct vp_rank *rank, const struct vp_tie *tie)
     VP_TRY(copy_uses(rank, tie, terms, n, false));
     vp_watch_begin_wait(rank);
     st = vp_group_add(tie->group, tie->member[rank->index], terms, n, tie->n,
-                      deadline(rank));
+                      limit_of(rank));
     vp_watch_end_wait(rank, st);
     VP_TRY(st);
     n = list_uses(rank, tie, terms);
@@ -187,7 +187,7 @@ static enum vp_status share_norm(struct vp_rank *rank)
     rank->mine[n_blocks] = atomic_load(&crew->stop_asked);
     vp_watch_begin_wait(rank);
     st = vp_group_exchange(crew->everybody, rank->index, rank->mine,
-                           n * sizeof(double), rank->all, deadline(rank));
+                           n * sizeof(double), rank->all, limit_of(rank));
     vp_watch_end_wait(rank, st);
     VP_TRY(st);
     for (int b = 0; b < n_blocks; b++)

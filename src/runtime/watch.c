@@ -164,9 +164,13 @@ static bool is_waiting(const struct vp_rank *rank)
     return atomic_load(&rank->box->waits_ns) != 0;
 }
 
+/* In its action, since the process was last frozen. */
 static double seconds_in(const struct vp_rank *rank)
 {
-    return vp_clock_seconds(atomic_load(&rank->box->since_ns), vp_clock_ns());
+    int64_t since = atomic_load(&rank->box->since_ns);
+    int64_t resumed = atomic_load(&rank->crew->resumed_ns);
+
+    return vp_clock_seconds(since > resumed ? since : resumed, vp_clock_ns());
 }
 
 /* The rank that this one waits for; -1: it computes, or waits for many. */

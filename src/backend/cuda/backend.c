@@ -4,6 +4,7 @@
 #include "backend/cuda/traffic.h"
 
 #include "base/clock.h"
+#include "base/limit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -402,7 +403,7 @@ static enum vp_status cuda_event_sync(struct vp_event *event, int timeout_ms)
     enum { SPINS = 2000 };
     const struct timespec pause = { .tv_nsec = 50000 };
     const struct vp_backend *backend = event->backend;
-    int64_t limit = vp_clock_ns() + (int64_t)timeout_ms * 1000000;
+    struct vp_limit limit = vp_limit_ms(timeout_ms);
 
     for (int i = 0;; i++) {
         cudaError_t error = cudaEventQuery(event->event);
@@ -411,7 +412,7 @@ static enum vp_status cuda_event_sync(struct vp_event *event, int timeout_ms)
             return VP_OK;
         if (error != cudaErrorNotReady)
             return VP_ERR_IO;
-        if (vp_clock_ns() > limit)
+        if (vp_limit_is_over(&limit))
             return VP_ERR_TIMEOUT;
         if (backend->between && !backend->between(backend->between_ctx))
             return VP_ERR_ABORTED;

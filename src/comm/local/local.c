@@ -67,14 +67,14 @@ static void channel_free(struct vp_channel *base)
 }
 
 static enum vp_status acquire(struct vp_channel *base, uint64_t j,
-                              int64_t deadline_ns, void **buffer_out)
+                              struct vp_limit limit, void **buffer_out)
 {
     struct channel *channel = channel_of(base);
     uint64_t n = (uint64_t)channel->n_buffers;
 
     if (j >= n)
-        VP_TRY(vp_counter_wait(&channel->released, (uint32_t)(j - n + 1),
-                               deadline_ns, &base->world->stop));
+        VP_TRY(vp_counter_wait(&channel->released, (uint32_t)(j - n + 1), limit,
+                               &base->world->stop));
     *buffer_out = channel->buffers[j % n];
     return VP_OK;
 }
@@ -88,13 +88,13 @@ static void post(struct vp_channel *base, uint64_t j, size_t n_body)
 }
 
 static enum vp_status wait(struct vp_channel *base, uint64_t j,
-                           int64_t deadline_ns, void **buffer_out)
+                           struct vp_limit limit, void **buffer_out)
 {
     struct channel *channel = channel_of(base);
     uint64_t n = (uint64_t)channel->n_buffers;
 
     VP_TRY(vp_counter_wait(&channel->arrived[j % n], (uint32_t)(j / n + 1),
-                           deadline_ns, &base->world->stop));
+                           limit, &base->world->stop));
     *buffer_out = channel->buffers[j % n];
     return VP_OK;
 }
@@ -188,7 +188,7 @@ static enum vp_status make_pieces(struct group *group, int n)
  * contributed to k + 1, that is, has read k. */
 static enum vp_status exchange(struct vp_group *base, int member,
                                const void *mine, size_t n_bytes, void *all,
-                               int64_t deadline_ns)
+                               struct vp_limit limit)
 {
     struct group *group = group_of(base);
     uint64_t k = group->n_exchanges[member]++;
@@ -201,7 +201,7 @@ static enum vp_status exchange(struct vp_group *base, int member,
     vp_counter_add(&group->arrived);
     VP_TRY(vp_counter_wait(&group->arrived,
                            (uint32_t)((k + 1) * (uint64_t)group->n_members),
-                           deadline_ns, &group->base.world->stop));
+                           limit, &group->base.world->stop));
     for (int i = 0; n_bytes > 0 && i < group->n_members; i++)
         memcpy((unsigned char *)all + (size_t)i * n_bytes,
                half + (size_t)i * group->n_bytes, n_bytes);
@@ -345,7 +345,7 @@ static bool progress(struct vp_group *base, int member)
 }
 
 static enum vp_status await(struct vp_group *base, int member,
-                            int64_t deadline_ns, bool *done_out)
+                            struct vp_limit limit, bool *done_out)
 {
     struct group *group = group_of(base);
     struct share *share = &group->shares[member];
@@ -353,13 +353,13 @@ static enum vp_status await(struct vp_group *base, int member,
 
     VP_BUG_ON(share->n_given < group->n_pieces);
     if (share->n_todo > 0) {
-        VP_TRY(vp_counter_wait(&group->offered[share->todo[0]], target,
-                               deadline_ns, &group->base.world->stop));
+        VP_TRY(vp_counter_wait(&group->offered[share->todo[0]], target, limit,
+                               &group->base.world->stop));
         *done_out = false;
         return VP_OK;
     }
-    VP_TRY(vp_counter_wait(&group->done, target, deadline_ns,
-                           &group->base.world->stop));
+    VP_TRY(
+        vp_counter_wait(&group->done, target, limit, &group->base.world->stop));
     *done_out = true;
     memset(share->given, 0, (size_t)group->n_pieces * sizeof(*share->given));
     share->n_given = 0;
@@ -456,22 +456,22 @@ static void tell_abort(struct vp_world *world, enum vp_status status)
 
 /* There is one process. */
 static enum vp_status agree(struct vp_world *world, enum vp_status status,
-                            int64_t deadline_ns, int *rank_out,
+                            struct vp_limit limit, int *rank_out,
                             enum vp_status *agreed_out)
 {
-    (void)deadline_ns;
+    (void)limit;
     *rank_out = world->lead;
     *agreed_out = status;
     return VP_OK;
 }
 
 static enum vp_status share(struct vp_world *world, void *bytes, size_t n,
-                            int64_t deadline_ns)
+                            struct vp_limit limit)
 {
     (void)world;
     (void)bytes;
     (void)n;
-    (void)deadline_ns;
+    (void)limit;
     return VP_OK;
 }
 

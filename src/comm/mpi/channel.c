@@ -133,13 +133,13 @@ static bool find_slot(void *ctx)
 }
 
 static enum vp_status acquire(struct vp_channel *base, uint64_t j,
-                              int64_t deadline_ns, void **buffer_out)
+                              struct vp_limit limit, void **buffer_out)
 {
     struct channel *channel = channel_of(base);
     struct asked asked = { channel, j, NULL };
 
     VP_BUG_ON(channel->n_out == 0);
-    VP_TRY(vp_mpi_wait(world_of(channel), find_slot, &asked, deadline_ns));
+    VP_TRY(vp_mpi_wait(world_of(channel), find_slot, &asked, limit));
     asked.slot->state = SLOT_HELD;
     asked.slot->message = j;
     *buffer_out = asked.slot->buffer.self;
@@ -172,13 +172,13 @@ static bool has_arrived(void *ctx)
 }
 
 static enum vp_status wait(struct vp_channel *base, uint64_t j,
-                           int64_t deadline_ns, void **buffer_out)
+                           struct vp_limit limit, void **buffer_out)
 {
     struct channel *channel = channel_of(base);
     struct slot *slot = &channel->in[j % (uint64_t)channel->n_in];
     struct asked asked = { channel, j, slot };
 
-    VP_TRY(vp_mpi_wait(world_of(channel), has_arrived, &asked, deadline_ns));
+    VP_TRY(vp_mpi_wait(world_of(channel), has_arrived, &asked, limit));
     *buffer_out = slot->buffer.self;
     return VP_OK;
 }

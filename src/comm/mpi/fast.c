@@ -140,14 +140,14 @@ static bool all_added(void *ctx)
 }
 
 enum vp_status vp_mpi_fast_await(struct vp_group *base, int member,
-                                 int64_t deadline_ns, bool *done_out)
+                                 struct vp_limit limit, bool *done_out)
 {
     struct vp_mpi_group *group = vp_mpi_group_of(base);
     struct vp_mpi_fast *fast = group->fast;
 
     (void)member;
     VP_BUG_ON(fast->n_given < fast->n_pieces);
-    VP_TRY(vp_mpi_wait(world_of(group), all_added, group, deadline_ns));
+    VP_TRY(vp_mpi_wait(world_of(group), all_added, group, limit));
     memset(fast->given, 0, (size_t)fast->n_pieces * sizeof(*fast->given));
     fast->n_given = 0;
     fast->next = fast->n_pieces - 1;

@@ -18,7 +18,7 @@ static bool all_gave(void *ctx)
 
 static enum vp_status exchange(struct vp_group *base, int member,
                                const void *mine, size_t n_bytes, void *all,
-                               int64_t deadline_ns)
+                               struct vp_limit limit)
 {
     struct vp_mpi_group *group = vp_mpi_group_of(base);
     struct vp_mpi_world *world = vp_mpi_world_of(base->world);
@@ -31,7 +31,7 @@ static enum vp_status exchange(struct vp_group *base, int member,
                                 MPI_BYTE, group->comm, &trade.request),
                  "an exchange");
     vp_mpi_unlock(world);
-    return vp_mpi_wait(world, all_gave, &trade, deadline_ns);
+    return vp_mpi_wait(world, all_gave, &trade, limit);
 }
 
 /* Arrays that the host cannot reach are brought to it before. */

@@ -53,7 +53,7 @@ bool vp_mpi_done(struct vp_mpi_world *world, int n, MPI_Request *requests);
 /* Polls until `test` says true; it is called locked. */
 typedef bool (*vp_mpi_test_fn)(void *ctx);
 enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
-                           void *ctx, int64_t deadline_ns);
+                           void *ctx, struct vp_limit limit);
 
 /* Gives up transfers at the end of a world: sends that were taken, or receives
  * that nothing will answer. Locked. */
@@ -95,7 +95,7 @@ void vp_mpi_offer(struct vp_group *base, int member, int piece);
 void vp_mpi_offer_rest(struct vp_group *base, int member);
 bool vp_mpi_progress(struct vp_group *base, int member);
 enum vp_status vp_mpi_await(struct vp_group *base, int member,
-                            int64_t deadline_ns, bool *done_out);
+                            struct vp_limit limit, bool *done_out);
 void vp_mpi_sum_free(struct vp_mpi_group *group);
 
 enum vp_status vp_mpi_fast_cut(struct vp_group *base, const int64_t *ends,
@@ -108,7 +108,7 @@ void vp_mpi_fast_offer(struct vp_group *base, int member, int piece);
 void vp_mpi_fast_offer_rest(struct vp_group *base, int member);
 bool vp_mpi_fast_progress(struct vp_group *base, int member);
 enum vp_status vp_mpi_fast_await(struct vp_group *base, int member,
-                                 int64_t deadline_ns, bool *done_out);
+                                 struct vp_limit limit, bool *done_out);
 void vp_mpi_fast_free(struct vp_mpi_group *group);
 
 #endif

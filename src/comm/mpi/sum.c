@@ -559,7 +559,7 @@ static bool has_come(void *ctx)
 }
 
 enum vp_status vp_mpi_await(struct vp_group *base, int member,
-                            int64_t deadline_ns, bool *done_out)
+                            struct vp_limit limit, bool *done_out)
 {
     struct vp_mpi_group *group = vp_mpi_group_of(base);
     struct vp_mpi_sum *sum = group->sum;
@@ -567,7 +567,7 @@ enum vp_status vp_mpi_await(struct vp_group *base, int member,
 
     (void)member;
     VP_BUG_ON(sum->n_given < sum->n_pieces);
-    VP_TRY(vp_mpi_wait(world_of(group), has_come, &hope, deadline_ns));
+    VP_TRY(vp_mpi_wait(world_of(group), has_come, &hope, limit));
     *done_out = hope.done;
     if (!hope.done)
         return VP_OK;

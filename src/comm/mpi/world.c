@@ -112,7 +112,7 @@ static void relax(int n_looks, int64_t waited_ns)
 }
 
 enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
-                           void *ctx, int64_t deadline_ns)
+                           void *ctx, struct vp_limit limit)
 {
     int64_t start = vp_clock_ns(), now = start;
 
@@ -130,7 +130,7 @@ enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
             return VP_ERR_ABORTED;
         if (n % NEWS_EVERY == 0 || n >= N_SPINS)
             now = vp_clock_ns();
-        if (now > deadline_ns)
+        if (vp_limit_is_over_at(&limit, now))
             return VP_ERR_TIMEOUT;
         relax(n, now - start);
     }
@@ -168,14 +168,14 @@ static bool all_came(void *ctx)
 /* True if all processes came here in time. */
 static bool meet(struct vp_mpi_world *world, MPI_Comm comm, int limit_ms)
 {
-    int64_t deadline = vp_clock_ns() + (int64_t)limit_ms * 1000000;
     struct meeting meeting = { world, MPI_REQUEST_NULL };
     bool failed;
 
     vp_mpi_lock(world);
     failed = MPI_Ibarrier(comm, &meeting.request) != MPI_SUCCESS;
     vp_mpi_unlock(world);
-    return !failed && vp_mpi_wait(world, all_came, &meeting, deadline) == VP_OK;
+    return !failed && vp_mpi_wait(world, all_came, &meeting,
+                                  vp_limit_ms(limit_ms)) == VP_OK;
 }
 
 /* A world that failed has transfers under way that nobody will end, and
@@ -210,7 +210,7 @@ static void world_free(struct vp_world *base)
 /* ---- Agreeing ----------------------------------------------------------- */
 
 static enum vp_status agree(struct vp_world *base, enum vp_status status,
-                            int64_t deadline_ns, int *rank_out,
+                            struct vp_limit limit, int *rank_out,
                             enum vp_status *agreed_out)
 {
     struct vp_mpi_world *world = vp_mpi_world_of(base);
@@ -224,7 +224,7 @@ static enum vp_status agree(struct vp_world *base, enum vp_status status,
                                 MPI_MIN, world->comm, &meeting.request),
                  "agreeing");
     vp_mpi_unlock(world);
-    VP_TRY(vp_mpi_wait(world, all_came, &meeting, deadline_ns));
+    VP_TRY(vp_mpi_wait(world, all_came, &meeting, limit));
     *rank_out = world->first;
     *agreed_out = VP_OK;
     if (world->first == base->n_ranks)
@@ -235,13 +235,13 @@ static enum vp_status agree(struct vp_world *base, enum vp_status status,
                             &meeting.request),
                  "agreeing");
     vp_mpi_unlock(world);
-    VP_TRY(vp_mpi_wait(world, all_came, &meeting, deadline_ns));
+    VP_TRY(vp_mpi_wait(world, all_came, &meeting, limit));
     *agreed_out = (enum vp_status)world->said;
     return VP_OK;
 }
 
 static enum vp_status share(struct vp_world *base, void *bytes, size_t n,
-                            int64_t deadline_ns)
+                            struct vp_limit limit)
 {
     struct vp_mpi_world *world = vp_mpi_world_of(base);
     struct meeting meeting = { world, MPI_REQUEST_NULL };
@@ -254,7 +254,7 @@ static enum vp_status share(struct vp_world *base, void *bytes, size_t n,
                             world->comm, &meeting.request),
                  "sharing");
     vp_mpi_unlock(world);
-    VP_TRY(vp_mpi_wait(world, all_came, &meeting, deadline_ns));
+    VP_TRY(vp_mpi_wait(world, all_came, &meeting, limit));
     memcpy(bytes, world->shared, n);
     return VP_OK;
 }

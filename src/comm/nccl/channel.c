@@ -50,12 +50,12 @@ static struct vp_nccl_world *world_of(const struct vp_nccl_channel *channel)
 /* ---- The sender --------------------------------------------------------- */
 
 static enum vp_status acquire(struct vp_channel *base, uint64_t j,
-                              int64_t deadline_ns, void **buffer_out)
+                              struct vp_limit limit, void **buffer_out)
 {
     struct vp_channel *heads = channel_of(base)->heads;
     void *slot;
 
-    VP_TRY(vp_channel_acquire(heads, j, deadline_ns, &slot));
+    VP_TRY(vp_channel_acquire(heads, j, limit, &slot));
     *buffer_out = ((struct slot *)slot)->buffer.self;
     return VP_OK;
 }
@@ -84,7 +84,8 @@ static void post(struct vp_channel *base, uint64_t j, size_t n_body)
     void *held = NULL;
 
     /* It is held since acquire(). */
-    VP_BUG_ON(vp_channel_acquire(channel->heads, j, 0, &held) != VP_OK);
+    VP_BUG_ON(vp_channel_acquire(channel->heads, j, VP_LIMIT_NOW, &held) !=
+              VP_OK);
     slot = held;
     VP_BUG_ON(n_body > slot->buffer.n_body);
     slot->envelope->n_body = n_body;
@@ -125,8 +126,8 @@ static void receive_ready(struct vp_nccl_channel *channel)
     void *arrived;
 
     while (channel->n_asked < end &&
-           vp_channel_wait(channel->heads, channel->n_asked, 0, &arrived) ==
-               VP_OK) {
+           vp_channel_wait(channel->heads, channel->n_asked, VP_LIMIT_NOW,
+                           &arrived) == VP_OK) {
         const struct slot *slot = arrived;
 
         memcpy(slot->buffer.head, slot->envelope + 1, slot->buffer.n_head);
@@ -144,13 +145,13 @@ void vp_nccl_receive_all(struct vp_nccl_world *nccl)
 }
 
 static enum vp_status wait(struct vp_channel *base, uint64_t j,
-                           int64_t deadline_ns, void **buffer_out)
+                           struct vp_limit limit, void **buffer_out)
 {
     struct vp_nccl_channel *channel = channel_of(base);
     struct vp_nccl_world *nccl = world_of(channel);
     void *slot;
 
-    VP_TRY(vp_channel_wait(channel->heads, j, deadline_ns, &slot));
+    VP_TRY(vp_channel_wait(channel->heads, j, limit, &slot));
     pthread_mutex_lock(&nccl->lock);
     receive_ready(channel);
     VP_BUG_ON(channel->n_asked <= j && !atomic_load(&base->world->stop));
@@ -282,7 +283,7 @@ static enum vp_status share_ids(struct vp_nccl_world *nccl,
         if (vp_nccl_make_id(nccl, &mine[i], &err) != VP_OK)
             vp_world_abort(nccl->world, VP_ERR_IO, err.text);
     return vp_group_exchange(nccl->everybody, nccl->rank, mine,
-                             n * sizeof(*mine), all, vp_nccl_deadline());
+                             n * sizeof(*mine), all, vp_nccl_limit());
 }
 
 static enum vp_status join_pair(struct vp_nccl_channel *channel, int sender,

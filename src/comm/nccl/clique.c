@@ -2,8 +2,6 @@
  * limit of their own: a thread makes them, and it is waited for. */
 #include "comm/nccl/nccl.h"
 
-#include "base/clock.h"
-
 #include <stdlib.h>
 #include <time.h>
 
@@ -14,9 +12,9 @@ enum {
     SPARE_BYTES = 256, /* for each member, when connections are tried */
 };
 
-int64_t vp_nccl_deadline(void)
+struct vp_limit vp_nccl_limit(void)
 {
-    return vp_clock_ns() + (int64_t)JOIN_MS * 1000000;
+    return vp_limit_ms(JOIN_MS);
 }
 
 enum vp_status vp_nccl_blame(const struct vp_nccl_world *nccl, const char *what,
@@ -59,7 +57,7 @@ static enum vp_status wait_for(struct errand *errand, errand_fn fn,
                                int limit_ms)
 {
     const struct timespec nap = { .tv_nsec = NAP_NS };
-    int64_t deadline = vp_clock_ns() + (int64_t)limit_ms * 1000000;
+    struct vp_limit limit = vp_limit_ms(limit_ms);
     struct vp_world *world = errand->nccl->world;
     pthread_t thread;
 
@@ -67,7 +65,7 @@ static enum vp_status wait_for(struct errand *errand, errand_fn fn,
         return vp_err_set(&errand->err, VP_ERR_NOMEM,
                           "NCCL: a thread cannot start");
     while (!atomic_load(&errand->done)) {
-        if (vp_clock_ns() > deadline ||
+        if (vp_limit_is_over(&limit) ||
             (!errand->aborts && atomic_load(&world->stop))) {
             pthread_detach(thread);
             errand->lost = true;

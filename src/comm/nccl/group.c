@@ -189,7 +189,7 @@ static enum vp_status make_room(struct group *group, const struct list *lists)
 }
 
 /* Once; the members say the same in every sum. */
-static enum vp_status learn_lists(struct group *group, int64_t deadline_ns)
+static enum vp_status learn_lists(struct group *group, struct vp_limit limit)
 {
     struct list mine;
     struct list *lists;
@@ -203,7 +203,7 @@ static enum vp_status learn_lists(struct group *group, int64_t deadline_ns)
     memset(&mine, 0, sizeof(mine));
     describe(group, &mine);
     st = vp_group_exchange(group->mpi, group->me, &mine, sizeof(mine), lists,
-                           deadline_ns);
+                           limit);
     if (st == VP_OK)
         st = make_room(group, lists);
     if (st != VP_OK) {
@@ -418,18 +418,18 @@ static bool is_over(struct group *group)
 }
 
 static enum vp_status await(struct vp_group *base, int member,
-                            int64_t deadline_ns, bool *done_out)
+                            struct vp_limit limit, bool *done_out)
 {
     struct group *group = group_of(base);
 
     (void)member;
     VP_BUG_ON(group->n_given < group->n_pieces);
-    VP_TRY(learn_lists(group, deadline_ns));
+    VP_TRY(learn_lists(group, limit));
     *done_out = false;
     while (!advance(group) && !is_over(group)) {
         if (atomic_load(&base->world->stop))
             return VP_ERR_ABORTED;
-        if (vp_clock_ns() > deadline_ns)
+        if (vp_limit_is_over(&limit))
             return VP_ERR_TIMEOUT;
         vp_world_poll(base->world);
         sched_yield();
@@ -447,14 +447,14 @@ static enum vp_status await(struct vp_group *base, int member,
 
 static enum vp_status exchange(struct vp_group *base, int member,
                                const void *mine, size_t n_bytes, void *all,
-                               int64_t deadline_ns)
+                               struct vp_limit limit)
 {
     (void)base;
     (void)member;
     (void)mine;
     (void)n_bytes;
     (void)all;
-    (void)deadline_ns;
+    (void)limit;
     vp_bug(__FILE__, __LINE__, "an exchange in a group for sums");
 }
 
@@ -520,7 +520,7 @@ static enum vp_status join(struct group *group)
         vp_world_abort(nccl->world, VP_ERR_IO, err.text);
     if (all)
         st = vp_group_exchange(group->mpi, group->me, &mine, sizeof(mine), all,
-                               vp_nccl_deadline());
+                               vp_nccl_limit());
     if (st == VP_OK)
         st = vp_nccl_clique_create(nccl, &all[0], group->n_members, group->me,
                                    &group->clique, &err);

@@ -55,7 +55,7 @@ static inline struct vp_nccl_world *vp_nccl_world_of(
 enum vp_nccl_use { VP_NCCL_PASS, VP_NCCL_TRADE, VP_NCCL_REDUCE };
 
 /* For all that concerns making links. */
-int64_t vp_nccl_deadline(void);
+struct vp_limit vp_nccl_limit(void);
 /* An error text of what NCCL said. */
 enum vp_status vp_nccl_blame(const struct vp_nccl_world *nccl, const char *what,
                              int result, struct vp_err *err);

@@ -78,11 +78,12 @@ static void name_host(char host[N_HOST])
     fclose(file);
 }
 
-static enum vp_status exchange(struct vp_nccl_world *nccl, int64_t deadline_ns,
-                               const void *mine, size_t n_bytes, void *all)
+static enum vp_status exchange(struct vp_nccl_world *nccl,
+                               struct vp_limit limit, const void *mine,
+                               size_t n_bytes, void *all)
 {
     return vp_group_exchange(nccl->everybody, nccl->rank, mine, n_bytes, all,
-                             deadline_ns);
+                             limit);
 }
 
 /* Sets gpu[]; the first rank without one, or -1. */
@@ -147,7 +148,7 @@ static bool is_hopeless(struct vp_nccl_world *nccl, const struct card *cards)
 
 /* One rank of every GPU joins, once. */
 static enum vp_status try_joining(struct vp_nccl_world *nccl,
-                                  struct trial *trials, int64_t deadline_ns)
+                                  struct trial *trials, struct vp_limit limit)
 {
     int n = nccl->world->n_ranks, n_gpus = count_gpus(nccl, n);
     struct trial *mine = calloc(1, sizeof(*mine));
@@ -159,7 +160,7 @@ static enum vp_status try_joining(struct vp_nccl_world *nccl,
         return VP_ERR_NOMEM;
     if (nccl->rank == 0)
         mine->failed = vp_nccl_make_id(nccl, &mine->id, &err) != VP_OK;
-    st = exchange(nccl, deadline_ns, mine, sizeof(*mine), trials);
+    st = exchange(nccl, limit, mine, sizeof(*mine), trials);
     if (st == VP_OK && !trials[0].failed && n_gpus > 1 &&
         nccl->gpu[nccl->rank] == nccl->rank)
         mine->failed = vp_nccl_clique_create(nccl, &trials[0].id, n_gpus,
@@ -167,7 +168,7 @@ static enum vp_status try_joining(struct vp_nccl_world *nccl,
                                              &clique, &err) != VP_OK;
     snprintf(mine->why, sizeof(mine->why), "%.*s", N_WHY - 1, err.text);
     if (st == VP_OK)
-        st = exchange(nccl, deadline_ns, mine, sizeof(*mine), trials);
+        st = exchange(nccl, limit, mine, sizeof(*mine), trials);
     vp_nccl_cliques_free(nccl);
     free(mine);
     return st;
@@ -202,7 +203,7 @@ static void explain(struct vp_nccl_world *nccl)
 }
 
 static enum vp_status meet_all(struct vp_nccl_world *nccl, const char *address,
-                               int64_t deadline_ns, struct card *cards,
+                               struct vp_limit limit, struct card *cards,
                                struct trial *trials)
 {
     struct card mine = { .loads = nccl->api };
@@ -210,9 +211,9 @@ static enum vp_status meet_all(struct vp_nccl_world *nccl, const char *address,
     name_host(mine.host);
     snprintf(mine.address, sizeof(mine.address), "%s", address);
     snprintf(mine.why, sizeof(mine.why), "%.*s", N_WHY - 1, nccl->why.text);
-    VP_TRY(exchange(nccl, deadline_ns, &mine, sizeof(mine), cards));
+    VP_TRY(exchange(nccl, limit, &mine, sizeof(mine), cards));
     if (!is_hopeless(nccl, cards)) {
-        VP_TRY(try_joining(nccl, trials, deadline_ns));
+        VP_TRY(try_joining(nccl, trials, limit));
         judge(nccl, trials);
     }
     explain(nccl);
@@ -237,7 +238,7 @@ static enum vp_status gather_everybody(struct vp_nccl_world *nccl)
 }
 
 static enum vp_status meet(struct vp_world *world, const char *address,
-                           int64_t deadline_ns)
+                           struct vp_limit limit)
 {
     struct vp_nccl_world *nccl = vp_nccl_world_of(world);
     size_t n = (size_t)world->n_ranks;
@@ -248,7 +249,7 @@ static enum vp_status meet(struct vp_world *world, const char *address,
     if (cards && trials)
         st = gather_everybody(nccl);
     if (st == VP_OK)
-        st = meet_all(nccl, address, deadline_ns, cards, trials);
+        st = meet_all(nccl, address, limit, cards, trials);
     free(cards);
     free(trials);
     return st;
