@@ -168,6 +168,79 @@ static void check_report(struct job *job, int signal, const char *begin,
 
 static const enum conduct all_beat[N_RANKS] = { BEATS, BEATS, BEATS };
 
+/* ---- A job that is frozen ----------------------------------------------- */
+
+/* A supervisor and its ranks, in processes of their own. Writes to `ready` when
+ * all ranks beat, asks them to stop two seconds later, and ends with status 0 if
+ * they did. */
+static void be_job(int ready)
+{
+    struct vp_err err = { "" };
+    struct job job;
+    enum vp_outcome outcome = VP_OUTCOME_NONE;
+
+    start_job(&job, all_beat);
+    until_all_came(&job);
+    if (write(ready, "r", 1) != 1)
+        _exit(2);
+    for (int i = 0; i < 20 && outcome == VP_OUTCOME_NONE; i++)
+        outcome = vp_supervisor_listen(job.supervisor, 100);
+    vp_supervisor_stop(job.supervisor);
+    if (outcome == VP_OUTCOME_NONE)
+        outcome = vp_supervisor_listen(job.supervisor, 5000);
+    if (outcome == VP_OUTCOME_FAILED)
+        vp_supervisor_report(job.supervisor, 0, &err);
+    if (outcome != VP_OUTCOME_INTERRUPTED)
+        fprintf(stderr, "outcome %d: %s\n", outcome, err.text);
+    end_job(&job);
+    _exit(outcome == VP_OUTCOME_INTERRUPTED ? 0 : 1);
+}
+
+/* Starts a job in a process group; returns its supervisor's pid. */
+static pid_t start_job_apart(void)
+{
+    int ready[2], byte;
+    pid_t pid;
+
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        setpgid(0, 0);
+        close(ready[0]);
+        be_job(ready[1]);
+    }
+    setpgid(pid, pid);
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void check_job(pid_t pid)
+{
+    int status = 0;
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* For longer than any process may be silent, and than ranks stay without a
+ * supervisor: all processes of one job, the supervisor of another. */
+static void test_frozen_jobs_go_on(void **state)
+{
+    pid_t job = start_job_apart(), supervisor = start_job_apart();
+
+    (void)state;
+    kill(-job, SIGSTOP);
+    kill(supervisor, SIGSTOP);
+    pause_ms((WATCHDOG + 4) * 1000);
+    kill(-job, SIGCONT);
+    kill(supervisor, SIGCONT);
+    check_job(job);
+    check_job(supervisor);
+}
+
 /* ---- Tests -------------------------------------------------------------- */
 
 static void test_all_end_well(void **state)
@@ -349,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_the_first_error_is_named),
         cmocka_unit_test(test_all_are_asked_to_stop),
         cmocka_unit_test(test_nobody_outlives_the_supervisor),
+        cmocka_unit_test(test_frozen_jobs_go_on),
         cmocka_unit_test(test_strangers_are_sent_away),
         cmocka_unit_test(test_the_token_is_asked_for),
     };

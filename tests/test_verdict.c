@@ -122,13 +122,13 @@ static void test_a_box_shows_the_action(void **state)
                                 .stage = 63,
                                 .peer = 4093 },
                      last;
-    struct vp_beat beat = vp_beat_of(&box, 5 * SECOND);
+    struct vp_beat beat = vp_beat_of(&box, 5 * SECOND, 0);
 
     (void)state;
     assert_true(beat.idle);
     assert_int_equal(beat.n_actions, 0);
     vp_box_begin(&box, &action, INT32_MAX, true, 2 * SECOND);
-    beat = vp_beat_of(&box, 5 * SECOND);
+    beat = vp_beat_of(&box, 5 * SECOND, 0);
     assert_false(beat.idle);
     assert_true(beat.eval);
     assert_int_equal(beat.action.kind, VP_ACTION_RECV_GRAD);
@@ -138,13 +138,17 @@ static void test_a_box_shows_the_action(void **state)
     assert_int_equal(beat.busy_ms, 3000);
     assert_int_equal(beat.wait_ms, 0);
     atomic_store(&box.waits_ns, 4 * SECOND);
-    assert_int_equal(vp_beat_of(&box, 5 * SECOND).wait_ms, 1001);
+    assert_int_equal(vp_beat_of(&box, 5 * SECOND, 0).wait_ms, 1001);
+    /* Frozen until 4.5 s: both start anew. */
+    beat = vp_beat_of(&box, 5 * SECOND, 9 * SECOND / 2);
+    assert_int_equal(beat.busy_ms, 500);
+    assert_int_equal(beat.wait_ms, 501);
     vp_box_end(&box);
     assert_true(vp_box_last(&box, 0, &last));
     assert_int_equal(last.kind, VP_ACTION_RECV_GRAD);
     assert_false(vp_box_last(&box, 1, &last));
     vp_box_rest(&box);
-    beat = vp_beat_of(&box, 5 * SECOND);
+    beat = vp_beat_of(&box, 5 * SECOND, 0);
     assert_true(beat.idle);
     assert_int_equal(beat.n_actions, 1);
 }
@@ -207,6 +211,7 @@ static void test_addresses(void **state)
 /* Something that happens to a rank: a line that it sends, or LOST. */
 #define LOST "lost"
 #define CUT_OFF "cut off" /* its host takes nothing */
+#define FROZEN "frozen"   /* the supervisor was, until now */
 
 struct event {
     double at;
@@ -220,6 +225,7 @@ struct scenario {
     const char *name;
     int n_ranks;
     const char *hosts; /* a letter for each rank; '-': it never came */
+    bool by_hand;
     struct event events[MOST_EVENTS];
     double judged;
     enum vp_outcome outcome;
@@ -386,6 +392,60 @@ static const struct scenario scenarios[] = {
       .events = { { 1, 0, RUNS }, { 1, 1, RUNS }, { 5.8, 0, RUNS } },
       .judged = 5.9,
       .outcome = VP_OUTCOME_NONE },
+    { .name = "the supervisor was frozen with them, and goes on first",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, RUNS }, { 1.9, 1, RUNS }, { 5.9, 0, FROZEN } },
+      .judged = 10.8,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "one of them is not continued",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, RUNS },
+                  { 1.9, 1, RUNS },
+                  { 5.9, 0, FROZEN },
+                  { 10.8, 0, RUNS } },
+      .judged = 10.9,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STOPPED,
+      .rank = 1 },
+    { .name = "all ranks are stopped, not their supervisor",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, RUNS }, { 1.9, 1, RUNS } },
+      .judged = 6.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STOPPED,
+      .rank = 0 },
+    { .name = "the user stopped all ranks",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .by_hand = true,
+      .events = { { 1, 0, RUNS }, { 1.9, 1, RUNS } },
+      .judged = 1000,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "the user stopped all ranks, and continues one after the other",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .by_hand = true,
+      .events = { { 1, 0, RUNS }, { 1.9, 1, RUNS }, { 1000, 0, RUNS } },
+      .judged = 1004.9,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "the user stopped one rank",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .by_hand = true,
+      .events = { { 1, 0, RUNS },
+                  { 1, 1, RUNS },
+                  { 1.9, 1, RUNS },
+                  { 2.8, 1, RUNS },
+                  { 3.7, 1, RUNS },
+                  { 4.6, 1, RUNS },
+                  { 5.5, 1, RUNS } },
+      .judged = 6.6,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STOPPED,
+      .rank = 0 },
     { .name = "a host with one rank is cut off",
       .n_ranks = 2,
       .hosts = "ab",
@@ -587,6 +647,16 @@ static const struct scenario scenarios[] = {
       .outcome = VP_OUTCOME_FAILED,
       .cause = VP_CAUSE_STUCK,
       .rank = 0 },
+    { .name = "nothing happened before the supervisor was frozen",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, "beat train 0 40 F 0 1 1 0 10 0" },
+                  { 1, 1, "beat train 0 40 F 1 1 -1 0 10 0" },
+                  { 12.9, 0, FROZEN },
+                  { 24.8, 0, "beat train 0 40 F 0 1 1 0 4010 0" },
+                  { 24.8, 1, "beat train 0 40 F 1 1 -1 0 4010 0" } },
+      .judged = 24.8,
+      .outcome = VP_OUTCOME_NONE },
     { .name = "what starting took does not count",
       .n_ranks = 2,
       .hosts = "aa",
@@ -614,6 +684,8 @@ static void happen(struct vp_roster *roster, const struct event *event)
 
     if (strcmp(event->line, LOST) == 0) {
         vp_roster_lose(roster, event->rank, now);
+    } else if (strcmp(event->line, FROZEN) == 0) {
+        vp_roster_restart(roster, now);
     } else if (strcmp(event->line, CUT_OFF) == 0) {
         roster->ranks[event->rank].cut_off = true;
     } else {
@@ -644,6 +716,7 @@ static void check_scenario(const struct scenario *scenario)
     struct vp_err err;
 
     assert_int_equal(vp_roster_init(&roster, scenario->n_ranks, 10, 0), VP_OK);
+    roster.by_hand = scenario->by_hand;
     if (scenario->events[0].line)
         arrive(&roster, scenario);
     for (int i = 0; i < MOST_EVENTS && scenario->events[i].line; i++)
@@ -703,6 +776,58 @@ static void test_who_never_came_is_named(void **state)
                         "starting it\n"
                         "  rank 1: not there yet\n"
                         "  rank 0 (a, pid 7): starting; 0 actions done");
+    vp_roster_release(&roster);
+}
+
+/* A start that lasts as long as another start does not count twice. */
+static void test_a_frozen_start_starts_anew(void **state)
+{
+    struct vp_roster roster;
+    struct vp_verdict verdict;
+
+    (void)state;
+    assert_int_equal(vp_roster_init(&roster, 2, 10, 0), VP_OK);
+    vp_roster_restart(&roster, 59 * SECOND);
+    assert_int_equal(vp_roster_judge(&roster, 118 * SECOND, &verdict),
+                     VP_OUTCOME_NONE);
+    assert_int_equal(vp_roster_judge(&roster, 119 * SECOND, &verdict),
+                     VP_OUTCOME_FAILED);
+    assert_int_equal(verdict.cause, VP_CAUSE_ABSENT);
+    /* Unless mpirun has ended. */
+    roster.start_ns = VP_ROSTER_ENDED;
+    vp_roster_restart(&roster, 119 * SECOND);
+    assert_int_equal(vp_roster_judge(&roster, 120 * SECOND, &verdict),
+                     VP_OUTCOME_FAILED);
+    vp_roster_release(&roster);
+}
+
+/* A rank may say any number. */
+static void test_huge_times(void **state)
+{
+    static const char *const lines[] = {
+        "beat train 0 40 RECV_ACT 1 9 0 0 5 9223372036854775807",
+        "beat train 0 40 F 1 9 0 0 9223372036854775807 0",
+    };
+    struct vp_roster roster;
+    struct vp_verdict verdict;
+    struct vp_message message;
+    struct vp_err err;
+
+    (void)state;
+    assert_int_equal(vp_roster_init(&roster, 2, 10, 0), VP_OK);
+    for (int r = 0; r < 2; r++) {
+        message = (struct vp_message){ .kind = VP_MESSAGE_HELLO,
+                                       .hello = { .host = "a" } };
+        vp_roster_hear(&roster, r, &message, SECOND);
+        assert_true(vp_message_parse(lines[r], &message));
+        vp_roster_hear(&roster, r, &message, SECOND);
+    }
+    assert_int_equal(vp_roster_judge(&roster, SECOND, &verdict),
+                     VP_OUTCOME_FAILED);
+    assert_int_equal(verdict.cause, VP_CAUSE_STUCK);
+    assert_int_equal(verdict.rank, 1);
+    vp_verdict_print(&roster, &verdict, SECOND, &err);
+    assert_non_null(strstr(err.text, "rank 1 on host a is stuck"));
     vp_roster_release(&roster);
 }
 
@@ -778,6 +903,8 @@ int main(void)
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_verdicts),
         cmocka_unit_test(test_who_never_came_is_named),
+        cmocka_unit_test(test_a_frozen_start_starts_anew),
+        cmocka_unit_test(test_huge_times),
         cmocka_unit_test(test_the_screen),
         cmocka_unit_test(test_many_ranks_fit),
     };

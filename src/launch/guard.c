@@ -19,6 +19,8 @@ enum vp_status vp_guard_open(const struct vp_config *config,
         .n_ranks = vp_config_n_ranks(config),
         .watchdog_seconds = config->watchdog_seconds,
         .interface = config->network_interface,
+        /* Open MPI answers Ctrl-Z by SIGSTOP to all ranks. */
+        .by_hand = true,
     };
 
     return vp_supervisor_open(&supervisor, out, err);

@@ -186,6 +186,26 @@ static enum vp_status pass_signals_on(struct launch *launch)
     return VP_OK;
 }
 
+/* Ctrl-Z reaches this process alone: mpirun and the ranks have process groups of
+ * their own. Ranks on this machine are signalled here, so that every mpirun
+ * will do; mpirun passes the signals on to ranks on other machines. */
+static void pass_suspension_on(struct launch *launch)
+{
+    const struct vp_launch_options *options = launch->options;
+    bool elsewhere = !vp_hosts_are_here(launch->config);
+
+    if (!options->suspended || !*options->suspended)
+        return;
+    *options->suspended = 0;
+    vp_supervisor_signal(launch->supervisor, SIGSTOP);
+    if (elsewhere)
+        kill(-launch->mpirun.pid, SIGTSTP);
+    options->suspend(options->ctx);
+    if (elsewhere)
+        kill(-launch->mpirun.pid, SIGCONT);
+    vp_supervisor_signal(launch->supervisor, SIGCONT);
+}
+
 /* Listens until the job is decided; what is left of it when mpirun has ended
  * has a moment to be heard. */
 static enum vp_outcome look_after(struct launch *launch)
@@ -198,6 +218,7 @@ static enum vp_outcome look_after(struct launch *launch)
 
         if (outcome != VP_OUTCOME_NONE)
             return outcome;
+        pass_suspension_on(launch);
         if (pass_signals_on(launch) != VP_OK || vp_limit_is_over(&give_up))
             return VP_OUTCOME_NONE;
         if (vp_process_has_ended(&launch->mpirun) &&
@@ -244,8 +265,11 @@ static void let_exit(struct launch *launch)
 {
     struct vp_limit limit = vp_limit_ms(EXIT_MS);
 
-    while (!vp_process_has_ended(&launch->mpirun) && !vp_limit_is_over(&limit))
+    while (!vp_process_has_ended(&launch->mpirun) &&
+           !vp_limit_is_over(&limit)) {
         vp_supervisor_rest(launch->supervisor, LISTEN_MS / 10);
+        pass_suspension_on(launch);
+    }
     if (!launch->mpirun.ended)
         notice(launch, "ranks that are done did not exit; they are ended");
 }

@@ -19,6 +19,10 @@ struct vp_launch_options {
     int restarts;       /* at most */
     int output_fd;      /* for what the ranks print */
     const volatile sig_atomic_t *stop; /* signals so far, that count */
+    /* Set by SIGTSTP: the ranks are stopped, then `suspend` stops this process,
+     * and when it returns the ranks go on. NULL: never. */
+    volatile sig_atomic_t *suspended;
+    void (*suspend)(void *ctx);
     void *ctx;
     void (*notice)(void *ctx, const char *line);
     /* Work may be lost: to be shown whatever else is not. */

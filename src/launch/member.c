@@ -1,13 +1,13 @@
 #include "launch/member.h"
 
-#include "base/clock.h"
+#include "base/limit.h"
 #include "launch/hosts.h"
 #include "launch/supervisor.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-enum { REPORT_SECONDS = 5 }; /* for the supervisor to speak */
+enum { REPORT_MS = 5000 }; /* for the supervisor to speak */
 
 static enum vp_status start_pulse(const struct vp_member_config *config,
                                   const char *address, struct vp_member *member,
@@ -88,10 +88,11 @@ bool vp_member_say(struct vp_member *member, enum vp_status status,
  * may be lost: the report comes first, and with it the word to end. */
 void vp_member_leave(struct vp_member *member)
 {
-    const struct timespec limit = { .tv_sec = REPORT_SECONDS };
+    const struct timespec pause = { .tv_nsec = 50000000 };
+    struct vp_limit limit = vp_limit_ms(REPORT_MS);
 
-    if (member->failed)
-        nanosleep(&limit, NULL);
+    while (member->failed && !vp_limit_is_over(&limit))
+        nanosleep(&pause, NULL);
     vp_world_free(member->world);
     vp_pulse_free(member->pulse);
     *member = (struct vp_member){ .world = NULL };

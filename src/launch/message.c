@@ -264,12 +264,16 @@ bool vp_message_parse(const char *text, struct vp_message *out)
 
 /* ---- Boxes -------------------------------------------------------------- */
 
-static int64_t ms_since(int64_t then_ns, int64_t now_ns)
+/* Since the later one of both. */
+static int64_t ms_since(int64_t then_ns, int64_t resumed_ns, int64_t now_ns)
 {
+    if (then_ns < resumed_ns)
+        then_ns = resumed_ns;
     return now_ns > then_ns ? (now_ns - then_ns) / 1000000 : 0;
 }
 
-struct vp_beat vp_beat_of(const struct vp_box *box, int64_t now_ns)
+struct vp_beat vp_beat_of(const struct vp_box *box, int64_t now_ns,
+                          int64_t resumed_ns)
 {
     struct vp_doing doing = vp_box_read(box);
     struct vp_beat beat = {
@@ -281,9 +285,9 @@ struct vp_beat vp_beat_of(const struct vp_box *box, int64_t now_ns)
 
     if (doing.idle)
         return beat;
-    beat.busy_ms = ms_since(doing.since_ns, now_ns);
+    beat.busy_ms = ms_since(doing.since_ns, resumed_ns, now_ns);
     /* Less than a millisecond is still waiting. */
     if (doing.waits_ns)
-        beat.wait_ms = ms_since(doing.waits_ns, now_ns) + 1;
+        beat.wait_ms = ms_since(doing.waits_ns, resumed_ns, now_ns) + 1;
     return beat;
 }

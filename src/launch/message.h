@@ -86,7 +86,9 @@ int vp_message_print(const struct vp_message *message,
 /* A line without its end. False if it is none. */
 bool vp_message_parse(const char *line, struct vp_message *out);
 
-/* What a box shows at `now_ns` of its host. */
-struct vp_beat vp_beat_of(const struct vp_box *box, int64_t now_ns);
+/* What a box shows at `now_ns` of its host. Time before `resumed_ns`, when the
+ * process went on after it was frozen, does not count; 0: it never was. */
+struct vp_beat vp_beat_of(const struct vp_box *box, int64_t now_ns,
+                          int64_t resumed_ns);
 
 #endif

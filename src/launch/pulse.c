@@ -1,12 +1,15 @@
 #include "launch/pulse.h"
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "launch/address.h"
 #include "launch/machine.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,12 +20,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BEAT_MS = 200, CONNECT_MS = 5000, HEARD_MS = 5000 };
+enum { CONNECT_MS = 5000, HEARD_MS = 5000 };
 #define SECOND INT64_C(1000000000)
 /* A process has so long to end by itself when its supervisor is gone: after
  * its last word it may still have libraries to take down. */
 #define GONE_NS (3 * SECOND)
 #define ENDING_NS (30 * SECOND)
+/* The supervisor says twice a second that it is there. After this silence it is
+ * taken to be frozen, and is sent nothing until it speaks again. */
+#define SILENT_NS (2 * SECOND)
 
 struct vp_pulse {
     struct vp_pulse_config config;
@@ -41,8 +47,9 @@ struct vp_pulse {
     /* The thread's own. */
     char text[VP_MESSAGE_BYTES];
     size_t n_text;
-    int64_t heard_ns; /* the supervisor */
-    int64_t gone_ns;  /* it is gone since; 0: it is there */
+    struct vp_job_clock clock; /* for the next two */
+    int64_t heard_ns;          /* the supervisor */
+    int64_t gone_ns;           /* it is gone since; 0: it is there */
     bool said_folder, said_word;
 };
 
@@ -137,7 +144,8 @@ static bool send_beat(const struct vp_pulse *pulse)
     const struct vp_box *box = atomic_load(&pulse->box);
     struct vp_message message = {
         .kind = VP_MESSAGE_BEAT,
-        .beat = vp_beat_of(box ? box : &nothing, vp_clock_ns()),
+        .beat = vp_beat_of(box ? box : &nothing, vp_clock_ns(),
+                           pulse->clock.resumed_ns),
     };
     struct vp_beat *beat = &message.beat;
 
@@ -151,7 +159,7 @@ static bool send_beat(const struct vp_pulse *pulse)
 static void lose(struct vp_pulse *pulse)
 {
     if (pulse->gone_ns == 0)
-        pulse->gone_ns = vp_clock_ns();
+        pulse->gone_ns = pulse->clock.ns;
 }
 
 static void take_line(struct vp_pulse *pulse, const char *line)
@@ -162,7 +170,7 @@ static void take_line(struct vp_pulse *pulse, const char *line)
         lose(pulse);
         return;
     }
-    pulse->heard_ns = vp_clock_ns();
+    pulse->heard_ns = pulse->clock.ns;
     if (message.kind == VP_MESSAGE_HEARD)
         atomic_store(&pulse->heard, true);
     else if (message.kind == VP_MESSAGE_STOP)
@@ -204,6 +212,16 @@ static void read_all(struct vp_pulse *pulse)
     }
 }
 
+/* After this process was frozen, the supervisor may still be. */
+static void tick(struct vp_pulse *pulse)
+{
+    if (!vp_job_clock_tick(&pulse->clock, vp_clock_ns()))
+        return;
+    pulse->heard_ns = pulse->clock.ns;
+    if (pulse->gone_ns)
+        pulse->gone_ns = pulse->clock.ns;
+}
+
 static void wait_for_something(struct vp_pulse *pulse)
 {
     struct pollfd polled[] = {
@@ -212,22 +230,21 @@ static void wait_for_something(struct vp_pulse *pulse)
     };
     uint64_t n;
 
-    poll(polled, 2, BEAT_MS);
+    poll(polled, 2, VP_HEARTBEAT_MS);
+    tick(pulse);
     if (polled[0].revents)
         (void)!read(pulse->wake, &n, sizeof(n));
     if (polled[1].revents)
         read_all(pulse);
 }
 
-/* Nothing is left behind on a host that the supervisor cannot reach. */
+/* A supervisor that is only silent is frozen, for the kernel looks after the
+ * connection: see watch_connection(). */
 static void check_supervisor(struct vp_pulse *pulse)
 {
-    int64_t now = vp_clock_ns();
     int64_t patience = atomic_load(&pulse->has_word) ? ENDING_NS : GONE_NS;
 
-    if (now - pulse->heard_ns > pulse->config.watchdog_seconds * SECOND)
-        lose(pulse);
-    if (pulse->gone_ns && now - pulse->gone_ns > patience)
+    if (pulse->gone_ns && pulse->clock.ns - pulse->gone_ns > patience)
         pulse->config.on_end(pulse->config.ctx, "the supervisor is gone");
 }
 
@@ -254,12 +271,18 @@ static void say_news(struct vp_pulse *pulse)
     }
 }
 
+static bool is_silent(const struct vp_pulse *pulse)
+{
+    return pulse->clock.ns - pulse->heard_ns > SILENT_NS;
+}
+
 static void *thread_main(void *arg)
 {
     struct vp_pulse *pulse = arg;
 
     while (!atomic_load(&pulse->quit)) {
-        if (pulse->gone_ns == 0 && !pulse->said_word && !send_beat(pulse))
+        if (pulse->gone_ns == 0 && !pulse->said_word && !is_silent(pulse) &&
+            !send_beat(pulse))
             lose(pulse);
         say_news(pulse);
         wait_for_something(pulse);
@@ -269,6 +292,23 @@ static void *thread_main(void *arg)
 }
 
 /* ---- For the rank ------------------------------------------------------- */
+
+/* Nothing is left behind on a host that the supervisor cannot reach: the kernel
+ * breaks the connection if the supervisor's host acknowledges nothing for
+ * watchdog_seconds. Keepalive probes ask for that while nothing is sent. A
+ * supervisor that is frozen has a kernel that answers. */
+static void watch_connection(const struct vp_pulse *pulse)
+{
+    const int on = 1, seconds = 1;
+    const unsigned limit_ms = (unsigned)pulse->config.watchdog_seconds * 1000;
+
+    setsockopt(pulse->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(pulse->fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+    setsockopt(pulse->fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds,
+               sizeof(seconds));
+    setsockopt(pulse->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms,
+               sizeof(limit_ms));
+}
 
 static enum vp_status start(struct vp_pulse *pulse, struct vp_err *err)
 {
@@ -284,7 +324,10 @@ static enum vp_status start(struct vp_pulse *pulse, struct vp_err *err)
     if (pulse->wake < 0 || !say_hello(pulse, address.token))
         return vp_err_set(err, VP_ERR_IO, "the supervisor does not listen (%s)",
                           strerror(errno));
-    pulse->heard_ns = vp_clock_ns();
+    watch_connection(pulse);
+    pulse->clock = (struct vp_job_clock){ .ns = SECOND,
+                                          .seen_ns = vp_clock_ns() };
+    pulse->heard_ns = pulse->clock.ns;
     if (pthread_create(&pulse->thread, NULL, thread_main, pulse) != 0)
         return vp_err_set(err, VP_ERR_NOMEM, "starting a thread failed");
     pulse->started = true;
@@ -344,7 +387,7 @@ void vp_pulse_say(struct vp_pulse *pulse, enum vp_word word,
                   enum vp_status status, const char *line)
 {
     const struct timespec pause = { .tv_nsec = 1000000 };
-    int64_t end = vp_clock_ns() + HEARD_MS * INT64_C(1000000);
+    struct vp_limit limit = vp_limit_ms(HEARD_MS);
 
     if (!pulse || atomic_load(&pulse->has_word))
         return;
@@ -353,7 +396,7 @@ void vp_pulse_say(struct vp_pulse *pulse, enum vp_word word,
              line ? line : "");
     atomic_store(&pulse->has_word, true);
     wake(pulse);
-    while (!atomic_load(&pulse->heard) && vp_clock_ns() < end)
+    while (!atomic_load(&pulse->heard) && !vp_limit_is_over(&limit))
         nanosleep(&pause, NULL);
 }
 

@@ -12,7 +12,7 @@ struct vp_pulse_config {
     const char *address;  /* as the supervisor says it */
     int rank, n_ranks;    /* the user's numbers */
     const char *host;     /* as the user calls it; NULL: its own name */
-    int watchdog_seconds; /* the longest silence of the supervisor */
+    int watchdog_seconds; /* the longest silence of the supervisor's host */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
     void *ctx;
     /* Called by the thread. The supervisor asks for a checkpoint and the end;

@@ -2,6 +2,7 @@
 #include "launch/supervisor.h"
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "launch/address.h"
 #include "launch/boxfile.h"
 #include "launch/machine.h"
@@ -43,27 +44,22 @@ struct vp_supervisor {
     int n_connections;     /* places for them */
     struct vp_roster roster;
     struct vp_verdict verdict;
-    int64_t look_ns;   /* when it looked last */
-    int64_t asleep_ns; /* when nobody let it look: that time does not count */
+    struct vp_job_clock clock; /* all times here are of it */
     int64_t said_ns;
     int64_t decided_ns; /* the verdict; what happens later changes nothing */
     bool asked_to_stop;
 };
 
-/* Time in which the supervisor itself was stopped is nobody's fault. */
-static int64_t tick(struct vp_supervisor *supervisor)
+/* After the supervisor itself was frozen, ranks may still be. */
+static void tick(struct vp_supervisor *supervisor)
 {
-    int64_t now = vp_clock_ns(), gone = now - supervisor->look_ns;
-
-    if (gone > SECOND)
-        supervisor->asleep_ns += gone - SECOND;
-    supervisor->look_ns = now;
-    return now - supervisor->asleep_ns;
+    if (vp_job_clock_tick(&supervisor->clock, vp_clock_ns()))
+        vp_roster_restart(&supervisor->roster, supervisor->clock.ns);
 }
 
 static int64_t last_tick(const struct vp_supervisor *supervisor)
 {
-    return supervisor->look_ns - supervisor->asleep_ns;
+    return supervisor->clock.ns;
 }
 
 /* ---- Opening ------------------------------------------------------------ */
@@ -100,8 +96,9 @@ static enum vp_status set_up(struct vp_supervisor *supervisor,
     supervisor->polled = calloc((size_t)n + 1, sizeof(struct pollfd));
     if (!supervisor->connections || !supervisor->polled ||
         vp_roster_init(&supervisor->roster, config->n_ranks,
-                       config->watchdog_seconds, vp_clock_ns()) != VP_OK)
+                       config->watchdog_seconds, supervisor->clock.ns) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "supervisor: out of memory");
+    supervisor->roster.by_hand = config->by_hand;
     for (int i = 0; i < n; i++)
         supervisor->connections[i].fd = -1;
     VP_TRY(vp_address_find(config->interface, config->local,
@@ -126,7 +123,7 @@ enum vp_status vp_supervisor_open(const struct vp_supervisor_config *config,
     *supervisor = (struct vp_supervisor){
         .config = *config,
         .listener = -1,
-        .look_ns = vp_clock_ns(),
+        .clock = { .ns = vp_clock_ns(), .seen_ns = vp_clock_ns() },
         .verdict = { .rank = -1 },
     };
     st = set_up(supervisor, err);
@@ -197,7 +194,7 @@ static void read_last_actions(struct vp_supervisor *supervisor, int rank)
     if (!supervisor->folder[0] ||
         !vp_boxfile_read(supervisor->folder, rank, &box))
         return;
-    beat = vp_beat_of(&box, vp_clock_ns());
+    beat = vp_beat_of(&box, vp_clock_ns(), supervisor->clock.resumed_ns);
     if (beat.n_actions < it->beat.n_actions)
         return;
     beat.duty = it->beat.duty;
@@ -412,14 +409,14 @@ static void decide(struct vp_supervisor *supervisor)
 enum vp_outcome vp_supervisor_listen(struct vp_supervisor *supervisor,
                                      int timeout_ms)
 {
-    int64_t end = vp_clock_ns() + timeout_ms * INT64_C(1000000);
+    struct vp_limit limit = vp_limit_ms(timeout_ms);
     enum vp_outcome outcome;
 
     do {
         look(supervisor, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
         outcome = vp_roster_judge(&supervisor->roster, last_tick(supervisor),
                                   &supervisor->verdict);
-    } while (outcome == VP_OUTCOME_NONE && vp_clock_ns() < end);
+    } while (outcome == VP_OUTCOME_NONE && !vp_limit_is_over(&limit));
     if (outcome == VP_OUTCOME_FAILED)
         decide(supervisor);
     return outcome;
@@ -451,7 +448,7 @@ int vp_supervisor_n_connected(const struct vp_supervisor *supervisor)
 
 void vp_supervisor_launcher_ended(struct vp_supervisor *supervisor)
 {
-    supervisor->roster.start_ns = INT64_MIN / 2;
+    supervisor->roster.start_ns = VP_ROSTER_ENDED;
 }
 
 /* ---- Ending ------------------------------------------------------------- */
@@ -472,14 +469,14 @@ static int count_reachable(const struct vp_supervisor *supervisor)
 
 static void wait_until_gone(struct vp_supervisor *supervisor, int timeout_ms)
 {
-    int64_t end = vp_clock_ns() + timeout_ms * INT64_C(1000000);
+    struct vp_limit limit = vp_limit_ms(timeout_ms);
 
-    while (count_reachable(supervisor) > 0 && vp_clock_ns() < end)
+    while (count_reachable(supervisor) > 0 && !vp_limit_is_over(&limit))
         look(supervisor, TICK_MS / 4);
 }
 
 /* A connection stands as long as its process does: the pid is still its. */
-static void kill_here(const struct vp_supervisor *supervisor)
+void vp_supervisor_signal(const struct vp_supervisor *supervisor, int signal)
 {
     for (int i = 0; i < supervisor->n_connections; i++) {
         const struct connection *it = &supervisor->connections[i];
@@ -489,7 +486,7 @@ static void kill_here(const struct vp_supervisor *supervisor)
             continue;
         hello = &supervisor->roster.ranks[it->rank].hello;
         if (strcmp(hello->machine, supervisor->machine) == 0)
-            kill(hello->pid, SIGKILL);
+            kill(hello->pid, signal);
     }
 }
 
@@ -497,7 +494,7 @@ int vp_supervisor_end(struct vp_supervisor *supervisor, int timeout_ms)
 {
     say_to_all(supervisor, VP_MESSAGE_END);
     wait_until_gone(supervisor, timeout_ms / 4);
-    kill_here(supervisor);
+    vp_supervisor_signal(supervisor, SIGKILL);
     wait_until_gone(supervisor, timeout_ms - timeout_ms / 4);
     return vp_supervisor_n_connected(supervisor);
 }

@@ -13,6 +13,7 @@ struct vp_supervisor_config {
     int n_ranks;
     int watchdog_seconds;
     bool local;            /* all ranks are on this machine */
+    bool by_hand;          /* see vp_roster: mpirun was started by the user */
     const char *interface; /* of the network; NULL: all */
 };
 
@@ -38,6 +39,8 @@ void vp_supervisor_stop(struct vp_supervisor *supervisor);
  * until they are gone; not for those that cannot be reached. How many are
  * not gone. */
 int vp_supervisor_end(struct vp_supervisor *supervisor, int timeout_ms);
+/* Sends a signal to all ranks on this machine. */
+void vp_supervisor_signal(const struct vp_supervisor *supervisor, int signal);
 /* Ranks that have come; those whose connection stands. */
 int vp_supervisor_n_came(const struct vp_supervisor *supervisor);
 int vp_supervisor_n_connected(const struct vp_supervisor *supervisor);

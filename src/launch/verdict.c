@@ -27,6 +27,12 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* What a rank says may be any number. */
+static int64_t ns_of(int64_t ms)
+{
+    return ms < INT64_MAX / 1000000 ? ms * 1000000 : INT64_MAX;
+}
+
 /* ---- What is known ------------------------------------------------------ */
 
 enum vp_status vp_roster_init(struct vp_roster *roster, int n_ranks,
@@ -57,11 +63,39 @@ static void note_end(struct vp_roster *roster, struct vp_watched *rank,
     rank->end_ns = now_ns;
 }
 
+/* No rank beats, and all of them did until about the same time. */
+static bool are_frozen(const struct vp_roster *roster, int64_t now_ns)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+
+    for (int r = 0; r < roster->n_ranks; r++) {
+        const struct vp_watched *it = &roster->ranks[r];
+
+        if (!it->came || it->gone || it->final.word != VP_WORD_NONE)
+            continue;
+        first = least(first, it->heard_ns);
+        last = most(last, it->heard_ns);
+    }
+    return roster->by_hand && first < INT64_MAX && now_ns - last > SECOND &&
+           last - first < SECOND;
+}
+
+void vp_roster_restart(struct vp_roster *roster, int64_t now_ns)
+{
+    if (roster->start_ns != VP_ROSTER_ENDED)
+        roster->start_ns = now_ns;
+    roster->progress_ns = now_ns;
+    for (int r = 0; r < roster->n_ranks; r++)
+        roster->ranks[r].heard_ns = now_ns;
+}
+
 void vp_roster_hear(struct vp_roster *roster, int rank,
                     const struct vp_message *message, int64_t now_ns)
 {
     struct vp_watched *it = &roster->ranks[rank];
 
+    if (are_frozen(roster, now_ns))
+        vp_roster_restart(roster, now_ns);
     it->heard_ns = now_ns;
     it->cut_off = false;
     switch (message->kind) {
@@ -127,7 +161,7 @@ static bool complains(const struct vp_roster *roster,
     if (rank->final.word == VP_WORD_FAILED)
         return rank->final.status == VP_ERR_TIMEOUT;
     return rank->came && !rank->gone && rank->final.word == VP_WORD_NONE &&
-           rank->beat.wait_ms * 1000000 >= roster->limit_ns;
+           ns_of(rank->beat.wait_ms) >= roster->limit_ns;
 }
 
 static bool is_silent(const struct vp_roster *roster,
@@ -241,7 +275,7 @@ static struct vp_verdict blame_waiting(const struct vp_roster *roster, int by)
     if (is_waiting(it))
         verdict.cause = VP_CAUSE_CIRCLE;
     else if (it->beat.idle ||
-             it->beat.busy_ms * 1000000 * 5 >= roster->limit_ns * 4)
+             ns_of(it->beat.busy_ms) >= roster->limit_ns / 5 * 4)
         verdict.cause = VP_CAUSE_STUCK;
     else
         verdict.cause = VP_CAUSE_SLOW;
@@ -302,6 +336,8 @@ static struct vp_verdict find_cause(const struct vp_roster *roster,
     if (rank >= 0)
         return blame_ended(roster, rank);
     rank = first_silent(roster, now_ns);
+    if (rank >= 0 && are_frozen(roster, now_ns))
+        return none;
     if (rank >= 0)
         return (struct vp_verdict){
             .cause = roster->ranks[rank].cut_off ? VP_CAUSE_CUT_OFF

@@ -1,5 +1,6 @@
 /* Who holds a job up: what a supervisor knows of each rank, and what it makes
- * of that. Pure: the caller brings messages, lost connections and the time.
+ * of that. Pure: the caller brings messages, lost connections and the time,
+ * which is that of a job clock (base/limit.h).
  *
  *   dead      its connection is gone, and it said no last word; or it was done,
  *             but did not stay until all were
@@ -16,6 +17,9 @@
 #include "launch/message.h"
 
 enum { VP_LAST_ACTIONS = 4 };
+
+/* Instead of the start of a job: no more ranks will come. */
+#define VP_ROSTER_ENDED (INT64_MIN / 2)
 
 struct vp_watched {
     bool came, gone; /* said hello; its connection is lost */
@@ -37,6 +41,8 @@ struct vp_roster {
     int64_t limit_ns;    /* watchdog_seconds */
     int64_t start_ns;    /* of the job */
     int64_t progress_ns; /* an action ended, or a duty */
+    bool by_hand;        /* ranks that fall silent together were stopped by the
+                            user, who will continue them: no rank is named */
 };
 
 enum vp_cause {
@@ -67,6 +73,8 @@ void vp_roster_release(struct vp_roster *roster);
 void vp_roster_hear(struct vp_roster *roster, int rank,
                     const struct vp_message *message, int64_t now_ns);
 void vp_roster_lose(struct vp_roster *roster, int rank, int64_t now_ns);
+/* All limits start anew: the supervisor was frozen, or all ranks were. */
+void vp_roster_restart(struct vp_roster *roster, int64_t now_ns);
 
 /* How the job stands. */
 enum vp_outcome {

@@ -161,6 +161,38 @@ static void catch_signals(void (*handler)(int signal_number))
     sigaction(SIGPIPE, &action, NULL);
 }
 
+/* ---- Ctrl-Z ------------------------------------------------------------- */
+
+/* One process alone is stopped by SIGTSTP as any other. Where vpipe has started
+ * several, it stops the ranks before itself. */
+static volatile sig_atomic_t suspended;
+
+static void on_suspend(int signal_number)
+{
+    (void)signal_number;
+    suspended = 1;
+}
+
+/* A shell without job control ignores the signal, and means it. */
+static void catch_suspension(void (*handler)(int signal_number))
+{
+    struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART };
+    struct sigaction old;
+
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGTSTP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGTSTP, &action, NULL);
+}
+
+/* Stops this process by the signal's own action, so that the shell sees it. */
+static void suspend(void *ctx)
+{
+    (void)ctx;
+    catch_suspension(SIG_DFL);
+    raise(SIGTSTP);
+    catch_suspension(on_suspend);
+}
+
 /* ---- The command line --------------------------------------------------- */
 
 static int set_config(struct train_args *out, const char *path)
@@ -588,6 +620,8 @@ static int launch(const struct train_args *args, const struct vp_config *config)
         .restarts = (int)args->restarts,
         .output_fd = STDOUT_FILENO,
         .stop = &stop,
+        .suspended = &suspended,
+        .suspend = suspend,
         .ctx = &progress,
         .notice = args->quiet ? on_nothing : on_notice,
         .warning = on_warning,
@@ -604,8 +638,10 @@ static int launch(const struct train_args *args, const struct vp_config *config)
                                    &options.n_kept);
         st = rehearse(args, config, &err);
     }
+    catch_suspension(on_suspend);
     if (st == VP_OK)
         st = vp_launch(config, &options, &err);
+    catch_suspension(SIG_DFL);
     free(words);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED)
         fprintf(stderr, "%s\n", err.text);
