@@ -1,0 +1,30 @@
+/* SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104). */
+#ifndef VP_BASE_SHA256_H
+#define VP_BASE_SHA256_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { VP_SHA256_BYTES = 32, VP_SHA256_BLOCK = 64 };
+
+struct vp_sha256 {
+    uint32_t state[8];
+    uint64_t n_bytes; /* of the message so far */
+    unsigned char block[VP_SHA256_BLOCK];
+};
+
+/* Init, any number of updates, final. */
+void vp_sha256_init(struct vp_sha256 *sha);
+void vp_sha256_update(struct vp_sha256 *sha, const void *data, size_t n_bytes);
+void vp_sha256_final(struct vp_sha256 *sha, unsigned char out[VP_SHA256_BYTES]);
+
+/* The code of `data` under `key`; both of any length. */
+void vp_hmac_sha256(const void *key, size_t n_key, const void *data,
+                    size_t n_data, unsigned char out[VP_SHA256_BYTES]);
+
+/* Compares `n_bytes` in a time that does not depend on their values: for
+ * secrets and codes. */
+bool vp_same_bytes(const void *a, const void *b, size_t n_bytes);
+
+#endif
