@@ -549,7 +549,9 @@ const struct vp_key vp_keys[] = {
       .meaning = "evaluate, do not train" },
     { COUNT("eval_every", eval_every, 0, MAX_COUNT), .group = "run",
       .fallback = "0", .example = "100",
-      .meaning = "steps between evaluations; 0 does none" },
+      .meaning = "steps between evaluations, which change no loss; 0 does "
+      "none; asp: each waits for the next step that ends a round of all stages"
+      },
     { COUNT("eval_batches", eval_batches, 1, MAX_COUNT), .group = "run",
       .fallback = "8", .example = "8",
       .meaning = "minibatches of an evaluation" },

@@ -339,9 +339,8 @@ static enum vp_status evaluate(struct run *run, int64_t step,
 
 static bool eval_is_due(const struct run *run, int64_t step)
 {
-    int64_t every = run->config->eval_every;
-
-    return every > 0 && step > 0 && step % every == 0;
+    return step > 0 &&
+           vp_trainer_is_due(run->trainer, run->config->eval_every, step);
 }
 
 static enum vp_status commit(struct run *run, int64_t step, double score,
@@ -418,11 +417,12 @@ static enum vp_status train(struct run *run, struct vp_err *err)
 
     VP_TRY(evaluate_here(run, err)); /* of a run that was resumed there */
     while (run->n_done < end && !asked_to_stop(run)) {
-        int64_t n = end - run->n_done;
+        int64_t next = every > 0 ? vp_trainer_next_due(run->trainer, every)
+                                 : end;
 
-        if (every > 0 && n > every - run->n_done % every)
-            n = every - run->n_done % every;
-        VP_TRY(vp_trainer_run(run->trainer, n, on_step, run, err));
+        VP_TRY(vp_trainer_run(run->trainer,
+                              (next < end ? next : end) - run->n_done, on_step,
+                              run, err));
         if (run->status != VP_OK)
             return vp_err_set(err, run->status, "%s", run->err.text);
         VP_TRY(evaluate_here(run, err));

@@ -182,12 +182,13 @@ static enum vp_status save_stage(struct vp_stage *stage, int item,
     return VP_OK;
 }
 
-/* The period after which all stages of a stream have done a round. */
-static int64_t common_period(const struct vp_schedule *schedule)
+/* Steps between two that end a round of all stages: 1 in a synchronous schedule,
+ * where a step is a group. */
+static int64_t common_period(const struct vp_schedule *schedule, bool sync)
 {
     int64_t period = 1;
 
-    for (int s = 0; s < schedule->n_stages; s++) {
+    for (int s = 0; !sync && s < schedule->n_stages; s++) {
         int64_t every = schedule->stages[s].update_every, n = period;
 
         while (n % every != 0)
@@ -197,18 +198,38 @@ static int64_t common_period(const struct vp_schedule *schedule)
     return period;
 }
 
+/* `begin`: the step before the first one of the segment. */
+static bool is_due(int64_t begin, int64_t period, int64_t every, int64_t step)
+{
+    return every > 0 && (step - begin) % period == 0 &&
+           step / every > (step - period) / every;
+}
+
 bool vp_state_due(const struct vp_train_config *config,
                   const struct vp_schedule *schedule, bool sync, int64_t step)
 {
-    int64_t every = config->saver ? config->saver->every : 0, period;
+    return is_due(schedule->segment_begin, common_period(schedule, sync),
+                  config->saver ? config->saver->every : 0, step);
+}
 
-    if (every == 0)
-        return false;
-    if (sync)
-        return step % every == 0;
-    period = common_period(schedule);
-    return (step - schedule->segment_begin) % period == 0 &&
-           step / every > (step - period) / every;
+bool vp_trainer_is_due(const struct vp_trainer *trainer, int64_t every,
+                       int64_t step)
+{
+    bool sync = !trainer->generator->stream;
+
+    return is_due(trainer->stream_begin,
+                  common_period(&trainer->schedule, sync), every, step);
+}
+
+int64_t vp_trainer_next_due(const struct vp_trainer *trainer, int64_t every)
+{
+    int64_t period = common_period(&trainer->schedule,
+                                   !trainer->generator->stream);
+    int64_t begin = trainer->stream_begin;
+    int64_t ended = (trainer->n_steps - begin) / period * period + begin;
+    int64_t asked = (ended / every + 1) * every; /* the first multiple after */
+
+    return (asked - begin + period - 1) / period * period + begin;
 }
 
 /* The last stage of the rank, which is the only one of its process, makes the

@@ -8,8 +8,7 @@ int vp_stage_n_items(const struct vp_stage *stage);
 /* Numbers the items of all stages, in the order of vp_trainer_state(). */
 void vp_state_number(struct vp_rank *ranks, int n_ranks, int n_stages);
 
-/* Is the state to be saved after this step? In a stream a step is a
- * minibatch. */
+/* Is the state to be saved after this step? The rule of vp_trainer_is_due(). */
 bool vp_state_due(const struct vp_train_config *config,
                   const struct vp_schedule *schedule, bool sync, int64_t step);
 /* Saves a stage that has just made the update that ends `step`, if that is

@@ -602,10 +602,6 @@ enum vp_status vp_trainer_eval_part(struct vp_trainer *trainer, int64_t first,
         VP_TRY(eval_some(trainer, first + m, (int)(left < PIECE ? left : PIECE),
                          sum, err));
     }
-    /* The pipe ran empty; what follows is a new segment. */
-    begin_stream(trainer);
-    for (int s = 0; s < trainer->crew.n_stages; s++)
-        trainer->version_past[s] = 0;
     return VP_OK;
 }
 

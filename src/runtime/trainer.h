@@ -255,8 +255,17 @@ enum vp_status vp_trainer_run(struct vp_trainer *trainer, int64_t n,
 enum vp_status vp_trainer_step(struct vp_trainer *trainer,
                                struct vp_step_report *report_out,
                                struct vp_err *err);
-/* Mean loss over `n_batches` held-out batches, dropout off. In asynchronous
- * training, minibatches afterwards start on the newest weights. */
+/* Whether what is done every `every` steps (0: never) is done after `step`: at
+ * multiples of `every`; in asynchronous training at the first step from there on
+ * that ends a round of all stages, as replicas and macrobatches make rounds of
+ * several minibatches. */
+bool vp_trainer_is_due(const struct vp_trainer *trainer, int64_t every,
+                       int64_t step);
+/* The first such step after the last one that was run; `every` > 0. A run that
+ * ends there drops no minibatch. */
+int64_t vp_trainer_next_due(const struct vp_trainer *trainer, int64_t every);
+/* Mean loss over `n_batches` held-out batches on the newest weights, dropout
+ * off. Training goes on afterwards as if there had been no evaluation. */
 enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
                                double *loss_out, struct vp_err *err);
 /* The same in parts: adds the losses of batches [first, first + n) to `*sum`. */

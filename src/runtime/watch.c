@@ -10,17 +10,19 @@ static const struct vp_action *list_of(const struct vp_rank *rank)
     return rank->job->schedule->ranks[rank->index].actions;
 }
 
-/* Minibatches and rounds are numbered over the whole run. */
+/* Minibatches and rounds are numbered over the whole run. A group is a round; a
+ * stream numbers its rounds from its first minibatch on, after `version_begin`
+ * earlier ones of the stage. */
 static int32_t run_number(const struct vp_rank *rank,
                           const struct vp_action *action)
 {
     const struct vp_job *job = rank->job;
-    bool round = action->kind == VP_ACTION_REDUCE ||
-                 action->kind == VP_ACTION_UPDATE;
-    int64_t n = round ? 1 : job->schedule->n_mb;
 
-    return (int32_t)((round ? 0 : job->first_mb) + rank->repeat * n +
-                     action->mb);
+    if (action->kind != VP_ACTION_REDUCE && action->kind != VP_ACTION_UPDATE)
+        return (int32_t)run_minibatch(rank, action->mb);
+    if (job->sync)
+        return (int32_t)(job->first_mb / job->schedule->n_mb + rank->repeat);
+    return plan_of(rank, action->stage)->version_begin + action->mb;
 }
 
 /* ---- What it took ------------------------------------------------------- */

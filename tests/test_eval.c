@@ -1,0 +1,285 @@
+/* Evaluations of a run, and what a run reports: that an evaluation changes no
+ * loss, what its own loss is the mean of, and what metrics.jsonl says. */
+#include "launch/run.h"
+
+#include <ftw.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MAX_SETS = 12, MAX_STEPS = 128 };
+
+static char root[64];
+
+/* ---- Runs --------------------------------------------------------------- */
+
+/* What was reported, by step - 1. */
+struct heard {
+    struct vp_step_report steps[MAX_STEPS];
+    int n_steps;
+    int64_t eval_steps[MAX_STEPS];
+    double eval_losses[MAX_STEPS];
+    int n_evals;
+};
+
+static const char *path_of(const char *name)
+{
+    static char path[4][256];
+    static int turn;
+
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof(path[turn]), "%s/%s", root, name);
+    return path[turn];
+}
+
+static void hear_step(void *ctx, const struct vp_step_report *report)
+{
+    struct heard *heard = ctx;
+
+    assert_true(report->step <= MAX_STEPS);
+    heard->steps[report->step - 1] = *report;
+    heard->n_steps++;
+}
+
+static void hear_eval(void *ctx, int64_t step, int64_t n_batches, double loss)
+{
+    struct heard *heard = ctx;
+
+    (void)n_batches;
+    assert_true(heard->n_evals < MAX_STEPS);
+    heard->eval_steps[heard->n_evals] = step;
+    heard->eval_losses[heard->n_evals++] = loss;
+}
+
+static void (*on_end)(void *ctx, const struct vp_run_result *result);
+
+/* A run with the settings of `base` and `more`, both ended by NULL. */
+static void run(const char *output, const char *resume, int64_t max_steps,
+                const char *const *base, const char *const *more,
+                struct heard *heard)
+{
+    static const char text[] =
+        "model_type: bert\nvocab: 64\nhidden: 16\nlayers: 2\nheads: 2\n"
+        "ffn: 32\npositions: 16\ndropout: 0.1\ntie_embeddings: false\n"
+        "synthetic_data: true\nseq_length: 16\nbatch_size: 2\n"
+        "optimizer: adamw\nlearning_rate: 0.01\ntotal_steps: 24\n"
+        "eval_batches: 2\nthreads_per_stage: 1\n";
+    struct vp_run_options options = { .output = output,
+                                      .resume = resume,
+                                      .max_steps = max_steps };
+    struct vp_run_events events = { .ctx = heard,
+                                    .on_step = hear_step,
+                                    .on_eval = hear_eval,
+                                    .on_end = on_end };
+    const char *sets[2 * MAX_SETS];
+    struct vp_config config;
+    struct vp_err err = { "" };
+    int n_sets = 0;
+
+    memset(heard, 0, sizeof(*heard));
+    while (base && *base)
+        sets[n_sets++] = *base++;
+    while (more && *more)
+        sets[n_sets++] = *more++;
+    if (vp_config_parse("test.yml", text, sizeof(text) - 1, sets, n_sets,
+                        &config, &err) != VP_OK ||
+        vp_run_train(&config, &options, &events, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    vp_config_release(&config);
+}
+
+/* ---- An evaluation changes no loss -------------------------------------- */
+
+struct neutral_case {
+    const char *sets[MAX_SETS];
+    int n_updates;    /* of stage 0, by hand */
+    int64_t evals[8]; /* steps of eval_every=5, by hand */
+};
+
+/* Six ranks in replicas of 2, 1 and 3 end a round together every 6 minibatches;
+ * three stages of macrobatch every 3. */
+static const struct neutral_case neutral_cases[] = {
+    { { "stages=4", "sync_mode=asp" }, 24, { 5, 10, 15, 20 } },
+    { { "stages=3", "sync_mode=asp", "replicas=[2,1,3]" },
+      12,
+      { 6, 12, 18, 24 } },
+    { { "stages=3", "sync_mode=asp", "macrobatch=true" },
+      8,
+      { 6, 12, 15, 21 } },
+    { { "stages=3", "sync_mode=asp", "macrobatch=true", "replicas=[1,2,1]" },
+      6,
+      { 8, 12, 16, 20 } },
+    { { "stages=2", "sync_mode=bsp", "accumulation_steps=2" },
+      24,
+      { 5, 10, 15, 20 } },
+};
+
+/* Steps from `first` on have the bits of an earlier run. */
+static void assert_same_steps(const struct heard *have,
+                              const struct heard *want, int first)
+{
+    for (int i = first; i < 24; i++) {
+        if (have->steps[i].loss != want->steps[i].loss)
+            fail_msg("loss of step %d is %.17g, not %.17g", i + 1,
+                     have->steps[i].loss, want->steps[i].loss);
+        assert_true(have->steps[i].grad_norm == want->steps[i].grad_norm);
+    }
+}
+
+static void assert_evals(const struct heard *heard, const int64_t *want)
+{
+    int n = 0;
+
+    while (n < 8 && want[n] > 0) {
+        assert_true(n < heard->n_evals);
+        assert_int_equal(heard->eval_steps[n], want[n]);
+        n++;
+    }
+    assert_int_equal(heard->n_evals, n);
+}
+
+static void evaluations_change_no_loss(void **state)
+{
+    static const char *const without[] = { "eval_every=0", NULL };
+    static const char *const with[] = { "eval_every=5", NULL };
+    static struct heard want, have;
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(neutral_cases); i++) {
+        const struct neutral_case *c = &neutral_cases[i];
+        char name[32];
+
+        snprintf(name, sizeof(name), "neutral%zu", i);
+        run(path_of(name), NULL, 0, c->sets, without, &want);
+        assert_int_equal(want.n_evals, 0);
+        snprintf(name, sizeof(name), "neutral%zu-eval", i);
+        run(path_of(name), NULL, 0, c->sets, with, &have);
+        assert_int_equal(have.n_steps, 24);
+        assert_same_steps(&have, &want, 0);
+        assert_evals(&have, c->evals);
+    }
+}
+
+static int n_updates; /* that stage 0 of the run makes */
+
+static void hear_end(void *ctx, const struct vp_run_result *result)
+{
+    (void)ctx;
+    for (int r = 0; r < result->trace->n_ranks; r++) {
+        const struct vp_trace_rank *rank = &result->trace->ranks[r];
+        int last = -1, n = 0;
+
+        for (int i = 0; i < rank->n_events; i++) {
+            const struct vp_trace_event *event = &rank->events[i];
+
+            if (event->kind != VP_ACTION_UPDATE)
+                continue;
+            if (n++ > 0)
+                assert_int_equal(event->mb, last + 1);
+            last = event->mb;
+        }
+        assert_true(n > 1);
+        if (r == 0)
+            assert_int_equal(last, n_updates - 1);
+    }
+}
+
+/* Updates in a trace are numbered over the whole run. */
+static void evaluations_restart_no_numbers(void **state)
+{
+    static const char *const with[] = { "eval_every=5", NULL };
+    static struct heard heard;
+
+    (void)state;
+    on_end = hear_end;
+    for (size_t i = 0; i < VP_COUNT_OF(neutral_cases); i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "numbers%zu", i);
+        n_updates = neutral_cases[i].n_updates;
+        run(path_of(name), NULL, 0, neutral_cases[i].sets, with, &heard);
+    }
+    on_end = NULL;
+}
+
+/* The checkpoint of an evaluation's step, written while the run goes on or at
+ * its end, leads to the trace of the run that was never stopped; the evaluation
+ * of that step is made again, with the same loss. */
+static void a_run_resumes_at_an_evaluation(void **state)
+{
+    static const char *const with[] = { "eval_every=5", "checkpoint_every=5",
+                                        "keep_checkpoints=9", NULL };
+    static const char *const without[] = { "eval_every=0", NULL };
+    static struct heard want, have;
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(neutral_cases); i++) {
+        const struct neutral_case *c = &neutral_cases[i];
+        int64_t step = c->evals[1];
+        char whole[32], part[32], from[64];
+
+        snprintf(whole, sizeof(whole), "whole%zu", i);
+        snprintf(part, sizeof(part), "part%zu", i);
+        run(path_of(whole), NULL, 0, c->sets, with, &want);
+        snprintf(from, sizeof(from), "whole%zu/checkpoints/step-%lld", i,
+                 (long long)step);
+        snprintf(part, sizeof(part), "middle%zu", i);
+        run(path_of(part), path_of(from), 0, c->sets, with, &have);
+        assert_int_equal(have.n_steps, 24 - step);
+        assert_same_steps(&have, &want, (int)step);
+        assert_evals(&have, c->evals + 1);
+        for (int k = 0; k < have.n_evals; k++)
+            assert_true(have.eval_losses[k] == want.eval_losses[k + 1]);
+        snprintf(part, sizeof(part), "bare%zu", i);
+        run(path_of(part), path_of(from), 0, c->sets, without, &have);
+        assert_same_steps(&have, &want, (int)step);
+        snprintf(part, sizeof(part), "end%zu", i);
+        run(path_of(part), NULL, step, c->sets, with, &have);
+        run(NULL, path_of(part), 0, c->sets, with, &have);
+        assert_same_steps(&have, &want, (int)step);
+        assert_evals(&have, c->evals + 1);
+    }
+}
+
+/* ---- All together ------------------------------------------------------- */
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof(root), "/tmp/vpipe-eval-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_one(const char *path, const struct stat *info, int type,
+                      struct FTW *ftw)
+{
+    (void)info;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(evaluations_change_no_loss),
+        cmocka_unit_test(evaluations_restart_no_numbers),
+        cmocka_unit_test(a_run_resumes_at_an_evaluation),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
