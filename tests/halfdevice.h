@@ -95,9 +95,11 @@ static inline enum vp_status half_launch_part(struct vp_exe *exe,
     (void)stream;
     if (list == VP_LIST_F && program->loss.space == VP_SPACE_SLOT) {
         char *slot = launch->base[VP_SPACE_SLOT];
-        float loss = half_loss(launch->mb);
+        float loss[VP_LOSS_COLS] = {
+            [VP_LOSS_MEAN] = half_loss(launch->mb), [VP_LOSS_WEIGHT] = 1.0f
+        };
 
-        memcpy(slot + program->loss.offset, &loss, sizeof(loss));
+        memcpy(slot + program->loss.offset, loss, sizeof(loss));
     }
     for (int i = first; i < first + n; i++)
         if (program->calls[list][i].phase == VP_PHASE_W)

@@ -47,6 +47,7 @@ struct written {
     const char *name;
     const void *data;
     int64_t n;
+    bool apart; /* errors are measured by each element, not by the largest */
 };
 
 enum { MAX_WRITTEN = 3 + VP_MAX_AUX + VP_MAX_IN + VP_MAX_PARAM };
@@ -67,20 +68,22 @@ static inline int written_by(const struct one_op *t, unsigned phases,
     int n = 0;
 
     if (f)
-        w[n++] = (struct written){ "out", a->out, t->n_out };
+        w[n++] = (struct written){ "out", a->out, t->n_out,
+                                   t->spec.kind == VP_OP_CROSS_ENTROPY };
     for (int k = 0; k < VP_MAX_AUX; k++)
         if (f && a->aux[k])
-            w[n++] = (struct written){ "aux", a->aux[k], t->n_aux[k] };
+            w[n++] = (struct written){ "aux", a->aux[k], t->n_aux[k], false };
     if (b && a->dz)
-        w[n++] = (struct written){ "dz", a->dz, t->n_out };
+        w[n++] = (struct written){ "dz", a->dz, t->n_out, false };
     if (b && a->again)
-        w[n++] = (struct written){ "again", a->again, t->n_out };
+        w[n++] = (struct written){ "again", a->again, t->n_out, false };
     for (int k = 0; k < VP_MAX_IN; k++)
         if (b && a->din[k])
-            w[n++] = (struct written){ din[k], a->din[k], t->n_in[k] };
+            w[n++] = (struct written){ din[k], a->din[k], t->n_in[k], false };
     for (int k = 0; k < VP_MAX_PARAM; k++)
         if (weights && a->dpar[k])
-            w[n++] = (struct written){ dpar[k], a->dpar[k], t->n_par[k] };
+            w[n++] = (struct written){ dpar[k], a->dpar[k], t->n_par[k],
+                                       false };
     return n;
 }
 

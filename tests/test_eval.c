@@ -3,6 +3,7 @@
 #include "launch/run.h"
 
 #include <ftw.h>
+#include <hdf5.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { MAX_SETS = 12, MAX_STEPS = 128 };
+enum { MAX_SETS = 12, MAX_STEPS = 64 };
 
 static char root[64];
 
@@ -249,6 +250,218 @@ static void a_run_resumes_at_an_evaluation(void **state)
     }
 }
 
+/* ---- What a held-out loss is the mean of -------------------------------- */
+
+/* The last line that begins with `start` in the log of the last of `n_ranks`. */
+static void last_line(const char *folder, int n_ranks, const char *start,
+                      char *out, size_t n_out)
+{
+    char path[300], line[128];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/output.log.%d", folder, n_ranks - 1);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    out[0] = '\0';
+    while (fgets(line, sizeof(line), f))
+        if (strncmp(line, start, strlen(start)) == 0)
+            snprintf(out, n_out, "%s", line);
+    fclose(f);
+    assert_true(out[0] != '\0');
+}
+
+/* All held-out samples, at any batch size: one loss but for rounding, and as
+ * many right guesses. No batch size divides the number of samples. */
+static void batch_size_changes_no_held_out_loss(void **state)
+{
+    static const char *const tasks[][3] = {
+        { "model_type=bert", "max_pred=4", NULL },
+        { "model_type=gpt2", NULL },
+        { "model_type=translation", NULL },
+    };
+    static const int sizes[] = { 1, 3, 7, 64, 300 };
+    static struct heard heard;
+
+    (void)state;
+    for (size_t t = 0; t < VP_COUNT_OF(tasks); t++) {
+        char want[160], have[160];
+        double loss = 0.0;
+
+        for (size_t i = 0; i < VP_COUNT_OF(sizes); i++) {
+            char size[32], name[32];
+            const char *const more[] = { "forward_only=true", size, NULL };
+
+            snprintf(size, sizeof(size), "batch_size=%d",
+                     t == 2 ? 16 * sizes[i] : sizes[i]);
+            snprintf(name, sizeof(name), "size%zu-%zu", t, i);
+            run(path_of(name), NULL, 0, tasks[t], more, &heard);
+            assert_int_equal(heard.n_evals, 1);
+            last_line(path_of(name), 1, " * Prec@1 ", have, sizeof(have));
+            if (i == 0) {
+                loss = heard.eval_losses[0];
+                memcpy(want, have, sizeof(want));
+            }
+            if (!(fabs(heard.eval_losses[0] / loss - 1.0) <= 1e-6))
+                fail_msg("%s: %s: %.17g, not %.17g", tasks[t][0], size,
+                         heard.eval_losses[0], loss);
+            assert_string_equal(have, want);
+        }
+    }
+}
+
+/* The same bits for every cut, schedule and number of threads. */
+static void cuts_change_no_held_out_loss(void **state)
+{
+    static const char *const ways[][5] = {
+        { "stages=1", "threads_per_stage=2" },
+        { "stages=2", "sync_mode=bsp", "schedule=gpipe" },
+        { "stages=4", "sync_mode=asp" },
+        { "stages=3", "sync_mode=asp", "replicas=[2,1,3]" },
+        { "stages=2", "sync_mode=bsp", "schedule=interleaved", "chunks=2" },
+        { "stages=2", "sync_mode=bsp", "schedule=zb-v", "chunks=2" },
+    };
+    static const char *const more[] = { "forward_only=true", "batch_size=7",
+                                        NULL };
+    static struct heard want, have;
+    static const char *const none[] = { NULL };
+
+    (void)state;
+    run(NULL, NULL, 0, none, more, &want);
+    assert_true(want.eval_losses[0] > 1.0);
+    for (size_t i = 0; i < VP_COUNT_OF(ways); i++) {
+        run(NULL, NULL, 0, ways[i], more, &have);
+        assert_true(have.eval_losses[0] == want.eval_losses[0]);
+    }
+}
+
+/* ---- Minibatches without labels ----------------------------------------- */
+
+enum { N_ROWS = 60, SEQ = 16, MAX_PRED = 4 };
+
+static void write_set(hid_t file, const char *name, int cols, const int *x)
+{
+    hsize_t dims[2] = { N_ROWS, (hsize_t)cols };
+    hid_t space = H5Screate_simple(cols > 1 ? 2 : 1, dims, NULL);
+    hid_t set = H5Dcreate2(file, name, H5T_STD_I32LE, space, H5P_DEFAULT,
+                           H5P_DEFAULT, H5P_DEFAULT);
+
+    assert_true(space >= 0 && set >= 0);
+    assert_true(
+        H5Dwrite(set, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) >= 0);
+    H5Dclose(set);
+    H5Sclose(space);
+}
+
+/* Of three samples two have no label, and none of those held out, which are
+ * samples 9, 19, ... */
+static bool has_label(int row)
+{
+    return row % 3 == 0 && row % 10 != 9;
+}
+
+static void write_shard(const char *path)
+{
+    static int ids[N_ROWS * SEQ], ones[N_ROWS * SEQ], zeros[N_ROWS * SEQ];
+    static int positions[N_ROWS * MAX_PRED], labels[N_ROWS * MAX_PRED];
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+
+    assert_true(file >= 0);
+    for (int i = 0; i < N_ROWS * SEQ; i++) {
+        ids[i] = 5 + i * 7 % 50;
+        ones[i] = 1;
+    }
+    for (int row = 0; row < N_ROWS; row++)
+        for (int k = 0; has_label(row) && k < 2; k++) {
+            positions[row * MAX_PRED + k] = 1 + k;
+            labels[row * MAX_PRED + k] = 6 + row % 40;
+        }
+    write_set(file, "input_ids", SEQ, ids);
+    write_set(file, "input_mask", SEQ, ones);
+    write_set(file, "segment_ids", SEQ, zeros);
+    write_set(file, "masked_lm_positions", MAX_PRED, positions);
+    write_set(file, "masked_lm_ids", MAX_PRED, labels);
+    write_set(file, "next_sentence_labels", 1, zeros);
+    H5Fclose(file);
+}
+
+static int count_in(const char *folder, const char *name, const char *text)
+{
+    char path[300];
+    static char all[1 << 16];
+    int n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    memset(all, 0, sizeof(all));
+    assert_true(fread(all, 1, sizeof(all) - 1, f) < sizeof(all) - 1);
+    fclose(f);
+    for (const char *at = all; (at = strstr(at, text)); at += strlen(text))
+        n++;
+    return n;
+}
+
+/* A rate at which no weight changes: groups see the minibatches of single ones.
+ * The loss of a group is the mean over its minibatches with labels; its gradient
+ * is divided by all of them. */
+static void a_loss_is_of_what_has_labels(void **state)
+{
+    char data[300];
+    const char *const base[] = { data,
+                                 "synthetic_data=false",
+                                 "batch_size=1",
+                                 "max_pred=4",
+                                 "dropout=0.0",
+                                 "optimizer=sgd",
+                                 "learning_rate=1e-30",
+                                 "sync_mode=bsp",
+                                 NULL };
+    static const char *const single[] = { "accumulation_steps=1",
+                                          "total_steps=48", NULL };
+    static const char *const pairs[] = { "accumulation_steps=2",
+                                         "total_steps=24", "eval_every=24",
+                                         "print_frequency=2", NULL };
+    static struct heard one, two;
+    int n_null = 0, n_half = 0;
+
+    (void)state;
+    snprintf(data, sizeof(data), "data_dir=%s", path_of("shard.hdf5"));
+    write_shard(path_of("shard.hdf5"));
+    run(path_of("single"), NULL, 0, base, single, &one);
+    run(path_of("pairs"), NULL, 0, base, pairs, &two);
+    for (int i = 0; i < 24; i++) {
+        const struct vp_step_report *a = &one.steps[2 * i], *b = a + 1;
+        const struct vp_step_report *both = &two.steps[i];
+        bool has_a = isfinite(a->loss), has_b = isfinite(b->loss);
+
+        if (has_a && has_b) {
+            assert_true(both->loss == 0.5 * a->loss + 0.5 * b->loss);
+        } else if (has_a || has_b) {
+            assert_true(both->loss == (has_a ? a->loss : b->loss));
+            assert_true(both->grad_norm ==
+                        0.5 * (has_a ? a->grad_norm : b->grad_norm));
+            n_half++;
+        } else {
+            assert_true(isnan(both->loss) && both->grad_norm == 0.0);
+            n_null++;
+        }
+    }
+    assert_true(n_null > 3 && n_half > 3);
+    assert_int_equal(
+        count_in(path_of("pairs"), "metrics.jsonl", "\"loss\": null, "),
+        n_null);
+    assert_int_equal(two.n_evals, 1);
+    assert_true(isnan(two.eval_losses[0]));
+    assert_int_equal(count_in(path_of("pairs"), "metrics.jsonl",
+                              "{\"step\": 24, \"eval_loss\": null, "
+                              "\"event\": \"eval\"}\n"),
+                     1);
+    assert_int_equal(count_in(path_of("pairs"), "metrics.jsonl", "nan"), 0);
+    assert_int_equal(count_in(path_of("pairs"), "output.log.0", "nan"), 0);
+    assert_int_equal(count_in(path_of("pairs"), "output.log.0", "Prec"), 0);
+}
+
 /* ---- All together ------------------------------------------------------- */
 
 static int set_up(void **state)
@@ -279,6 +492,9 @@ int main(void)
         cmocka_unit_test(evaluations_change_no_loss),
         cmocka_unit_test(evaluations_restart_no_numbers),
         cmocka_unit_test(a_run_resumes_at_an_evaluation),
+        cmocka_unit_test(batch_size_changes_no_held_out_loss),
+        cmocka_unit_test(cuts_change_no_held_out_loss),
+        cmocka_unit_test(a_loss_is_of_what_has_labels),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

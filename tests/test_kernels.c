@@ -61,10 +61,15 @@ static double distance(const struct written *a, const struct written *b)
     double diff = 0, size = 1;
 
     for (int64_t i = 0; i < b->n; i++) {
+        double one = fabs((double)x[i] - (double)y[i]);
+
         if (!isfinite(x[i]) || !isfinite(y[i]))
             return INFINITY;
-        diff = fmax(diff, fabs((double)x[i] - (double)y[i]));
-        size = fmax(size, fabs((double)y[i]));
+        if (b->apart)
+            diff = fmax(diff, one / fmax(1.0, fabs((double)y[i])));
+        else
+            size = fmax(size, fabs((double)y[i]));
+        diff = b->apart ? diff : fmax(diff, one);
     }
     return diff / size;
 }
@@ -228,6 +233,41 @@ static void test_sizes(void **state)
                 check(&spec);
             }
         }
+    }
+}
+
+/* Evaluation: logits that are whole numbers, so that many are equal. */
+static void start_ranks(struct one_op *t, const struct op_spec *spec,
+                        const struct vp_cpu_kernels *kernels)
+{
+    one_op_init(t, spec, kernels, sizeof(float), 3, pools[1]);
+    t->mb.train = false;
+    for (int64_t i = 0; i < t->n_in[0]; i++)
+        one_op_set(t, t->args.in[0], i,
+                   floor(4.0 * one_op_get(t, t->args.in[0], i)));
+    one_op_run(t, VP_PHASE_F);
+}
+
+static void test_ranks(void **state)
+{
+    struct op_spec spec = { "ranks", .kind = VP_OP_CROSS_ENTROPY, .batch = 1,
+                            .q_len = 64, .weights = true };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(sizes); i++) {
+        struct one_op fast, twin;
+
+        spec.cols = sizes[i];
+        start_ranks(&fast, &spec, &vp_cpu_fast);
+        start_ranks(&twin, &spec, &vp_cpu_ref_f32);
+        for (int k = 0; k < 64; k++)
+            assert_true(one_op_get(&fast, fast.args.aux[0], 2 * k) ==
+                        one_op_get(&twin, twin.args.aux[0], 2 * k));
+        for (int k = VP_LOSS_WEIGHT; k < VP_LOSS_COLS; k++)
+            assert_true(one_op_get(&fast, fast.args.out, k) ==
+                        one_op_get(&twin, twin.args.out, k));
+        one_op_release(&fast);
+        one_op_release(&twin);
     }
 }
 
@@ -848,6 +888,7 @@ int main(void)
         cmocka_unit_test(test_small_cases),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_linear_sizes),
         cmocka_unit_test(test_attention_sizes),
         cmocka_unit_test(test_cut_sizes),

@@ -334,14 +334,18 @@ static void literal_send(const struct literal *lit, struct vp_parcel *parcel,
     }
 }
 
-static double literal_forward(struct literal *lit, int m)
+/* Batch m of the training data; `done` >= 0: of the held-out data, on the newest
+ * weights after so many minibatches. */
+static void literal_forward(struct literal *lit, int m, int done,
+                            float loss[VP_LOSS_COLS])
 {
     struct literal_stage *last = &lit->stages[lit->n_stages - 1];
+    bool eval = done >= 0;
+    const struct vp_data *data = eval ? lit->config->eval_data
+                                      : lit->config->data;
     struct vp_err err;
-    float loss;
 
-    assert_int_equal(
-        vp_data_fill(lit->config->data, (uint64_t)m, lit->batch, &err), VP_OK);
+    assert_int_equal(vp_data_fill(data, (uint64_t)m, lit->batch, &err), VP_OK);
     for (int s = 0; s < lit->n_stages; s++) {
         struct literal_stage *ls = &lit->stages[s];
         struct vp_slot *slot = &ls->stage.slots[0];
@@ -356,18 +360,33 @@ static double literal_forward(struct literal *lit, int m)
                                    .first_sample = lit->batch->first_sample,
                                    .loss_grad = literal_scale(lit),
                                    .accumulate = in_round >= ls->n_replicas,
-                                   .train = true };
+                                   .train = !eval };
         ls->out->header = slot->parcel->header;
-        slot->version = literal_version(lit, s, m);
-        vp_stage_run(&ls->stage, slot, VP_LIST_F, slot->version, false,
+        slot->version = eval ? done / ls->every : literal_version(lit, s, m);
+        vp_stage_run(&ls->stage, slot, VP_LIST_F, slot->version, eval,
                      &boundary);
         vp_stage_wait(&ls->stage);
         literal_send(lit, ls->out, vp_stage_program(&ls->stage, slot),
                      &vp_stage_program(&ls->stage, slot)->out);
     }
-    vp_stage_fetch_loss(&last->stage, &last->stage.slots[0], false);
-    vp_stage_take_loss(&last->stage, &last->stage.slots[0], &loss);
-    return (double)loss;
+    vp_stage_fetch_loss(&last->stage, &last->stage.slots[0], eval);
+    vp_stage_take_loss(&last->stage, &last->stage.slots[0], loss);
+}
+
+/* The mean over the predictions of n held-out batches after `done`
+ * minibatches. */
+static double literal_eval(struct literal *lit, int n, int done)
+{
+    double sum = 0.0, n_labels = 0.0;
+
+    for (int m = 0; m < n; m++) {
+        float loss[VP_LOSS_COLS];
+
+        literal_forward(lit, m, done, loss);
+        n_labels += loss[VP_LOSS_WEIGHT];
+        sum += (double)loss[VP_LOSS_MEAN] * (double)loss[VP_LOSS_WEIGHT];
+    }
+    return sum / n_labels;
 }
 
 /* Overflow of a loss scale: next = newest. */
@@ -473,8 +492,10 @@ static void literal_run(struct literal *lit, int n, double *losses,
 {
     for (int m = 0; m < n; m++) {
         double square = 0.0;
+        float loss[VP_LOSS_COLS];
 
-        losses[m] = literal_forward(lit, m);
+        literal_forward(lit, m, -1, loss);
+        losses[m] = (double)loss[VP_LOSS_MEAN];
         literal_backward(lit, m);
         for (int s = 0; s < lit->n_stages; s++)
             square += lit->stages[s].norm * lit->stages[s].norm;
@@ -544,6 +565,7 @@ static void check_async(const char *model, const struct async_case *c,
     if (cut < n) {
         assert_int_equal(vp_trainer_eval(run.trainer, 5, &eval_loss, &err),
                          VP_OK);
+        assert_true(eval_loss == literal_eval(&lit, 5, cut));
         if (vp_trainer_run(run.trainer, n - cut, keep_step, &run, &err))
             fail_msg("%s", err.text);
     }

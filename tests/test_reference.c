@@ -227,9 +227,12 @@ static void test_attention_without_keys(void **state)
 
 static void test_cross_entropy_values(void **state)
 {
-    static const double mean = 1.8912576895183504;
-    static const double smooth_mean = 1.8945910229013543;
-    static const double weighted_mean = 1.7676243651488026;
+    /* Plain, smoothed, with weights: the mean and the number of predictions. */
+    static const double loss[3][VP_LOSS_COLS] = {
+        { 1.8912576895183504, 3 },
+        { 1.8945910229013543, 3 },
+        { 1.7676243651488026, 2 },
+    };
     static const double rows[] = {
         /* log-sum-exp and loss */
         1.9900808300847905, 0.8600808318729297, 0, 0, 0, 0,
@@ -253,14 +256,50 @@ static void test_cross_entropy_values(void **state)
         if (variant == 2)
             memcpy((void *)t.args.in[2], weights, sizeof(weights));
         one_op_run(&t, VP_PHASE_F);
-        expect(&t, "loss", t.args.out, 1,
-               variant == 0   ? &mean
-               : variant == 1 ? &smooth_mean
-                              : &weighted_mean);
+        expect(&t, "loss", t.args.out, VP_LOSS_COLS, loss[variant]);
         if (variant == 2)
             expect(&t, "row loss", t.args.aux[0], 8, rows);
         one_op_release(&t);
     }
+}
+
+/* Ranks of labels in evaluation: of equal logits the smaller id comes first, and
+ * what is no number comes before any label. */
+static void test_cross_entropy_ranks(void **state)
+{
+    static const double logits[8][7] = {
+        { 9, 1, 2, 3, 4, 5, 6 },   /* label 0: the first */
+        { 1, 9, 9, 0, 0, 0, 0 },   /* label 1: equal to the next */
+        { 1, 9, 9, 0, 0, 0, 0 },   /* label 2: equal to the one before */
+        { 0, 1, 2, 3, 4, 5, 6 },   /* label 2: four are larger */
+        { 0, 1, 2, 3, 4, 5, 6 },   /* label 1: five are larger */
+        { 0, 0, 0, 0, 0, 0, 0 },   /* no label */
+        { 9, 1, 2, 3, 4, 5, 6 },   /* label 0, but no weight */
+        { 1, 2, NAN, 0, 0, 0, 0 }, /* label 1: behind what is no number */
+    };
+    static const int32_t labels[8] = { 0, 1, 2, 2, 1, -1, 0, 1 };
+    static const int32_t weights[8] = { 1, 1, 1, 1, 1, 1, 0, 1 };
+    static const double ranks[8] = { 0, 0, 1, 4, 5, 0, 0, 1 };
+    struct op_spec spec = { .kind = VP_OP_CROSS_ENTROPY,
+                            .batch = 8,
+                            .q_len = 1,
+                            .cols = 7,
+                            .weights = true };
+    struct one_op t;
+
+    (void)state;
+    start_f64(&t, &spec);
+    memcpy((void *)t.args.in[0], logits, sizeof(logits));
+    memcpy((void *)t.args.in[1], labels, sizeof(labels));
+    memcpy((void *)t.args.in[2], weights, sizeof(weights));
+    t.mb.train = false;
+    one_op_run(&t, VP_PHASE_F);
+    for (int i = 0; i < 8; i++)
+        assert_true(one_op_get(&t, t.args.aux[0], 2 * i) == ranks[i]);
+    assert_true(one_op_get(&t, t.args.out, VP_LOSS_WEIGHT) == 6);
+    assert_true(one_op_get(&t, t.args.out, VP_LOSS_TOP1) == 2);
+    assert_true(one_op_get(&t, t.args.out, VP_LOSS_TOP5) == 5);
+    one_op_release(&t);
 }
 
 static void test_cross_entropy_without_labels(void **state)
@@ -659,6 +698,7 @@ int main(void)
         cmocka_unit_test(test_cross_attention_is_self_attention),
         cmocka_unit_test(test_attention_without_keys),
         cmocka_unit_test(test_cross_entropy_values),
+        cmocka_unit_test(test_cross_entropy_ranks),
         cmocka_unit_test(test_cross_entropy_without_labels),
         cmocka_unit_test(test_large_scores_stay_finite),
         cmocka_unit_test(test_nan_is_not_hidden),

@@ -129,7 +129,7 @@ static double forward(struct literal *lit, uint64_t m, int k)
 {
     struct part *last = &lit->parts[lit->n_parts - 1];
     struct vp_err err;
-    float loss;
+    float loss[VP_LOSS_COLS];
 
     assert_int_equal(vp_data_fill(lit->run->data, m, lit->batch, &err), VP_OK);
     for (int s = 0; s < lit->n_parts; s++) {
@@ -152,8 +152,8 @@ static double forward(struct literal *lit, uint64_t m, int k)
         vp_stage_wait(&part->stage);
     }
     vp_stage_fetch_loss(&last->stage, &last->stage.slots[0], false);
-    vp_stage_take_loss(&last->stage, &last->stage.slots[0], &loss);
-    return (double)loss;
+    vp_stage_take_loss(&last->stage, &last->stage.slots[0], loss);
+    return (double)loss[VP_LOSS_MEAN];
 }
 
 static void backward(struct literal *lit, int k)

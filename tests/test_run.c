@@ -249,6 +249,11 @@ static void open_log(struct vp_log *log, const struct fake *fake,
  * seconds. */
 static void test_log_lines(void **state)
 {
+    static const struct vp_score scores[] = {
+        { .n_labels = 800.0, .loss = 2600.0 },
+        { .n_labels = 810.0, .loss = 2835.0, .top1 = 100.0, .top5 = 405.0 },
+        { .n_labels = 0.0 },
+    };
     struct fake fake;
     struct vp_log log;
     struct vp_err err;
@@ -259,8 +264,9 @@ static void test_log_lines(void **state)
     open_log(&log, &fake, "lines");
     log.folder = "F";
     feed(&log, 1, 11);
-    assert_int_equal(vp_log_eval(&log, 64, 65, 32.0, 3.25, &err), VP_OK);
-    assert_int_equal(vp_log_eval(&log, 65, 65, 32.5, 3.5, &err), VP_OK);
+    assert_int_equal(vp_log_eval(&log, 64, 65, 32.0, &scores[0], &err), VP_OK);
+    assert_int_equal(vp_log_eval(&log, 65, 65, 32.5, &scores[1], &err), VP_OK);
+    assert_int_equal(vp_log_eval(&log, 1, 1, 1.0, &scores[2], &err), VP_OK);
     assert_int_equal(vp_log_saved(&log, 11, &err), VP_OK);
     assert_int_equal(vp_log_line(&log, 2, "hello", &err), VP_OK);
     vp_log_close(&log);
@@ -283,7 +289,9 @@ static void test_log_lines(void **state)
                 "Loss: 3.2500 (3.2500)\t\n"
                 "Test: [0][65/65]\tTime: 0.500 (0.500)\tMemory: 0.001 (0.001)\t"
                 "Loss: 3.5000 (3.5000)\t\n"
-                " * Prec@1 0.000 Prec@5 0.000\n"
+                " * Prec@1 12.346 Prec@5 50.000\n"
+                "Test: [0][1/1]\tTime: 1.000 (1.000)\tMemory: 0.001 (0.001)\t"
+                "Loss: - (-)\t\n"
                 "Saved checkpoint to F/checkpoints/step-11\n");
     text = read_text(path_of("lines", "output.log.2"));
     assert_non_null(strstr(text, "Replicating stage: ranks=2, "
@@ -1092,6 +1100,48 @@ static void show_step(struct screen *screen, int64_t step)
     progress_step(&screen->progress, &report);
 }
 
+/* Neither 0 nor nan stands where there is no loss. */
+static void test_no_labels(void **state)
+{
+    static struct screen screen;
+    struct vp_step_report report = {
+        .step = 1, .n_steps = 9, .loss = (double)NAN, .seconds = 1.0
+    };
+    struct vp_err err = { "" };
+    struct vp_log log;
+    const char *text;
+    char *lines;
+
+    (void)state;
+    open_screen(&screen, false);
+    look(&screen);
+    progress_step(&screen.progress, &report);
+    text = look(&screen);
+    assert_non_null(strstr(text, "1/9  no labels "));
+    assert_null(strstr(text, "nan"));
+    progress_eval(&screen.progress, 1, 1, (double)NAN);
+    assert_string_equal(look(&screen),
+                        "eval at step 1: no labels in 1 batch\n");
+    progress_eval(&screen.progress, 2, 3, 2.5);
+    assert_string_equal(look(&screen),
+                        "eval at step 2: loss 2.5000 over 3 batches\n");
+    close_screen(&screen);
+
+    make_fake(&screen.fake, 1, 1);
+    open_log(&log, &screen.fake, "unlabelled");
+    for (report.step = 6; report.step <= 8; report.step++) {
+        report.loss = report.step == 7 ? 2.5 : (double)NAN;
+        assert_int_equal(vp_log_step(&log, &report, &err), VP_OK);
+    }
+    vp_log_close(&log);
+    lines = read_text(path_of("unlabelled", "output.log.3"));
+    assert_non_null(strstr(lines, "[6/12]"));
+    assert_int_equal(count_lines(lines, "6/12.*Loss: - \\(-\\)"), 1);
+    assert_int_equal(count_lines(lines, "7/12.*Loss: 2.5000 \\(2.5000\\)"), 1);
+    assert_int_equal(count_lines(lines, "8/12.*Loss: - \\(2.5000\\)"), 1);
+    free(lines);
+}
+
 static const char rows_1[] =
     "stage 0  [#####-----] busy  50%  bubble  50%  F 3      B 1       1.15 "
     "GiB\x1b[K\n"
@@ -1401,6 +1451,7 @@ int main(void)
         cmocka_unit_test(test_capped_data),
         cmocka_unit_test(test_text_notices),
         cmocka_unit_test(test_forward_only),
+        cmocka_unit_test(test_no_labels),
         cmocka_unit_test(test_live),
         cmocka_unit_test(test_live_width),
         cmocka_unit_test(test_pipe),

@@ -99,7 +99,7 @@ static float literal_minibatch(struct literal *lit, int accumulation, int m)
     struct vp_stage *stage = &lit->stage;
     struct vp_slot *slot = &stage->slots[0];
     struct vp_err err;
-    float loss;
+    float loss[VP_LOSS_COLS];
 
     assert_int_equal(vp_data_fill(config->data, (uint64_t)m, lit->batch, &err),
                      VP_OK);
@@ -112,9 +112,9 @@ static float literal_minibatch(struct literal *lit, int accumulation, int m)
     vp_stage_run(stage, slot, VP_LIST_F, 0, false, &none);
     vp_stage_fetch_loss(stage, slot, false);
     vp_stage_run(stage, slot, VP_LIST_B, 0, false, &none);
-    vp_stage_take_loss(stage, slot, &loss);
+    vp_stage_take_loss(stage, slot, loss);
     vp_stage_wait(stage);
-    return loss;
+    return loss[VP_LOSS_MEAN];
 }
 
 /* An update, or a smaller scale. The optimizer counts what it did: `newest`. */

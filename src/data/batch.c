@@ -113,10 +113,20 @@ static int32_t disguise(int32_t id, int64_t vocab, struct vp_rng4 r)
     return id;
 }
 
+/* What keys the masks of a row. In training the running count of samples, so that
+ * every epoch hides other tokens. Held-out samples are asked the same in every
+ * evaluation and at every batch size: their own number. */
+static uint64_t mask_key(const struct vp_data *data, const struct vp_slot *slot,
+                         int64_t row)
+{
+    if (data->config.split == VP_DATA_EVAL)
+        return (uint64_t)vp_data_sample(data, slot, row);
+    return slot->first_sample + (uint64_t)row;
+}
+
 /* Chooses exactly k of the n text positions of a sequence, ascending, each
- * subset equally likely (selection sampling, Knuth vol. 2, algorithm S). The
- * running sample id keys the choice, so every epoch hides other tokens. */
-static void mask_row(const struct vp_data *data, uint64_t sample_id,
+ * subset equally likely (selection sampling, Knuth vol. 2, algorithm S). */
+static void mask_row(const struct vp_data *data, uint64_t key,
                      int64_t first_row, int64_t n, int64_t k, int32_t *tokens,
                      int32_t *rows_out, int32_t *labels_out)
 {
@@ -125,7 +135,7 @@ static void mask_row(const struct vp_data *data, uint64_t sample_id,
     for (int64_t t = 0; n_chosen < k; t++) {
         int64_t p = t < half ? t + 1 : t + 2;
         struct vp_rng4 r = vp_rng(data->config.seed, VP_RNG_MASKING, 0,
-                                  (uint32_t)p, 0, sample_id);
+                                  (uint32_t)p, 0, key);
 
         if (vp_rng_below(r.v[0], (uint32_t)(n - t)) >= (uint32_t)(k - n_chosen))
             continue;
@@ -184,7 +194,7 @@ static enum vp_status masked_fill(const struct vp_data *data,
             &data->source, vp_data_sample(data, slot, i), ids, err));
         put_segments(ids, n, tokens, batch->array[VP_ROLE_TYPES] + i * seq,
                      batch->array[VP_ROLE_MASK] + i * seq);
-        mask_row(data, slot->first_sample + (uint64_t)i, i * seq, n, k, tokens,
+        mask_row(data, mask_key(data, slot, i), i * seq, n, k, tokens,
                  batch->array[VP_ROLE_LABEL_ROWS] + i * k,
                  batch->array[VP_ROLE_LABELS] + i * k);
     }

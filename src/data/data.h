@@ -22,8 +22,9 @@ enum {
 /* What a batch asks of a model:
  *   masked LM  [CLS] A [SEP] B [SEP], A and B halves of a window, B of type 1;
  *              the same number of tokens scored in each sequence, 80 % of them
- *              hidden, 10 % replaced, 10 % kept, others in every epoch. Shards
- *              come masked and are shown as they are
+ *              hidden, 10 % replaced, 10 % kept, others in every epoch; of a
+ *              held-out sequence always the same. Shards come masked and are
+ *              shown as they are
  *   causal LM  tokens: a window; labels: the same, one position on
  *   pairs      tokens: source [SEP]; decoder input: [CLS] target; labels:
  *              target [SEP]. Text: a line, and its words in reverse order and

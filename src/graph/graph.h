@@ -57,6 +57,16 @@ struct vp_param {
     struct vp_part part[VP_MAX_PART];
 };
 
+/* The loss of a minibatch is a row of these. A row of logits counts if it has a
+ * label and a weight; the columns after the mean add up weights w. */
+enum vp_loss_col {
+    VP_LOSS_MEAN,   /* sum of w * loss / sum of w; 0 if no row counts */
+    VP_LOSS_WEIGHT, /* of the rows that count: the number of predictions */
+    VP_LOSS_TOP1,   /* evaluation: rows whose label has rank 0 ... */
+    VP_LOSS_TOP5,   /* ... and below 5; 0 in training */
+    VP_LOSS_COLS
+};
+
 enum vp_op_kind {
     VP_OP_EMBED,
     VP_OP_LINEAR,
@@ -93,9 +103,12 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
  * gather      in: x [rows, C]; in1: row numbers [n], -1 gives a zero row
  * cross_entropy in: logits [n, V]; in1: labels [n], -1 ignored; in2: weights
  *             (int32 0/1) [n] or NONE; aux0: per-row log-sum-exp and loss
- *             [n, 2]; out: [1, 1] = sum of w * loss / sum of w, or 0;
+ *             [n, 2]; out: [1, VP_LOSS_COLS], see there;
  *             loss = (1-e) nll + e/V sum(-log p), e = smoothing; rows that do
- *             not count have zeros in aux0 and a zero gradient */
+ *             not count have zeros in aux0 and a zero gradient. In evaluation
+ *             aux0 has the label's rank in place of the log-sum-exp: the number
+ *             of ids with a larger logit, or an equal one and a smaller id; a
+ *             logit that is not a number comes first */
 struct vp_attr {
     float scale;
     float eps;
@@ -141,7 +154,7 @@ struct vp_graph {
     /* Of weights and activations. The loss, statistics of rows (layer norm,
      * attention, loss) and gradients of weights are F32 in any case. */
     enum vp_dtype dtype;
-    vp_val loss;   /* [1, 1] */
+    vp_val loss;   /* [1, VP_LOSS_COLS] */
     vp_val logits; /* what the loss was taken of */
 
     /* private */

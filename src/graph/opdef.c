@@ -229,7 +229,7 @@ static enum vp_status cross_entropy_shape(struct vp_graph *graph,
     if (op->in[2] != VP_NONE && !is_ids(in_value(graph, op, 2), logits->rows))
         return refuse(graph, op, "weights do not match the logits");
     rows = logits->rows;
-    op->out = statistic(graph, op, 1, 1);
+    op->out = statistic(graph, op, 1, VP_LOSS_COLS);
     op->aux[0] = statistic(graph, op, rows, 2);
     return done(graph);
 }

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,18 +74,20 @@ static int name_width(const struct vp_contestant *contestants, int n)
 static void put_row(FILE *f, const struct vp_contestant *c, int width)
 {
     const struct vp_compare_round *m = &c->median;
-    char bytes[VP_BYTES_TEXT], spread[48];
+    char bytes[VP_BYTES_TEXT], spread[48], loss[32] = "-";
 
     vp_bytes_text(vp_compare_peak(c), bytes, sizeof(bytes));
     snprintf(spread, sizeof(spread), "%.1f (%.1f..%.1f)", m->samples_per_second,
              c->least, c->most);
+    if (isfinite(m->loss)) /* else no step that counts had labels */
+        snprintf(loss, sizeof(loss), "%.4f", m->loss);
     fprintf(f,
             "%-*s  %6d %5d %5lld %6d  %22s %9.0f %9.2f  %7.1f %7.1f  %9.1f "
-            "%7.1f  %9s %8.4f\n",
+            "%7.1f  %9s %8s\n",
             width, c->name, c->n_stages, c->n_ranks, (long long)c->batch,
             c->group, spread, m->tokens_per_second, 1e3 * m->step_seconds,
             100.0 * m->waiting, 100.0 * m->bubble, c->simulated,
-            100.0 * c->bubble_simulated, bytes, m->loss);
+            100.0 * c->bubble_simulated, bytes, loss);
 }
 
 static void put_rows(FILE *f, const struct vp_contestant *contestants, int n,

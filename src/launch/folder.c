@@ -409,11 +409,11 @@ static enum vp_status flush(struct vp_folder *folder, struct vp_err *err)
     return VP_OK;
 }
 
-/* JSON has no infinity. */
-static void write_norm(FILE *f, double norm)
+/* JSON has no infinity, and no NAN. */
+static void write_exact(FILE *f, double value)
 {
-    if (isfinite(norm))
-        fprintf(f, "%.17g", norm);
+    if (isfinite(value))
+        fprintf(f, "%.17g", value);
     else
         fputs("null", f);
 }
@@ -422,10 +422,10 @@ static void write_norms(FILE *f, const struct vp_step_report *report)
 {
     fputs(report->stage_norms ? "\"grad_norm\": [" : "\"grad_norm\": ", f);
     if (!report->stage_norms)
-        write_norm(f, report->grad_norm);
+        write_exact(f, report->grad_norm);
     for (int s = 0; report->stage_norms && s < report->n_stages; s++) {
         fputs(s ? ", " : "", f);
-        write_norm(f, report->stage_norms[s]);
+        write_exact(f, report->stage_norms[s]);
     }
     fputs(report->stage_norms ? "], " : ", ", f);
     if (report->loss_scale > 0.0f)
@@ -441,9 +441,11 @@ enum vp_status vp_folder_write_step(struct vp_folder *folder,
 
     fprintf(f,
             "{\"step\": %lld, \"epoch\": %lld, \"minibatch\": %lld, "
-            "\"loss\": %.17g, \"lr\": %.9g, ",
+            "\"loss\": ",
             (long long)report->step, (long long)report->epoch,
-            (long long)report->minibatch, report->loss, report->lr);
+            (long long)report->minibatch);
+    write_exact(f, report->loss);
+    fprintf(f, ", \"lr\": %.9g, ", report->lr);
     write_norms(f, report);
     fprintf(f,
             "\"samples_per_second\": %.6g, \"tokens_per_second\": %.6g, "
@@ -462,8 +464,10 @@ enum vp_status vp_folder_write_step(struct vp_folder *folder,
 enum vp_status vp_folder_write_eval(struct vp_folder *folder, int64_t step,
                                     double loss, struct vp_err *err)
 {
-    fprintf(folder->metrics, "{\"step\": %lld, \"eval_loss\": %.17g}\n",
-            (long long)step, loss);
+    fprintf(folder->metrics,
+            "{\"step\": %lld, \"eval_loss\": ", (long long)step);
+    write_exact(folder->metrics, loss);
+    fputs(", \"event\": \"eval\"}\n", folder->metrics);
     return flush(folder, err);
 }
 

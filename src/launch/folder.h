@@ -62,12 +62,14 @@ enum vp_status vp_folder_describe(const struct vp_folder *folder,
                                   struct vp_err *err);
 
 /* metrics.jsonl: one object per step. Losses have 17 significant digits, so
- * that equal text means equal bits. In asp grad_norm is a list, by stage.
+ * that equal text means equal bits; where no minibatch of the step has labels,
+ * the loss is null. In asp grad_norm is a list, by stage.
  * Under a loss scale it is null where an update was skipped, and there are
  * loss_scale, that the step was run with, and skipped, updates so far. */
 enum vp_status vp_folder_write_step(struct vp_folder *folder,
                                     const struct vp_step_report *report,
                                     struct vp_err *err);
+/* An evaluation: an object with `event`; NAN is null. */
 enum vp_status vp_folder_write_eval(struct vp_folder *folder, int64_t step,
                                     double loss, struct vp_err *err);
 

@@ -554,7 +554,8 @@ const struct vp_key vp_keys[] = {
       },
     { COUNT("eval_batches", eval_batches, 1, MAX_COUNT), .group = "run",
       .fallback = "8", .example = "8",
-      .meaning = "minibatches of an evaluation" },
+      .meaning = "minibatches of an evaluation, or all held-out ones if there "
+      "are fewer; its loss is the mean over their predictions" },
     { COUNT("checkpoint_every", checkpoint_every, 0, MAX_COUNT),
       .group = "run", .fallback = "1000", .example = "100",
       .meaning = "steps between checkpoints; one is also made at the end and "

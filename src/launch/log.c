@@ -1,6 +1,7 @@
 #include "launch/log.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -133,6 +134,20 @@ void vp_log_close(struct vp_log *log)
 
 /* ---- Steps -------------------------------------------------------------- */
 
+/* "2.5000 (2.7500)"; NAN: "-". */
+static void print_losses(FILE *out, double loss, double mean)
+{
+    fputs("Loss: ", out);
+    if (isfinite(loss))
+        fprintf(out, "%.4f ", loss);
+    else
+        fputs("- ", out);
+    if (isfinite(mean))
+        fprintf(out, "(%.4f)\t", mean);
+    else
+        fputs("(-)\t", out);
+}
+
 static void print_last(struct vp_log *log, FILE *out, int stage, int64_t at,
                        const struct vp_step_report *report)
 {
@@ -142,15 +157,16 @@ static void print_last(struct vp_log *log, FILE *out, int stage, int64_t at,
 
     fprintf(out,
             "Stage: [%d] Epoch: [%lld][%lld/%lld]\tTime: %.3f (%.3f)\t"
-            "Epoch time [hr]: %.3f (%.3f)\tMemory: %.3f (%.3f)\t"
-            "Loss: %.4f (%.4f)\t",
+            "Epoch time [hr]: %.3f (%.3f)\tMemory: %.3f (%.3f)\t",
             stage, (long long)((log->step - 1) / summary->steps_per_epoch),
             (long long)at, (long long)n,
             log->interval / (double)log->n_interval,
             log->time_sum / (double)log->n_times, hours,
             hours / (double)log->n_measured * (double)n, gigabytes(log, stage),
-            gigabytes(log, stage), report->loss,
-            log->loss_sum / (double)log->n_losses);
+            gigabytes(log, stage));
+    print_losses(out, report->loss,
+                 log->n_losses > 0 ? log->loss_sum / (double)log->n_losses
+                                   : (double)NAN);
     if (report->loss_scale > 0.0f)
         fprintf(out, "Loss scale: %.8g (%lld skipped)\t",
                 (double)report->loss_scale, (long long)report->n_skipped);
@@ -225,8 +241,10 @@ enum vp_status vp_log_step(struct vp_log *log,
         return VP_OK;
     log->step = report->step;
     at = ((report->step - 1) % per_epoch + 1) * log->group;
-    log->loss_sum += report->loss;
-    log->n_losses++;
+    if (isfinite(report->loss)) {
+        log->loss_sum += report->loss;
+        log->n_losses++;
+    }
     if (at > log->warm_up) {
         log->measured += report->seconds;
         log->interval += report->seconds;
@@ -259,7 +277,8 @@ enum vp_status vp_log_saved(struct vp_log *log, int64_t step,
 }
 
 enum vp_status vp_log_eval(struct vp_log *log, int64_t i, int64_t n,
-                           double seconds, double loss, struct vp_err *err)
+                           double seconds, const struct vp_score *score,
+                           struct vp_err *err)
 {
     int last = log->files ? log->summary->n_stages - 1 : 0;
     const struct vp_run_stage *stage;
@@ -275,11 +294,15 @@ enum vp_status vp_log_eval(struct vp_log *log, int64_t i, int64_t n,
 
         fprintf(out,
                 "Test: [%lld][%lld/%lld]\tTime: %.3f (%.3f)\t"
-                "Memory: %.3f (%.3f)\tLoss: %.4f (%.4f)\t\n",
+                "Memory: %.3f (%.3f)\t",
                 (long long)epoch, (long long)i, (long long)n, each, each,
-                gigabytes(log, last), gigabytes(log, last), loss, loss);
-        if (i == n)
-            fprintf(out, " * Prec@1 %.3f Prec@5 %.3f\n", 0.0, 0.0);
+                gigabytes(log, last), gigabytes(log, last));
+        print_losses(out, vp_score_loss(score), vp_score_loss(score));
+        fputc('\n', out);
+        if (i == n && score->n_labels > 0.0)
+            fprintf(out, " * Prec@1 %.3f Prec@5 %.3f\n",
+                    100.0 * score->top1 / score->n_labels,
+                    100.0 * score->top5 / score->n_labels);
     }
     return flush_all(log, err);
 }

@@ -5,9 +5,11 @@
  * Rules of the original. Steps of an epoch are minibatches. The last stage is
  * timed from 5 print_frequency minibatches on; Time is per minibatch. In bsp
  * print_frequency is rounded down to whole groups. Memory is in units of 1e9
- * bytes, as allocated and as set aside, which is the same here. Language models
- * have no precision: the line that ends an evaluation says 0. Not the original's:
- * under a loss scale its value and the number of skipped updates end a line. */
+ * bytes, as allocated and as set aside, which is the same here. Prec@1 and
+ * Prec@5, at the end of an evaluation, are per cent of all its predictions. Not
+ * the original's: under a loss scale its value and the number of skipped updates
+ * end a line; a loss is "-" where nothing has labels, and such an evaluation has
+ * no line with Prec. */
 #ifndef VP_LAUNCH_LOG_H
 #define VP_LAUNCH_LOG_H
 
@@ -29,7 +31,7 @@ struct vp_log {
     int64_t n_measured, n_interval; /* minibatches in these */
     double time_sum;                /* of the times printed in the epoch */
     int64_t n_times;
-    double loss_sum; /* of the epoch's steps */
+    double loss_sum; /* of the epoch's steps that have a loss */
     int64_t n_losses;
 };
 
@@ -48,10 +50,10 @@ enum vp_status vp_log_step(struct vp_log *log,
 /* The checkpoint of `step` is on disk. */
 enum vp_status vp_log_saved(struct vp_log *log, int64_t step,
                             struct vp_err *err);
-/* `i` of `n` batches are evaluated, in so many seconds; `loss` is their
- * mean. */
+/* `i` of `n` batches were evaluated in `seconds`, with this score. */
 enum vp_status vp_log_eval(struct vp_log *log, int64_t i, int64_t n,
-                           double seconds, double loss, struct vp_err *err);
+                           double seconds, const struct vp_score *score,
+                           struct vp_err *err);
 /* A line of anything else, for one rank of the schedule. */
 enum vp_status vp_log_line(struct vp_log *log, int rank, const char *line,
                            struct vp_err *err);

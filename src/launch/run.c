@@ -294,11 +294,11 @@ static void note_loss(struct run *run, const struct vp_step_report *report)
 {
     int64_t n = last_step(run), tenth = at_least_1(n / 10);
 
-    if (report->step <= tenth) {
+    if (isfinite(report->loss) && report->step <= tenth) {
         run->losses[0] += report->loss;
         run->n_losses[0]++;
     }
-    if (report->step > n - tenth) {
+    if (isfinite(report->loss) && report->step > n - tenth) {
         run->losses[1] += report->loss;
         run->n_losses[1]++;
     }
@@ -315,7 +315,7 @@ static enum vp_status evaluate(struct run *run, int64_t step,
     int64_t n_all = vp_data_info(run->samples.eval)->n_batches;
     int64_t n = run->config->eval_batches;
     int64_t start_ns = vp_clock_ns();
-    double sum = 0.0;
+    struct vp_score score = { .loss = 0.0 };
 
     if (n > n_all || run->config->forward_only)
         n = n_all;
@@ -324,12 +324,12 @@ static enum vp_status evaluate(struct run *run, int64_t step,
 
         if (run->config->forward_only && asked_to_stop(run))
             return VP_OK;
-        VP_TRY(vp_trainer_eval_part(run->trainer, m, part, &sum, err));
+        VP_TRY(vp_trainer_eval_part(run->trainer, m, part, &score, err));
         VP_TRY(vp_log_eval(&run->log, m + part, n,
-                           vp_clock_seconds(start_ns, vp_clock_ns()),
-                           sum / (double)(m + part), err));
+                           vp_clock_seconds(start_ns, vp_clock_ns()), &score,
+                           err));
     }
-    run->eval_loss = sum / (double)n;
+    run->eval_loss = vp_score_loss(&score);
     if (run->folder.metrics)
         VP_TRY(vp_folder_write_eval(&run->folder, step, run->eval_loss, err));
     if (run->events->on_eval)

@@ -73,7 +73,8 @@ struct vp_run_result {
     int64_t n_trained; /* of them, by this process */
     int64_t n_left;    /* that a run resumed from what was saved would do */
     const char *limit; /* what ends the run: "total_steps" */
-    double first_loss, last_loss; /* means over the first and last tenth */
+    double first_loss, last_loss; /* means over the first and last tenth; NAN:
+                                     of steps without labels */
     double eval_loss;             /* NaN without evaluation */
     double seconds;
     double tokens_per_second;
@@ -95,7 +96,8 @@ struct vp_run_events {
     /* What `verbose` asked for; `rank` is the user's number. */
     void (*on_detail)(void *ctx, int rank, const char *line);
     void (*on_saved)(void *ctx, int64_t step); /* handed to the disk */
-    /* The mean over `n_batches` held-out batches. */
+    /* The mean over the predictions of `n_batches` held-out batches; NAN: they
+     * have no labels. */
     void (*on_eval)(void *ctx, int64_t step, int64_t n_batches, double loss);
     void (*on_notice)(void *ctx, const char *line);
     /* Work may be lost: to be shown whatever else is not. */
@@ -105,7 +107,7 @@ struct vp_run_events {
 
 /* Of several processes only the lead calls back and writes what is read; all
  * return the same status, and the one that failed first has the text.
- * With forward_only: the mean loss over the held-out data, at most
+ * With forward_only: the mean loss over predictions on the held-out data, at most
  * num_minibatches of it, by on_eval(); the run folder is made only if
  * options->output names one, and holds no checkpoint. */
 enum vp_status vp_run_train(const struct vp_config *config,

@@ -169,19 +169,21 @@ enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,
     struct vp_ref loss = eval ? bucket->eval.loss : bucket->train.loss;
     int64_t i = index_of(stage, slot);
 
-    VP_TRY(stage->ops->copy(stage->backend, stage->stream, &stage->losses[i],
-                            (char *)slot->data + loss.offset, sizeof(float)));
+    VP_TRY(stage->ops->copy(stage->backend, stage->stream, stage->losses[i],
+                            (char *)slot->data + loss.offset,
+                            sizeof(stage->losses[i])));
     return stage->ops->event_record(stage->loss_read[i], stage->stream);
 }
 
 enum vp_status vp_stage_take_loss(struct vp_stage *stage,
-                                  const struct vp_slot *slot, float *loss_out)
+                                  const struct vp_slot *slot,
+                                  float loss_out[VP_LOSS_COLS])
 {
     int64_t i = index_of(stage, slot);
 
     VP_TRY(
         stage->ops->event_sync(stage->loss_read[i], stage->config->timeout_ms));
-    *loss_out = stage->losses[i];
+    memcpy(loss_out, stage->losses[i], sizeof(stage->losses[i]));
     return VP_OK;
 }
 

@@ -226,8 +226,8 @@ static enum vp_status note_result(struct vp_rank *rank,
 
     if (!eval && rank->crew->is_lead)
         VP_TRY(wait_for_room(rank, header->minibatch));
-    VP_TRY(vp_stage_take_loss(&rs->stage, slot, &note.of.result.loss));
-    if (!eval && !isfinite(note.of.result.loss))
+    VP_TRY(vp_stage_take_loss(&rs->stage, slot, note.of.result.loss));
+    if (!eval && !isfinite(note.of.result.loss[VP_LOSS_MEAN]))
         return refuse_loss(rank, header->minibatch);
     return vp_remote_tell(rank, &note);
 }

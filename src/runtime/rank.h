@@ -44,7 +44,7 @@ enum { VP_RESULT_RING = 8192 };
 
 struct vp_result {
     atomic_llong n_minibatches; /* that of this result, plus one: it is here */
-    float loss;
+    float loss[VP_LOSS_COLS];
     int64_t n_samples, n_tokens;
     double flops; /* of all stages together, for this bucket */
 };

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A burst of notes, such as those of a trace, does not wait for the lead. */
 enum { N_ORDERS = 4, N_NOTES = 256, N_NOTES_OUT = 16 };
@@ -62,7 +63,7 @@ static void take_result(struct vp_crew *crew, const struct vp_note *note)
 {
     struct vp_result *result = &crew->results[note->number % crew->n_results];
 
-    result->loss = note->of.result.loss;
+    memcpy(result->loss, note->of.result.loss, sizeof(result->loss));
     result->n_samples = note->of.result.n_samples;
     result->n_tokens = note->of.result.n_tokens;
     result->flops = crew->bucket_flops[note->of.result.bucket];

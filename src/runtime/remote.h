@@ -54,7 +54,7 @@ struct vp_note {
     int64_t wait_ns; /* of the rank, so far; not in RESULT */
     union {
         struct {
-            float loss;
+            float loss[VP_LOSS_COLS];
             bool eval;
             int bucket;
             int64_t n_samples, n_tokens;

@@ -396,9 +396,9 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(allocate_batches(stage));
     VP_TRY(vp_wires_allocate(stage));
     VP_TRY(each_event(stage, create_event));
-    VP_TRY(stage->ops->host_alloc(stage->backend,
-                                  (size_t)stage->shape.n_slots * sizeof(float),
-                                  (void **)&stage->losses));
+    VP_TRY(stage->ops->host_alloc(
+        stage->backend, (size_t)stage->shape.n_slots * sizeof(*stage->losses),
+        (void **)&stage->losses));
     VP_TRY(allocate_sums(stage, &stage->sums));
     VP_TRY(allocate_sums(stage, &stage->next_sums));
     return init_weights(stage);

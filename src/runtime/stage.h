@@ -82,10 +82,10 @@ struct vp_stage {
     bool updated;   /* the last backward makes the next one, but for ties */
     struct vp_scale scale;
 
-    float *losses;               /* per slot, in memory of the host */
-    struct vp_event **loss_read; /* per slot: it is there */
-    struct vp_event *idle;       /* for vp_stage_wait() */
-    struct vp_event *summed;     /* the sums of squares are there */
+    float (*losses)[VP_LOSS_COLS]; /* per slot, in memory of the host */
+    struct vp_event **loss_read;   /* per slot: it is there */
+    struct vp_event *idle;         /* for vp_stage_wait() */
+    struct vp_event *summed;       /* the sums of squares are there */
 
     struct vp_optim_tensor *tensors; /* named tensors of [0, train_bytes) */
     const char **tensor_names;
@@ -140,7 +140,8 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
 enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,
                                    const struct vp_slot *slot, bool eval);
 enum vp_status vp_stage_take_loss(struct vp_stage *stage,
-                                  const struct vp_slot *slot, float *loss_out);
+                                  const struct vp_slot *slot,
+                                  float loss_out[VP_LOSS_COLS]);
 /* A vp_adder_fn for the memory of a stage's device; `ctx` is the stage. */
 void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
                         int n_terms, int64_t begin, int64_t end);

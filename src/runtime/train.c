@@ -59,15 +59,38 @@ static void stop_clock(struct vp_trainer *trainer, int64_t now,
     trainer->wait_ns = wait;
 }
 
+static const struct vp_result *result_of(const struct vp_trainer *trainer,
+                                         int64_t minibatch)
+{
+    return &trainer->crew.results[minibatch % trainer->crew.n_results];
+}
+
+/* The mean over those of minibatches [first, first + n) that have labels; NAN if
+ * there are none. */
+static double mean_loss(const struct vp_trainer *trainer, int64_t first, int n)
+{
+    int n_labelled = 0;
+    double sum = 0.0;
+
+    for (int64_t m = first; m < first + n; m++)
+        n_labelled += result_of(trainer, m)->loss[VP_LOSS_WEIGHT] > 0.0f;
+    for (int64_t m = first; m < first + n; m++) {
+        const float *loss = result_of(trainer, m)->loss;
+
+        if (loss[VP_LOSS_WEIGHT] > 0.0f)
+            sum += (double)loss[VP_LOSS_MEAN] / n_labelled;
+    }
+    return n_labelled > 0 ? sum : (double)NAN;
+}
+
 /* Sums up minibatches [first, first + n). */
 static void add_results(const struct vp_trainer *trainer, int64_t first, int n,
                         struct vp_step_report *report)
 {
+    report->loss = mean_loss(trainer, first, n);
     for (int64_t m = first; m < first + n; m++) {
-        const struct vp_result *result =
-            &trainer->crew.results[m % trainer->crew.n_results];
+        const struct vp_result *result = result_of(trainer, m);
 
-        report->loss += (double)result->loss / n;
         report->n_samples += result->n_samples;
         report->n_tokens += result->n_tokens;
         report->flops += result->flops;
@@ -441,8 +464,7 @@ static enum vp_status post_piece(struct vp_trainer *trainer,
 /* The loss of a minibatch that no round counts may come late. */
 static bool wait_result(struct vp_trainer *trainer, int m)
 {
-    const struct vp_result *result =
-        &trainer->crew.results[m % trainer->crew.n_results];
+    const struct vp_result *result = result_of(trainer, m);
     const struct timespec pause = { .tv_nsec = 50000 };
 
     while (atomic_load(&result->n_minibatches) != m + 1) {
@@ -577,7 +599,8 @@ enum vp_status vp_trainer_step(struct vp_trainer *trainer,
 }
 
 static enum vp_status eval_some(struct vp_trainer *trainer, int64_t first,
-                                int n, double *sum, struct vp_err *err)
+                                int n, struct vp_score *score,
+                                struct vp_err *err)
 {
     VP_TRY(order(trainer,
                  &(struct vp_order){
@@ -588,19 +611,27 @@ static enum vp_status eval_some(struct vp_trainer *trainer, int64_t first,
                  &(struct vp_order){
                      .kind = VP_ORDER_ADVANCE, .n_mb = n, .n_repeats = 1 },
                  err));
-    for (int64_t m = first; m < first + n; m++)
-        *sum += (double)trainer->crew.results[m % trainer->crew.n_results].loss;
+    for (int64_t m = first; m < first + n; m++) {
+        const float *loss = result_of(trainer, m)->loss;
+
+        score->n_labels += loss[VP_LOSS_WEIGHT];
+        score->loss += (double)loss[VP_LOSS_MEAN] *
+                       (double)loss[VP_LOSS_WEIGHT];
+        score->top1 += loss[VP_LOSS_TOP1];
+        score->top5 += loss[VP_LOSS_TOP5];
+    }
     return VP_OK;
 }
 
 enum vp_status vp_trainer_eval_part(struct vp_trainer *trainer, int64_t first,
-                                    int64_t n, double *sum, struct vp_err *err)
+                                    int64_t n, struct vp_score *score,
+                                    struct vp_err *err)
 {
     for (int64_t m = 0; m < n; m += PIECE) {
         int64_t left = n - m;
 
         VP_TRY(eval_some(trainer, first + m, (int)(left < PIECE ? left : PIECE),
-                         sum, err));
+                         score, err));
     }
     return VP_OK;
 }
@@ -608,10 +639,10 @@ enum vp_status vp_trainer_eval_part(struct vp_trainer *trainer, int64_t first,
 enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
                                double *loss_out, struct vp_err *err)
 {
-    double sum = 0.0;
+    struct vp_score score = { .loss = 0.0 };
 
-    VP_TRY(vp_trainer_eval_part(trainer, 0, n_batches, &sum, err));
-    *loss_out = sum / (double)n_batches;
+    VP_TRY(vp_trainer_eval_part(trainer, 0, n_batches, &score, err));
+    *loss_out = vp_score_loss(&score);
     return VP_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "sched/schedule.h"
 #include "trace/trace.h"
 
+#include <math.h>
 #include <signal.h>
 
 #define VP_MAX_STAGES 64
@@ -200,7 +201,8 @@ struct vp_step_report {
     int64_t n_steps;   /* of the run; 0 if unknown */
     int64_t epoch;     /* 0 = first */
     int64_t minibatch; /* minibatches done */
-    double loss;       /* mean over the minibatches of the step */
+    double loss;       /* mean over the minibatches of the step that have
+                          labels; NAN: none has */
     double lr;
     double grad_norm;          /* of all stages; infinite: skipped */
     const double *stage_norms; /* asp: per stage, else NULL */
@@ -264,13 +266,30 @@ bool vp_trainer_is_due(const struct vp_trainer *trainer, int64_t every,
 /* The first such step after the last one that was run; `every` > 0. A run that
  * ends there drops no minibatch. */
 int64_t vp_trainer_next_due(const struct vp_trainer *trainer, int64_t every);
-/* Mean loss over `n_batches` held-out batches on the newest weights, dropout
- * off. Training goes on afterwards as if there had been no evaluation. */
+/* Sums over the predictions of held-out batches: of the same samples they are
+ * the same however samples are put into batches, but for rounding. */
+struct vp_score {
+    double n_labels; /* predictions */
+    double loss;
+    double top1, top5; /* predictions whose label was the first guess; was among
+                          the first five */
+};
+
+/* The mean over predictions; NAN: there are none. */
+static inline double vp_score_loss(const struct vp_score *score)
+{
+    return score->n_labels > 0.0 ? score->loss / score->n_labels : (double)NAN;
+}
+
+/* Mean loss over the predictions of `n_batches` held-out batches on the newest
+ * weights, dropout off. Training goes on afterwards as if there had been no
+ * evaluation. */
 enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
                                double *loss_out, struct vp_err *err);
-/* The same in parts: adds the losses of batches [first, first + n) to `*sum`. */
+/* The same in parts: adds batches [first, first + n) to `*score`. */
 enum vp_status vp_trainer_eval_part(struct vp_trainer *trainer, int64_t first,
-                                    int64_t n, double *sum, struct vp_err *err);
+                                    int64_t n, struct vp_score *score,
+                                    struct vp_err *err);
 
 /* All items of the state that this process has, stage by stage; their number,
  * or -1 without memory. The caller frees the list. */

@@ -182,7 +182,10 @@ static void fields_text(const struct progress *progress,
     snprintf(count, sizeof(count), "%lld", (long long)report->n_steps);
     snprintf(field[0], sizeof(field[0]), "%*lld/%s", (int)strlen(count),
              (long long)report->step, count);
-    snprintf(field[1], sizeof(field[1]), "  loss %.4f", report->loss);
+    if (isfinite(report->loss))
+        snprintf(field[1], sizeof(field[1]), "  loss %.4f", report->loss);
+    else
+        snprintf(field[1], sizeof(field[1]), "  no labels  ");
     count_text(progress->tokens / progress->seconds, count, sizeof(count));
     snprintf(field[2], sizeof(field[2]), "  %s tokens/s", count);
     time_text(left, count, sizeof(count));
@@ -532,8 +535,12 @@ void progress_eval(struct progress *progress, int64_t step, int64_t n_batches,
                    double loss)
 {
     clear_line(progress);
-    fprintf(progress->out, "eval at step %lld: loss %.4f over %lld batch%s\n",
-            (long long)step, loss, (long long)n_batches,
+    fprintf(progress->out, "eval at step %lld: ", (long long)step);
+    if (isfinite(loss))
+        fprintf(progress->out, "loss %.4f over ", loss);
+    else
+        fputs("no labels in ", progress->out);
+    fprintf(progress->out, "%lld batch%s\n", (long long)n_batches,
             n_batches == 1 ? "" : "es");
     tool_flush(progress->out);
 }

@@ -1,6 +1,7 @@
 /* cross_entropy: the mean over labelled rows of
  * (1-e) * -log p[label] + e * mean of -log p, p = softmax(logits).
- * logits: [n, V]; aux0: log-sum-exp and loss of each row, [n, 2]. */
+ * logits: [n, V]; aux0: log-sum-exp (evaluation: the label's rank) and loss of
+ * each row, [n, 2]. */
 #include "backend/cpu/chunk.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/simd.h"
@@ -49,6 +50,19 @@ static struct entropy entropy_of(const struct vp_kargs *args)
     return e;
 }
 
+/* Ids that come before the label in the order of logits. */
+static int64_t label_rank(const float *x, int64_t V, int32_t label)
+{
+    float own = x[label];
+    int64_t rank = 0;
+
+    for (int64_t v = 0; v < label; v++)
+        rank += !(x[v] < own);
+    for (int64_t v = label; v < V; v++)
+        rank += !(x[v] <= own);
+    return rank;
+}
+
 static void forward_row(const struct entropy *e, int64_t i)
 {
     const float *x = e->logits + i * e->V;
@@ -64,6 +78,8 @@ static void forward_row(const struct entropy *e, int64_t i)
     mean = lse - (float)(sum / (double)e->V);
     e->aux[2 * i] = lse;
     e->aux[2 * i + 1] = (1.0f - e->smoothing) * nll + e->smoothing * mean;
+    if (!e->args->mb->train)
+        e->aux[2 * i] = (float)label_rank(x, e->V, e->labels[i]);
 }
 
 static void forward_task(void *ctx, int task, int thread)
@@ -79,13 +95,22 @@ static void forward_task(void *ctx, int task, int thread)
 void vp_cpu_cross_entropy_f(const struct vp_kargs *args)
 {
     struct entropy e = entropy_of(args);
+    bool ranked = !args->mb->train;
     float *loss = args->out;
-    double sum = 0;
+    double sum = 0, top1 = 0, top5 = 0;
 
     vp_pool_run(args->pool, e.chunks.n, forward_task, &e);
-    for (int64_t i = 0; i < e.rows; i++)
-        sum += row_weight(&e, i) * (double)e.aux[2 * i + 1];
-    *loss = e.total > 0 ? (float)(sum / e.total) : 0.0f;
+    for (int64_t i = 0; i < e.rows; i++) {
+        double w = row_weight(&e, i);
+
+        sum += w * (double)e.aux[2 * i + 1];
+        top1 += ranked && e.aux[2 * i] < 1.0f ? w : 0.0;
+        top5 += ranked && e.aux[2 * i] < 5.0f ? w : 0.0;
+    }
+    loss[VP_LOSS_MEAN] = e.total > 0 ? (float)(sum / e.total) : 0.0f;
+    loss[VP_LOSS_WEIGHT] = (float)e.total;
+    loss[VP_LOSS_TOP1] = (float)top1;
+    loss[VP_LOSS_TOP5] = (float)top5;
 }
 
 /* dlogits = dloss * w / sum of w * (p - (1-e) * [v is the label] - e / V).

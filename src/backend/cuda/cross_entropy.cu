@@ -203,23 +203,62 @@ static __device__ inline double block_sum(double x, double *shared)
     return sum;
 }
 
-/* out = the weighted mean of the rows' losses; 0 if no row counts. */
-static __global__ void __launch_bounds__(SUM_THREADS)
-    mean_loss_kernel(float *out, const float2 *aux, struct loss loss)
+/* Evaluation: aux[row].x = ids that come before the label in the order of
+ * logits. One block per row. */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    label_rank_kernel(float2 *aux, struct loss loss)
 {
-    __shared__ double shared[2][SUM_THREADS / 32];
-    double sum = 0.0, weights = 0.0;
+    __shared__ int rank;
+    int64_t row = blockIdx.x, label = loss.labels[row];
+    const T *x = (const T *)loss.logits + row * loss.V;
+    float own;
+    int n = 0;
+
+    if (row_weight(loss, row) == 0)
+        return;
+    if (threadIdx.x == 0)
+        rank = 0;
+    __syncthreads();
+    own = vp_float(x[label]);
+    for (int64_t v = threadIdx.x; v < loss.V; v += THREADS) {
+        float other = vp_float(x[v]);
+
+        n += !(other < own || (other == own && v >= label));
+    }
+    atomicAdd(&rank, n);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        aux[row].x = (float)rank;
+}
+
+/* out [VP_LOSS_COLS]: the weighted mean of the rows' losses, 0 if no row counts;
+ * and sums of weights. `ranked`: aux has ranks; else those columns are 0. */
+static __global__ void __launch_bounds__(SUM_THREADS)
+    mean_loss_kernel(float *out, const float2 *aux, struct loss loss,
+                     bool ranked)
+{
+    __shared__ double shared[VP_LOSS_COLS][SUM_THREADS / 32];
+    double sums[VP_LOSS_COLS] = { 0.0, 0.0, 0.0, 0.0 };
 
     for (int64_t row = threadIdx.x; row < loss.n; row += SUM_THREADS) {
         double w = row_weight(loss, row);
 
-        weights += w;
-        sum += w * (double)aux[row].y;
+        sums[VP_LOSS_MEAN] += w * (double)aux[row].y;
+        sums[VP_LOSS_WEIGHT] += w;
+        sums[VP_LOSS_TOP1] += aux[row].x < 1.0f ? w : 0.0;
+        sums[VP_LOSS_TOP5] += aux[row].x < 5.0f ? w : 0.0;
     }
-    sum = block_sum(sum, shared[0]);
-    weights = block_sum(weights, shared[1]);
-    if (threadIdx.x == 0)
-        *out = weights > 0.0 ? (float)(sum / weights) : 0.0f;
+    for (int i = 0; i < VP_LOSS_COLS; i++)
+        sums[i] = i < VP_LOSS_TOP1 || ranked ? block_sum(sums[i], shared[i])
+                                             : 0.0;
+    if (threadIdx.x > 0)
+        return;
+    out[VP_LOSS_MEAN] = sums[VP_LOSS_WEIGHT] > 0.0
+                            ? (float)(sums[VP_LOSS_MEAN] / sums[VP_LOSS_WEIGHT])
+                            : 0.0f;
+    for (int i = VP_LOSS_WEIGHT; i < VP_LOSS_COLS; i++)
+        out[i] = (float)sums[i];
 }
 
 template <typename T>
@@ -229,15 +268,25 @@ static void launch_row_loss(float2 *aux, const struct loss *loss,
     row_loss_kernel<T><<<(unsigned)loss->n, THREADS, 0, stream>>>(aux, *loss);
 }
 
+template <typename T>
+static void launch_label_rank(float2 *aux, const struct loss *loss,
+                              cudaStream_t stream)
+{
+    label_rank_kernel<T><<<(unsigned)loss->n, THREADS, 0, stream>>>(aux, *loss);
+}
+
 enum vp_status vp_cuda_cross_entropy_f(const struct vp_cuda_call *call)
 {
     struct loss loss = loss_of(call);
+    enum vp_dtype dtype = vp_call_value(call, call->args.op->in[0])->dtype;
     float2 *aux = (float2 *)call->args.aux[0];
+    bool ranked = !call->args.mb->train;
 
-    VP_WITH_TYPE(vp_call_value(call, call->args.op->in[0])->dtype,
-                 launch_row_loss<T>(aux, &loss, call->stream));
+    VP_WITH_TYPE(dtype, launch_row_loss<T>(aux, &loss, call->stream));
+    if (ranked)
+        VP_WITH_TYPE(dtype, launch_label_rank<T>(aux, &loss, call->stream));
     mean_loss_kernel<<<1, SUM_THREADS, 0, call->stream>>>(
-        (float *)call->args.out, aux, loss);
+        (float *)call->args.out, aux, loss, ranked);
     return VP_OK;
 }
 
