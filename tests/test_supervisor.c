@@ -1,11 +1,15 @@
 /* A supervisor and real processes that beat, die, stop and fail. */
+#include "launch/address.h"
 #include "launch/boxfile.h"
+#include "launch/dial.h"
+#include "launch/machine.h"
 #include "launch/pulse.h"
 #include "launch/supervisor.h"
 
 #include "base/clock.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,7 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,6 +101,16 @@ static void be_rank(const char *address, const char *folder, int rank,
     _exit(0);
 }
 
+/* A child that ends with this process. */
+static pid_t start_child(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0)
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    return pid;
+}
+
 /* ---- One job ------------------------------------------------------------ */
 
 struct job {
@@ -103,23 +119,39 @@ struct job {
     pid_t pids[N_RANKS];
 };
 
-static void start_job(struct job *job, const enum conduct *conduct)
+/* The state of tests that are made with both kinds of sockets: NULL is a local
+ * one. */
+static char tcp[] = "TCP";
+
+static void open_job(struct job *job, bool by_tcp)
 {
     struct vp_supervisor_config config = { .n_ranks = N_RANKS,
                                            .watchdog_seconds = WATCHDOG,
-                                           .local = true };
+                                           .local = true,
+                                           .contained = by_tcp };
     struct vp_err err = { "" };
 
+    *job = (struct job){ .supervisor = NULL };
     snprintf(job->folder, sizeof(job->folder), "/tmp/vp-supervisor-XXXXXX");
     assert_non_null(mkdtemp(job->folder));
     assert_int_equal(vp_supervisor_open(&config, &job->supervisor, &err),
                      VP_OK);
+}
+
+static void start_ranks(struct job *job, const enum conduct *conduct)
+{
     for (int r = 0; r < N_RANKS; r++) {
-        job->pids[r] = fork();
+        job->pids[r] = start_child();
         if (job->pids[r] == 0)
             be_rank(vp_supervisor_address(job->supervisor), job->folder, r,
                     conduct[r]);
     }
+}
+
+static void start_job(struct job *job, const enum conduct *conduct)
+{
+    open_job(job, false);
+    start_ranks(job, conduct);
 }
 
 static void listen_a_while(struct job *job, int ms)
@@ -348,69 +380,182 @@ static void test_nobody_outlives_the_supervisor(void **state)
     rmdir(job.folder);
 }
 
-static int connect_as_stranger(const char *address)
-{
-    struct sockaddr_in at = { .sin_family = AF_INET };
-    int fd = socket(AF_INET, SOCK_STREAM, 0), port;
+/* ---- Foreign connections ------------------------------------------------ */
 
-    assert_int_equal(sscanf(address, "127.0.0.1:%d:", &port), 1);
-    at.sin_port = htons((uint16_t)port);
+/* Without a proof. */
+static int connect_as_stranger(const char *text)
+{
+    struct sockaddr_un local = { .sun_family = AF_UNIX };
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    struct vp_address address;
+    int fd;
+
+    assert_true(vp_address_parse(text, &address));
+    if (address.path[0]) {
+        memcpy(local.sun_path, address.path, sizeof(local.sun_path));
+        fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        assert_int_equal(connect(fd, (struct sockaddr *)&local, sizeof(local)),
+                         0);
+        return fd;
+    }
+    at.sin_port = htons((uint16_t)address.port);
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     return fd;
 }
 
-/* Who does not know the token is not listened to, and harms nobody. */
+/* Reads until the supervisor closes the connection, or has nothing to say. */
+static bool is_closed(int fd)
+{
+    char text[256];
+    ssize_t n;
+
+    do
+        n = recv(fd, text, sizeof(text), MSG_DONTWAIT);
+    while (n > 0);
+    return n == 0 || errno == ECONNRESET;
+}
+
+/* A peer that does not know the token is not believed, and harms no rank. */
 static void test_strangers_are_sent_away(void **state)
 {
+#define ZEROS "00000000000000000000000000000000"
     static const char *const lines[] = {
-        "hello 0123456789abcdef0123456789abcdef 1 3 4711 m h\n",
+        "hello " ZEROS " " ZEROS ZEROS " 1 3 4711 m h\n",
         "word failed 2 by me\n",
         "GET / HTTP/1.1\r\n\r\n",
     };
     char noise[4096];
     struct job job;
-    char answer;
 
-    (void)state;
-    start_job(&job, all_beat);
-    until_all_came(&job);
+    open_job(&job, *state == tcp);
     memset(noise, 'x', sizeof(noise));
-    for (size_t i = 0; i <= VP_COUNT_OF(lines); i++) {
-        int fd = connect_as_stranger(vp_supervisor_address(job.supervisor));
+    for (int come = 0; come < 2; come++) { /* before ranks come, and after */
+        for (size_t i = 0; i <= VP_COUNT_OF(lines); i++) {
+            int fd = connect_as_stranger(vp_supervisor_address(job.supervisor));
 
-        if (i < VP_COUNT_OF(lines))
-            assert_true(send(fd, lines[i], strlen(lines[i]), MSG_NOSIGNAL) > 0);
-        else
-            assert_true(send(fd, noise, sizeof(noise), MSG_NOSIGNAL) > 0);
-        listen_a_while(&job, 300);
-        assert_true(recv(fd, &answer, 1, MSG_DONTWAIT) <= 0);
-        close(fd);
+            if (i < VP_COUNT_OF(lines))
+                assert_true(send(fd, lines[i], strlen(lines[i]), MSG_NOSIGNAL) >
+                            0);
+            else
+                assert_true(send(fd, noise, sizeof(noise), MSG_NOSIGNAL) > 0);
+            listen_a_while(&job, 120);
+            assert_true(is_closed(fd));
+            close(fd);
+        }
+        assert_int_equal(vp_supervisor_n_came(job.supervisor),
+                         come ? N_RANKS : 0);
+        if (come == 0) {
+            start_ranks(&job, all_beat);
+            until_all_came(&job);
+        }
     }
     assert_int_equal(vp_supervisor_n_connected(job.supervisor), N_RANKS);
     end_job(&job);
 }
 
-/* Not even before the ranks have come. */
-static void test_the_token_is_asked_for(void **state)
+/* Opens idle connections without end, and keeps `n_kept` of them. */
+static void flood(const char *address, int n_kept)
 {
-    static const char line[] = "hello 0123456789abcdef0123456789abcdef 1 3 "
-                               "4711 m h\n";
-    struct vp_supervisor_config config = { .n_ranks = N_RANKS,
-                                           .watchdog_seconds = WATCHDOG,
-                                           .local = true };
-    struct vp_supervisor *supervisor;
-    struct vp_err err = { "" };
+    int *kept = calloc((size_t)n_kept, sizeof(*kept));
+
+    for (int i = 0;; i++) {
+        if (i >= n_kept)
+            close(kept[i % n_kept]);
+        kept[i % n_kept] = connect_as_stranger(address);
+        if (i > n_kept)
+            pause_ms(1);
+    }
+}
+
+/* There are fewer places for unknown connections than the flood takes. */
+static void test_a_flood_keeps_no_rank_out(void **state)
+{
+    struct job job;
+    pid_t pid;
+
+    open_job(&job, *state == tcp);
+    pid = start_child();
+    if (pid == 0)
+        flood(vp_supervisor_address(job.supervisor), N_RANKS + 500);
+    listen_a_while(&job, 1000); /* until all places are taken */
+    start_ranks(&job, all_beat);
+    until_all_came(&job);
+    assert_int_equal(vp_supervisor_n_connected(job.supervisor), N_RANKS);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    vp_supervisor_stop(job.supervisor);
+    assert_int_equal(vp_supervisor_listen(job.supervisor, 5000),
+                     VP_OUTCOME_INTERRUPTED);
+    end_job(&job);
+}
+
+/* ---- Which process is killed -------------------------------------------- */
+
+/* A rank that gives the pid of another process, and hears nothing. */
+static void be_liar(const char *address, int pid)
+{
+    struct vp_hello hello = { .rank = 0, .n_ranks = N_RANKS, .pid = pid };
+    struct vp_err err;
     int fd;
 
+    vp_machine_id(hello.machine, sizeof(hello.machine));
+    snprintf(hello.host, sizeof(hello.host), "h");
+    if (vp_dial(address, &hello, 5000, &fd, &err) != VP_OK ||
+        send(fd, "beat start 0 0\n", 15, 0) != 15)
+        _exit(2);
+    for (;;)
+        pause_ms(1000);
+}
+
+/* Only a process that is at the other end of a connection is. */
+static void test_a_forged_pid_is_not_killed(void **state)
+{
+    struct job job;
+    pid_t victim;
+    int status;
+
+    open_job(&job, *state == tcp);
+    victim = start_child();
+    if (victim == 0)
+        for (;;)
+            pause_ms(1000);
+    job.pids[0] = start_child();
+    if (job.pids[0] == 0)
+        be_liar(vp_supervisor_address(job.supervisor), victim);
+    for (int i = 0; i < 100; i++) {
+        listen_a_while(&job, 50);
+        if (vp_supervisor_n_connected(job.supervisor) == 1)
+            break;
+    }
+    vp_supervisor_end(job.supervisor, 1000);
+    pause_ms(100);
+    assert_int_equal(waitpid(victim, &status, WNOHANG), 0);
+    if (*state != tcp) /* the kernel knows the liar's own pid */
+        assert_int_equal(vp_supervisor_n_connected(job.supervisor), 0);
+    kill(victim, SIGKILL);
+    kill(job.pids[0], SIGKILL);
+    assert_int_equal(waitpid(victim, &status, 0), victim);
+    end_job(&job);
+}
+
+/* By TCP, too, a rank that tells its own pid is. */
+static void test_a_stopped_rank_is_killed_by_tcp(void **state)
+{
+    struct job job;
+    int status;
+
     (void)state;
-    assert_int_equal(vp_supervisor_open(&config, &supervisor, &err), VP_OK);
-    fd = connect_as_stranger(vp_supervisor_address(supervisor));
-    assert_true(send(fd, line, sizeof(line) - 1, MSG_NOSIGNAL) > 0);
-    assert_int_equal(vp_supervisor_listen(supervisor, 300), VP_OUTCOME_NONE);
-    assert_int_equal(vp_supervisor_n_came(supervisor), 0);
-    close(fd);
-    vp_supervisor_close(supervisor);
+    open_job(&job, true);
+    start_ranks(&job, all_beat);
+    until_all_came(&job);
+    kill(job.pids[0], SIGSTOP);
+    assert_int_equal(vp_supervisor_end(job.supervisor, 4000), 0);
+    assert_int_equal(waitpid(job.pids[0], &status, 0), job.pids[0]);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    job.pids[0] = 0;
+    end_job(&job);
 }
 
 int main(void)
@@ -424,7 +569,12 @@ int main(void)
         cmocka_unit_test(test_nobody_outlives_the_supervisor),
         cmocka_unit_test(test_frozen_jobs_go_on),
         cmocka_unit_test(test_strangers_are_sent_away),
-        cmocka_unit_test(test_the_token_is_asked_for),
+        cmocka_unit_test_prestate(test_strangers_are_sent_away, tcp),
+        cmocka_unit_test(test_a_flood_keeps_no_rank_out),
+        cmocka_unit_test_prestate(test_a_flood_keeps_no_rank_out, tcp),
+        cmocka_unit_test(test_a_forged_pid_is_not_killed),
+        cmocka_unit_test_prestate(test_a_forged_pid_is_not_killed, tcp),
+        cmocka_unit_test(test_a_stopped_rank_is_killed_by_tcp),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

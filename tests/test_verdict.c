@@ -11,13 +11,17 @@
 #include <cmocka.h>
 
 #define SECOND INT64_C(1000000000)
+#define NONCE "0123456789abcdef0123456789abcdef"
+#define PROOF NONCE NONCE
 
 /* ---- Messages ----------------------------------------------------------- */
 
 static void test_lines_survive(void **state)
 {
     static const char *const lines[] = {
-        "hello 0123456789abcdef 3 4 4711 b00t/pid:[7] node-1.x",
+        "challenge " NONCE,
+        "hello " NONCE " " PROOF " 3 4 4711 b00t/pid:[7] node-1.x",
+        "welcome " PROOF,
         "beat start 0 0",
         "beat train 1 12345678901",
         "beat train 0 17 F 0 9 1 0 12 0",
@@ -55,12 +59,20 @@ static void test_bad_lines_are_refused(void **state)
         " ",
         "hell",
         "hello",
-        "hello t 0 4 4711 m",
-        "hello t 4 4 4711 m h",
-        "hello t -1 4 4711 m h",
-        "hello t 0 4 0 m h",
-        "hello t 0 4 4711 m h more",
-        "hello 0123456789012345678901234567890123456789 0 4 1 m h",
+        "hello " NONCE " " PROOF " 0 4 4711 m",
+        "hello " NONCE " " PROOF " 4 4 4711 m h",
+        "hello " NONCE " " PROOF " -1 4 4711 m h",
+        "hello " NONCE " " PROOF " 0 4 0 m h",
+        "hello " NONCE " " PROOF " 0 4 4711 m h more",
+        "hello " NONCE " " NONCE " 0 4 4711 m h",
+        "hello " NONCE " " PROOF "0 0 4 4711 m h",
+        "hello " NONCE " 0 4 4711 m h",
+        "challenge",
+        "challenge " PROOF,
+        "challenge 0123456789abcdef0123456789abcdeF",
+        "challenge " NONCE " 0",
+        "welcome",
+        "welcome " NONCE,
         "beat",
         "beat run 0 0",
         "beat train 2 0",
@@ -178,6 +190,7 @@ static void test_addresses(void **state)
     static const char *const good[] = {
         "10.0.0.1:4711:abc",
         "10.0.0.1,192.168.7.9:1:0123456789abcdef0123456789abcdef",
+        "/run/user/7/vpipe-7-aBcDeF/socket:0123456789abcdef",
     };
     static const char *const bad[] = {
         "",
@@ -191,6 +204,11 @@ static void test_addresses(void **state)
         ",a:1:t",
         "a:1:t t",
         "1,2,3,4,5,6,7,8,9:1:t",
+        "/tmp/socket",
+        "/tmp/socket:",
+        "/tmp/socket:1:t",
+        "/tmp/socket:t t",
+        "/tmp/" NONCE NONCE NONCE "/socket:t",
     };
     struct vp_address address;
     char text[512];

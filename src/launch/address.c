@@ -45,6 +45,13 @@ static void name_all(const struct ifaddrs *list, char *out, size_t n)
                                      used ? ", " : "", it->ifa_name);
 }
 
+static enum vp_status use_loopback(struct vp_address *out)
+{
+    snprintf(out->hosts[0], sizeof(out->hosts[0]), "127.0.0.1");
+    out->n_hosts = 1;
+    return VP_OK;
+}
+
 enum vp_status vp_address_find(const char *interface, bool local,
                                struct vp_address *out, struct vp_err *err)
 {
@@ -52,11 +59,8 @@ enum vp_status vp_address_find(const char *interface, bool local,
     char names[256];
 
     *out = (struct vp_address){ 0 };
-    if (local && !interface) {
-        snprintf(out->hosts[out->n_hosts++], sizeof(out->hosts[0]),
-                 "127.0.0.1");
-        return VP_OK;
-    }
+    if (local && !interface)
+        return use_loopback(out);
     if (getifaddrs(&list) != 0)
         return vp_err_set(err, VP_ERR_IO,
                           "this machine's network interfaces cannot be listed "
@@ -68,7 +72,7 @@ enum vp_status vp_address_find(const char *interface, bool local,
     name_all(list, names, sizeof(names));
     freeifaddrs(list);
     if (out->n_hosts > 0)
-        return VP_OK;
+        return local ? use_loopback(out) : VP_OK;
     if (interface)
         return vp_err_set(err, VP_ERR_INVALID,
                           "key 'network_interface': this machine has no "
@@ -82,7 +86,7 @@ enum vp_status vp_address_find(const char *interface, bool local,
 
 enum vp_status vp_address_make_token(struct vp_address *out, struct vp_err *err)
 {
-    unsigned char bytes[16];
+    unsigned char bytes[sizeof(out->token) / 2];
 
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
         return vp_err_set(err, VP_ERR_IO, "no random bytes (%s)",
@@ -98,6 +102,10 @@ void vp_address_print(const struct vp_address *address, char *out, size_t n)
 {
     size_t used = 0;
 
+    if (address->path[0]) {
+        snprintf(out, n, "%s:%s", address->path, address->token);
+        return;
+    }
     for (int i = 0; i < address->n_hosts && used < n; i++)
         used += (size_t)snprintf(out + used, n - used, "%s%s", i ? "," : "",
                                  address->hosts[i]);
@@ -118,6 +126,12 @@ static bool take(const char **at, const char *ends, char *out, size_t n)
     return true;
 }
 
+static bool take_token(const char **at, struct vp_address *out)
+{
+    return *(*at)++ == ':' && take(at, " :", out->token, sizeof(out->token)) &&
+           **at == '\0';
+}
+
 bool vp_address_parse(const char *text, struct vp_address *out)
 {
     const char *at = text;
@@ -125,6 +139,9 @@ bool vp_address_parse(const char *text, struct vp_address *out)
     int64_t port;
 
     *out = (struct vp_address){ 0 };
+    if (text[0] == '/')
+        return take(&at, ":", out->path, sizeof(out->path)) &&
+               take_token(&at, out);
     do {
         at += out->n_hosts > 0; /* the comma */
         if (out->n_hosts == VP_MAX_ADDRESSES ||
@@ -133,9 +150,8 @@ bool vp_address_parse(const char *text, struct vp_address *out)
         out->n_hosts++;
     } while (*at == ',');
     if (*at++ != ':' || !take(&at, ":", number, sizeof(number)) ||
-        *at++ != ':' || !vp_text_to_i64(number, &port) || port < 1 ||
-        port > 65535)
+        !vp_text_to_i64(number, &port) || port < 1 || port > 65535)
         return false;
     out->port = (int)port;
-    return take(&at, " ", out->token, sizeof(out->token)) && *at == '\0';
+    return take_token(&at, out);
 }

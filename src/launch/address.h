@@ -1,6 +1,7 @@
-/* Where a supervisor listens, as ranks are told: "10.0.0.1,10.1.0.1:4711:TOKEN".
- * The addresses are tried one after the other; whoever does not know the token
- * is not listened to. Private to launch. */
+/* Where a supervisor listens, and the token that it shares with its ranks, as
+ * one text: "/run/user/1000/vpipe-1000-aB3xYz/socket:TOKEN" or, by TCP,
+ * "10.0.0.1,10.1.0.1:4711:TOKEN", whose addresses are tried one after the other.
+ * Private to launch. */
 #ifndef VP_LAUNCH_ADDRESS_H
 #define VP_LAUNCH_ADDRESS_H
 
@@ -11,17 +12,18 @@
 enum { VP_MAX_ADDRESSES = 8 };
 
 struct vp_address {
+    char path[108];                   /* of a local socket; empty: TCP */
     char hosts[VP_MAX_ADDRESSES][48]; /* numbers, not names */
     int n_hosts;
     int port;
-    char token[40];
+    char token[65]; /* hexadecimal digits */
 };
 
-/* This machine's addresses: of one interface, or of all that are up; without
- * others, the one for ranks on this machine alone. */
+/* This machine's addresses for TCP: of `interface`, or of all that are up if it
+ * is NULL. With `local`, the loopback address; `interface` is checked only. */
 enum vp_status vp_address_find(const char *interface, bool local,
                                struct vp_address *out, struct vp_err *err);
-/* A token that nobody can guess. */
+/* 256 random bits. */
 enum vp_status vp_address_make_token(struct vp_address *out,
                                      struct vp_err *err);
 

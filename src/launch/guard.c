@@ -1,6 +1,7 @@
 #include "launch/guard.h"
 
 #include "base/limit.h"
+#include "launch/processes.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@ enum vp_status vp_guard_open(const struct vp_config *config,
     struct vp_supervisor_config supervisor = {
         .n_ranks = vp_config_n_ranks(config),
         .watchdog_seconds = config->watchdog_seconds,
+        .local = vp_processes_are_here(),
         .interface = config->network_interface,
         /* Open MPI answers Ctrl-Z by SIGSTOP to all ranks. */
         .by_hand = true,

@@ -145,6 +145,7 @@ static enum vp_status start(struct launch *launch, struct vp_err *err)
         .n_ranks = vp_config_n_ranks(config),
         .watchdog_seconds = config->watchdog_seconds,
         .local = vp_hosts_are_here(config),
+        .contained = config->container,
         .interface = config->network_interface,
     };
     struct vp_words rank = { 0 }, command = { 0 };

@@ -22,7 +22,7 @@ struct vp_member_config {
 struct vp_member {
     struct vp_world *world; /* NULL: this process is alone */
     struct vp_pulse *pulse; /* NULL: nobody looks after it */
-    bool failed; /* the supervisor reports, and tells all to end */
+    bool failed;            /* the supervisor reports, and tells all to end */
 };
 
 /* Was this process started as a part of a job? Perhaps its only one. */

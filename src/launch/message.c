@@ -6,10 +6,11 @@
 #include <string.h>
 
 static const char *const kind_names[VP_MESSAGE_KIND_COUNT] = {
-    [VP_MESSAGE_HELLO] = "hello", [VP_MESSAGE_BEAT] = "beat",
-    [VP_MESSAGE_WORD] = "word",   [VP_MESSAGE_FOLDER] = "folder",
-    [VP_MESSAGE_HERE] = "here",   [VP_MESSAGE_HEARD] = "heard",
-    [VP_MESSAGE_STOP] = "stop",   [VP_MESSAGE_END] = "end",
+    [VP_MESSAGE_CHALLENGE] = "challenge", [VP_MESSAGE_HELLO] = "hello",
+    [VP_MESSAGE_WELCOME] = "welcome",     [VP_MESSAGE_BEAT] = "beat",
+    [VP_MESSAGE_WORD] = "word",           [VP_MESSAGE_FOLDER] = "folder",
+    [VP_MESSAGE_HERE] = "here",           [VP_MESSAGE_HEARD] = "heard",
+    [VP_MESSAGE_STOP] = "stop",           [VP_MESSAGE_END] = "end",
 };
 
 static const char *const duty_names[VP_DUTY_COUNT] = {
@@ -64,10 +65,16 @@ int vp_message_print(const struct vp_message *message,
     int used;
 
     switch (message->kind) {
+    case VP_MESSAGE_CHALLENGE:
+        used = snprintf(out, n, "challenge %s", message->nonce);
+        break;
     case VP_MESSAGE_HELLO:
-        used = snprintf(out, n, "hello %s %d %d %d %s %s", hello->token,
-                        hello->rank, hello->n_ranks, hello->pid, hello->machine,
-                        hello->host);
+        used = snprintf(out, n, "hello %s %s %d %d %d %s %s", message->nonce,
+                        message->proof, hello->rank, hello->n_ranks, hello->pid,
+                        hello->machine, hello->host);
+        break;
+    case VP_MESSAGE_WELCOME:
+        used = snprintf(out, n, "welcome %s", message->proof);
         break;
     case VP_MESSAGE_BEAT:
         used = print_beat(&message->beat, out, n);
@@ -106,6 +113,13 @@ static bool take_text(struct line *line, char *out, size_t n)
     if (*line->at == '\0')
         return true;
     return *++line->at != '\0'; /* a space has something after it */
+}
+
+/* A word of n - 1 hexadecimal digits. */
+static bool take_hex(struct line *line, char *out, size_t n)
+{
+    return take_text(line, out, n) && strlen(out) == n - 1 &&
+           strspn(out, "0123456789abcdef") == n - 1;
 }
 
 /* All that is left, with its spaces. */
@@ -181,8 +195,7 @@ enum { MOST_RANKS = 4094 }; /* a peer has 12 bits in a box */
 
 static bool parse_hello(struct line *line, struct vp_hello *out)
 {
-    return take_text(line, out->token, sizeof(out->token)) &&
-           take_int(line, 0, MOST_RANKS, &out->rank) &&
+    return take_int(line, 0, MOST_RANKS, &out->rank) &&
            take_int(line, out->rank + 1, MOST_RANKS + 1, &out->n_ranks) &&
            take_int(line, 1, INT32_MAX, &out->pid) &&
            take_text(line, out->machine, sizeof(out->machine)) &&
@@ -240,8 +253,18 @@ bool vp_message_parse(const char *text, struct vp_message *out)
         return false;
     out->kind = (enum vp_message_kind)kind;
     switch (out->kind) {
+    case VP_MESSAGE_CHALLENGE:
+        if (!take_hex(&line, out->nonce, sizeof(out->nonce)))
+            return false;
+        break;
     case VP_MESSAGE_HELLO:
-        if (!parse_hello(&line, &out->hello))
+        if (!take_hex(&line, out->nonce, sizeof(out->nonce)) ||
+            !take_hex(&line, out->proof, sizeof(out->proof)) ||
+            !parse_hello(&line, &out->hello))
+            return false;
+        break;
+    case VP_MESSAGE_WELCOME:
+        if (!take_hex(&line, out->proof, sizeof(out->proof)))
             return false;
         break;
     case VP_MESSAGE_BEAT:

@@ -1,7 +1,12 @@
 /* What ranks and their supervisor say to each other: lines of text.
  *
- *   rank         hello TOKEN RANK N_RANKS PID MACHINE HOST
- *                beat DUTY STOP N_ACTIONS
+ *   supervisor   challenge NONCE
+ *   rank         hello NONCE PROOF RANK N_RANKS PID MACHINE HOST
+ *   supervisor   welcome PROOF
+ *
+ * The handshake (handshake.h). Then, in any order:
+ *
+ *   rank         beat DUTY STOP N_ACTIONS
  *                     [KIND STAGE MINIBATCH PEER EVAL BUSY_MS WAIT_MS]
  *                folder PATH
  *                word done | interrupted | failed STATUS LINE...
@@ -16,6 +21,8 @@
 #define VP_MESSAGE_BYTES 768 /* the longest line, with its end */
 #define VP_HOST_BYTES 64
 #define VP_FOLDER_BYTES 640
+#define VP_NONCE_BYTES 33 /* hexadecimal digits, with the final zero */
+#define VP_PROOF_BYTES 65 /* likewise */
 
 /* What a rank is about, besides its actions. */
 enum vp_duty {
@@ -34,7 +41,9 @@ enum vp_word {
 };
 
 enum vp_message_kind {
+    VP_MESSAGE_CHALLENGE,
     VP_MESSAGE_HELLO,
+    VP_MESSAGE_WELCOME,
     VP_MESSAGE_BEAT,
     VP_MESSAGE_FOLDER, /* of the run: there are files about ranks */
     VP_MESSAGE_WORD,
@@ -45,9 +54,8 @@ enum vp_message_kind {
     VP_MESSAGE_KIND_COUNT
 };
 
-/* Who a rank is. */
+/* What a rank says about itself. */
 struct vp_hello {
-    char token[40];
     int rank, n_ranks;
     int pid;
     char machine[VP_HOST_BYTES]; /* on which pids mean the same */
@@ -74,6 +82,8 @@ struct vp_last_word {
 
 struct vp_message {
     enum vp_message_kind kind;
+    char nonce[VP_NONCE_BYTES];   /* CHALLENGE, HELLO */
+    char proof[VP_PROOF_BYTES];   /* HELLO, WELCOME */
     struct vp_hello hello;        /* HELLO */
     struct vp_beat beat;          /* BEAT */
     char folder[VP_FOLDER_BYTES]; /* FOLDER */

@@ -2,7 +2,10 @@
 
 #include "launch/value.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static bool number_of(const char *name, int *out)
 {
@@ -34,6 +37,37 @@ struct vp_processes vp_processes_find(void)
             return found;
     }
     return (struct vp_processes){ .n = 1 };
+}
+
+/* A container starts with a mount namespace of its own. */
+static bool sees_files_of_parent(void)
+{
+    char path[64], own[64], other[64];
+    ssize_t n = readlink("/proc/self/ns/mnt", own, sizeof(own)), n_other;
+
+    snprintf(path, sizeof(path), "/proc/%ld/ns/mnt", (long)getppid());
+    n_other = readlink(path, other, sizeof(other));
+    return n > 0 && n == n_other && memcmp(own, other, (size_t)n) == 0;
+}
+
+bool vp_processes_are_here(void)
+{
+    static const struct {
+        const char *local, *all; /* NULL: the first must be 1 */
+    } names[] = {
+        { "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE" },
+        { "MPI_LOCALNRANKS", "PMI_SIZE" }, /* MPICH */
+        { "SLURM_STEP_NUM_NODES", NULL },
+    };
+
+    for (size_t i = 0; i < VP_COUNT_OF(names); i++) {
+        int n_local, n_all = 1;
+
+        if (number_of(names[i].local, &n_local) &&
+            (!names[i].all || number_of(names[i].all, &n_all)))
+            return n_local == n_all && sees_files_of_parent();
+    }
+    return false;
 }
 
 const char *vp_processes_transport(const struct vp_config *config)

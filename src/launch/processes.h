@@ -9,6 +9,10 @@
 /* As mpirun (Open MPI, MPICH) or srun started it; alone otherwise. */
 struct vp_processes vp_processes_find(void);
 
+/* Are all of them on this machine, outside of containers? Then they see the
+ * same files. False where the environment does not tell. */
+bool vp_processes_are_here(void);
+
 /* How processes of this run talk. */
 const char *vp_processes_transport(const struct vp_config *config);
 

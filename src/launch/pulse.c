@@ -2,10 +2,9 @@
 
 #include "base/clock.h"
 #include "base/limit.h"
-#include "launch/address.h"
+#include "launch/dial.h"
 #include "launch/machine.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
@@ -20,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CONNECT_MS = 5000, HEARD_MS = 5000 };
+enum { HEARD_MS = 5000 };
 #define SECOND INT64_C(1000000000)
 /* A process has so long to end by itself when its supervisor is gone: after
  * its last word it may still have libraries to take down. */
@@ -53,59 +52,6 @@ struct vp_pulse {
     bool said_folder, said_word;
 };
 
-/* ---- Connecting --------------------------------------------------------- */
-
-/* The error, or 0. */
-static int wait_for_connection(int fd)
-{
-    struct pollfd polled = { .fd = fd, .events = POLLOUT };
-    socklen_t n = sizeof(int);
-    int error = 0;
-
-    if (poll(&polled, 1, CONNECT_MS) < 1)
-        return ETIMEDOUT;
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0)
-        return errno;
-    return error;
-}
-
-static int connect_to(const char *host, int port, int *error_out)
-{
-    struct sockaddr_in at = { .sin_family = AF_INET,
-                              .sin_port = htons((uint16_t)port) };
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    *error_out = EINVAL;
-    if (fd < 0 || inet_pton(AF_INET, host, &at.sin_addr) != 1)
-        goto err_close;
-    *error_out = 0;
-    if (connect(fd, (struct sockaddr *)&at, sizeof(at)) != 0)
-        *error_out = errno == EINPROGRESS ? wait_for_connection(fd) : errno;
-    if (*error_out == 0)
-        return fd;
-
-err_close:
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
-static enum vp_status connect_to_any(struct vp_pulse *pulse,
-                                     const struct vp_address *address,
-                                     struct vp_err *err)
-{
-    int error = 0;
-
-    for (int i = 0; i < address->n_hosts && pulse->fd < 0; i++)
-        pulse->fd = connect_to(address->hosts[i], address->port, &error);
-    if (pulse->fd >= 0)
-        return VP_OK;
-    return vp_err_set(err, VP_ERR_IO,
-                      "the supervisor at %s, port %d, cannot be reached (%s); "
-                      "check the key 'network_interface'",
-                      address->hosts[0], address->port, strerror(error));
-}
-
 /* ---- Talking ------------------------------------------------------------ */
 
 /* Lines are short, and the supervisor reads all the time: what does not go out
@@ -117,25 +63,6 @@ static bool send_message(const struct vp_pulse *pulse,
     int n = vp_message_print(message, text);
 
     return send(pulse->fd, text, (size_t)n, MSG_NOSIGNAL) == n;
-}
-
-static bool say_hello(struct vp_pulse *pulse, const char *token)
-{
-    struct vp_message message = {
-        .kind = VP_MESSAGE_HELLO,
-        .hello = { .rank = pulse->config.rank,
-                   .n_ranks = pulse->config.n_ranks,
-                   .pid = (int)getpid() },
-    };
-    struct vp_hello *hello = &message.hello;
-
-    snprintf(hello->token, sizeof(hello->token), "%s", token);
-    vp_machine_id(hello->machine, sizeof(hello->machine));
-    if (pulse->config.host)
-        snprintf(hello->host, sizeof(hello->host), "%s", pulse->config.host);
-    else
-        vp_machine_name(hello->host, sizeof(hello->host));
-    return send_message(pulse, &message);
 }
 
 static bool send_beat(const struct vp_pulse *pulse)
@@ -310,19 +237,29 @@ static void watch_connection(const struct vp_pulse *pulse)
                sizeof(limit_ms));
 }
 
+static enum vp_status connect_to_supervisor(struct vp_pulse *pulse,
+                                            struct vp_err *err)
+{
+    const struct vp_pulse_config *config = &pulse->config;
+    struct vp_hello hello = { .rank = config->rank,
+                              .n_ranks = config->n_ranks,
+                              .pid = (int)getpid() };
+
+    vp_machine_id(hello.machine, sizeof(hello.machine));
+    if (config->host)
+        snprintf(hello.host, sizeof(hello.host), "%s", config->host);
+    else
+        vp_machine_name(hello.host, sizeof(hello.host));
+    return vp_dial(config->address, &hello,
+                   config->watchdog_seconds * INT64_C(1000), &pulse->fd, err);
+}
+
 static enum vp_status start(struct vp_pulse *pulse, struct vp_err *err)
 {
-    struct vp_address address;
-
-    if (!vp_address_parse(pulse->config.address, &address))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "'%.48s' is not the address of a supervisor; leave "
-                          "the environment variable VPIPE_SUPERVISOR to vpipe",
-                          pulse->config.address);
-    VP_TRY(connect_to_any(pulse, &address, err));
+    VP_TRY(connect_to_supervisor(pulse, err));
     pulse->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (pulse->wake < 0 || !say_hello(pulse, address.token))
-        return vp_err_set(err, VP_ERR_IO, "the supervisor does not listen (%s)",
+    if (pulse->wake < 0)
+        return vp_err_set(err, VP_ERR_IO, "heartbeat: no eventfd (%s)",
                           strerror(errno));
     watch_connection(pulse);
     pulse->clock = (struct vp_job_clock){ .ns = SECOND,

@@ -1,13 +1,13 @@
-/* The supervisor's sockets: who is connected, what they say, and when. */
+/* The supervisor's connections to ranks: what they say, and when. */
 #include "launch/supervisor.h"
 
 #include "base/clock.h"
 #include "base/limit.h"
-#include "launch/address.h"
 #include "launch/boxfile.h"
+#include "launch/listener.h"
 #include "launch/machine.h"
+#include "launch/peer.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <poll.h>
@@ -18,16 +18,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Guests: connections that have not said who they are. */
-enum { MAX_GUESTS = 16, TICK_MS = 100 };
+enum { TICK_MS = 100 };
 #define SECOND INT64_C(1000000000)
-#define GUEST_NS (5 * SECOND)
 #define SAY_NS (SECOND / 2) /* between two signs of life */
 
 struct connection {
-    int fd;           /* -1: free */
-    int rank;         /* -1: a guest */
-    int64_t since_ns; /* it is open */
+    int fd; /* -1: there is none */
     char text[VP_MESSAGE_BYTES];
     size_t n_text;
 };
@@ -35,13 +31,10 @@ struct connection {
 struct vp_supervisor {
     struct vp_supervisor_config config;
     char folder[VP_FOLDER_BYTES]; /* of the run, once a rank has said it */
-    struct vp_address address;
-    char address_text[512];
     char machine[VP_HOST_BYTES];
-    int listener;
-    struct connection *connections;
-    struct pollfd *polled; /* the listener, then the connections */
-    int n_connections;     /* places for them */
+    struct vp_listener *listener;
+    struct connection *connections; /* of each rank */
+    struct pollfd *polled;          /* of each rank, then the listener */
     struct vp_roster roster;
     struct vp_verdict verdict;
     struct vp_job_clock clock; /* all times here are of it */
@@ -64,51 +57,29 @@ static int64_t last_tick(const struct vp_supervisor *supervisor)
 
 /* ---- Opening ------------------------------------------------------------ */
 
-/* On the one address that was asked for, else on all. */
-static enum vp_status open_listener(struct vp_supervisor *supervisor,
-                                    struct vp_err *err)
-{
-    struct vp_address *address = &supervisor->address;
-    struct sockaddr_in at = { .sin_family = AF_INET };
-    socklen_t n = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    supervisor->listener = fd;
-    if (address->n_hosts == 1)
-        inet_pton(AF_INET, address->hosts[0], &at.sin_addr);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 ||
-        listen(fd, supervisor->n_connections) != 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &n) != 0)
-        return vp_err_set(err, VP_ERR_IO, "cannot listen at %s: %s",
-                          address->hosts[0], strerror(errno));
-    address->port = ntohs(at.sin_port);
-    return VP_OK;
-}
-
 static enum vp_status set_up(struct vp_supervisor *supervisor,
                              struct vp_err *err)
 {
     const struct vp_supervisor_config *config = &supervisor->config;
-    int n = config->n_ranks + MAX_GUESTS;
+    const struct vp_listener_config listener = {
+        .n_ranks = config->n_ranks,
+        .local = config->local,
+        .contained = config->contained,
+        .interface = config->interface,
+    };
+    size_t n = (size_t)config->n_ranks;
 
-    supervisor->n_connections = n;
-    supervisor->connections = calloc((size_t)n, sizeof(struct connection));
-    supervisor->polled = calloc((size_t)n + 1, sizeof(struct pollfd));
+    supervisor->connections = calloc(n, sizeof(struct connection));
+    supervisor->polled = calloc(n + 1, sizeof(struct pollfd));
     if (!supervisor->connections || !supervisor->polled ||
         vp_roster_init(&supervisor->roster, config->n_ranks,
                        config->watchdog_seconds, supervisor->clock.ns) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "supervisor: out of memory");
     supervisor->roster.by_hand = config->by_hand;
-    for (int i = 0; i < n; i++)
-        supervisor->connections[i].fd = -1;
-    VP_TRY(vp_address_find(config->interface, config->local,
-                           &supervisor->address, err));
-    VP_TRY(vp_address_make_token(&supervisor->address, err));
-    VP_TRY(open_listener(supervisor, err));
-    vp_address_print(&supervisor->address, supervisor->address_text,
-                     sizeof(supervisor->address_text));
+    for (int r = 0; r < config->n_ranks; r++)
+        supervisor->connections[r].fd = -1;
     vp_machine_id(supervisor->machine, sizeof(supervisor->machine));
-    return VP_OK;
+    return vp_listener_open(&listener, &supervisor->listener, err);
 }
 
 enum vp_status vp_supervisor_open(const struct vp_supervisor_config *config,
@@ -122,7 +93,6 @@ enum vp_status vp_supervisor_open(const struct vp_supervisor_config *config,
         return vp_err_set(err, VP_ERR_NOMEM, "supervisor: out of memory");
     *supervisor = (struct vp_supervisor){
         .config = *config,
-        .listener = -1,
         .clock = { .ns = vp_clock_ns(), .seen_ns = vp_clock_ns() },
         .verdict = { .rank = -1 },
     };
@@ -135,25 +105,36 @@ enum vp_status vp_supervisor_open(const struct vp_supervisor_config *config,
     return VP_OK;
 }
 
-void vp_supervisor_close(struct vp_supervisor *supervisor)
+/* All but the listener. */
+static void release(struct vp_supervisor *supervisor)
 {
-    if (!supervisor)
-        return;
-    for (int i = 0; supervisor->connections && i < supervisor->n_connections;
-         i++)
-        if (supervisor->connections[i].fd >= 0)
-            close(supervisor->connections[i].fd);
-    if (supervisor->listener >= 0)
-        close(supervisor->listener);
+    for (int r = 0; supervisor->connections && r < supervisor->config.n_ranks;
+         r++)
+        if (supervisor->connections[r].fd >= 0)
+            close(supervisor->connections[r].fd);
     vp_roster_release(&supervisor->roster);
     free(supervisor->connections);
     free(supervisor->polled);
     free(supervisor);
 }
 
+void vp_supervisor_close(struct vp_supervisor *supervisor)
+{
+    if (!supervisor)
+        return;
+    vp_listener_close(supervisor->listener);
+    release(supervisor);
+}
+
+void vp_supervisor_forget(struct vp_supervisor *supervisor)
+{
+    vp_listener_forget(supervisor->listener);
+    release(supervisor);
+}
+
 const char *vp_supervisor_address(const struct vp_supervisor *supervisor)
 {
-    return supervisor->address_text;
+    return vp_listener_address(supervisor->listener);
 }
 
 /* ---- Talking ------------------------------------------------------------ */
@@ -170,10 +151,9 @@ static void say(const struct connection *connection, enum vp_message_kind kind)
 static void say_to_all(const struct vp_supervisor *supervisor,
                        enum vp_message_kind kind)
 {
-    for (int i = 0; i < supervisor->n_connections; i++)
-        if (supervisor->connections[i].fd >= 0 &&
-            supervisor->connections[i].rank >= 0)
-            say(&supervisor->connections[i], kind);
+    for (int r = 0; r < supervisor->roster.n_ranks; r++)
+        if (supervisor->connections[r].fd >= 0)
+            say(&supervisor->connections[r], kind);
 }
 
 void vp_supervisor_stop(struct vp_supervisor *supervisor)
@@ -211,77 +191,56 @@ static void read_last_actions(struct vp_supervisor *supervisor, int rank)
             break;
 }
 
-static void hang_up(struct vp_supervisor *supervisor,
-                    struct connection *connection)
+static void hang_up(struct vp_supervisor *supervisor, int rank)
 {
-    close(connection->fd);
-    connection->fd = -1;
-    if (connection->rank < 0 || supervisor->decided_ns)
+    close(supervisor->connections[rank].fd);
+    supervisor->connections[rank].fd = -1;
+    if (supervisor->decided_ns)
         return;
-    vp_roster_lose(&supervisor->roster, connection->rank,
-                   last_tick(supervisor));
-    read_last_actions(supervisor, connection->rank);
+    vp_roster_lose(&supervisor->roster, rank, last_tick(supervisor));
+    read_last_actions(supervisor, rank);
 }
 
-static void take_guest(struct vp_supervisor *supervisor)
+/* A rank comes once. */
+static void add_rank(struct vp_supervisor *supervisor, int fd,
+                     const struct vp_hello *hello)
 {
-    int fd = accept4(supervisor->listener, NULL, NULL,
-                     SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const struct vp_message message = { .kind = VP_MESSAGE_HELLO,
+                                        .hello = *hello };
+    struct connection *connection;
 
-    if (fd < 0)
-        return;
-    for (int i = 0; i < supervisor->n_connections; i++) {
-        struct connection *it = &supervisor->connections[i];
-
-        if (it->fd >= 0)
-            continue;
-        *it = (struct connection){ .fd = fd,
-                                   .rank = -1,
-                                   .since_ns = last_tick(supervisor) };
+    if (hello->n_ranks != supervisor->roster.n_ranks ||
+        supervisor->roster.ranks[hello->rank].came) {
+        close(fd);
         return;
     }
-    close(fd);
-}
-
-/* Equal in all places, looked at all. */
-static bool same_token(const char *a, const char *b)
-{
-    unsigned char differs = strlen(a) != strlen(b);
-
-    for (size_t i = 0; !differs && b[i]; i++)
-        differs |= (unsigned char)(a[i] ^ b[i]);
-    return !differs;
-}
-
-static bool welcome(struct vp_supervisor *supervisor,
-                    struct connection *connection,
-                    const struct vp_message *message)
-{
-    const struct vp_hello *hello = &message->hello;
-
-    if (message->kind != VP_MESSAGE_HELLO ||
-        !same_token(hello->token, supervisor->address.token) ||
-        hello->n_ranks != supervisor->roster.n_ranks ||
-        supervisor->roster.ranks[hello->rank].came)
-        return false;
-    connection->rank = hello->rank;
-    vp_roster_hear(&supervisor->roster, hello->rank, message,
+    connection = &supervisor->connections[hello->rank];
+    *connection = (struct connection){ .fd = fd };
+    vp_roster_hear(&supervisor->roster, hello->rank, &message,
                    last_tick(supervisor));
     say(connection,
         supervisor->asked_to_stop ? VP_MESSAGE_STOP : VP_MESSAGE_HERE);
-    return true;
+}
+
+static void take_ranks(struct vp_supervisor *supervisor)
+{
+    struct vp_hello hello;
+    int fd;
+
+    vp_listener_serve(supervisor->listener);
+    while (vp_listener_take(supervisor->listener, &fd, &hello))
+        add_rank(supervisor, fd, &hello);
 }
 
 /* False: nothing more is wanted from there. */
-static bool take_line(struct vp_supervisor *supervisor,
-                      struct connection *connection, const char *line)
+static bool take_line(struct vp_supervisor *supervisor, int rank,
+                      const char *line)
 {
+    const struct connection *connection = &supervisor->connections[rank];
     struct vp_message message;
 
     if (!vp_message_parse(line, &message))
         return false;
-    if (connection->rank < 0)
-        return welcome(supervisor, connection, &message);
     if (message.kind == VP_MESSAGE_FOLDER) {
         memcpy(supervisor->folder, message.folder, sizeof(message.folder));
         return true;
@@ -289,7 +248,7 @@ static bool take_line(struct vp_supervisor *supervisor,
     if (message.kind != VP_MESSAGE_BEAT && message.kind != VP_MESSAGE_WORD)
         return false;
     if (!supervisor->decided_ns)
-        vp_roster_hear(&supervisor->roster, connection->rank, &message,
+        vp_roster_hear(&supervisor->roster, rank, &message,
                        last_tick(supervisor));
     if (message.kind == VP_MESSAGE_WORD)
         say(connection, VP_MESSAGE_HEARD);
@@ -298,16 +257,16 @@ static bool take_line(struct vp_supervisor *supervisor,
     return true;
 }
 
-static bool take_lines(struct vp_supervisor *supervisor,
-                       struct connection *connection)
+static bool take_lines(struct vp_supervisor *supervisor, int rank)
 {
+    struct connection *connection = &supervisor->connections[rank];
     char *start = connection->text, *end;
 
     while ((end = memchr(start, '\n',
                          connection->n_text -
                              (size_t)(start - connection->text)))) {
         *end = '\0';
-        if (!take_line(supervisor, connection, start))
+        if (!take_line(supervisor, rank, start))
             return false;
         start = end + 1;
     }
@@ -316,9 +275,10 @@ static bool take_lines(struct vp_supervisor *supervisor,
     return connection->n_text < sizeof(connection->text);
 }
 
-static void read_from(struct vp_supervisor *supervisor,
-                      struct connection *connection)
+static void read_from(struct vp_supervisor *supervisor, int rank)
 {
+    struct connection *connection = &supervisor->connections[rank];
+
     for (;;) {
         ssize_t n = recv(connection->fd, connection->text + connection->n_text,
                          sizeof(connection->text) - connection->n_text, 0);
@@ -327,37 +287,34 @@ static void read_from(struct vp_supervisor *supervisor,
             return;
         if (n > 0)
             connection->n_text += (size_t)n;
-        if (n <= 0 || !take_lines(supervisor, connection)) {
-            hang_up(supervisor, connection);
+        if (n <= 0 || !take_lines(supervisor, rank)) {
+            hang_up(supervisor, rank);
             return;
         }
     }
 }
 
-/* A host that takes nothing leaves what was sent in the queue. */
-static void look_at_queue(struct vp_supervisor *supervisor,
-                          const struct connection *connection)
+/* A host that takes nothing leaves what was sent in the queue. No process is cut
+ * off from its own machine; there the queue shows what it has not read. */
+static void look_at_queue(struct vp_supervisor *supervisor, int rank)
 {
-    struct vp_watched *rank = &supervisor->roster.ranks[connection->rank];
+    struct vp_watched *it = &supervisor->roster.ranks[rank];
     int n_waiting = 0;
 
-    rank->cut_off = last_tick(supervisor) - rank->heard_ns > 2 * SAY_NS &&
-                    ioctl(connection->fd, SIOCOUTQ, &n_waiting) == 0 &&
-                    n_waiting > 0;
+    it->cut_off = last_tick(supervisor) - it->heard_ns > 2 * SAY_NS &&
+                  ioctl(supervisor->connections[rank].fd, SIOCOUTQ,
+                        &n_waiting) == 0 &&
+                  n_waiting > 0;
 }
 
 static void look_after(struct vp_supervisor *supervisor)
 {
     int64_t now = last_tick(supervisor);
 
-    for (int i = 0; i < supervisor->n_connections; i++) {
-        struct connection *it = &supervisor->connections[i];
-
-        if (it->fd >= 0 && it->rank >= 0 && !supervisor->decided_ns)
-            look_at_queue(supervisor, it);
-        else if (it->fd >= 0 && it->rank < 0 && now - it->since_ns > GUEST_NS)
-            hang_up(supervisor, it);
-    }
+    for (int r = 0; r < supervisor->roster.n_ranks; r++)
+        if (supervisor->connections[r].fd >= 0 && !supervisor->decided_ns &&
+            !supervisor->config.local)
+            look_at_queue(supervisor, r);
     if (now - supervisor->said_ns < SAY_NS)
         return;
     supervisor->said_ns = now;
@@ -367,12 +324,12 @@ static void look_after(struct vp_supervisor *supervisor)
 
 static void read_all(struct vp_supervisor *supervisor, int events)
 {
-    const struct pollfd *polled = supervisor->polled + 1;
+    const struct pollfd *polled = supervisor->polled;
 
-    for (int i = 0; i < supervisor->n_connections; i++)
-        if (supervisor->connections[i].fd >= 0 && polled[i].fd >= 0 &&
-            polled[i].revents & events)
-            read_from(supervisor, &supervisor->connections[i]);
+    for (int r = 0; r < supervisor->roster.n_ranks; r++)
+        if (supervisor->connections[r].fd >= 0 && polled[r].fd >= 0 &&
+            polled[r].revents & events)
+            read_from(supervisor, r);
 }
 
 /* One look at all sockets. Who is gone was gone before the others complained:
@@ -380,18 +337,18 @@ static void read_all(struct vp_supervisor *supervisor, int events)
 static void look(struct vp_supervisor *supervisor, int timeout_ms)
 {
     struct pollfd *polled = supervisor->polled;
-    int n = supervisor->n_connections;
+    int n = supervisor->roster.n_ranks;
 
-    polled[0] = (struct pollfd){ .fd = supervisor->listener, .events = POLLIN };
-    for (int i = 0; i < n; i++)
-        polled[i + 1] = (struct pollfd){ .fd = supervisor->connections[i].fd,
-                                         .events = POLLIN | POLLRDHUP };
+    for (int r = 0; r < n; r++)
+        polled[r] = (struct pollfd){ .fd = supervisor->connections[r].fd,
+                                     .events = POLLIN | POLLRDHUP };
+    polled[n] = (struct pollfd){ .fd = vp_listener_fd(supervisor->listener),
+                                 .events = POLLIN };
     poll(polled, (nfds_t)n + 1, timeout_ms); /* a signal: nothing has come */
     tick(supervisor);
     read_all(supervisor, POLLRDHUP | POLLHUP | POLLERR);
     read_all(supervisor, POLLIN);
-    if (polled[0].revents)
-        take_guest(supervisor);
+    take_ranks(supervisor);
     look_after(supervisor);
 }
 
@@ -440,9 +397,8 @@ int vp_supervisor_n_connected(const struct vp_supervisor *supervisor)
 {
     int n = 0;
 
-    for (int i = 0; i < supervisor->n_connections; i++)
-        n += supervisor->connections[i].fd >= 0 &&
-             supervisor->connections[i].rank >= 0;
+    for (int r = 0; r < supervisor->roster.n_ranks; r++)
+        n += supervisor->connections[r].fd >= 0;
     return n;
 }
 
@@ -458,12 +414,9 @@ static int count_reachable(const struct vp_supervisor *supervisor)
 {
     int n = 0;
 
-    for (int i = 0; i < supervisor->n_connections; i++) {
-        const struct connection *it = &supervisor->connections[i];
-
-        n += it->fd >= 0 && it->rank >= 0 &&
-             !supervisor->roster.ranks[it->rank].cut_off;
-    }
+    for (int r = 0; r < supervisor->roster.n_ranks; r++)
+        n += supervisor->connections[r].fd >= 0 &&
+             !supervisor->roster.ranks[r].cut_off;
     return n;
 }
 
@@ -478,15 +431,14 @@ static void wait_until_gone(struct vp_supervisor *supervisor, int timeout_ms)
 /* A connection stands as long as its process does: the pid is still its. */
 void vp_supervisor_signal(const struct vp_supervisor *supervisor, int signal)
 {
-    for (int i = 0; i < supervisor->n_connections; i++) {
-        const struct connection *it = &supervisor->connections[i];
-        const struct vp_hello *hello;
+    for (int r = 0; r < supervisor->roster.n_ranks; r++) {
+        int fd = supervisor->connections[r].fd;
+        pid_t pid = fd < 0 ? 0
+                           : vp_peer_pid(fd,
+                                         supervisor->roster.ranks[r].hello.pid);
 
-        if (it->fd < 0 || it->rank < 0)
-            continue;
-        hello = &supervisor->roster.ranks[it->rank].hello;
-        if (strcmp(hello->machine, supervisor->machine) == 0)
-            kill(hello->pid, signal);
+        if (pid > 0)
+            kill(pid, signal);
     }
 }
 

@@ -13,6 +13,7 @@ struct vp_supervisor_config {
     int n_ranks;
     int watchdog_seconds;
     bool local;            /* all ranks are on this machine */
+    bool contained;        /* ... in containers, which may not see its files */
     bool by_hand;          /* see vp_roster: mpirun was started by the user */
     const char *interface; /* of the network; NULL: all */
 };
@@ -24,6 +25,8 @@ enum vp_status vp_supervisor_open(const struct vp_supervisor_config *config,
                                   struct vp_supervisor **out,
                                   struct vp_err *err);
 void vp_supervisor_close(struct vp_supervisor *supervisor);
+/* Frees it in this process, after fork(): the other one has it. */
+void vp_supervisor_forget(struct vp_supervisor *supervisor);
 /* For VP_SUPERVISOR_VARIABLE. */
 const char *vp_supervisor_address(const struct vp_supervisor *supervisor);
 

@@ -446,9 +446,11 @@ static enum vp_status hire(const struct vp_config *config, char *address,
         fflush(NULL);
         _exit(TOOL_OK);
     }
-    vp_supervisor_close(supervisor);
-    if (pid < 0)
+    if (pid < 0) {
+        vp_supervisor_close(supervisor);
         return vp_err_set(err, VP_ERR_NOMEM, "starting a supervisor failed");
+    }
+    vp_supervisor_forget(supervisor);
     return VP_OK;
 }
 
