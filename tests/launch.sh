@@ -88,6 +88,40 @@ find_rank() {
     done
 }
 
+# variable PID NAME: its value in the environment of a process
+variable() {
+    tr '\0' '\n' <"/proc/$1/environ" | sed -n "s/^$2=//p"
+}
+
+# listens PID: local addresses at which a process waits for TCP connections
+listens() {
+    readlink "/proc/$1/fd/"* | sed -n 's/^socket:\[\([0-9]*\)\]$/\1/p' |
+        awk 'NR == FNR { mine[$1]; next } $4 == "0A" && $10 in mine { print $2 }' \
+            - /proc/net/tcp /proc/net/tcp6
+}
+
+# note_folders PID: temporary folders of the job of a rank, into `folders`
+note_folders() {
+    local name path
+    folders=()
+    for name in VPIPE_SUPERVISOR OMPI_MCA_orte_tmpdir_base \
+        OMPI_MCA_btl_vader_backing_directory; do
+        path=$(variable "$1" $name)
+        [ $name != VPIPE_SUPERVISOR ] || path=${path%/*}
+        [[ $path == */vpipe-$(id -u)-?????? && -d $path ]] ||
+            note_failure "$name is not in a folder of the job's own: '$path'"
+        folders+=("$path")
+    done
+}
+
+# check_removed: those folders
+check_removed() {
+    local path
+    for path in "${folders[@]}"; do
+        [ ! -e "$path" ] || note_failure "$path is left"
+    done
+}
+
 # same RUN RUN: to the last bit
 same() {
     cmp -s <(cut -d, -f1-4 "$1/metrics.jsonl") \
@@ -209,8 +243,21 @@ has contained/command_history.log "apptainer exec "
 # ---- Signals ----------------------------------------------------------------
 for signal in TERM USR1; do
     start "stop$signal" --quiet
+    rank=$(find_rank "stop$signal" 1)
+    note_folders "$rank"
+    for pid in $child $rank; do
+        [ -z "$(listens "$pid")" ] ||
+            note_failure "process $pid listens at $(listens "$pid")"
+    done
+    token=$(variable "$rank" VPIPE_SUPERVISOR)
+    token=${token##*:}
+    [ ${#token} -eq 64 ] || note_failure "no token: '$token'"
+    echo "$token" >token
+    grep -alFf token /proc/[0-9]*/cmdline 2>/dev/null &&
+        note_failure 'the token is in a command line'
     kill -$signal $child
     ended 3 "stop$signal"
+    check_removed
     [ ! -s err ] || note_failure 'a clean stop writes to stderr'
     last=$(wc -l <"stop$signal/metrics.jsonl")
     [ -e "stop$signal/checkpoints/step-$last/manifest.json" ] ||
@@ -243,6 +290,17 @@ start orphans --quiet
 kill -KILL $child
 wait $child 2>/dev/null
 check_ended orphans
+
+# ---- ... and mpirun, too: the next job removes what they left ---------------
+start killed --quiet
+note_folders "$(find_rank killed 0)"
+{
+    kill -KILL $child "$(pgrep -P $child mpirun)"
+    wait $child
+} 2>/dev/null
+check_ended killed
+run 0 next --quiet
+check_removed
 
 # ---- mpirun may take its time to end ----------------------------------------
 # Open MPI's crashes if it is told to end while it does.

@@ -106,8 +106,10 @@ static void use_own_path(void)
 
 /* ---- The command -------------------------------------------------------- */
 
-static const char *make_command(const char *yaml, struct vp_words *out)
+static const char *make_command(int version, const char *yaml,
+                                struct vp_words *out)
 {
+    const struct vp_mpirun mpirun = { .version = version };
     struct vp_words rank = { 0 };
     struct vp_config config;
     struct vp_err err = { "" };
@@ -116,52 +118,154 @@ static const char *make_command(const char *yaml, struct vp_words *out)
     vp_words_add(&rank, "/bin/vpipe");
     vp_words_add(&rank, "train");
     vp_words_add(&rank, "a b; $(c).yml");
-    if (vp_mpirun_make(&config, "/run", &rank, out, &err) != VP_OK)
+    if (vp_mpirun_make(&mpirun, &config, "/run", &rank, out, &err) != VP_OK)
         fail_msg("%s", err.text);
     vp_words_release(&rank);
     vp_config_release(&config);
     return join(out);
 }
 
-static void test_command(void **state)
+/* `want` has @ where the options for root and for many ranks stand. */
+static void check_command(int version, const char *yaml, int n_ranks,
+                          const char *want)
 {
     static const char *const root[] = { "", "--allow-run-as-root " };
     static const char *const crowd[] = {
-        "", "--oversubscribe --mca mpi_yield_when_idle 1 "
+        "--oversubscribe --mca mpi_yield_when_idle 1 ",
+        "--map-by :OVERSUBSCRIBE --mca mpi_yield_when_idle 1 ",
     };
-    long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    bool is_crowded = n_ranks >= sysconf(_SC_NPROCESSORS_ONLN);
     struct vp_words words = { 0 };
-    char want[2048];
+    char text[2048];
+    const char *at = strchr(want, '@');
+
+    snprintf(text, sizeof(text), "%.*s%s%s%s", (int)(at - want), want,
+             root[geteuid() == 0], is_crowded ? crowd[version >= 5] : "",
+             at + 1);
+    assert_string_equal(make_command(version, yaml, &words), text);
+    /* One word is one argument, whatever it holds. */
+    assert_string_equal(words.at[words.n - 1], "a b; $(c).yml");
+    vp_words_release(&words);
+}
+
+#define RANKS "/bin/vpipe train a b; $(c).yml"
+
+/* Ranks of one machine have no need of a network, and are given none. */
+static void test_command(void **state)
+{
+    static const char here[] = NINE "stages: 2\ndistributed_backend: mpi\n"
+                                    "network_interface: eth7\n";
 
     (void)state;
     clearenv();
     setenv("VPIPE_SUPERVISOR", "secret", 1);
     setenv("HOME", "/root", 1);
-    snprintf(want, sizeof(want),
-             "mpirun --quiet --bind-to none %s%s--hostfile /run/machinefile -x "
-             "VPIPE_SUPERVISOR -n 2 /bin/vpipe train a b; $(c).yml",
-             root[geteuid() == 0], crowd[2 >= n_cores]);
-    assert_string_equal(
-        make_command(NINE "stages: 2\ndistributed_backend: mpi\n", &words),
-        want);
-    /* One word is one argument, whatever it holds. */
-    assert_string_equal(words.at[words.n - 1], "a b; $(c).yml");
-    vp_words_release(&words);
+    check_command(4, here, 2,
+                  "mpirun --quiet --bind-to none @--mca pml ob1 --mca btl "
+                  "self,vader --hostfile /run/machinefile -x VPIPE_SUPERVISOR "
+                  "-n 2 " RANKS);
+    check_command(
+        5, here, 2,
+        "mpirun --bind-to none @--mca pml ob1 --mca btl self,sm "
+        "--hostfile /run/machinefile -x VPIPE_SUPERVISOR -n 2 " RANKS);
+    check_command(0, here, 2,
+                  "mpirun --quiet --bind-to none @--hostfile /run/machinefile "
+                  "-x VPIPE_SUPERVISOR -n 2 " RANKS);
+    setenv("OMPI_MCA_btl", "self,tcp", 1); /* is the user's to choose */
+    check_command(4, here, 2,
+                  "mpirun --quiet --bind-to none @--mca pml ob1 --hostfile "
+                  "/run/machinefile -x VPIPE_SUPERVISOR -n 2 " RANKS);
+    unsetenv("OMPI_MCA_btl");
+}
 
-    snprintf(want, sizeof(want),
-             "mpirun --quiet --bind-to none %s%s--mca btl_tcp_if_include eth7 "
-             "--mca oob_tcp_if_include eth7 --hostfile /run/machinefile -x "
-             "VPIPE_SUPERVISOR -n 2 --host b:2 /bin/vpipe train a b; $(c).yml "
-             ": -x VPIPE_SUPERVISOR -n 1 --host a:1 /bin/vpipe train a b; "
-             "$(c).yml : -x VPIPE_SUPERVISOR -n 1 --host b:1 /bin/vpipe train "
-             "a b; $(c).yml",
-             root[geteuid() == 0], crowd[3 >= n_cores]);
-    assert_string_equal(make_command(NINE "stages: 4\nnetwork_interface: eth7\n"
-                                          "machines: ['b:0', 'b:1', 'a:0', "
-                                          "'b:2']\n",
-                                     &words),
-                        want);
-    vp_words_release(&words);
+static void test_command_for_hosts(void **state)
+{
+    static const char hosts[] = NINE "stages: 4\nnetwork_interface: eth7\n"
+                                     "machines: ['b:0', 'b:1', 'a:0', 'b:2']\n";
+
+    (void)state;
+    clearenv();
+    setenv("VPIPE_SUPERVISOR", "secret", 1);
+    check_command(
+        4, hosts, 3,
+        "mpirun --quiet --bind-to none @--mca btl_tcp_if_include eth7 "
+        "--mca oob_tcp_if_include eth7 --hostfile /run/machinefile -x "
+        "VPIPE_SUPERVISOR -n 2 --host b:2 " RANKS
+        " : -x VPIPE_SUPERVISOR -n 1 --host a:1 " RANKS
+        " : -x VPIPE_SUPERVISOR -n 1 --host b:1 " RANKS);
+    check_command(
+        5, hosts, 3,
+        "mpirun --bind-to none @--mca btl_tcp_if_include eth7 "
+        "--prtemca prte_if_include eth7 --hostfile /run/machinefile -x "
+        "VPIPE_SUPERVISOR -n 2 --host b:2 " RANKS
+        " : -x VPIPE_SUPERVISOR -n 1 --host a:1 " RANKS
+        " : -x VPIPE_SUPERVISOR -n 1 --host b:1 " RANKS);
+}
+
+/* ---- What mpirun is asked and given ------------------------------------- */
+
+static const char *value_of(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value ? value : "";
+}
+
+/* The version that this tool says, with a configuration. */
+static void open_mpirun(const char *says, const char *yaml,
+                        struct vp_mpirun *out)
+{
+    struct vp_err err = { "" };
+    struct vp_config config;
+    char tool[256];
+
+    clearenv();
+    use_own_path();
+    snprintf(tool, sizeof(tool), "#!/bin/sh\necho '%s'\necho more\n", says);
+    make_tool("mpirun", tool);
+    load(yaml, &config);
+    if (vp_mpirun_open(&config, out, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    vp_config_release(&config);
+}
+
+static void test_mpirun(void **state)
+{
+    static const char here[] = NINE "stages: 2\ndistributed_backend: mpi\n";
+    static const char hosts[] = NINE "stages: 2\nmachines: ['b:0', 'c:0']\n";
+    struct vp_mpirun mpirun;
+    char path[128];
+
+    (void)state;
+    open_mpirun("mpirun (Open MPI) 4.1.4", here, &mpirun);
+    assert_int_equal(mpirun.version, 4);
+    assert_string_equal(value_of("OMPI_MCA_orte_tmpdir_base"),
+                        mpirun.session.path);
+    assert_string_equal(value_of("OMPI_MCA_btl_vader_backing_directory"),
+                        mpirun.memory.path);
+    snprintf(path, sizeof(path), "%s", mpirun.memory.path);
+    assert_int_equal(access(path, W_OK), 0);
+    vp_mpirun_close(&mpirun);
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_string_equal(value_of("OMPI_MCA_orte_tmpdir_base"), "");
+    assert_string_equal(value_of("OMPI_MCA_btl_vader_backing_directory"), "");
+
+    open_mpirun("mpirun (Open MPI) 5.0.3", here, &mpirun);
+    assert_int_equal(mpirun.version, 5);
+    assert_string_equal(value_of("PRTE_MCA_prte_tmpdir_base"),
+                        mpirun.session.path);
+    assert_string_equal(value_of("OMPI_MCA_btl_sm_backing_directory"),
+                        mpirun.memory.path);
+    vp_mpirun_close(&mpirun);
+
+    /* On other hosts there are no such folders. */
+    open_mpirun("mpirun (Open MPI) 4.1.4", hosts, &mpirun);
+    assert_int_equal(mpirun.version, 4);
+    assert_string_equal(value_of("OMPI_MCA_orte_tmpdir_base"), "");
+    vp_mpirun_close(&mpirun);
+    open_mpirun("HYDRA build details:", here, &mpirun);
+    assert_int_equal(mpirun.version, 0);
+    vp_mpirun_close(&mpirun);
 }
 
 static void test_hosts(void **state)
@@ -398,6 +502,25 @@ static void test_a_missing_program(void **state)
     vp_process_end(&process, 100);
 }
 
+static void test_an_output(void **state)
+{
+    char *argv[] = { "/bin/sh", "-c", "echo abc; echo def; exit 7", NULL };
+    char *silent[] = { "/bin/sh", "-c", "/bin/sleep 60", NULL };
+    char *missing[] = { "no-such-program", NULL };
+    struct vp_err err = { "" };
+    char text[8];
+
+    (void)state;
+    assert_int_equal(vp_process_output(argv, 5000, text, sizeof(text), &err),
+                     VP_OK);
+    assert_string_equal(text, "abc\ndef");
+    assert_int_equal(vp_process_output(silent, 100, text, sizeof(text), &err),
+                     VP_OK);
+    assert_string_equal(text, "");
+    assert_int_equal(vp_process_output(missing, 100, text, sizeof(text), &err),
+                     VP_ERR_UNSUPPORTED);
+}
+
 static void test_a_status(void **state)
 {
     char *argv[] = { "/bin/sh", "-c", "exit 7", NULL };
@@ -553,6 +676,7 @@ int main(void)
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_shrink),
         cmocka_unit_test(test_a_missing_program),
+        cmocka_unit_test(test_an_output),
         cmocka_unit_test(test_a_status),
         cmocka_unit_test(test_nothing_is_left),
         cmocka_unit_test(test_output_is_copied),
@@ -563,6 +687,8 @@ int main(void)
         cmocka_unit_test(test_mounts),
         cmocka_unit_test(test_folder_name),
         cmocka_unit_test(test_command),
+        cmocka_unit_test(test_command_for_hosts),
+        cmocka_unit_test(test_mpirun),
     };
 
     return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);

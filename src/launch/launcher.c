@@ -41,6 +41,7 @@ struct launch {
     struct vp_ckpt_id
         saved; /* where it starts, after the first; step -1: anew */
     struct vp_supervisor *supervisor;
+    struct vp_mpirun tool;
     struct vp_process mpirun;
     struct vp_relay *relay; /* of what the ranks print */
     struct vp_err lost;     /* why some of it was not written; "": all was */
@@ -159,7 +160,10 @@ static enum vp_status start(struct launch *launch, struct vp_err *err)
     if (st == VP_OK)
         st = vp_hosts_write(config, launch->folder, err);
     if (st == VP_OK)
-        st = vp_mpirun_make(config, launch->folder, &rank, &command, err);
+        st = vp_mpirun_open(config, &launch->tool, err);
+    if (st == VP_OK)
+        st = vp_mpirun_make(&launch->tool, config, launch->folder, &rank,
+                            &command, err);
     if (st == VP_OK)
         st = vp_command_record(launch->folder, command.at[0], command.at + 1,
                                command.n - 1, err);
@@ -326,6 +330,7 @@ static enum vp_status attempt(struct launch *launch, struct vp_err *err)
     vp_process_end(&launch->mpirun, TELL_MS);
     vp_process_end_orphans(END_MS);
     finish_output(launch);
+    vp_mpirun_close(&launch->tool);
     return st;
 }
 

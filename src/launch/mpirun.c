@@ -2,9 +2,105 @@
 
 #include "launch/container.h"
 #include "launch/hosts.h"
+#include "launch/process.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { VERSION_MS = 10000 };
+
+/* What versions of Open MPI call the same things. */
+struct names {
+    const char *crowded[3]; /* more ranks than cores */
+    const char *runtime;    /* option for parameters of mpirun itself */
+    const char *interface;  /* ... its network */
+    const char *transports; /* between ranks of one machine */
+    /* Variables of the environment: */
+    const char *tmpdir;        /* files of mpirun and its ranks */
+    const char *memory_folder; /* shared memory of ranks of one machine */
+};
+
+static const struct names names_4 = {
+    .crowded = { "--oversubscribe" },
+    .runtime = "--mca",
+    .interface = "oob_tcp_if_include",
+    .transports = "self,vader",
+    .tmpdir = "OMPI_MCA_orte_tmpdir_base",
+    .memory_folder = "OMPI_MCA_btl_vader_backing_directory",
+};
+
+static const struct names names_5 = {
+    .crowded = { "--map-by", ":OVERSUBSCRIBE" },
+    .runtime = "--prtemca",
+    .interface = "prte_if_include",
+    .transports = "self,sm",
+    .tmpdir = "PRTE_MCA_prte_tmpdir_base",
+    .memory_folder = "OMPI_MCA_btl_sm_backing_directory",
+};
+
+static const struct names *names_of(const struct vp_mpirun *mpirun)
+{
+    return mpirun->version >= 5 ? &names_5 : &names_4;
+}
+
+/* ---- Before it starts --------------------------------------------------- */
+
+/* "mpirun (Open MPI) 4.1.4" */
+static int parse_version(const char *text)
+{
+    static const char name[] = "(Open MPI) ";
+    const char *at = strstr(text, name);
+
+    return at ? (int)strtol(at + sizeof(name) - 1, NULL, 10) : 0;
+}
+
+/* Only one that has this value. */
+static void unset_variable(const char *name, const struct vp_scratch *scratch)
+{
+    const char *value = getenv(name);
+
+    if (value && scratch->path[0] && strcmp(value, scratch->path) == 0)
+        unsetenv(name);
+}
+
+enum vp_status vp_mpirun_open(const struct vp_config *config,
+                              struct vp_mpirun *out, struct vp_err *err)
+{
+    char *argv[] = { "mpirun", "--version", NULL };
+    char text[256];
+    enum vp_status st;
+
+    *out = (struct vp_mpirun){ 0 };
+    VP_TRY(vp_process_output(argv, VERSION_MS, text, sizeof(text), err));
+    out->version = parse_version(text);
+    /* A folder of this machine means nothing on other hosts. */
+    if (out->version == 0 || !vp_hosts_are_here(config))
+        return VP_OK;
+    st = vp_scratch_make(VP_SCRATCH_FILES, &out->session, err);
+    if (st == VP_OK)
+        st = vp_scratch_make(VP_SCRATCH_MEMORY, &out->memory, err);
+    if (st != VP_OK) {
+        vp_mpirun_close(out);
+        return st;
+    }
+    setenv(names_of(out)->tmpdir, out->session.path, 0);
+    setenv(names_of(out)->memory_folder, out->memory.path, 0);
+    return VP_OK;
+}
+
+void vp_mpirun_close(struct vp_mpirun *mpirun)
+{
+    const struct names *names = names_of(mpirun);
+
+    unset_variable(names->tmpdir, &mpirun->session);
+    unset_variable(names->memory_folder, &mpirun->memory);
+    vp_scratch_remove(&mpirun->session);
+    vp_scratch_remove(&mpirun->memory);
+}
+
+/* ---- Its options -------------------------------------------------------- */
 
 /* Ranks on other hosts get the variables that may matter to them. */
 static bool is_passed_on(const char *variable)
@@ -30,29 +126,67 @@ static void add_environment(struct vp_words *out)
     }
 }
 
+/* The user's environment sets it. */
+static bool is_given(const char *parameter)
+{
+    static const char *const starts[] = { "OMPI_MCA_", "PRTE_MCA_" };
+    char name[128];
+
+    for (size_t i = 0; i < VP_COUNT_OF(starts); i++) {
+        snprintf(name, sizeof(name), "%s%s", starts[i], parameter);
+        if (getenv(name))
+            return true;
+    }
+    return false;
+}
+
+static void add_parameter(struct vp_words *out, const char *option,
+                          const char *parameter, const char *value)
+{
+    if (is_given(parameter))
+        return;
+    vp_words_add(out, option);
+    vp_words_add(out, parameter);
+    vp_words_add(out, value);
+}
+
+/* Ranks of one machine reach each other by shared memory, and listen at no
+ * address of a network. mpirun itself listens at all of them whatever it is
+ * told: its listening socket is bound to no address. */
+static void add_network(const struct vp_mpirun *mpirun,
+                        const struct vp_config *config, struct vp_words *out)
+{
+    const struct names *names = names_of(mpirun);
+
+    if (vp_hosts_are_here(config) && mpirun->version > 0) {
+        add_parameter(out, "--mca", "pml", "ob1");
+        add_parameter(out, "--mca", "btl", names->transports);
+    } else if (!vp_hosts_are_here(config) && config->network_interface) {
+        add_parameter(out, "--mca", "btl_tcp_if_include",
+                      config->network_interface);
+        add_parameter(out, names->runtime, names->interface,
+                      config->network_interface);
+    }
+}
+
 /* Ranks bind their own threads; where every core has a rank, one that waits
  * must leave it to the others. */
-static void add_options(const struct vp_config *config, const char *folder,
+static void add_options(const struct vp_mpirun *mpirun,
+                        const struct vp_config *config, const char *folder,
                         struct vp_words *out)
 {
-    static const char *const always[] = { "mpirun", "--quiet", "--bind-to",
-                                          "none", NULL };
-    static const char *const crowded[] = { "--oversubscribe", "--mca",
-                                           "mpi_yield_when_idle", "1", NULL };
-
-    vp_words_add_all(out, always);
+    vp_words_add(out, "mpirun");
+    if (mpirun->version < 5) /* which has no such option, and says less */
+        vp_words_add(out, "--quiet");
+    vp_words_add(out, "--bind-to");
+    vp_words_add(out, "none");
     if (geteuid() == 0)
         vp_words_add(out, "--allow-run-as-root");
-    if (vp_hosts_crowd(config) >= sysconf(_SC_NPROCESSORS_ONLN))
-        vp_words_add_all(out, crowded);
-    if (config->network_interface) {
-        vp_words_add(out, "--mca");
-        vp_words_add(out, "btl_tcp_if_include");
-        vp_words_add(out, config->network_interface);
-        vp_words_add(out, "--mca");
-        vp_words_add(out, "oob_tcp_if_include");
-        vp_words_add(out, config->network_interface);
+    if (vp_hosts_crowd(config) >= sysconf(_SC_NPROCESSORS_ONLN)) {
+        vp_words_add_all(out, names_of(mpirun)->crowded);
+        add_parameter(out, "--mca", "mpi_yield_when_idle", "1");
     }
+    add_network(mpirun, config, out);
     vp_words_add(out, "--hostfile");
     vp_words_addf(out, "%s/machinefile", folder);
 }
@@ -79,13 +213,14 @@ static enum vp_status add_ranks(const struct vp_config *config,
     return VP_OK;
 }
 
-enum vp_status vp_mpirun_make(const struct vp_config *config,
+enum vp_status vp_mpirun_make(const struct vp_mpirun *mpirun,
+                              const struct vp_config *config,
                               const char *folder, const struct vp_words *rank,
                               struct vp_words *out, struct vp_err *err)
 {
     int n = vp_config_n_ranks(config);
 
-    add_options(config, folder, out);
+    add_options(mpirun, config, folder, out);
     for (int i = 0; i < n; i += vp_hosts_run(config, i)) {
         if (i > 0)
             vp_words_add(out, ":");

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { END_MS = 1000 }; /* for a process that has closed its output */
 
 /* The child: signals as a new program expects them, and the error of exec()
  * for the parent. */
@@ -59,6 +62,46 @@ enum vp_status vp_process_start(char *const *argv, int output_fd,
     out->pid = 0;
     return vp_err_set(err, VP_ERR_UNSUPPORTED, "%s: cannot be started (%s)",
                       argv[0], strerror(error));
+}
+
+/* Reads until the end of the file; what does not fit is lost. */
+static void read_output(int fd, int timeout_ms, char *out, size_t n_bytes)
+{
+    struct pollfd polled = { .fd = fd, .events = POLLIN };
+    struct vp_limit limit = vp_limit_ms(timeout_ms);
+    char text[256];
+    size_t used = 0;
+    ssize_t n = 1;
+
+    while (n > 0 && !vp_limit_is_over(&limit)) {
+        if (poll(&polled, 1, 10) < 1)
+            continue;
+        n = read(fd, text, sizeof(text));
+        for (ssize_t i = 0; i < n && used + 1 < n_bytes; i++)
+            out[used++] = text[i];
+    }
+    out[used] = '\0';
+}
+
+enum vp_status vp_process_output(char *const *argv, int timeout_ms, char *out,
+                                 size_t n_bytes, struct vp_err *err)
+{
+    struct vp_process process;
+    enum vp_status st;
+    int output[2];
+
+    if (pipe2(output, O_CLOEXEC) != 0)
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be started (%s)", argv[0],
+                          strerror(errno));
+    st = vp_process_start(argv, output[1], &process, err);
+    close(output[1]);
+    if (st == VP_OK) {
+        read_output(output[0], timeout_ms, out, n_bytes);
+        vp_process_wait(&process, END_MS);
+        vp_process_end(&process, END_MS);
+    }
+    close(output[0]);
+    return st;
 }
 
 bool vp_process_has_ended(struct vp_process *process)

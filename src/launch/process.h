@@ -19,6 +19,10 @@ struct vp_process {
  * process. */
 enum vp_status vp_process_start(char *const *argv, int output_fd,
                                 struct vp_process *out, struct vp_err *err);
+/* Runs argv[0] likewise, for at most `timeout_ms`, and keeps the start of what
+ * it writes to its standard output as a text. Its status is not looked at. */
+enum vp_status vp_process_output(char *const *argv, int timeout_ms, char *out,
+                                 size_t n_bytes, struct vp_err *err);
 /* Whether it has ended; never waits. */
 bool vp_process_has_ended(struct vp_process *process);
 /* Waits so long for its end; whether it came. */

@@ -123,7 +123,9 @@ static void list_places(enum vp_scratch_place place, const char *out[N_PLACES])
     /* The path stands in an address, whose parts end at these characters. */
     if (runtime && (runtime[0] != '/' || strpbrk(runtime, ":, \n")))
         runtime = NULL;
-    out[0] = place == VP_SCRATCH_SOCKET ? runtime : "/dev/shm";
+    out[0] = place == VP_SCRATCH_SOCKET   ? runtime
+             : place == VP_SCRATCH_MEMORY ? "/dev/shm"
+                                          : NULL;
     out[1] = "/tmp";
 }
 
@@ -169,7 +171,7 @@ enum vp_status vp_scratch_make(enum vp_scratch_place place,
 {
     const char *places[N_PLACES];
 
-    for (int kind = VP_SCRATCH_SOCKET; kind <= VP_SCRATCH_MEMORY; kind++) {
+    for (int kind = VP_SCRATCH_SOCKET; kind <= VP_SCRATCH_FILES; kind++) {
         list_places((enum vp_scratch_place)kind, places);
         if (places[0])
             remove_left(places[0]);

@@ -10,6 +10,7 @@
 enum vp_scratch_place {
     VP_SCRATCH_SOCKET, /* $XDG_RUNTIME_DIR, or /tmp */
     VP_SCRATCH_MEMORY, /* /dev/shm, or /tmp */
+    VP_SCRATCH_FILES,  /* /tmp, which containers see, too */
 };
 
 struct vp_scratch {
