@@ -912,6 +912,40 @@ static void bytes_that_differ_look_different(void **state)
     assert_string_equal(b, "20971520 bytes");
 }
 
+/* Limits are far above what the test itself maps. */
+static void address_space_left(void **state)
+{
+    const rlim_t high = (rlim_t)1 << 46;
+    struct rlimit old_as, old_data, limit;
+    char root[] = "/tmp/vp-space-XXXXXX", path[64];
+
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    put(root, "proc/self/status", "VmSize:\t 1024 kB\nVmData:\t  2048 kB\n");
+    assert_int_equal(getrlimit(RLIMIT_AS, &old_as), 0);
+    assert_int_equal(getrlimit(RLIMIT_DATA, &old_data), 0);
+    if (old_as.rlim_cur == RLIM_INFINITY && old_data.rlim_cur == RLIM_INFINITY)
+        assert_true(vp_host_address_space(root) == SIZE_MAX);
+    limit = (struct rlimit){ high, old_as.rlim_max };
+    if (setrlimit(RLIMIT_AS, &limit) == 0) {
+        assert_true(vp_host_address_space(root) == high - (1 << 20));
+        limit = (struct rlimit){ high / 2, old_data.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+        assert_true(vp_host_address_space(root) == high / 2 - (2 << 20));
+        put(root, "proc/self/status", "VmSize: 99999999999 kB\n");
+        assert_int_equal(vp_host_address_space(root), 0);
+    }
+    assert_int_equal(setrlimit(RLIMIT_AS, &old_as), 0);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &old_data), 0);
+    snprintf(path, sizeof(path), "%s/proc/self/status", root);
+    assert_int_equal(remove(path), 0);
+    snprintf(path, sizeof(path), "%s/proc/self", root);
+    assert_int_equal(remove(path), 0);
+    snprintf(path, sizeof(path), "%s/proc", root);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(remove(root), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -950,6 +984,7 @@ int main(void)
         cmocka_unit_test(known_two_byte_numbers),
         cmocka_unit_test(floats_in_two_halves),
         cmocka_unit_test(known_halves),
+        cmocka_unit_test(address_space_left),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

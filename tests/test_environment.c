@@ -21,6 +21,18 @@
 
 #include <cmocka.h>
 
+#if defined(__has_feature)
+#define HAS_FEATURE(name) __has_feature(name)
+#else
+#define HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    HAS_FEATURE(address_sanitizer) || HAS_FEATURE(thread_sanitizer)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
 enum { MAX_ARGS = 32, MAX_TEXT = 1 << 16, LIMIT_SECONDS = 120 };
 
 static char temp_folder[] = "/tmp/vpipe_environment_XXXXXX";
@@ -330,6 +342,50 @@ static void a_limit_of_files_is_an_error(void **state)
     }
 }
 
+static rlim_t space_limit;
+
+static void limit_address_space(void)
+{
+    const struct rlimit limit = { space_limit, space_limit };
+
+    setrlimit(RLIMIT_AS, &limit);
+}
+
+static void limit_data(void)
+{
+    const struct rlimit limit = { space_limit, space_limit };
+
+    setrlimit(RLIMIT_DATA, &limit);
+}
+
+/* ulimit -v, -d: what would not be enough for oneDNN, which crashes then, is
+ * refused before; what is enough trains. */
+static void a_limit_of_address_space_is_refused(void **state)
+{
+    enum { STEP = 20, FIRST = 120, LAST = 420 };
+    const char *part = " of address space, ulimit -v or -d leaves ";
+    bool trained = false;
+
+    (void)state;
+    if (SANITIZED) {
+        print_message("skipped: sanitizers need all address space\n");
+        skip();
+    }
+    for (rlim_t n = FIRST; n <= LAST; n += STEP) {
+        space_limit = n << 20;
+        run(limit_address_space, "train", "model.yml", "--output", "space",
+            "--quiet", NULL);
+        trained = result.status == 0;
+        if (!trained)
+            expect_line(2, part);
+        remove_all("space");
+    }
+    assert_true(trained);
+    space_limit = (rlim_t)150 << 20;
+    run(limit_data, "train", "model.yml", "--output", "space", NULL);
+    expect_line(2, part);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -338,6 +394,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_behind_stdout_is_an_error),
         cmocka_unit_test(a_reader_that_has_gone_stops_cleanly),
         cmocka_unit_test(a_limit_of_files_is_an_error),
+        cmocka_unit_test(a_limit_of_address_space_is_refused),
     };
 
     return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);

@@ -1,10 +1,12 @@
 #include "base/host.h"
 
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { MAX_PATH = 4096 };
@@ -88,6 +90,31 @@ size_t vp_host_memory(const char *root)
     if (room == 0)
         return SIZE_MAX;
     return least(room + kernel_bytes(path, "SwapFree:"), groups_limit(root));
+}
+
+/* What is left of a limit. */
+static size_t limit_left(int resource, size_t used)
+{
+    struct rlimit limit;
+
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    return limit.rlim_cur > used ? (size_t)limit.rlim_cur - used : 0;
+}
+
+size_t vp_host_address_space(const char *root)
+{
+    char path[MAX_PATH];
+
+    snprintf(path, sizeof(path), "%s/proc/self/status", root);
+    return least(limit_left(RLIMIT_AS, kernel_bytes(path, "VmSize:")),
+                 limit_left(RLIMIT_DATA, kernel_bytes(path, "VmData:")));
+}
+
+void vp_host_share_arenas(void)
+{
+    if (vp_host_address_space("") < SIZE_MAX)
+        mallopt(M_ARENA_MAX, VP_HOST_ARENAS);
 }
 
 bool vp_program_path(char *out, size_t n_bytes)

@@ -11,6 +11,16 @@
  * for tests. */
 size_t vp_host_memory(const char *root);
 
+/* Bytes that the process may still map before its limits of address space and
+ * data (ulimit -v, ulimit -d) are reached. SIZE_MAX without limits. `root` as
+ * above. */
+size_t vp_host_address_space(const char *root);
+/* Where there is such a limit, threads share two arenas of malloc(): by default
+ * each one reserves VP_HOST_ARENA_BYTES. Called before threads are started. */
+#define VP_HOST_ARENA_BYTES ((size_t)64 << 20)
+enum { VP_HOST_ARENAS = 2 };
+void vp_host_share_arenas(void);
+
 /* The absolute path of the running program: from /proc, or without that as the
  * kernel was given it. False if it is not known or does not fit. */
 bool vp_program_path(char *out, size_t n_bytes);

@@ -278,6 +278,51 @@ static size_t host_bytes(const struct vp_train_config *config,
     return (size_t)(m->total + copy);
 }
 
+/* Beyond what is planned, a process maps stacks of threads that are not started
+ * yet (of ranks, readers and the writer), two arenas of malloc(), and what
+ * oneDNN makes at its first products: code, and packed tiles per thread. */
+enum { EXTRA_THREADS = 2 };
+#define LIBRARY_BYTES ((size_t)64 << 20)
+#define TILES_BYTES ((size_t)4 << 20)
+
+static size_t unplanned_bytes(const struct vp_trainer *trainer)
+{
+    size_t n_here = 0, stack = 0;
+    pthread_attr_t attr;
+
+    for (int r = 0; r < trainer->crew.n_ranks; r++)
+        n_here += trainer->ranks[r].is_here;
+    if (pthread_attr_init(&attr) == 0) {
+        pthread_attr_getstacksize(&attr, &stack);
+        pthread_attr_destroy(&attr);
+    }
+    return (2 * n_here + EXTRA_THREADS) * stack +
+           n_here * (size_t)trainer->config.backend_config.n_threads *
+               TILES_BYTES +
+           VP_HOST_ARENAS * VP_HOST_ARENA_BYTES + LIBRARY_BYTES;
+}
+
+/* oneDNN crashes where it cannot map memory: what a limit of the address space
+ * leaves must be enough before it is called. */
+static enum vp_status check_address_space(const struct vp_trainer *trainer,
+                                          size_t planned, struct vp_err *err)
+{
+    size_t room = vp_host_address_space(""), need;
+    char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
+
+    if (room == SIZE_MAX)
+        return VP_OK;
+    need = planned + unplanned_bytes(trainer);
+    if (need <= room)
+        return VP_OK;
+    vp_bytes_texts((int64_t)need, (int64_t)room, needs, has, sizeof(needs));
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "the stages here, their threads and libraries need %s of "
+                      "address space, ulimit -v or -d leaves %s; raise it, or "
+                      "use a smaller batch_size or fewer threads_per_stage",
+                      needs, has);
+}
+
 /* A device refuses what it has no room for. The host would give pages until it
  * has to kill somebody. */
 static enum vp_status check_room(const struct vp_trainer *trainer,
@@ -294,7 +339,7 @@ static enum vp_status check_room(const struct vp_trainer *trainer,
             if (trainer->ranks[r].is_here)
                 need += host_bytes(config, &trainer->ranks[r].stages[i]);
     if (need <= room)
-        return VP_OK;
+        return check_address_space(trainer, need, err);
     vp_bytes_texts((int64_t)need, (int64_t)room, needs, has, sizeof(needs));
     return vp_err_set(err, VP_ERR_INVALID,
                       "the stages here and the copies to save them need %s, "
@@ -309,6 +354,7 @@ static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
     struct vp_crew *crew = &trainer->crew;
     size_t n_ranks, n_stages;
 
+    vp_host_share_arenas();
     VP_TRY(make_schedule(trainer, err));
     n_ranks = (size_t)trainer->schedule.n_ranks;
     n_stages = (size_t)trainer->schedule.n_stages;
