@@ -201,6 +201,22 @@ static const struct refused bad_values[] = {
     { BERT "seed: -1\n", NULL,
       "a.yml:2: key 'seed' must be a whole number from 0 to "
       "9007199254740992, not '-1'; write for example 'seed: 1'" },
+    { BERT "seed: 9007199254740993\n", NULL,
+      "a.yml:2: key 'seed' must be a whole number from 0 to "
+      "9007199254740992, not '9007199254740993'; write for example "
+      "'seed: 1'" },
+    { BERT "seed: 9223372036854775807\n", NULL,
+      "a.yml:2: key 'seed' must be a whole number from 0 to "
+      "9007199254740992, not '9223372036854775807'; write for example "
+      "'seed: 1'" },
+    { BERT "seed: 9223372036854775808\n", NULL,
+      "a.yml:2: key 'seed' must be a whole number from 0 to "
+      "9007199254740992, not '9223372036854775808'; write for example "
+      "'seed: 1'" },
+    { BERT "seed: 18446744073709551615\n", NULL,
+      "a.yml:2: key 'seed' must be a whole number from 0 to "
+      "9007199254740992, not '18446744073709551615'; write for example "
+      "'seed: 1'" },
     { BERT "dropout: yes\n", NULL,
       "a.yml:2: key 'dropout' must be a number from 0 to 0.99, not 'yes'; "
       "write for example 'dropout: 0.1'" },
@@ -240,6 +256,15 @@ static const struct refused bad_values[] = {
     { BERT "memory_limit: 11 GB\n", NULL,
       "a.yml:2: key 'memory_limit' must be a size such as 512M or 11G, not "
       "'11 GB'; write for example 'memory_limit: 11G'" },
+    { BERT "memory_limit: 9007199254740992\n", NULL,
+      "a.yml:2: key 'memory_limit' must be a size such as 512M or 11G, not "
+      "'9007199254740992'; write for example 'memory_limit: 11G'" },
+    { BERT "memory_limit: 9007199254740993\n", NULL,
+      "a.yml:2: key 'memory_limit' must be a size such as 512M or 11G, not "
+      "'9007199254740993'; write for example 'memory_limit: 11G'" },
+    { BERT "memory_limit: 8192T\n", NULL,
+      "a.yml:2: key 'memory_limit' must be a size such as 512M or 11G, not "
+      "'8192T'; write for example 'memory_limit: 11G'" },
     { BERT "memory_limit: 0\n", NULL,
       "a.yml:2: key 'memory_limit' must be a size such as 512M or 11G, not "
       "'0'; write for example 'memory_limit: 11G'" },

@@ -1476,6 +1476,43 @@ static void test_mutations(void **state)
     assert_true(n_refused > 40000);
 }
 
+/* Every number that is taken is kept: read, written and read again. */
+static void test_edges_of_numbers(void **state)
+{
+    static const struct {
+        const char *line;
+        uint64_t seed;
+        size_t memory;
+    } cases[] = {
+        { "seed: 0", 0, 0 },
+        { "seed: 4294967296", 4294967296u, 0 },
+        { "seed: 9007199254740991", 9007199254740991u, 0 },
+        { "seed: 9007199254740992", 9007199254740992u, 0 },
+        { "memory_limit: 9007199254740991", 1, 9007199254740991u },
+        { "memory_limit: 8191T", 1, (size_t)8191 << 40 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_config first, second;
+        struct vp_err err = { "" };
+        char text[128];
+
+        snprintf(text, sizeof(text), "model_type: bert\n%s\n", cases[i].line);
+        write_text("a.yml", text);
+        if (vp_config_load("a.yml", NULL, 0, &first, &err) != VP_OK ||
+            vp_config_write(&first, "b.yml", &err) != VP_OK ||
+            vp_config_load("b.yml", NULL, 0, &second, &err) != VP_OK)
+            fail_msg("%s: %s", cases[i].line, err.text);
+        assert_true(first.seed == cases[i].seed);
+        assert_true(second.seed == cases[i].seed);
+        assert_true(first.memory_limit == cases[i].memory);
+        assert_true(second.memory_limit == cases[i].memory);
+        vp_config_release(&first);
+        vp_config_release(&second);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1512,6 +1549,7 @@ int main(void)
         cmocka_unit_test(test_written_paths),
         cmocka_unit_test(test_shipped_files),
         cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_edges_of_numbers),
     };
 
     return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);

@@ -237,8 +237,9 @@ bool vp_key_set_number(const struct vp_key *key, const char *text, void *field)
 {
     int64_t value;
 
-    if (!vp_text_to_i64(text, &value) || (double)value < key->min ||
-        (double)value > key->max)
+    /* As whole numbers: a double takes 2^53 + 1 for 2^53. */
+    if (!vp_text_to_i64(text, &value) || value < (int64_t)key->min ||
+        value > (int64_t)key->max)
         return false;
     if (key->type == VP_KEY_I64)
         *(int64_t *)field = value;

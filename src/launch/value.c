@@ -107,8 +107,8 @@ bool vp_text_to_bytes(const char *text, int64_t *out)
         if (strcmp(end, "iB") == 0)
             end += 2;
     }
-    /* Beyond 2^53 a double no longer counts single bytes. */
-    if (*end || !(value <= 0x1p53))
+    /* From 2^53 on a double no longer counts single bytes. */
+    if (*end || !(value < 0x1p53))
         return false;
     *out = (int64_t)value;
     return true;
