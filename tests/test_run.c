@@ -400,6 +400,15 @@ static void test_metrics_are_rates(void **state)
                                  "\"tokens_per_second\": 200, "
                                  "\"tflops\": 6, \"seconds\": 0.5, "));
     free(text);
+
+    report.seconds = 0.0; /* nothing was measured */
+    folder.metrics = open_memstream(&text, &n_bytes);
+    assert_int_equal(vp_folder_write_step(&folder, &report, &err), VP_OK);
+    fclose(folder.metrics);
+    assert_non_null(strstr(text, "\"samples_per_second\": 0, "
+                                 "\"tokens_per_second\": 0, "
+                                 "\"tflops\": 0, \"seconds\": 0, "));
+    free(text);
 }
 
 /* What was skipped has no norm; that is no number in JSON. */

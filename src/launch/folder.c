@@ -433,6 +433,12 @@ static void write_norms(FILE *f, const struct vp_step_report *report)
                 (double)report->loss_scale, (long long)report->n_skipped);
 }
 
+/* 0 where no time was measured. */
+static double rate_of(double n, const struct vp_step_report *report)
+{
+    return report->seconds > 0.0 ? n / report->seconds : 0.0;
+}
+
 enum vp_status vp_folder_write_step(struct vp_folder *folder,
                                     const struct vp_step_report *report,
                                     struct vp_err *err)
@@ -451,9 +457,9 @@ enum vp_status vp_folder_write_step(struct vp_folder *folder,
             "\"samples_per_second\": %.6g, \"tokens_per_second\": %.6g, "
             "\"tflops\": %.6g, \"seconds\": %.6g, \"bubble\": %.6g, "
             "\"memory\": [",
-            (double)report->n_samples / report->seconds,
-            (double)report->n_tokens / report->seconds,
-            report->flops / report->seconds * 1e-12, report->seconds,
+            rate_of((double)report->n_samples, report),
+            rate_of((double)report->n_tokens, report),
+            rate_of(report->flops, report) * 1e-12, report->seconds,
             report->bubble);
     for (int i = 0; i < report->n_stages; i++)
         fprintf(f, "%s%lld", i ? ", " : "", (long long)report->memory[i].total);

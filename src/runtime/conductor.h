@@ -19,6 +19,15 @@ enum {
     GRACE_MS = 2000, /* for ranks to notice a failure */
 };
 
+/* Of a rank, for measure.c: the part of a run that no report has told of yet. */
+struct vp_window {
+    int64_t first_update; /* updates before the run */
+    int64_t every;        /* steps of a round */
+    struct vp_mark begin; /* what the rank had done where it begins */
+    int64_t round;        /* of the run, whose update was the last before; 0: */
+    struct vp_mark mark;  /* ... none, and this is its start */
+};
+
 struct vp_trainer {
     struct vp_train_config config;
     struct vp_sched_config sched; /* as the user asked, for one group */
@@ -36,6 +45,7 @@ struct vp_trainer {
     double *stage_norms;                   /* of the step being reported */
     struct vp_scale scales[VP_MAX_STAGES]; /* after it */
     struct vp_stage_stats *stats;          /* per stage */
+    struct vp_window *windows;             /* per rank */
 
     struct vp_job jobs[MAX_JOBS];
     struct vp_counter n_posted;
@@ -43,13 +53,22 @@ struct vp_trainer {
     struct vp_schedule pieces[2]; /* of the stream, or an evaluation's */
     int n_pieces;
 
-    int64_t n_steps;            /* reported */
-    int64_t n_minibatches;      /* trained on */
-    int64_t report_ns, wait_ns; /* clocks at the last report */
+    int64_t n_steps;       /* reported */
+    int64_t n_minibatches; /* trained on */
     int64_t seen_actions;
     struct vp_limit idle; /* for all ranks together, without an action done */
     bool lost;            /* a rank does not come back */
 };
+
+/* measure.c: a run begins; all ranks are idle. */
+void vp_measure_begin(struct vp_trainer *trainer);
+/* Fills in seconds, bubble and flops of a step of the run, from 1 on, in which
+ * all ranks have made their updates. `n_steps` of the run. Where the end is
+ * needed, all ranks must have ended the run. */
+bool vp_measure_needs_end(const struct vp_trainer *trainer, int64_t step,
+                          int64_t n_steps);
+void vp_measure_step(struct vp_trainer *trainer, int64_t step, int64_t n_steps,
+                     struct vp_step_report *report);
 
 /* Gives the ranks of this process their next job. */
 void vp_trainer_post(struct vp_trainer *trainer, const struct vp_job *job);

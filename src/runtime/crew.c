@@ -654,13 +654,12 @@ static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks,
     crew->results = calloc((size_t)crew->n_results, sizeof(*crew->results));
     crew->norms = calloc(n_notes, sizeof(*crew->norms));
     crew->scales = calloc(n_notes, sizeof(*crew->scales));
-    crew->ends = calloc(n_notes, sizeof(*crew->ends));
+    crew->marks = calloc((size_t)crew->n_notes * (size_t)crew->n_ranks,
+                         sizeof(*crew->marks));
     crew->global_norms = calloc((size_t)crew->n_notes,
                                 sizeof(*crew->global_norms));
-    crew->bucket_flops = calloc((size_t)config->n_graphs,
-                                sizeof(*crew->bucket_flops));
-    if (!crew->results || !crew->norms || !crew->scales || !crew->ends ||
-        !crew->global_norms || !crew->bucket_flops)
+    if (!crew->results || !crew->norms || !crew->scales || !crew->marks ||
+        !crew->global_norms)
         return VP_ERR_NOMEM;
     for (int r = 0; r < crew->n_ranks; r++) {
         ranks[r].mine = calloc(n_words, sizeof(double));
@@ -688,23 +687,6 @@ static enum vp_status join_everybody(struct vp_crew *crew)
     return st;
 }
 
-/* Operations of a minibatch on its way through the pipeline: every replica of
- * a stage would do the same, one of them does. */
-static void count_flops(struct vp_crew *crew, const struct vp_rank *ranks)
-{
-    for (int r = 0; r < crew->n_ranks; r++)
-        for (int i = 0; i < ranks[r].n_stages; i++) {
-            const struct vp_rank_stage *rs = &ranks[r].stages[i];
-
-            if (rs->replica > 0)
-                continue;
-            for (int b = 0; b < crew->config->n_graphs; b++)
-                for (int list = 0; list < VP_LIST_COUNT; list++)
-                    crew->bucket_flops[b] +=
-                        rs->stage.buckets[b].train.flops[list];
-        }
-}
-
 enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
                                const struct vp_schedule *schedule,
                                struct vp_err *err)
@@ -718,7 +700,6 @@ enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
         return vp_world_status(crew->world, err) == VP_OK
                    ? no_memory(err)
                    : vp_world_status(crew->world, NULL);
-    count_flops(crew, ranks);
     for (int r = 0; r < schedule->stages[0].n_replicas; r++)
         if (ranks[r].is_here &&
             open_reader(&ranks[r], r, schedule, stream) != VP_OK)
@@ -767,9 +748,8 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
     free(crew->results);
     free(crew->norms);
     free(crew->scales);
-    free(crew->ends);
+    free(crew->marks);
     free(crew->global_norms);
-    free(crew->bucket_flops);
     vp_remote_release(crew);
     if (!crew->config || !crew->config->world)
         vp_world_free(crew->world);

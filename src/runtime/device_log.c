@@ -11,7 +11,8 @@ enum { MAX_AHEAD = 512 };
 struct entry {
     struct vp_trace_event event;
     int64_t summed_ns; /* of it, adding gradients of replicas */
-    bool timed;        /* the device has work; else a message */
+    double flops;
+    bool timed; /* the device has work; else a message */
     struct vp_event *begin, *end;
 };
 
@@ -109,6 +110,7 @@ static void record_action(struct vp_rank *rank, struct entry *entry,
     event->wait_ns = within(event->wait_ns, ns);
     vp_watch_count_work(rank, event,
                         within(entry->summed_ns, ns - event->wait_ns));
+    rank->flops += entry->flops;
     log->last_ns = event->end_ns;
     vp_recorder_add(rank->recorder, *event);
 }
@@ -141,8 +143,7 @@ static bool record_next(struct vp_rank *rank)
     for (; log->first < i; log->first++)
         record_message(rank, entry_at(log, log->first), begin_ns);
     record_action(rank, entry, begin_ns, end_ns);
-    atomic_fetch_add_explicit(&rank->wait_ns, idle_ns + entry->event.wait_ns,
-                              memory_order_relaxed);
+    rank->wait_ns += idle_ns + entry->event.wait_ns;
     log->first++;
     return true;
 }
@@ -169,6 +170,7 @@ void vp_device_log_end(struct vp_rank *rank, const struct vp_action *action,
     entry->event = *event;
     entry->event.wait_ns = rank->waited_ns - log->waited_ns;
     entry->summed_ns = rank->summed_ns;
+    entry->flops = rank->action_flops;
     entry->timed = !is_message(action->kind);
     if (entry->timed)
         log->ops->event_record(entry->end,
@@ -179,6 +181,15 @@ void vp_device_log_end(struct vp_rank *rank, const struct vp_action *action,
     /* The oldest gives way: a gap in the record, not a wait. */
     if (log->next - log->first == MAX_AHEAD)
         log->first++;
+}
+
+int64_t vp_device_log_catch_up(struct vp_rank *rank)
+{
+    if (!rank->device_log)
+        return 0;
+    while (record_next(rank))
+        ;
+    return rank->device_log->last_ns;
 }
 
 void vp_device_log_flush(struct vp_rank *rank)

@@ -17,7 +17,7 @@ enum vp_status vp_device_log_create(const struct vp_backend_ops *ops,
                                     struct vp_device_log **out);
 void vp_device_log_free(struct vp_device_log *log);
 
-/* All of these do nothing for a rank without a log. */
+/* All of these do nothing for a rank without a log (catch_up: returns 0). */
 
 /* The rank begins an action; or goes on with it, after a wait of the host or of
  * the device: what it gives the device from here on is the action. */
@@ -25,6 +25,9 @@ void vp_device_log_begin(struct vp_rank *rank, const struct vp_action *action);
 /* The action was given to the device. `event` is what the host knows of it. */
 void vp_device_log_end(struct vp_rank *rank, const struct vp_action *action,
                        const struct vp_trace_event *event);
+/* Records what the device has passed by now. Returns where the last recorded
+ * action ended, by the host's clock; 0: none was, since the last flush. */
+int64_t vp_device_log_catch_up(struct vp_rank *rank);
 /* The device has done everything: all actions are recorded. */
 void vp_device_log_flush(struct vp_rank *rank);
 

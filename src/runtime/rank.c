@@ -178,6 +178,14 @@ static void set_scalars(struct vp_rank *rank, const struct vp_rank_stage *rs,
     };
 }
 
+/* In training, the operations of `list` are those of the action. */
+static void note_flops(struct vp_rank *rank, const struct vp_rank_stage *rs,
+                       const struct vp_slot *slot, enum vp_list list)
+{
+    if (rank->job->kind == VP_JOB_TRAIN)
+        rank->action_flops = vp_stage_program(&rs->stage, slot)->flops[list];
+}
+
 /* Results are read in time; a reader that hangs is a time-out like others. */
 static enum vp_status wait_for_room(struct vp_rank *rank, uint64_t minibatch)
 {
@@ -219,7 +227,6 @@ static enum vp_status note_result(struct vp_rank *rank,
         .kind = VP_NOTE_RESULT,
         .number = (int64_t)header->minibatch,
         .of.result = { .eval = eval,
-                       .bucket = header->bucket,
                        .n_samples = header->n_samples,
                        .n_tokens = header->n_tokens },
     };
@@ -254,6 +261,7 @@ static enum vp_status exec_forward(struct vp_rank *rank,
         slot->parcel = rs->act;
     slot->version = version_of(rank, rs, action);
     set_scalars(rank, rs, slot, action->mb);
+    note_flops(rank, rs, slot, VP_LIST_F);
     if (boundary.out)
         boundary.out->header = slot->parcel->header;
     VP_TRY(vp_stage_run(&rs->stage, slot, VP_LIST_F, slot->version, eval,
@@ -274,8 +282,10 @@ static enum vp_status exec_recompute(struct vp_rank *rank,
 {
     const struct vp_boundary none = { NULL, NULL, NULL };
     struct vp_rank_stage *rs = stage_of(rank, action);
+    const struct vp_slot *slot = &rs->stage.slots[action->slot];
 
-    return vp_stage_run(&rs->stage, &rs->stage.slots[action->slot], VP_LIST_R,
+    note_flops(rank, rs, slot, VP_LIST_R);
+    return vp_stage_run(&rs->stage, slot, VP_LIST_R,
                         version_of(rank, rs, action), false, &none);
 }
 
@@ -287,6 +297,7 @@ static enum vp_status exec_backward(struct vp_rank *rank,
     struct vp_boundary boundary = { .dout = rs->grad };
 
     slot->grad = rs->grad;
+    note_flops(rank, rs, slot, VP_LIST_B);
     if (rs->index > 0) {
         VP_TRY(acquire(rank, action, GRAD, &boundary.din));
         boundary.din->header = slot->parcel->header;
@@ -305,6 +316,7 @@ static enum vp_status exec_weights(struct vp_rank *rank,
     const struct vp_slot *slot = &rs->stage.slots[action->slot];
     const struct vp_boundary boundary = { .dout = slot->grad };
 
+    note_flops(rank, rs, slot, VP_LIST_W);
     VP_TRY(vp_run_backward(rank, action, VP_LIST_W, &boundary));
     return release(rank, action, true);
 }
@@ -531,16 +543,13 @@ static enum vp_status walk(struct vp_rank *rank)
 /* In the lead the thread itself is waited for. */
 static enum vp_status say_done(struct vp_rank *rank)
 {
-    struct vp_note note = { .kind = VP_NOTE_DONE,
-                            .number = rank->repeat,
-                            .wait_ns = atomic_load(&rank->wait_ns) };
+    struct vp_note note = { .kind = VP_NOTE_DONE, .number = rank->repeat };
 
+    rank->last = note.of.mark = vp_watch_mark(rank);
     if (rank->crew->is_lead)
         return VP_OK;
     for (int i = 0; i < rank->n_stages; i++) {
-        struct vp_note stats = { .kind = VP_NOTE_STATS,
-                                 .stage = i,
-                                 .wait_ns = note.wait_ns };
+        struct vp_note stats = { .kind = VP_NOTE_STATS, .stage = i };
 
         vp_stage_stats_add(&rank->stages[i], &stats.of.stats);
         VP_TRY(vp_remote_tell(rank, &stats));

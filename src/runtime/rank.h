@@ -46,7 +46,14 @@ struct vp_result {
     atomic_llong n_minibatches; /* that of this result, plus one: it is here */
     float loss[VP_LOSS_COLS];
     int64_t n_samples, n_tokens;
-    double flops; /* of all stages together, for this bucket */
+};
+
+/* What a rank has done so far: up to `ns` it has waited for `wait_ns` and
+ * executed `flops` in training. See measure.c. */
+struct vp_mark {
+    int64_t ns; /* by the lead's clock */
+    int64_t wait_ns;
+    double flops;
 };
 
 /* What the ranks of a trainer have in common; set up before they start. */
@@ -67,9 +74,8 @@ struct vp_crew {
     int64_t n_results, n_notes;
     double *norms;           /* n_notes x n_stages, by update */
     struct vp_scale *scales; /* likewise, after it */
-    int64_t *ends;           /* likewise: when it was made, by our clock */
+    struct vp_mark *marks;   /* n_notes x n_ranks, after an update */
     double *global_norms;    /* n_notes, by update (bsp) */
-    double *bucket_flops;    /* of a training minibatch, per bucket */
     atomic_bool stop_asked;  /* end after the update being run */
     atomic_bool stopped;     /* some process was asked to end */
     atomic_llong n_reported; /* minibatches whose result was read */
@@ -153,13 +159,13 @@ struct vp_rank {
     struct vp_batch *eval_batch; /* likewise */
 
     const struct vp_job *job;
-    int64_t repeat;     /* of the job's schedule */
-    double *mine, *all; /* exchanged before updates of bsp */
-    double norm;        /* of all stages */
-    bool stop;          /* all ranks end after this update */
-    enum vp_owed owed;  /* of the last update */
-    int64_t owed_mb;    /* the last minibatch of it */
-    int64_t seen_ns;    /* when the device was seen to have made it */
+    int64_t repeat;      /* of the job's schedule */
+    double *mine, *all;  /* exchanged before updates of bsp */
+    double norm;         /* of all stages */
+    bool stop;           /* all ranks end after this update */
+    enum vp_owed owed;   /* of the last update */
+    int64_t owed_mb;     /* the last minibatch of it */
+    struct vp_mark seen; /* when the device was seen to have made it */
 
     void *looked_at; /* a message, copied from the device to be shown */
     int64_t n_looked_at;
@@ -169,7 +175,10 @@ struct vp_rank {
     struct vp_recorder *recorder;
     struct vp_device_log *device_log; /* NULL: the host's times are right */
     atomic_bool is_heard; /* all that it recorded in another process */
-    atomic_llong wait_ns; /* spent waiting so far */
+    int64_t wait_ns;      /* spent waiting so far ... */
+    double flops;         /* ... and operations of training */
+    double action_flops;  /* of the action being run */
+    struct vp_mark last;  /* at the end of its last job */
 
     /* What it is doing, for whoever looks: see watch.h. */
     atomic_int doing; /* action of the list, -1: nothing */

@@ -66,7 +66,6 @@ static void take_result(struct vp_crew *crew, const struct vp_note *note)
     memcpy(result->loss, note->of.result.loss, sizeof(result->loss));
     result->n_samples = note->of.result.n_samples;
     result->n_tokens = note->of.result.n_tokens;
-    result->flops = crew->bucket_flops[note->of.result.bucket];
     if (!note->of.result.eval)
         atomic_store(&result->n_minibatches, note->number + 1);
 }
@@ -80,9 +79,8 @@ static void take_update(struct vp_crew *crew, struct vp_rank *rank,
     if (rs->replica == 0) {
         crew->norms[at * crew->n_stages + rs->index] = note->of.update.norm;
         crew->scales[at * crew->n_stages + rs->index] = note->of.update.scale;
-        crew->ends[at * crew->n_stages + rs->index] = vp_clock_ns() -
-                                                      note->of.update.age_ns;
     }
+    crew->marks[at * crew->n_ranks + rank->index] = note->of.update.mark;
     if (rs->replica == 0 && rs->index == 0)
         crew->global_norms[at] = note->of.update.global_norm;
     if (!rank->is_here)
@@ -105,11 +103,8 @@ static void take_note(struct vp_crew *crew, struct vp_rank *rank,
         atomic_store(&crew->stop_asked, true);
         atomic_store(&crew->stopped, true);
     }
-    if (!rank->is_here) {
+    if (!rank->is_here)
         atomic_fetch_add(&rank->box->n_actions, 1); /* a sign of life */
-        if (note->kind != VP_NOTE_RESULT)
-            atomic_store(&rank->wait_ns, note->wait_ns);
-    }
     switch (note->kind) {
     case VP_NOTE_RESULT:
         take_result(crew, note);
@@ -122,6 +117,7 @@ static void take_note(struct vp_crew *crew, struct vp_rank *rank,
         break;
     case VP_NOTE_DONE:
         rank->repeat = note->number;
+        rank->last = note->of.mark;
         vp_counter_add(&crew->n_done[rank->index]);
         break;
     case VP_NOTE_TRACE:

@@ -51,21 +51,20 @@ struct vp_note {
     bool stop; /* this process was asked to end the run; set by tell() */
     int stage; /* UPDATE, STATS: number i of the rank's stages */
     int64_t number;
-    int64_t wait_ns; /* of the rank, so far; not in RESULT */
     union {
         struct {
             float loss[VP_LOSS_COLS];
             bool eval;
-            int bucket;
             int64_t n_samples, n_tokens;
         } result;
         struct {
             double norm, global_norm;
-            int64_t age_ns; /* how long ago it was made */
+            struct vp_mark mark; /* when it was made */
             struct vp_scale scale;
             struct vp_stage_stats stats; /* before it */
         } update;
         struct vp_stage_stats stats;
+        struct vp_mark mark; /* DONE */
         struct {
             struct vp_trace_event events[VP_NOTE_EVENTS];
             int n;

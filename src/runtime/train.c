@@ -30,35 +30,6 @@ static bool wait_rank(struct vp_trainer *trainer, int rank,
 
 /* ---- Reports ------------------------------------------------------------ */
 
-static int64_t waited(const struct vp_trainer *trainer)
-{
-    int64_t ns = 0;
-
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
-        ns += atomic_load_explicit(&trainer->ranks[r].wait_ns,
-                                   memory_order_relaxed);
-    return ns;
-}
-
-static void start_clock(struct vp_trainer *trainer)
-{
-    trainer->report_ns = vp_clock_ns();
-    trainer->wait_ns = waited(trainer);
-}
-
-static void stop_clock(struct vp_trainer *trainer, int64_t now,
-                       struct vp_step_report *report)
-{
-    int64_t wait = waited(trainer);
-    int64_t wall = (now - trainer->report_ns) * trainer->crew.n_ranks;
-
-    report->seconds = vp_clock_seconds(trainer->report_ns, now);
-    report->bubble = wall > 0 ? (double)(wait - trainer->wait_ns) / (double)wall
-                              : 0.0;
-    trainer->report_ns = now;
-    trainer->wait_ns = wait;
-}
-
 static const struct vp_result *result_of(const struct vp_trainer *trainer,
                                          int64_t minibatch)
 {
@@ -93,7 +64,6 @@ static void add_results(const struct vp_trainer *trainer, int64_t first, int n,
 
         report->n_samples += result->n_samples;
         report->n_tokens += result->n_tokens;
-        report->flops += result->flops;
     }
 }
 
@@ -107,21 +77,9 @@ static void read_note(struct vp_trainer *trainer, int s, int64_t n)
     trainer->scales[s] = crew->scales[note];
 }
 
-/* When all stages had made update number `n`. */
-static int64_t end_of(const struct vp_trainer *trainer, int64_t n)
-{
-    const struct vp_crew *crew = &trainer->crew;
-    const int64_t *ends = crew->ends + (n - 1) % crew->n_notes * crew->n_stages;
-    int64_t end = ends[0];
-
-    for (int s = 1; s < crew->n_stages; s++)
-        end = ends[s] > end ? ends[s] : end;
-    return end;
-}
-
 static struct vp_step_report begin_report(struct vp_trainer *trainer,
                                           const struct vp_schedule *schedule,
-                                          int n_minibatches, int64_t now)
+                                          int n_minibatches)
 {
     int64_t per_epoch = vp_data_info(trainer->config.data)->n_batches;
     struct vp_step_report report = {
@@ -139,7 +97,6 @@ static struct vp_step_report begin_report(struct vp_trainer *trainer,
     report.epoch = (trainer->n_minibatches - 1) / per_epoch;
     report.saved = vp_state_due(&trainer->config, schedule,
                                 !trainer->generator->stream, report.step);
-    stop_clock(trainer, now, &report);
     return report;
 }
 
@@ -195,8 +152,7 @@ static enum vp_status say_trace(struct vp_trainer *trainer, struct vp_err *err)
     const struct vp_recorder *recorder = rank->recorder;
     uint64_t n = recorder->n <= recorder->mask ? recorder->n
                                                : recorder->mask + 1;
-    struct vp_note note = { .kind = VP_NOTE_TRACE,
-                            .wait_ns = atomic_load(&rank->wait_ns) };
+    struct vp_note note = { .kind = VP_NOTE_TRACE };
 
     for (uint64_t left = n, k; !trainer->crew.is_lead; left -= k) {
         k = left < VP_NOTE_EVENTS ? left : VP_NOTE_EVENTS;
@@ -369,33 +325,40 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
 
 /* ---- Synchronous training ----------------------------------------------- */
 
-static bool wait_group(struct vp_trainer *trainer, int64_t n)
+/* Waits for everything a report on update `n` tells; the last of a run waits for
+ * its end. */
+static bool wait_group(struct vp_trainer *trainer, int64_t n, bool last)
 {
     for (int r = 0; r < trainer->crew.n_ranks; r++)
         if (!wait_rank(trainer, r, &trainer->ranks[r].n_updates,
                        (uint32_t)(n * trainer->ranks[r].n_stages)))
             return false;
-    return true;
+    if (!last)
+        return true;
+    vp_trainer_wait(trainer, trainer->n_jobs);
+    return vp_world_status(trainer->crew.world, NULL) == VP_OK;
 }
 
 static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
                                  vp_step_fn fn, void *ctx, struct vp_err *err)
 {
     struct vp_crew *crew = &trainer->crew;
+    int64_t begin = trainer->n_steps, end = begin + n;
     int n_mb = trainer->schedule.n_mb;
 
     atomic_store(&crew->stop_asked, atomic_load(&crew->stopped));
-    start_clock(trainer);
+    vp_measure_begin(trainer);
     VP_TRY(order(trainer,
                  &(struct vp_order){ .kind = VP_ORDER_GROUPS,
                                      .n_repeats = n,
                                      .first_mb = trainer->n_minibatches },
                  err));
-    while (n-- > 0 && wait_group(trainer, trainer->n_steps + 1)) {
-        struct vp_step_report report = begin_report(
-            trainer, &trainer->schedule, n_mb,
-            end_of(trainer, trainer->n_steps + 1));
+    while (trainer->n_steps < end && wait_group(trainer, trainer->n_steps + 1,
+                                                trainer->n_steps + 1 == end)) {
+        struct vp_step_report report = begin_report(trainer, &trainer->schedule,
+                                                    n_mb);
 
+        vp_measure_step(trainer, report.step - begin, n, &report);
         report.grad_norm =
             crew->global_norms[(report.step - 1) % crew->n_notes];
         for (int s = 0; s < crew->n_stages; s++)
@@ -487,26 +450,31 @@ static bool wait_minibatch(struct vp_trainer *trainer,
         const struct vp_schedule_stage *plan = &schedule->stages[s];
         int n_rounds = stream->n_mb / plan->update_every;
         int round = (m - stream->begin) / plan->update_every;
-        int first = plan->first_rank;
         int n_updates = round + 1 < n_rounds ? round + 1 : n_rounds;
 
-        if (!wait_rank(trainer, first, &trainer->ranks[first].n_updates,
-                       (uint32_t)(trainer->version_begin[s] + n_updates)))
-            return false;
+        for (int r = plan->first_rank; r < plan->first_rank + plan->n_replicas;
+             r++)
+            if (!wait_rank(trainer, r, &trainer->ranks[r].n_updates,
+                           (uint32_t)(trainer->version_begin[s] + n_updates)))
+                return false;
         if (n_updates > 0)
             read_note(trainer, s, trainer->version_begin[s] + n_updates);
     }
+    if (vp_measure_needs_end(trainer, m - stream->begin + 1, stream->n_mb))
+        vp_trainer_wait(trainer, trainer->n_jobs);
     return wait_result(trainer, m);
 }
 
-static bool report_minibatch(struct vp_trainer *trainer, vp_step_fn fn,
+static bool report_minibatch(struct vp_trainer *trainer,
+                             const struct stream *stream, vp_step_fn fn,
                              void *ctx)
 {
+    int64_t step = trainer->n_minibatches - stream->begin + 1;
     struct vp_step_report report = begin_report(
-        trainer, &trainer->pieces[(trainer->n_pieces - 1) % 2], 1,
-        vp_clock_ns());
+        trainer, &trainer->pieces[(trainer->n_pieces - 1) % 2], 1);
     double square = 0.0;
 
+    vp_measure_step(trainer, step, stream->n_mb, &report);
     for (int s = 0; s < trainer->crew.n_stages; s++) {
         square += trainer->stage_norms[s] * trainer->stage_norms[s];
         report.n_skipped += trainer->scales[s].n_skipped;
@@ -556,13 +524,14 @@ static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
     enum vp_status st = VP_OK;
 
     begin_stream(trainer);
-    start_clock(trainer);
+    vp_measure_begin(trainer);
     for (int m = stream.begin; m < stream.begin + stream.n_mb; m++) {
         if (stream.n_posted <= m - stream.begin + ahead)
             st = post_piece(trainer, &stream, err);
         if (st != VP_OK || !wait_minibatch(trainer, &stream, m))
             break;
-        if (!report_minibatch(trainer, fn, ctx) || vp_trainer_stopped(trainer))
+        if (!report_minibatch(trainer, &stream, fn, ctx) ||
+            vp_trainer_stopped(trainer))
             shorten(trainer, &stream);
     }
     VP_TRY(st);

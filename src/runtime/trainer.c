@@ -367,8 +367,9 @@ static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
     trainer->memory = calloc(n_stages, sizeof(*trainer->memory));
     trainer->stage_norms = calloc(n_stages, sizeof(*trainer->stage_norms));
     trainer->stats = calloc(n_stages, sizeof(*trainer->stats));
+    trainer->windows = calloc(n_ranks, sizeof(*trainer->windows));
     if (!trainer->ranks || !trainer->memory || !trainer->stage_norms ||
-        !trainer->stats)
+        !trainer->stats || !trainer->windows)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
     return vp_crew_open(crew, trainer->ranks, err);
 }
@@ -550,6 +551,7 @@ bool vp_trainer_free(struct vp_trainer *trainer)
     free(trainer->memory);
     free(trainer->stage_norms);
     free(trainer->stats);
+    free(trainer->windows);
     free(trainer);
     return true;
 }

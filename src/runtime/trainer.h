@@ -204,14 +204,17 @@ struct vp_step_report {
     double loss;       /* mean over the minibatches of the step that have
                           labels; NAN: none has */
     double lr;
-    double grad_norm;          /* of all stages; infinite: skipped */
-    const double *stage_norms; /* asp: per stage, else NULL */
-    float loss_scale;          /* that the step was run with; 0: none */
-    int64_t n_skipped;         /* updates so far; asp: of all stages */
+    double grad_norm;            /* of all stages; infinite: skipped */
+    const double *stage_norms;   /* asp: per stage, else NULL */
+    float loss_scale;            /* that the step was run with; 0: none */
+    int64_t n_skipped;           /* updates so far; asp: of all stages */
+    int64_t n_samples, n_tokens; /* padding not counted */
+    /* The window of the step, see measure.c: its length, what was executed in
+     * it, and the share of the ranks' time spent waiting. Windows of a run add
+     * up to its time. */
     double seconds;
-    int64_t n_samples, n_tokens;    /* padding not counted */
-    double flops;                   /* executed */
-    double bubble;                  /* share of the ranks' time spent waiting */
+    double flops;
+    double bubble;
     const struct vp_memory *memory; /* per stage */
     int n_stages;
     bool saved; /* the saver has the state after this step */

@@ -169,7 +169,7 @@ static enum vp_status look_at_sums(struct vp_rank *rank)
         VP_TRY(refuse_nonfinite(rank, rs));
     }
     rank->owed = VP_OWED_NORM;
-    rank->seen_ns = vp_clock_ns();
+    rank->seen = vp_watch_mark(rank);
     return VP_OK;
 }
 
@@ -203,16 +203,15 @@ static enum vp_status share_norm(struct vp_rank *rank)
 
 static enum vp_status tell_update(struct vp_rank *rank,
                                   const struct vp_rank_stage *rs,
-                                  int64_t age_ns)
+                                  struct vp_mark mark)
 {
     struct vp_note note = {
         .kind = VP_NOTE_UPDATE,
         .stage = (int)(rs - rank->stages),
         .number = rs->stage.newest,
-        .wait_ns = atomic_load(&rank->wait_ns),
         .of.update = { .norm = rs->norm,
                        .global_norm = rank->norm,
-                       .age_ns = age_ns,
+                       .mark = mark,
                        .scale = rs->stage.scale },
     };
 
@@ -225,8 +224,7 @@ static enum vp_status tell_late(struct vp_rank *rank)
 {
     rank->owed = VP_OWED_NOTHING;
     for (int s = 0; s < rank->n_stages; s++)
-        VP_TRY(
-            tell_update(rank, &rank->stages[s], vp_clock_ns() - rank->seen_ns));
+        VP_TRY(tell_update(rank, &rank->stages[s], rank->seen));
     return VP_OK;
 }
 
@@ -424,5 +422,7 @@ enum vp_status vp_exec_update(struct vp_rank *rank,
     else
         VP_TRY(update_async(rank, rs, action, step));
     VP_TRY(vp_state_save(rank, rs, step));
-    return rank->owed == VP_OWED_NOTHING ? tell_update(rank, rs, 0) : VP_OK;
+    return rank->owed == VP_OWED_NOTHING
+               ? tell_update(rank, rs, vp_watch_mark(rank))
+               : VP_OK;
 }

@@ -96,6 +96,7 @@ void vp_watch_begin(struct vp_rank *rank, int action)
     atomic_store_explicit(&rank->doing, action, memory_order_release);
     rank->waited_ns = 0;
     rank->summed_ns = 0;
+    rank->action_flops = 0.0;
     vp_device_log_begin(rank, at);
 }
 
@@ -120,6 +121,7 @@ void vp_watch_end(struct vp_rank *rank)
         return;
     }
     vp_watch_count_work(rank, &event, rank->summed_ns);
+    rank->flops += rank->action_flops;
     vp_recorder_add(rank->recorder, event);
 }
 
@@ -146,8 +148,18 @@ int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st)
     atomic_store_explicit(&rank->box->waits_ns, 0, memory_order_relaxed);
     if (rank->device_log)
         return 0;
-    atomic_fetch_add_explicit(&rank->wait_ns, ns, memory_order_relaxed);
+    rank->wait_ns += ns;
     return ns;
+}
+
+struct vp_mark vp_watch_mark(struct vp_rank *rank)
+{
+    int64_t ns = vp_device_log_catch_up(rank);
+
+    if (ns == 0)
+        ns = vp_clock_ns();
+    return (struct vp_mark){ ns + rank->crew->behind_ns, rank->wait_ns,
+                             rank->flops };
 }
 
 /* ---- The verdict -------------------------------------------------------- */

@@ -15,6 +15,10 @@ void vp_watch_begin_wait(struct vp_rank *rank);
  * where the device's own times count. */
 int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st);
 
+/* What the rank has done so far; on its thread. Of a device that lags behind, as
+ * far as that was seen to have come. */
+struct vp_mark vp_watch_mark(struct vp_rank *rank);
+
 /* Adds a recorded action to the sums of its stage; of its time, `summed_ns` went
  * into adding gradients of replicas. */
 void vp_watch_count_work(struct vp_rank *rank,

@@ -209,25 +209,21 @@ template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     label_rank_kernel(float2 *aux, struct loss loss)
 {
-    __shared__ int rank;
     int64_t row = blockIdx.x, label = loss.labels[row];
     const T *x = (const T *)loss.logits + row * loss.V;
+    int rank = 0;
     float own;
-    int n = 0;
 
     if (row_weight(loss, row) == 0)
         return;
-    if (threadIdx.x == 0)
-        rank = 0;
-    __syncthreads();
     own = vp_float(x[label]);
-    for (int64_t v = threadIdx.x; v < loss.V; v += THREADS) {
-        float other = vp_float(x[v]);
+    for (int64_t first = 0; first < loss.V; first += THREADS) {
+        int64_t v = first + threadIdx.x;
+        float other = v < loss.V ? vp_float(x[v]) : 0.0f;
+        bool after = v >= loss.V || other < own || (other == own && v >= label);
 
-        n += !(other < own || (other == own && v >= label));
+        rank += __syncthreads_count(!after);
     }
-    atomicAdd(&rank, n);
-    __syncthreads();
     if (threadIdx.x == 0)
         aux[row].x = (float)rank;
 }

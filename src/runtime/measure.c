@@ -1,0 +1,152 @@
+/* How long a step took, which share of that ranks waited, and what they
+ * computed meanwhile.
+ *
+ * A step ends when the first rank has done its part of it, and its window
+ * begins where that of the step before ended: windows fill the time of a run
+ * without a gap, and the last one of a stream reaches to where all ranks have
+ * ended. What a rank did in a window follows from its marks, made by itself at
+ * each of its updates; between two marks it counts as evenly spread, and so do
+ * the minibatches of a round. Reports may be made late and several at once: as
+ * no rank waits longer between two marks than lies between them, nor computes
+ * faster than its device, none does so in a window.
+ *
+ *   window    0          1        2
+ *           |---------|--------|-------------------|
+ *   stage 0  F0 F1 .. B0 U F2 .. B1 U ....... B2 U     U: a mark
+ *   stage 1  .. F0 B0 U F1 B1 U ... F2 B2 U ........
+ */
+#include "base/clock.h"
+#include "runtime/conductor.h"
+
+void vp_measure_begin(struct vp_trainer *trainer)
+{
+    const struct vp_crew *crew = &trainer->crew;
+    bool stream = trainer->generator->stream;
+    int64_t now = vp_clock_ns();
+
+    for (int r = 0; r < crew->n_ranks; r++) {
+        int s = trainer->ranks[r].stages[0].index;
+        struct vp_window *window = &trainer->windows[r];
+
+        *window = (struct vp_window){
+            .first_update = stream ? trainer->version_begin[s]
+                                   : trainer->n_steps,
+            .every = stream ? trainer->schedule.stages[s].update_every : 1,
+            .begin = trainer->ranks[r].last,
+        };
+        window->begin.ns = now;
+        window->mark = window->begin;
+    }
+}
+
+/* What rank `r` has done when all ranks have ended the run. One that ended
+ * earlier waited. */
+static struct vp_mark end_mark(const struct vp_trainer *trainer, int r)
+{
+    struct vp_mark mark = trainer->ranks[r].last;
+    int64_t end = mark.ns;
+
+    for (int i = 0; i < trainer->crew.n_ranks; i++)
+        end = trainer->ranks[i].last.ns > end ? trainer->ranks[i].last.ns : end;
+    mark.wait_ns += end - mark.ns;
+    mark.ns = end;
+    return mark;
+}
+
+/* The mark of round `k` of the run, from 1 on. A round that has not all of its
+ * steps makes no update: it ends with the run. */
+static struct vp_mark mark_of(const struct vp_trainer *trainer, int r,
+                              int64_t k, int64_t n_steps)
+{
+    const struct vp_window *window = &trainer->windows[r];
+    const struct vp_crew *crew = &trainer->crew;
+    int64_t at = (window->first_update + k - 1) % crew->n_notes;
+
+    if (k == window->round)
+        return window->mark;
+    if (k * window->every > n_steps)
+        return end_mark(trainer, r);
+    return crew->marks[at * crew->n_ranks + r];
+}
+
+/* When rank `r` had done its part of the first `step` steps. */
+static int64_t done_ns(const struct vp_trainer *trainer, int r, int64_t step,
+                       int64_t n_steps)
+{
+    int64_t every = trainer->windows[r].every;
+    int64_t before = (step - 1) / every * every; /* steps of earlier rounds */
+    int64_t n = n_steps - before < every ? n_steps - before : every;
+    int64_t begin = mark_of(trainer, r, before / every, n_steps).ns;
+    int64_t end = mark_of(trainer, r, before / every + 1, n_steps).ns;
+
+    return begin + (end - begin) * (step - before) / n;
+}
+
+/* What rank `r` had done at `ns`, which is not after the end of round `last`. */
+static struct vp_mark look_at(struct vp_trainer *trainer, int r, int64_t ns,
+                              int64_t last, int64_t n_steps)
+{
+    struct vp_window *window = &trainer->windows[r];
+    struct vp_mark next = window->mark, at;
+    double share;
+
+    while (window->round < last) {
+        next = mark_of(trainer, r, window->round + 1, n_steps);
+        if (next.ns > ns)
+            break;
+        window->mark = next;
+        window->round++;
+    }
+    at = window->mark;
+    if (next.ns <= at.ns)
+        return at;
+    share = (double)(ns - at.ns) / (double)(next.ns - at.ns);
+    at.ns = ns;
+    at.wait_ns += (int64_t)(share * (double)(next.wait_ns - at.wait_ns));
+    at.flops += share * (next.flops - at.flops);
+    return at;
+}
+
+bool vp_measure_needs_end(const struct vp_trainer *trainer, int64_t step,
+                          int64_t n_steps)
+{
+    bool incomplete = false;
+
+    for (int r = 0; r < trainer->crew.n_ranks; r++) {
+        int64_t every = trainer->windows[r].every;
+
+        incomplete |= (step - 1) / every * every + every > n_steps;
+    }
+    return incomplete || step == n_steps;
+}
+
+void vp_measure_step(struct vp_trainer *trainer, int64_t step, int64_t n_steps,
+                     struct vp_step_report *report)
+{
+    int n_ranks = trainer->crew.n_ranks;
+    int64_t ns = end_mark(trainer, 0).ns;
+    double all_ns = 0.0, wait_ns = 0.0;
+
+    if (step < n_steps)
+        ns = done_ns(trainer, 0, step, n_steps);
+    for (int r = 1; step < n_steps && r < n_ranks; r++) {
+        int64_t done = done_ns(trainer, r, step, n_steps);
+
+        ns = done < ns ? done : ns;
+    }
+    for (int r = 0; r < n_ranks; r++) {
+        struct vp_window *window = &trainer->windows[r];
+        int64_t last = (step - 1) / window->every + 1 + (step == n_steps);
+        struct vp_mark end = look_at(trainer, r, ns, last, n_steps);
+
+        all_ns += (double)(end.ns - window->begin.ns);
+        wait_ns += (double)(end.wait_ns - window->begin.wait_ns);
+        report->flops += end.flops - window->begin.flops;
+        window->begin = end;
+    }
+    /* Clocks of other machines are known up to the transit time of a message:
+     * it may show in the first window. */
+    wait_ns = wait_ns < all_ns ? wait_ns : all_ns;
+    report->seconds = all_ns > 0.0 ? all_ns * 1e-9 / n_ranks : 0.0;
+    report->bubble = all_ns > 0.0 ? wait_ns / all_ns : 0.0;
+}
