@@ -32,6 +32,7 @@ static void fake_begin(struct fake *fake, int n_ranks, const int *every)
     fake->trainer.generator = vp_generator_find("pipedream");
     fake->trainer.schedule.stages = fake->stages;
     fake->trainer.crew.marks = fake->marks;
+    fake->trainer.crew.n_notes = VP_RESULT_RING;
     fake->trainer.crew.n_ranks = fake->trainer.crew.n_stages = n_ranks;
     fake->trainer.ranks = fake->ranks;
     fake->trainer.windows = fake->windows;
