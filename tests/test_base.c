@@ -1,7 +1,9 @@
 /* The base folder: messages, checked sizes, arenas, guarded pages, the host's
  * memory, random numbers. The thread pool has a file of its own. */
 #include "base/batch.h"
+#include "base/blocking.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/dtype.h"
 #include "base/halves.h"
 #include "base/host.h"
@@ -10,6 +12,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 
+#include <fcntl.h>
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -663,6 +666,84 @@ static void test_clock(void **state)
 
 #define MS INT64_C(1000000)
 
+/* The oldest call of a kind is told, with the path of its file. */
+static void test_blocking_calls(void **state)
+{
+    int64_t n = vp_blocking_count();
+    struct vp_blocking call;
+    char path[1000], text[VP_BLOCKING_TEXT];
+    int first, second, third, fd = open("/dev/null", O_RDONLY);
+
+    (void)state;
+    assert_false(vp_blocking_longest(VP_BLOCKING_FILE, &call));
+    first = vp_blocking_begin(VP_BLOCKING_FILE, "opening", "/a/b", -1);
+    second = vp_blocking_begin(VP_BLOCKING_FILE, "reading", NULL, fd);
+    third = vp_blocking_begin(VP_BLOCKING_PEERS, "waiting", NULL, -1);
+    assert_true(vp_blocking_longest(VP_BLOCKING_FILE, &call));
+    assert_string_equal(call.text, "opening /a/b");
+    assert_true(call.since_ns <= vp_clock_ns());
+    vp_blocking_end(first);
+    assert_int_equal(vp_blocking_count(), n + 1);
+    first = vp_blocking_begin(VP_BLOCKING_FILE, "opening", "/newer", -1);
+    assert_true(vp_blocking_longest(VP_BLOCKING_FILE, &call));
+    assert_string_equal(call.text, "reading /dev/null");
+    vp_blocking_end(second);
+    vp_blocking_end(first);
+    close(fd);
+    assert_int_equal(vp_blocking_count(), n + 3);
+    assert_false(vp_blocking_longest(VP_BLOCKING_FILE, &call));
+    assert_true(vp_blocking_longest(VP_BLOCKING_PEERS, &call));
+    assert_string_equal(call.text, "waiting");
+    vp_blocking_end(third);
+    assert_int_equal(vp_blocking_count(), n + 3);
+    memset(path, 'x', sizeof(path)); /* the name is at the end */
+    memcpy(path + sizeof(path) - 5, "/end", 5);
+    first = vp_blocking_begin(VP_BLOCKING_FILE, "opening", path, -1);
+    assert_true(vp_blocking_longest(VP_BLOCKING_FILE, &call));
+    snprintf(text, sizeof(text), "%s", call.text);
+    assert_string_equal(text + strlen(text) - 4, "/end");
+    vp_blocking_end(first);
+}
+
+/* More calls at once than there is room for. */
+static void test_many_blocking_calls(void **state)
+{
+    int calls[100];
+    int64_t n = vp_blocking_count();
+    struct vp_blocking call;
+
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        calls[i] = vp_blocking_begin(VP_BLOCKING_FILE, "reading", "/x", -1);
+    assert_true(vp_blocking_longest(VP_BLOCKING_FILE, &call));
+    for (int i = 0; i < 100; i++)
+        vp_blocking_end(calls[i]);
+    assert_int_equal(vp_blocking_count(), n + 100);
+    assert_false(vp_blocking_longest(VP_BLOCKING_FILE, &call));
+}
+
+static void test_cores(void **state)
+{
+    static const struct {
+        int64_t ran, delayed, ns;
+        bool starved;
+    } cases[] = {
+        { 10, 90, 100, true }, { 10, 51, 100, true },  { 10, 50, 100, false },
+        { 30, 61, 100, true }, { 30, 60, 100, false }, { 100, 0, 100, false },
+        { 0, 0, 100, false },  { 0, -50, 100, false }, { 10, 300, 100, true },
+    };
+    struct vp_cores before = { 7, 1000 }, now = vp_cores_read();
+
+    (void)state;
+    assert_true(now.ran_ns > 0 && now.delayed_ns >= 0);
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        now.ran_ns = before.ran_ns + cases[i].ran;
+        now.delayed_ns = before.delayed_ns + cases[i].delayed;
+        assert_int_equal(vp_cores_starved(&before, &now, cases[i].ns),
+                         cases[i].starved);
+    }
+}
+
 /* What is counted between two looks, and what is a gap. */
 static void test_job_clock(void **state)
 {
@@ -975,6 +1056,9 @@ int main(void)
         cmocka_unit_test(test_rng_byte),
         cmocka_unit_test(test_dropout_quantisation),
         cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_blocking_calls),
+        cmocka_unit_test(test_many_blocking_calls),
+        cmocka_unit_test(test_cores),
         cmocka_unit_test(test_job_clock),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_a_frozen_wait_starts_anew),
