@@ -1,26 +1,75 @@
 /* LD_PRELOAD for one rank of a job: a file system that misbehaves. Variables of
- * the environment say how; each names a text that paths are searched for.
+ * the environment say how; each of the first ones names a text that paths are
+ * searched for.
  *
  *   BADFILES_HIDE   readdir() does not return names that contain it
  *   BADFILES_FAIL   open() gives EIO
- *   BADFILES_HANG   open() does not return
- *   BADFILES_FLIP   what pread() returns has a wrong last bit */
+ *   BADFILES_HANG   open() and fopen() do not return
+ *   BADFILES_HANG_READ, BADFILES_HANG_WRITE, BADFILES_HANG_SYNC
+ *                   nor do pread(), write(), fsync()
+ *   BADFILES_FLIP   what pread() returns has a wrong last bit
+ *   BADFILES_RANK   only in this rank of Open MPI [in all processes]
+ *   BADFILES_TIMES  how many calls hang, the first ones [all]
+ *   BADFILES_MS     calls that hang return after that time, all well [never] */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
+
+static int is_here(void)
+{
+    const char *want = getenv("BADFILES_RANK");
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    return !want || (rank && strcmp(want, rank) == 0);
+}
 
 static int concerns(const char *variable, const char *path)
 {
     const char *text = getenv(variable);
 
-    return text && *text && strstr(path, text) != NULL;
+    return text && *text && strstr(path, text) != NULL && is_here();
+}
+
+static long number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text ? strtol(text, NULL, 10) : 0;
+}
+
+static void hang(const char *variable, const char *path)
+{
+    static atomic_long n_calls;
+    long ms = number_of("BADFILES_MS"), times = number_of("BADFILES_TIMES");
+    const struct timespec time = { .tv_sec = ms / 1000,
+                                   .tv_nsec = ms % 1000 * 1000000 };
+
+    if (!concerns(variable, path) ||
+        (times > 0 && atomic_fetch_add(&n_calls, 1) >= times))
+        return;
+    if (ms > 0)
+        nanosleep(&time, NULL);
+    while (ms == 0)
+        pause();
+}
+
+static void find_path(int fd, char path[4096])
+{
+    char link[64];
+    ssize_t n;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, path, 4095);
+    path[n > 0 ? n : 0] = '\0';
 }
 
 /* Of the function of this name that comes after ours. */
@@ -35,8 +84,7 @@ static int open_by(const char *name, const char *path, int flags, mode_t mode)
     void *found = next(name);
 
     memcpy(&real, &found, sizeof(real));
-    while (concerns("BADFILES_HANG", path))
-        pause();
+    hang("BADFILES_HANG", path);
     if (concerns("BADFILES_FAIL", path)) {
         errno = EIO;
         return -1;
@@ -66,6 +114,26 @@ int open64(const char *path, int flags, ...)
     return open_by("open64", path, flags, mode);
 }
 
+static FILE *fopen_by(const char *name, const char *path, const char *mode)
+{
+    FILE *(*real)(const char *, const char *);
+    void *found = next(name);
+
+    memcpy(&real, &found, sizeof(real));
+    hang("BADFILES_HANG", path);
+    return real(path, mode);
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+    return fopen_by("fopen", path, mode);
+}
+
+FILE *fopen64(const char *path, const char *mode)
+{
+    return fopen_by("fopen64", path, mode);
+}
+
 struct dirent *readdir(DIR *dir)
 {
     struct dirent *(*real)(DIR *);
@@ -83,15 +151,38 @@ ssize_t pread(int fd, void *buf, size_t n, off_t at)
 {
     ssize_t (*real)(int, void *, size_t, off_t);
     void *found = next("pread");
-    char link[64], path[4096];
-    ssize_t got, length;
+    char path[4096];
+    ssize_t got;
 
     memcpy(&real, &found, sizeof(real));
+    find_path(fd, path);
+    hang("BADFILES_HANG_READ", path);
     got = real(fd, buf, n, at);
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    length = readlink(link, path, sizeof(path) - 1);
-    path[length > 0 ? length : 0] = '\0';
     if (got > 0 && concerns("BADFILES_FLIP", path))
         ((unsigned char *)buf)[got - 1] ^= 1;
     return got;
+}
+
+ssize_t write(int fd, const void *buf, size_t n)
+{
+    ssize_t (*real)(int, const void *, size_t);
+    void *found = next("write");
+    char path[4096];
+
+    memcpy(&real, &found, sizeof(real));
+    find_path(fd, path);
+    hang("BADFILES_HANG_WRITE", path);
+    return real(fd, buf, n);
+}
+
+int fsync(int fd)
+{
+    int (*real)(int);
+    void *found = next("fsync");
+    char path[4096];
+
+    memcpy(&real, &found, sizeof(real));
+    find_path(fd, path);
+    hang("BADFILES_HANG_SYNC", path);
+    return real(fd);
 }

@@ -535,6 +535,34 @@ static void test_a_status(void **state)
     assert_int_equal(WEXITSTATUS(process.status), 7);
 }
 
+/* Waits for it to be so. */
+static bool becomes_ready(const struct vp_process *process, bool want)
+{
+    for (int i = 0; i < 500; i++) {
+        if (vp_process_is_ready(process->pid) == want)
+            return true;
+        pause_ms(10);
+    }
+    return false;
+}
+
+static void test_stopped_and_ready_are_told_apart(void **state)
+{
+    char *argv[] = { "sh", "-c", "while :; do :; done", NULL };
+    struct vp_process process;
+    struct vp_err err;
+
+    (void)state;
+    assert_int_equal(vp_process_start(argv, -1, &process, &err), VP_OK);
+    assert_true(becomes_ready(&process, true));
+    kill(process.pid, SIGSTOP);
+    assert_true(becomes_ready(&process, false));
+    kill(process.pid, SIGCONT);
+    assert_true(becomes_ready(&process, true));
+    vp_process_end(&process, 2000);
+    assert_false(vp_process_is_ready(process.pid));
+}
+
 /* What a process started goes with it, even if it left its group or does not
  * listen. */
 static void test_nothing_is_left(void **state)
@@ -678,6 +706,7 @@ int main(void)
         cmocka_unit_test(test_a_missing_program),
         cmocka_unit_test(test_an_output),
         cmocka_unit_test(test_a_status),
+        cmocka_unit_test(test_stopped_and_ready_are_told_apart),
         cmocka_unit_test(test_nothing_is_left),
         cmocka_unit_test(test_output_is_copied),
         cmocka_unit_test(test_output_that_cannot_be_written),

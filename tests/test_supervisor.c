@@ -6,6 +6,7 @@
 #include "launch/pulse.h"
 #include "launch/supervisor.h"
 
+#include "base/blocking.h"
 #include "base/clock.h"
 
 #include <arpa/inet.h>
@@ -34,6 +35,8 @@ enum conduct {
     FINISHES,   /* its last word is 'done' */
     FAILS,      /* its last word is an error */
     NEVER_ENDS, /* beats, and takes no advice but the last */
+    HANGS,      /* before its first step, in a file */
+    WAITS,      /* there, for other ranks */
 };
 
 static atomic_bool asked;
@@ -81,8 +84,16 @@ static void be_rank(const char *address, const char *folder, int rank,
         _exit(2);
     }
     vp_pulse_show(pulse, box);
+    if (conduct == HANGS || conduct == WAITS) {
+        vp_duty_set(VP_DUTY_DATA, "/data");
+        vp_blocking_begin(conduct == HANGS ? VP_BLOCKING_FILE
+                                           : VP_BLOCKING_PEERS,
+                          "opening", "/data/x", -1);
+        for (;;)
+            pause_ms(1000);
+    }
     vp_pulse_set_folder(pulse, folder);
-    vp_pulse_set_duty(pulse, VP_DUTY_TRAIN);
+    vp_duty_set(VP_DUTY_TRAIN, NULL);
     for (int mb = 0; mb < 10 || conduct == BEATS || conduct == NEVER_ENDS;
          mb++) {
         vp_box_begin(box, &action, mb, false, vp_clock_ns());
@@ -321,6 +332,25 @@ static void test_a_stopped_rank_is_named(void **state)
     assert_true(vp_clock_seconds(start, vp_clock_ns()) < WATCHDOG);
     check_report(&job, 0, "rank 0 on host ", " is stopped: no sign of life");
     end_job(&job); /* a stopped process goes, too */
+}
+
+static void test_a_rank_that_hangs_at_the_start_is_named(void **state)
+{
+    static const enum conduct conduct[] = { WAITS, HANGS, WAITS };
+    struct job job;
+
+    (void)state;
+    setenv(VP_DUTY_VARIABLE, "1", 1); /* then watchdog_seconds counts */
+    start_job(&job, conduct);
+    until_all_came(&job);
+    assert_int_equal(vp_supervisor_listen(job.supervisor, WATCHDOG * 2000),
+                     VP_OUTCOME_FAILED);
+    check_report(&job, 0, "rank 1 on host ", " is stuck: opening /data/x for ");
+    check_report(&job, 0, "rank 1 on host ", "; last seen in reading data\n");
+    check_report(&job, 0, "rank 1 on host ",
+                 ": reading data, /data, waits for other ranks for ");
+    unsetenv(VP_DUTY_VARIABLE);
+    end_job(&job);
 }
 
 static void test_the_first_error_is_named(void **state)
@@ -564,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_all_end_well),
         cmocka_unit_test(test_a_killed_rank_is_named),
         cmocka_unit_test(test_a_stopped_rank_is_named),
+        cmocka_unit_test(test_a_rank_that_hangs_at_the_start_is_named),
         cmocka_unit_test(test_the_first_error_is_named),
         cmocka_unit_test(test_all_are_asked_to_stop),
         cmocka_unit_test(test_nobody_outlives_the_supervisor),

@@ -1,11 +1,14 @@
 /* Messages between ranks and supervisor, and what the supervisor concludes:
  * literal tables, a made-up clock, no sockets. */
+#include "base/blocking.h"
+#include "base/clock.h"
 #include "launch/address.h"
 #include "launch/verdict.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -28,6 +31,14 @@ static void test_lines_survive(void **state)
         "beat train 0 17 RECV_GRAD 63 2147483647 62 0 60001 60000",
         "beat train 0 17 UPDATE 2 4 -1 0 5 1",
         "beat save 1 17 B 2 4 1 1 0 0",
+        "beat join 0 0",
+        "beat data 0 0",
+        "beat resume 0 0",
+        "beat plan 0 0",
+        "beat folder 0 0",
+        "vitals 0 0 0 0 0",
+        "vitals 1 22 333 4444 55555",
+        "vitals 1 22 333 4444 0 reading /a/b c",
         "folder /a/b c",
         "word done",
         "word interrupted",
@@ -85,6 +96,11 @@ static void test_bad_lines_are_refused(void **state)
         "beat train 0 1 F 0 9 1 0 12",
         "beat train 0 1 F 0 9 1 0 12 0 0",
         "beat train 0 1 F 0 99999999999 1 0 12 0",
+        "vitals",
+        "vitals 0 0 0 0",
+        "vitals 0 0 0 0 0 ",
+        "vitals 0 0 -1 0 0",
+        "vitals 0 0 0 0 x",
         "folder",
         "folder ",
         "word",
@@ -230,6 +246,7 @@ static void test_addresses(void **state)
 #define LOST "lost"
 #define CUT_OFF "cut off" /* its host takes nothing */
 #define FROZEN "frozen"   /* the supervisor was, until now */
+#define READY "ready"     /* it is silent, and waits for a core */
 
 struct event {
     double at;
@@ -684,6 +701,240 @@ static const struct scenario scenarios[] = {
                   { 20, 1, "beat train 0 0 RECV_ACT 1 0 0 0 100 100" } },
       .judged = 20.1,
       .outcome = VP_OUTCOME_NONE },
+    { .name = "a rank hangs before the first step",
+      .n_ranks = 3,
+      .hosts = "aab",
+      .events = { { 1, 0, "vitals 3 10 0 0 100" },
+                  { 1, 0, "beat data 0 0" },
+                  { 1, 1, "vitals 2 10 0 100 0" },
+                  { 1, 1, "beat data 0 0" },
+                  { 1, 2, "vitals 0 10 0 0 100" },
+                  { 1, 2, "beat data 0 0" },
+                  { 61, 0, "vitals 3 9000 0 0 60100" },
+                  { 61, 0, "beat data 0 0" },
+                  { 61, 1, "vitals 2 900 0 60100 0 opening /d/x.hdf5" },
+                  { 61, 1, "beat data 0 0" },
+                  { 61, 2, "vitals 0 9000 0 0 60100" },
+                  { 61, 2, "beat data 0 0" } },
+      .judged = 61.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 1,
+      .says = "rank 1 on host a is stuck: opening /d/x.hdf5 for 60.1 s; last "
+              "seen in reading data" },
+    { .name = "it is not known where",
+      .n_ranks = 1,
+      .hosts = "a",
+      .events = { { 1, 0, "vitals 3 10 0 0 0 /d" },
+                  { 1, 0, "beat folder 0 0" },
+                  { 61, 0, "vitals 3 900 0 0 0 /d" },
+                  { 61, 0, "beat folder 0 0" } },
+      .judged = 61.5,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 0,
+      .says = "rank 0 on host a is stuck for 60.5 s; last seen in making the "
+              "run folder, /d" },
+    { .name = "not for long enough",
+      .n_ranks = 1,
+      .hosts = "a",
+      .events = { { 1, 0, "vitals 3 10 0 0 0" },
+                  { 1, 0, "beat folder 0 0" },
+                  { 60, 0, "vitals 3 900 0 58000 0" },
+                  { 60, 0, "beat folder 0 0" } },
+      .judged = 60.9,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "a start that reads makes progress",
+      .n_ranks = 1,
+      .hosts = "a",
+      .events = { { 1, 0, "vitals 3 10 0 0 0" },
+                  { 1, 0, "beat data 0 0" },
+                  { 30, 0, "vitals 4 10 0 0 0" },
+                  { 30, 0, "beat data 0 0" },
+                  { 89, 0, "vitals 4 10 0 58000 0" },
+                  { 89, 0, "beat data 0 0" } },
+      .judged = 89.5,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "one that computes does, too",
+      .n_ranks = 1,
+      .hosts = "a",
+      .events = { { 1, 0, "vitals 3 10 0 0 0" },
+                  { 1, 0, "beat plan 0 0" },
+                  { 30, 0, "vitals 3 1010 0 0 0" },
+                  { 30, 0, "beat plan 0 0" },
+                  { 89, 0, "vitals 3 1020 0 0 0" },
+                  { 89, 0, "beat plan 0 0" } },
+      .judged = 89.5,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "a start was frozen",
+      .n_ranks = 1,
+      .hosts = "a",
+      .events = { { 1, 0, "vitals 3 10 0 0 0" },
+                  { 1, 0, "beat data 0 0" },
+                  { 50, 0, FROZEN },
+                  { 100, 0, "vitals 3 10 0 9000 0" },
+                  { 100, 0, "beat data 0 0" } },
+      .judged = 100.5,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "all wait for each other before the first step",
+      .n_ranks = 2,
+      .hosts = "ab",
+      .events = { { 61, 0, "vitals 0 60000 0 0 60100" },
+                  { 61, 0, "beat join 0 0" },
+                  { 61, 1, "vitals 0 60000 0 0 60000" },
+                  { 61, 1, "beat join 0 0" } },
+      .judged = 61,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_CIRCLE,
+      .rank = 0,
+      .says = "rank 0 on host a waits, and so does every other rank: a message "
+              "was lost; last seen in joining the other ranks, waits for other "
+              "ranks for 60.1 s" },
+    { .name = "one waits a little less",
+      .n_ranks = 2,
+      .hosts = "ab",
+      .events = { { 61, 0, "vitals 0 60000 0 0 60100" },
+                  { 61, 0, "beat join 0 0" },
+                  { 61, 1, "vitals 0 60000 0 0 59000" },
+                  { 61, 1, "beat join 0 0" } },
+      .judged = 61,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "a checkpoint cannot be written",
+      .n_ranks = 3,
+      .hosts = "aaa",
+      .events = { { 11, 0, "beat train 0 40 UPDATE 0 9 -1 0 10100 10100" },
+                  { 11, 1, "vitals 9 10 0 9900 0 writing /r/step-9.tmp/b" },
+                  { 11, 1, "beat train 0 40 UPDATE 1 9 -1 0 10050 10050" },
+                  { 11, 2, "vitals 9 10 0 8100 0 writing /r/step-9.tmp/c" },
+                  { 11, 2, WAITS_FOR(1, "9050") } },
+      .judged = 11.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 1,
+      .says = "rank 0 waited 10.0 s; rank 1 on host a is stuck: writing "
+              "/r/step-9.tmp/b for 9.9 s; last seen in 1UPDATE9, stage 1, "
+              "minibatch 9" },
+    { .name = "a checkpoint takes long to write",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 9, 0, "vitals 8 10 0 0 0" },
+                  { 9, 1, "vitals 8 10 0 0 0" },
+                  { 11, 0, "beat train 0 40 UPDATE 0 9 -1 0 10100 10100" },
+                  { 11, 1, "vitals 9 10 0 70 0 /r" },
+                  { 11, 1, "beat train 0 40 UPDATE 1 9 -1 0 10050 10050" } },
+      .judged = 11.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_SLOW,
+      .rank = 1,
+      .says = "rank 0 waited 10.0 s; rank 1 on host a is slow: it still reads "
+              "or writes files (/r); last seen in 1UPDATE9, stage 1, minibatch "
+              "9" },
+    { .name = "it was written long ago",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, "vitals 8 10 0 0 0" },
+                  { 1, 1, "vitals 8 10 0 0 0" },
+                  { 11, 0, "beat train 0 40 UPDATE 0 9 -1 0 10100 10100" },
+                  { 11, 1, "vitals 8 10 0 70 0" },
+                  { 11, 1, "beat train 0 40 UPDATE 1 9 -1 0 10050 10050" } },
+      .judged = 11.1,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_CIRCLE,
+      .rank = 0 },
+    { .name = "a rank that computes gets no core",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 1, "vitals 8 5000 700 0 0" },
+                  { 1, 1, "beat train 0 40 F 1 9 -1 0 10 0" },
+                  { 11, 0, WAITS_FOR(1, "10000") },
+                  { 11, 1, "vitals 8 5100 9700 0 0" },
+                  { 11, 1, "beat train 0 40 F 1 9 -1 0 9900 0" } },
+      .judged = 11,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STARVED,
+      .rank = 1,
+      .says =
+          "rank 0 waited 10.0 s; rank 1 on host a is starved: in 10.0 s its "
+          "threads ran for 0.1 s and waited 9.0 s for a core; see what "
+          "else its host runs; last seen in 1F9, stage 1, minibatch 9" },
+    { .name = "it gets some",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 1, "vitals 8 5000 700 0 0" },
+                  { 1, 1, "beat train 0 40 F 1 9 -1 0 10 0" },
+                  { 11, 0, WAITS_FOR(1, "10000") },
+                  { 11, 1, "vitals 8 9000 6700 0 0" },
+                  { 11, 1, "beat train 0 40 F 1 9 -1 0 9900 0" } },
+      .judged = 11,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 1 },
+    { .name = "a rank that waits gets no core to send with",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 1, "vitals 8 5000 700 0 0" },
+                  { 1, 1, WAITS_FOR(0, "10") },
+                  { 11, 0, WAITS_FOR(1, "10000") },
+                  { 11, 1, "vitals 8 5100 9700 0 0" },
+                  { 11, 1, WAITS_FOR(0, "9900") } },
+      .judged = 11,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STARVED,
+      .rank = 1 },
+    { .name = "a silent rank waits for a core",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, RUNS },
+                  { 1, 1, RUNS },
+                  { 11, 0, RUNS },
+                  { 11, 1, READY } },
+      .judged = 11,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STARVED,
+      .rank = 1,
+      .says =
+          "rank 1 on host a is starved: no sign of life for 10.0 s, and its "
+          "threads wait for a core; see what else its host runs; last seen "
+          "in 1F9, stage 1, minibatch 9" },
+    { .name = "it may be silent for longer than one that is stopped",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, RUNS },
+                  { 1, 1, RUNS },
+                  { 10, 0, RUNS },
+                  { 10, 1, READY } },
+      .judged = 10.9,
+      .outcome = VP_OUTCOME_NONE },
+    { .name = "the last checkpoint is not written",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, "vitals 9 10 0 0 100" },
+                  { 1, 0, "beat save 0 40" },
+                  { 1, 1, "vitals 9 10 0 100 0 syncing /r/step-9.tmp/b" },
+                  { 1, 1, "beat train 0 40" },
+                  { 301, 0, "vitals 9 10 0 0 299900" },
+                  { 301, 0, "beat save 0 40" },
+                  { 301, 1, "vitals 9 10 0 300000 0 syncing /r/step-9.tmp/b" },
+                  { 301, 1, "beat train 0 40" } },
+      .judged = 301,
+      .outcome = VP_OUTCOME_FAILED,
+      .cause = VP_CAUSE_STUCK,
+      .rank = 1,
+      .says = "rank 1 on host a is stuck: syncing /r/step-9.tmp/b for 300.0 s; "
+              "last seen in between two actions" },
+    { .name = "it takes four minutes",
+      .n_ranks = 2,
+      .hosts = "aa",
+      .events = { { 1, 0, "vitals 9 10 0 0 100" },
+                  { 1, 0, "beat save 0 40" },
+                  { 1, 1, "vitals 9 10 0 100 0 syncing /r/step-9.tmp/b" },
+                  { 1, 1, "beat save 0 40" },
+                  { 241, 0, "vitals 9 10 0 0 240000" },
+                  { 241, 0, "beat save 0 40" },
+                  { 241, 1, "vitals 9 10 0 240000 0 syncing /r/step-9.tmp/b" },
+                  { 241, 1, "beat save 0 40" } },
+      .judged = 241,
+      .outcome = VP_OUTCOME_NONE },
     { .name = "saving takes its time",
       .n_ranks = 2,
       .hosts = "aa",
@@ -702,6 +953,8 @@ static void happen(struct vp_roster *roster, const struct event *event)
 
     if (strcmp(event->line, LOST) == 0) {
         vp_roster_lose(roster, event->rank, now);
+    } else if (strcmp(event->line, READY) == 0) {
+        roster->ranks[event->rank].is_ready = true;
     } else if (strcmp(event->line, FROZEN) == 0) {
         vp_roster_restart(roster, now);
     } else if (strcmp(event->line, CUT_OFF) == 0) {
@@ -819,6 +1072,63 @@ static void test_a_frozen_start_starts_anew(void **state)
     vp_roster_release(&roster);
 }
 
+/* At least a minute, five at the end; more if the user says so. */
+static void test_duties_have_limits(void **state)
+{
+    (void)state;
+    unsetenv(VP_DUTY_VARIABLE);
+    for (int d = 0; d < VP_DUTY_COUNT; d++) {
+        enum vp_duty duty = (enum vp_duty)d;
+        int64_t least = duty == VP_DUTY_SAVE ? 300 * SECOND : 60 * SECOND;
+
+        if (duty == VP_DUTY_TRAIN) {
+            assert_int_equal(vp_duty_limit_ns(duty, SECOND), INT64_MAX);
+            continue;
+        }
+        assert_int_equal(vp_duty_limit_ns(duty, SECOND), least);
+        assert_int_equal(vp_duty_limit_ns(duty, 600 * SECOND), 600 * SECOND);
+        setenv(VP_DUTY_VARIABLE, "3", 1);
+        assert_int_equal(vp_duty_limit_ns(duty, SECOND), 3 * SECOND);
+        setenv(VP_DUTY_VARIABLE, "x", 1);
+        assert_int_equal(vp_duty_limit_ns(duty, SECOND), least);
+        unsetenv(VP_DUTY_VARIABLE);
+    }
+}
+
+/* What this process says of itself. */
+static void test_vitals(void **state)
+{
+    int64_t now = vp_clock_ns();
+    struct vp_vitals vitals;
+    int file, peers;
+
+    (void)state;
+    vp_duty_set(VP_DUTY_DATA, "/data");
+    vitals = vp_vitals_read(now, 0);
+    assert_string_equal(vitals.text, "/data");
+    assert_int_equal(vitals.call_ms, 0);
+    assert_int_equal(vitals.wait_ms, 0);
+    assert_int_equal(vitals.n_calls, vp_blocking_count());
+    file = vp_blocking_begin(VP_BLOCKING_FILE, "reading", "/data/x", -1);
+    vitals = vp_vitals_read(vp_clock_ns(), 0);
+    assert_true(vitals.call_ms >= 1);
+    assert_string_equal(vitals.text, "/data"); /* too short for a word */
+    now = vp_clock_ns() + 4 * SECOND;
+    peers = vp_blocking_begin(VP_BLOCKING_PEERS, "waiting", NULL, -1);
+    vitals = vp_vitals_read(now, 0);
+    assert_true(vitals.call_ms >= 4000 && vitals.wait_ms >= 3000);
+    assert_string_equal(vitals.text, "reading /data/x");
+    /* Frozen until a second ago. */
+    vitals = vp_vitals_read(now, now - SECOND);
+    assert_int_equal(vitals.call_ms, 1001);
+    assert_int_equal(vitals.wait_ms, 1001);
+    vp_blocking_end(file);
+    vp_blocking_end(peers);
+    assert_int_equal(vp_duty_get(NULL), VP_DUTY_DATA);
+    vp_duty_set(VP_DUTY_START, NULL);
+    assert_string_equal(vp_vitals_read(now, 0).text, "");
+}
+
 /* A rank may say any number. */
 static void test_huge_times(void **state)
 {
@@ -922,6 +1232,8 @@ int main(void)
         cmocka_unit_test(test_verdicts),
         cmocka_unit_test(test_who_never_came_is_named),
         cmocka_unit_test(test_a_frozen_start_starts_anew),
+        cmocka_unit_test(test_duties_have_limits),
+        cmocka_unit_test(test_vitals),
         cmocka_unit_test(test_huge_times),
         cmocka_unit_test(test_the_screen),
         cmocka_unit_test(test_many_ranks_fit),

@@ -1,5 +1,7 @@
 #include "ckpt/io.h"
 
+#include "base/blocking.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,13 +40,20 @@ const struct vp_io *vp_io_swap(const struct vp_io *next)
     return before;
 }
 
+static int begin_call(const char *what, const char *path, int fd)
+{
+    return vp_blocking_begin(VP_BLOCKING_FILE, what, path, fd);
+}
+
 int vp_io_open(const char *path, int flags, int *fd_out)
 {
+    int call = begin_call("opening", path, -1);
     int fd;
 
     do
         fd = io->open(path, flags | O_CLOEXEC, 0666);
     while (fd < 0 && errno == EINTR);
+    vp_blocking_end(call);
     if (fd < 0)
         return errno;
     *fd_out = fd;
@@ -54,7 +63,11 @@ int vp_io_open(const char *path, int flags, int *fd_out)
 /* Linux has closed the file even if the call was interrupted. */
 int vp_io_close(int fd)
 {
-    return io->close(fd) == 0 || errno == EINTR ? 0 : errno;
+    int call = begin_call("closing", NULL, fd);
+    int rc = io->close(fd) == 0 || errno == EINTR ? 0 : errno;
+
+    vp_blocking_end(call);
+    return rc;
 }
 
 int vp_io_read(int fd, void *buf, size_t n_bytes, int64_t at)
@@ -63,8 +76,10 @@ int vp_io_read(int fd, void *buf, size_t n_bytes, int64_t at)
 
     while (n_bytes > 0) {
         size_t most = n_bytes < VP_IO_CHUNK ? n_bytes : VP_IO_CHUNK;
+        int call = begin_call("reading", NULL, fd);
         ssize_t n = io->pread(fd, to, most, (off_t)at);
 
+        vp_blocking_end(call);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -102,8 +117,10 @@ int vp_io_write(int fd, const void *buf, size_t n_bytes)
 
     while (n_bytes > 0) {
         size_t most = n_bytes < VP_IO_CHUNK ? n_bytes : VP_IO_CHUNK;
+        int call = begin_call("writing", NULL, fd);
         ssize_t n = io->write(fd, from, most);
 
+        vp_blocking_end(call);
         if (n < 0 && (errno == EINTR || (errno == EINVAL && direct_off(fd))))
             continue;
         if (n < 0)
@@ -118,11 +135,13 @@ int vp_io_write(int fd, const void *buf, size_t n_bytes)
 
 int vp_io_sync(int fd)
 {
+    int call = begin_call("syncing", NULL, fd);
     int rc;
 
     do
         rc = io->fsync(fd);
     while (rc != 0 && errno == EINTR);
+    vp_blocking_end(call);
     return rc == 0 ? 0 : errno;
 }
 
@@ -163,12 +182,20 @@ int vp_io_sync_parent(const char *path)
 
 int vp_io_mkdir(const char *path)
 {
-    return io->mkdir(path, 0777) == 0 ? 0 : errno;
+    int call = begin_call("making", path, -1);
+    int rc = io->mkdir(path, 0777) == 0 ? 0 : errno;
+
+    vp_blocking_end(call);
+    return rc;
 }
 
 int vp_io_rename(const char *from, const char *to)
 {
-    return io->rename(from, to) == 0 ? 0 : errno;
+    int call = begin_call("renaming", from, -1);
+    int rc = io->rename(from, to) == 0 ? 0 : errno;
+
+    vp_blocking_end(call);
+    return rc;
 }
 
 static int remove_at(const char *path, int depth);
@@ -203,12 +230,12 @@ static int remove_inside(const char *path, int depth)
  * folder is never entered. */
 static int remove_at(const char *path, int depth)
 {
-    int rc;
+    int call = begin_call("removing", path, -1);
+    int rc = io->unlink(path) == 0 || errno == ENOENT ? 0 : errno;
 
-    if (io->unlink(path) == 0 || errno == ENOENT)
-        return 0;
-    if (errno != EISDIR && errno != EPERM)
-        return errno;
+    vp_blocking_end(call);
+    if (rc != EISDIR && rc != EPERM)
+        return rc;
     if (depth > MAX_DEPTH)
         return ELOOP;
     rc = remove_inside(path, depth);

@@ -1,4 +1,5 @@
 /* The world as all transports have it, and the way to each one's functions. */
+#include "base/blocking.h"
 #include "comm/transport.h"
 
 #include <stdio.h>
@@ -87,13 +88,31 @@ enum vp_status vp_world_status(const struct vp_world *world, struct vp_err *err)
     return status;
 }
 
+/* A wait without a limit is ended by a watchdog that knows what the other
+ * processes do: it must know of the wait. */
+static int begin_wait(struct vp_limit limit)
+{
+    return limit.length_ns < INT64_MAX
+               ? -1
+               : vp_blocking_begin(VP_BLOCKING_PEERS, "waiting for other ranks",
+                                   NULL, -1);
+}
+
+static enum vp_status end_wait(int call, enum vp_status st)
+{
+    if (call >= 0)
+        vp_blocking_end(call);
+    return st;
+}
+
 enum vp_status vp_world_agree(struct vp_world *world, enum vp_status status,
                               struct vp_limit limit, struct vp_err *err)
 {
     enum vp_status agreed = VP_OK, st;
-    int rank = 0;
+    int rank = 0, call = begin_wait(limit);
 
     st = world->ops->agree(world, status, limit, &rank, &agreed);
+    end_wait(call, st);
     if (st == VP_ERR_ABORTED)
         return vp_world_status(world, err);
     if (st != VP_OK)
@@ -108,7 +127,9 @@ enum vp_status vp_world_agree(struct vp_world *world, enum vp_status status,
 enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
                               struct vp_limit limit)
 {
-    return world->ops->share(world, bytes, n, limit);
+    int call = begin_wait(limit);
+
+    return end_wait(call, world->ops->share(world, bytes, n, limit));
 }
 
 /* ---- Devices ------------------------------------------------------------ */
@@ -116,7 +137,11 @@ enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
 enum vp_status vp_world_meet(struct vp_world *world, const char *address,
                              struct vp_limit limit)
 {
-    return world->ops->meet ? world->ops->meet(world, address, limit) : VP_OK;
+    int call = begin_wait(limit);
+
+    return end_wait(call, world->ops->meet
+                              ? world->ops->meet(world, address, limit)
+                              : VP_OK);
 }
 
 bool vp_world_is_direct(const struct vp_world *world, int a, int b)
@@ -203,7 +228,10 @@ enum vp_status vp_group_exchange(struct vp_group *group, int member,
                                  const void *mine, size_t n_bytes, void *all,
                                  struct vp_limit limit)
 {
-    return group->ops->exchange(group, member, mine, n_bytes, all, limit);
+    int call = begin_wait(limit);
+
+    return end_wait(
+        call, group->ops->exchange(group, member, mine, n_bytes, all, limit));
 }
 
 void vp_group_set_adder(struct vp_group *group, int member, vp_adder_fn add,

@@ -1,5 +1,6 @@
 /* Transports between processes: shared libraries beside the program. */
 #include "base/plugin.h"
+#include "base/blocking.h"
 #include "comm/transport.h"
 
 #include <dlfcn.h>
@@ -49,10 +50,16 @@ enum vp_status vp_world_join(const char *transport,
                              struct vp_err *err)
 {
     struct plugin plugin = { NULL, NULL, NULL };
+    enum vp_status st;
+    int call;
 
     if (!load(transport, &plugin, err))
         return VP_ERR_UNSUPPORTED;
-    return plugin.join(self, n_ranks, processes, out, err);
+    call = vp_blocking_begin(VP_BLOCKING_PEERS, "joining the other ranks", NULL,
+                             -1);
+    st = plugin.join(self, n_ranks, processes, out, err);
+    vp_blocking_end(call);
+    return st;
 }
 
 enum vp_status vp_transport_describe(const char *transport, char *text,

@@ -1,5 +1,6 @@
 #include "data/hdf5_file.h"
 
+#include "base/blocking.h"
 #include "data/hdf5_check.h"
 
 #include <hdf5.h>
@@ -106,8 +107,13 @@ static enum vp_status open_file(const struct vp_shard *shard, hid_t *file_out,
     if (rc >= 0 && shard->image)
         rc = H5Pset_file_image(access, (void *)(uintptr_t)shard->image,
                                shard->n_image);
-    if (rc >= 0)
+    if (rc >= 0) {
+        int call = vp_blocking_begin(VP_BLOCKING_FILE, "opening", shard->path,
+                                     -1);
+
         file = H5Fopen(shard->path, H5F_ACC_RDONLY, access);
+        vp_blocking_end(call);
+    }
     if (file < 0)
         st = fail_library(shard, NULL, err);
     H5Pclose(access);
@@ -124,10 +130,13 @@ static enum vp_status check_bytes(struct vp_shard *shard, struct vp_err *err)
                                  .n_bytes = shard->n_image };
     struct stat info;
     enum vp_status st;
+    int call;
 
     if (shard->image)
         return vp_h5_check(&bytes, vp_shard_sets, VP_SHARD_SETS, err);
+    call = vp_blocking_begin(VP_BLOCKING_FILE, "opening", shard->path, -1);
     bytes.fd = open(shard->path, O_RDONLY | O_CLOEXEC);
+    vp_blocking_end(call);
     if (bytes.fd < 0)
         return fail_errno(shard, err);
     if (fstat(bytes.fd, &info) != 0) {
@@ -318,6 +327,7 @@ enum vp_status vp_shard_read(struct vp_shard_file *file, enum vp_shard_set set,
     enum vp_status st = VP_OK;
     struct quiet quiet;
     hid_t memory, id, space;
+    int call = vp_blocking_begin(VP_BLOCKING_FILE, "reading", shard->path, -1);
 
     quiet_begin(&quiet);
     memory = H5Screate_simple(2, count, NULL);
@@ -332,5 +342,6 @@ enum vp_status vp_shard_read(struct vp_shard_file *file, enum vp_shard_set set,
     if (memory >= 0)
         H5Sclose(memory);
     quiet_end(&quiet);
+    vp_blocking_end(call);
     return st;
 }

@@ -1,4 +1,5 @@
 /* Which files are shards. */
+#include "base/blocking.h"
 #include "data/hdf5.h"
 #include "data/hdf5_file.h"
 
@@ -60,15 +61,16 @@ static void free_names(struct names *names)
 
 static bool is_hdf5_file(const char *path)
 {
-    char head[8] = "";
+    int call = vp_blocking_begin(VP_BLOCKING_FILE, "opening", path, -1);
     FILE *file = fopen(path, "rb");
+    char head[8] = "";
     bool is_one;
 
-    if (!file)
-        return false;
-    is_one = fread(head, 1, sizeof(head), file) == sizeof(head) &&
+    is_one = file && fread(head, 1, sizeof(head), file) == sizeof(head) &&
              memcmp(head, "\211HDF\r\n\032\n", sizeof(head)) == 0;
-    fclose(file);
+    if (file)
+        fclose(file);
+    vp_blocking_end(call);
     return is_one;
 }
 

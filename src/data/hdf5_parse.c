@@ -1,5 +1,7 @@
 #include "data/hdf5_parse.h"
 
+#include "base/blocking.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,9 +60,12 @@ static enum vp_status move_window(struct vp_h5 *h5, uint64_t at)
     h5->window_at = at;
     h5->n_window = 0;
     while (n < want) {
+        int call = vp_blocking_begin(VP_BLOCKING_FILE, "reading",
+                                     h5->bytes->path, -1);
         ssize_t got = pread(h5->bytes->fd, h5->window + n, want - n,
                             (off_t)(at + n));
 
+        vp_blocking_end(call);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)

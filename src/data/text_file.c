@@ -1,5 +1,6 @@
 #include "data/text_file.h"
 
+#include "base/blocking.h"
 #include "data/foreign.h"
 #include "data/utf8.h"
 
@@ -172,9 +173,12 @@ static enum vp_status read_stream(FILE *stream, int64_t expect, bool replace,
     VP_TRY(reserve(text, expect + 1, file->path, err));
     for (;;) {
         int64_t room = text->room - text->n_bytes;
+        int call = vp_blocking_begin(VP_BLOCKING_FILE, "reading", file->path,
+                                     -1);
 
         n = fread(text->bytes + text->n_bytes, 1,
                   (size_t)(room < CHUNK ? room : CHUNK), stream);
+        vp_blocking_end(call);
         if (n == 0)
             break;
         text->n_bytes += (int64_t)n;
@@ -209,9 +213,11 @@ enum vp_status vp_text_append(struct vp_text *text, const char *path,
                               int64_t expect, bool replace, struct vp_err *err)
 {
     struct file file = { path, text->n_bytes, text->n_bytes };
+    int call = vp_blocking_begin(VP_BLOCKING_FILE, "opening", path, -1);
     FILE *stream = fopen(path, "rb");
     enum vp_status st;
 
+    vp_blocking_end(call);
     if (!stream)
         return vp_text_fail_errno(path, err);
     st = read_stream(stream, expect, replace, &file, text, err);

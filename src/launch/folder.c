@@ -1,5 +1,6 @@
 #include "launch/folder.h"
 
+#include "base/blocking.h"
 #include "ckpt/store.h"
 #include "launch/command.h"
 #include "launch/file.h"
@@ -402,7 +403,12 @@ enum vp_status vp_folder_describe(const struct vp_folder *folder,
 /* Every line reaches the file at once: a killed run loses none. */
 static enum vp_status flush(struct vp_folder *folder, struct vp_err *err)
 {
-    if (fflush(folder->metrics) != 0)
+    int call = vp_blocking_begin(VP_BLOCKING_FILE, "writing", NULL,
+                                 fileno(folder->metrics));
+    bool failed = fflush(folder->metrics) != 0;
+
+    vp_blocking_end(call);
+    if (failed)
         return vp_err_set(
             err, VP_ERR_IO, "%s/metrics.jsonl: cannot be written (%s); %s",
             folder->path, strerror(errno), vp_write_remedy(errno));

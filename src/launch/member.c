@@ -36,6 +36,7 @@ static enum vp_status meet(const struct vp_member_config *config,
     char address[512] = "";
     enum vp_status st;
 
+    vp_duty_set(VP_DUTY_JOIN, NULL);
     if (given)
         VP_TRY(start_pulse(config, given, member, err));
     if (config->self.n == 1)
@@ -46,9 +47,8 @@ static enum vp_status meet(const struct vp_member_config *config,
         vp_processes_join(&config->self, config->config, &member->world, err));
     if (given)
         return VP_OK;
-    st = vp_world_share(
-        member->world, address, sizeof(address),
-        vp_limit_ms(config->config->watchdog_seconds * INT64_C(1000)));
+    st = vp_world_share(member->world, address, sizeof(address),
+                        VP_LIMIT_NEVER);
     if (st != VP_OK)
         return vp_err_set(err, st,
                           "the first process does not say who looks after the "

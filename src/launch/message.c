@@ -11,12 +11,7 @@ static const char *const kind_names[VP_MESSAGE_KIND_COUNT] = {
     [VP_MESSAGE_WORD] = "word",           [VP_MESSAGE_FOLDER] = "folder",
     [VP_MESSAGE_HERE] = "here",           [VP_MESSAGE_HEARD] = "heard",
     [VP_MESSAGE_STOP] = "stop",           [VP_MESSAGE_END] = "end",
-};
-
-static const char *const duty_names[VP_DUTY_COUNT] = {
-    [VP_DUTY_START] = "start",
-    [VP_DUTY_TRAIN] = "train",
-    [VP_DUTY_SAVE] = "save",
+    [VP_MESSAGE_VITALS] = "vitals",
 };
 
 static const char *const word_names[VP_WORD_COUNT] = {
@@ -30,7 +25,7 @@ static const char *const word_names[VP_WORD_COUNT] = {
 
 static int print_beat(const struct vp_beat *beat, char *out, size_t n)
 {
-    int used = snprintf(out, n, "beat %s %d %lld", duty_names[beat->duty],
+    int used = snprintf(out, n, "beat %s %d %lld", vp_duty_name(beat->duty),
                         beat->stop, (long long)beat->n_actions);
 
     if (beat->idle)
@@ -42,7 +37,27 @@ static int print_beat(const struct vp_beat *beat, char *out, size_t n)
                     (long long)beat->busy_ms, (long long)beat->wait_ms);
 }
 
-/* The line may be a screen, and hold anything. */
+/* A text may be a screen, and hold anything. */
+static void make_line(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 127)
+            *text = ' ';
+}
+
+/* A text of spaces is none. */
+static int print_vitals(const struct vp_vitals *vitals, char *out, size_t n)
+{
+    int used = snprintf(out, n, "vitals %lld %lld %lld %lld %lld%s%s",
+                        (long long)vitals->n_calls, (long long)vitals->ran_ms,
+                        (long long)vitals->delayed_ms,
+                        (long long)vitals->call_ms, (long long)vitals->wait_ms,
+                        vitals->text[0] ? " " : "", vitals->text);
+
+    make_line(out);
+    return used;
+}
+
 static int print_word(const struct vp_last_word *final, char *out, size_t n)
 {
     int used = snprintf(out, n, "word %s", word_names[final->word]);
@@ -51,9 +66,7 @@ static int print_word(const struct vp_last_word *final, char *out, size_t n)
         return used;
     used += snprintf(out + used, n - (size_t)used, " %d %s", final->status,
                      final->line[0] ? final->line : "-");
-    for (int i = 0; i < used; i++)
-        if ((unsigned char)out[i] < ' ' || out[i] == 127)
-            out[i] = ' ';
+    make_line(out);
     return used;
 }
 
@@ -78,6 +91,9 @@ int vp_message_print(const struct vp_message *message,
         break;
     case VP_MESSAGE_BEAT:
         used = print_beat(&message->beat, out, n);
+        break;
+    case VP_MESSAGE_VITALS:
+        used = print_vitals(&message->vitals, out, n);
         break;
     case VP_MESSAGE_FOLDER:
         used = snprintf(out, n, "folder %s", message->folder);
@@ -202,16 +218,26 @@ static bool parse_hello(struct line *line, struct vp_hello *out)
            take_text(line, out->host, sizeof(out->host));
 }
 
+static bool take_duty(struct line *line, enum vp_duty *out)
+{
+    const char *names[VP_DUTY_COUNT];
+    int duty;
+
+    for (int d = 0; d < VP_DUTY_COUNT; d++)
+        names[d] = vp_duty_name((enum vp_duty)d);
+    if (!take_one_of(line, names, VP_DUTY_COUNT, &duty))
+        return false;
+    *out = (enum vp_duty)duty;
+    return true;
+}
+
 static bool parse_beat(struct line *line, struct vp_beat *out)
 {
     struct vp_action *action = &out->action;
-    int duty;
 
-    if (!take_one_of(line, duty_names, VP_DUTY_COUNT, &duty) ||
-        !take_bool(line, &out->stop) ||
+    if (!take_duty(line, &out->duty) || !take_bool(line, &out->stop) ||
         !take_number(line, 0, INT64_MAX, &out->n_actions))
         return false;
-    out->duty = (enum vp_duty)duty;
     out->idle = *line->at == '\0';
     *action = (struct vp_action){
         .peer = -1, .slot = -1, .version = -1, .msg = -1
@@ -225,6 +251,16 @@ static bool parse_beat(struct line *line, struct vp_beat *out)
            take_bool(line, &out->eval) &&
            take_number(line, 0, INT64_MAX, &out->busy_ms) &&
            take_number(line, 0, INT64_MAX, &out->wait_ms);
+}
+
+static bool parse_vitals(struct line *line, struct vp_vitals *out)
+{
+    return take_number(line, 0, INT64_MAX, &out->n_calls) &&
+           take_number(line, 0, INT64_MAX, &out->ran_ms) &&
+           take_number(line, 0, INT64_MAX, &out->delayed_ms) &&
+           take_number(line, 0, INT64_MAX, &out->call_ms) &&
+           take_number(line, 0, INT64_MAX, &out->wait_ms) &&
+           (*line->at == '\0' || take_rest(line, out->text, sizeof(out->text)));
 }
 
 static bool parse_word(struct line *line, struct vp_last_word *out)
@@ -269,6 +305,10 @@ bool vp_message_parse(const char *text, struct vp_message *out)
         break;
     case VP_MESSAGE_BEAT:
         if (!parse_beat(&line, &out->beat))
+            return false;
+        break;
+    case VP_MESSAGE_VITALS:
+        if (!parse_vitals(&line, &out->vitals))
             return false;
         break;
     case VP_MESSAGE_FOLDER:

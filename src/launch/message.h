@@ -8,6 +8,7 @@
  *
  *   rank         beat DUTY STOP N_ACTIONS
  *                     [KIND STAGE MINIBATCH PEER EVAL BUSY_MS WAIT_MS]
+ *                vitals N_CALLS RAN_MS DELAYED_MS CALL_MS WAIT_MS [TEXT...]
  *                folder PATH
  *                word done | interrupted | failed STATUS LINE...
  *   supervisor   here | heard | stop | end
@@ -16,6 +17,7 @@
 #ifndef VP_LAUNCH_MESSAGE_H
 #define VP_LAUNCH_MESSAGE_H
 
+#include "launch/vitals.h"
 #include "runtime/box.h"
 
 #define VP_MESSAGE_BYTES 768 /* the longest line, with its end */
@@ -23,14 +25,6 @@
 #define VP_FOLDER_BYTES 640
 #define VP_NONCE_BYTES 33 /* hexadecimal digits, with the final zero */
 #define VP_PROOF_BYTES 65 /* likewise */
-
-/* What a rank is about, besides its actions. */
-enum vp_duty {
-    VP_DUTY_START, /* reading, connecting, lowering */
-    VP_DUTY_TRAIN,
-    VP_DUTY_SAVE, /* writing files; other ranks wait or are done */
-    VP_DUTY_COUNT
-};
 
 enum vp_word {
     VP_WORD_NONE,
@@ -45,6 +39,7 @@ enum vp_message_kind {
     VP_MESSAGE_HELLO,
     VP_MESSAGE_WELCOME,
     VP_MESSAGE_BEAT,
+    VP_MESSAGE_VITALS, /* before the beat that they belong to */
     VP_MESSAGE_FOLDER, /* of the run: there are files about ranks */
     VP_MESSAGE_WORD,
     VP_MESSAGE_HERE,  /* the supervisor lives; sent all the time */
@@ -86,6 +81,7 @@ struct vp_message {
     char proof[VP_PROOF_BYTES];   /* HELLO, WELCOME */
     struct vp_hello hello;        /* HELLO */
     struct vp_beat beat;          /* BEAT */
+    struct vp_vitals vitals;      /* VITALS */
     char folder[VP_FOLDER_BYTES]; /* FOLDER */
     struct vp_last_word final;    /* WORD */
 };

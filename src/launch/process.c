@@ -142,24 +142,54 @@ void vp_process_adopt(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-/* The parent of a process; 0 if there is no such process. */
-static long parent_of(const char *pid)
+/* Reads the state and the parent of a process or thread; false if there is no
+ * such. `path` is that of its file "stat". */
+static bool read_stat(const char *path, char *state_out, long *parent_out)
 {
-    char path[64], text[512];
+    FILE *f = fopen(path, "re");
     const char *name_end;
-    long parent = 0;
-    FILE *f;
+    char text[512];
 
-    snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
-    f = fopen(path, "re");
     if (!f)
-        return 0;
+        return false;
     text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
     fclose(f);
     name_end = strrchr(text, ')'); /* "17 (a name) S 16 ..." */
-    if (name_end && strlen(name_end) > 4)
-        parent = strtol(name_end + 4, NULL, 10);
-    return parent;
+    if (!name_end || strlen(name_end) <= 4)
+        return false;
+    *state_out = name_end[2];
+    *parent_out = strtol(name_end + 4, NULL, 10);
+    return true;
+}
+
+/* The parent of a process; 0 if there is no such process. */
+static long parent_of(const char *pid)
+{
+    char path[64], state;
+    long parent = 0;
+
+    snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+    return read_stat(path, &state, &parent) ? parent : 0;
+}
+
+bool vp_process_is_ready(pid_t pid)
+{
+    char path[96], state;
+    const struct dirent *entry;
+    bool ready = false;
+    long parent;
+    DIR *folder;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    folder = opendir(path);
+    while (folder && !ready && (entry = readdir(folder))) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", (int)pid,
+                 entry->d_name);
+        ready = read_stat(path, &state, &parent) && state == 'R';
+    }
+    if (folder)
+        closedir(folder);
+    return ready;
 }
 
 /* Ends all children; how many there are still. */

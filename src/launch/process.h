@@ -36,6 +36,10 @@ void vp_process_adopt(void);
 /* ... and is ended, with all other children, for as long as that. */
 void vp_process_end_orphans(int timeout_ms);
 
+/* Whether a thread of the process is ready to run: on a core, or waiting for
+ * one. False if it is stopped, sleeps, or is not there. */
+bool vp_process_is_ready(pid_t pid);
+
 /* The path of a program in PATH; false if there is none. */
 bool vp_program_find(const char *name, char *out, size_t n_bytes);
 

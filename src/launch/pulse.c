@@ -37,7 +37,6 @@ struct vp_pulse {
     bool started;
 
     _Atomic(const struct vp_box *) box;
-    atomic_int duty;
     atomic_bool has_word, heard, quit;
     struct vp_last_word final; /* set before has_word */
     atomic_bool has_folder;
@@ -69,16 +68,18 @@ static bool send_beat(const struct vp_pulse *pulse)
 {
     static const struct vp_box nothing;
     const struct vp_box *box = atomic_load(&pulse->box);
+    int64_t now = vp_clock_ns(), resumed = pulse->clock.resumed_ns;
     struct vp_message message = {
         .kind = VP_MESSAGE_BEAT,
-        .beat = vp_beat_of(box ? box : &nothing, vp_clock_ns(),
-                           pulse->clock.resumed_ns),
+        .beat = vp_beat_of(box ? box : &nothing, now, resumed),
     };
+    struct vp_message vitals = { .kind = VP_MESSAGE_VITALS,
+                                 .vitals = vp_vitals_read(now, resumed) };
     struct vp_beat *beat = &message.beat;
 
-    beat->duty = (enum vp_duty)atomic_load(&pulse->duty);
+    beat->duty = vp_duty_get(NULL);
     beat->stop = pulse->config.stop && *pulse->config.stop;
-    return send_message(pulse, &message);
+    return send_message(pulse, &vitals) && send_message(pulse, &message);
 }
 
 /* ---- The thread --------------------------------------------------------- */
@@ -305,12 +306,6 @@ void vp_pulse_set_folder(struct vp_pulse *pulse, const char *folder)
         return;
     snprintf(pulse->folder, sizeof(pulse->folder), "%s", full);
     atomic_store(&pulse->has_folder, true);
-}
-
-void vp_pulse_set_duty(struct vp_pulse *pulse, enum vp_duty duty)
-{
-    if (pulse)
-        atomic_store(&pulse->duty, duty);
 }
 
 static void wake(const struct vp_pulse *pulse)

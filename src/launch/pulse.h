@@ -33,7 +33,6 @@ enum vp_status vp_pulse_start(const struct vp_pulse_config *config,
 void vp_pulse_show(struct vp_pulse *pulse, const struct vp_box *box);
 /* Where the box is kept in a file; once. */
 void vp_pulse_set_folder(struct vp_pulse *pulse, const char *folder);
-void vp_pulse_set_duty(struct vp_pulse *pulse, enum vp_duty duty);
 /* The last word; waits a moment until it was heard. `line` of a failure. */
 void vp_pulse_say(struct vp_pulse *pulse, enum vp_word word,
                   enum vp_status status, const char *line);

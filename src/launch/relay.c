@@ -1,6 +1,6 @@
 #include "launch/relay.h"
 
-#include "base/clock.h"
+#include "base/limit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,13 +103,12 @@ static bool wait_until_done(const struct vp_relay *relay,
                             const volatile sig_atomic_t *stop)
 {
     const struct timespec pause = { .tv_nsec = 2000000 };
-    int64_t asked_ns = 0;
+    struct vp_limit limit = VP_LIMIT_NEVER;
 
     while (!atomic_load(&relay->done)) {
-        if (stop && *stop > 1 && asked_ns == 0)
-            asked_ns = vp_clock_ns();
-        if (asked_ns > 0 &&
-            vp_clock_ns() - asked_ns > STOPPED_MS * INT64_C(1000000))
+        if (stop && *stop > 1 && limit.length_ns == INT64_MAX)
+            limit = vp_limit_ms(STOPPED_MS);
+        if (vp_limit_is_over(&limit))
             return false;
         nanosleep(&pause, NULL);
     }

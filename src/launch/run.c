@@ -5,6 +5,7 @@
 #include "launch/buckets.h"
 #include "launch/checkpoint.h"
 #include "launch/devices.h"
+#include "launch/duty.h"
 #include "launch/folder.h"
 #include "launch/forecast.h"
 #include "launch/hosts.h"
@@ -427,7 +428,7 @@ static enum vp_status train(struct run *run, struct vp_err *err)
             return vp_err_set(err, run->status, "%s", run->err.text);
         VP_TRY(evaluate_here(run, err));
     }
-    vp_pulse_set_duty(run->options->pulse, VP_DUTY_SAVE);
+    vp_duty_set(VP_DUTY_SAVE, run->folder.path);
     VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
     VP_TRY(vp_folder_check_kept(&run->folder, err));
     return log_saved(run, err);
@@ -610,7 +611,10 @@ static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
 /* Whatever this process could not do, the others hear of it. */
 static enum vp_status open_run(struct run *run, struct vp_err *err)
 {
-    enum vp_status st = is_lead(run) ? open_folder(run, err) : VP_OK;
+    enum vp_status st;
+
+    vp_duty_set(VP_DUTY_FOLDER, run->options->output);
+    st = is_lead(run) ? open_folder(run, err) : VP_OK;
 
     if (run->world) {
         st = vp_world_agree(run->world, st, VP_LIMIT_NEVER, err);
@@ -668,9 +672,12 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
 
     run->n_buckets = vp_buckets_make(run->config, run->dims);
     VP_TRY(build_graphs(run, err));
+    vp_duty_set(VP_DUTY_DATA, run->config->data_dir);
     VP_TRY(vp_samples_open(run->config, run->world, run->dims, run->n_buckets,
                            notice, run, &run->samples, err));
+    vp_duty_set(VP_DUTY_RESUME, run->options->resume);
     VP_TRY(open_resume(run, err));
+    vp_duty_set(VP_DUTY_PLAN, run->options->resume);
     if (run->options->output && is_lead(run))
         VP_TRY(vp_folder_check(run->options->output, err));
     run->n_saved = run->n_done;
@@ -744,7 +751,7 @@ static enum vp_status follow(struct run *run, struct vp_err *err)
                                           err);
     struct vp_err own = { "" };
 
-    vp_pulse_set_duty(run->options->pulse, VP_DUTY_SAVE);
+    vp_duty_set(VP_DUTY_SAVE, run->folder.path);
     if (!run->checkpoints ||
         vp_checkpoints_finish(run->checkpoints, NAN, &own) == VP_OK)
         return st;
@@ -770,7 +777,7 @@ enum vp_status vp_run_train(const struct vp_config *config,
         .eval_loss = NAN,
     };
     st = set_up(run, err);
-    vp_pulse_set_duty(options->pulse, VP_DUTY_TRAIN);
+    vp_duty_set(VP_DUTY_TRAIN, run->folder.path);
     if (st == VP_OK && !options->dry_run)
         st = is_lead(run) ? lead(run, err) : follow(run, err);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && run->world && !run->agreed)

@@ -7,6 +7,7 @@
 #include "launch/listener.h"
 #include "launch/machine.h"
 #include "launch/peer.h"
+#include "launch/process.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -46,7 +47,8 @@ struct vp_supervisor {
 /* After the supervisor itself was frozen, ranks may still be. */
 static void tick(struct vp_supervisor *supervisor)
 {
-    if (vp_job_clock_tick(&supervisor->clock, vp_clock_ns()))
+    if (vp_job_clock_tick(&supervisor->clock, vp_clock_ns()) &&
+        !supervisor->decided_ns)
         vp_roster_restart(&supervisor->roster, supervisor->clock.ns);
 }
 
@@ -245,14 +247,16 @@ static bool take_line(struct vp_supervisor *supervisor, int rank,
         memcpy(supervisor->folder, message.folder, sizeof(message.folder));
         return true;
     }
-    if (message.kind != VP_MESSAGE_BEAT && message.kind != VP_MESSAGE_WORD)
+    if (message.kind != VP_MESSAGE_BEAT && message.kind != VP_MESSAGE_WORD &&
+        message.kind != VP_MESSAGE_VITALS)
         return false;
     if (!supervisor->decided_ns)
         vp_roster_hear(&supervisor->roster, rank, &message,
                        last_tick(supervisor));
     if (message.kind == VP_MESSAGE_WORD)
         say(connection, VP_MESSAGE_HEARD);
-    else if (message.beat.stop && !supervisor->asked_to_stop)
+    else if (message.kind == VP_MESSAGE_BEAT && message.beat.stop &&
+             !supervisor->asked_to_stop)
         vp_supervisor_stop(supervisor);
     return true;
 }
@@ -307,14 +311,27 @@ static void look_at_queue(struct vp_supervisor *supervisor, int rank)
                   n_waiting > 0;
 }
 
+/* A silent process on this machine is stopped, or waits for a core. */
+static void look_at_process(struct vp_supervisor *supervisor, int rank)
+{
+    struct vp_watched *it = &supervisor->roster.ranks[rank];
+
+    it->is_ready = last_tick(supervisor) - it->heard_ns > 2 * SAY_NS &&
+                   strcmp(it->hello.machine, supervisor->machine) == 0 &&
+                   vp_process_is_ready(it->hello.pid);
+}
+
 static void look_after(struct vp_supervisor *supervisor)
 {
     int64_t now = last_tick(supervisor);
 
-    for (int r = 0; r < supervisor->roster.n_ranks; r++)
-        if (supervisor->connections[r].fd >= 0 && !supervisor->decided_ns &&
-            !supervisor->config.local)
+    for (int r = 0; r < supervisor->roster.n_ranks; r++) {
+        if (supervisor->connections[r].fd < 0 || supervisor->decided_ns)
+            continue;
+        if (!supervisor->config.local)
             look_at_queue(supervisor, r);
+        look_at_process(supervisor, r);
+    }
     if (now - supervisor->said_ns < SAY_NS)
         return;
     supervisor->said_ns = now;

@@ -1,5 +1,7 @@
 #include "launch/team.h"
 
+#include "base/blocking.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -125,6 +127,8 @@ static enum vp_status hear(void *ctx, int64_t step, struct vp_ckpt_part *parts,
     struct vp_team *team = ctx;
     enum vp_status st = VP_OK;
     int n = 0;
+    int call = vp_blocking_begin(VP_BLOCKING_PEERS, "waiting for other ranks",
+                                 NULL, -1);
 
     for (int r = 0; r < team->n_ranks; r++) {
         enum vp_status one = VP_OK;
@@ -134,6 +138,7 @@ static enum vp_status hear(void *ctx, int64_t step, struct vp_ckpt_part *parts,
                            st == VP_OK ? err : NULL);
         st = st == VP_OK ? one : st;
     }
+    vp_blocking_end(call);
     if (st == VP_OK)
         *n_out = n;
     return st;

@@ -1,6 +1,7 @@
 #include "launch/verdict.h"
 
 #include "base/clock.h"
+#include "base/cores.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,6 @@
 
 /* A beat comes several times a second. */
 #define LONGEST_SILENCE (10 * SECOND)
-/* Starting processes on far hosts takes its time. */
-#define LEAST_START (60 * SECOND)
 /* Ranks that end together are looked at together. */
 #define SETTLE (SECOND * 3 / 10)
 /* Ranks that wait complain first. */
@@ -45,6 +44,9 @@ enum vp_status vp_roster_init(struct vp_roster *roster, int n_ranks,
         .start_ns = now_ns,
         .progress_ns = now_ns,
     };
+    for (int d = 0; d < VP_DUTY_COUNT; d++)
+        roster->duty_ns[d] = vp_duty_limit_ns((enum vp_duty)d,
+                                              roster->limit_ns);
     return roster->ranks ? VP_OK : VP_ERR_NOMEM;
 }
 
@@ -85,8 +87,31 @@ void vp_roster_restart(struct vp_roster *roster, int64_t now_ns)
     if (roster->start_ns != VP_ROSTER_ENDED)
         roster->start_ns = now_ns;
     roster->progress_ns = now_ns;
-    for (int r = 0; r < roster->n_ranks; r++)
+    for (int r = 0; r < roster->n_ranks; r++) {
         roster->ranks[r].heard_ns = now_ns;
+        roster->ranks[r].pace.moved_ns = now_ns;
+    }
+}
+
+static void hear_vitals(struct vp_watched *rank, const struct vp_vitals *vitals,
+                        int64_t now_ns)
+{
+    if (vitals->n_calls != rank->vitals.n_calls)
+        rank->called_ns = now_ns;
+    rank->vitals = *vitals;
+}
+
+static void hear_beat(struct vp_roster *roster, struct vp_watched *rank,
+                      const struct vp_beat *beat, int64_t now_ns)
+{
+    if (beat->n_actions != rank->beat.n_actions ||
+        beat->duty != rank->beat.duty) {
+        roster->progress_ns = now_ns;
+        rank->earlier = rank->vitals;
+        rank->action_ns = now_ns;
+    }
+    vp_pace_note(&rank->pace, beat->duty, &rank->vitals, now_ns);
+    rank->beat = *beat;
 }
 
 void vp_roster_hear(struct vp_roster *roster, int rank,
@@ -97,18 +122,19 @@ void vp_roster_hear(struct vp_roster *roster, int rank,
     if (are_frozen(roster, now_ns))
         vp_roster_restart(roster, now_ns);
     it->heard_ns = now_ns;
-    it->cut_off = false;
+    it->cut_off = it->is_ready = false;
     switch (message->kind) {
     case VP_MESSAGE_HELLO:
         it->came = true;
         it->hello = message->hello;
         it->beat.idle = true;
+        it->pace.moved_ns = now_ns;
+        break;
+    case VP_MESSAGE_VITALS:
+        hear_vitals(it, &message->vitals, now_ns);
         break;
     case VP_MESSAGE_BEAT:
-        if (message->beat.n_actions != it->beat.n_actions ||
-            message->beat.duty != it->beat.duty)
-            roster->progress_ns = now_ns;
-        it->beat = message->beat;
+        hear_beat(roster, it, &message->beat, now_ns);
         break;
     case VP_MESSAGE_WORD:
         it->final = message->final;
@@ -155,21 +181,28 @@ static bool has_failed(const struct vp_watched *rank)
            rank->final.status != VP_ERR_ABORTED;
 }
 
+/* It is there, and has not said its last word. */
+static bool is_running(const struct vp_watched *rank)
+{
+    return rank->came && !rank->gone && rank->final.word == VP_WORD_NONE;
+}
+
 static bool complains(const struct vp_roster *roster,
                       const struct vp_watched *rank)
 {
     if (rank->final.word == VP_WORD_FAILED)
         return rank->final.status == VP_ERR_TIMEOUT;
-    return rank->came && !rank->gone && rank->final.word == VP_WORD_NONE &&
-           ns_of(rank->beat.wait_ms) >= roster->limit_ns;
+    return is_running(rank) && ns_of(rank->beat.wait_ms) >= roster->limit_ns;
 }
 
 static bool is_silent(const struct vp_roster *roster,
                       const struct vp_watched *rank, int64_t now_ns)
 {
-    return rank->came && !rank->gone && rank->final.word == VP_WORD_NONE &&
-           now_ns - rank->heard_ns >=
-               least(roster->limit_ns / 2, LONGEST_SILENCE);
+    int64_t limit = rank->is_ready
+                        ? roster->limit_ns
+                        : least(roster->limit_ns / 2, LONGEST_SILENCE);
+
+    return is_running(rank) && now_ns - rank->heard_ns >= limit;
 }
 
 static bool is_waiting(const struct vp_watched *rank)
@@ -266,25 +299,158 @@ static int follow_waits(const struct vp_roster *roster, int rank)
     return at;
 }
 
-static struct vp_verdict blame_waiting(const struct vp_roster *roster, int by)
+/* For most of the limit. */
+static bool is_long_ns(const struct vp_roster *roster, int64_t ns)
+{
+    return ns >= roster->limit_ns / 5 * 4;
+}
+
+static bool is_long(const struct vp_roster *roster, int64_t ms)
+{
+    return is_long_ns(roster, ns_of(ms));
+}
+
+/* The rank that is in one call on a file for longest; -1: none for long. */
+static int longest_call(const struct vp_roster *roster)
+{
+    int longest = -1;
+
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (is_running(&roster->ranks[r]) &&
+            is_long(roster, roster->ranks[r].vitals.call_ms) &&
+            (longest < 0 || roster->ranks[r].vitals.call_ms >
+                                roster->ranks[longest].vitals.call_ms))
+            longest = r;
+    return longest;
+}
+
+/* One that reads or writes, call after call; -1: none. */
+static int first_caller(const struct vp_roster *roster, int64_t now_ns)
+{
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (is_running(&roster->ranks[r]) &&
+            roster->ranks[r].vitals.call_ms > 0 &&
+            !is_long_ns(roster, now_ns - roster->ranks[r].called_ns))
+            return r;
+    return -1;
+}
+
+static bool is_starved(const struct vp_watched *rank, int64_t now_ns)
+{
+    const struct vp_cores before = { ns_of(rank->earlier.ran_ms),
+                                     ns_of(rank->earlier.delayed_ms) };
+    const struct vp_cores now = { ns_of(rank->vitals.ran_ms),
+                                  ns_of(rank->vitals.delayed_ms) };
+
+    return vp_cores_starved(&before, &now, now_ns - rank->action_ns);
+}
+
+static int first_starved(const struct vp_roster *roster, int64_t now_ns)
+{
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (is_running(&roster->ranks[r]) &&
+            is_starved(&roster->ranks[r], now_ns))
+            return r;
+    return -1;
+}
+
+static struct vp_verdict blame(enum vp_cause cause, int rank, int by,
+                               bool in_call)
+{
+    return (struct vp_verdict){
+        .cause = cause, .rank = rank, .by = by, .in_call = in_call
+    };
+}
+
+/* All wait: for a checkpoint that a rank cannot write, for a rank that gets no
+ * core to send with, or in vain. */
+static struct vp_verdict blame_circle(const struct vp_roster *roster, int rank,
+                                      int by, int64_t now_ns)
+{
+    int other = longest_call(roster);
+
+    if (other >= 0)
+        return blame(VP_CAUSE_STUCK, other, by, true);
+    other = first_caller(roster, now_ns);
+    if (other >= 0)
+        return blame(VP_CAUSE_SLOW, other, by, true);
+    other = first_starved(roster, now_ns);
+    if (other >= 0)
+        return blame(VP_CAUSE_STARVED, other, by, false);
+    return blame(VP_CAUSE_CIRCLE, rank, by, false);
+}
+
+static struct vp_verdict blame_waiting(const struct vp_roster *roster, int by,
+                                       int64_t now_ns)
 {
     int rank = follow_waits(roster, by);
     const struct vp_watched *it = &roster->ranks[rank];
-    struct vp_verdict verdict = { .rank = rank, .by = by };
+    bool in_call = is_long(roster, it->vitals.call_ms);
 
     if (is_waiting(it))
-        verdict.cause = VP_CAUSE_CIRCLE;
-    else if (it->beat.idle ||
-             ns_of(it->beat.busy_ms) >= roster->limit_ns / 5 * 4)
+        return blame_circle(roster, rank, by, now_ns);
+    if (!it->beat.idle && !in_call && is_starved(it, now_ns))
+        return blame(VP_CAUSE_STARVED, rank, by, false);
+    if (it->beat.idle || is_long(roster, it->beat.busy_ms))
+        return blame(VP_CAUSE_STUCK, rank, by, in_call);
+    return blame(VP_CAUSE_SLOW, rank, by, false);
+}
+
+/* ---- Before the first step, and after the last -------------------------- */
+
+/* No progress for longer than its duty allows, and it waits for no rank; or one
+ * call lasts so long that it will not end. */
+static bool is_hung(const struct vp_roster *roster,
+                    const struct vp_watched *rank, int64_t now_ns)
+{
+    if (!is_running(rank))
+        return false;
+    if (ns_of(rank->vitals.call_ms) >= roster->duty_ns[VP_DUTY_SAVE])
+        return true;
+    return rank->vitals.wait_ms == 0 &&
+           now_ns - rank->pace.moved_ns >= roster->duty_ns[rank->beat.duty];
+}
+
+/* All ranks that are left wait for each other for longer than that. */
+static bool all_wait(const struct vp_roster *roster)
+{
+    int n = 0;
+
+    for (int r = 0; r < roster->n_ranks; r++) {
+        const struct vp_watched *it = &roster->ranks[r];
+
+        if (!it->came || (is_running(it) && ns_of(it->vitals.wait_ms) <
+                                                roster->duty_ns[it->beat.duty]))
+            return false;
+        n += is_running(it);
+    }
+    return n > 0;
+}
+
+static struct vp_verdict find_hung(const struct vp_roster *roster,
+                                   int64_t now_ns)
+{
+    struct vp_verdict verdict = { .rank = -1, .by = -1 };
+
+    for (int r = 0; r < roster->n_ranks; r++) {
+        const struct vp_watched *it = &roster->ranks[r];
+
+        if (!is_hung(roster, it, now_ns) ||
+            (verdict.rank >= 0 &&
+             it->pace.moved_ns >= roster->ranks[verdict.rank].pace.moved_ns))
+            continue;
         verdict.cause = VP_CAUSE_STUCK;
-    else
-        verdict.cause = VP_CAUSE_SLOW;
+        verdict.rank = r;
+        verdict.in_call = is_long(roster, it->vitals.call_ms);
+    }
+    if (verdict.rank < 0 && all_wait(roster))
+        verdict = (struct vp_verdict){ .cause = VP_CAUSE_CIRCLE, .by = -1 };
     return verdict;
 }
 
 static int first_absent(const struct vp_roster *roster, int64_t now_ns)
 {
-    if (now_ns - roster->start_ns < most(roster->limit_ns, LEAST_START))
+    if (now_ns - roster->start_ns < roster->duty_ns[VP_DUTY_START])
         return -1;
     return first_missing(roster);
 }
@@ -340,16 +506,17 @@ static struct vp_verdict find_cause(const struct vp_roster *roster,
         return none;
     if (rank >= 0)
         return (struct vp_verdict){
-            .cause = roster->ranks[rank].cut_off ? VP_CAUSE_CUT_OFF
-                                                 : VP_CAUSE_STOPPED,
+            .cause = roster->ranks[rank].cut_off    ? VP_CAUSE_CUT_OFF
+                     : roster->ranks[rank].is_ready ? VP_CAUSE_STARVED
+                                                    : VP_CAUSE_STOPPED,
             .rank = rank,
             .by = -1,
         };
     rank = first_complaint(roster);
     if (rank >= 0 || nothing_happens(roster, now_ns))
-        return blame_waiting(roster, rank);
+        return blame_waiting(roster, rank, now_ns);
     rank = first_absent(roster, now_ns);
-    return rank >= 0 ? blame_absent(rank) : none;
+    return rank >= 0 ? blame_absent(rank) : find_hung(roster, now_ns);
 }
 
 /* Other hosts are there, and none of this one's ranks can be used. */
@@ -418,15 +585,13 @@ bool vp_verdict_allows_restart(const struct vp_verdict *verdict)
 
 enum { MOST_LINES = 24 };
 
-static void say_action(struct vp_err *err, const struct vp_beat *beat)
+static void say_action(struct vp_err *err, const struct vp_watched *rank)
 {
+    const struct vp_beat *beat = &rank->beat;
     char text[64];
 
     if (beat->idle) {
-        vp_err_add(err, "%s",
-                   beat->duty == VP_DUTY_START   ? "starting"
-                   : beat->duty == VP_DUTY_TRAIN ? "between two actions"
-                                                 : "saving");
+        vp_vitals_add(err, beat->duty, &rank->vitals);
         return;
     }
     vp_action_print(&beat->action, text, sizeof(text));
@@ -468,12 +633,52 @@ static void say_host(struct vp_err *err, const struct vp_roster *roster,
                    verdict->cause == VP_CAUSE_DEAD ? "gone" : "silent");
 }
 
+/* Stuck or slow, in an action, a duty or a call. */
+static void say_slow(struct vp_err *err, const struct vp_watched *rank,
+                     const struct vp_verdict *verdict, int64_t now_ns)
+{
+    const struct vp_vitals *vitals = &rank->vitals;
+    double seconds = rank->beat.idle
+                         ? vp_clock_seconds(rank->pace.moved_ns, now_ns)
+                         : (double)rank->beat.busy_ms * 1e-3;
+
+    if (verdict->cause == VP_CAUSE_STUCK && verdict->in_call)
+        vp_err_add(err, " is stuck: %s for %.1f s", vitals->text,
+                   (double)vitals->call_ms * 1e-3);
+    else if (verdict->cause == VP_CAUSE_STUCK)
+        vp_err_add(err, " is stuck for %.1f s", seconds);
+    else if (verdict->in_call)
+        vp_err_add(err, " is slow: it still reads or writes files (%s)",
+                   vitals->text);
+    else
+        vp_err_add(err, " is slow: %.1f s so far", seconds);
+}
+
+static void say_starved(struct vp_err *err, const struct vp_watched *rank,
+                        int64_t now_ns)
+{
+    const struct vp_vitals *now = &rank->vitals, *then = &rank->earlier;
+
+    if (rank->is_ready)
+        vp_err_add(err,
+                   " is starved: no sign of life for %.1f s, and its threads "
+                   "wait for a core",
+                   vp_clock_seconds(rank->heard_ns, now_ns));
+    else
+        vp_err_add(err,
+                   " is starved: in %.1f s its threads ran for %.1f s and "
+                   "waited %.1f s for a core",
+                   vp_clock_seconds(rank->action_ns, now_ns),
+                   (double)(now->ran_ms - then->ran_ms) * 1e-3,
+                   (double)(now->delayed_ms - then->delayed_ms) * 1e-3);
+    vp_err_add(err, "; see what else its host runs");
+}
+
 static void accuse(struct vp_err *err, const struct vp_roster *roster,
                    const struct vp_verdict *verdict, int64_t now_ns)
 {
     const struct vp_watched *it = &roster->ranks[verdict->rank];
     double silent = vp_clock_seconds(it->heard_ns, now_ns);
-    double busy = (double)it->beat.busy_ms * 1e-3;
 
     if (verdict->host)
         say_host(err, roster, verdict);
@@ -495,10 +700,11 @@ static void accuse(struct vp_err *err, const struct vp_roster *roster,
         vp_err_add(err, " is cut off: no sign of life for %.1f s", silent);
         break;
     case VP_CAUSE_STUCK:
-        vp_err_add(err, " is stuck for %.1f s", busy);
-        break;
     case VP_CAUSE_SLOW:
-        vp_err_add(err, " is slow: %.1f s so far", busy);
+        say_slow(err, it, verdict, now_ns);
+        break;
+    case VP_CAUSE_STARVED:
+        say_starved(err, it, now_ns);
         break;
     case VP_CAUSE_CIRCLE:
         vp_err_add(err,
@@ -510,7 +716,10 @@ static void accuse(struct vp_err *err, const struct vp_roster *roster,
         return;
     }
     vp_err_add(err, "; last seen in ");
-    say_action(err, &it->beat);
+    if (verdict->in_call && it->beat.idle)
+        vp_err_add(err, "%s", vp_duty_phrase(it->beat.duty));
+    else
+        say_action(err, it);
     for (int i = 0; i < it->n_last; i++) {
         char text[64];
 
@@ -531,7 +740,7 @@ static void describe(struct vp_err *err, const struct vp_roster *roster,
         return;
     }
     vp_err_add(err, " (%s, pid %d): ", it->hello.host, it->hello.pid);
-    say_action(err, beat);
+    say_action(err, it);
     if (!beat->idle)
         vp_err_add(err, " for %.1f s, ", (double)beat->busy_ms * 1e-3);
     if (is_waiting(it) && beat->action.peer >= 0)

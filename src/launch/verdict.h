@@ -6,8 +6,10 @@
  *             but did not stay until all were
  *   stopped   no beat for a while, but its host takes what is sent to it
  *   cut off   no beat, and its host takes nothing either
- *   stuck     it beats, others wait for it, and it is in one action for long
- *   slow      the same, but it gets on
+ *   stuck     it beats, others wait for it, and it is in one action for long;
+ *             or it starts or saves without progress, and waits for no rank
+ *   slow      others wait for it, but it gets on
+ *   starved   the same, or it is silent, but its process hardly got a core
  *   failed    its own last word
  *
  * Private to launch. */
@@ -24,10 +26,16 @@ enum { VP_LAST_ACTIONS = 4 };
 struct vp_watched {
     bool came, gone; /* said hello; its connection is lost */
     struct vp_hello hello;
-    struct vp_beat beat; /* the last one */
+    struct vp_beat beat;      /* the last one */
+    struct vp_vitals vitals;  /* likewise */
+    struct vp_vitals earlier; /* those when its last action ended */
+    int64_t action_ns;        /* then */
+    struct vp_pace pace;      /* its progress besides actions */
+    int64_t called_ns;        /* a call on a file ended */
     struct vp_last_word final;
     int64_t heard_ns; /* the last beat */
     bool cut_off;     /* its host does not take what is sent */
+    bool is_ready;    /* it is silent, but a thread of it waits for a core */
     int order;        /* of its end, among all: 1, 2, ...; 0: none */
     int64_t end_ns;
     /* What it did before its last action, if that is known; newest first. */
@@ -38,10 +46,11 @@ struct vp_watched {
 struct vp_roster {
     struct vp_watched *ranks;
     int n_ranks, n_ended;
-    int64_t limit_ns;    /* watchdog_seconds */
-    int64_t start_ns;    /* of the job */
-    int64_t progress_ns; /* an action ended, or a duty */
-    bool by_hand;        /* ranks that fall silent together were stopped by the
+    int64_t limit_ns;               /* watchdog_seconds */
+    int64_t duty_ns[VP_DUTY_COUNT]; /* see vp_duty_limit_ns() */
+    int64_t start_ns;               /* of the job */
+    int64_t progress_ns;            /* an action ended, or a duty */
+    bool by_hand; /* ranks that fall silent together were stopped by the
                             user, who will continue them: no rank is named */
 };
 
@@ -53,6 +62,7 @@ enum vp_cause {
     VP_CAUSE_CUT_OFF,
     VP_CAUSE_STUCK,
     VP_CAUSE_SLOW,
+    VP_CAUSE_STARVED,
     VP_CAUSE_CIRCLE, /* every rank waits for another one */
     VP_CAUSE_ABSENT, /* it never came */
 };
@@ -62,6 +72,7 @@ struct vp_verdict {
     int rank;
     const char *host; /* all its ranks are gone or silent; NULL: not so */
     int by;           /* who waited for it; -1: nobody complained */
+    bool in_call;     /* stuck in its vitals' call; slow: in calls on files */
     int signal;       /* that ended it; 0: not known. The caller's to add */
     enum vp_status status; /* of its own error, if it failed */
 };

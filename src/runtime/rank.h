@@ -79,6 +79,11 @@ struct vp_crew {
     atomic_bool stop_asked;  /* end after the update being run */
     atomic_bool stopped;     /* some process was asked to end */
     atomic_llong n_reported; /* minibatches whose result was read */
+    /* The cores' time of this process, at vp_clock_ns() `at_ns`, when actions
+     * were done last; up to a second before. */
+    struct {
+        atomic_llong ran_ns, delayed_ns, at_ns;
+    } cores;
     atomic_llong resumed_ns; /* vp_clock_ns() when this process went on after it
                                 was frozen; 0: never */
     bool has_bad_loss;       /* the loss of bad_minibatch is not finite */

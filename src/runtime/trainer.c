@@ -1,5 +1,6 @@
 /* A trainer and its rank threads: creating, planning, giving out jobs. */
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/host.h"
 #include "runtime/conductor.h"
 #include "runtime/state.h"
@@ -65,6 +66,20 @@ static int64_t actions_done(const struct vp_trainer *trainer)
     return n;
 }
 
+/* At most once in a second. */
+static void note_cores(struct vp_crew *crew)
+{
+    int64_t now = vp_clock_ns();
+    struct vp_cores time;
+
+    if (now - atomic_load(&crew->cores.at_ns) < 1000000000)
+        return;
+    time = vp_cores_read();
+    atomic_store(&crew->cores.ran_ns, time.ran_ns);
+    atomic_store(&crew->cores.delayed_ns, time.delayed_ns);
+    atomic_store(&crew->cores.at_ns, now);
+}
+
 bool vp_trainer_watch(struct vp_trainer *trainer)
 {
     int64_t n = actions_done(trainer);
@@ -72,8 +87,10 @@ bool vp_trainer_watch(struct vp_trainer *trainer)
     bool over;
 
     vp_world_poll(trainer->crew.world);
-    if (n != trainer->seen_actions)
+    if (n != trainer->seen_actions) {
         vp_limit_restart(&trainer->idle);
+        note_cores(&trainer->crew);
+    }
     trainer->seen_actions = n;
     over = vp_limit_is_over(&trainer->idle);
     atomic_store(&trainer->crew.resumed_ns, trainer->idle.clock.resumed_ns);

@@ -1,5 +1,6 @@
 #include "runtime/watch.h"
 
+#include "base/cores.h"
 #include "runtime/action.h"
 #include "runtime/device_log.h"
 
@@ -283,6 +284,24 @@ static void describe(struct vp_err *err, const struct vp_rank *rank)
                (long long)atomic_load(&rank->box->n_actions));
 }
 
+/* Adds where the time went if this process hardly got a core. */
+static bool say_starved(struct vp_err *err, const struct vp_crew *crew)
+{
+    const struct vp_cores before = { atomic_load(&crew->cores.ran_ns),
+                                     atomic_load(&crew->cores.delayed_ns) };
+    const struct vp_cores now = vp_cores_read();
+    int64_t at = atomic_load(&crew->cores.at_ns), ns = vp_clock_ns() - at;
+
+    if (at == 0 || !vp_cores_starved(&before, &now, ns))
+        return false;
+    vp_err_add(err,
+               "starved: in %.1f s the threads of this process ran for %.1f s "
+               "and waited %.1f s for a core; see what else runs here; it is ",
+               (double)ns * 1e-9, (double)(now.ran_ns - before.ran_ns) * 1e-9,
+               (double)(now.delayed_ns - before.delayed_ns) * 1e-9);
+    return true;
+}
+
 static void accuse(struct vp_err *err, const struct vp_rank *ranks, int n_ranks,
                    const struct vp_rank *culprit)
 {
@@ -304,9 +323,12 @@ static void accuse(struct vp_err *err, const struct vp_rank *ranks, int n_ranks,
         }
     if (action)
         vp_action_print(action, text, sizeof(text));
-    vp_err_add(err, "rank %d is %s: in %s, stage %d, minibatch %d for %.1f s",
-               vp_rank_number(culprit->crew, culprit->index),
-               seconds_in(culprit) < 0.8 * limit ? "slow" : "stuck", text,
+    vp_err_add(err, "rank %d is ",
+               vp_rank_number(culprit->crew, culprit->index));
+    if (!say_starved(err, culprit->crew))
+        vp_err_add(
+            err, "%s: ", seconds_in(culprit) < 0.8 * limit ? "slow" : "stuck");
+    vp_err_add(err, "in %s, stage %d, minibatch %d for %.1f s", text,
                action ? action->stage : -1, action ? action->mb : -1,
                seconds_in(culprit));
 }

@@ -7,6 +7,7 @@
 #include "launch/member.h"
 #include "launch/run.h"
 #include "launch/value.h"
+#include "launch/watchdog.h"
 #include "progress.h"
 
 #include <signal.h>
@@ -506,6 +507,15 @@ static int refuse(const struct vp_err *err)
     return TOOL_USAGE;
 }
 
+/* The thread that hangs may have locked stdout and stderr. */
+static void on_hang(const char *line)
+{
+    progress_abandon();
+    if (write(STDERR_FILENO, line, strlen(line)) > 0)
+        (void)!write(STDERR_FILENO, "\n", 1);
+    _exit(TOOL_FAILED);
+}
+
 /* ---- The run, in this process ------------------------------------------- */
 
 /* Of processes that were started together, the first one speaks; what goes
@@ -518,9 +528,10 @@ static int run(const struct train_args *args, const struct vp_config *config)
     struct vp_run_events events = { .ctx = &progress,
                                     .on_warning = on_warning };
     struct vp_member member = { .world = NULL };
+    struct vp_watchdog *watchdog = NULL;
     struct vp_err err = { { 0 } };
     bool quiet = args->quiet || self.index > 0, said;
-    enum vp_status st = VP_OK;
+    enum vp_status st;
 
     progress_init(&progress, stdout, config->print_frequency);
     progress.details = args->verbose;
@@ -545,12 +556,18 @@ static int run(const struct train_args *args, const struct vp_config *config)
         progress_notice(&progress, config->notices[i]);
     catch_signals(on_signal);
     options.stop = &stop;
-    if (!options.dry_run)
+    st = vp_watchdog_start(config->watchdog_seconds, on_hang, &watchdog, &err);
+    if (st == VP_OK && !options.dry_run)
         st = join(config, &self, &member, &err);
     options.world = member.world;
     options.pulse = member.pulse;
+    if (member.pulse) {
+        vp_watchdog_stop(watchdog); /* a supervisor sees it from now on */
+        watchdog = NULL;
+    }
     if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
+    vp_watchdog_stop(watchdog);
     progress_break(&progress);
     tool_flush(stdout);
     atomic_store(&end_status, exit_status(st));
@@ -580,9 +597,15 @@ static enum vp_status rehearse(const struct train_args *args,
 {
     struct vp_run_options options = args->options;
     const struct vp_run_events nobody = { 0 };
+    struct vp_watchdog *watchdog;
+    enum vp_status st;
 
     options.dry_run = true;
-    return vp_run_train(config, &options, &nobody, err);
+    VP_TRY(
+        vp_watchdog_start(config->watchdog_seconds, on_hang, &watchdog, err));
+    st = vp_run_train(config, &options, &nobody, err);
+    vp_watchdog_stop(watchdog);
+    return st;
 }
 
 /* What every rank is called with. */
