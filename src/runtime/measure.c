@@ -120,20 +120,29 @@ bool vp_measure_needs_end(const struct vp_trainer *trainer, int64_t step,
     return incomplete || step == n_steps;
 }
 
-void vp_measure_step(struct vp_trainer *trainer, int64_t step, int64_t n_steps,
-                     struct vp_step_report *report)
+/* When the first rank had done its part of the first `step` steps. */
+static int64_t end_of(const struct vp_trainer *trainer, int64_t step,
+                      int64_t n_steps)
 {
-    int n_ranks = trainer->crew.n_ranks;
-    int64_t ns = end_mark(trainer, 0).ns;
-    double all_ns = 0.0, wait_ns = 0.0;
+    int64_t ns = INT64_MAX;
 
-    if (step < n_steps)
-        ns = done_ns(trainer, 0, step, n_steps);
-    for (int r = 1; step < n_steps && r < n_ranks; r++) {
+    if (step == n_steps)
+        return end_mark(trainer, 0).ns;
+    for (int r = 0; r < trainer->crew.n_ranks; r++) {
         int64_t done = done_ns(trainer, r, step, n_steps);
 
         ns = done < ns ? done : ns;
     }
+    return ns;
+}
+
+void vp_measure_step(struct vp_trainer *trainer, int64_t step, int64_t n_steps,
+                     struct vp_step_report *report)
+{
+    int n_ranks = trainer->crew.n_ranks;
+    int64_t ns = end_of(trainer, step, n_steps);
+    double all_ns = 0.0, wait_ns = 0.0;
+
     for (int r = 0; r < n_ranks; r++) {
         struct vp_window *window = &trainer->windows[r];
         int64_t last = (step - 1) / window->every + 1 + (step == n_steps);
