@@ -11,6 +11,7 @@
 #include "sched/schedule.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -1476,6 +1477,69 @@ static void test_mutations(void **state)
     assert_true(n_refused > 40000);
 }
 
+/* A FIFO that has no writer, one that writes nothing, or one that never ends:
+ * an error in time. Descriptor -1: nobody opens it. */
+static void test_pipes_have_an_end(void **state)
+{
+    static const char want[] = "fifo: is a pipe or device that does not end "
+                               "within 0.2 s; give a YAML file";
+    static const char *const written[] = { NULL, "", "model_type: bert\n" };
+
+    (void)state;
+    assert_int_equal(mkfifo("fifo", 0666), 0);
+    alarm(60);
+    for (size_t i = 0; i < VP_COUNT_OF(written); i++) {
+        /* For both directions it opens without another end. */
+        int fd = written[i] ? open("fifo", O_RDWR) : -1;
+        struct vp_err err = { "" };
+        char *bytes = NULL;
+        size_t n = 0;
+
+        if (written[i])
+            assert_int_equal(write(fd, written[i], strlen(written[i])),
+                             (ssize_t)strlen(written[i]));
+        assert_int_equal(
+            vp_file_read_within("fifo", "YAML", 200, &bytes, &n, &err),
+            VP_ERR_IO);
+        assert_string_equal(err.text, want);
+        if (fd >= 0)
+            close(fd);
+    }
+    alarm(0);
+    assert_int_equal(remove("fifo"), 0);
+}
+
+/* Relative paths of a configuration that has no place start at the working
+ * directory; that of a file, at its folder. */
+static void test_pipes_have_no_folder(void **state)
+{
+    static const char text[] = "model_type: bert\nlog_directory: runs\n";
+    struct vp_config c;
+    struct vp_err err = { "" };
+    char path[64];
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], text, sizeof(text) - 1), sizeof(text) - 1);
+    close(ends[1]);
+    snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
+    if (vp_config_load(path, NULL, 0, &c, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    close(ends[0]);
+    assert_true(c.piped);
+    assert_string_equal(c.log_directory, "runs");
+    vp_config_release(&c);
+    mkdir("sub", 0777);
+    write_text("sub/p.yml", text);
+    if (vp_config_load("sub/p.yml", NULL, 0, &c, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_false(c.piped);
+    assert_string_equal(c.log_directory, "sub/runs");
+    vp_config_release(&c);
+    assert_int_equal(remove("sub/p.yml"), 0);
+}
+
 /* Every number that is taken is kept: read, written and read again. */
 static void test_edges_of_numbers(void **state)
 {
@@ -1550,6 +1614,8 @@ int main(void)
         cmocka_unit_test(test_shipped_files),
         cmocka_unit_test(test_mutations),
         cmocka_unit_test(test_edges_of_numbers),
+        cmocka_unit_test(test_pipes_have_an_end),
+        cmocka_unit_test(test_pipes_have_no_folder),
     };
 
     return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);

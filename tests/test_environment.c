@@ -33,7 +33,7 @@
 #define SANITIZED 0
 #endif
 
-enum { MAX_ARGS = 32, MAX_TEXT = 1 << 16, LIMIT_SECONDS = 120 };
+enum { MAX_ARGS = 32, MAX_TEXT = 1 << 16, LIMIT_SECONDS = 60 };
 
 static char temp_folder[] = "/tmp/vpipe_environment_XXXXXX";
 
@@ -386,6 +386,82 @@ static void a_limit_of_address_space_is_refused(void **state)
     expect_line(2, part);
 }
 
+/* ---- Files that are none ------------------------------------------------ */
+
+/* A process that writes `text` to the FIFO after a moment, in two pieces. */
+static pid_t write_late(const char *path, const char *text)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        size_t n = strlen(text), half = n / 2;
+        int fd;
+
+        alarm(60);
+        usleep(200000);
+        fd = open(path, O_WRONLY);
+        (void)!write(fd, text, half);
+        usleep(100000);
+        _exit(write(fd, text + half, n - half) != (ssize_t)(n - half));
+    }
+    return pid;
+}
+
+static void a_configuration_may_come_by_a_pipe(void **state)
+{
+    static char text[MAX_TEXT];
+    int status;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(mkfifo("fifo", 0666), 0);
+    pid = write_late("fifo", model);
+    run(NULL, "train", "fifo", "--output", "piped", NULL);
+    expect(0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    read_text("piped/metrics.jsonl", text);
+    assert_int_equal(count_lines(text), 4);
+    /* Ranks that are processes would have to read it again. */
+    pid = write_late("fifo", model);
+    run(NULL, "train", "fifo", "--set", "distributed_backend=mpi", NULL);
+    expect_line(2, "fifo: every rank reads the configuration, and a pipe can "
+                   "be read once; write it to a file");
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(remove("fifo"), 0);
+}
+
+/* Nothing else is read from, or written to, a FIFO without its other end. */
+static void a_fifo_does_not_hang(void **state)
+{
+    (void)state;
+    assert_int_equal(mkfifo("fifo", 0666), 0);
+    assert_int_equal(mkdir("shards", 0777), 0);
+    assert_int_equal(mkfifo("shards/x_training_1.hdf5", 0666), 0);
+    run(NULL, "train", "model.yml", "--set", "config=fifo", NULL);
+    expect_line(2, "key 'config': fifo: is not a file; give a JSON file");
+    run(NULL, "train", "model.yml", "--set", "config_file=fifo", NULL);
+    expect_line(2, "fifo: is not a file; give a JSON file");
+    run(NULL, "train", "model.yml", "--set", "partition=fifo", NULL);
+    expect_line(2, "fifo: is not a file; give a JSON file");
+    run(NULL, "train", "model.yml", "--set", "synthetic_data=false", "--set",
+        "data_dir=fifo", NULL);
+    expect_line(2, "fifo: neither a file nor a folder");
+    run(NULL, "train", "model.yml", "--set", "synthetic_data=false", "--set",
+        "data_dir=shards", NULL);
+    expect_line(2, "x_training_1.hdf5: is not a file; move it out of data_dir");
+    run(NULL, "trace", "fifo", NULL);
+    expect_line(2, "fifo: is not a file; give a run folder or its trace.json");
+    run(NULL, "schedule", "fifo", NULL);
+    expect_line(2, "'fifo' is neither a schedule nor a readable file");
+    run(NULL, "schedule", "1f1b", "--stages", "2", "--minibatches", "2",
+        "--svg", "fifo", NULL);
+    expect_line(2, "fifo: cannot be written (No such device or address)");
+    run(NULL, "train", "model.yml", "--output", "fifo", NULL);
+    expect_line(2, "fifo is a file, not a folder");
+    assert_int_equal(remove("fifo"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +471,8 @@ int main(void)
         cmocka_unit_test(a_reader_that_has_gone_stops_cleanly),
         cmocka_unit_test(a_limit_of_files_is_an_error),
         cmocka_unit_test(a_limit_of_address_space_is_refused),
+        cmocka_unit_test(a_configuration_may_come_by_a_pipe),
+        cmocka_unit_test(a_fifo_does_not_hang),
     };
 
     return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);

@@ -1,6 +1,7 @@
 #include "data/hdf5_file.h"
 
 #include "base/blocking.h"
+#include "base/path.h"
 #include "data/hdf5_check.h"
 
 #include <hdf5.h>
@@ -134,6 +135,10 @@ static enum vp_status check_bytes(struct vp_shard *shard, struct vp_err *err)
 
     if (shard->image)
         return vp_h5_check(&bytes, vp_shard_sets, VP_SHARD_SETS, err);
+    if (vp_path_is_special(shard->path))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: is not a file; move it out of data_dir",
+                          shard->path);
     call = vp_blocking_begin(VP_BLOCKING_FILE, "opening", shard->path, -1);
     bytes.fd = open(shard->path, O_RDONLY | O_CLOEXEC);
     vp_blocking_end(call);

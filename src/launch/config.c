@@ -1,5 +1,6 @@
 /* From a file and --set to a checked configuration, and back to a file. */
 #include "launch/config.h"
+#include "base/path.h"
 #include "launch/hosts.h"
 #include "launch/keys.h"
 #include "launch/nearest.h"
@@ -87,7 +88,9 @@ static enum vp_status collect_file(const struct vp_yaml_node *root,
                                    struct given *given, struct vp_err *err)
 {
     const struct vp_yaml_node *node;
-    const char *folder = folder_of(config->path, &config->arena);
+    const char *folder = config->piped
+                             ? ""
+                             : folder_of(config->path, &config->arena);
 
     if (!folder)
         return no_memory(err);
@@ -621,6 +624,13 @@ static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
 /* ---- Whole configurations ----------------------------------------------- */
 
 /* `bytes` NULL: the file. */
+/* /dev/stdin may be a file of a name that is not known. */
+static bool is_piped(const char *path)
+{
+    return vp_path_is_special(path) || strncmp(path, "/dev/", 5) == 0 ||
+           strncmp(path, "/proc/", 6) == 0;
+}
+
 static enum vp_status load(const char *path, const char *bytes, size_t n_bytes,
                            const char *const *sets, int n_sets,
                            struct vp_config *out, struct vp_err *err)
@@ -637,6 +647,7 @@ static enum vp_status load(const char *path, const char *bytes, size_t n_bytes,
     out->path = vp_arena_strdup(&out->arena, path);
     if (!out->path)
         return no_memory(err);
+    out->piped = !bytes && is_piped(path);
     if (bytes)
         VP_TRY(vp_yaml_parse(path, bytes, n_bytes, &out->arena, &root, err));
     else

@@ -61,6 +61,8 @@ struct vp_machine_list {
 
 struct vp_config {
     const char *path; /* the file it was read from */
+    bool piped; /* a pipe or descriptor instead: it cannot be read again, and
+                   relative paths start at the working directory */
     /* model */
     const struct vp_model *model; /* model_type */
     const char *directory;        /* relative paths of the file start here;

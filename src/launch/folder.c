@@ -1,6 +1,7 @@
 #include "launch/folder.h"
 
 #include "base/blocking.h"
+#include "base/path.h"
 #include "ckpt/store.h"
 #include "launch/command.h"
 #include "launch/file.h"
@@ -210,7 +211,7 @@ static enum vp_status cut_metrics(const struct vp_folder *folder, int64_t step,
 
     snprintf(old, sizeof(old), "%s/metrics.jsonl", folder->path);
     snprintf(new, sizeof(new), "%s/metrics.jsonl.tmp", folder->path);
-    in = fopen(old, "r");
+    in = vp_path_is_special(old) ? NULL : fopen(old, "r");
     if (!in)
         return VP_OK; /* nothing to cut */
     out = fopen(new, "w");

@@ -34,7 +34,6 @@ static enum vp_status read_file(const char *path, char **bytes_out,
 {
     struct stat info;
 
-    /* Opening a pipe could wait for ever. */
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return vp_err_set(err, VP_ERR_IO, "%s: is not a file; give a JSON file",
                           path);

@@ -1,6 +1,8 @@
 /* Hugging Face's config.json: which keys mean what, per model. */
 #include "model/model.h"
 
+#include "base/path.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -357,9 +359,12 @@ static enum vp_status read_object(const json_t *root,
 
 static enum vp_status load(const char *path, json_t **out, struct vp_err *err)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file;
     json_error_t error;
 
+    if (vp_path_is_special(path))
+        return vp_err_set(err, VP_ERR_IO, "is not a file; give a JSON file");
+    file = fopen(path, "rb");
     if (!file)
         return vp_err_set(err, VP_ERR_IO,
                           "cannot be opened: %s; check the path",

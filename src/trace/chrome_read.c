@@ -1,5 +1,6 @@
 /* Reads the files of chrome_write.c, and refuses everything else: drawings
  * may then rely on order and ranges. */
+#include "base/path.h"
 #include "trace/chrome.h"
 #include "trace/internal.h"
 
@@ -276,9 +277,15 @@ static enum vp_status read_events(const struct reader *in, const json_t *list)
 static enum vp_status load(const char *path, json_t **root_out,
                            struct vp_err *err)
 {
-    FILE *f = fopen(path, "re");
+    FILE *f;
     json_error_t json_err;
 
+    if (vp_path_is_special(path))
+        return vp_err_set(err, VP_ERR_IO,
+                          "%s: is not a file; give a run folder or its "
+                          "trace.json",
+                          path);
+    f = fopen(path, "re");
     if (!f)
         return vp_err_set(err, VP_ERR_IO,
                           "%s: cannot be read (%s); give a run folder or its "

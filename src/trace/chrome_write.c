@@ -1,5 +1,6 @@
 /* Writes the trace event format of Chrome: times in microseconds, one line per
  * event; what only vpipe knows is in "otherData". */
+#include "base/path.h"
 #include "trace/chrome.h"
 #include "trace/internal.h"
 
@@ -142,7 +143,7 @@ static enum vp_status write_all(FILE *f, const struct vp_trace *trace)
 enum vp_status vp_trace_write_chrome(const struct vp_trace *trace,
                                      const char *path, struct vp_err *err)
 {
-    FILE *f = fopen(path, "we");
+    FILE *f = vp_path_create(path, false);
     enum vp_status st;
     bool bad;
 
@@ -158,9 +159,8 @@ enum vp_status vp_trace_write_chrome(const struct vp_trace *trace,
     errno = 0;
     bad = ferror(f) != 0;
     if (fclose(f) != 0 || bad)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s: cannot be written (%s); %s", path,
-                          errno ? strerror(errno) : "write error",
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s); %s",
+                          path, errno ? strerror(errno) : "write error",
                           vp_write_remedy(errno ? errno : ENOSPC));
     return VP_OK;
 }

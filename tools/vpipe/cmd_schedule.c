@@ -1,6 +1,7 @@
 /* vpipe schedule: makes (or reads) a schedule, proves it, times it, draws it. */
 #include "tool.h"
 
+#include "base/path.h"
 #include "launch/nearest.h"
 #include "launch/value.h"
 #include "sched/schedule.h"
@@ -248,7 +249,7 @@ static void print_help(void)
 /* The whole file, or NULL. */
 static char *read_file(const char *path)
 {
-    FILE *file = fopen(path, "r");
+    FILE *file = vp_path_is_special(path) ? NULL : fopen(path, "r");
     size_t room = 1 << 16, n = 0;
     char *text = file ? malloc(room) : NULL;
 

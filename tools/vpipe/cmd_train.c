@@ -320,7 +320,8 @@ static void print_help(void)
     help_flags(flags, N_FLAGS);
     puts("\nA configuration is YAML, one 'key: value' per line; only "
          "model_type is\nrequired. Relative paths start at the folder of the "
-         "file, those of --set at\nthe working directory.");
+         "file, those of --set\nand of a pipe, such as <(sed ...), at the "
+         "working directory.");
     help_keys();
 }
 
@@ -535,7 +536,7 @@ static int run(const struct train_args *args, const struct vp_config *config)
 
     progress_init(&progress, stdout, config->print_frequency);
     progress.details = args->verbose;
-    progress.config = args->n_sets == 0 ? args->config : NULL;
+    progress.config = args->n_sets == 0 && !config->piped ? args->config : NULL;
     if (vp_member_is_one(&self))
         draw_if_seen(&progress);
     else
@@ -684,6 +685,10 @@ static int choose_way(const struct train_args *args,
         return tool_usage_error("vpipe train: option '--restarts' works where "
                                 "vpipe starts the ranks itself; set "
                                 "distributed_backend: mpi");
+    if (processes && config->piped)
+        return tool_usage_error("%s: every rank reads the configuration, and a "
+                                "pipe can be read once; write it to a file",
+                                args->config);
     return processes ? launch(args, config) : run(args, config);
 }
 

@@ -1,6 +1,8 @@
 /* Files that a command writes where the user said. */
 #include "tool.h"
 
+#include "base/path.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +13,9 @@ static void complain(const char *command, const char *path)
             command, path, strerror(errno));
 }
 
-static FILE *open_place(const char *command, const char *path, const char *how)
+static FILE *open_place(const char *command, const char *path, bool append)
 {
-    FILE *file = fopen(path, how);
+    FILE *file = vp_path_create(path, append);
 
     if (!file)
         complain(command, path);
@@ -22,7 +24,7 @@ static FILE *open_place(const char *command, const char *path, const char *how)
 
 int tool_write_file(const char *command, const char *path, const char *text)
 {
-    FILE *file = open_place(command, path, "w");
+    FILE *file = open_place(command, path, false);
     bool good;
 
     if (!file)
@@ -36,8 +38,12 @@ int tool_write_file(const char *command, const char *path, const char *text)
 
 int tool_check_place(const char *command, const char *path)
 {
-    FILE *file = open_place(command, path, "a");
+    FILE *file;
 
+    /* The reader of a pipe would take this for its end. */
+    if (vp_path_is_special(path))
+        return TOOL_OK;
+    file = open_place(command, path, true);
     if (!file)
         return TOOL_USAGE;
     fclose(file);

@@ -1,0 +1,16 @@
+/* Files that a user names: nothing here waits for another process. */
+#ifndef VP_BASE_PATH_H
+#define VP_BASE_PATH_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* A FIFO, a socket or a device is there: to open or to read it may take for
+ * ever. False for files, folders and what cannot be looked at. */
+bool vp_path_is_special(const char *path);
+
+/* Opens for writing, as fopen() with "w" or "a", and closes on exec. A FIFO that
+ * nobody reads is an error, ENXIO, where fopen() waits. */
+FILE *vp_path_create(const char *path, bool append);
+
+#endif
