@@ -137,6 +137,7 @@ static void start(const char *program, char *const *argv, prepare_fn prepare)
     redirect(STDERR_FILENO, "err");
     signal(SIGPIPE, SIG_DFL); /* a test may be started with others */
     signal(SIGXFSZ, SIG_DFL);
+    signal(SIGXCPU, SIG_DFL);
     alarm(LIMIT_SECONDS);
     if (prepare)
         prepare();
@@ -342,6 +343,25 @@ static void a_limit_of_files_is_an_error(void **state)
     }
 }
 
+static void limit_time(void)
+{
+    const struct rlimit limit = { 1, 60 };
+
+    setrlimit(RLIMIT_CPU, &limit);
+}
+
+/* ulimit -t: a clean stop with a checkpoint, although the kernel repeats its
+ * signal every second. */
+static void a_limit_of_time_stops_cleanly(void **state)
+{
+    (void)state;
+    run(limit_time, "train", "model.yml", "--output", "timed", "--quiet",
+        "--set", "total_steps=1000000", "--set", "accumulation_steps=2000",
+        NULL);
+    expect(3);
+    assert_int_equal(access("timed/checkpoints", F_OK), 0);
+}
+
 static rlim_t space_limit;
 
 static void limit_address_space(void)
@@ -362,7 +382,7 @@ static void limit_data(void)
  * refused before; what is enough trains. */
 static void a_limit_of_address_space_is_refused(void **state)
 {
-    enum { STEP = 20, FIRST = 120, LAST = 420 };
+    enum { STEP = 40, FIRST = 120, LAST = 440 };
     const char *part = " of address space, ulimit -v or -d leaves ";
     bool trained = false;
 
@@ -470,6 +490,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_behind_stdout_is_an_error),
         cmocka_unit_test(a_reader_that_has_gone_stops_cleanly),
         cmocka_unit_test(a_limit_of_files_is_an_error),
+        cmocka_unit_test(a_limit_of_time_stops_cleanly),
         cmocka_unit_test(a_limit_of_address_space_is_refused),
         cmocka_unit_test(a_configuration_may_come_by_a_pipe),
         cmocka_unit_test(a_fifo_does_not_hang),

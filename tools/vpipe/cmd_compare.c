@@ -65,7 +65,7 @@ static void on_signal(int signal_number)
 }
 
 /* The first signal asks for a clean stop; the second one ends the program. A
- * reader of the output that has gone asks for the stop, too. */
+ * reader of the output that has gone, and ulimit -t, ask for the stop, too. */
 static void catch_signals(void)
 {
     struct sigaction action = { .sa_handler = on_signal,
@@ -74,8 +74,9 @@ static void catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    action.sa_flags = 0; /* every line that is printed meets a broken pipe */
+    action.sa_flags = 0; /* these come again */
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXCPU, &action, NULL);
 }
 
 /* ---- The command line --------------------------------------------------- */

@@ -135,8 +135,9 @@ static void on_signal_to_all(int signal_number)
         stop = stop + 1;
 }
 
-/* Nobody reads on: a clean stop, however often that is said. */
-static void on_broken_pipe(int signal_number)
+/* The output is not read any more, or ulimit -t is reached, which the kernel
+ * repeats every second: a clean stop, however often the signal comes. */
+static void on_limit(int signal_number)
 {
     (void)signal_number;
     if (!stop)
@@ -158,8 +159,9 @@ static void catch_signals(void (*handler)(int signal_number))
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(signals[i], &action, NULL);
     }
-    action.sa_handler = on_broken_pipe;
+    action.sa_handler = on_limit;
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXCPU, &action, NULL);
 }
 
 /* ---- Ctrl-Z ------------------------------------------------------------- */
