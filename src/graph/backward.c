@@ -11,20 +11,36 @@
  * A W call that reads a value made again waits for the B call that makes it. */
 #include "graph/lower.h"
 
+#include <stdlib.h>
+
 struct backward {
     struct vp_lowering *lowering;
     const struct vp_graph *graph;
     struct vp_ref
         *grad;          /* per value: where its gradient is, NONE: no use yet */
+    struct ring *rings; /* per value: those whose gradient is in that place */
     struct vp_ref *din; /* per value: its place in the DIN packet */
     int now;            /* the operator being differentiated */
-    struct owed *owed;  /* W calls that wait */
-    int n_owed;
+
+    /* W calls that wait for a value, in the order in which they came. */
+    struct owed *owed;
+    int n_owed, n_waiting;
+    bool *waits;     /* per operator: its W call does */
+    int *first_owed; /* per value: one that waits for it, or VP_NONE */
+    vp_val *made;    /* values made again since the last settle() */
+    int n_made;
+    int *ready; /* room for those of settle() */
+};
+
+/* Values that share a buffer, in a circle. */
+struct ring {
+    vp_val next, previous;
 };
 
 struct owed {
     const struct vp_op *op;
     struct vp_ref dz;
+    int next; /* waits for the same value; or VP_NONE */
 };
 
 static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
@@ -36,14 +52,6 @@ static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
 {
     return bw->lowering->spec->split_w && vp_op_defs[op->kind].has_w &&
            !vp_lowering_redone(bw->lowering, op);
-}
-
-static bool waits(const struct backward *bw, const struct vp_op *op)
-{
-    for (int i = 0; i < bw->n_owed; i++)
-        if (bw->owed[i].op == op)
-            return true;
-    return false;
 }
 
 /* Will the gradient of `v` be read after the operator being differentiated,
@@ -58,15 +66,40 @@ static bool will_be_read(const struct backward *bw, vp_val v)
     if (producer <= bw->now)
         return true;
     op = &bw->graph->ops[producer];
-    return (runs_w_later(bw, op) || waits(bw, op)) && !vp_op_has_dz(op);
+    return (runs_w_later(bw, op) || bw->waits[producer]) && !vp_op_has_dz(op);
 }
 
-static bool shared(const struct backward *bw, vp_val v)
+static void leave_ring(struct backward *bw, vp_val v)
 {
-    for (vp_val u = 0; u < bw->graph->n_values; u++)
-        if (u != v && vp_ref_is(bw->grad[u]) &&
-            vp_ref_same(bw->grad[u], bw->grad[v]) && will_be_read(bw, u))
+    struct ring *rings = bw->rings;
+
+    rings[rings[v].previous].next = rings[v].next;
+    rings[rings[v].next].previous = rings[v].previous;
+    rings[v] = (struct ring){ v, v };
+}
+
+/* Puts `v`, which is alone, behind `other`. */
+static void join_ring(struct backward *bw, vp_val v, vp_val other)
+{
+    struct ring *rings = bw->rings;
+
+    rings[v] = (struct ring){ rings[other].next, other };
+    rings[rings[v].next].previous = v;
+    rings[other].next = v;
+}
+
+/* Does another value need what the buffer of `v` holds? Gradients that will
+ * not be read are never asked about again: they leave. */
+static bool shared(struct backward *bw, vp_val v)
+{
+    vp_val next;
+
+    for (vp_val u = bw->rings[v].next; u != v; u = next) {
+        next = bw->rings[u].next;
+        if (will_be_read(bw, u))
             return true;
+        leave_ring(bw, u);
+    }
     return false;
 }
 
@@ -98,6 +131,7 @@ static void unshare(struct backward *bw, vp_val v)
 
     if (!shared(bw, v))
         return;
+    leave_ring(bw, v);
     bw->grad[v] = new_grad(bw, v);
     emit_copy(bw, v, bw->grad[v], old, false);
 }
@@ -119,6 +153,7 @@ static void differentiate_add(struct backward *bw, const struct vp_op *op)
             emit_copy(bw, v, bw->grad[v], dout, false);
         } else {
             bw->grad[v] = dout;
+            join_ring(bw, v, op->out);
         }
     }
 }
@@ -178,9 +213,11 @@ static void emit_b(struct backward *bw, const struct vp_op *op,
         call->din[i] = din[i];
         call->din_add[i] = add[i];
     }
-    if (bw->lowering->remade[op->out])
+    if (bw->lowering->remade[op->out]) {
         call->again = bw->lowering->home[op->out] = vp_lowering_temp(
             bw->lowering, vp_value_bytes(bw->graph, op->out));
+        bw->made[bw->n_made++] = op->out;
+    }
 }
 
 /* What W reads later outlives the B list. */
@@ -213,33 +250,73 @@ static void emit_w(struct backward *bw, const struct vp_op *op,
             carry(bw, call->in[i]);
     }
     for (int i = 0; i < VP_MAX_PARAM; i++)
-        call->dpar[i] = vp_layout_grad(bw->lowering->program, op->par[i]);
+        call->dpar[i] = vp_layout_grad(bw->lowering, op->par[i]);
 }
 
-/* Does its W call find what it reads? */
-static bool has_inputs(const struct backward *bw, const struct vp_op *op)
+/* A value that the W call of `op` reads and that is not made again yet, or
+ * VP_NONE. */
+static vp_val missing_input(const struct backward *bw, const struct vp_op *op)
 {
     for (int i = 0; i < VP_MAX_IN; i++) {
         vp_val v = op->in[i];
 
         if (v != VP_NONE && (vp_op_defs[op->kind].needs_w & need_in[i]) &&
             bw->lowering->remade[v] && !vp_ref_is(bw->lowering->home[v]))
-            return false;
+            return v;
     }
-    return true;
+    return VP_NONE;
+}
+
+static void wait_for(struct backward *bw, int owed, vp_val v)
+{
+    bw->owed[owed].next = bw->first_owed[v];
+    bw->first_owed[v] = owed;
+}
+
+static void owe_w(struct backward *bw, const struct vp_op *op, struct vp_ref dz)
+{
+    bw->owed[bw->n_owed] = (struct owed){ .op = op, .dz = dz };
+    bw->waits[op - bw->graph->ops] = true;
+    bw->n_waiting++;
+    wait_for(bw, bw->n_owed++, missing_input(bw, op));
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
 }
 
 /* Emits the W calls that need not wait any longer. */
 static void settle(struct backward *bw)
 {
-    int n = bw->n_owed;
+    int n_ready = 0;
 
-    bw->n_owed = 0;
-    for (int i = 0; i < n; i++)
-        if (has_inputs(bw, bw->owed[i].op))
-            emit_w(bw, bw->owed[i].op, bw->owed[i].dz);
-        else
-            bw->owed[bw->n_owed++] = bw->owed[i];
+    for (int i = 0; i < bw->n_made; i++) {
+        int owed = bw->first_owed[bw->made[i]], next;
+
+        for (; owed != VP_NONE; owed = next) {
+            vp_val v = missing_input(bw, bw->owed[owed].op);
+
+            next = bw->owed[owed].next;
+            if (v == VP_NONE)
+                bw->ready[n_ready++] = owed;
+            else
+                wait_for(bw, owed, v);
+        }
+        bw->first_owed[bw->made[i]] = VP_NONE;
+    }
+    bw->n_made = 0;
+    if (n_ready > 1)
+        qsort(bw->ready, (size_t)n_ready, sizeof(*bw->ready), ascending);
+    for (int i = 0; i < n_ready; i++) {
+        const struct owed *owed = &bw->owed[bw->ready[i]];
+
+        bw->waits[owed->op - bw->graph->ops] = false;
+        emit_w(bw, owed->op, owed->dz);
+    }
+    bw->n_waiting -= n_ready;
 }
 
 static void differentiate(struct backward *bw, const struct vp_op *op)
@@ -261,10 +338,10 @@ static void differentiate(struct backward *bw, const struct vp_op *op)
     dz = place_dz(bw, op);
     if (def->has_b)
         emit_b(bw, op, dz);
-    if (def->has_w && has_inputs(bw, op))
+    if (def->has_w && missing_input(bw, op) == VP_NONE)
         emit_w(bw, op, dz);
     else if (def->has_w)
-        bw->owed[bw->n_owed++] = (struct owed){ op, dz };
+        owe_w(bw, op, dz);
     if (def->flops)
         settle(bw);
 }
@@ -292,16 +369,35 @@ static void start_from_dout(struct backward *bw)
     }
 }
 
+static enum vp_status allocate(struct backward *bw)
+{
+    struct vp_lowering *lowering = bw->lowering;
+    size_t n_values = (size_t)lowering->graph->n_values;
+    size_t n_ops = (size_t)lowering->graph->n_ops;
+
+    bw->grad = vp_lowering_work(lowering, n_values * sizeof(*bw->grad));
+    bw->rings = vp_lowering_work(lowering, n_values * sizeof(*bw->rings));
+    bw->din = vp_lowering_work(lowering, n_values * sizeof(*bw->din));
+    bw->owed = vp_lowering_work(lowering, n_ops * sizeof(*bw->owed));
+    bw->ready = vp_lowering_work(lowering, n_ops * sizeof(*bw->ready));
+    bw->waits = vp_lowering_work(lowering, n_ops);
+    bw->made = vp_lowering_work(lowering, n_values * sizeof(*bw->made));
+    bw->first_owed = vp_lowering_work(lowering,
+                                      n_values * sizeof(*bw->first_owed));
+    if (lowering->status != VP_OK)
+        return lowering->status;
+    for (vp_val v = 0; v < lowering->graph->n_values; v++) {
+        bw->rings[v] = (struct ring){ v, v };
+        bw->first_owed[v] = VP_NONE;
+    }
+    return VP_OK;
+}
+
 void vp_lower_backward(struct vp_lowering *lowering)
 {
-    size_t n_values = (size_t)lowering->graph->n_values;
     struct backward bw = { .lowering = lowering, .graph = lowering->graph };
 
-    bw.grad = vp_lowering_alloc(lowering, n_values * sizeof(*bw.grad));
-    bw.din = vp_lowering_alloc(lowering, n_values * sizeof(*bw.din));
-    bw.owed = vp_lowering_alloc(lowering, (size_t)lowering->graph->n_ops *
-                                              sizeof(*bw.owed));
-    if (lowering->status != VP_OK)
+    if (allocate(&bw) != VP_OK)
         return;
     start_from_dout(&bw);
     for (int i = lowering->end_op - 1; i >= lowering->first_op; i--) {
@@ -309,5 +405,5 @@ void vp_lower_backward(struct vp_lowering *lowering)
         differentiate(&bw, &lowering->graph->ops[i]);
     }
     settle(&bw);
-    VP_BUG_ON(bw.n_owed > 0);
+    VP_BUG_ON(bw.n_waiting > 0);
 }

@@ -2,20 +2,25 @@
  * the model to its start, and so do they: the first ones are final early. */
 #include "graph/lower.h"
 
-/* The gradient nearest before `end`, or NULL. */
-static const struct vp_layout_entry *entry_before(
-    const struct vp_layout *layout, int64_t end)
+#include <stdlib.h>
+
+static int by_offset(const void *a, const void *b)
 {
-    const struct vp_layout_entry *found = NULL;
+    const int64_t *x = a, *y = b;
 
-    for (int i = 0; i < layout->n_entries; i++) {
-        const struct vp_layout_entry *entry = &layout->entries[i];
+    return (*x > *y) - (*x < *y);
+}
 
-        if (entry->grad_offset != VP_NONE && entry->grad_offset < end &&
-            (!found || entry->grad_offset > found->grad_offset))
-            found = entry;
-    }
-    return found;
+/* Where gradients begin, ascending; returns how many there are. */
+static int list_begins(const struct vp_layout *layout, int64_t *begins)
+{
+    int n = 0;
+
+    for (int i = 0; i < layout->n_entries; i++)
+        if (layout->entries[i].grad_offset != VP_NONE)
+            begins[n++] = layout->entries[i].grad_offset;
+    qsort(begins, (size_t)n, sizeof(*begins), by_offset);
+    return n;
 }
 
 static void put(struct vp_program *program, int64_t begin, int64_t end)
@@ -40,13 +45,12 @@ static void put_pieces(struct vp_program *program, int64_t begin, int64_t end,
 
 /* Whole parameters, as many as fit the limit; one that is larger is cut. There
  * is always a bundle, if only an empty one: replicas meet there. */
-static void cut(struct vp_program *program, int64_t limit)
+static void cut(struct vp_program *program, int64_t limit, int64_t *begins)
 {
-    const struct vp_layout *layout = &program->layout;
-    int64_t begin = layout->grad_bytes, end = begin;
+    int64_t begin = program->layout.grad_bytes, end = begin;
 
-    while (begin > 0) {
-        int64_t next = entry_before(layout, begin)->grad_offset;
+    for (int i = list_begins(&program->layout, begins) - 1; i >= 0; i--) {
+        int64_t next = begins[i];
 
         if (begin < end && end - next > limit) {
             put(program, begin, end);
@@ -68,6 +72,22 @@ static void cut(struct vp_program *program, int64_t limit)
     }
 }
 
+/* The first bundle that ends behind `offset`. */
+static int find_bundle(const struct vp_program *program, int64_t offset)
+{
+    int begin = 0, end = program->n_bundles;
+
+    while (begin < end) {
+        int middle = begin + (end - begin) / 2;
+
+        if (program->bundles[middle].end > offset)
+            end = middle;
+        else
+            begin = middle + 1;
+    }
+    return begin;
+}
+
 /* The bundles that a call writes are final no sooner than after it. */
 static void note_call(struct vp_program *program, enum vp_list list, int index)
 {
@@ -82,36 +102,39 @@ static void note_call(struct vp_program *program, enum vp_list list, int index)
             continue;
         param = &program->graph->params[call->op->par[i]];
         end = ref.offset + param->rows * param->cols * (int64_t)sizeof(float);
-        for (int b = 0; b < program->n_bundles; b++) {
-            struct vp_bundle *bundle = &program->bundles[b];
-
-            if (bundle->begin >= end || bundle->end <= ref.offset)
-                continue;
-            bundle->list = list;
-            bundle->n_calls = index + 1;
+        for (int b = find_bundle(program, ref.offset);
+             b < program->n_bundles && program->bundles[b].begin < end; b++) {
+            program->bundles[b].list = list;
+            program->bundles[b].n_calls = index + 1;
         }
     }
 }
 
-static bool final_before(const struct vp_bundle *a, const struct vp_bundle *b)
+/* When a bundle is final. */
+struct moment {
+    enum vp_list list;
+    int n_calls, bundle;
+};
+
+static int by_moment(const void *a, const void *b)
 {
-    return a->list != b->list ? a->list < b->list : a->n_calls < b->n_calls;
+    const struct moment *x = a, *y = b;
+
+    if (x->list != y->list)
+        return x->list < y->list ? -1 : 1;
+    if (x->n_calls != y->n_calls)
+        return x->n_calls < y->n_calls ? -1 : 1;
+    return (x->bundle > y->bundle) - (x->bundle < y->bundle);
 }
 
-static void sort(struct vp_program *program)
+static void sort(struct vp_program *program, struct moment *moments)
 {
-    int *order = program->bundle_order;
-
-    for (int i = 0; i < program->n_bundles; i++) {
-        int at = i;
-
-        while (at > 0 && final_before(&program->bundles[i],
-                                      &program->bundles[order[at - 1]])) {
-            order[at] = order[at - 1];
-            at--;
-        }
-        order[at] = i;
-    }
+    for (int i = 0; i < program->n_bundles; i++)
+        moments[i] = (struct moment){ program->bundles[i].list,
+                                      program->bundles[i].n_calls, i };
+    qsort(moments, (size_t)program->n_bundles, sizeof(*moments), by_moment);
+    for (int i = 0; i < program->n_bundles; i++)
+        program->bundle_order[i] = moments[i].bundle;
 }
 
 enum vp_status vp_bundles_make(struct vp_lowering *lowering)
@@ -121,6 +144,9 @@ enum vp_status vp_bundles_make(struct vp_lowering *lowering)
                                          VP_TENSOR_ALIGN);
     size_t most = (size_t)program->layout.n_entries + 1 +
                   2 * (size_t)(program->layout.grad_bytes / limit);
+    int64_t *begins = vp_lowering_work(lowering, most * sizeof(*begins));
+    struct moment *moments = vp_lowering_work(lowering,
+                                              most * sizeof(*moments));
 
     program->bundles = vp_lowering_alloc(lowering,
                                          most * sizeof(*program->bundles));
@@ -128,11 +154,11 @@ enum vp_status vp_bundles_make(struct vp_lowering *lowering)
         lowering, most * sizeof(*program->bundle_order));
     if (lowering->status != VP_OK)
         return lowering->status;
-    cut(program, limit);
+    cut(program, limit, begins);
     for (int i = 0; i < program->n_calls[VP_LIST_B]; i++)
         note_call(program, VP_LIST_B, i);
     for (int i = 0; i < program->n_calls[VP_LIST_W]; i++)
         note_call(program, VP_LIST_W, i);
-    sort(program);
+    sort(program, moments);
     return VP_OK;
 }

@@ -19,12 +19,9 @@
  * them ahead of W. */
 #include "graph/lower.h"
 
-static bool is_tied(const struct vp_graph *graph, vp_par par)
+static bool is_tied(const struct vp_param *param)
 {
-    for (vp_par p = 0; p < graph->n_params; p++)
-        if (graph->params[p].tied_to == par)
-            return true;
-    return graph->params[par].tied_to != VP_NONE;
+    return param->has_copies || param->tied_to != VP_NONE;
 }
 
 static bool is_vector(const struct vp_param *param)
@@ -40,15 +37,15 @@ static int64_t bytes_of(const struct vp_param *param)
 }
 
 /* Gradient number `i` of a call, if that is of a matrix. */
-static struct vp_life *find_life(const struct vp_program *program,
+static struct vp_life *find_life(const struct vp_lowering *lowering,
                                  const struct vp_call *call, int i,
                                  struct vp_life *lives)
 {
     vp_par par = call->op->par[i];
 
-    if (!vp_ref_is(call->dpar[i]) || is_vector(&program->graph->params[par]))
+    if (!vp_ref_is(call->dpar[i]) || is_vector(&lowering->graph->params[par]))
         return NULL;
-    return &lives[vp_layout_find(program, par) - program->layout.entries];
+    return &lives[lowering->entry_of[par]];
 }
 
 /* All gradients of a call are written while it runs. */
@@ -56,22 +53,21 @@ static void note_call(const struct vp_lowering *lowering,
                       const struct vp_call *call, struct vp_life *lives,
                       int64_t *now)
 {
-    const struct vp_program *program = lowering->program;
     int64_t begin = *now;
 
     for (int i = 0; i < VP_MAX_PARAM; i++) {
-        const struct vp_life *life = find_life(program, call, i, lives);
+        const struct vp_life *life = find_life(lowering, call, i, lives);
 
         *now += life ? life->n_bytes : 0;
     }
     for (int i = 0; i < VP_MAX_PARAM; i++) {
-        struct vp_life *life = find_life(program, call, i, lives);
+        struct vp_life *life = find_life(lowering, call, i, lives);
 
         if (!life)
             continue;
         if (life->first < 0)
             life->first = begin;
-        life->last = is_tied(lowering->graph, call->op->par[i])
+        life->last = is_tied(&lowering->graph->params[call->op->par[i]])
                          ? INT64_MAX
                          : *now + lowering->spec->grad_linger;
     }
@@ -103,11 +99,11 @@ static int find_lives(const struct vp_lowering *lowering, struct vp_life *lives)
     return n;
 }
 
-static void patch(const struct vp_program *program, struct vp_call *call)
+static void patch(const struct vp_lowering *lowering, struct vp_call *call)
 {
     for (int i = 0; i < VP_MAX_PARAM; i++)
         if (vp_ref_is(call->dpar[i]))
-            call->dpar[i] = vp_layout_grad(program, call->op->par[i]);
+            call->dpar[i] = vp_layout_grad(lowering, call->op->par[i]);
 }
 
 enum vp_status vp_grads_plan(struct vp_lowering *lowering)
@@ -115,18 +111,17 @@ enum vp_status vp_grads_plan(struct vp_lowering *lowering)
     struct vp_program *program = lowering->program;
     struct vp_layout *layout = &program->layout;
     size_t n_bytes = ((size_t)layout->n_entries + 1) * sizeof(struct vp_life);
-    struct vp_life *lives = vp_lowering_alloc(lowering, n_bytes);
-    struct vp_life *placed = vp_lowering_alloc(lowering, n_bytes);
+    struct vp_life *lives = vp_lowering_work(lowering, n_bytes);
     int n;
 
     if (lowering->status != VP_OK)
         return lowering->status;
     VP_BUG_ON(lowering->spec->split_w || lowering->spec->bundle_bytes > 0);
     n = find_lives(lowering, lives);
-    layout->grad_bytes = vp_plan_lives(lives, n, placed);
+    VP_TRY(vp_plan_lives(lives, n, &layout->grad_bytes));
     for (int i = 0; i < n; i++)
-        layout->entries[placed[i].id].grad_offset = placed[i].offset;
+        layout->entries[lives[i].id].grad_offset = lives[i].offset;
     for (int i = 0; i < program->n_calls[VP_LIST_B]; i++)
-        patch(program, &program->calls[VP_LIST_B][i]);
+        patch(lowering, &program->calls[VP_LIST_B][i]);
     return VP_OK;
 }

@@ -107,6 +107,7 @@ static vp_val add_value(struct vp_graph *graph, const struct vp_value *value)
         fail(graph, "a tensor has no elements or too many");
     graph->values = values;
     values[graph->n_values] = *value;
+    values[graph->n_values].last_reader = VP_NONE;
     return graph->n_values++;
 }
 
@@ -181,6 +182,8 @@ vp_par vp_graph_tied(struct vp_graph *graph, vp_par owner)
     param = graph->params[owner];
     if (param.tied_to == VP_NONE)
         param.tied_to = owner;
+    param.has_copies = false;
+    graph->params[param.tied_to].has_copies = true;
     return add_param(graph, &param);
 }
 
@@ -197,6 +200,16 @@ static void set_needs_grad(struct vp_graph *graph, const struct vp_op *op)
         if (op->par[i] != VP_NONE)
             needs |= !graph->params[op->par[i]].constant;
     graph->values[op->out].needs_grad = needs;
+}
+
+static void note_readers(struct vp_graph *graph, const struct vp_op *op)
+{
+    for (int i = 0; i < VP_MAX_IN; i++) {
+        if (op->in[i] == VP_NONE)
+            continue;
+        graph->values[op->in[i]].n_readers++;
+        graph->values[op->in[i]].last_reader = op->id;
+    }
 }
 
 /* Appends the operator; its shape rule has the last word. */
@@ -225,6 +238,7 @@ static vp_val apply(struct vp_graph *graph, const struct vp_op *proto)
     if (vp_op_defs[op.kind].shape(graph, &op) != VP_OK)
         return VP_NONE;
     set_needs_grad(graph, &op);
+    note_readers(graph, &op);
     ops[graph->n_ops++] = op;
     block->n_ops++;
     return op.out;
@@ -400,16 +414,13 @@ double vp_op_flops(const struct vp_graph *graph, const struct vp_op *op,
 double vp_graph_flops(const struct vp_graph *graph, int first_block,
                       int n_blocks)
 {
+    const struct vp_block *first = &graph->blocks[first_block];
+    const struct vp_block *last = first + n_blocks - 1;
     double flops = 0.0;
 
-    for (int i = 0; i < graph->n_ops; i++) {
-        const struct vp_op *op = &graph->ops[i];
-
-        if (op->block < first_block || op->block >= first_block + n_blocks)
-            continue;
+    for (int i = first->first_op; i < last->first_op + last->n_ops; i++)
         for (int phase = 0; phase < VP_PHASE_COUNT; phase++)
-            flops += vp_op_flops(graph, op, (enum vp_phase)phase);
-    }
+            flops += vp_op_flops(graph, &graph->ops[i], (enum vp_phase)phase);
     return flops;
 }
 
@@ -422,16 +433,7 @@ int64_t vp_value_bytes(const struct vp_graph *graph, vp_val value)
 
 const struct vp_op *vp_graph_reader(const struct vp_graph *graph, vp_val value)
 {
-    const struct vp_op *reader = NULL;
+    const struct vp_value *v = &graph->values[value];
 
-    for (int i = 0; i < graph->n_ops; i++) {
-        for (int j = 0; j < VP_MAX_IN; j++) {
-            if (graph->ops[i].in[j] != value)
-                continue;
-            if (reader)
-                return NULL;
-            reader = &graph->ops[i];
-        }
-    }
-    return reader;
+    return v->n_readers == 1 ? &graph->ops[v->last_reader] : NULL;
 }

@@ -32,6 +32,8 @@ struct vp_value {
     int64_t rows, cols;
     enum vp_role role; /* what a model input means; NONE inside */
     int producer;      /* operator, or VP_NONE for a model input */
+    int n_readers;     /* inputs of operators that are this value */
+    int last_reader;   /* operator, or VP_NONE */
     bool needs_grad;
 };
 
@@ -53,6 +55,7 @@ struct vp_param {
     bool stored_transposed; /* files hold [cols, rows] (GPT-2's Conv1D) */
     bool constant;          /* a table that is not trained (sinusoids) */
     vp_par tied_to;         /* shares its value with this earlier parameter */
+    bool has_copies;        /* later parameters are tied to this one */
     int n_parts;
     struct vp_part part[VP_MAX_PART];
 };

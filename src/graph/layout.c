@@ -15,17 +15,6 @@ static vp_par tie_group(const struct vp_graph *graph, vp_par par)
     return owner == VP_NONE ? par : owner;
 }
 
-/* The earlier entry of the layout with the same weights, or -1. */
-static int find_storage(const struct vp_graph *graph,
-                        const struct vp_layout *layout, vp_par par)
-{
-    for (int i = 0; i < layout->n_entries; i++)
-        if (layout->entries[i].storage == i &&
-            tie_group(graph, layout->entries[i].par) == tie_group(graph, par))
-            return i;
-    return -1;
-}
-
 static int64_t advance(int64_t *end, int64_t n_bytes)
 {
     int64_t offset = *end;
@@ -40,8 +29,10 @@ static bool in_stage(const struct vp_lowering *lowering, int block)
            block < lowering->spec->first_block + lowering->spec->n_blocks;
 }
 
-/* Adds the stage's parameters that are (or are not) constant. */
-static void place_params(struct vp_lowering *lowering, bool constant)
+/* Adds the stage's parameters that are (or are not) constant. `storage_of` has,
+ * per owner of weights, the first entry of the stage that uses them, or -1. */
+static void place_params(struct vp_lowering *lowering, bool constant,
+                         int *storage_of)
 {
     const struct vp_graph *graph = lowering->graph;
     struct vp_layout *layout = &lowering->program->layout;
@@ -50,10 +41,13 @@ static void place_params(struct vp_lowering *lowering, bool constant)
         const struct vp_param *param = &graph->params[par];
         int64_t n_bytes = count(param) * vp_dtype_bytes(graph->dtype);
         int index = layout->n_entries;
-        int storage = find_storage(graph, layout, par);
+        int storage = storage_of[tie_group(graph, par)];
 
         if (!in_stage(lowering, param->block) || param->constant != constant)
             continue;
+        if (storage < 0)
+            storage_of[tie_group(graph, par)] = index;
+        lowering->entry_of[par] = index;
         layout->entries[index] = (struct vp_layout_entry){
             .par = par,
             .storage = storage < 0 ? index : storage,
@@ -78,14 +72,22 @@ enum vp_status vp_layout_make(struct vp_lowering *lowering)
 {
     const struct vp_graph *graph = lowering->graph;
     struct vp_layout *layout = &lowering->program->layout;
+    size_t n = (size_t)graph->n_params, n_here = 0;
+    int *storage_of = vp_lowering_work(lowering, n * sizeof(*storage_of));
 
-    layout->entries = vp_lowering_alloc(
-        lowering, (size_t)lowering->graph->n_params * sizeof(*layout->entries));
-    if (!layout->entries)
-        return VP_ERR_NOMEM;
-    place_params(lowering, false);
+    for (size_t par = 0; par < n; par++)
+        n_here += in_stage(lowering, graph->params[par].block);
+    layout->entries = vp_lowering_alloc(lowering,
+                                        n_here * sizeof(*layout->entries));
+    lowering->entry_of = vp_lowering_work(lowering,
+                                          n * sizeof(*lowering->entry_of));
+    if (lowering->status != VP_OK)
+        return lowering->status;
+    for (size_t par = 0; par < n; par++)
+        storage_of[par] = lowering->entry_of[par] = VP_NONE;
+    place_params(lowering, false, storage_of);
     layout->train_bytes = as_floats(graph, layout->param_bytes);
-    place_params(lowering, true);
+    place_params(lowering, true, storage_of);
 
     layout->grad_bytes = layout->train_bytes;
     for (int i = 0; i < layout->n_entries; i++) {
@@ -103,30 +105,29 @@ enum vp_status vp_layout_make(struct vp_lowering *lowering)
     return VP_OK;
 }
 
-const struct vp_layout_entry *vp_layout_find(const struct vp_program *program,
-                                             vp_par par)
+static const struct vp_layout_entry *find_entry(
+    const struct vp_lowering *lowering, vp_par par)
 {
-    for (int i = 0; i < program->layout.n_entries; i++)
-        if (program->layout.entries[i].par == par)
-            return &program->layout.entries[i];
-    vp_bug(__FILE__, __LINE__, "parameter is not in its stage");
+    int i = lowering->entry_of[par];
+
+    VP_BUG_ON(i == VP_NONE); /* it is in another stage */
+    return &lowering->program->layout.entries[i];
 }
 
-struct vp_ref vp_layout_param(const struct vp_program *program, vp_par par)
+struct vp_ref vp_layout_param(const struct vp_lowering *lowering, vp_par par)
 {
     if (par == VP_NONE)
         return (struct vp_ref){ VP_SPACE_NONE, 0 };
-    return (struct vp_ref){ VP_SPACE_PARAM,
-                            vp_layout_find(program, par)->offset };
+    return (struct vp_ref){ VP_SPACE_PARAM, find_entry(lowering, par)->offset };
 }
 
-struct vp_ref vp_layout_grad(const struct vp_program *program, vp_par par)
+struct vp_ref vp_layout_grad(const struct vp_lowering *lowering, vp_par par)
 {
     const struct vp_layout_entry *entry;
 
     if (par == VP_NONE)
         return (struct vp_ref){ VP_SPACE_NONE, 0 };
-    entry = vp_layout_find(program, par);
+    entry = find_entry(lowering, par);
     if (entry->grad_offset == VP_NONE)
         return (struct vp_ref){ VP_SPACE_NONE, 0 };
     return (struct vp_ref){ VP_SPACE_GRAD, entry->grad_offset };
@@ -134,27 +135,27 @@ struct vp_ref vp_layout_grad(const struct vp_program *program, vp_par par)
 
 /* ---- Packets ------------------------------------------------------------ */
 
-static int last_use(const struct vp_graph *graph, vp_val value)
+/* Is a value alive between operators cut-1 and cut: made before, used after?
+ * Both neighbours of a boundary derive the same packet from it. */
+static bool crosses(const struct vp_value *value, int cut, bool gradients)
 {
-    for (int i = graph->n_ops - 1; i >= 0; i--)
-        for (int j = 0; j < VP_MAX_IN; j++)
-            if (graph->ops[i].in[j] == value)
-                return i;
-    return -1;
+    return value->producer < cut && value->last_reader >= cut &&
+           (!gradients || value->needs_grad);
 }
 
-/* The values alive between operators cut-1 and cut: made before, used after.
- * Both neighbours of a boundary derive the same packet from it. */
-static void packet_at(const struct vp_lowering *lowering, int cut,
-                      bool gradients, struct vp_packet *packet)
+static enum vp_status packet_at(struct vp_lowering *lowering, int cut,
+                                bool gradients, struct vp_packet *packet)
 {
     const struct vp_graph *graph = lowering->graph;
+    size_t n = 0;
 
+    for (vp_val v = 0; v < graph->n_values; v++)
+        n += crosses(&graph->values[v], cut, gradients);
+    packet->entries = vp_lowering_alloc(lowering, n * sizeof(*packet->entries));
+    if (!packet->entries)
+        return VP_ERR_NOMEM;
     for (vp_val v = 0; v < graph->n_values; v++) {
-        const struct vp_value *value = &graph->values[v];
-
-        if (value->producer >= cut || (gradients && !value->needs_grad) ||
-            last_use(graph, v) < cut)
+        if (!crosses(&graph->values[v], cut, gradients))
             continue;
         packet->entries[packet->n_entries++] = (struct vp_packet_entry){
             .value = v,
@@ -162,6 +163,7 @@ static void packet_at(const struct vp_lowering *lowering, int cut,
             .offset = advance(&packet->n_bytes, vp_value_bytes(graph, v)),
         };
     }
+    return VP_OK;
 }
 
 static void note_places(const struct vp_packet *packet, enum vp_space space,
@@ -176,20 +178,11 @@ static void note_places(const struct vp_packet *packet, enum vp_space space,
 enum vp_status vp_packets_make(struct vp_lowering *lowering)
 {
     struct vp_program *program = lowering->program;
-    struct vp_packet *packets[] = { &program->in, &program->out, &program->din,
-                                    &program->dout };
 
-    for (size_t i = 0; i < VP_COUNT_OF(packets); i++) {
-        packets[i]->entries = vp_lowering_alloc(
-            lowering,
-            (size_t)lowering->graph->n_values * sizeof(*packets[i]->entries));
-        if (!packets[i]->entries)
-            return VP_ERR_NOMEM;
-    }
-    packet_at(lowering, lowering->first_op, false, &program->in);
-    packet_at(lowering, lowering->first_op, true, &program->din);
-    packet_at(lowering, lowering->end_op, false, &program->out);
-    packet_at(lowering, lowering->end_op, true, &program->dout);
+    VP_TRY(packet_at(lowering, lowering->first_op, false, &program->in));
+    VP_TRY(packet_at(lowering, lowering->first_op, true, &program->din));
+    VP_TRY(packet_at(lowering, lowering->end_op, false, &program->out));
+    VP_TRY(packet_at(lowering, lowering->end_op, true, &program->dout));
     note_places(&program->in, VP_SPACE_IN, lowering->boundary_in);
     note_places(&program->out, VP_SPACE_OUT, lowering->boundary_out);
     return VP_OK;

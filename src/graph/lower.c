@@ -5,13 +5,24 @@
 
 #include <string.h>
 
-void *vp_lowering_alloc(struct vp_lowering *lowering, size_t n_bytes)
+static void *alloc_from(struct vp_lowering *lowering, struct vp_arena *arena,
+                        size_t n_bytes)
 {
-    void *p = vp_arena_alloc(&lowering->program->arena, n_bytes);
+    void *p = vp_arena_alloc(arena, n_bytes);
 
     if (!p)
         lowering->status = VP_ERR_NOMEM;
     return p;
+}
+
+void *vp_lowering_alloc(struct vp_lowering *lowering, size_t n_bytes)
+{
+    return alloc_from(lowering, &lowering->program->arena, n_bytes);
+}
+
+void *vp_lowering_work(struct vp_lowering *lowering, size_t n_bytes)
+{
+    return alloc_from(lowering, &lowering->arena, n_bytes);
 }
 
 /* Doubles an array of the lowering when it is full. */
@@ -23,7 +34,7 @@ static void *grow(struct vp_lowering *lowering, void *items, size_t item_bytes,
 
     if (n < *cap)
         return items;
-    moved = vp_lowering_alloc(lowering, (size_t)wider * item_bytes);
+    moved = vp_lowering_work(lowering, (size_t)wider * item_bytes);
     if (!moved)
         return NULL;
     if (n > 0)
@@ -99,7 +110,7 @@ void vp_lowering_operands(struct vp_lowering *lowering, struct vp_call *call)
     for (int i = 0; i < VP_MAX_AUX; i++)
         call->aux[i] = place_of(lowering, op->aux[i]);
     for (int i = 0; i < VP_MAX_PARAM; i++)
-        call->par[i] = vp_layout_param(lowering->program, op->par[i]);
+        call->par[i] = vp_layout_param(lowering, op->par[i]);
 }
 
 const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
@@ -387,22 +398,41 @@ static void find_range(struct vp_lowering *lowering)
         lowering->first_redo_line -= (int)(spec->recompute_ratio * n_lines);
 }
 
+/* Moves the finished lists to the program. */
+static enum vp_status keep_calls(struct vp_lowering *lowering)
+{
+    struct vp_program *program = lowering->program;
+
+    for (int list = 0; list < VP_LIST_COUNT; list++) {
+        size_t n_bytes = (size_t)program->n_calls[list] *
+                         sizeof(struct vp_call);
+        struct vp_call *calls = vp_lowering_alloc(lowering, n_bytes);
+
+        if (!calls)
+            return VP_ERR_NOMEM;
+        if (n_bytes > 0)
+            memcpy(calls, program->calls[list], n_bytes);
+        program->calls[list] = calls;
+    }
+    return VP_OK;
+}
+
 static enum vp_status lower_lists(struct vp_lowering *lowering)
 {
     size_t n_values = (size_t)lowering->graph->n_values;
-    bool *backward = vp_lowering_alloc(lowering, n_values);
-    bool *marks = vp_lowering_alloc(lowering, n_values);
-    bool *redo = vp_lowering_alloc(lowering, (size_t)lowering->graph->n_ops);
+    bool *backward = vp_lowering_work(lowering, n_values);
+    bool *marks = vp_lowering_work(lowering, n_values);
+    bool *redo = vp_lowering_work(lowering, (size_t)lowering->graph->n_ops);
 
-    lowering->boundary_in = vp_lowering_alloc(
+    lowering->boundary_in = vp_lowering_work(
         lowering, n_values * sizeof(*lowering->boundary_in));
-    lowering->boundary_out = vp_lowering_alloc(
+    lowering->boundary_out = vp_lowering_work(
         lowering, n_values * sizeof(*lowering->boundary_out));
-    lowering->kept = vp_lowering_alloc(lowering,
-                                       n_values * sizeof(*lowering->kept));
-    lowering->home = vp_lowering_alloc(lowering,
-                                       n_values * sizeof(*lowering->home));
-    lowering->remade = vp_lowering_alloc(lowering, n_values);
+    lowering->kept = vp_lowering_work(lowering,
+                                      n_values * sizeof(*lowering->kept));
+    lowering->home = vp_lowering_work(lowering,
+                                      n_values * sizeof(*lowering->home));
+    lowering->remade = vp_lowering_work(lowering, n_values);
     if (lowering->status != VP_OK)
         return lowering->status;
 
@@ -423,7 +453,8 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
         VP_TRY(vp_grads_plan(lowering));
     if (lowering->spec->bundle_bytes > 0 && !lowering->spec->forward_only)
         VP_TRY(vp_bundles_make(lowering));
-    return vp_plan_memory(lowering);
+    VP_TRY(vp_plan_memory(lowering));
+    return keep_calls(lowering);
 }
 
 static void note_sizes(struct vp_lowering *lowering)
@@ -460,11 +491,13 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
     VP_TRY(check_spec(graph, spec, err));
     find_range(&lowering);
     st = lower_lists(&lowering);
+    if (st == VP_OK)
+        note_sizes(&lowering);
+    vp_arena_release(&lowering.arena);
     if (st != VP_OK) {
         vp_arena_release(&program.arena);
         return vp_err_set(err, st, "lowering a stage: %s", vp_status_name(st));
     }
-    note_sizes(&lowering);
     *program_out = program;
     return VP_OK;
 }

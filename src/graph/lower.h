@@ -17,6 +17,7 @@ struct vp_lowering {
     const struct vp_graph *graph;
     const struct vp_stage_spec *spec;
     struct vp_program *program;
+    struct vp_arena arena; /* of what only lowering needs */
     vp_scratch_fn scratch;
     void *scratch_ctx;
 
@@ -28,6 +29,7 @@ struct vp_lowering {
     struct vp_ref *kept; /* SLOT or REDO place, if backward reads it */
     struct vp_ref *home; /* where the list being emitted has it */
     bool *remade;        /* B writes it once more, for W */
+    int *entry_of; /* per parameter: its place in the layout, or VP_NONE */
 
     struct vp_temp *temps;
     int n_temps, cap_temps;
@@ -52,7 +54,10 @@ static inline bool vp_lowering_redone(const struct vp_lowering *lowering,
     return op->line >= lowering->first_redo_line;
 }
 
+/* Zeroed memory that lives as long as the program, or as the lowering; NULL
+ * sets lowering->status. */
 void *vp_lowering_alloc(struct vp_lowering *lowering, size_t n_bytes);
+void *vp_lowering_work(struct vp_lowering *lowering, size_t n_bytes);
 struct vp_ref vp_lowering_temp(struct vp_lowering *lowering, int64_t n_bytes);
 /* Appends a call with operator, phase, scratch; the caller fills in refs. The
  * pointer is valid until the next emit. Never NULL (a dummy after NOMEM). */
@@ -67,12 +72,10 @@ const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
                                         const struct vp_op *like);
 
 /* layout.c */
-const struct vp_layout_entry *vp_layout_find(const struct vp_program *program,
-                                             vp_par par);
 enum vp_status vp_layout_make(struct vp_lowering *lowering);
 enum vp_status vp_packets_make(struct vp_lowering *lowering);
-struct vp_ref vp_layout_param(const struct vp_program *program, vp_par par);
-struct vp_ref vp_layout_grad(const struct vp_program *program, vp_par par);
+struct vp_ref vp_layout_param(const struct vp_lowering *lowering, vp_par par);
+struct vp_ref vp_layout_grad(const struct vp_lowering *lowering, vp_par par);
 
 /* backward.c */
 void vp_lower_backward(struct vp_lowering *lowering);
@@ -91,10 +94,11 @@ struct vp_life {
     int64_t offset;
 };
 
-/* Gives `n` lives their offsets, largest first, each the lowest one that is free
- * all the time; returns the bytes that they need together. `placed` has them in
- * the order of offsets; `lives` is mixed up. */
-int64_t vp_plan_lives(struct vp_life *lives, int n, struct vp_life *placed);
+/* lives.c: gives `n` lives their offsets, largest first, each the lowest one
+ * that is free all the time, and finds the bytes that they need together. Sorts
+ * `lives`. */
+enum vp_status vp_plan_lives(struct vp_life *lives, int n,
+                             int64_t *n_bytes_out);
 
 /* grads.c: gives gradients that are used up new offsets, and patches calls. */
 enum vp_status vp_grads_plan(struct vp_lowering *lowering);

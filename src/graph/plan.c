@@ -2,12 +2,9 @@
  *
  * A temporary lives from the first to the last call of its list that names it,
  * or to the end of a run of calls that may be made one; those of a W linger.
- * Largest first, each goes to the lowest offset that is free during its whole
- * life. Temporaries that W reads after B move to the slot. */
+ * lives.c finds the places. Temporaries that W reads after B move to the
+ * slot. */
 #include "graph/lower.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 static void each_ref(struct vp_call *call,
                      void (*fn)(void *ctx, struct vp_ref *ref), void *ctx)
@@ -70,12 +67,13 @@ static int end_of_run(const struct vp_program *program, enum vp_list list,
 static void scan_list(struct scan *scan, const struct vp_program *program,
                       enum vp_list list, int base)
 {
-    for (int i = 0; i < program->n_calls[list]; i++) {
+    for (int i = 0, end = -1; i < program->n_calls[list]; i++) {
         struct vp_call *call = &program->calls[list][i];
 
+        end = i > end ? end_of_run(program, list, i) : end;
         scan->call = base + i;
         each_ref(call, note_use, scan);
-        scan->call = base + end_of_run(program, list, i);
+        scan->call = base + end;
         /* It may run beside the calls after it. */
         if (call->phase == VP_PHASE_W)
             scan->call += program->spec.w_linger;
@@ -109,61 +107,17 @@ static int find_lives(const struct vp_lowering *lowering, int first, int end,
     return n;
 }
 
-static int larger_first(const void *a, const void *b)
-{
-    const struct vp_life *x = a, *y = b;
-
-    if (x->n_bytes != y->n_bytes)
-        return x->n_bytes < y->n_bytes ? 1 : -1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-/* `placed` is sorted by offset; inserts `life` at the lowest free place. */
-static void place(struct vp_life *placed, int n_placed, struct vp_life life)
-{
-    int at = n_placed;
-
-    life.offset = 0;
-    for (int i = 0; i < n_placed; i++) {
-        const struct vp_life *other = &placed[i];
-
-        if (other->last < life.first || other->first > life.last)
-            continue;
-        if (other->offset >= life.offset + life.n_bytes)
-            break;
-        if (other->offset + other->n_bytes > life.offset)
-            life.offset = other->offset + other->n_bytes;
-    }
-    while (at > 0 && placed[at - 1].offset > life.offset)
-        at--;
-    memmove(&placed[at + 1], &placed[at],
-            (size_t)(n_placed - at) * sizeof(*placed));
-    placed[at] = life;
-}
-
-int64_t vp_plan_lives(struct vp_life *lives, int n, struct vp_life *placed)
-{
-    int64_t n_bytes = 0;
-
-    qsort(lives, (size_t)n, sizeof(*lives), larger_first);
-    for (int i = 0; i < n; i++)
-        place(placed, i, lives[i]);
-    for (int i = 0; i < n; i++)
-        if (placed[i].offset + placed[i].n_bytes > n_bytes)
-            n_bytes = placed[i].offset + placed[i].n_bytes;
-    return n_bytes;
-}
-
-/* Plans lists [first, end); returns the bytes that they need. */
-static int64_t plan_lists(struct vp_lowering *lowering, int first, int end,
-                          struct vp_life *lives, struct vp_life *placed)
+/* Plans lists [first, end), and finds the bytes that they need. */
+static enum vp_status plan_lists(struct vp_lowering *lowering, int first,
+                                 int end, struct vp_life *lives,
+                                 int64_t *n_bytes_out)
 {
     int n = find_lives(lowering, first, end, lives);
-    int64_t n_bytes = vp_plan_lives(lives, n, placed);
 
+    VP_TRY(vp_plan_lives(lives, n, n_bytes_out));
     for (int i = 0; i < n; i++)
-        lowering->temps[placed[i].id].offset = placed[i].offset;
-    return n_bytes;
+        lowering->temps[lives[i].id].offset = lives[i].offset;
+    return VP_OK;
 }
 
 static void patch(void *ctx, struct vp_ref *ref)
@@ -181,8 +135,8 @@ static void patch(void *ctx, struct vp_ref *ref)
 
 /* What is carried gets bytes of its own in SLOT; WORK has room for the list
  * that needs most. */
-static void plan_apart(struct vp_lowering *lowering, struct vp_life *lives,
-                       struct vp_life *placed)
+static enum vp_status plan_apart(struct vp_lowering *lowering,
+                                 struct vp_life *lives)
 {
     int64_t *slot = &lowering->program->n_bytes[VP_SPACE_SLOT];
     int64_t *work = &lowering->program->n_bytes[VP_SPACE_WORK];
@@ -194,38 +148,39 @@ static void plan_apart(struct vp_lowering *lowering, struct vp_life *lives,
         *slot += lowering->temps[i].n_bytes;
     }
     for (int list = 0; list < VP_LIST_COUNT; list++) {
-        int64_t n_bytes = plan_lists(lowering, list, list + 1, lives, placed);
+        int64_t n_bytes;
 
+        VP_TRY(plan_lists(lowering, list, list + 1, lives, &n_bytes));
         if (n_bytes > *work)
             *work = n_bytes;
     }
+    return VP_OK;
 }
 
 /* All lists of a minibatch share SLOT, behind the loss. */
-static void plan_together(struct vp_lowering *lowering, struct vp_life *lives,
-                          struct vp_life *placed)
+static enum vp_status plan_together(struct vp_lowering *lowering,
+                                    struct vp_life *lives)
 {
     int64_t *slot = &lowering->program->n_bytes[VP_SPACE_SLOT];
-    int64_t n_bytes = plan_lists(lowering, 0, VP_LIST_COUNT, lives, placed);
+    int64_t n_bytes;
 
+    VP_TRY(plan_lists(lowering, 0, VP_LIST_COUNT, lives, &n_bytes));
     for (int i = 0; i < lowering->n_temps; i++)
         lowering->temps[i].offset += *slot;
     *slot += n_bytes;
+    return VP_OK;
 }
 
 enum vp_status vp_plan_memory(struct vp_lowering *lowering)
 {
     struct vp_program *program = lowering->program;
     size_t n = (size_t)lowering->n_temps + 1;
-    struct vp_life *lives = vp_lowering_alloc(lowering, n * sizeof(*lives));
-    struct vp_life *placed = vp_lowering_alloc(lowering, n * sizeof(*placed));
+    struct vp_life *lives = vp_lowering_work(lowering, n * sizeof(*lives));
 
     if (lowering->status != VP_OK)
         return lowering->status;
-    if (lowering->spec->one_slot)
-        plan_together(lowering, lives, placed);
-    else
-        plan_apart(lowering, lives, placed);
+    VP_TRY(lowering->spec->one_slot ? plan_together(lowering, lives)
+                                    : plan_apart(lowering, lives));
     for (int list = 0; list < VP_LIST_COUNT; list++)
         for (int i = 0; i < program->n_calls[list]; i++)
             each_ref(&program->calls[list][i], patch, lowering);

@@ -1,44 +1,43 @@
-/* Exact balancing by dynamic programming, twice over the same table: first for
- * the smallest maximum M, then for the most even partition below M.
+/* Exact balancing in two steps: the smallest maximum M of the stages' costs,
+ * then the most even partition whose stages cost at most M.
+ *
+ * Whether stages of cost L suffice is found by going through the blocks once per
+ * stage, and the smallest such L by halving the range of doubles. Then dynamic
+ * programming takes the least sum of squares:
  *
  *   best(s, i)   of blocks i.. on stages s..
  *   best(S, n)   = 0
- *   best(s, i)   = min over j > i of join(cost of i .. j-1 on s, best(s+1, j))
+ *   best(s, i)   = min over j > i of (cost of i .. j-1 on s)^2 + best(s+1, j)
  *
- * where join takes the larger one, or adds a square. Costs are not negative, so
- * the search for j ends where the stage alone is no better than what is known:
- * about n^2 steps in all for stages of similar size. */
+ * for those i only at which stage s can begin if no stage costs more than M, and
+ * for those j at which the stages after it can begin. Where costs are similar
+ * these are few. */
 #include "plan/balance.h"
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct search {
     int n, n_stages;
-    double *prefix; /* [n_stages, n + 1]: cost of the blocks before i */
-    double *best;   /* [n_stages + 1, n + 1] */
     double limit;   /* no stage may cost more */
-    bool squares;   /* join adds squares */
+    double *prefix; /* [n_stages, n + 1]: cost of the blocks before i */
+    bool *begins;   /* [n_stages + 1, n + 1]: can stage s begin with block i? */
+    double *best;   /* likewise: least sum of squares from there on */
 };
+
+static size_t index_of(const struct search *search, int s, int i)
+{
+    return (size_t)s * ((size_t)search->n + 1) + (size_t)i;
+}
 
 static double stage_cost(const struct search *search, int s, int i, int j)
 {
-    const double *row = search->prefix + (size_t)s * ((size_t)search->n + 1);
+    const double *row = search->prefix + index_of(search, s, 0);
 
     return row[j] - row[i];
-}
-
-static double *best_at(const struct search *search, int s, int i)
-{
-    return search->best + (size_t)s * ((size_t)search->n + 1) + i;
-}
-
-static double join(const struct search *search, double cost, double rest)
-{
-    if (search->squares)
-        return cost * cost + rest;
-    return cost > rest ? cost : rest;
 }
 
 static void add_up(struct search *search, const double *costs)
@@ -54,16 +53,71 @@ static void add_up(struct search *search, const double *costs)
     }
 }
 
-static double find_best(const struct search *search, int s, int i)
+/* ---- The limit ---------------------------------------------------------- */
+
+/* Finds where stages can begin; returns whether the last one can end with the
+ * last block. A stage costs least if it begins as late as it can. */
+static bool find_begins(struct search *search)
+{
+    int n = search->n, n_stages = search->n_stages;
+
+    memset(search->begins, 0, (size_t)n + 1);
+    search->begins[0] = true;
+    for (int s = 0; s < n_stages; s++) {
+        const bool *here = search->begins + index_of(search, s, 0);
+        bool *next = search->begins + index_of(search, s + 1, 0);
+        int latest = -1;
+
+        for (int i = 0; i <= n; i++) {
+            next[i] = latest >= 0 &&
+                      stage_cost(search, s, latest, i) <= search->limit;
+            if (here[i])
+                latest = i;
+        }
+    }
+    return search->begins[index_of(search, n_stages, n)];
+}
+
+/* Doubles that are not negative are in the order of their bits. */
+static void find_limit(struct search *search)
+{
+    double most = INFINITY;
+    uint64_t low = 0, high;
+
+    memcpy(&high, &most, sizeof(high));
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+
+        memcpy(&search->limit, &middle, sizeof(middle));
+        if (find_begins(search))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    memcpy(&search->limit, &high, sizeof(high));
+    find_begins(search);
+}
+
+/* ---- The partition ------------------------------------------------------ */
+
+static double join(const struct search *search, int s, int i, int j)
+{
+    double cost = stage_cost(search, s, i, j);
+
+    return cost * cost + search->best[index_of(search, s + 1, j)];
+}
+
+/* `low`: the stages after s can begin there, but not before. */
+static double find_best(const struct search *search, int s, int i, int low)
 {
     double best = INFINITY;
 
-    for (int j = i + 1; j <= search->n; j++) {
+    for (int j = low > i ? low : i + 1; j <= search->n; j++) {
         double cost = stage_cost(search, s, i, j), value;
 
-        if (cost > search->limit || join(search, cost, 0.0) >= best)
+        if (cost > search->limit || cost * cost >= best)
             break;
-        value = join(search, cost, *best_at(search, s + 1, j));
+        value = join(search, s, i, j);
         best = value < best ? value : best;
     }
     return best;
@@ -71,12 +125,24 @@ static double find_best(const struct search *search, int s, int i)
 
 static void fill(struct search *search)
 {
-    for (int i = 0; i < search->n; i++)
-        *best_at(search, search->n_stages, i) = INFINITY;
-    *best_at(search, search->n_stages, search->n) = 0.0;
-    for (int s = search->n_stages - 1; s >= 0; s--)
-        for (int i = search->n; i >= 0; i--)
-            *best_at(search, s, i) = find_best(search, s, i);
+    int n = search->n, low = n;
+
+    for (int i = 0; i < n; i++)
+        search->best[index_of(search, search->n_stages, i)] = INFINITY;
+    search->best[index_of(search, search->n_stages, n)] = 0.0;
+    for (int s = search->n_stages - 1; s >= 0; s--) {
+        int lowest = n + 1;
+
+        for (int i = n; i >= 0; i--) {
+            size_t at = index_of(search, s, i);
+
+            search->best[at] = search->begins[at] ? find_best(search, s, i, low)
+                                                  : (double)INFINITY;
+            if (search->best[at] < (double)INFINITY)
+                lowest = i;
+        }
+        low = lowest;
+    }
 }
 
 /* Walks along the table; the same sums give the same bits. */
@@ -85,11 +151,10 @@ static void read_cuts(const struct search *search, int *partition_out)
     int i = 0;
 
     for (int s = 0; s < search->n_stages; s++) {
-        double want = *best_at(search, s, i);
+        double want = search->best[index_of(search, s, i)];
         int j = i + 1;
 
-        while (j < search->n && join(search, stage_cost(search, s, i, j),
-                                     *best_at(search, s + 1, j)) != want)
+        while (j < search->n && join(search, s, i, j) != want)
             j++;
         partition_out[s] = j - i;
         i = j;
@@ -104,21 +169,20 @@ enum vp_status vp_plan_balance(const double *costs, int n, int n_stages,
         .n = n,
         .n_stages = n_stages,
         .prefix = calloc(rows * row, sizeof(double)),
+        .begins = calloc((rows + 1) * row, sizeof(bool)),
         .best = calloc((rows + 1) * row, sizeof(double)),
-        .limit = INFINITY,
     };
-    bool ok = search.prefix && search.best;
+    bool ok = search.prefix && search.begins && search.best;
 
     VP_BUG_ON(n_stages < 1 || n < n_stages);
     if (ok) {
         add_up(&search, costs);
-        fill(&search);
-        search.limit = *best_at(&search, 0, 0);
-        search.squares = true;
+        find_limit(&search);
         fill(&search);
         read_cuts(&search, partition_out);
     }
     free(search.prefix);
+    free(search.begins);
     free(search.best);
     return ok ? VP_OK : VP_ERR_NOMEM;
 }

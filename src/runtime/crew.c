@@ -565,17 +565,13 @@ static enum vp_status make_ties(struct vp_crew *crew, struct vp_rank *ranks)
     crew->ties = calloc((size_t)graph->n_params + 1, sizeof(*crew->ties));
     if (!crew->ties)
         return VP_ERR_NOMEM;
-    for (vp_par owner = 0; owner < graph->n_params; owner++) {
-        bool tied = false;
+    for (vp_par par = 0; par < graph->n_params; par++) {
+        vp_par owner = graph->params[par].tied_to;
 
-        for (vp_par par = owner + 1; par < graph->n_params; par++) {
-            if (graph->params[par].tied_to != owner)
-                continue;
-            VP_BUG_ON(graph->params[par].block <= graph->params[owner].block);
-            tied = true;
-        }
-        if (tied)
-            VP_TRY(make_tie(crew, ranks, owner));
+        VP_BUG_ON(owner != VP_NONE &&
+                  graph->params[par].block <= graph->params[owner].block);
+        if (graph->params[par].has_copies)
+            VP_TRY(make_tie(crew, ranks, par));
     }
     return VP_OK;
 }

@@ -96,14 +96,9 @@ static void add_memory(struct vp_stage *stage)
 
 enum tie { FREE, OWNER, COPY };
 
-static enum tie tie_of(const struct vp_graph *graph, vp_par par)
+static enum tie tie_of(const struct vp_param *param)
 {
-    if (graph->params[par].tied_to != VP_NONE)
-        return COPY;
-    for (int i = 0; i < graph->n_params; i++)
-        if (graph->params[i].tied_to == par)
-            return OWNER;
-    return FREE;
+    return param->tied_to != VP_NONE ? COPY : param->has_copies ? OWNER : FREE;
 }
 
 /* Lists the tensors of some of the parameters stored here. */
@@ -117,8 +112,7 @@ static void list_some(struct vp_stage *stage, enum tie tie)
         const struct vp_layout_entry *entry = &layout->entries[i];
         const struct vp_param *param = &graph->params[entry->par];
 
-        if (param->constant || entry->storage != i ||
-            tie_of(graph, entry->par) != tie)
+        if (param->constant || entry->storage != i || tie_of(param) != tie)
             continue;
         for (int j = 0; j < param->n_parts; j++) {
             stage->tensor_names[stage->n_tensors] = param->part[j].name;
