@@ -1,12 +1,12 @@
 #!/bin/bash
 # One rank of a job sees other files than the rest: all ranks go on from the same
 # checkpoint, or all stop and say why. Never a trace that differs.
-#   tests/choice.sh PROGRAM SHIM
-# SHIM is the library of tests/badfiles.c.
+#   tests/choice.sh PROGRAM TOOLS
+# TOOLS is the folder of libbadfiles.so.
 set -u
 
-program=$(realpath "${1:?usage: tests/choice.sh PROGRAM SHIM}")
-shim=$(realpath "${2:?usage: tests/choice.sh PROGRAM SHIM}")
+program=$(realpath "${1:?usage: tests/choice.sh PROGRAM TOOLS}")
+shim=$(realpath "${2:?usage: tests/choice.sh PROGRAM TOOLS}")/libbadfiles.so
 . "$(dirname "$0")/cluster_lib.sh"
 need mpirun
 folder=$(mktemp -d) || exit 1

@@ -2,12 +2,12 @@
 # Files that hang, before the first step, while a run trains and at its end: the
 # rank, its duty and the file are named within the limit, and nothing is left.
 # Files that are slow only take their time.
-#   tests/hang.sh PROGRAM SHIM
-# SHIM is the library of tests/badfiles.c.
+#   tests/hang.sh PROGRAM TOOLS
+# TOOLS is the folder of libbadfiles.so.
 set -u
 
-program=$(realpath "${1:?usage: tests/hang.sh PROGRAM SHIM}")
-shim=$(realpath "${2:?usage: tests/hang.sh PROGRAM SHIM}")
+program=$(realpath "${1:?usage: tests/hang.sh PROGRAM TOOLS}")
+shim=$(realpath "${2:?usage: tests/hang.sh PROGRAM TOOLS}")/libbadfiles.so
 . "$(dirname "$0")/cluster_lib.sh"
 need mpirun
 folder=$(mktemp -d) || exit 1

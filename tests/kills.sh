@@ -1,18 +1,30 @@
 #!/bin/bash
-# Ranks that are killed or stopped at random moments: the right one is named,
-# nothing is left behind, and the losses are those of an unbroken run.
-#   tests/kills.sh PROGRAM [TRIALS [SEED]]
-# A trial is one of eight kinds: SIGKILL or SIGSTOP, bsp or asp, 2 or 4 ranks.
-# Half of them go on by --restarts; the others by --resume, after vpipe or
-# mpirun had started the ranks. TRIALS of all kinds together [6]; with VP_FULL=1
-# 50 of each kind. A strike that finds the run over does not count: the trial is
-# made again.
+# Jobs that are struck at random moments: the right rank is named, nothing is left
+# behind, and the losses are those of an unbroken run.
+#   tests/kills.sh PROGRAM TOOLS [TRIALS [SEED]]
+# TOOLS is the folder of libbadfiles.so and flood. The strikes:
+#
+#   KILL STOP    a rank gets the signal; the job names it, and goes on by
+#                --restarts or --resume
+#   FREEZE       all processes of the job are stopped for longer than its
+#                watchdog allows, and continued: nothing happens
+#   FLOOD        strangers connect to the supervisor while the job starts: nothing
+#                happens
+#   HIDE FLIP    a job is resumed, and one rank does not see the newest
+#                checkpoint, or finds it damaged: all go on from the same one
+#   FAIL HANG    one rank gets an I/O error from a file of that checkpoint, or
+#                waits for it without end: all stop, and the next try goes on
+#
+# Each in bsp and asp, with 2 and 4 ranks, started by vpipe or by mpirun. TRIALS
+# of all kinds together [8]; with VP_FULL=1 400. A strike that finds the run over
+# does not count: the trial is made again.
 set -u
 
-program=$(realpath "${1:?usage: tests/kills.sh PROGRAM [TRIALS [SEED]]}")
-trials=${2:-6}
+program=$(realpath "${1:?usage: tests/kills.sh PROGRAM TOOLS [TRIALS [SEED]]}")
+tools=$(realpath "${2:?usage: tests/kills.sh PROGRAM TOOLS [TRIALS [SEED]]}")
+trials=${3:-8}
 [ -z "${VP_FULL:-}" ] || trials=400
-RANDOM=${3:-1}
+RANDOM=${4:-1}
 . "$(dirname "$0")/cluster_lib.sh"
 need mpirun
 folder=$(mktemp -d) || exit 1
@@ -78,7 +90,7 @@ trace_of() {
 
 # processes_of RUN
 processes_of() {
-    pgrep -f -- "--(output|resume) $1( |\$)"
+    pgrep -f -- "--(output|resume) $1(/checkpoints/[a-z0-9.-]*)?( |\$)"
 }
 
 # find_rank RUN RANK: its process id
@@ -164,34 +176,138 @@ check_run() {
         wrong+=("nothing is said of its work")
 }
 
-# trial NUMBER SIGNAL MODE RANKS HOW: false if the strike came too late
-trial() {
-    local run=$folder/run$1 signal=$2 mode=$3 ranks=$4 how=$5 rank
-    local child status struck=1 left wrong=()
-    rank=$((RANDOM % ranks))
-    settings "$mode" "$ranks"
-    rm -f out err
-    start "$run" "$ranks" "$how" >out.struck 2>err.struck &
-    child=$!
-    strike "$run" "$rank" "$signal" || struck=0
-    wait $child
-    status=$?
+# complain TRIAL: shows what went wrong
+complain() {
+    [ ${#wrong[@]} -gt 0 ] || return
+    failures=$((failures + 1))
+    echo "FAILED: $1:$(printf ' %s;' "${wrong[@]}")"
+    show_run "$run"
+}
+
+check_losses() {
+    trace_of "$run" | cmp -s - "$mode$ranks.losses" || wrong+=("other losses")
+}
+
+check_left() {
+    local left
     left=$(find_left "$run" "$how")
     [ -z "$left" ] || wrong+=("left behind: $left")
+}
+
+# Nothing is said, but what mpirun itself says of SIGCONT.
+check_silence() {
+    local said
+    said=$(grep -v '^mpirun: Forwarding signal' err.struck)
+    [ -z "$said" ] || wrong+=("something is said: ${said:0:300}")
+}
+
+# One rank gets a signal.
+strike_rank() {
+    local child status
+    start "$run" "$ranks" "$how" >out.struck 2>err.struck &
+    child=$!
+    strike "$run" "$rank" "$kind" || struck=0
+    wait $child
+    status=$?
+    check_left
     if was_over "$run" $status "$how"; then
         struck=0
+        return
+    fi
+    check_run $status "$kind" "$rank" "$how"
+    [ "$how" = restarts ] || train --resume "$run" >out 2>err ||
+        again "$run" || wrong+=("does not go on")
+}
+
+# All processes stop and go on; supervisor and ranks in a random order.
+strike_all() {
+    local child pids
+    sets+=(--set watchdog_seconds=3)
+    start "$run" "$ranks" "$how" >out.struck 2>err.struck &
+    child=$!
+    for ((k = 0; k < 3000; k++)); do
+        has_steps_done "$run" $((RANDOM % (steps / 2))) && break
+        pause 0.01
+    done
+    pids=$(processes_of "$run" | shuf --random-source=model.yml)
+    # shellcheck disable=SC2086 # words
+    kill -STOP $pids 2>/dev/null || struck=0
+    pause 4.5
+    # shellcheck disable=SC2086
+    kill -CONT $pids 2>/dev/null
+    wait $child || wrong+=("status $?")
+    check_silence
+    check_left
+}
+
+# Strangers connect from the first moment on.
+strike_door() {
+    local stranger
+    "$tools/flood" "$program" "$run" 30 >flood.out &
+    stranger=$!
+    start "$run" "$ranks" "$how" >out.struck 2>err.struck ||
+        wrong+=("status $?")
+    wait $stranger
+    read -r n _ <flood.out
+    [ "$n" -gt 0 ] || struck=0
+    check_silence
+    check_left
+}
+
+# A job is resumed by mpirun, and one rank has a bad file system.
+strike_files() {
+    local parts=() r status half=$((11 + RANDOM % (steps - 20)))
+    train --output "$run" --max-steps $half >out 2>err ||
+        wrong+=("the first half: status $?")
+    for ((r = 0; r < ranks; r++)); do
+        [ $r -eq 0 ] || parts+=(:)
+        parts+=(-n 1)
+        [ $r -ne "$rank" ] || parts+=(-x "LD_PRELOAD=$tools/libbadfiles.so"
+            -x "BADFILES_$kind=step-$half")
+        parts+=("$program" train model.yml "${sets[@]}" --quiet --resume "$run")
+    done
+    timeout -k 10 $limit mpirun --oversubscribe --allow-run-as-root \
+        --mca mpi_yield_when_idle 1 "${parts[@]}" >out.struck 2>err.struck \
+        </dev/null
+    status=$?
+    how=mpirun check_left
+    case $kind in
+    HIDE | FLIP) [ $status -eq 0 ] || wrong+=("status $status") ;;
+    FAIL | HANG)
+        [ $status -ne 0 ] || wrong+=("status 0")
+        [ $status -lt 124 ] || wrong+=("it did not end by itself")
+        check_stop
+        train --resume "$run" >out 2>err || wrong+=("does not go on")
+        ;;
+    esac
+}
+
+# What is said of a rank that cannot read.
+check_stop() {
+    grep -q "step-$half" err.struck || wrong+=("the file is not named")
+    if [ "$kind" = FAIL ]; then
+        grep -q "Input/output error" err.struck || wrong+=("no cause")
     else
-        check_run $status "$signal" $rank "$how"
-        [ "$how" = restarts ] || train --resume "$run" >out 2>err ||
-            again "$run" || wrong+=("does not go on")
+        grep -q "^rank $rank on host " err.struck ||
+            wrong+=("rank $rank is not named")
     fi
-    trace_of "$run" | cmp -s - "$mode$ranks.losses" || wrong+=("other losses")
-    if [ ${#wrong[@]} -gt 0 ]; then
-        failures=$((failures + 1))
-        echo "FAILED: trial $1: $signal $mode $ranks ranks, rank $rank, $how:" \
-            "$(printf ' %s;' "${wrong[@]}")"
-        show_run "$run"
-    fi
+}
+
+# trial NUMBER KIND MODE RANKS HOW: false if the strike came too late
+trial() {
+    local run=$folder/run$1 kind=$2 mode=$3 ranks=$4 how=$5 rank struck=1
+    local wrong=()
+    rank=$((RANDOM % ranks))
+    settings "$mode" "$ranks"
+    rm -f out err out.struck err.struck
+    case $kind in
+    KILL | STOP) strike_rank ;;
+    FREEZE) strike_all ;;
+    FLOOD) strike_door ;;
+    *) strike_files ;;
+    esac
+    check_losses
+    complain "trial $1: $kind $mode $ranks ranks, rank $rank, $how"
     rm -rf "$run"
     [ $struck -eq 1 ]
 }
@@ -214,12 +330,13 @@ for mode in bsp asp; do
     done
 done
 
-signals=(KILL STOP)
+kinds=(KILL STOP FREEZE HIDE FLOOD FAIL HANG FLIP)
 modes=(bsp asp)
 hows=(resume restarts mpirun restarts)
 for ((i = 0; i < trials && missed <= trials; )); do
-    trial $i "${signals[i % 2]}" "${modes[i / 2 % 2]}" \
-        $((2 + 2 * ((i + i / 4) % 2))) "${hows[i / 3 % 4]}" &&
+    j=$((i / ${#kinds[@]}))
+    trial $i "${kinds[i % ${#kinds[@]}]}" "${modes[(i + j) % 2]}" \
+        $((2 + 2 * ((i + j / 2) % 2))) "${hows[(i + j) % 4]}" &&
         i=$((i + 1)) || missed=$((missed + 1))
 done
 [ $i -eq "$trials" ] || note_failure "too many strikes came too late"
