@@ -313,8 +313,8 @@ grep -qE '^--set: stage 0 needs [0-9.]+ [KM]iB \(.*\), memory_limit is 1 KiB; ' 
 [ ! -e big ] || fail 'a refused run wrote a folder'
 # Nor does what the machine has no room for begin.
 run 2 train "$configs/bert_one.yml" --output huge --set device=cpu \
-    --set synthetic_data=true --set batch_size=400000 --set hidden=8192 \
-    --set heads=64 --set layers=24
+    --set synthetic_data=true --set batch_size=400000 --set seq_length=64 \
+    --set hidden=8192 --set heads=64 --set layers=24
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about room'
 has err '--set: the stages here and the copies to save them need 191 TiB, '
 has err ' left; use a smaller batch_size, '
@@ -380,6 +380,18 @@ refuse "$PWD/broken.hdf5: is no HDF5 file; copy or write the shard anew, or move
     --set "data_dir=$PWD/broken.hdf5"
 
 # ---- Text ------------------------------------------------------------------
+# Documented losses depend on every byte of the text that the small
+# configurations learn: it is frozen, see its README.
+checks=$((checks + 1))
+: >out
+: >err
+[ "$(cksum <"$configs/data/prose.txt")" = "4000939623 305782" ] ||
+    fail 'configs/data/prose.txt is not the frozen text'
+grep -n '^data_dir: *\.\.' "$configs"/*.yml "$configs"/*/*.yml >out &&
+    fail 'a configuration learns what is outside of configs'
+run 0 train "$configs/bert_tiny.yml" --dry-run
+has out 'text: 1 file, 306 kB'
+
 # What is not text is refused before anything is made; what is left out, changed
 # or made up is said once, before the first step.
 text="--set layers=1 --set hidden=16 --set heads=2 --set seq_length=16"
