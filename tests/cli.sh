@@ -108,6 +108,11 @@ done
 refuse "vpipe train: option '--restarts' must be a whole number from 0 to\
  1000, not 'often'; write for example '--restarts 3'" train a.yml \
     --restarts often
+for bad in 0 -2 bigram 1e999; do
+    refuse "vpipe train: option '--require-loss-below' must be a number above 0\
+ or unigram, not '$bad'; write for example '--require-loss-below unigram'" \
+        train a.yml --require-loss-below "$bad"
+done
 refuse "vpipe train: two configurations, 'a.yml' and 'b.yml'; give one" \
     train a.yml b.yml
 refuse "vpipe train: two configurations, 'a.yml' and 'b.yml'; give one" \
@@ -423,6 +428,48 @@ run 0 train "$configs/translation_tiny.yml" $text --dry-run \
 run 0 train "$configs/translation_tiny.yml" --dry-run
 grep -q exercise out && fail 'generated pairs are called an exercise'
 
+# The end of a run with an evaluation says whether it learned, and
+# --require-loss-below makes that the exit status.
+learn="$text --set data_dir=$PWD/text/a.txt --require-loss-below"
+# shellcheck disable=SC2086
+run 0 train "$configs/gpt2_tiny.yml" $learn unigram --set total_steps=40 \
+    --set eval_every=20 --set learning_rate=0.02 --output learned
+line=' is 0\.[0-9]{3} of 2\.6969, the best guess without context$'
+grep -qE "^learned   yes: held-out loss [01]\.[0-9]{4}$line" out ||
+    fail 'a run does not say that it learned'
+[ ! -s err ] || fail 'a run that learned writes to stderr'
+# shellcheck disable=SC2086
+run 1 train "$configs/gpt2_tiny.yml" $learn unigram --output unlearned
+line=' is [2-9]\.[0-9]{3} of 2\.6969, the best guess without context$'
+grep -qE "^learned   no: held-out loss [0-9.]+$line" out ||
+    fail 'a run does not say that it did not learn'
+grep -qE "^held-out loss [0-9.]+ is not below 2\.6969, the best guess without\
+ context, as --require-loss-below asks; raise total_steps or change\
+ learning_rate\$" err || fail 'no line about a loss that is too high'
+[ -e unlearned/checkpoints/step-2/manifest.json ] ||
+    fail 'a run that did not learn was not saved'
+# shellcheck disable=SC2086
+run 0 train "$configs/gpt2_tiny.yml" $learn 9 --output limit --quiet
+# shellcheck disable=SC2086
+run 1 train "$configs/gpt2_tiny.yml" $learn 2.5 --output limit_missed --quiet
+[ ! -s out ] || fail '--quiet prints the loss'
+has err ' is not below 2.5000, as --require-loss-below asks; '
+[ "$(wc -l <err)" -eq 1 ] || fail 'not one line about a loss above the limit'
+# shellcheck disable=SC2086
+run 1 train "$configs/gpt2_tiny.yml" $learn unigram --resume unlearned \
+    --forward_only --quiet
+has err ' is not below 2.6969, the best guess without context'
+# shellcheck disable=SC2086
+run 1 train "$configs/gpt2_tiny.yml" $learn unigram --set eval_every=5 \
+    --output unasked --quiet
+has err 'there is no held-out loss for --require-loss-below: the run ended before'
+# shellcheck disable=SC2086
+refuse "vpipe train: option '--require-loss-below' compares the held-out loss,\
+ but eval_every is 0; set eval_every" train "$configs/gpt2_tiny.yml" $learn 9 \
+    --set eval_every=0 --output unasked_too
+# shellcheck disable=SC2086
+run 0 train "$configs/gpt2_tiny.yml" $learn unigram --dry-run
+
 printf 'caf\351\n' >>text/a.txt
 offset=$(($(wc -c <text/a.txt) - 2))
 # shellcheck disable=SC2086
@@ -670,7 +717,8 @@ run 0 train inside/config.yml --resume inside --forward_only
 grep -qE '^eval at step 8: loss [0-9.]+ over 4 batches$' out ||
     fail 'an evaluation does not say over what'
 run 0 train --help
-for word in --verbose --num_minibatches --forward_only --resume --explain; do
+for word in --verbose --num_minibatches --forward_only --resume --explain \
+    --require-loss-below; do
     has out "$word"
 done
 

@@ -107,7 +107,7 @@ static void test_bad_lines_are_refused(void **state)
         "word none",
         "word failed",
         "word failed 0 fine",
-        "word failed 10 beyond",
+        "word failed 11 beyond",
         "word done more",
         "here you are",
         "stop ",

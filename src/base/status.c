@@ -18,6 +18,7 @@ const char *vp_status_name(enum vp_status status)
         [VP_ERR_ABORTED] = "aborted",
         [VP_ERR_INTERRUPTED] = "interrupted",
         [VP_ERR_UNSUPPORTED] = "unsupported",
+        [VP_ERR_UNMET] = "requirement not met",
         [VP_ERR_END] = "end of data",
     };
     if ((size_t)status >= VP_COUNT_OF(names))

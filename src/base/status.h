@@ -18,6 +18,7 @@ enum vp_status {
     VP_ERR_ABORTED,     /* another rank failed first */
     VP_ERR_INTERRUPTED, /* a signal asked for a clean stop */
     VP_ERR_UNSUPPORTED, /* a part that this build or machine lacks */
+    VP_ERR_UNMET,       /* a run ended without the result that was required */
     VP_ERR_END,         /* no more data */
 };
 

@@ -2,6 +2,7 @@
 #include "tool.h"
 
 #include "base/clock.h"
+#include "goal.h"
 #include "launch/guard.h"
 #include "launch/launcher.h"
 #include "launch/member.h"
@@ -26,6 +27,7 @@ enum {
     FLAG_MAX_STEPS,
     FLAG_NUM_MINIBATCHES,
     FLAG_FORWARD_ONLY,
+    FLAG_LOSS_BELOW,
     FLAG_VERBOSE,
     FLAG_DRY_RUN,
     FLAG_EXPLAIN,
@@ -53,6 +55,10 @@ static const struct tool_flag flags[] = {
     [FLAG_FORWARD_ONLY] = { "--forward_only", NULL,
                             "do not train: print the loss over the held-out "
                             "data, of --resume or of the first weights" },
+    [FLAG_LOSS_BELOW] = { "--require-loss-below", "LOSS",
+                          "end with status 1 unless the last held-out loss is "
+                          "below LOSS: a number, or unigram for the best guess "
+                          "without context" },
     [FLAG_VERBOSE] = { "--verbose", "LIST",
                        "print the inside of the run every verbose_frequency "
                        "steps: some of stages,tensors,versions,communication,"
@@ -78,6 +84,7 @@ struct train_args {
     int n_texts;
     struct vp_run_options options;
     int64_t restarts;
+    struct goal goal;
     bool explain, quiet, verbose, help;
 };
 
@@ -264,6 +271,8 @@ static int take_flag(struct train_args *out, int flag, const char *value)
         return set_key(out, "num_minibatches=%s", value);
     case FLAG_FORWARD_ONLY:
         return set_key(out, "forward_only=%s", "true");
+    case FLAG_LOSS_BELOW:
+        return goal_set(&out->goal, value);
     case FLAG_VERBOSE:
         out->verbose = true;
         return set_key(out, "verbose=[%s]", value);
@@ -529,6 +538,8 @@ static int run(const struct train_args *args, const struct vp_config *config)
     struct vp_run_options options = args->options;
     struct progress progress;
     struct vp_run_events events = { .ctx = &progress,
+                                    .on_start = goal_keep_start,
+                                    .on_eval = goal_keep_eval,
                                     .on_warning = on_warning };
     struct vp_member member = { .world = NULL };
     struct vp_watchdog *watchdog = NULL;
@@ -571,6 +582,8 @@ static int run(const struct train_args *args, const struct vp_config *config)
     if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
     vp_watchdog_stop(watchdog);
+    if (st == VP_OK && !options.dry_run)
+        st = goal_check(&args->goal, &progress, &err);
     progress_break(&progress);
     tool_flush(stdout);
     atomic_store(&end_status, exit_status(st));
@@ -629,6 +642,10 @@ static int rank_args(const struct train_args *args, const char **out,
         out[n++] = "--max-steps";
         out[n++] = steps;
     }
+    if (args->goal.text) {
+        out[n++] = "--require-loss-below";
+        out[n++] = args->goal.text;
+    }
     if (args->quiet)
         out[n++] = "--quiet";
     *n_kept_out = n - *n_kept_out;
@@ -680,6 +697,7 @@ static int choose_way(const struct train_args *args,
                       const struct vp_config *config)
 {
     struct vp_processes self = vp_processes_find();
+    struct vp_err err;
     bool processes = vp_config_is_distributed(config) &&
                      !args->options.dry_run && !vp_member_is_one(&self);
 
@@ -691,6 +709,8 @@ static int choose_way(const struct train_args *args,
         return tool_usage_error("%s: every rank reads the configuration, and a "
                                 "pipe can be read once; write it to a file",
                                 args->config);
+    if (goal_check_config(&args->goal, config, &err) != VP_OK)
+        return refuse(&err);
     return processes ? launch(args, config) : run(args, config);
 }
 

@@ -36,7 +36,12 @@ void progress_init(struct progress *progress, FILE *out, int64_t every)
     const char *term = getenv("TERM");
 
     *progress = (struct progress){
-        .out = out, .every = every, .width = 80, .height = 24
+        .out = out,
+        .every = every,
+        .width = 80,
+        .height = 24,
+        .unigram_loss = NAN,
+        .eval_loss = NAN,
     };
     progress->terminal = isatty(fileno(out)) && term &&
                          strcmp(term, "dumb") != 0;
@@ -441,6 +446,7 @@ static void keep_summary(struct progress *progress,
     progress->n_cores = summary->n_cores;
     progress->bubble_simulated = summary->bubble_simulated;
     progress->bubble_theory = summary->bubble_theory;
+    progress->unigram_loss = summary->unigram_loss;
     for (int s = 0; s < summary->n_stages; s++)
         progress->stages[s] = (struct progress_stage){
             .first_rank = summary->stages[s].first_rank,
@@ -534,6 +540,7 @@ void progress_step(struct progress *progress,
 void progress_eval(struct progress *progress, int64_t step, int64_t n_batches,
                    double loss)
 {
+    progress->eval_loss = loss;
     clear_line(progress);
     fprintf(progress->out, "eval at step %lld: ", (long long)step);
     if (isfinite(loss))
@@ -725,6 +732,19 @@ static void print_work(const struct progress *progress,
             tokens, result->gflops_per_second);
 }
 
+/* Whether the held-out loss is below what frequencies alone give. A text of one
+ * symbol has nothing to learn. */
+static void print_learned(const struct progress *progress, double loss)
+{
+    double unigram = progress->unigram_loss;
+
+    if (unigram > 0.0)
+        fprintf(progress->out,
+                "learned   %s: held-out loss %.4f is %.3f of %.4f, the best "
+                "guess without context\n",
+                loss < unigram ? "yes" : "no", loss, loss / unigram, unigram);
+}
+
 void progress_end(struct progress *progress, const struct vp_run_result *result)
 {
     FILE *out = progress->out;
@@ -739,7 +759,7 @@ void progress_end(struct progress *progress, const struct vp_run_result *result)
                 "tenth\n",
                 result->first_loss, result->last_loss);
     if (isfinite(result->eval_loss))
-        fprintf(out, "eval      %.4f\n", result->eval_loss);
+        print_learned(progress, result->eval_loss);
     if (progress->pipeline) {
         print_stages(progress, result);
         print_timeline(progress, result);

@@ -42,6 +42,8 @@ struct progress {
     int64_t n_steps;     /* where it ends */
     int n_busy, n_cores; /* compute threads that share so many cores */
     double bubble_simulated, bubble_theory;
+    double unigram_loss; /* best guess without context; NaN before the start */
+    double eval_loss;    /* of the last evaluation; NaN before it */
 };
 
 /* `every` is print_frequency. Looks at `out` and the locale. */
