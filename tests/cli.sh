@@ -384,6 +384,20 @@ refuse "$PWD/broken.hdf5: is no HDF5 file; copy or write the shard anew, or move
  it out of data_dir" train "$configs/bert_one.yml" \
     --set "data_dir=$PWD/broken.hdf5"
 
+# The plugin of a transport is looked for before mpirun is started.
+mkdir alone
+cp "$program" alone/vpipe
+program=$PWD/alone/vpipe
+for transport in mpi nccl; do
+    # shellcheck disable=SC2086
+    refuse "--set: transport $transport: libvpipe_$transport.so cannot be loaded\
+ (no such file); build it with 'make all', which needs mpicc, or start one\
+ process" train "$configs/bert_tiny.yml" $pipe \
+        --set distributed_backend=$transport --output unstarted
+    [ ! -e unstarted ] || fail 'a run without its transport left a folder'
+done
+program=$big
+
 # ---- Text ------------------------------------------------------------------
 # Documented losses depend on every byte of the text that the small
 # configurations learn: it is frozen, see its README.

@@ -54,8 +54,8 @@ static enum vp_status load(struct plugin *plugin, struct vp_err *err)
         const char *why = dlerror();
 
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "device %s: %s cannot be loaded (%s); build vpipe "
-                          "where nvcc is, or use device: cpu",
+                          "device %s: %s cannot be loaded (%s); build it with "
+                          "'make all', which needs nvcc, or use device: cpu",
                           plugin->name, plugin->file,
                           why ? why : "no such file");
     }

@@ -24,8 +24,8 @@ static bool load(const char *transport, struct plugin *out, struct vp_err *err)
         const char *why = dlerror();
 
         vp_err_set(err, VP_ERR_UNSUPPORTED,
-                   "transport %s: %s cannot be loaded (%s); build vpipe "
-                   "where mpicc is, or start one process",
+                   "transport %s: %s cannot be loaded (%s); build it with "
+                   "'make all', which needs mpicc, or start one process",
                    transport, file, why ? why : "no such file");
         return false;
     }
