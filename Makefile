@@ -7,6 +7,9 @@ PREFIX ?= /usr/local
 TESTS ?= .
 export CC
 
+# What `make train` builds: the program, and plugins if ARGS names one.
+PARTS = $(if $(strip $(foreach name,cuda mpi nccl,\
+	$(findstring $(name),$(ARGS)))),plugins,program)
 RELEASE = -DCMAKE_BUILD_TYPE=Release
 CHECKED = -DCMAKE_BUILD_TYPE=RelWithDebInfo
 CTEST = ctest --output-on-failure --no-tests=error -j $(shell nproc) \
@@ -16,10 +19,11 @@ CTEST = ctest --output-on-failure --no-tests=error -j $(shell nproc) \
 	dist install clean help
 .DEFAULT_GOAL := all
 
-all: ## build/vpipe, optimised
+all: ## build/vpipe, its plugins and the tests, optimised
 	@scripts/build build $(RELEASE)
 
-train: all ## train a small BERT for about a minute
+train: ## build build/vpipe alone, train a small BERT for about a minute
+	@scripts/build build $(PARTS) $(RELEASE)
 	build/vpipe train configs/bert_tiny.yml --require-loss-below unigram $(ARGS)
 
 test: ## all tests, in the Release build and under ASan+UBSan
