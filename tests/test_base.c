@@ -737,10 +737,14 @@ static void test_cores(void **state)
     (void)state;
     assert_true(now.ran_ns > 0 && now.delayed_ns >= 0);
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
-        now.ran_ns = before.ran_ns + cases[i].ran;
-        now.delayed_ns = before.delayed_ns + cases[i].delayed;
-        assert_int_equal(vp_cores_starved(&before, &now, cases[i].ns),
+        /* In hundredths of the time that is evidence enough. */
+        const int64_t unit = VP_CORES_EVIDENCE_NS / 100;
+
+        now.ran_ns = before.ran_ns + cases[i].ran * unit;
+        now.delayed_ns = before.delayed_ns + cases[i].delayed * unit;
+        assert_int_equal(vp_cores_starved(&before, &now, cases[i].ns * unit),
                          cases[i].starved);
+        assert_false(vp_cores_starved(&before, &now, cases[i].ns * unit - 1));
     }
 }
 

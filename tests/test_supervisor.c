@@ -581,6 +581,8 @@ static void test_a_stopped_rank_is_killed_by_tcp(void **state)
     start_ranks(&job, all_beat);
     until_all_came(&job);
     kill(job.pids[0], SIGSTOP);
+    assert_int_equal(waitpid(job.pids[0], &status, WUNTRACED), job.pids[0]);
+    assert_true(WIFSTOPPED(status)); /* it cannot end by itself any more */
     assert_int_equal(vp_supervisor_end(job.supervisor, 4000), 0);
     assert_int_equal(waitpid(job.pids[0], &status, 0), job.pids[0]);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

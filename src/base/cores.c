@@ -45,5 +45,5 @@ bool vp_cores_starved(const struct vp_cores *before, const struct vp_cores *now,
     int64_t ran = now->ran_ns - before->ran_ns;
     int64_t delayed = now->delayed_ns - before->delayed_ns;
 
-    return delayed > ns / 2 && delayed > 2 * ran;
+    return ns >= VP_CORES_EVIDENCE_NS && delayed > ns / 2 && delayed > 2 * ran;
 }

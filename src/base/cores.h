@@ -15,6 +15,9 @@ struct vp_cores {
 
 /* Of this process. delayed_ns is 0 where the kernel does not say. */
 struct vp_cores vp_cores_read(void);
+/* Less time than this is no evidence: on a busy machine any thread may wait for
+ * a core for some tenths of a second. */
+#define VP_CORES_EVIDENCE_NS INT64_C(1000000000)
 /* Whether a process that had work for `ns` got too little: it waited for a core
  * for more than half of that time, and twice as long as it ran. `before` is a
  * reading at the start of that time. */

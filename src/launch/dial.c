@@ -37,9 +37,10 @@ static bool wait_for(struct dial *dial, int fd, short events)
     struct pollfd polled = { .fd = fd, .events = events };
     struct vp_limit limit = vp_limit_ms(TRY_MS);
 
-    while (!vp_limit_is_over(&limit) && !vp_limit_is_over(&dial->limit))
+    do
         if (poll(&polled, 1, VP_HEARTBEAT_MS / 2) == 1)
             return true;
+    while (!vp_limit_is_over(&limit) && !vp_limit_is_over(&dial->limit));
     return false;
 }
 
@@ -219,5 +220,7 @@ enum vp_status vp_dial(const char *address, const struct vp_hello *hello,
         if (dial.is_hopeless || vp_limit_is_over(&dial.limit))
             return give_up(&dial, err);
         nanosleep(&pause, NULL);
+        if (vp_limit_is_over(&dial.limit))
+            return give_up(&dial, err);
     }
 }
