@@ -125,6 +125,23 @@ one_by_one() {
     ended back
 }
 
+# Ranks come while their supervisor is stopped: they wait for it.
+before_the_ranks() {
+    local pid
+    timeout 120 "${by_vpipe[@]}" --quiet --output "$folder/early" \
+        >early.out 2>early.err </dev/null &
+    child=$!
+    until pid=$(pgrep -P $child vpipe) && pgrep -P "$pid" >/dev/null; do
+        kill -0 $child 2>/dev/null || break
+        sleep 0.01
+    done
+    kill -STOP "$pid"
+    sleep $seconds
+    kill -CONT "$pid"
+    ended early
+    [ ! -s early.err ] || wrong early 'something is said'
+}
+
 # The supervisor is a child of the first rank.
 under_mpirun() {
     start guarded "${by_mpirun[@]}"
@@ -160,7 +177,8 @@ typed() {
 "$program" train model.yml --quiet --output unbroken >out 2>err ||
     fail 'the unbroken run'
 tests='threads'
-! has_mpi || tests='threads all_at_once one_by_one under_mpirun paused_by_mpirun'
+! has_mpi || tests='threads all_at_once one_by_one
+    before_the_ranks under_mpirun paused_by_mpirun'
 # They sleep most of the time.
 for test in $tests; do
     $test &

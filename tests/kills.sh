@@ -219,6 +219,20 @@ strike_rank() {
         again "$run" || wrong+=("does not go on")
 }
 
+# stop_all RUN: into `pids`. mpirun may start ranks meanwhile: until a look finds
+# no new process.
+stop_all() {
+    local found
+    pids=
+    while found=$(processes_of "$1" | shuf --random-source=model.yml) &&
+        [ "$(sort <<<"$found")" != "$(sort <<<"$pids")" ]; do
+        pids=$found
+        # shellcheck disable=SC2086 # words
+        kill -STOP $pids 2>/dev/null
+    done
+    [ -n "$pids" ]
+}
+
 # All processes stop and go on; supervisor and ranks in a random order.
 strike_all() {
     local child pids
@@ -229,9 +243,7 @@ strike_all() {
         has_steps_done "$run" $((RANDOM % (steps / 2))) && break
         pause 0.01
     done
-    pids=$(processes_of "$run" | shuf --random-source=model.yml)
-    # shellcheck disable=SC2086 # words
-    kill -STOP $pids 2>/dev/null || struck=0
+    stop_all "$run" || struck=0
     pause 4.5
     # shellcheck disable=SC2086
     kill -CONT $pids 2>/dev/null

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/limit.h"
 #include "launch/dial.h"
+#include "launch/duty.h"
 #include "launch/machine.h"
 
 #include <errno.h>
@@ -242,6 +243,10 @@ static enum vp_status connect_to_supervisor(struct vp_pulse *pulse,
                                             struct vp_err *err)
 {
     const struct vp_pulse_config *config = &pulse->config;
+    /* The supervisor may be starved or frozen while the job starts. It waits
+     * just as long for this rank. */
+    const int64_t limit_ns =
+        vp_duty_limit_ns(VP_DUTY_JOIN, config->watchdog_seconds * SECOND);
     struct vp_hello hello = { .rank = config->rank,
                               .n_ranks = config->n_ranks,
                               .pid = (int)getpid() };
@@ -251,8 +256,8 @@ static enum vp_status connect_to_supervisor(struct vp_pulse *pulse,
         snprintf(hello.host, sizeof(hello.host), "%s", config->host);
     else
         vp_machine_name(hello.host, sizeof(hello.host));
-    return vp_dial(config->address, &hello,
-                   config->watchdog_seconds * INT64_C(1000), &pulse->fd, err);
+    return vp_dial(config->address, &hello, limit_ns / 1000000, &pulse->fd,
+                   err);
 }
 
 static enum vp_status start(struct vp_pulse *pulse, struct vp_err *err)
