@@ -24,24 +24,49 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The variables as they were at the start. getenv() may crash later, in a thread,
+ * while MPI_Init() adds to the environment in another one. */
+enum { MAX_VARIABLES = 32 };
+static char *variables[MAX_VARIABLES]; /* "NAME=text"; NULL: no more */
+
+__attribute__((constructor)) static void copy_variables(void)
+{
+    int n = 0;
+
+    for (char **at = environ; *at && n < MAX_VARIABLES - 1; at++)
+        if (strncmp(*at, "BADFILES_", 9) == 0 ||
+            strncmp(*at, "OMPI_COMM_WORLD_RANK=", 21) == 0)
+            variables[n++] = strdup(*at);
+}
+
+static const char *variable_text(const char *name)
+{
+    size_t n = strlen(name);
+
+    for (char **at = variables; *at; at++)
+        if (strncmp(*at, name, n) == 0 && (*at)[n] == '=')
+            return *at + n + 1;
+    return NULL;
+}
+
 static int is_here(void)
 {
-    const char *want = getenv("BADFILES_RANK");
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    const char *want = variable_text("BADFILES_RANK");
+    const char *rank = variable_text("OMPI_COMM_WORLD_RANK");
 
     return !want || (rank && strcmp(want, rank) == 0);
 }
 
 static int concerns(const char *variable, const char *path)
 {
-    const char *text = getenv(variable);
+    const char *text = variable_text(variable);
 
     return text && *text && strstr(path, text) != NULL && is_here();
 }
 
 static long number_of(const char *variable)
 {
-    const char *text = getenv(variable);
+    const char *text = variable_text(variable);
 
     return text ? strtol(text, NULL, 10) : 0;
 }

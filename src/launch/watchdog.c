@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 struct vp_watchdog {
-    int64_t limit_ns;
+    int64_t limits_ns[VP_DUTY_COUNT];
     void (*on_hang)(const char *line);
     pthread_t thread;
     pthread_mutex_t lock;
@@ -42,7 +42,7 @@ static void look(const struct vp_watchdog *watchdog, struct vp_job_clock *clock,
     vp_pace_note(pace, duty, &vitals, clock->ns);
     if (resumed)
         pace->moved_ns = clock->ns;
-    limit = vp_duty_limit_ns(duty, watchdog->limit_ns);
+    limit = watchdog->limits_ns[duty];
     ns = vitals.wait_ms > 0 ? vitals.wait_ms * 1000000
                             : clock->ns - pace->moved_ns;
     if (ns >= limit)
@@ -74,7 +74,11 @@ enum vp_status vp_watchdog_start(int watchdog_seconds,
 
     if (!watchdog || vp_limit_cond_init(&watchdog->changed) != 0)
         goto err_free;
-    watchdog->limit_ns = watchdog_seconds * INT64_C(1000000000);
+    /* Not by the thread: they depend on the environment, which MPI_Init() may
+     * be changing by then. */
+    for (int i = 0; i < VP_DUTY_COUNT; i++)
+        watchdog->limits_ns[i] = vp_duty_limit_ns(
+            (enum vp_duty)i, watchdog_seconds * INT64_C(1000000000));
     watchdog->on_hang = on_hang;
     pthread_mutex_init(&watchdog->lock, NULL);
     if (pthread_create(&watchdog->thread, NULL, thread_main, watchdog) != 0)

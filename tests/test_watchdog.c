@@ -1,0 +1,68 @@
+/* The watchdog's thread beside MPI_Init(), which adds to the environment: a
+ * getenv() of another thread may crash then. */
+#include "launch/duty.h"
+#include "launch/watchdog.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static pthread_t main_thread;
+static atomic_int n_strange_calls; /* of getenv(), by other threads */
+static atomic_int n_hangs;
+
+/* In place of libc's. */
+char *getenv(const char *name)
+{
+    size_t n = strlen(name);
+
+    if (main_thread && !pthread_equal(pthread_self(), main_thread))
+        atomic_fetch_add(&n_strange_calls, 1);
+    for (char **at = environ; *at; at++)
+        if (strncmp(*at, name, n) == 0 && (*at)[n] == '=')
+            return *at + n + 1;
+    return NULL;
+}
+
+static void on_hang(const char *line)
+{
+    assert_non_null(strstr(line, "reading data"));
+    atomic_fetch_add(&n_hangs, 1);
+}
+
+/* It does its work, by a limit of the environment, without looking there. */
+static void test_the_thread_reads_no_environment(void **state)
+{
+    const struct timespec pause = { .tv_nsec = 20000000 };
+    struct vp_watchdog *watchdog;
+    struct vp_err err;
+
+    (void)state;
+    main_thread = pthread_self();
+    setenv(VP_DUTY_VARIABLE, "1", 1);
+    vp_duty_set(VP_DUTY_DATA, "/data");
+    assert_int_equal(vp_watchdog_start(1, on_hang, &watchdog, &err), VP_OK);
+    unsetenv(VP_DUTY_VARIABLE);
+    for (int i = 0; i < 1000 && atomic_load(&n_hangs) == 0; i++)
+        nanosleep(&pause, NULL);
+    vp_watchdog_stop(watchdog);
+    assert_true(atomic_load(&n_hangs) > 0);
+    assert_int_equal(atomic_load(&n_strange_calls), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_thread_reads_no_environment),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
