@@ -39,16 +39,6 @@ enum vp_status vp_err_set(struct vp_err *err, enum vp_status status,
     return status;
 }
 
-void vp_err_add(struct vp_err *err, const char *fmt, ...)
-{
-    size_t n = strlen(err->text);
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(err->text + n, sizeof(err->text) - n, fmt, args);
-    va_end(args);
-}
-
 void vp_err_prefix(struct vp_err *err, const char *fmt, ...)
 {
     char head[256];

@@ -40,8 +40,6 @@ const char *vp_status_name(enum vp_status status);
 enum vp_status vp_err_set(struct vp_err *err, enum vp_status status,
                           const char *fmt, ...) VP_PRINTF(3, 4);
 
-/* Goes on behind the message that is already there. */
-void vp_err_add(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
 /* Puts "text: " in front of the message that is already there. */
 void vp_err_prefix(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
 

@@ -197,8 +197,10 @@ static enum vp_status open_samples(const struct vp_data_config *config,
              : open_windows(config->path, state, source, err);
     /* Too little text: what was meant may be among the other files. */
     if (st == VP_ERR_INVALID && err && state->text.skipped.n_files > 0) {
+        struct vp_err cause = *err;
+
         vp_skipped_print(&state->text.skipped, kinds, sizeof(kinds));
-        vp_err_add(err, "; not taken: %s", kinds);
+        vp_err_set(err, st, "%.3500s; not taken: %s", cause.text, kinds);
     }
     return st;
 }

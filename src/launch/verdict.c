@@ -585,56 +585,57 @@ bool vp_verdict_allows_restart(const struct vp_verdict *verdict)
 
 enum { MOST_LINES = 24 };
 
-static void say_action(struct vp_err *err, const struct vp_watched *rank)
+static void say_action(struct vp_strbuf *out, const struct vp_watched *rank)
 {
     const struct vp_beat *beat = &rank->beat;
     char text[64];
 
     if (beat->idle) {
-        vp_vitals_add(err, beat->duty, &rank->vitals);
+        vp_vitals_add(out, beat->duty, &rank->vitals);
         return;
     }
     vp_action_print(&beat->action, text, sizeof(text));
-    vp_err_add(err, "%s, stage %d, minibatch %d%s", text, beat->action.stage,
-               beat->action.mb, beat->eval ? " of an evaluation" : "");
+    vp_strbuf_addf(out, "%s, stage %d, minibatch %d%s", text,
+                   beat->action.stage, beat->action.mb,
+                   beat->eval ? " of an evaluation" : "");
 }
 
 /* "rank 2 on host n1" */
-static void say_name(struct vp_err *err, const struct vp_roster *roster,
+static void say_name(struct vp_strbuf *out, const struct vp_roster *roster,
                      int rank)
 {
-    vp_err_add(err, "rank %d", rank);
+    vp_strbuf_addf(out, "rank %d", rank);
     if (roster->ranks[rank].came)
-        vp_err_add(err, " on host %s", roster->ranks[rank].hello.host);
+        vp_strbuf_addf(out, " on host %s", roster->ranks[rank].hello.host);
 }
 
-static void say_death(struct vp_err *err, const struct vp_verdict *verdict)
+static void say_death(struct vp_strbuf *out, const struct vp_verdict *verdict)
 {
     if (verdict->signal > 0)
-        vp_err_add(err, " is dead: ended by signal %d (%s)", verdict->signal,
-                   strsignal(verdict->signal));
+        vp_strbuf_addf(out, " is dead: ended by signal %d (%s)",
+                       verdict->signal, strsignal(verdict->signal));
     else
-        vp_err_add(err, " is dead: it ended without a word");
+        vp_strbuf_addf(out, " is dead: it ended without a word");
 }
 
-static void say_host(struct vp_err *err, const struct vp_roster *roster,
+static void say_host(struct vp_strbuf *out, const struct vp_roster *roster,
                      const struct vp_verdict *verdict)
 {
     int n = 0;
 
     for (int r = 0; r < roster->n_ranks; r++)
         n += strcmp(roster->ranks[r].hello.host, verdict->host) == 0;
-    vp_err_add(err, "host %s is %s: ", verdict->host,
-               verdict->cause == VP_CAUSE_CUT_OFF ? "cut off" : "lost");
+    vp_strbuf_addf(out, "host %s is %s: ", verdict->host,
+                   verdict->cause == VP_CAUSE_CUT_OFF ? "cut off" : "lost");
     if (n == 1)
-        vp_err_add(err, "nothing comes from it and nothing reaches it; ");
+        vp_strbuf_addf(out, "nothing comes from it and nothing reaches it; ");
     else
-        vp_err_add(err, "all its %d ranks are %s; ", n,
-                   verdict->cause == VP_CAUSE_DEAD ? "gone" : "silent");
+        vp_strbuf_addf(out, "all its %d ranks are %s; ", n,
+                       verdict->cause == VP_CAUSE_DEAD ? "gone" : "silent");
 }
 
 /* Stuck or slow, in an action, a duty or a call. */
-static void say_slow(struct vp_err *err, const struct vp_watched *rank,
+static void say_slow(struct vp_strbuf *out, const struct vp_watched *rank,
                      const struct vp_verdict *verdict, int64_t now_ns)
 {
     const struct vp_vitals *vitals = &rank->vitals;
@@ -643,138 +644,141 @@ static void say_slow(struct vp_err *err, const struct vp_watched *rank,
                          : (double)rank->beat.busy_ms * 1e-3;
 
     if (verdict->cause == VP_CAUSE_STUCK && verdict->in_call)
-        vp_err_add(err, " is stuck: %s for %.1f s", vitals->text,
-                   (double)vitals->call_ms * 1e-3);
+        vp_strbuf_addf(out, " is stuck: %s for %.1f s", vitals->text,
+                       (double)vitals->call_ms * 1e-3);
     else if (verdict->cause == VP_CAUSE_STUCK)
-        vp_err_add(err, " is stuck for %.1f s", seconds);
+        vp_strbuf_addf(out, " is stuck for %.1f s", seconds);
     else if (verdict->in_call)
-        vp_err_add(err, " is slow: it still reads or writes files (%s)",
-                   vitals->text);
+        vp_strbuf_addf(out, " is slow: it still reads or writes files (%s)",
+                       vitals->text);
     else
-        vp_err_add(err, " is slow: %.1f s so far", seconds);
+        vp_strbuf_addf(out, " is slow: %.1f s so far", seconds);
 }
 
-static void say_starved(struct vp_err *err, const struct vp_watched *rank,
+static void say_starved(struct vp_strbuf *out, const struct vp_watched *rank,
                         int64_t now_ns)
 {
     const struct vp_vitals *now = &rank->vitals, *then = &rank->earlier;
 
     if (rank->is_ready)
-        vp_err_add(err,
-                   " is starved: no sign of life for %.1f s, and its threads "
-                   "wait for a core",
-                   vp_clock_seconds(rank->heard_ns, now_ns));
+        vp_strbuf_addf(
+            out,
+            " is starved: no sign of life for %.1f s, and its threads "
+            "wait for a core",
+            vp_clock_seconds(rank->heard_ns, now_ns));
     else
-        vp_err_add(err,
-                   " is starved: in %.1f s its threads ran for %.1f s and "
-                   "waited %.1f s for a core",
-                   vp_clock_seconds(rank->action_ns, now_ns),
-                   (double)(now->ran_ms - then->ran_ms) * 1e-3,
-                   (double)(now->delayed_ms - then->delayed_ms) * 1e-3);
-    vp_err_add(err, "; see what else its host runs");
+        vp_strbuf_addf(out,
+                       " is starved: in %.1f s its threads ran for %.1f s and "
+                       "waited %.1f s for a core",
+                       vp_clock_seconds(rank->action_ns, now_ns),
+                       (double)(now->ran_ms - then->ran_ms) * 1e-3,
+                       (double)(now->delayed_ms - then->delayed_ms) * 1e-3);
+    vp_strbuf_addf(out, "; see what else its host runs");
 }
 
-static void accuse(struct vp_err *err, const struct vp_roster *roster,
+static void accuse(struct vp_strbuf *out, const struct vp_roster *roster,
                    const struct vp_verdict *verdict, int64_t now_ns)
 {
     const struct vp_watched *it = &roster->ranks[verdict->rank];
     double silent = vp_clock_seconds(it->heard_ns, now_ns);
 
     if (verdict->host)
-        say_host(err, roster, verdict);
-    say_name(err, roster, verdict->rank);
+        say_host(out, roster, verdict);
+    say_name(out, roster, verdict->rank);
     switch (verdict->cause) {
     case VP_CAUSE_FAILED:
-        vp_err_add(err, " failed: %s", it->final.line);
+        vp_strbuf_addf(out, " failed: %s", it->final.line);
         return;
     case VP_CAUSE_DEAD:
-        say_death(err, verdict);
+        say_death(out, verdict);
         break;
     case VP_CAUSE_STOPPED:
-        vp_err_add(err,
-                   " is stopped: no sign of life for %.1f s, but its host "
-                   "answers",
-                   silent);
+        vp_strbuf_addf(out,
+                       " is stopped: no sign of life for %.1f s, but its host "
+                       "answers",
+                       silent);
         break;
     case VP_CAUSE_CUT_OFF:
-        vp_err_add(err, " is cut off: no sign of life for %.1f s", silent);
+        vp_strbuf_addf(out, " is cut off: no sign of life for %.1f s", silent);
         break;
     case VP_CAUSE_STUCK:
     case VP_CAUSE_SLOW:
-        say_slow(err, it, verdict, now_ns);
+        say_slow(out, it, verdict, now_ns);
         break;
     case VP_CAUSE_STARVED:
-        say_starved(err, it, now_ns);
+        say_starved(out, it, now_ns);
         break;
     case VP_CAUSE_CIRCLE:
-        vp_err_add(err,
-                   " waits, and so does every other rank: a message was lost");
+        vp_strbuf_addf(
+            out, " waits, and so does every other rank: a message was lost");
         break;
     default:
-        vp_err_add(err,
-                   " never came; see what its host says about starting it");
+        vp_strbuf_addf(out,
+                       " never came; see what its host says about starting it");
         return;
     }
-    vp_err_add(err, "; last seen in ");
+    vp_strbuf_addf(out, "; last seen in ");
     if (verdict->in_call && it->beat.idle)
-        vp_err_add(err, "%s", vp_duty_phrase(it->beat.duty));
+        vp_strbuf_addf(out, "%s", vp_duty_phrase(it->beat.duty));
     else
-        say_action(err, it);
+        say_action(out, it);
     for (int i = 0; i < it->n_last; i++) {
         char text[64];
 
         vp_action_print(&it->last[i], text, sizeof(text));
-        vp_err_add(err, "%s%s", i ? ", " : "; before that ", text);
+        vp_strbuf_addf(out, "%s%s", i ? ", " : "; before that ", text);
     }
 }
 
-static void describe(struct vp_err *err, const struct vp_roster *roster,
+static void describe(struct vp_strbuf *out, const struct vp_roster *roster,
                      int rank, int64_t now_ns)
 {
     const struct vp_watched *it = &roster->ranks[rank];
     const struct vp_beat *beat = &it->beat;
 
-    vp_err_add(err, "\n  rank %d", rank);
+    vp_strbuf_addf(out, "\n  rank %d", rank);
     if (!it->came) {
-        vp_err_add(err, ": not there yet");
+        vp_strbuf_addf(out, ": not there yet");
         return;
     }
-    vp_err_add(err, " (%s, pid %d): ", it->hello.host, it->hello.pid);
-    say_action(err, it);
+    vp_strbuf_addf(out, " (%s, pid %d): ", it->hello.host, it->hello.pid);
+    say_action(out, it);
     if (!beat->idle)
-        vp_err_add(err, " for %.1f s, ", (double)beat->busy_ms * 1e-3);
+        vp_strbuf_addf(out, " for %.1f s, ", (double)beat->busy_ms * 1e-3);
     if (is_waiting(it) && beat->action.peer >= 0)
-        vp_err_add(err, "waits for rank %d", beat->action.peer);
+        vp_strbuf_addf(out, "waits for rank %d", beat->action.peer);
     else if (is_waiting(it))
-        vp_err_add(err, "waits for the others");
+        vp_strbuf_addf(out, "waits for the others");
     else if (!beat->idle)
-        vp_err_add(err, "computes");
-    vp_err_add(err, "; %lld actions done", (long long)beat->n_actions);
+        vp_strbuf_addf(out, "computes");
+    vp_strbuf_addf(out, "; %lld actions done", (long long)beat->n_actions);
     if (is_dead(roster, it))
-        vp_err_add(err, "; dead");
+        vp_strbuf_addf(out, "; dead");
     else if (it->final.word == VP_WORD_NONE &&
              now_ns - it->heard_ns > 2 * SECOND)
-        vp_err_add(err, "; silent for %.1f s",
-                   vp_clock_seconds(it->heard_ns, now_ns));
+        vp_strbuf_addf(out, "; silent for %.1f s",
+                       vp_clock_seconds(it->heard_ns, now_ns));
 }
 
 void vp_verdict_print(const struct vp_roster *roster,
                       const struct vp_verdict *verdict, int64_t now_ns,
                       struct vp_err *out)
 {
+    struct vp_strbuf text = VP_STRBUF_INIT;
     int n = 1;
 
-    out->text[0] = '\0';
     if (verdict->by >= 0 && verdict->by != verdict->rank)
-        vp_err_add(out, "rank %d waited %.1f s; ", verdict->by,
-                   (double)roster->limit_ns * 1e-9);
-    accuse(out, roster, verdict, now_ns);
-    describe(out, roster, verdict->rank, now_ns);
+        vp_strbuf_addf(&text, "rank %d waited %.1f s; ", verdict->by,
+                       (double)roster->limit_ns * 1e-9);
+    accuse(&text, roster, verdict, now_ns);
+    describe(&text, roster, verdict->rank, now_ns);
     for (int r = 0; r < roster->n_ranks && n < MOST_LINES; r++)
         if (r != verdict->rank) {
-            describe(out, roster, r, now_ns);
+            describe(&text, roster, r, now_ns);
             n++;
         }
     if (n < roster->n_ranks)
-        vp_err_add(out, "\n  and %d more", roster->n_ranks - n);
+        vp_strbuf_addf(&text, "\n  and %d more", roster->n_ranks - n);
+    vp_err_set(out, VP_ERR_ABORTED, "%s", vp_strbuf_text(&text));
+    vp_strbuf_release(&text);
 }

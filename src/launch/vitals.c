@@ -51,15 +51,15 @@ void vp_pace_note(struct vp_pace *pace, enum vp_duty duty,
                               .moved_ns = now_ns };
 }
 
-void vp_vitals_add(struct vp_err *err, enum vp_duty duty,
+void vp_vitals_add(struct vp_strbuf *out, enum vp_duty duty,
                    const struct vp_vitals *vitals)
 {
-    vp_err_add(err, "%s", vp_duty_phrase(duty));
+    vp_strbuf_addf(out, "%s", vp_duty_phrase(duty));
     if (vitals->text[0])
-        vp_err_add(err, ", %s", vitals->text);
+        vp_strbuf_addf(out, ", %s", vitals->text);
     if (vitals->call_ms >= LONG_CALL_MS)
-        vp_err_add(err, " for %.1f s", (double)vitals->call_ms * 1e-3);
+        vp_strbuf_addf(out, " for %.1f s", (double)vitals->call_ms * 1e-3);
     else if (vitals->wait_ms > 0)
-        vp_err_add(err, ", waits for other ranks for %.1f s",
-                   (double)vitals->wait_ms * 1e-3);
+        vp_strbuf_addf(out, ", waits for other ranks for %.1f s",
+                       (double)vitals->wait_ms * 1e-3);
 }

@@ -5,6 +5,7 @@
 #define VP_LAUNCH_VITALS_H
 
 #include "base/status.h"
+#include "base/strbuf.h"
 #include "launch/duty.h"
 
 #include <stdbool.h>
@@ -37,7 +38,7 @@ struct vp_pace {
 void vp_pace_note(struct vp_pace *pace, enum vp_duty duty,
                   const struct vp_vitals *vitals, int64_t now_ns);
 /* Appends "reading data, opening /data/part-1.hdf5 for 61.2 s". */
-void vp_vitals_add(struct vp_err *err, enum vp_duty duty,
+void vp_vitals_add(struct vp_strbuf *out, enum vp_duty duty,
                    const struct vp_vitals *vitals);
 
 #endif

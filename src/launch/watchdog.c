@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/limit.h"
+#include "base/strbuf.h"
 #include "launch/vitals.h"
 
 #include <pthread.h>
@@ -20,14 +21,15 @@ struct vp_watchdog {
 static void report(const struct vp_watchdog *watchdog, enum vp_duty duty,
                    const struct vp_vitals *vitals, int64_t ns)
 {
-    struct vp_err line = { "" };
+    struct vp_strbuf line = VP_STRBUF_INIT;
 
-    vp_err_add(&line, "no progress for %.1f s: ", (double)ns * 1e-9);
+    vp_strbuf_addf(&line, "no progress for %.1f s: ", (double)ns * 1e-9);
     vp_vitals_add(&line, duty, vitals);
-    vp_err_add(&line, vitals->wait_ms > 0
-                          ? "; look at what the other ranks do"
-                          : "; check that disk, or raise watchdog_seconds");
-    watchdog->on_hang(line.text);
+    vp_strbuf_adds(&line, vitals->wait_ms > 0
+                              ? "; look at what the other ranks do"
+                              : "; check that disk, or raise watchdog_seconds");
+    watchdog->on_hang(vp_strbuf_text(&line));
+    vp_strbuf_release(&line);
 }
 
 /* One look. A wait for other processes may use a core all the time. */

@@ -1,6 +1,7 @@
 #include "runtime/watch.h"
 
 #include "base/cores.h"
+#include "base/strbuf.h"
 #include "runtime/action.h"
 #include "runtime/device_log.h"
 
@@ -259,33 +260,33 @@ static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
     return at;
 }
 
-static void describe(struct vp_err *err, const struct vp_rank *rank)
+static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
     int number = vp_rank_number(rank->crew, rank->index);
     char text[64];
 
     if (!action) {
-        vp_err_add(err, "\n  rank %d: idle, %lld actions done", number,
-                   (long long)atomic_load(&rank->box->n_actions));
+        vp_strbuf_addf(out, "\n  rank %d: idle, %lld actions done", number,
+                       (long long)atomic_load(&rank->box->n_actions));
         return;
     }
     vp_action_print(action, text, sizeof(text));
-    vp_err_add(err, "\n  rank %d: stage %d, minibatch %d, %s for %.1f s",
-               number, action->stage, action->mb, text, seconds_in(rank));
+    vp_strbuf_addf(out, "\n  rank %d: stage %d, minibatch %d, %s for %.1f s",
+                   number, action->stage, action->mb, text, seconds_in(rank));
     if (is_waiting(rank) && action->peer >= 0)
-        vp_err_add(err, ", waits for rank %d",
-                   vp_rank_number(rank->crew, action->peer));
+        vp_strbuf_addf(out, ", waits for rank %d",
+                       vp_rank_number(rank->crew, action->peer));
     else if (is_waiting(rank))
-        vp_err_add(err, ", waits for the others");
+        vp_strbuf_addf(out, ", waits for the others");
     else
-        vp_err_add(err, ", computes");
-    vp_err_add(err, "; %lld actions done",
-               (long long)atomic_load(&rank->box->n_actions));
+        vp_strbuf_addf(out, ", computes");
+    vp_strbuf_addf(out, "; %lld actions done",
+                   (long long)atomic_load(&rank->box->n_actions));
 }
 
 /* Adds where the time went if this process hardly got a core. */
-static bool say_starved(struct vp_err *err, const struct vp_crew *crew)
+static bool say_starved(struct vp_strbuf *out, const struct vp_crew *crew)
 {
     const struct vp_cores before = { atomic_load(&crew->cores.ran_ns),
                                      atomic_load(&crew->cores.delayed_ns) };
@@ -294,16 +295,17 @@ static bool say_starved(struct vp_err *err, const struct vp_crew *crew)
 
     if (at == 0 || !vp_cores_starved(&before, &now, ns))
         return false;
-    vp_err_add(err,
-               "starved: in %.1f s the threads of this process ran for %.1f s "
-               "and waited %.1f s for a core; see what else runs here; it is ",
-               (double)ns * 1e-9, (double)(now.ran_ns - before.ran_ns) * 1e-9,
-               (double)(now.delayed_ns - before.delayed_ns) * 1e-9);
+    vp_strbuf_addf(
+        out,
+        "starved: in %.1f s the threads of this process ran for %.1f s "
+        "and waited %.1f s for a core; see what else runs here; it is ",
+        (double)ns * 1e-9, (double)(now.ran_ns - before.ran_ns) * 1e-9,
+        (double)(now.delayed_ns - before.delayed_ns) * 1e-9);
     return true;
 }
 
-static void accuse(struct vp_err *err, const struct vp_rank *ranks, int n_ranks,
-                   const struct vp_rank *culprit)
+static void accuse(struct vp_strbuf *out, const struct vp_rank *ranks,
+                   int n_ranks, const struct vp_rank *culprit)
 {
     double limit = (double)culprit->crew->config->timeout_ms * 1e-3;
     const struct vp_action *action = doing(culprit);
@@ -313,28 +315,29 @@ static void accuse(struct vp_err *err, const struct vp_rank *ranks, int n_ranks,
         if (is_lost(ranks, &ranks[r])) {
             action = doing(&ranks[r]);
             vp_action_print(action, text, sizeof(text));
-            vp_err_add(err,
-                       "the message for %s, stage %d, minibatch %d was sent "
-                       "by rank %d and never reached rank %d",
-                       text, action->stage, action->mb,
-                       vp_rank_number(culprit->crew, action->peer),
-                       vp_rank_number(culprit->crew, r));
+            vp_strbuf_addf(
+                out,
+                "the message for %s, stage %d, minibatch %d was sent "
+                "by rank %d and never reached rank %d",
+                text, action->stage, action->mb,
+                vp_rank_number(culprit->crew, action->peer),
+                vp_rank_number(culprit->crew, r));
             return;
         }
     if (action)
         vp_action_print(action, text, sizeof(text));
-    vp_err_add(err, "rank %d is ",
-               vp_rank_number(culprit->crew, culprit->index));
-    if (!say_starved(err, culprit->crew))
-        vp_err_add(
-            err, "%s: ", seconds_in(culprit) < 0.8 * limit ? "slow" : "stuck");
-    vp_err_add(err, "in %s, stage %d, minibatch %d for %.1f s", text,
-               action ? action->stage : -1, action ? action->mb : -1,
-               seconds_in(culprit));
+    vp_strbuf_addf(out, "rank %d is ",
+                   vp_rank_number(culprit->crew, culprit->index));
+    if (!say_starved(out, culprit->crew))
+        vp_strbuf_addf(
+            out, "%s: ", seconds_in(culprit) < 0.8 * limit ? "slow" : "stuck");
+    vp_strbuf_addf(out, "in %s, stage %d, minibatch %d for %.1f s", text,
+                   action ? action->stage : -1, action ? action->mb : -1,
+                   seconds_in(culprit));
 }
 
 /* What other processes do is not known here, only who is waited for. */
-static void report_here(struct vp_err *err, const struct vp_rank *rank)
+static void report_here(struct vp_strbuf *out, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
     int peer = waits_for(rank);
@@ -342,30 +345,35 @@ static void report_here(struct vp_err *err, const struct vp_rank *rank)
 
     if (action && peer >= 0) {
         vp_action_print(action, text, sizeof(text));
-        vp_err_add(err, "rank %d, another process, did not do its part of %s",
-                   vp_rank_number(rank->crew, peer), text);
+        vp_strbuf_addf(out,
+                       "rank %d, another process, did not do its part of %s",
+                       vp_rank_number(rank->crew, peer), text);
     } else {
-        vp_err_add(err, "other processes did not do their part");
+        vp_strbuf_addf(out, "other processes did not do their part");
     }
-    describe(err, rank);
+    describe(out, rank);
 }
 
 void vp_watch_report(const struct vp_rank *ranks, int n_ranks, int rank,
                      struct vp_err *err)
 {
-    double limit = (double)ranks[0].crew->config->timeout_ms * 1e-3;
+    const struct vp_crew *crew = ranks[0].crew;
+    double limit = (double)crew->config->timeout_ms * 1e-3;
+    struct vp_strbuf out = VP_STRBUF_INIT;
 
-    err->text[0] = '\0';
     if (rank < 0)
-        vp_err_add(err, "nothing happened for %.1f s; ", limit);
+        vp_strbuf_addf(&out, "nothing happened for %.1f s; ", limit);
     else
-        vp_err_add(err, "rank %d waited %.1f s; ",
-                   vp_rank_number(ranks[0].crew, rank), limit);
-    if (ranks[0].crew->remote) {
-        report_here(err, &ranks[ranks[0].crew->me]);
-        return;
+        vp_strbuf_addf(&out, "rank %d waited %.1f s; ",
+                       vp_rank_number(crew, rank), limit);
+    if (crew->remote) {
+        report_here(&out, &ranks[crew->me]);
+    } else {
+        accuse(&out, ranks, n_ranks,
+               &ranks[find_culprit(ranks, n_ranks, rank)]);
+        for (int r = 0; r < n_ranks; r++)
+            describe(&out, &ranks[r]);
     }
-    accuse(err, ranks, n_ranks, &ranks[find_culprit(ranks, n_ranks, rank)]);
-    for (int r = 0; r < n_ranks; r++)
-        describe(err, &ranks[r]);
+    vp_err_set(err, VP_ERR_TIMEOUT, "%s", vp_strbuf_text(&out));
+    vp_strbuf_release(&out);
 }

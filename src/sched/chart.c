@@ -62,22 +62,22 @@ static void draw_box(struct chart *chart, const struct vp_action *a,
     }
 }
 
-static void add_row(struct vp_text *text, const struct chart *chart, int rank)
+static void add_row(struct vp_strbuf *text, const struct chart *chart, int rank)
 {
     short style = UNSET;
 
-    vp_text_add(text, "rank %-3d ", rank);
+    vp_strbuf_addf(text, "rank %-3d ", rank);
     for (int i = 0; i < chart->n_columns; i++) {
         if (chart->colour && chart->styles[i] != style) {
             style = chart->styles[i];
             if (style == IDLE)
-                vp_text_add(text, "\x1b[0;38;5;244m");
+                vp_strbuf_addf(text, "\x1b[0;38;5;244m");
             else
-                vp_text_add(text, "\x1b[0;38;5;16;48;5;%dm", style);
+                vp_strbuf_addf(text, "\x1b[0;38;5;16;48;5;%dm", style);
         }
-        vp_text_put(text, &chart->cells[i], 1);
+        vp_strbuf_add(text, &chart->cells[i], 1);
     }
-    vp_text_add(text, "%s\n", chart->colour ? "\x1b[0m" : "");
+    vp_strbuf_addf(text, "%s\n", chart->colour ? "\x1b[0m" : "");
 }
 
 static void draw_rank(struct chart *chart, int rank)
@@ -127,7 +127,7 @@ enum vp_status vp_schedule_chart(const struct vp_schedule *schedule,
     struct chart chart = { .schedule = schedule,
                            .timing = timing,
                            .colour = colour };
-    struct vp_text text = { .at = NULL };
+    struct vp_strbuf text = VP_STRBUF_INIT;
 
     choose_scale(&chart, width);
     chart.cells = calloc((size_t)chart.n_columns, sizeof(*chart.cells));
@@ -140,5 +140,5 @@ enum vp_status vp_schedule_chart(const struct vp_schedule *schedule,
     }
     free(chart.cells);
     free(chart.styles);
-    return vp_text_finish(&text, text_out);
+    return vp_strbuf_detach(&text, text_out);
 }

@@ -3,6 +3,7 @@
 #ifndef VP_SCHED_INTERNAL_H
 #define VP_SCHED_INTERNAL_H
 
+#include "base/strbuf.h"
 #include "sched/schedule.h"
 
 #include <stdint.h>
@@ -147,17 +148,6 @@ struct vp_place vp_place_of(const struct vp_schedule *schedule, int rank,
                             int position);
 
 /* ---- Text --------------------------------------------------------------- */
-
-struct vp_text {
-    char *at;
-    size_t n, room;
-    bool failed;
-};
-
-void vp_text_add(struct vp_text *text, const char *fmt, ...) VP_PRINTF(2, 3);
-void vp_text_put(struct vp_text *text, const char *bytes, size_t n);
-/* Gives the text away, or VP_ERR_NOMEM. */
-enum vp_status vp_text_finish(struct vp_text *text, char **text_out);
 
 /* The words of a schedule file's first line. */
 enum vp_key {

@@ -1,68 +1,10 @@
-/* Text of any length, and schedules written into it. */
+/* Schedules as text. */
 #include "sched/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- A growing buffer --------------------------------------------------- */
-
-static bool make_room(struct vp_text *text, size_t n)
-{
-    size_t room = text->room > 0 ? text->room : 256;
-    char *at;
-
-    if (text->failed)
-        return false;
-    while (room < text->n + n + 1)
-        room *= 2;
-    if (room == text->room)
-        return true;
-    at = realloc(text->at, room);
-    if (!at) {
-        text->failed = true;
-        return false;
-    }
-    text->at = at;
-    text->room = room;
-    return true;
-}
-
-void vp_text_put(struct vp_text *text, const char *bytes, size_t n)
-{
-    if (!make_room(text, n))
-        return;
-    memcpy(text->at + text->n, bytes, n);
-    text->n += n;
-    text->at[text->n] = '\0';
-}
-
-void vp_text_add(struct vp_text *text, const char *fmt, ...)
-{
-    char line[512];
-    va_list args;
-    int n;
-
-    va_start(args, fmt);
-    n = vsnprintf(line, sizeof(line), fmt, args);
-    va_end(args);
-    VP_BUG_ON(n < 0 || (size_t)n >= sizeof(line));
-    vp_text_put(text, line, (size_t)n);
-}
-
-enum vp_status vp_text_finish(struct vp_text *text, char **text_out)
-{
-    vp_text_put(text, "", 0);
-    if (text->failed) {
-        free(text->at);
-        *text = (struct vp_text){ .at = NULL };
-        return VP_ERR_NOMEM;
-    }
-    *text_out = text->at;
-    *text = (struct vp_text){ .at = NULL };
-    return VP_OK;
-}
 
 /* ---- Actions ------------------------------------------------------------ */
 
@@ -98,7 +40,8 @@ static bool is_message(enum vp_action_kind kind)
            kind == VP_ACTION_SEND_GRAD || kind == VP_ACTION_RECV_GRAD;
 }
 
-static void add_action(struct vp_text *text, const struct vp_schedule *schedule,
+static void add_action(struct vp_strbuf *text,
+                       const struct vp_schedule *schedule,
                        const struct vp_action *a, bool full)
 {
     struct vp_action plain = *a;
@@ -107,11 +50,11 @@ static void add_action(struct vp_text *text, const struct vp_schedule *schedule,
     plain.slot = plain.version = -1;
     vp_action_complete(schedule, &plain);
     vp_action_print(a, name, sizeof(name));
-    vp_text_add(text, " %s", name);
+    vp_strbuf_addf(text, " %s", name);
     if (a->slot >= 0 && (full || a->slot != plain.slot))
-        vp_text_add(text, "@%d", a->slot);
+        vp_strbuf_addf(text, "@%d", a->slot);
     if (a->version >= 0 && (full || a->version != plain.version))
-        vp_text_add(text, "v%d", a->version);
+        vp_strbuf_addf(text, "v%d", a->version);
 }
 
 enum { MAX_STAGES = 4096, MAX_SIZE = 1 << 20, MAX_NUMBER = 1 << 29 };
@@ -156,7 +99,7 @@ static int get(const struct vp_schedule_key *key, const void *from)
 }
 
 /* "key=3" if all stages agree, else "key=3,2,1". */
-static void add_stage_key(struct vp_text *text,
+static void add_stage_key(struct vp_strbuf *text,
                           const struct vp_schedule *schedule,
                           const struct vp_schedule_key *key)
 {
@@ -166,42 +109,43 @@ static void add_stage_key(struct vp_text *text,
         if (get(key, &schedule->stages[s]) != get(key, &schedule->stages[0]))
             n = schedule->n_stages;
     for (int s = 0; s < n; s++)
-        vp_text_add(text, "%s%d", s > 0 ? "," : "",
-                    get(key, &schedule->stages[s]));
+        vp_strbuf_addf(text, "%s%d", s > 0 ? "," : "",
+                       get(key, &schedule->stages[s]));
 }
 
-static void add_header(struct vp_text *text, const struct vp_schedule *schedule)
+static void add_header(struct vp_strbuf *text,
+                       const struct vp_schedule *schedule)
 {
-    vp_text_add(text, "schedule=%s", schedule->name);
+    vp_strbuf_addf(text, "schedule=%s", schedule->name);
     for (int i = 0; i < VP_KEY_COUNT; i++) {
         const struct vp_schedule_key *key = &vp_schedule_keys[i];
 
-        vp_text_add(text, " %s=", key->name);
+        vp_strbuf_addf(text, " %s=", key->name);
         if (key->per_stage)
             add_stage_key(text, schedule, key);
         else
-            vp_text_add(text, "%d", get(key, schedule));
+            vp_strbuf_addf(text, "%d", get(key, schedule));
     }
-    vp_text_add(text, "\n");
+    vp_strbuf_addf(text, "\n");
 }
 
 enum vp_status vp_schedule_print(const struct vp_schedule *schedule, int flags,
                                  char **text_out)
 {
-    struct vp_text text = { .at = NULL };
+    struct vp_strbuf text = VP_STRBUF_INIT;
 
     if (!(flags & VP_PRINT_COMPUTE))
         add_header(&text, schedule);
     for (int rank = 0; rank < schedule->n_ranks; rank++) {
         const struct vp_rank_list *list = &schedule->ranks[rank];
 
-        vp_text_add(&text, "%d:", rank);
+        vp_strbuf_addf(&text, "%d:", rank);
         for (int i = 0; i < list->n_actions; i++)
             if (!(flags & VP_PRINT_COMPUTE) ||
                 !is_message(list->actions[i].kind))
                 add_action(&text, schedule, &list->actions[i],
                            (flags & VP_PRINT_FULL) != 0);
-        vp_text_add(&text, "\n");
+        vp_strbuf_addf(&text, "\n");
     }
-    return vp_text_finish(&text, text_out);
+    return vp_strbuf_detach(&text, text_out);
 }

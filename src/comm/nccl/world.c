@@ -196,9 +196,12 @@ static void explain(struct vp_nccl_world *nccl)
                    "host",
                    nccl->numbers[a], nccl->numbers[b]);
     else if (!nccl->serves) {
-        vp_err_prefix(&nccl->why, "distributed_backend nccl");
-        vp_err_add(&nccl->why,
-                   "; messages go by MPI, through memory of the host");
+        struct vp_err cause = nccl->why;
+
+        vp_err_set(&nccl->why, VP_OK,
+                   "distributed_backend nccl: %.3900s; messages go by MPI, "
+                   "through memory of the host",
+                   cause.text);
     }
 }
 

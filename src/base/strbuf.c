@@ -1,0 +1,84 @@
+#include "base/strbuf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_BYTES = 1024 };
+
+/* For `n_bytes` more and the NUL. */
+static bool reserve(struct vp_strbuf *buf, size_t n_bytes)
+{
+    size_t room = buf->room > 0 ? buf->room : FIRST_BYTES;
+    char *at;
+
+    if (buf->failed)
+        return false;
+    while (room - buf->n_bytes <= n_bytes)
+        room *= 2;
+    if (room == buf->room)
+        return true;
+    at = realloc(buf->at, room);
+    if (!at) {
+        buf->failed = true;
+        return false;
+    }
+    buf->at = at;
+    buf->room = room;
+    return true;
+}
+
+void vp_strbuf_add(struct vp_strbuf *buf, const char *bytes, size_t n_bytes)
+{
+    if (!reserve(buf, n_bytes))
+        return;
+    memcpy(buf->at + buf->n_bytes, bytes, n_bytes);
+    buf->n_bytes += n_bytes;
+    buf->at[buf->n_bytes] = '\0';
+}
+
+void vp_strbuf_adds(struct vp_strbuf *buf, const char *text)
+{
+    vp_strbuf_add(buf, text, strlen(text));
+}
+
+void vp_strbuf_addf(struct vp_strbuf *buf, const char *fmt, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    VP_BUG_ON(n < 0);
+    if (!reserve(buf, (size_t)n))
+        return;
+    va_start(args, fmt);
+    vsnprintf(buf->at + buf->n_bytes, (size_t)n + 1, fmt, args);
+    va_end(args);
+    buf->n_bytes += (size_t)n;
+}
+
+const char *vp_strbuf_text(const struct vp_strbuf *buf)
+{
+    return buf->at ? buf->at : "";
+}
+
+enum vp_status vp_strbuf_detach(struct vp_strbuf *buf, char **text_out)
+{
+    vp_strbuf_add(buf, "", 0);
+    if (buf->failed) {
+        vp_strbuf_release(buf);
+        return VP_ERR_NOMEM;
+    }
+    *text_out = buf->at;
+    *buf = (struct vp_strbuf)VP_STRBUF_INIT;
+    return VP_OK;
+}
+
+void vp_strbuf_release(struct vp_strbuf *buf)
+{
+    free(buf->at);
+    *buf = (struct vp_strbuf)VP_STRBUF_INIT;
+}
