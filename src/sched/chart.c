@@ -6,22 +6,17 @@
  * A box begins with its letter and, where there is room, its minibatch; dots
  * are idle time. Boxes of a rank's second (fourth, ...) stage have small
  * letters. */
+#include "draw/lane.h"
 #include "sched/draw.h"
+#include "sched/look.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { UNSET = -1, IDLE = 0 };
 
 struct chart {
     const struct vp_schedule *schedule;
     const struct vp_timing *timing;
-    int n_columns;
     double scale; /* columns per unit of time */
-    bool colour;
-    char *cells;   /* of one rank */
-    short *styles; /* IDLE, or a background colour */
+    struct vp_lane lane;
 };
 
 static int column(const struct chart *chart, double time)
@@ -30,64 +25,24 @@ static int column(const struct chart *chart, double time)
 }
 
 /* Neighbouring boxes differ: even and odd minibatches have two shades. */
-static short background(const struct vp_action *a)
-{
-    static const short shades[VP_ACTION_KIND_COUNT][2] = {
-        [VP_ACTION_F] = { 75, 111 },
-        [VP_ACTION_R] = { 140, 183 },
-        [VP_ACTION_B] = { 78, 115 },
-        [VP_ACTION_W] = { 179, 222 },
-    };
-
-    return shades[a->kind][a->mb & 1];
-}
-
 static void draw_box(struct chart *chart, const struct vp_action *a,
                      const struct vp_span *span, int chunk)
 {
-    int begin = column(chart, span->start), end = column(chart, span->end);
-    char letter = vp_action_kind_name(a->kind)[0], label[16];
-    int n;
+    const struct vp_look *look = vp_action_look(a->kind);
+    char letter = look->letter;
 
     if (chunk % 2 == 1)
         letter = (char)(letter - 'A' + 'a');
-    if (end > chart->n_columns)
-        end = chart->n_columns;
-    n = snprintf(label, sizeof(label), "%c%d", letter, a->mb);
-    if (n > end - begin)
-        n = 1;
-    for (int i = begin; i < end; i++) {
-        chart->cells[i] = i - begin < n ? label[i - begin] : ' ';
-        chart->styles[i] = background(a);
-    }
-}
-
-static void add_row(struct vp_strbuf *text, const struct chart *chart, int rank)
-{
-    short style = UNSET;
-
-    vp_strbuf_addf(text, "rank %-3d ", rank);
-    for (int i = 0; i < chart->n_columns; i++) {
-        if (chart->colour && chart->styles[i] != style) {
-            style = chart->styles[i];
-            if (style == IDLE)
-                vp_strbuf_addf(text, "\x1b[0;38;5;244m");
-            else
-                vp_strbuf_addf(text, "\x1b[0;38;5;16;48;5;%dm", style);
-        }
-        vp_strbuf_add(text, &chart->cells[i], 1);
-    }
-    vp_strbuf_addf(text, "%s\n", chart->colour ? "\x1b[0m" : "");
+    vp_lane_box(&chart->lane, column(chart, span->start),
+                column(chart, span->end), vp_palette[look->hue].ansi[a->mb & 1],
+                letter, a->mb);
 }
 
 static void draw_rank(struct chart *chart, int rank)
 {
     const struct vp_rank_list *list = &chart->schedule->ranks[rank];
 
-    for (int i = 0; i < chart->n_columns; i++) {
-        chart->cells[i] = '.';
-        chart->styles[i] = IDLE;
-    }
+    vp_lane_clear(&chart->lane);
     for (int i = 0; i < list->n_actions; i++) {
         const struct vp_action *a = &list->actions[i];
 
@@ -98,8 +53,9 @@ static void draw_rank(struct chart *chart, int rank)
     }
 }
 
-/* As many columns per unit as labels need, if they fit; else fewer. */
-static void choose_scale(struct chart *chart, int width)
+/* As many columns per unit as labels need, if they fit; else fewer. Returns the
+ * number of columns. */
+static int choose_scale(struct chart *chart, int width)
 {
     const struct vp_schedule *schedule = chart->schedule;
     double makespan = chart->timing->makespan;
@@ -115,30 +71,23 @@ static void choose_scale(struct chart *chart, int width)
         chart->scale = makespan / unit * box > room ? room / makespan
                                                     : box / unit;
     }
-    chart->n_columns = column(chart, makespan);
-    if (chart->n_columns < 1)
-        chart->n_columns = 1;
+    return column(chart, makespan) > 1 ? column(chart, makespan) : 1;
 }
 
 enum vp_status vp_schedule_chart(const struct vp_schedule *schedule,
                                  const struct vp_timing *timing, int width,
                                  bool colour, char **text_out)
 {
-    struct chart chart = { .schedule = schedule,
-                           .timing = timing,
-                           .colour = colour };
+    struct chart chart = { .schedule = schedule, .timing = timing };
     struct vp_strbuf text = VP_STRBUF_INIT;
 
-    choose_scale(&chart, width);
-    chart.cells = calloc((size_t)chart.n_columns, sizeof(*chart.cells));
-    chart.styles = calloc((size_t)chart.n_columns, sizeof(*chart.styles));
-    if (!chart.cells || !chart.styles)
-        text.failed = true;
-    for (int rank = 0; !text.failed && rank < schedule->n_ranks; rank++) {
+    VP_TRY(vp_lane_init(&chart.lane, choose_scale(&chart, width)));
+    for (int rank = 0; rank < schedule->n_ranks; rank++) {
         draw_rank(&chart, rank);
-        add_row(&text, &chart, rank);
+        vp_strbuf_addf(&text, "rank %-3d ", rank);
+        vp_lane_print(&chart.lane, colour, &text);
+        vp_strbuf_adds(&text, "\n");
     }
-    free(chart.cells);
-    free(chart.styles);
+    vp_lane_release(&chart.lane);
     return vp_strbuf_detach(&text, text_out);
 }

@@ -177,7 +177,7 @@ static enum vp_status read_kind(const struct reader *in, const json_t *item,
     const char *cat = json_string_value(json_object_get(item, "cat"));
 
     for (int k = 0; cat && k < VP_ACTION_KIND_COUNT; k++) {
-        if (strcmp(cat, vp_looks[k].word) == 0) {
+        if (strcmp(cat, vp_action_kind_name((enum vp_action_kind)k)) == 0) {
             *kind_out = (uint8_t)k;
             return VP_OK;
         }

@@ -87,9 +87,9 @@ static void write_rank(FILE *f, const struct vp_trace *trace, int rank)
                 ",\"dur\":" US ",\"cat\":\"%s\",\"name\":\"%s%d\",\"args\":"
                 "{\"stage\":%d,\"minibatch\":%d,\"wait_ns\":%lld%s}}",
                 VP_CHROME_PID, rank + VP_CHROME_FIRST_TID, US_OF(e->start_ns),
-                US_OF(e->end_ns - e->start_ns), vp_looks[e->kind].word,
-                vp_looks[vp_look_of(e)].word, e->mb, e->stage, e->mb,
-                (long long)e->wait_ns, e->eval ? ",\"eval\":true" : "");
+                US_OF(e->end_ns - e->start_ns), vp_action_kind_name(e->kind),
+                vp_event_word(e), e->mb, e->stage, e->mb, (long long)e->wait_ns,
+                e->eval ? ",\"eval\":true" : "");
         if (is_message(e) && !e->eval)
             write_arrow(f, rank, e);
     }

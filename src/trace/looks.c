@@ -1,49 +1,50 @@
-/* Names and colours of actions, and the text around them. */
+/* Names and looks of events. */
 #include "trace/internal.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 
-const struct vp_look vp_looks[VP_LOOK_COUNT] = {
-    [VP_ACTION_F] = { "F",
-                      "forward",
-                      'F',
-                      { "#3b82f6", "#7fb0fb", "#a9c9fd" },
-                      { 75, 111 } },
-    [VP_ACTION_R] = { "R",
-                      "recompute",
-                      'R',
-                      { "#8b5cf6", "#b196fa", "#cbb9fc" },
-                      { 140, 183 } },
-    [VP_ACTION_B] = { "B",
-                      "backward",
-                      'B',
-                      { "#10a37f", "#5cc3a9", "#8fd6c4" },
-                      { 78, 115 } },
-    [VP_ACTION_W] = { "W",
-                      "weight gradient",
-                      'W',
-                      { "#f2a33a", "#f7c27c", "#fad5a5" },
-                      { 179, 222 } },
-    [VP_ACTION_SEND_ACT] = { .word = "SEND_ACT" },
-    [VP_ACTION_RECV_ACT] = { .word = "RECV_ACT" },
-    [VP_ACTION_SEND_GRAD] = { .word = "SEND_GRAD" },
-    [VP_ACTION_RECV_GRAD] = { .word = "RECV_GRAD" },
-    [VP_ACTION_REDUCE] = { "REDUCE",
-                           "reduce",
-                           '+',
-                           { "#db5a8f", "#e891b5", "#f0b8cf" },
-                           { 175, 218 } },
-    [VP_ACTION_UPDATE] = { "UPDATE",
-                           "update",
-                           'U',
-                           { "#475569", "#7b8797", "#a3acb9" },
-                           { 247, 251 } },
-    [VP_LOOK_EVAL] = { "E",
-                       "evaluation",
-                       'E',
-                       { "#0e96ab", "#5fb9c7", "#93d0da" },
-                       { 73, 116 } },
-};
+static const struct vp_look eval_look = { "evaluation", 'E', VP_HUE_EVAL };
+
+static bool is_eval(const struct vp_trace_event *event)
+{
+    return event->eval && event->kind == VP_ACTION_F;
+}
+
+const struct vp_look *vp_event_look(const struct vp_trace_event *event)
+{
+    return is_eval(event) ? &eval_look : vp_action_look(event->kind);
+}
+
+const char *vp_event_word(const struct vp_trace_event *event)
+{
+    return is_eval(event) ? "E" : vp_action_kind_name(event->kind);
+}
+
+int vp_trace_looks(const struct vp_trace *trace,
+                   const struct vp_look *out[VP_MAX_LOOKS])
+{
+    bool used[VP_ACTION_KIND_COUNT] = { false }, has_eval = false;
+    int n = 0;
+
+    for (int r = 0; r < trace->n_ranks; r++)
+        for (int i = 0; i < trace->ranks[r].n_events; i++) {
+            const struct vp_trace_event *event = &trace->ranks[r].events[i];
+
+            if (is_eval(event))
+                has_eval = true;
+            else
+                used[event->kind] = true;
+        }
+    for (int k = 0; k < VP_ACTION_KIND_COUNT; k++) {
+        const struct vp_look *look = vp_action_look((enum vp_action_kind)k);
+
+        if (used[k] && look->meaning)
+            out[n++] = look;
+    }
+    if (has_eval)
+        out[n++] = &eval_look;
+    return n;
+}
 
 void vp_trace_list_stages(const struct vp_trace *trace, int rank, char *text,
                           size_t n_bytes)
@@ -61,16 +62,4 @@ void vp_trace_list_stages(const struct vp_trace *trace, int rank, char *text,
                                   : n_found > 1 ? "stages "
                                                 : "stage ",
                                   s);
-}
-
-enum vp_status vp_trace_close_text(FILE *f, char **text, char **text_out)
-{
-    bool bad = ferror(f) != 0;
-
-    if (fclose(f) != 0 || bad) {
-        free(*text);
-        return VP_ERR_NOMEM;
-    }
-    *text_out = *text;
-    return VP_OK;
 }

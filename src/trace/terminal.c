@@ -4,8 +4,10 @@
  *
  * A box begins with its letter and, where there is room, its minibatch; dots
  * are time without work. Same look as the chart of a schedule. */
+#include "draw/lane.h"
 #include "trace/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -23,12 +25,11 @@ struct cell {
 };
 
 struct chart {
-    FILE *f;
     const struct vp_trace *trace;
     struct cell *cells;
     int n_cells;
     double cell_ns;
-    bool colour;
+    struct vp_lane lane;
 };
 
 static void add_work(struct chart *chart, int event, double from_ns,
@@ -60,7 +61,7 @@ static void fill_cells(struct chart *chart, const struct vp_trace_rank *rank)
     for (int i = 0; i < rank->n_events; i++) {
         const struct vp_trace_event *e = &rank->events[i];
 
-        if (vp_looks[vp_look_of(e)].meaning)
+        if (vp_event_look(e)->meaning)
             add_work(
                 chart, i,
                 (double)(e->start_ns + e->wait_ns - chart->trace->begin_ns),
@@ -71,86 +72,60 @@ static void fill_cells(struct chart *chart, const struct vp_trace_rank *rank)
             chart->cells[c].event = IDLE;
 }
 
-static void draw_box(struct chart *chart, const struct vp_trace_event *e, int n)
-{
-    const struct vp_look *look = &vp_looks[vp_look_of(e)];
-    char label[16];
-
-    if (snprintf(label, sizeof(label), "%c%d", look->letter, e->mb) > n)
-        label[1] = '\0';
-    if (chart->colour)
-        fprintf(chart->f, "\x1b[0;38;5;16;48;5;%dm", look->shade[e->mb & 1]);
-    fprintf(chart->f, "%-*s", n, label);
-}
-
-static void draw_idle(struct chart *chart, int n)
-{
-    if (chart->colour)
-        fputs("\x1b[0;38;5;244m", chart->f);
-    for (int i = 0; i < n; i++)
-        fputc('.', chart->f);
-}
-
 static void draw_rank(struct chart *chart, int rank)
 {
     const struct vp_trace_rank *events = &chart->trace->ranks[rank];
     int n;
 
     fill_cells(chart, events);
-    fprintf(chart->f, "rank %-3d ", events->number);
+    vp_lane_clear(&chart->lane);
     for (int c = 0; c < chart->n_cells; c += n) {
         int event = chart->cells[c].event;
 
         for (n = 1; c + n < chart->n_cells; n++)
             if (chart->cells[c + n].event != event)
                 break;
-        if (event == IDLE)
-            draw_idle(chart, n);
-        else
-            draw_box(chart, &events->events[event], n);
+        if (event != IDLE) {
+            const struct vp_trace_event *e = &events->events[event];
+            const struct vp_look *look = vp_event_look(e);
+
+            vp_lane_box(&chart->lane, c, c + n,
+                        vp_palette[look->hue].ansi[e->mb & 1], look->letter,
+                        e->mb);
+        }
     }
-    fputs(chart->colour ? "\x1b[0m" : "", chart->f);
 }
 
 /* Only what is in the picture. */
-static void draw_legend(struct chart *chart)
+static void add_legend(const struct chart *chart, bool colour,
+                       struct vp_strbuf *text)
 {
-    bool used[VP_LOOK_COUNT] = { false };
+    const struct vp_look *looks[VP_MAX_LOOKS];
+    int n = vp_trace_looks(chart->trace, looks);
 
-    for (int r = 0; r < chart->trace->n_ranks; r++) {
-        const struct vp_trace_rank *rank = &chart->trace->ranks[r];
-
-        for (int i = 0; i < rank->n_events; i++)
-            used[vp_look_of(&rank->events[i])] = true;
-    }
-    fprintf(chart->f, "%*s", LEFT, "");
-    for (int k = 0; k < VP_LOOK_COUNT; k++) {
-        const struct vp_look *look = &vp_looks[k];
-
-        if (!used[k] || !look->meaning)
-            continue;
-        if (chart->colour)
-            fprintf(chart->f, "\x1b[38;5;16;48;5;%dm%c\x1b[0m %s  ",
-                    look->shade[0], look->letter, look->meaning);
-        else
-            fprintf(chart->f, "%c %s  ", look->letter, look->meaning);
-    }
-    fputs(". idle\n", chart->f);
+    vp_strbuf_addf(text, "%*s", LEFT, "");
+    for (int i = 0; i < n; i++)
+        vp_lane_key(vp_palette[looks[i]->hue].ansi[0], looks[i]->letter,
+                    looks[i]->meaning, colour, text);
+    vp_strbuf_adds(text, ". idle\n");
 }
 
-static void draw(struct chart *chart, const struct vp_trace_times *times)
+static void draw(struct chart *chart, const struct vp_trace_times *times,
+                 bool colour, struct vp_strbuf *text)
 {
     double ms = (double)(chart->trace->end_ns - chart->trace->begin_ns) * 1e-6;
     char until[32];
 
     for (int r = 0; r < chart->trace->n_ranks; r++) {
         draw_rank(chart, r);
-        fprintf(chart->f, " %6.1f %%\n", 100.0 * times[r].bubble);
+        vp_strbuf_addf(text, "rank %-3d ", chart->trace->ranks[r].number);
+        vp_lane_print(&chart->lane, colour, text);
+        vp_strbuf_addf(text, " %6.1f %%\n", 100.0 * times[r].bubble);
     }
     snprintf(until, sizeof(until), "%.4g ms", ms);
-    fprintf(chart->f, "%*s0%*s    bubble\n", LEFT, "", chart->n_cells - 1,
-            until);
-    draw_legend(chart);
+    vp_strbuf_addf(text, "%*s0%*s    bubble\n", LEFT, "", chart->n_cells - 1,
+                   until);
+    add_legend(chart, colour, text);
 }
 
 enum vp_status vp_trace_terminal(const struct vp_trace *trace, int width,
@@ -160,22 +135,21 @@ enum vp_status vp_trace_terminal(const struct vp_trace *trace, int width,
     double window = (double)(trace->end_ns - trace->begin_ns);
     struct chart chart = { .trace = trace,
                            .n_cells = n_cells,
-                           .cell_ns = window > 0.0 ? window / n_cells : 1.0,
-                           .colour = colour };
+                           .cell_ns = window > 0.0 ? window / n_cells : 1.0 };
     struct vp_trace_times *times = calloc((size_t)trace->n_ranks,
                                           sizeof(*times));
-    enum vp_status st = VP_ERR_NOMEM;
-    char *text = NULL;
-    size_t n_bytes;
+    struct vp_strbuf text = VP_STRBUF_INIT;
+    enum vp_status st = vp_lane_init(&chart.lane, n_cells);
 
     chart.cells = calloc((size_t)n_cells, sizeof(*chart.cells));
-    if (times && chart.cells)
-        chart.f = open_memstream(&text, &n_bytes);
-    if (chart.f) {
+    if (!times || !chart.cells)
+        st = VP_ERR_NOMEM;
+    if (st == VP_OK) {
         vp_trace_sum(trace, times);
-        draw(&chart, times);
-        st = vp_trace_close_text(chart.f, &text, text_out);
+        draw(&chart, times, colour, &text);
+        st = vp_strbuf_detach(&text, text_out);
     }
+    vp_lane_release(&chart.lane);
     free(times);
     free(chart.cells);
     return st;

@@ -1,0 +1,38 @@
+/* The colours of all pictures: one meaning each, the same in drawings and in the
+ * terminal. */
+#ifndef VP_DRAW_PALETTE_H
+#define VP_DRAW_PALETTE_H
+
+enum vp_hue {
+    VP_HUE_FORWARD,
+    VP_HUE_RECOMPUTE,
+    VP_HUE_BACKWARD,
+    VP_HUE_WEIGHT, /* weight gradients */
+    VP_HUE_REDUCE,
+    VP_HUE_UPDATE,
+    VP_HUE_EVAL,
+    VP_HUE_COUNT
+};
+
+enum { VP_N_SHADES = 4 };
+
+struct vp_colours {
+    const char *fill[VP_N_SHADES]; /* of drawings, from dark to light */
+    short ansi[2]; /* 256-colour backgrounds, for neighbours that differ */
+};
+
+extern const struct vp_colours vp_palette[VP_HUE_COUNT];
+
+#define VP_INK "#0f172a"       /* titles, marks */
+#define VP_AXIS "#94a3b8"      /* lines */
+#define VP_WAITING "#dde5f0"   /* a rank that waits inside an action */
+#define VP_IDLE "url(#idle)"   /* hatched: see vp_svg_begin() */
+#define VP_STATIC "#94a3b8"    /* memory that is in use all the time */
+#define VP_IN_FLIGHT "#a9c9fd" /* memory of minibatches in flight */
+#define VP_KEPT "#cbd5e1"      /* minibatches that a rank keeps */
+#define VP_MEASURED "#2f6fde"
+#define VP_SIMULATED "#d97706"
+#define VP_MEMORY "#0f766e" /* and, for neighbours that differ, ... */
+#define VP_MEMORY_LIGHT "#5fb8ae"
+
+#endif
