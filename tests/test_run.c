@@ -225,6 +225,7 @@ static void feed(struct vp_log *log, int64_t first, int64_t last)
 
     for (int64_t step = first; step <= last; step++) {
         struct vp_step_report report = { .step = step,
+                                         .n_steps = log->summary->n_steps,
                                          .loss = 10.0 - (double)step,
                                          .seconds = (double)step };
 
@@ -276,15 +277,31 @@ static void test_log_lines(void **state)
     assert_file(path_of("lines", "output.log.0"),
                 "Finished initializing process group; backend: gloo, rank: 0, "
                 "world_size: 4\n"
+                "[Rank 0] Stage: 0, Rank in stage: 0\n"
+                "Training...\n"
+                "Epoch 0, Iteration 0, Loss: 9.0000\n"
                 "Stage: [0] Epoch: [0][2/12]\tMemory: 1.234 (1.234)\n"
+                "Epoch 0, Iteration 2, Loss: 7.0000\n"
                 "Stage: [0] Epoch: [0][4/12]\tMemory: 1.234 (1.234)\n"
+                "Epoch 0, Iteration 4, Loss: 5.0000\n"
                 "Stage: [0] Epoch: [0][6/12]\tMemory: 1.234 (1.234)\n"
+                "Epoch 0, Iteration 6, Loss: 3.0000\n"
                 "Stage: [0] Epoch: [0][8/12]\tMemory: 1.234 (1.234)\n"
+                "Epoch 0, Iteration 8, Loss: 1.0000\n"
                 "Stage: [0] Epoch: [0][10/12]\tMemory: 1.234 (1.234)\n"
+                "Epoch 0, Iteration 10, Loss: -1.0000\n"
                 "Saved checkpoint to F/checkpoints/step-11\n");
     assert_file(path_of("lines", "output.log.3"),
                 "Finished initializing process group; backend: gloo, rank: 3, "
                 "world_size: 4\n"
+                "[Rank 3] Stage: 2, Rank in stage: 0\n"
+                "Training...\n"
+                "Epoch 0, Iteration 0, Loss: 9.0000\n"
+                "Epoch 0, Iteration 2, Loss: 7.0000\n"
+                "Epoch 0, Iteration 4, Loss: 5.0000\n"
+                "Epoch 0, Iteration 6, Loss: 3.0000\n"
+                "Epoch 0, Iteration 8, Loss: 1.0000\n"
+                "Epoch 0, Iteration 10, Loss: -1.0000\n"
                 "Test: [0][64/65]\tTime: 0.500 (0.500)\tMemory: 0.001 (0.001)\t"
                 "Loss: 3.2500 (3.2500)\t\n"
                 "Test: [0][65/65]\tTime: 0.500 (0.500)\tMemory: 0.001 (0.001)\t"
@@ -294,10 +311,12 @@ static void test_log_lines(void **state)
                 "Loss: - (-)\t\n"
                 "Saved checkpoint to F/checkpoints/step-11\n");
     text = read_text(path_of("lines", "output.log.2"));
-    assert_non_null(strstr(text, "Replicating stage: ranks=2, "
-                                 "module_size=100.000\n"));
+    assert_non_null(strstr(text, "[Rank 2] Stage: 1, Rank in stage: 1\n"
+                                 "Replicating stage: ranks=2, "
+                                 "module_size=100.000\nTraining...\n"));
     assert_non_null(strstr(text, "Stage: [1] Epoch: [0][10/12]\tMemory: 2.000 "
-                                 "(2.000)\nhello\n"));
+                                 "(2.000)\nEpoch 0, Iteration 10, Loss: "
+                                 "-1.0000\nhello\n"));
     assert_null(strstr(text, "Saved"));
     free(text);
 }
@@ -337,6 +356,87 @@ static void test_log_times(void **state)
     assert_int_equal(count_lines(text, number), 2);
     assert_int_equal(count_lines(text, "^Stage: \\[0\\] Epoch: \\[1\\]"), 6);
     free(text);
+}
+
+/* The lines of a log that say the loss of an iteration. */
+static void assert_losses(const char *path, const char *want)
+{
+    char *text = read_text(path), *save = NULL;
+    char have[2048] = "";
+    size_t used = 0;
+
+    for (char *line = strtok_r(text, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save))
+        if (strstr(line, ", Iteration "))
+            used += (size_t)snprintf(have + used, sizeof(have) - used, "%s\n",
+                                     line);
+    assert_true(used < sizeof(have));
+    assert_string_equal(have, want);
+    free(text);
+}
+
+/* However short an epoch or a run is, the losses of its first and last steps
+ * are logged. A step without labels has none. */
+static void test_log_iterations(void **state)
+{
+    static const struct {
+        int accumulation;
+        int64_t every, last, n_steps;
+        const char *want;
+    } cases[] = {
+        /* Epochs of 12, shorter than print_frequency. */
+        { 1, 100, 24, 24,
+          "Epoch 0, Iteration 0, Loss: 9.0000\n"
+          "Epoch 0, Iteration 11, Loss: -2.0000\n"
+          "Epoch 1, Iteration 0, Loss: -3.0000\n"
+          "Epoch 1, Iteration 11, Loss: -14.0000\n" },
+        /* A run that ends within its first epoch, and one that was stopped. */
+        { 1, 100, 3, 3,
+          "Epoch 0, Iteration 0, Loss: 9.0000\n"
+          "Epoch 0, Iteration 2, Loss: 7.0000\n" },
+        { 1, 100, 3, 4, "Epoch 0, Iteration 0, Loss: 9.0000\n" },
+        { 1, 5, 12, 24,
+          "Epoch 0, Iteration 0, Loss: 9.0000\n"
+          "Epoch 0, Iteration 5, Loss: 4.0000\n"
+          "Epoch 0, Iteration 10, Loss: -1.0000\n"
+          "Epoch 0, Iteration 11, Loss: -2.0000\n" },
+        /* Groups of 4, every 20 minibatches of 48. */
+        { 4, 23, 12, 24,
+          "Epoch 0, Iteration 0, Loss: 9.0000\n"
+          "Epoch 0, Iteration 20, Loss: 4.0000\n"
+          "Epoch 0, Iteration 40, Loss: -1.0000\n"
+          "Epoch 0, Iteration 44, Loss: -2.0000\n" },
+    };
+    struct vp_step_report none = { .step = 1, .loss = (double)NAN };
+    struct fake fake;
+    struct vp_log log;
+    struct vp_err err;
+    char name[32];
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        make_fake(&fake, cases[i].accumulation, cases[i].every);
+        fake.summary.n_steps = cases[i].n_steps;
+        snprintf(name, sizeof(name), "iterations%zu", i);
+        open_log(&log, &fake, name);
+        feed(&log, 1, cases[i].last);
+        vp_log_close(&log);
+        assert_losses(path_of(name, "output.log.0"), cases[i].want);
+        assert_losses(path_of(name, "output.log.3"), cases[i].want);
+    }
+    make_fake(&fake, 1, 2);
+    open_log(&log, &fake, "unlabelled");
+    assert_int_equal(vp_log_step(&log, &none, &err), VP_OK);
+    vp_log_close(&log);
+    assert_losses(path_of("unlabelled", "output.log.0"),
+                  "Epoch 0, Iteration 0, Loss: -\n");
+    fake.summary.forward_only = true;
+    open_log(&log, &fake, "untrained");
+    vp_log_close(&log);
+    assert_file(path_of("untrained", "output.log.0"),
+                "Finished initializing process group; backend: gloo, rank: 0, "
+                "world_size: 4\n"
+                "[Rank 0] Stage: 0, Rank in stage: 0\n");
 }
 
 /* A loss scale has a word of its own, at the end. */
@@ -582,6 +682,9 @@ static void test_folder_of_run(void **state)
         assert_int_equal(count_lines(text, "^Epoch [01]: [0-9.]+ seconds$"), 2);
         assert_int_equal(count_lines(text, "^ \\* "), r == 2 ? 2 : 0);
         assert_int_equal(count_lines(text, "^Stage: "), r == 2 ? 4 : 14);
+        assert_int_equal(count_lines(text, "^Epoch [01], Iteration [0-6], "
+                                           "Loss: [0-9]+\\.[0-9]{4}$"),
+                         14);
         assert_int_equal(count_lines(text, "^Saved checkpoint to "
                                            ".*/first/checkpoints/step-14$"),
                          1);
@@ -970,6 +1073,9 @@ static void test_ranks_have_user_numbers(void **state)
     assert_int_equal(heard.ranks[0], 2);
     assert_int_equal(heard.ranks[1], 0);
     assert_int_equal(heard.ranks[2], 1);
+    text = read_text(path_of("placed", "output.log.2"));
+    assert_non_null(strstr(text, "\n[Rank 2] Stage: 0, Rank in stage: 0\n"));
+    free(text);
     text = read_text(path_of("placed", "trace.json"));
     assert_non_null(strstr(text, "\"rank_numbers\":[2,0,1]"));
     free(text);
@@ -1445,6 +1551,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log_lines),
         cmocka_unit_test(test_log_times),
+        cmocka_unit_test(test_log_iterations),
         cmocka_unit_test(test_log_scale),
         cmocka_unit_test(test_metrics_are_rates),
         cmocka_unit_test(test_metrics_of_a_scale),

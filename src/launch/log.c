@@ -72,6 +72,23 @@ static void print_resumed(FILE *out, const struct vp_log *log)
             step, from, from, step / log->summary->steps_per_epoch);
 }
 
+static void print_stage(struct vp_log *log, const struct vp_config *config,
+                        int s)
+{
+    const struct vp_run_stage *stage = &log->summary->stages[s];
+
+    for (int k = 0; k < stage->n_ranks; k++) {
+        int rank = stage->first_rank + k;
+
+        fprintf(log->files[rank], "[Rank %d] Stage: %d, Rank in stage: %d\n",
+                vp_config_rank_number(config, rank), s, k);
+        if (stage->n_ranks > 1)
+            fprintf(log->files[rank],
+                    "Replicating stage: ranks=%d, module_size=%.3f\n",
+                    stage->n_ranks, 4.0 * (double)stage->n_params);
+    }
+}
+
 static void print_start(struct vp_log *log, const struct vp_config *config)
 {
     const struct vp_run_summary *summary = log->summary;
@@ -85,14 +102,10 @@ static void print_start(struct vp_log *log, const struct vp_config *config)
                 summary->transport, vp_config_rank_number(config, r),
                 summary->n_ranks);
     }
-    for (int s = 0; s < summary->n_stages; s++) {
-        const struct vp_run_stage *stage = &summary->stages[s];
-
-        for (int k = 0; k < stage->n_ranks && stage->n_ranks > 1; k++)
-            fprintf(log->files[stage->first_rank + k],
-                    "Replicating stage: ranks=%d, module_size=%.3f\n",
-                    stage->n_ranks, 4.0 * (double)stage->n_params);
-    }
+    for (int s = 0; s < summary->n_stages; s++)
+        print_stage(log, config, s);
+    for (int r = 0; r < summary->n_ranks && !summary->forward_only; r++)
+        fputs("Training...\n", log->files[r]);
 }
 
 enum vp_status vp_log_open(struct vp_log *log, const struct vp_config *config,
@@ -211,6 +224,22 @@ static void print_steps(struct vp_log *log, int64_t at,
     log->n_interval = 0;
 }
 
+/* In all logs: guides to the original look for losses in that of rank 0.
+ * `at`: minibatches of the epoch; the step began `group` before. */
+static void print_iteration(const struct vp_log *log, int64_t at,
+                            const struct vp_step_report *report)
+{
+    for (int r = 0; r < log->summary->n_ranks; r++) {
+        fprintf(log->files[r], "Epoch %lld, Iteration %lld, Loss: ",
+                (long long)((log->step - 1) / log->summary->steps_per_epoch),
+                (long long)(at - log->group));
+        if (isfinite(report->loss))
+            fprintf(log->files[r], "%.4f\n", report->loss);
+        else
+            fputs("-\n", log->files[r]);
+    }
+}
+
 static void begin_epoch(struct vp_log *log)
 {
     log->epoch_start = now();
@@ -235,12 +264,16 @@ enum vp_status vp_log_step(struct vp_log *log,
                            struct vp_err *err)
 {
     int64_t per_epoch = log->files ? log->summary->steps_per_epoch : 0;
+    bool ends_epoch, iteration;
     int64_t at;
 
     if (!log->files)
         return VP_OK;
     log->step = report->step;
     at = ((report->step - 1) % per_epoch + 1) * log->group;
+    ends_epoch = report->step % per_epoch == 0;
+    iteration = (at - log->group) % log->every == 0 || ends_epoch ||
+                report->step == report->n_steps;
     if (isfinite(report->loss)) {
         log->loss_sum += report->loss;
         log->n_losses++;
@@ -251,11 +284,13 @@ enum vp_status vp_log_step(struct vp_log *log,
         log->n_measured += log->group;
         log->n_interval += log->group;
     }
-    if (at % log->every != 0 && report->step % per_epoch != 0)
+    if (at % log->every != 0 && !iteration)
         return VP_OK;
+    if (iteration)
+        print_iteration(log, at, report);
     if (at % log->every == 0)
         print_steps(log, at, report);
-    if (report->step % per_epoch == 0) {
+    if (ends_epoch) {
         print_epoch(log);
         begin_epoch(log);
     }

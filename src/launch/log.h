@@ -9,7 +9,17 @@
  * Prec@5, at the end of an evaluation, are per cent of all its predictions. Not
  * the original's: under a loss scale its value and the number of skipped updates
  * end a line; a loss is "-" where nothing has labels, and such an evaluation has
- * no line with Prec. */
+ * no line with Prec.
+ *
+ * Three kinds of lines are those that guides to the original show:
+ *   [Rank 0] Stage: 0, Rank in stage: 0
+ *   Training...
+ *   Epoch 0, Iteration 100, Loss: 8.3421
+ * The last kind is in the log of every rank: for the first step of an epoch, for
+ * every print_frequency-th minibatch from there, and for the last step of an
+ * epoch and of the run. An iteration is a minibatch, counted from 0 in its
+ * epoch; in bsp it is the first one of a group, and the loss is that of the
+ * group. */
 #ifndef VP_LAUNCH_LOG_H
 #define VP_LAUNCH_LOG_H
 
