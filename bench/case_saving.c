@@ -135,8 +135,8 @@ static void open_rig(struct rig *rig, const struct bench *bench, int n_threads,
     rig->n_bytes = count_bytes(rig->lab);
     if (vp_config_parse("saving", text, sizeof(text) - 1, NULL, 0, &rig->config,
                         &err) != VP_OK ||
-        vp_checkpoints_create(&rig->config, NULL, &rig->checkpoints, &err) !=
-            VP_OK ||
+        vp_checkpoints_create(&rig->config, rig->config.checkpoint_every, NULL,
+                              &rig->checkpoints, &err) != VP_OK ||
         vp_checkpoints_arm(rig->checkpoints, lab_trainer(rig->lab),
                            lab_data(rig->lab), folder, NULL, &err) != VP_OK)
         lab_die("saver", &err);

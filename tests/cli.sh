@@ -371,6 +371,10 @@ if use_small_disk 4500k; then
     # shellcheck disable=SC2086
     run 2 train "$configs/bert_one.yml" $tiny $every --set keep_checkpoints=3
     # shellcheck disable=SC2086
+    run 2 train "$configs/bert_one.yml" $tiny --set checkpoint_every=epoch \
+        --set num_minibatches=1 --output small/run
+    has err 'small/run: not enough space: 4 checkpoints of '
+    # shellcheck disable=SC2086
     run 0 train "$configs/bert_one.yml" $tiny $every --set keep_checkpoints=2
     # shellcheck disable=SC2086
     run 0 train "$configs/bert_one.yml" $tiny --set keep_checkpoints=3 \

@@ -156,6 +156,18 @@ static const struct refused bad_values[] = {
     { BERT "size: lage\n", NULL,
       "a.yml:2: key 'size' must be one of large, base, large-48, not 'lage'; "
       "did you mean 'large'?" },
+    { BERT "checkpoint_every: epochs\n", NULL,
+      "a.yml:2: key 'checkpoint_every' must be a whole number from 0 to "
+      "1000000000000, or epoch, not 'epochs'; write for example "
+      "'checkpoint_every: 100'" },
+    { BERT "checkpoint_every: '8'\n", NULL,
+      "a.yml:2: key 'checkpoint_every' must be a whole number from 0 to "
+      "1000000000000, or epoch, not the quoted text '8'; write for example "
+      "'checkpoint_every: 100'" },
+    { BERT "checkpoint_every: -1\n", NULL,
+      "a.yml:2: key 'checkpoint_every' must be a whole number from 0 to "
+      "1000000000000, or epoch, not '-1'; write for example "
+      "'checkpoint_every: 100'" },
     { BERT "batch_size: 8.5\n", NULL,
       "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216, "
       "not '8.5'; write for example 'batch_size: 8'" },

@@ -243,6 +243,26 @@ goes_on()
 goes_on bsp 2 4 3
 goes_on asp 2 2
 
+# epochs MODE LAST MORE STEP...: a checkpoint at the end of every epoch of 4
+# minibatches, up to step LAST and on to MORE, where the run ends.
+epochs()
+{
+    local mode=$1 last=$2 more=$3 found
+
+    shift 3
+    n_runs=$((n_runs + 1))
+    rm -rf "$folder/epochs"
+    set_all stages=3 sync_mode="$mode" tie_embeddings=false num_minibatches=4 \
+        checkpoint_every=epoch keep_checkpoints=9
+    train epochs 3 "${options[@]}" --max-steps "$last" &&
+        train epochs 3 "${options[@]}" --max-steps "$more" ||
+        note_failure "epochs, $mode: $(cat "$folder/log")"
+    found=$(cd "$folder/epochs/checkpoints" && echo step-*)
+    [ "$found" = "$*" ] || note_failure "epochs, $mode: $found, not $*"
+}
+epochs bsp 1 3 step-1 step-2 step-3
+epochs asp 5 9 step-4 step-5 step-8 step-9
+
 # ---- Data ------------------------------------------------------------------
 # files RANKS READERS [OPTION...]: ranks of the first stage read files; the
 # others, which do not find any, hear of them.

@@ -846,6 +846,15 @@ static void test_derived_defaults(void **state)
     load_ok(BERT "sync_mode: asp\nloss_scale: 1e30\n", NULL, &c);
     assert_true(c.loss_scale.start == 1e30f && !c.loss_scale.dynamic);
     vp_config_release(&c);
+    load_ok(BERT "checkpoint_every: epoch\n", NULL, &c);
+    assert_int_equal(c.checkpoint_every, VP_EVERY_EPOCH);
+    vp_config_release(&c);
+    load_ok(BERT "checkpoint_every: 'epoch'\n", NULL, &c);
+    assert_int_equal(c.checkpoint_every, VP_EVERY_EPOCH);
+    vp_config_release(&c);
+    load_ok(BERT "checkpoint_every: 0\n", NULL, &c);
+    assert_int_equal(c.checkpoint_every, 0);
+    vp_config_release(&c);
     load_ok(BERT "lr_warmup: false\n", NULL, &c);
     assert_true(c.lr.warmup == 0.0f);
     vp_config_release(&c);
@@ -1312,6 +1321,7 @@ static void test_round_trip(void **state)
     check_round_trip(BERT "precision: fp16\n");
     check_round_trip(BERT "precision: fp16\nloss_scale: off\n");
     check_round_trip(BERT "loss_scale: dynamic\n");
+    check_round_trip(BERT "checkpoint_every: epoch\n");
     check_round_trip(NINE "stages: 2\nrecompute_ratio: 1\nrecompute: no\n");
     check_round_trip(NINE "verbose_frequency: 3\ncontainer: x\n");
     check_round_trip(NINE "schedule: interleaved\nstages: 2\nchunks: 3\n");

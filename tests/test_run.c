@@ -85,7 +85,7 @@ struct heard {
     int64_t epochs[64];
     double losses[64];
     char notices[4096]; /* one line each */
-    int ranks[3]; /* the user's numbers */
+    int ranks[3];       /* the user's numbers */
     char error[512];
 };
 
@@ -696,6 +696,83 @@ static void test_folder_of_run(void **state)
     text = read_text(path_of("first", "plan.json"));
     assert_file(path_of("second", "plan.json"), text);
     free(text);
+}
+
+static bool has_step(const char *folder, int step)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "checkpoints/step-%d/manifest.json", step);
+    return access(path_of(folder, name), F_OK) == 0;
+}
+
+/* Checkpoints that a run has left, of steps 1 to 64, as bits. */
+static uint64_t saved_steps(const char *folder)
+{
+    uint64_t steps = 0;
+
+    for (int step = 1; step <= 64; step++)
+        steps |= (uint64_t)has_step(folder, step) << (step - 1);
+    return steps;
+}
+
+#define STEP(n) (UINT64_C(1) << ((n)-1))
+
+/* Epochs of 7 minibatches, three of them. Groups of 2 make 3 updates of an
+ * epoch. A stage on two ranks ends its rounds at even minibatches, and the last
+ * one is the end of the run. */
+static void test_checkpoints_of_epochs(void **state)
+{
+    static const struct {
+        const char *sets[4];
+        uint64_t want;
+        int early, last; /* a step within an epoch, and that of the end */
+    } cases[] = {
+        { { "stages=3", "sync_mode=asp" },
+          STEP(7) | STEP(14) | STEP(21),
+          5,
+          21 },
+        { { "stages=2", "sync_mode=bsp", "accumulation_steps=2" },
+          STEP(3) | STEP(6) | STEP(9),
+          4,
+          9 },
+        { { "stages=2", "sync_mode=asp", "replicas=[2, 1]" },
+          STEP(8) | STEP(14) | STEP(21),
+          10,
+          21 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        const char *sets[10] = { "checkpoint_every=epoch", "num_minibatches=7",
+                                 "epochs=3", "keep_checkpoints=9",
+                                 "learning_rate_policy=constant" };
+        char name[32], part[32], stop[32];
+        uint64_t before = STEP(cases[i].early + 1) - 1;
+        double losses[64];
+        int n = 5;
+
+        for (int k = 0; cases[i].sets[k]; k++)
+            sets[n++] = cases[i].sets[k];
+        snprintf(name, sizeof(name), "epochs%zu", i);
+        must_run(folder_of(name), NULL, sets);
+        memcpy(losses, heard.losses, sizeof(losses));
+        assert_int_equal(heard.n_steps, cases[i].last);
+        assert_true(saved_steps(name) == cases[i].want);
+        /* In two parts: the same, and the end of the first part. */
+        snprintf(part, sizeof(part), "parts%zu", i);
+        snprintf(stop, sizeof(stop), "total_steps=%d", cases[i].early);
+        sets[n] = stop;
+        must_run(folder_of(part), NULL, sets);
+        assert_true(saved_steps(part) ==
+                    ((cases[i].want & before) | STEP(cases[i].early)));
+        sets[n] = NULL;
+        must_run(NULL, folder_of(part), sets);
+        assert_true(saved_steps(part) ==
+                    (cases[i].want | STEP(cases[i].early)));
+        for (int s = cases[i].early; s < cases[i].last; s++)
+            assert_true(heard.losses[s] == losses[s]);
+    }
 }
 
 /* ---- Seeing inside ------------------------------------------------------ */
@@ -1559,6 +1636,7 @@ int main(void)
         cmocka_unit_test(test_log_groups),
         cmocka_unit_test(test_describe),
         cmocka_unit_test(test_folder_of_run),
+        cmocka_unit_test(test_checkpoints_of_epochs),
         cmocka_unit_test(test_versions_asp),
         cmocka_unit_test(test_versions_bsp),
         cmocka_unit_test(test_tensors),

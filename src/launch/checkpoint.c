@@ -107,8 +107,16 @@ static bool is_lead(const struct vp_checkpoints *c)
     return !c->world || vp_world_is_mine(c->world, vp_world_lead(c->world));
 }
 
+int64_t vp_checkpoint_steps(const struct vp_config *config,
+                            int64_t steps_per_epoch)
+{
+    return config->checkpoint_every == VP_EVERY_EPOCH
+               ? steps_per_epoch
+               : config->checkpoint_every;
+}
+
 enum vp_status vp_checkpoints_create(const struct vp_config *config,
-                                     struct vp_world *world,
+                                     int64_t every, struct vp_world *world,
                                      struct vp_checkpoints **out,
                                      struct vp_err *err)
 {
@@ -118,7 +126,7 @@ enum vp_status vp_checkpoints_create(const struct vp_config *config,
         return vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
     c->config = config;
     c->world = world;
-    c->saver = (struct vp_saver){ c, config->checkpoint_every, begin, room,
+    c->saver = (struct vp_saver){ c, every, begin, room,
                                   is_lead(c) ? NULL : filled };
     c->open = c->last = -1;
     if (vp_limit_cond_init(&c->committed) != 0) {

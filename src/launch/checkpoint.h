@@ -10,13 +10,19 @@
 
 /* ---- Saving ------------------------------------------------------------- */
 
+/* Steps between checkpoints, where an epoch has `steps_per_epoch`; 0: none
+ * before the end. */
+int64_t vp_checkpoint_steps(const struct vp_config *config,
+                            int64_t steps_per_epoch);
+
 struct vp_checkpoints;
 
-/* A saver for vp_train_config, to be armed once the trainer exists. `world` is
- * that of several processes, or NULL: each of them saves what it has, the lead
- * commits, and the others need only finish. */
+/* A saver for vp_train_config, to be armed once the trainer exists, with a
+ * checkpoint every `every` steps; 0: none before the end. `world` is that of
+ * several processes, or NULL: each of them saves what it has, the lead commits,
+ * and the others need only finish. */
 enum vp_status vp_checkpoints_create(const struct vp_config *config,
-                                     struct vp_world *world,
+                                     int64_t every, struct vp_world *world,
                                      struct vp_checkpoints **out,
                                      struct vp_err *err);
 const struct vp_saver *vp_checkpoints_saver(struct vp_checkpoints *checkpoints);

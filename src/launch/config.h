@@ -36,6 +36,9 @@ enum vp_verbose {
 
 #define VP_CONFIG_MAX_NOTICES 8
 
+/* "epoch", where a number of steps may stand. */
+#define VP_EVERY_EPOCH INT64_C(-1)
+
 /* Lists live in the configuration's arena; n is 0 where none was given. */
 struct vp_int_list {
     const int *at;
@@ -121,7 +124,8 @@ struct vp_config {
     bool forward_only;  /* evaluate, do not train */
     int64_t eval_every; /* steps; 0: never */
     int64_t eval_batches;
-    int64_t checkpoint_every; /* steps; 0: at the end, or when interrupted */
+    int64_t checkpoint_every; /* steps, or VP_EVERY_EPOCH; 0: at the end, or
+                                 when interrupted */
     int keep_checkpoints;     /* the newest ones */
     int64_t print_frequency;
     unsigned verbose;          /* set of enum vp_verbose */

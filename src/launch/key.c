@@ -98,6 +98,10 @@ void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
         snprintf(out, n_bytes, "a whole number from %lld to %lld",
                  (long long)key->min, (long long)key->max);
         break;
+    case VP_KEY_EVERY:
+        snprintf(out, n_bytes, "a whole number from %lld to %lld, or epoch",
+                 (long long)key->min, (long long)key->max);
+        break;
     case VP_KEY_F32:
         snprintf(out, n_bytes, "a number from %g to %g", key->min, key->max);
         break;
@@ -233,6 +237,12 @@ enum vp_status vp_key_refuse(const struct vp_key *key,
 
 /* ---- Setting ------------------------------------------------------------ */
 
+/* A word beside numbers, which may be in quotes. */
+static bool is_epoch(const struct vp_key *key, const char *text)
+{
+    return key->type == VP_KEY_EVERY && strcmp(text, "epoch") == 0;
+}
+
 bool vp_key_set_number(const struct vp_key *key, const char *text, void *field)
 {
     int64_t value;
@@ -241,12 +251,21 @@ bool vp_key_set_number(const struct vp_key *key, const char *text, void *field)
     if (!vp_text_to_i64(text, &value) || value < (int64_t)key->min ||
         value > (int64_t)key->max)
         return false;
-    if (key->type == VP_KEY_I64)
+    if (key->type == VP_KEY_I64 || key->type == VP_KEY_EVERY)
         *(int64_t *)field = value;
     else if (key->type == VP_KEY_U64)
         *(uint64_t *)field = (uint64_t)value;
     else
         *(int *)field = (int)value;
+    return true;
+}
+
+static bool set_every(const struct vp_key *key, const char *text,
+                      int64_t *field)
+{
+    if (!is_epoch(key, text))
+        return vp_key_set_number(key, text, field);
+    *field = VP_EVERY_EPOCH;
     return true;
 }
 
@@ -508,7 +527,8 @@ enum vp_status vp_key_set(const struct vp_key *key,
         return vp_key_set_list(key, entry, config, err);
     /* In quotes 8 is text, and text is for paths and names. */
     if (entry->kind != VP_YAML_SCALAR || (takes_text(key) && !text[0]) ||
-        (entry->quoted && !takes_text(key) && !has_words(key, config)))
+        (entry->quoted && !takes_text(key) && !has_words(key, config) &&
+         !is_epoch(key, text)))
         return vp_key_refuse(key, entry, config, err);
     if (takes_text(key))
         return set_text(key, entry, config, err);
@@ -517,6 +537,9 @@ enum vp_status vp_key_set(const struct vp_key *key,
     case VP_KEY_INT:
     case VP_KEY_U64:
         ok = vp_key_set_number(key, text, field);
+        break;
+    case VP_KEY_EVERY:
+        ok = set_every(key, text, field);
         break;
     case VP_KEY_F32:
     case VP_KEY_WARMUP:

@@ -147,6 +147,10 @@ bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
     switch (key->type) {
     case VP_KEY_I64:
         return print_number(key, *(const int64_t *)field, out, n_bytes);
+    case VP_KEY_EVERY:
+        if (*(const int64_t *)field == VP_EVERY_EPOCH)
+            return print_word("epoch", out, n_bytes);
+        return print_number(key, *(const int64_t *)field, out, n_bytes);
     case VP_KEY_INT:
         return print_number(key, *(const int *)field, out, n_bytes);
     case VP_KEY_U64:

@@ -556,10 +556,11 @@ const struct vp_key vp_keys[] = {
       .fallback = "8", .example = "8",
       .meaning = "minibatches of an evaluation, or all held-out ones if there "
       "are fewer; its loss is the mean over their predictions" },
-    { COUNT("checkpoint_every", checkpoint_every, 0, MAX_COUNT),
-      .group = "run", .fallback = "1000", .example = "100",
-      .meaning = "steps between checkpoints; one is also made at the end and "
-      "when interrupted, with 0 no other" },
+    { ROW("checkpoint_every", VP_KEY_EVERY, checkpoint_every), .min = 0,
+      .max = MAX_COUNT, .group = "run", .fallback = "1000", .example = "100",
+      .meaning = "steps between checkpoints, or epoch: one at the end of every "
+      "epoch, as vPipe; one is also made at the end and when interrupted, with "
+      "0 no other" },
     { ROW("keep_checkpoints", VP_KEY_INT, keep_checkpoints), .min = 1,
       .max = 1e6, .group = "run", .fallback = "3", .example = "3",
       .meaning = "checkpoints to keep, the newest" },

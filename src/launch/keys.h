@@ -23,6 +23,7 @@ struct vp_entry {
 
 enum vp_key_type {
     VP_KEY_I64,
+    VP_KEY_EVERY, /* int64_t; the word epoch is VP_EVERY_EPOCH */
     VP_KEY_INT,
     VP_KEY_U64,
     VP_KEY_F32,

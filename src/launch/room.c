@@ -1,6 +1,7 @@
 #include "launch/room.h"
 
 #include "ckpt/store.h"
+#include "launch/checkpoint.h"
 #include "optim/optim.h"
 
 #include <stdio.h>
@@ -73,7 +74,7 @@ static int64_t checkpoint_bytes(const struct vp_config *config,
 static int64_t count_saves(const struct vp_config *config,
                            const struct vp_run_summary *summary)
 {
-    int64_t every = config->checkpoint_every;
+    int64_t every = vp_checkpoint_steps(config, summary->steps_per_epoch);
     int64_t from = summary->resumed, to = summary->n_steps;
 
     if (from >= to)

@@ -682,8 +682,9 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
         VP_TRY(vp_folder_check(run->options->output, err));
     run->n_saved = run->n_done;
     if (trains)
-        VP_TRY(vp_checkpoints_create(run->config, run->world, &run->checkpoints,
-                                     err));
+        VP_TRY(vp_checkpoints_create(
+            run->config, vp_checkpoint_steps(run->config, steps_per_epoch(run)),
+            run->world, &run->checkpoints, err));
     if (run->world && run->config->verbose & notes)
         notice(run, "verbose: tensors and versions of this process only; run "
                     "without mpirun to see those of all ranks");
