@@ -655,6 +655,12 @@ has stoppedTERM/output.log.0 "=> loading checkpoint 'stoppedTERM'"
 tail -1 stoppedTERM/command_history.log | grep -qF -- '--resume stoppedTERM' ||
     fail 'the second command is not in command_history.log'
 
+# Its timeline is of the second part, with the numbers of the run.
+run 0 trace stoppedTERM
+has out "minibatches $last to $((last + 2)), on 1 rank"
+run 0 trace stoppedTERM --last 1
+has out "minibatch $((last + 2)), on 1 rank"
+
 # A run that is done stays as it is.
 cp stoppedTERM/trace.json done.json
 # shellcheck disable=SC2086

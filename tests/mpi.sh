@@ -239,6 +239,9 @@ goes_on()
             note_failure "$mode to step $step on $n: $(cat "$folder/log")"
     done
     same whole parts || note_failure "not as if it had never stopped: $mode $*"
+    # Drawn twice: soon after the last resume, and at the end.
+    "$program" trace "$folder/parts" >"$folder/log" 2>&1 ||
+        note_failure "trace: $mode $*: $(cat "$folder/log")"
 }
 goes_on bsp 2 4 3
 goes_on asp 2 2

@@ -40,10 +40,14 @@ static const char *path_of(const char *name)
     return path[turn];
 }
 
+static void (*on_step)(const struct vp_step_report *report); /* or NULL */
+
 static void hear_step(void *ctx, const struct vp_step_report *report)
 {
     struct heard *heard = ctx;
 
+    if (on_step)
+        on_step(report);
     assert_true(report->step <= MAX_STEPS);
     heard->steps[report->step - 1] = *report;
     heard->n_steps++;
@@ -208,6 +212,118 @@ static void evaluations_restart_no_numbers(void **state)
         run(path_of(name), NULL, 0, neutral_cases[i].sets, with, &heard);
     }
     on_end = NULL;
+}
+
+/* ---- The timeline of a resumed run -------------------------------------- */
+
+enum { LIVE_STEPS = 48 };
+
+/* Where the resumed run is, and the minibatches and updates (of stage 0) before
+ * it. */
+static const char *live_folder;
+static int live_first, live_updates;
+static int live_last; /* minibatch of the picture; the end has a later one */
+static int n_live;    /* steps at which there was one */
+
+/* All numbers go on where the run before ended. */
+static void check_live(const struct vp_trace *trace)
+{
+    int first = INT32_MAX;
+
+    assert_int_equal(vp_trace_minibatches(trace).first, live_first);
+    for (int r = 0; r < trace->n_ranks; r++)
+        for (int i = 0; i < trace->ranks[r].n_events; i++) {
+            const struct vp_trace_event *event = &trace->ranks[r].events[i];
+
+            if (event->kind == VP_ACTION_UPDATE && event->stage == 0 &&
+                event->mb < first)
+                first = event->mb;
+            else if (event->kind == VP_ACTION_F && !event->eval)
+                assert_true(event->mb >= live_first);
+        }
+    assert_int_equal(first, live_updates);
+}
+
+/* At a step; NULL: at the end. */
+static void read_live(const struct vp_step_report *report)
+{
+    struct vp_err err = { "" };
+    struct vp_trace trace;
+    char path[300];
+
+    snprintf(path, sizeof(path), "%s/trace.json", live_folder);
+    if (access(path, F_OK) != 0) {
+        assert_int_equal(n_live, 0);
+        return;
+    }
+    if (vp_trace_read_chrome(path, &trace, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    check_live(&trace);
+    if (report && n_live == 0)
+        live_last = vp_trace_minibatches(&trace).last;
+    assert_true((vp_trace_minibatches(&trace).last == live_last) == !!report);
+    vp_trace_release(&trace);
+    snprintf(path, sizeof(path), "%s/timeline.svg", live_folder);
+    assert_int_equal(access(path, F_OK), 0);
+    n_live++;
+}
+
+static void check_end(void *ctx, const struct vp_run_result *result)
+{
+    (void)ctx;
+    (void)result;
+    assert_true(n_live > 0);
+    read_live(NULL);
+}
+
+/* Resumed in its folder, a run shows what it does itself: first nothing, soon
+ * its own minibatches. The pipe has run empty for that, which changes no loss. */
+static void check_resumed(const char *name, const char *const *sets,
+                          int64_t step, int64_t n_steps)
+{
+    static const char *const more[] = { "total_steps=48", NULL };
+    static struct heard want, have;
+    char whole[40];
+
+    snprintf(whole, sizeof(whole), "%s-whole", name);
+    run(path_of(whole), NULL, n_steps, sets, more, &want);
+    run(path_of(name), NULL, step, sets, more, &have);
+    live_folder = path_of(name);
+    n_live = 0;
+    on_step = read_live;
+    on_end = check_end;
+    run(NULL, live_folder, n_steps, sets, more, &have);
+    on_step = NULL;
+    on_end = NULL;
+    assert_int_equal(have.n_steps, n_steps - step);
+    assert_true(n_live < n_steps - step); /* not at the first one */
+    for (int64_t i = step; i < n_steps; i++)
+        assert_true(have.steps[i].loss == want.steps[i].loss);
+}
+
+static void a_resumed_run_is_drawn(void **state)
+{
+    static const char *const groups[] = { "stages=2", "sync_mode=bsp",
+                                          "accumulation_steps=200", NULL };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(neutral_cases); i++) {
+        const struct neutral_case *c = &neutral_cases[i];
+        const char *sets[MAX_SETS + 2] = { "eval_every=5" };
+        int64_t step = c->evals[1];
+        char name[32];
+
+        for (int k = 0; c->sets[k]; k++)
+            sets[k + 1] = c->sets[k];
+        live_first = (int)step * (i == 4 ? 2 : 1);
+        live_updates = (int)(c->n_updates * step / 24);
+        snprintf(name, sizeof(name), "live%zu", i);
+        check_resumed(name, sets, step, LIVE_STEPS);
+    }
+    /* Without evaluations, too. */
+    live_first = 400;
+    live_updates = 2;
+    check_resumed("stopped", groups, 2, 6);
 }
 
 /* The checkpoint of an evaluation's step, written while the run goes on or at
@@ -465,6 +581,7 @@ int main(void)
         cmocka_unit_test(evaluations_change_no_loss),
         cmocka_unit_test(evaluations_restart_no_numbers),
         cmocka_unit_test(a_run_resumes_at_an_evaluation),
+        cmocka_unit_test(a_resumed_run_is_drawn),
         cmocka_unit_test(batch_size_changes_no_held_out_loss),
         cmocka_unit_test(cuts_change_no_held_out_loss),
         cmocka_unit_test(a_loss_is_of_what_has_labels),

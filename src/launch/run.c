@@ -13,6 +13,7 @@
 #include "launch/processes.h"
 #include "launch/room.h"
 #include "launch/samples.h"
+#include "launch/timeline.h"
 #include "launch/verbose.h"
 #include "launch/view.h"
 
@@ -45,6 +46,7 @@ struct run {
     struct vp_view view;     /* what a supervisor sees */
     bool agreed;             /* all processes know that they failed */
     struct vp_log log;
+    struct vp_timeline timeline;
     struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
     char *warnings[MAX_WARNINGS];   /* for the log */
     int n_warnings;
@@ -397,7 +399,8 @@ static bool on_step(void *ctx, const struct vp_step_report *step)
                                vp_trainer_stats(run->trainer));
     if (run->events->on_step)
         run->events->on_step(run->events->ctx, &report);
-    return run->status == VP_OK && !asked_to_stop(run);
+    return run->status == VP_OK && !asked_to_stop(run) &&
+           !vp_timeline_is_due(&run->timeline, run->n_done);
 }
 
 /* An evaluation after step n_done, if there is to be one. */
@@ -411,12 +414,15 @@ static enum vp_status evaluate_here(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
-/* The pipe runs empty only where an evaluation comes. */
+/* The pipe runs empty only where an evaluation comes, and for the timeline of a
+ * run that was resumed. */
 static enum vp_status train(struct run *run, struct vp_err *err)
 {
     int64_t every = run->config->eval_every, end = last_step(run);
 
     VP_TRY(evaluate_here(run, err)); /* of a run that was resumed there */
+    if (run->home[0] && run->n_done < end)
+        vp_timeline_renew(&run->timeline, run->config, &run->summary);
     while (run->n_done < end && !asked_to_stop(run)) {
         int64_t next = every > 0 ? vp_trainer_next_due(run->trainer, every)
                                  : end;
@@ -426,31 +432,14 @@ static enum vp_status train(struct run *run, struct vp_err *err)
                               run, err));
         if (run->status != VP_OK)
             return vp_err_set(err, run->status, "%s", run->err.text);
+        VP_TRY(vp_timeline_draw(&run->timeline, &run->summary, run->trainer,
+                                run->n_done, err));
         VP_TRY(evaluate_here(run, err));
     }
     vp_duty_set(VP_DUTY_SAVE, run->folder.path);
     VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
     VP_TRY(vp_folder_check_kept(&run->folder, err));
     return log_saved(run, err);
-}
-
-/* The last actions of all ranks, for Perfetto and as a picture. */
-static enum vp_status write_trace(const struct run *run, struct vp_trace *trace,
-                                  struct vp_err *err)
-{
-    char path[sizeof(run->folder.path) + 16];
-    char *svg = NULL;
-    enum vp_status st;
-
-    snprintf(path, sizeof(path), "%s/trace.json", run->folder.path);
-    VP_TRY(vp_trace_write_chrome(trace, path, err));
-    vp_trace_keep_last(trace, vp_trace_some(trace));
-    if (vp_trace_svg(trace, NULL, &svg) != VP_OK)
-        return vp_err_set(err, VP_ERR_NOMEM, "timeline: out of memory");
-    snprintf(path, sizeof(path), "%s/timeline.svg", run->folder.path);
-    st = vp_folder_write_text(path, svg, err);
-    free(svg);
-    return st;
 }
 
 /* NaN of nothing. */
@@ -494,7 +483,8 @@ static enum vp_status finish(struct run *run, struct vp_err *err)
 
     VP_TRY(vp_trainer_trace(run->trainer, run->summary.schedule, &trace, err));
     /* A run that had nothing left to do keeps the trace it has. */
-    st = run->seconds > 0 ? write_trace(run, &trace, err) : VP_OK;
+    st = run->seconds > 0 ? vp_timeline_write(run->folder.path, &trace, err)
+                          : VP_OK;
     if (st == VP_OK && run->events->on_end)
         run->events->on_end(run->events->ctx, &result);
     vp_trace_release(&trace);

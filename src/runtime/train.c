@@ -663,6 +663,11 @@ static enum vp_status gather_traces(struct vp_trainer *trainer,
     const struct timespec pause = { .tv_nsec = HEAR_MS * 1000000 };
 
     vp_limit_restart(&trainer->idle);
+    for (int r = 0; r < trainer->crew.n_ranks; r++)
+        if (!trainer->ranks[r].is_here) {
+            trainer->ranks[r].recorder->n = 0; /* all will be said again */
+            atomic_store(&trainer->ranks[r].is_heard, false);
+        }
     VP_TRY(order(trainer, &(struct vp_order){ .kind = VP_ORDER_TRACE }, err));
     for (int r = 0; r < trainer->crew.n_ranks; r++)
         while (!trainer->ranks[r].is_here &&

@@ -311,13 +311,9 @@ static bool is_first(const struct vp_trace_event *e)
     return is_forward(e) && e->stage == 0;
 }
 
-struct mb_range {
-    int first, last; /* empty: last < first */
-};
-
-static struct mb_range find_minibatches(const struct vp_trace *trace)
+struct vp_trace_range vp_trace_minibatches(const struct vp_trace *trace)
 {
-    struct mb_range range = { INT_MAX, -1 };
+    struct vp_trace_range range = { INT_MAX, -1 };
 
     for (int r = 0; r < trace->n_ranks; r++) {
         const struct vp_trace_rank *rank = &trace->ranks[r];
@@ -336,7 +332,7 @@ static struct mb_range find_minibatches(const struct vp_trace *trace)
 
 int vp_trace_n_minibatches(const struct vp_trace *trace)
 {
-    struct mb_range range = find_minibatches(trace);
+    struct vp_trace_range range = vp_trace_minibatches(trace);
 
     return range.last < range.first ? 0 : range.last - range.first + 1;
 }
@@ -366,16 +362,21 @@ static int group_size(const struct vp_trace *trace)
     return n > 1 ? n : 1;
 }
 
+int vp_trace_enough(int n_ranks)
+{
+    return n_ranks + 4;
+}
+
 int vp_trace_some(const struct vp_trace *trace)
 {
-    int group = group_size(trace), want = trace->n_ranks + 4;
+    int group = group_size(trace), want = vp_trace_enough(trace->n_ranks);
 
     return (want + group - 1) / group * group;
 }
 
 void vp_trace_keep_last(struct vp_trace *trace, int n)
 {
-    struct mb_range range = find_minibatches(trace);
+    struct vp_trace_range range = vp_trace_minibatches(trace);
     int64_t begin = INT64_MAX, end = -1;
 
     for (int r = 0; r < trace->n_ranks; r++) {

@@ -77,11 +77,19 @@ enum vp_status vp_trace_memory(const struct vp_trace *trace, int rank,
                                int stage, struct vp_trace_point **points_out,
                                int *n_out);
 
-/* The number of minibatches that begin in the window. */
+/* Minibatches by their numbers in the run; none: last < first. */
+struct vp_trace_range {
+    int first, last;
+};
+
+/* The minibatches that begin in the window, and their number. */
+struct vp_trace_range vp_trace_minibatches(const struct vp_trace *trace);
 int vp_trace_n_minibatches(const struct vp_trace *trace);
 
-/* A number of minibatches that makes a good picture: enough to see the
- * pipeline at work, and whole groups where several make an update. */
+/* A number of minibatches in which a pipeline can be seen at work. */
+int vp_trace_enough(int n_ranks);
+/* A number of minibatches that makes a good picture: enough, and whole groups
+ * where several make an update. */
 int vp_trace_some(const struct vp_trace *trace);
 
 /* Cuts the window to the last `n` >= 1 minibatches: from where the first of

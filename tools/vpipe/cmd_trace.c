@@ -120,8 +120,9 @@ static int find_file(const char *run, char *path, size_t n_bytes)
                                 "to its folder first",
                                 run);
     if (S_ISDIR(info.st_mode) && access(path, F_OK) != 0)
-        return tool_usage_error("vpipe trace: %.256s holds no trace.json; give "
-                                "the folder of a run that has ended",
+        return tool_usage_error("vpipe trace: %.256s holds no trace.json; wait "
+                                "for the end of the run or, if it was resumed, "
+                                "for its first minibatches",
                                 run);
     return TOOL_OK;
 }
@@ -173,15 +174,21 @@ static int write_chrome(const struct vp_trace *trace, const char *path)
 static int print_chart(const struct vp_trace *trace)
 {
     bool colour = tool_colour(stdout);
+    struct vp_trace_range range = vp_trace_minibatches(trace);
     int n = vp_trace_n_minibatches(trace);
     char *text;
 
     if (vp_trace_terminal(trace, tool_width(stdout, 120), colour, &text) !=
         VP_OK)
         return out_of_memory();
-    printf("the last %d minibatch%s, on %d rank%s\n\n%s\n", n,
-           n == 1 ? "" : "es", trace->n_ranks, trace->n_ranks == 1 ? "" : "s",
-           text);
+    if (n > 1)
+        printf("minibatches %d to %d", range.first, range.last);
+    else if (n == 1)
+        printf("minibatch %d", range.first);
+    else
+        fputs("no minibatch", stdout);
+    printf(", on %d rank%s\n\n%s\n", trace->n_ranks,
+           trace->n_ranks == 1 ? "" : "s", text);
     free(text);
     return TOOL_OK;
 }
