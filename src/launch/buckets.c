@@ -36,3 +36,19 @@ int vp_buckets_make(const struct vp_config *config,
         return make_lengths(batch, seq, dims);
     }
 }
+
+enum vp_status vp_buckets_build(const struct vp_config *config,
+                                const struct vp_dims *dims, int n,
+                                struct vp_graph *graphs, struct vp_err *err)
+{
+    struct vp_model_config sizes = config->sizes;
+
+    if (config->precision == VP_PRECISION_BF16)
+        sizes.dtype = VP_DTYPE_BF16;
+    if (config->precision == VP_PRECISION_FP16)
+        sizes.dtype = VP_DTYPE_F16;
+    for (int i = 0; i < n; i++)
+        VP_TRY(
+            vp_model_build(config->model, &sizes, &dims[i], &graphs[i], err));
+    return VP_OK;
+}

@@ -1,4 +1,5 @@
-/* The lengths that a run's programs are made for. Private to launch. */
+/* The lengths that a run's programs are made for, and their graphs. Private to
+ * launch. */
 #ifndef VP_LAUNCH_BUCKETS_H
 #define VP_LAUNCH_BUCKETS_H
 
@@ -11,5 +12,10 @@ enum { VP_MAX_BUCKETS = 12 };
  * batch_size counting tokens. Returns their number. */
 int vp_buckets_make(const struct vp_config *config,
                     struct vp_dims dims[VP_MAX_BUCKETS]);
+
+/* A graph for each, to be released by the caller, after a failure too. */
+enum vp_status vp_buckets_build(const struct vp_config *config,
+                                const struct vp_dims *dims, int n,
+                                struct vp_graph *graphs, struct vp_err *err);
 
 #endif

@@ -541,3 +541,22 @@ enum vp_status vp_pipeline_resolve(struct vp_config *config,
         VP_TRY(balance(config, dims, err));
     return VP_OK;
 }
+
+void vp_pipeline_set(const struct vp_config *config,
+                     struct vp_train_config *train)
+{
+    train->schedule = vp_generator_at(config->schedule)->name;
+    train->n_stages = config->stages;
+    train->n_chunks = config->chunks;
+    train->partition = config->partition.at;
+    train->recompute_ratio = config->recompute_ratio.at;
+    train->keep_all = !config->recompute;
+    train->replicas = config->replicas.at;
+    train->depth = config->warmup_depths.at;
+    train->early_recompute = config->early_recompute;
+    train->clip_per_stage = config->clip_per_stage;
+    train->fast_sums = config->fast_reduce;
+    train->compress = config->compress_activations;
+    train->accumulation_steps = config->accumulation_steps;
+    train->timeout_ms = config->watchdog_seconds * 1000;
+}

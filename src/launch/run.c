@@ -10,6 +10,7 @@
 #include "launch/forecast.h"
 #include "launch/hosts.h"
 #include "launch/log.h"
+#include "launch/pipeline.h"
 #include "launch/processes.h"
 #include "launch/room.h"
 #include "launch/samples.h"
@@ -64,25 +65,9 @@ struct run {
     struct vp_err err;
 };
 
-/* ---- Graphs ------------------------------------------------------------- */
-
 static int64_t at_least_1(int64_t n)
 {
     return n < 1 ? 1 : n;
-}
-
-static enum vp_status build_graphs(struct run *run, struct vp_err *err)
-{
-    struct vp_model_config sizes = run->config->sizes;
-
-    if (run->config->precision == VP_PRECISION_BF16)
-        sizes.dtype = VP_DTYPE_BF16;
-    if (run->config->precision == VP_PRECISION_FP16)
-        sizes.dtype = VP_DTYPE_F16;
-    for (int i = 0; i < run->n_buckets; i++)
-        VP_TRY(vp_model_build(run->config->model, &sizes, &run->dims[i],
-                              &run->graphs[i], err));
-    return VP_OK;
 }
 
 /* Of several processes, one speaks. */
@@ -127,25 +112,6 @@ static enum vp_status check_steps(const struct run *run, struct vp_err *err)
                       vp_config_blame(config, "total_steps epochs"),
                       (long long)n, MAX_STREAM,
                       config->total_steps > 0 ? "total_steps" : "epochs");
-}
-
-static void set_pipeline(const struct vp_config *config,
-                         struct vp_train_config *train)
-{
-    train->schedule = vp_generator_at(config->schedule)->name;
-    train->n_stages = config->stages;
-    train->n_chunks = config->chunks;
-    train->partition = config->partition.at;
-    train->recompute_ratio = config->recompute_ratio.at;
-    train->keep_all = !config->recompute;
-    train->replicas = config->replicas.at;
-    train->depth = config->warmup_depths.at;
-    train->early_recompute = config->early_recompute;
-    train->clip_per_stage = config->clip_per_stage;
-    train->fast_sums = config->fast_reduce;
-    train->compress = config->compress_activations;
-    train->accumulation_steps = config->accumulation_steps;
-    train->timeout_ms = config->watchdog_seconds * 1000;
 }
 
 static void notice(void *ctx, const char *line)
@@ -215,7 +181,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
         .observe = run->verbose ? vp_verbose_observer(run->verbose) : NULL,
         .observe_ctx = run->verbose,
     };
-    set_pipeline(config, train);
+    vp_pipeline_set(config, train);
     VP_TRY(vp_devices_choose(&devices, train, &run->devices, err));
     set_steps(run);
     if (run->options->pulse)
@@ -661,7 +627,8 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     bool trains = !run->options->dry_run && !run->config->forward_only;
 
     run->n_buckets = vp_buckets_make(run->config, run->dims);
-    VP_TRY(build_graphs(run, err));
+    VP_TRY(vp_buckets_build(run->config, run->dims, run->n_buckets, run->graphs,
+                            err));
     vp_duty_set(VP_DUTY_DATA, run->config->data_dir);
     VP_TRY(vp_samples_open(run->config, run->world, run->dims, run->n_buckets,
                            notice, run, &run->samples, err));
