@@ -465,6 +465,77 @@ static void what_one_compares_is_allowed(void **state)
     }
 }
 
+/* Without this key they agree on it only where all have the same sync_mode. */
+static void embeddings_are_untied_in_all(void **state)
+{
+    static const char model[] = "model_type: gpt2\nlayers: 2\nhidden: 32\n"
+                                "heads: 2\nstages: 2\n";
+    static const struct {
+        const char *more[3];
+        bool ok, tied;
+        const char *notice;
+    } cases[] = {
+        { { "", "sync_mode: asp\n", "" },
+          true,
+          false,
+          "tie_embeddings is set to false in all of them, as in b.yml: stages "
+          "cannot share weights in sync_mode asp\n" },
+        { { "", "", "tie_embeddings: false\n" },
+          true,
+          false,
+          "tie_embeddings is set to false in all of them, as in c.yml:6\n" },
+        { { "sync_mode: asp\n", "", "tie_embeddings: false\n" },
+          true,
+          false,
+          "tie_embeddings is set to false in all of them, as in a.yml: stages "
+          "cannot share weights in sync_mode asp\n" },
+        { { "", "", "" }, true, true, "" },
+        { { "", "tie_embeddings: true\n", "" }, true, true, "" },
+        { { "sync_mode: asp\n", "sync_mode: asp\n", "sync_mode: asp\n" },
+          true,
+          false,
+          "" },
+        /* The user's word is not changed. */
+        { { "", "tie_embeddings: true\n", "sync_mode: asp\n" },
+          false,
+          true,
+          "" },
+        { { "tie_embeddings: true\n", "", "tie_embeddings: false\n" },
+          false,
+          true,
+          "" },
+    };
+    static const char *const names[] = { "a.yml", "b.yml", "c.yml" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_config configs[3];
+        struct vp_err err = { "" };
+        enum vp_status st;
+
+        for (int j = 0; j < 3; j++) {
+            char text[256];
+
+            snprintf(text, sizeof(text), "%s%s", model, cases[i].more[j]);
+            if (vp_config_parse(names[j], text, strlen(text), NULL, 0,
+                                &configs[j], &err) != VP_OK)
+                fail_msg("%s", err.text);
+        }
+        notices[0] = 0;
+        st = vp_compare_check(configs, 3, keep_notice, NULL, &err);
+        assert_int_equal(st, cases[i].ok ? VP_OK : VP_ERR_INVALID);
+        if (!cases[i].ok)
+            assert_non_null(strstr(err.text, "tie_embeddings is "));
+        assert_string_equal(notices, cases[i].notice);
+        for (int j = 0; j < 3; j++) {
+            if (cases[i].ok)
+                assert_int_equal(configs[j].sizes.tie_embeddings,
+                                 cases[i].tied);
+            vp_config_release(&configs[j]);
+        }
+    }
+}
+
 /* A folder by another name is the same one. */
 static void data_folders_are_compared_as_such(void **state)
 {
@@ -715,6 +786,7 @@ int main(void)
         cmocka_unit_test(costs_are_lower_quartiles),
         cmocka_unit_test(other_problems_are_refused),
         cmocka_unit_test(what_one_compares_is_allowed),
+        cmocka_unit_test(embeddings_are_untied_in_all),
         cmocka_unit_test(data_folders_are_compared_as_such),
         cmocka_unit_test(methods_take_their_time),
         cmocka_unit_test(the_largest_batch_is_the_largest),

@@ -106,10 +106,40 @@ static enum vp_status check_pair(const struct vp_config *a,
     return VP_OK;
 }
 
-enum vp_status vp_compare_check(const struct vp_config *configs, int n,
+/* Stages of sync_mode asp cannot tie embeddings. Where these are tied in some
+ * configurations and not in others, unties them in all, unless the user asked
+ * for tied ones. Returns the first that had none; NULL: nothing was changed. */
+static const struct vp_config *untie(struct vp_config *configs, int n)
+{
+    static const char key[] = "tie_embeddings";
+    const struct vp_config *untied = NULL;
+    bool tied = false;
+
+    for (int i = n - 1; i >= 0; i--) {
+        if (!configs[i].sizes.tie_embeddings)
+            untied = &configs[i];
+        else if (vp_config_given(&configs[i], key))
+            return NULL;
+        else
+            tied = true;
+    }
+    if (!tied || !untied)
+        return NULL;
+    for (int i = 0; i < n; i++) {
+        if (configs[i].sizes.tie_embeddings)
+            vp_origin_derive(&configs[i], key, "compared with untied ones");
+        configs[i].sizes.tie_embeddings = false;
+    }
+    return untied;
+}
+
+enum vp_status vp_compare_check(struct vp_config *configs, int n,
                                 vp_notice_fn notice, void *ctx,
                                 struct vp_err *err)
 {
+    const struct vp_config *untied = untie(configs, n);
+    struct vp_err line;
+
     for (int i = 0; i < n; i++) {
         if (configs[i].forward_only)
             return vp_err_set(err, VP_ERR_INVALID,
@@ -119,6 +149,15 @@ enum vp_status vp_compare_check(const struct vp_config *configs, int n,
         if (i > 0)
             VP_TRY(check_pair(&configs[0], &configs[i], notice, ctx, err));
     }
+    if (!untied)
+        return VP_OK;
+    vp_err_set(&line, VP_OK,
+               "tie_embeddings is set to false in all of them, as in %s%s",
+               place_of(untied, "tie_embeddings"),
+               vp_config_given(untied, "tie_embeddings")
+                   ? ""
+                   : ": stages cannot share weights in sync_mode asp");
+    say(notice, ctx, line.text);
     return VP_OK;
 }
 

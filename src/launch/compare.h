@@ -39,8 +39,9 @@ struct vp_contestant {
 /* ---- May they be compared? ---------------------------------------------- */
 
 /* Refuses configurations of different models, data or seeds, with one line;
- * what else differs and matters is a notice. */
-enum vp_status vp_compare_check(const struct vp_config *configs, int n,
+ * what else differs and matters is a notice. Where only some tie embeddings,
+ * and the user did not ask for it, none does from now on, with a notice. */
+enum vp_status vp_compare_check(struct vp_config *configs, int n,
                                 vp_notice_fn notice, void *ctx,
                                 struct vp_err *err);
 
