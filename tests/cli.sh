@@ -166,10 +166,28 @@ refuse "a.yml:2: key 'swap' is known but not supported by this version yet;\
 printf 'model_type: bert\ndevice: cpu\nprecision: bf16\n' >a.yml
 refuse "a.yml:3: key 'precision': only fp32 runs on a CPU (no GPU is used);\
  set precision: fp32" train a.yml
+refuse "a.yml:3: key 'precision': only fp32 runs on a CPU (no GPU is used);\
+ set precision: fp32" train a.yml --dry-run
+# lacks TEXT: one line of a dry run names what this machine lacks, with TEXT.
+lacks() {
+    [ "$(grep -c '^this machine lacks: ' out)" = 1 ] ||
+        fail 'not one line about what is lacking'
+    grep '^this machine lacks: ' out | grep -qF -- "$1" || fail "not lacking: $1"
+    has out 'dry run: the configuration is good'
+    [ ! -s err ] || fail 'what is lacking is no error'
+}
 if [ ! -e /dev/nvidia0 ]; then
     run 2 train a.yml --set device=cuda
     has err '--set: device cuda: '
     [ "$(wc -l <err)" = 1 ] || fail 'more than a line about a missing GPU'
+    run 2 train a.yml --set device=auto
+    has err "a.yml:3: key 'precision': only fp32 runs on a CPU ("
+    # A plan needs no GPU.
+    for device in cuda auto; do
+        run 0 train a.yml --set device=$device --dry-run
+        lacks GPU
+        has out 'stage 0 '
+    done
 fi
 if [ -n "$old_driver" ]; then
     export LD_LIBRARY_PATH="$old_driver"
@@ -324,13 +342,56 @@ run 2 train "$configs/bert_one.yml" --output huge --set device=cpu \
 has err '--set: the stages here and the copies to save them need 191 TiB, '
 has err ' left; use a smaller batch_size, '
 [ ! -e huge ] || fail 'a run that does not fit has left a folder'
+# A plan may be for another machine.
+run 0 train "$configs/bert_one.yml" --dry-run --set device=cpu \
+    --set synthetic_data=true --set batch_size=400000 --set seq_length=64 \
+    --set hidden=8192 --set heads=64 --set layers=24
+lacks 'memory (191 TiB needed, '
+# A limit of its own is the plan's.
+# shellcheck disable=SC2086
+run 2 train "$configs/bert_tiny.yml" $pipe --set memory_limit=1K --dry-run
+has err ', memory_limit is 1 KiB; '
 # What other machines have is not known here.
 for hosts in localhost a; do
-    machines=$hosts:0,$hosts:0,$hosts:0,$hosts:0
-    run "$([ $hosts = a ] && echo 0 || echo 2)" train "$configs/bert_tiny.yml" \
-        --dry-run --set device=cpu --set synthetic_data=true \
-        --set batch_size=10000000 --set distributed_backend=mpi \
-        --set "machines=[$machines]"
+    big="--set device=cpu --set synthetic_data=true --set batch_size=10000000"
+    big="$big --set distributed_backend=mpi"
+    big="$big --set machines=[$hosts:0,$hosts:0,$hosts:0,$hosts:0]"
+    # shellcheck disable=SC2086
+    run 0 train "$configs/bert_tiny.yml" --dry-run $big
+    if [ $hosts = localhost ]; then
+        lacks 'memory ('
+        # shellcheck disable=SC2086
+        run 2 train "$configs/bert_tiny.yml" $big
+        has err ' left; use a smaller batch_size, '
+    else
+        grep -F 'memory (' out | grep lacks && fail 'memory of another host'
+    fi
+done
+# Data decides how long the run is, and nothing else of the plan.
+refuse "--set: key 'data_dir' names 'nowhere', which cannot be read: No such\
+ file or directory; correct the path" train "$configs/bert_tiny.yml" \
+    --set data_dir=nowhere
+run 0 train "$configs/bert_4vpipe.yml" --set data_dir=nowhere --dry-run
+lacks 'the data (data_dir nowhere cannot be read)'
+has out 'data      nowhere: not on this machine'
+has out 'work      minibatches of '
+grep '^to beat' out && fail 'a loss to beat without data'
+run 0 train "$configs/bert_tiny.yml" --set data_dir=nowhere --explain
+has out 'data_dir: '
+# All that is shipped is planned, whatever this machine has.
+for file in "$configs"/*.yml "$configs"/compare/*.yml; do
+    run 0 train "$file" --dry-run
+    [ ! -s err ] || fail "a plan of $file writes to stderr"
+    grep -qE '^stage 0 +[0-9.]+ [KMGT]iB \(' out || fail "no memory: $file"
+    has out 'dry run: the configuration is good'
+    grep -qE '^(schedule|bubble|proof) ' out ||
+        case $file in
+        *one.yml | *gpt2_tiny.yml | *translation_tiny.yml) ;;
+        *data_parallel.yml) ;;
+        *) fail "no schedule: $file" ;;
+        esac
+    [ "$(grep -c '^this machine lacks: ' out)" -le 1 ] ||
+        fail "more than a line about what is lacking: $file"
 done
 
 # A run folder is not overwritten.
@@ -587,6 +648,42 @@ run 0 compare "$configs/compare/gpipe.yml" $small --set 'partition=[2, 1]' \
 well_formed picture.svg
 [ ! -e alone/compare.svg ] || fail '--svg: a picture in the folder, too'
 cmp -s out alone/compare.txt || fail '--quiet prints more than the table'
+
+# The original's three files, narrow: asp cannot tie embeddings, and bsp would.
+original="$configs/bert_4vpipe.yml $configs/bert_4gpipe.yml"
+original="$original $configs/bert_4pipedream.yml"
+narrow="--set hidden=16 --set ffn=32 --set heads=2 --set vocab=200"
+narrow="$narrow --set positions=16 --set seq_length=16 --set max_pred=4"
+narrow="$narrow --set batch_size=2 --set threads_per_stage=1"
+untied="note: tie_embeddings is set to false in all of them, as in\
+ $configs/bert_4vpipe.yml: stages cannot share weights in sync_mode asp"
+# shellcheck disable=SC2086
+run 0 compare $original $narrow --set synthetic_data=true --max-steps 32 \
+    --output original
+[ ! -s err ] || fail 'the comparison of the original writes to stderr'
+[ "$(grep -cxF "$untied" out)" = 1 ] || fail 'not one line about ties'
+for name in bert_4vpipe bert_4gpipe bert_4pipedream; do
+    grep -q '^tie_embeddings: false$' "original/$name/config.yml" ||
+        fail "$name: tied"
+    [ -s "original/$name/metrics.jsonl" ] || fail "$name did not run"
+done
+# Asked for by the user, they are refused as before.
+# shellcheck disable=SC2086
+run 2 compare "$configs/bert_4gpipe.yml" "$configs/compare/gpipe.yml" $narrow
+grep -q 'tie_embeddings' out && fail 'ties of different models'
+sed "s/'model_type'/'tie_embeddings': True\n&/" "$configs/bert_4gpipe.yml" |
+    sed "s|^'directory'.*|'directory': '$configs/bert'|" >tied.yml
+# shellcheck disable=SC2086
+run 2 compare tied.yml "$configs/bert_4vpipe.yml" $narrow
+[ "$(wc -l <err)" -eq 1 ] || fail 'not one line about ties'
+has err "$configs/bert_4vpipe.yml: tie_embeddings is false, but true in tied.yml:"
+# In full size they are planned, without data and without the memory.
+# shellcheck disable=SC2086
+run 0 compare $original --memory-limit 1T
+[ "$(grep -cE '^bert_4(vpipe|gpipe|pipedream) +[0-9]+$' out)" = 3 ] ||
+    fail 'not one batch per file'
+[ "$(grep -cE '^note: bert_4[a-z]+: for that batch this machine lacks: memory ' \
+    out)" = 3 ] || fail 'not one line each about what is lacking'
 
 refuse "none.yml: cannot be opened: No such file or directory; check the path" \
     compare "$configs/compare/gpipe.yml" none.yml

@@ -374,9 +374,6 @@ static const struct refused bad_together[] = {
     { BERT "synthetic_data: false\n", NULL,
       "a.yml:2: key 'synthetic_data' is false but there is no data_dir; add "
       "'data_dir: FOLDER' or remove it" },
-    { BERT "data_dir: nowhere\n", NULL,
-      "a.yml:2: key 'data_dir' names 'nowhere', which cannot be read: No such "
-      "file or directory; correct the path" },
     { BERT "size: lrge\n", "size=tiny",
       "--set: key 'size' must be one of large, base, large-48, not 'tiny'; "
       "write for example 'size=large'" },

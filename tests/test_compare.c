@@ -630,11 +630,14 @@ static void the_largest_batch_is_the_largest(void **state)
         for (int64_t limit = 1 << 19; limit <= 1 << 24; limit *= 4) {
             struct vp_config config;
             struct vp_err err = { "" };
+            char lacks[VP_LACKS_TEXT];
             int64_t batch = -1;
 
             load(&config, "a.yml", kinds[i]);
-            if (vp_compare_largest_batch(&config, limit, &batch, &err) != VP_OK)
+            if (vp_compare_largest_batch(&config, limit, &batch, lacks, &err) !=
+                VP_OK)
                 fail_msg("%s", err.text);
+            assert_string_equal(lacks, "");
             assert_true(batch == 0 || fits(&config, batch, (size_t)limit));
             assert_false(fits(&config, batch + 1, (size_t)limit));
             vp_config_release(&config);
@@ -645,13 +648,48 @@ static void nothing_fits_into_a_byte(void **state)
 {
     struct vp_config config;
     struct vp_err err = { "" };
+    char lacks[VP_LACKS_TEXT];
     int64_t batch = -1;
 
     (void)state;
     load(&config, "a.yml", "");
-    assert_int_equal(vp_compare_largest_batch(&config, 1, &batch, &err), VP_OK);
+    assert_int_equal(vp_compare_largest_batch(&config, 1, &batch, lacks, &err),
+                     VP_OK);
     assert_int_equal(batch, 0);
     vp_config_release(&config);
+}
+
+/* A batch for 64 TiB, of data that is not here either; and one in a precision
+ * that only GPUs have. */
+static void batches_are_found_for_other_machines(void **state)
+{
+    static const struct {
+        const char *yaml, *lacks;
+        int64_t limit;
+    } cases[] = {
+        { "model_type: bert\nhidden: 4096\nheads: 32\ndevice: cpu\n"
+          "data_dir: /no/such\n",
+          "memory (", (int64_t)1 << 46 },
+        { "model_type: bert\nprecision: bf16\n", "", (int64_t)1 << 34 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        const char *yaml = cases[i].yaml;
+        char lacks[VP_LACKS_TEXT];
+        struct vp_config config;
+        struct vp_err err = { "" };
+        int64_t batch = -1;
+
+        if (vp_config_parse("a.yml", yaml, strlen(yaml), NULL, 0, &config,
+                            &err) != VP_OK ||
+            vp_compare_largest_batch(&config, cases[i].limit, &batch, lacks,
+                                     &err) != VP_OK)
+            fail_msg("%s", err.text);
+        assert_true(batch > 10);
+        assert_memory_equal(lacks, cases[i].lacks, strlen(cases[i].lacks));
+        vp_config_release(&config);
+    }
 }
 
 /* ---- Runs --------------------------------------------------------------- */
@@ -791,6 +829,7 @@ int main(void)
         cmocka_unit_test(methods_take_their_time),
         cmocka_unit_test(the_largest_batch_is_the_largest),
         cmocka_unit_test(nothing_fits_into_a_byte),
+        cmocka_unit_test(batches_are_found_for_other_machines),
         cmocka_unit_test(two_configurations_run_in_turn),
         cmocka_unit_test(runs_can_be_stopped),
     };

@@ -1002,7 +1002,9 @@ static void check_load(const char *name, const char *want)
     struct vp_err err = { { 0 } };
     char line[sizeof(err.text) + 1];
 
-    assert_int_not_equal(vp_config_load(name, NULL, 0, &config, &err), VP_OK);
+    /* Plans are made without the data, which is looked for last. */
+    if (vp_config_load(name, NULL, 0, &config, &err) == VP_OK)
+        assert_int_not_equal(vp_config_find_data(&config, &err), VP_OK);
     vp_config_release(&config);
     snprintf(line, sizeof(line), "%s\n", err.text);
     assert_string_equal(line, want);

@@ -168,6 +168,7 @@ struct plan {
     int64_t batch, n_steps;
     int64_t bytes[VP_MAX_STAGES];
     int ranks[VP_MAX_STAGES];
+    char lacks[VP_LACKS_TEXT];
 };
 
 static void keep_plan(void *ctx, const struct vp_run_summary *summary)
@@ -182,16 +183,18 @@ static void keep_plan(void *ctx, const struct vp_run_summary *summary)
         .batch = summary->batch,
         .n_steps = summary->n_steps,
     };
+    if (summary->lacks)
+        snprintf(plan->lacks, sizeof(plan->lacks), "%s", summary->lacks);
     for (int s = 0; s < summary->n_stages; s++) {
         plan->bytes[s] = summary->stages[s].memory->total;
         plan->ranks[s] = summary->stages[s].n_ranks;
     }
 }
 
-static enum vp_status make_plan(const struct vp_config *config,
+static enum vp_status make_plan(const struct vp_config *config, bool elsewhere,
                                 struct plan *out, struct vp_err *err)
 {
-    struct vp_run_options options = { .dry_run = true };
+    struct vp_run_options options = { .dry_run = true, .elsewhere = elsewhere };
     struct vp_run_events events = { .ctx = out, .on_start = keep_plan };
 
     return vp_run_train(config, &options, &events, err);
@@ -213,7 +216,8 @@ int64_t vp_compare_peak(const struct vp_contestant *contestant)
 
 /* Memory does not depend on the samples: generated ones never run out. */
 static enum vp_status fits(const struct vp_config *config, int64_t batch,
-                           int64_t limit, bool *out, struct vp_err *err)
+                           int64_t limit, char lacks[VP_LACKS_TEXT], bool *out,
+                           struct vp_err *err)
 {
     struct vp_config copy = *config;
     struct plan plan;
@@ -223,20 +227,24 @@ static enum vp_status fits(const struct vp_config *config, int64_t batch,
     copy.synthetic_data = true;
     copy.data_dir = NULL;
     copy.eval_every = 0;
-    VP_TRY(make_plan(&copy, &plan, err));
+    VP_TRY(make_plan(&copy, true, &plan, err));
     *out = largest_stage(plan.bytes, plan.n_stages) <= limit;
+    if (*out)
+        memcpy(lacks, plan.lacks, sizeof(plan.lacks));
     return VP_OK;
 }
 
 enum vp_status vp_compare_largest_batch(const struct vp_config *config,
                                         int64_t limit, int64_t *batch_out,
+                                        char lacks_out[VP_LACKS_TEXT],
                                         struct vp_err *err)
 {
     int64_t good = 0, bad = 1;
     bool fit = true;
 
+    lacks_out[0] = '\0';
     while (bad <= MOST_BATCH) {
-        VP_TRY(fits(config, bad, limit, &fit, err));
+        VP_TRY(fits(config, bad, limit, lacks_out, &fit, err));
         if (!fit)
             break;
         good = bad;
@@ -246,7 +254,7 @@ enum vp_status vp_compare_largest_batch(const struct vp_config *config,
         int64_t middle = good + (bad - good) / 2;
         bool here;
 
-        VP_TRY(fits(config, middle, limit, &here, err));
+        VP_TRY(fits(config, middle, limit, lacks_out, &here, err));
         if (here)
             good = middle;
         else
@@ -479,7 +487,7 @@ static enum vp_status plan_all(const struct comparison *c, struct vp_err *err)
         const struct plan *plan = &c->plans[i];
         struct vp_contestant *out = &c->out[i];
 
-        VP_TRY(make_plan(&c->configs[i], &c->plans[i], err));
+        VP_TRY(make_plan(&c->configs[i], false, &c->plans[i], err));
         *out = (struct vp_contestant){
             .name = out->name,
             .n_stages = plan->n_stages,

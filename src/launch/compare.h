@@ -71,9 +71,11 @@ enum vp_status vp_compare_run(const struct vp_config *configs, int n,
                               struct vp_contestant *out, struct vp_err *err);
 
 /* The largest batch_size whose every stage fits into `limit` bytes, with
- * nothing run; 0: not even one sample does. */
+ * nothing run; 0: not even one sample does. What this machine lacks for that
+ * batch is no error: see vp_run_summary.lacks; "": nothing. */
 enum vp_status vp_compare_largest_batch(const struct vp_config *config,
                                         int64_t limit, int64_t *batch_out,
+                                        char lacks_out[VP_LACKS_TEXT],
                                         struct vp_err *err);
 
 /* Fills `median`, `least` and `most`. */

@@ -5,7 +5,6 @@
 #include "launch/keys.h"
 #include "launch/nearest.h"
 #include "launch/pipeline.h"
-#include "launch/processes.h"
 #include "launch/yaml.h"
 
 #include <errno.h>
@@ -524,8 +523,7 @@ static enum vp_status check_data(const struct vp_config *config,
                           "%s: key 'synthetic_data' is false but there is no "
                           "data_dir; add 'data_dir: FOLDER' or remove it",
                           vp_config_place(config, "synthetic_data"));
-    /* Several processes must agree on what is wrong, and have not met yet. */
-    return vp_processes_find().n > 1 ? VP_OK : vp_config_find_data(config, err);
+    return VP_OK;
 }
 
 /* In asp a stage does not know in time that another one's overflowed. */

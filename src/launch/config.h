@@ -177,8 +177,8 @@ enum vp_status vp_config_parse(const char *path, const char *bytes,
                                int n_sets, struct vp_config *out,
                                struct vp_err *err);
 void vp_config_release(struct vp_config *config);
-/* Is data_dir there, if it is needed? Part of the above in a process that is
- * alone; of several, those ask that read it. */
+/* Is data_dir there, if it is needed? Not part of the above: a plan needs no data,
+ * and of several processes those ask that read it. */
 enum vp_status vp_config_find_data(const struct vp_config *config,
                                    struct vp_err *err);
 

@@ -6,12 +6,14 @@
 #include "comm/comm.h"
 #include "launch/checkpoint.h"
 #include "launch/config.h"
+#include "launch/lacks.h"
 #include "runtime/trainer.h"
 
 struct vp_devices_config {
     const struct vp_config *config;
     const struct vp_world *world; /* of several processes, or NULL */
-    bool dry_run;                 /* no device is touched */
+    bool dry_run;                 /* devices only plan */
+    struct vp_lacks *lacks; /* NULL: a device that is not here is refused */
     void *ctx;
     vp_notice_fn notice;
 };
@@ -20,7 +22,8 @@ struct vp_devices_config {
 int vp_devices_n_cores(void);
 
 /* Sets backend, backend_config and devices of `train`: the GPU if there is one,
- * unless the configuration says otherwise. `*devices_out` is what train->devices
+ * unless the configuration says otherwise. In place of a GPU whose plugin is
+ * lacking, too, there is the CPU, with a notice. `*devices_out` is what train->devices
  * points to, or NULL; the caller frees it after the trainer. */
 enum vp_status vp_devices_choose(const struct vp_devices_config *config,
                                  struct vp_train_config *train,

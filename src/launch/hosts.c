@@ -35,6 +35,14 @@ bool vp_config_is_distributed(const struct vp_config *config)
            config->distributed_backend == VP_TRANSPORT_NCCL;
 }
 
+bool vp_hosts_may_be_elsewhere(const struct vp_config *config)
+{
+    bool named = config->machines.n >= vp_config_n_ranks(config);
+
+    return vp_config_is_distributed(config) &&
+           !(named && vp_hosts_are_here(config));
+}
+
 int vp_hosts_run(const struct vp_config *config, int i)
 {
     const char *host = vp_host_of(config, i);

@@ -9,6 +9,9 @@ const char *vp_host_of(const struct vp_config *config, int i);
 /* Ranks from number `i` on that follow each other on one host. */
 int vp_hosts_run(const struct vp_config *config, int i);
 bool vp_hosts_are_here(const struct vp_config *config);
+/* Whether ranks that one process plans may run on other machines: mpirun and
+ * Slurm put them where they like, unless machines says that all are here. */
+bool vp_hosts_may_be_elsewhere(const struct vp_config *config);
 /* The most ranks on one host. */
 int vp_hosts_crowd(const struct vp_config *config);
 

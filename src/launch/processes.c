@@ -1,5 +1,6 @@
 #include "launch/processes.h"
 
+#include "launch/hosts.h"
 #include "launch/value.h"
 
 #include <stdio.h>
@@ -73,6 +74,22 @@ bool vp_processes_are_here(void)
 const char *vp_processes_transport(const struct vp_config *config)
 {
     return config->distributed_backend == VP_TRANSPORT_NCCL ? "nccl" : "mpi";
+}
+
+enum vp_status vp_processes_find_transport(const struct vp_config *config,
+                                           struct vp_err *err)
+{
+    char text[256];
+    enum vp_status st;
+
+    if (config->container || !vp_hosts_are_here(config))
+        return VP_OK;
+    st = vp_transport_describe(vp_processes_transport(config), text,
+                               sizeof(text), err);
+    if (st != VP_OK)
+        vp_err_prefix(err, "%s",
+                      vp_config_place(config, "distributed_backend"));
+    return st;
 }
 
 enum vp_status vp_processes_join(const struct vp_processes *self,

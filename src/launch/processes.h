@@ -16,6 +16,11 @@ bool vp_processes_are_here(void);
 /* How processes of this run talk. */
 const char *vp_processes_transport(const struct vp_config *config);
 
+/* Ranks load the transport from where this program does, unless they run on other
+ * hosts or in a container: refuses one that cannot be loaded. */
+enum vp_status vp_processes_find_transport(const struct vp_config *config,
+                                           struct vp_err *err);
+
 /* The world of a run: NULL in a process that is alone, where all ranks are its
  * threads. There must be one process per rank, and process i is the user's rank
  * i. Free with vp_world_free() when all is said. */

@@ -119,12 +119,14 @@ static enum vp_status name_aside(const char *checkpoints, int64_t step,
     return VP_OK;
 }
 
-enum vp_status vp_room_check(const struct vp_config *config,
-                             const struct vp_run_summary *summary,
-                             const char *folder, struct vp_err *err)
+enum vp_status vp_room_measure(const struct vp_config *config,
+                               const struct vp_run_summary *summary,
+                               const char *folder, struct vp_room *out,
+                               struct vp_err *err)
 {
     char checkpoints[1024 + 16];
-    struct vp_room room = {
+
+    *out = (struct vp_room){
         .n_bytes = checkpoint_bytes(config, summary),
         .n_saves = count_saves(config, summary),
         .keep = config->keep_checkpoints,
@@ -132,8 +134,17 @@ enum vp_status vp_room_check(const struct vp_config *config,
     };
 
     snprintf(checkpoints, sizeof(checkpoints), "%s/checkpoints", folder);
-    VP_TRY(count_there(checkpoints, summary->resumed, &room.n_there, err));
-    VP_TRY(name_aside(checkpoints, summary->resumed, &room, err));
-    VP_TRY(vp_ckpt_free_bytes(checkpoints, &room.n_free, err));
+    VP_TRY(count_there(checkpoints, summary->resumed, &out->n_there, err));
+    VP_TRY(name_aside(checkpoints, summary->resumed, out, err));
+    return vp_ckpt_free_bytes(checkpoints, &out->n_free, err);
+}
+
+enum vp_status vp_room_check(const struct vp_config *config,
+                             const struct vp_run_summary *summary,
+                             const char *folder, struct vp_err *err)
+{
+    struct vp_room room;
+
+    VP_TRY(vp_room_measure(config, summary, folder, &room, err));
     return vp_room_judge(&room, folder, err);
 }

@@ -23,6 +23,11 @@ enum vp_status vp_room_judge(const struct vp_room *room, const char *folder,
                              struct vp_err *err);
 
 /* Looks at the disk of the run folder, which need not exist yet. */
+enum vp_status vp_room_measure(const struct vp_config *config,
+                               const struct vp_run_summary *summary,
+                               const char *folder, struct vp_room *out,
+                               struct vp_err *err);
+/* Measures and judges. */
 enum vp_status vp_room_check(const struct vp_config *config,
                              const struct vp_run_summary *summary,
                              const char *folder, struct vp_err *err);

@@ -9,6 +9,7 @@
 #include "launch/folder.h"
 #include "launch/forecast.h"
 #include "launch/hosts.h"
+#include "launch/lacks.h"
 #include "launch/log.h"
 #include "launch/pipeline.h"
 #include "launch/processes.h"
@@ -35,6 +36,7 @@ struct run {
     struct vp_graph graphs[VP_MAX_BUCKETS];
     int n_buckets;
     struct vp_samples samples;
+    struct vp_lacks lacks; /* of a plan for elsewhere */
     struct vp_train_config train;
     struct vp_trainer *trainer;
     struct vp_resume *resume;           /* NULL: from the start */
@@ -75,6 +77,12 @@ static bool is_lead(const struct run *run)
 {
     return !run->world ||
            vp_world_is_mine(run->world, vp_world_lead(run->world));
+}
+
+/* NULL: what is lacking is refused. */
+static struct vp_lacks *lacks_of(struct run *run)
+{
+    return run->options->elsewhere ? &run->lacks : NULL;
 }
 
 /* ---- Trainer ------------------------------------------------------------ */
@@ -137,17 +145,6 @@ static void warn(void *ctx, const char *line)
         run->n_warnings++;
 }
 
-/* Whether ranks that are planned here may run elsewhere: mpirun and Slurm put
- * them where they like, unless machines says that all are here. */
-static bool is_spread(const struct run *run)
-{
-    const struct vp_config *config = run->config;
-    bool named = config->machines.n >= vp_config_n_ranks(config);
-
-    return vp_config_is_distributed(config) && !run->world &&
-           !(named && vp_hosts_are_here(config));
-}
-
 static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
@@ -156,6 +153,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
         .config = config,
         .world = run->world,
         .dry_run = run->options->dry_run,
+        .lacks = lacks_of(run),
         .ctx = run,
         .notice = notice,
     };
@@ -173,7 +171,8 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
         .rank_numbers = config->ranks.n > 0 ? config->ranks.at : NULL,
         .prefetch = config->prefetch,
         .world = run->world,
-        .spread = is_spread(run),
+        .spread = run->options->elsewhere ||
+                  (!run->world && vp_hosts_may_be_elsewhere(config)),
         .memory_limit = config->memory_limit,
         .loader = run->resume ? vp_resume_loader(run->resume) : NULL,
         .saver = run->checkpoints ? vp_checkpoints_saver(run->checkpoints)
@@ -221,6 +220,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
     const struct vp_graph *graph = &run->graphs[0];
     const struct vp_dims *dims = &run->dims[run->n_buckets - 1];
     int64_t rows = dims->batch * (dims->seq + dims->tgt_seq);
+    bool counted = vp_data_info(run->samples.train)->n_batches > 0;
 
     run->summary = (struct vp_run_summary){
         .model = config->model->name,
@@ -233,8 +233,9 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
         .batch = dims->batch,
         .seq = dims->seq,
         .tokens_per_step = rows * config->accumulation_steps,
-        .n_steps = last_step(run),
-        .steps_per_epoch = run->train.lr.steps_per_epoch,
+        .n_steps = counted || config->total_steps > 0 ? last_step(run)
+                                                      : run->options->max_steps,
+        .steps_per_epoch = counted ? run->train.lr.steps_per_epoch : 0,
         .unigram_loss = vp_data_info(run->samples.train)->unigram_loss,
         .n_threads = run->train.backend_config.n_threads,
         .n_cores = vp_devices_n_cores(),
@@ -500,15 +501,29 @@ static enum vp_status open_resume(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
-/* What a run will need is looked at before anything of it is made. */
-static enum vp_status check_space(const struct run *run, struct vp_err *err)
+/* Where the run folder is or will be. */
+static const char *place_of(const struct run *run)
 {
     const char *output = run->options->output;
 
     if (run->home[0])
-        output = run->home;
-    return vp_room_check(run->config, &run->summary,
-                         output ? output : run->config->log_directory, err);
+        return run->home;
+    return output ? output : run->config->log_directory;
+}
+
+static void find_lacks(struct run *run)
+{
+    const struct vp_lacks_config with = {
+        .config = run->config,
+        .train = &run->train,
+        .summary = &run->summary,
+        .host = vp_trainer_host_need(run->trainer),
+        .folder = run->config->forward_only ? NULL : place_of(run),
+    };
+
+    vp_lacks_find(&with, &run->lacks);
+    if (run->lacks.text[0])
+        run->summary.lacks = run->lacks.text;
 }
 
 static enum vp_status open_folder(struct run *run, struct vp_err *err)
@@ -517,8 +532,8 @@ static enum vp_status open_folder(struct run *run, struct vp_err *err)
 
     if (run->config->forward_only && !output)
         return VP_OK;
-    if (!run->config->forward_only)
-        VP_TRY(check_space(run, err));
+    if (!run->config->forward_only) /* before anything of it is made */
+        VP_TRY(vp_room_check(run->config, &run->summary, place_of(run), err));
     if (run->home[0])
         return vp_folder_resume(&run->folder, run->config, run->n_done, err);
     return vp_folder_create(run->config, output, &run->folder, err);
@@ -625,13 +640,20 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
 {
     const unsigned notes = 1u << VP_VERBOSE_TENSORS | 1u << VP_VERBOSE_VERSIONS;
     bool trains = !run->options->dry_run && !run->config->forward_only;
+    struct vp_samples_config samples = {
+        .config = run->config,
+        .world = run->world,
+        .dims = run->dims,
+        .lacks = lacks_of(run),
+        .notice = notice,
+        .ctx = run,
+    };
 
-    run->n_buckets = vp_buckets_make(run->config, run->dims);
+    samples.n_dims = run->n_buckets = vp_buckets_make(run->config, run->dims);
     VP_TRY(vp_buckets_build(run->config, run->dims, run->n_buckets, run->graphs,
                             err));
     vp_duty_set(VP_DUTY_DATA, run->config->data_dir);
-    VP_TRY(vp_samples_open(run->config, run->world, run->dims, run->n_buckets,
-                           notice, run, &run->samples, err));
+    VP_TRY(vp_samples_open(&samples, &run->samples, err));
     vp_duty_set(VP_DUTY_RESUME, run->options->resume);
     VP_TRY(open_resume(run, err));
     vp_duty_set(VP_DUTY_PLAN, run->options->resume);
@@ -664,6 +686,8 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     if (run->world && *vp_world_why_not(run->world))
         notice(run, vp_world_why_not(run->world));
     VP_TRY(summarise(run, err));
+    if (run->options->elsewhere)
+        find_lacks(run);
     if (!run->options->dry_run)
         VP_TRY(open_run(run, err));
     if (run->folder.path[0])

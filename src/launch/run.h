@@ -14,6 +14,9 @@ struct vp_run_options {
     const char *resume; /* a run folder, or a checkpoint; NULL: start anew */
     int64_t max_steps;  /* stop after this many steps; 0: no limit */
     bool dry_run;       /* validate and report; touch nothing */
+    /* Of a dry run: plan for a machine that is not here. What this one lacks is
+     * named in the summary, and not an error; memory_limit still is. */
+    bool elsewhere;
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
     /* Of several processes, which all run the same; NULL: this one alone. Not
      * used on a dry run. */
@@ -37,20 +40,25 @@ struct vp_run_stage {
     const struct vp_memory *memory; /* of each of its ranks */
 };
 
+/* What this machine lacks to run a plan for elsewhere, with the reasons:
+ * "memory (61 GiB needed, 23 GiB left), a GPU (there is no NVIDIA driver)". */
+enum { VP_LACKS_TEXT = 2048 };
+
 /* What is known before the first step. In asp a step is a minibatch, else an
  * update. */
 struct vp_run_summary {
     const char *model;        /* "bert" */
     const char *data;         /* vp_data_info.what */
+    const char *lacks;        /* see VP_LACKS_TEXT; NULL: nothing */
     const char *output;       /* run folder, NULL on a dry run */
     int64_t resumed;          /* step of the checkpoint; 0: from the start */
     const char *resumed_from; /* as the user named it; NULL: from the start */
     bool forward_only;        /* nothing will be trained */
     int64_t n_blocks, n_params;
     int64_t batch, seq, tokens_per_step;
-    int64_t n_steps, steps_per_epoch;
-    double gflops_per_step; /* forward, backward, recomputation */
-    double unigram_loss;    /* nats; what a model must beat */
+    int64_t n_steps, steps_per_epoch; /* 0: the data that decides is not here */
+    double gflops_per_step;           /* forward, backward, recomputation */
+    double unigram_loss; /* nats; what a model must beat; NAN: not known */
     const struct vp_run_stage *stages;
     int n_stages, n_ranks;
     /* The user's number of each rank of the schedule; NULL: the same. */

@@ -1,16 +1,7 @@
 #include "launch/samples.h"
 
+#include <math.h>
 #include <stdio.h>
-
-/* What opening needs to know. */
-struct plan {
-    const struct vp_config *config;
-    struct vp_world *world; /* NULL: one process */
-    const struct vp_dims *dims;
-    int n_dims;
-    vp_notice_fn notice;
-    void *ctx;
-};
 
 static enum vp_data_task data_task(enum vp_task task)
 {
@@ -24,7 +15,8 @@ static enum vp_data_task data_task(enum vp_task task)
     }
 }
 
-static struct vp_data_config data_config(const struct plan *plan, bool eval)
+static struct vp_data_config data_config(const struct vp_samples_config *plan,
+                                         bool eval)
 {
     const struct vp_config *config = plan->config;
 
@@ -44,12 +36,30 @@ static struct vp_data_config data_config(const struct plan *plan, bool eval)
     };
 }
 
-static bool evaluates(const struct plan *plan)
+static bool evaluates(const struct vp_samples_config *plan)
 {
     return plan->config->eval_every > 0 || plan->config->forward_only;
 }
 
-static enum vp_status open_files(const struct plan *plan,
+/* Planning asks the data for nothing but its length and best guess. */
+static enum vp_status stand_in(const struct vp_samples_config *plan,
+                               struct vp_samples *samples, struct vp_err *err)
+{
+    struct vp_data_config train = data_config(plan, false);
+    struct vp_data_config eval = data_config(plan, true);
+    const char *path = plan->config->data_dir;
+    struct vp_data_info info = { .unigram_loss = NAN };
+    char what[256];
+
+    vp_lacks_add(plan->lacks, "the data (data_dir %s cannot be read)", path);
+    snprintf(what, sizeof(what), "%.200s: not on this machine", path);
+    info.what = what;
+    VP_TRY(vp_data_stand_in(&train, &info, &samples->train, err));
+    return evaluates(plan) ? vp_data_stand_in(&eval, &info, &samples->eval, err)
+                           : VP_OK;
+}
+
+static enum vp_status open_files(const struct vp_samples_config *plan,
                                  struct vp_samples *samples, struct vp_err *err)
 {
     struct vp_data_config train = data_config(plan, false);
@@ -57,6 +67,8 @@ static enum vp_status open_files(const struct plan *plan,
     const struct vp_config *config = plan->config;
     int64_t vocab;
 
+    if (plan->lacks && vp_config_find_data(config, NULL) != VP_OK)
+        return stand_in(plan, samples, err);
     VP_TRY(vp_config_find_data(config, err));
     VP_TRY(vp_data_open(&train, &samples->train, err));
     vocab = vp_data_info(samples->train)->vocab;
@@ -76,13 +88,13 @@ static enum vp_status open_files(const struct plan *plan,
 
 /* ---- Several processes -------------------------------------------------- */
 
-static bool is_lead(const struct plan *plan)
+static bool is_lead(const struct vp_samples_config *plan)
 {
     return vp_world_is_mine(plan->world, vp_world_lead(plan->world));
 }
 
 /* Ranks of the first stage read samples, the lead tells about them. */
-static bool reads(const struct plan *plan)
+static bool reads(const struct vp_samples_config *plan)
 {
     const struct vp_int_list *replicas = &plan->config->replicas;
 
@@ -93,7 +105,7 @@ static bool reads(const struct plan *plan)
 }
 
 /* The lead's `*data` becomes known to processes that have none. */
-static enum vp_status share(const struct plan *plan, bool eval,
+static enum vp_status share(const struct vp_samples_config *plan, bool eval,
                             struct vp_data **data, struct vp_err *err)
 {
     struct vp_data_config config = data_config(plan, eval);
@@ -113,7 +125,7 @@ static enum vp_status share(const struct plan *plan, bool eval,
     return *data ? VP_OK : vp_data_stand_in(&config, &told.info, data, err);
 }
 
-static enum vp_status open_together(const struct plan *plan,
+static enum vp_status open_together(const struct vp_samples_config *plan,
                                     struct vp_samples *samples,
                                     struct vp_err *err)
 {
@@ -126,15 +138,11 @@ static enum vp_status open_together(const struct plan *plan,
     return evaluates(plan) ? share(plan, true, &samples->eval, err) : VP_OK;
 }
 
-enum vp_status vp_samples_open(const struct vp_config *config,
-                               struct vp_world *world,
-                               const struct vp_dims *dims, int n_dims,
-                               vp_notice_fn notice, void *ctx,
+enum vp_status vp_samples_open(const struct vp_samples_config *config,
                                struct vp_samples *out, struct vp_err *err)
 {
-    struct plan plan = { config, world, dims, n_dims, notice, ctx };
-
-    return world ? open_together(&plan, out, err) : open_files(&plan, out, err);
+    return config->world ? open_together(config, out, err)
+                         : open_files(config, out, err);
 }
 
 void vp_samples_close(struct vp_samples *samples)

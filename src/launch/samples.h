@@ -7,6 +7,17 @@
 #include "data/data.h"
 #include "launch/checkpoint.h"
 #include "launch/config.h"
+#include "launch/lacks.h"
+
+struct vp_samples_config {
+    const struct vp_config *config;
+    struct vp_world *world;     /* NULL: one process */
+    const struct vp_dims *dims; /* borrowed */
+    int n_dims;
+    struct vp_lacks *lacks; /* NULL: data that is not here is refused */
+    vp_notice_fn notice;
+    void *ctx;
+};
 
 struct vp_samples {
     struct vp_data *train;
@@ -14,13 +25,11 @@ struct vp_samples {
     bool agreed;          /* all processes know that opening failed */
 };
 
-/* All processes of the world come here; NULL: there is one. `dims` is borrowed.
- * To be closed after a failure, too. A process that reads files calls `notice`
- * with the lines of vp_data_notice(). */
-enum vp_status vp_samples_open(const struct vp_config *config,
-                               struct vp_world *world,
-                               const struct vp_dims *dims, int n_dims,
-                               vp_notice_fn notice, void *ctx,
+/* All processes of the world come here. To be closed after a failure, too. A
+ * process that reads files calls `notice` with the lines of vp_data_notice().
+ * In place of data that is lacking there are stand-ins: no batches, and a loss
+ * of NAN. */
+enum vp_status vp_samples_open(const struct vp_samples_config *config,
                                struct vp_samples *out, struct vp_err *err);
 void vp_samples_close(struct vp_samples *samples);
 

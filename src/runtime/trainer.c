@@ -319,50 +319,55 @@ static size_t unplanned_bytes(const struct vp_trainer *trainer)
            VP_HOST_ARENAS * VP_HOST_ARENA_BYTES + LIBRARY_BYTES;
 }
 
-/* oneDNN crashes where it cannot map memory: what a limit of the address space
- * leaves must be enough before it is called. */
-static enum vp_status check_address_space(const struct vp_trainer *trainer,
-                                          size_t planned, struct vp_err *err)
-{
-    size_t room = vp_host_address_space(""), need;
-    char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
-
-    if (room == SIZE_MAX)
-        return VP_OK;
-    need = planned + unplanned_bytes(trainer);
-    if (need <= room)
-        return VP_OK;
-    vp_bytes_texts((int64_t)need, (int64_t)room, needs, has, sizeof(needs));
-    return vp_err_set(err, VP_ERR_INVALID,
-                      "the stages here, their threads and libraries need %s of "
-                      "address space, ulimit -v or -d leaves %s; raise it, or "
-                      "use a smaller batch_size or fewer threads_per_stage",
-                      needs, has);
-}
-
-/* A device refuses what it has no room for. The host would give pages until it
- * has to kill somebody. */
-static enum vp_status check_room(const struct vp_trainer *trainer,
-                                 struct vp_err *err)
+struct vp_host_need vp_trainer_host_need(const struct vp_trainer *trainer)
 {
     const struct vp_train_config *config = &trainer->config;
-    size_t room = vp_host_memory(""), need = 0;
-    char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
+    struct vp_host_need need = {
+        .memory_left = vp_host_memory(""),
+        .space_left = vp_host_address_space(""),
+    };
 
-    if (!config->backend->host_memory || config->spread)
-        return VP_OK;
+    if (!config->backend->host_memory)
+        return need;
     for (int r = 0; r < trainer->crew.n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++)
             if (trainer->ranks[r].is_here)
-                need += host_bytes(config, &trainer->ranks[r].stages[i]);
-    if (need <= room)
-        return check_address_space(trainer, need, err);
-    vp_bytes_texts((int64_t)need, (int64_t)room, needs, has, sizeof(needs));
-    return vp_err_set(err, VP_ERR_INVALID,
-                      "the stages here and the copies to save them need %s, "
-                      "this machine has %s left; use a smaller batch_size, a "
-                      "larger recompute_ratio or more machines",
-                      needs, has);
+                need.memory += host_bytes(config, &trainer->ranks[r].stages[i]);
+    need.space = need.memory + unplanned_bytes(trainer);
+    return need;
+}
+
+/* A device refuses what it has no room for. The host would give pages until it
+ * has to kill a process, and oneDNN crashes where it cannot map memory. */
+static enum vp_status check_room(const struct vp_trainer *trainer,
+                                 struct vp_err *err)
+{
+    struct vp_host_need need = vp_trainer_host_need(trainer);
+    char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
+
+    if (trainer->config.spread)
+        return VP_OK;
+    if (need.memory > need.memory_left) {
+        vp_bytes_texts((int64_t)need.memory, (int64_t)need.memory_left, needs,
+                       has, sizeof(needs));
+        return vp_err_set(
+            err, VP_ERR_INVALID,
+            "the stages here and the copies to save them need %s, "
+            "this machine has %s left; use a smaller batch_size, a "
+            "larger recompute_ratio or more machines",
+            needs, has);
+    }
+    if (need.space > need.space_left) {
+        vp_bytes_texts((int64_t)need.space, (int64_t)need.space_left, needs,
+                       has, sizeof(needs));
+        return vp_err_set(
+            err, VP_ERR_INVALID,
+            "the stages here, their threads and libraries need %s of "
+            "address space, ulimit -v or -d leaves %s; raise it, or "
+            "use a smaller batch_size or fewer threads_per_stage",
+            needs, has);
+    }
+    return VP_OK;
 }
 
 /* The schedule, and a device for each rank. */

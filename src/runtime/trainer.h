@@ -133,7 +133,8 @@ struct vp_train_config {
     /* The user's number of each rank, for messages and traces; NULL: the
      * same. Borrowed. */
     const int *rank_numbers;
-    bool spread; /* ranks may run on other machines than this plan */
+    bool spread; /* ranks may run on other machines: memory of this host that
+                    they lack is not refused */
     vp_init_fn init;
     struct vp_optim_config optim;
     struct vp_lr_config lr;
@@ -237,6 +238,13 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
  * goes for a world of several processes that failed. */
 bool vp_trainer_free(struct vp_trainer *trainer);
 const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer);
+/* Bytes of the host that the ranks of this process need, 0 on a device with
+ * memory of its own, and bytes that the host has left, SIZE_MAX if not known. */
+struct vp_host_need {
+    size_t memory, memory_left; /* stages, and the copies that save them */
+    size_t space, space_left;   /* address space: these, threads, libraries */
+};
+struct vp_host_need vp_trainer_host_need(const struct vp_trainer *trainer);
 /* Of a minibatch of the first graph, recomputed by a stage. */
 double vp_trainer_redo_flops(const struct vp_trainer *trainer, int stage);
 int vp_trainer_n_stages(const struct vp_trainer *trainer);

@@ -297,7 +297,8 @@ static int run(const struct job *job)
     return st == VP_OK ? show(job, folder) : failed(st, &err);
 }
 
-static int show_limits(const struct job *job)
+/* The table; `lacks`: for each row. */
+static int print_limits(const struct job *job, char (*lacks)[VP_LACKS_TEXT])
 {
     const struct options *options = job->options;
     struct vp_err err = { { 0 } };
@@ -308,7 +309,7 @@ static int show_limits(const struct job *job)
     for (int i = 0; i < options->n; i++) {
         int64_t batch;
         enum vp_status st = vp_compare_largest_batch(
-            &job->configs[i], options->memory_limit, &batch, &err);
+            &job->configs[i], options->memory_limit, &batch, lacks[i], &err);
 
         if (st != VP_OK)
             return failed(st, &err);
@@ -321,6 +322,25 @@ static int show_limits(const struct job *job)
     }
     printf("with %s for each stage on a rank\n", limit);
     return TOOL_OK;
+}
+
+static int show_limits(const struct job *job)
+{
+    const struct options *options = job->options;
+    char(*lacks)[VP_LACKS_TEXT] = calloc((size_t)options->n, sizeof(*lacks));
+    int status;
+
+    if (!lacks) {
+        fputs("vpipe compare: out of memory; close other programs\n", stderr);
+        return TOOL_FAILED;
+    }
+    status = print_limits(job, lacks);
+    for (int i = 0; i < options->n && status == TOOL_OK && !options->quiet; i++)
+        if (lacks[i][0])
+            printf("note: %s: for that batch this machine lacks: %s\n",
+                   job->contestants[i].name, lacks[i]);
+    free(lacks);
+    return status;
 }
 
 /* Loads all, checks them against each other, and does it. */

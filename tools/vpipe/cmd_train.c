@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "goal.h"
 #include "launch/guard.h"
-#include "launch/hosts.h"
 #include "launch/launcher.h"
 #include "launch/member.h"
+#include "launch/processes.h"
 #include "launch/run.h"
 #include "launch/value.h"
 #include "launch/watchdog.h"
@@ -65,8 +65,8 @@ static const struct tool_flag flags[] = {
                        "steps: some of stages,tensors,versions,communication,"
                        "time" },
     [FLAG_DRY_RUN] = { "--dry-run", NULL,
-                       "check everything, report stages, memory and schedule, "
-                       "do not train" },
+                       "check everything, report stages, memory, schedule and "
+                       "what this machine lacks to run it, do not train" },
     [FLAG_EXPLAIN] = { "--explain", NULL,
                        "print the configuration with the origin of every value, "
                        "do nothing else" },
@@ -574,6 +574,7 @@ static int run(const struct train_args *args, const struct vp_config *config)
     st = vp_watchdog_start(config->watchdog_seconds, on_hang, &watchdog, &err);
     if (st == VP_OK && !options.dry_run)
         st = join(config, &self, &member, &err);
+    options.elsewhere = options.dry_run;
     options.world = member.world;
     options.pulse = member.pulse;
     if (member.pulse) {
@@ -607,24 +608,6 @@ static int run(const struct train_args *args, const struct vp_config *config)
 
 /* ---- Ranks that are processes ------------------------------------------- */
 
-/* Ranks load the transport from where this program does, unless they run on other
- * hosts or in a container. */
-static enum vp_status find_transport(const struct vp_config *config,
-                                     struct vp_err *err)
-{
-    char text[256];
-    enum vp_status st;
-
-    if (config->container || !vp_hosts_are_here(config))
-        return VP_OK;
-    st = vp_transport_describe(vp_processes_transport(config), text,
-                               sizeof(text), err);
-    if (st != VP_OK)
-        vp_err_prefix(err, "%s",
-                      vp_config_place(config, "distributed_backend"));
-    return st;
-}
-
 /* What is wrong with the configuration is said before anything is started. */
 static enum vp_status rehearse(const struct train_args *args,
                                const struct vp_config *config,
@@ -640,7 +623,7 @@ static enum vp_status rehearse(const struct train_args *args,
         vp_watchdog_start(config->watchdog_seconds, on_hang, &watchdog, err));
     st = vp_run_train(config, &options, &nobody, err);
     vp_watchdog_stop(watchdog);
-    return st == VP_OK ? find_transport(config, err) : st;
+    return st == VP_OK ? vp_processes_find_transport(config, err) : st;
 }
 
 /* What every rank is called with. */

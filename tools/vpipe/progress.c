@@ -465,23 +465,23 @@ void progress_start(struct progress *progress,
                     const struct vp_run_summary *summary)
 {
     FILE *out = progress->out;
-    char params[32], tokens[32];
+    char params[32], tokens[32], steps[32] = "";
 
     keep_summary(progress, summary);
     count_text((double)summary->n_params, params, sizeof(params));
     count_text((double)summary->tokens_per_step, tokens, sizeof(tokens));
     fprintf(out, "model     %s: %lld blocks, %s parameters\n", summary->model,
             (long long)summary->n_blocks, params);
+    if (summary->n_steps > 0)
+        snprintf(steps, sizeof(steps), "%lld ", (long long)summary->n_steps);
     fprintf(out, "data      %s\n", summary->data);
     if (summary->forward_only)
         fputs("work      forward only: the held-out data, nothing is trained\n",
               out);
     else
-        fprintf(out,
-                "work      %lld %s of %s tokens and %.1f GF, %d thread%s%s\n",
-                (long long)summary->n_steps, unit(progress), tokens,
-                summary->gflops_per_step, summary->n_threads,
-                summary->n_threads == 1 ? "" : "s",
+        fprintf(out, "work      %s%s of %s tokens and %.1f GF, %d thread%s%s\n",
+                steps, unit(progress), tokens, summary->gflops_per_step,
+                summary->n_threads, summary->n_threads == 1 ? "" : "s",
                 progress->pipeline ? " per rank" : "");
     if (progress->pipeline)
         print_pipeline(out, summary);
@@ -489,13 +489,16 @@ void progress_start(struct progress *progress,
     for (int s = 0; s < summary->n_stages; s++)
         if (!progress->pipeline || (!summary->output && !summary->forward_only))
             print_memory(out, summary->stages[s].memory, s);
-    fprintf(out, "to beat   loss %.4f, the best guess without context\n",
-            summary->unigram_loss);
+    if (isfinite(summary->unigram_loss))
+        fprintf(out, "to beat   loss %.4f, the best guess without context\n",
+                summary->unigram_loss);
     if (summary->output)
         fprintf(out, "output    %s\n", summary->output);
     if (summary->resumed > 0)
         fprintf(out, "Resumed from checkpoint step %lld\n",
                 (long long)summary->resumed);
+    if (summary->lacks)
+        fprintf(out, "this machine lacks: %s\n", summary->lacks);
     tool_flush(out);
 }
 
