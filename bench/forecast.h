@@ -2,7 +2,7 @@
 #ifndef VP_BENCH_FORECAST_H
 #define VP_BENCH_FORECAST_H
 
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 
 struct forecast {
     double seconds;

@@ -3,7 +3,7 @@
 #ifndef VP_BENCH_LAB_H
 #define VP_BENCH_LAB_H
 
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 
 struct lab_size {
     const char *model; /* NULL: bert */

@@ -2,7 +2,7 @@
  * its square. */
 #include "model/model.h"
 #include "plan/balance.h"
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

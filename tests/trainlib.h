@@ -4,7 +4,7 @@
 #define VP_TESTS_TRAINLIB_H
 
 #include "model/model.h"
-#include "runtime/stage.h"
+#include "runtime/stage/stage.h"
 #include "testdevice.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #ifndef VP_LAUNCH_BOXFILE_H
 #define VP_LAUNCH_BOXFILE_H
 
-#include "runtime/box.h"
+#include "runtime/rank/box.h"
 
 /* A box that is never unmapped: threads that were given up may write to it
  * until the process ends. NULL without memory. */

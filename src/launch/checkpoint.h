@@ -6,7 +6,7 @@
 #include "ckpt/store.h"
 #include "comm/comm.h"
 #include "launch/config.h"
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 
 /* ---- Saving ------------------------------------------------------------- */
 

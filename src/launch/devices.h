@@ -7,7 +7,7 @@
 #include "launch/checkpoint.h"
 #include "launch/config.h"
 #include "launch/lacks.h"
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 
 struct vp_devices_config {
     const struct vp_config *config;

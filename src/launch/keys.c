@@ -3,7 +3,7 @@
 #include "launch/keys.h"
 
 #include "launch/module.h"
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 #include "sched/schedule.h"
 
 #include <stddef.h>

@@ -18,7 +18,7 @@
 #define VP_LAUNCH_MESSAGE_H
 
 #include "launch/vitals.h"
-#include "runtime/box.h"
+#include "runtime/rank/box.h"
 
 #define VP_MESSAGE_BYTES 768 /* the longest line, with its end */
 #define VP_HOST_BYTES 64

@@ -3,7 +3,7 @@
 #include "launch/keys.h"
 #include "launch/placement.h"
 #include "plan/balance.h"
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 
 #include <stdio.h>
 #include <string.h>

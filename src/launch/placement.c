@@ -4,7 +4,7 @@
 #include "launch/json.h"
 #include "launch/key.h"
 #include "launch/value.h"
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "launch/config.h"
 #include "launch/pulse.h"
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 
 #include <signal.h>
 

@@ -7,7 +7,7 @@
 #include "ckpt/safetensors.h"
 #include "launch/checkpoint.h"
 #include "launch/config.h"
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 
 /* The name of an array in the files: a weight has the published name of its
  * parameter; moments and older versions have a prefix. NULL without memory. */

@@ -1,7 +1,7 @@
-#include "runtime/device_log.h"
+#include "runtime/rank/device_log.h"
 
-#include "runtime/action.h"
-#include "runtime/watch.h"
+#include "runtime/rank/action.h"
+#include "runtime/rank/watch.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/remote.h"
+#include "runtime/rank/remote.h"
 
 #include "base/clock.h"
 

@@ -1,8 +1,8 @@
 /* Building the ranks of a trainer and the links between them. */
-#ifndef VP_RUNTIME_CREW_H
-#define VP_RUNTIME_CREW_H
+#ifndef VP_RUNTIME_TRAINER_CREW_H
+#define VP_RUNTIME_TRAINER_CREW_H
 
-#include "runtime/rank.h"
+#include "runtime/rank/rank.h"
 
 /* Opens a backend per rank. */
 enum vp_status vp_crew_open(struct vp_crew *crew, struct vp_rank *ranks,

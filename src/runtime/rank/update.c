@@ -9,10 +9,10 @@
  *   host     B0 U0 F1 B1 | waits, looks | U1, tells, F2 B2 | waits, looks |
  *   device   F0 .... B0 ............ U0   F1 .... B1 ............ U1   F2 ....
  */
-#include "runtime/action.h"
-#include "runtime/remote.h"
-#include "runtime/state.h"
-#include "runtime/watch.h"
+#include "runtime/rank/action.h"
+#include "runtime/rank/remote.h"
+#include "runtime/rank/state.h"
+#include "runtime/rank/watch.h"
 
 #include <math.h>
 

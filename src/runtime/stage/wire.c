@@ -1,4 +1,4 @@
-#include "runtime/wire.h"
+#include "runtime/stage/wire.h"
 
 #include <string.h>
 

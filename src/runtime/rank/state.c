@@ -1,8 +1,8 @@
 /* What a run must keep: listing, saving and restoring the state of stages. */
-#include "runtime/state.h"
+#include "runtime/rank/state.h"
 #include "base/clock.h"
-#include "runtime/conductor.h"
-#include "runtime/watch.h"
+#include "runtime/rank/watch.h"
+#include "runtime/trainer/conductor.h"
 
 #include <stdlib.h>
 

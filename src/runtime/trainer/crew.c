@@ -1,9 +1,9 @@
-#include "runtime/crew.h"
+#include "runtime/trainer/crew.h"
 
-#include "runtime/action.h"
-#include "runtime/device_log.h"
-#include "runtime/remote.h"
-#include "runtime/wire.h"
+#include "runtime/rank/action.h"
+#include "runtime/rank/device_log.h"
+#include "runtime/rank/remote.h"
+#include "runtime/stage/wire.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* Running a trainer: posts jobs to the rank threads and turns what they did
  * into reports. */
 #include "base/clock.h"
-#include "runtime/conductor.h"
-#include "runtime/state.h"
+#include "runtime/rank/state.h"
+#include "runtime/trainer/conductor.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Private to the executor: what rank.c, reduce.c and update.c share. */
-#ifndef VP_RUNTIME_ACTION_H
-#define VP_RUNTIME_ACTION_H
+#ifndef VP_RUNTIME_RANK_ACTION_H
+#define VP_RUNTIME_RANK_ACTION_H
 
 #include "base/clock.h"
-#include "runtime/rank.h"
+#include "runtime/rank/rank.h"
 
 static inline struct vp_rank_stage *stage_of(struct vp_rank *rank,
                                              const struct vp_action *action)

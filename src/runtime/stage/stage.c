@@ -1,5 +1,5 @@
 /* Planning and owning a stage. Running it is in launch.c. */
-#include "runtime/wire.h"
+#include "runtime/stage/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>

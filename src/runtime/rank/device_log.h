@@ -6,10 +6,10 @@
  * An action begins where the device has all it needs: done with the one before,
  * and its messages there. What lies between two actions is waiting, and goes to
  * the receive that ended it. */
-#ifndef VP_RUNTIME_DEVICE_LOG_H
-#define VP_RUNTIME_DEVICE_LOG_H
+#ifndef VP_RUNTIME_RANK_DEVICE_LOG_H
+#define VP_RUNTIME_RANK_DEVICE_LOG_H
 
-#include "runtime/rank.h"
+#include "runtime/rank/rank.h"
 
 /* `*out` stays NULL where the device does not lag behind. */
 enum vp_status vp_device_log_create(const struct vp_backend_ops *ops,

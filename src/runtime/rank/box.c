@@ -1,4 +1,4 @@
-#include "runtime/box.h"
+#include "runtime/rank/box.h"
 
 /* An action in one word, so that nobody reads half of it: 32 bits minibatch,
  * 12 peer + 1, 8 stage, 8 kind + 1, 1 evaluation. */

@@ -1,11 +1,11 @@
 /* A rank: one thread with its device and stages, walking its action list. */
-#ifndef VP_RUNTIME_RANK_H
-#define VP_RUNTIME_RANK_H
+#ifndef VP_RUNTIME_RANK_RANK_H
+#define VP_RUNTIME_RANK_RANK_H
 
 #include "base/counter.h"
 #include "comm/comm.h"
-#include "runtime/box.h"
-#include "runtime/stage.h"
+#include "runtime/rank/box.h"
+#include "runtime/stage/stage.h"
 #include "sched/schedule.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Running a stage: launches, updates, and finding a non-finite value. */
 #include "graph/opdef.h"
-#include "runtime/stage.h"
+#include "runtime/stage/stage.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Messages between stages on their way: handed over within a process, else
  * carried in memory of the host, and compressed if the run wants that. */
-#ifndef VP_RUNTIME_WIRE_H
-#define VP_RUNTIME_WIRE_H
+#ifndef VP_RUNTIME_STAGE_WIRE_H
+#define VP_RUNTIME_STAGE_WIRE_H
 
-#include "runtime/stage.h"
+#include "runtime/stage/stage.h"
 
 /* Do messages through a space go from device to device, without the host? */
 bool vp_wire_is_direct(const struct vp_stage *stage, enum vp_space space);

@@ -1,14 +1,14 @@
 /* Training as a sequence of updates. A trainer owns the schedule, the ranks
  * that walk its action lists, and their memory. One stage on one rank is the
  * smallest pipeline, and runs the same code. */
-#ifndef VP_RUNTIME_TRAINER_H
-#define VP_RUNTIME_TRAINER_H
+#ifndef VP_RUNTIME_TRAINER_TRAINER_H
+#define VP_RUNTIME_TRAINER_TRAINER_H
 
 #include "backend/backend.h"
 #include "data/data.h"
 #include "graph/program.h"
 #include "optim/optim.h"
-#include "runtime/box.h"
+#include "runtime/rank/box.h"
 #include "sched/schedule.h"
 #include "trace/trace.h"
 

@@ -1,8 +1,8 @@
 /* The state of stages, for files. */
-#ifndef VP_RUNTIME_STATE_H
-#define VP_RUNTIME_STATE_H
+#ifndef VP_RUNTIME_RANK_STATE_H
+#define VP_RUNTIME_RANK_STATE_H
 
-#include "runtime/rank.h"
+#include "runtime/rank/rank.h"
 
 int vp_stage_n_items(const struct vp_stage *stage);
 /* Numbers the items of all stages, in the order of vp_trainer_state(). */

@@ -2,9 +2,9 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/host.h"
-#include "runtime/conductor.h"
-#include "runtime/state.h"
-#include "runtime/watch.h"
+#include "runtime/rank/state.h"
+#include "runtime/rank/watch.h"
+#include "runtime/trainer/conductor.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* The weights of a stage: floats for whoever is outside of it. How they lie is
  * said in optim.h, and known here and in kernels alone. */
 #include "base/halves.h"
-#include "runtime/stage.h"
+#include "runtime/stage/stage.h"
 
 #include <stdlib.h>
 

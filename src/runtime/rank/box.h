@@ -1,8 +1,8 @@
 /* What a rank is doing and did last, in memory that may outlive its process: a
  * mapped file. The rank alone writes; anybody reads, at any time, without
  * locks. All zero: nothing was done yet. */
-#ifndef VP_RUNTIME_BOX_H
-#define VP_RUNTIME_BOX_H
+#ifndef VP_RUNTIME_RANK_BOX_H
+#define VP_RUNTIME_RANK_BOX_H
 
 #include "sched/schedule.h"
 

@@ -1,10 +1,10 @@
 /* What the two halves of a trainer share: trainer.c creates it and keeps the
  * rank threads, train.c runs it. */
-#ifndef VP_RUNTIME_CONDUCTOR_H
-#define VP_RUNTIME_CONDUCTOR_H
+#ifndef VP_RUNTIME_TRAINER_CONDUCTOR_H
+#define VP_RUNTIME_TRAINER_CONDUCTOR_H
 
-#include "runtime/crew.h"
-#include "runtime/remote.h"
+#include "runtime/rank/remote.h"
+#include "runtime/trainer/crew.h"
 
 /* A job that is posted before the last one ends keeps the pipe full. */
 enum { MAX_JOBS = 4, PIECE = 64 };

@@ -1,8 +1,8 @@
 /* What every rank is doing, and the verdict when one waits too long. */
-#ifndef VP_RUNTIME_WATCH_H
-#define VP_RUNTIME_WATCH_H
+#ifndef VP_RUNTIME_RANK_WATCH_H
+#define VP_RUNTIME_RANK_WATCH_H
 
-#include "runtime/rank.h"
+#include "runtime/rank/rank.h"
 
 /* A rank notes what it does: cheap, called around every action and wait. The
  * action goes to the recorder when it ends. */

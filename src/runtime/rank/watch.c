@@ -1,9 +1,9 @@
-#include "runtime/watch.h"
+#include "runtime/rank/watch.h"
 
 #include "base/cores.h"
 #include "base/strbuf.h"
-#include "runtime/action.h"
-#include "runtime/device_log.h"
+#include "runtime/rank/action.h"
+#include "runtime/rank/device_log.h"
 
 #include <stdio.h>
 

@@ -1,10 +1,10 @@
 /* What the processes of a run tell each other besides messages between stages:
  * orders from the lead, notes to it. Where all ranks are threads of one
  * process, notes are taken at once and orders have nowhere to go. */
-#ifndef VP_RUNTIME_REMOTE_H
-#define VP_RUNTIME_REMOTE_H
+#ifndef VP_RUNTIME_RANK_REMOTE_H
+#define VP_RUNTIME_RANK_REMOTE_H
 
-#include "runtime/rank.h"
+#include "runtime/rank/rank.h"
 
 /* ---- Orders ------------------------------------------------------------- */
 

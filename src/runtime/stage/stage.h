@@ -1,9 +1,9 @@
 /* One stage on one device: programs, memory, weight versions, optimizer. */
-#ifndef VP_RUNTIME_STAGE_H
-#define VP_RUNTIME_STAGE_H
+#ifndef VP_RUNTIME_STAGE_STAGE_H
+#define VP_RUNTIME_STAGE_STAGE_H
 
 #include "comm/comm.h"
-#include "runtime/trainer.h"
+#include "runtime/trainer/trainer.h"
 
 /* What a message is about. */
 struct vp_header {

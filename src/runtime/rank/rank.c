@@ -1,11 +1,11 @@
 /* The executor: one function per kind of action, and a walk over the list. */
-#include "runtime/rank.h"
+#include "runtime/rank/rank.h"
 
-#include "runtime/action.h"
-#include "runtime/device_log.h"
-#include "runtime/remote.h"
-#include "runtime/watch.h"
-#include "runtime/wire.h"
+#include "runtime/rank/action.h"
+#include "runtime/rank/device_log.h"
+#include "runtime/rank/remote.h"
+#include "runtime/rank/watch.h"
+#include "runtime/stage/wire.h"
 
 #include <math.h>
 #include <stdlib.h>
