@@ -272,9 +272,10 @@ static void literal_open_stage(struct literal *lit, int s, int first,
     struct literal_stage *ls = &lit->stages[s];
     struct vp_stage_spec spec = { .first_block = first, .n_blocks = n_blocks };
     struct vp_stage_shape shape = { .n_slots = 1, .n_versions = MAX_ROUNDS };
+    struct vp_stage_config config = vp_train_stage_config(lit->config);
     struct vp_err err = { "" };
 
-    if (vp_stage_init(&ls->stage, lit->config, lit->backend, &spec, &shape,
+    if (vp_stage_init(&ls->stage, &config, lit->backend, &spec, &shape,
                       &err) != VP_OK ||
         vp_stage_allocate(&ls->stage, &err) != VP_OK)
         fail_msg("%s", err.text);

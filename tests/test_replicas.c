@@ -72,9 +72,10 @@ static void open_part(struct literal *lit, struct part *part,
                       const struct vp_stage_spec *spec)
 {
     struct vp_stage_shape shape = { .n_slots = 1, .n_versions = 1 };
+    struct vp_stage_config config = vp_train_stage_config(&lit->run->config);
     struct vp_err err = { "" };
 
-    if (vp_stage_init(&part->stage, &lit->run->config, lit->backend, spec,
+    if (vp_stage_init(&part->stage, &config, lit->backend, spec,
                       &shape, &err) != VP_OK ||
         vp_stage_allocate(&part->stage, &err) != VP_OK)
         fail_msg("%s", err.text);

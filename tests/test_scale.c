@@ -86,6 +86,7 @@ static void tied_weights_are_scaled_too(void **state)
 
 /* Training by a literal loop over minibatches on one stage. */
 struct literal {
+    const struct vp_train_config *config;
     struct vp_stage stage;
     struct vp_batch *batch;
     float scale;
@@ -94,7 +95,7 @@ struct literal {
 
 static float literal_minibatch(struct literal *lit, int accumulation, int m)
 {
-    const struct vp_train_config *config = lit->stage.config;
+    const struct vp_train_config *config = lit->config;
     const struct vp_boundary none = { NULL, NULL, NULL };
     struct vp_stage *stage = &lit->stage;
     struct vp_slot *slot = &stage->slots[0];
@@ -120,7 +121,7 @@ static float literal_minibatch(struct literal *lit, int accumulation, int m)
 /* An update, or a smaller scale. The optimizer counts what it did: `newest`. */
 static double literal_update(struct literal *lit, int64_t step)
 {
-    const struct vp_train_config *config = lit->stage.config;
+    const struct vp_train_config *config = lit->config;
     struct vp_stage *stage = &lit->stage;
     double norm;
 
@@ -157,11 +158,12 @@ static uint64_t hash_stage(const struct run *run, const struct vp_stage *stage)
 static void literal_train(struct run *want, const struct setup *setup)
 {
     struct vp_stage_shape shape = { .n_slots = 1, .n_versions = 1 };
-    struct literal lit = { .scale = setup->scale.start };
+    struct run run;
+    struct literal lit = { .config = &run.config, .scale = setup->scale.start };
     struct vp_stage_spec spec = { 0 };
+    struct vp_stage_config config;
     struct vp_backend *backend;
     struct vp_err err = { "" };
-    struct run run;
 
     assert_int_equal(run_create(&run, setup, 0, &err), VP_OK);
     spec.n_blocks = run.graphs[0].n_blocks;
@@ -169,8 +171,9 @@ static void literal_train(struct run *want, const struct setup *setup)
         test_device()->open(&run.config.backend_config, &backend, &err), VP_OK);
     test_device()->attach(backend);
     assert_int_equal(vp_batch_create(run.data, &lit.batch), VP_OK);
+    config = vp_train_stage_config(&run.config);
     assert_int_equal(
-        vp_stage_init(&lit.stage, &run.config, backend, &spec, &shape, &err),
+        vp_stage_init(&lit.stage, &config, backend, &spec, &shape, &err),
         VP_OK);
     assert_int_equal(vp_stage_allocate(&lit.stage, &err), VP_OK);
     for (int i = 0, m = 0; i < setup->n_steps; i++) {

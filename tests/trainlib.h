@@ -5,6 +5,7 @@
 
 #include "model/model.h"
 #include "runtime/stage/stage.h"
+#include "runtime/trainer/trainer.h"
 #include "testdevice.h"
 
 #include <math.h>

@@ -5,8 +5,11 @@
 #include "base/counter.h"
 #include "comm/comm.h"
 #include "runtime/rank/box.h"
+#include "runtime/report.h"
 #include "runtime/stage/stage.h"
+#include "runtime/train_config.h"
 #include "sched/schedule.h"
+#include "trace/trace.h"
 
 #include <pthread.h>
 

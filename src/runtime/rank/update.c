@@ -11,7 +11,7 @@
  */
 #include "runtime/rank/action.h"
 #include "runtime/rank/remote.h"
-#include "runtime/rank/state.h"
+#include "runtime/rank/save.h"
 #include "runtime/rank/watch.h"
 
 #include <math.h>
@@ -272,7 +272,7 @@ static enum vp_status advance(struct vp_rank *rank, struct vp_stage *stage,
 {
     float factor = vp_scale_factor(&stage->scale);
 
-    vp_scale_note(&stage->scale, stage->config->scale.dynamic, made);
+    vp_scale_note(&stage->scale, stage->config.scale.dynamic, made);
     if (made)
         return vp_stage_update(stage, lr, grad_scale / factor);
     if (stage->scale.in_a_row <= -VP_SCALE_GIVES_UP_AFTER)
@@ -308,7 +308,8 @@ static bool may_be_late(const struct vp_rank *rank, int64_t step)
     const struct vp_train_config *config = rank->crew->config;
 
     return config->backend->event_time && !norm_decides(config) &&
-           !vp_state_due(config, rank->job->schedule, rank->job->sync, step);
+           !vp_save_is_due_after(config, rank->job->schedule, rank->job->sync,
+                                 step);
 }
 
 static enum vp_status update_sync(struct vp_rank *rank,
@@ -421,7 +422,7 @@ enum vp_status vp_exec_update(struct vp_rank *rank,
         VP_TRY(update_sync(rank, rs, action, step));
     else
         VP_TRY(update_async(rank, rs, action, step));
-    VP_TRY(vp_state_save(rank, rs, step));
+    VP_TRY(vp_rank_save(rank, rs, step));
     return rank->owed == VP_OWED_NOTHING
                ? tell_update(rank, rs, vp_watch_mark(rank))
                : VP_OK;

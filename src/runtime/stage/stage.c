@@ -38,7 +38,7 @@ static bool has_places_of(const struct vp_program *a,
 static enum vp_status lower_bucket(struct vp_stage *stage, int index,
                                    struct vp_err *err)
 {
-    const struct vp_graph *graph = &stage->config->graphs[index];
+    const struct vp_graph *graph = &stage->config.graphs[index];
     struct vp_stage_bucket *bucket = &stage->buckets[index];
     struct vp_stage_spec eval_spec = stage->spec;
 
@@ -47,7 +47,7 @@ static enum vp_status lower_bucket(struct vp_stage *stage, int index,
                             &bucket->train, err));
     VP_BUG_ON(!has_places_of(&bucket->train, &stage->buckets[0].train));
     widen(stage, &bucket->train);
-    if (!stage->config->eval_data)
+    if (!stage->config.has_eval)
         return VP_OK;
     VP_TRY(vp_program_lower(graph, &eval_spec, ask_scratch, stage,
                             &bucket->eval, err));
@@ -68,7 +68,7 @@ static bool is_first(const struct vp_stage *stage)
 static int64_t master_bytes(const struct vp_stage *stage)
 {
     return train_bytes(stage) / (int64_t)sizeof(float) *
-           vp_optim_master_bytes(stage->config->graphs[0].dtype);
+           vp_optim_master_bytes(stage->config.graphs[0].dtype);
 }
 
 static void add_memory(struct vp_stage *stage)
@@ -81,7 +81,7 @@ static void add_memory(struct vp_stage *stage)
     memory->weights = n[VP_SPACE_PARAM] * shape->n_versions;
     memory->gradients = n[VP_SPACE_GRAD];
     memory->moments = train_bytes(stage) *
-                          vp_optim_n_moments(stage->config->optim.kind) +
+                          vp_optim_n_moments(stage->config.optim.kind) +
                       master_bytes(stage);
     memory->activations = n[VP_SPACE_SLOT] * shape->n_slots + n[VP_SPACE_REDO];
     memory->boundary = n[VP_SPACE_IN] * n_packets +
@@ -153,7 +153,7 @@ static enum vp_status make_tables(struct vp_stage *stage)
 {
     const struct vp_stage_shape *shape = &stage->shape;
 
-    stage->buckets = calloc((size_t)stage->config->n_graphs,
+    stage->buckets = calloc((size_t)stage->config.n_graphs,
                             sizeof(*stage->buckets));
     stage->slots = calloc((size_t)shape->n_slots, sizeof(*stage->slots));
     stage->batches = calloc((size_t)shape->n_slots, sizeof(*stage->batches));
@@ -176,7 +176,7 @@ static enum vp_status make_tables(struct vp_stage *stage)
 }
 
 enum vp_status vp_stage_init(struct vp_stage *stage,
-                             const struct vp_train_config *config,
+                             const struct vp_stage_config *config,
                              struct vp_backend *backend,
                              const struct vp_stage_spec *spec,
                              const struct vp_stage_shape *shape,
@@ -184,7 +184,7 @@ enum vp_status vp_stage_init(struct vp_stage *stage,
 {
     enum vp_status st;
 
-    *stage = (struct vp_stage){ .config = config,
+    *stage = (struct vp_stage){ .config = *config,
                                 .ops = config->backend,
                                 .backend = backend,
                                 .spec = *spec,
@@ -219,7 +219,7 @@ static enum vp_status each_buffer(struct vp_stage *stage,
         VP_TRY(fn(stage, &stage->weights[i], n[VP_SPACE_PARAM]));
     VP_TRY(fn(stage, &stage->master, master_bytes(stage)));
     VP_TRY(fn(stage, (void **)&stage->grads, n[VP_SPACE_GRAD]));
-    for (int i = 0; i < vp_optim_n_moments(stage->config->optim.kind); i++)
+    for (int i = 0; i < vp_optim_n_moments(stage->config.optim.kind); i++)
         VP_TRY(fn(stage, (void **)&stage->moment[i], train_bytes(stage)));
     VP_TRY(fn(stage, &stage->work, n[VP_SPACE_WORK]));
     VP_TRY(fn(stage, &stage->redo, n[VP_SPACE_REDO]));
@@ -275,7 +275,7 @@ static enum vp_status compile_bucket(struct vp_stage *stage,
 static enum vp_status init_param(struct vp_stage *stage,
                                  const struct vp_layout_entry *entry)
 {
-    const struct vp_graph *graph = &stage->config->graphs[0];
+    const struct vp_graph *graph = &stage->config.graphs[0];
     const struct vp_param *param = &graph->params[entry->par];
     int64_t n = param->rows * param->cols;
     float *host = malloc((size_t)n * sizeof(*host));
@@ -283,9 +283,9 @@ static enum vp_status init_param(struct vp_stage *stage,
 
     if (!host)
         return VP_ERR_NOMEM;
-    stage->config->init(graph,
-                        param->tied_to == VP_NONE ? entry->par : param->tied_to,
-                        stage->config->seed, host);
+    stage->config.init(graph,
+                       param->tied_to == VP_NONE ? entry->par : param->tied_to,
+                       stage->config.seed, host);
     st = vp_stage_set_weights(
         stage, entry->offset / vp_dtype_bytes(graph->dtype), n, host);
     free(host);
@@ -398,31 +398,6 @@ static enum vp_status allocate(struct vp_stage *stage)
     return init_weights(stage);
 }
 
-void vp_memory_text(const struct vp_memory *m, char out[VP_MEMORY_TEXT])
-{
-    const struct {
-        const char *name;
-        int64_t n;
-    } parts[] = {
-        { "weights", m->weights },   { "gradients", m->gradients },
-        { "moments", m->moments },   { "activations", m->activations },
-        { "boundary", m->boundary }, { "work", m->work },
-    };
-    size_t used = 0;
-
-    out[0] = '\0';
-    for (size_t i = 0; i < VP_COUNT_OF(parts); i++) {
-        char size[VP_BYTES_TEXT];
-
-        if (parts[i].n == 0)
-            continue;
-        vp_bytes_text(parts[i].n, size, sizeof(size));
-        snprintf(out + used, VP_MEMORY_TEXT - used, "%s%s %s",
-                 used > 0 ? ", " : "", parts[i].name, size);
-        used = strlen(out);
-    }
-}
-
 enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err)
 {
     if (allocate(stage) != VP_OK) {
@@ -438,7 +413,7 @@ enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err)
     }
     for (int i = 0; i < stage->shape.n_slots; i++)
         stage->slots[i].parcel = &stage->batches[i];
-    for (int i = 0; i < stage->config->n_graphs; i++)
+    for (int i = 0; i < stage->config.n_graphs; i++)
         VP_TRY(compile_bucket(stage, &stage->buckets[i], err));
     return VP_OK;
 }
@@ -456,7 +431,7 @@ void vp_stage_release(struct vp_stage *stage)
         stage->ops->host_free(stage->backend, stage->sums);
         stage->ops->host_free(stage->backend, stage->next_sums);
     }
-    for (int i = 0; stage->buckets && i < stage->config->n_graphs; i++) {
+    for (int i = 0; stage->buckets && i < stage->config.n_graphs; i++) {
         struct vp_stage_bucket *bucket = &stage->buckets[i];
 
         stage->ops->exe_free(bucket->train_exe);

@@ -3,7 +3,9 @@
 #define VP_RUNTIME_STAGE_STAGE_H
 
 #include "comm/comm.h"
-#include "runtime/trainer/trainer.h"
+#include "data/data.h"
+#include "runtime/memory.h"
+#include "runtime/stage/stage_config.h"
 
 /* What a message is about. */
 struct vp_header {
@@ -57,7 +59,7 @@ struct vp_slot {
 };
 
 struct vp_stage {
-    const struct vp_train_config *config;
+    struct vp_stage_config config;
     const struct vp_backend_ops *ops;
     struct vp_backend *backend; /* the rank's; borrowed */
     struct vp_world *world;     /* to be aborted; borrowed */
@@ -100,7 +102,7 @@ struct vp_stage {
 
 /* Lowers every bucket and adds up memory. */
 enum vp_status vp_stage_init(struct vp_stage *stage,
-                             const struct vp_train_config *config,
+                             const struct vp_stage_config *config,
                              struct vp_backend *backend,
                              const struct vp_stage_spec *spec,
                              const struct vp_stage_shape *shape,

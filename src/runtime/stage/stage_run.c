@@ -16,7 +16,7 @@ static enum vp_status put_batch(struct vp_stage *stage,
                                 const struct vp_program *program,
                                 const struct vp_batch *batch)
 {
-    VP_TRY(stage->ops->event_sync(parcel->read, stage->config->timeout_ms));
+    VP_TRY(stage->ops->event_sync(parcel->read, stage->config.timeout_ms));
     for (int i = 0; i < program->in.n_entries; i++) {
         const struct vp_packet_entry *entry = &program->in.entries[i];
         enum vp_role role = program->graph->values[entry->value].role;
@@ -105,10 +105,10 @@ static struct vp_optim_step next_step(const struct vp_stage *stage, int first,
                                       int end, float lr, float grad_scale)
 {
     return (struct vp_optim_step){
-        .config = stage->config->optim,
+        .config = stage->config.optim,
         .tensors = stage->tensors + first,
         .n_tensors = end - first,
-        .dtype = stage->config->graphs[0].dtype,
+        .dtype = stage->config.graphs[0].dtype,
         .w_old = vp_stage_weights(stage, stage->newest),
         .w_new = vp_stage_weights(stage, stage->newest + 1),
         .master = stage->master,
@@ -182,7 +182,7 @@ enum vp_status vp_stage_take_loss(struct vp_stage *stage,
     int64_t i = index_of(stage, slot);
 
     VP_TRY(
-        stage->ops->event_sync(stage->loss_read[i], stage->config->timeout_ms));
+        stage->ops->event_sync(stage->loss_read[i], stage->config.timeout_ms));
     memcpy(loss_out, stage->losses[i], sizeof(stage->losses[i]));
     return VP_OK;
 }
@@ -190,7 +190,7 @@ enum vp_status vp_stage_take_loss(struct vp_stage *stage,
 enum vp_status vp_stage_wait(struct vp_stage *stage)
 {
     VP_TRY(stage->ops->event_record(stage->idle, stage->stream));
-    return stage->ops->event_sync(stage->idle, stage->config->timeout_ms);
+    return stage->ops->event_sync(stage->idle, stage->config.timeout_ms);
 }
 
 /* ---- Sums of gradients -------------------------------------------------- */
@@ -266,7 +266,7 @@ enum vp_status vp_stage_sum_grads(struct vp_stage *stage)
 
 enum vp_status vp_stage_wait_sums(struct vp_stage *stage)
 {
-    return stage->ops->event_sync(stage->summed, stage->config->timeout_ms);
+    return stage->ops->event_sync(stage->summed, stage->config.timeout_ms);
 }
 
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
@@ -301,7 +301,7 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
 {
     const struct vp_boundary nowhere = { NULL, NULL, NULL };
     struct vp_launch launch = bases(stage, slot, slot->version, &nowhere);
-    const struct vp_graph *graph = &stage->config->graphs[0];
+    const struct vp_graph *graph = &stage->config.graphs[0];
     size_t n_out = (size_t)stage->n_bytes[VP_SPACE_OUT];
     struct vp_nonfinite found = { NULL, VP_PHASE_F };
     enum vp_status st;
@@ -343,7 +343,7 @@ static const struct vp_op *find_op(const struct vp_graph *graph,
 enum vp_status vp_stage_blame_grads(const struct vp_stage *stage, int index,
                                     uint64_t minibatch, struct vp_err *err)
 {
-    const struct vp_graph *graph = &stage->config->graphs[0];
+    const struct vp_graph *graph = &stage->config.graphs[0];
 
     /* Gradients flow backward: the last bad tensor was bad first. */
     for (int i = stage->n_tensors - 1; i >= 0; i--) {

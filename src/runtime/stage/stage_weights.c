@@ -19,7 +19,7 @@ static enum vp_status copy(const struct vp_stage *stage, void *dst,
 
 static enum vp_dtype dtype_of(const struct vp_stage *stage)
 {
-    return stage->config->graphs[0].dtype;
+    return stage->config.graphs[0].dtype;
 }
 
 /* Constants lie behind all that is trained, and have no master. */

@@ -7,8 +7,8 @@
 /* Types of two bytes have nothing to spare. */
 static bool compresses(const struct vp_stage *stage)
 {
-    return stage->config->compress &&
-           stage->config->graphs[0].dtype == VP_DTYPE_F32;
+    return stage->config.compress &&
+           stage->config.graphs[0].dtype == VP_DTYPE_F32;
 }
 
 static bool is_float(const struct vp_program *program,
@@ -61,7 +61,7 @@ int64_t vp_wire_bytes(const struct vp_stage *stage, enum vp_space space)
 {
     int64_t most = 0;
 
-    for (int i = 0; i < stage->config->n_graphs; i++) {
+    for (int i = 0; i < stage->config.n_graphs; i++) {
         int64_t n = travelling_bytes(stage, &stage->buckets[i].train, space);
 
         most = n > most ? n : most;
@@ -182,7 +182,7 @@ enum vp_status vp_wire_give_back(struct vp_stage *stage,
                                  const struct vp_parcel *parcel)
 {
     if (is_staged(parcel)) /* it was copied before its first use: long ago */
-        return stage->ops->event_sync(parcel->read, stage->config->timeout_ms);
+        return stage->ops->event_sync(parcel->read, stage->config.timeout_ms);
     return stage->ops->event_record(parcel->read, stage->stream);
 }
 

@@ -5,6 +5,7 @@
 
 #include "runtime/rank/remote.h"
 #include "runtime/trainer/crew.h"
+#include "runtime/trainer/trainer.h"
 
 /* A job that is posted before the last one ends keeps the pipe full. */
 enum { MAX_JOBS = 4, PIECE = 64 };
@@ -69,6 +70,13 @@ bool vp_measure_needs_end(const struct vp_trainer *trainer, int64_t step,
                           int64_t n_steps);
 void vp_measure_step(struct vp_trainer *trainer, int64_t step, int64_t n_steps,
                      struct vp_step_report *report);
+
+/* Numbers the items of all stages, in the order of vp_trainer_state(). */
+void vp_trainer_number_items(struct vp_trainer *trainer);
+/* Saves all stages of this process, in an idle trainer. */
+enum vp_status vp_trainer_save_here(struct vp_trainer *trainer,
+                                    const struct vp_saver *saver, int64_t step,
+                                    struct vp_err *err);
 
 /* Gives the ranks of this process their next job. */
 void vp_trainer_post(struct vp_trainer *trainer, const struct vp_job *job);

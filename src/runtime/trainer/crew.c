@@ -98,6 +98,7 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
                                     .n_versions = plan->n_versions,
                                     .n_act_bufs = plan->n_act_bufs,
                                     .n_grad_bufs = plan->n_grad_bufs };
+    const struct vp_stage_config stage_config = vp_train_stage_config(config);
     const struct vp_crew *crew = rank->crew;
     int s = rs->index;
 
@@ -112,7 +113,8 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
                                                  : BUNDLE_BYTES;
     if (plan->update_every == 1 && vp_updates_early(config, schedule, s))
         spec.grad_linger = config->backend->grad_linger;
-    return vp_stage_init(&rs->stage, config, rank->backend, &spec, &shape, err);
+    return vp_stage_init(&rs->stage, &stage_config, rank->backend, &spec,
+                         &shape, err);
 }
 
 static bool poll_world(void *world)

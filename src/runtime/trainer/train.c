@@ -1,7 +1,7 @@
 /* Running a trainer: posts jobs to the rank threads and turns what they did
  * into reports. */
 #include "base/clock.h"
-#include "runtime/rank/state.h"
+#include "runtime/rank/save.h"
 #include "runtime/trainer/conductor.h"
 
 #include <math.h>
@@ -95,8 +95,8 @@ static struct vp_step_report begin_report(struct vp_trainer *trainer,
     trainer->n_minibatches += n_minibatches;
     report.minibatch = trainer->n_minibatches;
     report.epoch = (trainer->n_minibatches - 1) / per_epoch;
-    report.saved = vp_state_due(&trainer->config, schedule,
-                                !trainer->generator->stream, report.step);
+    report.saved = vp_save_is_due_after(
+        &trainer->config, schedule, !trainer->generator->stream, report.step);
     return report;
 }
 
@@ -268,8 +268,8 @@ static enum vp_status obey(struct vp_trainer *trainer,
         advance_edges(trainer, order);
         return vp_world_status(trainer->crew.world, err);
     case VP_ORDER_SAVE:
-        return vp_state_save_all(trainer, trainer->config.saver, order->step,
-                                 err);
+        return vp_trainer_save_here(trainer, trainer->config.saver, order->step,
+                                    err);
     case VP_ORDER_TRACE:
         return say_trace(trainer, err);
     default:

@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/host.h"
-#include "runtime/rank/state.h"
 #include "runtime/rank/watch.h"
+#include "runtime/stage/stage_state.h"
 #include "runtime/trainer/conductor.h"
 
 #include <stdlib.h>
@@ -17,14 +17,16 @@ struct thread_arg {
 
 static void prepare_rank(struct vp_rank *rank)
 {
+    const struct vp_loader *loader = rank->crew->config->loader;
     struct vp_err err = { "" };
     enum vp_status st = VP_OK;
 
     rank->crew->config->backend->attach(rank->backend);
     for (int i = 0; i < rank->n_stages && st == VP_OK; i++) {
         st = vp_stage_allocate(&rank->stages[i].stage, &err);
-        if (st == VP_OK && rank->crew->config->loader)
-            st = vp_state_restore(&rank->stages[i], &err);
+        if (st == VP_OK && loader)
+            st = vp_stage_restore(&rank->stages[i].stage, rank->stages[i].index,
+                                  loader, &err);
     }
     if (st != VP_OK)
         vp_world_abort(rank->crew->world, st, err.text);
@@ -408,7 +410,7 @@ static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
             trainer->memory[rs->index] = rs->stage.memory;
             trainer->scales[rs->index] = rs->stage.scale;
         }
-    vp_state_number(trainer->ranks, crew->n_ranks, crew->n_stages);
+    vp_trainer_number_items(trainer);
     VP_TRY(check_fit(trainer, err));
     return check_room(trainer, err);
 }

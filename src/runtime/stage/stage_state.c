@@ -1,0 +1,177 @@
+/* Listing, saving and restoring the state of a stage. */
+#include "runtime/stage/stage_state.h"
+
+#include <stdlib.h>
+
+/* ---- Items -------------------------------------------------------------- */
+
+static int n_kinds(const struct vp_stage *stage)
+{
+    return 1 + vp_optim_n_moments(stage->config.optim.kind) +
+           stage->shape.n_versions - 1;
+}
+
+/* Kind number `k` of a tensor: weights, moments, then older versions. */
+static struct vp_state_item item_of(const struct vp_stage *stage, int tensor,
+                                    int k)
+{
+    int n_moments = vp_optim_n_moments(stage->config.optim.kind);
+    struct vp_state_item item = {
+        .name = stage->tensor_names[tensor],
+        .block = stage->tensors[tensor].block,
+        .cols = stage->tensor_params[tensor]->cols,
+        .transposed = stage->tensor_params[tensor]->stored_transposed,
+    };
+
+    item.rows = stage->tensors[tensor].n / item.cols;
+    if (k == 0) {
+        item.kind = VP_STATE_WEIGHT;
+    } else if (k <= n_moments) {
+        item.kind = k == 1 ? VP_STATE_MOMENT1 : VP_STATE_MOMENT2;
+    } else {
+        item.kind = VP_STATE_VERSION;
+        item.age = k - n_moments;
+    }
+    return item;
+}
+
+static enum vp_dtype dtype_of(const struct vp_stage *stage,
+                              const struct vp_state_item *item)
+{
+    return item->kind == VP_STATE_VERSION ? stage->config.graphs[0].dtype
+                                          : VP_DTYPE_F32;
+}
+
+/* Of all but the weights, which vp_stage_get_weights() gives. */
+static void *array_of(const struct vp_stage *stage, int tensor,
+                      const struct vp_state_item *item)
+{
+    int64_t offset = stage->tensors[tensor].offset;
+
+    switch (item->kind) {
+    case VP_STATE_MOMENT1:
+        return stage->moment[0] + offset;
+    case VP_STATE_MOMENT2:
+        return stage->moment[1] + offset;
+    case VP_STATE_VERSION:
+        /* Before the first updates, places of the ring are unused: any will
+         * do, as nothing will ask for them. */
+        return (char *)vp_stage_weights(stage, stage->newest - item->age +
+                                                   stage->shape.n_versions) +
+               offset * vp_dtype_bytes(dtype_of(stage, item));
+    default:
+        vp_bug(__FILE__, __LINE__, "weights are not in one array");
+    }
+}
+
+int vp_stage_n_items(const struct vp_stage *stage)
+{
+    return stage->n_own_tensors * n_kinds(stage);
+}
+
+int vp_stage_list_items(const struct vp_stage *stage,
+                        struct vp_state_item *items)
+{
+    int n = 0;
+
+    for (int i = 0; i < stage->n_own_tensors; i++)
+        for (int k = 0; k < n_kinds(stage); k++)
+            items[n++] = item_of(stage, i, k);
+    return n;
+}
+
+/* ---- Saving ------------------------------------------------------------- */
+
+/* Saved are floats, whatever the device has. */
+static enum vp_status save_item(struct vp_stage *stage, int tensor,
+                                const struct vp_state_item *item, float *room)
+{
+    enum vp_dtype dtype = dtype_of(stage, item);
+    int64_t n = stage->tensors[tensor].n;
+    size_t n_bytes = (size_t)(n * vp_dtype_bytes(dtype));
+    uint16_t *host;
+    enum vp_status st;
+
+    if (item->kind == VP_STATE_WEIGHT)
+        return vp_stage_get_weights(stage, stage->tensors[tensor].offset, n,
+                                    room);
+    if (dtype == VP_DTYPE_F32)
+        return stage->ops->copy(stage->backend, stage->stream, room,
+                                array_of(stage, tensor, item), n_bytes);
+    host = malloc(n_bytes);
+    if (!host)
+        return VP_ERR_NOMEM;
+    st = stage->ops->copy(stage->backend, stage->stream, host,
+                          array_of(stage, tensor, item), n_bytes);
+    if (st == VP_OK)
+        vp_dtype_expand(dtype, room, host, n);
+    free(host);
+    return st;
+}
+
+enum vp_status vp_stage_save(struct vp_stage *stage, int item,
+                             const struct vp_saver *saver)
+{
+    for (int i = 0; i < stage->n_own_tensors; i++)
+        for (int k = 0; k < n_kinds(stage); k++) {
+            struct vp_state_item one = item_of(stage, i, k);
+
+            VP_TRY(save_item(stage, i, &one, saver->room(saver->ctx, item++)));
+        }
+    return VP_OK;
+}
+
+/* ---- Restoring ---------------------------------------------------------- */
+
+/* Weights go into every version, as at the start; older ones replace them. A
+ * tied copy is loaded under its owner's name. */
+static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
+                                   const struct vp_loader *loader, int past,
+                                   float *host, void *scratch,
+                                   struct vp_err *err)
+{
+    struct vp_state_item item = item_of(stage, tensor, k);
+    int64_t at = stage->tensors[tensor].offset, n = stage->tensors[tensor].n;
+    enum vp_dtype dtype = dtype_of(stage, &item);
+    enum vp_status st;
+
+    if (item.kind == VP_STATE_VERSION && item.age > past)
+        return VP_OK;
+    VP_TRY(loader->load(loader->ctx, &item, host, err));
+    if (item.kind == VP_STATE_WEIGHT) {
+        st = vp_stage_set_weights(stage, at, n, host);
+    } else {
+        if (dtype != VP_DTYPE_F32) /* exact: they were expanded from it */
+            vp_dtype_round(dtype, (uint16_t *)scratch, host, n);
+        st = stage->ops->copy(stage->backend, stage->stream,
+                              array_of(stage, tensor, &item),
+                              dtype == VP_DTYPE_F32 ? (void *)host : scratch,
+                              (size_t)(n * vp_dtype_bytes(dtype)));
+    }
+    if (st != VP_OK)
+        return vp_err_set(err, st, "copying '%s' failed", item.name);
+    return VP_OK;
+}
+
+enum vp_status vp_stage_restore(struct vp_stage *stage, int index,
+                                const struct vp_loader *loader,
+                                struct vp_err *err)
+{
+    const struct vp_progress *from = &loader->progress;
+    enum vp_status st = VP_OK;
+    int64_t most = 1;
+    float *host;
+
+    stage->newest = from->updates[index];
+    for (int i = 0; i < stage->n_tensors; i++)
+        most = stage->tensors[i].n > most ? stage->tensors[i].n : most;
+    host = malloc(2 * (size_t)most * sizeof(*host));
+    if (!host)
+        return vp_err_set(err, VP_ERR_NOMEM, "restoring: out of memory");
+    for (int k = 0; k < n_kinds(stage) && st == VP_OK; k++)
+        for (int i = 0; i < stage->n_tensors && st == VP_OK; i++)
+            st = restore_item(stage, i, k, loader, from->past[index], host,
+                              host + most, err);
+    free(host);
+    return st;
+}

@@ -1,0 +1,22 @@
+/* The state of a stage, array by array, for files. */
+#ifndef VP_RUNTIME_STAGE_STAGE_STATE_H
+#define VP_RUNTIME_STAGE_STAGE_STATE_H
+
+#include "runtime/stage/stage.h"
+#include "runtime/state.h"
+
+/* Arrays of the stage that it owns: not copies of tied weights. */
+int vp_stage_n_items(const struct vp_stage *stage);
+/* Fills `items`; returns their number. */
+int vp_stage_list_items(const struct vp_stage *stage,
+                        struct vp_state_item *items);
+
+/* Copies all items, the first of which has the number `item`. */
+enum vp_status vp_stage_save(struct vp_stage *stage, int item,
+                             const struct vp_saver *saver);
+/* Loads stage `index` of the pipeline, which was allocated. */
+enum vp_status vp_stage_restore(struct vp_stage *stage, int index,
+                                const struct vp_loader *loader,
+                                struct vp_err *err);
+
+#endif

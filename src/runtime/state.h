@@ -1,0 +1,66 @@
+/* What a run must keep to go on as if it had never stopped, and how it is saved
+ * and loaded: plain types. */
+#ifndef VP_RUNTIME_STATE_H
+#define VP_RUNTIME_STATE_H
+
+#include "base/status.h"
+#include "optim/optim.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define VP_MAX_STAGES 64
+
+enum vp_state_kind {
+    VP_STATE_WEIGHT, /* the newest */
+    VP_STATE_MOMENT1,
+    VP_STATE_MOMENT2,
+    VP_STATE_VERSION, /* asp: `age` updates before the newest */
+};
+
+/* One array of what a run must keep to go on as if it had never stopped. Arrays
+ * belong to blocks, never to stages: any partition can take them over. */
+struct vp_state_item {
+    const char *name; /* of the parameter, as published */
+    enum vp_state_kind kind;
+    int age;
+    int block;
+    int64_t rows, cols;
+    bool transposed; /* files hold [cols, rows] */
+};
+
+/* Where a run stands. */
+struct vp_progress {
+    int64_t step, minibatch;        /* done */
+    int64_t updates[VP_MAX_STAGES]; /* of each stage, done or skipped */
+    /* asp: rounds whose weight versions the next minibatches still need, at
+     * most the number of older versions that a stage keeps. */
+    int past[VP_MAX_STAGES];
+    struct vp_scale scale[VP_MAX_STAGES];
+};
+
+/* Takes a copy of the state while training goes on: after every `every` steps
+ * (asp: at the next one that ends a round of all stages) each rank asks for
+ * begin() and fills the rooms of its items. Then the report of the step says
+ * `saved`. Called by several threads at once. */
+struct vp_saver {
+    void *ctx;
+    int64_t every;
+    /* Waits until the copy before is used up; text for an error. */
+    enum vp_status (*begin)(void *ctx, int64_t step, int timeout_ms,
+                            struct vp_err *err);
+    float *(*room)(void *ctx, int item); /* index as in vp_trainer_state() */
+    /* All rooms of this process are filled. NULL: reports tell. */
+    enum vp_status (*filled)(void *ctx, struct vp_err *err);
+};
+
+/* Gives back an array; an error ends the creation of the trainer. Called by
+ * several threads at once. */
+struct vp_loader {
+    void *ctx;
+    struct vp_progress progress;
+    enum vp_status (*load)(void *ctx, const struct vp_state_item *item,
+                           float *out, struct vp_err *err);
+};
+
+#endif

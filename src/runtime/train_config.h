@@ -1,0 +1,98 @@
+/* What a trainer is made of: models, data, device, pipeline, and what to call. */
+#ifndef VP_RUNTIME_TRAIN_CONFIG_H
+#define VP_RUNTIME_TRAIN_CONFIG_H
+
+#include "backend/backend.h"
+#include "data/data.h"
+#include "graph/program.h"
+#include "optim/optim.h"
+#include "runtime/rank/box.h"
+#include "runtime/stage/stage_config.h"
+#include "runtime/state.h"
+#include "sched/schedule.h"
+
+/* Faults that a test injects before an action runs; and in a backward that
+ * offers gradients to the other replicas, before each offer. */
+enum vp_fault {
+    VP_FAULT_NONE,
+    VP_FAULT_STALL, /* the rank does nothing more, for ever */
+    VP_FAULT_DROP,  /* a message is not sent */
+    VP_FAULT_ERROR, /* the action fails */
+};
+
+typedef enum vp_fault (*vp_fault_fn)(void *ctx, int rank,
+                                     const struct vp_action *action);
+
+/* An action that a rank is about to do in training, for whoever looks inside. */
+struct vp_observation {
+    int rank;
+    const struct vp_action *action;
+    int64_t minibatch; /* of the run; REDUCE, UPDATE: the last of the round */
+    int64_t version;   /* of the weights it uses; UPDATE: that it writes */
+    /* SEND: its number on the link, and the values in host memory. */
+    uint64_t message;
+    const struct vp_graph *graph;
+    const struct vp_packet *packet;
+    const char *values;
+};
+
+/* Called by every rank, on its thread. */
+typedef void (*vp_observe_fn)(void *ctx, const struct vp_observation *what);
+
+struct vp_world; /* comm/comm.h */
+
+struct vp_train_config {
+    const struct vp_graph *graphs; /* one per length bucket; borrowed */
+    int n_graphs;
+    const struct vp_data *data;      /* borrowed */
+    const struct vp_data *eval_data; /* NULL: no evaluation; borrowed */
+    const struct vp_backend_ops *backend;
+    struct vp_backend_config backend_config; /* of every rank */
+    const int *devices; /* of each rank, which is pinned there; NULL: any */
+    /* The user's number of each rank, for messages and traces; NULL: the
+     * same. Borrowed. */
+    const int *rank_numbers;
+    bool spread; /* ranks may run on other machines: memory of this host that
+                    they lack is not refused */
+    vp_init_fn init;
+    struct vp_optim_config optim;
+    struct vp_lr_config lr;
+    struct vp_scale_config scale; /* a dynamic one needs bsp */
+    uint64_t seed;
+    int prefetch;
+
+    /* The pipeline. Arrays have an entry per stage and are borrowed. */
+    const char *schedule;          /* generator; NULL: "1f1b" */
+    int n_stages;                  /* 0: 1 */
+    int n_chunks;                  /* stages per rank; 0: 1 */
+    const int *partition;          /* blocks; needed with several stages */
+    const double *recompute_ratio; /* NULL: nothing is recomputed */
+    bool keep_all;                 /* nor made again by kernels of B */
+    const int *replicas;           /* NULL: one rank per stage */
+    const int *depth;              /* warm-up; NULL: by the number of ranks */
+    bool early_recompute;          /* before the gradient arrives */
+    bool clip_per_stage;           /* not by the norm of all stages */
+    int accumulation_steps;        /* bsp: minibatches per update */
+    bool fast_sums; /* over replicas: in the transport's order, not ours */
+    bool compress;  /* floats travel between stages as BF16 */
+    int64_t bundle_bytes; /* of gradients that replicas add at once; 0: 2 MB */
+
+    /* Where the ranks live; NULL: they are threads of this process. Borrowed. */
+    struct vp_world *world;
+    size_t memory_limit;            /* bytes per stage; 0: none */
+    int timeout_ms;                 /* watchdog: the longest wait */
+    const struct vp_saver *saver;   /* NULL: no copies; borrowed */
+    const struct vp_loader *loader; /* NULL: from the start; borrowed */
+    struct vp_box *const *boxes;    /* of each rank; they outlive the trainer.
+                                       NULL: the trainer's own. See box.h */
+    vp_observe_fn observe;          /* NULL: nobody looks */
+    void *observe_ctx;
+    vp_fault_fn fault; /* NULL outside of tests */
+    void *fault_ctx;
+};
+
+/* What stages need to know of it. */
+struct vp_stage_config vp_train_stage_config(
+    const struct vp_train_config *config);
+
+#endif
