@@ -314,6 +314,14 @@ static const struct refused bad_values[] = {
     { BERT "loss_scale: 1e31\n", NULL,
       "a.yml:2: key 'loss_scale' must be dynamic, off or a number from 1 to "
       "1e+30, not '1e31'; write for example 'loss_scale: 1024'" },
+    { BERT "loss_scale: \"1024\"\n", NULL,
+      "a.yml:2: key 'loss_scale' must be dynamic, off or a number from 1 to "
+      "1e+30, not the quoted text '1024'; write for example 'loss_scale: "
+      "1024'" },
+    { BERT "loss_scale: \"auto\"\n", NULL,
+      "a.yml:2: key 'loss_scale' must be dynamic, off or a number from 1 to "
+      "1e+30, not the quoted text 'auto'; write for example 'loss_scale: "
+      "1024'" },
     { BERT "loss_scale: [1, 2]\n", NULL,
       "a.yml:2: key 'loss_scale' must be dynamic, off or a number from 1 to "
       "1e+30, not a list; write for example 'loss_scale: 1024'" },

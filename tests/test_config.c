@@ -843,6 +843,12 @@ static void test_derived_defaults(void **state)
     load_ok(BERT "loss_scale: dynamic\n", NULL, &c);
     assert_true(c.loss_scale.start == 65536.0f && c.loss_scale.dynamic);
     vp_config_release(&c);
+    load_ok(BERT "loss_scale: \"dynamic\"\n", NULL, &c);
+    assert_true(c.loss_scale.start == 65536.0f && c.loss_scale.dynamic);
+    vp_config_release(&c);
+    load_ok(BERT "precision: fp16\nloss_scale: 'off'\n", NULL, &c);
+    assert_true(c.loss_scale.start == 0.0f && !c.loss_scale.dynamic);
+    vp_config_release(&c);
     load_ok(BERT "sync_mode: asp\nloss_scale: 1e30\n", NULL, &c);
     assert_true(c.loss_scale.start == 1e30f && !c.loss_scale.dynamic);
     vp_config_release(&c);

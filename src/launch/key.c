@@ -237,12 +237,6 @@ enum vp_status vp_key_refuse(const struct vp_key *key,
 
 /* ---- Setting ------------------------------------------------------------ */
 
-/* A word beside numbers, which may be in quotes. */
-static bool is_epoch(const struct vp_key *key, const char *text)
-{
-    return key->type == VP_KEY_EVERY && strcmp(text, "epoch") == 0;
-}
-
 bool vp_key_set_number(const struct vp_key *key, const char *text, void *field)
 {
     int64_t value;
@@ -263,7 +257,7 @@ bool vp_key_set_number(const struct vp_key *key, const char *text, void *field)
 static bool set_every(const struct vp_key *key, const char *text,
                       int64_t *field)
 {
-    if (!is_epoch(key, text))
+    if (strcmp(text, "epoch") != 0)
         return vp_key_set_number(key, text, field);
     *field = VP_EVERY_EPOCH;
     return true;
@@ -285,6 +279,17 @@ bool vp_key_set_real(const struct vp_key *key, const char *text, void *field)
     else
         *(float *)field = (float)value;
     return true;
+}
+
+/* Of a key that takes words and numbers: in quotes 8 is text, "dynamic" a
+ * word. */
+static bool is_quoted_word(const struct vp_key *key,
+                           const struct vp_entry *entry)
+{
+    double number;
+
+    return (key->type == VP_KEY_SCALE || key->type == VP_KEY_EVERY) &&
+           !vp_text_to_real(entry->text, &number);
 }
 
 /* "off" and the other words for false are 0. */
@@ -528,7 +533,7 @@ enum vp_status vp_key_set(const struct vp_key *key,
     /* In quotes 8 is text, and text is for paths and names. */
     if (entry->kind != VP_YAML_SCALAR || (takes_text(key) && !text[0]) ||
         (entry->quoted && !takes_text(key) && !has_words(key, config) &&
-         !is_epoch(key, text)))
+         !is_quoted_word(key, entry)))
         return vp_key_refuse(key, entry, config, err);
     if (takes_text(key))
         return set_text(key, entry, config, err);
