@@ -895,6 +895,58 @@ static void test_tensor_parallel(void **state)
     }
 }
 
+/* A key wins over the placement: without tensor parallelism the ranks that the
+ * file names, each the first of a group, are all there are. */
+static void test_mp_size_wins(void **state)
+{
+    static const char start[] = "model_type: cpm\nmodule: large_%d\n"
+                                "config_file: " CONFIGS
+                                "/cpm/large_%d/mp_conf.json\n";
+    struct vp_config c;
+    char yaml[512];
+
+    (void)state;
+    snprintf(yaml, sizeof(yaml), start, 4, 4);
+    load_ok(yaml, "mp_size=1", &c);
+    assert_int_equal(c.mp_size, 1);
+    assert_string_equal(vp_config_place(&c, "mp_size"), "--set");
+    assert_int_equal(c.stages, 4);
+    assert_ints(&c.replicas, INTS(2, 2, 2, 2));
+    assert_int_equal(c.ranks.n, 0);
+    vp_config_release(&c);
+    snprintf(yaml, sizeof(yaml), start, 8, 8);
+    strncat(yaml, "mp_size: 1\n", sizeof(yaml) - strlen(yaml) - 1);
+    load_ok(yaml, NULL, &c);
+    assert_string_equal(vp_config_place(&c, "mp_size"), "a.yml:4");
+    assert_int_equal(vp_config_n_ranks(&c), 8);
+    assert_int_equal(c.ranks.n, 0);
+    vp_config_release(&c);
+
+    /* Numbers that leave out no rank mean what they say. */
+    write_text("m.json", "{\"stage_to_rank_map\": {\"0\": [1], "
+                         "\"1\": [0]}, \"mp_size\": 2}\n");
+    load_ok(NINE "config_file: m.json\n", "mp_size=1", &c);
+    assert_ints(&c.ranks, INTS(1, 0));
+    vp_config_release(&c);
+    write_text("m.json", "{\"stage_to_rank_map\": {\"0\": [2], "
+                         "\"1\": [0]}, \"mp_size\": 2}\n");
+    load_ok(NINE "config_file: m.json\n", "mp_size=1", &c);
+    assert_ints(&c.ranks, INTS(1, 0));
+    vp_config_release(&c);
+    write_text("m.json", "{\"stage_to_rank_map\": {\"0\": [0], "
+                         "\"1\": [4]}, \"mp_size\": 2}\n");
+    assert_string_equal(refused(NINE "config_file: m.json\n"
+                                     "mp_size: 1\n"),
+                        "m.json:1: rank 2 is missing in key "
+                        "'stage_to_rank_map'; number the 2 ranks from 0, "
+                        "without a hole");
+    assert_string_equal(refused(NINE "config_file: m.json\n"
+                                     "mp_size: 2\n"),
+                        "m.json:1: rank 2 is missing in key "
+                        "'stage_to_rank_map'; number the 2 ranks from 0, "
+                        "without a hole");
+}
+
 /* Every plan and placement in the folders is one that some model takes. */
 static void test_shipped_json(void **state)
 {
@@ -1523,6 +1575,7 @@ int main(void)
         cmocka_unit_test(test_dry_run),
         cmocka_unit_test(test_original_trains),
         cmocka_unit_test(test_tensor_parallel),
+        cmocka_unit_test(test_mp_size_wins),
         cmocka_unit_test(test_shipped_json),
         cmocka_unit_test(test_bad),
         cmocka_unit_test(test_bad_program),

@@ -16,6 +16,7 @@ struct reader {
     struct vp_config *config;
     struct vp_err *err;
     struct vp_placement *out;
+    int mp_size; /* of the file, where a key wins over it; else 1 */
 };
 
 #define PLACE "%s:%d: "
@@ -222,6 +223,17 @@ static enum vp_status read_ranks(const struct reader *r,
     return VP_OK;
 }
 
+/* Between the numbers of two ranks. A file with `mp_size` names the first rank of
+ * each tensor parallel group; where a key has set another mp_size, these are all
+ * ranks. */
+static int rank_step(const struct reader *r, const int *ranks, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ranks[i] % r->mp_size != 0)
+            return 1;
+    return r->mp_size;
+}
+
 /* Ranks that count from 0 in stage order need no list. */
 static enum vp_status keep_ranks(const struct reader *r,
                                  const struct vp_yaml_node *map,
@@ -242,7 +254,7 @@ static enum vp_status read_rank_map(const struct reader *r,
                                     const struct vp_yaml_node *map)
 {
     const struct vp_yaml_node *by_stage[VP_MAX_STAGES];
-    int stage_of[MAX_RANKS], n = 0;
+    int stage_of[MAX_RANKS], n = 0, step;
     int *replicas = alloc_ints(r, VP_MAX_STAGES);
     int *ranks = alloc_ints(r, MAX_RANKS);
 
@@ -259,12 +271,15 @@ static enum vp_status read_rank_map(const struct reader *r,
         VP_TRY(read_ranks(r, by_stage[s], s, stage_of, ranks, &n));
         replicas[s] = n - before;
     }
+    step = rank_step(r, ranks, n);
     for (int i = 0; i < n; i++)
-        if (stage_of[i] < 0)
+        if (i * step >= MAX_RANKS || stage_of[i * step] < 0)
             return vp_err_set(r->err, VP_ERR_INVALID,
                               PLACE "rank %d is missing in key '%s'; number "
                                     "the %d ranks from 0, without a hole",
-                              r->path, map->key_line, i, map->key, n);
+                              r->path, map->key_line, i * step, map->key, n);
+    for (int i = 0; i < n; i++)
+        ranks[i] /= step;
     r->out->replicas = (struct vp_int_list){ replicas, r->out->n_stages };
     r->config->replicas = r->out->replicas;
     VP_TRY(give(r, "replicas", map));
@@ -318,7 +333,7 @@ enum vp_status vp_placement_check_mp_size(const struct vp_config *config,
 }
 
 /* Before the ranks: those of tensor parallel groups are counted otherwise. */
-static enum vp_status read_mp_size(const struct reader *r,
+static enum vp_status read_mp_size(struct reader *r,
                                    const struct vp_yaml_node *node)
 {
     struct vp_entry entry = vp_json_entry(r->path, node, &r->config->arena);
@@ -326,6 +341,10 @@ static enum vp_status read_mp_size(const struct reader *r,
     if (!entry.place)
         return no_memory(r);
     VP_TRY(vp_key_set(vp_key_find("mp_size"), &entry, r->config, r->err));
+    if (vp_config_given(r->config, "mp_size")) {
+        r->mp_size = r->config->mp_size; /* the key's row comes later */
+        return VP_OK;
+    }
     VP_TRY(give(r, "mp_size", node));
     return vp_placement_check_mp_size(r->config, r->err);
 }
@@ -339,7 +358,7 @@ enum vp_status vp_placement_take(const char *path,
                                         "module_to_stage_map",
                                         "stage_to_depth_map", "mp_size" };
     struct reader r = {
-        .path = path, .via = via, .config = config, .err = err
+        .path = path, .via = via, .config = config, .err = err, .mp_size = 1
     };
     const struct vp_yaml_node *ranks, *modules, *depths, *mp_size;
 
