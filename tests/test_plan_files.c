@@ -1107,6 +1107,15 @@ static void test_notices(void **state)
                         "a.yml:6: key 'compress_in_gpu' has no effect: see "
                         "compress_activations");
     vp_config_release(&c);
+    load_ok(NINE "stages: 2\nnetwork_interface: eth0\n", NULL, &c);
+    assert_int_equal(c.n_notices, 1);
+    assert_string_equal(c.notices[0], "a.yml:4: key 'network_interface' has no "
+                                      "effect: all ranks run in this process");
+    vp_config_release(&c);
+    load_ok(NINE "stages: 2\nnetwork_interface: eth0\n",
+            "distributed_backend=mpi", &c);
+    assert_int_equal(c.n_notices, 0);
+    vp_config_release(&c);
     load_ok(NINE "compress_activations: True\n", NULL, &c);
     assert_int_equal(c.n_notices, 1);
     assert_string_equal(c.notices[0], "a.yml:3: key 'compress_activations' has "

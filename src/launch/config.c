@@ -606,6 +606,9 @@ static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
     if (alone && config->container)
         VP_TRY(notice(config, "container",
                       "is not used: all ranks run in this process", err));
+    if (alone && config->network_interface)
+        VP_TRY(notice(config, "network_interface",
+                      "has no effect: all ranks run in this process", err));
     if (config->compress_activations &&
         (config->stages == 1 || has_two_bytes(config)))
         VP_TRY(notice(config, "compress_activations",
