@@ -511,6 +511,12 @@ static const char gpt2_json[] =
     " \"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0, \"attn_pdrop\": 0.25,\n"
     " \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-6}\n";
 
+static const char bert_json[] =
+    "{\"vocab_size\": 100, \"hidden_size\": 32, \"num_hidden_layers\": 3,\n"
+    " \"num_attention_heads\": 4, \"intermediate_size\": 64,\n"
+    " \"hidden_act\": \"gelu\", \"max_position_embeddings\": 64,\n"
+    " \"type_vocab_size\": 2, \"initializer_range\": 0.02}\n";
+
 static void test_refuses_combinations(void **state)
 {
     (void)state;
@@ -1035,6 +1041,17 @@ static void test_sizes_from_json(void **state)
     assert_true(c.sizes.eps == 1e-6f);
     assert_int_equal(c.seq_length, 64);
     vp_config_release(&c);
+    /* The original's file, also under the original's name for it. */
+    write_text("gpt2.json", bert_json);
+    for (int i = 0; i < 2; i++) {
+        load_ok(i ? BERT "bert_config: gpt2.json\n"
+                  : BERT "config: gpt2.json\n",
+                NULL, &c);
+        assert_int_equal(c.sizes.vocab, 104);
+        assert_int_equal(c.sizes.layers, 3);
+        assert_int_equal(c.sizes.hidden, 32);
+        vp_config_release(&c);
+    }
 }
 
 static void test_set(void **state)

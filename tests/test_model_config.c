@@ -192,6 +192,51 @@ static void json_bert(void **state)
     assert_true(c.eps == 1e-5f && !c.tie_embeddings);
 }
 
+/* The file as Google and NVIDIA wrote it, and as vPipe ships it. */
+#define GOOGLE_JSON                                                  \
+    "{\n  \"attention_probs_dropout_prob\": 0.2,\n"                  \
+    "  \"hidden_act\": \"gelu\",\n  \"hidden_dropout_prob\": 0.1,\n" \
+    "  \"hidden_size\": 1024,\n  \"initializer_range\": 0.02,\n"     \
+    "  \"intermediate_size\": 4096,\n"                               \
+    "  \"max_position_embeddings\": 256,\n"                          \
+    "  \"num_attention_heads\": 16,\n  \"num_hidden_layers\": 24,\n" \
+    "  \"type_vocab_size\": 3,\n  \"vocab_size\": 30522\n"
+
+static void json_google(void **state)
+{
+    const struct vp_model *model = NULL;
+    struct vp_model_config c;
+    struct vp_err err = { "" };
+
+    (void)state;
+    assert_int_equal(read_json(GOOGLE_JSON "}\n", &model, &c, &err), VP_OK);
+    assert_string_equal(model->name, "bert");
+    assert_int_equal(c.vocab, 30528); /* as vPipe rounds it */
+    assert_int_equal(c.hidden, 1024);
+    assert_int_equal(c.layers, 24);
+    assert_int_equal(c.heads, 16);
+    assert_int_equal(c.ffn, 4096);
+    assert_int_equal(c.positions, 256);
+    assert_int_equal(c.types, 3);
+    assert_int_equal(c.act, VP_ACT_GELU_ERF);
+    assert_true(c.dropout == 0.1f && c.attention_dropout == 0.2f);
+
+    assert_int_equal(read_json(GOOGLE_JSON ", \"directionality\": \"bidi\", "
+                                           "\"pooler_fc_size\": 768}",
+                               &model, &c, &err),
+                     VP_OK);
+    /* ALBERT, and a type that is none. */
+    assert_int_equal(
+        read_json(GOOGLE_JSON ", \"embedding_size\": 128}", &model, &c, &err),
+        VP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "embedding_size: 128 differs from "
+                                     "hidden_size 1024"));
+    assert_int_equal(
+        read_json(GOOGLE_JSON ", \"model_type\": null}", &model, &c, &err),
+        VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "model_type: is missing or no string"));
+}
+
 static void json_others(void **state)
 {
     const struct vp_model *model = NULL;
@@ -366,9 +411,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_sizes), cmocka_unit_test(refused_others),
-        cmocka_unit_test(json_bert),     cmocka_unit_test(json_others),
-        cmocka_unit_test(json_refused),  cmocka_unit_test(json_no_file),
-        cmocka_unit_test(json_damaged),
+        cmocka_unit_test(json_bert),     cmocka_unit_test(json_google),
+        cmocka_unit_test(json_others),   cmocka_unit_test(json_refused),
+        cmocka_unit_test(json_no_file),  cmocka_unit_test(json_damaged),
     };
 
     return cmocka_run_group_tests(tests, make_json_path, remove_json_path);

@@ -274,9 +274,10 @@ const struct vp_key vp_keys[] = {
     { .name = "size", .type = VP_KEY_SIZE, .group = "model",
       .fallback = "(large, 124M, medium or big)", .example = "base",
       .meaning = "a published size; other keys change single numbers" },
-    { .name = "config", .type = VP_KEY_JSON, .group = "model",
-      .fallback = "(none)", .example = "config.json",
-      .meaning = "a Hugging Face config.json to take the sizes from" },
+    { .name = "config", .alias = "bert_config", .type = VP_KEY_JSON,
+      .group = "model", .fallback = "(none)", .example = "config.json",
+      .meaning = "a Hugging Face config.json, or BERT's bert_config.json, to "
+      "take the sizes from" },
     { COUNT("vocab", sizes.vocab, 8, 16777216), .group = "model",
       .fallback = "(by size)", .example = "1024",
       .meaning = "entries of the vocabulary" },

@@ -1,4 +1,5 @@
-/* Hugging Face's config.json: which keys mean what, per model. */
+/* Hugging Face's config.json and BERT's bert_config.json: which keys mean what,
+ * per model. */
 #include "model/model.h"
 
 #include "base/path.h"
@@ -26,8 +27,8 @@ struct fixed {
 };
 
 struct format {
-    const char *model_type;
-    const char *model; /* its name in the model table */
+    const char *model_type; /* NULL: the file has no such key */
+    const char *model;      /* its name in the model table */
     const struct field *fields;
     const struct fixed *fixed;
     /* Defaults of the format, before the fields. */
@@ -263,6 +264,18 @@ static enum vp_status bert_finish(const json_t *root,
                       "position_embedding_type: only absolute is supported");
 }
 
+/* Google's file, which NVIDIA's programs and vPipe read. They round the
+ * vocabulary up to a multiple of 8. ALBERT's file has the same keys and embeds
+ * tokens in fewer dimensions. */
+static enum vp_status google_finish(const json_t *root,
+                                    struct vp_model_config *config,
+                                    struct vp_err *err)
+{
+    config->vocab = (config->vocab + 7) / 8 * 8;
+    return check_same(root, "embedding_size", (double)config->hidden,
+                      "hidden_size", err);
+}
+
 /* n_inner is null in published files: four times the hidden size. */
 static void gpt2_prepare(struct vp_model_config *config)
 {
@@ -295,6 +308,9 @@ static enum vp_status m2m_finish(const json_t *root,
                       "encoder_ffn_dim", err);
 }
 
+static const struct format google = { NULL,       "bert", bert_fields,
+                                      bert_fixed, NULL,   google_finish };
+
 static const struct format formats[] = {
     { "bert", "bert", bert_fields, bert_fixed, NULL, bert_finish },
     { "gpt2", "gpt2", gpt2_fields, gpt2_fixed, gpt2_prepare, gpt2_finish },
@@ -312,6 +328,8 @@ static const struct format *find_format(const json_t *root, struct vp_err *err)
                    type_name(root));
         return NULL;
     }
+    if (!type && json_object_get(root, "num_hidden_layers"))
+        return &google;
     if (!json_is_string(type)) {
         vp_err_set(err, VP_ERR_INVALID,
                    "model_type: is missing or no string; use bert, gpt2 or "

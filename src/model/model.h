@@ -69,8 +69,9 @@ enum vp_status vp_model_build(const struct vp_model *model,
                               const struct vp_dims *dims,
                               struct vp_graph *graph_out, struct vp_err *err);
 
-/* Reads a Hugging Face config.json (model_type bert, gpt2, m2m_100) and checks
- * its sizes. What the file leaves out keeps the published value, sizes must be
+/* Reads a Hugging Face config.json (model_type bert, gpt2, m2m_100) or a
+ * bert_config.json, which has the keys of the first one without model_type, and
+ * whose vocabulary is rounded up to a multiple of 8; checks the sizes. What the file leaves out keeps the published value, sizes must be
  * there. Regularisers without a counterpart here (layerdrop, activation and
  * classifier dropout) are not read; what would change the function of the model
  * is refused. */
