@@ -768,6 +768,27 @@ has out "done      nothing: $((last + 3)) updates are trained already, and\
  --max-steps ends the run at $((last + 3)); raise it to go on"
 cmp -s done.json stoppedTERM/trace.json || fail 'an empty trace replaced one'
 
+# --output may name the run that goes on, under whatever name; an evaluation of
+# it needs a folder of its own.
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
+    --output ./stoppedTERM/ --max-steps $((last + 4))
+has out "Resumed from checkpoint step $((last + 3))"
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $tiny $long --output stoppedTERM \
+    --resume "stoppedTERM/checkpoints/step-$((last + 4))" \
+    --max-steps $((last + 5))
+[ "$(wc -l <stoppedTERM/metrics.jsonl)" -eq $((last + 5)) ] ||
+    fail 'a run does not go on in the folder of --output and --resume'
+# shellcheck disable=SC2086
+run 2 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
+    --output stoppedHUP
+has err 'stoppedHUP holds a run already; '
+# shellcheck disable=SC2086
+run 2 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
+    --output stoppedTERM --forward_only
+has err 'stoppedTERM holds a run already; '
+
 # A group is longer than any ring of results.
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $tiny --max-steps 1 --output long \

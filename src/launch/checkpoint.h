@@ -67,6 +67,8 @@ struct vp_resume;
  * in. VP_ERR_INVALID: another folder has to be named. */
 enum vp_status vp_resume_folder(const char *path, char *out, size_t n,
                                 struct vp_err *err);
+/* Whether `folder` is that one, under whatever name. */
+bool vp_resume_is_folder(const char *path, const char *folder);
 /* A run that goes on in its own folder `run` from the checkpoint `path` writes
  * the later steps again: VP_ERR_INVALID if a later checkpoint is sound. One that
  * is damaged, or cannot be read, is no obstacle: the run will set it aside. A

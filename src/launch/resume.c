@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct vp_resume {
@@ -213,6 +214,16 @@ enum vp_status vp_resume_folder(const char *path, char *out, size_t n,
         return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
                           path);
     return VP_OK;
+}
+
+bool vp_resume_is_folder(const char *path, const char *folder)
+{
+    char run[PATH_MAX];
+    struct stat own, named;
+
+    return vp_resume_folder(path, run, sizeof(run), NULL) == VP_OK &&
+           stat(run, &own) == 0 && stat(folder, &named) == 0 &&
+           own.st_dev == named.st_dev && own.st_ino == named.st_ino;
 }
 
 /* ---- All of it ---------------------------------------------------------- */

@@ -741,16 +741,29 @@ static enum vp_status follow(struct run *run, struct vp_err *err)
     return vp_err_set(err, VP_ERR_IO, "%s", own.text);
 }
 
+/* The same folder for --output and --resume is a run that goes on in its own, as
+ * without --output. An evaluation would write over that run's metrics. */
+static bool is_own_folder(const struct vp_config *config,
+                          const struct vp_run_options *options)
+{
+    return options->output && options->resume && !config->forward_only &&
+           vp_resume_is_folder(options->resume, options->output);
+}
+
 enum vp_status vp_run_train(const struct vp_config *config,
                             const struct vp_run_options *options,
                             const struct vp_run_events *events,
                             struct vp_err *err)
 {
     struct run *run = malloc(sizeof(*run));
+    struct vp_run_options at_home = *options;
     enum vp_status st;
 
     if (!run)
         return vp_err_set(err, VP_ERR_NOMEM, "starting a run: out of memory");
+    at_home.output = NULL;
+    if (is_own_folder(config, options))
+        options = &at_home;
     *run = (struct run){
         .config = config,
         .options = options,

@@ -10,7 +10,8 @@
 #include <signal.h>
 
 struct vp_run_options {
-    const char *output; /* run folder; NULL: <log_directory>/<time> */
+    const char *output; /* run folder; NULL: <log_directory>/<time>, or that of
+                           `resume`, which may also be named here */
     const char *resume; /* a run folder, or a checkpoint; NULL: start anew */
     int64_t max_steps;  /* stop after this many steps; 0: no limit */
     bool dry_run;       /* validate and report; touch nothing */
