@@ -95,6 +95,19 @@ refuse "vpipe train: unknown option '--max_stpes'; did you mean\
  '--max-steps'?" train a.yml --max_stpes=3
 refuse "vpipe train: unknown option '-x'; 'vpipe train --help' lists the\
  options" train -x
+# Names of other programs; only where a command takes keys.
+refuse "vpipe train: unknown option '--lr'; use '--set learning_rate=...'" \
+    train a.yml --lr 0.1
+refuse "vpipe train: unknown option '--device'; use '--set device=...'" \
+    train a.yml --device=cuda
+refuse "vpipe train: unknown option '--epochs'; use '--set epochs=...'" \
+    train a.yml --epochs 3
+refuse "vpipe train: unknown option '--steps'; use '--max-steps N'" \
+    train a.yml --steps=3
+refuse "vpipe compare: unknown option '--lr'; use '--set learning_rate=...'" \
+    compare a.yml --lr 0.1
+refuse "vpipe schedule: unknown option '--lr'; 'vpipe schedule --help' lists\
+ the options" schedule 1f1b --lr 0.1
 refuse "vpipe train: option '--set' needs a value; write '--set KEY=VALUE'" \
     train a.yml --set
 refuse "vpipe train: option '--output' needs a value; write '--output DIR'" \

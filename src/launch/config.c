@@ -1,6 +1,7 @@
 /* From a file and --set to a checked configuration, and back to a file. */
 #include "launch/config.h"
 #include "base/path.h"
+#include "launch/hints.h"
 #include "launch/hosts.h"
 #include "launch/keys.h"
 #include "launch/nearest.h"
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_KEYS = 128 };
+enum { MAX_KEYS = 128, HINT_BYTES = 256 };
 
 /* Entries by row of the table; `key` NULL where the user gave none. */
 struct given {
@@ -31,8 +32,13 @@ static enum vp_status unknown_key(const struct vp_entry *entry,
                                   struct vp_err *err)
 {
     const char *names[2 * MAX_KEYS];
+    char remedy[HINT_BYTES];
     int n = 0, best;
 
+    if (vp_hint(entry->from_file ? VP_HINT_FILE : VP_HINT_SET, entry->key,
+                remedy, sizeof(remedy)))
+        return vp_err_set(err, VP_ERR_INVALID, "%s: unknown key '%.48s'; %s",
+                          entry->place, entry->key, remedy);
     /* What works first, so that it wins over what does not yet. */
     for (int i = 0; i < vp_n_keys; i++) {
         names[n++] = vp_keys[i].name;

@@ -204,7 +204,7 @@ static enum vp_status set_for_all(const struct vp_key *key,
 }
 
 /* "a, b" and "a,b". */
-static enum vp_status set_words(const struct vp_key *key,
+static enum vp_status set_split(const struct vp_key *key,
                                 const struct vp_entry *entry,
                                 struct vp_config *config, struct vp_err *err)
 {
@@ -232,6 +232,18 @@ static enum vp_status set_words(const struct vp_key *key,
     return set_items(key, &list, config, err);
 }
 
+/* "2,2,2,3": a list without its brackets. The path of a plan may have commas,
+ * too, unless it begins with a digit. */
+static bool is_split(const struct vp_key *key, const struct vp_entry *entry)
+{
+    const char *text = entry->text;
+
+    if (key->type == VP_KEY_WORDS)
+        return true;
+    return !entry->quoted && text[0] != '[' && strchr(text, ',') &&
+           (key->type != VP_KEY_PLAN || (text[0] >= '0' && text[0] <= '9'));
+}
+
 /* Text that is neither a number nor the beginning of a list; inside a plan
  * there is no other one. */
 static bool names_plan(const struct vp_entry *entry)
@@ -248,10 +260,10 @@ enum vp_status vp_key_set_list(const struct vp_key *key,
 {
     if (entry->kind == VP_YAML_LIST)
         return set_items(key, entry, config, err);
+    if (entry->kind == VP_YAML_SCALAR && is_split(key, entry))
+        return set_split(key, entry, config, err);
     if (entry->kind == VP_YAML_SCALAR && key->type == VP_KEY_REALS)
         return set_for_all(key, entry, config, err);
-    if (entry->kind == VP_YAML_SCALAR && key->type == VP_KEY_WORDS)
-        return set_words(key, entry, config, err);
     if (entry->kind == VP_YAML_SCALAR && key->type == VP_KEY_PLAN &&
         names_plan(entry))
         return vp_plan_read(entry, config, err);

@@ -1,6 +1,7 @@
 /* The command line of one command. */
 #include "tool.h"
 
+#include "launch/hints.h"
 #include "launch/nearest.h"
 
 #include <stdarg.h>
@@ -20,18 +21,29 @@ int tool_usage_error(const char *fmt, ...)
     return TOOL_USAGE;
 }
 
+static bool takes_keys(const struct tool_args *args)
+{
+    for (int i = 0; i < args->n_flags; i++)
+        if (strcmp(args->flags[i].name, "--set") == 0)
+            return true;
+    return false;
+}
+
 static int unknown_flag(const struct tool_args *args, const char *word,
                         size_t n)
 {
     const char *names[MAX_FLAGS];
-    char copy[64];
+    char copy[64], remedy[256];
     int best;
 
     for (int i = 0; i < args->n_flags; i++)
         names[i] = args->flags[i].name;
     snprintf(copy, sizeof(copy), "%.*s", (int)n, word);
     best = vp_nearest(copy, names, args->n_flags);
-    if (best >= 0)
+    if (takes_keys(args) && vp_hint(VP_HINT_FLAG, copy, remedy, sizeof(remedy)))
+        tool_usage_error("%s: unknown option '%s'; %s", args->command, copy,
+                         remedy);
+    else if (best >= 0)
         tool_usage_error("%s: unknown option '%s'; did you mean '%s'?",
                          args->command, copy, names[best]);
     else
