@@ -382,7 +382,7 @@ for hosts in localhost a; do
 done
 # Data decides how long the run is, and nothing else of the plan.
 refuse "--set: key 'data_dir' names 'nowhere', which cannot be read: No such\
- file or directory; correct the path" train "$configs/bert_tiny.yml" \
+ file or directory; generate data with --set synthetic_data=true, or correct the path" train "$configs/bert_tiny.yml" \
     --set data_dir=nowhere
 run 0 train "$configs/bert_4vpipe.yml" --set data_dir=nowhere --dry-run
 lacks 'the data (data_dir nowhere cannot be read)'
@@ -420,6 +420,9 @@ refuse 'file is a file, not a folder; choose another --output or log_directory' 
 # shellcheck disable=SC2086
 refuse 'file is no folder; give --resume the folder of a run that was saved' \
     train "$configs/bert_one.yml" $tiny --resume file
+# shellcheck disable=SC2086
+refuse "gpip is no folder; did you mean 'gpipe'?" \
+    train "$configs/bert_one.yml" $tiny --resume gpip
 # shellcheck disable=SC2086
 refuse "file/runs: cannot create the folder (Not a directory); choose another\
  --output or log_directory" \

@@ -380,8 +380,9 @@ static const struct refused bad_together[] = {
       "a.yml:4: key 'batch_size' counts tokens here, and 1000 do not hold one "
       "sentence of seq_length 1024; raise it" },
     { BERT "synthetic_data: false\n", NULL,
-      "a.yml:2: key 'synthetic_data' is false but there is no data_dir; add "
-      "'data_dir: FOLDER' or remove it" },
+      "a.yml:2: key 'synthetic_data' is false but there is no data_dir; "
+      "generate data with --set synthetic_data=true, or add 'data_dir: "
+      "FOLDER'" },
     { BERT "size: lrge\n", "size=tiny",
       "--set: key 'size' must be one of large, base, large-48, not 'tiny'; "
       "write for example 'size=large'" },

@@ -1,9 +1,11 @@
-/* Names that a user brings along from elsewhere: keys and options. What the
- * message names must be right. */
+/* Names that a user brings along from elsewhere, or mistypes: keys, options and
+ * paths. What the message names must be right. */
 #include "launch/config.h"
 #include "launch/hints.h"
 #include "launch/keys.h"
+#include "launch/nearest.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -264,6 +266,97 @@ static void test_lists(void **state)
                            "plans/a,b.json: cannot be opened"));
 }
 
+/* ---- Paths -------------------------------------------------------------- */
+
+static void test_nearest_path(void **state)
+{
+    static const struct {
+        const char *typed, *meant; /* NULL: nothing near */
+    } cases[] = {
+        { "configs/gpt.yml", "configs/gpt2.yml" },
+        { "configs/bert_tny.yml", "configs/bert_tiny.yml" },
+        { "configs/BERT-tiny.yml", "configs/bert_tiny.yml" },
+        { "configs/bert_tiny.yaml", "configs/bert_tiny.yml" },
+        { "configs/bert_tiny", "configs/bert_tiny.yml" },
+        /* Of equals, the first in the alphabet. */
+        { "configs/bert_tixy.yml", "configs/bert_tidy.yml" },
+        { "confgs/gpt2.yml", "configs/gpt2.yml" },
+        { "./confgs/gpt.yml", "./configs/gpt2.yml" },
+        { "dta/boks", "data/books" },
+        { "dta/xyzzy", "data" },
+        { "pln.json", "plan.json" },
+        /* A short name is not all letters of another, whatever they end with. */
+        { "x.yml", NULL },
+        { "none.yml", NULL },
+        { "configs/xyzzy.yml", NULL },
+        { "hidden", NULL },
+        { ".hiden", ".hidden" },
+        /* What is there, a link to nothing, a file for a folder, nothing. */
+        { "plan.json", NULL },
+        { "data/dangling", NULL },
+        { "plan.json/x", NULL },
+        { "", NULL },
+        { "/", NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        char meant[PATH_MAX] = "nothing";
+        bool found = vp_nearest_path(cases[i].typed, meant, sizeof(meant));
+
+        if (found != (cases[i].meant != NULL) ||
+            (found && strcmp(meant, cases[i].meant) != 0))
+            fail_msg("'%s': '%s', not '%s'", cases[i].typed,
+                     found ? meant : "nothing",
+                     cases[i].meant ? cases[i].meant : "nothing");
+    }
+}
+
+static void test_long_paths(void **state)
+{
+    char path[2 * PATH_MAX], out[8] = "";
+
+    (void)state;
+    memset(path, 'x', sizeof(path));
+    path[sizeof(path) - 1] = '\0';
+    assert_false(vp_nearest_path(path, out, sizeof(out)));
+    path[1] = '/';
+    assert_false(vp_nearest_path(path, out, sizeof(out)));
+    /* What does not fit is not said. */
+    assert_false(vp_nearest_path("configs/gpt.yml", out, sizeof(out)));
+}
+
+static void test_paths_in_messages(void **state)
+{
+    struct vp_config config;
+    struct vp_err err = { { 0 } };
+
+    (void)state;
+    assert_int_equal(vp_config_load("configs/gpt.yml", NULL, 0, &config, &err),
+                     VP_ERR_IO);
+    assert_string_equal(err.text, "configs/gpt.yml: cannot be opened: No such "
+                                  "file or directory; did you mean "
+                                  "'configs/gpt2.yml'?");
+    vp_config_release(&config);
+    assert_string_equal(
+        refused("model_type: bert\ndata_dir: dta/books\n", NULL),
+        "a.yml:2: key 'data_dir' names 'dta/books', which "
+        "cannot be read: No such file or directory; generate "
+        "data with --set synthetic_data=true, or did you mean "
+        "'data/books'?");
+    assert_string_equal(refused(NINE, "partition=pln.json"),
+                        "--set: key 'partition': pln.json: cannot be opened: "
+                        "No such file or directory; did you mean "
+                        "'plan.json'?");
+    assert_string_equal(refused(NINE, "config=pln.json"),
+                        "--set: key 'config': pln.json: cannot be opened: No "
+                        "such file or directory; did you mean 'plan.json'?");
+    assert_string_equal(refused(NINE "config_file: pln.json\n", NULL),
+                        "a.yml:3: key 'config_file': pln.json: cannot be "
+                        "opened: No such file or directory; did you mean "
+                        "'plan.json'?");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +365,9 @@ int main(void)
         cmocka_unit_test(test_own_keys_are_none),
         cmocka_unit_test(test_remedies_are_keys),
         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_nearest_path),
+        cmocka_unit_test(test_long_paths),
+        cmocka_unit_test(test_paths_in_messages),
     };
 
     return cmocka_run_group_tests_name("names", tests, enter_temp_folder,

@@ -2,6 +2,7 @@
 
 #include "ckpt/search.h"
 #include "launch/folder.h"
+#include "launch/nearest.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -47,13 +48,15 @@ static bool exists(const char *folder, const char *name)
 
 enum vp_status vp_choice_none(const char *path, struct vp_err *err)
 {
+    char remedy[VP_PATH_REMEDY_BYTES];
     struct stat info;
 
     if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s is no folder; give --resume the folder of a run "
-                          "that was saved",
-                          path);
+        return vp_err_set(err, VP_ERR_INVALID, "%s is no folder; %s", path,
+                          vp_path_remedy(path,
+                                         "give --resume the folder of a run "
+                                         "that was saved",
+                                         remedy));
     if (vp_folder_has_metrics(path))
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s holds no checkpoint: the run ended before its "

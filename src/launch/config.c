@@ -502,15 +502,19 @@ static enum vp_status check_model(const struct vp_config *config,
 enum vp_status vp_config_find_data(const struct vp_config *config,
                                    struct vp_err *err)
 {
+    char remedy[VP_PATH_REMEDY_BYTES];
     struct stat info;
+    int error;
 
     if (config->synthetic_data || stat(config->data_dir, &info) == 0)
         return VP_OK;
-    return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: key 'data_dir' names '%.400s', which cannot be "
-                      "read: %s; correct the path",
-                      vp_config_place(config, "data_dir"), config->data_dir,
-                      strerror(errno));
+    error = errno;
+    return vp_err_set(
+        err, VP_ERR_INVALID,
+        "%s: key 'data_dir' names '%.400s', which cannot be read: %s; generate "
+        "data with --set synthetic_data=true, or %s",
+        vp_config_place(config, "data_dir"), config->data_dir, strerror(error),
+        vp_path_remedy(config->data_dir, "correct the path", remedy));
 }
 
 static enum vp_status check_data(const struct vp_config *config,
@@ -527,7 +531,8 @@ static enum vp_status check_data(const struct vp_config *config,
     if (!config->data_dir)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'synthetic_data' is false but there is no "
-                          "data_dir; add 'data_dir: FOLDER' or remove it",
+                          "data_dir; generate data with --set "
+                          "synthetic_data=true, or add 'data_dir: FOLDER'",
                           vp_config_place(config, "synthetic_data"));
     return VP_OK;
 }

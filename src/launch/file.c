@@ -1,6 +1,7 @@
 #include "launch/file.h"
 
 #include "base/clock.h"
+#include "launch/nearest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,13 +62,14 @@ enum vp_status vp_file_read_within(const char *path, const char *what,
                                    size_t *n_bytes_out, struct vp_err *err)
 {
     enum vp_status st = VP_ERR_NOMEM;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), error = errno;
+    char remedy[VP_PATH_REMEDY_BYTES];
     char *bytes;
 
     if (fd < 0)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s: cannot be opened: %s; check the path", path,
-                          strerror(errno));
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be opened: %s; %s", path,
+                          strerror(error),
+                          vp_path_remedy(path, "check the path", remedy));
     bytes = malloc(VP_FILE_MAX_BYTES + 1);
     if (!bytes) {
         vp_err_set(err, st, "%s: out of memory; close other programs", path);

@@ -6,9 +6,11 @@
 #include "launch/placement.h"
 #include "launch/value.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MAX_WORDS = 32, LIST_BYTES = 256, SHOWN_BYTES = VP_SHOWN_BYTES - 32 };
 
@@ -423,6 +425,19 @@ static enum vp_status set_folder(const struct vp_entry *entry,
     return VP_OK;
 }
 
+/* The model's reader knows no other files than the one it is given. */
+static enum vp_status check_there(const char *path, struct vp_err *err)
+{
+    int error = access(path, F_OK) == 0 ? 0 : errno;
+    char remedy[VP_PATH_REMEDY_BYTES];
+
+    if (error == 0)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_IO, "%s: cannot be opened: %s; %s", path,
+                      strerror(error),
+                      vp_path_remedy(path, "check the path", remedy));
+}
+
 /* A file may name another kind of model, but not one for another task: CPM
  * is a GPT-2 with a Chinese vocabulary. */
 static enum vp_status set_json(const struct vp_entry *entry,
@@ -434,16 +449,19 @@ static enum vp_status set_json(const struct vp_entry *entry,
     enum vp_status st;
 
     VP_TRY(vp_entry_path(entry, config, &path, err));
-    st = vp_model_read_json(path, &model, &sizes, err);
+    st = check_there(path, err);
+    if (st == VP_OK)
+        st = vp_model_read_json(path, &model, &sizes, err);
     if (st != VP_OK) {
-        vp_err_prefix(err, "%s: key 'config'", entry->place);
+        vp_err_prefix(err, "%s: key '%s'", entry->place, entry->key);
         return st;
     }
     if (model->task != config->model->task)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key 'config' names a file for model_type %s, "
+                          "%s: key '%s' names a file for model_type %s, "
                           "but model_type is %s; make them agree",
-                          entry->place, model->name, config->model->name);
+                          entry->place, entry->key, model->name,
+                          config->model->name);
     config->sizes = sizes;
     return VP_OK;
 }
