@@ -353,7 +353,7 @@ run 2 train "$configs/bert_one.yml" --output huge --set device=cpu \
     --set hidden=8192 --set heads=64 --set layers=24
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about room'
 has err '--set: the stages here and the copies to save them need 191 TiB, '
-has err ' left; use a smaller batch_size, '
+has err ' left; no batch_size or recompute_ratio makes it fit: use a machine with'
 [ ! -e huge ] || fail 'a run that does not fit has left a folder'
 # A plan may be for another machine.
 run 0 train "$configs/bert_one.yml" --dry-run --set device=cpu \
@@ -364,6 +364,15 @@ lacks 'memory (191 TiB needed, '
 # shellcheck disable=SC2086
 run 2 train "$configs/bert_tiny.yml" $pipe --set memory_limit=1K --dry-run
 has err ', memory_limit is 1 KiB; '
+# What the message says helps.
+room="--set device=cpu --set synthetic_data=true --set seq_length=64"
+# shellcheck disable=SC2086
+run 2 train "$configs/bert_one.yml" --output huge $room \
+    --set batch_size=16777216
+batch=$(sed -nE 's/.* left; use batch_size ([0-9]+)$/\1/p' err)
+[ -n "$batch" ] || fail 'no batch_size that fits'
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" --dry-run $room --set "batch_size=$batch"
 # What other machines have is not known here.
 for hosts in localhost a; do
     big="--set device=cpu --set synthetic_data=true --set batch_size=10000000"
@@ -375,15 +384,15 @@ for hosts in localhost a; do
         lacks 'memory ('
         # shellcheck disable=SC2086
         run 2 train "$configs/bert_tiny.yml" $big
-        has err ' left; use a smaller batch_size, '
+        has err ' left; use batch_size '
     else
         grep -F 'memory (' out | grep lacks && fail 'memory of another host'
     fi
 done
 # Data decides how long the run is, and nothing else of the plan.
 refuse "--set: key 'data_dir' names 'nowhere', which cannot be read: No such\
- file or directory; generate data with --set synthetic_data=true, or correct the path" train "$configs/bert_tiny.yml" \
-    --set data_dir=nowhere
+ file or directory; generate data with --set synthetic_data=true, or correct\
+ the path" train "$configs/bert_tiny.yml" --set data_dir=nowhere
 run 0 train "$configs/bert_4vpipe.yml" --set data_dir=nowhere --dry-run
 lacks 'the data (data_dir nowhere cannot be read)'
 has out 'data      nowhere: not on this machine'

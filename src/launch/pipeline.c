@@ -348,7 +348,9 @@ static enum vp_status resolve_ratios(struct vp_config *config,
         return no_memory(config, err);
     for (int s = 0; s < n; s++)
         all[s] = config->recompute ? list->at[0] : 0.0;
-    *list = (struct vp_real_list){ .at = all, .n = n };
+    *list = (struct vp_real_list){ .at = all,
+                                   .n = n,
+                                   .for_all = list->for_all };
     if (!config->recompute)
         vp_origin_derive(config, "recompute_ratio", "recompute is false");
     return VP_OK;

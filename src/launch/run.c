@@ -2,6 +2,7 @@
 #include "launch/run.h"
 
 #include "base/clock.h"
+#include "launch/advice.h"
 #include "launch/buckets.h"
 #include "launch/checkpoint.h"
 #include "launch/devices.h"
@@ -195,6 +196,10 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
     enum vp_status st = vp_trainer_create(&run->train, run->options->dry_run,
                                           &run->trainer, err);
 
+    if (st == VP_ERR_INVALID)
+        vp_advice_remedy(run->config, &run->train, err);
+    if (st == VP_ERR_NOMEM)
+        vp_advice_less(run->config, &run->train, err);
     /* A variable of the environment is its own place. */
     if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) && err->text[0] &&
         strncmp(err->text, "VPIPE_", 6) != 0)

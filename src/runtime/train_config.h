@@ -80,6 +80,8 @@ struct vp_train_config {
     /* Where the ranks live; NULL: they are threads of this process. Borrowed. */
     struct vp_world *world;
     size_t memory_limit;            /* bytes per stage; 0: none */
+    bool any_size;                  /* what does not fit is planned, too; see
+                                       vp_trainer_lacks() */
     int timeout_ms;                 /* watchdog: the longest wait */
     const struct vp_saver *saver;   /* NULL: no copies; borrowed */
     const struct vp_loader *loader; /* NULL: from the start; borrowed */

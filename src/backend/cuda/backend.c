@@ -202,8 +202,7 @@ static enum vp_status cuda_alloc(struct vp_backend *backend, size_t n_bytes,
         cudaMemGetInfo(&n_free, &n_all);
         return vp_err_set(&cuda->err, VP_ERR_NOMEM,
                           "GPU %d is full: %.1f MB wanted, %.1f of %.1f MB "
-                          "free; use more stages, recompute_ratio or a smaller "
-                          "batch_size",
+                          "free",
                           cuda->device, (double)n_bytes / 1e6,
                           (double)n_free / 1e6, (double)n_all / 1e6);
     }

@@ -405,11 +405,11 @@ enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err)
         char size[VP_BYTES_TEXT];
 
         vp_bytes_text(stage->memory.total, size, sizeof(size));
-        return vp_err_set(
-            err, VP_ERR_NOMEM, "stage of blocks %d..%d: cannot allocate %s; %s",
-            stage->spec.first_block,
-            stage->spec.first_block + stage->spec.n_blocks - 1, size,
-            *why ? why : "use a smaller batch_size or more stages");
+        return vp_err_set(err, VP_ERR_NOMEM,
+                          "stage of blocks %d..%d: cannot allocate %s%s%s",
+                          stage->spec.first_block,
+                          stage->spec.first_block + stage->spec.n_blocks - 1,
+                          size, *why ? ": " : "", why);
     }
     for (int i = 0; i < stage->shape.n_slots; i++)
         stage->slots[i].parcel = &stage->batches[i];

@@ -263,8 +263,7 @@ static enum vp_status make_schedule(struct vp_trainer *trainer,
     return check_ties(trainer, err);
 }
 
-static enum vp_status check_fit(const struct vp_trainer *trainer,
-                                struct vp_err *err)
+static bool fits_limit(const struct vp_trainer *trainer, struct vp_err *err)
 {
     size_t limit = trainer->config.memory_limit;
 
@@ -276,13 +275,12 @@ static enum vp_status check_fit(const struct vp_trainer *trainer,
             continue;
         vp_bytes_texts(m->total, (int64_t)limit, needs, has, sizeof(needs));
         vp_memory_text(m, parts);
-        return vp_err_set(
-            err, VP_ERR_INVALID,
-            "stage %d needs %s (%s), memory_limit is %s; use a smaller "
-            "batch_size, a larger recompute_ratio or more stages",
-            s, needs, parts, has);
+        vp_err_set(err, VP_ERR_INVALID,
+                   "stage %d needs %s (%s), memory_limit is %s", s, needs,
+                   parts, has);
+        return false;
     }
-    return VP_OK;
+    return true;
 }
 
 /* What a stage and the copy that is made to save it take; replicas are alike, and
@@ -341,35 +339,39 @@ struct vp_host_need vp_trainer_host_need(const struct vp_trainer *trainer)
 
 /* A device refuses what it has no room for. The host would give pages until it
  * has to kill a process, and oneDNN crashes where it cannot map memory. */
-static enum vp_status check_room(const struct vp_trainer *trainer,
-                                 struct vp_err *err)
+static enum vp_lack host_lacks(const struct vp_trainer *trainer,
+                               struct vp_err *err)
 {
     struct vp_host_need need = vp_trainer_host_need(trainer);
     char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
 
     if (trainer->config.spread)
-        return VP_OK;
+        return VP_LACK_NONE;
     if (need.memory > need.memory_left) {
         vp_bytes_texts((int64_t)need.memory, (int64_t)need.memory_left, needs,
                        has, sizeof(needs));
-        return vp_err_set(
-            err, VP_ERR_INVALID,
-            "the stages here and the copies to save them need %s, "
-            "this machine has %s left; use a smaller batch_size, a "
-            "larger recompute_ratio or more machines",
-            needs, has);
+        vp_err_set(err, VP_ERR_INVALID,
+                   "the stages here and the copies to save them need %s, this "
+                   "machine has %s left",
+                   needs, has);
+        return VP_LACK_MEMORY;
     }
     if (need.space > need.space_left) {
         vp_bytes_texts((int64_t)need.space, (int64_t)need.space_left, needs,
                        has, sizeof(needs));
-        return vp_err_set(
-            err, VP_ERR_INVALID,
-            "the stages here, their threads and libraries need %s of "
-            "address space, ulimit -v or -d leaves %s; raise it, or "
-            "use a smaller batch_size or fewer threads_per_stage",
-            needs, has);
+        vp_err_set(err, VP_ERR_INVALID,
+                   "the stages here, their threads and libraries need %s of "
+                   "address space, ulimit -v or -d leaves %s",
+                   needs, has);
+        return VP_LACK_ADDRESSES;
     }
-    return VP_OK;
+    return VP_LACK_NONE;
+}
+
+enum vp_lack vp_trainer_lacks(const struct vp_trainer *trainer,
+                              struct vp_err *err)
+{
+    return fits_limit(trainer, err) ? host_lacks(trainer, err) : VP_LACK_LIMIT;
 }
 
 /* The schedule, and a device for each rank. */
@@ -411,8 +413,10 @@ static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
             trainer->scales[rs->index] = rs->stage.scale;
         }
     vp_trainer_number_items(trainer);
-    VP_TRY(check_fit(trainer, err));
-    return check_room(trainer, err);
+    if (trainer->config.any_size ||
+        vp_trainer_lacks(trainer, err) == VP_LACK_NONE)
+        return VP_OK;
+    return VP_ERR_INVALID;
 }
 
 /* Counts go on where the run that is restored ended. */

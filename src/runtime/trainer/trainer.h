@@ -18,8 +18,8 @@ typedef bool (*vp_step_fn)(void *ctx, const struct vp_step_report *report);
 
 struct vp_trainer;
 
-/* Makes and proves the schedule, lowers and plans; refuses what does not fit
- * memory_limit. Allocates nothing large when `dry`; such a trainer can only be
+/* Makes and proves the schedule, lowers and plans; refuses a plan that lacks
+ * something, see vp_trainer_lacks(). Allocates nothing large when `dry`; such a trainer can only be
  * asked for its memory. In a world of several processes each one creates a
  * trainer, and vp_world_agree() decides. */
 enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
@@ -38,6 +38,15 @@ struct vp_host_need {
 struct vp_host_need vp_trainer_host_need(const struct vp_trainer *trainer);
 /* Of a minibatch of the first graph, recomputed by a stage. */
 double vp_trainer_redo_flops(const struct vp_trainer *trainer, int stage);
+/* What a plan has too little of. The message says how much, and no remedy. */
+enum vp_lack {
+    VP_LACK_NONE,
+    VP_LACK_LIMIT,     /* memory_limit, for a stage */
+    VP_LACK_MEMORY,    /* of this machine, for its ranks */
+    VP_LACK_ADDRESSES, /* ulimit -v and -d, for this process */
+};
+enum vp_lack vp_trainer_lacks(const struct vp_trainer *trainer,
+                              struct vp_err *err);
 int vp_trainer_n_stages(const struct vp_trainer *trainer);
 int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage);
 
