@@ -317,6 +317,65 @@ static void test_full_device(void **state)
                         "why; use a device with more memory");
 }
 
+/* ---- Recomputation ------------------------------------------------------ */
+
+/* A stage is named if and only if it needs no less than with ratio 0. */
+static void check_notice(const char *yaml, const char *ratios, int n_named)
+{
+    const char *const with[] = { ratios, NULL };
+    const char *const without[] = { "recompute_ratio=0", NULL };
+    struct seen a, b;
+    struct vp_err err;
+    int n = 0;
+
+    assert_int_equal(dry_run(yaml, without, &b, &err), VP_OK);
+    assert_string_equal(b.notice, "");
+    assert_int_equal(dry_run(yaml, with, &a, &err), VP_OK);
+    for (int s = 0; s < a.n_stages; s++) {
+        char name[32];
+        bool told;
+
+        snprintf(name, sizeof(name), " stage %d (", s);
+        told = strstr(a.notice, name);
+        n += told;
+        /* A ratio of 0 is not worth a word. */
+        if (told && a.bytes[s] < b.bytes[s])
+            fail_msg("%s: stage %d saves %lld bytes", a.notice, s,
+                     (long long)(b.bytes[s] - a.bytes[s]));
+    }
+    if (n != n_named)
+        fail_msg("%s: '%s'", ratios, a.notice);
+    assert_true((n > 0) == (a.notice[0] != '\0'));
+}
+
+static void test_ratios(void **state)
+{
+    static const char yaml[] = BERT "partition: [3, 3, 3]\n";
+    const char *const all[] = { "recompute_ratio=1", NULL };
+    const char *const little[] = { "recompute_ratio=[0.1, 0.05, 0]", NULL };
+    struct seen seen;
+    struct vp_err err;
+
+    (void)state;
+    check_notice(yaml, "recompute_ratio=1", 1);
+    check_notice(yaml, "recompute_ratio=[1, 1, 0]", 0);
+    check_notice(yaml, "recompute_ratio=[0, 0, 0.5]", 1);
+    check_notice(yaml, "recompute_ratio=0.1", 3);
+    check_notice(BERT, "recompute_ratio=1", 1);
+    check_notice(BERT "partition: [5, 4]\nschedule: gpipe\n",
+                 "recompute_ratio=1", 0);
+
+    assert_int_equal(dry_run(yaml, all, &seen, &err), VP_OK);
+    assert_string_equal(seen.notice,
+                        "--set: key 'recompute_ratio' saves no memory on stage "
+                        "2 (one minibatch in flight); set it to 0 there");
+    assert_int_equal(dry_run(yaml, little, &seen, &err), VP_OK);
+    assert_string_equal(seen.notice,
+                        "--set: key 'recompute_ratio' saves no memory on stage "
+                        "0 (1 of 15 lines), stage 1 (0 of 15 lines); set it to "
+                        "0 there");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_other_reasons),
         cmocka_unit_test(test_more_machines),
         cmocka_unit_test(test_full_device),
+        cmocka_unit_test(test_ratios),
     };
 
     return cmocka_run_group_tests_name("advice", tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* What would make a plan fit that does not. Found by planning again with another
- * value, never guessed. Private to launch. */
+/* What would make a plan fit that does not, and what recomputation saves. Found
+ * by planning again with another value, never guessed. Private to launch. */
 #ifndef VP_LAUNCH_ADVICE_H
 #define VP_LAUNCH_ADVICE_H
 
@@ -17,5 +17,11 @@ void vp_advice_remedy(const struct vp_config *config,
  * not known, so what is named makes the largest stage smaller. */
 void vp_advice_less(const struct vp_config *config,
                     const struct vp_train_config *train, struct vp_err *err);
+
+/* Writes a line about the stages whose recompute_ratio saves no memory; false if
+ * there are none. `stages` as planned. */
+bool vp_advice_ratios(const struct vp_config *config,
+                      const struct vp_train_config *train,
+                      const struct vp_run_stage *stages, struct vp_err *line);
 
 #endif

@@ -257,6 +257,16 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
+/* Names the stages that recompute and save no memory, where notices are shown. */
+static void note_ratios(struct run *run)
+{
+    struct vp_err line = { "" };
+
+    if (is_lead(run) && run->events->on_notice &&
+        vp_advice_ratios(run->config, &run->train, run->stages, &line))
+        notice(run, line.text);
+}
+
 /* ---- The loop ----------------------------------------------------------- */
 
 static bool asked_to_stop(const struct run *run)
@@ -693,6 +703,8 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     VP_TRY(summarise(run, err));
     if (run->options->elsewhere)
         find_lacks(run);
+
+    note_ratios(run);
     if (!run->options->dry_run)
         VP_TRY(open_run(run, err));
     if (run->folder.path[0])
