@@ -72,7 +72,8 @@ static const char *refused(const char *yaml, const char *set)
 
     touch("a.yml", yaml);
     err = (struct vp_err){ { 0 } };
-    if (vp_config_load("a.yml", &set, set ? 1 : 0, &config, &err) == VP_OK)
+    if (vp_config_load("a.yml", &set, set ? 1 : 0, &config, &err) == VP_OK &&
+        vp_config_find_data(&config, &err) == VP_OK)
         fail_msg("taken: %s%s", yaml, set ? set : "");
     vp_config_release(&config);
     return err.text;

@@ -368,14 +368,14 @@ static bool has_ratio(const struct vp_config *config)
 
 /* "stage 3 (one minibatch in flight)": why a ratio saves nothing there. */
 static void add_stage(const struct vp_run_stage *stage, int s, bool first,
-                      struct vp_err *line)
+                      struct vp_strbuf *line)
 {
-    vp_err_add(line, "%sstage %d (", first ? "" : ", ", s);
+    vp_strbuf_addf(line, "%sstage %d (", first ? "" : ", ", s);
     if (stage->n_slots == 1)
-        vp_err_add(line, "one minibatch in flight)");
+        vp_strbuf_addf(line, "one minibatch in flight)");
     else
-        vp_err_add(line, "%d of %d lines)", stage->n_redo_lines,
-                   stage->n_lines);
+        vp_strbuf_addf(line, "%d of %d lines)", stage->n_redo_lines,
+                       stage->n_lines);
 }
 
 bool vp_advice_ratios(const struct vp_config *config,
@@ -384,6 +384,7 @@ bool vp_advice_ratios(const struct vp_config *config,
 {
     struct vp_train_config like = same_machine(train);
     struct vp_trainer *with, *without;
+    struct vp_strbuf text = VP_STRBUF_INIT;
     int n = 0;
 
     if (!has_ratio(config))
@@ -391,14 +392,17 @@ bool vp_advice_ratios(const struct vp_config *config,
     with = plan(like);
     like.recompute_ratio = NULL;
     without = plan(like);
-    vp_err_set(line, VP_OK, "%s: key 'recompute_ratio' saves no memory on ",
-               vp_config_place(config, "recompute_ratio"));
     for (int s = 0; with && without && s < config->recompute_ratio.n; s++)
         if (config->recompute_ratio.at[s] > 0.0 &&
             vp_trainer_memory(with)[s].total >=
                 vp_trainer_memory(without)[s].total)
-            add_stage(&stages[s], s, n++ == 0, line);
-    vp_err_add(line, "; set it to 0 there");
+            add_stage(&stages[s], s, n++ == 0, &text);
+    vp_err_set(line, VP_OK,
+               "%s: key 'recompute_ratio' saves no memory on %.2000s; set it "
+               "to 0 there",
+               vp_config_place(config, "recompute_ratio"),
+               vp_strbuf_text(&text));
+    vp_strbuf_release(&text);
     vp_trainer_free(with);
     vp_trainer_free(without);
     return n > 0;
