@@ -275,8 +275,8 @@ static void literal_open_stage(struct literal *lit, int s, int first,
     struct vp_stage_config config = vp_train_stage_config(lit->config);
     struct vp_err err = { "" };
 
-    if (vp_stage_init(&ls->stage, &config, lit->backend, &spec, &shape,
-                      &err) != VP_OK ||
+    if (vp_stage_init(&ls->stage, &config, lit->backend, &spec, &shape, &err) !=
+            VP_OK ||
         vp_stage_allocate(&ls->stage, &err) != VP_OK)
         fail_msg("%s", err.text);
     ls->n_floats = ls->stage.n_bytes[VP_SPACE_GRAD] / 4;

@@ -75,8 +75,8 @@ static void open_part(struct literal *lit, struct part *part,
     struct vp_stage_config config = vp_train_stage_config(&lit->run->config);
     struct vp_err err = { "" };
 
-    if (vp_stage_init(&part->stage, &config, lit->backend, spec,
-                      &shape, &err) != VP_OK ||
+    if (vp_stage_init(&part->stage, &config, lit->backend, spec, &shape,
+                      &err) != VP_OK ||
         vp_stage_allocate(&part->stage, &err) != VP_OK)
         fail_msg("%s", err.text);
     part->n_floats = part->stage.n_bytes[VP_SPACE_GRAD] / 4;

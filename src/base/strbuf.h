@@ -12,7 +12,10 @@ struct vp_strbuf {
     bool failed; /* out of memory: what was added since is missing */
 };
 
-#define VP_STRBUF_INIT { .at = NULL }
+#define VP_STRBUF_INIT \
+    {                  \
+        .at = NULL     \
+    }
 
 void vp_strbuf_add(struct vp_strbuf *buf, const char *bytes, size_t n_bytes);
 void vp_strbuf_adds(struct vp_strbuf *buf, const char *text);

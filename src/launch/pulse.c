@@ -245,8 +245,8 @@ static enum vp_status connect_to_supervisor(struct vp_pulse *pulse,
     const struct vp_pulse_config *config = &pulse->config;
     /* The supervisor may be starved or frozen while the job starts. It waits
      * just as long for this rank. */
-    const int64_t limit_ns =
-        vp_duty_limit_ns(VP_DUTY_JOIN, config->watchdog_seconds * SECOND);
+    const int64_t limit_ns = vp_duty_limit_ns(
+        VP_DUTY_JOIN, config->watchdog_seconds * SECOND);
     struct vp_hello hello = { .rank = config->rank,
                               .n_ranks = config->n_ranks,
                               .pid = (int)getpid() };
