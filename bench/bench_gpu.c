@@ -165,7 +165,7 @@ static int find(const char *name)
 static const struct vp_backend_ops *load(void)
 {
     const struct vp_backend_ops *cuda;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_backend_load("cuda", &cuda, &err) != VP_OK)
         lab_die("backend", &err);
@@ -370,7 +370,7 @@ static bool trace(int i, const char *path)
     const double most_us = 10.0;
     struct vp_trace_times times[MAX_STAGES];
     struct lab *lab = open_case(i);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_trace trace;
     bool met;
 
@@ -395,7 +395,7 @@ static bool trace(int i, const char *path)
 static struct vp_device_info look(void)
 {
     struct vp_device_info info;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (load()->info(0, true, &info, &err) != VP_OK)
         lab_die("device", &err);

@@ -65,7 +65,7 @@ static double count_actions(const char *name, int n_mb)
                                       .n_mb = stream ? n_mb : N_MB,
                                       .global_norm = !stream };
     struct vp_schedule schedule;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     double n;
 
     if (vp_schedule_make(&config, &schedule, &err) != VP_OK)

@@ -71,7 +71,7 @@ static float *room(void *ctx, int item)
 
 static void commit(struct rig *rig, int64_t step)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_checkpoints_commit(rig->checkpoints, NAN, &err) != VP_OK)
         lab_die("saving", &err);
@@ -127,7 +127,7 @@ static void open_rig(struct rig *rig, const struct bench *bench, int n_threads,
                              .n_mb = 1,
                              .n_threads = n_threads,
                              .saver = &rig->saver };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     *rig = (struct rig){ .saver = { rig, 0, timed_begin, room },
                          .committed = -1 };
@@ -177,7 +177,7 @@ static bool on_step(void *ctx, const struct vp_step_report *report)
 static struct turn take_turn(struct rig *rig, int64_t every, int n_steps)
 {
     struct turn turn = { .n_steps = 0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     rig->turn = &turn;
     rig->saver.every = every;
@@ -226,7 +226,7 @@ static void save_idle(struct rig *rig, struct results *results)
 {
     struct vp_trainer *trainer = lab_trainer(rig->lab);
     struct turn turn = { .n_steps = 0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t start = vp_clock_ns(), copied;
 
     rig->turn = &turn;

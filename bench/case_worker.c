@@ -8,7 +8,7 @@ static struct vp_world *join(const struct vp_processes *self)
 {
     int processes[VP_MAX_STAGES];
     struct vp_world *world = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     for (int r = 0; r < VP_MAX_STAGES; r++)
         processes[r] = r;
@@ -57,7 +57,7 @@ void case_worker(struct bench *bench)
                              .n_stages = bench->n_stages,
                              .partition = partition,
                              .n_mb = n_mb };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct lab *lab;
 
     if (bench->n_stages > lab_n_blocks(&bench->size))

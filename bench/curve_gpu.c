@@ -74,7 +74,7 @@ static void write_batches(const struct vp_data *data,
                                           VP_ROLE_LABELS };
     FILE *file = open_file(folder, "batches");
     struct vp_batch *batch = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_batch_create(data, &batch) != VP_OK)
         lab_die("batches", &err);
@@ -93,7 +93,7 @@ static void write_batches(const struct vp_data *data,
 static void write_losses(struct lab *lab, int n_steps, FILE *index)
 {
     struct vp_step_report report;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     fputs("\"losses\": [", index);
     for (int i = 0; i < n_steps; i++) {
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
         .schedule = "1f1b", .n_stages = 1, .n_mb = 1, .lr = rate
     };
     const struct lab_size *s;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_dims dims;
     struct lab *lab;
     FILE *index;

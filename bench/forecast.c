@@ -37,7 +37,7 @@ void forecast_costs(struct vp_trainer *trainer, int n_mb,
                     struct vp_stage_costs *costs_out)
 {
     struct vp_trace trace;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_trainer_trace(trainer, "bench", &trace, &err) != VP_OK)
         lab_die("trace", &err);
@@ -60,7 +60,7 @@ struct forecast forecast_run(const char *name, int n_stages, int n_mb,
     struct forecast forecast = { 0.0, 0.0, 0.0 };
     struct vp_schedule schedule;
     struct vp_timing timing;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_schedule_make(&config, &schedule, &err) != VP_OK ||
         vp_simulate(&schedule, &table, &timing, &err) != VP_OK)

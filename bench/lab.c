@@ -88,7 +88,7 @@ static void open_graphs(struct lab *lab)
     const struct lab_size *s = &lab->spec.size;
     const struct vp_model *model = model_of(s);
     struct vp_model_config config = model_config(s);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (model->task == VP_TASK_MASKED_LM) {
         if (s->labels < s->seq)
@@ -119,7 +119,7 @@ static void open_data(struct lab *lab)
         .dims = lab->dims,
         .n_dims = lab->n_dims
     };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_data_open(&config, &lab->data, &err) != VP_OK)
         lab_die("data", &err);
@@ -156,7 +156,7 @@ static void open_trainer(struct lab *lab)
         .saver = spec->saver,
         .world = spec->world,
     };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     for (int s = 0; s < VP_MAX_STAGES; s++) {
         lab->ratios[s] = spec->recompute;
@@ -219,7 +219,7 @@ const struct vp_graph *lab_graph(const struct lab *lab)
 double lab_run(struct lab *lab, int n_mb)
 {
     int n_steps = lab->stream ? n_mb : n_mb / lab->spec.n_mb;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t start = vp_clock_ns();
 
     if (vp_trainer_run(lab->trainer, n_steps, NULL, NULL, &err) != VP_OK)
@@ -230,7 +230,7 @@ double lab_run(struct lab *lab, int n_mb)
 double lab_flops(struct lab *lab)
 {
     struct vp_step_report report;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_trainer_step(lab->trainer, &report, &err) != VP_OK)
         lab_die("training", &err);

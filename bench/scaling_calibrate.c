@@ -74,7 +74,7 @@ static void cut(const struct lab_spec *spec, int *partition)
 static void read_costs(struct lab *lab, struct vp_stage_costs *costs)
 {
     struct vp_trace trace;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_trainer_trace(lab_trainer(lab), "bench", &trace, &err) != VP_OK ||
         vp_compare_costs(&trace, costs, &err) != VP_OK)
@@ -118,7 +118,7 @@ static double shared_seconds(const struct lab_spec *spec,
     struct vp_shared_time shared;
     struct vp_schedule schedule;
     struct vp_timing timing;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_schedule_make(&config, &schedule, &err) != VP_OK ||
         vp_simulate(&schedule, &table, &timing, &err) != VP_OK)

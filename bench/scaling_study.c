@@ -55,7 +55,7 @@ static void lower_block(const struct vp_graph *graph, int block,
 {
     struct vp_stage_spec spec = { .first_block = block, .n_blocks = 1 };
     struct vp_program program;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_program_lower(graph, &spec, NULL, NULL, &program, &err) != VP_OK)
         lab_die("block", &err);
@@ -155,7 +155,7 @@ static struct span simulate(const struct mix *mix,
     };
     struct vp_schedule schedule;
     struct vp_timing timing;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct span span;
 
     for (int s = 0; s < VP_MAX_STAGES; s++) {

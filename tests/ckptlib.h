@@ -181,7 +181,7 @@ static inline void state_fill(uint32_t turn, int i, unsigned char *bytes)
 static inline struct vp_ckpt_writer *open_writer(int keep)
 {
     struct vp_ckpt_writer *writer = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_ckpt_writer_create(store(), NULL, keep, state_items, N_ITEMS,
                               &writer, &err) != VP_OK)
@@ -235,7 +235,7 @@ static inline enum vp_status save_state(struct vp_ckpt_writer *writer,
 static inline void save_well(struct vp_ckpt_writer *writer, int64_t step,
                              uint32_t turn, double score)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (save_state(writer, step, turn, score, &err) != VP_OK)
         fail_msg("step %d: %s", (int)step, err.text);
@@ -247,7 +247,7 @@ static inline uint32_t check_state(const struct vp_ckpt *ckpt)
 {
     unsigned char want[MAX_ITEM_BYTES], got[MAX_ITEM_BYTES];
     const struct vp_facts *facts = vp_ckpt_facts(ckpt);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     const char *text = NULL;
     int64_t turn = -1;
     uint64_t seed = 0;

@@ -105,7 +105,7 @@ static inline unsigned char *write_noise(const char *name, size_t n)
 static inline struct vp_data *open_data(const struct vp_data_config *config)
 {
     struct vp_data *data = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_data_open(config, &data, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -124,7 +124,7 @@ static inline struct vp_batch *make_batch(const struct vp_data *data)
 static inline void fill(const struct vp_data *data, uint64_t m,
                         struct vp_batch *batch)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_data_fill(data, m, batch, &err) != VP_OK)
         fail_msg("%s", err.text);

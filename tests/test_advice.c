@@ -64,7 +64,7 @@ static enum vp_status dry_run(const char *yaml, const char *const *sets,
     while (sets[n])
         n++;
     *seen = (struct seen){ .peak = 0 };
-    *err = (struct vp_err){ "" };
+    *err = (struct vp_err){ .text = "" };
     st = vp_config_parse("a.yml", yaml, strlen(yaml), sets, n, &config, err);
     if (st == VP_OK)
         st = vp_run_train(&config, &options, &events, err);
@@ -236,7 +236,7 @@ static const char *advise(const char *yaml,
         .loader = loader,
     };
 
-    err = (struct vp_err){ "" };
+    err = (struct vp_err){ .text = "" };
     if (vp_config_parse("a.yml", yaml, strlen(yaml), NULL, 0, &config, &err) !=
         VP_OK)
         fail_msg("%s", err.text);

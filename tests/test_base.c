@@ -97,7 +97,7 @@ static void test_status_names(void **state)
 
 static void test_err_set(void **state)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(vp_err_set(&err, VP_ERR_IO, "%s:%d: bad", "a.yml", 7),
@@ -106,9 +106,26 @@ static void test_err_set(void **state)
     assert_int_equal(vp_err_set(NULL, VP_ERR_TIMEOUT, "%d", 1), VP_ERR_TIMEOUT);
 }
 
+static void test_err_names_fields(void **state)
+{
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    assert_int_equal(vp_err_refuse(&err, "heads hidden", "%d heads", 3),
+                     VP_ERR_INVALID);
+    assert_string_equal(err.text, "3 heads");
+    assert_string_equal(err.fields, "heads hidden");
+    vp_err_prefix(&err, "a.yml:1");
+    assert_string_equal(err.text, "a.yml:1: 3 heads");
+    assert_string_equal(err.fields, "heads hidden");
+    vp_err_set(&err, VP_ERR_IO, "another");
+    assert_null(err.fields);
+    assert_int_equal(vp_err_refuse(NULL, "heads", "none"), VP_ERR_INVALID);
+}
+
 static void test_err_prefix(void **state)
 {
-    struct vp_err err = { "cause" };
+    struct vp_err err = { .text = "cause" };
 
     (void)state;
     vp_err_prefix(&err, "stage %d", 3);
@@ -1036,6 +1053,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_err_set),
+        cmocka_unit_test(test_err_names_fields),
         cmocka_unit_test(test_err_prefix),
         cmocka_unit_test(test_err_is_bounded),
         cmocka_unit_test(test_try),

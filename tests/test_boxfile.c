@@ -52,7 +52,7 @@ static void pause_ms(int ms)
 static struct vp_box *keep(void)
 {
     struct vp_box *box = vp_box_map();
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (!box || vp_boxfile_keep(box, folder, 3, &err) != VP_OK) {
         fprintf(stderr, "%s\n", err.text);

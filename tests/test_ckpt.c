@@ -59,7 +59,7 @@ void *__wrap_realloc(void *p, size_t n)
 static int64_t newest(struct notes *notes)
 {
     struct vp_ckpt *ckpt = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t step;
 
     notes->n = 0;
@@ -95,7 +95,7 @@ static void what_is_saved_comes_back(void **state)
 {
     struct vp_ckpt_writer *writer;
     struct vp_ckpt *ckpt = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char names[256];
     char *text = NULL;
 
@@ -156,7 +156,7 @@ static void reading_checks_type_and_shape(void **state)
     };
     struct vp_ckpt *ckpt = NULL;
     unsigned char buf[512];
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     save_three();
@@ -178,7 +178,7 @@ static void facts_come_back(void **state)
     static const double reals[] = { 0.0,    -0.0,   1.0 / 3, 1e308,
                                     5e-324, -1e-17, 3.0 };
     struct vp_facts *facts = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     const char *text = NULL;
     uint64_t b;
     int64_t n;
@@ -265,7 +265,7 @@ static void the_manifest_is_plain_text(void **state)
                                "  ],\n"
                                "  \"checksum\": \"fbe0b072c30607d1\"\n"
                                "}\n";
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char *text = NULL;
     size_t n = 0;
 
@@ -351,7 +351,7 @@ static void impossible_manifests_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct vp_manifest manifest;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st;
         char text[1024];
         int n;
@@ -386,7 +386,7 @@ static void no_text_breaks_the_manifest(void **state)
     text = malloc(ROOM);
     for (uint32_t m = 0; m < n_mutants; m++) {
         struct vp_manifest manifest;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         size_t n = n_seed - 37;
 
         memcpy(text, seed_text, n);
@@ -547,7 +547,7 @@ static void all_broken_is_refused(void **state)
 {
     struct vp_ckpt *ckpt = NULL;
     struct notes notes = { 0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(
@@ -592,7 +592,7 @@ static void a_name_in_two_files_is_refused(void **state)
 {
     unsigned char *zero, *manifest, *body;
     struct vp_ckpt *ckpt = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     size_t n_zero, n_manifest, n_body;
     char text[2048], *end;
 
@@ -855,7 +855,7 @@ static void removing_gives_up_in_depth(void **state)
 
 static void space_is_asked_for(void **state)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     long long needed = 0, there = 0;
 
     (void)state;
@@ -923,7 +923,7 @@ static void a_failed_team_leaves_nothing(void **state)
                                            .n_images = 1,
                                            .images = &image,
                                            .team = &team };
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(vp_ckpt_prepare(store(), &err), VP_OK);
         vp_io_swap(own ? &broken : &vp_io_system);
@@ -951,7 +951,7 @@ static void writer_refuses_bad_items(void **state)
         0, "a", VP_ST_U8, 1, { INT64_MAX / 4 }, false
     };
     struct vp_ckpt_writer *writer = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(
@@ -983,7 +983,7 @@ static void every_item_must_be_put(void **state)
 {
     struct vp_ckpt_writer *writer = open_writer(0);
     unsigned char bytes[MAX_ITEM_BYTES] = { 0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     for (int missing = 0; missing < N_ITEMS; missing++) {
@@ -1047,7 +1047,7 @@ static void ranks_put_at_once(void **state)
 {
     struct vp_ckpt_writer *writer;
     struct vp_ckpt *ckpt = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     pthread_t readers[4];
 
     (void)state;
@@ -1100,7 +1100,7 @@ static void saving_allocates_nothing(void **state)
     struct vp_ckpt_writer *writer;
     struct vp_facts *facts = make_facts(1);
     char *large = calloc(1, 200000);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     fault_start(FAULT_NONE, 0, 0);
@@ -1161,7 +1161,7 @@ static void any_allocation_may_fail(void **state)
     (void)state;
     fault_start(FAULT_NONE, 0, 0);
     for (int k = 1;; k++) {
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st;
         bool hit;
 
@@ -1202,7 +1202,7 @@ static void large_files_come_back(void **state)
         struct vp_ckpt_writer *writer = NULL;
         struct vp_ckpt *ckpt = NULL;
         struct vp_st_tensor want = { .type = VP_ST_U8, .n_dims = 1 };
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         fault_start(FAULT_NONE, 0, 0);
         fault.direct = (enum direct)direct;
@@ -1246,7 +1246,7 @@ static void matrices_are_turned(void **state)
     };
     struct vp_ckpt_writer *writer = NULL;
     struct vp_ckpt *ckpt = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     float put[MOST], got[MOST];
 
     (void)state;
@@ -1293,7 +1293,7 @@ static void matrices_are_turned(void **state)
 static void waits_have_a_limit(void **state)
 {
     struct vp_ckpt_writer *writer;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t start;
 
     (void)state;
@@ -1320,7 +1320,7 @@ static void commit_and_free(int sync_ms, int delay_us)
 {
     struct vp_facts *facts = make_facts(5);
     struct vp_ckpt_writer *writer;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     fault_start(FAULT_NONE, 0, 0);
     writer = open_writer(0);
@@ -1368,7 +1368,7 @@ static void saving_costs_a_copy(void **state)
     struct vp_ckpt_item items[BLOCKS];
     char names[BLOCKS][32];
     struct vp_ckpt_writer *writer = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     unsigned char *from, *to;
 
     (void)state;

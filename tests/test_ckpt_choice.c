@@ -111,7 +111,7 @@ static void only_damage_is_passed_over(void **state)
 {
     static const int errors[] = { EIO, EACCES, EMFILE, ENOMEM, ESTALE };
     struct vp_io table = vp_io_system;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct notes notes = { 0 };
     int64_t step;
 
@@ -144,7 +144,7 @@ static void only_damage_is_passed_over(void **state)
 
 static void a_later_format_is_not_passed_over(void **state)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct notes notes = { 0 };
     int64_t step;
 
@@ -168,7 +168,7 @@ static void another_process_may_reject(void **state)
     struct vp_ckpt_search *search = NULL;
     struct vp_ckpt *ckpt = NULL;
     struct notes notes = { 0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     save_three();
@@ -195,7 +195,7 @@ static struct vp_ckpt_id id_of(const char *name)
 {
     struct vp_ckpt *ckpt = NULL;
     struct vp_ckpt_id id;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     assert_int_equal(vp_ckpt_open(in_store(name), &ckpt, &err), VP_OK);
     assert_int_equal(vp_ckpt_identify(ckpt, &id, &err), VP_OK);
@@ -219,7 +219,7 @@ static enum vp_status open_same(const struct vp_ckpt_id *id, int block,
 static void exactly_that_one_is_opened(void **state)
 {
     struct vp_ckpt_writer *writer;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_ckpt_id id;
 
     (void)state;
@@ -249,7 +249,7 @@ static void wanted_blocks_are_verified(void **state)
                                                .n_dims = 1,
                                                .dims = { 64 } };
     bool none[8] = { false };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_ckpt *ckpt = NULL;
     struct vp_ckpt_id id;
     float head[64];
@@ -276,7 +276,7 @@ static void newer_ones_are_set_aside(void **state)
 {
     struct vp_ckpt_entry *list = NULL;
     struct vp_ckpt_writer *writer;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct notes notes = { 0 };
     int64_t step;
     int n = -1;
@@ -315,7 +315,7 @@ static void numbers_go_on(void **state)
 
 static void nothing_is_set_aside_for_one_that_is_gone(void **state)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     save_three();
@@ -328,7 +328,7 @@ static void nothing_is_set_aside_for_one_that_is_gone(void **state)
  * damaged: the run goes on from the first. */
 static void the_former_one_takes_its_place(void **state)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct notes notes = { 0 };
     int64_t step;
 
@@ -361,7 +361,7 @@ static ssize_t read_or_fail(int fd, void *buf, size_t n, off_t where)
 static void they_stay_until_a_save_is_read_back(void **state)
 {
     struct vp_io table = vp_io_system;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_ckpt_writer *writer;
 
     (void)state;
@@ -403,7 +403,7 @@ static void the_caller_comes_before_the_name(void **state)
 {
     struct barrier barrier = { .fails = true };
     struct vp_ckpt_writer *writer;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     writer = open_writer(0);

@@ -38,7 +38,7 @@ static uint32_t newest_turn(void)
 {
     struct vp_ckpt *ckpt = NULL;
     struct notes notes = { 0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
     uint32_t turn;
 
@@ -58,7 +58,7 @@ static uint32_t newest_turn(void)
 static void check_all(void)
 {
     struct vp_ckpt_entry *list = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int n = 0;
 
     assert_int_equal(vp_ckpt_list(store(), &list, &n, &err), VP_OK);
@@ -192,7 +192,7 @@ static void fail_everywhere(enum fault_kind kind, int error, int stride)
         stride = 1;
     for (int k = 1;; k += stride) {
         struct vp_ckpt_writer *writer = NULL;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         uint32_t last = 0;
         bool hit;
 
@@ -286,7 +286,7 @@ static void errors_are_told_once(void **state)
 {
     struct vp_ckpt_writer *writer;
     struct vp_facts *facts = make_facts(1);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char names[256];
 
     (void)state;
@@ -328,7 +328,7 @@ static void saving_again_may_fail(void **state)
     (void)state;
     for (int k = 1;; k++) {
         struct vp_ckpt_writer *writer;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st;
         char names[256];
         bool hit;

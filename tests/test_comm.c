@@ -318,7 +318,7 @@ static void abort_frees_everybody(void **state)
     static struct letter letter;
     struct vp_buffer buffer;
     int64_t start = vp_clock_ns();
-    struct vp_err err = { "none" };
+    struct vp_err err = { .text = "none" };
 
     (void)state;
     if (!stuck.world)
@@ -805,7 +805,7 @@ static void join_processes(const char *transport,
                            const struct vp_processes *self)
 {
     int order[MAX_RANKS];
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     for (int r = 0; r < self->n; r++)
         order[r] = self->n - 1 - r;
@@ -919,7 +919,7 @@ static void a_message_may_be_huge(void **state)
     struct vp_buffer buffer = { .head = &head,
                                 .n_head = sizeof(head),
                                 .n_body = huge_words(0) * 8 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     buffer.body = buffer.self = malloc(buffer.n_body);
@@ -952,7 +952,7 @@ static void a_broken_transfer_ends_the_world(void **state)
     static struct letter letter;
     struct vp_buffer buffer;
     struct vp_channel *channel;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     void *arrived;
 
     (void)state;

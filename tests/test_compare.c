@@ -365,7 +365,7 @@ static const char small[] = "model_type: gpt2\nvocab: 64\nhidden: 32\n"
 
 static void load(struct vp_config *out, const char *name, const char *more)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char text[1024];
 
     snprintf(text, sizeof(text), "%s%s", small, more);
@@ -376,7 +376,7 @@ static void load(struct vp_config *out, const char *name, const char *more)
 /* `small` with one more key, or another value of one that it has. */
 static void load_with(struct vp_config *out, const char *set)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_config_parse("b.yml", small, strlen(small), &set, 1, out, &err) !=
         VP_OK)
@@ -510,7 +510,7 @@ static void embeddings_are_untied_in_all(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct vp_config configs[3];
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st;
 
         for (int j = 0; j < 3; j++) {
@@ -542,7 +542,7 @@ static void data_folders_are_compared_as_such(void **state)
     static const char *const names[] = { "data_dir: /usr/lib\n",
                                          "data_dir: /usr/../usr/./lib\n" };
     struct vp_config configs[2];
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     for (int i = 0; i < 2; i++)
@@ -562,7 +562,7 @@ static struct vp_shared_time simulate(const char *more, int n_mb, double cores)
     };
     struct vp_shared_time out;
     struct vp_config config;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     load(&config, "a.yml", more);
     if (vp_compare_simulate(&config, costs, n_mb, cores, &out, &err) != VP_OK)
@@ -629,7 +629,7 @@ static void the_largest_batch_is_the_largest(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(kinds); i++)
         for (int64_t limit = 1 << 19; limit <= 1 << 24; limit *= 4) {
             struct vp_config config;
-            struct vp_err err = { "" };
+            struct vp_err err = { .text = "" };
             char lacks[VP_LACKS_TEXT];
             int64_t batch = -1;
 
@@ -647,7 +647,7 @@ static void the_largest_batch_is_the_largest(void **state)
 static void nothing_fits_into_a_byte(void **state)
 {
     struct vp_config config;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char lacks[VP_LACKS_TEXT];
     int64_t batch = -1;
 
@@ -678,7 +678,7 @@ static void batches_are_found_for_other_machines(void **state)
         const char *yaml = cases[i].yaml;
         char lacks[VP_LACKS_TEXT];
         struct vp_config config;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         int64_t batch = -1;
 
         if (vp_config_parse("a.yml", yaml, strlen(yaml), NULL, 0, &config,
@@ -708,7 +708,7 @@ static double plain_loss(const struct vp_config *config, const char *folder,
 {
     struct vp_run_options options = { .output = folder, .max_steps = n_steps };
     struct vp_run_events events = { .on_end = keep_end };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_run_train(config, &options, &events, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -743,7 +743,7 @@ static void two_configurations_run_in_turn(void **state)
     struct vp_compare_options options = { .max_steps = 10, .n_rounds = 2 };
     struct vp_compare_events events = { .on_run = count_run,
                                         .on_notice = keep_notice };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_non_null(mkdtemp(root));
@@ -795,7 +795,7 @@ static void runs_can_be_stopped(void **state)
     struct vp_contestant c[2] = { { .name = "a" }, { .name = "b" } };
     struct vp_compare_options options = { .n_rounds = 1, .stop = &stop };
     struct vp_compare_events events = { .on_notice = keep_notice };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_non_null(mkdtemp(root));

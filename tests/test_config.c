@@ -92,7 +92,7 @@ static enum vp_status load(const char *yaml, const char *set,
                            struct vp_config *out, struct vp_err *err)
 {
     write_text("a.yml", yaml);
-    *err = (struct vp_err){ { 0 } };
+    *err = (struct vp_err){ .text = "" };
     return vp_config_load("a.yml", &set, set ? 1 : 0, out, err);
 }
 
@@ -109,7 +109,7 @@ static void load_ok(const char *yaml, const char *set, struct vp_config *out)
 static void parse(const char *text, struct vp_arena *arena,
                   const struct vp_yaml_node **root)
 {
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     if (vp_yaml_parse("t", text, strlen(text), arena, root, &err) != VP_OK)
         fail_msg("%s\n%s", text, err.text);
@@ -196,7 +196,7 @@ static void test_yaml_limits(void **state)
 {
     struct vp_arena arena = { 0 };
     const struct vp_yaml_node *root;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char *big = malloc(VP_FILE_MAX_BYTES + 2);
 
     (void)state;
@@ -533,7 +533,7 @@ static void test_refuses_pipelines(void **state)
 static void test_refuses_files(void **state)
 {
     struct vp_config config;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(vp_config_load("no.yml", NULL, 0, &config, &err),
@@ -1060,7 +1060,7 @@ static void test_set(void **state)
                                         "max_positions=300",
                                         "log_directory=x=y" };
     struct vp_config c;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     write_text("a.yml", BERT "layers: 2\npositions: 200\n");
@@ -1102,7 +1102,7 @@ static void test_paths(void **state)
 {
     static const char *const set = "data_dir=data";
     struct vp_config c;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     mkdir("sub/data", 0700);
@@ -1300,7 +1300,7 @@ static void assert_same_config(const struct vp_config *a,
 static void check_round_trip(const char *yaml)
 {
     struct vp_config first, second;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char *text_b, *text_c;
 
     load_ok(yaml, NULL, &first);
@@ -1363,7 +1363,7 @@ static void test_round_trip(void **state)
 static void test_written_paths(void **state)
 {
     struct vp_config c;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char *text, *here = getcwd(NULL, 0);
     char want[512];
 
@@ -1392,7 +1392,7 @@ static void test_shipped_files(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(files); i++) {
         struct vp_config c;
-        struct vp_err err = { { 0 } };
+        struct vp_err err = { .text = "" };
         char path[512];
 
         snprintf(path, sizeof(path), VP_SOURCE_DIR "/configs/%s.yml", files[i]);
@@ -1484,7 +1484,7 @@ static void test_mutations(void **state)
     write_plan_files();
     for (uint32_t round = 0; round < 120000; round++) {
         size_t which = round % VP_COUNT_OF(seeds);
-        struct vp_err err = { { 0 } };
+        struct vp_err err = { .text = "" };
         struct vp_config c;
         enum vp_status st;
         char bytes[4096];
@@ -1524,7 +1524,7 @@ static void test_pipes_have_an_end(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(written); i++) {
         /* For both directions it opens without another end. */
         int fd = written[i] ? open("fifo", O_RDWR) : -1;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         char *bytes = NULL;
         size_t n = 0;
 
@@ -1548,7 +1548,7 @@ static void test_pipes_have_no_folder(void **state)
 {
     static const char text[] = "model_type: bert\nlog_directory: runs\n";
     struct vp_config c;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char path[64];
     int ends[2];
 
@@ -1592,7 +1592,7 @@ static void test_edges_of_numbers(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct vp_config first, second;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         char text[128];
 
         snprintf(text, sizeof(text), "model_type: bert\n%s\n", cases[i].line);

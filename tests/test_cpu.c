@@ -68,7 +68,7 @@ static int attached_core(struct vp_backend *backend)
 static void test_pinned(void **state)
 {
     int n = n_cores();
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     for (int first = 0; first < n; first++) {
@@ -97,7 +97,7 @@ static void test_pinned_workers(void **state)
     struct vp_backend_config config = { .n_threads = 2, .pinned = true };
     int cores[2] = { -1, -1 };
     struct vp_backend *backend = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     if (n_cores() < 2) {
@@ -116,7 +116,7 @@ static void test_not_pinned(void **state)
 {
     struct vp_backend_config config = { .n_threads = 1 };
     struct vp_backend *backend = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(vp_backend_cpu.open(&config, &backend, &err), VP_OK);
@@ -137,7 +137,7 @@ static void test_refused(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(bad); i++) {
         struct vp_backend *backend = NULL;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(vp_backend_cpu.open(&bad[i], &backend, &err),
                          VP_ERR_INVALID);

@@ -698,7 +698,7 @@ static void mistakes_are_explained(void **state)
             .path = mistakes[k].name ? at(mistakes[k].name) : NULL,
         };
         struct vp_data *data = NULL;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(vp_data_open(&config, &data, &err), VP_ERR_INVALID);
         assert_null(data);

@@ -34,7 +34,7 @@ static void deep_stages_take_the_memory_planned(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct setup setup = deep_setup(cases[i].depth, cases[i].replicas);
         const struct vp_memory *memory;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         int64_t sum = 0;
         struct run run;
 
@@ -60,7 +60,7 @@ static void deep_deadlocks_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(depths); i++) {
         struct setup setup = deep_setup(depths[i], replicas);
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         struct run run;
 
         assert_int_equal(run_create(&run, &setup, 0, &err), VP_ERR_INVALID);
@@ -81,7 +81,7 @@ static void rounds_longer_than_the_result_ring(void **state)
 {
     static const int depth[] = { 1000, 0 }, replicas[] = { 9, 1 };
     struct setup setup = deep_setup(depth, replicas);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t n_steps = 0;
     struct run run;
 
@@ -105,7 +105,7 @@ static void notes_on_updates_have_room(void **state)
 {
     static const int depth[] = { 500, 0 }, replicas[] = { 9, 1 };
     struct setup setup = deep_setup(depth, replicas);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run run;
 
     (void)state;

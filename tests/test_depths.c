@@ -21,7 +21,7 @@ static const char *const names[] = { "pipedream", "macrobatch", "1f1b",
 static struct vp_schedule make(const struct vp_sched_config *config)
 {
     struct vp_schedule schedule;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_schedule_make(config, &schedule, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -31,7 +31,7 @@ static struct vp_schedule make(const struct vp_sched_config *config)
 /* Both proofs must say `want`. */
 static void check(const struct vp_schedule *schedule, bool want, uint32_t seed)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     const char *why = "";
     char depths[64] = "";
     int n = 0;
@@ -268,7 +268,7 @@ static void deep_stages_cost_no_time(void **state)
                                       .n_mb = 100 };
     struct vp_schedule by_default = make(&config), deep;
     struct vp_timing times[2];
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     for (int s = 0; s < 3; s++)
@@ -294,7 +294,7 @@ static void too_much_in_flight(void **state)
                                       .replicas = replicas,
                                       .depth = depth };
     struct vp_schedule schedule;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(vp_schedule_make(&config, &schedule, &err),
@@ -308,7 +308,7 @@ static void too_much_in_a_text(void **state)
     enum { REPLICAS = 4095 };
     static char text[16 * (REPLICAS + 8)];
     struct vp_schedule schedule;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     size_t n;
 
     (void)state;

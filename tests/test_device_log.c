@@ -113,7 +113,7 @@ static struct setup pipe_of(const char *schedule, int n_stages, int n_mb)
 static void run_traced(struct run *run, const struct setup *setup,
                        struct vp_trace *trace)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (run_create(run, setup, 0, &err) != VP_OK ||
         vp_trainer_run(run->trainer, setup->n_steps, keep_step, run, &err) !=

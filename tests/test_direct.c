@@ -95,7 +95,7 @@ static void processes_give_the_bits_of_threads(void **state)
     struct vp_backend_ops device = reaching();
     struct vp_world *joined = world;
     struct run threads, processes;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct setup setup;
     long before;
 
@@ -140,7 +140,7 @@ static int number(const char *name, const char *other)
 static bool join(const char *name)
 {
     static const int order[] = { 0, 1, 2, 3 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     self = (struct vp_processes){ number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
                                   number("OMPI_COMM_WORLD_RANK", "PMI_RANK") };

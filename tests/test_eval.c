@@ -85,7 +85,7 @@ static void run(const char *output, const char *resume, int64_t max_steps,
                                     .on_end = on_end };
     const char *sets[2 * MAX_SETS];
     struct vp_config config;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int n_sets = 0;
 
     memset(heard, 0, sizeof(*heard));
@@ -247,7 +247,7 @@ static void check_live(const struct vp_trace *trace)
 /* At a step; NULL: at the end. */
 static void read_live(const struct vp_step_report *report)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_trace trace;
     char path[300];
 

@@ -105,7 +105,7 @@ static void check_watchdog(const struct trap *trap, describe_fn fn)
 
     for (int limit_ms = TIMEOUT_MS;; limit_ms *= 2) {
         struct trap sprung = *trap;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st = run_into(&sprung, limit_ms, &err);
         char want[160];
 
@@ -170,7 +170,7 @@ static void an_error_stops_all_ranks(void **state)
                              .fault = VP_FAULT_ERROR,
                              .rank = rand_at(trial, 0, 3),
                              .countdown = rand_at(trial, 1, 30) };
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         char text[64], want[160];
 
         /* The watchdog has no part in this. */
@@ -192,7 +192,7 @@ static void a_box_has_the_users_numbers(void **state)
     static struct vp_box box;
     struct vp_box *boxes[3] = { NULL, &box, NULL };
     struct setup setup = three_stages(0);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_action action;
     int n_peers[3] = { 0 };
     struct run run;

@@ -113,7 +113,7 @@ static void test_the_goal_decides(void **state)
         };
         struct progress progress = { .unigram_loss = none, .eval_loss = none };
         struct goal goal = { NULL, 0.0 };
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st;
 
         if (cases[i].text)
@@ -130,7 +130,7 @@ static void test_the_goal_needs_an_evaluation(void **state)
 {
     struct vp_config config = { .eval_every = 0 };
     struct goal goal = { NULL, 0.0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(goal_check_config(&goal, &config, &err), VP_OK);

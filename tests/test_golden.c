@@ -111,7 +111,7 @@ static void lower(struct stage *s)
                                   .n_blocks = s->graph.n_blocks,
                                   .recompute_ratio = s->variant.recompute_ratio,
                                   .split_w = s->variant.split_w };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_program_lower(&s->graph, &spec, scratch_bytes, s->backend,
                          &s->program, &err) != VP_OK ||
@@ -196,7 +196,7 @@ static void stage_open(struct stage *s, const struct variant *variant)
                                         .reference = variant->reference };
     struct vp_model_config model = tiny_config(variant->model, variant->tied);
     const char *root = getenv("VP_TEST_FILES");
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char path[512];
 
     memset(s, 0, sizeof(*s));

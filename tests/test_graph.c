@@ -186,7 +186,7 @@ static void mistakes_are_named(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct vp_graph g;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         vp_val ids, x;
 
         vp_graph_init(&g, 2);

@@ -43,7 +43,7 @@ static void build(const struct growth_case *c, int n, struct vp_graph *graph)
     const struct vp_model *model = vp_model_find(c->model);
     struct vp_model_config sizes = model->sizes[0].config;
     struct vp_dims dims = { .batch = 2, .seq = 8 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     sizes.vocab = 64;
     sizes.hidden = 16;
@@ -82,7 +82,7 @@ static void plan_model(void *ctx, int n)
     double ratios[MAX_STAGES];
     struct vp_train_config config;
     struct vp_trainer *trainer;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_graph graph;
 
     build(c, n, &graph);
@@ -128,7 +128,7 @@ static void lower_with_shared_gradients(void *ctx, int n)
     const struct growth_case *c = ctx;
     struct vp_stage_spec spec = { .one_slot = true, .grad_linger = 8192 };
     struct vp_program program;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_graph graph;
 
     build(c, n, &graph);
@@ -152,7 +152,7 @@ static void lower_graph(struct vp_graph *g, vp_val x)
 {
     struct vp_stage_spec spec = { .n_blocks = 1 };
     struct vp_program program;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     vp_cross_entropy(g, x, vp_graph_input(g, VP_ROLE_LABELS, "labels", 1),
                      VP_NONE, 0.0f);
@@ -225,7 +225,7 @@ static void waiting_calls_keep_their_order(void **state)
     struct vp_stage_spec spec = { .first_block = 0 };
     struct growth_case c = cases[3];
     struct vp_program program;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_graph graph;
     int n_pairs = 0;
 

@@ -174,7 +174,7 @@ static void close_shards(struct shards *shards)
 
 static void open_shards(const struct setup *setup, struct shards *shards)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (try_open(setup, shards, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -623,7 +623,7 @@ static void prefetching_changes_nothing(void **state)
         const struct vp_batch_order order = { 3, 2, 1, 1 };
         struct vp_prefetch *prefetch = NULL;
         const struct vp_batch *got = NULL;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(
             vp_prefetch_create(shards.data, &order, depths[k], &prefetch),
@@ -789,7 +789,7 @@ static void shards_come_in_order_of_names(void **state)
     struct shards shards;
     int32_t ids[16];
     struct vp_masked row = { .tokens = ids };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     copy_file(GOLDEN "plain/x_training_2.h5", "x_training_10.h5");
@@ -818,7 +818,7 @@ static const char *what_is_at(const char *path)
                                      .dims = &dims,
                                      .n_dims = 1 };
     struct vp_data *data = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_data_open(&config, &data, &err) != VP_OK)
         snprintf(what, sizeof(what), "%.250s", err.text);
@@ -988,7 +988,7 @@ static void mistakes_are_explained(void **state)
     (void)state;
     for (size_t k = 0; k < VP_COUNT_OF(mistakes); k++) {
         struct shards shards;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st = try_open(&mistakes[k].setup, &shards, &err);
 
         if (st != VP_ERR_INVALID || !strstr(err.text, mistakes[k].cause) ||
@@ -1049,7 +1049,7 @@ static void shards_have_one_length(void **state)
 {
     struct setup setup = { .path = folder, .seq = 32 };
     struct shards shards;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     copy_file(GOLDEN "plain/x_training_1.h5", "0_training.h5");
@@ -1071,7 +1071,7 @@ static void other_models_need_other_data(void **state)
                                      .dims = &dims,
                                      .n_dims = 1 };
     struct vp_data *data = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(vp_data_open(&config, &data, &err), VP_ERR_INVALID);
@@ -1096,7 +1096,7 @@ static int count_failures(const struct shards *shards,
     int n_failed = 0;
 
     for (int64_t m = 0; m < n; m++) {
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st = vp_data_fill(shards->data, (uint64_t)m,
                                          shards->batch, &err);
         char begin[32];
@@ -1200,7 +1200,7 @@ static void failing_reads_are_told(void **state)
     struct setup setup = { .path = GOLDEN "mixed", .block = 10 };
     struct vp_batch **want;
     struct shards shards;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int n_failed = 0;
 
     (void)state;
@@ -1243,7 +1243,7 @@ static void half_read_blocks_are_not_used(void **state)
     struct shards shards;
     int32_t ids[16];
     struct vp_masked row = { .tokens = ids };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     open_shards(&setup, &shards);
@@ -1276,7 +1276,7 @@ static void memory_may_run_out(void **state)
 
     (void)state;
     for (failing_allocation = 1;; failing_allocation++) {
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st;
 
         atomic_store(&n_allocations, 0);
@@ -1311,7 +1311,7 @@ static void errors_of_libhdf5_are_not_printed(void **state)
     struct setup setup = { .path = GOLDEN "mixed", .block = 10 };
     struct setup torn = { .path = NULL };
     struct shards shards;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t n;
     char *bytes = golden_slurp(GOLDEN "nvidia/books_training_0.hdf5", "", &n);
 
@@ -1344,7 +1344,7 @@ static int read_image(const unsigned char *bytes, int64_t n,
                       const struct gold *gold, int64_t first_row)
 {
     struct setup setup = { .image = bytes, .n_image = (size_t)n };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct shards shards;
     int n_wrong = 0;
 
@@ -1451,7 +1451,7 @@ static void damaged_files_are_refused(void **state)
 {
     struct setup setup = { .path = at("x") };
     struct shards shards;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t n;
     char *bytes = golden_slurp(GOLDEN "mixed/a_training.hdf5", "", &n);
 
@@ -1605,7 +1605,7 @@ static void damages_are_named(void **state)
     for (size_t k = 0; k < VP_COUNT_OF(damages); k++) {
         struct setup setup = { 0 };
         struct shards shards;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         int64_t n;
         char *bytes = golden_slurp(damages[k].path, "", &n);
         enum vp_status st;

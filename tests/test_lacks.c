@@ -28,7 +28,7 @@ static const char small[] = "model_type: gpt2\nvocab: 64\nhidden: 32\n"
 /* `small` and more, or a whole file. */
 static void load(struct vp_config *out, const char *more)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char text[1024];
 
     snprintf(text, sizeof(text), "%s%s",

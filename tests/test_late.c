@@ -345,7 +345,7 @@ static void it_changes_no_bit(void **state)
 
 static int64_t gradients_of(const struct setup *setup)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t n_bytes = 0;
     struct run run;
 
@@ -469,7 +469,7 @@ static void a_bad_gradient_ends_the_run(void **state)
                                      pipes[i].n_chunks);
         /* The third update, or the first of one of two stages. */
         int bad = 1 + 2 * pipes[i].n_chunks;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         struct run run;
         char want[32];
 

@@ -62,7 +62,7 @@ static void write_text(const char *path, const char *text)
 
 static void load(const char *yaml, struct vp_config *out)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_config_parse("a.yml", yaml, strlen(yaml), NULL, 0, out, &err) !=
         VP_OK)
@@ -112,7 +112,7 @@ static const char *make_command(int version, const char *yaml,
     const struct vp_mpirun mpirun = { .version = version };
     struct vp_words rank = { 0 };
     struct vp_config config;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     load(yaml, &config);
     vp_words_add(&rank, "/bin/vpipe");
@@ -215,7 +215,7 @@ static const char *value_of(const char *name)
 static void open_mpirun(const char *says, const char *yaml,
                         struct vp_mpirun *out)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_config config;
     char tool[256];
 
@@ -301,7 +301,7 @@ static void test_hosts(void **state)
 static void add_container(const char *image, const char *want)
 {
     struct vp_words words = { 0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char start[512];
 
     assert_int_equal(vp_container_add(&words, image, "/run", &err), VP_OK);
@@ -315,7 +315,7 @@ static void add_container(const char *image, const char *want)
 static void refuse_container(const char *image, const char *want)
 {
     struct vp_words words = { 0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     assert_int_not_equal(vp_container_add(&words, image, "/run", &err), VP_OK);
     assert_string_equal(err.text, want);
@@ -350,7 +350,7 @@ static void test_containers(void **state)
 static const char *before_command(const char *image, const char *folder)
 {
     struct vp_words words = { 0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     const char *text;
 
     if (vp_container_add(&words, image, folder, &err) != VP_OK)
@@ -364,7 +364,7 @@ static const char *before_command(const char *image, const char *folder)
 static void test_mounts(void **state)
 {
     struct vp_words words = { 0 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char here[512], want[4096];
 
     (void)state;
@@ -425,7 +425,7 @@ static bool is_any(void *ctx, const char *host)
 static void test_shrink(void **state)
 {
     struct vp_config config, small;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int n;
 
     (void)state;
@@ -492,7 +492,7 @@ static void test_a_missing_program(void **state)
 {
     char *argv[] = { "no-such-program", NULL };
     struct vp_process process;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(vp_process_start(argv, -1, &process, &err),
@@ -507,7 +507,7 @@ static void test_an_output(void **state)
     char *argv[] = { "/bin/sh", "-c", "echo abc; echo def; exit 7", NULL };
     char *silent[] = { "/bin/sh", "-c", "/bin/sleep 60", NULL };
     char *missing[] = { "no-such-program", NULL };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char text[8];
 
     (void)state;
@@ -525,7 +525,7 @@ static void test_a_status(void **state)
 {
     char *argv[] = { "/bin/sh", "-c", "exit 7", NULL };
     struct vp_process process;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(vp_process_start(argv, -1, &process, &err), VP_OK);
@@ -572,7 +572,7 @@ static void test_nothing_is_left(void **state)
                      "/usr/bin/setsid /bin/sleep 60 & echo $! >p2; wait",
                      NULL };
     struct vp_process process;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     pid_t pids[3];
 
     (void)state;
@@ -618,7 +618,7 @@ static enum vp_status print_through(const char *path, const char *n,
 /* All that was printed has arrived when the relay is finished. */
 static void test_output_is_copied(void **state)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char line[64], want[64];
     int n = 0;
     FILE *f;
@@ -639,7 +639,7 @@ static void test_output_is_copied(void **state)
 /* More than fits a pipe: the process is not held up by an error. */
 static void test_output_that_cannot_be_written(void **state)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(print_through("/dev/full", "9999", &err), VP_ERR_IO);
@@ -655,7 +655,7 @@ static void test_output_that_is_read_late(void **state)
     char *argv[] = { "/bin/sh", "-c", "sleep 0.3; exec cat <&9 >late", NULL };
     struct vp_process reader;
     struct vp_relay *relay;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct stat info;
     int ends[2];
 
@@ -681,7 +681,7 @@ static void test_output_that_is_not_read(void **state)
     static char much[256 * 1024];
     volatile sig_atomic_t stop = 2;
     struct vp_relay *relay;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int ends[2];
 
     (void)state;

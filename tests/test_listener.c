@@ -51,7 +51,7 @@ static struct vp_listener *open_listener(bool by_tcp)
                                                .local = true,
                                                .contained = by_tcp };
     struct vp_listener *listener;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_listener_open(&config, &listener, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -506,7 +506,7 @@ static void test_false_supervisors(void **state)
 {
     const struct vp_hello hello = hello_of(0);
     struct vp_address address;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char text[512];
     int status, listener, fd;
     pid_t pid;
@@ -550,7 +550,7 @@ static void test_a_supervisor_that_is_gone(void **state)
     struct vp_listener *listener = open_listener(false);
     const struct vp_hello hello = hello_of(0);
     int64_t start = vp_clock_ns();
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char text[512];
     int fd;
 

@@ -263,7 +263,7 @@ static void check_late(const char *schedule, int n_stages, const int *partition,
 {
     struct setup setup = usual;
     struct sums sums = { .least = INFINITY };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run run;
     int64_t start;
     double want;

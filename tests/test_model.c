@@ -564,7 +564,7 @@ static void check_cuts(const struct vp_graph *graph)
             { .first_block = cut, .n_blocks = graph->n_blocks - cut },
         };
         struct vp_program p[2];
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         for (int i = 0; i < 2; i++)
             if (vp_program_lower(graph, &spec[i], NULL, NULL, &p[i], &err) !=

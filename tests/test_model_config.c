@@ -78,7 +78,7 @@ static void refused_sizes(void **state)
         struct vp_model_config c = tiny_config(cases[i].model, true);
         struct vp_dims dims = tiny_dims(cases[i].model);
         struct vp_graph graph = { .n_ops = -7 };
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         char *to = (cases[i].kind == 'd' ? (char *)&dims : (char *)&c) +
                    cases[i].at;
 
@@ -160,7 +160,7 @@ static void json_bert(void **state)
 {
     const struct vp_model *model = NULL;
     struct vp_model_config c;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(read_json(BERT_JSON "}", &model, &c, &err), VP_OK);
@@ -206,7 +206,7 @@ static void json_google(void **state)
 {
     const struct vp_model *model = NULL;
     struct vp_model_config c;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(read_json(GOOGLE_JSON "}\n", &model, &c, &err), VP_OK);
@@ -241,7 +241,7 @@ static void json_others(void **state)
 {
     const struct vp_model *model = NULL;
     struct vp_model_config c;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(read_json(GPT2_JSON
@@ -328,7 +328,7 @@ static void json_refused(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         const struct vp_model *model = NULL;
         struct vp_model_config c = { .vocab = -7 };
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         if (read_json(cases[i].text, &model, &c, &err) == VP_OK)
             fail_msg("accepted: %s", cases[i].text);
@@ -346,7 +346,7 @@ static void json_no_file(void **state)
 {
     const struct vp_model *model = NULL;
     struct vp_model_config c;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(
@@ -371,7 +371,7 @@ static void json_damaged(void **state)
         struct vp_rng4 r = vp_rng(4, VP_RNG_TEST, 0, i, 0, 0);
         const struct vp_model *model = NULL;
         struct vp_model_config c;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         char text[512];
         uint32_t n;
 

@@ -71,7 +71,7 @@ static const char *refused(const char *yaml, const char *set)
     struct vp_config config;
 
     touch("a.yml", yaml);
-    err = (struct vp_err){ { 0 } };
+    err = (struct vp_err){ .text = "" };
     if (vp_config_load("a.yml", &set, set ? 1 : 0, &config, &err) == VP_OK &&
         vp_config_find_data(&config, &err) == VP_OK)
         fail_msg("taken: %s%s", yaml, set ? set : "");
@@ -81,7 +81,7 @@ static const char *refused(const char *yaml, const char *set)
 
 static void load_ok(const char *yaml, const char *set, struct vp_config *out)
 {
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     touch("a.yml", yaml);
     if (vp_config_load("a.yml", &set, set ? 1 : 0, out, &err) != VP_OK)
@@ -330,7 +330,7 @@ static void test_long_paths(void **state)
 static void test_paths_in_messages(void **state)
 {
     struct vp_config config;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(vp_config_load("configs/gpt.yml", NULL, 0, &config, &err),

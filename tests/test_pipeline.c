@@ -185,7 +185,7 @@ static void count_bytes(bool compress, struct vp_stage_stats stats[2])
 {
     int partition[2] = { 2 };
     struct setup setup = usual;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run run;
 
     setup.model = "gpt2";
@@ -273,7 +273,7 @@ static void literal_open_stage(struct literal *lit, int s, int first,
     struct vp_stage_spec spec = { .first_block = first, .n_blocks = n_blocks };
     struct vp_stage_shape shape = { .n_slots = 1, .n_versions = MAX_ROUNDS };
     struct vp_stage_config config = vp_train_stage_config(lit->config);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_stage_init(&ls->stage, &config, lit->backend, &spec, &shape, &err) !=
             VP_OK ||
@@ -468,7 +468,7 @@ static void literal_open(struct literal *lit, const struct run *run,
                          const struct vp_train_config *config,
                          const struct async_case *c, const int *partition)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int first = 0;
 
     memset(lit, 0, sizeof(*lit));
@@ -534,7 +534,7 @@ static void check_async(const char *model, const struct async_case *c,
 {
     struct setup setup = scale > 0.0f ? loud(NULL, 0, NULL) : usual;
     struct vp_train_config config;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct literal lit;
     struct run run;
     double losses[MAX_STEPS], norms[MAX_STEPS], eval_loss;
@@ -692,7 +692,7 @@ static bool stop_at_5(void *ctx, const struct vp_step_report *report)
 static uint64_t train_until(const struct setup *setup, int64_t n, vp_step_fn fn,
                             int64_t *n_done)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run run;
     uint64_t hash;
 

@@ -97,7 +97,7 @@ static char *read_text(const char *path)
 
 static void load_file(const char *path, const char *set, struct vp_config *out)
 {
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     if (vp_config_load(path, &set, set ? 1 : 0, out, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -115,7 +115,7 @@ static const char *refused(const char *yaml)
     static struct vp_err err;
     struct vp_config config;
 
-    err = (struct vp_err){ { 0 } };
+    err = (struct vp_err){ .text = "" };
     write_text("a.yml", yaml);
     if (vp_config_load("a.yml", NULL, 0, &config, &err) == VP_OK)
         fail_msg("taken:\n%s", yaml);
@@ -1051,7 +1051,7 @@ static void for_each_bad(int step,
 static void check_load(const char *name, const char *want)
 {
     struct vp_config config;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char line[sizeof(err.text) + 1];
 
     /* Plans are made without the data, which is looked for last. */
@@ -1174,7 +1174,7 @@ static void test_explain(void **state)
                                         "no_input_pipelining=yes",
                                         "recompute=no" };
     struct vp_config c, again;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char *text, *other;
 
     (void)state;
@@ -1246,7 +1246,7 @@ static void test_explain_program(void **state)
 {
     const char *const arguments[] = { "train", "a.yml", "--explain", NULL };
     struct vp_config c;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     struct outcome outcome;
     char *text;
 
@@ -1310,7 +1310,7 @@ static bool check_payload(const struct vp_key *key, const char *path,
                           const char *set, const char *text)
 {
     struct vp_config c, again;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     bool taken = vp_config_load(path, &set, set ? 1 : 0, &c, &err) == VP_OK;
 
     if (taken) {
@@ -1405,7 +1405,7 @@ static void test_json_places(void **state)
     static const char text[] = "{\"a\": [1,\n  {\"b\\u00e9\": \"x\"}],\n"
                                " \"c\" : -1.5e3, \"d\":true}";
     struct vp_arena arena = { 0 };
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     const struct vp_yaml_node *root, *a, *b, *c;
 
     (void)state;
@@ -1461,7 +1461,7 @@ static void test_json_is_strict(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(bad); i++) {
         struct vp_arena arena = { 0 };
-        struct vp_err err = { { 0 } };
+        struct vp_err err = { .text = "" };
         const struct vp_yaml_node *root;
 
         if (vp_json_parse("t", bad[i], strlen(bad[i]), &arena, &root, &err) ==
@@ -1543,7 +1543,7 @@ static void test_mutations(void **state)
     for (uint32_t round = 0; round < 60000; round++) {
         size_t which = round % 2, n = strlen(seeds[which]);
         struct vp_config c = { .mp_size = 1 };
-        struct vp_err err = { { 0 } };
+        struct vp_err err = { .text = "" };
         const struct vp_yaml_node *root;
         enum vp_status st;
         char bytes[1024];

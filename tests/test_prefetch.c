@@ -67,7 +67,7 @@ static const struct vp_data_config odd_config = {
 static struct vp_data *open_odd(void)
 {
     struct vp_data *data = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     slow_sample = broken_sample = -1;
     assert_int_equal(vp_data_open_source(&odd_config, &odd_source, &data, &err),
@@ -99,7 +99,7 @@ static void prefetching_changes_nothing(void **state)
         };
         struct vp_prefetch *prefetch = NULL;
         const struct vp_batch *got = NULL;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(vp_prefetch_create(data, &order, depths[k], &prefetch),
                          VP_OK);
@@ -147,7 +147,7 @@ static void prefetch_delivers_errors(void **state)
 {
     struct vp_data *data = open_odd();
     struct vp_batch *direct = make_batch(data);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     uint64_t n_good = 0;
 
     (void)state;
@@ -188,7 +188,7 @@ static void prefetch_waits_have_a_limit(void **state)
     struct vp_prefetch *prefetch = NULL;
     const struct vp_batch *batch = NULL;
     struct vp_batch *direct = make_batch(data);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     fill(data, 0, direct);
@@ -211,7 +211,7 @@ static void sources_without_pairs_are_refused(void **state)
 {
     struct vp_data_config config = odd_config;
     struct vp_data *data = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     config.task = VP_DATA_PAIRS;

@@ -73,7 +73,7 @@ static void open_part(struct literal *lit, struct part *part,
 {
     struct vp_stage_shape shape = { .n_slots = 1, .n_versions = 1 };
     struct vp_stage_config config = vp_train_stage_config(&lit->run->config);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_stage_init(&part->stage, &config, lit->backend, spec, &shape,
                       &err) != VP_OK ||
@@ -258,7 +258,7 @@ static void compare_weights(const struct run *run, const struct literal *lit)
 /* Trains, and does it again literally. */
 static void check(const struct setup *setup)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct literal lit;
     struct run run;
 
@@ -370,7 +370,7 @@ static struct vp_stage_stats stats_of(const struct setup *setup, int stage,
                                       uint64_t *hash_out)
 {
     struct vp_stage_stats stats;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run run;
 
     atomic_store(&n_parts_launched, 0);
@@ -454,7 +454,7 @@ static void times_add_up(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(schedules); i++) {
         struct setup setup = usual;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         struct vp_stage_stats stats;
         struct vp_trace trace;
         struct run run;
@@ -596,7 +596,7 @@ static void a_replica_that_stalls_is_named(void **state)
     (void)state;
     for (int trial = 0; trial < N_STALLS; trial++) {
         struct trap trap = { .fault = VP_FAULT_STALL };
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(run_into(&trap, trial, &err), VP_ERR_TIMEOUT);
         expect(&err, &trap, " is stuck: in ");
@@ -608,7 +608,7 @@ static void a_replica_that_dies_stops_all(void **state)
     (void)state;
     for (int trial = 0; trial < N_ERRORS; trial++) {
         struct trap trap = { .fault = VP_FAULT_ERROR };
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(run_into(&trap, trial, &err), VP_ERR_IO);
         expect(&err, &trap, NULL);

@@ -222,7 +222,7 @@ static _Noreturn void child(const struct job *job)
                                     .on_step = keep_step,
                                     .on_start = keep_start };
     struct vp_config config;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
 
     io.open = io_open;
@@ -241,7 +241,8 @@ static _Noreturn void child(const struct job *job)
                         &err);
     if (st == VP_OK)
         st = vp_run_train(&config, &options, &events, &err);
-    snprintf(shared->error_text, sizeof(shared->error_text), "%s", err.text);
+    snprintf(shared->error_text, sizeof(shared->error_text), "%.1000s",
+             err.text);
     _exit(st == VP_OK ? 0 : 1);
 }
 
@@ -310,7 +311,7 @@ static int64_t newest(const char *name)
 {
     char folder[300];
     struct vp_ckpt_entry *list = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int n = 0;
     int64_t step;
 
@@ -644,7 +645,7 @@ static void metrics_reach_the_disk_first(void **state)
 static void forge(const char *step, const char *key, const char *value)
 {
     struct vp_manifest manifest;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char *text = NULL;
     size_t n = 0;
     FILE *f;
@@ -752,7 +753,7 @@ static void check_fact(const char *key, int64_t want)
 {
     char folder[300], text[64], *list = NULL;
     struct vp_ckpt *ckpt = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     snprintf(folder, sizeof(folder), "%s/checkpoints", path_of("run"));
     assert_int_equal(vp_ckpt_open_newest(folder, NULL, NULL, &ckpt, &err),
@@ -810,7 +811,7 @@ static void check_as_published(const struct vp_ckpt *ckpt, const char *name,
                                   .n_dims = 2,
                                   .dims = { cols, rows } };
     float want[48 * 64], got[48 * 64];
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     assert_in_range(rows * cols, 1, VP_COUNT_OF(want));
     vp_param_init(graph, par, 1, want);
@@ -836,7 +837,7 @@ static void gpt2_is_saved_as_published(void **state)
     struct vp_model_config sizes = model->sizes[0].config;
     struct vp_graph graph;
     struct vp_ckpt *ckpt = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char folder[300];
     int n = 0;
 

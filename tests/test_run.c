@@ -153,7 +153,7 @@ static enum vp_status run(const char *output, const char *resume,
                                     .on_eval = hear_eval,
                                     .on_notice = hear_notice };
     struct vp_config config;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
     int n_sets = 0;
 
@@ -236,7 +236,7 @@ static void feed(struct vp_log *log, int64_t first, int64_t last)
 static void open_log(struct vp_log *log, const struct fake *fake,
                      const char *name)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char command[128];
 
     snprintf(command, sizeof(command), "%s/%s", root, name);
@@ -607,7 +607,7 @@ static void test_describe(void **state)
     char *argv[7];
     struct fake fake;
     struct vp_folder folder = { .lock = -1 };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     for (int i = 0; i < 7; i++)
@@ -998,7 +998,7 @@ static void test_capped_data(void **state)
     };
     struct vp_data *whole, *capped;
     struct vp_batch *a, *b;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t n;
 
     (void)state;
@@ -1299,7 +1299,7 @@ static void test_no_labels(void **state)
     struct vp_step_report report = {
         .step = 1, .n_steps = 9, .loss = (double)NAN, .seconds = 1.0
     };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_log log;
     const char *text;
     char *lines;
@@ -1613,7 +1613,7 @@ static void test_room(void **state)
 
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st = vp_room_judge(&cases[i].room, "dir", &err);
 
         assert_int_equal(vp_room_need(&cases[i].room), cases[i].need);

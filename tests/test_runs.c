@@ -108,7 +108,7 @@ static void compare_launches(struct vp_backend *backend,
 {
     struct memory fused, single;
     struct vp_exe *exe;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     memory_init(&fused, p);
     memory_init(&single, p);
@@ -155,7 +155,7 @@ static size_t scratch_bytes(void *ctx, const struct vp_graph *graph,
 static void lower(const struct vp_graph *g, const struct vp_stage_spec *spec,
                   struct vp_program *program)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_program_lower(g, spec, scratch_bytes, backends[1], program, &err) !=
         VP_OK)
@@ -210,7 +210,7 @@ static void random_graph(struct vp_graph *g, int n_blocks)
     x = vp_linear(g, trunk[n_blocks - 2], weight(g, VOCAB, HIDDEN), VP_NONE,
                   VP_ACT_NONE);
     vp_cross_entropy(g, x, labels, VP_NONE, 0.0f);
-    assert_int_equal(vp_graph_finish(g, &(struct vp_err){ "" }), VP_OK);
+    assert_int_equal(vp_graph_finish(g, &(struct vp_err){ .text = "" }), VP_OK);
 }
 
 /* Random stages of random models, whose temporaries share memory. */
@@ -623,7 +623,7 @@ static void test_random(void **state)
 
 static int open_backends(void **state)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     for (int n = 1; n <= MAX_THREADS; n++) {

@@ -51,7 +51,7 @@ static void reads_what_python_wrote(void **state)
 {
     struct vp_st_file *file = NULL;
     const struct vp_st_header *header;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     if (vp_st_open(GOLDEN, NULL, &file, &err) != VP_OK)
@@ -89,7 +89,7 @@ static void writes_what_python_writes(void **state)
     unsigned char data[N_GOLDEN][256], *want, *got;
     const void *from[N_GOLDEN];
     size_t n_want, n_got;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     want = read_file(GOLDEN, &n_want);
@@ -148,7 +148,7 @@ static void round_trip(uint32_t seed)
     const void *from[MOST];
     char names[MOST][32];
     struct vp_st_file *file = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int n = (int)draw(seed, 0, MOST + 1);
     int64_t sum = 0, end = 0;
     struct stat info;
@@ -258,7 +258,7 @@ static void writes_all_or_nothing(void **state)
     };
     static const float first[2] = { 1, 2 }, second[2] = { 3, 4 };
     const void *from = first;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int n_failed = 0;
     char names[256];
 
@@ -415,7 +415,7 @@ static void every_rule_is_enforced(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(rules); i++) {
         struct vp_st_header header;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st = parse_json(rules[i].json, rules[i].n_data, &header,
                                        &err);
 
@@ -483,7 +483,7 @@ static void the_length_is_checked(void **state)
 static void open_fails(const char *path, const char *want)
 {
     struct vp_st_file *file = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st = vp_st_open(path, NULL, &file, &err);
 
     if (st == VP_OK || !strstr(err.text, want) ||
@@ -530,7 +530,7 @@ static void changed_files_are_noticed(void **state)
     struct vp_st_file *file = NULL;
     const struct vp_st_tensor *t;
     unsigned char *bytes, buf[64];
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct stat info;
     size_t n;
 
@@ -658,7 +658,7 @@ static void no_bytes_break_the_parser(void **state)
     for (uint32_t m = 0; m < n_mutants; m++) {
         size_t rule = m % (VP_COUNT_OF(rules) + 4);
         struct vp_st_header header;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         int64_t file_bytes;
         size_t n;
 

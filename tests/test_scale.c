@@ -163,7 +163,7 @@ static void literal_train(struct run *want, const struct setup *setup)
     struct vp_stage_spec spec = { 0 };
     struct vp_stage_config config;
     struct vp_backend *backend;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     assert_int_equal(run_create(&run, setup, 0, &err), VP_OK);
     spec.n_blocks = run.graphs[0].n_blocks;
@@ -279,7 +279,7 @@ static void a_skipped_update_leaves_the_weights(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(schedules); i++) {
         struct setup setup = loud(schedules[i], 2, partitions[2]);
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         uint64_t before;
         struct run run;
 
@@ -304,7 +304,7 @@ static void fifty_in_a_row_end_the_run(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(schedules); i++) {
         struct setup setup = loud(schedules[i], 2, partitions[2]);
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         struct run run;
 
         setup.scale.start = 0x1p120f;
@@ -344,7 +344,7 @@ static int diverge(float scale, struct vp_err *err)
 /* Without a scale the first one does. */
 static void without_a_scale_nothing_is_skipped(void **state)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_true(diverge(0.0f, &err) < 9);
@@ -354,7 +354,7 @@ static void without_a_scale_nothing_is_skipped(void **state)
 /* A loss that is not finite ends the run, with a scale as well. */
 static void a_bad_loss_ends_the_run(void **state)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     diverge(1024.0f, &err);

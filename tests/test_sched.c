@@ -24,7 +24,7 @@ enum { MAX_S = 16, MAX_M = 64, MAX_V = 4 };
 static struct vp_schedule make(const struct vp_sched_config *config)
 {
     struct vp_schedule schedule;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_schedule_make(config, &schedule, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -33,7 +33,7 @@ static struct vp_schedule make(const struct vp_sched_config *config)
 
 static void assert_valid(const struct vp_schedule *schedule)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_schedule_validate(schedule, &err) != VP_OK)
         fail_msg("%s, %d stages, %d minibatches: %s", schedule->name,
@@ -47,7 +47,7 @@ static struct vp_timing simulate(const struct vp_schedule *schedule,
     struct vp_stage_costs *costs = calloc((size_t)schedule->n_stages,
                                           sizeof(*costs));
     struct vp_timing timing;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     for (int s = 0; s < schedule->n_stages; s++)
         costs[s] = cost;
@@ -840,7 +840,7 @@ static void check_round_trip(const struct vp_schedule *schedule, int flags)
 {
     char *text = print(schedule, flags), *again;
     struct vp_schedule read;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_schedule_parse(text, "text", &read, &err) != VP_OK)
         fail_msg("%s\n%s", err.text, text);
@@ -955,7 +955,7 @@ static void bad_text_names_the_place(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct vp_schedule schedule;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(vp_schedule_parse(cases[i].text, "f", &schedule, &err),
                          VP_ERR_INVALID);
@@ -1062,7 +1062,7 @@ static void bad_configurations(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct vp_schedule schedule;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(vp_schedule_make(&cases[i].config, &schedule, &err),
                          VP_ERR_INVALID);
@@ -1162,7 +1162,7 @@ static void refusals_name_the_cause(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(refusals); i++) {
         struct vp_schedule schedule;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         if (vp_schedule_parse(refusals[i].text, "text", &schedule, &err) !=
             VP_OK)
@@ -1188,7 +1188,7 @@ static void depths_that_hang(void **state)
                                               .keep_going = going,
                                               .depth = depths[i] };
             struct vp_schedule schedule = make(&config);
-            struct vp_err err = { "" };
+            struct vp_err err = { .text = "" };
 
             assert_int_equal(vp_schedule_validate(&schedule, &err),
                              i == 0 ? VP_ERR_INVALID : VP_OK);
@@ -1206,7 +1206,7 @@ static void depths_that_hang(void **state)
 static void compare(const struct vp_schedule *schedule, uint32_t seed,
                     int counts[2])
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     bool valid = vp_schedule_validate(schedule, &err) == VP_OK;
 
     for (uint32_t i = 0; i < 3; i++) {

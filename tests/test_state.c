@@ -149,7 +149,7 @@ static void train_saving(struct setup setup, int64_t every, struct run *run,
                          struct vault *vault)
 {
     struct vp_saver saver = { vault, every, vault_begin, vault_room, NULL };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     setup.saver = &saver;
     if (run_create(run, &setup, 0, &err) != VP_OK)
@@ -168,7 +168,7 @@ static void check_resume(struct setup setup, const struct vault *vault,
 {
     struct source source = { vault, copy };
     struct vp_loader loader = { &source, vault->copies[copy].progress, load };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run run;
     int from = (int)loader.progress.step;
 
@@ -349,7 +349,7 @@ static void test_scale_counts_on(void **state)
     struct vault *vault = vault_new();
     struct source source = { vault, 0 };
     struct vp_loader loader = { .ctx = &source, .load = load };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run run;
 
     (void)state;
@@ -379,7 +379,7 @@ static void test_two_runs_are_one(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(streams); i++) {
         const struct stream_case *c = &streams[i];
         struct setup setup = stream_setup(c);
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         struct run whole, parts;
         int first = 12; /* whole rounds of all cases */
 
@@ -406,7 +406,7 @@ static void test_idle(void **state)
     struct setup setup = stream_setup(c);
     struct vault *vault = vault_new();
     struct vp_saver saver = { vault, 0, vault_begin, vault_room, NULL };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run whole, run;
 
     set_type(&setup, *state);
@@ -447,7 +447,7 @@ static void test_errors(void **state)
     struct vp_saver saver = { NULL, 2, refuse_begin, vault_room, NULL };
     struct vp_loader loader = { .load = refuse_load };
     struct setup setup = usual;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run run;
 
     (void)state;

@@ -140,7 +140,7 @@ static void open_job(struct job *job, bool by_tcp)
                                            .watchdog_seconds = WATCHDOG,
                                            .local = true,
                                            .contained = by_tcp };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     *job = (struct job){ .supervisor = NULL };
     snprintf(job->folder, sizeof(job->folder), "/tmp/vp-supervisor-XXXXXX");
@@ -218,7 +218,7 @@ static const enum conduct all_beat[N_RANKS] = { BEATS, BEATS, BEATS };
  * they did. */
 static void be_job(int ready)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct job job;
     enum vp_outcome outcome = VP_OUTCOME_NONE;
 

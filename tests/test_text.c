@@ -25,7 +25,7 @@
 static enum vp_status read_at(const char *name, bool replace,
                               struct vp_text *text, struct vp_err *err)
 {
-    *err = (struct vp_err){ "" };
+    *err = (struct vp_err){ .text = "" };
     return vp_text_read(at(name), replace, text, err);
 }
 
@@ -421,7 +421,7 @@ static void too_little_text_names_the_other_files(void **state)
         .n_dims = 1,
     };
     struct vp_data *data;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     write_text("README.md", LINES);
@@ -491,7 +491,7 @@ static void the_file_comes_before_the_vocabulary(void **state)
         .n_dims = 1,
     };
     struct vp_data *data;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     write_text("x.bin", LINES);

@@ -67,7 +67,7 @@ static void collect(const struct act *acts, int n_acts, int capacity,
                     int n_ranks, int n_stages, struct vp_trace *out)
 {
     struct vp_recorder *recorders[MAX_RANKS] = { NULL };
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     for (int r = 0; r < n_ranks; r++)
         assert_int_equal(vp_recorder_create(capacity, &recorders[r]), VP_OK);
@@ -109,7 +109,7 @@ static void make_random(struct vp_trace *out, uint32_t seed, int n_ranks,
                         int n_stages, int n_events)
 {
     struct vp_recorder *recorders[MAX_RANKS];
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     uint32_t i = 0;
 
     for (int r = 0; r < n_ranks; r++) {
@@ -445,7 +445,7 @@ static char *read_all(const char *path)
 static char *chrome_text(const struct vp_trace *trace)
 {
     struct temp temp = make_temp("", 0);
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char *text;
 
     assert_int_equal(vp_trace_write_chrome(trace, temp.path, &err), VP_OK);
@@ -496,7 +496,7 @@ static void test_round_trip(void **state)
     (void)state;
     for (uint32_t seed = 0; seed < 20; seed++) {
         struct vp_trace trace, again;
-        struct vp_err err = { { 0 } };
+        struct vp_err err = { .text = "" };
         char *text;
 
         make_random(&trace, seed, 1 + (int)seed % 5, 1 + (int)seed % 7,
@@ -688,7 +688,7 @@ static void test_malformed(void **state)
         { "\"args\":{", "\"arks\":{", "event 2: 'stage'" },
     };
     struct vp_trace trace;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(read_text(good, strlen(good), &trace, &err), VP_OK);
@@ -743,7 +743,7 @@ static void test_mutations(void **state)
         struct vp_rng4 x = vp_rng(5, VP_RNG_TEST, 2, i, 0, 0);
         size_t length = x.v[0] % 8 == 0 ? x.v[1] % n : n;
         char *text = malloc(n + 1);
-        struct vp_err err = { { 0 } };
+        struct vp_err err = { .text = "" };
         struct vp_trace trace;
 
         memcpy(text, clean, n + 1);
@@ -770,7 +770,7 @@ static void test_mutations(void **state)
 static void test_bad_paths(void **state)
 {
     struct vp_trace trace;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     assert_int_equal(vp_trace_read_chrome("/tmp/no/such", &trace, &err),

@@ -136,7 +136,7 @@ static void a_step_allocates_nothing(void **state)
     for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
         struct setup setup = usual;
         struct vp_step_report report;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         struct run run;
         int before;
 
@@ -162,7 +162,7 @@ static void memory_is_what_was_planned(void **state)
     for (size_t m = 0; m < VP_COUNT_OF(models); m++)
         for (size_t k = 0; k < VP_COUNT_OF(kinds); k++) {
             struct setup setup = usual;
-            struct vp_err err = { "" };
+            struct vp_err err = { .text = "" };
             struct run run;
 
             setup.model = models[m];
@@ -179,7 +179,7 @@ static void memory_is_what_was_planned(void **state)
 static void too_little_memory_is_refused(void **state)
 {
     struct setup setup = usual;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run run;
     int64_t need;
 
@@ -201,7 +201,7 @@ static void evaluation_leaves_training_alone(void **state)
 {
     struct setup setup = usual;
     struct vp_step_report report;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct run want, run;
     double first, again;
 
@@ -253,7 +253,7 @@ static void a_nan_is_traced_to_its_operator(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct setup setup = usual;
         struct vp_step_report report;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         struct run run;
         char want[64];
 
@@ -274,7 +274,7 @@ static void divergence_is_named(void **state)
 {
     struct setup setup = usual;
     struct vp_step_report report;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st = VP_OK;
     struct run run;
 

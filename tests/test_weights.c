@@ -36,7 +36,7 @@ static float *new_floats(const struct run *run, vp_par par)
 static void literal_init(struct literal *lit, const struct run *run, int depth)
 {
     const struct vp_graph *graph = &run->graphs[0];
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     *lit = (struct literal){ .run = run, .depth = depth };
     assert_true(graph->n_params <= MAX_PARAMS);
@@ -79,7 +79,7 @@ static bool literal_backward(struct literal *lit, int step)
     int seen = step - 1 - lit->depth > 0 ? step - 1 - lit->depth : 0;
     struct vp_mb mb = { .loss_grad = vp_scale_factor(
                             &(struct vp_scale){ config->scale.start, 0, 0 }) };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     bool finite = true;
 
     assert_int_equal(
@@ -171,7 +171,7 @@ static struct setup half_setup(enum vp_optim_kind optim, int *depth)
 static void check_training(enum vp_optim_kind optim, int depth, float scale)
 {
     struct setup setup = half_setup(optim, &depth);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct literal lit;
     struct run run;
 
@@ -218,7 +218,7 @@ static void weights_come_back(void **state)
     enum { N = (int)VP_COUNT_OF(want) };
     int depth = DEPTH;
     struct setup setup = half_setup(VP_OPTIM_SGD, &depth);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     struct vp_stage *stage;
     struct run run;
     float got[N];
@@ -245,7 +245,7 @@ static void initial_weights_come_out(void **state)
     (void)state;
     for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
         struct setup setup = usual;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         struct run run;
 
         setup.device = half_device();
@@ -279,7 +279,7 @@ static void halves_weigh_as_floats(void **state)
     int depth = DEPTH;
     struct setup setup = half_setup(VP_OPTIM_ADAMW, &depth);
     const struct vp_memory *memory;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t version;
     struct run run;
 

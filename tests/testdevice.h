@@ -51,7 +51,7 @@ static inline const struct vp_backend_ops *test_device(void)
 {
     static struct vp_backend_ops shared;
     const char *name = getenv("VP_TEST_DEVICE");
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (!name)
         return &vp_backend_cpu;

@@ -77,7 +77,7 @@ static inline void build_model(const char *model,
                                const struct vp_dims *dims,
                                struct vp_graph *graph)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_model_build(find_model(model), config, dims, graph, &err) != VP_OK)
         fail_msg("%s: %s", model, err.text);

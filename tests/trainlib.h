@@ -153,7 +153,7 @@ static inline void open_data(struct run *run, const struct setup *setup)
                                      .mask_prob = 0.15f,
                                      .dims = run->dims,
                                      .n_dims = run->n_dims };
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_data_open(&config, &run->data, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -328,7 +328,7 @@ static inline bool keep_step(void *ctx, const struct vp_step_report *report)
 /* Trains and keeps what must not change. */
 static inline void train(struct run *run, const struct setup *setup)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (run_create(run, setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);

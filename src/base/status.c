@@ -35,8 +35,23 @@ enum vp_status vp_err_set(struct vp_err *err, enum vp_status status,
         va_start(args, fmt);
         vsnprintf(err->text, sizeof(err->text), fmt, args);
         va_end(args);
+        err->fields = NULL;
     }
     return status;
+}
+
+enum vp_status vp_err_refuse(struct vp_err *err, const char *fields,
+                             const char *fmt, ...)
+{
+    va_list args;
+
+    if (err) {
+        va_start(args, fmt);
+        vsnprintf(err->text, sizeof(err->text), fmt, args);
+        va_end(args);
+        err->fields = fields;
+    }
+    return VP_ERR_INVALID;
 }
 
 void vp_err_prefix(struct vp_err *err, const char *fmt, ...)

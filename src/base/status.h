@@ -25,6 +25,10 @@ enum vp_status {
 /* One line for the user: place, cause, remedy. Empty on success. */
 struct vp_err {
     char text[4096];
+    /* Which values of the caller's are to blame: names of fields, separated by
+     * spaces, the first one first. NULL: not known; "": none of them. A string
+     * that is never freed. */
+    const char *fields;
 };
 
 #if defined(__GNUC__)
@@ -36,10 +40,14 @@ struct vp_err {
 const char *vp_status_name(enum vp_status status);
 
 /* Writes the message and returns `status`, so that callers can say
- * `return vp_err_set(err, VP_ERR_INVALID, ...)`. `err` may be NULL. */
+ * `return vp_err_set(err, VP_ERR_INVALID, ...)`. Names no fields. `err` may be
+ * NULL. */
 enum vp_status vp_err_set(struct vp_err *err, enum vp_status status,
                           const char *fmt, ...) VP_PRINTF(3, 4);
 
+/* The same for values that were given: VP_ERR_INVALID, with `fields`. */
+enum vp_status vp_err_refuse(struct vp_err *err, const char *fields,
+                             const char *fmt, ...) VP_PRINTF(3, 4);
 /* Puts "text: " in front of the message that is already there. */
 void vp_err_prefix(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
 

@@ -35,7 +35,7 @@ static enum vp_status write_fail(const struct job *job, const char *path,
         return vp_err_set(err, VP_ERR_ABORTED,
                           "%s: given up while it was written", job->path);
     if ((rc == ENOSPC || rc == EDQUOT) && err) {
-        struct vp_err space = { "" };
+        struct vp_err space = { .text = "" };
 
         if (vp_ckpt_space(job->folder, job->n_bytes, &space) == VP_OK)
             vp_err_set(&space, VP_ERR_IO,

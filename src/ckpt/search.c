@@ -112,7 +112,7 @@ static enum vp_status nothing_left(const struct vp_ckpt_search *search,
 enum vp_status vp_ckpt_search_next(struct vp_ckpt_search *search,
                                    struct vp_ckpt **out, struct vp_err *err)
 {
-    struct vp_err reason = { "" };
+    struct vp_err reason = { .text = "" };
     char hint[1024 + 64];
 
     while (search->at < search->n_entries) {

@@ -156,7 +156,7 @@ static void *writer_main(void *arg)
     pthread_mutex_lock(&w->lock);
     while (!w->stop) {
         struct timespec at = vp_clock_after(WRITER_WAIT_MS);
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         bool saved = false;
         enum vp_status st;
 

@@ -64,7 +64,7 @@ static void *reader_main(void *arg)
             p->ring[(p->next + p->n_ready) % p->n_places].batch;
         uint64_t m = vp_batch_number(&p->order,
                                      p->next_k + (uint64_t)p->n_ready);
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
         enum vp_status st;
 
         pthread_mutex_unlock(&p->lock);

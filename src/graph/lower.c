@@ -376,9 +376,9 @@ static enum vp_status check_spec(const struct vp_graph *graph,
                           spec->first_block + spec->n_blocks - 1,
                           graph->n_blocks - 1);
     if (!(spec->recompute_ratio >= 0.0 && spec->recompute_ratio <= 1.0))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "recompute_ratio %g is outside 0..1",
-                          spec->recompute_ratio);
+        return vp_err_refuse(err, "recompute_ratio",
+                             "recompute_ratio %g is outside 0..1",
+                             spec->recompute_ratio);
     return VP_OK;
 }
 

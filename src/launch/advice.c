@@ -242,6 +242,7 @@ static void add_to_message(struct vp_strbuf *remedy, struct vp_err *err)
 
     vp_err_set(err, VP_ERR_INVALID, "%.3000s; %.1000s", cause.text,
                vp_strbuf_text(remedy));
+    err->fields = cause.fields;
     vp_strbuf_release(remedy);
 }
 

@@ -191,7 +191,7 @@ static struct answer open_offer(struct choice *choice,
                                 const struct offer *offer)
 {
     struct answer answer = { .status = VP_OK };
-    struct vp_err why = { "" };
+    struct vp_err why = { .text = "" };
 
     if (choice->is_lead)
         return answer;

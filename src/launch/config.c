@@ -423,43 +423,27 @@ const char *vp_config_written(const struct vp_config *config, const char *key)
     return origin && origin->written ? origin->written : key;
 }
 
-static bool is_word_char(char c)
-{
-    return c == '_' || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
-/* The first place where `word` stands by itself in `text`, or NULL. */
-static const char *find_word(const char *text, const char *word)
-{
-    const char *found = text;
-
-    while ((found = strstr(found, word))) {
-        if ((found == text || !is_word_char(found[-1])) &&
-            !is_word_char(found[strlen(word)]))
-            return found;
-        found++;
-    }
-    return NULL;
-}
-
-const char *vp_config_blame(const struct vp_config *config, const char *message)
+const char *vp_config_blame(const struct vp_config *config, const char *fields)
 {
     static const char *const choosers[] = { "config", "size", "module",
                                             "model_type" };
-    const char *where = NULL, *first = NULL;
 
-    for (int i = 0; i < config->n_origins; i++) {
-        const char *found = find_word(message, config->origins[i].key);
+    while (fields && *fields) {
+        size_t n = strcspn(fields, " ");
 
-        if (found && config->origins[i].place && (!first || found < first)) {
-            first = found;
-            where = config->origins[i].place;
+        for (int i = 0; i < config->n_origins; i++) {
+            const struct vp_origin *origin = &config->origins[i];
+
+            if (origin->place && strlen(origin->key) == n &&
+                memcmp(origin->key, fields, n) == 0)
+                return origin->place;
         }
+        fields += n + strspn(fields + n, " ");
     }
-    for (size_t i = 0; !where && i < VP_COUNT_OF(choosers); i++)
+    for (size_t i = 0; i < VP_COUNT_OF(choosers); i++)
         if (vp_config_given(config, choosers[i]))
-            where = vp_config_place(config, choosers[i]);
-    return where;
+            return vp_config_place(config, choosers[i]);
+    return NULL;
 }
 
 /* ---- Checking ----------------------------------------------------------- */
@@ -486,17 +470,17 @@ static enum vp_status check_model(const struct vp_config *config,
                                   const struct vp_dims *dims,
                                   struct vp_err *err)
 {
-    struct vp_err model_err = { { 0 } };
+    struct vp_err model_err = { .text = "" };
     enum vp_status st = vp_model_check(config->model, &config->sizes, dims,
                                        &model_err);
-    const char *text = model_err.text;
-    size_t n_key = strcspn(text, ":");
+    size_t n_key;
 
     if (st == VP_OK)
         return VP_OK;
+    n_key = strcspn(model_err.fields, " ");
     return vp_err_set(err, st, "%s: key '%.*s'%s",
-                      vp_config_blame(config, text), (int)n_key, text,
-                      text + n_key);
+                      vp_config_blame(config, model_err.fields), (int)n_key,
+                      model_err.fields, model_err.text + n_key);
 }
 
 enum vp_status vp_config_find_data(const struct vp_config *config,

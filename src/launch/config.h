@@ -187,11 +187,10 @@ const char *vp_config_place(const struct vp_config *config, const char *key);
 bool vp_config_given(const struct vp_config *config, const char *key);
 /* The key as the user wrote it there; else `key`. */
 const char *vp_config_written(const struct vp_config *config, const char *key);
-/* Where to look first for a mistake that a message puts down to keys: the place
- * of the first one it names that the user wrote, else of what chose the
- * sizes. */
-const char *vp_config_blame(const struct vp_config *config,
-                            const char *message);
+/* Where to look first for a mistake: the place of the first of `fields` (see
+ * struct vp_err; names of keys) that the user wrote, else of the key that chose
+ * the sizes. */
+const char *vp_config_blame(const struct vp_config *config, const char *fields);
 
 /* The resolved configuration as YAML that loads to the same values; paths are
  * written absolute. */

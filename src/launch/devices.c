@@ -47,7 +47,7 @@ static enum vp_status load_gpu(const struct vp_devices_config *with,
                                struct vp_train_config *train,
                                struct vp_err *err)
 {
-    struct vp_err why = { "" };
+    struct vp_err why = { .text = "" };
     enum vp_status st = vp_backend_load("cuda", &train->backend, &why);
 
     if (st != VP_OK)
@@ -66,7 +66,7 @@ static enum vp_status choose_backend(const struct vp_devices_config *with,
 {
     const struct vp_config *config = with->config;
     bool fp32 = config->precision == VP_PRECISION_FP32;
-    struct vp_err why = { "" };
+    struct vp_err why = { .text = "" };
 
     train->backend = &vp_backend_cpu;
     train->backend_config = (struct vp_backend_config){
@@ -114,7 +114,7 @@ static void try_devices(const struct vp_devices_config *with,
 {
     struct vp_backend_config one = train->backend_config;
     struct vp_backend *backend;
-    struct vp_err why = { "" };
+    struct vp_err why = { .text = "" };
 
     if (with->lacks->gpu || vp_hosts_may_be_elsewhere(with->config))
         return;

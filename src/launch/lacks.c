@@ -70,7 +70,7 @@ static void find_device_memory(const struct vp_lacks_config *with,
     for (int d = 0; d < n; d++) {
         int64_t need = bytes_on(with, d);
         struct vp_device_info info;
-        struct vp_err why = { "" };
+        struct vp_err why = { .text = "" };
         char what[32];
 
         if (need == 0)
@@ -88,7 +88,7 @@ static void find_device_memory(const struct vp_lacks_config *with,
 static void find_room(const struct vp_lacks_config *with,
                       struct vp_lacks *lacks)
 {
-    struct vp_err why = { "" };
+    struct vp_err why = { .text = "" };
     struct vp_room room;
     char what[512];
 
@@ -108,7 +108,7 @@ static void find_room(const struct vp_lacks_config *with,
 
 void vp_lacks_find(const struct vp_lacks_config *with, struct vp_lacks *lacks)
 {
-    struct vp_err why = { "" };
+    struct vp_err why = { .text = "" };
 
     if (vp_config_is_distributed(with->config) &&
         vp_processes_find_transport(with->config, &why) != VP_OK)

@@ -200,10 +200,10 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
         vp_advice_remedy(run->config, &run->train, err);
     if (st == VP_ERR_NOMEM)
         vp_advice_less(run->config, &run->train, err);
-    /* A variable of the environment is its own place. */
+    /* No field: a variable of the environment is its own place. */
     if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) && err->text[0] &&
-        strncmp(err->text, "VPIPE_", 6) != 0)
-        vp_err_prefix(err, "%s", vp_config_blame(run->config, err->text));
+        (!err->fields || err->fields[0]))
+        vp_err_prefix(err, "%s", vp_config_blame(run->config, err->fields));
     /* What does not fit was not begun: as with memory_limit, it is refused. */
     return st == VP_ERR_NOMEM ? VP_ERR_UNSUPPORTED : st;
 }
@@ -260,7 +260,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
 /* Names the stages that recompute and save no memory, where notices are shown. */
 static void note_ratios(struct run *run)
 {
-    struct vp_err line = { "" };
+    struct vp_err line = { .text = "" };
 
     if (is_lead(run) && run->events->on_notice &&
         vp_advice_ratios(run->config, &run->train, run->stages, &line))
@@ -748,7 +748,7 @@ static enum vp_status follow(struct run *run, struct vp_err *err)
 {
     enum vp_status st = vp_trainer_follow(run->trainer, run->options->stop,
                                           err);
-    struct vp_err own = { "" };
+    struct vp_err own = { .text = "" };
 
     vp_duty_set(VP_DUTY_SAVE, run->folder.path);
     if (!run->checkpoints ||

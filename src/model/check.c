@@ -22,19 +22,20 @@ static enum vp_status check_range(const char *key, int64_t value, int64_t low,
 {
     if (value >= low && value <= high)
         return VP_OK;
-    return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: %" PRId64 " is not possible; use %" PRId64
-                      " to %" PRId64,
-                      key, value, low, high);
+    return vp_err_refuse(err, key,
+                         "%s: %" PRId64 " is not possible; use %" PRId64
+                         " to %" PRId64,
+                         key, value, low, high);
 }
 
 static enum vp_status check_rate(const char *key, float p, struct vp_err *err)
 {
     if (!(p >= 0.0f && p < 1.0f))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: %g is not a probability below 1; use 0 to turn "
-                          "it off, 0.1 is usual",
-                          key, (double)p);
+        return vp_err_refuse(
+            err, key,
+            "%s: %g is not a probability below 1; use 0 to turn "
+            "it off, 0.1 is usual",
+            key, (double)p);
     return VP_OK;
 }
 
@@ -44,9 +45,9 @@ static enum vp_status check_dropout(const char *key, float p,
 {
     VP_TRY(check_rate(key, p, err));
     if (vp_dropout_threshold(p) > 255)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: %g would drop every element; use 0.99 or less",
-                          key, (double)p);
+        return vp_err_refuse(
+            err, key, "%s: %g would drop every element; use 0.99 or less", key,
+            (double)p);
     return VP_OK;
 }
 
@@ -62,12 +63,12 @@ static enum vp_status check_sizes(const struct vp_model *model,
                            err));
     VP_TRY(check_range("heads", c->heads, 1, c->hidden, err));
     if (c->hidden % c->heads != 0)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "heads: %" PRId64
-                          " heads do not divide hidden %" PRId64
-                          "; use a divisor of hidden, or a hidden that "
-                          "is a multiple of %" PRId64,
-                          c->heads, c->hidden, c->heads);
+        return vp_err_refuse(err, "heads hidden",
+                             "heads: %" PRId64
+                             " heads do not divide hidden %" PRId64
+                             "; use a divisor of hidden, or a hidden that "
+                             "is a multiple of %" PRId64,
+                             c->heads, c->hidden, c->heads);
     VP_TRY(check_range("ffn", c->ffn, 1, MAX_ROWS, err));
     VP_TRY(check_range("positions", c->positions, 1, MAX_ROWS, err));
     if (model->task == VP_TASK_MASKED_LM)
@@ -82,8 +83,8 @@ static enum vp_status check_scalars(const struct vp_model_config *c,
     VP_TRY(check_dropout("attention_dropout", c->attention_dropout, err));
     VP_TRY(check_rate("label_smoothing", c->label_smoothing, err));
     if (!(c->eps > 0.0f) || !isfinite(c->eps))
-        return vp_err_set(
-            err, VP_ERR_INVALID,
+        return vp_err_refuse(
+            err, "norm_eps",
             "norm_eps: %g is not a positive number; 1e-5 is usual",
             (double)c->eps);
     switch (c->act) {
@@ -92,8 +93,8 @@ static enum vp_status check_scalars(const struct vp_model_config *c,
     case VP_ACT_GELU_TANH:
         return VP_OK;
     default:
-        return vp_err_set(
-            err, VP_ERR_INVALID,
+        return vp_err_refuse(
+            err, "activation",
             "activation: %d is no activation of a feed-forward layer; "
             "use relu, gelu or gelu_tanh",
             (int)c->act);
@@ -107,17 +108,18 @@ static enum vp_status check_sequence(const struct vp_model_config *c,
 {
     VP_TRY(check_range("seq_length", len, 1, MAX_ROWS, err));
     if (len > c->positions)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "seq_length: %" PRId64 " is longer than the model's "
-                          "%" PRId64 " positions; shorten it or raise "
-                          "positions",
-                          len, c->positions);
+        return vp_err_refuse(err, "seq_length positions",
+                             "seq_length: %" PRId64
+                             " is longer than the model's "
+                             "%" PRId64 " positions; shorten it or raise "
+                             "positions",
+                             len, c->positions);
     if (batch > MAX_ROWS / len)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "batch_size: %" PRId64 " samples of %" PRId64
-                          " tokens are more than 2^31 rows; use a smaller "
-                          "batch_size",
-                          batch, len);
+        return vp_err_refuse(err, "batch_size",
+                             "batch_size: %" PRId64 " samples of %" PRId64
+                             " tokens are more than 2^31 rows; use a smaller "
+                             "batch_size",
+                             batch, len);
     return VP_OK;
 }
 
@@ -130,16 +132,17 @@ static enum vp_status check_dims(const struct vp_model *model,
     if (is_translation(model))
         VP_TRY(check_sequence(c, d->batch, d->tgt_seq, err));
     else if (d->tgt_seq != 0)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "model_type: %s has no decoder for target sentences; "
-                          "use translation",
-                          model->name);
+        return vp_err_refuse(
+            err, "model_type",
+            "model_type: %s has no decoder for target sentences; "
+            "use translation",
+            model->name);
     if (model->task == VP_TASK_MASKED_LM)
         return check_range("max_pred", d->n_labels, 0, d->batch * d->seq, err);
     if (d->n_labels != 0)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "max_pred: %s scores every token; leave max_pred out",
-                          model->name);
+        return vp_err_refuse(
+            err, "max_pred",
+            "max_pred: %s scores every token; leave max_pred out", model->name);
     return VP_OK;
 }
 
@@ -150,10 +153,10 @@ static enum vp_status check_elements(const char *key, int64_t rows,
 
     if (vp_mul_i64(rows, cols, &n) && n <= MAX_ELEMENTS)
         return VP_OK;
-    return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: a tensor of %" PRId64 " x %" PRId64 " numbers is "
-                      "larger than 4 TiB; use a smaller %s",
-                      key, rows, cols, key);
+    return vp_err_refuse(err, key,
+                         "%s: a tensor of %" PRId64 " x %" PRId64 " numbers is "
+                         "larger than 4 TiB; use a smaller %s",
+                         key, rows, cols, key);
 }
 
 static int64_t max64(int64_t a, int64_t b)

@@ -58,7 +58,8 @@ const struct vp_model_size *vp_model_size_find(const struct vp_model *model,
 
 /* Refuses impossible sizes: heads that do not divide hidden, sequences longer
  * than positions, zero anywhere, tensors over 2^31 rows. One line that starts
- * with the configuration key to change: "<key>: <cause>; <remedy>". */
+ * with the first of the error's fields, the configuration key to change:
+ * "<key>: <cause>; <remedy>". */
 enum vp_status vp_model_check(const struct vp_model *model,
                               const struct vp_model_config *config,
                               const struct vp_dims *dims, struct vp_err *err);

@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     for (size_t i = 0; i < VP_COUNT_OF(take); i++) {
         struct vp_config config = { .mp_size = 1 };
-        struct vp_err err = { { 0 } };
+        struct vp_err err = { .text = "" };
         const struct vp_yaml_node *root;
         enum vp_status st = vp_json_parse("fuzz.json", (const char *)data, size,
                                           &config.arena, &root, &err);

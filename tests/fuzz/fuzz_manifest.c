@@ -19,7 +19,7 @@ static void check_progress(const struct vp_manifest *manifest)
 {
     struct vp_progress progress = { .step = manifest->step };
     struct vp_block_facts blocks[N_BLOCKS];
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     if (vp_saved_progress(manifest->facts, "fuzz", N_BLOCKS, &progress, blocks,
                           &err) != VP_OK) {
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + TAIL_BYTES);
     struct vp_manifest manifest;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     size_t n = size;
 
     VP_BUG_ON(!text);

@@ -24,7 +24,7 @@ static void check(const struct vp_st_header *header, int64_t at,
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     struct vp_st_header header;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int64_t n_head = 0;
 
     if (n_bytes < 8 ||

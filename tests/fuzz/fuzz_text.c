@@ -30,7 +30,7 @@ static void check(const char *path, bool replace, const unsigned char *want,
                   size_t n_want, bool refused)
 {
     struct vp_text text;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     enum vp_status st = vp_text_read(path, replace, &text, &err);
 
     if (refused || n_want == 0) {

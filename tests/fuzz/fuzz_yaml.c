@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void check_explained(const struct vp_config *config)
 {
     struct vp_config again;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char *text;
 
     VP_BUG_ON(vp_config_explain(config, &text, &err) != VP_OK);
@@ -26,7 +26,7 @@ static void check_explained(const struct vp_config *config)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct vp_config config;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     if (vp_config_parse("fuzz.yml", (const char *)data, size, NULL, 0, &config,
                         &err) == VP_OK)

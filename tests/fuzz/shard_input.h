@@ -78,7 +78,7 @@ static void fuzz_hdf5(const uint8_t *bytes, size_t n)
                                      .dims = fuzz_dims,
                                      .n_dims = 2 };
     struct vp_data *data = NULL;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
 
     if (n == 0)

@@ -279,7 +279,7 @@ static int run(const struct job *job)
     struct vp_compare_events events = { .ctx = (void *)(uintptr_t)options,
                                         .on_run = on_run,
                                         .on_notice = on_notice };
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char folder[1024];
     enum vp_status st;
 
@@ -301,7 +301,7 @@ static int run(const struct job *job)
 static int print_limits(const struct job *job, char (*lacks)[VP_LACKS_TEXT])
 {
     const struct options *options = job->options;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char limit[VP_BYTES_TEXT];
 
     vp_bytes_text(options->memory_limit, limit, sizeof(limit));
@@ -347,7 +347,7 @@ static int show_limits(const struct job *job)
 static int compare(struct job *job)
 {
     const struct options *options = job->options;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     int n_loaded = 0, status = TOOL_OK;
 
     while (n_loaded < options->n && status == TOOL_OK) {

@@ -99,7 +99,7 @@ static void print_memory(void)
 static void print_gpu(const struct vp_backend_ops *cuda, int device)
 {
     struct vp_device_info info;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char all[VP_BYTES_TEXT], available[VP_BYTES_TEXT];
 
     if (cuda->info(device, true, &info, &err) != VP_OK) {
@@ -120,7 +120,7 @@ static void print_gpu(const struct vp_backend_ops *cuda, int device)
 static void print_gpus(void)
 {
     const struct vp_backend_ops *cuda;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int n;
 
     if (vp_backend_load("cuda", &cuda, &err) != VP_OK) {
@@ -136,7 +136,7 @@ static void print_gpus(void)
 
 static void print_mpi(void)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char text[128];
 
     if (vp_transport_describe("mpi", text, sizeof(text), &err) == VP_OK)
@@ -147,7 +147,7 @@ static void print_mpi(void)
 
 static void print_nccl(void)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char text[256] = "";
 
     if (vp_transport_describe("nccl", text, sizeof(text), &err) == VP_OK)

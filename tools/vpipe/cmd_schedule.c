@@ -306,7 +306,7 @@ static int check_lengths(const struct options *options)
 static int make(const struct options *options,
                 const struct vp_sched_config *config, struct vp_schedule *out)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
     int status = check_lengths(options);
 
@@ -339,7 +339,7 @@ static int unknown_name(const char *word)
 static int load(const struct options *options, struct vp_schedule *out,
                 struct vp_sched_config *config)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char *text = read_file(options->name);
     enum vp_status st;
 
@@ -507,7 +507,7 @@ static int prove_and_report(const struct options *options,
     struct vp_stage_costs *costs = calloc((size_t)schedule->n_stages,
                                           sizeof(*costs));
     struct vp_timing timing;
-    struct vp_err err = { "schedule: out of memory" };
+    struct vp_err err = { .text = "schedule: out of memory" };
     enum vp_status st = costs ? VP_OK : VP_ERR_NOMEM;
     int status;
 

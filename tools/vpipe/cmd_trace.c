@@ -130,7 +130,7 @@ static int find_file(const char *run, char *path, size_t n_bytes)
 static int load(const char *run, struct vp_trace *out)
 {
     char path[PATH_MAX];
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
     int status = find_file(run, path, sizeof(path));
 
@@ -163,7 +163,7 @@ static int write_svg(const struct vp_trace *trace, const char *path)
 
 static int write_chrome(const struct vp_trace *trace, const char *path)
 {
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
 
     if (vp_trace_write_chrome(trace, path, &err) == VP_OK)
         return TOOL_OK;

@@ -396,7 +396,7 @@ static int exit_status(enum vp_status st)
 
 static int explain(const struct vp_config *config)
 {
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char *text;
 
     if (vp_config_explain(config, &text, &err) != VP_OK) {
@@ -544,7 +544,7 @@ static int run(const struct train_args *args, const struct vp_config *config)
                                     .on_warning = on_warning };
     struct vp_member member = { .world = NULL };
     struct vp_watchdog *watchdog = NULL;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     bool quiet = args->quiet || self.index > 0, said;
     enum vp_status st;
 
@@ -658,7 +658,7 @@ static int launch(const struct train_args *args, const struct vp_config *config)
 {
     const char **words = calloc((size_t)(2 * args->n_sets + 8), sizeof(*words));
     struct progress progress;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     char steps[24];
     struct vp_launch_options options = {
         .args = words,
@@ -720,7 +720,7 @@ int cmd_train(int argc, char **argv)
 {
     struct train_args args = { 0 };
     struct vp_config config;
-    struct vp_err err = { { 0 } };
+    struct vp_err err = { .text = "" };
     int status;
 
     args.sets = calloc((size_t)argc, sizeof(*args.sets));

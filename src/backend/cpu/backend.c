@@ -66,10 +66,11 @@ static enum vp_status choose_cores(struct vp_backend *backend,
         n++;
     }
     if (config->device < 0 || last >= n)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "cpu backend: cores %d to %d asked for, the process "
-                          "may use %d; use fewer stages or threads",
-                          first, last, n);
+        return vp_err_refuse(
+            err, "stages threads_per_stage",
+            "cpu backend: cores %d to %d asked for, the process "
+            "may use %d; use fewer stages or threads",
+            first, last, n);
     backend->pinned = true;
     return VP_OK;
 }
@@ -90,9 +91,9 @@ static enum vp_status cpu_open(const struct vp_backend_config *config,
     enum vp_status st;
 
     if (config->n_threads < 1 || config->n_threads > MAX_THREADS)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "cpu backend: %d threads; use 1 to %d",
-                          config->n_threads, MAX_THREADS);
+        return vp_err_refuse(err, "threads_per_stage",
+                             "cpu backend: %d threads; use 1 to %d",
+                             config->n_threads, MAX_THREADS);
     VP_TRY(vp_cpu_read_isa(err));
     backend = calloc(1, sizeof(*backend));
     if (!backend)
@@ -253,9 +254,9 @@ static enum vp_status cpu_compile(struct vp_backend *backend,
     struct vp_exe *exe;
 
     if (program->graph->dtype != VP_DTYPE_F32)
-        return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "cpu backend: computes in fp32 only; set precision: "
-                          "fp32 or use a GPU");
+        return vp_err_refuse(err, "precision",
+                             "cpu backend: computes in fp32 only; set "
+                             "precision: fp32 or use a GPU");
     for (int list = 0; list < VP_LIST_COUNT; list++) {
         n_calls += (size_t)program->n_calls[list];
         for (int i = 0; i < program->n_calls[list]; i++) {

@@ -82,13 +82,14 @@ enum vp_status vp_cpu_read_isa(struct vp_err *err)
     while (isa < VP_ISA_COUNT && strcmp(name, isas[isa].name) != 0)
         isa++;
     if (isa == VP_ISA_COUNT)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "VPIPE_ISA: unknown instruction set '%.40s'; plain, "
-                          "avx2 or avx512",
-                          name);
+        return vp_err_refuse(
+            err, "",
+            "VPIPE_ISA: unknown instruction set '%.40s'; plain, "
+            "avx2 or avx512",
+            name);
     if (!table_of((enum vp_isa)isa))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "VPIPE_ISA: this processor lacks %s; use less", name);
+        return vp_err_refuse(
+            err, "", "VPIPE_ISA: this processor lacks %s; use less", name);
     atomic_store(&best, isa);
     /* Refused after the first product, when it has been set already. */
     dnnl_set_max_cpu_isa(isas[isa].dnnl);

@@ -72,7 +72,7 @@ static struct vp_cudnn_attention *find_plan(const struct vp_cuda_call *call)
     const struct vp_kargs *args = &call->args;
     struct vp_cuda *cuda = call->cuda;
     struct vp_cuda_attention *a;
-    struct vp_err why = { "" };
+    struct vp_err why = { .text = "" };
 
     if (!may_use_cudnn(args->graph, args->op, call->phase))
         return NULL;

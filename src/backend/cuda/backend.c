@@ -61,7 +61,7 @@ static int cuda_n_devices(struct vp_err *why)
 
 static enum vp_status check_device(int device, struct vp_err *err)
 {
-    struct vp_err why = { "" };
+    struct vp_err why = { .text = "" };
     int n = cuda_n_devices(&why);
 
     if (n == 0)

@@ -277,7 +277,7 @@ static enum vp_status share_ids(struct vp_nccl_world *nccl,
                                 struct vp_nccl_id *mine, struct vp_nccl_id *all)
 {
     size_t n = (size_t)link->n_senders;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     for (size_t i = 0; nccl->rank == link->receiver && i < n; i++)
         if (vp_nccl_make_id(nccl, &mine[i], &err) != VP_OK)
@@ -290,7 +290,7 @@ static enum vp_status join_pair(struct vp_nccl_channel *channel, int sender,
                                 int me, const struct vp_nccl_id *id)
 {
     struct vp_nccl_world *nccl = world_of(channel);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
 
     st = vp_nccl_clique_create(nccl, id, 2, me, &channel->cliques[sender],

@@ -101,7 +101,7 @@ static int list_chunks(const int64_t *ends, int n_pieces, struct chunk *out)
 static enum vp_status connect(struct group *group)
 {
     struct vp_nccl_world *nccl = world_of(group);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
 
     st = vp_nccl_clique_connect(nccl, group->clique,
@@ -513,7 +513,7 @@ static enum vp_status join(struct group *group)
     struct vp_nccl_world *nccl = world_of(group);
     struct vp_nccl_id mine = { "" };
     struct vp_nccl_id *all = calloc((size_t)group->n_members, sizeof(*all));
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st = VP_ERR_NOMEM;
 
     if (group->me == 0 && vp_nccl_make_id(nccl, &mine, &err) != VP_OK)

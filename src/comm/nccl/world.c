@@ -153,7 +153,7 @@ static enum vp_status try_joining(struct vp_nccl_world *nccl,
     int n = nccl->world->n_ranks, n_gpus = count_gpus(nccl, n);
     struct trial *mine = calloc(1, sizeof(*mine));
     struct vp_nccl_clique *clique;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st = VP_OK;
 
     if (!mine)
@@ -374,7 +374,7 @@ int vp_plugin_comm_version(void)
 void vp_plugin_describe(char *text, size_t n_bytes)
 {
     const struct vp_nccl_api *api;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     int version = 0;
 
     if (vp_nccl_load(&api, &err) != VP_OK)

@@ -136,7 +136,7 @@ static enum vp_status next_batch(struct vp_rank *rank, uint64_t minibatch,
                                  const struct vp_batch **out)
 {
     const struct vp_train_config *config = rank->crew->config;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
 
     *out = rank->eval_batch;
@@ -408,7 +408,7 @@ static void fail(struct vp_rank *rank, enum vp_status st)
     const struct vp_action *action = &rank->job->schedule->ranks[rank->index]
                                           .actions[atomic_load(&rank->doing)];
     const char *why = rank->crew->config->backend->last_error(rank->backend);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     char text[64];
 
     if (st == VP_ERR_ABORTED)

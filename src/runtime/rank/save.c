@@ -37,7 +37,7 @@ bool vp_save_is_due_after(const struct vp_train_config *config,
 static enum vp_status note_filled(struct vp_rank *rank,
                                   const struct vp_saver *saver)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
 
     if (!saver->filled || ++rank->n_filled < rank->n_stages)
@@ -54,7 +54,7 @@ enum vp_status vp_rank_save(struct vp_rank *rank, struct vp_rank_stage *rs,
                             int64_t step)
 {
     const struct vp_train_config *config = rank->crew->config;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st;
 
     if (!vp_save_is_due_after(config, rank->job->schedule, rank->job->sync,

@@ -121,7 +121,7 @@ static double norm_of(double squares, const struct vp_scale *scale)
 static enum vp_status refuse_nonfinite(struct vp_rank *rank,
                                        const struct vp_rank_stage *rs)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (isfinite(rs->norm) || rs->stage.scale.value > 0.0f)
         return VP_OK;

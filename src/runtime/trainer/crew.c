@@ -127,6 +127,7 @@ static enum vp_status open_rank(struct vp_rank *rank, struct vp_err *err)
 {
     const struct vp_train_config *config = rank->crew->config;
     struct vp_backend_config backend = config->backend_config;
+    enum vp_status st;
 
     if (config->devices) {
         backend.pinned = true;
@@ -137,7 +138,10 @@ static enum vp_status open_rank(struct vp_rank *rank, struct vp_err *err)
         backend.between = poll_world;
         backend.between_ctx = config->world;
     }
-    return config->backend->open(&backend, &rank->backend, err);
+    st = config->backend->open(&backend, &rank->backend, err);
+    if (st != VP_OK && !err->fields)
+        err->fields = "device";
+    return st;
 }
 
 static enum vp_status plan_rank(struct vp_rank *rank,

@@ -18,7 +18,7 @@ struct thread_arg {
 static void prepare_rank(struct vp_rank *rank)
 {
     const struct vp_loader *loader = rank->crew->config->loader;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     enum vp_status st = VP_OK;
 
     rank->crew->config->backend->attach(rank->backend);
@@ -85,7 +85,7 @@ static void note_cores(struct vp_crew *crew)
 bool vp_trainer_watch(struct vp_trainer *trainer)
 {
     int64_t n = actions_done(trainer);
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
     bool over;
 
     vp_world_poll(trainer->crew.world);
@@ -176,22 +176,23 @@ static enum vp_status check_partition(const struct vp_train_config *config,
     if (!config->partition && n_stages == 1)
         return VP_OK;
     if (!config->partition)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%d stages need a partition of the %d blocks",
-                          n_stages, n_blocks);
+        return vp_err_refuse(err, "stages partition",
+                             "%d stages need a partition of the %d blocks",
+                             n_stages, n_blocks);
     for (int s = 0; s < n_stages; s++) {
         if (config->partition[s] < 1)
-            return vp_err_set(err, VP_ERR_INVALID,
-                              "partition: stage %d has %d blocks; give every "
-                              "stage at least 1",
-                              s, config->partition[s]);
+            return vp_err_refuse(
+                err, "partition",
+                "partition: stage %d has %d blocks; give every "
+                "stage at least 1",
+                s, config->partition[s]);
         sum += config->partition[s];
     }
     if (sum != n_blocks)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "partition: the stages have %d blocks, the model "
-                          "has %d; make them equal",
-                          sum, n_blocks);
+        return vp_err_refuse(err, "partition",
+                             "partition: the stages have %d blocks, the model "
+                             "has %d; make them equal",
+                             sum, n_blocks);
     return VP_OK;
 }
 
@@ -204,9 +205,10 @@ static enum vp_status check_ties(const struct vp_trainer *trainer,
     for (vp_par par = 0; par < graph->n_params; par++)
         tied |= graph->params[par].tied_to != VP_NONE;
     if (tied && trainer->generator->stream && trainer->schedule.n_stages > 1)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "tied embeddings in different stages need sync_mode "
-                          "bsp; set tie_embeddings: false");
+        return vp_err_refuse(
+            err, "sync_mode tie_embeddings",
+            "tied embeddings in different stages need sync_mode "
+            "bsp; set tie_embeddings: false");
     return VP_OK;
 }
 
@@ -231,16 +233,17 @@ static enum vp_status make_schedule(struct vp_trainer *trainer,
     int n_stages = config->n_stages > 0 ? config->n_stages : 1;
     int n_chunks = config->n_chunks > 0 ? config->n_chunks : 1;
     static const char fallback[] = "1f1b";
+    enum vp_status st;
 
     trainer->generator = vp_generator_find(config->schedule ? config->schedule
                                                             : fallback);
     if (!trainer->generator)
-        return vp_err_set(err, VP_ERR_INVALID, "unknown schedule '%s'",
-                          config->schedule);
+        return vp_err_refuse(err, "schedule", "unknown schedule '%s'",
+                             config->schedule);
     VP_BUG_ON(config->scale.dynamic && trainer->generator->stream);
     if (n_stages * n_chunks > VP_MAX_STAGES)
-        return vp_err_set(err, VP_ERR_INVALID, "%d stages; at most %d",
-                          n_stages * n_chunks, VP_MAX_STAGES);
+        return vp_err_refuse(err, "stages", "%d stages; at most %d",
+                             n_stages * n_chunks, VP_MAX_STAGES);
     for (int s = 0; s < n_stages * n_chunks; s++)
         trainer->recompute[s] = config->recompute_ratio &&
                                 config->recompute_ratio[s] > 0.0;
@@ -257,8 +260,13 @@ static enum vp_status make_schedule(struct vp_trainer *trainer,
         .version_begin = trainer->version_begin,
         .version_past = trainer->version_past,
     };
-    VP_TRY(vp_schedule_make(&trainer->sched, &trainer->schedule, err));
-    VP_TRY(vp_schedule_validate(&trainer->schedule, err));
+    st = vp_schedule_make(&trainer->sched, &trainer->schedule, err);
+    if (st == VP_OK)
+        st = vp_schedule_validate(&trainer->schedule, err);
+    if (st != VP_OK) {
+        err->fields = "schedule chunks stages replicas warmup_depths";
+        return st;
+    }
     VP_TRY(check_partition(config, trainer->schedule.n_stages, err));
     return check_ties(trainer, err);
 }
@@ -275,9 +283,9 @@ static bool fits_limit(const struct vp_trainer *trainer, struct vp_err *err)
             continue;
         vp_bytes_texts(m->total, (int64_t)limit, needs, has, sizeof(needs));
         vp_memory_text(m, parts);
-        vp_err_set(err, VP_ERR_INVALID,
-                   "stage %d needs %s (%s), memory_limit is %s", s, needs,
-                   parts, has);
+        vp_err_refuse(err, "memory_limit",
+                      "stage %d needs %s (%s), memory_limit is %s", s, needs,
+                      parts, has);
         return false;
     }
     return true;
@@ -350,19 +358,20 @@ static enum vp_lack host_lacks(const struct vp_trainer *trainer,
     if (need.memory > need.memory_left) {
         vp_bytes_texts((int64_t)need.memory, (int64_t)need.memory_left, needs,
                        has, sizeof(needs));
-        vp_err_set(err, VP_ERR_INVALID,
-                   "the stages here and the copies to save them need %s, this "
-                   "machine has %s left",
-                   needs, has);
+        vp_err_refuse(
+            err, "batch_size recompute_ratio stages",
+            "the stages here and the copies to save them need %s, this "
+            "machine has %s left",
+            needs, has);
         return VP_LACK_MEMORY;
     }
     if (need.space > need.space_left) {
         vp_bytes_texts((int64_t)need.space, (int64_t)need.space_left, needs,
                        has, sizeof(needs));
-        vp_err_set(err, VP_ERR_INVALID,
-                   "the stages here, their threads and libraries need %s of "
-                   "address space, ulimit -v or -d leaves %s",
-                   needs, has);
+        vp_err_refuse(err, "batch_size threads_per_stage",
+                      "the stages here, their threads and libraries need %s of "
+                      "address space, ulimit -v or -d leaves %s",
+                      needs, has);
         return VP_LACK_ADDRESSES;
     }
     return VP_LACK_NONE;
