@@ -362,14 +362,6 @@ static void tell_run(const struct comparison *c, int i, int round,
 
 /* ---- The simulated side ------------------------------------------------- */
 
-static int pipedream(void)
-{
-    for (int i = 0; vp_generator_at(i); i++)
-        if (strcmp(vp_generator_at(i)->name, "pipedream") == 0)
-            return i;
-    VP_BUG_ON(true);
-}
-
 /* The same stages, one minibatch at a time: hardly ever do two of them compute
  * at once, so that nobody disturbs the times. */
 static struct vp_config alone(const struct vp_config *config,
@@ -379,7 +371,7 @@ static struct vp_config alone(const struct vp_config *config,
 
     copy.sync_mode = VP_SYNC_ASP;
     copy.macrobatch = false;
-    copy.schedule = pipedream();
+    copy.schedule = vp_generator_index("pipedream");
     copy.stages = plan->n_stages;
     copy.chunks = 1;
     copy.accumulation_steps = 1;

@@ -211,22 +211,16 @@ static void after_policy(struct vp_config *config)
     config->lr.warmup = plain ? 0.0f : 0.2f;
 }
 
-static void choose_schedule(struct vp_config *config, const char *name)
-{
-    for (int i = 0; vp_generator_at(i); i++)
-        if (strcmp(vp_generator_at(i)->name, name) == 0)
-            config->schedule = i;
-}
-
 static void after_sync_mode(struct vp_config *config)
 {
-    choose_schedule(config, is_asp(config) ? "pipedream" : "1f1b");
+    config->schedule = vp_generator_index(is_asp(config) ? "pipedream"
+                                                         : "1f1b");
 }
 
 static void after_macrobatch(struct vp_config *config)
 {
     if (config->macrobatch)
-        choose_schedule(config, "macrobatch");
+        config->schedule = vp_generator_index("macrobatch");
 }
 
 static void after_schedule(struct vp_config *config)

@@ -6,7 +6,6 @@
 #include "runtime/trainer/trainer.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum {
     GROUP = 32, /* minibatches of an update, as in the original */
@@ -71,7 +70,6 @@ static enum vp_status resolve_schedule(struct vp_config *config,
 {
     const struct vp_generator *generator = generator_of(config);
     bool asp = config->sync_mode == VP_SYNC_ASP;
-    bool two_versions = strcmp(generator->name, "macrobatch") == 0;
 
     if (generator->stream && !asp)
         return vp_err_set(err, VP_ERR_INVALID,
@@ -83,7 +81,7 @@ static enum vp_status resolve_schedule(struct vp_config *config,
                           "%s: key 'schedule' is %s, which needs sync_mode "
                           "bsp; set that, or use pipedream",
                           vp_config_place(config, "schedule"), generator->name);
-    if (two_versions != config->macrobatch &&
+    if (generator->two_versions != config->macrobatch &&
         vp_config_given(config, "macrobatch") &&
         vp_config_given(config, "schedule"))
         return vp_err_set(err, VP_ERR_INVALID,
@@ -92,12 +90,13 @@ static enum vp_status resolve_schedule(struct vp_config *config,
                           vp_config_place(config, "schedule"), generator->name,
                           vp_config_place(config, "macrobatch"),
                           config->macrobatch ? "true" : "false");
-    config->macrobatch = two_versions;
-    if (strcmp(generator->name, "zb-v") == 0 && config->chunks != 2)
+    config->macrobatch = generator->two_versions;
+    if (generator->v_shape && config->chunks != 2)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key 'chunks' is %d, but schedule zb-v has 2; "
+                          "%s: key 'chunks' is %d, but schedule %s has 2; "
                           "remove it, or use interleaved",
-                          vp_config_place(config, "chunks"), config->chunks);
+                          vp_config_place(config, "chunks"), config->chunks,
+                          generator->name);
     return VP_OK;
 }
 

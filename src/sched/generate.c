@@ -109,7 +109,8 @@ static const struct generator {
       .node = generate_1f1b },
     { .about = { .name = "macrobatch",
                  .meaning = "1f1b without flush, two weight versions (2BW)",
-                 .stream = true },
+                 .stream = true,
+                 .two_versions = true },
       .depth = true,
       .node = generate_1f1b },
     { .about = { .name = "interleaved",
@@ -125,7 +126,8 @@ static const struct generator {
     { .about = { .name = "zb-v",
                  .meaning = "zero bubble, two chunks in a V (bsp)",
                  .split = true,
-                 .chunks = true },
+                 .chunks = true,
+                 .v_shape = true },
       .single = true,
       .ranks = vp_generate_zb_v },
     { .about = { .name = "eval",
@@ -143,35 +145,38 @@ const struct vp_generator *vp_generator_at(int i)
     return inside ? &generators[i].about : NULL;
 }
 
-static const struct generator *find(const char *name)
+int vp_generator_index(const char *name)
 {
     for (size_t i = 0; name && i < VP_COUNT_OF(generators); i++)
         if (strcmp(generators[i].about.name, name) == 0)
-            return &generators[i];
-    return NULL;
+            return (int)i;
+    return -1;
 }
 
 const struct vp_generator *vp_generator_find(const char *name)
 {
-    const struct generator *generator = find(name);
-
-    return generator ? &generator->about : NULL;
+    return vp_generator_at(vp_generator_index(name));
 }
 
 /* ---- Is the configuration sensible? ------------------------------------- */
 
 bool vp_sched_is_v_shape(const struct vp_sched_config *config)
 {
-    return strcmp(config->name, "zb-v") == 0 ||
-           (strcmp(config->name, "eval") == 0 && config->v_shape);
+    const struct vp_generator *generator = vp_generator_find(config->name);
+
+    return generator && (generator->v_shape ||
+                         (generator->forward_only && config->v_shape));
 }
 
 int vp_sched_n_chunks(const struct vp_sched_config *config)
 {
+    const struct vp_generator *generator = vp_generator_find(config->name);
+
     if (vp_sched_is_v_shape(config))
         return 2;
     if (config->n_chunks == 0)
-        return strcmp(config->name, "interleaved") == 0 ? 2 : 1;
+        return generator && generator->chunks && !generator->forward_only ? 2
+                                                                          : 1;
     return config->n_chunks;
 }
 
@@ -463,7 +468,7 @@ static enum vp_status set_up(const struct vp_sched_config *config,
     set_depths(config, generator, schedule);
     if (!generator->about.stream)
         set_group(schedule);
-    else if (strcmp(config->name, "macrobatch") == 0)
+    else if (generator->about.two_versions)
         VP_TRY(set_macrobatch(config, schedule, err));
     else
         set_pipedream(schedule);
@@ -521,12 +526,14 @@ static enum vp_status fill(const struct vp_sched_config *config,
 enum vp_status vp_schedule_make(const struct vp_sched_config *config,
                                 struct vp_schedule *out, struct vp_err *err)
 {
-    const struct generator *generator = find(config->name);
+    int index = vp_generator_index(config->name);
+    const struct generator *generator;
     struct vp_schedule schedule = { .actions = NULL };
     enum vp_status st;
 
-    if (!generator)
+    if (index < 0)
         return unknown_name(config->name, err);
+    generator = &generators[index];
     VP_TRY(check_counts(config, generator, err));
     VP_TRY(check_stages(config, generator, err));
     VP_TRY(check_stream(config, generator, err));

@@ -5,7 +5,7 @@
  * Ranks and stages. Stages are numbered along the pipeline. With one chunk the
  * replicas of a stage are consecutive ranks, in stage order. With v > 1 chunks
  * every rank owns v stages: stage k is on rank k mod P (interleaved), or the
- * ranks run 0 .. P-1 and then P-1 .. 0 (zb-v). Minibatch m of stage s runs on
+ * ranks run 0 .. P-1 and then P-1 .. 0 (placed in a V). Minibatch m of stage s runs on
  * replica m mod R_s, where its own index is (m - b) / R_s, b being the first
  * minibatch of the segment. A rank executes its list in order.
  *
@@ -111,7 +111,7 @@ struct vp_sched_config {
     const char *name; /* a generator */
     int n_stages;     /* without replicas: the number of ranks */
     int n_chunks;     /* of a stage; 0: two if interleaved, else one */
-    bool v_shape;     /* eval: two chunks placed as zb-v does */
+    bool v_shape;     /* eval: two chunks placed in a V */
     int n_mb;
     const int *replicas;   /* per stage; NULL: one each */
     const int *depth;      /* per stage, stage_to_depth_map; NULL: default */
@@ -139,12 +139,16 @@ struct vp_generator {
     const char *meaning; /* one line */
     bool split;          /* separates B and W */
     bool chunks;         /* takes n_chunks > 1 */
+    bool v_shape;        /* two chunks per rank, placed in a V */
     bool stream;         /* asynchronous: pieces, weight versions */
+    bool two_versions;   /* stream: a round is update_every minibatches */
     bool forward_only;
 };
 
 /* The i-th generator, NULL after the last. */
 const struct vp_generator *vp_generator_at(int i);
+/* The i of a name, -1 if there is none. */
+int vp_generator_index(const char *name);
 const struct vp_generator *vp_generator_find(const char *name);
 
 /* A forward-only schedule ignores depths, recomputation and updates.

@@ -296,7 +296,7 @@ static int check_lengths(const struct options *options)
         return tool_usage_error("vpipe schedule: --depth has %d values for %d "
                                 "stages; give one per stage",
                                 options->n_depth, options->n_stages);
-    if (options->every > 0 && strcmp(options->name, "macrobatch") != 0)
+    if (options->every > 0 && !vp_generator_find(options->name)->two_versions)
         return tool_usage_error("vpipe schedule: --every is for macrobatch; "
                                 "leave it out for %.48s",
                                 options->name);

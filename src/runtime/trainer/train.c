@@ -234,7 +234,7 @@ static enum vp_status begin_eval(struct vp_trainer *trainer,
     struct vp_schedule *piece = next_piece(trainer);
 
     sched.name = "eval";
-    sched.v_shape = strcmp(trainer->generator->name, "zb-v") == 0;
+    sched.v_shape = trainer->generator->v_shape;
     sched.n_mb = order->n_mb;
     sched.recompute = NULL;
     sched.global_norm = false;
