@@ -150,6 +150,11 @@ run 0 schedule 1f1b --stages 2 --minibatches 8 --costs 1e100,1e100,1e100,1e100
 grep -qE 'inf|nan' out && fail 'costs at their limit are too large'
 run 0 schedule 1f1b --stages 1 --minibatches 1
 has out '1f1b: 1 stage on 1 rank, 1 minibatch'
+run 0 schedule zb-h2 --stages 4 --minibatches 8
+has out 'bubble simulated=0.111111 theory=0.111111 span=0.000000'
+grep -q 'greedy' out && fail 'a schedule of its own rule is called greedy'
+run 0 schedule zb-h2 --stages 4 --minibatches 6
+has out 'lists   by the greedy rule: those of zb-h2 begin with 7 minibatches'
 # A schedule that can be read, but is none.
 printf 'stages=1 minibatches=2\n0: 0F0 0F1 0B1 0B0 0UPDATE0\n' >wrong.txt
 refuse "vpipe schedule: wrong.txt: rank 0, action 2 (0B1): out of order: 0B0\

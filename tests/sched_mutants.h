@@ -3,18 +3,10 @@
 #ifndef VP_TESTS_SCHED_MUTANTS_H
 #define VP_TESTS_SCHED_MUTANTS_H
 
-#include "base/rng.h"
-#include "sched/schedule.h"
+#include "schedlib.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static uint32_t random_below(uint32_t *counter, int n)
-{
-    uint32_t bits = vp_rng(7, VP_RNG_TEST, 0, (*counter)++, 0, 0).v[0];
-
-    return vp_rng_below(bits, (uint32_t)n);
-}
 
 static void *alloc(size_t n, size_t n_bytes)
 {

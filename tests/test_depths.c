@@ -14,19 +14,10 @@
 #include <cmocka.h>
 
 #include "checked_executor.h"
+#include "schedlib.h"
 
 static const char *const names[] = { "pipedream", "macrobatch", "1f1b",
                                      "zb-h1" };
-
-static struct vp_schedule make(const struct vp_sched_config *config)
-{
-    struct vp_schedule schedule;
-    struct vp_err err = { .text = "" };
-
-    if (vp_schedule_make(config, &schedule, &err) != VP_OK)
-        fail_msg("%s", err.text);
-    return schedule;
-}
 
 /* Both proofs must say `want`. */
 static void check(const struct vp_schedule *schedule, bool want, uint32_t seed)

@@ -16,57 +16,11 @@
 
 #include "checked_executor.h"
 #include "sched_mutants.h"
+#include "schedlib.h"
 
 enum { MAX_S = 16, MAX_M = 64, MAX_V = 4 };
 
 /* ---- Helpers ------------------------------------------------------------ */
-
-static struct vp_schedule make(const struct vp_sched_config *config)
-{
-    struct vp_schedule schedule;
-    struct vp_err err = { .text = "" };
-
-    if (vp_schedule_make(config, &schedule, &err) != VP_OK)
-        fail_msg("%s", err.text);
-    return schedule;
-}
-
-static void assert_valid(const struct vp_schedule *schedule)
-{
-    struct vp_err err = { .text = "" };
-
-    if (vp_schedule_validate(schedule, &err) != VP_OK)
-        fail_msg("%s, %d stages, %d minibatches: %s", schedule->name,
-                 schedule->n_stages, schedule->n_mb, err.text);
-}
-
-/* Equal costs on every stage. */
-static struct vp_timing simulate(const struct vp_schedule *schedule,
-                                 struct vp_stage_costs cost)
-{
-    struct vp_stage_costs *costs = calloc((size_t)schedule->n_stages,
-                                          sizeof(*costs));
-    struct vp_timing timing;
-    struct vp_err err = { .text = "" };
-
-    for (int s = 0; s < schedule->n_stages; s++)
-        costs[s] = cost;
-    if (vp_simulate(schedule, &(struct vp_sched_costs){ .stages = costs },
-                    &timing, &err) != VP_OK)
-        fail_msg("%s", err.text);
-    free(costs);
-    return timing;
-}
-
-static const struct vp_stage_costs unit_costs = { .f = 1, .b = 1, .w = 1 };
-
-static char *print(const struct vp_schedule *schedule, int flags)
-{
-    char *text = NULL;
-
-    assert_int_equal(vp_schedule_print(schedule, flags, &text), VP_OK);
-    return text;
-}
 
 static int least(int a, int b)
 {
@@ -137,11 +91,19 @@ static const struct {
       "0: 0F0 0F1 0F2 0B0 0W0 0F3 0B1 0W1 0B2 0W2 0B3 0W3 0UPDATE0\n"
       "1: 1F0 1F1 1B0 1F2 1B1 1W0 1F3 1B2 1W1 1B3 1W2 1W3 1UPDATE0\n"
       "2: 2F0 2B0 2F1 2B1 2F2 2B2 2W0 2F3 2B3 2W1 2W2 2W3 2UPDATE0\n" },
+    { { .name = "zb-h2", .n_stages = 2, .n_mb = 4 },
+      "0: 0F0 0F1 0F2 0B0 0W0 0F3 0B1 0W1 0B2 0W2 0B3 0W3 0UPDATE0\n"
+      "1: 1F0 1B0 1F1 1B1 1F2 1B2 1W0 1F3 1B3 1W1 1W2 1W3 1UPDATE0\n" },
     { { .name = "zb-v", .n_stages = 2, .n_mb = 2 },
-      "0: 0F0 0F1 3F0 3B0 3W0 3F1 3B1 0B0 3W1 0B1 0W0 0W1 0UPDATE0 "
+      "0: 0F0 0F1 3F0 3B0 3F1 3B1 0B0 3W0 3W1 0B1 0W0 0W1 0UPDATE0 "
       "3UPDATE0\n"
-      "1: 1F0 2F0 1F1 2F1 2B0 1B0 2W0 2B1 1B1 1W0 2W1 1W1 1UPDATE0 "
+      "1: 1F0 2F0 1F1 2F1 2B0 1B0 2B1 2W0 1B1 1W0 2W1 1W1 1UPDATE0 "
       "2UPDATE0\n" },
+    { { .name = "zb-v", .n_stages = 2, .n_mb = 3 },
+      "0: 0F0 0F1 0F2 3F0 3B0 3W0 3F1 3B1 3W1 0B0 0W0 3F2 3B2 3W2 0B1 0W1 "
+      "0B2 0W2 0UPDATE0 3UPDATE0\n"
+      "1: 1F0 2F0 1F1 2F1 2B0 2W0 1B0 1W0 1F2 2F2 2B1 2W1 1B1 2B2 1B2 1W1 "
+      "2W2 1W2 1UPDATE0 2UPDATE0\n" },
     { { .name = "eval", .n_stages = 2, .n_mb = 3 },
       "0: 0F0 0F1 0F2\n"
       "1: 1F0 1F1 1F2\n" },
@@ -237,7 +199,7 @@ static double known_makespan(const char *name, int s, int m, int v)
                                     : v * s * (m / s) + v * s - 1 + m % s;
     if (strcmp(name, "interleaved") == 0)
         return 3.0 * (m >= s ? v * m + s - 1 : v * s + m - 1);
-    if (strcmp(name, "zb-h1") == 0)
+    if (strcmp(name, "zb-h1") == 0 || strcmp(name, "zb-h2") == 0)
         return m >= s ? 3 * m + s - 1 : 2 * m + 2 * s - 1;
     if (strcmp(name, "zb-v") == 0)
         return m >= s       ? 6 * m + s - 1
@@ -261,6 +223,8 @@ static void check_slots(const char *name, const struct vp_schedule *schedule,
             assert_int_equal(n, n_ranks - s); /* streams */
         else if (strcmp(name, "zb-h1") == 0)
             assert_int_equal(n, least(m, n_ranks));
+        else if (strcmp(name, "zb-h2") == 0 && m >= 2 * n_ranks - 1)
+            assert_int_equal(n, 2 * n_ranks - 1);
         else if (strcmp(name, "eval") == 0)
             assert_int_equal(n, 1);
         if (strcmp(name, "zb-v") == 0) /* both stages of a rank: as 1f1b */
@@ -299,8 +263,8 @@ static void theory_is_reached_everywhere(void **state)
 
     (void)state;
     for (int i = 0; (generator = vp_generator_at(i)); i++) {
-        bool zb_v = strcmp(generator->name, "zb-v") == 0;
-        int first = zb_v ? 2 : 1, last = zb_v ? 2 : MAX_V;
+        bool two = generator->v_shape;
+        int first = two ? 2 : 1, last = two ? 2 : MAX_V;
 
         if (!generator->chunks)
             last = 1;
@@ -384,11 +348,14 @@ static void theory_is_a_bound(void **state)
 {
     bool all[4 * MAX_S];
     uint32_t counter = 0;
+    int n_names = 0;
 
     (void)state;
+    while (vp_generator_at(n_names))
+        n_names++;
     memset(all, true, sizeof(all));
     for (int n = 0; n < 2000; n++) {
-        const struct vp_generator *generator = vp_generator_at(n % 8);
+        const struct vp_generator *generator = vp_generator_at(n % n_names);
         struct vp_stage_costs cost = {
             .f = 1 + random_below(&counter, 5),
             .b = 1 + random_below(&counter, 5),
@@ -398,7 +365,9 @@ static void theory_is_a_bound(void **state)
         struct vp_sched_config config = {
             .name = generator->name,
             .n_stages = 1 + (int)random_below(&counter, 6),
-            .n_chunks = n % 8 == 4 ? 1 + (int)random_below(&counter, 4) : 0,
+            .n_chunks = generator->chunks && !generator->v_shape
+                            ? 1 + (int)random_below(&counter, 4)
+                            : 0,
             .n_mb = 1 + (int)random_below(&counter, 14),
             .recompute = n % 3 == 0 ? all : NULL,
             .early_recompute = n % 2 == 0,
@@ -464,7 +433,8 @@ static void rings_with_replicas(void **state)
 static void replicas_are_proven(void **state)
 {
     static const char *const names[] = { "1f1b",       "gpipe", "pipedream",
-                                         "macrobatch", "zb-h1", "eval" };
+                                         "macrobatch", "zb-h1", "zb-h2",
+                                         "eval" };
     uint32_t counter = 0;
 
     (void)state;
@@ -1291,6 +1261,9 @@ static void validator_agrees_with_executor(void **state)
         { .name = "interleaved", .n_stages = 1, .n_mb = 2, .n_chunks = 3 },
         { .name = "zb-h1", .n_stages = 3, .n_mb = 4 },
         { .name = "zb-h1", .n_stages = 2, .n_mb = 3, .recompute = all },
+        { .name = "zb-h2", .n_stages = 3, .n_mb = 5 },
+        { .name = "zb-h2", .n_stages = 3, .n_mb = 3 },
+        { .name = "zb-h2", .n_stages = 2, .n_mb = 4, .replicas = two_one },
         { .name = "zb-v", .n_stages = 2, .n_mb = 3 },
         { .name = "zb-v", .n_stages = 1, .n_mb = 3, .global_norm = true },
         { .name = "eval", .n_stages = 3, .n_mb = 4 },
@@ -1344,8 +1317,8 @@ static void literal_chart(void **state)
           "rank 1   ..F0B0  F1B1  F2B2  ....\n" },
         { { .name = "zb-v", .n_stages = 2, .n_mb = 2 },
           80,
-          "rank 0   F0F1..f0b0w0f1b1B0w1B1W0W1\n"
-          "rank 1   ..F0f0F1f1b0B0w0b1B1W0w1W1\n" },
+          "rank 0   F0F1..f0b0f1b1B0w0w1B1W0W1\n"
+          "rank 1   ..F0f0F1f1b0B0b1w0B1W0w1W1\n" },
         { { .name = "gpipe", .n_stages = 2, .n_mb = 4 },
           32,
           "rank 0   FFFF...B0B1B2B3\n"

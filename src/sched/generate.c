@@ -65,9 +65,15 @@ static void generate_gpipe(const struct vp_schedule *schedule,
  *
  *   stage 0 of 2   F0 F1 B0 W0 F2 B1 W1 B2 W2
  *   stage 1        F0 B0 F1 B1 W0 F2 B2 W1 W2
+ *
+ * ZB-H2 is the same with twice the depths: every rank is as late at the end as
+ * at the start and never waits between, for 2P - 1 minibatches in flight.
+ *
+ *   stage 0 of 2   F0 F1 F2 B0 W0 B1 W1 B2 W2
+ *   stage 1        F0 B0 F1 B1 F2 B2 W0 W1 W2
  */
-static void generate_zb_h1(const struct vp_schedule *schedule,
-                           const struct vp_node *node, struct vp_list *out)
+static void generate_zb_h(const struct vp_schedule *schedule,
+                          const struct vp_node *node, struct vp_list *out)
 {
     int lag = schedule->stages[0].depth - schedule->stages[node->stage].depth;
     int n_b = 0, w = 0, n = node->range[VP_ACTION_W].end;
@@ -87,17 +93,34 @@ static void generate_zb_h1(const struct vp_schedule *schedule,
     vp_list_release(&list);
 }
 
-/* Exactly one of the functions: lists of nodes, or of all ranks at once. */
+/* ---- The table ---------------------------------------------------------- */
+
+/* Slots of a rank: what a generator's own lists keep, for the greedy rule. */
+static int keeps_zb_h2(const struct vp_sched_config *config)
+{
+    return 2 * config->n_stages - 1;
+}
+
+static int keeps_zb_v(const struct vp_sched_config *config)
+{
+    return 2 * config->n_stages;
+}
+
+/* Exactly one of `node` and `ranks`: lists of nodes, or of all at once. */
 static const struct generator {
     struct vp_generator about;
-    bool depth;  /* takes a warm-up depth per stage */
+    int depth;   /* times the default warm-up depth; 0: has no depths */
     bool single; /* takes no replicas */
     generator_fn node;
     void (*ranks)(const struct vp_schedule *schedule, struct vp_list *lists);
+    /* With fewer than least[0] P + least[1] minibatches on P ranks, greedy.c
+     * writes the lists, and a rank has `keeps` slots. */
+    int least[2];
+    int (*keeps)(const struct vp_sched_config *config);
 } generators[] = {
     { .about = { .name = "1f1b",
                  .meaning = "one forward, one backward, with flush (bsp)" },
-      .depth = true,
+      .depth = 1,
       .node = generate_1f1b },
     { .about = { .name = "gpipe",
                  .meaning = "all forwards, then all backwards (bsp)" },
@@ -105,13 +128,13 @@ static const struct generator {
     { .about = { .name = "pipedream",
                  .meaning = "1f1b without flush, an update per round (asp)",
                  .stream = true },
-      .depth = true,
+      .depth = 1,
       .node = generate_1f1b },
     { .about = { .name = "macrobatch",
                  .meaning = "1f1b without flush, two weight versions (2BW)",
                  .stream = true,
                  .two_versions = true },
-      .depth = true,
+      .depth = 1,
       .node = generate_1f1b },
     { .about = { .name = "interleaved",
                  .meaning = "1f1b with several chunks per rank (bsp)",
@@ -121,20 +144,29 @@ static const struct generator {
     { .about = { .name = "zb-h1",
                  .meaning = "1f1b with deferred weight gradients (bsp)",
                  .split = true },
-      .depth = true,
-      .node = generate_zb_h1 },
+      .depth = 1,
+      .node = generate_zb_h },
+    { .about = { .name = "zb-h2",
+                 .meaning = "zb-h1 with twice the warm-up (bsp)",
+                 .split = true },
+      .depth = 2,
+      .node = generate_zb_h,
+      .least = { 2, -1 },
+      .keeps = keeps_zb_h2 },
     { .about = { .name = "zb-v",
                  .meaning = "zero bubble, two chunks in a V (bsp)",
                  .split = true,
                  .chunks = true,
                  .v_shape = true },
       .single = true,
-      .ranks = vp_generate_zb_v },
+      .ranks = vp_generate_zb_v,
+      .least = { 2, -1 },
+      .keeps = keeps_zb_v },
     { .about = { .name = "eval",
                  .meaning = "forwards only",
                  .chunks = true,
                  .forward_only = true },
-      .depth = true,
+      .depth = 1,
       .ranks = vp_generate_eval },
 };
 
@@ -164,8 +196,8 @@ bool vp_sched_is_v_shape(const struct vp_sched_config *config)
 {
     const struct vp_generator *generator = vp_generator_find(config->name);
 
-    return generator && (generator->v_shape ||
-                         (generator->forward_only && config->v_shape));
+    return generator &&
+           (generator->v_shape || (generator->forward_only && config->v_shape));
 }
 
 int vp_sched_n_chunks(const struct vp_sched_config *config)
@@ -255,7 +287,7 @@ static enum vp_status check_stages(const struct vp_sched_config *config,
                               name, s, config->replicas[s]);
     }
     for (int s = 0; config->depth && s < config->n_stages; s++) {
-        if (!generator->depth)
+        if (generator->depth == 0)
             return vp_err_set(err, VP_ERR_INVALID,
                               "schedule %s has no warm-up depth to set; leave "
                               "the depths out",
@@ -362,18 +394,40 @@ static void place_stages(const struct vp_sched_config *config,
     }
 }
 
-/* Evaluation has no backward to warm up for. */
+static bool has_replicas(const struct vp_sched_config *config)
+{
+    for (int s = 0; config->replicas && s < config->n_stages; s++)
+        if (config->replicas[s] > 1)
+            return true;
+    return false;
+}
+
+/* Replicas and depths given by hand keep to the generator's own rule, which
+ * works for any number of minibatches, if not as well as it could. */
+static void set_fallback(const struct vp_sched_config *config,
+                         const struct generator *generator,
+                         struct vp_schedule *schedule)
+{
+    int least = generator->least[0] * config->n_stages + generator->least[1];
+
+    schedule->least_mb = least > 1 ? least : 1;
+    if (config->n_mb < least && !config->depth && !has_replicas(config))
+        schedule->fallback = VP_FALLBACK_FEW_MB;
+}
+
+/* Evaluation has no backward to warm up for, the greedy rule no depths. */
 static void set_depths(const struct vp_sched_config *config,
                        const struct generator *generator,
                        struct vp_schedule *schedule)
 {
-    for (int s = 0; s < schedule->n_stages; s++)
-        if (generator->depth && !schedule->forward_only)
-            schedule->stages[s].depth = config->depth
-                                            ? config->depth[s]
-                                            : vp_schedule_depth(
-                                                  config->replicas,
-                                                  config->n_stages, s);
+    if (generator->depth == 0 || schedule->forward_only || schedule->fallback)
+        return;
+    for (int s = 0; s < schedule->n_stages; s++) {
+        int depth = vp_schedule_depth(config->replicas, config->n_stages, s);
+
+        schedule->stages[s].depth = config->depth ? config->depth[s]
+                                                  : generator->depth * depth;
+    }
 }
 
 /* bsp: one round, one version. */
@@ -465,6 +519,7 @@ static enum vp_status set_up(const struct vp_sched_config *config,
     if (!schedule->stages)
         return vp_err_set(err, VP_ERR_NOMEM, "schedule: out of memory");
     place_stages(config, schedule);
+    set_fallback(config, generator, schedule);
     set_depths(config, generator, schedule);
     if (!generator->about.stream)
         set_group(schedule);
@@ -481,12 +536,35 @@ static enum vp_status set_up(const struct vp_sched_config *config,
 
 /* ---- Making ------------------------------------------------------------- */
 
-static enum vp_status write_lists(const struct generator *generator,
+/* Unit costs; every rank has the slots that the generator's own lists keep. */
+static enum vp_status write_greedy(const struct vp_sched_config *config,
+                                   const struct generator *generator,
+                                   const struct vp_schedule *schedule,
+                                   struct vp_list *lists)
+{
+    double *limit = calloc((size_t)schedule->n_ranks, sizeof(*limit));
+    enum vp_status st;
+
+    if (!limit)
+        return VP_ERR_NOMEM;
+    for (int rank = 0; rank < schedule->n_ranks; rank++)
+        limit[rank] = generator->keeps(config);
+    st = vp_greedy_write(
+        &(struct vp_greedy){ .schedule = schedule, .limit = limit }, lists);
+    VP_BUG_ON(st == VP_ERR_INVALID);
+    free(limit);
+    return st;
+}
+
+static enum vp_status write_lists(const struct vp_sched_config *config,
+                                  const struct generator *generator,
                                   const struct vp_schedule *schedule,
                                   struct vp_list *lists)
 {
     struct vp_nodes nodes;
 
+    if (schedule->fallback)
+        return write_greedy(config, generator, schedule, lists);
     if (generator->ranks) {
         generator->ranks(schedule, lists);
         return VP_OK;
@@ -508,7 +586,7 @@ static enum vp_status fill(const struct vp_sched_config *config,
     enum vp_status st;
 
     lists = calloc((size_t)schedule->n_ranks, sizeof(*lists));
-    st = lists ? write_lists(generator, schedule, lists) : VP_ERR_NOMEM;
+    st = lists ? write_lists(config, generator, schedule, lists) : VP_ERR_NOMEM;
     if (st == VP_OK)
         st = vp_passes_run(schedule, lists, generator->about.stream,
                            config->early_recompute);

@@ -94,6 +94,42 @@ static inline void vp_list_put(struct vp_list *list, enum vp_action_kind kind,
 int vp_sched_n_chunks(const struct vp_sched_config *config);
 bool vp_sched_is_v_shape(const struct vp_sched_config *config);
 
+/* ---- Generators --------------------------------------------------------- */
+
+/* What the greedy rule has to do: stages on ranks without replicas, B apart
+ * from W. `limit` is the most that a rank keeps, in the unit of `sizes`. */
+struct vp_greedy {
+    const struct vp_schedule *schedule; /* n_mb, stages and ranks count */
+    const struct vp_stage_costs *costs; /* f, b, w per stage; NULL: 1 each */
+    const double *sizes; /* per stage: kept from F to W; NULL: 1 each */
+    const double *limit; /* per rank */
+    double latency;      /* of a message to another rank */
+};
+
+/* Compute-only lists. VP_ERR_INVALID: a limit is below one minibatch of each
+ * of the rank's stages. A lack of memory is told by lists[].failed. */
+enum vp_status vp_greedy_write(const struct vp_greedy *in,
+                               struct vp_list *lists);
+
+/* The list of a rank in a V, as words: capitals for its first stage, small
+ * letters for its second; "FBWfbw" is every action once. Minibatches count per
+ * letter, and a letter that has had its n_mb is left out. */
+enum { VP_V_F, VP_V_B, VP_V_W, VP_V_SECOND };
+
+struct vp_v_writer {
+    struct vp_list *list;
+    int stages[2];
+    int n_mb;
+    int n[2 * VP_V_SECOND]; /* per letter */
+};
+
+struct vp_v_writer vp_v_writer_of(const struct vp_schedule *schedule, int rank,
+                                  struct vp_list *lists);
+void vp_v_write(struct vp_v_writer *writer, const char *word, int times);
+/* The W of the backward that has waited longest for it. W must have come in the
+ * order of the backwards so far. */
+void vp_v_write_oldest_w(struct vp_v_writer *writer);
+
 /* Compute-only lists, one per rank. */
 void vp_generate_interleaved(const struct vp_schedule *schedule,
                              struct vp_list *lists);

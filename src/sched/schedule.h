@@ -87,9 +87,17 @@ struct vp_schedule_stage {
     int version_past;  /* ... on none before version_begin - past */
 };
 
+/* Why greedy.c wrote the lists instead of the generator named. */
+enum vp_fallback {
+    VP_FALLBACK_NONE,
+    VP_FALLBACK_FEW_MB, /* fewer minibatches than vp_schedule.least_mb */
+};
+
 struct vp_schedule {
     char name[16]; /* of the generator */
     int n_ranks, n_stages;
+    int least_mb; /* minibatches that the generator's own lists need */
+    enum vp_fallback fallback; /* not part of the text */
     struct vp_rank_list *ranks;
     struct vp_schedule_stage *stages;
 
@@ -269,10 +277,22 @@ enum vp_status vp_simulate(const struct vp_schedule *schedule,
                            struct vp_timing *out, struct vp_err *err);
 void vp_timing_release(struct vp_timing *timing);
 
+/* The idle share of the rank that takes longest, between the start of its first
+ * F and the end of its last F, R, B or W. A rank that starts late and ends late
+ * by as much has none: iterations without a flush between them would fit into
+ * each other. */
+double vp_timing_span(const struct vp_schedule *schedule,
+                      const struct vp_timing *timing);
+
 /* The bubble in theory when every stage costs `costs` and messages nothing:
  * see theory.c for the formulas and where they are exact. */
 double vp_schedule_theory(const struct vp_sched_config *config,
                           const struct vp_stage_costs *costs);
+
+/* The same for vp_timing_span(); false: no closed form is exact here. */
+bool vp_schedule_span_theory(const struct vp_sched_config *config,
+                             const struct vp_stage_costs *costs,
+                             double *bubble_out);
 
 /* ---- Pictures ----------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
  * unsplit (1f1b, gpipe, pipedream, macrobatch, interleaved):
  *   (P-1) f + v M pass + (P-1) hop       the last rank starts late, ends early
  *   (vP-1) f + M pass + (vP-1) hop       so does the last stage
- * split (zb-h1, zb-v):
+ * split (zb-h1, zb-h2, zb-v):
  *   (P-1) f + v M pass                   the last rank starts late
  *   vP f + (P-1) hop + v M (b + w)       a rank far from the last stage has no
  *                                        backward before, and then all of them
@@ -26,13 +26,25 @@
  * (P-1)/(3M+P-1) if M >= P, zb-v (P-1)/(6M+P-1) if M >= P. A stream that does
  * not drain pays this once per segment; its steady state has no bubble.
  *
+ * The papers count the bubble of the longest rank between its own first and
+ * last action (vp_timing_span()). That has closed forms, each where it is
+ * exact; a schedule whose form is larger than the bounds above has that:
+ *
+ *   1f1b, gpipe   (P-1) (f + b + w)
+ *   interleaved   the same                 M a multiple of P
+ *   zb-h1         (P-1) (f + b - w)        w <= f, b; M >= P
+ *   zb-h2         (P-1) (f + b - 2w)       w <= f, b; M >= 2P - 1
+ *   zb-v          2 (P-1) (b - w)          w <= f <= b; M >= 2P - 1
+ *
  * With replicas (one chunk): stage s starts s f late, its busiest replica has
  * ceil(M / R_s) passes, and then s hops remain. That is a bound which is not
  * always reached; with depths given by hand it is a bound, too. */
 #include "sched/internal.h"
 
+#include <string.h>
+
 struct terms {
-    double f, pass, hop, w, bw;
+    double f, b, pass, hop, w, bw;
     int n_ranks, n_chunks, n_mb;
 };
 
@@ -86,6 +98,58 @@ static double bound_replicas(const struct vp_sched_config *config,
     return bound;
 }
 
+/* ---- The bubble of the longest rank ------------------------------------- */
+
+/* As a time; negative where the form is not exact. */
+typedef double (*span_fn)(const struct terms *t);
+
+static double span_1f1b(const struct terms *t)
+{
+    return (t->n_ranks - 1) * t->pass;
+}
+
+static double span_interleaved(const struct terms *t)
+{
+    return t->n_mb % t->n_ranks == 0 ? span_1f1b(t) : -1.0;
+}
+
+static bool has_short_w(const struct terms *t)
+{
+    return t->w <= t->f && t->w <= t->b;
+}
+
+static double span_zb_h1(const struct terms *t)
+{
+    bool exact = has_short_w(t) && t->n_mb >= t->n_ranks;
+
+    return exact ? (t->n_ranks - 1) * (t->f + t->b - t->w) : -1.0;
+}
+
+static double span_zb_h2(const struct terms *t)
+{
+    bool exact = has_short_w(t) && t->n_mb >= 2 * t->n_ranks - 1;
+
+    return exact ? (t->n_ranks - 1) * (t->f + t->b - 2 * t->w) : -1.0;
+}
+
+static double span_zb_v(const struct terms *t)
+{
+    bool exact = t->w <= t->f && t->f <= t->b && t->n_mb >= 2 * t->n_ranks - 1;
+
+    return exact ? 2 * (t->n_ranks - 1) * (t->b - t->w) : -1.0;
+}
+
+static const struct {
+    const char *name;
+    span_fn span;
+} spans[] = {
+    { "1f1b", span_1f1b },   { "gpipe", span_1f1b },
+    { "zb-h1", span_zb_h1 }, { "interleaved", span_interleaved },
+    { "zb-h2", span_zb_h2 }, { "zb-v", span_zb_v },
+};
+
+/* ---- Both --------------------------------------------------------------- */
+
 static int total(const int *counts, int n)
 {
     int sum = 0;
@@ -95,37 +159,83 @@ static int total(const int *counts, int n)
     return sum;
 }
 
-double vp_schedule_theory(const struct vp_sched_config *config,
-                          const struct vp_stage_costs *costs)
+static struct terms terms_of(const struct vp_sched_config *config,
+                             const struct vp_generator *generator,
+                             const struct vp_stage_costs *costs)
 {
-    const struct vp_generator *generator = vp_generator_find(config->name);
-    bool recompute = config->recompute && config->recompute[0];
-    double r = recompute ? costs->r : 0.0;
+    double r = config->recompute && config->recompute[0] ? costs->r : 0.0;
     double late = config->early_recompute ? 0.0 : r;
     struct terms t = { .f = costs->f,
+                       .b = costs->b,
+                       .w = costs->w,
                        .pass = costs->f + r + costs->b + costs->w,
                        .hop = costs->b + costs->w + late,
-                       .w = costs->w,
                        .bw = costs->b + costs->w + late,
                        .n_ranks = config->n_stages,
+                       .n_chunks = vp_sched_n_chunks(config),
                        .n_mb = config->n_mb };
-    int n_ranks = total(config->replicas, config->n_stages);
-    double work, bound;
 
-    if (!generator)
-        return 0.0;
-    t.n_chunks = vp_sched_n_chunks(config);
     if (generator->forward_only) {
         t.pass = t.f;
         t.hop = 0.0;
     } else if (generator->split) {
         t.hop = costs->b + late;
     }
+    return t;
+}
+
+/* As a time; negative: no closed form holds. */
+static double span_of(const struct vp_sched_config *config,
+                      const struct terms *t)
+{
+    bool recompute = t->pass > t->f + t->b + t->w;
+    bool replicas = total(config->replicas, config->n_stages) > t->n_ranks;
+
+    for (size_t i = 0; i < VP_COUNT_OF(spans); i++)
+        if (strcmp(spans[i].name, config->name) == 0 && !config->depth &&
+            !recompute && !replicas)
+            return spans[i].span(t);
+    return -1.0;
+}
+
+bool vp_schedule_span_theory(const struct vp_sched_config *config,
+                             const struct vp_stage_costs *costs,
+                             double *bubble_out)
+{
+    const struct vp_generator *generator = vp_generator_find(config->name);
+    struct terms t;
+    double bubble, work;
+
+    if (!generator || generator->forward_only)
+        return false;
+    t = terms_of(config, generator, costs);
+    bubble = span_of(config, &t);
+    work = (double)t.n_chunks * t.n_mb * t.pass;
+    if (bubble < 0.0 || work <= 0.0)
+        return false;
+    *bubble_out = bubble / (work + bubble);
+    return true;
+}
+
+double vp_schedule_theory(const struct vp_sched_config *config,
+                          const struct vp_stage_costs *costs)
+{
+    const struct vp_generator *generator = vp_generator_find(config->name);
+    int n_ranks = total(config->replicas, config->n_stages);
+    double work, bound;
+    struct terms t;
+
+    if (!generator)
+        return 0.0;
+    t = terms_of(config, generator, costs);
+    work = t.n_chunks * (double)t.n_mb * t.pass;
     bound = generator->split ? bound_split(&t) : bound_unsplit(&t);
     if (generator->forward_only)
         bound = larger(bound, eval_makespan(&t, vp_sched_is_v_shape(config)));
+    else
+        bound = larger(bound, work + span_of(config, &t));
     if (n_ranks > config->n_stages)
         bound = bound_replicas(config, &t, !generator->split);
-    work = t.n_chunks * (double)config->n_stages * t.n_mb * t.pass;
+    work *= config->n_stages;
     return bound > 0.0 ? 1.0 - work / (n_ranks * bound) : 0.0;
 }

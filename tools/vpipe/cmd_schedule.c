@@ -403,6 +403,15 @@ static void print_proof(const struct vp_schedule *schedule)
            schedule->n_actions, n_messages);
 }
 
+/* Whether the lists are those that the name promises. */
+static void print_fallback(const struct vp_schedule *schedule)
+{
+    if (schedule->fallback == VP_FALLBACK_FEW_MB)
+        printf("lists   by the greedy rule: those of %s begin with %d "
+               "minibatches\n",
+               schedule->name, schedule->least_mb);
+}
+
 static void print_times(const struct vp_schedule *schedule,
                         const struct vp_timing *timing)
 {
@@ -489,8 +498,10 @@ static int report(const struct options *options,
     status = print_chart(schedule, timing);
     print_stages(schedule, timing);
     print_proof(schedule);
+    print_fallback(schedule);
     print_times(schedule, timing);
-    printf("bubble simulated=%.6f theory=%.6f\n", timing->bubble, theory);
+    printf("bubble simulated=%.6f theory=%.6f span=%.6f\n", timing->bubble,
+           theory, vp_timing_span(schedule, timing));
     return status;
 }
 

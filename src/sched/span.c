@@ -1,0 +1,36 @@
+/* The bubble as the papers count it: of the rank that takes longest, between
+ * its first and its last action. */
+#include "sched/internal.h"
+
+static bool is_compute(enum vp_action_kind kind)
+{
+    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
+           kind == VP_ACTION_W;
+}
+
+double vp_timing_span(const struct vp_schedule *schedule,
+                      const struct vp_timing *timing)
+{
+    double longest = 0.0, bubble = 0.0;
+
+    for (int rank = 0; rank < schedule->n_ranks; rank++) {
+        const struct vp_rank_list *list = &schedule->ranks[rank];
+        double begin = timing->makespan, end = 0.0, work = 0.0;
+
+        for (int i = 0; i < list->n_actions; i++) {
+            const struct vp_action *a = &list->actions[i];
+            const struct vp_span *span = &timing->spans[a - schedule->actions];
+
+            if (!is_compute(a->kind))
+                continue;
+            begin = span->start < begin ? span->start : begin;
+            end = span->end > end ? span->end : end;
+            work += span->end - span->start;
+        }
+        if (end - begin > longest) {
+            longest = end - begin;
+            bubble = 1.0 - work / longest;
+        }
+    }
+    return bubble;
+}
