@@ -201,7 +201,7 @@ static double known_makespan(const char *name, int s, int m, int v)
         return 3.0 * (m >= s ? v * m + s - 1 : v * s + m - 1);
     if (strcmp(name, "zb-h1") == 0 || strcmp(name, "zb-h2") == 0)
         return m >= s ? 3 * m + s - 1 : 2 * m + 2 * s - 1;
-    if (strcmp(name, "zb-v") == 0)
+    if (strcmp(name, "zb-v") == 0 || strcmp(name, "dualpipe-v") == 0)
         return m >= s       ? 6 * m + s - 1
                : 2 * m >= s ? 4 * m + 3 * s - 1
                             : 2 * m + 4 * s - 1;
@@ -1264,6 +1264,7 @@ static void validator_agrees_with_executor(void **state)
         { .name = "zb-h2", .n_stages = 3, .n_mb = 5 },
         { .name = "zb-h2", .n_stages = 3, .n_mb = 3 },
         { .name = "zb-h2", .n_stages = 2, .n_mb = 4, .replicas = two_one },
+        { .name = "dualpipe-v", .n_stages = 2, .n_mb = 4 },
         { .name = "zb-v", .n_stages = 2, .n_mb = 3 },
         { .name = "zb-v", .n_stages = 1, .n_mb = 3, .global_norm = true },
         { .name = "eval", .n_stages = 3, .n_mb = 4 },

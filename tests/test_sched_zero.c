@@ -33,6 +33,12 @@ static void lists_of_the_papers(void **state)
         { "zb-v", 3, 5,
           "FFFFFfbwfbwfbwBWfbwBWfbwBWBWBW FFFfFfbwfbwBWFfbwBWfbwBbBWBWwW "
           "FfFfFfbwBWFfbwBWFfbwBbBbBWwwWW" },
+        { "dualpipe-v", 2, 4,
+          "FFFfbwfFbwfBWbwfBWbwBWBW FfFfFbwfBWFbwfBWbwBWbBwW" },
+        { "dualpipe-v", 3, 6,
+          "FFFFFfbwfbwfFbwfBWbwfBWbwfBWbwBWBWBW "
+          "FFFfFfbwfFbwfBWFbwfBWbwfBWbwBWbBwBWW "
+          "FfFfFfFbwfBWFbwfBWFbwfBWbwBWbwBbBWwW" },
     };
 
     (void)state;
@@ -61,6 +67,8 @@ static double known_bubble(const char *name, int p, struct vp_stage_costs c)
         return (p - 1) * (c.f + c.b - 2 * c.w);
     if (strcmp(name, "zb-v") == 0)
         return 2 * (p - 1) * (c.b - c.w);
+    if (strcmp(name, "dualpipe-v") == 0)
+        return (p - 1) * (c.f + c.b - c.w);
     return (p - 1) * (c.f + c.b + c.w);
 }
 
@@ -73,6 +81,8 @@ static struct vp_stage_costs random_costs(const char *name, uint32_t *counter)
 
     if (strcmp(name, "zb-v") == 0)
         b = f + random_below(counter, 50);
+    if (strcmp(name, "dualpipe-v") == 0)
+        f = b + random_below(counter, (int)w + 1);
     return (struct vp_stage_costs){ .f = f, .b = b, .w = w };
 }
 
@@ -103,7 +113,7 @@ static void closed_forms_hold(void **state)
     } cases[] = {
         { "1f1b", { 0, 1 }, 1 },  { "gpipe", { 0, 1 }, 1 },
         { "zb-h1", { 1, 0 }, 1 }, { "zb-h2", { 2, -1 }, 1 },
-        { "zb-v", { 2, -1 }, 2 },
+        { "zb-v", { 2, -1 }, 2 }, { "dualpipe-v", { 2, 0 }, 2 },
     };
     uint32_t counter = 0;
 
@@ -162,6 +172,11 @@ static void closed_forms_know_their_limits(void **state)
                                        .n_stages = 2,
                                        .n_mb = 3 };
     assert_true(vp_schedule_span_theory(&config, &unit_costs, &bubble));
+    assert_false(vp_schedule_span_theory(&config, &long_f, &bubble));
+    config.name = "dualpipe-v";
+    config.n_mb = 4;
+    assert_true(vp_schedule_span_theory(&config, &long_f, &bubble));
+    long_f.f = 4;
     assert_false(vp_schedule_span_theory(&config, &long_f, &bubble));
     config.name = "pipedream";
     assert_false(vp_schedule_span_theory(&config, &unit_costs, &bubble));
@@ -230,7 +245,9 @@ static void few_minibatches_fall_back(void **state)
     static const struct {
         const char *name;
         int least, keeps; /* 2P + these */
-    } cases[] = { { "zb-h2", -1, -1 }, { "zb-v", -1, 0 } };
+    } cases[] = { { "zb-h2", -1, -1 },
+                  { "zb-v", -1, 0 },
+                  { "dualpipe-v", 0, 1 } };
 
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++)

@@ -106,6 +106,11 @@ static int keeps_zb_v(const struct vp_sched_config *config)
     return 2 * config->n_stages;
 }
 
+static int keeps_dualpipe_v(const struct vp_sched_config *config)
+{
+    return 2 * config->n_stages + 1;
+}
+
 /* Exactly one of `node` and `ranks`: lists of nodes, or of all at once. */
 static const struct generator {
     struct vp_generator about;
@@ -162,6 +167,15 @@ static const struct generator {
       .ranks = vp_generate_zb_v,
       .least = { 2, -1 },
       .keeps = keeps_zb_v },
+    { .about = { .name = "dualpipe-v",
+                 .meaning = "DualPipe in a V, pairs one after the other (bsp)",
+                 .split = true,
+                 .chunks = true,
+                 .v_shape = true },
+      .single = true,
+      .ranks = vp_generate_dualpipe_v,
+      .least = { 2, 0 },
+      .keeps = keeps_dualpipe_v },
     { .about = { .name = "eval",
                  .meaning = "forwards only",
                  .chunks = true,

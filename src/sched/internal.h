@@ -135,6 +135,8 @@ void vp_generate_interleaved(const struct vp_schedule *schedule,
                              struct vp_list *lists);
 void vp_generate_zb_v(const struct vp_schedule *schedule,
                       struct vp_list *lists);
+void vp_generate_dualpipe_v(const struct vp_schedule *schedule,
+                            struct vp_list *lists);
 void vp_generate_eval(const struct vp_schedule *schedule,
                       struct vp_list *lists);
 

@@ -8,7 +8,7 @@
  * unsplit (1f1b, gpipe, pipedream, macrobatch, interleaved):
  *   (P-1) f + v M pass + (P-1) hop       the last rank starts late, ends early
  *   (vP-1) f + M pass + (vP-1) hop       so does the last stage
- * split (zb-h1, zb-h2, zb-v):
+ * split (zb-h1, zb-h2, and those placed in a V):
  *   (P-1) f + v M pass                   the last rank starts late
  *   vP f + (P-1) hop + v M (b + w)       a rank far from the last stage has no
  *                                        backward before, and then all of them
@@ -35,6 +35,7 @@
  *   zb-h1         (P-1) (f + b - w)        w <= f, b; M >= P
  *   zb-h2         (P-1) (f + b - 2w)       w <= f, b; M >= 2P - 1
  *   zb-v          2 (P-1) (b - w)          w <= f <= b; M >= 2P - 1
+ *   dualpipe-v    (P-1) (f + b - w)        w <= b <= f <= b + w; M >= 2P
  *
  * With replicas (one chunk): stage s starts s f late, its busiest replica has
  * ceil(M / R_s) passes, and then s hops remain. That is a bound which is not
@@ -139,13 +140,26 @@ static double span_zb_v(const struct terms *t)
     return exact ? 2 * (t->n_ranks - 1) * (t->b - t->w) : -1.0;
 }
 
+/* Of its lists as they are run here: one action after the other. */
+static double span_dualpipe_v(const struct terms *t)
+{
+    bool exact = t->w <= t->b && t->b <= t->f && t->f <= t->b + t->w &&
+                 t->n_mb >= 2 * t->n_ranks;
+
+    return exact ? (t->n_ranks - 1) * (t->f + t->b - t->w) : -1.0;
+}
+
 static const struct {
     const char *name;
     span_fn span;
 } spans[] = {
-    { "1f1b", span_1f1b },   { "gpipe", span_1f1b },
-    { "zb-h1", span_zb_h1 }, { "interleaved", span_interleaved },
-    { "zb-h2", span_zb_h2 }, { "zb-v", span_zb_v },
+    { "1f1b", span_1f1b },
+    { "gpipe", span_1f1b },
+    { "zb-h1", span_zb_h1 },
+    { "interleaved", span_interleaved },
+    { "zb-h2", span_zb_h2 },
+    { "zb-v", span_zb_v },
+    { "dualpipe-v", span_dualpipe_v },
 };
 
 /* ---- Both --------------------------------------------------------------- */
