@@ -266,6 +266,8 @@ static void theory_is_reached_everywhere(void **state)
         bool two = generator->v_shape;
         int first = two ? 2 : 1, last = two ? 2 : MAX_V;
 
+        if (strncmp(generator->name, "v-", 2) == 0)
+            continue; /* slower for less memory: test_sched_v.c */
         if (!generator->chunks)
             last = 1;
         for (int v = first; v <= last; v++)
@@ -1229,7 +1231,7 @@ static void walk(const struct vp_sched_config *config, int n_steps,
 
 static void validator_agrees_with_executor(void **state)
 {
-    static const bool all[] = { true, true, true, true };
+    static const bool all[] = { true, true, true, true, true, true };
     static const struct vp_sched_config configs[] = {
         { .name = "1f1b", .n_stages = 1, .n_mb = 3 },
         { .name = "1f1b", .n_stages = 3, .n_mb = 4, .global_norm = true },
@@ -1265,6 +1267,9 @@ static void validator_agrees_with_executor(void **state)
         { .name = "zb-h2", .n_stages = 3, .n_mb = 3 },
         { .name = "zb-h2", .n_stages = 2, .n_mb = 4, .replicas = two_one },
         { .name = "dualpipe-v", .n_stages = 2, .n_mb = 4 },
+        { .name = "v-half", .n_stages = 3, .n_mb = 4 },
+        { .name = "v-min", .n_stages = 3, .n_mb = 3, .recompute = all },
+        { .name = "v-auto", .n_stages = 2, .n_mb = 3, .memory = 3 },
         { .name = "zb-v", .n_stages = 2, .n_mb = 3 },
         { .name = "zb-v", .n_stages = 1, .n_mb = 3, .global_norm = true },
         { .name = "eval", .n_stages = 3, .n_mb = 4 },

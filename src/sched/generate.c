@@ -11,6 +11,8 @@ enum {
     MAX_DEPTH = 1 << 20,
     MAX_MB = 1 << 29,
     MAX_WORK = 1 << 24, /* stages x minibatches: gigabytes of actions */
+    MAX_BLOCK = 1024,   /* ranks of a schedule made from a building block */
+    MAX_SEARCH = 64,    /* the same if the block is searched for */
 };
 
 /* ---- Generators --------------------------------------------------------- */
@@ -106,9 +108,27 @@ static int keeps_zb_v(const struct vp_sched_config *config)
     return 2 * config->n_stages;
 }
 
+/* As much as 1f1b unless given; more is of no use. */
+static int keeps_v_auto(const struct vp_sched_config *config)
+{
+    int most = 2 * config->n_stages;
+
+    return config->memory > 0 && config->memory < most ? config->memory : most;
+}
+
 static int keeps_dualpipe_v(const struct vp_sched_config *config)
 {
     return 2 * config->n_stages + 1;
+}
+
+static int keeps_v_half(const struct vp_sched_config *config)
+{
+    return vp_v_half_keeps(config->n_stages);
+}
+
+static int keeps_v_min(const struct vp_sched_config *config)
+{
+    return vp_v_min_keeps(config->n_stages);
 }
 
 /* Exactly one of `node` and `ranks`: lists of nodes, or of all at once. */
@@ -118,6 +138,7 @@ static const struct generator {
     bool single; /* takes no replicas */
     generator_fn node;
     void (*ranks)(const struct vp_schedule *schedule, struct vp_list *lists);
+    int most_ranks; /* for which lists are made in reasonable time; 0: all */
     /* With fewer than least[0] P + least[1] minibatches on P ranks, greedy.c
      * writes the lists, and a rank has `keeps` slots. */
     int least[2];
@@ -167,6 +188,37 @@ static const struct generator {
       .ranks = vp_generate_zb_v,
       .least = { 2, -1 },
       .keeps = keeps_zb_v },
+    { .about = { .name = "v-half",
+                 .meaning = "half the memory of 1f1b, two chunks in a V (bsp)",
+                 .split = true,
+                 .chunks = true,
+                 .v_shape = true },
+      .single = true,
+      .ranks = vp_generate_v_half,
+      .most_ranks = MAX_BLOCK,
+      .least = { 1, 0 },
+      .keeps = keeps_v_half },
+    { .about = { .name = "v-min",
+                 .meaning = "a third of the memory of 1f1b, in a V (bsp)",
+                 .split = true,
+                 .chunks = true,
+                 .v_shape = true },
+      .single = true,
+      .ranks = vp_generate_v_min,
+      .most_ranks = MAX_BLOCK,
+      .least = { 1, 0 },
+      .keeps = keeps_v_min },
+    { .about = { .name = "v-auto",
+                 .meaning = "the shortest in a V for a given memory (bsp)",
+                 .split = true,
+                 .chunks = true,
+                 .v_shape = true,
+                 .memory = true },
+      .single = true,
+      .ranks = vp_generate_v_auto,
+      .most_ranks = MAX_SEARCH,
+      .least = { 1, 0 },
+      .keeps = keeps_v_auto },
     { .about = { .name = "dualpipe-v",
                  .meaning = "DualPipe in a V, pairs one after the other (bsp)",
                  .split = true,
@@ -226,6 +278,15 @@ int vp_sched_n_chunks(const struct vp_sched_config *config)
     return config->n_chunks;
 }
 
+int vp_sched_keeps(const struct vp_sched_config *config)
+{
+    int index = vp_generator_index(config->name);
+
+    return index >= 0 && generators[index].keeps
+               ? generators[index].keeps(config)
+               : 0;
+}
+
 static enum vp_status unknown_name(const char *name, struct vp_err *err)
 {
     char names[256] = "";
@@ -267,6 +328,11 @@ static enum vp_status check_counts(const struct vp_sched_config *config,
                           "many for one list; give fewer minibatches, or make "
                           "it in pieces",
                           name, config->n_mb, config->n_stages * n_chunks);
+    if (generator->most_ranks > 0 && config->n_stages > generator->most_ranks)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s is made for at most %d stages, not %d; "
+                          "use zb-v",
+                          name, generator->most_ranks, config->n_stages);
     if (n_chunks > 1 && !generator->about.chunks)
         return vp_err_set(err, VP_ERR_INVALID,
                           "schedule %s has one chunk per rank, not %d; use "
@@ -277,6 +343,28 @@ static enum vp_status check_counts(const struct vp_sched_config *config,
                           "schedule %s: a V has two chunks per rank, not %d; "
                           "use interleaved or leave chunks out",
                           name, config->n_chunks);
+    return VP_OK;
+}
+
+/* Two chunks are one minibatch. */
+static enum vp_status check_memory(const struct vp_sched_config *config,
+                                   const struct generator *generator,
+                                   struct vp_err *err)
+{
+    const char *name = config->name;
+
+    if (config->memory == 0 || generator->about.forward_only)
+        return VP_OK;
+    if (!generator->about.memory)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s has no memory to set; leave it out, or "
+                          "use v-auto",
+                          name);
+    if (config->memory < 2)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s: memory for %d chunks; give at least 2, "
+                          "those of one minibatch",
+                          name, config->memory);
     return VP_OK;
 }
 
@@ -425,6 +513,10 @@ static void set_fallback(const struct vp_sched_config *config,
     int least = generator->least[0] * config->n_stages + generator->least[1];
 
     schedule->least_mb = least > 1 ? least : 1;
+    schedule->keeps = vp_sched_keeps(config);
+    if (generator->about.memory &&
+        schedule->keeps < vp_v_min_keeps(config->n_stages))
+        schedule->fallback = VP_FALLBACK_MEMORY;
     if (config->n_mb < least && !config->depth && !has_replicas(config))
         schedule->fallback = VP_FALLBACK_FEW_MB;
 }
@@ -551,9 +643,7 @@ static enum vp_status set_up(const struct vp_sched_config *config,
 /* ---- Making ------------------------------------------------------------- */
 
 /* Unit costs; every rank has the slots that the generator's own lists keep. */
-static enum vp_status write_greedy(const struct vp_sched_config *config,
-                                   const struct generator *generator,
-                                   const struct vp_schedule *schedule,
+static enum vp_status write_greedy(const struct vp_schedule *schedule,
                                    struct vp_list *lists)
 {
     double *limit = calloc((size_t)schedule->n_ranks, sizeof(*limit));
@@ -562,7 +652,7 @@ static enum vp_status write_greedy(const struct vp_sched_config *config,
     if (!limit)
         return VP_ERR_NOMEM;
     for (int rank = 0; rank < schedule->n_ranks; rank++)
-        limit[rank] = generator->keeps(config);
+        limit[rank] = schedule->keeps;
     st = vp_greedy_write(
         &(struct vp_greedy){ .schedule = schedule, .limit = limit }, lists);
     VP_BUG_ON(st == VP_ERR_INVALID);
@@ -570,15 +660,14 @@ static enum vp_status write_greedy(const struct vp_sched_config *config,
     return st;
 }
 
-static enum vp_status write_lists(const struct vp_sched_config *config,
-                                  const struct generator *generator,
+static enum vp_status write_lists(const struct generator *generator,
                                   const struct vp_schedule *schedule,
                                   struct vp_list *lists)
 {
     struct vp_nodes nodes;
 
     if (schedule->fallback)
-        return write_greedy(config, generator, schedule, lists);
+        return write_greedy(schedule, lists);
     if (generator->ranks) {
         generator->ranks(schedule, lists);
         return VP_OK;
@@ -600,7 +689,7 @@ static enum vp_status fill(const struct vp_sched_config *config,
     enum vp_status st;
 
     lists = calloc((size_t)schedule->n_ranks, sizeof(*lists));
-    st = lists ? write_lists(config, generator, schedule, lists) : VP_ERR_NOMEM;
+    st = lists ? write_lists(generator, schedule, lists) : VP_ERR_NOMEM;
     if (st == VP_OK)
         st = vp_passes_run(schedule, lists, generator->about.stream,
                            config->early_recompute);
@@ -627,6 +716,7 @@ enum vp_status vp_schedule_make(const struct vp_sched_config *config,
         return unknown_name(config->name, err);
     generator = &generators[index];
     VP_TRY(check_counts(config, generator, err));
+    VP_TRY(check_memory(config, generator, err));
     VP_TRY(check_stages(config, generator, err));
     VP_TRY(check_stream(config, generator, err));
     st = set_up(config, generator, &schedule, err);

@@ -93,6 +93,8 @@ static inline void vp_list_put(struct vp_list *list, enum vp_action_kind kind,
 /* Stages per rank, and whether they are placed 0 .. P-1, P-1 .. 0. */
 int vp_sched_n_chunks(const struct vp_sched_config *config);
 bool vp_sched_is_v_shape(const struct vp_sched_config *config);
+/* Chunks that a rank may keep; 0: as many as the lists need. */
+int vp_sched_keeps(const struct vp_sched_config *config);
 
 /* ---- Generators --------------------------------------------------------- */
 
@@ -130,6 +132,32 @@ void vp_v_write(struct vp_v_writer *writer, const char *word, int times);
  * order of the backwards so far. */
 void vp_v_write_oldest_w(struct vp_v_writer *writer);
 
+/* A building block: per rank the slots of F of its first stage, F of its second,
+ * B of the second, B of the first; see v_block.c. */
+enum { VP_V_BLOCK = 4 };
+
+struct vp_v_costs {
+    int f, b, w;
+};
+
+struct vp_v_time {
+    int all;  /* the makespan */
+    int span; /* the longest time between a rank's first and last action */
+};
+
+/* Compute-only lists of the block repeated, with its holes filled. */
+void vp_v_block_write(const int (*block)[VP_V_BLOCK],
+                      const struct vp_schedule *schedule,
+                      struct vp_list *lists);
+/* How long these lists take at each of `n` costs; false: memory is exhausted. */
+bool vp_v_block_times(const int (*block)[VP_V_BLOCK], int n_ranks, int n_mb,
+                      const struct vp_v_costs *costs, int n,
+                      struct vp_v_time *out);
+
+/* Chunks that a rank of these schedules keeps. */
+int vp_v_half_keeps(int n_ranks);
+int vp_v_min_keeps(int n_ranks);
+
 /* Compute-only lists, one per rank. */
 void vp_generate_interleaved(const struct vp_schedule *schedule,
                              struct vp_list *lists);
@@ -137,6 +165,12 @@ void vp_generate_zb_v(const struct vp_schedule *schedule,
                       struct vp_list *lists);
 void vp_generate_dualpipe_v(const struct vp_schedule *schedule,
                             struct vp_list *lists);
+void vp_generate_v_half(const struct vp_schedule *schedule,
+                        struct vp_list *lists);
+void vp_generate_v_min(const struct vp_schedule *schedule,
+                       struct vp_list *lists);
+void vp_generate_v_auto(const struct vp_schedule *schedule,
+                        struct vp_list *lists);
 void vp_generate_eval(const struct vp_schedule *schedule,
                       struct vp_list *lists);
 

@@ -91,12 +91,14 @@ struct vp_schedule_stage {
 enum vp_fallback {
     VP_FALLBACK_NONE,
     VP_FALLBACK_FEW_MB, /* fewer minibatches than vp_schedule.least_mb */
+    VP_FALLBACK_MEMORY, /* less memory than any list of the generator needs */
 };
 
 struct vp_schedule {
     char name[16]; /* of the generator */
     int n_ranks, n_stages;
     int least_mb; /* minibatches that the generator's own lists need */
+    int keeps;    /* chunks that a rank may keep; 0: no limit was set */
     enum vp_fallback fallback; /* not part of the text */
     struct vp_rank_list *ranks;
     struct vp_schedule_stage *stages;
@@ -120,6 +122,7 @@ struct vp_sched_config {
     int n_stages;     /* without replicas: the number of ranks */
     int n_chunks;     /* of a stage; 0: two if interleaved, else one */
     bool v_shape;     /* eval: two chunks placed in a V */
+    int memory;       /* v-auto: chunks that a rank may keep; 0: 2 per stage */
     int n_mb;
     const int *replicas;   /* per stage; NULL: one each */
     const int *depth;      /* per stage, stage_to_depth_map; NULL: default */
@@ -148,6 +151,7 @@ struct vp_generator {
     bool split;          /* separates B and W */
     bool chunks;         /* takes n_chunks > 1 */
     bool v_shape;        /* two chunks per rank, placed in a V */
+    bool memory;         /* takes the memory of a rank */
     bool stream;         /* asynchronous: pieces, weight versions */
     bool two_versions;   /* stream: a round is update_every minibatches */
     bool forward_only;

@@ -36,6 +36,12 @@
  *   zb-h2         (P-1) (f + b - 2w)       w <= f, b; M >= 2P - 1
  *   zb-v          2 (P-1) (b - w)          w <= f <= b; M >= 2P - 1
  *   dualpipe-v    (P-1) (f + b - w)        w <= b <= f <= b + w; M >= 2P
+ *   v-half        (6P - 1 - 3K) f          f = b = w; P >= 3, M >= 2P
+ *   v-min         the same, and 4 f if P mod 3 is 2
+ *   v-auto        max(0, the same)         f = b = w; K even, M >= 2P
+ *
+ * A rank of the last three keeps K chunks. Their makespan is that span, or
+ * (3P - 1 - K) f more than the work if that is larger.
  *
  * With replicas (one chunk): stage s starts s f late, its busiest replica has
  * ceil(M / R_s) passes, and then s hops remain. That is a bound which is not
@@ -47,6 +53,7 @@
 struct terms {
     double f, b, pass, hop, w, bw;
     int n_ranks, n_chunks, n_mb;
+    int keeps; /* chunks on a rank; 0: no limit */
 };
 
 static double larger(double a, double b)
@@ -149,6 +156,46 @@ static double span_dualpipe_v(const struct terms *t)
     return exact ? (t->n_ranks - 1) * (t->f + t->b - t->w) : -1.0;
 }
 
+static bool is_even(const struct terms *t)
+{
+    return t->f == t->b && t->f == t->w && t->n_mb >= 2 * t->n_ranks;
+}
+
+static double span_v(const struct terms *t)
+{
+    return (6 * t->n_ranks - 1 - 3 * t->keeps) * t->f;
+}
+
+static double span_v_half(const struct terms *t)
+{
+    return is_even(t) && t->n_ranks >= 3 ? span_v(t) : -1.0;
+}
+
+static double span_v_min(const struct terms *t)
+{
+    double gap = t->n_ranks % 3 == 2 ? 4 * t->f : 0.0;
+
+    return is_even(t) && t->n_ranks >= 2 ? span_v(t) + gap : -1.0;
+}
+
+static double span_v_auto(const struct terms *t)
+{
+    bool exact = is_even(t) && t->keeps % 2 == 0 &&
+                 t->keeps >= vp_v_min_keeps(t->n_ranks);
+
+    return exact ? larger(0.0, span_v(t)) : -1.0;
+}
+
+/* The makespan of a schedule that has no more memory; 0: not known. */
+static double makespan_v(const struct terms *t, double work, double span)
+{
+    bool few = t->keeps > 0 && t->n_chunks == 2 && t->keeps <= 2 * t->n_ranks;
+
+    if (span < 0.0 || !few || !is_even(t))
+        return 0.0;
+    return work + (3 * t->n_ranks - 1 - t->keeps) * t->f;
+}
+
 static const struct {
     const char *name;
     span_fn span;
@@ -160,6 +207,9 @@ static const struct {
     { "zb-h2", span_zb_h2 },
     { "zb-v", span_zb_v },
     { "dualpipe-v", span_dualpipe_v },
+    { "v-half", span_v_half },
+    { "v-min", span_v_min },
+    { "v-auto", span_v_auto },
 };
 
 /* ---- Both --------------------------------------------------------------- */
@@ -187,7 +237,8 @@ static struct terms terms_of(const struct vp_sched_config *config,
                        .bw = costs->b + costs->w + late,
                        .n_ranks = config->n_stages,
                        .n_chunks = vp_sched_n_chunks(config),
-                       .n_mb = config->n_mb };
+                       .n_mb = config->n_mb,
+                       .keeps = vp_sched_keeps(config) };
 
     if (generator->forward_only) {
         t.pass = t.f;
@@ -236,18 +287,18 @@ double vp_schedule_theory(const struct vp_sched_config *config,
 {
     const struct vp_generator *generator = vp_generator_find(config->name);
     int n_ranks = total(config->replicas, config->n_stages);
-    double work, bound;
+    double work, bound, span;
     struct terms t;
 
     if (!generator)
         return 0.0;
     t = terms_of(config, generator, costs);
     work = t.n_chunks * (double)t.n_mb * t.pass;
+    span = generator->forward_only ? -1.0 : span_of(config, &t);
     bound = generator->split ? bound_split(&t) : bound_unsplit(&t);
     if (generator->forward_only)
         bound = larger(bound, eval_makespan(&t, vp_sched_is_v_shape(config)));
-    else
-        bound = larger(bound, work + span_of(config, &t));
+    bound = larger(bound, larger(work + span, makespan_v(&t, work, span)));
     if (n_ranks > config->n_stages)
         bound = bound_replicas(config, &t, !generator->split);
     work *= config->n_stages;

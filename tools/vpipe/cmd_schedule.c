@@ -14,6 +14,7 @@ enum {
     FLAG_STAGES,
     FLAG_MINIBATCHES,
     FLAG_CHUNKS,
+    FLAG_MEMORY,
     FLAG_REPLICAS,
     FLAG_DEPTH,
     FLAG_EVERY,
@@ -31,6 +32,8 @@ static const struct tool_flag flags[] = {
     [FLAG_MINIBATCHES] = { "--minibatches", "M", "minibatches to run" },
     [FLAG_CHUNKS] = { "--chunks", "V",
                       "cut every stage in V chunks (interleaved) [2]" },
+    [FLAG_MEMORY] = { "--memory", "M",
+                      "v-auto: chunks that a rank may keep [2 S]" },
     [FLAG_REPLICAS] = { "--replicas", "LIST",
                         "ranks of each stage: '1,2,1' [1 each]" },
     [FLAG_DEPTH] = { "--depth", "LIST",
@@ -62,7 +65,7 @@ enum {
 
 struct options {
     const char *name; /* generator, or a file */
-    int n_stages, n_mb, n_chunks, every;
+    int n_stages, n_mb, n_chunks, memory, every;
     int replicas[MAX_STAGES], depth[MAX_STAGES];
     int n_replicas, n_depth; /* 0: not given */
     bool recompute, early, global_norm, help;
@@ -175,6 +178,8 @@ static int take_flag(struct options *out, int flag, const char *value)
         return take_count(name, value, &out->n_mb);
     case FLAG_CHUNKS:
         return take_count(name, value, &out->n_chunks);
+    case FLAG_MEMORY:
+        return take_count(name, value, &out->memory);
     case FLAG_EVERY:
         return take_count(name, value, &out->every);
     case FLAG_REPLICAS:
@@ -410,6 +415,10 @@ static void print_fallback(const struct vp_schedule *schedule)
         printf("lists   by the greedy rule: those of %s begin with %d "
                "minibatches\n",
                schedule->name, schedule->least_mb);
+    if (schedule->fallback == VP_FALLBACK_MEMORY)
+        printf("lists   by the greedy rule: no block of %s keeps %d chunks or "
+               "fewer\n",
+               schedule->name, schedule->keeps);
 }
 
 static void print_times(const struct vp_schedule *schedule,
@@ -547,6 +556,7 @@ static int run(const struct options *options)
         .name = options->name,
         .n_stages = options->n_stages,
         .n_chunks = options->n_chunks,
+        .memory = options->memory,
         .n_mb = options->n_mb,
         .replicas = options->n_replicas > 0 ? options->replicas : NULL,
         .depth = options->n_depth > 0 ? options->depth : NULL,
