@@ -154,7 +154,14 @@ run 0 schedule zb-h2 --stages 4 --minibatches 8
 has out 'bubble simulated=0.111111 theory=0.111111 span=0.000000'
 grep -q 'greedy' out && fail 'a schedule of its own rule is called greedy'
 run 0 schedule zb-h2 --stages 4 --minibatches 6
-has out 'lists   by the greedy rule: those of zb-h2 begin with 7 minibatches'
+has out 'lists   by the greedy rule: zb-h2 has its own from 7 minibatches on'
+run 0 schedule v-auto --stages 4 --minibatches 8 --memory 3
+has out 'lists   by the greedy rule: v-auto has none that keep 3 chunks'
+run 0 schedule v-auto --stages 4 --minibatches 8 --memory 6
+has out 'memory  at most 6 slots in use on a rank'
+has out 'bubble simulated=0.094340 theory=0.094340 span=0.094340'
+refuse "vpipe schedule: schedule zb-v has no memory to set; leave it out, or use\
+ v-auto" schedule zb-v --stages 2 --minibatches 4 --memory 4
 # A schedule that can be read, but is none.
 printf 'stages=1 minibatches=2\n0: 0F0 0F1 0B1 0B0 0UPDATE0\n' >wrong.txt
 refuse "vpipe schedule: wrong.txt: rank 0, action 2 (0B1): out of order: 0B0\
@@ -344,6 +351,12 @@ has out 'schedule  gpipe (bsp)'
 run 0 train "$configs/bert_one.yml" $group --set stages=2 \
     --set schedule=zb-v --set 'partition=[1, 3, 2, 3]' --output zbv
 [ "$(losses one)" = "$(losses zbv)" ] || fail 'zb-v is not one stage'
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $group --set stages=2 \
+    --set schedule=v-auto --set schedule_memory=3 --output vauto
+has out 'lists     by the greedy rule: v-auto has none that keep 3 chunks'
+has vauto/config.yml 'schedule_memory: 3'
+[ "$(losses one)" = "$(losses vauto)" ] || fail 'v-auto is not one stage'
 
 # What does not fit is refused before training.
 # shellcheck disable=SC2086

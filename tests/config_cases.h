@@ -558,6 +558,15 @@ static const struct refused bad_pipelines[] = {
     { NINE "schedule: zb-v\nchunks: 3\n", NULL,
       "a.yml:4: key 'chunks' is 3, but schedule zb-v has 2; remove it, or use "
       "interleaved" },
+    { NINE "schedule: v-half\nchunks: 3\n", NULL,
+      "a.yml:4: key 'chunks' is 3, but schedule v-half has 2; remove it, or "
+      "use interleaved" },
+    { NINE "schedule: v-auto\nschedule_memory: 1\n", NULL,
+      "a.yml:4: key 'schedule_memory' must be a whole number from 2 to 128, "
+      "not '1'; write for example 'schedule_memory: 6'" },
+    { NINE "schedule: zb-v\nschedule_memory: 4\n", NULL,
+      "a.yml:4: key 'schedule_memory' has no effect with schedule zb-v; "
+      "remove it" },
     { NINE "schedule: interleaved\nstages: 2\nreplicas: [1, 2]\n", NULL,
       "a.yml:5: key 'replicas': ranks of schedule interleaved own several "
       "stages and are not replicated; remove it, or use 1f1b" },

@@ -1175,6 +1175,7 @@ static const char *example_context(const char *name)
     } cases[] = {
         { "macrobatch", ASP },
         { "chunks", "schedule: zb-v\nstages: 2\n" },
+        { "schedule_memory", "schedule: v-auto\nstages: 4\n" },
         { "partition", "layers: 4\n" },
         { "replicas", "stages: 3\n" },
         { "ranks", "stages: 4\n" },

@@ -38,7 +38,7 @@ static int n_blocks_of(const struct setup *setup)
 
 struct sync_case {
     const char *schedule;
-    int n_stages, n_chunks;
+    int n_stages, n_chunks, memory;
 };
 
 static void check_sync(const struct setup *base, const struct run *want,
@@ -57,6 +57,7 @@ static void check_sync(const struct setup *base, const struct run *want,
     setup.schedule = c->schedule;
     setup.n_stages = c->n_stages;
     setup.n_chunks = c->n_chunks;
+    setup.schedule_memory = c->memory;
     setup.partition = partition;
     setup.ratios = stage_ratios;
     setup.early = rand_below(2);
@@ -69,15 +70,21 @@ static void check_sync(const struct setup *base, const struct run *want,
 static void every_cut_gives_the_same_bits(void **state)
 {
     static const struct sync_case cases[] = {
-        { "1f1b", 1, 0 },        { "1f1b", 2, 0 },
-        { "1f1b", 3, 0 },        { "1f1b", 4, 0 },
-        { "1f1b", 8, 0 },        { "gpipe", 2, 0 },
-        { "gpipe", 4, 0 },       { "gpipe", 8, 0 },
-        { "interleaved", 2, 2 }, { "interleaved", 2, 3 },
-        { "interleaved", 4, 2 }, { "zb-h1", 2, 0 },
-        { "zb-h1", 3, 0 },       { "zb-h1", 4, 0 },
-        { "zb-h1", 8, 0 },       { "zb-v", 2, 2 },
-        { "zb-v", 4, 2 },
+        { "1f1b", 1, 0, 0 },        { "1f1b", 2, 0, 0 },
+        { "1f1b", 3, 0, 0 },        { "1f1b", 4, 0, 0 },
+        { "1f1b", 8, 0, 0 },        { "gpipe", 2, 0, 0 },
+        { "gpipe", 4, 0, 0 },       { "gpipe", 8, 0, 0 },
+        { "interleaved", 2, 2, 0 }, { "interleaved", 2, 3, 0 },
+        { "interleaved", 4, 2, 0 }, { "zb-h1", 2, 0, 0 },
+        { "zb-h1", 3, 0, 0 },       { "zb-h1", 4, 0, 0 },
+        { "zb-h1", 8, 0, 0 },       { "zb-h2", 2, 0, 0 },
+        { "zb-h2", 3, 0, 0 },       { "zb-h2", 8, 0, 0 },
+        { "zb-v", 2, 2, 0 },        { "zb-v", 4, 2, 0 },
+        { "v-half", 3, 2, 0 },      { "v-half", 4, 2, 0 },
+        { "v-min", 2, 2, 0 },       { "v-min", 4, 2, 0 },
+        { "v-auto", 3, 2, 0 },      { "v-auto", 3, 2, 5 },
+        { "v-auto", 4, 2, 3 },      { "dualpipe-v", 2, 2, 0 },
+        { "dualpipe-v", 4, 2, 0 },
     };
 
     for (size_t m = 0; m < VP_COUNT_OF(models); m++)
@@ -109,11 +116,11 @@ static void early_updates_give_the_same_bits(void **state)
         struct sync_case pipe;
         int accumulation;
     } cases[] = {
-        { { "1f1b", 1, 0 }, 3 },        { { "1f1b", 1, 0 }, 1 },
-        { { "1f1b", 3, 0 }, 3 },        { { "1f1b", 3, 0 }, 1 },
-        { { "interleaved", 2, 2 }, 3 }, { { "interleaved", 2, 2 }, 1 },
-        { { "zb-h1", 2, 0 }, 3 },       { { "pipedream", 1, 0 }, 1 },
-        { { "pipedream", 3, 0 }, 1 }
+        { { "1f1b", 1, 0, 0 }, 3 },        { { "1f1b", 1, 0, 0 }, 1 },
+        { { "1f1b", 3, 0, 0 }, 3 },        { { "1f1b", 3, 0, 0 }, 1 },
+        { { "interleaved", 2, 2, 0 }, 3 }, { { "interleaved", 2, 2, 0 }, 1 },
+        { { "zb-h1", 2, 0, 0 }, 3 },       { { "pipedream", 1, 0, 0 }, 1 },
+        { { "pipedream", 3, 0, 0 }, 1 }
     };
     static const enum vp_optim_kind kinds[] = { VP_OPTIM_ADAMW, VP_OPTIM_SGD };
     struct vp_backend_ops ops = *state ? *half_device() : *test_device();

@@ -717,8 +717,20 @@ static void impossible_facts_are_refused(void **state)
 
 static void any_number_of_stages_goes_on(void **state)
 {
-    static const char *const stages[] = { "stages=1", "stages=2", "stages=3",
-                                          "stages=8" };
+    static const struct {
+        const char *stages, *schedule;
+    } others[] = {
+        { "stages=1", "schedule=zb-h1" },
+        { "stages=2", "schedule=gpipe" },
+        { "stages=3", "schedule=zb-h1" },
+        { "stages=8", "schedule=gpipe" },
+        { "stages=2", "schedule=zb-h2" },
+        { "stages=2", "schedule=zb-v" },
+        { "stages=2", "schedule=v-half" },
+        { "stages=2", "schedule=v-min" },
+        { "stages=2", "schedule=v-auto" },
+        { "stages=2", "schedule=dualpipe-v" },
+    };
     struct job job = { .sets = { "stages=4", "layers=4",
                                  "accumulation_steps=2" },
                        .n_sets = 3,
@@ -729,13 +741,13 @@ static void any_number_of_stages_goes_on(void **state)
     must_run(&job);
     want = trace_of("run");
     forget("run");
-    for (size_t i = 0; i < VP_COUNT_OF(stages); i++) {
+    for (size_t i = 0; i < VP_COUNT_OF(others); i++) {
         struct job part = job, rest = job;
 
         part.max_steps = 5;
         must_run(&part);
-        rest.sets[0] = stages[i];
-        rest.sets[rest.n_sets++] = i % 2 ? "schedule=gpipe" : "schedule=zb-h1";
+        rest.sets[0] = others[i].stages;
+        rest.sets[rest.n_sets++] = others[i].schedule;
         rest.resume = "run";
         rest.output = NULL;
         must_run(&rest);

@@ -39,6 +39,7 @@ static void a_power_of_two_changes_no_bit(void **state)
         { "zb-h1", 3, 0, { 1, 1, 1 } },
         { "interleaved", 2, 2, { 1, 1 } },
         { "zb-v", 2, 2, { 1, 1 } },
+        { "v-half", 2, 2, { 1, 1 } },
         { "1f1b", 3, 0, { 1, 2, 1 } },
         { "pipedream", 1, 0, { 1 } },
         { "pipedream", 4, 0, { 1, 1, 1, 1 } },
@@ -248,7 +249,7 @@ static void a_dynamic_scale_comes_down(void **state)
     } cases[] = {
         { "1f1b", 1, 0 },  { "1f1b", 2, 0 },        { "1f1b", 4, 0 },
         { "gpipe", 4, 0 }, { "interleaved", 2, 2 }, { "zb-h1", 3, 0 },
-        { "zb-v", 2, 2 },
+        { "zb-v", 2, 2 },  { "v-min", 2, 2 },
     };
     struct setup setup = loud("1f1b", 1, NULL);
     struct run want, got;

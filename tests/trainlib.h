@@ -48,6 +48,7 @@ struct setup {
     /* The pipeline; NULL and 0: one stage. */
     const char *schedule;
     int n_stages, n_chunks;
+    int schedule_memory;
     const int *partition, *replicas, *depth, *rank_numbers;
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
     bool early;
@@ -199,6 +200,7 @@ static inline enum vp_status run_create(struct run *run,
         .schedule = setup->schedule,
         .n_stages = setup->n_stages,
         .n_chunks = setup->n_chunks,
+        .schedule_memory = setup->schedule_memory,
         .partition = setup->partition,
         .replicas = setup->replicas,
         .depth = setup->depth,

@@ -374,6 +374,7 @@ static struct vp_config alone(const struct vp_config *config,
     copy.schedule = vp_generator_index("pipedream");
     copy.stages = plan->n_stages;
     copy.chunks = 1;
+    copy.schedule_memory = 0;
     copy.accumulation_steps = 1;
     copy.replicas = (struct vp_int_list){ .n = 0 };
     copy.ranks = (struct vp_int_list){ .n = 0 };

@@ -90,10 +90,11 @@ struct vp_config {
     int64_t total_steps; /* 0: epochs x steps per epoch */
     /* pipeline */
     enum vp_sync_mode sync_mode;
-    bool macrobatch; /* asp: schedule is macrobatch */
-    int schedule;    /* its generator: vp_generator_at() */
-    int stages;      /* without replicas: ranks */
-    int chunks;      /* stages of a rank; there are stages x chunks in all */
+    bool macrobatch;     /* asp: schedule is macrobatch */
+    int schedule;        /* its generator: vp_generator_at() */
+    int schedule_memory; /* v-auto: chunks that a rank may keep; else 0 */
+    int stages;          /* without replicas: ranks */
+    int chunks; /* stages of a rank; there are stages x chunks in all */
     struct vp_int_list partition;         /* blocks; empty: one stage */
     bool recompute;                       /* false: ratios count as 0 */
     struct vp_real_list recompute_ratio;  /* empty: nothing is recomputed */

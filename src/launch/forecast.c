@@ -109,6 +109,7 @@ static double theory(const struct vp_train_config *train,
         .name = schedule->name,
         .n_stages = train->n_stages,
         .n_chunks = train->n_chunks,
+        .memory = train->schedule_memory,
         .n_mb = schedule->n_mb,
         .replicas = train->replicas,
         .depth = train->depth,
@@ -142,6 +143,7 @@ enum vp_status vp_forecast_make(const struct vp_train_config *train,
     summary->asp = vp_generator_find(schedule->name)->stream;
     summary->group_size = schedule->n_mb;
     summary->n_actions = schedule->n_actions;
+    vp_schedule_explain(schedule, summary->fallback, sizeof(summary->fallback));
     summary->bubble_simulated = timing.bubble;
     summary->bubble_theory = theory(train, schedule, costs);
     vp_timing_release(&timing);

@@ -167,6 +167,11 @@ static bool has_chunks(const struct vp_config *config)
     return vp_generator_at(config->schedule)->chunks;
 }
 
+static bool has_memory(const struct vp_config *config)
+{
+    return vp_generator_at(config->schedule)->memory;
+}
+
 /* ---- Defaults that depend on an earlier key ----------------------------- */
 
 /* The optimizers are the original's, but for causal models the one they are
@@ -428,6 +433,11 @@ const struct vp_key vp_keys[] = {
       .fallback = "(1f1b; asp pipedream)",
       .from = "sync_mode",
       .meaning = "order of the work; pipedream and macrobatch are asp" },
+    { ROW("schedule_memory", VP_KEY_INT, schedule_memory), .min = 2,
+      .max = 2 * VP_MAX_STAGES, .group = "pipeline",
+      .fallback = "(2 x stages)", .example = "6", .applies = has_memory,
+      .depends_on = "schedule",
+      .meaning = "chunks whose activations a rank may keep; v-auto only" },
     { ROW("stages", VP_KEY_INT, stages), .min = 1, .max = VP_MAX_STAGES,
       .group = "pipeline", .fallback = "(as partition, or 1)",
       .example = "4", .meaning = "stages of the pipeline" },
@@ -435,7 +445,8 @@ const struct vp_key vp_keys[] = {
       .group = "pipeline", .fallback = "(2)", .example = "2",
       .applies = has_chunks, .depends_on = "schedule",
       .from = "schedule",
-      .meaning = "stages per rank; interleaved and zb-v only" },
+      .meaning = "stages per rank: 2 in a V (zb-v, v-half, v-min, v-auto, "
+      "dualpipe-v), any number for interleaved" },
     { ROW("partition", VP_KEY_PLAN, partition), .min = 1, .max = 100000,
       .group = "pipeline", .fallback = "(equal work)",
       .example = "[3, 2, 2, 2]",

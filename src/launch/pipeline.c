@@ -141,6 +141,10 @@ static enum vp_status resolve_stages(struct vp_config *config,
     } else if (config->stages == 0) {
         config->stages = 1;
     }
+    if (generator_of(config)->memory && config->schedule_memory == 0) {
+        config->schedule_memory = 2 * config->stages;
+        vp_origin_derive(config, "schedule_memory", "as much as 1f1b");
+    }
     if (vp_config_n_stages(config) > VP_MAX_STAGES)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'stages': %s are too many; use at most %d "
@@ -547,6 +551,7 @@ void vp_pipeline_set(const struct vp_config *config,
                      struct vp_train_config *train)
 {
     train->schedule = vp_generator_at(config->schedule)->name;
+    train->schedule_memory = config->schedule_memory;
     train->n_stages = config->stages;
     train->n_chunks = config->chunks;
     train->partition = config->partition.at;

@@ -73,6 +73,7 @@ struct vp_run_summary {
     bool asp;
     int group_size;          /* minibatches */
     int n_actions;           /* of all ranks */
+    char fallback[128];      /* vp_schedule_explain() */
     double bubble_simulated; /* with FLOPs as the times of stages */
     double bubble_theory;    /* if stages were equal */
 };

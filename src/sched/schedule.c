@@ -2,6 +2,7 @@
  * of a schedule, used by all the other files. */
 #include "sched/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,22 @@ int vp_schedule_version_of(const struct vp_schedule *schedule, int stage,
                 s->version_lag;
     return s->version_begin +
            (ahead > -s->version_past ? ahead : -s->version_past);
+}
+
+void vp_schedule_explain(const struct vp_schedule *schedule, char *text,
+                         size_t n_bytes)
+{
+    const char *name = schedule->name;
+
+    text[0] = '\0';
+    if (schedule->fallback == VP_FALLBACK_FEW_MB)
+        snprintf(text, n_bytes,
+                 "by the greedy rule: %s has its own from %d minibatches on",
+                 name, schedule->least_mb);
+    if (schedule->fallback == VP_FALLBACK_MEMORY)
+        snprintf(text, n_bytes,
+                 "by the greedy rule: %s has none that keep %d chunks", name,
+                 schedule->keeps);
 }
 
 int vp_schedule_n_dropped(const struct vp_schedule *schedule, int stage)

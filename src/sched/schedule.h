@@ -192,6 +192,9 @@ int vp_schedule_own_index(const struct vp_schedule *schedule, int stage,
 /* The weights that F, R, B and W of a minibatch use. */
 int vp_schedule_version_of(const struct vp_schedule *schedule, int stage,
                            int mb);
+/* The cause of vp_schedule.fallback in words, for people; "" without one. */
+void vp_schedule_explain(const struct vp_schedule *schedule, char *text,
+                         size_t n_bytes);
 /* Minibatches at the end of a drained stream whose gradients are not applied,
  * because they do not fill a round. */
 int vp_schedule_n_dropped(const struct vp_schedule *schedule, int stage);

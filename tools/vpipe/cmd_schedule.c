@@ -411,14 +411,11 @@ static void print_proof(const struct vp_schedule *schedule)
 /* Whether the lists are those that the name promises. */
 static void print_fallback(const struct vp_schedule *schedule)
 {
-    if (schedule->fallback == VP_FALLBACK_FEW_MB)
-        printf("lists   by the greedy rule: those of %s begin with %d "
-               "minibatches\n",
-               schedule->name, schedule->least_mb);
-    if (schedule->fallback == VP_FALLBACK_MEMORY)
-        printf("lists   by the greedy rule: no block of %s keeps %d chunks or "
-               "fewer\n",
-               schedule->name, schedule->keeps);
+    char why[128];
+
+    vp_schedule_explain(schedule, why, sizeof(why));
+    if (why[0])
+        printf("lists   %s\n", why);
 }
 
 static void print_times(const struct vp_schedule *schedule,

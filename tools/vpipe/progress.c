@@ -423,6 +423,8 @@ static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
             summary->schedule, summary->asp ? "asp" : "bsp", summary->n_actions,
             summary->group_size, summary->group_size == 1 ? "" : "es",
             summary->n_ranks);
+    if (summary->fallback[0])
+        fprintf(out, "lists     %s\n", summary->fallback);
     fprintf(out, "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
             100.0 * summary->bubble_simulated, 100.0 * summary->bubble_theory);
     /* Recomputed are so many of the stage's lines, from its end. */
