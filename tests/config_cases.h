@@ -569,7 +569,8 @@ static const struct refused bad_pipelines[] = {
       "remove it" },
     { NINE "schedule: interleaved\nstages: 2\nreplicas: [1, 2]\n", NULL,
       "a.yml:5: key 'replicas': ranks of schedule interleaved own several "
-      "stages and are not replicated; remove it, or use 1f1b" },
+      "stages and need the same number of replicas everywhere; give that, or "
+      "use 1f1b" },
     { BERT "stages: 17\nreplicas: [64, 64, 64, 64, 64, 64, 64, 64, 64, 64, "
       "64, 64, 64, 64, 64, 64, 1]\n", NULL,
       "a.yml:3: key 'replicas': 1025 ranks are too many; use at most 1024 in "

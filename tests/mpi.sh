@@ -123,6 +123,13 @@ for replicas in 2,1 1,2 2,2 3,1 1,3 2,3 1,2,1 3,1,2 4,4; do
         done
     done
 done
+for schedule in interleaved v-half; do
+    for n_mb in 1 5; do
+        set_all stages=2 'replicas=[2,2]' chunks=2 sync_mode=bsp \
+            schedule=$schedule tie_embeddings=true accumulation_steps=$n_mb
+        compare 4 "${options[@]}" --max-steps 4
+    done
+done
 for mode in bsp asp; do
     for every_other in eval_every=2 eval_every=3; do
         set_all stages=3 sync_mode=$mode $every_other eval_batches=3 \

@@ -320,6 +320,52 @@ static void sums_are_those_of_the_literal_program(void **state)
             }
 }
 
+/* Ranks with several stages: replicas are copies of the pipeline, and their
+ * number alone is part of the result. */
+static void chunks_have_the_bits_of_one_stage(void **state)
+{
+    static const int same[] = { 2, 2, 2 }, three[] = { 3, 3 };
+    static const struct {
+        const char *schedule;
+        int n_stages, n_chunks;
+        const int *replicas;
+    } cases[] = {
+        { "interleaved", 2, 2, same }, { "interleaved", 2, 3, three },
+        { "zb-v", 2, 2, same },        { "zb-v", 2, 2, three },
+        { "v-half", 3, 2, same },      { "dualpipe-v", 2, 2, same },
+        { "v-auto", 2, 2, three },
+    };
+    static const int n_minibatches[] = { 1, 5, 8 };
+
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++)
+        for (size_t m = 0; m < VP_COUNT_OF(n_minibatches); m++) {
+            struct setup setup = usual;
+            int partition[6] = { 1, 1, 1, 1, 1, 1 };
+            int n = cases[i].n_stages * cases[i].n_chunks;
+            struct run want, got;
+
+            set_type(&setup, *state);
+            setup.model = models[(i + m) % 3];
+            setup.layers = 4;
+            setup.tied = i % 2 == 0;
+            setup.accumulation = n_minibatches[m];
+            setup.n_steps = N_STEPS;
+            setup.grad_clip = 0.5f;
+            setup.replicas = cases[i].replicas;
+            train(&want, &setup);
+            partition[rand_below(n)] += n_blocks_of(&setup) - n;
+            setup.partition = partition;
+            setup.schedule = cases[i].schedule;
+            setup.n_stages = cases[i].n_stages;
+            setup.n_chunks = cases[i].n_chunks;
+            setup.bundle_bytes = 4096;
+            setup.recompute = rand_below(2) ? 0.5 : 0.0;
+            setup.threads = 1 + rand_below(2);
+            train(&got, &setup);
+            assert_same(&want, &got, setup.n_steps);
+        }
+}
+
 /* ---- Overlap ------------------------------------------------------------ */
 
 /* Rank `first` stops before its offer number N_HELD until rank `second` has
@@ -620,6 +666,7 @@ int main(void)
     bool bf16 = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_those_of_the_literal_program),
+        cmocka_unit_test(chunks_have_the_bits_of_one_stage),
         cmocka_unit_test(bundles_are_added_before_reduce),
         cmocka_unit_test(times_add_up),
         cmocka_unit_test(one_replica_pays_nothing),

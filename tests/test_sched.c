@@ -999,7 +999,7 @@ static void bad_configurations(void **state)
             .n_stages = 2,
             .n_mb = 1,
             .replicas = two_one },
-          "are not replicated" },
+          "need the same number everywhere" },
         { { .name = "1f1b", .n_stages = 2, .n_mb = 1, .replicas = zero },
           "0 replicas of stage 0" },
         { { .name = "1f1b", .n_stages = 2, .n_mb = 1, .depth = negative },

@@ -291,6 +291,108 @@ static void rule_takes_replicas_and_depths(void **state)
     vp_schedule_release(&schedule);
 }
 
+/* ---- Copies ------------------------------------------------------------- */
+
+/* Replica `copy` of every rank has the lists of a pipeline of its own. */
+static void check_copy(const struct vp_schedule *schedule,
+                       const struct vp_schedule *one, int copy, int n_copies)
+{
+    for (int rank = 0; rank < one->n_ranks; rank++) {
+        const struct vp_rank_list *want = &one->ranks[rank];
+        const struct vp_rank_list *list =
+            &schedule->ranks[rank * n_copies + copy];
+        int n = 0;
+
+        for (int i = 0; i < list->n_actions; i++) {
+            const struct vp_action *a = &list->actions[i];
+
+            if (a->kind == VP_ACTION_REDUCE || a->kind == VP_ACTION_UPDATE)
+                continue;
+            while (want->actions[n].kind == VP_ACTION_UPDATE)
+                n++;
+            assert_int_equal(a->kind, want->actions[n].kind);
+            assert_int_equal(a->stage, want->actions[n].stage);
+            assert_int_equal(a->mb, want->actions[n].mb * n_copies + copy);
+            n++;
+        }
+        for (; n < want->n_actions; n++)
+            assert_int_equal(want->actions[n].kind, VP_ACTION_UPDATE);
+    }
+}
+
+/* Sizes are those of the copy that needs most. */
+static void raise_sizes(struct vp_schedule_stage *most,
+                        const struct vp_schedule *one)
+{
+    for (int s = 0; s < one->n_stages; s++) {
+        const struct vp_schedule_stage *stage = &one->stages[s];
+
+        if (stage->n_slots > most[s].n_slots)
+            most[s].n_slots = stage->n_slots;
+        if (stage->n_act_bufs > most[s].n_act_bufs)
+            most[s].n_act_bufs = stage->n_act_bufs;
+        if (stage->n_grad_bufs > most[s].n_grad_bufs)
+            most[s].n_grad_bufs = stage->n_grad_bufs;
+        most[s].first_rank = stage->first_rank;
+    }
+}
+
+static void check_sizes(const struct vp_schedule *schedule,
+                        const struct vp_schedule_stage *most, int n_copies)
+{
+    for (int s = 0; s < schedule->n_stages; s++) {
+        const struct vp_schedule_stage *stage = &schedule->stages[s];
+
+        assert_int_equal(stage->n_slots, most[s].n_slots);
+        assert_int_equal(stage->n_act_bufs, most[s].n_act_bufs);
+        assert_int_equal(stage->n_grad_bufs, most[s].n_grad_bufs);
+        assert_int_equal(stage->first_rank, most[s].first_rank * n_copies);
+        assert_int_equal(stage->n_replicas, n_copies);
+    }
+}
+
+static void replicas_of_chunks_are_copies(void **state)
+{
+    const struct vp_generator *generator;
+
+    (void)state;
+    for (int i = 0; (generator = vp_generator_at(i)); i++)
+        for (int n = 0; generator->chunks && n < 60; n++) {
+            int p = 1 + n % 4, n_copies = 2 + n % 3, m = 1 + n * 7 % 23;
+            int replicas[4] = { n_copies, n_copies, n_copies, n_copies };
+            struct vp_sched_config config = { .name = generator->name,
+                                              .n_stages = p,
+                                              .n_chunks = 2,
+                                              .n_mb = m,
+                                              .replicas = replicas };
+            struct vp_schedule schedule = make(&config);
+            struct vp_timing timing = simulate(&schedule, unit_costs);
+            struct vp_schedule_stage most[8] = { { .n_slots = 0 } };
+            const char *why = NULL;
+
+            assert_valid(&schedule);
+            assert_true(timing.bubble >=
+                        vp_schedule_theory(&config, &unit_costs) - 1e-12);
+            if (cx_run(&schedule, (uint32_t)n, &why) != CX_DONE)
+                fail_msg("%s %d %d: %s", generator->name, p, m, why);
+            config.replicas = NULL;
+            for (int copy = 0; copy < n_copies && copy < m; copy++) {
+                struct vp_schedule one;
+
+                config.n_mb = (m - copy + n_copies - 1) / n_copies;
+                one = make(&config);
+                check_copy(&schedule, &one, copy, n_copies);
+                raise_sizes(most, &one);
+                if (copy == 0)
+                    assert_int_equal(schedule.fallback, one.fallback);
+                vp_schedule_release(&one);
+            }
+            check_sizes(&schedule, most, n_copies);
+            vp_timing_release(&timing);
+            vp_schedule_release(&schedule);
+        }
+}
+
 /* ---- The greedy rule ---------------------------------------------------- */
 
 struct random_case {
@@ -453,6 +555,7 @@ int main(void)
         cmocka_unit_test(span_is_that_of_the_longest),
         cmocka_unit_test(few_minibatches_fall_back),
         cmocka_unit_test(rule_takes_replicas_and_depths),
+        cmocka_unit_test(replicas_of_chunks_are_copies),
         cmocka_unit_test(greedy_is_proven),
         cmocka_unit_test(greedy_literally),
     };

@@ -359,29 +359,22 @@ static enum vp_status resolve_ratios(struct vp_config *config,
     return VP_OK;
 }
 
-static bool has_replicas(const struct vp_config *config)
-{
-    for (int s = 0; s < config->replicas.n; s++)
-        if (config->replicas.at[s] > 1)
-            return true;
-    return false;
-}
-
 static enum vp_status check_replicas(const struct vp_config *config,
                                      struct vp_err *err)
 {
     int n_ranks;
 
-    if (config->chunks > 1 && has_replicas(config))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key '%s': ranks of schedule %s own several "
-                          "stages and are not replicated; remove it, or use "
-                          "1f1b",
-                          vp_config_place(config, "replicas"),
-                          vp_config_written(config, "replicas"),
-                          generator_of(config)->name);
     VP_TRY(check_length(config, "replicas", config->replicas.n, config->stages,
                         err));
+    for (int s = 1; config->chunks > 1 && s < config->replicas.n; s++)
+        if (config->replicas.at[s] != config->replicas.at[0])
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: key '%s': ranks of schedule %s own several "
+                              "stages and need the same number of replicas "
+                              "everywhere; give that, or use 1f1b",
+                              vp_config_place(config, "replicas"),
+                              vp_config_written(config, "replicas"),
+                              generator_of(config)->name);
     n_ranks = vp_config_n_ranks(config);
     if (n_ranks > MAX_RANKS)
         return vp_err_set(err, VP_ERR_INVALID,
@@ -460,7 +453,8 @@ static void fill_costs(const struct vp_config *config,
             double ratio = config->recompute_ratio.n > 0
                                ? config->recompute_ratio.at[s]
                                : 0.0;
-            int n_ranks = config->replicas.n > 0 ? config->replicas.at[s] : 1;
+            int at = config->chunks > 1 ? 0 : s; /* or all the same */
+            int n_ranks = config->replicas.n > 0 ? config->replicas.at[at] : 1;
 
             costs[s * graph->n_blocks + i] = (all + ratio * again) / n_ranks;
         }

@@ -1,4 +1,4 @@
-/* The table of generators, and those that need only a few lines. */
+/* The table of generators, and what makes a schedule of their lists. */
 #include "sched/internal.h"
 
 #include <stdio.h>
@@ -15,85 +15,8 @@ enum {
     MAX_SEARCH = 64,    /* the same if the block is searched for */
 };
 
-/* ---- Generators --------------------------------------------------------- */
-
 typedef void (*generator_fn)(const struct vp_schedule *schedule,
                              const struct vp_node *node, struct vp_list *out);
-
-/* Forward i, then backward i - depth; draining does the remaining backwards.
- *
- *   stage 0 of 3   F0 F1 F2 B0 F3 B1 F4 B2 B3 B4
- *   stage 1        F0 F1 B0 F2 B1 F3 B2 F4 B3 B4
- *   stage 2        F0 B0 F1 B1 F2 B2 F3 B3 F4 B4
- */
-static void generate_1f1b(const struct vp_schedule *schedule,
-                          const struct vp_node *node, struct vp_list *out)
-{
-    struct vp_range f = node->range[VP_ACTION_F], b = node->range[VP_ACTION_B];
-    int depth = schedule->stages[node->stage].depth;
-
-    for (int i = f.begin; i < f.end; i++) {
-        vp_list_put(out, VP_ACTION_F, node->stage,
-                    vp_node_mb(schedule, node, i));
-        if (i >= depth)
-            vp_list_put(out, VP_ACTION_B, node->stage,
-                        vp_node_mb(schedule, node, b.begin++));
-    }
-    while (b.begin < b.end)
-        vp_list_put(out, VP_ACTION_B, node->stage,
-                    vp_node_mb(schedule, node, b.begin++));
-}
-
-static void generate_all(const struct vp_schedule *schedule,
-                         const struct vp_node *node, enum vp_action_kind kind,
-                         struct vp_list *out)
-{
-    for (int i = node->range[kind].begin; i < node->range[kind].end; i++)
-        vp_list_put(out, kind, node->stage, vp_node_mb(schedule, node, i));
-}
-
-/* Backwards in minibatch order too: gradients add up as in every schedule. */
-static void generate_gpipe(const struct vp_schedule *schedule,
-                           const struct vp_node *node, struct vp_list *out)
-{
-    generate_all(schedule, node, VP_ACTION_F, out);
-    generate_all(schedule, node, VP_ACTION_B, out);
-}
-
-/* ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024): 1f1b with W
- * apart, each stage keeping as many weight gradients for later as its warm-up
- * is shorter than that of stage 0. They fill the wait for the last backwards,
- * and no rank keeps more minibatches than stage 0 does in 1f1b.
- *
- *   stage 0 of 2   F0 F1 B0 W0 F2 B1 W1 B2 W2
- *   stage 1        F0 B0 F1 B1 W0 F2 B2 W1 W2
- *
- * ZB-H2 is the same with twice the depths: every rank is as late at the end as
- * at the start and never waits between, for 2P - 1 minibatches in flight.
- *
- *   stage 0 of 2   F0 F1 F2 B0 W0 B1 W1 B2 W2
- *   stage 1        F0 B0 F1 B1 F2 B2 W0 W1 W2
- */
-static void generate_zb_h(const struct vp_schedule *schedule,
-                          const struct vp_node *node, struct vp_list *out)
-{
-    int lag = schedule->stages[0].depth - schedule->stages[node->stage].depth;
-    int n_b = 0, w = 0, n = node->range[VP_ACTION_W].end;
-    struct vp_list list = { .at = NULL };
-
-    generate_1f1b(schedule, node, &list);
-    for (int i = 0; i < list.n; i++) {
-        vp_list_push(out, list.at[i]);
-        if (list.at[i].kind == VP_ACTION_B && n_b++ >= lag)
-            vp_list_put(out, VP_ACTION_W, node->stage,
-                        vp_node_mb(schedule, node, w++));
-    }
-    while (w < n)
-        vp_list_put(out, VP_ACTION_W, node->stage,
-                    vp_node_mb(schedule, node, w++));
-    out->failed = out->failed || list.failed;
-    vp_list_release(&list);
-}
 
 /* ---- The table ---------------------------------------------------------- */
 
@@ -135,7 +58,7 @@ static int keeps_v_min(const struct vp_sched_config *config)
 static const struct generator {
     struct vp_generator about;
     int depth;   /* times the default warm-up depth; 0: has no depths */
-    bool single; /* takes no replicas */
+    bool single; /* lists are those of one replica; others are copies */
     generator_fn node;
     void (*ranks)(const struct vp_schedule *schedule, struct vp_list *lists);
     int most_ranks; /* for which lists are made in reasonable time; 0: all */
@@ -147,21 +70,21 @@ static const struct generator {
     { .about = { .name = "1f1b",
                  .meaning = "one forward, one backward, with flush (bsp)" },
       .depth = 1,
-      .node = generate_1f1b },
+      .node = vp_generate_1f1b },
     { .about = { .name = "gpipe",
                  .meaning = "all forwards, then all backwards (bsp)" },
-      .node = generate_gpipe },
+      .node = vp_generate_gpipe },
     { .about = { .name = "pipedream",
                  .meaning = "1f1b without flush, an update per round (asp)",
                  .stream = true },
       .depth = 1,
-      .node = generate_1f1b },
+      .node = vp_generate_1f1b },
     { .about = { .name = "macrobatch",
                  .meaning = "1f1b without flush, two weight versions (2BW)",
                  .stream = true,
                  .two_versions = true },
       .depth = 1,
-      .node = generate_1f1b },
+      .node = vp_generate_1f1b },
     { .about = { .name = "interleaved",
                  .meaning = "1f1b with several chunks per rank (bsp)",
                  .chunks = true },
@@ -171,12 +94,12 @@ static const struct generator {
                  .meaning = "1f1b with deferred weight gradients (bsp)",
                  .split = true },
       .depth = 1,
-      .node = generate_zb_h },
+      .node = vp_generate_zb_h },
     { .about = { .name = "zb-h2",
                  .meaning = "zb-h1 with twice the warm-up (bsp)",
                  .split = true },
       .depth = 2,
-      .node = generate_zb_h,
+      .node = vp_generate_zb_h,
       .least = { 2, -1 },
       .keeps = keeps_zb_h2 },
     { .about = { .name = "zb-v",
@@ -380,13 +303,14 @@ static enum vp_status check_stages(const struct vp_sched_config *config,
                               "schedule %s: %d replicas of stage %d; give 1 "
                               "to %d",
                               name, config->replicas[s], s, MAX_REPLICAS);
-        if (config->replicas[s] > 1 &&
+        if (config->replicas[s] != config->replicas[0] &&
             (generator->single || vp_sched_n_chunks(config) > 1))
             return vp_err_set(err, VP_ERR_INVALID,
-                              "schedule %s: stage %d has %d replicas, but "
-                              "ranks with chunks are not replicated; use 1f1b "
-                              "or one replica",
-                              name, s, config->replicas[s]);
+                              "schedule %s: stage %d has %d replicas and stage "
+                              "0 has %d; ranks with several stages need the "
+                              "same number everywhere; give that, or use 1f1b",
+                              name, s, config->replicas[s],
+                              config->replicas[0]);
     }
     for (int s = 0; config->depth && s < config->n_stages; s++) {
         if (generator->depth == 0)
@@ -460,21 +384,20 @@ static enum vp_status check_stream(const struct vp_sched_config *config,
 
 /* ---- The stages --------------------------------------------------------- */
 
+/* Replicas belong to ranks: all stages of a rank have the same. */
 void vp_sched_place(const struct vp_sched_config *config, int stage,
                     int *first_rank_out, int *n_replicas_out)
 {
     int chunk = stage / config->n_stages, at = stage % config->n_stages;
-    const int *replicas = vp_sched_n_chunks(config) == 1 ? config->replicas
-                                                         : NULL;
 
-    *n_replicas_out = replicas ? replicas[stage] : 1;
+    if (vp_sched_is_v_shape(config) && chunk == 1)
+        at = config->n_stages - 1 - at;
+    *n_replicas_out = config->replicas ? config->replicas[at] : 1;
     *first_rank_out = at;
-    if (replicas) {
+    if (config->replicas) {
         *first_rank_out = 0;
-        for (int s = 0; s < stage; s++)
-            *first_rank_out += replicas[s];
-    } else if (vp_sched_is_v_shape(config) && chunk == 1) {
-        *first_rank_out = config->n_stages - 1 - at;
+        for (int s = 0; s < at; s++)
+            *first_rank_out += config->replicas[s];
     }
 }
 
@@ -504,20 +427,31 @@ static bool has_replicas(const struct vp_sched_config *config)
     return false;
 }
 
-/* Replicas and depths given by hand keep to the generator's own rule, which
- * works for any number of minibatches, if not as well as it could. */
+/* Whether replicas are copies of the pipeline, each with its own minibatches. */
+static bool is_copied(const struct vp_sched_config *config,
+                      const struct generator *generator)
+{
+    return has_replicas(config) &&
+           (generator->single || vp_sched_n_chunks(config) > 1);
+}
+
+/* Other replicas, and depths given by hand, keep to the generator's own rule,
+ * which works for any number of minibatches, if not as well as it could. */
 static void set_fallback(const struct vp_sched_config *config,
                          const struct generator *generator,
                          struct vp_schedule *schedule)
 {
+    bool copied = is_copied(config, generator);
+    int n_copies = copied ? config->replicas[0] : 1;
     int least = generator->least[0] * config->n_stages + generator->least[1];
 
-    schedule->least_mb = least > 1 ? least : 1;
+    schedule->least_mb = least > 1 ? (least - 1) * n_copies + 1 : 1;
     schedule->keeps = vp_sched_keeps(config);
     if (generator->about.memory &&
         schedule->keeps < vp_v_min_keeps(config->n_stages))
         schedule->fallback = VP_FALLBACK_MEMORY;
-    if (config->n_mb < least && !config->depth && !has_replicas(config))
+    if (config->n_mb < schedule->least_mb && !config->depth &&
+        (copied || !has_replicas(config)))
         schedule->fallback = VP_FALLBACK_FEW_MB;
 }
 
@@ -681,6 +615,46 @@ static enum vp_status write_lists(const struct generator *generator,
     return VP_OK;
 }
 
+/* The list of copy `copy` on each rank: its minibatch i is i n_copies + copy. */
+static void take_copy(struct vp_list *from, int n_ranks, int copy, int n_copies,
+                      struct vp_list *lists)
+{
+    for (int rank = 0; rank < n_ranks; rank++) {
+        struct vp_list *list = &lists[rank * n_copies + copy];
+
+        *list = from[rank];
+        from[rank] = (struct vp_list){ .at = NULL };
+        for (int i = 0; i < list->n; i++)
+            list->at[i].mb = list->at[i].mb * n_copies + copy;
+    }
+}
+
+/* One pipeline after the other; with few minibatches some have none. */
+static enum vp_status write_copies(const struct vp_sched_config *config,
+                                   const struct generator *generator,
+                                   struct vp_list *lists, struct vp_err *err)
+{
+    int n_copies = config->replicas[0];
+    struct vp_sched_config one = *config;
+    enum vp_status st = VP_OK;
+
+    one.replicas = NULL;
+    for (int copy = 0; st == VP_OK && copy < n_copies; copy++) {
+        struct vp_schedule schedule = { .actions = NULL };
+        struct vp_list *own = calloc((size_t)config->n_stages, sizeof(*own));
+
+        one.n_mb = (config->n_mb - copy + n_copies - 1) / n_copies;
+        st = own ? set_up(&one, generator, &schedule, err) : VP_ERR_NOMEM;
+        if (st == VP_OK && one.n_mb > 0)
+            st = write_lists(generator, &schedule, own);
+        if (st == VP_OK)
+            take_copy(own, config->n_stages, copy, n_copies, lists);
+        vp_schedule_release(&schedule);
+        free(own);
+    }
+    return st;
+}
+
 static enum vp_status fill(const struct vp_sched_config *config,
                            const struct generator *generator,
                            struct vp_schedule *schedule, struct vp_err *err)
@@ -689,7 +663,10 @@ static enum vp_status fill(const struct vp_sched_config *config,
     enum vp_status st;
 
     lists = calloc((size_t)schedule->n_ranks, sizeof(*lists));
-    st = lists ? write_lists(generator, schedule, lists) : VP_ERR_NOMEM;
+    st = !lists ? VP_ERR_NOMEM
+         : is_copied(config, generator)
+             ? write_copies(config, generator, lists, err)
+             : write_lists(generator, schedule, lists);
     if (st == VP_OK)
         st = vp_passes_run(schedule, lists, generator->about.stream,
                            config->early_recompute);

@@ -158,6 +158,14 @@ bool vp_v_block_times(const int (*block)[VP_V_BLOCK], int n_ranks, int n_mb,
 int vp_v_half_keeps(int n_ranks);
 int vp_v_min_keeps(int n_ranks);
 
+/* The compute-only list of one node. */
+void vp_generate_1f1b(const struct vp_schedule *schedule,
+                      const struct vp_node *node, struct vp_list *out);
+void vp_generate_gpipe(const struct vp_schedule *schedule,
+                       const struct vp_node *node, struct vp_list *out);
+void vp_generate_zb_h(const struct vp_schedule *schedule,
+                      const struct vp_node *node, struct vp_list *out);
+
 /* Compute-only lists, one per rank. */
 void vp_generate_interleaved(const struct vp_schedule *schedule,
                              struct vp_list *lists);
@@ -187,7 +195,8 @@ enum vp_status vp_passes_run(struct vp_schedule *schedule,
 enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
                              const struct vp_list *lists);
 
-/* Longer rings for ranks that own several stages; one replica each. */
+/* Longer rings for ranks that own several stages; their replicas are copies of
+ * the pipeline. */
 enum vp_status vp_pass_rings(struct vp_schedule *schedule);
 
 /* Moves finished lists into schedule->actions and empties them. */

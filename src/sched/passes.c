@@ -176,7 +176,7 @@ static void set_sizes(struct vp_schedule *schedule, int s,
 {
     struct vp_schedule_stage *stage = &schedule->stages[s];
     const struct peaks *here = &peaks[s];
-    bool one_stage_each = schedule->n_stages <= schedule->n_ranks;
+    bool one_stage_each = schedule->ranks[0].n_stages == 1;
 
     if (stage->n_slots == 0)
         stage->n_slots = here->slots;
@@ -322,7 +322,7 @@ enum vp_status vp_passes_run(struct vp_schedule *schedule,
         st = vp_schedule_take(schedule, lists);
     for (int i = 0; st == VP_OK && i < schedule->n_actions; i++)
         vp_action_complete(schedule, &schedule->actions[i]);
-    if (st == VP_OK && schedule->n_stages > schedule->n_ranks &&
+    if (st == VP_OK && schedule->ranks[0].n_stages > 1 &&
         !schedule->forward_only)
         st = vp_pass_rings(schedule);
     return st;

@@ -28,17 +28,25 @@ static void read_clock(const struct vp_schedule *schedule,
     }
 }
 
-/* Message j needs a buffer from `made[j]` on, and gives it back at `freed[j]`:
- * the largest number in use at once. */
-static int most_under_way(const double *made, const double *freed, int n)
+/* Minibatch m needs a buffer from `made[m]` on, and gives it back at `freed[m]`:
+ * the largest number in use at once on one replica, which runs every
+ * `n_replicas`-th of them. */
+static int most_under_way(const double *made, const double *freed, int n_mb,
+                          int n_replicas)
 {
-    int most = 0, n_freed = 0;
+    int most = 0;
 
-    for (int j = 0; j < n; j++) {
-        while (n_freed < j && freed[n_freed] <= made[j])
-            n_freed++;
-        if (j + 1 - n_freed > most)
-            most = j + 1 - n_freed;
+    for (int replica = 0; replica < n_replicas; replica++) {
+        int n_made = 0, n_freed = 0;
+
+        for (int m = replica; m < n_mb; m += n_replicas) {
+            n_made++;
+            while (n_freed < n_made - 1 &&
+                   freed[n_freed * n_replicas + replica] <= made[m])
+                n_freed++;
+            if (n_made - n_freed > most)
+                most = n_made - n_freed;
+        }
     }
     return most;
 }
@@ -54,13 +62,15 @@ static void widen(struct vp_schedule *schedule, const struct clock *clock,
 
         *stage = before[s];
         if (s > 0) {
-            int act = most_under_way(clock->f + at - n, clock->freed + at, n);
+            int act = most_under_way(clock->f + at - n, clock->freed + at, n,
+                                     stage->n_replicas);
 
             if (act > stage->n_act_bufs)
                 stage->n_act_bufs = act;
         }
         if (s < schedule->n_stages - 1) {
-            int grad = most_under_way(clock->b + at + n, clock->freed + at, n);
+            int grad = most_under_way(clock->b + at + n, clock->freed + at, n,
+                                      stage->n_replicas);
 
             if (grad > stage->n_grad_bufs)
                 stage->n_grad_bufs = grad;

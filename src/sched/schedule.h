@@ -5,7 +5,8 @@
  * Ranks and stages. Stages are numbered along the pipeline. With one chunk the
  * replicas of a stage are consecutive ranks, in stage order. With v > 1 chunks
  * every rank owns v stages: stage k is on rank k mod P (interleaved), or the
- * ranks run 0 .. P-1 and then P-1 .. 0 (placed in a V). Minibatch m of stage s runs on
+ * ranks run 0 .. P-1 and then P-1 .. 0 (placed in a V); replicas are then copies
+ * of the pipeline, those of a rank next to each other. Minibatch m of stage s runs on
  * replica m mod R_s, where its own index is (m - b) / R_s, b being the first
  * minibatch of the segment. A rank executes its list in order.
  *

@@ -45,7 +45,9 @@
  *
  * With replicas (one chunk): stage s starts s f late, its busiest replica has
  * ceil(M / R_s) passes, and then s hops remain. That is a bound which is not
- * always reached; with depths given by hand it is a bound, too. */
+ * always reached; with depths given by hand it is a bound, too. Replicas of
+ * ranks with several stages are copies of the pipeline: the one with most
+ * minibatches is the longest. */
 #include "sched/internal.h"
 
 #include <string.h>
@@ -286,21 +288,23 @@ double vp_schedule_theory(const struct vp_sched_config *config,
                           const struct vp_stage_costs *costs)
 {
     const struct vp_generator *generator = vp_generator_find(config->name);
-    int n_ranks = total(config->replicas, config->n_stages);
+    int n_ranks = total(config->replicas, config->n_stages), n_copies;
     double work, bound, span;
     struct terms t;
 
     if (!generator)
         return 0.0;
     t = terms_of(config, generator, costs);
+    n_copies = t.n_chunks > 1 ? n_ranks / config->n_stages : 1;
+    t.n_mb = (t.n_mb + n_copies - 1) / n_copies;
     work = t.n_chunks * (double)t.n_mb * t.pass;
     span = generator->forward_only ? -1.0 : span_of(config, &t);
     bound = generator->split ? bound_split(&t) : bound_unsplit(&t);
     if (generator->forward_only)
         bound = larger(bound, eval_makespan(&t, vp_sched_is_v_shape(config)));
     bound = larger(bound, larger(work + span, makespan_v(&t, work, span)));
-    if (n_ranks > config->n_stages)
+    if (n_ranks > config->n_stages && n_copies == 1)
         bound = bound_replicas(config, &t, !generator->split);
-    work *= config->n_stages;
+    work = t.n_chunks * (double)config->n_stages * config->n_mb * t.pass;
     return bound > 0.0 ? 1.0 - work / (n_ranks * bound) : 0.0;
 }

@@ -361,10 +361,8 @@ static int load(const struct options *options, struct vp_schedule *out,
                                          : "1f1b";
     config->n_mb = out->n_mb;
     config->n_stages = out->n_stages;
-    if (out->n_ranks < out->n_stages) {
-        config->n_stages = out->n_ranks;
-        config->n_chunks = out->n_stages / out->n_ranks;
-    }
+    config->n_chunks = out->ranks[0].n_stages;
+    config->n_stages = out->n_stages / config->n_chunks;
     return TOOL_OK;
 }
 

@@ -294,6 +294,21 @@ static void list_ends(struct vp_crew *crew, struct vp_rank *ranks,
     }
 }
 
+/* The ranks that send: all replicas of the stage, but where both stages are on
+ * the same ranks each has only itself. */
+static int list_senders(const struct vp_schedule *schedule,
+                        const struct way *way, int receiver, int *senders)
+{
+    const struct vp_schedule_stage *from = &schedule->stages[way->from];
+
+    senders[0] = receiver;
+    if (from->first_rank == schedule->stages[way->to].first_rank)
+        return 1;
+    for (int i = 0; i < from->n_replicas; i++)
+        senders[i] = from->first_rank + i;
+    return from->n_replicas;
+}
+
 static enum vp_status make_channel(struct vp_crew *crew, struct vp_rank *ranks,
                                    const struct vp_schedule *schedule,
                                    const struct way *way,
@@ -307,7 +322,6 @@ static enum vp_status make_channel(struct vp_crew *crew, struct vp_rank *ranks,
     struct vp_link link = {
         .receiver = schedule->stages[way->to].first_rank + way->replica,
         .senders = senders,
-        .n_senders = from->n_replicas,
         .n_buffers = way->n_buffers,
         .n_out = N_LEAVING,
         .direct = is_direct(crew, schedule, way->from, way->to),
@@ -315,8 +329,7 @@ static enum vp_status make_channel(struct vp_crew *crew, struct vp_rank *ranks,
     enum vp_status st = VP_ERR_NOMEM;
 
     if (buffers && senders) {
-        for (int i = 0; i < from->n_replicas; i++)
-            senders[i] = from->first_rank + i;
+        link.n_senders = list_senders(schedule, way, link.receiver, senders);
         list_ends(crew, ranks, schedule, way, &link, buffers, leaving);
         st = vp_channel_create(crew->world, &link, out);
     }
