@@ -21,7 +21,7 @@ static inline uint32_t random_below(uint32_t *counter, int n)
 static inline struct vp_schedule make(const struct vp_sched_config *config)
 {
     struct vp_schedule schedule;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_schedule_make(config, &schedule, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -30,7 +30,7 @@ static inline struct vp_schedule make(const struct vp_sched_config *config)
 
 static inline void assert_valid(const struct vp_schedule *schedule)
 {
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_schedule_validate(schedule, &err) != VP_OK)
         fail_msg("%s, %d stages, %d minibatches: %s", schedule->name,
@@ -44,7 +44,7 @@ static inline struct vp_timing simulate(const struct vp_schedule *schedule,
     struct vp_stage_costs *costs = calloc((size_t)schedule->n_stages,
                                           sizeof(*costs));
     struct vp_timing timing;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     for (int s = 0; s < schedule->n_stages; s++)
         costs[s] = cost;

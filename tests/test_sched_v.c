@@ -262,7 +262,7 @@ static void bad_memory_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct vp_schedule schedule;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(vp_schedule_make(&cases[i].config, &schedule, &err),
                          VP_ERR_INVALID);
