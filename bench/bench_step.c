@@ -185,8 +185,8 @@ static bool report_rate(const struct result *r, int t, bool judged, FILE *table)
            series_json(&own, text[1]), series_json(&products, text[2]),
            series_json(&share, text[3]));
     fprintf(table,
-            "  %d thread%s s %s, GF/s %s\n"
-            "    products alone, GF/s      %s\n"
+            "  %d thread%s s %s, GFLOP/s %s\n"
+            "    products alone, GFLOP/s   %s\n"
             "    step / products %s %s",
             t + 1, t ? "s," : ", ", series_text(&r->seconds[t], text[0]),
             series_text(&own, text[1]), series_text(&products, text[2]),

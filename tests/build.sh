@@ -166,6 +166,14 @@ if cmake --install "$build" --prefix "$work/installed" >out 2>&1; then
         --dry-run >out 2>&1 || fail 'the installed demonstration does not run'
     grep -q 'text: 1 file, ' out || fail 'the installed text is not read'
     [ ! -e installed/share/vpipe/src ] || fail 'sources are installed as data'
+    # The configurations that help and messages name are there.
+    configs=$(cd installed/share/vpipe/configs && pwd -P) || exit 1
+    installed/bin/vpipe --help >out 2>&1
+    grep -qxF "start with: installed/bin/vpipe train $configs/bert_tiny.yml" \
+        out || fail 'the installed program starts with another file'
+    installed/bin/vpipe train >out 2>&1
+    grep -qF "'vpipe train $configs/bert_tiny.yml'" out ||
+        fail 'the installed program has another example'
 else
     fail 'cmake --install'
 fi

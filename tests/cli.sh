@@ -15,7 +15,7 @@ esac
     echo "$program is not a program; build it first"
     exit 1
 }
-configs=$(cd "$(dirname "$0")/../configs" && pwd) || exit 1
+configs=$(cd "$(dirname "$0")/../configs" && pwd -P) || exit 1
 . "$(dirname "$0")/disk_lib.sh"
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -64,6 +64,18 @@ has out 'train'
 cp out help
 run 0 -h
 cmp -s out help || fail '-h is not --help'
+run 0 help
+cmp -s out help || fail 'help is not --help'
+for command in train compare schedule trace info; do
+    has help "  $command "
+    run 0 $command --help
+    cp out help_of_one
+    run 0 help $command
+    cmp -s out help_of_one || fail "'help $command' is not '$command --help'"
+done
+refuse "vpipe: unknown command 'trian'; did you mean 'train'?" help trian
+refuse "vpipe help: unexpected argument 'info'; name one command" \
+    help train info
 run 0 --version
 grep -qE '^vpipe [0-9]+\.[0-9]+\.[0-9]+$' out || fail 'no version'
 run 2
@@ -88,7 +100,11 @@ refuse "vpipe: unknown command 'trian'; did you mean 'train'?" trian
 refuse "vpipe: unknown command 'xyzzy'; 'vpipe --help' lists the commands" \
     xyzzy
 refuse "vpipe train: no configuration; write for example 'vpipe train\
- configs/bert_tiny.yml'" train
+ $configs/bert_tiny.yml'" train
+has help "start with: $program train $configs/bert_tiny.yml"
+(cd "$configs/.." && "$program" train 2>&1) |
+    grep -qF "'vpipe train configs/bert_tiny.yml'" ||
+    fail 'a file below the working directory has a long name'
 refuse "vpipe train: unknown option '--outptu'; did you mean '--output'?" \
     train a.yml --outptu x
 refuse "vpipe train: unknown option '--max_stpes'; did you mean\
@@ -130,6 +146,8 @@ refuse "vpipe train: two configurations, 'a.yml' and 'b.yml'; give one" \
     train a.yml b.yml
 refuse "vpipe train: two configurations, 'a.yml' and 'b.yml'; give one" \
     train --config_file a.yml b.yml
+refuse "vpipe train: two configurations, 'a.yml' and 'b.yml'; give one" \
+    train --config-file a.yml b.yml
 refuse "vpipe info: unexpected argument 'now'; remove it" info now
 refuse "vpipe info: unknown option '--hlep'; did you mean '--help'?" \
     info --hlep
@@ -162,10 +180,15 @@ has out 'memory  at most 6 slots in use on a rank'
 has out 'bubble simulated=0.094340 theory=0.094340 span=0.094340'
 refuse "vpipe schedule: schedule zb-v has no memory to set; leave it out, or use\
  v-auto" schedule zb-v --stages 2 --minibatches 4 --memory 4
-# A schedule that can be read, but is none.
+# A schedule that can be read, but is none; a file that is no schedule.
+as_written="correct the file, or see how 'vpipe schedule 1f1b --stages 2\
+ --minibatches 4 --text -' writes one"
 printf 'stages=1 minibatches=2\n0: 0F0 0F1 0B1 0B0 0UPDATE0\n' >wrong.txt
 refuse "vpipe schedule: wrong.txt: rank 0, action 2 (0B1): out of order: 0B0\
- comes next on this rank" schedule wrong.txt
+ comes next on this rank; $as_written" schedule wrong.txt
+printf 'not a schedule\n' >wrong.txt
+refuse "vpipe schedule: wrong.txt:1:1: 'key=value' belongs here; $as_written" \
+    schedule wrong.txt
 
 # ---- Mistakes in a configuration -------------------------------------------
 refuse 'none.yml: cannot be opened: No such file or directory; check the path' \
@@ -185,6 +208,15 @@ refuse "a.yml:2: key 'batch_size' must be a whole number from 1 to 16777216,\
  not '8.5'; write for example 'batch_size: 8'" train a.yml
 refuse "--set: key 'batch_size' must be a whole number from 1 to 16777216,\
  not '0'; write for example 'batch_size=8'" train a.yml --set batch_size=0
+refuse "--set: vocab is 100, but text needs 260 ids (256 bytes and 4 special\
+ ones); set vocab to 260 or more" train "$configs/bert_tiny.yml" --dry-run \
+    --set vocab=100
+refuse "--set: vocab is 9, which the generated language cannot have; set it\
+ between 19 and 2147483647" train "$configs/bert_tiny.yml" --dry-run \
+    --set vocab=9 --set synthetic_data=true
+refuse "--set: key 'device' must be one of auto, cpu, cuda, not 'cuda:1'; numbers\
+ of GPUs belong to machines, one entry per rank, for example ['localhost:1']" \
+    train "$configs/bert_tiny.yml" --set device=cuda:1
 printf 'model_type: bert\nswap: true\n' >a.yml
 refuse "a.yml:2: key 'swap' is known but not supported by this version yet;\
  remove it" train a.yml
@@ -268,8 +300,8 @@ losses() {
     fail 'config.yml does not repeat the run'
 
 # shellcheck disable=SC2086
-run 0 train $tiny --max-steps 2 --output short -- "$configs/gpt2_tiny.yml"
-[ "$(wc -l <short/metrics.jsonl)" -eq 2 ] || fail '--max-steps 2'
+run 0 train $tiny --max_steps 2 --output short -- "$configs/gpt2_tiny.yml"
+[ "$(wc -l <short/metrics.jsonl)" -eq 2 ] || fail '--max_steps 2'
 
 # ---- Pipelines -------------------------------------------------------------
 # A model of 9 blocks.
@@ -579,7 +611,7 @@ has err ' is not below 2.5000, as --require-loss-below asks; '
 [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about a loss above the limit'
 # shellcheck disable=SC2086
 run 1 train "$configs/gpt2_tiny.yml" $learn unigram --resume unlearned \
-    --forward_only --quiet
+    --forward-only --quiet
 has err ' is not below 2.6969, the best guess without context'
 # shellcheck disable=SC2086
 run 1 train "$configs/gpt2_tiny.yml" $learn unigram --set eval_every=5 \
@@ -733,7 +765,7 @@ refuse "none.yml: cannot be opened: No such file or directory; check the path" \
 refuse "vpipe compare: no/x.svg: cannot be written (No such file or directory);\
  choose another place" compare "$configs/compare/gpipe.yml" --svg no/x.svg
 refuse "vpipe compare: no configurations; write for example 'vpipe compare\
- configs/compare/gpipe.yml configs/compare/vpipe.yml'" compare
+ $configs/compare/gpipe.yml $configs/compare/vpipe.yml'" compare
 # shellcheck disable=SC2086
 run 1 compare "$configs/compare/gpipe.yml" "$configs/compare/vpipe.yml" \
     $small --set 'partition=[2, 1]' --set learning_rate=100 \
@@ -848,13 +880,32 @@ ended 3
 [ -n "$(find stoppedtwice/checkpoints -name manifest.json)" ] ||
     fail 'no checkpoint after two signals at once'
 
-# A reader that has gone asks for a clean stop, too.
+# A reader that has gone asks for a clean stop, too, which costs one line.
 checks=$((checks + 1))
 # shellcheck disable=SC2086
 "$program" train "$configs/bert_one.yml" $tiny $long --output piped 2>err |
     head -n 1 >out
 [ -n "$(find piped/checkpoints -name manifest.json)" ] ||
     fail 'no checkpoint after the reader has gone'
+[ "$(cat err)" = "vpipe: the output is not read any more (closed pipe): the run\
+ was saved and stopped; go on with --resume piped, or send the output to a\
+ file" ] || fail 'not one line about a reader that has gone'
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $tiny $long --resume piped --quiet \
+    --max-steps $(($(wc -l <piped/metrics.jsonl) + 2))
+
+# While a run lives its folder is taken, before its first checkpoint too.
+# shellcheck disable=SC2086
+start live metrics.jsonl "$configs/bert_one.yml" $tiny $long \
+    --set checkpoint_every=1000000 --quiet
+for how in --output --resume; do
+    # shellcheck disable=SC2086
+    refuse "live: a run is live there (process $child on host $(hostname));\
+ choose another --output, or wait for its end" \
+        train "$configs/bert_one.yml" $tiny $how live
+done
+kill -TERM $child
+ended 3
 
 # An asynchronous pipeline too; a second signal of any kind ends it at once.
 # shellcheck disable=SC2086
@@ -875,12 +926,15 @@ got=$?
 [ "$got" -eq 129 ] || [ "$got" -eq 143 ] ||
     fail "exit $got after a second signal, not by that"
 has err 'ended by a second signal, before all was saved'
+[ "$(wc -l <err)" -eq 1 ] || fail 'not one line about a second signal'
+[ "$(grep -c 'stopping after this update' out)" -eq 1 ] ||
+    fail 'the first signal is answered twice'
 
 # ---- Looking inside --------------------------------------------------------
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_tiny.yml" $pipe --set total_steps=8 \
     --set 'partition=[3, 3, 3]' --set recompute_ratio=0 \
-    --num_minibatches 4 --verbose stages,versions,communication,time \
+    --num-minibatches 4 --verbose stages,versions,communication,time \
     --set verbose_frequency=4 --output inside
 grep -q "$(printf '\033')" out && fail 'escape sequences in a pipe'
 has out '[1] stages: rank 1 has stage 1 of 3: blocks 3-5'
@@ -894,7 +948,7 @@ has inside/plan.json '"partition": [3, 3, 3]'
 has inside/machinefile localhost
 has inside/command_history.log "--set 'partition=[3, 3, 3]'"
 [ "$(grep -c '"epoch": 1' inside/metrics.jsonl)" -eq 4 ] ||
-    fail '--num_minibatches does not cut the epoch'
+    fail '--num-minibatches does not cut the epoch'
 refuse "--set: key 'verbose' has 'foo' as entry 1; write a list of some of\
  stages, tensors, versions, communication, time, for example\
  'verbose=[stages, time]'" train "$configs/bert_tiny.yml" --verbose foo
@@ -902,10 +956,14 @@ run 0 train inside/config.yml --resume inside --forward_only
 grep -qE '^eval at step 8: loss [0-9.]+ over 4 batches$' out ||
     fail 'an evaluation does not say over what'
 run 0 train --help
-for word in --verbose --num_minibatches --forward_only --resume --explain \
+for word in --verbose --num-minibatches --forward-only --resume --explain \
     --require-loss-below; do
     has out "$word"
 done
+# Options have hyphens, and take the original's spelling, too.
+grep -E '^  --[a-z-]*_' out && fail 'an option with an underscore'
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_tiny.yml" $pipe --num_minibatches=4 --dry_run
 
 # A loss that is not finite stops the run and says where.
 # shellcheck disable=SC2086

@@ -162,7 +162,9 @@ status=${PIPESTATUS[0]}
 [ "$status" -eq 3 ] || note_failure "status $status when the reader has gone"
 [ -n "$(find unread/checkpoints -name manifest.json)" ] ||
     note_failure 'no checkpoint when the reader has gone'
-[ ! -s err ] || note_failure "the reader has gone: $(cat err)"
+[ "$(cat err)" = "vpipe: the output is not read any more (closed pipe): the run\
+ was saved and stopped; go on with --resume $folder/unread, or send the output\
+ to a file" ] || note_failure "the reader has gone: $(cat err)"
 check_ended unread
 
 # ---- Descriptors that are closed --------------------------------------------
@@ -209,6 +211,28 @@ diff -r ranks ranks.now >/dev/null ||
     note_failure 'a refused run changed another'
 run 2 bad --set distributed_backend=local --restarts 2
 has err "'--restarts' works where vpipe starts the ranks itself"
+mkdir no_bin
+PATH=$folder/no_bin "$program" train model.yml --output no_mpirun >out 2>err
+[ $? -eq 2 ] || note_failure 'a missing mpirun'
+[ "$(cat err)" = "mpirun: is not in PATH, and ranks that are processes need it;\
+ install Open MPI (Debian: openmpi-bin), or set distributed_backend: local" ] ||
+    note_failure "not one line about a missing mpirun: $(cat err)"
+[ ! -e no_mpirun ] || note_failure 'a run without mpirun left a folder'
+
+# ---- A host that cannot be reached: one line with cause and remedy -----------
+cat >no_agent <<'END'
+#!/bin/sh
+echo "ssh: connect to host $1 port 22: No route to host" >&2
+echo 'and more' >&2
+exit 255
+END
+chmod +x no_agent
+OMPI_MCA_plm_rsh_agent=$folder/no_agent run 1 unreachable --quiet \
+    --set "machines=['localhost:0', 'b:0']"
+[ "$(cat err)" = "no rank started: ssh: connect to host b port 22: No route to\
+ host; see that ssh reaches every host in machines without a password, or leave\
+ out the one that it does not reach" ] ||
+    note_failure "not one line about a host out of reach: $(cat err)"
 
 # ---- A small disk: all ranks write to it ------------------------------------
 big=$program
@@ -339,6 +363,15 @@ exec unshare --uts sh -c "hostname $host; $*"
 END
     chmod +x agent
     export OMPI_MCA_plm_rsh_agent=$folder/agent OMPI_MCA_btl=self,tcp
+    # A plugin that these hosts lack.
+    mkdir alone
+    cp "$program" alone/vpipe
+    program=$folder/alone/vpipe run 2 no_plugin --quiet \
+        --set "machines=['a:0', 'b:0']"
+    grep -qE '^rank [01] on host [ab] failed: transport mpi: .* cannot be loaded' \
+        err || note_failure "no line about a missing plugin: $(cat err)"
+    [ "$(wc -l <err)" -eq 1 ] ||
+        note_failure "not one line about a missing plugin: $(cat err)"
     hosts="machines=['a:0', 'b:0', 'b:1']"
     start hosts --quiet --restarts 1 --max-steps 120 --set stages=3 \
         --set "$hosts"

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <float.h>
 #include <math.h>
@@ -117,10 +118,37 @@ static void test_err_names_fields(void **state)
     assert_string_equal(err.fields, "heads hidden");
     vp_err_prefix(&err, "a.yml:1");
     assert_string_equal(err.text, "a.yml:1: 3 heads");
+    vp_err_suffix(&err, "; use %d", 4);
+    assert_string_equal(err.text, "a.yml:1: 3 heads; use 4");
+    vp_err_suffix(NULL, "nobody listens");
     assert_string_equal(err.fields, "heads hidden");
     vp_err_set(&err, VP_ERR_IO, "another");
     assert_null(err.fields);
     assert_int_equal(vp_err_refuse(NULL, "heads", "none"), VP_ERR_INVALID);
+}
+
+static void test_err_write(void **state)
+{
+    static const struct {
+        int error;
+        const char *want;
+    } cases[] = {
+        { ENOSPC, "a/b: cannot be written (No space left on device); free some "
+                  "space" },
+        { EDQUOT, "a/b: cannot be written (Disk quota exceeded); free some "
+                  "space" },
+        { EFBIG, "a/b: cannot be written (File too large); raise the limit of "
+                 "file sizes (ulimit -f)" },
+        { EACCES, "a/b: cannot be written (Permission denied); choose another "
+                  "folder" },
+    };
+    struct vp_err err;
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        assert_int_equal(vp_err_write(&err, "a/b", cases[i].error), VP_ERR_IO);
+        assert_string_equal(err.text, cases[i].want);
+    }
 }
 
 static void test_err_prefix(void **state)
@@ -1054,6 +1082,7 @@ int main(void)
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_err_set),
         cmocka_unit_test(test_err_names_fields),
+        cmocka_unit_test(test_err_write),
         cmocka_unit_test(test_err_prefix),
         cmocka_unit_test(test_err_is_bounded),
         cmocka_unit_test(test_try),

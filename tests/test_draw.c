@@ -129,8 +129,8 @@ static void test_lane(void **state)
     vp_lane_key(75, 'F', "forward", false, &coloured);
     assert_string_equal(vp_strbuf_text(&coloured),
                         "\x1b[0;38;5;244m..........\x1b[0;38;5;16;48;5;75mF7"
-                        "\x1b[0m\x1b[38;5;16;48;5;75mF\x1b[0m forward  "
-                        "F forward  ");
+                        "\x1b[0m\x1b[38;5;16;48;5;75mF\x1b[0m forward"
+                        "F forward");
     vp_strbuf_release(&plain);
     vp_strbuf_release(&coloured);
     vp_lane_release(&lane);

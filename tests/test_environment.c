@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <pty.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -289,16 +291,161 @@ static void break_stdout(void)
     close(ends[1]);
 }
 
-/* Nobody reads the output any more: a clean stop, not a death by SIGPIPE. */
+/* The output is not read any more: a clean stop with one line, not a death by
+ * SIGPIPE. */
 static void a_reader_that_has_gone_stops_cleanly(void **state)
 {
     (void)state;
     run(break_stdout, "train", "model.yml", "--output", "unread", NULL);
     expect(3);
     assert_int_equal(access("unread/checkpoints", F_OK), 0);
+    assert_string_equal(result.err,
+                        "vpipe: the output is not read any more (closed pipe): "
+                        "the run was saved and stopped; go on with --resume "
+                        "unread, or send the output to a file\n");
     run(break_stdout, "compare", "model.yml", "--max-steps", "1", "--output",
         "unread2", NULL);
     expect(3);
+}
+
+static void break_stdout_without_signal(void)
+{
+    break_stdout();
+    signal(SIGPIPE, SIG_IGN); /* as some parents leave it */
+}
+
+/* Who closes a pipe has read enough. */
+static void a_closed_pipe_is_no_error(void **state)
+{
+    static char *const commands[][8] = {
+        { "--help" },
+        { "schedule", "1f1b", "--stages", "2", "--minibatches", "4" },
+        { "train", "model.yml", "--dry-run" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(commands); i++) {
+        char *const *w = commands[i];
+
+        run(break_stdout_without_signal, w[0], w[1], w[2], w[3], w[4], w[5],
+            w[6], NULL);
+        expect(0);
+        assert_string_equal(result.err, "");
+    }
+}
+
+/* ---- Terminals ---------------------------------------------------------- */
+
+static int columns; /* of the terminal behind stdout */
+static const char *ci;
+
+static void use_terminal(void)
+{
+    const struct winsize size = { .ws_row = 24,
+                                  .ws_col = (unsigned short)columns };
+    int master, terminal;
+
+    if (openpty(&master, &terminal, NULL, NULL, &size) != 0)
+        _exit(126);
+    setenv("TERM", "xterm", 1);
+    if (columns < 80)
+        setenv("NO_COLOR", "1", 1); /* lines are measured */
+    if (ci)
+        setenv("CI", ci, 1);
+    else
+        unsetenv("CI");
+    if (fork() == 0) { /* shows it in the file that stdout was */
+        char text[4096];
+        ssize_t n;
+
+        close(terminal);
+        while ((n = read(master, text, sizeof(text))) > 0)
+            (void)!write(STDOUT_FILENO, text, (size_t)n);
+        _exit(0);
+    }
+    close(master);
+    dup2(terminal, STDOUT_FILENO);
+    close(terminal);
+}
+
+/* Reads what the terminal showed, when all of it has come. */
+static void look_at_terminal(const char *last)
+{
+    for (int i = 0; i < 500 && !strstr(result.out, last); i++) {
+        usleep(10000);
+        read_text("out", result.out);
+    }
+    if (!strstr(result.out, last))
+        fail_msg("no '%s' in: %s", last, result.out);
+}
+
+/* A log has no use for a line that is drawn over. */
+static void a_terminal_of_ci_is_a_log(void **state)
+{
+    static const struct {
+        const char *ci;
+        bool draws;
+    } cases[] = {
+        { "true", false }, { "1", false }, { "false", true },
+        { "", true },      { NULL, true },
+    };
+
+    (void)state;
+    columns = 80;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        ci = cases[i].ci;
+        run(use_terminal, "train", "model.yml", "--output", "shown", NULL);
+        expect(0);
+        look_at_terminal("--dry-run");
+        assert_int_equal(strchr(result.out, '\x1b') != NULL, cases[i].draws);
+        assert_int_equal(strstr(result.out, "\nstep 4/4  loss ") != NULL,
+                         !cases[i].draws);
+        remove_all("shown");
+    }
+    ci = NULL;
+}
+
+/* No line is longer than the terminal is wide, but for commands to repeat. */
+static void check_width(void)
+{
+    for (char *line = result.out; *line;) {
+        int n = (int)strcspn(line, "\r\n");
+
+        if (n > columns && !strstr(line, VP_PROGRAM))
+            fail_msg("%d columns: %.*s", columns, n, line);
+        line += n + (int)strspn(line + n, "\r\n");
+    }
+}
+
+static void a_narrow_terminal_breaks_between_words(void **state)
+{
+    static const struct {
+        char *words[8];
+        const char *last;
+    } commands[] = {
+        { { "help", "train" }, "resume" },
+        { { "help", "schedule" }, "this text" },
+        { { "help", "compare" }, "this text" },
+        { { "info" }, "NCCL" },
+        { { "schedule", "1f1b", "--stages", "2", "--minibatches", "4" },
+          "theory=" },
+        { { "train", "model.yml", "--dry-run" }, "dry run: " },
+        { { "trace", "narrow" }, "\nall" },
+    };
+
+    (void)state;
+    run(NULL, "train", "model.yml", "--output", "narrow", NULL);
+    expect(0);
+    for (columns = 40; columns <= 60; columns += 10)
+        for (size_t i = 0; i < VP_COUNT_OF(commands); i++) {
+            char *const *w = commands[i].words;
+
+            run(use_terminal, w[0], w[1], w[2], w[3], w[4], w[5], w[6], NULL);
+            expect(0);
+            look_at_terminal(commands[i].last);
+            check_width();
+        }
+    remove_all("narrow");
 }
 
 /* ---- Limits ------------------------------------------------------------- */
@@ -318,25 +465,30 @@ static void a_limit_of_files_is_an_error(void **state)
 {
     static const struct {
         rlim_t limit;
-        char *steps;
+        char *steps, *every;
         const char *line;
     } cases[] = {
-        { 1000, "4",
+        { 1000, "4", "1000",
           "limited/config.yml: cannot be written: File too large; raise the "
           "limit of file sizes (ulimit -f)\n" },
-        { 65000, "500",
+        { 65000, "500", "1000",
           "limited/metrics.jsonl: cannot be written (File too large); raise "
           "the limit of file sizes (ulimit -f)\n" },
+        { 65000, "500", "50",
+          "limited/metrics.jsonl: cannot be written (File too large); raise "
+          "the limit of file sizes (ulimit -f), then go on with --resume "
+          "limited\n" },
     };
 
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
-        char steps[32];
+        char steps[32], every[32];
 
         file_limit = cases[i].limit;
         snprintf(steps, sizeof(steps), "total_steps=%s", cases[i].steps);
+        snprintf(every, sizeof(every), "checkpoint_every=%s", cases[i].every);
         run(limit_files, "train", "model.yml", "--output", "limited", "--quiet",
-            "--set", steps, NULL);
+            "--set", steps, "--set", every, NULL);
         expect(1);
         assert_string_equal(result.err, cases[i].line);
         remove_all("limited");
@@ -404,6 +556,78 @@ static void a_limit_of_address_space_is_refused(void **state)
     space_limit = (rlim_t)150 << 20;
     run(limit_data, "train", "model.yml", "--output", "space", NULL);
     expect_line(2, part);
+}
+
+/* ---- The run folder ----------------------------------------------------- */
+
+/* Said of the place, not of the space there. */
+static void a_place_without_folders_is_named(void **state)
+{
+    (void)state;
+    run(NULL, "train", "model.yml", "--output", "/proc/x", NULL);
+    expect_line(2, "/proc/x: cannot create the folder (");
+    run(NULL, "train", "model.yml", "--set", "log_directory=/proc/x/y", NULL);
+    expect_line(2, ": cannot create the folder (");
+    run(NULL, "train", "model.yml", "--output", "model.yml/x", NULL);
+    expect_line(2, "model.yml/x: cannot create the folder (Not a directory); "
+                   "choose another --output or log_directory");
+}
+
+/* The folder of a live run is its own, whatever is in there. */
+static void a_live_run_is_named(void **state)
+{
+    static const struct {
+        const char *lock, *who;
+    } cases[] = {
+        { "", "" },
+        { "123 n1\n", " (process 123 on host n1)" },
+        { "nonsense", "" },
+    };
+
+    (void)state;
+    assert_int_equal(mkdir("live", 0777), 0);
+    assert_int_equal(mkdir("live/checkpoints", 0777), 0);
+    write_text("live/metrics.jsonl", "{\"step\": 1}\n");
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        char want[256];
+        int fd;
+
+        write_text("live/lock", cases[i].lock);
+        fd = open("live/lock", O_RDWR);
+        assert_int_equal(flock(fd, LOCK_EX), 0);
+        snprintf(want, sizeof(want),
+                 "live: a run is live there%s; choose another --output, or "
+                 "wait for its end\n",
+                 cases[i].who);
+        run(NULL, "train", "model.yml", "--output", "live", NULL);
+        expect_line(2, want);
+        run(NULL, "train", "model.yml", "--resume", "live", NULL);
+        expect_line(2, want);
+        run(NULL, "train", "model.yml", "--resume", "live", "--dry-run", NULL);
+        expect_line(2, want);
+        close(fd);
+    }
+    run(NULL, "train", "model.yml", "--output", "live", NULL);
+    expect_line(2, "live holds a run already, without a checkpoint");
+    remove_all("live");
+}
+
+static void a_run_signs_its_lock(void **state)
+{
+    char text[MAX_TEXT], host[256];
+    int pid = 0;
+
+    (void)state;
+    assert_int_equal(mkdir("signed", 0777), 0);
+    write_text("signed/lock", "a longer line of an earlier run 1234567890\n");
+    run(NULL, "train", "model.yml", "--output", "signed", NULL);
+    expect(0);
+    read_text("signed/lock", text);
+    assert_int_equal(sscanf(text, "%d %255s", &pid, host), 2);
+    assert_int_equal(count_lines(text), 1);
+    assert_int_equal(strcspn(text, "\n") + 1, strlen(text));
+    assert_true(pid > 1);
+    remove_all("signed");
 }
 
 /* ---- Files that are none ------------------------------------------------ */
@@ -489,9 +713,15 @@ int main(void)
         cmocka_unit_test(errors_have_their_status_unheard),
         cmocka_unit_test(a_full_disk_behind_stdout_is_an_error),
         cmocka_unit_test(a_reader_that_has_gone_stops_cleanly),
+        cmocka_unit_test(a_closed_pipe_is_no_error),
+        cmocka_unit_test(a_terminal_of_ci_is_a_log),
+        cmocka_unit_test(a_narrow_terminal_breaks_between_words),
         cmocka_unit_test(a_limit_of_files_is_an_error),
         cmocka_unit_test(a_limit_of_time_stops_cleanly),
         cmocka_unit_test(a_limit_of_address_space_is_refused),
+        cmocka_unit_test(a_place_without_folders_is_named),
+        cmocka_unit_test(a_live_run_is_named),
+        cmocka_unit_test(a_run_signs_its_lock),
         cmocka_unit_test(a_configuration_may_come_by_a_pipe),
         cmocka_unit_test(a_fifo_does_not_hang),
     };

@@ -268,6 +268,29 @@ static void test_mpirun(void **state)
     vp_mpirun_close(&mpirun);
 }
 
+static void test_no_mpirun(void **state)
+{
+    struct vp_config config;
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    use_own_path();
+    make_tool("mpirun", "#!/bin/sh\n");
+    load(NINE "stages: 2\ndistributed_backend: mpi\n", &config);
+    assert_int_equal(vp_mpirun_find(&config, &err), VP_OK);
+    assert_int_equal(remove("bin/mpirun"), 0);
+    assert_int_equal(vp_mpirun_find(&config, &err), VP_ERR_UNSUPPORTED);
+    assert_string_equal(err.text,
+                        "mpirun: is not in PATH, and ranks that are processes "
+                        "need it; install Open MPI (Debian: openmpi-bin), or "
+                        "set distributed_backend: local");
+    vp_config_release(&config);
+    load(NINE "stages: 2\nmachines: ['b:0', 'c:0']\n", &config);
+    assert_int_equal(vp_mpirun_find(&config, &err), VP_ERR_UNSUPPORTED);
+    assert_null(strstr(err.text, "local"));
+    vp_config_release(&config);
+}
+
 static void test_hosts(void **state)
 {
     struct vp_config config;
@@ -495,7 +518,7 @@ static void test_a_missing_program(void **state)
     struct vp_err err = { .text = "" };
 
     (void)state;
-    assert_int_equal(vp_process_start(argv, -1, &process, &err),
+    assert_int_equal(vp_process_start(argv, -1, -1, &process, &err),
                      VP_ERR_UNSUPPORTED);
     assert_string_equal(err.text, "no-such-program: cannot be started (No such "
                                   "file or directory)");
@@ -528,7 +551,7 @@ static void test_a_status(void **state)
     struct vp_err err = { .text = "" };
 
     (void)state;
-    assert_int_equal(vp_process_start(argv, -1, &process, &err), VP_OK);
+    assert_int_equal(vp_process_start(argv, -1, -1, &process, &err), VP_OK);
     for (int i = 0; i < 200 && !vp_process_has_ended(&process); i++)
         pause_ms(10);
     assert_true(process.ended && WIFEXITED(process.status));
@@ -553,7 +576,7 @@ static void test_stopped_and_ready_are_told_apart(void **state)
     struct vp_err err;
 
     (void)state;
-    assert_int_equal(vp_process_start(argv, -1, &process, &err), VP_OK);
+    assert_int_equal(vp_process_start(argv, -1, -1, &process, &err), VP_OK);
     assert_true(becomes_ready(&process, true));
     kill(process.pid, SIGSTOP);
     assert_true(becomes_ready(&process, false));
@@ -577,7 +600,7 @@ static void test_nothing_is_left(void **state)
 
     (void)state;
     vp_process_adopt();
-    assert_int_equal(vp_process_start(argv, -1, &process, &err), VP_OK);
+    assert_int_equal(vp_process_start(argv, -1, -1, &process, &err), VP_OK);
     pids[0] = read_pid("p0");
     pids[1] = read_pid("p1");
     pids[2] = read_pid("p2");
@@ -603,14 +626,15 @@ static enum vp_status print_through(const char *path, const char *n,
     enum vp_status st;
 
     assert_true(to >= 0);
-    assert_int_equal(vp_relay_start(to, &relay, err), VP_OK);
+    assert_int_equal(vp_relay_start(to, false, &relay, err), VP_OK);
     snprintf(script, sizeof(script),
              "i=0; while [ $i -lt %s ]; do i=$((i + 1)); echo line $i; done",
              n);
     assert_int_equal(
-        vp_process_start(argv, vp_relay_input(relay), &process, err), VP_OK);
+        vp_process_start(argv, vp_relay_input(relay), -1, &process, err),
+        VP_OK);
     assert_true(vp_process_wait(&process, 60000));
-    st = vp_relay_finish(relay, NULL, err);
+    st = vp_relay_finish(relay, NULL, NULL, err);
     assert_int_equal(close(to), 0);
     return st;
 }
@@ -624,7 +648,7 @@ static void test_output_is_copied(void **state)
     FILE *f;
 
     (void)state;
-    assert_int_equal(vp_relay_finish(NULL, NULL, &err), VP_OK);
+    assert_int_equal(vp_relay_finish(NULL, NULL, NULL, &err), VP_OK);
     assert_int_equal(print_through("printed", "9999", &err), VP_OK);
     f = fopen("printed", "r");
     assert_non_null(f);
@@ -647,6 +671,98 @@ static void test_output_that_cannot_be_written(void **state)
                                   "left on device; free some space");
 }
 
+static void write_to(struct vp_relay *relay, const char *text)
+{
+    ssize_t n = (ssize_t)strlen(text);
+
+    assert_int_equal(write(vp_relay_input(relay), text, (size_t)n), n);
+    pause_ms(100);
+}
+
+static void check_text(const char *path, const char *want)
+{
+    char text[256] = "";
+    FILE *f = fopen(path, "r");
+
+    assert_non_null(f);
+    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
+    fclose(f);
+    assert_string_equal(text, want);
+}
+
+/* What is held comes first when it is released, and to the caller if it never
+ * is. */
+static void test_output_that_is_held(void **state)
+{
+    static char much[3 * VP_RELAY_HELD];
+    char held[VP_RELAY_HELD];
+    struct vp_relay *relay;
+    struct vp_err err = { .text = "" };
+    int to = open("held", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+
+    (void)state;
+    assert_int_equal(vp_relay_start(to, true, &relay, &err), VP_OK);
+    write_to(relay, "one\n");
+    check_text("held", "");
+    vp_relay_release(relay);
+    pause_ms(100);
+    check_text("held", "one\n");
+    write_to(relay, "two\n");
+    assert_int_equal(vp_relay_finish(relay, NULL, held, &err), VP_OK);
+    check_text("held", "one\ntwo\n");
+    assert_string_equal(held, "");
+
+    assert_int_equal(vp_relay_start(to, true, &relay, &err), VP_OK);
+    write_to(relay, "three\n");
+    assert_int_equal(vp_relay_finish(relay, NULL, held, &err), VP_OK);
+    assert_string_equal(held, "three\n");
+
+    memset(much, 'x', sizeof(much) - 1);
+    assert_int_equal(vp_relay_start(to, true, &relay, &err), VP_OK);
+    write_to(relay, much);
+    assert_int_equal(vp_relay_finish(relay, NULL, held, &err), VP_OK);
+    assert_int_equal(strlen(held), VP_RELAY_HELD - 1);
+    check_text("held", "one\ntwo\n");
+    close(to);
+}
+
+/* That is no error of writing. */
+static void test_output_whose_reader_has_gone(void **state)
+{
+    struct vp_relay *relay;
+    struct vp_err err = { .text = "" };
+    int ends[2];
+
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(pipe(ends), 0);
+    close(ends[0]);
+    assert_int_equal(vp_relay_start(ends[1], false, &relay, &err), VP_OK);
+    write_to(relay, "unread\n");
+    assert_int_equal(vp_relay_finish(relay, NULL, NULL, &err), VP_ERR_END);
+    close(ends[1]);
+    signal(SIGPIPE, SIG_DFL);
+}
+
+/* Both outputs of a process have places of their own. */
+static void test_both_outputs(void **state)
+{
+    char *argv[] = { "/bin/sh", "-c", "echo out; echo err >&2", NULL };
+    int out = open("stdout", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    int errors = open("stderr", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    struct vp_process process;
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    assert_int_equal(vp_process_start(argv, out, errors, &process, &err),
+                     VP_OK);
+    assert_true(vp_process_wait(&process, 60000));
+    check_text("stdout", "out\n");
+    check_text("stderr", "err\n");
+    close(out);
+    close(errors);
+}
+
 /* A reader that pauses gets all, also what is in the pipe at the end. */
 static void test_output_that_is_read_late(void **state)
 {
@@ -661,12 +777,12 @@ static void test_output_that_is_read_late(void **state)
 
     (void)state;
     assert_int_equal(pipe(ends), 0);
-    assert_int_equal(vp_relay_start(ends[1], &relay, &err), VP_OK);
+    assert_int_equal(vp_relay_start(ends[1], false, &relay, &err), VP_OK);
     assert_int_equal(write(vp_relay_input(relay), much, MUCH), MUCH);
     assert_int_equal(fcntl(ends[1], F_SETFD, FD_CLOEXEC), 0);
     assert_int_equal(dup2(ends[0], 9), 9);
-    assert_int_equal(vp_process_start(argv, -1, &reader, &err), VP_OK);
-    assert_int_equal(vp_relay_finish(relay, NULL, &err), VP_OK);
+    assert_int_equal(vp_process_start(argv, -1, -1, &reader, &err), VP_OK);
+    assert_int_equal(vp_relay_finish(relay, NULL, NULL, &err), VP_OK);
     close(ends[1]);
     assert_true(vp_process_wait(&reader, 60000));
     close(9);
@@ -686,14 +802,14 @@ static void test_output_that_is_not_read(void **state)
 
     (void)state;
     assert_int_equal(pipe(ends), 0);
-    assert_int_equal(vp_relay_start(ends[1], &relay, &err), VP_OK);
+    assert_int_equal(vp_relay_start(ends[1], false, &relay, &err), VP_OK);
     assert_int_equal(
         fcntl(vp_relay_input(relay), F_SETFL, O_WRONLY | O_NONBLOCK), 0);
     for (int i = 0; i < 100; i++) { /* until both pipes are full */
         (void)!write(vp_relay_input(relay), much, sizeof(much));
         pause_ms(2);
     }
-    assert_int_equal(vp_relay_finish(relay, &stop, &err), VP_ERR_IO);
+    assert_int_equal(vp_relay_finish(relay, &stop, NULL, &err), VP_ERR_IO);
     assert_string_equal(err.text, "vpipe: the output was not read to its end; "
                                   "send it to a file");
 }
@@ -710,6 +826,9 @@ int main(void)
         cmocka_unit_test(test_nothing_is_left),
         cmocka_unit_test(test_output_is_copied),
         cmocka_unit_test(test_output_that_cannot_be_written),
+        cmocka_unit_test(test_output_that_is_held),
+        cmocka_unit_test(test_output_whose_reader_has_gone),
+        cmocka_unit_test(test_both_outputs),
         cmocka_unit_test(test_output_that_is_read_late),
         cmocka_unit_test(test_output_that_is_not_read),
         cmocka_unit_test(test_containers),
@@ -718,6 +837,7 @@ int main(void)
         cmocka_unit_test(test_command),
         cmocka_unit_test(test_command_for_hosts),
         cmocka_unit_test(test_mpirun),
+        cmocka_unit_test(test_no_mpirun),
     };
 
     return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);

@@ -5,6 +5,7 @@
 #include "launch/room.h"
 #include "launch/run.h"
 #include "progress.h"
+#include "tool.h"
 
 #include <dirent.h>
 #include <ftw.h>
@@ -1341,7 +1342,7 @@ static const char rows_1[] =
     "GiB\x1b[K\n"
     "stage 2  [----------] busy   0%  bubble 100%  F 1      B 1        488 "
     "KiB\x1b[K\n"
-    "1/9  loss 2.5000  1.5k tokens/s  ETA 0:08  bubble 25%  1.0 GF/s  lr "
+    "1/9  loss 2.5000  1.5k tokens/s  ETA 0:08  bubble 25%  1.0 GFLOP/s  lr "
     "0.00e+00\x1b[K";
 
 static void test_live(void **state)
@@ -1432,16 +1433,143 @@ static void test_pipe(void **state)
     show_step(&screen, 1);
     assert_string_equal(look(&screen),
                         "step 1/9  loss 2.5000  1.5k tokens/s  ETA 0:08  "
-                        "bubble 25%  1.0 GF/s  lr 0.00e+00\n");
+                        "bubble 25%  1.0 GFLOP/s  lr 0.00e+00\n");
     screen.scale = 0x1p24f;
     show_step(&screen, 1);
-    assert_non_null(strstr(look(&screen),
-                           "bubble 25%  scale 16777216, 7 skipped  1.0 GF/s"));
+    assert_non_null(strstr(
+        look(&screen), "bubble 25%  scale 16777216, 7 skipped  1.0 GFLOP/s"));
     progress_detail(&screen.progress, 2, "inside");
     assert_string_equal(look(&screen), "[2] inside\n");
     progress_break(&screen.progress);
     assert_string_equal(look(&screen), "");
     close_screen(&screen);
+}
+
+/* ---- Text ---------------------------------------------------------------- */
+
+static char *text_of(FILE *out, char **text)
+{
+    assert_int_equal(fclose(out), 0);
+    return *text;
+}
+
+static void test_lines_break_between_words(void **state)
+{
+    static const struct {
+        int width, indent;
+        const char *text, *want;
+    } cases[] = {
+        { 12, 2, "one two three\nfour\n", "one two\n  three\nfour\n" },
+        { 13, 2, "one two three\n", "one two three\n" },
+        { 10, 6, "name  one two\n\nx\n", "name  one\n      two\n\nx\n" },
+        { 8, 0, "   indented text\n", "   indented\ntext\n" },
+        { 6, 2, "a 12.5 %, b\n", "a\n  12.5 %,\n  b\n" },
+        { 4, 0, "toolong x\n", "toolong\nx\n" },
+        { 0, 4,
+          "no terminal, no end of the line, however long it may be or "
+          "become\n",
+          "no terminal, no end of the line, however long it may be or become\n" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        char *text;
+        size_t n_bytes;
+        FILE *out = open_memstream(&text, &n_bytes);
+
+        tool_print(out, cases[i].width, cases[i].indent, "%s", cases[i].text);
+        assert_string_equal(text_of(out, &text), cases[i].want);
+        free(text);
+    }
+}
+
+static void test_tables_break_between_columns(void **state)
+{
+    static const char table[] = "name  stages    a b   last\n"
+                                "one        1    1.5    2 %\n"
+                                "three             -\n";
+    static const char in_three[] = "name  stages\n"
+                                   "one        1\n"
+                                   "three\n"
+                                   "\n"
+                                   "name     a b\n"
+                                   "one      1.5\n"
+                                   "three      -\n"
+                                   "\n"
+                                   "name    last\n"
+                                   "one      2 %\n"
+                                   "three\n";
+    static const struct {
+        int width;
+        const char *want;
+    } cases[] = {
+        { 26, table },
+        { 25, "name  stages    a b\n"
+              "one        1    1.5\n"
+              "three             -\n"
+              "\n"
+              "name    last\n"
+              "one      2 %\n"
+              "three\n" },
+        { 14, in_three },
+        { 12, in_three },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        char *text;
+        size_t n_bytes;
+        FILE *out = open_memstream(&text, &n_bytes);
+
+        tool_table(out, cases[i].width, table);
+        assert_string_equal(text_of(out, &text), cases[i].want);
+        free(text);
+    }
+}
+
+static void test_rates_have_a_unit_that_fits(void **state)
+{
+    static const struct {
+        double flops;
+        const char *want;
+    } cases[] = {
+        { 0.0, "0.0 GFLOP" },        { 12.34e9, "12.3 GFLOP" },
+        { 999.94e9, "999.9 GFLOP" }, { 999.96e9, "1.0 TFLOP" },
+        { 1.5e12, "1.5 TFLOP" },     { 1234e12, "1234.0 TFLOP" },
+    };
+    char text[32];
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        tool_flops_text(cases[i].flops, text, sizeof(text));
+        assert_string_equal(text, cases[i].want);
+    }
+}
+
+/* The original's spelling is taken as well; values keep theirs. */
+static void test_flags_take_underscores(void **state)
+{
+    static const struct tool_flag flags[] = { { "--num-minibatches", "N", "" },
+                                              { "--dry-run", NULL, "" } };
+    char *argv[] = { "train",        "--num_minibatches=a_b", "--dry_run",
+                     "--dry-run",    "--num-minibatches",     "c_d",
+                     "--dry_run-now" };
+    struct tool_args args = { .command = "vpipe train",
+                              .argc = 7,
+                              .argv = argv,
+                              .flags = flags,
+                              .n_flags = 2,
+                              .at = 1 };
+    const char *value;
+
+    (void)state;
+    assert_int_equal(args_next(&args, &value), 0);
+    assert_string_equal(value, "a_b");
+    assert_int_equal(args_next(&args, &value), 1);
+    assert_int_equal(args_next(&args, &value), 1);
+    assert_int_equal(args_next(&args, &value), 0);
+    assert_string_equal(value, "c_d");
+    assert_int_equal(args_next(&args, &value), ARGS_BAD);
 }
 
 /* ---- The last lines ----------------------------------------------------- */
@@ -1485,9 +1613,14 @@ static void test_end_says_how_to_go_on(void **state)
     assert_non_null(strstr(show_end(&screen, &result),
                            "\n\ngo on     vpipe train runs/x/config.yml "
                            "--resume runs/x\ntry next  "));
+    /* What to try next names a file that is there. */
+    assert_non_null(strstr(show_end(&screen, &result),
+                           " vpipe train runs/x/config.yml --dry-run\n"));
     screen.progress.config = "a file.yml";
     assert_non_null(strstr(show_end(&screen, &result),
                            "vpipe train 'a file.yml' --resume runs/x\n"));
+    assert_non_null(strstr(show_end(&screen, &result),
+                           " vpipe train 'a file.yml' --dry-run\n"));
     result.n_left = 0;
     assert_null(strstr(show_end(&screen, &result), "resume"));
     close_screen(&screen);
@@ -1568,6 +1701,23 @@ static int tear_down(void **state)
 }
 
 /* ---- Room for checkpoints ----------------------------------------------- */
+
+/* Folders can be made in a folder, however deep, and not in a file. */
+static void test_a_place_for_a_folder(void **state)
+{
+    char deep[512];
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    snprintf(deep, sizeof(deep), "%s/not/yet/there", folder_of("place"));
+    assert_int_equal(vp_folder_check_place(deep, &err), VP_OK);
+    assert_int_equal(vp_folder_check_place("not-yet/there", &err), VP_OK);
+    assert_int_equal(vp_folder_check_place("/dev/null/x", &err),
+                     VP_ERR_INVALID);
+    assert_string_equal(err.text,
+                        "/dev/null/x: cannot create the folder (Not a "
+                        "directory); choose another --output or log_directory");
+}
 
 static void test_room(void **state)
 {
@@ -1652,7 +1802,12 @@ int main(void)
         cmocka_unit_test(test_ranks_have_user_numbers),
         cmocka_unit_test(test_table_has_user_numbers),
         cmocka_unit_test(test_table_cuts_long_lists),
+        cmocka_unit_test(test_a_place_for_a_folder),
         cmocka_unit_test(test_room),
+        cmocka_unit_test(test_lines_break_between_words),
+        cmocka_unit_test(test_tables_break_between_columns),
+        cmocka_unit_test(test_rates_have_a_unit_that_fits),
+        cmocka_unit_test(test_flags_take_underscores),
         cmocka_unit_test(test_end_says_how_to_go_on),
         cmocka_unit_test(test_end_counts_its_own_work),
         cmocka_unit_test(test_end_table_adds_up),

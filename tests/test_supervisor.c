@@ -356,13 +356,16 @@ static void test_a_rank_that_hangs_at_the_start_is_named(void **state)
 static void test_the_first_error_is_named(void **state)
 {
     static const enum conduct conduct[] = { BEATS, BEATS, FAILS };
+    struct vp_err err;
     struct job job;
 
     (void)state;
     start_job(&job, conduct);
     assert_int_equal(vp_supervisor_listen(job.supervisor, 10000),
                      VP_OUTCOME_FAILED);
-    check_report(&job, 0, "rank 2 on host ", " failed: loss is NaN\n");
+    check_report(&job, 0, "rank 2 on host ", " failed: loss is NaN");
+    vp_supervisor_report(job.supervisor, 0, &err);
+    assert_string_equal(strrchr(err.text, ':'), ": loss is NaN");
     assert_false(
         vp_verdict_allows_restart(vp_supervisor_verdict(job.supervisor)));
     end_job(&job);

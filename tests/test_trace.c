@@ -815,8 +815,8 @@ static void test_terminal(void **state)
         "rank 0   F8  R12  ....B12    U.....................   58.6 %\n"
         "rank 1   ......F8    B8      +3  ............E8       42.9 %\n"
         "         0                                    21 ms    bubble\n"
-        "         F forward  R recompute  B backward  + reduce  U update  "
-        "E evaluation  . idle\n";
+        "         F forward  R recompute  B backward  + reduce\n"
+        "         U update  E evaluation  . idle\n";
     struct vp_trace trace;
     char *text;
 

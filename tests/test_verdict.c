@@ -1195,6 +1195,32 @@ static void test_the_screen(void **state)
     vp_roster_release(&roster);
 }
 
+/* A rank's own error is one line, whatever the others do. */
+static void test_an_error_is_one_line(void **state)
+{
+    static const struct scenario failed = {
+        .n_ranks = 2,
+        .hosts = "ab",
+        .events = { { 1, 0, RUNS },
+                    { 1, 1, "word failed 2 disk full; free some space" } },
+    };
+    struct vp_roster roster;
+    struct vp_verdict verdict;
+    struct vp_err err;
+
+    (void)state;
+    assert_int_equal(vp_roster_init(&roster, 2, 10, 0), VP_OK);
+    arrive(&roster, &failed);
+    for (int i = 0; i < 2; i++)
+        happen(&roster, &failed.events[i]);
+    assert_int_equal(vp_roster_judge(&roster, 2 * SECOND, &verdict),
+                     VP_OUTCOME_FAILED);
+    vp_verdict_print(&roster, &verdict, 2 * SECOND, &err);
+    assert_string_equal(err.text, "rank 1 on host b failed: disk full; free "
+                                  "some space");
+    vp_roster_release(&roster);
+}
+
 static void test_many_ranks_fit(void **state)
 {
     struct vp_message hello = { .kind = VP_MESSAGE_HELLO };
@@ -1236,6 +1262,7 @@ int main(void)
         cmocka_unit_test(test_vitals),
         cmocka_unit_test(test_huge_times),
         cmocka_unit_test(test_the_screen),
+        cmocka_unit_test(test_an_error_is_one_line),
         cmocka_unit_test(test_many_ranks_fit),
     };
 

@@ -54,6 +54,19 @@ enum vp_status vp_err_refuse(struct vp_err *err, const char *fields,
     return VP_ERR_INVALID;
 }
 
+void vp_err_suffix(struct vp_err *err, const char *fmt, ...)
+{
+    size_t n;
+    va_list args;
+
+    if (!err)
+        return;
+    n = strlen(err->text);
+    va_start(args, fmt);
+    vsnprintf(err->text + n, sizeof(err->text) - n, fmt, args);
+    va_end(args);
+}
+
 void vp_err_prefix(struct vp_err *err, const char *fmt, ...)
 {
     char head[256];
@@ -85,6 +98,12 @@ const char *vp_write_remedy(int error)
     default:
         return "choose another folder";
     }
+}
+
+enum vp_status vp_err_write(struct vp_err *err, const char *path, int error)
+{
+    return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s); %s", path,
+                      strerror(error), vp_write_remedy(error));
 }
 
 void vp_bug(const char *file, int line, const char *what)

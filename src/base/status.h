@@ -48,11 +48,16 @@ enum vp_status vp_err_set(struct vp_err *err, enum vp_status status,
 /* The same for values that were given: VP_ERR_INVALID, with `fields`. */
 enum vp_status vp_err_refuse(struct vp_err *err, const char *fields,
                              const char *fmt, ...) VP_PRINTF(3, 4);
-/* Puts "text: " in front of the message that is already there. */
+/* Puts "text: " in front of the message that is already there; adds a text, a
+ * remedy most of the time, behind it. */
 void vp_err_prefix(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
+void vp_err_suffix(struct vp_err *err, const char *fmt, ...) VP_PRINTF(2, 3);
 
 /* What helps when a file cannot be written, by errno: the end of a message. */
 const char *vp_write_remedy(int error);
+/* "<path>: cannot be written (<reason>); <remedy>", by errno. Returns
+ * VP_ERR_IO. */
+enum vp_status vp_err_write(struct vp_err *err, const char *path, int error);
 
 #define VP_TRY(call)                        \
     do {                                    \

@@ -96,6 +96,15 @@ static enum vp_status fail(const char *folder, const char *what, int rc,
                       vp_io_reason(rc));
 }
 
+static enum vp_status fail_write(const char *folder, const char *what, int rc,
+                                 struct vp_err *err)
+{
+    fail(folder, what, rc, err);
+    if (err)
+        vp_err_suffix(err, "; %s", vp_write_remedy(rc));
+    return VP_ERR_IO;
+}
+
 static enum vp_status scan_open(DIR *dir, const char *folder,
                                 struct entry **out, int *n_out,
                                 struct vp_err *err)
@@ -299,7 +308,7 @@ enum vp_status vp_ckpt_prepare(const char *folder, struct vp_err *err)
     int rc = make_folder(folder);
 
     if (rc != 0)
-        return fail(folder, "created", rc, err);
+        return fail_write(folder, "created", rc, err);
     VP_TRY(scan(folder, &list, &n, err));
     for (int i = 0; i < n && rc == 0; i++)
         rc = clear(folder, &list[i]);
@@ -307,7 +316,7 @@ enum vp_status vp_ckpt_prepare(const char *folder, struct vp_err *err)
         rc = vp_io_sync_folder(folder);
     free(list);
     if (rc != 0)
-        return fail(folder, "cleared of unfinished checkpoints", rc, err);
+        return fail_write(folder, "cleared of unfinished checkpoints", rc, err);
     return VP_OK;
 }
 
@@ -479,7 +488,7 @@ enum vp_status vp_ckpt_set_aside(const char *folder, const char *name,
                           "%s/%s: is gone, and the run was to go on from it; "
                           "nothing was changed",
                           folder, name);
-    return rc != 0 ? fail(folder, "changed", rc, err) : VP_OK;
+    return rc != 0 ? fail_write(folder, "changed", rc, err) : VP_OK;
 }
 
 enum vp_status vp_ckpt_drop_aside(const char *folder, struct vp_err *err)
@@ -521,7 +530,9 @@ static int free_bytes(const char *path, int64_t *out)
             n--;
         at[n] = '\0';
     }
-    *out = (int64_t)info.f_bavail * (int64_t)info.f_frsize;
+    /* File systems without blocks, such as /proc, say nothing about space. */
+    *out = info.f_blocks > 0 ? (int64_t)info.f_bavail * (int64_t)info.f_frsize
+                             : INT64_MAX;
     return 0;
 }
 

@@ -68,7 +68,8 @@ enum vp_status vp_ckpt_prune(const char *folder, int64_t step, int keep,
  * file system needs itself. */
 int64_t vp_ckpt_disk_bytes(int64_t n_bytes, int n_files);
 
-/* Free bytes on the disk that holds (or would hold) `path`. */
+/* Free bytes on the disk that holds (or would hold) `path`; INT64_MAX where the
+ * file system does not say. */
 enum vp_status vp_ckpt_free_bytes(const char *path, int64_t *n_out,
                                   struct vp_err *err);
 

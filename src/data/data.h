@@ -53,6 +53,7 @@ struct vp_data_config {
                              false: they are refused. See utf8.h */
     int64_t vocab;        /* synthetic: ids in use; text: at least 260; shards:
                          every id is below it; 0: any */
+    const char *vocab_place; /* where it was set, for messages; NULL: unknown */
     uint64_t seed;
     float mask_prob;            /* masked LM: 0.15 */
     const struct vp_dims *dims; /* buckets, shortest first; borrowed. Masked

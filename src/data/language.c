@@ -254,8 +254,9 @@ static enum vp_status language_open(const struct vp_data_config *config,
 
     if (vocab < VP_LANGUAGE_MIN_VOCAB || vocab > INT32_MAX)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "generated language: vocab is %lld; set it between "
-                          "%d and %d",
+                          "%s: vocab is %lld, which the generated language "
+                          "cannot have; set it between %d and %d",
+                          config->vocab_place ? config->vocab_place : "data",
                           (long long)vocab, VP_LANGUAGE_MIN_VOCAB, INT32_MAX);
     state = calloc(1, sizeof(*state));
     if (!state)

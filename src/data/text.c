@@ -118,8 +118,8 @@ static enum vp_status check_vocab(const struct vp_data_config *config,
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s: vocab is %lld, but text needs %d ids (256 bytes "
                       "and %d special ones); set vocab to %d or more",
-                      config->path, (long long)config->vocab, VOCAB,
-                      VP_TOKEN_FIRST, VOCAB);
+                      config->vocab_place ? config->vocab_place : "data",
+                      (long long)config->vocab, VOCAB, VP_TOKEN_FIRST, VOCAB);
 }
 
 /* What became of the files below `path`. */
@@ -197,10 +197,8 @@ static enum vp_status open_samples(const struct vp_data_config *config,
              : open_windows(config->path, state, source, err);
     /* Too little text: what was meant may be among the other files. */
     if (st == VP_ERR_INVALID && err && state->text.skipped.n_files > 0) {
-        struct vp_err cause = *err;
-
         vp_skipped_print(&state->text.skipped, kinds, sizeof(kinds));
-        vp_err_set(err, st, "%.3500s; not taken: %s", cause.text, kinds);
+        vp_err_suffix(err, "; not taken: %s", kinds);
     }
     return st;
 }

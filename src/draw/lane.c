@@ -67,8 +67,8 @@ void vp_lane_key(short ansi, char letter, const char *meaning, bool colour,
                  struct vp_strbuf *out)
 {
     if (colour)
-        vp_strbuf_addf(out, "\x1b[38;5;16;48;5;%dm%c\x1b[0m %s  ", ansi, letter,
+        vp_strbuf_addf(out, "\x1b[38;5;16;48;5;%dm%c\x1b[0m %s", ansi, letter,
                        meaning);
     else
-        vp_strbuf_addf(out, "%c %s  ", letter, meaning);
+        vp_strbuf_addf(out, "%c %s", letter, meaning);
 }

@@ -27,7 +27,7 @@ void vp_lane_box(struct vp_lane *lane, int begin, int end, short ansi,
                  char letter, int number);
 void vp_lane_print(const struct vp_lane *lane, bool colour,
                    struct vp_strbuf *out);
-/* An entry of a legend: "F forward  ". */
+/* An entry of a legend: "F forward". */
 void vp_lane_key(short ansi, char letter, const char *meaning, bool colour,
                  struct vp_strbuf *out);
 

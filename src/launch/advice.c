@@ -238,11 +238,7 @@ static void add_all(const struct remedies *remedies, struct vp_strbuf *out)
 
 static void add_to_message(struct vp_strbuf *remedy, struct vp_err *err)
 {
-    const struct vp_err cause = *err;
-
-    vp_err_set(err, VP_ERR_INVALID, "%.3000s; %.1000s", cause.text,
-               vp_strbuf_text(remedy));
-    err->fields = cause.fields;
+    vp_err_suffix(err, "; %s", vp_strbuf_text(remedy));
     vp_strbuf_release(remedy);
 }
 

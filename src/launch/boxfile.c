@@ -117,8 +117,7 @@ enum vp_status vp_boxfile_keep(struct vp_box *box, const char *folder, int rank,
            mmap(box, sizeof(*box), PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_FIXED, fd, 0) == box;
     if (!kept)
-        vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s); %s", path,
-                   strerror(errno), vp_write_remedy(errno));
+        vp_err_write(err, path, errno);
     if (fd >= 0)
         close(fd);
     return kept ? VP_OK : VP_ERR_IO;

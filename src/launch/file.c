@@ -102,8 +102,7 @@ FILE *vp_file_open(const char *folder, const char *name, const char *mode,
     snprintf(path, sizeof(path), "%s/%s", folder, name);
     file = fopen(path, mode);
     if (!file)
-        vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
-                   strerror(errno));
+        vp_err_write(err, path, errno);
     return file;
 }
 

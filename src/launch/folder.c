@@ -6,6 +6,7 @@
 #include "launch/command.h"
 #include "launch/file.h"
 #include "launch/hosts.h"
+#include "launch/machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,34 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+static enum vp_status cannot_create(const char *path, int error,
+                                    struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: cannot create the folder (%s); choose another "
+                      "--output or log_directory",
+                      path, strerror(error));
+}
+
+enum vp_status vp_folder_check_place(const char *path, struct vp_err *err)
+{
+    char above[1024];
+    struct stat info;
+    size_t n;
+
+    snprintf(above, sizeof(above), "%s", path);
+    while (above[0] && stat(above, &info) != 0 && errno == ENOENT) {
+        for (n = strlen(above); n > 0 && above[n - 1] == '/'; n--)
+            ;
+        while (n > 0 && above[n - 1] != '/')
+            n--;
+        above[n] = '\0';
+    }
+    if (access(above[0] ? above : ".", W_OK | X_OK) != 0)
+        return cannot_create(path, errno, err);
+    return VP_OK;
+}
 
 enum vp_status vp_folder_make(const char *path, struct vp_err *err)
 {
@@ -32,10 +61,7 @@ enum vp_status vp_folder_make(const char *path, struct vp_err *err)
         memcpy(part, path, i);
         part[i] = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return vp_err_set(err, VP_ERR_INVALID,
-                              "%s: cannot create the folder (%s); choose "
-                              "another --output or log_directory",
-                              part, strerror(errno));
+            return cannot_create(part, errno, err);
     }
     return VP_OK;
 }
@@ -88,20 +114,11 @@ static enum vp_status cannot_write(const char *path, int error,
                       path, strerror(error));
 }
 
-enum vp_status vp_folder_check(const char *path, struct vp_err *err)
+/* Of a folder that no other run uses. */
+static enum vp_status check_unused(const char *path, struct vp_err *err)
 {
-    struct stat info;
     int n = 0;
 
-    if (stat(path, &info) != 0)
-        return VP_OK; /* nothing is there; whether it can be made will show */
-    if (!S_ISDIR(info.st_mode))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s is a file, not a folder; choose another --output "
-                          "or log_directory",
-                          path);
-    if (access(path, W_OK | X_OK) != 0)
-        return cannot_write(path, errno, err);
     VP_TRY(count_checkpoints(path, &n, err));
     if (n > 0)
         return vp_err_set(err, VP_ERR_INVALID,
@@ -114,6 +131,73 @@ enum vp_status vp_folder_check(const char *path, struct vp_err *err)
                           "choose another --output, or remove it",
                           path);
     return VP_OK;
+}
+
+/* ---- The lock ----------------------------------------------------------- */
+
+static void lock_path(const char *folder, char *out, size_t n_bytes)
+{
+    snprintf(out, n_bytes, "%s/lock", folder);
+}
+
+/* Who holds the lock is for messages: it may stay unknown. */
+static void sign_lock(int fd)
+{
+    char host[256], text[300];
+    int n;
+
+    vp_machine_name(host, sizeof(host));
+    n = snprintf(text, sizeof(text), "%ld %s\n", (long)getpid(), host);
+    if (ftruncate(fd, 0) == 0)
+        (void)!pwrite(fd, text, (size_t)n, 0);
+}
+
+/* `fd` is the file of a lock that another process holds. */
+static enum vp_status refuse_live(const char *path, int fd, struct vp_err *err)
+{
+    char text[300] = "", host[256] = "", who[300] = "";
+    long pid = 0;
+
+    (void)!pread(fd, text, sizeof(text) - 1, 0);
+    if (sscanf(text, "%ld %255s", &pid, host) == 2)
+        snprintf(who, sizeof(who), " (process %ld on host %s)", pid, host);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: a run is live there%s; choose another --output, or "
+                      "wait for its end",
+                      path, who);
+}
+
+enum vp_status vp_folder_check_live(const char *path, struct vp_err *err)
+{
+    char file[PATH_MAX];
+    enum vp_status st = VP_OK;
+    int fd;
+
+    lock_path(path, file, sizeof(file));
+    fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return VP_OK;
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        st = refuse_live(path, fd, err);
+    close(fd);
+    return st;
+}
+
+enum vp_status vp_folder_check(const char *path, struct vp_err *err)
+{
+    struct stat info;
+
+    if (stat(path, &info) != 0)
+        return VP_OK; /* nothing is there; whether it can be made will show */
+    if (!S_ISDIR(info.st_mode))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s is a file, not a folder; choose another --output "
+                          "or log_directory",
+                          path);
+    if (access(path, W_OK | X_OK) != 0)
+        return cannot_write(path, errno, err);
+    VP_TRY(vp_folder_check_live(path, err));
+    return check_unused(path, err);
 }
 
 /* VP_ERR_IO unless the open file `fd` is the one that `path` leads to. */
@@ -134,16 +218,21 @@ static enum vp_status check_same(int fd, const char *path, struct vp_err *err)
 static enum vp_status lock_folder(struct vp_folder *folder, struct vp_err *err)
 {
     char file[sizeof(folder->path) + 16];
+    bool locked;
 
-    snprintf(file, sizeof(file), "%s/lock", folder->path);
+    lock_path(folder->path, file, sizeof(file));
     folder->lock = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (folder->lock < 0)
         return cannot_write(file, errno, err);
-    if (flock(folder->lock, LOCK_EX | LOCK_NB) != 0)
+    locked = flock(folder->lock, LOCK_EX | LOCK_NB) == 0;
+    if (!locked && errno == EWOULDBLOCK)
+        return refuse_live(folder->path, folder->lock, err);
+    if (!locked)
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s is in use by another run; wait for its end or "
-                          "choose another --output",
-                          folder->path);
+                          "%s: cannot be locked (%s); choose another --output "
+                          "or log_directory",
+                          file, strerror(errno));
+    sign_lock(folder->lock);
     return check_same(folder->lock, file, err);
 }
 
@@ -177,7 +266,7 @@ enum vp_status vp_folder_create(const struct vp_config *config,
         vp_folder_choose(config, "", out->path, sizeof(out->path));
     VP_TRY(vp_folder_make(out->path, err));
     VP_TRY(lock_folder(out, err));
-    VP_TRY(vp_folder_check(out->path, err));
+    VP_TRY(check_unused(out->path, err));
     VP_TRY(open_metrics(out, err));
     snprintf(file, sizeof(file), "%s/config.yml", out->path);
     return vp_config_write(config, file, err);
@@ -217,8 +306,7 @@ static enum vp_status cut_metrics(const struct vp_folder *folder, int64_t step,
     out = fopen(new, "w");
     if (!out) {
         fclose(in);
-        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", new,
-                          strerror(errno));
+        return vp_err_write(err, new, errno);
     }
     while (getline(&line, &n_bytes, in) >= 0)
         if (keep_line(line, step))
@@ -228,8 +316,7 @@ static enum vp_status cut_metrics(const struct vp_folder *folder, int64_t step,
     failed = fflush(out) != 0 || fsync(fileno(out)) != 0;
     failed |= fclose(out) != 0;
     if (failed || rename(new, old) != 0)
-        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", old,
-                          strerror(errno));
+        return vp_err_write(err, old, errno);
     return VP_OK;
 }
 
@@ -332,13 +419,20 @@ void vp_folder_close(struct vp_folder *folder)
     folder->path[0] = '\0';
 }
 
+static enum vp_status metrics_failed(const struct vp_folder *folder, int error,
+                                     struct vp_err *err)
+{
+    char file[sizeof(folder->path) + 16];
+
+    snprintf(file, sizeof(file), "%s/metrics.jsonl", folder->path);
+    return vp_err_write(err, file, error);
+}
+
 enum vp_status vp_folder_sync(const struct vp_folder *folder,
                               struct vp_err *err)
 {
     if (fsync(fileno(folder->metrics)) != 0)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s/metrics.jsonl: cannot be written (%s)",
-                          folder->path, strerror(errno));
+        return metrics_failed(folder, errno, err);
     return VP_OK;
 }
 
@@ -347,10 +441,25 @@ enum vp_status vp_folder_check_kept(const struct vp_folder *folder,
 {
     char file[sizeof(folder->path) + 16];
 
-    snprintf(file, sizeof(file), "%s/lock", folder->path);
+    lock_path(folder->path, file, sizeof(file));
     VP_TRY(check_same(folder->lock, file, err));
     snprintf(file, sizeof(file), "%s/metrics.jsonl", folder->path);
     return check_same(fileno(folder->metrics), file, err);
+}
+
+void vp_folder_add_resume(const struct vp_folder *folder, struct vp_err *err)
+{
+    if (folder->metrics && vp_folder_check_kept(folder, NULL) == VP_OK)
+        vp_err_suffix(err, ", then go on with --resume %s", folder->path);
+}
+
+void vp_folder_unread(const char *path, struct vp_err *line)
+{
+    vp_err_set(line, VP_OK,
+               "vpipe: the output is not read any more (closed pipe): the run "
+               "was saved and stopped; go on with --resume %s, or send the "
+               "output to a file",
+               path);
 }
 
 /* ---- Describing --------------------------------------------------------- */
@@ -409,11 +518,7 @@ static enum vp_status flush(struct vp_folder *folder, struct vp_err *err)
     bool failed = fflush(folder->metrics) != 0;
 
     vp_blocking_end(call);
-    if (failed)
-        return vp_err_set(
-            err, VP_ERR_IO, "%s/metrics.jsonl: cannot be written (%s); %s",
-            folder->path, strerror(errno), vp_write_remedy(errno));
-    return VP_OK;
+    return failed ? metrics_failed(folder, errno, err) : VP_OK;
 }
 
 /* JSON has no infinity, and no NAN. */
@@ -491,12 +596,10 @@ enum vp_status vp_folder_write_text(const char *path, const char *text,
     bool failed;
 
     if (!f)
-        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
-                          strerror(errno));
+        return vp_err_write(err, path, errno);
     failed = fputs(text, f) == EOF;
     failed |= fclose(f) != 0;
     if (failed)
-        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)", path,
-                          strerror(errno));
+        return vp_err_write(err, path, errno);
     return VP_OK;
 }

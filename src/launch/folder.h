@@ -16,12 +16,17 @@ struct vp_folder {
 /* <log_directory>/<what><date>T<time>, which does not exist. */
 void vp_folder_choose(const struct vp_config *config, const char *what,
                       char *path, size_t n);
+/* VP_ERR_INVALID if the folder that `path` is to be made in, or `path` itself if
+ * it is there, cannot be written. */
+enum vp_status vp_folder_check_place(const char *path, struct vp_err *err);
 /* The folder and those it lies in. */
 enum vp_status vp_folder_make(const char *path, struct vp_err *err);
 /* Whether a new run may be put there: VP_ERR_INVALID for a folder that cannot be
- * written, or holds a run that made a step. What one left that was stopped
- * before that is no reason. */
+ * written, that a live run has locked, or that holds a run that made a step.
+ * What one left that was stopped before that is no reason. */
 enum vp_status vp_folder_check(const char *path, struct vp_err *err);
+/* VP_ERR_INVALID if a run has locked the folder; does not lock it. */
+enum vp_status vp_folder_check_live(const char *path, struct vp_err *err);
 /* Whether a step or an evaluation was written there. */
 bool vp_folder_has_metrics(const char *path);
 /* Creates `path`, or <log_directory>/<date>T<time> if NULL, and writes
@@ -51,6 +56,12 @@ enum vp_status vp_folder_sync(const struct vp_folder *folder,
  * they were opened: files that no name leads to can still be written. */
 enum vp_status vp_folder_check_kept(const struct vp_folder *folder,
                                     struct vp_err *err);
+
+/* Adds to an error of a run that was saved how to go on when it is mended; nothing
+ * if the folder is gone. */
+void vp_folder_add_resume(const struct vp_folder *folder, struct vp_err *err);
+/* The line about a run that stopped because its output is not read any more. */
+void vp_folder_unread(const char *path, struct vp_err *line);
 
 /* machinefile: see hosts.h; plan.json: the stages, in the original's format;
  * command_history.log: a line per run. Without arguments there is no such

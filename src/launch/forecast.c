@@ -27,8 +27,8 @@ static void count_lines(const struct vp_graph *graph,
     stage->n_redo_lines = (int)(stage->recompute_ratio * stage->n_lines);
 }
 
-/* Times in GF: what a rank needs for one minibatch. `redo` is what it recomputes:
- * of the lines, those that backward reads. */
+/* Times in GFLOP: what a rank needs for one minibatch. `redo` is what it
+ * recomputes: of the lines, those that backward reads. */
 static struct vp_stage_costs stage_costs(const struct vp_graph *graph,
                                          const struct vp_run_stage *stage,
                                          double redo)

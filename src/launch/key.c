@@ -208,6 +208,19 @@ void vp_entry_example(const struct vp_entry *entry, const struct vp_key *key,
              entry->assign, entry->example ? entry->example : key->example);
 }
 
+/* "cuda:1" */
+static bool is_word_with_number(const struct vp_key *key,
+                                const struct vp_entry *entry)
+{
+    char word[LIST_BYTES];
+
+    if (entry->kind != VP_YAML_SCALAR || !strchr(entry->text, ':'))
+        return false;
+    snprintf(word, sizeof(word), "%.*s", (int)strcspn(entry->text, ":"),
+             entry->text);
+    return vp_key_find_word(key, word) >= 0;
+}
+
 enum vp_status vp_key_refuse(const struct vp_key *key,
                              const struct vp_entry *entry,
                              const struct vp_config *config, struct vp_err *err)
@@ -219,6 +232,10 @@ enum vp_status vp_key_refuse(const struct vp_key *key,
 
     vp_key_expects(key, config, expects, sizeof(expects));
     vp_entry_show(entry, shown);
+    if (key->numbers && is_word_with_number(key, entry))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key '%s' must be %s, not %s; %s", entry->place,
+                          entry->key, expects, shown, key->numbers);
     /* Near numbers in the names of modules mean nothing. */
     if (has_words(key, config) && entry->kind == VP_YAML_SCALAR &&
         key->type != VP_KEY_MODULE) {

@@ -504,6 +504,8 @@ const struct vp_key vp_keys[] = {
 
     /* machine */
     { ROW("device", VP_KEY_ENUM, device), .word = device_word,
+      .numbers = "numbers of GPUs belong to machines, one entry per rank, for "
+      "example ['localhost:1']",
       .group = "machine", .fallback = "auto", .example = "cpu",
       .meaning = "where to compute; auto takes a GPU if there is one" },
     { ROW("precision", VP_KEY_ENUM, precision), .word = precision_word,

@@ -62,6 +62,9 @@ struct vp_key {
     /* ENUM, and BOOL with other words than true and false: what value i is
      * called; "" where it has no name, NULL past the last. */
     const char *(*word)(int i);
+    /* The remedy for such a word with a number, "cuda:1"; NULL: the nearest
+     * word. */
+    const char *numbers;
     /* The key whose value decides the default; NULL: none does, or several. */
     const char *from;
     /* Whether the key means anything; NULL: always. It is decided by the

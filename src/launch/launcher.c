@@ -28,6 +28,7 @@ enum {
     LEAVE_MS = 10000, /* for mpirun to end when its ranks have */
     END_MS = 4000,    /* for everything to end */
     EXIT_MS = 30000,  /* for ranks that are done to exit */
+    REFUSED = 2,      /* exit status of vpipe */
 };
 
 /* A job over all its attempts. */
@@ -43,8 +44,11 @@ struct launch {
     struct vp_supervisor *supervisor;
     struct vp_mpirun tool;
     struct vp_process mpirun;
-    struct vp_relay *relay; /* of what the ranks print */
-    struct vp_err lost;     /* why some of it was not written; "": all was */
+    struct vp_relay *output;  /* of what the ranks print */
+    struct vp_relay *errors;  /* likewise; held until a rank has come */
+    char said[VP_RELAY_HELD]; /* by mpirun before any rank came */
+    struct vp_err lost;       /* why output was not written; "": all was */
+    bool unread;              /* the reader of the output has gone */
     bool stop_passed_on;
 };
 
@@ -168,10 +172,14 @@ static enum vp_status start(struct launch *launch, struct vp_err *err)
         st = vp_command_record(launch->folder, command.at[0], command.at + 1,
                                command.n - 1, err);
     if (st == VP_OK)
-        st = vp_relay_start(launch->options->output_fd, &launch->relay, err);
+        st = vp_relay_start(launch->options->output_fd, false, &launch->output,
+                            err);
     if (st == VP_OK)
-        st = vp_process_start(command.at, vp_relay_input(launch->relay),
-                              &launch->mpirun, err);
+        st = vp_relay_start(STDERR_FILENO, true, &launch->errors, err);
+    if (st == VP_OK)
+        st = vp_process_start(command.at, vp_relay_input(launch->output),
+                              vp_relay_input(launch->errors), &launch->mpirun,
+                              err);
     vp_words_release(&rank);
     vp_words_release(&command);
     return st;
@@ -223,6 +231,8 @@ static enum vp_outcome look_after(struct launch *launch)
 
         if (outcome != VP_OUTCOME_NONE)
             return outcome;
+        if (vp_supervisor_n_came(launch->supervisor) > 0)
+            vp_relay_release(launch->errors);
         pass_suspension_on(launch);
         if (pass_signals_on(launch) != VP_OK || vp_limit_is_over(&give_up))
             return VP_OUTCOME_NONE;
@@ -256,11 +266,45 @@ static int signal_of(const struct launch *launch)
     return WEXITSTATUS(status) - 128;
 }
 
+/* The first line of what mpirun said; "": it said nothing. */
+static void first_words(const struct launch *launch, char *out, size_t n_bytes)
+{
+    const char *at = launch->said + strspn(launch->said, "- \n");
+
+    snprintf(out, n_bytes, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
+/* mpirun starts the ranks of a job together, or none. */
+static enum vp_status not_started(const struct launch *launch,
+                                  struct vp_err *err)
+{
+    int status = launch->mpirun.status;
+    char why[512];
+
+    first_words(launch, why, sizeof(why));
+    /* A rank that refuses its configuration says why, as every vpipe does. */
+    if (why[0] && WIFEXITED(status) && WEXITSTATUS(status) == REFUSED)
+        return vp_err_set(err, VP_ERR_INVALID, "%s", why);
+    vp_err_set(err, VP_ERR_ABORTED, "no rank started: %s; ",
+               why[0] ? why : "mpirun gives no reason");
+    if (vp_hosts_are_here(launch->config))
+        vp_err_suffix(err, "try the last command in %s/command_history.log",
+                      launch->folder);
+    else
+        vp_err_suffix(err,
+                      "see that ssh reaches every host in machines without a "
+                      "password, or leave out the one that it does not "
+                      "reach");
+    return VP_ERR_ABORTED;
+}
+
 static enum vp_status report(const struct launch *launch, struct vp_err *err)
 {
     const struct vp_verdict *verdict = vp_supervisor_verdict(
         launch->supervisor);
 
+    if (vp_supervisor_n_came(launch->supervisor) == 0)
+        return not_started(launch, err);
     vp_supervisor_report(launch->supervisor, signal_of(launch), err);
     return verdict->cause == VP_CAUSE_FAILED ? verdict->status : VP_ERR_ABORTED;
 }
@@ -298,40 +342,45 @@ static enum vp_status settle(const struct launch *launch,
                           "ended by a second signal, before all was saved");
     return vp_err_set(err, VP_ERR_IO,
                       "mpirun ended with status %d, and its ranks did not say "
-                      "why",
+                      "why; try the last command in %s/command_history.log",
                       WIFEXITED(launch->mpirun.status)
                           ? WEXITSTATUS(launch->mpirun.status)
-                          : -1);
+                          : -1,
+                      launch->folder);
 }
 
 /* After the ranks have exited, and before anything is printed about them. */
 static void finish_output(struct launch *launch)
 {
+    enum vp_status st;
     struct vp_err err;
 
-    if (vp_relay_finish(launch->relay, launch->options->stop, &err) != VP_OK &&
-        !launch->lost.text[0])
+    st = vp_relay_finish(launch->output, launch->options->stop, NULL, &err);
+    launch->unread |= st == VP_ERR_END;
+    if (st == VP_ERR_IO && !launch->lost.text[0])
         launch->lost = err;
-    launch->relay = NULL;
+    if (launch->errors && vp_supervisor_n_came(launch->supervisor) > 0)
+        vp_relay_release(launch->errors);
+    vp_relay_finish(launch->errors, launch->options->stop, launch->said, &err);
+    launch->output = launch->errors = NULL;
 }
 
 static enum vp_status attempt(struct launch *launch, struct vp_err *err)
 {
     enum vp_status st = start(launch, err);
+    enum vp_outcome outcome = VP_OUTCOME_NONE;
 
     if (st == VP_OK) {
-        enum vp_outcome outcome = look_after(launch);
-
+        outcome = look_after(launch);
         if (outcome == VP_OUTCOME_DONE || outcome == VP_OUTCOME_INTERRUPTED)
             let_exit(launch);
         end_ranks(launch);
-        st = settle(launch, outcome, err);
     }
     vp_process_end(&launch->mpirun, TELL_MS);
     vp_process_end_orphans(END_MS);
     finish_output(launch);
     vp_mpirun_close(&launch->tool);
-    return st;
+    return st == VP_OK ? settle(launch, outcome, err) : st;
 }
 
 /* ---- Again -------------------------------------------------------------- */
@@ -426,6 +475,7 @@ enum vp_status vp_launch(const struct vp_config *config,
     bool again;
 
     VP_TRY(choose_folder(&launch, err));
+    VP_TRY(vp_mpirun_find(config, err));
     VP_TRY(vp_folder_make(launch.folder, err));
     vp_process_adopt();
     do {
@@ -440,5 +490,9 @@ enum vp_status vp_launch(const struct vp_config *config,
     unsetenv(VP_SUPERVISOR_VARIABLE);
     if (st == VP_OK && launch.lost.text[0])
         st = vp_err_set(err, VP_ERR_IO, "%s", launch.lost.text);
+    if (st == VP_ERR_INTERRUPTED)
+        err->text[0] = '\0'; /* of an earlier attempt */
+    if (st == VP_ERR_INTERRUPTED && launch.unread)
+        vp_folder_unread(launch.folder, err);
     return st;
 }

@@ -31,8 +31,9 @@ struct vp_launch_options {
     void (*failed)(void *ctx, const char *screen);
 };
 
-/* VP_OK, VP_ERR_INTERRUPTED after a clean stop, or an error with one screen
- * about the culprit. No process is left behind. */
+/* VP_OK, VP_ERR_INTERRUPTED after a clean stop (with a line if it stopped because
+ * the output is not read any more), or an error with one screen about the
+ * culprit. No process is left behind. */
 enum vp_status vp_launch(const struct vp_config *config,
                          const struct vp_launch_options *options,
                          struct vp_err *err);

@@ -52,8 +52,7 @@ static enum vp_status open_files(struct vp_log *log,
                  vp_config_rank_number(config, r));
         log->files[r] = fopen(path, "ae");
         if (!log->files[r])
-            return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s)",
-                              path, strerror(errno));
+            return vp_err_write(err, path, errno);
     }
     return VP_OK;
 }

@@ -4,6 +4,7 @@
 #include "launch/hosts.h"
 #include "launch/process.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,20 @@ static void unset_variable(const char *name, const struct vp_scratch *scratch)
 
     if (value && scratch->path[0] && strcmp(value, scratch->path) == 0)
         unsetenv(name);
+}
+
+enum vp_status vp_mpirun_find(const struct vp_config *config,
+                              struct vp_err *err)
+{
+    char path[PATH_MAX];
+
+    if (vp_program_find("mpirun", path, sizeof(path)))
+        return VP_OK;
+    return vp_err_set(
+        err, VP_ERR_UNSUPPORTED,
+        "mpirun: is not in PATH, and ranks that are processes "
+        "need it; install Open MPI (Debian: openmpi-bin)%s",
+        vp_hosts_are_here(config) ? ", or set distributed_backend: local" : "");
 }
 
 enum vp_status vp_mpirun_open(const struct vp_config *config,

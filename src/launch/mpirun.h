@@ -15,6 +15,9 @@ struct vp_mpirun {
     struct vp_scratch memory;  /* that ranks share */
 };
 
+/* VP_ERR_UNSUPPORTED if there is no mpirun in PATH. */
+enum vp_status vp_mpirun_find(const struct vp_config *config,
+                              struct vp_err *err);
 /* Asks the mpirun in PATH for its version, makes the folders, and names them to
  * it by variables of the environment, where the user has not set these: the
  * command itself can be repeated when they are gone. */

@@ -20,7 +20,7 @@ enum { END_MS = 1000 }; /* for a process that has closed its output */
 
 /* The child: signals as a new program expects them, and the error of exec()
  * for the parent. */
-static void become(char *const *argv, int output_fd, int report)
+static void become(char *const *argv, int output_fd, int error_fd, int report)
 {
     sigset_t none;
     int error;
@@ -28,14 +28,15 @@ static void become(char *const *argv, int output_fd, int report)
     setpgid(0, 0);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (output_fd < 0 || dup2(output_fd, STDOUT_FILENO) >= 0)
+    if ((output_fd < 0 || dup2(output_fd, STDOUT_FILENO) >= 0) &&
+        (error_fd < 0 || dup2(error_fd, STDERR_FILENO) >= 0))
         execvp(argv[0], argv);
     error = errno;
     (void)!write(report, &error, sizeof(error));
     _exit(127);
 }
 
-enum vp_status vp_process_start(char *const *argv, int output_fd,
+enum vp_status vp_process_start(char *const *argv, int output_fd, int error_fd,
                                 struct vp_process *out, struct vp_err *err)
 {
     int report[2], error = 0;
@@ -48,7 +49,7 @@ enum vp_status vp_process_start(char *const *argv, int output_fd,
     fflush(NULL);
     out->pid = fork();
     if (out->pid == 0)
-        become(argv, output_fd, report[1]);
+        become(argv, output_fd, error_fd, report[1]);
     error = out->pid < 0 ? errno : 0;
     close(report[1]);
     do
@@ -93,7 +94,7 @@ enum vp_status vp_process_output(char *const *argv, int timeout_ms, char *out,
     if (pipe2(output, O_CLOEXEC) != 0)
         return vp_err_set(err, VP_ERR_IO, "%s: cannot be started (%s)", argv[0],
                           strerror(errno));
-    st = vp_process_start(argv, output[1], &process, err);
+    st = vp_process_start(argv, output[1], -1, &process, err);
     close(output[1]);
     if (st == VP_OK) {
         read_output(output[0], timeout_ms, out, n_bytes);

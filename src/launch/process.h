@@ -15,9 +15,9 @@ struct vp_process {
 };
 
 /* Starts argv[0], looked for in PATH, in a group of its own. `argv` ends with
- * NULL. Its standard output is the descriptor `output_fd`; -1: that of this
- * process. */
-enum vp_status vp_process_start(char *const *argv, int output_fd,
+ * NULL. Its standard output and error are the descriptors `output_fd` and
+ * `error_fd`; -1: those of this process. */
+enum vp_status vp_process_start(char *const *argv, int output_fd, int error_fd,
                                 struct vp_process *out, struct vp_err *err);
 /* Runs argv[0] likewise, for at most `timeout_ms`, and keeps the start of what
  * it writes to its standard output as a text. Its status is not looked at. */

@@ -2,6 +2,7 @@
 
 #include "ckpt/store.h"
 #include "launch/checkpoint.h"
+#include "launch/folder.h"
 #include "optim/optim.h"
 
 #include <stdio.h>
@@ -133,6 +134,7 @@ enum vp_status vp_room_measure(const struct vp_config *config,
         .keeps_best = config->eval_every > 0,
     };
 
+    VP_TRY(vp_folder_check_place(folder, err));
     snprintf(checkpoints, sizeof(checkpoints), "%s/checkpoints", folder);
     VP_TRY(count_there(checkpoints, summary->resumed, &out->n_there, err));
     VP_TRY(name_aside(checkpoints, summary->resumed, out, err));

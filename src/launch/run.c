@@ -438,7 +438,8 @@ static const char *limit_of(const struct run *run)
     return run->config->total_steps > 0 ? "total_steps" : "epochs";
 }
 
-static enum vp_status finish(struct run *run, struct vp_err *err)
+static enum vp_status finish(struct run *run, bool interrupted,
+                             struct vp_err *err)
 {
     int64_t n_all = run->train.lr.total_steps;
     struct vp_trace trace;
@@ -457,7 +458,7 @@ static enum vp_status finish(struct run *run, struct vp_err *err)
         .gflops_per_second = run->seconds > 0 ? run->flops / run->seconds * 1e-9
                                               : 0,
         .bubble = run->seconds > 0 ? run->waited / run->seconds : 0,
-        .interrupted = asked_to_stop(run),
+        .interrupted = interrupted,
         .trace = &trace,
         .stats = vp_trainer_stats(run->trainer),
     };
@@ -483,8 +484,8 @@ static enum vp_status lock_home(struct run *run, struct vp_err *err)
         return VP_OK;
     VP_TRY(
         vp_resume_folder(options->resume, run->home, sizeof(run->home), err));
-    if (!options->dry_run)
-        VP_TRY(vp_folder_lock(run->home, &run->folder, err));
+    VP_TRY(options->dry_run ? vp_folder_check_live(run->home, err)
+                            : vp_folder_lock(run->home, &run->folder, err));
     return vp_resume_check_newest(run->home, options->resume, err);
 }
 
@@ -671,9 +672,10 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     VP_TRY(vp_samples_open(&samples, &run->samples, err));
     vp_duty_set(VP_DUTY_RESUME, run->options->resume);
     VP_TRY(open_resume(run, err));
-    vp_duty_set(VP_DUTY_PLAN, run->options->resume);
+    vp_duty_set(VP_DUTY_FOLDER, run->options->output);
     if (run->options->output && is_lead(run))
         VP_TRY(vp_folder_check(run->options->output, err));
+    vp_duty_set(VP_DUTY_PLAN, run->options->resume);
     run->n_saved = run->n_done;
     if (trains)
         VP_TRY(vp_checkpoints_create(
@@ -735,13 +737,16 @@ static void tear_down(struct run *run)
 /* Reads reports, decides when to evaluate and to save. */
 static enum vp_status lead(struct run *run, struct vp_err *err)
 {
+    bool interrupted;
+
     if (run->config->forward_only)
         VP_TRY(evaluate(run, run->n_done, err));
     else
         VP_TRY(train(run, err));
+    interrupted = asked_to_stop(run); /* not by what is printed now */
     if (!run->config->forward_only)
-        VP_TRY(finish(run, err));
-    return asked_to_stop(run) ? VP_ERR_INTERRUPTED : VP_OK;
+        VP_TRY(finish(run, interrupted, err));
+    return interrupted ? VP_ERR_INTERRUPTED : VP_OK;
 }
 
 static enum vp_status follow(struct run *run, struct vp_err *err)
@@ -792,6 +797,9 @@ enum vp_status vp_run_train(const struct vp_config *config,
     vp_duty_set(VP_DUTY_TRAIN, run->folder.path);
     if (st == VP_OK && !options->dry_run)
         st = is_lead(run) ? lead(run, err) : follow(run, err);
+    if (st == VP_ERR_IO && is_lead(run) && run->checkpoints &&
+        (run->home[0] || vp_checkpoints_saved(run->checkpoints) > 0))
+        vp_folder_add_resume(&run->folder, err);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && run->world && !run->agreed)
         vp_world_abort(run->world, st, err->text);
     tear_down(run);

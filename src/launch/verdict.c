@@ -760,25 +760,34 @@ static void describe(struct vp_strbuf *out, const struct vp_roster *roster,
                        vp_clock_seconds(it->heard_ns, now_ns));
 }
 
+/* A line for every rank, the culprit first. */
+static void describe_all(struct vp_strbuf *out, const struct vp_roster *roster,
+                         int culprit, int64_t now_ns)
+{
+    int n = 1;
+
+    describe(out, roster, culprit, now_ns);
+    for (int r = 0; r < roster->n_ranks && n < MOST_LINES; r++)
+        if (r != culprit) {
+            describe(out, roster, r, now_ns);
+            n++;
+        }
+    if (n < roster->n_ranks)
+        vp_strbuf_addf(out, "\n  and %d more", roster->n_ranks - n);
+}
+
 void vp_verdict_print(const struct vp_roster *roster,
                       const struct vp_verdict *verdict, int64_t now_ns,
                       struct vp_err *out)
 {
     struct vp_strbuf text = VP_STRBUF_INIT;
-    int n = 1;
 
     if (verdict->by >= 0 && verdict->by != verdict->rank)
         vp_strbuf_addf(&text, "rank %d waited %.1f s; ", verdict->by,
                        (double)roster->limit_ns * 1e-9);
     accuse(&text, roster, verdict, now_ns);
-    describe(&text, roster, verdict->rank, now_ns);
-    for (int r = 0; r < roster->n_ranks && n < MOST_LINES; r++)
-        if (r != verdict->rank) {
-            describe(&text, roster, r, now_ns);
-            n++;
-        }
-    if (n < roster->n_ranks)
-        vp_strbuf_addf(&text, "\n  and %d more", roster->n_ranks - n);
+    if (verdict->cause != VP_CAUSE_FAILED) /* else its own error says all */
+        describe_all(&text, roster, verdict->rank, now_ns);
     vp_err_set(out, VP_ERR_ABORTED, "%s", vp_strbuf_text(&text));
     vp_strbuf_release(&text);
 }

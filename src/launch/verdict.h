@@ -101,7 +101,8 @@ enum vp_outcome vp_roster_judge(const struct vp_roster *roster, int64_t now_ns,
 bool vp_roster_has_lost(const struct vp_roster *roster, const char *host,
                         int64_t now_ns);
 
-/* The line about the culprit, and a line for every rank, the culprit first. */
+/* The line about the culprit; unless that is an error of its own, also a line for
+ * every rank, the culprit first. */
 void vp_verdict_print(const struct vp_roster *roster,
                       const struct vp_verdict *verdict, int64_t now_ns,
                       struct vp_err *out);

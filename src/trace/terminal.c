@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     LEAST_WIDTH = 40,
@@ -96,18 +97,36 @@ static void draw_rank(struct chart *chart, int rank)
     }
 }
 
+/* "F forward", two spaces after what is there, or on a new line. */
+static void add_meaning(const struct chart *chart, int *column, char letter,
+                        const char *meaning, short ansi, bool colour,
+                        struct vp_strbuf *text)
+{
+    int n = 2 + (int)strlen(meaning);
+    int width = LEFT + chart->n_cells + RIGHT - 1;
+
+    if (*column > 0 && *column + 2 + n <= width) {
+        *column += 2 + n;
+        vp_strbuf_adds(text, "  ");
+    } else {
+        vp_strbuf_addf(text, "%s%*s", *column > 0 ? "\n" : "", LEFT, "");
+        *column = LEFT + n;
+    }
+    vp_lane_key(ansi, letter, meaning, colour, text);
+}
+
 /* Only what is in the picture. */
 static void add_legend(const struct chart *chart, bool colour,
                        struct vp_strbuf *text)
 {
     const struct vp_look *looks[VP_MAX_LOOKS];
-    int n = vp_trace_looks(chart->trace, looks);
+    int n = vp_trace_looks(chart->trace, looks), column = 0;
 
-    vp_strbuf_addf(text, "%*s", LEFT, "");
     for (int i = 0; i < n; i++)
-        vp_lane_key(vp_palette[looks[i]->hue].ansi[0], looks[i]->letter,
-                    looks[i]->meaning, colour, text);
-    vp_strbuf_adds(text, ". idle\n");
+        add_meaning(chart, &column, looks[i]->letter, looks[i]->meaning,
+                    vp_palette[looks[i]->hue].ansi[0], colour, text);
+    add_meaning(chart, &column, '.', "idle", 0, false, text);
+    vp_strbuf_adds(text, "\n");
 }
 
 static void draw(struct chart *chart, const struct vp_trace_times *times,

@@ -80,6 +80,18 @@ static int take_value(struct tool_args *args, int i, const char *equals,
     return i;
 }
 
+/* Whether the first `n` characters of `word` are this flag. "_" counts as "-":
+ * the original vPipe has both, and keys have "_". */
+static bool is_flag(const char *word, size_t n, const char *name)
+{
+    if (strlen(name) != n)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (word[i] != name[i] && (word[i] != '_' || name[i] != '-'))
+            return false;
+    return true;
+}
+
 int args_next(struct tool_args *args, const char **value_out)
 {
     const char *word, *equals;
@@ -102,8 +114,7 @@ int args_next(struct tool_args *args, const char **value_out)
     equals = strchr(word, '=');
     n = equals ? (size_t)(equals - word) : strlen(word);
     for (int i = 0; i < args->n_flags; i++)
-        if (strlen(args->flags[i].name) == n &&
-            strncmp(args->flags[i].name, word, n) == 0)
+        if (is_flag(word, n, args->flags[i].name))
             return take_value(args, i, equals, value_out);
     return unknown_flag(args, word, n);
 }

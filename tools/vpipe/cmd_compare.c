@@ -6,6 +6,7 @@
 #include "launch/folder.h"
 #include "launch/value.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,6 +139,17 @@ static int take_flag(struct options *out, int flag, const char *value)
     return status;
 }
 
+static int no_config(void)
+{
+    char gpipe[PATH_MAX], vpipe[PATH_MAX];
+
+    tool_find_config("compare/gpipe.yml", gpipe, sizeof(gpipe));
+    tool_find_config("compare/vpipe.yml", vpipe, sizeof(vpipe));
+    return tool_usage_error("vpipe compare: no configurations; write for "
+                            "example 'vpipe compare %s %s'",
+                            gpipe, vpipe);
+}
+
 /* `out` has room for every argument. */
 static int read_args(int argc, char **argv, struct options *out)
 {
@@ -157,22 +169,22 @@ static int read_args(int argc, char **argv, struct options *out)
         if (out->help)
             return TOOL_OK;
     }
-    if (out->n == 0)
-        return tool_usage_error("vpipe compare: no configurations; write for "
-                                "example 'vpipe compare configs/compare/gpipe"
-                                ".yml configs/compare/vpipe.yml'");
-    return TOOL_OK;
+    return out->n > 0 ? TOOL_OK : no_config();
 }
 
 static void print_help(void)
 {
-    puts("usage: vpipe compare CONFIG.yml... [option...]\n\n"
-         "Trains every configuration on the same data and prints one table:\n"
-         "throughput, time per step, share of the ranks' time spent waiting\n"
-         "for messages (comm.) and for anything (bubble), memory, loss; and\n"
-         "what the simulator expects from the times of stages that run one\n"
-         "at a time. Model, data and seed must be the same in all of them.\n\n"
-         "Options:");
+    tool_print(stdout, help_width(stdout), 7,
+               "usage: vpipe compare CONFIG.yml... [option...]\n\n");
+    tool_print(
+        stdout, help_width(stdout), 0,
+        "Trains every configuration on the same data and prints one "
+        "table: throughput, time per step, share of the ranks' time "
+        "spent waiting for messages (comm.) and for anything (bubble), "
+        "memory, loss; and what the simulator expects from the times of "
+        "stages that run one at a time. Model, data and seed must be the "
+        "same in all of them.\n\n"
+        "Options:\n");
     help_flags(flags, N_FLAGS);
 }
 
@@ -245,6 +257,22 @@ static void on_run(void *ctx, const char *name, int round, int64_t n_steps)
     tool_flush(stdout);
 }
 
+/* The columns of the first part stand below each other where the terminal is too
+ * narrow for all of them. */
+static void print_table(char *table)
+{
+    char *rest = strstr(table, "\n\n");
+    char first = rest ? rest[1] : '\0';
+
+    if (rest)
+        rest[1] = '\0';
+    tool_table(stdout, 0, table);
+    if (!rest)
+        return;
+    rest[1] = first;
+    tool_print(stdout, 0, 2, "%s", rest + 1);
+}
+
 /* The table and the picture; into the folder, too. */
 static int show(const struct job *job, const char *folder)
 {
@@ -254,7 +282,8 @@ static int show(const struct job *job, const char *folder)
 
     if (vp_compare_table(job->contestants, n, &table) == VP_OK &&
         vp_compare_svg(job->contestants, n, &svg) == VP_OK) {
-        printf("%s%s", job->options->quiet ? "" : "\n", table);
+        fputs(job->options->quiet ? "" : "\n", stdout);
+        print_table(table);
         snprintf(path, sizeof(path), "%s/compare.txt", folder);
         status = tool_write_file("vpipe compare", path, table);
         snprintf(path, sizeof(path), "%s/compare.svg", folder);

@@ -16,7 +16,7 @@
 static const struct tool_flag flags[] = {
     { "--help", NULL, "this text" },
 };
-enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
+enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), LABEL = 12 };
 
 /* The value of the first line of a "/proc" file that begins with `key`, after
  * its colon; false if there is none. */
@@ -62,23 +62,26 @@ static void print_cpu(void)
         "sse4_2",      "avx",         "avx2",     "fma",   "f16c", "avx512f",
         "avx512_vnni", "avx512_bf16", "amx_bf16", "asimd", "sve",
     };
-    char text[8192];
+    char text[8192], line[256] = "";
+    size_t used = 0;
     cpu_set_t usable;
 
     if (proc_value("/proc/cpuinfo", "model name", text, sizeof(text)))
-        printf("processor   %s\n", text);
+        tool_print(stdout, 0, LABEL, "processor   %s\n", text);
     if (proc_value("/proc/cpuinfo", "flags", text, sizeof(text)) ||
         proc_value("/proc/cpuinfo", "Features", text, sizeof(text))) {
-        fputs("instructions", stdout);
         for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
             if (has_word(text, sets[i]))
-                printf(" %s", sets[i]);
-        putchar('\n');
+                used += (size_t)snprintf(line + used, sizeof(line) - used,
+                                         " %s", sets[i]);
+        tool_print(stdout, 0, LABEL, "instructions%s\n", line);
     }
-    printf("cores       %ld", sysconf(_SC_NPROCESSORS_ONLN));
+    line[0] = '\0';
     if (sched_getaffinity(0, sizeof(usable), &usable) == 0)
-        printf(", of which this process may use %d", CPU_COUNT(&usable));
-    putchar('\n');
+        snprintf(line, sizeof(line), ", of which this process may use %d",
+                 CPU_COUNT(&usable));
+    tool_print(stdout, 0, LABEL, "cores       %ld%s\n",
+               sysconf(_SC_NPROCESSORS_ONLN), line);
 }
 
 static void print_memory(void)
@@ -103,18 +106,19 @@ static void print_gpu(const struct vp_backend_ops *cuda, int device)
     char all[VP_BYTES_TEXT], available[VP_BYTES_TEXT];
 
     if (cuda->info(device, true, &info, &err) != VP_OK) {
-        printf("GPU %-7d %s\n", device, err.text);
+        tool_print(stdout, 0, LABEL, "GPU %-7d %s\n", device, err.text);
         return;
     }
-    printf("GPU %-7d %s, %d multiprocessors, capability %d.%d\n", device,
-           info.name, info.n_processors, info.capability / 10,
-           info.capability % 10);
     vp_bytes_text((int64_t)info.bytes, all, sizeof(all));
     vp_bytes_text((int64_t)info.free_bytes, available, sizeof(available));
-    printf("            %s, %s free\n", all, available);
-    printf("            measured: copy %.2f TB/s, products %.0f TFLOP/s in "
-           "bf16, %.1f in fp32\n",
-           info.copy_rate / 1e12, info.bf16_rate / 1e12, info.fp32_rate / 1e12);
+    tool_print(stdout, 0, LABEL,
+               "GPU %-7d %s, %d multiprocessors, capability %d.%d\n"
+               "            %s, %s free\n"
+               "            measured: copy %.2f TB/s, products %.0f TFLOP/s in "
+               "bf16, %.1f in fp32\n",
+               device, info.name, info.n_processors, info.capability / 10,
+               info.capability % 10, all, available, info.copy_rate / 1e12,
+               info.bf16_rate / 1e12, info.fp32_rate / 1e12);
 }
 
 static void print_gpus(void)
@@ -124,12 +128,12 @@ static void print_gpus(void)
     int n;
 
     if (vp_backend_load("cuda", &cuda, &err) != VP_OK) {
-        printf("no GPU      %s\n", err.text);
+        tool_print(stdout, 0, LABEL, "no GPU      %s\n", err.text);
         return;
     }
     n = cuda->n_devices(&err);
     if (n == 0)
-        printf("no GPU      %s\n", err.text);
+        tool_print(stdout, 0, LABEL, "no GPU      %s\n", err.text);
     for (int i = 0; i < n; i++)
         print_gpu(cuda, i);
 }
@@ -140,9 +144,9 @@ static void print_mpi(void)
     char text[128];
 
     if (vp_transport_describe("mpi", text, sizeof(text), &err) == VP_OK)
-        printf("MPI         %s\n", text);
+        tool_print(stdout, 0, LABEL, "MPI         %s\n", text);
     else
-        printf("no MPI      %s\n", err.text);
+        tool_print(stdout, 0, LABEL, "no MPI      %s\n", err.text);
 }
 
 static void print_nccl(void)
@@ -151,9 +155,9 @@ static void print_nccl(void)
     char text[256] = "";
 
     if (vp_transport_describe("nccl", text, sizeof(text), &err) == VP_OK)
-        printf("NCCL        %s\n", text);
+        tool_print(stdout, 0, LABEL, "NCCL        %s\n", text);
     else
-        printf("no NCCL     %s\n", err.text);
+        tool_print(stdout, 0, LABEL, "no NCCL     %s\n", err.text);
 }
 
 static void print_info(void)
@@ -193,9 +197,10 @@ int cmd_info(int argc, char **argv)
                                 "remove it",
                                 value);
     default:
-        puts("usage: vpipe info\n\n"
-             "Prints versions, the processor, memory and what this build can "
-             "compute on.\n\nOptions:");
+        tool_print(stdout, help_width(stdout), 0,
+                   "usage: vpipe info\n\n"
+                   "Prints versions, the processor, memory and what this build "
+                   "can compute on.\n\nOptions:\n");
         help_flags(flags, N_FLAGS);
         return TOOL_OK;
     }

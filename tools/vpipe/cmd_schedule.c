@@ -58,6 +58,7 @@ enum {
     N_FLAGS = sizeof(flags) / sizeof(flags[0]),
     MAX_STAGES = 4096,
     MAX_COUNT = 1 << 29, /* as the library has it for minibatches */
+    LABEL = 8,
 };
 
 /* The time of any schedule that fits into memory is finite. */
@@ -238,13 +239,17 @@ static void print_help(void)
 {
     const struct vp_generator *generator;
 
-    puts("usage: vpipe schedule NAME --stages S --minibatches M [option...]\n"
-         "       vpipe schedule FILE [option...]\n\n"
-         "Makes the schedule NAME, or reads one that '--text' wrote; proves "
-         "that it\ncannot hang and overwrites nothing; runs it on paper and "
-         "draws it.\n\nSchedules:");
+    tool_print(stdout, help_width(stdout), 7,
+               "usage: vpipe schedule NAME --stages S --minibatches M "
+               "[option...]\n"
+               "       vpipe schedule FILE [option...]\n\n");
+    tool_print(stdout, help_width(stdout), 0,
+               "Makes the schedule NAME, or reads one that '--text' wrote; "
+               "proves that it cannot hang and overwrites nothing; runs it on "
+               "paper and draws it.\n\nSchedules:\n");
     for (int i = 0; (generator = vp_generator_at(i)); i++)
-        printf("  %-12s %s\n", generator->name, generator->meaning);
+        tool_print(stdout, help_width(stdout), 15, "  %-12s %s\n",
+                   generator->name, generator->meaning);
     puts("\nOptions:");
     help_flags(flags, N_FLAGS);
 }
@@ -285,6 +290,16 @@ static int fail(enum vp_status st, const struct vp_err *err)
 {
     fprintf(stderr, "vpipe schedule: %s\n", err->text);
     return st == VP_ERR_INVALID ? TOOL_USAGE : TOOL_FAILED;
+}
+
+/* What a file holds cannot be read, or is no schedule. */
+static int fail_file(enum vp_status st, struct vp_err *err)
+{
+    if (st == VP_ERR_INVALID)
+        vp_err_suffix(err,
+                      "; correct the file, or see how 'vpipe schedule 1f1b "
+                      "--stages 2 --minibatches 4 --text -' writes one");
+    return fail(st, err);
 }
 
 static int check_lengths(const struct options *options)
@@ -353,7 +368,7 @@ static int load(const struct options *options, struct vp_schedule *out,
     st = vp_schedule_parse(text, options->name, out, &err);
     free(text);
     if (st != VP_OK)
-        return fail(st, &err);
+        return fail_file(st, &err);
     config->name = out->name;
     if (!vp_generator_find(out->name))
         config->name = out->forward_only ? "eval"
@@ -371,7 +386,11 @@ static int load(const struct options *options, struct vp_schedule *out,
 static void print_stages(const struct vp_schedule *schedule,
                          const struct vp_timing *timing)
 {
-    puts("\nstage  rank   slots  used  buffers  versions  update");
+    FILE *table;
+
+    putchar('\n');
+    table = tool_table_begin(stdout);
+    fputs("stage  rank   slots  used  buffers  versions  update\n", table);
     for (int s = 0; s < schedule->n_stages; s++) {
         const struct vp_schedule_stage *stage = &schedule->stages[s];
         char rank[32], buffers[32];
@@ -383,14 +402,16 @@ static void print_stages(const struct vp_schedule *schedule,
             snprintf(rank, sizeof(rank), "%d", stage->first_rank);
         snprintf(buffers, sizeof(buffers), "%d+%d", stage->n_act_bufs,
                  stage->n_grad_bufs);
-        printf("%5d  %-5s  %5d  %4d  %7s  %8d", s, rank, stage->n_slots,
-               timing->peak_slots[s], buffers, stage->n_versions);
+        fprintf(table, "%5d  %-5s  %5d  %4d  %7s  %8d", s, rank, stage->n_slots,
+                timing->peak_slots[s], buffers, stage->n_versions);
         if (stage->update_every > 0)
-            printf("  every %d", stage->update_every);
+            fprintf(table, "  every %d", stage->update_every);
         if (vp_schedule_n_dropped(schedule, s) > 0)
-            printf(", the last %d dropped", vp_schedule_n_dropped(schedule, s));
-        putchar('\n');
+            fprintf(table, ", the last %d dropped",
+                    vp_schedule_n_dropped(schedule, s));
+        fputc('\n', table);
     }
+    tool_table_end(table, stdout);
 }
 
 static void print_proof(const struct vp_schedule *schedule)
@@ -400,10 +421,12 @@ static void print_proof(const struct vp_schedule *schedule)
     for (int i = 0; i < schedule->n_actions; i++)
         n_messages += schedule->actions[i].kind == VP_ACTION_SEND_ACT ||
                       schedule->actions[i].kind == VP_ACTION_SEND_GRAD;
-    printf("\nproof   %d actions, %d messages: every minibatch once and in "
-           "order, every\n        message received, nothing overwritten in "
-           "use, no deadlock\n",
-           schedule->n_actions, n_messages);
+    putchar('\n');
+    tool_print(stdout, help_width(stdout), LABEL,
+               "proof   %d actions, %d messages: every minibatch once and in "
+               "order, every message received, nothing overwritten in use, no "
+               "deadlock\n",
+               schedule->n_actions, n_messages);
 }
 
 /* Whether the lists are those that the name promises. */
@@ -419,18 +442,22 @@ static void print_fallback(const struct vp_schedule *schedule)
 static void print_times(const struct vp_schedule *schedule,
                         const struct vp_timing *timing)
 {
+    char idle[16 * 8] = "";
+    size_t used = 0;
     int most = 0;
 
     for (int rank = 1; rank < schedule->n_ranks; rank++)
         if (timing->ranks[rank].peak_slots > timing->ranks[most].peak_slots)
             most = rank;
-    printf("memory  at most %d slot%s in use on a rank (rank %d)\n",
-           timing->ranks[most].peak_slots,
-           timing->ranks[most].peak_slots == 1 ? "" : "s", most);
-    printf("time    %g; idle", timing->makespan);
+    tool_print(stdout, 0, LABEL,
+               "memory  at most %d slot%s in use on a rank (rank %d)\n",
+               timing->ranks[most].peak_slots,
+               timing->ranks[most].peak_slots == 1 ? "" : "s", most);
     for (int rank = 0; rank < schedule->n_ranks && rank < 16; rank++)
-        printf(" %.1f", 100.0 * timing->ranks[rank].bubble);
-    printf("%s %% of it\n", schedule->n_ranks > 16 ? " ..." : "");
+        used += (size_t)snprintf(idle + used, sizeof(idle) - used, " %.1f",
+                                 100.0 * timing->ranks[rank].bubble);
+    tool_print(stdout, 0, LABEL, "time    %g; idle%s%s %% of it\n",
+               timing->makespan, idle, schedule->n_ranks > 16 ? " ..." : "");
 }
 
 static int print_chart(const struct vp_schedule *schedule,
@@ -504,8 +531,9 @@ static int report(const struct options *options,
     print_proof(schedule);
     print_fallback(schedule);
     print_times(schedule, timing);
-    printf("bubble simulated=%.6f theory=%.6f span=%.6f\n", timing->bubble,
-           theory, vp_timing_span(schedule, timing));
+    tool_print(stdout, 0, LABEL,
+               "bubble simulated=%.6f theory=%.6f span=%.6f\n",
+               timing->bubble, theory, vp_timing_span(schedule, timing));
     return status;
 }
 
@@ -534,8 +562,10 @@ static int prove_and_report(const struct options *options,
         st = vp_simulate(schedule, &(struct vp_sched_costs){ .stages = costs },
                          &timing, &err);
     free(costs);
-    if (st != VP_OK && !vp_generator_find(options->name))
+    if (st != VP_OK && !vp_generator_find(options->name)) {
         vp_err_prefix(&err, "%s", options->name);
+        return fail_file(st, &err);
+    }
     if (st != VP_OK)
         return fail(st, &err);
     status = report(options, schedule, &timing,

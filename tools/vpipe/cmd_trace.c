@@ -94,10 +94,13 @@ static int read_args(int argc, char **argv, struct options *out)
 
 static void print_help(void)
 {
-    puts("usage: vpipe trace RUN [option...]\n\n"
-         "Shows what every rank did during the last minibatches of a run. RUN\n"
-         "is a run folder, or its trace.json.\n\n"
-         "Options:");
+    tool_print(stdout, help_width(stdout), 7,
+               "usage: vpipe trace RUN [option...]\n\n");
+    tool_print(
+        stdout, help_width(stdout), 0,
+        "Shows what every rank did during the last minibatches of a run. "
+        "RUN is a run folder, or its trace.json.\n\n"
+        "Options:\n");
     help_flags(flags, N_FLAGS);
 }
 
@@ -197,22 +200,25 @@ static int print_table(const struct vp_trace *trace)
 {
     struct vp_trace_times *times = calloc((size_t)trace->n_ranks,
                                           sizeof(*times));
+    FILE *table;
     double bubble;
     char stages[24];
 
     if (!times)
         return out_of_memory();
+    table = tool_table_begin(stdout);
     bubble = vp_trace_sum(trace, times);
-    printf("%-5s %-20s %10s %10s %8s\n", "rank", "works for", "busy ms",
-           "wait ms", "bubble");
+    fprintf(table, "%-5s %-20s %10s %10s %8s\n", "rank", "works for", "busy ms",
+            "wait ms", "bubble");
     for (int r = 0; r < trace->n_ranks; r++) {
         vp_trace_list_stages(trace, r, stages, sizeof(stages));
-        printf("%-5d %-20s %10.2f %10.2f %6.1f %%\n", trace->ranks[r].number,
-               stages, (double)times[r].busy_ns * 1e-6,
-               (double)times[r].wait_ns * 1e-6, 100.0 * times[r].bubble);
+        fprintf(table, "%-5d %-20s %10.2f %10.2f %6.1f %%\n",
+                trace->ranks[r].number, stages, (double)times[r].busy_ns * 1e-6,
+                (double)times[r].wait_ns * 1e-6, 100.0 * times[r].bubble);
     }
-    printf("all %49.1f %%  of %.2f ms\n", 100.0 * bubble,
-           (double)(trace->end_ns - trace->begin_ns) * 1e-6);
+    fprintf(table, "all %49.1f %%  of %.2f ms\n", 100.0 * bubble,
+            (double)(trace->end_ns - trace->begin_ns) * 1e-6);
+    tool_table_end(table, stdout);
     free(times);
     return TOOL_OK;
 }

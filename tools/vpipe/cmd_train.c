@@ -1,8 +1,8 @@
 /* vpipe train: a configuration, a run, a progress line. */
 #include "tool.h"
 
-#include "base/clock.h"
 #include "goal.h"
+#include "launch/folder.h"
 #include "launch/guard.h"
 #include "launch/launcher.h"
 #include "launch/member.h"
@@ -11,7 +11,9 @@
 #include "launch/value.h"
 #include "launch/watchdog.h"
 #include "progress.h"
+#include "signals.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -51,9 +53,9 @@ static const struct tool_flag flags[] = {
                         "lost go on from the newest checkpoint, N times" },
     [FLAG_MAX_STEPS] = { "--max-steps", "N",
                          "stop after N steps: updates, in asp minibatches" },
-    [FLAG_NUM_MINIBATCHES] = { "--num_minibatches", "N",
+    [FLAG_NUM_MINIBATCHES] = { "--num-minibatches", "N",
                                "cut every epoch after N minibatches" },
-    [FLAG_FORWARD_ONLY] = { "--forward_only", NULL,
+    [FLAG_FORWARD_ONLY] = { "--forward-only", NULL,
                             "do not train: print the loss over the held-out "
                             "data, of --resume or of the first weights" },
     [FLAG_LOSS_BELOW] = { "--require-loss-below", "LOSS",
@@ -62,8 +64,8 @@ static const struct tool_flag flags[] = {
                           "without context" },
     [FLAG_VERBOSE] = { "--verbose", "LIST",
                        "print the inside of the run every verbose_frequency "
-                       "steps: some of stages,tensors,versions,communication,"
-                       "time" },
+                       "steps; some of stages, tensors, versions, "
+                       "communication, time, for example stages,time" },
     [FLAG_DRY_RUN] = { "--dry-run", NULL,
                        "check everything, report stages, memory, schedule and "
                        "what this machine lacks to run it, do not train" },
@@ -72,7 +74,7 @@ static const struct tool_flag flags[] = {
                        "do nothing else" },
     [FLAG_QUIET] = { "--quiet", NULL, "print nothing but errors" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
-    [FLAG_CONFIG_FILE] = { "--config_file", "FILE",
+    [FLAG_CONFIG_FILE] = { "--config-file", "FILE",
                            "another way to name the configuration" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), MAX_TEXTS = 8 };
@@ -91,118 +93,6 @@ struct train_args {
 
 /* Tells ranks that their output is seen on a terminal. */
 #define TERMINAL_VARIABLE "VPIPE_TERMINAL"
-
-/* ---- Signals ------------------------------------------------------------ */
-
-/* Signals so far, that count. */
-static volatile sig_atomic_t stop;
-static _Atomic int64_t stop_ns;
-/* What the first one is answered with; NULL: nothing. */
-static const char *volatile stop_answer;
-
-static void end_by(int signal_number)
-{
-    static const char text[] = "ended by a second signal, before all was "
-                               "saved\n";
-    ssize_t ignored;
-
-    progress_abandon();
-    ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
-    (void)ignored;
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-}
-
-/* A process and its group may be sent the same signal, and Slurm sends two:
- * within a second they are one. */
-static bool is_new(void)
-{
-    int64_t now = vp_clock_ns(), before = atomic_load(&stop_ns);
-
-    if (before && now - before < 1000000000)
-        return false;
-    return atomic_compare_exchange_strong(&stop_ns, &before, now);
-}
-
-static void on_signal(int signal_number)
-{
-    if (!is_new())
-        return;
-    if (stop)
-        end_by(signal_number);
-    stop = 1;
-    if (stop_answer)
-        progress_interject(stop_answer);
-}
-
-/* Whoever looks after other processes ends them first. */
-static void on_signal_to_all(int signal_number)
-{
-    (void)signal_number;
-    if (is_new() && stop < 2)
-        stop = stop + 1;
-}
-
-/* The output is not read any more, or ulimit -t is reached, which the kernel
- * repeats every second: a clean stop, however often the signal comes. */
-static void on_limit(int signal_number)
-{
-    (void)signal_number;
-    if (!stop)
-        stop = 1;
-}
-
-/* The first signal asks for a clean stop after the update; the second one
- * ends the program. */
-static void catch_signals(void (*handler)(int signal_number))
-{
-    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
-    struct sigaction action = { .sa_handler = handler };
-
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < VP_COUNT_OF(signals); i++) {
-        struct sigaction old;
-
-        /* nohup and shells that ignore a signal mean it. */
-        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    }
-    action.sa_handler = on_limit;
-    sigaction(SIGPIPE, &action, NULL);
-    sigaction(SIGXCPU, &action, NULL);
-}
-
-/* ---- Ctrl-Z ------------------------------------------------------------- */
-
-/* One process alone is stopped by SIGTSTP as any other. Where vpipe has started
- * several, it stops the ranks before itself. */
-static volatile sig_atomic_t suspended;
-
-static void on_suspend(int signal_number)
-{
-    (void)signal_number;
-    suspended = 1;
-}
-
-/* A shell without job control ignores the signal, and means it. */
-static void catch_suspension(void (*handler)(int signal_number))
-{
-    struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART };
-    struct sigaction old;
-
-    sigemptyset(&action.sa_mask);
-    if (sigaction(SIGTSTP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-        sigaction(SIGTSTP, &action, NULL);
-}
-
-/* Stops this process by the signal's own action, so that the shell sees it. */
-static void suspend(void *ctx)
-{
-    (void)ctx;
-    catch_suspension(SIG_DFL);
-    raise(SIGTSTP);
-    catch_suspension(on_suspend);
-}
 
 /* ---- The command line --------------------------------------------------- */
 
@@ -295,6 +185,16 @@ static int take_flag(struct train_args *out, int flag, const char *value)
     return TOOL_OK;
 }
 
+static int no_config(void)
+{
+    char path[PATH_MAX];
+
+    tool_find_config("bert_tiny.yml", path, sizeof(path));
+    return tool_usage_error("vpipe train: no configuration; write for example "
+                            "'vpipe train %s'",
+                            path);
+}
+
 /* `out->sets` has room for every argument. */
 static int read_args(int argc, char **argv, struct train_args *out)
 {
@@ -315,29 +215,36 @@ static int read_args(int argc, char **argv, struct train_args *out)
             return TOOL_OK;
     }
     if (!out->config)
-        return tool_usage_error("vpipe train: no configuration; write for "
-                                "example 'vpipe train configs/bert_tiny.yml'");
+        return no_config();
     return TOOL_OK;
 }
 
 static void print_help(void)
 {
-    puts(
-        "usage: vpipe train CONFIG.yml [option...]\n\n"
-        "Trains the model that CONFIG.yml describes. Results go to a run\n"
-        "folder: config.yml and plan.json as resolved, metrics.jsonl with one\n"
-        "object per step, output.log.<rank>, checkpoints, trace.json and\n"
-        "timeline.svg of the last minibatches.\n\n"
-        "Options:");
+    tool_print(stdout, help_width(stdout), 7,
+               "usage: vpipe train CONFIG.yml [option...]\n\n");
+    tool_print(stdout, help_width(stdout), 0,
+               "Trains the model that CONFIG.yml describes. Results go to a "
+               "run folder: config.yml and plan.json as resolved, "
+               "metrics.jsonl with one object per step, output.log.<rank>, "
+               "checkpoints, trace.json and timeline.svg of the last "
+               "minibatches.\n\n"
+               "Options:\n");
     help_flags(flags, N_FLAGS);
-    puts("\nA configuration is YAML, one 'key: value' per line; only "
-         "model_type is\nrequired. Relative paths start at the folder of the "
-         "file, those of --set\nand of a pipe, such as <(sed ...), at the "
-         "working directory.");
+    tool_print(stdout, help_width(stdout), 0,
+               "\nA configuration is YAML, one 'key: value' per line; only "
+               "model_type is required. Relative paths start at the folder of "
+               "the file, those of --set and of a pipe, such as <(sed ...), at "
+               "the working directory.\n");
     help_keys();
 }
 
 /* ---- The run ------------------------------------------------------------ */
+
+static void print_screen(const char *screen)
+{
+    fprintf(stderr, "%s\n", screen);
+}
 
 static void on_start(void *ctx, const struct vp_run_summary *summary)
 {
@@ -376,7 +283,14 @@ static void on_warning(void *ctx, const char *line)
 
 static void on_end(void *ctx, const struct vp_run_result *result)
 {
+    const struct progress *progress = ctx;
+    struct vp_err line;
+
     progress_end(ctx, result);
+    if (!result->interrupted || !signals_reader_has_gone())
+        return;
+    vp_folder_unread(progress->output, &line);
+    print_screen(line.text);
 }
 
 static int exit_status(enum vp_status st)
@@ -413,7 +327,7 @@ static int explain(const struct vp_config *config)
 static void on_member_stop(void *ctx)
 {
     (void)ctx;
-    stop = 1;
+    signals_stop_cleanly();
 }
 
 /* What this process ends with, if it is ended. */
@@ -425,11 +339,6 @@ static void on_member_end(void *ctx, const char *why)
     (void)ctx;
     (void)why;
     _exit(atomic_load(&end_status));
-}
-
-static void print_screen(const char *screen)
-{
-    fprintf(stderr, "%s\n", screen);
 }
 
 static void on_failed(void *ctx, const char *screen)
@@ -476,7 +385,7 @@ static enum vp_status join(const struct vp_config *config,
     struct vp_member_config member = {
         .config = config,
         .self = *self,
-        .stop = &stop,
+        .stop = signals_stop(),
         .on_stop = on_member_stop,
         .on_end = on_member_end,
         .hire = hire,
@@ -496,18 +405,14 @@ static void draw_if_seen(struct progress *progress)
     setenv("NO_COLOR", "1", 1);
 }
 
-/* Where this process alone is asked to stop; somebody who looks after several
- * knows when all have heard it. */
+/* Where this process alone is asked to stop; the launcher of several knows when
+ * all have heard it. */
 static void answer_signals(const struct train_args *args,
                            const struct vp_config *config)
 {
     if (args->quiet || args->options.dry_run || config->forward_only)
         return;
-    stop_answer = config->sync_mode == VP_SYNC_ASP
-                      ? "stopping after this minibatch, then saving; a second "
-                        "signal ends it now\n"
-                      : "stopping after this update, then saving; a second "
-                        "signal ends it now\n";
+    signals_answer(config->sync_mode == VP_SYNC_ASP ? "minibatch" : "update");
 }
 
 /* Processes that were started together read the same: the first one says what
@@ -569,8 +474,8 @@ static int run(const struct train_args *args, const struct vp_config *config)
         };
     for (int i = 0; i < config->n_notices && !quiet; i++)
         progress_notice(&progress, config->notices[i]);
-    catch_signals(on_signal);
-    options.stop = &stop;
+    signals_catch(SIGNALS_OF_ONE);
+    options.stop = signals_stop();
     st = vp_watchdog_start(config->watchdog_seconds, on_hang, &watchdog, &err);
     if (st == VP_OK && !options.dry_run)
         st = join(config, &self, &member, &err);
@@ -595,7 +500,8 @@ static int run(const struct train_args *args, const struct vp_config *config)
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] && !said)
         fprintf(stderr, "%s\n", err.text);
     else if (st == VP_OK && options.dry_run && !quiet)
-        puts("dry run: the configuration is good; nothing was trained");
+        tool_print(stdout, 0, 4,
+                   "dry run: the configuration is good; nothing was trained\n");
     if (st == VP_ERR_TIMEOUT && self.n == 1) {
         /* Ranks that did not come back may compute still, in libraries that an
          * ordinary exit takes down. */
@@ -666,9 +572,9 @@ static int launch(const struct train_args *args, const struct vp_config *config)
         .resume = args->options.resume,
         .restarts = (int)args->restarts,
         .output_fd = STDOUT_FILENO,
-        .stop = &stop,
-        .suspended = &suspended,
-        .suspend = suspend,
+        .stop = signals_stop(),
+        .suspended = signals_suspended(),
+        .suspend = signals_suspend,
         .ctx = &progress,
         .notice = args->quiet ? on_nothing : on_notice,
         .warning = on_warning,
@@ -677,7 +583,7 @@ static int launch(const struct train_args *args, const struct vp_config *config)
     enum vp_status st = VP_ERR_NOMEM;
 
     progress_init(&progress, stdout, config->print_frequency);
-    catch_signals(on_signal_to_all);
+    signals_catch(SIGNALS_OF_LAUNCHER);
     if (progress.terminal)
         setenv(TERMINAL_VARIABLE, "1", 1);
     if (words) {
@@ -685,13 +591,13 @@ static int launch(const struct train_args *args, const struct vp_config *config)
                                    &options.n_kept);
         st = rehearse(args, config, &err);
     }
-    catch_suspension(on_suspend);
+    signals_catch_suspension(true);
     if (st == VP_OK)
         st = vp_launch(config, &options, &err);
-    catch_suspension(SIG_DFL);
+    signals_catch_suspension(false);
     free(words);
-    if (st != VP_OK && st != VP_ERR_INTERRUPTED)
-        fprintf(stderr, "%s\n", err.text);
+    if (st != VP_OK && err.text[0])
+        print_screen(err.text);
     return exit_status(st);
 }
 

@@ -1,11 +1,18 @@
-/* Files that a command writes where the user said. */
+/* Files that a command writes where the user said, and those that come with
+ * vpipe. */
 #include "tool.h"
 
+#include "base/host.h"
 #include "base/path.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+/* The program is in build/, build/asan/ or PREFIX/bin/. */
+enum { MOST_LEVELS = 3 };
 
 static void complain(const char *command, const char *path)
 {
@@ -48,4 +55,25 @@ int tool_check_place(const char *command, const char *path)
         return TOOL_USAGE;
     fclose(file);
     return TOOL_OK;
+}
+
+void tool_find_config(const char *name, char *out, size_t n_bytes)
+{
+    static const char *const places[] = { "configs", "share/vpipe/configs" };
+    char folder[PATH_MAX], *slash;
+
+    snprintf(out, n_bytes, "configs/%s", name);
+    if (access(out, R_OK) == 0)
+        return;
+    if (!vp_program_path(folder, sizeof(folder)))
+        folder[0] = '\0';
+    for (int i = 0; i < MOST_LEVELS && (slash = strrchr(folder, '/')); i++) {
+        *slash = '\0';
+        for (size_t k = 0; k < VP_COUNT_OF(places); k++) {
+            snprintf(out, n_bytes, "%s/%s/%s", folder, places[k], name);
+            if (access(out, R_OK) == 0)
+                return;
+        }
+    }
+    snprintf(out, n_bytes, "CONFIG.yml");
 }

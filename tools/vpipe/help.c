@@ -1,4 +1,4 @@
-/* Tables for people: options and configuration keys, 80 columns wide. */
+/* Help for people: texts, options and configuration keys. */
 #include "tool.h"
 
 #include "launch/config.h"
@@ -6,37 +6,39 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 79, INDENT = 24 };
+/* NARROW: with less, meanings stand below names and not beside them. */
+enum { WIDTH = 79, INDENT = 24, NARROW = 60, NARROW_INDENT = 6 };
 
-/* Breaks `text` between words; so much of the first line is taken. */
-static void print_wrapped(const char *text, int column)
+int help_width(FILE *out)
 {
-    if (column < INDENT)
-        column += printf("%*s", INDENT - column, "");
-    while (*text) {
-        int n = (int)strcspn(text, " ");
+    int width = tool_line_width(out);
 
-        if (column > INDENT && column + 1 + n > WIDTH)
-            column = printf("\n%*s", INDENT, "") - 1;
-        else if (column > INDENT)
-            column += printf(" ");
-        column += printf("%.*s", n, text);
-        text += n;
-        text += *text == ' ';
-    }
-    putchar('\n');
+    return width < WIDTH ? width : WIDTH;
+}
+
+static void print_row(const char *name, const char *meaning)
+{
+    int width = help_width(stdout);
+
+    if (width >= NARROW)
+        tool_print(stdout, width, INDENT, "%-*s%s%s\n", INDENT, name,
+                   strlen(name) < INDENT ? "" : " ", meaning);
+    else
+        tool_print(stdout, width, NARROW_INDENT, "%s%s%*s%s\n", name,
+                   name[0] ? "\n" : "", NARROW_INDENT, "", meaning);
 }
 
 void help_flags(const struct tool_flag *flags, int n_flags)
 {
     for (int i = 0; i < n_flags; i++) {
-        int column;
+        char name[64];
 
         if (!flags[i].meaning)
             continue;
-        column = printf("  %s%s%s", flags[i].name, flags[i].value ? " " : "",
-                        flags[i].value ? flags[i].value : "");
-        print_wrapped(flags[i].meaning, column);
+        snprintf(name, sizeof(name), "  %s%s%s", flags[i].name,
+                 flags[i].value ? " " : "",
+                 flags[i].value ? flags[i].value : "");
+        print_row(name, flags[i].meaning);
     }
 }
 
@@ -44,7 +46,7 @@ static void print_key(const struct vp_key_help *help)
 {
     const char *fallback = help->fallback;
     const char *word = strcmp(fallback, "(required)") == 0 ? "" : "default: ";
-    char text[512];
+    char name[64], text[512];
     int n = (int)strlen(fallback);
 
     /* "(by size)" reads better without the brackets. */
@@ -52,9 +54,10 @@ static void print_key(const struct vp_key_help *help)
         fallback++;
         n -= 2;
     }
+    snprintf(name, sizeof(name), "  %s", help->name);
     snprintf(text, sizeof(text), "%s; %s%.*s", help->type, word, n, fallback);
-    print_wrapped(help->meaning, printf("  %s", help->name));
-    print_wrapped(text, 0);
+    print_row(name, help->meaning);
+    print_row("", text);
 }
 
 void help_keys(void)

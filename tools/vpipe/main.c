@@ -1,9 +1,12 @@
 /* vpipe: the command-line tool. */
 #include "tool.h"
 
+#include "launch/command.h"
 #include "launch/nearest.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,18 +27,26 @@ enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 static void print_help(FILE *out)
 {
-    fputs("vpipe trains Transformers whose layers form a pipeline.\n\n"
-          "usage: vpipe COMMAND [argument...]\n"
-          "       vpipe COMMAND --help\n"
-          "       vpipe --help | --version\n\n"
-          "commands:\n",
-          out);
+    char config[PATH_MAX];
+
+    tool_print(out, help_width(out), 0,
+               "vpipe trains Transformers whose layers form a pipeline.\n\n"
+               "usage: vpipe COMMAND [argument...]\n"
+               "       vpipe help [COMMAND]\n"
+               "       vpipe --help | --version\n\n"
+               "commands:\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].meaning);
-    fputs("\nexit status: 0 ok, 1 the job failed, 2 bad usage or "
-          "configuration,\n3 interrupted by a signal\n\n"
-          "start with: vpipe train configs/bert_tiny.yml\n",
-          out);
+        tool_print(out, help_width(out), 12, "  %-9s %s\n", commands[i].name,
+                   commands[i].meaning);
+    tool_print(out, help_width(out), 0,
+               "\nexit status: 0 ok, 1 the job failed, 2 bad usage or "
+               "configuration, 3 interrupted by a signal\n\n");
+    tool_find_config("bert_tiny.yml", config, sizeof(config));
+    fputs("start with: ", out);
+    vp_command_write_word(out, tool_program());
+    fputs(" train ", out);
+    vp_command_write_word(out, config);
+    fputc('\n', out);
 }
 
 static int unknown_command(const char *word)
@@ -55,27 +66,48 @@ static int unknown_command(const char *word)
                             word);
 }
 
+static int run_command(int argc, char **argv)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(argv[0], commands[i].name) == 0)
+            return commands[i].run(argc, argv);
+    return unknown_command(argv[0]);
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
+           strcmp(word, "help") == 0;
+}
+
+/* "vpipe help train" is "vpipe train --help". */
+static int run_help(int argc, char **argv)
+{
+    char *words[] = { argv[0], "--help", NULL };
+
+    if (argc > 1)
+        return tool_usage_error("vpipe help: unexpected argument '%.48s'; name "
+                                "one command",
+                                argv[1]);
+    if (argc == 1 && !is_help(argv[0]))
+        return run_command(2, words);
+    print_help(stdout);
+    return TOOL_OK;
+}
+
 static int run(int argc, char **argv)
 {
-    const char *word = argc > 1 ? argv[1] : NULL;
-
-    if (!word) {
+    if (argc < 2) {
         print_help(stderr);
         return TOOL_USAGE;
     }
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
-        strcmp(word, "help") == 0) {
-        print_help(stdout);
-        return TOOL_OK;
-    }
-    if (strcmp(word, "--version") == 0) {
+    if (is_help(argv[1]))
+        return run_help(argc - 2, argv + 2);
+    if (strcmp(argv[1], "--version") == 0) {
         puts("vpipe " VP_VERSION);
         return TOOL_OK;
     }
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(word, commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    return unknown_command(word);
+    return run_command(argc - 1, argv + 1);
 }
 
 /* The first files that are opened must not become stdin, stdout or stderr, or
@@ -88,12 +120,13 @@ static void reserve_standard_descriptors(void)
             (void)!open("/", O_RDONLY);
 }
 
-/* A full disk behind stdout must not look like success. */
+/* A full disk behind stdout must not look like success. A reader that has closed
+ * the pipe wants no more: no error. */
 static int close_output(int status)
 {
     int error = tool_output_error();
 
-    if (error == 0 || status != TOOL_OK)
+    if (error == 0 || error == EPIPE || status != TOOL_OK)
         return status;
     fprintf(stderr, "vpipe: cannot write the output: %s; %s\n", strerror(error),
             vp_write_remedy(error));

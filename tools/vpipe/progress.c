@@ -21,6 +21,7 @@ enum {
     MAX_BAR = 30,
     ROW_BAR = 10,
     ROW_WIDTH = 77, /* of a stage */
+    LABEL = 10,     /* "output    " */
     N_FIELDS = 8
 };
 
@@ -33,8 +34,6 @@ enum {
 
 void progress_init(struct progress *progress, FILE *out, int64_t every)
 {
-    const char *term = getenv("TERM");
-
     *progress = (struct progress){
         .out = out,
         .every = every,
@@ -42,9 +41,8 @@ void progress_init(struct progress *progress, FILE *out, int64_t every)
         .height = 24,
         .unigram_loss = NAN,
         .eval_loss = NAN,
+        .terminal = tool_draws(out),
     };
-    progress->terminal = isatty(fileno(out)) && term &&
-                         strcmp(term, "dumb") != 0;
     /* Characters only: numbers keep their decimal point. */
     if (setlocale(LC_CTYPE, ""))
         progress->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
@@ -132,39 +130,6 @@ static void clear_line(struct progress *progress)
     leave(progress);
 }
 
-/* ---- Numbers for people ------------------------------------------------- */
-
-/* 950, 12.3k, 4.5M. */
-static void count_text(double value, char *out, size_t n_bytes)
-{
-    static const char units[] = "kMGT";
-    int unit = -1;
-
-    while (fabs(value) >= 999.5 && unit < (int)sizeof(units) - 2) {
-        value /= 1000.0;
-        unit++;
-    }
-    if (unit < 0)
-        snprintf(out, n_bytes, "%.0f", value);
-    else
-        snprintf(out, n_bytes, "%.*f%c", value < 99.95 ? 1 : 0, value,
-                 units[unit]);
-}
-
-/* 0:07, 12:34, 1:02:03, 3d 04h. */
-static void time_text(double seconds, char *out, size_t n_bytes)
-{
-    long long s = seconds < 1e12 ? llround(seconds) : 0;
-
-    if (s >= 86400)
-        snprintf(out, n_bytes, "%lldd %02lldh", s / 86400, s / 3600 % 24);
-    else if (s >= 3600)
-        snprintf(out, n_bytes, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60,
-                 s % 60);
-    else
-        snprintf(out, n_bytes, "%lld:%02lld", s / 60, s % 60);
-}
-
 /* ---- The line ----------------------------------------------------------- */
 
 static void append(char *line, size_t n_bytes, const char *text)
@@ -191,9 +156,9 @@ static void fields_text(const struct progress *progress,
         snprintf(field[1], sizeof(field[1]), "  loss %.4f", report->loss);
     else
         snprintf(field[1], sizeof(field[1]), "  no labels  ");
-    count_text(progress->tokens / progress->seconds, count, sizeof(count));
+    tool_count_text(progress->tokens / progress->seconds, count, sizeof(count));
     snprintf(field[2], sizeof(field[2]), "  %s tokens/s", count);
-    time_text(left, count, sizeof(count));
+    tool_time_text(left, count, sizeof(count));
     snprintf(field[3], sizeof(field[3]), "  ETA %s", count);
     if (report->n_stages > 1)
         snprintf(field[4], sizeof(field[4]), "  bubble %2.0f%%",
@@ -201,8 +166,8 @@ static void fields_text(const struct progress *progress,
     if (report->loss_scale > 0.0f)
         snprintf(field[5], sizeof(field[5]), "  scale %.8g, %lld skipped",
                  (double)report->loss_scale, (long long)report->n_skipped);
-    snprintf(field[6], sizeof(field[6]), "  %.1f GF/s",
-             progress->flops / progress->seconds * 1e-9);
+    tool_flops_text(progress->flops / progress->seconds, count, sizeof(count));
+    snprintf(field[6], sizeof(field[6]), "  %s/s", count);
     snprintf(field[7], sizeof(field[7]), "  lr %.2e", report->lr);
     out[0] = 0;
     for (int i = 0; i < N_FIELDS; i++) {
@@ -353,7 +318,7 @@ static void print_memory(FILE *out, const struct vp_memory *m, int stage)
 
     vp_bytes_text(m->total, total, sizeof(total));
     vp_memory_text(m, parts);
-    fprintf(out, "stage %-2d  %s (%s)\n", stage, total, parts);
+    tool_print(out, 0, LABEL, "stage %-2d  %s (%s)\n", stage, total, parts);
 }
 
 /* "3" or "3-5". */
@@ -403,7 +368,7 @@ static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
         total += summary->stages[i].gflops;
     range_text(stage->first_block, stage->n_blocks, blocks, sizeof(blocks));
     ranks_text(summary, stage, ranks, sizeof(ranks));
-    count_text((double)stage->n_params, params, sizeof(params));
+    tool_count_text((double)stage->n_params, params, sizeof(params));
     vp_bytes_text(stage->memory->total, memory, sizeof(memory));
     if (stage->n_redo_lines > 0)
         snprintf(again, sizeof(again), "%d/%d", stage->n_redo_lines,
@@ -416,23 +381,30 @@ static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
 
 static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
 {
-    fprintf(out,
-            "schedule  %s (%s): %d actions for %d minibatch%s on %d ranks\n"
-            "proof     each minibatch once, in order; nothing overwritten in "
-            "use; no deadlock\n",
-            summary->schedule, summary->asp ? "asp" : "bsp", summary->n_actions,
-            summary->group_size, summary->group_size == 1 ? "" : "es",
-            summary->n_ranks);
+    FILE *table;
+
+    tool_print(
+        out, 0, LABEL,
+        "schedule  %s (%s): %d actions for %d minibatch%s on %d ranks\n"
+        "proof     each minibatch once, in order; nothing overwritten in "
+        "use; no deadlock\n",
+        summary->schedule, summary->asp ? "asp" : "bsp", summary->n_actions,
+        summary->group_size, summary->group_size == 1 ? "" : "es",
+        summary->n_ranks);
     if (summary->fallback[0])
-        fprintf(out, "lists     %s\n", summary->fallback);
-    fprintf(out, "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
-            100.0 * summary->bubble_simulated, 100.0 * summary->bubble_theory);
+        tool_print(out, 0, LABEL, "lists     %s\n", summary->fallback);
+    tool_print(out, 0, LABEL,
+               "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
+               100.0 * summary->bubble_simulated,
+               100.0 * summary->bubble_theory);
+    table = tool_table_begin(out);
     /* Recomputed are so many of the stage's lines, from its end. */
     fputs("stage   rank  blocks   params    memory  depth  slots  versions "
           "recompute  work\n",
-          out);
+          table);
     for (int s = 0; s < summary->n_stages; s++)
-        print_stage(out, summary, s);
+        print_stage(table, summary, s);
+    tool_table_end(table, out);
     fputc('\n', out);
 }
 
@@ -467,24 +439,29 @@ void progress_start(struct progress *progress,
                     const struct vp_run_summary *summary)
 {
     FILE *out = progress->out;
-    char params[32], tokens[32], steps[32] = "";
+    char params[32], tokens[32], flops[32], steps[32] = "";
 
     keep_summary(progress, summary);
-    count_text((double)summary->n_params, params, sizeof(params));
-    count_text((double)summary->tokens_per_step, tokens, sizeof(tokens));
-    fprintf(out, "model     %s: %lld blocks, %s parameters\n", summary->model,
-            (long long)summary->n_blocks, params);
+    tool_count_text((double)summary->n_params, params, sizeof(params));
+    tool_count_text((double)summary->tokens_per_step, tokens, sizeof(tokens));
+    tool_flops_text(summary->gflops_per_step * 1e9, flops, sizeof(flops));
     if (summary->n_steps > 0)
         snprintf(steps, sizeof(steps), "%lld ", (long long)summary->n_steps);
-    fprintf(out, "data      %s\n", summary->data);
+    tool_print(out, 0, LABEL,
+               "model     %s: %lld blocks, %s parameters\n"
+               "data      %s\n",
+               summary->model, (long long)summary->n_blocks, params,
+               summary->data);
     if (summary->forward_only)
-        fputs("work      forward only: the held-out data, nothing is trained\n",
-              out);
+        tool_print(out, 0, LABEL,
+                   "work      forward only: the held-out data, nothing is "
+                   "trained\n");
     else
-        fprintf(out, "work      %s%s of %s tokens and %.1f GF, %d thread%s%s\n",
-                steps, unit(progress), tokens, summary->gflops_per_step,
-                summary->n_threads, summary->n_threads == 1 ? "" : "s",
-                progress->pipeline ? " per rank" : "");
+        tool_print(out, 0, LABEL,
+                   "work      %s%s of %s tokens and %s, %d thread%s%s\n", steps,
+                   unit(progress), tokens, flops, summary->n_threads,
+                   summary->n_threads == 1 ? "" : "s",
+                   progress->pipeline ? " per rank" : "");
     if (progress->pipeline)
         print_pipeline(out, summary);
     /* A dry run has room for details. */
@@ -492,8 +469,9 @@ void progress_start(struct progress *progress,
         if (!progress->pipeline || (!summary->output && !summary->forward_only))
             print_memory(out, summary->stages[s].memory, s);
     if (isfinite(summary->unigram_loss))
-        fprintf(out, "to beat   loss %.4f, the best guess without context\n",
-                summary->unigram_loss);
+        tool_print(out, 0, LABEL,
+                   "to beat   loss %.4f, the best guess without context\n",
+                   summary->unigram_loss);
     if (summary->output)
         fprintf(out, "output    %s\n", summary->output);
     if (summary->resumed > 0)
@@ -545,15 +523,15 @@ void progress_step(struct progress *progress,
 void progress_eval(struct progress *progress, int64_t step, int64_t n_batches,
                    double loss)
 {
+    char what[48] = "no labels in";
+
     progress->eval_loss = loss;
-    clear_line(progress);
-    fprintf(progress->out, "eval at step %lld: ", (long long)step);
     if (isfinite(loss))
-        fprintf(progress->out, "loss %.4f over ", loss);
-    else
-        fputs("no labels in ", progress->out);
-    fprintf(progress->out, "%lld batch%s\n", (long long)n_batches,
-            n_batches == 1 ? "" : "es");
+        snprintf(what, sizeof(what), "loss %.4f over", loss);
+    clear_line(progress);
+    tool_print(progress->out, 0, LABEL, "eval at step %lld: %s %lld batch%s\n",
+               (long long)step, what, (long long)n_batches,
+               n_batches == 1 ? "" : "es");
     tool_flush(progress->out);
 }
 
@@ -562,13 +540,13 @@ void progress_detail(struct progress *progress, int rank, const char *line)
     if (progress->terminal && !progress->details)
         return;
     clear_line(progress);
-    fprintf(progress->out, "[%d] %s\n", rank, line);
+    tool_print(progress->out, 0, LABEL, "[%d] %s\n", rank, line);
 }
 
 void progress_notice(struct progress *progress, const char *line)
 {
     clear_line(progress);
-    fprintf(progress->out, "%s\n", line);
+    tool_print(progress->out, 0, LABEL, "%s\n", line);
     tool_flush(progress->out);
 }
 
@@ -584,15 +562,17 @@ void progress_warning(struct progress *progress, const char *line)
 static void print_bubble(const struct progress *progress,
                          const struct vp_run_result *result)
 {
-    fprintf(progress->out,
-            "bubble    measured %.1f %%, simulated %.1f %%, in theory %.1f %%",
-            100.0 * result->bubble, 100.0 * progress->bubble_simulated,
-            100.0 * progress->bubble_theory);
+    char shared[64] = "";
+
     if (progress->n_busy > progress->n_cores)
-        fprintf(progress->out, "; %d threads shared %d core%s",
-                progress->n_busy, progress->n_cores,
-                progress->n_cores == 1 ? "" : "s");
-    fputc('\n', progress->out);
+        snprintf(shared, sizeof(shared), "; %d threads shared %d core%s",
+                 progress->n_busy, progress->n_cores,
+                 progress->n_cores == 1 ? "" : "s");
+    tool_print(progress->out, 0, LABEL,
+               "bubble    measured %.1f %%, simulated %.1f %%, in theory %.1f "
+               "%%%s\n",
+               100.0 * result->bubble, 100.0 * progress->bubble_simulated,
+               100.0 * progress->bubble_theory, shared);
 }
 
 static int64_t counted_ns(const struct vp_stage_stats *stats)
@@ -620,44 +600,49 @@ static double other_share(const struct progress *progress,
     return left > 0.0 ? left / result->seconds / stages[s].n_ranks : 0.0;
 }
 
-static void print_share(const struct progress *progress,
-                        const struct vp_run_result *result, int s, int64_t ns,
-                        int width)
+static void print_share(FILE *out, double all_ns, int64_t ns, int width)
 {
-    double all_ns = result->seconds * 1e9 * progress->stages[s].n_ranks;
+    fprintf(out, "%*.1f %%", width, 100.0 * (double)ns / all_ns);
+}
 
-    fprintf(progress->out, "%*.1f %%", width, 100.0 * (double)ns / all_ns);
+static void print_shares(FILE *out, const struct progress *progress,
+                         const struct vp_run_result *result, int s)
+{
+    const struct vp_stage_stats *stats = &result->stats[s];
+    double all_ns = result->seconds * 1e9 * progress->stages[s].n_ranks;
+    double other = other_share(progress, result, s);
+
+    fprintf(out, "%5d", s);
+    print_share(out, all_ns, stats->forward_ns, 6);
+    print_share(out, all_ns, stats->backward_ns, 7);
+    print_share(out, all_ns, stats->reduce_ns, 6);
+    print_share(out, all_ns, stats->update_ns, 6);
+    print_share(out, all_ns, stats->wait_ns, 6);
+    print_share(out, all_ns, stats->receive_ns, 6);
+    print_share(out, all_ns, stats->send_ns + stats->message_ns, 6);
+    if (other < 0.0)
+        fprintf(out, "%8s", "-");
+    else
+        fprintf(out, "%6.1f %%", other);
+    fprintf(out, "%7.1f MB\n", (double)stats->bytes_sent * 1e-6);
 }
 
 /* Where the time of every stage went: rows of a rank add up to all of it. */
 static void print_stages(const struct progress *progress,
                          const struct vp_run_result *result)
 {
-    FILE *out = progress->out;
+    FILE *table;
 
     if (result->seconds <= 0.0)
         return; /* there was nothing left to do */
-    fputs("\nstage forward backward  reduce  update    wait receive    send"
+    fputc('\n', progress->out);
+    table = tool_table_begin(progress->out);
+    fputs("stage forward backward  reduce  update    wait receive    send"
           "   other      sent\n",
-          out);
-    for (int s = 0; s < progress->n_stages; s++) {
-        const struct vp_stage_stats *stats = &result->stats[s];
-        double other = other_share(progress, result, s);
-
-        fprintf(out, "%5d", s);
-        print_share(progress, result, s, stats->forward_ns, 6);
-        print_share(progress, result, s, stats->backward_ns, 7);
-        print_share(progress, result, s, stats->reduce_ns, 6);
-        print_share(progress, result, s, stats->update_ns, 6);
-        print_share(progress, result, s, stats->wait_ns, 6);
-        print_share(progress, result, s, stats->receive_ns, 6);
-        print_share(progress, result, s, stats->send_ns + stats->message_ns, 6);
-        if (other < 0.0)
-            fprintf(out, "%8s", "-");
-        else
-            fprintf(out, "%6.1f %%", other);
-        fprintf(out, "%7.1f MB\n", (double)stats->bytes_sent * 1e-6);
-    }
+          table);
+    for (int s = 0; s < progress->n_stages; s++)
+        print_shares(table, progress, result, s);
+    tool_table_end(table, progress->out);
 }
 
 static void print_timeline(const struct progress *progress,
@@ -674,7 +659,6 @@ static void print_timeline(const struct progress *progress,
     free(text);
 }
 
-/* The command that goes on with what was saved. */
 /* A command to be repeated begins like this. */
 static void put_program(const struct progress *progress, const char *label)
 {
@@ -682,16 +666,23 @@ static void put_program(const struct progress *progress, const char *label)
     vp_command_write_word(progress->out, tool_program());
 }
 
-static void print_resume(const struct progress *progress)
+/* " train CONFIG", with a configuration that is there. */
+static void put_train(const struct progress *progress)
 {
     char path[1024 + 16];
 
     snprintf(path, sizeof(path), "%s/config.yml", progress->output);
-    fputc('\n', progress->out);
-    put_program(progress, "go on");
     fputs(" train ", progress->out);
     vp_command_write_word(progress->out,
                           progress->config ? progress->config : path);
+}
+
+/* The command that goes on with what was saved. */
+static void print_resume(const struct progress *progress)
+{
+    fputc('\n', progress->out);
+    put_program(progress, "go on");
+    put_train(progress);
     fputs(" --resume ", progress->out);
     vp_command_write_word(progress->out, progress->output);
     fputc('\n', progress->out);
@@ -710,7 +701,8 @@ static void print_advice(const struct progress *progress,
     put_program(progress, "");
     fputs(" schedule zb-h1 --stages 4 --minibatches 8\n", progress->out);
     put_program(progress, "");
-    fputs(" train CONFIG.yml --dry-run\n", progress->out);
+    put_train(progress);
+    fputs(" --dry-run\n", progress->out);
 }
 
 /* What this process did; of a run that was resumed, also where it stands. */
@@ -718,23 +710,25 @@ static void print_work(const struct progress *progress,
                        const struct vp_run_result *result)
 {
     FILE *out = progress->out;
-    char tokens[32];
+    char tokens[32], flops[32], all[48] = "";
 
     if (result->n_trained == 0 && !result->interrupted) {
-        fprintf(out,
-                "done      nothing: %lld %s are trained already, and %s ends "
-                "the run at %lld; raise it to go on\n",
-                (long long)result->n_steps, unit(progress), result->limit,
-                (long long)progress->n_steps);
+        tool_print(out, 0, LABEL,
+                   "done      nothing: %lld %s are trained already, and %s "
+                   "ends the run at %lld; raise it to go on\n",
+                   (long long)result->n_steps, unit(progress), result->limit,
+                   (long long)progress->n_steps);
         return;
     }
-    fprintf(out, "%s  %lld %s", result->interrupted ? "stopped " : "done    ",
-            (long long)result->n_trained, unit(progress));
     if (result->n_trained < result->n_steps)
-        fprintf(out, " (%lld in all)", (long long)result->n_steps);
-    count_text(result->tokens_per_second, tokens, sizeof(tokens));
-    fprintf(out, " in %.1f s, %s tokens/s, %.1f GF/s\n", result->seconds,
-            tokens, result->gflops_per_second);
+        snprintf(all, sizeof(all), " (%lld in all)",
+                 (long long)result->n_steps);
+    tool_count_text(result->tokens_per_second, tokens, sizeof(tokens));
+    tool_flops_text(result->gflops_per_second * 1e9, flops, sizeof(flops));
+    tool_print(out, 0, LABEL, "%s  %lld %s%s in %.1f s, %s tokens/s, %s/s\n",
+               result->interrupted ? "stopped " : "done    ",
+               (long long)result->n_trained, unit(progress), all,
+               result->seconds, tokens, flops);
 }
 
 /* Whether the held-out loss is below what frequencies alone give. A text of one
@@ -744,10 +738,11 @@ static void print_learned(const struct progress *progress, double loss)
     double unigram = progress->unigram_loss;
 
     if (unigram > 0.0)
-        fprintf(progress->out,
-                "learned   %s: held-out loss %.4f is %.3f of %.4f, the best "
-                "guess without context\n",
-                loss < unigram ? "yes" : "no", loss, loss / unigram, unigram);
+        tool_print(progress->out, 0, LABEL,
+                   "learned   %s: held-out loss %.4f is %.3f of %.4f, the best "
+                   "guess without context\n",
+                   loss < unigram ? "yes" : "no", loss, loss / unigram,
+                   unigram);
 }
 
 void progress_end(struct progress *progress, const struct vp_run_result *result)
@@ -759,10 +754,10 @@ void progress_end(struct progress *progress, const struct vp_run_result *result)
     if (progress->pipeline && result->seconds > 0.0)
         print_bubble(progress, result);
     if (isfinite(result->first_loss) && isfinite(result->last_loss))
-        fprintf(out,
-                "loss      %.4f -> %.4f, means of the first and last "
-                "tenth\n",
-                result->first_loss, result->last_loss);
+        tool_print(out, 0, LABEL,
+                   "loss      %.4f -> %.4f, means of the first and last "
+                   "tenth\n",
+                   result->first_loss, result->last_loss);
     if (isfinite(result->eval_loss))
         print_learned(progress, result->eval_loss);
     if (progress->pipeline) {

@@ -3,21 +3,40 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+/* CI services keep a log of what is printed, also where they give it a
+ * terminal. */
+static bool is_logged(void)
+{
+    const char *ci = getenv("CI");
+
+    return ci && ci[0] && strcmp(ci, "false") != 0 && strcmp(ci, "0") != 0;
+}
 
 int tool_width(FILE *out, int fallback)
 {
     struct winsize size;
 
-    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    if (!is_logged() && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 &&
+        size.ws_col > 0)
         return size.ws_col;
     return fallback;
 }
 
+bool tool_draws(FILE *out)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0 &&
+           !is_logged();
+}
+
 bool tool_colour(FILE *out)
 {
-    return isatty(fileno(out)) && !getenv("NO_COLOR");
+    return tool_draws(out) && !getenv("NO_COLOR");
 }
 
 static int flush_error; /* errno of the first failure */

@@ -64,12 +64,42 @@ int tool_write_file(const char *command, const char *path, const char *text);
 /* The same answer before any work is done; the file is there then. */
 int tool_check_place(const char *command, const char *path);
 
+/* The path of a configuration that comes with vpipe, "bert_tiny.yml": below the
+ * working directory, the source tree or PREFIX/share/vpipe that the program is
+ * in. "CONFIG.yml" if it is in none of them. */
+void tool_find_config(const char *name, char *out, size_t n_bytes);
+
 /* ---- Printing ----------------------------------------------------------- */
 
-/* Columns of the terminal behind `out`; `fallback` if there is none. */
+/* Columns of the terminal behind `out`; `fallback` if there is none, or if the
+ * environment has CI: then it is a log. */
 int tool_width(FILE *out, int fallback);
-/* A terminal whose user did not ask for plain text. */
+/* A terminal where escape sequences work, and not a log. */
+bool tool_draws(FILE *out);
+/* ... whose user did not ask for plain text. */
 bool tool_colour(FILE *out);
+
+/* The most characters of a line: one less than the terminal has columns;
+ * without one there is no limit. */
+int tool_line_width(FILE *out);
+/* Prints lines. One that is longer than `width` (0: than tool_line_width() of
+ * `out`) breaks between words and goes on after `indent` spaces. */
+void tool_print(FILE *out, int width, int indent, const char *fmt, ...)
+    VP_PRINTF(4, 5);
+/* Prints lines of aligned columns. Those that do not fit `width` (0: as above)
+ * follow below the others, after the first column again. */
+void tool_table(FILE *out, int width, const char *text);
+/* The same, for the terminal behind `out`, of a table that is printed to the file which the first returns, and
+ * which the second closes. One table at a time. */
+FILE *tool_table_begin(FILE *out);
+void tool_table_end(FILE *table, FILE *out);
+
+/* 950, 12.3k, 4.5M. */
+void tool_count_text(double value, char *out, size_t n_bytes);
+/* 0.5 GFLOP, 999.9 GFLOP, 1.0 TFLOP. */
+void tool_flops_text(double flops, char *out, size_t n_bytes);
+/* 0:07, 12:34, 1:02:03, 3d 04h. */
+void tool_time_text(double seconds, char *out, size_t n_bytes);
 
 /* fflush(), keeping the reason of the first failure for the next one. */
 void tool_flush(FILE *out);
@@ -79,6 +109,8 @@ int tool_output_error(void);
 /* One line on stderr; returns TOOL_USAGE. */
 int tool_usage_error(const char *fmt, ...) VP_PRINTF(1, 2);
 
+/* tool_line_width() of a text: at most 79. */
+int help_width(FILE *out);
 /* The option table of a command. */
 void help_flags(const struct tool_flag *flags, int n_flags);
 /* Every key of a configuration. */
