@@ -270,3 +270,24 @@ int64_t vp_checkpoints_saved(struct vp_checkpoints *c)
 {
     return c->writer ? vp_ckpt_writer_saved(c->writer) : -1;
 }
+
+enum vp_status vp_checkpoints_warn_aside(const char *run, vp_notice_fn warn,
+                                         void *ctx, struct vp_err *err)
+{
+    char folder[1024 + 16];
+    struct vp_ckpt_entry *list = NULL;
+    struct vp_err line;
+    int n = 0;
+
+    snprintf(folder, sizeof(folder), "%s/checkpoints", run);
+    VP_TRY(vp_ckpt_list_aside(folder, &list, &n, err));
+    for (int i = 0; i < n; i++) {
+        vp_err_set(&line, VP_OK,
+                   "%s/%s: was not used, and will be removed when this run has "
+                   "written a checkpoint and read it back",
+                   folder, list[i].name);
+        warn(ctx, line.text);
+    }
+    free(list);
+    return VP_OK;
+}

@@ -79,6 +79,11 @@ enum vp_status vp_resume_check_newest(const char *run, const char *path,
 
 typedef void (*vp_notice_fn)(void *ctx, const char *line);
 
+/* Warns about each checkpoint in the run folder `run` that was put aside when a
+ * run was resumed. */
+enum vp_status vp_checkpoints_warn_aside(const char *run, vp_notice_fn warn,
+                                         void *ctx, struct vp_err *err);
+
 struct vp_resume_config {
     const char *path; /* a run folder, its checkpoints, or one of them */
     const struct vp_config *config;

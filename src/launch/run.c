@@ -196,12 +196,14 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
     enum vp_status st = vp_trainer_create(&run->train, run->options->dry_run,
                                           &run->trainer, err);
 
+    if (st != VP_OK && !err->text[0])
+        return st; /* another process says why */
     if (st == VP_ERR_INVALID)
         vp_advice_remedy(run->config, &run->train, err);
     if (st == VP_ERR_NOMEM)
         vp_advice_less(run->config, &run->train, err);
     /* No field: a variable of the environment is its own place. */
-    if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) && err->text[0] &&
+    if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) &&
         (!err->fields || err->fields[0]))
         vp_err_prefix(err, "%s", vp_config_blame(run->config, err->fields));
     /* What does not fit was not begun: as with memory_limit, it is refused. */
@@ -563,26 +565,6 @@ static enum vp_status sync_metrics(void *ctx, struct vp_err *err)
     return vp_folder_sync(&run->folder, err);
 }
 
-static enum vp_status warn_aside(struct run *run, struct vp_err *err)
-{
-    char folder[sizeof(run->folder.path) + 16];
-    struct vp_ckpt_entry *list = NULL;
-    struct vp_err line;
-    int n = 0;
-
-    snprintf(folder, sizeof(folder), "%s/checkpoints", run->folder.path);
-    VP_TRY(vp_ckpt_list_aside(folder, &list, &n, err));
-    for (int i = 0; i < n; i++) {
-        vp_err_set(&line, VP_OK,
-                   "%s/%s: was not used, and will be removed when this run has "
-                   "written a checkpoint and read it back",
-                   folder, list[i].name);
-        warn(run, line.text);
-    }
-    free(list);
-    return VP_OK;
-}
-
 static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
 {
     if (!run->checkpoints)
@@ -592,7 +574,9 @@ static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
     VP_TRY(vp_checkpoints_arm(run->checkpoints, run->trainer,
                               run->samples.train, run->folder.path,
                               run->home[0] ? &run->from : NULL, err));
-    return is_lead(run) ? warn_aside(run, err) : VP_OK;
+    return is_lead(run)
+               ? vp_checkpoints_warn_aside(run->folder.path, warn, run, err)
+               : VP_OK;
 }
 
 /* Whatever this process could not do, the others hear of it. */

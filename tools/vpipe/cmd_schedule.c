@@ -532,8 +532,8 @@ static int report(const struct options *options,
     print_fallback(schedule);
     print_times(schedule, timing);
     tool_print(stdout, 0, LABEL,
-               "bubble simulated=%.6f theory=%.6f span=%.6f\n",
-               timing->bubble, theory, vp_timing_span(schedule, timing));
+               "bubble simulated=%.6f theory=%.6f span=%.6f\n", timing->bubble,
+               theory, vp_timing_span(schedule, timing));
     return status;
 }
 

@@ -393,10 +393,9 @@ static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
         summary->n_ranks);
     if (summary->fallback[0])
         tool_print(out, 0, LABEL, "lists     %s\n", summary->fallback);
-    tool_print(out, 0, LABEL,
-               "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
-               100.0 * summary->bubble_simulated,
-               100.0 * summary->bubble_theory);
+    tool_print(
+        out, 0, LABEL, "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
+        100.0 * summary->bubble_simulated, 100.0 * summary->bubble_theory);
     table = tool_table_begin(out);
     /* Recomputed are so many of the stage's lines, from its end. */
     fputs("stage   rank  blocks   params    memory  depth  slots  versions "
