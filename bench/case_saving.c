@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "ckpt/io.h"
-#include "launch/checkpoint.h"
+#include "run/checkpoint.h"
 
 #include <math.h>
 #include <stdlib.h>

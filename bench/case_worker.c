@@ -1,7 +1,7 @@
 #include "bench.h"
 
 #include "comm/comm.h"
-#include "launch/processes.h"
+#include "job/processes.h"
 
 /* Rank r is process r. */
 static struct vp_world *join(const struct vp_processes *self)

@@ -7,7 +7,7 @@
 #include "scaling.h"
 
 #include "forecast.h"
-#include "launch/compare.h"
+#include "run/compare.h"
 #include "series.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef VP_TESTS_CONFIGLIB_H
 #define VP_TESTS_CONFIGLIB_H
 
-#include "launch/config.h"
+#include "config/config.h"
 
 static inline void assert_ints(const struct vp_int_list *list, int n,
                                const int *want)

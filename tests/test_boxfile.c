@@ -1,5 +1,5 @@
 /* actions.<rank>: readable after the rank was killed, and no danger to it. */
-#include "launch/boxfile.h"
+#include "job/boxfile.h"
 
 #include "base/clock.h"
 

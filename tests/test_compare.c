@@ -1,6 +1,6 @@
 /* Comparisons: arithmetic with numbers made by hand, the time of ranks that
  * share cores, what may be compared, and two small runs. */
-#include "launch/compare.h"
+#include "run/compare.h"
 
 #include "ckpt/io.h"
 

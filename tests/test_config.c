@@ -1,11 +1,11 @@
 /* Configurations: what is read, what is refused with which line, defaults,
  * and that what is written reads back. */
-#include "launch/config.h"
-#include "launch/file.h"
-#include "launch/keys.h"
-#include "launch/nearest.h"
-#include "launch/value.h"
-#include "launch/yaml.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "base/value.h"
+#include "config/config.h"
+#include "config/keys.h"
+#include "config/yaml.h"
 
 #include "base/rng.h"
 #include "sched/schedule.h"

@@ -1,6 +1,6 @@
 /* Plans for machines that are not here: what this one lacks is named, and only
  * what the configuration itself asks for is refused. */
-#include "launch/lacks.h"
+#include "run/lacks.h"
 
 #include <math.h>
 #include <sched.h>

@@ -1,13 +1,13 @@
 /* How ranks are started: the command, word by word, containers, what is left
  * out when a host is lost, and processes that end with their group. */
-#include "launch/container.h"
-#include "launch/folder.h"
-#include "launch/hosts.h"
-#include "launch/mpirun.h"
-#include "launch/process.h"
-#include "launch/processes.h"
-#include "launch/relay.h"
-#include "launch/shrink.h"
+#include "config/hosts.h"
+#include "config/shrink.h"
+#include "job/container.h"
+#include "job/mpirun.h"
+#include "job/process.h"
+#include "job/processes.h"
+#include "job/relay.h"
+#include "run/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>

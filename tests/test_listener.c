@@ -1,11 +1,11 @@
 /* Connections between ranks and supervisor: handshakes that are right, wrong,
  * overheard or never finished, and the folders that sockets are in. */
-#include "launch/address.h"
-#include "launch/dial.h"
-#include "launch/handshake.h"
-#include "launch/listener.h"
-#include "launch/peer.h"
-#include "launch/scratch.h"
+#include "job/address.h"
+#include "job/dial.h"
+#include "job/handshake.h"
+#include "job/listener.h"
+#include "job/peer.h"
+#include "job/scratch.h"
 
 #include "base/clock.h"
 

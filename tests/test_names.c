@@ -1,9 +1,9 @@
 /* Names that a user brings along from elsewhere, or mistypes: keys, options and
  * paths. What the message names must be right. */
-#include "launch/config.h"
-#include "launch/hints.h"
-#include "launch/keys.h"
-#include "launch/nearest.h"
+#include "base/nearest.h"
+#include "config/config.h"
+#include "config/hints.h"
+#include "config/keys.h"
 
 #include <limits.h>
 #include <setjmp.h>

@@ -1,11 +1,11 @@
 /* The original's files: plans, placements, modules, folders; the shipped
  * configurations; every refused one; and that text stays text. */
-#include "launch/config.h"
-#include "launch/json.h"
-#include "launch/keys.h"
-#include "launch/module.h"
-#include "launch/placement.h"
-#include "launch/plan_file.h"
+#include "config/config.h"
+#include "config/json.h"
+#include "config/keys.h"
+#include "config/module.h"
+#include "config/placement.h"
+#include "config/plan_file.h"
 
 #include "base/rng.h"
 #include "sched/schedule.h"

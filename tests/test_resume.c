@@ -4,8 +4,8 @@
 #include "ckpt/io.h"
 #include "ckpt/manifest.h"
 #include "ckpt/search.h"
-#include "launch/run.h"
 #include "model/model.h"
+#include "run/run.h"
 
 #include <dirent.h>
 #include <errno.h>

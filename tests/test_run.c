@@ -1,10 +1,10 @@
 /* What a run leaves behind and shows: the original's log lines, the files of
  * the folder, the inside of a pipeline, the live view. */
-#include "launch/folder.h"
-#include "launch/log.h"
-#include "launch/room.h"
-#include "launch/run.h"
 #include "progress.h"
+#include "run/folder.h"
+#include "run/log.h"
+#include "run/room.h"
+#include "run/run.h"
 #include "tool.h"
 
 #include <dirent.h>

@@ -1,10 +1,10 @@
 /* A supervisor and real processes that beat, die, stop and fail. */
-#include "launch/address.h"
-#include "launch/boxfile.h"
-#include "launch/dial.h"
-#include "launch/machine.h"
-#include "launch/pulse.h"
-#include "launch/supervisor.h"
+#include "base/machine.h"
+#include "job/address.h"
+#include "job/boxfile.h"
+#include "job/dial.h"
+#include "job/pulse.h"
+#include "job/supervisor.h"
 
 #include "base/blocking.h"
 #include "base/clock.h"

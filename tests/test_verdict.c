@@ -2,8 +2,8 @@
  * literal tables, a made-up clock, no sockets. */
 #include "base/blocking.h"
 #include "base/clock.h"
-#include "launch/address.h"
-#include "launch/verdict.h"
+#include "job/address.h"
+#include "job/verdict.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* The watchdog's thread beside MPI_Init(), which adds to the environment: a
  * getenv() of another thread may crash then. */
-#include "launch/duty.h"
-#include "launch/watchdog.h"
+#include "job/duty.h"
+#include "job/watchdog.h"
 
 #include <pthread.h>
 #include <setjmp.h>

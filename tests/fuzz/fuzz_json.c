@@ -1,7 +1,7 @@
 /* libFuzzer: any bytes as a plan and as a placement. */
-#include "launch/json.h"
-#include "launch/placement.h"
-#include "launch/plan_file.h"
+#include "config/json.h"
+#include "config/placement.h"
+#include "config/plan_file.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* libFuzzer: any bytes as the manifest of a checkpoint, with a checksum that is
  * right: what is in it is either refused in one line or could be a run's. */
 #include "ckpt/manifest.h"
-#include "launch/saved.h"
+#include "run/saved.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* The command line of one command. */
 #include "tool.h"
 
-#include "launch/hints.h"
-#include "launch/nearest.h"
+#include "base/nearest.h"
+#include "config/hints.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 #include "tool.h"
 
 #include "base/memory.h"
-#include "launch/compare.h"
-#include "launch/folder.h"
-#include "launch/value.h"
+#include "base/value.h"
+#include "run/compare.h"
+#include "run/folder.h"
 
 #include <limits.h>
 #include <signal.h>

@@ -1,9 +1,9 @@
 /* vpipe schedule: makes (or reads) a schedule, proves it, times it, draws it. */
 #include "tool.h"
 
+#include "base/nearest.h"
 #include "base/path.h"
-#include "launch/nearest.h"
-#include "launch/value.h"
+#include "base/value.h"
 #include "sched/schedule.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* vpipe trace: the timeline of a run, in the terminal and in files. */
 #include "tool.h"
 
-#include "launch/value.h"
+#include "base/value.h"
 #include "trace/trace.h"
 
 #include <errno.h>

@@ -1,16 +1,16 @@
 /* vpipe train: a configuration, a run, a progress line. */
 #include "tool.h"
 
+#include "base/value.h"
 #include "goal.h"
-#include "launch/folder.h"
-#include "launch/guard.h"
-#include "launch/launcher.h"
-#include "launch/member.h"
-#include "launch/processes.h"
-#include "launch/run.h"
-#include "launch/value.h"
-#include "launch/watchdog.h"
+#include "job/guard.h"
+#include "job/member.h"
+#include "job/processes.h"
+#include "job/watchdog.h"
 #include "progress.h"
+#include "run/folder.h"
+#include "run/launcher.h"
+#include "run/run.h"
 #include "signals.h"
 
 #include <limits.h>

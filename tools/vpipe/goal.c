@@ -1,6 +1,6 @@
 #include "goal.h"
 
-#include "launch/value.h"
+#include "base/value.h"
 #include "tool.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Help for people: texts, options and configuration keys. */
 #include "tool.h"
 
-#include "launch/config.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <string.h>

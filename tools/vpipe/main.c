@@ -1,8 +1,8 @@
 /* vpipe: the command-line tool. */
 #include "tool.h"
 
-#include "launch/command.h"
-#include "launch/nearest.h"
+#include "base/nearest.h"
+#include "run/command.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "launch/command.h"
+#include "run/command.h"
 #include "tool.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef VP_TOOLS_PROGRESS_H
 #define VP_TOOLS_PROGRESS_H
 
-#include "launch/run.h"
+#include "run/run.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,29 @@
+#include "base/machine.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void vp_machine_id(char *out, size_t n_bytes)
+{
+    char boot[40] = "?", view[40] = "?";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    ssize_t n = readlink("/proc/self/ns/pid", view, sizeof(view) - 1);
+
+    if (n > 0)
+        view[n] = '\0';
+    if (f) {
+        if (!fgets(boot, sizeof(boot), f))
+            boot[0] = '?';
+        fclose(f);
+    }
+    boot[strcspn(boot, "\n ")] = '\0';
+    snprintf(out, n_bytes, "%s/%s", boot, view);
+}
+
+void vp_machine_name(char *out, size_t n_bytes)
+{
+    if (gethostname(out, n_bytes) != 0 || out[0] == '\0')
+        snprintf(out, n_bytes, "localhost");
+    out[n_bytes - 1] = '\0';
+}

@@ -1,0 +1,695 @@
+/* From a file and --set to a checked configuration, and back to a file. */
+#include "config/config.h"
+#include "base/nearest.h"
+#include "base/path.h"
+#include "config/hints.h"
+#include "config/hosts.h"
+#include "config/keys.h"
+#include "config/resolve.h"
+#include "config/yaml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_KEYS = 128, HINT_BYTES = 256 };
+
+/* Entries by row of the table; `key` NULL where the user gave none. */
+struct given {
+    struct vp_entry entry[MAX_KEYS];
+};
+
+static enum vp_status no_memory(struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM,
+                      "configuration: out of memory; close other programs");
+}
+
+/* ---- Collecting what the user wrote ------------------------------------- */
+
+static enum vp_status unknown_key(const struct vp_entry *entry,
+                                  struct vp_err *err)
+{
+    const char *names[2 * MAX_KEYS];
+    char remedy[HINT_BYTES];
+    int n = 0, best;
+
+    if (vp_hint(entry->from_file ? VP_HINT_FILE : VP_HINT_SET, entry->key,
+                remedy, sizeof(remedy)))
+        return vp_err_set(err, VP_ERR_INVALID, "%s: unknown key '%.48s'; %s",
+                          entry->place, entry->key, remedy);
+    /* What works first, so that it wins over what does not yet. */
+    for (int i = 0; i < vp_n_keys; i++) {
+        names[n++] = vp_keys[i].name;
+        if (vp_keys[i].alias)
+            names[n++] = vp_keys[i].alias;
+    }
+    best = vp_nearest(entry->key, names, n);
+    if (best >= 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: unknown key '%.48s'; did you mean '%s'?",
+                          entry->place, entry->key, names[best]);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: unknown key '%.48s'; 'vpipe train --help' lists the "
+                      "keys",
+                      entry->place, entry->key);
+}
+
+/* The file gives a key once (its reader sees to that), but a row may have two
+ * names; a later --set replaces what was there. */
+static enum vp_status collect(const struct vp_entry *entry, bool replace,
+                              struct given *given, struct vp_err *err)
+{
+    const struct vp_key *key = vp_key_find(entry->key);
+    struct vp_entry *slot;
+
+    if (!key)
+        return unknown_key(entry, err);
+    slot = &given->entry[key - vp_keys];
+    if (slot->key && !replace)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key '%s' is another name for '%s' at %s; keep "
+                          "one",
+                          entry->place, entry->key, slot->key, slot->place);
+    *slot = *entry;
+    return VP_OK;
+}
+
+/* The folder of a file: "" when it is the working directory. */
+static const char *folder_of(const char *path, struct vp_arena *arena)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash)
+        return vp_arena_strdup(arena, "");
+    if (slash == path)
+        return vp_arena_strdup(arena, "/");
+    return vp_arena_printf(arena, "%.*s", (int)(slash - path), path);
+}
+
+static enum vp_status collect_file(const struct vp_yaml_node *root,
+                                   struct vp_config *config,
+                                   struct given *given, struct vp_err *err)
+{
+    const struct vp_yaml_node *node;
+    const char *folder = config->piped
+                             ? ""
+                             : folder_of(config->path, &config->arena);
+
+    if (!folder)
+        return no_memory(err);
+    if (root->kind != VP_YAML_MAP)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s:%d: a configuration is a list of 'key: value' "
+                          "lines; write for example 'model_type: bert'",
+                          config->path, root->line);
+    for (node = root->child; node; node = node->next) {
+        struct vp_entry entry = {
+            .key = node->key,
+            .folder = folder,
+            .from_file = true,
+            .assign = ": ",
+            .kind = node->kind,
+            .text = node->text,
+            .quoted = node->quoted,
+            .items = node->kind == VP_YAML_LIST ? node->child : NULL,
+        };
+
+        entry.place = vp_arena_printf(&config->arena, "%s:%d", config->path,
+                                      node->key_line);
+        if (!entry.place)
+            return no_memory(err);
+        VP_TRY(collect(&entry, false, given, err));
+    }
+    return VP_OK;
+}
+
+/* "[1, 2]" where the key takes a list; what is none stays text, and is refused
+ * as such. */
+static void read_list(struct vp_entry *entry, struct vp_config *config)
+{
+    const struct vp_key *key = vp_key_find(entry->key);
+    const struct vp_yaml_node *root;
+
+    if (!key || !vp_key_is_list(key) || entry->text[0] != '[' ||
+        vp_yaml_parse("--set", entry->text, strlen(entry->text), &config->arena,
+                      &root, NULL) != VP_OK)
+        return;
+    entry->kind = root->kind;
+    entry->items = root->child;
+}
+
+static enum vp_status collect_set(const char *set, struct vp_config *config,
+                                  struct given *given, struct vp_err *err)
+{
+    char *text = vp_arena_strdup(&config->arena, set);
+    struct vp_entry entry = {
+        .key = text,
+        .place = "--set",
+        .folder = "",
+        .assign = "=",
+        .kind = VP_YAML_SCALAR,
+    };
+    char *equals;
+
+    if (!text)
+        return no_memory(err);
+    if (!vp_yaml_printable(text) || strlen(text) > VP_YAML_MAX_SCALAR)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "--set: the value is too long or holds a line break "
+                          "or control character; write it without them");
+    equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "--set: '%.48s' is not key=value; write for example "
+                          "'--set batch_size=8'",
+                          text);
+    *equals = 0;
+    entry.text = equals + 1;
+    read_list(&entry, config);
+    return collect(&entry, true, given, err);
+}
+
+/* ---- From entries to fields --------------------------------------------- */
+
+static const struct vp_entry *find_given(const struct given *given,
+                                         const char *name)
+{
+    const struct vp_entry *entry = &given->entry[vp_key_find(name) - vp_keys];
+
+    return entry->key ? entry : NULL;
+}
+
+/* The table's own value, read like a user's. */
+static enum vp_status set_fallback(const struct vp_key *key,
+                                   struct vp_config *config, struct vp_err *err)
+{
+    struct vp_entry entry = {
+        .key = key->name,
+        .place = "default",
+        .folder = "",
+        .assign = ": ",
+        .kind = VP_YAML_SCALAR,
+        .text = key->fallback,
+    };
+
+    if (!key->fallback || key->fallback[0] == '(')
+        return VP_OK;
+    return vp_key_set(key, &entry, config, err);
+}
+
+/* At most one key may choose the sizes. */
+static enum vp_status check_choosers(const struct given *given,
+                                     struct vp_err *err)
+{
+    static const char *const keys[] = { "config", "size", "module" };
+    const struct vp_entry *first = NULL;
+
+    for (size_t i = 0; i < VP_COUNT_OF(keys); i++) {
+        const struct vp_entry *entry = find_given(given, keys[i]);
+
+        if (entry && first)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: key '%s' and key '%s' at %s both choose the "
+                              "sizes; remove one",
+                              first->place, first->key, entry->key,
+                              entry->place);
+        first = entry ? entry : first;
+    }
+    return VP_OK;
+}
+
+static void give(const struct vp_entry *entry, const struct vp_key *key,
+                 struct vp_config *config)
+{
+    const struct vp_origin origin = {
+        .key = key->name,
+        .place = entry->place,
+        .written = entry->key,
+        .text = entry->kind == VP_YAML_SCALAR ? entry->text : NULL,
+    };
+
+    vp_origin_give(config, &origin);
+}
+
+static enum vp_status apply(const struct given *given, struct vp_config *config,
+                            struct vp_err *err)
+{
+    /* Keys of later versions first: they explain more than what follows from
+     * their absence. */
+    for (int i = 0; i < vp_n_keys; i++)
+        if (vp_keys[i].type == VP_KEY_LATER && given->entry[i].key)
+            return vp_key_set(&vp_keys[i], &given->entry[i], config, err);
+    if (!find_given(given, "model_type"))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'model_type' is missing; add one of %s, for "
+                          "example 'model_type: bert'",
+                          config->path, vp_model_names());
+    VP_TRY(check_choosers(given, err));
+    for (int i = 0; i < vp_n_keys; i++) {
+        const struct vp_key *key = &vp_keys[i];
+
+        if (given->entry[i].key) {
+            /* Again: a file of an earlier row may have set it. */
+            give(&given->entry[i], key, config);
+            VP_TRY(vp_key_set(key, &given->entry[i], config, err));
+        } else {
+            VP_TRY(set_fallback(key, config, err));
+        }
+        if (key->after)
+            key->after(config);
+    }
+    return VP_OK;
+}
+
+/* Defaults that follow from several keys. */
+static void derive_model(const struct given *given, struct vp_config *config)
+{
+    struct vp_model_config *sizes = &config->sizes;
+
+    if (find_given(given, "hidden") && !find_given(given, "ffn")) {
+        sizes->ffn = 4 * sizes->hidden;
+        vp_origin_derive(config, "ffn", "4 x hidden");
+    }
+    if (find_given(given, "layers") && !find_given(given, "decoder_layers") &&
+        config->model->task == VP_TASK_TRANSLATION) {
+        sizes->decoder_layers = sizes->layers;
+        vp_origin_derive(config, "decoder_layers", "as layers");
+    }
+    if (find_given(given, "dropout") &&
+        !find_given(given, "attention_dropout")) {
+        sizes->attention_dropout = sizes->dropout;
+        vp_origin_derive(config, "attention_dropout", "as dropout");
+    }
+}
+
+static void derive_data(const struct given *given, struct vp_config *config)
+{
+    int64_t positions = config->sizes.positions;
+
+    if (!find_given(given, "seq_length")) {
+        config->seq_length = positions < 128 ? positions : 128;
+        if (positions < 128)
+            vp_origin_derive(config, "seq_length", "as positions");
+    }
+    if (!find_given(given, "max_pred") &&
+        config->model->task == VP_TASK_MASKED_LM) {
+        /* 20 of 128 and 80 of 512, as BERT was published. */
+        config->max_pred = config->seq_length * 5 / 32;
+        if (config->max_pred < 1)
+            config->max_pred = 1;
+        vp_origin_derive(config, "max_pred", "5/32 of seq_length");
+    }
+    if (config->no_input_pipelining && !find_given(given, "prefetch"))
+        vp_origin_derive(config, "prefetch", "no_input_pipelining is true");
+    if (!find_given(given, "synthetic_data")) {
+        config->synthetic_data = !config->data_dir;
+        vp_origin_derive(config, "synthetic_data",
+                         config->data_dir ? "there is a data_dir"
+                                          : "there is no data_dir");
+    }
+}
+
+/* One without the other: the original printed times and traffic, and a wish
+ * without a frequency should not remain one. */
+static void derive_verbose(struct vp_config *config)
+{
+    if (config->verbose && config->verbose_frequency == 0) {
+        config->verbose_frequency = config->print_frequency;
+        vp_origin_derive(config, "verbose_frequency", "as print_frequency");
+    }
+    if (!config->verbose && config->verbose_frequency > 0) {
+        config->verbose = 1u << VP_VERBOSE_COMMUNICATION |
+                          1u << VP_VERBOSE_TIME;
+        vp_origin_derive(config, "verbose", "verbose_frequency is not 0");
+    }
+}
+
+/* An empty image is none; ranks on other hosts are processes. */
+static void derive_launching(struct vp_config *config)
+{
+    if (config->container &&
+        (!config->container[0] || strcmp(config->container, "none") == 0))
+        config->container = NULL;
+    if (!vp_config_given(config, "distributed_backend") &&
+        !vp_hosts_are_here(config)) {
+        config->distributed_backend = VP_TRANSPORT_MPI;
+        vp_origin_derive(config, "distributed_backend",
+                         "machines names other hosts");
+    }
+}
+
+static enum vp_status check_interface(const struct vp_config *config,
+                                      struct vp_err *err)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789_-.:@";
+    const char *name = config->network_interface;
+
+    if (name && (!*name || *name == '-' || strlen(name) > 15 ||
+                 name[strspn(name, letters)]))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'network_interface' must be the name of a "
+                          "network interface, not '%.48s'; write for example "
+                          "'network_interface: eth0'",
+                          vp_config_place(config, "network_interface"), name);
+    return VP_OK;
+}
+
+static enum vp_status keep_origins(const struct given *given,
+                                   struct vp_config *config, struct vp_err *err)
+{
+    config->origins = vp_arena_alloc(
+        &config->arena, (size_t)vp_n_keys * sizeof(*config->origins));
+    if (!config->origins)
+        return no_memory(err);
+    config->n_origins = vp_n_keys;
+    for (int i = 0; i < vp_n_keys; i++) {
+        config->origins[i].key = vp_keys[i].name;
+        if (given->entry[i].key)
+            give(&given->entry[i], &vp_keys[i], config);
+    }
+    return VP_OK;
+}
+
+/* ---- Places ------------------------------------------------------------- */
+
+static struct vp_origin *find_origin(const struct vp_config *config,
+                                     const char *key)
+{
+    for (int i = 0; i < config->n_origins; i++)
+        if (strcmp(config->origins[i].key, key) == 0)
+            return &config->origins[i];
+    return NULL;
+}
+
+void vp_origin_give(struct vp_config *config, const struct vp_origin *given)
+{
+    struct vp_origin *origin = find_origin(config, given->key);
+
+    if (origin)
+        *origin = *given;
+}
+
+void vp_origin_derive(struct vp_config *config, const char *key,
+                      const char *why)
+{
+    struct vp_origin *origin = find_origin(config, key);
+
+    if (origin)
+        *origin = (struct vp_origin){ .key = origin->key, .why = why };
+}
+
+bool vp_config_given(const struct vp_config *config, const char *key)
+{
+    const struct vp_origin *origin = find_origin(config, key);
+
+    return origin && origin->place;
+}
+
+const char *vp_config_place(const struct vp_config *config, const char *key)
+{
+    const struct vp_origin *origin = find_origin(config, key);
+
+    return origin && origin->place ? origin->place : "default";
+}
+
+const char *vp_config_written(const struct vp_config *config, const char *key)
+{
+    const struct vp_origin *origin = find_origin(config, key);
+
+    return origin && origin->written ? origin->written : key;
+}
+
+const char *vp_config_blame(const struct vp_config *config, const char *fields)
+{
+    static const char *const choosers[] = { "config", "size", "module",
+                                            "model_type" };
+
+    while (fields && *fields) {
+        size_t n = strcspn(fields, " ");
+
+        for (int i = 0; i < config->n_origins; i++) {
+            const struct vp_origin *origin = &config->origins[i];
+
+            if (origin->place && strlen(origin->key) == n &&
+                memcmp(origin->key, fields, n) == 0)
+                return origin->place;
+        }
+        fields += n + strspn(fields + n, " ");
+    }
+    for (size_t i = 0; i < VP_COUNT_OF(choosers); i++)
+        if (vp_config_given(config, choosers[i]))
+            return vp_config_place(config, choosers[i]);
+    return NULL;
+}
+
+/* ---- Checking ----------------------------------------------------------- */
+
+/* The longest bucket that training needs; translation counts tokens. */
+static struct vp_dims longest_dims(const struct vp_config *config)
+{
+    struct vp_dims dims = {
+        .batch = config->batch_size,
+        .seq = config->seq_length,
+    };
+
+    if (config->model->task == VP_TASK_MASKED_LM)
+        dims.n_labels = config->batch_size * config->max_pred;
+    if (config->model->task == VP_TASK_TRANSLATION) {
+        dims.batch = config->batch_size / config->seq_length;
+        dims.tgt_seq = config->seq_length;
+    }
+    return dims;
+}
+
+/* The model says "key: cause; remedy" and knows no files. */
+static enum vp_status check_model(const struct vp_config *config,
+                                  const struct vp_dims *dims,
+                                  struct vp_err *err)
+{
+    struct vp_err model_err = { .text = "" };
+    enum vp_status st = vp_model_check(config->model, &config->sizes, dims,
+                                       &model_err);
+    size_t n_key;
+
+    if (st == VP_OK)
+        return VP_OK;
+    n_key = strcspn(model_err.fields, " ");
+    return vp_err_set(err, st, "%s: key '%.*s'%s",
+                      vp_config_blame(config, model_err.fields), (int)n_key,
+                      model_err.fields, model_err.text + n_key);
+}
+
+enum vp_status vp_config_find_data(const struct vp_config *config,
+                                   struct vp_err *err)
+{
+    char remedy[VP_PATH_REMEDY_BYTES];
+    struct stat info;
+    int error;
+
+    if (config->synthetic_data || stat(config->data_dir, &info) == 0)
+        return VP_OK;
+    error = errno;
+    return vp_err_set(
+        err, VP_ERR_INVALID,
+        "%s: key 'data_dir' names '%.400s', which cannot be read: %s; generate "
+        "data with --set synthetic_data=true, or %s",
+        vp_config_place(config, "data_dir"), config->data_dir, strerror(error),
+        vp_path_remedy(config->data_dir, "correct the path", remedy));
+}
+
+static enum vp_status check_data(const struct vp_config *config,
+                                 struct vp_err *err)
+{
+    if (config->no_input_pipelining && config->prefetch > 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'prefetch' is %d, but no_input_pipelining "
+                          "at %s is true; remove one",
+                          vp_config_place(config, "prefetch"), config->prefetch,
+                          vp_config_place(config, "no_input_pipelining"));
+    if (config->synthetic_data)
+        return VP_OK;
+    if (!config->data_dir)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'synthetic_data' is false but there is no "
+                          "data_dir; generate data with --set "
+                          "synthetic_data=true, or add 'data_dir: FOLDER'",
+                          vp_config_place(config, "synthetic_data"));
+    return VP_OK;
+}
+
+/* In asp a stage does not know in time that another one's overflowed. */
+static enum vp_status check_scale(const struct vp_config *config,
+                                  struct vp_err *err)
+{
+    bool given = vp_config_given(config, "loss_scale");
+
+    if (config->sync_mode == VP_SYNC_BSP || !config->loss_scale.dynamic)
+        return VP_OK;
+    return vp_err_set(
+        err, VP_ERR_INVALID,
+        "%s: key 'loss_scale' is dynamic%s, but in sync_mode asp "
+        "it must be a number; write for example 'loss_scale: "
+        "1024'",
+        vp_config_place(config, given ? "loss_scale" : "precision"),
+        given ? "" : " with precision fp16");
+}
+
+static enum vp_status check(struct vp_config *config, struct vp_err *err)
+{
+    struct vp_dims dims = longest_dims(config);
+    const char *place;
+
+    if (config->model->task == VP_TASK_MASKED_LM &&
+        config->max_pred > config->seq_length)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'max_pred' is %lld, more than seq_length "
+                          "%lld; lower it",
+                          vp_config_place(config, "max_pred"),
+                          (long long)config->max_pred,
+                          (long long)config->seq_length);
+    if (dims.batch < 1) {
+        place = vp_config_given(config, "batch_size") ? "batch_size"
+                                                      : "seq_length";
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'batch_size' counts tokens here, and %lld "
+                          "do not hold one sentence of seq_length %lld; raise "
+                          "it",
+                          vp_config_place(config, place),
+                          (long long)config->batch_size,
+                          (long long)config->seq_length);
+    }
+    VP_TRY(check_model(config, &dims, err));
+    VP_TRY(vp_pipeline_resolve(config, &dims, err));
+    VP_TRY(check_scale(config, err));
+    return check_data(config, err);
+}
+
+/* ---- Notices ------------------------------------------------------------ */
+
+static enum vp_status notice(struct vp_config *config, const char *key,
+                             const char *text, struct vp_err *err)
+{
+    char *line = vp_arena_printf(&config->arena, "%s: key '%s' %s",
+                                 vp_config_place(config, key), key, text);
+
+    if (!line)
+        return no_memory(err);
+    VP_BUG_ON(config->n_notices == VP_CONFIG_MAX_NOTICES);
+    config->notices[config->n_notices++] = line;
+    return VP_OK;
+}
+
+static bool has_two_bytes(const struct vp_config *config)
+{
+    return config->precision == VP_PRECISION_BF16 ||
+           config->precision == VP_PRECISION_FP16;
+}
+
+/* What the original used, and a run in one process does not. */
+static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
+{
+    bool alone = !vp_config_is_distributed(config);
+
+    if (alone && !vp_hosts_are_here(config))
+        VP_TRY(notice(config, "machines",
+                      "names other hosts, but all ranks run in this process",
+                      err));
+    if (alone && config->container)
+        VP_TRY(notice(config, "container",
+                      "is not used: all ranks run in this process", err));
+    if (alone && config->network_interface)
+        VP_TRY(notice(config, "network_interface",
+                      "has no effect: all ranks run in this process", err));
+    if (config->compress_activations &&
+        (config->stages == 1 || has_two_bytes(config)))
+        VP_TRY(notice(config, "compress_activations",
+                      config->stages == 1
+                          ? "has no effect: there is one stage"
+                          : "has no effect: values have two bytes already",
+                      err));
+    if (config->compress_in_gpu)
+        VP_TRY(notice(config, "compress_in_gpu",
+                      "has no effect: see compress_activations", err));
+    return VP_OK;
+}
+
+/* ---- Whole configurations ----------------------------------------------- */
+
+/* `bytes` NULL: the file. */
+/* /dev/stdin may be a file of a name that is not known. */
+static bool is_piped(const char *path)
+{
+    return vp_path_is_special(path) || strncmp(path, "/dev/", 5) == 0 ||
+           strncmp(path, "/proc/", 6) == 0;
+}
+
+static enum vp_status load(const char *path, const char *bytes, size_t n_bytes,
+                           const char *const *sets, int n_sets,
+                           struct vp_config *out, struct vp_err *err)
+{
+    const struct vp_yaml_node *root;
+    struct given given = { 0 };
+
+    VP_BUG_ON(vp_n_keys > MAX_KEYS);
+    *out = (struct vp_config){ 0 };
+    if (!vp_yaml_printable(path))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "the name of the configuration file holds a line "
+                          "break or control character; rename the file");
+    out->path = vp_arena_strdup(&out->arena, path);
+    if (!out->path)
+        return no_memory(err);
+    out->piped = !bytes && is_piped(path);
+    if (bytes)
+        VP_TRY(vp_yaml_parse(path, bytes, n_bytes, &out->arena, &root, err));
+    else
+        VP_TRY(vp_yaml_read(path, &out->arena, &root, err));
+    VP_TRY(collect_file(root, out, &given, err));
+    for (int i = 0; i < n_sets; i++)
+        VP_TRY(collect_set(sets[i], out, &given, err));
+    VP_TRY(keep_origins(&given, out, err));
+    VP_TRY(apply(&given, out, err));
+    derive_model(&given, out);
+    derive_data(&given, out);
+    derive_verbose(out);
+    derive_launching(out);
+    VP_TRY(check_interface(out, err));
+    VP_TRY(check(out, err));
+    return add_notices(out, err);
+}
+
+/* Messages of other readers may quote what they found in a file. */
+static enum vp_status keep_one_line(enum vp_status st, struct vp_err *err)
+{
+    if (st != VP_OK && err)
+        for (char *c = err->text; *c; c++)
+            if ((unsigned char)*c < 0x20 || *c == 0x7F)
+                *c = '?';
+    return st;
+}
+
+enum vp_status vp_config_load(const char *path, const char *const *sets,
+                              int n_sets, struct vp_config *out,
+                              struct vp_err *err)
+{
+    return keep_one_line(load(path, NULL, 0, sets, n_sets, out, err), err);
+}
+
+enum vp_status vp_config_parse(const char *path, const char *bytes,
+                               size_t n_bytes, const char *const *sets,
+                               int n_sets, struct vp_config *out,
+                               struct vp_err *err)
+{
+    return keep_one_line(load(path, bytes, n_bytes, sets, n_sets, out, err),
+                         err);
+}
+
+void vp_config_release(struct vp_config *config)
+{
+    vp_arena_release(&config->arena);
+    *config = (struct vp_config){ 0 };
+}

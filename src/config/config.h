@@ -1,0 +1,216 @@
+/* The configuration of a run: a strict YAML reader and one table of keys. */
+#ifndef VP_CONFIG_CONFIG_H
+#define VP_CONFIG_CONFIG_H
+
+#include "backend/backend.h"
+#include "data/data.h"
+#include "model/model.h"
+#include "optim/optim.h"
+
+enum vp_device { VP_DEVICE_AUTO, VP_DEVICE_CPU, VP_DEVICE_CUDA };
+enum vp_precision {
+    VP_PRECISION_FP32,
+    VP_PRECISION_TF32,
+    VP_PRECISION_BF16,
+    VP_PRECISION_FP16
+};
+enum vp_sync_mode { VP_SYNC_BSP, VP_SYNC_ASP };
+/* distributed_backend; gloo is the original's word for messages between CPUs:
+ * on one machine the same as local, on several as mpi. */
+enum vp_transport {
+    VP_TRANSPORT_LOCAL,
+    VP_TRANSPORT_GLOO,
+    VP_TRANSPORT_MPI,
+    VP_TRANSPORT_NCCL
+};
+
+/* What `verbose` may ask for; a set of them is bits 1 << v. */
+enum vp_verbose {
+    VP_VERBOSE_STAGES,
+    VP_VERBOSE_TENSORS,
+    VP_VERBOSE_VERSIONS,
+    VP_VERBOSE_COMMUNICATION,
+    VP_VERBOSE_TIME,
+    VP_VERBOSE_COUNT
+};
+
+#define VP_CONFIG_MAX_NOTICES 8
+
+/* "epoch", where a number of steps may stand. */
+#define VP_EVERY_EPOCH INT64_C(-1)
+
+/* Lists live in the configuration's arena; n is 0 where none was given. */
+struct vp_int_list {
+    const int *at;
+    int n;
+};
+
+struct vp_real_list {
+    const double *at;
+    int n;
+    bool for_all; /* one number was given, for all stages */
+};
+
+/* Where a rank is to run; its number is the place in the list. */
+struct vp_machine {
+    const char *host;
+    int device;
+};
+
+struct vp_machine_list {
+    const struct vp_machine *at;
+    int n;
+};
+
+struct vp_config {
+    const char *path; /* the file it was read from */
+    bool piped; /* a pipe or descriptor instead: it cannot be read again, and
+                   relative paths start at the working directory */
+    /* model */
+    const struct vp_model *model; /* model_type */
+    const char *directory;        /* relative paths of the file start here;
+                                     NULL: at its own folder */
+    const char *module; /* the original's name of the sizes, or NULL */
+    struct vp_model_config sizes; /* vocab, hidden, layers, ... */
+    /* data */
+    const char *data_dir; /* NULL: synthetic data */
+    bool synthetic_data;
+    bool replace_invalid_utf8; /* invalid_utf8: refuse | replace */
+    int64_t batch_size;        /* samples; translation: tokens */
+    int64_t seq_length;
+    int64_t max_pred; /* scored tokens per sequence, masked LM */
+    uint64_t seed;
+    bool no_input_pipelining; /* prefetch 0 */
+    int prefetch;             /* batches read ahead */
+    int64_t num_minibatches;  /* at most so many of an epoch; 0: all */
+    /* optimisation */
+    struct vp_optim_config optim;
+    struct vp_lr_config lr;
+    int64_t epochs;
+    int64_t total_steps; /* 0: epochs x steps per epoch */
+    /* pipeline */
+    enum vp_sync_mode sync_mode;
+    bool macrobatch;     /* asp: schedule is macrobatch */
+    int schedule;        /* its generator: vp_generator_at() */
+    int schedule_memory; /* v-auto: chunks that a rank may keep; else 0 */
+    int stages;          /* without replicas: ranks */
+    int chunks; /* stages of a rank; there are stages x chunks in all */
+    struct vp_int_list partition;         /* blocks; empty: one stage */
+    bool recompute;                       /* false: ratios count as 0 */
+    struct vp_real_list recompute_ratio;  /* empty: nothing is recomputed */
+    const struct vp_placement *placement; /* of config_file, or NULL */
+    struct vp_int_list replicas;          /* ranks; empty: one each */
+    struct vp_int_list ranks; /* their numbers, by stage; empty: 0, 1, ... */
+    struct vp_int_list warmup_depths; /* empty: by the number of ranks */
+    bool early_recompute;             /* before the gradient arrives */
+    int accumulation_steps;           /* bsp: minibatches per update; asp: 1 */
+    bool clip_per_stage;              /* grad_clip_scope: all | stage */
+    bool fast_reduce;                 /* reduce: exact | fast */
+    int mp_size;                      /* tensor parallel ranks: 1 */
+    bool compress_activations;        /* between stages, to bf16 */
+    bool compress_in_gpu;             /* no effect */
+    /* machine */
+    enum vp_device device;
+    enum vp_precision precision;
+    struct vp_scale_config loss_scale;
+    int threads_per_stage;  /* 0: all cores, shared by the ranks */
+    bool reference_kernels; /* kernels: fast | reference */
+    size_t memory_limit;    /* bytes per stage; 0: none */
+    enum vp_transport distributed_backend;
+    struct vp_machine_list machines; /* by number of rank; may be empty */
+    const char *network_interface;   /* between hosts; NULL: any */
+    const char *container;           /* an image, or NULL */
+    /* run */
+    const char *log_directory;
+    bool forward_only;  /* evaluate, do not train */
+    int64_t eval_every; /* steps; 0: never */
+    int64_t eval_batches;
+    int64_t checkpoint_every; /* steps, or VP_EVERY_EPOCH; 0: at the end, or
+                                 when interrupted */
+    int keep_checkpoints;     /* the newest ones */
+    int64_t print_frequency;
+    unsigned verbose;          /* set of enum vp_verbose */
+    int64_t verbose_frequency; /* steps; 0: never */
+    int watchdog_seconds;      /* the longest wait for another rank */
+
+    /* What is good but will not be used: lines for the user. */
+    const char *notices[VP_CONFIG_MAX_NOTICES];
+    int n_notices;
+
+    struct vp_arena arena; /* owns all strings */
+    /* One for every row of the table of keys. */
+    struct vp_origin *origins;
+    int n_origins;
+};
+
+/* Where the value of a key comes from. */
+struct vp_origin {
+    const char *key;
+    const char *place;   /* "configs/a.yml:12", "--set"; NULL: not given */
+    const char *written; /* the key as it stands there */
+    const char *text;    /* its value; NULL: a list */
+    const char *via;     /* the place that named the file of `place`, or NULL */
+    const char *why;     /* not given: what it follows from; NULL: the table */
+};
+
+/* Stages in all: stages x chunks. */
+int vp_config_n_stages(const struct vp_config *config);
+/* Ranks: replicas counted, chunks not. */
+int vp_config_n_ranks(const struct vp_config *config);
+/* Its ranks are processes of their own. */
+bool vp_config_is_distributed(const struct vp_config *config);
+/* The user's number of rank `i` of the schedule: in stage_to_rank_map, in
+ * machines and in file names. */
+int vp_config_rank_number(const struct vp_config *config, int i);
+
+/* Reads `path`, then applies `sets` ("key=value"), then derives defaults and
+ * checks what can be checked without data. Messages: "file:line: cause;
+ * remedy". Relative paths of the file start at its key `directory`, else at
+ * the folder of `path`; those of `sets` at the working directory. What a key
+ * says wins over what a plan or placement file says. Release with
+ * vp_config_release(), also after an error. */
+enum vp_status vp_config_load(const char *path, const char *const *sets,
+                              int n_sets, struct vp_config *out,
+                              struct vp_err *err);
+/* The same for a file in memory; `path` need not exist. */
+enum vp_status vp_config_parse(const char *path, const char *bytes,
+                               size_t n_bytes, const char *const *sets,
+                               int n_sets, struct vp_config *out,
+                               struct vp_err *err);
+void vp_config_release(struct vp_config *config);
+/* Is data_dir there, if it is needed? Not part of the above: a plan needs no data,
+ * and of several processes those ask that read it. */
+enum vp_status vp_config_find_data(const struct vp_config *config,
+                                   struct vp_err *err);
+
+/* Where a key was set, for messages: its place, or "default". */
+const char *vp_config_place(const struct vp_config *config, const char *key);
+bool vp_config_given(const struct vp_config *config, const char *key);
+/* The key as the user wrote it there; else `key`. */
+const char *vp_config_written(const struct vp_config *config, const char *key);
+/* Where to look first for a mistake: the place of the first of `fields` (see
+ * struct vp_err; names of keys) that the user wrote, else of the key that chose
+ * the sizes. */
+const char *vp_config_blame(const struct vp_config *config, const char *fields);
+
+/* The resolved configuration as YAML that loads to the same values; paths are
+ * written absolute. */
+enum vp_status vp_config_write(const struct vp_config *config, const char *path,
+                               struct vp_err *err);
+
+/* The same text, with the origin of every value in a comment; to be freed. */
+enum vp_status vp_config_explain(const struct vp_config *config,
+                                 char **text_out, struct vp_err *err);
+
+/* Key number `i` of the table, for `vpipe train --help` and the
+ * documentation; false past the last one. */
+struct vp_key_help {
+    const char *group; /* "model", "data", ... */
+    const char *name;
+    const char *fallback; /* a value, or "(where it comes from)" */
+    const char *meaning;
+    char type[128]; /* "a whole number from 1 to 64" */
+};
+bool vp_config_key_help(int i, struct vp_key_help *out);
+
+#endif

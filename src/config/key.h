@@ -1,0 +1,36 @@
+/* What the files that work on one row of the table share. Private to launch. */
+#ifndef VP_CONFIG_KEY_H
+#define VP_CONFIG_KEY_H
+
+#include "config/keys.h"
+
+#define VP_SHOWN_BYTES 80
+#define VP_EXAMPLE_BYTES 160
+
+/* The value in quotes, shortened to what fits a line without cutting a UTF-8
+ * character. */
+void vp_entry_show(const struct vp_entry *entry, char out[VP_SHOWN_BYTES]);
+/* A good line in place of the entry. */
+void vp_entry_example(const struct vp_entry *entry, const struct vp_key *key,
+                      char out[VP_EXAMPLE_BYTES]);
+enum vp_status vp_entry_no_memory(const struct vp_entry *entry,
+                                  struct vp_err *err);
+
+/* "place: key must be this, not that; remedy". */
+enum vp_status vp_key_refuse(const struct vp_key *key,
+                             const struct vp_entry *entry,
+                             const struct vp_config *config,
+                             struct vp_err *err);
+
+/* Number of a word that the key takes, or -1. */
+int vp_key_find_word(const struct vp_key *key, const char *text);
+/* One number of the key's type and range; false if `text` is none. */
+bool vp_key_set_number(const struct vp_key *key, const char *text, void *field);
+bool vp_key_set_real(const struct vp_key *key, const char *text, void *field);
+
+/* Keys whose value is a list, or may be written without the brackets. */
+enum vp_status vp_key_set_list(const struct vp_key *key,
+                               const struct vp_entry *entry,
+                               struct vp_config *config, struct vp_err *err);
+
+#endif

@@ -1,0 +1,562 @@
+#include "config/resolve.h"
+
+#include "config/keys.h"
+#include "config/placement.h"
+#include "plan/balance.h"
+#include "runtime/trainer/trainer.h"
+
+#include <stdio.h>
+
+enum {
+    GROUP = 32, /* minibatches of an update, as in the original */
+    MAX_RANKS = 1024,
+    MAX_THREADS = 1024, /* of all ranks */
+};
+
+static const struct vp_generator *generator_of(const struct vp_config *config)
+{
+    return vp_generator_at(config->schedule);
+}
+
+int vp_config_n_stages(const struct vp_config *config)
+{
+    return config->stages * config->chunks;
+}
+
+int vp_config_n_ranks(const struct vp_config *config)
+{
+    int n = 0;
+
+    for (int s = 0; s < config->stages; s++)
+        n += config->replicas.n > 0 ? config->replicas.at[s] : 1;
+    return n;
+}
+
+int vp_config_rank_number(const struct vp_config *config, int i)
+{
+    return config->ranks.n > 0 ? config->ranks.at[i] : i;
+}
+
+static enum vp_status no_memory(const struct vp_config *config,
+                                struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM,
+                      "%s: out of memory; close other programs", config->path);
+}
+
+/* "4 stages", "2 chunks of 4 stages". */
+struct count_text {
+    char text[64];
+};
+
+static struct count_text count_stages(const struct vp_config *config)
+{
+    struct count_text count;
+    const char *plural = config->stages == 1 ? "" : "s";
+
+    if (config->chunks == 1)
+        snprintf(count.text, sizeof(count.text), "%d stage%s", config->stages,
+                 plural);
+    else
+        snprintf(count.text, sizeof(count.text), "%d chunks of %d stage%s",
+                 config->chunks, config->stages, plural);
+    return count;
+}
+
+/* ---- Schedule ----------------------------------------------------------- */
+
+static enum vp_status resolve_schedule(struct vp_config *config,
+                                       struct vp_err *err)
+{
+    const struct vp_generator *generator = generator_of(config);
+    bool asp = config->sync_mode == VP_SYNC_ASP;
+
+    if (generator->stream && !asp)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'schedule' is %s, which needs sync_mode "
+                          "asp; set that, or use 1f1b",
+                          vp_config_place(config, "schedule"), generator->name);
+    if (!generator->stream && asp)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'schedule' is %s, which needs sync_mode "
+                          "bsp; set that, or use pipedream",
+                          vp_config_place(config, "schedule"), generator->name);
+    if (generator->two_versions != config->macrobatch &&
+        vp_config_given(config, "macrobatch") &&
+        vp_config_given(config, "schedule"))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'schedule' is %s, but macrobatch at %s is "
+                          "%s; remove one",
+                          vp_config_place(config, "schedule"), generator->name,
+                          vp_config_place(config, "macrobatch"),
+                          config->macrobatch ? "true" : "false");
+    config->macrobatch = generator->two_versions;
+    if (generator->v_shape && config->chunks != 2)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'chunks' is %d, but schedule %s has 2; "
+                          "remove it, or use interleaved",
+                          vp_config_place(config, "chunks"), config->chunks,
+                          generator->name);
+    return VP_OK;
+}
+
+/* ---- Stages and blocks -------------------------------------------------- */
+
+/* Where the number of stages comes from. */
+static const char *stages_key(const struct vp_config *config)
+{
+    static const char *const keys[] = { "stages", "partition", "config_file",
+                                        "chunks", "schedule" };
+
+    for (size_t i = 0; i < VP_COUNT_OF(keys); i++)
+        if (vp_config_given(config, keys[i]))
+            return keys[i];
+    return "model_type";
+}
+
+static const char *stages_place(const struct vp_config *config)
+{
+    return vp_config_place(config, stages_key(config));
+}
+
+static enum vp_status resolve_stages(struct vp_config *config,
+                                     struct vp_err *err)
+{
+    int64_t n_blocks = config->model->n_blocks(&config->sizes);
+    int n_given = config->partition.n;
+
+    if (config->stages == 0 && n_given % config->chunks != 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'partition' has %d entries, which do not "
+                          "divide into %d chunks; give chunks x stages of "
+                          "them",
+                          vp_config_place(config, "partition"), n_given,
+                          config->chunks);
+    if (config->stages == 0 && n_given > 0) {
+        config->stages = n_given / config->chunks;
+        vp_origin_derive(config, "stages", "entries of partition");
+    } else if (config->stages == 0 && config->placement) {
+        config->stages = config->placement->n_stages;
+        vp_origin_derive(config, "stages", "stages of config_file");
+    } else if (config->stages == 0) {
+        config->stages = 1;
+    }
+    if (generator_of(config)->memory && config->schedule_memory == 0) {
+        config->schedule_memory = 2 * config->stages;
+        vp_origin_derive(config, "schedule_memory", "as much as 1f1b");
+    }
+    if (vp_config_n_stages(config) > VP_MAX_STAGES)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'stages': %s are too many; use at most %d "
+                          "in all",
+                          stages_place(config), count_stages(config).text,
+                          VP_MAX_STAGES);
+    if (vp_config_n_stages(config) > n_blocks)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'stages': the model has %lld blocks, too "
+                          "few for %s; use fewer, or more layers",
+                          stages_place(config), (long long)n_blocks,
+                          count_stages(config).text);
+    return VP_OK;
+}
+
+static enum vp_status check_length(const struct vp_config *config,
+                                   const char *key, int n, int want,
+                                   struct vp_err *err)
+{
+    if (n == 0 || n == want)
+        return VP_OK;
+    return vp_err_set(
+        err, VP_ERR_INVALID, "%s: key '%s' has %d %s for %s; give one each",
+        vp_config_place(config, key), vp_config_written(config, key), n,
+        n == 1 ? "entry" : "entries", count_stages(config).text);
+}
+
+/* Whether the number of blocks is that of the module. */
+static bool as_module(const struct vp_config *config)
+{
+    return config->module && !vp_config_given(config, "layers") &&
+           !vp_config_given(config, "decoder_layers");
+}
+
+static enum vp_status check_partition(const struct vp_config *config,
+                                      struct vp_err *err)
+{
+    int64_t n_blocks = config->model->n_blocks(&config->sizes), sum = 0;
+
+    VP_TRY(check_length(config, "partition", config->partition.n,
+                        vp_config_n_stages(config), err));
+    for (int s = 0; s < config->partition.n; s++)
+        sum += config->partition.at[s];
+    if (config->partition.n > 0 && sum != n_blocks)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'partition' has %lld blocks, but %s%s has "
+                          "%lld; make them equal, or leave partition out",
+                          vp_config_place(config, "partition"), (long long)sum,
+                          as_module(config) ? "module " : "the model",
+                          as_module(config) ? config->module : "",
+                          (long long)n_blocks);
+    return VP_OK;
+}
+
+/* ---- Placement ---------------------------------------------------------- */
+
+/* Whether the modules are the stages, and then the loss. */
+static bool is_by_stage(const struct vp_placement *placement)
+{
+    int n = placement->modules.n;
+
+    return n == placement->n_stages + 1 &&
+           placement->modules.at[n - 2] == placement->n_stages - 1;
+}
+
+/* Modules that are the blocks: counts them, or compares with the partition. */
+static enum vp_status count_modules(struct vp_config *config, int n_blocks,
+                                    struct vp_err *err)
+{
+    const struct vp_placement *placement = config->placement;
+    int *counts = vp_arena_alloc(&config->arena,
+                                 (size_t)config->stages * sizeof(*counts));
+
+    if (!counts)
+        return no_memory(config, err);
+    for (int i = 0; i < n_blocks; i++)
+        counts[placement->modules.at[i]]++;
+    if (counts[config->stages - 1] == 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'module_to_stage_map' has no block but only "
+                          "the loss on stage %d; move a block there",
+                          placement->modules_place, config->stages - 1);
+    for (int s = 0; s < config->partition.n; s++)
+        if (config->partition.at[s] != counts[s])
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: key 'module_to_stage_map' has %d blocks on "
+                              "stage %d, but partition at %s has %d; make them "
+                              "agree",
+                              placement->modules_place, counts[s], s,
+                              vp_config_place(config, "partition"),
+                              config->partition.at[s]);
+    if (config->partition.n == 0) {
+        config->partition = (struct vp_int_list){ counts, config->stages };
+        vp_origin_derive(config, "partition",
+                         "module_to_stage_map of config_file");
+    }
+    return VP_OK;
+}
+
+static enum vp_status check_modules(struct vp_config *config,
+                                    struct vp_err *err)
+{
+    const struct vp_placement *placement = config->placement;
+    int64_t n_blocks = config->model->n_blocks(&config->sizes);
+    int n = placement->modules.n;
+
+    if (n == 0)
+        return VP_OK;
+    if (placement->modules.at[n - 1] != placement->n_stages - 1)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'module_to_stage_map' ends with stage %d, "
+                          "but the last one in stage_to_rank_map is %d; make "
+                          "them agree",
+                          placement->modules_place,
+                          placement->modules.at[n - 1],
+                          placement->n_stages - 1);
+    if (is_by_stage(placement))
+        return VP_OK;
+    if ((n == n_blocks || n == n_blocks + 1) && config->chunks == 1)
+        return count_modules(config, (int)n_blocks, err);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'module_to_stage_map' does not fit %d "
+                      "stage%s; give each once, and the last one twice, for "
+                      "the loss",
+                      placement->modules_place, placement->n_stages,
+                      placement->n_stages == 1 ? "" : "s");
+}
+
+/* What config_file says, unless `replicas` says otherwise. */
+static enum vp_status check_placement(struct vp_config *config,
+                                      struct vp_err *err)
+{
+    const struct vp_placement *placement = config->placement;
+
+    if (!placement)
+        return VP_OK;
+    if (config->replicas.at != placement->replicas.at) {
+        if (config->ranks.at == placement->ranks.at)
+            config->ranks = (struct vp_int_list){ .n = 0 };
+        return VP_OK;
+    }
+    if (placement->n_stages != config->stages)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'stage_to_rank_map' has %d stage%s, but by "
+                          "%s at %s there %s %d; make them agree",
+                          placement->place, placement->n_stages,
+                          placement->n_stages == 1 ? "" : "s",
+                          stages_key(config), stages_place(config),
+                          config->stages == 1 ? "is" : "are", config->stages);
+    return check_modules(config, err);
+}
+
+/* Every number from 0 once. */
+static enum vp_status check_ranks(const struct vp_config *config,
+                                  struct vp_err *err)
+{
+    int n = vp_config_n_ranks(config);
+    bool seen[MAX_RANKS] = { false };
+
+    if (config->ranks.n > 0 && config->ranks.n != n)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'ranks' has %d %s for %d rank%s; give one "
+                          "each",
+                          vp_config_place(config, "ranks"), config->ranks.n,
+                          config->ranks.n == 1 ? "entry" : "entries", n,
+                          n == 1 ? "" : "s");
+    for (int i = 0; i < config->ranks.n; i++) {
+        int rank = config->ranks.at[i];
+
+        if (rank >= n || seen[rank])
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: key 'ranks' has %d as entry %d, which is "
+                              "%s; name every rank from 0 to %d once",
+                              vp_config_place(config, "ranks"), rank, i + 1,
+                              rank >= n ? "too large" : "there already", n - 1);
+        seen[rank] = true;
+    }
+    if (config->machines.n > 0 && config->machines.n != n)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'machines' has %d %s for %d rank%s; give "
+                          "one each",
+                          vp_config_place(config, "machines"),
+                          config->machines.n,
+                          config->machines.n == 1 ? "entry" : "entries", n,
+                          n == 1 ? "" : "s");
+    return VP_OK;
+}
+
+/* ---- Lists with an entry per stage -------------------------------------- */
+
+static enum vp_status resolve_ratios(struct vp_config *config,
+                                     struct vp_err *err)
+{
+    struct vp_real_list *list = &config->recompute_ratio;
+    int n = vp_config_n_stages(config);
+    double *all;
+
+    if (!list->for_all)
+        VP_TRY(check_length(config, "recompute_ratio", list->n, n, err));
+    if (list->n == 0 || (config->recompute && !list->for_all))
+        return VP_OK;
+    all = vp_arena_alloc(&config->arena, (size_t)n * sizeof(*all));
+    if (!all)
+        return no_memory(config, err);
+    for (int s = 0; s < n; s++)
+        all[s] = config->recompute ? list->at[0] : 0.0;
+    *list = (struct vp_real_list){ .at = all,
+                                   .n = n,
+                                   .for_all = list->for_all };
+    if (!config->recompute)
+        vp_origin_derive(config, "recompute_ratio", "recompute is false");
+    return VP_OK;
+}
+
+static enum vp_status check_replicas(const struct vp_config *config,
+                                     struct vp_err *err)
+{
+    int n_ranks;
+
+    VP_TRY(check_length(config, "replicas", config->replicas.n, config->stages,
+                        err));
+    for (int s = 1; config->chunks > 1 && s < config->replicas.n; s++)
+        if (config->replicas.at[s] != config->replicas.at[0])
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: key '%s': ranks of schedule %s own several "
+                              "stages and need the same number of replicas "
+                              "everywhere; give that, or use 1f1b",
+                              vp_config_place(config, "replicas"),
+                              vp_config_written(config, "replicas"),
+                              generator_of(config)->name);
+    n_ranks = vp_config_n_ranks(config);
+    if (n_ranks > MAX_RANKS)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key '%s': %d ranks are too many; use at most "
+                          "%d in all",
+                          vp_config_place(config, "replicas"),
+                          vp_config_written(config, "replicas"), n_ranks,
+                          MAX_RANKS);
+    if (n_ranks * config->threads_per_stage > MAX_THREADS)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'threads_per_stage': %d ranks with %d "
+                          "threads each are %d; use at most %d in all",
+                          vp_config_place(config, "threads_per_stage"), n_ranks,
+                          config->threads_per_stage,
+                          n_ranks * config->threads_per_stage, MAX_THREADS);
+    return VP_OK;
+}
+
+/* Depths given by hand may make stages wait for each other. */
+static enum vp_status check_depths(const struct vp_config *config,
+                                   struct vp_err *err)
+{
+    bool asp = config->sync_mode == VP_SYNC_ASP;
+    struct vp_sched_config sched = {
+        .name = generator_of(config)->name,
+        .n_stages = config->stages,
+        .n_chunks = config->chunks,
+        .n_mb = config->accumulation_steps,
+        .replicas = config->replicas.at,
+        .depth = config->warmup_depths.at,
+        .global_norm = !asp,
+    };
+    struct vp_schedule schedule = { .actions = NULL };
+    enum vp_status st;
+    int64_t n_proof;
+
+    if (config->warmup_depths.n == 0)
+        return VP_OK;
+    VP_TRY(check_length(config, "warmup_depths", config->warmup_depths.n,
+                        config->stages, err));
+    n_proof = vp_schedule_proof_mb(sched.replicas, sched.depth, sched.n_stages);
+    if (asp || sched.n_mb > n_proof)
+        sched.n_mb = (int)n_proof; /* at most 1024 ranks of depth 1000 */
+    st = vp_schedule_make(&sched, &schedule, err);
+    if (st == VP_OK)
+        st = vp_schedule_validate(&schedule, err);
+    vp_schedule_release(&schedule);
+    if (st != VP_OK)
+        vp_err_prefix(err, "%s: key '%s'",
+                      vp_config_place(config, "warmup_depths"),
+                      vp_config_written(config, "warmup_depths"));
+    return st;
+}
+
+/* ---- Balance ------------------------------------------------------------ */
+
+static double forward_flops(const struct vp_graph *graph, int block)
+{
+    int first = graph->blocks[block].first_op;
+    double flops = 0.0;
+
+    for (int i = first; i < first + graph->blocks[block].n_ops; i++)
+        flops += vp_op_flops(graph, &graph->ops[i], VP_PHASE_F);
+    return flops;
+}
+
+/* costs: [stages, blocks]. Replicas share the minibatches of their stage. */
+static void fill_costs(const struct vp_config *config,
+                       const struct vp_graph *graph, double *costs)
+{
+    for (int i = 0; i < graph->n_blocks; i++) {
+        double all = vp_graph_flops(graph, i, 1);
+        double again = forward_flops(graph, i);
+
+        for (int s = 0; s < vp_config_n_stages(config); s++) {
+            double ratio = config->recompute_ratio.n > 0
+                               ? config->recompute_ratio.at[s]
+                               : 0.0;
+            int at = config->chunks > 1 ? 0 : s; /* or all the same */
+            int n_ranks = config->replicas.n > 0 ? config->replicas.at[at] : 1;
+
+            costs[s * graph->n_blocks + i] = (all + ratio * again) / n_ranks;
+        }
+    }
+}
+
+/* Stages of equal work by FLOPs: forward, backward, recomputed share. */
+static enum vp_status balance(struct vp_config *config,
+                              const struct vp_dims *dims, struct vp_err *err)
+{
+    size_t n = (size_t)vp_config_n_stages(config);
+    struct vp_arena arena = { NULL };
+    struct vp_graph graph;
+    double *costs;
+    int *partition;
+    enum vp_status st = VP_ERR_NOMEM;
+
+    VP_TRY(vp_model_build(config->model, &config->sizes, dims, &graph, err));
+    costs = vp_arena_alloc(&arena, n * (size_t)graph.n_blocks * sizeof(*costs));
+    partition = vp_arena_alloc(&config->arena, n * sizeof(*partition));
+    if (costs && partition) {
+        fill_costs(config, &graph, costs);
+        st = vp_plan_balance(costs, graph.n_blocks, (int)n, partition);
+    }
+    vp_arena_release(&arena);
+    vp_graph_release(&graph);
+    if (st != VP_OK)
+        return no_memory(config, err);
+    config->partition = (struct vp_int_list){ partition, (int)n };
+    vp_origin_derive(config, "partition", "equal work by FLOPs");
+    return VP_OK;
+}
+
+/* ---- All of it ---------------------------------------------------------- */
+
+/* In asp a stage does not know when another one has updated its copy. */
+static enum vp_status resolve_ties(struct vp_config *config, struct vp_err *err)
+{
+    if (config->sync_mode == VP_SYNC_BSP || vp_config_n_stages(config) == 1)
+        return VP_OK;
+    if (config->sizes.tie_embeddings &&
+        vp_config_given(config, "tie_embeddings"))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'tie_embeddings' is true, but several "
+                          "stages cannot share weights in sync_mode asp; set "
+                          "it to false, or use bsp",
+                          vp_config_place(config, "tie_embeddings"));
+    if (config->sizes.tie_embeddings)
+        vp_origin_derive(config, "tie_embeddings",
+                         "stages cannot share weights in sync_mode asp");
+    config->sizes.tie_embeddings = false;
+    return VP_OK;
+}
+
+static void resolve_group(struct vp_config *config)
+{
+    if (config->sync_mode == VP_SYNC_ASP) {
+        config->accumulation_steps = 1;
+    } else if (!vp_config_given(config, "accumulation_steps")) {
+        config->accumulation_steps = vp_config_n_stages(config) > 1 ? GROUP : 1;
+        vp_origin_derive(config, "accumulation_steps",
+                         vp_config_n_stages(config) > 1 ? "several stages"
+                                                        : "one stage");
+    }
+}
+
+enum vp_status vp_pipeline_resolve(struct vp_config *config,
+                                   const struct vp_dims *dims,
+                                   struct vp_err *err)
+{
+    VP_TRY(vp_placement_check_mp_size(config, err));
+    VP_TRY(resolve_schedule(config, err));
+    VP_TRY(resolve_stages(config, err));
+    resolve_group(config);
+    VP_TRY(check_partition(config, err));
+    VP_TRY(check_placement(config, err));
+    VP_TRY(resolve_ratios(config, err));
+    VP_TRY(check_replicas(config, err));
+    VP_TRY(check_ranks(config, err));
+    VP_TRY(check_depths(config, err));
+    VP_TRY(resolve_ties(config, err));
+    if (config->partition.n == 0 && vp_config_n_stages(config) > 1)
+        VP_TRY(balance(config, dims, err));
+    return VP_OK;
+}
+
+void vp_pipeline_set(const struct vp_config *config,
+                     struct vp_train_config *train)
+{
+    train->schedule = vp_generator_at(config->schedule)->name;
+    train->schedule_memory = config->schedule_memory;
+    train->n_stages = config->stages;
+    train->n_chunks = config->chunks;
+    train->partition = config->partition.at;
+    train->recompute_ratio = config->recompute_ratio.at;
+    train->keep_all = !config->recompute;
+    train->replicas = config->replicas.at;
+    train->depth = config->warmup_depths.at;
+    train->early_recompute = config->early_recompute;
+    train->clip_per_stage = config->clip_per_stage;
+    train->fast_sums = config->fast_reduce;
+    train->compress = config->compress_activations;
+    train->accumulation_steps = config->accumulation_steps;
+    train->timeout_ms = config->watchdog_seconds * 1000;
+}

@@ -1,0 +1,63 @@
+#include "config/shrink.h"
+
+#include <stdlib.h>
+
+static double largest(const struct vp_real_list *list)
+{
+    double most = 0.0;
+
+    for (int i = 0; i < list->n; i++)
+        most = list->at[i] > most ? list->at[i] : most;
+    return most;
+}
+
+/* Everything that has an entry per stage or rank follows from their number; a
+ * stage recomputes as much as that with the least room did. */
+static void cut_anew(struct vp_config *config, int n, double *ratios)
+{
+    double ratio = largest(&config->recompute_ratio);
+
+    for (int s = 0; s < n * config->chunks; s++)
+        ratios[s] = ratio;
+    if (config->recompute_ratio.n > 0)
+        config->recompute_ratio = (struct vp_real_list){
+            .at = ratios, .n = n * config->chunks
+        };
+    config->stages = n;
+    config->partition = (struct vp_int_list){ 0 };
+    config->replicas = (struct vp_int_list){ 0 };
+    config->ranks = (struct vp_int_list){ 0 };
+    config->warmup_depths = (struct vp_int_list){ 0 };
+    config->placement = NULL;
+    if (config->distributed_backend != VP_TRANSPORT_NCCL)
+        config->distributed_backend = VP_TRANSPORT_MPI;
+}
+
+enum vp_status vp_shrink(const struct vp_config *config, vp_lost_fn lost,
+                         void *ctx, const char *path, int *n_out,
+                         struct vp_err *err)
+{
+    size_t n = (size_t)config->machines.n;
+    struct vp_machine *left = calloc(n + 1, sizeof(*left));
+    double *ratios = calloc((n + 1) * (size_t)config->chunks, sizeof(*ratios));
+    struct vp_config small = *config;
+    enum vp_status st;
+    int n_left = 0;
+
+    for (size_t i = 0; left && i < n; i++)
+        if (!lost(ctx, config->machines.at[i].host))
+            left[n_left++] = config->machines.at[i];
+    if (!left || !ratios) {
+        st = vp_err_set(err, VP_ERR_NOMEM, "restarting: out of memory");
+    } else if (n_left == 0) {
+        st = vp_err_set(err, VP_ERR_IO, "no host of machines is left");
+    } else {
+        small.machines = (struct vp_machine_list){ left, n_left };
+        cut_anew(&small, n_left, ratios);
+        st = vp_config_write(&small, path, err);
+    }
+    *n_out = n_left;
+    free(left);
+    free(ratios);
+    return st;
+}

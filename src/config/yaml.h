@@ -1,0 +1,45 @@
+/* A strict reader for the part of YAML that configurations need: scalars,
+ * lists and maps in one document. Every node remembers its place.
+ *
+ * Refused, each with one line: anchors, aliases, tags, several documents,
+ * duplicate keys, keys that are not words, control characters and line breaks
+ * inside text, and files beyond the limits below. */
+#ifndef VP_CONFIG_YAML_H
+#define VP_CONFIG_YAML_H
+
+#include "base/memory.h"
+
+#define VP_YAML_MAX_DEPTH 16
+#define VP_YAML_MAX_NODES 4096
+#define VP_YAML_MAX_SCALAR 4096
+
+enum vp_yaml_kind { VP_YAML_SCALAR, VP_YAML_LIST, VP_YAML_MAP };
+
+struct vp_yaml_node {
+    enum vp_yaml_kind kind;
+    int line, column; /* of the value; both start at 1 */
+    const char *text; /* scalar: its text, one printable line */
+    bool quoted;      /* scalar: was written in quotes */
+    const char *key;  /* inside a map: its key; NULL elsewhere */
+    int key_line, key_column;
+    struct vp_yaml_node *child; /* list, map: the first entry, or NULL */
+    struct vp_yaml_node *next;  /* the entry after this one, or NULL */
+};
+
+/* Reads a file. Nodes and texts live in `arena`. Messages begin with
+ * "path:line:column: " where a place is known, else with "path: ". */
+enum vp_status vp_yaml_read(const char *path, struct vp_arena *arena,
+                            const struct vp_yaml_node **root_out,
+                            struct vp_err *err);
+
+/* The same for bytes in memory; `name` stands in messages. */
+enum vp_status vp_yaml_parse(const char *name, const char *bytes,
+                             size_t n_bytes, struct vp_arena *arena,
+                             const struct vp_yaml_node **root_out,
+                             struct vp_err *err);
+
+/* Whether `text` can be shown on one line of a terminal: no ASCII or C1
+ * controls, no Unicode line or paragraph separator. */
+bool vp_yaml_printable(const char *text);
+
+#endif

@@ -1,0 +1,139 @@
+#include "job/boxfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void make_path(const char *folder, int rank, char *out, size_t n)
+{
+    snprintf(out, n, "%s/actions.%d", folder, rank);
+}
+
+struct vp_box *vp_box_map(void)
+{
+    void *at = mmap(NULL, sizeof(struct vp_box), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* ---- Files that are cut short ------------------------------------------- */
+
+/* A box that is kept in a file. Never freed, as its box is never unmapped. */
+struct kept {
+    struct vp_box *box;
+    atomic_bool lost; /* memory of its own takes the place of the file */
+    struct kept *next;
+};
+
+static _Atomic(struct kept *) all_kept;
+static struct sigaction old_action; /* for SIGBUS */
+
+static bool is_in(const struct vp_box *box, const void *address)
+{
+    uintptr_t at = (uintptr_t)address, first = (uintptr_t)box;
+
+    return at >= first && at < first + sizeof(*box);
+}
+
+/* Two threads may come here for one box: the second one tries its access again
+ * until the first one has put memory there. */
+static bool replace_file(struct kept *kept)
+{
+    if (atomic_exchange(&kept->lost, true))
+        return true;
+    return mmap(kept->box, sizeof(*kept->box), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                0) == (void *)kept->box;
+}
+
+/* A mapped page whose file was truncated, or cannot be read or written any
+ * more, raises SIGBUS. The rank goes on with a box that no file keeps. Only
+ * system calls here. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    int error = errno;
+
+    for (struct kept *kept = atomic_load(&all_kept); kept; kept = kept->next)
+        if (is_in(kept->box, info->si_addr) && replace_file(kept)) {
+            errno = error;
+            return;
+        }
+    if (old_action.sa_flags & SA_SIGINFO)
+        old_action.sa_sigaction(number, info, context);
+    else if (old_action.sa_handler != SIG_DFL &&
+             old_action.sa_handler != SIG_IGN)
+        old_action.sa_handler(number);
+    else
+        sigaction(SIGBUS, &old_action, NULL); /* the access is made again */
+    errno = error;
+}
+
+static void catch_bus_errors(void)
+{
+    struct sigaction action = { .sa_sigaction = on_bus_error,
+                                .sa_flags = SA_SIGINFO };
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, &old_action);
+}
+
+static bool protect(struct vp_box *box)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct kept *kept = malloc(sizeof(*kept));
+
+    if (!kept)
+        return false;
+    *kept = (struct kept){ .box = box, .next = atomic_load(&all_kept) };
+    while (!atomic_compare_exchange_weak(&all_kept, &kept->next, kept))
+        ;
+    return pthread_once(&once, catch_bus_errors) == 0;
+}
+
+/* ---- Keeping and reading ------------------------------------------------ */
+
+/* The file takes the place of the memory, at the same address. A file that is
+ * there is not truncated: a rank may have mapped it. */
+enum vp_status vp_boxfile_keep(struct vp_box *box, const char *folder, int rank,
+                               struct vp_err *err)
+{
+    const ssize_t n = sizeof(*box);
+    char path[1024 + 32];
+    bool kept;
+    int fd;
+
+    make_path(folder, rank, path, sizeof(path));
+    unlink(path);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    kept = fd >= 0 && write(fd, box, sizeof(*box)) == n && protect(box) &&
+           mmap(box, sizeof(*box), PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_FIXED, fd, 0) == box;
+    if (!kept)
+        vp_err_write(err, path, errno);
+    if (fd >= 0)
+        close(fd);
+    return kept ? VP_OK : VP_ERR_IO;
+}
+
+bool vp_boxfile_read(const char *folder, int rank, struct vp_box *out)
+{
+    char path[1024 + 32];
+    ssize_t n;
+    int fd;
+
+    make_path(folder, rank, path, sizeof(path));
+    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    n = read(fd, out, sizeof(*out));
+    close(fd);
+    return n == (ssize_t)sizeof(*out);
+}

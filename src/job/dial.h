@@ -1,0 +1,15 @@
+/* A rank's way to its supervisor: connects, and does the rank's part of the
+ * handshake. Private to launch. */
+#ifndef VP_JOB_DIAL_H
+#define VP_JOB_DIAL_H
+
+#include "job/message.h"
+
+/* `address`: text of address.h. Tries again for up to `limit_ms`: the supervisor
+ * may be busy, or may have closed this connection to make room for another
+ * one. It is not tried again where nobody listens at a local socket: its
+ * supervisor is gone. The caller owns the non-blocking `fd_out`. */
+enum vp_status vp_dial(const char *address, const struct vp_hello *hello,
+                       int64_t limit_ms, int *fd_out, struct vp_err *err);
+
+#endif

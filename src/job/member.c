@@ -1,0 +1,99 @@
+#include "job/member.h"
+
+#include "base/limit.h"
+#include "config/hosts.h"
+#include "job/supervisor.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { REPORT_MS = 5000 }; /* for the supervisor to speak */
+
+static enum vp_status start_pulse(const struct vp_member_config *config,
+                                  const char *address, struct vp_member *member,
+                                  struct vp_err *err)
+{
+    struct vp_pulse_config pulse = {
+        .address = address,
+        .rank = config->self.index,
+        .n_ranks = config->self.n,
+        .host = vp_host_of(config->config, config->self.index),
+        .watchdog_seconds = config->config->watchdog_seconds,
+        .stop = config->stop,
+        .on_stop = config->on_stop,
+        .on_end = config->on_end,
+    };
+
+    return vp_pulse_start(&pulse, &member->pulse, err);
+}
+
+/* Whoever started the ranks looks after them, or nobody does yet: then the
+ * first of them finds somebody, and tells the others. */
+static enum vp_status meet(const struct vp_member_config *config,
+                           struct vp_member *member, struct vp_err *err)
+{
+    const char *given = getenv(VP_SUPERVISOR_VARIABLE);
+    char address[512] = "";
+    enum vp_status st;
+
+    vp_duty_set(VP_DUTY_JOIN, NULL);
+    if (given)
+        VP_TRY(start_pulse(config, given, member, err));
+    if (config->self.n == 1)
+        return VP_OK;
+    if (!given && config->self.index == 0)
+        VP_TRY(config->hire(config->config, address, sizeof(address), err));
+    VP_TRY(
+        vp_processes_join(&config->self, config->config, &member->world, err));
+    if (given)
+        return VP_OK;
+    st = vp_world_share(member->world, address, sizeof(address),
+                        VP_LIMIT_NEVER);
+    if (st != VP_OK)
+        return vp_err_set(err, st,
+                          "the first process does not say who looks after the "
+                          "job; look at what it says");
+    return start_pulse(config, address, member, err);
+}
+
+enum vp_status vp_member_join(const struct vp_member_config *config,
+                              struct vp_member *out, struct vp_err *err)
+{
+    *out = (struct vp_member){ .world = NULL };
+    return meet(config, out, err);
+}
+
+bool vp_member_is_one(const struct vp_processes *self)
+{
+    return self->n > 1 || getenv(VP_SUPERVISOR_VARIABLE);
+}
+
+bool vp_member_say(struct vp_member *member, enum vp_status status,
+                   const struct vp_err *err)
+{
+    if (!member->pulse)
+        return false;
+    if (status == VP_OK)
+        vp_pulse_say(member->pulse, VP_WORD_DONE, VP_OK, NULL);
+    else if (status == VP_ERR_INTERRUPTED)
+        vp_pulse_say(member->pulse, VP_WORD_INTERRUPTED, VP_OK, NULL);
+    else /* without a text it was another process that failed */
+        vp_pulse_say(member->pulse, VP_WORD_FAILED,
+                     err->text[0] ? status : VP_ERR_ABORTED, err->text);
+    member->failed = status != VP_OK && status != VP_ERR_INTERRUPTED;
+    return true;
+}
+
+/* mpirun takes the job down when a process has failed, and what others say then
+ * may be lost: the report comes first, and with it the word to end. */
+void vp_member_leave(struct vp_member *member)
+{
+    const struct timespec pause = { .tv_nsec = 50000000 };
+    struct vp_limit limit = vp_limit_ms(REPORT_MS);
+
+    while (member->failed && !vp_limit_is_over(&limit))
+        nanosleep(&pause, NULL);
+    vp_world_free(member->world);
+    vp_pulse_free(member->pulse);
+    *member = (struct vp_member){ .world = NULL };
+}

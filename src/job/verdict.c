@@ -1,0 +1,793 @@
+#include "job/verdict.h"
+
+#include "base/clock.h"
+#include "base/cores.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND INT64_C(1000000000)
+
+/* A beat comes several times a second. */
+#define LONGEST_SILENCE (10 * SECOND)
+/* Ranks that end together are looked at together. */
+#define SETTLE (SECOND * 3 / 10)
+/* Ranks that wait complain first. */
+#define GRACE (2 * SECOND)
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What a rank says may be any number. */
+static int64_t ns_of(int64_t ms)
+{
+    return ms < INT64_MAX / 1000000 ? ms * 1000000 : INT64_MAX;
+}
+
+/* ---- What is known ------------------------------------------------------ */
+
+enum vp_status vp_roster_init(struct vp_roster *roster, int n_ranks,
+                              int watchdog_seconds, int64_t now_ns)
+{
+    *roster = (struct vp_roster){
+        .ranks = calloc((size_t)n_ranks, sizeof(*roster->ranks)),
+        .n_ranks = n_ranks,
+        .limit_ns = watchdog_seconds * SECOND,
+        .start_ns = now_ns,
+        .progress_ns = now_ns,
+    };
+    for (int d = 0; d < VP_DUTY_COUNT; d++)
+        roster->duty_ns[d] = vp_duty_limit_ns((enum vp_duty)d,
+                                              roster->limit_ns);
+    return roster->ranks ? VP_OK : VP_ERR_NOMEM;
+}
+
+void vp_roster_release(struct vp_roster *roster)
+{
+    free(roster->ranks);
+    *roster = (struct vp_roster){ 0 };
+}
+
+static void note_end(struct vp_roster *roster, struct vp_watched *rank,
+                     int64_t now_ns)
+{
+    if (rank->order > 0)
+        return;
+    rank->order = ++roster->n_ended;
+    rank->end_ns = now_ns;
+}
+
+/* No rank beats, and all of them did until about the same time. */
+static bool are_frozen(const struct vp_roster *roster, int64_t now_ns)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+
+    for (int r = 0; r < roster->n_ranks; r++) {
+        const struct vp_watched *it = &roster->ranks[r];
+
+        if (!it->came || it->gone || it->final.word != VP_WORD_NONE)
+            continue;
+        first = least(first, it->heard_ns);
+        last = most(last, it->heard_ns);
+    }
+    return roster->by_hand && first < INT64_MAX && now_ns - last > SECOND &&
+           last - first < SECOND;
+}
+
+void vp_roster_restart(struct vp_roster *roster, int64_t now_ns)
+{
+    if (roster->start_ns != VP_ROSTER_ENDED)
+        roster->start_ns = now_ns;
+    roster->progress_ns = now_ns;
+    for (int r = 0; r < roster->n_ranks; r++) {
+        roster->ranks[r].heard_ns = now_ns;
+        roster->ranks[r].pace.moved_ns = now_ns;
+    }
+}
+
+static void hear_vitals(struct vp_watched *rank, const struct vp_vitals *vitals,
+                        int64_t now_ns)
+{
+    if (vitals->n_calls != rank->vitals.n_calls)
+        rank->called_ns = now_ns;
+    rank->vitals = *vitals;
+}
+
+static void hear_beat(struct vp_roster *roster, struct vp_watched *rank,
+                      const struct vp_beat *beat, int64_t now_ns)
+{
+    if (beat->n_actions != rank->beat.n_actions ||
+        beat->duty != rank->beat.duty) {
+        roster->progress_ns = now_ns;
+        rank->earlier = rank->vitals;
+        rank->action_ns = now_ns;
+    }
+    vp_pace_note(&rank->pace, beat->duty, &rank->vitals, now_ns);
+    rank->beat = *beat;
+}
+
+void vp_roster_hear(struct vp_roster *roster, int rank,
+                    const struct vp_message *message, int64_t now_ns)
+{
+    struct vp_watched *it = &roster->ranks[rank];
+
+    if (are_frozen(roster, now_ns))
+        vp_roster_restart(roster, now_ns);
+    it->heard_ns = now_ns;
+    it->cut_off = it->is_ready = false;
+    switch (message->kind) {
+    case VP_MESSAGE_HELLO:
+        it->came = true;
+        it->hello = message->hello;
+        it->beat.idle = true;
+        it->pace.moved_ns = now_ns;
+        break;
+    case VP_MESSAGE_VITALS:
+        hear_vitals(it, &message->vitals, now_ns);
+        break;
+    case VP_MESSAGE_BEAT:
+        hear_beat(roster, it, &message->beat, now_ns);
+        break;
+    case VP_MESSAGE_WORD:
+        it->final = message->final;
+        note_end(roster, it, now_ns);
+        break;
+    default:
+        break;
+    }
+}
+
+void vp_roster_lose(struct vp_roster *roster, int rank, int64_t now_ns)
+{
+    struct vp_watched *it = &roster->ranks[rank];
+
+    it->gone = true;
+    if (it->final.word != VP_WORD_FAILED)
+        it->order = 0; /* it was done, but there: this is its end */
+    note_end(roster, it, now_ns);
+}
+
+/* ---- Judging one rank --------------------------------------------------- */
+
+static bool all_have_spoken(const struct vp_roster *roster)
+{
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (roster->ranks[r].final.word == VP_WORD_NONE)
+            return false;
+    return true;
+}
+
+/* A rank that is done stays until all others are, too. */
+static bool is_dead(const struct vp_roster *roster,
+                    const struct vp_watched *rank)
+{
+    return rank->gone && rank->final.word != VP_WORD_FAILED &&
+           !all_have_spoken(roster);
+}
+
+/* By its own fault: others only say that they waited, or were told to end. */
+static bool has_failed(const struct vp_watched *rank)
+{
+    return rank->final.word == VP_WORD_FAILED &&
+           rank->final.status != VP_ERR_TIMEOUT &&
+           rank->final.status != VP_ERR_ABORTED;
+}
+
+/* It is there, and has not said its last word. */
+static bool is_running(const struct vp_watched *rank)
+{
+    return rank->came && !rank->gone && rank->final.word == VP_WORD_NONE;
+}
+
+static bool complains(const struct vp_roster *roster,
+                      const struct vp_watched *rank)
+{
+    if (rank->final.word == VP_WORD_FAILED)
+        return rank->final.status == VP_ERR_TIMEOUT;
+    return is_running(rank) && ns_of(rank->beat.wait_ms) >= roster->limit_ns;
+}
+
+static bool is_silent(const struct vp_roster *roster,
+                      const struct vp_watched *rank, int64_t now_ns)
+{
+    int64_t limit = rank->is_ready
+                        ? roster->limit_ns
+                        : least(roster->limit_ns / 2, LONGEST_SILENCE);
+
+    return is_running(rank) && now_ns - rank->heard_ns >= limit;
+}
+
+static bool is_waiting(const struct vp_watched *rank)
+{
+    return !rank->beat.idle && rank->beat.wait_ms > 0;
+}
+
+/* ---- Judging all -------------------------------------------------------- */
+
+/* The first that never came, or has not yet; -1: none. */
+static int first_missing(const struct vp_roster *roster)
+{
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (!roster->ranks[r].came)
+            return r;
+    return -1;
+}
+
+/* Whoever started the ranks asks all to end when one has died, and kills them a
+ * moment later. If that was seen all at once, who was not asked died first. */
+static bool ended_before(const struct vp_roster *roster,
+                         const struct vp_watched *a, const struct vp_watched *b)
+{
+    if (is_dead(roster, a) && is_dead(roster, b) &&
+        a->beat.stop != b->beat.stop)
+        return b->beat.stop;
+    return a->order < b->order;
+}
+
+/* The first that died or failed; -1: none. */
+static int first_ended(const struct vp_roster *roster)
+{
+    int first = -1;
+
+    for (int r = 0; r < roster->n_ranks; r++) {
+        const struct vp_watched *it = &roster->ranks[r];
+
+        if ((is_dead(roster, it) || has_failed(it)) &&
+            (first < 0 || ended_before(roster, it, &roster->ranks[first])))
+            first = r;
+    }
+    return first;
+}
+
+static int first_silent(const struct vp_roster *roster, int64_t now_ns)
+{
+    int first = -1;
+
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (is_silent(roster, &roster->ranks[r], now_ns) &&
+            (first < 0 ||
+             roster->ranks[r].heard_ns < roster->ranks[first].heard_ns))
+            first = r;
+    return first;
+}
+
+/* The rank that complains first, by how long it has waited; -1: none. */
+static int first_complaint(const struct vp_roster *roster)
+{
+    int first = -1;
+
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (complains(roster, &roster->ranks[r]) &&
+            (first < 0 ||
+             roster->ranks[r].beat.wait_ms > roster->ranks[first].beat.wait_ms))
+            first = r;
+    return first;
+}
+
+/* A rank that computes comes before one that waits: follows the waits from
+ * `rank`, or looks at all ranks where that goes round in circles. */
+static int follow_waits(const struct vp_roster *roster, int rank)
+{
+    int at = rank < 0 ? 0 : rank;
+
+    for (int hops = 0; hops <= roster->n_ranks; hops++) {
+        int next = roster->ranks[at].beat.action.peer;
+
+        if (!is_waiting(&roster->ranks[at]) || next < 0 || next == at ||
+            next >= roster->n_ranks)
+            break;
+        at = next;
+    }
+    if (!is_waiting(&roster->ranks[at]) &&
+        !complains(roster, &roster->ranks[at]))
+        return at;
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (!is_waiting(&roster->ranks[r]) && !roster->ranks[r].beat.idle)
+            return r;
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (roster->ranks[r].beat.idle &&
+            roster->ranks[r].final.word == VP_WORD_NONE)
+            return r;
+    return at;
+}
+
+/* For most of the limit. */
+static bool is_long_ns(const struct vp_roster *roster, int64_t ns)
+{
+    return ns >= roster->limit_ns / 5 * 4;
+}
+
+static bool is_long(const struct vp_roster *roster, int64_t ms)
+{
+    return is_long_ns(roster, ns_of(ms));
+}
+
+/* The rank that is in one call on a file for longest; -1: none for long. */
+static int longest_call(const struct vp_roster *roster)
+{
+    int longest = -1;
+
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (is_running(&roster->ranks[r]) &&
+            is_long(roster, roster->ranks[r].vitals.call_ms) &&
+            (longest < 0 || roster->ranks[r].vitals.call_ms >
+                                roster->ranks[longest].vitals.call_ms))
+            longest = r;
+    return longest;
+}
+
+/* One that reads or writes, call after call; -1: none. */
+static int first_caller(const struct vp_roster *roster, int64_t now_ns)
+{
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (is_running(&roster->ranks[r]) &&
+            roster->ranks[r].vitals.call_ms > 0 &&
+            !is_long_ns(roster, now_ns - roster->ranks[r].called_ns))
+            return r;
+    return -1;
+}
+
+static bool is_starved(const struct vp_watched *rank, int64_t now_ns)
+{
+    const struct vp_cores before = { ns_of(rank->earlier.ran_ms),
+                                     ns_of(rank->earlier.delayed_ms) };
+    const struct vp_cores now = { ns_of(rank->vitals.ran_ms),
+                                  ns_of(rank->vitals.delayed_ms) };
+
+    return vp_cores_starved(&before, &now, now_ns - rank->action_ns);
+}
+
+static int first_starved(const struct vp_roster *roster, int64_t now_ns)
+{
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (is_running(&roster->ranks[r]) &&
+            is_starved(&roster->ranks[r], now_ns))
+            return r;
+    return -1;
+}
+
+static struct vp_verdict blame(enum vp_cause cause, int rank, int by,
+                               bool in_call)
+{
+    return (struct vp_verdict){
+        .cause = cause, .rank = rank, .by = by, .in_call = in_call
+    };
+}
+
+/* All wait: for a checkpoint that a rank cannot write, for a rank that gets no
+ * core to send with, or in vain. */
+static struct vp_verdict blame_circle(const struct vp_roster *roster, int rank,
+                                      int by, int64_t now_ns)
+{
+    int other = longest_call(roster);
+
+    if (other >= 0)
+        return blame(VP_CAUSE_STUCK, other, by, true);
+    other = first_caller(roster, now_ns);
+    if (other >= 0)
+        return blame(VP_CAUSE_SLOW, other, by, true);
+    other = first_starved(roster, now_ns);
+    if (other >= 0)
+        return blame(VP_CAUSE_STARVED, other, by, false);
+    return blame(VP_CAUSE_CIRCLE, rank, by, false);
+}
+
+static struct vp_verdict blame_waiting(const struct vp_roster *roster, int by,
+                                       int64_t now_ns)
+{
+    int rank = follow_waits(roster, by);
+    const struct vp_watched *it = &roster->ranks[rank];
+    bool in_call = is_long(roster, it->vitals.call_ms);
+
+    if (is_waiting(it))
+        return blame_circle(roster, rank, by, now_ns);
+    if (!it->beat.idle && !in_call && is_starved(it, now_ns))
+        return blame(VP_CAUSE_STARVED, rank, by, false);
+    if (it->beat.idle || is_long(roster, it->beat.busy_ms))
+        return blame(VP_CAUSE_STUCK, rank, by, in_call);
+    return blame(VP_CAUSE_SLOW, rank, by, false);
+}
+
+/* ---- Before the first step, and after the last -------------------------- */
+
+/* No progress for longer than its duty allows, and it waits for no rank; or one
+ * call lasts so long that it will not end. */
+static bool is_hung(const struct vp_roster *roster,
+                    const struct vp_watched *rank, int64_t now_ns)
+{
+    if (!is_running(rank))
+        return false;
+    if (ns_of(rank->vitals.call_ms) >= roster->duty_ns[VP_DUTY_SAVE])
+        return true;
+    return rank->vitals.wait_ms == 0 &&
+           now_ns - rank->pace.moved_ns >= roster->duty_ns[rank->beat.duty];
+}
+
+/* All ranks that are left wait for each other for longer than that. */
+static bool all_wait(const struct vp_roster *roster)
+{
+    int n = 0;
+
+    for (int r = 0; r < roster->n_ranks; r++) {
+        const struct vp_watched *it = &roster->ranks[r];
+
+        if (!it->came || (is_running(it) && ns_of(it->vitals.wait_ms) <
+                                                roster->duty_ns[it->beat.duty]))
+            return false;
+        n += is_running(it);
+    }
+    return n > 0;
+}
+
+static struct vp_verdict find_hung(const struct vp_roster *roster,
+                                   int64_t now_ns)
+{
+    struct vp_verdict verdict = { .rank = -1, .by = -1 };
+
+    for (int r = 0; r < roster->n_ranks; r++) {
+        const struct vp_watched *it = &roster->ranks[r];
+
+        if (!is_hung(roster, it, now_ns) ||
+            (verdict.rank >= 0 &&
+             it->pace.moved_ns >= roster->ranks[verdict.rank].pace.moved_ns))
+            continue;
+        verdict.cause = VP_CAUSE_STUCK;
+        verdict.rank = r;
+        verdict.in_call = is_long(roster, it->vitals.call_ms);
+    }
+    if (verdict.rank < 0 && all_wait(roster))
+        verdict = (struct vp_verdict){ .cause = VP_CAUSE_CIRCLE, .by = -1 };
+    return verdict;
+}
+
+static int first_absent(const struct vp_roster *roster, int64_t now_ns)
+{
+    if (now_ns - roster->start_ns < roster->duty_ns[VP_DUTY_START])
+        return -1;
+    return first_missing(roster);
+}
+
+static struct vp_verdict blame_absent(int rank)
+{
+    return (
+        struct vp_verdict){ .cause = VP_CAUSE_ABSENT, .rank = rank, .by = -1 };
+}
+
+/* If even the first that died was asked to end before, it was one that had not
+ * come yet. */
+static struct vp_verdict blame_ended(const struct vp_roster *roster, int rank)
+{
+    const struct vp_watched *it = &roster->ranks[rank];
+    int missing = first_missing(roster);
+
+    if (!is_dead(roster, it))
+        return (struct vp_verdict){ .cause = VP_CAUSE_FAILED,
+                                    .rank = rank,
+                                    .by = -1,
+                                    .status = it->final.status };
+    if (it->beat.stop && missing >= 0)
+        return blame_absent(missing);
+    return (
+        struct vp_verdict){ .cause = VP_CAUSE_DEAD, .rank = rank, .by = -1 };
+}
+
+/* Ranks train, and for longer than any of them may wait nothing happens. */
+static bool nothing_happens(const struct vp_roster *roster, int64_t now_ns)
+{
+    if (now_ns - roster->progress_ns < roster->limit_ns + GRACE)
+        return false;
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (roster->ranks[r].beat.duty != VP_DUTY_TRAIN ||
+            roster->ranks[r].final.word != VP_WORD_NONE)
+            return false;
+    return true;
+}
+
+static struct vp_verdict find_cause(const struct vp_roster *roster,
+                                    int64_t now_ns)
+{
+    struct vp_verdict none = { .rank = -1, .by = -1 };
+    int rank = first_ended(roster);
+
+    if (rank >= 0 && now_ns - roster->ranks[rank].end_ns < SETTLE)
+        return none;
+    if (rank >= 0)
+        return blame_ended(roster, rank);
+    rank = first_silent(roster, now_ns);
+    if (rank >= 0 && are_frozen(roster, now_ns))
+        return none;
+    if (rank >= 0)
+        return (struct vp_verdict){
+            .cause = roster->ranks[rank].cut_off    ? VP_CAUSE_CUT_OFF
+                     : roster->ranks[rank].is_ready ? VP_CAUSE_STARVED
+                                                    : VP_CAUSE_STOPPED,
+            .rank = rank,
+            .by = -1,
+        };
+    rank = first_complaint(roster);
+    if (rank >= 0 || nothing_happens(roster, now_ns))
+        return blame_waiting(roster, rank, now_ns);
+    rank = first_absent(roster, now_ns);
+    return rank >= 0 ? blame_absent(rank) : find_hung(roster, now_ns);
+}
+
+/* Other hosts are there, and none of this one's ranks can be used. */
+static const char *lost_host(const struct vp_roster *roster,
+                             const struct vp_verdict *verdict, int64_t now_ns)
+{
+    const char *host = roster->ranks[verdict->rank].hello.host;
+    int n_here = 0;
+
+    if (verdict->cause != VP_CAUSE_DEAD && verdict->cause != VP_CAUSE_STOPPED &&
+        verdict->cause != VP_CAUSE_CUT_OFF)
+        return NULL;
+    if (first_missing(roster) >= 0)
+        return NULL; /* it may be on this host */
+    for (int r = 0; r < roster->n_ranks; r++)
+        n_here += strcmp(roster->ranks[r].hello.host, host) == 0;
+    if (n_here == roster->n_ranks ||
+        (n_here == 1 && verdict->cause != VP_CAUSE_CUT_OFF))
+        return NULL;
+    return vp_roster_has_lost(roster, host, now_ns) ? host : NULL;
+}
+
+bool vp_roster_has_lost(const struct vp_roster *roster, const char *host,
+                        int64_t now_ns)
+{
+    bool found = false;
+
+    for (int r = 0; r < roster->n_ranks; r++) {
+        const struct vp_watched *it = &roster->ranks[r];
+
+        if (strcmp(it->hello.host, host) != 0)
+            continue;
+        found = true;
+        /* Last beats of ranks that are cut off together come apart. */
+        if (!is_dead(roster, it) && !is_silent(roster, it, now_ns) &&
+            !it->cut_off)
+            return false;
+    }
+    return found;
+}
+
+enum vp_outcome vp_roster_judge(const struct vp_roster *roster, int64_t now_ns,
+                                struct vp_verdict *out)
+{
+    int n[VP_WORD_COUNT] = { 0 };
+
+    *out = find_cause(roster, now_ns);
+    if (out->cause != VP_CAUSE_NONE) {
+        out->host = lost_host(roster, out, now_ns);
+        return VP_OUTCOME_FAILED;
+    }
+    for (int r = 0; r < roster->n_ranks; r++)
+        n[roster->ranks[r].final.word]++;
+    if (n[VP_WORD_DONE] + n[VP_WORD_INTERRUPTED] < roster->n_ranks)
+        return VP_OUTCOME_NONE;
+    return n[VP_WORD_INTERRUPTED] > 0 ? VP_OUTCOME_INTERRUPTED
+                                      : VP_OUTCOME_DONE;
+}
+
+bool vp_verdict_allows_restart(const struct vp_verdict *verdict)
+{
+    return verdict->cause != VP_CAUSE_NONE && verdict->cause != VP_CAUSE_FAILED;
+}
+
+/* ---- Printing ----------------------------------------------------------- */
+
+enum { MOST_LINES = 24 };
+
+static void say_action(struct vp_strbuf *out, const struct vp_watched *rank)
+{
+    const struct vp_beat *beat = &rank->beat;
+    char text[64];
+
+    if (beat->idle) {
+        vp_vitals_add(out, beat->duty, &rank->vitals);
+        return;
+    }
+    vp_action_print(&beat->action, text, sizeof(text));
+    vp_strbuf_addf(out, "%s, stage %d, minibatch %d%s", text,
+                   beat->action.stage, beat->action.mb,
+                   beat->eval ? " of an evaluation" : "");
+}
+
+/* "rank 2 on host n1" */
+static void say_name(struct vp_strbuf *out, const struct vp_roster *roster,
+                     int rank)
+{
+    vp_strbuf_addf(out, "rank %d", rank);
+    if (roster->ranks[rank].came)
+        vp_strbuf_addf(out, " on host %s", roster->ranks[rank].hello.host);
+}
+
+static void say_death(struct vp_strbuf *out, const struct vp_verdict *verdict)
+{
+    if (verdict->signal > 0)
+        vp_strbuf_addf(out, " is dead: ended by signal %d (%s)",
+                       verdict->signal, strsignal(verdict->signal));
+    else
+        vp_strbuf_addf(out, " is dead: it ended without a word");
+}
+
+static void say_host(struct vp_strbuf *out, const struct vp_roster *roster,
+                     const struct vp_verdict *verdict)
+{
+    int n = 0;
+
+    for (int r = 0; r < roster->n_ranks; r++)
+        n += strcmp(roster->ranks[r].hello.host, verdict->host) == 0;
+    vp_strbuf_addf(out, "host %s is %s: ", verdict->host,
+                   verdict->cause == VP_CAUSE_CUT_OFF ? "cut off" : "lost");
+    if (n == 1)
+        vp_strbuf_addf(out, "nothing comes from it and nothing reaches it; ");
+    else
+        vp_strbuf_addf(out, "all its %d ranks are %s; ", n,
+                       verdict->cause == VP_CAUSE_DEAD ? "gone" : "silent");
+}
+
+/* Stuck or slow, in an action, a duty or a call. */
+static void say_slow(struct vp_strbuf *out, const struct vp_watched *rank,
+                     const struct vp_verdict *verdict, int64_t now_ns)
+{
+    const struct vp_vitals *vitals = &rank->vitals;
+    double seconds = rank->beat.idle
+                         ? vp_clock_seconds(rank->pace.moved_ns, now_ns)
+                         : (double)rank->beat.busy_ms * 1e-3;
+
+    if (verdict->cause == VP_CAUSE_STUCK && verdict->in_call)
+        vp_strbuf_addf(out, " is stuck: %s for %.1f s", vitals->text,
+                       (double)vitals->call_ms * 1e-3);
+    else if (verdict->cause == VP_CAUSE_STUCK)
+        vp_strbuf_addf(out, " is stuck for %.1f s", seconds);
+    else if (verdict->in_call)
+        vp_strbuf_addf(out, " is slow: it still reads or writes files (%s)",
+                       vitals->text);
+    else
+        vp_strbuf_addf(out, " is slow: %.1f s so far", seconds);
+}
+
+static void say_starved(struct vp_strbuf *out, const struct vp_watched *rank,
+                        int64_t now_ns)
+{
+    const struct vp_vitals *now = &rank->vitals, *then = &rank->earlier;
+
+    if (rank->is_ready)
+        vp_strbuf_addf(
+            out,
+            " is starved: no sign of life for %.1f s, and its threads "
+            "wait for a core",
+            vp_clock_seconds(rank->heard_ns, now_ns));
+    else
+        vp_strbuf_addf(out,
+                       " is starved: in %.1f s its threads ran for %.1f s and "
+                       "waited %.1f s for a core",
+                       vp_clock_seconds(rank->action_ns, now_ns),
+                       (double)(now->ran_ms - then->ran_ms) * 1e-3,
+                       (double)(now->delayed_ms - then->delayed_ms) * 1e-3);
+    vp_strbuf_addf(out, "; see what else its host runs");
+}
+
+static void accuse(struct vp_strbuf *out, const struct vp_roster *roster,
+                   const struct vp_verdict *verdict, int64_t now_ns)
+{
+    const struct vp_watched *it = &roster->ranks[verdict->rank];
+    double silent = vp_clock_seconds(it->heard_ns, now_ns);
+
+    if (verdict->host)
+        say_host(out, roster, verdict);
+    say_name(out, roster, verdict->rank);
+    switch (verdict->cause) {
+    case VP_CAUSE_FAILED:
+        vp_strbuf_addf(out, " failed: %s", it->final.line);
+        return;
+    case VP_CAUSE_DEAD:
+        say_death(out, verdict);
+        break;
+    case VP_CAUSE_STOPPED:
+        vp_strbuf_addf(out,
+                       " is stopped: no sign of life for %.1f s, but its host "
+                       "answers",
+                       silent);
+        break;
+    case VP_CAUSE_CUT_OFF:
+        vp_strbuf_addf(out, " is cut off: no sign of life for %.1f s", silent);
+        break;
+    case VP_CAUSE_STUCK:
+    case VP_CAUSE_SLOW:
+        say_slow(out, it, verdict, now_ns);
+        break;
+    case VP_CAUSE_STARVED:
+        say_starved(out, it, now_ns);
+        break;
+    case VP_CAUSE_CIRCLE:
+        vp_strbuf_addf(
+            out, " waits, and so does every other rank: a message was lost");
+        break;
+    default:
+        vp_strbuf_addf(out,
+                       " never came; see what its host says about starting it");
+        return;
+    }
+    vp_strbuf_addf(out, "; last seen in ");
+    if (verdict->in_call && it->beat.idle)
+        vp_strbuf_addf(out, "%s", vp_duty_phrase(it->beat.duty));
+    else
+        say_action(out, it);
+    for (int i = 0; i < it->n_last; i++) {
+        char text[64];
+
+        vp_action_print(&it->last[i], text, sizeof(text));
+        vp_strbuf_addf(out, "%s%s", i ? ", " : "; before that ", text);
+    }
+}
+
+static void describe(struct vp_strbuf *out, const struct vp_roster *roster,
+                     int rank, int64_t now_ns)
+{
+    const struct vp_watched *it = &roster->ranks[rank];
+    const struct vp_beat *beat = &it->beat;
+
+    vp_strbuf_addf(out, "\n  rank %d", rank);
+    if (!it->came) {
+        vp_strbuf_addf(out, ": not there yet");
+        return;
+    }
+    vp_strbuf_addf(out, " (%s, pid %d): ", it->hello.host, it->hello.pid);
+    say_action(out, it);
+    if (!beat->idle)
+        vp_strbuf_addf(out, " for %.1f s, ", (double)beat->busy_ms * 1e-3);
+    if (is_waiting(it) && beat->action.peer >= 0)
+        vp_strbuf_addf(out, "waits for rank %d", beat->action.peer);
+    else if (is_waiting(it))
+        vp_strbuf_addf(out, "waits for the others");
+    else if (!beat->idle)
+        vp_strbuf_addf(out, "computes");
+    vp_strbuf_addf(out, "; %lld actions done", (long long)beat->n_actions);
+    if (is_dead(roster, it))
+        vp_strbuf_addf(out, "; dead");
+    else if (it->final.word == VP_WORD_NONE &&
+             now_ns - it->heard_ns > 2 * SECOND)
+        vp_strbuf_addf(out, "; silent for %.1f s",
+                       vp_clock_seconds(it->heard_ns, now_ns));
+}
+
+/* A line for every rank, the culprit first. */
+static void describe_all(struct vp_strbuf *out, const struct vp_roster *roster,
+                         int culprit, int64_t now_ns)
+{
+    int n = 1;
+
+    describe(out, roster, culprit, now_ns);
+    for (int r = 0; r < roster->n_ranks && n < MOST_LINES; r++)
+        if (r != culprit) {
+            describe(out, roster, r, now_ns);
+            n++;
+        }
+    if (n < roster->n_ranks)
+        vp_strbuf_addf(out, "\n  and %d more", roster->n_ranks - n);
+}
+
+void vp_verdict_print(const struct vp_roster *roster,
+                      const struct vp_verdict *verdict, int64_t now_ns,
+                      struct vp_err *out)
+{
+    struct vp_strbuf text = VP_STRBUF_INIT;
+
+    if (verdict->by >= 0 && verdict->by != verdict->rank)
+        vp_strbuf_addf(&text, "rank %d waited %.1f s; ", verdict->by,
+                       (double)roster->limit_ns * 1e-9);
+    accuse(&text, roster, verdict, now_ns);
+    if (verdict->cause != VP_CAUSE_FAILED) /* else its own error says all */
+        describe_all(&text, roster, verdict->rank, now_ns);
+    vp_err_set(out, VP_ERR_ABORTED, "%s", vp_strbuf_text(&text));
+    vp_strbuf_release(&text);
+}

@@ -1,0 +1,406 @@
+#include "run/advice.h"
+
+#include "base/host.h"
+#include "base/strbuf.h"
+#include "config/buckets.h"
+#include "config/resolve.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Planning again ----------------------------------------------------- */
+
+/* The same machine, without what has an entry for each rank of this run. */
+static struct vp_train_config same_machine(const struct vp_train_config *train)
+{
+    struct vp_train_config like = *train;
+
+    like.devices = NULL;
+    like.rank_numbers = NULL;
+    like.boxes = NULL;
+    return like;
+}
+
+/* Plans, with nothing allocated and no device touched. NULL: there can be no
+ * such plan. */
+static struct vp_trainer *plan(struct vp_train_config train)
+{
+    struct vp_trainer *trainer = NULL;
+    struct vp_err err;
+
+    train.any_size = true;
+    train.backend_config.plan_only = true;
+    if (vp_trainer_create(&train, true, &trainer, &err) != VP_OK)
+        return NULL;
+    return trainer;
+}
+
+struct outcome {
+    enum vp_lack lack;
+    int64_t peak;  /* bytes of the largest stage */
+    int64_t saved; /* and of the largest one with the copy that saves it */
+};
+
+static struct outcome outcome_of(const struct vp_trainer *trainer)
+{
+    struct vp_err err;
+    struct outcome outcome = { .lack = vp_trainer_lacks(trainer, &err) };
+
+    for (int s = 0; s < vp_trainer_n_stages(trainer); s++) {
+        const struct vp_memory *m = &vp_trainer_memory(trainer)[s];
+        int64_t saved = m->total + m->weights + m->moments;
+
+        outcome.peak = m->total > outcome.peak ? m->total : outcome.peak;
+        outcome.saved = saved > outcome.saved ? saved : outcome.saved;
+    }
+    return outcome;
+}
+
+/* Plans `config` for the machine of `like`; false: there can be no such plan. */
+static bool try_plan(const struct vp_config *config,
+                     const struct vp_train_config *like, struct outcome *out)
+{
+    struct vp_graph graphs[VP_MAX_BUCKETS] = { 0 };
+    struct vp_dims dims[VP_MAX_BUCKETS];
+    struct vp_train_config train = *like;
+    struct vp_trainer *trainer = NULL;
+    struct vp_err err;
+    bool possible;
+
+    train.graphs = graphs;
+    train.n_graphs = vp_buckets_make(config, dims);
+    vp_pipeline_set(config, &train);
+    if (vp_buckets_build(config, dims, train.n_graphs, graphs, &err) == VP_OK)
+        trainer = plan(train);
+    possible = trainer;
+    if (possible)
+        *out = outcome_of(trainer);
+    vp_trainer_free(trainer);
+    for (int i = 0; i < train.n_graphs; i++)
+        vp_graph_release(&graphs[i]);
+    return possible;
+}
+
+static bool fits(const struct vp_config *config,
+                 const struct vp_train_config *like)
+{
+    struct outcome outcome;
+
+    return try_plan(config, like, &outcome) && outcome.lack == VP_LACK_NONE;
+}
+
+/* ---- One key ------------------------------------------------------------ */
+
+/* The largest of half the batch_size, a quarter, ... that fits; 0: none, or a run
+ * that goes on, which must keep its batch_size. */
+static int64_t find_batch(const struct vp_config *config,
+                          const struct vp_train_config *like)
+{
+    struct vp_config copy = *config;
+    bool tokens = config->model->task == VP_TASK_TRANSLATION;
+    int64_t least = tokens ? config->seq_length : 1;
+
+    while (!like->loader && copy.batch_size / 2 >= least) {
+        copy.batch_size /= 2;
+        if (fits(&copy, like))
+            return copy.batch_size;
+    }
+    return 0;
+}
+
+/* One ratio for all stages. */
+static struct vp_config with_ratio(const struct vp_config *config, double ratio,
+                                   double all[VP_MAX_STAGES])
+{
+    struct vp_config copy = *config;
+    int n = vp_config_n_stages(config);
+
+    for (int s = 0; s < n; s++)
+        all[s] = ratio;
+    copy.recompute = true;
+    copy.recompute_ratio = (struct vp_real_list){ .at = all, .n = n };
+    return copy;
+}
+
+/* The smallest of a few that fits; 0: none. */
+static double find_ratio(const struct vp_config *config,
+                         const struct vp_train_config *like)
+{
+    static const double ratios[] = { 0.25, 0.5, 0.75, 1.0 };
+    double all[VP_MAX_STAGES];
+
+    for (size_t i = 0; i < VP_COUNT_OF(ratios); i++) {
+        struct vp_config copy = with_ratio(config, ratios[i], all);
+
+        if (fits(&copy, like))
+            return ratios[i];
+    }
+    return 0.0;
+}
+
+/* Whether `stages` can be changed without any other key. */
+static bool is_free_to_cut(const struct vp_config *config)
+{
+    static const char *const keys[] = { "partition",     "config_file",
+                                        "replicas",      "ranks",
+                                        "warmup_depths", "machines" };
+
+    for (size_t i = 0; i < VP_COUNT_OF(keys); i++)
+        if (vp_config_given(config, keys[i]))
+            return false;
+    return config->recompute_ratio.n == 0 || config->recompute_ratio.for_all;
+}
+
+/* The configuration as it would be with `n` stages; false: there can be none. The
+ * copy has an arena of its own, to be released in any case. */
+static bool cut_anew(const struct vp_config *config, int n,
+                     struct vp_config *copy)
+{
+    struct vp_dims dims[VP_MAX_BUCKETS];
+    size_t n_bytes = (size_t)config->n_origins * sizeof(*copy->origins);
+    bool masked = config->model->task == VP_TASK_MASKED_LM;
+    int n_dims = vp_buckets_make(config, dims);
+    struct vp_err err;
+
+    *copy = *config;
+    copy->arena = (struct vp_arena){ NULL };
+    if (!is_free_to_cut(config))
+        return false;
+    copy->origins = vp_arena_alloc(&copy->arena, n_bytes);
+    if (!copy->origins)
+        return false;
+    memcpy(copy->origins, config->origins, n_bytes);
+    copy->stages = n;
+    copy->partition = (struct vp_int_list){ .n = 0 };
+    return vp_pipeline_resolve(copy, &dims[masked ? 0 : n_dims - 1], &err) ==
+           VP_OK;
+}
+
+/* The least of twice as many stages, four times, ... that fits; 0: none. */
+static int find_stages(const struct vp_config *config,
+                       const struct vp_train_config *like)
+{
+    bool possible = true;
+    int found = 0;
+
+    for (int n = 2 * config->stages; possible && !found; n *= 2) {
+        struct vp_config copy;
+
+        possible = cut_anew(config, n, &copy);
+        if (possible && fits(&copy, like))
+            found = n;
+        vp_arena_release(&copy.arena);
+    }
+    return found;
+}
+
+static bool is_one_thread_enough(const struct vp_config *config,
+                                 const struct vp_train_config *like)
+{
+    struct vp_train_config train = *like;
+
+    if (train.backend_config.n_threads == 1)
+        return false;
+    train.backend_config.n_threads = 1;
+    return fits(config, &train);
+}
+
+/* ---- Remedies ----------------------------------------------------------- */
+
+enum { MAX_REMEDIES = 5 };
+
+struct remedies {
+    char text[MAX_REMEDIES][64];
+    int n;
+};
+
+static void add(struct remedies *out, const char *fmt, ...) VP_PRINTF(2, 3);
+
+static void add(struct remedies *out, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(out->text[out->n++], sizeof(out->text[0]), fmt, args);
+    va_end(args);
+}
+
+/* "a, b or c". */
+static void add_all(const struct remedies *remedies, struct vp_strbuf *out)
+{
+    for (int i = 0; i < remedies->n; i++) {
+        const char *before = i < remedies->n - 1 ? ", " : " or ";
+
+        vp_strbuf_addf(out, "%s%s", i == 0 ? "" : before, remedies->text[i]);
+    }
+}
+
+static void add_to_message(struct vp_strbuf *remedy, struct vp_err *err)
+{
+    vp_err_suffix(err, "; %s", vp_strbuf_text(remedy));
+    vp_strbuf_release(remedy);
+}
+
+/* Whether a machine like this one has room for each stage alone. */
+static bool is_one_stage_enough(const struct vp_config *config,
+                                const struct outcome *now)
+{
+    return now->lack == VP_LACK_MEMORY && config->stages > 1 &&
+           config->chunks == 1 && (size_t)now->saved <= vp_host_memory("");
+}
+
+static void find_remedies(const struct vp_config *config,
+                          const struct vp_train_config *like,
+                          const struct outcome *now, struct remedies *out)
+{
+    int64_t batch = find_batch(config, like);
+    double ratio = find_ratio(config, like);
+    int n = find_stages(config, like);
+
+    if (batch > 0)
+        add(out, "batch_size %lld", (long long)batch);
+    if (ratio > 0.0)
+        add(out, "%srecompute_ratio %g",
+            config->recompute ? "" : "recompute true with ", ratio);
+    if (n > 0)
+        add(out, "stages %d", n);
+    if (is_one_thread_enough(config, like))
+        add(out, "threads_per_stage 1");
+    if (is_one_stage_enough(config, now))
+        add(out, "more machines");
+}
+
+/* Where no key helps alone. */
+static void add_last_resort(const struct vp_config *config,
+                            const struct vp_train_config *like,
+                            enum vp_lack lack, struct vp_strbuf *out)
+{
+    double all[VP_MAX_STAGES];
+    struct vp_config copy = with_ratio(config, 1.0, all);
+    int64_t batch = find_batch(&copy, like);
+
+    if (batch > 0)
+        vp_strbuf_addf(out, "use batch_size %lld with recompute_ratio 1",
+                       (long long)batch);
+    else
+        vp_strbuf_addf(out, "no batch_size or recompute_ratio makes it fit: %s",
+                       lack == VP_LACK_LIMIT ? "raise memory_limit"
+                       : lack == VP_LACK_MEMORY
+                           ? "use a machine with more memory"
+                           : "raise the limit");
+}
+
+void vp_advice_remedy(const struct vp_config *config,
+                      const struct vp_train_config *train, struct vp_err *err)
+{
+    struct vp_train_config like = same_machine(train);
+    struct remedies remedies = { .n = 0 };
+    struct vp_strbuf text = VP_STRBUF_INIT;
+    struct outcome now;
+
+    if (!try_plan(config, &like, &now) || now.lack == VP_LACK_NONE)
+        return;
+    find_remedies(config, &like, &now, &remedies);
+    if (remedies.n == 0) {
+        add_last_resort(config, &like, now.lack, &text);
+    } else {
+        vp_strbuf_adds(&text, now.lack == VP_LACK_ADDRESSES
+                                  ? "raise the limit, or use "
+                                  : "use ");
+        add_all(&remedies, &text);
+    }
+    add_to_message(&text, err);
+}
+
+/* ---- A device that is full ---------------------------------------------- */
+
+/* Whether the largest stage of `config` is noticeably smaller than `peak`. */
+static bool is_smaller(const struct vp_config *config,
+                       const struct vp_train_config *like, int64_t peak)
+{
+    struct outcome outcome;
+
+    return try_plan(config, like, &outcome) &&
+           (double)outcome.peak < 0.95 * (double)peak;
+}
+
+void vp_advice_less(const struct vp_config *config,
+                    const struct vp_train_config *train, struct vp_err *err)
+{
+    struct vp_train_config like = same_machine(train);
+    struct remedies remedies = { .n = 0 };
+    struct vp_strbuf text = VP_STRBUF_INIT;
+    struct vp_config batch = *config, ratio, stages;
+    double all[VP_MAX_STAGES];
+    struct outcome now;
+
+    if (!try_plan(config, &like, &now))
+        return;
+    batch.batch_size = (config->batch_size + 1) / 2;
+    if (!like.loader && is_smaller(&batch, &like, now.peak))
+        add(&remedies, "a smaller batch_size");
+    ratio = with_ratio(config, 1.0, all);
+    if (is_smaller(&ratio, &like, now.peak))
+        add(&remedies, "a larger recompute_ratio");
+    if (cut_anew(config, 2 * config->stages, &stages) &&
+        is_smaller(&stages, &like, now.peak))
+        add(&remedies, "more stages");
+    vp_arena_release(&stages.arena);
+    vp_strbuf_addf(&text, "use %s",
+                   remedies.n == 0 ? "a device with more memory" : "");
+    add_all(&remedies, &text);
+    add_to_message(&text, err);
+}
+
+/* ---- Recomputation ------------------------------------------------------ */
+
+static bool has_ratio(const struct vp_config *config)
+{
+    for (int s = 0; s < config->recompute_ratio.n; s++)
+        if (config->recompute_ratio.at[s] > 0.0)
+            return true;
+    return false;
+}
+
+/* "stage 3 (one minibatch in flight)": why a ratio saves nothing there. */
+static void add_stage(const struct vp_run_stage *stage, int s, bool first,
+                      struct vp_strbuf *line)
+{
+    vp_strbuf_addf(line, "%sstage %d (", first ? "" : ", ", s);
+    if (stage->n_slots == 1)
+        vp_strbuf_addf(line, "one minibatch in flight)");
+    else
+        vp_strbuf_addf(line, "%d of %d lines)", stage->n_redo_lines,
+                       stage->n_lines);
+}
+
+bool vp_advice_ratios(const struct vp_config *config,
+                      const struct vp_train_config *train,
+                      const struct vp_run_stage *stages, struct vp_err *line)
+{
+    struct vp_train_config like = same_machine(train);
+    struct vp_trainer *with, *without;
+    struct vp_strbuf text = VP_STRBUF_INIT;
+    int n = 0;
+
+    if (!has_ratio(config))
+        return false;
+    with = plan(like);
+    like.recompute_ratio = NULL;
+    without = plan(like);
+    for (int s = 0; with && without && s < config->recompute_ratio.n; s++)
+        if (config->recompute_ratio.at[s] > 0.0 &&
+            vp_trainer_memory(with)[s].total >=
+                vp_trainer_memory(without)[s].total)
+            add_stage(&stages[s], s, n++ == 0, &text);
+    vp_err_set(line, VP_OK,
+               "%s: key 'recompute_ratio' saves no memory on %.2000s; set it "
+               "to 0 there",
+               vp_config_place(config, "recompute_ratio"),
+               vp_strbuf_text(&text));
+    vp_strbuf_release(&text);
+    vp_trainer_free(with);
+    vp_trainer_free(without);
+    return n > 0;
+}

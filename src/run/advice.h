@@ -1,0 +1,27 @@
+/* What would make a plan fit that does not, and what recomputation saves. Found
+ * by planning again with another value, never guessed. Private to launch. */
+#ifndef VP_RUN_ADVICE_H
+#define VP_RUN_ADVICE_H
+
+#include "config/config.h"
+#include "run/run.h"
+
+/* Adds the remedy to the message about a trainer that was refused because its
+ * plan lacks something (vp_trainer_lacks()): values of batch_size,
+ * recompute_ratio, stages and threads_per_stage with which it fits, one key at a
+ * time. Messages about something else stay as they are. */
+void vp_advice_remedy(const struct vp_config *config,
+                      const struct vp_train_config *train, struct vp_err *err);
+
+/* The same for a device that could not give what was planned: how much it can is
+ * not known, so what is named makes the largest stage smaller. */
+void vp_advice_less(const struct vp_config *config,
+                    const struct vp_train_config *train, struct vp_err *err);
+
+/* Writes a line about the stages whose recompute_ratio saves no memory; false if
+ * there are none. `stages` as planned. */
+bool vp_advice_ratios(const struct vp_config *config,
+                      const struct vp_train_config *train,
+                      const struct vp_run_stage *stages, struct vp_err *line);
+
+#endif

@@ -1,0 +1,171 @@
+/* What a schedule would take here: costs of actions that were measured one at a
+ * time, the simulator, and the cores that ranks share. */
+#include "run/compare.h"
+
+#include <stdlib.h>
+
+/* ---- Costs -------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* What disturbs an action makes it longer, never shorter. */
+static double lower_quartile(double *values, int n)
+{
+    if (n == 0)
+        return 0.0;
+    qsort(values, (size_t)n, sizeof(*values), by_value);
+    return values[(n - 1) / 4];
+}
+
+/* Times of one kind of action on one stage; their number. */
+static int collect(const struct vp_trace *trace, int kind, int stage,
+                   int first_mb, double *values)
+{
+    int n = 0;
+
+    for (int r = 0; r < trace->n_ranks; r++)
+        for (int i = 0; i < trace->ranks[r].n_events; i++) {
+            const struct vp_trace_event *e = &trace->ranks[r].events[i];
+
+            if (e->kind == kind && e->stage == stage && e->mb >= first_mb &&
+                !e->eval)
+                values[n++] = 1e-9 *
+                              (double)(e->end_ns - e->start_ns - e->wait_ns);
+        }
+    return n;
+}
+
+static int last_minibatch(const struct vp_trace *trace)
+{
+    int last = 0;
+
+    for (int r = 0; r < trace->n_ranks; r++)
+        for (int i = 0; i < trace->ranks[r].n_events; i++)
+            if (trace->ranks[r].events[i].mb > last)
+                last = trace->ranks[r].events[i].mb;
+    return last;
+}
+
+enum vp_status vp_compare_costs(const struct vp_trace *trace,
+                                struct vp_stage_costs *costs_out,
+                                struct vp_err *err)
+{
+    int first_mb = last_minibatch(trace) / 4;
+    size_t n_events = 1;
+    double *values;
+
+    for (int r = 0; r < trace->n_ranks; r++)
+        n_events += (size_t)trace->ranks[r].n_events;
+    values = calloc(n_events, sizeof(*values));
+    if (!values)
+        return vp_err_set(err, VP_ERR_NOMEM, "comparison: out of memory");
+    for (int s = 0; s < trace->n_stages; s++) {
+        struct vp_stage_costs costs = { .f = 0.0 };
+
+        for (int kind = 0; kind < VP_ACTION_KIND_COUNT; kind++) {
+            double *field = vp_costs_field(&costs, (enum vp_action_kind)kind);
+
+            /* Sums over replicas are not modelled. */
+            if (field && kind != VP_ACTION_REDUCE)
+                *field = lower_quartile(
+                    values, collect(trace, kind, s, first_mb, values));
+        }
+        if (costs.w == 0.0) {
+            costs.b *= 0.5;
+            costs.w = costs.b;
+        }
+        costs_out[s] = costs;
+    }
+    free(values);
+    return VP_OK;
+}
+
+/* ---- Shared cores ------------------------------------------------------- */
+
+/* A rank begins or ends to compute. */
+struct edge {
+    double time;
+    int change;
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct edge *x = a, *y = b;
+
+    return (x->time > y->time) - (x->time < y->time);
+}
+
+enum vp_status vp_compare_share(const struct vp_schedule *schedule,
+                                const struct vp_timing *timing, double n_cores,
+                                struct vp_shared_time *out)
+{
+    size_t n = 2 * (size_t)schedule->n_actions;
+    struct edge *edges = calloc(n + 1, sizeof(*edges));
+    double seconds = 0.0, busy = 0.0, last = 0.0;
+    int n_busy = 0;
+
+    if (!edges)
+        return VP_ERR_NOMEM;
+    for (int i = 0; i < schedule->n_actions; i++) {
+        edges[2 * i] = (struct edge){ timing->spans[i].start, 1 };
+        edges[2 * i + 1] = (struct edge){ timing->spans[i].end, -1 };
+    }
+    qsort(edges, n, sizeof(*edges), by_time);
+    for (size_t i = 0; i < n; i++) {
+        double slower = n_busy > n_cores ? n_busy / n_cores : 1.0;
+        double length = (edges[i].time - last) * slower;
+
+        seconds += length;
+        busy += length * n_busy;
+        n_busy += edges[i].change;
+        last = edges[i].time;
+    }
+    free(edges);
+    out->seconds = seconds;
+    out->bubble = seconds > 0.0 ? 1.0 - busy / (schedule->n_ranks * seconds)
+                                : 0.0;
+    return VP_OK;
+}
+
+enum vp_status vp_compare_simulate(const struct vp_config *config,
+                                   const struct vp_stage_costs *costs, int n_mb,
+                                   double n_cores, struct vp_shared_time *out,
+                                   struct vp_err *err)
+{
+    bool asp = config->sync_mode == VP_SYNC_ASP;
+    bool recompute[VP_MAX_STAGES] = { false };
+    struct vp_sched_config sched = {
+        .name = vp_generator_at(config->schedule)->name,
+        .n_stages = config->stages,
+        .n_chunks = config->chunks,
+        .memory = config->schedule_memory,
+        .n_mb = asp ? n_mb : config->accumulation_steps,
+        .replicas = config->replicas.at,
+        .depth = config->warmup_depths.at,
+        .recompute = recompute,
+        .early_recompute = config->early_recompute,
+        .global_norm = !asp,
+    };
+    struct vp_schedule schedule = { .actions = NULL };
+    struct vp_timing timing;
+    enum vp_status st;
+
+    for (int s = 0; s < config->recompute_ratio.n; s++)
+        recompute[s] = config->recompute_ratio.at[s] > 0.0;
+    VP_TRY(vp_schedule_make(&sched, &schedule, err));
+    st = vp_simulate(&schedule, &(struct vp_sched_costs){ .stages = costs },
+                     &timing, err);
+    if (st == VP_OK) {
+        st = vp_compare_share(&schedule, &timing, n_cores, out);
+        if (st != VP_OK)
+            vp_err_set(err, st, "comparison: out of memory");
+        vp_timing_release(&timing);
+    }
+    vp_schedule_release(&schedule);
+    return st;
+}

@@ -1,0 +1,182 @@
+#include "run/devices.h"
+
+#include "backend/plugin.h"
+#include "config/hosts.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+int vp_devices_n_cores(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1 : (int)n;
+}
+
+/* A rank gets its share of the cores of its machine. */
+static int count_threads(const struct vp_devices_config *with)
+{
+    int n = with->config->threads_per_stage;
+
+    if (n == 0)
+        n = vp_devices_n_cores() / (with->world
+                                        ? vp_world_n_here(with->world)
+                                        : vp_config_n_ranks(with->config));
+    return n < 1 ? 1 : n;
+}
+
+/* Plans for a GPU of elsewhere: `why` this machine has none. */
+static enum vp_status lack_gpu(const struct vp_devices_config *with,
+                               struct vp_train_config *train,
+                               const struct vp_err *why)
+{
+    with->lacks->gpu = true;
+    if (train->backend != &vp_backend_cpu) {
+        vp_lacks_add(with->lacks, "a GPU (%s)", why->text);
+        return VP_OK;
+    }
+    vp_lacks_add(with->lacks, "the plugin for GPUs (%s)", why->text);
+    with->notice(with->ctx,
+                 "memory is planned as on a CPU: without its plugin the "
+                 "temporaries of a GPU are not known");
+    return VP_OK;
+}
+
+/* device: cuda. */
+static enum vp_status load_gpu(const struct vp_devices_config *with,
+                               struct vp_train_config *train,
+                               struct vp_err *err)
+{
+    struct vp_err why = { .text = "" };
+    enum vp_status st = vp_backend_load("cuda", &train->backend, &why);
+
+    if (st != VP_OK)
+        train->backend = &vp_backend_cpu;
+    if (with->lacks && (st != VP_OK || train->backend->n_devices(&why) == 0))
+        return lack_gpu(with, train, &why);
+    return st == VP_OK
+               ? VP_OK
+               : vp_err_set(err, st, "%s: %s",
+                            vp_config_place(with->config, "device"), why.text);
+}
+
+static enum vp_status choose_backend(const struct vp_devices_config *with,
+                                     struct vp_train_config *train,
+                                     struct vp_err *err)
+{
+    const struct vp_config *config = with->config;
+    bool fp32 = config->precision == VP_PRECISION_FP32;
+    struct vp_err why = { .text = "" };
+
+    train->backend = &vp_backend_cpu;
+    train->backend_config = (struct vp_backend_config){
+        .n_threads = count_threads(with),
+        .reference = config->reference_kernels,
+        .tf32 = config->precision == VP_PRECISION_TF32,
+        .plan_only = with->dry_run,
+    };
+    if (config->device == VP_DEVICE_CUDA)
+        return load_gpu(with, train, err);
+    if (config->device == VP_DEVICE_AUTO && !config->reference_kernels) {
+        const struct vp_backend_ops *cuda;
+        bool loaded = vp_backend_load("cuda", &cuda, &why) == VP_OK;
+        bool found = loaded && cuda->n_devices(&why) > 0;
+
+        if (found || (loaded && with->lacks && !fp32))
+            train->backend = cuda;
+        if (found)
+            return VP_OK;
+        if (with->lacks && !fp32)
+            return lack_gpu(with, train, &why);
+    }
+    if (fp32)
+        return VP_OK;
+    if (config->device == VP_DEVICE_CPU || !why.text[0])
+        vp_err_set(&why, VP_ERR_UNSUPPORTED, "no GPU is used");
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'precision': only fp32 runs on a CPU (%s); set "
+                      "precision: fp32",
+                      vp_config_place(config, "precision"), why.text);
+}
+
+static bool is_new(const int *devices, int r)
+{
+    for (int i = 0; i < r; i++)
+        if (devices[i] == devices[r])
+            return false;
+    return true;
+}
+
+/* Opens the devices as a run would: one that is not there, is too old or may not
+ * be used is lacking. */
+static void try_devices(const struct vp_devices_config *with,
+                        const struct vp_train_config *train, const int *devices)
+{
+    struct vp_backend_config one = train->backend_config;
+    struct vp_backend *backend;
+    struct vp_err why = { .text = "" };
+
+    if (with->lacks->gpu || vp_hosts_may_be_elsewhere(with->config))
+        return;
+    one.plan_only = false;
+    one.pinned = true;
+    for (int r = 0; r < vp_config_n_ranks(with->config); r++) {
+        one.device = devices[r];
+        if (!is_new(devices, r))
+            continue;
+        if (train->backend->open(&one, &backend, &why) != VP_OK) {
+            vp_lacks_add(with->lacks, "device %d (%s)", one.device, why.text);
+            return;
+        }
+        train->backend->close(backend);
+    }
+}
+
+/* machines names a device for each rank: host:2 is the third GPU, or the third
+ * set of threads_per_stage cores. */
+static enum vp_status set_devices(const struct vp_devices_config *with,
+                                  struct vp_train_config *train,
+                                  int **devices_out, struct vp_err *err)
+{
+    const struct vp_config *config = with->config;
+    int n_threads = train->backend_config.n_threads;
+    int n_ranks = vp_config_n_ranks(config);
+    bool gpu = !train->backend->host_memory, named;
+    int n_devices, *devices;
+
+    named = config->machines.n >= n_ranks;
+    if ((!named || with->world) && !gpu)
+        return VP_OK; /* processes were put on cores by who started them */
+    devices = calloc((size_t)n_ranks, sizeof(*devices));
+    if (!devices)
+        return vp_err_set(err, VP_ERR_NOMEM, "out of memory");
+    *devices_out = devices;
+    /* A dry run may be for GPUs of elsewhere. */
+    n_devices = train->backend->n_devices(NULL);
+    n_devices = n_devices < 1 ? 1 : n_devices;
+    for (int r = 0; r < n_ranks; r++) {
+        devices[r] =
+            named ? config->machines.at[vp_config_rank_number(config, r)].device
+                  : r % n_devices;
+        if (gpu || (devices[r] + 1) * n_threads <= vp_devices_n_cores())
+            continue;
+        with->notice(with->ctx,
+                     "machines names more cores than there are: ranks share "
+                     "them");
+        return VP_OK;
+    }
+    if (with->lacks)
+        try_devices(with, train, devices);
+    if (gpu || !with->lacks) /* a plan for elsewhere takes no cores here */
+        train->devices = devices;
+    return VP_OK;
+}
+
+enum vp_status vp_devices_choose(const struct vp_devices_config *config,
+                                 struct vp_train_config *train,
+                                 int **devices_out, struct vp_err *err)
+{
+    *devices_out = NULL;
+    VP_TRY(choose_backend(config, train, err));
+    return set_devices(config, train, devices_out, err);
+}

@@ -1,0 +1,32 @@
+/* Which backend a run computes with, and which device each rank has. Private to
+ * launch. */
+#ifndef VP_RUN_DEVICES_H
+#define VP_RUN_DEVICES_H
+
+#include "comm/comm.h"
+#include "config/config.h"
+#include "run/checkpoint.h"
+#include "run/lacks.h"
+#include "runtime/trainer/trainer.h"
+
+struct vp_devices_config {
+    const struct vp_config *config;
+    const struct vp_world *world; /* of several processes, or NULL */
+    bool dry_run;                 /* devices only plan */
+    struct vp_lacks *lacks; /* NULL: a device that is not here is refused */
+    void *ctx;
+    vp_notice_fn notice;
+};
+
+/* Processors of this machine that are online, at least 1. */
+int vp_devices_n_cores(void);
+
+/* Sets backend, backend_config and devices of `train`: the GPU if there is one,
+ * unless the configuration says otherwise. In place of a GPU whose plugin is
+ * lacking, too, there is the CPU, with a notice. `*devices_out` is what train->devices
+ * points to, or NULL; the caller frees it after the trainer. */
+enum vp_status vp_devices_choose(const struct vp_devices_config *config,
+                                 struct vp_train_config *train,
+                                 int **devices_out, struct vp_err *err);
+
+#endif

@@ -1,0 +1,151 @@
+#include "run/forecast.h"
+
+/* ---- Stages ------------------------------------------------------------- */
+
+static int64_t count_params(const struct vp_graph *graph, int first, int n)
+{
+    int64_t sum = 0;
+
+    for (vp_par par = 0; par < graph->n_params; par++) {
+        const struct vp_param *param = &graph->params[par];
+
+        if (param->block >= first && param->block < first + n &&
+            !param->constant && param->tied_to == VP_NONE)
+            sum += param->rows * param->cols;
+    }
+    return sum;
+}
+
+/* Lines are recomputed from the stage's end. */
+static void count_lines(const struct vp_graph *graph,
+                        struct vp_run_stage *stage)
+{
+    const struct vp_block *first = &graph->blocks[stage->first_block];
+    const struct vp_block *last = first + stage->n_blocks - 1;
+
+    stage->n_lines = last->first_line + last->n_lines - first->first_line;
+    stage->n_redo_lines = (int)(stage->recompute_ratio * stage->n_lines);
+}
+
+/* Times in GFLOP: what a rank needs for one minibatch. `redo` is what it
+ * recomputes: of the lines, those that backward reads. */
+static struct vp_stage_costs stage_costs(const struct vp_graph *graph,
+                                         const struct vp_run_stage *stage,
+                                         double redo)
+{
+    const struct vp_block *first = &graph->blocks[stage->first_block];
+    const struct vp_block *last = first + stage->n_blocks - 1;
+    struct vp_stage_costs costs = { .r = redo * 1e-9 };
+
+    for (int i = first->first_op; i < last->first_op + last->n_ops; i++) {
+        const struct vp_op *op = &graph->ops[i];
+
+        costs.f += vp_op_flops(graph, op, VP_PHASE_F) * 1e-9;
+        costs.b += vp_op_flops(graph, op, VP_PHASE_B) * 1e-9;
+        costs.w += vp_op_flops(graph, op, VP_PHASE_W) * 1e-9;
+    }
+    return costs;
+}
+
+static void plan_stages(const struct vp_train_config *train,
+                        const struct vp_trainer *trainer,
+                        struct vp_run_stage *stages,
+                        struct vp_stage_costs *costs)
+{
+    const struct vp_schedule *schedule = vp_trainer_schedule(trainer);
+    const struct vp_graph *graph = &train->graphs[0];
+    int first = 0;
+
+    for (int s = 0; s < schedule->n_stages; s++) {
+        const struct vp_schedule_stage *plan = &schedule->stages[s];
+        struct vp_run_stage *stage = &stages[s];
+
+        *stage = (struct vp_run_stage){
+            .first_block = first,
+            .n_blocks = train->partition ? train->partition[s]
+                                         : graph->n_blocks,
+            .recompute_ratio = train->recompute_ratio
+                                   ? train->recompute_ratio[s]
+                                   : 0.0,
+            .first_rank = plan->first_rank,
+            .n_ranks = plan->n_replicas,
+            .depth = plan->depth,
+            .n_slots = plan->n_slots,
+            .n_versions = plan->n_versions,
+            .memory = &vp_trainer_memory(trainer)[s],
+        };
+        stage->n_params = count_params(graph, first, stage->n_blocks);
+        count_lines(graph, stage);
+        costs[s] = stage_costs(graph, stage, vp_trainer_redo_flops(trainer, s));
+        stage->gflops = costs[s].f + costs[s].r + costs[s].b + costs[s].w;
+        first += stage->n_blocks;
+    }
+}
+
+/* ---- Bubble ------------------------------------------------------------- */
+
+static struct vp_stage_costs mean_costs(const struct vp_stage_costs *costs,
+                                        int n)
+{
+    struct vp_stage_costs mean = { .f = 0.0 };
+
+    for (int s = 0; s < n; s++) {
+        mean.f += costs[s].f / n;
+        mean.b += costs[s].b / n;
+        mean.w += costs[s].w / n;
+        mean.r += costs[s].r / n;
+    }
+    return mean;
+}
+
+/* If all stages had the mean work. */
+static double theory(const struct vp_train_config *train,
+                     const struct vp_schedule *schedule,
+                     const struct vp_stage_costs *costs)
+{
+    struct vp_stage_costs mean = mean_costs(costs, schedule->n_stages);
+    bool recompute[VP_MAX_STAGES];
+    struct vp_sched_config config = {
+        .name = schedule->name,
+        .n_stages = train->n_stages,
+        .n_chunks = train->n_chunks,
+        .memory = train->schedule_memory,
+        .n_mb = schedule->n_mb,
+        .replicas = train->replicas,
+        .depth = train->depth,
+        .recompute = recompute,
+        .early_recompute = train->early_recompute,
+    };
+
+    for (int s = 0; s < VP_MAX_STAGES; s++)
+        recompute[s] = mean.r > 0.0;
+    return vp_schedule_theory(&config, &mean);
+}
+
+enum vp_status vp_forecast_make(const struct vp_train_config *train,
+                                const struct vp_trainer *trainer,
+                                struct vp_run_stage stages[VP_MAX_STAGES],
+                                struct vp_run_summary *summary,
+                                struct vp_err *err)
+{
+    const struct vp_schedule *schedule = vp_trainer_schedule(trainer);
+    struct vp_stage_costs costs[VP_MAX_STAGES];
+    struct vp_timing timing;
+
+    plan_stages(train, trainer, stages, costs);
+    VP_TRY(vp_simulate(schedule, &(struct vp_sched_costs){ .stages = costs },
+                       &timing, err));
+    summary->stages = stages;
+    summary->n_stages = schedule->n_stages;
+    summary->n_ranks = schedule->n_ranks;
+    summary->rank_numbers = train->rank_numbers;
+    summary->schedule = schedule->name;
+    summary->asp = vp_generator_find(schedule->name)->stream;
+    summary->group_size = schedule->n_mb;
+    summary->n_actions = schedule->n_actions;
+    vp_schedule_explain(schedule, summary->fallback, sizeof(summary->fallback));
+    summary->bubble_simulated = timing.bubble;
+    summary->bubble_theory = theory(train, schedule, costs);
+    vp_timing_release(&timing);
+    return VP_OK;
+}

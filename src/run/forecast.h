@@ -1,0 +1,15 @@
+/* What a planned run will look like, stage by stage. Private to launch. */
+#ifndef VP_RUN_FORECAST_H
+#define VP_RUN_FORECAST_H
+
+#include "run/run.h"
+
+/* Fills `stages` and the part of `summary` that they and the schedule decide;
+ * `summary` borrows both from `trainer` and `stages`. */
+enum vp_status vp_forecast_make(const struct vp_train_config *train,
+                                const struct vp_trainer *trainer,
+                                struct vp_run_stage stages[VP_MAX_STAGES],
+                                struct vp_run_summary *summary,
+                                struct vp_err *err);
+
+#endif

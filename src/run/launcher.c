@@ -1,0 +1,498 @@
+#include "run/launcher.h"
+
+#include "base/host.h"
+#include "base/limit.h"
+#include "ckpt/search.h"
+#include "config/hosts.h"
+#include "config/shrink.h"
+#include "job/mpirun.h"
+#include "job/process.h"
+#include "job/relay.h"
+#include "job/supervisor.h"
+#include "run/checkpoint.h"
+#include "run/command.h"
+#include "run/folder.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LISTEN_MS = 100,
+    TELL_MS = 2000,   /* for mpirun to end when it is told to */
+    LEAVE_MS = 10000, /* for mpirun to end when its ranks have */
+    END_MS = 4000,    /* for everything to end */
+    EXIT_MS = 30000,  /* for ranks that are done to exit */
+    REFUSED = 2,      /* exit status of vpipe */
+};
+
+/* A job over all its attempts. */
+struct launch {
+    const struct vp_launch_options *options;
+    const struct vp_config *config; /* of the next attempt */
+    struct vp_config small;         /* without lost hosts, if any were */
+    bool is_small;
+    char folder[1024];
+    int attempt; /* 0 = first */
+    struct vp_ckpt_id
+        saved; /* where it starts, after the first; step -1: anew */
+    struct vp_supervisor *supervisor;
+    struct vp_mpirun tool;
+    struct vp_process mpirun;
+    struct vp_relay *output;  /* of what the ranks print */
+    struct vp_relay *errors;  /* likewise; held until a rank has come */
+    char said[VP_RELAY_HELD]; /* by mpirun before any rank came */
+    struct vp_err lost;       /* why output was not written; "": all was */
+    bool unread;              /* the reader of the output has gone */
+    bool stop_passed_on;
+};
+
+static void notice(const struct launch *launch, const char *fmt, ...)
+    VP_PRINTF(2, 3);
+
+static void notice(const struct launch *launch, const char *fmt, ...)
+{
+    struct vp_err line;
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(line.text, sizeof(line.text), fmt, args);
+    va_end(args);
+    launch->options->notice(launch->options->ctx, line.text);
+}
+
+/* ---- Where the next attempt starts -------------------------------------- */
+
+static void warn(void *ctx, const char *line)
+{
+    const struct launch *launch = ctx;
+
+    launch->options->warning(launch->options->ctx, line);
+}
+
+/* Finds the newest checkpoint of the run folder. Step -1: the folder can be read
+ * and holds none, so the run was never saved. */
+static enum vp_status find_saved(struct launch *launch, struct vp_err *err)
+{
+    char path[sizeof(launch->folder) + 16];
+    struct vp_ckpt *ckpt = NULL;
+    enum vp_status st;
+
+    launch->saved.step = -1;
+    if (access(launch->folder, R_OK | X_OK) != 0)
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be read (%s)",
+                          launch->folder, strerror(errno));
+    snprintf(path, sizeof(path), "%s/checkpoints", launch->folder);
+    st = vp_ckpt_open_newest(path, warn, launch, &ckpt, err);
+    if (st == VP_ERR_END)
+        return VP_OK;
+    if (st == VP_OK)
+        st = vp_ckpt_identify(ckpt, &launch->saved, err);
+    vp_ckpt_close(ckpt);
+    return st;
+}
+
+/* A run that was never saved starts anew in its folder. */
+static void forget(const struct launch *launch)
+{
+    char path[sizeof(launch->folder) + 16];
+
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", launch->folder);
+    unlink(path);
+}
+
+static void add_program(const struct launch *launch, struct vp_words *out)
+{
+    char path[PATH_MAX];
+
+    if (launch->config->container || !vp_program_path(path, sizeof(path)))
+        snprintf(path, sizeof(path), "vpipe");
+    vp_words_add(out, path);
+}
+
+/* The arguments of a rank: what the user wrote, and where it starts. */
+static void make_rank(const struct launch *launch, struct vp_words *out)
+{
+    const struct vp_launch_options *options = launch->options;
+    bool saved = launch->attempt > 0 && launch->saved.step >= 0;
+
+    add_program(launch, out);
+    for (int i = 0; i < options->n_args; i++) {
+        if (launch->is_small && i == 1)
+            vp_words_add(out, launch->small.path);
+        else if (!launch->is_small || i == 0 ||
+                 i >= options->n_args - options->n_kept)
+            vp_words_add(out, options->args[i]);
+    }
+    if (launch->attempt > 0 && !saved)
+        forget(launch);
+    if (saved || options->resume) {
+        vp_words_add(out, "--resume");
+        vp_words_add(out, saved ? launch->saved.path : options->resume);
+    }
+    if (!saved && (options->output || !options->resume)) {
+        vp_words_add(out, "--output");
+        vp_words_add(out, launch->folder);
+    }
+}
+
+/* ---- One attempt -------------------------------------------------------- */
+
+static enum vp_status start(struct launch *launch, struct vp_err *err)
+{
+    const struct vp_config *config = launch->config;
+    struct vp_supervisor_config supervisor = {
+        .n_ranks = vp_config_n_ranks(config),
+        .watchdog_seconds = config->watchdog_seconds,
+        .local = vp_hosts_are_here(config),
+        .contained = config->container,
+        .interface = config->network_interface,
+    };
+    struct vp_words rank = { 0 }, command = { 0 };
+    enum vp_status st;
+
+    VP_TRY(vp_supervisor_open(&supervisor, &launch->supervisor, err));
+    setenv(VP_SUPERVISOR_VARIABLE, vp_supervisor_address(launch->supervisor),
+           1);
+    make_rank(launch, &rank);
+    st = rank.failed ? vp_err_set(err, VP_ERR_NOMEM, "out of memory") : VP_OK;
+    if (st == VP_OK)
+        st = vp_hosts_write(config, launch->folder, err);
+    if (st == VP_OK)
+        st = vp_mpirun_open(config, &launch->tool, err);
+    if (st == VP_OK)
+        st = vp_mpirun_make(&launch->tool, config, launch->folder, &rank,
+                            &command, err);
+    if (st == VP_OK)
+        st = vp_command_record(launch->folder, command.at[0], command.at + 1,
+                               command.n - 1, err);
+    if (st == VP_OK)
+        st = vp_relay_start(launch->options->output_fd, false, &launch->output,
+                            err);
+    if (st == VP_OK)
+        st = vp_relay_start(STDERR_FILENO, true, &launch->errors, err);
+    if (st == VP_OK)
+        st = vp_process_start(command.at, vp_relay_input(launch->output),
+                              vp_relay_input(launch->errors), &launch->mpirun,
+                              err);
+    vp_words_release(&rank);
+    vp_words_release(&command);
+    return st;
+}
+
+/* A signal asks all ranks for a checkpoint; a second one ends them at once. */
+static enum vp_status pass_signals_on(struct launch *launch)
+{
+    int n = launch->options->stop ? *launch->options->stop : 0;
+
+    if (n > 1)
+        return VP_ERR_INTERRUPTED;
+    if (n > 0 && !launch->stop_passed_on) {
+        vp_supervisor_stop(launch->supervisor);
+        launch->stop_passed_on = true;
+    }
+    return VP_OK;
+}
+
+/* Ctrl-Z reaches this process alone: mpirun and the ranks have process groups of
+ * their own. Ranks on this machine are signalled here, so that every mpirun
+ * will do; mpirun passes the signals on to ranks on other machines. */
+static void pass_suspension_on(struct launch *launch)
+{
+    const struct vp_launch_options *options = launch->options;
+    bool elsewhere = !vp_hosts_are_here(launch->config);
+
+    if (!options->suspended || !*options->suspended)
+        return;
+    *options->suspended = 0;
+    vp_supervisor_signal(launch->supervisor, SIGSTOP);
+    if (elsewhere)
+        kill(-launch->mpirun.pid, SIGTSTP);
+    options->suspend(options->ctx);
+    if (elsewhere)
+        kill(-launch->mpirun.pid, SIGCONT);
+    vp_supervisor_signal(launch->supervisor, SIGCONT);
+}
+
+/* Listens until the job is decided; what is left of it when mpirun has ended
+ * has a moment to be heard. */
+static enum vp_outcome look_after(struct launch *launch)
+{
+    struct vp_limit give_up = VP_LIMIT_NEVER;
+
+    for (;;) {
+        enum vp_outcome outcome = vp_supervisor_listen(launch->supervisor,
+                                                       LISTEN_MS);
+
+        if (outcome != VP_OUTCOME_NONE)
+            return outcome;
+        if (vp_supervisor_n_came(launch->supervisor) > 0)
+            vp_relay_release(launch->errors);
+        pass_suspension_on(launch);
+        if (pass_signals_on(launch) != VP_OK || vp_limit_is_over(&give_up))
+            return VP_OUTCOME_NONE;
+        if (vp_process_has_ended(&launch->mpirun) &&
+            give_up.length_ns == INT64_MAX) {
+            give_up = vp_limit_ms(END_MS);
+            vp_supervisor_launcher_ended(launch->supervisor);
+        }
+    }
+}
+
+/* Without ranks, mpirun ends by itself. It is given time for that, unless it
+ * has ranks that cannot be reached: Open MPI's crashes, and leaves its files,
+ * if it is told to end while it does. */
+static void end_ranks(struct launch *launch)
+{
+    int n_left = vp_supervisor_end(launch->supervisor, END_MS);
+
+    vp_process_wait(&launch->mpirun, n_left > 0 ? TELL_MS : LEAVE_MS);
+}
+
+/* mpirun ends with the status of the first rank that ended badly. */
+static int signal_of(const struct launch *launch)
+{
+    int status = launch->mpirun.status;
+
+    if (vp_supervisor_verdict(launch->supervisor)->cause != VP_CAUSE_DEAD ||
+        !launch->mpirun.ended || !WIFEXITED(status) ||
+        WEXITSTATUS(status) <= 128 || WEXITSTATUS(status) > 128 + SIGRTMAX)
+        return 0;
+    return WEXITSTATUS(status) - 128;
+}
+
+/* The first line of what mpirun said; "": it said nothing. */
+static void first_words(const struct launch *launch, char *out, size_t n_bytes)
+{
+    const char *at = launch->said + strspn(launch->said, "- \n");
+
+    snprintf(out, n_bytes, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
+/* mpirun starts the ranks of a job together, or none. */
+static enum vp_status not_started(const struct launch *launch,
+                                  struct vp_err *err)
+{
+    int status = launch->mpirun.status;
+    char why[512];
+
+    first_words(launch, why, sizeof(why));
+    /* A rank that refuses its configuration says why, as every vpipe does. */
+    if (why[0] && WIFEXITED(status) && WEXITSTATUS(status) == REFUSED)
+        return vp_err_set(err, VP_ERR_INVALID, "%s", why);
+    vp_err_set(err, VP_ERR_ABORTED, "no rank started: %s; ",
+               why[0] ? why : "mpirun gives no reason");
+    if (vp_hosts_are_here(launch->config))
+        vp_err_suffix(err, "try the last command in %s/command_history.log",
+                      launch->folder);
+    else
+        vp_err_suffix(err,
+                      "see that ssh reaches every host in machines without a "
+                      "password, or leave out the one that it does not "
+                      "reach");
+    return VP_ERR_ABORTED;
+}
+
+static enum vp_status report(const struct launch *launch, struct vp_err *err)
+{
+    const struct vp_verdict *verdict = vp_supervisor_verdict(
+        launch->supervisor);
+
+    if (vp_supervisor_n_came(launch->supervisor) == 0)
+        return not_started(launch, err);
+    vp_supervisor_report(launch->supervisor, signal_of(launch), err);
+    return verdict->cause == VP_CAUSE_FAILED ? verdict->status : VP_ERR_ABORTED;
+}
+
+/* Ranks that are done exit by themselves. */
+static void let_exit(struct launch *launch)
+{
+    struct vp_limit limit = vp_limit_ms(EXIT_MS);
+
+    while (!vp_process_has_ended(&launch->mpirun) &&
+           !vp_limit_is_over(&limit)) {
+        vp_supervisor_rest(launch->supervisor, LISTEN_MS / 10);
+        pass_suspension_on(launch);
+    }
+    if (!launch->mpirun.ended)
+        notice(launch, "ranks that are done did not exit; they are ended");
+}
+
+/* What became of the job, when all have ended. */
+static enum vp_status settle(const struct launch *launch,
+                             enum vp_outcome outcome, struct vp_err *err)
+{
+    switch (outcome) {
+    case VP_OUTCOME_DONE:
+        return VP_OK;
+    case VP_OUTCOME_INTERRUPTED:
+        return VP_ERR_INTERRUPTED;
+    case VP_OUTCOME_FAILED:
+        return report(launch, err);
+    default:
+        break;
+    }
+    if (launch->options->stop && *launch->options->stop > 1)
+        return vp_err_set(err, VP_ERR_ABORTED,
+                          "ended by a second signal, before all was saved");
+    return vp_err_set(err, VP_ERR_IO,
+                      "mpirun ended with status %d, and its ranks did not say "
+                      "why; try the last command in %s/command_history.log",
+                      WIFEXITED(launch->mpirun.status)
+                          ? WEXITSTATUS(launch->mpirun.status)
+                          : -1,
+                      launch->folder);
+}
+
+/* After the ranks have exited, and before anything is printed about them. */
+static void finish_output(struct launch *launch)
+{
+    enum vp_status st;
+    struct vp_err err;
+
+    st = vp_relay_finish(launch->output, launch->options->stop, NULL, &err);
+    launch->unread |= st == VP_ERR_END;
+    if (st == VP_ERR_IO && !launch->lost.text[0])
+        launch->lost = err;
+    if (launch->errors && vp_supervisor_n_came(launch->supervisor) > 0)
+        vp_relay_release(launch->errors);
+    vp_relay_finish(launch->errors, launch->options->stop, launch->said, &err);
+    launch->output = launch->errors = NULL;
+}
+
+static enum vp_status attempt(struct launch *launch, struct vp_err *err)
+{
+    enum vp_status st = start(launch, err);
+    enum vp_outcome outcome = VP_OUTCOME_NONE;
+
+    if (st == VP_OK) {
+        outcome = look_after(launch);
+        if (outcome == VP_OUTCOME_DONE || outcome == VP_OUTCOME_INTERRUPTED)
+            let_exit(launch);
+        end_ranks(launch);
+    }
+    vp_process_end(&launch->mpirun, TELL_MS);
+    vp_process_end_orphans(END_MS);
+    finish_output(launch);
+    vp_mpirun_close(&launch->tool);
+    return st == VP_OK ? settle(launch, outcome, err) : st;
+}
+
+/* ---- Again -------------------------------------------------------------- */
+
+static bool is_lost(void *ctx, const char *host)
+{
+    const struct launch *launch = ctx;
+
+    return vp_supervisor_has_lost(launch->supervisor, host);
+}
+
+/* The next attempt does without the hosts that are lost. */
+static enum vp_status leave_hosts_out(struct launch *launch, const char *host,
+                                      struct vp_err *err)
+{
+    char path[sizeof(launch->folder) + 32];
+    struct vp_config small;
+    int n;
+
+    snprintf(path, sizeof(path), "%s/restart-%d.yml", launch->folder,
+             launch->attempt + 1);
+    VP_TRY(vp_shrink(launch->config, is_lost, launch, path, &n, err));
+    if (vp_config_load(path, NULL, 0, &small, err) != VP_OK) {
+        vp_config_release(&small);
+        return VP_ERR_INVALID;
+    }
+    notice(launch,
+           "host %s is left out: the model is cut anew for %d rank%s that %s "
+           "left%s",
+           host, n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
+           launch->config->replicas.n > 0 ||
+                   launch->config->sync_mode == VP_SYNC_ASP
+               ? "; without the same replicas and depths losses will differ"
+               : "");
+    if (launch->is_small)
+        vp_config_release(&launch->small);
+    launch->small = small;
+    launch->is_small = true;
+    launch->config = &launch->small;
+    return VP_OK;
+}
+
+/* Prepares the next attempt; false if there is to be none. */
+static bool try_again(struct launch *launch, enum vp_status st,
+                      struct vp_err *err)
+{
+    const struct vp_verdict *verdict;
+
+    if (st != VP_ERR_ABORTED || launch->attempt == launch->options->restarts ||
+        (launch->options->stop && *launch->options->stop > 0))
+        return false;
+    verdict = vp_supervisor_verdict(launch->supervisor);
+    if (!vp_verdict_allows_restart(verdict))
+        return false;
+    launch->options->failed(launch->options->ctx, err->text);
+    if (verdict->host && leave_hosts_out(launch, verdict->host, err) != VP_OK)
+        return false;
+    if (find_saved(launch, err) != VP_OK)
+        return false;
+    if (launch->saved.step >= 0)
+        notice(launch, "restart %d of %d, from checkpoint step %lld",
+               launch->attempt + 1, launch->options->restarts,
+               (long long)launch->saved.step);
+    else
+        notice(launch, "restart %d of %d, from the start: nothing was saved",
+               launch->attempt + 1, launch->options->restarts);
+    launch->attempt++;
+    return true;
+}
+
+static enum vp_status choose_folder(struct launch *launch, struct vp_err *err)
+{
+    const struct vp_launch_options *options = launch->options;
+
+    if (options->output)
+        snprintf(launch->folder, sizeof(launch->folder), "%s", options->output);
+    else if (options->resume && !launch->config->forward_only)
+        return vp_resume_folder(options->resume, launch->folder,
+                                sizeof(launch->folder), err);
+    else
+        vp_folder_choose(launch->config, "", launch->folder,
+                         sizeof(launch->folder));
+    return VP_OK;
+}
+
+enum vp_status vp_launch(const struct vp_config *config,
+                         const struct vp_launch_options *options,
+                         struct vp_err *err)
+{
+    struct launch launch = { .options = options, .config = config };
+    enum vp_status st;
+    bool again;
+
+    VP_TRY(choose_folder(&launch, err));
+    VP_TRY(vp_mpirun_find(config, err));
+    VP_TRY(vp_folder_make(launch.folder, err));
+    vp_process_adopt();
+    do {
+        launch.mpirun = (struct vp_process){ 0 };
+        st = attempt(&launch, err);
+        again = try_again(&launch, st, err);
+        vp_supervisor_close(launch.supervisor);
+        launch.supervisor = NULL;
+    } while (again);
+    if (launch.is_small)
+        vp_config_release(&launch.small);
+    unsetenv(VP_SUPERVISOR_VARIABLE);
+    if (st == VP_OK && launch.lost.text[0])
+        st = vp_err_set(err, VP_ERR_IO, "%s", launch.lost.text);
+    if (st == VP_ERR_INTERRUPTED)
+        err->text[0] = '\0'; /* of an earlier attempt */
+    if (st == VP_ERR_INTERRUPTED && launch.unread)
+        vp_folder_unread(launch.folder, err);
+    return st;
+}

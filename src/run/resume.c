@@ -1,0 +1,288 @@
+/* Going on from a checkpoint, under any partition. */
+#include "run/checkpoint.h"
+
+#include "ckpt/ckpt.h"
+#include "run/choice.h"
+#include "run/saved.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct vp_resume {
+    struct vp_ckpt *ckpt;
+    struct vp_loader loader;
+};
+
+/* ---- Tensors ------------------------------------------------------------ */
+
+static enum vp_status load(void *ctx, const struct vp_state_item *item,
+                           float *out, struct vp_err *err)
+{
+    const struct vp_resume *resume = ctx;
+    const struct vp_st_tensor want = vp_state_file_shape(item);
+    struct vp_arena arena = { NULL };
+    const char *name = vp_state_file_name(&arena, item);
+    enum vp_status st;
+
+    if (!name)
+        st = vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
+    else if (item->transposed)
+        st = vp_ckpt_read_transposed(resume->ckpt, name, &want, out, err);
+    else
+        st = vp_ckpt_read(resume->ckpt, name, &want, out, err);
+    vp_arena_release(&arena);
+    return st;
+}
+
+/* ---- Stages ------------------------------------------------------------- */
+
+/* How many older versions stage `s` runs on. */
+static int lag_of(const struct vp_config *config, int s)
+{
+    if (config->sync_mode == VP_SYNC_BSP)
+        return 0;
+    if (config->macrobatch)
+        return 1;
+    if (config->warmup_depths.n > 0)
+        return config->warmup_depths.at[s];
+    return vp_schedule_depth(config->replicas.n > 0 ? config->replicas.at
+                                                    : NULL,
+                             vp_config_n_stages(config), s);
+}
+
+/* The blocks of a stage must agree. False if versions that it needs are not
+ * there. */
+static enum vp_status join_blocks(const struct vp_block_facts *blocks, int n,
+                                  int lag, const char *place, int stage,
+                                  struct vp_progress *progress, bool *exact,
+                                  struct vp_err *err)
+{
+    progress->updates[stage] = blocks[0].updates;
+    progress->scale[stage] = blocks[0].scale;
+    progress->past[stage] = lag;
+    for (int b = 0; b < n; b++) {
+        int64_t skipped = blocks[b].scale.n_skipped;
+
+        if (blocks[b].updates != blocks[0].updates ||
+            skipped != blocks[0].scale.n_skipped)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: the blocks of stage %d had %lld and %lld "
+                              "updates, %lld and %lld of them skipped; resume "
+                              "with the partition and replicas it was saved "
+                              "with",
+                              place, stage, (long long)blocks[0].updates,
+                              (long long)blocks[b].updates,
+                              (long long)blocks[0].scale.n_skipped,
+                              (long long)skipped);
+        if (blocks[b].past < progress->past[stage]) {
+            *exact &= !blocks[b].full;
+            progress->past[stage] = blocks[b].past;
+        }
+    }
+    return VP_OK;
+}
+
+static enum vp_status map_stages(struct vp_resume *resume,
+                                 const struct vp_config *config,
+                                 const struct vp_graph *graph,
+                                 vp_notice_fn notice, void *ctx,
+                                 struct vp_err *err)
+{
+    struct vp_block_facts *blocks = calloc((size_t)graph->n_blocks,
+                                           sizeof(*blocks));
+    struct vp_progress *progress = &resume->loader.progress;
+    const char *place = vp_ckpt_path(resume->ckpt);
+    int n_stages = vp_config_n_stages(config), first = 0;
+    enum vp_status st;
+    bool exact = true;
+
+    if (!blocks)
+        return vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
+    progress->step = vp_ckpt_step(resume->ckpt);
+    st = vp_saved_progress(vp_ckpt_facts(resume->ckpt), place, graph->n_blocks,
+                           progress, blocks, err);
+    for (int s = 0; s < n_stages && st == VP_OK; s++) {
+        int n = config->partition.n > 0 ? config->partition.at[s]
+                                        : graph->n_blocks;
+
+        st = join_blocks(blocks + first, n, lag_of(config, s), place, s,
+                         progress, &exact, err);
+        first += n;
+    }
+    free(blocks);
+    if (st == VP_OK && !exact) {
+        for (int s = 0; s < n_stages; s++)
+            progress->past[s] = 0;
+        notice(ctx, "saved under other depths: minibatches start on the newest "
+                    "weights, the run is not exactly the one before");
+    }
+    return st;
+}
+
+/* ---- Where it goes on --------------------------------------------------- */
+
+static bool exists(const char *folder, const char *name, char *out, size_t n)
+{
+    return (size_t)snprintf(out, n, "%s/%s", folder, name) < n &&
+           access(out, F_OK) == 0;
+}
+
+/* Cuts the last part off an absolute path, and returns it. */
+static const char *cut_name(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    *slash = '\0';
+    return slash + 1;
+}
+
+/* Whether the checkpoint can be opened, every byte of it. */
+static bool is_sound(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    struct vp_ckpt *ckpt = NULL;
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s", folder, name) >=
+            sizeof(path) ||
+        vp_ckpt_open(path, &ckpt, NULL) != VP_OK)
+        return false;
+    vp_ckpt_close(ckpt);
+    return true;
+}
+
+enum vp_status vp_resume_check_newest(const char *run, const char *path,
+                                      struct vp_err *err)
+{
+    char folder[PATH_MAX], file[PATH_MAX + 16];
+    struct vp_ckpt_entry *list = NULL;
+    int64_t newer = -1, step = -1;
+    const char *name;
+    int n = 0;
+
+    if (!exists(path, "manifest.json", file, sizeof(file)) ||
+        !realpath(path, folder))
+        return VP_OK;
+    name = cut_name(folder);
+    VP_TRY(vp_ckpt_list(folder, &list, &n, err));
+    for (int i = 0; i < n && step < 0; i++) {
+        if (strcmp(list[i].name, name) == 0)
+            step = list[i].step;
+        else if (newer < 0 && is_sound(folder, list[i].name))
+            newer = list[i].step;
+    }
+    free(list);
+    if (step < 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s/%s does not have the name it was saved under; "
+                          "name a folder for the run that goes on: --output "
+                          "DIR",
+                          folder, name);
+    if (newer > step)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s went on to step %lld; to go on from step %lld, "
+                          "name another folder: --output DIR",
+                          run, (long long)newer, (long long)step);
+    return VP_OK;
+}
+
+enum vp_status vp_resume_folder(const char *path, char *out, size_t n,
+                                struct vp_err *err)
+{
+    char run[PATH_MAX], file[PATH_MAX + 16];
+    bool is_one = exists(path, "manifest.json", file, sizeof(file));
+
+    if (is_one || !exists(path, "checkpoints", file, sizeof(file))) {
+        if (!realpath(path, run))
+            return vp_choice_none(path, err);
+        if (is_one)
+            cut_name(run);
+        if (strcmp(cut_name(run), "checkpoints") != 0 && !is_one)
+            return vp_choice_none(path, err);
+        if (!exists(run, "checkpoints", file, sizeof(file)) ||
+            !exists(run, "config.yml", file, sizeof(file)))
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s is not in the folder of a run; name a folder "
+                              "for the run that goes on: --output DIR",
+                              path);
+        path = run;
+    }
+    if ((size_t)snprintf(out, n, "%s", path) >= n)
+        return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
+                          path);
+    return VP_OK;
+}
+
+bool vp_resume_is_folder(const char *path, const char *folder)
+{
+    char run[PATH_MAX];
+    struct stat own, named;
+
+    return vp_resume_folder(path, run, sizeof(run), NULL) == VP_OK &&
+           stat(run, &own) == 0 && stat(folder, &named) == 0 &&
+           own.st_dev == named.st_dev && own.st_ino == named.st_ino;
+}
+
+/* ---- All of it ---------------------------------------------------------- */
+
+/* The same in every process: the manifest is. */
+static enum vp_status check(struct vp_resume *resume,
+                            const struct vp_resume_config *with,
+                            struct vp_err *err)
+{
+    const struct vp_facts *facts = vp_ckpt_facts(resume->ckpt);
+    const char *place = vp_ckpt_path(resume->ckpt);
+
+    VP_TRY(vp_saved_check(facts, with->config, with->data, place, err));
+    vp_saved_compare(facts, with->config, with->notice, with->ctx);
+    return map_stages(resume, with->config, with->graph, with->notice,
+                      with->ctx, err);
+}
+
+enum vp_status vp_resume_open(const struct vp_resume_config *config,
+                              struct vp_resume **out, bool *agreed_out,
+                              struct vp_err *err)
+{
+    struct vp_resume *resume = calloc(1, sizeof(*resume));
+    enum vp_status st;
+
+    if (!resume)
+        return vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
+    resume->loader.ctx = resume;
+    resume->loader.load = load;
+    st = vp_choice_open(config, &resume->ckpt, agreed_out, err);
+    if (st == VP_OK)
+        st = check(resume, config, err);
+    if (st != VP_OK) {
+        vp_resume_close(resume);
+        return st;
+    }
+    *out = resume;
+    return VP_OK;
+}
+
+const struct vp_loader *vp_resume_loader(const struct vp_resume *resume)
+{
+    return &resume->loader;
+}
+
+struct vp_ckpt_entry vp_resume_entry(const struct vp_resume *resume)
+{
+    struct vp_ckpt_entry entry = { .step = vp_ckpt_step(resume->ckpt) };
+    char path[PATH_MAX];
+
+    if (realpath(vp_ckpt_path(resume->ckpt), path))
+        snprintf(entry.name, sizeof(entry.name), "%.47s", cut_name(path));
+    return entry;
+}
+
+void vp_resume_close(struct vp_resume *resume)
+{
+    if (!resume)
+        return;
+    vp_ckpt_close(resume->ckpt);
+    free(resume);
+}

@@ -1,0 +1,152 @@
+#include "run/room.h"
+
+#include "ckpt/store.h"
+#include "optim/optim.h"
+#include "run/checkpoint.h"
+#include "run/folder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- Judging ------------------------------------------------------------ */
+
+int64_t vp_room_need(const struct vp_room *room)
+{
+    int64_t most = (int64_t)room->keep + (room->keeps_best ? 1 : 0) + 1;
+    int64_t n = most - room->n_there;
+
+    n = n < 1 ? 1 : n;
+    return n < room->n_saves ? n : room->n_saves;
+}
+
+static bool fits(const struct vp_room *room)
+{
+    return vp_room_need(room) <= room->n_free / room->n_bytes;
+}
+
+/* The most checkpoints to keep that would fit; 0: not even one. */
+static int keep_that_fits(struct vp_room room)
+{
+    while (room.keep > 0 && !fits(&room))
+        room.keep--;
+    return room.keep;
+}
+
+enum vp_status vp_room_judge(const struct vp_room *room, const char *folder,
+                             struct vp_err *err)
+{
+    int64_t n = vp_room_need(room), needed = n * room->n_bytes;
+    int keep = keep_that_fits(*room);
+    char lower[64] = "", aside[sizeof(room->aside) + 64] = "";
+
+    if (fits(room))
+        return VP_OK;
+    if (room->aside[0])
+        snprintf(aside, sizeof(aside), "remove checkpoints/%s, ", room->aside);
+    if (keep > 0)
+        snprintf(lower, sizeof(lower), "set keep_checkpoints: %d, ", keep);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: not enough space: %lld %scheckpoint%s of %lld bytes "
+                      "must fit, %lld bytes are free; %s%sfree %lld bytes, or "
+                      "choose another --output or log_directory",
+                      folder, (long long)n, room->n_there > 0 ? "more " : "",
+                      n == 1 ? "" : "s", (long long)room->n_bytes,
+                      (long long)room->n_free, aside, lower,
+                      (long long)(needed - room->n_free));
+}
+
+/* ---- A run -------------------------------------------------------------- */
+
+/* The weights of all stages, their moments and older versions. */
+static int64_t checkpoint_bytes(const struct vp_config *config,
+                                const struct vp_run_summary *summary)
+{
+    int64_t n_bytes = 0;
+
+    for (int s = 0; s < summary->n_stages; s++) {
+        const struct vp_run_stage *stage = &summary->stages[s];
+
+        n_bytes += stage->n_params * (int64_t)sizeof(float) *
+                   (vp_optim_n_moments(config->optim.kind) + stage->n_versions);
+    }
+    return vp_ckpt_disk_bytes(n_bytes, (int)summary->n_blocks);
+}
+
+static int64_t count_saves(const struct vp_config *config,
+                           const struct vp_run_summary *summary)
+{
+    int64_t every = vp_checkpoint_steps(config, summary->steps_per_epoch);
+    int64_t from = summary->resumed, to = summary->n_steps;
+
+    if (from >= to)
+        return 0;
+    return every > 0 ? to / every - from / every + (to % every ? 1 : 0) : 1;
+}
+
+/* Later ones than the run goes on from are set aside, and stay until this run
+ * has a checkpoint: they make no room for it. */
+static enum vp_status count_there(const char *checkpoints, int64_t step,
+                                  int64_t *n_out, struct vp_err *err)
+{
+    struct vp_ckpt_entry *list = NULL;
+    int n = 0;
+
+    VP_TRY(vp_ckpt_list(checkpoints, &list, &n, err));
+    for (int i = 0; i < n; i++)
+        *n_out += list[i].step <= step;
+    free(list);
+    return VP_OK;
+}
+
+/* "step-75.aside-1, step-50" and more: what the run has set aside or will. */
+static enum vp_status name_aside(const char *checkpoints, int64_t step,
+                                 struct vp_room *room, struct vp_err *err)
+{
+    size_t used = 0, n_room = sizeof(room->aside);
+
+    for (int aside = 0; aside < 2; aside++) {
+        struct vp_ckpt_entry *list = NULL;
+        int n = 0;
+
+        VP_TRY(aside ? vp_ckpt_list_aside(checkpoints, &list, &n, err)
+                     : vp_ckpt_list(checkpoints, &list, &n, err));
+        for (int i = 0; i < n && used < n_room; i++)
+            if (aside || list[i].step > step)
+                used += (size_t)snprintf(room->aside + used, n_room - used,
+                                         "%s%s", used ? ", checkpoints/" : "",
+                                         list[i].name);
+        free(list);
+    }
+    return VP_OK;
+}
+
+enum vp_status vp_room_measure(const struct vp_config *config,
+                               const struct vp_run_summary *summary,
+                               const char *folder, struct vp_room *out,
+                               struct vp_err *err)
+{
+    char checkpoints[1024 + 16];
+
+    *out = (struct vp_room){
+        .n_bytes = checkpoint_bytes(config, summary),
+        .n_saves = count_saves(config, summary),
+        .keep = config->keep_checkpoints,
+        .keeps_best = config->eval_every > 0,
+    };
+
+    VP_TRY(vp_folder_check_place(folder, err));
+    snprintf(checkpoints, sizeof(checkpoints), "%s/checkpoints", folder);
+    VP_TRY(count_there(checkpoints, summary->resumed, &out->n_there, err));
+    VP_TRY(name_aside(checkpoints, summary->resumed, out, err));
+    return vp_ckpt_free_bytes(checkpoints, &out->n_free, err);
+}
+
+enum vp_status vp_room_check(const struct vp_config *config,
+                             const struct vp_run_summary *summary,
+                             const char *folder, struct vp_err *err)
+{
+    struct vp_room room;
+
+    VP_TRY(vp_room_measure(config, summary, folder, &room, err));
+    return vp_room_judge(&room, folder, err);
+}

@@ -1,0 +1,791 @@
+/* From a configuration to a finished run: graphs, data, trainer, run folder. */
+#include "run/run.h"
+
+#include "base/clock.h"
+#include "config/buckets.h"
+#include "config/hosts.h"
+#include "config/resolve.h"
+#include "job/duty.h"
+#include "job/processes.h"
+#include "run/advice.h"
+#include "run/checkpoint.h"
+#include "run/devices.h"
+#include "run/folder.h"
+#include "run/forecast.h"
+#include "run/lacks.h"
+#include "run/log.h"
+#include "run/room.h"
+#include "run/samples.h"
+#include "run/timeline.h"
+#include "run/verbose.h"
+#include "run/view.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* EVAL_PART: batches of an evaluation between two looks at the clock. */
+enum { MAX_STREAM = 1 << 28, EVAL_PART = 64, MAX_WARNINGS = 32 };
+
+struct run {
+    const struct vp_config *config;
+    const struct vp_run_options *options;
+    const struct vp_run_events *events;
+
+    struct vp_dims dims[VP_MAX_BUCKETS];
+    struct vp_graph graphs[VP_MAX_BUCKETS];
+    int n_buckets;
+    struct vp_samples samples;
+    struct vp_lacks lacks; /* of a plan for elsewhere */
+    struct vp_train_config train;
+    struct vp_trainer *trainer;
+    struct vp_resume *resume;           /* NULL: from the start */
+    struct vp_ckpt_entry from;          /* of it */
+    struct vp_checkpoints *checkpoints; /* NULL on a dry run */
+    int *devices;                       /* the first of each rank, or NULL */
+    char home[1024];         /* the folder it goes on in; empty: a new one */
+    struct vp_folder folder; /* path empty: nothing is written */
+    struct vp_world *world;  /* of several processes, or NULL */
+    struct vp_view view;     /* what a supervisor sees */
+    bool agreed;             /* all processes know that they failed */
+    struct vp_log log;
+    struct vp_timeline timeline;
+    struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
+    char *warnings[MAX_WARNINGS];   /* for the log */
+    int n_warnings;
+    struct vp_run_summary summary;
+    struct vp_run_stage stages[VP_MAX_STAGES];
+
+    double losses[2]; /* sums over the first and the last tenth */
+    int64_t n_losses[2];
+    double tokens, flops, seconds, waited;
+    double eval_loss;
+    int64_t n_done;
+    int64_t n_saved;       /* step of the last checkpoint that was logged */
+    bool uncommitted;      /* the state of step n_done waits for its score */
+    enum vp_status status; /* of writing reports */
+    struct vp_err err;
+};
+
+static int64_t at_least_1(int64_t n)
+{
+    return n < 1 ? 1 : n;
+}
+
+/* Of several processes, one speaks. */
+static bool is_lead(const struct run *run)
+{
+    return !run->world ||
+           vp_world_is_mine(run->world, vp_world_lead(run->world));
+}
+
+/* NULL: what is lacking is refused. */
+static struct vp_lacks *lacks_of(struct run *run)
+{
+    return run->options->elsewhere ? &run->lacks : NULL;
+}
+
+/* ---- Trainer ------------------------------------------------------------ */
+
+/* Updates; in asp, minibatches. */
+static int64_t steps_per_epoch(const struct run *run)
+{
+    return at_least_1(vp_data_info(run->samples.train)->n_batches /
+                      run->config->accumulation_steps);
+}
+
+static void set_steps(struct run *run)
+{
+    const struct vp_config *config = run->config;
+    struct vp_lr_config *lr = &run->train.lr;
+
+    lr->steps_per_epoch = steps_per_epoch(run);
+    lr->epochs = (int)config->epochs;
+    lr->total_steps = config->total_steps > 0
+                          ? config->total_steps
+                          : config->epochs * lr->steps_per_epoch;
+}
+
+/* Schedules count the minibatches of a stream from the start of the run. */
+static enum vp_status check_steps(const struct run *run, struct vp_err *err)
+{
+    const struct vp_config *config = run->config;
+    int64_t n = run->train.lr.total_steps;
+
+    if (config->sync_mode == VP_SYNC_BSP || n <= MAX_STREAM)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: the run has %lld minibatches, but asp counts to "
+                      "%d; lower %s",
+                      vp_config_blame(config, "total_steps epochs"),
+                      (long long)n, MAX_STREAM,
+                      config->total_steps > 0 ? "total_steps" : "epochs");
+}
+
+static void notice(void *ctx, const char *line)
+{
+    const struct run *run = ctx;
+
+    if (is_lead(run) && run->events->on_notice)
+        run->events->on_notice(run->events->ctx, line);
+}
+
+/* What may cost work: told at once, and written to the log when there is one. */
+static void warn(void *ctx, const char *line)
+{
+    struct run *run = ctx;
+
+    if (!is_lead(run))
+        return;
+    if (run->events->on_warning)
+        run->events->on_warning(run->events->ctx, line);
+    if (run->n_warnings < MAX_WARNINGS)
+        run->warnings[run->n_warnings] = strdup(line);
+    if (run->n_warnings < MAX_WARNINGS && run->warnings[run->n_warnings])
+        run->n_warnings++;
+}
+
+static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
+{
+    const struct vp_config *config = run->config;
+    struct vp_train_config *train = &run->train;
+    const struct vp_devices_config devices = {
+        .config = config,
+        .world = run->world,
+        .dry_run = run->options->dry_run,
+        .lacks = lacks_of(run),
+        .ctx = run,
+        .notice = notice,
+    };
+
+    *train = (struct vp_train_config){
+        .graphs = run->graphs,
+        .n_graphs = run->n_buckets,
+        .data = run->samples.train,
+        .eval_data = run->samples.eval,
+        .init = vp_param_init,
+        .optim = config->optim,
+        .lr = config->lr,
+        .scale = config->loss_scale,
+        .seed = config->seed,
+        .rank_numbers = config->ranks.n > 0 ? config->ranks.at : NULL,
+        .prefetch = config->prefetch,
+        .world = run->world,
+        .spread = run->options->elsewhere ||
+                  (!run->world && vp_hosts_may_be_elsewhere(config)),
+        .memory_limit = config->memory_limit,
+        .loader = run->resume ? vp_resume_loader(run->resume) : NULL,
+        .saver = run->checkpoints ? vp_checkpoints_saver(run->checkpoints)
+                                  : NULL,
+        .observe = run->verbose ? vp_verbose_observer(run->verbose) : NULL,
+        .observe_ctx = run->verbose,
+    };
+    vp_pipeline_set(config, train);
+    VP_TRY(vp_devices_choose(&devices, train, &run->devices, err));
+    set_steps(run);
+    if (run->options->pulse)
+        VP_TRY(vp_view_open(&run->view, config, run->world, run->options->pulse,
+                            err));
+    train->boxes = run->view.boxes;
+    return check_steps(run, err);
+}
+
+static enum vp_status make_trainer(struct run *run, struct vp_err *err)
+{
+    enum vp_status st = vp_trainer_create(&run->train, run->options->dry_run,
+                                          &run->trainer, err);
+
+    if (st != VP_OK && !err->text[0])
+        return st; /* another process says why */
+    if (st == VP_ERR_INVALID)
+        vp_advice_remedy(run->config, &run->train, err);
+    if (st == VP_ERR_NOMEM)
+        vp_advice_less(run->config, &run->train, err);
+    /* No field: a variable of the environment is its own place. */
+    if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) &&
+        (!err->fields || err->fields[0]))
+        vp_err_prefix(err, "%s", vp_config_blame(run->config, err->fields));
+    /* What does not fit was not begun: as with memory_limit, it is refused. */
+    return st == VP_ERR_NOMEM ? VP_ERR_UNSUPPORTED : st;
+}
+
+/* ---- Summary ------------------------------------------------------------ */
+
+static int64_t last_step(const struct run *run)
+{
+    int64_t n = run->train.lr.total_steps;
+
+    if (run->options->max_steps > 0 && run->options->max_steps < n)
+        n = run->options->max_steps;
+    return n;
+}
+
+static enum vp_status summarise(struct run *run, struct vp_err *err)
+{
+    const struct vp_config *config = run->config;
+    const struct vp_graph *graph = &run->graphs[0];
+    const struct vp_dims *dims = &run->dims[run->n_buckets - 1];
+    int64_t rows = dims->batch * (dims->seq + dims->tgt_seq);
+    bool counted = vp_data_info(run->samples.train)->n_batches > 0;
+
+    run->summary = (struct vp_run_summary){
+        .model = config->model->name,
+        .data = vp_data_info(run->samples.train)->what,
+        .resumed = run->resume ? run->from.step : 0,
+        .resumed_from = run->options->resume,
+        .forward_only = config->forward_only,
+        .n_blocks = graph->n_blocks,
+        .n_params = vp_graph_param_count(graph),
+        .batch = dims->batch,
+        .seq = dims->seq,
+        .tokens_per_step = rows * config->accumulation_steps,
+        .n_steps = counted || config->total_steps > 0 ? last_step(run)
+                                                      : run->options->max_steps,
+        .steps_per_epoch = counted ? run->train.lr.steps_per_epoch : 0,
+        .unigram_loss = vp_data_info(run->samples.train)->unigram_loss,
+        .n_threads = run->train.backend_config.n_threads,
+        .n_cores = vp_devices_n_cores(),
+        .transport = run->world ? vp_processes_transport(config)
+                     : config->distributed_backend == VP_TRANSPORT_GLOO
+                         ? "gloo"
+                         : "local",
+    };
+    VP_TRY(vp_forecast_make(&run->train, run->trainer, run->stages,
+                            &run->summary, err));
+    for (int s = 0; s < run->summary.n_stages; s++)
+        run->summary.gflops_per_step += run->stages[s].gflops *
+                                        config->accumulation_steps;
+    return VP_OK;
+}
+
+/* Names the stages that recompute and save no memory, where notices are shown. */
+static void note_ratios(struct run *run)
+{
+    struct vp_err line = { .text = "" };
+
+    if (is_lead(run) && run->events->on_notice &&
+        vp_advice_ratios(run->config, &run->train, run->stages, &line))
+        notice(run, line.text);
+}
+
+/* ---- The loop ----------------------------------------------------------- */
+
+static bool asked_to_stop(const struct run *run)
+{
+    return (run->options->stop && *run->options->stop) ||
+           vp_trainer_stopped(run->trainer);
+}
+
+static void note_loss(struct run *run, const struct vp_step_report *report)
+{
+    int64_t n = last_step(run), tenth = at_least_1(n / 10);
+
+    if (isfinite(report->loss) && report->step <= tenth) {
+        run->losses[0] += report->loss;
+        run->n_losses[0]++;
+    }
+    if (isfinite(report->loss) && report->step > n - tenth) {
+        run->losses[1] += report->loss;
+        run->n_losses[1]++;
+    }
+    run->tokens += (double)report->n_tokens;
+    run->flops += report->flops;
+    run->seconds += report->seconds;
+    run->waited += report->bubble * report->seconds;
+    run->n_done = report->step;
+}
+
+static enum vp_status evaluate(struct run *run, int64_t step,
+                               struct vp_err *err)
+{
+    int64_t n_all = vp_data_info(run->samples.eval)->n_batches;
+    int64_t n = run->config->eval_batches;
+    int64_t start_ns = vp_clock_ns();
+    struct vp_score score = { .loss = 0.0 };
+
+    if (n > n_all || run->config->forward_only)
+        n = n_all;
+    for (int64_t m = 0; m < n; m += EVAL_PART) {
+        int64_t part = n - m < EVAL_PART ? n - m : EVAL_PART;
+
+        if (run->config->forward_only && asked_to_stop(run))
+            return VP_OK;
+        VP_TRY(vp_trainer_eval_part(run->trainer, m, part, &score, err));
+        VP_TRY(vp_log_eval(&run->log, m + part, n,
+                           vp_clock_seconds(start_ns, vp_clock_ns()), &score,
+                           err));
+    }
+    run->eval_loss = vp_score_loss(&score);
+    if (run->folder.metrics)
+        VP_TRY(vp_folder_write_eval(&run->folder, step, run->eval_loss, err));
+    if (run->events->on_eval)
+        run->events->on_eval(run->events->ctx, step, n, run->eval_loss);
+    return VP_OK;
+}
+
+static bool eval_is_due(const struct run *run, int64_t step)
+{
+    return step > 0 &&
+           vp_trainer_is_due(run->trainer, run->config->eval_every, step);
+}
+
+static enum vp_status commit(struct run *run, int64_t step, double score,
+                             struct vp_err *err)
+{
+    VP_TRY(vp_checkpoints_commit(run->checkpoints, score, err));
+    if (run->events->on_saved)
+        run->events->on_saved(run->events->ctx, step);
+    return VP_OK;
+}
+
+/* A checkpoint is logged when it is on disk, which takes a while. */
+static enum vp_status log_saved(struct run *run, struct vp_err *err)
+{
+    int64_t step = vp_checkpoints_saved(run->checkpoints);
+
+    if (step <= run->n_saved)
+        return VP_OK;
+    run->n_saved = step;
+    return vp_log_saved(&run->log, step, err);
+}
+
+static enum vp_status log_step(struct run *run,
+                               const struct vp_step_report *report,
+                               struct vp_err *err)
+{
+    VP_TRY(vp_folder_write_step(&run->folder, report, err));
+    VP_TRY(vp_log_step(&run->log, report, err));
+    VP_TRY(log_saved(run, err));
+    if (run->verbose)
+        VP_TRY(vp_verbose_step(run->verbose, run->trainer, report, err));
+    return VP_OK;
+}
+
+/* One step of the trainer; false to stop. A checkpoint before an evaluation
+ * waits for its loss. */
+static bool on_step(void *ctx, const struct vp_step_report *step)
+{
+    struct run *run = ctx;
+    struct vp_step_report report = *step;
+
+    report.n_steps = last_step(run);
+    note_loss(run, &report);
+    run->status = log_step(run, &report, &run->err);
+    run->uncommitted = report.saved;
+    if (run->status == VP_OK && report.saved &&
+        !eval_is_due(run, report.step)) {
+        run->status = commit(run, report.step, NAN, &run->err);
+        run->uncommitted = false;
+    }
+    if (run->events->on_stages)
+        run->events->on_stages(run->events->ctx,
+                               vp_trainer_stats(run->trainer));
+    if (run->events->on_step)
+        run->events->on_step(run->events->ctx, &report);
+    return run->status == VP_OK && !asked_to_stop(run) &&
+           !vp_timeline_is_due(&run->timeline, run->n_done);
+}
+
+/* An evaluation after step n_done, if there is to be one. */
+static enum vp_status evaluate_here(struct run *run, struct vp_err *err)
+{
+    if (eval_is_due(run, run->n_done) && !asked_to_stop(run))
+        VP_TRY(evaluate(run, run->n_done, err));
+    if (run->uncommitted)
+        VP_TRY(commit(run, run->n_done, run->eval_loss, err));
+    run->uncommitted = false;
+    return VP_OK;
+}
+
+/* The pipe runs empty only where an evaluation comes, and for the timeline of a
+ * run that was resumed. */
+static enum vp_status train(struct run *run, struct vp_err *err)
+{
+    int64_t every = run->config->eval_every, end = last_step(run);
+
+    VP_TRY(evaluate_here(run, err)); /* of a run that was resumed there */
+    if (run->home[0] && run->n_done < end)
+        vp_timeline_renew(&run->timeline, run->config, &run->summary);
+    while (run->n_done < end && !asked_to_stop(run)) {
+        int64_t next = every > 0 ? vp_trainer_next_due(run->trainer, every)
+                                 : end;
+
+        VP_TRY(vp_trainer_run(run->trainer,
+                              (next < end ? next : end) - run->n_done, on_step,
+                              run, err));
+        if (run->status != VP_OK)
+            return vp_err_set(err, run->status, "%s", run->err.text);
+        VP_TRY(vp_timeline_draw(&run->timeline, &run->summary, run->trainer,
+                                run->n_done, err));
+        VP_TRY(evaluate_here(run, err));
+    }
+    vp_duty_set(VP_DUTY_SAVE, run->folder.path);
+    VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
+    VP_TRY(vp_folder_check_kept(&run->folder, err));
+    return log_saved(run, err);
+}
+
+/* NaN of nothing. */
+static double mean(double sum, int64_t n)
+{
+    return n > 0 ? sum / (double)n : NAN;
+}
+
+/* What is to be raised for more steps. */
+static const char *limit_of(const struct run *run)
+{
+    if (last_step(run) < run->train.lr.total_steps)
+        return "--max-steps";
+    return run->config->total_steps > 0 ? "total_steps" : "epochs";
+}
+
+static enum vp_status finish(struct run *run, bool interrupted,
+                             struct vp_err *err)
+{
+    int64_t n_all = run->train.lr.total_steps;
+    struct vp_trace trace;
+    struct vp_run_result result = {
+        .n_steps = run->n_done,
+        .n_trained = run->n_done - run->summary.resumed,
+        .n_left = run->n_saved > 0 && run->n_saved < n_all
+                      ? n_all - run->n_saved
+                      : 0,
+        .limit = limit_of(run),
+        .first_loss = mean(run->losses[0], run->n_losses[0]),
+        .last_loss = mean(run->losses[1], run->n_losses[1]),
+        .eval_loss = run->eval_loss,
+        .seconds = run->seconds,
+        .tokens_per_second = run->seconds > 0 ? run->tokens / run->seconds : 0,
+        .gflops_per_second = run->seconds > 0 ? run->flops / run->seconds * 1e-9
+                                              : 0,
+        .bubble = run->seconds > 0 ? run->waited / run->seconds : 0,
+        .interrupted = interrupted,
+        .trace = &trace,
+        .stats = vp_trainer_stats(run->trainer),
+    };
+    enum vp_status st;
+
+    VP_TRY(vp_trainer_trace(run->trainer, run->summary.schedule, &trace, err));
+    /* A run that had nothing left to do keeps the trace it has. */
+    st = run->seconds > 0 ? vp_timeline_write(run->folder.path, &trace, err)
+                          : VP_OK;
+    if (st == VP_OK && run->events->on_end)
+        run->events->on_end(run->events->ctx, &result);
+    vp_trace_release(&trace);
+    return st;
+}
+
+/* Without --output a run goes on in its own folder. It is locked before its
+ * checkpoints are looked at, so that no other run changes them meanwhile. */
+static enum vp_status lock_home(struct run *run, struct vp_err *err)
+{
+    const struct vp_run_options *options = run->options;
+
+    if (options->output || run->config->forward_only)
+        return VP_OK;
+    VP_TRY(
+        vp_resume_folder(options->resume, run->home, sizeof(run->home), err));
+    VP_TRY(options->dry_run ? vp_folder_check_live(run->home, err)
+                            : vp_folder_lock(run->home, &run->folder, err));
+    return vp_resume_check_newest(run->home, options->resume, err);
+}
+
+static enum vp_status open_resume(struct run *run, struct vp_err *err)
+{
+    struct vp_resume_config resume = {
+        .path = run->options->resume,
+        .config = run->config,
+        .world = run->world,
+        .graph = &run->graphs[0],
+        .data = run->samples.train,
+        .ctx = run,
+        .notice = notice,
+        .warn = warn,
+    };
+    enum vp_status st;
+
+    if (!resume.path)
+        return VP_OK;
+    st = is_lead(run) ? lock_home(run, err) : VP_OK;
+    if (run->world) {
+        st = vp_world_agree(run->world, st, VP_LIMIT_NEVER, err);
+        run->agreed = st != VP_OK;
+    }
+    VP_TRY(st);
+    VP_TRY(vp_resume_open(&resume, &run->resume, &run->agreed, err));
+    run->from = vp_resume_entry(run->resume);
+    run->n_done = run->from.step;
+    return VP_OK;
+}
+
+/* Where the run folder is or will be. */
+static const char *place_of(const struct run *run)
+{
+    const char *output = run->options->output;
+
+    if (run->home[0])
+        return run->home;
+    return output ? output : run->config->log_directory;
+}
+
+static void find_lacks(struct run *run)
+{
+    const struct vp_lacks_config with = {
+        .config = run->config,
+        .train = &run->train,
+        .summary = &run->summary,
+        .host = vp_trainer_host_need(run->trainer),
+        .folder = run->config->forward_only ? NULL : place_of(run),
+    };
+
+    vp_lacks_find(&with, &run->lacks);
+    if (run->lacks.text[0])
+        run->summary.lacks = run->lacks.text;
+}
+
+static enum vp_status open_folder(struct run *run, struct vp_err *err)
+{
+    const char *output = run->options->output;
+
+    if (run->config->forward_only && !output)
+        return VP_OK;
+    if (!run->config->forward_only) /* before anything of it is made */
+        VP_TRY(vp_room_check(run->config, &run->summary, place_of(run), err));
+    if (run->home[0])
+        return vp_folder_resume(&run->folder, run->config, run->n_done, err);
+    return vp_folder_create(run->config, output, &run->folder, err);
+}
+
+/* A checkpoint that names a step has the metrics of that step beside it. */
+static enum vp_status sync_metrics(void *ctx, struct vp_err *err)
+{
+    const struct run *run = ctx;
+
+    return vp_folder_sync(&run->folder, err);
+}
+
+static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
+{
+    if (!run->checkpoints)
+        return VP_OK;
+    VP_TRY(vp_checkpoints_link(run->checkpoints, run->graphs[0].n_blocks, err));
+    vp_checkpoints_before_publish(run->checkpoints, sync_metrics, run);
+    VP_TRY(vp_checkpoints_arm(run->checkpoints, run->trainer,
+                              run->samples.train, run->folder.path,
+                              run->home[0] ? &run->from : NULL, err));
+    return is_lead(run)
+               ? vp_checkpoints_warn_aside(run->folder.path, warn, run, err)
+               : VP_OK;
+}
+
+/* Whatever this process could not do, the others hear of it. */
+static enum vp_status open_run(struct run *run, struct vp_err *err)
+{
+    enum vp_status st;
+
+    vp_duty_set(VP_DUTY_FOLDER, run->options->output);
+    st = is_lead(run) ? open_folder(run, err) : VP_OK;
+
+    if (run->world) {
+        st = vp_world_agree(run->world, st, VP_LIMIT_NEVER, err);
+        run->agreed = st != VP_OK;
+    }
+    VP_TRY(st);
+    if (run->world)
+        VP_TRY(vp_folder_share(&run->folder, run->world, VP_LIMIT_NEVER, err));
+    if (run->options->pulse && run->folder.path[0])
+        VP_TRY(vp_view_keep(&run->view, run->config, run->folder.path, err));
+    return arm_checkpoints(run, err);
+}
+
+/* A line about the inside of a rank. */
+static enum vp_status detail(void *ctx, int rank, const char *line,
+                             struct vp_err *err)
+{
+    struct run *run = ctx;
+
+    if (run->events->on_detail)
+        run->events->on_detail(run->events->ctx,
+                               vp_config_rank_number(run->config, rank), line);
+    return vp_log_line(&run->log, rank, line, err);
+}
+
+/* What can be said before the first step. */
+static enum vp_status announce(struct run *run, struct vp_err *err)
+{
+    const struct vp_run_options *options = run->options;
+
+    if (!is_lead(run))
+        return VP_OK;
+    if (run->folder.path[0]) {
+        VP_TRY(vp_folder_describe(&run->folder, run->config, &run->summary,
+                                  options->argv, options->argc, err));
+        VP_TRY(vp_log_open(&run->log, run->config, &run->summary,
+                           run->folder.path, err));
+        for (int i = 0; i < run->n_warnings; i++)
+            VP_TRY(vp_log_line(&run->log,
+                               run->world ? vp_world_lead(run->world) : 0,
+                               run->warnings[i], err));
+    }
+    if (run->events->on_start)
+        run->events->on_start(run->events->ctx, &run->summary);
+    if (run->verbose)
+        VP_TRY(vp_verbose_start(run->verbose, &run->summary, err));
+    return VP_OK;
+}
+
+/* What each process does on its own. */
+static enum vp_status set_up_here(struct run *run, struct vp_err *err)
+{
+    const unsigned notes = 1u << VP_VERBOSE_TENSORS | 1u << VP_VERBOSE_VERSIONS;
+    bool trains = !run->options->dry_run && !run->config->forward_only;
+    struct vp_samples_config samples = {
+        .config = run->config,
+        .world = run->world,
+        .dims = run->dims,
+        .lacks = lacks_of(run),
+        .notice = notice,
+        .ctx = run,
+    };
+
+    samples.n_dims = run->n_buckets = vp_buckets_make(run->config, run->dims);
+    VP_TRY(vp_buckets_build(run->config, run->dims, run->n_buckets, run->graphs,
+                            err));
+    vp_duty_set(VP_DUTY_DATA, run->config->data_dir);
+    VP_TRY(vp_samples_open(&samples, &run->samples, err));
+    vp_duty_set(VP_DUTY_RESUME, run->options->resume);
+    VP_TRY(open_resume(run, err));
+    vp_duty_set(VP_DUTY_FOLDER, run->options->output);
+    if (run->options->output && is_lead(run))
+        VP_TRY(vp_folder_check(run->options->output, err));
+    vp_duty_set(VP_DUTY_PLAN, run->options->resume);
+    run->n_saved = run->n_done;
+    if (trains)
+        VP_TRY(vp_checkpoints_create(
+            run->config, vp_checkpoint_steps(run->config, steps_per_epoch(run)),
+            run->world, &run->checkpoints, err));
+    if (run->world && run->config->verbose & notes)
+        notice(run, "verbose: tensors and versions of this process only; run "
+                    "without mpirun to see those of all ranks");
+    if (trains && is_lead(run) && run->config->verbose)
+        VP_TRY(vp_verbose_create(run->config, detail, run, &run->verbose, err));
+    return plan_trainer(run, err);
+}
+
+static enum vp_status set_up(struct run *run, struct vp_err *err)
+{
+    enum vp_status st = set_up_here(run, err);
+
+    /* A trainer asks the other processes itself. */
+    if (st != VP_OK && run->world && !run->samples.agreed && !run->agreed)
+        st = vp_world_agree(run->world, st, VP_LIMIT_NEVER, err);
+    else if (st == VP_OK)
+        st = make_trainer(run, err);
+    run->agreed = st != VP_OK;
+    VP_TRY(st);
+    if (run->world && *vp_world_why_not(run->world))
+        notice(run, vp_world_why_not(run->world));
+    VP_TRY(summarise(run, err));
+    if (run->options->elsewhere)
+        find_lacks(run);
+
+    note_ratios(run);
+    if (!run->options->dry_run)
+        VP_TRY(open_run(run, err));
+    if (run->folder.path[0])
+        run->summary.output = run->folder.path;
+    return announce(run, err);
+}
+
+/* What a lost rank may still use is left to it. */
+static void tear_down(struct run *run)
+{
+    vp_log_close(&run->log);
+    vp_folder_close(&run->folder);
+    if (!vp_trainer_free(run->trainer))
+        return;
+    vp_verbose_free(run->verbose);
+    vp_view_close(&run->view);
+    free(run->devices);
+    vp_checkpoints_free(run->checkpoints);
+    vp_resume_close(run->resume);
+    vp_samples_close(&run->samples);
+    for (int i = 0; i < run->n_buckets; i++)
+        vp_graph_release(&run->graphs[i]);
+    for (int i = 0; i < run->n_warnings; i++)
+        free(run->warnings[i]);
+    free(run);
+}
+
+/* Reads reports, decides when to evaluate and to save. */
+static enum vp_status lead(struct run *run, struct vp_err *err)
+{
+    bool interrupted;
+
+    if (run->config->forward_only)
+        VP_TRY(evaluate(run, run->n_done, err));
+    else
+        VP_TRY(train(run, err));
+    interrupted = asked_to_stop(run); /* not by what is printed now */
+    if (!run->config->forward_only)
+        VP_TRY(finish(run, interrupted, err));
+    return interrupted ? VP_ERR_INTERRUPTED : VP_OK;
+}
+
+static enum vp_status follow(struct run *run, struct vp_err *err)
+{
+    enum vp_status st = vp_trainer_follow(run->trainer, run->options->stop,
+                                          err);
+    struct vp_err own = { .text = "" };
+
+    vp_duty_set(VP_DUTY_SAVE, run->folder.path);
+    if (!run->checkpoints ||
+        vp_checkpoints_finish(run->checkpoints, NAN, &own) == VP_OK)
+        return st;
+    /* The run failed because this did. */
+    return vp_err_set(err, VP_ERR_IO, "%s", own.text);
+}
+
+/* The same folder for --output and --resume is a run that goes on in its own, as
+ * without --output. An evaluation would write over that run's metrics. */
+static bool is_own_folder(const struct vp_config *config,
+                          const struct vp_run_options *options)
+{
+    return options->output && options->resume && !config->forward_only &&
+           vp_resume_is_folder(options->resume, options->output);
+}
+
+enum vp_status vp_run_train(const struct vp_config *config,
+                            const struct vp_run_options *options,
+                            const struct vp_run_events *events,
+                            struct vp_err *err)
+{
+    struct run *run = malloc(sizeof(*run));
+    struct vp_run_options at_home = *options;
+    enum vp_status st;
+
+    if (!run)
+        return vp_err_set(err, VP_ERR_NOMEM, "starting a run: out of memory");
+    at_home.output = NULL;
+    if (is_own_folder(config, options))
+        options = &at_home;
+    *run = (struct run){
+        .config = config,
+        .options = options,
+        .events = events,
+        .world = options->dry_run ? NULL : options->world,
+        .eval_loss = NAN,
+    };
+    st = set_up(run, err);
+    vp_duty_set(VP_DUTY_TRAIN, run->folder.path);
+    if (st == VP_OK && !options->dry_run)
+        st = is_lead(run) ? lead(run, err) : follow(run, err);
+    if (st == VP_ERR_IO && is_lead(run) && run->checkpoints &&
+        (run->home[0] || vp_checkpoints_saved(run->checkpoints) > 0))
+        vp_folder_add_resume(&run->folder, err);
+    if (st != VP_OK && st != VP_ERR_INTERRUPTED && run->world && !run->agreed)
+        vp_world_abort(run->world, st, err->text);
+    tear_down(run);
+    return st;
+}

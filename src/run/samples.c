@@ -1,0 +1,153 @@
+#include "run/samples.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static enum vp_data_task data_task(enum vp_task task)
+{
+    switch (task) {
+    case VP_TASK_CAUSAL_LM:
+        return VP_DATA_CAUSAL_LM;
+    case VP_TASK_TRANSLATION:
+        return VP_DATA_PAIRS;
+    default:
+        return VP_DATA_MASKED_LM;
+    }
+}
+
+static struct vp_data_config data_config(const struct vp_samples_config *plan,
+                                         bool eval)
+{
+    const struct vp_config *config = plan->config;
+
+    return (struct vp_data_config){
+        .source = config->synthetic_data ? VP_DATA_SYNTHETIC : VP_DATA_FILES,
+        .task = data_task(config->model->task),
+        .path = config->data_dir,
+        .replace_invalid = config->replace_invalid_utf8,
+        .split = eval ? VP_DATA_EVAL : VP_DATA_TRAIN,
+        .vocab = config->sizes.vocab,
+        .vocab_place = vp_config_place(config, "vocab"),
+        .seed = config->seed,
+        .mask_prob = 0.15f,
+        .dims = plan->dims,
+        .n_dims = plan->n_dims,
+        .max_batches = eval && !config->forward_only ? 0
+                                                     : config->num_minibatches,
+    };
+}
+
+static bool evaluates(const struct vp_samples_config *plan)
+{
+    return plan->config->eval_every > 0 || plan->config->forward_only;
+}
+
+/* Planning asks the data for nothing but its length and best guess. */
+static enum vp_status stand_in(const struct vp_samples_config *plan,
+                               struct vp_samples *samples, struct vp_err *err)
+{
+    struct vp_data_config train = data_config(plan, false);
+    struct vp_data_config eval = data_config(plan, true);
+    const char *path = plan->config->data_dir;
+    struct vp_data_info info = { .unigram_loss = NAN };
+    char what[256];
+
+    vp_lacks_add(plan->lacks, "the data (data_dir %s cannot be read)", path);
+    snprintf(what, sizeof(what), "%.200s: not on this machine", path);
+    info.what = what;
+    VP_TRY(vp_data_stand_in(&train, &info, &samples->train, err));
+    return evaluates(plan) ? vp_data_stand_in(&eval, &info, &samples->eval, err)
+                           : VP_OK;
+}
+
+static enum vp_status open_files(const struct vp_samples_config *plan,
+                                 struct vp_samples *samples, struct vp_err *err)
+{
+    struct vp_data_config train = data_config(plan, false);
+    struct vp_data_config eval = data_config(plan, true);
+    const struct vp_config *config = plan->config;
+    int64_t vocab;
+
+    if (plan->lacks && vp_config_find_data(config, NULL) != VP_OK)
+        return stand_in(plan, samples, err);
+    VP_TRY(vp_config_find_data(config, err));
+    VP_TRY(vp_data_open(&train, &samples->train, err));
+    vocab = vp_data_info(samples->train)->vocab;
+    if (vocab > config->sizes.vocab)
+        return vp_err_set(
+            err, VP_ERR_INVALID,
+            "%s: vocab is %lld but the data uses token ids up to %lld; set "
+            "vocab to at least %lld",
+            vp_config_place(config, "vocab"), (long long)config->sizes.vocab,
+            (long long)vocab - 1, (long long)vocab);
+    if (evaluates(plan))
+        VP_TRY(vp_data_open(&eval, &samples->eval, err));
+    for (int i = 0; vp_data_notice(samples->train, i); i++)
+        plan->notice(plan->ctx, vp_data_notice(samples->train, i));
+    return VP_OK;
+}
+
+/* ---- Several processes -------------------------------------------------- */
+
+static bool is_lead(const struct vp_samples_config *plan)
+{
+    return vp_world_is_mine(plan->world, vp_world_lead(plan->world));
+}
+
+/* Ranks of the first stage read samples, the lead tells about them. */
+static bool reads(const struct vp_samples_config *plan)
+{
+    const struct vp_int_list *replicas = &plan->config->replicas;
+
+    for (int r = 0; r < (replicas->n > 0 ? replicas->at[0] : 1); r++)
+        if (vp_world_is_mine(plan->world, r))
+            return true;
+    return is_lead(plan);
+}
+
+/* The lead's `*data` becomes known to processes that have none. */
+static enum vp_status share(const struct vp_samples_config *plan, bool eval,
+                            struct vp_data **data, struct vp_err *err)
+{
+    struct vp_data_config config = data_config(plan, eval);
+    struct {
+        struct vp_data_info info;
+        char what[256];
+    } told = { .what = "" };
+
+    if (is_lead(plan)) {
+        told.info = *vp_data_info(*data);
+        snprintf(told.what, sizeof(told.what), "%s", told.info.what);
+    }
+    if (vp_world_share(plan->world, &told, sizeof(told), VP_LIMIT_NEVER) !=
+        VP_OK)
+        return vp_err_set(err, VP_ERR_ABORTED, "data: the lead is gone");
+    told.info.what = told.what;
+    return *data ? VP_OK : vp_data_stand_in(&config, &told.info, data, err);
+}
+
+static enum vp_status open_together(const struct vp_samples_config *plan,
+                                    struct vp_samples *samples,
+                                    struct vp_err *err)
+{
+    enum vp_status st = reads(plan) ? open_files(plan, samples, err) : VP_OK;
+
+    st = vp_world_agree(plan->world, st, VP_LIMIT_NEVER, err);
+    samples->agreed = st != VP_OK;
+    VP_TRY(st);
+    VP_TRY(share(plan, false, &samples->train, err));
+    return evaluates(plan) ? share(plan, true, &samples->eval, err) : VP_OK;
+}
+
+enum vp_status vp_samples_open(const struct vp_samples_config *config,
+                               struct vp_samples *out, struct vp_err *err)
+{
+    return config->world ? open_together(config, out, err)
+                         : open_files(config, out, err);
+}
+
+void vp_samples_close(struct vp_samples *samples)
+{
+    vp_data_close(samples->eval);
+    vp_data_close(samples->train);
+}

@@ -1,0 +1,400 @@
+#include "run/saved.h"
+
+#include "base/value.h"
+#include "config/keys.h"
+
+#include <float.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A run goes on as if it had never stopped only if these are the same. The
+ * first ones make the model: evaluation needs no more. */
+enum { N_MODEL_KEYS = 17 };
+
+static const char *const fixed_keys[] = {
+    "model_type",
+    "vocab",
+    "hidden",
+    "layers",
+    "decoder_layers",
+    "heads",
+    "ffn",
+    "positions",
+    "types",
+    "dropout",
+    "attention_dropout",
+    "label_smoothing",
+    "tie_embeddings",
+    "activation",
+    "norm_eps",
+    "pad_id",
+    "attention_bias",
+    "synthetic_data",
+    "seq_length",
+    "batch_size",
+    "max_pred",
+    "num_minibatches",
+    "seed",
+    "optimizer",
+    "beta1",
+    "beta2",
+    "eps",
+    "weight_decay",
+    "sync_mode",
+    "accumulation_steps",
+};
+
+/* These may change, but what is learnt then changes, too, which is said. All
+ * other keys change nothing of it. */
+static const char *const noted_keys[] = {
+    "learning_rate",
+    "learning_rate_policy",
+    "lr_warmup",
+    "total_steps",
+    "epochs",
+    "grad_clip",
+    "precision",
+    "grad_clip_scope",
+    "compress_activations",
+};
+
+const char *vp_resume_fixed_key(int i)
+{
+    return i >= 0 && i < (int)VP_COUNT_OF(fixed_keys) ? fixed_keys[i] : NULL;
+}
+
+const char *vp_state_file_name(struct vp_arena *arena,
+                               const struct vp_state_item *item)
+{
+    switch (item->kind) {
+    case VP_STATE_MOMENT1:
+        return vp_arena_printf(arena, "optimizer.moment1.%s", item->name);
+    case VP_STATE_MOMENT2:
+        return vp_arena_printf(arena, "optimizer.moment2.%s", item->name);
+    case VP_STATE_VERSION:
+        return vp_arena_printf(arena, "version.%d.%s", item->age, item->name);
+    default:
+        return vp_arena_strdup(arena, item->name);
+    }
+}
+
+struct vp_st_tensor vp_state_file_shape(const struct vp_state_item *item)
+{
+    struct vp_st_tensor shape = { .type = VP_ST_F32,
+                                  .n_dims = 2,
+                                  .dims = { item->rows, item->cols } };
+
+    if (item->transposed) {
+        shape.dims[0] = item->cols;
+        shape.dims[1] = item->rows;
+    } else if (item->rows == 1) {
+        shape.n_dims = 1;
+        shape.dims[0] = item->cols;
+        shape.dims[1] = 0;
+    }
+    return shape;
+}
+
+/* ---- Writing ------------------------------------------------------------ */
+
+enum { VALUE_BYTES = 256 };
+
+static void add_values(const struct vp_config *config, const char *const *keys,
+                       size_t n, json_t *object)
+{
+    char value[VALUE_BYTES];
+
+    for (size_t i = 0; object && i < n; i++)
+        if (vp_key_print(vp_key_find(keys[i]), config, value, sizeof(value)))
+            json_object_set_new(object, keys[i], json_string(value));
+}
+
+static json_t *values_of(const struct vp_config *config)
+{
+    json_t *object = json_object();
+
+    add_values(config, fixed_keys, VP_COUNT_OF(fixed_keys), object);
+    add_values(config, noted_keys, VP_COUNT_OF(noted_keys), object);
+    return object;
+}
+
+/* Per block: stages may change. */
+static void add_blocks(const struct vp_trainer *trainer,
+                       const struct vp_progress *progress, json_t *facts)
+{
+    const struct vp_schedule *schedule = vp_trainer_schedule(trainer);
+    json_t *updates = json_array(), *past = json_array(), *full = json_array();
+    json_t *skipped = json_array(), *in_a_row = json_array();
+
+    for (int s = 0; s < schedule->n_stages; s++) {
+        int n = vp_trainer_n_blocks(trainer, s);
+        bool all = schedule->stages[s].version_lag > 0 &&
+                   progress->past[s] == schedule->stages[s].version_lag;
+
+        for (int b = 0; b < n; b++) {
+            json_array_append_new(updates, json_integer(progress->updates[s]));
+            json_array_append_new(past, json_integer(progress->past[s]));
+            json_array_append_new(full, json_boolean(all));
+            json_array_append_new(skipped,
+                                  json_integer(progress->scale[s].n_skipped));
+            json_array_append_new(in_a_row,
+                                  json_integer(progress->scale[s].in_a_row));
+        }
+    }
+    json_object_set_new(facts, "updates", updates);
+    json_object_set_new(facts, "past_versions", past);
+    json_object_set_new(facts, "past_is_cut", full);
+    json_object_set_new(facts, "loss_scale",
+                        json_real((double)progress->scale[0].value));
+    json_object_set_new(facts, "skipped", skipped);
+    json_object_set_new(facts, "in_a_row", in_a_row);
+}
+
+enum vp_status vp_saved_facts(const struct vp_config *config,
+                              const struct vp_data *data,
+                              const struct vp_trainer *trainer,
+                              struct vp_facts **out)
+{
+    struct vp_progress progress = vp_trainer_progress(trainer);
+    json_t *object = json_object();
+    enum vp_status st;
+
+    if (!object)
+        return VP_ERR_NOMEM;
+    json_object_set_new(object, "program", json_string("vpipe " VP_VERSION));
+    json_object_set_new(object, "minibatch", json_integer(progress.minibatch));
+    json_object_set_new(object, "data", json_string(vp_data_info(data)->what));
+    json_object_set_new(object, "batches_per_epoch",
+                        json_integer(vp_data_info(data)->n_batches));
+    add_blocks(trainer, &progress, object);
+    json_object_set_new(object, "config", values_of(config));
+    st = vp_facts_wrap(object, out);
+    json_decref(object);
+    return st;
+}
+
+/* ---- Reading ------------------------------------------------------------ */
+
+enum vp_status vp_saved_check(const struct vp_facts *facts,
+                              const struct vp_config *config,
+                              const struct vp_data *data, const char *place,
+                              struct vp_err *err)
+{
+    const json_t *object = vp_facts_object(facts);
+    const json_t *then = json_object_get(object, "config");
+    const json_t *batches = json_object_get(object, "batches_per_epoch");
+    size_t n_keys = config->forward_only ? N_MODEL_KEYS
+                                         : VP_COUNT_OF(fixed_keys);
+    char value[VALUE_BYTES];
+
+    for (size_t i = 0; i < n_keys; i++) {
+        const char *key = fixed_keys[i];
+        const char *was = json_string_value(json_object_get(then, key));
+
+        if (!vp_key_print(vp_key_find(key), config, value, sizeof(value)))
+            value[0] = '\0';
+        if (strcmp(was ? was : "", value) != 0)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: %s is %s, but %s was saved with %s; a run "
+                              "can only go on with the same",
+                              vp_config_place(config, key), key,
+                              value[0] ? value : "not set", place,
+                              was ? was : "none");
+    }
+    if (!config->forward_only &&
+        json_integer_value(batches) != vp_data_info(data)->n_batches)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: the data has %lld batches, but %s was saved "
+                          "with %lld; resume with the same data",
+                          vp_config_place(config, "data_dir"),
+                          (long long)vp_data_info(data)->n_batches, place,
+                          (long long)json_integer_value(batches));
+    return VP_OK;
+}
+
+void vp_saved_compare(const struct vp_facts *facts,
+                      const struct vp_config *config, vp_notice_fn notice,
+                      void *ctx)
+{
+    const json_t *then = json_object_get(vp_facts_object(facts), "config");
+    char line[512], value[VALUE_BYTES];
+    size_t n = 0;
+
+    for (size_t i = 0; i < VP_COUNT_OF(noted_keys) && n < sizeof(line); i++) {
+        const char *key = noted_keys[i];
+        const char *was = json_string_value(json_object_get(then, key));
+
+        if (!vp_key_print(vp_key_find(key), config, value, sizeof(value)) ||
+            !was || strcmp(was, value) == 0)
+            continue;
+        n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s is %s, was %s",
+                              n > 0 ? ", " : "", key, value, was);
+    }
+    if (n > 0 && !config->forward_only)
+        notice(ctx, line);
+}
+
+static const json_t *list_of(const json_t *object, const char *key, int n)
+{
+    const json_t *list = json_object_get(object, key);
+
+    return json_is_array(list) && json_array_size(list) == (size_t)n ? list
+                                                                     : NULL;
+}
+
+/* Where all blocks of a checkpoint stood, read as its manifest says it. */
+struct reading {
+    const json_t *object;
+    const char *place; /* for messages */
+    int n_blocks;
+    int64_t step;
+    bool asp;
+    int64_t group; /* bsp: minibatches of an update */
+};
+
+static enum vp_status refuse(const struct reading *in, const char *key,
+                             const char *want, struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s/manifest.json: facts: %s: is not %s; resume from "
+                      "another checkpoint",
+                      in->place, key, want);
+}
+
+static bool in_range(const json_t *value, int64_t min, int64_t max)
+{
+    return json_is_integer(value) && json_integer_value(value) >= min &&
+           json_integer_value(value) <= max;
+}
+
+/* A list with a whole number from `min` to `max` for every block. */
+static enum vp_status check_list(const struct reading *in, const char *key,
+                                 int64_t min, int64_t max, struct vp_err *err)
+{
+    const json_t *list = list_of(in->object, key, in->n_blocks);
+    char want[128];
+
+    for (int b = 0; list && b < in->n_blocks; b++)
+        if (!in_range(json_array_get(list, (size_t)b), min, max))
+            list = NULL;
+    if (list)
+        return VP_OK;
+    snprintf(want, sizeof(want), "a list of %d whole numbers from %lld to %lld",
+             in->n_blocks, (long long)min, (long long)max);
+    return refuse(in, key, want, err);
+}
+
+/* How the run was trained, by its own configuration, which may differ from that
+ * of an evaluation. */
+static enum vp_status read_mode(struct reading *in, struct vp_err *err)
+{
+    const json_t *then = json_object_get(in->object, "config");
+    const char *mode = json_string_value(json_object_get(then, "sync_mode"));
+    const char *group = json_string_value(
+        json_object_get(then, "accumulation_steps"));
+
+    if (!mode || (strcmp(mode, "asp") != 0 && strcmp(mode, "bsp") != 0))
+        return refuse(in, "config.sync_mode", "asp or bsp", err);
+    in->asp = strcmp(mode, "asp") == 0;
+    in->group = 1;
+    if (!in->asp && (!group || !vp_text_to_i64(group, &in->group) ||
+                     in->group < 1 || in->group > INT32_MAX))
+        return refuse(in, "config.accumulation_steps", "a whole number from 1",
+                      err);
+    if (in->step > (in->asp ? INT32_MAX : INT64_MAX / in->group))
+        return refuse(in, "step", "a step that a run can reach", err);
+    return VP_OK;
+}
+
+/* bsp makes an update of all blocks in every step; asp makes a step of every
+ * minibatch, and updates as rounds end. */
+static enum vp_status check_counts(const struct reading *in, struct vp_err *err)
+{
+    const json_t *minibatch = json_object_get(in->object, "minibatch");
+    const json_t *updates = json_object_get(in->object, "updates");
+    int64_t want = in->step * in->group;
+    char text[96];
+
+    if (!in_range(minibatch, want, want)) {
+        snprintf(text, sizeof(text), "%lld, as step %lld wants",
+                 (long long)want, (long long)in->step);
+        return refuse(in, "minibatch", text, err);
+    }
+    VP_TRY(check_list(in, "updates", 0, in->step, err));
+    VP_TRY(check_list(in, "past_versions", 0, in->asp ? in->step : 0, err));
+    if (!list_of(in->object, "past_is_cut", in->n_blocks))
+        return refuse(in, "past_is_cut", "a list with a value for every block",
+                      err);
+    for (int b = 0; !in->asp && b < in->n_blocks; b++)
+        if (json_integer_value(json_array_get(updates, (size_t)b)) != in->step)
+            return refuse(in, "updates", "the step, for every block", err);
+    return VP_OK;
+}
+
+/* Runs that were saved before there were loss scales say nothing of them: that
+ * is zero. */
+static enum vp_status check_scale(const struct reading *in, struct vp_err *err)
+{
+    const json_t *scale = json_object_get(in->object, "loss_scale");
+
+    if (scale && (!json_is_number(scale) || json_number_value(scale) < 0 ||
+                  json_number_value(scale) > (double)FLT_MAX))
+        return refuse(in, "loss_scale", "a number from 0", err);
+    if (json_object_get(in->object, "skipped"))
+        VP_TRY(check_list(in, "skipped", 0, in->step, err));
+    if (json_object_get(in->object, "in_a_row"))
+        VP_TRY(check_list(in, "in_a_row", -INT32_MAX, INT32_MAX, err));
+    return VP_OK;
+}
+
+static int64_t value_at(const struct reading *in, const char *key, int block)
+{
+    return json_integer_value(
+        json_array_get(json_object_get(in->object, key), (size_t)block));
+}
+
+static struct vp_block_facts read_block(const struct reading *in, int block)
+{
+    const json_t *cut = json_object_get(in->object, "past_is_cut");
+
+    return (struct vp_block_facts){
+        .updates = value_at(in, "updates", block),
+        .past = (int)value_at(in, "past_versions", block),
+        .full = json_is_true(json_array_get(cut, (size_t)block)),
+        .scale = {
+            .value = (float)json_number_value(
+                json_object_get(in->object, "loss_scale")),
+            .in_a_row = (int)value_at(in, "in_a_row", block),
+            .n_skipped = value_at(in, "skipped", block),
+        },
+    };
+}
+
+enum vp_status vp_saved_progress(const struct vp_facts *facts,
+                                 const char *place, int n_blocks,
+                                 struct vp_progress *progress,
+                                 struct vp_block_facts *blocks_out,
+                                 struct vp_err *err)
+{
+    struct reading in = {
+        .object = vp_facts_object(facts),
+        .place = place,
+        .n_blocks = n_blocks,
+        .step = progress->step,
+    };
+
+    VP_TRY(read_mode(&in, err));
+    VP_TRY(check_counts(&in, err));
+    VP_TRY(check_scale(&in, err));
+    for (int b = 0; b < n_blocks; b++) {
+        blocks_out[b] = read_block(&in, b);
+        if (blocks_out[b].past > blocks_out[b].updates)
+            return refuse(&in, "past_versions", "at most the updates", err);
+        if (blocks_out[b].scale.n_skipped > blocks_out[b].updates)
+            return refuse(&in, "skipped", "at most the updates", err);
+    }
+    progress->minibatch = in.step * in.group;
+    return VP_OK;
+}

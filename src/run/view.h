@@ -1,0 +1,28 @@
+/* What a supervisor sees of the rank of this process: its box, also in a file
+ * of the run folder. Private to launch. */
+#ifndef VP_RUN_VIEW_H
+#define VP_RUN_VIEW_H
+
+#include "comm/comm.h"
+#include "config/config.h"
+#include "job/pulse.h"
+
+struct vp_view {
+    struct vp_box **boxes; /* per rank, for vp_train_config; all zero: none */
+    int rank;              /* of this process */
+    struct vp_pulse *pulse;
+};
+
+/* `world` NULL: all ranks are here, and the first one is seen. Borrows
+ * `pulse`. */
+enum vp_status vp_view_open(struct vp_view *view,
+                            const struct vp_config *config,
+                            const struct vp_world *world,
+                            struct vp_pulse *pulse, struct vp_err *err);
+/* Keeps it in `folder` from now on, where it is found after a kill. */
+enum vp_status vp_view_keep(struct vp_view *view,
+                            const struct vp_config *config, const char *folder,
+                            struct vp_err *err);
+void vp_view_close(struct vp_view *view);
+
+#endif
