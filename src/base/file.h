@@ -1,4 +1,4 @@
-/* Small text files. Private to launch. */
+/* Small text files. */
 #ifndef VP_BASE_FILE_H
 #define VP_BASE_FILE_H
 

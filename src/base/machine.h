@@ -1,4 +1,4 @@
-/* Which machine this is. Private to launch. */
+/* Which machine this is. */
 #ifndef VP_BASE_MACHINE_H
 #define VP_BASE_MACHINE_H
 

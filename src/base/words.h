@@ -1,4 +1,4 @@
-/* An argument vector that grows. Private to launch. */
+/* An argument vector that grows. */
 #ifndef VP_BASE_WORDS_H
 #define VP_BASE_WORDS_H
 

@@ -1,5 +1,4 @@
-/* The lengths that a run's programs are made for, and their graphs. Private to
- * launch. */
+/* The lengths that a run's programs are made for, and their graphs. */
 #ifndef VP_CONFIG_BUCKETS_H
 #define VP_CONFIG_BUCKETS_H
 

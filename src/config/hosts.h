@@ -1,4 +1,4 @@
-/* The hosts of a job. Private to launch. */
+/* The hosts of a job. */
 #ifndef VP_CONFIG_HOSTS_H
 #define VP_CONFIG_HOSTS_H
 

@@ -1,6 +1,5 @@
 /* JSON files as the YAML reader's nodes, which remember their places. Strictly
- * JSON: no comments, no bare words, no second value for a key. Private to
- * launch. */
+ * JSON: no comments, no bare words, no second value for a key. */
 #ifndef VP_CONFIG_JSON_H
 #define VP_CONFIG_JSON_H
 

@@ -1,4 +1,4 @@
-/* What the files that work on one row of the table share. Private to launch. */
+/* What the files that work on one row of the table share. */
 #ifndef VP_CONFIG_KEY_H
 #define VP_CONFIG_KEY_H
 

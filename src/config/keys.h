@@ -1,5 +1,5 @@
 /* The one table of configuration keys, and what is done with a row: set a
- * field from text, print it back, say what it expects. Private to launch. */
+ * field from text, print it back, say what it expects. */
 #ifndef VP_CONFIG_KEYS_H
 #define VP_CONFIG_KEYS_H
 

@@ -1,5 +1,4 @@
-/* The original's modules: which model a name such as vgpus=4 stands for.
- * Private to launch. */
+/* The original's modules: which model a name such as vgpus=4 stands for. */
 #ifndef VP_CONFIG_MODULE_H
 #define VP_CONFIG_MODULE_H
 

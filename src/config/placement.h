@@ -6,7 +6,7 @@
  *    "mp_size": 1}
  *
  * Only the second one is needed. Modules are the stages and, on the last one,
- * the loss; or the blocks, with or without the loss. Private to launch. */
+ * the loss; or the blocks, with or without the loss. */
 #ifndef VP_CONFIG_PLACEMENT_H
 #define VP_CONFIG_PLACEMENT_H
 

@@ -1,6 +1,5 @@
 /* The original's plan: {"partition": [...], "recompute_ratio": [...]}, the
- * blocks of every stage and the share of it that is recomputed. Private to
- * launch. */
+ * blocks of every stage and the share of it that is recomputed. */
 #ifndef VP_CONFIG_PLAN_FILE_H
 #define VP_CONFIG_PLAN_FILE_H
 

@@ -1,5 +1,4 @@
-/* The pipeline keys together: what follows from them, and what contradicts.
- * Private to launch. */
+/* The pipeline keys together: what follows from them, and what contradicts. */
 #ifndef VP_CONFIG_RESOLVE_H
 #define VP_CONFIG_RESOLVE_H
 

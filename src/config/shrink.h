@@ -1,4 +1,4 @@
-/* A configuration for the hosts that are left. Private to launch. */
+/* A configuration for the hosts that are left. */
 #ifndef VP_CONFIG_SHRINK_H
 #define VP_CONFIG_SHRINK_H
 

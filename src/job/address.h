@@ -1,7 +1,6 @@
 /* Where a supervisor listens, and the token that it shares with its ranks, as
  * one text: "/run/user/1000/vpipe-1000-aB3xYz/socket:TOKEN" or, by TCP,
- * "10.0.0.1,10.1.0.1:4711:TOKEN", whose addresses are tried one after the other.
- * Private to launch. */
+ * "10.0.0.1,10.1.0.1:4711:TOKEN", whose addresses are tried one after the other. */
 #ifndef VP_JOB_ADDRESS_H
 #define VP_JOB_ADDRESS_H
 

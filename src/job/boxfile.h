@@ -1,7 +1,7 @@
 /* actions.<rank> in the run folder: what a rank does and did last, in a mapped
  * file. It can be read after the rank was killed: the pages belong to the
  * kernel. If the file is truncated meanwhile, the rank goes on without it, by a
- * handler of SIGBUS that passes other faults on. Private to launch. */
+ * handler of SIGBUS that passes other faults on. */
 #ifndef VP_JOB_BOXFILE_H
 #define VP_JOB_BOXFILE_H
 

@@ -1,5 +1,5 @@
 /* Running a command in a container: an image of Apptainer (or Singularity, its
- * older name), or of Docker. Private to launch. */
+ * older name), or of Docker. */
 #ifndef VP_JOB_CONTAINER_H
 #define VP_JOB_CONTAINER_H
 

@@ -1,5 +1,5 @@
 /* A rank's way to its supervisor: connects, and does the rank's part of the
- * handshake. Private to launch. */
+ * handshake. */
 #ifndef VP_JOB_DIAL_H
 #define VP_JOB_DIAL_H
 

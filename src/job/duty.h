@@ -1,5 +1,5 @@
 /* What this process is about, set by the thread that runs a job, and how long it
- * may go without progress. Any thread reads it. Private to launch. */
+ * may go without progress. Any thread reads it. */
 #ifndef VP_JOB_DUTY_H
 #define VP_JOB_DUTY_H
 

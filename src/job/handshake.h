@@ -10,9 +10,7 @@
  * Messages after the handshake carry no code of their own. To put a line into an
  * established TCP connection, an attacker must see its packets or guess ports
  * and sequence numbers. One who sees and changes packets between hosts can
- * change the weights that MPI sends, too; codes here would not stop that.
- *
- * Private to launch. */
+ * change the weights that MPI sends, too; codes here would not stop that. */
 #ifndef VP_JOB_HANDSHAKE_H
 #define VP_JOB_HANDSHAKE_H
 

@@ -5,7 +5,7 @@
  *
  * Unknown connections have places of their own, so that no number of them keeps
  * a rank out: when all are taken, the oldest is closed, and a rank that was
- * closed tries again. Private to launch. */
+ * closed tries again. */
 #ifndef VP_JOB_LISTENER_H
 #define VP_JOB_LISTENER_H
 

@@ -13,7 +13,7 @@
  *                word done | interrupted | failed STATUS LINE...
  *   supervisor   here | heard | stop | end
  *
- * Pure: no sockets, no clock. Private to launch. */
+ * Pure: no sockets, no clock. */
 #ifndef VP_JOB_MESSAGE_H
 #define VP_JOB_MESSAGE_H
 

@@ -1,5 +1,4 @@
-/* The command that starts the ranks of a job on their hosts: Open MPI's mpirun.
- * Private to launch. */
+/* The command that starts the ranks of a job on their hosts: Open MPI's mpirun. */
 #ifndef VP_JOB_MPIRUN_H
 #define VP_JOB_MPIRUN_H
 

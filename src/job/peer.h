@@ -1,4 +1,4 @@
-/* The process at the other end of a connection. Private to launch. */
+/* The process at the other end of a connection. */
 #ifndef VP_JOB_PEER_H
 #define VP_JOB_PEER_H
 

@@ -1,5 +1,4 @@
-/* A process that this one starts: by an argument vector, never by a shell.
- * Private to launch. */
+/* A process that this one starts: by an argument vector, never by a shell. */
 #ifndef VP_JOB_PROCESS_H
 #define VP_JOB_PROCESS_H
 

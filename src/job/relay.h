@@ -1,6 +1,5 @@
 /* Copies what arrives in a pipe to a file descriptor, on its own thread, and
- * keeps the first error: mpirun drops what it cannot write without a word.
- * Private to launch. */
+ * keeps the first error: mpirun drops what it cannot write without a word. */
 #ifndef VP_JOB_RELAY_H
 #define VP_JOB_RELAY_H
 

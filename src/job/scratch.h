@@ -1,7 +1,6 @@
 /* A temporary folder of one job: <place>/vpipe-<uid>-XXXXXX, mode 0700. A file
  * in it is locked (flock) while a process of the job lives, so that folders of
- * jobs that were killed are recognised and removed when the next job starts.
- * Private to launch. */
+ * jobs that were killed are recognised and removed when the next job starts. */
 #ifndef VP_JOB_SCRATCH_H
 #define VP_JOB_SCRATCH_H
 

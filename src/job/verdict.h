@@ -10,9 +10,7 @@
  *             or it starts or saves without progress, and waits for no rank
  *   slow      others wait for it, but it gets on
  *   starved   the same, or it is silent, but its process hardly got a core
- *   failed    its own last word
- *
- * Private to launch. */
+ *   failed    its own last word */
 #ifndef VP_JOB_VERDICT_H
 #define VP_JOB_VERDICT_H
 

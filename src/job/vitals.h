@@ -1,6 +1,6 @@
 /* How a process is, besides its actions: what it is about, the call that it is
  * in, the time that it got on a core. For its heartbeat, and for a watchdog in
- * the process itself. Private to launch. */
+ * the process itself. */
 #ifndef VP_JOB_VITALS_H
 #define VP_JOB_VITALS_H
 

@@ -1,5 +1,5 @@
 /* What would make a plan fit that does not, and what recomputation saves. Found
- * by planning again with another value, never guessed. Private to launch. */
+ * by planning again with another value, never guessed. */
 #ifndef VP_RUN_ADVICE_H
 #define VP_RUN_ADVICE_H
 

@@ -1,5 +1,4 @@
-/* Choosing the checkpoint that a run goes on from: one for all processes. Private
- * to launch. */
+/* Choosing the checkpoint that a run goes on from: one for all processes. */
 #ifndef VP_RUN_CHOICE_H
 #define VP_RUN_CHOICE_H
 

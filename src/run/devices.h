@@ -1,5 +1,4 @@
-/* Which backend a run computes with, and which device each rank has. Private to
- * launch. */
+/* Which backend a run computes with, and which device each rank has. */
 #ifndef VP_RUN_DEVICES_H
 #define VP_RUN_DEVICES_H
 

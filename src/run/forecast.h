@@ -1,4 +1,4 @@
-/* What a planned run will look like, stage by stage. Private to launch. */
+/* What a planned run will look like, stage by stage. */
 #ifndef VP_RUN_FORECAST_H
 #define VP_RUN_FORECAST_H
 

@@ -1,5 +1,4 @@
-/* What this machine lacks to run a plan that was made on it. Private to
- * launch. */
+/* What this machine lacks to run a plan that was made on it. */
 #ifndef VP_RUN_LACKS_H
 #define VP_RUN_LACKS_H
 

@@ -1,6 +1,5 @@
 /* output.log.<rank>: what the original's ranks printed, for programs that read
- * its logs. One file per rank, named by the user's number of it. Private to
- * launch.
+ * its logs. One file per rank, named by the user's number of it.
  *
  * Rules of the original. Steps of an epoch are minibatches. The last stage is
  * timed from 5 print_frequency minibatches on; Time is per minibatch. In bsp

@@ -1,5 +1,4 @@
-/* Whether the disk has room for the checkpoints that a run will make. Private
- * to launch. */
+/* Whether the disk has room for the checkpoints that a run will make. */
 #ifndef VP_RUN_ROOM_H
 #define VP_RUN_ROOM_H
 

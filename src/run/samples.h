@@ -1,5 +1,4 @@
-/* The data of a run: read by the ranks of the first stage, known to all.
- * Private to launch. */
+/* The data of a run: read by the ranks of the first stage, known to all. */
 #ifndef VP_RUN_SAMPLES_H
 #define VP_RUN_SAMPLES_H
 

@@ -1,5 +1,4 @@
-/* Processes that save a checkpoint together: which files each one wrote.
- * Private to launch. */
+/* Processes that save a checkpoint together: which files each one wrote. */
 #ifndef VP_RUN_TEAM_H
 #define VP_RUN_TEAM_H
 

@@ -1,8 +1,7 @@
 /* The timeline in a run folder: trace.json, for Perfetto and Chrome, and
  * timeline.svg. It is written at the end of a run. A run that goes on in its
  * folder removes the one it finds there, and writes its own as soon as enough
- * minibatches are done: `vpipe trace` of a live run shows nothing older. Private
- * to launch. */
+ * minibatches are done: `vpipe trace` of a live run shows nothing older. */
 #ifndef VP_RUN_TIMELINE_H
 #define VP_RUN_TIMELINE_H
 

@@ -1,7 +1,6 @@
 /* Looking inside a run: what `verbose` asks for, as lines of ranks, every
  * verbose_frequency steps. Ranks write down what they do in rings of their own;
- * the lines are made by the thread that reports steps, in the order of ranks.
- * Private to launch. */
+ * the lines are made by the thread that reports steps, in the order of ranks. */
 #ifndef VP_RUN_VERBOSE_H
 #define VP_RUN_VERBOSE_H
 

@@ -1,5 +1,5 @@
 /* What a supervisor sees of the rank of this process: its box, also in a file
- * of the run folder. Private to launch. */
+ * of the run folder. */
 #ifndef VP_RUN_VIEW_H
 #define VP_RUN_VIEW_H
 
