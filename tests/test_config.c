@@ -5,7 +5,7 @@
 #include "base/value.h"
 #include "config/config.h"
 #include "config/keys.h"
-#include "config/yaml.h"
+#include "base/yaml.h"
 
 #include "base/rng.h"
 #include "sched/schedule.h"

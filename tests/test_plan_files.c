@@ -1,7 +1,7 @@
 /* The original's files: plans, placements, modules, folders; the shipped
  * configurations; every refused one; and that text stays text. */
 #include "config/config.h"
-#include "config/json.h"
+#include "config/json_file.h"
 #include "config/keys.h"
 #include "config/module.h"
 #include "config/placement.h"

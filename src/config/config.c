@@ -2,11 +2,11 @@
 #include "config/config.h"
 #include "base/nearest.h"
 #include "base/path.h"
+#include "base/yaml.h"
 #include "config/hints.h"
 #include "config/hosts.h"
 #include "config/keys.h"
 #include "config/resolve.h"
-#include "config/yaml.h"
 
 #include <errno.h>
 #include <stdio.h>

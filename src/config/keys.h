@@ -3,8 +3,8 @@
 #ifndef VP_CONFIG_KEYS_H
 #define VP_CONFIG_KEYS_H
 
+#include "base/yaml.h"
 #include "config/config.h"
-#include "config/yaml.h"
 
 /* What the user wrote for one key. */
 struct vp_entry {

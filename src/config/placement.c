@@ -2,7 +2,7 @@
 #include "config/placement.h"
 
 #include "base/value.h"
-#include "config/json.h"
+#include "config/json_file.h"
 #include "config/key.h"
 #include "runtime/trainer/trainer.h"
 

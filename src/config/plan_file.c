@@ -1,6 +1,6 @@
 #include "config/plan_file.h"
 
-#include "config/json.h"
+#include "config/json_file.h"
 #include "config/key.h"
 
 /* A key of the plan, checked like the same key of a configuration. */

@@ -1,5 +1,5 @@
 /* libFuzzer: any bytes as a plan and as a placement. */
-#include "config/json.h"
+#include "base/json.h"
 #include "config/placement.h"
 #include "config/plan_file.h"
 

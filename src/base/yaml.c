@@ -1,5 +1,5 @@
 /* libyaml's events into a small tree. Depth is bounded, so recursion is. */
-#include "config/yaml.h"
+#include "base/yaml.h"
 
 #include "base/file.h"
 

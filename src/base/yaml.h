@@ -4,8 +4,8 @@
  * Refused, each with one line: anchors, aliases, tags, several documents,
  * duplicate keys, keys that are not words, control characters and line breaks
  * inside text, and files beyond the limits below. */
-#ifndef VP_CONFIG_YAML_H
-#define VP_CONFIG_YAML_H
+#ifndef VP_BASE_YAML_H
+#define VP_BASE_YAML_H
 
 #include "base/memory.h"
 
