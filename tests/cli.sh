@@ -389,6 +389,30 @@ run 0 train "$configs/bert_one.yml" $group --set stages=2 \
 has out 'lists     by the greedy rule: v-auto has none that keep 3 chunks'
 has vauto/config.yml 'schedule_memory: 3'
 [ "$(losses one)" = "$(losses vauto)" ] || fail 'v-auto is not one stage'
+# A schedule from a file.
+run 0 schedule v-half --stages 2 --minibatches 6 --text own.txt
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $group --set schedule=./own.txt \
+    --set checkpoint_every=2 --set recompute_ratio=0.5 --output own
+has out 'schedule  ./own.txt (bsp)'
+[ "$(losses one)" = "$(losses own)" ] || fail 'a schedule file is not one stage'
+has own/checkpoints/step-2/manifest.json '"schedule": "schedule=v-half stages=4'
+has own/config.yml "schedule: \"$PWD/./own.txt\""
+run 0 train own/config.yml --output own_again --quiet
+[ "$(losses one)" = "$(losses own_again)" ] || fail 'a schedule file is lost'
+for wrong in stages=3 accumulation_steps=5 chunks=3; do
+    # shellcheck disable=SC2086
+    run 2 train "$configs/bert_one.yml" $group --set schedule=./own.txt \
+        --set $wrong --output bad
+    grep -qE "^--set: key '${wrong%=*}' is ${wrong#*=}, but the schedule in\
+ ./own.txt has [0-9]; remove the key" err || fail "no word about $wrong"
+done
+run 0 schedule pipedream --stages 2 --minibatches 6 --text asp.txt
+# shellcheck disable=SC2086
+refuse "--set: key 'schedule': ./asp.txt: the schedule is not a group of\
+ minibatches with one update at its end, as sync_mode bsp needs; write another\
+ one with vpipe schedule" train "$configs/bert_one.yml" $group \
+    --set schedule=./asp.txt
 
 # What does not fit is refused before training.
 # shellcheck disable=SC2086

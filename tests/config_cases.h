@@ -546,11 +546,12 @@ static const struct refused bad_pipelines[] = {
     { NINE "schedule: eval\n", NULL,
       "a.yml:3: key 'schedule' must be one of 1f1b, gpipe, pipedream, "
       "macrobatch, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, v-auto, "
-      "dualpipe-v, not 'eval'; write for example 'schedule: 1f1b'" },
+      "dualpipe-v, or a path, not 'eval'; write for example 'schedule: "
+      "1f1b'" },
     { NINE "schedule: zb_v\n", NULL,
       "a.yml:3: key 'schedule' must be one of 1f1b, gpipe, pipedream, "
       "macrobatch, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, v-auto, "
-      "dualpipe-v, not 'zb_v'; did you mean 'zb-v'?" },
+      "dualpipe-v, or a path, not 'zb_v'; did you mean 'zb-v'?" },
     { NINE ASP "schedule: pipedream\nmacrobatch: true\n", NULL,
       "a.yml:4: key 'schedule' is pipedream, but macrobatch at a.yml:5 is "
       "true; remove one" },

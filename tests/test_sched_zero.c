@@ -393,6 +393,119 @@ static void replicas_of_chunks_are_copies(void **state)
         }
 }
 
+/* ---- Lists by hand ------------------------------------------------------ */
+
+/* What a generator wrote, read again, is the same schedule; also with other
+ * passes than those of the text. */
+static void check_by_hand(const struct vp_sched_config *config, bool more)
+{
+    static const bool all[8] = {
+        true, true, true, true, true, true, true, true
+    };
+    struct vp_schedule schedule = make(config), again;
+    struct vp_sched_config base, want = *config;
+    int replicas[8];
+    char *text = print(&schedule, 0), *before, *after;
+
+    assert_true(vp_schedule_base(&schedule, replicas, &base));
+    assert_int_equal(base.n_stages, config->n_stages);
+    assert_int_equal(base.n_mb, config->n_mb);
+    vp_schedule_release(&schedule);
+    base.text = text;
+    base.global_norm = want.global_norm = more;
+    base.recompute = want.recompute = more ? all : NULL;
+    schedule = make(&want);
+    again = make(&base);
+    assert_valid(&again);
+    assert_int_equal(again.split, schedule.split);
+    before = print(&schedule, VP_PRINT_COMPUTE);
+    after = print(&again, VP_PRINT_COMPUTE);
+    assert_string_equal(before, after);
+    for (int s = 0; s < schedule.n_stages; s++)
+        assert_int_equal(again.stages[s].n_slots, schedule.stages[s].n_slots);
+    free(before);
+    free(after);
+    free(text);
+    vp_schedule_release(&schedule);
+    vp_schedule_release(&again);
+}
+
+static void generated_lists_by_hand(void **state)
+{
+    static const int mixed[] = { 2, 1, 3, 1 }, same[] = { 2, 2, 2, 2 };
+    const struct vp_generator *generator;
+
+    (void)state;
+    for (int i = 0; (generator = vp_generator_at(i)); i++)
+        for (int n = 0; n < 32; n++) {
+            struct vp_sched_config config = { .name = generator->name,
+                                              .n_stages = 1 + n % 4,
+                                              .n_mb = 1 + n / 3 };
+
+            if (generator->stream || generator->forward_only)
+                continue;
+            if (n % 3 == 0)
+                config.replicas = generator->chunks ? same : mixed;
+            check_by_hand(&config, n % 2);
+        }
+}
+
+static void bad_lists_by_hand(void **state)
+{
+    static const struct {
+        const char *name;
+        int n_stages, n_mb;
+        const char *text, *want;
+    } cases[] = {
+        { "1f1b", 1, 2, "stages=1 minibatches=1\n0: 0F0 0B0 0UPDATE0\n",
+          "the lists are not those of 2 minibatches on 1 stages" },
+        { "1f1b", 2, 1, "stages=1 minibatches=1\n0: 0F0 0B0 0UPDATE0\n",
+          "the lists are not those of 1 minibatches on 2 stages" },
+        { "1f1b", 1, 1, "stages=1 minibatches=1\n0: 0F0 0UPDATE0\n",
+          "rank 0, action 1 (0UPDATE0): 0B0 of its round comes later" },
+        { "1f1b", 1, 1, "stages=1 minibatches=1\n0: 0F9\n",
+          "rank 0, action 0 (0F9): out of order" },
+        { "1f1b", 1, 1, "nonsense", "lists by hand:1:1: " },
+        { "1f1b", 1, 1, "stages=1 minibatches=1 forward_only=1\n0: 0F0\n",
+          "the lists are not those of 1 minibatches" },
+        { "pipedream", 1, 1, "stages=1 minibatches=1\n0: 0F0 0B0 0UPDATE0\n",
+          "schedule pipedream: lists by hand are for a whole group" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_sched_config config = { .name = cases[i].name,
+                                          .n_stages = cases[i].n_stages,
+                                          .n_mb = cases[i].n_mb,
+                                          .text = cases[i].text };
+        struct vp_schedule schedule;
+        struct vp_err err = { "" };
+
+        assert_int_equal(vp_schedule_make(&config, &schedule, &err),
+                         VP_ERR_INVALID);
+        if (strncmp(err.text, cases[i].want, strlen(cases[i].want)) != 0)
+            fail_msg("case %d: %s", (int)i, err.text);
+    }
+}
+
+/* Stage 0 on rank 1, stage 1 on rank 0. */
+static void odd_placement_has_no_base(void **state)
+{
+    static const char text[] = "stages=2 minibatches=1 rank=1,0\n"
+                               "0: 1RECV_ACT0 1F0 1B0 1SEND_GRAD0 1UPDATE0\n"
+                               "1: 0F0 0SEND_ACT0 0RECV_GRAD0 0B0 0UPDATE0\n";
+    struct vp_schedule schedule;
+    struct vp_sched_config base;
+    struct vp_err err;
+    int replicas[2];
+
+    (void)state;
+    assert_int_equal(vp_schedule_parse(text, "text", &schedule, &err), VP_OK);
+    assert_valid(&schedule);
+    assert_false(vp_schedule_base(&schedule, replicas, &base));
+    vp_schedule_release(&schedule);
+}
+
 /* ---- The greedy rule ---------------------------------------------------- */
 
 struct random_case {
@@ -556,6 +669,9 @@ int main(void)
         cmocka_unit_test(few_minibatches_fall_back),
         cmocka_unit_test(rule_takes_replicas_and_depths),
         cmocka_unit_test(replicas_of_chunks_are_copies),
+        cmocka_unit_test(generated_lists_by_hand),
+        cmocka_unit_test(bad_lists_by_hand),
+        cmocka_unit_test(odd_placement_has_no_base),
         cmocka_unit_test(greedy_is_proven),
         cmocka_unit_test(greedy_literally),
     };

@@ -49,6 +49,7 @@ struct setup {
     const char *schedule;
     int n_stages, n_chunks;
     int schedule_memory;
+    const char *schedule_text;
     const int *partition, *replicas, *depth, *rank_numbers;
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
     bool early;
@@ -201,6 +202,7 @@ static inline enum vp_status run_create(struct run *run,
         .n_stages = setup->n_stages,
         .n_chunks = setup->n_chunks,
         .schedule_memory = setup->schedule_memory,
+        .schedule_text = setup->schedule_text,
         .partition = setup->partition,
         .replicas = setup->replicas,
         .depth = setup->depth,

@@ -90,8 +90,9 @@ struct vp_config {
     int64_t total_steps; /* 0: epochs x steps per epoch */
     /* pipeline */
     enum vp_sync_mode sync_mode;
-    bool macrobatch;     /* asp: schedule is macrobatch */
-    int schedule;        /* its generator: vp_generator_at() */
+    bool macrobatch; /* asp: schedule is macrobatch */
+    int schedule;    /* its generator: vp_generator_at() */
+    const struct vp_schedule_file *schedule_file; /* or NULL */
     int schedule_memory; /* v-auto: chunks that a rank may keep; else 0 */
     int stages;          /* without replicas: ranks */
     int chunks; /* stages of a rank; there are stages x chunks in all */

@@ -5,6 +5,7 @@
 #include "base/value.h"
 #include "config/module.h"
 #include "config/placement.h"
+#include "config/schedule_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -86,11 +87,11 @@ void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
 
     if (has_words(key, config)) {
         list_words(key, config, list, sizeof(list));
-        snprintf(out, n_bytes, "%s%s",
+        snprintf(out, n_bytes, "%s%s%s",
                  key->type == VP_KEY_WORDS ? "a list of some of "
                  : strchr(list, ',')       ? "one of "
                                            : "",
-                 list);
+                 list, key->type == VP_KEY_SCHEDULE ? ", or a path" : "");
         return;
     }
     switch (key->type) {
@@ -572,6 +573,9 @@ enum vp_status vp_key_set(const struct vp_key *key,
         return vp_key_refuse(key, entry, config, err);
     if (takes_text(key))
         return set_text(key, entry, config, err);
+    if (key->type == VP_KEY_SCHEDULE &&
+        (strchr(text, '/') || strchr(text, '.')))
+        return vp_schedule_file_read(entry, config, err);
     switch (key->type) {
     case VP_KEY_I64:
     case VP_KEY_INT:
@@ -595,6 +599,7 @@ enum vp_status vp_key_set(const struct vp_key *key,
         ok = set_bytes(key, text, field);
         break;
     case VP_KEY_ENUM:
+    case VP_KEY_SCHEDULE:
         ok = set_enum(key, text, field);
         break;
     case VP_KEY_MODEL:

@@ -1,5 +1,6 @@
 /* A row of the table as YAML. */
 #include "config/keys.h"
+#include "config/schedule_file.h"
 
 #include "base/value.h"
 
@@ -9,7 +10,7 @@
 
 static void print_quoted(const char *text, char **out, const char *end)
 {
-    for (; *text && *out + 3 < end; text++) {
+    for (; *text && *out + 4 < end; text++) {
         if (*text == '"' || *text == '\\')
             *(*out)++ = '\\';
         *(*out)++ = *text;
@@ -171,6 +172,10 @@ bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
                           : i       ? "true"
                                     : "false",
                           out, n_bytes);
+    case VP_KEY_SCHEDULE:
+        if (config->schedule_file)
+            return print_path(config->schedule_file->path, out, n_bytes);
+        /* fall through */
     case VP_KEY_ENUM:
         memcpy(&i, field, sizeof(i));
         return print_word(key->word(i), out, n_bytes);

@@ -428,11 +428,13 @@ const struct vp_key vp_keys[] = {
       .after = after_macrobatch, .fallback = "(false)", .example = "true",
       .applies = is_asp, .depends_on = "sync_mode",
       .meaning = "asp with two weight versions: schedule macrobatch" },
-    { ROW("schedule", VP_KEY_ENUM, schedule), .word = schedule_word,
+    { ROW("schedule", VP_KEY_SCHEDULE, schedule), .word = schedule_word,
       .group = "pipeline", .after = after_schedule, .example = "1f1b",
       .fallback = "(1f1b; asp pipedream)",
       .from = "sync_mode",
-      .meaning = "order of the work; pipedream and macrobatch are asp" },
+      .meaning = "order of the work; pipedream and macrobatch are asp; or the "
+      "path of a file that 'vpipe schedule --text' wrote, as './own.txt' "
+      "(bsp)" },
     { ROW("schedule_memory", VP_KEY_INT, schedule_memory), .min = 2,
       .max = 2 * VP_MAX_STAGES, .group = "pipeline",
       .fallback = "(2 x stages)", .example = "6", .applies = has_memory,

@@ -28,12 +28,13 @@ enum vp_key_type {
     VP_KEY_U64,
     VP_KEY_F32,
     VP_KEY_BOOL,
-    VP_KEY_BYTES,  /* size_t */
-    VP_KEY_TEXT,   /* const char * */
-    VP_KEY_PATH,   /* const char * */
-    VP_KEY_FOLDER, /* a path where relative paths start: directory */
-    VP_KEY_ENUM,   /* words: value i is word(i) */
-    VP_KEY_MODEL,  /* the word is a model's name */
+    VP_KEY_BYTES,    /* size_t */
+    VP_KEY_TEXT,     /* const char * */
+    VP_KEY_PATH,     /* const char * */
+    VP_KEY_FOLDER,   /* a path where relative paths start: directory */
+    VP_KEY_ENUM,     /* words: value i is word(i) */
+    VP_KEY_SCHEDULE, /* the same; a path is a schedule */
+    VP_KEY_MODEL,    /* the word is a model's name */
     VP_KEY_SIZE,   /* the word is one of the model's sizes; chooses defaults */
     VP_KEY_MODULE, /* the original's name of a size; chooses defaults */
     VP_KEY_JSON,   /* a path; chooses defaults */

@@ -2,6 +2,7 @@
 
 #include "config/keys.h"
 #include "config/placement.h"
+#include "config/schedule_file.h"
 #include "plan/balance.h"
 #include "runtime/trainer/trainer.h"
 
@@ -513,7 +514,8 @@ static void resolve_group(struct vp_config *config)
 {
     if (config->sync_mode == VP_SYNC_ASP) {
         config->accumulation_steps = 1;
-    } else if (!vp_config_given(config, "accumulation_steps")) {
+    } else if (!vp_config_given(config, "accumulation_steps") &&
+               !config->schedule_file) {
         config->accumulation_steps = vp_config_n_stages(config) > 1 ? GROUP : 1;
         vp_origin_derive(config, "accumulation_steps",
                          vp_config_n_stages(config) > 1 ? "several stages"
@@ -526,6 +528,7 @@ enum vp_status vp_pipeline_resolve(struct vp_config *config,
                                    struct vp_err *err)
 {
     VP_TRY(vp_placement_check_mp_size(config, err));
+    VP_TRY(vp_schedule_file_resolve(config, err));
     VP_TRY(resolve_schedule(config, err));
     VP_TRY(resolve_stages(config, err));
     resolve_group(config);
@@ -546,6 +549,8 @@ void vp_pipeline_set(const struct vp_config *config,
 {
     train->schedule = vp_generator_at(config->schedule)->name;
     train->schedule_memory = config->schedule_memory;
+    if (config->schedule_file)
+        train->schedule_text = config->schedule_file->text;
     train->n_stages = config->stages;
     train->n_chunks = config->chunks;
     train->partition = config->partition.at;

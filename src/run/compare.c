@@ -375,6 +375,7 @@ static struct vp_config alone(const struct vp_config *config,
     copy.stages = plan->n_stages;
     copy.chunks = 1;
     copy.schedule_memory = 0;
+    copy.schedule_file = NULL;
     copy.accumulation_steps = 1;
     copy.replicas = (struct vp_int_list){ .n = 0 };
     copy.ranks = (struct vp_int_list){ .n = 0 };

@@ -2,6 +2,8 @@
  * time, the simulator, and the cores that ranks share. */
 #include "run/compare.h"
 
+#include "config/schedule_file.h"
+
 #include <stdlib.h>
 
 /* ---- Costs -------------------------------------------------------------- */
@@ -144,6 +146,7 @@ enum vp_status vp_compare_simulate(const struct vp_config *config,
         .n_stages = config->stages,
         .n_chunks = config->chunks,
         .memory = config->schedule_memory,
+        .text = config->schedule_file ? config->schedule_file->text : NULL,
         .n_mb = asp ? n_mb : config->accumulation_steps,
         .replicas = config->replicas.at,
         .depth = config->warmup_depths.at,

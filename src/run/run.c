@@ -5,6 +5,7 @@
 #include "config/buckets.h"
 #include "config/hosts.h"
 #include "config/resolve.h"
+#include "config/schedule_file.h"
 #include "job/duty.h"
 #include "job/processes.h"
 #include "run/advice.h"
@@ -253,6 +254,8 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
     };
     VP_TRY(vp_forecast_make(&run->train, run->trainer, run->stages,
                             &run->summary, err));
+    if (config->schedule_file)
+        run->summary.schedule = config->schedule_file->path;
     for (int s = 0; s < run->summary.n_stages; s++)
         run->summary.gflops_per_step += run->stages[s].gflops *
                                         config->accumulation_steps;

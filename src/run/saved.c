@@ -2,6 +2,7 @@
 
 #include "base/value.h"
 #include "config/keys.h"
+#include "config/schedule_file.h"
 
 #include <float.h>
 #include <jansson.h>
@@ -170,6 +171,9 @@ enum vp_status vp_saved_facts(const struct vp_config *config,
                         json_integer(vp_data_info(data)->n_batches));
     add_blocks(trainer, &progress, object);
     json_object_set_new(object, "config", values_of(config));
+    if (config->schedule_file)
+        json_object_set_new(object, "schedule",
+                            json_string(config->schedule_file->text));
     st = vp_facts_wrap(object, out);
     json_decref(object);
     return st;

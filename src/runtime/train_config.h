@@ -64,6 +64,7 @@ struct vp_train_config {
     /* The pipeline. Arrays have an entry per stage and are borrowed. */
     const char *schedule;          /* generator; NULL: "1f1b" */
     int schedule_memory;           /* chunks on a rank; 0: its default */
+    const char *schedule_text;     /* its lists; NULL: the generator's */
     int n_stages;                  /* 0: 1 */
     int n_chunks;                  /* stages per rank; 0: 1 */
     const int *partition;          /* blocks; needed with several stages */

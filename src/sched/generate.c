@@ -358,6 +358,11 @@ static enum vp_status check_stream(const struct vp_sched_config *config,
                  config->segment_end != 0 || config->keep_going ||
                  (config->update_every != 0 && !generator->about.forward_only);
 
+    if (generator->about.stream && config->text)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s: lists by hand are for a whole group of "
+                          "minibatches; use a synchronous schedule",
+                          name);
     if (!generator->about.stream && asked)
         return vp_err_set(err, VP_ERR_INVALID,
                           "schedule %s describes a whole group of minibatches "
@@ -445,6 +450,8 @@ static void set_fallback(const struct vp_sched_config *config,
     int n_copies = copied ? config->replicas[0] : 1;
     int least = generator->least[0] * config->n_stages + generator->least[1];
 
+    if (config->text)
+        return;
     schedule->least_mb = least > 1 ? (least - 1) * n_copies + 1 : 1;
     schedule->keeps = vp_sched_keeps(config);
     if (generator->about.memory &&
@@ -455,12 +462,14 @@ static void set_fallback(const struct vp_sched_config *config,
         schedule->fallback = VP_FALLBACK_FEW_MB;
 }
 
-/* Evaluation has no backward to warm up for, the greedy rule no depths. */
+/* Evaluation has no backward to warm up for; the greedy rule and lists by hand
+ * have no depths. */
 static void set_depths(const struct vp_sched_config *config,
                        const struct generator *generator,
                        struct vp_schedule *schedule)
 {
-    if (generator->depth == 0 || schedule->forward_only || schedule->fallback)
+    if (generator->depth == 0 || schedule->forward_only || schedule->fallback ||
+        config->text)
         return;
     for (int s = 0; s < schedule->n_stages; s++) {
         int depth = vp_schedule_depth(config->replicas, config->n_stages, s);
@@ -655,6 +664,19 @@ static enum vp_status write_copies(const struct vp_sched_config *config,
     return st;
 }
 
+/* Compute-only lists of all ranks. */
+static enum vp_status write_all(const struct vp_sched_config *config,
+                                const struct generator *generator,
+                                struct vp_schedule *schedule,
+                                struct vp_list *lists, struct vp_err *err)
+{
+    if (config->text && !schedule->forward_only)
+        return vp_lists_by_hand(config, schedule, lists, err);
+    if (is_copied(config, generator))
+        return write_copies(config, generator, lists, err);
+    return write_lists(generator, schedule, lists);
+}
+
 static enum vp_status fill(const struct vp_sched_config *config,
                            const struct generator *generator,
                            struct vp_schedule *schedule, struct vp_err *err)
@@ -663,22 +685,20 @@ static enum vp_status fill(const struct vp_sched_config *config,
     enum vp_status st;
 
     lists = calloc((size_t)schedule->n_ranks, sizeof(*lists));
-    st = !lists ? VP_ERR_NOMEM
-         : is_copied(config, generator)
-             ? write_copies(config, generator, lists, err)
-             : write_lists(generator, schedule, lists);
+    st = lists ? write_all(config, generator, schedule, lists, err)
+               : VP_ERR_NOMEM;
     if (st == VP_OK)
         st = vp_passes_run(schedule, lists, generator->about.stream,
                            config->early_recompute);
     for (int rank = 0; lists && rank < schedule->n_ranks; rank++)
         vp_list_release(&lists[rank]);
     free(lists);
-    if (st != VP_OK)
+    if (st == VP_ERR_NOMEM)
         return vp_err_set(err, st,
                           "schedule %s of %d stages and %d minibatches: out of "
                           "memory; make it in pieces",
                           config->name, config->n_stages, config->n_mb);
-    return VP_OK;
+    return st;
 }
 
 enum vp_status vp_schedule_make(const struct vp_sched_config *config,

@@ -158,6 +158,11 @@ bool vp_v_block_times(const int (*block)[VP_V_BLOCK], int n_ranks, int n_mb,
 int vp_v_half_keeps(int n_ranks);
 int vp_v_min_keeps(int n_ranks);
 
+/* Compute-only lists, from config->text; sets schedule->split. */
+enum vp_status vp_lists_by_hand(const struct vp_sched_config *config,
+                                struct vp_schedule *schedule,
+                                struct vp_list *lists, struct vp_err *err);
+
 /* The compute-only list of one node. */
 void vp_generate_1f1b(const struct vp_schedule *schedule,
                       const struct vp_node *node, struct vp_list *out);

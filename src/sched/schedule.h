@@ -124,6 +124,9 @@ struct vp_sched_config {
     int n_chunks;     /* of a stage; 0: two if interleaved, else one */
     bool v_shape;     /* eval: two chunks placed in a V */
     int memory;       /* v-auto: chunks that a rank may keep; 0: 2 per stage */
+    /* Synchronous: F, B and W come in the order of this text, which
+     * vp_schedule_print() wrote; `name` says how stages are placed. */
+    const char *text;
     int n_mb;
     const int *replicas;   /* per stage; NULL: one each */
     const int *depth;      /* per stage, stage_to_depth_map; NULL: default */
@@ -170,6 +173,13 @@ const struct vp_generator *vp_generator_find(const char *name);
 enum vp_status vp_schedule_make(const struct vp_sched_config *config,
                                 struct vp_schedule *out, struct vp_err *err);
 void vp_schedule_release(struct vp_schedule *schedule);
+
+/* The configuration of a generator with the stages, ranks, replicas and number
+ * of minibatches of `schedule`; `replicas` (one per stage of the schedule) is
+ * filled and borrowed. False: its stages are on other ranks than any generator
+ * puts them. */
+bool vp_schedule_base(const struct vp_schedule *schedule, int *replicas,
+                      struct vp_sched_config *out);
 
 /* Default depth of a stage: floor((N - 1 - sum of R before it) / R_s). */
 int vp_schedule_depth(const int *replicas, int n_stages, int stage);

@@ -375,8 +375,7 @@ static int load(const struct options *options, struct vp_schedule *out,
                        : out->split      ? "zb-h1"
                                          : "1f1b";
     config->n_mb = out->n_mb;
-    config->n_stages = out->n_stages;
-    config->n_chunks = out->ranks[0].n_stages;
+    config->n_chunks = out->ranks[0].n_stages > 1 ? out->ranks[0].n_stages : 1;
     config->n_stages = out->n_stages / config->n_chunks;
     return TOOL_OK;
 }

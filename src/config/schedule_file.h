@@ -1,0 +1,26 @@
+/* A schedule that 'vpipe schedule --text' wrote, for training. */
+#ifndef VP_CONFIG_SCHEDULE_FILE_H
+#define VP_CONFIG_SCHEDULE_FILE_H
+
+#include "config/keys.h"
+
+struct vp_schedule_file {
+    const char *path;
+    const char *text;
+    int n_stages, n_chunks, n_mb;
+    struct vp_int_list replicas; /* one per stage; empty: one each */
+};
+
+/* Reads the file that `entry` names, proves it, keeps it as
+ * config->schedule_file, and sets config->schedule to the generator that places
+ * stages in the same way. */
+enum vp_status vp_schedule_file_read(const struct vp_entry *entry,
+                                     struct vp_config *config,
+                                     struct vp_err *err);
+
+/* What else the configuration says must fit the file, or follows from it:
+ * stages, chunks, replicas, accumulation_steps. Without a file: nothing. */
+enum vp_status vp_schedule_file_resolve(struct vp_config *config,
+                                        struct vp_err *err);
+
+#endif
