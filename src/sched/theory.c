@@ -295,8 +295,9 @@ double vp_schedule_theory(const struct vp_sched_config *config,
     if (!generator)
         return 0.0;
     t = terms_of(config, generator, costs);
-    n_copies = t.n_chunks > 1 ? n_ranks / config->n_stages : 1;
-    t.n_mb = (t.n_mb + n_copies - 1) / n_copies;
+    n_copies = t.n_chunks > 1 && config->replicas ? config->replicas[0] : 1;
+    if (n_copies > 1)
+        t.n_mb = (t.n_mb + n_copies - 1) / n_copies;
     work = t.n_chunks * (double)t.n_mb * t.pass;
     span = generator->forward_only ? -1.0 : span_of(config, &t);
     bound = generator->split ? bound_split(&t) : bound_unsplit(&t);
