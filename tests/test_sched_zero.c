@@ -479,7 +479,7 @@ static void bad_lists_by_hand(void **state)
                                           .n_mb = cases[i].n_mb,
                                           .text = cases[i].text };
         struct vp_schedule schedule;
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(vp_schedule_make(&config, &schedule, &err),
                          VP_ERR_INVALID);
