@@ -263,6 +263,8 @@ static void few_minibatches_fall_back(void **state)
                 assert_int_equal(schedule.fallback, m < least
                                                         ? VP_FALLBACK_FEW_MB
                                                         : VP_FALLBACK_NONE);
+                if (m < least)
+                    assert_int_equal(schedule.stages[0].depth, 0);
                 for (int r = 0; r < p; r++)
                     assert_true(slots_of(&schedule, r) <=
                                 2 * p + cases[i].keeps);
