@@ -251,11 +251,14 @@ enum vp_status vp_schedule_validate(const struct vp_schedule *schedule,
 /* Seconds, or any unit. Messages go to the next (act) and previous (grad)
  * stage; each pair of ranks has one link per direction, which carries one
  * message at a time; a message to the own rank takes no time. Computing goes
- * on while a link works. */
+ * on while links and copy engines work. */
 struct vp_stage_costs {
     double f, b, w, r; /* a B that is not split takes b + w */
     double reduce, update;
     double act, grad; /* time on the link */
+    /* Time on each of the two copy engines that a message goes through where
+     * devices cannot reach each other's memory; 0: it does not. */
+    double act_copy, grad_copy;
 };
 
 /* What a kind of action takes; NULL: that is not part of it. */
@@ -265,7 +268,17 @@ struct vp_sched_costs {
     const struct vp_stage_costs *stages; /* one per stage of the schedule */
     double latency;   /* of a message, in addition; does not fill a link */
     bool send_blocks; /* SEND keeps the sender busy while the link works */
-    bool one_port;    /* all that a rank sends goes over the same link */
+    bool one_port;    /* all that a device sends goes over the same link */
+    /* RECV only posts the receive, and F or B waits for the message; else RECV
+     * waits for it. It matters where RECV stands well before its reader. */
+    bool recv_posts;
+
+    /* Ranks on the same device (GPU, or set of cores) compute at equal shares:
+     * when k > capacity do at once, each takes k / capacity as long. A device
+     * has a copy engine each way. */
+    double capacity;   /* ranks that a device carries at full speed; 0: 1 */
+    const int *device; /* per rank, from 0 to n_ranks - 1; NULL: all on one if
+                          a capacity is given, else one each */
 };
 
 /* Times of one action: waiting before `start` is not part of it. */
@@ -289,7 +302,7 @@ struct vp_timing {
 };
 
 /* Runs the lists as fast as the rules allow. Refuses what the validator
- * refuses. */
+ * refuses, and devices that do not exist. */
 enum vp_status vp_simulate(const struct vp_schedule *schedule,
                            const struct vp_sched_costs *costs,
                            struct vp_timing *out, struct vp_err *err);

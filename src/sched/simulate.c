@@ -100,13 +100,30 @@ static enum vp_status allocate(const struct vp_schedule *schedule,
                                                                 : VP_ERR_NOMEM;
 }
 
+static enum vp_status check_devices(const struct vp_schedule *schedule,
+                                    const int *device, struct vp_err *err)
+{
+    for (int r = 0; device && r < schedule->n_ranks; r++)
+        if (device[r] < 0 || device[r] >= schedule->n_ranks)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "rank %d is on device %d; number the devices of "
+                              "%d ranks from 0 to %d",
+                              r, device[r], schedule->n_ranks,
+                              schedule->n_ranks - 1);
+    return VP_OK;
+}
+
 enum vp_status vp_simulate(const struct vp_schedule *schedule,
                            const struct vp_sched_costs *costs,
                            struct vp_timing *out, struct vp_err *err)
 {
     struct vp_timing timing = { .makespan = 0.0 };
-    struct vp_nodes nodes = vp_nodes_make(schedule);
-    enum vp_status st = nodes.at ? allocate(schedule, &timing) : VP_ERR_NOMEM;
+    struct vp_nodes nodes;
+    enum vp_status st;
+
+    VP_TRY(check_devices(schedule, costs->device, err));
+    nodes = vp_nodes_make(schedule);
+    st = nodes.at ? allocate(schedule, &timing) : VP_ERR_NOMEM;
 
     if (st == VP_OK)
         st = vp_check_lists(schedule, &nodes, err);

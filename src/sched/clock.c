@@ -1,0 +1,160 @@
+/* The times of actions and messages. A message to another rank leaves through
+ * the outgoing copy engine of its device, fills a link, travels for the latency
+ * and enters through the incoming copy engine: each carries one message at a
+ * time, first come, first served. */
+#include "sched/run.h"
+
+#include <stdlib.h>
+
+int vp_clock_device(const struct vp_run *run, int rank)
+{
+    if (run->costs->device)
+        return run->costs->device[rank];
+    return run->costs->capacity > 0.0 ? 0 : rank;
+}
+
+double vp_clock_duration(const struct vp_run *run, const struct vp_action *a)
+{
+    const struct vp_stage_costs *c = &run->costs->stages[a->stage];
+
+    switch (a->kind) {
+    case VP_ACTION_F:
+        return c->f;
+    case VP_ACTION_R:
+        return c->r;
+    case VP_ACTION_B:
+        return run->schedule->split ? c->b : c->b + c->w;
+    case VP_ACTION_W:
+        return c->w;
+    case VP_ACTION_REDUCE:
+        return c->reduce;
+    case VP_ACTION_UPDATE:
+        return c->update;
+    default:
+        return 0.0;
+    }
+}
+
+/* Uses something that serves one at a time; returns when it begins. */
+static double use(double *free_from, double time, double cost)
+{
+    double begin = time > *free_from ? time : *free_from;
+
+    *free_from = begin + cost;
+    return begin;
+}
+
+double vp_clock_send(struct vp_run *run, int rank, const struct vp_action *a,
+                     struct vp_span *span)
+{
+    const struct vp_stage_costs *c = &run->costs->stages[a->stage];
+    bool act = a->kind == VP_ACTION_SEND_ACT;
+    double cost = act ? c->act : c->grad;
+    double copy = act ? c->act_copy : c->grad_copy;
+    size_t n = (size_t)run->schedule->n_ranks;
+    size_t device = (size_t)vp_clock_device(run, rank);
+    double begin = span->start, left = begin;
+    double *link;
+
+    if (a->peer == rank)
+        return span->end;
+    if (copy > 0.0) {
+        begin = use(&run->clock->copy[VP_COPY_OUT][device], begin, copy);
+        left = begin + copy;
+    }
+    link = run->costs->one_port
+               ? &run->clock->link[device * n]
+               : &run->clock->link[(size_t)rank * n + (size_t)a->peer];
+    left = use(link, left, cost);
+    if (copy == 0.0)
+        begin = left;
+    if (run->costs->send_blocks)
+        *span = (struct vp_span){ begin, *link };
+    return *link + run->costs->latency;
+}
+
+double *vp_clock_arrival(struct vp_run *run, int rank,
+                         const struct vp_action *a)
+{
+    int node = vp_run_node(run, rank, a->stage);
+    struct vp_progress *p = &run->at[node];
+    double *times = a->kind == VP_ACTION_SEND_ACT ? p->act : p->grad;
+
+    VP_BUG_ON(!times);
+    return &times[p->done[a->kind] - run->nodes->at[node].range[a->kind].begin];
+}
+
+void vp_clock_note(struct vp_run *run, int rank, const struct vp_action *a,
+                   struct vp_span span)
+{
+    int node = vp_run_node(run, rank, a->stage);
+    struct vp_progress *p = &run->at[node];
+
+    VP_BUG_ON(!p->freed);
+    if (a->kind == run->last)
+        p->freed[p->done[a->kind] - run->nodes->at[node].range[a->kind].begin] =
+            span.end;
+    if (a->kind == VP_ACTION_REDUCE)
+        p->reduced = span.end;
+    run->clock->ready[rank] = span.end;
+    run->clock->spans[a - run->schedule->actions] = span;
+}
+
+void vp_clock_take(struct vp_run *run, int rank, const struct vp_action *a,
+                   double since)
+{
+    double ready = run->clock->ready[rank];
+    struct vp_span span;
+
+    span.start = ready > since ? ready : since;
+    span.end = span.start + vp_clock_duration(run, a);
+    if (a->kind == VP_ACTION_SEND_ACT || a->kind == VP_ACTION_SEND_GRAD)
+        *vp_clock_arrival(run, rank, a) = vp_clock_send(run, rank, a, &span);
+    vp_clock_note(run, rank, a, span);
+}
+
+/* ---- Setting up --------------------------------------------------------- */
+
+static size_t n_of(const struct vp_node *node, enum vp_action_kind kind)
+{
+    return (size_t)(node->range[kind].end - node->range[kind].begin);
+}
+
+enum vp_status vp_clock_init(struct vp_run *run, struct vp_clock *clock)
+{
+    size_t n = 0, n_ranks = (size_t)run->schedule->n_ranks;
+
+    for (int i = 0; i < run->nodes->n; i++)
+        n += n_of(&run->nodes->at[i], VP_ACTION_SEND_ACT) +
+             n_of(&run->nodes->at[i], VP_ACTION_SEND_GRAD) +
+             n_of(&run->nodes->at[i], run->last);
+    clock->times = calloc(n > 0 ? n : 1, sizeof(*clock->times));
+    clock->ready = calloc(n_ranks, sizeof(*clock->ready));
+    clock->link = calloc(n_ranks * n_ranks, sizeof(*clock->link));
+    clock->copy[VP_COPY_OUT] = calloc(2 * n_ranks, sizeof(double));
+    if (!clock->times || !clock->ready || !clock->link ||
+        !clock->copy[VP_COPY_OUT])
+        return VP_ERR_NOMEM;
+    clock->copy[VP_COPY_IN] = clock->copy[VP_COPY_OUT] + n_ranks;
+    n = 0;
+    for (int i = 0; i < run->nodes->n; i++) {
+        const struct vp_node *node = &run->nodes->at[i];
+
+        run->at[i].act = clock->times + n;
+        n += n_of(node, VP_ACTION_SEND_ACT);
+        run->at[i].grad = clock->times + n;
+        n += n_of(node, VP_ACTION_SEND_GRAD);
+        run->at[i].freed = clock->times + n;
+        n += n_of(node, run->last);
+    }
+    run->clock = clock;
+    return VP_OK;
+}
+
+void vp_clock_release(struct vp_clock *clock)
+{
+    free(clock->ready);
+    free(clock->link);
+    free(clock->copy[VP_COPY_OUT]);
+    free(clock->times);
+}
