@@ -1,5 +1,5 @@
-/* Comparisons: arithmetic with numbers made by hand, the time of ranks that
- * share cores, what may be compared, and two small runs. */
+/* Comparisons: arithmetic with numbers made by hand, what may be compared, and
+ * two small runs. */
 #include "run/compare.h"
 
 #include "ckpt/io.h"
@@ -222,94 +222,6 @@ static void the_picture_has_a_bar_for_everything(void **state)
     assert_null(strstr(text, "nan"));
     assert_null(strstr(text, "inf"));
     free(text);
-}
-
-/* ---- Shared cores ------------------------------------------------------- */
-
-static const struct vp_stage_costs unit_costs[8] = {
-    { .f = 1, .b = 1, .w = 1 }, { .f = 1, .b = 1, .w = 1 },
-    { .f = 1, .b = 1, .w = 1 }, { .f = 1, .b = 1, .w = 1 },
-    { .f = 1, .b = 1, .w = 1 }, { .f = 1, .b = 1, .w = 1 },
-    { .f = 1, .b = 1, .w = 1 }, { .f = 1, .b = 1, .w = 1 },
-};
-
-/* Two stages, GPipe, two minibatches:
- *   0: F F . . . B B B B      k: 1 2 1 2 2 2 2 1 1, ten units less one
- *   1: . F F B B B B . .                                               */
-static void one_core_does_all_the_work(void **state)
-{
-    struct vp_sched_config config = { .name = "gpipe",
-                                      .n_stages = 2,
-                                      .n_mb = 2 };
-    struct vp_sched_costs costs = { .stages = unit_costs };
-    struct vp_schedule schedule;
-    struct vp_timing timing;
-    struct vp_shared_time shared;
-    struct vp_err err;
-
-    (void)state;
-    assert_int_equal(vp_schedule_make(&config, &schedule, &err), VP_OK);
-    assert_int_equal(vp_simulate(&schedule, &costs, &timing, &err), VP_OK);
-    close_to(timing.makespan, 9);
-    assert_int_equal(vp_compare_share(&schedule, &timing, 2, &shared), VP_OK);
-    close_to(shared.seconds, 9);
-    close_to(shared.bubble, 1.0 - 12.0 / 18.0);
-    /* Three units with both at work take six. */
-    assert_int_equal(vp_compare_share(&schedule, &timing, 1, &shared), VP_OK);
-    close_to(shared.seconds, 12);
-    close_to(shared.bubble, 1.0 - (6 * 1 + 3 * 2 * 2) / 24.0);
-    assert_int_equal(vp_compare_share(&schedule, &timing, 1.5, &shared), VP_OK);
-    close_to(shared.seconds, 6 + 3 * 2 / 1.5);
-    vp_timing_release(&timing);
-    vp_schedule_release(&schedule);
-}
-
-static void check_sharing(const char *name, int n_stages, int n_mb)
-{
-    struct vp_sched_config config = { .name = name,
-                                      .n_stages = n_stages,
-                                      .n_mb = n_mb };
-    struct vp_sched_costs costs = { .stages = unit_costs };
-    struct vp_schedule schedule;
-    struct vp_timing timing;
-    struct vp_err err;
-    double work = 0.0, before = INFINITY;
-
-    assert_int_equal(vp_schedule_make(&config, &schedule, &err), VP_OK);
-    assert_int_equal(vp_simulate(&schedule, &costs, &timing, &err), VP_OK);
-    for (int r = 0; r < n_stages; r++)
-        work += timing.ranks[r].busy;
-    for (int cores = 1; cores <= n_stages; cores++) {
-        struct vp_shared_time shared;
-
-        assert_int_equal(vp_compare_share(&schedule, &timing, cores, &shared),
-                         VP_OK);
-        assert_true(shared.seconds >= timing.makespan - 1e-9);
-        assert_true(shared.seconds >= work / cores - 1e-9);
-        assert_true(shared.seconds <= before + 1e-9);
-        assert_true(shared.bubble >= -1e-12 && shared.bubble < 1.0);
-        before = shared.seconds;
-        if (cores == 1)
-            close_to(shared.seconds, work); /* somebody is always at work */
-        if (cores == n_stages) {
-            close_to(shared.seconds, timing.makespan);
-            close_to(shared.bubble, timing.bubble);
-        }
-    }
-    vp_timing_release(&timing);
-    vp_schedule_release(&schedule);
-}
-
-static void more_cores_never_hurt(void **state)
-{
-    static const char *const names[] = { "1f1b", "gpipe", "pipedream",
-                                         "zb-h1" };
-
-    (void)state;
-    for (size_t i = 0; i < VP_COUNT_OF(names); i++)
-        for (int n_stages = 1; n_stages <= 8; n_stages++)
-            for (int n_mb = 1; n_mb <= 12; n_mb++)
-                check_sharing(names[i], n_stages, n_mb);
 }
 
 /* ---- Costs -------------------------------------------------------------- */
@@ -819,8 +731,6 @@ int main(void)
         cmocka_unit_test(the_table_is_as_expected),
         cmocka_unit_test(orders_that_differ_are_told),
         cmocka_unit_test(the_picture_has_a_bar_for_everything),
-        cmocka_unit_test(one_core_does_all_the_work),
-        cmocka_unit_test(more_cores_never_hurt),
         cmocka_unit_test(costs_are_lower_quartiles),
         cmocka_unit_test(other_problems_are_refused),
         cmocka_unit_test(what_one_compares_is_allowed),

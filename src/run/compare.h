@@ -90,17 +90,14 @@ enum vp_status vp_compare_costs(const struct vp_trace *trace,
                                 struct vp_stage_costs *costs_out,
                                 struct vp_err *err);
 
-/* The same actions when only `n_cores` ranks can compute at once (not always a
- * whole number): where more of them do, time goes slower for all. */
 struct vp_shared_time {
     double seconds;
     double bubble; /* share of the ranks' time without work */
 };
-enum vp_status vp_compare_share(const struct vp_schedule *schedule,
-                                const struct vp_timing *timing, double n_cores,
-                                struct vp_shared_time *out);
 
-/* The configuration's schedule over `n_mb` minibatches (bsp: of one step). */
+/* The configuration's schedule over `n_mb` minibatches (bsp: of one step) when
+ * only `n_cores` ranks compute at full speed at once (not always a whole
+ * number): where more of them do, each gets its share. */
 enum vp_status vp_compare_simulate(const struct vp_config *config,
                                    const struct vp_stage_costs *costs, int n_mb,
                                    double n_cores, struct vp_shared_time *out,

@@ -87,52 +87,7 @@ enum vp_status vp_compare_costs(const struct vp_trace *trace,
     return VP_OK;
 }
 
-/* ---- Shared cores ------------------------------------------------------- */
-
-/* A rank begins or ends to compute. */
-struct edge {
-    double time;
-    int change;
-};
-
-static int by_time(const void *a, const void *b)
-{
-    const struct edge *x = a, *y = b;
-
-    return (x->time > y->time) - (x->time < y->time);
-}
-
-enum vp_status vp_compare_share(const struct vp_schedule *schedule,
-                                const struct vp_timing *timing, double n_cores,
-                                struct vp_shared_time *out)
-{
-    size_t n = 2 * (size_t)schedule->n_actions;
-    struct edge *edges = calloc(n + 1, sizeof(*edges));
-    double seconds = 0.0, busy = 0.0, last = 0.0;
-    int n_busy = 0;
-
-    if (!edges)
-        return VP_ERR_NOMEM;
-    for (int i = 0; i < schedule->n_actions; i++) {
-        edges[2 * i] = (struct edge){ timing->spans[i].start, 1 };
-        edges[2 * i + 1] = (struct edge){ timing->spans[i].end, -1 };
-    }
-    qsort(edges, n, sizeof(*edges), by_time);
-    for (size_t i = 0; i < n; i++) {
-        double slower = n_busy > n_cores ? n_busy / n_cores : 1.0;
-        double length = (edges[i].time - last) * slower;
-
-        seconds += length;
-        busy += length * n_busy;
-        n_busy += edges[i].change;
-        last = edges[i].time;
-    }
-    free(edges);
-    out->seconds = seconds;
-    out->bubble = seconds > 0.0 ? 1.0 - busy / (schedule->n_ranks * seconds)
-                                : 0.0;
-    return VP_OK;
-}
+/* ---- Times --------------------------------------------------------------- */
 
 enum vp_status vp_compare_simulate(const struct vp_config *config,
                                    const struct vp_stage_costs *costs, int n_mb,
@@ -161,12 +116,12 @@ enum vp_status vp_compare_simulate(const struct vp_config *config,
     for (int s = 0; s < config->recompute_ratio.n; s++)
         recompute[s] = config->recompute_ratio.at[s] > 0.0;
     VP_TRY(vp_schedule_make(&sched, &schedule, err));
-    st = vp_simulate(&schedule, &(struct vp_sched_costs){ .stages = costs },
-                     &timing, err);
+    st = vp_simulate(
+        &schedule,
+        &(struct vp_sched_costs){ .stages = costs, .capacity = n_cores },
+        &timing, err);
     if (st == VP_OK) {
-        st = vp_compare_share(&schedule, &timing, n_cores, out);
-        if (st != VP_OK)
-            vp_err_set(err, st, "comparison: out of memory");
+        *out = (struct vp_shared_time){ timing.makespan, timing.bubble };
         vp_timing_release(&timing);
     }
     vp_schedule_release(&schedule);
