@@ -18,7 +18,7 @@
 static struct vp_schedule make(const struct vp_sched_config *config)
 {
     struct vp_schedule schedule;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_schedule_make(config, &schedule, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -29,7 +29,7 @@ static struct vp_timing simulate(const struct vp_schedule *schedule,
                                  const struct vp_sched_costs *costs)
 {
     struct vp_timing timing;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     if (vp_simulate(schedule, costs, &timing, &err) != VP_OK)
         fail_msg("%s", err.text);
@@ -205,7 +205,7 @@ static void devices_that_do_not_exist(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct vp_sched_costs costs = { .stages = unit, .device = device[i] };
-        struct vp_err err = { "" };
+        struct vp_err err = { .text = "" };
 
         assert_int_equal(vp_simulate(&schedule, &costs, &timing, &err),
                          VP_ERR_INVALID);
@@ -482,7 +482,7 @@ static void receives_wait_or_are_posted(void **state)
         "1UPDATE0\n";
     struct vp_sched_costs costs = { .stages = unit };
     struct vp_schedule schedule;
-    struct vp_err err = { "" };
+    struct vp_err err = { .text = "" };
 
     (void)state;
     if (vp_schedule_parse(text, "text", &schedule, &err) != VP_OK)
