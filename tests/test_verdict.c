@@ -1096,6 +1096,23 @@ static void test_duties_have_limits(void **state)
 }
 
 /* What this process says of itself. */
+/* A rank that has waited for another one begins anew when the wait ends. */
+static void test_waiting_is_no_standstill(void **state)
+{
+    struct vp_vitals vitals = { .n_calls = 5, .ran_ms = 100 };
+    struct vp_pace pace = { .duty = VP_DUTY_COUNT };
+
+    (void)state;
+    vp_pace_note(&pace, VP_DUTY_RESUME, &vitals, SECOND);
+    vp_pace_note(&pace, VP_DUTY_RESUME, &vitals, 3 * SECOND);
+    assert_int_equal(pace.moved_ns, SECOND);
+    vitals.wait_ms = 9000;
+    vp_pace_note(&pace, VP_DUTY_RESUME, &vitals, 12 * SECOND);
+    vitals.wait_ms = 0;
+    vp_pace_note(&pace, VP_DUTY_RESUME, &vitals, 13 * SECOND);
+    assert_int_equal(pace.moved_ns, 12 * SECOND);
+}
+
 static void test_vitals(void **state)
 {
     int64_t now = vp_clock_ns();
@@ -1259,6 +1276,7 @@ int main(void)
         cmocka_unit_test(test_who_never_came_is_named),
         cmocka_unit_test(test_a_frozen_start_starts_anew),
         cmocka_unit_test(test_duties_have_limits),
+        cmocka_unit_test(test_waiting_is_no_standstill),
         cmocka_unit_test(test_vitals),
         cmocka_unit_test(test_huge_times),
         cmocka_unit_test(test_the_screen),

@@ -43,7 +43,7 @@ void vp_pace_note(struct vp_pace *pace, enum vp_duty duty,
                   const struct vp_vitals *vitals, int64_t now_ns)
 {
     if (pace->duty == duty && pace->n_calls == vitals->n_calls &&
-        vitals->ran_ms - pace->ran_ms < PROGRESS_MS)
+        vitals->wait_ms == 0 && vitals->ran_ms - pace->ran_ms < PROGRESS_MS)
         return;
     *pace = (struct vp_pace){ .duty = duty,
                               .n_calls = vitals->n_calls,

@@ -27,8 +27,9 @@ struct vp_vitals vp_vitals_read(int64_t now_ns, int64_t resumed_ns);
 
 /* ---- Progress ----------------------------------------------------------- */
 
-/* When a process last made progress: its duty changed, a call on a file ended,
- * or it used a core for a second. Times are the caller's. */
+/* When a process last made progress or waited for other ranks: its duty changed,
+ * a call on a file ended, or it used a core for a second. Times are the
+ * caller's. */
 struct vp_pace {
     enum vp_duty duty;
     int64_t n_calls, ran_ms;
