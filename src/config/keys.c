@@ -89,14 +89,15 @@ static const char *sync_word(int i)
     return WORD_FROM(words, i);
 }
 
-/* Forwards alone train nothing. */
+/* Forwards alone train nothing; a planned schedule needs costs. */
 static const char *schedule_word(int i)
 {
     const struct vp_generator *generator = vp_generator_at(i);
 
     if (!generator)
         return NULL;
-    return generator->forward_only ? "" : generator->name;
+    return generator->forward_only || generator->planned ? ""
+                                                         : generator->name;
 }
 
 /* The transports that work; the others are named in the table. */

@@ -54,7 +54,8 @@ static int keeps_v_min(const struct vp_sched_config *config)
     return vp_v_min_keeps(config->n_stages);
 }
 
-/* Exactly one of `node` and `ranks`: lists of nodes, or of all at once. */
+/* One of `node` and `ranks`: lists of nodes, or of all at once. None: auto.c
+ * writes them. */
 static const struct generator {
     struct vp_generator about;
     int depth;   /* times the default warm-up depth; 0: has no depths */
@@ -157,6 +158,12 @@ static const struct generator {
                  .forward_only = true },
       .depth = 1,
       .ranks = vp_generate_eval },
+    { .about = { .name = "auto",
+                 .meaning = "made to measure: costs and memory decide (bsp)",
+                 .split = true,
+                 .chunks = true,
+                 .planned = true },
+      .single = true },
 };
 
 const struct vp_generator *vp_generator_at(int i)
@@ -185,8 +192,9 @@ bool vp_sched_is_v_shape(const struct vp_sched_config *config)
 {
     const struct vp_generator *generator = vp_generator_find(config->name);
 
-    return generator &&
-           (generator->v_shape || (generator->forward_only && config->v_shape));
+    return generator && (generator->v_shape ||
+                         ((generator->forward_only || generator->planned) &&
+                          config->v_shape));
 }
 
 int vp_sched_n_chunks(const struct vp_sched_config *config)
@@ -718,7 +726,8 @@ enum vp_status vp_schedule_make(const struct vp_sched_config *config,
     VP_TRY(check_stream(config, generator, err));
     st = set_up(config, generator, &schedule, err);
     if (st == VP_OK)
-        st = fill(config, generator, &schedule, err);
+        st = generator->about.planned ? vp_auto_fill(config, &schedule, err)
+                                      : fill(config, generator, &schedule, err);
     if (st != VP_OK) {
         vp_schedule_release(&schedule);
         return st;

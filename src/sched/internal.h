@@ -187,6 +187,10 @@ void vp_generate_v_auto(const struct vp_schedule *schedule,
 void vp_generate_eval(const struct vp_schedule *schedule,
                       struct vp_list *lists);
 
+/* The complete lists of `auto`, in place of the empty ones of `schedule`. */
+enum vp_status vp_auto_fill(const struct vp_sched_config *config,
+                            struct vp_schedule *schedule, struct vp_err *err);
+
 /* The maps rank -> stages, from stages[].first_rank; needs n_ranks. */
 enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule);
 
@@ -200,9 +204,11 @@ enum vp_status vp_passes_run(struct vp_schedule *schedule,
 enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
                              const struct vp_list *lists);
 
-/* Longer rings for ranks that own several stages; their replicas are copies of
- * the pipeline. */
-enum vp_status vp_pass_rings(struct vp_schedule *schedule);
+/* Longer rings where messages would wait for a buffer under `costs` (NULL: one
+ * each for F, B, W), for ranks that own several stages; their replicas are
+ * copies of the pipeline. */
+enum vp_status vp_pass_rings(struct vp_schedule *schedule,
+                             const struct vp_sched_costs *costs);
 
 /* Moves finished lists into schedule->actions and empties them. */
 enum vp_status vp_schedule_take(struct vp_schedule *schedule,

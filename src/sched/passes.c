@@ -72,18 +72,28 @@ static void add_updates(const struct pass *pass, int rank,
 
 /* ---- Messages and recomputation ----------------------------------------- */
 
+static bool contains(const struct vp_list *list, enum vp_action_kind kind)
+{
+    for (int i = 0; i < list->n; i++)
+        if (list->at[i].kind == kind)
+            return true;
+    return false;
+}
+
 /* RECV right before the action that reads, SEND right after the one that
- * writes. R needs no gradient; early, it fills the wait for it. */
+ * writes. R needs no gradient; early, it fills the wait for it. A list that has
+ * R keeps it where it is. */
 static void add_messages(const struct pass *pass, int rank,
                          const struct vp_list *in, struct vp_list *out)
 {
     int last = pass->schedule->n_stages - 1;
+    bool has_r = contains(in, VP_ACTION_R);
 
     (void)rank;
     for (int i = 0; i < in->n; i++) {
         struct vp_action a = in->at[i];
         bool f = a.kind == VP_ACTION_F, b = a.kind == VP_ACTION_B;
-        bool r = b && pass->schedule->stages[a.stage].recompute;
+        bool r = b && pass->schedule->stages[a.stage].recompute && !has_r;
 
         if (f && a.stage > 0)
             vp_list_put(out, VP_ACTION_RECV_ACT, a.stage, a.mb);
@@ -324,6 +334,6 @@ enum vp_status vp_passes_run(struct vp_schedule *schedule,
         vp_action_complete(schedule, &schedule->actions[i]);
     if (st == VP_OK && schedule->ranks[0].n_stages > 1 &&
         !schedule->forward_only)
-        st = vp_pass_rings(schedule);
+        st = vp_pass_rings(schedule, NULL);
     return st;
 }

@@ -1,7 +1,8 @@
 /* Rings of ranks that own several stages. There a message may have to wait
  * while its receiver is busy with another chunk, so "slots + 1" buffers would
  * hold up the sender, or stop the pipeline. The rings are made as long as a run
- * at unit costs with endless rings has messages under way. */
+ * with endless rings has messages under way: at unit costs, or at those that a
+ * schedule is made for. */
 #include "sched/internal.h"
 
 #include <stdlib.h>
@@ -79,28 +80,31 @@ static void widen(struct vp_schedule *schedule, const struct clock *clock,
 }
 
 static enum vp_status run_endless(struct vp_schedule *schedule,
+                                  const struct vp_sched_costs *costs,
                                   struct vp_span *spans)
 {
     size_t n = (size_t)schedule->n_stages;
-    struct vp_stage_costs *costs = calloc(n, sizeof(*costs));
+    struct vp_stage_costs *unit = calloc(n, sizeof(*unit));
     struct vp_nodes nodes = vp_nodes_make(schedule);
-    enum vp_status st = costs && nodes.at ? VP_OK : VP_ERR_NOMEM;
+    enum vp_status st = unit && nodes.at ? VP_OK : VP_ERR_NOMEM;
 
     for (size_t s = 0; st == VP_OK && s < n; s++) {
-        costs[s] = (struct vp_stage_costs){ .f = 1.0, .b = 1.0, .w = 1.0 };
+        unit[s] = (struct vp_stage_costs){ .f = 1.0, .b = 1.0, .w = 1.0 };
         schedule->stages[s].n_act_bufs = schedule->n_mb;
         schedule->stages[s].n_grad_bufs = schedule->n_mb;
     }
     if (st == VP_OK)
         st = vp_run_lists(schedule, &nodes,
-                          &(struct vp_sched_costs){ .stages = costs }, spans,
-                          NULL);
+                          costs ? costs
+                                : &(struct vp_sched_costs){ .stages = unit },
+                          spans, NULL);
     vp_nodes_release(&nodes);
-    free(costs);
+    free(unit);
     return st;
 }
 
-enum vp_status vp_pass_rings(struct vp_schedule *schedule)
+enum vp_status vp_pass_rings(struct vp_schedule *schedule,
+                             const struct vp_sched_costs *costs)
 {
     size_t n_stages = (size_t)schedule->n_stages;
     size_t n = n_stages * (size_t)schedule->n_mb;
@@ -115,7 +119,7 @@ enum vp_status vp_pass_rings(struct vp_schedule *schedule)
 
         for (size_t s = 0; s < n_stages; s++)
             before[s] = schedule->stages[s];
-        st = run_endless(schedule, spans);
+        st = run_endless(schedule, costs, spans);
         if (st == VP_OK) {
             read_clock(schedule, spans, &clock);
             widen(schedule, &clock, before);

@@ -118,11 +118,21 @@ struct vp_schedule {
 
 /* ---- Making one --------------------------------------------------------- */
 
+/* Memory that the slots of a rank's stages may take, in any unit. Messages are
+ * not counted. */
+struct vp_sched_limits {
+    const double *rank;  /* per rank; NULL: no limit */
+    const double *stage; /* size of a slot, per stage; NULL: 1 each */
+    /* Slots that hold something at the same time; else all that the stages own,
+     * as a run allocates them. */
+    bool in_use;
+};
+
 struct vp_sched_config {
     const char *name; /* a generator */
     int n_stages;     /* without replicas: the number of ranks */
     int n_chunks;     /* of a stage; 0: two if interleaved, else one */
-    bool v_shape;     /* eval: two chunks placed in a V */
+    bool v_shape;     /* eval, auto: two chunks placed in a V */
     int memory;       /* v-auto: chunks that a rank may keep; 0: 2 per stage */
     /* Synchronous: F, B and W come in the order of this text, which
      * vp_schedule_print() wrote; `name` says how stages are placed. */
@@ -147,6 +157,10 @@ struct vp_sched_config {
      * the pipe had never been empty. More than the lag is the lag. */
     const int *version_past;
     int update_every; /* macrobatch: minibatches; 0: the least */
+
+    /* auto: what it is made for. */
+    const struct vp_sched_costs *costs;   /* NULL: one each for F, R, B, W */
+    const struct vp_sched_limits *limits; /* NULL: memory has no limits */
 };
 
 struct vp_generator {
@@ -159,6 +173,7 @@ struct vp_generator {
     bool stream;         /* asynchronous: pieces, weight versions */
     bool two_versions;   /* stream: a round is update_every minibatches */
     bool forward_only;
+    bool planned; /* depends on config->costs and limits; any placement */
 };
 
 /* The i-th generator, NULL after the last. */
@@ -180,6 +195,13 @@ void vp_schedule_release(struct vp_schedule *schedule);
  * puts them. */
 bool vp_schedule_base(const struct vp_schedule *schedule, int *replicas,
                       struct vp_sched_config *out);
+
+/* The fastest of several, each timed under its own config->costs; `best_out`
+ * (may be NULL) tells which. Skips those that are refused; if all are, the
+ * message is about the first. */
+enum vp_status vp_schedule_make_best(const struct vp_sched_config *configs,
+                                     int n, struct vp_schedule *out,
+                                     int *best_out, struct vp_err *err);
 
 /* Default depth of a stage: floor((N - 1 - sum of R before it) / R_s). */
 int vp_schedule_depth(const int *replicas, int n_stages, int stage);

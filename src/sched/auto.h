@@ -1,0 +1,147 @@
+/* What the files of the schedule `auto` share.
+ *
+ * A plan is a word for every rank: the order in which it computes. A letter is
+ * an action of a stage without its minibatch, because the actions of a kind
+ * come in minibatch order: the i-th F of a stage is that of minibatch i. A word
+ * is legal if every minibatch has its F, R (if the stage recomputes), B and W in
+ * this order, and if the slots that it needs fit into the rank's memory. All
+ * plans of a problem have the same letters in another order.
+ *
+ * Times of a plan are those of the simulator without shared devices and copy
+ * engines, and with rings that never run out of buffers. */
+#ifndef VP_SCHED_AUTO_H
+#define VP_SCHED_AUTO_H
+
+#include "sched/internal.h"
+
+enum { VP_AUTO_F, VP_AUTO_R, VP_AUTO_B, VP_AUTO_W, VP_AUTO_KINDS };
+
+/* letter = VP_AUTO_KINDS * stage + kind */
+typedef uint16_t vp_letter;
+
+static inline int vp_letter_stage(vp_letter letter)
+{
+    return letter / VP_AUTO_KINDS;
+}
+
+static inline int vp_letter_kind(vp_letter letter)
+{
+    return letter % VP_AUTO_KINDS;
+}
+
+/* ---- The problem (auto_problem.c) --------------------------------------- */
+
+struct vp_auto_stage {
+    int rank;
+    bool recompute;
+    double cost[VP_AUTO_KINDS];
+    double weight; /* memory of a slot */
+    /* Its messages: the link that they take (-1: they stay on the rank), for
+     * how long, and what they need besides to arrive. */
+    int act_link, grad_link;
+    double act, grad;
+    double act_delay, grad_delay;
+    double f_head, b_head; /* earliest start of F and B of minibatch 0 */
+};
+
+struct vp_auto_problem {
+    const struct vp_schedule *schedule; /* placement; lists are not read */
+    const struct vp_sched_costs *costs;
+    const double *limit; /* per rank; NULL: none */
+    bool in_use;         /* see struct vp_sched_limits */
+    int n_ranks, n_stages, n_mb;
+    struct vp_auto_stage *stages;
+    int n_letters; /* of all words */
+    int *first;    /* per rank: begin of its word; [n_ranks] is n_letters */
+    double *tail;  /* per rank: reduction and update after the last letter */
+    double after;  /* what follows when all ranks have got there */
+    bool send_blocks;
+    double period; /* work of the busiest rank for one minibatch */
+    double bound;  /* no plan is faster */
+};
+
+/* `config` has costs. VP_ERR_INVALID: one minibatch does not fit into the
+ * memory of a rank. */
+enum vp_status vp_auto_problem_init(struct vp_auto_problem *problem,
+                                    const struct vp_sched_config *config,
+                                    const struct vp_schedule *schedule,
+                                    struct vp_err *err);
+void vp_auto_problem_release(struct vp_auto_problem *problem);
+
+/* Whether stages with n_slots[stage] slots fit. */
+bool vp_auto_fits(const struct vp_auto_problem *problem, int rank,
+                  const int *n_slots);
+/* Whether a rank's word is legal. `scratch`: VP_AUTO_SCRATCH ints per stage. */
+enum { VP_AUTO_SCRATCH = VP_AUTO_KINDS + 1 };
+bool vp_auto_is_legal(const struct vp_auto_problem *problem,
+                      const vp_letter *letters, int rank, int *scratch);
+
+/* ---- Times (auto_time.c) ------------------------------------------------ */
+
+/* By position in the words, unless said otherwise. */
+struct vp_auto_times {
+    double *start, *end;
+    int *mb;
+    int *where; /* letter * n_mb + minibatch: position */
+    double makespan;
+    double score; /* makespan, and a little of all ranks' ends */
+    /* Scratch. */
+    double *arrival; /* of activations, then gradients: stage * n_mb + mb */
+    double *link;
+    double *clock; /* per rank */
+    int *next;     /* per rank: position */
+    int *count;    /* per letter */
+    int *blocked;  /* per rank: the arrival that it waits for, or -1 */
+    int *stack;
+};
+
+enum vp_status vp_auto_times_init(struct vp_auto_times *times,
+                                  const struct vp_auto_problem *problem);
+void vp_auto_times_release(struct vp_auto_times *times);
+
+/* Times a plan as early as its words allow; false: it never ends. */
+bool vp_auto_time(const struct vp_auto_problem *problem,
+                  const vp_letter *letters, struct vp_auto_times *times);
+
+/* ---- List scheduling (auto_greedy.c) ------------------------------------ */
+
+/* An idle rank takes, of the actions that may start, the one that is due first.
+ * It waits for one that is due before that and comes within `patience` times
+ * the length of what it could do instead. */
+struct vp_auto_rule {
+    const double *due; /* letter * n_mb + minibatch */
+    const int *slots;  /* per stage: minibatches that it may keep; NULL: as the
+                          rank has room (limits on what is in use) */
+    double patience;
+};
+
+struct vp_auto_board; /* scratch */
+
+enum vp_status vp_auto_board_create(const struct vp_auto_problem *problem,
+                                    struct vp_auto_board **out);
+void vp_auto_board_free(struct vp_auto_board *board);
+
+void vp_auto_write(const struct vp_auto_problem *problem,
+                   struct vp_auto_board *board, const struct vp_auto_rule *rule,
+                   vp_letter *letters_out);
+
+/* ---- Search (auto_search.c) --------------------------------------------- */
+
+/* The shortest plan so far. */
+struct vp_auto_best {
+    vp_letter *letters;
+    double makespan, score;
+    bool found;
+};
+
+/* Takes over a plan that has just been timed if it is shorter. */
+void vp_auto_keep(const struct vp_auto_problem *problem,
+                  const vp_letter *letters, const struct vp_auto_times *times,
+                  struct vp_auto_best *best);
+
+/* Improves `best`, which may hold a plan to begin with. The same problem gives
+ * the same plan on every machine that computes doubles alike. */
+enum vp_status vp_auto_search(const struct vp_auto_problem *problem,
+                              struct vp_auto_best *best);
+
+#endif
