@@ -180,6 +180,26 @@ has out 'memory  at most 6 slots in use on a rank'
 has out 'bubble simulated=0.094340 theory=0.094340 span=0.094340'
 refuse "vpipe schedule: schedule zb-v has no memory to set; leave it out, or use\
  v-auto" schedule zb-v --stages 2 --minibatches 4 --memory 4
+# Made to measure: the best placement, within the memory that is given.
+run 0 schedule auto --stages 4 --minibatches 8 --costs 1,1.4,0.6,0.1 --memory 6 \
+    --text auto.txt --svg auto.svg
+has out 'auto: 8 stages on 4 ranks, 8 minibatches'
+has out 'memory  at most 6 slots in use on a rank'
+has auto.svg '<svg'
+run 0 schedule auto.txt
+has out 'auto: 8 stages on 4 ranks, 8 minibatches'
+run 0 schedule auto --stages 4 --minibatches 8 --chunks 1 --memory 8
+has out 'auto: 4 stages on 4 ranks'
+has out 'time    27;'
+run 0 schedule auto --stages 3 --minibatches 4 --chunks 3 --recompute
+has out 'auto: 9 stages on 3 ranks'
+for costs in 0,0,1 0,1,0 1e100,1e100,1e100,1e100; do
+    run 0 schedule auto --stages 2 --minibatches 4 --costs $costs
+    grep -qE 'inf|nan' out && fail "costs $costs are too large or too small"
+done
+refuse "vpipe schedule: schedule auto: rank 0 may keep 1, but one minibatch\
+ takes 2; give it more memory" \
+    schedule auto --stages 4 --minibatches 8 --memory 1
 # A schedule that can be read, but is none; a file that is no schedule.
 as_written="correct the file, or see how 'vpipe schedule 1f1b --stages 2\
  --minibatches 4 --text -' writes one"

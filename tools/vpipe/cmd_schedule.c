@@ -31,9 +31,11 @@ static const struct tool_flag flags[] = {
     [FLAG_STAGES] = { "--stages", "S", "stages of the pipeline" },
     [FLAG_MINIBATCHES] = { "--minibatches", "M", "minibatches to run" },
     [FLAG_CHUNKS] = { "--chunks", "V",
-                      "cut every stage in V chunks (interleaved) [2]" },
+                      "cut every stage in V chunks (interleaved [2], auto "
+                      "[1 or 2])" },
     [FLAG_MEMORY] = { "--memory", "M",
-                      "v-auto: chunks that a rank may keep [2 S]" },
+                      "v-auto: chunks that a rank may keep [2 S]; auto: half "
+                      "stages [no limit]" },
     [FLAG_REPLICAS] = { "--replicas", "LIST",
                         "ranks of each stage: '1,2,1' [1 each]" },
     [FLAG_DEPTH] = { "--depth", "LIST",
@@ -48,7 +50,7 @@ static const struct tool_flag flags[] = {
                            "updates wait for the gradient norm of all stages" },
     [FLAG_COSTS] = { "--costs", "F,B,W[,LINK]",
                      "times of a forward, backward, weight gradient, and of a "
-                     "message [1,1,1,0]" },
+                     "message [1,1,1,0]; auto: of a whole stage" },
     [FLAG_SVG] = { "--svg", "FILE", "draw it" },
     [FLAG_TEXT] = { "--text", "FILE",
                     "write the action lists; '-' for the terminal" },
@@ -323,8 +325,76 @@ static int check_lengths(const struct options *options)
     return TOOL_OK;
 }
 
-static int make(const struct options *options,
-                const struct vp_sched_config *config, struct vp_schedule *out)
+/* ---- auto --------------------------------------------------------------- */
+
+/* One stage per rank, chunks in turn, two chunks in a V. */
+enum { N_PLACES = 3 };
+
+/* What one placement costs and may keep: a stage is cut in equal chunks. */
+struct place {
+    struct vp_stage_costs stages[MAX_STAGES];
+    struct vp_sched_costs costs;
+    double limits[MAX_STAGES], sizes[MAX_STAGES];
+    struct vp_sched_limits memory;
+};
+
+static struct vp_stage_costs chunk_costs(const struct options *options, int n)
+{
+    const double *c = options->costs;
+
+    return (struct vp_stage_costs){ .f = c[0] / n,
+                                    .b = c[1] / n,
+                                    .w = c[2] / n,
+                                    .r = c[0] / n,
+                                    .act = c[3],
+                                    .grad = c[3] };
+}
+
+static void set_place(const struct options *options,
+                      struct vp_sched_config *config, struct place *place)
+{
+    for (int i = 0; i < MAX_STAGES; i++) {
+        place->stages[i] = chunk_costs(options, config->n_chunks);
+        place->limits[i] = options->memory;
+        place->sizes[i] = 2.0 / config->n_chunks;
+    }
+    place->costs = (struct vp_sched_costs){ .stages = place->stages };
+    place->memory = (struct vp_sched_limits){ place->limits, place->sizes,
+                                              true };
+    config->costs = &place->costs;
+    config->limits = options->memory > 0 ? &place->memory : NULL;
+}
+
+/* The placements that --chunks allows; sets `config` to the best one. */
+static enum vp_status make_auto(const struct options *options,
+                                struct vp_sched_config *config,
+                                struct vp_schedule *out, struct vp_err *err)
+{
+    static struct place places[N_PLACES];
+    struct vp_sched_config configs[N_PLACES];
+    int n_chunks = options->n_chunks, n = 0, best = 0;
+
+    for (int i = 0; i < N_PLACES; i++) {
+        struct vp_sched_config *c = &configs[n];
+
+        *c = *config;
+        c->memory = 0; /* it is in the limits */
+        c->v_shape = i == 2;
+        c->n_chunks = i == 0 ? 1 : i == 1 && n_chunks > 2 ? n_chunks : 2;
+        if (n_chunks == 0 || n_chunks == c->n_chunks)
+            set_place(options, c, &places[n++]);
+    }
+    VP_TRY(vp_schedule_make_best(configs, n, out, &best, err));
+    *config = configs[best];
+    config->costs = NULL; /* they end with this function */
+    config->limits = NULL;
+    return VP_OK;
+}
+
+/* ---- Any schedule ------------------------------------------------------- */
+
+static int make(const struct options *options, struct vp_sched_config *config,
+                struct vp_schedule *out)
 {
     struct vp_err err = { .text = "" };
     enum vp_status st;
@@ -332,7 +402,9 @@ static int make(const struct options *options,
 
     if (status != TOOL_OK)
         return status;
-    st = vp_schedule_make(config, out, &err);
+    st = vp_generator_find(options->name)->planned
+             ? make_auto(options, config, out, &err)
+             : vp_schedule_make(config, out, &err);
     return st == VP_OK ? TOOL_OK : fail(st, &err);
 }
 
@@ -542,10 +614,10 @@ static int prove_and_report(const struct options *options,
                             const struct vp_sched_config *config,
                             const struct vp_schedule *schedule)
 {
-    const double *c = options->costs;
-    struct vp_stage_costs cost = {
-        .f = c[0], .b = c[1], .w = c[2], .r = c[0], .act = c[3], .grad = c[3]
-    };
+    const struct vp_generator *generator = vp_generator_find(options->name);
+    bool planned = generator && generator->planned;
+    struct vp_stage_costs cost = chunk_costs(options,
+                                             planned ? config->n_chunks : 1);
     struct vp_stage_costs *costs = calloc((size_t)schedule->n_stages,
                                           sizeof(*costs));
     struct vp_timing timing;
@@ -561,7 +633,7 @@ static int prove_and_report(const struct options *options,
         st = vp_simulate(schedule, &(struct vp_sched_costs){ .stages = costs },
                          &timing, &err);
     free(costs);
-    if (st != VP_OK && !vp_generator_find(options->name)) {
+    if (st != VP_OK && !generator) {
         vp_err_prefix(&err, "%s", options->name);
         return fail_file(st, &err);
     }
