@@ -581,9 +581,11 @@ static void memory_in_bytes(void **state)
     static const double ranks[] = { 30e6, 20e6, 9e6 };
     static const double stages[] = { 10e6, 7e6, 4e6 };
     struct vp_sched_limits limits = { .rank = ranks, .stage = stages };
-    struct vp_sched_config config = {
-        .name = "auto", .n_stages = 3, .n_mb = 8, .limits = &limits
-    };
+    struct vp_sched_config config = { .name = "auto",
+                                      .n_stages = 3,
+                                      .n_chunks = 1,
+                                      .n_mb = 8,
+                                      .limits = &limits };
     struct vp_schedule schedule = make(&config);
 
     (void)state;
@@ -630,6 +632,7 @@ static void recomputes_while_it_waits(void **state)
     struct vp_sched_limits limits = { .rank = one };
     struct vp_sched_config config = { .name = "auto",
                                       .n_stages = 2,
+                                      .n_chunks = 1,
                                       .n_mb = 1,
                                       .recompute = first,
                                       .costs = &costs,
@@ -661,7 +664,11 @@ static void the_best_of_several(void **state)
     double few[] = { 1, 1, 1, 1 };
     struct vp_sched_limits limits = { .rank = few };
     struct vp_sched_config configs[] = {
-        { .name = "auto", .n_stages = 4, .n_mb = 4, .costs = &costs[0] },
+        { .name = "auto",
+          .n_stages = 4,
+          .n_chunks = 1,
+          .n_mb = 4,
+          .costs = &costs[0] },
         { .name = "auto",
           .n_stages = 4,
           .n_chunks = 2,

@@ -166,13 +166,18 @@ static enum vp_status offer(struct choice *choice, struct vp_schedule *schedule,
 
 /* ---- Starting points ---------------------------------------------------- */
 
-static bool same_place(const struct vp_schedule *a, const struct vp_schedule *b)
+static bool same_place(const struct vp_sched_config *config,
+                       const struct vp_auto_problem *problem)
 {
-    if (a->n_stages != b->n_stages || a->n_ranks != b->n_ranks)
+    if (vp_sched_n_chunks(config) * config->n_stages != problem->n_stages)
         return false;
-    for (int s = 0; s < a->n_stages; s++)
-        if (a->stages[s].first_rank != b->stages[s].first_rank)
+    for (int s = 0; s < problem->n_stages; s++) {
+        int rank, n_replicas;
+
+        vp_sched_place(config, s, &rank, &n_replicas);
+        if (rank != problem->stages[s].rank)
             return false;
+    }
     return true;
 }
 
@@ -207,22 +212,19 @@ static enum vp_status try_generator(const struct vp_generator *generator,
 
     named.name = generator->name;
     named.n_chunks = problem->n_stages / problem->n_ranks;
-    st = vp_schedule_make(&named, &schedule, NULL);
-    if (st == VP_ERR_INVALID)
+    if (!same_place(&named, problem))
         return VP_OK;
+    st = vp_schedule_make(&named, &schedule, NULL);
     if (st != VP_OK)
-        return st;
-    if (same_place(&schedule, problem->schedule)) {
-        read_letters(problem, &schedule, start->letters);
-        if (is_legal(problem, start->letters, start->scratch)) {
-            if (vp_auto_time(problem, start->letters, &start->times))
-                vp_auto_keep(problem, start->letters, &start->times,
-                             &start->best);
-            return offer(choice, &schedule, err);
-        }
+        return st == VP_ERR_INVALID ? VP_OK : st;
+    read_letters(problem, &schedule, start->letters);
+    if (!is_legal(problem, start->letters, start->scratch)) {
+        vp_schedule_release(&schedule);
+        return VP_OK;
     }
-    vp_schedule_release(&schedule);
-    return VP_OK;
+    if (vp_auto_time(problem, start->letters, &start->times))
+        vp_auto_keep(problem, start->letters, &start->times, &start->best);
+    return offer(choice, &schedule, err);
 }
 
 static enum vp_status try_generators(const struct vp_sched_config *config,

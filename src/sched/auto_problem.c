@@ -237,6 +237,7 @@ bool vp_auto_is_legal(const struct vp_auto_problem *problem,
                            : vp_auto_fits(problem, rank, peaks);
 }
 
+/* One minibatch must fit. */
 static enum vp_status check_memory(const struct vp_auto_problem *problem,
                                    struct vp_err *err)
 {
