@@ -311,6 +311,11 @@ static enum vp_status check_stages(const struct vp_sched_config *config,
                               "schedule %s: %d replicas of stage %d; give 1 "
                               "to %d",
                               name, config->replicas[s], s, MAX_REPLICAS);
+        if (config->replicas[s] > 1 && generator->about.planned)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "schedule %s: %d replicas of stage %d; it takes "
+                              "none, use zb-h2 or zb-v",
+                              name, config->replicas[s], s);
         if (config->replicas[s] != config->replicas[0] &&
             (generator->single || vp_sched_n_chunks(config) > 1))
             return vp_err_set(err, VP_ERR_INVALID,
@@ -726,8 +731,9 @@ enum vp_status vp_schedule_make(const struct vp_sched_config *config,
     VP_TRY(check_stream(config, generator, err));
     st = set_up(config, generator, &schedule, err);
     if (st == VP_OK)
-        st = generator->about.planned ? vp_auto_fill(config, &schedule, err)
-                                      : fill(config, generator, &schedule, err);
+        st = generator->about.planned && !config->text
+                 ? vp_auto_fill(config, &schedule, err)
+                 : fill(config, generator, &schedule, err);
     if (st != VP_OK) {
         vp_schedule_release(&schedule);
         return st;

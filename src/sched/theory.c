@@ -2,7 +2,8 @@
  * f, b, w (and r), P ranks own v stages each, and M minibatches go through.
  *
  * A pass is f + r + b + w, a hop is what a gradient needs to get through one
- * stage: b + w, only b if W is apart, and r too unless R starts early.
+ * stage: b + w, only b if W is apart, and r too unless R starts early (auto
+ * decides that action by action).
  * The makespan T is at least
  *
  * unsplit (1f1b, gpipe, pipedream, macrobatch, interleaved):
@@ -230,7 +231,8 @@ static struct terms terms_of(const struct vp_sched_config *config,
                              const struct vp_stage_costs *costs)
 {
     double r = config->recompute && config->recompute[0] ? costs->r : 0.0;
-    double late = config->early_recompute ? 0.0 : r;
+    bool early = config->early_recompute || generator->planned;
+    double late = early ? 0.0 : r;
     struct terms t = { .f = costs->f,
                        .b = costs->b,
                        .w = costs->w,
