@@ -331,7 +331,7 @@ static enum vp_status make_timed(const struct vp_sched_config *config,
 {
     struct vp_stage_costs *unit;
     struct vp_sched_costs costs;
-    struct vp_timing timing;
+    struct vp_timing timing = { .makespan = 0.0 };
     enum vp_status st;
 
     VP_TRY(vp_schedule_make(config, out, err));

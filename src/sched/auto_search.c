@@ -25,7 +25,7 @@ enum {
 struct search {
     const struct vp_auto_problem *problem;
     struct vp_auto_board *board;
-    struct vp_auto_times times;
+    struct vp_auto_times *times;
     struct vp_auto_best *best;
     vp_letter *letters; /* of the plan under consideration */
     double *due;
@@ -73,9 +73,9 @@ static bool consider(struct search *search)
     const struct vp_auto_problem *problem = search->problem;
 
     search->budget -= problem->n_letters;
-    if (!vp_auto_time(problem, search->letters, &search->times))
+    if (!vp_auto_time(problem, search->letters, search->times))
         return false;
-    vp_auto_keep(problem, search->letters, &search->times, search->best);
+    vp_auto_keep(problem, search->letters, search->times, search->best);
     return true;
 }
 
@@ -232,7 +232,7 @@ static int rank_at(const struct search *search, int at)
 static void find_path(struct search *search)
 {
     const struct vp_auto_problem *problem = search->problem;
-    const struct vp_auto_times *times = &search->times;
+    const struct vp_auto_times *times = search->times;
     int last = 0, at;
 
     for (int r = 1; r < problem->n_ranks; r++)
@@ -316,7 +316,7 @@ static void climb(struct search *search, int n, double shake)
 
     if (!consider(search))
         return;
-    score = best = search->times.score;
+    score = best = search->times->score;
     for (int i = 0; i < n; i++)
         history[i] = score * (1.0 + shake);
     find_path(search);
@@ -333,8 +333,8 @@ static void climb(struct search *search, int n, double shake)
         if (vp_auto_is_legal(search->problem, search->letters, rank,
                              search->scratch) &&
             consider(search) &&
-            (search->times.score <= score || search->times.score <= *past)) {
-            score = search->times.score;
+            (search->times->score <= score || search->times->score <= *past)) {
+            score = search->times->score;
             find_path(search);
         } else {
             apply(search->letters, move);
@@ -398,7 +398,7 @@ static enum vp_status allocate(struct search *search)
     size_t n = (size_t)problem->n_letters, n_stages = (size_t)problem->n_stages;
     size_t n_actions = VP_AUTO_KINDS * n_stages * (size_t)problem->n_mb;
 
-    VP_TRY(vp_auto_times_init(&search->times, problem));
+    VP_TRY(vp_auto_times_init(search->times, problem));
     VP_TRY(vp_auto_board_create(problem, &search->board));
     search->letters = calloc(n, sizeof(*search->letters));
     search->due = calloc(n_actions, sizeof(*search->due));
@@ -414,7 +414,7 @@ static enum vp_status allocate(struct search *search)
 
 static void release(struct search *search)
 {
-    vp_auto_times_release(&search->times);
+    vp_auto_times_release(search->times);
     vp_auto_board_free(search->board);
     free(search->letters);
     free(search->due);
@@ -426,9 +426,10 @@ static void release(struct search *search)
 enum vp_status vp_auto_search(const struct vp_auto_problem *problem,
                               struct vp_auto_best *best)
 {
-    struct search search = { .problem = problem,
-                             .best = best,
-                             .budget = BUDGET };
+    struct vp_auto_times times;
+    struct search search = {
+        .problem = problem, .times = &times, .best = best, .budget = BUDGET
+    };
     enum vp_status st = allocate(&search);
 
     if (st == VP_OK) {
