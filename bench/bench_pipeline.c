@@ -124,7 +124,7 @@ int main(int argc, char **argv)
         usage();
     bench.table = open_memstream(&text, &n_bytes);
     if (!bench.table)
-        lab_die("table", &(struct vp_err){ "out of memory" });
+        lab_die("table", &(struct vp_err){ .text = "out of memory" });
     for (int i = optind; i < argc; i++)
         run_case(&bench, argv[i]);
     fclose(bench.table);

@@ -87,7 +87,8 @@ static void wait_for_disk(const struct rig *rig)
 {
     for (int ms = 0; is_writing(rig); ms++) {
         if (ms > PATIENCE_MS)
-            lab_die("disk", &(struct vp_err){ "a checkpoint is not written" });
+            lab_die("disk",
+                    &(struct vp_err){ .text = "a checkpoint is not written" });
         usleep(1000);
     }
 }
@@ -100,7 +101,7 @@ static void make_folder(char *folder, size_t n)
 
     snprintf(folder, n, "%s/vpipe-saving-XXXXXX", parent ? parent : "/var/tmp");
     if (!mkdtemp(folder))
-        lab_die(folder, &(struct vp_err){ "cannot be made" });
+        lab_die(folder, &(struct vp_err){ .text = "cannot be made" });
 }
 
 static int64_t count_bytes(struct lab *lab)
@@ -208,14 +209,14 @@ static double copy_once(int64_t n_bytes)
     double seconds;
 
     if (!from || !to)
-        lab_die("copying", &(struct vp_err){ "out of memory" });
+        lab_die("copying", &(struct vp_err){ .text = "out of memory" });
     memset(from, 1, n);
     memset(to, 2, n);
     start = vp_clock_ns();
     memcpy(to, from, n);
     seconds = vp_clock_seconds(start, vp_clock_ns());
     if (to[n - 1] != 1)
-        lab_die("copying", &(struct vp_err){ "failed" });
+        lab_die("copying", &(struct vp_err){ .text = "failed" });
     free(from);
     free(to);
     return seconds;
@@ -331,5 +332,5 @@ void case_saving(struct bench *bench)
         close_rig(&rig);
     }
     if (vp_io_remove(folder) != 0)
-        lab_die(folder, &(struct vp_err){ "cannot be removed" });
+        lab_die(folder, &(struct vp_err){ .text = "cannot be removed" });
 }

@@ -27,7 +27,8 @@ static void cut(const struct lab_spec *spec, bool is_lead, int *partition)
         vp_world_share(spec->world, partition,
                        (size_t)spec->n_stages * sizeof(*partition),
                        VP_LIMIT_NEVER) != VP_OK)
-        lab_die("worker", &(struct vp_err){ "the processes lost each other" });
+        lab_die("worker",
+                &(struct vp_err){ .text = "the processes lost each other" });
 }
 
 static void obey(struct lab *lab, const struct bench *bench, int n_mb,
@@ -61,9 +62,10 @@ void case_worker(struct bench *bench)
     struct lab *lab;
 
     if (bench->n_stages > lab_n_blocks(&bench->size))
-        lab_die("worker", &(struct vp_err){ "more stages than blocks" });
+        lab_die("worker",
+                &(struct vp_err){ .text = "more stages than blocks" });
     if (self.n > 1 && self.n != bench->n_stages)
-        lab_die("worker", &(struct vp_err){ "one process per stage" });
+        lab_die("worker", &(struct vp_err){ .text = "one process per stage" });
     spec.world = join(&self);
     cut(&spec, self.index == 0, partition);
     lab = lab_open(&spec);

@@ -45,7 +45,7 @@ static struct span *collect(const struct vp_trace *trace, int *n_out)
         n += (size_t)trace->ranks[r].n_events;
     spans = calloc(n + 1, sizeof(*spans));
     if (!spans)
-        lab_die("gaps", &(struct vp_err){ "out of memory" });
+        lab_die("gaps", &(struct vp_err){ .text = "out of memory" });
     *n_out = 0;
     for (int r = 0; r < trace->n_ranks; r++)
         for (int i = 0; i < trace->ranks[r].n_events; i++) {

@@ -50,7 +50,7 @@ static const struct vp_model *model_of(const struct lab_size *size)
                                                              : "bert");
 
     if (!model)
-        lab_die("model", &(struct vp_err){ "unknown" });
+        lab_die("model", &(struct vp_err){ .text = "unknown" });
     return model;
 }
 
@@ -176,7 +176,7 @@ struct lab *lab_open(const struct lab_spec *spec)
     struct lab *lab = calloc(1, sizeof(*lab));
 
     if (!lab || !generator)
-        lab_die("setting up", &(struct vp_err){ "unknown schedule" });
+        lab_die("setting up", &(struct vp_err){ .text = "unknown schedule" });
     lab->spec = *spec;
     lab->stream = generator->stream;
     open_graphs(lab);
@@ -261,12 +261,13 @@ double lab_run_together(struct lab *const *labs, int n, int n_mb)
     double sum = 0.0;
 
     if (!copies || !threads)
-        lab_die("copies", &(struct vp_err){ "out of memory" });
+        lab_die("copies", &(struct vp_err){ .text = "out of memory" });
     pthread_barrier_init(&start, NULL, (unsigned)n);
     for (int i = 0; i < n; i++) {
         copies[i] = (struct copy){ labs[i], n_mb, &start, 0.0 };
         if (pthread_create(&threads[i], NULL, run_copy, &copies[i]))
-            lab_die("copies", &(struct vp_err){ "starting a thread failed" });
+            lab_die("copies",
+                    &(struct vp_err){ .text = "starting a thread failed" });
     }
     for (int i = 0; i < n; i++) {
         pthread_join(threads[i], NULL);
@@ -307,7 +308,7 @@ void lab_time_blocks(const struct lab_spec *spec, struct vp_stage_costs *out)
     struct lab *lab;
 
     if (n > VP_MAX_STAGES)
-        lab_die("blocks", &(struct vp_err){ "too many of them" });
+        lab_die("blocks", &(struct vp_err){ .text = "too many of them" });
     for (int i = 0; i < n; i++)
         ones[i] = 1;
     blocks.schedule = split ? "zb-h1" : "1f1b";
@@ -331,14 +332,14 @@ void lab_cut_by(const struct lab_spec *spec,
     double *costs = calloc((size_t)n * (size_t)n_stages, sizeof(*costs));
 
     if (!costs || n < n_stages)
-        lab_die("partition", &(struct vp_err){ "too many stages" });
+        lab_die("partition", &(struct vp_err){ .text = "too many stages" });
     for (int i = 0; i < n * n_stages; i++) {
         const struct vp_stage_costs *c = &blocks[i % n];
 
         costs[i] = c->f + c->r + c->b + c->w + c->update / spec->n_mb;
     }
     if (vp_plan_balance(costs, n, n_stages, partition) != VP_OK)
-        lab_die("partition", &(struct vp_err){ "out of memory" });
+        lab_die("partition", &(struct vp_err){ .text = "out of memory" });
     free(costs);
 }
 

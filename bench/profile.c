@@ -35,10 +35,11 @@ struct profile *profile_begin(const struct vp_backend *backend)
     struct profile *profile = calloc(1, sizeof(*profile));
 
     if (!profile)
-        lab_die("profile", &(struct vp_err){ "out of memory" });
+        lab_die("profile", &(struct vp_err){ .text = "out of memory" });
     profile->pool = vp_cpu_pool(backend);
     if (pthread_create(&profile->thread, NULL, look, profile))
-        lab_die("profile", &(struct vp_err){ "starting a thread failed" });
+        lab_die("profile",
+                &(struct vp_err){ .text = "starting a thread failed" });
     return profile;
 }
 

@@ -94,7 +94,7 @@ static void cost_blocks(const struct scaling_model *model, struct blocks *out)
 
     *out = (struct blocks){ .n = graph->n_blocks };
     if (out->n > MAX_BLOCKS)
-        lab_die("model", &(struct vp_err){ "too many blocks" });
+        lab_die("model", &(struct vp_err){ .text = "too many blocks" });
     for (int i = 0; i < out->n; i++) {
         lower_block(graph, i, out);
         cost_block(model, graph, i, out);

@@ -53,6 +53,7 @@ static enum vp_status read_bytes(int fd, const char *path, const char *what,
                           "%s: is larger than %d kB; give a configuration, not "
                           "data",
                           path, VP_FILE_MAX_BYTES / 1024);
+    bytes[used] = '\0';
     *n_bytes_out = used;
     return VP_OK;
 }

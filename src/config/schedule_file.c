@@ -71,7 +71,7 @@ enum vp_status vp_schedule_file_read(const struct vp_entry *entry,
     size_t n;
 
     VP_TRY(vp_entry_path(entry, config, &path, err));
-    st = vp_file_read(path, "a schedule", &text, &n, err);
+    st = vp_file_read(path, "schedule", &text, &n, err);
     if (st == VP_OK) {
         st = vp_schedule_parse(text, path, &schedule, err);
         if (st == VP_OK) {
