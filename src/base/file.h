@@ -9,8 +9,8 @@
 #define VP_FILE_MAX_BYTES (256 * 1024)
 enum { VP_FILE_WAIT_MS = 10000 };
 
-/* The bytes of `path` and a NUL, to be freed by the caller. `what` is expected there,
- * for messages: "YAML"; they begin with "path: ". */
+/* The bytes of `path` and a NUL, to be freed by the caller. `what` is expected
+ * there, for messages: "YAML"; they begin with "path: ". */
 enum vp_status vp_file_read(const char *path, const char *what,
                             char **bytes_out, size_t *n_bytes_out,
                             struct vp_err *err);
