@@ -167,7 +167,7 @@ static void links_go_on_at_full_speed(void **state)
     close_to(start_of(&schedule, &t, "1F1"), 6);
     close_to(t.makespan, 8);
     vp_timing_release(&t);
-    /* The second message is under way while nobody computes. */
+    /* The second message is under way while no rank computes. */
     stages[0].act = 4; /* 0F1 2-4, links 2-6-10, 1F0 6-8, 1F1 10-12 */
     close_to(makespan(&schedule, &costs), 12);
     vp_schedule_release(&schedule);

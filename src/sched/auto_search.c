@@ -9,7 +9,7 @@
 
 enum {
     BUDGET = 1 << 20, /* of the search: letters that are timed */
-    WRITE_COST = 8,   /* writing a letter is as much work as timing so many */
+    WRITE_COST = 8,   /* work of writing a letter, in letters timed */
     TRY_COST = 16,    /* so is a move, before it is timed */
     HISTORY = 32,     /* of climb(), at first */
     MAX_HISTORY = 1024,
@@ -19,7 +19,7 @@ enum {
 
 /* By this share a plan may get worse when the search leaves a summit. */
 #define SHAKE 0.03
-/* By at most so many periods a random rule's due times differ from a rule's. */
+/* The largest random change of a rule's due times, in periods. */
 #define NOISE 2.0
 
 struct search {
