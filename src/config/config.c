@@ -563,7 +563,7 @@ static enum vp_status check(struct vp_config *config, struct vp_err *err)
                           (long long)config->seq_length);
     }
     VP_TRY(check_model(config, &dims, err));
-    VP_TRY(vp_pipeline_resolve(config, &dims, err));
+    VP_TRY(vp_resolve_pipeline(config, &dims, err));
     VP_TRY(check_scale(config, err));
     return check_data(config, err);
 }

@@ -523,7 +523,7 @@ static void resolve_group(struct vp_config *config)
     }
 }
 
-enum vp_status vp_pipeline_resolve(struct vp_config *config,
+enum vp_status vp_resolve_pipeline(struct vp_config *config,
                                    const struct vp_dims *dims,
                                    struct vp_err *err)
 {
@@ -544,8 +544,8 @@ enum vp_status vp_pipeline_resolve(struct vp_config *config,
     return VP_OK;
 }
 
-void vp_pipeline_set(const struct vp_config *config,
-                     struct vp_train_config *train)
+void vp_resolve_train(const struct vp_config *config,
+                      struct vp_train_config *train)
 {
     train->schedule = vp_generator_at(config->schedule)->name;
     train->schedule_memory = config->schedule_memory;

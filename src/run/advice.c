@@ -70,7 +70,7 @@ static bool try_plan(const struct vp_config *config,
 
     train.graphs = graphs;
     train.n_graphs = vp_buckets_make(config, dims);
-    vp_pipeline_set(config, &train);
+    vp_resolve_train(config, &train);
     if (vp_buckets_build(config, dims, train.n_graphs, graphs, &err) == VP_OK)
         trainer = plan(train);
     possible = trainer;
@@ -173,7 +173,7 @@ static bool cut_anew(const struct vp_config *config, int n,
     memcpy(copy->origins, config->origins, n_bytes);
     copy->stages = n;
     copy->partition = (struct vp_int_list){ .n = 0 };
-    return vp_pipeline_resolve(copy, &dims[masked ? 0 : n_dims - 1], &err) ==
+    return vp_resolve_pipeline(copy, &dims[masked ? 0 : n_dims - 1], &err) ==
            VP_OK;
 }
 

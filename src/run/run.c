@@ -182,7 +182,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
         .observe = run->verbose ? vp_verbose_observer(run->verbose) : NULL,
         .observe_ctx = run->verbose,
     };
-    vp_pipeline_set(config, train);
+    vp_resolve_train(config, train);
     VP_TRY(vp_devices_choose(&devices, train, &run->devices, err));
     set_steps(run);
     if (run->options->pulse)
