@@ -92,7 +92,7 @@ static void rounds_longer_than_the_result_ring(void **state)
     setup.timeout_ms = 5000;
     if (run_create(&run, &setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(run.trainer->crew.n_notes, VP_RESULT_RING);
+    assert_int_equal(run.trainer->pipeline.n_notes, VP_RESULT_RING);
     if (vp_trainer_run(run.trainer, 9020, count_step, &n_steps, &err) != VP_OK)
         fail_msg("%s", err.text);
     assert_int_equal(n_steps, 9020);
@@ -112,8 +112,9 @@ static void notes_on_updates_have_room(void **state)
     setup.threads = 1;
     if (run_create(&run, &setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(run.trainer->crew.n_results, 2 * (9 * 501 + 9));
-    assert_true(run.trainer->crew.n_notes > run.trainer->crew.n_results);
+    assert_int_equal(run.trainer->pipeline.n_results, 2 * (9 * 501 + 9));
+    assert_true(run.trainer->pipeline.n_notes >
+                run.trainer->pipeline.n_results);
     run_free(&run);
 }
 

@@ -31,9 +31,9 @@ static void fake_begin(struct fake *fake, int n_ranks, const int *every)
     assert_non_null(fake->marks);
     fake->trainer.generator = vp_generator_find("pipedream");
     fake->trainer.schedule.stages = fake->stages;
-    fake->trainer.crew.marks = fake->marks;
-    fake->trainer.crew.n_notes = VP_RESULT_RING;
-    fake->trainer.crew.n_ranks = fake->trainer.crew.n_stages = n_ranks;
+    fake->trainer.pipeline.marks = fake->marks;
+    fake->trainer.pipeline.n_notes = VP_RESULT_RING;
+    fake->trainer.pipeline.n_ranks = fake->trainer.pipeline.n_stages = n_ranks;
     fake->trainer.ranks = fake->ranks;
     fake->trainer.windows = fake->windows;
     for (int r = 0; r < n_ranks; r++) {
@@ -51,7 +51,7 @@ static void fake_begin(struct fake *fake, int n_ranks, const int *every)
 
 static void put_mark(struct fake *fake, int r, int round, struct vp_mark mark)
 {
-    int n_ranks = fake->trainer.crew.n_ranks;
+    int n_ranks = fake->trainer.pipeline.n_ranks;
 
     fake->marks[(10 + r + round - 1) * n_ranks + r] = mark;
 }
@@ -249,7 +249,7 @@ static double minibatch_flops(const struct run *run)
     const struct vp_trainer *trainer = run->trainer;
     double flops = 0.0;
 
-    for (int r = 0; r < trainer->crew.n_ranks; r++) {
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++) {
         const struct vp_rank_stage *rs = &trainer->ranks[r].stages[0];
 
         for (int list = 0; rs->replica == 0 && list < VP_LIST_COUNT; list++)

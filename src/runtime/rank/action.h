@@ -22,7 +22,7 @@ static inline const struct vp_schedule_stage *plan_of(
 
 static inline bool is_last(const struct vp_rank *rank, int stage)
 {
-    return stage == rank->crew->n_stages - 1;
+    return stage == rank->pipeline->n_stages - 1;
 }
 
 /* The number of a minibatch in the run. A synchronous schedule numbers them
@@ -44,7 +44,7 @@ static inline int64_t version_of(const struct vp_rank *rank,
 /* For one wait of the rank. */
 static inline struct vp_limit limit_of(const struct vp_rank *rank)
 {
-    return vp_limit_ms(rank->crew->config->timeout_ms);
+    return vp_limit_ms(rank->pipeline->config->timeout_ms);
 }
 
 /* rank.c: what a test wants to happen here; VP_OK: nothing, or `*skip`. */

@@ -15,7 +15,7 @@
 
 enum direction { ACT, GRAD };
 
-/* A message of the schedule, found in the crew. */
+/* A message of the schedule, found in the pipeline. */
 struct message {
     struct vp_channel *channel;
     uint64_t number;
@@ -26,7 +26,7 @@ static struct message find_message(const struct vp_rank *rank, int stage,
                                    int replica, enum direction direction,
                                    int msg)
 {
-    const struct vp_stage_links *links = &rank->crew->links[stage];
+    const struct vp_stage_links *links = &rank->pipeline->links[stage];
     const struct vp_edge *edge = direction == ACT ? &links->act[replica]
                                                   : &links->grad[replica];
     int per_repeat = (rank->job->schedule->n_mb - replica + links->n_replicas -
@@ -46,7 +46,7 @@ static struct message outgoing(const struct vp_rank *rank,
     int to = direction == ACT ? action->stage + 1 : action->stage - 1;
     int replica = 0;
 
-    if (rank->crew->links[to].n_replicas > 1)
+    if (rank->pipeline->links[to].n_replicas > 1)
         replica = action->peer - plan_of(rank, to)->first_rank;
     return find_message(rank, to, replica, direction, action->msg);
 }
@@ -135,7 +135,7 @@ static enum vp_status release(struct vp_rank *rank,
 static enum vp_status next_batch(struct vp_rank *rank, uint64_t minibatch,
                                  const struct vp_batch **out)
 {
-    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_train_config *config = rank->pipeline->config;
     struct vp_err err = { .text = "" };
     enum vp_status st;
 
@@ -145,7 +145,7 @@ static enum vp_status next_batch(struct vp_rank *rank, uint64_t minibatch,
     else
         st = vp_prefetch_next(rank->reader, config->timeout_ms, out, &err);
     if (st != VP_OK)
-        vp_world_abort(rank->crew->world, st, err.text);
+        vp_world_abort(rank->pipeline->world, st, err.text);
     return st;
 }
 
@@ -156,7 +156,7 @@ static bool begins_update(const struct vp_rank *rank,
 {
     const struct vp_schedule *schedule = rank->job->schedule;
     int own = vp_schedule_own_index(schedule, rs->index, mb);
-    int n_replicas = rank->crew->links[rs->index].n_replicas;
+    int n_replicas = rank->pipeline->links[rs->index].n_replicas;
     int every = plan_of(rank, rs->index)->update_every / n_replicas;
 
     return rank->job->sync ? own == 0 : every < 2 || own % every == 0;
@@ -165,7 +165,7 @@ static bool begins_update(const struct vp_rank *rank,
 static void set_scalars(struct vp_rank *rank, const struct vp_rank_stage *rs,
                         struct vp_slot *slot, int mb)
 {
-    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_train_config *config = rank->pipeline->config;
     float mean = rank->job->sync ? 1.0f / (float)config->accumulation_steps
                                  : 1.0f;
 
@@ -192,11 +192,11 @@ static enum vp_status wait_for_room(struct vp_rank *rank, uint64_t minibatch)
     const struct timespec pause = { .tv_nsec = 1000000 };
     struct vp_limit limit = limit_of(rank);
 
-    while ((int64_t)minibatch - atomic_load(&rank->crew->n_reported) >=
-           rank->crew->n_results) {
+    while ((int64_t)minibatch - atomic_load(&rank->pipeline->n_reported) >=
+           rank->pipeline->n_results) {
         if (vp_limit_is_over(&limit))
             return VP_ERR_TIMEOUT;
-        VP_TRY(vp_world_status(rank->crew->world, NULL));
+        VP_TRY(vp_world_status(rank->pipeline->world, NULL));
         nanosleep(&pause, NULL);
     }
     return VP_OK;
@@ -204,14 +204,14 @@ static enum vp_status wait_for_room(struct vp_rank *rank, uint64_t minibatch)
 
 static enum vp_status refuse_loss(struct vp_rank *rank, uint64_t minibatch)
 {
-    struct vp_crew *crew = rank->crew;
+    struct vp_pipeline *pipeline = rank->pipeline;
     struct vp_err err;
 
-    crew->has_bad_loss = true;
-    crew->bad_minibatch = minibatch;
+    pipeline->has_bad_loss = true;
+    pipeline->bad_minibatch = minibatch;
     vp_err_set(&err, VP_ERR_NONFINITE, "non-finite loss, minibatch %llu",
                (unsigned long long)minibatch);
-    vp_world_abort(crew->world, VP_ERR_NONFINITE, err.text);
+    vp_world_abort(pipeline->world, VP_ERR_NONFINITE, err.text);
     return VP_ERR_NONFINITE;
 }
 
@@ -231,7 +231,7 @@ static enum vp_status note_result(struct vp_rank *rank,
                        .n_tokens = header->n_tokens },
     };
 
-    if (!eval && rank->crew->is_lead)
+    if (!eval && rank->pipeline->is_lead)
         VP_TRY(wait_for_room(rank, header->minibatch));
     VP_TRY(vp_stage_take_loss(&rs->stage, slot, note.of.result.loss));
     if (!eval && !isfinite(note.of.result.loss[VP_LOSS_MEAN]))
@@ -407,7 +407,8 @@ static void fail(struct vp_rank *rank, enum vp_status st)
 {
     const struct vp_action *action = &rank->job->schedule->ranks[rank->index]
                                           .actions[atomic_load(&rank->doing)];
-    const char *why = rank->crew->config->backend->last_error(rank->backend);
+    const char *why = rank->pipeline->config->backend->last_error(
+        rank->backend);
     struct vp_err err = { .text = "" };
     char text[64];
 
@@ -415,19 +416,19 @@ static void fail(struct vp_rank *rank, enum vp_status st)
         return;
     vp_action_print(action, text, sizeof(text));
     if (st == VP_ERR_TIMEOUT)
-        vp_watch_report(rank - rank->index, rank->crew->n_ranks, rank->index,
-                        &err);
+        vp_watch_report(rank - rank->index, rank->pipeline->n_ranks,
+                        rank->index, &err);
     else
         vp_err_set(&err, st, "rank %d, stage %d, minibatch %d: %s: %s",
-                   vp_rank_number(rank->crew, rank->index), action->stage,
+                   vp_rank_number(rank->pipeline, rank->index), action->stage,
                    action->mb, text, *why ? why : vp_status_name(st));
-    vp_world_abort(rank->crew->world, st, err.text);
+    vp_world_abort(rank->pipeline->world, st, err.text);
 }
 
 enum vp_status vp_rank_inject(struct vp_rank *rank,
                               const struct vp_action *action, bool *skip)
 {
-    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_train_config *config = rank->pipeline->config;
     const struct timespec pause = { .tv_nsec = 1000000 };
     enum vp_status st = VP_OK;
 
@@ -438,7 +439,7 @@ enum vp_status vp_rank_inject(struct vp_rank *rank,
     case VP_FAULT_STALL:
         while (st == VP_OK) {
             nanosleep(&pause, NULL);
-            st = vp_world_status(rank->crew->world, NULL);
+            st = vp_world_status(rank->pipeline->world, NULL);
         }
         return VP_ERR_ABORTED;
     case VP_FAULT_ERROR:
@@ -494,7 +495,7 @@ static void show_message(struct vp_rank *rank, const struct vp_action *action,
 
 static void observe(struct vp_rank *rank, const struct vp_action *action)
 {
-    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_train_config *config = rank->pipeline->config;
     const struct vp_rank_stage *rs = stage_of(rank, action);
     const struct vp_schedule *schedule = rank->job->schedule;
     struct vp_observation what = {
@@ -522,7 +523,7 @@ static void observe(struct vp_rank *rank, const struct vp_action *action)
 static enum vp_status walk(struct vp_rank *rank)
 {
     const struct vp_rank_list *list = &rank->job->schedule->ranks[rank->index];
-    bool watched = rank->crew->config->observe &&
+    bool watched = rank->pipeline->config->observe &&
                    rank->job->kind == VP_JOB_TRAIN;
 
     for (int i = 0; i < list->n_actions; i++) {
@@ -546,7 +547,7 @@ static enum vp_status say_done(struct vp_rank *rank)
     struct vp_note note = { .kind = VP_NOTE_DONE, .number = rank->repeat };
 
     rank->last = note.of.mark = vp_watch_mark(rank);
-    if (rank->crew->is_lead)
+    if (rank->pipeline->is_lead)
         return VP_OK;
     for (int i = 0; i < rank->n_stages; i++) {
         struct vp_note stats = { .kind = VP_NOTE_STATS, .stage = i };

@@ -60,7 +60,7 @@ struct vp_mark {
 };
 
 /* What the ranks of a trainer have in common; set up before they start. */
-struct vp_crew {
+struct vp_pipeline {
     const struct vp_train_config *config;
     struct vp_world *world;
     struct vp_remote *remote; /* to other processes; NULL: there are none */
@@ -94,9 +94,9 @@ struct vp_crew {
 };
 
 /* The user's number of rank `index` of the schedule, for messages. */
-static inline int vp_rank_number(const struct vp_crew *crew, int index)
+static inline int vp_rank_number(const struct vp_pipeline *pipeline, int index)
 {
-    const int *numbers = crew->config->rank_numbers;
+    const int *numbers = pipeline->config->rank_numbers;
 
     return numbers ? numbers[index] : index;
 }
@@ -157,7 +157,7 @@ struct vp_rank_stage {
 struct vp_device_log;
 
 struct vp_rank {
-    struct vp_crew *crew;
+    struct vp_pipeline *pipeline;
     int index;
     bool is_here; /* it lives in this process; else only its plan does */
     struct vp_backend *backend;

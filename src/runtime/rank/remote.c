@@ -20,33 +20,33 @@ struct vp_remote {
     struct line **lines; /* per rank; NULL: none ends here */
 };
 
-static struct vp_limit limit_of(const struct vp_crew *crew)
+static struct vp_limit limit_of(const struct vp_pipeline *pipeline)
 {
-    return vp_limit_ms(crew->config->timeout_ms);
+    return vp_limit_ms(pipeline->config->timeout_ms);
 }
 
 /* ---- Orders ------------------------------------------------------------- */
 
-enum vp_status vp_remote_give(struct vp_crew *crew,
+enum vp_status vp_remote_give(struct vp_pipeline *pipeline,
                               const struct vp_order *order)
 {
-    for (int r = 0; crew->remote && r < crew->n_ranks; r++) {
-        struct line *line = crew->remote->lines[r];
+    for (int r = 0; pipeline->remote && r < pipeline->n_ranks; r++) {
+        struct line *line = pipeline->remote->lines[r];
         void *buffer;
 
         if (!line)
             continue;
-        VP_TRY(vp_channel_acquire(line->orders, line->n_orders, limit_of(crew),
-                                  &buffer));
+        VP_TRY(vp_channel_acquire(line->orders, line->n_orders,
+                                  limit_of(pipeline), &buffer));
         *(struct vp_order *)buffer = *order;
         vp_channel_post(line->orders, line->n_orders++, 0);
     }
     return VP_OK;
 }
 
-bool vp_remote_take(struct vp_crew *crew, struct vp_order *out)
+bool vp_remote_take(struct vp_pipeline *pipeline, struct vp_order *out)
 {
-    struct line *line = crew->remote->lines[crew->me];
+    struct line *line = pipeline->remote->lines[pipeline->me];
     void *buffer;
 
     if (vp_channel_wait(line->orders, line->n_orders, VP_LIMIT_NOW, &buffer) !=
@@ -59,9 +59,11 @@ bool vp_remote_take(struct vp_crew *crew, struct vp_order *out)
 
 /* ---- Notes -------------------------------------------------------------- */
 
-static void take_result(struct vp_crew *crew, const struct vp_note *note)
+static void take_result(struct vp_pipeline *pipeline,
+                        const struct vp_note *note)
 {
-    struct vp_result *result = &crew->results[note->number % crew->n_results];
+    struct vp_result *result =
+        &pipeline->results[note->number % pipeline->n_results];
 
     memcpy(result->loss, note->of.result.loss, sizeof(result->loss));
     result->n_samples = note->of.result.n_samples;
@@ -70,19 +72,22 @@ static void take_result(struct vp_crew *crew, const struct vp_note *note)
         atomic_store(&result->n_minibatches, note->number + 1);
 }
 
-static void take_update(struct vp_crew *crew, struct vp_rank *rank,
+static void take_update(struct vp_pipeline *pipeline, struct vp_rank *rank,
                         const struct vp_note *note)
 {
     struct vp_rank_stage *rs = &rank->stages[note->stage];
-    int64_t at = (note->number - 1) % crew->n_notes;
+    int64_t at = (note->number - 1) % pipeline->n_notes;
 
     if (rs->replica == 0) {
-        crew->norms[at * crew->n_stages + rs->index] = note->of.update.norm;
-        crew->scales[at * crew->n_stages + rs->index] = note->of.update.scale;
+        pipeline->norms[at * pipeline->n_stages + rs->index] =
+            note->of.update.norm;
+        pipeline->scales[at * pipeline->n_stages + rs->index] =
+            note->of.update.scale;
     }
-    crew->marks[at * crew->n_ranks + rank->index] = note->of.update.mark;
+    pipeline->marks[at * pipeline->n_ranks + rank->index] =
+        note->of.update.mark;
     if (rs->replica == 0 && rs->index == 0)
-        crew->global_norms[at] = note->of.update.global_norm;
+        pipeline->global_norms[at] = note->of.update.global_norm;
     if (!rank->is_here)
         rs->told = note->of.update.stats;
     vp_counter_add(&rank->n_updates);
@@ -96,21 +101,21 @@ static void take_trace(struct vp_rank *rank, const struct vp_note *note)
         atomic_store(&rank->is_heard, true);
 }
 
-static void take_note(struct vp_crew *crew, struct vp_rank *rank,
+static void take_note(struct vp_pipeline *pipeline, struct vp_rank *rank,
                       const struct vp_note *note)
 {
     if (note->stop) {
-        atomic_store(&crew->stop_asked, true);
-        atomic_store(&crew->stopped, true);
+        atomic_store(&pipeline->stop_asked, true);
+        atomic_store(&pipeline->stopped, true);
     }
     if (!rank->is_here)
         atomic_fetch_add(&rank->box->n_actions, 1); /* a sign of life */
     switch (note->kind) {
     case VP_NOTE_RESULT:
-        take_result(crew, note);
+        take_result(pipeline, note);
         break;
     case VP_NOTE_UPDATE:
-        take_update(crew, rank, note);
+        take_update(pipeline, rank, note);
         break;
     case VP_NOTE_STATS:
         rank->stages[note->stage].told = note->of.stats;
@@ -118,7 +123,7 @@ static void take_note(struct vp_crew *crew, struct vp_rank *rank,
     case VP_NOTE_DONE:
         rank->repeat = note->number;
         rank->last = note->of.mark;
-        vp_counter_add(&crew->n_done[rank->index]);
+        vp_counter_add(&pipeline->n_done[rank->index]);
         break;
     case VP_NOTE_TRACE:
         take_trace(rank, note);
@@ -128,32 +133,32 @@ static void take_note(struct vp_crew *crew, struct vp_rank *rank,
 
 enum vp_status vp_remote_tell(struct vp_rank *rank, const struct vp_note *note)
 {
-    struct vp_crew *crew = rank->crew;
+    struct vp_pipeline *pipeline = rank->pipeline;
     struct line *line;
     void *buffer;
 
-    if (crew->is_lead) {
-        take_note(crew, rank, note);
+    if (pipeline->is_lead) {
+        take_note(pipeline, rank, note);
         return VP_OK;
     }
-    line = crew->remote->lines[rank->index];
-    VP_TRY(vp_channel_acquire(line->notes, line->n_notes, limit_of(crew),
+    line = pipeline->remote->lines[rank->index];
+    VP_TRY(vp_channel_acquire(line->notes, line->n_notes, limit_of(pipeline),
                               &buffer));
     *(struct vp_note *)buffer = *note;
-    ((struct vp_note *)buffer)->stop = atomic_load(&crew->stop_asked);
+    ((struct vp_note *)buffer)->stop = atomic_load(&pipeline->stop_asked);
     vp_channel_post(line->notes, line->n_notes++, 0);
     return VP_OK;
 }
 
-void vp_remote_hear(struct vp_crew *crew, struct vp_rank *ranks)
+void vp_remote_hear(struct vp_pipeline *pipeline, struct vp_rank *ranks)
 {
-    for (int r = 0; crew->remote && r < crew->n_ranks; r++) {
-        struct line *line = crew->remote->lines[r];
+    for (int r = 0; pipeline->remote && r < pipeline->n_ranks; r++) {
+        struct line *line = pipeline->remote->lines[r];
         void *buffer;
 
         while (line && vp_channel_wait(line->notes, line->n_notes, VP_LIMIT_NOW,
                                        &buffer) == VP_OK) {
-            take_note(crew, &ranks[r], buffer);
+            take_note(pipeline, &ranks[r], buffer);
             vp_channel_release(line->notes, line->n_notes++);
         }
     }
@@ -167,8 +172,8 @@ static struct vp_buffer wrap(void *at, size_t n_bytes)
 }
 
 /* Each end has the whole rings; a sender uses some of it. */
-static enum vp_status connect_line(struct vp_crew *crew, int lead, int rank,
-                                   struct line *line,
+static enum vp_status connect_line(struct vp_pipeline *pipeline, int lead,
+                                   int rank, struct line *line,
                                    struct vp_channel **orders,
                                    struct vp_channel **notes)
 {
@@ -185,41 +190,42 @@ static enum vp_status connect_line(struct vp_crew *crew, int lead, int rank,
         order[i] = wrap(&line->order[i], sizeof(line->order[i]));
     for (int i = 0; line && i < N_NOTES; i++)
         note[i] = wrap(&line->note[i], sizeof(line->note[i]));
-    VP_TRY(vp_channel_create(crew->world, &link, orders));
+    VP_TRY(vp_channel_create(pipeline->world, &link, orders));
     link.receiver = lead;
     link.senders = &rank;
     link.n_buffers = N_NOTES;
     link.buffers = link.out = line ? note : NULL;
     link.n_out = N_NOTES_OUT;
-    return vp_channel_create(crew->world, &link, notes);
+    return vp_channel_create(pipeline->world, &link, notes);
 }
 
-enum vp_status vp_remote_connect(struct vp_crew *crew)
+enum vp_status vp_remote_connect(struct vp_pipeline *pipeline)
 {
-    int lead = vp_world_lead(crew->world);
+    int lead = vp_world_lead(pipeline->world);
     struct vp_channel *orders, *notes;
 
-    if (vp_world_is_mine(crew->world, 0) &&
-        vp_world_is_mine(crew->world, crew->n_ranks - 1))
+    if (vp_world_is_mine(pipeline->world, 0) &&
+        vp_world_is_mine(pipeline->world, pipeline->n_ranks - 1))
         return VP_OK;
-    crew->remote = calloc(1, sizeof(*crew->remote));
-    if (!crew->remote)
+    pipeline->remote = calloc(1, sizeof(*pipeline->remote));
+    if (!pipeline->remote)
         return VP_ERR_NOMEM;
-    crew->remote->lines = calloc((size_t)crew->n_ranks, sizeof(struct line *));
-    if (!crew->remote->lines)
+    pipeline->remote->lines = calloc((size_t)pipeline->n_ranks,
+                                     sizeof(struct line *));
+    if (!pipeline->remote->lines)
         return VP_ERR_NOMEM;
-    for (int r = 0; r < crew->n_ranks; r++) {
+    for (int r = 0; r < pipeline->n_ranks; r++) {
         struct line *line = NULL;
 
         if (r == lead)
             continue;
-        if (crew->is_lead || vp_world_is_mine(crew->world, r)) {
+        if (pipeline->is_lead || vp_world_is_mine(pipeline->world, r)) {
             line = calloc(1, sizeof(*line));
             if (!line)
                 return VP_ERR_NOMEM;
         }
-        crew->remote->lines[r] = line;
-        VP_TRY(connect_line(crew, lead, r, line, &orders, &notes));
+        pipeline->remote->lines[r] = line;
+        VP_TRY(connect_line(pipeline, lead, r, line, &orders, &notes));
         if (line) {
             line->orders = orders;
             line->notes = notes;
@@ -228,12 +234,12 @@ enum vp_status vp_remote_connect(struct vp_crew *crew)
     return VP_OK;
 }
 
-void vp_remote_release(struct vp_crew *crew)
+void vp_remote_release(struct vp_pipeline *pipeline)
 {
-    if (!crew->remote)
+    if (!pipeline->remote)
         return;
-    for (int r = 0; crew->remote->lines && r < crew->n_ranks; r++)
-        free(crew->remote->lines[r]);
-    free(crew->remote->lines);
-    free(crew->remote);
+    for (int r = 0; pipeline->remote->lines && r < pipeline->n_ranks; r++)
+        free(pipeline->remote->lines[r]);
+    free(pipeline->remote->lines);
+    free(pipeline->remote);
 }

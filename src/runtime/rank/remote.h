@@ -29,10 +29,10 @@ struct vp_order {
 };
 
 /* From the lead to all others. */
-enum vp_status vp_remote_give(struct vp_crew *crew,
+enum vp_status vp_remote_give(struct vp_pipeline *pipeline,
                               const struct vp_order *order);
 /* The next order, if it is here. Elsewhere than in the lead. */
-bool vp_remote_take(struct vp_crew *crew, struct vp_order *out);
+bool vp_remote_take(struct vp_pipeline *pipeline, struct vp_order *out);
 
 /* ---- Notes -------------------------------------------------------------- */
 
@@ -76,12 +76,12 @@ struct vp_note {
  * rank; or any, while that is idle. */
 enum vp_status vp_remote_tell(struct vp_rank *rank, const struct vp_note *note);
 /* Takes all notes that have come, in the lead. */
-void vp_remote_hear(struct vp_crew *crew, struct vp_rank *ranks);
+void vp_remote_hear(struct vp_pipeline *pipeline, struct vp_rank *ranks);
 
 /* ---- Links -------------------------------------------------------------- */
 
 /* Channels for both; nothing where all ranks are in this process. */
-enum vp_status vp_remote_connect(struct vp_crew *crew);
-void vp_remote_release(struct vp_crew *crew);
+enum vp_status vp_remote_connect(struct vp_pipeline *pipeline);
+void vp_remote_release(struct vp_pipeline *pipeline);
 
 #endif

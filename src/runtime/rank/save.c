@@ -46,27 +46,27 @@ static enum vp_status note_filled(struct vp_rank *rank,
     st = saver->filled(saver->ctx, &err);
     if (st == VP_OK)
         return VP_OK;
-    vp_world_abort(rank->crew->world, st, err.text);
+    vp_world_abort(rank->pipeline->world, st, err.text);
     return VP_ERR_ABORTED;
 }
 
 enum vp_status vp_rank_save(struct vp_rank *rank, struct vp_rank_stage *rs,
                             int64_t step)
 {
-    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_train_config *config = rank->pipeline->config;
     struct vp_err err = { .text = "" };
     enum vp_status st;
 
     if (!vp_save_is_due_after(config, rank->job->schedule, rank->job->sync,
                               step) ||
-        (rs->replica > 0 && rank->crew->is_lead))
+        (rs->replica > 0 && rank->pipeline->is_lead))
         return VP_OK;
     vp_watch_begin_wait(rank);
     st = config->saver->begin(config->saver->ctx, step, config->timeout_ms,
                               &err);
     vp_watch_end_wait(rank, st);
     if (st != VP_OK) {
-        vp_world_abort(rank->crew->world, st, err.text);
+        vp_world_abort(rank->pipeline->world, st, err.text);
         return VP_ERR_ABORTED;
     }
     if (rs->replica == 0)

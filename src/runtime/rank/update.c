@@ -89,9 +89,9 @@ static enum vp_status add_tie(struct vp_rank *rank, const struct vp_tie *tie)
  * stage that has a copy then makes the same update of it. */
 static enum vp_status add_ties(struct vp_rank *rank)
 {
-    for (int t = 0; t < rank->crew->n_ties; t++)
-        if (rank->crew->ties[t].member[rank->index] >= 0)
-            VP_TRY(add_tie(rank, &rank->crew->ties[t]));
+    for (int t = 0; t < rank->pipeline->n_ties; t++)
+        if (rank->pipeline->ties[t].member[rank->index] >= 0)
+            VP_TRY(add_tie(rank, &rank->pipeline->ties[t]));
     return VP_OK;
 }
 
@@ -128,7 +128,7 @@ static enum vp_status refuse_nonfinite(struct vp_rank *rank,
     if (vp_stage_blame_grads(&rs->stage, rs->index, (uint64_t)rank->owed_mb,
                              &err) == VP_OK)
         return VP_OK; /* another stage's */
-    vp_world_abort(rank->crew->world, VP_ERR_NONFINITE, err.text);
+    vp_world_abort(rank->pipeline->world, VP_ERR_NONFINITE, err.text);
     return VP_ERR_NONFINITE;
 }
 
@@ -155,7 +155,7 @@ static enum vp_status square_stages(struct vp_rank *rank, int64_t mb)
 /* Squares of all stages of this rank, and the norm of each. */
 static enum vp_status look_at_sums(struct vp_rank *rank)
 {
-    int n_blocks = rank->crew->config->graphs[0].n_blocks;
+    int n_blocks = rank->pipeline->config->graphs[0].n_blocks;
 
     for (int b = 0; b < n_blocks; b++)
         rank->mine[b] = 0.0;
@@ -176,26 +176,26 @@ static enum vp_status look_at_sums(struct vp_rank *rank)
 /* The norm over all blocks, and the stop flags of all ranks. */
 static enum vp_status share_norm(struct vp_rank *rank)
 {
-    struct vp_crew *crew = rank->crew;
-    int n_blocks = crew->config->graphs[0].n_blocks;
+    struct vp_pipeline *pipeline = rank->pipeline;
+    int n_blocks = pipeline->config->graphs[0].n_blocks;
     size_t n = (size_t)n_blocks + 1; /* squares per block, stop flag */
     double total = 0.0;
     enum vp_status st;
 
     for (int b = 0; b < n_blocks && rank->stages[0].replica > 0; b++)
         rank->mine[b] = 0.0;
-    rank->mine[n_blocks] = atomic_load(&crew->stop_asked);
+    rank->mine[n_blocks] = atomic_load(&pipeline->stop_asked);
     vp_watch_begin_wait(rank);
-    st = vp_group_exchange(crew->everybody, rank->index, rank->mine,
+    st = vp_group_exchange(pipeline->everybody, rank->index, rank->mine,
                            n * sizeof(double), rank->all, limit_of(rank));
     vp_watch_end_wait(rank, st);
     VP_TRY(st);
     for (int b = 0; b < n_blocks; b++)
-        for (int r = 0; r < crew->n_ranks; r++)
+        for (int r = 0; r < pipeline->n_ranks; r++)
             total += rank->all[(size_t)r * n + (size_t)b];
     rank->norm = norm_of(total, &rank->stages[0].stage.scale);
     rank->stop = false;
-    for (int r = 0; r < crew->n_ranks; r++)
+    for (int r = 0; r < pipeline->n_ranks; r++)
         rank->stop |= rank->all[(size_t)r * n + (size_t)n_blocks] != 0.0;
     rank->owed = VP_OWED_NOTHING;
     return VP_OK;
@@ -215,7 +215,7 @@ static enum vp_status tell_update(struct vp_rank *rank,
                        .scale = rs->stage.scale },
     };
 
-    if (!rank->crew->is_lead)
+    if (!rank->pipeline->is_lead)
         vp_stage_stats_add(rs, &note.of.update.stats);
     return vp_remote_tell(rank, &note);
 }
@@ -259,8 +259,8 @@ static enum vp_status give_up(struct vp_rank *rank, float scale)
                "%.8g: gradients are not finite; lower learning_rate%s, or use "
                "another precision",
                VP_SCALE_GIVES_UP_AFTER, (double)scale,
-               rank->crew->config->scale.dynamic ? "" : " or loss_scale");
-    vp_world_abort(rank->crew->world, VP_ERR_NONFINITE, err.text);
+               rank->pipeline->config->scale.dynamic ? "" : " or loss_scale");
+    vp_world_abort(rank->pipeline->world, VP_ERR_NONFINITE, err.text);
     return VP_ERR_NONFINITE;
 }
 
@@ -286,7 +286,7 @@ static struct vp_rate rate_of(const struct vp_rank *rank,
                               const struct vp_rank_stage *rs,
                               const struct vp_action *update)
 {
-    const struct vp_lr_config *lr = &rank->crew->config->lr;
+    const struct vp_lr_config *lr = &rank->pipeline->config->lr;
     int every = plan_of(rank, rs->index)->update_every;
     int64_t last = rank->job->schedule->segment_begin +
                    (int64_t)(update->mb + 1) * every;
@@ -305,7 +305,7 @@ static bool norm_decides(const struct vp_train_config *config)
 /* A state that is saved has finite gradients behind it. */
 static bool may_be_late(const struct vp_rank *rank, int64_t step)
 {
-    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_train_config *config = rank->pipeline->config;
 
     return config->backend->event_time && !norm_decides(config) &&
            !vp_save_is_due_after(config, rank->job->schedule, rank->job->sync,
@@ -316,7 +316,7 @@ static enum vp_status update_sync(struct vp_rank *rank,
                                   struct vp_rank_stage *rs,
                                   const struct vp_action *action, int64_t step)
 {
-    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_train_config *config = rank->pipeline->config;
     struct vp_rate rate = rate_of(rank, rs, action);
     int last_mb = rank->job->schedule->n_mb - 1;
     double norm;
@@ -340,7 +340,7 @@ static enum vp_status update_async(struct vp_rank *rank,
                                    struct vp_rank_stage *rs,
                                    const struct vp_action *action, int64_t step)
 {
-    float clip = rank->crew->config->optim.grad_clip;
+    float clip = rank->pipeline->config->optim.grad_clip;
     struct vp_rate rate = rate_of(rank, rs, action);
 
     VP_TRY(vp_update_settle(rank));
@@ -392,7 +392,8 @@ bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
     const struct vp_rank_stage *rs = stage_of(rank, backward);
     const struct vp_action *update;
 
-    if (!vp_updates_early(rank->crew->config, rank->job->schedule, rs->index))
+    if (!vp_updates_early(rank->pipeline->config, rank->job->schedule,
+                          rs->index))
         return false;
     update = update_after(rank, backward);
     if (!update)

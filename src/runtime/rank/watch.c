@@ -92,7 +92,7 @@ void vp_watch_begin(struct vp_rank *rank, int action)
     struct vp_action shown = *at;
 
     if (at->peer >= 0)
-        shown.peer = vp_rank_number(rank->crew, at->peer);
+        shown.peer = vp_rank_number(rank->pipeline, at->peer);
     vp_box_begin(rank->box, &shown, run_number(rank, at),
                  rank->job->kind == VP_JOB_EVAL, vp_clock_ns());
     atomic_store_explicit(&rank->doing, action, memory_order_release);
@@ -160,7 +160,7 @@ struct vp_mark vp_watch_mark(struct vp_rank *rank)
 
     if (ns == 0)
         ns = vp_clock_ns();
-    return (struct vp_mark){ ns + rank->crew->behind_ns, rank->wait_ns,
+    return (struct vp_mark){ ns + rank->pipeline->behind_ns, rank->wait_ns,
                              rank->flops };
 }
 
@@ -184,7 +184,7 @@ static bool is_waiting(const struct vp_rank *rank)
 static double seconds_in(const struct vp_rank *rank)
 {
     int64_t since = atomic_load(&rank->box->since_ns);
-    int64_t resumed = atomic_load(&rank->crew->resumed_ns);
+    int64_t resumed = atomic_load(&rank->pipeline->resumed_ns);
 
     return vp_clock_seconds(since > resumed ? since : resumed, vp_clock_ns());
 }
@@ -263,7 +263,7 @@ static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
 static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
 {
     const struct vp_action *action = doing(rank);
-    int number = vp_rank_number(rank->crew, rank->index);
+    int number = vp_rank_number(rank->pipeline, rank->index);
     char text[64];
 
     if (!action) {
@@ -276,7 +276,7 @@ static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
                    number, action->stage, action->mb, text, seconds_in(rank));
     if (is_waiting(rank) && action->peer >= 0)
         vp_strbuf_addf(out, ", waits for rank %d",
-                       vp_rank_number(rank->crew, action->peer));
+                       vp_rank_number(rank->pipeline, action->peer));
     else if (is_waiting(rank))
         vp_strbuf_addf(out, ", waits for the others");
     else
@@ -286,12 +286,13 @@ static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
 }
 
 /* Adds where the time went if this process hardly got a core. */
-static bool say_starved(struct vp_strbuf *out, const struct vp_crew *crew)
+static bool say_starved(struct vp_strbuf *out,
+                        const struct vp_pipeline *pipeline)
 {
-    const struct vp_cores before = { atomic_load(&crew->cores.ran_ns),
-                                     atomic_load(&crew->cores.delayed_ns) };
+    const struct vp_cores before = { atomic_load(&pipeline->cores.ran_ns),
+                                     atomic_load(&pipeline->cores.delayed_ns) };
     const struct vp_cores now = vp_cores_read();
-    int64_t at = atomic_load(&crew->cores.at_ns), ns = vp_clock_ns() - at;
+    int64_t at = atomic_load(&pipeline->cores.at_ns), ns = vp_clock_ns() - at;
 
     if (at == 0 || !vp_cores_starved(&before, &now, ns))
         return false;
@@ -307,7 +308,7 @@ static bool say_starved(struct vp_strbuf *out, const struct vp_crew *crew)
 static void accuse(struct vp_strbuf *out, const struct vp_rank *ranks,
                    int n_ranks, const struct vp_rank *culprit)
 {
-    double limit = (double)culprit->crew->config->timeout_ms * 1e-3;
+    double limit = (double)culprit->pipeline->config->timeout_ms * 1e-3;
     const struct vp_action *action = doing(culprit);
     char text[64] = "nothing";
 
@@ -320,15 +321,15 @@ static void accuse(struct vp_strbuf *out, const struct vp_rank *ranks,
                 "the message for %s, stage %d, minibatch %d was sent "
                 "by rank %d and never reached rank %d",
                 text, action->stage, action->mb,
-                vp_rank_number(culprit->crew, action->peer),
-                vp_rank_number(culprit->crew, r));
+                vp_rank_number(culprit->pipeline, action->peer),
+                vp_rank_number(culprit->pipeline, r));
             return;
         }
     if (action)
         vp_action_print(action, text, sizeof(text));
     vp_strbuf_addf(out, "rank %d is ",
-                   vp_rank_number(culprit->crew, culprit->index));
-    if (!say_starved(out, culprit->crew))
+                   vp_rank_number(culprit->pipeline, culprit->index));
+    if (!say_starved(out, culprit->pipeline))
         vp_strbuf_addf(
             out, "%s: ", seconds_in(culprit) < 0.8 * limit ? "slow" : "stuck");
     vp_strbuf_addf(out, "in %s, stage %d, minibatch %d for %.1f s", text,
@@ -347,7 +348,7 @@ static void report_here(struct vp_strbuf *out, const struct vp_rank *rank)
         vp_action_print(action, text, sizeof(text));
         vp_strbuf_addf(out,
                        "rank %d, another process, did not do its part of %s",
-                       vp_rank_number(rank->crew, peer), text);
+                       vp_rank_number(rank->pipeline, peer), text);
     } else {
         vp_strbuf_addf(out, "other processes did not do their part");
     }
@@ -357,17 +358,17 @@ static void report_here(struct vp_strbuf *out, const struct vp_rank *rank)
 void vp_watch_report(const struct vp_rank *ranks, int n_ranks, int rank,
                      struct vp_err *err)
 {
-    const struct vp_crew *crew = ranks[0].crew;
-    double limit = (double)crew->config->timeout_ms * 1e-3;
+    const struct vp_pipeline *pipeline = ranks[0].pipeline;
+    double limit = (double)pipeline->config->timeout_ms * 1e-3;
     struct vp_strbuf out = VP_STRBUF_INIT;
 
     if (rank < 0)
         vp_strbuf_addf(&out, "nothing happened for %.1f s; ", limit);
     else
         vp_strbuf_addf(&out, "rank %d waited %.1f s; ",
-                       vp_rank_number(crew, rank), limit);
-    if (crew->remote) {
-        report_here(&out, &ranks[crew->me]);
+                       vp_rank_number(pipeline, rank), limit);
+    if (pipeline->remote) {
+        report_here(&out, &ranks[pipeline->me]);
     } else {
         accuse(&out, ranks, n_ranks,
                &ranks[find_culprit(ranks, n_ranks, rank)]);

@@ -4,7 +4,7 @@
 #define VP_RUNTIME_TRAINER_CONDUCTOR_H
 
 #include "runtime/rank/remote.h"
-#include "runtime/trainer/crew.h"
+#include "runtime/trainer/pipeline.h"
 #include "runtime/trainer/trainer.h"
 
 /* A job that is posted before the last one ends keeps the pipe full. */
@@ -38,7 +38,7 @@ struct vp_trainer {
     int version_begin[VP_MAX_STAGES]; /* of the stream being run, or last */
     int version_past[VP_MAX_STAGES];
     int64_t stream_begin;
-    struct vp_crew crew;
+    struct vp_pipeline pipeline;
     struct vp_rank *ranks;
     pthread_t *threads;
     int n_threads;

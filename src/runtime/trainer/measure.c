@@ -20,11 +20,11 @@
 
 void vp_measure_begin(struct vp_trainer *trainer)
 {
-    const struct vp_crew *crew = &trainer->crew;
+    const struct vp_pipeline *pipeline = &trainer->pipeline;
     bool stream = trainer->generator->stream;
     int64_t now = vp_clock_ns();
 
-    for (int r = 0; r < crew->n_ranks; r++) {
+    for (int r = 0; r < pipeline->n_ranks; r++) {
         int s = trainer->ranks[r].stages[0].index;
         struct vp_window *window = &trainer->windows[r];
 
@@ -46,7 +46,7 @@ static struct vp_mark end_mark(const struct vp_trainer *trainer, int r)
     struct vp_mark mark = trainer->ranks[r].last;
     int64_t end = mark.ns;
 
-    for (int i = 0; i < trainer->crew.n_ranks; i++)
+    for (int i = 0; i < trainer->pipeline.n_ranks; i++)
         end = trainer->ranks[i].last.ns > end ? trainer->ranks[i].last.ns : end;
     mark.wait_ns += end - mark.ns;
     mark.ns = end;
@@ -59,14 +59,14 @@ static struct vp_mark mark_of(const struct vp_trainer *trainer, int r,
                               int64_t k, int64_t n_steps)
 {
     const struct vp_window *window = &trainer->windows[r];
-    const struct vp_crew *crew = &trainer->crew;
-    int64_t at = (window->first_update + k - 1) % crew->n_notes;
+    const struct vp_pipeline *pipeline = &trainer->pipeline;
+    int64_t at = (window->first_update + k - 1) % pipeline->n_notes;
 
     if (k == window->round)
         return window->mark;
     if (k * window->every > n_steps)
         return end_mark(trainer, r);
-    return crew->marks[at * crew->n_ranks + r];
+    return pipeline->marks[at * pipeline->n_ranks + r];
 }
 
 /* When rank `r` had done its part of the first `step` steps. */
@@ -112,7 +112,7 @@ bool vp_measure_needs_end(const struct vp_trainer *trainer, int64_t step,
 {
     bool incomplete = false;
 
-    for (int r = 0; r < trainer->crew.n_ranks; r++) {
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++) {
         int64_t every = trainer->windows[r].every;
 
         incomplete |= (step - 1) / every * every + every > n_steps;
@@ -128,7 +128,7 @@ static int64_t end_of(const struct vp_trainer *trainer, int64_t step,
 
     if (step == n_steps)
         return end_mark(trainer, 0).ns;
-    for (int r = 0; r < trainer->crew.n_ranks; r++) {
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++) {
         int64_t done = done_ns(trainer, r, step, n_steps);
 
         ns = done < ns ? done : ns;
@@ -139,7 +139,7 @@ static int64_t end_of(const struct vp_trainer *trainer, int64_t step,
 void vp_measure_step(struct vp_trainer *trainer, int64_t step, int64_t n_steps,
                      struct vp_step_report *report)
 {
-    int n_ranks = trainer->crew.n_ranks;
+    int n_ranks = trainer->pipeline.n_ranks;
     int64_t ns = end_of(trainer, step, n_steps);
     double all_ns = 0.0, wait_ns = 0.0;
 

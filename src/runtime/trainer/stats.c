@@ -64,9 +64,9 @@ static void add_stats(const struct vp_rank *rank,
 
 const struct vp_stage_stats *vp_trainer_stats(struct vp_trainer *trainer)
 {
-    for (int s = 0; s < trainer->crew.n_stages; s++)
+    for (int s = 0; s < trainer->pipeline.n_stages; s++)
         trainer->stats[s] = (struct vp_stage_stats){ 0 };
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
 

@@ -17,7 +17,7 @@ static bool wait_rank(struct vp_trainer *trainer, int rank,
 {
     vp_limit_restart(&trainer->idle);
     while (!vp_trainer_nap(trainer, counter, target)) {
-        bool done = vp_counter_reached(&trainer->crew.n_done[rank],
+        bool done = vp_counter_reached(&trainer->pipeline.n_done[rank],
                                        trainer->n_jobs);
 
         if (!vp_trainer_watch(trainer))
@@ -33,7 +33,7 @@ static bool wait_rank(struct vp_trainer *trainer, int rank,
 static const struct vp_result *result_of(const struct vp_trainer *trainer,
                                          int64_t minibatch)
 {
-    return &trainer->crew.results[minibatch % trainer->crew.n_results];
+    return &trainer->pipeline.results[minibatch % trainer->pipeline.n_results];
 }
 
 /* The mean over those of minibatches [first, first + n) that have labels; NAN if
@@ -70,11 +70,11 @@ static void add_results(const struct vp_trainer *trainer, int64_t first, int n,
 /* What stage `s` noted at update number `n`. */
 static void read_note(struct vp_trainer *trainer, int s, int64_t n)
 {
-    const struct vp_crew *crew = &trainer->crew;
-    int64_t note = (n - 1) % crew->n_notes * crew->n_stages + s;
+    const struct vp_pipeline *pipeline = &trainer->pipeline;
+    int64_t note = (n - 1) % pipeline->n_notes * pipeline->n_stages + s;
 
-    trainer->stage_norms[s] = crew->norms[note];
-    trainer->scales[s] = crew->scales[note];
+    trainer->stage_norms[s] = pipeline->norms[note];
+    trainer->scales[s] = pipeline->scales[note];
 }
 
 static struct vp_step_report begin_report(struct vp_trainer *trainer,
@@ -88,7 +88,7 @@ static struct vp_step_report begin_report(struct vp_trainer *trainer,
         .lr = (double)vp_lr_at(&trainer->config.lr, trainer->n_steps),
         .loss_scale = trainer->scales[0].value,
         .memory = trainer->memory,
-        .n_stages = trainer->crew.n_stages,
+        .n_stages = trainer->pipeline.n_stages,
     };
 
     add_results(trainer, trainer->n_minibatches, n_minibatches, &report);
@@ -117,10 +117,10 @@ static const struct vp_slot *find_slot(const struct vp_stage *stage,
  * stage, until an operator gives a value that is not. */
 static void blame(struct vp_trainer *trainer, struct vp_err *err)
 {
-    uint64_t minibatch = trainer->crew.bad_minibatch;
+    uint64_t minibatch = trainer->pipeline.bad_minibatch;
 
-    for (int s = 0; s < trainer->crew.n_stages; s++)
-        for (int r = 0; r < trainer->crew.n_ranks; r++)
+    for (int s = 0; s < trainer->pipeline.n_stages; s++)
+        for (int r = 0; r < trainer->pipeline.n_ranks; r++)
             for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
                 struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
                 const struct vp_slot *slot = find_slot(&rs->stage, minibatch);
@@ -136,9 +136,9 @@ static enum vp_status end_jobs(struct vp_trainer *trainer, struct vp_err *err)
     enum vp_status st;
 
     vp_trainer_wait(trainer, trainer->n_jobs);
-    st = vp_world_status(trainer->crew.world, err);
-    if (st == VP_ERR_NONFINITE && trainer->crew.has_bad_loss &&
-        !trainer->lost && !trainer->crew.remote)
+    st = vp_world_status(trainer->pipeline.world, err);
+    if (st == VP_ERR_NONFINITE && trainer->pipeline.has_bad_loss &&
+        !trainer->lost && !trainer->pipeline.remote)
         blame(trainer, err);
     return st;
 }
@@ -148,21 +148,21 @@ static enum vp_status end_jobs(struct vp_trainer *trainer, struct vp_err *err)
 /* Tells the lead what the rank of this process recorded, in its time. */
 static enum vp_status say_trace(struct vp_trainer *trainer, struct vp_err *err)
 {
-    struct vp_rank *rank = &trainer->ranks[trainer->crew.me];
+    struct vp_rank *rank = &trainer->ranks[trainer->pipeline.me];
     const struct vp_recorder *recorder = rank->recorder;
     uint64_t n = recorder->n <= recorder->mask ? recorder->n
                                                : recorder->mask + 1;
     struct vp_note note = { .kind = VP_NOTE_TRACE };
 
-    for (uint64_t left = n, k; !trainer->crew.is_lead; left -= k) {
+    for (uint64_t left = n, k; !trainer->pipeline.is_lead; left -= k) {
         k = left < VP_NOTE_EVENTS ? left : VP_NOTE_EVENTS;
         for (uint64_t i = 0; i < k; i++) {
             struct vp_trace_event *event = &note.of.trace.events[i];
 
             *event =
                 recorder->events[(recorder->n - left + i) & recorder->mask];
-            event->start_ns += trainer->crew.behind_ns;
-            event->end_ns += trainer->crew.behind_ns;
+            event->start_ns += trainer->pipeline.behind_ns;
+            event->end_ns += trainer->pipeline.behind_ns;
         }
         note.of.trace.n = (int)k;
         note.number = (int64_t)(left - k);
@@ -181,8 +181,8 @@ static enum vp_status say_trace(struct vp_trainer *trainer, struct vp_err *err)
 static void advance_edges(struct vp_trainer *trainer,
                           const struct vp_order *order)
 {
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
-        struct vp_stage_links *links = &trainer->crew.links[s];
+    for (int s = 0; s < trainer->pipeline.n_stages; s++) {
+        struct vp_stage_links *links = &trainer->pipeline.links[s];
 
         for (int r = 0; r < links->n_replicas; r++) {
             uint64_t n = (uint64_t)((order->n_mb - r + links->n_replicas - 1) /
@@ -266,7 +266,7 @@ static enum vp_status obey(struct vp_trainer *trainer,
     case VP_ORDER_ADVANCE:
         vp_trainer_wait(trainer, trainer->n_jobs);
         advance_edges(trainer, order);
-        return vp_world_status(trainer->crew.world, err);
+        return vp_world_status(trainer->pipeline.world, err);
     case VP_ORDER_SAVE:
         return vp_trainer_save_here(trainer, trainer->config.saver, order->step,
                                     err);
@@ -281,10 +281,10 @@ static enum vp_status obey(struct vp_trainer *trainer,
 static enum vp_status order(struct vp_trainer *trainer,
                             const struct vp_order *what, struct vp_err *err)
 {
-    enum vp_status st = vp_remote_give(&trainer->crew, what);
+    enum vp_status st = vp_remote_give(&trainer->pipeline, what);
 
     if (st == VP_ERR_ABORTED)
-        return vp_world_status(trainer->crew.world, err);
+        return vp_world_status(trainer->pipeline.world, err);
     if (st != VP_OK)
         return vp_err_set(err, st, "another process takes no orders");
     return obey(trainer, what, err);
@@ -292,12 +292,12 @@ static enum vp_status order(struct vp_trainer *trainer,
 
 bool vp_trainer_is_lead(const struct vp_trainer *trainer)
 {
-    return trainer->crew.is_lead;
+    return trainer->pipeline.is_lead;
 }
 
 bool vp_trainer_stopped(const struct vp_trainer *trainer)
 {
-    return atomic_load(&trainer->crew.stopped);
+    return atomic_load(&trainer->pipeline.stopped);
 }
 
 enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
@@ -305,17 +305,17 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
                                  struct vp_err *err)
 {
     const struct timespec pause = { .tv_nsec = HEAR_MS * 1000000 };
-    struct vp_crew *crew = &trainer->crew;
+    struct vp_pipeline *pipeline = &trainer->pipeline;
     struct vp_order next = { .kind = VP_ORDER_ADVANCE };
     enum vp_status st = VP_OK;
 
     while (st == VP_OK && next.kind != VP_ORDER_END) {
         if (stop && *stop)
-            atomic_store(&crew->stop_asked, true);
-        vp_world_poll(crew->world);
-        if (vp_remote_take(crew, &next))
+            atomic_store(&pipeline->stop_asked, true);
+        vp_world_poll(pipeline->world);
+        if (vp_remote_take(pipeline, &next))
             st = obey(trainer, &next, err);
-        else if (vp_world_status(crew->world, NULL) != VP_OK)
+        else if (vp_world_status(pipeline->world, NULL) != VP_OK)
             st = end_jobs(trainer, err);
         else
             nanosleep(&pause, NULL);
@@ -329,24 +329,24 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
  * its end. */
 static bool wait_group(struct vp_trainer *trainer, int64_t n, bool last)
 {
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         if (!wait_rank(trainer, r, &trainer->ranks[r].n_updates,
                        (uint32_t)(n * trainer->ranks[r].n_stages)))
             return false;
     if (!last)
         return true;
     vp_trainer_wait(trainer, trainer->n_jobs);
-    return vp_world_status(trainer->crew.world, NULL) == VP_OK;
+    return vp_world_status(trainer->pipeline.world, NULL) == VP_OK;
 }
 
 static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
                                  vp_step_fn fn, void *ctx, struct vp_err *err)
 {
-    struct vp_crew *crew = &trainer->crew;
+    struct vp_pipeline *pipeline = &trainer->pipeline;
     int64_t begin = trainer->n_steps, end = begin + n;
     int n_mb = trainer->schedule.n_mb;
 
-    atomic_store(&crew->stop_asked, atomic_load(&crew->stopped));
+    atomic_store(&pipeline->stop_asked, atomic_load(&pipeline->stopped));
     vp_measure_begin(trainer);
     VP_TRY(order(trainer,
                  &(struct vp_order){ .kind = VP_ORDER_GROUPS,
@@ -360,13 +360,13 @@ static enum vp_status run_groups(struct vp_trainer *trainer, int64_t n,
 
         vp_measure_step(trainer, report.step - begin, n, &report);
         report.grad_norm =
-            crew->global_norms[(report.step - 1) % crew->n_notes];
-        for (int s = 0; s < crew->n_stages; s++)
+            pipeline->global_norms[(report.step - 1) % pipeline->n_notes];
+        for (int s = 0; s < pipeline->n_stages; s++)
             read_note(trainer, s, report.step);
         report.n_skipped = trainer->scales[0].n_skipped;
-        atomic_store(&crew->n_reported, trainer->n_minibatches);
+        atomic_store(&pipeline->n_reported, trainer->n_minibatches);
         if (fn && !fn(ctx, &report))
-            atomic_store(&crew->stop_asked, true);
+            atomic_store(&pipeline->stop_asked, true);
     }
     VP_TRY(end_jobs(trainer, err));
     return order(trainer,
@@ -391,7 +391,7 @@ struct stream {
 static int piece_size(const struct vp_trainer *trainer,
                       const struct stream *stream)
 {
-    int least = (int)vp_crew_ahead(&trainer->schedule) + 1;
+    int least = (int)vp_pipeline_ahead(&trainer->schedule) + 1;
     double seconds = vp_clock_seconds(stream->start_ns, vp_clock_ns());
     double n = (double)(trainer->n_minibatches - stream->begin) /
                (seconds > 0.0 ? seconds : 1.0) * PIECE_SECONDS;
@@ -433,10 +433,10 @@ static bool wait_result(struct vp_trainer *trainer, int m)
     while (atomic_load(&result->n_minibatches) != m + 1) {
         if (!vp_trainer_watch(trainer))
             return false;
-        vp_remote_hear(&trainer->crew, trainer->ranks);
+        vp_remote_hear(&trainer->pipeline, trainer->ranks);
         nanosleep(&pause, NULL);
     }
-    return vp_world_status(trainer->crew.world, NULL) == VP_OK;
+    return vp_world_status(trainer->pipeline.world, NULL) == VP_OK;
 }
 
 /* Waits for everything a report on minibatch m tells. */
@@ -444,9 +444,9 @@ static bool wait_minibatch(struct vp_trainer *trainer,
                            const struct stream *stream, int m)
 {
     const struct vp_schedule *schedule = &trainer->schedule;
-    struct vp_crew *crew = &trainer->crew;
+    struct vp_pipeline *pipeline = &trainer->pipeline;
 
-    for (int s = 0; s < crew->n_stages; s++) {
+    for (int s = 0; s < pipeline->n_stages; s++) {
         const struct vp_schedule_stage *plan = &schedule->stages[s];
         int n_rounds = stream->n_mb / plan->update_every;
         int round = (m - stream->begin) / plan->update_every;
@@ -475,13 +475,13 @@ static bool report_minibatch(struct vp_trainer *trainer,
     double square = 0.0;
 
     vp_measure_step(trainer, step, stream->n_mb, &report);
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
+    for (int s = 0; s < trainer->pipeline.n_stages; s++) {
         square += trainer->stage_norms[s] * trainer->stage_norms[s];
         report.n_skipped += trainer->scales[s].n_skipped;
     }
     report.grad_norm = sqrt(square);
     report.stage_norms = trainer->stage_norms;
-    atomic_store(&trainer->crew.n_reported, trainer->n_minibatches);
+    atomic_store(&trainer->pipeline.n_reported, trainer->n_minibatches);
     return !fn || fn(ctx, &report);
 }
 
@@ -496,7 +496,7 @@ static void shorten(const struct vp_trainer *trainer, struct stream *stream)
         return;
     for (; end < stream->n_mb && !full; end += !full) {
         full = true;
-        for (int s = 0; s < trainer->crew.n_stages; s++)
+        for (int s = 0; s < trainer->pipeline.n_stages; s++)
             full &= end % trainer->schedule.stages[s].update_every == 0;
     }
     stream->n_mb = end;
@@ -508,7 +508,7 @@ static void begin_stream(struct vp_trainer *trainer)
     struct vp_progress progress = vp_trainer_progress(trainer);
 
     trainer->stream_begin = trainer->n_minibatches;
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
+    for (int s = 0; s < trainer->pipeline.n_stages; s++) {
         trainer->version_begin[s] = (int)progress.updates[s];
         trainer->version_past[s] = progress.past[s];
     }
@@ -520,7 +520,7 @@ static enum vp_status run_stream(struct vp_trainer *trainer, int64_t n,
     struct stream stream = { .begin = (int)trainer->n_minibatches,
                              .n_mb = (int)n,
                              .start_ns = vp_clock_ns() };
-    int ahead = (int)vp_crew_ahead(&trainer->schedule);
+    int ahead = (int)vp_pipeline_ahead(&trainer->schedule);
     enum vp_status st = VP_OK;
 
     begin_stream(trainer);
@@ -621,7 +621,7 @@ enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
     const struct vp_graph *graph = &trainer->config.graphs[0];
     int64_t n = graph->params[par].rows * graph->params[par].cols;
 
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
             const struct vp_layout *layout = &rs->stage.buckets[0].train.layout;
@@ -663,18 +663,18 @@ static enum vp_status gather_traces(struct vp_trainer *trainer,
     const struct timespec pause = { .tv_nsec = HEAR_MS * 1000000 };
 
     vp_limit_restart(&trainer->idle);
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         if (!trainer->ranks[r].is_here) {
             trainer->ranks[r].recorder->n = 0; /* all will be said again */
             atomic_store(&trainer->ranks[r].is_heard, false);
         }
     VP_TRY(order(trainer, &(struct vp_order){ .kind = VP_ORDER_TRACE }, err));
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         while (!trainer->ranks[r].is_here &&
                !atomic_load(&trainer->ranks[r].is_heard)) {
-            vp_remote_hear(&trainer->crew, trainer->ranks);
+            vp_remote_hear(&trainer->pipeline, trainer->ranks);
             if (!vp_trainer_watch(trainer))
-                return vp_world_status(trainer->crew.world, err);
+                return vp_world_status(trainer->pipeline.world, err);
             nanosleep(&pause, NULL);
         }
     return VP_OK;
@@ -686,20 +686,20 @@ enum vp_status vp_trainer_trace(struct vp_trainer *trainer, const char *name,
     const struct vp_recorder *recorders[VP_TRACE_MAX_RANKS];
     struct vp_trace_stage stages[VP_MAX_STAGES];
 
-    if (trainer->crew.n_ranks > VP_TRACE_MAX_RANKS)
+    if (trainer->pipeline.n_ranks > VP_TRACE_MAX_RANKS)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "a trace has at most %d ranks", VP_TRACE_MAX_RANKS);
     VP_TRY(gather_traces(trainer, err));
-    for (int r = 0; r < trainer->crew.n_ranks; r++) {
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++) {
         const struct vp_rank *rank = &trainer->ranks[r];
 
         recorders[r] = rank->recorder;
         for (int i = 0; i < rank->n_stages; i++)
             stages[rank->stages[i].index] = trace_stage(&rank->stages[i].stage);
     }
-    VP_TRY(vp_trace_collect(name, recorders, trainer->crew.n_ranks, stages,
-                            trainer->crew.n_stages, out, err));
+    VP_TRY(vp_trace_collect(name, recorders, trainer->pipeline.n_ranks, stages,
+                            trainer->pipeline.n_stages, out, err));
     for (int r = 0; r < out->n_ranks; r++)
-        out->ranks[r].number = vp_rank_number(&trainer->crew, r);
+        out->ranks[r].number = vp_rank_number(&trainer->pipeline, r);
     return VP_OK;
 }

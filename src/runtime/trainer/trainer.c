@@ -17,11 +17,11 @@ struct thread_arg {
 
 static void prepare_rank(struct vp_rank *rank)
 {
-    const struct vp_loader *loader = rank->crew->config->loader;
+    const struct vp_loader *loader = rank->pipeline->config->loader;
     struct vp_err err = { .text = "" };
     enum vp_status st = VP_OK;
 
-    rank->crew->config->backend->attach(rank->backend);
+    rank->pipeline->config->backend->attach(rank->backend);
     for (int i = 0; i < rank->n_stages && st == VP_OK; i++) {
         st = vp_stage_allocate(&rank->stages[i].stage, &err);
         if (st == VP_OK && loader)
@@ -29,7 +29,7 @@ static void prepare_rank(struct vp_rank *rank)
                                   loader, &err);
     }
     if (st != VP_OK)
-        vp_world_abort(rank->crew->world, st, err.text);
+        vp_world_abort(rank->pipeline->world, st, err.text);
 }
 
 static void *thread_main(void *arg)
@@ -47,9 +47,9 @@ static void *thread_main(void *arg)
             return NULL;
         if (job->kind == VP_JOB_PREPARE)
             prepare_rank(rank);
-        else if (vp_world_status(trainer->crew.world, NULL) == VP_OK)
+        else if (vp_world_status(trainer->pipeline.world, NULL) == VP_OK)
             vp_rank_run(rank, job);
-        vp_counter_add(&trainer->crew.n_done[rank->index]);
+        vp_counter_add(&trainer->pipeline.n_done[rank->index]);
     }
 }
 
@@ -63,23 +63,23 @@ static int64_t actions_done(const struct vp_trainer *trainer)
 {
     int64_t n = 0;
 
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         n += atomic_load(&trainer->ranks[r].box->n_actions);
     return n;
 }
 
 /* At most once in a second. */
-static void note_cores(struct vp_crew *crew)
+static void note_cores(struct vp_pipeline *pipeline)
 {
     int64_t now = vp_clock_ns();
     struct vp_cores time;
 
-    if (now - atomic_load(&crew->cores.at_ns) < 1000000000)
+    if (now - atomic_load(&pipeline->cores.at_ns) < 1000000000)
         return;
     time = vp_cores_read();
-    atomic_store(&crew->cores.ran_ns, time.ran_ns);
-    atomic_store(&crew->cores.delayed_ns, time.delayed_ns);
-    atomic_store(&crew->cores.at_ns, now);
+    atomic_store(&pipeline->cores.ran_ns, time.ran_ns);
+    atomic_store(&pipeline->cores.delayed_ns, time.delayed_ns);
+    atomic_store(&pipeline->cores.at_ns, now);
 }
 
 bool vp_trainer_watch(struct vp_trainer *trainer)
@@ -88,41 +88,41 @@ bool vp_trainer_watch(struct vp_trainer *trainer)
     struct vp_err err = { .text = "" };
     bool over;
 
-    vp_world_poll(trainer->crew.world);
+    vp_world_poll(trainer->pipeline.world);
     if (n != trainer->seen_actions) {
         vp_limit_restart(&trainer->idle);
-        note_cores(&trainer->crew);
+        note_cores(&trainer->pipeline);
     }
     trainer->seen_actions = n;
     over = vp_limit_is_over(&trainer->idle);
-    atomic_store(&trainer->crew.resumed_ns, trainer->idle.clock.resumed_ns);
-    if (over && vp_world_status(trainer->crew.world, NULL) == VP_OK) {
-        vp_watch_report(trainer->ranks, trainer->crew.n_ranks, -1, &err);
-        vp_world_abort(trainer->crew.world, VP_ERR_TIMEOUT, err.text);
+    atomic_store(&trainer->pipeline.resumed_ns, trainer->idle.clock.resumed_ns);
+    if (over && vp_world_status(trainer->pipeline.world, NULL) == VP_OK) {
+        vp_watch_report(trainer->ranks, trainer->pipeline.n_ranks, -1, &err);
+        vp_world_abort(trainer->pipeline.world, VP_ERR_TIMEOUT, err.text);
     }
-    return vp_world_status(trainer->crew.world, NULL) == VP_OK;
+    return vp_world_status(trainer->pipeline.world, NULL) == VP_OK;
 }
 
 bool vp_trainer_nap(struct vp_trainer *trainer, struct vp_counter *counter,
                     uint32_t target)
 {
-    struct vp_crew *crew = &trainer->crew;
-    int slice = crew->remote ? HEAR_MS : SLICE_MS;
+    struct vp_pipeline *pipeline = &trainer->pipeline;
+    int slice = pipeline->remote ? HEAR_MS : SLICE_MS;
 
-    if (crew->remote && crew->is_lead)
-        vp_remote_hear(crew, trainer->ranks);
+    if (pipeline->remote && pipeline->is_lead)
+        vp_remote_hear(pipeline, trainer->ranks);
     return vp_counter_wait(counter, target, vp_limit_ms(slice), NULL) == VP_OK;
 }
 
 void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n)
 {
-    struct vp_crew *crew = &trainer->crew;
+    struct vp_pipeline *pipeline = &trainer->pipeline;
     struct vp_limit give_up = VP_LIMIT_NEVER;
 
     vp_limit_restart(&trainer->idle);
-    for (int r = 0; r < crew->n_ranks; r++)
-        while ((crew->is_lead || trainer->ranks[r].is_here) &&
-               !vp_trainer_nap(trainer, &crew->n_done[r], n)) {
+    for (int r = 0; r < pipeline->n_ranks; r++)
+        while ((pipeline->is_lead || trainer->ranks[r].is_here) &&
+               !vp_trainer_nap(trainer, &pipeline->n_done[r], n)) {
             bool good = vp_trainer_watch(trainer);
 
             if (!good && !trainer->ranks[r].is_here)
@@ -138,15 +138,15 @@ void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n)
 
 static enum vp_status start_threads(struct vp_trainer *trainer)
 {
-    int n = trainer->crew.n_ranks;
+    int n = trainer->pipeline.n_ranks;
 
     trainer->threads = calloc((size_t)n, sizeof(*trainer->threads));
-    trainer->crew.n_done = aligned_alloc(64,
-                                         (size_t)n * sizeof(struct vp_counter));
-    if (!trainer->threads || !trainer->crew.n_done)
+    trainer->pipeline.n_done = aligned_alloc(64, (size_t)n *
+                                                     sizeof(struct vp_counter));
+    if (!trainer->threads || !trainer->pipeline.n_done)
         return VP_ERR_NOMEM;
     for (int r = 0; r < n; r++)
-        trainer->crew.n_done[r] = (struct vp_counter){ .value = 0 };
+        trainer->pipeline.n_done[r] = (struct vp_counter){ .value = 0 };
     for (int r = 0; r < n; r++) {
         struct thread_arg *arg;
 
@@ -317,7 +317,7 @@ static size_t unplanned_bytes(const struct vp_trainer *trainer)
     size_t n_here = 0, stack = 0;
     pthread_attr_t attr;
 
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         n_here += trainer->ranks[r].is_here;
     if (pthread_attr_init(&attr) == 0) {
         pthread_attr_getstacksize(&attr, &stack);
@@ -339,7 +339,7 @@ struct vp_host_need vp_trainer_host_need(const struct vp_trainer *trainer)
 
     if (!config->backend->host_memory)
         return need;
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++)
             if (trainer->ranks[r].is_here)
                 need.memory += host_bytes(config, &trainer->ranks[r].stages[i]);
@@ -388,16 +388,16 @@ enum vp_lack vp_trainer_lacks(const struct vp_trainer *trainer,
 /* The schedule, and a device for each rank. */
 static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
 {
-    struct vp_crew *crew = &trainer->crew;
+    struct vp_pipeline *pipeline = &trainer->pipeline;
     size_t n_ranks, n_stages;
 
     vp_host_share_arenas();
     VP_TRY(make_schedule(trainer, err));
     n_ranks = (size_t)trainer->schedule.n_ranks;
     n_stages = (size_t)trainer->schedule.n_stages;
-    crew->config = &trainer->config;
-    crew->n_ranks = (int)n_ranks;
-    crew->n_stages = (int)n_stages;
+    pipeline->config = &trainer->config;
+    pipeline->n_ranks = (int)n_ranks;
+    pipeline->n_stages = (int)n_stages;
     trainer->ranks = aligned_alloc(64, n_ranks * sizeof(*trainer->ranks));
     for (size_t r = 0; trainer->ranks && r < n_ranks; r++)
         trainer->ranks[r] = (struct vp_rank){ .index = (int)r };
@@ -408,15 +408,15 @@ static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
     if (!trainer->ranks || !trainer->memory || !trainer->stage_norms ||
         !trainer->stats || !trainer->windows)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
-    return vp_crew_open(crew, trainer->ranks, err);
+    return vp_pipeline_open(pipeline, trainer->ranks, err);
 }
 
 static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
 {
-    struct vp_crew *crew = &trainer->crew;
+    struct vp_pipeline *pipeline = &trainer->pipeline;
 
-    VP_TRY(vp_crew_plan(crew, trainer->ranks, &trainer->schedule, err));
-    for (int r = 0; r < crew->n_ranks; r++)
+    VP_TRY(vp_pipeline_plan(pipeline, trainer->ranks, &trainer->schedule, err));
+    for (int r = 0; r < pipeline->n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
 
@@ -437,14 +437,14 @@ static void set_progress(struct vp_trainer *trainer)
 
     trainer->n_steps = from->step;
     trainer->n_minibatches = trainer->stream_begin = from->minibatch;
-    atomic_store(&trainer->crew.n_reported, from->minibatch);
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
+    atomic_store(&trainer->pipeline.n_reported, from->minibatch);
+    for (int s = 0; s < trainer->pipeline.n_stages; s++) {
         trainer->version_begin[s] = (int)from->updates[s];
         trainer->version_past[s] = from->past[s];
         trainer->scales[s] = vp_scale_resume(&trainer->config.scale,
                                              &from->scale[s]);
     }
-    for (int r = 0; r < trainer->crew.n_ranks; r++) {
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++) {
         struct vp_rank *rank = &trainer->ranks[r];
 
         for (int i = 0; i < rank->n_stages; i++) {
@@ -459,50 +459,51 @@ static void set_progress(struct vp_trainer *trainer)
 
 static enum vp_status open_world(struct vp_trainer *trainer)
 {
-    struct vp_crew *crew = &trainer->crew;
+    struct vp_pipeline *pipeline = &trainer->pipeline;
 
-    crew->world = trainer->config.world;
-    if (!crew->world)
-        VP_TRY(vp_world_create(crew->n_ranks, &crew->world));
-    crew->is_lead = vp_world_is_mine(crew->world, vp_world_lead(crew->world));
+    pipeline->world = trainer->config.world;
+    if (!pipeline->world)
+        VP_TRY(vp_world_create(pipeline->n_ranks, &pipeline->world));
+    pipeline->is_lead = vp_world_is_mine(pipeline->world,
+                                         vp_world_lead(pipeline->world));
     return VP_OK;
 }
 
 /* Each rank of this process allocates on its own thread. */
 static enum vp_status prepare(struct vp_trainer *trainer, struct vp_err *err)
 {
-    struct vp_crew *crew = &trainer->crew;
+    struct vp_pipeline *pipeline = &trainer->pipeline;
 
     if (trainer->config.loader)
         set_progress(trainer);
     if (open_world(trainer) != VP_OK || start_threads(trainer) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "starting %d rank threads failed",
-                          crew->n_ranks);
+                          pipeline->n_ranks);
     vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_PREPARE });
-    for (int r = 0; r < crew->n_ranks; r++)
+    for (int r = 0; r < pipeline->n_ranks; r++)
         if (!trainer->ranks[r].is_here)
-            vp_counter_add(&crew->n_done[r]);
+            vp_counter_add(&pipeline->n_done[r]);
     vp_trainer_wait(trainer, trainer->n_jobs);
-    return vp_world_status(crew->world, err);
+    return vp_world_status(pipeline->world, err);
 }
 
 /* Machines count from different times; traces are in the lead's. */
-static enum vp_status set_clock(struct vp_crew *crew)
+static enum vp_status set_clock(struct vp_pipeline *pipeline)
 {
     int64_t lead_ns = vp_clock_ns();
 
-    if (vp_world_n_here(crew->world) == crew->n_ranks)
+    if (vp_world_n_here(pipeline->world) == pipeline->n_ranks)
         return VP_OK;
-    VP_TRY(
-        vp_world_share(crew->world, &lead_ns, sizeof(lead_ns), VP_LIMIT_NEVER));
-    crew->behind_ns = lead_ns - vp_clock_ns();
+    VP_TRY(vp_world_share(pipeline->world, &lead_ns, sizeof(lead_ns),
+                          VP_LIMIT_NEVER));
+    pipeline->behind_ns = lead_ns - vp_clock_ns();
     return VP_OK;
 }
 
 static enum vp_status meet(struct vp_trainer *trainer, struct vp_err *err)
 {
-    enum vp_status st = vp_crew_meet(&trainer->crew, trainer->ranks,
-                                     VP_LIMIT_NEVER);
+    enum vp_status st = vp_pipeline_meet(&trainer->pipeline, trainer->ranks,
+                                         VP_LIMIT_NEVER);
 
     return st == VP_OK ? VP_OK
                        : vp_err_set(err, st,
@@ -532,10 +533,10 @@ static enum vp_status set_up(struct vp_trainer *trainer, bool dry,
     if (world)
         st = vp_world_agree(world, st, VP_LIMIT_NEVER, err);
     if (world && st == VP_OK)
-        st = set_clock(&trainer->crew);
+        st = set_clock(&trainer->pipeline);
     if (st == VP_OK && !dry)
-        st = vp_crew_connect(&trainer->crew, trainer->ranks, &trainer->schedule,
-                             err);
+        st = vp_pipeline_connect(&trainer->pipeline, trainer->ranks,
+                                 &trainer->schedule, err);
     return st;
 }
 
@@ -563,8 +564,8 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
 /* Others may still send into what the trainer owns. */
 static bool is_torn(const struct vp_trainer *trainer)
 {
-    return trainer->crew.remote &&
-           vp_world_status(trainer->crew.world, NULL) != VP_OK;
+    return trainer->pipeline.remote &&
+           vp_world_status(trainer->pipeline.world, NULL) != VP_OK;
 }
 
 bool vp_trainer_free(struct vp_trainer *trainer)
@@ -573,20 +574,20 @@ bool vp_trainer_free(struct vp_trainer *trainer)
         return true;
     if (trainer->lost || is_torn(trainer))
         return false;
-    if (trainer->crew.is_lead && trainer->crew.remote)
-        vp_remote_give(&trainer->crew,
+    if (trainer->pipeline.is_lead && trainer->pipeline.remote)
+        vp_remote_give(&trainer->pipeline,
                        &(struct vp_order){ .kind = VP_ORDER_END });
     if (trainer->n_threads > 0)
         vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_EXIT });
     for (int r = 0; r < trainer->n_threads; r++)
         pthread_join(trainer->threads[r], NULL);
-    vp_crew_release(&trainer->crew, trainer->ranks);
+    vp_pipeline_release(&trainer->pipeline, trainer->ranks);
     vp_schedule_release(&trainer->schedule);
     for (int i = 0; i < 2; i++)
         vp_schedule_release(&trainer->pieces[i]);
     free(trainer->ranks);
     free(trainer->threads);
-    free(trainer->crew.n_done);
+    free(trainer->pipeline.n_done);
     free(trainer->memory);
     free(trainer->stage_norms);
     free(trainer->stats);
@@ -604,7 +605,7 @@ double vp_trainer_redo_flops(const struct vp_trainer *trainer, int stage)
 {
     double flops = 0.0;
 
-    for (int r = 0; r < trainer->crew.n_ranks; r++)
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
 

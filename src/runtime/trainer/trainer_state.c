@@ -32,7 +32,7 @@ static struct vp_rank_stage *find_own(const struct vp_rank *ranks, int n_ranks,
 
 int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage)
 {
-    return find_stage(trainer->ranks, trainer->crew.n_ranks, stage)
+    return find_stage(trainer->ranks, trainer->pipeline.n_ranks, stage)
         ->stage.spec.n_blocks;
 }
 
@@ -41,9 +41,9 @@ int vp_trainer_state(const struct vp_trainer *trainer,
 {
     int n = 0;
 
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
+    for (int s = 0; s < trainer->pipeline.n_stages; s++) {
         const struct vp_rank_stage *rs = find_own(trainer->ranks,
-                                                  trainer->crew.n_ranks, s);
+                                                  trainer->pipeline.n_ranks, s);
 
         n += rs ? vp_stage_n_items(&rs->stage) : 0;
     }
@@ -51,9 +51,9 @@ int vp_trainer_state(const struct vp_trainer *trainer,
     if (!*items_out)
         return -1;
     n = 0;
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
+    for (int s = 0; s < trainer->pipeline.n_stages; s++) {
         const struct vp_rank_stage *rs = find_own(trainer->ranks,
-                                                  trainer->crew.n_ranks, s);
+                                                  trainer->pipeline.n_ranks, s);
 
         n += rs ? vp_stage_list_items(&rs->stage, *items_out + n) : 0;
     }
@@ -64,9 +64,9 @@ void vp_trainer_number_items(struct vp_trainer *trainer)
 {
     int n = 0;
 
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
+    for (int s = 0; s < trainer->pipeline.n_stages; s++) {
         struct vp_rank_stage *rs = find_own(trainer->ranks,
-                                            trainer->crew.n_ranks, s);
+                                            trainer->pipeline.n_ranks, s);
 
         if (!rs)
             continue;
@@ -103,9 +103,9 @@ enum vp_status vp_trainer_save_here(struct vp_trainer *trainer,
                                     struct vp_err *err)
 {
     VP_TRY(saver->begin(saver->ctx, step, trainer->config.timeout_ms, err));
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
+    for (int s = 0; s < trainer->pipeline.n_stages; s++) {
         struct vp_rank_stage *rs = find_own(trainer->ranks,
-                                            trainer->crew.n_ranks, s);
+                                            trainer->pipeline.n_ranks, s);
 
         if (rs && vp_stage_save(&rs->stage, rs->first_item, saver) != VP_OK)
             return vp_err_set(err, VP_ERR_IO, "saving stage %d failed", s);
@@ -119,7 +119,7 @@ enum vp_status vp_trainer_save(struct vp_trainer *trainer,
     const struct vp_order order = { .kind = VP_ORDER_SAVE,
                                     .step = trainer->n_steps };
 
-    if (vp_remote_give(&trainer->crew, &order) != VP_OK)
+    if (vp_remote_give(&trainer->pipeline, &order) != VP_OK)
         return vp_err_set(err, VP_ERR_TIMEOUT,
                           "another process takes no orders");
     return vp_trainer_save_here(trainer, saver, trainer->n_steps, err);
@@ -132,7 +132,7 @@ struct vp_progress vp_trainer_progress(const struct vp_trainer *trainer)
     struct vp_progress progress = { .step = trainer->n_steps,
                                     .minibatch = trainer->n_minibatches };
 
-    for (int s = 0; s < trainer->crew.n_stages; s++) {
+    for (int s = 0; s < trainer->pipeline.n_stages; s++) {
         const struct vp_schedule_stage *plan = &trainer->schedule.stages[s];
         int64_t rounds;
 

@@ -1,4 +1,4 @@
-#include "runtime/trainer/crew.h"
+#include "runtime/trainer/pipeline.h"
 
 #include "runtime/rank/action.h"
 #include "runtime/rank/device_log.h"
@@ -33,45 +33,46 @@ static int first_block(const struct vp_train_config *config, int stage)
     return block;
 }
 
-static bool is_mine(const struct vp_crew *crew, int rank)
+static bool is_mine(const struct vp_pipeline *pipeline, int rank)
 {
-    return !crew->config->world || vp_world_is_mine(crew->config->world, rank);
+    return !pipeline->config->world ||
+           vp_world_is_mine(pipeline->config->world, rank);
 }
 
 /* Ranks have all stages of a pair in one process, or none. */
-static bool is_apart(const struct vp_crew *crew,
+static bool is_apart(const struct vp_pipeline *pipeline,
                      const struct vp_schedule *schedule, int from, int to)
 {
-    return crew->config->world && to >= 0 && to < schedule->n_stages &&
-           vp_world_is_apart(crew->config->world,
+    return pipeline->config->world && to >= 0 && to < schedule->n_stages &&
+           vp_world_is_apart(pipeline->config->world,
                              schedule->stages[from].first_rank,
                              schedule->stages[to].first_rank);
 }
 
 /* Messages, and sums over replicas, go from device to device if all pairs of
  * ranks between two stages can. */
-static bool is_direct(const struct vp_crew *crew,
+static bool is_direct(const struct vp_pipeline *pipeline,
                       const struct vp_schedule *schedule, int from, int to)
 {
     const struct vp_schedule_stage *a, *b;
 
-    if (!crew->config->world || to < 0 || to >= schedule->n_stages)
+    if (!pipeline->config->world || to < 0 || to >= schedule->n_stages)
         return false;
     a = &schedule->stages[from];
     b = &schedule->stages[to];
     for (int i = 0; i < a->n_replicas; i++)
         for (int j = 0; j < b->n_replicas; j++)
             if ((from != to || i != j) &&
-                !vp_world_is_direct(crew->config->world, a->first_rank + i,
+                !vp_world_is_direct(pipeline->config->world, a->first_rank + i,
                                     b->first_rank + j))
                 return false;
     return true;
 }
 
-static int n_leaving(const struct vp_crew *crew,
+static int n_leaving(const struct vp_pipeline *pipeline,
                      const struct vp_schedule *schedule, int from, int to)
 {
-    return is_apart(crew, schedule, from, to)
+    return is_apart(pipeline, schedule, from, to)
                ? N_LEAVING * schedule->stages[to].n_replicas
                : 0;
 }
@@ -80,7 +81,7 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
                                  const struct vp_schedule *schedule,
                                  struct vp_err *err)
 {
-    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_train_config *config = rank->pipeline->config;
     const struct vp_schedule_stage *plan = &schedule->stages[rs->index];
     struct vp_stage_spec spec = {
         .first_block = first_block(config, rs->index),
@@ -99,15 +100,15 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
                                     .n_act_bufs = plan->n_act_bufs,
                                     .n_grad_bufs = plan->n_grad_bufs };
     const struct vp_stage_config stage_config = vp_train_stage_config(config);
-    const struct vp_crew *crew = rank->crew;
+    const struct vp_pipeline *pipeline = rank->pipeline;
     int s = rs->index;
 
-    shape.n_out_bufs = n_leaving(crew, schedule, s, s + 1);
-    shape.n_din_bufs = n_leaving(crew, schedule, s, s - 1);
-    shape.apart[0] = is_apart(crew, schedule, s, s - 1);
-    shape.apart[1] = is_apart(crew, schedule, s, s + 1);
-    shape.direct[0] = is_direct(crew, schedule, s, s - 1);
-    shape.direct[1] = is_direct(crew, schedule, s, s + 1);
+    shape.n_out_bufs = n_leaving(pipeline, schedule, s, s + 1);
+    shape.n_din_bufs = n_leaving(pipeline, schedule, s, s - 1);
+    shape.apart[0] = is_apart(pipeline, schedule, s, s - 1);
+    shape.apart[1] = is_apart(pipeline, schedule, s, s + 1);
+    shape.direct[0] = is_direct(pipeline, schedule, s, s - 1);
+    shape.direct[1] = is_direct(pipeline, schedule, s, s + 1);
     if (plan->n_replicas > 1)
         spec.bundle_bytes = config->bundle_bytes ? config->bundle_bytes
                                                  : BUNDLE_BYTES;
@@ -125,7 +126,7 @@ static bool poll_world(void *world)
 
 static enum vp_status open_rank(struct vp_rank *rank, struct vp_err *err)
 {
-    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_train_config *config = rank->pipeline->config;
     struct vp_backend_config backend = config->backend_config;
     enum vp_status st;
 
@@ -166,18 +167,18 @@ static enum vp_status plan_rank(struct vp_rank *rank,
     return VP_OK;
 }
 
-enum vp_status vp_crew_open(struct vp_crew *crew, struct vp_rank *ranks,
-                            struct vp_err *err)
+enum vp_status vp_pipeline_open(struct vp_pipeline *pipeline,
+                                struct vp_rank *ranks, struct vp_err *err)
 {
-    for (int i = 0; i < crew->n_ranks; i++) {
-        ranks[i].crew = crew;
+    for (int i = 0; i < pipeline->n_ranks; i++) {
+        ranks[i].pipeline = pipeline;
         ranks[i].index = i;
-        ranks[i].box = crew->config->boxes && crew->config->boxes[i]
-                           ? crew->config->boxes[i]
+        ranks[i].box = pipeline->config->boxes && pipeline->config->boxes[i]
+                           ? pipeline->config->boxes[i]
                            : &ranks[i].own_box;
-        ranks[i].is_here = is_mine(crew, i);
+        ranks[i].is_here = is_mine(pipeline, i);
         if (ranks[i].is_here)
-            crew->me = i;
+            pipeline->me = i;
         atomic_store(&ranks[i].doing, -1);
         if (vp_recorder_create(RECORDED_ACTIONS, &ranks[i].recorder) != VP_OK)
             return no_memory(err);
@@ -186,13 +187,13 @@ enum vp_status vp_crew_open(struct vp_crew *crew, struct vp_rank *ranks,
     return VP_OK;
 }
 
-enum vp_status vp_crew_meet(struct vp_crew *crew, struct vp_rank *ranks,
-                            struct vp_limit limit)
+enum vp_status vp_pipeline_meet(struct vp_pipeline *pipeline,
+                                struct vp_rank *ranks, struct vp_limit limit)
 {
-    const struct vp_train_config *config = crew->config;
+    const struct vp_train_config *config = pipeline->config;
     const struct vp_backend_ops *ops = config->backend;
     struct vp_accel device = {
-        .backend = ranks[crew->me].backend,
+        .backend = ranks[pipeline->me].backend,
         .attach = ops->attach,
         .last_error = ops->last_error,
         .alloc = ops->alloc,
@@ -209,7 +210,7 @@ enum vp_status vp_crew_meet(struct vp_crew *crew, struct vp_rank *ranks,
     char address[32] = "";
 
     if (ops->address &&
-        !ops->address(config->devices ? config->devices[crew->me]
+        !ops->address(config->devices ? config->devices[pipeline->me]
                                       : config->backend_config.device,
                       address, sizeof(address)))
         address[0] = '\0';
@@ -217,11 +218,12 @@ enum vp_status vp_crew_meet(struct vp_crew *crew, struct vp_rank *ranks,
     return vp_world_meet(config->world, address, limit);
 }
 
-enum vp_status vp_crew_plan(struct vp_crew *crew, struct vp_rank *ranks,
-                            const struct vp_schedule *schedule,
-                            struct vp_err *err)
+enum vp_status vp_pipeline_plan(struct vp_pipeline *pipeline,
+                                struct vp_rank *ranks,
+                                const struct vp_schedule *schedule,
+                                struct vp_err *err)
 {
-    for (int i = 0; i < crew->n_ranks; i++)
+    for (int i = 0; i < pipeline->n_ranks; i++)
         VP_TRY(plan_rank(&ranks[i], schedule, err));
     return VP_OK;
 }
@@ -263,7 +265,7 @@ static void list_buffers(struct vp_stage *stage, struct vp_parcel *parcels,
 }
 
 /* The parcels of this process that the way goes through. */
-static void list_ends(struct vp_crew *crew, struct vp_rank *ranks,
+static void list_ends(struct vp_pipeline *pipeline, struct vp_rank *ranks,
                       const struct vp_schedule *schedule, const struct way *way,
                       struct vp_link *link, struct vp_buffer *in,
                       struct vp_buffer *out)
@@ -282,7 +284,8 @@ static void list_ends(struct vp_crew *crew, struct vp_rank *ranks,
         struct vp_rank *sender = &ranks[link->senders[i]];
         struct vp_stage *stage;
 
-        if (!sender->is_here || !is_apart(crew, schedule, way->from, way->to))
+        if (!sender->is_here ||
+            !is_apart(pipeline, schedule, way->from, way->to))
             continue;
         stage = &find_stage(sender, way->from)->stage;
         list_buffers(stage,
@@ -309,7 +312,8 @@ static int list_senders(const struct vp_schedule *schedule,
     return from->n_replicas;
 }
 
-static enum vp_status make_channel(struct vp_crew *crew, struct vp_rank *ranks,
+static enum vp_status make_channel(struct vp_pipeline *pipeline,
+                                   struct vp_rank *ranks,
                                    const struct vp_schedule *schedule,
                                    const struct way *way,
                                    struct vp_channel **out)
@@ -324,35 +328,36 @@ static enum vp_status make_channel(struct vp_crew *crew, struct vp_rank *ranks,
         .senders = senders,
         .n_buffers = way->n_buffers,
         .n_out = N_LEAVING,
-        .direct = is_direct(crew, schedule, way->from, way->to),
+        .direct = is_direct(pipeline, schedule, way->from, way->to),
     };
     enum vp_status st = VP_ERR_NOMEM;
 
     if (buffers && senders) {
         link.n_senders = list_senders(schedule, way, link.receiver, senders);
-        list_ends(crew, ranks, schedule, way, &link, buffers, leaving);
-        st = vp_channel_create(crew->world, &link, out);
+        list_ends(pipeline, ranks, schedule, way, &link, buffers, leaving);
+        st = vp_channel_create(pipeline->world, &link, out);
     }
     free(buffers);
     free(senders);
     return st;
 }
 
-static enum vp_status connect_stage(struct vp_crew *crew, struct vp_rank *ranks,
+static enum vp_status connect_stage(struct vp_pipeline *pipeline,
+                                    struct vp_rank *ranks,
                                     const struct vp_schedule *schedule, int s)
 {
     const struct vp_schedule_stage *plan = &schedule->stages[s];
-    struct vp_stage_links *links = &crew->links[s];
+    struct vp_stage_links *links = &pipeline->links[s];
 
     for (int r = 0; r < plan->n_replicas; r++) {
         struct way act = { s - 1, s, r, plan->n_act_bufs, false };
         struct way grad = { s + 1, s, r, plan->n_grad_bufs, true };
 
         if (s > 0)
-            VP_TRY(make_channel(crew, ranks, schedule, &act,
+            VP_TRY(make_channel(pipeline, ranks, schedule, &act,
                                 &links->act[r].channel));
         if (plan->n_grad_bufs > 0)
-            VP_TRY(make_channel(crew, ranks, schedule, &grad,
+            VP_TRY(make_channel(pipeline, ranks, schedule, &grad,
                                 &links->grad[r].channel));
     }
     return VP_OK;
@@ -391,7 +396,7 @@ static void free_events(struct vp_rank_stage *rs)
 }
 
 /* The sum of gradients over the replicas of a stage, bundle by bundle. */
-static enum vp_status link_replicas(struct vp_crew *crew,
+static enum vp_status link_replicas(struct vp_pipeline *pipeline,
                                     const struct vp_stage *stage,
                                     int first_rank,
                                     struct vp_stage_links *links)
@@ -408,12 +413,12 @@ static enum vp_status link_replicas(struct vp_crew *crew,
         for (size_t i = 0; i < n_ranks; i++)
             ranks[i] = first_rank + (int)i;
         st = links->direct
-                 ? vp_direct_group_create(crew->world, ranks, (int)n_ranks,
+                 ? vp_direct_group_create(pipeline->world, ranks, (int)n_ranks,
                                           &links->replicas)
-                 : vp_group_create(crew->world, ranks, (int)n_ranks, 0,
+                 : vp_group_create(pipeline->world, ranks, (int)n_ranks, 0,
                                    &links->replicas);
     }
-    if (st == VP_OK && links->replicas && crew->config->fast_sums)
+    if (st == VP_OK && links->replicas && pipeline->config->fast_sums)
         vp_group_set_fast(links->replicas);
     if (st == VP_OK && links->replicas)
         st = vp_group_cut(links->replicas, ends, (int)n);
@@ -424,17 +429,18 @@ static enum vp_status link_replicas(struct vp_crew *crew,
 
 /* A group with fewer minibatches than replicas leaves some without gradients:
  * they only get the sum. */
-static enum vp_status join_replicas(struct vp_crew *crew,
+static enum vp_status join_replicas(struct vp_pipeline *pipeline,
                                     struct vp_rank_stage *rs,
                                     const struct vp_schedule *schedule,
                                     bool stream)
 {
-    struct vp_stage_links *links = &crew->links[rs->index];
+    struct vp_stage_links *links = &pipeline->links[rs->index];
 
     if (links->n_replicas == 1)
         return VP_OK;
     rs->replicas = links->replicas;
-    if (!rs->stage.ops->host_memory && crew->config->world && !links->direct)
+    if (!rs->stage.ops->host_memory && pipeline->config->world &&
+        !links->direct)
         VP_TRY(rs->stage.ops->host_alloc(
             rs->stage.backend, (size_t)rs->stage.n_bytes[VP_SPACE_GRAD],
             (void **)&rs->mirror));
@@ -448,18 +454,19 @@ static enum vp_status join_replicas(struct vp_crew *crew,
     return VP_OK;
 }
 
-static enum vp_status make_links(struct vp_crew *crew,
+static enum vp_status make_links(struct vp_pipeline *pipeline,
                                  const struct vp_schedule *schedule)
 {
-    crew->links = calloc((size_t)crew->n_stages, sizeof(*crew->links));
-    if (!crew->links)
+    pipeline->links = calloc((size_t)pipeline->n_stages,
+                             sizeof(*pipeline->links));
+    if (!pipeline->links)
         return VP_ERR_NOMEM;
-    for (int s = 0; s < crew->n_stages; s++) {
-        struct vp_stage_links *links = &crew->links[s];
+    for (int s = 0; s < pipeline->n_stages; s++) {
+        struct vp_stage_links *links = &pipeline->links[s];
         size_t n = (size_t)schedule->stages[s].n_replicas;
 
         links->n_replicas = (int)n;
-        links->direct = n > 1 && is_direct(crew, schedule, s, s);
+        links->direct = n > 1 && is_direct(pipeline, schedule, s, s);
         links->act = calloc(n, sizeof(*links->act));
         links->grad = calloc(n, sizeof(*links->grad));
         if (!links->act || !links->grad)
@@ -468,30 +475,31 @@ static enum vp_status make_links(struct vp_crew *crew,
     return VP_OK;
 }
 
-static enum vp_status connect_all(struct vp_crew *crew, struct vp_rank *ranks,
+static enum vp_status connect_all(struct vp_pipeline *pipeline,
+                                  struct vp_rank *ranks,
                                   const struct vp_schedule *schedule,
                                   bool stream)
 {
-    VP_TRY(make_links(crew, schedule));
-    for (int s = 0; s < crew->n_stages; s++) {
+    VP_TRY(make_links(pipeline, schedule));
+    for (int s = 0; s < pipeline->n_stages; s++) {
         int first = schedule->stages[s].first_rank;
 
-        VP_TRY(connect_stage(crew, ranks, schedule, s));
-        if (crew->links[s].n_replicas > 1)
-            VP_TRY(link_replicas(crew, &find_stage(&ranks[first], s)->stage,
-                                 first, &crew->links[s]));
+        VP_TRY(connect_stage(pipeline, ranks, schedule, s));
+        if (pipeline->links[s].n_replicas > 1)
+            VP_TRY(link_replicas(pipeline, &find_stage(&ranks[first], s)->stage,
+                                 first, &pipeline->links[s]));
     }
-    for (int r = 0; r < crew->n_ranks; r++) {
+    for (int r = 0; r < pipeline->n_ranks; r++) {
         if (!ranks[r].is_here)
             continue;
-        VP_TRY(vp_device_log_create(crew->config->backend, ranks[r].backend,
+        VP_TRY(vp_device_log_create(pipeline->config->backend, ranks[r].backend,
                                     &ranks[r].device_log));
         for (int i = 0; i < ranks[r].n_stages; i++) {
             struct vp_rank_stage *rs = &ranks[r].stages[i];
 
-            rs->stage.world = crew->world;
+            rs->stage.world = pipeline->world;
             VP_TRY(make_events(rs, schedule));
-            VP_TRY(join_replicas(crew, rs, schedule, stream));
+            VP_TRY(join_replicas(pipeline, rs, schedule, stream));
         }
     }
     return VP_OK;
@@ -501,7 +509,7 @@ static enum vp_status connect_all(struct vp_crew *crew, struct vp_rank *ranks,
 
 static int count_uses(const struct vp_rank *rank, vp_par owner)
 {
-    const struct vp_graph *graph = &rank->crew->config->graphs[0];
+    const struct vp_graph *graph = &rank->pipeline->config->graphs[0];
     int n = 0;
 
     for (int s = 0; s < rank->n_stages; s++) {
@@ -517,26 +525,28 @@ static int count_uses(const struct vp_rank *rank, vp_par owner)
 }
 
 /* Ranks whose devices all reach each other; several. */
-static bool are_direct(const struct vp_crew *crew, const int *ranks, int n)
+static bool are_direct(const struct vp_pipeline *pipeline, const int *ranks,
+                       int n)
 {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
-            if (!vp_world_is_direct(crew->world, ranks[i], ranks[j]))
+            if (!vp_world_is_direct(pipeline->world, ranks[i], ranks[j]))
                 return false;
     return n > 1;
 }
 
 /* How a rank adds what its device has. */
-static enum vp_status reach_uses(struct vp_crew *crew, struct vp_rank *rank,
-                                 struct vp_tie *tie, bool direct)
+static enum vp_status reach_uses(struct vp_pipeline *pipeline,
+                                 struct vp_rank *rank, struct vp_tie *tie,
+                                 bool direct)
 {
-    const struct vp_backend_ops *ops = crew->config->backend;
+    const struct vp_backend_ops *ops = pipeline->config->backend;
     size_t n_bytes = (size_t)(count_uses(rank, tie->owner) * tie->n) *
                      sizeof(float);
 
     if (tie->member[rank->index] < 0 || ops->host_memory || !rank->is_here)
         return VP_OK;
-    if (crew->config->world && !direct && !tie->own)
+    if (pipeline->config->world && !direct && !tie->own)
         return ops->host_alloc(rank->backend, n_bytes, (void **)&tie->mirror);
     vp_group_set_adder(tie->group, tie->member[rank->index],
                        tie->own ? vp_stage_add_own_terms : vp_stage_add_terms,
@@ -544,45 +554,47 @@ static enum vp_status reach_uses(struct vp_crew *crew, struct vp_rank *rank,
     return VP_OK;
 }
 
-static enum vp_status make_tie(struct vp_crew *crew, struct vp_rank *ranks,
-                               vp_par owner)
+static enum vp_status make_tie(struct vp_pipeline *pipeline,
+                               struct vp_rank *ranks, vp_par owner)
 {
-    const struct vp_param *param = &crew->config->graphs[0].params[owner];
-    struct vp_tie *tie = &crew->ties[crew->n_ties++];
-    int *members = calloc((size_t)crew->n_ranks, sizeof(*members));
+    const struct vp_param *param = &pipeline->config->graphs[0].params[owner];
+    struct vp_tie *tie = &pipeline->ties[pipeline->n_ties++];
+    int *members = calloc((size_t)pipeline->n_ranks, sizeof(*members));
     int n_members = 0;
     bool direct = false;
     enum vp_status st = VP_ERR_NOMEM;
 
     tie->owner = owner;
     tie->n = param->rows * param->cols;
-    tie->member = calloc((size_t)crew->n_ranks, sizeof(*tie->member));
-    for (int r = 0; tie->member && members && r < crew->n_ranks; r++) {
+    tie->member = calloc((size_t)pipeline->n_ranks, sizeof(*tie->member));
+    for (int r = 0; tie->member && members && r < pipeline->n_ranks; r++) {
         tie->member[r] = count_uses(&ranks[r], owner) > 0 ? n_members : -1;
         if (tie->member[r] >= 0)
             members[n_members++] = r;
     }
     if (tie->member && members) {
         tie->own = n_members == 1 && ranks[members[0]].n_stages == 1;
-        direct = are_direct(crew, members, n_members);
-        st = direct ? vp_direct_group_create(crew->world, members, n_members,
-                                             &tie->group)
-                    : vp_group_create(crew->world, members, n_members, 0,
+        direct = are_direct(pipeline, members, n_members);
+        st = direct ? vp_direct_group_create(pipeline->world, members,
+                                             n_members, &tie->group)
+                    : vp_group_create(pipeline->world, members, n_members, 0,
                                       &tie->group);
     }
     free(members);
     VP_TRY(st);
-    for (int r = 0; r < crew->n_ranks; r++)
-        VP_TRY(reach_uses(crew, &ranks[r], tie, direct));
+    for (int r = 0; r < pipeline->n_ranks; r++)
+        VP_TRY(reach_uses(pipeline, &ranks[r], tie, direct));
     return VP_OK;
 }
 
-static enum vp_status make_ties(struct vp_crew *crew, struct vp_rank *ranks)
+static enum vp_status make_ties(struct vp_pipeline *pipeline,
+                                struct vp_rank *ranks)
 {
-    const struct vp_graph *graph = &crew->config->graphs[0];
+    const struct vp_graph *graph = &pipeline->config->graphs[0];
 
-    crew->ties = calloc((size_t)graph->n_params + 1, sizeof(*crew->ties));
-    if (!crew->ties)
+    pipeline->ties = calloc((size_t)graph->n_params + 1,
+                            sizeof(*pipeline->ties));
+    if (!pipeline->ties)
         return VP_ERR_NOMEM;
     for (vp_par par = 0; par < graph->n_params; par++) {
         vp_par owner = graph->params[par].tied_to;
@@ -590,7 +602,7 @@ static enum vp_status make_ties(struct vp_crew *crew, struct vp_rank *ranks)
         VP_BUG_ON(owner != VP_NONE &&
                   graph->params[par].block <= graph->params[owner].block);
         if (graph->params[par].has_copies)
-            VP_TRY(make_tie(crew, ranks, par));
+            VP_TRY(make_tie(pipeline, ranks, par));
     }
     return VP_OK;
 }
@@ -602,7 +614,7 @@ static enum vp_status open_reader(struct vp_rank *rank, int replica,
                                   const struct vp_schedule *schedule,
                                   bool stream)
 {
-    const struct vp_train_config *config = rank->crew->config;
+    const struct vp_train_config *config = rank->pipeline->config;
     uint64_t n = (uint64_t)schedule->stages[0].n_replicas;
     uint64_t group = stream ? n : (uint64_t)config->accumulation_steps;
     uint64_t begin = config->loader
@@ -628,7 +640,7 @@ static enum vp_status open_reader(struct vp_rank *rank, int replica,
     return VP_OK;
 }
 
-int64_t vp_crew_ahead(const struct vp_schedule *schedule)
+int64_t vp_pipeline_ahead(const struct vp_schedule *schedule)
 {
     int64_t round = 0, flight = 0;
 
@@ -644,41 +656,45 @@ int64_t vp_crew_ahead(const struct vp_schedule *schedule)
 
 /* Ranks stop when the ring of results is full, so that of updates must have
  * room for all updates of its minibatches. */
-static void size_results(struct vp_crew *crew,
+static void size_results(struct vp_pipeline *pipeline,
                          const struct vp_schedule *schedule)
 {
-    int64_t n = 2 * vp_crew_ahead(schedule);
+    int64_t n = 2 * vp_pipeline_ahead(schedule);
     int shortest = schedule->stages[0].update_every;
 
     for (int s = 1; s < schedule->n_stages; s++)
         if (schedule->stages[s].update_every < shortest)
             shortest = schedule->stages[s].update_every;
-    crew->n_results = n > VP_RESULT_RING ? n : VP_RESULT_RING;
-    n = crew->n_results / shortest + 1;
-    crew->n_notes = n > VP_RESULT_RING ? n : VP_RESULT_RING;
+    pipeline->n_results = n > VP_RESULT_RING ? n : VP_RESULT_RING;
+    n = pipeline->n_results / shortest + 1;
+    pipeline->n_notes = n > VP_RESULT_RING ? n : VP_RESULT_RING;
 }
 
-static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks,
+static enum vp_status make_results(struct vp_pipeline *pipeline,
+                                   struct vp_rank *ranks,
                                    const struct vp_schedule *schedule)
 {
-    const struct vp_train_config *config = crew->config;
+    const struct vp_train_config *config = pipeline->config;
     size_t n_words = (size_t)config->graphs[0].n_blocks + 1, n_notes;
 
-    size_results(crew, schedule);
-    n_notes = (size_t)crew->n_notes * (size_t)crew->n_stages;
-    crew->results = calloc((size_t)crew->n_results, sizeof(*crew->results));
-    crew->norms = calloc(n_notes, sizeof(*crew->norms));
-    crew->scales = calloc(n_notes, sizeof(*crew->scales));
-    crew->marks = calloc((size_t)crew->n_notes * (size_t)crew->n_ranks,
-                         sizeof(*crew->marks));
-    crew->global_norms = calloc((size_t)crew->n_notes,
-                                sizeof(*crew->global_norms));
-    if (!crew->results || !crew->norms || !crew->scales || !crew->marks ||
-        !crew->global_norms)
+    size_results(pipeline, schedule);
+    n_notes = (size_t)pipeline->n_notes * (size_t)pipeline->n_stages;
+    pipeline->results = calloc((size_t)pipeline->n_results,
+                               sizeof(*pipeline->results));
+    pipeline->norms = calloc(n_notes, sizeof(*pipeline->norms));
+    pipeline->scales = calloc(n_notes, sizeof(*pipeline->scales));
+    pipeline->marks = calloc((size_t)pipeline->n_notes *
+                                 (size_t)pipeline->n_ranks,
+                             sizeof(*pipeline->marks));
+    pipeline->global_norms = calloc((size_t)pipeline->n_notes,
+                                    sizeof(*pipeline->global_norms));
+    if (!pipeline->results || !pipeline->norms || !pipeline->scales ||
+        !pipeline->marks || !pipeline->global_norms)
         return VP_ERR_NOMEM;
-    for (int r = 0; r < crew->n_ranks; r++) {
+    for (int r = 0; r < pipeline->n_ranks; r++) {
         ranks[r].mine = calloc(n_words, sizeof(double));
-        ranks[r].all = calloc(n_words * (size_t)crew->n_ranks, sizeof(double));
+        ranks[r].all = calloc(n_words * (size_t)pipeline->n_ranks,
+                              sizeof(double));
         if (!ranks[r].mine || !ranks[r].all)
             return VP_ERR_NOMEM;
     }
@@ -686,35 +702,37 @@ static enum vp_status make_results(struct vp_crew *crew, struct vp_rank *ranks,
 }
 
 /* Norms and stop flags go to all ranks. */
-static enum vp_status join_everybody(struct vp_crew *crew)
+static enum vp_status join_everybody(struct vp_pipeline *pipeline)
 {
-    size_t n_words = (size_t)crew->config->graphs[0].n_blocks + 1;
-    int *ranks = calloc((size_t)crew->n_ranks, sizeof(*ranks));
+    size_t n_words = (size_t)pipeline->config->graphs[0].n_blocks + 1;
+    int *ranks = calloc((size_t)pipeline->n_ranks, sizeof(*ranks));
     enum vp_status st;
 
     if (!ranks)
         return VP_ERR_NOMEM;
-    for (int r = 0; r < crew->n_ranks; r++)
+    for (int r = 0; r < pipeline->n_ranks; r++)
         ranks[r] = r;
-    st = vp_group_create(crew->world, ranks, crew->n_ranks,
-                         n_words * sizeof(double), &crew->everybody);
+    st = vp_group_create(pipeline->world, ranks, pipeline->n_ranks,
+                         n_words * sizeof(double), &pipeline->everybody);
     free(ranks);
     return st;
 }
 
-enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
-                               const struct vp_schedule *schedule,
-                               struct vp_err *err)
+enum vp_status vp_pipeline_connect(struct vp_pipeline *pipeline,
+                                   struct vp_rank *ranks,
+                                   const struct vp_schedule *schedule,
+                                   struct vp_err *err)
 {
     bool stream = vp_generator_find(schedule->name)->stream;
 
-    if (connect_all(crew, ranks, schedule, stream) != VP_OK ||
-        make_ties(crew, ranks) != VP_OK || join_everybody(crew) != VP_OK ||
-        vp_remote_connect(crew) != VP_OK ||
-        make_results(crew, ranks, schedule) != VP_OK)
-        return vp_world_status(crew->world, err) == VP_OK
+    if (connect_all(pipeline, ranks, schedule, stream) != VP_OK ||
+        make_ties(pipeline, ranks) != VP_OK ||
+        join_everybody(pipeline) != VP_OK ||
+        vp_remote_connect(pipeline) != VP_OK ||
+        make_results(pipeline, ranks, schedule) != VP_OK)
+        return vp_world_status(pipeline->world, err) == VP_OK
                    ? no_memory(err)
-                   : vp_world_status(crew->world, NULL);
+                   : vp_world_status(pipeline->world, NULL);
     for (int r = 0; r < schedule->stages[0].n_replicas; r++)
         if (ranks[r].is_here &&
             open_reader(&ranks[r], r, schedule, stream) != VP_OK)
@@ -722,25 +740,25 @@ enum vp_status vp_crew_connect(struct vp_crew *crew, struct vp_rank *ranks,
     return VP_OK;
 }
 
-void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
+void vp_pipeline_release(struct vp_pipeline *pipeline, struct vp_rank *ranks)
 {
-    VP_BUG_ON(ranks && !crew->config);
-    if (crew->config && crew->config->world)
-        vp_world_set_device(crew->config->world, NULL);
-    for (int r = 0; ranks && r < crew->n_ranks; r++) {
+    VP_BUG_ON(ranks && !pipeline->config);
+    if (pipeline->config && pipeline->config->world)
+        vp_world_set_device(pipeline->config->world, NULL);
+    for (int r = 0; ranks && r < pipeline->n_ranks; r++) {
         struct vp_rank *rank = &ranks[r];
 
         vp_prefetch_free(rank->reader);
         vp_batch_free(rank->eval_batch);
-        for (int t = 0; rank->is_here && t < crew->n_ties; t++)
-            if (crew->ties[t].mirror)
-                crew->config->backend->host_free(rank->backend,
-                                                 crew->ties[t].mirror);
+        for (int t = 0; rank->is_here && t < pipeline->n_ties; t++)
+            if (pipeline->ties[t].mirror)
+                pipeline->config->backend->host_free(rank->backend,
+                                                     pipeline->ties[t].mirror);
         for (int i = 0; i < rank->n_stages; i++) {
             free_events(&rank->stages[i]);
             if (rank->stages[i].mirror)
-                crew->config->backend->host_free(rank->backend,
-                                                 rank->stages[i].mirror);
+                pipeline->config->backend->host_free(rank->backend,
+                                                     rank->stages[i].mirror);
             vp_stage_release(&rank->stages[i].stage);
         }
         free(rank->stages);
@@ -750,22 +768,22 @@ void vp_crew_release(struct vp_crew *crew, struct vp_rank *ranks)
         free(rank->mine);
         free(rank->all);
         if (rank->backend)
-            crew->config->backend->close(rank->backend);
+            pipeline->config->backend->close(rank->backend);
     }
-    for (int s = 0; crew->links && s < crew->n_stages; s++) {
-        free(crew->links[s].act);
-        free(crew->links[s].grad);
+    for (int s = 0; pipeline->links && s < pipeline->n_stages; s++) {
+        free(pipeline->links[s].act);
+        free(pipeline->links[s].grad);
     }
-    for (int t = 0; t < crew->n_ties; t++)
-        free(crew->ties[t].member);
-    free(crew->links);
-    free(crew->ties);
-    free(crew->results);
-    free(crew->norms);
-    free(crew->scales);
-    free(crew->marks);
-    free(crew->global_norms);
-    vp_remote_release(crew);
-    if (!crew->config || !crew->config->world)
-        vp_world_free(crew->world);
+    for (int t = 0; t < pipeline->n_ties; t++)
+        free(pipeline->ties[t].member);
+    free(pipeline->links);
+    free(pipeline->ties);
+    free(pipeline->results);
+    free(pipeline->norms);
+    free(pipeline->scales);
+    free(pipeline->marks);
+    free(pipeline->global_norms);
+    vp_remote_release(pipeline);
+    if (!pipeline->config || !pipeline->config->world)
+        vp_world_free(pipeline->world);
 }
