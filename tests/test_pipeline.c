@@ -285,9 +285,9 @@ enum { MAX_ROUNDS = 64, MAX_REPLICAS = 4 };
 struct literal_stage {
     struct vp_stage stage;
     int n_replicas;
-    int every;                   /* minibatches of a round */
-    int lag;                     /* rounds between a version and its use */
-    struct vp_parcel *out, *din; /* packets for the neighbours */
+    int every; /* minibatches of a round */
+    int lag;   /* rounds between a version and its use */
+    struct vp_stage_message *out, *din; /* packets for the neighbours */
     float *grads[MAX_REPLICAS];
     int64_t n_floats;
     double norm;
@@ -317,8 +317,8 @@ static void literal_open_stage(struct literal *lit, int s, int first,
     ls->n_floats = ls->stage.n_bytes[VP_SPACE_GRAD] / 4;
     for (int r = 0; r < ls->n_replicas; r++)
         ls->grads[r] = calloc((size_t)ls->n_floats, sizeof(float));
-    ls->out = new_parcel(&ls->stage, ls->stage.n_bytes[VP_SPACE_OUT]);
-    ls->din = new_parcel(&ls->stage, ls->stage.n_bytes[VP_SPACE_DIN]);
+    ls->out = new_message(&ls->stage, ls->stage.n_bytes[VP_SPACE_OUT]);
+    ls->din = new_message(&ls->stage, ls->stage.n_bytes[VP_SPACE_DIN]);
 }
 
 static void literal_close(struct literal *lit)
@@ -326,8 +326,8 @@ static void literal_close(struct literal *lit)
     for (int s = 0; s < lit->n_stages; s++) {
         struct literal_stage *ls = &lit->stages[s];
 
-        free_parcel(&ls->stage, ls->out, ls->stage.n_bytes[VP_SPACE_OUT]);
-        free_parcel(&ls->stage, ls->din, ls->stage.n_bytes[VP_SPACE_DIN]);
+        free_message(&ls->stage, ls->out, ls->stage.n_bytes[VP_SPACE_OUT]);
+        free_message(&ls->stage, ls->din, ls->stage.n_bytes[VP_SPACE_DIN]);
         vp_stage_release(&ls->stage);
         for (int r = 0; r < ls->n_replicas; r++)
             free(ls->grads[r]);
@@ -352,13 +352,14 @@ static float literal_scale(const struct literal *lit)
 }
 
 /* What a compressed message brings: every float is one that BF16 has. */
-static void literal_send(const struct literal *lit, struct vp_parcel *parcel,
+static void literal_send(const struct literal *lit,
+                         struct vp_stage_message *message,
                          const struct vp_program *program,
                          const struct vp_packet *packet)
 {
     for (int i = 0; lit->config->compress && i < packet->n_entries; i++) {
         const struct vp_packet_entry *entry = &packet->entries[i];
-        float *x = (float *)((char *)parcel->tensors + entry->offset);
+        float *x = (float *)((char *)message->tensors + entry->offset);
         uint16_t bits;
 
         if (program->graph->values[entry->value].dtype != VP_DTYPE_F32)
@@ -385,22 +386,22 @@ static void literal_forward(struct literal *lit, int m, int done,
     for (int s = 0; s < lit->n_stages; s++) {
         struct literal_stage *ls = &lit->stages[s];
         struct vp_slot *slot = &ls->stage.slots[0];
-        struct vp_boundary boundary = { .out = ls->out };
+        struct vp_launch_messages messages = { .out = ls->out };
         int in_round = m % ls->every;
 
         if (s == 0)
-            vp_stage_load(&ls->stage, slot->parcel, lit->batch, (uint64_t)m);
+            vp_stage_load(&ls->stage, slot->message, lit->batch, (uint64_t)m);
         else
-            slot->parcel = lit->stages[s - 1].out;
+            slot->message = lit->stages[s - 1].out;
         slot->mb = (struct vp_mb){ .seed = lit->config->seed,
                                    .first_sample = lit->batch->first_sample,
                                    .loss_grad = literal_scale(lit),
                                    .accumulate = in_round >= ls->n_replicas,
                                    .train = !eval };
-        ls->out->header = slot->parcel->header;
+        ls->out->header = slot->message->header;
         slot->version = eval ? done / ls->every : literal_version(lit, s, m);
         vp_stage_run(&ls->stage, slot, VP_LIST_F, slot->version, eval,
-                     &boundary);
+                     &messages);
         vp_stage_wait(&ls->stage);
         literal_send(lit, ls->out, vp_stage_program(&ls->stage, slot),
                      &vp_stage_program(&ls->stage, slot)->out);
@@ -467,7 +468,7 @@ static void literal_backward(struct literal *lit, int m)
     for (int s = lit->n_stages - 1; s >= 0; s--) {
         struct literal_stage *ls = &lit->stages[s];
         struct vp_slot *slot = &ls->stage.slots[0];
-        struct vp_boundary boundary = {
+        struct vp_launch_messages messages = {
             .din = ls->din,
             .dout = s == lit->n_stages - 1 ? NULL : lit->stages[s + 1].din,
         };
@@ -476,7 +477,7 @@ static void literal_backward(struct literal *lit, int m)
 
         memcpy(ls->stage.grads, mine, n_bytes);
         vp_stage_run(&ls->stage, slot, VP_LIST_B, slot->version, false,
-                     &boundary);
+                     &messages);
         vp_stage_wait(&ls->stage);
         if (s > 0)
             literal_send(lit, ls->din, vp_stage_program(&ls->stage, slot),

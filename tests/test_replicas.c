@@ -57,7 +57,7 @@ struct part {
     int n_replicas;
     float *grads[MAX_REPLICAS];
     int64_t n_floats;
-    struct vp_parcel *out, *din; /* packets for the neighbours */
+    struct vp_stage_message *out, *din; /* packets for the neighbours */
 };
 
 struct literal {
@@ -82,8 +82,8 @@ static void open_part(struct literal *lit, struct part *part,
     part->n_floats = part->stage.n_bytes[VP_SPACE_GRAD] / 4;
     for (int r = 0; r < part->n_replicas; r++)
         part->grads[r] = calloc((size_t)part->n_floats, sizeof(float));
-    part->out = new_parcel(&part->stage, part->stage.n_bytes[VP_SPACE_OUT]);
-    part->din = new_parcel(&part->stage, part->stage.n_bytes[VP_SPACE_DIN]);
+    part->out = new_message(&part->stage, part->stage.n_bytes[VP_SPACE_OUT]);
+    part->din = new_message(&part->stage, part->stage.n_bytes[VP_SPACE_DIN]);
 }
 
 static void literal_open(struct literal *lit, const struct run *run)
@@ -115,8 +115,10 @@ static void literal_close(struct literal *lit)
     for (int s = 0; s < lit->n_parts; s++) {
         struct part *part = &lit->parts[s];
 
-        free_parcel(&part->stage, part->out, part->stage.n_bytes[VP_SPACE_OUT]);
-        free_parcel(&part->stage, part->din, part->stage.n_bytes[VP_SPACE_DIN]);
+        free_message(&part->stage, part->out,
+                     part->stage.n_bytes[VP_SPACE_OUT]);
+        free_message(&part->stage, part->din,
+                     part->stage.n_bytes[VP_SPACE_DIN]);
         vp_stage_release(&part->stage);
         for (int r = 0; r < part->n_replicas; r++)
             free(part->grads[r]);
@@ -136,20 +138,20 @@ static double forward(struct literal *lit, uint64_t m, int k)
     for (int s = 0; s < lit->n_parts; s++) {
         struct part *part = &lit->parts[s];
         struct vp_slot *slot = &part->stage.slots[0];
-        struct vp_boundary boundary = { .out = part->out };
+        struct vp_launch_messages messages = { .out = part->out };
 
         if (s == 0)
-            vp_stage_load(&part->stage, slot->parcel, lit->batch, m);
+            vp_stage_load(&part->stage, slot->message, lit->batch, m);
         else
-            slot->parcel = lit->parts[s - 1].out;
+            slot->message = lit->parts[s - 1].out;
         slot->mb = (struct vp_mb){ .seed = lit->run->config.seed,
                                    .first_sample = lit->batch->first_sample,
                                    .loss_grad = 1.0f / (float)lit->n_mb,
                                    .accumulate = k >= part->n_replicas,
                                    .train = true };
-        part->out->header = slot->parcel->header;
+        part->out->header = slot->message->header;
         vp_stage_run(&part->stage, slot, VP_LIST_F, part->stage.newest, false,
-                     &boundary);
+                     &messages);
         vp_stage_wait(&part->stage);
     }
     vp_stage_fetch_loss(&last->stage, &last->stage.slots[0], false);
@@ -161,7 +163,7 @@ static void backward(struct literal *lit, int k)
 {
     for (int s = lit->n_parts - 1; s >= 0; s--) {
         struct part *part = &lit->parts[s];
-        struct vp_boundary boundary = {
+        struct vp_launch_messages messages = {
             .din = part->din,
             .dout = s == lit->n_parts - 1 ? NULL : lit->parts[s + 1].din,
         };
@@ -170,7 +172,7 @@ static void backward(struct literal *lit, int k)
 
         memcpy(part->stage.grads, mine, n_bytes);
         vp_stage_run(&part->stage, &part->stage.slots[0], VP_LIST_B,
-                     part->stage.newest, false, &boundary);
+                     part->stage.newest, false, &messages);
         vp_stage_wait(&part->stage);
         memcpy(mine, part->stage.grads, n_bytes);
     }

@@ -97,7 +97,7 @@ struct literal {
 static float literal_minibatch(struct literal *lit, int accumulation, int m)
 {
     const struct vp_train_config *config = lit->config;
-    const struct vp_boundary none = { NULL, NULL, NULL };
+    const struct vp_launch_messages none = { NULL, NULL, NULL };
     struct vp_stage *stage = &lit->stage;
     struct vp_slot *slot = &stage->slots[0];
     struct vp_err err;
@@ -105,7 +105,7 @@ static float literal_minibatch(struct literal *lit, int accumulation, int m)
 
     assert_int_equal(vp_data_fill(config->data, (uint64_t)m, lit->batch, &err),
                      VP_OK);
-    vp_stage_load(stage, slot->parcel, lit->batch, (uint64_t)m);
+    vp_stage_load(stage, slot->message, lit->batch, (uint64_t)m);
     slot->mb = (struct vp_mb){ .seed = config->seed,
                                .first_sample = lit->batch->first_sample,
                                .loss_grad = lit->scale / (float)accumulation,

@@ -388,23 +388,24 @@ static inline struct setup loud(const char *schedule, int n_stages,
 static const char *const models[] = { "bert", "gpt2", "translation" };
 
 /* A message of a pipeline that is run by hand, in the stage's memory. */
-static inline struct vp_parcel *new_parcel(const struct vp_stage *stage,
-                                           int64_t n_bytes)
+static inline struct vp_stage_message *new_message(const struct vp_stage *stage,
+                                                   int64_t n_bytes)
 {
-    struct vp_parcel *parcel = calloc(1, sizeof(*parcel));
+    struct vp_stage_message *message = calloc(1, sizeof(*message));
 
-    assert_non_null(parcel);
+    assert_non_null(message);
     assert_int_equal(stage->ops->alloc(stage->backend, (size_t)n_bytes + 1,
-                                       &parcel->tensors),
+                                       &message->tensors),
                      VP_OK);
-    return parcel;
+    return message;
 }
 
-static inline void free_parcel(const struct vp_stage *stage,
-                               struct vp_parcel *parcel, int64_t n_bytes)
+static inline void free_message(const struct vp_stage *stage,
+                                struct vp_stage_message *message,
+                                int64_t n_bytes)
 {
-    stage->ops->free(stage->backend, parcel->tensors, (size_t)n_bytes + 1);
-    free(parcel);
+    stage->ops->free(stage->backend, message->tensors, (size_t)n_bytes + 1);
+    free(message);
 }
 
 #endif

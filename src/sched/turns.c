@@ -22,7 +22,7 @@ struct turn {
 };
 
 /* A message between link and copy engine. */
-struct parcel {
+struct message {
     double time;
     double copy;
     int device; /* that it enters */
@@ -33,8 +33,8 @@ struct turns {
     struct vp_run *run;
     struct turn *at; /* per rank */
     int *n_busy;     /* per device: ranks that compute */
-    struct parcel *parcels;
-    int n_parcels;
+    struct message *messages;
+    int n_messages;
     double now;
     int n_done;
 };
@@ -97,33 +97,33 @@ static void send(struct turns *turns, int rank, const struct vp_action *a,
     if (copy == 0.0 || a->peer == rank)
         return;
     *arrival = INFINITY; /* until the copy is made */
-    turns->parcels[turns->n_parcels++] = (struct parcel){
+    turns->messages[turns->n_messages++] = (struct message){
         time, copy, vp_clock_device(turns->run, a->peer), arrival
     };
 }
 
 /* The message that reaches its device first; NULL: none is under way. */
-static struct parcel *first_parcel(const struct turns *turns)
+static struct message *first_message(const struct turns *turns)
 {
-    struct parcel *first = NULL;
+    struct message *first = NULL;
 
-    for (int i = 0; i < turns->n_parcels; i++)
-        if (!first || turns->parcels[i].time < first->time)
-            first = &turns->parcels[i];
+    for (int i = 0; i < turns->n_messages; i++)
+        if (!first || turns->messages[i].time < first->time)
+            first = &turns->messages[i];
     return first;
 }
 
 /* Engines take what has reached them, in that order. */
 static void copy_in(struct turns *turns)
 {
-    struct parcel *p;
+    struct message *p;
 
-    while ((p = first_parcel(turns)) && p->time <= turns->now) {
+    while ((p = first_message(turns)) && p->time <= turns->now) {
         double *engine = &turns->run->clock->copy[VP_COPY_IN][p->device];
 
         *engine = (p->time > *engine ? p->time : *engine) + p->copy;
         *p->arrival = *engine;
-        *p = turns->parcels[--turns->n_parcels];
+        *p = turns->messages[--turns->n_messages];
     }
 }
 
@@ -205,8 +205,8 @@ static void end_all(struct turns *turns)
 /* Of what is to come. A rank at its end has nothing to come. */
 static double next_time(const struct turns *turns)
 {
-    const struct parcel *parcel = first_parcel(turns);
-    double next = parcel ? parcel->time : INFINITY;
+    const struct message *message = first_message(turns);
+    double next = message ? message->time : INFINITY;
 
     for (int r = 0; r < turns->run->schedule->n_ranks; r++)
         if (vp_run_next(turns->run, r) && turns->at[r].until < next)
@@ -239,13 +239,13 @@ enum vp_status vp_turns_run(struct vp_run *run, struct vp_err *err)
 
     turns.at = calloc(n, sizeof(*turns.at));
     turns.n_busy = calloc(n, sizeof(*turns.n_busy));
-    turns.parcels = calloc(n_actions > 0 ? n_actions : 1,
-                           sizeof(*turns.parcels));
-    st = turns.at && turns.n_busy && turns.parcels
+    turns.messages = calloc(n_actions > 0 ? n_actions : 1,
+                            sizeof(*turns.messages));
+    st = turns.at && turns.n_busy && turns.messages
              ? take_turns(&turns, err)
              : vp_err_set(err, VP_ERR_NOMEM, "schedule: out of memory");
     free(turns.at);
     free(turns.n_busy);
-    free(turns.parcels);
+    free(turns.messages);
     return st;
 }

@@ -56,7 +56,7 @@ enum vp_status vp_rank_inject(struct vp_rank *rank,
 enum vp_status vp_run_backward(struct vp_rank *rank,
                                const struct vp_action *action,
                                enum vp_list list,
-                               const struct vp_boundary *boundary);
+                               const struct vp_launch_messages *messages);
 enum vp_status vp_exec_reduce(struct vp_rank *rank,
                               const struct vp_action *action);
 

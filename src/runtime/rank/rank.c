@@ -16,15 +16,15 @@
 enum direction { ACT, GRAD };
 
 /* A message of the schedule, found in the pipeline. */
-struct message {
+struct message_id {
     struct vp_channel *channel;
     uint64_t number;
 };
 
 /* Message `msg` to (stage, replica): counted over all repeats and jobs. */
-static struct message find_message(const struct vp_rank *rank, int stage,
-                                   int replica, enum direction direction,
-                                   int msg)
+static struct message_id find_message(const struct vp_rank *rank, int stage,
+                                      int replica, enum direction direction,
+                                      int msg)
 {
     const struct vp_stage_links *links = &rank->pipeline->links[stage];
     const struct vp_edge *edge = direction == ACT ? &links->act[replica]
@@ -33,15 +33,15 @@ static struct message find_message(const struct vp_rank *rank, int stage,
                       1) /
                      links->n_replicas;
 
-    return (struct message){
+    return (struct message_id){
         edge->channel, edge->base + (uint64_t)(rank->repeat * per_repeat + msg)
     };
 }
 
 /* The message that an F or B makes, or a SEND posts. */
-static struct message outgoing(const struct vp_rank *rank,
-                               const struct vp_action *action,
-                               enum direction direction)
+static struct message_id outgoing(const struct vp_rank *rank,
+                                  const struct vp_action *action,
+                                  enum direction direction)
 {
     int to = direction == ACT ? action->stage + 1 : action->stage - 1;
     int replica = 0;
@@ -51,25 +51,24 @@ static struct message outgoing(const struct vp_rank *rank,
     return find_message(rank, to, replica, direction, action->msg);
 }
 
-/* A parcel to write into. What its last receiver still has to do with it comes
+/* A message to write into. What its last receiver still has to do with it comes
  * first on the device. */
 static enum vp_status acquire(struct vp_rank *rank,
                               const struct vp_action *action,
                               enum direction direction,
-                              struct vp_parcel **parcel_out)
+                              struct vp_stage_message **message_out)
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
-    struct message message = outgoing(rank, action, direction);
+    struct message_id id = outgoing(rank, action, direction);
     enum vp_status st;
-    void *parcel;
+    void *message;
 
     vp_watch_begin_wait(rank);
-    st = vp_channel_acquire(message.channel, message.number, limit_of(rank),
-                            &parcel);
+    st = vp_channel_acquire(id.channel, id.number, limit_of(rank), &message);
     count(rank, &rs->count.way[direction].send_ns, vp_watch_end_wait(rank, st));
     VP_TRY(st);
-    *parcel_out = parcel;
-    VP_TRY(rs->stage.ops->stream_wait(rs->stage.stream, (*parcel_out)->read));
+    *message_out = message;
+    VP_TRY(rs->stage.ops->stream_wait(rs->stage.stream, (*message_out)->read));
     vp_device_log_begin(rank, action);
     return VP_OK;
 }
@@ -77,25 +76,24 @@ static enum vp_status acquire(struct vp_rank *rank,
 static enum vp_status receive(struct vp_rank *rank,
                               const struct vp_action *action,
                               enum direction direction,
-                              struct vp_parcel **parcel_out)
+                              struct vp_stage_message **message_out)
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
-    struct message message = find_message(rank, rs->index, rs->replica,
-                                          direction, action->msg);
+    struct message_id id = find_message(rank, rs->index, rs->replica, direction,
+                                        action->msg);
     struct vp_way_count *way = &rs->count.way[direction];
     enum vp_status st;
     size_t n_bytes;
-    void *parcel;
+    void *message;
 
     vp_watch_begin_wait(rank);
-    st = vp_channel_wait(message.channel, message.number, limit_of(rank),
-                         &parcel);
+    st = vp_channel_wait(id.channel, id.number, limit_of(rank), &message);
     count(rank, &way->receive_ns, vp_watch_end_wait(rank, st));
     VP_TRY(st);
-    *parcel_out = parcel;
-    VP_BUG_ON((*parcel_out)->header.minibatch !=
+    *message_out = message;
+    VP_BUG_ON((*message_out)->header.minibatch !=
               run_minibatch(rank, action->mb));
-    VP_TRY(vp_wire_unpack(&rs->stage, *parcel_out,
+    VP_TRY(vp_wire_unpack(&rs->stage, *message_out,
                           direction == ACT ? VP_LIST_F : VP_LIST_B, &n_bytes));
     count(rank, &way->bytes_received, (int64_t)n_bytes);
     count(rank, &way->n_received, 1);
@@ -108,18 +106,18 @@ static enum vp_status release_one(struct vp_rank *rank,
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
     const struct vp_slot *slot = &rs->stage.slots[action->slot];
-    const struct vp_parcel *parcel = direction == ACT ? slot->parcel
-                                                      : slot->grad;
+    const struct vp_stage_message *message = direction == ACT ? slot->message
+                                                              : slot->grad;
     int own = vp_schedule_own_index(rank->job->schedule, rs->index, action->mb);
-    struct message message = find_message(rank, rs->index, rs->replica,
-                                          direction, own);
+    struct message_id id = find_message(rank, rs->index, rs->replica, direction,
+                                        own);
 
-    VP_TRY(vp_wire_give_back(&rs->stage, parcel));
-    vp_channel_release(message.channel, message.number);
+    VP_TRY(vp_wire_give_back(&rs->stage, message));
+    vp_channel_release(id.channel, id.number);
     return VP_OK;
 }
 
-/* Gives back the parcels of a minibatch that nothing reads any more. */
+/* Gives back the messages of a minibatch that nothing reads any more. */
 static enum vp_status release(struct vp_rank *rank,
                               const struct vp_action *action, bool gradient_too)
 {
@@ -171,7 +169,7 @@ static void set_scalars(struct vp_rank *rank, const struct vp_rank_stage *rs,
 
     slot->mb = (struct vp_mb){
         .seed = config->seed,
-        .first_sample = slot->parcel->header.first_sample,
+        .first_sample = slot->message->header.first_sample,
         .loss_grad = mean * vp_scale_factor(&rs->stage.scale),
         .accumulate = !begins_update(rank, rs, mb),
         .train = rank->job->kind == VP_JOB_TRAIN,
@@ -221,7 +219,7 @@ static enum vp_status note_result(struct vp_rank *rank,
                                   struct vp_rank_stage *rs,
                                   const struct vp_slot *slot)
 {
-    const struct vp_header *header = &slot->parcel->header;
+    const struct vp_message_header *header = &slot->message->header;
     bool eval = rank->job->kind == VP_JOB_EVAL;
     struct vp_note note = {
         .kind = VP_NOTE_RESULT,
@@ -246,26 +244,26 @@ static enum vp_status exec_forward(struct vp_rank *rank,
     struct vp_slot *slot = &rs->stage.slots[action->slot];
     bool eval = rank->job->kind == VP_JOB_EVAL;
     uint64_t minibatch = run_minibatch(rank, action->mb);
-    struct vp_boundary boundary = { NULL, NULL, NULL };
+    struct vp_launch_messages messages = { NULL, NULL, NULL };
     const struct vp_batch *batch = NULL;
 
     if (rs->index == 0)
         VP_TRY(next_batch(rank, minibatch, &batch));
     if (!is_last(rank, rs->index))
-        VP_TRY(acquire(rank, action, ACT, &boundary.out));
+        VP_TRY(acquire(rank, action, ACT, &messages.out));
     else if (batch)
         vp_device_log_begin(rank, action);
     if (batch)
-        VP_TRY(vp_stage_load(&rs->stage, slot->parcel, batch, minibatch));
+        VP_TRY(vp_stage_load(&rs->stage, slot->message, batch, minibatch));
     else
-        slot->parcel = rs->act;
+        slot->message = rs->act;
     slot->version = version_of(rank, rs, action);
     set_scalars(rank, rs, slot, action->mb);
     note_flops(rank, rs, slot, VP_LIST_F);
-    if (boundary.out)
-        boundary.out->header = slot->parcel->header;
+    if (messages.out)
+        messages.out->header = slot->message->header;
     VP_TRY(vp_stage_run(&rs->stage, slot, VP_LIST_F, slot->version, eval,
-                        &boundary));
+                        &messages));
     if (is_last(rank, rs->index))
         VP_TRY(vp_stage_fetch_loss(&rs->stage, slot, eval));
     if (!rank->job->schedule->forward_only)
@@ -280,7 +278,7 @@ static enum vp_status exec_forward(struct vp_rank *rank,
 static enum vp_status exec_recompute(struct vp_rank *rank,
                                      const struct vp_action *action)
 {
-    const struct vp_boundary none = { NULL, NULL, NULL };
+    const struct vp_launch_messages none = { NULL, NULL, NULL };
     struct vp_rank_stage *rs = stage_of(rank, action);
     const struct vp_slot *slot = &rs->stage.slots[action->slot];
 
@@ -294,15 +292,15 @@ static enum vp_status exec_backward(struct vp_rank *rank,
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
     struct vp_slot *slot = &rs->stage.slots[action->slot];
-    struct vp_boundary boundary = { .dout = rs->grad };
+    struct vp_launch_messages messages = { .dout = rs->grad };
 
     slot->grad = rs->grad;
     note_flops(rank, rs, slot, VP_LIST_B);
     if (rs->index > 0) {
-        VP_TRY(acquire(rank, action, GRAD, &boundary.din));
-        boundary.din->header = slot->parcel->header;
+        VP_TRY(acquire(rank, action, GRAD, &messages.din));
+        messages.din->header = slot->message->header;
     }
-    VP_TRY(vp_run_backward(rank, action, VP_LIST_B, &boundary));
+    VP_TRY(vp_run_backward(rank, action, VP_LIST_B, &messages));
     VP_TRY(vp_update_look(rank));
     if (is_last(rank, rs->index))
         VP_TRY(note_result(rank, rs, slot));
@@ -314,35 +312,34 @@ static enum vp_status exec_weights(struct vp_rank *rank,
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
     const struct vp_slot *slot = &rs->stage.slots[action->slot];
-    const struct vp_boundary boundary = { .dout = slot->grad };
+    const struct vp_launch_messages messages = { .dout = slot->grad };
 
     note_flops(rank, rs, slot, VP_LIST_W);
-    VP_TRY(vp_run_backward(rank, action, VP_LIST_W, &boundary));
+    VP_TRY(vp_run_backward(rank, action, VP_LIST_W, &messages));
     return release(rank, action, true);
 }
 
 /* Marks the message as written from here on. There are as many events as
- * parcels on that way, so none is used again before its message was taken. */
+ * messages on that way, so none is used again before its message was taken. */
 static enum vp_status mark_written(struct vp_rank *rank,
                                    struct vp_rank_stage *rs,
-                                   struct message message,
+                                   struct message_id id,
                                    enum direction direction,
                                    size_t *n_bytes_out)
 {
     uint64_t k = rs->n_messages[direction]++ % (uint64_t)rs->n_sent[direction];
     enum vp_space space = direction == ACT ? VP_SPACE_OUT : VP_SPACE_DIN;
-    struct vp_parcel *parcel;
+    struct vp_stage_message *message;
     void *buffer;
 
     /* The credit was taken before the computation. */
-    VP_TRY(vp_channel_acquire(message.channel, message.number, limit_of(rank),
-                              &buffer));
-    parcel = buffer;
+    VP_TRY(vp_channel_acquire(id.channel, id.number, limit_of(rank), &buffer));
+    message = buffer;
     if (!vp_wire_is_direct(&rs->stage, space))
-        parcel->written = rs->sent[direction][k];
-    VP_TRY(vp_wire_pack(&rs->stage, parcel,
+        message->written = rs->sent[direction][k];
+    VP_TRY(vp_wire_pack(&rs->stage, message,
                         direction == ACT ? VP_LIST_F : VP_LIST_B, n_bytes_out));
-    return rs->stage.ops->event_record(parcel->written, rs->stage.stream);
+    return rs->stage.ops->event_record(message->written, rs->stage.stream);
 }
 
 static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,
@@ -350,11 +347,11 @@ static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
     struct vp_way_count *way = &rs->count.way[direction];
-    struct message message = outgoing(rank, action, direction);
+    struct message_id id = outgoing(rank, action, direction);
     size_t n_bytes;
 
-    VP_TRY(mark_written(rank, rs, message, direction, &n_bytes));
-    vp_channel_post(message.channel, message.number, n_bytes);
+    VP_TRY(mark_written(rank, rs, id, direction, &n_bytes));
+    vp_channel_post(id.channel, id.number, n_bytes);
     count(rank, &way->bytes_sent, (int64_t)n_bytes);
     count(rank, &way->n_sent, 1);
     return VP_OK;
@@ -452,12 +449,13 @@ enum vp_status vp_rank_inject(struct vp_rank *rank,
     }
 }
 
-/* The tensors of a parcel where the host can read them; NULL if it cannot. */
+/* The tensors of a message where the host can read them; NULL if it cannot. */
 static const char *values_of(struct vp_rank *rank, struct vp_stage *stage,
-                             const struct vp_parcel *parcel, int64_t n_bytes)
+                             const struct vp_stage_message *message,
+                             int64_t n_bytes)
 {
     if (stage->ops->host_memory)
-        return parcel->tensors;
+        return message->tensors;
     if (rank->n_looked_at < n_bytes) {
         free(rank->looked_at);
         rank->looked_at = malloc((size_t)n_bytes);
@@ -465,7 +463,7 @@ static const char *values_of(struct vp_rank *rank, struct vp_stage *stage,
     }
     if (!rank->looked_at ||
         stage->ops->copy(stage->backend, stage->stream, rank->looked_at,
-                         parcel->tensors, (size_t)n_bytes) != VP_OK ||
+                         message->tensors, (size_t)n_bytes) != VP_OK ||
         vp_stage_wait(stage) != VP_OK)
         return NULL;
     return rank->looked_at;
@@ -477,20 +475,20 @@ static void show_message(struct vp_rank *rank, const struct vp_action *action,
 {
     bool act = action->kind == VP_ACTION_SEND_ACT;
     struct vp_stage *stage = &stage_of(rank, action)->stage;
-    struct message message = outgoing(rank, action, act ? ACT : GRAD);
+    struct message_id id = outgoing(rank, action, act ? ACT : GRAD);
     const struct vp_program *program;
-    const struct vp_parcel *parcel;
+    const struct vp_stage_message *message;
     void *buffer;
 
-    what->message = message.number;
-    if (vp_channel_acquire(message.channel, message.number, limit_of(rank),
-                           &buffer) != VP_OK)
+    what->message = id.number;
+    if (vp_channel_acquire(id.channel, id.number, limit_of(rank), &buffer) !=
+        VP_OK)
         return;
-    parcel = buffer;
-    program = &stage->buckets[parcel->header.bucket].train;
+    message = buffer;
+    program = &stage->buckets[message->header.bucket].train;
     what->graph = program->graph;
     what->packet = act ? &program->out : &program->din;
-    what->values = values_of(rank, stage, parcel, what->packet->n_bytes);
+    what->values = values_of(rank, stage, message, what->packet->n_bytes);
 }
 
 static void observe(struct vp_rank *rank, const struct vp_action *action)

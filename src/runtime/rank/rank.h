@@ -138,10 +138,10 @@ struct vp_stage_count {
 struct vp_rank_stage {
     struct vp_stage stage;
     int index, replica;
-    int first_item;               /* of its state: see vp_trainer_state() */
-    struct vp_parcel *act, *grad; /* that arrived for the next F, B */
-    struct vp_event **sent[2];    /* a ring per direction: see send() */
-    int n_sent[2];                /* events in it */
+    int first_item; /* of its state: see vp_trainer_state() */
+    struct vp_stage_message *act, *grad; /* that arrived for the next F, B */
+    struct vp_event **sent[2];           /* a ring per direction: see send() */
+    int n_sent[2];                       /* events in it */
     uint64_t n_messages[2];
     double norm; /* of its gradients, at the last update */
     struct vp_stage_count count;

@@ -61,7 +61,7 @@ static enum vp_status offer(struct vp_rank *rank,
 enum vp_status vp_run_backward(struct vp_rank *rank,
                                const struct vp_action *action,
                                enum vp_list list,
-                               const struct vp_boundary *boundary)
+                               const struct vp_launch_messages *messages)
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
     const struct vp_slot *slot = &rs->stage.slots[action->slot];
@@ -71,11 +71,11 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
     int n_done = 0;
 
     if (vp_update_is_early(rank, action, &rate))
-        return vp_stage_run_and_update(&rs->stage, slot, version, boundary,
+        return vp_stage_run_and_update(&rs->stage, slot, version, messages,
                                        rate.lr, rate.grad_scale);
     VP_BUG_ON(rs->stage.spec.grad_linger > 0); /* gradients would be lost */
     if (!rs->replicas || rs->mirror || !is_final(rank, action))
-        return vp_stage_run(&rs->stage, slot, list, version, false, boundary);
+        return vp_stage_run(&rs->stage, slot, list, version, false, messages);
     program = vp_stage_program(&rs->stage, slot);
     for (int i = 0; i < program->n_bundles; i++) {
         int index = program->bundle_order[i];
@@ -86,7 +86,7 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
         if (bundle->n_calls > n_done)
             VP_TRY(vp_stage_run_part(&rs->stage, slot, list, n_done,
                                      bundle->n_calls - n_done, version,
-                                     boundary));
+                                     messages));
         n_done = bundle->n_calls;
         VP_TRY(offer(rank, action, rs, index));
     }
@@ -94,7 +94,7 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
         return VP_OK;
     return vp_stage_run_part(&rs->stage, slot, list, n_done,
                              program->n_calls[list] - n_done, version,
-                             boundary);
+                             messages);
 }
 
 /* To the host, or back. */

@@ -307,13 +307,14 @@ static enum vp_status init_weights(struct vp_stage *stage)
 typedef enum vp_status (*event_fn)(struct vp_stage *stage,
                                    struct vp_event **event);
 
-static enum vp_status each_of(struct vp_stage *stage, struct vp_parcel *parcels,
-                              int n, enum vp_space space, event_fn fn)
+static enum vp_status each_of(struct vp_stage *stage,
+                              struct vp_stage_message *messages, int n,
+                              enum vp_space space, event_fn fn)
 {
     for (int i = 0; i < n; i++) {
-        VP_TRY(fn(stage, &parcels[i].read));
+        VP_TRY(fn(stage, &messages[i].read));
         if (vp_wire_is_direct(stage, space))
-            VP_TRY(fn(stage, &parcels[i].written));
+            VP_TRY(fn(stage, &messages[i].written));
     }
     return VP_OK;
 }
@@ -359,7 +360,7 @@ static enum vp_status allocate_batches(struct vp_stage *stage)
     size_t n_bytes = (size_t)stage->n_bytes[VP_SPACE_IN];
 
     for (int i = 0; is_first(stage) && i < stage->shape.n_slots; i++) {
-        struct vp_parcel *batch = &stage->batches[i];
+        struct vp_stage_message *batch = &stage->batches[i];
 
         if (stage->ops->host_memory)
             batch->host = batch->tensors;
@@ -412,7 +413,7 @@ enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err)
                           size, *why ? ": " : "", why);
     }
     for (int i = 0; i < stage->shape.n_slots; i++)
-        stage->slots[i].parcel = &stage->batches[i];
+        stage->slots[i].message = &stage->batches[i];
     for (int i = 0; i < stage->config.n_graphs; i++)
         VP_TRY(compile_bucket(stage, &stage->buckets[i], err));
     return VP_OK;

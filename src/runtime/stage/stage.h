@@ -8,7 +8,7 @@
 #include "runtime/stage/stage_config.h"
 
 /* What a message is about. */
-struct vp_header {
+struct vp_message_header {
     uint64_t minibatch; /* of the run; checked on arrival */
     uint64_t first_sample;
     int64_t n_samples, n_tokens;
@@ -17,8 +17,8 @@ struct vp_header {
 
 /* A batch, or a message between stages. A device may lag behind its host: what
  * it still has to do for a message is marked by events. */
-struct vp_parcel {
-    struct vp_header header;
+struct vp_stage_message {
+    struct vp_message_header header;
     void *tensors;            /* a packet, in the memory of the device */
     struct vp_event *written; /* by the sender; its own, unless devices of
                                  several processes reach each other */
@@ -51,10 +51,10 @@ struct vp_stage_shape {
 
 /* A minibatch in flight. */
 struct vp_slot {
-    void *data;               /* SLOT */
-    struct vp_parcel *parcel; /* IN: the batch or a message */
-    struct vp_parcel *grad;   /* DOUT: W may read it, too */
-    int64_t version;          /* of the weights its forward used */
+    void *data;                       /* SLOT */
+    struct vp_stage_message *message; /* IN: the batch or a message */
+    struct vp_stage_message *grad;    /* DOUT: W may read it, too */
+    int64_t version;                  /* of the weights its forward used */
     struct vp_mb mb;
 };
 
@@ -72,9 +72,9 @@ struct vp_stage {
     struct vp_memory memory;
 
     struct vp_slot *slots;
-    struct vp_parcel *batches; /* first stage: one per slot */
-    struct vp_parcel *act_bufs, *grad_bufs;
-    struct vp_parcel *out_bufs, *din_bufs;
+    struct vp_stage_message *batches; /* first stage: one per slot */
+    struct vp_stage_message *act_bufs, *grad_bufs;
+    struct vp_stage_message *out_bufs, *din_bufs;
     void **weights; /* a ring of versions, in the graph's dtype */
     void *master;   /* of the newest one; see optim.h */
     float *grads;
@@ -111,24 +111,23 @@ enum vp_status vp_stage_init(struct vp_stage *stage,
 enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err);
 void vp_stage_release(struct vp_stage *stage);
 
-/* The boundary of one launch; NULL where the stage has none. */
-struct vp_boundary {
-    struct vp_parcel *out, *din, *dout;
+/* The messages of one launch; NULL where the stage has none. */
+struct vp_launch_messages {
+    struct vp_stage_message *out, *din, *dout;
 };
 
-/* Puts a batch into a parcel of the first stage. */
-enum vp_status vp_stage_load(struct vp_stage *stage, struct vp_parcel *parcel,
+/* Puts a batch into a message of the first stage. */
+enum vp_status vp_stage_load(struct vp_stage *stage,
+                             struct vp_stage_message *message,
                              const struct vp_batch *batch, uint64_t minibatch);
 enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                             enum vp_list list, int64_t version, bool eval,
-                            const struct vp_boundary *boundary);
+                            const struct vp_launch_messages *messages);
 /* Runs the last backward before an update, and with it what of that needs to
  * know nothing else: the update of tensors that are not tied. */
-enum vp_status vp_stage_run_and_update(struct vp_stage *stage,
-                                       const struct vp_slot *slot,
-                                       int64_t version,
-                                       const struct vp_boundary *boundary,
-                                       float lr, float grad_scale);
+enum vp_status vp_stage_run_and_update(
+    struct vp_stage *stage, const struct vp_slot *slot, int64_t version,
+    const struct vp_launch_messages *messages, float lr, float grad_scale);
 /* What a minibatch trains with. */
 const struct vp_program *vp_stage_program(const struct vp_stage *stage,
                                           const struct vp_slot *slot);
@@ -136,7 +135,7 @@ const struct vp_program *vp_stage_program(const struct vp_stage *stage,
 enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                  const struct vp_slot *slot, enum vp_list list,
                                  int first, int n, int64_t version,
-                                 const struct vp_boundary *boundary);
+                                 const struct vp_launch_messages *messages);
 /* Last stage: the loss of the slot's minibatch is on its way to the host, and
  * is taken later: meanwhile the device may be given more to do. */
 enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,

@@ -5,45 +5,46 @@
 #include <math.h>
 #include <string.h>
 
-static void *tensors_of(const struct vp_parcel *parcel)
+static void *tensors_of(const struct vp_stage_message *message)
 {
-    return parcel ? parcel->tensors : NULL;
+    return message ? message->tensors : NULL;
 }
 
 /* The device takes a batch as one packet, when it comes to it. */
 static enum vp_status put_batch(struct vp_stage *stage,
-                                struct vp_parcel *parcel,
+                                struct vp_stage_message *message,
                                 const struct vp_program *program,
                                 const struct vp_batch *batch)
 {
-    VP_TRY(stage->ops->event_sync(parcel->read, stage->config.timeout_ms));
+    VP_TRY(stage->ops->event_sync(message->read, stage->config.timeout_ms));
     for (int i = 0; i < program->in.n_entries; i++) {
         const struct vp_packet_entry *entry = &program->in.entries[i];
         enum vp_role role = program->graph->values[entry->value].role;
 
-        memcpy((char *)parcel->host + entry->offset, batch->array[role],
+        memcpy((char *)message->host + entry->offset, batch->array[role],
                (size_t)entry->n_bytes);
     }
-    if (parcel->host == parcel->tensors)
+    if (message->host == message->tensors)
         return VP_OK;
-    VP_TRY(stage->ops->copy(stage->backend, stage->stream, parcel->tensors,
-                            parcel->host, (size_t)program->in.n_bytes));
-    return stage->ops->event_record(parcel->read, stage->stream);
+    VP_TRY(stage->ops->copy(stage->backend, stage->stream, message->tensors,
+                            message->host, (size_t)program->in.n_bytes));
+    return stage->ops->event_record(message->read, stage->stream);
 }
 
-enum vp_status vp_stage_load(struct vp_stage *stage, struct vp_parcel *parcel,
+enum vp_status vp_stage_load(struct vp_stage *stage,
+                             struct vp_stage_message *message,
                              const struct vp_batch *batch, uint64_t minibatch)
 {
     const struct vp_program *program = &stage->buckets[batch->bucket].train;
 
-    parcel->header = (struct vp_header){
+    message->header = (struct vp_message_header){
         .minibatch = minibatch,
         .first_sample = batch->first_sample,
         .n_samples = batch->n_samples,
         .n_tokens = batch->n_tokens,
         .bucket = batch->bucket,
     };
-    return put_batch(stage, parcel, program, batch);
+    return put_batch(stage, message, program, batch);
 }
 
 float *vp_stage_grad(const struct vp_stage *stage, int entry)
@@ -63,7 +64,7 @@ static enum vp_status put(struct vp_stage *stage, void *dst, const void *src,
 
 static struct vp_launch bases(const struct vp_stage *stage,
                               const struct vp_slot *slot, int64_t version,
-                              const struct vp_boundary *boundary)
+                              const struct vp_launch_messages *messages)
 {
     struct vp_launch launch = {
         .mb = &slot->mb,
@@ -76,24 +77,24 @@ static struct vp_launch bases(const struct vp_stage *stage,
     launch.base[VP_SPACE_SLOT] = slot->data;
     launch.base[VP_SPACE_WORK] = stage->work;
     launch.base[VP_SPACE_REDO] = stage->redo;
-    launch.base[VP_SPACE_IN] = tensors_of(slot->parcel);
-    launch.base[VP_SPACE_OUT] = tensors_of(boundary->out);
-    launch.base[VP_SPACE_DIN] = tensors_of(boundary->din);
-    launch.base[VP_SPACE_DOUT] = tensors_of(boundary->dout);
+    launch.base[VP_SPACE_IN] = tensors_of(slot->message);
+    launch.base[VP_SPACE_OUT] = tensors_of(messages->out);
+    launch.base[VP_SPACE_DIN] = tensors_of(messages->din);
+    launch.base[VP_SPACE_DOUT] = tensors_of(messages->dout);
     return launch;
 }
 
 static struct vp_stage_bucket *bucket_of(const struct vp_stage *stage,
                                          const struct vp_slot *slot)
 {
-    return &stage->buckets[slot->parcel->header.bucket];
+    return &stage->buckets[slot->message->header.bucket];
 }
 
 enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                             enum vp_list list, int64_t version, bool eval,
-                            const struct vp_boundary *boundary)
+                            const struct vp_launch_messages *messages)
 {
-    struct vp_launch launch = bases(stage, slot, version, boundary);
+    struct vp_launch launch = bases(stage, slot, version, messages);
     struct vp_stage_bucket *bucket = bucket_of(stage, slot);
 
     return stage->ops->launch(eval ? bucket->eval_exe : bucket->train_exe, list,
@@ -120,13 +121,11 @@ static struct vp_optim_step next_step(const struct vp_stage *stage, int first,
     };
 }
 
-enum vp_status vp_stage_run_and_update(struct vp_stage *stage,
-                                       const struct vp_slot *slot,
-                                       int64_t version,
-                                       const struct vp_boundary *boundary,
-                                       float lr, float grad_scale)
+enum vp_status vp_stage_run_and_update(
+    struct vp_stage *stage, const struct vp_slot *slot, int64_t version,
+    const struct vp_launch_messages *messages, float lr, float grad_scale)
 {
-    struct vp_launch launch = bases(stage, slot, version, boundary);
+    struct vp_launch launch = bases(stage, slot, version, messages);
     struct vp_optim_step step = next_step(stage, 0, stage->n_free_tensors, lr,
                                           grad_scale);
 
@@ -146,9 +145,9 @@ const struct vp_program *vp_stage_program(const struct vp_stage *stage,
 enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                  const struct vp_slot *slot, enum vp_list list,
                                  int first, int n, int64_t version,
-                                 const struct vp_boundary *boundary)
+                                 const struct vp_launch_messages *messages)
 {
-    struct vp_launch launch = bases(stage, slot, version, boundary);
+    struct vp_launch launch = bases(stage, slot, version, messages);
 
     return stage->ops->launch_part(bucket_of(stage, slot)->train_exe, list,
                                    first, n, &launch, stage->stream);
@@ -299,7 +298,7 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
                                       const struct vp_slot *slot,
                                       struct vp_err *err)
 {
-    const struct vp_boundary nowhere = { NULL, NULL, NULL };
+    const struct vp_launch_messages nowhere = { NULL, NULL, NULL };
     struct vp_launch launch = bases(stage, slot, slot->version, &nowhere);
     const struct vp_graph *graph = &stage->config.graphs[0];
     size_t n_out = (size_t)stage->n_bytes[VP_SPACE_OUT];
@@ -321,7 +320,7 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
         "minibatch %llu; lower learning_rate or set grad_clip",
         vp_op_defs[found.op->kind].name, index, found.op->block,
         graph->blocks[found.op->block].name,
-        (unsigned long long)slot->parcel->header.minibatch);
+        (unsigned long long)slot->message->header.minibatch);
 }
 
 /* The operator that has parameter `name`. */

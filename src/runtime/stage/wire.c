@@ -130,70 +130,72 @@ static enum vp_status shorten(struct vp_stage *stage,
 /* ---- Messages ----------------------------------------------------------- */
 
 /* The device has memory of its own. */
-static bool is_staged(const struct vp_parcel *parcel)
+static bool is_staged(const struct vp_stage_message *message)
 {
-    return parcel->host && parcel->host != parcel->tensors;
+    return message->host && message->host != message->tensors;
 }
 
-enum vp_status vp_wire_pack(struct vp_stage *stage, struct vp_parcel *parcel,
-                            enum vp_list list, size_t *n_bytes_out)
+enum vp_status vp_wire_pack(struct vp_stage *stage,
+                            struct vp_stage_message *message, enum vp_list list,
+                            size_t *n_bytes_out)
 {
     const struct vp_program *program =
-        &stage->buckets[parcel->header.bucket].train;
+        &stage->buckets[message->header.bucket].train;
     enum vp_space space = list == VP_LIST_F ? VP_SPACE_OUT : VP_SPACE_DIN;
     const struct vp_packet *packet = packet_of(program, space);
 
     *n_bytes_out = (size_t)travelling_bytes(stage, program, space);
-    if (!parcel->wire)
+    if (!message->wire)
         return compresses(stage)
-                   ? shorten(stage, program, packet, parcel->tensors)
+                   ? shorten(stage, program, packet, message->tensors)
                    : VP_OK;
-    if (is_staged(parcel)) {
-        VP_TRY(stage->ops->copy(stage->backend, stage->stream, parcel->host,
-                                parcel->tensors, (size_t)packet->n_bytes));
+    if (is_staged(message)) {
+        VP_TRY(stage->ops->copy(stage->backend, stage->stream, message->host,
+                                message->tensors, (size_t)packet->n_bytes));
         VP_TRY(vp_stage_wait(stage));
     }
-    if (parcel->wire != parcel->host)
-        squeeze(program, packet, parcel->host, parcel->wire);
+    if (message->wire != message->host)
+        squeeze(program, packet, message->host, message->wire);
     return VP_OK;
 }
 
-enum vp_status vp_wire_unpack(struct vp_stage *stage, struct vp_parcel *parcel,
+enum vp_status vp_wire_unpack(struct vp_stage *stage,
+                              struct vp_stage_message *message,
                               enum vp_list list, size_t *n_bytes_out)
 {
     const struct vp_program *program =
-        &stage->buckets[parcel->header.bucket].train;
+        &stage->buckets[message->header.bucket].train;
     enum vp_space space = list == VP_LIST_F ? VP_SPACE_IN : VP_SPACE_DOUT;
     const struct vp_packet *packet = packet_of(program, space);
 
     *n_bytes_out = (size_t)travelling_bytes(stage, program, space);
-    if (!parcel->wire)
-        return stage->ops->stream_wait(stage->stream, parcel->written);
-    if (parcel->wire != parcel->host)
-        widen(program, packet, parcel->wire, parcel->host);
-    if (!is_staged(parcel))
+    if (!message->wire)
+        return stage->ops->stream_wait(stage->stream, message->written);
+    if (message->wire != message->host)
+        widen(program, packet, message->wire, message->host);
+    if (!is_staged(message))
         return VP_OK;
-    VP_TRY(stage->ops->copy(stage->backend, stage->stream, parcel->tensors,
-                            parcel->host, (size_t)packet->n_bytes));
-    return stage->ops->event_record(parcel->read, stage->stream);
+    VP_TRY(stage->ops->copy(stage->backend, stage->stream, message->tensors,
+                            message->host, (size_t)packet->n_bytes));
+    return stage->ops->event_record(message->read, stage->stream);
 }
 
 enum vp_status vp_wire_give_back(struct vp_stage *stage,
-                                 const struct vp_parcel *parcel)
+                                 const struct vp_stage_message *message)
 {
-    if (is_staged(parcel)) /* it was copied before its first use: long ago */
-        return stage->ops->event_sync(parcel->read, stage->config.timeout_ms);
-    return stage->ops->event_record(parcel->read, stage->stream);
+    if (is_staged(message)) /* it was copied before its first use: long ago */
+        return stage->ops->event_sync(message->read, stage->config.timeout_ms);
+    return stage->ops->event_record(message->read, stage->stream);
 }
 
 /* ---- Memory ------------------------------------------------------------- */
 
-typedef enum vp_status (*parcels_fn)(struct vp_stage *stage,
-                                     struct vp_parcel *parcels, int n,
-                                     enum vp_space space);
+typedef enum vp_status (*messages_fn)(struct vp_stage *stage,
+                                      struct vp_stage_message *messages, int n,
+                                      enum vp_space space);
 
-/* All parcels that the host carries to or from another process. */
-static enum vp_status each_ring(struct vp_stage *stage, parcels_fn fn)
+/* All messages that the host carries to or from another process. */
+static enum vp_status each_ring(struct vp_stage *stage, messages_fn fn)
 {
     const struct vp_stage_shape *shape = &stage->shape;
 
@@ -208,10 +210,11 @@ static enum vp_status each_ring(struct vp_stage *stage, parcels_fn fn)
     return VP_OK;
 }
 
-static enum vp_status count(struct vp_stage *stage, struct vp_parcel *parcels,
-                            int n, enum vp_space space)
+static enum vp_status count(struct vp_stage *stage,
+                            struct vp_stage_message *messages, int n,
+                            enum vp_space space)
 {
-    (void)parcels;
+    (void)messages;
     stage->memory.boundary += n * vp_wire_bytes(stage, space);
     return VP_OK;
 }
@@ -230,37 +233,38 @@ static enum vp_status alloc_host(struct vp_stage *stage, int64_t n_bytes,
 
 /* The transport reaches what the host can use; other memory has a copy. */
 static enum vp_status allocate(struct vp_stage *stage,
-                               struct vp_parcel *parcels, int n,
+                               struct vp_stage_message *messages, int n,
                                enum vp_space space)
 {
     for (int i = 0; i < n; i++) {
-        struct vp_parcel *parcel = &parcels[i];
+        struct vp_stage_message *message = &messages[i];
 
         if (stage->ops->host_memory)
-            parcel->host = parcel->tensors;
+            message->host = message->tensors;
         else
-            VP_TRY(alloc_host(stage, stage->n_bytes[space], &parcel->host));
+            VP_TRY(alloc_host(stage, stage->n_bytes[space], &message->host));
         if (compresses(stage))
             VP_TRY(
-                alloc_host(stage, vp_wire_bytes(stage, space), &parcel->wire));
+                alloc_host(stage, vp_wire_bytes(stage, space), &message->wire));
         else
-            parcel->wire = parcel->host;
+            message->wire = message->host;
     }
     return VP_OK;
 }
 
-static enum vp_status release(struct vp_stage *stage, struct vp_parcel *parcels,
-                              int n, enum vp_space space)
+static enum vp_status release(struct vp_stage *stage,
+                              struct vp_stage_message *messages, int n,
+                              enum vp_space space)
 {
     (void)space;
     for (int i = 0; i < n; i++) {
-        struct vp_parcel *parcel = &parcels[i];
+        struct vp_stage_message *message = &messages[i];
 
-        if (parcel->wire && parcel->wire != parcel->host)
-            stage->ops->host_free(stage->backend, parcel->wire);
-        if (is_staged(parcel))
-            stage->ops->host_free(stage->backend, parcel->host);
-        parcel->wire = parcel->host = NULL;
+        if (message->wire && message->wire != message->host)
+            stage->ops->host_free(stage->backend, message->wire);
+        if (is_staged(message))
+            stage->ops->host_free(stage->backend, message->host);
+        message->wire = message->host = NULL;
     }
     return VP_OK;
 }

@@ -13,15 +13,17 @@ int64_t vp_wire_bytes(const struct vp_stage *stage, enum vp_space space);
 /* A message of list F (activations) or B (gradients) that leaves, or has
  * arrived; its bytes are those of the minibatch's bucket. The same values
  * arrive, whether it travels or is handed over. */
-enum vp_status vp_wire_pack(struct vp_stage *stage, struct vp_parcel *parcel,
-                            enum vp_list list, size_t *n_bytes_out);
-enum vp_status vp_wire_unpack(struct vp_stage *stage, struct vp_parcel *parcel,
+enum vp_status vp_wire_pack(struct vp_stage *stage,
+                            struct vp_stage_message *message, enum vp_list list,
+                            size_t *n_bytes_out);
+enum vp_status vp_wire_unpack(struct vp_stage *stage,
+                              struct vp_stage_message *message,
                               enum vp_list list, size_t *n_bytes_out);
 /* The stage needs nothing more of a message: its sender may write again. */
 enum vp_status vp_wire_give_back(struct vp_stage *stage,
-                                 const struct vp_parcel *parcel);
+                                 const struct vp_stage_message *message);
 
-/* Of all parcels of a stage. The plan adds what its device has to hold. */
+/* Of all messages of a stage. The plan adds what its device has to hold. */
 void vp_wires_plan(struct vp_stage *stage);
 enum vp_status vp_wires_allocate(struct vp_stage *stage);
 void vp_wires_free(struct vp_stage *stage);

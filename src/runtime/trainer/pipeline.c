@@ -245,26 +245,27 @@ struct way {
     bool gradients;
 };
 
-static void list_buffers(struct vp_stage *stage, struct vp_parcel *parcels,
-                         int n, enum vp_space space, struct vp_buffer *out)
+static void list_buffers(struct vp_stage *stage,
+                         struct vp_stage_message *messages, int n,
+                         enum vp_space space, struct vp_buffer *out)
 {
     for (int i = 0; i < n; i++) {
-        void *body = vp_wire_is_direct(stage, space) ? parcels[i].tensors
-                                                     : parcels[i].wire;
+        void *body = vp_wire_is_direct(stage, space) ? messages[i].tensors
+                                                     : messages[i].wire;
 
         out[i] = (struct vp_buffer){
-            .self = &parcels[i],
-            .head = &parcels[i].header,
-            .n_head = sizeof(parcels[i].header),
+            .self = &messages[i],
+            .head = &messages[i].header,
+            .n_head = sizeof(messages[i].header),
             .body = body,
             .n_body = body ? (size_t)vp_wire_bytes(stage, space) : 0,
-            .written = parcels[i].written,
-            .read = parcels[i].read,
+            .written = messages[i].written,
+            .read = messages[i].read,
         };
     }
 }
 
-/* The parcels of this process that the way goes through. */
+/* The messages of this process that the way goes through. */
 static void list_ends(struct vp_pipeline *pipeline, struct vp_rank *ranks,
                       const struct vp_schedule *schedule, const struct way *way,
                       struct vp_link *link, struct vp_buffer *in,
@@ -363,7 +364,7 @@ static enum vp_status connect_stage(struct vp_pipeline *pipeline,
     return VP_OK;
 }
 
-/* An event for every parcel that may be on its way to the stages around. */
+/* An event for every message that may be on its way to the stages around. */
 static enum vp_status make_events(struct vp_rank_stage *rs,
                                   const struct vp_schedule *schedule)
 {

@@ -107,8 +107,8 @@ static const struct vp_slot *find_slot(const struct vp_stage *stage,
                                        uint64_t minibatch)
 {
     for (int i = 0; i < stage->shape.n_slots; i++)
-        if (stage->slots[i].parcel &&
-            stage->slots[i].parcel->header.minibatch == minibatch)
+        if (stage->slots[i].message &&
+            stage->slots[i].message->header.minibatch == minibatch)
             return &stage->slots[i];
     return NULL;
 }
