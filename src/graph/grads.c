@@ -37,9 +37,9 @@ static int64_t bytes_of(const struct vp_param *param)
 }
 
 /* Gradient number `i` of a call, if that is of a matrix. */
-static struct vp_life *find_life(const struct vp_lowering *lowering,
-                                 const struct vp_call *call, int i,
-                                 struct vp_life *lives)
+static struct vp_lifetime *find_life(const struct vp_lowering *lowering,
+                                     const struct vp_call *call, int i,
+                                     struct vp_lifetime *lives)
 {
     vp_par par = call->op->par[i];
 
@@ -50,18 +50,18 @@ static struct vp_life *find_life(const struct vp_lowering *lowering,
 
 /* All gradients of a call are written while it runs. */
 static void note_call(const struct vp_lowering *lowering,
-                      const struct vp_call *call, struct vp_life *lives,
+                      const struct vp_call *call, struct vp_lifetime *lives,
                       int64_t *now)
 {
     int64_t begin = *now;
 
     for (int i = 0; i < VP_MAX_PARAM; i++) {
-        const struct vp_life *life = find_life(lowering, call, i, lives);
+        const struct vp_lifetime *life = find_life(lowering, call, i, lives);
 
         *now += life ? life->n_bytes : 0;
     }
     for (int i = 0; i < VP_MAX_PARAM; i++) {
-        struct vp_life *life = find_life(lowering, call, i, lives);
+        struct vp_lifetime *life = find_life(lowering, call, i, lives);
 
         if (!life)
             continue;
@@ -74,7 +74,8 @@ static void note_call(const struct vp_lowering *lowering,
 }
 
 /* Returns how many there are; constants have none. */
-static int find_lives(const struct vp_lowering *lowering, struct vp_life *lives)
+static int find_lives(const struct vp_lowering *lowering,
+                      struct vp_lifetime *lives)
 {
     const struct vp_program *program = lowering->program;
     const struct vp_layout *layout = &program->layout;
@@ -84,7 +85,7 @@ static int find_lives(const struct vp_lowering *lowering, struct vp_life *lives)
     for (int i = 0; i < layout->n_entries; i++) {
         const struct vp_layout_entry *entry = &layout->entries[i];
 
-        lives[i] = (struct vp_life){
+        lives[i] = (struct vp_lifetime){
             .id = i,
             .first = -1,
             .last = INT64_MAX,
@@ -106,19 +107,20 @@ static void patch(const struct vp_lowering *lowering, struct vp_call *call)
             call->dpar[i] = vp_layout_grad(lowering, call->op->par[i]);
 }
 
-enum vp_status vp_grads_plan(struct vp_lowering *lowering)
+enum vp_status vp_grads_place(struct vp_lowering *lowering)
 {
     struct vp_program *program = lowering->program;
     struct vp_layout *layout = &program->layout;
-    size_t n_bytes = ((size_t)layout->n_entries + 1) * sizeof(struct vp_life);
-    struct vp_life *lives = vp_lowering_work(lowering, n_bytes);
+    size_t n_bytes = ((size_t)layout->n_entries + 1) *
+                     sizeof(struct vp_lifetime);
+    struct vp_lifetime *lives = vp_lowering_work(lowering, n_bytes);
     int n;
 
     if (lowering->status != VP_OK)
         return lowering->status;
     VP_BUG_ON(lowering->spec->split_w || lowering->spec->bundle_bytes > 0);
     n = find_lives(lowering, lives);
-    VP_TRY(vp_plan_lives(lives, n, &layout->grad_bytes));
+    VP_TRY(vp_lifetimes_place(lives, n, &layout->grad_bytes));
     for (int i = 0; i < n; i++)
         layout->entries[lives[i].id].grad_offset = lives[i].offset;
     for (int i = 0; i < program->n_calls[VP_LIST_B]; i++)

@@ -1,6 +1,6 @@
 /* Lowering a stage: forward and recompute lists, and what is kept for
  * backward. backward.c emits the gradients, grads.c lets them share memory,
- * bundle.c cuts them for replicas, plan.c lays out memory. */
+ * bundle.c cuts them for replicas, memory_layout.c lays out memory. */
 #include "graph/lower.h"
 
 #include <string.h>
@@ -450,10 +450,10 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
     if (lowering->status != VP_OK)
         return lowering->status;
     if (lowering->spec->grad_linger > 0)
-        VP_TRY(vp_grads_plan(lowering));
+        VP_TRY(vp_grads_place(lowering));
     if (lowering->spec->bundle_bytes > 0 && !lowering->spec->forward_only)
         VP_TRY(vp_bundles_make(lowering));
-    VP_TRY(vp_plan_memory(lowering));
+    VP_TRY(vp_memory_layout_make(lowering));
     return keep_calls(lowering);
 }
 

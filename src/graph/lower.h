@@ -83,24 +83,24 @@ void vp_lower_backward(struct vp_lowering *lowering);
 /* bundle.c: cuts the gradients, and finds when they are final. */
 enum vp_status vp_bundles_make(struct vp_lowering *lowering);
 
-/* plan.c: gives every temporary its offset and patches all calls. */
-enum vp_status vp_plan_memory(struct vp_lowering *lowering);
+/* memory_layout.c: gives every temporary its offset and patches all calls. */
+enum vp_status vp_memory_layout_make(struct vp_lowering *lowering);
 
 /* Bytes that are needed for some time. */
-struct vp_life {
+struct vp_lifetime {
     int id;              /* the caller's */
     int64_t first, last; /* by any clock; inclusive */
     int64_t n_bytes;
     int64_t offset;
 };
 
-/* lives.c: gives `n` lives their offsets, largest first, each the lowest one
+/* lifetimes.c: gives `n` lifetimes their offsets, largest first, each the lowest one
  * that is free all the time, and finds the bytes that they need together. Sorts
  * `lives`. */
-enum vp_status vp_plan_lives(struct vp_life *lives, int n,
-                             int64_t *n_bytes_out);
+enum vp_status vp_lifetimes_place(struct vp_lifetime *lives, int n,
+                                  int64_t *n_bytes_out);
 
 /* grads.c: gives gradients that are used up new offsets, and patches calls. */
-enum vp_status vp_grads_plan(struct vp_lowering *lowering);
+enum vp_status vp_grads_place(struct vp_lowering *lowering);
 
 #endif

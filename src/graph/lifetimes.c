@@ -127,7 +127,7 @@ static int n_steps_until(const struct board *board, int64_t moment)
     return begin;
 }
 
-static bool set_up(struct board *board, const struct vp_life *lives, int n)
+static bool set_up(struct board *board, const struct vp_lifetime *lives, int n)
 {
     size_t n_nodes;
 
@@ -193,7 +193,7 @@ static int find_sets(const struct board *board, int first, int end,
     return n;
 }
 
-static bool place(struct board *board, struct vp_life *life)
+static bool place(struct board *board, struct vp_lifetime *life)
 {
     int first = n_steps_until(board, life->first) - 1;
     int end = n_steps_until(board, life->last);
@@ -223,14 +223,15 @@ static bool place(struct board *board, struct vp_life *life)
 
 static int larger_first(const void *a, const void *b)
 {
-    const struct vp_life *x = a, *y = b;
+    const struct vp_lifetime *x = a, *y = b;
 
     if (x->n_bytes != y->n_bytes)
         return x->n_bytes < y->n_bytes ? 1 : -1;
     return (x->id > y->id) - (x->id < y->id);
 }
 
-enum vp_status vp_plan_lives(struct vp_life *lives, int n, int64_t *n_bytes_out)
+enum vp_status vp_lifetimes_place(struct vp_lifetime *lives, int n,
+                                  int64_t *n_bytes_out)
 {
     struct board board = { .n_steps = 0 };
     int64_t n_bytes = 0;

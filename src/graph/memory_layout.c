@@ -2,7 +2,7 @@
  *
  * A temporary lives from the first to the last call of its list that names it,
  * or to the end of a run of calls that may be made one; those of a W linger.
- * lives.c finds the places. Temporaries that W reads after B move to the
+ * lifetimes.c finds the places. Temporaries that W reads after B move to the
  * slot. */
 #include "graph/lower.h"
 
@@ -28,15 +28,15 @@ static void each_ref(struct vp_call *call,
 
 struct scan {
     const struct vp_temp *temps;
-    struct vp_life *lives; /* per temporary */
-    bool all;              /* those that are carried, too */
+    struct vp_lifetime *lives; /* per temporary */
+    bool all;                  /* those that are carried, too */
     int call;
 };
 
 static void note_use(void *ctx, struct vp_ref *ref)
 {
     struct scan *scan = ctx;
-    struct vp_life *life;
+    struct vp_lifetime *life;
 
     if (ref->space != VP_SPACE_WORK ||
         (scan->temps[ref->offset].carried && !scan->all))
@@ -84,7 +84,7 @@ static void scan_list(struct scan *scan, const struct vp_program *program,
 /* Collects the lives in lists [first, end), which run one after the other, at
  * the front of `lives`; returns how many. */
 static int find_lives(const struct vp_lowering *lowering, int first, int end,
-                      struct vp_life *lives)
+                      struct vp_lifetime *lives)
 {
     const struct vp_program *program = lowering->program;
     struct scan scan = { .temps = lowering->temps,
@@ -93,10 +93,12 @@ static int find_lives(const struct vp_lowering *lowering, int first, int end,
     int n = 0, base = 0;
 
     for (int i = 0; i < lowering->n_temps; i++)
-        lives[i] = (struct vp_life){ .id = i,
-                                     .first = -1,
-                                     .last = -1,
-                                     .n_bytes = lowering->temps[i].n_bytes };
+        lives[i] = (struct vp_lifetime){
+            .id = i,
+            .first = -1,
+            .last = -1,
+            .n_bytes = lowering->temps[i].n_bytes
+        };
     for (int list = first; list < end; list++) {
         scan_list(&scan, program, (enum vp_list)list, base);
         base += program->n_calls[list];
@@ -109,12 +111,12 @@ static int find_lives(const struct vp_lowering *lowering, int first, int end,
 
 /* Plans lists [first, end), and finds the bytes that they need. */
 static enum vp_status plan_lists(struct vp_lowering *lowering, int first,
-                                 int end, struct vp_life *lives,
+                                 int end, struct vp_lifetime *lives,
                                  int64_t *n_bytes_out)
 {
     int n = find_lives(lowering, first, end, lives);
 
-    VP_TRY(vp_plan_lives(lives, n, n_bytes_out));
+    VP_TRY(vp_lifetimes_place(lives, n, n_bytes_out));
     for (int i = 0; i < n; i++)
         lowering->temps[lives[i].id].offset = lives[i].offset;
     return VP_OK;
@@ -136,7 +138,7 @@ static void patch(void *ctx, struct vp_ref *ref)
 /* What is carried gets bytes of its own in SLOT; WORK has room for the list
  * that needs most. */
 static enum vp_status plan_apart(struct vp_lowering *lowering,
-                                 struct vp_life *lives)
+                                 struct vp_lifetime *lives)
 {
     int64_t *slot = &lowering->program->n_bytes[VP_SPACE_SLOT];
     int64_t *work = &lowering->program->n_bytes[VP_SPACE_WORK];
@@ -159,7 +161,7 @@ static enum vp_status plan_apart(struct vp_lowering *lowering,
 
 /* All lists of a minibatch share SLOT, behind the loss. */
 static enum vp_status plan_together(struct vp_lowering *lowering,
-                                    struct vp_life *lives)
+                                    struct vp_lifetime *lives)
 {
     int64_t *slot = &lowering->program->n_bytes[VP_SPACE_SLOT];
     int64_t n_bytes;
@@ -171,11 +173,11 @@ static enum vp_status plan_together(struct vp_lowering *lowering,
     return VP_OK;
 }
 
-enum vp_status vp_plan_memory(struct vp_lowering *lowering)
+enum vp_status vp_memory_layout_make(struct vp_lowering *lowering)
 {
     struct vp_program *program = lowering->program;
     size_t n = (size_t)lowering->n_temps + 1;
-    struct vp_life *lives = vp_lowering_work(lowering, n * sizeof(*lives));
+    struct vp_lifetime *lives = vp_lowering_work(lowering, n * sizeof(*lives));
 
     if (lowering->status != VP_OK)
         return lowering->status;

@@ -13,21 +13,21 @@
 
 #include "growth.h"
 
-static struct vp_life *new_lives(int n)
+static struct vp_lifetime *new_lives(int n)
 {
-    struct vp_life *lives = calloc((size_t)n + 1, sizeof(*lives));
+    struct vp_lifetime *lives = calloc((size_t)n + 1, sizeof(*lives));
 
     if (!lives)
         abort();
     return lives;
 }
 
-static bool overlap(const struct vp_life *a, const struct vp_life *b)
+static bool overlap(const struct vp_lifetime *a, const struct vp_lifetime *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
 
-static bool collide(const struct vp_life *a, const struct vp_life *b)
+static bool collide(const struct vp_lifetime *a, const struct vp_lifetime *b)
 {
     return overlap(a, b) && a->offset < b->offset + b->n_bytes &&
            b->offset < a->offset + a->n_bytes;
@@ -35,12 +35,12 @@ static bool collide(const struct vp_life *a, const struct vp_life *b)
 
 /* The lowest offset of `lives[i]` beside those before it: 0, or the end of one
  * of them. */
-static int64_t lowest_place(const struct vp_life *lives, int i)
+static int64_t lowest_place(const struct vp_lifetime *lives, int i)
 {
     int64_t lowest = INT64_MAX;
 
     for (int k = -1; k < i; k++) {
-        struct vp_life life = lives[i];
+        struct vp_lifetime life = lives[i];
         bool is_free = true;
 
         life.offset = k < 0 ? 0 : lives[k].offset + lives[k].n_bytes;
@@ -52,11 +52,11 @@ static int64_t lowest_place(const struct vp_life *lives, int i)
     return lowest;
 }
 
-static void check(struct vp_life *lives, int n)
+static void check(struct vp_lifetime *lives, int n)
 {
     int64_t n_bytes = -1, most = 0;
 
-    assert_int_equal(vp_plan_lives(lives, n, &n_bytes), VP_OK);
+    assert_int_equal(vp_lifetimes_place(lives, n, &n_bytes), VP_OK);
     for (int i = 0; i < n; i++) {
         int64_t end = lives[i].offset + lives[i].n_bytes;
 
@@ -80,7 +80,7 @@ static void random_lives(void **state)
         uint32_t span = 1 + vp_rng_below(dice.v[1], 60);
         uint32_t sizes = 1 + vp_rng_below(dice.v[2], 12);
         uint32_t longest = 1 + vp_rng_below(dice.v[3], span);
-        struct vp_life *lives = new_lives(n);
+        struct vp_lifetime *lives = new_lives(n);
 
         for (int i = 0; i < n; i++) {
             struct vp_rng4 r = vp_rng(1, VP_RNG_TEST, 1, t, (uint64_t)i, 0);
@@ -102,7 +102,7 @@ static void no_lives(void **state)
     int64_t n_bytes = -1;
 
     (void)state;
-    assert_int_equal(vp_plan_lives(NULL, 0, &n_bytes), VP_OK);
+    assert_int_equal(vp_lifetimes_place(NULL, 0, &n_bytes), VP_OK);
     assert_int_equal(n_bytes, 0);
 }
 
@@ -111,10 +111,10 @@ static void no_lives(void **state)
 enum shape { NESTED, CHAIN, STAIRS, SHAPE_COUNT };
 
 /* Kept from forward to backward, inside a list, or lingering. */
-static struct vp_life make_life(enum shape shape, int i, int n)
+static struct vp_lifetime make_life(enum shape shape, int i, int n)
 {
     static const int64_t sizes[] = { 4096, 1024, 3072, 256, 1024 };
-    struct vp_life life = { .id = i, .n_bytes = sizes[i % 5] };
+    struct vp_lifetime life = { .id = i, .n_bytes = sizes[i % 5] };
 
     life.first = i;
     life.last = shape == NESTED  ? 2 * (int64_t)n - i
@@ -126,12 +126,12 @@ static struct vp_life make_life(enum shape shape, int i, int n)
 static void plan_many(void *ctx, int n)
 {
     enum shape shape = *(enum shape *)ctx;
-    struct vp_life *lives = new_lives(n);
+    struct vp_lifetime *lives = new_lives(n);
     int64_t n_bytes;
 
     for (int i = 0; i < n; i++)
         lives[i] = make_life(shape, i, n);
-    assert_int_equal(vp_plan_lives(lives, n, &n_bytes), VP_OK);
+    assert_int_equal(vp_lifetimes_place(lives, n, &n_bytes), VP_OK);
     free(lives);
 }
 
