@@ -442,7 +442,7 @@ static size_t some_scratch(void *ctx, const struct vp_graph *graph,
     return (op->id + (int)phase) % 3 == 0 ? 300 : 0;
 }
 
-/* Copies one stage's packet into its neighbour's. */
+/* Copies the message of one stage into that of its neighbour. */
 static void send(const struct memory *from, enum vp_space from_space,
                  struct memory *to, enum vp_space to_space)
 {

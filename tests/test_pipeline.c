@@ -287,7 +287,7 @@ struct literal_stage {
     int n_replicas;
     int every; /* minibatches of a round */
     int lag;   /* rounds between a version and its use */
-    struct vp_stage_message *out, *din; /* packets for the neighbours */
+    struct vp_stage_message *out, *din; /* messages to the neighbours */
     float *grads[MAX_REPLICAS];
     int64_t n_floats;
     double norm;
@@ -355,10 +355,10 @@ static float literal_scale(const struct literal *lit)
 static void literal_send(const struct literal *lit,
                          struct vp_stage_message *message,
                          const struct vp_program *program,
-                         const struct vp_packet *packet)
+                         const struct vp_boundary *boundary)
 {
-    for (int i = 0; lit->config->compress && i < packet->n_entries; i++) {
-        const struct vp_packet_entry *entry = &packet->entries[i];
+    for (int i = 0; lit->config->compress && i < boundary->n_entries; i++) {
+        const struct vp_boundary_value *entry = &boundary->entries[i];
         float *x = (float *)((char *)message->tensors + entry->offset);
         uint16_t bits;
 

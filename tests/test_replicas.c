@@ -57,7 +57,7 @@ struct part {
     int n_replicas;
     float *grads[MAX_REPLICAS];
     int64_t n_floats;
-    struct vp_stage_message *out, *din; /* packets for the neighbours */
+    struct vp_stage_message *out, *din; /* messages to the neighbours */
 };
 
 struct literal {

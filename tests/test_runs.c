@@ -52,7 +52,7 @@ static void fill_floats(float *x, int64_t n, uint32_t bits)
 static void fill_ints(const struct vp_program *p, void *in)
 {
     for (int i = 0; i < p->in.n_entries; i++) {
-        const struct vp_packet_entry *entry = &p->in.entries[i];
+        const struct vp_boundary_value *entry = &p->in.entries[i];
         int32_t *x = (void *)((char *)in + entry->offset);
 
         if (p->graph->values[entry->value].dtype != VP_DTYPE_I32)

@@ -19,7 +19,7 @@ struct backward {
     struct vp_ref
         *grad;          /* per value: where its gradient is, NONE: no use yet */
     struct ring *rings; /* per value: those whose gradient is in that place */
-    struct vp_ref *din; /* per value: its place in the DIN packet */
+    struct vp_ref *din; /* per value: its place in the DIN message */
     int now;            /* the operator being differentiated */
 
     /* W calls that wait for a value, in the order in which they came. */
@@ -347,7 +347,7 @@ static void differentiate(struct backward *bw, const struct vp_op *op)
 }
 
 /* Gradients that arrive start the sums; one that only passes through, or is
- * added to here, continues in the packet for the previous stage. */
+ * added to here, continues in the message to the previous stage. */
 static void start_from_dout(struct backward *bw)
 {
     const struct vp_program *program = bw->lowering->program;
@@ -358,7 +358,7 @@ static void start_from_dout(struct backward *bw)
             VP_SPACE_DIN, program->din.entries[i].offset
         };
     for (int i = 0; i < program->dout.n_entries; i++) {
-        const struct vp_packet_entry *entry = &program->dout.entries[i];
+        const struct vp_boundary_value *entry = &program->dout.entries[i];
         struct vp_ref arrived = { VP_SPACE_DOUT, entry->offset };
 
         bw->grad[entry->value] = arrived;

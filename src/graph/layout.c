@@ -136,53 +136,54 @@ struct vp_ref vp_layout_grad(const struct vp_lowering *lowering, vp_par par)
 /* ---- Packets ------------------------------------------------------------ */
 
 /* Is a value alive between operators cut-1 and cut: made before, used after?
- * Both neighbours of a boundary derive the same packet from it. */
+ * Both neighbours of a cut derive the same boundary from it. */
 static bool crosses(const struct vp_value *value, int cut, bool gradients)
 {
     return value->producer < cut && value->last_reader >= cut &&
            (!gradients || value->needs_grad);
 }
 
-static enum vp_status packet_at(struct vp_lowering *lowering, int cut,
-                                bool gradients, struct vp_packet *packet)
+static enum vp_status boundary_at(struct vp_lowering *lowering, int cut,
+                                  bool gradients, struct vp_boundary *boundary)
 {
     const struct vp_graph *graph = lowering->graph;
     size_t n = 0;
 
     for (vp_val v = 0; v < graph->n_values; v++)
         n += crosses(&graph->values[v], cut, gradients);
-    packet->entries = vp_lowering_alloc(lowering, n * sizeof(*packet->entries));
-    if (!packet->entries)
+    boundary->entries = vp_lowering_alloc(lowering,
+                                          n * sizeof(*boundary->entries));
+    if (!boundary->entries)
         return VP_ERR_NOMEM;
     for (vp_val v = 0; v < graph->n_values; v++) {
         if (!crosses(&graph->values[v], cut, gradients))
             continue;
-        packet->entries[packet->n_entries++] = (struct vp_packet_entry){
+        boundary->entries[boundary->n_entries++] = (struct vp_boundary_value){
             .value = v,
             .n_bytes = vp_value_bytes(graph, v),
-            .offset = advance(&packet->n_bytes, vp_value_bytes(graph, v)),
+            .offset = advance(&boundary->n_bytes, vp_value_bytes(graph, v)),
         };
     }
     return VP_OK;
 }
 
-static void note_places(const struct vp_packet *packet, enum vp_space space,
+static void note_places(const struct vp_boundary *boundary, enum vp_space space,
                         struct vp_ref *places)
 {
-    for (int i = 0; i < packet->n_entries; i++)
-        places[packet->entries[i].value] = (struct vp_ref){
-            space, packet->entries[i].offset
+    for (int i = 0; i < boundary->n_entries; i++)
+        places[boundary->entries[i].value] = (struct vp_ref){
+            space, boundary->entries[i].offset
         };
 }
 
-enum vp_status vp_packets_make(struct vp_lowering *lowering)
+enum vp_status vp_boundaries_make(struct vp_lowering *lowering)
 {
     struct vp_program *program = lowering->program;
 
-    VP_TRY(packet_at(lowering, lowering->first_op, false, &program->in));
-    VP_TRY(packet_at(lowering, lowering->first_op, true, &program->din));
-    VP_TRY(packet_at(lowering, lowering->end_op, false, &program->out));
-    VP_TRY(packet_at(lowering, lowering->end_op, true, &program->dout));
+    VP_TRY(boundary_at(lowering, lowering->first_op, false, &program->in));
+    VP_TRY(boundary_at(lowering, lowering->first_op, true, &program->din));
+    VP_TRY(boundary_at(lowering, lowering->end_op, false, &program->out));
+    VP_TRY(boundary_at(lowering, lowering->end_op, true, &program->dout));
     note_places(&program->in, VP_SPACE_IN, lowering->boundary_in);
     note_places(&program->out, VP_SPACE_OUT, lowering->boundary_out);
     return VP_OK;
@@ -192,7 +193,7 @@ int64_t vp_program_input_offset(const struct vp_program *program,
                                 enum vp_role role)
 {
     for (int i = 0; i < program->in.n_entries; i++) {
-        const struct vp_packet_entry *entry = &program->in.entries[i];
+        const struct vp_boundary_value *entry = &program->in.entries[i];
 
         if (program->graph->values[entry->value].role == role)
             return entry->offset;

@@ -315,11 +315,11 @@ static void emit_forward(struct vp_lowering *lowering, enum vp_list list,
     call->out_stays = !is_temporary(lowering, op->out);
 }
 
-/* Values that go on but were not computed straight into the packet: those
+/* Values that go on but were not computed straight into the message: those
  * that pass through, and those that backward reads here. */
 static void emit_passing(struct vp_lowering *lowering)
 {
-    const struct vp_packet *out = &lowering->program->out;
+    const struct vp_boundary *out = &lowering->program->out;
     const struct vp_op *last = &lowering->graph->ops[lowering->end_op - 1];
 
     for (int i = 0; i < out->n_entries; i++) {
@@ -437,7 +437,7 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
         return lowering->status;
 
     VP_TRY(vp_layout_make(lowering));
-    VP_TRY(vp_packets_make(lowering));
+    VP_TRY(vp_boundaries_make(lowering));
     if (!lowering->spec->forward_only) {
         mark_backward(lowering, backward);
         memcpy(marks, backward, n_values);

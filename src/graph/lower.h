@@ -25,7 +25,7 @@ struct vp_lowering {
     int first_redo_line; /* lines from here on are recomputed */
 
     /* Per value. */
-    struct vp_ref *boundary_in, *boundary_out; /* places in the packets */
+    struct vp_ref *boundary_in, *boundary_out; /* places in the messages */
     struct vp_ref *kept; /* SLOT or REDO place, if backward reads it */
     struct vp_ref *home; /* where the list being emitted has it */
     bool *remade;        /* B writes it once more, for W */
@@ -73,7 +73,7 @@ const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
 
 /* layout.c */
 enum vp_status vp_layout_make(struct vp_lowering *lowering);
-enum vp_status vp_packets_make(struct vp_lowering *lowering);
+enum vp_status vp_boundaries_make(struct vp_lowering *lowering);
 struct vp_ref vp_layout_param(const struct vp_lowering *lowering, vp_par par);
 struct vp_ref vp_layout_grad(const struct vp_lowering *lowering, vp_par par);
 

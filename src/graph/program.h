@@ -53,14 +53,14 @@ enum vp_list {
     VP_LIST_COUNT
 };
 
-/* A value that crosses a stage boundary, at its place in the packet. */
-struct vp_packet_entry {
+/* A value that crosses a cut between stages, and its place in the message. */
+struct vp_boundary_value {
     vp_val value;
     int64_t offset, n_bytes;
 };
 
-struct vp_packet {
-    struct vp_packet_entry *entries;
+struct vp_boundary {
+    struct vp_boundary_value *entries;
     int n_entries;
     int64_t n_bytes;
 };
@@ -124,9 +124,9 @@ struct vp_program {
     const struct vp_graph *graph; /* borrowed: must outlive the program */
     struct vp_stage_spec spec;
     struct vp_layout layout;
-    struct vp_packet in, out;   /* in: model inputs for stage 0 */
-    struct vp_packet din, dout; /* gradients of the entries that have one */
-    struct vp_ref loss;         /* last stage only, in SLOT */
+    struct vp_boundary in, out;   /* in: model inputs for stage 0 */
+    struct vp_boundary din, dout; /* gradients of the entries that have one */
+    struct vp_ref loss;           /* last stage only, in SLOT */
     struct vp_call *calls[VP_LIST_COUNT];
     int n_calls[VP_LIST_COUNT];
     struct vp_bundle *bundles;
@@ -144,7 +144,7 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
                                 struct vp_err *err);
 void vp_program_release(struct vp_program *program);
 
-/* The byte offset of a model input in the IN packet, or VP_NONE. */
+/* The byte offset of a model input in the IN message, or VP_NONE. */
 int64_t vp_program_input_offset(const struct vp_program *program,
                                 enum vp_role role);
 

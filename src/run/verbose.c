@@ -150,8 +150,8 @@ static const char *block_name(const struct vp_graph *graph,
 static void note_tensors(struct rank_notes *notes, struct note note,
                          const struct vp_observation *what)
 {
-    for (int i = 0; what->packet && i < what->packet->n_entries; i++) {
-        const struct vp_packet_entry *entry = &what->packet->entries[i];
+    for (int i = 0; what->boundary && i < what->boundary->n_entries; i++) {
+        const struct vp_boundary_value *entry = &what->boundary->entries[i];
         const struct vp_value *value = &what->graph->values[entry->value];
 
         if (value->dtype == VP_DTYPE_I32)

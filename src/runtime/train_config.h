@@ -32,7 +32,7 @@ struct vp_observation {
     /* SEND: its number on the link, and the values in host memory. */
     uint64_t message;
     const struct vp_graph *graph;
-    const struct vp_packet *packet;
+    const struct vp_boundary *boundary;
     const char *values;
 };
 

@@ -487,8 +487,8 @@ static void show_message(struct vp_rank *rank, const struct vp_action *action,
     message = buffer;
     program = &stage->buckets[message->header.bucket].train;
     what->graph = program->graph;
-    what->packet = act ? &program->out : &program->din;
-    what->values = values_of(rank, stage, message, what->packet->n_bytes);
+    what->boundary = act ? &program->out : &program->din;
+    what->values = values_of(rank, stage, message, what->boundary->n_bytes);
 }
 
 static void observe(struct vp_rank *rank, const struct vp_action *action)

@@ -75,7 +75,7 @@ static void add_memory(struct vp_stage *stage)
 {
     const int64_t *n = stage->n_bytes;
     const struct vp_stage_shape *shape = &stage->shape;
-    int n_packets = is_first(stage) ? shape->n_slots : shape->n_act_bufs;
+    int n_in = is_first(stage) ? shape->n_slots : shape->n_act_bufs;
     struct vp_memory *memory = &stage->memory;
 
     memory->weights = n[VP_SPACE_PARAM] * shape->n_versions;
@@ -84,7 +84,7 @@ static void add_memory(struct vp_stage *stage)
                           vp_optim_n_moments(stage->config.optim.kind) +
                       master_bytes(stage);
     memory->activations = n[VP_SPACE_SLOT] * shape->n_slots + n[VP_SPACE_REDO];
-    memory->boundary = n[VP_SPACE_IN] * n_packets +
+    memory->boundary = n[VP_SPACE_IN] * n_in +
                        n[VP_SPACE_DOUT] * shape->n_grad_bufs +
                        n[VP_SPACE_OUT] * shape->n_out_bufs +
                        n[VP_SPACE_DIN] * shape->n_din_bufs;

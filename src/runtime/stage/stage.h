@@ -19,12 +19,12 @@ struct vp_message_header {
  * it still has to do for a message is marked by events. */
 struct vp_stage_message {
     struct vp_message_header header;
-    void *tensors;            /* a packet, in the memory of the device */
+    void *tensors;            /* the values of a boundary, in device memory */
     struct vp_event *written; /* by the sender; its own, unless devices of
                                  several processes reach each other */
     struct vp_event *read;    /* by the receiver, for the last time; of a batch:
                                  its `host`, by the device */
-    /* The packet in memory of the host, `tensors` if that is: of a batch, and
+    /* The values in host memory, `tensors` if that is: of a batch, and
      * where another process has the other end and devices do not reach each
      * other; else NULL: messages are handed over. */
     void *host;

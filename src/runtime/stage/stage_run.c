@@ -10,7 +10,7 @@ static void *tensors_of(const struct vp_stage_message *message)
     return message ? message->tensors : NULL;
 }
 
-/* The device takes a batch as one packet, when it comes to it. */
+/* The device copies a batch as a whole, in stream order. */
 static enum vp_status put_batch(struct vp_stage *stage,
                                 struct vp_stage_message *message,
                                 const struct vp_program *program,
@@ -18,7 +18,7 @@ static enum vp_status put_batch(struct vp_stage *stage,
 {
     VP_TRY(stage->ops->event_sync(message->read, stage->config.timeout_ms));
     for (int i = 0; i < program->in.n_entries; i++) {
-        const struct vp_packet_entry *entry = &program->in.entries[i];
+        const struct vp_boundary_value *entry = &program->in.entries[i];
         enum vp_role role = program->graph->values[entry->value].role;
 
         memcpy((char *)message->host + entry->offset, batch->array[role],

@@ -12,13 +12,13 @@ static bool compresses(const struct vp_stage *stage)
 }
 
 static bool is_float(const struct vp_program *program,
-                     const struct vp_packet_entry *entry)
+                     const struct vp_boundary_value *entry)
 {
     return program->graph->values[entry->value].dtype == VP_DTYPE_F32;
 }
 
-static const struct vp_packet *packet_of(const struct vp_program *program,
-                                         enum vp_space space)
+static const struct vp_boundary *boundary_of(const struct vp_program *program,
+                                             enum vp_space space)
 {
     switch (space) {
     case VP_SPACE_IN:
@@ -45,15 +45,15 @@ static int64_t travelling_bytes(const struct vp_stage *stage,
                                 const struct vp_program *program,
                                 enum vp_space space)
 {
-    const struct vp_packet *packet = packet_of(program, space);
+    const struct vp_boundary *boundary = boundary_of(program, space);
     int64_t n = 0;
 
     if (!compresses(stage) || vp_wire_is_direct(stage, space))
-        return packet->n_bytes;
-    for (int i = 0; i < packet->n_entries; i++)
-        n += is_float(program, &packet->entries[i])
-                 ? packet->entries[i].n_bytes / 2
-                 : packet->entries[i].n_bytes;
+        return boundary->n_bytes;
+    for (int i = 0; i < boundary->n_entries; i++)
+        n += is_float(program, &boundary->entries[i])
+                 ? boundary->entries[i].n_bytes / 2
+                 : boundary->entries[i].n_bytes;
     return n;
 }
 
@@ -69,17 +69,17 @@ int64_t vp_wire_bytes(const struct vp_stage *stage, enum vp_space space)
     return most;
 }
 
-static int64_t n_floats(const struct vp_packet_entry *entry)
+static int64_t n_floats(const struct vp_boundary_value *entry)
 {
     return entry->n_bytes / (int64_t)sizeof(float);
 }
 
 static void squeeze(const struct vp_program *program,
-                    const struct vp_packet *packet, const char *host,
+                    const struct vp_boundary *boundary, const char *host,
                     char *wire)
 {
-    for (int i = 0; i < packet->n_entries; i++) {
-        const struct vp_packet_entry *entry = &packet->entries[i];
+    for (int i = 0; i < boundary->n_entries; i++) {
+        const struct vp_boundary_value *entry = &boundary->entries[i];
         const char *from = host + entry->offset;
 
         if (is_float(program, entry)) {
@@ -94,10 +94,11 @@ static void squeeze(const struct vp_program *program,
 }
 
 static void widen(const struct vp_program *program,
-                  const struct vp_packet *packet, const char *wire, char *host)
+                  const struct vp_boundary *boundary, const char *wire,
+                  char *host)
 {
-    for (int i = 0; i < packet->n_entries; i++) {
-        const struct vp_packet_entry *entry = &packet->entries[i];
+    for (int i = 0; i < boundary->n_entries; i++) {
+        const struct vp_boundary_value *entry = &boundary->entries[i];
         char *to = host + entry->offset;
 
         if (is_float(program, entry)) {
@@ -111,13 +112,13 @@ static void widen(const struct vp_program *program,
     }
 }
 
-/* What squeezing and widening would leave, where the packet is. */
+/* What squeezing and widening would leave, where the boundary is. */
 static enum vp_status shorten(struct vp_stage *stage,
                               const struct vp_program *program,
-                              const struct vp_packet *packet, char *tensors)
+                              const struct vp_boundary *boundary, char *tensors)
 {
-    for (int i = 0; i < packet->n_entries; i++) {
-        const struct vp_packet_entry *entry = &packet->entries[i];
+    for (int i = 0; i < boundary->n_entries; i++) {
+        const struct vp_boundary_value *entry = &boundary->entries[i];
 
         if (is_float(program, entry))
             VP_TRY(stage->ops->shorten(stage->backend, stage->stream,
@@ -142,20 +143,20 @@ enum vp_status vp_wire_pack(struct vp_stage *stage,
     const struct vp_program *program =
         &stage->buckets[message->header.bucket].train;
     enum vp_space space = list == VP_LIST_F ? VP_SPACE_OUT : VP_SPACE_DIN;
-    const struct vp_packet *packet = packet_of(program, space);
+    const struct vp_boundary *boundary = boundary_of(program, space);
 
     *n_bytes_out = (size_t)travelling_bytes(stage, program, space);
     if (!message->wire)
         return compresses(stage)
-                   ? shorten(stage, program, packet, message->tensors)
+                   ? shorten(stage, program, boundary, message->tensors)
                    : VP_OK;
     if (is_staged(message)) {
         VP_TRY(stage->ops->copy(stage->backend, stage->stream, message->host,
-                                message->tensors, (size_t)packet->n_bytes));
+                                message->tensors, (size_t)boundary->n_bytes));
         VP_TRY(vp_stage_wait(stage));
     }
     if (message->wire != message->host)
-        squeeze(program, packet, message->host, message->wire);
+        squeeze(program, boundary, message->host, message->wire);
     return VP_OK;
 }
 
@@ -166,17 +167,17 @@ enum vp_status vp_wire_unpack(struct vp_stage *stage,
     const struct vp_program *program =
         &stage->buckets[message->header.bucket].train;
     enum vp_space space = list == VP_LIST_F ? VP_SPACE_IN : VP_SPACE_DOUT;
-    const struct vp_packet *packet = packet_of(program, space);
+    const struct vp_boundary *boundary = boundary_of(program, space);
 
     *n_bytes_out = (size_t)travelling_bytes(stage, program, space);
     if (!message->wire)
         return stage->ops->stream_wait(stage->stream, message->written);
     if (message->wire != message->host)
-        widen(program, packet, message->wire, message->host);
+        widen(program, boundary, message->wire, message->host);
     if (!is_staged(message))
         return VP_OK;
     VP_TRY(stage->ops->copy(stage->backend, stage->stream, message->tensors,
-                            message->host, (size_t)packet->n_bytes));
+                            message->host, (size_t)boundary->n_bytes));
     return stage->ops->event_record(message->read, stage->stream);
 }
 
