@@ -35,7 +35,7 @@ static inline void prepare(struct one_op *t, const struct mode *mode)
         if (mode->add && a->dpar[k])
             one_op_fill(t, a->dpar[k], t->n_par[k], 5, 40 + (uint32_t)k);
     if (!a->din[0])
-        a->again = NULL;
+        a->recomputed_out = NULL;
     if (mode->in_place && a->dz)
         a->dz = (void *)a->dout;
     if (mode->in_place && t->spec.kind == VP_OP_CROSS_ENTROPY)
@@ -75,8 +75,9 @@ static inline int written_by(const struct one_op *t, unsigned phases,
             w[n++] = (struct written){ "aux", a->aux[k], t->n_aux[k], false };
     if (b && a->dz)
         w[n++] = (struct written){ "dz", a->dz, t->n_out, false };
-    if (b && a->again)
-        w[n++] = (struct written){ "again", a->again, t->n_out, false };
+    if (b && a->recomputed_out)
+        w[n++] = (struct written){ "again", a->recomputed_out, t->n_out,
+                                   false };
     for (int k = 0; k < VP_MAX_IN; k++)
         if (b && a->din[k])
             w[n++] = (struct written){ din[k], a->din[k], t->n_in[k], false };

@@ -73,7 +73,7 @@ static void mirror_add_all(struct mirror *m)
     mirror_add(m, "out", a->out, t->n_out, out);
     mirror_add(m, "dout", a->dout, t->n_out, out);
     mirror_add(m, "dz", a->dz, t->n_out, out);
-    mirror_add(m, "again", a->again, t->n_out, out);
+    mirror_add(m, "again", a->recomputed_out, t->n_out, out);
     for (int k = 0; k < VP_MAX_IN; k++) {
         enum vp_dtype dtype = value_dtype(t, a->op->in[k]);
 
@@ -116,7 +116,7 @@ static void mirror_resolve(struct mirror *m, const struct tensor *scratch)
     a->out = mirror_address(m, a->out);
     a->dout = mirror_address(m, a->dout);
     a->dz = mirror_address(m, a->dz);
-    a->again = mirror_address(m, a->again);
+    a->recomputed_out = mirror_address(m, a->recomputed_out);
     for (int k = 0; k < VP_MAX_IN; k++) {
         a->in[k] = mirror_address(m, a->in[k]);
         a->din[k] = mirror_address(m, a->din[k]);
@@ -670,7 +670,7 @@ static void chain_make(struct chain *c)
     norm->par[1] = image_address(im, beta);
     norm->dout = image_address(im, dout);
     norm->din[0] = image_address(im, dadded);
-    norm->again = image_address(im, again);
+    norm->recomputed_out = image_address(im, again);
     c->out = out;
     c->again = again;
     norm->dpar[0] = image_address(im, dgamma);
@@ -958,7 +958,7 @@ static void pair_make(struct pair *p, int64_t rows, int64_t cols, int64_t wide)
     first->aux[0] = image_address(im, z);
     first->dout = second->din[0];
     first->dz = image_address(im, dz);
-    first->again = image_address(im, again);
+    first->recomputed_out = image_address(im, again);
     first->din[0] = image_address(im, dx);
     first->dpar[0] = image_address(im, dw1);
     first->dpar[1] = image_address(im, db1);

@@ -187,8 +187,8 @@ static void check_again(const struct op_spec *spec,
     one_op_init(&t, spec, kernels, sizeof(float), 3, pools[1]);
     one_op_run(&t, VP_PHASE_F);
     one_op_run(&t, VP_PHASE_B);
-    if (t.args.again)
-        assert_memory_equal(t.args.again, t.args.out,
+    if (t.args.recomputed_out)
+        assert_memory_equal(t.args.recomputed_out, t.args.out,
                             (size_t)t.n_out * sizeof(float));
     one_op_release(&t);
 }

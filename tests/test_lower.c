@@ -339,8 +339,8 @@ static void run_forward(const struct vp_graph *g, const struct vp_call *call,
 }
 
 /* What F wrote to `out`, if B reads what F did and what it left. */
-static uint64_t again_hash(const struct vp_op *op, const struct reads *r,
-                           const struct facts *facts)
+static uint64_t recomputed_hash(const struct vp_op *op, const struct reads *r,
+                                const struct facts *facts)
 {
     bool same = r->aux[0] == facts->value[op->aux[0]];
 
@@ -356,8 +356,9 @@ static void run_b(const struct vp_graph *g, const struct vp_call *call,
     struct reads r = run_reads(g, call, vp_op_defs[op->kind].needs_b, m);
     uint64_t dout = get(m, call->dout, value_bytes(g, op->out));
 
-    if (call->again.space != VP_SPACE_NONE)
-        put(m, call->again, value_bytes(g, op->out), again_hash(op, &r, facts));
+    if (call->recomputed_out.space != VP_SPACE_NONE)
+        put(m, call->recomputed_out, value_bytes(g, op->out),
+            recomputed_hash(op, &r, facts));
     if (call->dz.space != VP_SPACE_NONE)
         put(m, call->dz, value_bytes(g, op->out),
             backward_hash(op, 1, 3, &r, dout));
@@ -419,8 +420,8 @@ static void run_list(const struct vp_program *p, enum vp_list list,
 
         /* There, R's results of another minibatch may wait for B. */
         if (list == VP_LIST_F)
-            assert_true(call->out.space != VP_SPACE_REDO &&
-                        call->aux[0].space != VP_SPACE_REDO);
+            assert_true(call->out.space != VP_SPACE_RECOMPUTED &&
+                        call->aux[0].space != VP_SPACE_RECOMPUTED);
         /* Scratch is garbage to everyone else. */
         if (call->scratch.space != VP_SPACE_NONE)
             put(m, call->scratch, 300, mix(99, (uint64_t)i));
@@ -499,8 +500,8 @@ static void pipeline_run(struct pipeline *p, struct facts *facts)
         if (s > 0)
             send(&p->memory[s], VP_SPACE_DIN, &p->memory[s - 1], VP_SPACE_DOUT);
         /* The working set of recomputation is free after B. */
-        memory_reset(&p->memory[s], VP_SPACE_REDO,
-                     p->program[s].n_bytes[VP_SPACE_REDO]);
+        memory_reset(&p->memory[s], VP_SPACE_RECOMPUTED,
+                     p->program[s].n_bytes[VP_SPACE_RECOMPUTED]);
     }
     for (int s = 0; s <= last; s++)
         run_list(&p->program[s], VP_LIST_W, &p->memory[s], facts);
@@ -735,10 +736,10 @@ static void one_slot_is_shared_by_all_lists(void **state)
         assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &q, NULL),
                          VP_OK);
         assert_int_equal(q.n_bytes[VP_SPACE_WORK], 0);
-        assert_int_equal(q.n_bytes[VP_SPACE_REDO], 0);
-        assert_true(q.n_bytes[VP_SPACE_SLOT] < p.n_bytes[VP_SPACE_SLOT] +
-                                                   p.n_bytes[VP_SPACE_REDO] +
-                                                   p.n_bytes[VP_SPACE_WORK]);
+        assert_int_equal(q.n_bytes[VP_SPACE_RECOMPUTED], 0);
+        assert_true(q.n_bytes[VP_SPACE_SLOT] <
+                    p.n_bytes[VP_SPACE_SLOT] + p.n_bytes[VP_SPACE_RECOMPUTED] +
+                        p.n_bytes[VP_SPACE_WORK]);
         vp_program_release(&p);
         vp_program_release(&q);
         vp_graph_release(&g);
@@ -756,10 +757,10 @@ static void full_recompute_keeps_only_the_loss(void **state)
     assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
     lower_all(&g, 1.0, &p);
     assert_int_equal(p.n_bytes[VP_SPACE_SLOT], VP_TENSOR_ALIGN);
-    assert_true(p.n_bytes[VP_SPACE_REDO] > 0);
+    assert_true(p.n_bytes[VP_SPACE_RECOMPUTED] > 0);
     vp_program_release(&p);
     lower_all(&g, 0.0, &p);
-    assert_int_equal(p.n_bytes[VP_SPACE_REDO], 0);
+    assert_int_equal(p.n_bytes[VP_SPACE_RECOMPUTED], 0);
     assert_int_equal(p.n_calls[VP_LIST_R], 0);
     vp_program_release(&p);
     vp_graph_release(&g);

@@ -390,8 +390,8 @@ static inline void one_op_init(struct one_op *t, const struct op_spec *spec,
         one_op_set(t, a->dout, 0, t->mb.loss_grad);
     if (vp_op_has_dz(a->op))
         a->dz = one_op_alloc(t, (size_t)t->n_out * real);
-    if (vp_op_can_remake(a->op))
-        a->again = one_op_alloc(t, (size_t)t->n_out * real);
+    if (vp_op_can_recompute_out(a->op))
+        a->recomputed_out = one_op_alloc(t, (size_t)t->n_out * real);
     a->scratch = one_op_alloc(t, one_op_scratch(t));
 }
 

@@ -27,6 +27,6 @@ void vp_kargs_resolve(const struct vp_graph *graph, const struct vp_call *call,
     args->out = address(launch, call->out);
     args->dout = address(launch, call->dout);
     args->dz = address(launch, call->dz);
-    args->again = address(launch, call->again);
+    args->recomputed_out = address(launch, call->recomputed_out);
     args->scratch = address(launch, call->scratch);
 }

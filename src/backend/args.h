@@ -3,7 +3,7 @@
  *   F  writes out and aux.
  *   B  writes each non-NULL din (or adds, where din_add says so); a linear
  *      with an activation writes dz first. dz may be the memory of dout. Where
- *      `again` is given, and din[0] then is, what F wrote to out is written
+ *      `recomputed_out` is given, and din[0] then is, what F wrote to out is written
  *      there once more.
  *   W  writes each non-NULL dpar, or adds to it when mb->accumulate; reads dz
  *      where the operator has one, else dout.
@@ -31,7 +31,7 @@ struct vp_kargs {
     void *din[VP_MAX_IN];
     bool din_add[VP_MAX_IN];
     void *dz;
-    void *again; /* no other tensor's memory */
+    void *recomputed_out; /* no other tensor's memory */
     void *dpar[VP_MAX_PARAM];
     void *scratch;
 };

@@ -51,7 +51,7 @@ static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
 static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
 {
     return bw->lowering->spec->split_w && vp_op_defs[op->kind].has_w &&
-           !vp_lowering_redone(bw->lowering, op);
+           !vp_lowering_is_recomputed(bw->lowering, op);
 }
 
 /* Will the gradient of `v` be read after the operator being differentiated,
@@ -213,8 +213,8 @@ static void emit_b(struct backward *bw, const struct vp_op *op,
         call->din[i] = din[i];
         call->din_add[i] = add[i];
     }
-    if (bw->lowering->remade[op->out]) {
-        call->again = bw->lowering->home[op->out] = vp_lowering_temp(
+    if (bw->lowering->recomputed_by_b[op->out]) {
+        call->recomputed_out = bw->lowering->home[op->out] = vp_lowering_temp(
             bw->lowering, vp_value_bytes(bw->graph, op->out));
         bw->made[bw->n_made++] = op->out;
     }
@@ -261,7 +261,8 @@ static vp_val missing_input(const struct backward *bw, const struct vp_op *op)
         vp_val v = op->in[i];
 
         if (v != VP_NONE && (vp_op_defs[op->kind].needs_w & need_in[i]) &&
-            bw->lowering->remade[v] && !vp_ref_is(bw->lowering->home[v]))
+            bw->lowering->recomputed_by_b[v] &&
+            !vp_ref_is(bw->lowering->home[v]))
             return v;
     }
     return VP_NONE;

@@ -178,20 +178,21 @@ static void mark_phase(const struct vp_lowering *lowering, enum vp_phase phase,
 static void mark_backward(struct vp_lowering *lowering, bool *marks)
 {
     const struct vp_graph *graph = lowering->graph;
-    bool *remade = lowering->remade;
+    bool *recomputed_by_b = lowering->recomputed_by_b;
 
     mark_phase(lowering, VP_PHASE_B, marks);
     for (int i = lowering->first_op; i < lowering->end_op; i++) {
         const struct vp_op *op = &graph->ops[i];
 
-        remade[op->out] = !lowering->spec->keep_all && !marks[op->out] &&
-                          vp_op_can_remake(op) &&
-                          graph->values[op->in[0]].needs_grad;
+        recomputed_by_b[op->out] = !lowering->spec->keep_all &&
+                                   !marks[op->out] &&
+                                   vp_op_can_recompute_out(op) &&
+                                   graph->values[op->in[0]].needs_grad;
     }
     mark_phase(lowering, VP_PHASE_W, marks);
     for (vp_val v = 0; v < graph->n_values; v++) {
-        remade[v] = remade[v] && marks[v];
-        marks[v] = marks[v] && !remade[v];
+        recomputed_by_b[v] = recomputed_by_b[v] && marks[v];
+        marks[v] = marks[v] && !recomputed_by_b[v];
     }
 }
 
@@ -206,15 +207,16 @@ static bool makes_marked(const struct vp_op *op, const bool *marks)
 
 /* Which operators run again: those of the tail that make something marked, or
  * something such an operator reads. Marks what they read. */
-static void mark_redo(const struct vp_lowering *lowering, bool *marks,
-                      bool *redo)
+static void mark_recomputed(const struct vp_lowering *lowering, bool *marks,
+                            bool *recomputed)
 {
     for (int i = lowering->end_op - 1; i >= lowering->first_op; i--) {
         const struct vp_op *op = &lowering->graph->ops[i];
 
-        if (!vp_lowering_redone(lowering, op) || !makes_marked(op, marks))
+        if (!vp_lowering_is_recomputed(lowering, op) ||
+            !makes_marked(op, marks))
             continue;
-        redo[i] = true;
+        recomputed[i] = true;
         for (int j = 0; j < VP_MAX_IN; j++)
             mark(marks, op->in[j]);
     }
@@ -238,7 +240,7 @@ static bool left_by_r(const struct vp_lowering *lowering, vp_val v)
 
     return producer >= lowering->first_op && producer < lowering->end_op &&
            v != graph->loss &&
-           vp_lowering_redone(lowering, &graph->ops[producer]);
+           vp_lowering_is_recomputed(lowering, &graph->ops[producer]);
 }
 
 /* Gives every marked value of this stage its place between F and B. `backward`
@@ -261,9 +263,9 @@ static void place_kept(struct vp_lowering *lowering, const bool *marks,
         if (lowering->spec->one_slot && v != graph->loss)
             lowering->kept[v] = vp_lowering_temp(lowering, n_bytes);
         else
-            lowering->kept[v] = reserve(lowering->program,
-                                        by_r ? VP_SPACE_REDO : VP_SPACE_SLOT,
-                                        n_bytes);
+            lowering->kept[v] = reserve(
+                lowering->program, by_r ? VP_SPACE_RECOMPUTED : VP_SPACE_SLOT,
+                n_bytes);
     }
 }
 
@@ -337,7 +339,7 @@ static void emit_passing(struct vp_lowering *lowering)
     }
 }
 
-static void lower_forward(struct vp_lowering *lowering, const bool *redo)
+static void lower_forward(struct vp_lowering *lowering, const bool *recomputed)
 {
     const struct vp_graph *graph = lowering->graph;
 
@@ -350,13 +352,13 @@ static void lower_forward(struct vp_lowering *lowering, const bool *redo)
 
     forget_homes(lowering);
     for (int i = lowering->first_op; i < lowering->end_op; i++)
-        if (redo[i])
+        if (recomputed[i])
             emit_forward(lowering, VP_LIST_R, &graph->ops[i]);
 
     /* Backward finds values where F or R left them, or makes them again. */
     forget_homes(lowering);
     for (vp_val v = 0; v < graph->n_values; v++)
-        if (!lowering->remade[v])
+        if (!lowering->recomputed_by_b[v])
             lowering->home[v] = vp_ref_is(lowering->boundary_in[v])
                                     ? lowering->boundary_in[v]
                                     : lowering->kept[v];
@@ -393,9 +395,10 @@ static void find_range(struct vp_lowering *lowering)
 
     lowering->first_op = first->first_op;
     lowering->end_op = last->first_op + last->n_ops;
-    lowering->first_redo_line = end_line;
+    lowering->first_recomputed_line = end_line;
     if (!spec->forward_only)
-        lowering->first_redo_line -= (int)(spec->recompute_ratio * n_lines);
+        lowering->first_recomputed_line -= (int)(spec->recompute_ratio *
+                                                 n_lines);
 }
 
 /* Moves the finished lists to the program. */
@@ -422,7 +425,8 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
     size_t n_values = (size_t)lowering->graph->n_values;
     bool *backward = vp_lowering_work(lowering, n_values);
     bool *marks = vp_lowering_work(lowering, n_values);
-    bool *redo = vp_lowering_work(lowering, (size_t)lowering->graph->n_ops);
+    bool *recomputed = vp_lowering_work(lowering,
+                                        (size_t)lowering->graph->n_ops);
 
     lowering->boundary_in = vp_lowering_work(
         lowering, n_values * sizeof(*lowering->boundary_in));
@@ -432,7 +436,7 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
                                       n_values * sizeof(*lowering->kept));
     lowering->home = vp_lowering_work(lowering,
                                       n_values * sizeof(*lowering->home));
-    lowering->remade = vp_lowering_work(lowering, n_values);
+    lowering->recomputed_by_b = vp_lowering_work(lowering, n_values);
     if (lowering->status != VP_OK)
         return lowering->status;
 
@@ -441,10 +445,10 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
     if (!lowering->spec->forward_only) {
         mark_backward(lowering, backward);
         memcpy(marks, backward, n_values);
-        mark_redo(lowering, marks, redo);
+        mark_recomputed(lowering, marks, recomputed);
     }
     place_kept(lowering, marks, backward);
-    lower_forward(lowering, redo);
+    lower_forward(lowering, recomputed);
     if (!lowering->spec->forward_only)
         vp_lower_backward(lowering);
     if (lowering->status != VP_OK)

@@ -22,13 +22,13 @@ struct vp_lowering {
     void *scratch_ctx;
 
     int first_op, end_op;
-    int first_redo_line; /* lines from here on are recomputed */
+    int first_recomputed_line; /* lines from here on are recomputed */
 
     /* Per value. */
     struct vp_ref *boundary_in, *boundary_out; /* places in the messages */
-    struct vp_ref *kept; /* SLOT or REDO place, if backward reads it */
-    struct vp_ref *home; /* where the list being emitted has it */
-    bool *remade;        /* B writes it once more, for W */
+    struct vp_ref *kept;   /* SLOT or RECOMPUTED place, if backward reads it */
+    struct vp_ref *home;   /* where the list being emitted has it */
+    bool *recomputed_by_b; /* B writes it once more, for W */
     int *entry_of; /* per parameter: its place in the layout, or VP_NONE */
 
     struct vp_temp *temps;
@@ -48,10 +48,10 @@ static inline bool vp_ref_same(struct vp_ref a, struct vp_ref b)
 }
 
 /* True for operators whose results B needs to be computed again. */
-static inline bool vp_lowering_redone(const struct vp_lowering *lowering,
-                                      const struct vp_op *op)
+static inline bool vp_lowering_is_recomputed(const struct vp_lowering *lowering,
+                                             const struct vp_op *op)
 {
-    return op->line >= lowering->first_redo_line;
+    return op->line >= lowering->first_recomputed_line;
 }
 
 /* Zeroed memory that lives as long as the program, or as the lowering; NULL

@@ -22,7 +22,7 @@ static void each_ref(struct vp_call *call,
     fn(ctx, &call->out);
     fn(ctx, &call->dout);
     fn(ctx, &call->dz);
-    fn(ctx, &call->again);
+    fn(ctx, &call->recomputed_out);
     fn(ctx, &call->scratch);
 }
 

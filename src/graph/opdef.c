@@ -271,9 +271,9 @@ bool vp_op_has_dz(const struct vp_op *op)
     return op->kind == VP_OP_LINEAR && op->attr.act != VP_ACT_NONE;
 }
 
-bool vp_op_can_remake(const struct vp_op *op)
+bool vp_op_can_recompute_out(const struct vp_op *op)
 {
-    return vp_op_defs[op->kind].b_remakes_out && op->aux[0] != VP_NONE;
+    return vp_op_defs[op->kind].b_recomputes_out && op->aux[0] != VP_NONE;
 }
 
 const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT] = {
@@ -292,7 +292,7 @@ const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT] = {
         .grad_in = VP_NEED_IN0,
         .has_b = true,
         .has_w = true,
-        .b_remakes_out = true,
+        .b_recomputes_out = true,
     },
     [VP_OP_LAYERNORM] = {
         .name = "layernorm",
@@ -302,7 +302,7 @@ const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT] = {
         .grad_in = VP_NEED_IN0,
         .has_b = true,
         .has_w = true,
-        .b_remakes_out = true,
+        .b_recomputes_out = true,
     },
     [VP_OP_ATTENTION] = {
         .name = "attention",

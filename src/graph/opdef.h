@@ -28,7 +28,7 @@ struct vp_op_def {
     bool has_b, has_w;         /* a kernel exists for the phase */
     bool passes_grad;          /* din = dout for every input: no B kernel */
     bool b_overwrites_in0; /* B writes din0 over in0 (nobody else needs it) */
-    bool b_remakes_out;    /* see vp_op_can_remake() */
+    bool b_recomputes_out; /* see vp_op_can_recompute_out() */
 };
 
 extern const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT];
@@ -40,6 +40,6 @@ bool vp_op_has_dz(const struct vp_op *op);
 /* True where the B kernel can write `out` once more (`again`), from aux0 and
  * whatever else it reads: W kernels that read `out` then need not find it kept.
  * A linear does so if it has an activation. */
-bool vp_op_can_remake(const struct vp_op *op);
+bool vp_op_can_recompute_out(const struct vp_op *op);
 
 #endif

@@ -14,7 +14,7 @@ enum vp_space {
     VP_SPACE_GRAD,     /* gradients of the weights */
     VP_SPACE_SLOT, /* kept from F to B (or W), one per minibatch in flight */
     VP_SPACE_WORK, /* lives inside one list; shared by all lists */
-    VP_SPACE_REDO, /* written by R, read by B; one per stage. With one_slot,
+    VP_SPACE_RECOMPUTED, /* written by R, read by B; one per stage. With one_slot,
                       both are part of SLOT */
     VP_SPACE_IN,   /* boundary values from the previous stage, or the batch */
     VP_SPACE_OUT,  /* boundary values for the next stage */
@@ -39,7 +39,8 @@ struct vp_call {
     struct vp_ref din[VP_MAX_IN];
     bool din_add[VP_MAX_IN]; /* add to din instead of writing it */
     struct vp_ref dz;        /* see vp_op_has_dz() */
-    struct vp_ref again;     /* B: out once more; see vp_op_can_remake() */
+    struct vp_ref
+        recomputed_out; /* B: out once more; see vp_op_can_recompute_out() */
     struct vp_ref dpar[VP_MAX_PARAM];
     struct vp_ref scratch; /* in WORK; as large as the backend asked for */
     bool out_stays;        /* F: something after the list reads out */
@@ -95,7 +96,7 @@ struct vp_stage_spec {
     bool split_w;           /* W runs as a list of its own */
     bool forward_only;      /* evaluation: nothing is kept, only F exists */
     /* Only one minibatch is in flight at a time: nothing runs here between its
-     * lists. SLOT then holds what else would be in WORK and REDO, and bytes of
+     * lists. SLOT then holds what else would be in WORK and RECOMPUTED, and bytes of
      * a kept value serve others once backward has read it. */
     bool one_slot;
     int64_t bundle_bytes; /* replicas: see struct vp_bundle; 0: none */

@@ -371,7 +371,7 @@ static void add_stage(const struct vp_run_stage *stage, int s, bool first,
     if (stage->n_slots == 1)
         vp_strbuf_addf(line, "one minibatch in flight)");
     else
-        vp_strbuf_addf(line, "%d of %d lines)", stage->n_redo_lines,
+        vp_strbuf_addf(line, "%d of %d lines)", stage->n_recomputed_lines,
                        stage->n_lines);
 }
 

@@ -24,18 +24,18 @@ static void count_lines(const struct vp_graph *graph,
     const struct vp_block *last = first + stage->n_blocks - 1;
 
     stage->n_lines = last->first_line + last->n_lines - first->first_line;
-    stage->n_redo_lines = (int)(stage->recompute_ratio * stage->n_lines);
+    stage->n_recomputed_lines = (int)(stage->recompute_ratio * stage->n_lines);
 }
 
-/* Times in GFLOP: what a rank needs for one minibatch. `redo` is what it
+/* Times in GFLOP: what a rank needs for one minibatch. `recomputed` is what it
  * recomputes: of the lines, those that backward reads. */
 static struct vp_stage_costs stage_costs(const struct vp_graph *graph,
                                          const struct vp_run_stage *stage,
-                                         double redo)
+                                         double recomputed)
 {
     const struct vp_block *first = &graph->blocks[stage->first_block];
     const struct vp_block *last = first + stage->n_blocks - 1;
-    struct vp_stage_costs costs = { .r = redo * 1e-9 };
+    struct vp_stage_costs costs = { .r = recomputed * 1e-9 };
 
     for (int i = first->first_op; i < last->first_op + last->n_ops; i++) {
         const struct vp_op *op = &graph->ops[i];
@@ -76,7 +76,8 @@ static void plan_stages(const struct vp_train_config *train,
         };
         stage->n_params = count_params(graph, first, stage->n_blocks);
         count_lines(graph, stage);
-        costs[s] = stage_costs(graph, stage, vp_trainer_redo_flops(trainer, s));
+        costs[s] = stage_costs(graph, stage,
+                               vp_trainer_recompute_flops(trainer, s));
         stage->gflops = costs[s].f + costs[s].r + costs[s].b + costs[s].w;
         first += stage->n_blocks;
     }

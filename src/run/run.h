@@ -32,12 +32,12 @@ struct vp_run_stage {
     int first_block, n_blocks;
     int64_t n_params; /* tied ones count where they are owned */
     double recompute_ratio;
-    int n_lines, n_redo_lines; /* in all; recomputed, at its end */
-    double gflops;             /* of a minibatch, with what is recomputed */
-    int first_rank, n_ranks;   /* of the schedule, see rank_numbers below */
-    int depth;                 /* forwards before the first backward */
-    int n_slots;               /* minibatches in flight on a rank */
-    int n_versions;            /* of its weights */
+    int n_lines, n_recomputed_lines; /* in all; recomputed, at its end */
+    double gflops;           /* of a minibatch, with what is recomputed */
+    int first_rank, n_ranks; /* of the schedule, see rank_numbers below */
+    int depth;               /* forwards before the first backward */
+    int n_slots;             /* minibatches in flight on a rank */
+    int n_versions;          /* of its weights */
     const struct vp_memory *memory; /* of each of its ranks */
 };
 

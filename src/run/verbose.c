@@ -407,8 +407,8 @@ enum vp_status vp_verbose_start(struct vp_verbose_log *log,
                        number(log, r), s, summary->n_stages, stage->first_block,
                        stage->first_block + stage->n_blocks - 1,
                        (long long)stage->n_params, stage->depth, stage->n_slots,
-                       stage->n_versions, stage->n_redo_lines, stage->n_lines,
-                       (long long)stage->memory->total));
+                       stage->n_versions, stage->n_recomputed_lines,
+                       stage->n_lines, (long long)stage->memory->total));
         }
     return VP_OK;
 }

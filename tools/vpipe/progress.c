@@ -370,8 +370,8 @@ static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
     ranks_text(summary, stage, ranks, sizeof(ranks));
     tool_count_text((double)stage->n_params, params, sizeof(params));
     vp_bytes_text(stage->memory->total, memory, sizeof(memory));
-    if (stage->n_redo_lines > 0)
-        snprintf(again, sizeof(again), "%d/%d", stage->n_redo_lines,
+    if (stage->n_recomputed_lines > 0)
+        snprintf(again, sizeof(again), "%d/%d", stage->n_recomputed_lines,
                  stage->n_lines);
     fprintf(out, "%5d  %5s  %-7s  %6s %9s  %5d  %5d  %8d %9s %3.0f %%\n", s,
             ranks, blocks, params, memory, stage->depth, stage->n_slots,

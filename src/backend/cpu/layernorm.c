@@ -23,7 +23,7 @@ void vp_cpu_layernorm_b(const struct vp_kargs *args, int64_t begin, int64_t end)
     const struct vp_simd *simd = vp_simd();
     int64_t C = vp_arg_value(args, args->op->out)->cols;
     const float *x = args->in[0], *dout = args->dout, *stat = args->aux[0];
-    float *dx = args->din[0], *again = args->again;
+    float *dx = args->din[0], *again = args->recomputed_out;
 
     for (int64_t i = begin; dx && i < end; i++) {
         if (again)

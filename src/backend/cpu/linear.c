@@ -81,8 +81,8 @@ static void dz_rows(const struct vp_kargs *args, int64_t begin, int64_t end)
     int64_t at = begin * x.N;
 
     x.simd->act_grad(dz + at, dout + at, z + at, x.act, (end - begin) * x.N);
-    if (args->again)
-        x.simd->act((float *)args->again + at, z + at, x.act,
+    if (args->recomputed_out)
+        x.simd->act((float *)args->recomputed_out + at, z + at, x.act,
                     (end - begin) * x.N);
 }
 

@@ -123,7 +123,7 @@ static struct uses uses_of(const struct vp_cpu_kernels *kernels, int n_threads,
         use_value(&uses, graph, call->aux[i], op->aux[i], f);
     use_value(&uses, graph, call->dout, op->out, false);
     use_value(&uses, graph, call->dz, op->out, b);
-    use_value(&uses, graph, call->again, op->out, true);
+    use_value(&uses, graph, call->recomputed_out, op->out, true);
     for (int i = 0; i < VP_MAX_PARAM; i++) {
         use_param(&uses, graph, call->par[i], op->par[i], false);
         use_param(&uses, graph, call->dpar[i], op->par[i], true);

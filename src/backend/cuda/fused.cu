@@ -326,7 +326,7 @@ static bool grad_conflict(const struct vp_norm_grad *grad, int64_t n_bytes)
          false);
     writes(&spans, grad->dx);
     writes(&spans, grad->dbranch);
-    writes(&spans, grad->again);
+    writes(&spans, grad->recomputed_out);
     note(&spans, grad->parts,
          n_parts * grad->n_sums * grad->cols * (int64_t)sizeof(float), true,
          false);

@@ -523,8 +523,9 @@ static __global__ void __launch_bounds__(THREADS *TEAMS)
 
             if (row + r * TEAMS >= end || col >= grad.cols)
                 break;
-            if (grad.again)
-                write_again((T *)grad.again + at, terms.xhat[r], gamma, beta);
+            if (grad.recomputed_out)
+                write_again((T *)grad.recomputed_out + at, terms.xhat[r], gamma,
+                            beta);
             write_dx(dx, grad, base[r], terms.g[r], terms.xhat[r], means,
                      terms.rstd[r], at);
             if (grad.dbranch)
@@ -608,8 +609,8 @@ static __global__ void plain_dx_kernel(struct vp_norm_grad grad)
         float xhat = xhat_of(vp_float(x[j]), stat);
         float d = (g - sum_g - xhat * sum_gx) * stat.y;
 
-        if (grad.again)
-            ((T *)grad.again)[row * cols + j] = vp_round<T>(fmaf(
+        if (grad.recomputed_out)
+            ((T *)grad.recomputed_out)[row * cols + j] = vp_round<T>(fmaf(
                 xhat, vp_float(gamma[j]), vp_float(((const T *)grad.beta)[j])));
         vp_put<1>(dx + j, grad.base != NULL, &d);
     }
@@ -672,7 +673,7 @@ struct vp_norm_grad vp_cuda_norm_grad_of(const struct vp_cuda_call *call)
         return grad;
     }
     grad.dx = args->din[0];
-    grad.again = args->again;
+    grad.recomputed_out = args->recomputed_out;
     grad.base = args->din_add[0] ? args->din[0] : NULL;
     return grad;
 }

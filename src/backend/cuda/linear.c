@@ -133,7 +133,7 @@ static void act_grad(const struct vp_cuda_call *call, void *parts)
     const struct vp_kargs *args = &call->args;
     struct size size = size_of(args->graph, args->op);
 
-    vp_cuda_act_grad(args->dz, args->again, args->dout, args->aux[0],
+    vp_cuda_act_grad(args->dz, args->recomputed_out, args->dout, args->aux[0],
                      args->op->attr.act, size.rows, size.N, size.dtype, parts,
                      call->stream);
 }
@@ -197,14 +197,15 @@ static bool may_run_together(const struct vp_kargs *after,
     size_t n_scratch = vp_cuda_linear_scratch(b->graph, b->op, VP_PHASE_B);
 
     return !overlap(after->dout, n_read, b->dz, n_written) &&
-           !overlap(after->dout, n_read, b->again, n_written) &&
+           !overlap(after->dout, n_read, b->recomputed_out, n_written) &&
            !overlap(after->dout, n_read, b->scratch, (int64_t)n_scratch);
 }
 
 static bool is_gelu_b(const struct vp_cuda_call *call)
 {
     return call->phase == VP_PHASE_B && call->args.op->kind == VP_OP_LINEAR &&
-           call->args.op->attr.act == VP_ACT_GELU_ERF && call->args.again;
+           call->args.op->attr.act == VP_ACT_GELU_ERF &&
+           call->args.recomputed_out;
 }
 
 static struct vp_gelu_grad gelu_grad_of(const struct vp_kargs *after,
@@ -220,7 +221,7 @@ static struct vp_gelu_grad gelu_grad_of(const struct vp_kargs *after,
                                   .w = after->par[0],
                                   .z = b->aux[0],
                                   .dz = b->dz,
-                                  .again = b->again,
+                                  .again = b->recomputed_out,
                                   .parts = b->scratch };
 }
 

@@ -365,9 +365,10 @@ struct vp_norm {
 struct vp_norm_grad {
     const void *x, *dout, *gamma, *beta;
     const float *stat;
-    void *dx;         /* NULL: not wanted; then no dbranch, no `again` either */
-    void *again;      /* the layer norm's output once more; NULL: not wanted */
-    const void *base; /* NULL: dx is written, not added to */
+    void *dx; /* NULL: not wanted; then no dbranch, no recomputed_out either */
+    void *
+        recomputed_out; /* the layer norm's output once more; NULL: not wanted */
+    const void *base;   /* NULL: dx is written, not added to */
     float *parts;  /* [vp_cuda_norm_parts(), n_sums, cols]; NULL: not wanted */
     int n_sums;    /* 2, or 3 with those of dbranch, or dx without dropout */
     void *dbranch; /* NULL: no dropout follows */

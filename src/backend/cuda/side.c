@@ -122,7 +122,7 @@ static void find_writes(struct vp_cuda_pending *p,
         for (int i = 0; i < VP_MAX_IN; i++)
             add_value(p, args, op->in[i], args->din[i]);
         add_value(p, args, op->out, args->dz);
-        add_value(p, args, op->out, args->again);
+        add_value(p, args, op->out, args->recomputed_out);
     }
 }
 

@@ -96,7 +96,7 @@ static void add_gradients(struct traffic *traffic, const struct vp_kargs *args,
             writes(traffic, args->din[i], bytes_of(args, op->in[i]));
     }
     if (phase == VP_PHASE_B)
-        writes(traffic, args->again, bytes_of(args, op->out));
+        writes(traffic, args->recomputed_out, bytes_of(args, op->out));
 }
 
 /* What a product leaves to do: the activation, and the sums for the bias. */
@@ -113,7 +113,7 @@ static void add_linear(struct traffic *traffic, const struct vp_kargs *args,
         reads(traffic, args->dout, n_bytes);
         reads(traffic, args->aux[0], n_bytes);
         writes(traffic, args->dz, n_bytes);
-        writes(traffic, args->again, n_bytes);
+        writes(traffic, args->recomputed_out, n_bytes);
     }
     if (phase == VP_PHASE_W && args->dpar[1])
         reads(traffic, args->dz ? args->dz : args->dout, n_bytes);

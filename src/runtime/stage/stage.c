@@ -83,7 +83,8 @@ static void add_memory(struct vp_stage *stage)
     memory->moments = train_bytes(stage) *
                           vp_optim_n_moments(stage->config.optim.kind) +
                       master_bytes(stage);
-    memory->activations = n[VP_SPACE_SLOT] * shape->n_slots + n[VP_SPACE_REDO];
+    memory->activations = n[VP_SPACE_SLOT] * shape->n_slots +
+                          n[VP_SPACE_RECOMPUTED];
     memory->boundary = n[VP_SPACE_IN] * n_in +
                        n[VP_SPACE_DOUT] * shape->n_grad_bufs +
                        n[VP_SPACE_OUT] * shape->n_out_bufs +
@@ -222,7 +223,7 @@ static enum vp_status each_buffer(struct vp_stage *stage,
     for (int i = 0; i < vp_optim_n_moments(stage->config.optim.kind); i++)
         VP_TRY(fn(stage, (void **)&stage->moment[i], train_bytes(stage)));
     VP_TRY(fn(stage, &stage->work, n[VP_SPACE_WORK]));
-    VP_TRY(fn(stage, &stage->redo, n[VP_SPACE_REDO]));
+    VP_TRY(fn(stage, &stage->recomputed, n[VP_SPACE_RECOMPUTED]));
     for (int i = 0; i < shape->n_slots; i++) {
         VP_TRY(fn(stage, &stage->slots[i].data, n[VP_SPACE_SLOT]));
         if (is_first(stage))

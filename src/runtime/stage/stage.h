@@ -79,7 +79,7 @@ struct vp_stage {
     void *master;   /* of the newest one; see optim.h */
     float *grads;
     float *moment[2];
-    void *work, *redo;
+    void *work, *recomputed;
     int64_t newest; /* version = updates done or skipped */
     bool updated;   /* the last backward makes the next one, but for ties */
     struct vp_scale scale;

@@ -76,7 +76,7 @@ static struct vp_launch bases(const struct vp_stage *stage,
     launch.base[VP_SPACE_GRAD] = stage->grads;
     launch.base[VP_SPACE_SLOT] = slot->data;
     launch.base[VP_SPACE_WORK] = stage->work;
-    launch.base[VP_SPACE_REDO] = stage->redo;
+    launch.base[VP_SPACE_RECOMPUTED] = stage->recomputed;
     launch.base[VP_SPACE_IN] = tensors_of(slot->message);
     launch.base[VP_SPACE_OUT] = tensors_of(messages->out);
     launch.base[VP_SPACE_DIN] = tensors_of(messages->din);

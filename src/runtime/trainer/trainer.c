@@ -601,7 +601,7 @@ const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer)
     return trainer->memory;
 }
 
-double vp_trainer_redo_flops(const struct vp_trainer *trainer, int stage)
+double vp_trainer_recompute_flops(const struct vp_trainer *trainer, int stage)
 {
     double flops = 0.0;
 

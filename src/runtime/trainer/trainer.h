@@ -37,7 +37,7 @@ struct vp_host_need {
 };
 struct vp_host_need vp_trainer_host_need(const struct vp_trainer *trainer);
 /* Of a minibatch of the first graph, recomputed by a stage. */
-double vp_trainer_redo_flops(const struct vp_trainer *trainer, int stage);
+double vp_trainer_recompute_flops(const struct vp_trainer *trainer, int stage);
 /* What a plan has too little of. The message says how much, and no remedy. */
 enum vp_lack {
     VP_LACK_NONE,
