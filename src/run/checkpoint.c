@@ -1,5 +1,5 @@
-/* Saving. Ranks fill the writer's memory right after an update; the conductor
- * commits it; a thread writes. */
+/* Saving. Ranks copy their state into the snapshot right after an update; the
+ * thread that runs the trainer commits it; a background thread writes it. */
 #include "run/checkpoint.h"
 
 #include "base/limit.h"

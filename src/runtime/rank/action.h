@@ -83,11 +83,11 @@ bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
                         struct vp_rate *rate_out);
 enum vp_status vp_exec_update(struct vp_rank *rank,
                               const struct vp_action *action);
-/* The device has a backward to do: looks at what the update before it left
- * behind, if it did. */
-enum vp_status vp_update_look(struct vp_rank *rank);
-/* Nothing is left to be known of the last update. All ranks of a group come
- * here. */
-enum vp_status vp_update_settle(struct vp_rank *rank);
+/* Called when the device has a backward to run: reads the gradient norm of the
+ * update before it, if that is still pending. */
+enum vp_status vp_update_poll(struct vp_rank *rank);
+/* Reads back and reports what is pending of the last update. In bsp all ranks
+ * must call it: they exchange norms. */
+enum vp_status vp_update_finish(struct vp_rank *rank);
 
 #endif

@@ -301,7 +301,7 @@ static enum vp_status exec_backward(struct vp_rank *rank,
         messages.din->header = slot->message->header;
     }
     VP_TRY(vp_run_backward(rank, action, VP_LIST_B, &messages));
-    VP_TRY(vp_update_look(rank));
+    VP_TRY(vp_update_poll(rank));
     if (is_last(rank, rs->index))
         VP_TRY(note_result(rank, rs, slot));
     return rank->job->schedule->split ? VP_OK : release(rank, action, true);
@@ -456,17 +456,17 @@ static const char *values_of(struct vp_rank *rank, struct vp_stage *stage,
 {
     if (stage->ops->host_memory)
         return message->tensors;
-    if (rank->n_looked_at < n_bytes) {
-        free(rank->looked_at);
-        rank->looked_at = malloc((size_t)n_bytes);
-        rank->n_looked_at = rank->looked_at ? n_bytes : 0;
+    if (rank->n_host_copy < n_bytes) {
+        free(rank->host_copy);
+        rank->host_copy = malloc((size_t)n_bytes);
+        rank->n_host_copy = rank->host_copy ? n_bytes : 0;
     }
-    if (!rank->looked_at ||
-        stage->ops->copy(stage->backend, stage->stream, rank->looked_at,
+    if (!rank->host_copy ||
+        stage->ops->copy(stage->backend, stage->stream, rank->host_copy,
                          message->tensors, (size_t)n_bytes) != VP_OK ||
         vp_stage_wait(stage) != VP_OK)
         return NULL;
-    return rank->looked_at;
+    return rank->host_copy;
 }
 
 /* What a message holds, before the receiver has it. */
@@ -562,7 +562,7 @@ static enum vp_status come_to_rest(struct vp_rank *rank)
 {
     for (int s = 0; s < rank->n_stages; s++)
         VP_TRY(vp_stage_wait(&rank->stages[s].stage));
-    VP_TRY(vp_update_settle(rank));
+    VP_TRY(vp_update_finish(rank));
     vp_device_log_flush(rank);
     return VP_OK;
 }

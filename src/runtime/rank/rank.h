@@ -101,12 +101,12 @@ static inline int vp_rank_number(const struct vp_pipeline *pipeline, int index)
     return numbers ? numbers[index] : index;
 }
 
-/* What is still to be known of an update that was given to the device: a rank
- * goes on meanwhile, where nothing depends on it. */
-enum vp_owed {
-    VP_OWED_NOTHING,
-    VP_OWED_SUMS, /* squares of its gradients, which the device makes */
-    VP_OWED_NORM, /* those of all ranks together */
+/* What has not been read back yet of an update that was given to the device. The
+ * rank continues meanwhile, where nothing depends on it. */
+enum vp_pending {
+    VP_PENDING_NOTHING,
+    VP_PENDING_SUMS, /* squares of its gradients, computed by the device */
+    VP_PENDING_NORM, /* the norm over all ranks */
 };
 
 enum vp_job_kind { VP_JOB_PREPARE, VP_JOB_TRAIN, VP_JOB_EVAL, VP_JOB_EXIT };
@@ -167,16 +167,16 @@ struct vp_rank {
     struct vp_batch *eval_batch; /* likewise */
 
     const struct vp_job *job;
-    int64_t repeat;      /* of the job's schedule */
-    double *mine, *all;  /* exchanged before updates of bsp */
-    double norm;         /* of all stages */
-    bool stop;           /* all ranks end after this update */
-    enum vp_owed owed;   /* of the last update */
-    int64_t owed_mb;     /* the last minibatch of it */
-    struct vp_mark seen; /* when the device was seen to have made it */
+    int64_t repeat;          /* of the job's schedule */
+    double *mine, *all;      /* exchanged before updates of bsp */
+    double norm;             /* of all stages */
+    bool stop;               /* all ranks end after this update */
+    enum vp_pending pending; /* of the last update */
+    int64_t pending_mb;      /* the last minibatch of it */
+    struct vp_mark seen;     /* when the device was seen to have made it */
 
-    void *looked_at; /* a message, copied from the device to be shown */
-    int64_t n_looked_at;
+    void *host_copy; /* a message, copied from the device to be shown */
+    int64_t n_host_copy;
 
     struct vp_counter n_updates; /* of all its stages together */
     int n_filled;                /* stages saved, of the step being saved */

@@ -125,7 +125,7 @@ static enum vp_status refuse_nonfinite(struct vp_rank *rank,
 
     if (isfinite(rs->norm) || rs->stage.scale.value > 0.0f)
         return VP_OK;
-    if (vp_stage_blame_grads(&rs->stage, rs->index, (uint64_t)rank->owed_mb,
+    if (vp_stage_blame_grads(&rs->stage, rs->index, (uint64_t)rank->pending_mb,
                              &err) == VP_OK)
         return VP_OK; /* another stage's */
     vp_world_abort(rank->pipeline->world, VP_ERR_NONFINITE, err.text);
@@ -147,13 +147,13 @@ static enum vp_status square_stages(struct vp_rank *rank, int64_t mb)
     VP_TRY(add_ties(rank));
     for (int s = 0; s < rank->n_stages; s++)
         VP_TRY(vp_stage_sum_grads(&rank->stages[s].stage));
-    rank->owed = VP_OWED_SUMS;
-    rank->owed_mb = mb;
+    rank->pending = VP_PENDING_SUMS;
+    rank->pending_mb = mb;
     return VP_OK;
 }
 
 /* Squares of all stages of this rank, and the norm of each. */
-static enum vp_status look_at_sums(struct vp_rank *rank)
+static enum vp_status read_sums(struct vp_rank *rank)
 {
     int n_blocks = rank->pipeline->config->graphs[0].n_blocks;
 
@@ -168,7 +168,7 @@ static enum vp_status look_at_sums(struct vp_rank *rank)
                    (double)mean_of(rank, rs);
         VP_TRY(refuse_nonfinite(rank, rs));
     }
-    rank->owed = VP_OWED_NORM;
+    rank->pending = VP_PENDING_NORM;
     rank->seen = vp_watch_mark(rank);
     return VP_OK;
 }
@@ -197,13 +197,13 @@ static enum vp_status share_norm(struct vp_rank *rank)
     rank->stop = false;
     for (int r = 0; r < pipeline->n_ranks; r++)
         rank->stop |= rank->all[(size_t)r * n + (size_t)n_blocks] != 0.0;
-    rank->owed = VP_OWED_NOTHING;
+    rank->pending = VP_PENDING_NOTHING;
     return VP_OK;
 }
 
-static enum vp_status tell_update(struct vp_rank *rank,
-                                  const struct vp_rank_stage *rs,
-                                  struct vp_mark mark)
+static enum vp_status report_update(struct vp_rank *rank,
+                                    const struct vp_rank_stage *rs,
+                                    struct vp_mark mark)
 {
     struct vp_note note = {
         .kind = VP_NOTE_UPDATE,
@@ -220,32 +220,32 @@ static enum vp_status tell_update(struct vp_rank *rank,
     return vp_remote_tell(rank, &note);
 }
 
-static enum vp_status tell_late(struct vp_rank *rank)
+static enum vp_status report_late(struct vp_rank *rank)
 {
-    rank->owed = VP_OWED_NOTHING;
+    rank->pending = VP_PENDING_NOTHING;
     for (int s = 0; s < rank->n_stages; s++)
-        VP_TRY(tell_update(rank, &rank->stages[s], rank->seen));
+        VP_TRY(report_update(rank, &rank->stages[s], rank->seen));
     return VP_OK;
 }
 
 /* A stage of a stream has a norm of its own. */
-enum vp_status vp_update_look(struct vp_rank *rank)
+enum vp_status vp_update_poll(struct vp_rank *rank)
 {
-    if (rank->owed != VP_OWED_SUMS)
+    if (rank->pending != VP_PENDING_SUMS)
         return VP_OK;
-    VP_TRY(look_at_sums(rank));
-    return rank->job->sync ? VP_OK : tell_late(rank);
+    VP_TRY(read_sums(rank));
+    return rank->job->sync ? VP_OK : report_late(rank);
 }
 
-enum vp_status vp_update_settle(struct vp_rank *rank)
+enum vp_status vp_update_finish(struct vp_rank *rank)
 {
-    if (rank->owed == VP_OWED_SUMS)
-        VP_TRY(look_at_sums(rank));
-    if (rank->owed == VP_OWED_NOTHING)
+    if (rank->pending == VP_PENDING_SUMS)
+        VP_TRY(read_sums(rank));
+    if (rank->pending == VP_PENDING_NOTHING)
         return VP_OK;
     if (rank->job->sync)
         VP_TRY(share_norm(rank));
-    return tell_late(rank);
+    return report_late(rank);
 }
 
 /* ---- The update --------------------------------------------------------- */
@@ -322,14 +322,14 @@ static enum vp_status update_sync(struct vp_rank *rank,
     double norm;
 
     if (rs == &rank->stages[0]) {
-        VP_TRY(vp_update_settle(rank));
+        VP_TRY(vp_update_finish(rank));
         VP_TRY(square_stages(rank, (int64_t)run_minibatch(rank, last_mb)));
         if (!may_be_late(rank, step)) {
-            VP_TRY(look_at_sums(rank));
+            VP_TRY(read_sums(rank));
             VP_TRY(share_norm(rank));
         }
     }
-    if (rank->owed != VP_OWED_NOTHING)
+    if (rank->pending != VP_PENDING_NOTHING)
         return advance(rank, &rs->stage, true, rate.lr, rate.grad_scale);
     norm = config->clip_per_stage ? rs->norm : rank->norm;
     return advance(rank, &rs->stage, isfinite(rank->norm), rate.lr,
@@ -343,12 +343,12 @@ static enum vp_status update_async(struct vp_rank *rank,
     float clip = rank->pipeline->config->optim.grad_clip;
     struct vp_rate rate = rate_of(rank, rs, action);
 
-    VP_TRY(vp_update_settle(rank));
+    VP_TRY(vp_update_finish(rank));
     VP_TRY(square_stages(rank, step - 1));
     if (may_be_late(rank, step))
         return advance(rank, &rs->stage, true, rate.lr, rate.grad_scale);
-    VP_TRY(look_at_sums(rank));
-    rank->owed = VP_OWED_NOTHING;
+    VP_TRY(read_sums(rank));
+    rank->pending = VP_PENDING_NOTHING;
     return advance(rank, &rs->stage, isfinite(rs->norm), rate.lr,
                    rate.grad_scale * vp_optim_clip_scale(rs->norm, clip));
 }
@@ -424,7 +424,7 @@ enum vp_status vp_exec_update(struct vp_rank *rank,
     else
         VP_TRY(update_async(rank, rs, action, step));
     VP_TRY(vp_rank_save(rank, rs, step));
-    return rank->owed == VP_OWED_NOTHING
-               ? tell_update(rank, rs, vp_watch_mark(rank))
+    return rank->pending == VP_PENDING_NOTHING
+               ? report_update(rank, rs, vp_watch_mark(rank))
                : VP_OK;
 }

@@ -763,7 +763,7 @@ void vp_pipeline_release(struct vp_pipeline *pipeline, struct vp_rank *ranks)
             vp_stage_release(&rank->stages[i].stage);
         }
         free(rank->stages);
-        free(rank->looked_at);
+        free(rank->host_copy);
         vp_device_log_free(rank->device_log);
         vp_recorder_free(rank->recorder);
         free(rank->mine);

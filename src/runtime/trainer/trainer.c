@@ -4,7 +4,7 @@
 #include "base/host.h"
 #include "runtime/rank/watch.h"
 #include "runtime/stage/stage_state.h"
-#include "runtime/trainer/conductor.h"
+#include "runtime/trainer/trainer_internal.h"
 
 #include <stdlib.h>
 

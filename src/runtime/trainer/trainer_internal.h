@@ -1,13 +1,13 @@
-/* What the two halves of a trainer share: trainer.c creates it and keeps the
- * rank threads, train.c runs it. */
-#ifndef VP_RUNTIME_TRAINER_CONDUCTOR_H
-#define VP_RUNTIME_TRAINER_CONDUCTOR_H
+/* Private to the trainer: trainer.c creates it and its rank threads, train.c
+ * runs steps, measure.c times them. */
+#ifndef VP_RUNTIME_TRAINER_TRAINER_INTERNAL_H
+#define VP_RUNTIME_TRAINER_TRAINER_INTERNAL_H
 
 #include "runtime/rank/remote.h"
 #include "runtime/trainer/pipeline.h"
 #include "runtime/trainer/trainer.h"
 
-/* A job that is posted before the last one ends keeps the pipe full. */
+/* Jobs are posted before the last one ends, so that the pipe stays full. */
 enum { MAX_JOBS = 4, PIECE = 64 };
 
 /* A stream is posted in pieces of about this length, so that a run that is
@@ -15,18 +15,18 @@ enum { MAX_JOBS = 4, PIECE = 64 };
 #define PIECE_SECONDS 0.5
 
 enum {
-    SLICE_MS = 50,   /* between looks at the ranks */
-    HEAR_MS = 3,     /* at other processes */
-    GRACE_MS = 2000, /* for ranks to notice a failure */
+    SLICE_MS = 50,   /* polling interval for ranks of this process */
+    HEAR_MS = 3,     /* for reports of other processes */
+    GRACE_MS = 2000, /* for ranks to end after a failure */
 };
 
-/* Of a rank, for measure.c: the part of a run that no report has told of yet. */
+/* Of a rank, for measure.c: the part of a run that was not reported yet. */
 struct vp_window {
     int64_t first_update; /* updates before the run */
     int64_t every;        /* steps of a round */
-    struct vp_mark begin; /* what the rank had done where it begins */
-    int64_t round;        /* of the run, whose update was the last before; 0: */
-    struct vp_mark mark;  /* ... none, and this is its start */
+    struct vp_mark begin; /* the rank's counters at its start */
+    int64_t round;        /* number of the last update in the run; 0: none */
+    struct vp_mark mark;  /* the counters at that update, or at the start */
 };
 
 struct vp_trainer {
@@ -58,7 +58,7 @@ struct vp_trainer {
     int64_t n_minibatches; /* trained on */
     int64_t seen_actions;
     struct vp_limit idle; /* for all ranks together, without an action done */
-    bool lost;            /* a rank does not come back */
+    bool lost;            /* a rank thread did not return */
 };
 
 /* measure.c: a run begins; all ranks are idle. */
@@ -80,16 +80,16 @@ enum vp_status vp_trainer_save_here(struct vp_trainer *trainer,
 
 /* Gives the ranks of this process their next job. */
 void vp_trainer_post(struct vp_trainer *trainer, const struct vp_job *job);
-/* Waits for `counter` a while, and looks after other processes meanwhile. */
+/* Waits one polling interval for `counter`; in the lead also takes the reports
+ * of other processes. Returns true if it has reached `target`. */
 bool vp_trainer_nap(struct vp_trainer *trainer, struct vp_counter *counter,
                     uint32_t target);
-/* Waits until all ranks have done `n` jobs since the start: of all processes in
- * the lead, else of this one. After a failure
- * they have a moment to come back; one that does not is given up, with its
- * memory. */
+/* Waits until all ranks (in the lead: of all processes) have done `n` jobs since
+ * the start. After a failure a rank thread has GRACE_MS to return; if it does
+ * not, trainer->lost is set and its memory is leaked on purpose. */
 void vp_trainer_wait(struct vp_trainer *trainer, uint32_t n);
-/* Looks after the ranks while the conductor waits: if nothing at all happens,
- * nobody else complains. Returns false once the world has stopped. */
+/* Polls the ranks while the caller waits, and aborts the world if no rank did an
+ * action within the limit. Returns false once the world was aborted. */
 bool vp_trainer_watch(struct vp_trainer *trainer);
 
 #endif
