@@ -3,7 +3,7 @@
 #include "job/address.h"
 #include "job/boxfile.h"
 #include "job/dial.h"
-#include "job/pulse.h"
+#include "job/heartbeat.h"
 #include "job/supervisor.h"
 
 #include "base/blocking.h"
@@ -65,7 +65,7 @@ static void pause_ms(int ms)
 static void be_rank(const char *address, const char *folder, int rank,
                     enum conduct conduct)
 {
-    struct vp_pulse_config config = {
+    struct vp_heartbeat_config config = {
         .address = address,
         .rank = rank,
         .n_ranks = N_RANKS,
@@ -74,16 +74,16 @@ static void be_rank(const char *address, const char *folder, int rank,
         .on_end = on_end,
     };
     struct vp_action action = { .kind = VP_ACTION_B, .stage = rank, .peer = 0 };
-    struct vp_pulse *pulse;
+    struct vp_heartbeat *heartbeat;
     struct vp_err err;
     struct vp_box *box = vp_box_map();
 
-    if (vp_pulse_start(&config, &pulse, &err) != VP_OK ||
+    if (vp_heartbeat_start(&config, &heartbeat, &err) != VP_OK ||
         vp_boxfile_keep(box, folder, rank, &err) != VP_OK) {
         fprintf(stderr, "%s\n", err.text);
         _exit(2);
     }
-    vp_pulse_show(pulse, box);
+    vp_heartbeat_show(heartbeat, box);
     if (conduct == HANGS || conduct == WAITS) {
         vp_duty_set(VP_DUTY_DATA, "/data");
         vp_blocking_begin(conduct == HANGS ? VP_BLOCKING_FILE
@@ -92,7 +92,7 @@ static void be_rank(const char *address, const char *folder, int rank,
         for (;;)
             pause_ms(1000);
     }
-    vp_pulse_set_folder(pulse, folder);
+    vp_heartbeat_set_folder(heartbeat, folder);
     vp_duty_set(VP_DUTY_TRAIN, NULL);
     for (int mb = 0; mb < 10 || conduct == BEATS || conduct == NEVER_ENDS;
          mb++) {
@@ -103,12 +103,13 @@ static void be_rank(const char *address, const char *folder, int rank,
             break;
     }
     if (conduct == FAILS)
-        vp_pulse_say(pulse, VP_WORD_FAILED, VP_ERR_NONFINITE, "loss is NaN");
+        vp_heartbeat_say(heartbeat, VP_WORD_FAILED, VP_ERR_NONFINITE,
+                         "loss is NaN");
     else
-        vp_pulse_say(pulse,
-                     conduct == BEATS ? VP_WORD_INTERRUPTED : VP_WORD_DONE,
-                     VP_OK, NULL);
-    vp_pulse_free(pulse);
+        vp_heartbeat_say(heartbeat,
+                         conduct == BEATS ? VP_WORD_INTERRUPTED : VP_WORD_DONE,
+                         VP_OK, NULL);
+    vp_heartbeat_free(heartbeat);
     _exit(0);
 }
 

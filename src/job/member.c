@@ -9,11 +9,12 @@
 
 enum { REPORT_MS = 5000 }; /* for the supervisor to speak */
 
-static enum vp_status start_pulse(const struct vp_member_config *config,
-                                  const char *address, struct vp_member *member,
-                                  struct vp_err *err)
+static enum vp_status start_heartbeat(const struct vp_member_config *config,
+                                      const char *address,
+                                      struct vp_member *member,
+                                      struct vp_err *err)
 {
-    struct vp_pulse_config pulse = {
+    struct vp_heartbeat_config heartbeat = {
         .address = address,
         .rank = config->self.index,
         .n_ranks = config->self.n,
@@ -24,7 +25,7 @@ static enum vp_status start_pulse(const struct vp_member_config *config,
         .on_end = config->on_end,
     };
 
-    return vp_pulse_start(&pulse, &member->pulse, err);
+    return vp_heartbeat_start(&heartbeat, &member->heartbeat, err);
 }
 
 /* Whoever started the ranks looks after them, or nobody does yet: then the
@@ -38,7 +39,7 @@ static enum vp_status meet(const struct vp_member_config *config,
 
     vp_duty_set(VP_DUTY_JOIN, NULL);
     if (given)
-        VP_TRY(start_pulse(config, given, member, err));
+        VP_TRY(start_heartbeat(config, given, member, err));
     if (config->self.n == 1)
         return VP_OK;
     if (!given && config->self.index == 0)
@@ -53,7 +54,7 @@ static enum vp_status meet(const struct vp_member_config *config,
         return vp_err_set(err, st,
                           "the first process does not say who looks after the "
                           "job; look at what it says");
-    return start_pulse(config, address, member, err);
+    return start_heartbeat(config, address, member, err);
 }
 
 enum vp_status vp_member_join(const struct vp_member_config *config,
@@ -71,15 +72,15 @@ bool vp_member_is_one(const struct vp_processes *self)
 bool vp_member_say(struct vp_member *member, enum vp_status status,
                    const struct vp_err *err)
 {
-    if (!member->pulse)
+    if (!member->heartbeat)
         return false;
     if (status == VP_OK)
-        vp_pulse_say(member->pulse, VP_WORD_DONE, VP_OK, NULL);
+        vp_heartbeat_say(member->heartbeat, VP_WORD_DONE, VP_OK, NULL);
     else if (status == VP_ERR_INTERRUPTED)
-        vp_pulse_say(member->pulse, VP_WORD_INTERRUPTED, VP_OK, NULL);
+        vp_heartbeat_say(member->heartbeat, VP_WORD_INTERRUPTED, VP_OK, NULL);
     else /* without a text it was another process that failed */
-        vp_pulse_say(member->pulse, VP_WORD_FAILED,
-                     err->text[0] ? status : VP_ERR_ABORTED, err->text);
+        vp_heartbeat_say(member->heartbeat, VP_WORD_FAILED,
+                         err->text[0] ? status : VP_ERR_ABORTED, err->text);
     member->failed = status != VP_OK && status != VP_ERR_INTERRUPTED;
     return true;
 }
@@ -94,6 +95,6 @@ void vp_member_leave(struct vp_member *member)
     while (member->failed && !vp_limit_is_over(&limit))
         nanosleep(&pause, NULL);
     vp_world_free(member->world);
-    vp_pulse_free(member->pulse);
+    vp_heartbeat_free(member->heartbeat);
     *member = (struct vp_member){ .world = NULL };
 }

@@ -3,14 +3,14 @@
 #ifndef VP_JOB_MEMBER_H
 #define VP_JOB_MEMBER_H
 
+#include "job/heartbeat.h"
 #include "job/processes.h"
-#include "job/pulse.h"
 
 struct vp_member_config {
     const struct vp_config *config;
     struct vp_processes self;
     const volatile sig_atomic_t *stop;
-    /* As those of vp_pulse_config. */
+    /* As those of vp_heartbeat_config. */
     void (*on_stop)(void *ctx);
     void (*on_end)(void *ctx, const char *why);
     /* Called in the first process if nobody looks after the job yet: starts
@@ -20,9 +20,9 @@ struct vp_member_config {
 };
 
 struct vp_member {
-    struct vp_world *world; /* NULL: this process is alone */
-    struct vp_pulse *pulse; /* NULL: nobody looks after it */
-    bool failed;            /* the supervisor reports, and tells all to end */
+    struct vp_world *world;         /* NULL: this process is alone */
+    struct vp_heartbeat *heartbeat; /* NULL: nobody looks after it */
+    bool failed; /* the supervisor reports, and tells all to end */
 };
 
 /* Was this process started as a part of a job? Perhaps its only one. */

@@ -185,9 +185,9 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     vp_resolve_train(config, train);
     VP_TRY(vp_devices_choose(&devices, train, &run->devices, err));
     set_steps(run);
-    if (run->options->pulse)
-        VP_TRY(vp_view_open(&run->view, config, run->world, run->options->pulse,
-                            err));
+    if (run->options->heartbeat)
+        VP_TRY(vp_view_open(&run->view, config, run->world,
+                            run->options->heartbeat, err));
     train->boxes = run->view.boxes;
     return check_steps(run, err);
 }
@@ -597,7 +597,7 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
     VP_TRY(st);
     if (run->world)
         VP_TRY(vp_folder_share(&run->folder, run->world, VP_LIMIT_NEVER, err));
-    if (run->options->pulse && run->folder.path[0])
+    if (run->options->heartbeat && run->folder.path[0])
         VP_TRY(vp_view_keep(&run->view, run->config, run->folder.path, err));
     return arm_checkpoints(run, err);
 }

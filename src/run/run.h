@@ -4,7 +4,7 @@
 
 #include "comm/comm.h"
 #include "config/config.h"
-#include "job/pulse.h"
+#include "job/heartbeat.h"
 #include "runtime/trainer/trainer.h"
 
 #include <signal.h>
@@ -22,9 +22,9 @@ struct vp_run_options {
     /* Of several processes, which all run the same; NULL: this one alone. Not
      * used on a dry run. */
     struct vp_world *world;
-    struct vp_pulse *pulse; /* tells a supervisor of this process, or NULL */
-    char *const *argv;      /* after "vpipe", for command_history.log */
-    int argc;               /* 0: none */
+    struct vp_heartbeat *heartbeat; /* NULL: no supervisor */
+    char *const *argv;              /* after "vpipe", for command_history.log */
+    int argc;                       /* 0: none */
 };
 
 /* One stage, as planned. */

@@ -7,19 +7,19 @@
 enum vp_status vp_view_open(struct vp_view *view,
                             const struct vp_config *config,
                             const struct vp_world *world,
-                            struct vp_pulse *pulse, struct vp_err *err)
+                            struct vp_heartbeat *heartbeat, struct vp_err *err)
 {
     size_t n = (size_t)vp_config_n_ranks(config);
 
     *view = (struct vp_view){ .boxes = calloc(n, sizeof(struct vp_box *)),
-                              .pulse = pulse };
+                              .heartbeat = heartbeat };
     while (world && !vp_world_is_mine(world, view->rank))
         view->rank++;
     if (view->boxes)
         view->boxes[view->rank] = vp_box_map();
     if (!view->boxes || !view->boxes[view->rank])
         return vp_err_set(err, VP_ERR_NOMEM, "starting a rank: out of memory");
-    vp_pulse_show(pulse, view->boxes[view->rank]);
+    vp_heartbeat_show(heartbeat, view->boxes[view->rank]);
     return VP_OK;
 }
 
@@ -29,7 +29,7 @@ enum vp_status vp_view_keep(struct vp_view *view,
 {
     VP_TRY(vp_boxfile_keep(view->boxes[view->rank], folder,
                            vp_config_rank_number(config, view->rank), err));
-    vp_pulse_set_folder(view->pulse, folder);
+    vp_heartbeat_set_folder(view->heartbeat, folder);
     return VP_OK;
 }
 

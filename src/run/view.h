@@ -5,20 +5,20 @@
 
 #include "comm/comm.h"
 #include "config/config.h"
-#include "job/pulse.h"
+#include "job/heartbeat.h"
 
 struct vp_view {
     struct vp_box **boxes; /* per rank, for vp_train_config; all zero: none */
     int rank;              /* of this process */
-    struct vp_pulse *pulse;
+    struct vp_heartbeat *heartbeat;
 };
 
 /* `world` NULL: all ranks are here, and the first one is seen. Borrows
- * `pulse`. */
+ * `heartbeat`. */
 enum vp_status vp_view_open(struct vp_view *view,
                             const struct vp_config *config,
                             const struct vp_world *world,
-                            struct vp_pulse *pulse, struct vp_err *err);
+                            struct vp_heartbeat *heartbeat, struct vp_err *err);
 /* Keeps it in `folder` from now on, where it is found after a kill. */
 enum vp_status vp_view_keep(struct vp_view *view,
                             const struct vp_config *config, const char *folder,

@@ -481,8 +481,8 @@ static int run(const struct train_args *args, const struct vp_config *config)
         st = join(config, &self, &member, &err);
     options.elsewhere = options.dry_run;
     options.world = member.world;
-    options.pulse = member.pulse;
-    if (member.pulse) {
+    options.heartbeat = member.heartbeat;
+    if (member.heartbeat) {
         vp_watchdog_stop(watchdog); /* a supervisor sees it from now on */
         watchdog = NULL;
     }

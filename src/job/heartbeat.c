@@ -1,0 +1,364 @@
+#include "job/heartbeat.h"
+
+#include "base/clock.h"
+#include "base/limit.h"
+#include "base/machine.h"
+#include "job/dial.h"
+#include "job/duty.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { HEARD_MS = 5000 };
+#define SECOND INT64_C(1000000000)
+/* How long a process may take to end by itself when its supervisor is gone;
+ * longer after its last message, when libraries are still being shut down. */
+#define GONE_NS (3 * SECOND)
+#define ENDING_NS (30 * SECOND)
+/* The supervisor sends a sign of life twice a second. After this silence it is
+ * taken to be frozen, and is sent nothing until its next message. */
+#define SILENT_NS (2 * SECOND)
+
+struct vp_heartbeat {
+    struct vp_heartbeat_config config;
+    int fd;
+    int wake; /* an eventfd: there is news to send, or `quit` is set */
+    pthread_t thread;
+    bool started;
+
+    _Atomic(const struct vp_box *) box;
+    atomic_bool has_word, heard, quit;
+    struct vp_last_word final; /* set before has_word */
+    atomic_bool has_folder;
+    char folder[VP_FOLDER_BYTES]; /* likewise */
+
+    /* The thread's own. */
+    char text[VP_MESSAGE_BYTES];
+    size_t n_text;
+    struct vp_job_clock clock; /* for the next two */
+    int64_t heard_ns;          /* the supervisor */
+    int64_t gone_ns;           /* it is gone since; 0: it is there */
+    bool said_folder, said_word;
+};
+
+/* ---- Sending ------------------------------------------------------------ */
+
+/* Lines are short, and the supervisor reads all the time: a line that cannot be
+ * sent at once means that the supervisor is gone. */
+static bool send_message(const struct vp_heartbeat *heartbeat,
+                         const struct vp_message *message)
+{
+    char text[VP_MESSAGE_BYTES];
+    int n = vp_message_print(message, text);
+
+    return send(heartbeat->fd, text, (size_t)n, MSG_NOSIGNAL) == n;
+}
+
+static bool send_beat(const struct vp_heartbeat *heartbeat)
+{
+    static const struct vp_box nothing;
+    const struct vp_box *box = atomic_load(&heartbeat->box);
+    int64_t now = vp_clock_ns(), resumed = heartbeat->clock.resumed_ns;
+    struct vp_message message = {
+        .kind = VP_MESSAGE_BEAT,
+        .beat = vp_beat_of(box ? box : &nothing, now, resumed),
+    };
+    struct vp_message vitals = { .kind = VP_MESSAGE_VITALS,
+                                 .vitals = vp_vitals_read(now, resumed) };
+    struct vp_beat *beat = &message.beat;
+
+    beat->duty = vp_duty_get(NULL);
+    beat->stop = heartbeat->config.stop && *heartbeat->config.stop;
+    return send_message(heartbeat, &vitals) &&
+           send_message(heartbeat, &message);
+}
+
+/* ---- The thread --------------------------------------------------------- */
+
+static void lose(struct vp_heartbeat *heartbeat)
+{
+    if (heartbeat->gone_ns == 0)
+        heartbeat->gone_ns = heartbeat->clock.ns;
+}
+
+static void take_line(struct vp_heartbeat *heartbeat, const char *line)
+{
+    struct vp_message message;
+
+    if (!vp_message_parse(line, &message)) {
+        lose(heartbeat);
+        return;
+    }
+    heartbeat->heard_ns = heartbeat->clock.ns;
+    if (message.kind == VP_MESSAGE_HEARD)
+        atomic_store(&heartbeat->heard, true);
+    else if (message.kind == VP_MESSAGE_STOP)
+        heartbeat->config.on_stop(heartbeat->config.ctx);
+    else if (message.kind == VP_MESSAGE_END)
+        heartbeat->config.on_end(heartbeat->config.ctx,
+                                 "the supervisor ends the job");
+}
+
+static void take_lines(struct vp_heartbeat *heartbeat)
+{
+    char *start = heartbeat->text, *end;
+
+    while (
+        (end = memchr(start, '\n',
+                      heartbeat->n_text - (size_t)(start - heartbeat->text)))) {
+        *end = '\0';
+        take_line(heartbeat, start);
+        start = end + 1;
+    }
+    heartbeat->n_text -= (size_t)(start - heartbeat->text);
+    memmove(heartbeat->text, start, heartbeat->n_text);
+    if (heartbeat->n_text == sizeof(heartbeat->text))
+        lose(heartbeat);
+}
+
+static void read_all(struct vp_heartbeat *heartbeat)
+{
+    while (heartbeat->gone_ns == 0) {
+        ssize_t n = recv(heartbeat->fd, heartbeat->text + heartbeat->n_text,
+                         sizeof(heartbeat->text) - heartbeat->n_text, 0);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n <= 0) {
+            lose(heartbeat);
+            return;
+        }
+        heartbeat->n_text += (size_t)n;
+        take_lines(heartbeat);
+    }
+}
+
+/* After this process was frozen, the supervisor may still be. */
+static void tick(struct vp_heartbeat *heartbeat)
+{
+    if (!vp_job_clock_tick(&heartbeat->clock, vp_clock_ns()))
+        return;
+    heartbeat->heard_ns = heartbeat->clock.ns;
+    if (heartbeat->gone_ns)
+        heartbeat->gone_ns = heartbeat->clock.ns;
+}
+
+static void wait_for_something(struct vp_heartbeat *heartbeat)
+{
+    struct pollfd polled[] = {
+        { .fd = heartbeat->wake, .events = POLLIN },
+        { .fd = heartbeat->gone_ns ? -1 : heartbeat->fd, .events = POLLIN },
+    };
+    uint64_t n;
+
+    poll(polled, 2, VP_HEARTBEAT_MS);
+    tick(heartbeat);
+    if (polled[0].revents)
+        (void)!read(heartbeat->wake, &n, sizeof(n));
+    if (polled[1].revents)
+        read_all(heartbeat);
+}
+
+/* A supervisor that is only silent is frozen, for the kernel looks after the
+ * connection: see watch_connection(). */
+static void check_supervisor(struct vp_heartbeat *heartbeat)
+{
+    int64_t patience = atomic_load(&heartbeat->has_word) ? ENDING_NS : GONE_NS;
+
+    if (heartbeat->gone_ns &&
+        heartbeat->clock.ns - heartbeat->gone_ns > patience)
+        heartbeat->config.on_end(heartbeat->config.ctx,
+                                 "the supervisor is gone");
+}
+
+static void say_once(struct vp_heartbeat *heartbeat,
+                     const struct vp_message *message, bool *said)
+{
+    *said = true;
+    if (heartbeat->gone_ns == 0 && !send_message(heartbeat, message))
+        lose(heartbeat);
+}
+
+static void say_news(struct vp_heartbeat *heartbeat)
+{
+    struct vp_message message = { .kind = VP_MESSAGE_FOLDER };
+
+    if (atomic_load(&heartbeat->has_folder) && !heartbeat->said_folder) {
+        memcpy(message.folder, heartbeat->folder, sizeof(message.folder));
+        say_once(heartbeat, &message, &heartbeat->said_folder);
+    }
+    if (atomic_load(&heartbeat->has_word) && !heartbeat->said_word) {
+        message = (struct vp_message){ .kind = VP_MESSAGE_WORD,
+                                       .final = heartbeat->final };
+        say_once(heartbeat, &message, &heartbeat->said_word);
+    }
+}
+
+static bool is_silent(const struct vp_heartbeat *heartbeat)
+{
+    return heartbeat->clock.ns - heartbeat->heard_ns > SILENT_NS;
+}
+
+static void *thread_main(void *arg)
+{
+    struct vp_heartbeat *heartbeat = arg;
+
+    while (!atomic_load(&heartbeat->quit)) {
+        if (heartbeat->gone_ns == 0 && !heartbeat->said_word &&
+            !is_silent(heartbeat) && !send_beat(heartbeat))
+            lose(heartbeat);
+        say_news(heartbeat);
+        wait_for_something(heartbeat);
+        check_supervisor(heartbeat);
+    }
+    return NULL;
+}
+
+/* ---- For the rank ------------------------------------------------------- */
+
+/* Nothing is left behind on a host that the supervisor cannot reach: the kernel
+ * breaks the connection if the supervisor's host acknowledges nothing for
+ * watchdog_seconds. Keepalive probes ask for that while nothing is sent. A
+ * supervisor that is frozen has a kernel that answers. */
+static void watch_connection(const struct vp_heartbeat *heartbeat)
+{
+    const int on = 1, seconds = 1;
+    const unsigned limit_ms = (unsigned)heartbeat->config.watchdog_seconds *
+                              1000;
+
+    setsockopt(heartbeat->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(heartbeat->fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds,
+               sizeof(seconds));
+    setsockopt(heartbeat->fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds,
+               sizeof(seconds));
+    setsockopt(heartbeat->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms,
+               sizeof(limit_ms));
+}
+
+static enum vp_status connect_to_supervisor(struct vp_heartbeat *heartbeat,
+                                            struct vp_err *err)
+{
+    const struct vp_heartbeat_config *config = &heartbeat->config;
+    /* The supervisor may be starved or frozen while the job starts. It waits
+     * just as long for this rank. */
+    const int64_t limit_ns = vp_duty_limit_ns(
+        VP_DUTY_JOIN, config->watchdog_seconds * SECOND);
+    struct vp_hello hello = { .rank = config->rank,
+                              .n_ranks = config->n_ranks,
+                              .pid = (int)getpid() };
+
+    vp_machine_id(hello.machine, sizeof(hello.machine));
+    if (config->host)
+        snprintf(hello.host, sizeof(hello.host), "%s", config->host);
+    else
+        vp_machine_name(hello.host, sizeof(hello.host));
+    return vp_dial(config->address, &hello, limit_ns / 1000000, &heartbeat->fd,
+                   err);
+}
+
+static enum vp_status start(struct vp_heartbeat *heartbeat, struct vp_err *err)
+{
+    VP_TRY(connect_to_supervisor(heartbeat, err));
+    heartbeat->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (heartbeat->wake < 0)
+        return vp_err_set(err, VP_ERR_IO, "heartbeat: no eventfd (%s)",
+                          strerror(errno));
+    watch_connection(heartbeat);
+    heartbeat->clock = (struct vp_job_clock){ .ns = SECOND,
+                                              .seen_ns = vp_clock_ns() };
+    heartbeat->heard_ns = heartbeat->clock.ns;
+    if (pthread_create(&heartbeat->thread, NULL, thread_main, heartbeat) != 0)
+        return vp_err_set(err, VP_ERR_NOMEM, "starting a thread failed");
+    heartbeat->started = true;
+    return VP_OK;
+}
+
+enum vp_status vp_heartbeat_start(const struct vp_heartbeat_config *config,
+                                  struct vp_heartbeat **out, struct vp_err *err)
+{
+    struct vp_heartbeat *heartbeat = malloc(sizeof(*heartbeat));
+    enum vp_status st;
+
+    if (!heartbeat)
+        return vp_err_set(err, VP_ERR_NOMEM, "heartbeat: out of memory");
+    *heartbeat = (struct vp_heartbeat){ .config = *config,
+                                        .fd = -1,
+                                        .wake = -1 };
+    st = start(heartbeat, err);
+    if (st != VP_OK) {
+        vp_heartbeat_free(heartbeat);
+        return st;
+    }
+    *out = heartbeat;
+    return VP_OK;
+}
+
+void vp_heartbeat_show(struct vp_heartbeat *heartbeat, const struct vp_box *box)
+{
+    if (heartbeat)
+        atomic_store(&heartbeat->box, box);
+}
+
+/* One that does not fit, or breaks a line, is not said. */
+void vp_heartbeat_set_folder(struct vp_heartbeat *heartbeat, const char *folder)
+{
+    char full[PATH_MAX];
+
+    if (!heartbeat || atomic_load(&heartbeat->has_folder) ||
+        !realpath(folder, full) || strlen(full) >= sizeof(heartbeat->folder) ||
+        strpbrk(full, "\n\r"))
+        return;
+    snprintf(heartbeat->folder, sizeof(heartbeat->folder), "%s", full);
+    atomic_store(&heartbeat->has_folder, true);
+}
+
+static void wake(const struct vp_heartbeat *heartbeat)
+{
+    const uint64_t one = 1;
+
+    (void)!write(heartbeat->wake, &one, sizeof(one));
+}
+
+void vp_heartbeat_say(struct vp_heartbeat *heartbeat, enum vp_word word,
+                      enum vp_status status, const char *line)
+{
+    const struct timespec pause = { .tv_nsec = 1000000 };
+    struct vp_limit limit = vp_limit_ms(HEARD_MS);
+
+    if (!heartbeat || atomic_load(&heartbeat->has_word))
+        return;
+    heartbeat->final = (struct vp_last_word){ .word = word, .status = status };
+    snprintf(heartbeat->final.line, sizeof(heartbeat->final.line), "%s",
+             line ? line : "");
+    atomic_store(&heartbeat->has_word, true);
+    wake(heartbeat);
+    while (!atomic_load(&heartbeat->heard) && !vp_limit_is_over(&limit))
+        nanosleep(&pause, NULL);
+}
+
+void vp_heartbeat_free(struct vp_heartbeat *heartbeat)
+{
+    if (!heartbeat)
+        return;
+    if (heartbeat->started) {
+        atomic_store(&heartbeat->quit, true);
+        wake(heartbeat);
+        pthread_join(heartbeat->thread, NULL);
+    }
+    if (heartbeat->fd >= 0)
+        close(heartbeat->fd);
+    if (heartbeat->wake >= 0)
+        close(heartbeat->wake);
+    free(heartbeat);
+}
