@@ -368,7 +368,7 @@ static void test_the_first_error_is_named(void **state)
     vp_supervisor_report(job.supervisor, 0, &err);
     assert_string_equal(strrchr(err.text, ':'), ": loss is NaN");
     assert_false(
-        vp_verdict_allows_restart(vp_supervisor_verdict(job.supervisor)));
+        vp_diagnosis_allows_restart(vp_supervisor_diagnosis(job.supervisor)));
     end_job(&job);
 }
 

@@ -37,10 +37,10 @@ struct vp_supervisor {
     struct connection *connections; /* of each rank */
     struct pollfd *polled;          /* of each rank, then the listener */
     struct vp_roster roster;
-    struct vp_verdict verdict;
+    struct vp_diagnosis diagnosis;
     struct vp_job_clock clock; /* all times here are of it */
     int64_t said_ns;
-    int64_t decided_ns; /* the verdict; what happens later changes nothing */
+    int64_t decided_ns; /* the diagnosis; what happens later changes nothing */
     bool asked_to_stop;
 };
 
@@ -96,7 +96,7 @@ enum vp_status vp_supervisor_open(const struct vp_supervisor_config *config,
     *supervisor = (struct vp_supervisor){
         .config = *config,
         .clock = { .ns = vp_clock_ns(), .seen_ns = vp_clock_ns() },
-        .verdict = { .rank = -1 },
+        .diagnosis = { .rank = -1 },
     };
     st = set_up(supervisor, err);
     if (st != VP_OK) {
@@ -372,12 +372,12 @@ static void look(struct vp_supervisor *supervisor, int timeout_ms)
 /* The report is of now, whatever becomes of the ranks. */
 static void decide(struct vp_supervisor *supervisor)
 {
-    const struct vp_verdict *verdict = &supervisor->verdict;
+    const struct vp_diagnosis *diagnosis = &supervisor->diagnosis;
 
     supervisor->decided_ns = last_tick(supervisor);
-    if (verdict->cause == VP_CAUSE_STOPPED ||
-        verdict->cause == VP_CAUSE_CUT_OFF)
-        read_last_actions(supervisor, verdict->rank);
+    if (diagnosis->cause == VP_CAUSE_STOPPED ||
+        diagnosis->cause == VP_CAUSE_CUT_OFF)
+        read_last_actions(supervisor, diagnosis->rank);
 }
 
 enum vp_outcome vp_supervisor_listen(struct vp_supervisor *supervisor,
@@ -389,7 +389,7 @@ enum vp_outcome vp_supervisor_listen(struct vp_supervisor *supervisor,
     do {
         look(supervisor, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
         outcome = vp_roster_judge(&supervisor->roster, last_tick(supervisor),
-                                  &supervisor->verdict);
+                                  &supervisor->diagnosis);
     } while (outcome == VP_OUTCOME_NONE && !vp_limit_is_over(&limit));
     if (outcome == VP_OUTCOME_FAILED)
         decide(supervisor);
@@ -468,12 +468,12 @@ int vp_supervisor_end(struct vp_supervisor *supervisor, int timeout_ms)
     return vp_supervisor_n_connected(supervisor);
 }
 
-/* ---- The verdict -------------------------------------------------------- */
+/* ---- The diagnosis -------------------------------------------------------- */
 
-const struct vp_verdict *vp_supervisor_verdict(
+const struct vp_diagnosis *vp_supervisor_diagnosis(
     const struct vp_supervisor *supervisor)
 {
-    return &supervisor->verdict;
+    return &supervisor->diagnosis;
 }
 
 bool vp_supervisor_has_lost(const struct vp_supervisor *supervisor,
@@ -486,10 +486,10 @@ bool vp_supervisor_has_lost(const struct vp_supervisor *supervisor,
 void vp_supervisor_report(const struct vp_supervisor *supervisor, int signal,
                           struct vp_err *out)
 {
-    struct vp_verdict verdict = supervisor->verdict;
+    struct vp_diagnosis diagnosis = supervisor->diagnosis;
 
-    VP_BUG_ON(verdict.cause == VP_CAUSE_NONE);
-    verdict.signal = signal;
-    vp_verdict_print(&supervisor->roster, &verdict, supervisor->decided_ns,
-                     out);
+    VP_BUG_ON(diagnosis.cause == VP_CAUSE_NONE);
+    diagnosis.signal = signal;
+    vp_diagnosis_print(&supervisor->roster, &diagnosis, supervisor->decided_ns,
+                       out);
 }

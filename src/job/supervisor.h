@@ -4,7 +4,7 @@
 #ifndef VP_JOB_SUPERVISOR_H
 #define VP_JOB_SUPERVISOR_H
 
-#include "job/verdict.h"
+#include "job/diagnosis.h"
 
 /* The environment variable that tells a rank where its supervisor is. */
 #define VP_SUPERVISOR_VARIABLE "VPIPE_SUPERVISOR"
@@ -54,7 +54,7 @@ void vp_supervisor_launcher_ended(struct vp_supervisor *supervisor);
 
 /* After VP_OUTCOME_FAILED, also when all was ended since: one screen about how
  * it was then. `signal` that ended the culprit, if it died; 0: not known. */
-const struct vp_verdict *vp_supervisor_verdict(
+const struct vp_diagnosis *vp_supervisor_diagnosis(
     const struct vp_supervisor *supervisor);
 void vp_supervisor_report(const struct vp_supervisor *supervisor, int signal,
                           struct vp_err *out);

@@ -137,8 +137,8 @@ static void put_order(FILE *f, const char *what,
 
 /* Pairs that the simulator puts the other way round. Where the rounds of one
  * reach into those of the other, the measurement has not decided. */
-static void put_verdict(FILE *f, const struct vp_contestant *contestants, int n,
-                        const int *order)
+static void put_diagnosis(FILE *f, const struct vp_contestant *contestants,
+                          int n, const int *order)
 {
     int n_wrong = 0, n_open = 0;
 
@@ -171,7 +171,7 @@ static void put_orders(FILE *f, const struct vp_contestant *contestants, int n,
     for (int i = 0; i < n; i++)
         values[i] = contestants[i].median.samples_per_second;
     put_order(f, "measured", contestants, values, n, order);
-    put_verdict(f, contestants, n, order);
+    put_diagnosis(f, contestants, n, order);
 }
 
 enum vp_status vp_compare_table(const struct vp_contestant *contestants, int n,

@@ -259,7 +259,7 @@ static int signal_of(const struct launch *launch)
 {
     int status = launch->mpirun.status;
 
-    if (vp_supervisor_verdict(launch->supervisor)->cause != VP_CAUSE_DEAD ||
+    if (vp_supervisor_diagnosis(launch->supervisor)->cause != VP_CAUSE_DEAD ||
         !launch->mpirun.ended || !WIFEXITED(status) ||
         WEXITSTATUS(status) <= 128 || WEXITSTATUS(status) > 128 + SIGRTMAX)
         return 0;
@@ -300,13 +300,14 @@ static enum vp_status not_started(const struct launch *launch,
 
 static enum vp_status report(const struct launch *launch, struct vp_err *err)
 {
-    const struct vp_verdict *verdict = vp_supervisor_verdict(
+    const struct vp_diagnosis *diagnosis = vp_supervisor_diagnosis(
         launch->supervisor);
 
     if (vp_supervisor_n_came(launch->supervisor) == 0)
         return not_started(launch, err);
     vp_supervisor_report(launch->supervisor, signal_of(launch), err);
-    return verdict->cause == VP_CAUSE_FAILED ? verdict->status : VP_ERR_ABORTED;
+    return diagnosis->cause == VP_CAUSE_FAILED ? diagnosis->status
+                                               : VP_ERR_ABORTED;
 }
 
 /* Ranks that are done exit by themselves. */
@@ -427,16 +428,17 @@ static enum vp_status leave_hosts_out(struct launch *launch, const char *host,
 static bool try_again(struct launch *launch, enum vp_status st,
                       struct vp_err *err)
 {
-    const struct vp_verdict *verdict;
+    const struct vp_diagnosis *diagnosis;
 
     if (st != VP_ERR_ABORTED || launch->attempt == launch->options->restarts ||
         (launch->options->stop && *launch->options->stop > 0))
         return false;
-    verdict = vp_supervisor_verdict(launch->supervisor);
-    if (!vp_verdict_allows_restart(verdict))
+    diagnosis = vp_supervisor_diagnosis(launch->supervisor);
+    if (!vp_diagnosis_allows_restart(diagnosis))
         return false;
     launch->options->failed(launch->options->ctx, err->text);
-    if (verdict->host && leave_hosts_out(launch, verdict->host, err) != VP_OK)
+    if (diagnosis->host &&
+        leave_hosts_out(launch, diagnosis->host, err) != VP_OK)
         return false;
     if (find_saved(launch, err) != VP_OK)
         return false;

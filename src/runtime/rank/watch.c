@@ -164,7 +164,7 @@ struct vp_mark vp_watch_mark(struct vp_rank *rank)
                              rank->flops };
 }
 
-/* ---- The verdict -------------------------------------------------------- */
+/* ---- The diagnosis -------------------------------------------------------- */
 
 static const struct vp_action *doing(const struct vp_rank *rank)
 {

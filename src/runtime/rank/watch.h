@@ -1,4 +1,4 @@
-/* What every rank is doing, and the verdict when one waits too long. */
+/* What every rank is doing, and the diagnosis when one waits too long. */
 #ifndef VP_RUNTIME_RANK_WATCH_H
 #define VP_RUNTIME_RANK_WATCH_H
 

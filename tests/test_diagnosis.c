@@ -3,7 +3,7 @@
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "job/address.h"
-#include "job/verdict.h"
+#include "job/diagnosis.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -240,7 +240,7 @@ static void test_addresses(void **state)
             fail_msg("'%s' was taken", bad[i]);
 }
 
-/* ---- Verdicts ----------------------------------------------------------- */
+/* ---- Diagnoses ---------------------------------------------------------- */
 
 /* Something that happens to a rank: a line that it sends, or LOST. */
 #define LOST "lost"
@@ -983,7 +983,7 @@ static void check_scenario(const struct scenario *scenario)
 {
     int64_t now = (int64_t)(scenario->judged * 1e9);
     struct vp_roster roster;
-    struct vp_verdict verdict;
+    struct vp_diagnosis diagnosis;
     struct vp_err err;
 
     assert_int_equal(vp_roster_init(&roster, scenario->n_ranks, 10, 0), VP_OK);
@@ -992,19 +992,20 @@ static void check_scenario(const struct scenario *scenario)
         arrive(&roster, scenario);
     for (int i = 0; i < MOST_EVENTS && scenario->events[i].line; i++)
         happen(&roster, &scenario->events[i]);
-    if (vp_roster_judge(&roster, now, &verdict) != scenario->outcome ||
-        verdict.cause != scenario->cause)
-        fail_msg("%s: cause %d", scenario->name, verdict.cause);
+    if (vp_roster_judge(&roster, now, &diagnosis) != scenario->outcome ||
+        diagnosis.cause != scenario->cause)
+        fail_msg("%s: cause %d", scenario->name, diagnosis.cause);
     if (scenario->outcome == VP_OUTCOME_FAILED) {
-        if (verdict.rank != scenario->rank || !verdict.host != !scenario->host)
-            fail_msg("%s: rank %d, host %s", scenario->name, verdict.rank,
-                     verdict.host ? verdict.host : "-");
+        if (diagnosis.rank != scenario->rank ||
+            !diagnosis.host != !scenario->host)
+            fail_msg("%s: rank %d, host %s", scenario->name, diagnosis.rank,
+                     diagnosis.host ? diagnosis.host : "-");
         if (scenario->host)
-            assert_string_equal(verdict.host, scenario->host);
-        assert_int_equal(vp_verdict_allows_restart(&verdict),
+            assert_string_equal(diagnosis.host, scenario->host);
+        assert_int_equal(vp_diagnosis_allows_restart(&diagnosis),
                          scenario->cause != VP_CAUSE_FAILED);
-        verdict.signal = scenario->signal;
-        vp_verdict_print(&roster, &verdict, now, &err);
+        diagnosis.signal = scenario->signal;
+        vp_diagnosis_print(&roster, &diagnosis, now, &err);
         if (scenario->says) {
             err.text[strcspn(err.text, "\n")] = '\0';
             assert_string_equal(err.text, scenario->says);
@@ -1013,7 +1014,7 @@ static void check_scenario(const struct scenario *scenario)
     vp_roster_release(&roster);
 }
 
-static void test_verdicts(void **state)
+static void test_diagnoses(void **state)
 {
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(scenarios); i++)
@@ -1025,7 +1026,7 @@ static void test_who_never_came_is_named(void **state)
     struct vp_message hello = { .kind = VP_MESSAGE_HELLO };
     struct vp_message beat = { .kind = VP_MESSAGE_BEAT };
     struct vp_roster roster;
-    struct vp_verdict verdict;
+    struct vp_diagnosis diagnosis;
     struct vp_err err;
 
     (void)state;
@@ -1035,13 +1036,13 @@ static void test_who_never_came_is_named(void **state)
     beat.beat.idle = true;
     for (int t = 2; t <= 60; t++)
         vp_roster_hear(&roster, 0, &beat, t * SECOND);
-    assert_int_equal(vp_roster_judge(&roster, 59 * SECOND, &verdict),
+    assert_int_equal(vp_roster_judge(&roster, 59 * SECOND, &diagnosis),
                      VP_OUTCOME_NONE);
-    assert_int_equal(vp_roster_judge(&roster, 60 * SECOND, &verdict),
+    assert_int_equal(vp_roster_judge(&roster, 60 * SECOND, &diagnosis),
                      VP_OUTCOME_FAILED);
-    assert_int_equal(verdict.cause, VP_CAUSE_ABSENT);
-    assert_int_equal(verdict.rank, 1);
-    vp_verdict_print(&roster, &verdict, 60 * SECOND, &err);
+    assert_int_equal(diagnosis.cause, VP_CAUSE_ABSENT);
+    assert_int_equal(diagnosis.rank, 1);
+    vp_diagnosis_print(&roster, &diagnosis, 60 * SECOND, &err);
     assert_string_equal(err.text,
                         "rank 1 never came; see what its host says about "
                         "starting it\n"
@@ -1054,20 +1055,20 @@ static void test_who_never_came_is_named(void **state)
 static void test_a_frozen_start_starts_anew(void **state)
 {
     struct vp_roster roster;
-    struct vp_verdict verdict;
+    struct vp_diagnosis diagnosis;
 
     (void)state;
     assert_int_equal(vp_roster_init(&roster, 2, 10, 0), VP_OK);
     vp_roster_restart(&roster, 59 * SECOND);
-    assert_int_equal(vp_roster_judge(&roster, 118 * SECOND, &verdict),
+    assert_int_equal(vp_roster_judge(&roster, 118 * SECOND, &diagnosis),
                      VP_OUTCOME_NONE);
-    assert_int_equal(vp_roster_judge(&roster, 119 * SECOND, &verdict),
+    assert_int_equal(vp_roster_judge(&roster, 119 * SECOND, &diagnosis),
                      VP_OUTCOME_FAILED);
-    assert_int_equal(verdict.cause, VP_CAUSE_ABSENT);
+    assert_int_equal(diagnosis.cause, VP_CAUSE_ABSENT);
     /* Unless mpirun has ended. */
     roster.start_ns = VP_ROSTER_ENDED;
     vp_roster_restart(&roster, 119 * SECOND);
-    assert_int_equal(vp_roster_judge(&roster, 120 * SECOND, &verdict),
+    assert_int_equal(vp_roster_judge(&roster, 120 * SECOND, &diagnosis),
                      VP_OUTCOME_FAILED);
     vp_roster_release(&roster);
 }
@@ -1154,7 +1155,7 @@ static void test_huge_times(void **state)
         "beat train 0 40 F 1 9 0 0 9223372036854775807 0",
     };
     struct vp_roster roster;
-    struct vp_verdict verdict;
+    struct vp_diagnosis diagnosis;
     struct vp_message message;
     struct vp_err err;
 
@@ -1167,11 +1168,11 @@ static void test_huge_times(void **state)
         assert_true(vp_message_parse(lines[r], &message));
         vp_roster_hear(&roster, r, &message, SECOND);
     }
-    assert_int_equal(vp_roster_judge(&roster, SECOND, &verdict),
+    assert_int_equal(vp_roster_judge(&roster, SECOND, &diagnosis),
                      VP_OUTCOME_FAILED);
-    assert_int_equal(verdict.cause, VP_CAUSE_STUCK);
-    assert_int_equal(verdict.rank, 1);
-    vp_verdict_print(&roster, &verdict, SECOND, &err);
+    assert_int_equal(diagnosis.cause, VP_CAUSE_STUCK);
+    assert_int_equal(diagnosis.rank, 1);
+    vp_diagnosis_print(&roster, &diagnosis, SECOND, &err);
     assert_non_null(strstr(err.text, "rank 1 on host a is stuck"));
     vp_roster_release(&roster);
 }
@@ -1188,7 +1189,7 @@ static void test_the_screen(void **state)
                     { 1.1, 1, LOST } },
     };
     struct vp_roster roster;
-    struct vp_verdict verdict;
+    struct vp_diagnosis diagnosis;
     struct vp_err err;
 
     (void)state;
@@ -1196,9 +1197,9 @@ static void test_the_screen(void **state)
     arrive(&roster, &dead);
     for (int i = 0; i < 4; i++)
         happen(&roster, &dead.events[i]);
-    assert_int_equal(vp_roster_judge(&roster, 2 * SECOND, &verdict),
+    assert_int_equal(vp_roster_judge(&roster, 2 * SECOND, &diagnosis),
                      VP_OUTCOME_FAILED);
-    vp_verdict_print(&roster, &verdict, 2 * SECOND, &err);
+    vp_diagnosis_print(&roster, &diagnosis, 2 * SECOND, &err);
     assert_string_equal(
         err.text,
         "rank 1 on host a is dead: it ended without a word; last seen in 1B3, "
@@ -1222,7 +1223,7 @@ static void test_an_error_is_one_line(void **state)
                     { 1, 1, "word failed 2 disk full; free some space" } },
     };
     struct vp_roster roster;
-    struct vp_verdict verdict;
+    struct vp_diagnosis diagnosis;
     struct vp_err err;
 
     (void)state;
@@ -1230,9 +1231,9 @@ static void test_an_error_is_one_line(void **state)
     arrive(&roster, &failed);
     for (int i = 0; i < 2; i++)
         happen(&roster, &failed.events[i]);
-    assert_int_equal(vp_roster_judge(&roster, 2 * SECOND, &verdict),
+    assert_int_equal(vp_roster_judge(&roster, 2 * SECOND, &diagnosis),
                      VP_OUTCOME_FAILED);
-    vp_verdict_print(&roster, &verdict, 2 * SECOND, &err);
+    vp_diagnosis_print(&roster, &diagnosis, 2 * SECOND, &err);
     assert_string_equal(err.text, "rank 1 on host b failed: disk full; free "
                                   "some space");
     vp_roster_release(&roster);
@@ -1243,7 +1244,7 @@ static void test_many_ranks_fit(void **state)
     struct vp_message hello = { .kind = VP_MESSAGE_HELLO };
     struct vp_message beat;
     struct vp_roster roster;
-    struct vp_verdict verdict;
+    struct vp_diagnosis diagnosis;
     struct vp_err err;
 
     (void)state;
@@ -1255,9 +1256,9 @@ static void test_many_ranks_fit(void **state)
         vp_roster_hear(&roster, r, &beat, SECOND);
     }
     vp_roster_lose(&roster, 100, SECOND);
-    assert_int_equal(vp_roster_judge(&roster, 2 * SECOND, &verdict),
+    assert_int_equal(vp_roster_judge(&roster, 2 * SECOND, &diagnosis),
                      VP_OUTCOME_FAILED);
-    vp_verdict_print(&roster, &verdict, 2 * SECOND, &err);
+    vp_diagnosis_print(&roster, &diagnosis, 2 * SECOND, &err);
     assert_non_null(strstr(err.text, "rank 100 on host n is dead"));
     assert_non_null(strstr(err.text, "\n  and 104 more"));
     vp_roster_release(&roster);
@@ -1272,7 +1273,7 @@ int main(void)
         cmocka_unit_test(test_a_box_shows_the_action),
         cmocka_unit_test(test_a_box_keeps_the_last_actions),
         cmocka_unit_test(test_addresses),
-        cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_diagnoses),
         cmocka_unit_test(test_who_never_came_is_named),
         cmocka_unit_test(test_a_frozen_start_starts_anew),
         cmocka_unit_test(test_duties_have_limits),

@@ -1,4 +1,4 @@
-#include "job/verdict.h"
+#include "job/diagnosis.h"
 
 #include "base/clock.h"
 #include "base/cores.h"
@@ -354,18 +354,18 @@ static int first_starved(const struct vp_roster *roster, int64_t now_ns)
     return -1;
 }
 
-static struct vp_verdict blame(enum vp_cause cause, int rank, int by,
-                               bool in_call)
+static struct vp_diagnosis blame(enum vp_cause cause, int rank, int by,
+                                 bool in_call)
 {
-    return (struct vp_verdict){
+    return (struct vp_diagnosis){
         .cause = cause, .rank = rank, .by = by, .in_call = in_call
     };
 }
 
 /* All wait: for a checkpoint that a rank cannot write, for a rank that gets no
  * core to send with, or in vain. */
-static struct vp_verdict blame_circle(const struct vp_roster *roster, int rank,
-                                      int by, int64_t now_ns)
+static struct vp_diagnosis blame_circle(const struct vp_roster *roster,
+                                        int rank, int by, int64_t now_ns)
 {
     int other = longest_call(roster);
 
@@ -380,8 +380,8 @@ static struct vp_verdict blame_circle(const struct vp_roster *roster, int rank,
     return blame(VP_CAUSE_CIRCLE, rank, by, false);
 }
 
-static struct vp_verdict blame_waiting(const struct vp_roster *roster, int by,
-                                       int64_t now_ns)
+static struct vp_diagnosis blame_waiting(const struct vp_roster *roster, int by,
+                                         int64_t now_ns)
 {
     int rank = follow_waits(roster, by);
     const struct vp_watched *it = &roster->ranks[rank];
@@ -427,25 +427,25 @@ static bool all_wait(const struct vp_roster *roster)
     return n > 0;
 }
 
-static struct vp_verdict find_hung(const struct vp_roster *roster,
-                                   int64_t now_ns)
+static struct vp_diagnosis find_hung(const struct vp_roster *roster,
+                                     int64_t now_ns)
 {
-    struct vp_verdict verdict = { .rank = -1, .by = -1 };
+    struct vp_diagnosis diagnosis = { .rank = -1, .by = -1 };
 
     for (int r = 0; r < roster->n_ranks; r++) {
         const struct vp_watched *it = &roster->ranks[r];
 
         if (!is_hung(roster, it, now_ns) ||
-            (verdict.rank >= 0 &&
-             it->pace.moved_ns >= roster->ranks[verdict.rank].pace.moved_ns))
+            (diagnosis.rank >= 0 &&
+             it->pace.moved_ns >= roster->ranks[diagnosis.rank].pace.moved_ns))
             continue;
-        verdict.cause = VP_CAUSE_STUCK;
-        verdict.rank = r;
-        verdict.in_call = is_long(roster, it->vitals.call_ms);
+        diagnosis.cause = VP_CAUSE_STUCK;
+        diagnosis.rank = r;
+        diagnosis.in_call = is_long(roster, it->vitals.call_ms);
     }
-    if (verdict.rank < 0 && all_wait(roster))
-        verdict = (struct vp_verdict){ .cause = VP_CAUSE_CIRCLE, .by = -1 };
-    return verdict;
+    if (diagnosis.rank < 0 && all_wait(roster))
+        diagnosis = (struct vp_diagnosis){ .cause = VP_CAUSE_CIRCLE, .by = -1 };
+    return diagnosis;
 }
 
 static int first_absent(const struct vp_roster *roster, int64_t now_ns)
@@ -455,28 +455,29 @@ static int first_absent(const struct vp_roster *roster, int64_t now_ns)
     return first_missing(roster);
 }
 
-static struct vp_verdict blame_absent(int rank)
+static struct vp_diagnosis blame_absent(int rank)
 {
-    return (
-        struct vp_verdict){ .cause = VP_CAUSE_ABSENT, .rank = rank, .by = -1 };
+    return (struct vp_diagnosis){ .cause = VP_CAUSE_ABSENT,
+                                  .rank = rank,
+                                  .by = -1 };
 }
 
 /* If even the first that died was asked to end before, it was one that had not
  * come yet. */
-static struct vp_verdict blame_ended(const struct vp_roster *roster, int rank)
+static struct vp_diagnosis blame_ended(const struct vp_roster *roster, int rank)
 {
     const struct vp_watched *it = &roster->ranks[rank];
     int missing = first_missing(roster);
 
     if (!is_dead(roster, it))
-        return (struct vp_verdict){ .cause = VP_CAUSE_FAILED,
-                                    .rank = rank,
-                                    .by = -1,
-                                    .status = it->final.status };
+        return (struct vp_diagnosis){ .cause = VP_CAUSE_FAILED,
+                                      .rank = rank,
+                                      .by = -1,
+                                      .status = it->final.status };
     if (it->beat.stop && missing >= 0)
         return blame_absent(missing);
     return (
-        struct vp_verdict){ .cause = VP_CAUSE_DEAD, .rank = rank, .by = -1 };
+        struct vp_diagnosis){ .cause = VP_CAUSE_DEAD, .rank = rank, .by = -1 };
 }
 
 /* Ranks train, and for longer than any of them may wait nothing happens. */
@@ -491,10 +492,10 @@ static bool nothing_happens(const struct vp_roster *roster, int64_t now_ns)
     return true;
 }
 
-static struct vp_verdict find_cause(const struct vp_roster *roster,
-                                    int64_t now_ns)
+static struct vp_diagnosis find_cause(const struct vp_roster *roster,
+                                      int64_t now_ns)
 {
-    struct vp_verdict none = { .rank = -1, .by = -1 };
+    struct vp_diagnosis none = { .rank = -1, .by = -1 };
     int rank = first_ended(roster);
 
     if (rank >= 0 && now_ns - roster->ranks[rank].end_ns < SETTLE)
@@ -505,7 +506,7 @@ static struct vp_verdict find_cause(const struct vp_roster *roster,
     if (rank >= 0 && are_frozen(roster, now_ns))
         return none;
     if (rank >= 0)
-        return (struct vp_verdict){
+        return (struct vp_diagnosis){
             .cause = roster->ranks[rank].cut_off    ? VP_CAUSE_CUT_OFF
                      : roster->ranks[rank].is_ready ? VP_CAUSE_STARVED
                                                     : VP_CAUSE_STOPPED,
@@ -521,20 +522,22 @@ static struct vp_verdict find_cause(const struct vp_roster *roster,
 
 /* Other hosts are there, and none of this one's ranks can be used. */
 static const char *lost_host(const struct vp_roster *roster,
-                             const struct vp_verdict *verdict, int64_t now_ns)
+                             const struct vp_diagnosis *diagnosis,
+                             int64_t now_ns)
 {
-    const char *host = roster->ranks[verdict->rank].hello.host;
+    const char *host = roster->ranks[diagnosis->rank].hello.host;
     int n_here = 0;
 
-    if (verdict->cause != VP_CAUSE_DEAD && verdict->cause != VP_CAUSE_STOPPED &&
-        verdict->cause != VP_CAUSE_CUT_OFF)
+    if (diagnosis->cause != VP_CAUSE_DEAD &&
+        diagnosis->cause != VP_CAUSE_STOPPED &&
+        diagnosis->cause != VP_CAUSE_CUT_OFF)
         return NULL;
     if (first_missing(roster) >= 0)
         return NULL; /* it may be on this host */
     for (int r = 0; r < roster->n_ranks; r++)
         n_here += strcmp(roster->ranks[r].hello.host, host) == 0;
     if (n_here == roster->n_ranks ||
-        (n_here == 1 && verdict->cause != VP_CAUSE_CUT_OFF))
+        (n_here == 1 && diagnosis->cause != VP_CAUSE_CUT_OFF))
         return NULL;
     return vp_roster_has_lost(roster, host, now_ns) ? host : NULL;
 }
@@ -559,7 +562,7 @@ bool vp_roster_has_lost(const struct vp_roster *roster, const char *host,
 }
 
 enum vp_outcome vp_roster_judge(const struct vp_roster *roster, int64_t now_ns,
-                                struct vp_verdict *out)
+                                struct vp_diagnosis *out)
 {
     int n[VP_WORD_COUNT] = { 0 };
 
@@ -576,9 +579,10 @@ enum vp_outcome vp_roster_judge(const struct vp_roster *roster, int64_t now_ns,
                                       : VP_OUTCOME_DONE;
 }
 
-bool vp_verdict_allows_restart(const struct vp_verdict *verdict)
+bool vp_diagnosis_allows_restart(const struct vp_diagnosis *diagnosis)
 {
-    return verdict->cause != VP_CAUSE_NONE && verdict->cause != VP_CAUSE_FAILED;
+    return diagnosis->cause != VP_CAUSE_NONE &&
+           diagnosis->cause != VP_CAUSE_FAILED;
 }
 
 /* ---- Printing ----------------------------------------------------------- */
@@ -609,46 +613,47 @@ static void say_name(struct vp_strbuf *out, const struct vp_roster *roster,
         vp_strbuf_addf(out, " on host %s", roster->ranks[rank].hello.host);
 }
 
-static void say_death(struct vp_strbuf *out, const struct vp_verdict *verdict)
+static void say_death(struct vp_strbuf *out,
+                      const struct vp_diagnosis *diagnosis)
 {
-    if (verdict->signal > 0)
+    if (diagnosis->signal > 0)
         vp_strbuf_addf(out, " is dead: ended by signal %d (%s)",
-                       verdict->signal, strsignal(verdict->signal));
+                       diagnosis->signal, strsignal(diagnosis->signal));
     else
         vp_strbuf_addf(out, " is dead: it ended without a word");
 }
 
 static void say_host(struct vp_strbuf *out, const struct vp_roster *roster,
-                     const struct vp_verdict *verdict)
+                     const struct vp_diagnosis *diagnosis)
 {
     int n = 0;
 
     for (int r = 0; r < roster->n_ranks; r++)
-        n += strcmp(roster->ranks[r].hello.host, verdict->host) == 0;
-    vp_strbuf_addf(out, "host %s is %s: ", verdict->host,
-                   verdict->cause == VP_CAUSE_CUT_OFF ? "cut off" : "lost");
+        n += strcmp(roster->ranks[r].hello.host, diagnosis->host) == 0;
+    vp_strbuf_addf(out, "host %s is %s: ", diagnosis->host,
+                   diagnosis->cause == VP_CAUSE_CUT_OFF ? "cut off" : "lost");
     if (n == 1)
         vp_strbuf_addf(out, "nothing comes from it and nothing reaches it; ");
     else
         vp_strbuf_addf(out, "all its %d ranks are %s; ", n,
-                       verdict->cause == VP_CAUSE_DEAD ? "gone" : "silent");
+                       diagnosis->cause == VP_CAUSE_DEAD ? "gone" : "silent");
 }
 
 /* Stuck or slow, in an action, a duty or a call. */
 static void say_slow(struct vp_strbuf *out, const struct vp_watched *rank,
-                     const struct vp_verdict *verdict, int64_t now_ns)
+                     const struct vp_diagnosis *diagnosis, int64_t now_ns)
 {
     const struct vp_vitals *vitals = &rank->vitals;
     double seconds = rank->beat.idle
                          ? vp_clock_seconds(rank->pace.moved_ns, now_ns)
                          : (double)rank->beat.busy_ms * 1e-3;
 
-    if (verdict->cause == VP_CAUSE_STUCK && verdict->in_call)
+    if (diagnosis->cause == VP_CAUSE_STUCK && diagnosis->in_call)
         vp_strbuf_addf(out, " is stuck: %s for %.1f s", vitals->text,
                        (double)vitals->call_ms * 1e-3);
-    else if (verdict->cause == VP_CAUSE_STUCK)
+    else if (diagnosis->cause == VP_CAUSE_STUCK)
         vp_strbuf_addf(out, " is stuck for %.1f s", seconds);
-    else if (verdict->in_call)
+    else if (diagnosis->in_call)
         vp_strbuf_addf(out, " is slow: it still reads or writes files (%s)",
                        vitals->text);
     else
@@ -677,20 +682,20 @@ static void say_starved(struct vp_strbuf *out, const struct vp_watched *rank,
 }
 
 static void accuse(struct vp_strbuf *out, const struct vp_roster *roster,
-                   const struct vp_verdict *verdict, int64_t now_ns)
+                   const struct vp_diagnosis *diagnosis, int64_t now_ns)
 {
-    const struct vp_watched *it = &roster->ranks[verdict->rank];
+    const struct vp_watched *it = &roster->ranks[diagnosis->rank];
     double silent = vp_clock_seconds(it->heard_ns, now_ns);
 
-    if (verdict->host)
-        say_host(out, roster, verdict);
-    say_name(out, roster, verdict->rank);
-    switch (verdict->cause) {
+    if (diagnosis->host)
+        say_host(out, roster, diagnosis);
+    say_name(out, roster, diagnosis->rank);
+    switch (diagnosis->cause) {
     case VP_CAUSE_FAILED:
         vp_strbuf_addf(out, " failed: %s", it->final.line);
         return;
     case VP_CAUSE_DEAD:
-        say_death(out, verdict);
+        say_death(out, diagnosis);
         break;
     case VP_CAUSE_STOPPED:
         vp_strbuf_addf(out,
@@ -703,7 +708,7 @@ static void accuse(struct vp_strbuf *out, const struct vp_roster *roster,
         break;
     case VP_CAUSE_STUCK:
     case VP_CAUSE_SLOW:
-        say_slow(out, it, verdict, now_ns);
+        say_slow(out, it, diagnosis, now_ns);
         break;
     case VP_CAUSE_STARVED:
         say_starved(out, it, now_ns);
@@ -718,7 +723,7 @@ static void accuse(struct vp_strbuf *out, const struct vp_roster *roster,
         return;
     }
     vp_strbuf_addf(out, "; last seen in ");
-    if (verdict->in_call && it->beat.idle)
+    if (diagnosis->in_call && it->beat.idle)
         vp_strbuf_addf(out, "%s", vp_duty_phrase(it->beat.duty));
     else
         say_action(out, it);
@@ -776,18 +781,18 @@ static void describe_all(struct vp_strbuf *out, const struct vp_roster *roster,
         vp_strbuf_addf(out, "\n  and %d more", roster->n_ranks - n);
 }
 
-void vp_verdict_print(const struct vp_roster *roster,
-                      const struct vp_verdict *verdict, int64_t now_ns,
-                      struct vp_err *out)
+void vp_diagnosis_print(const struct vp_roster *roster,
+                        const struct vp_diagnosis *diagnosis, int64_t now_ns,
+                        struct vp_err *out)
 {
     struct vp_strbuf text = VP_STRBUF_INIT;
 
-    if (verdict->by >= 0 && verdict->by != verdict->rank)
-        vp_strbuf_addf(&text, "rank %d waited %.1f s; ", verdict->by,
+    if (diagnosis->by >= 0 && diagnosis->by != diagnosis->rank)
+        vp_strbuf_addf(&text, "rank %d waited %.1f s; ", diagnosis->by,
                        (double)roster->limit_ns * 1e-9);
-    accuse(&text, roster, verdict, now_ns);
-    if (verdict->cause != VP_CAUSE_FAILED) /* else its own error says all */
-        describe_all(&text, roster, verdict->rank, now_ns);
+    accuse(&text, roster, diagnosis, now_ns);
+    if (diagnosis->cause != VP_CAUSE_FAILED) /* else its own error says all */
+        describe_all(&text, roster, diagnosis->rank, now_ns);
     vp_err_set(out, VP_ERR_ABORTED, "%s", vp_strbuf_text(&text));
     vp_strbuf_release(&text);
 }
