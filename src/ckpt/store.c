@@ -28,17 +28,17 @@ static const char *const suffix[KIND_COUNT] = { "", ".old", ".tmp", ".trash",
                                                 ".aside-" };
 enum { MAX_ASIDE = 999999 };
 
-enum verdict {
-    VERDICT_UNKNOWN, /* it cannot be read now, or a later vpipe wrote it */
-    VERDICT_BROKEN,
-    VERDICT_COMPLETE,
+enum entry_state {
+    ENTRY_UNKNOWN, /* it cannot be read now, or a later vpipe wrote it */
+    ENTRY_BROKEN,
+    ENTRY_COMPLETE,
 };
 
 struct entry {
     int64_t step;
     enum kind kind;
-    int number;           /* KIND_ASIDE: from 1 */
-    enum verdict verdict; /* UNKNOWN until it was looked at */
+    int number;             /* KIND_ASIDE: from 1 */
+    enum entry_state state; /* UNKNOWN until it was looked at */
 };
 
 static void entry_name(const struct entry *entry, char *name, size_t n)
@@ -322,45 +322,46 @@ enum vp_status vp_ckpt_prepare(const char *folder, struct vp_err *err)
 
 /* ---- Keeping ------------------------------------------------------------ */
 
-/* Whether all files have their sizes; the checksums are left to those who
- * load. */
-static enum verdict judge_files(const char *path,
-                                const struct vp_manifest *manifest)
+/* Compares sizes only; checksums are verified when the checkpoint is
+ * loaded. */
+static enum entry_state check_files(const char *path,
+                                    const struct vp_manifest *manifest)
 {
     for (int i = 0; i < manifest->n_files; i++) {
         char file[VP_IO_PATH_MAX];
         struct stat info;
 
         if (vp_io_join(file, path, manifest->files[i].name) != 0)
-            return VERDICT_UNKNOWN;
+            return ENTRY_UNKNOWN;
         if (stat(file, &info) != 0)
-            return vp_io_is_missing(errno) ? VERDICT_BROKEN : VERDICT_UNKNOWN;
+            return vp_io_is_missing(errno) ? ENTRY_BROKEN : ENTRY_UNKNOWN;
         if (info.st_size != manifest->files[i].seal.n_bytes)
-            return VERDICT_BROKEN;
+            return ENTRY_BROKEN;
     }
-    return VERDICT_COMPLETE;
+    return ENTRY_COMPLETE;
 }
 
-static enum verdict judge(const char *folder, const struct entry *entry,
-                          double *score_out)
+static enum entry_state check_entry(const char *folder,
+                                    const struct entry *entry,
+                                    double *score_out)
 {
     char path[VP_IO_PATH_MAX];
     struct vp_manifest manifest;
-    enum verdict verdict;
+    enum entry_state state;
     enum vp_status st;
 
     if (path_of(folder, entry, path) != 0)
-        return VERDICT_UNKNOWN;
+        return ENTRY_UNKNOWN;
     st = vp_manifest_read(path, &manifest, NULL);
     if (st != VP_OK)
-        return st == VP_ERR_INVALID ? VERDICT_BROKEN : VERDICT_UNKNOWN;
+        return st == VP_ERR_INVALID ? ENTRY_BROKEN : ENTRY_UNKNOWN;
     if (manifest.step == entry->step)
-        verdict = judge_files(path, &manifest);
+        state = check_files(path, &manifest);
     else
-        verdict = VERDICT_BROKEN;
+        state = ENTRY_BROKEN;
     *score_out = manifest.score;
     vp_manifest_release(&manifest);
-    return verdict;
+    return state;
 }
 
 struct survey {
@@ -382,8 +383,8 @@ static struct survey look(const char *folder, struct entry *list, int n,
 
         if (list[i].kind != KIND_COMPLETE || list[i].step > step)
             continue;
-        list[i].verdict = judge(folder, &list[i], &score);
-        if (list[i].verdict != VERDICT_COMPLETE)
+        list[i].state = check_entry(folder, &list[i], &score);
+        if (list[i].state != ENTRY_COMPLETE)
             continue;
         if (++s.n_complete == keep)
             s.last_kept = i;
@@ -429,7 +430,7 @@ enum vp_status vp_ckpt_prune(const char *folder, int64_t step, int keep,
     VP_TRY(scan(folder, &list, &n, err));
     s = look(folder, list, n, step, keep);
     for (int i = s.last_kept + 1; i < n && s.last_kept >= 0; i++) {
-        if (st == VP_OK && list[i].verdict != VERDICT_UNKNOWN && i != s.best)
+        if (st == VP_OK && list[i].state != ENTRY_UNKNOWN && i != s.best)
             st = remove_entry(folder, &list[i], err);
     }
     free(list);
