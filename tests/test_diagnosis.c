@@ -143,20 +143,20 @@ static void test_failures_fit_a_line(void **state)
     assert_int_equal(strlen(back.final.line), sizeof(back.final.line) - 1);
 }
 
-static void test_a_box_shows_the_action(void **state)
+static void test_a_blackbox_shows_the_action(void **state)
 {
-    struct vp_box box = { 0 };
+    struct vp_blackbox blackbox = { 0 };
     struct vp_action action = { .kind = VP_ACTION_RECV_GRAD,
                                 .stage = 63,
                                 .peer = 4093 },
                      last;
-    struct vp_beat beat = vp_beat_of(&box, 5 * SECOND, 0);
+    struct vp_beat beat = vp_beat_of(&blackbox, 5 * SECOND, 0);
 
     (void)state;
     assert_true(beat.idle);
     assert_int_equal(beat.n_actions, 0);
-    vp_box_begin(&box, &action, INT32_MAX, true, 2 * SECOND);
-    beat = vp_beat_of(&box, 5 * SECOND, 0);
+    vp_blackbox_begin(&blackbox, &action, INT32_MAX, true, 2 * SECOND);
+    beat = vp_beat_of(&blackbox, 5 * SECOND, 0);
     assert_false(beat.idle);
     assert_true(beat.eval);
     assert_int_equal(beat.action.kind, VP_ACTION_RECV_GRAD);
@@ -165,40 +165,40 @@ static void test_a_box_shows_the_action(void **state)
     assert_int_equal(beat.action.peer, 4093);
     assert_int_equal(beat.busy_ms, 3000);
     assert_int_equal(beat.wait_ms, 0);
-    atomic_store(&box.waits_ns, 4 * SECOND);
-    assert_int_equal(vp_beat_of(&box, 5 * SECOND, 0).wait_ms, 1001);
+    atomic_store(&blackbox.waits_ns, 4 * SECOND);
+    assert_int_equal(vp_beat_of(&blackbox, 5 * SECOND, 0).wait_ms, 1001);
     /* Frozen until 4.5 s: both start anew. */
-    beat = vp_beat_of(&box, 5 * SECOND, 9 * SECOND / 2);
+    beat = vp_beat_of(&blackbox, 5 * SECOND, 9 * SECOND / 2);
     assert_int_equal(beat.busy_ms, 500);
     assert_int_equal(beat.wait_ms, 501);
-    vp_box_end(&box);
-    assert_true(vp_box_last(&box, 0, &last));
+    vp_blackbox_end(&blackbox);
+    assert_true(vp_blackbox_last(&blackbox, 0, &last));
     assert_int_equal(last.kind, VP_ACTION_RECV_GRAD);
-    assert_false(vp_box_last(&box, 1, &last));
-    vp_box_rest(&box);
-    beat = vp_beat_of(&box, 5 * SECOND, 0);
+    assert_false(vp_blackbox_last(&blackbox, 1, &last));
+    vp_blackbox_rest(&blackbox);
+    beat = vp_beat_of(&blackbox, 5 * SECOND, 0);
     assert_true(beat.idle);
     assert_int_equal(beat.n_actions, 1);
 }
 
 /* The last ones are there, and no others. */
-static void test_a_box_keeps_the_last_actions(void **state)
+static void test_a_blackbox_keeps_the_last_actions(void **state)
 {
     struct vp_action action = { .kind = VP_ACTION_F }, last;
-    struct vp_box box = { 0 };
+    struct vp_blackbox blackbox = { 0 };
 
     (void)state;
-    for (int mb = 0; mb < VP_BOX_LAST + 10; mb++) {
-        vp_box_begin(&box, &action, mb, false, SECOND);
-        vp_box_end(&box);
+    for (int mb = 0; mb < VP_BLACKBOX_LAST + 10; mb++) {
+        vp_blackbox_begin(&blackbox, &action, mb, false, SECOND);
+        vp_blackbox_end(&blackbox);
     }
-    for (int i = 10; i < VP_BOX_LAST + 10; i++) {
-        assert_true(vp_box_last(&box, i, &last));
+    for (int i = 10; i < VP_BLACKBOX_LAST + 10; i++) {
+        assert_true(vp_blackbox_last(&blackbox, i, &last));
         assert_int_equal(last.mb, i);
     }
-    assert_false(vp_box_last(&box, 9, &last));
-    assert_false(vp_box_last(&box, -1, &last));
-    assert_false(vp_box_last(&box, VP_BOX_LAST + 10, &last));
+    assert_false(vp_blackbox_last(&blackbox, 9, &last));
+    assert_false(vp_blackbox_last(&blackbox, -1, &last));
+    assert_false(vp_blackbox_last(&blackbox, VP_BLACKBOX_LAST + 10, &last));
 }
 
 static void test_addresses(void **state)
@@ -1270,8 +1270,8 @@ int main(void)
         cmocka_unit_test(test_lines_survive),
         cmocka_unit_test(test_bad_lines_are_refused),
         cmocka_unit_test(test_failures_fit_a_line),
-        cmocka_unit_test(test_a_box_shows_the_action),
-        cmocka_unit_test(test_a_box_keeps_the_last_actions),
+        cmocka_unit_test(test_a_blackbox_shows_the_action),
+        cmocka_unit_test(test_a_blackbox_keeps_the_last_actions),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_diagnoses),
         cmocka_unit_test(test_who_never_came_is_named),

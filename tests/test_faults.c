@@ -185,12 +185,12 @@ static void an_error_stops_all_ranks(void **state)
     }
 }
 
-/* A box, which outlives its rank, has the user's numbers, too: rank 1 of the
- * schedule exchanges messages with ranks 0 and 2, called 2 and 1. */
-static void a_box_has_the_users_numbers(void **state)
+/* A blackbox, which outlives its rank, has the user's numbers, too: rank 1 of
+ * the schedule exchanges messages with ranks 0 and 2, called 2 and 1. */
+static void a_blackbox_has_the_users_numbers(void **state)
 {
-    static struct vp_box box;
-    struct vp_box *boxes[3] = { NULL, &box, NULL };
+    static struct vp_blackbox blackbox;
+    struct vp_blackbox *blackboxes[3] = { NULL, &blackbox, NULL };
     struct setup setup = three_stages(0);
     struct vp_err err = { .text = "" };
     struct vp_action action;
@@ -198,14 +198,15 @@ static void a_box_has_the_users_numbers(void **state)
     struct run run;
 
     (void)state;
-    setup.boxes = boxes;
+    setup.blackboxes = blackboxes;
     if (run_create(&run, &setup, 0, &err) != VP_OK ||
         vp_trainer_run(run.trainer, 2, NULL, NULL, &err) != VP_OK)
         fail_msg("%s", err.text);
     run_free(&run);
-    for (int64_t n = vp_box_read(&box).n_actions, i = n - VP_BOX_LAST; i < n;
-         i++)
-        if (vp_box_last(&box, i, &action) && action.peer >= 0)
+    for (int64_t n = vp_blackbox_read(&blackbox).n_actions,
+                 i = n - VP_BLACKBOX_LAST;
+         i < n; i++)
+        if (vp_blackbox_last(&blackbox, i, &action) && action.peer >= 0)
             n_peers[action.peer]++;
     assert_int_equal(n_peers[numbers[1]], 0);
     assert_true(n_peers[numbers[0]] > 0 && n_peers[numbers[2]] > 0);
@@ -217,7 +218,7 @@ int main(void)
         cmocka_unit_test(a_stalled_rank_is_named),
         cmocka_unit_test(a_lost_message_is_named),
         cmocka_unit_test(an_error_stops_all_ranks),
-        cmocka_unit_test(a_box_has_the_users_numbers),
+        cmocka_unit_test(a_blackbox_has_the_users_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

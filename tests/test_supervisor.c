@@ -1,7 +1,7 @@
 /* A supervisor and real processes that beat, die, stop and fail. */
 #include "base/machine.h"
 #include "job/address.h"
-#include "job/boxfile.h"
+#include "job/blackbox_file.h"
 #include "job/dial.h"
 #include "job/heartbeat.h"
 #include "job/supervisor.h"
@@ -76,14 +76,14 @@ static void be_rank(const char *address, const char *folder, int rank,
     struct vp_action action = { .kind = VP_ACTION_B, .stage = rank, .peer = 0 };
     struct vp_heartbeat *heartbeat;
     struct vp_err err;
-    struct vp_box *box = vp_box_map();
+    struct vp_blackbox *blackbox = vp_blackbox_map();
 
     if (vp_heartbeat_start(&config, &heartbeat, &err) != VP_OK ||
-        vp_boxfile_keep(box, folder, rank, &err) != VP_OK) {
+        vp_blackbox_file_keep(blackbox, folder, rank, &err) != VP_OK) {
         fprintf(stderr, "%s\n", err.text);
         _exit(2);
     }
-    vp_heartbeat_show(heartbeat, box);
+    vp_heartbeat_show(heartbeat, blackbox);
     if (conduct == HANGS || conduct == WAITS) {
         vp_duty_set(VP_DUTY_DATA, "/data");
         vp_blocking_begin(conduct == HANGS ? VP_BLOCKING_FILE
@@ -96,9 +96,9 @@ static void be_rank(const char *address, const char *folder, int rank,
     vp_duty_set(VP_DUTY_TRAIN, NULL);
     for (int mb = 0; mb < 10 || conduct == BEATS || conduct == NEVER_ENDS;
          mb++) {
-        vp_box_begin(box, &action, mb, false, vp_clock_ns());
+        vp_blackbox_begin(blackbox, &action, mb, false, vp_clock_ns());
         pause_ms(20);
-        vp_box_end(box);
+        vp_blackbox_end(blackbox);
         if (atomic_load(&asked) && conduct == BEATS)
             break;
     }
@@ -301,7 +301,7 @@ static void test_all_end_well(void **state)
 
 static void test_a_killed_rank_is_named(void **state)
 {
-    struct vp_box box;
+    struct vp_blackbox blackbox;
     struct job job;
 
     (void)state;
@@ -313,8 +313,8 @@ static void test_a_killed_rank_is_named(void **state)
     check_report(&job, SIGKILL, "rank 1 on host ",
                  " is dead: ended by signal 9 (Killed); last seen in 1B");
     check_report(&job, SIGKILL, "rank 1 on host ", "; before that 1B");
-    assert_true(vp_boxfile_read(job.folder, 1, &box));
-    assert_true(vp_box_read(&box).n_actions > 10);
+    assert_true(vp_blackbox_file_read(job.folder, 1, &blackbox));
+    assert_true(vp_blackbox_read(&blackbox).n_actions > 10);
     end_job(&job);
 }
 

@@ -57,7 +57,7 @@ struct setup {
     int vocab;  /* 0: 96 */
     int64_t bundle_bytes;
     bool compress;
-    struct vp_box **boxes; /* of each rank; NULL: none are kept */
+    struct vp_blackbox **blackboxes; /* of each rank; NULL: none are kept */
     vp_fault_fn fault;
     void *fault_ctx;
     int timeout_ms; /* 0: 20 s */
@@ -207,7 +207,7 @@ static inline enum vp_status run_create(struct run *run,
         .replicas = setup->replicas,
         .depth = setup->depth,
         .rank_numbers = setup->rank_numbers,
-        .boxes = setup->boxes,
+        .blackboxes = setup->blackboxes,
         .early_recompute = setup->early,
         .accumulation_steps = setup->accumulation,
         .bundle_bytes = setup->bundle_bytes,

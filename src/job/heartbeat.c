@@ -37,7 +37,7 @@ struct vp_heartbeat {
     pthread_t thread;
     bool started;
 
-    _Atomic(const struct vp_box *) box;
+    _Atomic(const struct vp_blackbox *) blackbox;
     atomic_bool has_word, heard, quit;
     struct vp_last_word final; /* set before has_word */
     atomic_bool has_folder;
@@ -67,12 +67,12 @@ static bool send_message(const struct vp_heartbeat *heartbeat,
 
 static bool send_beat(const struct vp_heartbeat *heartbeat)
 {
-    static const struct vp_box nothing;
-    const struct vp_box *box = atomic_load(&heartbeat->box);
+    static const struct vp_blackbox nothing;
+    const struct vp_blackbox *blackbox = atomic_load(&heartbeat->blackbox);
     int64_t now = vp_clock_ns(), resumed = heartbeat->clock.resumed_ns;
     struct vp_message message = {
         .kind = VP_MESSAGE_BEAT,
-        .beat = vp_beat_of(box ? box : &nothing, now, resumed),
+        .beat = vp_beat_of(blackbox ? blackbox : &nothing, now, resumed),
     };
     struct vp_message vitals = { .kind = VP_MESSAGE_VITALS,
                                  .vitals = vp_vitals_read(now, resumed) };
@@ -304,10 +304,11 @@ enum vp_status vp_heartbeat_start(const struct vp_heartbeat_config *config,
     return VP_OK;
 }
 
-void vp_heartbeat_show(struct vp_heartbeat *heartbeat, const struct vp_box *box)
+void vp_heartbeat_show(struct vp_heartbeat *heartbeat,
+                       const struct vp_blackbox *blackbox)
 {
     if (heartbeat)
-        atomic_store(&heartbeat->box, box);
+        atomic_store(&heartbeat->blackbox, blackbox);
 }
 
 /* One that does not fit, or breaks a line, is not said. */

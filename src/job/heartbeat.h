@@ -31,10 +31,10 @@ struct vp_heartbeat;
 enum vp_status vp_heartbeat_start(const struct vp_heartbeat_config *config,
                                   struct vp_heartbeat **out,
                                   struct vp_err *err);
-/* Reports what `box` says from now on. The box is never unmapped. */
+/* Reports what `blackbox` says from now on. The blackbox is never unmapped. */
 void vp_heartbeat_show(struct vp_heartbeat *heartbeat,
-                       const struct vp_box *box);
-/* Reports the folder that holds the box's file. Only the first call counts. */
+                       const struct vp_blackbox *blackbox);
+/* Reports the folder of the blackbox's file. Only the first call counts. */
 void vp_heartbeat_set_folder(struct vp_heartbeat *heartbeat,
                              const char *folder);
 /* Reports how the rank ended, and waits up to five seconds for the supervisor's

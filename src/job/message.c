@@ -207,7 +207,7 @@ static bool take_kind(struct line *line, enum vp_action_kind *out)
     return true;
 }
 
-enum { MOST_RANKS = 4094 }; /* a peer has 12 bits in a box */
+enum { MOST_RANKS = 4094 }; /* a peer has 12 bits in a blackbox */
 
 static bool parse_hello(struct line *line, struct vp_hello *out)
 {
@@ -335,10 +335,10 @@ static int64_t ms_since(int64_t then_ns, int64_t resumed_ns, int64_t now_ns)
     return now_ns > then_ns ? (now_ns - then_ns) / 1000000 : 0;
 }
 
-struct vp_beat vp_beat_of(const struct vp_box *box, int64_t now_ns,
+struct vp_beat vp_beat_of(const struct vp_blackbox *blackbox, int64_t now_ns,
                           int64_t resumed_ns)
 {
-    struct vp_doing doing = vp_box_read(box);
+    struct vp_doing doing = vp_blackbox_read(blackbox);
     struct vp_beat beat = {
         .n_actions = doing.n_actions,
         .idle = doing.idle,

@@ -18,7 +18,7 @@
 #define VP_JOB_MESSAGE_H
 
 #include "job/vitals.h"
-#include "runtime/rank/box.h"
+#include "runtime/rank/blackbox.h"
 
 #define VP_MESSAGE_BYTES 768 /* the longest line, with its end */
 #define VP_HOST_BYTES 64
@@ -92,9 +92,10 @@ int vp_message_print(const struct vp_message *message,
 /* A line without its end. False if it is none. */
 bool vp_message_parse(const char *line, struct vp_message *out);
 
-/* What a box shows at `now_ns` of its host. Time before `resumed_ns`, when the
- * process went on after it was frozen, does not count; 0: it never was. */
-struct vp_beat vp_beat_of(const struct vp_box *box, int64_t now_ns,
+/* The content of a blackbox at `now_ns` of its host. Time before `resumed_ns`,
+ * when the process was continued after it was frozen, does not count; 0: it
+ * never was. */
+struct vp_beat vp_beat_of(const struct vp_blackbox *blackbox, int64_t now_ns,
                           int64_t resumed_ns);
 
 #endif

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/limit.h"
 #include "base/machine.h"
-#include "job/boxfile.h"
+#include "job/blackbox_file.h"
 #include "job/listener.h"
 #include "job/peer.h"
 #include "job/process.h"
@@ -171,12 +171,12 @@ static void read_last_actions(struct vp_supervisor *supervisor, int rank)
 {
     struct vp_watched *it = &supervisor->roster.ranks[rank];
     struct vp_beat beat;
-    struct vp_box box;
+    struct vp_blackbox blackbox;
 
     if (!supervisor->folder[0] ||
-        !vp_boxfile_read(supervisor->folder, rank, &box))
+        !vp_blackbox_file_read(supervisor->folder, rank, &blackbox))
         return;
-    beat = vp_beat_of(&box, vp_clock_ns(), supervisor->clock.resumed_ns);
+    beat = vp_beat_of(&blackbox, vp_clock_ns(), supervisor->clock.resumed_ns);
     if (beat.n_actions < it->beat.n_actions)
         return;
     beat.duty = it->beat.duty;
@@ -188,8 +188,8 @@ static void read_last_actions(struct vp_supervisor *supervisor, int rank)
     }
     it->beat = beat;
     for (it->n_last = 0; it->n_last < VP_LAST_ACTIONS; it->n_last++)
-        if (!vp_box_last(&box, beat.n_actions - 1 - it->n_last,
-                         &it->last[it->n_last]))
+        if (!vp_blackbox_last(&blackbox, beat.n_actions - 1 - it->n_last,
+                              &it->last[it->n_last]))
             break;
 }
 
@@ -468,7 +468,7 @@ int vp_supervisor_end(struct vp_supervisor *supervisor, int timeout_ms)
     return vp_supervisor_n_connected(supervisor);
 }
 
-/* ---- The diagnosis -------------------------------------------------------- */
+/* ---- The diagnosis ------------------------------------------------------ */
 
 const struct vp_diagnosis *vp_supervisor_diagnosis(
     const struct vp_supervisor *supervisor)

@@ -18,7 +18,7 @@ static struct vp_train_config same_machine(const struct vp_train_config *train)
 
     like.devices = NULL;
     like.rank_numbers = NULL;
-    like.boxes = NULL;
+    like.blackboxes = NULL;
     return like;
 }
 

@@ -188,7 +188,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     if (run->options->heartbeat)
         VP_TRY(vp_view_open(&run->view, config, run->world,
                             run->options->heartbeat, err));
-    train->boxes = run->view.boxes;
+    train->blackboxes = run->view.blackboxes;
     return check_steps(run, err);
 }
 

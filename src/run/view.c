@@ -1,6 +1,6 @@
 #include "run/view.h"
 
-#include "job/boxfile.h"
+#include "job/blackbox_file.h"
 
 #include <stdlib.h>
 
@@ -11,15 +11,16 @@ enum vp_status vp_view_open(struct vp_view *view,
 {
     size_t n = (size_t)vp_config_n_ranks(config);
 
-    *view = (struct vp_view){ .boxes = calloc(n, sizeof(struct vp_box *)),
+    *view = (struct vp_view){ .blackboxes = calloc(
+                                  n, sizeof(struct vp_blackbox *)),
                               .heartbeat = heartbeat };
     while (world && !vp_world_is_mine(world, view->rank))
         view->rank++;
-    if (view->boxes)
-        view->boxes[view->rank] = vp_box_map();
-    if (!view->boxes || !view->boxes[view->rank])
+    if (view->blackboxes)
+        view->blackboxes[view->rank] = vp_blackbox_map();
+    if (!view->blackboxes || !view->blackboxes[view->rank])
         return vp_err_set(err, VP_ERR_NOMEM, "starting a rank: out of memory");
-    vp_heartbeat_show(heartbeat, view->boxes[view->rank]);
+    vp_heartbeat_show(heartbeat, view->blackboxes[view->rank]);
     return VP_OK;
 }
 
@@ -27,14 +28,15 @@ enum vp_status vp_view_keep(struct vp_view *view,
                             const struct vp_config *config, const char *folder,
                             struct vp_err *err)
 {
-    VP_TRY(vp_boxfile_keep(view->boxes[view->rank], folder,
-                           vp_config_rank_number(config, view->rank), err));
+    VP_TRY(vp_blackbox_file_keep(view->blackboxes[view->rank], folder,
+                                 vp_config_rank_number(config, view->rank),
+                                 err));
     vp_heartbeat_set_folder(view->heartbeat, folder);
     return VP_OK;
 }
 
 void vp_view_close(struct vp_view *view)
 {
-    free(view->boxes);
-    *view = (struct vp_view){ .boxes = NULL };
+    free(view->blackboxes);
+    *view = (struct vp_view){ .blackboxes = NULL };
 }

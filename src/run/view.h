@@ -1,5 +1,5 @@
-/* What a supervisor sees of the rank of this process: its box, also in a file
- * of the run folder. */
+/* What a supervisor sees of the rank of this process: its blackbox, also in a
+ * file of the run folder. */
 #ifndef VP_RUN_VIEW_H
 #define VP_RUN_VIEW_H
 
@@ -8,8 +8,8 @@
 #include "job/heartbeat.h"
 
 struct vp_view {
-    struct vp_box **boxes; /* per rank, for vp_train_config; all zero: none */
-    int rank;              /* of this process */
+    struct vp_blackbox **blackboxes; /* per rank, for vp_train_config */
+    int rank;                        /* of this process */
     struct vp_heartbeat *heartbeat;
 };
 

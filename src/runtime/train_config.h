@@ -6,7 +6,7 @@
 #include "data/data.h"
 #include "graph/program.h"
 #include "optim/optim.h"
-#include "runtime/rank/box.h"
+#include "runtime/rank/blackbox.h"
 #include "runtime/stage/stage_config.h"
 #include "runtime/state.h"
 #include "sched/schedule.h"
@@ -87,9 +87,9 @@ struct vp_train_config {
     int timeout_ms;                 /* watchdog: the longest wait */
     const struct vp_saver *saver;   /* NULL: no copies; borrowed */
     const struct vp_loader *loader; /* NULL: from the start; borrowed */
-    struct vp_box *const *boxes;    /* of each rank; they outlive the trainer.
-                                       NULL: the trainer's own. See box.h */
-    vp_observe_fn observe;          /* NULL: nobody looks */
+    /* Of each rank; they outlive the trainer. NULL: the trainer's own. */
+    struct vp_blackbox *const *blackboxes;
+    vp_observe_fn observe; /* NULL: nobody looks */
     void *observe_ctx;
     vp_fault_fn fault; /* NULL outside of tests */
     void *fault_ctx;

@@ -4,7 +4,7 @@
 
 #include "base/counter.h"
 #include "comm/comm.h"
-#include "runtime/rank/box.h"
+#include "runtime/rank/blackbox.h"
 #include "runtime/report.h"
 #include "runtime/stage/stage.h"
 #include "runtime/train_config.h"
@@ -190,10 +190,10 @@ struct vp_rank {
 
     /* What it is doing, for whoever looks: see watch.h. */
     atomic_int doing; /* action of the list, -1: nothing */
-    struct vp_box *box;
-    struct vp_box own_box; /* where nobody else keeps one */
-    int64_t waited_ns;     /* in the action being run */
-    int64_t summed_ns;     /* likewise, adding gradients of replicas */
+    struct vp_blackbox *blackbox;
+    struct vp_blackbox own_blackbox; /* if the caller gave none */
+    int64_t waited_ns;               /* in the action being run */
+    int64_t summed_ns; /* likewise, adding gradients of replicas */
 };
 
 /* Adds what the stage has counted so far. */

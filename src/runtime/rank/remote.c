@@ -109,7 +109,7 @@ static void take_note(struct vp_pipeline *pipeline, struct vp_rank *rank,
         atomic_store(&pipeline->stopped, true);
     }
     if (!rank->is_here)
-        atomic_fetch_add(&rank->box->n_actions, 1); /* a sign of life */
+        atomic_fetch_add(&rank->blackbox->n_actions, 1); /* a sign of life */
     switch (note->kind) {
     case VP_NOTE_RESULT:
         take_result(pipeline, note);

@@ -93,8 +93,8 @@ void vp_watch_begin(struct vp_rank *rank, int action)
 
     if (at->peer >= 0)
         shown.peer = vp_rank_number(rank->pipeline, at->peer);
-    vp_box_begin(rank->box, &shown, run_number(rank, at),
-                 rank->job->kind == VP_JOB_EVAL, vp_clock_ns());
+    vp_blackbox_begin(rank->blackbox, &shown, run_number(rank, at),
+                      rank->job->kind == VP_JOB_EVAL, vp_clock_ns());
     atomic_store_explicit(&rank->doing, action, memory_order_release);
     rank->waited_ns = 0;
     rank->summed_ns = 0;
@@ -107,7 +107,7 @@ void vp_watch_end(struct vp_rank *rank)
     const struct vp_action *action = &list_of(
         rank)[atomic_load_explicit(&rank->doing, memory_order_relaxed)];
     struct vp_trace_event event = {
-        .start_ns = atomic_load_explicit(&rank->box->since_ns,
+        .start_ns = atomic_load_explicit(&rank->blackbox->since_ns,
                                          memory_order_relaxed),
         .end_ns = vp_clock_ns(),
         .wait_ns = rank->waited_ns,
@@ -117,7 +117,7 @@ void vp_watch_end(struct vp_rank *rank)
         .eval = rank->job->kind == VP_JOB_EVAL,
     };
 
-    vp_box_end(rank->box);
+    vp_blackbox_end(rank->blackbox);
     if (rank->device_log) {
         vp_device_log_end(rank, action, &event);
         return;
@@ -130,24 +130,24 @@ void vp_watch_end(struct vp_rank *rank)
 void vp_watch_rest(struct vp_rank *rank)
 {
     atomic_store(&rank->doing, -1);
-    vp_box_rest(rank->box);
+    vp_blackbox_rest(rank->blackbox);
 }
 
 void vp_watch_begin_wait(struct vp_rank *rank)
 {
-    atomic_store_explicit(&rank->box->waits_ns, vp_clock_ns(),
+    atomic_store_explicit(&rank->blackbox->waits_ns, vp_clock_ns(),
                           memory_order_relaxed);
 }
 
 int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st)
 {
-    int64_t ns = vp_clock_ns() - atomic_load_explicit(&rank->box->waits_ns,
+    int64_t ns = vp_clock_ns() - atomic_load_explicit(&rank->blackbox->waits_ns,
                                                       memory_order_relaxed);
 
     if (st != VP_OK)
         return ns;
     rank->waited_ns += ns;
-    atomic_store_explicit(&rank->box->waits_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&rank->blackbox->waits_ns, 0, memory_order_relaxed);
     if (rank->device_log)
         return 0;
     rank->wait_ns += ns;
@@ -164,7 +164,7 @@ struct vp_mark vp_watch_mark(struct vp_rank *rank)
                              rank->flops };
 }
 
-/* ---- The diagnosis -------------------------------------------------------- */
+/* ---- The diagnosis ------------------------------------------------------ */
 
 static const struct vp_action *doing(const struct vp_rank *rank)
 {
@@ -177,13 +177,13 @@ static const struct vp_action *doing(const struct vp_rank *rank)
 
 static bool is_waiting(const struct vp_rank *rank)
 {
-    return atomic_load(&rank->box->waits_ns) != 0;
+    return atomic_load(&rank->blackbox->waits_ns) != 0;
 }
 
 /* In its action, since the process was last frozen. */
 static double seconds_in(const struct vp_rank *rank)
 {
-    int64_t since = atomic_load(&rank->box->since_ns);
+    int64_t since = atomic_load(&rank->blackbox->since_ns);
     int64_t resumed = atomic_load(&rank->pipeline->resumed_ns);
 
     return vp_clock_seconds(since > resumed ? since : resumed, vp_clock_ns());
@@ -268,7 +268,7 @@ static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
 
     if (!action) {
         vp_strbuf_addf(out, "\n  rank %d: idle, %lld actions done", number,
-                       (long long)atomic_load(&rank->box->n_actions));
+                       (long long)atomic_load(&rank->blackbox->n_actions));
         return;
     }
     vp_action_print(action, text, sizeof(text));
@@ -282,7 +282,7 @@ static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
     else
         vp_strbuf_addf(out, ", computes");
     vp_strbuf_addf(out, "; %lld actions done",
-                   (long long)atomic_load(&rank->box->n_actions));
+                   (long long)atomic_load(&rank->blackbox->n_actions));
 }
 
 /* Adds where the time went if this process hardly got a core. */

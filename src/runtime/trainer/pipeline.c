@@ -173,9 +173,10 @@ enum vp_status vp_pipeline_open(struct vp_pipeline *pipeline,
     for (int i = 0; i < pipeline->n_ranks; i++) {
         ranks[i].pipeline = pipeline;
         ranks[i].index = i;
-        ranks[i].box = pipeline->config->boxes && pipeline->config->boxes[i]
-                           ? pipeline->config->boxes[i]
-                           : &ranks[i].own_box;
+        ranks[i].blackbox = pipeline->config->blackboxes &&
+                                    pipeline->config->blackboxes[i]
+                                ? pipeline->config->blackboxes[i]
+                                : &ranks[i].own_blackbox;
         ranks[i].is_here = is_mine(pipeline, i);
         if (ranks[i].is_here)
             pipeline->me = i;

@@ -64,7 +64,7 @@ static int64_t actions_done(const struct vp_trainer *trainer)
     int64_t n = 0;
 
     for (int r = 0; r < trainer->pipeline.n_ranks; r++)
-        n += atomic_load(&trainer->ranks[r].box->n_actions);
+        n += atomic_load(&trainer->ranks[r].blackbox->n_actions);
     return n;
 }
 

@@ -1,4 +1,4 @@
-#include "job/boxfile.h"
+#include "job/blackbox_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,9 @@ static void make_path(const char *folder, int rank, char *out, size_t n)
     snprintf(out, n, "%s/actions.%d", folder, rank);
 }
 
-struct vp_box *vp_box_map(void)
+struct vp_blackbox *vp_blackbox_map(void)
 {
-    void *at = mmap(NULL, sizeof(struct vp_box), PROT_READ | PROT_WRITE,
+    void *at = mmap(NULL, sizeof(struct vp_blackbox), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     return at == MAP_FAILED ? NULL : at;
@@ -26,9 +26,10 @@ struct vp_box *vp_box_map(void)
 
 /* ---- Files that are cut short ------------------------------------------- */
 
-/* A box that is kept in a file. Never freed, as its box is never unmapped. */
+/* A blackbox that is kept in a file. Never freed: a blackbox is never
+ * unmapped. */
 struct kept {
-    struct vp_box *box;
+    struct vp_blackbox *blackbox;
     atomic_bool lost; /* memory of its own takes the place of the file */
     struct kept *next;
 };
@@ -36,33 +37,33 @@ struct kept {
 static _Atomic(struct kept *) all_kept;
 static struct sigaction old_action; /* for SIGBUS */
 
-static bool is_in(const struct vp_box *box, const void *address)
+static bool is_in(const struct vp_blackbox *blackbox, const void *address)
 {
-    uintptr_t at = (uintptr_t)address, first = (uintptr_t)box;
+    uintptr_t at = (uintptr_t)address, first = (uintptr_t)blackbox;
 
-    return at >= first && at < first + sizeof(*box);
+    return at >= first && at < first + sizeof(*blackbox);
 }
 
-/* Two threads may come here for one box: the second one tries its access again
- * until the first one has put memory there. */
+/* Two threads may get here for one blackbox: the second one repeats its access
+ * until the first one has mapped memory there. */
 static bool replace_file(struct kept *kept)
 {
     if (atomic_exchange(&kept->lost, true))
         return true;
-    return mmap(kept->box, sizeof(*kept->box), PROT_READ | PROT_WRITE,
+    return mmap(kept->blackbox, sizeof(*kept->blackbox), PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-                0) == (void *)kept->box;
+                0) == (void *)kept->blackbox;
 }
 
 /* A mapped page whose file was truncated, or cannot be read or written any
- * more, raises SIGBUS. The rank goes on with a box that no file keeps. Only
- * system calls here. */
+ * more, raises SIGBUS. The rank goes on with a blackbox without a file. Only
+ * system calls are made here. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     int error = errno;
 
     for (struct kept *kept = atomic_load(&all_kept); kept; kept = kept->next)
-        if (is_in(kept->box, info->si_addr) && replace_file(kept)) {
+        if (is_in(kept->blackbox, info->si_addr) && replace_file(kept)) {
             errno = error;
             return;
         }
@@ -85,14 +86,15 @@ static void catch_bus_errors(void)
     sigaction(SIGBUS, &action, &old_action);
 }
 
-static bool protect(struct vp_box *box)
+static bool protect(struct vp_blackbox *blackbox)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct kept *kept = malloc(sizeof(*kept));
 
     if (!kept)
         return false;
-    *kept = (struct kept){ .box = box, .next = atomic_load(&all_kept) };
+    *kept = (struct kept){ .blackbox = blackbox,
+                           .next = atomic_load(&all_kept) };
     while (!atomic_compare_exchange_weak(&all_kept, &kept->next, kept))
         ;
     return pthread_once(&once, catch_bus_errors) == 0;
@@ -102,10 +104,11 @@ static bool protect(struct vp_box *box)
 
 /* The file takes the place of the memory, at the same address. A file that is
  * there is not truncated: a rank may have mapped it. */
-enum vp_status vp_boxfile_keep(struct vp_box *box, const char *folder, int rank,
-                               struct vp_err *err)
+enum vp_status vp_blackbox_file_keep(struct vp_blackbox *blackbox,
+                                     const char *folder, int rank,
+                                     struct vp_err *err)
 {
-    const ssize_t n = sizeof(*box);
+    const ssize_t n = sizeof(*blackbox);
     char path[1024 + 32];
     bool kept;
     int fd;
@@ -113,9 +116,10 @@ enum vp_status vp_boxfile_keep(struct vp_box *box, const char *folder, int rank,
     make_path(folder, rank, path, sizeof(path));
     unlink(path);
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    kept = fd >= 0 && write(fd, box, sizeof(*box)) == n && protect(box) &&
-           mmap(box, sizeof(*box), PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_FIXED, fd, 0) == box;
+    kept = fd >= 0 && write(fd, blackbox, sizeof(*blackbox)) == n &&
+           protect(blackbox) &&
+           mmap(blackbox, sizeof(*blackbox), PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_FIXED, fd, 0) == blackbox;
     if (!kept)
         vp_err_write(err, path, errno);
     if (fd >= 0)
@@ -123,7 +127,8 @@ enum vp_status vp_boxfile_keep(struct vp_box *box, const char *folder, int rank,
     return kept ? VP_OK : VP_ERR_IO;
 }
 
-bool vp_boxfile_read(const char *folder, int rank, struct vp_box *out)
+bool vp_blackbox_file_read(const char *folder, int rank,
+                           struct vp_blackbox *out)
 {
     char path[1024 + 32];
     ssize_t n;

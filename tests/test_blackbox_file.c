@@ -1,5 +1,5 @@
 /* actions.<rank>: readable after the rank was killed, and no danger to it. */
-#include "job/boxfile.h"
+#include "job/blackbox_file.h"
 
 #include "base/clock.h"
 
@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-static char folder[] = "/tmp/vpipe_boxfile_XXXXXX";
+static char folder[] = "/tmp/vpipe_blackbox_XXXXXX";
 static char path[128]; /* of rank 3 */
 
 static int set_up(void **state)
@@ -49,24 +49,25 @@ static void pause_ms(int ms)
 /* ---- Children ----------------------------------------------------------- */
 
 /* Sanitizers have handlers of their own for SIGBUS; a child has none. */
-static struct vp_box *keep(void)
+static struct vp_blackbox *keep(void)
 {
-    struct vp_box *box = vp_box_map();
+    struct vp_blackbox *blackbox = vp_blackbox_map();
     struct vp_err err = { .text = "" };
 
-    if (!box || vp_boxfile_keep(box, folder, 3, &err) != VP_OK) {
+    if (!blackbox ||
+        vp_blackbox_file_keep(blackbox, folder, 3, &err) != VP_OK) {
         fprintf(stderr, "%s\n", err.text);
         _exit(99);
     }
-    return box;
+    return blackbox;
 }
 
-static void act(struct vp_box *box, int mb)
+static void act(struct vp_blackbox *blackbox, int mb)
 {
     const struct vp_action action = { .kind = VP_ACTION_B, .peer = 1 };
 
-    vp_box_begin(box, &action, mb, false, vp_clock_ns());
-    vp_box_end(box);
+    vp_blackbox_begin(blackbox, &action, mb, false, vp_clock_ns());
+    vp_blackbox_end(blackbox);
 }
 
 static int wait_for(pid_t pid)
@@ -97,73 +98,74 @@ static int run_child(int (*fn)(void))
 static void a_killed_rank_leaves_its_actions(void **state)
 {
     struct vp_action action;
-    struct vp_box box;
+    struct vp_blackbox blackbox;
     pid_t pid = fork();
 
     (void)state;
     if (pid == 0) {
-        struct vp_box *mine = keep();
+        struct vp_blackbox *mine = keep();
 
         for (int mb = 0; mb < 1000; mb++)
             act(mine, mb);
         kill(getpid(), SIGKILL);
     }
     assert_int_equal(wait_for(pid), -SIGKILL);
-    assert_true(vp_boxfile_read(folder, 3, &box));
-    assert_int_equal(vp_box_read(&box).n_actions, 1000);
-    assert_true(vp_box_last(&box, 999, &action));
+    assert_true(vp_blackbox_file_read(folder, 3, &blackbox));
+    assert_int_equal(vp_blackbox_read(&blackbox).n_actions, 1000);
+    assert_true(vp_blackbox_last(&blackbox, 999, &action));
     assert_int_equal(action.mb, 999);
-    assert_false(vp_boxfile_read(folder, 4, &box));
+    assert_false(vp_blackbox_file_read(folder, 4, &blackbox));
 }
 
 static int act_on_truncated(void)
 {
-    struct vp_box *box = keep();
+    struct vp_blackbox *blackbox = keep();
     struct vp_action action;
 
-    act(box, 0);
+    act(blackbox, 0);
     if (truncate(path, 0) != 0)
         return 1;
     for (int mb = 1; mb < 100; mb++)
-        act(box, mb);
-    if (!vp_box_last(box, vp_box_read(box).n_actions - 1, &action))
+        act(blackbox, mb);
+    if (!vp_blackbox_last(blackbox, vp_blackbox_read(blackbox).n_actions - 1,
+                          &action))
         return 2;
     return action.mb == 99 ? 0 : 3;
 }
 
 static void a_truncated_file_does_not_kill(void **state)
 {
-    struct vp_box box;
+    struct vp_blackbox blackbox;
 
     (void)state;
     assert_int_equal(run_child(act_on_truncated), 0);
-    assert_false(vp_boxfile_read(folder, 3, &box));
+    assert_false(vp_blackbox_file_read(folder, 3, &blackbox));
 }
 
-static void *look_on(void *box)
+static void *look_on(void *blackbox)
 {
     for (int i = 0; i < 200000; i++)
-        vp_box_read(box);
+        vp_blackbox_read(blackbox);
     return NULL;
 }
 
 /* A rank writes, others read, while the file is cut again and again. */
 static int act_and_look(void)
 {
-    struct vp_box *box = keep();
+    struct vp_blackbox *blackbox = keep();
     pthread_t threads[3];
 
     for (int i = 0; i < 3; i++)
-        if (pthread_create(&threads[i], NULL, look_on, box) != 0)
+        if (pthread_create(&threads[i], NULL, look_on, blackbox) != 0)
             return 1;
     for (int mb = 0; mb < 1000; mb++) {
-        act(box, mb);
+        act(blackbox, mb);
         if (truncate(path, mb % 2 ? 0 : 3) != 0)
             return 2;
     }
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
-    return vp_box_read(box).n_actions > 0 ? 0 : 3;
+    return vp_blackbox_read(blackbox).n_actions > 0 ? 0 : 3;
 }
 
 static void threads_survive_truncation_together(void **state)
@@ -231,20 +233,20 @@ static void other_faults_are_passed_on(void **state)
 static void a_new_rank_leaves_the_file_of_an_old_one(void **state)
 {
     struct stat before, after;
-    struct vp_box box;
+    struct vp_blackbox blackbox;
     pid_t pid = fork();
 
     (void)state;
     if (pid == 0) {
-        struct vp_box *mine;
+        struct vp_blackbox *mine;
 
         alarm(60);
         mine = keep();
         for (int mb = 0;; mb++)
             act(mine, mb);
     }
-    for (int i = 0; i < 1000 && !(vp_boxfile_read(folder, 3, &box) &&
-                                  vp_box_read(&box).n_actions > 0);
+    for (int i = 0; i < 1000 && !(vp_blackbox_file_read(folder, 3, &blackbox) &&
+                                  vp_blackbox_read(&blackbox).n_actions > 0);
          i++)
         pause_ms(5);
     assert_int_equal(stat(path, &before), 0);
@@ -253,21 +255,21 @@ static void a_new_rank_leaves_the_file_of_an_old_one(void **state)
     assert_true(before.st_ino != after.st_ino);
     kill(pid, SIGKILL);
     assert_int_equal(wait_for(pid), -SIGKILL);
-    assert_true(vp_boxfile_read(folder, 3, &box));
-    assert_int_equal(vp_box_read(&box).n_actions, 0);
+    assert_true(vp_blackbox_file_read(folder, 3, &blackbox));
+    assert_int_equal(vp_blackbox_read(&blackbox).n_actions, 0);
 }
 
 /* What is no file in its place neither blocks nor receives anything. */
 static void a_special_file_is_replaced(void **state)
 {
-    struct vp_box box;
+    struct vp_blackbox blackbox;
     struct stat info;
 
     (void)state;
     unlink(path);
     assert_int_equal(mkfifo(path, 0666), 0);
     alarm(60);
-    assert_false(vp_boxfile_read(folder, 3, &box));
+    assert_false(vp_blackbox_file_read(folder, 3, &blackbox));
     assert_non_null(keep());
     alarm(0);
     assert_int_equal(stat(path, &info), 0);
