@@ -1,9 +1,9 @@
 /* What a run leaves behind and shows: the original's log lines, the files of
  * the folder, the inside of a pipeline, the live view. */
 #include "progress.h"
+#include "run/disk_space.h"
 #include "run/folder.h"
 #include "run/log.h"
-#include "run/room.h"
 #include "run/run.h"
 #include "tool.h"
 
@@ -1700,7 +1700,7 @@ static int tear_down(void **state)
     return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- Room for checkpoints ----------------------------------------------- */
+/* ---- Disk space --------------------------------------------------------- */
 
 /* Folders can be made in a folder, however deep, and not in a file. */
 static void test_a_place_for_a_folder(void **state)
@@ -1719,10 +1719,10 @@ static void test_a_place_for_a_folder(void **state)
                         "directory); choose another --output or log_directory");
 }
 
-static void test_room(void **state)
+static void test_disk_space(void **state)
 {
     static const struct {
-        struct vp_room room;
+        struct vp_disk_space disk;
         int64_t need;
         const char *text; /* NULL: it fits */
     } cases[] = {
@@ -1750,11 +1750,11 @@ static void test_room(void **state)
         { { 10, 1, 0, 3, false, 10, "" }, 1, NULL },
         { { 10, 1, 0, 3, false, 9, "" }, 1, "space: 1 checkpoint of 10 bytes" },
         { { 10, 0, 2, 3, false, 0, "" }, 0, NULL },
-        /* Those that are there have their room; one more must have it. */
+        /* Those that are there have their space; one more must have it. */
         { { 10, 100, 2, 3, false, 20, "" }, 2, NULL },
         { { 10, 100, 3, 3, false, 10, "" }, 1, NULL },
         { { 10, 100, 9, 3, false, 9, "" }, 1, "1 more checkpoint of" },
-        /* What was set aside takes room until the first new one is there. */
+        /* What was set aside takes space until the first new one is there. */
         { { 10, 100, 1, 3, false, 9, "step-75.aside-1" },
           3,
           "3 more checkpoints of 10 bytes must fit, 9 bytes are free; remove "
@@ -1764,9 +1764,9 @@ static void test_room(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct vp_err err = { .text = "" };
-        enum vp_status st = vp_room_judge(&cases[i].room, "dir", &err);
+        enum vp_status st = vp_disk_space_judge(&cases[i].disk, "dir", &err);
 
-        assert_int_equal(vp_room_need(&cases[i].room), cases[i].need);
+        assert_int_equal(vp_disk_space_need(&cases[i].disk), cases[i].need);
         assert_int_equal(st, cases[i].text ? VP_ERR_INVALID : VP_OK);
         if (cases[i].text && !strstr(err.text, cases[i].text))
             fail_msg("case %d: %s", (int)i, err.text);
@@ -1803,7 +1803,7 @@ int main(void)
         cmocka_unit_test(test_table_has_user_numbers),
         cmocka_unit_test(test_table_cuts_long_lists),
         cmocka_unit_test(test_a_place_for_a_folder),
-        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_disk_space),
         cmocka_unit_test(test_lines_break_between_words),
         cmocka_unit_test(test_tables_break_between_columns),
         cmocka_unit_test(test_rates_have_a_unit_that_fits),

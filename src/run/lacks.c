@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "config/hosts.h"
 #include "job/processes.h"
-#include "run/room.h"
+#include "run/disk_space.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -85,23 +85,24 @@ static void find_device_memory(const struct vp_lacks_config *with,
 
 /* ---- Disk --------------------------------------------------------------- */
 
-static void find_room(const struct vp_lacks_config *with,
-                      struct vp_lacks *lacks)
+static void find_disk_space(const struct vp_lacks_config *with,
+                            struct vp_lacks *lacks)
 {
     struct vp_err why = { .text = "" };
-    struct vp_room room;
+    struct vp_disk_space disk;
     char what[512];
 
-    if (vp_room_measure(with->config, with->summary, with->folder, &room,
-                        &why) != VP_OK) {
+    if (vp_disk_space_measure(with->config, with->summary, with->folder, &disk,
+                              &why) != VP_OK) {
         vp_lacks_add(lacks, "a run folder (%s)", why.text);
         return;
     }
-    if (vp_room_judge(&room, with->folder, &why) == VP_OK)
+    if (vp_disk_space_judge(&disk, with->folder, &why) == VP_OK)
         return;
     snprintf(what, sizeof(what), "disk space for checkpoints in %.400s",
              with->folder);
-    add_bytes(lacks, what, vp_room_need(&room) * room.n_bytes, room.n_free);
+    add_bytes(lacks, what, vp_disk_space_need(&disk) * disk.n_bytes,
+              disk.n_free);
 }
 
 /* ---- All of it ---------------------------------------------------------- */
@@ -120,5 +121,5 @@ void vp_lacks_find(const struct vp_lacks_config *with, struct vp_lacks *lacks)
     else if (!lacks->gpu) /* else a CPU stands in for it */
         find_host_memory(&with->host, lacks);
     if (with->folder)
-        find_room(with, lacks);
+        find_disk_space(with, lacks);
 }

@@ -11,11 +11,11 @@
 #include "run/advice.h"
 #include "run/checkpoint.h"
 #include "run/devices.h"
+#include "run/disk_space.h"
 #include "run/folder.h"
 #include "run/forecast.h"
 #include "run/lacks.h"
 #include "run/log.h"
-#include "run/room.h"
 #include "run/samples.h"
 #include "run/timeline.h"
 #include "run/verbose.h"
@@ -554,7 +554,8 @@ static enum vp_status open_folder(struct run *run, struct vp_err *err)
     if (run->config->forward_only && !output)
         return VP_OK;
     if (!run->config->forward_only) /* before anything of it is made */
-        VP_TRY(vp_room_check(run->config, &run->summary, place_of(run), err));
+        VP_TRY(vp_disk_space_check(run->config, &run->summary, place_of(run),
+                                   err));
     if (run->home[0])
         return vp_folder_resume(&run->folder, run->config, run->n_done, err);
     return vp_folder_create(run->config, output, &run->folder, err);

@@ -1,4 +1,4 @@
-#include "run/room.h"
+#include "run/disk_space.h"
 
 #include "ckpt/store.h"
 #include "optim/optim.h"
@@ -10,49 +10,49 @@
 
 /* ---- Judging ------------------------------------------------------------ */
 
-int64_t vp_room_need(const struct vp_room *room)
+int64_t vp_disk_space_need(const struct vp_disk_space *disk)
 {
-    int64_t most = (int64_t)room->keep + (room->keeps_best ? 1 : 0) + 1;
-    int64_t n = most - room->n_there;
+    int64_t most = (int64_t)disk->keep + (disk->keeps_best ? 1 : 0) + 1;
+    int64_t n = most - disk->n_there;
 
     n = n < 1 ? 1 : n;
-    return n < room->n_saves ? n : room->n_saves;
+    return n < disk->n_saves ? n : disk->n_saves;
 }
 
-static bool fits(const struct vp_room *room)
+static bool fits(const struct vp_disk_space *disk)
 {
-    return vp_room_need(room) <= room->n_free / room->n_bytes;
+    return vp_disk_space_need(disk) <= disk->n_free / disk->n_bytes;
 }
 
 /* The most checkpoints to keep that would fit; 0: not even one. */
-static int keep_that_fits(struct vp_room room)
+static int keep_that_fits(struct vp_disk_space disk)
 {
-    while (room.keep > 0 && !fits(&room))
-        room.keep--;
-    return room.keep;
+    while (disk.keep > 0 && !fits(&disk))
+        disk.keep--;
+    return disk.keep;
 }
 
-enum vp_status vp_room_judge(const struct vp_room *room, const char *folder,
-                             struct vp_err *err)
+enum vp_status vp_disk_space_judge(const struct vp_disk_space *disk,
+                                   const char *folder, struct vp_err *err)
 {
-    int64_t n = vp_room_need(room), needed = n * room->n_bytes;
-    int keep = keep_that_fits(*room);
-    char lower[64] = "", aside[sizeof(room->aside) + 64] = "";
+    int64_t n = vp_disk_space_need(disk), needed = n * disk->n_bytes;
+    int keep = keep_that_fits(*disk);
+    char lower[64] = "", aside[sizeof(disk->aside) + 64] = "";
 
-    if (fits(room))
+    if (fits(disk))
         return VP_OK;
-    if (room->aside[0])
-        snprintf(aside, sizeof(aside), "remove checkpoints/%s, ", room->aside);
+    if (disk->aside[0])
+        snprintf(aside, sizeof(aside), "remove checkpoints/%s, ", disk->aside);
     if (keep > 0)
         snprintf(lower, sizeof(lower), "set keep_checkpoints: %d, ", keep);
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s: not enough space: %lld %scheckpoint%s of %lld bytes "
                       "must fit, %lld bytes are free; %s%sfree %lld bytes, or "
                       "choose another --output or log_directory",
-                      folder, (long long)n, room->n_there > 0 ? "more " : "",
-                      n == 1 ? "" : "s", (long long)room->n_bytes,
-                      (long long)room->n_free, aside, lower,
-                      (long long)(needed - room->n_free));
+                      folder, (long long)n, disk->n_there > 0 ? "more " : "",
+                      n == 1 ? "" : "s", (long long)disk->n_bytes,
+                      (long long)disk->n_free, aside, lower,
+                      (long long)(needed - disk->n_free));
 }
 
 /* ---- A run -------------------------------------------------------------- */
@@ -83,8 +83,8 @@ static int64_t count_saves(const struct vp_config *config,
     return every > 0 ? to / every - from / every + (to % every ? 1 : 0) : 1;
 }
 
-/* Later ones than the run goes on from are set aside, and stay until this run
- * has a checkpoint: they make no room for it. */
+/* Counts checkpoints up to `step`. Later ones are set aside and stay until this
+ * run has written a checkpoint, so they do not free space for it. */
 static enum vp_status count_there(const char *checkpoints, int64_t step,
                                   int64_t *n_out, struct vp_err *err)
 {
@@ -98,11 +98,11 @@ static enum vp_status count_there(const char *checkpoints, int64_t step,
     return VP_OK;
 }
 
-/* "step-75.aside-1, step-50" and more: what the run has set aside or will. */
+/* Writes "step-75.aside-1, step-50": what this run has set aside or will. */
 static enum vp_status name_aside(const char *checkpoints, int64_t step,
-                                 struct vp_room *room, struct vp_err *err)
+                                 struct vp_disk_space *disk, struct vp_err *err)
 {
-    size_t used = 0, n_room = sizeof(room->aside);
+    size_t used = 0, n_bytes = sizeof(disk->aside);
 
     for (int aside = 0; aside < 2; aside++) {
         struct vp_ckpt_entry *list = NULL;
@@ -110,9 +110,9 @@ static enum vp_status name_aside(const char *checkpoints, int64_t step,
 
         VP_TRY(aside ? vp_ckpt_list_aside(checkpoints, &list, &n, err)
                      : vp_ckpt_list(checkpoints, &list, &n, err));
-        for (int i = 0; i < n && used < n_room; i++)
+        for (int i = 0; i < n && used < n_bytes; i++)
             if (aside || list[i].step > step)
-                used += (size_t)snprintf(room->aside + used, n_room - used,
+                used += (size_t)snprintf(disk->aside + used, n_bytes - used,
                                          "%s%s", used ? ", checkpoints/" : "",
                                          list[i].name);
         free(list);
@@ -120,14 +120,15 @@ static enum vp_status name_aside(const char *checkpoints, int64_t step,
     return VP_OK;
 }
 
-enum vp_status vp_room_measure(const struct vp_config *config,
-                               const struct vp_run_summary *summary,
-                               const char *folder, struct vp_room *out,
-                               struct vp_err *err)
+enum vp_status vp_disk_space_measure(const struct vp_config *config,
+                                     const struct vp_run_summary *summary,
+                                     const char *folder,
+                                     struct vp_disk_space *out,
+                                     struct vp_err *err)
 {
     char checkpoints[1024 + 16];
 
-    *out = (struct vp_room){
+    *out = (struct vp_disk_space){
         .n_bytes = checkpoint_bytes(config, summary),
         .n_saves = count_saves(config, summary),
         .keep = config->keep_checkpoints,
@@ -141,12 +142,12 @@ enum vp_status vp_room_measure(const struct vp_config *config,
     return vp_ckpt_free_bytes(checkpoints, &out->n_free, err);
 }
 
-enum vp_status vp_room_check(const struct vp_config *config,
-                             const struct vp_run_summary *summary,
-                             const char *folder, struct vp_err *err)
+enum vp_status vp_disk_space_check(const struct vp_config *config,
+                                   const struct vp_run_summary *summary,
+                                   const char *folder, struct vp_err *err)
 {
-    struct vp_room room;
+    struct vp_disk_space disk;
 
-    VP_TRY(vp_room_measure(config, summary, folder, &room, err));
-    return vp_room_judge(&room, folder, err);
+    VP_TRY(vp_disk_space_measure(config, summary, folder, &disk, err));
+    return vp_disk_space_judge(&disk, folder, err);
 }
