@@ -20,12 +20,12 @@ static void *alloc(size_t n, size_t n_bytes)
 /* A schedule whose lists can be changed. */
 struct mutant {
     struct vp_schedule schedule;
-    int room;
+    int capacity;
 };
 
 static struct mutant mutant_copy(const struct vp_schedule *from)
 {
-    struct mutant m = { .schedule = *from, .room = from->n_actions + 8 };
+    struct mutant m = { .schedule = *from, .capacity = from->n_actions + 8 };
     struct vp_schedule *to = &m.schedule;
     size_t n_ranks = (size_t)from->n_ranks, n_stages = (size_t)from->n_stages;
 
@@ -36,7 +36,7 @@ static struct mutant mutant_copy(const struct vp_schedule *from)
         const struct vp_rank_list *list = &from->ranks[rank];
 
         to->ranks[rank] = *list;
-        to->ranks[rank].actions = calloc((size_t)m.room,
+        to->ranks[rank].actions = calloc((size_t)m.capacity,
                                          sizeof(*list->actions));
         memcpy(to->ranks[rank].actions, list->actions,
                (size_t)list->n_actions * sizeof(*list->actions));
@@ -67,7 +67,7 @@ static void mutant_insert(struct mutant *m, int rank, int at,
 {
     struct vp_rank_list *list = mutant_list(m, rank);
 
-    assert_true(list->n_actions < m->room);
+    assert_true(list->n_actions < m->capacity);
     memmove(&list->actions[at + 1], &list->actions[at],
             (size_t)(list->n_actions - at) * sizeof(a));
     list->actions[at] = a;

@@ -20,11 +20,11 @@ static bool find_line(const char *path, const char *start, char *out,
     size_t n = strlen(start);
     bool found = false;
     char *line = NULL;
-    size_t room = 0;
+    size_t n_line = 0;
 
     if (!file)
         return false;
-    while (!found && getline(&line, &room, file) > 0)
+    while (!found && getline(&line, &n_line, file) > 0)
         if (strncmp(line, start, n) == 0) {
             line[strcspn(line, "\n")] = '\0';
             found = strlen(line + n) < n_bytes;
@@ -83,13 +83,14 @@ static size_t groups_limit(const char *root)
 size_t vp_host_memory(const char *root)
 {
     char path[MAX_PATH];
-    size_t room;
+    size_t available;
 
     snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-    room = kernel_bytes(path, "MemAvailable:");
-    if (room == 0)
+    available = kernel_bytes(path, "MemAvailable:");
+    if (available == 0)
         return SIZE_MAX;
-    return least(room + kernel_bytes(path, "SwapFree:"), groups_limit(root));
+    return least(available + kernel_bytes(path, "SwapFree:"),
+                 groups_limit(root));
 }
 
 /* What is left of a limit. */

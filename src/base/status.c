@@ -70,7 +70,7 @@ void vp_err_suffix(struct vp_err *err, const char *fmt, ...)
 void vp_err_prefix(struct vp_err *err, const char *fmt, ...)
 {
     char head[256];
-    size_t n, room;
+    size_t n, left;
     va_list args;
 
     if (!err)
@@ -81,8 +81,8 @@ void vp_err_prefix(struct vp_err *err, const char *fmt, ...)
     n = strlen(head);
     memcpy(head + n, ": ", 2);
     n += 2;
-    room = sizeof(err->text) - n - 1;
-    memmove(err->text + n, err->text, strnlen(err->text, room) + 1);
+    left = sizeof(err->text) - n - 1;
+    memmove(err->text + n, err->text, strnlen(err->text, left) + 1);
     err->text[sizeof(err->text) - 1] = '\0';
     memcpy(err->text, head, n);
 }

@@ -10,22 +10,22 @@ enum { FIRST_BYTES = 1024 };
 /* For `n_bytes` more and the NUL. */
 static bool reserve(struct vp_strbuf *buf, size_t n_bytes)
 {
-    size_t room = buf->room > 0 ? buf->room : FIRST_BYTES;
+    size_t capacity = buf->capacity > 0 ? buf->capacity : FIRST_BYTES;
     char *at;
 
     if (buf->failed)
         return false;
-    while (room - buf->n_bytes <= n_bytes)
-        room *= 2;
-    if (room == buf->room)
+    while (capacity - buf->n_bytes <= n_bytes)
+        capacity *= 2;
+    if (capacity == buf->capacity)
         return true;
-    at = realloc(buf->at, room);
+    at = realloc(buf->at, capacity);
     if (!at) {
         buf->failed = true;
         return false;
     }
     buf->at = at;
-    buf->room = room;
+    buf->capacity = capacity;
     return true;
 }
 

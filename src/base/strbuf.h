@@ -8,7 +8,7 @@
 
 struct vp_strbuf {
     char *at; /* n_bytes bytes and a NUL; NULL: nothing was added yet */
-    size_t n_bytes, room;
+    size_t n_bytes, capacity;
     bool failed; /* out of memory: what was added since is missing */
 };
 

@@ -6,16 +6,16 @@
 
 static bool make_room(struct vp_words *words)
 {
-    int room = words->room ? 2 * words->room : 32;
+    int capacity = words->capacity ? 2 * words->capacity : 32;
     char **at;
 
-    if (words->n + 1 < words->room)
+    if (words->n + 1 < words->capacity)
         return true;
-    at = realloc(words->at, (size_t)room * sizeof(*at));
+    at = realloc(words->at, (size_t)capacity * sizeof(*at));
     if (!at)
         return false;
     words->at = at;
-    words->room = room;
+    words->capacity = capacity;
     return true;
 }
 

@@ -9,7 +9,7 @@
 
 struct vp_words {
     char **at; /* n of them, then NULL; all zero: none */
-    int n, room;
+    int n, capacity;
     bool failed; /* out of memory; words are missing */
     struct vp_arena arena;
 };

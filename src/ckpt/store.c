@@ -110,7 +110,7 @@ static enum vp_status scan_open(DIR *dir, const char *folder,
                                 struct vp_err *err)
 {
     struct entry *list = NULL, entry;
-    int n = 0, room = 0;
+    int n = 0, capacity = 0;
 
     for (;;) {
         struct dirent *found;
@@ -127,11 +127,11 @@ static enum vp_status scan_open(DIR *dir, const char *folder,
             break;
         if (!parse_name(found->d_name, &entry))
             continue;
-        if (n == room) {
+        if (n == capacity) {
             struct entry *more;
 
-            room = room ? 2 * room : 16;
-            more = realloc(list, (size_t)room * sizeof(*list));
+            capacity = capacity ? 2 * capacity : 16;
+            more = realloc(list, (size_t)capacity * sizeof(*list));
             if (!more) {
                 free(list);
                 return out_of_memory(folder, err);

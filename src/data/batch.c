@@ -13,7 +13,7 @@ enum { MASKED_EXTRA = 3 };
 /* Where a window is put before its row is made of it: behind the tokens. */
 static int32_t *spare(const struct vp_data *data, const struct vp_batch *batch)
 {
-    return batch->array[VP_ROLE_TOKENS] + data->room[VP_ROLE_TOKENS];
+    return batch->array[VP_ROLE_TOKENS] + data->capacity[VP_ROLE_TOKENS];
 }
 
 /* ---- Masked language model ---------------------------------------------- */
@@ -401,7 +401,7 @@ enum vp_status vp_batch_create(const struct vp_data *data,
     if (!batch)
         return VP_ERR_NOMEM;
     for (int role = 0; role < VP_ROLE_COUNT; role++) {
-        int64_t n = data->room[role];
+        int64_t n = data->capacity[role];
 
         if (n == 0)
             continue;

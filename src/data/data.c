@@ -70,8 +70,8 @@ static void set_room(struct vp_data *data)
         for (int b = 0; b < data->config.n_dims; b++) {
             int64_t n = vp_dims_role(&data->config.dims[b], role);
 
-            if ((data->task->roles >> role & 1) && n > data->room[role])
-                data->room[role] = n;
+            if ((data->task->roles >> role & 1) && n > data->capacity[role])
+                data->capacity[role] = n;
         }
     }
 }
@@ -402,7 +402,7 @@ static void clear(const struct vp_data *data, struct vp_batch *batch)
     for (int role = 0; role < VP_ROLE_COUNT; role++) {
         bool is_label = role == VP_ROLE_LABELS || role == VP_ROLE_LABEL_ROWS;
 
-        for (int64_t i = 0; i < data->room[role]; i++)
+        for (int64_t i = 0; i < data->capacity[role]; i++)
             batch->array[role][i] = is_label ? -1 : 0;
     }
 }

@@ -147,15 +147,15 @@ static enum vp_status read_name(struct vp_h5 *h5, uint64_t offset,
 static enum vp_status read_symbols(struct vp_h5 *h5, uint64_t at,
                                    struct wanted *wanted)
 {
-    uint64_t room = 2 * h5->leaf_k, n;
+    uint64_t capacity = 2 * h5->leaf_k, n;
     unsigned char b[ENTRY_BYTES];
     int which = -1;
 
-    VP_TRY(vp_h5_take(h5, (struct vp_h5_part){ at, 8 + room * ENTRY_BYTES },
+    VP_TRY(vp_h5_take(h5, (struct vp_h5_part){ at, 8 + capacity * ENTRY_BYTES },
                       "a symbol table"));
     VP_TRY(vp_h5_fetch(h5, at, 8, b));
     n = vp_h5_number(b + 6, 2);
-    if (memcmp(b, "SNOD\1", 5) != 0 || n > room)
+    if (memcmp(b, "SNOD\1", 5) != 0 || n > capacity)
         return vp_h5_damaged(h5, "byte %llu is no symbol table",
                              (unsigned long long)at);
     for (uint64_t i = 0; i < n; i++) {

@@ -127,12 +127,12 @@ static enum vp_status reserve(struct vp_shards *shards, int n, const char *path,
 static enum vp_status add_shard(struct vp_shards *shards, const char *path,
                                 const char *name, struct vp_err *err)
 {
-    size_t room = strlen(path) + (name ? strlen(name) : 0) + 2;
-    char *whole = malloc(room);
+    size_t n = strlen(path) + (name ? strlen(name) : 0) + 2;
+    char *whole = malloc(n);
 
     if (!whole)
         return fail_memory(path, err);
-    snprintf(whole, room, "%s%s%s", path, name ? "/" : "", name ? name : "");
+    snprintf(whole, n, "%s%s%s", path, name ? "/" : "", name ? name : "");
     shards->shard[shards->n++].path = whole;
     return VP_OK;
 }

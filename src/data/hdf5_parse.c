@@ -111,15 +111,15 @@ enum vp_status vp_h5_take(struct vp_h5 *h5, struct vp_h5_part part,
                           const char *what)
 {
     VP_TRY(vp_h5_inside(h5, part, what));
-    if (h5->n_taken == h5->room) {
-        size_t room = h5->room ? 2 * h5->room : 256;
-        void *grown = realloc(h5->taken, room * sizeof(*h5->taken));
+    if (h5->n_taken == h5->capacity) {
+        size_t capacity = h5->capacity ? 2 * h5->capacity : 256;
+        void *grown = realloc(h5->taken, capacity * sizeof(*h5->taken));
 
         if (!grown)
             return vp_err_set(h5->err, VP_ERR_NOMEM, "%s: out of memory",
                               h5->bytes->path);
         h5->taken = grown;
-        h5->room = room;
+        h5->capacity = capacity;
     }
     h5->taken[h5->n_taken++] = part;
     return VP_OK;
@@ -152,17 +152,17 @@ enum vp_status vp_h5_step(struct vp_h5 *h5)
 }
 
 enum vp_status vp_h5_node(struct vp_h5 *h5, uint64_t at, int type,
-                          uint64_t room, uint64_t key, int *level,
+                          uint64_t capacity, uint64_t key, int *level,
                           uint64_t *n_out)
 {
-    uint64_t n_bytes = 24 + room * (key + 8) + key;
+    uint64_t n_bytes = 24 + capacity * (key + 8) + key;
     unsigned char b[24];
 
     VP_TRY(vp_h5_step(h5));
     VP_TRY(vp_h5_take(h5, (struct vp_h5_part){ at, n_bytes }, "a node"));
     VP_TRY(vp_h5_fetch(h5, at, 24, b));
     *n_out = vp_h5_number(b + 6, 2);
-    if (memcmp(b, "TREE", 4) != 0 || b[4] != type || *n_out > room ||
+    if (memcmp(b, "TREE", 4) != 0 || b[4] != type || *n_out > capacity ||
         b[5] > MAX_LEVEL || (*level >= 0 && b[5] != *level))
         return vp_h5_damaged(h5, "byte %llu is no node of its tree",
                              (unsigned long long)at);

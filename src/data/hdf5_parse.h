@@ -53,7 +53,7 @@ struct vp_h5 {
     uint64_t n_steps;                  /* taken through trees */
     struct vp_h5_part heap;            /* names of the root group */
     struct vp_h5_part *taken;          /* what belongs to something */
-    size_t n_taken, room;
+    size_t n_taken, capacity;
 
     unsigned char window[VP_H5_WINDOW]; /* the file from window_at on */
     uint64_t window_at, n_window;
@@ -95,10 +95,10 @@ enum vp_status vp_h5_check_taken(struct vp_h5 *h5);
  * circle could be walked for ever. */
 enum vp_status vp_h5_step(struct vp_h5 *h5);
 
-/* The beginning of a tree's node with room for `room` entries and one more key
+/* The head of a tree's node with space for `capacity` entries and one more key
  * of `key` bytes. *level: the expected one, or -1; then the one found. */
 enum vp_status vp_h5_node(struct vp_h5 *h5, uint64_t at, int type,
-                          uint64_t room, uint64_t key, int *level,
+                          uint64_t capacity, uint64_t key, int *level,
                           uint64_t *n_out);
 
 enum vp_status vp_h5_header(struct vp_h5 *h5, uint64_t at,

@@ -76,9 +76,9 @@ static enum vp_status read_space(struct vp_h5 *h5, struct vp_h5_part part,
 }
 
 static enum vp_status check_value(struct vp_h5 *h5, const struct set *set,
-                                  uint64_t n, uint64_t room)
+                                  uint64_t n, uint64_t capacity)
 {
-    if (n > room || (n != 0 && n != set->element))
+    if (n > capacity || (n != 0 && n != set->element))
         return vp_h5_damaged(h5, "its fill value has %llu bytes",
                              (unsigned long long)n);
     return VP_OK;

@@ -33,8 +33,8 @@ struct vp_data {
     struct vp_data_config config; /* dims are borrowed */
     const struct vp_task_ops *task;
     struct vp_window window;
-    int64_t room[VP_ROLE_COUNT]; /* elements for the largest bucket; 0 if the
-                                    task has no such role */
+    /* Elements of the largest bucket; 0 if the task does not have the role. */
+    int64_t capacity[VP_ROLE_COUNT];
     struct vp_source source;
     struct vp_plan *plan;
     int64_t *members; /* pairs: the split's samples that fit, group by group;

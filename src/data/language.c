@@ -52,7 +52,7 @@ void vp_language_init(struct vp_language *language, int64_t vocab)
 struct writer {
     const struct vp_language *language;
     int32_t *out;
-    int64_t n, room; /* words beyond the room are dropped */
+    int64_t n, capacity; /* words beyond it are dropped */
     uint64_t sample;
     uint32_t n_draws;
     struct vp_rng4 bits;
@@ -82,7 +82,7 @@ static int32_t draw_skewed(struct writer *w, int32_t n)
 
 static void put(struct writer *w, int32_t id)
 {
-    if (w->n < w->room)
+    if (w->n < w->capacity)
         w->out[w->n] = id;
     w->n++;
 }
@@ -147,7 +147,7 @@ void vp_language_window(const struct vp_language *language, uint64_t sample,
                         int64_t n, int32_t *ids_out)
 {
     struct writer w = {
-        .language = language, .out = ids_out, .room = n, .sample = sample
+        .language = language, .out = ids_out, .capacity = n, .sample = sample
     };
 
     while (w.n < n)
@@ -159,13 +159,13 @@ int64_t vp_language_sentences(const struct vp_language *language,
 {
     struct writer w = { .language = language,
                         .out = ids_out,
-                        .room = VP_LANGUAGE_MAX_PAIR,
+                        .capacity = VP_LANGUAGE_MAX_PAIR,
                         .sample = sample };
     int32_t n = 1 + draw_skewed(&w, VP_LANGUAGE_SENTENCES);
 
     for (int32_t i = 0; i < n; i++)
         put_sentence(&w);
-    VP_BUG_ON(w.n > w.room);
+    VP_BUG_ON(w.n > w.capacity);
     return w.n;
 }
 

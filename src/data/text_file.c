@@ -16,7 +16,7 @@ enum { CHUNK = 1 << 20 };
 static enum vp_status reserve(struct vp_text *text, int64_t more,
                               const char *path, struct vp_err *err)
 {
-    int64_t room = text->room ? text->room : 1 << 16;
+    int64_t capacity = text->capacity ? text->capacity : 1 << 16;
     unsigned char *bytes;
 
     if (more > VP_TEXT_MAX_BYTES - text->n_bytes)
@@ -24,18 +24,18 @@ static enum vp_status reserve(struct vp_text *text, int64_t more,
                           "%s: exceeds the limit of %lld MiB of text in all; "
                           "set data_dir to a smaller file or folder",
                           path, (long long)(VP_TEXT_MAX_BYTES >> 20));
-    while (room < text->n_bytes + more)
-        room *= 2;
-    if (room == text->room)
+    while (capacity < text->n_bytes + more)
+        capacity *= 2;
+    if (capacity == text->capacity)
         return VP_OK;
-    bytes = realloc(text->bytes, (size_t)room);
+    bytes = realloc(text->bytes, (size_t)capacity);
     if (!bytes)
         return vp_err_set(err, VP_ERR_NOMEM,
                           "%s: no memory for %lld bytes of text; set data_dir "
                           "to a smaller file or folder",
-                          path, (long long)room);
+                          path, (long long)capacity);
     text->bytes = bytes;
-    text->room = room;
+    text->capacity = capacity;
     return VP_OK;
 }
 
@@ -143,7 +143,7 @@ static enum vp_status replace_faults(const struct file *file,
     VP_TRY(refuse_head(file, text, err));
     note_replaced(file, text, n_faults);
     VP_TRY(reserve(text, (int64_t)(n_out - n) + 1, file->path, err));
-    /* The old bytes move to the end of the room that the new ones need. */
+    /* The old bytes move to the end of the bytes that the new ones need. */
     bytes = text->bytes + file->start;
     memmove(bytes + (n_out - n), bytes, n);
     vp_utf8_replace(bytes + (n_out - n), n, bytes, &counted);
@@ -172,12 +172,12 @@ static enum vp_status read_stream(FILE *stream, int64_t expect, bool replace,
     /* One byte more than expected, so that the end is seen at once. */
     VP_TRY(reserve(text, expect + 1, file->path, err));
     for (;;) {
-        int64_t room = text->room - text->n_bytes;
+        int64_t left = text->capacity - text->n_bytes;
         int call = vp_blocking_begin(VP_BLOCKING_FILE, "reading", file->path,
                                      -1);
 
         n = fread(text->bytes + text->n_bytes, 1,
-                  (size_t)(room < CHUNK ? room : CHUNK), stream);
+                  (size_t)(left < CHUNK ? left : CHUNK), stream);
         vp_blocking_end(call);
         if (n == 0)
             break;

@@ -14,7 +14,7 @@
 struct vp_text {
     unsigned char *bytes;
     int64_t n_bytes;
-    int64_t room;
+    int64_t capacity;
     int n_files;
     int n_empty; /* of n_files */
     struct vp_skipped skipped;

@@ -28,7 +28,7 @@ bool vp_text_has_extension(const char *name, const char *extensions)
 
 struct names {
     char **name;
-    size_t n, room;
+    size_t n, capacity;
 };
 
 static int compare_names(const void *a, const void *b)
@@ -45,14 +45,14 @@ static void names_release(struct names *names)
 
 static bool names_add(struct names *names, const char *name)
 {
-    if (names->n == names->room) {
-        size_t room = names->room ? 2 * names->room : 64;
-        char **grown = realloc(names->name, room * sizeof(*grown));
+    if (names->n == names->capacity) {
+        size_t capacity = names->capacity ? 2 * names->capacity : 64;
+        char **grown = realloc(names->name, capacity * sizeof(*grown));
 
         if (!grown)
             return false;
         names->name = grown;
-        names->room = room;
+        names->capacity = capacity;
     }
     names->name[names->n] = strdup(name);
     return names->name[names->n] && ++names->n;
@@ -152,13 +152,13 @@ static enum vp_status read_entry(const struct walk *walk, const char *folder,
                                  const char *name, const struct names *beside,
                                  struct vp_err *err)
 {
-    size_t room = strlen(folder) + strlen(name) + 2;
-    char *path = malloc(room);
+    size_t n = strlen(folder) + strlen(name) + 2;
+    char *path = malloc(n);
     enum vp_status st;
 
     if (!path)
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", folder);
-    snprintf(path, room, "%s/%s", folder, name);
+    snprintf(path, n, "%s/%s", folder, name);
     st = read_path(walk, path, name, beside, err);
     free(path);
     return st;

@@ -6,9 +6,9 @@
 #include "job/message.h"
 
 /* `address`: text of address.h. Tries again for up to `limit_ms`: the supervisor
- * may be busy, or may have closed this connection to make room for another
- * one. It is not tried again where nobody listens at a local socket: its
- * supervisor is gone. The caller owns the non-blocking `fd_out`. */
+ * may be busy, or may have closed this connection to accept another one. Gives
+ * up at once if no process listens at a local socket: the supervisor is gone.
+ * The caller owns the non-blocking `fd_out`. */
 enum vp_status vp_dial(const char *address, const struct vp_hello *hello,
                        int64_t limit_ms, int *fd_out, struct vp_err *err);
 

@@ -55,9 +55,9 @@ static void copy_out(struct vp_relay *relay, const char *bytes, size_t n)
 
 static void keep_back(struct vp_relay *relay, const char *bytes, size_t n)
 {
-    size_t room = sizeof(relay->held) - 1 - relay->n_held;
+    size_t left = sizeof(relay->held) - 1 - relay->n_held;
 
-    n = n < room ? n : room;
+    n = n < left ? n : left;
     memcpy(relay->held + relay->n_held, bytes, n);
     relay->n_held += n;
 }

@@ -61,15 +61,15 @@ static int choose_scale(struct chart *chart, int width)
     double makespan = chart->timing->makespan;
     double unit = vp_draw_unit(schedule, chart->timing);
     int last = schedule->first_mb + schedule->n_mb - 1;
-    int room = width > 30 ? width - 9 : 21;
+    int columns = width > 30 ? width - 9 : 21;
     int box = snprintf(NULL, 0, "F%d", last);
 
     chart->scale = 1.0;
     if (makespan > 0.0) {
-        while (box > 1 && makespan / unit * box > room)
+        while (box > 1 && makespan / unit * box > columns)
             box--;
-        chart->scale = makespan / unit * box > room ? room / makespan
-                                                    : box / unit;
+        chart->scale = makespan / unit * box > columns ? columns / makespan
+                                                       : box / unit;
     }
     return column(chart, makespan) > 1 ? column(chart, makespan) : 1;
 }

@@ -77,7 +77,7 @@ static inline bool vp_schedule_reduces(const struct vp_schedule *schedule,
 
 struct vp_list {
     struct vp_action *at;
-    int n, room;
+    int n, capacity;
     bool failed; /* memory ran out; pushes are ignored from then on */
 };
 

@@ -288,11 +288,11 @@ void vp_list_push(struct vp_list *list, struct vp_action action)
 {
     if (list->failed)
         return;
-    if (list->n == list->room) {
-        int room = list->room > 0 ? 2 * list->room : 64;
-        struct vp_action *at = list->room <= INT32_MAX / 4
+    if (list->n == list->capacity) {
+        int capacity = list->capacity > 0 ? 2 * list->capacity : 64;
+        struct vp_action *at = list->capacity <= INT32_MAX / 4
                                    ? realloc(list->at,
-                                             (size_t)room * sizeof(*at))
+                                             (size_t)capacity * sizeof(*at))
                                    : NULL;
 
         if (!at) {
@@ -300,7 +300,7 @@ void vp_list_push(struct vp_list *list, struct vp_action action)
             return;
         }
         list->at = at;
-        list->room = room;
+        list->capacity = capacity;
     }
     list->at[list->n++] = action;
 }

@@ -7,20 +7,20 @@ enum { MAX_CAPACITY = 1 << 24 };
 enum vp_status vp_recorder_create(int64_t capacity, struct vp_recorder **out)
 {
     struct vp_recorder *recorder;
-    uint64_t room = 1;
+    uint64_t n = 1;
 
     VP_BUG_ON(capacity < 1 || capacity > MAX_CAPACITY);
-    while (room < (uint64_t)capacity)
-        room *= 2;
+    while (n < (uint64_t)capacity)
+        n *= 2;
     recorder = calloc(1, sizeof(*recorder));
     if (!recorder)
         return VP_ERR_NOMEM;
-    recorder->events = calloc(room, sizeof(*recorder->events));
+    recorder->events = calloc(n, sizeof(*recorder->events));
     if (!recorder->events) {
         free(recorder);
         return VP_ERR_NOMEM;
     }
-    recorder->mask = room - 1;
+    recorder->mask = n - 1;
     *out = recorder;
     return VP_OK;
 }

@@ -45,9 +45,9 @@ void vp_trace_set_name(struct vp_trace *trace, const char *name)
 
 static uint64_t n_kept(const struct vp_recorder *recorder)
 {
-    uint64_t room = recorder->mask + 1;
+    uint64_t n = recorder->mask + 1;
 
-    return recorder->n < room ? recorder->n : room;
+    return recorder->n < n ? recorder->n : n;
 }
 
 static enum vp_status copy_ring(const struct vp_recorder *recorder,

@@ -25,12 +25,12 @@ static bool proc_value(const char *path, const char *key, char *out,
 {
     FILE *file = fopen(path, "r");
     char *line = NULL;
-    size_t room = 0;
+    size_t n_line = 0;
     bool found = false;
 
     if (!file)
         return false;
-    while (!found && getline(&line, &room, file) > 0) {
+    while (!found && getline(&line, &n_line, file) > 0) {
         const char *value = strchr(line, ':');
 
         if (strncmp(line, key, strlen(key)) != 0 || !value)

@@ -262,13 +262,13 @@ static void print_help(void)
 static char *read_file(const char *path)
 {
     FILE *file = vp_path_is_special(path) ? NULL : fopen(path, "r");
-    size_t room = 1 << 16, n = 0;
-    char *text = file ? malloc(room) : NULL;
+    size_t capacity = 1 << 16, n = 0;
+    char *text = file ? malloc(capacity) : NULL;
 
     while (text && !feof(file) && !ferror(file)) {
-        n += fread(text + n, 1, room - n - 1, file);
-        if (n + 1 == room) {
-            char *more = realloc(text, room *= 2);
+        n += fread(text + n, 1, capacity - n - 1, file);
+        if (n + 1 == capacity) {
+            char *more = realloc(text, capacity *= 2);
 
             if (!more)
                 free(text);

@@ -184,14 +184,14 @@ void tool_table(FILE *out, int width, const char *text)
         return;
     }
     while (from < widest) {
-        int room = width - (from > 0 ? key : 0);
+        int columns = width - (from > 0 ? key : 0);
         int to = column_end(text, from, widest), next = to;
 
-        while (next < widest && next - from <= room) {
+        while (next < widest && next - from <= columns) {
             to = next;
             next = column_end(text, to, widest);
         }
-        to = next - from <= room ? next : to;
+        to = next - from <= columns ? next : to;
         print_part(out, text, key, from, to);
         if (to < widest)
             fputc('\n', out);
