@@ -61,12 +61,12 @@ static enum vp_status timed_begin(void *ctx, int64_t step, int timeout_ms,
     return st;
 }
 
-static float *room(void *ctx, int item)
+static float *buffer(void *ctx, int item)
 {
     struct rig *rig = ctx;
     const struct vp_saver *inner = vp_checkpoints_saver(rig->checkpoints);
 
-    return inner->room(inner->ctx, item);
+    return inner->buffer(inner->ctx, item);
 }
 
 static void commit(struct rig *rig, int64_t step)
@@ -130,7 +130,7 @@ static void open_rig(struct rig *rig, const struct bench *bench, int n_threads,
                              .saver = &rig->saver };
     struct vp_err err = { .text = "" };
 
-    *rig = (struct rig){ .saver = { rig, 0, timed_begin, room },
+    *rig = (struct rig){ .saver = { rig, 0, timed_begin, buffer },
                          .committed = -1 };
     rig->lab = lab_open(&spec);
     rig->n_bytes = count_bytes(rig->lab);

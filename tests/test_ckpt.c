@@ -1017,7 +1017,7 @@ static void *put_some(void *arg)
 
     for (int i = p->first; i < N_ITEMS; i += 4) {
         if (i % 2 == 0) {
-            state_fill(p->turn, i, vp_ckpt_writer_room(p->writer, i));
+            state_fill(p->turn, i, vp_ckpt_writer_buffer(p->writer, i));
         } else {
             state_fill(p->turn, i, bytes);
             vp_ckpt_writer_put(p->writer, i, bytes);

@@ -28,7 +28,7 @@ enum state { STATE_IDLE, STATE_FILLING, STATE_WRITING };
 
 struct item {
     const char *name;
-    unsigned char *room; /* in the snapshot */
+    unsigned char *data; /* in the snapshot */
     size_t n_bytes;
     int64_t rows, cols; /* as put, to be transposed; 0: as in the file */
     atomic_bool there;
@@ -77,9 +77,9 @@ static void turn_items(struct vp_ckpt_writer *w)
 
         if (item->rows == 0)
             continue;
-        vp_transpose(w->turned, (const float *)item->room, item->rows,
+        vp_transpose(w->turned, (const float *)item->data, item->rows,
                      item->cols);
-        memcpy(item->room, w->turned, item->n_bytes);
+        memcpy(item->data, w->turned, item->n_bytes);
     }
 }
 
@@ -300,7 +300,7 @@ static enum vp_status fill_snapshot(struct vp_ckpt_writer *w,
                plan->items[plan->order[k]].block == w->images[i].block) {
             struct item *item = &w->items[plan->order[k]];
 
-            item->room = at + plan->tensors[k].offset;
+            item->data = at + plan->tensors[k].offset;
             item->n_bytes = (size_t)plan->tensors[k].n_bytes;
             k++;
         }
@@ -506,17 +506,17 @@ enum vp_status vp_ckpt_writer_begin(struct vp_ckpt_writer *w, int64_t step,
     return st;
 }
 
-void *vp_ckpt_writer_room(struct vp_ckpt_writer *w, int item)
+void *vp_ckpt_writer_buffer(struct vp_ckpt_writer *w, int item)
 {
     VP_BUG_ON(item < 0 || item >= w->n_items);
     VP_BUG_ON(w->state != STATE_FILLING);
     atomic_store_explicit(&w->items[item].there, true, memory_order_relaxed);
-    return w->items[item].room;
+    return w->items[item].data;
 }
 
 void vp_ckpt_writer_put(struct vp_ckpt_writer *w, int item, const void *data)
 {
-    memcpy(vp_ckpt_writer_room(w, item), data, w->items[item].n_bytes);
+    memcpy(vp_ckpt_writer_buffer(w, item), data, w->items[item].n_bytes);
 }
 
 /* The facts as text, in memory that grows at most a few times. */

@@ -66,8 +66,9 @@ enum vp_status vp_ckpt_writer_begin(struct vp_ckpt_writer *writer, int64_t step,
 void vp_ckpt_writer_put(struct vp_ckpt_writer *writer, int item,
                         const void *data);
 
-/* Like put, but the caller fills the memory himself (from a device). */
-void *vp_ckpt_writer_room(struct vp_ckpt_writer *writer, int item);
+/* Returns the item's memory in the snapshot, which the caller fills (from a
+ * device) instead of calling vp_ckpt_writer_put(). */
+void *vp_ckpt_writer_buffer(struct vp_ckpt_writer *writer, int item);
 
 /* Hands the state over. `facts` (NULL = none) is copied; `score` is an
  * evaluation's loss, NAN if there was none. VP_ERR_INVALID, and nothing is

@@ -72,11 +72,11 @@ static enum vp_status begin(void *ctx, int64_t step, int timeout_ms,
     return st;
 }
 
-static float *room(void *ctx, int item)
+static float *buffer(void *ctx, int item)
 {
     struct vp_checkpoints *c = ctx;
 
-    return vp_ckpt_writer_room(c->writer, item);
+    return vp_ckpt_writer_buffer(c->writer, item);
 }
 
 /* Marks the step as handed over. */
@@ -126,7 +126,7 @@ enum vp_status vp_checkpoints_create(const struct vp_config *config,
         return vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
     c->config = config;
     c->world = world;
-    c->saver = (struct vp_saver){ c, every, begin, room,
+    c->saver = (struct vp_saver){ c, every, begin, buffer,
                                   is_lead(c) ? NULL : filled };
     c->open = c->last = -1;
     if (vp_limit_cond_init(&c->committed) != 0) {

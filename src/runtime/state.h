@@ -41,7 +41,7 @@ struct vp_progress {
 
 /* Takes a copy of the state while training goes on: after every `every` steps
  * (asp: at the next one that ends a round of all stages) each rank asks for
- * begin() and fills the rooms of its items. Then the report of the step says
+ * begin() and fills the buffers of its items. Then the report of the step says
  * `saved`. Called by several threads at once. */
 struct vp_saver {
     void *ctx;
@@ -49,8 +49,8 @@ struct vp_saver {
     /* Waits until the copy before is used up; text for an error. */
     enum vp_status (*begin)(void *ctx, int64_t step, int timeout_ms,
                             struct vp_err *err);
-    float *(*room)(void *ctx, int item); /* index as in vp_trainer_state() */
-    /* All rooms of this process are filled. NULL: reports tell. */
+    float *(*buffer)(void *ctx, int item); /* index as in vp_trainer_state() */
+    /* All buffers of this process are filled. NULL: reports tell. */
     enum vp_status (*filled)(void *ctx, struct vp_err *err);
 };
 

@@ -84,7 +84,7 @@ int vp_stage_list_items(const struct vp_stage *stage,
 
 /* Saved are floats, whatever the device has. */
 static enum vp_status save_item(struct vp_stage *stage, int tensor,
-                                const struct vp_state_item *item, float *room)
+                                const struct vp_state_item *item, float *buffer)
 {
     enum vp_dtype dtype = dtype_of(stage, item);
     int64_t n = stage->tensors[tensor].n;
@@ -94,9 +94,9 @@ static enum vp_status save_item(struct vp_stage *stage, int tensor,
 
     if (item->kind == VP_STATE_WEIGHT)
         return vp_stage_get_weights(stage, stage->tensors[tensor].offset, n,
-                                    room);
+                                    buffer);
     if (dtype == VP_DTYPE_F32)
-        return stage->ops->copy(stage->backend, stage->stream, room,
+        return stage->ops->copy(stage->backend, stage->stream, buffer,
                                 array_of(stage, tensor, item), n_bytes);
     host = malloc(n_bytes);
     if (!host)
@@ -104,7 +104,7 @@ static enum vp_status save_item(struct vp_stage *stage, int tensor,
     st = stage->ops->copy(stage->backend, stage->stream, host,
                           array_of(stage, tensor, item), n_bytes);
     if (st == VP_OK)
-        vp_dtype_expand(dtype, room, host, n);
+        vp_dtype_expand(dtype, buffer, host, n);
     free(host);
     return st;
 }
@@ -116,7 +116,8 @@ enum vp_status vp_stage_save(struct vp_stage *stage, int item,
         for (int k = 0; k < n_kinds(stage); k++) {
             struct vp_state_item one = item_of(stage, i, k);
 
-            VP_TRY(save_item(stage, i, &one, saver->room(saver->ctx, item++)));
+            VP_TRY(
+                save_item(stage, i, &one, saver->buffer(saver->ctx, item++)));
         }
     return VP_OK;
 }

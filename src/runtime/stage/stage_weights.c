@@ -70,21 +70,22 @@ enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
     return st;
 }
 
-/* The newest weights [at, at + n) of 16 bits, by way of `room` for 2 n. */
+/* The newest weights [at, at + n) of 16 bits, by way of
+ * `buffer`, which has 2 n elements. */
 static enum vp_status get_piece(const struct vp_stage *stage, int64_t at,
-                                int64_t n, uint16_t *room, float *host)
+                                int64_t n, uint16_t *buffer, float *host)
 {
     const uint16_t *newest = vp_stage_weights(stage, stage->newest);
     const void *master = master_at(stage, at);
-    int64_t n_bytes = n * (int64_t)sizeof(*room);
+    int64_t n_bytes = n * (int64_t)sizeof(*buffer);
 
-    VP_TRY(copy(stage, room, newest + at, n_bytes));
+    VP_TRY(copy(stage, buffer, newest + at, n_bytes));
     if (!master) {
-        vp_dtype_expand(dtype_of(stage), host, room, n);
+        vp_dtype_expand(dtype_of(stage), host, buffer, n);
         return VP_OK;
     }
-    VP_TRY(copy(stage, room + n, master, n_bytes));
-    vp_halves_join_all(host, room, room + n, n);
+    VP_TRY(copy(stage, buffer + n, master, n_bytes));
+    vp_halves_join_all(host, buffer, buffer + n, n);
     return VP_OK;
 }
 
@@ -96,7 +97,7 @@ enum vp_status vp_stage_get_weights(const struct vp_stage *stage, int64_t at,
     const float *newest = vp_stage_weights(stage, stage->newest);
     int64_t n_bytes = n * (int64_t)sizeof(*host), piece = n;
     enum vp_status st = VP_OK;
-    uint16_t *room;
+    uint16_t *buffer;
 
     if (dtype == VP_DTYPE_F32)
         return copy(stage, host, newest + at, n_bytes);
@@ -104,12 +105,12 @@ enum vp_status vp_stage_get_weights(const struct vp_stage *stage, int64_t at,
         return copy(stage, host, master_at(stage, at), n_bytes);
     if (piece > PIECE)
         piece = PIECE;
-    room = malloc(2 * (size_t)piece * sizeof(*room));
-    if (!room)
+    buffer = malloc(2 * (size_t)piece * sizeof(*buffer));
+    if (!buffer)
         return VP_ERR_NOMEM;
     for (int64_t i = 0; i < n && st == VP_OK; i += piece)
-        st = get_piece(stage, at + i, n - i < piece ? n - i : piece, room,
+        st = get_piece(stage, at + i, n - i < piece ? n - i : piece, buffer,
                        host + i);
-    free(room);
+    free(buffer);
     return st;
 }

@@ -93,7 +93,7 @@ int vp_trainer_state(const struct vp_trainer *trainer,
                      struct vp_state_item **items_out);
 /* As of the step reported last; also inside of vp_step_fn. */
 struct vp_progress vp_trainer_progress(const struct vp_trainer *trainer);
-/* Fills all rooms, in an idle trainer. */
+/* Fills all buffers of the saver, in an idle trainer. */
 enum vp_status vp_trainer_save(struct vp_trainer *trainer,
                                const struct vp_saver *saver,
                                struct vp_err *err);
