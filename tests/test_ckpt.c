@@ -1234,8 +1234,8 @@ static void large_files_come_back(void **state)
 }
 
 /* A file holds a matrix the other way round than it was put; sizes around
- * those of the squares that are turned at once. */
-static void matrices_are_turned(void **state)
+ * those of the squares that are transposed at once. */
+static void matrices_are_transposed(void **state)
 {
     enum { MOST = 50 * 70 };
     static const struct vp_ckpt_item items[] = {
@@ -1450,7 +1450,7 @@ int main(void)
         TEST_IN_FOLDER(saving_allocates_nothing),
         TEST_IN_FOLDER(any_allocation_may_fail),
         TEST_IN_FOLDER(large_files_come_back),
-        TEST_IN_FOLDER(matrices_are_turned),
+        TEST_IN_FOLDER(matrices_are_transposed),
         TEST_IN_FOLDER(waits_have_a_limit),
         TEST_IN_FOLDER(freeing_gives_up),
         TEST_IN_FOLDER(saving_costs_a_copy),

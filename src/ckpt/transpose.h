@@ -1,4 +1,4 @@
-/* Matrices that files hold the other way round. Private to ckpt. */
+/* Transposes matrices that files hold as [cols, rows]. Private to ckpt. */
 #ifndef VP_CKPT_TRANSPOSE_H
 #define VP_CKPT_TRANSPOSE_H
 

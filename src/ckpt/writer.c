@@ -45,7 +45,7 @@ struct vp_ckpt_writer {
     struct vp_ckpt_image *images;
     unsigned char *snapshot; /* the files, one after the other */
     size_t n_snapshot;
-    float *turned; /* the thread's: one matrix, transposed */
+    float *transposed; /* the thread's: one matrix, transposed */
     pthread_t thread;
     bool has_thread;
     atomic_bool give_up;
@@ -77,9 +77,9 @@ static void turn_items(struct vp_ckpt_writer *w)
 
         if (item->rows == 0)
             continue;
-        vp_transpose(w->turned, (const float *)item->data, item->rows,
+        vp_transpose(w->transposed, (const float *)item->data, item->rows,
                      item->cols);
-        memcpy(item->data, w->turned, item->n_bytes);
+        memcpy(item->data, w->transposed, item->n_bytes);
     }
 }
 
@@ -310,8 +310,9 @@ static enum vp_status fill_snapshot(struct vp_ckpt_writer *w,
 }
 
 /* Items that the thread transposes, and its memory for it. */
-static enum vp_status plan_turns(struct vp_ckpt_writer *w,
-                                 const struct plan *plan, struct vp_err *err)
+static enum vp_status plan_transposes(struct vp_ckpt_writer *w,
+                                      const struct plan *plan,
+                                      struct vp_err *err)
 {
     size_t most = 0;
 
@@ -327,8 +328,8 @@ static enum vp_status plan_turns(struct vp_ckpt_writer *w,
         most = item->n_bytes > most ? item->n_bytes : most;
     }
     if (most > 0) {
-        w->turned = malloc(most);
-        if (!w->turned)
+        w->transposed = malloc(most);
+        if (!w->transposed)
             return no_memory(w, err);
     }
     return VP_OK;
@@ -358,7 +359,7 @@ static enum vp_status plan_all(struct vp_ckpt_writer *w, struct plan *plan,
     VP_TRY(check_names(w, plan, err));
     VP_TRY(plan_images(w, plan, err));
     VP_TRY(fill_snapshot(w, plan, err));
-    return plan_turns(w, plan, err);
+    return plan_transposes(w, plan, err);
 }
 
 static enum vp_status lay_out(struct vp_ckpt_writer *w,
@@ -444,7 +445,7 @@ void vp_ckpt_writer_free(struct vp_ckpt_writer *w)
         pthread_join(w->thread, NULL);
     }
     vp_pages_free(w->snapshot, w->n_snapshot);
-    free(w->turned);
+    free(w->transposed);
     free(w->facts);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);

@@ -25,8 +25,8 @@ struct vp_ckpt_item {
     enum vp_st_type type;
     int n_dims;
     int64_t dims[VP_ST_MAX_DIMS]; /* in the file */
-    /* A matrix of F32 that is put as [dims[1], dims[0]]; the thread turns it
-     * before it writes. */
+    /* A matrix of F32 that is put as [dims[1], dims[0]]; the writer's
+     * thread transposes it before it writes. */
     bool transposed;
 };
 
