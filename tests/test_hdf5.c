@@ -433,23 +433,23 @@ static void order_is_stable(void **state)
 /* Every sample once, only those of a set's runs in a set, all sets shuffled. */
 static void check_runs(int64_t n, int64_t run, int64_t batch)
 {
-    struct vp_group group = { 0, n, batch };
-    int64_t set = VP_PLAN_MIX * run, n_runs = (n + run - 1) / run;
-    struct vp_plan *plan = NULL;
+    struct vp_sample_group group = { 0, n, batch };
+    int64_t set = VP_SAMPLER_MIX * run, n_runs = (n + run - 1) / run;
+    struct vp_sampler *sampler = NULL;
 
-    assert_int_equal(vp_plan_create_runs(7, &group, run, &plan), VP_OK);
-    for (uint64_t m = 0; m < 3 * (uint64_t)vp_plan_batches(plan); m++) {
+    assert_int_equal(vp_sampler_create_runs(7, &group, run, &sampler), VP_OK);
+    for (uint64_t m = 0; m < 3 * (uint64_t)vp_sampler_batches(sampler); m++) {
         static int seen[128], set_of_run[128];
-        struct vp_slot slot;
+        struct vp_data_slot slot;
 
-        vp_plan_slot(plan, m, &slot);
-        if (m % (uint64_t)vp_plan_batches(plan) == 0) {
+        vp_sampler_slot(sampler, m, &slot);
+        if (m % (uint64_t)vp_sampler_batches(sampler) == 0) {
             memset(seen, 0, sizeof(seen));
             memset(set_of_run, -1, sizeof(set_of_run));
             assert_int_equal(slot.first, 0);
         }
         for (int64_t row = 0; row < slot.count; row++) {
-            int64_t i = vp_plan_sample(plan, &slot, row);
+            int64_t i = vp_sampler_sample(sampler, &slot, row);
             int s = (int)((slot.first + row) / set);
 
             assert_in_range(i, 0, n - 1);
@@ -461,7 +461,7 @@ static void check_runs(int64_t n, int64_t run, int64_t batch)
         if (slot.first + slot.count == n && n % run > 0)
             assert_int_equal(set_of_run[n_runs - 1], (n_runs - 1) / 4);
     }
-    vp_plan_free(plan);
+    vp_sampler_free(sampler);
 }
 
 static void runs_take_every_sample_once(void **state)
@@ -480,20 +480,20 @@ static void runs_take_every_sample_once(void **state)
 /* Within a set all its runs are mixed, and each set is shuffled anew. */
 static void runs_are_mixed(void **state)
 {
-    struct vp_group group = { 0, 8000, 10 };
-    struct vp_plan *plan = NULL;
+    struct vp_sample_group group = { 0, 8000, 10 };
+    struct vp_sampler *sampler = NULL;
     int64_t places[4000];
     int n_follow = 0, n_as_before = 0, n_steps[4] = { 0 }, n_first[8] = { 0 };
 
     (void)state;
-    assert_int_equal(vp_plan_create_runs(7, &group, 1000, &plan), VP_OK);
+    assert_int_equal(vp_sampler_create_runs(7, &group, 1000, &sampler), VP_OK);
     for (int64_t p = 0; p < 8000; p++) {
-        struct vp_slot slot;
+        struct vp_data_slot slot;
         int64_t i, first;
 
-        vp_plan_slot(plan, (uint64_t)p / 10, &slot);
-        i = vp_plan_sample(plan, &slot, p % 10);
-        first = vp_plan_sample(plan, &slot, 0);
+        vp_sampler_slot(sampler, (uint64_t)p / 10, &slot);
+        i = vp_sampler_sample(sampler, &slot, p % 10);
+        first = vp_sampler_sample(sampler, &slot, 0);
         n_follow += i == first + p % 10;
         n_steps[p % 4] += i / 1000 == first / 1000;
         if (p < 4000)
@@ -508,14 +508,14 @@ static void runs_are_mixed(void **state)
         assert_in_range(n_steps[k], 450, 1150);
     /* Any run may come first, in each epoch another. */
     for (uint64_t epoch = 0; epoch < 200; epoch++) {
-        struct vp_slot slot;
+        struct vp_data_slot slot;
 
-        vp_plan_slot(plan, 800 * epoch, &slot);
-        n_first[vp_plan_sample(plan, &slot, 0) / 1000]++;
+        vp_sampler_slot(sampler, 800 * epoch, &slot);
+        n_first[vp_sampler_sample(sampler, &slot, 0) / 1000]++;
     }
     for (int k = 0; k < 8; k++)
         assert_in_range(n_first[k], 10, 45);
-    vp_plan_free(plan);
+    vp_sampler_free(sampler);
 }
 
 /* Each run is announced once it is due, in the set before the one that needs
@@ -523,25 +523,25 @@ static void runs_are_mixed(void **state)
  * samples in which not all is due. */
 static void runs_are_announced(void **state)
 {
-    struct vp_group group = { 0, 8 * 80 + 30, 5 };
-    struct vp_plan *plan = NULL;
+    struct vp_sample_group group = { 0, 8 * 80 + 30, 5 };
+    struct vp_sampler *sampler = NULL;
     bool is_known[34] = { false }, is_used[34], is_due[34] = { false };
 
     (void)state;
-    assert_int_equal(vp_plan_create_runs(3, &group, 20, &plan), VP_OK);
-    for (uint64_t m = 0; m < 5 * (uint64_t)vp_plan_batches(plan); m++) {
-        struct vp_slot slot;
+    assert_int_equal(vp_sampler_create_runs(3, &group, 20, &sampler), VP_OK);
+    for (uint64_t m = 0; m < 5 * (uint64_t)vp_sampler_batches(sampler); m++) {
+        struct vp_data_slot slot;
         int64_t ahead;
 
-        vp_plan_slot(plan, m, &slot);
+        vp_sampler_slot(sampler, m, &slot);
         if (slot.first % 80 == 0) {
             memcpy(is_known, is_due, sizeof(is_known));
             memset(is_due, 0, sizeof(is_due));
             memset(is_used, 0, sizeof(is_used));
         }
         for (int64_t row = 0; row < slot.count; row++)
-            is_used[vp_plan_sample(plan, &slot, row) / 20] = true;
-        ahead = vp_plan_ahead(plan, &slot);
+            is_used[vp_sampler_sample(sampler, &slot, row) / 20] = true;
+        ahead = vp_sampler_ahead(sampler, &slot);
         if (slot.first % 80 < 10 ||
             (slot.first >= 560 + 50 && slot.first < 640))
             assert_int_equal(ahead, -1);
@@ -559,7 +559,7 @@ static void runs_are_announced(void **state)
                 assert_int_equal(n_known, slot.first == 75 ? 1 : 4);
         }
     }
-    vp_plan_free(plan);
+    vp_sampler_free(sampler);
 }
 
 /* ---- Resuming, reading ahead, threads ----------------------------------- */

@@ -2,7 +2,7 @@
  * The grammar and the rules are read here, where the library writes them. */
 #include "data/data.h"
 #include "data/language.h"
-#include "data/plan.h"
+#include "data/sampler.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -18,35 +18,36 @@
 
 #include "datalib.h"
 
-/* ---- Epoch plan --------------------------------------------------------- */
+/* ---- Sampler ------------------------------------------------------------ */
 
-static void plan_takes_every_sample_once(void **state)
+static void sampler_takes_every_sample_once(void **state)
 {
-    static const struct vp_group groups[] = {
+    static const struct vp_sample_group groups[] = {
         { 0, 37, 8 },
         { 1, 0, 4 },
         { 2, 12, 4 },
         { 3, 3, 5 },
     };
-    struct vp_plan *plan = NULL;
+    struct vp_sampler *sampler = NULL;
     uint64_t running = 0;
     int moved = 0, in_order = 0, as_before = 0;
     int64_t before[32] = { 0 };
 
     (void)state;
-    assert_int_equal(vp_plan_create(5, groups, 4, &plan), VP_OK);
+    assert_int_equal(vp_sampler_create(5, groups, 4, &sampler), VP_OK);
     /* 4 + 0 + 3 + 0 full batches, then short ones of groups 0 and 3. */
-    assert_int_equal(vp_plan_batches(plan), 9);
-    assert_int_equal(vp_plan_samples(plan), 52);
+    assert_int_equal(vp_sampler_batches(sampler), 9);
+    assert_int_equal(vp_sampler_samples(sampler), 52);
     for (uint64_t epoch = 0; epoch < 20; epoch++) {
         int seen[4][40] = { { 0 } };
 
         for (uint64_t j = 0; j < 9; j++) {
-            struct vp_slot slot, far, again;
+            struct vp_data_slot slot, far, again;
 
-            vp_plan_slot(plan, epoch * 9 + j, &slot);
-            vp_plan_slot(plan, epoch * 9 + 9000, &far); /* evicts the sums */
-            vp_plan_slot(plan, epoch * 9 + j, &again);
+            vp_sampler_slot(sampler, epoch * 9 + j, &slot);
+            vp_sampler_slot(sampler, epoch * 9 + 9000,
+                            &far); /* evicts the sums */
+            vp_sampler_slot(sampler, epoch * 9 + j, &again);
             assert_int_equal(slot.first_sample, again.first_sample);
             assert_int_equal(slot.group, again.group);
             assert_int_equal(slot.first_sample, running);
@@ -54,7 +55,7 @@ static void plan_takes_every_sample_once(void **state)
             assert_int_equal(slot.count == groups[slot.group].batch, j < 7);
             moved += j < 4 && slot.group != 0;
             for (int64_t row = 0; row < slot.count; row++) {
-                int64_t i = vp_plan_sample(plan, &slot, row);
+                int64_t i = vp_sampler_sample(sampler, &slot, row);
                 int64_t place = slot.first + row;
 
                 seen[slot.group][i]++;
@@ -73,7 +74,7 @@ static void plan_takes_every_sample_once(void **state)
     assert_true(moved > 10); /* groups are mixed, not one after another */
     /* Group 0 is shuffled, anew in each epoch: by chance 17 of 640 agree. */
     assert_true(in_order < 45 && as_before < 45);
-    vp_plan_free(plan);
+    vp_sampler_free(sampler);
 }
 
 /* ---- Generated language ------------------------------------------------- */
@@ -516,7 +517,7 @@ static void threads_may_fill_at_once(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plan_takes_every_sample_once),
+        cmocka_unit_test(sampler_takes_every_sample_once),
         cmocka_unit_test(language_follows_its_grammar),
         cmocka_unit_test(language_is_learnable),
         cmocka_unit_test(translation_follows_its_rule),

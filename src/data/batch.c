@@ -116,8 +116,8 @@ static int32_t disguise(int32_t id, int64_t vocab, struct vp_rng4 r)
 /* What keys the masks of a row. In training the running count of samples, so that
  * every epoch hides other tokens. Held-out samples are asked the same in every
  * evaluation and at every batch size: their own number. */
-static uint64_t mask_key(const struct vp_data *data, const struct vp_slot *slot,
-                         int64_t row)
+static uint64_t mask_key(const struct vp_data *data,
+                         const struct vp_data_slot *slot, int64_t row)
 {
     if (data->config.split == VP_DATA_EVAL)
         return (uint64_t)vp_data_sample(data, slot, row);
@@ -148,7 +148,7 @@ static void mask_row(const struct vp_data *data, uint64_t key,
 
 /* Samples that come masked: every sequence has as many labels as it has. */
 static enum vp_status masked_copy(const struct vp_data *data,
-                                  const struct vp_slot *slot,
+                                  const struct vp_data_slot *slot,
                                   struct vp_batch *batch, struct vp_err *err)
 {
     int64_t seq = data->config.dims[0].seq, n_labels = 0;
@@ -175,7 +175,7 @@ static enum vp_status masked_copy(const struct vp_data *data,
 }
 
 static enum vp_status masked_fill(const struct vp_data *data,
-                                  const struct vp_slot *slot,
+                                  const struct vp_data_slot *slot,
                                   struct vp_batch *batch, struct vp_err *err)
 {
     int64_t seq = data->config.dims[0].seq;
@@ -240,7 +240,7 @@ static struct vp_window causal_window(const struct vp_data_config *config)
 }
 
 static enum vp_status causal_fill(const struct vp_data *data,
-                                  const struct vp_slot *slot,
+                                  const struct vp_data_slot *slot,
                                   struct vp_batch *batch, struct vp_err *err)
 {
     int64_t seq = data->config.dims[0].seq;
@@ -334,10 +334,10 @@ static enum vp_status put_pair(const struct vp_data *data, int64_t sample,
 }
 
 static enum vp_status pairs_fill(const struct vp_data *data,
-                                 const struct vp_slot *slot,
+                                 const struct vp_data_slot *slot,
                                  struct vp_batch *batch, struct vp_err *err)
 {
-    batch->bucket = vp_plan_group(data->plan, slot->group)->bucket;
+    batch->bucket = vp_sampler_group(data->sampler, slot->group)->bucket;
     batch->n_tokens = 0;
     for (int64_t i = 0; i < slot->count; i++)
         VP_TRY(put_pair(data, vp_data_sample(data, slot, i),

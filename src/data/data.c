@@ -97,9 +97,9 @@ static int64_t number_of(const struct vp_data *data, enum vp_data_split split,
 
 /* Sorts the samples of the split by bucket: a stable counting sort. `bucket`
  * and `scratch` are work space. */
-static enum vp_status sort_pairs(struct vp_data *data, struct vp_group *groups,
-                                 int *bucket, int32_t *scratch,
-                                 struct vp_err *err)
+static enum vp_status sort_pairs(struct vp_data *data,
+                                 struct vp_sample_group *groups, int *bucket,
+                                 int32_t *scratch, struct vp_err *err)
 {
     const struct vp_source *source = &data->source;
     int64_t n = count_split(data, data->config.split);
@@ -129,7 +129,8 @@ static enum vp_status sort_pairs(struct vp_data *data, struct vp_group *groups,
     return VP_OK;
 }
 
-static enum vp_status group_pairs(struct vp_data *data, struct vp_group *groups,
+static enum vp_status group_pairs(struct vp_data *data,
+                                  struct vp_sample_group *groups,
                                   int32_t *scratch, struct vp_err *err)
 {
     int64_t n = count_split(data, data->config.split);
@@ -147,16 +148,19 @@ static enum vp_status group_pairs(struct vp_data *data, struct vp_group *groups,
 
 /* A run is what a split has of one block: nine tenths or one. */
 static enum vp_status create_plan(struct vp_data *data,
-                                  const struct vp_group *groups, int n_groups)
+                                  const struct vp_sample_group *groups,
+                                  int n_groups)
 {
     const struct vp_source *source = &data->source;
     int64_t run = source->block;
 
     if (run == 0)
-        return vp_plan_create(data->config.seed, groups, n_groups, &data->plan);
+        return vp_sampler_create(data->config.seed, groups, n_groups,
+                                 &data->sampler);
     if (!source->is_split)
         run = vp_split_count(data->config.split, run);
-    return vp_plan_create_runs(data->config.seed, groups, run, &data->plan);
+    return vp_sampler_create_runs(data->config.seed, groups, run,
+                                  &data->sampler);
 }
 
 static enum vp_status make_plan(struct vp_data *data, int32_t *scratch,
@@ -165,12 +169,12 @@ static enum vp_status make_plan(struct vp_data *data, int32_t *scratch,
     const struct vp_data_config *config = &data->config;
     const struct vp_dims *last = &config->dims[config->n_dims - 1];
     int64_t n = count_split(data, config->split);
-    struct vp_group groups[VP_DATA_MAX_DIMS];
+    struct vp_sample_group groups[VP_DATA_MAX_DIMS];
     bool is_pairs = data->window.length == 0;
     int64_t n_fit = 0;
 
     for (int b = 0; b < config->n_dims; b++)
-        groups[b] = (struct vp_group){ b, 0, config->dims[b].batch };
+        groups[b] = (struct vp_sample_group){ b, 0, config->dims[b].batch };
     if (is_pairs)
         VP_TRY(group_pairs(data, groups, scratch, err));
     else
@@ -228,7 +232,7 @@ static enum vp_status count_labels(struct vp_data *data, int32_t *scratch,
     return st;
 }
 
-/* Everything that reads samples: the plan and the label counts. */
+/* Everything that reads samples: the sampler and the label counts. */
 static enum vp_status survey(struct vp_data *data, struct vp_err *err)
 {
     int64_t longest = data->config.dims[data->config.n_dims - 1].seq;
@@ -248,8 +252,8 @@ static enum vp_status survey(struct vp_data *data, struct vp_err *err)
     free(scratch);
     if (st != VP_OK)
         return st;
-    data->info.n_samples = vp_plan_samples(data->plan);
-    data->info.n_batches = vp_plan_batches(data->plan);
+    data->info.n_samples = vp_sampler_samples(data->sampler);
+    data->info.n_batches = vp_sampler_batches(data->sampler);
     if (data->config.max_batches > 0 &&
         data->config.max_batches < data->info.n_batches)
         data->info.n_batches = data->config.max_batches;
@@ -356,7 +360,7 @@ void vp_data_close(struct vp_data *data)
         return;
     if (data->source.ops)
         data->source.ops->close(&data->source);
-    vp_plan_free(data->plan);
+    vp_sampler_free(data->sampler);
     free(data->members);
     free(data);
 }
@@ -384,10 +388,10 @@ void vp_source_notice(struct vp_source *source, const char *fmt, ...)
 
 /* ---- Filling ------------------------------------------------------------ */
 
-int64_t vp_data_sample(const struct vp_data *data, const struct vp_slot *slot,
-                       int64_t row)
+int64_t vp_data_sample(const struct vp_data *data,
+                       const struct vp_data_slot *slot, int64_t row)
 {
-    int64_t k = vp_plan_sample(data->plan, slot, row);
+    int64_t k = vp_sampler_sample(data->sampler, slot, row);
 
     if (data->members)
         return data->members[data->group_first[slot->group] + k];
@@ -407,9 +411,10 @@ static void clear(const struct vp_data *data, struct vp_batch *batch)
     }
 }
 
-static void read_ahead(const struct vp_data *data, const struct vp_slot *slot)
+static void read_ahead(const struct vp_data *data,
+                       const struct vp_data_slot *slot)
 {
-    int64_t k = vp_plan_ahead(data->plan, slot);
+    int64_t k = vp_sampler_ahead(data->sampler, slot);
 
     if (k >= 0)
         data->source.ops->ahead(&data->source,
@@ -420,11 +425,11 @@ enum vp_status vp_data_fill(const struct vp_data *data, uint64_t m,
                             struct vp_batch *batch, struct vp_err *err)
 {
     uint64_t n = (uint64_t)data->info.n_batches;
-    uint64_t whole = (uint64_t)vp_plan_batches(data->plan);
+    uint64_t whole = (uint64_t)vp_sampler_batches(data->sampler);
     enum vp_status st;
-    struct vp_slot slot;
+    struct vp_data_slot slot;
 
-    vp_plan_slot(data->plan, m / n * whole + m % n, &slot);
+    vp_sampler_slot(data->sampler, m / n * whole + m % n, &slot);
     clear(data, batch);
     batch->first_sample = slot.first_sample;
     batch->n_samples = slot.count;

@@ -2,7 +2,7 @@
 
 #include "data/hdf5_check.h"
 #include "data/hdf5_file.h"
-#include "data/plan.h"
+#include "data/sampler.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 
 enum {
     BLOCK_BYTES = 8 << 20,
-    N_HELD = 2 * VP_PLAN_MIX, /* blocks in memory */
-    N_SURVEY = VP_PLAN_MIX,   /* blocks to count labels in */
+    N_HELD = 2 * VP_SAMPLER_MIX, /* blocks in memory */
+    N_SURVEY = VP_SAMPLER_MIX,   /* blocks to count labels in */
     MAX_VOCAB = 1 << 24,
 };
 

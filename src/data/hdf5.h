@@ -19,10 +19,10 @@
  * Sequences shorter than seq_length are padded, longer ones refused.
  *
  * Shards may be larger than memory: rows are read in blocks of about 8 MiB,
- * each as a whole, of which 2 VP_PLAN_MIX are held. The order of samples keeps
- * to that; see vp_plan_create_runs(). A block is checked when it is read, so a
- * bad row is found when its batch is made. A file that changes after the start
- * is refused, as resuming could not give the same run. */
+ * each as a whole, of which 2 VP_SAMPLER_MIX are held. The order of samples
+ * keeps to that; see vp_sampler_create_runs(). A block is checked when it is
+ * read, so a bad row is found when its batch is made. A file that changes after
+ * the start is refused, as resuming could not give the same run. */
 #ifndef VP_DATA_HDF5_H
 #define VP_DATA_HDF5_H
 

@@ -2,7 +2,7 @@
 #ifndef VP_DATA_INTERNAL_H
 #define VP_DATA_INTERNAL_H
 
-#include "data/plan.h"
+#include "data/sampler.h"
 #include "data/source.h"
 
 enum { VP_DATA_MAX_DIMS = 32 };
@@ -18,8 +18,8 @@ struct vp_task_ops {
     struct vp_window (*window)(const struct vp_data_config *config);
     /* Writes the real rows; the arrays hold padding before. */
     enum vp_status (*fill)(const struct vp_data *data,
-                           const struct vp_slot *slot, struct vp_batch *batch,
-                           struct vp_err *err);
+                           const struct vp_data_slot *slot,
+                           struct vp_batch *batch, struct vp_err *err);
     /* Adds the ids that sample i is scored on. `scratch` has 2 * max(longest
      * sequence, window length, max_pair) ids. */
     enum vp_status (*count)(const struct vp_data *data, int64_t i,
@@ -36,7 +36,7 @@ struct vp_data {
     /* Elements of the largest bucket; 0 if the task does not have the role. */
     int64_t capacity[VP_ROLE_COUNT];
     struct vp_source source;
-    struct vp_plan *plan;
+    struct vp_sampler *sampler;
     int64_t *members; /* pairs: the split's samples that fit, group by group;
                          NULL where one group holds all */
     int64_t group_first[VP_DATA_MAX_DIMS]; /* where they begin in `members` */
@@ -62,8 +62,8 @@ static inline int64_t vp_split_sample(enum vp_data_split split, int64_t k)
 }
 
 /* The source's number of the sample in row `row` of a batch. */
-int64_t vp_data_sample(const struct vp_data *data, const struct vp_slot *slot,
-                       int64_t row);
+int64_t vp_data_sample(const struct vp_data *data,
+                       const struct vp_data_slot *slot, int64_t row);
 
 /* The smallest bucket that holds a pair with its special ids, or -1. */
 int vp_pair_bucket(const struct vp_data_config *config, int64_t n_src,

@@ -21,8 +21,9 @@ struct vp_source {
     int64_t n_samples;
     int64_t vocab;    /* every id is below it */
     int64_t max_pair; /* longest side of any pair, in tokens */
-    int64_t block;    /* samples that are read together, a multiple of 10: see
-                         vp_plan_create_runs(); 0: any order costs the same */
+    /* Samples that are read together, a multiple of 10, for
+     * vp_sampler_create_runs(); 0: any order costs the same. */
+    int64_t block;
     int64_t n_survey; /* samples to look at before training; 0: all */
     bool is_split;    /* all samples are of the split asked for */
     char what[128];   /* "text: 48 files, 612 kB" */

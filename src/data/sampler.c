@@ -1,0 +1,263 @@
+#include "data/sampler.h"
+
+#include "data/data.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct vp_sampler {
+    uint64_t seed;
+    int n_groups;
+    struct vp_sample_group *groups;
+    int64_t n_samples;
+    int64_t run;    /* 0: samples lie in no order that matters */
+    int64_t n_full; /* full batches of all groups */
+    int64_t n_batches;
+
+    /* Batches of several sizes in a shuffled order have no closed form for the
+     * samples before one, so the sums of the last epoch asked for are kept. */
+    pthread_mutex_t lock;
+    bool have_sums;
+    uint64_t sums_epoch;
+    int64_t *sums; /* [n_full] samples of the epoch before batch j */
+};
+
+/* Independent shuffles of one run; seeds are folded, so any bit will do. */
+static uint64_t group_seed(const struct vp_sampler *sampler, int group)
+{
+    return sampler->seed ^ (uint64_t)(group + 1) << 40;
+}
+
+/* Full batch `natural` in the order of groups. */
+static void find_full(const struct vp_sampler *sampler, int64_t natural,
+                      struct vp_data_slot *slot)
+{
+    for (int g = 0; g < sampler->n_groups; g++) {
+        const struct vp_sample_group *group = &sampler->groups[g];
+        int64_t n_full = group->n_samples / group->batch;
+
+        if (natural < n_full) {
+            slot->group = g;
+            slot->first = natural * group->batch;
+            slot->count = group->batch;
+            return;
+        }
+        natural -= n_full;
+    }
+    VP_BUG_ON(true);
+}
+
+/* Full batch `j` of an epoch, all but first_sample. With runs the samples
+ * themselves are in the order to be read. */
+static void find_shuffled(const struct vp_sampler *sampler, uint64_t epoch,
+                          int64_t j, struct vp_data_slot *slot)
+{
+    uint64_t n = (uint64_t)sampler->n_full, natural = (uint64_t)j;
+
+    if (sampler->run == 0)
+        natural = vp_permute(sampler->seed, epoch, n, (uint64_t)j);
+    find_full(sampler, (int64_t)natural, slot);
+}
+
+/* Left-over batch `j`, counted after the full ones. Also its first_sample
+ * within the epoch, which no shuffle changes. */
+static void find_short(const struct vp_sampler *sampler, int64_t j,
+                       struct vp_data_slot *slot)
+{
+    int64_t before = 0;
+
+    for (int g = 0; g < sampler->n_groups; g++)
+        before += sampler->groups[g].n_samples / sampler->groups[g].batch *
+                  sampler->groups[g].batch;
+    for (int g = 0; g < sampler->n_groups; g++) {
+        const struct vp_sample_group *group = &sampler->groups[g];
+        int64_t rest = group->n_samples % group->batch;
+
+        if (rest > 0 && j-- == 0) {
+            slot->group = g;
+            slot->first = group->n_samples - rest;
+            slot->count = rest;
+            slot->first_sample = (uint64_t)before;
+            return;
+        }
+        before += rest;
+    }
+    VP_BUG_ON(true);
+}
+
+static void make_sums(struct vp_sampler *sampler, uint64_t epoch)
+{
+    struct vp_data_slot slot;
+    int64_t sum = 0;
+
+    for (int64_t j = 0; j < sampler->n_full; j++) {
+        sampler->sums[j] = sum;
+        find_shuffled(sampler, epoch, j, &slot);
+        sum += slot.count;
+    }
+    sampler->sums_epoch = epoch;
+    sampler->have_sums = true;
+}
+
+static int64_t samples_before(struct vp_sampler *sampler, uint64_t epoch,
+                              int64_t j)
+{
+    int64_t sum;
+
+    if (sampler->n_groups == 1)
+        return j * sampler->groups[0].batch;
+    pthread_mutex_lock(&sampler->lock);
+    if (!sampler->have_sums || sampler->sums_epoch != epoch)
+        make_sums(sampler, epoch);
+    sum = sampler->sums[j];
+    pthread_mutex_unlock(&sampler->lock);
+    return sum;
+}
+
+void vp_sampler_slot(struct vp_sampler *sampler, uint64_t m,
+                     struct vp_data_slot *out)
+{
+    uint64_t epoch = m / (uint64_t)sampler->n_batches;
+    int64_t j = (int64_t)(m % (uint64_t)sampler->n_batches);
+
+    out->epoch = epoch;
+    if (j < sampler->n_full) {
+        find_shuffled(sampler, epoch, j, out);
+        out->first_sample = (uint64_t)samples_before(sampler, epoch, j);
+    } else {
+        find_short(sampler, j - sampler->n_full, out);
+    }
+    out->first_sample += epoch * (uint64_t)sampler->n_samples;
+}
+
+/* The run that is k-th in an epoch; the incomplete one is last. */
+static uint64_t find_run(const struct vp_sampler *sampler, uint64_t epoch,
+                         uint64_t k)
+{
+    uint64_t n_runs = (uint64_t)(sampler->n_samples / sampler->run);
+
+    return k < n_runs ? vp_permute(sampler->seed, epoch, n_runs, k) : k;
+}
+
+/* Position `p` of an epoch, where samples lie in runs: first a place among the
+ * samples of its set of runs, then the run that stands there. */
+static uint64_t find_in_runs(const struct vp_sampler *sampler, uint64_t epoch,
+                             uint64_t p)
+{
+    uint64_t n = (uint64_t)sampler->n_samples;
+    uint64_t run = (uint64_t)sampler->run, set = VP_SAMPLER_MIX * run;
+    uint64_t begin = p / set * set, n_sets = (n + set - 1) / set;
+    uint64_t n_here = n - begin < set ? n - begin : set;
+    uint64_t q = begin + vp_permute(group_seed(sampler, 0),
+                                    epoch * n_sets + p / set, n_here,
+                                    p - begin);
+
+    return find_run(sampler, epoch, q / run) * run + q % run;
+}
+
+int64_t vp_sampler_ahead(const struct vp_sampler *sampler,
+                         const struct vp_data_slot *slot)
+{
+    int64_t set = VP_SAMPLER_MIX * sampler->run, begin, due;
+    uint64_t epoch = slot->epoch;
+
+    if (sampler->run == 0)
+        return -1;
+    /* Run r is due when (2 r + 1) / 2 VP_SAMPLER_MIX of this set is used: other
+     * threads may still read the set before. */
+    due = (slot->first % set * 2 / sampler->run + 1) / 2 - 1;
+    begin = slot->first / set * set + set;
+    if (begin >= sampler->n_samples) {
+        begin = 0;
+        epoch++;
+    }
+    if (due < 0 || begin + due * sampler->run >= sampler->n_samples)
+        return -1;
+    return (int64_t)find_run(sampler, epoch,
+                             (uint64_t)(begin / sampler->run + due)) *
+           sampler->run;
+}
+
+int64_t vp_sampler_sample(const struct vp_sampler *sampler,
+                          const struct vp_data_slot *slot, int64_t row)
+{
+    uint64_t n = (uint64_t)sampler->groups[slot->group].n_samples;
+    uint64_t p = (uint64_t)(slot->first + row);
+
+    if (sampler->run > 0)
+        return (int64_t)find_in_runs(sampler, slot->epoch, p);
+    return (int64_t)vp_permute(group_seed(sampler, slot->group), slot->epoch, n,
+                               p);
+}
+
+int64_t vp_sampler_batches(const struct vp_sampler *sampler)
+{
+    return sampler->n_batches;
+}
+
+int64_t vp_sampler_samples(const struct vp_sampler *sampler)
+{
+    return sampler->n_samples;
+}
+
+const struct vp_sample_group *vp_sampler_group(const struct vp_sampler *sampler,
+                                               int group)
+{
+    return &sampler->groups[group];
+}
+
+enum vp_status vp_sampler_create(uint64_t seed,
+                                 const struct vp_sample_group *groups,
+                                 int n_groups, struct vp_sampler **out)
+{
+    struct vp_sampler *sampler = calloc(1, sizeof(*sampler));
+
+    if (!sampler)
+        return VP_ERR_NOMEM;
+    pthread_mutex_init(&sampler->lock, NULL);
+    sampler->seed = seed;
+    sampler->n_groups = n_groups;
+    sampler->groups = calloc((size_t)n_groups, sizeof(*groups));
+    if (!sampler->groups)
+        goto err_free_plan;
+    for (int g = 0; g < n_groups; g++) {
+        sampler->groups[g] = groups[g];
+        sampler->n_samples += groups[g].n_samples;
+        sampler->n_full += groups[g].n_samples / groups[g].batch;
+        sampler->n_batches += groups[g].n_samples % groups[g].batch > 0;
+    }
+    sampler->n_batches += sampler->n_full;
+    VP_BUG_ON(sampler->n_batches == 0);
+    if (n_groups > 1) {
+        sampler->sums = calloc((size_t)sampler->n_full + 1,
+                               sizeof(*sampler->sums));
+        if (!sampler->sums)
+            goto err_free_plan;
+    }
+    *out = sampler;
+    return VP_OK;
+
+err_free_plan:
+    vp_sampler_free(sampler);
+    return VP_ERR_NOMEM;
+}
+
+enum vp_status vp_sampler_create_runs(uint64_t seed,
+                                      const struct vp_sample_group *group,
+                                      int64_t run, struct vp_sampler **out)
+{
+    VP_TRY(vp_sampler_create(seed, group, 1, out));
+    (*out)->run = run;
+    return VP_OK;
+}
+
+void vp_sampler_free(struct vp_sampler *sampler)
+{
+    if (!sampler)
+        return;
+    pthread_mutex_destroy(&sampler->lock);
+    free(sampler->sums);
+    free(sampler->groups);
+    free(sampler);
+}
