@@ -601,7 +601,7 @@ static void test_only_model_type(void **state)
         assert_false(c.clip_per_stage);
         assert_int_equal(c.accumulation_steps, 1);
         assert_int_equal(c.watchdog_seconds, 60);
-        assert_int_equal(c.device, VP_DEVICE_AUTO);
+        assert_int_equal(c.device, VP_DEVICE_KIND_AUTO);
         assert_int_equal(c.threads_per_stage, 0);
         assert_false(c.reference_kernels);
         assert_int_equal(c.memory_limit, 0);
@@ -775,7 +775,7 @@ static void test_every_key_of_the_run(void **state)
     assert_int_equal(c.accumulation_steps, 5);
     assert_true(c.clip_per_stage);
     assert_int_equal(c.watchdog_seconds, 7);
-    assert_int_equal(c.device, VP_DEVICE_CPU);
+    assert_int_equal(c.device, VP_DEVICE_KIND_CPU);
     assert_int_equal(c.precision, VP_PRECISION_FP32);
     assert_true(c.loss_scale.start == 1536.0f && !c.loss_scale.dynamic);
     assert_int_equal(c.threads_per_stage, 2);

@@ -7,7 +7,11 @@
 #include "model/model.h"
 #include "optim/optim.h"
 
-enum vp_device { VP_DEVICE_AUTO, VP_DEVICE_CPU, VP_DEVICE_CUDA };
+enum vp_device_kind {
+    VP_DEVICE_KIND_AUTO,
+    VP_DEVICE_KIND_CPU,
+    VP_DEVICE_KIND_CUDA
+};
 enum vp_precision {
     VP_PRECISION_FP32,
     VP_PRECISION_TF32,
@@ -111,7 +115,7 @@ struct vp_config {
     bool compress_activations;        /* between stages, to bf16 */
     bool compress_in_gpu;             /* no effect */
     /* machine */
-    enum vp_device device;
+    enum vp_device_kind device;
     enum vp_precision precision;
     struct vp_scale_config loss_scale;
     int threads_per_stage;  /* 0: all cores, shared by the ranks */

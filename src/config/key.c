@@ -18,7 +18,7 @@ enum { MAX_WORDS = 32, LIST_BYTES = 256, SHOWN_BYTES = VP_SHOWN_BYTES - 32 };
 _Static_assert(sizeof(enum vp_act) == sizeof(int) &&
                    sizeof(enum vp_optim_kind) == sizeof(int) &&
                    sizeof(enum vp_lr_policy) == sizeof(int) &&
-                   sizeof(enum vp_device) == sizeof(int) &&
+                   sizeof(enum vp_device_kind) == sizeof(int) &&
                    sizeof(enum vp_precision) == sizeof(int) &&
                    sizeof(enum vp_sync_mode) == sizeof(int) &&
                    sizeof(enum vp_transport) == sizeof(int),

@@ -52,9 +52,9 @@ static const char *kernels_word(int i)
 static const char *device_word(int i)
 {
     static const char *const words[] = {
-        [VP_DEVICE_AUTO] = "auto",
-        [VP_DEVICE_CPU] = "cpu",
-        [VP_DEVICE_CUDA] = "cuda",
+        [VP_DEVICE_KIND_AUTO] = "auto",
+        [VP_DEVICE_KIND_CPU] = "cpu",
+        [VP_DEVICE_KIND_CUDA] = "cuda",
     };
     return WORD_FROM(words, i);
 }

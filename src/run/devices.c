@@ -75,9 +75,9 @@ static enum vp_status choose_backend(const struct vp_devices_config *with,
         .tf32 = config->precision == VP_PRECISION_TF32,
         .plan_only = with->dry_run,
     };
-    if (config->device == VP_DEVICE_CUDA)
+    if (config->device == VP_DEVICE_KIND_CUDA)
         return load_gpu(with, train, err);
-    if (config->device == VP_DEVICE_AUTO && !config->reference_kernels) {
+    if (config->device == VP_DEVICE_KIND_AUTO && !config->reference_kernels) {
         const struct vp_backend_ops *cuda;
         bool loaded = vp_backend_load("cuda", &cuda, &why) == VP_OK;
         bool found = loaded && cuda->n_devices(&why) > 0;
@@ -91,7 +91,7 @@ static enum vp_status choose_backend(const struct vp_devices_config *with,
     }
     if (fp32)
         return VP_OK;
-    if (config->device == VP_DEVICE_CPU || !why.text[0])
+    if (config->device == VP_DEVICE_KIND_CPU || !why.text[0])
         vp_err_set(&why, VP_ERR_UNSUPPORTED, "no GPU is used");
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s: key 'precision': only fp32 runs on a CPU (%s); set "
