@@ -38,8 +38,8 @@ function(vp_cuda_plugin)
     -gencode arch=compute_80,code=compute_80)
   set(hopper -gencode arch=compute_90a,code=sm_90a) # what no other GPU has
   set(flags -std=c++17 -O3 -fmad=false -Xcompiler -fPIC
-    -Xcompiler -fvisibility=hidden -I${include}/base -I${include}/graph
-    -I${include}/optim -I${include}/backend -lineinfo)
+    -Xcompiler -fvisibility=hidden -I${include}/base -I${include}/device
+    -I${include}/graph -I${include}/optim -I${include}/backend -lineinfo)
   if(VP_DEVELOPER)
     list(APPEND flags -Xcompiler -Wall,-Wextra -Werror all-warnings)
   endif()
@@ -65,7 +65,7 @@ function(vp_cuda_plugin)
     ${VP_CUPTI_INCLUDE})
   target_include_directories(vpipe_cuda PRIVATE
     ${VP_INCLUDE_ROOT}/backend)
-  target_link_libraries(vpipe_cuda PRIVATE vp_graph vp_optim vp_flags
+  target_link_libraries(vpipe_cuda PRIVATE vp_device vp_graph vp_optim vp_flags
     ${VP_LIB_cublasLt} ${VP_LIB_cudnn} ${VP_LIB_cudart_static}
     Threads::Threads stdc++ dl rt m)
   # Found at run time by the program's own list of places.

@@ -22,6 +22,7 @@ typedef enum vp_status (*try_nonfinite_fn)(struct vp_backend *backend,
 struct gpu {
     const struct vp_backend_ops *ops;
     struct vp_backend *backend;
+    struct vp_device *device;
     struct vp_stream *stream;
     struct vp_event *event;
     try_fn try_call;
@@ -37,8 +38,9 @@ static inline enum vp_status gpu_open(struct vp_err *err)
     struct vp_backend_config config = { .device = 0 };
 
     VP_TRY(vp_backend_load("cuda", &gpu.ops, err));
-    VP_TRY(gpu.ops->open(&config, &gpu.backend, err));
-    gpu.ops->attach(gpu.backend);
+    VP_TRY(vp_backend_open(gpu.ops, &config, &gpu.backend, err));
+    gpu.device = vp_backend_device(gpu.backend);
+    vp_device_attach(gpu.device);
     return VP_OK;
 }
 
@@ -57,14 +59,14 @@ static inline bool gpu_start(void)
     return gpu_find("vp_cuda_try", &gpu.try_call) &&
            gpu_find("vp_cuda_try_fused", &gpu.try_fused) &&
            gpu_find("vp_cuda_try_nonfinite", &gpu.try_nonfinite) &&
-           gpu.ops->stream_create(gpu.backend, &gpu.stream) == VP_OK &&
-           gpu.ops->event_create(gpu.backend, &gpu.event) == VP_OK;
+           vp_stream_create(gpu.device, &gpu.stream) == VP_OK &&
+           vp_event_create(gpu.device, &gpu.event) == VP_OK;
 }
 
 static inline void gpu_stop(void)
 {
-    gpu.ops->event_free(gpu.event);
-    gpu.ops->stream_free(gpu.stream);
+    vp_event_free(gpu.event);
+    vp_stream_free(gpu.stream);
 }
 
 static inline void gpu_close(void)
@@ -74,14 +76,13 @@ static inline void gpu_close(void)
 
 static inline void gpu_sync(void)
 {
-    assert_int_equal(gpu.ops->event_record(gpu.event, gpu.stream), VP_OK);
-    assert_int_equal(gpu.ops->event_sync(gpu.event, 60000), VP_OK);
+    assert_int_equal(vp_event_record(gpu.event, gpu.stream), VP_OK);
+    assert_int_equal(vp_event_sync(gpu.event, 60000), VP_OK);
 }
 
 static inline void gpu_copy(void *dst, const void *src, size_t n_bytes)
 {
-    assert_int_equal(gpu.ops->copy(gpu.backend, gpu.stream, dst, src, n_bytes),
-                     VP_OK);
+    assert_int_equal(vp_stream_copy(gpu.stream, dst, src, n_bytes), VP_OK);
     gpu_sync();
 }
 
@@ -255,14 +256,14 @@ static inline void image_make(struct image *image)
     for (int i = 0; i < image->n_tensors; i++)
         memset(image->before + image->tensors[i].begin, 0xFF,
                image->tensors[i].n_bytes);
-    assert_int_equal(gpu.ops->alloc(gpu.backend, image->n_bytes, &device),
+    assert_int_equal(vp_device_alloc(gpu.device, image->n_bytes, &device),
                      VP_OK);
     image->device = device;
 }
 
 static inline void image_free(struct image *image)
 {
-    gpu.ops->free(gpu.backend, image->device, image->n_bytes);
+    vp_device_free(gpu.device, image->device, image->n_bytes);
     free(image->before);
 }
 

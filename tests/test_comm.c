@@ -691,36 +691,36 @@ struct vp_event {
     int unused;
 };
 
-static void host_attach(struct vp_backend *backend)
+static void host_attach(struct vp_device *device)
 {
-    (void)backend;
+    (void)device;
 }
 
-static const char *host_error(const struct vp_backend *backend)
+static const char *host_error(const struct vp_device *device)
 {
-    (void)backend;
+    (void)device;
     return "";
 }
 
-static enum vp_status host_alloc(struct vp_backend *backend, size_t n_bytes,
+static enum vp_status host_alloc(struct vp_device *device, size_t n_bytes,
                                  void **out)
 {
-    (void)backend;
+    (void)device;
     *out = calloc(1, n_bytes);
     return *out ? VP_OK : VP_ERR_NOMEM;
 }
 
-static void host_free(struct vp_backend *backend, void *buffer, size_t n_bytes)
+static void host_free(struct vp_device *device, void *buffer, size_t n_bytes)
 {
-    (void)backend;
+    (void)device;
     (void)n_bytes;
     free(buffer);
 }
 
-static enum vp_status host_stream(struct vp_backend *backend,
+static enum vp_status host_stream(struct vp_device *device,
                                   struct vp_stream **out)
 {
-    (void)backend;
+    (void)device;
     *out = calloc(1, sizeof(**out));
     return *out ? VP_OK : VP_ERR_NOMEM;
 }
@@ -735,10 +735,10 @@ static void *host_handle(struct vp_stream *stream)
     return stream;
 }
 
-static enum vp_status host_event(struct vp_backend *backend,
+static enum vp_status host_event(struct vp_device *device,
                                  struct vp_event **out)
 {
-    (void)backend;
+    (void)device;
     *out = calloc(1, sizeof(**out));
     return *out ? VP_OK : VP_ERR_NOMEM;
 }

@@ -49,7 +49,7 @@ static void *attach(void *arg)
 {
     static int core;
 
-    vp_backend_cpu.attach(arg);
+    vp_device_attach(vp_backend_device(arg));
     core = bound_core();
     return &core;
 }
@@ -77,7 +77,8 @@ static void test_pinned(void **state)
                                             .device = first };
         struct vp_backend *backend = NULL;
 
-        assert_int_equal(vp_backend_cpu.open(&config, &backend, &err), VP_OK);
+        assert_int_equal(
+            vp_backend_open(&vp_backend_cpu, &config, &backend, &err), VP_OK);
         assert_int_equal(attached_core(backend), core_of_index(first));
         vp_backend_cpu.close(backend);
     }
@@ -104,7 +105,8 @@ static void test_pinned_workers(void **state)
         print_message("one core only: nothing to tell apart\n");
         skip();
     }
-    assert_int_equal(vp_backend_cpu.open(&config, &backend, &err), VP_OK);
+    assert_int_equal(vp_backend_open(&vp_backend_cpu, &config, &backend, &err),
+                     VP_OK);
     for (int i = 0; i < 100000 && cores[1] < 0; i++)
         vp_pool_run(vp_cpu_pool(backend), 8, note_core, cores);
     assert_int_equal(cores[1], core_of_index(1));
@@ -119,7 +121,8 @@ static void test_not_pinned(void **state)
     struct vp_err err = { .text = "" };
 
     (void)state;
-    assert_int_equal(vp_backend_cpu.open(&config, &backend, &err), VP_OK);
+    assert_int_equal(vp_backend_open(&vp_backend_cpu, &config, &backend, &err),
+                     VP_OK);
     assert_int_equal(attached_core(backend), bound_core());
     vp_backend_cpu.close(backend);
 }
@@ -139,8 +142,9 @@ static void test_refused(void **state)
         struct vp_backend *backend = NULL;
         struct vp_err err = { .text = "" };
 
-        assert_int_equal(vp_backend_cpu.open(&bad[i], &backend, &err),
-                         VP_ERR_INVALID);
+        assert_int_equal(
+            vp_backend_open(&vp_backend_cpu, &bad[i], &backend, &err),
+            VP_ERR_INVALID);
         assert_null(backend);
         assert_true(err.text[0] != '\0');
     }

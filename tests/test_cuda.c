@@ -1371,7 +1371,7 @@ static void test_sum_squares(void **state)
 
     (void)state;
     assert_int_equal(
-        gpu.ops->host_alloc(gpu.backend, sizeof(want), (void **)&got), VP_OK);
+        vp_device_host_alloc(gpu.device, sizeof(want), (void **)&got), VP_OK);
     bed_init(&bed, VP_DTYPE_F32);
     bed_send(&bed);
     vp_optim_sum_squares_host(bed.tensors, bed.n_tensors, bed.host[W0], want,
@@ -1386,7 +1386,7 @@ static void test_sum_squares(void **state)
             fail_msg("sum of squares of tensor %d, %lld elements: %.17g, not "
                      "%.17g",
                      i, (long long)bed.tensors[i].n, got[i], want[i]);
-    gpu.ops->host_free(gpu.backend, got);
+    vp_device_host_free(gpu.device, got);
     bed_release(&bed);
 }
 
@@ -1432,19 +1432,17 @@ static void test_shorten(void **state)
 
         memcpy(&want[i], &bits, sizeof(bits));
     }
-    assert_int_equal(gpu.ops->alloc(gpu.backend, N * sizeof(float), &data),
+    assert_int_equal(vp_device_alloc(gpu.device, N * sizeof(float), &data),
                      VP_OK);
-    assert_int_equal(
-        gpu.ops->copy(gpu.backend, gpu.stream, data, want, N * sizeof(float)),
-        VP_OK);
+    assert_int_equal(vp_stream_copy(gpu.stream, data, want, N * sizeof(float)),
+                     VP_OK);
     assert_int_equal(gpu.ops->shorten(gpu.backend, gpu.stream, data, N), VP_OK);
-    assert_int_equal(
-        gpu.ops->copy(gpu.backend, gpu.stream, got, data, N * sizeof(float)),
-        VP_OK);
+    assert_int_equal(vp_stream_copy(gpu.stream, got, data, N * sizeof(float)),
+                     VP_OK);
     gpu_sync();
     vp_dtype_shorten(VP_DTYPE_BF16, want, N);
     assert_memory_equal(want, got, N * sizeof(float));
-    gpu.ops->free(gpu.backend, data, N * sizeof(float));
+    vp_device_free(gpu.device, data, N * sizeof(float));
     free(want);
     free(got);
 }
@@ -1507,10 +1505,10 @@ static void check_event_time(struct vp_event *event)
     const int64_t off_ns = 20000;
     int64_t before = vp_clock_ns(), after, ns = 0;
 
-    assert_int_equal(gpu.ops->event_record(event, gpu.stream), VP_OK);
-    assert_int_equal(gpu.ops->event_sync(event, 1000), VP_OK);
+    assert_int_equal(vp_event_record(event, gpu.stream), VP_OK);
+    assert_int_equal(vp_event_sync(event, 1000), VP_OK);
     after = vp_clock_ns();
-    assert_true(gpu.ops->event_time(event, &ns));
+    assert_true(vp_event_time(event, &ns));
     if (ns < before - off_ns || ns > after + off_ns)
         fail_msg("reached %lld ns after it was recorded, seen after %lld",
                  (long long)(ns - before), (long long)(after - before));
@@ -1523,13 +1521,13 @@ static void test_event_times(void **state)
     struct vp_event *event = NULL;
 
     (void)state;
-    assert_int_equal(gpu.ops->timed_event_create(gpu.backend, &event), VP_OK);
+    assert_int_equal(vp_event_create_timed(gpu.device, &event), VP_OK);
     for (int i = 0; i < 4; i++) {
         for (int k = 0; k < 100; k++)
             check_event_time(event);
         nanosleep(&pause, NULL);
     }
-    gpu.ops->event_free(event);
+    vp_event_free(event);
 }
 
 /* ------------------------------------------------------------------------- */

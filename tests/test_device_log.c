@@ -11,16 +11,26 @@ enum { MS = 1000000, START_MS = 5000, LAG = 9 };
 static _Thread_local int64_t now_ns = (int64_t)START_MS * MS;
 static _Thread_local int64_t n_recorded, n_synced;
 
-struct vp_event {
+struct event {
+    struct vp_event base;
     int64_t ns, number;
 };
 
-static enum vp_status event_create(struct vp_backend *backend,
+static struct event *event_of(struct vp_event *event)
+{
+    return (struct event *)event;
+}
+
+static enum vp_status event_create(struct vp_device *device,
                                    struct vp_event **out)
 {
-    (void)backend;
-    *out = calloc(1, sizeof(**out));
-    return *out ? VP_OK : VP_ERR_NOMEM;
+    struct event *event = calloc(1, sizeof(*event));
+
+    (void)device;
+    if (!event)
+        return VP_ERR_NOMEM;
+    *out = &event->base;
+    return VP_OK;
 }
 
 static void event_free(struct vp_event *event)
@@ -32,7 +42,8 @@ static enum vp_status event_record(struct vp_event *event,
                                    struct vp_stream *stream)
 {
     (void)stream;
-    *event = (struct vp_event){ now_ns, ++n_recorded };
+    event_of(event)->ns = now_ns;
+    event_of(event)->number = ++n_recorded;
     return VP_OK;
 }
 
@@ -40,21 +51,23 @@ static enum vp_status stream_wait(struct vp_stream *stream,
                                   struct vp_event *event)
 {
     (void)stream;
-    if (event && event->ns > now_ns)
-        now_ns = event->ns;
+    if (event && event_of(event)->ns > now_ns)
+        now_ns = event_of(event)->ns;
     return VP_OK;
 }
 
 static enum vp_status event_sync(struct vp_event *event, int timeout_ms)
 {
     (void)timeout_ms;
-    if (event->number > n_synced)
-        n_synced = event->number;
+    if (event_of(event)->number > n_synced)
+        n_synced = event_of(event)->number;
     return VP_OK;
 }
 
-static bool event_time(struct vp_event *event, int64_t *ns_out)
+static bool event_time(struct vp_event *base, int64_t *ns_out)
 {
+    const struct event *event = event_of(base);
+
     if (event->number > n_synced && n_recorded - event->number < LAG)
         return false;
     *ns_out = event->ns;
@@ -79,15 +92,18 @@ static enum vp_status update(struct vp_backend *backend,
 
 static struct vp_backend_ops lagging(void)
 {
+    static struct vp_device_ops device;
     struct vp_backend_ops ops = vp_backend_cpu;
 
-    ops.event_create = event_create;
-    ops.event_free = event_free;
-    ops.event_record = event_record;
-    ops.stream_wait = stream_wait;
-    ops.event_sync = event_sync;
-    ops.timed_event_create = event_create;
-    ops.event_time = event_time;
+    device = *ops.device;
+    device.event_create = event_create;
+    device.event_free = event_free;
+    device.event_record = event_record;
+    device.stream_wait = stream_wait;
+    device.event_sync = event_sync;
+    device.timed_event_create = event_create;
+    device.event_time = event_time;
+    ops.device = &device;
     ops.launch = launch;
     ops.update = update;
     return ops;

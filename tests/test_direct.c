@@ -27,11 +27,14 @@ static void *own_handle(struct vp_stream *stream)
 
 static struct vp_backend_ops reaching(void)
 {
+    static struct vp_device_ops device;
     struct vp_backend_ops ops = vp_backend_cpu;
 
-    ops.host_memory = false;
+    device = *ops.device;
+    device.host_memory = false;
+    device.stream_handle = own_handle;
+    ops.device = &device;
     ops.address = own_address;
-    ops.stream_handle = own_handle;
     return ops;
 }
 

@@ -49,6 +49,7 @@ struct stage {
     struct vp_dims dims;
     struct vp_graph graph;
     struct vp_backend *backend;
+    struct vp_device *device;
     struct vp_stream *stream;
     struct vp_program program;
     struct vp_exe *exe;
@@ -63,8 +64,8 @@ static const struct vp_backend_ops *ops;
 
 static void finish(struct stage *s)
 {
-    assert_int_equal(ops->event_record(s->done, s->stream), VP_OK);
-    assert_int_equal(ops->event_sync(s->done, 20000), VP_OK);
+    assert_int_equal(vp_event_record(s->done, s->stream), VP_OK);
+    assert_int_equal(vp_event_sync(s->done, 20000), VP_OK);
 }
 
 /* ---- Setting up --------------------------------------------------------- */
@@ -80,7 +81,8 @@ static void *allocate(struct stage *s, int64_t n_bytes)
     void *p = NULL;
 
     if (n_bytes > 0)
-        assert_int_equal(ops->alloc(s->backend, (size_t)n_bytes, &p), VP_OK);
+        assert_int_equal(vp_device_alloc(s->device, (size_t)n_bytes, &p),
+                         VP_OK);
     return p;
 }
 
@@ -207,11 +209,12 @@ static void stage_open(struct stage *s, const struct variant *variant)
     s->gold = golden_open(path);
     s->dims = golden_dims(s);
     build_model(variant->model, &model, &s->dims, &s->graph);
-    if (ops->open(&config, &s->backend, &err) != VP_OK)
+    if (vp_backend_open(ops, &config, &s->backend, &err) != VP_OK)
         fail_msg("%s", err.text);
-    ops->attach(s->backend);
-    assert_int_equal(ops->stream_create(s->backend, &s->stream), VP_OK);
-    assert_int_equal(ops->event_create(s->backend, &s->done), VP_OK);
+    s->device = vp_backend_device(s->backend);
+    vp_device_attach(s->device);
+    assert_int_equal(vp_stream_create(s->device, &s->stream), VP_OK);
+    assert_int_equal(vp_event_create(s->device, &s->done), VP_OK);
     lower(s);
     load_weights(s);
 }
@@ -219,17 +222,16 @@ static void stage_open(struct stage *s, const struct variant *variant)
 static void stage_close(struct stage *s)
 {
     for (int space = 0; space < VP_SPACE_COUNT; space++)
-        if (s->base[space])
-            ops->free(s->backend, s->base[space],
-                      (size_t)s->program.n_bytes[space]);
+        vp_device_free(s->device, s->base[space],
+                       (size_t)s->program.n_bytes[space]);
     for (int i = 0; i < 2; i++)
-        ops->free(s->backend, s->moment[i],
-                  (size_t)s->program.layout.train_bytes);
+        vp_device_free(s->device, s->moment[i],
+                       (size_t)s->program.layout.train_bytes);
     free(s->tensors);
     ops->exe_free(s->exe);
     vp_program_release(&s->program);
-    ops->event_free(s->done);
-    ops->stream_free(s->stream);
+    vp_event_free(s->done);
+    vp_stream_free(s->stream);
     ops->close(s->backend);
     vp_graph_release(&s->graph);
     golden_close(s->gold);

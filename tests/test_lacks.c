@@ -82,7 +82,9 @@ static const char *find(const char *yaml, const int *devices,
 {
     static const struct vp_memory large = { .total = 300 },
                                   little = { .total = 100 };
-    static const struct vp_backend_ops fake = { .n_devices = two_devices,
+    static const struct vp_device_ops device = { .host_memory = false };
+    static const struct vp_backend_ops fake = { .device = &device,
+                                                .n_devices = two_devices,
                                                 .info = describe };
     static struct vp_lacks lacks;
     struct vp_run_stage stages[] = {

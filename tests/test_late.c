@@ -5,9 +5,15 @@
 
 enum { MAX_SUMS = 256, MAX_PENDING = 8 };
 
-struct vp_event {
+struct event {
+    struct vp_event base;
     int64_t number;
 };
+
+static struct event *event_of(struct vp_event *event)
+{
+    return (struct event *)event;
+}
 
 /* Sums on their way to the host. */
 struct pending {
@@ -18,8 +24,8 @@ struct pending {
     int64_t n_forwards, n_backwards; /* before it */
 };
 
-/* The device of the calling rank. */
-static _Thread_local struct vp_backend *device;
+/* Of the calling rank. */
+static _Thread_local struct vp_backend *rank_backend;
 static _Thread_local struct pending pending[MAX_PENDING];
 static _Thread_local int n_pending;
 static _Thread_local int64_t n_recorded, n_forwards, n_backwards, n_updates;
@@ -29,12 +35,17 @@ static atomic_int n_arrived, n_ahead;
 static atomic_int n_too_late; /* it had done more than one backward */
 static atomic_int bad_update; /* whose sums are infinite; 0: none */
 
-static enum vp_status event_create(struct vp_backend *backend,
+/* A backend begins with its device. */
+static enum vp_status event_create(struct vp_device *device,
                                    struct vp_event **out)
 {
-    device = backend;
-    *out = calloc(1, sizeof(**out));
-    return *out ? VP_OK : VP_ERR_NOMEM;
+    struct event *event = calloc(1, sizeof(*event));
+
+    rank_backend = (struct vp_backend *)device;
+    if (!event)
+        return VP_ERR_NOMEM;
+    *out = &event->base;
+    return VP_OK;
 }
 
 static void event_free(struct vp_event *event)
@@ -46,7 +57,7 @@ static enum vp_status event_record(struct vp_event *event,
                                    struct vp_stream *stream)
 {
     (void)stream;
-    event->number = ++n_recorded;
+    event_of(event)->number = ++n_recorded;
     return VP_OK;
 }
 
@@ -64,7 +75,7 @@ static enum vp_status event_sync(struct vp_event *event, int timeout_ms)
 
     (void)timeout_ms;
     for (int i = 0; i < n_pending; i++)
-        if (pending[i].number < event->number)
+        if (pending[i].number < event_of(event)->number)
             arrive(&pending[i]);
         else
             pending[n_left++] = pending[i];
@@ -74,7 +85,7 @@ static enum vp_status event_sync(struct vp_event *event, int timeout_ms)
 
 static bool event_time(struct vp_event *event, int64_t *ns_out)
 {
-    *ns_out = event->number;
+    *ns_out = event_of(event)->number;
     return true;
 }
 
@@ -129,21 +140,24 @@ static enum vp_status launch(struct vp_exe *exe, enum vp_list list,
     VP_TRY(vp_backend_cpu.launch(exe, list, what, stream));
     if (!step)
         return VP_OK;
-    VP_TRY(sum_squares(device, stream, step->tensors, step->n_tensors,
+    VP_TRY(sum_squares(rank_backend, stream, step->tensors, step->n_tensors,
                        step->grad, what->squares));
-    return vp_backend_cpu.update(device, stream, step);
+    return vp_backend_cpu.update(rank_backend, stream, step);
 }
 
 static struct vp_backend_ops late(void)
 {
+    static struct vp_device_ops device;
     struct vp_backend_ops ops = vp_backend_cpu;
 
-    ops.event_create = event_create;
-    ops.event_free = event_free;
-    ops.event_record = event_record;
-    ops.event_sync = event_sync;
-    ops.timed_event_create = event_create;
-    ops.event_time = event_time;
+    device = *ops.device;
+    device.event_create = event_create;
+    device.event_free = event_free;
+    device.event_record = event_record;
+    device.event_sync = event_sync;
+    device.timed_event_create = event_create;
+    device.event_time = event_time;
+    ops.device = &device;
     ops.launch = launch;
     ops.sum_squares = sum_squares;
     return ops;
@@ -233,9 +247,9 @@ static enum vp_status use_up(struct backward *b, int tensor)
 
     step.tensors += tensor;
     step.n_tensors = 1;
-    VP_TRY(vp_backend_cpu.sum_squares(device, b->stream, step.tensors, 1,
+    VP_TRY(vp_backend_cpu.sum_squares(rank_backend, b->stream, step.tensors, 1,
                                       step.grad, &b->sums->sums[tensor]));
-    VP_TRY(vp_backend_cpu.update(device, b->stream, &step));
+    VP_TRY(vp_backend_cpu.update(rank_backend, b->stream, &step));
     for (int64_t i = 0; i < step.tensors->n; i++)
         grad[step.tensors->grad + i] = NAN;
     b->done[tensor] = true;

@@ -18,7 +18,7 @@ static void *allocate(void)
 {
     void *out;
 
-    assert_int_equal(gpu.ops->alloc(gpu.backend, MAX_BYTES, &out), VP_OK);
+    assert_int_equal(vp_device_alloc(gpu.device, MAX_BYTES, &out), VP_OK);
     return out;
 }
 
@@ -28,12 +28,12 @@ static int start(void **state)
     void *pinned;
 
     (void)state;
-    assert_int_equal(gpu.ops->stream_create(gpu.backend, &gpu.stream), VP_OK);
-    assert_int_equal(gpu.ops->event_create(gpu.backend, &gpu.event), VP_OK);
-    assert_int_equal(gpu.ops->stream_create(gpu.backend, &transfers), VP_OK);
-    assert_int_equal(gpu.ops->event_create(gpu.backend, &written), VP_OK);
-    assert_int_equal(gpu.ops->event_create(gpu.backend, &read_event), VP_OK);
-    assert_int_equal(gpu.ops->host_alloc(gpu.backend, MAX_BYTES, &pinned),
+    assert_int_equal(vp_stream_create(gpu.device, &gpu.stream), VP_OK);
+    assert_int_equal(vp_event_create(gpu.device, &gpu.event), VP_OK);
+    assert_int_equal(vp_stream_create(gpu.device, &transfers), VP_OK);
+    assert_int_equal(vp_event_create(gpu.device, &written), VP_OK);
+    assert_int_equal(vp_event_create(gpu.device, &read_event), VP_OK);
+    assert_int_equal(vp_device_host_alloc(gpu.device, MAX_BYTES, &pinned),
                      VP_OK);
     host = pinned;
     from = allocate();
@@ -46,19 +46,19 @@ static int start(void **state)
 static int stop(void **state)
 {
     (void)state;
-    gpu.ops->free(gpu.backend, from, MAX_BYTES);
-    gpu.ops->free(gpu.backend, to, MAX_BYTES);
-    gpu.ops->host_free(gpu.backend, host);
-    gpu.ops->event_free(written);
-    gpu.ops->event_free(read_event);
-    gpu.ops->stream_free(transfers);
+    vp_device_free(gpu.device, from, MAX_BYTES);
+    vp_device_free(gpu.device, to, MAX_BYTES);
+    vp_device_host_free(gpu.device, host);
+    vp_event_free(written);
+    vp_event_free(read_event);
+    vp_stream_free(transfers);
     gpu_stop();
     return 0;
 }
 
 static void pass_on(size_t n)
 {
-    void *stream = gpu.ops->stream_handle(transfers);
+    void *stream = vp_stream_handle(transfers);
 
     assert_int_equal(nccl->group_start(), VP_NCCL_OK);
     assert_int_equal(nccl->send(from, n, VP_NCCL_BYTES, 0, comm, stream),
@@ -88,8 +88,8 @@ static void all_bytes_come_back(void **state)
         fill((int)s, sizes[s]);
         gpu_copy(from, host, sizes[s]);
         pass_on(sizes[s]);
-        assert_int_equal(gpu.ops->event_record(read_event, transfers), VP_OK);
-        assert_int_equal(gpu.ops->event_sync(read_event, 20000), VP_OK);
+        assert_int_equal(vp_event_record(read_event, transfers), VP_OK);
+        assert_int_equal(vp_event_sync(read_event, 20000), VP_OK);
         memset(host, 0, sizes[s]);
         gpu_copy(host, to, sizes[s]);
         for (size_t i = 0; i < sizes[s]; i++)
@@ -107,34 +107,30 @@ static void transfers_keep_to_events(void **state)
 
     (void)state;
     for (int round = 0; round < N_ROUNDS; round++) {
-        const struct vp_backend_ops *ops = gpu.ops;
-
         fill(round, n);
         gpu_copy(other, host, n);
         for (int i = 0; i < N_LAGS; i++)
-            assert_int_equal(
-                ops->copy(gpu.backend, gpu.stream, from, from + n, n), VP_OK);
-        assert_int_equal(ops->copy(gpu.backend, gpu.stream, from, other, n),
-                         VP_OK);
-        assert_int_equal(ops->event_record(written, gpu.stream), VP_OK);
-        assert_int_equal(ops->stream_wait(transfers, written), VP_OK);
+            assert_int_equal(vp_stream_copy(gpu.stream, from, from + n, n),
+                             VP_OK);
+        assert_int_equal(vp_stream_copy(gpu.stream, from, other, n), VP_OK);
+        assert_int_equal(vp_event_record(written, gpu.stream), VP_OK);
+        assert_int_equal(vp_stream_wait(transfers, written), VP_OK);
         pass_on(n);
-        assert_int_equal(ops->event_record(read_event, transfers), VP_OK);
-        assert_int_equal(ops->stream_wait(gpu.stream, read_event), VP_OK);
-        assert_int_equal(ops->copy(gpu.backend, gpu.stream, from, from + n, n),
-                         VP_OK);
+        assert_int_equal(vp_event_record(read_event, transfers), VP_OK);
+        assert_int_equal(vp_stream_wait(gpu.stream, read_event), VP_OK);
+        assert_int_equal(vp_stream_copy(gpu.stream, from, from + n, n), VP_OK);
         gpu_copy(host, to, n);
         for (size_t i = 0; i < n; i++)
             if (host[i] != byte_of(i, round))
                 fail_msg("round %d, byte %zu", round, i);
     }
-    gpu.ops->free(gpu.backend, other, MAX_BYTES);
+    vp_device_free(gpu.device, other, MAX_BYTES);
 }
 
 static void a_sum_of_one_is_that_one(void **state)
 {
     float *floats = (float *)(void *)host;
-    void *stream = gpu.ops->stream_handle(transfers);
+    void *stream = vp_stream_handle(transfers);
     int n = 100003;
 
     (void)state;
@@ -144,8 +140,8 @@ static void a_sum_of_one_is_that_one(void **state)
     assert_int_equal(nccl->all_reduce(from, to, (size_t)n, VP_NCCL_FLOATS,
                                       VP_NCCL_SUM, comm, stream),
                      VP_NCCL_OK);
-    assert_int_equal(gpu.ops->event_record(read_event, transfers), VP_OK);
-    assert_int_equal(gpu.ops->event_sync(read_event, 20000), VP_OK);
+    assert_int_equal(vp_event_record(read_event, transfers), VP_OK);
+    assert_int_equal(vp_event_sync(read_event, 20000), VP_OK);
     gpu_copy(host, to, (size_t)n * sizeof(float));
     for (int i = 0; i < n; i++)
         assert_true(floats[i] == (float)i * 0.1f);
@@ -163,8 +159,8 @@ static void abort_is_soon_over(void **state)
     for (int i = 0; i < 200; i++)
         pass_on(MAX_BYTES);
     assert_int_equal(nccl->break_off(comm), VP_NCCL_OK);
-    assert_int_equal(gpu.ops->event_record(read_event, transfers), VP_OK);
-    assert_int_equal(gpu.ops->event_sync(read_event, 10000), VP_OK);
+    assert_int_equal(vp_event_record(read_event, transfers), VP_OK);
+    assert_int_equal(vp_event_sync(read_event, 10000), VP_OK);
     assert_true(vp_clock_seconds(begin, vp_clock_ns()) < 10.0);
 }
 

@@ -510,10 +510,10 @@ static void literal_open(struct literal *lit, const struct run *run,
     memset(lit, 0, sizeof(*lit));
     lit->config = config;
     lit->n_stages = c->n_stages;
-    assert_int_equal(
-        test_device()->open(&config->backend_config, &lit->backend, &err),
-        VP_OK);
-    test_device()->attach(lit->backend);
+    assert_int_equal(vp_backend_open(test_device(), &config->backend_config,
+                                     &lit->backend, &err),
+                     VP_OK);
+    vp_device_attach(vp_backend_device(lit->backend));
     assert_int_equal(vp_batch_create(run->data, &lit->batch), VP_OK);
     for (int s = 0; s < c->n_stages; s++) {
         lit->stages[s].n_replicas = c->replicas[s];
@@ -773,16 +773,18 @@ static atomic_int n_syncs;
 static enum vp_status counting_sync(struct vp_event *event, int timeout_ms)
 {
     atomic_fetch_add(&n_syncs, 1);
-    return test_device()->event_sync(event, timeout_ms);
+    return test_device()->device->event_sync(event, timeout_ms);
 }
 
 static int count_syncs(const struct setup *setup, int n_minibatches)
 {
-    struct vp_backend_ops device = *test_device();
+    struct vp_backend_ops backend = *test_device();
+    struct vp_device_ops device = *backend.device;
     struct setup counted = *setup;
 
     device.event_sync = counting_sync;
-    counted.device = &device;
+    backend.device = &device;
+    counted.device = &backend;
     atomic_store(&n_syncs, 0);
     train_until(&counted, n_minibatches, NULL, NULL);
     return atomic_load(&n_syncs);

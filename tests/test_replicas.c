@@ -96,10 +96,10 @@ static void literal_open(struct literal *lit, const struct run *run)
     lit->run = run;
     lit->n_parts = config->n_stages;
     lit->n_mb = config->accumulation_steps;
-    assert_int_equal(
-        test_device()->open(&config->backend_config, &lit->backend, &err),
-        VP_OK);
-    test_device()->attach(lit->backend);
+    assert_int_equal(vp_backend_open(test_device(), &config->backend_config,
+                                     &lit->backend, &err),
+                     VP_OK);
+    vp_device_attach(vp_backend_device(lit->backend));
     assert_int_equal(vp_batch_create(run->data, &lit->batch), VP_OK);
     for (int s = 0; s < lit->n_parts; s++) {
         lit->parts[s].n_replicas = config->replicas[s];

@@ -112,7 +112,7 @@ static void compare_launches(struct vp_backend *backend,
 
     memory_init(&fused, p);
     memory_init(&single, p);
-    ops->attach(backend);
+    vp_device_attach(vp_backend_device(backend));
     if (ops->compile(backend, p, &exe, &err) != VP_OK)
         fail_msg("%s", err.text);
     for (int list = 0; list < VP_LIST_COUNT; list++) {
@@ -629,7 +629,8 @@ static int open_backends(void **state)
     for (int n = 1; n <= MAX_THREADS; n++) {
         struct vp_backend_config config = { .n_threads = n };
 
-        assert_int_equal(ops->open(&config, &backends[n], &err), VP_OK);
+        assert_int_equal(vp_backend_open(ops, &config, &backends[n], &err),
+                         VP_OK);
     }
     return 0;
 }

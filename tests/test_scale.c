@@ -168,9 +168,10 @@ static void literal_train(struct run *want, const struct setup *setup)
 
     assert_int_equal(run_create(&run, setup, 0, &err), VP_OK);
     spec.n_blocks = run.graphs[0].n_blocks;
-    assert_int_equal(
-        test_device()->open(&run.config.backend_config, &backend, &err), VP_OK);
-    test_device()->attach(backend);
+    assert_int_equal(vp_backend_open(test_device(), &run.config.backend_config,
+                                     &backend, &err),
+                     VP_OK);
+    vp_device_attach(vp_backend_device(backend));
     assert_int_equal(vp_batch_create(run.data, &lit.batch), VP_OK);
     config = vp_train_stage_config(&run.config);
     assert_int_equal(

@@ -40,10 +40,11 @@ static void literal_init(struct literal *lit, const struct run *run, int depth)
 
     *lit = (struct literal){ .run = run, .depth = depth };
     assert_true(graph->n_params <= MAX_PARAMS);
-    assert_int_equal(
-        vp_backend_cpu.open(&run->config.backend_config, &lit->backend, &err),
-        VP_OK);
-    vp_backend_cpu.attach(lit->backend);
+    assert_int_equal(vp_backend_open(&vp_backend_cpu,
+                                     &run->config.backend_config, &lit->backend,
+                                     &err),
+                     VP_OK);
+    vp_device_attach(vp_backend_device(lit->backend));
     assert_int_equal(vp_batch_create(run->data, &lit->batch), VP_OK);
     for (vp_par par = 0; par < graph->n_params; par++) {
         struct literal_param *p = &lit->params[par];

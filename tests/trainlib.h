@@ -23,11 +23,11 @@
 
 static atomic_llong n_device_bytes;
 
-static inline enum vp_status counting_alloc(struct vp_backend *backend,
-                                            size_t n, void **out)
+static inline enum vp_status counting_alloc(struct vp_device *device, size_t n,
+                                            void **out)
 {
     atomic_fetch_add(&n_device_bytes, (long long)n);
-    return test_device()->alloc(backend, n, out);
+    return test_device()->device->alloc(device, n, out);
 }
 
 /* ---- A small run -------------------------------------------------------- */
@@ -84,6 +84,7 @@ static const struct setup usual = {
 enum { MAX_STEPS = 64, MAX_DIMS = 3 };
 
 struct run {
+    struct vp_device_ops device;
     struct vp_backend_ops backend;
     const struct vp_model *model;
     struct vp_model_config sizes;
@@ -172,7 +173,9 @@ static inline enum vp_status run_create(struct run *run,
     for (int s = 0; s < VP_MAX_STAGES; s++)
         run->same_ratio[s] = setup->recompute;
     run->backend = setup->device ? *setup->device : *test_device();
-    run->backend.alloc = counting_alloc;
+    run->device = *run->backend.device;
+    run->device.alloc = counting_alloc;
+    run->backend.device = &run->device;
     atomic_store(&n_device_bytes, 0);
     run->model = vp_model_find(setup->model);
     run->sizes = small_sizes(setup);
@@ -394,9 +397,9 @@ static inline struct vp_stage_message *new_message(const struct vp_stage *stage,
     struct vp_stage_message *message = calloc(1, sizeof(*message));
 
     assert_non_null(message);
-    assert_int_equal(stage->ops->alloc(stage->backend, (size_t)n_bytes + 1,
-                                       &message->tensors),
-                     VP_OK);
+    assert_int_equal(
+        vp_device_alloc(stage->device, (size_t)n_bytes + 1, &message->tensors),
+        VP_OK);
     return message;
 }
 
@@ -404,7 +407,7 @@ static inline void free_message(const struct vp_stage *stage,
                                 struct vp_stage_message *message,
                                 int64_t n_bytes)
 {
-    stage->ops->free(stage->backend, message->tensors, (size_t)n_bytes + 1);
+    vp_device_free(stage->device, message->tensors, (size_t)n_bytes + 1);
     free(message);
 }
 

@@ -1,17 +1,20 @@
-/* What a device offers: buffers, copies, streams, events, compiled programs.
- * A backend fills one table; CPU is linked in, others are plugins. */
+/* Programs on a device: what runs the lists of a stage and its optimizer. A
+ * backend fills one table, and one of device/driver.h for its devices; CPU is
+ * linked in, others are plugins. */
 #ifndef VP_BACKEND_BACKEND_H
 #define VP_BACKEND_BACKEND_H
 
+#include "device/driver.h"
 #include "graph/program.h"
 #include "optim/optim.h"
 
-/* Changes with any structure that a plugin shares with the program. */
-#define VP_BACKEND_ABI 8
+/* Changes with any structure that a plugin shares with the program, those of
+ * device/driver.h included. */
+#define VP_BACKEND_ABI 9
 
+/* An open one. Every backend has its own; the first member is a struct
+ * vp_device. */
 struct vp_backend;
-struct vp_stream;
-struct vp_event;
 struct vp_exe; /* a program compiled for this device */
 
 /* Scalars of one minibatch, read by kernels; never baked into a program. */
@@ -33,7 +36,8 @@ struct vp_launch {
      * where the table says updates_early; not LAMB. Where a gradient is not
      * finite an element stays as it is. */
     const struct vp_optim_step *update;
-    double *squares; /* of the gradients, per tensor; from host_alloc() */
+    double *squares; /* of the gradients, per tensor; from
+                        vp_device_host_alloc() */
 };
 
 struct vp_backend_config {
@@ -69,9 +73,9 @@ struct vp_device_info {
 
 struct vp_backend_ops {
     const char *name;
-    bool host_memory;    /* the host can use what alloc() gives */
-    bool updates_early;  /* launch() takes an update along */
-    int w_linger;        /* see struct vp_stage_spec */
+    const struct vp_device_ops *device; /* of its devices */
+    bool updates_early;                 /* launch() takes an update along */
+    int w_linger;                       /* see struct vp_stage_spec */
     int64_t grad_linger; /* likewise; 0: gradients are never used up */
     /* If there are none, `why` says for what reason, unless it is NULL. */
     int (*n_devices)(struct vp_err *why);
@@ -81,52 +85,10 @@ struct vp_backend_ops {
     /* What tells a device from all others of its host, within `n_bytes`. NULL:
      * ranks need not share devices. */
     bool (*address)(int device, char *text, size_t n_bytes);
+    /* Called by vp_backend_open(), which sets the device's table. */
     enum vp_status (*open)(const struct vp_backend_config *config,
                            struct vp_backend **out, struct vp_err *err);
     void (*close)(struct vp_backend *backend);
-    /* The calling thread is the one that launches from now on. */
-    void (*attach)(struct vp_backend *backend);
-    /* More about the last call that failed; "" if there is nothing to say. */
-    const char *(*last_error)(const struct vp_backend *backend);
-
-    /* Zeroed. The size is given back on free. */
-    enum vp_status (*alloc)(struct vp_backend *backend, size_t n_bytes,
-                            void **out);
-    void (*free)(struct vp_backend *backend, void *buffer, size_t n_bytes);
-
-    /* Memory of the host that copies reach without the host's help. */
-    enum vp_status (*host_alloc)(struct vp_backend *backend, size_t n_bytes,
-                                 void **out);
-    void (*host_free)(struct vp_backend *backend, void *buffer);
-
-    enum vp_status (*stream_create)(struct vp_backend *backend,
-                                    struct vp_stream **out);
-    void (*stream_free)(struct vp_stream *stream);
-    /* For libraries made for the device: its own kind of stream. NULL where
-     * there is none. */
-    void *(*stream_handle)(struct vp_stream *stream);
-    enum vp_status (*event_create)(struct vp_backend *backend,
-                                   struct vp_event **out);
-    void (*event_free)(struct vp_event *event);
-    enum vp_status (*event_record)(struct vp_event *event,
-                                   struct vp_stream *stream);
-    /* The stream waits on the device, the host does not. */
-    enum vp_status (*stream_wait)(struct vp_stream *stream,
-                                  struct vp_event *event);
-    /* The host waits; VP_ERR_TIMEOUT after `timeout_ms`. */
-    enum vp_status (*event_sync)(struct vp_event *event, int timeout_ms);
-    /* An event that knows when the device reached it. NULL: the device does
-     * not lag behind its host, whose clock says as much. */
-    enum vp_status (*timed_event_create)(struct vp_backend *backend,
-                                         struct vp_event **out);
-    /* That time by vp_clock_ns(); waits for nothing. False: not reached yet, or
-     * recorded more than a minute ago. */
-    bool (*event_time)(struct vp_event *event, int64_t *ns_out);
-
-    /* Any pair of host and device addresses; ordered in the stream. The host
-     * may use its side at once, unless that is from host_alloc(). */
-    enum vp_status (*copy)(struct vp_backend *backend, struct vp_stream *stream,
-                           void *dst, const void *src, size_t n_bytes);
 
     size_t (*scratch_bytes)(struct vp_backend *backend,
                             const struct vp_graph *graph,
@@ -158,7 +120,7 @@ struct vp_backend_ops {
     enum vp_status (*shorten)(struct vp_backend *backend,
                               struct vp_stream *stream, float *data, int64_t n);
     /* Sum of squares of each gradient, in a fixed order; the host reads
-     * `sums_out`, which is from host_alloc(), after the stream. */
+     * `sums_out`, which is from vp_device_host_alloc(), after the stream. */
     enum vp_status (*sum_squares)(struct vp_backend *backend,
                                   struct vp_stream *stream,
                                   const struct vp_optim_tensor *tensors,
@@ -170,5 +132,12 @@ struct vp_backend_ops {
 };
 
 extern const struct vp_backend_ops vp_backend_cpu;
+
+/* Opens a device to run programs on; ops->close() ends it. */
+enum vp_status vp_backend_open(const struct vp_backend_ops *ops,
+                               const struct vp_backend_config *config,
+                               struct vp_backend **out, struct vp_err *err);
+/* Its device; freed by ops->close(). */
+struct vp_device *vp_backend_device(struct vp_backend *backend);
 
 #endif

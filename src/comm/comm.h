@@ -85,24 +85,24 @@ enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
 /* ---- Devices ------------------------------------------------------------ */
 
 /* Of the device that a rank computes on; a transport does not look inside. */
-struct vp_backend;
+struct vp_device;
 struct vp_stream;
 struct vp_event;
 
 /* How a transport that reaches the memory of a device waits there, and not on
  * the host. As in backend.h. */
 struct vp_accel {
-    struct vp_backend *backend;
-    void (*attach)(struct vp_backend *backend);
-    const char *(*last_error)(const struct vp_backend *backend);
-    enum vp_status (*alloc)(struct vp_backend *backend, size_t n_bytes,
+    struct vp_device *device;
+    void (*attach)(struct vp_device *device);
+    const char *(*last_error)(const struct vp_device *device);
+    enum vp_status (*alloc)(struct vp_device *device, size_t n_bytes,
                             void **out);
-    void (*free)(struct vp_backend *backend, void *buffer, size_t n_bytes);
-    enum vp_status (*stream_create)(struct vp_backend *backend,
+    void (*free)(struct vp_device *device, void *buffer, size_t n_bytes);
+    enum vp_status (*stream_create)(struct vp_device *device,
                                     struct vp_stream **out);
     void (*stream_free)(struct vp_stream *stream);
     void *(*stream_handle)(struct vp_stream *stream);
-    enum vp_status (*event_create)(struct vp_backend *backend,
+    enum vp_status (*event_create)(struct vp_device *device,
                                    struct vp_event **out);
     void (*event_free)(struct vp_event *event);
     enum vp_status (*event_record)(struct vp_event *event,

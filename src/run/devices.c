@@ -124,7 +124,7 @@ static void try_devices(const struct vp_devices_config *with,
         one.device = devices[r];
         if (!is_new(devices, r))
             continue;
-        if (train->backend->open(&one, &backend, &why) != VP_OK) {
+        if (vp_backend_open(train->backend, &one, &backend, &why) != VP_OK) {
             vp_lacks_add(with->lacks, "device %d (%s)", one.device, why.text);
             return;
         }
@@ -141,7 +141,7 @@ static enum vp_status set_devices(const struct vp_devices_config *with,
     const struct vp_config *config = with->config;
     int n_threads = train->backend_config.n_threads;
     int n_ranks = vp_config_n_ranks(config);
-    bool gpu = !train->backend->host_memory, named;
+    bool gpu = !train->backend->device->host_memory, named;
     int n_devices, *devices;
 
     named = config->machines.n >= n_ranks;

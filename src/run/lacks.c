@@ -116,7 +116,7 @@ void vp_lacks_find(const struct vp_lacks_config *with, struct vp_lacks *lacks)
         vp_lacks_add(lacks, "a transport (%s)", why.text);
     if (vp_hosts_may_be_elsewhere(with->config))
         return;
-    if (!with->train->backend->host_memory)
+    if (!with->train->backend->device->host_memory)
         find_device_memory(with, lacks);
     else if (!lacks->gpu) /* else a CPU stands in for it */
         find_host_memory(&with->host, lacks);

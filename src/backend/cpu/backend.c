@@ -1,5 +1,5 @@
-/* The CPU behind the backend table: calls run at once on the rank's pool, so
- * streams and events have nothing to do. */
+/* The CPU as a device and as a backend: calls run at once on the rank's pool,
+ * so streams and events have nothing to do. */
 #include "backend/backend.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/kernel.h"
@@ -8,12 +8,17 @@
 
 #include <math.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_THREADS = 1024 };
 
 struct vp_backend {
+    struct vp_device device;
+    /* Everything is done when a call returns: one of each is enough. */
+    struct vp_stream stream;
+    struct vp_event event;
     struct vp_pool *pool;
     bool pinned;
     cpu_set_t cores[MAX_THREADS]; /* of each thread, if pinned */
@@ -24,14 +29,6 @@ struct vp_backend {
     void *between_ctx;
 };
 
-struct vp_stream {
-    int unused;
-};
-
-struct vp_event {
-    int unused;
-};
-
 struct vp_exe {
     struct vp_backend *backend;
     const struct vp_program *program;
@@ -39,9 +36,7 @@ struct vp_exe {
     unsigned char lengths[];
 };
 
-/* Everything is done when a call returns: one of each serves all. */
-static struct vp_stream the_stream;
-static struct vp_event the_event;
+_Static_assert(offsetof(struct vp_backend, device) == 0, "see backend.h");
 
 /* The cores of the process, counted from 0, hold threads one by one. */
 static enum vp_status choose_cores(struct vp_backend *backend,
@@ -137,49 +132,55 @@ static int cpu_n_devices(struct vp_err *why)
     return 1;
 }
 
-static void cpu_attach(struct vp_backend *backend)
+/* ---- The device --------------------------------------------------------- */
+
+static struct vp_backend *backend_of(struct vp_device *device)
 {
-    setup_thread(backend, 0);
+    return (struct vp_backend *)device;
 }
 
-static const char *cpu_last_error(const struct vp_backend *backend)
+static void cpu_attach(struct vp_device *device)
 {
-    (void)backend;
+    setup_thread(backend_of(device), 0);
+}
+
+static const char *cpu_last_error(const struct vp_device *device)
+{
+    (void)device;
     return "";
 }
 
-static enum vp_status cpu_alloc(struct vp_backend *backend, size_t n_bytes,
+static enum vp_status cpu_alloc(struct vp_device *device, size_t n_bytes,
                                 void **out)
 {
-    (void)backend;
+    (void)device;
     return vp_pages_alloc(n_bytes, out);
 }
 
-static void cpu_free(struct vp_backend *backend, void *buffer, size_t n_bytes)
+static void cpu_free(struct vp_device *device, void *buffer, size_t n_bytes)
 {
-    (void)backend;
+    (void)device;
     vp_pages_free(buffer, n_bytes);
 }
 
-static enum vp_status cpu_host_alloc(struct vp_backend *backend, size_t n_bytes,
+static enum vp_status cpu_host_alloc(struct vp_device *device, size_t n_bytes,
                                      void **out)
 {
-    (void)backend;
+    (void)device;
     *out = calloc(1, n_bytes);
     return *out ? VP_OK : VP_ERR_NOMEM;
 }
 
-static void cpu_host_free(struct vp_backend *backend, void *buffer)
+static void cpu_host_free(struct vp_device *device, void *buffer)
 {
-    (void)backend;
+    (void)device;
     free(buffer);
 }
 
-static enum vp_status cpu_stream_create(struct vp_backend *backend,
+static enum vp_status cpu_stream_create(struct vp_device *device,
                                         struct vp_stream **out)
 {
-    (void)backend;
-    *out = &the_stream;
+    *out = &backend_of(device)->stream;
     return VP_OK;
 }
 
@@ -188,11 +189,10 @@ static void cpu_stream_free(struct vp_stream *stream)
     (void)stream;
 }
 
-static enum vp_status cpu_event_create(struct vp_backend *backend,
+static enum vp_status cpu_event_create(struct vp_device *device,
                                        struct vp_event **out)
 {
-    (void)backend;
-    *out = &the_event;
+    *out = &backend_of(device)->event;
     return VP_OK;
 }
 
@@ -224,15 +224,31 @@ static enum vp_status cpu_event_sync(struct vp_event *event, int timeout_ms)
     return VP_OK;
 }
 
-static enum vp_status cpu_copy(struct vp_backend *backend,
-                               struct vp_stream *stream, void *dst,
+static enum vp_status cpu_copy(struct vp_stream *stream, void *dst,
                                const void *src, size_t n_bytes)
 {
-    (void)backend;
     (void)stream;
     memcpy(dst, src, n_bytes);
     return VP_OK;
 }
+
+static const struct vp_device_ops cpu_device = {
+    .host_memory = true,
+    .attach = cpu_attach,
+    .last_error = cpu_last_error,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .host_alloc = cpu_host_alloc,
+    .host_free = cpu_host_free,
+    .stream_create = cpu_stream_create,
+    .stream_free = cpu_stream_free,
+    .copy = cpu_copy,
+    .stream_wait = cpu_stream_wait,
+    .event_create = cpu_event_create,
+    .event_free = cpu_event_free,
+    .event_record = cpu_event_record,
+    .event_sync = cpu_event_sync,
+};
 
 /* ---- Programs ----------------------------------------------------------- */
 
@@ -517,24 +533,10 @@ static enum vp_status cpu_update(struct vp_backend *backend,
 
 const struct vp_backend_ops vp_backend_cpu = {
     .name = "cpu",
-    .host_memory = true,
+    .device = &cpu_device,
     .n_devices = cpu_n_devices,
     .open = cpu_open,
     .close = cpu_close,
-    .attach = cpu_attach,
-    .last_error = cpu_last_error,
-    .alloc = cpu_alloc,
-    .free = cpu_free,
-    .host_alloc = cpu_host_alloc,
-    .host_free = cpu_host_free,
-    .stream_create = cpu_stream_create,
-    .stream_free = cpu_stream_free,
-    .event_create = cpu_event_create,
-    .event_free = cpu_event_free,
-    .event_record = cpu_event_record,
-    .stream_wait = cpu_stream_wait,
-    .event_sync = cpu_event_sync,
-    .copy = cpu_copy,
     .scratch_bytes = cpu_scratch_bytes,
     .compile = cpu_compile,
     .exe_free = cpu_exe_free,

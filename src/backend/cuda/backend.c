@@ -1,11 +1,12 @@
-/* The GPU behind the backend table: devices, memory, streams, the optimizer.
- * Lists of calls are in exe.c. */
+/* The GPU as a device and as a backend: memory, streams, the optimizer. Lists of
+ * calls are in exe.c. */
 #include "backend/cuda/profile.h"
 #include "backend/cuda/traffic.h"
 
 #include "base/clock.h"
 #include "base/limit.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -110,6 +111,8 @@ static void free_tables(struct vp_backend *backend)
     }
 }
 
+_Static_assert(offsetof(struct vp_backend, device) == 0, "see backend.h");
+
 static void cuda_close(struct vp_backend *backend)
 {
     if (!backend)
@@ -176,22 +179,22 @@ static bool cuda_address(int device, char *text, size_t n_bytes)
     return cudaDeviceGetPCIBusId(text, (int)n_bytes, device) == cudaSuccess;
 }
 
-static void cuda_attach(struct vp_backend *backend)
+static void cuda_attach(struct vp_device *device)
 {
-    cudaSetDevice(backend->cuda.device);
+    cudaSetDevice(vp_cuda_backend_of(device)->cuda.device);
 }
 
-static const char *cuda_last_error(const struct vp_backend *backend)
+static const char *cuda_last_error(const struct vp_device *device)
 {
-    return backend->cuda.err.text;
+    return ((const struct vp_backend *)device)->cuda.err.text;
 }
 
 /* ---- Memory ------------------------------------------------------------- */
 
-static enum vp_status cuda_alloc(struct vp_backend *backend, size_t n_bytes,
+static enum vp_status cuda_alloc(struct vp_device *device, size_t n_bytes,
                                  void **out)
 {
-    struct vp_cuda *cuda = &backend->cuda;
+    struct vp_cuda *cuda = &vp_cuda_backend_of(device)->cuda;
     size_t n_free = 0, n_all = 0;
     cudaError_t error;
 
@@ -213,25 +216,25 @@ static enum vp_status cuda_alloc(struct vp_backend *backend, size_t n_bytes,
                          "clearing");
 }
 
-static void cuda_free(struct vp_backend *backend, void *buffer, size_t n_bytes)
+static void cuda_free(struct vp_device *device, void *buffer, size_t n_bytes)
 {
     (void)n_bytes;
-    cudaSetDevice(backend->cuda.device);
+    cudaSetDevice(vp_cuda_backend_of(device)->cuda.device);
     cudaFree(buffer);
 }
 
-static enum vp_status cuda_host_alloc(struct vp_backend *backend,
-                                      size_t n_bytes, void **out)
+static enum vp_status cuda_host_alloc(struct vp_device *device, size_t n_bytes,
+                                      void **out)
 {
     return vp_cuda_check(
-        &backend->cuda,
+        &vp_cuda_backend_of(device)->cuda,
         cudaHostAlloc(out, n_bytes ? n_bytes : 1, cudaHostAllocPortable),
         "allocating host memory");
 }
 
-static void cuda_host_free(struct vp_backend *backend, void *buffer)
+static void cuda_host_free(struct vp_device *device, void *buffer)
 {
-    (void)backend;
+    (void)device;
     cudaFreeHost(buffer);
 }
 
@@ -252,28 +255,29 @@ static bool is_in_reach(const struct vp_cuda *cuda, const void *a,
 /* The engine that copies has to be waited for, and then waits for kernels: ten
  * microseconds and more in which the device does nothing. A kernel carries what
  * is small. */
-static enum vp_status cuda_copy(struct vp_backend *backend,
-                                struct vp_stream *stream, void *dst,
+static enum vp_status cuda_copy(struct vp_stream *base, void *dst,
                                 const void *src, size_t n_bytes)
 {
     enum { SMALL = 1 << 19 };
+    struct vp_cuda_stream *stream = vp_cuda_stream_of(base);
+    struct vp_cuda *cuda = &stream->backend->cuda;
 
-    if (n_bytes <= SMALL && is_in_reach(&backend->cuda, dst, src)) {
+    if (n_bytes <= SMALL && is_in_reach(cuda, dst, src)) {
         vp_cuda_carry(dst, src, n_bytes, stream->stream);
-        return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "copying");
+        return vp_cuda_check(cuda, cudaPeekAtLastError(), "copying");
     }
     return vp_cuda_check(
-        &backend->cuda,
+        cuda,
         cudaMemcpyAsync(dst, src, n_bytes, cudaMemcpyDefault, stream->stream),
         "copying");
 }
 
 /* ---- Streams and events ------------------------------------------------- */
 
-static void cuda_stream_free(struct vp_stream *stream)
+static void cuda_stream_free(struct vp_stream *base)
 {
-    if (!stream)
-        return;
+    struct vp_cuda_stream *stream = vp_cuda_stream_of(base);
+
     if (stream->stream)
         cudaStreamDestroy(stream->stream);
     vp_cuda_side_free(stream->side);
@@ -290,7 +294,7 @@ static void cuda_stream_free(struct vp_stream *stream)
     free(stream);
 }
 
-static enum vp_status make_streams(struct vp_stream *stream)
+static enum vp_status make_streams(struct vp_cuda_stream *stream)
 {
     struct vp_cuda *cuda = &stream->backend->cuda;
     const char *what = "creating a stream";
@@ -322,22 +326,23 @@ static enum vp_status make_streams(struct vp_stream *stream)
         cuda, cudaMalloc((void **)&stream->mb, sizeof(*stream->mb)), what);
 }
 
-static enum vp_status cuda_stream_create(struct vp_backend *backend,
+static enum vp_status cuda_stream_create(struct vp_device *device,
                                          struct vp_stream **out)
 {
-    struct vp_stream *stream = calloc(1, sizeof(*stream));
+    struct vp_backend *backend = vp_cuda_backend_of(device);
+    struct vp_cuda_stream *stream = calloc(1, sizeof(*stream));
     enum vp_status st;
 
     if (!stream)
         return VP_ERR_NOMEM;
     stream->backend = backend;
-    *out = stream;
+    *out = &stream->base;
     if (backend->plan_only)
         return VP_OK;
     cudaSetDevice(backend->cuda.device);
     st = make_streams(stream);
     if (st != VP_OK) {
-        cuda_stream_free(stream);
+        cuda_stream_free(&stream->base);
         *out = NULL;
     }
     return st;
@@ -345,13 +350,14 @@ static enum vp_status cuda_stream_create(struct vp_backend *backend,
 
 static void *cuda_stream_handle(struct vp_stream *stream)
 {
-    return stream->stream;
+    return vp_cuda_stream_of(stream)->stream;
 }
 
-static enum vp_status cuda_event_create(struct vp_backend *backend,
+static enum vp_status cuda_event_create(struct vp_device *device,
                                         struct vp_event **out)
 {
-    struct vp_event *event = calloc(1, sizeof(*event));
+    struct vp_backend *backend = vp_cuda_backend_of(device);
+    struct vp_cuda_event *event = calloc(1, sizeof(*event));
     enum vp_status st;
 
     if (!event)
@@ -366,21 +372,24 @@ static enum vp_status cuda_event_create(struct vp_backend *backend,
         free(event);
         return st;
     }
-    *out = event;
+    *out = &event->base;
     return VP_OK;
 }
 
-static void cuda_event_free(struct vp_event *event)
+static void cuda_event_free(struct vp_event *base)
 {
-    if (!event)
-        return;
+    struct vp_cuda_event *event = vp_cuda_event_of(base);
+
     cudaEventDestroy(event->event);
     free(event);
 }
 
-static enum vp_status cuda_event_record(struct vp_event *event,
-                                        struct vp_stream *stream)
+static enum vp_status cuda_event_record(struct vp_event *base,
+                                        struct vp_stream *to)
 {
+    struct vp_cuda_event *event = vp_cuda_event_of(base);
+    struct vp_cuda_stream *stream = vp_cuda_stream_of(to);
+
     if (event->clock)
         vp_cuda_clock_look(event->clock);
     return vp_cuda_check(&stream->backend->cuda,
@@ -388,18 +397,22 @@ static enum vp_status cuda_event_record(struct vp_event *event,
                          "recording an event");
 }
 
-static enum vp_status cuda_stream_wait(struct vp_stream *stream,
+static enum vp_status cuda_stream_wait(struct vp_stream *base,
                                        struct vp_event *event)
 {
-    return vp_cuda_check(&stream->backend->cuda,
-                         cudaStreamWaitEvent(stream->stream, event->event, 0),
-                         "waiting for an event");
+    struct vp_cuda_stream *stream = vp_cuda_stream_of(base);
+
+    return vp_cuda_check(
+        &stream->backend->cuda,
+        cudaStreamWaitEvent(stream->stream, vp_cuda_event_of(event)->event, 0),
+        "waiting for an event");
 }
 
 /* CUDA's own wait has no limit. Looks often at first, then every 50 us. */
-static enum vp_status cuda_event_sync(struct vp_event *event, int timeout_ms)
+static enum vp_status cuda_event_sync(struct vp_event *base, int timeout_ms)
 {
     enum { SPINS = 2000 };
+    const struct vp_cuda_event *event = vp_cuda_event_of(base);
     const struct timespec pause = { .tv_nsec = 50000 };
     const struct vp_backend *backend = event->backend;
     struct vp_limit limit = vp_limit_ms(timeout_ms);
@@ -420,6 +433,26 @@ static enum vp_status cuda_event_sync(struct vp_event *event, int timeout_ms)
     }
 }
 
+static const struct vp_device_ops cuda_device = {
+    .attach = cuda_attach,
+    .last_error = cuda_last_error,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .stream_create = cuda_stream_create,
+    .stream_free = cuda_stream_free,
+    .stream_handle = cuda_stream_handle,
+    .copy = cuda_copy,
+    .stream_wait = cuda_stream_wait,
+    .event_create = cuda_event_create,
+    .event_free = cuda_event_free,
+    .event_record = cuda_event_record,
+    .event_sync = cuda_event_sync,
+    .timed_event_create = vp_cuda_timed_event_create,
+    .event_time = vp_cuda_event_time,
+};
+
 /* ---- Optimizer ---------------------------------------------------------- */
 
 static size_t cuda_scratch_bytes(struct vp_backend *backend,
@@ -437,7 +470,7 @@ static enum vp_status cuda_add(struct vp_backend *backend,
                                struct vp_stream *stream, float *dst,
                                const float *src, int64_t n)
 {
-    vp_cuda_add_floats(dst, src, n, stream->stream);
+    vp_cuda_add_floats(dst, src, n, vp_cuda_stream_of(stream)->stream);
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "adding");
 }
 
@@ -445,7 +478,7 @@ static enum vp_status cuda_shorten(struct vp_backend *backend,
                                    struct vp_stream *stream, float *data,
                                    int64_t n)
 {
-    vp_cuda_shorten_floats(data, n, stream->stream);
+    vp_cuda_shorten_floats(data, n, vp_cuda_stream_of(stream)->stream);
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "rounding");
 }
 
@@ -485,7 +518,8 @@ static enum vp_status cuda_sum_squares(struct vp_backend *backend,
 
     VP_TRY(vp_cuda_find_tensors(backend, tensors, n_tensors, &table));
     label = vp_cuda_profile_push(backend->cuda.profile);
-    vp_cuda_sum_squares(table, grad, sums_out, stream->stream);
+    vp_cuda_sum_squares(table, grad, sums_out,
+                        vp_cuda_stream_of(stream)->stream);
     vp_cuda_profile_pop_other(backend->cuda.profile, label, "norm",
                               vp_cuda_squares_traffic(tensors, n_tensors));
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(),
@@ -502,7 +536,7 @@ static enum vp_status cuda_update(struct vp_backend *backend,
     VP_TRY(
         vp_cuda_find_tensors(backend, step->tensors, step->n_tensors, &table));
     label = vp_cuda_profile_push(backend->cuda.profile);
-    vp_cuda_update(table, step, stream->stream);
+    vp_cuda_update(table, step, vp_cuda_stream_of(stream)->stream);
     vp_cuda_profile_pop_other(backend->cuda.profile, label, "update",
                               vp_cuda_update_traffic(step));
     return vp_cuda_check(&backend->cuda, cudaPeekAtLastError(), "updating");
@@ -512,6 +546,7 @@ static enum vp_status cuda_update(struct vp_backend *backend,
 
 static const struct vp_backend_ops cuda_ops = {
     .name = "cuda",
+    .device = &cuda_device,
     .updates_early = true,
     .w_linger = 6,
     .grad_linger = 64 << 20,
@@ -520,23 +555,6 @@ static const struct vp_backend_ops cuda_ops = {
     .address = cuda_address,
     .open = cuda_open,
     .close = cuda_close,
-    .attach = cuda_attach,
-    .last_error = cuda_last_error,
-    .alloc = cuda_alloc,
-    .free = cuda_free,
-    .host_alloc = cuda_host_alloc,
-    .host_free = cuda_host_free,
-    .stream_create = cuda_stream_create,
-    .stream_free = cuda_stream_free,
-    .stream_handle = cuda_stream_handle,
-    .event_create = cuda_event_create,
-    .event_free = cuda_event_free,
-    .event_record = cuda_event_record,
-    .stream_wait = cuda_stream_wait,
-    .event_sync = cuda_event_sync,
-    .timed_event_create = vp_cuda_timed_event_create,
-    .event_time = vp_cuda_event_time,
-    .copy = cuda_copy,
     .scratch_bytes = cuda_scratch_bytes,
     .compile = vp_cuda_compile,
     .exe_free = vp_cuda_exe_free,

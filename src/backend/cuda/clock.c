@@ -147,10 +147,11 @@ void vp_cuda_clock_stop(struct vp_cuda_clock *clock)
         cudaStreamDestroy(clock->stream);
 }
 
-enum vp_status vp_cuda_timed_event_create(struct vp_backend *backend,
+enum vp_status vp_cuda_timed_event_create(struct vp_device *device,
                                           struct vp_event **out)
 {
-    struct vp_event *event;
+    struct vp_backend *backend = vp_cuda_backend_of(device);
+    struct vp_cuda_event *event;
     enum vp_status st;
 
     cudaSetDevice(backend->cuda.device);
@@ -167,7 +168,7 @@ enum vp_status vp_cuda_timed_event_create(struct vp_backend *backend,
     }
     event->backend = backend;
     event->clock = &backend->clock;
-    *out = event;
+    *out = &event->base;
     return VP_OK;
 }
 
@@ -179,8 +180,9 @@ void vp_cuda_clock_look(struct vp_cuda_clock *clock)
 
 /* By the last moment before it: one may have been taken since the event was
  * recorded, and even since it was reached. */
-bool vp_cuda_event_time(struct vp_event *event, int64_t *ns_out)
+bool vp_cuda_event_time(struct vp_event *base, int64_t *ns_out)
 {
+    const struct vp_cuda_event *event = vp_cuda_event_of(base);
     const struct vp_cuda_clock *clock = event->clock;
     int64_t oldest = clock->n > VP_CUDA_MOMENTS ? clock->n - VP_CUDA_MOMENTS
                                                 : 0;

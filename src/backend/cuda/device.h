@@ -41,6 +41,7 @@ struct vp_cuda_clock {
 
 /* backend.c and exe.c see the same structures. */
 struct vp_backend {
+    struct vp_device device; /* first, see backend.h */
     struct vp_cuda cuda;
     struct vp_cuda_clock clock;
     bool plan_only;
@@ -53,7 +54,8 @@ struct vp_backend {
 
 enum { VP_CUDA_UPDATES = 32 }; /* that can be waited for one by one */
 
-struct vp_stream {
+struct vp_cuda_stream {
+    struct vp_stream base;
     struct vp_backend *backend;
     cudaStream_t stream;
     struct vp_cuda_mb *mb; /* on the device: of the list being run */
@@ -62,11 +64,27 @@ struct vp_stream {
     cudaEvent_t fork, join, updated[VP_CUDA_UPDATES];
 };
 
-struct vp_event {
+struct vp_cuda_event {
+    struct vp_event base;
     struct vp_backend *backend;
     cudaEvent_t event;
     struct vp_cuda_clock *clock; /* NULL: it has no time */
 };
+
+static inline struct vp_backend *vp_cuda_backend_of(struct vp_device *device)
+{
+    return (struct vp_backend *)device;
+}
+
+static inline struct vp_cuda_stream *vp_cuda_stream_of(struct vp_stream *stream)
+{
+    return (struct vp_cuda_stream *)stream;
+}
+
+static inline struct vp_cuda_event *vp_cuda_event_of(struct vp_event *event)
+{
+    return (struct vp_cuda_event *)event;
+}
 
 /* Says what CUDA said: VP_ERR_NOMEM, or VP_ERR_IO for a device that fails. */
 enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
@@ -79,7 +97,7 @@ enum vp_status vp_cuda_find_tensors(struct vp_backend *backend,
                                     int n, struct vp_cuda_tensors **out);
 
 /* clock.c */
-enum vp_status vp_cuda_timed_event_create(struct vp_backend *backend,
+enum vp_status vp_cuda_timed_event_create(struct vp_device *device,
                                           struct vp_event **out);
 /* Before a timed event is recorded. */
 void vp_cuda_clock_look(struct vp_cuda_clock *clock);

@@ -87,7 +87,7 @@ enum vp_status vp_cuda_early_begin(struct vp_cuda_early *early,
                                    enum vp_list list,
                                    const struct vp_launch *launch,
                                    struct vp_cuda_tensors *tensors, bool alone,
-                                   struct vp_stream *stream)
+                                   struct vp_cuda_stream *stream)
 {
     const struct vp_optim_step *step = launch->update;
 
@@ -169,7 +169,7 @@ static enum vp_status mark_end(struct vp_cuda_early *early)
 /* Gives the tail what is final. */
 static enum vp_status give(struct vp_cuda_early *early)
 {
-    struct vp_stream *stream = early->stream;
+    struct vp_cuda_stream *stream = early->stream;
 
     if (early->n_given == early->n_final)
         return VP_OK;
@@ -241,7 +241,7 @@ enum vp_status vp_cuda_early_guard(struct vp_cuda_early *early, int index,
 /* Waits for the updates even where they failed: a capture must be joined. */
 enum vp_status vp_cuda_early_end(struct vp_cuda_early *early)
 {
-    struct vp_stream *stream = early->stream;
+    struct vp_cuda_stream *stream = early->stream;
     enum vp_status st, joined = VP_OK;
 
     early->n_final = early->step->n_tensors;

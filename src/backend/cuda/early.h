@@ -26,7 +26,7 @@ struct vp_cuda_early {
     enum vp_list list;
     struct vp_cuda_tensors *tensors;
     const struct vp_optim_step *step;
-    struct vp_stream *stream;
+    struct vp_cuda_stream *stream;
     cudaStream_t tail;           /* the list's own: nothing runs beside it */
     struct vp_cuda_final *order; /* all tensors, as they become final */
     bool forked;                 /* the tail has come along */
@@ -46,7 +46,7 @@ enum vp_status vp_cuda_early_begin(struct vp_cuda_early *early,
                                    enum vp_list list,
                                    const struct vp_launch *launch,
                                    struct vp_cuda_tensors *tensors, bool alone,
-                                   struct vp_stream *stream);
+                                   struct vp_cuda_stream *stream);
 /* Before call number `index` of the list. */
 enum vp_status vp_cuda_early_guard(struct vp_cuda_early *early, int index,
                                    cudaStream_t stream);

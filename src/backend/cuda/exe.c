@@ -157,7 +157,7 @@ static enum vp_status run_calls(struct vp_cuda_call *calls, int n,
  * runs beside anything else. */
 static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
                                const struct vp_launch *launch,
-                               struct vp_stream *stream)
+                               struct vp_cuda_stream *stream)
 {
     bool alone = exe->backend->cuda.profile != NULL;
     struct vp_cuda_side *side = alone ? NULL : stream->side;
@@ -216,7 +216,7 @@ static enum vp_status remember(struct vp_exe *exe, const struct key *key)
 
 static enum vp_status capture(struct vp_exe *exe, struct replay *replay,
                               const struct vp_launch *launch,
-                              struct vp_stream *stream)
+                              struct vp_cuda_stream *stream)
 {
     struct vp_cuda *cuda = &exe->backend->cuda;
     cudaGraph_t graph = NULL;
@@ -253,7 +253,7 @@ static void set_mb(struct vp_cuda_mb *dst, const struct vp_mb *mb,
 /* What a graph finds in memory. */
 static enum vp_status set_scalars(struct vp_backend *backend,
                                   const struct vp_launch *launch,
-                                  struct vp_stream *stream)
+                                  struct vp_cuda_stream *stream)
 {
     const struct vp_optim_step *update = launch->update;
     struct vp_cuda_tensors *tensors;
@@ -291,7 +291,7 @@ static struct key key_of(const struct vp_exe *exe, enum vp_list list, int first,
 /* Where they go to differs from launch to launch: not in a graph. */
 static enum vp_status tell_squares(struct vp_backend *backend,
                                    const struct vp_launch *launch,
-                                   struct vp_stream *stream)
+                                   struct vp_cuda_stream *stream)
 {
     const struct vp_optim_step *update = launch->update;
     struct vp_cuda_tensors *tensors;
@@ -307,7 +307,7 @@ static enum vp_status tell_squares(struct vp_backend *backend,
 /* Call by call, or by a graph where there is one or it is time for one. */
 static enum vp_status run_or_replay(struct vp_exe *exe, const struct key *key,
                                     const struct vp_launch *launch,
-                                    struct vp_stream *stream)
+                                    struct vp_cuda_stream *stream)
 {
     struct vp_cuda *cuda = &exe->backend->cuda;
     struct replay *replay = find(exe, key);
@@ -325,8 +325,9 @@ static enum vp_status run_or_replay(struct vp_exe *exe, const struct key *key,
 enum vp_status vp_cuda_launch_part(struct vp_exe *exe, enum vp_list list,
                                    int first, int n,
                                    const struct vp_launch *launch,
-                                   struct vp_stream *stream)
+                                   struct vp_stream *base)
 {
+    struct vp_cuda_stream *stream = vp_cuda_stream_of(base);
     struct key key = key_of(exe, list, first, n, launch);
 
     if (n == 0)

@@ -106,7 +106,7 @@ static void receive_body(struct vp_nccl_channel *channel,
     const struct vp_accel *device = &nccl->device;
     struct vp_nccl_clique *clique = channel->cliques[slot->envelope->sender];
 
-    device->attach(device->backend);
+    device->attach(device->device);
     vp_nccl_check_device(
         nccl, device->stream_wait(clique->stream, buffer->read), "receiving");
     vp_nccl_check(nccl,

@@ -108,7 +108,7 @@ static void *join(void *arg)
     struct vp_nccl_clique *clique = errand->clique;
     int rc;
 
-    nccl->device.attach(nccl->device.backend);
+    nccl->device.attach(nccl->device.device);
     rc = nccl->api->join(&clique->comm, clique->n, errand->id, clique->me);
     if (rc != VP_NCCL_OK)
         errand->status = vp_nccl_blame(nccl, "joining", rc, &errand->err);
@@ -141,10 +141,10 @@ enum vp_status vp_nccl_clique_create(struct vp_nccl_world *nccl,
     clique->next = nccl->cliques;
     nccl->cliques = clique;
     pthread_mutex_unlock(&nccl->lock);
-    if (device->stream_create(device->backend, &clique->stream) != VP_OK ||
-        device->event_create(device->backend, &clique->done) != VP_OK)
+    if (device->stream_create(device->device, &clique->stream) != VP_OK ||
+        device->event_create(device->device, &clique->done) != VP_OK)
         return vp_err_set(err, VP_ERR_IO, "NCCL, a stream: %s",
-                          device->last_error(device->backend));
+                          device->last_error(device->device));
     clique->handle = device->stream_handle(clique->stream);
     *out = clique;
     return VP_OK;
@@ -182,7 +182,7 @@ static enum vp_status try_use(struct errand *errand)
     void *spare;
     int rc;
 
-    VP_TRY(device->alloc(device->backend, n_bytes, &spare));
+    VP_TRY(device->alloc(device->device, n_bytes, &spare));
     if (errand->use == VP_NCCL_REDUCE)
         rc = api->all_reduce(spare, spare, 1, VP_NCCL_FLOATS, VP_NCCL_SUM,
                              clique->comm, clique->handle);
@@ -193,7 +193,7 @@ static enum vp_status try_use(struct errand *errand)
              : vp_nccl_blame(errand->nccl, "connecting", rc, &errand->err);
     if (st == VP_OK)
         st = device->event_sync(clique->done, JOIN_MS);
-    device->free(device->backend, spare, n_bytes);
+    device->free(device->device, spare, n_bytes);
     return st;
 }
 
@@ -202,11 +202,11 @@ static void *connect(void *arg)
     struct errand *errand = arg;
     const struct vp_accel *device = &errand->nccl->device;
 
-    device->attach(device->backend);
+    device->attach(device->device);
     errand->status = try_use(errand);
     if (errand->status != VP_OK && !errand->err.text[0])
         vp_err_set(&errand->err, errand->status, "NCCL, connecting: %s",
-                   device->last_error(device->backend));
+                   device->last_error(device->device));
     atomic_store(&errand->done, true);
     return NULL;
 }
@@ -242,7 +242,7 @@ static void free_clique(struct vp_nccl_world *nccl,
     device->event_free(clique->done);
     device->stream_free(clique->stream);
     if (clique->room)
-        device->free(device->backend, clique->room, clique->n_room_bytes);
+        device->free(device->device, clique->room, clique->n_room_bytes);
     free(clique);
 }
 

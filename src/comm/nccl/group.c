@@ -184,7 +184,7 @@ static enum vp_status make_room(struct group *group, const struct list *lists)
     if (n_floats == 0)
         return VP_OK;
     group->clique->n_room_bytes = (size_t)n_floats * sizeof(float);
-    return device->alloc(device->backend, group->clique->n_room_bytes,
+    return device->alloc(device->device, group->clique->n_room_bytes,
                          &group->clique->room);
 }
 

@@ -37,7 +37,7 @@ void vp_nccl_check_device(struct vp_nccl_world *nccl, enum vp_status st,
     if (st == VP_OK)
         return;
     vp_err_set(&err, st, "NCCL, %s: %s", what,
-               nccl->device.last_error(nccl->device.backend));
+               nccl->device.last_error(nccl->device.device));
     vp_world_abort(nccl->world, st, err.text);
 }
 

@@ -17,30 +17,27 @@ struct entry {
 };
 
 struct vp_device_log {
-    const struct vp_backend_ops *ops;
     int64_t first, next; /* entries on their way, by number */
     int64_t last_ns;     /* where the action before ended; 0: there is none */
     int64_t waited_ns;   /* of the rank, when the action began */
     struct entry entries[MAX_AHEAD];
 };
 
-enum vp_status vp_device_log_create(const struct vp_backend_ops *ops,
-                                    struct vp_backend *backend,
+enum vp_status vp_device_log_create(struct vp_device *device,
                                     struct vp_device_log **out)
 {
     struct vp_device_log *log;
     enum vp_status st = VP_OK;
 
-    if (!ops->event_time)
+    if (!vp_device_is_async(device))
         return VP_OK;
     log = calloc(1, sizeof(*log));
     if (!log)
         return VP_ERR_NOMEM;
-    log->ops = ops;
     for (int i = 0; i < MAX_AHEAD && st == VP_OK; i++) {
-        st = ops->timed_event_create(backend, &log->entries[i].begin);
+        st = vp_event_create_timed(device, &log->entries[i].begin);
         if (st == VP_OK)
-            st = ops->timed_event_create(backend, &log->entries[i].end);
+            st = vp_event_create_timed(device, &log->entries[i].end);
     }
     if (st != VP_OK) {
         vp_device_log_free(log);
@@ -53,8 +50,8 @@ enum vp_status vp_device_log_create(const struct vp_backend_ops *ops,
 void vp_device_log_free(struct vp_device_log *log)
 {
     for (int i = 0; log && i < MAX_AHEAD; i++) {
-        log->ops->event_free(log->entries[i].begin);
-        log->ops->event_free(log->entries[i].end);
+        vp_event_free(log->entries[i].begin);
+        vp_event_free(log->entries[i].end);
     }
     free(log);
 }
@@ -133,8 +130,8 @@ static bool record_next(struct vp_rank *rank)
     int64_t i = next_timed(log), begin_ns, end_ns, idle_ns;
     struct entry *entry = entry_at(log, i);
 
-    if (i == log->next || !log->ops->event_time(entry->end, &end_ns) ||
-        !log->ops->event_time(entry->begin, &begin_ns))
+    if (i == log->next || !vp_event_time(entry->end, &end_ns) ||
+        !vp_event_time(entry->begin, &begin_ns))
         return false;
     if (log->last_ns == 0)
         log->last_ns = begin_ns;
@@ -157,8 +154,8 @@ void vp_device_log_begin(struct vp_rank *rank, const struct vp_action *action)
     if (!log || is_message(action->kind))
         return;
     log->waited_ns = rank->waited_ns;
-    log->ops->event_record(entry_at(log, log->next)->begin,
-                           stage_of(rank, action)->stage.stream);
+    vp_event_record(entry_at(log, log->next)->begin,
+                    stage_of(rank, action)->stage.stream);
 }
 
 void vp_device_log_end(struct vp_rank *rank, const struct vp_action *action,
@@ -173,8 +170,7 @@ void vp_device_log_end(struct vp_rank *rank, const struct vp_action *action,
     entry->flops = rank->action_flops;
     entry->timed = !is_message(action->kind);
     if (entry->timed)
-        log->ops->event_record(entry->end,
-                               stage_of(rank, action)->stage.stream);
+        vp_event_record(entry->end, stage_of(rank, action)->stage.stream);
     log->next++;
     while (record_next(rank))
         ;

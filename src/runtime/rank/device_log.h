@@ -11,9 +11,8 @@
 
 #include "runtime/rank/rank.h"
 
-/* `*out` stays NULL where the device does not lag behind. */
-enum vp_status vp_device_log_create(const struct vp_backend_ops *ops,
-                                    struct vp_backend *backend,
+/* `*out` stays NULL if the device is not asynchronous. */
+enum vp_status vp_device_log_create(struct vp_device *device,
                                     struct vp_device_log **out);
 void vp_device_log_free(struct vp_device_log *log);
 

@@ -68,7 +68,7 @@ static enum vp_status acquire(struct vp_rank *rank,
     count(rank, &rs->count.way[direction].send_ns, vp_watch_end_wait(rank, st));
     VP_TRY(st);
     *message_out = message;
-    VP_TRY(rs->stage.ops->stream_wait(rs->stage.stream, (*message_out)->read));
+    VP_TRY(vp_stream_wait(rs->stage.stream, (*message_out)->read));
     vp_device_log_begin(rank, action);
     return VP_OK;
 }
@@ -339,7 +339,7 @@ static enum vp_status mark_written(struct vp_rank *rank,
         message->written = rs->sent[direction][k];
     VP_TRY(vp_wire_pack(&rs->stage, message,
                         direction == ACT ? VP_LIST_F : VP_LIST_B, n_bytes_out));
-    return rs->stage.ops->event_record(message->written, rs->stage.stream);
+    return vp_event_record(message->written, rs->stage.stream);
 }
 
 static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,
@@ -404,8 +404,7 @@ static void fail(struct vp_rank *rank, enum vp_status st)
 {
     const struct vp_action *action = &rank->job->schedule->ranks[rank->index]
                                           .actions[atomic_load(&rank->doing)];
-    const char *why = rank->pipeline->config->backend->last_error(
-        rank->backend);
+    const char *why = vp_device_last_error(rank->device);
     struct vp_err err = { .text = "" };
     char text[64];
 
@@ -454,7 +453,7 @@ static const char *values_of(struct vp_rank *rank, struct vp_stage *stage,
                              const struct vp_stage_message *message,
                              int64_t n_bytes)
 {
-    if (stage->ops->host_memory)
+    if (vp_device_has_host_memory(stage->device))
         return message->tensors;
     if (rank->n_host_copy < n_bytes) {
         free(rank->host_copy);
@@ -462,8 +461,8 @@ static const char *values_of(struct vp_rank *rank, struct vp_stage *stage,
         rank->n_host_copy = rank->host_copy ? n_bytes : 0;
     }
     if (!rank->host_copy ||
-        stage->ops->copy(stage->backend, stage->stream, rank->host_copy,
-                         message->tensors, (size_t)n_bytes) != VP_OK ||
+        vp_stream_copy(stage->stream, rank->host_copy, message->tensors,
+                       (size_t)n_bytes) != VP_OK ||
         vp_stage_wait(stage) != VP_OK)
         return NULL;
     return rank->host_copy;

@@ -161,6 +161,7 @@ struct vp_rank {
     int index;
     bool is_here; /* it lives in this process; else only its plan does */
     struct vp_backend *backend;
+    struct vp_device *device; /* its device */
     struct vp_rank_stage *stages;
     int n_stages;
     struct vp_prefetch *reader;  /* of a replica of stage 0 */

@@ -104,10 +104,9 @@ static enum vp_status copy_mirror(struct vp_rank_stage *rs, bool back)
 
     if (!rs->mirror)
         return VP_OK;
-    return stage->ops->copy(stage->backend, stage->stream,
-                            back ? stage->grads : rs->mirror,
-                            back ? rs->mirror : stage->grads,
-                            (size_t)stage->n_bytes[VP_SPACE_GRAD]);
+    return vp_stream_copy(stage->stream, back ? stage->grads : rs->mirror,
+                          back ? rs->mirror : stage->grads,
+                          (size_t)stage->n_bytes[VP_SPACE_GRAD]);
 }
 
 enum vp_status vp_exec_reduce(struct vp_rank *rank,

@@ -50,9 +50,8 @@ static enum vp_status copy_uses(struct vp_rank *rank, const struct vp_tie *tie,
     for (int i = 0; tie->mirror && i < n; i++) {
         float *host = tie->mirror + i * tie->n;
 
-        VP_TRY(stage->ops->copy(stage->backend, stage->stream,
-                                back ? terms[i].data : host,
-                                back ? host : terms[i].data, n_bytes));
+        VP_TRY(vp_stream_copy(stage->stream, back ? terms[i].data : host,
+                              back ? host : terms[i].data, n_bytes));
         if (!back)
             terms[i].data = host;
     }
@@ -307,7 +306,7 @@ static bool may_be_late(const struct vp_rank *rank, int64_t step)
 {
     const struct vp_train_config *config = rank->pipeline->config;
 
-    return config->backend->event_time && !norm_decides(config) &&
+    return vp_device_is_async(rank->device) && !norm_decides(config) &&
            !vp_save_is_due_after(config, rank->job->schedule, rank->job->sync,
                                  step);
 }

@@ -188,15 +188,17 @@ enum vp_status vp_stage_init(struct vp_stage *stage,
     *stage = (struct vp_stage){ .config = *config,
                                 .ops = config->backend,
                                 .backend = backend,
+                                .device = vp_backend_device(backend),
                                 .spec = *spec,
                                 .shape = *shape,
                                 .scale = { .value = config->scale.start } };
     if (make_tables(stage) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "planning a stage: out of memory");
-    st = stage->ops->stream_create(backend, &stage->stream);
+    st = vp_stream_create(stage->device, &stage->stream);
     if (st != VP_OK)
         return vp_err_set(err, st, "planning a stage: %s: %s",
-                          vp_status_name(st), stage->ops->last_error(backend));
+                          vp_status_name(st),
+                          vp_device_last_error(stage->device));
     for (int i = 0; i < config->n_graphs; i++)
         VP_TRY(lower_bucket(stage, i, err));
     add_memory(stage);
@@ -245,14 +247,13 @@ static enum vp_status alloc_buffer(struct vp_stage *stage, void **buffer,
 {
     if (n_bytes == 0)
         return VP_OK;
-    return stage->ops->alloc(stage->backend, (size_t)n_bytes, buffer);
+    return vp_device_alloc(stage->device, (size_t)n_bytes, buffer);
 }
 
 static enum vp_status free_buffer(struct vp_stage *stage, void **buffer,
                                   int64_t n_bytes)
 {
-    if (*buffer)
-        stage->ops->free(stage->backend, *buffer, (size_t)n_bytes);
+    vp_device_free(stage->device, *buffer, (size_t)n_bytes);
     *buffer = NULL;
     return VP_OK;
 }
@@ -342,13 +343,14 @@ static enum vp_status each_event(struct vp_stage *stage, event_fn fn)
 static enum vp_status create_event(struct vp_stage *stage,
                                    struct vp_event **event)
 {
-    return stage->ops->event_create(stage->backend, event);
+    return vp_event_create(stage->device, event);
 }
 
 static enum vp_status free_event(struct vp_stage *stage,
                                  struct vp_event **event)
 {
-    stage->ops->event_free(*event);
+    (void)stage;
+    vp_event_free(*event);
     *event = NULL;
     return VP_OK;
 }
@@ -363,11 +365,10 @@ static enum vp_status allocate_batches(struct vp_stage *stage)
     for (int i = 0; is_first(stage) && i < stage->shape.n_slots; i++) {
         struct vp_stage_message *batch = &stage->batches[i];
 
-        if (stage->ops->host_memory)
+        if (vp_device_has_host_memory(stage->device))
             batch->host = batch->tensors;
         else
-            VP_TRY(
-                stage->ops->host_alloc(stage->backend, n_bytes, &batch->host));
+            VP_TRY(vp_device_host_alloc(stage->device, n_bytes, &batch->host));
     }
     return VP_OK;
 }
@@ -375,15 +376,14 @@ static enum vp_status allocate_batches(struct vp_stage *stage)
 static void free_batches(struct vp_stage *stage)
 {
     for (int i = 0; i < stage->shape.n_slots; i++)
-        if (!stage->ops->host_memory && stage->batches[i].host)
-            stage->ops->host_free(stage->backend, stage->batches[i].host);
+        if (!vp_device_has_host_memory(stage->device))
+            vp_device_host_free(stage->device, stage->batches[i].host);
 }
 
 static enum vp_status allocate_sums(struct vp_stage *stage, double **out)
 {
-    return stage->ops->host_alloc(stage->backend,
-                                  (size_t)stage->n_tensors * sizeof(double),
-                                  (void **)out);
+    return vp_device_host_alloc(
+        stage->device, (size_t)stage->n_tensors * sizeof(double), (void **)out);
 }
 
 static enum vp_status allocate(struct vp_stage *stage)
@@ -392,8 +392,8 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(allocate_batches(stage));
     VP_TRY(vp_wires_allocate(stage));
     VP_TRY(each_event(stage, create_event));
-    VP_TRY(stage->ops->host_alloc(
-        stage->backend, (size_t)stage->shape.n_slots * sizeof(*stage->losses),
+    VP_TRY(vp_device_host_alloc(
+        stage->device, (size_t)stage->shape.n_slots * sizeof(*stage->losses),
         (void **)&stage->losses));
     VP_TRY(allocate_sums(stage, &stage->sums));
     VP_TRY(allocate_sums(stage, &stage->next_sums));
@@ -403,7 +403,7 @@ static enum vp_status allocate(struct vp_stage *stage)
 enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err)
 {
     if (allocate(stage) != VP_OK) {
-        const char *why = stage->ops->last_error(stage->backend);
+        const char *why = vp_device_last_error(stage->device);
         char size[VP_BYTES_TEXT];
 
         vp_bytes_text(stage->memory.total, size, sizeof(size));
@@ -429,9 +429,9 @@ void vp_stage_release(struct vp_stage *stage)
         free_batches(stage);
         each_buffer(stage, free_buffer);
         each_event(stage, free_event);
-        stage->ops->host_free(stage->backend, stage->losses);
-        stage->ops->host_free(stage->backend, stage->sums);
-        stage->ops->host_free(stage->backend, stage->next_sums);
+        vp_device_host_free(stage->device, stage->losses);
+        vp_device_host_free(stage->device, stage->sums);
+        vp_device_host_free(stage->device, stage->next_sums);
     }
     for (int i = 0; stage->buckets && i < stage->config.n_graphs; i++) {
         struct vp_stage_bucket *bucket = &stage->buckets[i];
@@ -453,7 +453,6 @@ void vp_stage_release(struct vp_stage *stage)
     free(stage->tensors);
     free(stage->tensor_names);
     free(stage->tensor_params);
-    if (stage->stream)
-        stage->ops->stream_free(stage->stream);
+    vp_stream_free(stage->stream);
     *stage = (struct vp_stage){ .ops = NULL };
 }

@@ -62,6 +62,7 @@ struct vp_stage {
     struct vp_stage_config config;
     const struct vp_backend_ops *ops;
     struct vp_backend *backend; /* the rank's; borrowed */
+    struct vp_device *device;   /* its device */
     struct vp_world *world;     /* to be aborted; borrowed */
     struct vp_stream *stream;
     struct vp_stage_spec spec;

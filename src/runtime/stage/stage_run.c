@@ -16,7 +16,7 @@ static enum vp_status put_batch(struct vp_stage *stage,
                                 const struct vp_program *program,
                                 const struct vp_batch *batch)
 {
-    VP_TRY(stage->ops->event_sync(message->read, stage->config.timeout_ms));
+    VP_TRY(vp_event_sync(message->read, stage->config.timeout_ms));
     for (int i = 0; i < program->in.n_entries; i++) {
         const struct vp_boundary_value *entry = &program->in.entries[i];
         enum vp_role role = program->graph->values[entry->value].role;
@@ -26,9 +26,9 @@ static enum vp_status put_batch(struct vp_stage *stage,
     }
     if (message->host == message->tensors)
         return VP_OK;
-    VP_TRY(stage->ops->copy(stage->backend, stage->stream, message->tensors,
-                            message->host, (size_t)program->in.n_bytes));
-    return stage->ops->event_record(message->read, stage->stream);
+    VP_TRY(vp_stream_copy(stage->stream, message->tensors, message->host,
+                          (size_t)program->in.n_bytes));
+    return vp_event_record(message->read, stage->stream);
 }
 
 enum vp_status vp_stage_load(struct vp_stage *stage,
@@ -58,8 +58,7 @@ float *vp_stage_grad(const struct vp_stage *stage, int entry)
 static enum vp_status put(struct vp_stage *stage, void *dst, const void *src,
                           int64_t n_bytes)
 {
-    return stage->ops->copy(stage->backend, stage->stream, dst, src,
-                            (size_t)n_bytes);
+    return vp_stream_copy(stage->stream, dst, src, (size_t)n_bytes);
 }
 
 static struct vp_launch bases(const struct vp_stage *stage,
@@ -168,10 +167,10 @@ enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,
     struct vp_ref loss = eval ? bucket->eval.loss : bucket->train.loss;
     int64_t i = index_of(stage, slot);
 
-    VP_TRY(stage->ops->copy(stage->backend, stage->stream, stage->losses[i],
-                            (char *)slot->data + loss.offset,
-                            sizeof(stage->losses[i])));
-    return stage->ops->event_record(stage->loss_read[i], stage->stream);
+    VP_TRY(vp_stream_copy(stage->stream, stage->losses[i],
+                          (char *)slot->data + loss.offset,
+                          sizeof(stage->losses[i])));
+    return vp_event_record(stage->loss_read[i], stage->stream);
 }
 
 enum vp_status vp_stage_take_loss(struct vp_stage *stage,
@@ -180,16 +179,15 @@ enum vp_status vp_stage_take_loss(struct vp_stage *stage,
 {
     int64_t i = index_of(stage, slot);
 
-    VP_TRY(
-        stage->ops->event_sync(stage->loss_read[i], stage->config.timeout_ms));
+    VP_TRY(vp_event_sync(stage->loss_read[i], stage->config.timeout_ms));
     memcpy(loss_out, stage->losses[i], sizeof(stage->losses[i]));
     return VP_OK;
 }
 
 enum vp_status vp_stage_wait(struct vp_stage *stage)
 {
-    VP_TRY(stage->ops->event_record(stage->idle, stage->stream));
-    return stage->ops->event_sync(stage->idle, stage->config.timeout_ms);
+    VP_TRY(vp_event_record(stage->idle, stage->stream));
+    return vp_event_sync(stage->idle, stage->config.timeout_ms);
 }
 
 /* ---- Sums of gradients -------------------------------------------------- */
@@ -219,8 +217,7 @@ static enum vp_status spread(struct vp_stage *stage,
 static void abort_unless_ok(struct vp_stage *stage, enum vp_status st)
 {
     if (st != VP_OK)
-        vp_world_abort(stage->world, st,
-                       stage->ops->last_error(stage->backend));
+        vp_world_abort(stage->world, st, vp_device_last_error(stage->device));
 }
 
 void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
@@ -260,12 +257,12 @@ enum vp_status vp_stage_sum_grads(struct vp_stage *stage)
             stage->n_tensors - first, stage->grads, sums + first));
     stage->next_sums = stage->sums;
     stage->sums = sums;
-    return stage->ops->event_record(stage->summed, stage->stream);
+    return vp_event_record(stage->summed, stage->stream);
 }
 
 enum vp_status vp_stage_wait_sums(struct vp_stage *stage)
 {
-    return stage->ops->event_sync(stage->summed, stage->config.timeout_ms);
+    return vp_event_sync(stage->summed, stage->config.timeout_ms);
 }
 
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
@@ -307,11 +304,10 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
 
     /* Training is over: memory may be allocated, and what leaves the stage
      * goes nowhere. */
-    VP_TRY(
-        stage->ops->alloc(stage->backend, n_out, &launch.base[VP_SPACE_OUT]));
+    VP_TRY(vp_device_alloc(stage->device, n_out, &launch.base[VP_SPACE_OUT]));
     st = stage->ops->launch_checked(bucket_of(stage, slot)->train_exe,
                                     VP_LIST_F, &launch, &found);
-    stage->ops->free(stage->backend, launch.base[VP_SPACE_OUT], n_out);
+    vp_device_free(stage->device, launch.base[VP_SPACE_OUT], n_out);
     if (st != VP_OK || !found.op)
         return st;
     return vp_err_set(

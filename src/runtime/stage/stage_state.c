@@ -96,13 +96,13 @@ static enum vp_status save_item(struct vp_stage *stage, int tensor,
         return vp_stage_get_weights(stage, stage->tensors[tensor].offset, n,
                                     buffer);
     if (dtype == VP_DTYPE_F32)
-        return stage->ops->copy(stage->backend, stage->stream, buffer,
-                                array_of(stage, tensor, item), n_bytes);
+        return vp_stream_copy(stage->stream, buffer,
+                              array_of(stage, tensor, item), n_bytes);
     host = malloc(n_bytes);
     if (!host)
         return VP_ERR_NOMEM;
-    st = stage->ops->copy(stage->backend, stage->stream, host,
-                          array_of(stage, tensor, item), n_bytes);
+    st = vp_stream_copy(stage->stream, host, array_of(stage, tensor, item),
+                        n_bytes);
     if (st == VP_OK)
         vp_dtype_expand(dtype, buffer, host, n);
     free(host);
@@ -144,10 +144,9 @@ static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
     } else {
         if (dtype != VP_DTYPE_F32) /* exact: they were expanded from it */
             vp_dtype_round(dtype, (uint16_t *)scratch, host, n);
-        st = stage->ops->copy(stage->backend, stage->stream,
-                              array_of(stage, tensor, &item),
-                              dtype == VP_DTYPE_F32 ? (void *)host : scratch,
-                              (size_t)(n * vp_dtype_bytes(dtype)));
+        st = vp_stream_copy(stage->stream, array_of(stage, tensor, &item),
+                            dtype == VP_DTYPE_F32 ? (void *)host : scratch,
+                            (size_t)(n * vp_dtype_bytes(dtype)));
     }
     if (st != VP_OK)
         return vp_err_set(err, st, "copying '%s' failed", item.name);

@@ -13,8 +13,7 @@ void *vp_stage_weights(const struct vp_stage *stage, int64_t version)
 static enum vp_status copy(const struct vp_stage *stage, void *dst,
                            const void *src, int64_t n_bytes)
 {
-    return stage->ops->copy(stage->backend, stage->stream, dst, src,
-                            (size_t)n_bytes);
+    return vp_stream_copy(stage->stream, dst, src, (size_t)n_bytes);
 }
 
 static enum vp_dtype dtype_of(const struct vp_stage *stage)

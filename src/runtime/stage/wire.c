@@ -151,8 +151,8 @@ enum vp_status vp_wire_pack(struct vp_stage *stage,
                    ? shorten(stage, program, boundary, message->tensors)
                    : VP_OK;
     if (is_staged(message)) {
-        VP_TRY(stage->ops->copy(stage->backend, stage->stream, message->host,
-                                message->tensors, (size_t)boundary->n_bytes));
+        VP_TRY(vp_stream_copy(stage->stream, message->host, message->tensors,
+                              (size_t)boundary->n_bytes));
         VP_TRY(vp_stage_wait(stage));
     }
     if (message->wire != message->host)
@@ -171,22 +171,22 @@ enum vp_status vp_wire_unpack(struct vp_stage *stage,
 
     *n_bytes_out = (size_t)travelling_bytes(stage, program, space);
     if (!message->wire)
-        return stage->ops->stream_wait(stage->stream, message->written);
+        return vp_stream_wait(stage->stream, message->written);
     if (message->wire != message->host)
         widen(program, boundary, message->wire, message->host);
     if (!is_staged(message))
         return VP_OK;
-    VP_TRY(stage->ops->copy(stage->backend, stage->stream, message->tensors,
-                            message->host, (size_t)boundary->n_bytes));
-    return stage->ops->event_record(message->read, stage->stream);
+    VP_TRY(vp_stream_copy(stage->stream, message->tensors, message->host,
+                          (size_t)boundary->n_bytes));
+    return vp_event_record(message->read, stage->stream);
 }
 
 enum vp_status vp_wire_give_back(struct vp_stage *stage,
                                  const struct vp_stage_message *message)
 {
     if (is_staged(message)) /* it was copied before its first use: long ago */
-        return stage->ops->event_sync(message->read, stage->config.timeout_ms);
-    return stage->ops->event_record(message->read, stage->stream);
+        return vp_event_sync(message->read, stage->config.timeout_ms);
+    return vp_event_record(message->read, stage->stream);
 }
 
 /* ---- Memory ------------------------------------------------------------- */
@@ -222,14 +222,14 @@ static enum vp_status count(struct vp_stage *stage,
 
 void vp_wires_plan(struct vp_stage *stage)
 {
-    if (stage->ops->host_memory && compresses(stage))
+    if (vp_device_has_host_memory(stage->device) && compresses(stage))
         each_ring(stage, count);
 }
 
 static enum vp_status alloc_host(struct vp_stage *stage, int64_t n_bytes,
                                  void **out)
 {
-    return stage->ops->host_alloc(stage->backend, (size_t)n_bytes + 1, out);
+    return vp_device_host_alloc(stage->device, (size_t)n_bytes + 1, out);
 }
 
 /* The transport reaches what the host can use; other memory has a copy. */
@@ -240,7 +240,7 @@ static enum vp_status allocate(struct vp_stage *stage,
     for (int i = 0; i < n; i++) {
         struct vp_stage_message *message = &messages[i];
 
-        if (stage->ops->host_memory)
+        if (vp_device_has_host_memory(stage->device))
             message->host = message->tensors;
         else
             VP_TRY(alloc_host(stage, stage->n_bytes[space], &message->host));
@@ -262,9 +262,9 @@ static enum vp_status release(struct vp_stage *stage,
         struct vp_stage_message *message = &messages[i];
 
         if (message->wire && message->wire != message->host)
-            stage->ops->host_free(stage->backend, message->wire);
+            vp_device_host_free(stage->device, message->wire);
         if (is_staged(message))
-            stage->ops->host_free(stage->backend, message->host);
+            vp_device_host_free(stage->device, message->host);
         message->wire = message->host = NULL;
     }
     return VP_OK;

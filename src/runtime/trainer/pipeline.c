@@ -139,8 +139,10 @@ static enum vp_status open_rank(struct vp_rank *rank, struct vp_err *err)
         backend.between = poll_world;
         backend.between_ctx = config->world;
     }
-    st = config->backend->open(&backend, &rank->backend, err);
-    if (st != VP_OK && !err->fields)
+    st = vp_backend_open(config->backend, &backend, &rank->backend, err);
+    if (st == VP_OK)
+        rank->device = vp_backend_device(rank->backend);
+    else if (!err->fields)
         err->fields = "device";
     return st;
 }
@@ -194,19 +196,19 @@ enum vp_status vp_pipeline_meet(struct vp_pipeline *pipeline,
     const struct vp_train_config *config = pipeline->config;
     const struct vp_backend_ops *ops = config->backend;
     struct vp_accel device = {
-        .backend = ranks[pipeline->me].backend,
-        .attach = ops->attach,
-        .last_error = ops->last_error,
-        .alloc = ops->alloc,
-        .free = ops->free,
-        .stream_create = ops->stream_create,
-        .stream_free = ops->stream_free,
-        .stream_handle = ops->stream_handle,
-        .event_create = ops->event_create,
-        .event_free = ops->event_free,
-        .event_record = ops->event_record,
-        .stream_wait = ops->stream_wait,
-        .event_sync = ops->event_sync,
+        .device = ranks[pipeline->me].device,
+        .attach = ops->device->attach,
+        .last_error = ops->device->last_error,
+        .alloc = ops->device->alloc,
+        .free = ops->device->free,
+        .stream_create = ops->device->stream_create,
+        .stream_free = ops->device->stream_free,
+        .stream_handle = ops->device->stream_handle,
+        .event_create = ops->device->event_create,
+        .event_free = ops->device->event_free,
+        .event_record = ops->device->event_record,
+        .stream_wait = ops->device->stream_wait,
+        .event_sync = ops->device->event_sync,
     };
     char address[32] = "";
 
@@ -382,8 +384,8 @@ static enum vp_status make_events(struct vp_rank_stage *rs,
         if (!rs->sent[way])
             return VP_ERR_NOMEM;
         for (; rs->n_sent[way] < n; rs->n_sent[way]++)
-            VP_TRY(rs->stage.ops->event_create(
-                rs->stage.backend, &rs->sent[way][rs->n_sent[way]]));
+            VP_TRY(vp_event_create(rs->stage.device,
+                                   &rs->sent[way][rs->n_sent[way]]));
     }
     return VP_OK;
 }
@@ -392,7 +394,7 @@ static void free_events(struct vp_rank_stage *rs)
 {
     for (int way = 0; way < 2; way++) {
         for (int i = 0; i < rs->n_sent[way]; i++)
-            rs->stage.ops->event_free(rs->sent[way][i]);
+            vp_event_free(rs->sent[way][i]);
         free(rs->sent[way]);
     }
 }
@@ -441,16 +443,16 @@ static enum vp_status join_replicas(struct vp_pipeline *pipeline,
     if (links->n_replicas == 1)
         return VP_OK;
     rs->replicas = links->replicas;
-    if (!rs->stage.ops->host_memory && pipeline->config->world &&
-        !links->direct)
-        VP_TRY(rs->stage.ops->host_alloc(
-            rs->stage.backend, (size_t)rs->stage.n_bytes[VP_SPACE_GRAD],
-            (void **)&rs->mirror));
+    if (!vp_device_has_host_memory(rs->stage.device) &&
+        pipeline->config->world && !links->direct)
+        VP_TRY(vp_device_host_alloc(rs->stage.device,
+                                    (size_t)rs->stage.n_bytes[VP_SPACE_GRAD],
+                                    (void **)&rs->mirror));
     rs->term = (struct vp_term){ rs->mirror ? rs->mirror : rs->stage.grads,
                                  rs->replica,
                                  !stream && rs->replica >= schedule->n_mb };
     vp_group_set_terms(rs->replicas, rs->replica, &rs->term, 1);
-    if (!rs->stage.ops->host_memory && !rs->mirror)
+    if (!vp_device_has_host_memory(rs->stage.device) && !rs->mirror)
         vp_group_set_adder(rs->replicas, rs->replica, vp_stage_add_terms,
                            &rs->stage);
     return VP_OK;
@@ -494,8 +496,7 @@ static enum vp_status connect_all(struct vp_pipeline *pipeline,
     for (int r = 0; r < pipeline->n_ranks; r++) {
         if (!ranks[r].is_here)
             continue;
-        VP_TRY(vp_device_log_create(pipeline->config->backend, ranks[r].backend,
-                                    &ranks[r].device_log));
+        VP_TRY(vp_device_log_create(ranks[r].device, &ranks[r].device_log));
         for (int i = 0; i < ranks[r].n_stages; i++) {
             struct vp_rank_stage *rs = &ranks[r].stages[i];
 
@@ -542,14 +543,15 @@ static enum vp_status reach_uses(struct vp_pipeline *pipeline,
                                  struct vp_rank *rank, struct vp_tie *tie,
                                  bool direct)
 {
-    const struct vp_backend_ops *ops = pipeline->config->backend;
     size_t n_bytes = (size_t)(count_uses(rank, tie->owner) * tie->n) *
                      sizeof(float);
 
-    if (tie->member[rank->index] < 0 || ops->host_memory || !rank->is_here)
+    if (tie->member[rank->index] < 0 || !rank->is_here ||
+        vp_device_has_host_memory(rank->device))
         return VP_OK;
     if (pipeline->config->world && !direct && !tie->own)
-        return ops->host_alloc(rank->backend, n_bytes, (void **)&tie->mirror);
+        return vp_device_host_alloc(rank->device, n_bytes,
+                                    (void **)&tie->mirror);
     vp_group_set_adder(tie->group, tie->member[rank->index],
                        tie->own ? vp_stage_add_own_terms : vp_stage_add_terms,
                        &rank->stages[0].stage);
@@ -753,14 +755,10 @@ void vp_pipeline_release(struct vp_pipeline *pipeline, struct vp_rank *ranks)
         vp_prefetch_free(rank->reader);
         vp_batch_free(rank->eval_batch);
         for (int t = 0; rank->is_here && t < pipeline->n_ties; t++)
-            if (pipeline->ties[t].mirror)
-                pipeline->config->backend->host_free(rank->backend,
-                                                     pipeline->ties[t].mirror);
+            vp_device_host_free(rank->device, pipeline->ties[t].mirror);
         for (int i = 0; i < rank->n_stages; i++) {
             free_events(&rank->stages[i]);
-            if (rank->stages[i].mirror)
-                pipeline->config->backend->host_free(rank->backend,
-                                                     rank->stages[i].mirror);
+            vp_device_host_free(rank->device, rank->stages[i].mirror);
             vp_stage_release(&rank->stages[i].stage);
         }
         free(rank->stages);

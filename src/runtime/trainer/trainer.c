@@ -21,7 +21,7 @@ static void prepare_rank(struct vp_rank *rank)
     struct vp_err err = { .text = "" };
     enum vp_status st = VP_OK;
 
-    rank->pipeline->config->backend->attach(rank->backend);
+    vp_device_attach(rank->device);
     for (int i = 0; i < rank->n_stages && st == VP_OK; i++) {
         st = vp_stage_allocate(&rank->stages[i].stage, &err);
         if (st == VP_OK && loader)
@@ -337,7 +337,7 @@ struct vp_host_need vp_trainer_host_need(const struct vp_trainer *trainer)
         .space_left = vp_host_address_space(""),
     };
 
-    if (!config->backend->host_memory)
+    if (!config->backend->device->host_memory)
         return need;
     for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++)
