@@ -20,7 +20,7 @@ function(vp_nccl_plugin)
     target_include_directories(vpipe_nccl SYSTEM PRIVATE ${VP_NCCL_INCLUDE}
       ${VP_CUDART_INCLUDE})
   endif()
-  target_link_libraries(vpipe_nccl PRIVATE vp_base vp_flags ${CMAKE_DL_LIBS}
+  target_link_libraries(vpipe_nccl PRIVATE vp_device vp_flags ${CMAKE_DL_LIBS}
     Threads::Threads)
   set_target_properties(vpipe_nccl PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})

@@ -154,7 +154,7 @@ const char *vp_world_why_not(const struct vp_world *world)
     return world->ops->why_not ? world->ops->why_not(world) : "";
 }
 
-void vp_world_set_device(struct vp_world *world, const struct vp_accel *device)
+void vp_world_set_device(struct vp_world *world, struct vp_device *device)
 {
     if (world->ops->set_device)
         world->ops->set_device(world, device);

@@ -17,6 +17,7 @@
 
 #include "base/limit.h"
 #include "base/status.h"
+#include "device/device.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -84,34 +85,6 @@ enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
 
 /* ---- Devices ------------------------------------------------------------ */
 
-/* Of the device that a rank computes on; a transport does not look inside. */
-struct vp_device;
-struct vp_stream;
-struct vp_event;
-
-/* How a transport that reaches the memory of a device waits there, and not on
- * the host. As in backend.h. */
-struct vp_accel {
-    struct vp_device *device;
-    void (*attach)(struct vp_device *device);
-    const char *(*last_error)(const struct vp_device *device);
-    enum vp_status (*alloc)(struct vp_device *device, size_t n_bytes,
-                            void **out);
-    void (*free)(struct vp_device *device, void *buffer, size_t n_bytes);
-    enum vp_status (*stream_create)(struct vp_device *device,
-                                    struct vp_stream **out);
-    void (*stream_free)(struct vp_stream *stream);
-    void *(*stream_handle)(struct vp_stream *stream);
-    enum vp_status (*event_create)(struct vp_device *device,
-                                   struct vp_event **out);
-    void (*event_free)(struct vp_event *event);
-    enum vp_status (*event_record)(struct vp_event *event,
-                                   struct vp_stream *stream);
-    enum vp_status (*stream_wait)(struct vp_stream *stream,
-                                  struct vp_event *event);
-    enum vp_status (*event_sync)(struct vp_event *event, int timeout_ms);
-};
-
 /* All processes come here, each with what tells its device from others of its
  * host; "": it has none. Then it is known who reaches whom. */
 enum vp_status vp_world_meet(struct vp_world *world, const char *address,
@@ -121,9 +94,11 @@ enum vp_status vp_world_meet(struct vp_world *world, const char *address,
 bool vp_world_is_direct(const struct vp_world *world, int a, int b);
 /* One line, if some cannot although the transport is made for it; else "". */
 const char *vp_world_why_not(const struct vp_world *world);
-/* That of this process; before vp_world_meet(). Copied. NULL before it is
- * closed: direct links can then only be freed. */
-void vp_world_set_device(struct vp_world *world, const struct vp_accel *device);
+/* Sets the device of this process, before vp_world_meet(): a transport that
+ * reaches its memory waits on the device and not on the host. Borrowed, until
+ * NULL is set, before the device is closed: direct links can then only be
+ * freed. */
+void vp_world_set_device(struct vp_world *world, struct vp_device *device);
 
 /* ---- Making links: all processes make the same ones in the same order --- */
 

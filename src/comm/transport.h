@@ -6,8 +6,8 @@
 
 #include <pthread.h>
 
-/* Changes with anything in this file or in comm.h. */
-#define VP_COMM_ABI 3
+/* Changes with anything in this file, in comm.h or in device/driver.h. */
+#define VP_COMM_ABI 4
 
 struct vp_world_ops {
     const char *name;
@@ -37,7 +37,7 @@ struct vp_world_ops {
                            struct vp_limit limit);
     bool (*is_direct)(const struct vp_world *world, int a, int b);
     const char *(*why_not)(const struct vp_world *world);
-    void (*set_device)(struct vp_world *world, const struct vp_accel *device);
+    void (*set_device)(struct vp_world *world, struct vp_device *device);
     enum vp_status (*direct_group_create)(struct vp_world *world,
                                           const int *ranks, int n_members,
                                           struct vp_group **out);

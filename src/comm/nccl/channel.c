@@ -65,16 +65,15 @@ static void send_body(struct vp_nccl_channel *channel,
 {
     struct vp_nccl_world *nccl = world_of(channel);
     struct vp_nccl_clique *clique = channel->cliques[channel->me];
-    const struct vp_accel *device = &nccl->device;
 
-    vp_nccl_check_device(
-        nccl, device->stream_wait(clique->stream, buffer->written), "sending");
+    vp_nccl_check_device(nccl, vp_stream_wait(clique->stream, buffer->written),
+                         "sending");
     vp_nccl_check(nccl,
                   nccl->api->send(buffer->body, n_body, VP_NCCL_BYTES, 1,
                                   clique->comm, clique->handle),
                   "sending");
-    vp_nccl_check_device(
-        nccl, device->event_record(buffer->read, clique->stream), "sending");
+    vp_nccl_check_device(nccl, vp_event_record(buffer->read, clique->stream),
+                         "sending");
 }
 
 static void post(struct vp_channel *base, uint64_t j, size_t n_body)
@@ -103,19 +102,17 @@ static void receive_body(struct vp_nccl_channel *channel,
 {
     struct vp_nccl_world *nccl = world_of(channel);
     const struct vp_buffer *buffer = &slot->buffer;
-    const struct vp_accel *device = &nccl->device;
     struct vp_nccl_clique *clique = channel->cliques[slot->envelope->sender];
 
-    device->attach(device->device);
-    vp_nccl_check_device(
-        nccl, device->stream_wait(clique->stream, buffer->read), "receiving");
+    vp_device_attach(nccl->device);
+    vp_nccl_check_device(nccl, vp_stream_wait(clique->stream, buffer->read),
+                         "receiving");
     vp_nccl_check(nccl,
                   nccl->api->receive(buffer->body, slot->envelope->n_body,
                                      VP_NCCL_BYTES, 0, clique->comm,
                                      clique->handle),
                   "receiving");
-    vp_nccl_check_device(nccl,
-                         device->event_record(buffer->written, clique->stream),
+    vp_nccl_check_device(nccl, vp_event_record(buffer->written, clique->stream),
                          "receiving");
 }
 

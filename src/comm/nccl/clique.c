@@ -108,7 +108,7 @@ static void *join(void *arg)
     struct vp_nccl_clique *clique = errand->clique;
     int rc;
 
-    nccl->device.attach(nccl->device.device);
+    vp_device_attach(nccl->device);
     rc = nccl->api->join(&clique->comm, clique->n, errand->id, clique->me);
     if (rc != VP_NCCL_OK)
         errand->status = vp_nccl_blame(nccl, "joining", rc, &errand->err);
@@ -121,7 +121,7 @@ enum vp_status vp_nccl_clique_create(struct vp_nccl_world *nccl,
                                      struct vp_nccl_clique **out,
                                      struct vp_err *err)
 {
-    const struct vp_accel *device = &nccl->device;
+    struct vp_device *device = nccl->device;
     struct vp_nccl_clique *clique = calloc(1, sizeof(*clique));
     struct errand errand = { .nccl = nccl, .clique = clique, .id = *id };
     enum vp_status st;
@@ -141,11 +141,11 @@ enum vp_status vp_nccl_clique_create(struct vp_nccl_world *nccl,
     clique->next = nccl->cliques;
     nccl->cliques = clique;
     pthread_mutex_unlock(&nccl->lock);
-    if (device->stream_create(device->device, &clique->stream) != VP_OK ||
-        device->event_create(device->device, &clique->done) != VP_OK)
+    if (vp_stream_create(device, &clique->stream) != VP_OK ||
+        vp_event_create(device, &clique->done) != VP_OK)
         return vp_err_set(err, VP_ERR_IO, "NCCL, a stream: %s",
-                          device->last_error(device->device));
-    clique->handle = device->stream_handle(clique->stream);
+                          vp_device_last_error(device));
+    clique->handle = vp_stream_handle(clique->stream);
     *out = clique;
     return VP_OK;
 }
@@ -175,38 +175,38 @@ static int try_ways(const struct vp_nccl_api *api,
 static enum vp_status try_use(struct errand *errand)
 {
     const struct vp_nccl_api *api = errand->nccl->api;
-    const struct vp_accel *device = &errand->nccl->device;
+    struct vp_device *device = errand->nccl->device;
     const struct vp_nccl_clique *clique = errand->clique;
     size_t n_bytes = (size_t)(clique->n + 1) * SPARE_BYTES;
     enum vp_status st;
     void *spare;
     int rc;
 
-    VP_TRY(device->alloc(device->device, n_bytes, &spare));
+    VP_TRY(vp_device_alloc(device, n_bytes, &spare));
     if (errand->use == VP_NCCL_REDUCE)
         rc = api->all_reduce(spare, spare, 1, VP_NCCL_FLOATS, VP_NCCL_SUM,
                              clique->comm, clique->handle);
     else
         rc = try_ways(api, clique, spare, errand->use);
     st = rc == VP_NCCL_OK
-             ? device->event_record(clique->done, clique->stream)
+             ? vp_event_record(clique->done, clique->stream)
              : vp_nccl_blame(errand->nccl, "connecting", rc, &errand->err);
     if (st == VP_OK)
-        st = device->event_sync(clique->done, JOIN_MS);
-    device->free(device->device, spare, n_bytes);
+        st = vp_event_sync(clique->done, JOIN_MS);
+    vp_device_free(device, spare, n_bytes);
     return st;
 }
 
 static void *connect(void *arg)
 {
     struct errand *errand = arg;
-    const struct vp_accel *device = &errand->nccl->device;
+    struct vp_device *device = errand->nccl->device;
 
-    device->attach(device->device);
+    vp_device_attach(device);
     errand->status = try_use(errand);
     if (errand->status != VP_OK && !errand->err.text[0])
         vp_err_set(&errand->err, errand->status, "NCCL, connecting: %s",
-                   device->last_error(device->device));
+                   vp_device_last_error(device));
     atomic_store(&errand->done, true);
     return NULL;
 }
@@ -234,15 +234,13 @@ static void free_clique(struct vp_nccl_world *nccl,
                         struct vp_nccl_clique *clique)
 {
     struct errand errand = { .nccl = nccl, .clique = clique };
-    const struct vp_accel *device = &nccl->device;
     struct vp_err ignored;
 
     if (run(&errand, leave, LEAVE_MS, &ignored) != VP_OK)
-        return; /* somebody is still at it */
-    device->event_free(clique->done);
-    device->stream_free(clique->stream);
-    if (clique->room)
-        device->free(device->device, clique->room, clique->n_room_bytes);
+        return; /* leaked: the lost thread may still use it */
+    vp_event_free(clique->done);
+    vp_stream_free(clique->stream);
+    vp_device_free(nccl->device, clique->room, clique->n_room_bytes);
     free(clique);
 }
 

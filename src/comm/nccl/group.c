@@ -174,7 +174,7 @@ static void set_terms(struct vp_group *base, int member,
 /* Others' terms are put where there is room, or zeros are taken from there. */
 static enum vp_status make_room(struct group *group, const struct list *lists)
 {
-    const struct vp_accel *device = &world_of(group)->device;
+    struct vp_device *device = world_of(group)->device;
     int64_t n_floats = 0;
 
     for (int k = 0; k < group->n_members && !group->fast; k++)
@@ -184,8 +184,8 @@ static enum vp_status make_room(struct group *group, const struct list *lists)
     if (n_floats == 0)
         return VP_OK;
     group->clique->n_room_bytes = (size_t)n_floats * sizeof(float);
-    return device->alloc(device->device, group->clique->n_room_bytes,
-                         &group->clique->room);
+    return vp_device_alloc(device, group->clique->n_room_bytes,
+                           &group->clique->room);
 }
 
 /* Once; the members say the same in every sum. */
@@ -245,15 +245,14 @@ static void mark_done(struct group *group)
     struct vp_nccl_world *nccl = world_of(group);
 
     vp_nccl_check_device(
-        nccl,
-        nccl->device.event_record(group->clique->done, group->clique->stream),
+        nccl, vp_event_record(group->clique->done, group->clique->stream),
         "a sum");
 }
 
 static bool is_done(struct group *group)
 {
     struct vp_nccl_world *nccl = world_of(group);
-    enum vp_status st = nccl->device.event_sync(group->clique->done, 0);
+    enum vp_status st = vp_event_sync(group->clique->done, 0);
 
     if (st != VP_ERR_TIMEOUT && st != VP_ERR_ABORTED)
         vp_nccl_check_device(nccl, st, "a sum");

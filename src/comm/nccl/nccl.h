@@ -31,7 +31,7 @@ struct vp_nccl_world {
     int *numbers; /* per rank: its process, the user's number of it */
     const struct vp_nccl_api *api; /* NULL: there is none */
     struct vp_err why;             /* not: of this process, then of all */
-    struct vp_accel device;
+    struct vp_device *device;
     struct vp_group *everybody;
     int *gpu;    /* per rank: the first rank with the same one */
     bool serves; /* NCCL does; else MPI does it all */

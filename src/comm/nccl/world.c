@@ -37,7 +37,7 @@ void vp_nccl_check_device(struct vp_nccl_world *nccl, enum vp_status st,
     if (st == VP_OK)
         return;
     vp_err_set(&err, st, "NCCL, %s: %s", what,
-               nccl->device.last_error(nccl->device.device));
+               vp_device_last_error(nccl->device));
     vp_world_abort(nccl->world, st, err.text);
 }
 
@@ -270,12 +270,12 @@ static const char *why_not(const struct vp_world *world)
     return vp_nccl_world_of(world)->why.text;
 }
 
-static void set_device(struct vp_world *world, const struct vp_accel *device)
+static void set_device(struct vp_world *world, struct vp_device *device)
 {
     struct vp_nccl_world *nccl = vp_nccl_world_of(world);
 
     if (device) {
-        nccl->device = *device;
+        nccl->device = device;
         return;
     }
     nccl->serves = false;

@@ -195,21 +195,6 @@ enum vp_status vp_pipeline_meet(struct vp_pipeline *pipeline,
 {
     const struct vp_train_config *config = pipeline->config;
     const struct vp_backend_ops *ops = config->backend;
-    struct vp_accel device = {
-        .device = ranks[pipeline->me].device,
-        .attach = ops->device->attach,
-        .last_error = ops->device->last_error,
-        .alloc = ops->device->alloc,
-        .free = ops->device->free,
-        .stream_create = ops->device->stream_create,
-        .stream_free = ops->device->stream_free,
-        .stream_handle = ops->device->stream_handle,
-        .event_create = ops->device->event_create,
-        .event_free = ops->device->event_free,
-        .event_record = ops->device->event_record,
-        .stream_wait = ops->device->stream_wait,
-        .event_sync = ops->device->event_sync,
-    };
     char address[32] = "";
 
     if (ops->address &&
@@ -217,7 +202,7 @@ enum vp_status vp_pipeline_meet(struct vp_pipeline *pipeline,
                                       : config->backend_config.device,
                       address, sizeof(address)))
         address[0] = '\0';
-    vp_world_set_device(config->world, &device);
+    vp_world_set_device(config->world, ranks[pipeline->me].device);
     return vp_world_meet(config->world, address, limit);
 }
 
