@@ -86,6 +86,9 @@ static inline struct vp_cuda_event *vp_cuda_event_of(struct vp_event *event)
     return (struct vp_cuda_event *)event;
 }
 
+/* The table of a GPU; a timed event is clock.c's. */
+extern const struct vp_device_ops vp_cuda_device;
+
 /* Says what CUDA said: VP_ERR_NOMEM, or VP_ERR_IO for a device that fails. */
 enum vp_status vp_cuda_check(struct vp_cuda *cuda, cudaError_t error,
                              const char *what);
