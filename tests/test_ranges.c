@@ -1,6 +1,6 @@
 /* Sets of numbers that go to a kernel by value: whatever order numbers come in,
  * the blocks of all launches together find each of them once. */
-#include "backend/cuda/ranges.h"
+#include "backend/cuda/optim/ranges.h"
 #include "base/status.h"
 
 #include <setjmp.h>

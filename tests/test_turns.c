@@ -2,7 +2,7 @@
  * kernel takes: every tile of queries meets every turn of keys that it sees once
  * and in order, nothing is overwritten that is still to be read, and every
  * gradient is written once. */
-#include "backend/cuda/attention_turns.h"
+#include "backend/cuda/attention/turns.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* The GPU as a backend: opening one, the optimizer. Lists of calls are in exe.c,
  * memory and streams in device.c. */
-#include "backend/cuda/profile.h"
-#include "backend/cuda/traffic.h"
+#include "backend/cuda/profile/profile.h"
+#include "backend/cuda/profile/traffic.h"
 
 #include <stddef.h>
 #include <stdlib.h>

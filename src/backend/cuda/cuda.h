@@ -1,5 +1,5 @@
 /* Private to the CUDA backend: what its files share. Read by C (backend.c,
- * linear.c, ...) and by nvcc (*.cu).
+ * product/linear.c, ...) and by nvcc (*.cu).
  *
  * Every function enqueues on the call's stream, waits for nothing, allocates
  * nothing and returns at once, so that a list of calls can be captured into a
@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 #include "backend/args.h"
-#include "backend/cuda/ranges.h"
+#include "backend/cuda/optim/ranges.h"
 
 /* Scalars of the minibatch, on the device. */
 struct vp_cuda_mb {

@@ -9,9 +9,9 @@
 
 #define VP_EXPORT __attribute__((visibility("default")))
 
-struct vp_cuda_plan;      /* product.c */
-struct vp_cuda_attention; /* attention.c */
-struct vp_cuda_profile;   /* profile.c */
+struct vp_cuda_plan;      /* product/product.c */
+struct vp_cuda_attention; /* attention/attention.c */
+struct vp_cuda_profile;   /* profile/profile.c */
 struct vp_cuda_table;     /* backend.c */
 
 struct vp_cuda {
@@ -60,7 +60,7 @@ struct vp_cuda_stream {
     cudaStream_t stream;
     struct vp_cuda_mb *mb; /* on the device: of the list being run */
     struct vp_cuda_side *side;
-    cudaStream_t tail; /* of updates: see early.h */
+    cudaStream_t tail; /* of updates: see optim/early.h */
     cudaEvent_t fork, join, updated[VP_CUDA_UPDATES];
 };
 
@@ -107,7 +107,7 @@ void vp_cuda_clock_look(struct vp_cuda_clock *clock);
 bool vp_cuda_event_time(struct vp_event *event, int64_t *ns_out);
 void vp_cuda_clock_stop(struct vp_cuda_clock *clock);
 
-/* attention.c */
+/* attention/attention.c */
 void vp_cuda_attentions_free(struct vp_cuda *cuda);
 
 /* info.c */

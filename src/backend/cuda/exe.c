@@ -2,9 +2,9 @@
  * calls are launched one by one, which also loads what libraries load late; the
  * second time they are captured into a CUDA graph, and from then on that graph
  * is replayed. Scalars of the minibatch are in device memory. */
-#include "backend/cuda/early.h"
-#include "backend/cuda/profile.h"
-#include "backend/cuda/traffic.h"
+#include "backend/cuda/optim/early.h"
+#include "backend/cuda/profile/profile.h"
+#include "backend/cuda/profile/traffic.h"
 #include "graph/opdef.h"
 
 #include <stdlib.h>

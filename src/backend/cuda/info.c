@@ -1,5 +1,5 @@
 /* What a GPU is and how fast: measured, never looked up by name. */
-#include "backend/cuda/product.h"
+#include "backend/cuda/product/product.h"
 
 #include <stdio.h>
 

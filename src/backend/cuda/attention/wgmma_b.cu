@@ -1,0 +1,533 @@
+/* Attention on the tensor cores of warpgroups, backward, for heads of 64
+ * columns. A block takes a head's keys 128 at a time, a turn, as two warpgroups
+ * that own 64 each; dk and dv are in their registers while they walk over the
+ * queries, 64 at a time.
+ *
+ * Rows of scores are keys here, so that p and ds leave the accumulators as the
+ * first factors of dv = p^T dout and dk = ds^T q. A third warpgroup, the
+ * helper, loads what they read, and multiplies the ds that they leave in shared
+ * memory by the keys: dq, a sum over all keys, stays in shared memory until its
+ * last addend. So every product is computed once, and every sum has one order.
+ * With dropout there is a fourth, the roller of the dice.
+ *
+ * There is room for dq of 512 queries: longer heads are done in bands of so
+ * many, and between bands dk and dv wait in device memory. As many blocks as
+ * the GPU has processors take all heads in turns: while the owners end one, the
+ * helper loads the next. */
+#include "backend/cuda/attention/turns.cuh"
+#include "backend/cuda/ptx/tma.cuh"
+
+enum { PART = 16 }; /* quads of dk and dv that an owner has */
+
+/* What a thread does, by its warpgroup. */
+enum role { OWNER, HELPER = GROUPS, ROLLER };
+
+/* Barriers, two of each kind: of even steps and of odd ones, a step being a tile
+ * of a turn. Who arrives, and who waits for that: */
+enum barrier {
+    LOADED,     /* helper; owners: a tile is there */
+    READ,       /* owners; helper: and can be overwritten */
+    DS_WRITTEN, /* owners; helper */
+    DS_READ,    /* helper; owners */
+    ROLLED,     /* roller; owners: a tile's dice are there */
+    DICE_READ,  /* owners; roller */
+    ROOM_FREE,  /* helper; helper: see change_keys(); of turns, not of steps */
+    KEYS_READ,  /* likewise */
+    N_BARRIERS,
+};
+
+template <bool DROPS> struct block {
+    enum {
+        THREADS = OWNERS + (1 + DROPS) * VP_WG_THREADS,
+        /* One thread of each group has 512, or 504 of three. */
+        OWNER_REGISTERS = DROPS ? 184 : 192,
+        HELPER_REGISTERS = DROPS ? 104 : 120,
+        ROLLER_REGISTERS = 40,
+    };
+};
+
+template <typename T> struct shared_memory {
+    vp_wg_tile<T> keys[GROUPS];
+    vp_wg_tile<T> queries[STAGES], douts[STAGES];
+    vp_wg_tile<T> ds[STAGES][GROUPS]; /* transposed: rows are keys */
+    float lse[MAX_QUERIES], delta[MAX_QUERIES];
+    kept_words kept[STAGES];
+    vp_barrier barriers[N_BARRIERS][STAGES];
+    float4 dq[1]; /* [tiles][8][VP_WG_THREADS] if keys are taken in turns */
+};
+
+template <typename T>
+static __device__ void make_barriers(shared_memory<T> &shared)
+{
+    for (int kind = 0; kind < N_BARRIERS; kind++) {
+        bool owners = kind == READ || kind == DS_WRITTEN || kind == DICE_READ;
+
+        for (int i = 0; i < STAGES; i++)
+            vp_barrier_init(&shared.barriers[kind][i],
+                            owners ? OWNERS : VP_WG_THREADS);
+    }
+}
+
+/* Each thread for itself: one for all of its warp is no faster, and racecheck
+ * would take what the others have done for a race. */
+template <enum barrier KIND, typename T>
+static __device__ inline void arrive_at(shared_memory<T> &shared, int step)
+{
+    vp_barrier_arrive(&shared.barriers[KIND][step % STAGES]);
+}
+
+/* Until all have arrived for this step. */
+template <enum barrier KIND, typename T>
+static __device__ inline void wait_for(shared_memory<T> &shared, int step)
+{
+    vp_barrier_wait(&shared.barriers[KIND][step % STAGES], step / STAGES % 2);
+}
+
+/* Until all have arrived for the step, if any, whose place this one takes. */
+template <enum barrier KIND, typename T>
+static __device__ inline void wait_for_last(shared_memory<T> &shared, int step)
+{
+    vp_barrier_wait(&shared.barriers[KIND][step % STAGES],
+                    (step / STAGES + 1) % 2);
+}
+
+/* ---- Helper ------------------------------------------------------------- */
+
+/* Starts to load a tile. */
+template <typename T>
+static __device__ void start_tile(shared_memory<T> &shared,
+                                  const struct vp_attention_call &x,
+                                  const struct turn &t, int tile, int stage)
+{
+    copy_tile<VP_WG_THREADS>(shared.queries[stage],
+                             vp_q_rows<const T>(x.q, x.ld_q, x, t.head),
+                             tile * QUERIES, group_thread());
+    copy_tile<VP_WG_THREADS>(shared.douts[stage],
+                             vp_q_rows<const T>(x.dout, x.ld_out, x, t.head),
+                             tile * QUERIES, group_thread());
+    vp_copy_commit();
+}
+
+/* dq of a tile, from the keys of a turn. */
+template <typename T>
+static __device__ void add_dq(shared_memory<T> &shared,
+                              const struct vp_attention_call &x,
+                              const struct vp_turns &w, const struct turn &t,
+                              int tile, int step)
+{
+    const vp_wg_tile<T> *ds = shared.ds[step % STAGES];
+    float4 *sum =
+        &shared.dq[tile % VP_BAND_TILES * 8 * VP_WG_THREADS + group_thread()];
+    float scale = x.scale * x.drop.scale, factor[2] = { scale, scale };
+    float dq[8][4];
+
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        float4 old = t.index ? sum[n * VP_WG_THREADS]
+                             : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+
+        dq[n][0] = old.x;
+        dq[n][1] = old.y;
+        dq[n][2] = old.z;
+        dq[n][3] = old.w;
+    }
+    wait_for<DS_WRITTEN>(shared, step);
+    vp_wg_fence();
+#pragma unroll
+    for (int i = 0; i < GROUPS; i++)
+        vp_wg_product<T, true, true, true, 4>(dq, vp_wg_tile_of(ds[i]),
+                                              vp_wg_tile_of(shared.keys[i]));
+    vp_wg_commit();
+    vp_wg_wait<0>(dq);
+    arrive_at<DS_READ>(shared, step);
+    if (t.index + 1 < vp_turn_until(&w, &t, tile + 1)) {
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+            sum[n * VP_WG_THREADS] = make_float4(dq[n][0], dq[n][1], dq[n][2],
+                                                 dq[n][3]);
+    } else if (x.dq) {
+        store_fragments(vp_q_rows<T>(x.dq, x.ld_q, x, t.head),
+                        tile * QUERIES + 16 * group_warp(), dq, factor,
+                        x.add_q);
+    }
+}
+
+/* Of the tile that is `back` before the end of a turn, and of step `step`. */
+template <typename T>
+static __device__ void end_dq(shared_memory<T> &shared,
+                              const struct vp_attention_call &x,
+                              const struct vp_turns &w, const struct turn &t,
+                              int back, int step)
+{
+    int tile = vp_turn_end_tile(&w, &t) - back;
+
+    if (step >= 0 && tile >= vp_turn_first_tile(&w, &t))
+        add_dq(shared, x, w, t, tile, step);
+}
+
+/* The products of all warps of the helper have ended, before one of them
+ * overwrites what they have read. */
+template <enum barrier KIND, typename T>
+static __device__ inline void meet_helpers(shared_memory<T> &shared,
+                                           int n_turns)
+{
+    arrive_at<KIND>(shared, n_turns);
+    wait_for<KIND>(shared, n_turns);
+}
+
+/* The keys of turn t, the block's number n_turns, which begins with `step`, take
+ * the place of the last turn's, as soon as dq has these. Until then they wait
+ * where that step's ds will be. */
+template <typename T>
+static __device__ void change_keys(shared_memory<T> &shared,
+                                   const struct vp_attention_call &x,
+                                   const struct vp_turns &w,
+                                   const struct turn &last,
+                                   const struct turn &t, int n_turns, int step)
+{
+    vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, t.head);
+    vp_wg_tile<T> *room = shared.ds[step % STAGES];
+
+    end_dq(shared, x, w, last, 2, step - 2);
+    meet_helpers<ROOM_FREE>(shared, n_turns);
+#pragma unroll
+    for (int i = 0; i < GROUPS; i++)
+        copy_tile<VP_WG_THREADS>(room[i], keys, t.index * KEYS + i * GROUP_KEYS,
+                                 group_thread());
+    vp_copy_commit();
+    end_dq(shared, x, w, last, 1, step - 1);
+    vp_copy_wait<0>();
+    meet_helpers<KEYS_READ>(shared, n_turns);
+    /* A thread moves what it has copied. */
+#pragma unroll
+    for (int i = 0; i < GROUPS; i++) {
+#pragma unroll
+        for (int row = row_of_thread(); row < GROUP_KEYS; row += CHUNK_ROWS) {
+            T *from = vp_wg_at(room[i], row, chunk_of_thread());
+            T *to = vp_wg_at(shared.keys[i], row, chunk_of_thread());
+
+            *(uint4 *)to = *(const uint4 *)from;
+        }
+    }
+}
+
+template <typename T>
+static __device__ void help(shared_memory<T> &shared,
+                            const struct vp_attention_call &x,
+                            const struct vp_turns &w)
+{
+    struct turn t = first_turn(x), last = t;
+    float unscale = 1.0f / x.drop.scale;
+    int step = 0, n_turns = 0;
+
+    for (; t.number < w.n_heads; last = t, t = next_turn(x, w, t), n_turns++) {
+        int first = vp_turn_first_tile(&w, &t), end = vp_turn_end_tile(&w, &t);
+
+        if (vp_turn_is_first_of_head(&t))
+            t.n_seen = seen_turns(x, w, t);
+        for (int tile = first; tile < end; tile++, step++) {
+            int stage = step % STAGES;
+            struct outs outs;
+
+            wait_for_last<READ>(shared, step);
+            start_tile(shared, x, t, tile, stage);
+            if (t.index == 0)
+                read_outs<T>(outs, x, t.head, tile);
+            if (tile == first)
+                change_keys(shared, x, w, last, t, n_turns, step);
+            else if (tile >= first + STAGES)
+                add_dq(shared, x, w, t, tile - STAGES, step - STAGES);
+            vp_copy_wait<0>();
+            if (t.index == 0)
+                set_stats(&shared.lse[vp_turn_stats(&w, &t, tile)],
+                          &shared.delta[vp_turn_stats(&w, &t, tile)],
+                          shared.douts[stage], outs, unscale);
+            vp_wg_publish();
+            arrive_at<LOADED>(shared, step);
+        }
+    }
+    end_dq(shared, x, w, last, 2, step - 2);
+    end_dq(shared, x, w, last, 1, step - 1);
+}
+
+/* ---- Roller ------------------------------------------------------------- */
+
+template <typename T>
+static __device__ void roll_all(shared_memory<T> &shared,
+                                const struct vp_attention_call &x,
+                                const struct vp_turns &w)
+{
+    struct dice dice = dice_of(x, {});
+    int step = 0;
+
+    for (struct turn t = first_turn(x); t.number < w.n_heads;
+         t = next_turn(x, w, t)) {
+        if (vp_turn_is_first_of_head(&t))
+            t.n_seen = seen_turns(x, w, t);
+        for (int tile = vp_turn_first_tile(&w, &t);
+             tile < vp_turn_end_tile(&w, &t); tile++) {
+            wait_for_last<DICE_READ>(shared, step);
+            roll_tile(shared.kept[step % STAGES], dice, t.head, tile * QUERIES,
+                      t.index * KEYS);
+            arrive_at<ROLLED>(shared, step++);
+        }
+    }
+}
+
+/* ---- Owners of keys ----------------------------------------------------- */
+
+static __device__ inline int group_index(void)
+{
+    return (int)threadIdx.x / VP_WG_THREADS;
+}
+
+/* Starts s = q . k and dp = dout . v of a tile. */
+template <typename T>
+static __device__ void start_scores(float (&s)[8][4], float (&dp)[8][4],
+                                    const uint32_t (&values)[4][4],
+                                    const shared_memory<T> &shared, int stage)
+{
+    vp_wg_fence();
+    vp_wg_product<T, false, false, false, 4>(
+        s, vp_wg_tile_of(shared.keys[group_index()]),
+        vp_wg_tile_of(shared.queries[stage]));
+    vp_wg_product<T, false, false>(dp, values,
+                                   vp_wg_tile_of(shared.douts[stage]));
+    vp_wg_commit();
+}
+
+/* Adds a tile of queries, whose scores are there, to dk and dv, and leaves its
+ * ds. k0 is the warp's first key. */
+template <typename T, bool DROPS>
+static __device__ void add_queries(shared_memory<T> &shared, float (&dk)[8][4],
+                                   float (&dv)[8][4], float (&s)[8][4],
+                                   const float (&dp)[8][4],
+                                   const struct vp_attention_call &x,
+                                   uint32_t seen, int k0, int tile, int stats,
+                                   int step)
+{
+    int stage = step % STAGES;
+    uint64_t queries = vp_wg_tile_of(shared.queries[stage]);
+    uint64_t douts = vp_wg_tile_of(shared.douts[stage]);
+    uint32_t kept[2] = { 0, 0 };
+
+    if (DROPS) {
+        wait_for<ROLLED>(shared, step);
+        read_kept(kept, shared.kept[stage], group_index());
+        arrive_at<DICE_READ>(shared, step);
+    }
+    hide_rows(s, seen);
+    if (x.causal)
+        hide_future(s, k0, tile * QUERIES);
+    wait_for_last<DS_READ>(shared, step);
+    add_tile<T, DROPS>(dk, dv, shared.ds[stage][group_index()], s, dp, kept,
+                       &shared.lse[stats], &shared.delta[stats],
+                       x.scale * LOG2E, queries, douts);
+    vp_wg_publish();
+    arrive_at<DS_WRITTEN>(shared, step);
+    vp_wg_wait<0>(dk);
+    vp_wg_wait<0>(dv);
+    arrive_at<READ>(shared, step);
+}
+
+/* The warp's first key. */
+static __device__ inline int first_key(const struct turn &t)
+{
+    return t.index * KEYS + (int)threadIdx.x / 32 * 16;
+}
+
+template <typename T>
+static __device__ void read_values(uint32_t (&values)[4][4],
+                                   const struct vp_attention_call &x,
+                                   const struct turn &t)
+{
+    load_fragments(values, vp_k_rows<const T>(x.v, x.ld_kv, x, t.head),
+                   first_key(t));
+}
+
+/* Walks over the queries, of which the first tile is there. Returns the step
+ * after the last. */
+template <typename T, bool DROPS>
+static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
+                               float (&dv)[8][4],
+                               const uint32_t (&values)[4][4],
+                               const struct vp_attention_call &x,
+                               const struct vp_turns &w, const struct turn &t,
+                               uint32_t seen, int step)
+{
+    int k0 = first_key(t), tile = vp_turn_first_tile(&w, &t),
+        end = vp_turn_end_tile(&w, &t);
+    float s[8][4], dp[8][4];
+
+    for (;; tile++, step++) {
+        start_scores(s, dp, values, shared, step % STAGES);
+        vp_wg_wait<0>(s);
+        vp_wg_wait<0>(dp);
+        add_queries<T, DROPS>(shared, dk, dv, s, dp, x, seen, k0, tile,
+                              vp_turn_stats(&w, &t, tile), step);
+        if (tile + 1 == end)
+            return step + 1;
+        wait_for<LOADED>(shared, step + 1);
+    }
+}
+
+/* ---- dk and dv ---------------------------------------------------------- */
+
+/* Between bands: quad i of this thread is at [i * OWNERS]. */
+static __device__ inline float4 *part_of(const struct vp_attention_call &x,
+                                         const struct vp_turns &w,
+                                         const struct turn &t)
+{
+    size_t i = (size_t)t.number * (size_t)w.n_parts + (size_t)t.index;
+
+    return x.parts + i * PART * OWNERS + threadIdx.x;
+}
+
+static __device__ inline void read_part(float (&c)[8][4], const float4 *part)
+{
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        float4 old = part[n * OWNERS];
+
+        c[n][0] = old.x;
+        c[n][1] = old.y;
+        c[n][2] = old.z;
+        c[n][3] = old.w;
+    }
+}
+
+static __device__ inline void write_part(float4 *part, const float (&c)[8][4])
+{
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+        part[n * OWNERS] = make_float4(c[n][0], c[n][1], c[n][2], c[n][3]);
+}
+
+template <typename T>
+static __device__ void write_keys(const struct vp_attention_call &x,
+                                  const struct turn &t, const float (&dk)[8][4],
+                                  const float (&dv)[8][4])
+{
+    float scale = x.scale * x.drop.scale, k_factor[2] = { scale, scale };
+    float v_factor[2] = { x.drop.scale, x.drop.scale };
+
+    if (!x.dk)
+        return;
+    store_fragments(vp_k_rows<T>(x.dk, x.ld_kv, x, t.head), first_key(t), dk,
+                    k_factor, x.add_kv);
+    store_fragments(vp_k_rows<T>(x.dv, x.ld_kv, x, t.head), first_key(t), dv,
+                    v_factor, x.add_kv);
+}
+
+/* Of the turns from `t` on, which nobody sees. */
+template <typename T>
+static __device__ void write_unseen(const struct vp_attention_call &x,
+                                    const struct vp_turns &w, struct turn t)
+{
+    const float zeros[8][4] = {};
+
+    for (; t.index < w.n_turns; t.index++)
+        write_keys<T>(x, t, zeros, zeros);
+}
+
+template <typename T, bool DROPS>
+static __device__ void own_keys(shared_memory<T> &shared,
+                                const struct vp_attention_call &x,
+                                const struct vp_turns &w)
+{
+    struct turn t = first_turn(x), next;
+    int step = 0;
+
+    for (; t.number < w.n_heads; t = next) {
+        float dk[8][4] = {}, dv[8][4] = {};
+        uint32_t values[4][4], seen;
+        int k0 = first_key(t);
+
+        read_values<T>(values, x, t);
+        seen = allowed_word(x, t.head, k0 / 32) >> (k0 % 32 + lane_g());
+        if (vp_turn_has_part(&w, &t)) {
+            read_part(dk, part_of(x, w, t));
+            read_part(dv, part_of(x, w, t) + PART / 2 * OWNERS);
+        }
+        if (vp_turn_is_first_of_head(&t))
+            t.n_seen = seen_turns(x, w, t);
+        wait_for<LOADED>(shared, step);
+        next = next_turn(x, w, t);
+        step = own_turn<T, DROPS>(shared, dk, dv, values, x, w, t, seen, step);
+        if (t.band + 1 < w.n_bands) {
+            write_part(part_of(x, w, t), dk);
+            write_part(part_of(x, w, t) + PART / 2 * OWNERS, dv);
+        } else {
+            write_keys<T>(x, t, dk, dv);
+        }
+        if (next.number != t.number) {
+            t.index++;
+            write_unseen<T>(x, w, t);
+        }
+    }
+}
+
+template <typename T, bool DROPS>
+static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
+    backward(const struct vp_attention_call x)
+{
+    extern __shared__ __align__(VP_WG_ALIGN) unsigned char memory[];
+    shared_memory<T> &shared = *(shared_memory<T> *)memory;
+    struct vp_turns w = turns_of(x);
+
+    if (threadIdx.x == 0)
+        make_barriers(shared);
+    __syncthreads();
+    switch (threadIdx.x / VP_WG_THREADS) {
+    case HELPER:
+        vp_wg_give_registers<block<DROPS>::HELPER_REGISTERS>();
+        help(shared, x, w);
+        break;
+    case ROLLER:
+        vp_wg_give_registers<block<DROPS>::ROLLER_REGISTERS>();
+        roll_all(shared, x, w);
+        break;
+    default:
+        vp_wg_take_registers<block<DROPS>::OWNER_REGISTERS>();
+        own_keys<T, DROPS>(shared, x, w);
+    }
+}
+
+/* ---- Launches ----------------------------------------------------------- */
+
+template <typename T, bool DROPS>
+static void launch(const struct vp_attention_call *x, cudaStream_t stream)
+{
+    struct vp_turns w = turns_of(*x);
+    unsigned n_blocks = blocks_in_turns(w.n_heads, 1);
+    int bytes = (int)sizeof(shared_memory<T>);
+
+    if (w.n_turns > 1)
+        bytes += (w.n_bands > 1 ? VP_BAND_TILES : w.n_tiles) * QUERIES *
+                 VP_WG_DIM * (int)sizeof(float);
+    cudaFuncSetAttribute(backward<T, DROPS>,
+                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    backward<T, DROPS><<<n_blocks, block<DROPS>::THREADS, bytes, stream>>>(*x);
+}
+
+bool vp_attention_wgmma_b_takes(const struct vp_attention_call *x)
+{
+    return vp_attention_wgmma_f_takes(x) && x->q_len <= MAX_QUERIES &&
+           x->k_len <= MAX_BLOCK_KEYS;
+}
+
+size_t vp_attention_wgmma_b_scratch(const struct vp_attention_call *x)
+{
+    struct vp_turns w = turns_of(*x);
+
+    return (size_t)w.n_heads * (size_t)w.n_parts * PART * OWNERS *
+           sizeof(float4);
+}
+
+void vp_attention_wgmma_b(const struct vp_attention_call *x,
+                          cudaStream_t stream)
+{
+    static const launch_fn table[2][2] = WG_LAUNCHES(launch);
+
+    wg_launch_of(table, x)(x, stream);
+}

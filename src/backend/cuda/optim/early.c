@@ -1,0 +1,253 @@
+#include "backend/cuda/optim/early.h"
+
+#include "backend/cuda/profile/profile.h"
+#include "backend/cuda/profile/traffic.h"
+
+#include <stdlib.h>
+
+/* Elements worth an update beside the list: enough to use most of the memory's
+ * rate, and a part of what lingers, so that W calls seldom wait. */
+enum { WORTH = 4 << 20 };
+
+struct span {
+    int64_t begin, end; /* elements */
+};
+
+static bool meet(struct span a, struct span b)
+{
+    return a.begin < b.end && b.begin < a.end;
+}
+
+/* A parameter of a call; empty where it is absent. */
+static struct span span_of(const struct vp_graph *graph,
+                           const struct vp_call *call, int i,
+                           const struct vp_ref *refs, int64_t unit)
+{
+    const struct vp_param *param;
+    struct span span = { refs[i].offset / unit, refs[i].offset / unit };
+
+    if (call->op->par[i] == VP_NONE || refs[i].space == VP_SPACE_NONE)
+        return (struct span){ 0, 0 };
+    param = &graph->params[call->op->par[i]];
+    span.end += param->rows * param->cols;
+    return span;
+}
+
+static bool writes_grad(const struct vp_program *program,
+                        const struct vp_call *call, struct span grad)
+{
+    for (int i = 0; i < VP_MAX_PARAM; i++)
+        if (meet(grad, span_of(program->graph, call, i, call->dpar,
+                               (int64_t)sizeof(float))))
+            return true;
+    return false;
+}
+
+static bool names_weights(const struct vp_program *program,
+                          const struct vp_call *call, struct span weights)
+{
+    for (int i = 0; i < VP_MAX_PARAM; i++)
+        if (meet(weights, span_of(program->graph, call, i, call->par,
+                                  vp_dtype_bytes(program->graph->dtype))))
+            return true;
+    return false;
+}
+
+static struct span grad_of(const struct vp_optim_tensor *tensor)
+{
+    return (struct span){ tensor->grad, tensor->grad + tensor->n };
+}
+
+/* A call that writes a gradient names the weights, too. */
+static int calls_until(const struct vp_program *program, enum vp_list list,
+                       const struct vp_optim_tensor *tensor)
+{
+    struct span weights = { tensor->offset, tensor->offset + tensor->n };
+    int n = program->n_calls[list];
+
+    while (n > 0 &&
+           !names_weights(program, &program->calls[list][n - 1], weights))
+        n--;
+    return n;
+}
+
+/* Of those final together the last come first, as most of the time backward
+ * goes backward: then neighbours follow each other. */
+static int sooner_first(const void *a, const void *b)
+{
+    const struct vp_cuda_final *x = a, *y = b;
+
+    if (x->n_calls != y->n_calls)
+        return x->n_calls < y->n_calls ? -1 : 1;
+    return (x->tensor < y->tensor) - (x->tensor > y->tensor);
+}
+
+enum vp_status vp_cuda_early_begin(struct vp_cuda_early *early,
+                                   const struct vp_program *program,
+                                   enum vp_list list,
+                                   const struct vp_launch *launch,
+                                   struct vp_cuda_tensors *tensors, bool alone,
+                                   struct vp_cuda_stream *stream)
+{
+    const struct vp_optim_step *step = launch->update;
+
+    *early = (struct vp_cuda_early){ .program = program,
+                                     .list = list,
+                                     .tensors = tensors,
+                                     .step = step,
+                                     .stream = stream,
+                                     .tail = alone ? stream->stream
+                                                   : stream->tail,
+                                     .worth = alone ? INT64_MAX : WORTH };
+    early->order = calloc((size_t)step->n_tensors + 1, sizeof(*early->order));
+    if (!early->order)
+        return VP_ERR_NOMEM;
+    for (int i = 0; i < step->n_tensors; i++)
+        early->order[i] = (struct vp_cuda_final){
+            i, calls_until(program, list, &step->tensors[i])
+        };
+    qsort(early->order, (size_t)step->n_tensors, sizeof(*early->order),
+          sooner_first);
+    return VP_OK;
+}
+
+/* ---- Updates ------------------------------------------------------------ */
+
+/* One stream goes on where another is now. */
+static enum vp_status follow(struct vp_cuda_early *early, cudaStream_t stream,
+                             cudaStream_t other, cudaEvent_t event)
+{
+    struct vp_cuda *cuda = &early->stream->backend->cuda;
+
+    if (stream == other)
+        return VP_OK;
+    VP_TRY(vp_cuda_check(cuda, cudaEventRecord(event, other), "updating"));
+    return vp_cuda_check(cuda, cudaStreamWaitEvent(stream, event, 0),
+                         "updating");
+}
+
+static double traffic_of(const struct vp_cuda_early *early,
+                         const struct vp_cuda_ranges *which)
+{
+    struct vp_optim_step part = *early->step;
+    double n_bytes = 0.0;
+
+    for (int i = 0; i < which->n; i++) {
+        part.tensors = early->step->tensors + which->at[i].begin;
+        part.n_tensors = which->at[i].end - which->at[i].begin;
+        n_bytes += vp_cuda_update_traffic(&part);
+    }
+    return n_bytes;
+}
+
+/* One launch, of as many tensors as it takes. */
+static void update(struct vp_cuda_early *early)
+{
+    struct vp_cuda_profile *profile = early->stream->backend->cuda.profile;
+    struct vp_cuda_ranges which = { .n = 0 };
+    int label;
+
+    while (early->n_given < early->n_final &&
+           vp_cuda_ranges_add(&which, early->order[early->n_given].tensor))
+        early->n_given++;
+    label = vp_cuda_profile_push(profile);
+    vp_cuda_update_early(early->tensors, &which, early->step, early->tail);
+    vp_cuda_profile_pop_other(profile, label, "update",
+                              traffic_of(early, &which));
+}
+
+static enum vp_status mark_end(struct vp_cuda_early *early)
+{
+    unsigned i = early->n_updates++ % VP_CUDA_UPDATES;
+
+    early->ends[i] = early->n_given;
+    return vp_cuda_check(
+        &early->stream->backend->cuda,
+        cudaEventRecord(early->stream->updated[i], early->tail), "updating");
+}
+
+/* Gives the tail what is final. */
+static enum vp_status give(struct vp_cuda_early *early)
+{
+    struct vp_cuda_stream *stream = early->stream;
+
+    if (early->n_given == early->n_final)
+        return VP_OK;
+    early->forked = true;
+    VP_TRY(follow(early, early->tail, stream->stream, stream->fork));
+    if (stream->side->forked)
+        VP_TRY(follow(early, early->tail, stream->side->stream, stream->fork));
+    while (early->n_given < early->n_final)
+        update(early);
+    early->n_waiting = 0;
+    VP_TRY(vp_cuda_check(&stream->backend->cuda, cudaPeekAtLastError(),
+                         "updating"));
+    return mark_end(early);
+}
+
+enum vp_status vp_cuda_early_advance(struct vp_cuda_early *early, int n_calls)
+{
+    const struct vp_optim_step *step = early->step;
+
+    while (early->n_final < step->n_tensors &&
+           early->order[early->n_final].n_calls <= n_calls)
+        early->n_waiting +=
+            step->tensors[early->order[early->n_final++].tensor].n;
+    return early->n_waiting < early->worth ? VP_OK : give(early);
+}
+
+/* ---- Places that are used again ----------------------------------------- */
+
+/* A stream goes on when the first `n` of the order are done: after the first
+ * update that has them, or the oldest that is still marked. */
+static enum vp_status wait_for(struct vp_cuda_early *early, int n,
+                               cudaStream_t stream)
+{
+    unsigned i = early->n_updates - 1, oldest = 0;
+
+    if (early->n_updates > VP_CUDA_UPDATES)
+        oldest = early->n_updates - VP_CUDA_UPDATES;
+    while (i > oldest && early->ends[(i - 1) % VP_CUDA_UPDATES] >= n)
+        i--;
+    i %= VP_CUDA_UPDATES;
+    early->n_done = early->ends[i];
+    if (stream == early->tail)
+        return VP_OK;
+    return vp_cuda_check(
+        &early->stream->backend->cuda,
+        cudaStreamWaitEvent(stream, early->stream->updated[i], 0), "updating");
+}
+
+enum vp_status vp_cuda_early_guard(struct vp_cuda_early *early, int index,
+                                   cudaStream_t stream)
+{
+    const struct vp_program *program = early->program;
+    const struct vp_call *call = &program->calls[early->list][index];
+
+    if (call->phase != VP_PHASE_W)
+        return VP_OK;
+    for (int i = early->n_final; i > early->n_done; i--) {
+        int tensor = early->order[i - 1].tensor;
+
+        if (!writes_grad(program, call, grad_of(&early->step->tensors[tensor])))
+            continue;
+        if (i > early->n_given)
+            VP_TRY(give(early));
+        return wait_for(early, i, stream);
+    }
+    return VP_OK;
+}
+
+/* Waits for the updates even where they failed: a capture must be joined. */
+enum vp_status vp_cuda_early_end(struct vp_cuda_early *early)
+{
+    struct vp_cuda_stream *stream = early->stream;
+    enum vp_status st, joined = VP_OK;
+
+    early->n_final = early->step->n_tensors;
+    st = give(early);
+    if (early->forked)
+        joined = follow(early, stream->stream, early->tail, stream->join);
+    free(early->order);
+    return st != VP_OK ? st : joined;
+}
