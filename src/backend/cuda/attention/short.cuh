@@ -1,7 +1,7 @@
 /* What the kernels of attention for short heads share: up to 128 queries and
- * keys, two tiles of each. A block is two warpgroups and takes heads in turns;
- * each group owns one of the tiles. The copy engine brings rows and takes
- * results away, which costs threads no time. */
+ * keys, two tiles of each. A block is two warpgroups and takes one head after
+ * another; each group owns one of the tiles. The copy engine brings rows and
+ * takes results away, which costs threads no time. */
 #ifndef VP_BACKEND_CUDA_ATTENTION_SHORT_CUH
 #define VP_BACKEND_CUDA_ATTENTION_SHORT_CUH
 

@@ -54,8 +54,9 @@ static __device__ inline void round_scaled(uint32_t (&a)[4][4],
     round_rows<T>(a, scaled);
 }
 
-/* That take the heads in turns: so many on each processor of the GPU. */
-static inline unsigned blocks_in_turns(unsigned n_heads, int per_processor)
+/* Number of blocks that take one head after another: `per_processor` for each
+ * processor of the GPU, but no more than heads. */
+static inline unsigned resident_blocks(unsigned n_heads, int per_processor)
 {
     int device = 0, n = 1;
 

@@ -1,20 +1,20 @@
 /* Attention on the tensor cores of warpgroups, backward, for heads of 64
- * columns. A block takes a head's keys 128 at a time, a turn, as two warpgroups
- * that own 64 each; dk and dv are in their registers while they walk over the
- * queries, 64 at a time.
+ * columns. A block takes a head's keys 128 at a time, a key tile, as two
+ * warpgroups that own 64 each; dk and dv are in their registers while they walk
+ * over the queries, 64 at a time.
  *
  * Rows of scores are keys here, so that p and ds leave the accumulators as the
  * first factors of dv = p^T dout and dk = ds^T q. A third warpgroup, the
  * helper, loads what they read, and multiplies the ds that they leave in shared
  * memory by the keys: dq, a sum over all keys, stays in shared memory until its
  * last addend. So every product is computed once, and every sum has one order.
- * With dropout there is a fourth, the roller of the dice.
+ * With dropout a fourth warpgroup, the roller, generates the dropout mask.
  *
- * There is room for dq of 512 queries: longer heads are done in bands of so
- * many, and between bands dk and dv wait in device memory. As many blocks as
- * the GPU has processors take all heads in turns: while the owners end one, the
+ * Shared memory holds dq of 512 queries: longer heads are done in bands of 512,
+ * and between bands dk and dv are kept in device memory. As many blocks as the
+ * GPU has processors take one head after another: while the owners end one, the
  * helper loads the next. */
-#include "backend/cuda/attention/turns.cuh"
+#include "backend/cuda/attention/key_tiles.cuh"
 #include "backend/cuda/ptx/tma.cuh"
 
 enum { PART = 16 }; /* quads of dk and dv that an owner has */
@@ -22,8 +22,8 @@ enum { PART = 16 }; /* quads of dk and dv that an owner has */
 /* What a thread does, by its warpgroup. */
 enum role { OWNER, HELPER = GROUPS, ROLLER };
 
-/* Barriers, two of each kind: of even steps and of odd ones, a step being a tile
- * of a turn. Who arrives, and who waits for that: */
+/* Barriers, two of each kind: of even steps and of odd ones; see key_tiles.h.
+ * The comments name what arrives at a barrier; what waits for it: */
 enum barrier {
     LOADED,     /* helper; owners: a tile is there */
     READ,       /* owners; helper: and can be overwritten */
@@ -31,7 +31,7 @@ enum barrier {
     DS_READ,    /* helper; owners */
     ROLLED,     /* roller; owners: a tile's dice are there */
     DICE_READ,  /* owners; roller */
-    ROOM_FREE,  /* helper; helper: see change_keys(); of turns, not of steps */
+    ROOM_FREE,  /* helper; helper: see change_keys(); of key tiles, not steps */
     KEYS_READ,  /* likewise */
     N_BARRIERS,
 };
@@ -53,7 +53,7 @@ template <typename T> struct shared_memory {
     float lse[MAX_QUERIES], delta[MAX_QUERIES];
     kept_words kept[STAGES];
     vp_barrier barriers[N_BARRIERS][STAGES];
-    float4 dq[1]; /* [tiles][8][VP_WG_THREADS] if keys are taken in turns */
+    float4 dq[1]; /* [tiles][8][VP_WG_THREADS] if there are several key tiles */
 };
 
 template <typename T>
@@ -97,7 +97,7 @@ static __device__ inline void wait_for_last(shared_memory<T> &shared, int step)
 template <typename T>
 static __device__ void start_tile(shared_memory<T> &shared,
                                   const struct vp_attention_call &x,
-                                  const struct turn &t, int tile, int stage)
+                                  const struct key_tile &t, int tile, int stage)
 {
     copy_tile<VP_WG_THREADS>(shared.queries[stage],
                              vp_q_rows<const T>(x.q, x.ld_q, x, t.head),
@@ -108,12 +108,12 @@ static __device__ void start_tile(shared_memory<T> &shared,
     vp_copy_commit();
 }
 
-/* dq of a tile, from the keys of a turn. */
+/* dq of a tile, from the keys of a key tile. */
 template <typename T>
 static __device__ void add_dq(shared_memory<T> &shared,
                               const struct vp_attention_call &x,
-                              const struct vp_turns &w, const struct turn &t,
-                              int tile, int step)
+                              const struct vp_key_tiles &w,
+                              const struct key_tile &t, int tile, int step)
 {
     const vp_wg_tile<T> *ds = shared.ds[step % STAGES];
     float4 *sum =
@@ -140,7 +140,7 @@ static __device__ void add_dq(shared_memory<T> &shared,
     vp_wg_commit();
     vp_wg_wait<0>(dq);
     arrive_at<DS_READ>(shared, step);
-    if (t.index + 1 < vp_turn_until(&w, &t, tile + 1)) {
+    if (t.index + 1 < vp_key_tiles_seen(&w, &t, tile + 1)) {
 #pragma unroll
         for (int n = 0; n < 8; n++)
             sum[n * VP_WG_THREADS] = make_float4(dq[n][0], dq[n][1], dq[n][2],
@@ -152,16 +152,16 @@ static __device__ void add_dq(shared_memory<T> &shared,
     }
 }
 
-/* Of the tile that is `back` before the end of a turn, and of step `step`. */
+/* dq of the tile that is `back` before the end of a key tile, in `step`. */
 template <typename T>
 static __device__ void end_dq(shared_memory<T> &shared,
                               const struct vp_attention_call &x,
-                              const struct vp_turns &w, const struct turn &t,
-                              int back, int step)
+                              const struct vp_key_tiles &w,
+                              const struct key_tile &t, int back, int step)
 {
-    int tile = vp_turn_end_tile(&w, &t) - back;
+    int tile = vp_key_tile_end_query_tile(&w, &t) - back;
 
-    if (step >= 0 && tile >= vp_turn_first_tile(&w, &t))
+    if (step >= 0 && tile >= vp_key_tile_first_query_tile(&w, &t))
         add_dq(shared, x, w, t, tile, step);
 }
 
@@ -169,27 +169,28 @@ static __device__ void end_dq(shared_memory<T> &shared,
  * overwrites what they have read. */
 template <enum barrier KIND, typename T>
 static __device__ inline void meet_helpers(shared_memory<T> &shared,
-                                           int n_turns)
+                                           int n_key_tiles)
 {
-    arrive_at<KIND>(shared, n_turns);
-    wait_for<KIND>(shared, n_turns);
+    arrive_at<KIND>(shared, n_key_tiles);
+    wait_for<KIND>(shared, n_key_tiles);
 }
 
-/* The keys of turn t, the block's number n_turns, which begins with `step`, take
- * the place of the last turn's, as soon as dq has these. Until then they wait
- * where that step's ds will be. */
+/* Replaces the keys of `last` by those of key tile t, which begins with `step`,
+ * as soon as dq has the former. Until then the new keys lie where the ds of
+ * that step will be. n_key_tiles: those that the block has taken so far. */
 template <typename T>
 static __device__ void change_keys(shared_memory<T> &shared,
                                    const struct vp_attention_call &x,
-                                   const struct vp_turns &w,
-                                   const struct turn &last,
-                                   const struct turn &t, int n_turns, int step)
+                                   const struct vp_key_tiles &w,
+                                   const struct key_tile &last,
+                                   const struct key_tile &t, int n_key_tiles,
+                                   int step)
 {
     vp_rows<const T> keys = vp_k_rows<const T>(x.k, x.ld_kv, x, t.head);
     vp_wg_tile<T> *room = shared.ds[step % STAGES];
 
     end_dq(shared, x, w, last, 2, step - 2);
-    meet_helpers<ROOM_FREE>(shared, n_turns);
+    meet_helpers<ROOM_FREE>(shared, n_key_tiles);
 #pragma unroll
     for (int i = 0; i < GROUPS; i++)
         copy_tile<VP_WG_THREADS>(room[i], keys, t.index * KEYS + i * GROUP_KEYS,
@@ -197,7 +198,7 @@ static __device__ void change_keys(shared_memory<T> &shared,
     vp_copy_commit();
     end_dq(shared, x, w, last, 1, step - 1);
     vp_copy_wait<0>();
-    meet_helpers<KEYS_READ>(shared, n_turns);
+    meet_helpers<KEYS_READ>(shared, n_key_tiles);
     /* A thread moves what it has copied. */
 #pragma unroll
     for (int i = 0; i < GROUPS; i++) {
@@ -214,17 +215,19 @@ static __device__ void change_keys(shared_memory<T> &shared,
 template <typename T>
 static __device__ void help(shared_memory<T> &shared,
                             const struct vp_attention_call &x,
-                            const struct vp_turns &w)
+                            const struct vp_key_tiles &w)
 {
-    struct turn t = first_turn(x), last = t;
+    struct key_tile t = first_key_tile(x), last = t;
     float unscale = 1.0f / x.drop.scale;
-    int step = 0, n_turns = 0;
+    int step = 0, n_key_tiles = 0;
 
-    for (; t.number < w.n_heads; last = t, t = next_turn(x, w, t), n_turns++) {
-        int first = vp_turn_first_tile(&w, &t), end = vp_turn_end_tile(&w, &t);
+    for (; t.number < w.n_heads;
+         last = t, t = next_key_tile(x, w, t), n_key_tiles++) {
+        int first = vp_key_tile_first_query_tile(&w, &t),
+            end = vp_key_tile_end_query_tile(&w, &t);
 
-        if (vp_turn_is_first_of_head(&t))
-            t.n_seen = seen_turns(x, w, t);
+        if (vp_key_tile_is_first_of_head(&t))
+            t.n_seen = seen_key_tiles(x, w, t);
         for (int tile = first; tile < end; tile++, step++) {
             int stage = step % STAGES;
             struct outs outs;
@@ -234,13 +237,13 @@ static __device__ void help(shared_memory<T> &shared,
             if (t.index == 0)
                 read_outs<T>(outs, x, t.head, tile);
             if (tile == first)
-                change_keys(shared, x, w, last, t, n_turns, step);
+                change_keys(shared, x, w, last, t, n_key_tiles, step);
             else if (tile >= first + STAGES)
                 add_dq(shared, x, w, t, tile - STAGES, step - STAGES);
             vp_copy_wait<0>();
             if (t.index == 0)
-                set_stats(&shared.lse[vp_turn_stats(&w, &t, tile)],
-                          &shared.delta[vp_turn_stats(&w, &t, tile)],
+                set_stats(&shared.lse[vp_key_tile_stats(&w, &t, tile)],
+                          &shared.delta[vp_key_tile_stats(&w, &t, tile)],
                           shared.douts[stage], outs, unscale);
             vp_wg_publish();
             arrive_at<LOADED>(shared, step);
@@ -255,17 +258,17 @@ static __device__ void help(shared_memory<T> &shared,
 template <typename T>
 static __device__ void roll_all(shared_memory<T> &shared,
                                 const struct vp_attention_call &x,
-                                const struct vp_turns &w)
+                                const struct vp_key_tiles &w)
 {
     struct dice dice = dice_of(x, {});
     int step = 0;
 
-    for (struct turn t = first_turn(x); t.number < w.n_heads;
-         t = next_turn(x, w, t)) {
-        if (vp_turn_is_first_of_head(&t))
-            t.n_seen = seen_turns(x, w, t);
-        for (int tile = vp_turn_first_tile(&w, &t);
-             tile < vp_turn_end_tile(&w, &t); tile++) {
+    for (struct key_tile t = first_key_tile(x); t.number < w.n_heads;
+         t = next_key_tile(x, w, t)) {
+        if (vp_key_tile_is_first_of_head(&t))
+            t.n_seen = seen_key_tiles(x, w, t);
+        for (int tile = vp_key_tile_first_query_tile(&w, &t);
+             tile < vp_key_tile_end_query_tile(&w, &t); tile++) {
             wait_for_last<DICE_READ>(shared, step);
             roll_tile(shared.kept[step % STAGES], dice, t.head, tile * QUERIES,
                       t.index * KEYS);
@@ -331,7 +334,7 @@ static __device__ void add_queries(shared_memory<T> &shared, float (&dk)[8][4],
 }
 
 /* The warp's first key. */
-static __device__ inline int first_key(const struct turn &t)
+static __device__ inline int first_key(const struct key_tile &t)
 {
     return t.index * KEYS + (int)threadIdx.x / 32 * 16;
 }
@@ -339,7 +342,7 @@ static __device__ inline int first_key(const struct turn &t)
 template <typename T>
 static __device__ void read_values(uint32_t (&values)[4][4],
                                    const struct vp_attention_call &x,
-                                   const struct turn &t)
+                                   const struct key_tile &t)
 {
     load_fragments(values, vp_k_rows<const T>(x.v, x.ld_kv, x, t.head),
                    first_key(t));
@@ -348,15 +351,16 @@ static __device__ void read_values(uint32_t (&values)[4][4],
 /* Walks over the queries, of which the first tile is there. Returns the step
  * after the last. */
 template <typename T, bool DROPS>
-static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
-                               float (&dv)[8][4],
-                               const uint32_t (&values)[4][4],
-                               const struct vp_attention_call &x,
-                               const struct vp_turns &w, const struct turn &t,
-                               uint32_t seen, int step)
+static __device__ int own_key_tile(shared_memory<T> &shared, float (&dk)[8][4],
+                                   float (&dv)[8][4],
+                                   const uint32_t (&values)[4][4],
+                                   const struct vp_attention_call &x,
+                                   const struct vp_key_tiles &w,
+                                   const struct key_tile &t, uint32_t seen,
+                                   int step)
 {
-    int k0 = first_key(t), tile = vp_turn_first_tile(&w, &t),
-        end = vp_turn_end_tile(&w, &t);
+    int k0 = first_key(t), tile = vp_key_tile_first_query_tile(&w, &t),
+        end = vp_key_tile_end_query_tile(&w, &t);
     float s[8][4], dp[8][4];
 
     for (;; tile++, step++) {
@@ -364,7 +368,7 @@ static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
         vp_wg_wait<0>(s);
         vp_wg_wait<0>(dp);
         add_queries<T, DROPS>(shared, dk, dv, s, dp, x, seen, k0, tile,
-                              vp_turn_stats(&w, &t, tile), step);
+                              vp_key_tile_stats(&w, &t, tile), step);
         if (tile + 1 == end)
             return step + 1;
         wait_for<LOADED>(shared, step + 1);
@@ -375,8 +379,8 @@ static __device__ int own_turn(shared_memory<T> &shared, float (&dk)[8][4],
 
 /* Between bands: quad i of this thread is at [i * OWNERS]. */
 static __device__ inline float4 *part_of(const struct vp_attention_call &x,
-                                         const struct vp_turns &w,
-                                         const struct turn &t)
+                                         const struct vp_key_tiles &w,
+                                         const struct key_tile &t)
 {
     size_t i = (size_t)t.number * (size_t)w.n_parts + (size_t)t.index;
 
@@ -405,7 +409,8 @@ static __device__ inline void write_part(float4 *part, const float (&c)[8][4])
 
 template <typename T>
 static __device__ void write_keys(const struct vp_attention_call &x,
-                                  const struct turn &t, const float (&dk)[8][4],
+                                  const struct key_tile &t,
+                                  const float (&dk)[8][4],
                                   const float (&dv)[8][4])
 {
     float scale = x.scale * x.drop.scale, k_factor[2] = { scale, scale };
@@ -419,23 +424,24 @@ static __device__ void write_keys(const struct vp_attention_call &x,
                     v_factor, x.add_kv);
 }
 
-/* Of the turns from `t` on, which nobody sees. */
+/* Of the key tiles from `t` on, whose keys no query sees. */
 template <typename T>
 static __device__ void write_unseen(const struct vp_attention_call &x,
-                                    const struct vp_turns &w, struct turn t)
+                                    const struct vp_key_tiles &w,
+                                    struct key_tile t)
 {
     const float zeros[8][4] = {};
 
-    for (; t.index < w.n_turns; t.index++)
+    for (; t.index < w.n_key_tiles; t.index++)
         write_keys<T>(x, t, zeros, zeros);
 }
 
 template <typename T, bool DROPS>
 static __device__ void own_keys(shared_memory<T> &shared,
                                 const struct vp_attention_call &x,
-                                const struct vp_turns &w)
+                                const struct vp_key_tiles &w)
 {
-    struct turn t = first_turn(x), next;
+    struct key_tile t = first_key_tile(x), next;
     int step = 0;
 
     for (; t.number < w.n_heads; t = next) {
@@ -445,15 +451,16 @@ static __device__ void own_keys(shared_memory<T> &shared,
 
         read_values<T>(values, x, t);
         seen = allowed_word(x, t.head, k0 / 32) >> (k0 % 32 + lane_g());
-        if (vp_turn_has_part(&w, &t)) {
+        if (vp_key_tile_has_part(&w, &t)) {
             read_part(dk, part_of(x, w, t));
             read_part(dv, part_of(x, w, t) + PART / 2 * OWNERS);
         }
-        if (vp_turn_is_first_of_head(&t))
-            t.n_seen = seen_turns(x, w, t);
+        if (vp_key_tile_is_first_of_head(&t))
+            t.n_seen = seen_key_tiles(x, w, t);
         wait_for<LOADED>(shared, step);
-        next = next_turn(x, w, t);
-        step = own_turn<T, DROPS>(shared, dk, dv, values, x, w, t, seen, step);
+        next = next_key_tile(x, w, t);
+        step = own_key_tile<T, DROPS>(shared, dk, dv, values, x, w, t, seen,
+                                      step);
         if (t.band + 1 < w.n_bands) {
             write_part(part_of(x, w, t), dk);
             write_part(part_of(x, w, t) + PART / 2 * OWNERS, dv);
@@ -473,7 +480,7 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
 {
     extern __shared__ __align__(VP_WG_ALIGN) unsigned char memory[];
     shared_memory<T> &shared = *(shared_memory<T> *)memory;
-    struct vp_turns w = turns_of(x);
+    struct vp_key_tiles w = key_tiles_of(x);
 
     if (threadIdx.x == 0)
         make_barriers(shared);
@@ -498,11 +505,11 @@ static __global__ void __launch_bounds__(block<DROPS>::THREADS, 1)
 template <typename T, bool DROPS>
 static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 {
-    struct vp_turns w = turns_of(*x);
-    unsigned n_blocks = blocks_in_turns(w.n_heads, 1);
+    struct vp_key_tiles w = key_tiles_of(*x);
+    unsigned n_blocks = resident_blocks(w.n_heads, 1);
     int bytes = (int)sizeof(shared_memory<T>);
 
-    if (w.n_turns > 1)
+    if (w.n_key_tiles > 1)
         bytes += (w.n_bands > 1 ? VP_BAND_TILES : w.n_tiles) * QUERIES *
                  VP_WG_DIM * (int)sizeof(float);
     cudaFuncSetAttribute(backward<T, DROPS>,
@@ -518,7 +525,7 @@ bool vp_attention_wgmma_b_takes(const struct vp_attention_call *x)
 
 size_t vp_attention_wgmma_b_scratch(const struct vp_attention_call *x)
 {
-    struct vp_turns w = turns_of(*x);
+    struct vp_key_tiles w = key_tiles_of(*x);
 
     return (size_t)w.n_heads * (size_t)w.n_parts * PART * OWNERS *
            sizeof(float4);

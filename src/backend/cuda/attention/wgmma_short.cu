@@ -1,7 +1,7 @@
 /* Attention on the tensor cores of warpgroups, backward, for heads of 64 columns
  * and up to 128 queries and keys. Such heads are bound by memory, so one is on
  * its way to shared memory while another is worked on: as many blocks as the GPU
- * has processors take all heads in turns.
+ * has processors take one head after another.
  *
  * A block is two warpgroups. Each owns 64 keys, whose dk and dv are in its
  * registers while it meets one tile of queries after the other; then, as all ds
@@ -316,7 +316,7 @@ static struct maps maps_of(const struct vp_attention_call *x)
 template <typename T, bool DROPS>
 static void launch(const struct vp_attention_call *x, cudaStream_t stream)
 {
-    unsigned n_blocks = blocks_in_turns(heads_of(*x), 1);
+    unsigned n_blocks = resident_blocks(heads_of(*x), 1);
     int bytes = (int)sizeof(shared_memory<T>);
 
     cudaFuncSetAttribute(backward<T, DROPS>,

@@ -1,7 +1,7 @@
 /* Attention on the tensor cores of warpgroups, forward, for heads of 64 columns
  * and up to 128 queries and keys. Such heads are bound by memory, so one is on
  * its way to shared memory while another is worked on: two blocks to each
- * processor of the GPU take all heads in turns.
+ * processor of the GPU take one head after another.
  *
  * A block is two warpgroups, each of which owns 64 queries. What it computes is
  * what wgmma_f.cu does, to the bit. */
@@ -276,7 +276,7 @@ static void launch(const struct vp_attention_call *x, cudaStream_t stream)
         heads_map(x, x->v, x->k_len, x->ld_kv),
         tiles_map(x, x->out, x->q_len, x->ld_out),
     };
-    unsigned n_blocks = blocks_in_turns(heads_of(*x), BLOCKS);
+    unsigned n_blocks = resident_blocks(heads_of(*x), BLOCKS);
     int bytes = (int)sizeof(shared_memory<T>);
 
     cudaFuncSetAttribute(forward<T, DROPS>,

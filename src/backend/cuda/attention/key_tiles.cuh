@@ -1,0 +1,61 @@
+/* Key tiles as the threads of a block use them: together with their head. */
+#ifndef VP_BACKEND_CUDA_ATTENTION_KEY_TILES_CUH
+#define VP_BACKEND_CUDA_ATTENTION_KEY_TILES_CUH
+
+#include "backend/cuda/attention/backward.cuh"
+#include "backend/cuda/attention/key_tiles.h"
+
+enum {
+    GROUPS = 2, /* of warps that own keys */
+    KEYS = GROUPS * GROUP_KEYS,
+    OWNERS = GROUPS * VP_WG_THREADS,
+    MAX_QUERIES = 2 * VP_BAND_TILES * QUERIES,
+    MAX_BLOCK_KEYS = 4096, /* of a head */
+};
+
+static_assert((int)KEYS == (int)VP_TILE_KEYS &&
+                  (int)QUERIES == (int)VP_TILE_QUERIES,
+              "tiles are those of key_tiles.h");
+
+struct key_tile : vp_key_tile {
+    struct vp_attention_head head;
+};
+
+static __host__ __device__ inline struct vp_key_tiles key_tiles_of(
+    const struct vp_attention_call &x)
+{
+    return vp_key_tiles_of((unsigned)(x.batch * x.heads), x.q_len, x.k_len,
+                           x.causal);
+}
+
+static __device__ inline struct key_tile first_key_tile(
+    const struct vp_attention_call &x)
+{
+    struct key_tile t = { { blockIdx.x, 0, 0, 0, 0 },
+                          vp_attention_head_of(x, blockIdx.x) };
+
+    return t;
+}
+
+static __device__ inline struct key_tile next_key_tile(
+    const struct vp_attention_call &x, const struct vp_key_tiles &w,
+    struct key_tile t)
+{
+    if (vp_key_tile_advance(&w, &t, gridDim.x))
+        t.head = vp_attention_head_of(x, t.number);
+    return t;
+}
+
+/* Key tiles up to the last with a key that is not masked; at least one. */
+static __device__ inline int seen_key_tiles(const struct vp_attention_call &x,
+                                            const struct vp_key_tiles &w,
+                                            const struct key_tile &t)
+{
+    int i = w.n_key_tiles * (KEYS / 32) - 1;
+
+    while (i >= KEYS / 32 && !allowed_word(x, t.head, i))
+        i--;
+    return i / (KEYS / 32) + 1;
+}
+
+#endif
