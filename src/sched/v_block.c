@@ -23,7 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PERIOD = 6, EMPTY = -1, N_KINDS = 5 };
+/* CELL_KINDS: at least N_KINDS, and a power of two, which divides fast. */
+enum { PERIOD = 6, EMPTY = -1, N_KINDS = 5, CELL_KINDS = 8 };
 
 /* In the order in which a rank runs a minibatch. */
 enum kind { F_FIRST, F_SECOND, B_SECOND, B_FIRST, W };
@@ -32,7 +33,7 @@ struct grid {
     int n_ranks, n_mb;
     int n_slots;          /* wide enough for all */
     int limit;            /* most that a rank keeps */
-    int *cells;           /* [rank][slot]: kind * 2 n_mb + index, or EMPTY */
+    int *cells;           /* [rank][slot]: cell_of(), or EMPTY */
     int *slots[N_KINDS];  /* [rank][index]; a W has the index of its backward,
                              those of both stages counted together */
     int *starts[N_KINDS]; /* the same: times from squeeze() */
@@ -53,14 +54,19 @@ static int *place(const struct grid *grid, int *const tables[N_KINDS],
     return tables[kind] + (size_t)rank * 2 * (size_t)grid->n_mb + i;
 }
 
-static int cell_of(const struct grid *grid, enum kind kind, int i)
+static int cell_of(enum kind kind, int i)
 {
-    return (int)kind * 2 * grid->n_mb + i;
+    return CELL_KINDS * i + (int)kind;
 }
 
-static enum kind kind_of(const struct grid *grid, int cell)
+static enum kind kind_of(int cell)
 {
-    return (enum kind)(cell / (2 * grid->n_mb));
+    return (enum kind)(cell % CELL_KINDS);
+}
+
+static int index_of(int cell)
+{
+    return cell / CELL_KINDS;
 }
 
 static bool is_forward(enum kind kind)
@@ -109,10 +115,9 @@ static int first_slot(const struct grid *grid, enum kind kind, int rank, int i)
 
 /* What a slot changes. An empty one takes a W that is owed, if W are not in
  * the grid themselves. */
-static void count_cell(const struct grid *grid, int cell, bool refill,
-                       int *kept, int *owed)
+static void count_cell(int cell, bool refill, int *kept, int *owed)
 {
-    enum kind kind = cell == EMPTY ? W : kind_of(grid, cell);
+    enum kind kind = cell == EMPTY ? W : kind_of(cell);
 
     if (is_forward(kind)) {
         ++*kept;
@@ -133,7 +138,7 @@ static void count_from(struct grid *grid, int rank, int slot, bool refill)
     int n_owed = slot > 0 ? owed[slot - 1] : 0;
 
     for (int s = slot; s < grid->n_slots; s++) {
-        count_cell(grid, cells[s], refill, &n_kept, &n_owed);
+        count_cell(cells[s], refill, &n_kept, &n_owed);
         kept[s] = n_kept;
         owed[s] = n_owed;
     }
@@ -154,7 +159,7 @@ static int peak(const struct grid *grid)
 static void put(struct grid *grid, enum kind kind, int rank, int i, int slot)
 {
     *place(grid, grid->slots, kind, rank, i) = slot;
-    row(grid, grid->cells, rank)[slot] = cell_of(grid, kind, i);
+    row(grid, grid->cells, rank)[slot] = cell_of(kind, i);
 }
 
 static void clear(struct grid *grid)
@@ -184,7 +189,7 @@ static void put_w(struct grid *grid)
 
         for (int s = 0; s < grid->n_slots; s++) {
             if (cells[s] != EMPTY)
-                n_b += is_backward(kind_of(grid, cells[s]));
+                n_b += is_backward(kind_of(cells[s]));
             else if (n_w < n_b)
                 put(grid, W, rank, n_w++, s);
         }
@@ -218,7 +223,7 @@ static int earliest_with_w(const struct grid *grid, int rank, int slot,
     for (int s = slot - 1; s >= first; s--) {
         if (is_forward(kind) && kept[s] >= grid->limit)
             break;
-        n_before -= cells[s] != EMPTY && is_backward(kind_of(grid, cells[s]));
+        n_before -= cells[s] != EMPTY && is_backward(kind_of(cells[s]));
         if (kind == W && n_before <= i)
             break;
         if (cells[s] == EMPTY)
@@ -239,7 +244,7 @@ static bool fits(const struct grid *grid, int rank, int from, int to)
     for (int s = to; s < grid->n_slots; s++) {
         int cell = s == to ? cells[from] : s == from ? EMPTY : cells[s];
 
-        count_cell(grid, cell, true, &n_kept, &n_owed);
+        count_cell(cell, true, &n_kept, &n_owed);
         if (n_kept > grid->limit)
             return false;
         if (s >= from && n_kept == kept[s] && n_owed == owed[s])
@@ -292,8 +297,8 @@ static void move_all(struct grid *grid, bool with_w)
 
             if (cell == EMPTY)
                 continue;
-            kind = kind_of(grid, cell);
-            i = cell - cell_of(grid, kind, 0);
+            kind = kind_of(cell);
+            i = index_of(cell);
             if (phase == FILLING && kind == B_FIRST && rank == 0)
                 phase = STEADY;
             if (phase == DRAINING || (phase == FILLING && with_w))
@@ -323,8 +328,8 @@ static struct vp_v_time squeeze(struct grid *grid,
 
             if (cell == EMPTY)
                 continue;
-            kind = kind_of(grid, cell);
-            i = cell - cell_of(grid, kind, 0);
+            kind = kind_of(cell);
+            i = index_of(cell);
             if (input_of(grid, kind, rank, &before, &other)) {
                 int input = *place(grid, grid->starts, before, other, i) +
                             cost[before];
@@ -428,7 +433,7 @@ void vp_v_block_write(const int (*block)[VP_V_BLOCK],
         const int *cells = row(&grid, grid.cells, rank);
 
         for (int s = 0; s < grid.n_slots; s++) {
-            enum kind kind = cells[s] == EMPTY ? W : kind_of(&grid, cells[s]);
+            enum kind kind = cells[s] == EMPTY ? W : kind_of(cells[s]);
 
             if (kind != W)
                 vp_v_write(&writer, words[kind], 1);
