@@ -46,6 +46,7 @@ struct cx_node {
     struct cx_mb *mbs;
     int last[VP_ACTION_KIND_COUNT]; /* minibatch of each kind, or -1 */
     int n_updates, n_reduced, n_arrived;
+    int redo; /* minibatch whose recomputed values are here, or -1 */
 };
 
 struct cx {
@@ -282,6 +283,9 @@ static enum cx_result cx_recompute(struct cx *cx, struct cx_node *node,
         return cx_fail(cx, "recomputes at the wrong time");
     if (a->peer != -1 || a->msg != -1)
         return cx_fail(cx, "names a peer");
+    if (node->redo >= 0)
+        return cx_fail(cx, "overwrites what was recomputed");
+    node->redo = a->mb;
     mb->r = true;
     return cx_in_slot(cx, node, a);
 }
@@ -307,6 +311,7 @@ static enum cx_result cx_backward(struct cx *cx, struct cx_node *node,
         return result;
     cx_write(out, node->rank, a->mb);
     mb->b = true;
+    node->redo = -1;
     return cx->schedule->split ? CX_DONE : cx_finish(cx, node, a);
 }
 
@@ -483,6 +488,7 @@ static void cx_node_init(const struct cx *cx, struct cx_node *node, int rank,
     for (int i = 0; i < VP_ACTION_KIND_COUNT; i++)
         node->last[i] = -1;
     node->newest = s->version_begin;
+    node->redo = -1;
     for (int v = node->newest - s->version_past; v <= node->newest; v++)
         node->versions[v % s->n_versions] = v;
     cx_ring_init(&node->act, stage > 0 ? s->n_act_bufs : 0);

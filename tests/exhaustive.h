@@ -64,7 +64,7 @@ static double ex_input(const struct ex_problem *p, const struct ex_state *state,
             return -1.0;
         return s == 0 ? 0.0 : state->act[s][mb];
     case EX_R:
-        return p->recompute[s] && mb < n[EX_F] ? 0.0 : -1.0;
+        return p->recompute[s] && mb < n[EX_F] && mb == n[EX_B] ? 0.0 : -1.0;
     case EX_B:
         if (mb >= n[p->recompute[s] ? EX_R : EX_F])
             return -1.0;

@@ -575,6 +575,38 @@ static void same_lists_every_time(void **state)
     }
 }
 
+/* A printed schedule, made again from its text: the same actions, also those of
+ * R, in rings of the same lengths. */
+static void its_text_makes_it_again(void **state)
+{
+    uint32_t counter = 3500;
+
+    (void)state;
+    for (int n = 0; n < 24; n++) {
+        struct random_case c;
+        struct vp_sched_config config;
+        struct vp_schedule first, again;
+        char *text, *copy;
+
+        random_problem(&c, 2 + n % 4, 3 + n % 5, &counter);
+        random_extras(&c, n, &counter);
+        config = config_of(&c, n % N_PLACES, "auto");
+        config.recompute = c.recompute;
+        first = make(&config);
+        assert_int_equal(vp_schedule_print(&first, 0, &text), VP_OK);
+        config.text = text;
+        config.costs = NULL;
+        config.limits = NULL;
+        again = make(&config);
+        assert_int_equal(vp_schedule_print(&again, 0, &copy), VP_OK);
+        assert_string_equal(text, copy);
+        free(text);
+        free(copy);
+        vp_schedule_release(&first);
+        vp_schedule_release(&again);
+    }
+}
+
 /* Ranks and stages have their own sizes: bytes, say. */
 static void memory_in_bytes(void **state)
 {
@@ -751,6 +783,7 @@ int main(void)
         cmocka_unit_test(as_good_as_the_closed_forms),
         cmocka_unit_test(gains_over_named_schedules),
         cmocka_unit_test(same_lists_every_time),
+        cmocka_unit_test(its_text_makes_it_again),
         cmocka_unit_test(memory_in_bytes),
         cmocka_unit_test(too_little_memory_is_refused),
         cmocka_unit_test(recomputes_while_it_waits),

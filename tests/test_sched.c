@@ -1084,6 +1084,10 @@ static const struct {
     { TWO "0: 0F0 0SEND_ACT0 0F1 0SEND_ACT1 0B0 0RECV_GRAD0 0RECV_GRAD1 "
           "0B1 0UPDATE0\n" GOOD_1,
       "rank 0, action 4 (0B0): 0RECV_GRAD0 must come before" },
+    { "stages=1 minibatches=2 recompute=1\n"
+      "0: 0F0 0F1 0R0 0R1 0B0 0B1 0UPDATE0\n",
+      "rank 0, action 3 (0R1): overwrites what was recomputed for minibatch 0; "
+      "0B0 must come before" },
     { TWO "0: 0SEND_ACT0 0F0 0F1 0SEND_ACT1 0RECV_GRAD0 0B0 0RECV_GRAD1 "
           "0B1 0UPDATE0\n" GOOD_1,
       "rank 0, action 0 (0SEND_ACT0): 0F0 must come before" },

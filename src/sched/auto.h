@@ -4,7 +4,8 @@
  * an action of a stage without its minibatch, because the actions of a kind
  * come in minibatch order: the i-th F of a stage is that of minibatch i. A word
  * is legal if every minibatch has its F, R (if the stage recomputes), B and W in
- * this order, and if the slots that it needs fit into the rank's memory. All
+ * this order, if each R follows the B before, and if the slots that it needs fit
+ * into the rank's memory. All
  * plans of a problem have the same letters in another order.
  *
  * Times of a plan are those of the simulator without shared devices and copy

@@ -77,7 +77,8 @@ static double ready_from(const struct turn *turn, int s, int kind)
             return INFINITY;
         return s == 0 ? 0.0 : lane->act[mb];
     case VP_AUTO_R:
-        return problem->stages[s].recompute && mb < lane->n[VP_AUTO_F]
+        return problem->stages[s].recompute && mb < lane->n[VP_AUTO_F] &&
+                       mb == lane->n[VP_AUTO_B]
                    ? 0.0
                    : INFINITY;
     case VP_AUTO_B:

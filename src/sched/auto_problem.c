@@ -223,6 +223,8 @@ bool vp_auto_is_legal(const struct vp_auto_problem *problem,
 
         if (kind != VP_AUTO_F && n[kind] >= n[kind_before(stage, kind)])
             return false;
+        if (kind == VP_AUTO_R && n[VP_AUTO_R] > n[VP_AUTO_B])
+            return false;
         n[kind]++;
         if (kind == VP_AUTO_W)
             used -= stage->weight;

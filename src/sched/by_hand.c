@@ -1,5 +1,6 @@
-/* Schedules whose lists are given as text: F, B and W stay in their order, all
- * the rest is made anew, as for a generator. */
+/* Schedules whose lists are given as text: F, B, W and R stay in their order and
+ * message rings keep their lengths. Messages, reductions, updates and slots are
+ * made anew, as for a generator. */
 #include "sched/internal.h"
 
 /* ---- What a schedule is like -------------------------------------------- */
@@ -60,14 +61,28 @@ static bool is_same_shape(const struct vp_sched_config *config,
            !text->forward_only && is_placed_as(text, config);
 }
 
-static void take_lists(const struct vp_schedule *text, struct vp_list *lists)
+/* Which stages recompute is the configuration's: R of others is left out. */
+static bool is_kept(const struct vp_schedule *schedule,
+                    const struct vp_action *a)
 {
+    return a->kind == VP_ACTION_F || a->kind == VP_ACTION_B ||
+           a->kind == VP_ACTION_W ||
+           (a->kind == VP_ACTION_R && schedule->stages[a->stage].recompute);
+}
+
+static void take_lists(const struct vp_schedule *text,
+                       struct vp_schedule *schedule, struct vp_list *lists)
+{
+    schedule->split = text->split;
+    for (int s = 0; s < text->n_stages; s++) {
+        schedule->stages[s].n_act_bufs = text->stages[s].n_act_bufs;
+        schedule->stages[s].n_grad_bufs = text->stages[s].n_grad_bufs;
+    }
     for (int i = 0; i < text->n_ranks; i++)
         for (int k = 0; k < text->ranks[i].n_actions; k++) {
             const struct vp_action *a = &text->ranks[i].actions[k];
 
-            if (a->kind == VP_ACTION_F || a->kind == VP_ACTION_B ||
-                a->kind == VP_ACTION_W)
+            if (is_kept(schedule, a))
                 vp_list_put(&lists[i], a->kind, a->stage, a->mb);
         }
 }
@@ -88,10 +103,8 @@ enum vp_status vp_lists_by_hand(const struct vp_sched_config *config,
                         "stages and %d ranks, from an empty pipe to an empty "
                         "one; write them again with vpipe schedule",
                         schedule->n_mb, schedule->n_stages, schedule->n_ranks);
-    if (st == VP_OK) {
-        schedule->split = text.split;
-        take_lists(&text, lists);
-    }
+    if (st == VP_OK)
+        take_lists(&text, schedule, lists);
     vp_schedule_release(&text);
     return st;
 }

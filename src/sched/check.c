@@ -206,6 +206,23 @@ static enum vp_status check_compute(const struct walk *walk,
     return VP_OK;
 }
 
+/* A stage has room for the results of one R: B of the minibatch before must have
+ * read them. */
+static enum vp_status check_redo(const struct walk *walk,
+                                 const struct state *state,
+                                 const struct vp_action *a)
+{
+    int next = state->next[VP_ACTION_B];
+
+    if (next == state->next[a->kind])
+        return VP_OK;
+    return refuse(walk,
+                  "overwrites what was recomputed for minibatch %d; %dB%d must "
+                  "come before",
+                  vp_node_mb(walk->schedule, state->node, next), a->stage,
+                  vp_node_mb(walk->schedule, state->node, next));
+}
+
 static enum vp_status check_backward(const struct walk *walk,
                                      struct state *state,
                                      const struct vp_action *a)
@@ -275,6 +292,7 @@ static enum vp_status check_kind(const struct walk *walk, struct state *state,
         return check_compute(walk, state, a);
     case VP_ACTION_R:
         VP_TRY(check_after(walk, state, a, VP_ACTION_F));
+        VP_TRY(check_redo(walk, state, a));
         return check_compute(walk, state, a);
     case VP_ACTION_B:
         return check_backward(walk, state, a);

@@ -72,28 +72,38 @@ static void add_updates(const struct pass *pass, int rank,
 
 /* ---- Messages and recomputation ----------------------------------------- */
 
-static bool contains(const struct vp_list *list, enum vp_action_kind kind)
+/* Whether the list already has the R of the B at position `at`. It stands
+ * between that B and the one before. */
+static bool has_redo(const struct vp_list *list, int at)
 {
-    for (int i = 0; i < list->n; i++)
-        if (list->at[i].kind == kind)
+    for (int i = at - 1; i >= 0; i--) {
+        const struct vp_action *a = &list->at[i];
+
+        if (a->stage != list->at[at].stage)
+            continue;
+        if (a->kind == VP_ACTION_R)
             return true;
+        if (a->kind == VP_ACTION_B)
+            return false;
+    }
     return false;
 }
 
-/* RECV right before the action that reads, SEND right after the one that
- * writes. R needs no gradient; early, it fills the wait for it. A list that has
- * R keeps it where it is. */
+/* Inserts RECV right before the action that reads the message, SEND right after
+ * the action that wrote it, and R before each B of a stage that recomputes,
+ * unless the list has it. R needs no gradient; with `early` it runs while the
+ * rank would wait for it. */
 static void add_messages(const struct pass *pass, int rank,
                          const struct vp_list *in, struct vp_list *out)
 {
     int last = pass->schedule->n_stages - 1;
-    bool has_r = contains(in, VP_ACTION_R);
 
     (void)rank;
     for (int i = 0; i < in->n; i++) {
         struct vp_action a = in->at[i];
         bool f = a.kind == VP_ACTION_F, b = a.kind == VP_ACTION_B;
-        bool r = b && pass->schedule->stages[a.stage].recompute && !has_r;
+        bool r = b && pass->schedule->stages[a.stage].recompute &&
+                 !has_redo(in, i);
 
         if (f && a.stage > 0)
             vp_list_put(out, VP_ACTION_RECV_ACT, a.stage, a.mb);

@@ -32,7 +32,8 @@
  *
  * Order. On every (rank, stage), the actions of one kind come in minibatch
  * order. So messages and slots are first in, first out, and gradients add up in
- * minibatch order in every schedule. */
+ * minibatch order in every schedule. R(m) comes after B of the minibatch before:
+ * a stage has room for the results of one R. */
 #ifndef VP_SCHED_SCHEDULE_H
 #define VP_SCHED_SCHEDULE_H
 
@@ -134,8 +135,9 @@ struct vp_sched_config {
     int n_chunks;     /* of a stage; 0: two if interleaved, else one */
     bool v_shape;     /* eval, auto: two chunks placed in a V */
     int memory;       /* v-auto: chunks that a rank may keep; 0: 2 per stage */
-    /* Synchronous: F, B and W come in the order of this text, which
-     * vp_schedule_print() wrote; `name` says how stages are placed. */
+    /* Synchronous: F, B, W and R come in the order of this text, which
+     * vp_schedule_print() wrote; `name` (and v_shape) say how stages are
+     * placed. R is inserted where a stage recomputes and the text has none. */
     const char *text;
     int n_mb;
     const int *replicas;   /* per stage; NULL: one each */
