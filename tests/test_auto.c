@@ -592,6 +592,7 @@ static void its_text_makes_it_again(void **state)
         random_extras(&c, n, &counter);
         config = config_of(&c, n % N_PLACES, "auto");
         config.recompute = c.recompute;
+        c.costs[0].latency = c.costs[1].latency = n % 3; /* longer rings */
         first = make(&config);
         assert_int_equal(vp_schedule_print(&first, 0, &text), VP_OK);
         config.text = text;
