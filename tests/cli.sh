@@ -200,6 +200,17 @@ done
 refuse "vpipe schedule: schedule auto: rank 0 may keep 1, but one minibatch\
  takes 2; give it more memory" \
     schedule auto --stages 4 --minibatches 8 --memory 1
+# Read again, a schedule has the same bubble: the lists show what it is.
+for how in 'zb-h2 --early' 'zb-v --early' 'v-half --recompute' \
+    'v-auto --memory 6'; do
+    # shellcheck disable=SC2086
+    run 0 schedule $how --stages 4 --minibatches 8 --text again.txt
+    grep '^bubble' out >expected
+    run 0 schedule again.txt
+    grep '^bubble' out | cmp -s expected - || fail "another bubble: $how"
+done
+refuse "vpipe schedule: option '--stages' has no effect: the file again.txt\
+ says it; leave it out" schedule again.txt --stages 2
 # A schedule that can be read, but is none; a file that is no schedule.
 as_written="correct the file, or see how 'vpipe schedule 1f1b --stages 2\
  --minibatches 4 --text -' writes one"

@@ -120,6 +120,8 @@ static double theory(const struct vp_train_config *train,
 
     for (int s = 0; s < VP_MAX_STAGES; s++)
         recompute[s] = mean.r > 0.0;
+    if (train->schedule_text)
+        return vp_schedule_list_theory(schedule, &mean);
     return vp_schedule_theory(&config, &mean);
 }
 

@@ -344,7 +344,14 @@ double vp_timing_span(const struct vp_schedule *schedule,
 double vp_schedule_theory(const struct vp_sched_config *config,
                           const struct vp_stage_costs *costs);
 
-/* The same for vp_timing_span(); false: no closed form is exact here. */
+/* The same for lists that were read: as above if the generator that `schedule`
+ * names writes these lists, else what no lists with these stages, minibatches
+ * and recomputation can avoid. 0 if memory is exhausted. */
+double vp_schedule_list_theory(const struct vp_schedule *schedule,
+                               const struct vp_stage_costs *costs);
+
+/* As vp_schedule_theory(), for vp_timing_span(); false: no closed form is exact
+ * here. */
 bool vp_schedule_span_theory(const struct vp_sched_config *config,
                              const struct vp_stage_costs *costs,
                              double *bubble_out);

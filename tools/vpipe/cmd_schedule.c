@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Those before FLAG_COSTS say what a generator shall write. */
 enum {
     FLAG_STAGES,
     FLAG_MINIBATCHES,
@@ -74,6 +75,7 @@ struct options {
     bool recompute, early, global_norm, help;
     double costs[4];
     const char *svg, *text;
+    const char *shape; /* the first flag that only a generator reads */
 };
 
 /* ---- The command line --------------------------------------------------- */
@@ -226,6 +228,8 @@ static int read_options(int argc, char **argv, struct options *out)
     int flag, status;
 
     while ((flag = args_next(&args, &value)) != ARGS_END) {
+        if (flag >= 0 && flag < FLAG_COSTS && !out->shape)
+            out->shape = flags[flag].name;
         status = take_flag(out, flag, value);
         if (status != TOOL_OK || out->help)
             return status;
@@ -427,9 +431,7 @@ static int unknown_name(const char *word)
                             word);
 }
 
-/* A schedule from a file, and the configuration that comes closest to it. */
-static int load(const struct options *options, struct vp_schedule *out,
-                struct vp_sched_config *config)
+static int load(const struct options *options, struct vp_schedule *out)
 {
     struct vp_err err = { .text = "" };
     char *text = read_file(options->name);
@@ -437,19 +439,15 @@ static int load(const struct options *options, struct vp_schedule *out,
 
     if (!text)
         return unknown_name(options->name);
+    if (options->shape) {
+        free(text);
+        return tool_usage_error("vpipe schedule: option '%s' has no effect: "
+                                "the file %.200s says it; leave it out",
+                                options->shape, options->name);
+    }
     st = vp_schedule_parse(text, options->name, out, &err);
     free(text);
-    if (st != VP_OK)
-        return fail_file(st, &err);
-    config->name = out->name;
-    if (!vp_generator_find(out->name))
-        config->name = out->forward_only ? "eval"
-                       : out->split      ? "zb-h1"
-                                         : "1f1b";
-    config->n_mb = out->n_mb;
-    config->n_chunks = out->ranks[0].n_stages > 1 ? out->ranks[0].n_stages : 1;
-    config->n_stages = out->n_stages / config->n_chunks;
-    return TOOL_OK;
+    return st == VP_OK ? TOOL_OK : fail_file(st, &err);
 }
 
 /* ---- Reporting ---------------------------------------------------------- */
@@ -640,7 +638,8 @@ static int prove_and_report(const struct options *options,
     if (st != VP_OK)
         return fail(st, &err);
     status = report(options, schedule, &timing,
-                    vp_schedule_theory(config, &cost));
+                    generator ? vp_schedule_theory(config, &cost)
+                              : vp_schedule_list_theory(schedule, &cost));
     vp_timing_release(&timing);
     return status;
 }
@@ -669,7 +668,7 @@ static int run(const struct options *options)
     if (vp_generator_find(options->name))
         status = make(options, &config, &schedule);
     else
-        status = load(options, &schedule, &config);
+        status = load(options, &schedule);
     if (status != TOOL_OK)
         return status;
     status = prove_and_report(options, &config, &schedule);
