@@ -96,7 +96,7 @@ static const char *find(const char *yaml, const int *devices,
                                       .n_steps = 10 };
     struct vp_train_config train = { .backend = devices ? &fake
                                                         : &vp_backend_cpu,
-                                     .devices = devices };
+                                     .plan.devices = devices };
     struct vp_config config;
     const struct vp_lacks_config with = {
         .config = &config,

@@ -357,7 +357,8 @@ static void literal_send(const struct literal *lit,
                          const struct vp_program *program,
                          const struct vp_boundary *boundary)
 {
-    for (int i = 0; lit->config->compress && i < boundary->n_entries; i++) {
+    for (int i = 0; lit->config->plan.compress && i < boundary->n_entries;
+         i++) {
         const struct vp_boundary_value *entry = &boundary->entries[i];
         float *x = (float *)((char *)message->tensors + entry->offset);
         uint16_t bits;

@@ -94,19 +94,20 @@ static void literal_open(struct literal *lit, const struct run *run)
 
     memset(lit, 0, sizeof(*lit));
     lit->run = run;
-    lit->n_parts = config->n_stages;
-    lit->n_mb = config->accumulation_steps;
+    lit->n_parts = config->plan.n_stages;
+    lit->n_mb = config->plan.accumulation_steps;
     assert_int_equal(vp_backend_open(test_device(), &config->backend_config,
                                      &lit->backend, &err),
                      VP_OK);
     vp_device_attach(vp_backend_device(lit->backend));
     assert_int_equal(vp_batch_create(run->data, &lit->batch), VP_OK);
     for (int s = 0; s < lit->n_parts; s++) {
-        lit->parts[s].n_replicas = config->replicas[s];
-        open_part(lit, &lit->parts[s],
-                  &(struct vp_stage_spec){ .first_block = first,
-                                           .n_blocks = config->partition[s] });
-        first += config->partition[s];
+        lit->parts[s].n_replicas = config->plan.replicas[s];
+        open_part(
+            lit, &lit->parts[s],
+            &(struct vp_stage_spec){ .first_block = first,
+                                     .n_blocks = config->plan.partition[s] });
+        first += config->plan.partition[s];
     }
 }
 

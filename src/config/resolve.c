@@ -547,21 +547,21 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
 void vp_resolve_train(const struct vp_config *config,
                       struct vp_train_config *train)
 {
-    train->schedule = vp_generator_at(config->schedule)->name;
-    train->schedule_memory = config->schedule_memory;
+    train->plan.schedule = vp_generator_at(config->schedule)->name;
+    train->plan.schedule_memory = config->schedule_memory;
     if (config->schedule_file)
-        train->schedule_text = config->schedule_file->text;
-    train->n_stages = config->stages;
-    train->n_chunks = config->chunks;
-    train->partition = config->partition.at;
-    train->recompute_ratio = config->recompute_ratio.at;
-    train->keep_all = !config->recompute;
-    train->replicas = config->replicas.at;
-    train->depth = config->warmup_depths.at;
-    train->early_recompute = config->early_recompute;
+        train->plan.schedule_text = config->schedule_file->text;
+    train->plan.n_stages = config->stages;
+    train->plan.n_chunks = config->chunks;
+    train->plan.partition = config->partition.at;
+    train->plan.recompute_ratio = config->recompute_ratio.at;
+    train->plan.keep_all = !config->recompute;
+    train->plan.replicas = config->replicas.at;
+    train->plan.depth = config->warmup_depths.at;
+    train->plan.early_recompute = config->early_recompute;
     train->clip_per_stage = config->clip_per_stage;
     train->fast_sums = config->fast_reduce;
-    train->compress = config->compress_activations;
-    train->accumulation_steps = config->accumulation_steps;
+    train->plan.compress = config->compress_activations;
+    train->plan.accumulation_steps = config->accumulation_steps;
     train->timeout_ms = config->watchdog_seconds * 1000;
 }

@@ -16,7 +16,7 @@ static struct vp_train_config same_machine(const struct vp_train_config *train)
 {
     struct vp_train_config like = *train;
 
-    like.devices = NULL;
+    like.plan.devices = NULL;
     like.rank_numbers = NULL;
     like.blackboxes = NULL;
     return like;
@@ -387,7 +387,7 @@ bool vp_advice_ratios(const struct vp_config *config,
     if (!has_ratio(config))
         return false;
     with = plan(like);
-    like.recompute_ratio = NULL;
+    like.plan.recompute_ratio = NULL;
     without = plan(like);
     for (int s = 0; with && without && s < config->recompute_ratio.n; s++)
         if (config->recompute_ratio.at[s] > 0.0 &&

@@ -168,7 +168,7 @@ static enum vp_status set_devices(const struct vp_devices_config *with,
     if (with->lacks)
         try_devices(with, train, devices);
     if (gpu || !with->lacks) /* a plan for elsewhere takes no cores here */
-        train->devices = devices;
+        train->plan.devices = devices;
     return VP_OK;
 }
 

@@ -62,10 +62,10 @@ static void plan_stages(const struct vp_train_config *train,
 
         *stage = (struct vp_run_stage){
             .first_block = first,
-            .n_blocks = train->partition ? train->partition[s]
-                                         : graph->n_blocks,
-            .recompute_ratio = train->recompute_ratio
-                                   ? train->recompute_ratio[s]
+            .n_blocks = train->plan.partition ? train->plan.partition[s]
+                                              : graph->n_blocks,
+            .recompute_ratio = train->plan.recompute_ratio
+                                   ? train->plan.recompute_ratio[s]
                                    : 0.0,
             .first_rank = plan->first_rank,
             .n_ranks = plan->n_replicas,
@@ -108,19 +108,19 @@ static double theory(const struct vp_train_config *train,
     bool recompute[VP_MAX_STAGES];
     struct vp_sched_config config = {
         .name = schedule->name,
-        .n_stages = train->n_stages,
-        .n_chunks = train->n_chunks,
-        .memory = train->schedule_memory,
+        .n_stages = train->plan.n_stages,
+        .n_chunks = train->plan.n_chunks,
+        .memory = train->plan.schedule_memory,
         .n_mb = schedule->n_mb,
-        .replicas = train->replicas,
-        .depth = train->depth,
+        .replicas = train->plan.replicas,
+        .depth = train->plan.depth,
         .recompute = recompute,
-        .early_recompute = train->early_recompute,
+        .early_recompute = train->plan.early_recompute,
     };
 
     for (int s = 0; s < VP_MAX_STAGES; s++)
         recompute[s] = mean.r > 0.0;
-    if (train->schedule_text)
+    if (train->plan.schedule_text)
         return vp_schedule_list_theory(schedule, &mean);
     return vp_schedule_theory(&config, &mean);
 }

@@ -55,7 +55,7 @@ static int64_t bytes_on(const struct vp_lacks_config *with, int device)
         const struct vp_run_stage *stage = &summary->stages[s];
 
         for (int i = 0; i < stage->n_ranks; i++)
-            if (with->train->devices[stage->first_rank + i] == device)
+            if (with->train->plan.devices[stage->first_rank + i] == device)
                 sum += stage->memory->total;
     }
     return sum;

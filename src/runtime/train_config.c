@@ -12,7 +12,7 @@ struct vp_stage_config vp_train_stage_config(
         .seed = config->seed,
         .optim = config->optim,
         .scale = config->scale,
-        .compress = config->compress,
+        .compress = config->plan.compress,
         .timeout_ms = config->timeout_ms,
     };
 }

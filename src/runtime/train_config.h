@@ -6,10 +6,10 @@
 #include "data/data.h"
 #include "graph/program.h"
 #include "optim/optim.h"
+#include "plan/plan.h"
 #include "runtime/rank/blackbox.h"
 #include "runtime/stage/stage_config.h"
 #include "runtime/state.h"
-#include "sched/schedule.h"
 
 /* Faults that a test injects before an action runs; and in a backward that
  * offers gradients to the other replicas, before each offer. */
@@ -48,7 +48,6 @@ struct vp_train_config {
     const struct vp_data *eval_data; /* NULL: no evaluation; borrowed */
     const struct vp_backend_ops *backend;
     struct vp_backend_config backend_config; /* of every rank */
-    const int *devices; /* of each rank, which is pinned there; NULL: any */
     /* The user's number of each rank, for messages and traces; NULL: the
      * same. Borrowed. */
     const int *rank_numbers;
@@ -61,23 +60,9 @@ struct vp_train_config {
     uint64_t seed;
     int prefetch;
 
-    /* The pipeline. Arrays have an entry per stage and are borrowed. */
-    const char *schedule;          /* generator; NULL: "1f1b" */
-    int schedule_memory;           /* chunks on a rank; 0: its default */
-    const char *schedule_text;     /* its lists; NULL: the generator's */
-    int n_stages;                  /* 0: 1 */
-    int n_chunks;                  /* stages per rank; 0: 1 */
-    const int *partition;          /* blocks; needed with several stages */
-    const double *recompute_ratio; /* NULL: nothing is recomputed */
-    bool keep_all;                 /* nor made again by kernels of B */
-    const int *replicas;           /* NULL: one rank per stage */
-    const int *depth;              /* warm-up; NULL: by the number of ranks */
-    bool early_recompute;          /* before the gradient arrives */
-    bool clip_per_stage;           /* not by the norm of all stages */
-    int accumulation_steps;        /* bsp: minibatches per update */
-    bool fast_sums; /* over replicas: in the transport's order, not ours */
-    bool compress;  /* floats travel between stages as BF16 */
-    int64_t bundle_bytes; /* of gradients that replicas add at once; 0: 2 MB */
+    struct vp_plan plan; /* how the model lies on the ranks */
+    bool clip_per_stage; /* not by the norm of all stages */
+    bool fast_sums;      /* over replicas: in the transport's order, not ours */
 
     /* Where the ranks live; NULL: they are threads of this process. Borrowed. */
     struct vp_world *world;

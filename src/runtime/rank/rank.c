@@ -164,7 +164,7 @@ static void set_scalars(struct vp_rank *rank, const struct vp_rank_stage *rs,
                         struct vp_slot *slot, int mb)
 {
     const struct vp_train_config *config = rank->pipeline->config;
-    float mean = rank->job->sync ? 1.0f / (float)config->accumulation_steps
+    float mean = rank->job->sync ? 1.0f / (float)config->plan.accumulation_steps
                                  : 1.0f;
 
     slot->mb = (struct vp_mb){

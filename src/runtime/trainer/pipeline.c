@@ -28,8 +28,8 @@ static int first_block(const struct vp_train_config *config, int stage)
 {
     int block = 0;
 
-    for (int s = 0; config->partition && s < stage; s++)
-        block += config->partition[s];
+    for (int s = 0; config->plan.partition && s < stage; s++)
+        block += config->plan.partition[s];
     return block;
 }
 
@@ -85,12 +85,12 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     const struct vp_schedule_stage *plan = &schedule->stages[rs->index];
     struct vp_stage_spec spec = {
         .first_block = first_block(config, rs->index),
-        .n_blocks = config->partition ? config->partition[rs->index]
-                                      : config->graphs[0].n_blocks,
-        .recompute_ratio = config->recompute_ratio
-                               ? config->recompute_ratio[rs->index]
+        .n_blocks = config->plan.partition ? config->plan.partition[rs->index]
+                                           : config->graphs[0].n_blocks,
+        .recompute_ratio = config->plan.recompute_ratio
+                               ? config->plan.recompute_ratio[rs->index]
                                : 0.0,
-        .keep_all = config->keep_all,
+        .keep_all = config->plan.keep_all,
         .split_w = schedule->split,
         .one_slot = plan->n_slots == 1,
         .w_linger = config->backend->w_linger,
@@ -110,8 +110,9 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     shape.direct[0] = is_direct(pipeline, schedule, s, s - 1);
     shape.direct[1] = is_direct(pipeline, schedule, s, s + 1);
     if (plan->n_replicas > 1)
-        spec.bundle_bytes = config->bundle_bytes ? config->bundle_bytes
-                                                 : BUNDLE_BYTES;
+        spec.bundle_bytes = config->plan.bundle_bytes
+                                ? config->plan.bundle_bytes
+                                : BUNDLE_BYTES;
     if (plan->update_every == 1 && vp_updates_early(config, schedule, s))
         spec.grad_linger = config->backend->grad_linger;
     return vp_stage_init(&rs->stage, &stage_config, rank->backend, &spec,
@@ -130,9 +131,9 @@ static enum vp_status open_rank(struct vp_rank *rank, struct vp_err *err)
     struct vp_backend_config backend = config->backend_config;
     enum vp_status st;
 
-    if (config->devices) {
+    if (config->plan.devices) {
         backend.pinned = true;
-        backend.device = config->devices[rank->index];
+        backend.device = config->plan.devices[rank->index];
     }
     backend.plan_only |= !rank->is_here;
     if (config->world) {
@@ -198,8 +199,8 @@ enum vp_status vp_pipeline_meet(struct vp_pipeline *pipeline,
     char address[32] = "";
 
     if (ops->address &&
-        !ops->address(config->devices ? config->devices[pipeline->me]
-                                      : config->backend_config.device,
+        !ops->address(config->plan.devices ? config->plan.devices[pipeline->me]
+                                           : config->backend_config.device,
                       address, sizeof(address)))
         address[0] = '\0';
     vp_world_set_device(config->world, ranks[pipeline->me].device);
@@ -605,7 +606,7 @@ static enum vp_status open_reader(struct vp_rank *rank, int replica,
 {
     const struct vp_train_config *config = rank->pipeline->config;
     uint64_t n = (uint64_t)schedule->stages[0].n_replicas;
-    uint64_t group = stream ? n : (uint64_t)config->accumulation_steps;
+    uint64_t group = stream ? n : (uint64_t)config->plan.accumulation_steps;
     uint64_t begin = config->loader
                          ? (uint64_t)config->loader->progress.minibatch
                          : 0;

@@ -173,20 +173,20 @@ static enum vp_status check_partition(const struct vp_train_config *config,
 {
     int n_blocks = config->graphs[0].n_blocks, sum = 0;
 
-    if (!config->partition && n_stages == 1)
+    if (!config->plan.partition && n_stages == 1)
         return VP_OK;
-    if (!config->partition)
+    if (!config->plan.partition)
         return vp_err_refuse(err, "stages partition",
                              "%d stages need a partition of the %d blocks",
                              n_stages, n_blocks);
     for (int s = 0; s < n_stages; s++) {
-        if (config->partition[s] < 1)
+        if (config->plan.partition[s] < 1)
             return vp_err_refuse(
                 err, "partition",
                 "partition: stage %d has %d blocks; give every "
                 "stage at least 1",
-                s, config->partition[s]);
-        sum += config->partition[s];
+                s, config->plan.partition[s]);
+        sum += config->plan.partition[s];
     }
     if (sum != n_blocks)
         return vp_err_refuse(err, "partition",
@@ -220,9 +220,10 @@ static int n_planned(const struct vp_train_config *config, bool stream,
     int64_t n = PIECE;
 
     if (!stream)
-        return config->accumulation_steps;
-    if (config->depth)
-        n = vp_schedule_proof_mb(config->replicas, config->depth, n_stages);
+        return config->plan.accumulation_steps;
+    if (config->plan.depth)
+        n = vp_schedule_proof_mb(config->plan.replicas, config->plan.depth,
+                                 n_stages);
     return n < PIECE ? PIECE : n < INT32_MAX ? (int)n : INT32_MAX;
 }
 
@@ -230,34 +231,34 @@ static enum vp_status make_schedule(struct vp_trainer *trainer,
                                     struct vp_err *err)
 {
     const struct vp_train_config *config = &trainer->config;
-    int n_stages = config->n_stages > 0 ? config->n_stages : 1;
-    int n_chunks = config->n_chunks > 0 ? config->n_chunks : 1;
+    int n_stages = config->plan.n_stages > 0 ? config->plan.n_stages : 1;
+    int n_chunks = config->plan.n_chunks > 0 ? config->plan.n_chunks : 1;
     static const char fallback[] = "1f1b";
     enum vp_status st;
 
-    trainer->generator = vp_generator_find(config->schedule ? config->schedule
-                                                            : fallback);
+    trainer->generator = vp_generator_find(
+        config->plan.schedule ? config->plan.schedule : fallback);
     if (!trainer->generator)
         return vp_err_refuse(err, "schedule", "unknown schedule '%s'",
-                             config->schedule);
+                             config->plan.schedule);
     VP_BUG_ON(config->scale.dynamic && trainer->generator->stream);
     if (n_stages * n_chunks > VP_MAX_STAGES)
         return vp_err_refuse(err, "stages", "%d stages; at most %d",
                              n_stages * n_chunks, VP_MAX_STAGES);
     for (int s = 0; s < n_stages * n_chunks; s++)
-        trainer->recompute[s] = config->recompute_ratio &&
-                                config->recompute_ratio[s] > 0.0;
+        trainer->recompute[s] = config->plan.recompute_ratio &&
+                                config->plan.recompute_ratio[s] > 0.0;
     trainer->sched = (struct vp_sched_config){
         .name = trainer->generator->name,
         .n_stages = n_stages,
         .n_chunks = n_chunks,
-        .memory = config->schedule_memory,
-        .text = config->schedule_text,
+        .memory = config->plan.schedule_memory,
+        .text = config->plan.schedule_text,
         .n_mb = n_planned(config, trainer->generator->stream, n_stages),
-        .replicas = config->replicas,
-        .depth = config->depth,
+        .replicas = config->plan.replicas,
+        .depth = config->plan.depth,
         .recompute = trainer->recompute,
-        .early_recompute = config->early_recompute,
+        .early_recompute = config->plan.early_recompute,
         .global_norm = !trainer->generator->stream,
         .version_begin = trainer->version_begin,
         .version_past = trainer->version_past,

@@ -1,0 +1,40 @@
+/* A plan: how a model lies on ranks. It names the schedule and its parameters,
+ * the cut into stages, what is recomputed, replicas and devices. The runtime
+ * reads nothing else about the layout, and the same data is checked, priced,
+ * printed and parsed. Pure: no device, no I/O, no threads. */
+#ifndef VP_PLAN_PLAN_H
+#define VP_PLAN_PLAN_H
+
+#include "sched/schedule.h"
+
+/* Plain data. Arrays are borrowed and have an entry per stage (stages times
+ * chunks, along the pipeline) unless something else is said; NULL and 0 mean
+ * the default. */
+struct vp_plan {
+    /* The schedule. */
+    const char *schedule;      /* a generator; NULL: "1f1b" */
+    int schedule_memory;       /* chunks that a rank may keep; 0: its default */
+    const char *schedule_text; /* action lists; NULL: the generator's */
+    bool early_recompute;      /* R may run before the gradient arrives */
+    int accumulation_steps;    /* bsp: minibatches per update */
+
+    /* The cut. */
+    int n_stages;         /* along the pipeline, without chunks; 0: 1 */
+    int n_chunks;         /* stages per rank; 0: 1 */
+    const int *partition; /* blocks; NULL: one stage has all */
+
+    /* What backward finds in memory. */
+    const double *recompute_ratio; /* share of the lines, from the end; NULL: 0 */
+    bool keep_all; /* B kernels recompute no outputs for W either */
+
+    /* Ranks. */
+    const int *replicas; /* per stage without chunks; NULL: one each */
+    const int *depth;    /* likewise, warm-up; NULL: by the number of ranks */
+    const int *devices;  /* per rank, which is pinned there; NULL: any */
+
+    /* Messages and sums. */
+    bool compress;        /* floats travel between stages as BF16 */
+    int64_t bundle_bytes; /* gradients that replicas add at once; 0: 2 MiB */
+};
+
+#endif
