@@ -12,12 +12,12 @@ struct vp_exe {
     const struct vp_program *program;
 };
 
-static inline size_t half_scratch_bytes(struct vp_backend *backend,
+static inline size_t half_scratch_bytes(const void *ctx,
                                         const struct vp_graph *graph,
                                         const struct vp_op *op,
                                         enum vp_phase phase)
 {
-    (void)backend;
+    (void)ctx;
     (void)graph;
     (void)op;
     (void)phase;

@@ -91,10 +91,11 @@ static void mirror_add_all(struct mirror *m)
 
 static size_t most_scratch(const struct vp_graph *graph, const struct vp_op *op)
 {
+    struct vp_backend_config config = { .device = 0 };
     size_t most = 0;
 
     for (int phase = 0; phase < VP_PHASE_COUNT; phase++) {
-        size_t n = gpu.ops->scratch_bytes(gpu.backend, graph, op,
+        size_t n = gpu.ops->scratch_bytes(&config, graph, op,
                                           (enum vp_phase)phase);
 
         most = n > most ? n : most;

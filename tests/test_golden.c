@@ -70,12 +70,6 @@ static void finish(struct stage *s)
 
 /* ---- Setting up --------------------------------------------------------- */
 
-static size_t scratch_bytes(void *ctx, const struct vp_graph *graph,
-                            const struct vp_op *op, enum vp_phase phase)
-{
-    return ops->scratch_bytes(ctx, graph, op, phase);
-}
-
 static void *allocate(struct stage *s, int64_t n_bytes)
 {
     void *p = NULL;
@@ -109,13 +103,15 @@ static struct vp_dims golden_dims(const struct stage *s)
 
 static void lower(struct stage *s)
 {
+    struct vp_backend_config config = { .n_threads = s->variant.n_threads,
+                                        .reference = s->variant.reference };
     struct vp_stage_spec spec = { .first_block = 0,
                                   .n_blocks = s->graph.n_blocks,
                                   .recompute_ratio = s->variant.recompute_ratio,
                                   .split_w = s->variant.split_w };
     struct vp_err err = { .text = "" };
 
-    if (vp_program_lower(&s->graph, &spec, scratch_bytes, s->backend,
+    if (vp_program_lower(&s->graph, &spec, ops->scratch_bytes, &config,
                          &s->program, &err) != VP_OK ||
         ops->compile(s->backend, &s->program, &s->exe, &err) != VP_OK)
         fail_msg("%s", err.text);

@@ -435,7 +435,7 @@ static void run_list(const struct vp_program *p, enum vp_list list,
     spoil_results(p, list, m, facts);
 }
 
-static size_t some_scratch(void *ctx, const struct vp_graph *graph,
+static size_t some_scratch(const void *ctx, const struct vp_graph *graph,
                            const struct vp_op *op, enum vp_phase phase)
 {
     (void)ctx;

@@ -253,7 +253,7 @@ static double minibatch_flops(const struct run *run)
         const struct vp_rank_stage *rs = &trainer->ranks[r].stages[0];
 
         for (int list = 0; rs->replica == 0 && list < VP_LIST_COUNT; list++)
-            flops += rs->stage.buckets[0].train.flops[list];
+            flops += rs->stage.plan.train[0].flops[list];
     }
     return flops;
 }

@@ -307,18 +307,19 @@ static void literal_open_stage(struct literal *lit, int s, int first,
     struct literal_stage *ls = &lit->stages[s];
     struct vp_stage_spec spec = { .first_block = first, .n_blocks = n_blocks };
     struct vp_stage_shape shape = { .n_slots = 1, .n_versions = MAX_ROUNDS };
-    struct vp_stage_config config = vp_train_stage_config(lit->config);
+    struct vp_stage_config config = vp_train_stage_config(
+        lit->config, &lit->config->backend_config);
     struct vp_err err = { .text = "" };
 
     if (vp_stage_init(&ls->stage, &config, lit->backend, &spec, &shape, &err) !=
             VP_OK ||
         vp_stage_allocate(&ls->stage, &err) != VP_OK)
         fail_msg("%s", err.text);
-    ls->n_floats = ls->stage.n_bytes[VP_SPACE_GRAD] / 4;
+    ls->n_floats = ls->stage.plan.n_bytes[VP_SPACE_GRAD] / 4;
     for (int r = 0; r < ls->n_replicas; r++)
         ls->grads[r] = calloc((size_t)ls->n_floats, sizeof(float));
-    ls->out = new_message(&ls->stage, ls->stage.n_bytes[VP_SPACE_OUT]);
-    ls->din = new_message(&ls->stage, ls->stage.n_bytes[VP_SPACE_DIN]);
+    ls->out = new_message(&ls->stage, ls->stage.plan.n_bytes[VP_SPACE_OUT]);
+    ls->din = new_message(&ls->stage, ls->stage.plan.n_bytes[VP_SPACE_DIN]);
 }
 
 static void literal_close(struct literal *lit)
@@ -326,8 +327,8 @@ static void literal_close(struct literal *lit)
     for (int s = 0; s < lit->n_stages; s++) {
         struct literal_stage *ls = &lit->stages[s];
 
-        free_message(&ls->stage, ls->out, ls->stage.n_bytes[VP_SPACE_OUT]);
-        free_message(&ls->stage, ls->din, ls->stage.n_bytes[VP_SPACE_DIN]);
+        free_message(&ls->stage, ls->out, ls->stage.plan.n_bytes[VP_SPACE_OUT]);
+        free_message(&ls->stage, ls->din, ls->stage.plan.n_bytes[VP_SPACE_DIN]);
         vp_stage_release(&ls->stage);
         for (int r = 0; r < ls->n_replicas; r++)
             free(ls->grads[r]);
@@ -432,7 +433,7 @@ static void literal_skip(struct vp_stage *stage)
 {
     memcpy(vp_stage_weights(stage, stage->newest + 1),
            vp_stage_weights(stage, stage->newest),
-           (size_t)stage->n_bytes[VP_SPACE_PARAM]);
+           (size_t)stage->plan.n_bytes[VP_SPACE_PARAM]);
     stage->newest++;
     stage->scale.n_skipped++;
 }

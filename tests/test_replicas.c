@@ -72,18 +72,21 @@ static void open_part(struct literal *lit, struct part *part,
                       const struct vp_stage_spec *spec)
 {
     struct vp_stage_shape shape = { .n_slots = 1, .n_versions = 1 };
-    struct vp_stage_config config = vp_train_stage_config(&lit->run->config);
+    struct vp_stage_config config = vp_train_stage_config(
+        &lit->run->config, &lit->run->config.backend_config);
     struct vp_err err = { .text = "" };
 
     if (vp_stage_init(&part->stage, &config, lit->backend, spec, &shape,
                       &err) != VP_OK ||
         vp_stage_allocate(&part->stage, &err) != VP_OK)
         fail_msg("%s", err.text);
-    part->n_floats = part->stage.n_bytes[VP_SPACE_GRAD] / 4;
+    part->n_floats = part->stage.plan.n_bytes[VP_SPACE_GRAD] / 4;
     for (int r = 0; r < part->n_replicas; r++)
         part->grads[r] = calloc((size_t)part->n_floats, sizeof(float));
-    part->out = new_message(&part->stage, part->stage.n_bytes[VP_SPACE_OUT]);
-    part->din = new_message(&part->stage, part->stage.n_bytes[VP_SPACE_DIN]);
+    part->out = new_message(&part->stage,
+                            part->stage.plan.n_bytes[VP_SPACE_OUT]);
+    part->din = new_message(&part->stage,
+                            part->stage.plan.n_bytes[VP_SPACE_DIN]);
 }
 
 static void literal_open(struct literal *lit, const struct run *run)
@@ -117,9 +120,9 @@ static void literal_close(struct literal *lit)
         struct part *part = &lit->parts[s];
 
         free_message(&part->stage, part->out,
-                     part->stage.n_bytes[VP_SPACE_OUT]);
+                     part->stage.plan.n_bytes[VP_SPACE_OUT]);
         free_message(&part->stage, part->din,
-                     part->stage.n_bytes[VP_SPACE_DIN]);
+                     part->stage.plan.n_bytes[VP_SPACE_DIN]);
         vp_stage_release(&part->stage);
         for (int r = 0; r < part->n_replicas; r++)
             free(part->grads[r]);
@@ -202,7 +205,7 @@ static void add_tied(struct literal *lit, vp_par owner)
     for (vp_par par = owner; par < graph->n_params; par++)
         for (int s = 0; s < lit->n_parts; s++) {
             const struct vp_stage *stage = &lit->parts[s].stage;
-            const struct vp_layout *layout = &stage->buckets[0].train.layout;
+            const struct vp_layout *layout = &stage->plan.train[0].layout;
 
             for (int e = 0; e < layout->n_entries; e++)
                 if (layout->entries[e].par == par &&

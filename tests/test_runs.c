@@ -146,18 +146,13 @@ static int n_fused(const struct vp_program *p)
 /* Bands of 32 rows, the last one not full. */
 enum { BATCH = 3, LEN = 250, ROWS = BATCH * LEN, HIDDEN = 48, VOCAB = 40 };
 
-static size_t scratch_bytes(void *ctx, const struct vp_graph *graph,
-                            const struct vp_op *op, enum vp_phase phase)
-{
-    return ops->scratch_bytes(ctx, graph, op, phase);
-}
-
 static void lower(const struct vp_graph *g, const struct vp_stage_spec *spec,
                   struct vp_program *program)
 {
+    struct vp_backend_config config = { .n_threads = 1 };
     struct vp_err err = { .text = "" };
 
-    if (vp_program_lower(g, spec, scratch_bytes, backends[1], program, &err) !=
+    if (vp_program_lower(g, spec, ops->scratch_bytes, &config, program, &err) !=
         VP_OK)
         fail_msg("%s", err.text);
 }

@@ -173,7 +173,7 @@ static void literal_train(struct run *want, const struct setup *setup)
                      VP_OK);
     vp_device_attach(vp_backend_device(backend));
     assert_int_equal(vp_batch_create(run.data, &lit.batch), VP_OK);
-    config = vp_train_stage_config(&run.config);
+    config = vp_train_stage_config(&run.config, &run.config.backend_config);
     assert_int_equal(
         vp_stage_init(&lit.stage, &config, backend, &spec, &shape, &err),
         VP_OK);

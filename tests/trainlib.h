@@ -285,7 +285,7 @@ static inline uint64_t hash_weights(const struct run *run)
 static inline float *stage_weights(const struct run *run,
                                    const struct vp_stage *stage, vp_par par)
 {
-    const struct vp_layout *layout = &stage->buckets[0].train.layout;
+    const struct vp_layout *layout = &stage->plan.train[0].layout;
     int64_t n = count_weights(run, par), at;
     float *w = calloc((size_t)n, sizeof(*w));
     int i = 0;
@@ -303,7 +303,7 @@ static inline void assert_same_weights(const struct run *run,
                                        const struct vp_stage *stage,
                                        int replica)
 {
-    const struct vp_layout *layout = &stage->buckets[0].train.layout;
+    const struct vp_layout *layout = &stage->plan.train[0].layout;
 
     for (int i = 0; i < layout->n_entries; i++) {
         vp_par par = layout->entries[i].par;

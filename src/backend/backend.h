@@ -10,7 +10,7 @@
 
 /* Changes with any structure that a plugin shares with the program, those of
  * device/driver.h included. */
-#define VP_BACKEND_ABI 9
+#define VP_BACKEND_ABI 10
 
 /* An open one. Every backend has its own; the first member is a struct
  * vp_device. */
@@ -90,9 +90,8 @@ struct vp_backend_ops {
                            struct vp_backend **out, struct vp_err *err);
     void (*close)(struct vp_backend *backend);
 
-    size_t (*scratch_bytes)(struct vp_backend *backend,
-                            const struct vp_graph *graph,
-                            const struct vp_op *op, enum vp_phase phase);
+    /* `ctx` is a struct vp_backend_config: how the device would be opened. */
+    vp_scratch_fn scratch_bytes;
     enum vp_status (*compile)(struct vp_backend *backend,
                               const struct vp_program *program,
                               struct vp_exe **out, struct vp_err *err);

@@ -189,6 +189,21 @@ enum vp_status vp_boundaries_make(struct vp_lowering *lowering)
     return VP_OK;
 }
 
+const struct vp_boundary *vp_program_boundary(const struct vp_program *program,
+                                              enum vp_space space)
+{
+    switch (space) {
+    case VP_SPACE_IN:
+        return &program->in;
+    case VP_SPACE_OUT:
+        return &program->out;
+    case VP_SPACE_DIN:
+        return &program->din;
+    default:
+        return &program->dout;
+    }
+}
+
 int64_t vp_program_input_offset(const struct vp_program *program,
                                 enum vp_role role)
 {

@@ -480,7 +480,7 @@ static void note_sizes(struct vp_lowering *lowering)
 
 enum vp_status vp_program_lower(const struct vp_graph *graph,
                                 const struct vp_stage_spec *spec,
-                                vp_scratch_fn scratch, void *scratch_ctx,
+                                vp_scratch_fn scratch, const void *scratch_ctx,
                                 struct vp_program *program_out,
                                 struct vp_err *err)
 {

@@ -19,7 +19,7 @@ struct vp_lowering {
     struct vp_program *program;
     struct vp_arena arena; /* of what only lowering needs */
     vp_scratch_fn scratch;
-    void *scratch_ctx;
+    const void *scratch_ctx;
 
     int first_op, end_op;
     int first_recomputed_line; /* lines from here on are recomputed */

@@ -117,8 +117,8 @@ struct vp_bundle {
     int n_calls;        /* ... with so many of its calls done */
 };
 
-/* Bytes of scratch the backend wants for one call. */
-typedef size_t (*vp_scratch_fn)(void *ctx, const struct vp_graph *graph,
+/* Returns the bytes of scratch that the device needs for one call. */
+typedef size_t (*vp_scratch_fn)(const void *ctx, const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase);
 
 struct vp_program {
@@ -140,10 +140,14 @@ struct vp_program {
 
 enum vp_status vp_program_lower(const struct vp_graph *graph,
                                 const struct vp_stage_spec *spec,
-                                vp_scratch_fn scratch, void *scratch_ctx,
+                                vp_scratch_fn scratch, const void *scratch_ctx,
                                 struct vp_program *program_out,
                                 struct vp_err *err);
 void vp_program_release(struct vp_program *program);
+
+/* The boundary whose values travel through IN, OUT, DIN or DOUT. */
+const struct vp_boundary *vp_program_boundary(const struct vp_program *program,
+                                              enum vp_space space);
 
 /* The byte offset of a model input in the IN message, or VP_NONE. */
 int64_t vp_program_input_offset(const struct vp_program *program,

@@ -7,6 +7,13 @@
 
 #include "sched/schedule.h"
 
+/* How messages between two neighbouring stages travel. */
+enum vp_edge_kind {
+    VP_EDGE_LOCAL,  /* handed over within a process */
+    VP_EDGE_HOST,   /* to another process, through memory of the host */
+    VP_EDGE_DEVICE, /* to another process, from device to device */
+};
+
 /* Plain data. Arrays are borrowed and have an entry per stage (stages times
  * chunks, along the pipeline) unless something else is said; NULL and 0 mean
  * the default. */
@@ -24,8 +31,9 @@ struct vp_plan {
     const int *partition; /* blocks; NULL: one stage has all */
 
     /* What backward finds in memory. */
-    const double *recompute_ratio; /* share of the lines, from the end; NULL: 0 */
-    bool keep_all; /* B kernels recompute no outputs for W either */
+    const double
+        *recompute_ratio; /* share of the lines, from the end; NULL: 0 */
+    bool keep_all;        /* B kernels recompute no outputs for W either */
 
     /* Ranks. */
     const int *replicas; /* per stage without chunks; NULL: one each */
@@ -33,7 +41,8 @@ struct vp_plan {
     const int *devices;  /* per rank, which is pinned there; NULL: any */
 
     /* Messages and sums. */
-    bool compress;        /* floats travel between stages as BF16 */
+    const enum vp_edge_kind *edges; /* from stage s to s + 1; NULL: all local */
+    bool compress;                  /* floats travel between stages as BF16 */
     int64_t bundle_bytes; /* gradients that replicas add at once; 0: 2 MiB */
 };
 

@@ -2,7 +2,7 @@
 #ifndef VP_RUNTIME_REPORT_H
 #define VP_RUNTIME_REPORT_H
 
-#include "runtime/memory.h"
+#include "plan/memory.h"
 
 #include <math.h>
 #include <stdbool.h>

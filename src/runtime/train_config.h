@@ -80,8 +80,10 @@ struct vp_train_config {
     void *fault_ctx;
 };
 
-/* What stages need to know of it. */
+/* What the stages of a rank need of it; `device` is how the rank opens its
+ * backend, and is borrowed. */
 struct vp_stage_config vp_train_stage_config(
-    const struct vp_train_config *config);
+    const struct vp_train_config *config,
+    const struct vp_backend_config *device);
 
 #endif

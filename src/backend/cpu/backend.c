@@ -79,6 +79,12 @@ static void setup_thread(void *ctx, int thread)
         sched_setaffinity(0, sizeof(cpu_set_t), &backend->cores[thread]);
 }
 
+static const struct vp_cpu_kernels *kernels_of(
+    const struct vp_backend_config *config)
+{
+    return config->reference ? &vp_cpu_ref_f32 : &vp_cpu_fast;
+}
+
 static enum vp_status cpu_open(const struct vp_backend_config *config,
                                struct vp_backend **out, struct vp_err *err)
 {
@@ -95,7 +101,7 @@ static enum vp_status cpu_open(const struct vp_backend_config *config,
         return vp_err_set(err, VP_ERR_NOMEM, "cpu backend: out of memory");
     backend->between = config->between;
     backend->between_ctx = config->between_ctx;
-    backend->kernels = config->reference ? &vp_cpu_ref_f32 : &vp_cpu_fast;
+    backend->kernels = kernels_of(config);
     st = config->pinned ? choose_cores(backend, config, err) : VP_OK;
     if (st != VP_OK) {
         free(backend);
@@ -252,14 +258,15 @@ static const struct vp_device_ops cpu_device = {
 
 /* ---- Programs ----------------------------------------------------------- */
 
-static size_t cpu_scratch_bytes(struct vp_backend *backend,
-                                const struct vp_graph *graph,
+static size_t cpu_scratch_bytes(const void *ctx, const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase)
 {
-    if (!backend->kernels->scratch_bytes)
-        return 0;
-    return backend->kernels->scratch_bytes(graph, op, phase,
-                                           vp_pool_threads(backend->pool));
+    const struct vp_backend_config *config = ctx;
+    const struct vp_cpu_kernels *kernels = kernels_of(config);
+
+    return kernels->scratch_bytes
+               ? kernels->scratch_bytes(graph, op, phase, config->n_threads)
+               : 0;
 }
 
 static enum vp_status cpu_compile(struct vp_backend *backend,

@@ -165,14 +165,14 @@ static bool cuda_address(int device, char *text, size_t n_bytes)
 
 /* ---- Optimizer ---------------------------------------------------------- */
 
-static size_t cuda_scratch_bytes(struct vp_backend *backend,
-                                 const struct vp_graph *graph,
+static size_t cuda_scratch_bytes(const void *ctx, const struct vp_graph *graph,
                                  const struct vp_op *op, enum vp_phase phase)
 {
+    const struct vp_backend_config *config = ctx;
     vp_cuda_scratch_fn scratch = vp_cuda_ops[op->kind].scratch;
 
-    if (!backend->plan_only) /* GPUs differ in the kernels they have */
-        cudaSetDevice(backend->cuda.device);
+    if (!config->plan_only) /* GPUs differ in the kernels they have */
+        cudaSetDevice(config->device);
     return scratch ? scratch(graph, op, phase) : 0;
 }
 

@@ -71,14 +71,11 @@ static inline void count(const struct vp_rank *rank, atomic_llong *sum,
                           memory_order_relaxed);
 }
 
-/* update.c: whether a stage's updates can be made with the last backward before
- * them: not where something must be known of all gradients first. */
-bool vp_updates_early(const struct vp_train_config *config,
-                      const struct vp_schedule *schedule, int stage);
+/* update.c */
 struct vp_rate {
     float lr, grad_scale;
 };
-/* Whether this one is the last. */
+/* Returns true if the stage's update is made within this backward. */
 bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
                         struct vp_rate *rate_out);
 enum vp_status vp_exec_update(struct vp_rank *rank,

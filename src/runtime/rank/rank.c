@@ -335,7 +335,7 @@ static enum vp_status mark_written(struct vp_rank *rank,
     /* The credit was taken before the computation. */
     VP_TRY(vp_channel_acquire(id.channel, id.number, limit_of(rank), &buffer));
     message = buffer;
-    if (!vp_wire_is_direct(&rs->stage, space))
+    if (vp_stage_plan_edge(&rs->stage.plan, space) != VP_EDGE_DEVICE)
         message->written = rs->sent[direction][k];
     VP_TRY(vp_wire_pack(&rs->stage, message,
                         direction == ACT ? VP_LIST_F : VP_LIST_B, n_bytes_out));
@@ -484,7 +484,7 @@ static void show_message(struct vp_rank *rank, const struct vp_action *action,
         VP_OK)
         return;
     message = buffer;
-    program = &stage->buckets[message->header.bucket].train;
+    program = &stage->plan.train[message->header.bucket];
     what->graph = program->graph;
     what->boundary = act ? &program->out : &program->din;
     what->values = values_of(rank, stage, message, what->boundary->n_bytes);

@@ -70,6 +70,7 @@ struct vp_pipeline {
     int n_ranks, n_stages;
     struct vp_counter *n_done;    /* jobs, per rank */
     struct vp_stage_links *links; /* per stage */
+    enum vp_edge_kind *edges;     /* from stage s to s + 1 */
     struct vp_tie *ties;
     int n_ties;
     struct vp_group *everybody; /* norms and stop flags, at updates of bsp */
@@ -160,6 +161,7 @@ struct vp_rank {
     struct vp_pipeline *pipeline;
     int index;
     bool is_here; /* it lives in this process; else only its plan does */
+    struct vp_backend_config backend_config; /* how it was opened */
     struct vp_backend *backend;
     struct vp_device *device; /* its device */
     struct vp_rank_stage *stages;

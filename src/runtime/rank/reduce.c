@@ -73,7 +73,8 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
     if (vp_update_is_early(rank, action, &rate))
         return vp_stage_run_and_update(&rs->stage, slot, version, messages,
                                        rate.lr, rate.grad_scale);
-    VP_BUG_ON(rs->stage.spec.grad_linger > 0); /* gradients would be lost */
+    VP_BUG_ON(rs->stage.plan.spec.grad_linger >
+              0); /* gradients would be lost */
     if (!rs->replicas || rs->mirror || !is_final(rank, action))
         return vp_stage_run(&rs->stage, slot, list, version, false, messages);
     program = vp_stage_program(&rs->stage, slot);
@@ -106,7 +107,7 @@ static enum vp_status copy_mirror(struct vp_rank_stage *rs, bool back)
         return VP_OK;
     return vp_stream_copy(stage->stream, back ? stage->grads : rs->mirror,
                           back ? rs->mirror : stage->grads,
-                          (size_t)stage->n_bytes[VP_SPACE_GRAD]);
+                          (size_t)stage->plan.n_bytes[VP_SPACE_GRAD]);
 }
 
 enum vp_status vp_exec_reduce(struct vp_rank *rank,

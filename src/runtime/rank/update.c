@@ -24,7 +24,7 @@ static int list_uses(const struct vp_rank *rank, const struct vp_tie *tie,
 
     for (int s = 0; s < rank->n_stages; s++) {
         const struct vp_rank_stage *rs = &rank->stages[s];
-        const struct vp_program *program = &rs->stage.buckets[0].train;
+        const struct vp_program *program = &rs->stage.plan.train[0];
 
         for (int i = 0; i < program->layout.n_entries; i++) {
             vp_par par = program->layout.entries[i].par;
@@ -104,8 +104,8 @@ static double add_squares(const struct vp_stage *stage, double *per_block)
 
     for (int i = 0; i < stage->n_own_tensors; i++)
         per_block[stage->tensors[i].block] += stage->sums[i];
-    for (int b = 0; b < stage->spec.n_blocks; b++)
-        total += per_block[stage->spec.first_block + b];
+    for (int b = 0; b < stage->plan.spec.n_blocks; b++)
+        total += per_block[stage->plan.spec.first_block + b];
     return total;
 }
 
@@ -271,7 +271,7 @@ static enum vp_status advance(struct vp_rank *rank, struct vp_stage *stage,
 {
     float factor = vp_scale_factor(&stage->scale);
 
-    vp_scale_note(&stage->scale, stage->config.scale.dynamic, made);
+    vp_scale_note(&stage->scale, stage->config.work.scale.dynamic, made);
     if (made)
         return vp_stage_update(stage, lr, grad_scale / factor);
     if (stage->scale.in_a_row <= -VP_SCALE_GIVES_UP_AFTER)
@@ -295,18 +295,13 @@ static struct vp_rate rate_of(const struct vp_rank *rank,
     return (struct vp_rate){ vp_lr_at(lr, last), mean_of(rank, rs) };
 }
 
-/* Must the norm be known before the weights can be made? */
-static bool norm_decides(const struct vp_train_config *config)
-{
-    return config->optim.grad_clip > 0.0f || config->scale.start > 0.0f;
-}
-
 /* A state that is saved has finite gradients behind it. */
 static bool may_be_late(const struct vp_rank *rank, int64_t step)
 {
     const struct vp_train_config *config = rank->pipeline->config;
 
-    return vp_device_is_async(rank->device) && !norm_decides(config) &&
+    return vp_device_is_async(rank->device) &&
+           !vp_workload_needs_norm(&rank->stages[0].stage.config.work) &&
            !vp_save_is_due_after(config, rank->job->schedule, rank->job->sync,
                                  step);
 }
@@ -377,22 +372,14 @@ static const struct vp_action *update_after(const struct vp_rank *rank,
     return NULL;
 }
 
-bool vp_updates_early(const struct vp_train_config *config,
-                      const struct vp_schedule *schedule, int stage)
-{
-    return config->backend->updates_early && !schedule->split &&
-           config->optim.kind != VP_OPTIM_LAMB && !norm_decides(config) &&
-           schedule->stages[stage].n_replicas == 1;
-}
-
 bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
                         struct vp_rate *rate_out)
 {
     const struct vp_rank_stage *rs = stage_of(rank, backward);
     const struct vp_action *update;
 
-    if (!vp_updates_early(rank->pipeline->config, rank->job->schedule,
-                          rs->index))
+    if (!vp_workload_updates_early(&rs->stage.config.work, rank->job->schedule,
+                                   rs->index))
         return false;
     update = update_after(rank, backward);
     if (!update)

@@ -1,99 +1,17 @@
-/* Planning and owning a stage. Running it is in launch.c. */
+/* What a stage owns: tables, memory, compiled programs, events. Running it is in
+ * stage_run.c. */
 #include "runtime/stage/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static size_t ask_scratch(void *ctx, const struct vp_graph *graph,
-                          const struct vp_op *op, enum vp_phase phase)
-{
-    const struct vp_stage *stage = ctx;
-
-    return stage->ops->scratch_bytes(stage->backend, graph, op, phase);
-}
-
-/* ---- Planning ----------------------------------------------------------- */
-
-static void widen(struct vp_stage *stage, const struct vp_program *program)
-{
-    for (int space = 0; space < VP_SPACE_COUNT; space++)
-        if (program->n_bytes[space] > stage->n_bytes[space])
-            stage->n_bytes[space] = program->n_bytes[space];
-}
-
-/* Tensors are listed once, for all buckets. */
-static bool has_places_of(const struct vp_program *a,
-                          const struct vp_program *b)
-{
-    const struct vp_layout *x = &a->layout, *y = &b->layout;
-
-    for (int i = 0; i < x->n_entries; i++)
-        if (x->entries[i].offset != y->entries[i].offset ||
-            x->entries[i].grad_offset != y->entries[i].grad_offset)
-            return false;
-    return x->n_entries == y->n_entries;
-}
-
-static enum vp_status lower_bucket(struct vp_stage *stage, int index,
-                                   struct vp_err *err)
-{
-    const struct vp_graph *graph = &stage->config.graphs[index];
-    struct vp_stage_bucket *bucket = &stage->buckets[index];
-    struct vp_stage_spec eval_spec = stage->spec;
-
-    eval_spec.forward_only = true;
-    VP_TRY(vp_program_lower(graph, &stage->spec, ask_scratch, stage,
-                            &bucket->train, err));
-    VP_BUG_ON(!has_places_of(&bucket->train, &stage->buckets[0].train));
-    widen(stage, &bucket->train);
-    if (!stage->config.has_eval)
-        return VP_OK;
-    VP_TRY(vp_program_lower(graph, &eval_spec, ask_scratch, stage,
-                            &bucket->eval, err));
-    widen(stage, &bucket->eval);
-    return VP_OK;
-}
-
-static int64_t train_bytes(const struct vp_stage *stage)
-{
-    return stage->buckets[0].train.layout.train_bytes;
-}
-
 static bool is_first(const struct vp_stage *stage)
 {
-    return stage->spec.first_block == 0;
+    return stage->plan.spec.first_block == 0;
 }
 
-static int64_t master_bytes(const struct vp_stage *stage)
-{
-    return train_bytes(stage) / (int64_t)sizeof(float) *
-           vp_optim_master_bytes(stage->config.graphs[0].dtype);
-}
-
-static void add_memory(struct vp_stage *stage)
-{
-    const int64_t *n = stage->n_bytes;
-    const struct vp_stage_shape *shape = &stage->shape;
-    int n_in = is_first(stage) ? shape->n_slots : shape->n_act_bufs;
-    struct vp_memory *memory = &stage->memory;
-
-    memory->weights = n[VP_SPACE_PARAM] * shape->n_versions;
-    memory->gradients = n[VP_SPACE_GRAD];
-    memory->moments = train_bytes(stage) *
-                          vp_optim_n_moments(stage->config.optim.kind) +
-                      master_bytes(stage);
-    memory->activations = n[VP_SPACE_SLOT] * shape->n_slots +
-                          n[VP_SPACE_RECOMPUTED];
-    memory->boundary = n[VP_SPACE_IN] * n_in +
-                       n[VP_SPACE_DOUT] * shape->n_grad_bufs +
-                       n[VP_SPACE_OUT] * shape->n_out_bufs +
-                       n[VP_SPACE_DIN] * shape->n_din_bufs;
-    vp_wires_plan(stage);
-    memory->work = n[VP_SPACE_WORK];
-    memory->total = memory->weights + memory->gradients + memory->moments +
-                    memory->activations + memory->boundary + memory->work;
-}
+/* ---- Tables ------------------------------------------------------------- */
 
 enum tie { FREE, OWNER, COPY };
 
@@ -105,7 +23,7 @@ static enum tie tie_of(const struct vp_param *param)
 /* Lists the tensors of some of the parameters stored here. */
 static void list_some(struct vp_stage *stage, enum tie tie)
 {
-    const struct vp_program *program = &stage->buckets[0].train;
+    const struct vp_program *program = &stage->plan.train[0];
     const struct vp_layout *layout = &program->layout;
     const struct vp_graph *graph = program->graph;
 
@@ -133,8 +51,7 @@ static void list_some(struct vp_stage *stage, enum tie tie)
 
 static enum vp_status list_tensors(struct vp_stage *stage)
 {
-    size_t most = (size_t)stage->buckets[0].train.layout.n_entries *
-                      VP_MAX_PART +
+    size_t most = (size_t)stage->plan.train[0].layout.n_entries * VP_MAX_PART +
                   1;
 
     stage->tensors = calloc(most, sizeof(*stage->tensors));
@@ -152,9 +69,9 @@ static enum vp_status list_tensors(struct vp_stage *stage)
 
 static enum vp_status make_tables(struct vp_stage *stage)
 {
-    const struct vp_stage_shape *shape = &stage->shape;
+    const struct vp_stage_shape *shape = &stage->plan.shape;
 
-    stage->buckets = calloc((size_t)stage->config.n_graphs,
+    stage->buckets = calloc((size_t)stage->plan.n_buckets,
                             sizeof(*stage->buckets));
     stage->slots = calloc((size_t)shape->n_slots, sizeof(*stage->slots));
     stage->batches = calloc((size_t)shape->n_slots, sizeof(*stage->batches));
@@ -189,21 +106,16 @@ enum vp_status vp_stage_init(struct vp_stage *stage,
                                 .ops = config->backend,
                                 .backend = backend,
                                 .device = vp_backend_device(backend),
-                                .spec = *spec,
-                                .shape = *shape,
-                                .scale = { .value = config->scale.start } };
-    if (make_tables(stage) != VP_OK)
+                                .scale = {
+                                    .value = config->work.scale.start } };
+    VP_TRY(vp_stage_plan_make(&config->work, spec, shape, &stage->plan, err));
+    if (make_tables(stage) != VP_OK || list_tensors(stage) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "planning a stage: out of memory");
     st = vp_stream_create(stage->device, &stage->stream);
     if (st != VP_OK)
         return vp_err_set(err, st, "planning a stage: %s: %s",
                           vp_status_name(st),
                           vp_device_last_error(stage->device));
-    for (int i = 0; i < config->n_graphs; i++)
-        VP_TRY(lower_bucket(stage, i, err));
-    add_memory(stage);
-    if (list_tensors(stage) != VP_OK)
-        return vp_err_set(err, VP_ERR_NOMEM, "planning a stage: out of memory");
     return VP_OK;
 }
 
@@ -215,15 +127,16 @@ static enum vp_status each_buffer(struct vp_stage *stage,
                                                        void **buffer,
                                                        int64_t n_bytes))
 {
-    const struct vp_stage_shape *shape = &stage->shape;
-    const int64_t *n = stage->n_bytes;
+    const struct vp_stage_shape *shape = &stage->plan.shape;
+    const int64_t *n = stage->plan.n_bytes;
 
     for (int i = 0; i < shape->n_versions; i++)
         VP_TRY(fn(stage, &stage->weights[i], n[VP_SPACE_PARAM]));
-    VP_TRY(fn(stage, &stage->master, master_bytes(stage)));
+    VP_TRY(fn(stage, &stage->master, vp_stage_plan_master_bytes(&stage->plan)));
     VP_TRY(fn(stage, (void **)&stage->grads, n[VP_SPACE_GRAD]));
-    for (int i = 0; i < vp_optim_n_moments(stage->config.optim.kind); i++)
-        VP_TRY(fn(stage, (void **)&stage->moment[i], train_bytes(stage)));
+    for (int i = 0; i < vp_optim_n_moments(stage->config.work.optim.kind); i++)
+        VP_TRY(fn(stage, (void **)&stage->moment[i],
+                  vp_stage_plan_moment_bytes(&stage->plan)));
     VP_TRY(fn(stage, &stage->work, n[VP_SPACE_WORK]));
     VP_TRY(fn(stage, &stage->recomputed, n[VP_SPACE_RECOMPUTED]));
     for (int i = 0; i < shape->n_slots; i++) {
@@ -260,16 +173,17 @@ static enum vp_status free_buffer(struct vp_stage *stage, void **buffer,
 
 /* ---- Programs ----------------------------------------------------------- */
 
-static enum vp_status compile_bucket(struct vp_stage *stage,
-                                     struct vp_stage_bucket *bucket,
+static enum vp_status compile_bucket(struct vp_stage *stage, int i,
                                      struct vp_err *err)
 {
-    VP_TRY(stage->ops->compile(stage->backend, &bucket->train,
-                               &bucket->train_exe, err));
-    if (!bucket->eval.graph)
+    struct vp_stage_bucket *bucket = &stage->buckets[i];
+
+    VP_TRY(stage->ops->compile(stage->backend, &stage->plan.train[i],
+                               &bucket->train, err));
+    if (!stage->plan.eval[i].graph)
         return VP_OK;
-    return stage->ops->compile(stage->backend, &bucket->eval, &bucket->eval_exe,
-                               err);
+    return stage->ops->compile(stage->backend, &stage->plan.eval[i],
+                               &bucket->eval, err);
 }
 
 /* A parameter is made on the host and copied into every version: constants
@@ -277,7 +191,7 @@ static enum vp_status compile_bucket(struct vp_stage *stage,
 static enum vp_status init_param(struct vp_stage *stage,
                                  const struct vp_layout_entry *entry)
 {
-    const struct vp_graph *graph = &stage->config.graphs[0];
+    const struct vp_graph *graph = &stage->config.work.graphs[0];
     const struct vp_param *param = &graph->params[entry->par];
     int64_t n = param->rows * param->cols;
     float *host = malloc((size_t)n * sizeof(*host));
@@ -296,7 +210,7 @@ static enum vp_status init_param(struct vp_stage *stage,
 
 static enum vp_status init_weights(struct vp_stage *stage)
 {
-    const struct vp_layout *layout = &stage->buckets[0].train.layout;
+    const struct vp_layout *layout = &stage->plan.train[0].layout;
 
     for (int i = 0; i < layout->n_entries; i++)
         if (layout->entries[i].storage == i)
@@ -315,7 +229,7 @@ static enum vp_status each_of(struct vp_stage *stage,
 {
     for (int i = 0; i < n; i++) {
         VP_TRY(fn(stage, &messages[i].read));
-        if (vp_wire_is_direct(stage, space))
+        if (vp_stage_plan_edge(&stage->plan, space) == VP_EDGE_DEVICE)
             VP_TRY(fn(stage, &messages[i].written));
     }
     return VP_OK;
@@ -324,7 +238,7 @@ static enum vp_status each_of(struct vp_stage *stage,
 /* Every event of the stage, likewise. */
 static enum vp_status each_event(struct vp_stage *stage, event_fn fn)
 {
-    const struct vp_stage_shape *shape = &stage->shape;
+    const struct vp_stage_shape *shape = &stage->plan.shape;
 
     VP_TRY(fn(stage, &stage->idle));
     VP_TRY(fn(stage, &stage->summed));
@@ -360,9 +274,9 @@ static enum vp_status free_event(struct vp_stage *stage,
 /* Batches are made where the device can fetch them. */
 static enum vp_status allocate_batches(struct vp_stage *stage)
 {
-    size_t n_bytes = (size_t)stage->n_bytes[VP_SPACE_IN];
+    size_t n_bytes = (size_t)stage->plan.n_bytes[VP_SPACE_IN];
 
-    for (int i = 0; is_first(stage) && i < stage->shape.n_slots; i++) {
+    for (int i = 0; is_first(stage) && i < stage->plan.shape.n_slots; i++) {
         struct vp_stage_message *batch = &stage->batches[i];
 
         if (vp_device_has_host_memory(stage->device))
@@ -375,7 +289,7 @@ static enum vp_status allocate_batches(struct vp_stage *stage)
 
 static void free_batches(struct vp_stage *stage)
 {
-    for (int i = 0; i < stage->shape.n_slots; i++)
+    for (int i = 0; i < stage->plan.shape.n_slots; i++)
         if (!vp_device_has_host_memory(stage->device))
             vp_device_host_free(stage->device, stage->batches[i].host);
 }
@@ -392,9 +306,10 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(allocate_batches(stage));
     VP_TRY(vp_wires_allocate(stage));
     VP_TRY(each_event(stage, create_event));
-    VP_TRY(vp_device_host_alloc(
-        stage->device, (size_t)stage->shape.n_slots * sizeof(*stage->losses),
-        (void **)&stage->losses));
+    VP_TRY(vp_device_host_alloc(stage->device,
+                                (size_t)stage->plan.shape.n_slots *
+                                    sizeof(*stage->losses),
+                                (void **)&stage->losses));
     VP_TRY(allocate_sums(stage, &stage->sums));
     VP_TRY(allocate_sums(stage, &stage->next_sums));
     return init_weights(stage);
@@ -406,17 +321,17 @@ enum vp_status vp_stage_allocate(struct vp_stage *stage, struct vp_err *err)
         const char *why = vp_device_last_error(stage->device);
         char size[VP_BYTES_TEXT];
 
-        vp_bytes_text(stage->memory.total, size, sizeof(size));
-        return vp_err_set(err, VP_ERR_NOMEM,
-                          "stage of blocks %d..%d: cannot allocate %s%s%s",
-                          stage->spec.first_block,
-                          stage->spec.first_block + stage->spec.n_blocks - 1,
-                          size, *why ? ": " : "", why);
+        vp_bytes_text(stage->plan.memory.total, size, sizeof(size));
+        return vp_err_set(
+            err, VP_ERR_NOMEM, "stage of blocks %d..%d: cannot allocate %s%s%s",
+            stage->plan.spec.first_block,
+            stage->plan.spec.first_block + stage->plan.spec.n_blocks - 1, size,
+            *why ? ": " : "", why);
     }
-    for (int i = 0; i < stage->shape.n_slots; i++)
+    for (int i = 0; i < stage->plan.shape.n_slots; i++)
         stage->slots[i].message = &stage->batches[i];
-    for (int i = 0; i < stage->config.n_graphs; i++)
-        VP_TRY(compile_bucket(stage, &stage->buckets[i], err));
+    for (int i = 0; i < stage->plan.n_buckets; i++)
+        VP_TRY(compile_bucket(stage, i, err));
     return VP_OK;
 }
 
@@ -433,14 +348,11 @@ void vp_stage_release(struct vp_stage *stage)
         vp_device_host_free(stage->device, stage->sums);
         vp_device_host_free(stage->device, stage->next_sums);
     }
-    for (int i = 0; stage->buckets && i < stage->config.n_graphs; i++) {
-        struct vp_stage_bucket *bucket = &stage->buckets[i];
-
-        stage->ops->exe_free(bucket->train_exe);
-        stage->ops->exe_free(bucket->eval_exe);
-        vp_program_release(&bucket->train);
-        vp_program_release(&bucket->eval);
+    for (int i = 0; stage->buckets && i < stage->plan.n_buckets; i++) {
+        stage->ops->exe_free(stage->buckets[i].train);
+        stage->ops->exe_free(stage->buckets[i].eval);
     }
+    vp_stage_plan_release(&stage->plan);
     free(stage->buckets);
     free(stage->slots);
     free(stage->batches);

@@ -4,7 +4,7 @@
 
 #include "comm/comm.h"
 #include "data/data.h"
-#include "runtime/memory.h"
+#include "plan/stage_plan.h"
 #include "runtime/stage/stage_config.h"
 
 /* What a message is about. */
@@ -31,22 +31,9 @@ struct vp_stage_message {
     void *wire; /* what travels; `host`, unless messages are compressed */
 };
 
-/* What a stage runs for one length bucket. */
+/* The programs of one length bucket, compiled. */
 struct vp_stage_bucket {
-    struct vp_program train, eval;
-    struct vp_exe *train_exe, *eval_exe;
-};
-
-/* Buffers and counts of a stage, as the schedule asks for them. */
-struct vp_stage_shape {
-    int n_slots, n_versions;
-    int n_act_bufs, n_grad_bufs; /* rings of arriving messages */
-    /* Of messages that leave for other processes; 0: they are written where
-     * they arrive. */
-    int n_out_bufs, n_din_bufs;
-    bool apart[2]; /* activations, gradients arrive from other processes */
-    /* Devices reach each other: messages with the stage before, the next. */
-    bool direct[2];
+    struct vp_exe *train, *eval; /* eval: NULL without evaluation */
 };
 
 /* A minibatch in flight. */
@@ -65,12 +52,8 @@ struct vp_stage {
     struct vp_device *device;   /* its device */
     struct vp_world *world;     /* to be aborted; borrowed */
     struct vp_stream *stream;
-    struct vp_stage_spec spec;
-    struct vp_stage_shape shape;
-
-    struct vp_stage_bucket *buckets; /* n_graphs */
-    int64_t n_bytes[VP_SPACE_COUNT]; /* largest over buckets */
-    struct vp_memory memory;
+    struct vp_stage_plan plan;
+    struct vp_stage_bucket *buckets; /* per bucket of the plan */
 
     struct vp_slot *slots;
     struct vp_stage_message *batches; /* first stage: one per slot */
@@ -101,7 +84,7 @@ struct vp_stage {
     double *next_sums;  /* of the update being made */
 };
 
-/* Lowers every bucket and adds up memory. */
+/* Plans the stage and makes its tables. */
 enum vp_status vp_stage_init(struct vp_stage *stage,
                              const struct vp_stage_config *config,
                              struct vp_backend *backend,

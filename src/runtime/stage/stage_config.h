@@ -4,8 +4,7 @@
 #define VP_RUNTIME_STAGE_STAGE_CONFIG_H
 
 #include "backend/backend.h"
-#include "graph/program.h"
-#include "optim/optim.h"
+#include "plan/stage_plan.h"
 
 /* The initial value of a parameter. */
 typedef void (*vp_init_fn)(const struct vp_graph *graph, vp_par par,
@@ -13,14 +12,9 @@ typedef void (*vp_init_fn)(const struct vp_graph *graph, vp_par par,
 
 struct vp_stage_config {
     const struct vp_backend_ops *backend;
-    const struct vp_graph *graphs; /* one per length bucket; borrowed */
-    int n_graphs;
-    bool has_eval; /* evaluations have programs of their own */
+    struct vp_workload work;
     vp_init_fn init;
     uint64_t seed;
-    struct vp_optim_config optim;
-    struct vp_scale_config scale;
-    bool compress;  /* floats travel between stages as BF16 */
     int timeout_ms; /* the longest wait for a device */
 };
 

@@ -35,7 +35,7 @@ enum vp_status vp_stage_load(struct vp_stage *stage,
                              struct vp_stage_message *message,
                              const struct vp_batch *batch, uint64_t minibatch)
 {
-    const struct vp_program *program = &stage->buckets[batch->bucket].train;
+    const struct vp_program *program = &stage->plan.train[batch->bucket];
 
     message->header = (struct vp_message_header){
         .minibatch = minibatch,
@@ -49,7 +49,7 @@ enum vp_status vp_stage_load(struct vp_stage *stage,
 
 float *vp_stage_grad(const struct vp_stage *stage, int entry)
 {
-    const struct vp_layout *layout = &stage->buckets[0].train.layout;
+    const struct vp_layout *layout = &stage->plan.train[0].layout;
 
     return stage->grads +
            layout->entries[entry].grad_offset / (int64_t)sizeof(float);
@@ -68,7 +68,7 @@ static struct vp_launch bases(const struct vp_stage *stage,
     struct vp_launch launch = {
         .mb = &slot->mb,
         .slot = (int)(slot - stage->slots),
-        .version = (int)(version % stage->shape.n_versions),
+        .version = (int)(version % stage->plan.shape.n_versions),
     };
 
     launch.base[VP_SPACE_PARAM] = vp_stage_weights(stage, version);
@@ -96,7 +96,7 @@ enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
     struct vp_launch launch = bases(stage, slot, version, messages);
     struct vp_stage_bucket *bucket = bucket_of(stage, slot);
 
-    return stage->ops->launch(eval ? bucket->eval_exe : bucket->train_exe, list,
+    return stage->ops->launch(eval ? bucket->eval : bucket->train, list,
                               &launch, stage->stream);
 }
 
@@ -105,10 +105,10 @@ static struct vp_optim_step next_step(const struct vp_stage *stage, int first,
                                       int end, float lr, float grad_scale)
 {
     return (struct vp_optim_step){
-        .config = stage->config.optim,
+        .config = stage->config.work.optim,
         .tensors = stage->tensors + first,
         .n_tensors = end - first,
-        .dtype = stage->config.graphs[0].dtype,
+        .dtype = stage->config.work.graphs[0].dtype,
         .w_old = vp_stage_weights(stage, stage->newest),
         .w_new = vp_stage_weights(stage, stage->newest + 1),
         .master = stage->master,
@@ -131,14 +131,14 @@ enum vp_status vp_stage_run_and_update(
     launch.update = &step;
     launch.squares = stage->next_sums;
     stage->updated = true;
-    return stage->ops->launch(bucket_of(stage, slot)->train_exe, VP_LIST_B,
-                              &launch, stage->stream);
+    return stage->ops->launch(bucket_of(stage, slot)->train, VP_LIST_B, &launch,
+                              stage->stream);
 }
 
 const struct vp_program *vp_stage_program(const struct vp_stage *stage,
                                           const struct vp_slot *slot)
 {
-    return &bucket_of(stage, slot)->train;
+    return &stage->plan.train[slot->message->header.bucket];
 }
 
 enum vp_status vp_stage_run_part(struct vp_stage *stage,
@@ -148,8 +148,8 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
 {
     struct vp_launch launch = bases(stage, slot, version, messages);
 
-    return stage->ops->launch_part(bucket_of(stage, slot)->train_exe, list,
-                                   first, n, &launch, stage->stream);
+    return stage->ops->launch_part(bucket_of(stage, slot)->train, list, first,
+                                   n, &launch, stage->stream);
 }
 
 /* ---- Losses ------------------------------------------------------------- */
@@ -163,8 +163,9 @@ static int64_t index_of(const struct vp_stage *stage,
 enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,
                                    const struct vp_slot *slot, bool eval)
 {
-    const struct vp_stage_bucket *bucket = bucket_of(stage, slot);
-    struct vp_ref loss = eval ? bucket->eval.loss : bucket->train.loss;
+    int bucket = slot->message->header.bucket;
+    struct vp_ref loss = eval ? stage->plan.eval[bucket].loss
+                              : stage->plan.train[bucket].loss;
     int64_t i = index_of(stage, slot);
 
     VP_TRY(vp_stream_copy(stage->stream, stage->losses[i],
@@ -284,7 +285,7 @@ enum vp_status vp_stage_skip(struct vp_stage *stage)
     const void *newest = vp_stage_weights(stage, stage->newest);
 
     if (next != newest)
-        VP_TRY(put(stage, next, newest, stage->n_bytes[VP_SPACE_PARAM]));
+        VP_TRY(put(stage, next, newest, stage->plan.n_bytes[VP_SPACE_PARAM]));
     stage->newest++;
     return VP_OK;
 }
@@ -297,16 +298,16 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
 {
     const struct vp_launch_messages nowhere = { NULL, NULL, NULL };
     struct vp_launch launch = bases(stage, slot, slot->version, &nowhere);
-    const struct vp_graph *graph = &stage->config.graphs[0];
-    size_t n_out = (size_t)stage->n_bytes[VP_SPACE_OUT];
+    const struct vp_graph *graph = &stage->config.work.graphs[0];
+    size_t n_out = (size_t)stage->plan.n_bytes[VP_SPACE_OUT];
     struct vp_nonfinite found = { NULL, VP_PHASE_F };
     enum vp_status st;
 
     /* Training is over: memory may be allocated, and what leaves the stage
      * goes nowhere. */
     VP_TRY(vp_device_alloc(stage->device, n_out, &launch.base[VP_SPACE_OUT]));
-    st = stage->ops->launch_checked(bucket_of(stage, slot)->train_exe,
-                                    VP_LIST_F, &launch, &found);
+    st = stage->ops->launch_checked(bucket_of(stage, slot)->train, VP_LIST_F,
+                                    &launch, &found);
     vp_device_free(stage->device, launch.base[VP_SPACE_OUT], n_out);
     if (st != VP_OK || !found.op)
         return st;
@@ -338,7 +339,7 @@ static const struct vp_op *find_op(const struct vp_graph *graph,
 enum vp_status vp_stage_blame_grads(const struct vp_stage *stage, int index,
                                     uint64_t minibatch, struct vp_err *err)
 {
-    const struct vp_graph *graph = &stage->config.graphs[0];
+    const struct vp_graph *graph = &stage->config.work.graphs[0];
 
     /* Gradients flow backward: the last bad tensor was bad first. */
     for (int i = stage->n_tensors - 1; i >= 0; i--) {

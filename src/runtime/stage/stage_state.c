@@ -7,15 +7,15 @@
 
 static int n_kinds(const struct vp_stage *stage)
 {
-    return 1 + vp_optim_n_moments(stage->config.optim.kind) +
-           stage->shape.n_versions - 1;
+    return 1 + vp_optim_n_moments(stage->config.work.optim.kind) +
+           stage->plan.shape.n_versions - 1;
 }
 
 /* Kind number `k` of a tensor: weights, moments, then older versions. */
 static struct vp_state_item item_of(const struct vp_stage *stage, int tensor,
                                     int k)
 {
-    int n_moments = vp_optim_n_moments(stage->config.optim.kind);
+    int n_moments = vp_optim_n_moments(stage->config.work.optim.kind);
     struct vp_state_item item = {
         .name = stage->tensor_names[tensor],
         .block = stage->tensors[tensor].block,
@@ -38,7 +38,7 @@ static struct vp_state_item item_of(const struct vp_stage *stage, int tensor,
 static enum vp_dtype dtype_of(const struct vp_stage *stage,
                               const struct vp_state_item *item)
 {
-    return item->kind == VP_STATE_VERSION ? stage->config.graphs[0].dtype
+    return item->kind == VP_STATE_VERSION ? stage->config.work.graphs[0].dtype
                                           : VP_DTYPE_F32;
 }
 
@@ -56,8 +56,9 @@ static void *array_of(const struct vp_stage *stage, int tensor,
     case VP_STATE_VERSION:
         /* Before the first updates, places of the ring are unused: any will
          * do, as nothing will ask for them. */
-        return (char *)vp_stage_weights(stage, stage->newest - item->age +
-                                                   stage->shape.n_versions) +
+        return (char *)vp_stage_weights(stage,
+                                        stage->newest - item->age +
+                                            stage->plan.shape.n_versions) +
                offset * vp_dtype_bytes(dtype_of(stage, item));
     default:
         vp_bug(__FILE__, __LINE__, "weights are not in one array");

@@ -7,7 +7,7 @@
 
 void *vp_stage_weights(const struct vp_stage *stage, int64_t version)
 {
-    return stage->weights[version % stage->shape.n_versions];
+    return stage->weights[version % stage->plan.shape.n_versions];
 }
 
 static enum vp_status copy(const struct vp_stage *stage, void *dst,
@@ -18,13 +18,13 @@ static enum vp_status copy(const struct vp_stage *stage, void *dst,
 
 static enum vp_dtype dtype_of(const struct vp_stage *stage)
 {
-    return stage->config.graphs[0].dtype;
+    return stage->config.work.graphs[0].dtype;
 }
 
 /* Constants lie behind all that is trained, and have no master. */
 static void *master_at(const struct vp_stage *stage, int64_t at)
 {
-    int64_t end = stage->buckets[0].train.layout.train_bytes;
+    int64_t end = stage->plan.train[0].layout.train_bytes;
 
     if (!stage->master || at * (int64_t)sizeof(float) >= end)
         return NULL;
@@ -36,7 +36,7 @@ static enum vp_status set_versions(struct vp_stage *stage, int64_t at,
 {
     int64_t size = vp_dtype_bytes(dtype_of(stage));
 
-    for (int i = 0; i < stage->shape.n_versions; i++)
+    for (int i = 0; i < stage->plan.shape.n_versions; i++)
         VP_TRY(
             copy(stage, (char *)stage->weights[i] + at * size, host, n * size));
     return VP_OK;

@@ -2,71 +2,12 @@
 
 #include <string.h>
 
-/* ---- Packets ------------------------------------------------------------ */
-
-/* Types of two bytes have nothing to spare. */
-static bool compresses(const struct vp_stage *stage)
-{
-    return stage->config.compress &&
-           stage->config.graphs[0].dtype == VP_DTYPE_F32;
-}
+/* ---- Compression -------------------------------------------------------- */
 
 static bool is_float(const struct vp_program *program,
                      const struct vp_boundary_value *entry)
 {
     return program->graph->values[entry->value].dtype == VP_DTYPE_F32;
-}
-
-static const struct vp_boundary *boundary_of(const struct vp_program *program,
-                                             enum vp_space space)
-{
-    switch (space) {
-    case VP_SPACE_IN:
-        return &program->in;
-    case VP_SPACE_OUT:
-        return &program->out;
-    case VP_SPACE_DIN:
-        return &program->din;
-    default:
-        return &program->dout;
-    }
-}
-
-bool vp_wire_is_direct(const struct vp_stage *stage, enum vp_space space)
-{
-    bool next = space == VP_SPACE_OUT || space == VP_SPACE_DOUT;
-
-    return stage->shape.direct[next];
-}
-
-/* Compressed entries follow each other without gaps. Devices round, but send
- * floats as floats. */
-static int64_t travelling_bytes(const struct vp_stage *stage,
-                                const struct vp_program *program,
-                                enum vp_space space)
-{
-    const struct vp_boundary *boundary = boundary_of(program, space);
-    int64_t n = 0;
-
-    if (!compresses(stage) || vp_wire_is_direct(stage, space))
-        return boundary->n_bytes;
-    for (int i = 0; i < boundary->n_entries; i++)
-        n += is_float(program, &boundary->entries[i])
-                 ? boundary->entries[i].n_bytes / 2
-                 : boundary->entries[i].n_bytes;
-    return n;
-}
-
-int64_t vp_wire_bytes(const struct vp_stage *stage, enum vp_space space)
-{
-    int64_t most = 0;
-
-    for (int i = 0; i < stage->config.n_graphs; i++) {
-        int64_t n = travelling_bytes(stage, &stage->buckets[i].train, space);
-
-        most = n > most ? n : most;
-    }
-    return most;
 }
 
 static int64_t n_floats(const struct vp_boundary_value *entry)
@@ -141,13 +82,14 @@ enum vp_status vp_wire_pack(struct vp_stage *stage,
                             size_t *n_bytes_out)
 {
     const struct vp_program *program =
-        &stage->buckets[message->header.bucket].train;
+        &stage->plan.train[message->header.bucket];
     enum vp_space space = list == VP_LIST_F ? VP_SPACE_OUT : VP_SPACE_DIN;
-    const struct vp_boundary *boundary = boundary_of(program, space);
+    const struct vp_boundary *boundary = vp_program_boundary(program, space);
 
-    *n_bytes_out = (size_t)travelling_bytes(stage, program, space);
+    *n_bytes_out = (size_t)vp_stage_plan_message_bytes(&stage->plan, program,
+                                                       space);
     if (!message->wire)
-        return compresses(stage)
+        return vp_stage_plan_compresses(&stage->plan)
                    ? shorten(stage, program, boundary, message->tensors)
                    : VP_OK;
     if (is_staged(message)) {
@@ -165,11 +107,12 @@ enum vp_status vp_wire_unpack(struct vp_stage *stage,
                               enum vp_list list, size_t *n_bytes_out)
 {
     const struct vp_program *program =
-        &stage->buckets[message->header.bucket].train;
+        &stage->plan.train[message->header.bucket];
     enum vp_space space = list == VP_LIST_F ? VP_SPACE_IN : VP_SPACE_DOUT;
-    const struct vp_boundary *boundary = boundary_of(program, space);
+    const struct vp_boundary *boundary = vp_program_boundary(program, space);
 
-    *n_bytes_out = (size_t)travelling_bytes(stage, program, space);
+    *n_bytes_out = (size_t)vp_stage_plan_message_bytes(&stage->plan, program,
+                                                       space);
     if (!message->wire)
         return vp_stream_wait(stage->stream, message->written);
     if (message->wire != message->host)
@@ -198,32 +141,17 @@ typedef enum vp_status (*messages_fn)(struct vp_stage *stage,
 /* All messages that the host carries to or from another process. */
 static enum vp_status each_ring(struct vp_stage *stage, messages_fn fn)
 {
-    const struct vp_stage_shape *shape = &stage->shape;
+    const struct vp_stage_shape *shape = &stage->plan.shape;
 
-    if (shape->apart[0] && !shape->direct[0])
+    if (shape->edge[0] == VP_EDGE_HOST) {
         VP_TRY(fn(stage, stage->act_bufs, shape->n_act_bufs, VP_SPACE_IN));
-    if (shape->apart[1] && !shape->direct[1])
-        VP_TRY(fn(stage, stage->grad_bufs, shape->n_grad_bufs, VP_SPACE_DOUT));
-    if (!shape->direct[1])
-        VP_TRY(fn(stage, stage->out_bufs, shape->n_out_bufs, VP_SPACE_OUT));
-    if (!shape->direct[0])
         VP_TRY(fn(stage, stage->din_bufs, shape->n_din_bufs, VP_SPACE_DIN));
+    }
+    if (shape->edge[1] == VP_EDGE_HOST) {
+        VP_TRY(fn(stage, stage->grad_bufs, shape->n_grad_bufs, VP_SPACE_DOUT));
+        VP_TRY(fn(stage, stage->out_bufs, shape->n_out_bufs, VP_SPACE_OUT));
+    }
     return VP_OK;
-}
-
-static enum vp_status count(struct vp_stage *stage,
-                            struct vp_stage_message *messages, int n,
-                            enum vp_space space)
-{
-    (void)messages;
-    stage->memory.boundary += n * vp_wire_bytes(stage, space);
-    return VP_OK;
-}
-
-void vp_wires_plan(struct vp_stage *stage)
-{
-    if (vp_device_has_host_memory(stage->device) && compresses(stage))
-        each_ring(stage, count);
 }
 
 static enum vp_status alloc_host(struct vp_stage *stage, int64_t n_bytes,
@@ -243,10 +171,12 @@ static enum vp_status allocate(struct vp_stage *stage,
         if (vp_device_has_host_memory(stage->device))
             message->host = message->tensors;
         else
-            VP_TRY(alloc_host(stage, stage->n_bytes[space], &message->host));
-        if (compresses(stage))
             VP_TRY(
-                alloc_host(stage, vp_wire_bytes(stage, space), &message->wire));
+                alloc_host(stage, stage->plan.n_bytes[space], &message->host));
+        if (vp_stage_plan_compresses(&stage->plan))
+            VP_TRY(alloc_host(stage,
+                              vp_stage_plan_wire_bytes(&stage->plan, space),
+                              &message->wire));
         else
             message->wire = message->host;
     }

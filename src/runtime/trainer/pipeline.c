@@ -9,29 +9,12 @@
 
 enum { RECORDED_ACTIONS = 8192 }; /* per rank: 256 kB */
 
-/* Enough calls lie between two bundles of an ordinary layer; small enough that
- * the last ones, final only when backward ends, leave little to REDUCE. */
-enum { BUNDLE_BYTES = 2 * 1024 * 1024 };
-
-/* Messages to one receiver in another process: one is written while another
- * leaves. */
-enum { N_LEAVING = 2 };
-
 static enum vp_status no_memory(struct vp_err *err)
 {
     return vp_err_set(err, VP_ERR_NOMEM, "setting up the ranks: out of memory");
 }
 
 /* ---- Planning ----------------------------------------------------------- */
-
-static int first_block(const struct vp_train_config *config, int stage)
-{
-    int block = 0;
-
-    for (int s = 0; config->plan.partition && s < stage; s++)
-        block += config->plan.partition[s];
-    return block;
-}
 
 static bool is_mine(const struct vp_pipeline *pipeline, int rank)
 {
@@ -69,12 +52,20 @@ static bool is_direct(const struct vp_pipeline *pipeline,
     return true;
 }
 
-static int n_leaving(const struct vp_pipeline *pipeline,
-                     const struct vp_schedule *schedule, int from, int to)
+/* The edges of the plan, as the world has them. */
+static enum vp_status find_edges(struct vp_pipeline *pipeline,
+                                 const struct vp_schedule *schedule)
 {
-    return is_apart(pipeline, schedule, from, to)
-               ? N_LEAVING * schedule->stages[to].n_replicas
-               : 0;
+    pipeline->edges = calloc((size_t)schedule->n_stages,
+                             sizeof(*pipeline->edges));
+    if (!pipeline->edges)
+        return VP_ERR_NOMEM;
+    for (int s = 0; s + 1 < schedule->n_stages; s++)
+        if (is_apart(pipeline, schedule, s, s + 1))
+            pipeline->edges[s] = is_direct(pipeline, schedule, s, s + 1)
+                                     ? VP_EDGE_DEVICE
+                                     : VP_EDGE_HOST;
+    return VP_OK;
 }
 
 static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
@@ -82,39 +73,15 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
                                  struct vp_err *err)
 {
     const struct vp_train_config *config = rank->pipeline->config;
-    const struct vp_schedule_stage *plan = &schedule->stages[rs->index];
-    struct vp_stage_spec spec = {
-        .first_block = first_block(config, rs->index),
-        .n_blocks = config->plan.partition ? config->plan.partition[rs->index]
-                                           : config->graphs[0].n_blocks,
-        .recompute_ratio = config->plan.recompute_ratio
-                               ? config->plan.recompute_ratio[rs->index]
-                               : 0.0,
-        .keep_all = config->plan.keep_all,
-        .split_w = schedule->split,
-        .one_slot = plan->n_slots == 1,
-        .w_linger = config->backend->w_linger,
-    };
-    struct vp_stage_shape shape = { .n_slots = plan->n_slots,
-                                    .n_versions = plan->n_versions,
-                                    .n_act_bufs = plan->n_act_bufs,
-                                    .n_grad_bufs = plan->n_grad_bufs };
-    const struct vp_stage_config stage_config = vp_train_stage_config(config);
-    const struct vp_pipeline *pipeline = rank->pipeline;
-    int s = rs->index;
+    const struct vp_stage_config stage_config = vp_train_stage_config(
+        config, &rank->backend_config);
+    struct vp_plan plan = config->plan;
+    struct vp_stage_spec spec;
+    struct vp_stage_shape shape;
 
-    shape.n_out_bufs = n_leaving(pipeline, schedule, s, s + 1);
-    shape.n_din_bufs = n_leaving(pipeline, schedule, s, s - 1);
-    shape.apart[0] = is_apart(pipeline, schedule, s, s - 1);
-    shape.apart[1] = is_apart(pipeline, schedule, s, s + 1);
-    shape.direct[0] = is_direct(pipeline, schedule, s, s - 1);
-    shape.direct[1] = is_direct(pipeline, schedule, s, s + 1);
-    if (plan->n_replicas > 1)
-        spec.bundle_bytes = config->plan.bundle_bytes
-                                ? config->plan.bundle_bytes
-                                : BUNDLE_BYTES;
-    if (plan->update_every == 1 && vp_updates_early(config, schedule, s))
-        spec.grad_linger = config->backend->grad_linger;
+    plan.edges = rank->pipeline->edges;
+    spec = vp_plan_stage_spec(&plan, &stage_config.work, schedule, rs->index);
+    shape = vp_plan_stage_shape(&plan, schedule, rs->index);
     return vp_stage_init(&rs->stage, &stage_config, rank->backend, &spec,
                          &shape, err);
 }
@@ -128,19 +95,20 @@ static bool poll_world(void *world)
 static enum vp_status open_rank(struct vp_rank *rank, struct vp_err *err)
 {
     const struct vp_train_config *config = rank->pipeline->config;
-    struct vp_backend_config backend = config->backend_config;
+    struct vp_backend_config *backend = &rank->backend_config;
     enum vp_status st;
 
+    *backend = config->backend_config;
     if (config->plan.devices) {
-        backend.pinned = true;
-        backend.device = config->plan.devices[rank->index];
+        backend->pinned = true;
+        backend->device = config->plan.devices[rank->index];
     }
-    backend.plan_only |= !rank->is_here;
+    backend->plan_only |= !rank->is_here;
     if (config->world) {
-        backend.between = poll_world;
-        backend.between_ctx = config->world;
+        backend->between = poll_world;
+        backend->between_ctx = config->world;
     }
-    st = vp_backend_open(config->backend, &backend, &rank->backend, err);
+    st = vp_backend_open(config->backend, backend, &rank->backend, err);
     if (st == VP_OK)
         rank->device = vp_backend_device(rank->backend);
     else if (!err->fields)
@@ -212,6 +180,8 @@ enum vp_status vp_pipeline_plan(struct vp_pipeline *pipeline,
                                 const struct vp_schedule *schedule,
                                 struct vp_err *err)
 {
+    if (find_edges(pipeline, schedule) != VP_OK)
+        return no_memory(err);
     for (int i = 0; i < pipeline->n_ranks; i++)
         VP_TRY(plan_rank(&ranks[i], schedule, err));
     return VP_OK;
@@ -239,15 +209,18 @@ static void list_buffers(struct vp_stage *stage,
                          enum vp_space space, struct vp_buffer *out)
 {
     for (int i = 0; i < n; i++) {
-        void *body = vp_wire_is_direct(stage, space) ? messages[i].tensors
-                                                     : messages[i].wire;
+        void *body = vp_stage_plan_edge(&stage->plan, space) == VP_EDGE_DEVICE
+                         ? messages[i].tensors
+                         : messages[i].wire;
 
         out[i] = (struct vp_buffer){
             .self = &messages[i],
             .head = &messages[i].header,
             .n_head = sizeof(messages[i].header),
             .body = body,
-            .n_body = body ? (size_t)vp_wire_bytes(stage, space) : 0,
+            .n_body = body ? (size_t)vp_stage_plan_wire_bytes(&stage->plan,
+                                                              space)
+                           : 0,
             .written = messages[i].written,
             .read = messages[i].read,
         };
@@ -280,9 +253,9 @@ static void list_ends(struct vp_pipeline *pipeline, struct vp_rank *ranks,
         stage = &find_stage(sender, way->from)->stage;
         list_buffers(stage,
                      (way->gradients ? stage->din_bufs : stage->out_bufs) +
-                         way->replica * N_LEAVING,
-                     N_LEAVING, way->gradients ? VP_SPACE_DIN : VP_SPACE_OUT,
-                     out);
+                         way->replica * VP_STAGE_LEAVING,
+                     VP_STAGE_LEAVING,
+                     way->gradients ? VP_SPACE_DIN : VP_SPACE_OUT, out);
         link->out = out;
     }
 }
@@ -309,7 +282,7 @@ static enum vp_status make_channel(struct vp_pipeline *pipeline,
                                    struct vp_channel **out)
 {
     const struct vp_schedule_stage *from = &schedule->stages[way->from];
-    struct vp_buffer leaving[N_LEAVING];
+    struct vp_buffer leaving[VP_STAGE_LEAVING];
     struct vp_buffer *buffers = calloc((size_t)way->n_buffers,
                                        sizeof(*buffers));
     int *senders = calloc((size_t)from->n_replicas, sizeof(*senders));
@@ -317,7 +290,7 @@ static enum vp_status make_channel(struct vp_pipeline *pipeline,
         .receiver = schedule->stages[way->to].first_rank + way->replica,
         .senders = senders,
         .n_buffers = way->n_buffers,
-        .n_out = N_LEAVING,
+        .n_out = VP_STAGE_LEAVING,
         .direct = is_direct(pipeline, schedule, way->from, way->to),
     };
     enum vp_status st = VP_ERR_NOMEM;
@@ -391,7 +364,7 @@ static enum vp_status link_replicas(struct vp_pipeline *pipeline,
                                     int first_rank,
                                     struct vp_stage_links *links)
 {
-    const struct vp_program *program = &stage->buckets[0].train;
+    const struct vp_program *program = &stage->plan.train[0];
     size_t n = (size_t)program->n_bundles, n_ranks = (size_t)links->n_replicas;
     int64_t *ends = calloc(n, sizeof(*ends));
     int *ranks = calloc(n_ranks, sizeof(*ranks));
@@ -431,9 +404,9 @@ static enum vp_status join_replicas(struct vp_pipeline *pipeline,
     rs->replicas = links->replicas;
     if (!vp_device_has_host_memory(rs->stage.device) &&
         pipeline->config->world && !links->direct)
-        VP_TRY(vp_device_host_alloc(rs->stage.device,
-                                    (size_t)rs->stage.n_bytes[VP_SPACE_GRAD],
-                                    (void **)&rs->mirror));
+        VP_TRY(vp_device_host_alloc(
+            rs->stage.device, (size_t)rs->stage.plan.n_bytes[VP_SPACE_GRAD],
+            (void **)&rs->mirror));
     rs->term = (struct vp_term){ rs->mirror ? rs->mirror : rs->stage.grads,
                                  rs->replica,
                                  !stream && rs->replica >= schedule->n_mb };
@@ -503,7 +476,7 @@ static int count_uses(const struct vp_rank *rank, vp_par owner)
 
     for (int s = 0; s < rank->n_stages; s++) {
         const struct vp_layout *layout =
-            &rank->stages[s].stage.buckets[0].train.layout;
+            &rank->stages[s].stage.plan.train[0].layout;
 
         for (int i = 0; i < layout->n_entries; i++)
             if (layout->entries[i].par == owner ||
@@ -763,6 +736,7 @@ void vp_pipeline_release(struct vp_pipeline *pipeline, struct vp_rank *ranks)
     for (int t = 0; t < pipeline->n_ties; t++)
         free(pipeline->ties[t].member);
     free(pipeline->links);
+    free(pipeline->edges);
     free(pipeline->ties);
     free(pipeline->results);
     free(pipeline->norms);

@@ -106,7 +106,7 @@ static struct vp_step_report begin_report(struct vp_trainer *trainer,
 static const struct vp_slot *find_slot(const struct vp_stage *stage,
                                        uint64_t minibatch)
 {
-    for (int i = 0; i < stage->shape.n_slots; i++)
+    for (int i = 0; i < stage->plan.shape.n_slots; i++)
         if (stage->slots[i].message &&
             stage->slots[i].message->header.minibatch == minibatch)
             return &stage->slots[i];
@@ -624,7 +624,7 @@ enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
     for (int r = 0; r < trainer->pipeline.n_ranks; r++)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
-            const struct vp_layout *layout = &rs->stage.buckets[0].train.layout;
+            const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
 
             for (int e = 0; rs->replica == replica && e < layout->n_entries;
                  e++)
@@ -648,10 +648,11 @@ const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer)
 /* The working set of recomputation is there all the time. */
 static struct vp_trace_stage trace_stage(const struct vp_stage *stage)
 {
-    int64_t slot_bytes = stage->n_bytes[VP_SPACE_SLOT];
+    int64_t slot_bytes = stage->plan.n_bytes[VP_SPACE_SLOT];
 
     return (struct vp_trace_stage){
-        .base_bytes = stage->memory.total - slot_bytes * stage->shape.n_slots,
+        .base_bytes = stage->plan.memory.total -
+                      slot_bytes * stage->plan.shape.n_slots,
         .slot_bytes = slot_bytes,
     };
 }

@@ -299,7 +299,7 @@ static bool fits_limit(const struct vp_trainer *trainer, struct vp_err *err)
 static size_t host_bytes(const struct vp_train_config *config,
                          const struct vp_rank_stage *rs)
 {
-    const struct vp_memory *m = &rs->stage.memory;
+    const struct vp_memory *m = &rs->stage.plan.memory;
     bool saves = config->saver || config->backend_config.plan_only;
     int64_t copy = saves && rs->replica == 0 ? m->weights + m->moments : 0;
 
@@ -421,7 +421,7 @@ static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
 
-            trainer->memory[rs->index] = rs->stage.memory;
+            trainer->memory[rs->index] = rs->stage.plan.memory;
             trainer->scales[rs->index] = rs->stage.scale;
         }
     vp_trainer_number_items(trainer);
@@ -611,7 +611,7 @@ double vp_trainer_recompute_flops(const struct vp_trainer *trainer, int stage)
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
 
             if (rs->index == stage && rs->replica == 0)
-                flops = rs->stage.buckets[0].train.flops[VP_LIST_R];
+                flops = rs->stage.plan.train[0].flops[VP_LIST_R];
         }
     return flops;
 }

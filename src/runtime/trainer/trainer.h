@@ -4,7 +4,7 @@
 #ifndef VP_RUNTIME_TRAINER_TRAINER_H
 #define VP_RUNTIME_TRAINER_TRAINER_H
 
-#include "runtime/memory.h"
+#include "plan/memory.h"
 #include "runtime/report.h"
 #include "runtime/state.h"
 #include "runtime/train_config.h"

@@ -33,7 +33,7 @@ static struct vp_rank_stage *find_own(const struct vp_rank *ranks, int n_ranks,
 int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage)
 {
     return find_stage(trainer->ranks, trainer->pipeline.n_ranks, stage)
-        ->stage.spec.n_blocks;
+        ->stage.plan.spec.n_blocks;
 }
 
 int vp_trainer_state(const struct vp_trainer *trainer,

@@ -1,6 +1,6 @@
 /* The memory of one stage, by what it is for. */
-#ifndef VP_RUNTIME_MEMORY_H
-#define VP_RUNTIME_MEMORY_H
+#ifndef VP_PLAN_MEMORY_H
+#define VP_PLAN_MEMORY_H
 
 #include <stdint.h>
 

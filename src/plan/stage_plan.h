@@ -1,0 +1,100 @@
+/* One stage of a plan: its programs, its buffers, their bytes. The runtime
+ * allocates exactly what stands here, and a plan is priced by adding it up. */
+#ifndef VP_PLAN_STAGE_PLAN_H
+#define VP_PLAN_STAGE_PLAN_H
+
+#include "graph/program.h"
+#include "optim/optim.h"
+#include "plan/memory.h"
+#include "plan/plan.h"
+
+/* What planning must know about a device. Needs no device: see
+ * vp_backend_facts(). */
+struct vp_device_facts {
+    bool host_memory;        /* the host can use the device's memory */
+    bool updates_early;      /* a backward can take the update along */
+    int w_linger;            /* see struct vp_stage_spec */
+    int64_t grad_linger;     /* likewise; 0: gradients are never used up */
+    vp_scratch_fn scratch;   /* NULL: calls need none */
+    const void *scratch_ctx; /* borrowed */
+};
+
+/* What is laid out: the model, what training costs beside it, the device. */
+struct vp_workload {
+    const struct vp_graph *graphs; /* one per length bucket; borrowed */
+    int n_graphs;
+    bool has_eval; /* evaluations have programs of their own */
+    struct vp_optim_config optim;
+    struct vp_scale_config scale;
+    struct vp_device_facts device;
+};
+
+/* Returns true if the norm of the gradients must be known before the weights
+ * can be updated. */
+bool vp_workload_needs_norm(const struct vp_workload *work);
+/* Returns true if updates of a stage can be made within the last backward
+ * before them. */
+bool vp_workload_updates_early(const struct vp_workload *work,
+                               const struct vp_schedule *schedule, int stage);
+
+/* Buffers and counts of a stage, as the schedule asks for them. */
+struct vp_stage_shape {
+    int n_slots, n_versions;
+    int n_act_bufs, n_grad_bufs; /* rings of arriving messages */
+    /* Messages that leave for other processes; 0: they are written where they
+     * arrive. */
+    int n_out_bufs, n_din_bufs;
+    /* The edges to the stage before and to the next one. */
+    enum vp_edge_kind edge[2];
+    bool compress; /* floats travel as BF16 */
+};
+
+/* Buffers for messages to one receiver in another process: one is written while
+ * another leaves. */
+enum { VP_STAGE_LEAVING = 2 };
+
+struct vp_stage_plan {
+    struct vp_stage_spec spec;
+    struct vp_stage_shape shape;
+    struct vp_program *train, *eval; /* per bucket; eval has no calls where
+                                        there is no evaluation */
+    int n_buckets;
+    int64_t n_bytes[VP_SPACE_COUNT]; /* largest over buckets */
+    struct vp_memory memory;         /* of one replica */
+};
+
+/* The spec and shape of a stage. `schedule` is that of the plan. */
+struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
+                                        const struct vp_workload *work,
+                                        const struct vp_schedule *schedule,
+                                        int stage);
+struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
+                                          const struct vp_schedule *schedule,
+                                          int stage);
+
+/* Lowers every bucket and adds up memory. */
+enum vp_status vp_stage_plan_make(const struct vp_workload *work,
+                                  const struct vp_stage_spec *spec,
+                                  const struct vp_stage_shape *shape,
+                                  struct vp_stage_plan *out,
+                                  struct vp_err *err);
+void vp_stage_plan_release(struct vp_stage_plan *plan);
+
+/* Bytes of the optimizer's master weights; 0: weights need none. */
+int64_t vp_stage_plan_master_bytes(const struct vp_stage_plan *plan);
+/* Bytes of each moment: those of the trained tensors as floats. */
+int64_t vp_stage_plan_moment_bytes(const struct vp_stage_plan *plan);
+/* The edge that messages through IN, OUT, DIN or DOUT cross. */
+enum vp_edge_kind vp_stage_plan_edge(const struct vp_stage_plan *plan,
+                                     enum vp_space space);
+/* Returns true if floats of the stage's messages become BF16. */
+bool vp_stage_plan_compresses(const struct vp_stage_plan *plan);
+/* Bytes that a message of `program` through `space` has on its way. */
+int64_t vp_stage_plan_message_bytes(const struct vp_stage_plan *plan,
+                                    const struct vp_program *program,
+                                    enum vp_space space);
+/* The most over all buckets. */
+int64_t vp_stage_plan_wire_bytes(const struct vp_stage_plan *plan,
+                                 enum vp_space space);
+
+#endif
