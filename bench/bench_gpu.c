@@ -197,11 +197,11 @@ static int round_of(int i)
 
 static double gib_of(struct lab *lab, int i)
 {
-    const struct vp_memory *memory = vp_trainer_memory(lab_trainer(lab));
+    const struct vp_stage_price *prices = lab_prices(lab);
     double n_bytes = 0.0;
 
     for (int s = 0; s < cases[i].n_stages; s++)
-        n_bytes += (double)memory[s].total;
+        n_bytes += (double)prices[s].memory.total;
     return n_bytes / 0x1p30;
 }
 

@@ -38,20 +38,20 @@ static bool check_versions(struct bench *bench, int n_stages)
     int partition[MAX_STAGES];
     struct lab *sync = plan("1f1b", n_stages, n_stages, 0.0, partition);
     struct lab *async = plan("pipedream", n_stages, n_stages, 0.0, partition);
-    const struct vp_memory *one = vp_trainer_memory(lab_trainer(sync));
-    const struct vp_memory *all = vp_trainer_memory(lab_trainer(async));
+    const struct vp_stage_price *one = lab_prices(sync);
+    const struct vp_stage_price *all = lab_prices(async);
     bool exact = true;
 
     for (int s = 0; s < n_stages; s++) {
         int warmup = n_stages - 1 - s;
 
-        exact &= all[s].weights == (warmup + 1) * one[s].weights;
+        exact &= all[s].memory.weights == (warmup + 1) * one[s].memory.weights;
         fprintf(bench->table,
                 "  pipedream %d stages, stage %d: %8lld bytes of weights = "
                 "%.3f x %lld, W + 1 = %d\n",
-                n_stages, s, (long long)all[s].weights,
-                (double)all[s].weights / (double)one[s].weights,
-                (long long)one[s].weights, warmup + 1);
+                n_stages, s, (long long)all[s].memory.weights,
+                (double)all[s].memory.weights / (double)one[s].memory.weights,
+                (long long)one[s].memory.weights, warmup + 1);
     }
     lab_close(sync);
     lab_close(async);
@@ -71,7 +71,7 @@ static bool check_slots(struct bench *bench, const char *schedule, int n_stages,
     bool all = vp_generator_find(schedule) == vp_generator_find("gpipe");
     int partition[MAX_STAGES];
     struct lab *lab = plan(schedule, n_stages, n_mb, 0.0, partition);
-    const struct vp_schedule *made = vp_trainer_schedule(lab_trainer(lab));
+    const struct vp_schedule *made = lab_schedule(lab);
     bool exact = true;
 
     fprintf(bench->table, "  %-6s %d stages, %2d minibatches: slots", schedule,
@@ -95,8 +95,8 @@ static int64_t slot_bytes(double recompute)
     int partition[MAX_STAGES];
     struct lab *few = plan("gpipe", STAGES, FEW, recompute, partition);
     struct lab *many = plan("gpipe", STAGES, MANY, recompute, partition);
-    int64_t bytes = (vp_trainer_memory(lab_trainer(many))[1].activations -
-                     vp_trainer_memory(lab_trainer(few))[1].activations) /
+    int64_t bytes = (lab_prices(many)[1].memory.activations -
+                     lab_prices(few)[1].memory.activations) /
                     (MANY - FEW);
 
     lab_close(few);

@@ -20,7 +20,8 @@ struct lab {
     double ratios[VP_MAX_STAGES];
     int replicas[VP_MAX_STAGES];
     bool stream;
-    struct vp_trainer *trainer;
+    struct vp_trainer *trainer;   /* NULL: only planned */
+    struct vp_priced_plan priced; /* if so */
     struct vp_backend *backend;
 };
 
@@ -165,7 +166,12 @@ static void open_trainer(struct lab *lab)
     opens = spec->backend ? spec->backend : &vp_backend_cpu;
     ops = *opens;
     ops.open = open_backend;
-    if (vp_trainer_create(&config, spec->dry, &lab->trainer, &err) != VP_OK)
+    if (spec->dry) {
+        if (vp_priced_plan_make(&config, &lab->priced, &err) != VP_OK)
+            lab_die("plan", &err);
+        return;
+    }
+    if (vp_trainer_create(&config, &lab->trainer, &err) != VP_OK)
         lab_die("trainer", &err);
     lab->backend = opened;
 }
@@ -188,6 +194,7 @@ struct lab *lab_open(const struct lab_spec *spec)
 void lab_close(struct lab *lab)
 {
     vp_trainer_free(lab->trainer);
+    vp_priced_plan_release(&lab->priced);
     vp_data_close(lab->data);
     for (int i = 0; i < lab->n_dims; i++)
         vp_graph_release(&lab->graphs[i]);
@@ -197,6 +204,17 @@ void lab_close(struct lab *lab)
 struct vp_trainer *lab_trainer(struct lab *lab)
 {
     return lab->trainer;
+}
+
+const struct vp_stage_price *lab_prices(const struct lab *lab)
+{
+    return lab->trainer ? vp_trainer_prices(lab->trainer) : lab->priced.stages;
+}
+
+const struct vp_schedule *lab_schedule(const struct lab *lab)
+{
+    return lab->trainer ? vp_trainer_schedule(lab->trainer)
+                        : &lab->priced.schedule;
 }
 
 struct vp_backend *lab_backend(struct lab *lab)

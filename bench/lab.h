@@ -3,6 +3,7 @@
 #ifndef VP_BENCH_LAB_H
 #define VP_BENCH_LAB_H
 
+#include "runtime/fit.h"
 #include "runtime/trainer/trainer.h"
 
 struct lab_size {
@@ -28,7 +29,7 @@ struct lab_spec {
     int n_threads;        /* of a stage; 0: 1 */
     double recompute;     /* ratio, the same for every stage */
     bool keep_all;        /* nothing is made again */
-    bool dry;             /* only plan: see vp_trainer_create() */
+    bool dry;             /* only plan: there is no trainer */
     float lr;             /* 0: 1e-4 */
     const struct vp_backend_ops *backend; /* NULL: the CPU */
     const struct vp_saver *saver;         /* NULL: none */
@@ -40,6 +41,9 @@ struct lab;
 struct lab *lab_open(const struct lab_spec *spec);
 void lab_close(struct lab *lab);
 struct vp_trainer *lab_trainer(struct lab *lab);
+/* Per stage, and the schedule: of the trainer or of the plan alone. */
+const struct vp_stage_price *lab_prices(const struct lab *lab);
+const struct vp_schedule *lab_schedule(const struct lab *lab);
 const struct vp_data *lab_data(const struct lab *lab);
 /* Of its last rank. */
 struct vp_backend *lab_backend(struct lab *lab);

@@ -232,20 +232,20 @@ static double gib_of(const struct lab_spec *spec)
 {
     struct lab_spec dry = *spec;
     const struct vp_schedule *schedule;
-    const struct vp_memory *memory;
+    const struct vp_stage_price *prices;
     struct lab *lab;
     double most = 0.0;
 
     dry.dry = true;
     lab = lab_open(&dry);
-    schedule = vp_trainer_schedule(lab_trainer(lab));
-    memory = vp_trainer_memory(lab_trainer(lab));
+    schedule = lab_schedule(lab);
+    prices = lab_prices(lab);
     for (int r = 0; r < schedule->n_ranks; r++) {
         const struct vp_rank_list *list = &schedule->ranks[r];
         double n_bytes = 0.0;
 
         for (int i = 0; i < list->n_stages; i++)
-            n_bytes += (double)memory[list->stages[i]].total;
+            n_bytes += (double)prices[list->stages[i]].memory.total;
         most = n_bytes > most ? n_bytes : most;
     }
     lab_close(lab);

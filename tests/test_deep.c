@@ -33,18 +33,18 @@ static void deep_stages_take_the_memory_planned(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         struct setup setup = deep_setup(cases[i].depth, cases[i].replicas);
-        const struct vp_memory *memory;
+        const struct vp_stage_price *prices;
         struct vp_err err = { .text = "" };
         int64_t sum = 0;
         struct run run;
 
         if (run_create(&run, &setup, 0, &err) != VP_OK)
             fail_msg("%s", err.text);
-        memory = vp_trainer_memory(run.trainer);
+        prices = vp_trainer_prices(run.trainer);
         for (int s = 0; s < 2; s++)
-            sum += cases[i].replicas[s] * memory[s].total;
+            sum += cases[i].replicas[s] * prices[s].memory.total;
         assert_int_equal(sum, atomic_load(&n_device_bytes));
-        boundary[i] = memory[1].boundary;
+        boundary[i] = prices[1].memory.boundary;
         run_free(&run);
     }
     /* Activations only, in rings of 2 and 5 buffers. */

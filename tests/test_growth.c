@@ -2,7 +2,7 @@
  * its square. */
 #include "model/model.h"
 #include "plan/balance.h"
-#include "runtime/trainer/trainer.h"
+#include "runtime/fit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +81,7 @@ static void plan_model(void *ctx, int n)
     int partition[MAX_STAGES], replicas[MAX_STAGES];
     double ratios[MAX_STAGES];
     struct vp_train_config config;
-    struct vp_trainer *trainer;
+    struct vp_priced_plan priced;
     struct vp_err err = { .text = "" };
     struct vp_graph graph;
 
@@ -106,9 +106,9 @@ static void plan_model(void *ctx, int n)
         .plan.bundle_bytes = c->bundle_bytes,
         .spread = true,
     };
-    if (vp_trainer_create(&config, true, &trainer, &err) != VP_OK)
+    if (vp_priced_plan_make(&config, &priced, &err) != VP_OK)
         fail_msg("%s", err.text);
-    vp_trainer_free(trainer);
+    vp_priced_plan_release(&priced);
     vp_graph_release(&graph);
 }
 

@@ -365,7 +365,7 @@ static int64_t gradients_of(const struct setup *setup)
 
     assert_int_equal(run_create(&run, setup, 0, &err), VP_OK);
     for (int s = 0; s < vp_trainer_n_stages(run.trainer); s++)
-        n_bytes += vp_trainer_memory(run.trainer)[s].gradients;
+        n_bytes += vp_trainer_prices(run.trainer)[s].memory.gradients;
     run_free(&run);
     return n_bytes;
 }

@@ -315,11 +315,13 @@ static void literal_open_stage(struct literal *lit, int s, int first,
             VP_OK ||
         vp_stage_allocate(&ls->stage, &err) != VP_OK)
         fail_msg("%s", err.text);
-    ls->n_floats = ls->stage.plan.n_bytes[VP_SPACE_GRAD] / 4;
+    ls->n_floats = ls->stage.plan.sizes.n_bytes[VP_SPACE_GRAD] / 4;
     for (int r = 0; r < ls->n_replicas; r++)
         ls->grads[r] = calloc((size_t)ls->n_floats, sizeof(float));
-    ls->out = new_message(&ls->stage, ls->stage.plan.n_bytes[VP_SPACE_OUT]);
-    ls->din = new_message(&ls->stage, ls->stage.plan.n_bytes[VP_SPACE_DIN]);
+    ls->out = new_message(&ls->stage,
+                          ls->stage.plan.sizes.n_bytes[VP_SPACE_OUT]);
+    ls->din = new_message(&ls->stage,
+                          ls->stage.plan.sizes.n_bytes[VP_SPACE_DIN]);
 }
 
 static void literal_close(struct literal *lit)
@@ -327,8 +329,10 @@ static void literal_close(struct literal *lit)
     for (int s = 0; s < lit->n_stages; s++) {
         struct literal_stage *ls = &lit->stages[s];
 
-        free_message(&ls->stage, ls->out, ls->stage.plan.n_bytes[VP_SPACE_OUT]);
-        free_message(&ls->stage, ls->din, ls->stage.plan.n_bytes[VP_SPACE_DIN]);
+        free_message(&ls->stage, ls->out,
+                     ls->stage.plan.sizes.n_bytes[VP_SPACE_OUT]);
+        free_message(&ls->stage, ls->din,
+                     ls->stage.plan.sizes.n_bytes[VP_SPACE_DIN]);
         vp_stage_release(&ls->stage);
         for (int r = 0; r < ls->n_replicas; r++)
             free(ls->grads[r]);
@@ -433,7 +437,7 @@ static void literal_skip(struct vp_stage *stage)
 {
     memcpy(vp_stage_weights(stage, stage->newest + 1),
            vp_stage_weights(stage, stage->newest),
-           (size_t)stage->plan.n_bytes[VP_SPACE_PARAM]);
+           (size_t)stage->plan.sizes.n_bytes[VP_SPACE_PARAM]);
     stage->newest++;
     stage->scale.n_skipped++;
 }

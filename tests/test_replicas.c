@@ -80,13 +80,13 @@ static void open_part(struct literal *lit, struct part *part,
                       &err) != VP_OK ||
         vp_stage_allocate(&part->stage, &err) != VP_OK)
         fail_msg("%s", err.text);
-    part->n_floats = part->stage.plan.n_bytes[VP_SPACE_GRAD] / 4;
+    part->n_floats = part->stage.plan.sizes.n_bytes[VP_SPACE_GRAD] / 4;
     for (int r = 0; r < part->n_replicas; r++)
         part->grads[r] = calloc((size_t)part->n_floats, sizeof(float));
     part->out = new_message(&part->stage,
-                            part->stage.plan.n_bytes[VP_SPACE_OUT]);
+                            part->stage.plan.sizes.n_bytes[VP_SPACE_OUT]);
     part->din = new_message(&part->stage,
-                            part->stage.plan.n_bytes[VP_SPACE_DIN]);
+                            part->stage.plan.sizes.n_bytes[VP_SPACE_DIN]);
 }
 
 static void literal_open(struct literal *lit, const struct run *run)
@@ -120,9 +120,9 @@ static void literal_close(struct literal *lit)
         struct part *part = &lit->parts[s];
 
         free_message(&part->stage, part->out,
-                     part->stage.plan.n_bytes[VP_SPACE_OUT]);
+                     part->stage.plan.sizes.n_bytes[VP_SPACE_OUT]);
         free_message(&part->stage, part->din,
-                     part->stage.plan.n_bytes[VP_SPACE_DIN]);
+                     part->stage.plan.sizes.n_bytes[VP_SPACE_DIN]);
         vp_stage_release(&part->stage);
         for (int r = 0; r < part->n_replicas; r++)
             free(part->grads[r]);

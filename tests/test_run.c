@@ -529,7 +529,7 @@ static void test_metrics_of_a_scale(void **state)
                            "\"skipped\": 3, ");
     report.stage_norms = norms;
     report.n_stages = 3;
-    report.memory = (const struct vp_memory[3]){ { 0 } };
+    report.prices = (const struct vp_stage_price[3]){ { .staging = 0 } };
     check_metrics(&report, "\"grad_norm\": [0.5, null, 2], \"loss_scale\": "
                            "65536, \"skipped\": 3, ");
 }

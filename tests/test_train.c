@@ -170,7 +170,7 @@ static void memory_is_what_was_planned(void **state)
             setup.recompute = k ? 0.5 : 0.0;
             setup.eval = k;
             assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
-            assert_int_equal(vp_trainer_memory(run.trainer)->total,
+            assert_int_equal(vp_trainer_prices(run.trainer)->memory.total,
                              atomic_load(&n_device_bytes));
             run_free(&run);
         }
@@ -185,7 +185,7 @@ static void too_little_memory_is_refused(void **state)
 
     (void)state;
     assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
-    need = vp_trainer_memory(run.trainer)->total;
+    need = vp_trainer_prices(run.trainer)->memory.total;
     run_free(&run);
     assert_int_equal(run_create(&run, &setup, (size_t)need, &err), VP_OK);
     run_free(&run);

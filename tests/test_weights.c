@@ -286,7 +286,7 @@ static void halves_weigh_as_floats(void **state)
 
     (void)state;
     assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
-    memory = vp_trainer_memory(run.trainer);
+    memory = &vp_trainer_prices(run.trainer)->memory;
     version = memory->weights / (DEPTH + 1);
     assert_int_equal(memory->moments, version + 2 * 2 * version);
     assert_int_equal(memory->total, (int64_t)n_device_bytes);

@@ -226,7 +226,7 @@ static inline enum vp_status run_create(struct run *run,
         .world = setup->world,
     };
     run->config.optim.grad_clip = setup->grad_clip;
-    return vp_trainer_create(&run->config, false, &run->trainer, err);
+    return vp_trainer_create(&run->config, &run->trainer, err);
 }
 
 static inline void run_free(struct run *run)

@@ -42,7 +42,8 @@ struct vp_launch {
 
 struct vp_backend_config {
     int n_threads;
-    bool plan_only; /* touches no device: only scratch_bytes() will be asked */
+    bool plan_only; /* checks `config` and touches no device: it can run
+                       nothing */
     int device;     /* ordinal; CPU: the set of n_threads cores, if pinned */
     bool reference; /* CPU: plain-C twins instead of the fast kernels */
     bool tf32;      /* GPU: products may round floats to 10 bits */

@@ -5,7 +5,10 @@
 #ifndef VP_PLAN_PLAN_H
 #define VP_PLAN_PLAN_H
 
+#include "graph/graph.h"
 #include "sched/schedule.h"
+
+#define VP_MAX_STAGES 64 /* chunks included */
 
 /* How messages between two neighbouring stages travel. */
 enum vp_edge_kind {
@@ -45,5 +48,20 @@ struct vp_plan {
     bool compress;                  /* floats travel between stages as BF16 */
     int64_t bundle_bytes; /* gradients that replicas add at once; 0: 2 MiB */
 };
+
+/* Stages along the pipeline, chunks included. */
+int vp_plan_n_stages(const struct vp_plan *plan);
+
+/* What a generator is asked for. A stream is proven and simulated on as many
+ * minibatches as show every deadlock. `recompute` is filled and borrowed. The
+ * schedule's name must be known. */
+struct vp_sched_config vp_plan_sched_config(const struct vp_plan *plan,
+                                            bool recompute[VP_MAX_STAGES]);
+/* Makes and proves the schedule of the plan, and checks that the plan fits the
+ * model. */
+enum vp_status vp_plan_make_schedule(const struct vp_plan *plan,
+                                     const struct vp_graph *graph,
+                                     struct vp_schedule *out,
+                                     struct vp_err *err);
 
 #endif

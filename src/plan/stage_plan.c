@@ -1,6 +1,7 @@
 #include "plan/stage_plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Gradients that replicas add at once: enough calls lie between two bundles of
  * an ordinary layer, and the last ones, final only when backward ends, leave
@@ -90,32 +91,38 @@ struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
 
 /* ---- Messages ----------------------------------------------------------- */
 
-enum vp_edge_kind vp_stage_plan_edge(const struct vp_stage_plan *plan,
-                                     enum vp_space space)
+enum vp_edge_kind vp_stage_edge(const struct vp_stage_shape *shape,
+                                enum vp_space space)
 {
     bool next = space == VP_SPACE_OUT || space == VP_SPACE_DOUT;
 
-    return plan->shape.edge[next];
+    return shape->edge[next];
 }
 
-/* Types of two bytes have nothing to spare. */
-bool vp_stage_plan_compresses(const struct vp_stage_plan *plan)
+/* Devices round floats, but send them as floats. */
+bool vp_stage_compresses(const struct vp_stage_sizes *sizes,
+                         const struct vp_stage_shape *shape,
+                         enum vp_space space)
 {
-    return plan->shape.compress && plan->train[0].graph->dtype == VP_DTYPE_F32;
+    return shape->compress && sizes->has_floats &&
+           vp_stage_edge(shape, space) != VP_EDGE_DEVICE;
 }
 
-/* Compressed entries follow each other without gaps. Devices round, but send
- * floats as floats. */
-int64_t vp_stage_plan_message_bytes(const struct vp_stage_plan *plan,
-                                    const struct vp_program *program,
+int64_t vp_stage_wire_bytes(const struct vp_stage_sizes *sizes,
+                            const struct vp_stage_shape *shape,
+                            enum vp_space space)
+{
+    return vp_stage_compresses(sizes, shape, space) ? sizes->compressed[space]
+                                                    : sizes->message[space];
+}
+
+/* Compressed entries follow each other without gaps. */
+int64_t vp_program_compressed_bytes(const struct vp_program *program,
                                     enum vp_space space)
 {
     const struct vp_boundary *boundary = vp_program_boundary(program, space);
     int64_t n = 0;
 
-    if (!vp_stage_plan_compresses(plan) ||
-        vp_stage_plan_edge(plan, space) == VP_EDGE_DEVICE)
-        return boundary->n_bytes;
     for (int i = 0; i < boundary->n_entries; i++) {
         const struct vp_boundary_value *entry = &boundary->entries[i];
         bool is_float = program->graph->values[entry->value].dtype ==
@@ -126,24 +133,13 @@ int64_t vp_stage_plan_message_bytes(const struct vp_stage_plan *plan,
     return n;
 }
 
-int64_t vp_stage_plan_wire_bytes(const struct vp_stage_plan *plan,
-                                 enum vp_space space)
-{
-    int64_t most = 0;
-
-    for (int i = 0; i < plan->n_buckets; i++) {
-        int64_t n = vp_stage_plan_message_bytes(plan, &plan->train[i], space);
-
-        most = n > most ? n : most;
-    }
-    return most;
-}
+/* ---- Memory ------------------------------------------------------------- */
 
 /* Where the host carries messages, the compressed ones have memory of their
  * own. */
-static int64_t compressed_bytes(const struct vp_stage_plan *plan)
+static int64_t compressed_bytes(const struct vp_stage_sizes *sizes,
+                                const struct vp_stage_shape *shape)
 {
-    const struct vp_stage_shape *shape = &plan->shape;
     const struct {
         enum vp_space space;
         int n;
@@ -156,57 +152,76 @@ static int64_t compressed_bytes(const struct vp_stage_plan *plan)
     int64_t sum = 0;
 
     for (size_t i = 0; i < VP_COUNT_OF(rings); i++)
-        if (vp_stage_plan_edge(plan, rings[i].space) == VP_EDGE_HOST)
-            sum += rings[i].n * vp_stage_plan_wire_bytes(plan, rings[i].space);
+        if (vp_stage_edge(shape, rings[i].space) == VP_EDGE_HOST &&
+            vp_stage_compresses(sizes, shape, rings[i].space))
+            sum += rings[i].n * sizes->compressed[rings[i].space];
     return sum;
 }
 
-/* ---- Memory ------------------------------------------------------------- */
-
-int64_t vp_stage_plan_moment_bytes(const struct vp_stage_plan *plan)
+struct vp_memory vp_stage_memory(const struct vp_workload *work,
+                                 const struct vp_stage_sizes *sizes,
+                                 const struct vp_stage_shape *shape, bool first)
 {
-    return plan->train[0].layout.train_bytes;
-}
+    const int64_t *n = sizes->n_bytes;
+    int n_in = first ? shape->n_slots : shape->n_act_bufs;
+    struct vp_memory memory = {
+        .weights = n[VP_SPACE_PARAM] * shape->n_versions,
+        .gradients = n[VP_SPACE_GRAD],
+        .moments = sizes->moment_bytes * vp_optim_n_moments(work->optim.kind) +
+                   sizes->master_bytes,
+        .activations = n[VP_SPACE_SLOT] * shape->n_slots +
+                       n[VP_SPACE_RECOMPUTED],
+        .boundary = n[VP_SPACE_IN] * n_in +
+                    n[VP_SPACE_DOUT] * shape->n_grad_bufs +
+                    n[VP_SPACE_OUT] * shape->n_out_bufs +
+                    n[VP_SPACE_DIN] * shape->n_din_bufs,
+        .work = n[VP_SPACE_WORK],
+    };
 
-int64_t vp_stage_plan_master_bytes(const struct vp_stage_plan *plan)
-{
-    return vp_stage_plan_moment_bytes(plan) / (int64_t)sizeof(float) *
-           vp_optim_master_bytes(plan->train[0].graph->dtype);
-}
-
-static void add_memory(const struct vp_workload *work,
-                       struct vp_stage_plan *plan)
-{
-    const int64_t *n = plan->n_bytes;
-    const struct vp_stage_shape *shape = &plan->shape;
-    int n_in = plan->spec.first_block == 0 ? shape->n_slots : shape->n_act_bufs;
-    struct vp_memory *memory = &plan->memory;
-
-    memory->weights = n[VP_SPACE_PARAM] * shape->n_versions;
-    memory->gradients = n[VP_SPACE_GRAD];
-    memory->moments = vp_stage_plan_moment_bytes(plan) *
-                          vp_optim_n_moments(work->optim.kind) +
-                      vp_stage_plan_master_bytes(plan);
-    memory->activations = n[VP_SPACE_SLOT] * shape->n_slots +
-                          n[VP_SPACE_RECOMPUTED];
-    memory->boundary = n[VP_SPACE_IN] * n_in +
-                       n[VP_SPACE_DOUT] * shape->n_grad_bufs +
-                       n[VP_SPACE_OUT] * shape->n_out_bufs +
-                       n[VP_SPACE_DIN] * shape->n_din_bufs;
-    if (work->device.host_memory && vp_stage_plan_compresses(plan))
-        memory->boundary += compressed_bytes(plan);
-    memory->work = n[VP_SPACE_WORK];
-    memory->total = memory->weights + memory->gradients + memory->moments +
-                    memory->activations + memory->boundary + memory->work;
+    if (work->device.host_memory)
+        memory.boundary += compressed_bytes(sizes, shape);
+    memory.total = memory.weights + memory.gradients + memory.moments +
+                   memory.activations + memory.boundary + memory.work;
+    return memory;
 }
 
 /* ---- Programs ----------------------------------------------------------- */
 
-static void widen(struct vp_stage_plan *plan, const struct vp_program *program)
+static void raise(int64_t *most, int64_t n)
+{
+    *most = n > *most ? n : *most;
+}
+
+static void widen(struct vp_stage_sizes *sizes,
+                  const struct vp_program *program)
 {
     for (int space = 0; space < VP_SPACE_COUNT; space++)
-        if (program->n_bytes[space] > plan->n_bytes[space])
-            plan->n_bytes[space] = program->n_bytes[space];
+        raise(&sizes->n_bytes[space], program->n_bytes[space]);
+}
+
+/* Evaluations send the same values. */
+static void widen_messages(struct vp_stage_sizes *sizes,
+                           const struct vp_program *program)
+{
+    for (enum vp_space space = VP_SPACE_IN; space <= VP_SPACE_DOUT; space++) {
+        raise(&sizes->message[space],
+              vp_program_boundary(program, space)->n_bytes);
+        raise(&sizes->compressed[space],
+              vp_program_compressed_bytes(program, space));
+    }
+}
+
+static void size_state(struct vp_stage_sizes *sizes,
+                       const struct vp_program *program)
+{
+    enum vp_dtype dtype = program->graph->dtype;
+    int64_t n_bytes = program->layout.train_bytes;
+
+    sizes->has_floats = dtype == VP_DTYPE_F32;
+    sizes->moment_bytes = n_bytes;
+    sizes->master_bytes = n_bytes / (int64_t)sizeof(float) *
+                          vp_optim_master_bytes(dtype);
+    memcpy(sizes->flops, program->flops, sizeof(sizes->flops));
 }
 
 /* Tensors are listed once, for all buckets. */
@@ -234,12 +249,13 @@ static enum vp_status lower_bucket(const struct vp_workload *work, int i,
     VP_TRY(vp_program_lower(graph, &plan->spec, device->scratch,
                             device->scratch_ctx, &plan->train[i], err));
     VP_BUG_ON(!has_places_of(&plan->train[i], &plan->train[0]));
-    widen(plan, &plan->train[i]);
+    widen(&plan->sizes, &plan->train[i]);
+    widen_messages(&plan->sizes, &plan->train[i]);
     if (!work->has_eval)
         return VP_OK;
     VP_TRY(vp_program_lower(graph, &eval_spec, device->scratch,
                             device->scratch_ctx, &plan->eval[i], err));
-    widen(plan, &plan->eval[i]);
+    widen(&plan->sizes, &plan->eval[i]);
     return VP_OK;
 }
 
@@ -266,7 +282,9 @@ enum vp_status vp_stage_plan_make(const struct vp_workload *work,
         vp_stage_plan_release(&plan);
         return st;
     }
-    add_memory(work, &plan);
+    size_state(&plan.sizes, &plan.train[0]);
+    plan.memory = vp_stage_memory(work, &plan.sizes, shape,
+                                  spec->first_block == 0);
     *out = plan;
     return VP_OK;
 }

@@ -53,14 +53,27 @@ struct vp_stage_shape {
  * another leaves. */
 enum { VP_STAGE_LEAVING = 2 };
 
+/* What the blocks of a stage need, for any shape but one: with a single slot
+ * programs lay out memory in another way. */
+struct vp_stage_sizes {
+    int64_t n_bytes[VP_SPACE_COUNT]; /* largest over buckets */
+    int64_t moment_bytes;            /* of each moment of the optimizer */
+    int64_t master_bytes;            /* of its master weights */
+    /* Of a message through IN, OUT, DIN or DOUT, as it is and with its floats
+     * as BF16. */
+    int64_t message[VP_SPACE_COUNT], compressed[VP_SPACE_COUNT];
+    double flops[VP_LIST_COUNT]; /* of a minibatch of the first bucket */
+    bool has_floats; /* in messages: there is something to compress */
+};
+
 struct vp_stage_plan {
     struct vp_stage_spec spec;
     struct vp_stage_shape shape;
     struct vp_program *train, *eval; /* per bucket; eval has no calls where
                                         there is no evaluation */
     int n_buckets;
-    int64_t n_bytes[VP_SPACE_COUNT]; /* largest over buckets */
-    struct vp_memory memory;         /* of one replica */
+    struct vp_stage_sizes sizes;
+    struct vp_memory memory; /* of one replica */
 };
 
 /* The spec and shape of a stage. `schedule` is that of the plan. */
@@ -80,21 +93,26 @@ enum vp_status vp_stage_plan_make(const struct vp_workload *work,
                                   struct vp_err *err);
 void vp_stage_plan_release(struct vp_stage_plan *plan);
 
-/* Bytes of the optimizer's master weights; 0: weights need none. */
-int64_t vp_stage_plan_master_bytes(const struct vp_stage_plan *plan);
-/* Bytes of each moment: those of the trained tensors as floats. */
-int64_t vp_stage_plan_moment_bytes(const struct vp_stage_plan *plan);
+/* Memory of one replica of a stage. `first`: it is the first of the pipeline,
+ * which has batches in place of messages. */
+struct vp_memory vp_stage_memory(const struct vp_workload *work,
+                                 const struct vp_stage_sizes *sizes,
+                                 const struct vp_stage_shape *shape,
+                                 bool first);
+
 /* The edge that messages through IN, OUT, DIN or DOUT cross. */
-enum vp_edge_kind vp_stage_plan_edge(const struct vp_stage_plan *plan,
-                                     enum vp_space space);
-/* Returns true if floats of the stage's messages become BF16. */
-bool vp_stage_plan_compresses(const struct vp_stage_plan *plan);
-/* Bytes that a message of `program` through `space` has on its way. */
-int64_t vp_stage_plan_message_bytes(const struct vp_stage_plan *plan,
-                                    const struct vp_program *program,
+enum vp_edge_kind vp_stage_edge(const struct vp_stage_shape *shape,
+                                enum vp_space space);
+/* Returns true if floats of messages through `space` are BF16 on their way. */
+bool vp_stage_compresses(const struct vp_stage_sizes *sizes,
+                         const struct vp_stage_shape *shape,
+                         enum vp_space space);
+/* The most bytes that a message through `space` has on its way. */
+int64_t vp_stage_wire_bytes(const struct vp_stage_sizes *sizes,
+                            const struct vp_stage_shape *shape,
+                            enum vp_space space);
+/* Bytes of a message of `program` through `space`, with floats as BF16. */
+int64_t vp_program_compressed_bytes(const struct vp_program *program,
                                     enum vp_space space);
-/* The most over all buckets. */
-int64_t vp_stage_plan_wire_bytes(const struct vp_stage_plan *plan,
-                                 enum vp_space space);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/strbuf.h"
 #include "config/buckets.h"
 #include "config/resolve.h"
+#include "runtime/fit.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,18 +23,13 @@ static struct vp_train_config same_machine(const struct vp_train_config *train)
     return like;
 }
 
-/* Plans, with nothing allocated and no device touched. NULL: there can be no
- * such plan. */
-static struct vp_trainer *plan(struct vp_train_config train)
+/* Prices a plan; false: there can be no such plan. */
+static bool price(struct vp_train_config train, struct vp_priced_plan *out)
 {
-    struct vp_trainer *trainer = NULL;
     struct vp_err err;
 
-    train.any_size = true;
     train.backend_config.plan_only = true;
-    if (vp_trainer_create(&train, true, &trainer, &err) != VP_OK)
-        return NULL;
-    return trainer;
+    return vp_priced_plan_make(&train, out, &err) == VP_OK;
 }
 
 struct outcome {
@@ -42,16 +38,19 @@ struct outcome {
     int64_t saved; /* and of the largest one with the copy that saves it */
 };
 
-static struct outcome outcome_of(const struct vp_trainer *trainer)
+static struct outcome outcome_of(const struct vp_train_config *train,
+                                 const struct vp_priced_plan *priced)
 {
     struct vp_err err;
-    struct outcome outcome = { .lack = vp_trainer_lacks(trainer, &err) };
+    struct outcome outcome = { .lack = vp_fit_lacks(train, &priced->schedule,
+                                                    priced->stages, &err) };
 
-    for (int s = 0; s < vp_trainer_n_stages(trainer); s++) {
-        const struct vp_memory *m = &vp_trainer_memory(trainer)[s];
-        int64_t saved = m->total + m->weights + m->moments;
+    for (int s = 0; s < priced->schedule.n_stages; s++) {
+        const struct vp_stage_price *stage = &priced->stages[s];
+        int64_t saved = stage->memory.total + stage->snapshot;
 
-        outcome.peak = m->total > outcome.peak ? m->total : outcome.peak;
+        if (stage->memory.total > outcome.peak)
+            outcome.peak = stage->memory.total;
         outcome.saved = saved > outcome.saved ? saved : outcome.saved;
     }
     return outcome;
@@ -64,19 +63,21 @@ static bool try_plan(const struct vp_config *config,
     struct vp_graph graphs[VP_MAX_BUCKETS] = { 0 };
     struct vp_dims dims[VP_MAX_BUCKETS];
     struct vp_train_config train = *like;
-    struct vp_trainer *trainer = NULL;
+    struct vp_priced_plan priced;
     struct vp_err err;
     bool possible;
 
     train.graphs = graphs;
     train.n_graphs = vp_buckets_make(config, dims);
     vp_resolve_train(config, &train);
-    if (vp_buckets_build(config, dims, train.n_graphs, graphs, &err) == VP_OK)
-        trainer = plan(train);
-    possible = trainer;
-    if (possible)
-        *out = outcome_of(trainer);
-    vp_trainer_free(trainer);
+    train.backend_config.plan_only = true;
+    possible = vp_buckets_build(config, dims, train.n_graphs, graphs, &err) ==
+                   VP_OK &&
+               price(train, &priced);
+    if (possible) {
+        *out = outcome_of(&train, &priced);
+        vp_priced_plan_release(&priced);
+    }
     for (int i = 0; i < train.n_graphs; i++)
         vp_graph_release(&graphs[i]);
     return possible;
@@ -380,19 +381,22 @@ bool vp_advice_ratios(const struct vp_config *config,
                       const struct vp_run_stage *stages, struct vp_err *line)
 {
     struct vp_train_config like = same_machine(train);
-    struct vp_trainer *with, *without;
+    struct vp_priced_plan with, without;
     struct vp_strbuf text = VP_STRBUF_INIT;
     int n = 0;
 
     if (!has_ratio(config))
         return false;
-    with = plan(like);
+    if (!price(like, &with))
+        return false;
     like.plan.recompute_ratio = NULL;
-    without = plan(like);
-    for (int s = 0; with && without && s < config->recompute_ratio.n; s++)
+    if (!price(like, &without)) {
+        vp_priced_plan_release(&with);
+        return false;
+    }
+    for (int s = 0; s < config->recompute_ratio.n; s++)
         if (config->recompute_ratio.at[s] > 0.0 &&
-            vp_trainer_memory(with)[s].total >=
-                vp_trainer_memory(without)[s].total)
+            with.stages[s].memory.total >= without.stages[s].memory.total)
             add_stage(&stages[s], s, n++ == 0, &text);
     vp_err_set(line, VP_OK,
                "%s: key 'recompute_ratio' saves no memory on %.2000s; set it "
@@ -400,7 +404,7 @@ bool vp_advice_ratios(const struct vp_config *config,
                vp_config_place(config, "recompute_ratio"),
                vp_strbuf_text(&text));
     vp_strbuf_release(&text);
-    vp_trainer_free(with);
-    vp_trainer_free(without);
+    vp_priced_plan_release(&with);
+    vp_priced_plan_release(&without);
     return n > 0;
 }

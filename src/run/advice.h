@@ -7,7 +7,7 @@
 #include "run/run.h"
 
 /* Adds the remedy to the message about a trainer that was refused because its
- * plan lacks something (vp_trainer_lacks()): values of batch_size,
+ * plan lacks something (vp_fit_lacks()): values of batch_size,
  * recompute_ratio, stages and threads_per_stage with which it fits, one key at a
  * time. Messages about something else stay as they are. */
 void vp_advice_remedy(const struct vp_config *config,

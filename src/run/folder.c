@@ -574,7 +574,8 @@ enum vp_status vp_folder_write_step(struct vp_folder *folder,
             rate_of(report->flops, report) * 1e-12, report->seconds,
             report->bubble);
     for (int i = 0; i < report->n_stages; i++)
-        fprintf(f, "%s%lld", i ? ", " : "", (long long)report->memory[i].total);
+        fprintf(f, "%s%lld", i ? ", " : "",
+                (long long)report->prices[i].memory.total);
     fprintf(f, "]}\n");
     return flush(folder, err);
 }

@@ -48,11 +48,11 @@ static struct vp_stage_costs stage_costs(const struct vp_graph *graph,
 }
 
 static void plan_stages(const struct vp_train_config *train,
-                        const struct vp_trainer *trainer,
+                        const struct vp_schedule *schedule,
+                        const struct vp_stage_price *prices,
                         struct vp_run_stage *stages,
                         struct vp_stage_costs *costs)
 {
-    const struct vp_schedule *schedule = vp_trainer_schedule(trainer);
     const struct vp_graph *graph = &train->graphs[0];
     int first = 0;
 
@@ -72,12 +72,11 @@ static void plan_stages(const struct vp_train_config *train,
             .depth = plan->depth,
             .n_slots = plan->n_slots,
             .n_versions = plan->n_versions,
-            .memory = &vp_trainer_memory(trainer)[s],
+            .memory = &prices[s].memory,
         };
         stage->n_params = count_params(graph, first, stage->n_blocks);
         count_lines(graph, stage);
-        costs[s] = stage_costs(graph, stage,
-                               vp_trainer_recompute_flops(trainer, s));
+        costs[s] = stage_costs(graph, stage, prices[s].flops[VP_LIST_R]);
         stage->gflops = costs[s].f + costs[s].r + costs[s].b + costs[s].w;
         first += stage->n_blocks;
     }
@@ -126,16 +125,16 @@ static double theory(const struct vp_train_config *train,
 }
 
 enum vp_status vp_forecast_make(const struct vp_train_config *train,
-                                const struct vp_trainer *trainer,
+                                const struct vp_schedule *schedule,
+                                const struct vp_stage_price *prices,
                                 struct vp_run_stage stages[VP_MAX_STAGES],
                                 struct vp_run_summary *summary,
                                 struct vp_err *err)
 {
-    const struct vp_schedule *schedule = vp_trainer_schedule(trainer);
     struct vp_stage_costs costs[VP_MAX_STAGES];
     struct vp_timing timing;
 
-    plan_stages(train, trainer, stages, costs);
+    plan_stages(train, schedule, prices, stages, costs);
     VP_TRY(vp_simulate(schedule, &(struct vp_sched_costs){ .stages = costs },
                        &timing, err));
     summary->stages = stages;

@@ -2,12 +2,14 @@
 #ifndef VP_RUN_FORECAST_H
 #define VP_RUN_FORECAST_H
 
+#include "plan/price.h"
 #include "run/run.h"
 
 /* Fills `stages` and the part of `summary` that they and the schedule decide;
- * `summary` borrows both from `trainer` and `stages`. */
+ * `summary` borrows `stages`, and these borrow `prices`. */
 enum vp_status vp_forecast_make(const struct vp_train_config *train,
-                                const struct vp_trainer *trainer,
+                                const struct vp_schedule *schedule,
+                                const struct vp_stage_price *prices,
                                 struct vp_run_stage stages[VP_MAX_STAGES],
                                 struct vp_run_summary *summary,
                                 struct vp_err *err);

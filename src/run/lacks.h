@@ -3,6 +3,7 @@
 #define VP_RUN_LACKS_H
 
 #include "run/run.h"
+#include "runtime/fit.h"
 
 struct vp_lacks {
     char text[VP_LACKS_TEXT]; /* as vp_run_summary.lacks; "": nothing */

@@ -40,7 +40,10 @@ struct run {
     struct vp_samples samples;
     struct vp_lacks lacks; /* of a plan for elsewhere */
     struct vp_train_config train;
-    struct vp_trainer *trainer;
+    struct vp_trainer *trainer;         /* NULL on a dry run */
+    struct vp_priced_plan priced;       /* of a dry run */
+    const struct vp_schedule *schedule; /* of the trainer, or of `priced` */
+    const struct vp_stage_price *prices;
     struct vp_resume *resume;           /* NULL: from the start */
     struct vp_ckpt_entry from;          /* of it */
     struct vp_checkpoints *checkpoints; /* NULL on a dry run */
@@ -192,10 +195,48 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     return check_steps(run, err);
 }
 
+static enum vp_status open_trainer(struct run *run, struct vp_err *err)
+{
+    VP_TRY(vp_trainer_create(&run->train, &run->trainer, err));
+    run->schedule = vp_trainer_schedule(run->trainer);
+    run->prices = vp_trainer_prices(run->trainer);
+    return VP_OK;
+}
+
+/* A backend that is opened to plan refuses what it would refuse in a run. */
+static enum vp_status check_backends(const struct vp_train_config *train,
+                                     int n_ranks, struct vp_err *err)
+{
+    for (int r = 0; r < n_ranks; r++) {
+        struct vp_backend_config config = vp_train_backend_config(train, r);
+        struct vp_backend *backend;
+        enum vp_status st = vp_backend_open(train->backend, &config, &backend,
+                                            err);
+
+        if (st != VP_OK && !err->fields)
+            err->fields = "device";
+        VP_TRY(st);
+        train->backend->close(backend);
+    }
+    return VP_OK;
+}
+
+static enum vp_status price_plan(struct run *run, struct vp_err *err)
+{
+    VP_TRY(vp_priced_plan_make(&run->train, &run->priced, err));
+    run->schedule = &run->priced.schedule;
+    run->prices = run->priced.stages;
+    VP_TRY(check_backends(&run->train, run->schedule->n_ranks, err));
+    return vp_fit_lacks(&run->train, run->schedule, run->prices, err) ==
+                   VP_LACK_NONE
+               ? VP_OK
+               : VP_ERR_INVALID;
+}
+
 static enum vp_status make_trainer(struct run *run, struct vp_err *err)
 {
-    enum vp_status st = vp_trainer_create(&run->train, run->options->dry_run,
-                                          &run->trainer, err);
+    enum vp_status st = run->options->dry_run ? price_plan(run, err)
+                                              : open_trainer(run, err);
 
     if (st != VP_OK && !err->text[0])
         return st; /* another process says why */
@@ -252,8 +293,8 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
                          ? "gloo"
                          : "local",
     };
-    VP_TRY(vp_forecast_make(&run->train, run->trainer, run->stages,
-                            &run->summary, err));
+    VP_TRY(vp_forecast_make(&run->train, run->schedule, run->prices,
+                            run->stages, &run->summary, err));
     if (config->schedule_file)
         run->summary.schedule = config->schedule_file->path;
     for (int s = 0; s < run->summary.n_stages; s++)
@@ -538,7 +579,7 @@ static void find_lacks(struct run *run)
         .config = run->config,
         .train = &run->train,
         .summary = &run->summary,
-        .host = vp_trainer_host_need(run->trainer),
+        .host = vp_fit_host_need(&run->train, run->schedule, run->prices),
         .folder = run->config->forward_only ? NULL : place_of(run),
     };
 
@@ -709,6 +750,7 @@ static void tear_down(struct run *run)
     vp_folder_close(&run->folder);
     if (!vp_trainer_free(run->trainer))
         return;
+    vp_priced_plan_release(&run->priced);
     vp_verbose_free(run->verbose);
     vp_view_close(&run->view);
     free(run->devices);

@@ -2,7 +2,7 @@
 #ifndef VP_RUNTIME_REPORT_H
 #define VP_RUNTIME_REPORT_H
 
-#include "plan/memory.h"
+#include "plan/price.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -52,7 +52,7 @@ struct vp_step_report {
     double seconds;
     double flops;
     double bubble;
-    const struct vp_memory *memory; /* per stage */
+    const struct vp_stage_price *prices; /* per stage */
     int n_stages;
     bool saved; /* the saver has the state after this step */
 };

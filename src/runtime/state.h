@@ -5,11 +5,10 @@
 
 #include "base/status.h"
 #include "optim/optim.h"
+#include "plan/plan.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#define VP_MAX_STAGES 64
 
 enum vp_state_kind {
     VP_STATE_WEIGHT, /* the newest */

@@ -2,6 +2,18 @@
 
 #include "backend/facts.h"
 
+struct vp_backend_config vp_train_backend_config(
+    const struct vp_train_config *config, int rank)
+{
+    struct vp_backend_config backend = config->backend_config;
+
+    if (config->plan.devices) {
+        backend.pinned = true;
+        backend.device = config->plan.devices[rank];
+    }
+    return backend;
+}
+
 struct vp_stage_config vp_train_stage_config(
     const struct vp_train_config *config,
     const struct vp_backend_config *device)

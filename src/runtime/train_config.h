@@ -67,8 +67,6 @@ struct vp_train_config {
     /* Where the ranks live; NULL: they are threads of this process. Borrowed. */
     struct vp_world *world;
     size_t memory_limit;            /* bytes per stage; 0: none */
-    bool any_size;                  /* what does not fit is planned, too; see
-                                       vp_trainer_lacks() */
     int timeout_ms;                 /* watchdog: the longest wait */
     const struct vp_saver *saver;   /* NULL: no copies; borrowed */
     const struct vp_loader *loader; /* NULL: from the start; borrowed */
@@ -80,6 +78,9 @@ struct vp_train_config {
     void *fault_ctx;
 };
 
+/* How a rank opens its backend. */
+struct vp_backend_config vp_train_backend_config(
+    const struct vp_train_config *config, int rank);
 /* What the stages of a rank need of it; `device` is how the rank opens its
  * backend, and is borrowed. */
 struct vp_stage_config vp_train_stage_config(

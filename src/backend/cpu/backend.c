@@ -107,8 +107,9 @@ static enum vp_status cpu_open(const struct vp_backend_config *config,
         free(backend);
         return st;
     }
-    st = vp_pool_create(config->n_threads, setup_thread, backend,
-                        &backend->pool);
+    if (!config->plan_only)
+        st = vp_pool_create(config->n_threads, setup_thread, backend,
+                            &backend->pool);
     if (st != VP_OK) {
         free(backend);
         return vp_err_set(err, st, "cpu backend: cannot start %d threads",

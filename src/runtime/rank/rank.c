@@ -335,7 +335,7 @@ static enum vp_status mark_written(struct vp_rank *rank,
     /* The credit was taken before the computation. */
     VP_TRY(vp_channel_acquire(id.channel, id.number, limit_of(rank), &buffer));
     message = buffer;
-    if (vp_stage_plan_edge(&rs->stage.plan, space) != VP_EDGE_DEVICE)
+    if (vp_stage_edge(&rs->stage.plan.shape, space) != VP_EDGE_DEVICE)
         message->written = rs->sent[direction][k];
     VP_TRY(vp_wire_pack(&rs->stage, message,
                         direction == ACT ? VP_LIST_F : VP_LIST_B, n_bytes_out));

@@ -107,7 +107,7 @@ static enum vp_status copy_mirror(struct vp_rank_stage *rs, bool back)
         return VP_OK;
     return vp_stream_copy(stage->stream, back ? stage->grads : rs->mirror,
                           back ? rs->mirror : stage->grads,
-                          (size_t)stage->plan.n_bytes[VP_SPACE_GRAD]);
+                          (size_t)stage->plan.sizes.n_bytes[VP_SPACE_GRAD]);
 }
 
 enum vp_status vp_exec_reduce(struct vp_rank *rank,

@@ -128,15 +128,15 @@ static enum vp_status each_buffer(struct vp_stage *stage,
                                                        int64_t n_bytes))
 {
     const struct vp_stage_shape *shape = &stage->plan.shape;
-    const int64_t *n = stage->plan.n_bytes;
+    const int64_t *n = stage->plan.sizes.n_bytes;
 
     for (int i = 0; i < shape->n_versions; i++)
         VP_TRY(fn(stage, &stage->weights[i], n[VP_SPACE_PARAM]));
-    VP_TRY(fn(stage, &stage->master, vp_stage_plan_master_bytes(&stage->plan)));
+    VP_TRY(fn(stage, &stage->master, stage->plan.sizes.master_bytes));
     VP_TRY(fn(stage, (void **)&stage->grads, n[VP_SPACE_GRAD]));
     for (int i = 0; i < vp_optim_n_moments(stage->config.work.optim.kind); i++)
         VP_TRY(fn(stage, (void **)&stage->moment[i],
-                  vp_stage_plan_moment_bytes(&stage->plan)));
+                  stage->plan.sizes.moment_bytes));
     VP_TRY(fn(stage, &stage->work, n[VP_SPACE_WORK]));
     VP_TRY(fn(stage, &stage->recomputed, n[VP_SPACE_RECOMPUTED]));
     for (int i = 0; i < shape->n_slots; i++) {
@@ -229,7 +229,7 @@ static enum vp_status each_of(struct vp_stage *stage,
 {
     for (int i = 0; i < n; i++) {
         VP_TRY(fn(stage, &messages[i].read));
-        if (vp_stage_plan_edge(&stage->plan, space) == VP_EDGE_DEVICE)
+        if (vp_stage_edge(&stage->plan.shape, space) == VP_EDGE_DEVICE)
             VP_TRY(fn(stage, &messages[i].written));
     }
     return VP_OK;
@@ -274,7 +274,7 @@ static enum vp_status free_event(struct vp_stage *stage,
 /* Batches are made where the device can fetch them. */
 static enum vp_status allocate_batches(struct vp_stage *stage)
 {
-    size_t n_bytes = (size_t)stage->plan.n_bytes[VP_SPACE_IN];
+    size_t n_bytes = (size_t)stage->plan.sizes.n_bytes[VP_SPACE_IN];
 
     for (int i = 0; is_first(stage) && i < stage->plan.shape.n_slots; i++) {
         struct vp_stage_message *batch = &stage->batches[i];

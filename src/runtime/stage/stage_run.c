@@ -285,7 +285,8 @@ enum vp_status vp_stage_skip(struct vp_stage *stage)
     const void *newest = vp_stage_weights(stage, stage->newest);
 
     if (next != newest)
-        VP_TRY(put(stage, next, newest, stage->plan.n_bytes[VP_SPACE_PARAM]));
+        VP_TRY(put(stage, next, newest,
+                   stage->plan.sizes.n_bytes[VP_SPACE_PARAM]));
     stage->newest++;
     return VP_OK;
 }
@@ -299,7 +300,7 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
     const struct vp_launch_messages nowhere = { NULL, NULL, NULL };
     struct vp_launch launch = bases(stage, slot, slot->version, &nowhere);
     const struct vp_graph *graph = &stage->config.work.graphs[0];
-    size_t n_out = (size_t)stage->plan.n_bytes[VP_SPACE_OUT];
+    size_t n_out = (size_t)stage->plan.sizes.n_bytes[VP_SPACE_OUT];
     struct vp_nonfinite found = { NULL, VP_PHASE_F };
     enum vp_status st;
 

@@ -10,6 +10,16 @@ static bool is_float(const struct vp_program *program,
     return program->graph->values[entry->value].dtype == VP_DTYPE_F32;
 }
 
+/* Bytes on their way of a message of this bucket. */
+static int64_t message_bytes(const struct vp_stage *stage,
+                             const struct vp_program *program,
+                             enum vp_space space)
+{
+    return vp_stage_compresses(&stage->plan.sizes, &stage->plan.shape, space)
+               ? vp_program_compressed_bytes(program, space)
+               : vp_program_boundary(program, space)->n_bytes;
+}
+
 static int64_t n_floats(const struct vp_boundary_value *entry)
 {
     return entry->n_bytes / (int64_t)sizeof(float);
@@ -86,10 +96,9 @@ enum vp_status vp_wire_pack(struct vp_stage *stage,
     enum vp_space space = list == VP_LIST_F ? VP_SPACE_OUT : VP_SPACE_DIN;
     const struct vp_boundary *boundary = vp_program_boundary(program, space);
 
-    *n_bytes_out = (size_t)vp_stage_plan_message_bytes(&stage->plan, program,
-                                                       space);
+    *n_bytes_out = (size_t)message_bytes(stage, program, space);
     if (!message->wire)
-        return vp_stage_plan_compresses(&stage->plan)
+        return stage->plan.shape.compress && stage->plan.sizes.has_floats
                    ? shorten(stage, program, boundary, message->tensors)
                    : VP_OK;
     if (is_staged(message)) {
@@ -111,8 +120,7 @@ enum vp_status vp_wire_unpack(struct vp_stage *stage,
     enum vp_space space = list == VP_LIST_F ? VP_SPACE_IN : VP_SPACE_DOUT;
     const struct vp_boundary *boundary = vp_program_boundary(program, space);
 
-    *n_bytes_out = (size_t)vp_stage_plan_message_bytes(&stage->plan, program,
-                                                       space);
+    *n_bytes_out = (size_t)message_bytes(stage, program, space);
     if (!message->wire)
         return vp_stream_wait(stage->stream, message->written);
     if (message->wire != message->host)
@@ -171,11 +179,12 @@ static enum vp_status allocate(struct vp_stage *stage,
         if (vp_device_has_host_memory(stage->device))
             message->host = message->tensors;
         else
-            VP_TRY(
-                alloc_host(stage, stage->plan.n_bytes[space], &message->host));
-        if (vp_stage_plan_compresses(&stage->plan))
+            VP_TRY(alloc_host(stage, stage->plan.sizes.n_bytes[space],
+                              &message->host));
+        if (vp_stage_compresses(&stage->plan.sizes, &stage->plan.shape, space))
             VP_TRY(alloc_host(stage,
-                              vp_stage_plan_wire_bytes(&stage->plan, space),
+                              vp_stage_wire_bytes(&stage->plan.sizes,
+                                                  &stage->plan.shape, space),
                               &message->wire));
         else
             message->wire = message->host;

@@ -98,11 +98,7 @@ static enum vp_status open_rank(struct vp_rank *rank, struct vp_err *err)
     struct vp_backend_config *backend = &rank->backend_config;
     enum vp_status st;
 
-    *backend = config->backend_config;
-    if (config->plan.devices) {
-        backend->pinned = true;
-        backend->device = config->plan.devices[rank->index];
-    }
+    *backend = vp_train_backend_config(config, rank->index);
     backend->plan_only |= !rank->is_here;
     if (config->world) {
         backend->between = poll_world;
@@ -209,7 +205,7 @@ static void list_buffers(struct vp_stage *stage,
                          enum vp_space space, struct vp_buffer *out)
 {
     for (int i = 0; i < n; i++) {
-        void *body = vp_stage_plan_edge(&stage->plan, space) == VP_EDGE_DEVICE
+        void *body = vp_stage_edge(&stage->plan.shape, space) == VP_EDGE_DEVICE
                          ? messages[i].tensors
                          : messages[i].wire;
 
@@ -218,8 +214,8 @@ static void list_buffers(struct vp_stage *stage,
             .head = &messages[i].header,
             .n_head = sizeof(messages[i].header),
             .body = body,
-            .n_body = body ? (size_t)vp_stage_plan_wire_bytes(&stage->plan,
-                                                              space)
+            .n_body = body ? (size_t)vp_stage_wire_bytes(
+                                 &stage->plan.sizes, &stage->plan.shape, space)
                            : 0,
             .written = messages[i].written,
             .read = messages[i].read,
@@ -405,7 +401,8 @@ static enum vp_status join_replicas(struct vp_pipeline *pipeline,
     if (!vp_device_has_host_memory(rs->stage.device) &&
         pipeline->config->world && !links->direct)
         VP_TRY(vp_device_host_alloc(
-            rs->stage.device, (size_t)rs->stage.plan.n_bytes[VP_SPACE_GRAD],
+            rs->stage.device,
+            (size_t)rs->stage.plan.sizes.n_bytes[VP_SPACE_GRAD],
             (void **)&rs->mirror));
     rs->term = (struct vp_term){ rs->mirror ? rs->mirror : rs->stage.grads,
                                  rs->replica,

@@ -87,7 +87,7 @@ static struct vp_step_report begin_report(struct vp_trainer *trainer,
         .n_steps = trainer->config.lr.total_steps,
         .lr = (double)vp_lr_at(&trainer->config.lr, trainer->n_steps),
         .loss_scale = trainer->scales[0].value,
-        .memory = trainer->memory,
+        .prices = trainer->prices,
         .n_stages = trainer->pipeline.n_stages,
     };
 
@@ -648,7 +648,7 @@ const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer)
 /* The working set of recomputation is there all the time. */
 static struct vp_trace_stage trace_stage(const struct vp_stage *stage)
 {
-    int64_t slot_bytes = stage->plan.n_bytes[VP_SPACE_SLOT];
+    int64_t slot_bytes = stage->plan.sizes.n_bytes[VP_SPACE_SLOT];
 
     return (struct vp_trace_stage){
         .base_bytes = stage->plan.memory.total -

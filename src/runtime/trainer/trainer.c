@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/host.h"
+#include "runtime/fit.h"
 #include "runtime/rank/watch.h"
 #include "runtime/stage/stage_state.h"
 #include "runtime/trainer/trainer_internal.h"
@@ -168,222 +169,19 @@ static enum vp_status start_threads(struct vp_trainer *trainer)
 
 /* ---- Creating ----------------------------------------------------------- */
 
-static enum vp_status check_partition(const struct vp_train_config *config,
-                                      int n_stages, struct vp_err *err)
-{
-    int n_blocks = config->graphs[0].n_blocks, sum = 0;
-
-    if (!config->plan.partition && n_stages == 1)
-        return VP_OK;
-    if (!config->plan.partition)
-        return vp_err_refuse(err, "stages partition",
-                             "%d stages need a partition of the %d blocks",
-                             n_stages, n_blocks);
-    for (int s = 0; s < n_stages; s++) {
-        if (config->plan.partition[s] < 1)
-            return vp_err_refuse(
-                err, "partition",
-                "partition: stage %d has %d blocks; give every "
-                "stage at least 1",
-                s, config->plan.partition[s]);
-        sum += config->plan.partition[s];
-    }
-    if (sum != n_blocks)
-        return vp_err_refuse(err, "partition",
-                             "partition: the stages have %d blocks, the model "
-                             "has %d; make them equal",
-                             sum, n_blocks);
-    return VP_OK;
-}
-
-static enum vp_status check_ties(const struct vp_trainer *trainer,
-                                 struct vp_err *err)
-{
-    const struct vp_graph *graph = &trainer->config.graphs[0];
-    bool tied = false;
-
-    for (vp_par par = 0; par < graph->n_params; par++)
-        tied |= graph->params[par].tied_to != VP_NONE;
-    if (tied && trainer->generator->stream && trainer->schedule.n_stages > 1)
-        return vp_err_refuse(
-            err, "sync_mode tie_embeddings",
-            "tied embeddings in different stages need sync_mode "
-            "bsp; set tie_embeddings: false");
-    return VP_OK;
-}
-
-/* Minibatches of the schedule that is proven and simulated: a group, or enough
- * of a stream. Default depths need no long proof. */
-static int n_planned(const struct vp_train_config *config, bool stream,
-                     int n_stages)
-{
-    int64_t n = PIECE;
-
-    if (!stream)
-        return config->plan.accumulation_steps;
-    if (config->plan.depth)
-        n = vp_schedule_proof_mb(config->plan.replicas, config->plan.depth,
-                                 n_stages);
-    return n < PIECE ? PIECE : n < INT32_MAX ? (int)n : INT32_MAX;
-}
-
 static enum vp_status make_schedule(struct vp_trainer *trainer,
                                     struct vp_err *err)
 {
-    const struct vp_train_config *config = &trainer->config;
-    int n_stages = config->plan.n_stages > 0 ? config->plan.n_stages : 1;
-    int n_chunks = config->plan.n_chunks > 0 ? config->plan.n_chunks : 1;
-    static const char fallback[] = "1f1b";
-    enum vp_status st;
+    const struct vp_plan *plan = &trainer->config.plan;
 
-    trainer->generator = vp_generator_find(
-        config->plan.schedule ? config->plan.schedule : fallback);
-    if (!trainer->generator)
-        return vp_err_refuse(err, "schedule", "unknown schedule '%s'",
-                             config->plan.schedule);
-    VP_BUG_ON(config->scale.dynamic && trainer->generator->stream);
-    if (n_stages * n_chunks > VP_MAX_STAGES)
-        return vp_err_refuse(err, "stages", "%d stages; at most %d",
-                             n_stages * n_chunks, VP_MAX_STAGES);
-    for (int s = 0; s < n_stages * n_chunks; s++)
-        trainer->recompute[s] = config->plan.recompute_ratio &&
-                                config->plan.recompute_ratio[s] > 0.0;
-    trainer->sched = (struct vp_sched_config){
-        .name = trainer->generator->name,
-        .n_stages = n_stages,
-        .n_chunks = n_chunks,
-        .memory = config->plan.schedule_memory,
-        .text = config->plan.schedule_text,
-        .n_mb = n_planned(config, trainer->generator->stream, n_stages),
-        .replicas = config->plan.replicas,
-        .depth = config->plan.depth,
-        .recompute = trainer->recompute,
-        .early_recompute = config->plan.early_recompute,
-        .global_norm = !trainer->generator->stream,
-        .version_begin = trainer->version_begin,
-        .version_past = trainer->version_past,
-    };
-    st = vp_schedule_make(&trainer->sched, &trainer->schedule, err);
-    if (st == VP_OK)
-        st = vp_schedule_validate(&trainer->schedule, err);
-    if (st != VP_OK) {
-        err->fields = "schedule chunks stages replicas warmup_depths";
-        return st;
-    }
-    VP_TRY(check_partition(config, trainer->schedule.n_stages, err));
-    return check_ties(trainer, err);
-}
-
-static bool fits_limit(const struct vp_trainer *trainer, struct vp_err *err)
-{
-    size_t limit = trainer->config.memory_limit;
-
-    for (int s = 0; limit > 0 && s < trainer->schedule.n_stages; s++) {
-        const struct vp_memory *m = &trainer->memory[s];
-        char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT], parts[VP_MEMORY_TEXT];
-
-        if ((size_t)m->total <= limit)
-            continue;
-        vp_bytes_texts(m->total, (int64_t)limit, needs, has, sizeof(needs));
-        vp_memory_text(m, parts);
-        vp_err_refuse(err, "memory_limit",
-                      "stage %d needs %s (%s), memory_limit is %s", s, needs,
-                      parts, has);
-        return false;
-    }
-    return true;
-}
-
-/* What a stage and the copy that is made to save it take; replicas are alike, and
- * one is saved. */
-static size_t host_bytes(const struct vp_train_config *config,
-                         const struct vp_rank_stage *rs)
-{
-    const struct vp_memory *m = &rs->stage.plan.memory;
-    bool saves = config->saver || config->backend_config.plan_only;
-    int64_t copy = saves && rs->replica == 0 ? m->weights + m->moments : 0;
-
-    return (size_t)(m->total + copy);
-}
-
-/* Beyond what is planned, a process maps stacks of threads that are not started
- * yet (of ranks, readers and the writer), two arenas of malloc(), and what
- * oneDNN makes at its first products: code, and packed tiles per thread. */
-enum { EXTRA_THREADS = 2 };
-#define LIBRARY_BYTES ((size_t)64 << 20)
-#define TILES_BYTES ((size_t)4 << 20)
-
-static size_t unplanned_bytes(const struct vp_trainer *trainer)
-{
-    size_t n_here = 0, stack = 0;
-    pthread_attr_t attr;
-
-    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
-        n_here += trainer->ranks[r].is_here;
-    if (pthread_attr_init(&attr) == 0) {
-        pthread_attr_getstacksize(&attr, &stack);
-        pthread_attr_destroy(&attr);
-    }
-    return (2 * n_here + EXTRA_THREADS) * stack +
-           n_here * (size_t)trainer->config.backend_config.n_threads *
-               TILES_BYTES +
-           VP_HOST_ARENAS * VP_HOST_ARENA_BYTES + LIBRARY_BYTES;
-}
-
-struct vp_host_need vp_trainer_host_need(const struct vp_trainer *trainer)
-{
-    const struct vp_train_config *config = &trainer->config;
-    struct vp_host_need need = {
-        .memory_left = vp_host_memory(""),
-        .space_left = vp_host_address_space(""),
-    };
-
-    if (!config->backend->device->host_memory)
-        return need;
-    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
-        for (int i = 0; i < trainer->ranks[r].n_stages; i++)
-            if (trainer->ranks[r].is_here)
-                need.memory += host_bytes(config, &trainer->ranks[r].stages[i]);
-    need.space = need.memory + unplanned_bytes(trainer);
-    return need;
-}
-
-/* A device refuses what it has no room for. The host would give pages until it
- * has to kill a process, and oneDNN crashes where it cannot map memory. */
-static enum vp_lack host_lacks(const struct vp_trainer *trainer,
-                               struct vp_err *err)
-{
-    struct vp_host_need need = vp_trainer_host_need(trainer);
-    char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
-
-    if (trainer->config.spread)
-        return VP_LACK_NONE;
-    if (need.memory > need.memory_left) {
-        vp_bytes_texts((int64_t)need.memory, (int64_t)need.memory_left, needs,
-                       has, sizeof(needs));
-        vp_err_refuse(
-            err, "batch_size recompute_ratio stages",
-            "the stages here and the copies to save them need %s, this "
-            "machine has %s left",
-            needs, has);
-        return VP_LACK_MEMORY;
-    }
-    if (need.space > need.space_left) {
-        vp_bytes_texts((int64_t)need.space, (int64_t)need.space_left, needs,
-                       has, sizeof(needs));
-        vp_err_refuse(err, "batch_size threads_per_stage",
-                      "the stages here, their threads and libraries need %s of "
-                      "address space, ulimit -v or -d leaves %s",
-                      needs, has);
-        return VP_LACK_ADDRESSES;
-    }
-    return VP_LACK_NONE;
-}
-
-enum vp_lack vp_trainer_lacks(const struct vp_trainer *trainer,
-                              struct vp_err *err)
-{
-    return fits_limit(trainer, err) ? host_lacks(trainer, err) : VP_LACK_LIMIT;
+    VP_TRY(vp_plan_make_schedule(plan, &trainer->config.graphs[0],
+                                 &trainer->schedule, err));
+    trainer->generator = vp_generator_find(trainer->schedule.name);
+    VP_BUG_ON(trainer->config.scale.dynamic && trainer->generator->stream);
+    trainer->sched = vp_plan_sched_config(plan, trainer->recompute);
+    trainer->sched.version_begin = trainer->version_begin;
+    trainer->sched.version_past = trainer->version_past;
+    return VP_OK;
 }
 
 /* The schedule, and a device for each rank. */
@@ -402,14 +200,21 @@ static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
     trainer->ranks = aligned_alloc(64, n_ranks * sizeof(*trainer->ranks));
     for (size_t r = 0; trainer->ranks && r < n_ranks; r++)
         trainer->ranks[r] = (struct vp_rank){ .index = (int)r };
-    trainer->memory = calloc(n_stages, sizeof(*trainer->memory));
+    trainer->prices = calloc(n_stages, sizeof(*trainer->prices));
     trainer->stage_norms = calloc(n_stages, sizeof(*trainer->stage_norms));
     trainer->stats = calloc(n_stages, sizeof(*trainer->stats));
     trainer->windows = calloc(n_ranks, sizeof(*trainer->windows));
-    if (!trainer->ranks || !trainer->memory || !trainer->stage_norms ||
+    if (!trainer->ranks || !trainer->prices || !trainer->stage_norms ||
         !trainer->stats || !trainer->windows)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
     return vp_pipeline_open(pipeline, trainer->ranks, err);
+}
+
+static struct vp_stage_price price_of(const struct vp_stage *stage)
+{
+    return vp_stage_price_of(&stage->config.work, &stage->plan.sizes,
+                             &stage->plan.shape,
+                             stage->plan.spec.first_block == 0);
 }
 
 static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
@@ -421,14 +226,14 @@ static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
         for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
             const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
 
-            trainer->memory[rs->index] = rs->stage.plan.memory;
+            trainer->prices[rs->index] = price_of(&rs->stage);
             trainer->scales[rs->index] = rs->stage.scale;
         }
     vp_trainer_number_items(trainer);
-    if (trainer->config.any_size ||
-        vp_trainer_lacks(trainer, err) == VP_LACK_NONE)
-        return VP_OK;
-    return VP_ERR_INVALID;
+    return vp_fit_lacks(&trainer->config, &trainer->schedule, trainer->prices,
+                        err) == VP_LACK_NONE
+               ? VP_OK
+               : VP_ERR_INVALID;
 }
 
 /* Counts go on where the run that is restored ended. */
@@ -516,10 +321,9 @@ static enum vp_status meet(struct vp_trainer *trainer, struct vp_err *err)
  * one cannot do, the others hear of. How long the others take to read their
  * part of a checkpoint is not known here: a watchdog outside ends a start
  * without progress. */
-static enum vp_status set_up(struct vp_trainer *trainer, bool dry,
-                             struct vp_err *err)
+static enum vp_status set_up(struct vp_trainer *trainer, struct vp_err *err)
 {
-    struct vp_world *world = dry ? NULL : trainer->config.world;
+    struct vp_world *world = trainer->config.world;
     enum vp_status st = open_ranks(trainer, err);
 
     if (world)
@@ -529,19 +333,19 @@ static enum vp_status set_up(struct vp_trainer *trainer, bool dry,
         st = meet(trainer, err);
     if (st == VP_OK)
         st = plan(trainer, err);
-    if (st == VP_OK && !dry)
+    if (st == VP_OK)
         st = prepare(trainer, err);
     if (world)
         st = vp_world_agree(world, st, VP_LIMIT_NEVER, err);
     if (world && st == VP_OK)
         st = set_clock(&trainer->pipeline);
-    if (st == VP_OK && !dry)
+    if (st == VP_OK)
         st = vp_pipeline_connect(&trainer->pipeline, trainer->ranks,
                                  &trainer->schedule, err);
     return st;
 }
 
-enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
+enum vp_status vp_trainer_create(const struct vp_train_config *config,
                                  struct vp_trainer **out, struct vp_err *err)
 {
     struct vp_trainer *trainer = aligned_alloc(64, sizeof(*trainer));
@@ -550,7 +354,7 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
     if (!trainer)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
     *trainer = (struct vp_trainer){ .config = *config, .idle = VP_LIMIT_NEVER };
-    st = set_up(trainer, dry, err);
+    st = set_up(trainer, err);
     /* Ranks that wait for others complain first. */
     trainer->idle.length_ns = (config->timeout_ms + GRACE_MS) *
                               INT64_C(1000000);
@@ -589,7 +393,7 @@ bool vp_trainer_free(struct vp_trainer *trainer)
     free(trainer->ranks);
     free(trainer->threads);
     free(trainer->pipeline.n_done);
-    free(trainer->memory);
+    free(trainer->prices);
     free(trainer->stage_norms);
     free(trainer->stats);
     free(trainer->windows);
@@ -597,23 +401,9 @@ bool vp_trainer_free(struct vp_trainer *trainer)
     return true;
 }
 
-const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer)
+const struct vp_stage_price *vp_trainer_prices(const struct vp_trainer *trainer)
 {
-    return trainer->memory;
-}
-
-double vp_trainer_recompute_flops(const struct vp_trainer *trainer, int stage)
-{
-    double flops = 0.0;
-
-    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
-        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
-            const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
-
-            if (rs->index == stage && rs->replica == 0)
-                flops = rs->stage.plan.train[0].flops[VP_LIST_R];
-        }
-    return flops;
+    return trainer->prices;
 }
 
 int vp_trainer_n_stages(const struct vp_trainer *trainer)

@@ -4,7 +4,7 @@
 #ifndef VP_RUNTIME_TRAINER_TRAINER_H
 #define VP_RUNTIME_TRAINER_TRAINER_H
 
-#include "plan/memory.h"
+#include "plan/price.h"
 #include "runtime/report.h"
 #include "runtime/state.h"
 #include "runtime/train_config.h"
@@ -18,35 +18,18 @@ typedef bool (*vp_step_fn)(void *ctx, const struct vp_step_report *report);
 
 struct vp_trainer;
 
-/* Makes and proves the schedule, lowers and plans; refuses a plan that lacks
- * something, see vp_trainer_lacks(). Allocates nothing large when `dry`; such a trainer can only be
- * asked for its memory. In a world of several processes each one creates a
- * trainer, and vp_world_agree() decides. */
-enum vp_status vp_trainer_create(const struct vp_train_config *config, bool dry,
+/* Makes and proves the schedule, plans, opens devices and allocates; refuses a
+ * plan that does not fit, see vp_fit_lacks(). In a world of several processes
+ * each one creates a trainer, and vp_world_agree() decides. */
+enum vp_status vp_trainer_create(const struct vp_train_config *config,
                                  struct vp_trainer **out, struct vp_err *err);
 /* False, with nothing freed, if a rank did not come back: its thread still uses
  * all that the trainer owns and borrows, and the process must end. The same
  * goes for a world of several processes that failed. */
 bool vp_trainer_free(struct vp_trainer *trainer);
-const struct vp_memory *vp_trainer_memory(const struct vp_trainer *trainer);
-/* Bytes of the host that the ranks of this process need, 0 on a device with
- * memory of its own, and bytes that the host has left, SIZE_MAX if not known. */
-struct vp_host_need {
-    size_t memory, memory_left; /* stages, and the copies that save them */
-    size_t space, space_left;   /* address space: these, threads, libraries */
-};
-struct vp_host_need vp_trainer_host_need(const struct vp_trainer *trainer);
-/* Of a minibatch of the first graph, recomputed by a stage. */
-double vp_trainer_recompute_flops(const struct vp_trainer *trainer, int stage);
-/* What a plan has too little of. The message says how much, and no remedy. */
-enum vp_lack {
-    VP_LACK_NONE,
-    VP_LACK_LIMIT,     /* memory_limit, for a stage */
-    VP_LACK_MEMORY,    /* of this machine, for its ranks */
-    VP_LACK_ADDRESSES, /* ulimit -v and -d, for this process */
-};
-enum vp_lack vp_trainer_lacks(const struct vp_trainer *trainer,
-                              struct vp_err *err);
+/* Per stage: what was planned, and is allocated. */
+const struct vp_stage_price *vp_trainer_prices(
+    const struct vp_trainer *trainer);
 int vp_trainer_n_stages(const struct vp_trainer *trainer);
 int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage);
 

@@ -42,7 +42,7 @@ struct vp_trainer {
     struct vp_rank *ranks;
     pthread_t *threads;
     int n_threads;
-    struct vp_memory *memory;              /* per stage */
+    struct vp_stage_price *prices;         /* per stage */
     double *stage_norms;                   /* of the step being reported */
     struct vp_scale scales[VP_MAX_STAGES]; /* after it */
     struct vp_stage_stats *stats;          /* per stage */
