@@ -1,5 +1,6 @@
 /* Calls reach the table of the right device: two kinds of devices count what
  * they are asked for. */
+#include "device/device.h"
 #include "device/driver.h"
 
 #include <setjmp.h>

@@ -4,6 +4,7 @@
 #ifndef VP_BACKEND_BACKEND_H
 #define VP_BACKEND_BACKEND_H
 
+#include "device/device.h"
 #include "device/driver.h"
 #include "graph/program.h"
 #include "optim/optim.h"

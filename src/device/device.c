@@ -1,4 +1,6 @@
 /* Calls of a device's table. */
+#include "device/device.h"
+
 #include "device/driver.h"
 
 void vp_device_attach(struct vp_device *device)

@@ -3,7 +3,15 @@
 #ifndef VP_DEVICE_DRIVER_H
 #define VP_DEVICE_DRIVER_H
 
-#include "device/device.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct vp_device;
+struct vp_stream;
+struct vp_event;
 
 /* One table for all devices of a kind. Slots do what the function of the same
  * name does; frees are never given NULL. */
