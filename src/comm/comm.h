@@ -85,19 +85,20 @@ enum vp_status vp_world_share(struct vp_world *world, void *bytes, size_t n,
 
 /* ---- Devices ------------------------------------------------------------ */
 
-/* All processes come here, each with what tells its device from others of its
- * host; "": it has none. Then it is known who reaches whom. */
+/* Called by all processes. `address` tells the device of this process from the
+ * other devices of its host; "" if it has none. Finds out which devices reach
+ * each other. */
 enum vp_status vp_world_meet(struct vp_world *world, const char *address,
                              struct vp_limit limit);
-/* After vp_world_meet(): can these ranks send from device to device, without
- * the host's memory? */
+/* Returns true if these ranks can send from device to device, without memory of
+ * the host. After vp_world_meet(). */
 bool vp_world_is_direct(const struct vp_world *world, int a, int b);
-/* One line, if some cannot although the transport is made for it; else "". */
+/* Returns one line that says why some ranks cannot, if the transport is made for
+ * it; else "". */
 const char *vp_world_why_not(const struct vp_world *world);
-/* Sets the device of this process, before vp_world_meet(): a transport that
- * reaches its memory waits on the device and not on the host. Borrowed, until
- * NULL is set, before the device is closed: direct links can then only be
- * freed. */
+/* Sets the device of this process, before vp_world_meet(). Borrowed: set NULL
+ * before the device is closed; direct links can then only be freed. A transport
+ * that reaches the memory of a device waits on the device, not on the host. */
 void vp_world_set_device(struct vp_world *world, struct vp_device *device);
 
 /* ---- Making links: all processes make the same ones in the same order --- */
@@ -109,9 +110,9 @@ struct vp_buffer {
     size_t n_head;
     void *body;
     size_t n_body; /* the most */
-    /* Of a link that is direct: the body is in memory of the device, and its
-     * owner and the transport take turns there. The one who writes records
-     * `written`, then the one who reads `read`. */
+    /* Not NULL if the link is direct: the body is then in memory of the device.
+     * The side that has written it, owner or transport, records `written`; the
+     * side that has read it records `read`. */
     struct vp_event *written, *read;
 };
 
