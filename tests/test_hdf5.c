@@ -118,7 +118,7 @@ struct setup {
 static struct vp_hdf5_options options;
 
 static enum vp_status open_with_options(const struct vp_data_config *config,
-                                        const struct vp_window *window,
+                                        const struct vp_data_window *window,
                                         struct vp_source *source,
                                         struct vp_err *err)
 {

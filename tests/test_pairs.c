@@ -79,13 +79,13 @@ static void sampler_takes_every_sample_once(void **state)
 
 /* ---- Generated language ------------------------------------------------- */
 
-static bool is_one_of(const struct vp_words *words, int32_t id)
+static bool is_one_of(const struct vp_word_range *words, int32_t id)
 {
     return id >= words->first && id < words->first + words->n;
 }
 
 /* The class of a noun or verb, or -1. */
-static int class_of(const struct vp_words *kind, int32_t id)
+static int class_of(const struct vp_word_range *kind, int32_t id)
 {
     for (int c = 0; c < VP_LANGUAGE_CLASSES; c++) {
         if (is_one_of(&kind[c], id))

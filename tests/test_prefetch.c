@@ -19,7 +19,7 @@
 static int64_t slow_sample, broken_sample, window_length;
 
 static enum vp_status odd_open(const struct vp_data_config *config,
-                               const struct vp_window *window,
+                               const struct vp_data_window *window,
                                struct vp_source *source, struct vp_err *err)
 {
     (void)config;

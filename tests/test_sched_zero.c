@@ -722,7 +722,7 @@ static void greedy_is_proven(void **state)
         struct vp_schedule schedule = empty_schedule(
             n % 2, p, 1 + (int)random_below(&counter, 12));
         struct random_case c = draw(&schedule, &counter);
-        struct vp_list lists[4] = { { .at = NULL } };
+        struct vp_sched_list lists[4] = { { .at = NULL } };
         struct vp_greedy in = { .schedule = &schedule,
                                 .costs = c.costs,
                                 .sizes = c.sizes,
@@ -787,7 +787,7 @@ static void greedy_literally(void **state)
         double limit[] = { cases[i].limit, cases[i].limit, cases[i].limit };
         struct vp_schedule schedule = empty_schedule(false, cases[i].p,
                                                      cases[i].m);
-        struct vp_list lists[3] = { { .at = NULL } };
+        struct vp_sched_list lists[3] = { { .at = NULL } };
         struct vp_greedy in = { .schedule = &schedule,
                                 .costs = cases[i].costs,
                                 .limit = limit,

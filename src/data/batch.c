@@ -52,11 +52,11 @@ static enum vp_status masked_check(const struct vp_data_config *config,
     return VP_OK;
 }
 
-static struct vp_window masked_window(const struct vp_data_config *config)
+static struct vp_data_window masked_window(const struct vp_data_config *config)
 {
     int64_t n = config->dims[0].seq - MASKED_EXTRA;
 
-    return (struct vp_window){ n, n };
+    return (struct vp_data_window){ n, n };
 }
 
 /* Scored tokens of each sequence: the same number in all, so that sequences
@@ -234,9 +234,10 @@ static enum vp_status causal_check(const struct vp_data_config *config,
 }
 
 /* Windows share one token: the last label of one begins the next. */
-static struct vp_window causal_window(const struct vp_data_config *config)
+static struct vp_data_window causal_window(const struct vp_data_config *config)
 {
-    return (struct vp_window){ config->dims[0].seq + 1, config->dims[0].seq };
+    return (struct vp_data_window){ config->dims[0].seq + 1,
+                                    config->dims[0].seq };
 }
 
 static enum vp_status causal_fill(const struct vp_data *data,
@@ -292,10 +293,10 @@ static enum vp_status pairs_check(const struct vp_data_config *config,
     return VP_OK;
 }
 
-static struct vp_window pairs_window(const struct vp_data_config *config)
+static struct vp_data_window pairs_window(const struct vp_data_config *config)
 {
     (void)config;
-    return (struct vp_window){ 0, 0 };
+    return (struct vp_data_window){ 0, 0 };
 }
 
 int vp_pair_bucket(const struct vp_data_config *config, int64_t n_src,

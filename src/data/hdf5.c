@@ -472,7 +472,7 @@ enum vp_status vp_hdf5_open(const struct vp_data_config *config,
 }
 
 static enum vp_status hdf5_open(const struct vp_data_config *config,
-                                const struct vp_window *window,
+                                const struct vp_data_window *window,
                                 struct vp_source *source, struct vp_err *err)
 {
     (void)window; /* samples are stored, not cut */

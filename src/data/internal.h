@@ -15,7 +15,7 @@ struct vp_task_ops {
     enum vp_status (*check)(const struct vp_data_config *config,
                             struct vp_err *err);
     /* The cut of running text; zero where samples are pairs. */
-    struct vp_window (*window)(const struct vp_data_config *config);
+    struct vp_data_window (*window)(const struct vp_data_config *config);
     /* Writes the real rows; the arrays hold padding before. */
     enum vp_status (*fill)(const struct vp_data *data,
                            const struct vp_data_slot *slot,
@@ -32,7 +32,7 @@ extern const struct vp_task_ops vp_tasks[VP_DATA_PAIRS + 1];
 struct vp_data {
     struct vp_data_config config; /* dims are borrowed */
     const struct vp_task_ops *task;
-    struct vp_window window;
+    struct vp_data_window window;
     /* Elements of the largest bucket; 0 if the task does not have the role. */
     int64_t capacity[VP_ROLE_COUNT];
     struct vp_source source;

@@ -12,9 +12,9 @@ enum { N_SAMPLES = 16384, DEFAULT_VOCAB = 96 };
 /* Samples do not depend on the seed of a run, so the language has its own. */
 static const uint64_t language_seed = 0x6C616E67;
 
-static struct vp_words take(int32_t *next, int32_t n)
+static struct vp_word_range take(int32_t *next, int32_t n)
 {
-    struct vp_words words = { *next, n };
+    struct vp_word_range words = { *next, n };
 
     *next += n;
     return words;
@@ -90,7 +90,7 @@ static void put(struct writer *w, int32_t id)
 /* Returns the number of the noun within its class. */
 static int32_t put_noun_phrase(struct writer *w, int class)
 {
-    const struct vp_words *nouns = &w->language->noun[class];
+    const struct vp_word_range *nouns = &w->language->noun[class];
     int32_t number;
 
     if (draw_chance(w, 1, 2))
@@ -107,7 +107,7 @@ static void put_any_noun_phrase(struct writer *w)
 
 static void put_verb(struct writer *w, int class, int32_t subject)
 {
-    const struct vp_words *verbs = &w->language->verb[class];
+    const struct vp_word_range *verbs = &w->language->verb[class];
     int32_t number = subject % verbs->n;
 
     if (draw_chance(w, 1, 4))
@@ -173,7 +173,7 @@ int64_t vp_language_sentences(const struct vp_language *language,
 
 static bool is_verb(const struct vp_language *language, int32_t id)
 {
-    const struct vp_words *first = &language->verb[0];
+    const struct vp_word_range *first = &language->verb[0];
 
     return id >= first->first &&
            id < first->first + VP_LANGUAGE_CLASSES * first->n;
@@ -245,7 +245,7 @@ static void language_close(struct vp_source *source)
 }
 
 static enum vp_status language_open(const struct vp_data_config *config,
-                                    const struct vp_window *window,
+                                    const struct vp_data_window *window,
                                     struct vp_source *source,
                                     struct vp_err *err)
 {

@@ -35,7 +35,7 @@ enum {
 };
 
 /* Words first .. first + n - 1; ids of a kind stand together. */
-struct vp_words {
+struct vp_word_range {
     int32_t first, n;
 };
 
@@ -43,8 +43,8 @@ struct vp_language {
     int32_t n_words; /* ids from VP_TOKEN_FIRST */
     int32_t stop;
     int32_t open[VP_LANGUAGE_BRACKETS], close[VP_LANGUAGE_BRACKETS];
-    struct vp_words prep, adj;
-    struct vp_words noun[VP_LANGUAGE_CLASSES], verb[VP_LANGUAGE_CLASSES];
+    struct vp_word_range prep, adj;
+    struct vp_word_range noun[VP_LANGUAGE_CLASSES], verb[VP_LANGUAGE_CLASSES];
 };
 
 /* Shares `vocab` ids, at least VP_LANGUAGE_MIN_VOCAB, out among the kinds. */

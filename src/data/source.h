@@ -7,7 +7,7 @@
 
 /* How a task cuts running text into samples: window i covers the tokens
  * [i * stride, i * stride + length). Zero for tasks on pairs. */
-struct vp_window {
+struct vp_data_window {
     int64_t length, stride;
 };
 
@@ -51,7 +51,7 @@ struct vp_source_ops {
     /* Checks the configuration, sets every field of `source` but `ops`. With
      * window->length 0 the samples are pairs. */
     enum vp_status (*open)(const struct vp_data_config *config,
-                           const struct vp_window *window,
+                           const struct vp_data_window *window,
                            struct vp_source *source, struct vp_err *err);
     void (*close)(struct vp_source *source);
 

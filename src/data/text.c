@@ -24,7 +24,7 @@ struct line {
 
 struct text_state {
     struct vp_text text;
-    struct vp_window window;
+    struct vp_data_window window;
     struct line *lines; /* pairs only */
 };
 
@@ -89,7 +89,7 @@ static enum vp_status open_pairs(const char *path, struct text_state *state,
 static enum vp_status open_windows(const char *path, struct text_state *state,
                                    struct vp_source *source, struct vp_err *err)
 {
-    const struct vp_window *window = &state->window;
+    const struct vp_data_window *window = &state->window;
     int64_t n_bytes = state->text.n_bytes;
 
     if (n_bytes < window->length)
@@ -204,7 +204,7 @@ static enum vp_status open_samples(const struct vp_data_config *config,
 }
 
 static enum vp_status text_open(const struct vp_data_config *config,
-                                const struct vp_window *window,
+                                const struct vp_data_window *window,
                                 struct vp_source *source, struct vp_err *err)
 {
     struct text_state *state;

@@ -46,7 +46,7 @@ static enum vp_status copy_frame(const struct vp_schedule *from,
 
 static void put_letters(const struct vp_auto_problem *problem,
                         const vp_letter *letters, int *counts,
-                        struct vp_list *lists)
+                        struct vp_sched_list *lists)
 {
     static const enum vp_action_kind kinds[VP_AUTO_KINDS] = {
         [VP_AUTO_F] = VP_ACTION_F,
@@ -57,8 +57,9 @@ static void put_letters(const struct vp_auto_problem *problem,
 
     for (int r = 0; r < problem->n_ranks; r++)
         for (int at = problem->first[r]; at < problem->first[r + 1]; at++)
-            vp_list_put(&lists[r], kinds[vp_letter_kind(letters[at])],
-                        vp_letter_stage(letters[at]), counts[letters[at]]++);
+            vp_sched_list_put(&lists[r], kinds[vp_letter_kind(letters[at])],
+                              vp_letter_stage(letters[at]),
+                              counts[letters[at]]++);
 }
 
 /* Complete lists in rings that are long enough for these costs. */
@@ -66,7 +67,8 @@ static enum vp_status build(const struct vp_auto_problem *problem,
                             const vp_letter *letters, struct vp_schedule *out)
 {
     size_t n_letters = VP_AUTO_KINDS * (size_t)problem->n_stages;
-    struct vp_list *lists = calloc((size_t)problem->n_ranks, sizeof(*lists));
+    struct vp_sched_list *lists = calloc((size_t)problem->n_ranks,
+                                         sizeof(*lists));
     int *counts = calloc(n_letters, sizeof(*counts));
     struct vp_schedule schedule = { .actions = NULL };
     enum vp_status st = lists && counts
@@ -80,7 +82,7 @@ static enum vp_status build(const struct vp_auto_problem *problem,
     if (st == VP_OK)
         st = vp_pass_rings(&schedule, problem->costs);
     for (int r = 0; lists && r < problem->n_ranks; r++)
-        vp_list_release(&lists[r]);
+        vp_sched_list_release(&lists[r]);
     free(lists);
     free(counts);
     if (st != VP_OK) {

@@ -71,7 +71,8 @@ static bool is_kept(const struct vp_schedule *schedule,
 }
 
 static void take_lists(const struct vp_schedule *text,
-                       struct vp_schedule *schedule, struct vp_list *lists)
+                       struct vp_schedule *schedule,
+                       struct vp_sched_list *lists)
 {
     schedule->split = text->split;
     for (int s = 0; s < text->n_stages; s++) {
@@ -83,14 +84,14 @@ static void take_lists(const struct vp_schedule *text,
             const struct vp_action *a = &text->ranks[i].actions[k];
 
             if (is_kept(schedule, a))
-                vp_list_put(&lists[i], a->kind, a->stage, a->mb);
+                vp_sched_list_put(&lists[i], a->kind, a->stage, a->mb);
         }
 }
 
 /* The passes rely on lists that are complete and in order. */
 enum vp_status vp_lists_by_hand(const struct vp_sched_config *config,
                                 struct vp_schedule *schedule,
-                                struct vp_list *lists, struct vp_err *err)
+                                struct vp_sched_list *lists, struct vp_err *err)
 {
     struct vp_schedule text;
     enum vp_status st;

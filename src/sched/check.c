@@ -84,7 +84,7 @@ static enum vp_status check_order(const struct walk *walk,
                                   const struct vp_action *a)
 {
     int next = state->next[a->kind];
-    struct vp_range range = state->node->range[a->kind];
+    struct vp_sched_range range = state->node->range[a->kind];
     const char *name = vp_action_kind_name(a->kind);
 
     if (next >= range.end && range.end == range.begin)
@@ -326,7 +326,7 @@ static void enter(struct walk *walk, int stage)
 {
     const struct vp_schedule_stage *s = &walk->schedule->stages[stage];
     struct state *state = &walk->states[stage];
-    const struct vp_range *range;
+    const struct vp_sched_range *range;
 
     state->node = &walk->nodes->at[walk->nodes->first[stage] + walk->rank -
                                    s->first_rank];

@@ -77,7 +77,7 @@ double *vp_clock_arrival(struct vp_run *run, int rank,
                          const struct vp_action *a)
 {
     int node = vp_run_node(run, rank, a->stage);
-    struct vp_progress *p = &run->at[node];
+    struct vp_node_progress *p = &run->at[node];
     double *times = a->kind == VP_ACTION_SEND_ACT ? p->act : p->grad;
 
     VP_BUG_ON(!times);
@@ -88,7 +88,7 @@ void vp_clock_note(struct vp_run *run, int rank, const struct vp_action *a,
                    struct vp_span span)
 {
     int node = vp_run_node(run, rank, a->stage);
-    struct vp_progress *p = &run->at[node];
+    struct vp_node_progress *p = &run->at[node];
 
     VP_BUG_ON(!p->freed);
     if (a->kind == run->last)

@@ -28,7 +28,7 @@ static void write_end(struct vp_v_writer *w, int n)
 }
 
 void vp_generate_dualpipe_v(const struct vp_schedule *schedule,
-                            struct vp_list *lists)
+                            struct vp_sched_list *lists)
 {
     int n_ranks = schedule->n_ranks, n_mb = schedule->n_mb;
 

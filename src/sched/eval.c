@@ -28,7 +28,7 @@ static bool may_start(const struct vp_schedule *schedule,
 }
 
 static int take_step(const struct vp_schedule *schedule, struct lane *lanes,
-                     struct vp_list *lists)
+                     struct vp_sched_list *lists)
 {
     int n_done = 0;
 
@@ -40,8 +40,8 @@ static int take_step(const struct vp_schedule *schedule, struct lane *lanes,
             i--;
         if (i < 0)
             continue;
-        vp_list_put(&lists[rank], VP_ACTION_F, list->stages[i],
-                    lanes[list->stages[i]].n_begun++);
+        vp_sched_list_put(&lists[rank], VP_ACTION_F, list->stages[i],
+                          lanes[list->stages[i]].n_begun++);
         n_done++;
     }
     for (int k = 0; k < schedule->n_stages; k++)
@@ -50,7 +50,7 @@ static int take_step(const struct vp_schedule *schedule, struct lane *lanes,
 }
 
 static void generate_chunks(const struct vp_schedule *schedule,
-                            struct vp_list *lists)
+                            struct vp_sched_list *lists)
 {
     struct lane *lanes = calloc((size_t)schedule->n_stages, sizeof(*lanes));
     int64_t n_left = (int64_t)schedule->n_stages * schedule->n_mb;
@@ -61,7 +61,8 @@ static void generate_chunks(const struct vp_schedule *schedule,
     free(lanes);
 }
 
-void vp_generate_eval(const struct vp_schedule *schedule, struct vp_list *lists)
+void vp_generate_eval(const struct vp_schedule *schedule,
+                      struct vp_sched_list *lists)
 {
     if (schedule->n_stages > schedule->n_ranks) {
         generate_chunks(schedule, lists);
@@ -69,6 +70,6 @@ void vp_generate_eval(const struct vp_schedule *schedule, struct vp_list *lists)
     }
     for (int s = 0; s < schedule->n_stages; s++)
         for (int mb = 0; mb < schedule->n_mb; mb++)
-            vp_list_put(&lists[vp_schedule_rank_of(schedule, s, mb)],
-                        VP_ACTION_F, s, mb);
+            vp_sched_list_put(&lists[vp_schedule_rank_of(schedule, s, mb)],
+                              VP_ACTION_F, s, mb);
 }

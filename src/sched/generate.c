@@ -16,7 +16,8 @@ enum {
 };
 
 typedef void (*generator_fn)(const struct vp_schedule *schedule,
-                             const struct vp_node *node, struct vp_list *out);
+                             const struct vp_node *node,
+                             struct vp_sched_list *out);
 
 /* ---- The table ---------------------------------------------------------- */
 
@@ -61,7 +62,8 @@ static const struct generator {
     int depth;   /* times the default warm-up depth; 0: has no depths */
     bool single; /* lists are those of one replica; others are copies */
     generator_fn node;
-    void (*ranks)(const struct vp_schedule *schedule, struct vp_list *lists);
+    void (*ranks)(const struct vp_schedule *schedule,
+                  struct vp_sched_list *lists);
     int most_ranks; /* for which lists are made in reasonable time; 0: all */
     /* With fewer than least[0] P + least[1] minibatches on P ranks, greedy.c
      * writes the lists, and a rank has `keeps` slots. */
@@ -600,7 +602,7 @@ static enum vp_status set_up(const struct vp_sched_config *config,
 
 /* Unit costs; every rank has the slots that the generator's own lists keep. */
 static enum vp_status write_greedy(const struct vp_schedule *schedule,
-                                   struct vp_list *lists)
+                                   struct vp_sched_list *lists)
 {
     double *limit = calloc((size_t)schedule->n_ranks, sizeof(*limit));
     enum vp_status st;
@@ -618,7 +620,7 @@ static enum vp_status write_greedy(const struct vp_schedule *schedule,
 
 static enum vp_status write_lists(const struct generator *generator,
                                   const struct vp_schedule *schedule,
-                                  struct vp_list *lists)
+                                  struct vp_sched_list *lists)
 {
     struct vp_nodes nodes;
 
@@ -638,14 +640,14 @@ static enum vp_status write_lists(const struct generator *generator,
 }
 
 /* The list of copy `copy` on each rank: its minibatch i is i n_copies + copy. */
-static void take_copy(struct vp_list *from, int n_ranks, int copy, int n_copies,
-                      struct vp_list *lists)
+static void take_copy(struct vp_sched_list *from, int n_ranks, int copy,
+                      int n_copies, struct vp_sched_list *lists)
 {
     for (int rank = 0; rank < n_ranks; rank++) {
-        struct vp_list *list = &lists[rank * n_copies + copy];
+        struct vp_sched_list *list = &lists[rank * n_copies + copy];
 
         *list = from[rank];
-        from[rank] = (struct vp_list){ .at = NULL };
+        from[rank] = (struct vp_sched_list){ .at = NULL };
         for (int i = 0; i < list->n; i++)
             list->at[i].mb = list->at[i].mb * n_copies + copy;
     }
@@ -654,7 +656,8 @@ static void take_copy(struct vp_list *from, int n_ranks, int copy, int n_copies,
 /* One pipeline after the other; with few minibatches some have none. */
 static enum vp_status write_copies(const struct vp_sched_config *config,
                                    const struct generator *generator,
-                                   struct vp_list *lists, struct vp_err *err)
+                                   struct vp_sched_list *lists,
+                                   struct vp_err *err)
 {
     int n_copies = config->replicas[0];
     struct vp_sched_config one = *config;
@@ -663,7 +666,8 @@ static enum vp_status write_copies(const struct vp_sched_config *config,
     one.replicas = NULL;
     for (int copy = 0; st == VP_OK && copy < n_copies; copy++) {
         struct vp_schedule schedule = { .actions = NULL };
-        struct vp_list *own = calloc((size_t)config->n_stages, sizeof(*own));
+        struct vp_sched_list *own = calloc((size_t)config->n_stages,
+                                           sizeof(*own));
 
         one.n_mb = (config->n_mb - copy + n_copies - 1) / n_copies;
         st = own ? set_up(&one, generator, &schedule, err) : VP_ERR_NOMEM;
@@ -681,7 +685,7 @@ static enum vp_status write_copies(const struct vp_sched_config *config,
 static enum vp_status write_all(const struct vp_sched_config *config,
                                 const struct generator *generator,
                                 struct vp_schedule *schedule,
-                                struct vp_list *lists, struct vp_err *err)
+                                struct vp_sched_list *lists, struct vp_err *err)
 {
     if (config->text && !schedule->forward_only)
         return vp_lists_by_hand(config, schedule, lists, err);
@@ -694,7 +698,7 @@ static enum vp_status fill(const struct vp_sched_config *config,
                            const struct generator *generator,
                            struct vp_schedule *schedule, struct vp_err *err)
 {
-    struct vp_list *lists;
+    struct vp_sched_list *lists;
     enum vp_status st;
 
     lists = calloc((size_t)schedule->n_ranks, sizeof(*lists));
@@ -704,7 +708,7 @@ static enum vp_status fill(const struct vp_sched_config *config,
         st = vp_passes_run(schedule, lists, generator->about.stream,
                            config->early_recompute);
     for (int rank = 0; lists && rank < schedule->n_ranks; rank++)
-        vp_list_release(&lists[rank]);
+        vp_sched_list_release(&lists[rank]);
     free(lists);
     if (st == VP_ERR_NOMEM)
         return vp_err_set(err, st,

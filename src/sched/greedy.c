@@ -192,14 +192,14 @@ static struct choice choose(const struct run *run, int rank, double *next)
 }
 
 static void take(struct run *run, int rank, const struct choice *choice,
-                 struct vp_list *list)
+                 struct vp_sched_list *list)
 {
     struct lane *lane = &run->lanes[choice->stage];
     struct seat *seat = &run->seats[rank];
     bool f = choice->kind == VP_ACTION_F, b = choice->kind == VP_ACTION_B;
     int *n = f ? &lane->n_f : b ? &lane->n_b : &lane->n_w;
 
-    vp_list_put(list, choice->kind, choice->stage, *n);
+    vp_sched_list_put(list, choice->kind, choice->stage, *n);
     if (seat->started)
         seat->idle += run->now - seat->end;
     else
@@ -269,7 +269,7 @@ static void begin(struct run *run)
     set_due(run);
 }
 
-static void run_lists(struct run *run, struct vp_list *lists)
+static void run_lists(struct run *run, struct vp_sched_list *lists)
 {
     const struct vp_schedule *schedule = run->in->schedule;
     int64_t n_left = 3 * (int64_t)schedule->n_stages * schedule->n_mb;
@@ -316,18 +316,18 @@ static struct length length_of(const struct run *run)
     return length;
 }
 
-static void swap_lists(struct vp_list *a, struct vp_list *b, int n)
+static void swap_lists(struct vp_sched_list *a, struct vp_sched_list *b, int n)
 {
     for (int i = 0; i < n; i++) {
-        struct vp_list list = a[i];
+        struct vp_sched_list list = a[i];
 
         a[i] = b[i];
         b[i] = list;
     }
 }
 
-static void try_all(struct run *run, struct vp_list *lists,
-                    struct vp_list *attempt)
+static void try_all(struct run *run, struct vp_sched_list *lists,
+                    struct vp_sched_list *attempt)
 {
     int n_ranks = run->in->schedule->n_ranks;
     struct length best = { HUGE_VAL, HUGE_VAL };
@@ -344,7 +344,7 @@ static void try_all(struct run *run, struct vp_list *lists,
             swap_lists(lists, attempt, n_ranks);
         }
         for (int rank = 0; rank < n_ranks; rank++)
-            vp_list_release(&attempt[rank]);
+            vp_sched_list_release(&attempt[rank]);
     }
 }
 
@@ -364,12 +364,12 @@ static bool can_end(const struct vp_greedy *in)
 }
 
 enum vp_status vp_greedy_write(const struct vp_greedy *in,
-                               struct vp_list *lists)
+                               struct vp_sched_list *lists)
 {
     size_t n_stages = (size_t)in->schedule->n_stages;
     size_t n_ranks = (size_t)in->schedule->n_ranks;
     struct run run = { .in = in };
-    struct vp_list *attempt;
+    struct vp_sched_list *attempt;
 
     if (!can_end(in))
         return VP_ERR_INVALID;

@@ -51,7 +51,7 @@ static int warm_up(int n_ranks, int n_chunks, int rank, int group)
 }
 
 void vp_generate_interleaved(const struct vp_schedule *schedule,
-                             struct vp_list *lists)
+                             struct vp_sched_list *lists)
 {
     int n_ranks = schedule->n_ranks;
     int n_chunks = schedule->n_stages / n_ranks;
@@ -65,18 +65,18 @@ void vp_generate_interleaved(const struct vp_schedule *schedule,
         group = order_steps(n_ranks, n_chunks, schedule->n_mb, f, b);
     for (int rank = 0; group > 0 && rank < n_ranks; rank++) {
         int64_t n_f = warm_up(n_ranks, n_chunks, rank, group);
-        struct vp_list *list = &lists[rank];
+        struct vp_sched_list *list = &lists[rank];
 
         n_f = n_f < n ? n_f : n;
         for (int64_t i = 0; i < n_f; i++)
-            vp_list_put(list, VP_ACTION_F, f[i].chunk * n_ranks + rank,
-                        f[i].mb);
+            vp_sched_list_put(list, VP_ACTION_F, f[i].chunk * n_ranks + rank,
+                              f[i].mb);
         for (int64_t i = 0; i < n; i++, n_f++) {
             if (n_f < n)
-                vp_list_put(list, VP_ACTION_F, f[n_f].chunk * n_ranks + rank,
-                            f[n_f].mb);
-            vp_list_put(list, VP_ACTION_B, b[i].chunk * n_ranks + rank,
-                        b[i].mb);
+                vp_sched_list_put(list, VP_ACTION_F,
+                                  f[n_f].chunk * n_ranks + rank, f[n_f].mb);
+            vp_sched_list_put(list, VP_ACTION_B, b[i].chunk * n_ranks + rank,
+                              b[i].mb);
         }
     }
     free(f);

@@ -11,7 +11,7 @@
 /* ---- Nodes -------------------------------------------------------------- */
 
 /* Own indices (rounds for REDUCE and UPDATE), end not included. */
-struct vp_range {
+struct vp_sched_range {
     int begin, end;
 };
 
@@ -20,7 +20,7 @@ struct vp_range {
 struct vp_node {
     int stage, replica, rank;
     int first_mb; /* the first one of the segment that runs here */
-    struct vp_range range[VP_ACTION_KIND_COUNT];
+    struct vp_sched_range range[VP_ACTION_KIND_COUNT];
 };
 
 struct vp_nodes {
@@ -75,19 +75,21 @@ static inline bool vp_schedule_reduces(const struct vp_schedule *schedule,
 
 /* ---- Lists under construction ------------------------------------------- */
 
-struct vp_list {
+struct vp_sched_list {
     struct vp_action *at;
     int n, capacity;
     bool failed; /* memory ran out; pushes are ignored from then on */
 };
 
-void vp_list_push(struct vp_list *list, struct vp_action action);
-void vp_list_release(struct vp_list *list);
+void vp_sched_list_push(struct vp_sched_list *list, struct vp_action action);
+void vp_sched_list_release(struct vp_sched_list *list);
 
-static inline void vp_list_put(struct vp_list *list, enum vp_action_kind kind,
-                               int stage, int mb)
+static inline void vp_sched_list_put(struct vp_sched_list *list,
+                                     enum vp_action_kind kind, int stage,
+                                     int mb)
 {
-    vp_list_push(list, (struct vp_action){ kind, stage, mb, -1, -1, -1, -1 });
+    vp_sched_list_push(list,
+                       (struct vp_action){ kind, stage, mb, -1, -1, -1, -1 });
 }
 
 /* Stages per rank, and whether they are placed 0 .. P-1, P-1 .. 0. */
@@ -111,7 +113,7 @@ struct vp_greedy {
 /* Compute-only lists. VP_ERR_INVALID: a limit is below one minibatch of each
  * of the rank's stages. A lack of memory is told by lists[].failed. */
 enum vp_status vp_greedy_write(const struct vp_greedy *in,
-                               struct vp_list *lists);
+                               struct vp_sched_list *lists);
 
 /* The list of a rank in a V, as words: capitals for its first stage, small
  * letters for its second; "FBWfbw" is every action once. Minibatches count per
@@ -119,14 +121,14 @@ enum vp_status vp_greedy_write(const struct vp_greedy *in,
 enum { VP_V_F, VP_V_B, VP_V_W, VP_V_SECOND };
 
 struct vp_v_writer {
-    struct vp_list *list;
+    struct vp_sched_list *list;
     int stages[2];
     int n_mb;
     int n[2 * VP_V_SECOND]; /* per letter */
 };
 
 struct vp_v_writer vp_v_writer_of(const struct vp_schedule *schedule, int rank,
-                                  struct vp_list *lists);
+                                  struct vp_sched_list *lists);
 void vp_v_write(struct vp_v_writer *writer, const char *word, int times);
 /* The W of the backward that has waited longest for it. W must have come in the
  * order of the backwards so far. */
@@ -148,7 +150,7 @@ struct vp_v_time {
 /* Compute-only lists of the block repeated, with its holes filled. */
 void vp_v_block_write(const int (*block)[VP_V_BLOCK],
                       const struct vp_schedule *schedule,
-                      struct vp_list *lists);
+                      struct vp_sched_list *lists);
 /* How long these lists take at each of `n` costs; false: memory is exhausted. */
 bool vp_v_block_times(const int (*block)[VP_V_BLOCK], int n_ranks, int n_mb,
                       const struct vp_v_costs *costs, int n,
@@ -161,31 +163,32 @@ int vp_v_min_keeps(int n_ranks);
 /* Compute-only lists, from config->text; sets schedule->split. */
 enum vp_status vp_lists_by_hand(const struct vp_sched_config *config,
                                 struct vp_schedule *schedule,
-                                struct vp_list *lists, struct vp_err *err);
+                                struct vp_sched_list *lists,
+                                struct vp_err *err);
 
 /* The compute-only list of one node. */
 void vp_generate_1f1b(const struct vp_schedule *schedule,
-                      const struct vp_node *node, struct vp_list *out);
+                      const struct vp_node *node, struct vp_sched_list *out);
 void vp_generate_gpipe(const struct vp_schedule *schedule,
-                       const struct vp_node *node, struct vp_list *out);
+                       const struct vp_node *node, struct vp_sched_list *out);
 void vp_generate_zb_h(const struct vp_schedule *schedule,
-                      const struct vp_node *node, struct vp_list *out);
+                      const struct vp_node *node, struct vp_sched_list *out);
 
 /* Compute-only lists, one per rank. */
 void vp_generate_interleaved(const struct vp_schedule *schedule,
-                             struct vp_list *lists);
+                             struct vp_sched_list *lists);
 void vp_generate_zb_v(const struct vp_schedule *schedule,
-                      struct vp_list *lists);
+                      struct vp_sched_list *lists);
 void vp_generate_dualpipe_v(const struct vp_schedule *schedule,
-                            struct vp_list *lists);
+                            struct vp_sched_list *lists);
 void vp_generate_v_half(const struct vp_schedule *schedule,
-                        struct vp_list *lists);
+                        struct vp_sched_list *lists);
 void vp_generate_v_min(const struct vp_schedule *schedule,
-                       struct vp_list *lists);
+                       struct vp_sched_list *lists);
 void vp_generate_v_auto(const struct vp_schedule *schedule,
-                        struct vp_list *lists);
+                        struct vp_sched_list *lists);
 void vp_generate_eval(const struct vp_schedule *schedule,
-                      struct vp_list *lists);
+                      struct vp_sched_list *lists);
 
 /* The complete lists of `auto`, in place of the empty ones of `schedule`. */
 enum vp_status vp_auto_fill(const struct vp_sched_config *config,
@@ -198,11 +201,12 @@ enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule);
  * schedule: reduction and update (`stream`: after each round), messages and
  * recomputation (`early`: before the gradient arrives), slots, versions. */
 enum vp_status vp_passes_run(struct vp_schedule *schedule,
-                             struct vp_list *lists, bool stream, bool early);
+                             struct vp_sched_list *lists, bool stream,
+                             bool early);
 
 /* Sizes of rings and slots that are 0 so far, from the lists' own peaks. */
 enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
-                             const struct vp_list *lists);
+                             const struct vp_sched_list *lists);
 
 /* Longer rings where messages would wait for a buffer under `costs` (NULL: one
  * each for F, B, W), for ranks that own several stages; their replicas are
@@ -212,7 +216,7 @@ enum vp_status vp_pass_rings(struct vp_schedule *schedule,
 
 /* Moves finished lists into schedule->actions and empties them. */
 enum vp_status vp_schedule_take(struct vp_schedule *schedule,
-                                struct vp_list *lists);
+                                struct vp_sched_list *lists);
 
 /* Fills in what the minibatch decides: peer and msg; slot and version too
  * where they are -1. */
@@ -242,29 +246,29 @@ struct vp_place vp_place_of(const struct vp_schedule *schedule, int rank,
 /* ---- Text --------------------------------------------------------------- */
 
 /* The words of a schedule file's first line. */
-enum vp_key {
-    VP_KEY_STAGES,
-    VP_KEY_MINIBATCHES,
-    VP_KEY_BEGIN,
-    VP_KEY_END,
-    VP_KEY_FIRST,
-    VP_KEY_DRAIN,
-    VP_KEY_SPLIT,
-    VP_KEY_FORWARD_ONLY,
-    VP_KEY_GLOBAL_NORM,
-    VP_KEY_RANK,
-    VP_KEY_REPLICAS,
-    VP_KEY_DEPTH,
-    VP_KEY_RECOMPUTE,
-    VP_KEY_SLOTS,
-    VP_KEY_ACT,
-    VP_KEY_GRAD,
-    VP_KEY_VERSIONS,
-    VP_KEY_EVERY,
-    VP_KEY_LAG,
-    VP_KEY_BASE,
-    VP_KEY_PAST,
-    VP_KEY_COUNT
+enum vp_text_key {
+    VP_TEXT_KEY_STAGES,
+    VP_TEXT_KEY_MINIBATCHES,
+    VP_TEXT_KEY_BEGIN,
+    VP_TEXT_KEY_END,
+    VP_TEXT_KEY_FIRST,
+    VP_TEXT_KEY_DRAIN,
+    VP_TEXT_KEY_SPLIT,
+    VP_TEXT_KEY_FORWARD_ONLY,
+    VP_TEXT_KEY_GLOBAL_NORM,
+    VP_TEXT_KEY_RANK,
+    VP_TEXT_KEY_REPLICAS,
+    VP_TEXT_KEY_DEPTH,
+    VP_TEXT_KEY_RECOMPUTE,
+    VP_TEXT_KEY_SLOTS,
+    VP_TEXT_KEY_ACT,
+    VP_TEXT_KEY_GRAD,
+    VP_TEXT_KEY_VERSIONS,
+    VP_TEXT_KEY_EVERY,
+    VP_TEXT_KEY_LAG,
+    VP_TEXT_KEY_BASE,
+    VP_TEXT_KEY_PAST,
+    VP_TEXT_KEY_COUNT
 };
 
 struct vp_schedule_key {
@@ -274,6 +278,6 @@ struct vp_schedule_key {
     int least, most;
 };
 
-extern const struct vp_schedule_key vp_schedule_keys[VP_KEY_COUNT];
+extern const struct vp_schedule_key vp_schedule_keys[VP_TEXT_KEY_COUNT];
 
 #endif

@@ -8,34 +8,36 @@
  *   stage 2        F0 B0 F1 B1 F2 B2 F3 B3 F4 B4
  */
 void vp_generate_1f1b(const struct vp_schedule *schedule,
-                      const struct vp_node *node, struct vp_list *out)
+                      const struct vp_node *node, struct vp_sched_list *out)
 {
-    struct vp_range f = node->range[VP_ACTION_F], b = node->range[VP_ACTION_B];
+    struct vp_sched_range f = node->range[VP_ACTION_F],
+                          b = node->range[VP_ACTION_B];
     int depth = schedule->stages[node->stage].depth;
 
     for (int i = f.begin; i < f.end; i++) {
-        vp_list_put(out, VP_ACTION_F, node->stage,
-                    vp_node_mb(schedule, node, i));
+        vp_sched_list_put(out, VP_ACTION_F, node->stage,
+                          vp_node_mb(schedule, node, i));
         if (i >= depth)
-            vp_list_put(out, VP_ACTION_B, node->stage,
-                        vp_node_mb(schedule, node, b.begin++));
+            vp_sched_list_put(out, VP_ACTION_B, node->stage,
+                              vp_node_mb(schedule, node, b.begin++));
     }
     while (b.begin < b.end)
-        vp_list_put(out, VP_ACTION_B, node->stage,
-                    vp_node_mb(schedule, node, b.begin++));
+        vp_sched_list_put(out, VP_ACTION_B, node->stage,
+                          vp_node_mb(schedule, node, b.begin++));
 }
 
 static void generate_all(const struct vp_schedule *schedule,
                          const struct vp_node *node, enum vp_action_kind kind,
-                         struct vp_list *out)
+                         struct vp_sched_list *out)
 {
     for (int i = node->range[kind].begin; i < node->range[kind].end; i++)
-        vp_list_put(out, kind, node->stage, vp_node_mb(schedule, node, i));
+        vp_sched_list_put(out, kind, node->stage,
+                          vp_node_mb(schedule, node, i));
 }
 
 /* Backwards in minibatch order too: gradients add up as in every schedule. */
 void vp_generate_gpipe(const struct vp_schedule *schedule,
-                       const struct vp_node *node, struct vp_list *out)
+                       const struct vp_node *node, struct vp_sched_list *out)
 {
     generate_all(schedule, node, VP_ACTION_F, out);
     generate_all(schedule, node, VP_ACTION_B, out);
@@ -56,22 +58,22 @@ void vp_generate_gpipe(const struct vp_schedule *schedule,
  *   stage 1        F0 B0 F1 B1 F2 B2 W0 W1 W2
  */
 void vp_generate_zb_h(const struct vp_schedule *schedule,
-                      const struct vp_node *node, struct vp_list *out)
+                      const struct vp_node *node, struct vp_sched_list *out)
 {
     int lag = schedule->stages[0].depth - schedule->stages[node->stage].depth;
     int n_b = 0, w = 0, n = node->range[VP_ACTION_W].end;
-    struct vp_list list = { .at = NULL };
+    struct vp_sched_list list = { .at = NULL };
 
     vp_generate_1f1b(schedule, node, &list);
     for (int i = 0; i < list.n; i++) {
-        vp_list_push(out, list.at[i]);
+        vp_sched_list_push(out, list.at[i]);
         if (list.at[i].kind == VP_ACTION_B && n_b++ >= lag)
-            vp_list_put(out, VP_ACTION_W, node->stage,
-                        vp_node_mb(schedule, node, w++));
+            vp_sched_list_put(out, VP_ACTION_W, node->stage,
+                              vp_node_mb(schedule, node, w++));
     }
     while (w < n)
-        vp_list_put(out, VP_ACTION_W, node->stage,
-                    vp_node_mb(schedule, node, w++));
+        vp_sched_list_put(out, VP_ACTION_W, node->stage,
+                          vp_node_mb(schedule, node, w++));
     out->failed = out->failed || list.failed;
-    vp_list_release(&list);
+    vp_sched_list_release(&list);
 }

@@ -134,7 +134,7 @@ static enum vp_status read_stage_values(struct reader *r,
     return VP_OK;
 }
 
-static enum vp_status read_value(struct reader *r, enum vp_key i,
+static enum vp_status read_value(struct reader *r, enum vp_text_key i,
                                  struct vp_schedule *schedule)
 {
     const struct vp_schedule_key *key = &vp_schedule_keys[i];
@@ -144,7 +144,7 @@ static enum vp_status read_value(struct reader *r, enum vp_key i,
         return read_stage_values(r, key, schedule);
     VP_TRY(read_number(r, key->least, key->most, &value));
     set(key, schedule, value);
-    if (i != VP_KEY_STAGES)
+    if (i != VP_TEXT_KEY_STAGES)
         return VP_OK;
     schedule->stages = calloc((size_t)value, sizeof(*schedule->stages));
     return schedule->stages
@@ -182,7 +182,7 @@ static enum vp_status read_key(struct reader *r, bool *seen,
         r->at += n + 1;
         return read_name(r, schedule);
     }
-    for (int i = 0; i < VP_KEY_COUNT; i++) {
+    for (int i = 0; i < VP_TEXT_KEY_COUNT; i++) {
         if (!is_word(word, n, vp_schedule_keys[i].name))
             continue;
         if (seen[i])
@@ -200,21 +200,21 @@ static void add_defaults(const bool *seen, struct vp_schedule *schedule)
 {
     int n_ranks = 0;
 
-    if (!seen[VP_KEY_FIRST])
+    if (!seen[VP_TEXT_KEY_FIRST])
         schedule->first_mb = schedule->segment_begin;
-    if (!seen[VP_KEY_DRAIN])
+    if (!seen[VP_TEXT_KEY_DRAIN])
         schedule->drain = true;
     for (int s = 0; s < schedule->n_stages; s++) {
         struct vp_schedule_stage *stage = &schedule->stages[s];
 
-        if (!seen[VP_KEY_REPLICAS])
+        if (!seen[VP_TEXT_KEY_REPLICAS])
             stage->n_replicas = 1;
-        if (!seen[VP_KEY_RANK])
+        if (!seen[VP_TEXT_KEY_RANK])
             stage->first_rank = n_ranks;
         n_ranks += stage->n_replicas;
-        if (!seen[VP_KEY_VERSIONS])
+        if (!seen[VP_TEXT_KEY_VERSIONS])
             stage->n_versions = 1;
-        if (!seen[VP_KEY_EVERY] && !schedule->forward_only)
+        if (!seen[VP_TEXT_KEY_EVERY] && !schedule->forward_only)
             stage->update_every = schedule->n_mb;
     }
 }
@@ -222,14 +222,14 @@ static void add_defaults(const bool *seen, struct vp_schedule *schedule)
 static enum vp_status read_header(struct reader *r,
                                   struct vp_schedule *schedule)
 {
-    bool seen[VP_KEY_COUNT] = { false };
+    bool seen[VP_TEXT_KEY_COUNT] = { false };
     struct reader start = *r;
     int64_t n_nodes = 0;
 
     snprintf(schedule->name, sizeof(schedule->name), "custom");
     for (skip_spaces(r); !at_end(r); skip_spaces(r))
         VP_TRY(read_key(r, seen, schedule));
-    if (!seen[VP_KEY_STAGES] || !seen[VP_KEY_MINIBATCHES])
+    if (!seen[VP_TEXT_KEY_STAGES] || !seen[VP_TEXT_KEY_MINIBATCHES])
         return bad(&start, "'stages=' or 'minibatches=' is missing in the "
                            "first line; add it");
     add_defaults(seen, schedule);
@@ -318,7 +318,7 @@ static enum vp_status read_action(struct reader *r,
 
 static enum vp_status read_list(struct reader *r,
                                 const struct vp_schedule *schedule, int rank,
-                                struct vp_list *list)
+                                struct vp_sched_list *list)
 {
     struct vp_action action = { .kind = VP_ACTION_F };
     struct reader start = *r;
@@ -334,7 +334,7 @@ static enum vp_status read_list(struct reader *r,
     r->at++;
     for (skip_spaces(r); !at_end(r); skip_spaces(r)) {
         VP_TRY(read_action(r, schedule, &action));
-        vp_list_push(list, action);
+        vp_sched_list_push(list, action);
     }
     end_line(r);
     return VP_OK;
@@ -343,7 +343,7 @@ static enum vp_status read_list(struct reader *r,
 /* ---- All of it ---------------------------------------------------------- */
 
 static enum vp_status read_lists(struct reader *r, struct vp_schedule *schedule,
-                                 struct vp_list *lists)
+                                 struct vp_sched_list *lists)
 {
     enum vp_status st = vp_schedule_map_ranks(schedule);
 
@@ -373,7 +373,7 @@ enum vp_status vp_schedule_parse(const char *text, const char *source,
 {
     struct vp_schedule schedule = { .actions = NULL };
     struct reader reader = { text, text, source, 1, err };
-    struct vp_list *lists = NULL;
+    struct vp_sched_list *lists = NULL;
     enum vp_status st = read_header(&reader, &schedule);
 
     if (st == VP_OK) {
@@ -382,7 +382,7 @@ enum vp_status vp_schedule_parse(const char *text, const char *source,
                    : vp_err_set(err, VP_ERR_NOMEM, "schedule: out of memory");
     }
     for (int rank = 0; lists && rank < schedule.n_ranks; rank++)
-        vp_list_release(&lists[rank]);
+        vp_sched_list_release(&lists[rank]);
     free(lists);
     if (st != VP_OK) {
         vp_schedule_release(&schedule);

@@ -10,7 +10,8 @@ struct pass {
 };
 
 typedef void (*pass_fn)(const struct pass *pass, int rank,
-                        const struct vp_list *in, struct vp_list *out);
+                        const struct vp_sched_list *in,
+                        struct vp_sched_list *out);
 
 static const struct vp_node *node_at(const struct pass *pass, int rank,
                                      int stage)
@@ -24,7 +25,7 @@ static const struct vp_node *node_at(const struct pass *pass, int rank,
 
 /* A stream updates as soon as a round is complete. */
 static void put_round(const struct pass *pass, int rank,
-                      const struct vp_action *action, struct vp_list *out)
+                      const struct vp_action *action, struct vp_sched_list *out)
 {
     const struct vp_schedule *schedule = pass->schedule;
     const struct vp_node *node = node_at(pass, rank, action->stage);
@@ -35,14 +36,14 @@ static void put_round(const struct pass *pass, int rank,
         round >= node->range[VP_ACTION_UPDATE].end)
         return;
     if (vp_schedule_reduces(schedule, action->stage))
-        vp_list_put(out, VP_ACTION_REDUCE, action->stage, round);
-    vp_list_put(out, VP_ACTION_UPDATE, action->stage, round);
+        vp_sched_list_put(out, VP_ACTION_REDUCE, action->stage, round);
+    vp_sched_list_put(out, VP_ACTION_UPDATE, action->stage, round);
 }
 
 /* A group ends with its update. All gradients of a rank are given before the
  * first update waits for everybody's norm. */
 static void put_group_end(const struct pass *pass, int rank,
-                          struct vp_list *out)
+                          struct vp_sched_list *out)
 {
     const struct vp_rank_list *list = &pass->schedule->ranks[rank];
     static const enum vp_action_kind kinds[] = { VP_ACTION_REDUCE,
@@ -54,15 +55,16 @@ static void put_group_end(const struct pass *pass, int rank,
             const struct vp_node *node = node_at(pass, rank, stage);
 
             for (int r = 0; r < node->range[kinds[k]].end; r++)
-                vp_list_put(out, kinds[k], stage, r);
+                vp_sched_list_put(out, kinds[k], stage, r);
         }
 }
 
 static void add_updates(const struct pass *pass, int rank,
-                        const struct vp_list *in, struct vp_list *out)
+                        const struct vp_sched_list *in,
+                        struct vp_sched_list *out)
 {
     for (int i = 0; i < in->n; i++) {
-        vp_list_push(out, in->at[i]);
+        vp_sched_list_push(out, in->at[i]);
         if (pass->stream && in->at[i].kind == VP_ACTION_B)
             put_round(pass, rank, &in->at[i], out);
     }
@@ -74,7 +76,7 @@ static void add_updates(const struct pass *pass, int rank,
 
 /* Whether the list already has the R of the B at position `at`. It stands
  * between that B and the one before. */
-static bool has_redo(const struct vp_list *list, int at)
+static bool has_redo(const struct vp_sched_list *list, int at)
 {
     for (int i = at - 1; i >= 0; i--) {
         const struct vp_action *a = &list->at[i];
@@ -94,7 +96,8 @@ static bool has_redo(const struct vp_list *list, int at)
  * unless the list has it. R needs no gradient; with `early` it runs while the
  * rank would wait for it. */
 static void add_messages(const struct pass *pass, int rank,
-                         const struct vp_list *in, struct vp_list *out)
+                         const struct vp_sched_list *in,
+                         struct vp_sched_list *out)
 {
     int last = pass->schedule->n_stages - 1;
 
@@ -106,18 +109,18 @@ static void add_messages(const struct pass *pass, int rank,
                  !has_redo(in, i);
 
         if (f && a.stage > 0)
-            vp_list_put(out, VP_ACTION_RECV_ACT, a.stage, a.mb);
+            vp_sched_list_put(out, VP_ACTION_RECV_ACT, a.stage, a.mb);
         if (r && pass->early)
-            vp_list_put(out, VP_ACTION_R, a.stage, a.mb);
+            vp_sched_list_put(out, VP_ACTION_R, a.stage, a.mb);
         if (b && a.stage < last)
-            vp_list_put(out, VP_ACTION_RECV_GRAD, a.stage, a.mb);
+            vp_sched_list_put(out, VP_ACTION_RECV_GRAD, a.stage, a.mb);
         if (r && !pass->early)
-            vp_list_put(out, VP_ACTION_R, a.stage, a.mb);
-        vp_list_push(out, a);
+            vp_sched_list_put(out, VP_ACTION_R, a.stage, a.mb);
+        vp_sched_list_push(out, a);
         if (f && a.stage < last)
-            vp_list_put(out, VP_ACTION_SEND_ACT, a.stage, a.mb);
+            vp_sched_list_put(out, VP_ACTION_SEND_ACT, a.stage, a.mb);
         if (b && a.stage > 0)
-            vp_list_put(out, VP_ACTION_SEND_GRAD, a.stage, a.mb);
+            vp_sched_list_put(out, VP_ACTION_SEND_GRAD, a.stage, a.mb);
     }
 }
 
@@ -152,7 +155,7 @@ static void raise_to(int *peak, int n)
 }
 
 static void count_peaks(const struct vp_schedule *schedule,
-                        const struct vp_list *list, struct peaks *peaks)
+                        const struct vp_sched_list *list, struct peaks *peaks)
 {
     enum vp_action_kind last = vp_schedule_last_kind(schedule);
 
@@ -212,7 +215,7 @@ static void set_sizes(struct vp_schedule *schedule, int s,
 }
 
 enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
-                             const struct vp_list *lists)
+                             const struct vp_sched_list *lists)
 {
     size_t n = (size_t)schedule->n_stages;
     struct peaks *all = calloc(2 * n, sizeof(*all));
@@ -309,14 +312,14 @@ void vp_action_complete(const struct vp_schedule *schedule, struct vp_action *a)
 /* ---- All of them -------------------------------------------------------- */
 
 static enum vp_status rewrite(const struct pass *pass, pass_fn fn,
-                              struct vp_list *lists)
+                              struct vp_sched_list *lists)
 {
     for (int rank = 0; rank < pass->schedule->n_ranks; rank++) {
-        struct vp_list out = { .at = NULL };
+        struct vp_sched_list out = { .at = NULL };
         bool failed = lists[rank].failed;
 
         fn(pass, rank, &lists[rank], &out);
-        vp_list_release(&lists[rank]);
+        vp_sched_list_release(&lists[rank]);
         lists[rank] = out;
         if (failed || out.failed)
             return VP_ERR_NOMEM;
@@ -325,7 +328,8 @@ static enum vp_status rewrite(const struct pass *pass, pass_fn fn,
 }
 
 enum vp_status vp_passes_run(struct vp_schedule *schedule,
-                             struct vp_list *lists, bool stream, bool early)
+                             struct vp_sched_list *lists, bool stream,
+                             bool early)
 {
     struct vp_nodes nodes = vp_nodes_make(schedule);
     struct pass pass = { schedule, &nodes, stream, early };

@@ -83,7 +83,7 @@ static bool happened(const struct vp_run *run, const struct event *event)
 /* When; events before the schedule's first action happened at 0. */
 static double time_of(const struct vp_run *run, const struct event *event)
 {
-    const struct vp_progress *p = &run->at[event->node];
+    const struct vp_node_progress *p = &run->at[event->node];
     int i = event->index - run->nodes->at[event->node].range[event->kind].begin;
     const double *times = event->kind == VP_ACTION_SEND_ACT    ? p->act
                           : event->kind == VP_ACTION_SEND_GRAD ? p->grad
@@ -111,7 +111,7 @@ static int missing_node(const struct vp_run *run, const struct vp_action *a,
     int n = all ? run->nodes->n : run->schedule->stages[a->stage].n_replicas;
 
     for (int i = first; i < first + n; i++) {
-        const struct vp_progress *p = &run->at[i];
+        const struct vp_node_progress *p = &run->at[i];
         double when = all ? p->reduced : p->arrived[a->mb & 1];
 
         if (!takes_part(&run->nodes->at[i], a->mb))
@@ -163,7 +163,7 @@ const struct vp_action *vp_run_next(const struct vp_run *run, int rank)
 
 void vp_run_reach(struct vp_run *run, int rank, const struct vp_action *a)
 {
-    struct vp_progress *p = &run->at[vp_run_node(run, rank, a->stage)];
+    struct vp_node_progress *p = &run->at[vp_run_node(run, rank, a->stage)];
 
     if (a->kind == VP_ACTION_REDUCE && p->n_arrived <= a->mb) {
         p->n_arrived = a->mb + 1;

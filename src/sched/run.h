@@ -7,7 +7,7 @@
 #include "sched/internal.h"
 
 /* What happened at one node. */
-struct vp_progress {
+struct vp_node_progress {
     int done[VP_ACTION_KIND_COUNT]; /* next own index or round */
     int n_arrived;                  /* rounds whose REDUCE was reached */
     double arrived[2];              /* when, per round mod 2 */
@@ -20,7 +20,7 @@ struct vp_run {
     const struct vp_schedule *schedule;
     const struct vp_nodes *nodes;
     const struct vp_sched_costs *costs; /* NULL: no times */
-    struct vp_progress *at;             /* per node */
+    struct vp_node_progress *at;        /* per node */
     int *position;                      /* per rank */
     enum vp_action_kind last;
     struct vp_clock *clock; /* NULL: no times */

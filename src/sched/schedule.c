@@ -101,10 +101,10 @@ static int count_own(const struct vp_schedule *schedule,
 }
 
 /* Forward i is followed by backward i - depth; draining does the rest. */
-static struct vp_range backward_range(const struct vp_schedule *schedule,
-                                      const struct vp_node *node)
+static struct vp_sched_range backward_range(const struct vp_schedule *schedule,
+                                            const struct vp_node *node)
 {
-    struct vp_range f = node->range[VP_ACTION_F], b;
+    struct vp_sched_range f = node->range[VP_ACTION_F], b;
     int depth = schedule->stages[node->stage].depth;
 
     b.begin = f.begin > depth ? f.begin - depth : 0;
@@ -116,10 +116,10 @@ static struct vp_range backward_range(const struct vp_schedule *schedule,
 
 /* One update for every round whose gradients are all there. A round that the
  * end of the segment leaves unfilled is dropped, by all replicas alike. */
-static struct vp_range update_range(const struct vp_schedule *schedule,
-                                    const struct vp_node *node)
+static struct vp_sched_range update_range(const struct vp_schedule *schedule,
+                                          const struct vp_node *node)
 {
-    struct vp_range b = node->range[VP_ACTION_B], update = { 0, 0 };
+    struct vp_sched_range b = node->range[VP_ACTION_B], update = { 0, 0 };
     int end = schedule->drain ? schedule->first_mb + schedule->n_mb
                               : schedule->segment_end;
     int every = schedule->stages[node->stage].update_every;
@@ -140,7 +140,7 @@ static void fill_ranges(const struct vp_schedule *schedule,
     const struct vp_schedule_stage *s = &schedule->stages[node->stage];
     bool first = node->stage == 0;
     bool last = node->stage == schedule->n_stages - 1;
-    struct vp_range *range = node->range;
+    struct vp_sched_range *range = node->range;
 
     range[VP_ACTION_F].begin = count_own(schedule, node, schedule->first_mb);
     range[VP_ACTION_F].end = count_own(schedule, node,
@@ -241,7 +241,7 @@ enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule)
 }
 
 enum vp_status vp_schedule_take(struct vp_schedule *schedule,
-                                struct vp_list *lists)
+                                struct vp_sched_list *lists)
 {
     int64_t n = 0;
     int at = 0;
@@ -266,7 +266,7 @@ enum vp_status vp_schedule_take(struct vp_schedule *schedule,
             memcpy(list->actions, lists[rank].at,
                    (size_t)list->n_actions * sizeof(*list->actions));
         at += list->n_actions;
-        vp_list_release(&lists[rank]);
+        vp_sched_list_release(&lists[rank]);
     }
     schedule->n_actions = at;
     return VP_OK;
@@ -284,7 +284,7 @@ void vp_schedule_release(struct vp_schedule *schedule)
 
 /* ---- Lists -------------------------------------------------------------- */
 
-void vp_list_push(struct vp_list *list, struct vp_action action)
+void vp_sched_list_push(struct vp_sched_list *list, struct vp_action action)
 {
     if (list->failed)
         return;
@@ -305,8 +305,8 @@ void vp_list_push(struct vp_list *list, struct vp_action action)
     list->at[list->n++] = action;
 }
 
-void vp_list_release(struct vp_list *list)
+void vp_sched_list_release(struct vp_sched_list *list)
 {
     free(list->at);
-    *list = (struct vp_list){ .at = NULL };
+    *list = (struct vp_sched_list){ .at = NULL };
 }

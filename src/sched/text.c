@@ -65,30 +65,30 @@ enum { MAX_STAGES = 4096, MAX_SIZE = 1 << 20, MAX_NUMBER = 1 << 29 };
 #define STAGE(field, least, most) \
     offsetof(struct vp_schedule_stage, field), false, true, least, most
 
-const struct vp_schedule_key vp_schedule_keys[VP_KEY_COUNT] = {
-    [VP_KEY_STAGES] = { "stages", ALL(n_stages, 1, MAX_STAGES) },
-    [VP_KEY_MINIBATCHES] = { "minibatches", ALL(n_mb, 0, MAX_NUMBER) },
-    [VP_KEY_BEGIN] = { "begin", ALL(segment_begin, 0, MAX_NUMBER) },
-    [VP_KEY_END] = { "end", ALL(segment_end, 0, MAX_NUMBER) },
-    [VP_KEY_FIRST] = { "first", ALL(first_mb, 0, MAX_NUMBER) },
-    [VP_KEY_DRAIN] = { "drain", FLAG(drain) },
-    [VP_KEY_SPLIT] = { "split", FLAG(split) },
-    [VP_KEY_FORWARD_ONLY] = { "forward_only", FLAG(forward_only) },
-    [VP_KEY_GLOBAL_NORM] = { "global_norm", FLAG(global_norm) },
-    [VP_KEY_RANK] = { "rank", STAGE(first_rank, 0, MAX_STAGES - 1) },
-    [VP_KEY_REPLICAS] = { "replicas", STAGE(n_replicas, 1, MAX_STAGES) },
-    [VP_KEY_DEPTH] = { "depth", STAGE(depth, 0, MAX_SIZE) },
-    [VP_KEY_RECOMPUTE] = { "recompute",
-                           offsetof(struct vp_schedule_stage, recompute), true,
-                           true, 0, 1 },
-    [VP_KEY_SLOTS] = { "slots", STAGE(n_slots, 1, MAX_SIZE) },
-    [VP_KEY_ACT] = { "act", STAGE(n_act_bufs, 0, MAX_SIZE) },
-    [VP_KEY_GRAD] = { "grad", STAGE(n_grad_bufs, 0, MAX_SIZE) },
-    [VP_KEY_VERSIONS] = { "versions", STAGE(n_versions, 1, MAX_SIZE) },
-    [VP_KEY_EVERY] = { "every", STAGE(update_every, 0, MAX_NUMBER) },
-    [VP_KEY_LAG] = { "lag", STAGE(version_lag, 0, MAX_NUMBER) },
-    [VP_KEY_BASE] = { "base", STAGE(version_begin, 0, MAX_NUMBER) },
-    [VP_KEY_PAST] = { "past", STAGE(version_past, 0, MAX_NUMBER) },
+const struct vp_schedule_key vp_schedule_keys[VP_TEXT_KEY_COUNT] = {
+    [VP_TEXT_KEY_STAGES] = { "stages", ALL(n_stages, 1, MAX_STAGES) },
+    [VP_TEXT_KEY_MINIBATCHES] = { "minibatches", ALL(n_mb, 0, MAX_NUMBER) },
+    [VP_TEXT_KEY_BEGIN] = { "begin", ALL(segment_begin, 0, MAX_NUMBER) },
+    [VP_TEXT_KEY_END] = { "end", ALL(segment_end, 0, MAX_NUMBER) },
+    [VP_TEXT_KEY_FIRST] = { "first", ALL(first_mb, 0, MAX_NUMBER) },
+    [VP_TEXT_KEY_DRAIN] = { "drain", FLAG(drain) },
+    [VP_TEXT_KEY_SPLIT] = { "split", FLAG(split) },
+    [VP_TEXT_KEY_FORWARD_ONLY] = { "forward_only", FLAG(forward_only) },
+    [VP_TEXT_KEY_GLOBAL_NORM] = { "global_norm", FLAG(global_norm) },
+    [VP_TEXT_KEY_RANK] = { "rank", STAGE(first_rank, 0, MAX_STAGES - 1) },
+    [VP_TEXT_KEY_REPLICAS] = { "replicas", STAGE(n_replicas, 1, MAX_STAGES) },
+    [VP_TEXT_KEY_DEPTH] = { "depth", STAGE(depth, 0, MAX_SIZE) },
+    [VP_TEXT_KEY_RECOMPUTE] = { "recompute",
+                                offsetof(struct vp_schedule_stage, recompute),
+                                true, true, 0, 1 },
+    [VP_TEXT_KEY_SLOTS] = { "slots", STAGE(n_slots, 1, MAX_SIZE) },
+    [VP_TEXT_KEY_ACT] = { "act", STAGE(n_act_bufs, 0, MAX_SIZE) },
+    [VP_TEXT_KEY_GRAD] = { "grad", STAGE(n_grad_bufs, 0, MAX_SIZE) },
+    [VP_TEXT_KEY_VERSIONS] = { "versions", STAGE(n_versions, 1, MAX_SIZE) },
+    [VP_TEXT_KEY_EVERY] = { "every", STAGE(update_every, 0, MAX_NUMBER) },
+    [VP_TEXT_KEY_LAG] = { "lag", STAGE(version_lag, 0, MAX_NUMBER) },
+    [VP_TEXT_KEY_BASE] = { "base", STAGE(version_begin, 0, MAX_NUMBER) },
+    [VP_TEXT_KEY_PAST] = { "past", STAGE(version_past, 0, MAX_NUMBER) },
 };
 
 static int get(const struct vp_schedule_key *key, const void *from)
@@ -117,7 +117,7 @@ static void add_header(struct vp_strbuf *text,
                        const struct vp_schedule *schedule)
 {
     vp_strbuf_addf(text, "schedule=%s", schedule->name);
-    for (int i = 0; i < VP_KEY_COUNT; i++) {
+    for (int i = 0; i < VP_TEXT_KEY_COUNT; i++) {
         const struct vp_schedule_key *key = &vp_schedule_keys[i];
 
         vp_strbuf_addf(text, " %s=", key->name);

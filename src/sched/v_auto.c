@@ -166,7 +166,7 @@ static void try_all(struct search *search)
 
 /* More than 2P minibatches only make the middle longer. */
 void vp_generate_v_auto(const struct vp_schedule *schedule,
-                        struct vp_list *lists)
+                        struct vp_sched_list *lists)
 {
     int n_ranks = schedule->n_ranks, most_mb = 2 * n_ranks;
     struct search search = {

@@ -422,7 +422,8 @@ bool vp_v_block_times(const int (*block)[VP_V_BLOCK], int n_ranks, int n_mb,
 }
 
 void vp_v_block_write(const int (*block)[VP_V_BLOCK],
-                      const struct vp_schedule *schedule, struct vp_list *lists)
+                      const struct vp_schedule *schedule,
+                      struct vp_sched_list *lists)
 {
     static const char *const words[] = { "F", "f", "b", "B" };
     struct grid grid = { .n_ranks = schedule->n_ranks, .n_mb = schedule->n_mb };

@@ -24,7 +24,7 @@ struct line {
 
 static void write_lines(const struct line lines[VP_V_BLOCK],
                         const struct vp_schedule *schedule,
-                        struct vp_list *lists)
+                        struct vp_sched_list *lists)
 {
     size_t n_ranks = (size_t)schedule->n_ranks;
     int(*block)[VP_V_BLOCK] = calloc(n_ranks, sizeof(*block));
@@ -40,7 +40,7 @@ static void write_lines(const struct line lines[VP_V_BLOCK],
 }
 
 void vp_generate_v_half(const struct vp_schedule *schedule,
-                        struct vp_list *lists)
+                        struct vp_sched_list *lists)
 {
     int p = schedule->n_ranks, shift = p % 2 == 0 ? 3 : 0;
     const struct line lines[] = { { 0, 2 },
@@ -52,7 +52,7 @@ void vp_generate_v_half(const struct vp_schedule *schedule,
 }
 
 void vp_generate_v_min(const struct vp_schedule *schedule,
-                       struct vp_list *lists)
+                       struct vp_sched_list *lists)
 {
     int p = schedule->n_ranks, shift = p % 3 == 0 ? 2 : 0;
     const struct line lines[] = { { 0, 1 },

@@ -4,7 +4,7 @@
 #include <string.h>
 
 struct vp_v_writer vp_v_writer_of(const struct vp_schedule *schedule, int rank,
-                                  struct vp_list *lists)
+                                  struct vp_sched_list *lists)
 {
     return (struct vp_v_writer){
         .list = &lists[rank],
@@ -24,8 +24,8 @@ static void put_letter(struct vp_v_writer *writer, char letter)
     VP_BUG_ON(!found);
     n = &writer->n[found - letters];
     if (*n < writer->n_mb)
-        vp_list_put(writer->list, kinds[(found - letters) % 3],
-                    writer->stages[(found - letters) / 3], (*n)++);
+        vp_sched_list_put(writer->list, kinds[(found - letters) % 3],
+                          writer->stages[(found - letters) / 3], (*n)++);
 }
 
 void vp_v_write(struct vp_v_writer *writer, const char *word, int times)
@@ -37,7 +37,7 @@ void vp_v_write(struct vp_v_writer *writer, const char *word, int times)
 
 void vp_v_write_oldest_w(struct vp_v_writer *writer)
 {
-    const struct vp_list *list = writer->list;
+    const struct vp_sched_list *list = writer->list;
     int n_owed = writer->n[VP_V_B] - writer->n[VP_V_W] +
                  writer->n[VP_V_SECOND + VP_V_B] -
                  writer->n[VP_V_SECOND + VP_V_W];

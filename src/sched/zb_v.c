@@ -15,7 +15,8 @@
  * its second p + 1. The rule needs M >= 2P - 1 minibatches. */
 #include "sched/internal.h"
 
-void vp_generate_zb_v(const struct vp_schedule *schedule, struct vp_list *lists)
+void vp_generate_zb_v(const struct vp_schedule *schedule,
+                      struct vp_sched_list *lists)
 {
     int n_ranks = schedule->n_ranks, n_mb = schedule->n_mb;
 

@@ -18,7 +18,7 @@ static const struct vp_dims fuzz_dims[] = { { 4, 16, 0, 8 }, { 4, 16, 0, 64 } };
 static struct vp_hdf5_options fuzz_options;
 
 static enum vp_status fuzz_open(const struct vp_data_config *config,
-                                const struct vp_window *window,
+                                const struct vp_data_window *window,
                                 struct vp_source *source, struct vp_err *err)
 {
     (void)window;
