@@ -444,8 +444,8 @@ static size_t some_scratch(const void *ctx, const struct vp_graph *graph,
 }
 
 /* Copies the message of one stage into that of its neighbour. */
-static void send(const struct memory *from, enum vp_space from_space,
-                 struct memory *to, enum vp_space to_space)
+static void copy_space(const struct memory *from, enum vp_space from_space,
+                       struct memory *to, enum vp_space to_space)
 {
     memory_reset(to, to_space, from->n[from_space] * CELL);
     memcpy(to->cells[to_space], from->cells[from_space],
@@ -492,13 +492,15 @@ static void pipeline_run(struct pipeline *p, struct facts *facts)
     for (int s = 0; s <= last; s++) {
         run_list(&p->program[s], VP_LIST_F, &p->memory[s], facts);
         if (s < last)
-            send(&p->memory[s], VP_SPACE_OUT, &p->memory[s + 1], VP_SPACE_IN);
+            copy_space(&p->memory[s], VP_SPACE_OUT, &p->memory[s + 1],
+                       VP_SPACE_IN);
     }
     for (int s = last; s >= 0; s--) {
         run_list(&p->program[s], VP_LIST_R, &p->memory[s], facts);
         run_list(&p->program[s], VP_LIST_B, &p->memory[s], facts);
         if (s > 0)
-            send(&p->memory[s], VP_SPACE_DIN, &p->memory[s - 1], VP_SPACE_DOUT);
+            copy_space(&p->memory[s], VP_SPACE_DIN, &p->memory[s - 1],
+                       VP_SPACE_DOUT);
         /* The working set of recomputation is free after B. */
         memory_reset(&p->memory[s], VP_SPACE_RECOMPUTED,
                      p->program[s].n_bytes[VP_SPACE_RECOMPUTED]);

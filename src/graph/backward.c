@@ -125,7 +125,7 @@ static struct vp_ref new_grad(struct backward *bw, vp_val v)
 }
 
 /* Makes the gradient of `v` a buffer that may be added to. */
-static void unshare(struct backward *bw, vp_val v)
+static void make_private(struct backward *bw, vp_val v)
 {
     struct vp_ref old = bw->grad[v];
 
@@ -146,7 +146,7 @@ static void differentiate_add(struct backward *bw, const struct vp_op *op)
         if (!bw->graph->values[v].needs_grad)
             continue;
         if (vp_ref_is(bw->grad[v])) {
-            unshare(bw, v);
+            make_private(bw, v);
             emit_copy(bw, v, bw->grad[v], dout, true);
         } else if (vp_ref_is(bw->din[v])) {
             bw->grad[v] = bw->din[v];
@@ -183,7 +183,7 @@ static void prepare_inputs(struct backward *bw, const struct vp_op *op,
             continue;
         add[i] = vp_ref_is(bw->grad[v]);
         if (add[i])
-            unshare(bw, v);
+            make_private(bw, v);
         else if (i == 0 && def->b_overwrites_in0 && !vp_ref_is(bw->din[v]))
             bw->grad[v] = bw->lowering->home[v];
         else

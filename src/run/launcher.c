@@ -68,7 +68,7 @@ static void notice(const struct launch *launch, const char *fmt, ...)
 
 /* ---- Where the next attempt starts -------------------------------------- */
 
-static void warn(void *ctx, const char *line)
+static void show_warning(void *ctx, const char *line)
 {
     const struct launch *launch = ctx;
 
@@ -88,7 +88,7 @@ static enum vp_status find_saved(struct launch *launch, struct vp_err *err)
         return vp_err_set(err, VP_ERR_IO, "%s: cannot be read (%s)",
                           launch->folder, strerror(errno));
     snprintf(path, sizeof(path), "%s/checkpoints", launch->folder);
-    st = vp_ckpt_open_newest(path, warn, launch, &ckpt, err);
+    st = vp_ckpt_open_newest(path, show_warning, launch, &ckpt, err);
     if (st == VP_ERR_END)
         return VP_OK;
     if (st == VP_OK)

@@ -136,7 +136,7 @@ static void notice(void *ctx, const char *line)
 }
 
 /* What may cost work: told at once, and written to the log when there is one. */
-static void warn(void *ctx, const char *line)
+static void show_warning(void *ctx, const char *line)
 {
     struct run *run = ctx;
 
@@ -545,7 +545,7 @@ static enum vp_status open_resume(struct run *run, struct vp_err *err)
         .data = run->samples.train,
         .ctx = run,
         .notice = notice,
-        .warn = warn,
+        .warn = show_warning,
     };
     enum vp_status st;
 
@@ -619,9 +619,9 @@ static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
     VP_TRY(vp_checkpoints_arm(run->checkpoints, run->trainer,
                               run->samples.train, run->folder.path,
                               run->home[0] ? &run->from : NULL, err));
-    return is_lead(run)
-               ? vp_checkpoints_warn_aside(run->folder.path, warn, run, err)
-               : VP_OK;
+    if (!is_lead(run))
+        return VP_OK;
+    return vp_checkpoints_warn_aside(run->folder.path, show_warning, run, err);
 }
 
 /* Whatever this process could not do, the others hear of it. */

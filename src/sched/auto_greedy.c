@@ -141,8 +141,9 @@ static void look(const struct turn *turn, int rank, double now,
 /* ---- One action --------------------------------------------------------- */
 
 /* A result leaves for its reader, which may wake up. */
-static void send(const struct turn *turn, int link, double busy, double delay,
-                 double *clock, double *arrival, int reader)
+static void send_message(const struct turn *turn, int link, double busy,
+                         double delay, double *clock, double *arrival,
+                         int reader)
 {
     struct vp_auto_board *board = turn->board;
 
@@ -172,11 +173,11 @@ static void take(const struct turn *turn, int rank, double now,
     turn->letters[problem->first[rank] + board->n_put[rank]++] =
         (vp_letter)(VP_AUTO_KINDS * s + kind);
     if (kind == VP_AUTO_F && s + 1 < problem->n_stages)
-        send(turn, stage->act_link, stage->act, stage->act_delay, &clock,
-             &lane[1].act[mb], stage[1].rank);
+        send_message(turn, stage->act_link, stage->act, stage->act_delay,
+                     &clock, &lane[1].act[mb], stage[1].rank);
     else if (kind == VP_AUTO_B && s > 0)
-        send(turn, stage->grad_link, stage->grad, stage->grad_delay, &clock,
-             &lane[-1].grad[mb], stage[-1].rank);
+        send_message(turn, stage->grad_link, stage->grad, stage->grad_delay,
+                     &clock, &lane[-1].grad[mb], stage[-1].rank);
     if (kind == VP_AUTO_F)
         board->used[rank] += stage->weight;
     if (kind == VP_AUTO_W)

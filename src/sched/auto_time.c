@@ -27,8 +27,8 @@ static int grad_at(const struct vp_auto_problem *problem, int stage, int mb)
 }
 
 /* What arrives at `at`, on `rank`, leaves now. */
-static void send(struct walk *walk, int link, double busy, double delay,
-                 double *clock, int rank, int at)
+static void send_message(struct walk *walk, int link, double busy, double delay,
+                         double *clock, int rank, int at)
 {
     struct vp_auto_times *times = walk->times;
     double arrival = *clock;
@@ -89,11 +89,11 @@ static void run_rank(struct walk *walk, int rank)
         times->where[letter * problem->n_mb + mb] = at;
         walk->n_timed++;
         if (kind == VP_AUTO_F && s + 1 < problem->n_stages)
-            send(walk, stage->act_link, stage->act, stage->act_delay, &clock,
-                 stage[1].rank, act_at(problem, s + 1, mb));
+            send_message(walk, stage->act_link, stage->act, stage->act_delay,
+                         &clock, stage[1].rank, act_at(problem, s + 1, mb));
         else if (kind == VP_AUTO_B && s > 0)
-            send(walk, stage->grad_link, stage->grad, stage->grad_delay, &clock,
-                 stage[-1].rank, grad_at(problem, s - 1, mb));
+            send_message(walk, stage->grad_link, stage->grad, stage->grad_delay,
+                         &clock, stage[-1].rank, grad_at(problem, s - 1, mb));
     }
     times->clock[rank] = clock;
     times->next[rank] = at;

@@ -85,8 +85,8 @@ static void change_load(struct turns *turns, int device, int change)
 
 /* ---- Messages ----------------------------------------------------------- */
 
-static void send(struct turns *turns, int rank, const struct vp_action *a,
-                 struct vp_span *span)
+static void send_message(struct turns *turns, int rank,
+                         const struct vp_action *a, struct vp_span *span)
 {
     const struct vp_stage_costs *c = &turns->run->costs->stages[a->stage];
     double copy = a->kind == VP_ACTION_SEND_ACT ? c->act_copy : c->grad_copy;
@@ -159,7 +159,7 @@ static bool begin_action(struct turns *turns, int rank)
         return false;
     cost = vp_clock_duration(turns->run, a);
     if (a->kind == VP_ACTION_SEND_ACT || a->kind == VP_ACTION_SEND_GRAD) {
-        send(turns, rank, a, &span);
+        send_message(turns, rank, a, &span);
     } else if (cost > 0.0 && computes(a->kind)) {
         int device = vp_clock_device(turns->run, rank);
 

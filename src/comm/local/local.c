@@ -87,8 +87,8 @@ static void post(struct vp_channel *base, uint64_t j, size_t n_body)
     vp_counter_add(&channel->arrived[j % (uint64_t)channel->n_buffers]);
 }
 
-static enum vp_status wait(struct vp_channel *base, uint64_t j,
-                           struct vp_limit limit, void **buffer_out)
+static enum vp_status wait_message(struct vp_channel *base, uint64_t j,
+                                   struct vp_limit limit, void **buffer_out)
 {
     struct channel *channel = channel_of(base);
     uint64_t n = (uint64_t)channel->n_buffers;
@@ -111,7 +111,7 @@ static const struct vp_channel_ops channel_ops = {
     .free = channel_free,
     .acquire = acquire,
     .post = post,
-    .wait = wait,
+    .wait = wait_message,
     .release = release,
 };
 
@@ -443,7 +443,7 @@ static bool is_apart(const struct vp_world *world, int a, int b)
     return false;
 }
 
-static void poll(struct vp_world *world)
+static void poll_world(struct vp_world *world)
 {
     (void)world;
 }
@@ -481,7 +481,7 @@ static const struct vp_world_ops world_ops = {
     .free = world_free,
     .is_mine = is_mine,
     .is_apart = is_apart,
-    .poll = poll,
+    .poll = poll_world,
     .tell_abort = tell_abort,
     .agree = agree,
     .share = share,

@@ -171,8 +171,8 @@ static bool has_arrived(void *ctx)
                        asked->slot->requests);
 }
 
-static enum vp_status wait(struct vp_channel *base, uint64_t j,
-                           struct vp_limit limit, void **buffer_out)
+static enum vp_status wait_message(struct vp_channel *base, uint64_t j,
+                                   struct vp_limit limit, void **buffer_out)
 {
     struct channel *channel = channel_of(base);
     struct slot *slot = &channel->in[j % (uint64_t)channel->n_in];
@@ -220,7 +220,7 @@ static const struct vp_channel_ops channel_ops = {
     .free = channel_free,
     .acquire = acquire,
     .post = post,
-    .wait = wait,
+    .wait = wait_message,
     .release = release,
 };
 

@@ -136,7 +136,7 @@ enum vp_status vp_mpi_wait(struct vp_mpi_world *world, vp_mpi_test_fn test,
     }
 }
 
-static void poll(struct vp_world *base)
+static void poll_world(struct vp_world *base)
 {
     struct vp_mpi_world *world = vp_mpi_world_of(base);
     int64_t now = vp_clock_ns();
@@ -278,7 +278,7 @@ static const struct vp_world_ops world_ops = {
     .free = world_free,
     .is_mine = is_mine,
     .is_apart = is_apart,
-    .poll = poll,
+    .poll = poll_world,
     .tell_abort = tell_abort,
     .agree = agree,
     .share = share,

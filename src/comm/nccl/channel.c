@@ -141,8 +141,8 @@ void vp_nccl_receive_all(struct vp_nccl_world *nccl)
         receive_ready(channel);
 }
 
-static enum vp_status wait(struct vp_channel *base, uint64_t j,
-                           struct vp_limit limit, void **buffer_out)
+static enum vp_status wait_message(struct vp_channel *base, uint64_t j,
+                                   struct vp_limit limit, void **buffer_out)
 {
     struct vp_nccl_channel *channel = channel_of(base);
     struct vp_nccl_world *nccl = world_of(channel);
@@ -202,7 +202,7 @@ static const struct vp_channel_ops channel_ops = {
     .free = channel_free,
     .acquire = acquire,
     .post = post,
-    .wait = wait,
+    .wait = wait_message,
     .release = release,
 };
 

@@ -197,7 +197,7 @@ static enum vp_status try_use(struct errand *errand)
     return st;
 }
 
-static void *connect(void *arg)
+static void *connect_main(void *arg)
 {
     struct errand *errand = arg;
     struct vp_device *device = errand->nccl->device;
@@ -216,7 +216,7 @@ enum vp_status vp_nccl_clique_connect(struct vp_nccl_world *nccl,
                                       enum vp_nccl_use use, struct vp_err *err)
 {
     return run(&(struct errand){ .nccl = nccl, .clique = clique, .use = use },
-               connect, JOIN_MS, err);
+               connect_main, JOIN_MS, err);
 }
 
 /* ---- Leaving ------------------------------------------------------------ */

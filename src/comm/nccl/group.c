@@ -98,7 +98,7 @@ static int list_chunks(const int64_t *ends, int n_pieces, struct chunk *out)
     return n;
 }
 
-static enum vp_status connect(struct group *group)
+static enum vp_status connect_group(struct group *group)
 {
     struct vp_nccl_world *nccl = world_of(group);
     struct vp_err err = { .text = "" };
@@ -133,7 +133,7 @@ static enum vp_status cut(struct vp_group *base, const int64_t *ends,
             group->slice_floats = n > group->slice_floats ? n
                                                           : group->slice_floats;
         }
-    return connect(group);
+    return connect_group(group);
 }
 
 static enum vp_status set_length(struct vp_group *base, int member, int64_t n)
@@ -216,7 +216,8 @@ static enum vp_status learn_lists(struct group *group, struct vp_limit limit)
 
 /* ---- Transfers ---------------------------------------------------------- */
 
-static void send(struct group *group, const float *data, size_t n, int to)
+static void send_floats(struct group *group, const float *data, size_t n,
+                        int to)
 {
     struct vp_nccl_world *nccl = world_of(group);
 
@@ -274,8 +275,8 @@ static void scatter(struct group *group, const struct chunk *chunk)
             continue;
         for (int i = 0; i < group->n_terms; i++)
             if (!group->terms[i].receives)
-                send(group, group->terms[i].data + begin,
-                     slice_size(group, chunk, k), k);
+                send_floats(group, group->terms[i].data + begin,
+                            slice_size(group, chunk, k), k);
         for (int i = 0; i < group->lists[k].n_added; i++) {
             receive(group, room, n_mine, k);
             room += group->slice_floats;
@@ -300,7 +301,7 @@ static void gather(struct group *group, const struct chunk *chunk)
         if (k == group->me)
             continue;
         for (int i = 0; i < group->lists[k].n_terms; i++)
-            send(group, mine, n_mine, k);
+            send_floats(group, mine, n_mine, k);
         for (int i = 0; i < group->n_terms; i++)
             receive(group, group->terms[i].data + begin,
                     slice_size(group, chunk, k), k);

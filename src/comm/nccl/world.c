@@ -296,7 +296,7 @@ static enum vp_status channel_create(struct vp_world *world,
 
 /* ---- Waiting ------------------------------------------------------------ */
 
-static void poll(struct vp_world *world)
+static void poll_world(struct vp_world *world)
 {
     struct vp_nccl_world *nccl = vp_nccl_world_of(world);
     int64_t now = vp_clock_ns();
@@ -356,7 +356,7 @@ static void build_on(struct vp_nccl_world *nccl, struct vp_world *world)
     nccl->ops.name = "nccl";
     nccl->ops.leave = leave;
     nccl->ops.free = world_free;
-    nccl->ops.poll = poll;
+    nccl->ops.poll = poll_world;
     nccl->ops.channel_create = channel_create;
     nccl->ops.meet = meet;
     nccl->ops.is_direct = is_direct;

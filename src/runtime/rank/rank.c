@@ -342,8 +342,9 @@ static enum vp_status mark_written(struct vp_rank *rank,
     return vp_event_record(message->written, rs->stage.stream);
 }
 
-static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,
-                           enum direction direction)
+static enum vp_status send_message(struct vp_rank *rank,
+                                   const struct vp_action *action,
+                                   enum direction direction)
 {
     struct vp_rank_stage *rs = stage_of(rank, action);
     struct vp_way_count *way = &rs->count.way[direction];
@@ -360,13 +361,13 @@ static enum vp_status send(struct vp_rank *rank, const struct vp_action *action,
 static enum vp_status exec_send_act(struct vp_rank *rank,
                                     const struct vp_action *action)
 {
-    return send(rank, action, ACT);
+    return send_message(rank, action, ACT);
 }
 
 static enum vp_status exec_send_grad(struct vp_rank *rank,
                                      const struct vp_action *action)
 {
-    return send(rank, action, GRAD);
+    return send_message(rank, action, GRAD);
 }
 
 static enum vp_status exec_recv_act(struct vp_rank *rank,
