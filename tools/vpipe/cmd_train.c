@@ -3,9 +3,9 @@
 
 #include "base/value.h"
 #include "goal.h"
-#include "job/guard.h"
 #include "job/member.h"
 #include "job/processes.h"
+#include "job/supervisor_child.h"
 #include "job/watchdog.h"
 #include "progress.h"
 #include "run/folder.h"
@@ -360,12 +360,12 @@ static enum vp_status hire(const struct vp_config *config, char *address,
     struct vp_supervisor *supervisor;
     pid_t pid;
 
-    VP_TRY(vp_guard_open(config, &supervisor, err));
+    VP_TRY(vp_supervisor_child_open(config, &supervisor, err));
     snprintf(address, n_bytes, "%s", vp_supervisor_address(supervisor));
     fflush(NULL);
     pid = fork();
     if (pid == 0) {
-        vp_guard_run(supervisor, print_screen);
+        vp_supervisor_child_run(supervisor, print_screen);
         fflush(NULL);
         _exit(TOOL_OK);
     }

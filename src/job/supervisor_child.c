@@ -1,4 +1,4 @@
-#include "job/guard.h"
+#include "job/supervisor_child.h"
 
 #include "base/limit.h"
 #include "job/processes.h"
@@ -13,8 +13,9 @@ enum {
     EXIT_MS = 30000,
 };
 
-enum vp_status vp_guard_open(const struct vp_config *config,
-                             struct vp_supervisor **out, struct vp_err *err)
+enum vp_status vp_supervisor_child_open(const struct vp_config *config,
+                                        struct vp_supervisor **out,
+                                        struct vp_err *err)
 {
     struct vp_supervisor_config supervisor = {
         .n_ranks = vp_config_n_ranks(config),
@@ -28,13 +29,13 @@ enum vp_status vp_guard_open(const struct vp_config *config,
     return vp_supervisor_open(&supervisor, out, err);
 }
 
-/* Nobody was told where to find it, and nobody can be told any more. */
+/* The parent is gone and no rank has connected: none knows the address. */
 static bool is_forgotten(const struct vp_supervisor *supervisor, pid_t parent)
 {
     return getppid() != parent && vp_supervisor_n_came(supervisor) == 0;
 }
 
-/* Until all ranks have gone, but no longer. */
+/* Waits until all ranks have disconnected, at most `ms`. */
 static void wait_ms(struct vp_supervisor *supervisor, int ms)
 {
     struct vp_limit limit = vp_limit_ms(ms);
@@ -44,8 +45,8 @@ static void wait_ms(struct vp_supervisor *supervisor, int ms)
         vp_supervisor_rest(supervisor, LISTEN_MS);
 }
 
-void vp_guard_run(struct vp_supervisor *supervisor,
-                  void (*report)(const char *screen))
+void vp_supervisor_child_run(struct vp_supervisor *supervisor,
+                             void (*report)(const char *screen))
 {
     static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE };
     enum vp_outcome outcome = VP_OUTCOME_NONE;
