@@ -103,12 +103,12 @@ static void be_rank(const char *address, const char *folder, int rank,
             break;
     }
     if (conduct == FAILS)
-        vp_heartbeat_say(heartbeat, VP_WORD_FAILED, VP_ERR_NONFINITE,
-                         "loss is NaN");
+        vp_heartbeat_report_end(heartbeat, VP_WORD_FAILED, VP_ERR_NONFINITE,
+                                "loss is NaN");
     else
-        vp_heartbeat_say(heartbeat,
-                         conduct == BEATS ? VP_WORD_INTERRUPTED : VP_WORD_DONE,
-                         VP_OK, NULL);
+        vp_heartbeat_report_end(
+            heartbeat, conduct == BEATS ? VP_WORD_INTERRUPTED : VP_WORD_DONE,
+            VP_OK, NULL);
     vp_heartbeat_free(heartbeat);
     _exit(0);
 }

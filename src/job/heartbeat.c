@@ -331,8 +331,8 @@ static void wake(const struct vp_heartbeat *heartbeat)
     (void)!write(heartbeat->wake, &one, sizeof(one));
 }
 
-void vp_heartbeat_say(struct vp_heartbeat *heartbeat, enum vp_word word,
-                      enum vp_status status, const char *line)
+void vp_heartbeat_report_end(struct vp_heartbeat *heartbeat, enum vp_word word,
+                             enum vp_status status, const char *line)
 {
     const struct timespec pause = { .tv_nsec = 1000000 };
     struct vp_limit limit = vp_limit_ms(HEARD_MS);

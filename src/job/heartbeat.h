@@ -39,8 +39,8 @@ void vp_heartbeat_set_folder(struct vp_heartbeat *heartbeat,
                              const char *folder);
 /* Reports how the rank ended, and waits up to five seconds for the supervisor's
  * receipt. `line`: the error message of a failure. */
-void vp_heartbeat_say(struct vp_heartbeat *heartbeat, enum vp_word word,
-                      enum vp_status status, const char *line);
+void vp_heartbeat_report_end(struct vp_heartbeat *heartbeat, enum vp_word word,
+                             enum vp_status status, const char *line);
 /* Ends the thread. `heartbeat` may be NULL here and in the three above. */
 void vp_heartbeat_free(struct vp_heartbeat *heartbeat);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { REPORT_MS = 5000 }; /* for the supervisor to speak */
+enum { REPORT_MS = 5000 }; /* for the supervisor's report */
 
 static enum vp_status start_heartbeat(const struct vp_member_config *config,
                                       const char *address,
@@ -28,8 +28,9 @@ static enum vp_status start_heartbeat(const struct vp_member_config *config,
     return vp_heartbeat_start(&heartbeat, &member->heartbeat, err);
 }
 
-/* Whoever started the ranks looks after them, or nobody does yet: then the
- * first of them finds somebody, and tells the others. */
+/* The supervisor's address is in the environment if vpipe started the ranks.
+ * Otherwise the first process starts a supervisor and sends its address to the
+ * others. */
 static enum vp_status meet(const struct vp_member_config *config,
                            struct vp_member *member, struct vp_err *err)
 {
@@ -43,7 +44,8 @@ static enum vp_status meet(const struct vp_member_config *config,
     if (config->self.n == 1)
         return VP_OK;
     if (!given && config->self.index == 0)
-        VP_TRY(config->hire(config->config, address, sizeof(address), err));
+        VP_TRY(config->start_supervisor(config->config, address,
+                                        sizeof(address), err));
     VP_TRY(
         vp_processes_join(&config->self, config->config, &member->world, err));
     if (given)
@@ -69,18 +71,20 @@ bool vp_member_is_one(const struct vp_processes *self)
     return self->n > 1 || getenv(VP_SUPERVISOR_VARIABLE);
 }
 
-bool vp_member_say(struct vp_member *member, enum vp_status status,
-                   const struct vp_err *err)
+bool vp_member_report(struct vp_member *member, enum vp_status status,
+                      const struct vp_err *err)
 {
     if (!member->heartbeat)
         return false;
     if (status == VP_OK)
-        vp_heartbeat_say(member->heartbeat, VP_WORD_DONE, VP_OK, NULL);
+        vp_heartbeat_report_end(member->heartbeat, VP_WORD_DONE, VP_OK, NULL);
     else if (status == VP_ERR_INTERRUPTED)
-        vp_heartbeat_say(member->heartbeat, VP_WORD_INTERRUPTED, VP_OK, NULL);
+        vp_heartbeat_report_end(member->heartbeat, VP_WORD_INTERRUPTED, VP_OK,
+                                NULL);
     else /* without a text it was another process that failed */
-        vp_heartbeat_say(member->heartbeat, VP_WORD_FAILED,
-                         err->text[0] ? status : VP_ERR_ABORTED, err->text);
+        vp_heartbeat_report_end(member->heartbeat, VP_WORD_FAILED,
+                                err->text[0] ? status : VP_ERR_ABORTED,
+                                err->text);
     member->failed = status != VP_OK && status != VP_ERR_INTERRUPTED;
     return true;
 }

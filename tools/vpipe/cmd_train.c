@@ -353,9 +353,10 @@ static void on_nothing(void *ctx, const char *line)
     (void)line;
 }
 
-/* A child looks after the job, and stays when this process is killed. */
-static enum vp_status hire(const struct vp_config *config, char *address,
-                           size_t n_bytes, struct vp_err *err)
+/* The supervisor runs in a child, which stays when this process is killed. */
+static enum vp_status start_supervisor(const struct vp_config *config,
+                                       char *address, size_t n_bytes,
+                                       struct vp_err *err)
 {
     struct vp_supervisor *supervisor;
     pid_t pid;
@@ -388,7 +389,7 @@ static enum vp_status join(const struct vp_config *config,
         .stop = signals_stop(),
         .on_stop = on_member_stop,
         .on_end = on_member_end,
-        .hire = hire,
+        .start_supervisor = start_supervisor,
     };
 
     if (vp_member_is_one(self))
@@ -494,7 +495,7 @@ static int run(const struct train_args *args, const struct vp_config *config)
     progress_break(&progress);
     tool_flush(stdout);
     atomic_store(&end_status, exit_status(st));
-    said = vp_member_say(&member, st, &err);
+    said = vp_member_report(&member, st, &err);
     if (st != VP_OK && !said && !options.world && self.index > 0)
         return refuse(&err);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] && !said)
