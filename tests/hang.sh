@@ -1,6 +1,6 @@
 #!/bin/bash
 # Files that hang, before the first step, while a run trains and at its end: the
-# rank, its duty and the file are named within the limit, and nothing is left.
+# rank, its phase and the file are named within the limit, and nothing is left.
 # Files that are slow only take their time.
 #   tests/hang.sh PROGRAM TOOLS
 # TOOLS is the folder of libbadfiles.so.

@@ -1074,25 +1074,26 @@ static void test_a_frozen_start_starts_anew(void **state)
 }
 
 /* At least a minute, five at the end; more if the user says so. */
-static void test_duties_have_limits(void **state)
+static void test_phases_have_limits(void **state)
 {
     (void)state;
-    unsetenv(VP_DUTY_VARIABLE);
-    for (int d = 0; d < VP_DUTY_COUNT; d++) {
-        enum vp_duty duty = (enum vp_duty)d;
-        int64_t least = duty == VP_DUTY_SAVE ? 300 * SECOND : 60 * SECOND;
+    unsetenv(VP_JOB_PHASE_VARIABLE);
+    for (int d = 0; d < VP_JOB_PHASE_COUNT; d++) {
+        enum vp_job_phase phase = (enum vp_job_phase)d;
+        int64_t least = phase == VP_JOB_PHASE_SAVE ? 300 * SECOND : 60 * SECOND;
 
-        if (duty == VP_DUTY_TRAIN) {
-            assert_int_equal(vp_duty_limit_ns(duty, SECOND), INT64_MAX);
+        if (phase == VP_JOB_PHASE_TRAIN) {
+            assert_int_equal(vp_job_phase_limit_ns(phase, SECOND), INT64_MAX);
             continue;
         }
-        assert_int_equal(vp_duty_limit_ns(duty, SECOND), least);
-        assert_int_equal(vp_duty_limit_ns(duty, 600 * SECOND), 600 * SECOND);
-        setenv(VP_DUTY_VARIABLE, "3", 1);
-        assert_int_equal(vp_duty_limit_ns(duty, SECOND), 3 * SECOND);
-        setenv(VP_DUTY_VARIABLE, "x", 1);
-        assert_int_equal(vp_duty_limit_ns(duty, SECOND), least);
-        unsetenv(VP_DUTY_VARIABLE);
+        assert_int_equal(vp_job_phase_limit_ns(phase, SECOND), least);
+        assert_int_equal(vp_job_phase_limit_ns(phase, 600 * SECOND),
+                         600 * SECOND);
+        setenv(VP_JOB_PHASE_VARIABLE, "3", 1);
+        assert_int_equal(vp_job_phase_limit_ns(phase, SECOND), 3 * SECOND);
+        setenv(VP_JOB_PHASE_VARIABLE, "x", 1);
+        assert_int_equal(vp_job_phase_limit_ns(phase, SECOND), least);
+        unsetenv(VP_JOB_PHASE_VARIABLE);
     }
 }
 
@@ -1101,16 +1102,16 @@ static void test_duties_have_limits(void **state)
 static void test_waiting_is_no_standstill(void **state)
 {
     struct vp_vitals vitals = { .n_calls = 5, .ran_ms = 100 };
-    struct vp_pace pace = { .duty = VP_DUTY_COUNT };
+    struct vp_pace pace = { .phase = VP_JOB_PHASE_COUNT };
 
     (void)state;
-    vp_pace_note(&pace, VP_DUTY_RESUME, &vitals, SECOND);
-    vp_pace_note(&pace, VP_DUTY_RESUME, &vitals, 3 * SECOND);
+    vp_pace_note(&pace, VP_JOB_PHASE_RESUME, &vitals, SECOND);
+    vp_pace_note(&pace, VP_JOB_PHASE_RESUME, &vitals, 3 * SECOND);
     assert_int_equal(pace.moved_ns, SECOND);
     vitals.wait_ms = 9000;
-    vp_pace_note(&pace, VP_DUTY_RESUME, &vitals, 12 * SECOND);
+    vp_pace_note(&pace, VP_JOB_PHASE_RESUME, &vitals, 12 * SECOND);
     vitals.wait_ms = 0;
-    vp_pace_note(&pace, VP_DUTY_RESUME, &vitals, 13 * SECOND);
+    vp_pace_note(&pace, VP_JOB_PHASE_RESUME, &vitals, 13 * SECOND);
     assert_int_equal(pace.moved_ns, 12 * SECOND);
 }
 
@@ -1121,7 +1122,7 @@ static void test_vitals(void **state)
     int file, peers;
 
     (void)state;
-    vp_duty_set(VP_DUTY_DATA, "/data");
+    vp_job_phase_set(VP_JOB_PHASE_DATA, "/data");
     vitals = vp_vitals_read(now, 0);
     assert_string_equal(vitals.text, "/data");
     assert_int_equal(vitals.call_ms, 0);
@@ -1142,8 +1143,8 @@ static void test_vitals(void **state)
     assert_int_equal(vitals.wait_ms, 1001);
     vp_blocking_end(file);
     vp_blocking_end(peers);
-    assert_int_equal(vp_duty_get(NULL), VP_DUTY_DATA);
-    vp_duty_set(VP_DUTY_START, NULL);
+    assert_int_equal(vp_job_phase_get(NULL), VP_JOB_PHASE_DATA);
+    vp_job_phase_set(VP_JOB_PHASE_START, NULL);
     assert_string_equal(vp_vitals_read(now, 0).text, "");
 }
 
@@ -1276,7 +1277,7 @@ int main(void)
         cmocka_unit_test(test_diagnoses),
         cmocka_unit_test(test_who_never_came_is_named),
         cmocka_unit_test(test_a_frozen_start_starts_anew),
-        cmocka_unit_test(test_duties_have_limits),
+        cmocka_unit_test(test_phases_have_limits),
         cmocka_unit_test(test_waiting_is_no_standstill),
         cmocka_unit_test(test_vitals),
         cmocka_unit_test(test_huge_times),

@@ -85,7 +85,7 @@ static void be_rank(const char *address, const char *folder, int rank,
     }
     vp_heartbeat_show(heartbeat, blackbox);
     if (conduct == HANGS || conduct == WAITS) {
-        vp_duty_set(VP_DUTY_DATA, "/data");
+        vp_job_phase_set(VP_JOB_PHASE_DATA, "/data");
         vp_blocking_begin(conduct == HANGS ? VP_BLOCKING_FILE
                                            : VP_BLOCKING_PEERS,
                           "opening", "/data/x", -1);
@@ -93,7 +93,7 @@ static void be_rank(const char *address, const char *folder, int rank,
             pause_ms(1000);
     }
     vp_heartbeat_set_folder(heartbeat, folder);
-    vp_duty_set(VP_DUTY_TRAIN, NULL);
+    vp_job_phase_set(VP_JOB_PHASE_TRAIN, NULL);
     for (int mb = 0; mb < 10 || conduct == BEATS || conduct == NEVER_ENDS;
          mb++) {
         vp_blackbox_begin(blackbox, &action, mb, false, vp_clock_ns());
@@ -341,7 +341,7 @@ static void test_a_rank_that_hangs_at_the_start_is_named(void **state)
     struct job job;
 
     (void)state;
-    setenv(VP_DUTY_VARIABLE, "1", 1); /* then watchdog_seconds counts */
+    setenv(VP_JOB_PHASE_VARIABLE, "1", 1); /* then watchdog_seconds counts */
     start_job(&job, conduct);
     until_all_came(&job);
     assert_int_equal(vp_supervisor_listen(job.supervisor, WATCHDOG * 2000),
@@ -350,7 +350,7 @@ static void test_a_rank_that_hangs_at_the_start_is_named(void **state)
     check_report(&job, 0, "rank 1 on host ", "; last seen in reading data\n");
     check_report(&job, 0, "rank 1 on host ",
                  ": reading data, /data, waits for other ranks for ");
-    unsetenv(VP_DUTY_VARIABLE);
+    unsetenv(VP_JOB_PHASE_VARIABLE);
     end_job(&job);
 }
 

@@ -1,6 +1,6 @@
 /* The watchdog's thread beside MPI_Init(), which adds to the environment: a
  * getenv() of another thread may crash then. */
-#include "job/duty.h"
+#include "job/job_phase.h"
 #include "job/watchdog.h"
 
 #include <pthread.h>
@@ -47,10 +47,10 @@ static void test_the_thread_reads_no_environment(void **state)
 
     (void)state;
     main_thread = pthread_self();
-    setenv(VP_DUTY_VARIABLE, "1", 1);
-    vp_duty_set(VP_DUTY_DATA, "/data");
+    setenv(VP_JOB_PHASE_VARIABLE, "1", 1);
+    vp_job_phase_set(VP_JOB_PHASE_DATA, "/data");
     assert_int_equal(vp_watchdog_start(1, on_hang, &watchdog, &err), VP_OK);
-    unsetenv(VP_DUTY_VARIABLE);
+    unsetenv(VP_JOB_PHASE_VARIABLE);
     for (int i = 0; i < 1000 && atomic_load(&n_hangs) == 0; i++)
         nanosleep(&pause, NULL);
     vp_watchdog_stop(watchdog);

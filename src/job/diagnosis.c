@@ -44,9 +44,9 @@ enum vp_status vp_roster_init(struct vp_roster *roster, int n_ranks,
         .start_ns = now_ns,
         .progress_ns = now_ns,
     };
-    for (int d = 0; d < VP_DUTY_COUNT; d++)
-        roster->duty_ns[d] = vp_duty_limit_ns((enum vp_duty)d,
-                                              roster->limit_ns);
+    for (int d = 0; d < VP_JOB_PHASE_COUNT; d++)
+        roster->phase_ns[d] = vp_job_phase_limit_ns((enum vp_job_phase)d,
+                                                    roster->limit_ns);
     return roster->ranks ? VP_OK : VP_ERR_NOMEM;
 }
 
@@ -105,12 +105,12 @@ static void hear_beat(struct vp_roster *roster, struct vp_watched *rank,
                       const struct vp_beat *beat, int64_t now_ns)
 {
     if (beat->n_actions != rank->beat.n_actions ||
-        beat->duty != rank->beat.duty) {
+        beat->phase != rank->beat.phase) {
         roster->progress_ns = now_ns;
         rank->earlier = rank->vitals;
         rank->action_ns = now_ns;
     }
-    vp_pace_note(&rank->pace, beat->duty, &rank->vitals, now_ns);
+    vp_pace_note(&rank->pace, beat->phase, &rank->vitals, now_ns);
     rank->beat = *beat;
 }
 
@@ -398,17 +398,17 @@ static struct vp_diagnosis blame_waiting(const struct vp_roster *roster, int by,
 
 /* ---- Before the first step, and after the last -------------------------- */
 
-/* No progress for longer than its duty allows, and it waits for no rank; or one
- * call lasts so long that it will not end. */
+/* No progress for longer than its phase allows, and it waits for no rank; or
+ * one call has lasted for longer than any that ends. */
 static bool is_hung(const struct vp_roster *roster,
                     const struct vp_watched *rank, int64_t now_ns)
 {
     if (!is_running(rank))
         return false;
-    if (ns_of(rank->vitals.call_ms) >= roster->duty_ns[VP_DUTY_SAVE])
+    if (ns_of(rank->vitals.call_ms) >= roster->phase_ns[VP_JOB_PHASE_SAVE])
         return true;
     return rank->vitals.wait_ms == 0 &&
-           now_ns - rank->pace.moved_ns >= roster->duty_ns[rank->beat.duty];
+           now_ns - rank->pace.moved_ns >= roster->phase_ns[rank->beat.phase];
 }
 
 /* All ranks that are left wait for each other for longer than that. */
@@ -419,8 +419,9 @@ static bool all_wait(const struct vp_roster *roster)
     for (int r = 0; r < roster->n_ranks; r++) {
         const struct vp_watched *it = &roster->ranks[r];
 
-        if (!it->came || (is_running(it) && ns_of(it->vitals.wait_ms) <
-                                                roster->duty_ns[it->beat.duty]))
+        if (!it->came ||
+            (is_running(it) &&
+             ns_of(it->vitals.wait_ms) < roster->phase_ns[it->beat.phase]))
             return false;
         n += is_running(it);
     }
@@ -450,7 +451,7 @@ static struct vp_diagnosis find_hung(const struct vp_roster *roster,
 
 static int first_absent(const struct vp_roster *roster, int64_t now_ns)
 {
-    if (now_ns - roster->start_ns < roster->duty_ns[VP_DUTY_START])
+    if (now_ns - roster->start_ns < roster->phase_ns[VP_JOB_PHASE_START])
         return -1;
     return first_missing(roster);
 }
@@ -486,7 +487,7 @@ static bool nothing_happens(const struct vp_roster *roster, int64_t now_ns)
     if (now_ns - roster->progress_ns < roster->limit_ns + GRACE)
         return false;
     for (int r = 0; r < roster->n_ranks; r++)
-        if (roster->ranks[r].beat.duty != VP_DUTY_TRAIN ||
+        if (roster->ranks[r].beat.phase != VP_JOB_PHASE_TRAIN ||
             roster->ranks[r].final.word != VP_WORD_NONE)
             return false;
     return true;
@@ -595,7 +596,7 @@ static void say_action(struct vp_strbuf *out, const struct vp_watched *rank)
     char text[64];
 
     if (beat->idle) {
-        vp_vitals_add(out, beat->duty, &rank->vitals);
+        vp_vitals_add(out, beat->phase, &rank->vitals);
         return;
     }
     vp_action_print(&beat->action, text, sizeof(text));
@@ -639,7 +640,7 @@ static void say_host(struct vp_strbuf *out, const struct vp_roster *roster,
                        diagnosis->cause == VP_CAUSE_DEAD ? "gone" : "silent");
 }
 
-/* Stuck or slow, in an action, a duty or a call. */
+/* Stuck or slow, in an action, a phase or a call. */
 static void say_slow(struct vp_strbuf *out, const struct vp_watched *rank,
                      const struct vp_diagnosis *diagnosis, int64_t now_ns)
 {
@@ -724,7 +725,7 @@ static void accuse(struct vp_strbuf *out, const struct vp_roster *roster,
     }
     vp_strbuf_addf(out, "; last seen in ");
     if (diagnosis->in_call && it->beat.idle)
-        vp_strbuf_addf(out, "%s", vp_duty_phrase(it->beat.duty));
+        vp_strbuf_addf(out, "%s", vp_job_phase_phrase(it->beat.phase));
     else
         say_action(out, it);
     for (int i = 0; i < it->n_last; i++) {

@@ -45,10 +45,10 @@ struct vp_watched {
 struct vp_roster {
     struct vp_watched *ranks;
     int n_ranks, n_ended;
-    int64_t limit_ns;               /* watchdog_seconds */
-    int64_t duty_ns[VP_DUTY_COUNT]; /* see vp_duty_limit_ns() */
-    int64_t start_ns;               /* of the job */
-    int64_t progress_ns;            /* an action ended, or a duty */
+    int64_t limit_ns;                     /* watchdog_seconds */
+    int64_t phase_ns[VP_JOB_PHASE_COUNT]; /* see vp_job_phase_limit_ns() */
+    int64_t start_ns;                     /* of the job */
+    int64_t progress_ns;                  /* an action ended, or a phase */
     bool by_hand; /* ranks that fall silent together were stopped by the user
                      and will be continued: no rank is blamed */
 };

@@ -4,7 +4,7 @@
 #include "base/limit.h"
 #include "base/machine.h"
 #include "job/dial.h"
-#include "job/duty.h"
+#include "job/job_phase.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -78,7 +78,7 @@ static bool send_beat(const struct vp_heartbeat *heartbeat)
                                  .vitals = vp_vitals_read(now, resumed) };
     struct vp_beat *beat = &message.beat;
 
-    beat->duty = vp_duty_get(NULL);
+    beat->phase = vp_job_phase_get(NULL);
     beat->stop = heartbeat->config.stop && *heartbeat->config.stop;
     return send_message(heartbeat, &vitals) &&
            send_message(heartbeat, &message);
@@ -252,8 +252,8 @@ static enum vp_status connect_to_supervisor(struct vp_heartbeat *heartbeat,
     const struct vp_heartbeat_config *config = &heartbeat->config;
     /* The supervisor may be starved or frozen while the job starts. It waits
      * just as long for this rank. */
-    const int64_t limit_ns = vp_duty_limit_ns(
-        VP_DUTY_JOIN, config->watchdog_seconds * SECOND);
+    const int64_t limit_ns = vp_job_phase_limit_ns(
+        VP_JOB_PHASE_JOIN, config->watchdog_seconds * SECOND);
     struct vp_hello hello = { .rank = config->rank,
                               .n_ranks = config->n_ranks,
                               .pid = (int)getpid() };

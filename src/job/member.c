@@ -38,7 +38,7 @@ static enum vp_status meet(const struct vp_member_config *config,
     char address[512] = "";
     enum vp_status st;
 
-    vp_duty_set(VP_DUTY_JOIN, NULL);
+    vp_job_phase_set(VP_JOB_PHASE_JOIN, NULL);
     if (given)
         VP_TRY(start_heartbeat(config, given, member, err));
     if (config->self.n == 1)

@@ -25,8 +25,9 @@ static const char *const word_names[VP_WORD_COUNT] = {
 
 static int print_beat(const struct vp_beat *beat, char *out, size_t n)
 {
-    int used = snprintf(out, n, "beat %s %d %lld", vp_duty_name(beat->duty),
-                        beat->stop, (long long)beat->n_actions);
+    int used = snprintf(out, n, "beat %s %d %lld",
+                        vp_job_phase_name(beat->phase), beat->stop,
+                        (long long)beat->n_actions);
 
     if (beat->idle)
         return used;
@@ -218,16 +219,16 @@ static bool parse_hello(struct line *line, struct vp_hello *out)
            take_text(line, out->host, sizeof(out->host));
 }
 
-static bool take_duty(struct line *line, enum vp_duty *out)
+static bool take_phase(struct line *line, enum vp_job_phase *out)
 {
-    const char *names[VP_DUTY_COUNT];
-    int duty;
+    const char *names[VP_JOB_PHASE_COUNT];
+    int phase;
 
-    for (int d = 0; d < VP_DUTY_COUNT; d++)
-        names[d] = vp_duty_name((enum vp_duty)d);
-    if (!take_one_of(line, names, VP_DUTY_COUNT, &duty))
+    for (int d = 0; d < VP_JOB_PHASE_COUNT; d++)
+        names[d] = vp_job_phase_name((enum vp_job_phase)d);
+    if (!take_one_of(line, names, VP_JOB_PHASE_COUNT, &phase))
         return false;
-    *out = (enum vp_duty)duty;
+    *out = (enum vp_job_phase)phase;
     return true;
 }
 
@@ -235,7 +236,7 @@ static bool parse_beat(struct line *line, struct vp_beat *out)
 {
     struct vp_action *action = &out->action;
 
-    if (!take_duty(line, &out->duty) || !take_bool(line, &out->stop) ||
+    if (!take_phase(line, &out->phase) || !take_bool(line, &out->stop) ||
         !take_number(line, 0, INT64_MAX, &out->n_actions))
         return false;
     out->idle = *line->at == '\0';

@@ -6,7 +6,7 @@
  *
  * The handshake (handshake.h). Then, in any order:
  *
- *   rank         beat DUTY STOP N_ACTIONS
+ *   rank         beat PHASE STOP N_ACTIONS
  *                     [KIND STAGE MINIBATCH PEER EVAL BUSY_MS WAIT_MS]
  *                vitals N_CALLS RAN_MS DELAYED_MS CALL_MS WAIT_MS [TEXT...]
  *                folder PATH
@@ -59,7 +59,7 @@ struct vp_hello {
 
 /* How it is. */
 struct vp_beat {
-    enum vp_duty duty;
+    enum vp_job_phase phase;
     bool stop;       /* a signal asked it to stop */
     int64_t busy_ms; /* in its action */
     int64_t wait_ms; /* it waits; 0: it computes */

@@ -179,7 +179,7 @@ static void read_last_actions(struct vp_supervisor *supervisor, int rank)
     beat = vp_beat_of(&blackbox, vp_clock_ns(), supervisor->clock.resumed_ns);
     if (beat.n_actions < it->beat.n_actions)
         return;
-    beat.duty = it->beat.duty;
+    beat.phase = it->beat.phase;
     beat.stop = it->beat.stop;
     /* Clocks of other machines say nothing here. */
     if (strcmp(it->hello.machine, supervisor->machine) != 0) {

@@ -25,10 +25,10 @@ struct vp_vitals vp_vitals_read(int64_t now_ns, int64_t resumed_ns)
     struct vp_vitals out = { .n_calls = vp_blocking_count(),
                              .ran_ms = cores.ran_ns / 1000000,
                              .delayed_ms = cores.delayed_ns / 1000000 };
-    char about[VP_DUTY_BYTES];
+    char about[VP_JOB_PHASE_BYTES];
     struct vp_blocking call;
 
-    vp_duty_get(about);
+    vp_job_phase_get(about);
     snprintf(out.text, sizeof(out.text), "%s", about);
     if (vp_blocking_longest(VP_BLOCKING_PEERS, &call))
         out.wait_ms = ms_in(&call, now_ns, resumed_ns);
@@ -39,22 +39,22 @@ struct vp_vitals vp_vitals_read(int64_t now_ns, int64_t resumed_ns)
     return out;
 }
 
-void vp_pace_note(struct vp_pace *pace, enum vp_duty duty,
+void vp_pace_note(struct vp_pace *pace, enum vp_job_phase phase,
                   const struct vp_vitals *vitals, int64_t now_ns)
 {
-    if (pace->duty == duty && pace->n_calls == vitals->n_calls &&
+    if (pace->phase == phase && pace->n_calls == vitals->n_calls &&
         vitals->wait_ms == 0 && vitals->ran_ms - pace->ran_ms < PROGRESS_MS)
         return;
-    *pace = (struct vp_pace){ .duty = duty,
+    *pace = (struct vp_pace){ .phase = phase,
                               .n_calls = vitals->n_calls,
                               .ran_ms = vitals->ran_ms,
                               .moved_ns = now_ns };
 }
 
-void vp_vitals_add(struct vp_strbuf *out, enum vp_duty duty,
+void vp_vitals_add(struct vp_strbuf *out, enum vp_job_phase phase,
                    const struct vp_vitals *vitals)
 {
-    vp_strbuf_addf(out, "%s", vp_duty_phrase(duty));
+    vp_strbuf_addf(out, "%s", vp_job_phase_phrase(phase));
     if (vitals->text[0])
         vp_strbuf_addf(out, ", %s", vitals->text);
     if (vitals->call_ms >= LONG_CALL_MS)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct vp_watchdog {
-    int64_t limits_ns[VP_DUTY_COUNT];
+    int64_t limits_ns[VP_JOB_PHASE_COUNT];
     void (*on_hang)(const char *line);
     pthread_t thread;
     pthread_mutex_t lock;
@@ -18,13 +18,13 @@ struct vp_watchdog {
     bool quit; /* guarded by lock */
 };
 
-static void report(const struct vp_watchdog *watchdog, enum vp_duty duty,
+static void report(const struct vp_watchdog *watchdog, enum vp_job_phase phase,
                    const struct vp_vitals *vitals, int64_t ns)
 {
     struct vp_strbuf line = VP_STRBUF_INIT;
 
     vp_strbuf_addf(&line, "no progress for %.1f s: ", (double)ns * 1e-9);
-    vp_vitals_add(&line, duty, vitals);
+    vp_vitals_add(&line, phase, vitals);
     vp_strbuf_adds(&line, vitals->wait_ms > 0
                               ? "; look at what the other ranks do"
                               : "; check that disk, or raise watchdog_seconds");
@@ -39,23 +39,23 @@ static void look(const struct vp_watchdog *watchdog, struct vp_job_clock *clock,
     int64_t now = vp_clock_ns(), limit, ns;
     bool resumed = vp_job_clock_tick(clock, now);
     struct vp_vitals vitals = vp_vitals_read(now, clock->resumed_ns);
-    enum vp_duty duty = vp_duty_get(NULL);
+    enum vp_job_phase phase = vp_job_phase_get(NULL);
 
-    vp_pace_note(pace, duty, &vitals, clock->ns);
+    vp_pace_note(pace, phase, &vitals, clock->ns);
     if (resumed)
         pace->moved_ns = clock->ns;
-    limit = watchdog->limits_ns[duty];
+    limit = watchdog->limits_ns[phase];
     ns = vitals.wait_ms > 0 ? vitals.wait_ms * 1000000
                             : clock->ns - pace->moved_ns;
     if (ns >= limit)
-        report(watchdog, duty, &vitals, ns);
+        report(watchdog, phase, &vitals, ns);
 }
 
 static void *thread_main(void *arg)
 {
     struct vp_watchdog *watchdog = arg;
     struct vp_job_clock clock = { .seen_ns = vp_clock_ns() };
-    struct vp_pace pace = { .duty = VP_DUTY_COUNT };
+    struct vp_pace pace = { .phase = VP_JOB_PHASE_COUNT };
 
     pthread_mutex_lock(&watchdog->lock);
     while (!watchdog->quit) {
@@ -78,9 +78,9 @@ enum vp_status vp_watchdog_start(int watchdog_seconds,
         goto err_free;
     /* Not by the thread: they depend on the environment, which MPI_Init() may
      * be changing by then. */
-    for (int i = 0; i < VP_DUTY_COUNT; i++)
-        watchdog->limits_ns[i] = vp_duty_limit_ns(
-            (enum vp_duty)i, watchdog_seconds * INT64_C(1000000000));
+    for (int i = 0; i < VP_JOB_PHASE_COUNT; i++)
+        watchdog->limits_ns[i] = vp_job_phase_limit_ns(
+            (enum vp_job_phase)i, watchdog_seconds * INT64_C(1000000000));
     watchdog->on_hang = on_hang;
     pthread_mutex_init(&watchdog->lock, NULL);
     if (pthread_create(&watchdog->thread, NULL, thread_main, watchdog) != 0)

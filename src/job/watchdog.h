@@ -1,6 +1,6 @@
 /* Ends a process that makes no progress before the first step or after the last
  * one, where no supervisor sees it: a thread that looks at what the process
- * itself says of its duty (duty.h) and its calls (base/blocking.h). */
+ * itself says of its phase (job_phase.h) and its calls (base/blocking.h). */
 #ifndef VP_JOB_WATCHDOG_H
 #define VP_JOB_WATCHDOG_H
 

@@ -6,7 +6,7 @@
 #include "config/hosts.h"
 #include "config/resolve.h"
 #include "config/schedule_file.h"
-#include "job/duty.h"
+#include "job/job_phase.h"
 #include "job/processes.h"
 #include "run/advice.h"
 #include "run/checkpoint.h"
@@ -464,7 +464,7 @@ static enum vp_status train(struct run *run, struct vp_err *err)
                                 run->n_done, err));
         VP_TRY(evaluate_here(run, err));
     }
-    vp_duty_set(VP_DUTY_SAVE, run->folder.path);
+    vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);
     VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
     VP_TRY(vp_folder_check_kept(&run->folder, err));
     return log_saved(run, err);
@@ -629,7 +629,7 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
 {
     enum vp_status st;
 
-    vp_duty_set(VP_DUTY_FOLDER, run->options->output);
+    vp_job_phase_set(VP_JOB_PHASE_FOLDER, run->options->output);
     st = is_lead(run) ? open_folder(run, err) : VP_OK;
 
     if (run->world) {
@@ -697,14 +697,14 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     samples.n_dims = run->n_buckets = vp_buckets_make(run->config, run->dims);
     VP_TRY(vp_buckets_build(run->config, run->dims, run->n_buckets, run->graphs,
                             err));
-    vp_duty_set(VP_DUTY_DATA, run->config->data_dir);
+    vp_job_phase_set(VP_JOB_PHASE_DATA, run->config->data_dir);
     VP_TRY(vp_samples_open(&samples, &run->samples, err));
-    vp_duty_set(VP_DUTY_RESUME, run->options->resume);
+    vp_job_phase_set(VP_JOB_PHASE_RESUME, run->options->resume);
     VP_TRY(open_resume(run, err));
-    vp_duty_set(VP_DUTY_FOLDER, run->options->output);
+    vp_job_phase_set(VP_JOB_PHASE_FOLDER, run->options->output);
     if (run->options->output && is_lead(run))
         VP_TRY(vp_folder_check(run->options->output, err));
-    vp_duty_set(VP_DUTY_PLAN, run->options->resume);
+    vp_job_phase_set(VP_JOB_PHASE_PLAN, run->options->resume);
     run->n_saved = run->n_done;
     if (trains)
         VP_TRY(vp_checkpoints_create(
@@ -785,7 +785,7 @@ static enum vp_status follow(struct run *run, struct vp_err *err)
                                           err);
     struct vp_err own = { .text = "" };
 
-    vp_duty_set(VP_DUTY_SAVE, run->folder.path);
+    vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);
     if (!run->checkpoints ||
         vp_checkpoints_finish(run->checkpoints, NAN, &own) == VP_OK)
         return st;
@@ -824,7 +824,7 @@ enum vp_status vp_run_train(const struct vp_config *config,
         .eval_loss = NAN,
     };
     st = set_up(run, err);
-    vp_duty_set(VP_DUTY_TRAIN, run->folder.path);
+    vp_job_phase_set(VP_JOB_PHASE_TRAIN, run->folder.path);
     if (st == VP_OK && !options->dry_run)
         st = is_lead(run) ? lead(run, err) : follow(run, err);
     if (st == VP_ERR_IO && is_lead(run) && run->checkpoints &&
