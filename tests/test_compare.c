@@ -542,14 +542,14 @@ static void the_largest_batch_is_the_largest(void **state)
         for (int64_t limit = 1 << 19; limit <= 1 << 24; limit *= 4) {
             struct vp_config config;
             struct vp_err err = { .text = "" };
-            char lacks[VP_LACKS_TEXT];
+            char missing[VP_MISSING_TEXT];
             int64_t batch = -1;
 
             load(&config, "a.yml", kinds[i]);
-            if (vp_compare_largest_batch(&config, limit, &batch, lacks, &err) !=
-                VP_OK)
+            if (vp_compare_largest_batch(&config, limit, &batch, missing,
+                                         &err) != VP_OK)
                 fail_msg("%s", err.text);
-            assert_string_equal(lacks, "");
+            assert_string_equal(missing, "");
             assert_true(batch == 0 || fits(&config, batch, (size_t)limit));
             assert_false(fits(&config, batch + 1, (size_t)limit));
             vp_config_release(&config);
@@ -560,13 +560,13 @@ static void nothing_fits_into_a_byte(void **state)
 {
     struct vp_config config;
     struct vp_err err = { .text = "" };
-    char lacks[VP_LACKS_TEXT];
+    char missing[VP_MISSING_TEXT];
     int64_t batch = -1;
 
     (void)state;
     load(&config, "a.yml", "");
-    assert_int_equal(vp_compare_largest_batch(&config, 1, &batch, lacks, &err),
-                     VP_OK);
+    assert_int_equal(
+        vp_compare_largest_batch(&config, 1, &batch, missing, &err), VP_OK);
     assert_int_equal(batch, 0);
     vp_config_release(&config);
 }
@@ -576,7 +576,7 @@ static void nothing_fits_into_a_byte(void **state)
 static void batches_are_found_for_other_machines(void **state)
 {
     static const struct {
-        const char *yaml, *lacks;
+        const char *yaml, *missing;
         int64_t limit;
     } cases[] = {
         { "model_type: bert\nhidden: 4096\nheads: 32\ndevice: cpu\n"
@@ -588,18 +588,19 @@ static void batches_are_found_for_other_machines(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         const char *yaml = cases[i].yaml;
-        char lacks[VP_LACKS_TEXT];
+        char missing[VP_MISSING_TEXT];
         struct vp_config config;
         struct vp_err err = { .text = "" };
         int64_t batch = -1;
 
         if (vp_config_parse("a.yml", yaml, strlen(yaml), NULL, 0, &config,
                             &err) != VP_OK ||
-            vp_compare_largest_batch(&config, cases[i].limit, &batch, lacks,
+            vp_compare_largest_batch(&config, cases[i].limit, &batch, missing,
                                      &err) != VP_OK)
             fail_msg("%s", err.text);
         assert_true(batch > 10);
-        assert_memory_equal(lacks, cases[i].lacks, strlen(cases[i].lacks));
+        assert_memory_equal(missing, cases[i].missing,
+                            strlen(cases[i].missing));
         vp_config_release(&config);
     }
 }

@@ -168,7 +168,7 @@ struct plan {
     int64_t batch, n_steps;
     int64_t bytes[VP_MAX_STAGES];
     int ranks[VP_MAX_STAGES];
-    char lacks[VP_LACKS_TEXT];
+    char missing[VP_MISSING_TEXT];
 };
 
 static void keep_plan(void *ctx, const struct vp_run_summary *summary)
@@ -183,8 +183,8 @@ static void keep_plan(void *ctx, const struct vp_run_summary *summary)
         .batch = summary->batch,
         .n_steps = summary->n_steps,
     };
-    if (summary->lacks)
-        snprintf(plan->lacks, sizeof(plan->lacks), "%s", summary->lacks);
+    if (summary->missing)
+        snprintf(plan->missing, sizeof(plan->missing), "%s", summary->missing);
     for (int s = 0; s < summary->n_stages; s++) {
         plan->bytes[s] = summary->stages[s].memory->total;
         plan->ranks[s] = summary->stages[s].n_ranks;
@@ -216,8 +216,8 @@ int64_t vp_compare_peak(const struct vp_contestant *contestant)
 
 /* Memory does not depend on the samples: generated ones never run out. */
 static enum vp_status fits(const struct vp_config *config, int64_t batch,
-                           int64_t limit, char lacks[VP_LACKS_TEXT], bool *out,
-                           struct vp_err *err)
+                           int64_t limit, char missing[VP_MISSING_TEXT],
+                           bool *out, struct vp_err *err)
 {
     struct vp_config copy = *config;
     struct plan plan;
@@ -230,21 +230,21 @@ static enum vp_status fits(const struct vp_config *config, int64_t batch,
     VP_TRY(make_plan(&copy, true, &plan, err));
     *out = largest_stage(plan.bytes, plan.n_stages) <= limit;
     if (*out)
-        memcpy(lacks, plan.lacks, sizeof(plan.lacks));
+        memcpy(missing, plan.missing, sizeof(plan.missing));
     return VP_OK;
 }
 
 enum vp_status vp_compare_largest_batch(const struct vp_config *config,
                                         int64_t limit, int64_t *batch_out,
-                                        char lacks_out[VP_LACKS_TEXT],
+                                        char missing_out[VP_MISSING_TEXT],
                                         struct vp_err *err)
 {
     int64_t good = 0, bad = 1;
     bool fit = true;
 
-    lacks_out[0] = '\0';
+    missing_out[0] = '\0';
     while (bad <= MOST_BATCH) {
-        VP_TRY(fits(config, bad, limit, lacks_out, &fit, err));
+        VP_TRY(fits(config, bad, limit, missing_out, &fit, err));
         if (!fit)
             break;
         good = bad;
@@ -254,7 +254,7 @@ enum vp_status vp_compare_largest_batch(const struct vp_config *config,
         int64_t middle = good + (bad - good) / 2;
         bool here;
 
-        VP_TRY(fits(config, middle, limit, lacks_out, &here, err));
+        VP_TRY(fits(config, middle, limit, missing_out, &here, err));
         if (here)
             good = middle;
         else

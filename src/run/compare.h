@@ -72,10 +72,10 @@ enum vp_status vp_compare_run(const struct vp_config *configs, int n,
 
 /* The largest batch_size whose every stage fits into `limit` bytes, with
  * nothing run; 0: not even one sample does. What this machine lacks for that
- * batch is no error: see vp_run_summary.lacks; "": nothing. */
+ * batch is no error: see vp_run_summary.missing; "": nothing. */
 enum vp_status vp_compare_largest_batch(const struct vp_config *config,
                                         int64_t limit, int64_t *batch_out,
-                                        char lacks_out[VP_LACKS_TEXT],
+                                        char missing_out[VP_MISSING_TEXT],
                                         struct vp_err *err);
 
 /* Fills `median`, `least` and `most`. */

@@ -30,12 +30,12 @@ static enum vp_status lack_gpu(const struct vp_devices_config *with,
                                struct vp_train_config *train,
                                const struct vp_err *why)
 {
-    with->lacks->gpu = true;
+    with->missing->gpu = true;
     if (train->backend != &vp_backend_cpu) {
-        vp_lacks_add(with->lacks, "a GPU (%s)", why->text);
+        vp_missing_add(with->missing, "a GPU (%s)", why->text);
         return VP_OK;
     }
-    vp_lacks_add(with->lacks, "the plugin for GPUs (%s)", why->text);
+    vp_missing_add(with->missing, "the plugin for GPUs (%s)", why->text);
     with->notice(with->ctx,
                  "memory is planned as on a CPU: without its plugin the "
                  "temporaries of a GPU are not known");
@@ -52,7 +52,7 @@ static enum vp_status load_gpu(const struct vp_devices_config *with,
 
     if (st != VP_OK)
         train->backend = &vp_backend_cpu;
-    if (with->lacks && (st != VP_OK || train->backend->n_devices(&why) == 0))
+    if (with->missing && (st != VP_OK || train->backend->n_devices(&why) == 0))
         return lack_gpu(with, train, &why);
     return st == VP_OK
                ? VP_OK
@@ -82,11 +82,11 @@ static enum vp_status choose_backend(const struct vp_devices_config *with,
         bool loaded = vp_backend_load("cuda", &cuda, &why) == VP_OK;
         bool found = loaded && cuda->n_devices(&why) > 0;
 
-        if (found || (loaded && with->lacks && !fp32))
+        if (found || (loaded && with->missing && !fp32))
             train->backend = cuda;
         if (found)
             return VP_OK;
-        if (with->lacks && !fp32)
+        if (with->missing && !fp32)
             return lack_gpu(with, train, &why);
     }
     if (fp32)
@@ -116,7 +116,7 @@ static void try_devices(const struct vp_devices_config *with,
     struct vp_backend *backend;
     struct vp_err why = { .text = "" };
 
-    if (with->lacks->gpu || vp_hosts_may_be_elsewhere(with->config))
+    if (with->missing->gpu || vp_hosts_may_be_elsewhere(with->config))
         return;
     one.plan_only = false;
     one.pinned = true;
@@ -125,7 +125,8 @@ static void try_devices(const struct vp_devices_config *with,
         if (!is_new(devices, r))
             continue;
         if (vp_backend_open(train->backend, &one, &backend, &why) != VP_OK) {
-            vp_lacks_add(with->lacks, "device %d (%s)", one.device, why.text);
+            vp_missing_add(with->missing, "device %d (%s)", one.device,
+                           why.text);
             return;
         }
         train->backend->close(backend);
@@ -165,9 +166,9 @@ static enum vp_status set_devices(const struct vp_devices_config *with,
                      "them");
         return VP_OK;
     }
-    if (with->lacks)
+    if (with->missing)
         try_devices(with, train, devices);
-    if (gpu || !with->lacks) /* a plan for elsewhere takes no cores here */
+    if (gpu || !with->missing) /* a plan for elsewhere takes no cores here */
         train->plan.devices = devices;
     return VP_OK;
 }

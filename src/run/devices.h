@@ -5,14 +5,14 @@
 #include "comm/comm.h"
 #include "config/config.h"
 #include "run/checkpoint.h"
-#include "run/lacks.h"
+#include "run/missing.h"
 #include "runtime/trainer/trainer.h"
 
 struct vp_devices_config {
     const struct vp_config *config;
     const struct vp_world *world; /* of several processes, or NULL */
     bool dry_run;                 /* devices only plan */
-    struct vp_lacks *lacks; /* NULL: a device that is not here is refused */
+    struct vp_missing *missing; /* NULL: a device that is not here is refused */
     void *ctx;
     vp_notice_fn notice;
 };

@@ -14,8 +14,8 @@
 #include "run/disk_space.h"
 #include "run/folder.h"
 #include "run/forecast.h"
-#include "run/lacks.h"
 #include "run/log.h"
+#include "run/missing.h"
 #include "run/samples.h"
 #include "run/timeline.h"
 #include "run/verbose.h"
@@ -38,7 +38,7 @@ struct run {
     struct vp_graph graphs[VP_MAX_BUCKETS];
     int n_buckets;
     struct vp_samples samples;
-    struct vp_lacks lacks; /* of a plan for elsewhere */
+    struct vp_missing missing; /* of a plan for elsewhere */
     struct vp_train_config train;
     struct vp_trainer *trainer;         /* NULL on a dry run */
     struct vp_priced_plan priced;       /* of a dry run */
@@ -85,9 +85,9 @@ static bool is_lead(const struct run *run)
 }
 
 /* NULL: what is lacking is refused. */
-static struct vp_lacks *lacks_of(struct run *run)
+static struct vp_missing *missing_of(struct run *run)
 {
-    return run->options->elsewhere ? &run->lacks : NULL;
+    return run->options->elsewhere ? &run->missing : NULL;
 }
 
 /* ---- Trainer ------------------------------------------------------------ */
@@ -158,7 +158,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
         .config = config,
         .world = run->world,
         .dry_run = run->options->dry_run,
-        .lacks = lacks_of(run),
+        .missing = missing_of(run),
         .ctx = run,
         .notice = notice,
     };
@@ -573,9 +573,9 @@ static const char *place_of(const struct run *run)
     return output ? output : run->config->log_directory;
 }
 
-static void find_lacks(struct run *run)
+static void find_missing(struct run *run)
 {
-    const struct vp_lacks_config with = {
+    const struct vp_missing_config with = {
         .config = run->config,
         .train = &run->train,
         .summary = &run->summary,
@@ -583,9 +583,9 @@ static void find_lacks(struct run *run)
         .folder = run->config->forward_only ? NULL : place_of(run),
     };
 
-    vp_lacks_find(&with, &run->lacks);
-    if (run->lacks.text[0])
-        run->summary.lacks = run->lacks.text;
+    vp_missing_find(&with, &run->missing);
+    if (run->missing.text[0])
+        run->summary.missing = run->missing.text;
 }
 
 static enum vp_status open_folder(struct run *run, struct vp_err *err)
@@ -689,7 +689,7 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
         .config = run->config,
         .world = run->world,
         .dims = run->dims,
-        .lacks = lacks_of(run),
+        .missing = missing_of(run),
         .notice = notice,
         .ctx = run,
     };
@@ -733,7 +733,7 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
         notice(run, vp_world_why_not(run->world));
     VP_TRY(summarise(run, err));
     if (run->options->elsewhere)
-        find_lacks(run);
+        find_missing(run);
 
     note_ratios(run);
     if (!run->options->dry_run)

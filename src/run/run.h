@@ -43,14 +43,14 @@ struct vp_run_stage {
 
 /* What this machine lacks to run a plan for elsewhere, with the reasons:
  * "memory (61 GiB needed, 23 GiB left), a GPU (there is no NVIDIA driver)". */
-enum { VP_LACKS_TEXT = 2048 };
+enum { VP_MISSING_TEXT = 2048 };
 
 /* What is known before the first step. In asp a step is a minibatch, else an
  * update. */
 struct vp_run_summary {
     const char *model;        /* "bert" */
     const char *data;         /* vp_data_info.what */
-    const char *lacks;        /* see VP_LACKS_TEXT; NULL: nothing */
+    const char *missing;      /* see VP_MISSING_TEXT; NULL: nothing */
     const char *output;       /* run folder, NULL on a dry run */
     int64_t resumed;          /* step of the checkpoint; 0: from the start */
     const char *resumed_from; /* as the user named it; NULL: from the start */

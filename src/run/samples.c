@@ -52,7 +52,8 @@ static enum vp_status stand_in(const struct vp_samples_config *plan,
     struct vp_data_info info = { .unigram_loss = NAN };
     char what[256];
 
-    vp_lacks_add(plan->lacks, "the data (data_dir %s cannot be read)", path);
+    vp_missing_add(plan->missing, "the data (data_dir %s cannot be read)",
+                   path);
     snprintf(what, sizeof(what), "%.200s: not on this machine", path);
     info.what = what;
     VP_TRY(vp_data_stand_in(&train, &info, &samples->train, err));
@@ -68,7 +69,7 @@ static enum vp_status open_files(const struct vp_samples_config *plan,
     const struct vp_config *config = plan->config;
     int64_t vocab;
 
-    if (plan->lacks && vp_config_find_data(config, NULL) != VP_OK)
+    if (plan->missing && vp_config_find_data(config, NULL) != VP_OK)
         return stand_in(plan, samples, err);
     VP_TRY(vp_config_find_data(config, err));
     VP_TRY(vp_data_open(&train, &samples->train, err));

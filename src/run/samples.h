@@ -6,14 +6,14 @@
 #include "config/config.h"
 #include "data/data.h"
 #include "run/checkpoint.h"
-#include "run/lacks.h"
+#include "run/missing.h"
 
 struct vp_samples_config {
     const struct vp_config *config;
     struct vp_world *world;     /* NULL: one process */
     const struct vp_dims *dims; /* borrowed */
     int n_dims;
-    struct vp_lacks *lacks; /* NULL: data that is not here is refused */
+    struct vp_missing *missing; /* NULL: data that is not here is refused */
     vp_notice_fn notice;
     void *ctx;
 };

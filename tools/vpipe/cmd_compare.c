@@ -326,8 +326,8 @@ static int run(const struct job *job)
     return st == VP_OK ? show(job, folder) : failed(st, &err);
 }
 
-/* The table; `lacks`: for each row. */
-static int print_limits(const struct job *job, char (*lacks)[VP_LACKS_TEXT])
+/* The table; `missing`: for each row. */
+static int print_limits(const struct job *job, char (*missing)[VP_MISSING_TEXT])
 {
     const struct options *options = job->options;
     struct vp_err err = { .text = "" };
@@ -338,7 +338,7 @@ static int print_limits(const struct job *job, char (*lacks)[VP_LACKS_TEXT])
     for (int i = 0; i < options->n; i++) {
         int64_t batch;
         enum vp_status st = vp_compare_largest_batch(
-            &job->configs[i], options->memory_limit, &batch, lacks[i], &err);
+            &job->configs[i], options->memory_limit, &batch, missing[i], &err);
 
         if (st != VP_OK)
             return failed(st, &err);
@@ -356,19 +356,20 @@ static int print_limits(const struct job *job, char (*lacks)[VP_LACKS_TEXT])
 static int show_limits(const struct job *job)
 {
     const struct options *options = job->options;
-    char(*lacks)[VP_LACKS_TEXT] = calloc((size_t)options->n, sizeof(*lacks));
+    char(*missing)[VP_MISSING_TEXT] = calloc((size_t)options->n,
+                                             sizeof(*missing));
     int status;
 
-    if (!lacks) {
+    if (!missing) {
         fputs("vpipe compare: out of memory; close other programs\n", stderr);
         return TOOL_FAILED;
     }
-    status = print_limits(job, lacks);
+    status = print_limits(job, missing);
     for (int i = 0; i < options->n && status == TOOL_OK && !options->quiet; i++)
-        if (lacks[i][0])
+        if (missing[i][0])
             printf("note: %s: for that batch this machine lacks: %s\n",
-                   job->contestants[i].name, lacks[i]);
-    free(lacks);
+                   job->contestants[i].name, missing[i]);
+    free(missing);
     return status;
 }
 

@@ -476,8 +476,8 @@ void progress_start(struct progress *progress,
     if (summary->resumed > 0)
         fprintf(out, "Resumed from checkpoint step %lld\n",
                 (long long)summary->resumed);
-    if (summary->lacks)
-        fprintf(out, "this machine lacks: %s\n", summary->lacks);
+    if (summary->missing)
+        fprintf(out, "this machine lacks: %s\n", summary->missing);
     tool_flush(out);
 }
 

@@ -1,6 +1,6 @@
 /* Plans for machines that are not here: what this one lacks is named, and only
  * what the configuration itself asks for is refused. */
-#include "run/lacks.h"
+#include "run/missing.h"
 
 #include <math.h>
 #include <sched.h>
@@ -42,18 +42,18 @@ static void load(struct vp_config *out, const char *more)
 
 static void text_is_cut_not_overrun(void **state)
 {
-    struct vp_lacks lacks = { .text = "" };
+    struct vp_missing missing = { .text = "" };
     char path[1500];
 
     (void)state;
-    vp_lacks_add(&lacks, "a GPU (%s)", "none");
-    vp_lacks_add(&lacks, "GPU %d", 3);
-    assert_string_equal(lacks.text, "a GPU (none), GPU 3");
+    vp_missing_add(&missing, "a GPU (%s)", "none");
+    vp_missing_add(&missing, "GPU %d", 3);
+    assert_string_equal(missing.text, "a GPU (none), GPU 3");
     memset(path, 'x', sizeof(path) - 1);
     path[sizeof(path) - 1] = '\0';
     for (int i = 0; i < 4; i++)
-        vp_lacks_add(&lacks, "%s", path);
-    assert_int_equal(strlen(lacks.text), sizeof(lacks.text) - 1);
+        vp_missing_add(&missing, "%s", path);
+    assert_int_equal(strlen(missing.text), sizeof(missing.text) - 1);
 }
 
 /* ---- What a finished plan needs ----------------------------------------- */
@@ -86,7 +86,7 @@ static const char *find(const char *yaml, const int *devices,
     static const struct vp_backend_ops fake = { .device = &device,
                                                 .n_devices = two_devices,
                                                 .info = describe };
-    static struct vp_lacks lacks;
+    static struct vp_missing missing;
     struct vp_run_stage stages[] = {
         { .n_ranks = 2, .memory = &large, .n_params = n_params },
         { .first_rank = 2, .n_ranks = 1, .memory = &little },
@@ -98,7 +98,7 @@ static const char *find(const char *yaml, const int *devices,
                                                         : &vp_backend_cpu,
                                      .plan.devices = devices };
     struct vp_config config;
-    const struct vp_lacks_config with = {
+    const struct vp_missing_config with = {
         .config = &config,
         .train = &train,
         .summary = &summary,
@@ -107,10 +107,10 @@ static const char *find(const char *yaml, const int *devices,
     };
 
     load(&config, yaml);
-    lacks = (struct vp_lacks){ .text = "" };
-    vp_lacks_find(&with, &lacks);
+    missing = (struct vp_missing){ .text = "" };
+    vp_missing_find(&with, &missing);
     vp_config_release(&config);
-    return lacks.text;
+    return missing.text;
 }
 
 static void memory_of_gpus_is_counted(void **state)
@@ -156,7 +156,7 @@ static void checkpoints_need_a_disk(void **state)
 /* ---- Whole plans -------------------------------------------------------- */
 
 struct seen {
-    char lacks[VP_LACKS_TEXT];
+    char missing[VP_MISSING_TEXT];
     int64_t n_steps;
     double unigram_loss, bubble;
     int n_stages;
@@ -174,8 +174,8 @@ static void keep_start(void *ctx, const struct vp_run_summary *summary)
         .n_stages = summary->n_stages,
         .bytes = summary->stages[0].memory->total,
     };
-    if (summary->lacks)
-        snprintf(seen->lacks, sizeof(seen->lacks), "%s", summary->lacks);
+    if (summary->missing)
+        snprintf(seen->missing, sizeof(seen->missing), "%s", summary->missing);
 }
 
 static enum vp_status plan(const char *yaml, bool elsewhere, int64_t max_steps,
@@ -189,7 +189,7 @@ static enum vp_status plan(const char *yaml, bool elsewhere, int64_t max_steps,
     enum vp_status st;
 
     err->text[0] = '\0';
-    *seen = (struct seen){ .lacks = "" };
+    *seen = (struct seen){ .missing = "" };
     load(&config, yaml);
     st = vp_run_train(&config, &options, &events, err);
     vp_config_release(&config);
@@ -207,8 +207,8 @@ static void expect(const char *yaml, const char *cause, const char *lack,
         fail_msg("%s: not '%s' but '%s'", yaml, cause, err.text);
     if (plan(yaml, true, 0, seen, &err) != VP_OK)
         fail_msg("%s: %s", yaml, err.text);
-    if (!strstr(seen->lacks, lack))
-        fail_msg("%s: not '%s' but '%s'", yaml, lack, seen->lacks);
+    if (!strstr(seen->missing, lack))
+        fail_msg("%s: not '%s' but '%s'", yaml, lack, seen->missing);
     assert_true(seen->bytes > 0);
 }
 
@@ -221,7 +221,7 @@ static void memory_is_planned_elsewhere(void **state)
     expect(HUGE_MODEL "device: cpu\nstages: 2\n",
            "the stages here and the copies to save them need ", "memory (",
            &seen);
-    assert_non_null(strstr(seen.lacks, " TiB needed, "));
+    assert_non_null(strstr(seen.missing, " TiB needed, "));
     assert_int_equal(seen.n_stages, 2);
     assert_true(seen.bubble > 0.0);
     /* Checkpoints of 2.5e12 parameters and their moments. */
@@ -230,14 +230,15 @@ static void memory_is_planned_elsewhere(void **state)
                           "total_steps: 9\nlog_directory: /tmp\n",
                           true, 0, &seen, &err),
                      VP_OK);
-    assert_non_null(strstr(seen.lacks, "disk space for checkpoints in /tmp ("));
+    assert_non_null(
+        strstr(seen.missing, "disk space for checkpoints in /tmp ("));
     /* The plan's own limit is no property of a machine. */
     assert_int_equal(plan("memory_limit: 1K\n", true, 0, &seen, &err),
                      VP_ERR_INVALID);
     assert_non_null(strstr(err.text, "memory_limit is 1 KiB"));
     /* Nothing is lacking for a small one. */
     assert_int_equal(plan("device: cpu\n", true, 0, &seen, &err), VP_OK);
-    assert_string_equal(seen.lacks, "");
+    assert_string_equal(seen.missing, "");
 }
 
 static void data_is_not_needed(void **state)
@@ -273,16 +274,16 @@ static void devices_are_not_needed(void **state)
     /* On a machine with a GPU nothing is lacking. */
     found = plan("precision: bf16\n", false, 0, &seen, &err) == VP_OK;
     assert_int_equal(plan("precision: bf16\n", true, 0, &seen, &err), VP_OK);
-    assert_int_equal(seen.lacks[0] == '\0', found);
+    assert_int_equal(seen.missing[0] == '\0', found);
     assert_true(seen.bytes > 0);
     if (!found) {
-        assert_non_null(strstr(seen.lacks, "GPU"));
+        assert_non_null(strstr(seen.missing, "GPU"));
         assert_int_equal(plan("device: cuda\n", true, 0, &seen, &err), VP_OK);
-        assert_non_null(strstr(seen.lacks, "GPU"));
+        assert_non_null(strstr(seen.missing, "GPU"));
         /* Memory of a CPU that stands in is not asked for. */
         assert_int_equal(
             plan(HUGE_MODEL "precision: bf16\n", true, 0, &seen, &err), VP_OK);
-        assert_null(strstr(seen.lacks, "memory ("));
+        assert_null(strstr(seen.missing, "memory ("));
     }
     /* A CPU that was asked for does not compute in 16 bits anywhere. */
     assert_int_equal(
@@ -307,7 +308,7 @@ static void cores_are_not_needed(void **state)
         skip();
     }
     assert_int_equal(plan(yaml, true, 0, &seen, &err), VP_OK);
-    assert_string_equal(seen.lacks, "");
+    assert_string_equal(seen.missing, "");
     CPU_ZERO(&one);
     for (int core = 0; CPU_COUNT(&one) == 0; core++)
         if (CPU_ISSET(core, &all))

@@ -1,4 +1,4 @@
-#include "run/lacks.h"
+#include "run/missing.h"
 
 #include "base/memory.h"
 #include "config/hosts.h"
@@ -9,44 +9,44 @@
 #include <stdio.h>
 #include <string.h>
 
-void vp_lacks_add(struct vp_lacks *lacks, const char *fmt, ...)
+void vp_missing_add(struct vp_missing *missing, const char *fmt, ...)
 {
-    size_t used = strlen(lacks->text), n_bytes = sizeof(lacks->text);
+    size_t used = strlen(missing->text), n_bytes = sizeof(missing->text);
     va_list args;
 
     if (used > 0)
-        used += (size_t)snprintf(lacks->text + used, n_bytes - used, ", ");
+        used += (size_t)snprintf(missing->text + used, n_bytes - used, ", ");
     if (used >= n_bytes)
         return;
     va_start(args, fmt);
-    vsnprintf(lacks->text + used, n_bytes - used, fmt, args);
+    vsnprintf(missing->text + used, n_bytes - used, fmt, args);
     va_end(args);
 }
 
 /* ---- Memory ------------------------------------------------------------- */
 
-static void add_bytes(struct vp_lacks *lacks, const char *what, int64_t need,
-                      int64_t left)
+static void add_bytes(struct vp_missing *missing, const char *what,
+                      int64_t need, int64_t left)
 {
     char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
 
     vp_bytes_texts(need, left, needs, has, sizeof(needs));
-    vp_lacks_add(lacks, "%s (%s needed, %s left)", what, needs, has);
+    vp_missing_add(missing, "%s (%s needed, %s left)", what, needs, has);
 }
 
 static void find_host_memory(const struct vp_host_need *host,
-                             struct vp_lacks *lacks)
+                             struct vp_missing *missing)
 {
     if (host->memory > host->memory_left)
-        add_bytes(lacks, "memory", (int64_t)host->memory,
+        add_bytes(missing, "memory", (int64_t)host->memory,
                   (int64_t)host->memory_left);
     else if (host->space > host->space_left)
-        add_bytes(lacks, "address space by ulimit -v or -d",
+        add_bytes(missing, "address space by ulimit -v or -d",
                   (int64_t)host->space, (int64_t)host->space_left);
 }
 
 /* Of all ranks that have this device. */
-static int64_t bytes_on(const struct vp_lacks_config *with, int device)
+static int64_t bytes_on(const struct vp_missing_config *with, int device)
 {
     const struct vp_run_summary *summary = with->summary;
     int64_t sum = 0;
@@ -61,8 +61,8 @@ static int64_t bytes_on(const struct vp_lacks_config *with, int device)
     return sum;
 }
 
-static void find_device_memory(const struct vp_lacks_config *with,
-                               struct vp_lacks *lacks)
+static void find_device_memory(const struct vp_missing_config *with,
+                               struct vp_missing *missing)
 {
     const struct vp_backend_ops *backend = with->train->backend;
     int n = backend->n_devices(NULL);
@@ -77,16 +77,16 @@ static void find_device_memory(const struct vp_lacks_config *with,
             continue;
         snprintf(what, sizeof(what), "memory of GPU %d", d);
         if (backend->info(d, false, &info, &why) != VP_OK)
-            vp_lacks_add(lacks, "GPU %d (%s)", d, why.text);
+            vp_missing_add(missing, "GPU %d (%s)", d, why.text);
         else if ((size_t)need > info.free_bytes)
-            add_bytes(lacks, what, need, (int64_t)info.free_bytes);
+            add_bytes(missing, what, need, (int64_t)info.free_bytes);
     }
 }
 
 /* ---- Disk --------------------------------------------------------------- */
 
-static void find_disk_space(const struct vp_lacks_config *with,
-                            struct vp_lacks *lacks)
+static void find_disk_space(const struct vp_missing_config *with,
+                            struct vp_missing *missing)
 {
     struct vp_err why = { .text = "" };
     struct vp_disk_space disk;
@@ -94,32 +94,33 @@ static void find_disk_space(const struct vp_lacks_config *with,
 
     if (vp_disk_space_measure(with->config, with->summary, with->folder, &disk,
                               &why) != VP_OK) {
-        vp_lacks_add(lacks, "a run folder (%s)", why.text);
+        vp_missing_add(missing, "a run folder (%s)", why.text);
         return;
     }
     if (vp_disk_space_judge(&disk, with->folder, &why) == VP_OK)
         return;
     snprintf(what, sizeof(what), "disk space for checkpoints in %.400s",
              with->folder);
-    add_bytes(lacks, what, vp_disk_space_need(&disk) * disk.n_bytes,
+    add_bytes(missing, what, vp_disk_space_need(&disk) * disk.n_bytes,
               disk.n_free);
 }
 
 /* ---- All of it ---------------------------------------------------------- */
 
-void vp_lacks_find(const struct vp_lacks_config *with, struct vp_lacks *lacks)
+void vp_missing_find(const struct vp_missing_config *with,
+                     struct vp_missing *missing)
 {
     struct vp_err why = { .text = "" };
 
     if (vp_config_is_distributed(with->config) &&
         vp_processes_find_transport(with->config, &why) != VP_OK)
-        vp_lacks_add(lacks, "a transport (%s)", why.text);
+        vp_missing_add(missing, "a transport (%s)", why.text);
     if (vp_hosts_may_be_elsewhere(with->config))
         return;
     if (!with->train->backend->device->host_memory)
-        find_device_memory(with, lacks);
-    else if (!lacks->gpu) /* else a CPU stands in for it */
-        find_host_memory(&with->host, lacks);
+        find_device_memory(with, missing);
+    else if (!missing->gpu) /* else a CPU stands in for it */
+        find_host_memory(&with->host, missing);
     if (with->folder)
-        find_disk_space(with, lacks);
+        find_disk_space(with, missing);
 }
