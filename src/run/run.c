@@ -9,6 +9,7 @@
 #include "job/job_phase.h"
 #include "job/processes.h"
 #include "run/advice.h"
+#include "run/blackboxes.h"
 #include "run/checkpoint.h"
 #include "run/devices.h"
 #include "run/disk_space.h"
@@ -19,7 +20,6 @@
 #include "run/samples.h"
 #include "run/timeline.h"
 #include "run/verbose.h"
-#include "run/view.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ struct run {
     char home[1024];         /* the folder it goes on in; empty: a new one */
     struct vp_folder folder; /* path empty: nothing is written */
     struct vp_world *world;  /* of several processes, or NULL */
-    struct vp_view view;     /* what a supervisor sees */
-    bool agreed;             /* all processes know that they failed */
+    struct vp_blackboxes blackboxes; /* what a supervisor sees */
+    bool agreed;                     /* all processes know that they failed */
     struct vp_log log;
     struct vp_timeline timeline;
     struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
@@ -189,9 +189,9 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     VP_TRY(vp_devices_choose(&devices, train, &run->devices, err));
     set_steps(run);
     if (run->options->heartbeat)
-        VP_TRY(vp_view_open(&run->view, config, run->world,
-                            run->options->heartbeat, err));
-    train->blackboxes = run->view.blackboxes;
+        VP_TRY(vp_blackboxes_open(&run->blackboxes, config, run->world,
+                                  run->options->heartbeat, err));
+    train->blackboxes = run->blackboxes.at;
     return check_steps(run, err);
 }
 
@@ -640,7 +640,8 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
     if (run->world)
         VP_TRY(vp_folder_share(&run->folder, run->world, VP_LIMIT_NEVER, err));
     if (run->options->heartbeat && run->folder.path[0])
-        VP_TRY(vp_view_keep(&run->view, run->config, run->folder.path, err));
+        VP_TRY(vp_blackboxes_keep(&run->blackboxes, run->config,
+                                  run->folder.path, err));
     return arm_checkpoints(run, err);
 }
 
@@ -752,7 +753,7 @@ static void tear_down(struct run *run)
         return;
     vp_priced_plan_release(&run->priced);
     vp_verbose_free(run->verbose);
-    vp_view_close(&run->view);
+    vp_blackboxes_close(&run->blackboxes);
     free(run->devices);
     vp_checkpoints_free(run->checkpoints);
     vp_resume_close(run->resume);
