@@ -2,7 +2,7 @@
 #include "run/checkpoint.h"
 
 #include "ckpt/ckpt.h"
-#include "run/choice.h"
+#include "run/resume_choice.h"
 #include "run/saved.h"
 
 #include <limits.h>
@@ -197,11 +197,11 @@ enum vp_status vp_resume_folder(const char *path, char *out, size_t n,
 
     if (is_one || !exists(path, "checkpoints", file, sizeof(file))) {
         if (!realpath(path, run))
-            return vp_choice_none(path, err);
+            return vp_resume_choice_none(path, err);
         if (is_one)
             cut_name(run);
         if (strcmp(cut_name(run), "checkpoints") != 0 && !is_one)
-            return vp_choice_none(path, err);
+            return vp_resume_choice_none(path, err);
         if (!exists(run, "checkpoints", file, sizeof(file)) ||
             !exists(run, "config.yml", file, sizeof(file)))
             return vp_err_set(err, VP_ERR_INVALID,
@@ -253,7 +253,7 @@ enum vp_status vp_resume_open(const struct vp_resume_config *config,
         return vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
     resume->loader.ctx = resume;
     resume->loader.load = load;
-    st = vp_choice_open(config, &resume->ckpt, agreed_out, err);
+    st = vp_resume_choice_open(config, &resume->ckpt, agreed_out, err);
     if (st == VP_OK)
         st = check(resume, config, err);
     if (st != VP_OK) {

@@ -1,4 +1,4 @@
-#include "run/choice.h"
+#include "run/resume_choice.h"
 
 #include "base/nearest.h"
 #include "ckpt/search.h"
@@ -17,7 +17,7 @@ struct offer {
     char hint[1152]; /* how to go on from an older one */
 };
 
-/* What every process says of it. */
+/* The answer of each process. */
 struct answer {
     int status;
     char text[1000];
@@ -46,7 +46,7 @@ static bool exists(const char *folder, const char *name)
            access(path, F_OK) == 0;
 }
 
-enum vp_status vp_choice_none(const char *path, struct vp_err *err)
+enum vp_status vp_resume_choice_none(const char *path, struct vp_err *err)
 {
     char remedy[VP_PATH_REMEDY_BYTES];
     struct stat info;
@@ -80,7 +80,7 @@ static enum vp_status start_search(struct choice *choice, struct vp_err *err)
     struct stat info;
 
     if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
-        return vp_choice_none(path, err);
+        return vp_resume_choice_none(path, err);
     if (exists(path, "manifest.json"))
         return VP_OK;
     snprintf(choice->folder, sizeof(choice->folder), "%s%s", path,
@@ -99,7 +99,7 @@ static enum vp_status search_next(struct choice *choice, struct vp_err *err)
     if (!choice->search)
         return vp_ckpt_open(path, &choice->ckpt, err);
     st = vp_ckpt_search_next(choice->search, &choice->ckpt, err);
-    return st == VP_ERR_END ? vp_choice_none(path, err) : st;
+    return st == VP_ERR_END ? vp_resume_choice_none(path, err) : st;
 }
 
 /* ---- Several processes -------------------------------------------------- */
@@ -292,9 +292,9 @@ static enum vp_status choose(struct choice *choice, bool *agreed_out,
     return st;
 }
 
-enum vp_status vp_choice_open(const struct vp_resume_config *resume,
-                              struct vp_ckpt **out, bool *agreed_out,
-                              struct vp_err *err)
+enum vp_status vp_resume_choice_open(const struct vp_resume_config *resume,
+                                     struct vp_ckpt **out, bool *agreed_out,
+                                     struct vp_err *err)
 {
     struct vp_world *world = resume->world;
     struct choice choice = {
