@@ -5,7 +5,7 @@
 #include "base/limit.h"
 #include "ckpt/store.h"
 #include "ckpt/writer.h"
-#include "run/saved.h"
+#include "run/checkpoint_facts.h"
 #include "run/team.h"
 
 #include <math.h>
@@ -235,7 +235,8 @@ enum vp_status vp_checkpoints_commit(struct vp_checkpoints *c, double score,
                                      struct vp_err *err)
 {
     struct vp_facts *facts = NULL;
-    enum vp_status st = vp_saved_facts(c->config, c->data, c->trainer, &facts);
+    enum vp_status st = vp_checkpoint_facts_create(c->config, c->data,
+                                                   c->trainer, &facts);
 
     if (st != VP_OK)
         return vp_err_set(err, st, "checkpoint: out of memory");

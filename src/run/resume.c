@@ -2,8 +2,8 @@
 #include "run/checkpoint.h"
 
 #include "ckpt/ckpt.h"
+#include "run/checkpoint_facts.h"
 #include "run/resume_choice.h"
-#include "run/saved.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -103,8 +103,8 @@ static enum vp_status map_stages(struct vp_resume *resume,
     if (!blocks)
         return vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
     progress->step = vp_ckpt_step(resume->ckpt);
-    st = vp_saved_progress(vp_ckpt_facts(resume->ckpt), place, graph->n_blocks,
-                           progress, blocks, err);
+    st = vp_checkpoint_facts_progress(vp_ckpt_facts(resume->ckpt), place,
+                                      graph->n_blocks, progress, blocks, err);
     for (int s = 0; s < n_stages && st == VP_OK; s++) {
         int n = config->partition.n > 0 ? config->partition.at[s]
                                         : graph->n_blocks;
@@ -236,8 +236,9 @@ static enum vp_status check(struct vp_resume *resume,
     const struct vp_facts *facts = vp_ckpt_facts(resume->ckpt);
     const char *place = vp_ckpt_path(resume->ckpt);
 
-    VP_TRY(vp_saved_check(facts, with->config, with->data, place, err));
-    vp_saved_compare(facts, with->config, with->notice, with->ctx);
+    VP_TRY(
+        vp_checkpoint_facts_check(facts, with->config, with->data, place, err));
+    vp_checkpoint_facts_compare(facts, with->config, with->notice, with->ctx);
     return map_stages(resume, with->config, with->graph, with->notice,
                       with->ctx, err);
 }

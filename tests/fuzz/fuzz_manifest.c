@@ -1,7 +1,7 @@
 /* libFuzzer: any bytes as the manifest of a checkpoint, with a checksum that is
  * right: what is in it is either refused in one line or could be a run's. */
 #include "ckpt/manifest.h"
-#include "run/saved.h"
+#include "run/checkpoint_facts.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ static void check_progress(const struct vp_manifest *manifest)
     struct vp_block_facts blocks[N_BLOCKS];
     struct vp_err err = { .text = "" };
 
-    if (vp_saved_progress(manifest->facts, "fuzz", N_BLOCKS, &progress, blocks,
-                          &err) != VP_OK) {
+    if (vp_checkpoint_facts_progress(manifest->facts, "fuzz", N_BLOCKS,
+                                     &progress, blocks, &err) != VP_OK) {
         VP_BUG_ON(!strstr(err.text, "; ") || strchr(err.text, '\n'));
         return;
     }

@@ -1,4 +1,4 @@
-#include "run/saved.h"
+#include "run/checkpoint_facts.h"
 
 #include "base/value.h"
 #include "config/keys.h"
@@ -153,10 +153,10 @@ static void add_blocks(const struct vp_trainer *trainer,
     json_object_set_new(facts, "in_a_row", in_a_row);
 }
 
-enum vp_status vp_saved_facts(const struct vp_config *config,
-                              const struct vp_data *data,
-                              const struct vp_trainer *trainer,
-                              struct vp_facts **out)
+enum vp_status vp_checkpoint_facts_create(const struct vp_config *config,
+                                          const struct vp_data *data,
+                                          const struct vp_trainer *trainer,
+                                          struct vp_facts **out)
 {
     struct vp_progress progress = vp_trainer_progress(trainer);
     json_t *object = json_object();
@@ -181,10 +181,10 @@ enum vp_status vp_saved_facts(const struct vp_config *config,
 
 /* ---- Reading ------------------------------------------------------------ */
 
-enum vp_status vp_saved_check(const struct vp_facts *facts,
-                              const struct vp_config *config,
-                              const struct vp_data *data, const char *place,
-                              struct vp_err *err)
+enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
+                                         const struct vp_config *config,
+                                         const struct vp_data *data,
+                                         const char *place, struct vp_err *err)
 {
     const json_t *object = vp_facts_object(facts);
     const json_t *then = json_object_get(object, "config");
@@ -218,9 +218,9 @@ enum vp_status vp_saved_check(const struct vp_facts *facts,
     return VP_OK;
 }
 
-void vp_saved_compare(const struct vp_facts *facts,
-                      const struct vp_config *config, vp_notice_fn notice,
-                      void *ctx)
+void vp_checkpoint_facts_compare(const struct vp_facts *facts,
+                                 const struct vp_config *config,
+                                 vp_notice_fn notice, void *ctx)
 {
     const json_t *then = json_object_get(vp_facts_object(facts), "config");
     char line[512], value[VALUE_BYTES];
@@ -376,11 +376,11 @@ static struct vp_block_facts read_block(const struct reading *in, int block)
     };
 }
 
-enum vp_status vp_saved_progress(const struct vp_facts *facts,
-                                 const char *place, int n_blocks,
-                                 struct vp_progress *progress,
-                                 struct vp_block_facts *blocks_out,
-                                 struct vp_err *err)
+enum vp_status vp_checkpoint_facts_progress(const struct vp_facts *facts,
+                                            const char *place, int n_blocks,
+                                            struct vp_progress *progress,
+                                            struct vp_block_facts *blocks_out,
+                                            struct vp_err *err)
 {
     struct reading in = {
         .object = vp_facts_object(facts),

@@ -1,0 +1,55 @@
+/* The facts of a checkpoint (ckpt/facts.h) that vpipe writes and reads: names
+ * of arrays, counts, and the configuration with which a run may be resumed. */
+#ifndef VP_RUN_CHECKPOINT_FACTS_H
+#define VP_RUN_CHECKPOINT_FACTS_H
+
+#include "ckpt/facts.h"
+#include "ckpt/safetensors.h"
+#include "config/config.h"
+#include "run/checkpoint.h"
+#include "runtime/trainer/trainer.h"
+
+/* The name of an array in the files: a weight has the published name of its
+ * parameter; moments and older versions have a prefix. NULL without memory. */
+const char *vp_state_file_name(struct vp_arena *arena,
+                               const struct vp_state_item *item);
+/* Type and shape of the array in the files: that of the published files. */
+struct vp_st_tensor vp_state_file_shape(const struct vp_state_item *item);
+
+/* Creates the facts of a run in its present state. VP_ERR_NOMEM. */
+enum vp_status vp_checkpoint_facts_create(const struct vp_config *config,
+                                          const struct vp_data *data,
+                                          const struct vp_trainer *trainer,
+                                          struct vp_facts **out);
+
+/* Refuses a configuration that differs from the checkpoint's in a key that must
+ * not change. `place` is the checkpoint, for messages. */
+enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
+                                         const struct vp_config *config,
+                                         const struct vp_data *data,
+                                         const char *place, struct vp_err *err);
+
+/* Calls `notice` with one line if keys differ that may change and that alter
+ * what is learnt. */
+void vp_checkpoint_facts_compare(const struct vp_facts *facts,
+                                 const struct vp_config *config,
+                                 vp_notice_fn notice, void *ctx);
+
+/* The history of a block. */
+struct vp_block_facts {
+    int64_t updates;
+    struct vp_scale scale;
+    int past;  /* older versions in the checkpoint */
+    bool full; /* the run had more of them */
+};
+
+/* Reads where a run of `n_blocks` stood; `progress->step` is that of the
+ * manifest, `progress->minibatch` is set. VP_ERR_INVALID for facts that no run
+ * can have written, whatever their checksum. */
+enum vp_status vp_checkpoint_facts_progress(const struct vp_facts *facts,
+                                            const char *place, int n_blocks,
+                                            struct vp_progress *progress,
+                                            struct vp_block_facts *blocks_out,
+                                            struct vp_err *err);
+
+#endif
