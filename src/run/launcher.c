@@ -9,9 +9,9 @@
 #include "job/process.h"
 #include "job/relay.h"
 #include "job/supervisor.h"
-#include "run/checkpoint.h"
 #include "run/command.h"
 #include "run/folder.h"
+#include "run/resume.h"
 
 #include <errno.h>
 #include <limits.h>

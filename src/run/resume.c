@@ -1,5 +1,4 @@
-/* Going on from a checkpoint, under any partition. */
-#include "run/checkpoint.h"
+#include "run/resume.h"
 
 #include "ckpt/ckpt.h"
 #include "run/checkpoint_facts.h"

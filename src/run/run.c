@@ -17,6 +17,7 @@
 #include "run/forecast.h"
 #include "run/log.h"
 #include "run/missing.h"
+#include "run/resume.h"
 #include "run/samples.h"
 #include "run/timeline.h"
 #include "run/verbose.h"
