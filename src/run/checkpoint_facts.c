@@ -61,11 +61,6 @@ static const char *const noted_keys[] = {
     "compress_activations",
 };
 
-const char *vp_resume_fixed_key(int i)
-{
-    return i >= 0 && i < (int)VP_COUNT_OF(fixed_keys) ? fixed_keys[i] : NULL;
-}
-
 const char *vp_state_file_name(struct vp_arena *arena,
                                const struct vp_state_item *item)
 {

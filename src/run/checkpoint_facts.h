@@ -52,8 +52,4 @@ enum vp_status vp_checkpoint_facts_progress(const struct vp_facts *facts,
                                             struct vp_block_facts *blocks_out,
                                             struct vp_err *err);
 
-/* The keys that must be as they were, for the documentation; NULL after the
- * last. */
-const char *vp_resume_fixed_key(int i);
-
 #endif
