@@ -3,9 +3,10 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/value.h"
-#include "config/config.h"
-#include "config/keys.h"
 #include "base/yaml.h"
+#include "config/config.h"
+#include "config/key.h"
+#include "config/keys.h"
 
 #include "base/rng.h"
 #include "sched/schedule.h"

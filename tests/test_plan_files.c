@@ -2,6 +2,7 @@
  * configurations; every refused one; and that text stays text. */
 #include "config/config.h"
 #include "config/json_file.h"
+#include "config/key.h"
 #include "config/keys.h"
 #include "config/module.h"
 #include "config/placement.h"

@@ -5,6 +5,7 @@
 #include "base/yaml.h"
 #include "config/hints.h"
 #include "config/hosts.h"
+#include "config/key.h"
 #include "config/keys.h"
 #include "config/resolve.h"
 

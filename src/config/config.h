@@ -188,6 +188,12 @@ void vp_config_release(struct vp_config *config);
 enum vp_status vp_config_find_data(const struct vp_config *config,
                                    struct vp_err *err);
 
+/* The user's words; its `key` is that of the table. All strings are kept. */
+void vp_origin_give(struct vp_config *config, const struct vp_origin *given);
+/* Not the user's words, but something they imply. */
+void vp_origin_derive(struct vp_config *config, const char *key,
+                      const char *why);
+
 /* Where a key was set, for messages: its place, or "default". */
 const char *vp_config_place(const struct vp_config *config, const char *key);
 bool vp_config_given(const struct vp_config *config, const char *key);

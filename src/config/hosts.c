@@ -27,14 +27,6 @@ bool vp_hosts_are_here(const struct vp_config *config)
     return true;
 }
 
-bool vp_config_is_distributed(const struct vp_config *config)
-{
-    if (config->distributed_backend == VP_TRANSPORT_GLOO)
-        return !vp_hosts_are_here(config);
-    return config->distributed_backend == VP_TRANSPORT_MPI ||
-           config->distributed_backend == VP_TRANSPORT_NCCL;
-}
-
 bool vp_hosts_may_be_elsewhere(const struct vp_config *config)
 {
     bool named = config->machines.n >= vp_config_n_ranks(config);

@@ -1,6 +1,7 @@
 #include "config/json_file.h"
 
 #include "base/file.h"
+#include "config/key.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

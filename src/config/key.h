@@ -1,8 +1,32 @@
-/* What the files that work on one row of the table share. */
+/* What is done with one row of the table of keys. */
 #ifndef VP_CONFIG_KEY_H
 #define VP_CONFIG_KEY_H
 
 #include "config/keys.h"
+
+/* "path" as the entry means it: relative to its folder. */
+enum vp_status vp_entry_path(const struct vp_entry *entry,
+                             struct vp_config *config, const char **out,
+                             struct vp_err *err);
+
+/* Sets the field, or refuses with one line. */
+enum vp_status vp_key_set(const struct vp_key *key,
+                          const struct vp_entry *entry,
+                          struct vp_config *config, struct vp_err *err);
+
+bool vp_key_is_list(const struct vp_key *key);
+
+/* The value as YAML, paths absolute; false when there is nothing to write: not
+ * set, or a row that only chooses defaults. */
+bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
+                  char *out, size_t n_bytes);
+
+/* "a whole number from 1 to 64", "one of a, b, c". Sizes are listed if the
+ * model is known. */
+void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
+                    char *out, size_t n_bytes);
+
+/* ---- Shared by the files of this header --------------------------------- */
 
 #define VP_SHOWN_BYTES 80
 #define VP_EXAMPLE_BYTES 160

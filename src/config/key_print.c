@@ -1,5 +1,5 @@
 /* A row of the table as YAML. */
-#include "config/keys.h"
+#include "config/key.h"
 #include "config/schedule_file.h"
 
 #include "base/value.h"

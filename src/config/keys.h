@@ -77,43 +77,11 @@ struct vp_key {
     void (*after)(struct vp_config *config);
 };
 
-/* "path" as the entry means it: relative to its folder. */
-enum vp_status vp_entry_path(const struct vp_entry *entry,
-                             struct vp_config *config, const char **out,
-                             struct vp_err *err);
-
 /* Rows in the order in which they are applied. */
 extern const struct vp_key vp_keys[];
 extern const int vp_n_keys;
 
 /* By name or alias; NULL if unknown. */
 const struct vp_key *vp_key_find(const char *name);
-
-/* ---- Where values come from --------------------------------------------- */
-
-/* The user's words; its `key` is that of the table. All strings are kept. */
-void vp_origin_give(struct vp_config *config, const struct vp_origin *given);
-/* Not the user's words, but something they imply. */
-void vp_origin_derive(struct vp_config *config, const char *key,
-                      const char *why);
-
-/* ---- What is done with a row -------------------------------------------- */
-
-/* Sets the field, or refuses with one line. */
-enum vp_status vp_key_set(const struct vp_key *key,
-                          const struct vp_entry *entry,
-                          struct vp_config *config, struct vp_err *err);
-
-bool vp_key_is_list(const struct vp_key *key);
-
-/* The value as YAML, paths absolute; false when there is nothing to write: not
- * set, or a row that only chooses defaults. */
-bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
-                  char *out, size_t n_bytes);
-
-/* "a whole number from 1 to 64", "one of a, b, c". Sizes are listed if the
- * model is known. */
-void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
-                    char *out, size_t n_bytes);
 
 #endif

@@ -19,25 +19,6 @@ static const struct vp_generator *generator_of(const struct vp_config *config)
     return vp_generator_at(config->schedule);
 }
 
-int vp_config_n_stages(const struct vp_config *config)
-{
-    return config->stages * config->chunks;
-}
-
-int vp_config_n_ranks(const struct vp_config *config)
-{
-    int n = 0;
-
-    for (int s = 0; s < config->stages; s++)
-        n += config->replicas.n > 0 ? config->replicas.at[s] : 1;
-    return n;
-}
-
-int vp_config_rank_number(const struct vp_config *config, int i)
-{
-    return config->ranks.n > 0 ? config->ranks.at[i] : i;
-}
-
 static enum vp_status no_memory(const struct vp_config *config,
                                 struct vp_err *err)
 {

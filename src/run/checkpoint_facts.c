@@ -1,6 +1,7 @@
 #include "run/checkpoint_facts.h"
 
 #include "base/value.h"
+#include "config/key.h"
 #include "config/keys.h"
 #include "config/schedule_file.h"
 

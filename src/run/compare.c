@@ -1,6 +1,7 @@
 /* A comparison: the same data through several configurations, in turn. */
 #include "run/compare.h"
 
+#include "config/key.h"
 #include "config/keys.h"
 
 #include <limits.h>

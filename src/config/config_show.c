@@ -1,6 +1,7 @@
 /* A configuration for people: as a file, with the origin of every value, and
  * the table of keys. */
 #include "config/config.h"
+#include "config/key.h"
 #include "config/keys.h"
 
 #include <errno.h>

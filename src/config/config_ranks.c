@@ -1,0 +1,31 @@
+/* The stages and ranks that a configuration asks for. */
+#include "config/config.h"
+
+#include "config/hosts.h"
+
+int vp_config_n_stages(const struct vp_config *config)
+{
+    return config->stages * config->chunks;
+}
+
+int vp_config_n_ranks(const struct vp_config *config)
+{
+    int n = 0;
+
+    for (int s = 0; s < config->stages; s++)
+        n += config->replicas.n > 0 ? config->replicas.at[s] : 1;
+    return n;
+}
+
+int vp_config_rank_number(const struct vp_config *config, int i)
+{
+    return config->ranks.n > 0 ? config->ranks.at[i] : i;
+}
+
+bool vp_config_is_distributed(const struct vp_config *config)
+{
+    if (config->distributed_backend == VP_TRANSPORT_GLOO)
+        return !vp_hosts_are_here(config);
+    return config->distributed_backend == VP_TRANSPORT_MPI ||
+           config->distributed_backend == VP_TRANSPORT_NCCL;
+}
