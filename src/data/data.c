@@ -4,7 +4,6 @@
 #include "data/hdf5.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -373,17 +372,6 @@ const struct vp_data_info *vp_data_info(const struct vp_data *data)
 const char *vp_data_notice(const struct vp_data *data, int i)
 {
     return i < data->source.n_notices ? data->source.notice[i] : NULL;
-}
-
-void vp_source_notice(struct vp_source *source, const char *fmt, ...)
-{
-    va_list args;
-
-    VP_BUG_ON(source->n_notices == VP_SOURCE_NOTICES);
-    va_start(args, fmt);
-    vsnprintf(source->notice[source->n_notices++], VP_SOURCE_NOTICE_BYTES, fmt,
-              args);
-    va_end(args);
 }
 
 /* ---- Filling ------------------------------------------------------------ */

@@ -123,7 +123,4 @@ enum vp_status vp_prefetch_next(struct vp_prefetch *prefetch, int timeout_ms,
                                 const struct vp_batch **out,
                                 struct vp_err *err);
 
-/* A keyed permutation of [0, n): position i of epoch e under a seed. */
-uint64_t vp_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t i);
-
 #endif

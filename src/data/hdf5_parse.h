@@ -104,7 +104,7 @@ enum vp_status vp_h5_node(struct vp_h5 *h5, uint64_t at, int type,
 enum vp_status vp_h5_header(struct vp_h5 *h5, uint64_t at,
                             struct vp_h5_header *header);
 
-/* A data set by its header; in hdf5_set.c. */
+/* A data set by its header; in hdf5_parse_set.c. */
 enum vp_status vp_h5_check_set(struct vp_h5 *h5,
                                const struct vp_h5_header *header);
 

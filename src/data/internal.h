@@ -7,7 +7,7 @@
 
 enum { VP_DATA_MAX_DIMS = 32 };
 
-/* How samples become batches. One row per enum vp_data_task, in batch.c. */
+/* Makes batches of samples. One row per enum vp_data_task, in data_batch.c. */
 struct vp_task_ops {
     const char *name;
     unsigned roles; /* bit r: a batch has the array of role r */

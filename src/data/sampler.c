@@ -1,7 +1,5 @@
 #include "data/sampler.h"
 
-#include "data/data.h"
-
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -68,4 +68,7 @@ void vp_sampler_slot(struct vp_sampler *sampler, uint64_t m,
 int64_t vp_sampler_sample(const struct vp_sampler *sampler,
                           const struct vp_data_slot *slot, int64_t row);
 
+/* A keyed permutation of [0, n): position i of epoch e under a seed. */
+uint64_t vp_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t i);
+
 #endif

@@ -1,7 +1,8 @@
-/* The sampler: a keyed bijection of [0, n), evaluated one position at a time,
+/* A keyed bijection of [0, n), evaluated one position at a time,
  * so that an order needs no memory and any position can be asked for. */
+#include "data/sampler.h"
+
 #include "base/rng.h"
-#include "data/data.h"
 
 /* Four rounds already hide the order; two more spread tiny domains, where a
  * round moves only a bit or two. */
