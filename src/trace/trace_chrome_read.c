@@ -1,5 +1,5 @@
-/* Reads the files of chrome_write.c, and refuses everything else: drawings
- * may then rely on order and ranges. */
+/* Reads the files that trace_chrome_write.c writes, and refuses all others:
+ * drawings may then rely on order and ranges. */
 #include "base/path.h"
 #include "trace/chrome.h"
 #include "trace/internal.h"
