@@ -9,13 +9,6 @@ int vp_optim_n_chunks(const struct vp_optim_tensor *tensors, int n_tensors)
     return (int)n;
 }
 
-size_t vp_optim_scratch_bytes(const struct vp_optim_tensor *tensors,
-                              int n_tensors)
-{
-    return (size_t)vp_optim_n_chunks(tensors, n_tensors) *
-           sizeof(struct vp_optim_chunk);
-}
-
 int vp_optim_cut(const struct vp_optim_tensor *tensors, int n_tensors,
                  struct vp_optim_chunk *chunks)
 {
