@@ -166,8 +166,8 @@ static bool all_have_spoken(const struct vp_roster *roster)
 }
 
 /* A rank that is done stays until all others are, too. */
-static bool is_dead(const struct vp_roster *roster,
-                    const struct vp_watched *rank)
+bool vp_watched_is_dead(const struct vp_roster *roster,
+                        const struct vp_watched *rank)
 {
     return rank->gone && rank->final.word != VP_WORD_FAILED &&
            !all_have_spoken(roster);
@@ -205,7 +205,7 @@ static bool is_silent(const struct vp_roster *roster,
     return is_running(rank) && now_ns - rank->heard_ns >= limit;
 }
 
-static bool is_waiting(const struct vp_watched *rank)
+bool vp_watched_is_waiting(const struct vp_watched *rank)
 {
     return !rank->beat.idle && rank->beat.wait_ms > 0;
 }
@@ -226,7 +226,7 @@ static int first_missing(const struct vp_roster *roster)
 static bool ended_before(const struct vp_roster *roster,
                          const struct vp_watched *a, const struct vp_watched *b)
 {
-    if (is_dead(roster, a) && is_dead(roster, b) &&
+    if (vp_watched_is_dead(roster, a) && vp_watched_is_dead(roster, b) &&
         a->beat.stop != b->beat.stop)
         return b->beat.stop;
     return a->order < b->order;
@@ -240,7 +240,7 @@ static int first_ended(const struct vp_roster *roster)
     for (int r = 0; r < roster->n_ranks; r++) {
         const struct vp_watched *it = &roster->ranks[r];
 
-        if ((is_dead(roster, it) || has_failed(it)) &&
+        if ((vp_watched_is_dead(roster, it) || has_failed(it)) &&
             (first < 0 || ended_before(roster, it, &roster->ranks[first])))
             first = r;
     }
@@ -281,16 +281,17 @@ static int follow_waits(const struct vp_roster *roster, int rank)
     for (int hops = 0; hops <= roster->n_ranks; hops++) {
         int next = roster->ranks[at].beat.action.peer;
 
-        if (!is_waiting(&roster->ranks[at]) || next < 0 || next == at ||
-            next >= roster->n_ranks)
+        if (!vp_watched_is_waiting(&roster->ranks[at]) || next < 0 ||
+            next == at || next >= roster->n_ranks)
             break;
         at = next;
     }
-    if (!is_waiting(&roster->ranks[at]) &&
+    if (!vp_watched_is_waiting(&roster->ranks[at]) &&
         !complains(roster, &roster->ranks[at]))
         return at;
     for (int r = 0; r < roster->n_ranks; r++)
-        if (!is_waiting(&roster->ranks[r]) && !roster->ranks[r].beat.idle)
+        if (!vp_watched_is_waiting(&roster->ranks[r]) &&
+            !roster->ranks[r].beat.idle)
             return r;
     for (int r = 0; r < roster->n_ranks; r++)
         if (roster->ranks[r].beat.idle &&
@@ -387,7 +388,7 @@ static struct vp_diagnosis blame_waiting(const struct vp_roster *roster, int by,
     const struct vp_watched *it = &roster->ranks[rank];
     bool in_call = is_long(roster, it->vitals.call_ms);
 
-    if (is_waiting(it))
+    if (vp_watched_is_waiting(it))
         return blame_circle(roster, rank, by, now_ns);
     if (!it->beat.idle && !in_call && is_starved(it, now_ns))
         return blame(VP_CAUSE_STARVED, rank, by, false);
@@ -470,7 +471,7 @@ static struct vp_diagnosis blame_ended(const struct vp_roster *roster, int rank)
     const struct vp_watched *it = &roster->ranks[rank];
     int missing = first_missing(roster);
 
-    if (!is_dead(roster, it))
+    if (!vp_watched_is_dead(roster, it))
         return (struct vp_diagnosis){ .cause = VP_CAUSE_FAILED,
                                       .rank = rank,
                                       .by = -1,
@@ -555,7 +556,7 @@ bool vp_roster_has_lost(const struct vp_roster *roster, const char *host,
             continue;
         found = true;
         /* Last beats of ranks that are cut off together come apart. */
-        if (!is_dead(roster, it) && !is_silent(roster, it, now_ns) &&
+        if (!vp_watched_is_dead(roster, it) && !is_silent(roster, it, now_ns) &&
             !it->cut_off)
             return false;
     }
@@ -751,14 +752,14 @@ static void describe(struct vp_strbuf *out, const struct vp_roster *roster,
     say_action(out, it);
     if (!beat->idle)
         vp_strbuf_addf(out, " for %.1f s, ", (double)beat->busy_ms * 1e-3);
-    if (is_waiting(it) && beat->action.peer >= 0)
+    if (vp_watched_is_waiting(it) && beat->action.peer >= 0)
         vp_strbuf_addf(out, "waits for rank %d", beat->action.peer);
-    else if (is_waiting(it))
+    else if (vp_watched_is_waiting(it))
         vp_strbuf_addf(out, "waits for the others");
     else if (!beat->idle)
         vp_strbuf_addf(out, "computes");
     vp_strbuf_addf(out, "; %lld actions done", (long long)beat->n_actions);
-    if (is_dead(roster, it))
+    if (vp_watched_is_dead(roster, it))
         vp_strbuf_addf(out, "; dead");
     else if (it->final.word == VP_WORD_NONE &&
              now_ns - it->heard_ns > 2 * SECOND)

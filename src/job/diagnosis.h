@@ -86,6 +86,12 @@ void vp_roster_lose(struct vp_roster *roster, int rank, int64_t now_ns);
 /* Restarts all limits: the supervisor was frozen, or all ranks were. */
 void vp_roster_restart(struct vp_roster *roster, int64_t now_ns);
 
+/* The rank's connection broke without a last message, or too early. */
+bool vp_watched_is_dead(const struct vp_roster *roster,
+                        const struct vp_watched *rank);
+/* The rank is in an action, and waits in it. */
+bool vp_watched_is_waiting(const struct vp_watched *rank);
+
 /* The state of the job. */
 enum vp_outcome {
     VP_OUTCOME_NONE,        /* it runs */
