@@ -1,6 +1,6 @@
 /* All lists together, action by action. The proof (run.c) takes the actions in
- * any order; so does the simulator (clock.c) unless ranks share something, and
- * then in order of time (turns.c). */
+ * any order; so does the simulator (run_clock.c) unless ranks share something,
+ * and then in order of time (run_turns.c). */
 #ifndef VP_SCHED_RUN_H
 #define VP_SCHED_RUN_H
 
@@ -42,7 +42,7 @@ void vp_run_advance(struct vp_run *run, int rank);
 /* VP_ERR_INVALID with a line about the circle of ranks that wait. */
 enum vp_status vp_run_stuck(const struct vp_run *run, struct vp_err *err);
 
-/* ---- clock.c ------------------------------------------------------------ */
+/* ---- run_clock.c -------------------------------------------------------- */
 
 enum { VP_COPY_OUT, VP_COPY_IN };
 
@@ -74,7 +74,7 @@ void vp_clock_note(struct vp_run *run, int rank, const struct vp_action *a,
 void vp_clock_take(struct vp_run *run, int rank, const struct vp_action *a,
                    double since);
 
-/* ---- turns.c ------------------------------------------------------------ */
+/* ---- run_turns.c -------------------------------------------------------- */
 
 /* Whether ranks share something, so that the order of time matters. */
 bool vp_turns_needed(const struct vp_run *run);

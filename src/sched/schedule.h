@@ -340,7 +340,7 @@ double vp_timing_span(const struct vp_schedule *schedule,
                       const struct vp_timing *timing);
 
 /* The bubble in theory when every stage costs `costs` and messages nothing:
- * see theory.c for the formulas and where they are exact. */
+ * see schedule_theory.c for the formulas and where they are exact. */
 double vp_schedule_theory(const struct vp_sched_config *config,
                           const struct vp_stage_costs *costs);
 
