@@ -69,16 +69,17 @@ struct place {
     int row, col;
 };
 
-/* A stage, and how often the ring went round, modulo 2. */
-struct turn {
+/* The next stage of the ring, and the phase of its barriers: how often the ring
+ * has wrapped around, modulo 2. */
+struct ring_state {
     int stage, phase;
 };
 
-static __device__ inline void next_turn(struct turn *turn)
+static __device__ inline void ring_advance(struct ring_state *state)
 {
-    if (++turn->stage == STAGES) {
-        turn->stage = 0;
-        turn->phase ^= 1;
+    if (++state->stage == STAGES) {
+        state->stage = 0;
+        state->phase ^= 1;
     }
 }
 
@@ -139,17 +140,17 @@ static __device__ inline void copy_tiles(shared_memory<T> &shared,
                                          const struct work &work,
                                          struct share share)
 {
-    struct turn turn = { 0, 0 };
+    struct ring_state next = { 0, 0 };
 
     for (int tile = share.first; tile < share.end; tile += share.step) {
         struct place at = place_of(work, tile, share.rank);
 
 #pragma unroll 1
         for (int k = 0; k * DEPTH < work.depth; k++) {
-            vp_barrier_wait(&shared.emptied[turn.stage], turn.phase ^ 1);
-            copy_stage<T>(shared.ring[turn.stage], &shared.filled[turn.stage],
+            vp_barrier_wait(&shared.emptied[next.stage], next.phase ^ 1);
+            copy_stage<T>(shared.ring[next.stage], &shared.filled[next.stage],
                           maps, at, share.rank, k);
-            next_turn(&turn);
+            ring_advance(&next);
         }
     }
 }
@@ -201,36 +202,36 @@ static __device__ inline void make_tiles(shared_memory<T> &shared,
                                          struct share share, int maker)
 {
     float left[16][4], right[16][4];
-    struct turn turn = { 0, 0 };
+    struct ring_state next = { 0, 0 };
     int tile = share.first, odd = 0;
 
     vp_barrier_wait(&shared.filled[0], 0);
     vp_wg_fence();
     multiply<T>(left, shared.ring[0], maker, 0, false);
     do {
-        int last = turn.stage;
+        int last = next.stage;
 
         vp_wg_fence();
         multiply<T>(right, shared.ring[last], maker, 1, false);
-        next_turn(&turn);
+        ring_advance(&next);
         for (int k = DEPTH; k < work.depth; k += DEPTH) {
-            vp_barrier_wait(&shared.filled[turn.stage], turn.phase);
+            vp_barrier_wait(&shared.filled[next.stage], next.phase);
             vp_wg_fence();
-            multiply<T>(left, shared.ring[turn.stage], maker, 0, true);
-            multiply<T>(right, shared.ring[turn.stage], maker, 1, true);
+            multiply<T>(left, shared.ring[next.stage], maker, 0, true);
+            multiply<T>(right, shared.ring[next.stage], maker, 1, true);
             vp_wg_wait<2>();
             release(&shared.emptied[last]);
-            last = turn.stage;
-            next_turn(&turn);
+            last = next.stage;
+            ring_advance(&next);
         }
         vp_barrier_wait(&shared.taken[maker], odd ^ 1);
         vp_wg_wait_wide<1>(left);
         leave<T>(shared.made[maker], left, 0);
         tile += share.step;
         if (tile < share.end) {
-            vp_barrier_wait(&shared.filled[turn.stage], turn.phase);
+            vp_barrier_wait(&shared.filled[next.stage], next.phase);
             vp_wg_fence();
-            multiply<T>(left, shared.ring[turn.stage], maker, 0, false);
+            multiply<T>(left, shared.ring[next.stage], maker, 0, false);
             vp_wg_wait_wide<1>(right);
         } else {
             vp_wg_wait_wide<0>(right);

@@ -18,7 +18,7 @@ enum {
     BURSTS = 8, /* of the fastest */
     PAUSE_NS = 4000000,
 };
-/* Four times the cache of an H200: operands have left it when it is their turn
+/* Four times the cache of an H200: operands have left it when they are used
  * again. */
 static const size_t cold_bytes = (size_t)200 << 20;
 static const double length = 0.12; /* seconds without a pause */
@@ -31,7 +31,7 @@ struct rig {
     void *cupti;
     struct vp_operands operands[MAX_COPIES];
     int n_copies;
-    int turn;
+    int next_copy;
     void *workspace;
     cublasLtMatmulHeuristicResult_t suggested[MAX_SUGGESTIONS];
     int n_suggested;
@@ -93,7 +93,7 @@ static bool run_once(struct rig *rig, int suggestion)
 {
     return vp_cuda_run_plan(
                rig->cuda, rig->plan, &rig->suggested[suggestion].algo,
-               &rig->operands[rig->turn++ % rig->n_copies], rig->workspace,
+               &rig->operands[rig->next_copy++ % rig->n_copies], rig->workspace,
                cudaStreamPerThread) == CUBLAS_STATUS_SUCCESS;
 }
 

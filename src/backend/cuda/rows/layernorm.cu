@@ -469,13 +469,13 @@ static __device__ inline void read_words(vp_drop_words<N> *words,
     vp_words_of_two<N>(words, drop, { at, col }, { next, col });
 }
 
-/* A block: one part of the rows, which its teams of THREADS take in turns,
- * N_ROWS at a time. The next ones are on their way meanwhile. */
+/* A block has one part of the rows. Its teams of THREADS share them row by row,
+ * each N_ROWS at a time, and copy the next ones meanwhile. */
 template <typename T, int N_ROWS, int THREADS, int TEAMS>
 static __global__ void __launch_bounds__(THREADS *TEAMS)
     norm_grad_kernel(struct vp_norm_grad grad, uint32_t part, float share)
 {
-    enum { N = vp_vec<T>::N, TURN = N_ROWS * TEAMS };
+    enum { N = vp_vec<T>::N, STRIDE = N_ROWS * TEAMS };
     __shared__ union {
         norm_ahead<T, N_ROWS, THREADS, TEAMS> ahead;
         vp_team_sums<N, THREADS, TEAMS> sums[TEAMS > 1 ? 3 : 1];
@@ -488,7 +488,7 @@ static __global__ void __launch_bounds__(THREADS *TEAMS)
     vp_pack<T, N> beta = {};
     norm_sums<N> sums = {};
     float2 stat[N_ROWS];
-    int turn = 0; /* the other half of `warps` may still be read */
+    int buffer = 0; /* of `warps`; the other one may still be read */
 
     send_for_rows(&shared.ahead, stat, grad, row, end, col);
     if (col < grad.cols) {
@@ -497,23 +497,23 @@ static __global__ void __launch_bounds__(THREADS *TEAMS)
     }
     if (grad.dbranch)
         drop_row = vp_drop_row_of(grad.drop, row);
-    for (; row < end; row += TURN) {
+    for (; row < end; row += STRIDE) {
         norm_terms<N, N_ROWS> terms;
         vp_drop_words<N> words[2];
         vp_pack<T, N> base[N_ROWS];
         float4 sum = take_rows(terms, sums, &shared.ahead, stat, gamma);
 
-        send_for_rows(&shared.ahead, stat, grad, row + TURN, end, col);
+        send_for_rows(&shared.ahead, stat, grad, row + STRIDE, end, col);
         if (!grad.dx)
             continue;
         if (grad.base)
             read_base<TEAMS>(base, grad, row, end, col);
         if (grad.dbranch) {
             read_words<N>(words, grad.drop, drop_row, TEAMS, col);
-            vp_drop_row_move(&drop_row, grad.drop, TURN);
+            vp_drop_row_move(&drop_row, grad.drop, STRIDE);
         }
-        sum = row_sums<THREADS / 32>(sum, warps[turn][threadIdx.y]);
-        turn ^= 1;
+        sum = row_sums<THREADS / 32>(sum, warps[buffer][threadIdx.y]);
+        buffer ^= 1;
 #pragma unroll
         for (int r = 0; r < N_ROWS; r++) {
             int64_t at = element(grad, row + r * TEAMS, col);

@@ -229,10 +229,10 @@ static __device__ inline void vp_drop_pack(float *x, const struct vp_drop &drop,
 
 /* ---- Sums over rows ----------------------------------------------------- */
 
-/* A block has a part of the rows, and its teams take those in turns: row r of a
- * part is of team r % VP_TEAMS. A thread adds its columns of its team's rows in
- * order, the block its teams, a second kernel the parts. So whoever sums up the
- * columns of a matrix on the way gets the bits of vp_cuda_column_sums(). */
+/* A block has a part of the rows: row r of a part belongs to team r % VP_TEAMS.
+ * A thread adds its columns of its team's rows in order, the block its teams, a
+ * second kernel the parts. So a kernel that sums up the columns of a matrix on
+ * the way gets the bits of vp_cuda_column_sums(). */
 enum {
     VP_TEAMS = 4,
     VP_TEAM = 128, /* threads at most, a pack each */
