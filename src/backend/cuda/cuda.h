@@ -153,13 +153,14 @@ int vp_cuda_run_linear(struct vp_cuda_call *calls, int n_calls,
 /* out = act(z); n elements of `dtype`. */
 void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
                  enum vp_dtype dtype, cudaStream_t stream);
-/* dz = dout * act'(z), rounded to dtype; dz may be dout. With `again` also
- * act(z). `parts`, if not NULL, has the column sums of the rounded dz in parts,
- * as many bytes as vp_cuda_column_scratch() says: for
+/* dz = dout * act'(z), rounded to dtype; dz may be dout. `recomputed`, if not
+ * NULL, receives act(z). `parts`, if not NULL, receives the column sums of the
+ * rounded dz in parts, vp_cuda_column_scratch() bytes: for
  * vp_cuda_column_finish(). */
-void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,
-                      enum vp_act act, int64_t rows, int64_t cols,
-                      enum vp_dtype dtype, void *parts, cudaStream_t stream);
+void vp_cuda_act_grad(void *dz, void *recomputed, const void *dout,
+                      const void *z, enum vp_act act, int64_t rows,
+                      int64_t cols, enum vp_dtype dtype, void *parts,
+                      cudaStream_t stream);
 /* dst (+)= the sum of so many parts of `cols` columns each. */
 void vp_cuda_parts_finish(float *dst, const void *parts, int64_t n_parts,
                           int64_t cols, bool add, cudaStream_t stream);

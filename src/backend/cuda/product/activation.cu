@@ -84,11 +84,11 @@ static struct cut cut_of(int64_t rows, int64_t cols, enum vp_act act)
              VP_GELU_TILE_ROWS };
 }
 
-/* What one pass over a matrix is given: dz = dout * act'(z), and again = act(z)
- * unless NULL; without an activation dz is dout, and there. The column sums of
- * dz in parts of rows unless `parts` is NULL. */
+/* Arguments of one pass over a matrix. Writes dz = dout * act'(z); without an
+ * activation dz is dout and not written. Unless NULL, `recomputed` receives
+ * act(z), and `parts` the column sums of dz in parts of rows. */
 struct pass {
-    void *dz, *again;
+    void *dz, *recomputed;
     const void *dout, *z;
     float *parts; /* [parts, cols] */
     int64_t rows, cols;
@@ -118,24 +118,24 @@ static __device__ inline void read_rows(pass_rows<T, N, N_ROWS> &rows,
     }
 }
 
-/* dz, and `again` of one pack from element `at` on. */
+/* dz, and `recomputed` of one pack from element `at` on. */
 template <typename T, int N, int ACT>
 static __device__ inline void write_pack(float *dz, const struct pass &pass,
                                          const vp_pack<T, N> &dout,
                                          const vp_pack<T, N> &z, int64_t at)
 {
-    float again[N];
+    float recomputed[N];
 
 #pragma unroll
     for (int i = 0; i < N; i++) {
         struct vp_act_point p = vp_act_at<T, ACT>(vp_get(z, i));
 
-        again[i] = p.value;
+        recomputed[i] = p.value;
         dz[i] = vp_get(dout, i) * p.slope;
     }
     vp_write((T *)pass.dz + at, vp_round_pack<T, N>(dz));
-    if (pass.again)
-        vp_store<N>((T *)pass.again + at, again);
+    if (pass.recomputed)
+        vp_store<N>((T *)pass.recomputed + at, recomputed);
 }
 
 /* Adds up the teams' sums of a part, from row `begin` on. */
@@ -264,14 +264,15 @@ void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
                          stream);
 }
 
-void vp_cuda_act_grad(void *dz, void *again, const void *dout, const void *z,
-                      enum vp_act act, int64_t rows, int64_t cols,
-                      enum vp_dtype dtype, void *parts, cudaStream_t stream)
+void vp_cuda_act_grad(void *dz, void *recomputed, const void *dout,
+                      const void *z, enum vp_act act, int64_t rows,
+                      int64_t cols, enum vp_dtype dtype, void *parts,
+                      cudaStream_t stream)
 {
     struct pass pass = {};
 
     pass.dz = dz;
-    pass.again = again;
+    pass.recomputed = recomputed;
     pass.dout = dout;
     pass.z = z;
     pass.parts = (float *)parts;

@@ -18,14 +18,14 @@ static inline bool vp_fills_gelu_tiles(int64_t rows, int64_t cols)
     return rows >= 4096 && cols > 1024;
 }
 
-/* dz = (x w) * gelu'(z), of a product that is rounded first; again = gelu(z).
- * All matrices are row-major. */
+/* dz = (x w) * gelu'(z), of a product that is rounded first; recomputed =
+ * gelu(z). All matrices are row-major. */
 struct vp_gelu_grad {
     int64_t rows, cols, depth;
     enum vp_dtype dtype;
     const void *x, *w; /* [rows, depth], [depth, cols] */
-    const void *z;     /* [rows, cols], as dz and again */
-    void *dz, *again;
+    const void *z;     /* [rows, cols], as dz and recomputed */
+    void *dz, *recomputed;
     void *parts; /* of the sums of columns of dz; see vp_cuda_act_grad() */
 };
 

@@ -40,7 +40,7 @@ struct maps {
 struct work {
     int rows, cols, depth;
     const void *z;
-    void *dz, *again;
+    void *dz, *recomputed;
     float *parts;
 };
 
@@ -276,7 +276,7 @@ static __device__ inline struct spot spot_below(const struct work &work,
              spot.left - GROUP * N_WRITERS };
 }
 
-/* GROUP rows; zeros where there are none. Nobody reads them again soon. */
+/* GROUP rows; zeros where there are none. They are not read again soon. */
 template <typename T>
 static __device__ inline void read_z(union pack (&z)[GROUP],
                                      const struct work &work, struct spot spot)
@@ -308,20 +308,20 @@ template <typename T>
 static __device__ inline union pack gelu_grad(union pack &dz, union pack z,
                                               float (&sum)[8])
 {
-    union pack again;
+    union pack recomputed;
 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         float2 x = vp_unpack<T>(z.two[i]), d = vp_unpack<T>(dz.two[i]);
         struct vp_act_point p = vp_gelu_erf<T>(x.x), q = vp_gelu_erf<T>(x.y);
 
-        again.two[i] = vp_pack<T>(p.value, q.value);
+        recomputed.two[i] = vp_pack<T>(p.value, q.value);
         dz.two[i] = vp_pack<T>(d.x * p.slope, d.y * q.slope);
         d = vp_unpack<T>(dz.two[i]);
         sum[2 * i] += d.x;
         sum[2 * i + 1] += d.y;
     }
-    return again;
+    return recomputed;
 }
 
 template <typename T>
@@ -330,7 +330,8 @@ static __device__ inline void write_rows(union pack (&x)[GROUP],
                                          const struct work &work,
                                          struct spot spot, float (&sum)[8])
 {
-    T *dz = (T *)work.dz + spot.at, *again = (T *)work.again + spot.at;
+    T *dz = (T *)work.dz + spot.at,
+      *recomputed = (T *)work.recomputed + spot.at;
 
 #pragma unroll
     for (int i = 0; i < GROUP; i++) {
@@ -340,7 +341,7 @@ static __device__ inline void write_rows(union pack (&x)[GROUP],
         if (i * N_WRITERS >= spot.left)
             continue;
         *(uint4 *)(dz + below) = x[i].all;
-        *(uint4 *)(again + below) = act.all;
+        *(uint4 *)(recomputed + below) = act.all;
     }
 }
 
@@ -485,8 +486,8 @@ static void launch(const struct vp_gelu_grad *p, const struct maps *maps,
                    cudaStream_t stream)
 {
     const struct work work = {
-        (int)p->rows, (int)p->cols, (int)p->depth,    p->z,
-        p->dz,        p->again,     (float *)p->parts
+        (int)p->rows, (int)p->cols,  (int)p->depth,    p->z,
+        p->dz,        p->recomputed, (float *)p->parts
     };
     int bytes = (int)sizeof(shared_memory<T>);
     int n = CLUSTER * count_tiles(work.rows, work.cols);

@@ -221,7 +221,7 @@ static struct vp_gelu_grad gelu_grad_of(const struct vp_kargs *after,
                                   .w = after->par[0],
                                   .z = b->aux[0],
                                   .dz = b->dz,
-                                  .again = b->recomputed_out,
+                                  .recomputed = b->recomputed_out,
                                   .parts = b->scratch };
 }
 

@@ -238,22 +238,22 @@ enum { LARGE_BYTE = 0x4C };
 static bool same_as_gelu_grad(struct rig *rig)
 {
     const struct vp_product *p = &rig->plan->key;
-    void *z = NULL, *again = NULL, *parts = NULL;
+    void *z = NULL, *recomputed = NULL, *parts = NULL;
     bool same = false;
 
     if (set_up(rig) && compute(rig, &rig->plan->algo, rig->first) &&
-        reserve(&z, rig->n_bytes) && reserve(&again, rig->n_bytes) &&
+        reserve(&z, rig->n_bytes) && reserve(&recomputed, rig->n_bytes) &&
         reserve(&parts, vp_cuda_column_scratch(p->n, p->m, VP_ACT_GELU_ERF)) &&
         cudaMemsetAsync(z, LARGE_BYTE, rig->n_bytes, rig->stream) ==
             cudaSuccess) {
         vp_gelu_grad_run(&(struct vp_gelu_grad){ p->n, p->m, p->k, p->type,
                                                  rig->b, rig->a, z, rig->other,
-                                                 again, parts },
+                                                 recomputed, parts },
                          rig->stream);
         same = has_bits_of_first(rig);
     }
     cudaFree(z);
-    cudaFree(again);
+    cudaFree(recomputed);
     cudaFree(parts);
     return same;
 }

@@ -415,18 +415,18 @@ static __device__ inline void write_dbranch(float *dx,
     vp_write((T *)grad.dbranch + at, vp_round_pack<T, N>(dx));
 }
 
-/* A pack of what forward made, with its bits. */
+/* Recomputes a pack of the forward result, bit for bit. */
 template <typename T, int N>
-static __device__ inline void write_again(T *again, const float *xhat,
-                                          const float *gamma,
-                                          const vp_pack<T, N> &beta)
+static __device__ inline void write_recomputed(T *recomputed, const float *xhat,
+                                               const float *gamma,
+                                               const vp_pack<T, N> &beta)
 {
     float y[N];
 
 #pragma unroll
     for (int i = 0; i < N; i++)
         y[i] = fmaf(xhat[i], gamma[i], vp_get(beta, i));
-    vp_store<N>(again, y);
+    vp_store<N>(recomputed, y);
 }
 
 template <int N, int THREADS, int TEAMS>
@@ -524,8 +524,8 @@ static __global__ void __launch_bounds__(THREADS *TEAMS)
             if (row + r * TEAMS >= end || col >= grad.cols)
                 break;
             if (grad.recomputed_out)
-                write_again((T *)grad.recomputed_out + at, terms.xhat[r], gamma,
-                            beta);
+                write_recomputed((T *)grad.recomputed_out + at, terms.xhat[r],
+                                 gamma, beta);
             write_dx(dx, grad, base[r], terms.g[r], terms.xhat[r], means,
                      terms.rstd[r], at);
             if (grad.dbranch)
