@@ -25,8 +25,8 @@ struct vp_cuda_mb {
     float loss_grad;
 };
 
-struct vp_cuda;      /* library handles and settings of one device; device.h */
-struct vp_cuda_side; /* the stream of weight gradients; side.h */
+struct vp_cuda; /* library handles and settings of one device; device.h */
+struct vp_cuda_wgrad_stream; /* wgrad_stream.h */
 
 struct vp_cuda_call {
     struct vp_kargs
@@ -36,11 +36,12 @@ struct vp_cuda_call {
     const struct vp_cuda_mb *mb;
     struct vp_cuda *cuda;
     cudaStream_t stream;
-    struct vp_cuda_side *side; /* W: whose stream that is; NULL: the list's */
+    /* W: its stream belongs to this one; NULL: it is that of the list. */
+    struct vp_cuda_wgrad_stream *wgrad;
 };
 
-/* What a W does from here on comes after what its list has done so far. */
-void vp_cuda_branch(const struct vp_cuda_call *call);
+/* Makes the stream of a W wait for what its list has launched so far. */
+void vp_cuda_wgrad_stream_fork(const struct vp_cuda_call *call);
 
 /* Errors of the launch itself are found by the caller (cudaGetLastError). */
 typedef enum vp_status (*vp_cuda_fn)(const struct vp_cuda_call *call);

@@ -118,7 +118,7 @@ static void cuda_stream_free(struct vp_stream *base)
 
     if (stream->stream)
         cudaStreamDestroy(stream->stream);
-    vp_cuda_side_free(stream->side);
+    vp_cuda_wgrad_stream_free(stream->wgrad);
     if (stream->tail)
         cudaStreamDestroy(stream->tail);
     if (stream->fork)
@@ -148,7 +148,7 @@ static enum vp_status make_streams(struct vp_cuda_stream *stream)
                          cudaStreamCreateWithPriority(
                              &stream->tail, cudaStreamNonBlocking, least),
                          what));
-    VP_TRY(vp_cuda_side_create(stream->stream, &stream->side));
+    VP_TRY(vp_cuda_wgrad_stream_create(stream->stream, &stream->wgrad));
     VP_TRY(vp_cuda_check(
         cuda, cudaEventCreateWithFlags(&stream->fork, cudaEventDisableTiming),
         what));

@@ -2,7 +2,7 @@
 #ifndef VP_BACKEND_CUDA_DEVICE_H
 #define VP_BACKEND_CUDA_DEVICE_H
 
-#include "backend/cuda/side.h"
+#include "backend/cuda/wgrad_stream.h"
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -59,7 +59,7 @@ struct vp_cuda_stream {
     struct vp_backend *backend;
     cudaStream_t stream;
     struct vp_cuda_mb *mb; /* on the device: of the list being run */
-    struct vp_cuda_side *side;
+    struct vp_cuda_wgrad_stream *wgrad;
     cudaStream_t tail; /* of updates: see optim/early.h */
     cudaEvent_t fork, join, updated[VP_CUDA_UPDATES];
 };

@@ -75,10 +75,10 @@ void vp_cuda_exe_free(struct vp_exe *exe)
 
 /* ---- Calls -------------------------------------------------------------- */
 
-/* `side`: where W goes; NULL: nowhere else. */
+/* `wgrad`: the stream of W; NULL: that of the other calls. */
 static int resolve(struct vp_exe *exe, const struct key *key,
                    const struct vp_launch *launch, struct vp_cuda_mb *mb,
-                   cudaStream_t stream, struct vp_cuda_side *side)
+                   cudaStream_t stream, struct vp_cuda_wgrad_stream *wgrad)
 {
     struct vp_backend *backend = exe->backend;
 
@@ -95,9 +95,9 @@ static int resolve(struct vp_exe *exe, const struct key *key,
         };
         vp_kargs_resolve(exe->program->graph, call, launch,
                          &exe->calls[i].args);
-        if (side && call->phase == VP_PHASE_W) {
-            exe->calls[i].side = side;
-            exe->calls[i].stream = side->stream;
+        if (wgrad && call->phase == VP_PHASE_W) {
+            exe->calls[i].wgrad = wgrad;
+            exe->calls[i].stream = wgrad->stream;
         }
     }
     return key->n;
@@ -108,7 +108,7 @@ static enum vp_status run_call(const struct vp_cuda_call *call)
     vp_cuda_fn fn = vp_cuda_ops[call->args.op->kind].fn[call->phase];
 
     VP_BUG_ON(!fn);
-    vp_cuda_branch(call);
+    vp_cuda_wgrad_stream_fork(call);
     return fn(call);
 }
 
@@ -132,21 +132,21 @@ static enum vp_status run_some(struct vp_cuda_call *calls, int n,
                          vp_op_defs[calls->args.op->kind].name);
 }
 
-/* `side` and `early` may be NULL. */
+/* `wgrad` and `early` may be NULL. */
 static enum vp_status run_calls(struct vp_cuda_call *calls, int n,
-                                struct vp_cuda_side *side,
+                                struct vp_cuda_wgrad_stream *wgrad,
                                 struct vp_cuda_early *early)
 {
     int n_done;
 
     for (int i = 0; i < n; i += n_done) {
-        vp_cuda_side_guard(side, &calls[i], n - i);
+        vp_cuda_wgrad_stream_guard(wgrad, &calls[i], n - i);
         if (early)
             VP_TRY(vp_cuda_early_guard(early, i, calls[i].stream));
         VP_TRY(run_some(&calls[i], n - i, &n_done));
         for (int k = i; k < i + n_done; k++)
-            if (calls[k].side)
-                vp_cuda_side_note(side, &calls[k]);
+            if (calls[k].wgrad)
+                vp_cuda_wgrad_stream_note(wgrad, &calls[k]);
         if (early)
             VP_TRY(vp_cuda_early_advance(early, i + n_done));
     }
@@ -160,8 +160,8 @@ static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
                                struct vp_cuda_stream *stream)
 {
     bool alone = exe->backend->cuda.profile != NULL;
-    struct vp_cuda_side *side = alone ? NULL : stream->side;
-    int n = resolve(exe, key, launch, stream->mb, stream->stream, side);
+    struct vp_cuda_wgrad_stream *wgrad = alone ? NULL : stream->wgrad;
+    int n = resolve(exe, key, launch, stream->mb, stream->stream, wgrad);
     struct vp_cuda_tensors *tensors;
     struct vp_cuda_early early;
     enum vp_status st, ended = VP_OK;
@@ -172,11 +172,11 @@ static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
         VP_TRY(vp_cuda_early_begin(&early, exe->program, key->list, launch,
                                    tensors, alone, stream));
     }
-    vp_cuda_side_begin(stream->side);
-    st = run_calls(exe->calls, n, side, launch->update ? &early : NULL);
+    vp_cuda_wgrad_stream_begin(stream->wgrad);
+    st = run_calls(exe->calls, n, wgrad, launch->update ? &early : NULL);
     if (launch->update)
         ended = vp_cuda_early_end(&early);
-    vp_cuda_side_end(stream->side);
+    vp_cuda_wgrad_stream_end(stream->wgrad);
     return st != VP_OK ? st : ended;
 }
 

@@ -175,8 +175,8 @@ static enum vp_status give(struct vp_cuda_early *early)
         return VP_OK;
     early->forked = true;
     VP_TRY(follow(early, early->tail, stream->stream, stream->fork));
-    if (stream->side->forked)
-        VP_TRY(follow(early, early->tail, stream->side->stream, stream->fork));
+    if (stream->wgrad->forked)
+        VP_TRY(follow(early, early->tail, stream->wgrad->stream, stream->fork));
     while (early->n_given < early->n_final)
         update(early);
     early->n_waiting = 0;

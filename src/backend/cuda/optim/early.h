@@ -5,7 +5,7 @@
  * while the others go on with the layers before:
  *
  *   list    B 23 | B 22 | B 21      | ...                         | join
- *   side         | W 23 | W 22      | ...
+ *   wgrad        | W 23 | W 22      | ...
  *   tail                | update 23 | update 22 ... update 0
  *
  * Where gradients are used up (graph/grads.c), a W whose gradient takes the

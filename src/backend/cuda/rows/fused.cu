@@ -345,7 +345,7 @@ static bool run_grad(const struct grad_run *run)
         return false;
     if (!run->w)
         return true;
-    vp_cuda_branch(run->w);
+    vp_cuda_wgrad_stream_fork(run->w);
     vp_cuda_norm_finish(run->w, run->linear ? (float *)run->linear->args.dpar[1]
                                             : NULL);
     if (run->linear)

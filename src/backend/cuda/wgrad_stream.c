@@ -1,59 +1,60 @@
-#include "backend/cuda/side.h"
+#include "backend/cuda/wgrad_stream.h"
 
 #include <stdlib.h>
 
 enum { MAX_FUSED = 5 }; /* calls that one launch does, at most */
 
-enum vp_status vp_cuda_side_create(cudaStream_t list, struct vp_cuda_side **out)
+enum vp_status vp_cuda_wgrad_stream_create(cudaStream_t list,
+                                           struct vp_cuda_wgrad_stream **out)
 {
-    struct vp_cuda_side *side = calloc(1, sizeof(*side));
+    struct vp_cuda_wgrad_stream *wgrad = calloc(1, sizeof(*wgrad));
     const unsigned flags = cudaEventDisableTiming;
     cudaError_t error = cudaSuccess;
     int least = 0, greatest = 0;
 
-    if (!side)
+    if (!wgrad)
         return VP_ERR_NOMEM;
-    *out = side;
-    side->list = list;
+    *out = wgrad;
+    wgrad->list = list;
     cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    error = cudaStreamCreateWithPriority(&side->stream, cudaStreamNonBlocking,
+    error = cudaStreamCreateWithPriority(&wgrad->stream, cudaStreamNonBlocking,
                                          greatest);
     if (error == cudaSuccess)
-        error = cudaEventCreateWithFlags(&side->fork, flags);
+        error = cudaEventCreateWithFlags(&wgrad->fork, flags);
     for (int i = 0; i < VP_CUDA_PENDING && error == cudaSuccess; i++)
-        error = cudaEventCreateWithFlags(&side->pending[i].done, flags);
+        error = cudaEventCreateWithFlags(&wgrad->pending[i].done, flags);
     return error == cudaSuccess ? VP_OK : VP_ERR_IO;
 }
 
-void vp_cuda_side_free(struct vp_cuda_side *side)
+void vp_cuda_wgrad_stream_free(struct vp_cuda_wgrad_stream *wgrad)
 {
-    if (!side)
+    if (!wgrad)
         return;
-    if (side->stream)
-        cudaStreamDestroy(side->stream);
-    if (side->fork)
-        cudaEventDestroy(side->fork);
+    if (wgrad->stream)
+        cudaStreamDestroy(wgrad->stream);
+    if (wgrad->fork)
+        cudaEventDestroy(wgrad->fork);
     for (int i = 0; i < VP_CUDA_PENDING; i++)
-        if (side->pending[i].done)
-            cudaEventDestroy(side->pending[i].done);
-    free(side);
+        if (wgrad->pending[i].done)
+            cudaEventDestroy(wgrad->pending[i].done);
+    free(wgrad);
 }
 
-void vp_cuda_side_begin(struct vp_cuda_side *side)
+void vp_cuda_wgrad_stream_begin(struct vp_cuda_wgrad_stream *wgrad)
 {
-    side->first = side->end = 0;
-    side->forked = false;
+    wgrad->first = wgrad->end = 0;
+    wgrad->forked = false;
 }
 
-void vp_cuda_branch(const struct vp_cuda_call *call)
+void vp_cuda_wgrad_stream_fork(const struct vp_cuda_call *call)
 {
-    struct vp_cuda_side *side = call->side;
+    struct vp_cuda_wgrad_stream *wgrad = call->wgrad;
 
-    if (!side)
+    if (!wgrad)
         return;
-    cudaEventRecord(side->fork, side->list);
-    cudaStreamWaitEvent(side->stream, side->fork, 0);
-    side->forked = true;
+    cudaEventRecord(wgrad->fork, wgrad->list);
+    cudaStreamWaitEvent(wgrad->stream, wgrad->fork, 0);
+    wgrad->forked = true;
 }
 
 /* ---- What lies where ---------------------------------------------------- */
@@ -140,41 +141,42 @@ static bool overlap(const struct vp_cuda_pending *a,
 /* ---- Waiting ------------------------------------------------------------ */
 
 /* The list goes on after pending[i]; those before it have run then, too. */
-static void wait_for(struct vp_cuda_side *side, unsigned i)
+static void wait_for(struct vp_cuda_wgrad_stream *wgrad, unsigned i)
 {
-    cudaStreamWaitEvent(side->list, side->pending[i % VP_CUDA_PENDING].done, 0);
-    side->first = i + 1;
+    cudaStreamWaitEvent(wgrad->list, wgrad->pending[i % VP_CUDA_PENDING].done,
+                        0);
+    wgrad->first = i + 1;
 }
 
-void vp_cuda_side_guard(struct vp_cuda_side *side,
-                        const struct vp_cuda_call *calls, int n_calls)
+void vp_cuda_wgrad_stream_guard(struct vp_cuda_wgrad_stream *wgrad,
+                                const struct vp_cuda_call *calls, int n_calls)
 {
-    for (int k = 0; side && k < n_calls && k < MAX_FUSED; k++) {
+    for (int k = 0; wgrad && k < n_calls && k < MAX_FUSED; k++) {
         struct vp_cuda_pending writes;
 
         find_writes(&writes, &calls[k]);
-        for (unsigned i = side->end; i > side->first; i--)
-            if (overlap(&writes, &side->pending[(i - 1) % VP_CUDA_PENDING]))
-                wait_for(side, i - 1);
+        for (unsigned i = wgrad->end; i > wgrad->first; i--)
+            if (overlap(&writes, &wgrad->pending[(i - 1) % VP_CUDA_PENDING]))
+                wait_for(wgrad, i - 1);
     }
 }
 
-void vp_cuda_side_note(struct vp_cuda_side *side,
-                       const struct vp_cuda_call *call)
+void vp_cuda_wgrad_stream_note(struct vp_cuda_wgrad_stream *wgrad,
+                               const struct vp_cuda_call *call)
 {
     struct vp_cuda_pending *p;
 
-    if (side->end - side->first == VP_CUDA_PENDING)
-        wait_for(side, side->first);
-    p = &side->pending[side->end++ % VP_CUDA_PENDING];
+    if (wgrad->end - wgrad->first == VP_CUDA_PENDING)
+        wait_for(wgrad, wgrad->first);
+    p = &wgrad->pending[wgrad->end++ % VP_CUDA_PENDING];
     find_reads(p, call);
-    cudaEventRecord(p->done, side->stream);
+    cudaEventRecord(p->done, wgrad->stream);
 }
 
-void vp_cuda_side_end(struct vp_cuda_side *side)
+void vp_cuda_wgrad_stream_end(struct vp_cuda_wgrad_stream *wgrad)
 {
-    if (!side->forked)
+    if (!wgrad->forked)
         return;
-    cudaEventRecord(side->fork, side->stream);
-    cudaStreamWaitEvent(side->list, side->fork, 0);
+    cudaEventRecord(wgrad->fork, wgrad->stream);
+    cudaStreamWaitEvent(wgrad->list, wgrad->fork, 0);
 }
