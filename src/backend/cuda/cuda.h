@@ -196,10 +196,10 @@ void vp_cuda_update(struct vp_cuda_tensors *tensors,
  * gradient is not finite an element stays as it is. Not LAMB. */
 void vp_cuda_set_step(struct vp_cuda_tensors *tensors,
                       const struct vp_optim_step *step, cudaStream_t stream);
-void vp_cuda_update_early(struct vp_cuda_tensors *tensors,
-                          const struct vp_cuda_ranges *which,
-                          const struct vp_optim_step *step,
-                          cudaStream_t stream);
+void vp_cuda_update_ranges(struct vp_cuda_tensors *tensors,
+                           const struct vp_cuda_ranges *which,
+                           const struct vp_optim_step *step,
+                           cudaStream_t stream);
 void vp_cuda_add_squares(struct vp_cuda_tensors *tensors, double *sums_out,
                          cudaStream_t stream);
 void vp_cuda_add_floats(float *dst, const float *src, int64_t n,

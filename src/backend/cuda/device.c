@@ -119,8 +119,8 @@ static void cuda_stream_free(struct vp_stream *base)
     if (stream->stream)
         cudaStreamDestroy(stream->stream);
     vp_cuda_wgrad_stream_free(stream->wgrad);
-    if (stream->tail)
-        cudaStreamDestroy(stream->tail);
+    if (stream->update_stream)
+        cudaStreamDestroy(stream->update_stream);
     if (stream->fork)
         cudaEventDestroy(stream->fork);
     if (stream->join)
@@ -145,8 +145,9 @@ static enum vp_status make_streams(struct vp_cuda_stream *stream)
                              &stream->stream, cudaStreamNonBlocking, greatest),
                          what));
     VP_TRY(vp_cuda_check(cuda,
-                         cudaStreamCreateWithPriority(
-                             &stream->tail, cudaStreamNonBlocking, least),
+                         cudaStreamCreateWithPriority(&stream->update_stream,
+                                                      cudaStreamNonBlocking,
+                                                      least),
                          what));
     VP_TRY(vp_cuda_wgrad_stream_create(stream->stream, &stream->wgrad));
     VP_TRY(vp_cuda_check(

@@ -60,7 +60,7 @@ struct vp_cuda_stream {
     cudaStream_t stream;
     struct vp_cuda_mb *mb; /* on the device: of the list being run */
     struct vp_cuda_wgrad_stream *wgrad;
-    cudaStream_t tail; /* of updates: see optim/early.h */
+    cudaStream_t update_stream; /* see optim/early_update.h */
     cudaEvent_t fork, join, updated[VP_CUDA_UPDATES];
 };
 

@@ -2,7 +2,7 @@
  * calls are launched one by one, which also loads what libraries load late; the
  * second time they are captured into a CUDA graph, and from then on that graph
  * is replayed. Scalars of the minibatch are in device memory. */
-#include "backend/cuda/optim/early.h"
+#include "backend/cuda/optim/early_update.h"
 #include "backend/cuda/profile/profile.h"
 #include "backend/cuda/profile/traffic.h"
 #include "graph/opdef.h"
@@ -135,20 +135,20 @@ static enum vp_status run_some(struct vp_cuda_call *calls, int n,
 /* `wgrad` and `early` may be NULL. */
 static enum vp_status run_calls(struct vp_cuda_call *calls, int n,
                                 struct vp_cuda_wgrad_stream *wgrad,
-                                struct vp_cuda_early *early)
+                                struct vp_cuda_early_update *early)
 {
     int n_done;
 
     for (int i = 0; i < n; i += n_done) {
         vp_cuda_wgrad_stream_guard(wgrad, &calls[i], n - i);
         if (early)
-            VP_TRY(vp_cuda_early_guard(early, i, calls[i].stream));
+            VP_TRY(vp_cuda_early_update_guard(early, i, calls[i].stream));
         VP_TRY(run_some(&calls[i], n - i, &n_done));
         for (int k = i; k < i + n_done; k++)
             if (calls[k].wgrad)
                 vp_cuda_wgrad_stream_note(wgrad, &calls[k]);
         if (early)
-            VP_TRY(vp_cuda_early_advance(early, i + n_done));
+            VP_TRY(vp_cuda_early_update_advance(early, i + n_done));
     }
     return VP_OK;
 }
@@ -163,19 +163,19 @@ static enum vp_status run_list(struct vp_exe *exe, const struct key *key,
     struct vp_cuda_wgrad_stream *wgrad = alone ? NULL : stream->wgrad;
     int n = resolve(exe, key, launch, stream->mb, stream->stream, wgrad);
     struct vp_cuda_tensors *tensors;
-    struct vp_cuda_early early;
+    struct vp_cuda_early_update early;
     enum vp_status st, ended = VP_OK;
 
     if (launch->update) {
         VP_TRY(vp_cuda_find_tensors(exe->backend, launch->update->tensors,
                                     launch->update->n_tensors, &tensors));
-        VP_TRY(vp_cuda_early_begin(&early, exe->program, key->list, launch,
-                                   tensors, alone, stream));
+        VP_TRY(vp_cuda_early_update_begin(&early, exe->program, key->list,
+                                          launch, tensors, alone, stream));
     }
     vp_cuda_wgrad_stream_begin(stream->wgrad);
     st = run_calls(exe->calls, n, wgrad, launch->update ? &early : NULL);
     if (launch->update)
-        ended = vp_cuda_early_end(&early);
+        ended = vp_cuda_early_update_end(&early);
     vp_cuda_wgrad_stream_end(stream->wgrad);
     return st != VP_OK ? st : ended;
 }

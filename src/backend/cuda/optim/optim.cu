@@ -659,9 +659,10 @@ void vp_cuda_update(struct vp_cuda_tensors *tensors,
         VP_WITH_TYPE(step->dtype, update_as<T>(tensors, step, stream));
 }
 
-void vp_cuda_update_early(struct vp_cuda_tensors *tensors,
-                          const struct vp_cuda_ranges *which,
-                          const struct vp_optim_step *step, cudaStream_t stream)
+void vp_cuda_update_ranges(struct vp_cuda_tensors *tensors,
+                           const struct vp_cuda_ranges *which,
+                           const struct vp_optim_step *step,
+                           cudaStream_t stream)
 {
     VP_BUG_ON(step->config.kind == VP_OPTIM_LAMB);
     VP_WITH_TYPE(step->dtype,

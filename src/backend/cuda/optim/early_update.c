@@ -1,12 +1,12 @@
-#include "backend/cuda/optim/early.h"
+#include "backend/cuda/optim/early_update.h"
 
 #include "backend/cuda/profile/profile.h"
 #include "backend/cuda/profile/traffic.h"
 
 #include <stdlib.h>
 
-/* Elements worth an update beside the list: enough to use most of the memory's
- * rate, and a part of what lingers, so that W calls seldom wait. */
+/* Elements worth a launch beside the list: enough to use most of the bandwidth
+ * of the memory, few enough that W calls seldom wait for an update. */
 enum { WORTH = 4 << 20 };
 
 struct span {
@@ -75,35 +75,34 @@ static int calls_until(const struct vp_program *program, enum vp_list list,
  * goes backward: then neighbours follow each other. */
 static int sooner_first(const void *a, const void *b)
 {
-    const struct vp_cuda_final *x = a, *y = b;
+    const struct vp_cuda_final_tensor *x = a, *y = b;
 
     if (x->n_calls != y->n_calls)
         return x->n_calls < y->n_calls ? -1 : 1;
     return (x->tensor < y->tensor) - (x->tensor > y->tensor);
 }
 
-enum vp_status vp_cuda_early_begin(struct vp_cuda_early *early,
-                                   const struct vp_program *program,
-                                   enum vp_list list,
-                                   const struct vp_launch *launch,
-                                   struct vp_cuda_tensors *tensors, bool alone,
-                                   struct vp_cuda_stream *stream)
+enum vp_status vp_cuda_early_update_begin(
+    struct vp_cuda_early_update *early, const struct vp_program *program,
+    enum vp_list list, const struct vp_launch *launch,
+    struct vp_cuda_tensors *tensors, bool alone, struct vp_cuda_stream *stream)
 {
     const struct vp_optim_step *step = launch->update;
 
-    *early = (struct vp_cuda_early){ .program = program,
-                                     .list = list,
-                                     .tensors = tensors,
-                                     .step = step,
-                                     .stream = stream,
-                                     .tail = alone ? stream->stream
-                                                   : stream->tail,
-                                     .worth = alone ? INT64_MAX : WORTH };
+    *early = (struct vp_cuda_early_update){
+        .program = program,
+        .list = list,
+        .tensors = tensors,
+        .step = step,
+        .stream = stream,
+        .update_stream = alone ? stream->stream : stream->update_stream,
+        .worth = alone ? INT64_MAX : WORTH
+    };
     early->order = calloc((size_t)step->n_tensors + 1, sizeof(*early->order));
     if (!early->order)
         return VP_ERR_NOMEM;
     for (int i = 0; i < step->n_tensors; i++)
-        early->order[i] = (struct vp_cuda_final){
+        early->order[i] = (struct vp_cuda_final_tensor){
             i, calls_until(program, list, &step->tensors[i])
         };
     qsort(early->order, (size_t)step->n_tensors, sizeof(*early->order),
@@ -113,9 +112,10 @@ enum vp_status vp_cuda_early_begin(struct vp_cuda_early *early,
 
 /* ---- Updates ------------------------------------------------------------ */
 
-/* One stream goes on where another is now. */
-static enum vp_status follow(struct vp_cuda_early *early, cudaStream_t stream,
-                             cudaStream_t other, cudaEvent_t event)
+/* Makes `stream` wait for what `other` has launched so far. */
+static enum vp_status follow(struct vp_cuda_early_update *early,
+                             cudaStream_t stream, cudaStream_t other,
+                             cudaEvent_t event)
 {
     struct vp_cuda *cuda = &early->stream->backend->cuda;
 
@@ -126,7 +126,7 @@ static enum vp_status follow(struct vp_cuda_early *early, cudaStream_t stream,
                          "updating");
 }
 
-static double traffic_of(const struct vp_cuda_early *early,
+static double traffic_of(const struct vp_cuda_early_update *early,
                          const struct vp_cuda_ranges *which)
 {
     struct vp_optim_step part = *early->step;
@@ -140,52 +140,56 @@ static double traffic_of(const struct vp_cuda_early *early,
     return n_bytes;
 }
 
-/* One launch, of as many tensors as it takes. */
-static void update(struct vp_cuda_early *early)
+/* One launch, of as many tensors as fit in it. */
+static void launch_update(struct vp_cuda_early_update *early)
 {
     struct vp_cuda_profile *profile = early->stream->backend->cuda.profile;
     struct vp_cuda_ranges which = { .n = 0 };
     int label;
 
-    while (early->n_given < early->n_final &&
-           vp_cuda_ranges_add(&which, early->order[early->n_given].tensor))
-        early->n_given++;
+    while (early->n_launched < early->n_final &&
+           vp_cuda_ranges_add(&which, early->order[early->n_launched].tensor))
+        early->n_launched++;
     label = vp_cuda_profile_push(profile);
-    vp_cuda_update_early(early->tensors, &which, early->step, early->tail);
+    vp_cuda_update_ranges(early->tensors, &which, early->step,
+                          early->update_stream);
     vp_cuda_profile_pop_other(profile, label, "update",
                               traffic_of(early, &which));
 }
 
-static enum vp_status mark_end(struct vp_cuda_early *early)
+static enum vp_status mark_end(struct vp_cuda_early_update *early)
 {
     unsigned i = early->n_updates++ % VP_CUDA_UPDATES;
 
-    early->ends[i] = early->n_given;
+    early->ends[i] = early->n_launched;
     return vp_cuda_check(
         &early->stream->backend->cuda,
-        cudaEventRecord(early->stream->updated[i], early->tail), "updating");
+        cudaEventRecord(early->stream->updated[i], early->update_stream),
+        "updating");
 }
 
-/* Gives the tail what is final. */
-static enum vp_status give(struct vp_cuda_early *early)
+/* Launches the updates of all tensors that are final. */
+static enum vp_status launch_updates(struct vp_cuda_early_update *early)
 {
     struct vp_cuda_stream *stream = early->stream;
 
-    if (early->n_given == early->n_final)
+    if (early->n_launched == early->n_final)
         return VP_OK;
     early->forked = true;
-    VP_TRY(follow(early, early->tail, stream->stream, stream->fork));
+    VP_TRY(follow(early, early->update_stream, stream->stream, stream->fork));
     if (stream->wgrad->forked)
-        VP_TRY(follow(early, early->tail, stream->wgrad->stream, stream->fork));
-    while (early->n_given < early->n_final)
-        update(early);
+        VP_TRY(follow(early, early->update_stream, stream->wgrad->stream,
+                      stream->fork));
+    while (early->n_launched < early->n_final)
+        launch_update(early);
     early->n_waiting = 0;
     VP_TRY(vp_cuda_check(&stream->backend->cuda, cudaPeekAtLastError(),
                          "updating"));
     return mark_end(early);
 }
 
-enum vp_status vp_cuda_early_advance(struct vp_cuda_early *early, int n_calls)
+enum vp_status vp_cuda_early_update_advance(struct vp_cuda_early_update *early,
+                                            int n_calls)
 {
     const struct vp_optim_step *step = early->step;
 
@@ -193,14 +197,14 @@ enum vp_status vp_cuda_early_advance(struct vp_cuda_early *early, int n_calls)
            early->order[early->n_final].n_calls <= n_calls)
         early->n_waiting +=
             step->tensors[early->order[early->n_final++].tensor].n;
-    return early->n_waiting < early->worth ? VP_OK : give(early);
+    return early->n_waiting < early->worth ? VP_OK : launch_updates(early);
 }
 
 /* ---- Places that are used again ----------------------------------------- */
 
 /* A stream goes on when the first `n` of the order are done: after the first
  * update that has them, or the oldest that is still marked. */
-static enum vp_status wait_for(struct vp_cuda_early *early, int n,
+static enum vp_status wait_for(struct vp_cuda_early_update *early, int n,
                                cudaStream_t stream)
 {
     unsigned i = early->n_updates - 1, oldest = 0;
@@ -211,15 +215,15 @@ static enum vp_status wait_for(struct vp_cuda_early *early, int n,
         i--;
     i %= VP_CUDA_UPDATES;
     early->n_done = early->ends[i];
-    if (stream == early->tail)
+    if (stream == early->update_stream)
         return VP_OK;
     return vp_cuda_check(
         &early->stream->backend->cuda,
         cudaStreamWaitEvent(stream, early->stream->updated[i], 0), "updating");
 }
 
-enum vp_status vp_cuda_early_guard(struct vp_cuda_early *early, int index,
-                                   cudaStream_t stream)
+enum vp_status vp_cuda_early_update_guard(struct vp_cuda_early_update *early,
+                                          int index, cudaStream_t stream)
 {
     const struct vp_program *program = early->program;
     const struct vp_call *call = &program->calls[early->list][index];
@@ -231,23 +235,24 @@ enum vp_status vp_cuda_early_guard(struct vp_cuda_early *early, int index,
 
         if (!writes_grad(program, call, grad_of(&early->step->tensors[tensor])))
             continue;
-        if (i > early->n_given)
-            VP_TRY(give(early));
+        if (i > early->n_launched)
+            VP_TRY(launch_updates(early));
         return wait_for(early, i, stream);
     }
     return VP_OK;
 }
 
 /* Waits for the updates even where they failed: a capture must be joined. */
-enum vp_status vp_cuda_early_end(struct vp_cuda_early *early)
+enum vp_status vp_cuda_early_update_end(struct vp_cuda_early_update *early)
 {
     struct vp_cuda_stream *stream = early->stream;
     enum vp_status st, joined = VP_OK;
 
     early->n_final = early->step->n_tensors;
-    st = give(early);
+    st = launch_updates(early);
     if (early->forked)
-        joined = follow(early, stream->stream, early->tail, stream->join);
+        joined = follow(early, stream->stream, early->update_stream,
+                        stream->join);
     free(early->order);
     return st != VP_OK ? st : joined;
 }
