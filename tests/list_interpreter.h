@@ -22,6 +22,8 @@
 
 #include <cmocka.h>
 
+#include "recompute_sets.h"
+
 enum { MAX_VALUES = 512, MAX_PARAMS = 256, CELL = VP_TENSOR_ALIGN };
 
 static inline uint64_t mix(uint64_t a, uint64_t b)
@@ -42,6 +44,14 @@ static inline int rand_below(int n)
     struct vp_rng4 r = vp_rng(7, VP_RNG_TEST, 0, rand_count++, 0, 0);
 
     return (int)vp_rng_below(r.v[0], (uint32_t)n);
+}
+
+/* For random_sets(). */
+static inline uint64_t rand_bits(void)
+{
+    struct vp_rng4 r = vp_rng(7, VP_RNG_TEST, 1, rand_count++, 0, 0);
+
+    return (uint64_t)r.v[0] << 32 | r.v[1];
 }
 
 enum { BATCH = 2, LEN = 3, ROWS = BATCH * LEN, HIDDEN = 8 };
@@ -237,7 +247,7 @@ static inline void oracle(const struct vp_graph *g, struct facts *facts)
         if (vp_op_has_dz(op))
             dout = backward_hash(op, 1, 3, &b, dout);
         for (int j = 0; j < VP_MAX_PARAM; j++)
-            if (op->par[j] != VP_NONE)
+            if (op->par[j] != VP_NONE && !g->params[op->par[j]].constant)
                 facts->dpar[op->par[j]] = backward_hash(op, 2, j, &w, dout);
     }
 }
@@ -464,6 +474,12 @@ static inline void copy_space(const struct memory *from,
 
 enum { MAX_STAGES = 8 };
 
+/* What is recomputed: sets per block of the model, or a ratio of each stage. */
+struct recompute {
+    double ratio;
+    const uint64_t *sets; /* NULL: by the ratio */
+};
+
 struct pipeline {
     int n_stages;
     struct vp_program program[MAX_STAGES];
@@ -472,15 +488,21 @@ struct pipeline {
 
 static inline void pipeline_lower(struct pipeline *p, const struct vp_graph *g,
                                   const int *cuts,
-                                  const struct vp_stage_spec *like)
+                                  const struct vp_stage_spec *like,
+                                  const struct recompute *recompute)
 {
     for (int s = 0; s < p->n_stages; s++) {
         struct vp_stage_spec spec = *like;
+        uint64_t sets[MAX_SETS];
         struct vp_err err;
 
         spec.first_block = cuts[s];
         spec.n_blocks = cuts[s + 1] - cuts[s];
         spec.w_linger = rand_below(8);
+        if (recompute->sets)
+            spec.recompute = recompute->sets + cuts[s];
+        else
+            set_tail(g, recompute->ratio, &spec, sets);
         assert_int_equal(vp_program_lower(g, &spec, some_scratch, NULL,
                                           &p->program[s], &err),
                          VP_OK);
@@ -542,7 +564,8 @@ static inline void random_cuts(int *cuts, int n_stages, int n_blocks)
 }
 
 static inline void check_one(const struct vp_graph *g, const struct facts *want,
-                             int n_stages, const struct vp_stage_spec *like)
+                             int n_stages, const struct vp_stage_spec *like,
+                             const struct recompute *recompute)
 {
     struct pipeline p = { .n_stages = n_stages };
     struct facts got = { { 0 }, { 0 } };
@@ -550,7 +573,7 @@ static inline void check_one(const struct vp_graph *g, const struct facts *want,
     int cuts[MAX_STAGES + 1];
 
     random_cuts(cuts, n_stages, g->n_blocks);
-    pipeline_lower(&p, g, cuts, like);
+    pipeline_lower(&p, g, cuts, like, recompute);
     pipeline_run(&p, &got);
     last = &p.program[n_stages - 1];
     assert_true(get(&p.memory[n_stages - 1], last->loss, 4) ==

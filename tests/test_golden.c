@@ -3,6 +3,7 @@
  * backend as training uses them. tests/golden/README.md says how the numbers
  * were made. */
 #include "golden.h"
+#include "recompute_sets.h"
 #include "testdevice.h"
 #include "tiny_model.h"
 
@@ -107,10 +108,11 @@ static void lower(struct stage *s)
                                         .reference = s->variant.reference };
     struct vp_stage_spec spec = { .first_block = 0,
                                   .n_blocks = s->graph.n_blocks,
-                                  .recompute_ratio = s->variant.recompute_ratio,
                                   .split_w = s->variant.split_w };
     struct vp_err err = { .text = "" };
+    uint64_t sets[MAX_SETS];
 
+    set_tail(&s->graph, s->variant.recompute_ratio, &spec, sets);
     if (vp_program_lower(&s->graph, &spec, ops->scratch_bytes, &config,
                          &s->program, &err) != VP_OK ||
         ops->compile(s->backend, &s->program, &s->exe, &err) != VP_OK)

@@ -224,6 +224,40 @@ static void first_mistake_sticks(void **state)
     vp_graph_release(&g);
 }
 
+/* A block of `n_ops` operators before that of the loss. */
+static enum vp_status finish_long_block(int n_ops, struct vp_err *err)
+{
+    struct vp_graph g;
+    enum vp_status st;
+    vp_val ids, x;
+
+    vp_graph_init(&g, 2);
+    ids = vp_graph_input(&g, VP_ROLE_TOKENS, "tokens", 6);
+    vp_graph_block(&g, "long");
+    vp_graph_line(&g);
+    x = vp_embed(&g, ids, VP_NONE, weight(&g, 9, 4), VP_NONE, VP_NONE, 1.0f,
+                 -1);
+    for (int i = 1; i < n_ops; i++)
+        x = vp_scale(&g, x, 0.5f);
+    vp_graph_block(&g, "head");
+    vp_graph_line(&g);
+    vp_cross_entropy(&g, x, ids, VP_NONE, 0.0f);
+    st = vp_graph_finish(&g, err);
+    vp_graph_release(&g);
+    return st;
+}
+
+static void a_block_has_64_operators_at_most(void **state)
+{
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    assert_int_equal(finish_long_block(64, &err), VP_OK);
+    assert_int_equal(finish_long_block(65, &err), VP_ERR_INVALID);
+    assert_string_equal(err.text, "model graph, long: a block has more than 64 "
+                                  "operators; cut it in two");
+}
+
 /* Read by one operator, by two, twice by the same, by nobody. */
 static void readers_are_found(void **state)
 {
@@ -257,6 +291,7 @@ int main(void)
         cmocka_unit_test(attention_counts),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(first_mistake_sticks),
+        cmocka_unit_test(a_block_has_64_operators_at_most),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

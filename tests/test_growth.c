@@ -150,7 +150,7 @@ static void shared_gradients_of_many_layers(void **state)
 
 static void lower_graph(struct vp_graph *g, vp_val x)
 {
-    struct vp_stage_spec spec = { .n_blocks = 1 };
+    struct vp_stage_spec spec = { .n_blocks = g->n_blocks };
     struct vp_program program;
     struct vp_err err = { .text = "" };
 
@@ -163,11 +163,16 @@ static void lower_graph(struct vp_graph *g, vp_val x)
     vp_graph_release(g);
 }
 
+static void begin_block(struct vp_graph *g)
+{
+    vp_graph_block(g, "block");
+    vp_graph_line(g);
+}
+
 static vp_val begin_graph(struct vp_graph *g)
 {
     vp_graph_init(g, 1);
-    vp_graph_block(g, "all");
-    vp_graph_line(g);
+    begin_block(g);
     return vp_embed(g, vp_graph_input(g, VP_ROLE_TOKENS, "ids", 1), VP_NONE,
                     vp_graph_param(g, "table", 4, 4, VP_INIT_ZERO, 0.0f),
                     VP_NONE, VP_NONE, 1.0f, -1);
@@ -180,8 +185,10 @@ static void lower_trunk(void *ctx, int n)
     vp_val x = begin_graph(&g);
 
     (void)ctx;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        begin_block(&g);
         x = vp_add(&g, vp_scale(&g, vp_scale(&g, x, 0.5f), 0.5f), x);
+    }
     lower_graph(&g, x);
 }
 
@@ -202,12 +209,14 @@ static void lower_readers(void *ctx, int n)
         vp_graph_param(&g, "beta", 1, 4, VP_INIT_ZERO, 0), 1e-5f);
 
     (void)ctx;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        begin_block(&g);
         x = vp_add(&g,
                    vp_linear(&g, y,
                              vp_graph_param(&g, "w", 4, 4, VP_INIT_ZERO, 0),
                              VP_NONE, VP_ACT_NONE),
                    x);
+    }
     lower_graph(&g, x);
 }
 

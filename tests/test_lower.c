@@ -22,10 +22,10 @@ static void every_cut_gives_the_same_gradients(void **state)
             check_one(
                 &g, &want,
                 1 + rand_below(n_blocks < MAX_STAGES ? n_blocks : MAX_STAGES),
-                &(struct vp_stage_spec){ .recompute_ratio = ratios[i / 4],
-                                         .keep_all = rand_below(2),
+                &(struct vp_stage_spec){ .keep_all = rand_below(2),
                                          .split_w = i % 2,
-                                         .one_slot = i / 2 % 2 });
+                                         .one_slot = i / 2 % 2 },
+                &(struct recompute){ .ratio = ratios[i / 4] });
         vp_graph_release(&g);
     }
 }
@@ -71,10 +71,11 @@ static void chain_graph(struct vp_graph *g, int n, bool tied)
 static void lower_all(const struct vp_graph *g, double ratio,
                       struct vp_program *p)
 {
-    struct vp_stage_spec spec = { .n_blocks = g->n_blocks,
-                                  .recompute_ratio = ratio };
+    struct vp_stage_spec spec = { .n_blocks = g->n_blocks };
+    uint64_t sets[MAX_SETS];
     struct vp_err err;
 
+    set_tail(g, ratio, &spec, sets);
     assert_int_equal(vp_program_lower(g, &spec, NULL, NULL, p, &err), VP_OK);
 }
 
@@ -178,14 +179,15 @@ static void one_slot_is_shared_by_all_lists(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
-        struct vp_stage_spec spec = { .recompute_ratio = i / 2 * 0.5,
-                                      .split_w = i % 2 };
+        struct vp_stage_spec spec = { .split_w = i % 2 };
         struct vp_program p, q;
+        uint64_t sets[MAX_SETS];
         struct vp_graph g;
 
         mlp_graph(&g, 6);
         assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
         spec.n_blocks = g.n_blocks;
+        set_tail(&g, i / 2 * 0.5, &spec, sets);
         assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, NULL),
                          VP_OK);
         spec.one_slot = true;
@@ -374,14 +376,19 @@ static void bundles_are_offered_when_final(void **state)
         int64_t limit = (int64_t)vp_align_up((size_t)spec.bundle_bytes,
                                              VP_TENSOR_ALIGN);
         struct vp_program p, first = { .graph = NULL };
+        uint64_t sets[MAX_SETS], model_sets[MAX_SETS];
 
         random_graph(&g, n_blocks, rand_below(2));
         assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
         spec.first_block = rand_below(n_blocks);
         spec.n_blocks = 1 + rand_below(n_blocks - spec.first_block);
-        for (int i = 0; i < 8; i++) {
+        random_sets(&g, rand_bits, model_sets);
+        for (int i = 0; i < 10; i++) {
             spec.split_w = i % 2;
-            spec.recompute_ratio = ratios[i / 2];
+            if (i < 8)
+                set_tail(&g, ratios[i / 2], &spec, sets);
+            else
+                spec.recompute = model_sets + spec.first_block;
             assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, &err),
                              VP_OK);
             check_bundles(&p, limit);
@@ -514,9 +521,9 @@ static void used_up_gradients_give_way(void **state)
         int n_blocks = 3 + rand_below(8);
         struct vp_stage_spec spec = {
             .grad_linger = 1 + rand_below(1 << rand_below(14)),
-            .recompute_ratio = rand_below(2) ? 0.5 : 0.0,
             .one_slot = rand_below(2),
         };
+        uint64_t sets[MAX_SETS];
         struct vp_program p;
         struct vp_graph g;
         struct vp_err err;
@@ -525,6 +532,9 @@ static void used_up_gradients_give_way(void **state)
         assert_int_equal(vp_graph_finish(&g, NULL), VP_OK);
         spec.first_block = rand_below(n_blocks);
         spec.n_blocks = 1 + rand_below(n_blocks - spec.first_block);
+        random_sets(&g, rand_bits, sets);
+        if (rand_below(2))
+            spec.recompute = sets + spec.first_block;
         assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, &err),
                          VP_OK);
         n_shared += check_places(&p);
@@ -622,10 +632,6 @@ static void bad_stages_are_refused(void **state)
     assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, &err),
                      VP_ERR_INVALID);
     assert_non_null(strstr(err.text, "the model has blocks 0..3"));
-    spec = (struct vp_stage_spec){ .n_blocks = 4, .recompute_ratio = 1.5 };
-    assert_int_equal(vp_program_lower(&g, &spec, NULL, NULL, &p, &err),
-                     VP_ERR_INVALID);
-    assert_non_null(strstr(err.text, "outside 0..1"));
     vp_graph_release(&g);
 }
 

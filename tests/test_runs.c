@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "recompute_sets.h"
 #include "tiny_model.h"
 
 enum { MAX_THREADS = 3 };
@@ -31,6 +32,14 @@ static int rand_below(int n)
     struct vp_rng4 r = vp_rng(9, VP_RNG_TEST, 0, rand_count++, 0, 0);
 
     return (int)vp_rng_below(r.v[0], (uint32_t)n);
+}
+
+/* For random_sets(). */
+static uint64_t rand_bits(void)
+{
+    struct vp_rng4 r = vp_rng(9, VP_RNG_TEST, 1, rand_count++, 0, 0);
+
+    return (uint64_t)r.v[0] << 32 | r.v[1];
 }
 
 /* ---- Two memories ------------------------------------------------------- */
@@ -216,9 +225,9 @@ static void test_lowered(void **state)
     (void)state;
     for (int trial = 0; trial < 24; trial++) {
         int n_blocks = 4 + rand_below(5);
-        struct vp_stage_spec spec = { .recompute_ratio = rand_below(3) / 2.0,
-                                      .split_w = rand_below(2),
+        struct vp_stage_spec spec = { .split_w = rand_below(2),
                                       .forward_only = trial % 8 == 7 };
+        uint64_t sets[MAX_SETS];
         struct vp_graph g;
         struct vp_program p;
 
@@ -226,6 +235,11 @@ static void test_lowered(void **state)
         random_graph(&g, n_blocks);
         spec.first_block = rand_below(n_blocks - 2);
         spec.n_blocks = 2 + rand_below(n_blocks - spec.first_block - 1);
+        random_sets(&g, rand_bits, sets);
+        if (trial % 3 == 0)
+            spec.recompute = sets + spec.first_block;
+        else
+            set_tail(&g, rand_below(3) / 2.0, &spec, sets);
         lower(&g, &spec, &p);
         total += n_fused(&p);
         compare_launches(backends[1 + trial % MAX_THREADS], &p, trial % 3);

@@ -46,12 +46,28 @@ struct owed {
 static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
                                              VP_NEED_IN2 };
 
-/* W runs in its own list, after B; recomputed operators run W with B, as
- * their inputs are gone afterwards. */
+/* True if W reads a value that R made. */
+static bool w_reads_recomputed(const struct backward *bw,
+                               const struct vp_op *op)
+{
+    for (int i = 0; i < VP_MAX_IN; i++) {
+        vp_val v = op->in[i];
+
+        if (v != VP_NONE && (vp_op_defs[op->kind].needs_w & need_in[i]) &&
+            vp_lowering_left_by_r(bw->lowering, v) &&
+            !bw->lowering->recomputed_by_b[v])
+            return true;
+    }
+    return false;
+}
+
+/* W runs in its own list, after B. What R made is gone by then: W of recomputed
+ * operators, and of those that read their results, runs with B. */
 static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
 {
     return bw->lowering->spec->split_w && vp_op_defs[op->kind].has_w &&
-           !vp_lowering_is_recomputed(bw->lowering, op);
+           !vp_lowering_is_recomputed(bw->lowering, op) &&
+           !w_reads_recomputed(bw, op);
 }
 
 /* Will the gradient of `v` be read after the operator being differentiated,
@@ -168,6 +184,18 @@ static struct vp_ref place_dz(struct backward *bw, const struct vp_op *op)
     return vp_lowering_temp(bw->lowering, vp_value_bytes(bw->graph, op->out));
 }
 
+/* May the gradient of `v` take the place of `v`? A sum hands it on to its
+ * inputs, whose W may run when what R made is gone. */
+static bool may_overwrite(const struct backward *bw, vp_val v)
+{
+    int producer = bw->graph->values[v].producer;
+
+    if (vp_ref_is(bw->din[v]))
+        return false;
+    return !vp_lowering_left_by_r(bw->lowering, v) ||
+           !vp_op_defs[bw->graph->ops[producer].kind].passes_grad;
+}
+
 /* Prepares the gradients of the inputs. Copies are emitted here, so this
  * comes before the operator's own call. */
 static void prepare_inputs(struct backward *bw, const struct vp_op *op,
@@ -184,7 +212,7 @@ static void prepare_inputs(struct backward *bw, const struct vp_op *op,
         add[i] = vp_ref_is(bw->grad[v]);
         if (add[i])
             make_private(bw, v);
-        else if (i == 0 && def->b_overwrites_in0 && !vp_ref_is(bw->din[v]))
+        else if (i == 0 && def->b_overwrites_in0 && may_overwrite(bw, v))
             bw->grad[v] = bw->lowering->home[v];
         else
             bw->grad[v] = new_grad(bw, v);

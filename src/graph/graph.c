@@ -8,15 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-static void fail(struct vp_graph *graph, const char *what)
+static void fail_in(struct vp_graph *graph, const char *block, const char *what)
 {
-    const char *block = graph->n_blocks > 0
-                            ? graph->blocks[graph->n_blocks - 1].name
-                            : "before the first block";
-
     if (graph->status == VP_OK)
         graph->status = vp_err_set(&graph->err, VP_ERR_INVALID,
                                    "model graph, %s: %s", block, what);
+}
+
+static void fail(struct vp_graph *graph, const char *what)
+{
+    fail_in(graph,
+            graph->n_blocks > 0 ? graph->blocks[graph->n_blocks - 1].name
+                                : "before the first block",
+            what);
 }
 
 /* Makes room for one more element; NULL when memory is exhausted. */
@@ -369,9 +373,15 @@ enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err)
 {
     const struct vp_op *last;
 
-    for (int i = 0; i < graph->n_blocks; i++)
-        if (graph->blocks[i].n_ops == 0)
-            fail(graph, "a block has no operator");
+    for (int i = 0; i < graph->n_blocks; i++) {
+        const struct vp_block *block = &graph->blocks[i];
+
+        if (block->n_ops == 0)
+            fail_in(graph, block->name, "a block has no operator");
+        if (block->n_ops > VP_MAX_BLOCK_OPS)
+            fail_in(graph, block->name,
+                    "a block has more than 64 operators; cut it in two");
+    }
     if (graph->n_ops == 0)
         fail(graph, "no operator");
     if (graph->status == VP_OK)

@@ -22,6 +22,7 @@
 #define VP_MAX_PARAM 3
 #define VP_MAX_AUX 2
 #define VP_MAX_PART 3
+#define VP_MAX_BLOCK_OPS 64 /* see recompute.h */
 
 typedef int vp_val; /* index into graph->values, or VP_NONE */
 typedef int vp_par; /* index into graph->params, or VP_NONE */

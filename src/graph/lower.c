@@ -205,8 +205,8 @@ static bool makes_marked(const struct vp_op *op, const bool *marks)
     return makes;
 }
 
-/* Which operators run again: those of the tail that make something marked, or
- * something such an operator reads. Marks what they read. */
+/* Which operators run again: those of the sets that make something marked, or
+ * something that such an operator reads. Marks what they read. */
 static void mark_recomputed(const struct vp_lowering *lowering, bool *marks,
                             bool *recomputed)
 {
@@ -232,17 +232,6 @@ static struct vp_ref reserve(struct vp_program *program, enum vp_space space,
     return ref;
 }
 
-/* True for what backward finds where R left it; F's copy is a temporary. */
-static bool left_by_r(const struct vp_lowering *lowering, vp_val v)
-{
-    const struct vp_graph *graph = lowering->graph;
-    int producer = graph->values[v].producer;
-
-    return producer >= lowering->first_op && producer < lowering->end_op &&
-           v != graph->loss &&
-           vp_lowering_is_recomputed(lowering, &graph->ops[producer]);
-}
-
 /* Gives every marked value of this stage its place between F and B. `backward`
  * are the values B reads; others are only read by R. The host reads the loss
  * at any time. */
@@ -253,7 +242,7 @@ static void place_kept(struct vp_lowering *lowering, const bool *marks,
 
     for (vp_val v = 0; v < graph->n_values; v++) {
         int producer = graph->values[v].producer;
-        bool by_r = left_by_r(lowering, v);
+        bool by_r = vp_lowering_left_by_r(lowering, v);
         int64_t n_bytes = vp_value_bytes(graph, v);
 
         if (producer < lowering->first_op || producer >= lowering->end_op)
@@ -282,7 +271,8 @@ static void find_home(struct vp_lowering *lowering, enum vp_list list, vp_val v)
     if (vp_ref_is(*home))
         return;
     *home = lowering->boundary_in[v];
-    if (!vp_ref_is(*home) && (list != VP_LIST_F || !left_by_r(lowering, v)))
+    if (!vp_ref_is(*home) &&
+        (list != VP_LIST_F || !vp_lowering_left_by_r(lowering, v)))
         *home = lowering->kept[v];
     if (!vp_ref_is(*home) && list == VP_LIST_F)
         *home = lowering->boundary_out[v];
@@ -377,11 +367,10 @@ static enum vp_status check_spec(const struct vp_graph *graph,
                           spec->first_block,
                           spec->first_block + spec->n_blocks - 1,
                           graph->n_blocks - 1);
-    if (!(spec->recompute_ratio >= 0.0 && spec->recompute_ratio <= 1.0))
-        return vp_err_refuse(err, "recompute_ratio",
-                             "recompute_ratio %g is outside 0..1",
-                             spec->recompute_ratio);
-    return VP_OK;
+    if (!spec->recompute)
+        return VP_OK;
+    return vp_recompute_check(graph, spec->first_block, spec->n_blocks,
+                              spec->recompute, err);
 }
 
 static void find_range(struct vp_lowering *lowering)
@@ -390,15 +379,27 @@ static void find_range(struct vp_lowering *lowering)
     const struct vp_stage_spec *spec = lowering->spec;
     const struct vp_block *first = &graph->blocks[spec->first_block];
     const struct vp_block *last = first + spec->n_blocks - 1;
-    int end_line = last->first_line + last->n_lines;
-    int n_lines = end_line - first->first_line;
 
     lowering->first_op = first->first_op;
     lowering->end_op = last->first_op + last->n_ops;
-    lowering->first_recomputed_line = end_line;
-    if (!spec->forward_only)
-        lowering->first_recomputed_line -= (int)(spec->recompute_ratio *
-                                                 n_lines);
+}
+
+/* Gives the program its own copy of the sets. */
+static enum vp_status copy_sets(struct vp_lowering *lowering,
+                                const uint64_t *sets)
+{
+    struct vp_stage_spec *spec = &lowering->program->spec;
+    size_t n_bytes = (size_t)spec->n_blocks * sizeof(*sets);
+    uint64_t *copy;
+
+    if (!sets)
+        return VP_OK;
+    copy = vp_lowering_alloc(lowering, n_bytes);
+    if (!copy)
+        return VP_ERR_NOMEM;
+    memcpy(copy, sets, n_bytes);
+    spec->recompute = copy;
+    return VP_OK;
 }
 
 /* Moves the finished lists to the program. */
@@ -486,7 +487,7 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
 {
     struct vp_program program = { .graph = graph, .spec = *spec };
     struct vp_lowering lowering = { .graph = graph,
-                                    .spec = spec,
+                                    .spec = &program.spec,
                                     .program = &program,
                                     .scratch = scratch,
                                     .scratch_ctx = scratch_ctx };
@@ -494,7 +495,9 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
 
     VP_TRY(check_spec(graph, spec, err));
     find_range(&lowering);
-    st = lower_lists(&lowering);
+    st = copy_sets(&lowering, spec->recompute);
+    if (st == VP_OK)
+        st = lower_lists(&lowering);
     if (st == VP_OK)
         note_sizes(&lowering);
     vp_arena_release(&lowering.arena);

@@ -4,6 +4,7 @@
 
 #include "graph/opdef.h"
 #include "graph/program.h"
+#include "graph/recompute.h"
 
 /* A buffer inside one list. Until the memory plan is made, refs into WORK hold
  * the number of a temporary in place of an offset. */
@@ -15,14 +16,13 @@ struct vp_temp {
 
 struct vp_lowering {
     const struct vp_graph *graph;
-    const struct vp_stage_spec *spec;
+    const struct vp_stage_spec *spec; /* the program's */
     struct vp_program *program;
     struct vp_arena arena; /* of what only lowering needs */
     vp_scratch_fn scratch;
     const void *scratch_ctx;
 
     int first_op, end_op;
-    int first_recomputed_line; /* lines from here on are recomputed */
 
     /* Per value. */
     struct vp_ref *boundary_in, *boundary_out; /* places in the messages */
@@ -47,11 +47,25 @@ static inline bool vp_ref_same(struct vp_ref a, struct vp_ref b)
     return a.space == b.space && a.offset == b.offset;
 }
 
-/* True for operators whose results B needs to be computed again. */
+/* True for operators whose results are not kept: R makes what B needs of them
+ * again. */
 static inline bool vp_lowering_is_recomputed(const struct vp_lowering *lowering,
                                              const struct vp_op *op)
 {
-    return op->line >= lowering->first_recomputed_line;
+    return vp_recompute_has(lowering->graph, lowering->spec->first_block,
+                            lowering->spec->recompute, op);
+}
+
+/* True for what backward finds where R left it; F's copy is a temporary. */
+static inline bool vp_lowering_left_by_r(const struct vp_lowering *lowering,
+                                         vp_val v)
+{
+    const struct vp_graph *graph = lowering->graph;
+    int producer = graph->values[v].producer;
+
+    return producer >= lowering->first_op && producer < lowering->end_op &&
+           v != graph->loss &&
+           vp_lowering_is_recomputed(lowering, &graph->ops[producer]);
 }
 
 /* Zeroed memory that lives as long as the program, or as the lowering; NULL

@@ -91,10 +91,12 @@ struct vp_layout {
 
 struct vp_stage_spec {
     int first_block, n_blocks;
-    double recompute_ratio; /* of the stage's lines, counted from its end */
-    bool keep_all;          /* nothing that F computed is made again in B */
-    bool split_w;           /* W runs as a list of its own */
-    bool forward_only;      /* evaluation: nothing is kept, only F exists */
+    /* Per block of the stage: bit i is set if operator i of the block is
+     * recomputed; see recompute.h. NULL: nothing. A program has a copy. */
+    const uint64_t *recompute;
+    bool keep_all;     /* nothing that F computed is made again in B */
+    bool split_w;      /* W runs as a list of its own */
+    bool forward_only; /* evaluation: nothing is kept, only F exists */
     /* Only one minibatch is in flight at a time: nothing runs here between its
      * lists. SLOT then holds what else would be in WORK and RECOMPUTED, and bytes of
      * a kept value serve others once backward has read it. */

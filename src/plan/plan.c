@@ -1,5 +1,7 @@
 #include "plan/plan.h"
 
+#include "graph/recompute.h"
+
 /* Minibatches of a stream that are proven and simulated, at least. Default
  * depths need no longer proof. */
 enum { STREAM_MB = 64 };
@@ -51,6 +53,22 @@ static enum vp_status check_partition(const struct vp_plan *plan, int n_blocks,
     return VP_OK;
 }
 
+static enum vp_status check_recomputed(const struct vp_plan *plan,
+                                       const struct vp_graph *graph,
+                                       struct vp_err *err)
+{
+    if (plan->recompute_sets)
+        return vp_recompute_check(graph, 0, graph->n_blocks,
+                                  plan->recompute_sets, err);
+    for (int s = 0; plan->recompute_ratio && s < vp_plan_n_stages(plan); s++)
+        if (!(plan->recompute_ratio[s] >= 0.0 &&
+              plan->recompute_ratio[s] <= 1.0))
+            return vp_err_refuse(err, "recompute_ratio",
+                                 "recompute_ratio %g is outside 0..1",
+                                 plan->recompute_ratio[s]);
+    return VP_OK;
+}
+
 static enum vp_status check_ties(const struct vp_plan *plan,
                                  const struct vp_graph *graph,
                                  struct vp_err *err)
@@ -81,13 +99,31 @@ static int n_planned(const struct vp_plan *plan, bool stream)
     return n < STREAM_MB ? STREAM_MB : n < INT32_MAX ? (int)n : INT32_MAX;
 }
 
+/* Which stages recompute. With sets the partition must have been checked. */
+static void mark_recomputing(const struct vp_plan *plan, int n_blocks,
+                             bool *recompute)
+{
+    int first = 0;
+
+    for (int s = 0; s < vp_plan_n_stages(plan); s++) {
+        int n = plan->partition ? plan->partition[s] : n_blocks;
+
+        if (plan->recompute_sets)
+            recompute[s] = vp_recompute_any(plan->recompute_sets + first, n);
+        else
+            recompute[s] = plan->recompute_ratio &&
+                           plan->recompute_ratio[s] > 0.0;
+        first += n;
+    }
+}
+
 struct vp_sched_config vp_plan_sched_config(const struct vp_plan *plan,
+                                            int n_blocks,
                                             bool recompute[VP_MAX_STAGES])
 {
     const struct vp_generator *generator = generator_of(plan);
 
-    for (int s = 0; s < vp_plan_n_stages(plan); s++)
-        recompute[s] = plan->recompute_ratio && plan->recompute_ratio[s] > 0.0;
+    mark_recomputing(plan, n_blocks, recompute);
     return (struct vp_sched_config){
         .name = generator->name,
         .n_stages = at_least_one(plan->n_stages),
@@ -119,7 +155,9 @@ enum vp_status vp_plan_make_schedule(const struct vp_plan *plan,
     if (vp_plan_n_stages(plan) > VP_MAX_STAGES)
         return vp_err_refuse(err, "stages", "%d stages; at most %d",
                              vp_plan_n_stages(plan), VP_MAX_STAGES);
-    config = vp_plan_sched_config(plan, recompute);
+    if (plan->recompute_sets)
+        VP_TRY(check_partition(plan, graph->n_blocks, err));
+    config = vp_plan_sched_config(plan, graph->n_blocks, recompute);
     st = vp_schedule_make(&config, &schedule, err);
     if (st == VP_OK) {
         st = vp_schedule_validate(&schedule, err);
@@ -131,6 +169,8 @@ enum vp_status vp_plan_make_schedule(const struct vp_plan *plan,
         return st;
     }
     st = check_partition(plan, graph->n_blocks, err);
+    if (st == VP_OK)
+        st = check_recomputed(plan, graph, err);
     if (st == VP_OK)
         st = check_ties(plan, graph, err);
     if (st != VP_OK) {

@@ -34,9 +34,12 @@ struct vp_plan {
     const int *partition; /* blocks; NULL: one stage has all */
 
     /* What backward finds in memory. */
-    const double
-        *recompute_ratio; /* share of the lines, from the end; NULL: 0 */
-    bool keep_all;        /* B kernels recompute no outputs for W either */
+    /* The share of a stage's lines that is recomputed, from its end; NULL: 0. */
+    const double *recompute_ratio;
+    /* Per block of the model: which of its operators are recomputed, see
+     * graph/recompute.h. NULL: by recompute_ratio. */
+    const uint64_t *recompute_sets;
+    bool keep_all; /* B kernels recompute no outputs for W either */
 
     /* Ranks. */
     const int *replicas; /* per stage without chunks; NULL: one each */
@@ -54,8 +57,9 @@ int vp_plan_n_stages(const struct vp_plan *plan);
 
 /* What a generator is asked for. A stream is proven and simulated on as many
  * minibatches as show every deadlock. `recompute` is filled and borrowed. The
- * schedule's name must be known. */
+ * schedule's name must be known; `n_blocks` of the model. */
 struct vp_sched_config vp_plan_sched_config(const struct vp_plan *plan,
+                                            int n_blocks,
                                             bool recompute[VP_MAX_STAGES]);
 /* Makes and proves the schedule of the plan, and checks that the plan fits the
  * model. */

@@ -78,6 +78,7 @@ struct vp_pricer {
     struct vp_stage_keys *keys;
     struct table by_place;   /* this range of blocks */
     struct table by_content; /* these blocks, wherever they stand */
+    uint64_t *sets;          /* per block of a stage */
     int n_lowered;
 };
 
@@ -146,7 +147,9 @@ enum vp_status vp_pricer_create(const struct vp_workload *work,
     if (!pricer)
         return VP_ERR_NOMEM;
     pricer->work = *work;
-    if (vp_stage_keys_create(work, &pricer->keys) != VP_OK) {
+    pricer->sets = calloc((size_t)work->graphs[0].n_blocks,
+                          sizeof(*pricer->sets));
+    if (!pricer->sets || vp_stage_keys_create(work, &pricer->keys) != VP_OK) {
         vp_pricer_free(pricer);
         return VP_ERR_NOMEM;
     }
@@ -159,6 +162,7 @@ void vp_pricer_free(struct vp_pricer *pricer)
     if (!pricer)
         return;
     vp_stage_keys_free(pricer->keys);
+    free(pricer->sets);
     free(pricer->by_place.at);
     free(pricer->by_content.at);
     free(pricer);
@@ -215,8 +219,8 @@ enum vp_status vp_plan_bytes(struct vp_pricer *pricer,
                              struct vp_err *err)
 {
     for (int s = 0; s < schedule->n_stages; s++) {
-        struct vp_stage_spec spec = vp_plan_stage_spec(plan, &pricer->work,
-                                                       schedule, s);
+        struct vp_stage_spec spec = vp_plan_stage_spec(
+            plan, &pricer->work, schedule, s, pricer->sets);
         struct vp_stage_shape shape = vp_plan_stage_shape(plan, schedule, s);
         struct vp_stage_sizes sizes;
 

@@ -119,7 +119,6 @@ static void add_op(struct vp_stage_key *key, const struct vp_graph *graph,
     const struct vp_op *op = &graph->ops[i];
 
     add_int(key, op->kind);
-    add_int(key, op->line - graph->blocks[op->block].first_line);
     for (int k = 0; k < VP_MAX_IN; k++)
         add_value(key, graph, op->in[k], i);
     add_value(key, graph, op->out, i);
@@ -188,7 +187,6 @@ static struct vp_stage_key block_key(const struct vp_graph *graph, int b,
     const struct vp_block *block = &graph->blocks[b];
     struct vp_stage_key key = start();
 
-    add_int(&key, block->n_lines);
     for (int i = 0; i < block->n_ops; i++)
         add_op(&key, graph, block->first_op + i, first_par);
     for (vp_par par = first_par; par < end_par; par++)
@@ -280,7 +278,8 @@ static void add_choices(struct vp_stage_key *key,
                         const struct vp_stage_spec *spec)
 {
     add_int(key, spec->n_blocks);
-    add_real(key, spec->recompute_ratio);
+    for (int b = 0; b < spec->n_blocks; b++)
+        add(key, spec->recompute ? spec->recompute[b] : 0);
     add_int(key, spec->keep_all * 4 + spec->split_w * 2 + spec->one_slot);
     add_int(key, spec->bundle_bytes);
     add_int(key, spec->w_linger);

@@ -1,5 +1,7 @@
 #include "plan/stage_plan.h"
 
+#include "graph/recompute.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,24 +34,40 @@ static int first_block(const struct vp_plan *plan, int stage)
     return block;
 }
 
+/* The plan's own, or `sets` filled by the ratio of the stage. */
+static const uint64_t *sets_of(const struct vp_plan *plan,
+                               const struct vp_workload *work, int stage,
+                               const struct vp_stage_spec *spec, uint64_t *sets)
+{
+    struct vp_err err;
+
+    if (plan->recompute_sets)
+        return plan->recompute_sets + spec->first_block;
+    if (!plan->recompute_ratio)
+        return NULL;
+    if (vp_recompute_tail(&work->graphs[0], spec->first_block, spec->n_blocks,
+                          plan->recompute_ratio[stage], sets, &err) != VP_OK)
+        vp_bug(__FILE__, __LINE__, "a ratio that was not checked");
+    return sets;
+}
+
 struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
                                         const struct vp_workload *work,
                                         const struct vp_schedule *schedule,
-                                        int stage)
+                                        int stage, uint64_t *sets)
 {
     const struct vp_schedule_stage *has = &schedule->stages[stage];
     struct vp_stage_spec spec = {
         .first_block = first_block(plan, stage),
         .n_blocks = plan->partition ? plan->partition[stage]
                                     : work->graphs[0].n_blocks,
-        .recompute_ratio = plan->recompute_ratio ? plan->recompute_ratio[stage]
-                                                 : 0.0,
         .keep_all = plan->keep_all,
         .split_w = schedule->split,
         .one_slot = has->n_slots == 1,
         .w_linger = work->device.w_linger,
     };
 
+    spec.recompute = sets_of(plan, work, stage, &spec, sets);
     if (has->n_replicas > 1)
         spec.bundle_bytes = plan->bundle_bytes ? plan->bundle_bytes
                                                : BUNDLE_BYTES;
@@ -282,6 +300,7 @@ enum vp_status vp_stage_plan_make(const struct vp_workload *work,
         vp_stage_plan_release(&plan);
         return st;
     }
+    plan.spec = plan.train[0].spec; /* its own copy of the sets */
     size_state(&plan.sizes, &plan.train[0]);
     plan.memory = vp_stage_memory(work, &plan.sizes, shape,
                                   spec->first_block == 0);

@@ -76,11 +76,13 @@ struct vp_stage_plan {
     struct vp_memory memory; /* of one replica */
 };
 
-/* The spec and shape of a stage. `schedule` is that of the plan. */
+/* The spec and shape of a stage. `schedule` is that of the plan, which passed
+ * vp_plan_make_schedule(). The spec borrows `sets`, which has room for an entry
+ * per block of the stage. */
 struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
                                         const struct vp_workload *work,
                                         const struct vp_schedule *schedule,
-                                        int stage);
+                                        int stage, uint64_t *sets);
 struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
                                           const struct vp_schedule *schedule,
                                           int stage);

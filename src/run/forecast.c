@@ -1,5 +1,7 @@
 #include "run/forecast.h"
 
+#include "graph/recompute.h"
+
 /* ---- Stages ------------------------------------------------------------- */
 
 static int64_t count_params(const struct vp_graph *graph, int first, int n)
@@ -16,15 +18,18 @@ static int64_t count_params(const struct vp_graph *graph, int first, int n)
     return sum;
 }
 
-/* Lines are recomputed from the stage's end. */
-static void count_lines(const struct vp_graph *graph,
+static void count_lines(const struct vp_train_config *train,
                         struct vp_run_stage *stage)
 {
-    const struct vp_block *first = &graph->blocks[stage->first_block];
-    const struct vp_block *last = first + stage->n_blocks - 1;
+    const struct vp_graph *graph = &train->graphs[0];
+    int first = stage->first_block, n = stage->n_blocks;
 
-    stage->n_lines = last->first_line + last->n_lines - first->first_line;
-    stage->n_recomputed_lines = (int)(stage->recompute_ratio * stage->n_lines);
+    stage->n_lines = vp_recompute_n_lines(graph, first, n);
+    stage->n_recomputed_lines =
+        train->plan.recompute_sets
+            ? vp_recompute_count_lines(graph, first, n,
+                                       train->plan.recompute_sets + first)
+            : vp_recompute_tail_lines(graph, first, n, stage->recompute_ratio);
 }
 
 /* Times in GFLOP: what a rank needs for one minibatch. `recomputed` is what it
@@ -75,7 +80,7 @@ static void plan_stages(const struct vp_train_config *train,
             .memory = &prices[s].memory,
         };
         stage->n_params = count_params(graph, first, stage->n_blocks);
-        count_lines(graph, stage);
+        count_lines(train, stage);
         costs[s] = stage_costs(graph, stage, prices[s].flops[VP_LIST_R]);
         stage->gflops = costs[s].f + costs[s].r + costs[s].b + costs[s].w;
         first += stage->n_blocks;

@@ -32,7 +32,7 @@ struct vp_run_stage {
     int first_block, n_blocks;
     int64_t n_params; /* tied ones count where they are owned */
     double recompute_ratio;
-    int n_lines, n_recomputed_lines; /* in all; recomputed, at its end */
+    int n_lines, n_recomputed_lines; /* in all; recomputed */
     double gflops;           /* of a minibatch, with what is recomputed */
     int first_rank, n_ranks; /* of the schedule, see rank_numbers below */
     int depth;               /* forwards before the first backward */

@@ -75,15 +75,22 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     const struct vp_train_config *config = rank->pipeline->config;
     const struct vp_stage_config stage_config = vp_train_stage_config(
         config, &rank->backend_config);
+    uint64_t *sets = calloc((size_t)config->graphs[0].n_blocks, sizeof(*sets));
     struct vp_plan plan = config->plan;
     struct vp_stage_spec spec;
     struct vp_stage_shape shape;
+    enum vp_status st;
 
+    if (!sets)
+        return no_memory(err);
     plan.edges = rank->pipeline->edges;
-    spec = vp_plan_stage_spec(&plan, &stage_config.work, schedule, rs->index);
+    spec = vp_plan_stage_spec(&plan, &stage_config.work, schedule, rs->index,
+                              sets);
     shape = vp_plan_stage_shape(&plan, schedule, rs->index);
-    return vp_stage_init(&rs->stage, &stage_config, rank->backend, &spec,
-                         &shape, err);
+    st = vp_stage_init(&rs->stage, &stage_config, rank->backend, &spec, &shape,
+                       err);
+    free(sets);
+    return st;
 }
 
 static bool poll_world(void *world)
