@@ -3,6 +3,8 @@
 #include "halfdevice.h"
 
 #include "base/rng.h"
+#include "recompute_sets.h"
+#include "run/forecast.h"
 
 /* ---- Cuts --------------------------------------------------------------- */
 
@@ -13,6 +15,14 @@ static int rand_below(int n)
     struct vp_rng4 r = vp_rng(5, VP_RNG_TEST, 1, rand_count++, 0, 0);
 
     return (int)vp_rng_below(r.v[0], (uint32_t)n);
+}
+
+/* For random_sets(). */
+static uint64_t rand_bits(void)
+{
+    struct vp_rng4 r = vp_rng(5, VP_RNG_TEST, 2, rand_count++, 0, 0);
+
+    return (uint64_t)r.v[0] << 32 | r.v[1];
 }
 
 static void random_partition(int *partition, int n_stages, int n_blocks)
@@ -104,6 +114,169 @@ static void every_cut_gives_the_same_bits(void **state)
             for (size_t c = 0; c < VP_COUNT_OF(cases); c++)
                 check_sync(&setup, &want, &cases[c]);
         }
+}
+
+/* ---- Any operators recomputed ------------------------------------------- */
+
+static void random_model_sets(const struct setup *setup,
+                              uint64_t sets[MAX_SETS])
+{
+    struct run run = { .model = vp_model_find(setup->model),
+                       .sizes = small_sizes(setup) };
+    struct vp_graph graph;
+
+    make_dims(&run);
+    assert_int_equal(
+        vp_model_build(run.model, &run.sizes, &run.dims[0], &graph, NULL),
+        VP_OK);
+    random_sets(&graph, rand_bits, sets);
+    vp_graph_release(&graph);
+}
+
+static void check_random_sets(struct setup setup, int n_trials)
+{
+    uint64_t sets[MAX_SETS];
+    struct run want, got;
+
+    train(&want, &setup);
+    assert_true(want.losses[0] != want.losses[1]);
+    setup.sets = sets;
+    for (int i = 0; i < n_trials; i++) {
+        random_model_sets(&setup, sets);
+        setup.early = rand_below(2);
+        train(&got, &setup);
+        assert_same(&want, &got, setup.n_steps);
+    }
+}
+
+static void any_set_gives_the_same_bits(void **state)
+{
+    static const struct sync_case cases[] = {
+        { "1f1b", 1, 0, 0 },      { "1f1b", 3, 0, 0 },
+        { "gpipe", 3, 0, 0 },     { "zb-h1", 2, 0, 0 },
+        { "zb-h1", 4, 0, 0 },     { "zb-v", 2, 2, 0 },
+        { "1f1b", 4, 0, 0 },      { "interleaved", 2, 2, 0 },
+        { "pipedream", 1, 0, 0 }, { "pipedream", 4, 0, 0 },
+    };
+
+    (void)state;
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
+        for (size_t c = 0; c < VP_COUNT_OF(cases); c++) {
+            int n = cases[c].n_stages *
+                    (cases[c].n_chunks ? cases[c].n_chunks : 1);
+            struct setup setup = usual;
+            int partition[VP_MAX_STAGES];
+
+            setup.model = models[m];
+            setup.layers = 3;
+            random_partition(partition, n, n_blocks_of(&setup));
+            setup.schedule = cases[c].schedule;
+            setup.n_stages = cases[c].n_stages;
+            setup.n_chunks = cases[c].n_chunks;
+            setup.partition = partition;
+            setup.tied = strcmp(setup.schedule, "pipedream") != 0;
+            setup.accumulation = setup.tied ? 5 : 1;
+            setup.grad_clip = setup.tied ? 0.5f : 0.0f;
+            setup.threads = 1;
+            check_random_sets(setup, 5);
+        }
+}
+
+/* Replicas add gradients up bundle by bundle, when the calls that make them are
+ * done: of W in B or in a list of its own. */
+static void any_set_gives_the_bits_of_replicas(void **state)
+{
+    static const int replicas[] = { 2, 1 }, partition[] = { 3, 2 };
+
+    (void)state;
+    for (int split = 0; split < 2; split++) {
+        struct setup setup = usual;
+
+        setup.schedule = split ? "zb-h1" : "1f1b";
+        setup.n_stages = 2;
+        setup.partition = partition;
+        setup.replicas = replicas;
+        setup.bundle_bytes = 4096;
+        setup.accumulation = 4;
+        check_random_sets(setup, 6);
+    }
+}
+
+/* Where gradients are used up within backward, too. */
+static void any_set_gives_the_bits_of_early_updates(void **state)
+{
+    static const int partition[] = { 2, 3 };
+    struct vp_backend_ops ops = *test_device();
+
+    (void)state;
+    ops.grad_linger = ops.grad_linger > 0; /* as soon as it can */
+    for (int stream = 0; stream < 2; stream++) {
+        struct setup setup = usual;
+
+        setup.schedule = stream ? "pipedream" : "1f1b";
+        setup.n_stages = 2;
+        setup.partition = partition;
+        setup.tied = !stream;
+        setup.accumulation = 1;
+        setup.device = &ops;
+        check_random_sets(setup, 6);
+    }
+}
+
+/* Which of three stages recompute, and how many of their lines. */
+static void check_recomputing(const struct setup *setup, const int n_lines[3])
+{
+    struct vp_run_stage stages[VP_MAX_STAGES];
+    struct vp_err err = { .text = "" };
+    struct vp_run_summary summary;
+    struct run run;
+
+    assert_int_equal(run_create(&run, setup, 0, &err), VP_OK);
+    assert_int_equal(
+        vp_forecast_make(&run.config, run.trainer, stages, &summary, &err),
+        VP_OK);
+    for (int s = 0; s < 3; s++) {
+        bool does = n_lines[s] > 0;
+
+        assert_int_equal(vp_trainer_schedule(run.trainer)->stages[s].recompute,
+                         does);
+        assert_int_equal(vp_trainer_recompute_flops(run.trainer, s) > 0.0,
+                         does);
+        assert_int_equal(stages[s].n_recomputed_lines, n_lines[s]);
+    }
+    run_free(&run);
+}
+
+/* Sets count, if there are any, and ratios do not. */
+static void stages_recompute_by_their_sets(void **state)
+{
+    static const double ratios[] = { 1.0, 0.0, 1.0 };
+    static const int partition[] = { 2, 2, 1 };
+    static const int by_ratio[] = { 10, 0, 5 }, by_sets[] = { 0, 4, 0 };
+    uint64_t sets[] = { 0, 0, 0, 0x1e, 0 };
+    struct vp_err err = { .text = "" };
+    struct setup setup = usual;
+    struct run run;
+
+    (void)state;
+    setup.n_stages = 3;
+    setup.partition = partition;
+    setup.ratios = ratios;
+    check_recomputing(&setup, by_ratio);
+    setup.sets = sets;
+    check_recomputing(&setup, by_sets);
+    sets[4] = UINT64_C(1) << 40;
+    assert_int_equal(run_create(&run, &setup, 0, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "recomputation of block 4: the set "));
+    run_free(&run);
+    setup.n_stages = 2; /* too few blocks */
+    assert_int_equal(run_create(&run, &setup, 0, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "have 4 blocks, the model has 5"));
+    run_free(&run);
+    setup.partition = NULL;
+    assert_int_equal(run_create(&run, &setup, 0, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "need a partition"));
+    run_free(&run);
 }
 
 /* Lists from a text instead of the generator that is named: here in an order
@@ -845,6 +1018,10 @@ int main(void)
     bool bf16 = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cut_gives_the_same_bits),
+        cmocka_unit_test(any_set_gives_the_same_bits),
+        cmocka_unit_test(any_set_gives_the_bits_of_replicas),
+        cmocka_unit_test(any_set_gives_the_bits_of_early_updates),
+        cmocka_unit_test(stages_recompute_by_their_sets),
         cmocka_unit_test(lists_by_hand_give_the_same_bits),
         cmocka_unit_test(early_updates_give_the_same_bits),
         cmocka_unit_test(wrong_partitions_are_refused),

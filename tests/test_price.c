@@ -74,6 +74,34 @@ static void check_setup(const struct setup *setup)
     run_free(&run);
 }
 
+enum { MAX_BLOCKS = 64 };
+
+/* Recomputes any operators of any blocks. */
+static const uint64_t *random_sets(const struct setup *setup,
+                                   uint64_t sets[MAX_BLOCKS])
+{
+    struct vp_model_config sizes = small_sizes(setup);
+    struct vp_dims dims = { .batch = 2, .seq = 8, .tgt_seq = 8, .n_labels = 4 };
+    const struct vp_model *model = vp_model_find(setup->model);
+    struct vp_graph graph = { 0 };
+    struct vp_err err = { .text = "" };
+
+    if (model->task != VP_TASK_TRANSLATION)
+        dims.tgt_seq = 0;
+    if (model->task != VP_TASK_MASKED_LM)
+        dims.n_labels = 0;
+    if (vp_model_build(model, &sizes, &dims, &graph, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_true(graph.n_blocks <= MAX_BLOCKS);
+    for (int b = 0; b < graph.n_blocks; b++) {
+        uint64_t all = (UINT64_C(1) << graph.blocks[b].n_ops) - 1;
+
+        sets[b] = (uint64_t)rand_below(1 << 16) & all;
+    }
+    vp_graph_release(&graph);
+    return sets;
+}
+
 struct plan_case {
     const char *schedule;
     int n_stages, n_chunks;
@@ -103,6 +131,7 @@ static void bytes_are_those_allocated(void **state)
             struct vp_model_config sizes;
             int partition[VP_MAX_STAGES], replicas[VP_MAX_STAGES];
             double stage_ratios[VP_MAX_STAGES];
+            uint64_t sets[MAX_BLOCKS];
             int n = c->n_stages * (c->n_chunks ? c->n_chunks : 1);
 
             setup.model = models[m];
@@ -129,6 +158,8 @@ static void bytes_are_those_allocated(void **state)
             setup.partition = partition;
             setup.ratios = stage_ratios;
             setup.replicas = c->replicas ? replicas : NULL;
+            if (rand_below(2))
+                setup.sets = random_sets(&setup, sets);
             check_setup(&setup);
         }
 }

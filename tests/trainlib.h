@@ -52,6 +52,7 @@ struct setup {
     const char *schedule_text;
     const int *partition, *replicas, *depth, *rank_numbers;
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
+    const uint64_t *sets; /* per block, recomputed; NULL: by the ratios */
     bool early;
     int layers; /* 0: 2 */
     int vocab;  /* 0: 96 */
@@ -201,6 +202,7 @@ static inline enum vp_status run_create(struct run *run,
                 .base = setup->lr,
                 .total_steps = MAX_STEPS },
         .plan.recompute_ratio = setup->ratios ? setup->ratios : run->same_ratio,
+        .plan.recompute_sets = setup->sets,
         .plan.schedule = setup->schedule,
         .plan.n_stages = setup->n_stages,
         .plan.n_chunks = setup->n_chunks,
