@@ -232,16 +232,18 @@ static void check_recomputing(const struct setup *setup, const int n_lines[3])
     struct run run;
 
     assert_int_equal(run_create(&run, setup, 0, &err), VP_OK);
-    assert_int_equal(
-        vp_forecast_make(&run.config, run.trainer, stages, &summary, &err),
-        VP_OK);
+    assert_int_equal(vp_forecast_make(&run.config,
+                                      vp_trainer_schedule(run.trainer),
+                                      vp_trainer_prices(run.trainer), stages,
+                                      &summary, &err),
+                     VP_OK);
     for (int s = 0; s < 3; s++) {
         bool does = n_lines[s] > 0;
 
         assert_int_equal(vp_trainer_schedule(run.trainer)->stages[s].recompute,
                          does);
-        assert_int_equal(vp_trainer_recompute_flops(run.trainer, s) > 0.0,
-                         does);
+        assert_int_equal(
+            vp_trainer_prices(run.trainer)[s].flops[VP_LIST_R] > 0.0, does);
         assert_int_equal(stages[s].n_recomputed_lines, n_lines[s]);
     }
     run_free(&run);

@@ -205,7 +205,7 @@ struct vp_memory vp_stage_memory(const struct vp_workload *work,
 
 /* ---- Programs ----------------------------------------------------------- */
 
-static void raise(int64_t *most, int64_t n)
+static void raise_to(int64_t *most, int64_t n)
 {
     *most = n > *most ? n : *most;
 }
@@ -214,7 +214,7 @@ static void widen(struct vp_stage_sizes *sizes,
                   const struct vp_program *program)
 {
     for (int space = 0; space < VP_SPACE_COUNT; space++)
-        raise(&sizes->n_bytes[space], program->n_bytes[space]);
+        raise_to(&sizes->n_bytes[space], program->n_bytes[space]);
 }
 
 /* Evaluations send the same values. */
@@ -222,10 +222,10 @@ static void widen_messages(struct vp_stage_sizes *sizes,
                            const struct vp_program *program)
 {
     for (enum vp_space space = VP_SPACE_IN; space <= VP_SPACE_DOUT; space++) {
-        raise(&sizes->message[space],
-              vp_program_boundary(program, space)->n_bytes);
-        raise(&sizes->compressed[space],
-              vp_program_compressed_bytes(program, space));
+        raise_to(&sizes->message[space],
+                 vp_program_boundary(program, space)->n_bytes);
+        raise_to(&sizes->compressed[space],
+                 vp_program_compressed_bytes(program, space));
     }
 }
 

@@ -354,6 +354,24 @@ void vp_advice_less(const struct vp_config *config,
     add_to_message(&text, err);
 }
 
+enum vp_status vp_advice_explain(const struct vp_config *config,
+                                 const struct vp_train_config *train,
+                                 enum vp_status st, struct vp_err *err)
+{
+    if (st != VP_OK && !err->text[0])
+        return st; /* another process says why */
+    if (st == VP_ERR_INVALID)
+        vp_advice_remedy(config, train, err);
+    if (st == VP_ERR_NOMEM)
+        vp_advice_less(config, train, err);
+    /* No field: a variable of the environment is its own place. */
+    if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) &&
+        (!err->fields || err->fields[0]))
+        vp_err_prefix(err, "%s", vp_config_blame(config, err->fields));
+    /* What does not fit was not begun: as with memory_limit, it is refused. */
+    return st == VP_ERR_NOMEM ? VP_ERR_UNSUPPORTED : st;
+}
+
 /* ---- Recomputation ------------------------------------------------------ */
 
 static bool has_ratio(const struct vp_config *config)

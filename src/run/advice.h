@@ -18,6 +18,13 @@ void vp_advice_remedy(const struct vp_config *config,
 void vp_advice_less(const struct vp_config *config,
                     const struct vp_train_config *train, struct vp_err *err);
 
+/* The same for `st`, with which the plan of a run was refused: adds the remedy,
+ * and before the message where the key to blame stands. Returns the status of
+ * the run. */
+enum vp_status vp_advice_explain(const struct vp_config *config,
+                                 const struct vp_train_config *train,
+                                 enum vp_status st, struct vp_err *err);
+
 /* Writes a line about the stages whose recompute_ratio saves no memory; false if
  * there are none. `stages` as planned. */
 bool vp_advice_ratios(const struct vp_config *config,

@@ -13,6 +13,7 @@
 #include "run/checkpoint.h"
 #include "run/devices.h"
 #include "run/disk_space.h"
+#include "run/dry_run.h"
 #include "run/folder.h"
 #include "run/forecast.h"
 #include "run/log.h"
@@ -196,61 +197,20 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     return check_steps(run, err);
 }
 
-static enum vp_status open_trainer(struct run *run, struct vp_err *err)
-{
-    VP_TRY(vp_trainer_create(&run->train, &run->trainer, err));
-    run->schedule = vp_trainer_schedule(run->trainer);
-    run->prices = vp_trainer_prices(run->trainer);
-    return VP_OK;
-}
-
-/* A backend that is opened to plan refuses what it would refuse in a run. */
-static enum vp_status check_backends(const struct vp_train_config *train,
-                                     int n_ranks, struct vp_err *err)
-{
-    for (int r = 0; r < n_ranks; r++) {
-        struct vp_backend_config config = vp_train_backend_config(train, r);
-        struct vp_backend *backend;
-        enum vp_status st = vp_backend_open(train->backend, &config, &backend,
-                                            err);
-
-        if (st != VP_OK && !err->fields)
-            err->fields = "device";
-        VP_TRY(st);
-        train->backend->close(backend);
-    }
-    return VP_OK;
-}
-
-static enum vp_status price_plan(struct run *run, struct vp_err *err)
-{
-    VP_TRY(vp_priced_plan_make(&run->train, &run->priced, err));
-    run->schedule = &run->priced.schedule;
-    run->prices = run->priced.stages;
-    VP_TRY(check_backends(&run->train, run->schedule->n_ranks, err));
-    return vp_fit_lacks(&run->train, run->schedule, run->prices, err) ==
-                   VP_LACK_NONE
-               ? VP_OK
-               : VP_ERR_INVALID;
-}
-
 static enum vp_status make_trainer(struct run *run, struct vp_err *err)
 {
-    enum vp_status st = run->options->dry_run ? price_plan(run, err)
-                                              : open_trainer(run, err);
+    enum vp_status st = run->options->dry_run
+                            ? vp_dry_run(&run->train, &run->priced, err)
+                            : vp_trainer_create(&run->train, &run->trainer,
+                                                err);
 
-    if (st != VP_OK && !err->text[0])
-        return st; /* another process says why */
-    if (st == VP_ERR_INVALID)
-        vp_advice_remedy(run->config, &run->train, err);
-    if (st == VP_ERR_NOMEM)
-        vp_advice_less(run->config, &run->train, err);
-    /* No field: a variable of the environment is its own place. */
-    if ((st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED) &&
-        (!err->fields || err->fields[0]))
-        vp_err_prefix(err, "%s", vp_config_blame(run->config, err->fields));
-    /* What does not fit was not begun: as with memory_limit, it is refused. */
-    return st == VP_ERR_NOMEM ? VP_ERR_UNSUPPORTED : st;
+    if (st == VP_OK) {
+        run->schedule = run->trainer ? vp_trainer_schedule(run->trainer)
+                                     : &run->priced.schedule;
+        run->prices = run->trainer ? vp_trainer_prices(run->trainer)
+                                   : run->priced.stages;
+    }
+    return vp_advice_explain(run->config, &run->train, st, err);
 }
 
 /* ---- Summary ------------------------------------------------------------ */
