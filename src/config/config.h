@@ -6,6 +6,7 @@
 #include "data/data.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "plan/plan.h"
 
 enum vp_device_kind {
     VP_DEVICE_KIND_AUTO,
@@ -123,6 +124,7 @@ struct vp_config {
     size_t memory_limit;    /* bytes per stage; 0: none */
     enum vp_transport distributed_backend;
     struct vp_machine_list machines; /* by number of rank; may be empty */
+    const enum vp_edge_kind *edges;  /* as in struct vp_plan */
     const char *network_interface;   /* between hosts; NULL: any */
     const char *container;           /* an image, or NULL */
     /* run */

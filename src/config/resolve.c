@@ -1,5 +1,6 @@
 #include "config/resolve.h"
 
+#include "config/edges.h"
 #include "config/keys.h"
 #include "config/placement.h"
 #include "config/schedule_file.h"
@@ -522,7 +523,7 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
     VP_TRY(resolve_ties(config, err));
     if (config->partition.n == 0 && vp_config_n_stages(config) > 1)
         VP_TRY(balance(config, dims, err));
-    return VP_OK;
+    return vp_edges_resolve(config, err);
 }
 
 void vp_resolve_train(const struct vp_config *config,
@@ -543,6 +544,7 @@ void vp_resolve_train(const struct vp_config *config,
     train->clip_per_stage = config->clip_per_stage;
     train->fast_sums = config->fast_reduce;
     train->plan.compress = config->compress_activations;
+    train->plan.edges = config->edges;
     train->plan.accumulation_steps = config->accumulation_steps;
     train->timeout_ms = config->watchdog_seconds * 1000;
 }
