@@ -23,8 +23,8 @@ static inline bool vp_counter_reached(struct vp_counter *counter,
                      target) >= 0;
 }
 
-/* Adds 1 and wakes those who wait. What was written before is visible to
- * whoever sees the new value. */
+/* Adds 1 and wakes the waiting threads. What was written before is visible to
+ * a thread that sees the new value. */
 void vp_counter_add(struct vp_counter *counter);
 
 /* Returns once the counter has reached `target`; VP_ERR_TIMEOUT at

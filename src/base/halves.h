@@ -3,10 +3,10 @@
  *
  * `low` is the lower half of the float's bits. `high` is the upper one, plus 1
  * where `low` is 0x8000 or more: that is the nearest BF16, and of two as near
- * the one farther from zero. (To even would not do: after it nobody could tell
- * from which side a tie had come.) So whoever joins them knows when to take the
- * 1 away again, and every float comes back as it was, also one so large that
- * `high` is infinite. All NaNs become one, and so does their high half. */
+ * the one farther from zero. (Rounding ties to even would lose from which
+ * side a tie came.) So joining them knows when to subtract the 1 again, and
+ * every float comes back as it was, also one so large that `high` is infinite.
+ * All NaNs become one, and so does their high half. */
 #ifndef VP_BASE_HALVES_H
 #define VP_BASE_HALVES_H
 

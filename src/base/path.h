@@ -9,8 +9,8 @@
  * ever. False for files, folders and what cannot be looked at. */
 bool vp_path_is_special(const char *path);
 
-/* Opens for writing, as fopen() with "w" or "a", and closes on exec. A FIFO that
- * nobody reads is an error, ENXIO, where fopen() waits. */
+/* Opens for writing, as fopen() with "w" or "a", and closes on exec. A FIFO
+ * without a reader is an error, ENXIO, where fopen() waits. */
 FILE *vp_path_create(const char *path, bool append);
 
 #endif

@@ -37,7 +37,7 @@ struct vp_pool {
     struct note *notes;     /* n_threads */
     int n_started;
 
-    /* The current job; written while nobody is inside. */
+    /* The current job; written while no thread runs it. */
     vp_pool_fn fn;
     void *ctx;
     int n_tasks;

@@ -19,7 +19,7 @@
 #include <time.h>
 
 enum {
-    /* The thread looks up this often even if nobody wakes it. */
+    /* The thread checks its state this often even if it is not woken. */
     WRITER_WAIT_MS = 1000,
     FACTS_BYTES = 64 << 10, /* to begin with */
 };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The reader looks up this often even if nobody wakes it. */
+/* The reader checks its state this often even if it is not woken. */
 enum { READER_WAIT_MS = 1000 };
 
 /* A ring of depth + 1 batches: `depth` made ahead and the one in use.

@@ -99,7 +99,7 @@ static enum vp_status open_file(const struct vp_shard *shard, hid_t *file_out,
     /* Closing a file then closes whatever was opened in it. */
     rc = H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
 #if H5_VERSION_GE(1, 10, 7)
-    /* Nobody writes, and some network file systems know no locks. */
+    /* The file is only read, and some network file systems have no locks. */
     if (rc >= 0)
         rc = H5Pset_file_locking(access, false, true);
 #endif

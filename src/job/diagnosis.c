@@ -220,8 +220,9 @@ static int first_missing(const struct vp_roster *roster)
     return -1;
 }
 
-/* Whoever started the ranks asks all to end when one has died, and kills them a
- * moment later. If that was seen all at once, who was not asked died first. */
+/* True if `a` ended before `b`. mpirun and srun send SIGTERM to all ranks when
+ * one has died, and kill them a moment later. If all ends were seen at once,
+ * the rank that had not received SIGTERM died first. */
 static bool ended_before(const struct vp_roster *roster,
                          const struct vp_watched *a, const struct vp_watched *b)
 {

@@ -48,8 +48,8 @@ void vp_supervisor_signal(const struct vp_supervisor *supervisor, int signal);
 int vp_supervisor_n_came(const struct vp_supervisor *supervisor);
 int vp_supervisor_n_connected(const struct vp_supervisor *supervisor);
 
-/* Whoever started the ranks says that nothing of them is left: those that have
- * not come will not, those that are there are dead. */
+/* Tells the supervisor that the launcher of the ranks has ended and no rank is
+ * left: ranks that have not connected never will, connected ones are dead. */
 void vp_supervisor_launcher_ended(struct vp_supervisor *supervisor);
 
 /* After VP_OUTCOME_FAILED, also when all was ended since: one screen about how

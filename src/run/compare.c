@@ -363,8 +363,8 @@ static void tell_run(const struct comparison *c, int i, int round,
 
 /* ---- The simulated side ------------------------------------------------- */
 
-/* The same stages, one minibatch at a time: hardly ever do two of them compute
- * at once, so that nobody disturbs the times. */
+/* The same stages, one minibatch at a time: two of them hardly ever compute at
+ * once, so the times of one are not disturbed by another. */
 static struct vp_config alone(const struct vp_config *config,
                               const struct plan *plan, const int *zeros)
 {
