@@ -34,13 +34,14 @@ function(vp_cuda_plugin)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.c)
   list(APPEND sources ${CMAKE_SOURCE_DIR}/src/backend/args.c)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${folder}/*.cu)
-  set(include ${VP_INCLUDE_ROOT})
   set(all_gpus -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_80,code=compute_80)
   set(hopper -gencode arch=compute_90a,code=sm_90a) # what no other GPU has
   set(flags -std=c++17 -O3 -fmad=false -Xcompiler -fPIC
-    -Xcompiler -fvisibility=hidden -I${include}/base -I${include}/device
-    -I${include}/graph -I${include}/optim -I${include}/backend -lineinfo)
+    -Xcompiler -fvisibility=hidden -lineinfo -I${VP_PRIVATE_ROOT}/backend)
+  foreach(need base device graph optim)
+    list(APPEND flags -I${VP_PUBLIC_ROOT}/${need})
+  endforeach()
   if(VP_DEVELOPER)
     list(APPEND flags -Xcompiler -Wall,-Wextra -Werror all-warnings)
   endif()
@@ -66,8 +67,7 @@ function(vp_cuda_plugin)
   add_library(vpipe_cuda MODULE ${sources} ${objects})
   target_include_directories(vpipe_cuda SYSTEM PRIVATE ${VP_CUDA_INCLUDE}
     ${VP_CUPTI_INCLUDE})
-  target_include_directories(vpipe_cuda PRIVATE
-    ${VP_INCLUDE_ROOT}/backend)
+  vp_private(vpipe_cuda backend)
   target_link_libraries(vpipe_cuda PRIVATE vp_device vp_graph vp_optim vp_flags
     ${VP_LIB_cublasLt} ${VP_LIB_cudnn} ${VP_LIB_cudart_static}
     Threads::Threads stdc++ dl rt m)

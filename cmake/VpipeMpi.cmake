@@ -29,7 +29,7 @@ function(vp_mpi_plugin)
   list(APPEND sources ${CMAKE_SOURCE_DIR}/src/comm/comm.c
     ${CMAKE_SOURCE_DIR}/src/comm/local/local.c)
   add_library(vpipe_mpi MODULE ${sources})
-  target_include_directories(vpipe_mpi PRIVATE ${VP_INCLUDE_ROOT}/comm)
+  vp_private(vpipe_mpi comm)
   target_link_libraries(vpipe_mpi PRIVATE vp_device vp_flags MPI::MPI_C
     Threads::Threads)
   # MPICH's MPI_STATUSES_IGNORE is an array of no elements to gcc.

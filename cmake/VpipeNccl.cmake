@@ -15,7 +15,7 @@ function(vp_nccl_plugin)
     list(FILTER sources EXCLUDE REGEX "/nccl/check\\.c$")
   endif()
   add_library(vpipe_nccl MODULE ${sources})
-  target_include_directories(vpipe_nccl PRIVATE ${VP_INCLUDE_ROOT}/comm)
+  vp_private(vpipe_nccl comm)
   if(VP_NCCL_INCLUDE AND VP_CUDART_INCLUDE)
     target_include_directories(vpipe_nccl SYSTEM PRIVATE ${VP_NCCL_INCLUDE}
       ${VP_CUDART_INCLUDE})
