@@ -537,10 +537,32 @@ refuse 'file is no folder; give --resume the folder of a run that was saved' \
 # shellcheck disable=SC2086
 refuse "gpip is no folder; did you mean 'gpipe'?" \
     train "$configs/bert_one.yml" $tiny --resume gpip
+for place in file file/runs file//a/b/; do
+    # shellcheck disable=SC2086
+    refuse 'file is a file, not a folder; choose another --output or log_directory' \
+        train "$configs/bert_one.yml" $tiny --set log_directory=$place
+    refuse 'file is a file, not a folder; choose another --output or log_directory' \
+        compare "$configs/compare/gpipe.yml" --output $place
+done
+# A run does not mix its files with others, nor replaces a config.yml.
+mkdir others
+echo mine >others/config.yml
+: >others/.hidden
+: >others/notes.txt
 # shellcheck disable=SC2086
-refuse "file/runs: cannot create the folder (Not a directory); choose another\
- --output or log_directory" \
-    train "$configs/bert_one.yml" $tiny --set log_directory=file/runs
+refuse "others/ holds files that are not of a run ('config.yml'); choose a new\
+ or empty folder, for example --output others/run" \
+    train "$configs/bert_one.yml" $tiny --output others/
+[ "$(cat others/config.yml)" = mine ] || fail 'a config.yml was replaced'
+rm others/config.yml others/notes.txt
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $tiny --output others --quiet
+# What a run left that was stopped before its first step is its own.
+mkdir begun
+: >begun/lock
+: >begun/config.yml
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $tiny --output begun --quiet
 if [ "$(id -u)" -ne 0 ]; then
     mkdir closed
     chmod a-w closed

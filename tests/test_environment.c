@@ -569,8 +569,8 @@ static void a_place_without_folders_is_named(void **state)
     run(NULL, "train", "model.yml", "--set", "log_directory=/proc/x/y", NULL);
     expect_line(2, ": cannot create the folder (");
     run(NULL, "train", "model.yml", "--output", "model.yml/x", NULL);
-    expect_line(2, "model.yml/x: cannot create the folder (Not a directory); "
-                   "choose another --output or log_directory");
+    expect_line(2, "model.yml is a file, not a folder; choose another "
+                   "--output or log_directory");
 }
 
 /* The folder of a live run is its own, whatever is in there. */

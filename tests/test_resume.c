@@ -1060,7 +1060,7 @@ static void files_are_no_folders(void **state)
     job.output = "config.yml/run";
     assert_int_equal(run(&job), 1);
     assert_non_null(strstr(shared->error_text,
-                           "cannot create the folder (Not a directory); choose "
+                           "/config.yml is a file, not a folder; choose "
                            "another --output or log_directory"));
 }
 

@@ -1715,8 +1715,39 @@ static void test_a_place_for_a_folder(void **state)
     assert_int_equal(vp_folder_check_place("/dev/null/x", &err),
                      VP_ERR_INVALID);
     assert_string_equal(err.text,
-                        "/dev/null/x: cannot create the folder (Not a "
-                        "directory); choose another --output or log_directory");
+                        "/dev/null is a file, not a folder; choose another "
+                        "--output or log_directory");
+}
+
+/* A folder for a run is new, empty or was begun by a run. */
+static void test_a_folder_with_other_files(void **state)
+{
+    static const struct {
+        const char *name; /* of a file that is put into the folder */
+        bool good;        /* with those before it */
+    } cases[] = {
+        { ".gitignore", true },
+        { "notes.txt", false },
+        { "config.yml", false },
+        { "command_history.log", true },
+    };
+    char folder[256], file[512];
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    snprintf(folder, sizeof(folder), "%s", folder_of("others"));
+    assert_int_equal(vp_folder_check(folder, &err), VP_OK);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    assert_int_equal(vp_folder_check(folder, &err), VP_OK);
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        snprintf(file, sizeof(file), "%s/%s", folder, cases[i].name);
+        assert_int_equal(vp_folder_write_text(file, "text", &err), VP_OK);
+        assert_int_equal(vp_folder_check(folder, &err),
+                         cases[i].good ? VP_OK : VP_ERR_INVALID);
+        if (!cases[i].good)
+            assert_non_null(
+                strstr(err.text, i == 1 ? "('notes.txt')" : "('config.yml')"));
+    }
 }
 
 static void test_disk_space(void **state)
@@ -1803,6 +1834,7 @@ int main(void)
         cmocka_unit_test(test_table_has_user_numbers),
         cmocka_unit_test(test_table_cuts_long_lists),
         cmocka_unit_test(test_a_place_for_a_folder),
+        cmocka_unit_test(test_a_folder_with_other_files),
         cmocka_unit_test(test_disk_space),
         cmocka_unit_test(test_lines_break_between_words),
         cmocka_unit_test(test_tables_break_between_columns),

@@ -8,6 +8,7 @@
 #include "config/hosts.h"
 #include "run/command.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -28,20 +29,41 @@ static enum vp_status cannot_create(const char *path, int error,
                       path, strerror(error));
 }
 
+static enum vp_status not_a_folder(const char *path, struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s is a file, not a folder; choose another --output or "
+                      "log_directory",
+                      path);
+}
+
+/* Removes the last name of `path`, which becomes empty after the last one. */
+static void leave_folder(char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 0 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    path[n] = '\0';
+}
+
 enum vp_status vp_folder_check_place(const char *path, struct vp_err *err)
 {
     char above[1024];
-    struct stat info;
-    size_t n;
+    struct stat info = { .st_mode = S_IFDIR };
 
     snprintf(above, sizeof(above), "%s", path);
-    while (above[0] && stat(above, &info) != 0 && errno == ENOENT) {
-        for (n = strlen(above); n > 0 && above[n - 1] == '/'; n--)
-            ;
-        while (n > 0 && above[n - 1] != '/')
-            n--;
-        above[n] = '\0';
+    while (above[0] && stat(above, &info) != 0) {
+        if (errno != ENOENT && errno != ENOTDIR)
+            return cannot_create(path, errno, err);
+        leave_folder(above);
     }
+    if (above[0] && !S_ISDIR(info.st_mode))
+        return not_a_folder(above, err);
     if (access(above[0] ? above : ".", W_OK | X_OK) != 0)
         return cannot_create(path, errno, err);
     return VP_OK;
@@ -112,6 +134,43 @@ static enum vp_status cannot_write(const char *path, int error,
                       "%s: cannot be written (%s); choose another --output or "
                       "log_directory",
                       path, strerror(error));
+}
+
+/* Whether a run has been here: the launcher writes one file first, the run the
+ * other. */
+static bool is_of_a_run(const char *name)
+{
+    return strcmp(name, "lock") == 0 ||
+           strcmp(name, "command_history.log") == 0;
+}
+
+/* VP_ERR_INVALID for a folder with files that are not of a run, hidden ones
+ * aside: a run would mix its own with them, or replace a config.yml. */
+static enum vp_status check_own(const char *path, struct vp_err *err)
+{
+    char first[NAME_MAX + 1] = "";
+    const struct dirent *entry;
+    size_t n = strlen(path);
+    bool own = false;
+    DIR *dir = opendir(path);
+
+    if (!dir)
+        return cannot_write(path, errno, err);
+    while ((entry = readdir(dir))) {
+        own = own || is_of_a_run(entry->d_name);
+        if (entry->d_name[0] != '.' &&
+            (!first[0] || strcmp(entry->d_name, first) < 0))
+            snprintf(first, sizeof(first), "%s", entry->d_name);
+    }
+    closedir(dir);
+    if (own || !first[0])
+        return VP_OK;
+    while (n > 0 && path[n - 1] == '/')
+        n--;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s holds files that are not of a run ('%.80s'); choose "
+                      "a new or empty folder, for example --output %.*s/run",
+                      path, first, (int)n, path);
 }
 
 /* Of a folder that no other run uses. */
@@ -190,12 +249,10 @@ enum vp_status vp_folder_check(const char *path, struct vp_err *err)
     if (stat(path, &info) != 0)
         return VP_OK; /* nothing is there; whether it can be made will show */
     if (!S_ISDIR(info.st_mode))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s is a file, not a folder; choose another --output "
-                          "or log_directory",
-                          path);
+        return not_a_folder(path, err);
     if (access(path, W_OK | X_OK) != 0)
         return cannot_write(path, errno, err);
+    VP_TRY(check_own(path, err));
     VP_TRY(vp_folder_check_live(path, err));
     return check_unused(path, err);
 }
@@ -265,6 +322,7 @@ enum vp_status vp_folder_create(const struct vp_config *config,
     else
         vp_folder_choose(config, "", out->path, sizeof(out->path));
     VP_TRY(vp_folder_make(out->path, err));
+    VP_TRY(check_own(out->path, err));
     VP_TRY(lock_folder(out, err));
     VP_TRY(check_unused(out->path, err));
     VP_TRY(open_metrics(out, err));

@@ -17,13 +17,14 @@ struct vp_folder {
 void vp_folder_choose(const struct vp_config *config, const char *what,
                       char *path, size_t n);
 /* VP_ERR_INVALID if the folder that `path` is to be made in, or `path` itself if
- * it is there, cannot be written. */
+ * it is there, cannot be written or is a file. */
 enum vp_status vp_folder_check_place(const char *path, struct vp_err *err);
 /* The folder and those it lies in. */
 enum vp_status vp_folder_make(const char *path, struct vp_err *err);
 /* Whether a new run may be put there: VP_ERR_INVALID for a folder that cannot be
- * written, that a live run has locked, or that holds a run that made a step.
- * What one left that was stopped before that is no reason. */
+ * written, that a live run has locked, or that holds a run that made a step or
+ * files that are not of a run (hidden ones aside). What a run left that was
+ * stopped before its first step is no reason. */
 enum vp_status vp_folder_check(const char *path, struct vp_err *err);
 /* VP_ERR_INVALID if a run has locked the folder; does not lock it. */
 enum vp_status vp_folder_check_live(const char *path, struct vp_err *err);

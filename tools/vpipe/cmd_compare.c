@@ -320,6 +320,9 @@ static int run(const struct job *job)
         vp_folder_choose(&job->configs[0], "compare-", folder, sizeof(folder));
     run.output = folder;
     run.stop = &stop;
+    st = vp_folder_check_place(folder, &err);
+    if (st != VP_OK)
+        return failed(st, &err);
     catch_signals();
     st = vp_compare_run(job->configs, options->n, &run, &events,
                         job->contestants, &err);
