@@ -128,6 +128,17 @@ refuse "vpipe train: option '--set' needs a value; write '--set KEY=VALUE'" \
     train a.yml --set
 refuse "vpipe train: option '--output' needs a value; write '--output DIR'" \
     train a.yml --output=
+# An option is not the value of the one before it.
+refuse "vpipe train: option '--verbose' needs a value, but '--dry-run' follows;\
+ write '--verbose LIST'" train a.yml --verbose --dry-run
+refuse "vpipe train: option '--verbose' needs a list, not 'a.yml'; write for\
+ example '--verbose stages,time'" train --verbose a.yml
+refuse "vpipe train: option '--output' needs a value, but '--set=layers=2'\
+ follows; write '--output DIR'" train a.yml --output --set=layers=2
+refuse "vpipe train: option '--set' needs a value, but '--lr' follows; write\
+ '--set KEY=VALUE'" train a.yml --set --lr 3
+refuse "vpipe schedule: option '--svg' needs a value, but '-h' follows; write\
+ '--svg FILE'" schedule 1f1b --svg -h
 refuse "vpipe train: option '--quiet' takes no value; remove '=1'" \
     train a.yml --quiet=1
 for bad in 0 -3 2.5 many 99999999999999999999; do

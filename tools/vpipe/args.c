@@ -53,33 +53,6 @@ static int unknown_flag(const struct tool_args *args, const char *word,
     return ARGS_BAD;
 }
 
-/* The value after '=' or in the next argument. */
-static int take_value(struct tool_args *args, int i, const char *equals,
-                      const char **value_out)
-{
-    const struct tool_flag *flag = &args->flags[i];
-
-    if (!flag->value && equals) {
-        tool_usage_error("%s: option '%s' takes no value; remove '%s'",
-                         args->command, flag->name, equals);
-        return ARGS_BAD;
-    }
-    if (!flag->value)
-        return i;
-    if (equals)
-        *value_out = equals + 1;
-    else if (args->at < args->argc)
-        *value_out = args->argv[args->at++];
-    else
-        *value_out = "";
-    if (!(*value_out)[0]) {
-        tool_usage_error("%s: option '%s' needs a value; write '%s %s'",
-                         args->command, flag->name, flag->name, flag->value);
-        return ARGS_BAD;
-    }
-    return i;
-}
-
 /* Whether the first `n` characters of `word` are this flag. "_" counts as "-":
  * the original vPipe has both, and keys have "_". */
 static bool is_flag(const char *word, size_t n, const char *name)
@@ -90,6 +63,44 @@ static bool is_flag(const char *word, size_t n, const char *name)
         if (word[i] != name[i] && (word[i] != '_' || name[i] != '-'))
             return false;
     return true;
+}
+
+/* What begins with two dashes is an option, known or not, and not the value of
+ * the one before it; after '=' it may be one. */
+static bool is_option(const char *word)
+{
+    return strcmp(word, "-h") == 0 || (strncmp(word, "--", 2) == 0 && word[2]);
+}
+
+/* The value after '=' or in the next argument. */
+static int take_value(struct tool_args *args, int i, const char *equals,
+                      const char **value_out)
+{
+    const struct tool_flag *flag = &args->flags[i];
+    const char *next = args->at < args->argc ? args->argv[args->at] : "";
+
+    if (!flag->value && equals) {
+        tool_usage_error("%s: option '%s' takes no value; remove '%s'",
+                         args->command, flag->name, equals);
+        return ARGS_BAD;
+    }
+    if (!flag->value)
+        return i;
+    if (!equals && is_option(next)) {
+        tool_usage_error("%s: option '%s' needs a value, but '%.80s' follows; "
+                         "write '%s %s'",
+                         args->command, flag->name, next, flag->name,
+                         flag->value);
+        return ARGS_BAD;
+    }
+    *value_out = equals ? equals + 1 : next;
+    args->at += !equals && args->at < args->argc;
+    if (!(*value_out)[0]) {
+        tool_usage_error("%s: option '%s' needs a value; write '%s %s'",
+                         args->command, flag->name, flag->name, flag->value);
+        return ARGS_BAD;
+    }
+    return i;
 }
 
 int args_next(struct tool_args *args, const char **value_out)

@@ -165,6 +165,11 @@ static int take_flag(struct train_args *out, int flag, const char *value)
     case FLAG_LOSS_BELOW:
         return goal_set(&out->goal, value);
     case FLAG_VERBOSE:
+        if (strpbrk(value, "./")) /* the configuration */
+            return tool_usage_error("vpipe train: option '--verbose' needs a "
+                                    "list, not '%.200s'; write for example "
+                                    "'--verbose stages,time'",
+                                    value);
         out->verbose = true;
         return set_key(out, "verbose=[%s]", value);
     case FLAG_DRY_RUN:
