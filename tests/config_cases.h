@@ -286,6 +286,10 @@ static const struct refused bad_values[] = {
     { BERT "learning_rate_policy: linear\n", NULL,
       "a.yml:2: key 'learning_rate_policy' must be one of constant, step, "
       "polynomial, exponential_decay, inverse_sqrt, cosine, not 'linear'; "
+      "use 'polynomial' (the root of the steps left)" },
+    { BERT "learning_rate_policy: falling\n", NULL,
+      "a.yml:2: key 'learning_rate_policy' must be one of constant, step, "
+      "polynomial, exponential_decay, inverse_sqrt, cosine, not 'falling'; "
       "write for example 'learning_rate_policy: polynomial'" },
     { BERT "activation: \"\"\n", NULL,
       "a.yml:2: key 'activation' must be one of relu, gelu, gelu_tanh, not "
@@ -294,8 +298,8 @@ static const struct refused bad_values[] = {
       "a.yml:2: key 'kernels' must be one of fast, reference, not 'quick'; "
       "write for example 'kernels: fast'" },
     { BERT "device: gpu\n", NULL,
-      "a.yml:2: key 'device' must be one of auto, cpu, cuda, not 'gpu'; did you "
-      "mean 'cpu'?" },
+      "a.yml:2: key 'device' must be one of auto, cpu, cuda, not 'gpu'; use "
+      "'cuda'" },
     { BERT "device: cuda:1\n", NULL,
       "a.yml:2: key 'device' must be one of auto, cpu, cuda, not 'cuda:1'; "
       "numbers of GPUs belong to machines, one entry per rank, for example "

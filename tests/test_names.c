@@ -3,6 +3,7 @@
 #include "base/nearest.h"
 #include "config/config.h"
 #include "config/hints.h"
+#include "config/key.h"
 #include "config/keys.h"
 
 #include <limits.h>
@@ -90,6 +91,25 @@ static void load_ok(const char *yaml, const char *set, struct vp_config *out)
 
 /* ---- Keys and options --------------------------------------------------- */
 
+/* A key of another program that is one here, under another name. */
+#define SAME(name, key)                                                   \
+    {                                                                     \
+        name, "use '" key "'", "use '" key "'", "use '--set " key "=...'" \
+    }
+#define NOTED(name, key, note)                                        \
+    {                                                                 \
+        name, "use '" key "' (" note ")", "use '" key "' (" note ")", \
+            "use '--set " key "=...' (" note ")"                      \
+    }
+#define ALL(name, remedy)            \
+    {                                \
+        name, remedy, remedy, remedy \
+    }
+#define OR_FLAG(name, key, flag)                                 \
+    {                                                            \
+        name, "use '" key "'", "use '" key "'", "use '" flag "'" \
+    }
+
 /* The remedy in a file, in --set and as an option. */
 static const struct {
     const char *name, *file, *set, *flag;
@@ -137,6 +157,58 @@ static const struct {
     { "world_size", "use 'stages' (one rank each, more with replicas)",
       "use 'stages' (one rank each, more with replicas)",
       "use '--set stages=...' (one rank each, more with replicas)" },
+    /* Megatron-LM */
+    SAME("pipeline_model_parallel_size", "stages"),
+    NOTED("tensor_model_parallel_size", "mp_size",
+          "tensor parallel ranks; only 1 yet"),
+    NOTED("virtual_pipeline_model_parallel_size", "chunks",
+          "with schedule interleaved"),
+    SAME("num_layers", "layers"),
+    SAME("hidden_size", "hidden"),
+    SAME("ffn_hidden_size", "ffn"),
+    SAME("num_attention_heads", "heads"),
+    SAME("max_position_embeddings", "positions"),
+    NOTED("global_batch_size", "accumulation_steps",
+          "minibatches of batch_size samples in an update"),
+    OR_FLAG("train_iters", "total_steps", "--max-steps N"),
+    SAME("lr_decay_style", "learning_rate_policy"),
+    NOTED("lr_warmup_iters", "lr_warmup", "a share of all steps"),
+    SAME("save_interval", "checkpoint_every"),
+    SAME("eval_interval", "eval_every"),
+    SAME("eval_iters", "eval_batches"),
+    SAME("log_interval", "print_frequency"),
+    SAME("clip_grad", "grad_clip"),
+    SAME("adam_beta1", "beta1"),
+    SAME("data_path", "data_dir"),
+    ALL("load", "use '--resume DIR' (a checkpoint that vpipe wrote)"),
+    { "recompute_granularity",
+      "use 'recompute_ratio: 1' (or a smaller share of each stage)",
+      "use 'recompute_ratio=1' (or a smaller share of each stage)",
+      "use '--set recompute_ratio=1' (or a smaller share of each stage)" },
+    ALL("use_distributed_optimizer",
+        "remove it: stages hold whole weights and moments"),
+    /* DeepSpeed */
+    NOTED("train_batch_size", "batch_size",
+          "an update takes accumulation_steps minibatches"),
+    SAME("train_micro_batch_size_per_gpu", "batch_size"),
+    SAME("gradient_clipping", "grad_clip"),
+    SAME("steps_per_print", "print_frequency"),
+    SAME("pp_size", "stages"),
+    ALL("local_rank", "remove it: mpirun, srun or machines number the ranks"),
+    /* Hugging Face Trainer */
+    SAME("per_device_train_batch_size", "batch_size"),
+    SAME("lr_scheduler_type", "learning_rate_policy"),
+    SAME("warmup_ratio", "lr_warmup"),
+    SAME("max_grad_norm", "grad_clip"),
+    SAME("save_steps", "checkpoint_every"),
+    SAME("save_total_limit", "keep_checkpoints"),
+    SAME("logging_steps", "print_frequency"),
+    SAME("eval_steps", "eval_every"),
+    SAME("adam_epsilon", "eps"),
+    OR_FLAG("output_dir", "log_directory", "--output DIR"),
+    ALL("resume_from_checkpoint", "use '--resume DIR'"),
+    ALL("report_to",
+        "remove it: metrics.jsonl in the run folder has every step"),
 };
 
 static void test_names_of_keys(void **state)
@@ -203,19 +275,76 @@ static void test_own_keys_are_none(void **state)
     }
 }
 
-/* What a remedy names exists. */
-static void test_remedies_are_keys(void **state)
+/* Values that other programs take for a key. */
+static void test_words(void **state)
 {
-    (void)state;
-    for (size_t i = 0; i < VP_COUNT_OF(names); i++) {
-        char key[64];
+    static const struct {
+        const char *set, *remedy;
+    } cases[] = {
+        { "device=gpu", "not 'gpu'; use 'cuda'" },
+        { "device=GPU", "not 'GPU'; use 'cuda'" },
+        { "device=nvidia", "not 'nvidia'; use 'cuda'" },
+        { "device=gpu:1",
+          "not 'gpu:1'; numbers of GPUs belong to machines, one "
+          "entry per rank, for example ['localhost:1']" },
+        { "device=cup", "not 'cup'; did you mean 'cpu'?" },
+        { "precision=bfloat16", "not 'bfloat16'; use 'bf16'" },
+        { "precision=16", "not '16'; use 'fp16'" },
+        { "sync_mode=sync", "not 'sync'; use 'bsp'" },
+        { "activation=gelu_new", "not 'gelu_new'; use 'gelu_tanh'" },
+        { "schedule=zero-bubble", "not 'zero-bubble'; use 'zb-h1'" },
+        { "learning_rate_policy=linear",
+          "not 'linear'; use 'polynomial' (the root of the steps left)" },
+    };
 
-        if (strncmp(names[i].set, "use '", 5) != 0 || names[i].set[5] == '-')
-            continue;
-        snprintf(key, sizeof(key), "%.*s", (int)strcspn(names[i].set + 5, "'="),
-                 names[i].set + 5);
-        if (!vp_key_find(key))
-            fail_msg("%s: '%s' is no key", names[i].name, key);
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        const char *said = refused("model_type: bert\n", cases[i].set);
+
+        if (!strstr(said, cases[i].remedy))
+            fail_msg("%s: %s", cases[i].set, said);
+    }
+}
+
+/* The text between the quotes of "use '...'", up to one of `stop`. */
+static const char *used(const char *remedy, const char *stop)
+{
+    static char text[64];
+
+    snprintf(text, sizeof(text), "%.*s", (int)strcspn(remedy + 5, stop),
+             remedy + 5);
+    return text;
+}
+
+/* Every remedy of the table names a key, a word of it or an option, or says
+ * what to do without. */
+static void test_remedies_exist(void **state)
+{
+    const char *name, *of;
+
+    (void)state;
+    for (int i = 0; (name = vp_hint_at(i, &of)); i++) {
+        char remedy[256] = "";
+        bool found = of ? vp_hint_word(of, name, remedy, sizeof(remedy))
+                        : vp_hint(VP_HINT_SET, name, remedy, sizeof(remedy));
+
+        assert_true(found && strlen(remedy) < sizeof(remedy) - 1);
+        if (strncmp(remedy, "use '", 5) != 0)
+            assert_memory_equal(remedy, "remove it: ", 11);
+        else if (of)
+            assert_true(vp_key_find(of)->type == VP_KEY_MODEL
+                            ? vp_model_find(used(remedy, "'")) != NULL
+                            : vp_key_find_word(vp_key_find(of),
+                                               used(remedy, "'")) >= 0);
+        else if (remedy[5] != '-' && !vp_key_find(used(remedy, "'=")))
+            fail_msg("%s: %s", name, remedy);
+        for (int k = 0; k < i; k++) {
+            const char *before_of, *before = vp_hint_at(k, &before_of);
+
+            if (strcmp(before, name) == 0 &&
+                strcmp(before_of ? before_of : "", of ? of : "") == 0)
+                fail_msg("%s stands twice", name);
+        }
     }
 }
 
@@ -364,7 +493,8 @@ int main(void)
         cmocka_unit_test(test_names_of_keys),
         cmocka_unit_test(test_names_of_options),
         cmocka_unit_test(test_own_keys_are_none),
-        cmocka_unit_test(test_remedies_are_keys),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_remedies_exist),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_nearest_path),
         cmocka_unit_test(test_long_paths),

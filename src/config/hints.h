@@ -19,4 +19,11 @@ enum vp_hint_place {
 bool vp_hint(enum vp_hint_place place, const char *name, char *out,
              size_t n_bytes);
 
+/* The same for a word that `key` does not take: "use 'cuda'" for gpu. */
+bool vp_hint_word(const char *key, const char *word, char *out, size_t n_bytes);
+
+/* The i-th name of the table, and in `key_out` the key that it is a value of
+ * (NULL: it is a key or an option); NULL after the last. */
+const char *vp_hint_at(int i, const char **key_out);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/nearest.h"
 #include "base/value.h"
+#include "config/hints.h"
 #include "config/module.h"
 #include "config/placement.h"
 #include "config/schedule_file.h"
@@ -209,17 +210,31 @@ void vp_entry_example(const struct vp_entry *entry, const struct vp_key *key,
              entry->assign, entry->example ? entry->example : key->example);
 }
 
-/* "cuda:1" */
+/* "cuda:1", "gpu:1" */
 static bool is_word_with_number(const struct vp_key *key,
                                 const struct vp_entry *entry)
 {
-    char word[LIST_BYTES];
+    char word[LIST_BYTES], remedy[LIST_BYTES];
 
-    if (entry->kind != VP_YAML_SCALAR || !strchr(entry->text, ':'))
+    if (!strchr(entry->text, ':'))
         return false;
     snprintf(word, sizeof(word), "%.*s", (int)strcspn(entry->text, ":"),
              entry->text);
-    return vp_key_find_word(key, word) >= 0;
+    return vp_key_find_word(key, word) >= 0 ||
+           vp_hint_word(key->name, word, remedy, sizeof(remedy));
+}
+
+/* Writes what to do about a word that another program takes; false: unknown. */
+static bool find_remedy(const struct vp_key *key, const struct vp_entry *entry,
+                        char *out, size_t n_bytes)
+{
+    if (entry->kind != VP_YAML_SCALAR)
+        return false;
+    if (key->numbers && is_word_with_number(key, entry)) {
+        snprintf(out, n_bytes, "%s", key->numbers);
+        return true;
+    }
+    return vp_hint_word(key->name, entry->text, out, n_bytes);
 }
 
 enum vp_status vp_key_refuse(const struct vp_key *key,
@@ -227,16 +242,16 @@ enum vp_status vp_key_refuse(const struct vp_key *key,
                              const struct vp_config *config, struct vp_err *err)
 {
     char expects[LIST_BYTES + 32], shown[VP_SHOWN_BYTES], list[LIST_BYTES];
-    char example[VP_EXAMPLE_BYTES];
+    char example[VP_EXAMPLE_BYTES], remedy[LIST_BYTES];
     struct vp_entry good = *entry;
     const char *meant = NULL;
 
     vp_key_expects(key, config, expects, sizeof(expects));
     vp_entry_show(entry, shown);
-    if (key->numbers && is_word_with_number(key, entry))
+    if (find_remedy(key, entry, remedy, sizeof(remedy)))
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key '%s' must be %s, not %s; %s", entry->place,
-                          entry->key, expects, shown, key->numbers);
+                          entry->key, expects, shown, remedy);
     /* Near numbers in the names of modules mean nothing. */
     if (has_words(key, config) && entry->kind == VP_YAML_SCALAR &&
         key->type != VP_KEY_MODULE) {
