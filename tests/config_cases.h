@@ -304,8 +304,8 @@ static const struct refused bad_values[] = {
       "a.yml:2: key 'device' must be one of auto, cpu, cuda, not 'cuda:1'; "
       "numbers of GPUs belong to machines, one entry per rank, for example "
       "['localhost:1']" },
-    { BERT "device: gpu:1\n", NULL,
-      "a.yml:2: key 'device' must be one of auto, cpu, cuda, not 'gpu:1'; "
+    { BERT "device: tpu:1\n", NULL,
+      "a.yml:2: key 'device' must be one of auto, cpu, cuda, not 'tpu:1'; "
       "write for example 'device: cpu'" },
     { BERT "precision: fp\n", NULL,
       "a.yml:2: key 'precision' must be one of fp32, tf32, bf16, fp16, not "
