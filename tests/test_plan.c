@@ -170,13 +170,89 @@ static void many_blocks(void **state)
     assert_true(max <= total / N_STAGES + 1e9);
 }
 
+/* The work of the busiest rank. */
+static double busiest(const double *costs, int n, int n_stages, const int *rank,
+                      const int *partition)
+{
+    double work[MAX_BLOCKS] = { 0.0 }, most = 0.0;
+    int i = 0;
+
+    for (int s = 0; s < n_stages; s++)
+        for (int end = i + partition[s]; i < end; i++)
+            work[rank[s]] += costs[s * n + i];
+    for (int r = 0; r < n_stages; r++)
+        most = work[r] > most ? work[r] : most;
+    return most;
+}
+
+static void try_ranks(const double *costs, int n, int n_stages, int stage,
+                      int left, const int *rank, int *partition, double *best)
+{
+    if (stage == n_stages - 1) {
+        double most;
+
+        partition[stage] = left;
+        most = busiest(costs, n, n_stages, rank, partition);
+        *best = most < *best ? most : *best;
+        return;
+    }
+    for (int k = 1; k <= left - (n_stages - 1 - stage); k++) {
+        partition[stage] = k;
+        try_ranks(costs, n, n_stages, stage + 1, left - k, rank, partition,
+                  best);
+    }
+}
+
+/* Ranks with two stages, in turn or in a V: never worse than stages that are
+ * balanced one by one, and mostly the best partition there is. */
+static void ranks_are_balanced(void **state)
+{
+    int n_cases = 0, n_best = 0, n_better = 0;
+
+    (void)state;
+    for (uint32_t round = 0; round < 400; round++) {
+        int n_ranks = 2 + (int)(round % 2), n_stages = 2 * n_ranks;
+        int n = n_stages + (int)draw(round, 1000, 5);
+        int rank[MAX_BLOCKS], plain[MAX_BLOCKS], got[MAX_BLOCKS];
+        int trial[MAX_BLOCKS], sum = 0;
+        double costs[MAX_BLOCKS * MAX_BLOCKS], best = INFINITY, most, before;
+
+        for (int s = 0; s < n_stages; s++)
+            rank[s] = s < n_ranks     ? s
+                      : round / 2 % 2 ? s - n_ranks
+                                      : n_stages - 1 - s;
+        for (int i = 0; i < n_stages * n; i++)
+            costs[i] = 1 + draw(round, (uint32_t)(i % n), 9);
+        assert_int_equal(vp_plan_balance(costs, n, n_stages, plain), VP_OK);
+        assert_int_equal(
+            vp_plan_balance_ranks(costs, n, n_stages, rank, n_ranks, got),
+            VP_OK);
+        for (int s = 0; s < n_stages; s++) {
+            assert_true(got[s] >= 1);
+            sum += got[s];
+        }
+        assert_int_equal(sum, n);
+        try_ranks(costs, n, n_stages, 0, n, rank, trial, &best);
+        most = busiest(costs, n, n_stages, rank, got);
+        before = busiest(costs, n, n_stages, rank, plain);
+        assert_true(most <= before);
+        n_better += most < before;
+        n_best += most == best;
+        n_cases++;
+    }
+    print_message("busiest rank: %d of %d as fast as can be, %d better than "
+                  "balanced stages\n",
+                  n_best, n_cases, n_better);
+    assert_true(n_best * 5 >= n_cases * 4);
+    assert_true(n_better * 4 >= n_cases);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_brute_force),
-        cmocka_unit_test(known_answers),
-        cmocka_unit_test(stages_may_differ),
-        cmocka_unit_test(many_blocks),
+        cmocka_unit_test(equals_brute_force), cmocka_unit_test(known_answers),
+        cmocka_unit_test(stages_may_differ),  cmocka_unit_test(many_blocks),
+        cmocka_unit_test(ranks_are_balanced),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
