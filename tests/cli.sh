@@ -431,6 +431,21 @@ run 0 train "$configs/bert_one.yml" $group --set stages=2 \
 has out 'lists     by the greedy rule: v-auto has none that keep 3 chunks'
 has vauto/config.yml 'schedule_memory: 3'
 [ "$(losses one)" = "$(losses vauto)" ] || fail 'v-auto is not one stage'
+# A schedule that is made for the stages. Its lists go on with the run.
+# shellcheck disable=SC2086
+run 0 train "$configs/bert_one.yml" $group --set stages=2 --set schedule=auto \
+    --set recompute_ratio=0.5 --set checkpoint_every=2 --max-steps 2 --output auto
+has out 'schedule  auto (bsp)'
+has out 'lists     made for FLOPs and 4 half stages per rank: 2 chunks'
+has auto/config.yml 'schedule: auto'
+has auto/checkpoints/step-2/manifest.json '"schedule": "schedule=auto stages=4'
+run 0 train auto/config.yml --resume auto --dry-run
+has out ', as it was saved'
+run 0 train auto/config.yml --resume auto --dry-run --set schedule_memory=3
+! grep -q 'as it was saved' out || fail 'lists for other memory go on'
+run 0 train auto/config.yml --resume auto
+has out ', as it was saved'
+[ "$(losses one)" = "$(losses auto)" ] || fail 'auto is not one stage'
 # A schedule from a file.
 run 0 schedule v-half --stages 2 --minibatches 6 --text own.txt
 # shellcheck disable=SC2086

@@ -550,12 +550,12 @@ static const struct refused bad_pipelines[] = {
     { NINE "schedule: eval\n", NULL,
       "a.yml:3: key 'schedule' must be one of 1f1b, gpipe, pipedream, "
       "macrobatch, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, v-auto, "
-      "dualpipe-v, or a path, not 'eval'; write for example 'schedule: "
+      "dualpipe-v, auto, or a path, not 'eval'; write for example 'schedule: "
       "1f1b'" },
     { NINE "schedule: zb_v\n", NULL,
       "a.yml:3: key 'schedule' must be one of 1f1b, gpipe, pipedream, "
       "macrobatch, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, v-auto, "
-      "dualpipe-v, or a path, not 'zb_v'; did you mean 'zb-v'?" },
+      "dualpipe-v, auto, or a path, not 'zb_v'; did you mean 'zb-v'?" },
     { NINE ASP "schedule: pipedream\nmacrobatch: true\n", NULL,
       "a.yml:4: key 'schedule' is pipedream, but macrobatch at a.yml:5 is "
       "true; remove one" },
@@ -579,6 +579,24 @@ static const struct refused bad_pipelines[] = {
     { NINE "schedule: zb-v\nschedule_memory: 4\n", NULL,
       "a.yml:4: key 'schedule_memory' has no effect with schedule zb-v; "
       "remove it" },
+    { NINE "schedule: zb-v\nschedule_costs: [1, 1, 1]\n", NULL,
+      "a.yml:4: key 'schedule_costs' has no effect with schedule zb-v; remove "
+      "it" },
+    { NINE "stages: 2\nschedule: auto\nschedule_costs: 3\n", NULL,
+      "a.yml:5: key 'schedule_costs' has 1 number; give three, the times of a "
+      "forward, a backward and a weight gradient, for example [1, 1.4, 0.6]" },
+    { NINE "stages: 2\nschedule: auto\nschedule_costs: [1, 2]\n", NULL,
+      "a.yml:5: key 'schedule_costs' has 2 numbers; give three, the times of a "
+      "forward, a backward and a weight gradient, for example [1, 1.4, 0.6]" },
+    { NINE "stages: 2\nschedule: auto\nreplicas: [2, 2]\n", NULL,
+      "a.yml:4: schedule auto: 2 replicas of stage 0; it takes none, use zb-h2 "
+      "or zb-v" },
+    { NINE ASP "schedule: auto\n", NULL,
+      "a.yml:4: key 'schedule' is auto, which needs sync_mode bsp; set that, "
+      "or use pipedream" },
+    { NINE "stages: 2\nschedule: auto\nwarmup_depths: [1, 0]\n", NULL,
+      "a.yml:5: key 'warmup_depths': schedule auto has no warm-up depth to "
+      "set; leave the depths out" },
     { NINE "schedule: interleaved\nstages: 2\nreplicas: [1, 2]\n", NULL,
       "a.yml:5: key 'replicas': ranks of schedule interleaved own several "
       "stages and need the same number of replicas everywhere; give that, or "

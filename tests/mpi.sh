@@ -98,7 +98,7 @@ for n in 2 3 4 8; do
             done
         done
     done
-    for schedule in interleaved zb-v v-half; do
+    for schedule in interleaved zb-v v-half auto; do
         for tied in true false; do
             set_all stages=$n chunks=2 sync_mode=bsp schedule=$schedule \
                 accumulation_steps=$n tie_embeddings=$tied

@@ -9,6 +9,7 @@
 #include "config/keys.h"
 
 #include "base/rng.h"
+#include "runtime/state.h"
 #include "sched/schedule.h"
 
 #include <errno.h>
@@ -1177,6 +1178,7 @@ static const char *example_context(const char *name)
         { "macrobatch", ASP },
         { "chunks", "schedule: zb-v\nstages: 2\n" },
         { "schedule_memory", "schedule: v-auto\nstages: 4\n" },
+        { "schedule_costs", "schedule: auto\nstages: 4\n" },
         { "partition", "layers: 4\n" },
         { "replicas", "stages: 3\n" },
         { "ranks", "stages: 4\n" },
@@ -1225,6 +1227,124 @@ static void test_examples_work(void **state)
 }
 
 /* ---- Writing ------------------------------------------------------------ */
+
+/* The schedule that `auto` made, after all checks. */
+static void parse_auto(const struct vp_config *c, struct vp_schedule *out)
+{
+    struct vp_err err = { .text = "" };
+
+    assert_non_null(c->schedule_text);
+    if (vp_schedule_parse(c->schedule_text, "auto", out, &err) != VP_OK ||
+        vp_schedule_validate(out, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_string_equal(out->name, "auto");
+    assert_int_equal(out->n_stages, c->stages * c->chunks);
+    assert_int_equal(out->n_ranks, c->stages);
+    assert_int_equal(out->n_mb, c->accumulation_steps);
+    assert_true(out->global_norm);
+    assert_int_equal(c->partition.n, out->n_stages);
+}
+
+/* Slots of a rank; a whole stage counts as two. */
+static double halves(const struct vp_schedule *schedule, int rank)
+{
+    const struct vp_rank_list *list = &schedule->ranks[rank];
+    double sum = 0.0;
+
+    for (int i = 0; i < list->n_stages; i++)
+        sum += 2.0 / list->n_stages * schedule->stages[list->stages[i]].n_slots;
+    return sum;
+}
+
+#define AUTO_8 \
+    BERT "layers: 8\nstages: 4\nschedule: auto\naccumulation_steps: 8\n"
+
+/* Chunks and their places are chosen, or kept to what is given; a rank has no
+ * more slots than it may; stages that recompute have an R for every B. */
+static void test_schedule_auto(void **state)
+{
+    static const struct {
+        const char *yaml;
+        int chunks; /* 0: open */
+        int memory;
+        bool recompute;
+    } cases[] = {
+        { AUTO_8, 0, 8, false },
+        { AUTO_8 "schedule_memory: 4\n", 0, 4, false },
+        { AUTO_8 "schedule_memory: 2\n", 0, 2, false },
+        { AUTO_8 "chunks: 1\n", 1, 8, false },
+        { AUTO_8 "chunks: 2\nrecompute_ratio: 0.5\n", 2, 8, true },
+        { AUTO_8 "chunks: 3\n", 3, 8, false },
+        { AUTO_8 "partition: [5, 4, 4, 4]\n", 1, 8, false },
+        { AUTO_8 "partition: [2, 2, 2, 2, 2, 2, 2, 3]\n", 2, 8, false },
+        { AUTO_8 "recompute_ratio: [1, 1, 1, 1]\n", 1, 8, true },
+        { AUTO_8 "schedule_costs: [1, 2, 0.5]\n", 0, 8, false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_config c;
+        struct vp_schedule schedule;
+        int n_r = 0;
+
+        load_ok(cases[i].yaml, NULL, &c);
+        parse_auto(&c, &schedule);
+        if (cases[i].chunks > 0)
+            assert_int_equal(c.chunks, cases[i].chunks);
+        assert_int_equal(
+            schedule.stages[c.stages % schedule.n_stages].first_rank,
+            c.chunks == 1  ? 0
+            : c.schedule_v ? c.stages - 1
+                           : 0);
+        for (int r = 0; r < schedule.n_ranks; r++)
+            assert_true(halves(&schedule, r) <= cases[i].memory);
+        for (int k = 0; k < schedule.n_actions; k++)
+            n_r += schedule.actions[k].kind == VP_ACTION_R;
+        assert_int_equal(n_r, cases[i].recompute ? 8 * schedule.n_stages : 0);
+        vp_schedule_release(&schedule);
+        vp_config_release(&c);
+    }
+}
+
+static double time_of(const char *text, double f, double b, double w)
+{
+    struct vp_stage_costs stages[VP_MAX_STAGES];
+    struct vp_sched_costs costs = { .stages = stages };
+    struct vp_schedule schedule;
+    struct vp_timing timing;
+    struct vp_err err = { .text = "" };
+    double makespan;
+
+    for (int s = 0; s < VP_MAX_STAGES; s++)
+        stages[s] = (struct vp_stage_costs){ .f = f, .b = b, .w = w };
+    assert_int_equal(vp_schedule_parse(text, "auto", &schedule, &err), VP_OK);
+    assert_int_equal(vp_simulate(&schedule, &costs, &timing, &err), VP_OK);
+    makespan = timing.makespan;
+    vp_timing_release(&timing);
+    vp_schedule_release(&schedule);
+    return makespan;
+}
+
+/* Costs that the user gives decide: lists made for long backwards are shorter
+ * under long backwards than lists made for long forwards, and the reverse. */
+static void test_schedule_costs_decide(void **state)
+{
+    struct vp_config f, b;
+
+    (void)state;
+    load_ok(AUTO_8 "chunks: 1\nschedule_memory: 6\n"
+                   "schedule_costs: [3, 1, 1]\n",
+            NULL, &f);
+    load_ok(AUTO_8 "chunks: 1\nschedule_memory: 6\n"
+                   "schedule_costs: [1, 3, 1]\n",
+            NULL, &b);
+    assert_true(time_of(f.schedule_text, 3, 1, 1) <
+                time_of(b.schedule_text, 3, 1, 1));
+    assert_true(time_of(b.schedule_text, 1, 3, 1) <
+                time_of(f.schedule_text, 1, 3, 1));
+    vp_config_release(&f);
+    vp_config_release(&b);
+}
 
 static void assert_same_config(const struct vp_config *a,
                                const struct vp_config *b)
@@ -1286,6 +1406,12 @@ static void assert_same_config(const struct vp_config *a,
     assert_int_equal(a->sync_mode, b->sync_mode);
     assert_int_equal(a->macrobatch, b->macrobatch);
     assert_int_equal(a->schedule, b->schedule);
+    assert_int_equal(a->schedule_v, b->schedule_v);
+    assert_int_equal(a->schedule_memory, b->schedule_memory);
+    assert_reals(&a->schedule_costs, b->schedule_costs.n, b->schedule_costs.at);
+    assert_int_equal(!a->schedule_text, !b->schedule_text);
+    if (a->schedule_text)
+        assert_string_equal(a->schedule_text, b->schedule_text);
     assert_int_equal(a->stages, b->stages);
     assert_int_equal(a->chunks, b->chunks);
     assert_ints(&a->partition, b->partition.n, b->partition.at);
@@ -1342,6 +1468,10 @@ static void test_round_trip(void **state)
     check_round_trip(NINE ASP "stages: 3\nreplicas: [2, 1, 3]\n");
     check_round_trip(NINE ASP "stages: 2\nmacrobatch: true\n");
     check_round_trip(NINE "schedule: zb-v\nstages: 2\n");
+    check_round_trip(NINE "schedule: auto\nstages: 2\n");
+    check_round_trip(NINE "schedule: auto\nstages: 2\nrecompute_ratio: 0.5\n");
+    check_round_trip(NINE "schedule: auto\nstages: 4\nchunks: 1\n"
+                          "schedule_memory: 5\nschedule_costs: [1, 2, .5]\n");
     check_round_trip(BERT "module: vgpus=8\ndirectory: sub\n");
     check_round_trip(BERT "precision: fp16\n");
     check_round_trip(BERT "precision: fp16\nloss_scale: off\n");
@@ -1644,6 +1774,8 @@ int main(void)
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_size_help_names_the_defaults),
         cmocka_unit_test(test_examples_work),
+        cmocka_unit_test(test_schedule_auto),
+        cmocka_unit_test(test_schedule_costs_decide),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_written_paths),
         cmocka_unit_test(test_shipped_files),

@@ -437,6 +437,8 @@ static void cuts_change_no_held_out_loss(void **state)
         { "stages=2", "sync_mode=bsp", "schedule=v-half", "chunks=2" },
         { "stages=2", "sync_mode=bsp", "schedule=v-auto", "schedule_memory=3" },
         { "stages=2", "sync_mode=bsp", "schedule=dualpipe-v", "chunks=2" },
+        { "stages=2", "sync_mode=bsp", "schedule=auto", "chunks=1" },
+        { "stages=2", "sync_mode=bsp", "schedule=auto", "chunks=2" },
     };
     static const char *const more[] = { "forward_only=true", "batch_size=7",
                                         NULL };

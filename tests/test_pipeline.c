@@ -281,6 +281,91 @@ static void stages_recompute_by_their_sets(void **state)
     run_free(&run);
 }
 
+/* The lists of auto for random costs, as text. */
+static char *auto_text(const struct setup *setup, int memory)
+{
+    struct vp_stage_costs stages[VP_MAX_STAGES];
+    struct vp_sched_costs costs = { .stages = stages };
+    double limits[VP_MAX_STAGES];
+    struct vp_sched_limits most = { .rank = limits };
+    bool recompute[VP_MAX_STAGES];
+    struct vp_sched_config config = { .name = "auto",
+                                      .n_stages = setup->n_stages,
+                                      .n_chunks = setup->n_chunks,
+                                      .v_shape = setup->schedule_v,
+                                      .n_mb = setup->accumulation,
+                                      .recompute = recompute,
+                                      .global_norm = true,
+                                      .costs = &costs,
+                                      .limits = &most };
+    struct vp_schedule schedule;
+    struct vp_err err = { .text = "" };
+    char *text = NULL;
+
+    for (int s = 0; s < setup->n_stages * setup->n_chunks; s++) {
+        stages[s] = (struct vp_stage_costs){ .f = 1 + rand_below(3),
+                                             .b = 1 + rand_below(3),
+                                             .w = 1 + rand_below(3),
+                                             .r = 1 + rand_below(2) };
+        recompute[s] = setup->ratios[s] > 0.0;
+        limits[s] = memory;
+    }
+    if (vp_schedule_make(&config, &schedule, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(vp_schedule_print(&schedule, 0, &text), VP_OK);
+    vp_schedule_release(&schedule);
+    return text;
+}
+
+/* `auto` in all three placements, with R where it found it best. */
+static void auto_gives_the_same_bits(void **state)
+{
+    static const struct {
+        int n_stages, n_chunks, memory;
+        bool v_shape;
+    } cases[] = {
+        { 1, 1, 2, false }, { 2, 1, 2, false }, { 4, 1, 3, false },
+        { 2, 2, 3, false }, { 3, 2, 6, false }, { 2, 2, 4, true },
+        { 4, 2, 5, true },  { 4, 2, 8, true },
+    };
+
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
+        struct setup setup = usual;
+        struct run want, got;
+
+        set_type(&setup, *state);
+        setup.model = models[m];
+        setup.layers = 4;
+        setup.accumulation = 5;
+        setup.n_steps = 3;
+        setup.grad_clip = 0.5f;
+        train(&want, &setup);
+        for (size_t c = 0; c < VP_COUNT_OF(cases); c++) {
+            static const double ratios[] = { 0.0, 0.5, 1.0, 1.0 };
+            double stage_ratios[VP_MAX_STAGES];
+            int partition[VP_MAX_STAGES];
+            struct setup pipe = setup;
+            char *text;
+
+            pipe.schedule = "auto";
+            pipe.n_stages = cases[c].n_stages;
+            pipe.n_chunks = cases[c].n_chunks;
+            pipe.schedule_v = cases[c].v_shape;
+            random_partition(partition, pipe.n_stages * pipe.n_chunks,
+                             n_blocks_of(&setup));
+            for (int s = 0; s < pipe.n_stages * pipe.n_chunks; s++)
+                stage_ratios[s] = ratios[rand_below(4)];
+            pipe.partition = partition;
+            pipe.ratios = stage_ratios;
+            text = auto_text(&pipe, cases[c].memory);
+            pipe.schedule_text = text;
+            train(&got, &pipe);
+            assert_same(&want, &got, setup.n_steps);
+            free(text);
+        }
+    }
+}
+
 /* Lists from a text instead of the generator that is named: here in an order
  * that no generator writes, two forwards and a backward first. */
 static void lists_by_hand_give_the_same_bits(void **state)
@@ -1024,6 +1109,7 @@ int main(void)
         cmocka_unit_test(any_set_gives_the_bits_of_replicas),
         cmocka_unit_test(any_set_gives_the_bits_of_early_updates),
         cmocka_unit_test(stages_recompute_by_their_sets),
+        cmocka_unit_test(auto_gives_the_same_bits),
         cmocka_unit_test(lists_by_hand_give_the_same_bits),
         cmocka_unit_test(early_updates_give_the_same_bits),
         cmocka_unit_test(wrong_partitions_are_refused),

@@ -730,6 +730,7 @@ static void any_number_of_stages_goes_on(void **state)
         { "stages=2", "schedule=v-min" },
         { "stages=2", "schedule=v-auto" },
         { "stages=2", "schedule=dualpipe-v" },
+        { "stages=2", "schedule=auto" },
     };
     struct job job = { .sets = { "stages=4", "layers=4",
                                  "accumulation_steps=2" },

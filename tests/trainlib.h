@@ -50,6 +50,7 @@ struct setup {
     int n_stages, n_chunks;
     int schedule_memory;
     const char *schedule_text;
+    bool schedule_v;
     const int *partition, *replicas, *depth, *rank_numbers;
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
     const uint64_t *sets; /* per block, recomputed; NULL: by the ratios */
@@ -208,6 +209,7 @@ static inline enum vp_status run_create(struct run *run,
         .plan.n_chunks = setup->n_chunks,
         .plan.schedule_memory = setup->schedule_memory,
         .plan.schedule_text = setup->schedule_text,
+        .plan.schedule_v = setup->schedule_v,
         .plan.partition = setup->partition,
         .plan.replicas = setup->replicas,
         .plan.depth = setup->depth,

@@ -98,8 +98,12 @@ struct vp_config {
     bool macrobatch; /* asp: schedule is macrobatch */
     int schedule;    /* its generator: vp_generator_at() */
     const struct vp_schedule_file *schedule_file; /* or NULL */
-    int schedule_memory; /* v-auto: chunks that a rank may keep; else 0 */
-    int stages;          /* without replicas: ranks */
+    const char *schedule_text; /* lists of schedule_file, or those that were
+                                  made for auto; NULL: the generator's */
+    bool schedule_v;           /* auto: the two chunks of a rank are in a V */
+    int schedule_memory; /* v-auto, auto: chunks that a rank may keep; else 0 */
+    struct vp_real_list schedule_costs; /* auto: of F, B, W; empty: FLOPs */
+    int stages;                         /* without replicas: ranks */
     int chunks; /* stages of a rank; there are stages x chunks in all */
     struct vp_int_list partition;         /* blocks; empty: one stage */
     bool recompute;                       /* false: ratios count as 0 */

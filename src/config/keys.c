@@ -89,15 +89,14 @@ static const char *sync_word(int i)
     return WORD_FROM(words, i);
 }
 
-/* Forwards alone train nothing; a planned schedule needs costs. */
+/* Forwards alone train nothing. */
 static const char *schedule_word(int i)
 {
     const struct vp_generator *generator = vp_generator_at(i);
 
     if (!generator)
         return NULL;
-    return generator->forward_only || generator->planned ? ""
-                                                         : generator->name;
+    return generator->forward_only ? "" : generator->name;
 }
 
 /* The transports that work; the others are named in the table. */
@@ -168,9 +167,14 @@ static bool has_chunks(const struct vp_config *config)
     return vp_generator_at(config->schedule)->chunks;
 }
 
+static bool is_planned(const struct vp_config *config)
+{
+    return vp_generator_at(config->schedule)->planned;
+}
+
 static bool has_memory(const struct vp_config *config)
 {
-    return vp_generator_at(config->schedule)->memory;
+    return vp_generator_at(config->schedule)->memory || is_planned(config);
 }
 
 /* ---- Defaults that depend on an earlier key ----------------------------- */
@@ -231,7 +235,7 @@ static void after_macrobatch(struct vp_config *config)
 
 static void after_schedule(struct vp_config *config)
 {
-    config->chunks = has_chunks(config) ? 2 : 1;
+    config->chunks = has_chunks(config) && !is_planned(config) ? 2 : 1;
 }
 
 static void after_precision(struct vp_config *config)
@@ -433,14 +437,21 @@ const struct vp_key vp_keys[] = {
       .group = "pipeline", .after = after_schedule, .example = "1f1b",
       .fallback = "(1f1b; asp pipedream)",
       .from = "sync_mode",
-      .meaning = "order of the work; pipedream and macrobatch are asp; or the "
-      "path of a file that 'vpipe schedule --text' wrote, as './own.txt' "
-      "(bsp)" },
+      .meaning = "order of the work; pipedream and macrobatch are asp; auto is "
+      "made for the FLOPs of the stages; or the path of a file that 'vpipe "
+      "schedule --text' wrote, as './own.txt' (bsp)" },
     { ROW("schedule_memory", VP_KEY_INT, schedule_memory), .min = 2,
       .max = 2 * VP_MAX_STAGES, .group = "pipeline",
       .fallback = "(2 x stages)", .example = "6", .applies = has_memory,
       .depends_on = "schedule",
-      .meaning = "chunks whose activations a rank may keep; v-auto only" },
+      .meaning = "chunks (half stages) whose activations a rank may keep; "
+      "v-auto and auto" },
+    { ROW("schedule_costs", VP_KEY_REALS, schedule_costs), .min = 1e-6,
+      .max = 1e6, .group = "pipeline", .fallback = "(FLOPs)",
+      .example = "[1, 1.4, 0.6]", .applies = is_planned,
+      .depends_on = "schedule",
+      .meaning = "auto: times of a forward, a backward and a weight gradient "
+      "of a mean stage, in any unit; stages differ by their FLOPs" },
     { ROW("stages", VP_KEY_INT, stages), .min = 1, .max = VP_MAX_STAGES,
       .group = "pipeline", .fallback = "(as partition, or 1)",
       .example = "4", .meaning = "stages of the pipeline" },
@@ -449,7 +460,7 @@ const struct vp_key vp_keys[] = {
       .applies = has_chunks, .depends_on = "schedule",
       .from = "schedule",
       .meaning = "stages per rank: 2 in a V (zb-v, v-half, v-min, v-auto, "
-      "dualpipe-v), any number for interleaved" },
+      "dualpipe-v), any number for interleaved; auto chooses 1 or 2" },
     { ROW("partition", VP_KEY_PLAN, partition), .min = 1, .max = 100000,
       .group = "pipeline", .fallback = "(equal work)",
       .example = "[3, 2, 2, 2]",

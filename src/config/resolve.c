@@ -3,11 +3,13 @@
 #include "config/edges.h"
 #include "config/keys.h"
 #include "config/placement.h"
+#include "config/schedule_auto.h"
 #include "config/schedule_file.h"
 #include "plan/balance.h"
 #include "runtime/trainer/trainer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum {
     GROUP = 32, /* minibatches of an update, as in the original */
@@ -124,7 +126,9 @@ static enum vp_status resolve_stages(struct vp_config *config,
     } else if (config->stages == 0) {
         config->stages = 1;
     }
-    if (generator_of(config)->memory && config->schedule_memory == 0) {
+    vp_schedule_auto_chunks(config);
+    if ((generator_of(config)->memory || generator_of(config)->planned) &&
+        config->schedule_memory == 0) {
         config->schedule_memory = 2 * config->stages;
         vp_origin_derive(config, "schedule_memory", "as much as 1f1b");
     }
@@ -444,31 +448,67 @@ static void fill_costs(const struct vp_config *config,
     }
 }
 
-/* Stages of equal work by FLOPs: forward, backward, recomputed share. */
-static enum vp_status balance(struct vp_config *config,
-                              const struct vp_dims *dims, struct vp_err *err)
+enum vp_status vp_resolve_balance(const struct vp_config *config,
+                                  const struct vp_graph *graph,
+                                  int *partition_out, struct vp_err *err)
 {
-    size_t n = (size_t)vp_config_n_stages(config);
-    struct vp_arena arena = { NULL };
-    struct vp_graph graph;
-    double *costs;
-    int *partition;
+    const struct vp_sched_config sched = {
+        .name = generator_of(config)->name,
+        .n_stages = config->stages,
+        .n_chunks = config->chunks,
+        .v_shape = config->schedule_v,
+    };
+    int n = vp_config_n_stages(config), n_replicas;
+    double *costs = calloc((size_t)n * (size_t)graph->n_blocks, sizeof(*costs));
+    int ranks[VP_MAX_STAGES];
     enum vp_status st = VP_ERR_NOMEM;
 
-    VP_TRY(vp_model_build(config->model, &config->sizes, dims, &graph, err));
-    costs = vp_arena_alloc(&arena, n * (size_t)graph.n_blocks * sizeof(*costs));
-    partition = vp_arena_alloc(&config->arena, n * sizeof(*partition));
-    if (costs && partition) {
-        fill_costs(config, &graph, costs);
-        st = vp_plan_balance(costs, graph.n_blocks, (int)n, partition);
+    for (int s = 0; s < n; s++)
+        vp_sched_place(&sched, s, &ranks[s], &n_replicas);
+    if (costs) {
+        fill_costs(config, graph, costs);
+        st = config->chunks > 1
+                 ? vp_plan_balance_ranks(costs, graph->n_blocks, n, ranks,
+                                         config->stages, partition_out)
+                 : vp_plan_balance(costs, graph->n_blocks, n, partition_out);
     }
-    vp_arena_release(&arena);
-    vp_graph_release(&graph);
-    if (st != VP_OK)
+    free(costs);
+    return st == VP_OK ? VP_OK : no_memory(config, err);
+}
+
+static enum vp_status set_balanced(struct vp_config *config,
+                                   const struct vp_graph *graph,
+                                   struct vp_err *err)
+{
+    int n = vp_config_n_stages(config);
+    int *partition = vp_arena_alloc(&config->arena,
+                                    (size_t)n * sizeof(*partition));
+
+    if (!partition)
         return no_memory(config, err);
-    config->partition = (struct vp_int_list){ partition, (int)n };
+    VP_TRY(vp_resolve_balance(config, graph, partition, err));
+    config->partition = (struct vp_int_list){ partition, n };
     vp_origin_derive(config, "partition", "equal work by FLOPs");
     return VP_OK;
+}
+
+/* What follows from the FLOPs of the model: a partition, the lists of auto. */
+static enum vp_status plan_by_flops(struct vp_config *config,
+                                    const struct vp_dims *dims,
+                                    struct vp_err *err)
+{
+    bool planned = generator_of(config)->planned;
+    struct vp_graph graph;
+    enum vp_status st;
+
+    if (!planned &&
+        (config->partition.n > 0 || vp_config_n_stages(config) == 1))
+        return VP_OK;
+    VP_TRY(vp_model_build(config->model, &config->sizes, dims, &graph, err));
+    st = planned ? vp_schedule_auto_make(config, &graph, err)
+                 : set_balanced(config, &graph, err);
+    vp_graph_release(&graph);
+    return st;
 }
 
 /* ---- All of it ---------------------------------------------------------- */
@@ -521,8 +561,7 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
     VP_TRY(check_ranks(config, err));
     VP_TRY(check_depths(config, err));
     VP_TRY(resolve_ties(config, err));
-    if (config->partition.n == 0 && vp_config_n_stages(config) > 1)
-        VP_TRY(balance(config, dims, err));
+    VP_TRY(plan_by_flops(config, dims, err));
     return vp_edges_resolve(config, err);
 }
 
@@ -530,9 +569,10 @@ void vp_resolve_train(const struct vp_config *config,
                       struct vp_train_config *train)
 {
     train->plan.schedule = vp_generator_at(config->schedule)->name;
-    train->plan.schedule_memory = config->schedule_memory;
-    if (config->schedule_file)
-        train->plan.schedule_text = config->schedule_file->text;
+    if (!generator_of(config)->planned) /* else it is in the lists */
+        train->plan.schedule_memory = config->schedule_memory;
+    train->plan.schedule_text = config->schedule_text;
+    train->plan.schedule_v = config->schedule_v;
     train->plan.n_stages = config->stages;
     train->plan.n_chunks = config->chunks;
     train->plan.partition = config->partition.at;

@@ -48,7 +48,6 @@ static enum vp_status keep(const struct vp_schedule *schedule, const char *path,
                           "schedule; place them in order, in turn (as "
                           "interleaved) or in a V (as zb-v)");
     *file = (struct vp_schedule_file){ .path = path,
-                                       .text = copy,
                                        .n_stages = base.n_stages,
                                        .n_chunks = base.n_chunks,
                                        .n_mb = base.n_mb };
@@ -56,6 +55,7 @@ static enum vp_status keep(const struct vp_schedule *schedule, const char *path,
         if (replicas[s] > 1)
             file->replicas = (struct vp_int_list){ replicas, base.n_stages };
     config->schedule_file = file;
+    config->schedule_text = copy;
     config->schedule = vp_generator_index(base.name);
     return VP_OK;
 }

@@ -30,6 +30,7 @@ static void cut_anew(struct vp_config *config, int n, double *ratios)
     config->warmup_depths = (struct vp_int_list){ 0 };
     config->placement = NULL;
     config->schedule_file = NULL;
+    config->schedule_text = NULL;
     if (config->distributed_backend != VP_TRANSPORT_NCCL)
         config->distributed_backend = VP_TRANSPORT_MPI;
 }

@@ -25,6 +25,7 @@ struct vp_plan {
     const char *schedule;      /* a generator; NULL: "1f1b" */
     int schedule_memory;       /* chunks that a rank may keep; 0: its default */
     const char *schedule_text; /* action lists; NULL: the generator's */
+    bool schedule_v;           /* auto: two chunks are placed in a V */
     bool early_recompute;      /* R may run before the gradient arrives */
     int accumulation_steps;    /* bsp: minibatches per update */
 

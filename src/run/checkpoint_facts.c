@@ -3,7 +3,7 @@
 #include "base/value.h"
 #include "config/key.h"
 #include "config/keys.h"
-#include "config/schedule_file.h"
+#include "sched/schedule.h"
 
 #include <float.h>
 #include <jansson.h>
@@ -62,6 +62,12 @@ static const char *const noted_keys[] = {
     "compress_activations",
 };
 
+/* What the lists of auto depend on, beside the keys above. */
+static const char *const plan_keys[] = {
+    "schedule_memory", "schedule_costs", "stages",          "chunks",
+    "partition",       "recompute",      "recompute_ratio",
+};
+
 const char *vp_state_file_name(struct vp_arena *arena,
                                const struct vp_state_item *item)
 {
@@ -96,7 +102,7 @@ struct vp_st_tensor vp_state_file_shape(const struct vp_state_item *item)
 
 /* ---- Writing ------------------------------------------------------------ */
 
-enum { VALUE_BYTES = 256 };
+enum { VALUE_BYTES = 2048 };
 
 static void add_values(const struct vp_config *config, const char *const *keys,
                        size_t n, json_t *object)
@@ -115,6 +121,24 @@ static json_t *values_of(const struct vp_config *config)
     add_values(config, fixed_keys, VP_COUNT_OF(fixed_keys), object);
     add_values(config, noted_keys, VP_COUNT_OF(noted_keys), object);
     return object;
+}
+
+/* Lists that no generator writes, and what those of auto were made for. */
+static void add_schedule(const struct vp_config *config,
+                         const struct vp_trainer *trainer, json_t *facts)
+{
+    const char *text = vp_trainer_schedule_text(trainer);
+    json_t *values;
+
+    if (!text)
+        return;
+    json_object_set_new(facts, "schedule", json_string(text));
+    if (!vp_generator_at(config->schedule)->planned)
+        return;
+    values = json_object();
+    add_values(config, plan_keys, VP_COUNT_OF(plan_keys), values);
+    json_object_set_new(values, "v_shape", json_boolean(config->schedule_v));
+    json_object_set_new(facts, "schedule_for", values);
 }
 
 /* Per block: stages may change. */
@@ -167,9 +191,7 @@ enum vp_status vp_checkpoint_facts_create(const struct vp_config *config,
                         json_integer(vp_data_info(data)->n_batches));
     add_blocks(trainer, &progress, object);
     json_object_set_new(object, "config", values_of(config));
-    if (config->schedule_file)
-        json_object_set_new(object, "schedule",
-                            json_string(config->schedule_file->text));
+    add_schedule(config, trainer, object);
     st = vp_facts_wrap(object, out);
     json_decref(object);
     return st;
@@ -212,6 +234,29 @@ enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
                           (long long)vp_data_info(data)->n_batches, place,
                           (long long)json_integer_value(batches));
     return VP_OK;
+}
+
+const char *vp_checkpoint_facts_schedule(const struct vp_facts *facts,
+                                         const struct vp_config *config)
+{
+    const json_t *object = vp_facts_object(facts);
+    const json_t *made_for = json_object_get(object, "schedule_for");
+    char value[VALUE_BYTES];
+
+    if (!made_for || !vp_generator_at(config->schedule)->planned ||
+        json_is_true(json_object_get(made_for, "v_shape")) !=
+            config->schedule_v)
+        return NULL;
+    for (size_t i = 0; i < VP_COUNT_OF(plan_keys); i++) {
+        const char *key = plan_keys[i];
+        const char *was = json_string_value(json_object_get(made_for, key));
+
+        if (!vp_key_print(vp_key_find(key), config, value, sizeof(value)))
+            value[0] = '\0';
+        if (strcmp(was ? was : "", value) != 0)
+            return NULL;
+    }
+    return json_string_value(json_object_get(object, "schedule"));
 }
 
 void vp_checkpoint_facts_compare(const struct vp_facts *facts,

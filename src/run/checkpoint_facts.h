@@ -29,6 +29,11 @@ enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
                                          const struct vp_data *data,
                                          const char *place, struct vp_err *err);
 
+/* Returns the lists of auto that the run was saved with, if the keys that they
+ * depend on are the same; NULL: make new ones. Borrowed from `facts`. */
+const char *vp_checkpoint_facts_schedule(const struct vp_facts *facts,
+                                         const struct vp_config *config);
+
 /* Calls `notice` with one line if keys differ that may change and that alter
  * what is learnt. */
 void vp_checkpoint_facts_compare(const struct vp_facts *facts,

@@ -377,6 +377,8 @@ static struct vp_config alone(const struct vp_config *config,
     copy.chunks = 1;
     copy.schedule_memory = 0;
     copy.schedule_file = NULL;
+    copy.schedule_text = NULL;
+    copy.schedule_v = false;
     copy.accumulation_steps = 1;
     copy.replicas = (struct vp_int_list){ .n = 0 };
     copy.ranks = (struct vp_int_list){ .n = 0 };

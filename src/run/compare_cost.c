@@ -2,8 +2,6 @@
  * time, the simulator, and the cores that ranks share. */
 #include "run/compare.h"
 
-#include "config/schedule_file.h"
-
 #include <stdlib.h>
 
 /* ---- Costs -------------------------------------------------------------- */
@@ -100,8 +98,9 @@ enum vp_status vp_compare_simulate(const struct vp_config *config,
         .name = vp_generator_at(config->schedule)->name,
         .n_stages = config->stages,
         .n_chunks = config->chunks,
-        .memory = config->schedule_memory,
-        .text = config->schedule_file ? config->schedule_file->text : NULL,
+        .v_shape = config->schedule_v,
+        .memory = config->schedule_text ? 0 : config->schedule_memory,
+        .text = config->schedule_text,
         .n_mb = asp ? n_mb : config->accumulation_steps,
         .replicas = config->replicas.at,
         .depth = config->warmup_depths.at,

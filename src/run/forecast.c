@@ -32,24 +32,35 @@ static void count_lines(const struct vp_train_config *train,
             : vp_recompute_tail_lines(graph, first, n, stage->recompute_ratio);
 }
 
-/* Times in GFLOP: what a rank needs for one minibatch. `recomputed` is what it
- * recomputes: of the lines, those that backward reads. */
-static struct vp_stage_costs stage_costs(const struct vp_graph *graph,
-                                         const struct vp_run_stage *stage,
-                                         double recomputed)
+static double weight_flops(const struct vp_graph *graph,
+                           const struct vp_run_stage *stage)
 {
     const struct vp_block *first = &graph->blocks[stage->first_block];
     const struct vp_block *last = first + stage->n_blocks - 1;
-    struct vp_stage_costs costs = { .r = recomputed * 1e-9 };
+    double flops = 0.0;
 
-    for (int i = first->first_op; i < last->first_op + last->n_ops; i++) {
-        const struct vp_op *op = &graph->ops[i];
+    for (int i = first->first_op; i < last->first_op + last->n_ops; i++)
+        flops += vp_op_flops(graph, &graph->ops[i], VP_PHASE_W);
+    return flops;
+}
 
-        costs.f += vp_op_flops(graph, op, VP_PHASE_F) * 1e-9;
-        costs.b += vp_op_flops(graph, op, VP_PHASE_B) * 1e-9;
-        costs.w += vp_op_flops(graph, op, VP_PHASE_W) * 1e-9;
-    }
-    return costs;
+/* Times in GFLOP: what a rank needs for one minibatch, as its programs have it.
+ * A B that is not split contains the weight gradients. */
+static struct vp_stage_costs stage_costs(const struct vp_schedule *schedule,
+                                         const struct vp_stage_price *price,
+                                         const struct vp_graph *graph,
+                                         const struct vp_run_stage *stage)
+{
+    bool split = schedule->split;
+    double w = split ? price->flops[VP_LIST_W] : weight_flops(graph, stage);
+    double b = price->flops[VP_LIST_B];
+
+    return (struct vp_stage_costs){
+        .f = 1e-9 * price->flops[VP_LIST_F],
+        .r = 1e-9 * price->flops[VP_LIST_R],
+        .b = 1e-9 * (split ? b : b - w),
+        .w = 1e-9 * w,
+    };
 }
 
 static void plan_stages(const struct vp_train_config *train,
@@ -81,7 +92,7 @@ static void plan_stages(const struct vp_train_config *train,
         };
         stage->n_params = count_params(graph, first, stage->n_blocks);
         count_lines(train, stage);
-        costs[s] = stage_costs(graph, stage, prices[s].flops[VP_LIST_R]);
+        costs[s] = stage_costs(schedule, &prices[s], graph, stage);
         stage->gflops = costs[s].f + costs[s].r + costs[s].b + costs[s].w;
         first += stage->n_blocks;
     }
@@ -114,6 +125,7 @@ static double theory(const struct vp_train_config *train,
         .name = schedule->name,
         .n_stages = train->plan.n_stages,
         .n_chunks = train->plan.n_chunks,
+        .v_shape = train->plan.schedule_v,
         .memory = train->plan.schedule_memory,
         .n_mb = schedule->n_mb,
         .replicas = train->plan.replicas,
@@ -150,7 +162,7 @@ enum vp_status vp_forecast_make(const struct vp_train_config *train,
     summary->asp = vp_generator_find(schedule->name)->stream;
     summary->group_size = schedule->n_mb;
     summary->n_actions = schedule->n_actions;
-    vp_schedule_explain(schedule, summary->fallback, sizeof(summary->fallback));
+    vp_schedule_explain(schedule, summary->lists, sizeof(summary->lists));
     summary->bubble_simulated = timing.bubble;
     summary->bubble_theory = theory(train, schedule, costs);
     vp_timing_release(&timing);

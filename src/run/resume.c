@@ -269,6 +269,12 @@ const struct vp_loader *vp_resume_loader(const struct vp_resume *resume)
     return &resume->loader;
 }
 
+const char *vp_resume_schedule(const struct vp_resume *resume,
+                               const struct vp_config *config)
+{
+    return vp_checkpoint_facts_schedule(vp_ckpt_facts(resume->ckpt), config);
+}
+
 struct vp_ckpt_entry vp_resume_entry(const struct vp_resume *resume)
 {
     struct vp_ckpt_entry entry = { .step = vp_ckpt_step(resume->ckpt) };

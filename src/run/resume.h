@@ -40,6 +40,9 @@ enum vp_status vp_resume_open(const struct vp_resume_config *config,
                               struct vp_resume **out, bool *agreed_out,
                               struct vp_err *err);
 const struct vp_loader *vp_resume_loader(const struct vp_resume *resume);
+/* The lists of auto that go on; see vp_checkpoint_facts_schedule(). */
+const char *vp_resume_schedule(const struct vp_resume *resume,
+                               const struct vp_config *config);
 /* The step, and the name in the folder of checkpoints. */
 struct vp_ckpt_entry vp_resume_entry(const struct vp_resume *resume);
 void vp_resume_close(struct vp_resume *resume);

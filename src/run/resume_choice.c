@@ -112,6 +112,7 @@ static void want_own_blocks(const struct choice *choice)
         .name = vp_generator_at(config->schedule)->name,
         .n_stages = config->stages,
         .n_chunks = config->chunks,
+        .v_shape = config->schedule_v,
         .replicas = config->replicas.n > 0 ? config->replicas.at : NULL,
     };
     int block = 0;

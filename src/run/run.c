@@ -5,6 +5,7 @@
 #include "config/buckets.h"
 #include "config/hosts.h"
 #include "config/resolve.h"
+#include "config/schedule_auto.h"
 #include "config/schedule_file.h"
 #include "job/job_phase.h"
 #include "job/processes.h"
@@ -188,6 +189,8 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
         .observe_ctx = run->verbose,
     };
     vp_resolve_train(config, train);
+    if (run->resume && vp_resume_schedule(run->resume, config))
+        train->plan.schedule_text = vp_resume_schedule(run->resume, config);
     VP_TRY(vp_devices_choose(&devices, train, &run->devices, err));
     set_steps(run);
     if (run->options->heartbeat)
@@ -258,6 +261,9 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
                             run->stages, &run->summary, err));
     if (config->schedule_file)
         run->summary.schedule = config->schedule_file->path;
+    vp_schedule_auto_describe(
+        config, run->train.plan.schedule_text != config->schedule_text,
+        run->summary.lists, sizeof(run->summary.lists));
     for (int s = 0; s < run->summary.n_stages; s++)
         run->summary.gflops_per_step += run->stages[s].gflops *
                                         config->accumulation_steps;

@@ -73,7 +73,8 @@ struct vp_run_summary {
     bool asp;
     int group_size;          /* minibatches */
     int n_actions;           /* of all ranks */
-    char fallback[128];      /* vp_schedule_explain() */
+    char lists[128];         /* what they were made for, or, see
+                                vp_schedule_explain(), why by another rule */
     double bubble_simulated; /* with FLOPs as the times of stages */
     double bubble_theory;    /* if stages were equal */
 };

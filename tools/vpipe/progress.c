@@ -391,8 +391,8 @@ static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
         summary->schedule, summary->asp ? "asp" : "bsp", summary->n_actions,
         summary->group_size, summary->group_size == 1 ? "" : "es",
         summary->n_ranks);
-    if (summary->fallback[0])
-        tool_print(out, 0, LABEL, "lists     %s\n", summary->fallback);
+    if (summary->lists[0])
+        tool_print(out, 0, LABEL, "lists     %s\n", summary->lists);
     tool_print(
         out, 0, LABEL, "bubble    simulated %.1f %%, in theory %.1f %%\n\n",
         100.0 * summary->bubble_simulated, 100.0 * summary->bubble_theory);

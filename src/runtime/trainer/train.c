@@ -234,7 +234,7 @@ static enum vp_status begin_eval(struct vp_trainer *trainer,
     struct vp_schedule *piece = next_piece(trainer);
 
     sched.name = "eval";
-    sched.v_shape = trainer->generator->v_shape;
+    sched.v_shape |= trainer->generator->v_shape;
     sched.n_mb = order->n_mb;
     sched.recompute = NULL;
     sched.global_norm = false;
@@ -639,6 +639,11 @@ enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
 }
 
 /* ---- Looking inside ----------------------------------------------------- */
+
+const char *vp_trainer_schedule_text(const struct vp_trainer *trainer)
+{
+    return trainer->config.plan.schedule_text;
+}
 
 const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer)
 {

@@ -88,6 +88,8 @@ bool vp_trainer_rank_stats(const struct vp_trainer *trainer, int rank, int i,
                            int *stage_out, struct vp_stage_stats *out);
 /* The schedule of a synchronous group, or a piece of a stream. */
 const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer);
+/* The lists that it was given, as text; NULL: a generator wrote them. */
+const char *vp_trainer_schedule_text(const struct vp_trainer *trainer);
 /* The last actions of every rank, of an idle trainer. Release with
  * vp_trace_release(). */
 enum vp_status vp_trainer_trace(struct vp_trainer *trainer, const char *name,

@@ -1,0 +1,325 @@
+#include "config/schedule_auto.h"
+
+#include "config/keys.h"
+#include "config/resolve.h"
+#include "graph/program.h"
+#include "graph/recompute.h"
+#include "runtime/state.h"
+#include "sched/schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One stage per rank, chunks in turn, two chunks in a V. */
+enum { N_PLACES = 3 };
+
+/* One way to put the stages on ranks, with what its schedule is made for. */
+struct place {
+    int partition[VP_MAX_STAGES];
+    bool recompute[VP_MAX_STAGES];
+    struct vp_stage_costs stages[VP_MAX_STAGES];
+    double limits[VP_MAX_STAGES]; /* per rank */
+    double sizes[VP_MAX_STAGES];  /* of a slot: a whole stage is 2 */
+    struct vp_sched_costs costs;
+    struct vp_sched_limits memory;
+};
+
+static const struct vp_generator *generator_of(const struct vp_config *config)
+{
+    return vp_generator_at(config->schedule);
+}
+
+/* ---- Chunks ------------------------------------------------------------- */
+
+/* Entries of a list that has one per stage; 0: there is none. */
+static int n_listed(const struct vp_config *config)
+{
+    if (config->partition.n > 0)
+        return config->partition.n;
+    return config->recompute_ratio.for_all ? 0 : config->recompute_ratio.n;
+}
+
+static bool is_open(const struct vp_config *config)
+{
+    return !vp_config_given(config, "chunks") && n_listed(config) == 0;
+}
+
+void vp_schedule_auto_chunks(struct vp_config *config)
+{
+    int n = n_listed(config), most = VP_MAX_STAGES;
+    int64_t n_blocks = config->model->n_blocks(&config->sizes);
+
+    if (!generator_of(config)->planned || vp_config_given(config, "chunks"))
+        return;
+    most = n_blocks < most ? (int)n_blocks : most;
+    config->chunks = 1;
+    if (n > 0 && n % config->stages == 0)
+        config->chunks = n / config->stages;
+    else if (n == 0 && config->stages > 1 && 2 * config->stages <= most)
+        config->chunks = 2;
+}
+
+/* ---- Costs -------------------------------------------------------------- */
+
+/* Seconds, or any unit, per FLOP of a phase. */
+struct rates {
+    double f, b, w;
+};
+
+static double phase_flops(const struct vp_graph *graph, int first_block,
+                          int n_blocks, enum vp_phase phase)
+{
+    const struct vp_block *first = &graph->blocks[first_block];
+    const struct vp_block *last = first + n_blocks - 1;
+    double flops = 0.0;
+
+    for (int i = first->first_op; i < last->first_op + last->n_ops; i++)
+        flops += vp_op_flops(graph, &graph->ops[i], phase);
+    return flops;
+}
+
+/* 1 per GFLOP, or so that all chunks of a rank together take the times of
+ * schedule_costs, on average. */
+static struct rates rates_of(const struct vp_config *config,
+                             const struct vp_graph *graph)
+{
+    const struct vp_real_list *given = &config->schedule_costs;
+    double flops[3];
+
+    for (int i = 0; i < 3; i++)
+        flops[i] = phase_flops(graph, 0, graph->n_blocks,
+                               i == 0   ? VP_PHASE_F
+                               : i == 1 ? VP_PHASE_B
+                                        : VP_PHASE_W) /
+                   config->stages;
+    if (given->n == 0 || !(flops[0] > 0.0 && flops[1] > 0.0 && flops[2] > 0.0))
+        return (struct rates){ 1e-9, 1e-9, 1e-9 };
+    return (struct rates){ given->at[0] / flops[0], given->at[1] / flops[1],
+                           given->at[2] / flops[2] };
+}
+
+/* Weight gradients of operators that are recomputed run with B. */
+static enum vp_status stage_costs(const struct vp_graph *graph,
+                                  const struct vp_stage_spec *spec,
+                                  const struct rates *rates,
+                                  struct vp_stage_costs *out,
+                                  struct vp_err *err)
+{
+    double b = phase_flops(graph, spec->first_block, spec->n_blocks,
+                           VP_PHASE_B);
+    struct vp_program program;
+
+    VP_TRY(vp_program_lower(graph, spec, NULL, NULL, &program, err));
+    *out = (struct vp_stage_costs){
+        .f = rates->f * program.flops[VP_LIST_F],
+        .r = rates->f * program.flops[VP_LIST_R],
+        .b = rates->b * b + rates->w * (program.flops[VP_LIST_B] - b),
+        .w = rates->w * program.flops[VP_LIST_W],
+    };
+    vp_program_release(&program);
+    return VP_OK;
+}
+
+static enum vp_status fill_costs(const struct vp_config *config,
+                                 const struct vp_graph *graph,
+                                 struct place *place, struct vp_err *err)
+{
+    const struct vp_real_list *ratios = &config->recompute_ratio;
+    int n = vp_config_n_stages(config), first = 0;
+    struct rates rates = rates_of(config, graph);
+    uint64_t *sets = calloc((size_t)graph->n_blocks, sizeof(*sets));
+    enum vp_status st = sets ? VP_OK : VP_ERR_NOMEM;
+
+    if (!sets)
+        vp_err_set(err, st, "schedule auto: out of memory");
+    for (int s = 0; s < n && st == VP_OK; s++) {
+        struct vp_stage_spec spec = {
+            .first_block = first,
+            .n_blocks = place->partition[s],
+            .recompute = sets,
+            .keep_all = !config->recompute,
+            .split_w = true,
+        };
+        double ratio = ratios->n > 0 ? ratios->at[s] : 0.0;
+
+        st = vp_recompute_tail(graph, first, spec.n_blocks, ratio, sets, err);
+        if (st == VP_OK)
+            st = stage_costs(graph, &spec, &rates, &place->stages[s], err);
+        place->recompute[s] = ratio > 0.0;
+        first += spec.n_blocks;
+    }
+    free(sets);
+    return st;
+}
+
+/* ---- Places ------------------------------------------------------------- */
+
+/* `config` has the chunks of the place, and schedule_v. Its memory counts the slots that a run
+ * allocates: a stage keeps its slots when another stage of the rank has use for
+ * them. */
+static enum vp_status fill_place(const struct vp_config *config,
+                                 const struct vp_graph *graph,
+                                 struct place *place,
+                                 struct vp_sched_config *out,
+                                 struct vp_err *err)
+{
+    int n = vp_config_n_stages(config);
+
+    for (int s = 0; s < config->partition.n; s++)
+        place->partition[s] = config->partition.at[s];
+    if (config->partition.n == 0)
+        VP_TRY(vp_resolve_balance(config, graph, place->partition, err));
+    VP_TRY(fill_costs(config, graph, place, err));
+    for (int s = 0; s < n; s++) {
+        place->limits[s] = config->schedule_memory;
+        place->sizes[s] = 2.0 / config->chunks;
+    }
+    place->costs = (struct vp_sched_costs){ .stages = place->stages };
+    place->memory = (struct vp_sched_limits){ .rank = place->limits,
+                                              .stage = place->sizes };
+    *out = (struct vp_sched_config){
+        .name = generator_of(config)->name,
+        .n_stages = config->stages,
+        .n_chunks = config->chunks,
+        .v_shape = config->schedule_v,
+        .n_mb = config->accumulation_steps,
+        .replicas = config->replicas.n > 0 ? config->replicas.at : NULL,
+        .depth = config->warmup_depths.n > 0 ? config->warmup_depths.at : NULL,
+        .recompute = place->recompute,
+        .global_norm = true,
+        .costs = &place->costs,
+        .limits = &place->memory,
+    };
+    return VP_OK;
+}
+
+/* All places that the configuration allows. */
+static enum vp_status fill_places(const struct vp_config *config,
+                                  const struct vp_graph *graph,
+                                  struct place *places,
+                                  struct vp_sched_config *scheds, int *n_out,
+                                  struct vp_err *err)
+{
+    bool open = is_open(config);
+
+    *n_out = 0;
+    for (int i = 0; i < N_PLACES; i++) {
+        struct vp_config one = *config;
+        int n = *n_out;
+
+        if (open && config->chunks > 1)
+            one.chunks = i == 0 ? 1 : 2;
+        if ((one.chunks == 1) != (i == 0) || (i == 2 && one.chunks != 2))
+            continue;
+        one.schedule_v = i == 2;
+        VP_TRY(fill_place(&one, graph, &places[n], &scheds[n], err));
+        ++*n_out;
+    }
+    return VP_OK;
+}
+
+/* ---- Making ------------------------------------------------------------- */
+
+static enum vp_status no_memory(struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM, "out of memory; close other programs");
+}
+
+/* The configuration becomes that of the schedule. */
+static enum vp_status keep(struct vp_config *config,
+                           const struct vp_sched_config *sched,
+                           const struct place *place, const char *text,
+                           struct vp_err *err)
+{
+    int n = sched->n_stages * sched->n_chunks;
+    int *partition = vp_arena_alloc(&config->arena,
+                                    (size_t)n * sizeof(*partition));
+    char *copy = vp_arena_strdup(&config->arena, text);
+
+    if (!partition || !copy)
+        return no_memory(err);
+    for (int s = 0; s < n; s++)
+        partition[s] = place->partition[s];
+    if (!vp_config_given(config, "chunks"))
+        vp_origin_derive(config, "chunks", "what schedule auto found best");
+    if (config->partition.n == 0)
+        vp_origin_derive(config, "partition", "equal work by FLOPs");
+    config->chunks = sched->n_chunks;
+    config->partition = (struct vp_int_list){ partition, n };
+    if (config->recompute_ratio.n > n)
+        config->recompute_ratio.n = n; /* all are the same */
+    config->schedule_v = sched->v_shape;
+    config->schedule_text = copy;
+    return VP_OK;
+}
+
+static enum vp_status choose(struct vp_config *config,
+                             const struct vp_graph *graph,
+                             struct place places[N_PLACES], struct vp_err *err)
+{
+    struct vp_sched_config scheds[N_PLACES];
+    struct vp_schedule schedule;
+    enum vp_status st;
+    char *text = NULL;
+    int n, best = 0;
+
+    VP_TRY(fill_places(config, graph, places, scheds, &n, err));
+    st = vp_schedule_make_best(scheds, n, &schedule, &best, err);
+    if (st != VP_OK) {
+        vp_err_prefix(err, "%s", vp_config_place(config, "schedule"));
+        return st;
+    }
+    st = vp_schedule_print(&schedule, 0, &text);
+    vp_schedule_release(&schedule);
+    st = st == VP_OK ? keep(config, &scheds[best], &places[best], text, err)
+                     : no_memory(err);
+    free(text);
+    return st;
+}
+
+static enum vp_status check_costs(const struct vp_config *config,
+                                  struct vp_err *err)
+{
+    int n = config->schedule_costs.n;
+
+    if (n == 0 || n == 3)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'schedule_costs' has %d %s; give three, the "
+                      "times of a forward, a backward and a weight gradient, "
+                      "for example [1, 1.4, 0.6]",
+                      vp_config_place(config, "schedule_costs"), n,
+                      n == 1 ? "number" : "numbers");
+}
+
+enum vp_status vp_schedule_auto_make(struct vp_config *config,
+                                     const struct vp_graph *graph,
+                                     struct vp_err *err)
+{
+    struct place *places;
+    enum vp_status st;
+
+    VP_TRY(check_costs(config, err));
+    places = calloc(N_PLACES, sizeof(*places));
+    if (!places)
+        return no_memory(err);
+    st = choose(config, graph, places, err);
+    free(places);
+    return st;
+}
+
+void vp_schedule_auto_describe(const struct vp_config *config, bool saved,
+                               char *text, size_t n_bytes)
+{
+    const char *place = config->schedule_v   ? " in a V"
+                        : config->chunks > 1 ? " in turn"
+                                             : "";
+
+    if (generator_of(config)->planned)
+        snprintf(text, n_bytes,
+                 "made for %s and %d half stages per rank: %d chunk%s%s%s",
+                 config->schedule_costs.n > 0 ? "schedule_costs" : "FLOPs",
+                 config->schedule_memory, config->chunks,
+                 config->chunks > 1 ? "s" : "", place,
+                 saved ? ", as it was saved" : "");
+}
