@@ -103,6 +103,67 @@ static void one_device_does_all_the_work(void **state)
     vp_schedule_release(&schedule);
 }
 
+/* A full machine takes twice as long. 1f1b on two stages, two minibatches, B of
+ * one unit (no W):
+ *   0: F0 0-1, F1 1-3, wait, B0 4-6, wait, B1 7-8
+ *   1:         F0 1-3, B0 3-4, F1 4-6, B1 6-7           */
+static void busy_cores_slow_each_other_down(void **state)
+{
+    static const struct vp_stage_costs alone[] = { { .f = 1, .b = 1 },
+                                                   { .f = 1, .b = 1 } };
+    static const struct vp_stage_costs twice[] = { { .f = 2, .b = 2 },
+                                                   { .f = 2, .b = 2 } };
+    struct vp_sched_config config = { .name = "1f1b",
+                                      .n_stages = 2,
+                                      .n_mb = 2 };
+    struct vp_sched_costs costs = { .stages = alone, .busy = alone };
+    struct vp_schedule schedule = make(&config);
+    struct vp_timing t;
+
+    (void)state;
+    close_to(makespan(&schedule, &costs), 6);
+    costs.busy = twice;
+    t = simulate(&schedule, &costs);
+    close_to(start_of(&schedule, &t, "1B0"), 3);
+    close_to(start_of(&schedule, &t, "0B0"), 4);
+    close_to(start_of(&schedule, &t, "1B1"), 6);
+    close_to(t.makespan, 8);
+    vp_timing_release(&t);
+    /* On devices of their own nothing is ever full. */
+    costs.device = (const int[]){ 0, 1 };
+    close_to(makespan(&schedule, &costs), 6);
+    /* Both at once: half of the device, and that at half the speed. */
+    costs.device = (const int[]){ 0, 0 };
+    close_to(makespan(&schedule, &costs), 1 + 4 + 1 + 4 + 1 + 1);
+    vp_schedule_release(&schedule);
+}
+
+/* Four ranks: with k at work the time is 1 + (k - 1) of a slowdown of 3 over 3
+ * other ranks. Forwards of three minibatches; the last column is k:
+ *   0F0 0-1                      1
+ *   0F1 1F0 1-3                  2
+ *   0F2 1F1 2F0 3-6              3
+ *   1F2 2F1 3F0 6-9              3
+ *   2F2 3F1 9-11                 2
+ *   3F2 11-12                    1     */
+static void slowdown_grows_with_the_load(void **state)
+{
+    struct vp_sched_config config = { .name = "eval",
+                                      .n_stages = 4,
+                                      .n_mb = 3 };
+    struct vp_stage_costs busy[4];
+    struct vp_sched_costs costs = { .stages = unit, .busy = busy };
+    struct vp_schedule schedule = make(&config);
+
+    (void)state;
+    for (int s = 0; s < 4; s++) {
+        busy[s] = unit[s];
+        busy[s].f = 4;
+    }
+    close_to(makespan(&schedule, &costs), 12);
+    vp_schedule_release(&schedule);
+}
+
 /* Forwards 0 1 2 3, two minibatches of one unit. */
 static void two_devices_of_two_ranks(void **state)
 {
@@ -531,6 +592,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_device_does_all_the_work),
+        cmocka_unit_test(busy_cores_slow_each_other_down),
+        cmocka_unit_test(slowdown_grows_with_the_load),
         cmocka_unit_test(two_devices_of_two_ranks),
         cmocka_unit_test(links_go_on_at_full_speed),
         cmocka_unit_test(only_computing_is_shared),

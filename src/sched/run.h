@@ -60,6 +60,9 @@ void vp_clock_release(struct vp_clock *clock);
 int vp_clock_device(const struct vp_run *run, int rank);
 /* Of an action that runs alone. */
 double vp_clock_duration(const struct vp_run *run, const struct vp_action *a);
+/* How much longer it takes while all ranks of its device compute: 0 is no
+ * longer, 1 is twice as long. */
+double vp_clock_slowdown(const struct vp_run *run, const struct vp_action *a);
 /* Puts a message on its way at span->start. Returns the time when it has left
  * the link; `span` is how long the sender is busy with it. */
 double vp_clock_send(struct vp_run *run, int rank, const struct vp_action *a,

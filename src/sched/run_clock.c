@@ -10,12 +10,13 @@ int vp_clock_device(const struct vp_run *run, int rank)
 {
     if (run->costs->device)
         return run->costs->device[rank];
-    return run->costs->capacity > 0.0 ? 0 : rank;
+    return run->costs->capacity > 0.0 || run->costs->busy ? 0 : rank;
 }
 
-double vp_clock_duration(const struct vp_run *run, const struct vp_action *a)
+static double duration(const struct vp_run *run, const struct vp_action *a,
+                       const struct vp_stage_costs *stages)
 {
-    const struct vp_stage_costs *c = &run->costs->stages[a->stage];
+    const struct vp_stage_costs *c = &stages[a->stage];
 
     switch (a->kind) {
     case VP_ACTION_F:
@@ -33,6 +34,20 @@ double vp_clock_duration(const struct vp_run *run, const struct vp_action *a)
     default:
         return 0.0;
     }
+}
+
+double vp_clock_duration(const struct vp_run *run, const struct vp_action *a)
+{
+    return duration(run, a, run->costs->stages);
+}
+
+double vp_clock_slowdown(const struct vp_run *run, const struct vp_action *a)
+{
+    double alone = vp_clock_duration(run, a);
+
+    return run->costs->busy && alone > 0.0
+               ? duration(run, a, run->costs->busy) / alone - 1.0
+               : 0.0;
 }
 
 /* Uses something that serves one at a time; returns when it begins. */

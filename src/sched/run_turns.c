@@ -1,13 +1,15 @@
 /* Times in order of time, for ranks that share something.
  *
- * Ranks that share a device (or some cores) compute at equal shares of it: with
- * k of them at work and room for c, each goes at the speed min(1, c / k). That
- * is what the time slices of an operating system come to, and those of a GPU:
- * both are shorter than an action. An action's length is then known only at its
- * end, so the ranks take turns: all that may begin now does, then time goes on
- * to the next end, arrival or chance to begin.
+ * Ranks that share a device (or some cores) compute at equal shares of it: if k
+ * of them compute and it carries c at full speed, each takes k / c times as long
+ * (if k > c). That is what the time slices of an operating system come to, and
+ * those of a GPU: both are shorter than an action. Where costs while all ranks
+ * compute are given, an action's slowdown grows linearly from none (k = 1) to
+ * that of a full device. The length of an action is then known only at its end,
+ * so the ranks are simulated together: all actions that may begin now do, then
+ * time advances to the next end of an action or arrival of a message.
  *
- * Computing is shared (F, R, B, W, UPDATE); sending and reducing are not. */
+ * This concerns F, R, B, W and UPDATE; sending and reducing keep their times. */
 #include "sched/run.h"
 
 #include <math.h>
@@ -15,8 +17,9 @@
 
 /* What a rank is doing. */
 struct turn {
-    bool busy;     /* with its next action */
-    bool computes; /* it shares its device */
+    bool busy;       /* with its next action */
+    bool computes;   /* it shares its device */
+    double slowdown; /* of that action, see vp_clock_slowdown() */
     double start;
     double until; /* busy: its end; else when it may begin */
 };
@@ -33,6 +36,7 @@ struct turns {
     struct vp_run *run;
     struct turn *at; /* per rank */
     int *n_busy;     /* per device: ranks that compute */
+    int *n_on;       /* per device: its ranks */
     struct message *messages;
     int n_messages;
     double now;
@@ -46,7 +50,7 @@ bool vp_turns_needed(const struct vp_run *run)
     for (int s = 0; s < run->schedule->n_stages; s++)
         if (costs->stages[s].act_copy > 0.0 || costs->stages[s].grad_copy > 0.0)
             return true;
-    return costs->device || costs->capacity > 0.0;
+    return costs->device || costs->capacity > 0.0 || costs->busy;
 }
 
 /* ---- Sharing ------------------------------------------------------------ */
@@ -57,29 +61,39 @@ static bool computes(enum vp_action_kind kind)
            kind == VP_ACTION_W || kind == VP_ACTION_UPDATE;
 }
 
-/* Speed of each of n ranks at work. */
-static double speed(const struct turns *turns, int n)
+/* Time that an action takes on a device where n ranks compute, relative to its
+ * time alone. */
+static double stretch(const struct turns *turns, int device, double slowdown,
+                      int n)
 {
-    double capacity = turns->run->costs->capacity;
+    const struct vp_sched_costs *costs = turns->run->costs;
+    double capacity = costs->capacity > 0.0 ? costs->capacity
+                      : costs->device       ? 1.0
+                                            : turns->run->schedule->n_ranks;
+    double share = n > capacity ? n / capacity : 1.0;
 
-    capacity = capacity > 0.0 ? capacity : 1.0;
-    return n > capacity ? capacity / n : 1.0;
+    if (n > 1 && turns->n_on[device] > 1)
+        share *= 1.0 + slowdown * (n - 1) / (turns->n_on[device] - 1);
+    return share;
 }
 
-/* One rank more or less computes on a device: the others' ends move. */
+/* One rank more or less computes on a device: the ends of the others move. */
 static void change_load(struct turns *turns, int device, int change)
 {
-    double before = speed(turns, turns->n_busy[device]), after;
+    int before = turns->n_busy[device], after = before + change;
 
-    turns->n_busy[device] += change;
-    after = speed(turns, turns->n_busy[device]);
-    for (int r = 0; before != after && r < turns->run->schedule->n_ranks; r++) {
+    turns->n_busy[device] = after;
+    for (int r = 0; r < turns->run->schedule->n_ranks; r++) {
         struct turn *turn = &turns->at[r];
+        double longer;
 
-        if (turn->busy && turn->computes &&
-            vp_clock_device(turns->run, r) == device)
-            turn->until = turns->now +
-                          (turn->until - turns->now) * (before / after);
+        if (!turn->busy || !turn->computes ||
+            vp_clock_device(turns->run, r) != device)
+            continue;
+        longer = stretch(turns, device, turn->slowdown, after) /
+                 stretch(turns, device, turn->slowdown, before);
+        if (longer != 1.0)
+            turn->until = turns->now + (turn->until - turns->now) * longer;
     }
 }
 
@@ -146,7 +160,7 @@ static bool begin_action(struct turns *turns, int rank)
     const struct vp_action *a = vp_run_next(turns->run, rank);
     struct turn *turn = &turns->at[rank];
     struct vp_span span = { turns->now, turns->now };
-    double since = 0.0, cost;
+    double since = 0.0, cost, slowdown = 0.0;
 
     if (turn->busy || !a)
         return false;
@@ -163,13 +177,16 @@ static bool begin_action(struct turns *turns, int rank)
     } else if (cost > 0.0 && computes(a->kind)) {
         int device = vp_clock_device(turns->run, rank);
 
+        slowdown = vp_clock_slowdown(turns->run, a);
         change_load(turns, device, 1);
-        span.end = turns->now + cost / speed(turns, turns->n_busy[device]);
+        span.end = turns->now + cost * stretch(turns, device, slowdown,
+                                               turns->n_busy[device]);
     } else {
         span.end = turns->now + cost;
     }
     *turn = (struct turn){ .busy = span.end > turns->now,
                            .computes = cost > 0.0 && computes(a->kind),
+                           .slowdown = slowdown,
                            .start = span.start,
                            .until = span.end };
     if (!turn->busy)
@@ -239,13 +256,17 @@ enum vp_status vp_turns_run(struct vp_run *run, struct vp_err *err)
 
     turns.at = calloc(n, sizeof(*turns.at));
     turns.n_busy = calloc(n, sizeof(*turns.n_busy));
+    turns.n_on = calloc(n, sizeof(*turns.n_on));
     turns.messages = calloc(n_actions > 0 ? n_actions : 1,
-                            sizeof(*turns.messages));
-    st = turns.at && turns.n_busy && turns.messages
+                           sizeof(*turns.messages));
+    for (int r = 0; turns.n_on && r < run->schedule->n_ranks; r++)
+        turns.n_on[vp_clock_device(run, r)]++;
+    st = turns.at && turns.n_busy && turns.n_on && turns.messages
              ? take_turns(&turns, err)
              : vp_err_set(err, VP_ERR_NOMEM, "schedule: out of memory");
     free(turns.at);
     free(turns.n_busy);
+    free(turns.n_on);
     free(turns.messages);
     return st;
 }

@@ -300,9 +300,16 @@ struct vp_sched_costs {
     /* Ranks on the same device (GPU, or set of cores) compute at equal shares:
      * when k > capacity do at once, each takes k / capacity as long. A device
      * has a copy engine each way. */
-    double capacity;   /* ranks that a device carries at full speed; 0: 1 */
+    double capacity;   /* ranks that a device carries at full speed; 0: 1 if
+                          `device` is given, else all */
     const int *device; /* per rank, from 0 to n_ranks - 1; NULL: all on one if
-                          a capacity is given, else one each */
+                          `capacity` or `busy` is given, else one each */
+    /* Cores that share clocks and memory bandwidth slow each other down: the
+     * costs of F, R, B, W and UPDATE while all ranks of the device compute.
+     * `stages` are then those of a rank that computes alone, and in between
+     * costs grow linearly with the number of ranks that compute. NULL: all
+     * costs are those of `stages`. */
+    const struct vp_stage_costs *busy;
 };
 
 /* Times of one action: waiting before `start` is not part of it. */
