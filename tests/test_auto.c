@@ -431,6 +431,53 @@ static void never_behind_a_named_one(void **state)
                   n_cases);
 }
 
+/* With W inside of B: not behind a schedule that is not split, and no W. */
+static void fused_lists_compete(void **state)
+{
+    uint32_t counter = 1500;
+    int n_shorter = 0, n_cases = SLOW ? 6 : 60;
+
+    (void)state;
+    for (int n = 0; n < n_cases; n++) {
+        struct random_case c;
+        struct vp_sched_config config;
+        struct vp_schedule schedule;
+        double own, named = INFINITY;
+
+        random_problem(&c, 2 + (int)random_below(&counter, MAX_P - 1),
+                       2 + (int)random_below(&counter, 12), &counter);
+        random_extras(&c, n, &counter);
+        config = config_of(&c, n % N_PLACES, "auto");
+        config.recompute = c.recompute;
+        config.fused = true;
+        schedule = make(&config);
+        check(&schedule, &config);
+        assert_false(schedule.split);
+        own = makespan(&schedule, config.costs);
+        for (int i = 0; vp_generator_at(i); i++) {
+            const struct vp_generator *generator = vp_generator_at(i);
+            struct vp_sched_config other = config;
+            struct vp_schedule it;
+
+            other.name = generator->name;
+            if (generator->planned || generator->stream || generator->split ||
+                generator->forward_only ||
+                vp_schedule_make(&other, &it, NULL) != VP_OK)
+                continue;
+            if (same_place(&it, &config) && fits(&it, config.limits))
+                named = fmin(named, makespan(&it, config.costs));
+            vp_schedule_release(&it);
+        }
+        assert_true(own <= named * (1.0 + 1e-12));
+        n_shorter += named < INFINITY && own < 0.99 * named;
+        vp_schedule_release(&schedule);
+    }
+    print_message(
+        "fused: %d of %d cases at least 1 %% shorter than 1f1b, gpipe "
+        "and interleaved\n",
+        n_shorter, n_cases);
+}
+
 /* At unit costs and with the memory of zb-v nothing is shorter than zb-v. */
 static void as_good_as_the_closed_forms(void **state)
 {
@@ -781,6 +828,7 @@ int main(void)
         cmocka_unit_test(the_optimum_is_one),
         cmocka_unit_test(close_to_the_optimum),
         cmocka_unit_test(never_behind_a_named_one),
+        cmocka_unit_test(fused_lists_compete),
         cmocka_unit_test(as_good_as_the_closed_forms),
         cmocka_unit_test(gains_over_named_schedules),
         cmocka_unit_test(same_lists_every_time),

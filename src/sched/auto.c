@@ -56,10 +56,14 @@ static void put_letters(const struct vp_auto_problem *problem,
     };
 
     for (int r = 0; r < problem->n_ranks; r++)
-        for (int at = problem->first[r]; at < problem->first[r + 1]; at++)
-            vp_sched_list_put(&lists[r], kinds[vp_letter_kind(letters[at])],
-                              vp_letter_stage(letters[at]),
-                              counts[letters[at]]++);
+        for (int at = problem->first[r]; at < problem->first[r + 1]; at++) {
+            int kind = vp_letter_kind(letters[at]);
+
+            if (kind == VP_AUTO_W && problem->fused)
+                continue;
+            vp_sched_list_put(&lists[r], kinds[kind], vp_letter_stage(letters[at]),
+                        counts[letters[at]]++);
+        }
 }
 
 /* Complete lists in rings that are long enough for these costs. */
@@ -76,6 +80,7 @@ static enum vp_status build(const struct vp_auto_problem *problem,
                             : VP_ERR_NOMEM;
 
     if (st == VP_OK) {
+        schedule.split = !problem->fused;
         put_letters(problem, letters, counts, lists);
         st = vp_passes_run(&schedule, lists, false, false);
     }
@@ -226,6 +231,10 @@ static enum vp_status try_generator(const struct vp_generator *generator,
     }
     if (vp_auto_time(problem, start->letters, &start->times))
         vp_auto_keep(problem, start->letters, &start->times, &start->best);
+    if (schedule.split && problem->fused) {
+        vp_schedule_release(&schedule);
+        return VP_OK; /* only its order is of use */
+    }
     return offer(choice, &schedule, err);
 }
 

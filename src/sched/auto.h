@@ -50,6 +50,8 @@ struct vp_auto_problem {
     const struct vp_sched_costs *costs;
     const double *limit; /* per rank; NULL: none */
     bool in_use;         /* see struct vp_sched_limits */
+    bool fused;          /* W is part of B: it takes no time of its own, and a
+                            slot is free after B */
     int n_ranks, n_stages, n_mb;
     struct vp_auto_stage *stages;
     int n_letters; /* of all words */
@@ -68,6 +70,12 @@ enum vp_status vp_auto_problem_init(struct vp_auto_problem *problem,
                                     const struct vp_schedule *schedule,
                                     struct vp_err *err);
 void vp_auto_problem_release(struct vp_auto_problem *problem);
+
+/* The kind after which a minibatch gives its slot back. */
+static inline int vp_auto_last_kind(const struct vp_auto_problem *problem)
+{
+    return problem->fused ? VP_AUTO_B : VP_AUTO_W;
+}
 
 /* Whether stages with n_slots[stage] slots fit. */
 bool vp_auto_fits(const struct vp_auto_problem *problem, int rank,

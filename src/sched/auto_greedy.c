@@ -45,17 +45,18 @@ static bool has_slot(const struct turn *turn, int s)
     const struct vp_auto_stage *stage = &problem->stages[s];
     const struct vp_rank_list *list = &problem->schedule->ranks[stage->rank];
     double used = turn->board->used[stage->rank] + stage->weight;
+    int last = vp_auto_last_kind(problem);
 
     if (turn->rule->slots || !problem->limit) {
         const struct lane *lane = &turn->board->lanes[s];
 
         return !turn->rule->slots ||
-               lane->n[VP_AUTO_F] - lane->n[VP_AUTO_W] < turn->rule->slots[s];
+               lane->n[VP_AUTO_F] - lane->n[last] < turn->rule->slots[s];
     }
     for (int i = list->n_stages - 1; i >= 0 && list->stages[i] > s; i--) {
         const struct lane *lane = &turn->board->lanes[list->stages[i]];
 
-        if (lane->n[VP_AUTO_F] == lane->n[VP_AUTO_W])
+        if (lane->n[VP_AUTO_F] == lane->n[last])
             used += problem->stages[list->stages[i]].weight;
     }
     return used <= problem->limit[stage->rank] * (1.0 + 1e-12);
@@ -180,7 +181,7 @@ static void take(const struct turn *turn, int rank, double now,
                      &clock, &lane[-1].grad[mb], stage[-1].rank);
     if (kind == VP_AUTO_F)
         board->used[rank] += stage->weight;
-    if (kind == VP_AUTO_W)
+    if (kind == vp_auto_last_kind(problem))
         board->used[rank] -= stage->weight;
     board->clock[rank] = clock;
     set_wake(turn, rank);

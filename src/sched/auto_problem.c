@@ -60,8 +60,8 @@ static void fill_stage(struct vp_auto_problem *problem, int s,
         .recompute = at->recompute,
         .cost = { [VP_AUTO_F] = c->f,
                   [VP_AUTO_R] = at->recompute ? c->r : 0.0,
-                  [VP_AUTO_B] = c->b,
-                  [VP_AUTO_W] = c->w },
+                  [VP_AUTO_B] = problem->fused ? c->b + c->w : c->b,
+                  [VP_AUTO_W] = problem->fused ? 0.0 : c->w },
         .weight = weights ? weights[s] : 1.0,
         .act_link = link_of(problem, s, true),
         .grad_link = link_of(problem, s, false),
@@ -208,6 +208,7 @@ bool vp_auto_is_legal(const struct vp_auto_problem *problem,
 {
     const struct vp_rank_list *list = &problem->schedule->ranks[rank];
     int *counts = scratch, *peaks = scratch + VP_AUTO_KINDS * problem->n_stages;
+    int last = vp_auto_last_kind(problem);
     double used = 0.0, most = 0.0;
 
     for (int i = 0; i < list->n_stages; i++) {
@@ -226,14 +227,14 @@ bool vp_auto_is_legal(const struct vp_auto_problem *problem,
         if (kind == VP_AUTO_R && n[VP_AUTO_R] > n[VP_AUTO_B])
             return false;
         n[kind]++;
-        if (kind == VP_AUTO_W)
+        if (kind == last)
             used -= stage->weight;
         if (kind != VP_AUTO_F)
             continue;
         used += stage->weight;
         most = larger(most, used);
-        if (n[VP_AUTO_F] - n[VP_AUTO_W] > peaks[s])
-            peaks[s] = n[VP_AUTO_F] - n[VP_AUTO_W];
+        if (n[VP_AUTO_F] - n[last] > peaks[s])
+            peaks[s] = n[VP_AUTO_F] - n[last];
     }
     return problem->in_use ? is_within(problem, rank, most)
                            : vp_auto_fits(problem, rank, peaks);
@@ -274,6 +275,7 @@ enum vp_status vp_auto_problem_init(struct vp_auto_problem *problem,
         .costs = config->costs,
         .limit = limits ? limits->rank : NULL,
         .in_use = limits && limits->in_use,
+        .fused = config->fused,
         .n_ranks = schedule->n_ranks,
         .n_stages = schedule->n_stages,
         .n_mb = schedule->n_mb,

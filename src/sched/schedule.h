@@ -161,6 +161,7 @@ struct vp_sched_config {
     int update_every; /* macrobatch: minibatches; 0: the least */
 
     /* auto: what it is made for. */
+    bool fused; /* B contains W, as in 1f1b: slots are smaller, in bytes */
     const struct vp_sched_costs *costs;   /* NULL: one each for F, R, B, W */
     const struct vp_sched_limits *limits; /* NULL: memory has no limits */
 };
