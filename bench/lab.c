@@ -19,6 +19,7 @@ struct lab {
     struct vp_data *data;
     double ratios[VP_MAX_STAGES];
     int replicas[VP_MAX_STAGES];
+    int devices[VP_MAX_STAGES];
     bool stream;
     struct vp_trainer *trainer;   /* NULL: only planned */
     struct vp_priced_plan priced; /* if so */
@@ -144,7 +145,10 @@ static void open_trainer(struct lab *lab)
                 .base = spec->lr > 0.0f ? spec->lr : 1e-4f },
         .seed = 1,
         .prefetch = 4,
+        .plan.devices = spec->pinned ? lab->devices : NULL,
         .plan.schedule = spec->schedule,
+        .plan.schedule_text = spec->schedule_text,
+        .plan.schedule_v = spec->schedule_v,
         .plan.n_stages = spec->n_stages,
         .plan.n_chunks = spec->n_chunks,
         .plan.partition = spec->partition,
@@ -162,6 +166,7 @@ static void open_trainer(struct lab *lab)
     for (int s = 0; s < VP_MAX_STAGES; s++) {
         lab->ratios[s] = spec->recompute;
         lab->replicas[s] = spec->n_replicas;
+        lab->devices[s] = s;
     }
     opens = spec->backend ? spec->backend : &vp_backend_cpu;
     ops = *opens;
@@ -297,6 +302,19 @@ double lab_run_together(struct lab *const *labs, int n, int n_mb)
     return sum / n;
 }
 
+/* ---- Asking ------------------------------------------------------------- */
+
+int64_t lab_rank_bytes(struct lab *lab, int rank)
+{
+    const struct vp_schedule *schedule = vp_trainer_schedule(lab->trainer);
+    const struct vp_rank_list *list = &schedule->ranks[rank];
+    int64_t sum = 0;
+
+    for (int i = 0; i < list->n_stages; i++)
+        sum += vp_trainer_memory(lab->trainer)[list->stages[i]].total;
+    return sum;
+}
+
 /* ---- Cutting ------------------------------------------------------------ */
 
 int lab_n_blocks(const struct lab_size *size)
@@ -358,6 +376,35 @@ void lab_cut_by(const struct lab_spec *spec,
     }
     if (vp_plan_balance(costs, n, n_stages, partition) != VP_OK)
         lab_die("partition", &(struct vp_err){ .text = "out of memory" });
+    free(costs);
+}
+
+void lab_cut_by_flops(const struct lab_spec *spec, int *partition)
+{
+    struct lab lab = { .spec = *spec };
+    int n = lab_n_blocks(&spec->size);
+    int n_stages = spec->n_stages * (spec->n_chunks ? spec->n_chunks : 1);
+    double *costs = calloc((size_t)n * (size_t)n_stages, sizeof(*costs));
+    struct vp_sched_config sched = { .name = spec->schedule,
+                                     .n_stages = spec->n_stages,
+                                     .n_chunks = spec->n_chunks,
+                                     .v_shape = spec->schedule_v };
+    int rank[VP_MAX_STAGES], n_replicas;
+
+    if (!costs || n < n_stages)
+        lab_die("partition", &(struct vp_err){ .text = "too many stages" });
+    open_graphs(&lab);
+    for (int i = 0; i < n * n_stages; i++)
+        costs[i] = vp_graph_flops(&lab.graphs[0], i % n, 1);
+    for (int s = 0; s < n_stages; s++)
+        vp_sched_place(&sched, s, &rank[s], &n_replicas);
+    if ((n_stages > spec->n_stages
+             ? vp_plan_balance_ranks(costs, n, n_stages, rank, spec->n_stages,
+                                     partition)
+             : vp_plan_balance(costs, n, n_stages, partition)) != VP_OK)
+        lab_die("partition", &(struct vp_err){ .text = "out of memory" });
+    for (int i = 0; i < lab.n_dims; i++)
+        vp_graph_release(&lab.graphs[i]);
     free(costs);
 }
 

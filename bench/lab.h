@@ -21,16 +21,19 @@ struct lab_spec {
     struct lab_size size;
     const char *schedule;
     int n_stages;
-    int n_chunks;         /* of a stage; 0: 1 */
-    int n_replicas;       /* of every stage; 0: 1 */
-    const int *partition; /* blocks; NULL with one stage */
-    const int *depth;     /* warm-up; NULL: by the number of stages */
-    int n_mb;             /* per update; a stream updates as it likes */
-    int n_threads;        /* of a stage; 0: 1 */
-    double recompute;     /* ratio, the same for every stage */
-    bool keep_all;        /* nothing is made again */
-    bool dry;             /* only plan: there is no trainer */
-    float lr;             /* 0: 1e-4 */
+    int n_chunks;              /* of a stage; 0: 1 */
+    int n_replicas;            /* of every stage; 0: 1 */
+    const int *partition;      /* blocks; NULL with one stage */
+    const int *depth;          /* warm-up; NULL: by the number of stages */
+    int n_mb;                  /* per update; a stream updates as it likes */
+    const char *schedule_text; /* its lists; NULL: the generator's */
+    bool schedule_v;           /* auto: two chunks are in a V */
+    int n_threads;             /* of a stage; 0: 1 */
+    bool pinned;      /* rank r stays on the r-th set of n_threads cores */
+    double recompute; /* ratio, the same for every stage */
+    bool keep_all;    /* nothing is made again */
+    bool dry;         /* only plan: there is no trainer */
+    float lr;         /* 0: 1e-4 */
     const struct vp_backend_ops *backend; /* NULL: the CPU */
     const struct vp_saver *saver;         /* NULL: none */
     struct vp_world *world;               /* NULL: threads of this process */
@@ -57,6 +60,9 @@ double lab_run(struct lab *lab, int n_mb);
 /* The same, all `n` at once: their mean time. */
 double lab_run_together(struct lab *const *labs, int n, int n_mb);
 
+/* Bytes that a rank's stages allocate. */
+int64_t lab_rank_bytes(struct lab *lab, int rank);
+
 int lab_n_blocks(const struct lab_size *size);
 /* Same number of blocks everywhere, more in the last stages. */
 void lab_cut_evenly(const struct lab_size *size, int n_stages, int *partition);
@@ -66,6 +72,8 @@ void lab_time_blocks(const struct lab_spec *spec, struct vp_stage_costs *out);
 /* The most balanced cut by measured times of the blocks, updates included as
  * often as the schedule makes them. */
 void lab_cut_measured(const struct lab_spec *spec, int *partition);
+/* The same by FLOPs: stages of equal work, or ranks if they own several. */
+void lab_cut_by_flops(const struct lab_spec *spec, int *partition);
 /* The same by times that are known. */
 void lab_cut_by(const struct lab_spec *spec,
                 const struct vp_stage_costs *blocks, int *partition);

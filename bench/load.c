@@ -1,0 +1,272 @@
+#include "load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    N_ALONE = 6,      /* steps of one minibatch */
+    N_BUSY = 2,       /* steps of many */
+    BUSY_PER_RANK = 3 /* minibatches of these, per rank */
+};
+
+static bool computes(int kind)
+{
+    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
+           kind == VP_ACTION_W || kind == VP_ACTION_UPDATE;
+}
+
+static double seconds_of(const struct vp_trace_event *e)
+{
+    return 1e-9 * (double)(e->end_ns - e->start_ns - e->wait_ns);
+}
+
+/* ---- Samples ------------------------------------------------------------ */
+
+/* Times of one kind of action of one stage, and the ranks at work then. */
+struct sample {
+    double seconds, load;
+};
+
+struct samples {
+    struct sample *at;
+    int n, room;
+};
+
+static void sample_add(struct samples *samples, struct sample sample)
+{
+    if (samples->n == samples->room) {
+        int room = samples->room ? 2 * samples->room : 64;
+        struct sample *more = realloc(samples->at,
+                                      (size_t)room * sizeof(*more));
+
+        if (!more)
+            lab_die("samples", &(struct vp_err){ .text = "out of memory" });
+        samples->at = more;
+        samples->room = room;
+    }
+    samples->at[samples->n++] = sample;
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    double x = ((const struct sample *)a)->seconds;
+    double y = ((const struct sample *)b)->seconds;
+
+    return (x > y) - (x < y);
+}
+
+/* Means of the middle half: disturbed actions are not part of it. */
+static struct sample middle(struct samples *samples)
+{
+    struct sample sum = { 0.0, 0.0 };
+    int first = samples->n / 4, end = samples->n - samples->n / 4;
+
+    if (samples->n == 0)
+        return sum;
+    qsort(samples->at, (size_t)samples->n, sizeof(*samples->at), by_seconds);
+    for (int i = first; i < end; i++) {
+        sum.seconds += samples->at[i].seconds / (end - first);
+        sum.load += samples->at[i].load / (end - first);
+    }
+    return sum;
+}
+
+/* ---- One run ------------------------------------------------------------ */
+
+struct run {
+    struct samples kinds[VP_MAX_STAGES][VP_ACTION_KIND_COUNT];
+    struct samples gaps; /* from an action to its reader elsewhere */
+};
+
+static void run_release(struct run *run)
+{
+    for (int s = 0; s < VP_MAX_STAGES; s++)
+        for (int kind = 0; kind < VP_ACTION_KIND_COUNT; kind++)
+            free(run->kinds[s][kind].at);
+    free(run->gaps.at);
+    free(run);
+}
+
+/* When an action really computes: waits are at its start. */
+static int64_t begin_of(const struct vp_trace_event *e)
+{
+    return e->start_ns + e->wait_ns;
+}
+
+/* Mean number of ranks that compute during an event, itself counted. */
+static double load_of(const struct vp_trace *trace, int rank,
+                      const struct vp_trace_event *e)
+{
+    double length = (double)(e->end_ns - begin_of(e)), sum = 0.0;
+
+    for (int r = 0; r < trace->n_ranks; r++)
+        for (int i = 0; r != rank && i < trace->ranks[r].n_events; i++) {
+            const struct vp_trace_event *o = &trace->ranks[r].events[i];
+            int64_t from = begin_of(o) > begin_of(e) ? begin_of(o)
+                                                     : begin_of(e);
+            int64_t to = o->end_ns < e->end_ns ? o->end_ns : e->end_ns;
+
+            if (computes(o->kind) && to > from)
+                sum += (double)(to - from);
+        }
+    return length > 0.0 ? 1.0 + sum / length : 1.0;
+}
+
+/* The part of a step in which every rank has begun and none has ended; all of it
+ * for steps of one minibatch. */
+static void find_window(const struct vp_trace *trace, bool steady,
+                        int64_t *from_out, int64_t *to_out)
+{
+    *from_out = INT64_MIN;
+    *to_out = INT64_MAX;
+    for (int r = 0; steady && r < trace->n_ranks; r++) {
+        const struct vp_trace_rank *rank = &trace->ranks[r];
+        int64_t first = INT64_MAX, last = INT64_MIN;
+
+        for (int i = 0; i < rank->n_events; i++) {
+            const struct vp_trace_event *e = &rank->events[i];
+
+            if (!computes(e->kind) || e->kind == VP_ACTION_UPDATE)
+                continue;
+            first = begin_of(e) < first ? begin_of(e) : first;
+            last = e->end_ns > last ? e->end_ns : last;
+        }
+        *from_out = first > *from_out ? first : *from_out;
+        *to_out = last < *to_out ? last : *to_out;
+    }
+}
+
+static void add_gap(const struct vp_trace *trace, int rank,
+                    const struct vp_trace_event *e, struct run *run)
+{
+    bool f = e->kind == VP_ACTION_F;
+    int from = f ? e->stage - 1 : e->stage + 1;
+
+    if ((!f && e->kind != VP_ACTION_B) || from < 0 || from >= trace->n_stages)
+        return;
+    for (int r = 0; r < trace->n_ranks; r++)
+        for (int i = 0; r != rank && i < trace->ranks[r].n_events; i++) {
+            const struct vp_trace_event *o = &trace->ranks[r].events[i];
+
+            if (o->kind == e->kind && o->stage == from && o->mb == e->mb &&
+                begin_of(e) > o->end_ns)
+                sample_add(&run->gaps,
+                           (struct sample){
+                               1e-9 * (double)(begin_of(e) - o->end_ns), 1.0 });
+        }
+}
+
+/* Takes over the events of the last `n_mb` minibatches. */
+static void add_trace(struct lab *lab, int n_mb, bool steady, struct run *run)
+{
+    struct vp_trace trace;
+    struct vp_err err = { .text = "" };
+    int64_t from, to;
+
+    if (vp_trainer_trace(lab_trainer(lab), "bench", &trace, &err) != VP_OK)
+        lab_die("trace", &err);
+    vp_trace_keep_last(&trace, n_mb);
+    find_window(&trace, steady, &from, &to);
+    for (int r = 0; r < trace.n_ranks; r++)
+        for (int i = 0; i < trace.ranks[r].n_events; i++) {
+            const struct vp_trace_event *e = &trace.ranks[r].events[i];
+            bool in_group = computes(e->kind) && e->kind != VP_ACTION_UPDATE;
+
+            if (in_group && (begin_of(e) < from || e->end_ns > to))
+                continue;
+            sample_add(&run->kinds[e->stage][e->kind],
+                       (struct sample){ seconds_of(e), load_of(&trace, r, e) });
+            if (!steady)
+                add_gap(&trace, r, e, run);
+        }
+    vp_trace_release(&trace);
+}
+
+static struct run *run_steps(const struct lab_spec *spec, int n_mb, int n_steps)
+{
+    struct lab_spec one = *spec;
+    struct run *run = calloc(1, sizeof(*run));
+    struct lab *lab;
+
+    if (!run)
+        lab_die("samples", &(struct vp_err){ .text = "out of memory" });
+    one.n_mb = n_mb;
+    lab = lab_open(&one);
+    lab_run(lab, n_mb);
+    for (int i = 0; i < n_steps; i++) {
+        lab_run(lab, n_mb);
+        add_trace(lab, n_mb, n_mb > 1, run);
+    }
+    lab_close(lab);
+    return run;
+}
+
+/* ---- Both --------------------------------------------------------------- */
+
+/* The line through both points, at `load`; a line needs points apart. */
+static double at_load(struct sample a, struct sample b, double load)
+{
+    double slope = b.load - a.load >= 0.5
+                       ? (b.seconds - a.seconds) / (b.load - a.load)
+                       : 0.0;
+    double base = slope != 0.0 || b.seconds == 0.0 ? a.seconds : b.seconds;
+    double value = base + slope * (load - a.load);
+
+    return value > 0.1 * base ? value : 0.1 * base;
+}
+
+/* Sums over the kinds that compute, for the report. */
+static void note_loads(struct sample point, double *load, double *weight)
+{
+    *load = (*load * *weight + point.load * point.seconds) /
+            (*weight + point.seconds);
+    *weight += point.seconds;
+}
+
+void load_measure(const struct lab_spec *spec, struct load_costs *out)
+{
+    int n_chunks = spec->n_chunks ? spec->n_chunks : 1;
+    struct run *few = run_steps(spec, 1, N_ALONE);
+    struct run *many = run_steps(spec, BUSY_PER_RANK * spec->n_stages, N_BUSY);
+    double weights[2] = { 1e-12, 1e-12 };
+
+    memset(out, 0, sizeof(*out));
+    for (int s = 0; s < spec->n_stages * n_chunks; s++)
+        for (int kind = 0; kind < VP_ACTION_KIND_COUNT; kind++) {
+            struct sample a = middle(&few->kinds[s][kind]);
+            struct sample b = middle(&many->kinds[s][kind]);
+            double *alone = vp_costs_field(&out->alone[s],
+                                           (enum vp_action_kind)kind);
+            double *busy = vp_costs_field(&out->busy[s],
+                                          (enum vp_action_kind)kind);
+
+            if (!alone || a.seconds == 0.0)
+                continue;
+            *alone = at_load(a, b, 1.0);
+            *busy = at_load(a, b, spec->n_stages);
+            if (!computes(kind) || kind == VP_ACTION_UPDATE)
+                continue;
+            note_loads(a, &out->load[0], &weights[0]);
+            note_loads(b, &out->load[1], &weights[1]);
+        }
+    out->latency = middle(&few->gaps).seconds;
+    run_release(few);
+    run_release(many);
+}
+
+double load_simulate(const struct vp_schedule *schedule,
+                     const struct load_costs *costs)
+{
+    struct vp_sched_costs table = { .stages = costs->alone,
+                                    .busy = costs->busy,
+                                    .latency = costs->latency };
+    struct vp_timing timing;
+    struct vp_err err = { .text = "" };
+    double seconds;
+
+    if (vp_simulate(schedule, &table, &timing, &err) != VP_OK)
+        lab_die("simulation", &err);
+    seconds = timing.makespan;
+    vp_timing_release(&timing);
+    return seconds;
+}
