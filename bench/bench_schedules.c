@@ -305,7 +305,7 @@ static void find_room(const struct settings *settings,
 static char *fit_auto(const struct settings *settings,
                       const struct place *place, int64_t limit)
 {
-    struct room room;
+    struct room room = { .ranks = { 0.0 } };
 
     find_room(settings, place, limit, &room);
     for (int r = 0; r < settings->n_ranks; r++)

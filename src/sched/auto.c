@@ -1,19 +1,20 @@
-/* The schedule `auto`: made to measure for costs and memory limits.
+/* The schedule `auto`: made for given costs and memory limits.
  *
- * Starting points are the lists of all other generators with the same placement
- * that fit into memory (a backward that is not split becomes B and W, which is
- * never slower), and list schedules under many rules. The best one is improved
- * by moving actions (auto_search.c). What the simulator then finds fastest is
- * kept: the result of the search, or one of the others as it was. */
+ * Starting points are the lists of all other generators that have the same
+ * placement and fit into memory (a backward that is not split becomes B and W,
+ * which is never slower), and list schedules under many rules. A search moves
+ * actions of the best one (auto_search.c). The result is the schedule with the
+ * least simulated makespan: that of the search, or an unchanged one of another
+ * generator. */
 #include "sched/auto.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Costs that were left out ------------------------------------------- */
+/* ---- Default costs ------------------------------------------------------ */
 
-/* One each for F, B, W and R. */
+/* 1 for each of F, B, W and R. */
 static struct vp_stage_costs *unit_costs(int n_stages)
 {
     struct vp_stage_costs *costs = calloc((size_t)n_stages, sizeof(*costs));
@@ -66,7 +67,8 @@ static void put_letters(const struct vp_auto_problem *problem,
         }
 }
 
-/* Complete lists in rings that are long enough for these costs. */
+/* Builds the complete lists of a plan. Rings are long enough that no message
+ * waits for a buffer under the problem's costs. */
 static enum vp_status build(const struct vp_auto_problem *problem,
                             const vp_letter *letters, struct vp_schedule *out)
 {
@@ -147,7 +149,8 @@ struct choice {
     bool found;
 };
 
-/* Takes `schedule` over: keeps it if it is faster, else releases it. */
+/* Takes ownership of `schedule`: keeps it if it is faster than the choice so far,
+ * else releases it. */
 static enum vp_status offer(struct choice *choice, struct vp_schedule *schedule,
                             struct vp_err *err)
 {
@@ -205,8 +208,8 @@ struct start {
     struct vp_auto_times times;
 };
 
-/* A generator's lists, if they are for this placement and fit into memory. What
- * a generator refuses is no starting point. */
+/* Adds the lists of a generator if they have the problem's placement and fit into
+ * memory. A generator that refuses the configuration is skipped. */
 static enum vp_status try_generator(const struct vp_generator *generator,
                                     const struct vp_sched_config *config,
                                     struct choice *choice, struct start *start,
@@ -233,7 +236,7 @@ static enum vp_status try_generator(const struct vp_generator *generator,
         vp_auto_keep(problem, start->letters, &start->times, &start->best);
     if (schedule.split && problem->fused) {
         vp_schedule_release(&schedule);
-        return VP_OK; /* only its order is of use */
+        return VP_OK; /* a starting point only: its W are apart */
     }
     return offer(choice, &schedule, err);
 }
@@ -276,7 +279,7 @@ static void start_release(struct start *start)
     vp_auto_times_release(&start->times);
 }
 
-/* ---- All of it ---------------------------------------------------------- */
+/* ---- Solving ------------------------------------------------------------ */
 
 static enum vp_status solve(const struct vp_auto_problem *problem,
                             const struct vp_sched_config *config,
@@ -333,7 +336,7 @@ enum vp_status vp_auto_fill(const struct vp_sched_config *config,
     return VP_OK;
 }
 
-/* ---- Of several --------------------------------------------------------- */
+/* ---- Choosing between configurations ------------------------------------ */
 
 /* A schedule and its makespan under its own costs, or at unit costs. */
 static enum vp_status make_timed(const struct vp_sched_config *config,

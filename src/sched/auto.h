@@ -1,7 +1,7 @@
 /* What the files of the schedule `auto` share.
  *
- * A plan is a word for every rank: the order in which it computes. A letter is
- * an action of a stage without its minibatch, because the actions of a kind
+ * A plan gives every rank a word: the order of its actions. A letter is an action
+ * (F, R, B or W) of a stage without its minibatch, because the actions of a kind
  * come in minibatch order: the i-th F of a stage is that of minibatch i. A word
  * is legal if every minibatch has its F, R (if the stage recomputes), B and W in
  * this order, if each R follows the B before, and if the slots that it needs fit
@@ -57,10 +57,11 @@ struct vp_auto_problem {
     int n_letters; /* of all words */
     int *first;    /* per rank: begin of its word; [n_ranks] is n_letters */
     double *tail;  /* per rank: reduction and update after the last letter */
-    double after;  /* what follows when all ranks have got there */
+    double after;  /* with a global norm: the longest update, which begins when
+                      all ranks have reduced */
     bool send_blocks;
     double period; /* work of the busiest rank for one minibatch */
-    double bound;  /* no plan is faster */
+    double bound;  /* lower bound of the makespan */
 };
 
 /* `config` has costs. VP_ERR_INVALID: one minibatch does not fit into the
@@ -108,19 +109,21 @@ enum vp_status vp_auto_times_init(struct vp_auto_times *times,
                                   const struct vp_auto_problem *problem);
 void vp_auto_times_release(struct vp_auto_times *times);
 
-/* Times a plan as early as its words allow; false: it never ends. */
+/* Sets the times of a plan, each action as early as the words allow. False: the
+ * words wait for each other forever. */
 bool vp_auto_time(const struct vp_auto_problem *problem,
                   const vp_letter *letters, struct vp_auto_times *times);
 
 /* ---- List scheduling (auto_greedy.c) ------------------------------------ */
 
-/* An idle rank takes, of the actions that may start, the one that is due first.
- * It waits for one that is due before that and comes within `patience` times
- * the length of what it could do instead. */
+/* An idle rank takes the action with the earliest due time among those that may
+ * start. It stays idle instead if an action with an earlier due time will become
+ * possible soon: within `patience` times the length of the action that it could
+ * take now. */
 struct vp_auto_rule {
     const double *due; /* letter * n_mb + minibatch */
-    const int *slots;  /* per stage: minibatches that it may keep; NULL: as the
-                          rank has room (limits on what is in use) */
+    const int *slots;  /* per stage: minibatches that it may keep; NULL: limited
+                          by the rank's memory only */
     double patience;
 };
 
@@ -143,7 +146,7 @@ struct vp_auto_best {
     bool found;
 };
 
-/* Takes over a plan that has just been timed if it is shorter. */
+/* Copies `letters`, whose times are in `times`, to `best` if they are shorter. */
 void vp_auto_keep(const struct vp_auto_problem *problem,
                   const vp_letter *letters, const struct vp_auto_times *times,
                   struct vp_auto_best *best);

@@ -1,11 +1,11 @@
-/* Plans by list scheduling: the pipeline runs on paper, and an idle rank takes
- * the action that is due first. */
+/* Plans by list scheduling: simulates the pipeline; an idle rank takes the action
+ * with the earliest due time. */
 #include "sched/auto.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Per stage: what is done, and when inputs of the next actions arrive. */
+/* Per stage: number of actions done, and arrival times of their inputs. */
 struct lane {
     int n[VP_AUTO_KINDS];
     double *act, *grad; /* per minibatch; INFINITY: not sent yet */
@@ -16,12 +16,12 @@ struct vp_auto_board {
     double *arrivals; /* of all lanes */
     double *link;
     double *clock; /* per rank: end of its last action */
-    double *wake;  /* per rank: when it can do something */
+    double *wake;  /* per rank: earliest time at which an action may start */
     double *used;  /* per rank: memory of what it keeps */
     int *n_put;    /* per rank: letters written */
 };
 
-/* One step of a run. */
+/* Arguments of one run. */
 struct turn {
     const struct vp_auto_problem *problem;
     const struct vp_auto_rule *rule;
@@ -31,14 +31,15 @@ struct turn {
 
 struct choice {
     int stage, kind;  /* stage -1: none */
-    double due, from; /* it may start */
+    double due, from; /* `from`: earliest start */
 };
 
 /* ---- What may start ----------------------------------------------------- */
 
-/* Whether a stage may keep one minibatch more. Where the rank's room counts, an
- * F leaves a slot for each later stage of the rank that keeps nothing: without
- * it no minibatch could get through, and none would ever be given back. */
+/* Whether a stage may keep one minibatch more. Where only the rank's memory is
+ * limited, F leaves room for one minibatch on each later stage of the rank that
+ * keeps none: otherwise no minibatch could reach its B, and no slot would become
+ * free. */
 static bool has_slot(const struct turn *turn, int s)
 {
     const struct vp_auto_problem *problem = turn->problem;
@@ -62,8 +63,8 @@ static bool has_slot(const struct turn *turn, int s)
     return used <= problem->limit[stage->rank] * (1.0 + 1e-12);
 }
 
-/* When the next action of a kind may start as far as its stage is concerned;
- * INFINITY: not yet known, or not possible before other actions. */
+/* Earliest start of the next action of a kind, by its inputs and slots. INFINITY:
+ * not known yet, or other actions must come first. */
 static double ready_from(const struct turn *turn, int s, int kind)
 {
     const struct vp_auto_problem *problem = turn->problem;
@@ -93,7 +94,7 @@ static double ready_from(const struct turn *turn, int s, int kind)
     }
 }
 
-/* The earliest time at which a rank can do something. */
+/* Sets the earliest time at which an action of the rank may start. */
 static void set_wake(const struct turn *turn, int rank)
 {
     const struct vp_rank_list *list = &turn->problem->schedule->ranks[rank];
@@ -117,7 +118,8 @@ static void offer(struct choice *best, struct choice choice)
         *best = choice;
 }
 
-/* What is due first, of what may start now and of what is known to come. */
+/* Finds the action with the earliest due time among those that may start now
+ * (`ready`), and among those that may start later (`coming`). */
 static void look(const struct turn *turn, int rank, double now,
                  struct choice *ready, struct choice *coming)
 {
@@ -141,7 +143,7 @@ static void look(const struct turn *turn, int rank, double now,
 
 /* ---- One action --------------------------------------------------------- */
 
-/* A result leaves for its reader, which may wake up. */
+/* Sends a result at *clock and updates the earliest start of its reader. */
 static void send_message(const struct turn *turn, int link, double busy,
                          double delay, double *clock, double *arrival,
                          int reader)
@@ -187,7 +189,7 @@ static void take(const struct turn *turn, int rank, double now,
     set_wake(turn, rank);
 }
 
-/* The rank that can do something first. */
+/* The rank with the earliest possible action. */
 static int next_rank(const struct vp_auto_problem *problem,
                      const struct vp_auto_board *board)
 {
@@ -219,8 +221,8 @@ static void reset(const struct turn *turn)
         set_wake(turn, r);
 }
 
-/* It cannot stop early: every stage has a slot, so the oldest minibatch that is
- * under way always gets on. */
+/* Always ends: every stage has at least one slot, so the oldest minibatch in
+ * flight can proceed. */
 void vp_auto_write(const struct vp_auto_problem *problem,
                    struct vp_auto_board *board, const struct vp_auto_rule *rule,
                    vp_letter *letters_out)

@@ -15,8 +15,8 @@ static int n_kinds(const struct vp_auto_stage *stage)
 
 /* ---- Stages ------------------------------------------------------------- */
 
-/* The rank that a stage's activations (forwards) or gradients go to; -1: none
- * or its own. */
+/* The rank that receives a stage's activations (`forwards`) or gradients; -1:
+ * none, or the stage's own rank. */
 static int receiver(const struct vp_schedule *schedule, int s, bool forwards)
 {
     int next = forwards ? s + 1 : s - 1;
@@ -27,7 +27,8 @@ static int receiver(const struct vp_schedule *schedule, int s, bool forwards)
     return schedule->stages[next].first_rank;
 }
 
-/* All that a rank sends to another takes one link, or all that it sends. */
+/* The index of the link of a message: one per pair of ranks and direction, or
+ * with one_port a single one for everything that a rank sends. */
 static int link_of(const struct vp_auto_problem *problem, int s, bool forwards)
 {
     const struct vp_schedule *schedule = problem->schedule;
@@ -46,8 +47,9 @@ static int link_of(const struct vp_auto_problem *problem, int s, bool forwards)
     return 2 * list->stages[0];
 }
 
-/* Of link and copy engines, the slowest decides how many messages get through;
- * the others only delay them. */
+/* A message passes a copy engine, a link and a copy engine. The slowest of them
+ * limits the rate of messages and is treated as the link; the others add a
+ * delay. */
 static void fill_stage(struct vp_auto_problem *problem, int s,
                        const double *weights)
 {
@@ -74,7 +76,8 @@ static void fill_stage(struct vp_auto_problem *problem, int s,
                         stage->grad;
 }
 
-/* The way of a minibatch that is alone: forwards, then back. */
+/* Earliest times of the first minibatch: forward through all stages, then
+ * backward. */
 static void fill_heads(struct vp_auto_problem *problem)
 {
     int last = problem->n_stages - 1;
@@ -104,8 +107,7 @@ static double work_of(const struct vp_auto_stage *stage)
            stage->cost[VP_AUTO_B] + stage->cost[VP_AUTO_W];
 }
 
-/* All of a rank's work comes after its first input. The last stage's forwards
- * and backwards come after the way there, and then one gradient's way back. */
+/* Lower bound: a rank does all its work after its first input has arrived. */
 static void bound_rank(struct vp_auto_problem *problem, int rank)
 {
     const struct vp_rank_list *list = &problem->schedule->ranks[rank];
@@ -120,6 +122,8 @@ static void bound_rank(struct vp_auto_problem *problem, int rank)
                                 problem->tail[rank] + problem->after);
 }
 
+/* Lower bound: the last stage begins when the first minibatch has arrived, does
+ * all its forwards and backwards, and the last gradient travels back to stage 0. */
 static void bound_last_stage(struct vp_auto_problem *problem)
 {
     const struct vp_auto_stage *last = &problem->stages[problem->n_stages - 1];
@@ -176,7 +180,7 @@ static void fill_ranks(struct vp_auto_problem *problem)
 
 /* ---- Memory ------------------------------------------------------------- */
 
-/* Sums of weights may be off by the last bits. */
+/* The tolerance is for rounding in sums of weights. */
 static bool is_within(const struct vp_auto_problem *problem, int rank,
                       double used)
 {
@@ -240,7 +244,7 @@ bool vp_auto_is_legal(const struct vp_auto_problem *problem,
                            : vp_auto_fits(problem, rank, peaks);
 }
 
-/* One minibatch must fit. */
+/* Refuses limits below one minibatch on each stage of a rank. */
 static enum vp_status check_memory(const struct vp_auto_problem *problem,
                                    struct vp_err *err)
 {
@@ -259,7 +263,7 @@ static enum vp_status check_memory(const struct vp_auto_problem *problem,
     return VP_OK;
 }
 
-/* ---- All of it ---------------------------------------------------------- */
+/* ---- Setting up --------------------------------------------------------- */
 
 enum vp_status vp_auto_problem_init(struct vp_auto_problem *problem,
                                     const struct vp_sched_config *config,

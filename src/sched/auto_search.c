@@ -1,5 +1,5 @@
-/* The search of `auto`: list schedules under many rules, then better ones by
- * moving actions along the critical path. */
+/* The search of `auto`: list schedules under many rules, then a local search that
+ * moves actions of the critical path. */
 #include "sched/auto.h"
 
 #include "base/rng.h"
@@ -8,16 +8,16 @@
 #include <string.h>
 
 enum {
-    BUDGET = 1 << 20, /* of the search: letters that are timed */
-    WRITE_COST = 8,   /* work of writing a letter, in letters timed */
-    TRY_COST = 16,    /* so is a move, before it is timed */
-    HISTORY = 32,     /* of climb(), at first */
+    BUDGET = 1 << 20, /* of the search, in units of timing one letter */
+    WRITE_COST = 8,   /* of writing a letter by a rule, in that unit */
+    TRY_COST = 16,    /* of choosing a move */
+    HISTORY = 32,     /* length of the first history of climb() */
     MAX_HISTORY = 1024,
     MAX_BLOCK = 3,
     MAX_IDLE = 30, /* histories without a better plan before climb() ends */
 };
 
-/* By this share a plan may get worse when the search leaves a summit. */
+/* Share by which a plan may get worse when the search leaves a local optimum. */
 #define SHAKE 0.03
 /* The largest random change of a rule's due times, in periods. */
 #define NOISE 2.0
@@ -66,8 +66,8 @@ static bool done(const struct search *search)
             search->best->makespan <= search->problem->bound * (1.0 + 1e-12));
 }
 
-/* Times search->letters and keeps them if they are the best; false: they never
- * end. */
+/* Times search->letters and keeps them if they are the best so far. False: they
+ * wait for each other forever. */
 static bool consider(struct search *search)
 {
     const struct vp_auto_problem *problem = search->problem;
@@ -81,8 +81,8 @@ static bool consider(struct search *search)
 
 /* ---- Rules -------------------------------------------------------------- */
 
-/* Gives one slot more to the stage of a rank with the highest claim; false: no
- * stage can have another one. */
+/* Gives one more slot to the stage of a rank that has fewest for its need. False:
+ * no stage of the rank can have another one. */
 static bool add_slot(const struct vp_auto_problem *problem, int rank,
                      bool by_life, int *slots)
 {
@@ -111,8 +111,9 @@ static bool add_slot(const struct vp_auto_problem *problem, int rank,
     return chosen >= 0;
 }
 
-/* Where memory is short, a stage gets slots in proportion to the time for which
- * a minibatch that is alone stays there (`by_life`), or all get the same. */
+/* Divides limited memory between the stages of a rank: in proportion to the time
+ * that a lone minibatch spends between F and W of the stage (`by_life`), or
+ * equally. */
 static void share_slots(const struct vp_auto_problem *problem, bool by_life,
                         int *slots)
 {
@@ -123,14 +124,14 @@ static void share_slots(const struct vp_auto_problem *problem, bool by_life,
             ;
 }
 
-/* A rule for due times, in the unit of a period: the work of the busiest rank
- * for a minibatch. */
+/* A rule for due times. Times are in periods: the work of the busiest rank for a
+ * minibatch. */
 struct rule {
-    bool by_life;    /* see share_slots(); false and what is in use counts:
-                        slots go to the stage that needs one first */
-    double hop;      /* way back, relative to that of a minibatch alone */
-    double lead;     /* F is due earlier than its place on the way */
-    double lag;      /* W is due later than B, per rank of the pipeline */
+    bool by_life;    /* see share_slots(). False, and limits count slots in use:
+                        a slot goes to the stage that asks first */
+    double hop;      /* factor on the time of a gradient from stage to stage */
+    double lead;     /* F is due that much before its earliest time */
+    double lag;      /* W is due that much after B, times the ranks */
     double patience; /* see struct vp_auto_rule */
 };
 
@@ -195,8 +196,7 @@ static void try_rules(struct search *search)
 
 /* ---- Moves -------------------------------------------------------------- */
 
-/* A block of letters changes places with those next to it: [begin, middle) and
- * [middle, end). */
+/* Exchanges two adjacent blocks of letters: [begin, middle) and [middle, end). */
 struct move {
     int begin, middle, end;
 };
@@ -227,8 +227,8 @@ static int rank_at(const struct search *search, int at)
     return search->problem->stages[vp_letter_stage(search->letters[at])].rank;
 }
 
-/* From the last action back to the first, each the reason why the next one does
- * not start earlier. */
+/* Finds the critical path: from the last action backwards, each action being the
+ * reason why the one after it does not start earlier. */
 static void find_path(struct search *search)
 {
     const struct vp_auto_problem *problem = search->problem;
@@ -261,10 +261,11 @@ static void find_path(struct search *search)
     }
 }
 
-/* A path is a chain of blocks: letters that follow each other on a rank, with a
- * message from one block to the next. What may shorten it is to bring forward
- * the last letter of a block, to put off the first one, or to take a W out.
- * Others are tried now and then. Returns the direction, or 0: try another. */
+/* The critical path is a chain of blocks: letters that follow each other on a
+ * rank, with a message from one block to the next. It may get shorter if the last
+ * letter of a block moves to the front, the first one to the back, or a W out of
+ * the block. Other moves are tried at random. Returns the direction of the move
+ * of path position `i`, or 0: choose another position. */
 static int direction(struct search *search, int i)
 {
     const int *path = search->path;
@@ -279,8 +280,8 @@ static int direction(struct search *search, int i)
     return last && !first ? -1 : first && !last ? 1 : 0;
 }
 
-/* A random move of a letter on the path, now and then with its neighbours;
- * false: it changes nothing. */
+/* Chooses a random move of a letter on the path, sometimes together with its
+ * neighbours. False: the move would change nothing. */
 static bool choose_move(struct search *search, struct move *move)
 {
     const struct vp_auto_problem *problem = search->problem;
@@ -305,10 +306,10 @@ static bool choose_move(struct search *search, struct move *move)
            search->letters[move->begin] != search->letters[move->middle];
 }
 
-/* Late acceptance (Burke and Bykov, 2017): a move may make the plan worse, but
- * not worse than it was `n` accepted or refused moves ago. At first it may be
- * worse than at the start by the share `shake`. Ends when nothing better has
- * come for long. */
+/* Late acceptance hill climbing (Burke and Bykov, 2017): a move is accepted if the
+ * plan is not worse than the current one, or than the one `n` moves ago. During
+ * the first `n` moves it may be worse than the start by the share `shake`. Ends
+ * after MAX_IDLE * n moves without a better plan. */
 static void climb(struct search *search, int n, double shake)
 {
     double history[MAX_HISTORY], score, best;
@@ -368,8 +369,8 @@ static void write_random(struct search *search)
     write_by(search, rule);
 }
 
-/* From the best plan to a summit, then in turn down a little and up again, or
- * from somewhere else, with longer and longer histories. */
+/* Climbs from the best plan; then, in turn, from a random list schedule and from
+ * the best plan made slightly worse, with ever longer histories. */
 static void improve(struct search *search)
 {
     size_t n_bytes = (size_t)search->problem->n_letters *
@@ -390,7 +391,7 @@ static void improve(struct search *search)
     }
 }
 
-/* ---- All of it ---------------------------------------------------------- */
+/* ---- Setting up --------------------------------------------------------- */
 
 static enum vp_status allocate(struct search *search)
 {

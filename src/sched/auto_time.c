@@ -1,13 +1,14 @@
-/* Times of a plan. */
+/* Times of a plan: simulates its words, rank by rank. */
 #include "sched/auto.h"
 
 #include <stdlib.h>
 
-/* The share of all ranks' mean end in the score: it leads a search over plans
- * of equal makespan to those where fewer ranks are late. */
+/* Weight of the ranks' mean end in the score. Of plans with equal makespan, those
+ * in which fewer ranks end late score better. */
 #define MEAN_SHARE 0.01
 
-/* A rank runs its word until it needs what has not been sent yet. */
+/* State of a simulation. A rank advances through its word until it needs a
+ * message that has not been sent yet; it continues when that is sent. */
 struct walk {
     const struct vp_auto_problem *problem;
     const vp_letter *letters;
@@ -15,7 +16,8 @@ struct walk {
     int n_timed, n_stack;
 };
 
-/* The arrival of a minibatch's activations at a stage, or of its gradient. */
+/* Index in times->arrival of a minibatch's activations at a stage, or of its
+ * gradient. */
 static int act_at(const struct vp_auto_problem *problem, int stage, int mb)
 {
     return stage * problem->n_mb + mb;
@@ -26,7 +28,9 @@ static int grad_at(const struct vp_auto_problem *problem, int stage, int mb)
     return (problem->n_stages + stage) * problem->n_mb + mb;
 }
 
-/* What arrives at `at`, on `rank`, leaves now. */
+/* Sends a message at *clock. Its arrival time is entry `at`; `rank` receives it
+ * and continues if it was blocked on it. `busy` is the time on the link, `delay`
+ * what is added to that. */
 static void send_message(struct walk *walk, int link, double busy, double delay,
                          double *clock, int rank, int at)
 {
@@ -48,7 +52,7 @@ static void send_message(struct walk *walk, int link, double busy, double delay,
     }
 }
 
-/* The arrival that a letter waits for, or -1. */
+/* Index in times->arrival of the message that an action needs, or -1. */
 static int needed(const struct vp_auto_problem *problem, int stage, int kind,
                   int mb)
 {

@@ -40,8 +40,8 @@ static void put_round(const struct pass *pass, int rank,
     vp_sched_list_put(out, VP_ACTION_UPDATE, action->stage, round);
 }
 
-/* A group ends with its update. All gradients of a rank are given before the
- * first update waits for everybody's norm. */
+/* A group ends with its update. A rank reduces all its stages before its first
+ * update waits for the norm of all stages. */
 static void put_group_end(const struct pass *pass, int rank,
                           struct vp_sched_list *out)
 {

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* An event: so many actions of a kind at a node, more than `index`. */
+/* An event: a node has done more than `index` actions of a kind. */
 struct event {
     int node;
     enum vp_action_kind kind;
@@ -101,8 +101,9 @@ static bool takes_part(const struct vp_node *node, int round)
            round < node->range[VP_ACTION_REDUCE].end;
 }
 
-/* A node that others wait for: REDUCE for all replicas to arrive, UPDATE for
- * everybody's norm. -1 if all are there; `since` is when the last one was. */
+/* A node that is still missing: REDUCE waits until all replicas have come to it,
+ * UPDATE until all stages have reduced. -1: none; `since` is the time of the last
+ * one. */
 static int missing_node(const struct vp_run *run, const struct vp_action *a,
                         double *since)
 {

@@ -1,14 +1,16 @@
-/* V-auto: the building block that is shortest among those that keep at most so
- * many chunks (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS
- * 2024). Blocks are tried in this form: on rank 0, F of the first stage is in
- * slot 0 of the period of six, the other three in any of the others. From rank to
- * rank, the passes away from rank 0 (F of the first stage, B of the second) take
- * `slow` slots for some ranks and `fast` for the rest, those towards it one. An
- * action is in the first slot with the right remainder after its input. Blocks
- * whose minibatches meet in a slot are left out: about 60 P are not.
+/* V-auto: the shortest building block that keeps at most a given number of chunks
+ * (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024).
  *
- * Of equally short ones the best is the one that loses least when backward takes
- * longer than forward and weight gradients less. */
+ * Blocks of this form are tried. On rank 0, F of the first stage is in slot 0 of
+ * the period of six; the other three actions have any other remainders modulo
+ * six. Passes away from rank 0 (F of the first stage, B of the second) take
+ * `slow` slots per rank on the first ranks and `fast` on the others; passes
+ * towards rank 0 take one. An action is in the first slot after its input that
+ * has its remainder. Blocks in which two minibatches need the same slot are
+ * skipped; about 60 P blocks remain for P ranks.
+ *
+ * Of equally short blocks the one is taken that is shortest when backward takes
+ * longer than forward, and weight gradients less. */
 #include "sched/internal.h"
 
 #include <limits.h>
@@ -24,7 +26,7 @@ struct search {
     struct vp_v_time time[2]; /* of the best, at the costs below */
 };
 
-/* What a block is made of. */
+/* Parameters of a block. */
 struct shape {
     int at[VP_V_BLOCK]; /* remainders on rank 0 */
     int slow, fast, n_slow;
@@ -164,7 +166,7 @@ static void try_all(struct search *search)
     }
 }
 
-/* More than 2P minibatches only make the middle longer. */
+/* The search uses at most 2P minibatches: more only lengthen the steady state. */
 void vp_generate_v_auto(const struct vp_schedule *schedule,
                         struct vp_sched_list *lists)
 {

@@ -1,23 +1,24 @@
 /* Schedules in a V that repeat a building block (Qi et al., Pipeline Parallelism
  * with Controllable Memory, NeurIPS 2024).
  *
- * Time is cut into slots of one action. A block says in which slot a rank runs F
- * of its first stage, F of its second, B of the second and B of the first, of
- * minibatch 0; minibatch j comes 6 j slots later, because a rank has six actions
- * per minibatch. A W goes to the next idle slot of its rank, first come, first
- * served. How long a block lasts decides how much is kept at once: the limit.
+ * Time is divided into slots of one action. A block gives the slots in which a
+ * rank runs F of its first stage, F of its second, B of the second and B of the
+ * first, for minibatch 0; minibatch j comes 6 j slots later, because a rank has
+ * six actions per minibatch. W actions fill the idle slots of their rank in the
+ * order of their B. The longer a block, the more minibatches are kept at once;
+ * their greatest number is the limit for what follows.
  *
- * The start and the end of such a grid have holes. Two passes go through its
- * actions in the order of their slots and move them into earlier holes, as far
- * as what they wait for and the limit allow:
+ * Such a grid has idle slots at its start and end. Two passes go through the
+ * actions in the order of their slots and move each one to an earlier idle slot,
+ * as far as its inputs and the limit allow:
  *
  *   1. all actions until the first gradient is back on rank 0, and all after
  *      the last F of rank 0; W moves like the others,
- *   2. F and B after the last F of rank 0; W fills the holes anew each time.
+ *   2. F and B after the last F of rank 0; W fills the idle slots anew.
  *
- * Between, the grid stays as it is: in a steady state that was made tighter, one
- * action that takes longer than a slot would hold up all others. After each pass
- * the slots close up, every rank in its own order. */
+ * The steady state between them stays as it is: without its slack, one action
+ * that takes longer than a slot would delay all others. After each pass every
+ * action starts as early as the order of its rank allows (squeeze()). */
 #include "sched/internal.h"
 
 #include <stdlib.h>
@@ -81,8 +82,8 @@ static bool is_backward(enum kind kind)
 
 /* ---- What an action waits for ------------------------------------------- */
 
-/* The action of the same minibatch, here or on a neighbour; false: none (W
- * waits for its backward, which stands before it anyway). */
+/* The action of the same minibatch whose result is needed, on this rank or on a
+ * neighbour. False: none, or W, which always stands after its B. */
 static bool input_of(const struct grid *grid, enum kind kind, int rank,
                      enum kind *kind_out, int *rank_out)
 {
@@ -96,7 +97,8 @@ static bool input_of(const struct grid *grid, enum kind kind, int rank,
     return true;
 }
 
-/* The first slot after what the action waits for. */
+/* The first slot after the inputs of an action and the action before it of the
+ * same kind. */
 static int first_slot(const struct grid *grid, enum kind kind, int rank, int i)
 {
     int slot = i > 0 ? *place(grid, grid->slots, kind, rank, i - 1) + 1 : 0;
@@ -113,8 +115,9 @@ static int first_slot(const struct grid *grid, enum kind kind, int rank, int i)
 
 /* ---- Memory ------------------------------------------------------------- */
 
-/* What a slot changes. An empty one takes a W that is owed, if W are not in
- * the grid themselves. */
+/* Adds the effect of a cell to the number of chunks kept and of W owed (B is
+ * done, W is not). With `refill`, W are not in the grid: an empty cell runs one
+ * that is owed. */
 static void count_cell(int cell, bool refill, int *kept, int *owed)
 {
     enum kind kind = cell == EMPTY ? W : kind_of(cell);
@@ -180,7 +183,7 @@ static void put_block(struct grid *grid, const int (*block)[VP_V_BLOCK])
                     block[rank][kind] + PERIOD * j);
 }
 
-/* W in the idle slots of all ranks; counts, too. */
+/* Puts W into the idle slots of all ranks, and counts what is kept. */
 static void put_w(struct grid *grid)
 {
     for (int rank = 0; rank < grid->n_ranks; rank++) {
@@ -210,8 +213,8 @@ static void drop_w(struct grid *grid)
 
 /* ---- Moving actions into earlier holes ---------------------------------- */
 
-/* W is in the grid: only forwards add to what is kept until `slot`, and a W
- * needs a backward that has none yet before it. */
+/* The earliest slot for an action when W are in the grid: an F must not exceed
+ * the limit in any slot up to its old one, and a W needs its B before it. */
 static int earliest_with_w(const struct grid *grid, int rank, int slot,
                            enum kind kind, int i)
 {
@@ -232,8 +235,8 @@ static int earliest_with_w(const struct grid *grid, int rank, int slot,
     return best;
 }
 
-/* Whether the rank stays within the limit with the cell moved from one slot to
- * an earlier one, W filling the holes. */
+/* Whether the rank stays within the limit if the cell moves from slot `from` to
+ * the earlier slot `to`, with W in all idle slots. */
 static bool fits(const struct grid *grid, int rank, int from, int to)
 {
     const int *cells = row(grid, grid->cells, rank);
@@ -280,8 +283,8 @@ static void move(struct grid *grid, int rank, int slot, enum kind kind, int i,
         row(grid, grid->kept, rank)[s] += kind == W ? -1 : 1;
 }
 
-/* Where a pass is: until the first gradient is back on rank 0, until that rank
- * has no more forwards, and after. */
+/* FILLING ends with the first B of rank 0's first stage, STEADY with that stage's
+ * last F. */
 enum phase { FILLING, STEADY, DRAINING };
 
 static void move_all(struct grid *grid, bool with_w)
@@ -309,9 +312,10 @@ static void move_all(struct grid *grid, bool with_w)
         }
 }
 
-/* ---- Closing up --------------------------------------------------------- */
+/* ---- Squeezing ---------------------------------------------------------- */
 
-/* Every rank in its order, every action as early as its input allows. */
+/* Sets the start of every action, as early as its inputs and the order of its
+ * rank allow. */
 static struct vp_v_time squeeze(struct grid *grid,
                                 const struct vp_v_costs *costs)
 {
@@ -360,7 +364,7 @@ static void take_starts(struct grid *grid)
                     *place(grid, grid->starts, (enum kind)kind, rank, i));
 }
 
-/* ---- All of it ---------------------------------------------------------- */
+/* ---- Building ----------------------------------------------------------- */
 
 static const struct vp_v_costs unit = { 1, 1, 1 };
 
