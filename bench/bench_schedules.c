@@ -183,8 +183,8 @@ static void measure_places(const struct settings *settings)
 
 /* ---- Schedules ---------------------------------------------------------- */
 
-/* auto within the memory of 1f1b comes last, before it auto within the memory of
- * zb-h1, which keeps as many minibatches as 1f1b but more bytes of each. */
+/* auto within the memory of 1f1b comes last, before it auto within the memory
+ * of zb-h1, which keeps as many minibatches as 1f1b but more bytes of each. */
 enum { N_NAMED = 6, ROOMY = N_NAMED, EQUAL, N_ENTRANTS };
 
 static const struct {
@@ -375,8 +375,8 @@ static char *fit_named(const struct lab_spec *spec, int64_t limit)
     return text;
 }
 
-/* The fastest by simulation that needs at most `limit` bytes on a rank, of lists
- * that are made for that and of named ones. */
+/* The fastest by simulation that needs at most `limit` bytes on a rank, of
+ * lists that are made for that and of named ones. */
 static struct lab_spec choose_auto(const struct settings *settings,
                                    int64_t limit, int *place_out)
 {

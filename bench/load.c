@@ -112,8 +112,8 @@ static double load_of(const struct vp_trace *trace, int rank,
     return length > 0.0 ? 1.0 + sum / length : 1.0;
 }
 
-/* The part of a step in which every rank has begun and none has ended; all of it
- * for steps of one minibatch. */
+/* The part of a step in which every rank has begun and none has ended; all of
+ * it for steps of one minibatch. */
 static void find_window(const struct vp_trace *trace, bool steady,
                         int64_t *from_out, int64_t *to_out)
 {

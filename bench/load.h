@@ -15,10 +15,10 @@ struct load_costs {
 };
 
 /* Two runs of `spec`: steps of one minibatch, where one rank computes at a time
- * and the others wait; and steps of many, of which only the part counts in which
- * all ranks are at work. Costs are linear in the number of ranks that compute;
- * those of one rank and of all ranks follow from the two. B contains W unless
- * the schedule splits them. */
+ * and the others wait; and steps of many, of which only the part counts in
+ * which all ranks are at work. Costs are linear in the number of ranks that
+ * compute; those of one rank and of all ranks follow from the two. B contains W
+ * unless the schedule splits them. */
 void load_measure(const struct lab_spec *spec, struct load_costs *out);
 
 /* The time of a schedule under these costs. */

@@ -154,9 +154,9 @@ static enum vp_status fill_costs(const struct vp_config *config,
 
 /* ---- Places ------------------------------------------------------------- */
 
-/* `config` has the chunks of the place, and schedule_v. Its memory counts the slots that a run
- * allocates: a stage keeps its slots when another stage of the rank has use for
- * them. */
+/* `config` has the chunks of the place, and schedule_v. Its memory counts the
+ * slots that a run allocates: a stage keeps its slots when another stage of the
+ * rank has use for them. */
 static enum vp_status fill_place(const struct vp_config *config,
                                  const struct vp_graph *graph,
                                  struct place *place,

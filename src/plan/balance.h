@@ -13,9 +13,9 @@
 enum vp_status vp_plan_balance(const double *costs, int n, int n_stages,
                                int *partition_out);
 
-/* The same where rank rank[s] of `n_ranks` owns stage s, and others: the busiest
- * rank is made as fast as a local search can, then all ranks and all stages as
- * even. Never worse than vp_plan_balance() in that. */
+/* The same where rank rank[s] of `n_ranks` owns stage s, and others: the
+ * busiest rank is made as fast as a local search can, then all ranks and all
+ * stages as even. Never worse than vp_plan_balance() in that. */
 enum vp_status vp_plan_balance_ranks(const double *costs, int n, int n_stages,
                                      const int *rank, int n_ranks,
                                      int *partition_out);

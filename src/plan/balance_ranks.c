@@ -1,7 +1,7 @@
 /* Ranks that own several stages: not the slowest stage decides how long a
- * minibatch takes, but the busiest rank. A local search from the partition whose
- * stages are balanced: takes a block from one stage, gives a block to another,
- * and moves the cuts between the two by one block. */
+ * minibatch takes, but the busiest rank. A local search from the partition
+ * whose stages are balanced: takes a block from one stage, gives a block to
+ * another, and moves the cuts between the two by one block. */
 #include "plan/balance.h"
 
 #include <stdbool.h>

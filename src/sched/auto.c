@@ -149,8 +149,8 @@ struct choice {
     bool found;
 };
 
-/* Takes ownership of `schedule`: keeps it if it is faster than the choice so far,
- * else releases it. */
+/* Takes ownership of `schedule`: keeps it if it is faster than the choice so
+ * far, else releases it. */
 static enum vp_status offer(struct choice *choice, struct vp_schedule *schedule,
                             struct vp_err *err)
 {
@@ -208,8 +208,8 @@ struct start {
     struct vp_auto_times times;
 };
 
-/* Adds the lists of a generator if they have the problem's placement and fit into
- * memory. A generator that refuses the configuration is skipped. */
+/* Adds the lists of a generator if they have the problem's placement and fit
+ * into memory. A generator that refuses the configuration is skipped. */
 static enum vp_status try_generator(const struct vp_generator *generator,
                                     const struct vp_sched_config *config,
                                     struct choice *choice, struct start *start,

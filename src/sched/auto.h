@@ -1,12 +1,12 @@
 /* What the files of the schedule `auto` share.
  *
- * A plan gives every rank a word: the order of its actions. A letter is an action
- * (F, R, B or W) of a stage without its minibatch, because the actions of a kind
- * come in minibatch order: the i-th F of a stage is that of minibatch i. A word
- * is legal if every minibatch has its F, R (if the stage recomputes), B and W in
- * this order, if each R follows the B before, and if the slots that it needs fit
- * into the rank's memory. All
- * plans of a problem have the same letters in another order.
+ * A plan gives every rank a word: the order of its actions. A letter is an
+ * action (F, R, B or W) of a stage without its minibatch, because the actions
+ * of a kind come in minibatch order: the i-th F of a stage is that of minibatch
+ * i. A word is legal if every minibatch has its F, R (if the stage recomputes),
+ * B and W in this order, if each R follows the B before, and if the slots that
+ * it needs fit into the rank's memory. All plans of a problem have the same
+ * letters in another order.
  *
  * Times of a plan are those of the simulator without shared devices and copy
  * engines, and with rings that never run out of buffers. */
@@ -117,9 +117,9 @@ bool vp_auto_time(const struct vp_auto_problem *problem,
 /* ---- List scheduling (auto_greedy.c) ------------------------------------ */
 
 /* An idle rank takes the action with the earliest due time among those that may
- * start. It stays idle instead if an action with an earlier due time will become
- * possible soon: within `patience` times the length of the action that it could
- * take now. */
+ * start. It stays idle instead if an action with an earlier due time will
+ * become possible soon: within `patience` times the length of the action that
+ * it could take now. */
 struct vp_auto_rule {
     const double *due; /* letter * n_mb + minibatch */
     const int *slots;  /* per stage: minibatches that it may keep; NULL: limited
@@ -146,7 +146,8 @@ struct vp_auto_best {
     bool found;
 };
 
-/* Copies `letters`, whose times are in `times`, to `best` if they are shorter. */
+/* Copies `letters`, whose times are in `times`, to `best` if they are
+ * shorter. */
 void vp_auto_keep(const struct vp_auto_problem *problem,
                   const vp_letter *letters, const struct vp_auto_times *times,
                   struct vp_auto_best *best);

@@ -1,5 +1,5 @@
-/* Plans by list scheduling: simulates the pipeline; an idle rank takes the action
- * with the earliest due time. */
+/* Plans by list scheduling: simulates the pipeline; an idle rank takes the
+ * action with the earliest due time. */
 #include "sched/auto.h"
 
 #include <math.h>
@@ -38,8 +38,8 @@ struct choice {
 
 /* Whether a stage may keep one minibatch more. Where only the rank's memory is
  * limited, F leaves room for one minibatch on each later stage of the rank that
- * keeps none: otherwise no minibatch could reach its B, and no slot would become
- * free. */
+ * keeps none: otherwise no minibatch could reach its B, and no slot would
+ * become free. */
 static bool has_slot(const struct turn *turn, int s)
 {
     const struct vp_auto_problem *problem = turn->problem;
@@ -63,8 +63,8 @@ static bool has_slot(const struct turn *turn, int s)
     return used <= problem->limit[stage->rank] * (1.0 + 1e-12);
 }
 
-/* Earliest start of the next action of a kind, by its inputs and slots. INFINITY:
- * not known yet, or other actions must come first. */
+/* Earliest start of the next action of a kind, by its inputs and slots.
+ * INFINITY: not known yet, or other actions must come first. */
 static double ready_from(const struct turn *turn, int s, int kind)
 {
     const struct vp_auto_problem *problem = turn->problem;

@@ -123,7 +123,8 @@ static void bound_rank(struct vp_auto_problem *problem, int rank)
 }
 
 /* Lower bound: the last stage begins when the first minibatch has arrived, does
- * all its forwards and backwards, and the last gradient travels back to stage 0. */
+ * all its forwards and backwards, and the last gradient travels back to stage
+ * 0. */
 static void bound_last_stage(struct vp_auto_problem *problem)
 {
     const struct vp_auto_stage *last = &problem->stages[problem->n_stages - 1];

@@ -1,5 +1,5 @@
-/* The search of `auto`: list schedules under many rules, then a local search that
- * moves actions of the critical path. */
+/* The search of `auto`: list schedules under many rules, then a local search
+ * that moves actions of the critical path. */
 #include "sched/auto.h"
 
 #include "base/rng.h"
@@ -17,7 +17,8 @@ enum {
     MAX_IDLE = 30, /* histories without a better plan before climb() ends */
 };
 
-/* Share by which a plan may get worse when the search leaves a local optimum. */
+/* Share by which a plan may get worse when the search leaves a local
+ * optimum. */
 #define SHAKE 0.03
 /* The largest random change of a rule's due times, in periods. */
 #define NOISE 2.0
@@ -81,8 +82,8 @@ static bool consider(struct search *search)
 
 /* ---- Rules -------------------------------------------------------------- */
 
-/* Gives one more slot to the stage of a rank that has fewest for its need. False:
- * no stage of the rank can have another one. */
+/* Gives one more slot to the stage of a rank that has fewest for its need.
+ * False: no stage of the rank can have another one. */
 static bool add_slot(const struct vp_auto_problem *problem, int rank,
                      bool by_life, int *slots)
 {
@@ -111,9 +112,9 @@ static bool add_slot(const struct vp_auto_problem *problem, int rank,
     return chosen >= 0;
 }
 
-/* Divides limited memory between the stages of a rank: in proportion to the time
- * that a lone minibatch spends between F and W of the stage (`by_life`), or
- * equally. */
+/* Divides limited memory between the stages of a rank: in proportion to the
+ * time that a lone minibatch spends between F and W of the stage (`by_life`),
+ * or equally. */
 static void share_slots(const struct vp_auto_problem *problem, bool by_life,
                         int *slots)
 {
@@ -124,8 +125,8 @@ static void share_slots(const struct vp_auto_problem *problem, bool by_life,
             ;
 }
 
-/* A rule for due times. Times are in periods: the work of the busiest rank for a
- * minibatch. */
+/* A rule for due times. Times are in periods: the work of the busiest rank for
+ * a minibatch. */
 struct rule {
     bool by_life;    /* see share_slots(). False, and limits count slots in use:
                         a slot goes to the stage that asks first */
@@ -196,7 +197,8 @@ static void try_rules(struct search *search)
 
 /* ---- Moves -------------------------------------------------------------- */
 
-/* Exchanges two adjacent blocks of letters: [begin, middle) and [middle, end). */
+/* Exchanges two adjacent blocks of letters: [begin, middle) and [middle,
+ * end). */
 struct move {
     int begin, middle, end;
 };
@@ -227,8 +229,8 @@ static int rank_at(const struct search *search, int at)
     return search->problem->stages[vp_letter_stage(search->letters[at])].rank;
 }
 
-/* Finds the critical path: from the last action backwards, each action being the
- * reason why the one after it does not start earlier. */
+/* Finds the critical path: from the last action backwards, each action being
+ * the reason why the one after it does not start earlier. */
 static void find_path(struct search *search)
 {
     const struct vp_auto_problem *problem = search->problem;
@@ -262,10 +264,10 @@ static void find_path(struct search *search)
 }
 
 /* The critical path is a chain of blocks: letters that follow each other on a
- * rank, with a message from one block to the next. It may get shorter if the last
- * letter of a block moves to the front, the first one to the back, or a W out of
- * the block. Other moves are tried at random. Returns the direction of the move
- * of path position `i`, or 0: choose another position. */
+ * rank, with a message from one block to the next. It may get shorter if the
+ * last letter of a block moves to the front, the first one to the back, or a W
+ * out of the block. Other moves are tried at random. Returns the direction of
+ * the move of path position `i`, or 0: choose another position. */
 static int direction(struct search *search, int i)
 {
     const int *path = search->path;
@@ -306,10 +308,10 @@ static bool choose_move(struct search *search, struct move *move)
            search->letters[move->begin] != search->letters[move->middle];
 }
 
-/* Late acceptance hill climbing (Burke and Bykov, 2017): a move is accepted if the
- * plan is not worse than the current one, or than the one `n` moves ago. During
- * the first `n` moves it may be worse than the start by the share `shake`. Ends
- * after MAX_IDLE * n moves without a better plan. */
+/* Late acceptance hill climbing (Burke and Bykov, 2017): a move is accepted if
+ * the plan is not worse than the current one, or than the one `n` moves ago.
+ * During the first `n` moves it may be worse than the start by the share
+ * `shake`. Ends after MAX_IDLE * n moves without a better plan. */
 static void climb(struct search *search, int n, double shake)
 {
     double history[MAX_HISTORY], score, best;
@@ -369,8 +371,8 @@ static void write_random(struct search *search)
     write_by(search, rule);
 }
 
-/* Climbs from the best plan; then, in turn, from a random list schedule and from
- * the best plan made slightly worse, with ever longer histories. */
+/* Climbs from the best plan; then, in turn, from a random list schedule and
+ * from the best plan made slightly worse, with ever longer histories. */
 static void improve(struct search *search)
 {
     size_t n_bytes = (size_t)search->problem->n_letters *

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-/* Weight of the ranks' mean end in the score. Of plans with equal makespan, those
- * in which fewer ranks end late score better. */
+/* Weight of the ranks' mean end in the score. Of plans with equal makespan,
+ * those in which fewer ranks end late score better. */
 #define MEAN_SHARE 0.01
 
 /* State of a simulation. A rank advances through its word until it needs a
@@ -29,8 +29,8 @@ static int grad_at(const struct vp_auto_problem *problem, int stage, int mb)
 }
 
 /* Sends a message at *clock. Its arrival time is entry `at`; `rank` receives it
- * and continues if it was blocked on it. `busy` is the time on the link, `delay`
- * what is added to that. */
+ * and continues if it was blocked on it. `busy` is the time on the link,
+ * `delay` what is added to that. */
 static void send_message(struct walk *walk, int link, double busy, double delay,
                          double *clock, int rank, int at)
 {

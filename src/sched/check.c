@@ -206,8 +206,8 @@ static enum vp_status check_compute(const struct walk *walk,
     return VP_OK;
 }
 
-/* A stage has room for the results of one R: B of the minibatch before must have
- * read them. */
+/* A stage has room for the results of one R: B of the minibatch before must
+ * have read them. */
 static enum vp_status check_redo(const struct walk *walk,
                                  const struct state *state,
                                  const struct vp_action *a)

@@ -101,9 +101,9 @@ static bool takes_part(const struct vp_node *node, int round)
            round < node->range[VP_ACTION_REDUCE].end;
 }
 
-/* A node that is still missing: REDUCE waits until all replicas have come to it,
- * UPDATE until all stages have reduced. -1: none; `since` is the time of the last
- * one. */
+/* A node that is still missing: REDUCE waits until all replicas have come to
+ * it, UPDATE until all stages have reduced. -1: none; `since` is the time of
+ * the last one. */
 static int missing_node(const struct vp_run *run, const struct vp_action *a,
                         double *since)
 {

@@ -1,15 +1,16 @@
 /* Times in order of time, for ranks that share something.
  *
  * Ranks that share a device (or some cores) compute at equal shares of it: if k
- * of them compute and it carries c at full speed, each takes k / c times as long
- * (if k > c). That is what the time slices of an operating system come to, and
- * those of a GPU: both are shorter than an action. Where costs while all ranks
- * compute are given, an action's slowdown grows linearly from none (k = 1) to
- * that of a full device. The length of an action is then known only at its end,
- * so the ranks are simulated together: all actions that may begin now do, then
- * time advances to the next end of an action or arrival of a message.
+ * of them compute and it carries c at full speed, each takes k / c times as
+ * long (if k > c). That is what the time slices of an operating system come to,
+ * and those of a GPU: both are shorter than an action. Where costs while all
+ * ranks compute are given, an action's slowdown grows linearly from none (k =
+ * 1) to that of a full device. The length of an action is then known only at
+ * its end, so the ranks are simulated together: all actions that may begin now
+ * do, then time advances to the next end of an action or arrival of a message.
  *
- * This concerns F, R, B, W and UPDATE; sending and reducing keep their times. */
+ * This concerns F, R, B, W and UPDATE; sending and reducing keep their
+ * times. */
 #include "sched/run.h"
 
 #include <math.h>

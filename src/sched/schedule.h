@@ -5,10 +5,10 @@
  * Ranks and stages. Stages are numbered along the pipeline. With one chunk the
  * replicas of a stage are consecutive ranks, in stage order. With v > 1 chunks
  * every rank owns v stages: stage k is on rank k mod P (interleaved), or the
- * ranks run 0 .. P-1 and then P-1 .. 0 (placed in a V); replicas are then copies
- * of the pipeline, those of a rank next to each other. Minibatch m of stage s runs on
- * replica m mod R_s, where its own index is (m - b) / R_s, b being the first
- * minibatch of the segment. A rank executes its list in order.
+ * ranks run 0 .. P-1 and then P-1 .. 0 (placed in a V); replicas are then
+ * copies of the pipeline, those of a rank next to each other. Minibatch m of
+ * stage s runs on replica m mod R_s, where its own index is (m - b) / R_s, b
+ * being the first minibatch of the segment. A rank executes its list in order.
  *
  * Messages and credits. Every (rank, stage) owns two rings of buffers: incoming
  * activations (stages > 0) and incoming gradients (all but the last stage).
@@ -23,17 +23,17 @@
  * norm) are the only ones.
  *
  * Generators make rings as long as what is kept at once, and one buffer more
- * for each rank that sends: n_slots + 1 for activations, 2 for gradients (split:
- * the most minibatches between B and W, + 1). A ring of activations is longer
- * if the stage before starts more forwards than that before its first backward
- * (depths given by hand). Where a rank owns several stages a ring is longer if
- * messages would have to wait for a buffer at unit costs. Sizes of a stream
- * depend on its depths and replicas alone: all its pieces have the same.
+ * for each rank that sends: n_slots + 1 for activations, 2 for gradients
+ * (split: the most minibatches between B and W, + 1). A ring of activations is
+ * longer if the stage before starts more forwards than that before its first
+ * backward (depths given by hand). Where a rank owns several stages a ring is
+ * longer if messages would have to wait for a buffer at unit costs. Sizes of a
+ * stream depend on its depths and replicas alone: all its pieces have the same.
  *
  * Order. On every (rank, stage), the actions of one kind come in minibatch
  * order. So messages and slots are first in, first out, and gradients add up in
- * minibatch order in every schedule. R(m) comes after B of the minibatch before:
- * a stage has room for the results of one R. */
+ * minibatch order in every schedule. R(m) comes after B of the minibatch
+ * before: a stage has room for the results of one R. */
 #ifndef VP_SCHED_SCHEDULE_H
 #define VP_SCHED_SCHEDULE_H
 
@@ -266,8 +266,8 @@ enum vp_status vp_schedule_parse(const char *text, const char *source,
  * every interleaving, never overwrites what is still needed, uses the right
  * weight versions and adds every gradient once and in order. Else
  * VP_ERR_INVALID and a line with rank, position, action and cause. A piece of a
- * stream is proven on the condition that the pieces around it run, too; one that
- * ends before an action that it waits for cannot be proven alone. */
+ * stream is proven on the condition that the pieces around it run, too; one
+ * that ends before an action that it waits for cannot be proven alone. */
 enum vp_status vp_schedule_validate(const struct vp_schedule *schedule,
                                     struct vp_err *err);
 

@@ -1,6 +1,6 @@
-/* Schedules whose lists are given as text: F, B, W and R stay in their order and
- * message rings keep their lengths. Messages, reductions, updates and slots are
- * made anew, as for a generator. */
+/* Schedules whose lists are given as text: F, B, W and R stay in their order
+ * and message rings keep their lengths. Messages, reductions, updates and slots
+ * are made anew, as for a generator. */
 #include "sched/internal.h"
 
 /* ---- What a schedule is like -------------------------------------------- */

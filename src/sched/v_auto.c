@@ -1,13 +1,14 @@
-/* V-auto: the shortest building block that keeps at most a given number of chunks
- * (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024).
+/* V-auto: the shortest building block that keeps at most a given number of
+ * chunks (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS
+ * 2024).
  *
- * Blocks of this form are tried. On rank 0, F of the first stage is in slot 0 of
- * the period of six; the other three actions have any other remainders modulo
- * six. Passes away from rank 0 (F of the first stage, B of the second) take
- * `slow` slots per rank on the first ranks and `fast` on the others; passes
- * towards rank 0 take one. An action is in the first slot after its input that
- * has its remainder. Blocks in which two minibatches need the same slot are
- * skipped; about 60 P blocks remain for P ranks.
+ * Blocks of this form are tried. On rank 0, F of the first stage is in slot 0
+ * of the period of six; the other three actions have any other remainders
+ * modulo six. Passes away from rank 0 (F of the first stage, B of the second)
+ * take `slow` slots per rank on the first ranks and `fast` on the others;
+ * passes towards rank 0 take one. An action is in the first slot after its
+ * input that has its remainder. Blocks in which two minibatches need the same
+ * slot are skipped; about 60 P blocks remain for P ranks.
  *
  * Of equally short blocks the one is taken that is shortest when backward takes
  * longer than forward, and weight gradients less. */
@@ -166,7 +167,8 @@ static void try_all(struct search *search)
     }
 }
 
-/* The search uses at most 2P minibatches: more only lengthen the steady state. */
+/* The search uses at most 2P minibatches: more only lengthen the steady
+ * state. */
 void vp_generate_v_auto(const struct vp_schedule *schedule,
                         struct vp_sched_list *lists)
 {

@@ -1,5 +1,5 @@
-/* Schedules in a V that repeat a building block (Qi et al., Pipeline Parallelism
- * with Controllable Memory, NeurIPS 2024).
+/* Schedules in a V that repeat a building block (Qi et al., Pipeline
+ * Parallelism with Controllable Memory, NeurIPS 2024).
  *
  * Time is divided into slots of one action. A block gives the slots in which a
  * rank runs F of its first stage, F of its second, B of the second and B of the
@@ -9,8 +9,8 @@
  * their greatest number is the limit for what follows.
  *
  * Such a grid has idle slots at its start and end. Two passes go through the
- * actions in the order of their slots and move each one to an earlier idle slot,
- * as far as its inputs and the limit allow:
+ * actions in the order of their slots and move each one to an earlier idle
+ * slot, as far as its inputs and the limit allow:
  *
  *   1. all actions until the first gradient is back on rank 0, and all after
  *      the last F of rank 0; W moves like the others,
@@ -283,8 +283,8 @@ static void move(struct grid *grid, int rank, int slot, enum kind kind, int i,
         row(grid, grid->kept, rank)[s] += kind == W ? -1 : 1;
 }
 
-/* FILLING ends with the first B of rank 0's first stage, STEADY with that stage's
- * last F. */
+/* FILLING ends with the first B of rank 0's first stage, STEADY with that
+ * stage's last F. */
 enum phase { FILLING, STEADY, DRAINING };
 
 static void move_all(struct grid *grid, bool with_w)
