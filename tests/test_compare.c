@@ -699,6 +699,44 @@ static void two_configurations_run_in_turn(void **state)
     remove_folder(root);
 }
 
+/* Schedules that split backward are simulated with times of B and of W. */
+static void weight_gradients_are_timed_apart(void **state)
+{
+    static const char *const kinds[] = {
+        "partition: [3, 3]\nschedule: zb-h1\naccumulation_steps: 4\n",
+        "stages: 2\nschedule: auto\naccumulation_steps: 4\n",
+    };
+    char root[] = "/tmp/vpipe-compare-XXXXXX", path[256];
+    struct vp_config configs[2];
+    struct vp_contestant c[2] = { { .name = "a" }, { .name = "b" } };
+    struct vp_compare_options options = { .max_steps = 3, .n_rounds = 1 };
+    struct vp_compare_events events = { .on_notice = keep_notice };
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    options.output = root;
+    for (int i = 0; i < 2; i++)
+        load(&configs[i], "a.yml", kinds[i]);
+    if (vp_compare_run(configs, 2, &options, &events, c, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < 2; i++) {
+        struct vp_trace trace;
+        int n_w = 0;
+
+        assert_true(c[i].simulated > 0.0);
+        snprintf(path, sizeof(path), "%s/%s.alone/trace.json", root, c[i].name);
+        assert_int_equal(vp_trace_read_chrome(path, &trace, &err), VP_OK);
+        for (int r = 0; r < trace.n_ranks; r++)
+            for (int k = 0; k < trace.ranks[r].n_events; k++)
+                n_w += trace.ranks[r].events[k].kind == VP_ACTION_W;
+        assert_true(n_w >= 2 * trace.n_stages);
+        vp_trace_release(&trace);
+        vp_config_release(&configs[i]);
+    }
+    remove_folder(root);
+}
+
 /* A stop is a stop; other numbers of samples are told. */
 static void runs_can_be_stopped(void **state)
 {
@@ -742,6 +780,7 @@ int main(void)
         cmocka_unit_test(nothing_fits_into_a_byte),
         cmocka_unit_test(batches_are_found_for_other_machines),
         cmocka_unit_test(two_configurations_run_in_turn),
+        cmocka_unit_test(weight_gradients_are_timed_apart),
         cmocka_unit_test(runs_can_be_stopped),
     };
 

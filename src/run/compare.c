@@ -363,16 +363,18 @@ static void tell_run(const struct comparison *c, int i, int round,
 
 /* ---- The simulated side ------------------------------------------------- */
 
-/* The same stages, one minibatch at a time: two of them hardly ever compute at
- * once, so the times of one are not disturbed by another. */
+/* The same stages with one minibatch in the pipe: two of them hardly ever
+ * compute at once, so their times are undisturbed. B and W are apart if the
+ * schedule has them so. */
 static struct vp_config alone(const struct vp_config *config,
                               const struct plan *plan, const int *zeros)
 {
+    bool split = vp_generator_at(config->schedule)->split;
     struct vp_config copy = *config;
 
-    copy.sync_mode = VP_SYNC_ASP;
+    copy.sync_mode = split ? VP_SYNC_BSP : VP_SYNC_ASP;
     copy.macrobatch = false;
-    copy.schedule = vp_generator_index("pipedream");
+    copy.schedule = vp_generator_index(split ? "zb-h1" : "pipedream");
     copy.stages = plan->n_stages;
     copy.chunks = 1;
     copy.schedule_memory = 0;
@@ -384,7 +386,9 @@ static struct vp_config alone(const struct vp_config *config,
     copy.ranks = (struct vp_int_list){ .n = 0 };
     copy.machines = (struct vp_machine_list){ .n = 0 };
     copy.placement = NULL;
-    copy.warmup_depths = (struct vp_int_list){ zeros, plan->n_stages };
+    copy.warmup_depths = (struct vp_int_list){ 0 };
+    if (!split)
+        copy.warmup_depths = (struct vp_int_list){ zeros, plan->n_stages };
     copy.threads_per_stage = plan->n_threads;
     copy.total_steps = ALONE_MB;
     copy.eval_every = 0;
