@@ -81,7 +81,7 @@ static void be_tiny(struct settings *settings)
 
 static void read_options(int argc, char **argv, struct settings *settings)
 {
-    struct option options[N_NUMBERS + 3] = { { NULL, 0, NULL, 0 } };
+    struct option options[N_NUMBERS + 4] = { { NULL, 0, NULL, 0 } };
     int which, at;
 
     for (int i = 0; i < N_NUMBERS; i++)
@@ -90,6 +90,7 @@ static void read_options(int argc, char **argv, struct settings *settings)
     options[N_NUMBERS] = (struct option){ "tiny", no_argument, NULL, 't' };
     options[N_NUMBERS + 1] = (struct option){ "targets", no_argument, NULL,
                                               'g' };
+    options[N_NUMBERS + 2] = (struct option){ "help", no_argument, NULL, 'h' };
     while ((which = getopt_long(argc, argv, "", options, &at)) != -1) {
         if (which == 't') {
             be_tiny(settings);
