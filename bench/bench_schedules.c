@@ -288,7 +288,7 @@ static void find_room(const struct settings *settings,
     for (int r = 0; r < schedule->n_ranks; r++)
         out->ranks[r] = (double)limit;
     for (int s = 0; s < schedule->n_stages; s++) {
-        const struct vp_memory *m = &vp_trainer_memory(lab_trainer(lab))[s];
+        const struct vp_memory *m = &lab_prices(lab)[s].memory;
 
         int64_t bytes = m->activations + m->boundary;
 

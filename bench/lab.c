@@ -311,7 +311,7 @@ int64_t lab_rank_bytes(struct lab *lab, int rank)
     int64_t sum = 0;
 
     for (int i = 0; i < list->n_stages; i++)
-        sum += vp_trainer_memory(lab->trainer)[list->stages[i]].total;
+        sum += lab_prices(lab)[list->stages[i]].memory.total;
     return sum;
 }
 
