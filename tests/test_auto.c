@@ -670,6 +670,56 @@ static void its_text_makes_it_again(void **state)
     }
 }
 
+/* Up to 16 ranks and 64 minibatches, in all placements: proven, within memory,
+ * and run by the checked executor. */
+static void sweep_is_proven(void **state)
+{
+    static const int ranks[] = { 1, 2, 3, 5, 8, 11, 16 };
+    static const int minibatches[] = { 1, 2, 7, 16, 33, 64 };
+    uint32_t counter = 5000;
+    int n_cases = 0;
+
+    (void)state;
+    for (size_t i = 0; i < (SLOW ? 4 : VP_COUNT_OF(ranks)); i++)
+        for (size_t k = 0; k < (SLOW ? 4 : VP_COUNT_OF(minibatches)); k++) {
+            int p = ranks[i], place = n_cases % N_PLACES;
+            struct vp_stage_costs stages[32];
+            bool recompute[32];
+            double limit[16];
+            struct vp_sched_costs costs = { .stages = stages };
+            struct vp_sched_limits limits = { .rank = limit };
+            struct vp_sched_config config = {
+                .name = "auto",
+                .n_stages = p,
+                .n_chunks = place == 0 ? 1 : 2,
+                .v_shape = place == 2,
+                .n_mb = minibatches[k],
+                .recompute = n_cases % 2 ? recompute : NULL,
+                .fused = n_cases % 5 == 4,
+                .costs = &costs,
+                .limits = &limits,
+            };
+            struct vp_schedule schedule;
+
+            for (int s = 0; s < 32; s++) {
+                stages[s] = (struct vp_stage_costs){
+                    .f = between(&counter, 0.5, 1.5),
+                    .b = between(&counter, 0.5, 1.5),
+                    .w = between(&counter, 0.5, 1.5),
+                    .r = between(&counter, 0.5, 1.5),
+                };
+                recompute[s] = random_below(&counter, 2);
+            }
+            for (int r = 0; r < p; r++)
+                limit[r] = 2 + (double)random_below(&counter, 2 * (uint32_t)p);
+            schedule = make(&config);
+            check(&schedule, &config);
+            vp_schedule_release(&schedule);
+            n_cases++;
+        }
+    print_message("%d schedules proven\n", n_cases);
+}
+
 /* Ranks and stages have their own sizes: bytes, say. */
 static void memory_in_bytes(void **state)
 {
@@ -848,6 +898,7 @@ int main(void)
         cmocka_unit_test(gains_over_named_schedules),
         cmocka_unit_test(same_lists_every_time),
         cmocka_unit_test(its_text_makes_it_again),
+        cmocka_unit_test(sweep_is_proven),
         cmocka_unit_test(memory_in_bytes),
         cmocka_unit_test(too_little_memory_is_refused),
         cmocka_unit_test(recomputes_while_it_waits),
