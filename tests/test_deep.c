@@ -1,7 +1,7 @@
 /* Trainers whose warm-up depths are given by hand: their memory, and deadlocks.
  * Their losses are compared in test_pipeline.c, their schedules in
  * test_depths.c. */
-#include "runtime/trainer/trainer_internal.h"
+#include "runtime/trainer/internal.h"
 #include "trainlib.h"
 
 static struct setup deep_setup(const int *depth, const int *replicas)

@@ -1,6 +1,6 @@
 /* Places of lives: the same as by looking at all pairs, in less time. */
 #include "base/rng.h"
-#include "graph/lower.h"
+#include "graph/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Seconds, bubble and operations of steps: by marks made by hand, by random ones,
  * and of pipelines whose reports come late. */
-#include "runtime/trainer/trainer_internal.h"
+#include "runtime/trainer/internal.h"
 
 #include "base/clock.h"
 #include "base/rng.h"

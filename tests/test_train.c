@@ -2,7 +2,7 @@
  * and the recomputation; memory as planned; nothing allocated in a step. */
 #include "trainlib.h"
 
-#include "runtime/trainer/trainer_internal.h"
+#include "runtime/trainer/internal.h"
 
 /* ---- Counting: vpipe's own allocations (wrapped at link time) ----------- */
 

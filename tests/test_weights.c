@@ -3,7 +3,7 @@
  * The device is a made-up one, so that losses and gradients are known. */
 #include "halfdevice.h"
 
-#include "runtime/trainer/trainer_internal.h"
+#include "runtime/trainer/internal.h"
 
 #include <float.h>
 

@@ -168,6 +168,8 @@ struct vp_origin {
 int vp_config_n_stages(const struct vp_config *config);
 /* Ranks: replicas counted, chunks not. */
 int vp_config_n_ranks(const struct vp_config *config);
+/* Returns the transport's name for people; `processes`: the run has several. */
+const char *vp_config_transport(const struct vp_config *config, bool processes);
 /* Its ranks are processes of their own. */
 bool vp_config_is_distributed(const struct vp_config *config);
 /* The user's number of rank `i` of the schedule: in stage_to_rank_map, in

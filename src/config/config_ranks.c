@@ -29,3 +29,11 @@ bool vp_config_is_distributed(const struct vp_config *config)
     return config->distributed_backend == VP_TRANSPORT_MPI ||
            config->distributed_backend == VP_TRANSPORT_NCCL;
 }
+
+const char *vp_config_transport(const struct vp_config *config, bool processes)
+{
+    if (processes)
+        return config->distributed_backend == VP_TRANSPORT_NCCL ? "nccl"
+                                                                : "mpi";
+    return config->distributed_backend == VP_TRANSPORT_GLOO ? "gloo" : "local";
+}

@@ -9,7 +9,7 @@
  * once nobody else will read it; before that, the buffer is copied.
  *
  * A W call that reads a value made again waits for the B call that makes it. */
-#include "graph/lower.h"
+#include "graph/internal.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Cutting the gradients of a stage into bundles. Backward goes from the end of
  * the model to its start, and so do they: the first ones are final early. */
-#include "graph/lower.h"
+#include "graph/internal.h"
 
 #include <stdlib.h>
 

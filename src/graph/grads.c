@@ -17,7 +17,7 @@
  * Gradients of tied weights are added up after backward, and so stay. Those of
  * vectors have places of their own: they are small, and kernels of B may write
  * them ahead of W. */
-#include "graph/lower.h"
+#include "graph/internal.h"
 
 static bool is_tied(const struct vp_param *param)
 {

@@ -1,5 +1,5 @@
 /* Where parameters sit in a stage, and which values cross its boundaries. */
-#include "graph/lower.h"
+#include "graph/internal.h"
 
 #include <string.h>
 

@@ -14,7 +14,7 @@
  * on the way from its leaf to the root, and those that begin later, found in
  * the few nodes that make up (first, last]. Spans that touch become one, so a
  * search passes over many lives at once. */
-#include "graph/lower.h"
+#include "graph/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Lowering a stage: forward and recompute lists, and what is kept for
  * backward. backward.c emits the gradients, grads.c lets them share memory,
  * bundle.c cuts them for replicas, memory_layout.c lays out memory. */
-#include "graph/lower.h"
+#include "graph/internal.h"
 
 #include <string.h>
 

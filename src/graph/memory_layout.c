@@ -4,7 +4,7 @@
  * or to the end of a run of calls that may be made one; those of a W linger.
  * lifetimes.c finds the places. Temporaries that W reads after B move to the
  * slot. */
-#include "graph/lower.h"
+#include "graph/internal.h"
 
 static void each_ref(struct vp_call *call,
                      void (*fn)(void *ctx, struct vp_ref *ref), void *ctx)

@@ -73,7 +73,7 @@ bool vp_processes_are_here(void)
 
 const char *vp_processes_transport(const struct vp_config *config)
 {
-    return config->distributed_backend == VP_TRANSPORT_NCCL ? "nccl" : "mpi";
+    return vp_config_transport(config, true);
 }
 
 enum vp_status vp_processes_find_transport(const struct vp_config *config,

@@ -156,6 +156,9 @@ enum vp_status vp_forecast_make(const struct vp_train_config *train,
                        &timing, err));
     summary->stages = stages;
     summary->n_stages = schedule->n_stages;
+    for (int s = 0; s < schedule->n_stages; s++)
+        summary->gflops_per_step += stages[s].gflops *
+                                    train->plan.accumulation_steps;
     summary->n_ranks = schedule->n_ranks;
     summary->rank_numbers = train->rank_numbers;
     summary->schedule = schedule->name;

@@ -252,10 +252,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
         .unigram_loss = vp_data_info(run->samples.train)->unigram_loss,
         .n_threads = run->train.backend_config.n_threads,
         .n_cores = vp_devices_n_cores(),
-        .transport = run->world ? vp_processes_transport(config)
-                     : config->distributed_backend == VP_TRANSPORT_GLOO
-                         ? "gloo"
-                         : "local",
+        .transport = vp_config_transport(config, run->world),
     };
     VP_TRY(vp_forecast_make(&run->train, run->schedule, run->prices,
                             run->stages, &run->summary, err));
@@ -264,9 +261,6 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
     vp_schedule_auto_describe(
         config, run->train.plan.schedule_text != config->schedule_text,
         run->summary.lists, sizeof(run->summary.lists));
-    for (int s = 0; s < run->summary.n_stages; s++)
-        run->summary.gflops_per_step += run->stages[s].gflops *
-                                        config->accumulation_steps;
     return VP_OK;
 }
 
@@ -711,7 +705,7 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     return announce(run, err);
 }
 
-/* What a lost rank may still use is left to it. */
+/* If a rank thread did not return, all that it may use is leaked on purpose. */
 static void tear_down(struct run *run)
 {
     vp_log_close(&run->log);

@@ -46,7 +46,7 @@ struct vp_step_report {
     float loss_scale;            /* that the step was run with; 0: none */
     int64_t n_skipped;           /* updates so far; asp: of all stages */
     int64_t n_samples, n_tokens; /* padding not counted */
-    /* The window of the step, see measure.c: its length, what was executed in
+    /* The window of the step, see trainer_measure.c: its length, what was executed in
      * it, and the share of the ranks' time spent waiting. Windows of a run add
      * up to its time. */
     double seconds;

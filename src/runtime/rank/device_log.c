@@ -1,6 +1,6 @@
 #include "runtime/rank/device_log.h"
 
-#include "runtime/rank/action.h"
+#include "runtime/rank/internal.h"
 #include "runtime/rank/watch.h"
 
 #include <stdlib.h>

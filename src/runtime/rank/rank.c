@@ -1,8 +1,8 @@
 /* The executor: one function per kind of action, and a walk over the list. */
 #include "runtime/rank/rank.h"
 
-#include "runtime/rank/action.h"
 #include "runtime/rank/device_log.h"
+#include "runtime/rank/internal.h"
 #include "runtime/rank/remote.h"
 #include "runtime/rank/watch.h"
 #include "runtime/stage/wire.h"

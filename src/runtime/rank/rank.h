@@ -52,7 +52,7 @@ struct vp_result {
 };
 
 /* What a rank has done so far: up to `ns` it has waited for `wait_ns` and
- * executed `flops` in training. See measure.c. */
+ * executed `flops` in training. See trainer_measure.c. */
 struct vp_mark {
     int64_t ns; /* by the lead's clock */
     int64_t wait_ns;

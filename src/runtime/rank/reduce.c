@@ -9,7 +9,7 @@
  *
  * Who adds which slice is fixed, and so is the order of the replicas in a sum:
  * the bits do not depend on who comes first. */
-#include "runtime/rank/action.h"
+#include "runtime/rank/internal.h"
 #include "runtime/rank/watch.h"
 
 /* True if no other backward of this kind comes before the stage's REDUCE. A

@@ -9,7 +9,7 @@
  *   host     B0 U0 F1 B1 | waits, looks | U1, tells, F2 B2 | waits, looks |
  *   device   F0 .... B0 ............ U0   F1 .... B1 ............ U1   F2 ....
  */
-#include "runtime/rank/action.h"
+#include "runtime/rank/internal.h"
 #include "runtime/rank/remote.h"
 #include "runtime/rank/save.h"
 #include "runtime/rank/watch.h"

@@ -2,8 +2,8 @@
 
 #include "base/cores.h"
 #include "base/strbuf.h"
-#include "runtime/rank/action.h"
 #include "runtime/rank/device_log.h"
+#include "runtime/rank/internal.h"
 
 #include <stdio.h>
 

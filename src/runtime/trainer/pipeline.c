@@ -1,7 +1,7 @@
 #include "runtime/trainer/pipeline.h"
 
-#include "runtime/rank/action.h"
 #include "runtime/rank/device_log.h"
+#include "runtime/rank/internal.h"
 #include "runtime/rank/remote.h"
 #include "runtime/stage/wire.h"
 

@@ -5,7 +5,7 @@
 #include "runtime/fit.h"
 #include "runtime/rank/watch.h"
 #include "runtime/stage/stage_state.h"
-#include "runtime/trainer/trainer_internal.h"
+#include "runtime/trainer/internal.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* The state of all stages of a trainer, and where its run stands. */
 #include "runtime/rank/save.h"
 #include "runtime/stage/stage_state.h"
-#include "runtime/trainer/trainer_internal.h"
+#include "runtime/trainer/internal.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * into reports. */
 #include "base/clock.h"
 #include "runtime/rank/save.h"
-#include "runtime/trainer/trainer_internal.h"
+#include "runtime/trainer/internal.h"
 
 #include <math.h>
 #include <string.h>

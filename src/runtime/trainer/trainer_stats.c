@@ -1,6 +1,6 @@
 /* What stages took: counted by their ranks, or told by those of other
  * processes; summed for who asks. */
-#include "runtime/trainer/trainer_internal.h"
+#include "runtime/trainer/internal.h"
 
 static int64_t read_count(const atomic_llong *count)
 {

@@ -16,7 +16,7 @@
  *   stage 1  .. F0 B0 U F1 B1 U ... F2 B2 U ........
  */
 #include "base/clock.h"
-#include "runtime/trainer/trainer_internal.h"
+#include "runtime/trainer/internal.h"
 
 void vp_measure_begin(struct vp_trainer *trainer)
 {

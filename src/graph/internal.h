@@ -1,6 +1,6 @@
 /* Private to graph: the pieces of lowering. */
-#ifndef VP_GRAPH_LOWER_H
-#define VP_GRAPH_LOWER_H
+#ifndef VP_GRAPH_INTERNAL_H
+#define VP_GRAPH_INTERNAL_H
 
 #include "graph/opdef.h"
 #include "graph/program.h"

@@ -1,7 +1,7 @@
-/* Private to the trainer: trainer.c creates it and its rank threads, train.c
- * runs steps, measure.c times them. */
-#ifndef VP_RUNTIME_TRAINER_TRAINER_INTERNAL_H
-#define VP_RUNTIME_TRAINER_TRAINER_INTERNAL_H
+/* Private to the trainer: trainer.c creates it and its rank threads,
+ * trainer_run.c runs steps, trainer_measure.c times them. */
+#ifndef VP_RUNTIME_TRAINER_INTERNAL_H
+#define VP_RUNTIME_TRAINER_INTERNAL_H
 
 #include "runtime/rank/remote.h"
 #include "runtime/trainer/pipeline.h"
@@ -20,7 +20,7 @@ enum {
     GRACE_MS = 2000, /* for ranks to end after a failure */
 };
 
-/* Of a rank, for measure.c: the part of a run that was not reported yet. */
+/* Of a rank, for trainer_measure.c: the part of a run that was not reported yet. */
 struct vp_window {
     int64_t first_update; /* updates before the run */
     int64_t every;        /* steps of a round */
@@ -61,7 +61,7 @@ struct vp_trainer {
     bool lost;            /* a rank thread did not return */
 };
 
-/* measure.c: a run begins; all ranks are idle. */
+/* trainer_measure.c: a run begins; all ranks are idle. */
 void vp_measure_begin(struct vp_trainer *trainer);
 /* Fills in seconds, bubble and flops of a step of the run, from 1 on, in which
  * all ranks have made their updates. `n_steps` of the run. Where the end is

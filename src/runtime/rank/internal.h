@@ -1,6 +1,6 @@
 /* Private to the executor: what rank.c, reduce.c and update.c share. */
-#ifndef VP_RUNTIME_RANK_ACTION_H
-#define VP_RUNTIME_RANK_ACTION_H
+#ifndef VP_RUNTIME_RANK_INTERNAL_H
+#define VP_RUNTIME_RANK_INTERNAL_H
 
 #include "base/clock.h"
 #include "runtime/rank/rank.h"
