@@ -6,10 +6,12 @@
  * Stages are cut by FLOPs. What simulated steps are made of was measured before
  * and apart from the steps that they are compared with: see load.h. One line of
  * JSON per schedule and per table of costs, a table at the end. With --targets,
- * exit 1 if one is missed. */
+ * exit 1 if one is missed. With --sleep kernels do not compute: what is left is
+ * the simulator against the runtime. */
 #include "forecast.h"
 #include "load.h"
 #include "series.h"
+#include "sleeper.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -22,6 +24,7 @@ enum { MAX_NAME = 16 };
 struct settings {
     struct lab_size size;
     int n_ranks, n_threads, n_mb, n_rounds;
+    int us_per_gflop; /* of kernels that sleep; 0: they compute */
     bool targets;
 };
 
@@ -43,6 +46,8 @@ static const struct {
     { "layers", offsetof(struct settings, size.layers), "layers" },
     { "heads", offsetof(struct settings, size.heads), "attention heads" },
     { "vocab", offsetof(struct settings, size.vocab), "entries" },
+    { "sleep", offsetof(struct settings, us_per_gflop),
+      "kernels sleep N us per GFLOP instead of computing; needs no cores" },
 };
 enum { N_NUMBERS = VP_COUNT_OF(numbers) };
 
@@ -138,14 +143,18 @@ static struct place places[N_PLACES] = {
 static struct lab_spec spec_of(const struct settings *settings,
                                const struct place *place)
 {
-    return (struct lab_spec){ .size = settings->size,
-                              .schedule = place->schedule,
-                              .n_stages = settings->n_ranks,
-                              .n_chunks = place->n_chunks,
-                              .partition = place->partition,
-                              .n_mb = settings->n_mb,
-                              .n_threads = settings->n_threads,
-                              .pinned = true };
+    return (
+        struct lab_spec){ .size = settings->size,
+                          .schedule = place->schedule,
+                          .n_stages = settings->n_ranks,
+                          .n_chunks = place->n_chunks,
+                          .partition = place->partition,
+                          .n_mb = settings->n_mb,
+                          .n_threads = settings->n_threads,
+                          .pinned = settings->us_per_gflop == 0,
+                          .backend = settings->us_per_gflop > 0
+                                         ? sleeper_open(settings->us_per_gflop)
+                                         : NULL };
 }
 
 static void print_costs(const struct settings *settings,
@@ -514,12 +523,16 @@ static bool is_close(const struct entrant *e)
 
 static void print_settings(const struct settings *settings)
 {
-    printf("%d ranks of %d pinned threads on %ld cores, %d minibatches of %d x "
-           "%d tokens, hidden %d, %d layers, %d rounds\n",
-           settings->n_ranks, settings->n_threads,
-           sysconf(_SC_NPROCESSORS_ONLN), settings->n_mb, settings->size.batch,
-           settings->size.seq, settings->size.hidden, settings->size.layers,
-           settings->n_rounds);
+    if (settings->us_per_gflop > 0)
+        printf("%d ranks whose kernels sleep %d us per GFLOP",
+               settings->n_ranks, settings->us_per_gflop);
+    else
+        printf("%d ranks of %d pinned threads on %ld cores", settings->n_ranks,
+               settings->n_threads, sysconf(_SC_NPROCESSORS_ONLN));
+    printf(", %d minibatches of %d x %d tokens, hidden %d, %d layers, %d "
+           "rounds\n",
+           settings->n_mb, settings->size.batch, settings->size.seq,
+           settings->size.hidden, settings->size.layers, settings->n_rounds);
 }
 
 /* Returns whether both targets are met. */
@@ -557,7 +570,7 @@ static void check_cores(const struct settings *settings)
 {
     int n = settings->n_ranks * settings->n_threads;
 
-    if (n <= sysconf(_SC_NPROCESSORS_ONLN))
+    if (settings->us_per_gflop > 0 || n <= sysconf(_SC_NPROCESSORS_ONLN))
         return;
     fprintf(stderr,
             "bench_schedules: %d ranks of %d threads need %d cores, this "
