@@ -209,7 +209,7 @@ static const struct {
 
 static int64_t largest_rank(struct lab *lab)
 {
-    int n_ranks = vp_trainer_schedule(lab_trainer(lab))->n_ranks;
+    int n_ranks = lab_schedule(lab)->n_ranks;
     int64_t most = 0;
 
     for (int r = 0; r < n_ranks; r++)
@@ -293,7 +293,7 @@ static void find_room(const struct settings *settings,
 
     spec.dry = true;
     lab = lab_open(&spec);
-    schedule = vp_trainer_schedule(lab_trainer(lab));
+    schedule = lab_schedule(lab);
     for (int r = 0; r < schedule->n_ranks; r++)
         out->ranks[r] = (double)limit;
     for (int s = 0; s < schedule->n_stages; s++) {
@@ -378,8 +378,7 @@ static char *fit_named(const struct lab_spec *spec, int64_t limit)
     dry.dry = true;
     lab = lab_open(&dry);
     if (largest_rank(lab) <= limit &&
-        vp_schedule_print(vp_trainer_schedule(lab_trainer(lab)), 0, &text) !=
-            VP_OK)
+        vp_schedule_print(lab_schedule(lab), 0, &text) != VP_OK)
         lab_die("auto", &(struct vp_err){ .text = "out of memory" });
     lab_close(lab);
     return text;
@@ -445,8 +444,7 @@ static void open_entrant(const struct settings *settings, struct entrant *e)
 {
     e->lab = lab_open(&e->spec);
     e->bytes = largest_rank(e->lab);
-    e->simulated = load_simulate(vp_trainer_schedule(lab_trainer(e->lab)),
-                                 &places[e->place].costs);
+    e->simulated = load_simulate(lab_schedule(e->lab), &places[e->place].costs);
     lab_run(e->lab, settings->n_mb);
 }
 
@@ -464,8 +462,7 @@ static void take_turn(const struct settings *settings, struct entrant *e)
     costs.latency = places[e->place].costs.latency;
     forecast_costs(lab_trainer(e->lab), settings->n_mb, costs.alone);
     memcpy(costs.busy, costs.alone, sizeof(costs.busy));
-    series_add(&e->replayed,
-               load_simulate(vp_trainer_schedule(lab_trainer(e->lab)), &costs));
+    series_add(&e->replayed, load_simulate(lab_schedule(e->lab), &costs));
 }
 
 /* ---- Report ------------------------------------------------------------- */

@@ -306,7 +306,7 @@ double lab_run_together(struct lab *const *labs, int n, int n_mb)
 
 int64_t lab_rank_bytes(struct lab *lab, int rank)
 {
-    const struct vp_schedule *schedule = vp_trainer_schedule(lab->trainer);
+    const struct vp_schedule *schedule = lab_schedule(lab);
     const struct vp_rank_list *list = &schedule->ranks[rank];
     int64_t sum = 0;
 
