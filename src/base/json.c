@@ -23,7 +23,7 @@ enum vp_status vp_json_parse(const char *name, const char *bytes,
                           name, error.line, error.column, error.text, remedy);
     }
     json_decref(json);
-    return vp_yaml_parse(name, bytes, n_bytes, arena, root_out, err);
+    return vp_yaml_parse_checked(name, bytes, n_bytes, arena, root_out, err);
 }
 
 enum vp_status vp_json_check_keys(const char *path,

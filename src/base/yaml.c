@@ -13,6 +13,7 @@ struct reader {
     struct vp_err *err;
     yaml_parser_t parser;
     int n_nodes;
+    bool checked; /* no limit on nodes and texts; keys are unique */
 };
 
 static enum vp_status read_node(struct reader *r, const yaml_event_t *event,
@@ -83,7 +84,7 @@ static enum vp_status new_node(struct reader *r, enum vp_yaml_kind kind,
 {
     struct vp_yaml_node *node;
 
-    if (++r->n_nodes > VP_YAML_MAX_NODES)
+    if (++r->n_nodes > VP_YAML_MAX_NODES && !r->checked)
         return refuse(r, mark,
                       "the file has too many entries; a configuration "
                       "needs a few dozen");
@@ -103,7 +104,7 @@ static enum vp_status copy_text(struct reader *r, const yaml_event_t *event,
     const char *text = (const char *)event->data.scalar.value;
     size_t n = event->data.scalar.length;
 
-    if (n > VP_YAML_MAX_SCALAR)
+    if (n > VP_YAML_MAX_SCALAR && !r->checked)
         return refuse(r, event->start_mark,
                       "this text is too long; shorten it");
     if (memchr(text, 0, n) || !vp_yaml_printable(text))
@@ -157,7 +158,7 @@ static enum vp_status read_key(struct reader *r, const yaml_event_t *event,
     if (!(*out)->text[0])
         return refuse(r, event->start_mark,
                       "a key is missing before ':'; write 'key: value'");
-    twin = find_key(map, (*out)->text);
+    twin = r->checked ? NULL : find_key(map, (*out)->text);
     if (twin)
         return vp_err_set(r->err, VP_ERR_INVALID,
                           "%s:%d:%d: key '%.40s' appears twice, first on line "
@@ -286,24 +287,43 @@ static enum vp_status read_document(struct reader *r,
     return VP_OK;
 }
 
+static enum vp_status parse(struct reader *r, const char *bytes, size_t n_bytes,
+                            const struct vp_yaml_node **root_out)
+{
+    struct vp_yaml_node *root;
+    enum vp_status st;
+
+    if (!yaml_parser_initialize(&r->parser))
+        return no_memory(r);
+    yaml_parser_set_input_string(&r->parser, (const unsigned char *)bytes,
+                                 n_bytes);
+    st = read_document(r, &root);
+    yaml_parser_delete(&r->parser);
+    if (st == VP_OK)
+        *root_out = root;
+    return st;
+}
+
 enum vp_status vp_yaml_parse(const char *name, const char *bytes,
                              size_t n_bytes, struct vp_arena *arena,
                              const struct vp_yaml_node **root_out,
                              struct vp_err *err)
 {
     struct reader r = { .name = name, .arena = arena, .err = err };
-    struct vp_yaml_node *root;
-    enum vp_status st;
 
-    if (!yaml_parser_initialize(&r.parser))
-        return no_memory(&r);
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)bytes,
-                                 n_bytes);
-    st = read_document(&r, &root);
-    yaml_parser_delete(&r.parser);
-    if (st == VP_OK)
-        *root_out = root;
-    return st;
+    return parse(&r, bytes, n_bytes, root_out);
+}
+
+enum vp_status vp_yaml_parse_checked(const char *name, const char *bytes,
+                                     size_t n_bytes, struct vp_arena *arena,
+                                     const struct vp_yaml_node **root_out,
+                                     struct vp_err *err)
+{
+    struct reader r = {
+        .name = name, .arena = arena, .err = err, .checked = true
+    };
+
+    return parse(&r, bytes, n_bytes, root_out);
 }
 
 enum vp_status vp_yaml_read(const char *path, struct vp_arena *arena,

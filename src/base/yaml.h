@@ -38,6 +38,13 @@ enum vp_status vp_yaml_parse(const char *name, const char *bytes,
                              const struct vp_yaml_node **root_out,
                              struct vp_err *err);
 
+/* The same for text that another reader has accepted and that has no key twice:
+ * only the number of its bytes limits nodes and texts. */
+enum vp_status vp_yaml_parse_checked(const char *name, const char *bytes,
+                                     size_t n_bytes, struct vp_arena *arena,
+                                     const struct vp_yaml_node **root_out,
+                                     struct vp_err *err);
+
 /* Whether `text` can be shown on one line of a terminal: no ASCII or C1
  * controls, no Unicode line or paragraph separator. */
 bool vp_yaml_printable(const char *text);
