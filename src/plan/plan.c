@@ -23,68 +23,6 @@ int vp_plan_n_stages(const struct vp_plan *plan)
     return at_least_one(plan->n_stages) * at_least_one(plan->n_chunks);
 }
 
-/* ---- Checks ------------------------------------------------------------- */
-
-static enum vp_status check_partition(const struct vp_plan *plan, int n_blocks,
-                                      struct vp_err *err)
-{
-    int n_stages = vp_plan_n_stages(plan), sum = 0;
-
-    if (!plan->partition && n_stages == 1)
-        return VP_OK;
-    if (!plan->partition)
-        return vp_err_refuse(err, "stages partition",
-                             "%d stages need a partition of the %d blocks",
-                             n_stages, n_blocks);
-    for (int s = 0; s < n_stages; s++) {
-        if (plan->partition[s] < 1)
-            return vp_err_refuse(
-                err, "partition",
-                "partition: stage %d has %d blocks; give every "
-                "stage at least 1",
-                s, plan->partition[s]);
-        sum += plan->partition[s];
-    }
-    if (sum != n_blocks)
-        return vp_err_refuse(err, "partition",
-                             "partition: the stages have %d blocks, the model "
-                             "has %d; make them equal",
-                             sum, n_blocks);
-    return VP_OK;
-}
-
-static enum vp_status check_recomputed(const struct vp_plan *plan,
-                                       const struct vp_graph *graph,
-                                       struct vp_err *err)
-{
-    if (plan->recompute_sets)
-        return vp_recompute_check(graph, 0, graph->n_blocks,
-                                  plan->recompute_sets, err);
-    for (int s = 0; plan->recompute_ratio && s < vp_plan_n_stages(plan); s++)
-        if (!(plan->recompute_ratio[s] >= 0.0 &&
-              plan->recompute_ratio[s] <= 1.0))
-            return vp_err_refuse(err, "recompute_ratio",
-                                 "recompute_ratio %g is outside 0..1",
-                                 plan->recompute_ratio[s]);
-    return VP_OK;
-}
-
-static enum vp_status check_ties(const struct vp_plan *plan,
-                                 const struct vp_graph *graph,
-                                 struct vp_err *err)
-{
-    bool tied = false;
-
-    for (vp_par par = 0; par < graph->n_params; par++)
-        tied |= graph->params[par].tied_to != VP_NONE;
-    if (tied && generator_of(plan)->stream && vp_plan_n_stages(plan) > 1)
-        return vp_err_refuse(
-            err, "sync_mode tie_embeddings",
-            "tied embeddings in different stages need sync_mode "
-            "bsp; set tie_embeddings: false");
-    return VP_OK;
-}
-
 /* ---- The schedule ------------------------------------------------------- */
 
 static int n_planned(const struct vp_plan *plan, bool stream)
@@ -140,6 +78,26 @@ struct vp_sched_config vp_plan_sched_config(const struct vp_plan *plan,
     };
 }
 
+static void keep_first(void *ctx, const struct vp_err *mistake)
+{
+    struct vp_err *first = ctx;
+
+    if (first && !first->text[0])
+        *first = *mistake;
+}
+
+static enum vp_status prove(const struct vp_sched_config *config,
+                            struct vp_schedule *out, struct vp_err *err)
+{
+    enum vp_status st;
+
+    VP_TRY(vp_schedule_make(config, out, err));
+    st = vp_schedule_validate(out, err);
+    if (st != VP_OK)
+        vp_schedule_release(out);
+    return st;
+}
+
 enum vp_status vp_plan_make_schedule(const struct vp_plan *plan,
                                      const struct vp_graph *graph,
                                      struct vp_schedule *out,
@@ -150,32 +108,14 @@ enum vp_status vp_plan_make_schedule(const struct vp_plan *plan,
     struct vp_schedule schedule;
     enum vp_status st;
 
-    if (!generator_of(plan))
-        return vp_err_refuse(err, "schedule", "unknown schedule '%s'",
-                             plan->schedule);
-    if (vp_plan_n_stages(plan) > VP_MAX_STAGES)
-        return vp_err_refuse(err, "stages", "%d stages; at most %d",
-                             vp_plan_n_stages(plan), VP_MAX_STAGES);
-    if (plan->recompute_sets)
-        VP_TRY(check_partition(plan, graph->n_blocks, err));
+    vp_err_set(err, VP_OK, "%s", "");
+    if (vp_plan_check(plan, graph, keep_first, err) > 0)
+        return VP_ERR_INVALID;
     config = vp_plan_sched_config(plan, graph->n_blocks, recompute);
-    st = vp_schedule_make(&config, &schedule, err);
-    if (st == VP_OK) {
-        st = vp_schedule_validate(&schedule, err);
-        if (st != VP_OK)
-            vp_schedule_release(&schedule);
-    }
+    st = prove(&config, &schedule, err);
     if (st != VP_OK) {
-        err->fields = "schedule chunks stages replicas warmup_depths";
-        return st;
-    }
-    st = check_partition(plan, graph->n_blocks, err);
-    if (st == VP_OK)
-        st = check_recomputed(plan, graph, err);
-    if (st == VP_OK)
-        st = check_ties(plan, graph, err);
-    if (st != VP_OK) {
-        vp_schedule_release(&schedule);
+        if (err)
+            err->fields = "schedule chunks stages replicas warmup_depths";
         return st;
     }
     *out = schedule;

@@ -17,6 +17,12 @@ enum vp_edge_kind {
     VP_EDGE_DEVICE, /* to another process, from device to device */
 };
 
+/* What differs for one minibatch in flight from the rest of the plan; sets as
+ * those of the plan, NULL: the plan's. */
+struct vp_plan_slot {
+    const uint64_t *recompute_sets, *swap_sets;
+};
+
 /* Plain data. Arrays are borrowed and have an entry per stage (stages times
  * chunks, along the pipeline) unless something else is said; NULL and 0 mean
  * the default. */
@@ -41,11 +47,19 @@ struct vp_plan {
      * graph/recompute.h. NULL: by recompute_ratio. */
     const uint64_t *recompute_sets;
     bool keep_all; /* B kernels recompute no outputs for W either */
+    /* Per block, likewise: operators whose results wait in memory of the host;
+     * and choices per minibatch in flight of a stage. vp_plan_check() refuses
+     * both: the runtime cannot do them yet. */
+    const uint64_t *swap_sets;
+    const struct vp_plan_slot *slots;
+    int n_slots;
 
     /* Ranks. */
     const int *replicas; /* per stage without chunks; NULL: one each */
     const int *depth;    /* likewise, warm-up; NULL: by the number of ranks */
+    const int *ranks;    /* per rank: the user's number; NULL: 0, 1, ... */
     const int *devices;  /* per rank, which is pinned there; NULL: any */
+    int tensor_parallel; /* ranks that share each operator: 0 or 1 */
 
     /* Messages and sums. */
     const enum vp_edge_kind *edges; /* from stage s to s + 1; NULL: all local */
@@ -56,14 +70,21 @@ struct vp_plan {
 /* Stages along the pipeline, chunks included. */
 int vp_plan_n_stages(const struct vp_plan *plan);
 
+/* Checks the plan against the model and reports every mistake, one line each, in
+ * the order of the fields above. Returns the number of mistakes. Whether the
+ * schedule can deadlock is left to vp_plan_make_schedule(). */
+typedef void (*vp_plan_mistake_fn)(void *ctx, const struct vp_err *mistake);
+int vp_plan_check(const struct vp_plan *plan, const struct vp_graph *graph,
+                  vp_plan_mistake_fn report, void *ctx);
+
 /* What a generator is asked for. A stream is proven and simulated on as many
  * minibatches as show every deadlock. `recompute` is filled and borrowed. The
  * schedule's name must be known; `n_blocks` of the model. */
 struct vp_sched_config vp_plan_sched_config(const struct vp_plan *plan,
                                             int n_blocks,
                                             bool recompute[VP_MAX_STAGES]);
-/* Makes and proves the schedule of the plan, and checks that the plan fits the
- * model. */
+/* Makes and proves the schedule of the plan after vp_plan_check(), whose first
+ * mistake is returned. */
 enum vp_status vp_plan_make_schedule(const struct vp_plan *plan,
                                      const struct vp_graph *graph,
                                      struct vp_schedule *out,

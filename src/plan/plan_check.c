@@ -1,0 +1,223 @@
+/* Every mistake of a plan, each as one line. */
+#include "plan/plan.h"
+
+#include "graph/recompute.h"
+
+enum { MAX_RANKS = 1024 };
+
+struct check {
+    const struct vp_plan *plan;
+    const struct vp_graph *graph;
+    vp_plan_mistake_fn report;
+    void *ctx;
+    int n;              /* mistakes so far */
+    struct vp_err line; /* where vp_err_refuse() writes the next one */
+};
+
+static void add(struct check *c)
+{
+    c->n++;
+    c->report(c->ctx, &c->line);
+}
+
+/* Like vp_err_refuse(). */
+#define REFUSE(c, ...)                          \
+    do {                                        \
+        vp_err_refuse(&(c)->line, __VA_ARGS__); \
+        add(c);                                 \
+    } while (0)
+
+static const struct vp_generator *generator_of(const struct vp_plan *plan)
+{
+    return vp_generator_find(plan->schedule ? plan->schedule : "1f1b");
+}
+
+static int n_pipeline(const struct vp_plan *plan)
+{
+    return plan->n_stages > 0 ? plan->n_stages : 1;
+}
+
+/* ---- The schedule and the cut ------------------------------------------- */
+
+static void check_schedule(struct check *c)
+{
+    const struct vp_generator *generator = generator_of(c->plan);
+
+    if (!generator)
+        REFUSE(c, "schedule",
+               "schedule: unknown schedule '%.48s'; 'vpipe schedule --help' "
+               "lists them",
+               c->plan->schedule);
+    else if (generator->forward_only)
+        REFUSE(c, "schedule",
+               "schedule: %s has no backwards and trains nothing; use another "
+               "one",
+               generator->name);
+    if (vp_plan_n_stages(c->plan) > VP_MAX_STAGES)
+        REFUSE(c, "stages", "stages: %d stages; use at most %d",
+               vp_plan_n_stages(c->plan), VP_MAX_STAGES);
+}
+
+static void check_partition(struct check *c)
+{
+    const struct vp_plan *plan = c->plan;
+    int n_stages = vp_plan_n_stages(plan), sum = 0, n_bad = 0;
+
+    if (!plan->partition && n_stages == 1)
+        return;
+    if (!plan->partition) {
+        REFUSE(c, "stages partition",
+               "%d stages need a partition of the %d blocks; add one", n_stages,
+               c->graph->n_blocks);
+        return;
+    }
+    for (int s = 0; s < n_stages; s++) {
+        sum += plan->partition[s];
+        if (plan->partition[s] >= 1)
+            continue;
+        n_bad++;
+        REFUSE(c, "partition",
+               "partition: stage %d has %d blocks; give every stage at least 1",
+               s, plan->partition[s]);
+    }
+    if (n_bad == 0 && sum != c->graph->n_blocks)
+        REFUSE(c, "partition",
+               "partition: the stages have %d blocks, the model has %d; make "
+               "them equal",
+               sum, c->graph->n_blocks);
+}
+
+/* ---- What backward finds in memory -------------------------------------- */
+
+static void check_recomputed(struct check *c)
+{
+    const struct vp_plan *plan = c->plan;
+
+    for (int b = 0; plan->recompute_sets && b < c->graph->n_blocks; b++)
+        if (vp_recompute_check(c->graph, b, 1, plan->recompute_sets + b,
+                               &c->line) != VP_OK) {
+            c->line.fields = "partition";
+            add(c);
+        }
+    for (int s = 0; plan->recompute_ratio && s < vp_plan_n_stages(plan); s++)
+        if (!(plan->recompute_ratio[s] >= 0.0 &&
+              plan->recompute_ratio[s] <= 1.0))
+            REFUSE(c, "recompute_ratio",
+                   "recompute_ratio %g of stage %d is outside 0..1; write a "
+                   "number from 0 to 1",
+                   plan->recompute_ratio[s], s);
+}
+
+static void check_not_yet(struct check *c)
+{
+    const struct vp_plan *plan = c->plan;
+
+    if (plan->swap_sets &&
+        vp_recompute_any(plan->swap_sets, c->graph->n_blocks))
+        REFUSE(c, "partition",
+               "swap is not possible yet; recompute these operators, or "
+               "remove them from the plan");
+    if (plan->n_slots > 0)
+        REFUSE(c, "partition",
+               "slots: choices per minibatch in flight are not possible yet; "
+               "remove them from the plan");
+    if (plan->tensor_parallel > 1)
+        REFUSE(c, "mp_size",
+               "tensor_parallel is %d: tensor parallelism is not possible yet; "
+               "set it to 1",
+               plan->tensor_parallel);
+}
+
+/* ---- Ranks -------------------------------------------------------------- */
+
+static void check_replicas(struct check *c)
+{
+    const struct vp_plan *plan = c->plan;
+    int64_t n_ranks = 0;
+
+    for (int s = 0; plan->replicas && s < n_pipeline(plan); s++) {
+        n_ranks += plan->replicas[s];
+        if (plan->replicas[s] < 1)
+            REFUSE(c, "replicas",
+                   "replicas: stage %d has %d ranks; give every stage at least "
+                   "1",
+                   s, plan->replicas[s]);
+        else if (plan->n_chunks > 1 && plan->replicas[s] != plan->replicas[0])
+            REFUSE(c, "replicas",
+                   "replicas: stage %d has %d ranks, stage 0 has %d; with %d "
+                   "chunks make them equal",
+                   s, plan->replicas[s], plan->replicas[0], plan->n_chunks);
+    }
+    if (n_ranks > MAX_RANKS)
+        REFUSE(c, "replicas", "replicas: %lld ranks; use at most %d",
+               (long long)n_ranks, MAX_RANKS);
+    for (int s = 0; plan->depth && s < n_pipeline(plan); s++)
+        if (plan->depth[s] < 0)
+            REFUSE(c, "warmup_depths",
+                   "warmup_depths: stage %d has %d; write 0 or more", s,
+                   plan->depth[s]);
+}
+
+/* Each number from 0 must be there once. */
+static void check_ranks(struct check *c)
+{
+    const struct vp_plan *plan = c->plan;
+    bool seen[MAX_RANKS] = { false };
+    int n = 0;
+
+    for (int s = 0; s < n_pipeline(plan); s++) {
+        int more = plan->replicas ? plan->replicas[s] : 1;
+
+        if (more < 1 || more > MAX_RANKS - n)
+            return; /* reported */
+        n += more;
+    }
+    for (int i = 0; plan->ranks && i < n; i++) {
+        int rank = plan->ranks[i];
+
+        if (rank < 0 || rank >= n || seen[rank])
+            REFUSE(c, "ranks",
+                   "ranks: entry %d is %d, which is %s; name every rank from 0 "
+                   "to %d once",
+                   i + 1, rank,
+                   rank >= 0 && rank < n ? "there already" : "no rank", n - 1);
+        else
+            seen[rank] = true;
+    }
+    for (int i = 0; plan->devices && i < n; i++)
+        if (plan->devices[i] < 0)
+            REFUSE(c, "machines",
+                   "devices: entry %d is %d; write the number of a device",
+                   i + 1, plan->devices[i]);
+}
+
+static void check_ties(struct check *c)
+{
+    const struct vp_graph *graph = c->graph;
+    const struct vp_generator *generator = generator_of(c->plan);
+    bool tied = false;
+
+    for (vp_par par = 0; par < graph->n_params; par++)
+        tied |= graph->params[par].tied_to != VP_NONE;
+    if (tied && generator && generator->stream && vp_plan_n_stages(c->plan) > 1)
+        REFUSE(c, "sync_mode tie_embeddings",
+               "tied embeddings in different stages need sync_mode bsp; set "
+               "tie_embeddings: false");
+}
+
+int vp_plan_check(const struct vp_plan *plan, const struct vp_graph *graph,
+                  vp_plan_mistake_fn report, void *ctx)
+{
+    struct check c = {
+        .plan = plan, .graph = graph, .report = report, .ctx = ctx
+    };
+
+    check_schedule(&c);
+    check_partition(&c);
+    check_recomputed(&c);
+    check_not_yet(&c);
+    check_replicas(&c);
+    check_ranks(&c);
+    check_ties(&c);
+    return c.n;
+}

@@ -1,0 +1,64 @@
+/* A plan as JSON. The format has a version, and holds the original's plan file
+ * (partition, recompute_ratio) as it is: its readers find their keys, and its
+ * files are plans. Keys:
+ *
+ *   version             1; files without it are the original's
+ *   partition           blocks of every stage, chunks counted
+ *   recompute_ratio     share of every stage, likewise
+ *   recompute           per block, the operators that are recomputed, in place
+ *                       of recompute_ratio: [[0, 2], [], ...]
+ *   swap                per block, likewise; refused by vp_plan_check()
+ *   slots               per minibatch in flight {"recompute": ..., "swap": ...};
+ *                       likewise
+ *   keep_all            true: the configuration's recompute is false
+ *   schedule            name of a generator
+ *   schedule_memory     chunks that a rank may keep
+ *   schedule_text       lines of the action lists
+ *   early_recompute     bool
+ *   accumulation_steps  minibatches per update
+ *   stages, chunks      along the pipeline, and per rank
+ *   replicas            ranks of every stage, chunks not counted
+ *   warmup_depths       likewise
+ *   ranks, devices      per rank
+ *   tensor_parallel     1
+ *   edges               "local", "host" or "device", from each stage to the next
+ *   compress_activations, bundle_bytes
+ *   forecast            any value; not read
+ *
+ * and those of the original's placement file, which config/placement.h reads:
+ * module_to_stage_map, stage_to_rank_map, stage_to_depth_map, mp_size. */
+#ifndef VP_PLAN_PLAN_JSON_H
+#define VP_PLAN_PLAN_JSON_H
+
+#include "base/json.h"
+#include "plan/plan.h"
+
+#define VP_PLAN_VERSION 1
+
+/* What is written about the cost of a plan. */
+struct vp_plan_forecast {
+    const int64_t *bytes; /* per stage, for one replica; NULL: not known */
+    double bubble;        /* idle share, simulated */
+};
+
+/* The plan as text, to be freed. `n_blocks` of the model; `forecast` may be
+ * NULL. Values that are defaults because a pointer is NULL are left out, but
+ * for partition and recompute_ratio. */
+enum vp_status vp_plan_print(const struct vp_plan *plan, int n_blocks,
+                             const struct vp_plan_forecast *forecast,
+                             char **text_out);
+
+/* Reads what vp_plan_print() writes, and the original's plan files. What a file
+ * does not name is 0 or NULL; n_stages and n_chunks are set if there is a
+ * partition. `source` stands in messages, "source:line:column: cause; remedy".
+ * The first mistake is returned. Arrays live in `arena`. Checks types, ranges
+ * and lengths; vp_plan_check() does the rest. */
+enum vp_status vp_plan_parse(const char *text, size_t n_bytes,
+                             const char *source, struct vp_arena *arena,
+                             struct vp_plan *out, struct vp_err *err);
+/* The same for JSON that was read. */
+enum vp_status vp_plan_from_json(const struct vp_yaml_node *root,
+                                 const char *source, struct vp_arena *arena,
+                                 struct vp_plan *out, struct vp_err *err);
+
+#endif
