@@ -258,15 +258,17 @@ static void test_plan(void **state)
     assert_string_equal(vp_config_place(&c, "recompute_ratio"), "p.json:3");
     vp_config_release(&c);
 
-    /* A key wins over the file, before or after it. */
-    load_ok(NINE "recompute_ratio: 0.5\npartition: p.json\n", NULL, &c);
-    assert_reals(&c.recompute_ratio, REALS(0.5, 0.5, 0.5));
+    /* A key must say the same, before or after the file. */
+    load_ok(NINE "recompute_ratio: [1, 0.25, 0]\npartition: p.json\n",
+            "stages=3", &c);
+    assert_reals(&c.recompute_ratio, REALS(1, 0.25, 0));
     assert_string_equal(vp_config_place(&c, "recompute_ratio"), "a.yml:3");
     vp_config_release(&c);
-    load_ok(NINE "partition: p.json\n", "recompute_ratio=[0, 0, 1]", &c);
-    assert_reals(&c.recompute_ratio, REALS(0, 0, 1));
-    assert_string_equal(vp_config_place(&c, "recompute_ratio"), "--set");
-    vp_config_release(&c);
+    assert_string_equal(
+        refused(NINE "recompute_ratio: 0.5\npartition: p.json\n"),
+        "a.yml:3: key 'recompute_ratio' is [0.5], but by key 'recompute_ratio' "
+        "of the plan at p.json:3 it is [1, 0.25, 0]; remove one, or make them "
+        "equal");
     load_ok(NINE "partition: p.json\n", "partition=[4, 5]", &c);
     assert_ints(&c.partition, INTS(4, 5));
     assert_int_equal(c.recompute_ratio.n, 0);
@@ -1553,7 +1555,7 @@ static void test_mutations(void **state)
         n = mutate(bytes, n, sizeof(bytes), round);
         st = vp_json_parse("m.json", bytes, n, &c.arena, &root, &err);
         if (st == VP_OK && which == 0)
-            st = vp_plan_take("m.json", root, "a.yml:1", &c, &err);
+            st = vp_plan_file_take("m.json", root, "a.yml:1", &c, &err);
         else if (st == VP_OK)
             st = vp_placement_take("m.json", root, "a.yml:1", &c, &err);
         if (st == VP_OK) {

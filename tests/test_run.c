@@ -194,6 +194,7 @@ struct fake {
     struct vp_memory memory[3];
     struct vp_run_stage stages[3];
     struct vp_run_summary summary;
+    struct vp_plan plan;
 };
 
 /* Three stages, the middle one on two ranks; an epoch of 12 steps. */
@@ -615,33 +616,47 @@ static void test_describe(void **state)
         argv[i] = words[i];
     make_fake(&fake, 1, 2);
     snprintf(folder.path, sizeof(folder.path), "%s", root);
-    for (int s = 0; s < 3; s++) {
-        fake.stages[s].n_blocks = 3 + s;
-        fake.stages[s].recompute_ratio = s == 0 ? 0.3 : s == 1 ? 1.0 / 3 : 1;
-    }
-    assert_int_equal(
-        vp_folder_describe(&folder, &fake.config, &fake.summary, argv, 2, &err),
-        VP_OK);
+    fake.plan = (struct vp_plan){
+        .n_stages = 3,
+        .partition = (const int[]){ 3, 4, 5 },
+        .recompute_ratio = (const double[]){ 0.3, 1.0 / 3, 1 },
+        .accumulation_steps = 4,
+        .devices = (const int[]){ 1, 2, 3 }
+    };
+    fake.summary.n_blocks = 12;
+    fake.summary.bubble_simulated = 0.25;
+    assert_int_equal(vp_folder_describe(&folder, &fake.config, &fake.plan,
+                                        &fake.summary, argv, 2, &err),
+                     VP_OK);
     assert_file(path_of(".", "machinefile"), "localhost\n");
     fake.config.machines = (struct vp_machine_list){ machines, 5 };
-    assert_int_equal(
-        vp_folder_describe(&folder, &fake.config, &fake.summary, argv, 7, &err),
-        VP_OK);
-    assert_int_equal(
-        vp_folder_describe(&folder, &fake.config, &fake.summary, argv, 0, &err),
-        VP_OK);
+    assert_int_equal(vp_folder_describe(&folder, &fake.config, &fake.plan,
+                                        &fake.summary, argv, 7, &err),
+                     VP_OK);
+    assert_int_equal(vp_folder_describe(&folder, &fake.config, &fake.plan,
+                                        &fake.summary, argv, 0, &err),
+                     VP_OK);
     assert_file(path_of(".", "machinefile"), "b slots=2\na slots=2\nc\n");
     assert_file(path_of(".", "plan.json"),
                 "{\n    \"partition\": [3, 4, 5],\n"
-                "    \"recompute_ratio\": [0.3, 0.33333333333333331, 1]\n}\n");
+                "    \"recompute_ratio\": [0.3, 0.33333333333333331, 1],\n"
+                "    \"version\": 1,\n"
+                "    \"schedule\": \"1f1b\",\n"
+                "    \"early_recompute\": false,\n"
+                "    \"accumulation_steps\": 4,\n"
+                "    \"stages\": 3,\n"
+                "    \"tensor_parallel\": 1,\n"
+                "    \"compress_activations\": false,\n"
+                "    \"forecast\": {\"memory\": [1234000000, 2000000000, "
+                "500000], \"bubble\": 0.25}\n}\n");
     assert_file(path_of(".", "command_history.log"),
                 "vpipe train x.yml\n"
                 "vpipe train x.yml --set 'partition=[1, 2]' 'it'\\''s' '' "
                 "$'a\\012b\\'c'\n");
     snprintf(folder.path, sizeof(folder.path), "%s/none", root);
-    assert_int_equal(
-        vp_folder_describe(&folder, &fake.config, &fake.summary, argv, 2, &err),
-        VP_ERR_IO);
+    assert_int_equal(vp_folder_describe(&folder, &fake.config, &fake.plan,
+                                        &fake.summary, argv, 2, &err),
+                     VP_ERR_IO);
     assert_non_null(strstr(err.text, "none/machinefile: cannot be written"));
 }
 

@@ -7,6 +7,7 @@
 #include "config/hosts.h"
 #include "config/key.h"
 #include "config/keys.h"
+#include "config/plan_file.h"
 #include "config/resolve.h"
 
 #include <errno.h>
@@ -228,13 +229,53 @@ static void give(const struct vp_entry *entry, const struct vp_key *key,
         .key = key->name,
         .place = entry->place,
         .written = entry->key,
+        .via = entry->via,
         .text = entry->kind == VP_YAML_SCALAR ? entry->text : NULL,
     };
 
     vp_origin_give(config, &origin);
 }
 
-static enum vp_status apply(const struct given *given, struct vp_config *config,
+/* The file takes the place of the entry that names it. */
+static enum vp_status read_plan(struct given *given, struct vp_config *config,
+                                struct vp_err *err)
+{
+    const struct vp_key *key = vp_key_find("partition");
+    struct vp_entry *entry = &given->entry[key - vp_keys];
+
+    if (!entry->key || !vp_plan_file_is_named(entry))
+        return VP_OK;
+    VP_TRY(vp_plan_file_read(entry, config, err));
+    return vp_plan_file_entry(key, config, entry, err);
+}
+
+/* A key of the user's, else of the plan file, else the table's value. */
+static enum vp_status apply_row(const struct vp_entry *entry,
+                                const struct vp_key *key,
+                                struct vp_config *config, struct vp_err *err)
+{
+    struct vp_entry planned;
+
+    VP_TRY(vp_plan_file_entry(key, config, &planned, err));
+    if (entry->key || planned.key) {
+        const struct vp_entry *first = entry->key ? entry : &planned;
+
+        /* Again: a file of an earlier row may have set it. */
+        give(first, key, config);
+        VP_TRY(vp_key_set(key, first, config, err));
+    } else {
+        VP_TRY(set_fallback(key, config, err));
+    }
+    if (entry->key && planned.key)
+        VP_TRY(vp_plan_file_compare(key, &planned, config, err));
+    if (key->type == VP_KEY_PLACEMENT)
+        VP_TRY(vp_plan_file_place(config, err));
+    if (key->after)
+        key->after(config);
+    return VP_OK;
+}
+
+static enum vp_status apply(struct given *given, struct vp_config *config,
                             struct vp_err *err)
 {
     /* Keys of later versions first: they explain more than what follows from
@@ -249,19 +290,12 @@ static enum vp_status apply(const struct given *given, struct vp_config *config,
                           config->path, vp_model_names());
     VP_TRY(check_choosers(given, err));
     for (int i = 0; i < vp_n_keys; i++) {
-        const struct vp_key *key = &vp_keys[i];
-
-        if (given->entry[i].key) {
-            /* Again: a file of an earlier row may have set it. */
-            give(&given->entry[i], key, config);
-            VP_TRY(vp_key_set(key, &given->entry[i], config, err));
-        } else {
-            VP_TRY(set_fallback(key, config, err));
-        }
-        if (key->after)
-            key->after(config);
+        /* The first row that a plan decides; paths are known by now. */
+        if (strcmp(vp_keys[i].name, "sync_mode") == 0)
+            VP_TRY(read_plan(given, config, err));
+        VP_TRY(apply_row(&given->entry[i], &vp_keys[i], config, err));
     }
-    return VP_OK;
+    return vp_plan_file_finish(config, err);
 }
 
 /* Defaults that follow from several keys. */

@@ -105,6 +105,7 @@ struct vp_config {
     struct vp_real_list schedule_costs; /* auto: of F, B, W; empty: FLOPs */
     int stages;                         /* without replicas: ranks */
     int chunks; /* stages of a rank; there are stages x chunks in all */
+    const struct vp_plan_file *plan_file; /* that partition names, or NULL */
     struct vp_int_list partition;         /* blocks; empty: one stage */
     bool recompute;                       /* false: ratios count as 0 */
     struct vp_real_list recompute_ratio;  /* empty: nothing is recomputed */
@@ -180,7 +181,8 @@ int vp_config_rank_number(const struct vp_config *config, int i);
  * checks what can be checked without data. Messages: "file:line: cause;
  * remedy". Relative paths of the file start at its key `directory`, else at
  * the folder of `path`; those of `sets` at the working directory. What a key
- * says wins over what a plan or placement file says. Release with
+ * says wins over what a placement file says, and must be what a plan file says.
+ * Release with
  * vp_config_release(), also after an error. */
 enum vp_status vp_config_load(const char *path, const char *const *sets,
                               int n_sets, struct vp_config *out,

@@ -3,7 +3,6 @@
 
 #include "base/nearest.h"
 #include "base/value.h"
-#include "config/plan_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -244,16 +243,6 @@ static bool is_split(const struct vp_key *key, const struct vp_entry *entry)
            (key->type != VP_KEY_PLAN || (text[0] >= '0' && text[0] <= '9'));
 }
 
-/* Text that is neither a number nor the beginning of a list; inside a plan
- * there is no other one. */
-static bool names_plan(const struct vp_entry *entry)
-{
-    double number;
-
-    return !entry->quote && entry->text[0] && entry->text[0] != '[' &&
-           !vp_text_to_real(entry->text, &number);
-}
-
 enum vp_status vp_key_set_list(const struct vp_key *key,
                                const struct vp_entry *entry,
                                struct vp_config *config, struct vp_err *err)
@@ -264,8 +253,5 @@ enum vp_status vp_key_set_list(const struct vp_key *key,
         return set_split(key, entry, config, err);
     if (entry->kind == VP_YAML_SCALAR && key->type == VP_KEY_REALS)
         return set_for_all(key, entry, config, err);
-    if (entry->kind == VP_YAML_SCALAR && key->type == VP_KEY_PLAN &&
-        names_plan(entry))
-        return vp_plan_read(entry, config, err);
     return vp_key_refuse(key, entry, config, err);
 }

@@ -1,5 +1,6 @@
 /* A row of the table as YAML. */
 #include "config/key.h"
+#include "config/plan_file.h"
 #include "config/schedule_file.h"
 
 #include "base/value.h"
@@ -173,7 +174,7 @@ bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
                                     : "false",
                           out, n_bytes);
     case VP_KEY_SCHEDULE:
-        if (config->schedule_file)
+        if (config->schedule_file && !config->schedule_file->in_plan)
             return print_path(config->schedule_file->path, out, n_bytes);
         /* fall through */
     case VP_KEY_ENUM:
@@ -183,8 +184,11 @@ bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
         return print_word(config->model->name, out, n_bytes);
     case VP_KEY_MODULE:
         return print_word(config->module, out, n_bytes);
-    case VP_KEY_INTS:
     case VP_KEY_PLAN:
+        if (vp_plan_file_is_needed(config))
+            return print_path(config->plan_file->path, out, n_bytes);
+        /* fall through */
+    case VP_KEY_INTS:
         return print_ints(field, out, n_bytes);
     case VP_KEY_REALS:
         return print_reals(field, out, n_bytes);

@@ -10,6 +10,7 @@
 struct vp_entry {
     const char *key;     /* as written, for messages */
     const char *place;   /* "configs/a.yml:12", "--set" or "default" */
+    const char *via;     /* the place that named its file, or NULL */
     const char *folder;  /* relative paths start here... */
     bool from_file;      /* ... or, if true, at key `directory` if given */
     const char *quote;   /* how to write it: "\"" around keys in JSON, ... */

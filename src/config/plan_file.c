@@ -1,62 +1,244 @@
 #include "config/plan_file.h"
 
+#include "base/value.h"
 #include "config/json_file.h"
 #include "config/key.h"
+#include "config/placement.h"
+#include "config/schedule_file.h"
+#include "plan/plan_json.h"
 
-/* A key of the plan, checked like the same key of a configuration. */
-static enum vp_status take(const char *path, const struct vp_yaml_node *node,
-                           const char *via, struct vp_config *config,
-                           struct vp_err *err)
+#include <string.h>
+
+static enum vp_status no_memory(const char *path, struct vp_err *err)
 {
-    struct vp_entry entry = vp_json_entry(path, node, &config->arena);
-    const struct vp_key *key = vp_key_find(node->key);
-    const struct vp_origin origin = {
-        .key = key->name, .place = entry.place, .written = key->name, .via = via
-    };
-    char shown[VP_SHOWN_BYTES], example[VP_EXAMPLE_BYTES];
+    return vp_err_set(err, VP_ERR_NOMEM,
+                      "%s: out of memory; close other programs", path);
+}
 
-    if (!entry.place)
-        return vp_err_set(err, VP_ERR_NOMEM,
-                          "%s: out of memory; close other programs", path);
-    entry.example = key->type == VP_KEY_REALS ? "[0.3, 0, 0, 0]" : key->example;
-    if (!entry.items) {
-        vp_entry_show(&entry, shown);
-        vp_entry_example(&entry, key, example);
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: key '%s' must be a list with an entry per "
-                          "stage, not %s; write for example '%s'",
-                          entry.place, entry.key, shown, example);
-    }
-    VP_TRY(vp_key_set(key, &entry, config, err));
-    vp_origin_give(config, &origin);
+/* ---- Reading ------------------------------------------------------------ */
+
+bool vp_plan_file_is_named(const struct vp_entry *entry)
+{
+    double number;
+
+    return entry->kind == VP_YAML_SCALAR && !entry->quote && entry->text[0] &&
+           entry->text[0] != '[' && !vp_text_to_real(entry->text, &number) &&
+           (entry->quoted || !strchr(entry->text, ',') ||
+            entry->text[0] < '0' || entry->text[0] > '9');
+}
+
+enum vp_status vp_plan_file_take(const char *path,
+                                 const struct vp_yaml_node *root,
+                                 const char *via, struct vp_config *config,
+                                 struct vp_err *err)
+{
+    struct vp_plan_file *file = vp_arena_alloc(&config->arena, sizeof(*file));
+
+    if (!file)
+        return no_memory(path, err);
+    *file = (struct vp_plan_file){ .path = path, .via = via, .root = root };
+    VP_TRY(vp_plan_from_json(root, path, &config->arena, &file->plan, err));
+    config->plan_file = file;
     return VP_OK;
 }
 
-enum vp_status vp_plan_take(const char *path, const struct vp_yaml_node *root,
-                            const char *via, struct vp_config *config,
-                            struct vp_err *err)
-{
-    static const char *const keys[] = { "partition", "recompute_ratio" };
-    const struct vp_yaml_node *node;
-
-    VP_TRY(
-        vp_json_check_keys(path, root, "a plan", keys, VP_COUNT_OF(keys), err));
-    if (!vp_json_find(root, "partition"))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s:%d: key 'partition' is missing; add the blocks "
-                          "of every stage, for example '\"partition\": %s'",
-                          path, root->line, vp_key_find("partition")->example);
-    for (node = root->child; node; node = node->next)
-        VP_TRY(take(path, node, via, config, err));
-    return VP_OK;
-}
-
-enum vp_status vp_plan_read(const struct vp_entry *entry,
-                            struct vp_config *config, struct vp_err *err)
+enum vp_status vp_plan_file_read(const struct vp_entry *entry,
+                                 struct vp_config *config, struct vp_err *err)
 {
     const struct vp_yaml_node *root;
     const char *path;
 
     VP_TRY(vp_json_read(entry, config, &path, &root, err));
-    return vp_plan_take(path, root, entry->place, config, err);
+    return vp_plan_file_take(path, root, entry->place, config, err);
+}
+
+/* ---- Keys --------------------------------------------------------------- */
+
+/* The key of the plan that decides a key of the configuration; NULL: none. */
+static const struct vp_yaml_node *find_node(const struct vp_plan_file *file,
+                                            const char *key)
+{
+    static const struct {
+        const char *key, *planned;
+    } names[] = {
+        { "sync_mode", "schedule" },
+        { "schedule", "schedule" },
+        { "schedule_memory", "schedule_memory" },
+        { "stages", "stages" },
+        { "chunks", "chunks" },
+        { "partition", "partition" },
+        { "recompute", "keep_all" },
+        { "recompute_ratio", "recompute_ratio" },
+        { "early_recompute", "early_recompute" },
+        { "mp_size", "tensor_parallel" },
+        { "replicas", "replicas" },
+        { "ranks", "ranks" },
+        { "warmup_depths", "warmup_depths" },
+        { "accumulation_steps", "accumulation_steps" },
+        { "compress_activations", "compress_activations" },
+    };
+
+    for (size_t i = 0; i < VP_COUNT_OF(names); i++)
+        if (strcmp(names[i].key, key) == 0)
+            return vp_json_find(file->root, names[i].planned);
+    return NULL;
+}
+
+enum vp_status vp_plan_file_entry(const struct vp_key *key,
+                                  struct vp_config *config,
+                                  struct vp_entry *out, struct vp_err *err)
+{
+    const struct vp_plan_file *file = config->plan_file;
+    const struct vp_yaml_node *node = file ? find_node(file, key->name) : NULL;
+
+    *out = (struct vp_entry){ .key = NULL };
+    if (!node)
+        return VP_OK;
+    *out = vp_json_entry(file->path, node, &config->arena);
+    if (!out->place)
+        return no_memory(file->path, err);
+    out->via = file->via;
+    if (strcmp(key->name, "sync_mode") == 0)
+        out->text = vp_generator_find(file->plan.schedule)->stream ? "asp"
+                                                                   : "bsp";
+    if (strcmp(key->name, "recompute") == 0)
+        out->text = file->plan.keep_all ? "false" : "true";
+    return VP_OK;
+}
+
+/* One number stands for all entries. */
+static bool same_reals(const struct vp_real_list *a,
+                       const struct vp_real_list *b)
+{
+    if (!a->for_all && a->n != b->n)
+        return false;
+    for (int i = 0; i < b->n; i++)
+        if (a->at[a->for_all ? 0 : i] != b->at[i])
+            return false;
+    return true;
+}
+
+enum vp_status vp_plan_file_compare(const struct vp_key *key,
+                                    const struct vp_entry *planned,
+                                    struct vp_config *config,
+                                    struct vp_err *err)
+{
+    enum { VALUE_BYTES = 1024 };
+    struct vp_config other = *config;
+    char mine[VALUE_BYTES] = "", theirs[VALUE_BYTES] = "";
+    enum vp_status st = vp_key_set(key, planned, &other, err);
+
+    config->arena = other.arena; /* which `other` has added to */
+    VP_TRY(st);
+    if (key->type == VP_KEY_REALS && !config->recompute)
+        return VP_OK; /* all ratios count as 0 */
+    if (key->type == VP_KEY_REALS &&
+        same_reals(&config->recompute_ratio, &other.recompute_ratio))
+        return VP_OK;
+    vp_key_print(key, config, mine, sizeof(mine));
+    vp_key_print(key, &other, theirs, sizeof(theirs));
+    if (key->type != VP_KEY_REALS && strcmp(mine, theirs) == 0)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key '%s' is %s, but by key '%s' of the plan at %s "
+                      "it is %s; remove one, or make them equal",
+                      vp_config_place(config, key->name),
+                      vp_config_written(config, key->name), mine, planned->key,
+                      planned->place, theirs);
+}
+
+/* ---- Placement ---------------------------------------------------------- */
+
+/* Copies the keys of a placement into an object of their own. */
+static enum vp_status cut_placement(const struct vp_plan_file *file,
+                                    struct vp_arena *arena,
+                                    struct vp_yaml_node *out,
+                                    struct vp_err *err)
+{
+    static const char *const keys[] = { "stage_to_rank_map",
+                                        "module_to_stage_map",
+                                        "stage_to_depth_map", "mp_size" };
+    struct vp_yaml_node **tail = &out->child;
+
+    *out = *file->root;
+    out->child = NULL;
+    for (size_t i = 0; i < VP_COUNT_OF(keys); i++) {
+        const struct vp_yaml_node *node = vp_json_find(file->root, keys[i]);
+
+        if (!node)
+            continue;
+        *tail = vp_arena_alloc(arena, sizeof(**tail));
+        if (!*tail)
+            return no_memory(file->path, err);
+        **tail = *node;
+        (*tail)->next = NULL;
+        tail = &(*tail)->next;
+    }
+    return VP_OK;
+}
+
+enum vp_status vp_plan_file_place(struct vp_config *config, struct vp_err *err)
+{
+    const struct vp_plan_file *file = config->plan_file;
+    struct vp_yaml_node root;
+
+    if (!file)
+        return VP_OK;
+    VP_TRY(cut_placement(file, &config->arena, &root, err));
+    if (!root.child)
+        return VP_OK;
+    if (config->placement)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'config_file' names a placement, and the "
+                          "plan at %s:%d has one, too; keep one",
+                          vp_config_place(config, "config_file"), file->path,
+                          root.child->key_line);
+    return vp_placement_take(file->path, &root, file->via, config, err);
+}
+
+/* ---- What is left ------------------------------------------------------- */
+
+/* The machine decides these. */
+static enum vp_status refuse_machine(const struct vp_plan_file *file,
+                                     struct vp_err *err)
+{
+    const struct vp_yaml_node *node = vp_json_find(file->root, "devices");
+
+    if (node)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s:%d: key 'devices' cannot be read from a plan "
+                          "yet; remove it, and write host:device of every rank "
+                          "as key 'machines' of the configuration",
+                          file->path, node->key_line);
+    node = vp_json_find(file->root, "edges");
+    if (node)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s:%d: key 'edges' cannot be read from a plan yet; "
+                          "remove it, and choose key 'distributed_backend' of "
+                          "the configuration",
+                          file->path, node->key_line);
+    return VP_OK;
+}
+
+enum vp_status vp_plan_file_finish(struct vp_config *config, struct vp_err *err)
+{
+    const struct vp_plan_file *file = config->plan_file;
+
+    if (!file)
+        return VP_OK;
+    VP_TRY(refuse_machine(file, err));
+    if (!file->plan.schedule_text)
+        return VP_OK;
+    return vp_schedule_file_take(file->path, file->plan.schedule_text, config,
+                                 err);
+}
+
+bool vp_plan_file_is_needed(const struct vp_config *config)
+{
+    const struct vp_plan *plan = config->plan_file ? &config->plan_file->plan
+                                                   : NULL;
+
+    return plan &&
+           (plan->schedule_text || plan->recompute_sets || plan->swap_sets ||
+            plan->n_slots > 0 || plan->bundle_bytes > 0);
 }

@@ -3,6 +3,7 @@
 #include "config/edges.h"
 #include "config/keys.h"
 #include "config/placement.h"
+#include "config/plan_file.h"
 #include "config/schedule_auto.h"
 #include "config/schedule_file.h"
 #include "plan/balance.h"
@@ -501,6 +502,8 @@ static enum vp_status plan_by_flops(struct vp_config *config,
     struct vp_graph graph;
     enum vp_status st;
 
+    if (planned && config->schedule_text)
+        return VP_OK; /* of a plan file */
     if (!planned &&
         (config->partition.n > 0 || vp_config_n_stages(config) == 1))
         return VP_OK;
@@ -565,6 +568,17 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
     return vp_edges_resolve(config, err);
 }
 
+/* What the keys of a configuration cannot say. */
+static void take_plan(const struct vp_plan *file, struct vp_plan *plan)
+{
+    if (!plan->keep_all) /* which keeps every activation */
+        plan->recompute_sets = file->recompute_sets;
+    plan->swap_sets = file->swap_sets;
+    plan->slots = file->slots;
+    plan->n_slots = file->n_slots;
+    plan->bundle_bytes = file->bundle_bytes;
+}
+
 void vp_resolve_train(const struct vp_config *config,
                       struct vp_train_config *train)
 {
@@ -586,5 +600,9 @@ void vp_resolve_train(const struct vp_config *config,
     train->plan.compress = config->compress_activations;
     train->plan.edges = config->edges;
     train->plan.accumulation_steps = config->accumulation_steps;
+    train->plan.ranks = config->ranks.at;
+    train->plan.tensor_parallel = config->mp_size;
+    if (config->plan_file)
+        take_plan(&config->plan_file->plan, &train->plan);
     train->timeout_ms = config->watchdog_seconds * 1000;
 }

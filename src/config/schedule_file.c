@@ -29,8 +29,8 @@ static enum vp_status check(const struct vp_schedule *schedule,
 }
 
 static enum vp_status keep(const struct vp_schedule *schedule, const char *path,
-                           const char *text, struct vp_config *config,
-                           struct vp_err *err)
+                           const char *text, bool in_plan,
+                           struct vp_config *config, struct vp_err *err)
 {
     struct vp_arena *arena = &config->arena;
     struct vp_schedule_file *file = vp_arena_alloc(arena, sizeof(*file));
@@ -50,7 +50,8 @@ static enum vp_status keep(const struct vp_schedule *schedule, const char *path,
     *file = (struct vp_schedule_file){ .path = path,
                                        .n_stages = base.n_stages,
                                        .n_chunks = base.n_chunks,
-                                       .n_mb = base.n_mb };
+                                       .n_mb = base.n_mb,
+                                       .in_plan = in_plan };
     for (int s = 0; s < base.n_stages; s++)
         if (replicas[s] > 1)
             file->replicas = (struct vp_int_list){ replicas, base.n_stages };
@@ -60,11 +61,26 @@ static enum vp_status keep(const struct vp_schedule *schedule, const char *path,
     return VP_OK;
 }
 
+static enum vp_status take(const char *path, const char *text, bool in_plan,
+                           struct vp_config *config, struct vp_err *err)
+{
+    struct vp_schedule schedule;
+    enum vp_status st;
+
+    VP_TRY(vp_schedule_parse(text, path, &schedule, err));
+    st = check(&schedule, err);
+    if (st == VP_OK)
+        st = keep(&schedule, path, text, in_plan, config, err);
+    if (st != VP_OK)
+        vp_err_prefix(err, "%s", path);
+    vp_schedule_release(&schedule);
+    return st;
+}
+
 enum vp_status vp_schedule_file_read(const struct vp_entry *entry,
                                      struct vp_config *config,
                                      struct vp_err *err)
 {
-    struct vp_schedule schedule;
     const char *path;
     enum vp_status st;
     char *text;
@@ -73,19 +89,28 @@ enum vp_status vp_schedule_file_read(const struct vp_entry *entry,
     VP_TRY(vp_entry_path(entry, config, &path, err));
     st = vp_file_read(path, "schedule", &text, &n, err);
     if (st == VP_OK) {
-        st = vp_schedule_parse(text, path, &schedule, err);
-        if (st == VP_OK) {
-            st = check(&schedule, err);
-            if (st == VP_OK)
-                st = keep(&schedule, path, text, config, err);
-            if (st != VP_OK)
-                vp_err_prefix(err, "%s", path);
-            vp_schedule_release(&schedule);
-        }
+        st = take(path, text, false, config, err);
         free(text);
     }
     if (st != VP_OK)
         vp_err_prefix(err, "%s: key '%s'", entry->place, entry->key);
+    return st;
+}
+
+enum vp_status vp_schedule_file_take(const char *plan, const char *text,
+                                     struct vp_config *config,
+                                     struct vp_err *err)
+{
+    bool planned = vp_generator_at(config->schedule)->planned;
+    enum vp_status st = take(plan, text, true, config, err);
+
+    if (st == VP_OK && planned) { /* its lists were made once, and are kept */
+        config->schedule_v = vp_generator_at(config->schedule)->v_shape;
+        config->schedule = vp_generator_index("auto");
+        config->schedule_file = NULL;
+    }
+    if (st != VP_OK)
+        vp_err_prefix(err, "%s: key 'schedule_text'", plan);
     return st;
 }
 

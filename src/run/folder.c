@@ -6,6 +6,7 @@
 #include "base/path.h"
 #include "ckpt/store.h"
 #include "config/hosts.h"
+#include "plan/plan_json.h"
 #include "run/command.h"
 
 #include <dirent.h>
@@ -522,45 +523,44 @@ void vp_folder_unread(const char *path, struct vp_err *line)
 
 /* ---- Describing --------------------------------------------------------- */
 
-/* The shortest of two that reads as the same number. */
-static void write_real(FILE *f, double value)
-{
-    char text[40];
-
-    snprintf(text, sizeof(text), "%.15g", value);
-    if (strtod(text, NULL) != value)
-        snprintf(text, sizeof(text), "%.17g", value);
-    fputs(text, f);
-}
-
+/* Devices and edges are this machine's: a plan that is given back finds its own. */
 static enum vp_status write_plan(const struct vp_folder *folder,
+                                 const struct vp_plan *plan,
                                  const struct vp_run_summary *summary,
                                  struct vp_err *err)
 {
-    FILE *f = vp_file_open(folder->path, "plan.json", "we", err);
+    struct vp_plan shared = *plan;
+    int64_t bytes[VP_MAX_STAGES];
+    struct vp_plan_forecast forecast = { .bytes = bytes,
+                                         .bubble = summary->bubble_simulated };
+    char *text;
+    FILE *f;
 
-    if (!f)
-        return VP_ERR_IO;
-    fputs("{\n    \"partition\": [", f);
+    shared.devices = NULL;
+    shared.edges = NULL;
     for (int s = 0; s < summary->n_stages; s++)
-        fprintf(f, "%s%d", s ? ", " : "", summary->stages[s].n_blocks);
-    fputs("],\n    \"recompute_ratio\": [", f);
-    for (int s = 0; s < summary->n_stages; s++) {
-        fputs(s ? ", " : "", f);
-        write_real(f, summary->stages[s].recompute_ratio);
-    }
-    fputs("]\n}\n", f);
-    return vp_file_close(folder->path, "plan.json", f, err);
+        bytes[s] = summary->stages[s].memory->total;
+    if (vp_plan_print(&shared, (int)summary->n_blocks, &forecast, &text) !=
+        VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM,
+                          "%s/plan.json: out of memory; close other programs",
+                          folder->path);
+    f = vp_file_open(folder->path, "plan.json", "we", err);
+    if (f)
+        fputs(text, f);
+    free(text);
+    return f ? vp_file_close(folder->path, "plan.json", f, err) : VP_ERR_IO;
 }
 
 enum vp_status vp_folder_describe(const struct vp_folder *folder,
                                   const struct vp_config *config,
+                                  const struct vp_plan *plan,
                                   const struct vp_run_summary *summary,
                                   char *const *argv, int argc,
                                   struct vp_err *err)
 {
     VP_TRY(vp_hosts_write(config, folder->path, err));
-    VP_TRY(write_plan(folder, summary, err));
+    VP_TRY(write_plan(folder, plan, summary, err));
     if (argc == 0)
         return VP_OK;
     return vp_command_record(folder->path, "vpipe", argv, argc, err);

@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+struct vp_plan; /* plan/plan.h */
+
 struct vp_folder {
     char path[1024]; /* empty: not open */
     FILE *metrics;
@@ -64,11 +66,13 @@ void vp_folder_add_resume(const struct vp_folder *folder, struct vp_err *err);
 /* The line about a run that stopped because its output is not read any more. */
 void vp_folder_unread(const char *path, struct vp_err *line);
 
-/* machinefile: see hosts.h; plan.json: the stages, in the original's format;
+/* machinefile: see hosts.h; plan.json: the plan and its forecast, see
+ * plan/plan_json.h, which `partition` takes back;
  * command_history.log: a line per run. Without arguments there is no such
  * line. */
 enum vp_status vp_folder_describe(const struct vp_folder *folder,
                                   const struct vp_config *config,
+                                  const struct vp_plan *plan,
                                   const struct vp_run_summary *summary,
                                   char *const *argv, int argc,
                                   struct vp_err *err);

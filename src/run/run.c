@@ -626,8 +626,8 @@ static enum vp_status announce(struct run *run, struct vp_err *err)
     if (!is_lead(run))
         return VP_OK;
     if (run->folder.path[0]) {
-        VP_TRY(vp_folder_describe(&run->folder, run->config, &run->summary,
-                                  options->argv, options->argc, err));
+        VP_TRY(vp_folder_describe(&run->folder, run->config, &run->train.plan,
+                                  &run->summary, options->argv, options->argc, err));
         VP_TRY(vp_log_open(&run->log, run->config, &run->summary,
                            run->folder.path, err));
         for (int i = 0; i < run->n_warnings; i++)

@@ -34,7 +34,7 @@ static void check(const struct vp_config *config)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const take_fn take[] = { vp_plan_take, vp_placement_take };
+    static const take_fn take[] = { vp_plan_file_take, vp_placement_take };
 
     for (size_t i = 0; i < VP_COUNT_OF(take); i++) {
         struct vp_config config = { .mp_size = 1 };
