@@ -11,7 +11,7 @@
 
 /* Changes with any structure that a plugin shares with the program, those of
  * device/driver.h included. */
-#define VP_BACKEND_ABI 10
+#define VP_BACKEND_ABI 11
 
 /* An open one. Every backend has its own; the first member is a struct
  * vp_device. */
@@ -48,7 +48,10 @@ struct vp_backend_config {
     int device;     /* ordinal; CPU: the set of n_threads cores, if pinned */
     bool reference; /* CPU: plain-C twins instead of the fast kernels */
     bool tf32;      /* GPU: products may round floats to 10 bits */
-    bool pinned;    /* CPU: thread i stays on core device * n_threads + i,
+    /* GPU, plan_only: the capability that is planned for, 90 for 9.0. 0: that
+     * of a GPU of this machine, or VP_CUDA_PLANNED_CAPABILITY. */
+    int capability;
+    bool pinned; /* CPU: thread i stays on core device * n_threads + i,
                        counting those that the process may use */
     /* Called by the thread that launches, where it is kept busy, between
      * kernels, or waits: messages go on. False: the run is over, and waits

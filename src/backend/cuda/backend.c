@@ -60,7 +60,8 @@ static enum vp_status check_device(int device, struct vp_err *err)
     return VP_OK;
 }
 
-static enum vp_status check_capability(int device, struct vp_err *err)
+/* 0: it does not answer. */
+static int capability_of(int device)
 {
     int major = 0, minor = 0;
 
@@ -68,13 +69,29 @@ static enum vp_status check_capability(int device, struct vp_err *err)
                                device) != cudaSuccess ||
         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
                                device) != cudaSuccess)
+        return 0;
+    return 10 * major + minor;
+}
+
+int vp_cuda_capability(void)
+{
+    int device;
+
+    return cudaGetDevice(&device) == cudaSuccess ? capability_of(device) : 0;
+}
+
+static enum vp_status check_capability(int device, struct vp_err *err)
+{
+    int capability = capability_of(device);
+
+    if (capability == 0)
         return vp_err_set(err, VP_ERR_IO, "GPU %d does not answer", device);
-    if (10 * major + minor < MIN_CAPABILITY)
+    if (capability < MIN_CAPABILITY)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
                           "GPU %d has compute capability %d.%d; %d.%d or more "
                           "is needed, or use device: cpu",
-                          device, major, minor, MIN_CAPABILITY / 10,
-                          MIN_CAPABILITY % 10);
+                          device, capability / 10, capability % 10,
+                          MIN_CAPABILITY / 10, MIN_CAPABILITY % 10);
     return VP_OK;
 }
 
@@ -163,18 +180,21 @@ static bool cuda_address(int device, char *text, size_t n_bytes)
     return cudaDeviceGetPCIBusId(text, (int)n_bytes, device) == cudaSuccess;
 }
 
-/* ---- Optimizer ---------------------------------------------------------- */
-
+/* The rules of cuda_facts.h, for the GPU that is opened as `ctx` says, or is
+ * planned for. */
 static size_t cuda_scratch_bytes(const void *ctx, const struct vp_graph *graph,
                                  const struct vp_op *op, enum vp_phase phase)
 {
-    const struct vp_backend_config *config = ctx;
-    vp_cuda_scratch_fn scratch = vp_cuda_ops[op->kind].scratch;
+    struct vp_backend_config config = *(const struct vp_backend_config *)ctx;
 
-    if (!config->plan_only) /* GPUs differ in the kernels they have */
-        cudaSetDevice(config->device);
-    return scratch ? scratch(graph, op, phase) : 0;
+    if (!config.plan_only)
+        cudaSetDevice(config.device);
+    if (!config.plan_only || config.capability == 0)
+        config.capability = vp_cuda_capability();
+    return vp_cuda_scratch_bytes(&config, graph, op, phase);
 }
+
+/* ---- Optimizer ---------------------------------------------------------- */
 
 static enum vp_status cuda_add(struct vp_backend *backend,
                                struct vp_stream *stream, float *dst,
@@ -257,9 +277,9 @@ static enum vp_status cuda_update(struct vp_backend *backend,
 static const struct vp_backend_ops cuda_ops = {
     .name = "cuda",
     .device = &vp_cuda_device,
-    .updates_early = true,
-    .w_linger = 6,
-    .grad_linger = 64 << 20,
+    .updates_early = VP_CUDA_UPDATES_EARLY,
+    .w_linger = VP_CUDA_W_LINGER,
+    .grad_linger = VP_CUDA_GRAD_LINGER,
     .n_devices = cuda_n_devices,
     .info = vp_cuda_info,
     .address = cuda_address,

@@ -18,6 +18,8 @@ extern "C" {
 
 #include "backend/args.h"
 #include "backend/cuda/optim/ranges.h"
+#include "backend/cuda/tiles.h"
+#include "backend/cuda_facts.h"
 
 /* Scalars of the minibatch, on the device. */
 struct vp_cuda_mb {
@@ -45,17 +47,15 @@ void vp_cuda_wgrad_stream_fork(const struct vp_cuda_call *call);
 
 /* Errors of the launch itself are found by the caller (cudaGetLastError). */
 typedef enum vp_status (*vp_cuda_fn)(const struct vp_cuda_call *call);
-/* Bytes of args.scratch that a call wants, aligned to VP_TENSOR_ALIGN. */
-typedef size_t (*vp_cuda_scratch_fn)(const struct vp_graph *graph,
-                                     const struct vp_op *op,
-                                     enum vp_phase phase);
 
 struct vp_cuda_op {
     vp_cuda_fn fn[VP_PHASE_COUNT];
-    vp_cuda_scratch_fn scratch; /* NULL: none */
 };
 
 extern const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT];
+
+/* Capability of the calling thread's GPU, 90 for 9.0; 0: there is none. */
+int vp_cuda_capability(void);
 
 /* Writes the scalars of a minibatch, in the order of the stream. */
 void vp_cuda_set_mb(struct vp_cuda_mb *dst, struct vp_cuda_mb value,
@@ -76,25 +76,17 @@ void vp_cuda_find_difference(const void *a, const void *b, int64_t n,
 /* One file per operator. */
 enum vp_status vp_cuda_embed_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_embed_w(const struct vp_cuda_call *call);
-size_t vp_cuda_embed_scratch(const struct vp_graph *graph,
-                             const struct vp_op *op, enum vp_phase phase);
 
 enum vp_status vp_cuda_linear_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_linear_b(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_linear_w(const struct vp_cuda_call *call);
-size_t vp_cuda_linear_scratch(const struct vp_graph *graph,
-                              const struct vp_op *op, enum vp_phase phase);
 
 enum vp_status vp_cuda_layernorm_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_layernorm_b(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_layernorm_w(const struct vp_cuda_call *call);
-size_t vp_cuda_layernorm_scratch(const struct vp_graph *graph,
-                                 const struct vp_op *op, enum vp_phase phase);
 
 enum vp_status vp_cuda_attention_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call);
-size_t vp_cuda_attention_scratch(const struct vp_graph *graph,
-                                 const struct vp_op *op, enum vp_phase phase);
 
 /* B of attention, the first of the calls, with the sums for the bias of the
  * linear that makes its input; 0 if that is not possible. */
@@ -103,24 +95,10 @@ int vp_cuda_run_attention(struct vp_cuda_call *calls, int n_calls);
 /* Where cuDNN does not serve, or is slower. */
 void vp_cuda_own_attention_f(const struct vp_cuda_call *call);
 void vp_cuda_own_attention_b(const struct vp_cuda_call *call, bool sums);
-size_t vp_cuda_own_attention_scratch(const struct vp_graph *graph,
-                                     const struct vp_op *op,
-                                     enum vp_phase phase);
-bool vp_cuda_own_attention_is_best(const struct vp_graph *graph,
-                                   const struct vp_op *op, enum vp_phase phase);
-/* Sums over the rows of what a linear makes for attention, in parts of so many
- * rows: whether a linear's bias is summed up so. Then the backward of the
- * attention can do it. */
-enum { VP_CUDA_TILE_ROWS = 64 };
-bool vp_cuda_is_summed_in_tiles(const struct vp_graph *graph,
-                                const struct vp_op *linear);
-bool vp_cuda_own_attention_sums(const struct vp_graph *graph,
-                                const struct vp_op *op);
-/* dst (+)= the sums over the rows of x. */
+/* dst (+)= the sums over the rows of x, in parts of VP_CUDA_TILE_ROWS rows. */
 void vp_cuda_tile_sums(float *dst, const void *x, int64_t rows, int64_t cols,
                        enum vp_dtype dtype, bool add, void *scratch,
                        cudaStream_t stream);
-size_t vp_cuda_tile_scratch(int64_t rows, int64_t cols);
 
 enum vp_status vp_cuda_dropout_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_dropout_b(const struct vp_cuda_call *call);
@@ -134,9 +112,6 @@ enum vp_status vp_cuda_gather_b(const struct vp_cuda_call *call);
 
 enum vp_status vp_cuda_cross_entropy_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_cross_entropy_b(const struct vp_cuda_call *call);
-size_t vp_cuda_cross_entropy_scratch(const struct vp_graph *graph,
-                                     const struct vp_op *op,
-                                     enum vp_phase phase);
 
 /* Several calls that follow each other in a list, as one launch with the same
  * bits: how many of `calls`, from the first on, were done; 0 if there is no
@@ -174,7 +149,6 @@ void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
 void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
                          enum vp_act act, enum vp_dtype dtype, bool add,
                          void *scratch, cudaStream_t stream);
-size_t vp_cuda_column_scratch(int64_t rows, int64_t cols, enum vp_act act);
 
 /* ---- Optimizer ---------------------------------------------------------- */
 

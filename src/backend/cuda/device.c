@@ -273,6 +273,7 @@ static enum vp_status cuda_event_sync(struct vp_event *base, int timeout_ms)
 }
 
 const struct vp_device_ops vp_cuda_device = {
+    .host_memory = VP_CUDA_HOST_MEMORY,
     .attach = cuda_attach,
     .last_error = cuda_last_error,
     .alloc = cuda_alloc,

@@ -5,20 +5,16 @@ const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT] = {
     [VP_OP_EMBED] = {
         .fn = { [VP_PHASE_F] = vp_cuda_embed_f,
                 [VP_PHASE_W] = vp_cuda_embed_w },
-        .scratch = vp_cuda_embed_scratch,
     },
     [VP_OP_LINEAR] = {
         .fn = { vp_cuda_linear_f, vp_cuda_linear_b, vp_cuda_linear_w },
-        .scratch = vp_cuda_linear_scratch,
     },
     [VP_OP_LAYERNORM] = {
         .fn = { vp_cuda_layernorm_f, vp_cuda_layernorm_b,
                 vp_cuda_layernorm_w },
-        .scratch = vp_cuda_layernorm_scratch,
     },
     [VP_OP_ATTENTION] = {
         .fn = { vp_cuda_attention_f, vp_cuda_attention_b },
-        .scratch = vp_cuda_attention_scratch,
     },
     [VP_OP_DROPOUT] = {
         .fn = { vp_cuda_dropout_f, vp_cuda_dropout_b },
@@ -34,7 +30,6 @@ const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT] = {
     },
     [VP_OP_CROSS_ENTROPY] = {
         .fn = { vp_cuda_cross_entropy_f, vp_cuda_cross_entropy_b },
-        .scratch = vp_cuda_cross_entropy_scratch,
     },
     [VP_OP_COPY] = {
         .fn = { vp_cuda_copy_f, vp_cuda_copy_b },

@@ -80,12 +80,13 @@ static void add_value(struct vp_cuda_pending *p, const struct vp_kargs *args,
 static void add_scratch(struct vp_cuda_pending *p,
                         const struct vp_cuda_call *call)
 {
-    const struct vp_op *op = call->args.op;
-    vp_cuda_scratch_fn scratch = vp_cuda_ops[op->kind].scratch;
+    const struct vp_backend_config config = {
+        .capability = vp_cuda_capability()
+    };
 
-    if (scratch)
-        add_span(p, call->args.scratch,
-                 (int64_t)scratch(call->args.graph, op, call->phase));
+    add_span(p, call->args.scratch,
+             (int64_t)vp_cuda_scratch_bytes(&config, call->args.graph,
+                                            call->args.op, call->phase));
 }
 
 /* Tensors that a W reads, and its scratch. */

@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-enum { UNIT = 128 }; /* cuDNN: lengths are multiples of it */
-
 /* A plan of cuDNN, or the knowledge that it has none. */
 struct vp_cuda_attention {
     struct vp_cuda_attention *next;
@@ -18,37 +16,6 @@ struct vp_cuda_attention {
     enum vp_phase phase;
     struct vp_cudnn_attention *plan; /* NULL: use our own */
 };
-
-static bool may_use_cudnn(const struct vp_graph *graph, const struct vp_op *op,
-                          enum vp_phase phase)
-{
-    const struct vp_attr *attr = &op->attr;
-    int64_t dim = graph->values[op->out].cols / attr->heads;
-
-    return graph->dtype != VP_DTYPE_F32 && attr->p == 0.0f &&
-           op->in[2] == VP_NONE && attr->q_len % UNIT == 0 &&
-           attr->k_len % UNIT == 0 && dim % 8 == 0 && dim <= UNIT &&
-           !vp_cuda_own_attention_is_best(graph, op, phase);
-}
-
-/* What a plan may want: one matrix of scores in backward, and sums of rows. */
-static size_t cudnn_room(const struct vp_op *op, enum vp_phase phase)
-{
-    const struct vp_attr *attr = &op->attr;
-    size_t rows = (size_t)(attr->batch * attr->heads * attr->q_len);
-
-    return (1u << 20) +
-           (phase == VP_PHASE_B ? rows * (8 + 2 * (size_t)attr->k_len) : 0);
-}
-
-size_t vp_cuda_attention_scratch(const struct vp_graph *graph,
-                                 const struct vp_op *op, enum vp_phase phase)
-{
-    size_t own = vp_cuda_own_attention_scratch(graph, op, phase);
-    size_t room = may_use_cudnn(graph, op, phase) ? cudnn_room(op, phase) : 0;
-
-    return own > room ? own : room;
-}
 
 /* ---- Plans -------------------------------------------------------------- */
 
@@ -74,7 +41,8 @@ static struct vp_cudnn_attention *find_plan(const struct vp_cuda_call *call)
     struct vp_cuda_attention *a;
     struct vp_err why = { .text = "" };
 
-    if (!may_use_cudnn(args->graph, args->op, call->phase))
+    if (!vp_attention_may_use_cudnn(args->graph, args->op, call->phase,
+                                    vp_cuda_capability()))
         return NULL;
     for (a = cuda->attentions; a; a = a->next)
         if (is_for(a, call))
@@ -98,7 +66,7 @@ static struct vp_cudnn_attention *find_plan(const struct vp_cuda_call *call)
                                   call->phase, &a->plan, &why) != VP_OK)
         a->plan = NULL;
     if (a->plan && vp_cudnn_attention_workspace(a->plan) >
-                       cudnn_room(args->op, call->phase)) {
+                       vp_attention_cudnn_room(args->op, call->phase)) {
         vp_cudnn_attention_free(a->plan);
         a->plan = NULL;
     }
@@ -156,16 +124,6 @@ enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call)
 
 /* ---- Sums for a bias ---------------------------------------------------- */
 
-bool vp_cuda_is_summed_in_tiles(const struct vp_graph *graph,
-                                const struct vp_op *linear)
-{
-    const struct vp_op *reader = vp_graph_reader(graph, linear->out);
-
-    return linear->attr.act == VP_ACT_NONE && reader &&
-           reader->kind == VP_OP_ATTENTION && reader->in[0] == linear->out &&
-           vp_cuda_own_attention_sums(graph, reader);
-}
-
 /* W of the linear that makes the input of the first call; NULL: not among
  * them. */
 static struct vp_cuda_call *find_linear(struct vp_cuda_call *calls, int n_calls)
@@ -192,7 +150,7 @@ int vp_cuda_run_attention(struct vp_cuda_call *calls, int n_calls)
         return 0;
     w = find_linear(calls, n_calls);
     if (!w || !w->args.dpar[1] ||
-        !vp_cuda_is_summed_in_tiles(b->graph, w->args.op))
+        !vp_cuda_is_summed_in_tiles(b->graph, w->args.op, vp_cuda_capability()))
         return 0;
     in = vp_arg_value(b, b->op->in[0]);
     vp_cuda_own_attention_b(&calls[0], true);

@@ -8,8 +8,6 @@
  * where delta = dout . out = the sum over keys of p keep (dout v^T). */
 #include "backend/cuda/attention/attention.cuh"
 
-#include "base/memory.h"
-
 template <typename P>
 static P *column(P *base, int64_t col, enum vp_dtype dtype)
 {
@@ -39,49 +37,31 @@ static void set_inputs(struct vp_attention_call *x, const struct vp_kargs *args)
 }
 
 /* Sizes, not where anything is. */
-static struct vp_attention_call shape_of(const struct vp_graph *graph,
+static struct vp_attention_call sizes_of(const struct vp_graph *graph,
                                          const struct vp_op *op)
 {
-    const struct vp_attr *attr = &op->attr;
-    const struct vp_value *out = &graph->values[op->out];
+    struct vp_attention_shape shape = vp_attention_shape_of(graph, op);
     struct vp_attention_call x = {};
 
-    x.dtype = out->dtype;
-    x.batch = attr->batch;
-    x.heads = attr->heads;
-    x.dim = (int)(out->cols / attr->heads);
-    x.q_len = (int)attr->q_len;
-    x.k_len = (int)attr->k_len;
-    x.ld_out = out->cols;
-    x.scale = attr->scale;
-    x.causal = attr->causal;
+    x.dtype = shape.dtype;
+    x.batch = shape.batch;
+    x.heads = shape.heads;
+    x.dim = shape.dim;
+    x.q_len = shape.q_len;
+    x.k_len = shape.k_len;
+    x.ld_out = graph->values[op->out].cols;
+    x.scale = op->attr.scale;
+    x.causal = shape.causal;
     return x;
-}
-
-bool vp_cuda_own_attention_sums(const struct vp_graph *graph,
-                                const struct vp_op *op)
-{
-    struct vp_attention_call x = shape_of(graph, op);
-
-    return op->in[1] == VP_NONE && x.q_len % VP_CUDA_TILE_ROWS == 0 &&
-           vp_attention_wgmma_short_takes(&x);
-}
-
-/* They come first in the scratch, if they can be wanted. */
-static size_t sums_bytes(const struct vp_graph *graph, const struct vp_op *op)
-{
-    const struct vp_value *in = &graph->values[op->in[0]];
-
-    return vp_cuda_own_attention_sums(graph, op)
-               ? vp_cuda_tile_scratch(in->rows, in->cols)
-               : 0;
 }
 
 static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
 {
     const struct vp_kargs *args = &call->args;
-    struct vp_attention_call x = shape_of(args->graph, args->op);
-    char *scratch = (char *)args->scratch + sums_bytes(args->graph, args->op);
+    struct vp_attention_call x = sizes_of(args->graph, args->op);
+    char *scratch = (char *)args->scratch +
+                    vp_attention_sums_bytes(args->graph, args->op,
+                                            vp_cuda_capability());
 
     x.drop = vp_drop_of(call);
     set_inputs(&x, args);
@@ -94,35 +74,16 @@ static struct vp_attention_call attention_of(const struct vp_cuda_call *call)
     return x;
 }
 
-size_t vp_cuda_own_attention_scratch(const struct vp_graph *graph,
-                                     const struct vp_op *op,
-                                     enum vp_phase phase)
-{
-    struct vp_attention_call x = shape_of(graph, op);
-    size_t n_bytes = (size_t)(x.batch * x.q_len * x.heads) * sizeof(float);
-
-    if (phase != VP_PHASE_B)
-        return 0;
-    if (vp_attention_wgmma_b_takes(&x))
-        n_bytes = vp_attention_wgmma_b_scratch(&x);
-    return vp_align_up(n_bytes, VP_TENSOR_ALIGN) + sums_bytes(graph, op);
-}
-
-bool vp_cuda_own_attention_is_best(const struct vp_graph *graph,
-                                   const struct vp_op *op, enum vp_phase phase)
-{
-    struct vp_attention_call x = shape_of(graph, op);
-
-    return phase == VP_PHASE_B && vp_attention_wgmma_b_takes(&x);
-}
-
 void vp_cuda_own_attention_f(const struct vp_cuda_call *call)
 {
+    struct vp_attention_shape shape = vp_attention_shape_of(call->args.graph,
+                                                            call->args.op);
     struct vp_attention_call x = attention_of(call);
+    int capability = vp_cuda_capability();
 
-    if (vp_attention_wgmma_short_f_takes(&x))
+    if (vp_attention_takes_short(&shape, capability))
         vp_attention_wgmma_short_f(&x, call->stream);
-    else if (vp_attention_wgmma_f_takes(&x))
+    else if (vp_attention_takes_wgmma_f(&shape, capability))
         vp_attention_wgmma_f(&x, call->stream);
     else if (vp_attention_mma_takes(&x))
         vp_attention_mma_f(&x, call->stream);
@@ -132,12 +93,15 @@ void vp_cuda_own_attention_f(const struct vp_cuda_call *call)
 
 void vp_cuda_own_attention_b(const struct vp_cuda_call *call, bool sums)
 {
+    struct vp_attention_shape shape = vp_attention_shape_of(call->args.graph,
+                                                            call->args.op);
     struct vp_attention_call x = attention_of(call);
+    int capability = vp_cuda_capability();
 
     x.sums = sums ? (float *)call->args.scratch : NULL;
-    if (vp_attention_wgmma_short_takes(&x))
+    if (vp_attention_takes_short(&shape, capability) && !x.add_q && !x.add_kv)
         vp_attention_wgmma_short(&x, call->stream);
-    else if (vp_attention_wgmma_b_takes(&x))
+    else if (vp_attention_takes_wgmma_b(&shape, capability))
         vp_attention_wgmma_b(&x, call->stream);
     else if (vp_attention_mma_takes(&x))
         vp_attention_mma_b(&x, call->stream);

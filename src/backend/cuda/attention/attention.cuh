@@ -92,17 +92,13 @@ bool vp_attention_mma_takes(const struct vp_attention_call *x);
 void vp_attention_mma_f(const struct vp_attention_call *x, cudaStream_t stream);
 void vp_attention_mma_b(const struct vp_attention_call *x, cudaStream_t stream);
 
-/* Tensor cores of warpgroups: the same, and whether this GPU has them. */
-bool vp_attention_wgmma_f_takes(const struct vp_attention_call *x);
-bool vp_attention_wgmma_b_takes(const struct vp_attention_call *x);
+/* Tensor cores of warpgroups, for shapes that the functions
+ * vp_attention_takes_*() of backend/cuda_facts.h accept on this GPU. */
 void vp_attention_wgmma_f(const struct vp_attention_call *x,
                           cudaStream_t stream);
 void vp_attention_wgmma_b(const struct vp_attention_call *x,
                           cudaStream_t stream);
-size_t vp_attention_wgmma_b_scratch(const struct vp_attention_call *x);
-/* Short heads: the same. Backward does not add to gradients that are there. */
-bool vp_attention_wgmma_short_f_takes(const struct vp_attention_call *x);
-bool vp_attention_wgmma_short_takes(const struct vp_attention_call *x);
+/* Short heads. Backward does not add to gradients that are there. */
 void vp_attention_wgmma_short_f(const struct vp_attention_call *x,
                                 cudaStream_t stream);
 void vp_attention_wgmma_short(const struct vp_attention_call *x,

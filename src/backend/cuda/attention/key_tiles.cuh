@@ -6,11 +6,10 @@
 #include "backend/cuda/attention/key_tiles.h"
 
 enum {
-    GROUPS = 2, /* of warps that own keys */
+    GROUPS = VP_KEY_TILE_GROUPS,
     KEYS = GROUPS * GROUP_KEYS,
-    OWNERS = GROUPS * VP_WG_THREADS,
-    MAX_QUERIES = 2 * VP_BAND_TILES * QUERIES,
-    MAX_BLOCK_KEYS = 4096, /* of a head */
+    OWNERS = VP_KEY_TILE_OWNERS,
+    MAX_QUERIES = VP_KEY_TILES_MAX_QUERIES,
 };
 
 static_assert((int)KEYS == (int)VP_TILE_KEYS &&

@@ -6,6 +6,8 @@
 #ifndef VP_BACKEND_CUDA_ATTENTION_KEY_TILES_H
 #define VP_BACKEND_CUDA_ATTENTION_KEY_TILES_H
 
+#include "backend/cuda/tiles.h"
+
 #include <stdbool.h>
 
 #if defined(__CUDACC__)
@@ -20,6 +22,11 @@ enum {
     VP_TILES_PER_KEY_TILE = VP_TILE_KEYS / VP_TILE_QUERIES,
     VP_BAND_TILES = 8,
     VP_BAND_KEY_TILES = VP_BAND_TILES / VP_TILES_PER_KEY_TILE,
+    VP_KEY_TILES_MAX_QUERIES = 2 * VP_BAND_TILES * VP_TILE_QUERIES,
+    VP_KEY_TILES_MAX_KEYS = 4096, /* of a head */
+    VP_KEY_TILE_GROUPS = 2,       /* warpgroups that own keys */
+    VP_KEY_TILE_OWNERS = VP_KEY_TILE_GROUPS * VP_WG_THREADS,
+    VP_KEY_TILE_PART = 16, /* quads of dk and dv that an owner has */
 };
 
 /* How a call is cut. */

@@ -29,7 +29,7 @@ enum {
     STEP = 32,  /* of these, at a time in backward; keys of a group of bits */
     PAD = 8,    /* elements after a row: 8 rows of ldmatrix miss each other */
     STAGES = 2, /* tiles in shared memory: one is worked on, one is loaded */
-    MAX_KEYS = 32768,
+    MAX_KEYS = VP_ATTENTION_MAX_KEYS,
 };
 
 static __device__ inline int lane_g(void)

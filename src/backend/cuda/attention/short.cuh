@@ -15,6 +15,9 @@ enum {
     MAX_LEN = GROUPS * 64,
 };
 
+static_assert((int)MAX_LEN == (int)VP_ATTENTION_SHORT_LEN,
+              "heads are as short as tiles.h says");
+
 static __device__ inline int group_index(void)
 {
     return (int)threadIdx.x / VP_WG_THREADS;

@@ -17,7 +17,7 @@
 #include "backend/cuda/attention/key_tiles.cuh"
 #include "backend/cuda/ptx/tma.cuh"
 
-enum { PART = 16 }; /* quads of dk and dv that an owner has */
+enum { PART = VP_KEY_TILE_PART };
 
 /* What a thread does, by its warpgroup. */
 enum role { OWNER, HELPER = GROUPS, ROLLER };
@@ -515,20 +515,6 @@ static void launch(const struct vp_attention_call *x, cudaStream_t stream)
     cudaFuncSetAttribute(backward<T, DROPS>,
                          cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     backward<T, DROPS><<<n_blocks, block<DROPS>::THREADS, bytes, stream>>>(*x);
-}
-
-bool vp_attention_wgmma_b_takes(const struct vp_attention_call *x)
-{
-    return vp_attention_wgmma_f_takes(x) && x->q_len <= MAX_QUERIES &&
-           x->k_len <= MAX_BLOCK_KEYS;
-}
-
-size_t vp_attention_wgmma_b_scratch(const struct vp_attention_call *x)
-{
-    struct vp_key_tiles w = key_tiles_of(*x);
-
-    return (size_t)w.n_heads * (size_t)w.n_parts * PART * OWNERS *
-           sizeof(float4);
 }
 
 void vp_attention_wgmma_b(const struct vp_attention_call *x,

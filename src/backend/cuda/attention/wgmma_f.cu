@@ -156,12 +156,6 @@ static void launch(const struct vp_attention_call *x, cudaStream_t stream)
     forward<T, DROPS><<<grid, FORWARD_THREADS, bytes, stream>>>(*x, n);
 }
 
-bool vp_attention_wgmma_f_takes(const struct vp_attention_call *x)
-{
-    return x->dtype != VP_DTYPE_F32 && x->dim == VP_WG_DIM &&
-           x->k_len <= MAX_KEYS && vp_wg_is_there();
-}
-
 void vp_attention_wgmma_f(const struct vp_attention_call *x,
                           cudaStream_t stream)
 {

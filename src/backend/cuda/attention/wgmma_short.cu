@@ -324,11 +324,6 @@ static void launch(const struct vp_attention_call *x, cudaStream_t stream)
     backward<T, DROPS><<<n_blocks, OWNERS, bytes, stream>>>(*x, maps_of(x));
 }
 
-bool vp_attention_wgmma_short_takes(const struct vp_attention_call *x)
-{
-    return vp_attention_wgmma_short_f_takes(x) && !x->add_q && !x->add_kv;
-}
-
 void vp_attention_wgmma_short(const struct vp_attention_call *x,
                               cudaStream_t stream)
 {

@@ -284,12 +284,6 @@ static void launch(const struct vp_attention_call *x, cudaStream_t stream)
     forward<T, DROPS><<<n_blocks, OWNERS, bytes, stream>>>(*x, maps);
 }
 
-bool vp_attention_wgmma_short_f_takes(const struct vp_attention_call *x)
-{
-    return vp_attention_wgmma_f_takes(x) && x->q_len <= MAX_LEN &&
-           x->k_len <= MAX_LEN && vp_tma_encode();
-}
-
 void vp_attention_wgmma_short_f(const struct vp_attention_call *x,
                                 cudaStream_t stream)
 {

@@ -3,8 +3,6 @@
 #include "backend/cuda/attention/sums.cuh"
 #include "backend/cuda/cuda.h"
 
-#include "base/memory.h"
-
 /* A block: 64 columns of a part. */
 template <typename T>
 static __global__ void __launch_bounds__(VP_WG_THREADS)
@@ -44,11 +42,4 @@ void vp_cuda_tile_sums(float *dst, const void *x, int64_t rows, int64_t cols,
         launch<__nv_bfloat16>(parts, x, rows, cols, stream);
     vp_cuda_parts_finish(dst, parts, rows / VP_CUDA_TILE_ROWS, cols, add,
                          stream);
-}
-
-size_t vp_cuda_tile_scratch(int64_t rows, int64_t cols)
-{
-    return vp_align_up((size_t)(rows / VP_CUDA_TILE_ROWS * cols) *
-                           sizeof(float),
-                       VP_TENSOR_ALIGN);
 }

@@ -68,22 +68,6 @@ void vp_cuda_act(void *out, const void *z, enum vp_act act, int64_t n,
 
 /* ---- Backward, and sums of columns -------------------------------------- */
 
-/* How many rows a block has, and a part of the sums of a layer: the same, but
- * for layers whose dz may come with a product, tile by tile. */
-struct cut {
-    int64_t block, part; /* a block has whole parts */
-};
-
-static struct cut cut_of(int64_t rows, int64_t cols, enum vp_act act)
-{
-    int64_t block = vp_part_rows(rows, cols);
-
-    if (act != VP_ACT_GELU_ERF || !vp_fills_gelu_tiles(rows, cols))
-        return { block, block };
-    return { vp_parts_of(block, VP_GELU_TILE_ROWS) * VP_GELU_TILE_ROWS,
-             VP_GELU_TILE_ROWS };
-}
-
 /* Arguments of one pass over a matrix. Writes dz = dout * act'(z); without an
  * activation dz is dout and not written. Unless NULL, `recomputed` receives
  * act(z), and `parts` the column sums of dz in parts of rows. */
@@ -92,7 +76,7 @@ struct pass {
     const void *dout, *z;
     float *parts; /* [parts, cols] */
     int64_t rows, cols;
-    struct cut cut;
+    struct vp_cuda_cut cut;
 };
 
 /* The rows that a team works on at a time: a thread's pack of each. */
@@ -251,17 +235,12 @@ void vp_cuda_parts_finish(float *dst, const void *parts, int64_t n_parts,
     vp_cuda_add_parts(&sums, stream);
 }
 
-static int64_t n_parts_of(int64_t rows, int64_t cols, enum vp_act act)
-{
-    return vp_parts_of(rows, cut_of(rows, cols, act).part);
-}
-
 void vp_cuda_column_finish(float *dst, const void *parts, int64_t rows,
                            int64_t cols, enum vp_act act, bool add,
                            cudaStream_t stream)
 {
-    vp_cuda_parts_finish(dst, parts, n_parts_of(rows, cols, act), cols, add,
-                         stream);
+    vp_cuda_parts_finish(dst, parts, vp_cuda_column_parts(rows, cols, act),
+                         cols, add, stream);
 }
 
 void vp_cuda_act_grad(void *dz, void *recomputed, const void *dout,
@@ -278,7 +257,7 @@ void vp_cuda_act_grad(void *dz, void *recomputed, const void *dout,
     pass.parts = (float *)parts;
     pass.rows = rows;
     pass.cols = cols;
-    pass.cut = cut_of(rows, cols, act);
+    pass.cut = vp_cuda_cut_of(rows, cols, act);
     VP_WITH_TYPE(dtype, launch<T>(&pass, act, stream));
 }
 
@@ -292,16 +271,9 @@ void vp_cuda_column_sums(float *dst, const void *x, int64_t rows, int64_t cols,
     pass.parts = (float *)scratch;
     pass.rows = rows;
     pass.cols = cols;
-    pass.cut = cut_of(rows, cols, act);
+    pass.cut = vp_cuda_cut_of(rows, cols, act);
     VP_WITH_TYPE(dtype, launch<T>(&pass, VP_ACT_NONE, stream));
     vp_cuda_column_finish(dst, scratch, rows, cols, act, add, stream);
-}
-
-size_t vp_cuda_column_scratch(int64_t rows, int64_t cols, enum vp_act act)
-{
-    return vp_align_up((size_t)(n_parts_of(rows, cols, act) * cols) *
-                           sizeof(float),
-                       VP_TENSOR_ALIGN);
 }
 
 /* ---- Parts to the whole ------------------------------------------------- */

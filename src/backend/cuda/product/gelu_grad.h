@@ -9,15 +9,6 @@
 extern "C" {
 #endif
 
-/* Rows of a tile; sums of columns are in parts of as many. */
-enum { VP_GELU_TILE_ROWS = 128 };
-
-/* Whether a result has tiles enough for the kernel to be worth it. */
-static inline bool vp_fills_gelu_tiles(int64_t rows, int64_t cols)
-{
-    return rows >= 4096 && cols > 1024;
-}
-
 /* dz = (x w) * gelu'(z), of a product that is rounded first; recomputed =
  * gelu(z). All matrices are row-major. */
 struct vp_gelu_grad {

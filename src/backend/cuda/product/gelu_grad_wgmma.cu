@@ -478,7 +478,7 @@ bool vp_gelu_grad_takes(const struct vp_gelu_grad *p)
     return p->dtype != VP_DTYPE_F32 && p->cols % 8 == 0 && p->depth % 8 == 0 &&
            p->rows <= INT32_MAX && p->cols <= INT32_MAX &&
            p->depth <= INT32_MAX && vp_fills_gelu_tiles(p->rows, p->cols) &&
-           vp_wg_is_there() && vp_tma_encode();
+           vp_cuda_has_wgmma(vp_cuda_capability()) && vp_tma_encode();
 }
 
 template <typename T>

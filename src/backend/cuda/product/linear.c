@@ -16,18 +16,6 @@ static struct size size_of(const struct vp_graph *graph, const struct vp_op *op)
                           graph->dtype };
 }
 
-size_t vp_cuda_linear_scratch(const struct vp_graph *graph,
-                              const struct vp_op *op, enum vp_phase phase)
-{
-    struct size size = size_of(graph, op);
-    size_t sums = vp_cuda_is_summed_in_tiles(graph, op)
-                      ? vp_cuda_tile_scratch(size.rows, size.N)
-                      : vp_cuda_column_scratch(size.rows, size.N, op->attr.act);
-
-    return phase != VP_PHASE_F && sums > VP_CUDA_WORKSPACE ? sums
-                                                           : VP_CUDA_WORKSPACE;
-}
-
 static enum vp_status multiply(const struct vp_cuda_call *call,
                                const struct vp_product *product,
                                const struct vp_operands *operands)
@@ -118,7 +106,7 @@ static void bias_grad(const struct vp_cuda_call *call, const void *dz)
     const struct vp_kargs *args = &call->args;
     struct size size = size_of(args->graph, args->op);
 
-    if (vp_cuda_is_summed_in_tiles(args->graph, args->op))
+    if (vp_cuda_is_summed_in_tiles(args->graph, args->op, vp_cuda_capability()))
         vp_cuda_tile_sums(args->dpar[1], dz, size.rows, size.N, size.dtype,
                           args->mb->accumulate, args->scratch, call->stream);
     else
@@ -194,7 +182,8 @@ static bool may_run_together(const struct vp_kargs *after,
 {
     int64_t n_read = vp_value_bytes(after->graph, after->op->out);
     int64_t n_written = vp_value_bytes(b->graph, b->op->out);
-    size_t n_scratch = vp_cuda_linear_scratch(b->graph, b->op, VP_PHASE_B);
+    size_t n_scratch = vp_cuda_linear_scratch(b->graph, b->op, VP_PHASE_B,
+                                              vp_cuda_capability());
 
     return !overlap(after->dout, n_read, b->dz, n_written) &&
            !overlap(after->dout, n_read, b->recomputed_out, n_written) &&

@@ -11,8 +11,6 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/product/gelu_grad.h"
 
-enum { VP_CUDA_WORKSPACE = 32 << 20 }; /* bytes */
-
 /* d [m, n] (+)= a [m, k] b [k, n] (+ bias), all of them column-major. */
 struct vp_product {
     int64_t m, n, k;

@@ -14,22 +14,9 @@
 #include "backend/cuda/ptx/mma.cuh"
 
 enum {
-    VP_WG_THREADS = 128,
-    VP_WG_DIM = 64,     /* elements of a row of a tile */
     VP_WG_ALIGN = 1024, /* bytes, of a tile: eight rows */
     VP_WG_ROW_BYTES = 2 * VP_WG_DIM,
 };
-
-/* On the thread's GPU. */
-static inline bool vp_wg_is_there(void)
-{
-    int device, major;
-
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
-                                  device) == cudaSuccess &&
-           major == 9;
-}
 
 template <typename T> struct alignas(VP_WG_ALIGN) vp_wg_tile {
     T data[64][VP_WG_DIM];

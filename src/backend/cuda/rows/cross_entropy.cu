@@ -405,13 +405,3 @@ enum vp_status vp_cuda_cross_entropy_b(const struct vp_cuda_call *call)
                  launch_row_grad<T>(call, &loss, total));
     return VP_OK;
 }
-
-/* B keeps the sum of the weights there. */
-size_t vp_cuda_cross_entropy_scratch(const struct vp_graph *graph,
-                                     const struct vp_op *op,
-                                     enum vp_phase phase)
-{
-    (void)graph;
-    (void)op;
-    return phase == VP_PHASE_B ? VP_TENSOR_ALIGN : 0;
-}

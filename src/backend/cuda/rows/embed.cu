@@ -11,11 +11,11 @@
 
 enum {
     THREADS = 128,
-    PIECE = 32,    /* sorted rows that a block sums */
+    PIECE = VP_EMBED_PIECE,
     IN_FLIGHT = 4, /* rows that a thread reads at a time */
     JOINED = 8,    /* pieces that it does */
     SLICES = 8,    /* of the samples, where positions are summed */
-    TYPE_PARTS = 256,
+    TYPE_PARTS = VP_EMBED_TYPE_PARTS,
 };
 
 /* What every kernel here is given. */
@@ -176,53 +176,26 @@ static int key_bits(int64_t n)
     return bits;
 }
 
-/* A bound on what sorting wants, which CUB tells only where there is a device:
- * another copy of keys and rows, and counters of tiles and digits. */
-static size_t sort_bytes(int64_t rows)
-{
-    return 16 * (size_t)rows + (2u << 20);
-}
-
 static int64_t rows_of(const struct vp_graph *graph, vp_par par)
 {
     return par == VP_NONE ? 0 : graph->params[par].rows;
 }
 
-static size_t larger(size_t a, size_t b)
+/* Cuts the scratch of a call. */
+static struct scratch scratch_of(const struct vp_kargs *args)
 {
-    return a > b ? a : b;
-}
-
-/* Cuts the memory at `base`; returns how much of it there must be. */
-static size_t cut_scratch(const struct vp_graph *graph, const struct vp_op *op,
-                          uintptr_t base, struct scratch *scratch)
-{
-    const struct vp_value *out = &graph->values[op->out];
-    size_t row_bytes = vp_align_up((size_t)out->rows * sizeof(uint32_t),
-                                   VP_TENSOR_ALIGN);
-    size_t cols_bytes = (size_t)out->cols * sizeof(float);
-    size_t pieces = (size_t)vp_parts_of(out->rows, PIECE);
-    size_t types = (size_t)rows_of(graph, op->par[2]);
-    size_t part_bytes = larger(2 * pieces, TYPE_PARTS * types) * cols_bytes;
-    uint32_t **lists[] = { &scratch->keys, &scratch->sorted_keys,
-                           &scratch->rows, &scratch->sorted_rows };
-
-    for (int i = 0; i < 4; i++, base += row_bytes)
-        *lists[i] = (uint32_t *)base;
-    scratch->parts = (float *)base;
-    base += vp_align_up(part_bytes, VP_TENSOR_ALIGN);
-    scratch->sort = (void *)base;
-    scratch->sort_bytes = sort_bytes(out->rows);
-    return 4 * row_bytes + vp_align_up(part_bytes, VP_TENSOR_ALIGN) +
-           vp_align_up(scratch->sort_bytes, VP_TENSOR_ALIGN);
-}
-
-size_t vp_cuda_embed_scratch(const struct vp_graph *graph,
-                             const struct vp_op *op, enum vp_phase phase)
-{
+    struct vp_embed_scratch areas = vp_cuda_embed_areas(args->graph, args->op);
+    char *base = (char *)args->scratch;
     struct scratch scratch;
+    uint32_t **lists[] = { &scratch.keys, &scratch.sorted_keys, &scratch.rows,
+                           &scratch.sorted_rows };
 
-    return phase == VP_PHASE_W ? cut_scratch(graph, op, 0, &scratch) : 0;
+    for (int i = 0; i < 4; i++, base += areas.list)
+        *lists[i] = (uint32_t *)base;
+    scratch.parts = (float *)base;
+    scratch.sort = base + areas.parts;
+    scratch.sort_bytes = areas.sort;
+    return scratch;
 }
 
 /* ---- Scattered sums ----------------------------------------------------- */
@@ -570,9 +543,8 @@ enum vp_status vp_cuda_embed_w(const struct vp_cuda_call *call)
     const struct vp_kargs *args = &call->args;
     enum vp_dtype dtype = vp_call_value(call, args->op->out)->dtype;
     struct embed embed = embed_of(call);
-    struct scratch scratch;
+    struct scratch scratch = scratch_of(args);
 
-    cut_scratch(args->graph, args->op, (uintptr_t)args->scratch, &scratch);
     if (args->dpar[0])
         scatter_table(call, &embed, &scratch, 0);
     if (args->dpar[1] && embed.pad >= 0)

@@ -315,7 +315,7 @@ static struct vp_norm_grad grad_of(const struct grad_run *run)
 
 static bool grad_conflict(const struct vp_norm_grad *grad, int64_t n_bytes)
 {
-    int64_t n_parts = vp_cuda_norm_parts(grad->rows);
+    int64_t n_parts = vp_norm_parts(grad->rows);
     struct spans spans = {};
 
     spans.n_bytes = n_bytes;

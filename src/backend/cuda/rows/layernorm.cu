@@ -16,17 +16,6 @@ enum {
     PLAIN = 256, /* threads where a row is read several times */
 };
 
-/* A block has whole rows here, whatever their length. */
-static int64_t part_rows(int64_t rows)
-{
-    return vp_part_rows(rows, 1);
-}
-
-int64_t vp_cuda_norm_parts(int64_t rows)
-{
-    return vp_row_parts(rows, 1);
-}
-
 template <typename T> static bool fits_registers(int64_t cols)
 {
     return vp_fits_packs<T>(cols) && cols / vp_vec<T>::N <= WIDE;
@@ -548,8 +537,9 @@ static void launch_teams(const struct vp_norm_grad *grad, cudaStream_t stream)
     dim3 block(threads_of<T>(grad->cols, 1), TEAMS);
 
     norm_grad_kernel<T, N_ROWS, THREADS, TEAMS>
-        <<<(unsigned)vp_cuda_norm_parts(grad->rows), block, 0, stream>>>(
-            *grad, (uint32_t)part_rows(grad->rows), 1.0f / (float)grad->cols);
+        <<<(unsigned)vp_norm_parts(grad->rows), block, 0, stream>>>(
+            *grad, (uint32_t)vp_norm_part_rows(grad->rows),
+            1.0f / (float)grad->cols);
 }
 
 template <typename T>
@@ -644,14 +634,14 @@ template <typename T>
 static void launch_plain_grad(const struct vp_norm_grad *grad,
                               cudaStream_t stream)
 {
-    dim3 parts((unsigned)vp_cuda_norm_parts(grad->rows),
+    dim3 parts((unsigned)vp_norm_parts(grad->rows),
                (unsigned)vp_parts_of(grad->cols, PLAIN));
 
     if (grad->dx)
         plain_dx_kernel<T><<<(unsigned)grad->rows, PLAIN, 0, stream>>>(*grad);
     if (grad->parts)
         plain_parts_kernel<T>
-            <<<parts, PLAIN, 0, stream>>>(*grad, part_rows(grad->rows));
+            <<<parts, PLAIN, 0, stream>>>(*grad, vp_norm_part_rows(grad->rows));
 }
 
 struct vp_norm_grad vp_cuda_norm_grad_of(const struct vp_cuda_call *call)
@@ -702,7 +692,7 @@ void vp_cuda_norm_finish(const struct vp_cuda_call *w, float *dbranch_sums)
     sums.dst[1] = (float *)w->args.dpar[1];
     sums.dst[2] = dbranch_sums;
     sums.n_dst = dbranch_sums ? 3 : 2;
-    sums.n_parts = vp_cuda_norm_parts(out->rows);
+    sums.n_parts = vp_norm_parts(out->rows);
     sums.cols = out->cols;
     sums.add = w->args.mb->accumulate;
     vp_cuda_add_parts(&sums, w->stream);
@@ -722,16 +712,4 @@ enum vp_status vp_cuda_layernorm_w(const struct vp_cuda_call *call)
     differentiate(call);
     vp_cuda_norm_finish(call, NULL);
     return VP_OK;
-}
-
-size_t vp_cuda_layernorm_scratch(const struct vp_graph *graph,
-                                 const struct vp_op *op, enum vp_phase phase)
-{
-    const struct vp_value *out = &graph->values[op->out];
-
-    if (phase != VP_PHASE_W)
-        return 0;
-    return vp_align_up((size_t)(vp_cuda_norm_parts(out->rows) * 3 * out->cols) *
-                           sizeof(float),
-                       VP_TENSOR_ALIGN);
 }

@@ -6,11 +6,6 @@
 
 #include "backend/cuda/device.cuh"
 
-static inline int64_t vp_parts_of(int64_t n, int64_t part)
-{
-    return (n + part - 1) / part;
-}
-
 static inline const struct vp_value *vp_call_value(
     const struct vp_cuda_call *call, vp_val value)
 {
@@ -233,23 +228,7 @@ static __device__ inline void vp_drop_pack(float *x, const struct vp_drop &drop,
  * A thread adds its columns of its team's rows in order, the block its teams, a
  * second kernel the parts. So a kernel that sums up the columns of a matrix on
  * the way gets the bits of vp_cuda_column_sums(). */
-enum {
-    VP_TEAMS = 4,
-    VP_TEAM = 128, /* threads at most, a pack each */
-};
-
-/* A block for each processor of the devices this is made for, where a block
- * has 1024 columns. Depends on the shape only. */
-static inline int64_t vp_part_rows(int64_t rows, int64_t cols)
-{
-    return vp_parts_of(rows * vp_parts_of(cols, 1024), 132 * VP_TEAMS) *
-           VP_TEAMS;
-}
-
-static inline int64_t vp_row_parts(int64_t rows, int64_t cols)
-{
-    return vp_parts_of(rows, vp_part_rows(rows, cols));
-}
+enum { VP_TEAM = 128 }; /* threads at most, a pack each */
 
 /* Sums of the other teams of a block, for the first one. */
 template <int N, int THREADS, int TEAMS> struct vp_team_sums {
@@ -369,7 +348,7 @@ struct vp_norm_grad {
     void *
         recomputed_out; /* the layer norm's output once more; NULL: not wanted */
     const void *base;   /* NULL: dx is written, not added to */
-    float *parts;  /* [vp_cuda_norm_parts(), n_sums, cols]; NULL: not wanted */
+    float *parts;       /* [vp_norm_parts(), n_sums, cols]; NULL: not wanted */
     int n_sums;    /* 2, or 3 with those of dbranch, or dx without dropout */
     void *dbranch; /* NULL: no dropout follows */
     struct vp_drop drop;
@@ -385,7 +364,6 @@ bool vp_cuda_norm_grad(const struct vp_norm_grad *grad, enum vp_dtype dtype,
 
 struct vp_norm vp_cuda_norm_of(const struct vp_cuda_call *call);
 struct vp_norm_grad vp_cuda_norm_grad_of(const struct vp_cuda_call *call);
-int64_t vp_cuda_norm_parts(int64_t rows);
 /* The second half of W: from parts in the call's scratch to dpar, and to
  * dbranch_sums, (+)= of cols floats, unless that is NULL. */
 void vp_cuda_norm_finish(const struct vp_cuda_call *w, float *dbranch_sums);
