@@ -25,6 +25,13 @@ static const char small[] = "model_type: gpt2\nvocab: 64\nhidden: 32\n"
     "positions: 16\nseq_length: 16\nbatch_size: 16777216\n"           \
     "log_directory: /tmp\n"
 
+/* On a GPU of capability 9.0 its attention has smaller temporaries than on
+ * others. */
+#define GPU_MODEL                                                  \
+    "model_type: gpt2\nvocab: 512\nhidden: 512\nlayers: 2\n"       \
+    "heads: 8\npositions: 1024\nseq_length: 1024\nbatch_size: 8\n" \
+    "dropout: 0.0\nprecision: bf16\nlog_directory: /tmp\n"
+
 /* `small` and more, or a whole file. */
 static void load(struct vp_config *out, const char *more)
 {
@@ -280,10 +287,20 @@ static void devices_are_not_needed(void **state)
         assert_non_null(strstr(seen.missing, "GPU"));
         assert_int_equal(plan("device: cuda\n", true, 0, &seen, &err), VP_OK);
         assert_non_null(strstr(seen.missing, "GPU"));
-        /* Memory of a CPU that stands in is not asked for. */
+        assert_null(strstr(seen.missing, "device 0")); /* not tried to open */
+        /* Bytes of a GPU, also without the plugin; this machine's memory is not
+         * asked for. */
         assert_int_equal(
             plan(HUGE_MODEL "precision: bf16\n", true, 0, &seen, &err), VP_OK);
         assert_null(strstr(seen.missing, "memory ("));
+        assert_int_equal(seen.bytes, 8852005010176);
+        assert_int_equal(plan(GPU_MODEL, true, 0, &seen, &err), VP_OK);
+        assert_int_equal(seen.bytes, 527204608);
+        assert_int_equal(plan(GPU_MODEL "device: cuda\nstages: 2\n"
+                                        "schedule: gpipe\n",
+                              true, 0, &seen, &err),
+                         VP_OK);
+        assert_int_equal(seen.bytes, 3014500352);
     }
     /* A CPU that was asked for does not compute in 16 bits anywhere. */
     assert_int_equal(

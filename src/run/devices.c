@@ -1,5 +1,6 @@
 #include "run/devices.h"
 
+#include "backend/planned.h"
 #include "backend/plugin.h"
 #include "config/hosts.h"
 
@@ -25,21 +26,16 @@ static int count_threads(const struct vp_devices_config *with)
     return n < 1 ? 1 : n;
 }
 
-/* Plans for a GPU of elsewhere: `why` this machine has none. */
-static enum vp_status lack_gpu(const struct vp_devices_config *with,
-                               struct vp_train_config *train,
-                               const struct vp_err *why)
+/* Plans for the GPU of another machine: `why` this one has none, or has no
+ * plugin (NULL) for it. */
+static void lack_gpu(const struct vp_devices_config *with,
+                     const struct vp_backend_ops *plugin,
+                     struct vp_train_config *train, const struct vp_err *why)
 {
     with->missing->gpu = true;
-    if (train->backend != &vp_backend_cpu) {
-        vp_missing_add(with->missing, "a GPU (%s)", why->text);
-        return VP_OK;
-    }
-    vp_missing_add(with->missing, "the plugin for GPUs (%s)", why->text);
-    with->notice(with->ctx,
-                 "memory is planned as on a CPU: without its plugin the "
-                 "temporaries of a GPU are not known");
-    return VP_OK;
+    vp_missing_add(with->missing, "%s (%s)",
+                   plugin ? "a GPU" : "the plugin for GPUs", why->text);
+    train->backend = plugin ? plugin : vp_backend_planned("cuda");
 }
 
 /* device: cuda. */
@@ -48,16 +44,18 @@ static enum vp_status load_gpu(const struct vp_devices_config *with,
                                struct vp_err *err)
 {
     struct vp_err why = { .text = "" };
-    enum vp_status st = vp_backend_load("cuda", &train->backend, &why);
+    const struct vp_backend_ops *plugin = NULL;
+    enum vp_status st = vp_backend_load("cuda", &plugin, &why);
 
+    if (with->missing && (st != VP_OK || plugin->n_devices(&why) == 0)) {
+        lack_gpu(with, plugin, train, &why);
+        return VP_OK;
+    }
     if (st != VP_OK)
-        train->backend = &vp_backend_cpu;
-    if (with->missing && (st != VP_OK || train->backend->n_devices(&why) == 0))
-        return lack_gpu(with, train, &why);
-    return st == VP_OK
-               ? VP_OK
-               : vp_err_set(err, st, "%s: %s",
-                            vp_config_place(with->config, "device"), why.text);
+        return vp_err_set(err, st, "%s: %s",
+                          vp_config_place(with->config, "device"), why.text);
+    train->backend = plugin;
+    return VP_OK;
 }
 
 static enum vp_status choose_backend(const struct vp_devices_config *with,
@@ -78,16 +76,17 @@ static enum vp_status choose_backend(const struct vp_devices_config *with,
     if (config->device == VP_DEVICE_KIND_CUDA)
         return load_gpu(with, train, err);
     if (config->device == VP_DEVICE_KIND_AUTO && !config->reference_kernels) {
-        const struct vp_backend_ops *cuda;
-        bool loaded = vp_backend_load("cuda", &cuda, &why) == VP_OK;
-        bool found = loaded && cuda->n_devices(&why) > 0;
+        const struct vp_backend_ops *plugin = NULL;
 
-        if (found || (loaded && with->missing && !fp32))
-            train->backend = cuda;
-        if (found)
+        if (vp_backend_load("cuda", &plugin, &why) == VP_OK &&
+            plugin->n_devices(&why) > 0) {
+            train->backend = plugin;
             return VP_OK;
-        if (with->missing && !fp32)
-            return lack_gpu(with, train, &why);
+        }
+        if (with->missing && !fp32) {
+            lack_gpu(with, plugin, train, &why);
+            return VP_OK;
+        }
     }
     if (fp32)
         return VP_OK;

@@ -21,9 +21,9 @@ struct vp_devices_config {
 int vp_devices_n_cores(void);
 
 /* Sets backend, backend_config and devices of `train`: the GPU if there is one,
- * unless the configuration says otherwise. In place of a GPU whose plugin is
- * lacking, too, there is the CPU, with a notice. `*devices_out` is what train->devices
- * points to, or NULL; the caller frees it after the trainer. */
+ * unless the configuration says otherwise. Where the plugin for a GPU is lacking,
+ * too, the backend is vp_backend_planned("cuda"). `*devices_out` is what
+ * train->devices points to, or NULL; the caller frees it after the trainer. */
 enum vp_status vp_devices_choose(const struct vp_devices_config *config,
                                  struct vp_train_config *train,
                                  int **devices_out, struct vp_err *err);

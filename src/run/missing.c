@@ -119,7 +119,7 @@ void vp_missing_find(const struct vp_missing_config *with,
         return;
     if (!with->train->backend->device->host_memory)
         find_device_memory(with, missing);
-    else if (!missing->gpu) /* else a CPU stands in for it */
+    else
         find_host_memory(&with->host, missing);
     if (with->folder)
         find_disk_space(with, missing);
