@@ -7,8 +7,10 @@
 #include "config/module.h"
 #include "config/placement.h"
 #include "config/plan_file.h"
+#include "config/resolve.h"
 
 #include "base/rng.h"
+#include "runtime/train_config.h"
 #include "sched/schedule.h"
 
 #include <dirent.h>
@@ -291,6 +293,97 @@ static void test_plan(void **state)
     load_ok(NINE "partition: p.json\n", NULL, &c);
     assert_ints(&c.partition, INTS(9));
     assert_int_equal(c.recompute_ratio.n, 0);
+    vp_config_release(&c);
+}
+
+/* A whole plan: its keys replace defaults, and others must agree. */
+static void test_whole_plan(void **state)
+{
+    static const char plan[] = "{\"partition\": [1, 2, 3, 3],\n"
+                               "\"recompute\": [[], [0], [], [], [], [], [], "
+                               "[], [1, 2]],\n"
+                               "\"schedule\": \"interleaved\",\n"
+                               "\"accumulation_steps\": 8,\n"
+                               "\"bundle_bytes\": 4096,\n"
+                               "\"early_recompute\": false}\n";
+    struct vp_train_config train = { .plan.n_stages = 0 };
+    struct vp_config c;
+    char *text;
+
+    (void)state;
+    write_text("p.json", plan);
+    load_ok(NINE "partition: p.json\n", "stages=2", &c);
+    assert_string_equal(vp_generator_at(c.schedule)->name, "interleaved");
+    assert_int_equal(c.chunks, 2);
+    assert_int_equal(c.accumulation_steps, 8);
+    assert_false(c.early_recompute);
+    assert_string_equal(vp_config_place(&c, "accumulation_steps"), "p.json:4");
+    vp_resolve_train(&c, &train);
+    assert_int_equal(train.plan.recompute_sets[1], 1);
+    assert_int_equal(train.plan.recompute_sets[8], 6);
+    assert_int_equal(train.plan.bundle_bytes, 4096);
+
+    /* The resolved configuration names the file, and loads to the same. */
+    assert_int_equal(vp_config_write(&c, "b.yml", NULL), VP_OK);
+    vp_config_release(&c);
+    text = read_text("b.yml");
+    assert_non_null(strstr(text, "/p.json\"\n"));
+    free(text);
+    load_file("b.yml", NULL, &c);
+    vp_resolve_train(&c, &train);
+    assert_int_equal(train.plan.recompute_sets[8], 6);
+    vp_config_release(&c);
+    load_ok(NINE "partition: p.json\n", "recompute=false", &c);
+    train = (struct vp_train_config){ .plan.n_stages = 0 };
+    vp_resolve_train(&c, &train);
+    assert_null(train.plan.recompute_sets);
+    vp_config_release(&c);
+
+    assert_string_equal(
+        refused(NINE "partition: p.json\naccumulation_steps: 4\n"),
+        "a.yml:4: key 'accumulation_steps' is 4, but by key "
+        "'accumulation_steps' of the plan at p.json:4 it is 8; remove one, or "
+        "make them equal");
+    assert_string_equal(
+        refused(NINE "partition: p.json\nsync_mode: asp\n"),
+        "a.yml:4: key 'sync_mode' is asp, but by key 'schedule' of the plan at "
+        "p.json:3 it is bsp; remove one, or make them equal");
+    write_text("p.json", "{\"partition\": [4, 5],\n\"schedule\": "
+                         "\"pipedream\", \"keep_all\": true}");
+    load_ok(NINE "partition: p.json\n", NULL, &c);
+    assert_int_equal(c.sync_mode, VP_SYNC_ASP);
+    assert_false(c.recompute);
+    vp_config_release(&c);
+    write_text("p.json", "{\"partition\": [4, 5],\n\"edges\": [\"host\"]}");
+    assert_string_equal(refused(NINE "partition: p.json\n"),
+                        "p.json:2: key 'edges' cannot be read from a plan yet; "
+                        "remove it, and choose key 'distributed_backend' of "
+                        "the configuration");
+}
+
+/* A placement inside a plan. */
+static void test_placed_plan(void **state)
+{
+    struct vp_config c;
+
+    (void)state;
+    write_text("p.json", "{\"partition\": [4, 5],\n"
+                         "\"stage_to_rank_map\": {\"0\": [1], "
+                         "\"1\": [2, 0]}}\n");
+    load_ok(NINE "partition: p.json\n", NULL, &c);
+    assert_ints(&c.replicas, INTS(1, 2));
+    assert_ints(&c.ranks, INTS(1, 2, 0));
+    assert_string_equal(vp_config_place(&c, "replicas"), "p.json:2");
+    vp_config_release(&c);
+    write_text("m.json", "{\"stage_to_rank_map\": {\"0\": [0], "
+                         "\"1\": [1]}}\n");
+    assert_string_equal(
+        refused(NINE "partition: p.json\nconfig_file: m.json\n"),
+        "a.yml:4: key 'config_file' names a placement, and the plan at "
+        "p.json:2 has one, too; keep one");
+    load_ok(NINE "partition: m.json\n", NULL, &c);
+    assert_int_equal(c.stages, 2);
+    assert_int_equal(c.partition.n, 2);
     vp_config_release(&c);
 }
 
@@ -1577,6 +1670,8 @@ int main(void)
         cmocka_unit_test(test_modules),
         cmocka_unit_test(test_module_changed),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_whole_plan),
+        cmocka_unit_test(test_placed_plan),
         cmocka_unit_test(test_placement),
         cmocka_unit_test(test_placement_limit),
         cmocka_unit_test(test_modules_are_blocks),

@@ -50,6 +50,7 @@ static const struct vp_plan full = {
     .schedule = "interleaved",
     .schedule_memory = 6,
     .schedule_text = LINES,
+    .schedule_v = true,
     .early_recompute = true,
     .accumulation_steps = 8,
     .n_stages = 2,
@@ -92,6 +93,7 @@ static const char full_text[] =
     "        \"schedule=\\\"x\\\"\",\n"
     "        \"0: 0F0\\\\\"\n"
     "    ],\n"
+    "    \"schedule_v\": true,\n"
     "    \"early_recompute\": true,\n"
     "    \"accumulation_steps\": 8,\n"
     "    \"stages\": 2,\n"
@@ -204,6 +206,7 @@ static void draw_plan(struct drawn *d)
         .schedule = chunks ? "interleaved" : names[rand_below(4)],
         .schedule_memory = rand_below(2) ? 2 + rand_below(9) : 0,
         .schedule_text = rand_below(4) ? NULL : "a\n\nb c\n",
+        .schedule_v = rand_below(2),
         .early_recompute = rand_below(2),
         .n_stages = 1 + rand_below(4),
         .n_chunks = chunks ? 2 : 1,
@@ -249,6 +252,7 @@ static void assert_same(const struct drawn *d, const struct vp_plan *b)
     assert_string_equal(a->schedule_text ? a->schedule_text : "",
                         b->schedule_text ? b->schedule_text : "");
     SAME(schedule_memory);
+    SAME(schedule_v);
     SAME(early_recompute);
     SAME(accumulation_steps);
     SAME(n_stages);
@@ -370,6 +374,9 @@ static void refused_files(void **state)
         { "{\"partition\": [2], \"recompute\": [[0]]}",
           "p.json:1:33: key 'recompute' has 1 entry for the 2 blocks of "
           "partition; give one each" },
+        { "{\"partition\": [2], \"recompute\": [[0], [], [1]]}",
+          "p.json:1:33: key 'recompute' has 3 entries for the 2 blocks of "
+          "partition; give one each" },
         { "{\"partition\": [2], \"recompute\": [[0], 1]}",
           "p.json:1:39: key 'recompute' has '1' as entry 2; write a list of "
           "operators each, for example '\"recompute\": [[0, 1], []]'" },
@@ -454,6 +461,54 @@ static void refused_files(void **state)
         assert_int_equal(plan.n_stages, 77);
         vp_arena_release(&arena);
     }
+}
+
+static int count_blocks(const struct vp_plan *plan)
+{
+    int n = 0;
+
+    for (int s = 0; s < vp_plan_n_stages(plan); s++)
+        n += plan->partition[s];
+    return n;
+}
+
+/* Plans with bytes replaced or removed: refused with a remedy, or taken. */
+static void mutations(void **state)
+{
+    int n_taken = 0;
+
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        static const char letters[] = "0123456789[]{},:\" \n-.eatx";
+        size_t n = sizeof(full_text) - 1;
+        struct vp_arena arena = { NULL };
+        struct vp_err err = { .text = "" };
+        struct vp_plan plan;
+        char bytes[sizeof(full_text)];
+
+        memcpy(bytes, full_text, n);
+        for (int i = 1 + rand_below(3); i > 0; i--) {
+            size_t at = (size_t)rand_below((int)n - 8);
+            size_t n_out = (size_t)rand_below(8);
+
+            if (rand_below(2)) {
+                bytes[at] = letters[rand_below((int)sizeof(letters) - 1)];
+                continue;
+            }
+            memmove(bytes + at, bytes + at + n_out, n - at - n_out);
+            n -= n_out;
+        }
+        if (vp_plan_parse(bytes, n, "m.json", &arena, &plan, &err) == VP_OK) {
+            char *text = print_ok(&plan, count_blocks(&plan));
+
+            free(text);
+            n_taken++;
+        } else {
+            assert_non_null(strstr(err.text, "; "));
+        }
+        vp_arena_release(&arena);
+    }
+    assert_in_range(n_taken, 500, 19000);
 }
 
 /* ---- Mistakes of a plan ------------------------------------------------- */
@@ -544,7 +599,7 @@ static void all_mistakes(void **state)
         "replicas: stage 1 has 0 ranks; give every stage at least 1\n"
         "warmup_depths: stage 1 has -1; write 0 or more\n");
     plan = (struct vp_plan){ .n_stages = 3,
-                             .partition = (const int[]){ 2, 0, 3 },
+                             .partition = (const int[]){ 2, 0, 4 },
                              .ranks = (const int[]){ 0, 0, 3 },
                              .schedule = "pipedream",
                              .recompute_sets = sets };
@@ -584,7 +639,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(literal_text),  cmocka_unit_test(there_and_back),
         cmocka_unit_test(long_lines),    cmocka_unit_test(original_plan),
-        cmocka_unit_test(refused_files), cmocka_unit_test(all_mistakes),
+        cmocka_unit_test(refused_files), cmocka_unit_test(mutations),
+        cmocka_unit_test(all_mistakes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -714,6 +714,46 @@ static void test_folder_of_run(void **state)
     free(text);
 }
 
+/* A run's plan.json gives the same plan and the same losses, whatever made it. */
+static void test_plan_given_back(void **state)
+{
+    static const char *const cases[][6] = {
+        { "schedule=gpipe", "stages=3", "recompute_ratio=[1, 0.5, 0]" },
+        { "schedule=zb-v", "stages=2", "early_recompute=false" },
+        { "schedule=interleaved", "partition=[1, 3, 2, 3]",
+          "accumulation_steps=4" },
+        { "schedule=auto", "stages=2" },
+        { "schedule=auto", "stages=2", "chunks=2", "schedule_memory=6" },
+        { "stages=2", "replicas=[1, 2]", "ranks=[2, 0, 1]",
+          "warmup_depths=[2, 0]" },
+        { "stages=2", "sync_mode=asp", "macrobatch=true" },
+        { "stages=2", "recompute=false", "compress_activations=true" },
+        { "stages=1", "recompute_ratio=1" },
+    };
+    char plan[300], *text;
+    const char *const again[] = { plan, "total_steps=3", NULL };
+    double losses[3];
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        const char *sets[8] = { "total_steps=3" };
+        char first[32], second[32];
+
+        memcpy(sets + 1, cases[i], sizeof(cases[i]));
+        snprintf(first, sizeof(first), "given%zu", i);
+        snprintf(second, sizeof(second), "back%zu", i);
+        must_run(folder_of(first), NULL, sets);
+        memcpy(losses, heard.losses, sizeof(losses));
+        snprintf(plan, sizeof(plan), "partition=%s",
+                 path_of(first, "plan.json"));
+        must_run(folder_of(second), NULL, again);
+        assert_memory_equal(losses, heard.losses, sizeof(losses));
+        text = read_text(path_of(first, "plan.json"));
+        assert_file(path_of(second, "plan.json"), text);
+        free(text);
+    }
+}
+
 static bool has_step(const char *folder, int step)
 {
     char name[64];
@@ -1832,6 +1872,7 @@ int main(void)
         cmocka_unit_test(test_log_groups),
         cmocka_unit_test(test_describe),
         cmocka_unit_test(test_folder_of_run),
+        cmocka_unit_test(test_plan_given_back),
         cmocka_unit_test(test_checkpoints_of_epochs),
         cmocka_unit_test(test_versions_asp),
         cmocka_unit_test(test_versions_bsp),

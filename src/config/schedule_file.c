@@ -101,12 +101,13 @@ enum vp_status vp_schedule_file_take(const char *plan, const char *text,
                                      struct vp_config *config,
                                      struct vp_err *err)
 {
-    bool planned = vp_generator_at(config->schedule)->planned;
+    int schedule = config->schedule;
     enum vp_status st = take(plan, text, true, config, err);
 
-    if (st == VP_OK && planned) { /* its lists were made once, and are kept */
+    /* Lists of auto stay those of auto. */
+    if (st == VP_OK && vp_generator_at(schedule)->planned) {
         config->schedule_v = vp_generator_at(config->schedule)->v_shape;
-        config->schedule = vp_generator_index("auto");
+        config->schedule = schedule;
         config->schedule_file = NULL;
     }
     if (st != VP_OK)

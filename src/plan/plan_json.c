@@ -183,7 +183,7 @@ static enum vp_status read_schedule(struct reader *r, const struct field *field,
                                 "mean '%s'?",
                           r->source, node->line, node->column, field->name,
                           show(node).text, names[best]);
-    if (!generator || generator->forward_only || generator->planned)
+    if (!generator || generator->forward_only)
         return refuse(r, field, node, "the name of a schedule that trains");
     r->plan.schedule = generator->name;
     return VP_OK;
@@ -452,6 +452,7 @@ static const struct field fields[] = {
       2 * VP_MAX_STAGES },
     { "schedule_text", "[\"schedule=1f1b ...\", \"0: 0F0 ...\"]",
       .read = read_lines },
+    { "schedule_v", "true", read_bool, AT(schedule_v) },
     { "early_recompute", "true", read_bool, AT(early_recompute) },
     { "accumulation_steps", "4", read_int, AT(accumulation_steps), 1,
       MAX_STEPS },
@@ -501,7 +502,9 @@ static enum vp_status count_stages(struct reader *r)
     int n = r->partition.n;
 
     if (plan->n_chunks == 0)
-        plan->n_chunks = generator && generator->chunks ? 2 : 1;
+        plan->n_chunks = generator && generator->chunks && !generator->planned
+                             ? 2
+                             : 1;
     if (plan->n_stages == 0 && n % plan->n_chunks != 0)
         return vp_err_set(r->err, VP_ERR_INVALID,
                           PLACE "key 'partition' has %d entries, which do not "

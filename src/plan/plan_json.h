@@ -14,6 +14,7 @@
  *   schedule            name of a generator
  *   schedule_memory     chunks that a rank may keep
  *   schedule_text       lines of the action lists
+ *   schedule_v          auto: two chunks are placed in a V
  *   early_recompute     bool
  *   accumulation_steps  minibatches per update
  *   stages, chunks      along the pipeline, and per rank

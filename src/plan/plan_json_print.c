@@ -156,6 +156,8 @@ static void print_schedule(struct vp_strbuf *b, const struct vp_plan *plan)
         print_int(b, "schedule_memory", plan->schedule_memory);
     if (plan->schedule_text && plan->schedule_text[0])
         print_lines(b, plan->schedule_text);
+    if (plan->schedule_v)
+        print_bool(b, "schedule_v", true);
     print_bool(b, "early_recompute", plan->early_recompute);
     if (plan->accumulation_steps > 0 && !(generator && generator->stream))
         print_int(b, "accumulation_steps", plan->accumulation_steps);
