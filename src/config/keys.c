@@ -465,7 +465,8 @@ const struct vp_key vp_keys[] = {
       .group = "pipeline", .fallback = "(equal work)",
       .example = "[3, 2, 2, 2]",
       .meaning = "blocks of each stage; chunks x stages entries; or the path "
-      "of a plan in JSON, with partition and recompute_ratio" },
+      "of a plan in JSON: plan.json of a run, or one with partition and "
+      "recompute_ratio" },
     { ROW("recompute", VP_KEY_BOOL, recompute), .group = "pipeline",
       .fallback = "true", .example = "false",
       .meaning = "false keeps all activations, whatever recompute_ratio is: "
