@@ -318,6 +318,25 @@ static void long_lines(void **state)
     vp_arena_release(&arena);
 }
 
+static void too_many_stages(void **state)
+{
+    struct vp_arena arena = { NULL };
+    struct vp_err err = { .text = "" };
+    struct vp_plan plan;
+    char text[512] = "{\"partition\": [1";
+
+    (void)state;
+    for (int s = 1; s <= VP_MAX_STAGES; s++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), ", 1");
+    snprintf(text + strlen(text), sizeof(text) - strlen(text), "]}");
+    assert_int_equal(
+        vp_plan_parse(text, strlen(text), "p.json", &arena, &plan, &err),
+        VP_ERR_INVALID);
+    assert_string_equal(err.text, "p.json:1:15: key 'partition' has 65 stages; "
+                                  "use at most 64");
+    vp_arena_release(&arena);
+}
+
 /* What a file does not name. */
 static void original_plan(void **state)
 {
@@ -637,10 +656,10 @@ static void all_mistakes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(literal_text),  cmocka_unit_test(there_and_back),
-        cmocka_unit_test(long_lines),    cmocka_unit_test(original_plan),
-        cmocka_unit_test(refused_files), cmocka_unit_test(mutations),
-        cmocka_unit_test(all_mistakes),
+        cmocka_unit_test(literal_text),    cmocka_unit_test(there_and_back),
+        cmocka_unit_test(long_lines),      cmocka_unit_test(original_plan),
+        cmocka_unit_test(too_many_stages), cmocka_unit_test(refused_files),
+        cmocka_unit_test(mutations),       cmocka_unit_test(all_mistakes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -501,6 +501,11 @@ static enum vp_status count_stages(struct reader *r)
                                                           : NULL;
     int n = r->partition.n;
 
+    if (n > VP_MAX_STAGES)
+        return vp_err_set(r->err, VP_ERR_INVALID,
+                          PLACE "key 'partition' has %d stages; use at most %d",
+                          r->source, r->partition.node->line,
+                          r->partition.node->column, n, VP_MAX_STAGES);
     if (plan->n_chunks == 0)
         plan->n_chunks = generator && generator->chunks && !generator->planned
                              ? 2
