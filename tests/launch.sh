@@ -370,7 +370,8 @@ END
         --set "machines=['a:0', 'b:0']"
     grep -qE '^rank [01] on host [ab] failed: transport mpi: .* cannot be loaded' \
         err || note_failure "no line about a missing plugin: $(cat err)"
-    [ "$(wc -l <err)" -eq 1 ] ||
+    # Open MPI's launcher warns if a child was faster than its parent.
+    [ "$(grep -vc ' plm:rsh: Warning: setpgid' err)" -eq 1 ] ||
         note_failure "not one line about a missing plugin: $(cat err)"
     hosts="machines=['a:0', 'b:0', 'b:1']"
     start hosts --quiet --restarts 1 --max-steps 120 --set stages=3 \
