@@ -457,6 +457,33 @@ has own/checkpoints/step-2/manifest.json '"schedule": "schedule=v-half stages=4'
 has own/config.yml "schedule: \"$PWD/./own.txt\""
 run 0 train own/config.yml --output own_again --quiet
 [ "$(losses one)" = "$(losses own_again)" ] || fail 'a schedule file is lost'
+# The checkpoint has the text: a run goes on without the file, not with another.
+mv own.txt kept.txt
+run 0 train own/config.yml --resume own/checkpoints/step-2 --output own_on
+has out "own/config.yml:$(sed -n '/^schedule:/=' own/config.yml): key 'schedule'\
+ names a file that is not there: the run goes on with the copy in its checkpoint"
+[ "$(losses one | tail -n 2)" = "$(losses own_on)" ] ||
+    fail 'a run without its schedule file is another'
+saved_schedule() {
+    grep '"schedule": ' "$1/checkpoints/step-4/manifest.json"
+}
+[ "$(saved_schedule own)" = "$(saved_schedule own_on)" ] ||
+    fail 'a run without its schedule file has another schedule'
+run 2 train own/config.yml --output own_bad
+has err 'own.txt: cannot be opened: No such file or directory; '
+run 0 schedule v-min --stages 2 --minibatches 6 --text own.txt
+refuse "own/config.yml:$(sed -n '/^schedule:/=' own/config.yml): key\
+ 'schedule': $PWD/./own.txt differs from the schedule that\
+ own/checkpoints/step-2 was saved with; remove the file to go on with the saved\
+ one, or set schedule to a name" \
+    train own/config.yml --resume own/checkpoints/step-2 --output own_bad
+[ ! -e own_bad ] || fail 'a refused resume left a folder'
+run 0 train own/config.yml --resume own --forward-only
+run 0 train own/config.yml --resume own/checkpoints/step-2 --quiet \
+    --set schedule=zb-v --output own_by_name
+[ "$(losses one | tail -n 2)" = "$(losses own_by_name)" ] ||
+    fail 'a resumed run does not take a schedule by name'
+mv kept.txt own.txt
 for wrong in stages=3 accumulation_steps=5 chunks=3; do
     # shellcheck disable=SC2086
     run 2 train "$configs/bert_one.yml" $group --set schedule=./own.txt \

@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "config/key.h"
 #include "config/keys.h"
+#include "config/schedule_file.h"
 
 #include "base/rng.h"
 #include "runtime/state.h"
@@ -1742,6 +1743,52 @@ static void test_edges_of_numbers(void **state)
     }
 }
 
+/* ---- A schedule's file and its copy ------------------------------------- */
+
+#define ONE_MB "stages=1 minibatches=1\n0: 0F0 0B0 0UPDATE0\n"
+#define TWO_MB "stages=1 minibatches=2\n0: 0F0 0B0 0F1 0B1 0UPDATE0\n"
+
+/* The copy of a checkpoint stands in for a file that is gone, and for no
+ * other. */
+static void test_saved_schedule(void **state)
+{
+    static const struct {
+        const char *path, *saved;
+        const char *text; /* NULL: refused */
+    } cases[] = {
+        { "./s.txt", NULL, TWO_MB },      { "./s.txt", ONE_MB, TWO_MB },
+        { "./gone.txt", ONE_MB, ONE_MB }, { "./s.txt/x", ONE_MB, ONE_MB },
+        { "./gone.txt", NULL, NULL },     { "./gone.txt", "nonsense", NULL },
+    };
+
+    (void)state;
+    write_text("a.yml", "model_type: bert\nlayers: 4\n");
+    write_text("s.txt", TWO_MB);
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_config config;
+        struct vp_err err = { .text = "" };
+        char text[64];
+        const char *set = text;
+        enum vp_status st;
+
+        snprintf(text, sizeof(text), "schedule=%s", cases[i].path);
+        st = vp_config_load_resumed("a.yml", &set, 1, cases[i].saved, &config,
+                                    &err);
+        assert_true((st == VP_OK) == (cases[i].text != NULL));
+        assert_null(config.saved_schedule);
+        if (st == VP_OK) {
+            bool is_saved = cases[i].text == cases[i].saved;
+
+            assert_string_equal(config.schedule_text, cases[i].text);
+            assert_string_equal(config.schedule_file->path, cases[i].path);
+            assert_int_equal(config.schedule_file->is_saved, is_saved);
+            assert_int_equal(config.n_notices, is_saved);
+        }
+        vp_config_release(&config);
+    }
+    unlink("s.txt");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1783,6 +1830,7 @@ int main(void)
         cmocka_unit_test(test_edges_of_numbers),
         cmocka_unit_test(test_pipes_have_an_end),
         cmocka_unit_test(test_pipes_have_no_folder),
+        cmocka_unit_test(test_saved_schedule),
     };
 
     return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);

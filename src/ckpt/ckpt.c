@@ -162,6 +162,18 @@ void vp_ckpt_close(struct vp_ckpt *ckpt)
 
 /* ---- The same as another process ---------------------------------------- */
 
+enum vp_status vp_ckpt_read_facts(const char *path, struct vp_facts **out,
+                                  struct vp_err *err)
+{
+    struct vp_manifest manifest;
+
+    VP_TRY(vp_manifest_read(path, &manifest, err));
+    *out = manifest.facts;
+    manifest.facts = NULL;
+    vp_manifest_release(&manifest);
+    return VP_OK;
+}
+
 enum vp_status vp_ckpt_identify(const struct vp_ckpt *ckpt,
                                 struct vp_ckpt_id *out, struct vp_err *err)
 {

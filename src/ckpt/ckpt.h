@@ -24,6 +24,11 @@ struct vp_ckpt;
 enum vp_status vp_ckpt_open(const char *path, struct vp_ckpt **out,
                             struct vp_err *err);
 
+/* The facts of the checkpoint in the folder `path`, from its manifest alone: no
+ * other file is read or verified. Free with vp_facts_free(). */
+enum vp_status vp_ckpt_read_facts(const char *path, struct vp_facts **out,
+                                  struct vp_err *err);
+
 /* Tells one checkpoint from all others; plain data, to be sent to other
  * processes. */
 struct vp_ckpt_id {

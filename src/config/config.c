@@ -9,6 +9,7 @@
 #include "config/keys.h"
 #include "config/plan_file.h"
 #include "config/resolve.h"
+#include "config/schedule_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -649,12 +650,26 @@ static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
     if (config->compress_in_gpu)
         VP_TRY(notice(config, "compress_in_gpu",
                       "has no effect: see compress_activations", err));
+    if (config->schedule_file && config->schedule_file->is_saved)
+        VP_TRY(notice(config, "schedule",
+                      "names a file that is not there: the run goes on with "
+                      "the copy in its checkpoint",
+                      err));
     return VP_OK;
 }
 
 /* ---- Whole configurations ----------------------------------------------- */
 
-/* `bytes` NULL: the file. */
+/* What a configuration is read from. */
+struct source {
+    const char *path;
+    const char *bytes; /* in place of the file, or NULL */
+    size_t n_bytes;
+    const char *const *sets;
+    int n_sets;
+    const char *schedule; /* of a checkpoint, or NULL */
+};
+
 /* /dev/stdin may be a file of a name that is not known. */
 static bool is_piped(const char *path)
 {
@@ -662,30 +677,30 @@ static bool is_piped(const char *path)
            strncmp(path, "/proc/", 6) == 0;
 }
 
-static enum vp_status load(const char *path, const char *bytes, size_t n_bytes,
-                           const char *const *sets, int n_sets,
-                           struct vp_config *out, struct vp_err *err)
+static enum vp_status load(const struct source *from, struct vp_config *out,
+                           struct vp_err *err)
 {
     const struct vp_yaml_node *root;
     struct given given = { 0 };
 
     VP_BUG_ON(vp_n_keys > MAX_KEYS);
-    *out = (struct vp_config){ 0 };
-    if (!vp_yaml_printable(path))
+    *out = (struct vp_config){ .saved_schedule = from->schedule };
+    if (!vp_yaml_printable(from->path))
         return vp_err_set(err, VP_ERR_INVALID,
                           "the name of the configuration file holds a line "
                           "break or control character; rename the file");
-    out->path = vp_arena_strdup(&out->arena, path);
+    out->path = vp_arena_strdup(&out->arena, from->path);
     if (!out->path)
         return no_memory(err);
-    out->piped = !bytes && is_piped(path);
-    if (bytes)
-        VP_TRY(vp_yaml_parse(path, bytes, n_bytes, &out->arena, &root, err));
+    out->piped = !from->bytes && is_piped(from->path);
+    if (from->bytes)
+        VP_TRY(vp_yaml_parse(from->path, from->bytes, from->n_bytes,
+                             &out->arena, &root, err));
     else
-        VP_TRY(vp_yaml_read(path, &out->arena, &root, err));
+        VP_TRY(vp_yaml_read(from->path, &out->arena, &root, err));
     VP_TRY(collect_file(root, out, &given, err));
-    for (int i = 0; i < n_sets; i++)
-        VP_TRY(collect_set(sets[i], out, &given, err));
+    for (int i = 0; i < from->n_sets; i++)
+        VP_TRY(collect_set(from->sets[i], out, &given, err));
     VP_TRY(keep_origins(&given, out, err));
     VP_TRY(apply(&given, out, err));
     derive_model(&given, out);
@@ -707,11 +722,24 @@ static enum vp_status keep_one_line(enum vp_status st, struct vp_err *err)
     return st;
 }
 
+enum vp_status vp_config_load_resumed(const char *path, const char *const *sets,
+                                      int n_sets, const char *schedule,
+                                      struct vp_config *out, struct vp_err *err)
+{
+    struct source from = {
+        .path = path, .sets = sets, .n_sets = n_sets, .schedule = schedule
+    };
+    enum vp_status st = keep_one_line(load(&from, out, err), err);
+
+    out->saved_schedule = NULL;
+    return st;
+}
+
 enum vp_status vp_config_load(const char *path, const char *const *sets,
                               int n_sets, struct vp_config *out,
                               struct vp_err *err)
 {
-    return keep_one_line(load(path, NULL, 0, sets, n_sets, out, err), err);
+    return vp_config_load_resumed(path, sets, n_sets, NULL, out, err);
 }
 
 enum vp_status vp_config_parse(const char *path, const char *bytes,
@@ -719,8 +747,9 @@ enum vp_status vp_config_parse(const char *path, const char *bytes,
                                int n_sets, struct vp_config *out,
                                struct vp_err *err)
 {
-    return keep_one_line(load(path, bytes, n_bytes, sets, n_sets, out, err),
-                         err);
+    struct source from = { path, bytes, n_bytes, sets, n_sets, NULL };
+
+    return keep_one_line(load(&from, out, err), err);
 }
 
 void vp_config_release(struct vp_config *config)

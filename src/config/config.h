@@ -98,9 +98,10 @@ struct vp_config {
     bool macrobatch; /* asp: schedule is macrobatch */
     int schedule;    /* its generator: vp_generator_at() */
     const struct vp_schedule_file *schedule_file; /* or NULL */
-    const char *schedule_text; /* lists of schedule_file, or those that were
+    const char *saved_schedule; /* see vp_config_load_resumed(); else NULL */
+    const char *schedule_text;  /* lists of schedule_file, or those that were
                                   made for auto; NULL: the generator's */
-    bool schedule_v;           /* auto: the two chunks of a rank are in a V */
+    bool schedule_v;            /* auto: the two chunks of a rank are in a V */
     int schedule_memory; /* v-auto, auto: chunks that a rank may keep; else 0 */
     struct vp_real_list schedule_costs; /* auto: of F, B, W; empty: FLOPs */
     int stages;                         /* without replicas: ranks */
@@ -187,6 +188,13 @@ int vp_config_rank_number(const struct vp_config *config, int i);
 enum vp_status vp_config_load(const char *path, const char *const *sets,
                               int n_sets, struct vp_config *out,
                               struct vp_err *err);
+/* The same for a run that goes on. `schedule` is the text of the schedule file
+ * that its checkpoint holds (NULL: none); it takes the place of a file that is
+ * not there any more. Borrowed. */
+enum vp_status vp_config_load_resumed(const char *path, const char *const *sets,
+                                      int n_sets, const char *schedule,
+                                      struct vp_config *out,
+                                      struct vp_err *err);
 /* The same for a file in memory; `path` need not exist. */
 enum vp_status vp_config_parse(const char *path, const char *bytes,
                                size_t n_bytes, const char *const *sets,

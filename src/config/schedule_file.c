@@ -4,10 +4,15 @@
 #include "config/key.h"
 #include "sched/schedule.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- Reading ------------------------------------------------------------ */
+
+/* Where the text comes from. */
+enum origin { FROM_FILE, FROM_PLAN, FROM_CHECKPOINT };
 
 /* What a training step can run: one group of minibatches. */
 static enum vp_status check(const struct vp_schedule *schedule,
@@ -29,7 +34,7 @@ static enum vp_status check(const struct vp_schedule *schedule,
 }
 
 static enum vp_status keep(const struct vp_schedule *schedule, const char *path,
-                           const char *text, bool in_plan,
+                           const char *text, enum origin origin,
                            struct vp_config *config, struct vp_err *err)
 {
     struct vp_arena *arena = &config->arena;
@@ -51,7 +56,8 @@ static enum vp_status keep(const struct vp_schedule *schedule, const char *path,
                                        .n_stages = base.n_stages,
                                        .n_chunks = base.n_chunks,
                                        .n_mb = base.n_mb,
-                                       .in_plan = in_plan };
+                                       .in_plan = origin == FROM_PLAN,
+                                       .is_saved = origin == FROM_CHECKPOINT };
     for (int s = 0; s < base.n_stages; s++)
         if (replicas[s] > 1)
             file->replicas = (struct vp_int_list){ replicas, base.n_stages };
@@ -61,8 +67,9 @@ static enum vp_status keep(const struct vp_schedule *schedule, const char *path,
     return VP_OK;
 }
 
-static enum vp_status take(const char *path, const char *text, bool in_plan,
-                           struct vp_config *config, struct vp_err *err)
+static enum vp_status take(const char *path, const char *text,
+                           enum origin origin, struct vp_config *config,
+                           struct vp_err *err)
 {
     struct vp_schedule schedule;
     enum vp_status st;
@@ -70,10 +77,30 @@ static enum vp_status take(const char *path, const char *text, bool in_plan,
     VP_TRY(vp_schedule_parse(text, path, &schedule, err));
     st = check(&schedule, err);
     if (st == VP_OK)
-        st = keep(&schedule, path, text, in_plan, config, err);
+        st = keep(&schedule, path, text, origin, config, err);
     if (st != VP_OK)
         vp_err_prefix(err, "%s", path);
     vp_schedule_release(&schedule);
+    return st;
+}
+
+static bool is_gone(const char *path)
+{
+    return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+static enum vp_status take_file(const char *path, struct vp_config *config,
+                                struct vp_err *err)
+{
+    enum vp_status st;
+    char *text;
+    size_t n;
+
+    if (config->saved_schedule && is_gone(path))
+        return take(path, config->saved_schedule, FROM_CHECKPOINT, config, err);
+    VP_TRY(vp_file_read(path, "schedule", &text, &n, err));
+    st = take(path, text, FROM_FILE, config, err);
+    free(text);
     return st;
 }
 
@@ -83,15 +110,9 @@ enum vp_status vp_schedule_file_read(const struct vp_entry *entry,
 {
     const char *path;
     enum vp_status st;
-    char *text;
-    size_t n;
 
     VP_TRY(vp_entry_path(entry, config, &path, err));
-    st = vp_file_read(path, "schedule", &text, &n, err);
-    if (st == VP_OK) {
-        st = take(path, text, false, config, err);
-        free(text);
-    }
+    st = take_file(path, config, err);
     if (st != VP_OK)
         vp_err_prefix(err, "%s: key '%s'", entry->place, entry->key);
     return st;
@@ -102,7 +123,7 @@ enum vp_status vp_schedule_file_take(const char *plan, const char *text,
                                      struct vp_err *err)
 {
     int schedule = config->schedule;
-    enum vp_status st = take(plan, text, true, config, err);
+    enum vp_status st = take(plan, text, FROM_PLAN, config, err);
 
     /* Lists of auto stay those of auto. */
     if (st == VP_OK && vp_generator_at(schedule)->planned) {

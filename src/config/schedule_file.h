@@ -9,11 +9,13 @@ struct vp_schedule_file {
     int n_stages, n_chunks, n_mb;
     struct vp_int_list replicas; /* one per stage; empty: one each */
     bool in_plan;                /* `path` is a plan file */
+    bool is_saved;               /* `path` is gone: config->saved_schedule */
 };
 
-/* Reads the file that `entry` names, proves it, keeps it as
- * config->schedule_file and its text as config->schedule_text, and sets
- * config->schedule to the generator that places stages in the same way. */
+/* Reads the file that `entry` names (config->saved_schedule if the file is
+ * gone), proves it, keeps it as config->schedule_file and its text as
+ * config->schedule_text, and sets config->schedule to the generator that places
+ * stages in the same way. */
 enum vp_status vp_schedule_file_read(const struct vp_entry *entry,
                                      struct vp_config *config,
                                      struct vp_err *err);

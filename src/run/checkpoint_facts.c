@@ -3,6 +3,7 @@
 #include "base/value.h"
 #include "config/key.h"
 #include "config/keys.h"
+#include "config/schedule_file.h"
 #include "sched/schedule.h"
 
 #include <float.h>
@@ -199,6 +200,34 @@ enum vp_status vp_checkpoint_facts_create(const struct vp_config *config,
 
 /* ---- Reading ------------------------------------------------------------ */
 
+const char *vp_checkpoint_facts_schedule_file(const struct vp_facts *facts)
+{
+    const json_t *object = vp_facts_object(facts);
+
+    if (json_object_get(object, "schedule_for")) /* made by auto */
+        return NULL;
+    return json_string_value(json_object_get(object, "schedule"));
+}
+
+/* A schedule of another name is a choice; a file that has changed is a mistake
+ * more often than not. */
+static enum vp_status check_schedule(const struct vp_facts *facts,
+                                     const struct vp_config *config,
+                                     const char *place, struct vp_err *err)
+{
+    const struct vp_schedule_file *file = config->schedule_file;
+    const char *was = vp_checkpoint_facts_schedule_file(facts);
+
+    if (!file || file->in_plan || !was || config->forward_only ||
+        strcmp(config->schedule_text, was) == 0)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'schedule': %s differs from the schedule that "
+                      "%s was saved with; remove the file to go on with the "
+                      "saved one, or set schedule to a name",
+                      vp_config_place(config, "schedule"), file->path, place);
+}
+
 enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
                                          const struct vp_config *config,
                                          const struct vp_data *data,
@@ -225,6 +254,7 @@ enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
                               value[0] ? value : "not set", place,
                               was ? was : "none");
     }
+    VP_TRY(check_schedule(facts, config, place, err));
     if (!config->forward_only &&
         json_integer_value(batches) != vp_data_info(data)->n_batches)
         return vp_err_set(err, VP_ERR_INVALID,

@@ -33,6 +33,9 @@ enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
  * depend on are the same; NULL: make new ones. Borrowed from `facts`. */
 const char *vp_checkpoint_facts_schedule(const struct vp_facts *facts,
                                          const struct vp_config *config);
+/* The text of the schedule file that the run was trained with; NULL: none.
+ * Borrowed from `facts`. */
+const char *vp_checkpoint_facts_schedule_file(const struct vp_facts *facts);
 
 /* Calls `notice` with one line if keys differ that may change and that alter
  * what is learnt. */

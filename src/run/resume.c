@@ -225,6 +225,45 @@ bool vp_resume_is_folder(const char *path, const char *folder)
            own.st_dev == named.st_dev && own.st_ino == named.st_ino;
 }
 
+/* ---- Its schedule ------------------------------------------------------- */
+
+/* Of one checkpoint; false if its manifest cannot be read. */
+static bool read_schedule(const char *folder, char **out)
+{
+    struct vp_facts *facts;
+    const char *text;
+
+    if (vp_ckpt_read_facts(folder, &facts, NULL) != VP_OK)
+        return false;
+    text = vp_checkpoint_facts_schedule_file(facts);
+    *out = text ? strdup(text) : NULL;
+    vp_facts_free(facts);
+    return true;
+}
+
+char *vp_resume_read_schedule(const char *path)
+{
+    char folder[PATH_MAX], file[2 * PATH_MAX];
+    struct vp_ckpt_entry *list = NULL;
+    char *text = NULL;
+    int n = 0;
+
+    if (exists(path, "manifest.json", file, sizeof(file))) {
+        read_schedule(path, &text);
+        return text;
+    }
+    if (!exists(path, "checkpoints", folder, sizeof(folder)))
+        snprintf(folder, sizeof(folder), "%s", path);
+    if (vp_ckpt_list(folder, &list, &n, NULL) != VP_OK)
+        return NULL;
+    for (int i = 0; i < n; i++)
+        if (exists(folder, list[i].name, file, sizeof(file)) &&
+            read_schedule(file, &text))
+            break;
+    free(list);
+    return text;
+}
+
 /* ---- All of it ---------------------------------------------------------- */
 
 /* The same in every process: the manifest is. */

@@ -21,6 +21,11 @@ bool vp_resume_is_folder(const char *path, const char *folder);
 enum vp_status vp_resume_check_newest(const char *run, const char *path,
                                       struct vp_err *err);
 
+/* The text of the schedule file that the newest checkpoint was trained with, from
+ * its manifest alone; `path` as below. NULL: none, or it cannot be read; the
+ * caller frees it. */
+char *vp_resume_read_schedule(const char *path);
+
 struct vp_resume_config {
     const char *path; /* a run folder, its checkpoints, or one of them */
     const struct vp_config *config;

@@ -10,6 +10,7 @@
 #include "progress.h"
 #include "run/folder.h"
 #include "run/launcher.h"
+#include "run/resume.h"
 #include "run/run.h"
 #include "signals.h"
 
@@ -633,6 +634,7 @@ int cmd_train(int argc, char **argv)
     struct train_args args = { 0 };
     struct vp_config config;
     struct vp_err err = { .text = "" };
+    char *schedule = NULL;
     int status;
 
     args.sets = calloc((size_t)argc, sizeof(*args.sets));
@@ -646,15 +648,18 @@ int cmd_train(int argc, char **argv)
     if (status == TOOL_OK && args.help) {
         print_help();
     } else if (status == TOOL_OK) {
+        if (args.options.resume)
+            schedule = vp_resume_read_schedule(args.options.resume);
         /* All that can go wrong here is the user's to mend. */
-        if (vp_config_load(args.config, args.sets, args.n_sets, &config,
-                           &err) == VP_OK)
+        if (vp_config_load_resumed(args.config, args.sets, args.n_sets,
+                                   schedule, &config, &err) == VP_OK)
             status = args.explain ? explain(&config)
                                   : choose_way(&args, &config);
         else
             status = refuse(&err);
         vp_config_release(&config);
     }
+    free(schedule);
     free(args.sets);
     return status;
 }
