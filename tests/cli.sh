@@ -484,6 +484,10 @@ run 0 train own/config.yml --resume own/checkpoints/step-2 --quiet \
 [ "$(losses one | tail -n 2)" = "$(losses own_by_name)" ] ||
     fail 'a resumed run does not take a schedule by name'
 mv kept.txt own.txt
+# shellcheck disable=SC2086
+refuse "--set: key 'schedule' names ./own.txt: a schedule from a file needs\
+ sync_mode bsp; set that, or use pipedream" train "$configs/bert_tiny.yml" $pipe \
+    --set schedule=./own.txt
 for wrong in stages=3 accumulation_steps=5 chunks=3; do
     # shellcheck disable=SC2086
     run 2 train "$configs/bert_one.yml" $group --set schedule=./own.txt \

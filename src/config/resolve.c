@@ -62,6 +62,12 @@ static enum vp_status resolve_schedule(struct vp_config *config,
                           "%s: key 'schedule' is %s, which needs sync_mode "
                           "asp; set that, or use 1f1b",
                           vp_config_place(config, "schedule"), generator->name);
+    if (asp && config->schedule_file)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'schedule' names %s: a schedule from a file "
+                          "needs sync_mode bsp; set that, or use pipedream",
+                          vp_config_place(config, "schedule"),
+                          config->schedule_file->path);
     if (!generator->stream && asp)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'schedule' is %s, which needs sync_mode "
