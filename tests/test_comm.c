@@ -294,6 +294,32 @@ static void a_full_ring_gives_no_buffer(void **state)
     close_world(world);
 }
 
+/* Returns when all processes of the job have called it for `what`, at most a minute
+ * later: a counter in shared memory that has the name of Open MPI's job. */
+static void meet_all(const char *what)
+{
+    const char *job = getenv("PMIX_NAMESPACE");
+    int n = vp_world_n_ranks(processes);
+    char name[128];
+    atomic_int *n_here;
+    int fd;
+
+    snprintf(name, sizeof(name), "/vpipe-%s-%s", what, job ? job : "");
+    fd = shm_open(name, O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof(*n_here)) != 0)
+        return;
+    n_here = mmap(NULL, sizeof(*n_here), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                  0);
+    close(fd);
+    if (n_here == MAP_FAILED)
+        return;
+    atomic_fetch_add(n_here, 1);
+    for (int i = 0; i < 6000 && atomic_load(n_here) < n; i++)
+        usleep(10000);
+    munmap(n_here, sizeof(*n_here));
+    shm_unlink(name);
+}
+
 /* ---- Abort -------------------------------------------------------------- */
 
 struct stuck {
@@ -333,6 +359,8 @@ static void abort_frees_everybody(void **state)
     wrap_letters(&letter, 1, &buffer);
     assert_int_equal(vp_world_status(stuck.world, &err), VP_OK);
     stuck.channel = make_channel(stuck.world, 1, 1, &buffer);
+    if (processes)
+        meet_all("channel"); /* an abort also ends the making of channels */
     run_ranks(processes ? 2 : 4, stuck_rank, &stuck);
     assert_int_equal(atomic_load(&stuck.n_aborted), processes ? is_mine(0) : 3);
     assert_true(vp_clock_seconds(start, vp_clock_ns()) < 15.0);
@@ -1011,31 +1039,6 @@ static void fast_sums_add_up(void **state)
     free(data);
 }
 
-/* Returns when all processes of the job have called it, at most a minute later: a
- * counter in shared memory that has the name of Open MPI's job. */
-static void meet_all(int n)
-{
-    const char *job = getenv("PMIX_NAMESPACE");
-    char name[128];
-    atomic_int *n_here;
-    int fd;
-
-    snprintf(name, sizeof(name), "/vpipe-test-%s", job ? job : "");
-    fd = shm_open(name, O_RDWR | O_CREAT, 0600);
-    if (fd < 0 || ftruncate(fd, sizeof(*n_here)) != 0)
-        return;
-    n_here = mmap(NULL, sizeof(*n_here), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                  0);
-    close(fd);
-    if (n_here == MAP_FAILED)
-        return;
-    atomic_fetch_add(n_here, 1);
-    for (int i = 0; i < 6000 && atomic_load(n_here) < n; i++)
-        usleep(10000);
-    munmap(n_here, sizeof(*n_here));
-    shm_unlink(name);
-}
-
 static int run_processes(int argc, char **argv)
 {
     const char *what = argc > 2 ? argv[2] : "";
@@ -1091,7 +1094,7 @@ static int run_processes(int argc, char **argv)
         puts("all know");
         fflush(stdout);
         /* The end of an aborted world kills the processes that still run. */
-        meet_all(self.n);
+        meet_all("said");
         sleep(1); /* mpirun passes their output on */
     }
     vp_world_set_device(processes, NULL);

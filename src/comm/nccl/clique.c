@@ -65,11 +65,12 @@ static enum vp_status wait_for(struct errand *errand, errand_fn fn,
         return vp_err_set(&errand->err, VP_ERR_NOMEM,
                           "NCCL: a thread cannot start");
     while (!atomic_load(&errand->done)) {
-        if (vp_limit_is_over(&limit) ||
-            (!errand->aborts && atomic_load(&world->stop))) {
+        bool stopped = !errand->aborts && atomic_load(&world->stop);
+
+        if (stopped || vp_limit_is_over(&limit)) {
             pthread_detach(thread);
             errand->lost = true;
-            return VP_ERR_TIMEOUT;
+            return stopped ? VP_ERR_ABORTED : VP_ERR_TIMEOUT;
         }
         vp_world_poll(world);
         nanosleep(&nap, NULL);
@@ -90,6 +91,8 @@ static enum vp_status run(struct errand *what, errand_fn fn, int limit_ms,
     *errand = *what;
     st = wait_for(errand, fn, limit_ms);
     what->lost = errand->lost;
+    if (what->lost && st == VP_ERR_ABORTED)
+        return vp_err_set(err, st, "NCCL: the job ended meanwhile");
     if (what->lost)
         return vp_err_set(err, st, "NCCL does not answer after %d s",
                           limit_ms / 1000);
@@ -215,8 +218,11 @@ enum vp_status vp_nccl_clique_connect(struct vp_nccl_world *nccl,
                                       struct vp_nccl_clique *clique,
                                       enum vp_nccl_use use, struct vp_err *err)
 {
-    return run(&(struct errand){ .nccl = nccl, .clique = clique, .use = use },
-               connect_main, JOIN_MS, err);
+    struct errand errand = { .nccl = nccl, .clique = clique, .use = use };
+    enum vp_status st = run(&errand, connect_main, JOIN_MS, err);
+
+    clique->lost = errand.lost;
+    return st;
 }
 
 /* ---- Leaving ------------------------------------------------------------ */
@@ -236,8 +242,9 @@ static void free_clique(struct vp_nccl_world *nccl,
     struct errand errand = { .nccl = nccl, .clique = clique };
     struct vp_err ignored;
 
-    if (run(&errand, leave, LEAVE_MS, &ignored) != VP_OK)
-        return; /* leaked: the lost thread may still use it */
+    /* Leaked where a lost thread may still use it. */
+    if (clique->lost || run(&errand, leave, LEAVE_MS, &ignored) != VP_OK)
+        return;
     vp_event_free(clique->done);
     vp_stream_free(clique->stream);
     vp_device_free(nccl->device, clique->room, clique->n_room_bytes);

@@ -21,6 +21,7 @@ struct vp_nccl_clique {
     struct vp_event *done; /* with what it was asked for last */
     void *room;            /* on the device, for sums; NULL: none */
     size_t n_room_bytes;
+    bool lost; /* a thread that was given up may still use it: never freed */
 };
 
 struct vp_nccl_world {
