@@ -168,9 +168,10 @@ static void what_backward_can_make_is_not_kept(void **state)
     assert_int_equal(slot_of_layer((struct vp_stage_spec){ 0 }), layer);
     assert_int_equal(slot_of_layer((struct vp_stage_spec){ .keep_all = true }),
                      layer + results);
-    /* Later: also gradients of the norm, of z and of the second product. */
+    /* Later: the inputs of both products and the gradients of their results, in
+     * place of what only B reads. */
     assert_int_equal(slot_of_layer((struct vp_stage_spec){ .split_w = true }),
-                     layer + results + row * (64 + 256 + 64));
+                     results + row * (256 + 64));
 }
 
 /* With one minibatch in flight, temporaries of backward take the place of what

@@ -61,11 +61,15 @@ static bool w_reads_recomputed(const struct backward *bw,
     return false;
 }
 
-/* W runs in its own list, after B. What R made is gone by then: W of recomputed
- * operators, and of those that read their results, runs with B. */
+/* W of products runs in its own list, after B. That of other operators takes too
+ * little time to keep their gradients for it, and runs with B. So does W of
+ * recomputed operators, and of those that read their results, since what R made
+ * is gone when W runs. */
 static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
 {
-    return bw->lowering->spec->split_w && vp_op_defs[op->kind].has_w &&
+    const struct vp_op_def *def = &vp_op_defs[op->kind];
+
+    return bw->lowering->spec->split_w && def->has_w && def->flops &&
            !vp_lowering_is_recomputed(bw->lowering, op) &&
            !w_reads_recomputed(bw, op);
 }

@@ -6,11 +6,11 @@
 #include "graph/program.h"
 #include "graph/recompute.h"
 
-/* A buffer inside one list. Until the memory plan is made, refs into WORK hold
- * the number of a temporary in place of an offset. */
+/* A buffer that is needed for some calls. Until the memory plan is made, refs into
+ * WORK hold the number of a temporary in place of an offset. */
 struct vp_temp {
     int64_t n_bytes;
-    bool carried;   /* lives from B to W: goes to SLOT in any case */
+    bool carried;   /* from one list to another: goes to SLOT in any case */
     int64_t offset; /* set by the plan */
 };
 

@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
+                                             VP_NEED_IN2 };
+static const unsigned need_aux[VP_MAX_AUX] = { VP_NEED_AUX0, VP_NEED_AUX1 };
+
 static void *alloc_from(struct vp_lowering *lowering, struct vp_arena *arena,
                         size_t n_bytes)
 {
@@ -90,25 +94,30 @@ static struct vp_ref place_of(const struct vp_lowering *lowering, vp_val v)
     return lowering->home[v];
 }
 
-/* F writes its result; backward may know another place for it than F did. */
-static bool names_out(const struct vp_call *call)
+/* What a call reads and writes of its operator's values, as VP_NEED bits. Others
+ * are not named: their bytes may serve for something else by then. */
+static unsigned find_needs(const struct vp_call *call)
 {
     const struct vp_op_def *def = &vp_op_defs[call->op->kind];
-    unsigned needs = call->phase == VP_PHASE_B ? def->needs_b : def->needs_w;
 
-    return call->phase == VP_PHASE_F || (needs & VP_NEED_OUT);
+    if (call->phase == VP_PHASE_F)
+        return ~0u;
+    return call->phase == VP_PHASE_B ? def->needs_b : def->needs_w;
 }
 
 void vp_lowering_operands(struct vp_lowering *lowering, struct vp_call *call)
 {
     const struct vp_op *op = call->op;
+    unsigned needs = find_needs(call);
 
     for (int i = 0; i < VP_MAX_IN; i++)
-        call->in[i] = place_of(lowering, op->in[i]);
-    if (names_out(call))
+        if (needs & need_in[i])
+            call->in[i] = place_of(lowering, op->in[i]);
+    if (needs & VP_NEED_OUT)
         call->out = place_of(lowering, op->out);
     for (int i = 0; i < VP_MAX_AUX; i++)
-        call->aux[i] = place_of(lowering, op->aux[i]);
+        if (needs & need_aux[i])
+            call->aux[i] = place_of(lowering, op->aux[i]);
     for (int i = 0; i < VP_MAX_PARAM; i++)
         call->par[i] = vp_layout_param(lowering, op->par[i]);
 }
@@ -133,10 +142,6 @@ const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
 }
 
 /* ---- What backward needs ------------------------------------------------ */
-
-static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
-                                             VP_NEED_IN2 };
-static const unsigned need_aux[VP_MAX_AUX] = { VP_NEED_AUX0, VP_NEED_AUX1 };
 
 static void mark(bool *marks, vp_val v)
 {
@@ -232,6 +237,15 @@ static struct vp_ref reserve(struct vp_program *program, enum vp_space space,
     return ref;
 }
 
+static struct vp_ref carried_temp(struct vp_lowering *lowering, int64_t n_bytes)
+{
+    struct vp_ref ref = vp_lowering_temp(lowering, n_bytes);
+
+    if (vp_ref_is(ref))
+        lowering->temps[ref.offset].carried = true;
+    return ref;
+}
+
 /* Gives every marked value of this stage its place between F and B. `backward`
  * are the values B reads; others are only read by R. The host reads the loss
  * at any time. */
@@ -249,12 +263,14 @@ static void place_kept(struct vp_lowering *lowering, const bool *marks,
             continue;
         if (v != graph->loss && !(by_r ? backward[v] : marks[v]))
             continue;
-        if (lowering->spec->one_slot && v != graph->loss)
-            lowering->kept[v] = vp_lowering_temp(lowering, n_bytes);
+        if (v == graph->loss)
+            lowering->kept[v] = reserve(lowering->program, VP_SPACE_SLOT,
+                                        n_bytes);
+        else if (by_r && !lowering->spec->one_slot)
+            lowering->kept[v] = reserve(lowering->program, VP_SPACE_RECOMPUTED,
+                                        n_bytes);
         else
-            lowering->kept[v] = reserve(
-                lowering->program, by_r ? VP_SPACE_RECOMPUTED : VP_SPACE_SLOT,
-                n_bytes);
+            lowering->kept[v] = carried_temp(lowering, n_bytes);
     }
 }
 

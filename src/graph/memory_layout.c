@@ -1,9 +1,11 @@
-/* The memory plan: temporaries that are never alive together share bytes.
+/* The memory plan: buffers that are never alive together share bytes.
  *
- * A temporary lives from the first to the last call of its list that names it,
- * or to the end of a run of calls that may be made one; those of a W linger.
- * lifetimes.c finds the places. Temporaries that W reads after B move to the
- * slot. */
+ * A buffer lives from the first to the last call that names it, or to the end of
+ * a run of calls that may be made one; those of a W linger. lifetimes.c finds
+ * the places. The lists of a minibatch run in the order F, R, B, W, and calls are
+ * counted through them. Buffers of a single list go to WORK; those that are
+ * carried from one list to another go to SLOT, where the gradients that B leaves
+ * for W take the place of values that only B reads. */
 #include "graph/internal.h"
 
 static void each_ref(struct vp_call *call,
@@ -26,12 +28,24 @@ static void each_ref(struct vp_call *call,
     fn(ctx, &call->scratch);
 }
 
+/* Which temporaries are planned together. */
+enum members {
+    ALL,
+    CARRIED,
+    OF_ONE_LIST,
+};
+
 struct scan {
     const struct vp_temp *temps;
     struct vp_lifetime *lives; /* per temporary */
-    bool all;                  /* those that are carried, too */
+    enum members members;
     int call;
 };
+
+static bool is_member(const struct vp_temp *temp, enum members members)
+{
+    return members == ALL || temp->carried == (members == CARRIED);
+}
 
 static void note_use(void *ctx, struct vp_ref *ref)
 {
@@ -39,7 +53,7 @@ static void note_use(void *ctx, struct vp_ref *ref)
     struct vp_lifetime *life;
 
     if (ref->space != VP_SPACE_WORK ||
-        (scan->temps[ref->offset].carried && !scan->all))
+        !is_member(&scan->temps[ref->offset], scan->members))
         return;
     life = &scan->lives[ref->offset];
     if (life->first < 0)
@@ -81,15 +95,15 @@ static void scan_list(struct scan *scan, const struct vp_program *program,
     }
 }
 
-/* Collects the lives in lists [first, end), which run one after the other, at
- * the front of `lives`; returns how many. */
-static int find_lives(const struct vp_lowering *lowering, int first, int end,
-                      struct vp_lifetime *lives)
+/* Collects the lives of `members` in lists [first, end), which run one after the
+ * other, at the front of `lives`; returns how many. */
+static int find_lives(const struct vp_lowering *lowering, enum members members,
+                      int first, int end, struct vp_lifetime *lives)
 {
     const struct vp_program *program = lowering->program;
     struct scan scan = { .temps = lowering->temps,
                          .lives = lives,
-                         .all = lowering->spec->one_slot };
+                         .members = members };
     int n = 0, base = 0;
 
     for (int i = 0; i < lowering->n_temps; i++)
@@ -109,12 +123,13 @@ static int find_lives(const struct vp_lowering *lowering, int first, int end,
     return n;
 }
 
-/* Plans lists [first, end), and finds the bytes that they need. */
-static enum vp_status plan_lists(struct vp_lowering *lowering, int first,
-                                 int end, struct vp_lifetime *lives,
+/* Plans `members` in lists [first, end), and finds the bytes that they need. */
+static enum vp_status plan_lists(struct vp_lowering *lowering,
+                                 enum members members, int first, int end,
+                                 struct vp_lifetime *lives,
                                  int64_t *n_bytes_out)
 {
-    int n = find_lives(lowering, first, end, lives);
+    int n = find_lives(lowering, members, first, end, lives);
 
     VP_TRY(vp_lifetimes_place(lives, n, n_bytes_out));
     for (int i = 0; i < n; i++)
@@ -135,41 +150,35 @@ static void patch(void *ctx, struct vp_ref *ref)
     ref->offset = temp->offset;
 }
 
-/* What is carried gets bytes of its own in SLOT; WORK has room for the list
- * that needs most. */
-static enum vp_status plan_apart(struct vp_lowering *lowering,
-                                 struct vp_lifetime *lives)
-{
-    int64_t *slot = &lowering->program->n_bytes[VP_SPACE_SLOT];
-    int64_t *work = &lowering->program->n_bytes[VP_SPACE_WORK];
-
-    for (int i = 0; i < lowering->n_temps; i++) {
-        if (!lowering->temps[i].carried)
-            continue;
-        lowering->temps[i].offset = *slot;
-        *slot += lowering->temps[i].n_bytes;
-    }
-    for (int list = 0; list < VP_LIST_COUNT; list++) {
-        int64_t n_bytes;
-
-        VP_TRY(plan_lists(lowering, list, list + 1, lives, &n_bytes));
-        if (n_bytes > *work)
-            *work = n_bytes;
-    }
-    return VP_OK;
-}
-
-/* All lists of a minibatch share SLOT, behind the loss. */
-static enum vp_status plan_together(struct vp_lowering *lowering,
-                                    struct vp_lifetime *lives)
+/* Plans `members` over all lists into SLOT, behind the loss. */
+static enum vp_status plan_slot(struct vp_lowering *lowering,
+                                enum members members, struct vp_lifetime *lives)
 {
     int64_t *slot = &lowering->program->n_bytes[VP_SPACE_SLOT];
     int64_t n_bytes;
 
-    VP_TRY(plan_lists(lowering, 0, VP_LIST_COUNT, lives, &n_bytes));
+    VP_TRY(plan_lists(lowering, members, 0, VP_LIST_COUNT, lives, &n_bytes));
     for (int i = 0; i < lowering->n_temps; i++)
-        lowering->temps[i].offset += *slot;
+        if (is_member(&lowering->temps[i], members))
+            lowering->temps[i].offset += *slot;
     *slot += n_bytes;
+    return VP_OK;
+}
+
+/* WORK has room for the list that needs most. */
+static enum vp_status plan_work(struct vp_lowering *lowering,
+                                struct vp_lifetime *lives)
+{
+    int64_t *work = &lowering->program->n_bytes[VP_SPACE_WORK];
+
+    for (int list = 0; list < VP_LIST_COUNT; list++) {
+        int64_t n_bytes;
+
+        VP_TRY(
+            plan_lists(lowering, OF_ONE_LIST, list, list + 1, lives, &n_bytes));
+        if (n_bytes > *work)
+            *work = n_bytes;
+    }
     return VP_OK;
 }
 
@@ -181,8 +190,12 @@ enum vp_status vp_memory_layout_make(struct vp_lowering *lowering)
 
     if (lowering->status != VP_OK)
         return lowering->status;
-    VP_TRY(lowering->spec->one_slot ? plan_together(lowering, lives)
-                                    : plan_apart(lowering, lives));
+    if (lowering->spec->one_slot) {
+        VP_TRY(plan_slot(lowering, ALL, lives));
+    } else {
+        VP_TRY(plan_slot(lowering, CARRIED, lives));
+        VP_TRY(plan_work(lowering, lives));
+    }
     for (int list = 0; list < VP_LIST_COUNT; list++)
         for (int i = 0; i < program->n_calls[list]; i++)
             each_ref(&program->calls[list][i], patch, lowering);

@@ -49,8 +49,8 @@ struct vp_call {
 enum vp_list {
     VP_LIST_F, /* forward */
     VP_LIST_R, /* recompute what B needs and F did not keep */
-    VP_LIST_B, /* input gradients; weight gradients too unless split */
-    VP_LIST_W, /* weight gradients, when split */
+    VP_LIST_B, /* input gradients, and the weight gradients that W leaves */
+    VP_LIST_W, /* weight gradients of products, when split */
     VP_LIST_COUNT
 };
 
@@ -95,7 +95,7 @@ struct vp_stage_spec {
      * recomputed; see recompute.h. NULL: nothing. A program has a copy. */
     const uint64_t *recompute;
     bool keep_all;     /* nothing that F computed is made again in B */
-    bool split_w;      /* W runs as a list of its own */
+    bool split_w;      /* W of products runs as a list of its own */
     bool forward_only; /* evaluation: nothing is kept, only F exists */
     /* Only one minibatch is in flight at a time: nothing runs here between its
      * lists. SLOT then holds what else would be in WORK and RECOMPUTED, and bytes of
