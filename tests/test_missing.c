@@ -293,9 +293,9 @@ static void devices_are_not_needed(void **state)
         assert_int_equal(
             plan(HUGE_MODEL "precision: bf16\n", true, 0, &seen, &err), VP_OK);
         assert_null(strstr(seen.missing, "memory ("));
-        assert_int_equal(seen.bytes, 8852005010176);
+        assert_int_equal(seen.bytes, 8834825090304);
         assert_int_equal(plan(GPU_MODEL, true, 0, &seen, &err), VP_OK);
-        assert_int_equal(seen.bytes, 527204608);
+        assert_int_equal(seen.bytes, 493650176);
         assert_int_equal(plan(GPU_MODEL "device: cuda\nstages: 2\n"
                                         "schedule: gpipe\n",
                               true, 0, &seen, &err),

@@ -292,7 +292,7 @@ static void test_models(void **state)
           "B layernorm.B layernorm.W dropout.B\n" },
         { "bert", true, 1,
           "F dropout.F add.F layernorm.F\n"
-          "B layernorm.B dropout.B\n" },
+          "B layernorm.B layernorm.W dropout.B\n" },
         { "gpt2", false, 2,
           "F dropout.F add.F layernorm.F\n"
           "B layernorm.B layernorm.W dropout.B\n" },
