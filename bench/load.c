@@ -4,9 +4,8 @@
 #include <string.h>
 
 enum {
-    N_ALONE = 6,      /* steps of one minibatch */
-    N_BUSY = 2,       /* steps of many */
-    BUSY_PER_RANK = 3 /* minibatches of these, per rank */
+    N_ALONE = 6, /* steps of one minibatch */
+    N_FULL = 6,  /* steps as they are compared later */
 };
 
 static bool computes(int kind)
@@ -112,30 +111,6 @@ static double load_of(const struct vp_trace *trace, int rank,
     return length > 0.0 ? 1.0 + sum / length : 1.0;
 }
 
-/* The part of a step in which every rank has begun and none has ended; all of
- * it for steps of one minibatch. */
-static void find_window(const struct vp_trace *trace, bool steady,
-                        int64_t *from_out, int64_t *to_out)
-{
-    *from_out = INT64_MIN;
-    *to_out = INT64_MAX;
-    for (int r = 0; steady && r < trace->n_ranks; r++) {
-        const struct vp_trace_rank *rank = &trace->ranks[r];
-        int64_t first = INT64_MAX, last = INT64_MIN;
-
-        for (int i = 0; i < rank->n_events; i++) {
-            const struct vp_trace_event *e = &rank->events[i];
-
-            if (!computes(e->kind) || e->kind == VP_ACTION_UPDATE)
-                continue;
-            first = begin_of(e) < first ? begin_of(e) : first;
-            last = e->end_ns > last ? e->end_ns : last;
-        }
-        *from_out = first > *from_out ? first : *from_out;
-        *to_out = last < *to_out ? last : *to_out;
-    }
-}
-
 static void add_gap(const struct vp_trace *trace, int rank,
                     const struct vp_trace_event *e, struct run *run)
 {
@@ -157,26 +132,21 @@ static void add_gap(const struct vp_trace *trace, int rank,
 }
 
 /* Takes over the events of the last `n_mb` minibatches. */
-static void add_trace(struct lab *lab, int n_mb, bool steady, struct run *run)
+static void add_trace(struct lab *lab, int n_mb, struct run *run)
 {
     struct vp_trace trace;
     struct vp_err err = { .text = "" };
-    int64_t from, to;
 
     if (vp_trainer_trace(lab_trainer(lab), "bench", &trace, &err) != VP_OK)
         lab_die("trace", &err);
     vp_trace_keep_last(&trace, n_mb);
-    find_window(&trace, steady, &from, &to);
     for (int r = 0; r < trace.n_ranks; r++)
         for (int i = 0; i < trace.ranks[r].n_events; i++) {
             const struct vp_trace_event *e = &trace.ranks[r].events[i];
-            bool in_group = computes(e->kind) && e->kind != VP_ACTION_UPDATE;
 
-            if (in_group && (begin_of(e) < from || e->end_ns > to))
-                continue;
             sample_add(&run->kinds[e->stage][e->kind],
                        (struct sample){ seconds_of(e), load_of(&trace, r, e) });
-            if (!steady)
+            if (n_mb == 1)
                 add_gap(&trace, r, e, run);
         }
     vp_trace_release(&trace);
@@ -195,7 +165,7 @@ static struct run *run_steps(const struct lab_spec *spec, int n_mb, int n_steps)
     lab_run(lab, n_mb);
     for (int i = 0; i < n_steps; i++) {
         lab_run(lab, n_mb);
-        add_trace(lab, n_mb, n_mb > 1, run);
+        add_trace(lab, n_mb, run);
     }
     lab_close(lab);
     return run;
@@ -203,16 +173,56 @@ static struct run *run_steps(const struct lab_spec *spec, int n_mb, int n_steps)
 
 /* ---- Both --------------------------------------------------------------- */
 
-/* The line through both points, at `load`; a line needs points apart. */
-static double at_load(struct sample a, struct sample b, double load)
-{
-    double slope = b.load - a.load >= 0.5
-                       ? (b.seconds - a.seconds) / (b.load - a.load)
-                       : 0.0;
-    double base = slope != 0.0 || b.seconds == 0.0 ? a.seconds : b.seconds;
-    double value = base + slope * (load - a.load);
+/* Seconds of an action as a line over the ranks at work. */
+struct line {
+    double base, slope; /* base: at load 0 */
+};
 
-    return value > 0.1 * base ? value : 0.1 * base;
+static double at_load(struct line line, double load)
+{
+    return line.base + line.slope * load;
+}
+
+/* The line of least squares through the samples for which `keep` is set; flat if
+ * loads hardly differ, or if more load would make it faster. */
+static struct line fit_line(const struct samples *samples, const bool *keep)
+{
+    double n = 0.0, x = 0.0, y = 0.0, xx = 0.0, xy = 0.0, spread;
+
+    for (int i = 0; i < samples->n; i++) {
+        const struct sample *at = &samples->at[i];
+
+        if (!keep[i])
+            continue;
+        n += 1.0;
+        x += at->load;
+        y += at->seconds;
+        xx += at->load * at->load;
+        xy += at->load * at->seconds;
+    }
+    spread = xx - x * x / n;
+    if (spread < 0.1 * n || xy < x * y / n)
+        return (struct line){ y / n, 0.0 };
+    return (struct line){ .base = (y - x * (xy - x * y / n) / spread) / n,
+                          .slope = (xy - x * y / n) / spread };
+}
+
+/* The same without what was disturbed: samples of twice the line or more. */
+static struct line fit_undisturbed(const struct samples *samples)
+{
+    bool *keep = calloc((size_t)samples->n + 1, sizeof(*keep));
+    struct line line;
+
+    if (!keep)
+        lab_die("samples", &(struct vp_err){ .text = "out of memory" });
+    memset(keep, true, (size_t)samples->n);
+    line = fit_line(samples, keep);
+    for (int i = 0; i < samples->n; i++)
+        keep[i] = samples->at[i].seconds <
+                  2.0 * at_load(line, samples->at[i].load);
+    line = fit_line(samples, keep);
+    free(keep);
+    return line;
 }
 
 /* Sums over the kinds that compute, for the report. */
@@ -226,32 +236,35 @@ static void note_loads(struct sample point, double *load, double *weight)
 void load_measure(const struct lab_spec *spec, struct load_costs *out)
 {
     int n_chunks = spec->n_chunks ? spec->n_chunks : 1;
-    struct run *few = run_steps(spec, 1, N_ALONE);
-    struct run *many = run_steps(spec, BUSY_PER_RANK * spec->n_stages, N_BUSY);
+    struct run *alone = run_steps(spec, 1, N_ALONE);
+    struct run *full = run_steps(spec, spec->n_mb, N_FULL);
     double weights[2] = { 1e-12, 1e-12 };
 
     memset(out, 0, sizeof(*out));
     for (int s = 0; s < spec->n_stages * n_chunks; s++)
         for (int kind = 0; kind < VP_ACTION_KIND_COUNT; kind++) {
-            struct sample a = middle(&few->kinds[s][kind]);
-            struct sample b = middle(&many->kinds[s][kind]);
-            double *alone = vp_costs_field(&out->alone[s],
-                                           (enum vp_action_kind)kind);
-            double *busy = vp_costs_field(&out->busy[s],
+            struct samples *samples = &full->kinds[s][kind];
+            double *cost = vp_costs_field(&out->alone[s],
                                           (enum vp_action_kind)kind);
+            struct line line;
 
-            if (!alone || a.seconds == 0.0)
+            if (!cost || samples->n == 0)
                 continue;
-            *alone = at_load(a, b, 1.0);
-            *busy = at_load(a, b, spec->n_stages);
-            if (!computes(kind) || kind == VP_ACTION_UPDATE)
-                continue;
-            note_loads(a, &out->load[0], &weights[0]);
-            note_loads(b, &out->load[1], &weights[1]);
+            if (computes(kind) && kind != VP_ACTION_UPDATE) {
+                note_loads(middle(&alone->kinds[s][kind]), &out->load[0],
+                           &weights[0]);
+                note_loads(middle(samples), &out->load[1], &weights[1]);
+            }
+            for (int i = 0; i < alone->kinds[s][kind].n; i++)
+                sample_add(samples, alone->kinds[s][kind].at[i]);
+            line = fit_undisturbed(samples);
+            *cost = at_load(line, 1.0);
+            *vp_costs_field(&out->busy[s], (enum vp_action_kind)kind) = at_load(
+                line, spec->n_stages);
         }
-    out->latency = middle(&few->gaps).seconds;
-    run_release(few);
-    run_release(many);
+    out->latency = middle(&alone->gaps).seconds;
+    run_release(alone);
+    run_release(full);
 }
 
 double load_simulate(const struct vp_schedule *schedule,

@@ -15,9 +15,9 @@ struct load_costs {
 };
 
 /* Two runs of `spec`: steps of one minibatch, where one rank computes at a time
- * and the others wait; and steps of many, of which only the part counts in
- * which all ranks are at work. Costs are linear in the number of ranks that
- * compute; those of one rank and of all ranks follow from the two. B contains W
+ * and the others wait; and steps as they are, in which a rank computes beside one
+ * other at the start and beside all in the middle. The cost of an action is a line
+ * over the number of ranks that compute, fitted to all of its times. B contains W
  * unless the schedule splits them. */
 void load_measure(const struct lab_spec *spec, struct load_costs *out);
 
