@@ -415,6 +415,22 @@ static inline void run_w(const struct vp_graph *g, const struct vp_call *call,
     }
 }
 
+/* B writes the result of call `i` once more, to the same place. */
+static inline bool is_written_again(const struct vp_program *p,
+                                    enum vp_list list, int i)
+{
+    const struct vp_call *call = &p->calls[list][i];
+
+    for (int j = i + 1; j < p->n_calls[list]; j++) {
+        const struct vp_ref *again = &p->calls[list][j].recomputed_out;
+
+        if (again->space == call->out.space &&
+            again->offset == call->out.offset)
+            return true;
+    }
+    return false;
+}
+
 /* After its list, nobody finds a result that does not stay. */
 static inline void spoil_results(const struct vp_program *p, enum vp_list list,
                                  struct memory *m, const struct facts *facts)
@@ -424,7 +440,7 @@ static inline void spoil_results(const struct vp_program *p, enum vp_list list,
         int64_t bytes = value_bytes(p->graph, call->op->out);
 
         if (call->phase == VP_PHASE_F && call->op->kind != VP_OP_COPY &&
-            !call->out_stays &&
+            !call->out_stays && !is_written_again(p, list, i) &&
             get(m, call->out, bytes) == facts->value[call->op->out])
             put(m, call->out, bytes, mix(98, (uint64_t)i));
     }

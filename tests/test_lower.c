@@ -386,6 +386,7 @@ static void bundles_are_offered_when_final(void **state)
         random_sets(&g, rand_bits, model_sets);
         for (int i = 0; i < 10; i++) {
             spec.split_w = i % 2;
+            spec.recompute_in_b = rand_below(2);
             if (i < 8)
                 set_tail(&g, ratios[i / 2], &spec, sets);
             else
@@ -523,6 +524,7 @@ static void used_up_gradients_give_way(void **state)
         struct vp_stage_spec spec = {
             .grad_linger = 1 + rand_below(1 << rand_below(14)),
             .one_slot = rand_below(2),
+            .recompute_in_b = rand_below(2),
         };
         uint64_t sets[MAX_SETS];
         struct vp_program p;

@@ -144,6 +144,7 @@ static void check_random_sets(struct setup setup, int n_trials)
     for (int i = 0; i < n_trials; i++) {
         random_model_sets(&setup, sets);
         setup.early = rand_below(2);
+        setup.in_backward = i % 2;
         train(&got, &setup);
         assert_same(&want, &got, setup.n_steps);
     }

@@ -65,6 +65,7 @@ static const struct vp_plan full = {
                                               (const uint64_t[]){ 1, 0, 0, 0,
                                                                   0 } } },
     .n_slots = 2,
+    .recompute_in_b = true,
     .keep_all = true,
     .replicas = (const int[]){ 1, 2 },
     .depth = (const int[]){ 1, 0 },
@@ -86,6 +87,7 @@ static const char full_text[] =
     "    \"swap\": [[], [1], [], [], []],\n"
     "    \"slots\": [{}, {\"recompute\": [[], [], [], [], [0, 1]], "
     "\"swap\": [[0], [], [], [], []]}],\n"
+    "    \"recompute_in_backward\": true,\n"
     "    \"keep_all\": true,\n"
     "    \"schedule\": \"interleaved\",\n"
     "    \"schedule_memory\": 6,\n"
@@ -214,6 +216,7 @@ static void draw_plan(struct drawn *d)
         .recompute_ratio = d->ratio,
         .recompute_sets = rand_below(2) ? d->sets : NULL,
         .swap_sets = rand_below(4) ? NULL : d->swap,
+        .recompute_in_b = rand_below(2),
         .keep_all = rand_below(2),
         .slots = d->slots,
         .n_slots = rand_below(4) ? 0 : 1 + rand_below(3),
@@ -261,6 +264,7 @@ static void assert_same(const struct drawn *d, const struct vp_plan *b)
     SAME_ARRAY(recompute_ratio, vp_plan_n_stages(a));
     SAME_ARRAY(recompute_sets, d->n_blocks);
     SAME_ARRAY(swap_sets, d->n_blocks);
+    SAME(recompute_in_b);
     SAME(keep_all);
     SAME(n_slots);
     for (int i = 0; i < a->n_slots; i++) {

@@ -10,7 +10,8 @@
 
 static const char *const models[] = { "bert", "gpt2", "translation" };
 
-static void build(const char *name, float dropout, struct vp_graph *g)
+static void build_layers(const char *name, int n_layers, float dropout,
+                         struct vp_graph *g)
 {
     const struct vp_model *model = vp_model_find(name);
     struct vp_model_config sizes = model->sizes[0].config;
@@ -19,7 +20,7 @@ static void build(const char *name, float dropout, struct vp_graph *g)
 
     sizes.vocab = 96;
     sizes.hidden = 32;
-    sizes.layers = sizes.decoder_layers = 2;
+    sizes.layers = sizes.decoder_layers = n_layers;
     sizes.heads = 4;
     sizes.ffn = 64;
     sizes.positions = 32;
@@ -31,6 +32,11 @@ static void build(const char *name, float dropout, struct vp_graph *g)
         dims.n_labels = 6;
     if (vp_model_build(model, &sizes, &dims, g, &err) != VP_OK)
         fail_msg("%s", err.text);
+}
+
+static void build(const char *name, float dropout, struct vp_graph *g)
+{
+    build_layers(name, 2, dropout, g);
     assert_true(g->n_values < MAX_VALUES && g->n_params < MAX_PARAMS);
 }
 
@@ -58,7 +64,8 @@ static void check_sets(const struct vp_graph *g, int n_trials)
         check_one(g, &want, 1 + rand_below(most),
                   &(struct vp_stage_spec){ .keep_all = rand_below(2),
                                            .split_w = i % 2,
-                                           .one_slot = i / 2 % 2 },
+                                           .one_slot = i / 2 % 2,
+                                           .recompute_in_b = i / 4 % 2 },
                   &(struct recompute){ .sets = sets });
     }
 }
@@ -122,11 +129,12 @@ static void logits_may_be_a_sum(void **state)
     for (unsigned set = 0; set < 1 << 8; set++) {
         uint64_t sets[3] = { set & 1, set >> 1 & 7, set >> 4 };
 
-        for (int i = 0; i < 8; i++)
+        for (int i = 0; i < 16; i++)
             check_one(&g, &want, 1 + rand_below(3),
                       &(struct vp_stage_spec){ .keep_all = i / 4 % 2,
                                                .split_w = i % 2,
-                                               .one_slot = i / 2 % 2 },
+                                               .one_slot = i / 2 % 2,
+                                               .recompute_in_b = i / 8 },
                       &(struct recompute){ .sets = sets });
     }
     vp_graph_release(&g);
@@ -314,6 +322,13 @@ static void a_slot_holds_what_the_set_leaves(void **state)
 
 /* Whole blocks never make a slot larger. Single operators can: what they read
  * must be kept, though backward may not need it. */
+/* With `n` minibatches in flight. */
+static int64_t bytes_of(const struct vp_program *p, int n)
+{
+    return n * p->n_bytes[VP_SPACE_SLOT] + p->n_bytes[VP_SPACE_RECOMPUTED] +
+           p->n_bytes[VP_SPACE_WORK];
+}
+
 static void whole_blocks_save_memory(void **state)
 {
     (void)state;
@@ -345,6 +360,111 @@ static void whole_blocks_save_memory(void **state)
         }
         vp_graph_release(&g);
     }
+}
+
+/* Recomputed inside of backward, a block at a time, a minibatch needs less even
+ * if it is the only one in flight: what a block makes again, and what leaves the
+ * blocks. As an action of its own, R saves nothing then. */
+static void blocks_in_backward_lower_the_peak(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
+        for (int one_slot = 0; one_slot < 2; one_slot++) {
+            struct vp_stage_spec spec = { .one_slot = one_slot };
+            struct vp_program kept, by_r, in_b;
+            uint64_t sets[MAX_SETS];
+            struct vp_graph g;
+
+            build_layers(models[m], 8, 0.1f, &g);
+            spec.n_blocks = g.n_blocks;
+            lower(&g, &spec, &kept);
+            set_tail(&g, 1.0, &spec, sets);
+            lower(&g, &spec, &by_r);
+            vp_recompute_keep_results(&g, 0, g.n_blocks, sets);
+            spec.recompute_in_b = true;
+            lower(&g, &spec, &in_b);
+            assert_int_equal(in_b.n_calls[VP_LIST_R], 0);
+            assert_int_equal(in_b.n_bytes[VP_SPACE_RECOMPUTED], 0);
+            assert_true(10 * bytes_of(&in_b, 1) < 6 * bytes_of(&by_r, 1));
+            assert_true(10 * bytes_of(&in_b, 1) < 6 * bytes_of(&kept, 1));
+            vp_program_release(&kept);
+            vp_program_release(&by_r);
+            vp_program_release(&in_b);
+            vp_graph_release(&g);
+        }
+}
+
+static bool is_read(const struct vp_call *call, vp_val v, struct vp_ref place)
+{
+    for (int i = 0; i < VP_MAX_IN; i++)
+        if (call->op->in[i] == v && call->in[i].space == place.space &&
+            call->in[i].offset == place.offset)
+            return true;
+    return false;
+}
+
+/* Nothing runs twice, and what other phases read is said to stay. */
+static void check_again(const struct vp_program *p, int n_recomputed)
+{
+    const struct vp_call *calls = p->calls[VP_LIST_B];
+    int n = 0;
+
+    for (int i = 0; i < p->n_calls[VP_LIST_B]; i++) {
+        if (calls[i].phase != VP_PHASE_F)
+            continue;
+        n++;
+        for (int j = i + 1;
+             j < p->n_calls[VP_LIST_B] && !is_written_again(p, VP_LIST_B, i);
+             j++)
+            if (calls[j].phase != VP_PHASE_F &&
+                is_read(&calls[j], calls[i].op->out, calls[i].out))
+                assert_true(calls[i].out_stays);
+    }
+    assert_int_equal(n, n_recomputed);
+}
+
+static void backward_runs_what_r_would(void **state)
+{
+    (void)state;
+    for (int trial = 0; trial < 300; trial++) {
+        struct vp_stage_spec spec = { .split_w = trial % 2,
+                                      .keep_all = trial / 2 % 2 };
+        struct vp_program p, by_r;
+        uint64_t sets[MAX_SETS];
+        struct vp_graph g;
+
+        build(models[trial % 3], 0.1f, &g);
+        random_stage(&g, &spec);
+        random_sets(&g, rand_bits, sets);
+        spec.recompute = sets + spec.first_block;
+        lower(&g, &spec, &by_r);
+        spec.recompute_in_b = true;
+        lower(&g, &spec, &p);
+        check_again(&p, by_r.n_calls[VP_LIST_R]);
+        vp_program_release(&p);
+        vp_program_release(&by_r);
+        vp_graph_release(&g);
+    }
+}
+
+/* Block 3 of BERT, a feed-forward block: its sum is read by block 4. The last
+ * block of a stage has no reader in it. */
+static void what_leaves_a_block_is_kept(void **state)
+{
+    uint64_t sets[MAX_SETS];
+    struct vp_graph g;
+
+    (void)state;
+    build("bert", 0.1f, &g);
+    for (int b = 0; b < g.n_blocks; b++)
+        sets[b] = (UINT64_C(1) << g.blocks[b].n_ops) - 1;
+    vp_recompute_keep_results(&g, 2, 2, sets + 2);
+    assert_int_equal(g.blocks[3].n_ops, 5);
+    assert_int_equal(sets[3], 0x1f);
+    assert_int_equal(sets[2], (UINT64_C(1) << (g.blocks[2].n_ops - 1)) - 1);
+    vp_recompute_keep_results(&g, 0, g.n_blocks, sets);
+    assert_int_equal(sets[3], 0x0f);
+    vp_graph_release(&g);
 }
 
 static void assert_same_ref(struct vp_ref a, struct vp_ref b)
@@ -623,6 +743,9 @@ int main(void)
         cmocka_unit_test(w_runs_with_b_where_values_go),
         cmocka_unit_test(a_slot_holds_what_the_set_leaves),
         cmocka_unit_test(whole_blocks_save_memory),
+        cmocka_unit_test(blocks_in_backward_lower_the_peak),
+        cmocka_unit_test(backward_runs_what_r_would),
+        cmocka_unit_test(what_leaves_a_block_is_kept),
         cmocka_unit_test(empty_sets_are_no_sets),
         cmocka_unit_test(the_array_may_go),
         cmocka_unit_test(a_tail_is_lowered_as_recorded),

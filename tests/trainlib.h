@@ -55,6 +55,7 @@ struct setup {
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
     const uint64_t *sets; /* per block, recomputed; NULL: by the ratios */
     bool early;
+    bool in_backward; /* recomputed there */
     int layers; /* 0: 2 */
     int vocab;  /* 0: 96 */
     int64_t bundle_bytes;
@@ -216,6 +217,7 @@ static inline enum vp_status run_create(struct run *run,
         .rank_numbers = setup->rank_numbers,
         .blackboxes = setup->blackboxes,
         .plan.early_recompute = setup->early,
+        .plan.recompute_in_b = setup->in_backward,
         .plan.accumulation_steps = setup->accumulation,
         .plan.bundle_bytes = setup->bundle_bytes,
         .plan.compress = setup->compress,

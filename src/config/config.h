@@ -115,6 +115,7 @@ struct vp_config {
     struct vp_int_list ranks; /* their numbers, by stage; empty: 0, 1, ... */
     struct vp_int_list warmup_depths; /* empty: by the number of ranks */
     bool early_recompute;             /* before the gradient arrives */
+    bool recompute_in_backward;       /* block by block; no R */
     int accumulation_steps;           /* bsp: minibatches per update; asp: 1 */
     bool clip_per_stage;              /* grad_clip_scope: all | stage */
     bool fast_reduce;                 /* reduce: exact | fast */

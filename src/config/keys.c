@@ -478,6 +478,10 @@ const struct vp_key vp_keys[] = {
     { ROW("early_recompute", VP_KEY_BOOL, early_recompute),
       .group = "pipeline", .fallback = "true", .example = "true",
       .meaning = "recompute before the gradient arrives" },
+    { ROW("recompute_in_backward", VP_KEY_BOOL, recompute_in_backward),
+      .group = "pipeline", .fallback = "false", .example = "true",
+      .meaning = "recompute block by block inside of backward, and keep what "
+      "leaves a block: less memory, also with one minibatch in flight" },
     { .name = "config_file", .type = VP_KEY_PLACEMENT, .group = "pipeline",
       .fallback = "(one rank per stage)", .example = "mp_conf.json",
       .meaning = "a placement in JSON: stage_to_rank_map and, if wanted, "

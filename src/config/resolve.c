@@ -601,6 +601,7 @@ void vp_resolve_train(const struct vp_config *config,
     train->plan.replicas = config->replicas.at;
     train->plan.depth = config->warmup_depths.at;
     train->plan.early_recompute = config->early_recompute;
+    train->plan.recompute_in_b = config->recompute_in_backward;
     train->clip_per_stage = config->clip_per_stage;
     train->fast_sums = config->fast_reduce;
     train->plan.compress = config->compress_activations;

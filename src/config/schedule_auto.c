@@ -137,15 +137,18 @@ static enum vp_status fill_costs(const struct vp_config *config,
             .first_block = first,
             .n_blocks = place->partition[s],
             .recompute = sets,
+            .recompute_in_b = config->recompute_in_backward,
             .keep_all = !config->recompute,
             .split_w = true,
         };
         double ratio = ratios->n > 0 ? ratios->at[s] : 0.0;
 
         st = vp_recompute_tail(graph, first, spec.n_blocks, ratio, sets, err);
+        if (spec.recompute_in_b && st == VP_OK)
+            vp_recompute_keep_results(graph, first, spec.n_blocks, sets);
         if (st == VP_OK)
             st = stage_costs(graph, &spec, &rates, &place->stages[s], err);
-        place->recompute[s] = ratio > 0.0;
+        place->recompute[s] = ratio > 0.0 && !spec.recompute_in_b;
         first += spec.n_blocks;
     }
     free(sets);

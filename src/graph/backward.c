@@ -45,6 +45,7 @@ struct owed {
 
 static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
                                              VP_NEED_IN2 };
+static const unsigned need_aux[VP_MAX_AUX] = { VP_NEED_AUX0, VP_NEED_AUX1 };
 
 /* True if W reads a value that R made. */
 static bool w_reads_recomputed(const struct backward *bw,
@@ -352,6 +353,22 @@ static void settle(struct backward *bw)
     bw->n_waiting -= n_ready;
 }
 
+/* Computes again what B and W of `op` read, unless it is there. */
+static void prepare_operands(struct backward *bw, const struct vp_op *op)
+{
+    const struct vp_op_def *def = &vp_op_defs[op->kind];
+    unsigned needs = def->needs_b | def->needs_w;
+
+    for (int i = 0; i < VP_MAX_IN; i++)
+        if (needs & need_in[i])
+            vp_lowering_recompute(bw->lowering, op->in[i]);
+    for (int i = 0; i < VP_MAX_AUX; i++)
+        if (needs & need_aux[i])
+            vp_lowering_recompute(bw->lowering, op->aux[i]);
+    if (needs & VP_NEED_OUT)
+        vp_lowering_recompute(bw->lowering, op->out);
+}
+
 static void differentiate(struct backward *bw, const struct vp_op *op)
 {
     const struct vp_op_def *def = &vp_op_defs[op->kind];
@@ -364,6 +381,7 @@ static void differentiate(struct backward *bw, const struct vp_op *op)
         differentiate_add(bw, op);
         return;
     }
+    prepare_operands(bw, op);
     /* W calls that waited come next to products: calls that go over rows stay
      * together, as backends run them as one. */
     if (def->flops)

@@ -29,7 +29,13 @@ struct vp_lowering {
     struct vp_ref *kept;   /* SLOT or RECOMPUTED place, if backward reads it */
     struct vp_ref *home;   /* where the list being emitted has it */
     bool *recomputed_by_b; /* B writes it once more, for W */
+    bool *backward;        /* B or W reads it, and B does not write it */
     int *entry_of; /* per parameter: its place in the layout, or VP_NONE */
+
+    bool *recomputed; /* per operator: it runs again */
+    /* With recompute_in_b: */
+    struct vp_ref *again; /* per value: where what runs again has it */
+    bool *due;            /* per operator: it runs again next */
 
     struct vp_temp *temps;
     int n_temps, cap_temps;
@@ -81,6 +87,8 @@ struct vp_call *vp_lowering_emit(struct vp_lowering *lowering,
 /* Sets in, aux and parameters of a call from `home`, and out if it is written
  * or read. */
 void vp_lowering_operands(struct vp_lowering *lowering, struct vp_call *call);
+/* Computes `v` again inside of B, if it has to be, and what that needs. */
+void vp_lowering_recompute(struct vp_lowering *lowering, vp_val v);
 /* A copy of value `v` as an operator of its own, named after `like`. */
 const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
                                         const struct vp_op *like);

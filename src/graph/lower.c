@@ -212,8 +212,7 @@ static bool makes_marked(const struct vp_op *op, const bool *marks)
 
 /* Which operators run again: those of the sets that make something marked, or
  * something that such an operator reads. Marks what they read. */
-static void mark_recomputed(const struct vp_lowering *lowering, bool *marks,
-                            bool *recomputed)
+static void mark_recomputed(const struct vp_lowering *lowering, bool *marks)
 {
     for (int i = lowering->end_op - 1; i >= lowering->first_op; i--) {
         const struct vp_op *op = &lowering->graph->ops[i];
@@ -221,7 +220,7 @@ static void mark_recomputed(const struct vp_lowering *lowering, bool *marks,
         if (!vp_lowering_is_recomputed(lowering, op) ||
             !makes_marked(op, marks))
             continue;
-        recomputed[i] = true;
+        lowering->recomputed[i] = true;
         for (int j = 0; j < VP_MAX_IN; j++)
             mark(marks, op->in[j]);
     }
@@ -246,12 +245,12 @@ static struct vp_ref carried_temp(struct vp_lowering *lowering, int64_t n_bytes)
     return ref;
 }
 
-/* Gives every marked value of this stage its place between F and B. `backward`
- * are the values B reads; others are only read by R. The host reads the loss
- * at any time. */
-static void place_kept(struct vp_lowering *lowering, const bool *marks,
-                       const bool *backward)
+/* Gives every marked value of this stage its place between F and B, or between R
+ * and B. Values that backward does not read are only read by R. The host reads the
+ * loss at any time. */
+static void place_kept(struct vp_lowering *lowering, const bool *marks)
 {
+    bool in_b = lowering->spec->recompute_in_b;
     const struct vp_graph *graph = lowering->graph;
 
     for (vp_val v = 0; v < graph->n_values; v++) {
@@ -261,7 +260,8 @@ static void place_kept(struct vp_lowering *lowering, const bool *marks,
 
         if (producer < lowering->first_op || producer >= lowering->end_op)
             continue;
-        if (v != graph->loss && !(by_r ? backward[v] : marks[v]))
+        if (v != graph->loss &&
+            !(by_r ? lowering->backward[v] && !in_b : marks[v]))
             continue;
         if (v == graph->loss)
             lowering->kept[v] = reserve(lowering->program, VP_SPACE_SLOT,
@@ -320,7 +320,8 @@ static void emit_forward(struct vp_lowering *lowering, enum vp_list list,
         find_home(lowering, list, op->aux[i]);
     call = vp_lowering_emit(lowering, list, op, VP_PHASE_F);
     vp_lowering_operands(lowering, call);
-    call->out_stays = !is_temporary(lowering, op->out);
+    call->out_stays = !is_temporary(lowering, op->out) ||
+                      (list == VP_LIST_B && lowering->backward[op->out]);
 }
 
 /* Values that go on but were not computed straight into the message: those
@@ -345,7 +346,7 @@ static void emit_passing(struct vp_lowering *lowering)
     }
 }
 
-static void lower_forward(struct vp_lowering *lowering, const bool *recomputed)
+static void lower_forward(struct vp_lowering *lowering)
 {
     const struct vp_graph *graph = lowering->graph;
 
@@ -358,7 +359,7 @@ static void lower_forward(struct vp_lowering *lowering, const bool *recomputed)
 
     forget_homes(lowering);
     for (int i = lowering->first_op; i < lowering->end_op; i++)
-        if (recomputed[i])
+        if (lowering->recomputed[i] && !lowering->spec->recompute_in_b)
             emit_forward(lowering, VP_LIST_R, &graph->ops[i]);
 
     /* Backward finds values where F or R left them, or makes them again. */
@@ -368,6 +369,71 @@ static void lower_forward(struct vp_lowering *lowering, const bool *recomputed)
             lowering->home[v] = vp_ref_is(lowering->boundary_in[v])
                                     ? lowering->boundary_in[v]
                                     : lowering->kept[v];
+}
+
+/* ---- Recomputation inside of B ------------------------------------------ */
+
+/* Finds the operators that must run again before `last` can, itself included, and
+ * returns the first of them. Marks them in `due`, which is all false before. */
+static int find_due(struct vp_lowering *lowering, int last, bool *due)
+{
+    const struct vp_graph *graph = lowering->graph;
+    int n_open = 1, first = last;
+
+    due[last] = true;
+    for (int i = last; n_open > 0; i--) {
+        if (!due[i])
+            continue;
+        first = i;
+        n_open--;
+        for (int j = 0; j < VP_MAX_IN; j++) {
+            vp_val v = graph->ops[i].in[j];
+            int producer = v == VP_NONE ? VP_NONE : graph->values[v].producer;
+
+            if (producer == VP_NONE || vp_ref_is(lowering->again[v]) ||
+                !vp_lowering_left_by_r(lowering, v) || due[producer])
+                continue;
+            due[producer] = true;
+            n_open++;
+        }
+    }
+    return first;
+}
+
+/* Backward reads `v` where it was computed again. */
+static void hand_over(struct vp_lowering *lowering, vp_val v)
+{
+    if (v != VP_NONE && lowering->backward[v])
+        lowering->home[v] = lowering->again[v];
+}
+
+static void run_again(struct vp_lowering *lowering, const struct vp_op *op)
+{
+    struct vp_ref *home = lowering->home;
+
+    lowering->home = lowering->again;
+    emit_forward(lowering, VP_LIST_B, op);
+    lowering->home = home;
+    hand_over(lowering, op->out);
+    for (int i = 0; i < VP_MAX_AUX; i++)
+        hand_over(lowering, op->aux[i]);
+}
+
+void vp_lowering_recompute(struct vp_lowering *lowering, vp_val v)
+{
+    const struct vp_graph *graph = lowering->graph;
+    int last;
+
+    if (!lowering->spec->recompute_in_b || v == VP_NONE ||
+        !lowering->backward[v] || vp_ref_is(lowering->home[v]) ||
+        !vp_lowering_left_by_r(lowering, v))
+        return;
+    last = graph->values[v].producer;
+    for (int i = find_due(lowering, last, lowering->due); i <= last; i++) {
+        if (lowering->due[i])
+            run_again(lowering, &graph->ops[i]);
+        lowering->due[i] = false;
+    }
 }
 
 /* ---- The whole ---------------------------------------------------------- */
@@ -440,11 +506,14 @@ static enum vp_status keep_calls(struct vp_lowering *lowering)
 static enum vp_status lower_lists(struct vp_lowering *lowering)
 {
     size_t n_values = (size_t)lowering->graph->n_values;
-    bool *backward = vp_lowering_work(lowering, n_values);
+    size_t n_ops = (size_t)lowering->graph->n_ops;
     bool *marks = vp_lowering_work(lowering, n_values);
-    bool *recomputed = vp_lowering_work(lowering,
-                                        (size_t)lowering->graph->n_ops);
 
+    lowering->backward = vp_lowering_work(lowering, n_values);
+    lowering->recomputed = vp_lowering_work(lowering, n_ops);
+    lowering->due = vp_lowering_work(lowering, n_ops);
+    lowering->again = vp_lowering_work(lowering,
+                                       n_values * sizeof(*lowering->again));
     lowering->boundary_in = vp_lowering_work(
         lowering, n_values * sizeof(*lowering->boundary_in));
     lowering->boundary_out = vp_lowering_work(
@@ -460,12 +529,12 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
     VP_TRY(vp_layout_make(lowering));
     VP_TRY(vp_boundaries_make(lowering));
     if (!lowering->spec->forward_only) {
-        mark_backward(lowering, backward);
-        memcpy(marks, backward, n_values);
-        mark_recomputed(lowering, marks, recomputed);
+        mark_backward(lowering, lowering->backward);
+        memcpy(marks, lowering->backward, n_values);
+        mark_recomputed(lowering, marks);
     }
-    place_kept(lowering, marks, backward);
-    lower_forward(lowering, recomputed);
+    place_kept(lowering, marks);
+    lower_forward(lowering);
     if (!lowering->spec->forward_only)
         vp_lower_backward(lowering);
     if (lowering->status != VP_OK)

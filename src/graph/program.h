@@ -43,12 +43,14 @@ struct vp_call {
         recomputed_out; /* B: out once more; see vp_op_can_recompute_out() */
     struct vp_ref dpar[VP_MAX_PARAM];
     struct vp_ref scratch; /* in WORK; as large as the backend asked for */
-    bool out_stays;        /* F: something after the list reads out */
+    bool
+        out_stays; /* F: a call of another list, or of phase B or W, reads out */
 };
 
 enum vp_list {
     VP_LIST_F, /* forward */
-    VP_LIST_R, /* recompute what B needs and F did not keep */
+    VP_LIST_R, /* recompute what B needs and F did not keep; empty with
+                  recompute_in_b */
     VP_LIST_B, /* input gradients, and the weight gradients that W leaves */
     VP_LIST_W, /* weight gradients of products, when split */
     VP_LIST_COUNT
@@ -94,6 +96,9 @@ struct vp_stage_spec {
     /* Per block of the stage: bit i is set if operator i of the block is
      * recomputed; see recompute.h. NULL: nothing. A program has a copy. */
     const uint64_t *recompute;
+    /* There is no R: B computes each value again when it first reads it, and the
+     * bytes serve others once it has. */
+    bool recompute_in_b;
     bool keep_all;     /* nothing that F computed is made again in B */
     bool split_w;      /* W of products runs as a list of its own */
     bool forward_only; /* evaluation: nothing is kept, only F exists */

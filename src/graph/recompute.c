@@ -79,3 +79,24 @@ int vp_recompute_count_lines(const struct vp_graph *graph, int first_block,
     }
     return n;
 }
+
+void vp_recompute_keep_results(const struct vp_graph *graph, int first_block,
+                               int n_blocks, uint64_t *sets)
+{
+    const struct vp_block *first = &graph->blocks[first_block];
+    const struct vp_block *last = first + n_blocks - 1;
+
+    for (int i = first->first_op; i < last->first_op + last->n_ops; i++)
+        for (int j = 0; j < VP_MAX_IN; j++) {
+            vp_val v = graph->ops[i].in[j];
+            int producer = v == VP_NONE ? VP_NONE : graph->values[v].producer;
+            int block;
+
+            if (producer == VP_NONE || producer < first->first_op)
+                continue;
+            block = graph->ops[producer].block;
+            if (block != graph->ops[i].block)
+                sets[block - first_block] &= ~(
+                    UINT64_C(1) << (producer - graph->blocks[block].first_op));
+        }
+}

@@ -35,6 +35,11 @@ enum vp_status vp_recompute_tail(const struct vp_graph *graph, int first_block,
                                  int n_blocks, double ratio, uint64_t *sets_out,
                                  struct vp_err *err);
 
+/* Takes operators out of the sets whose results other blocks of the stage read:
+ * recomputation of a block then begins at values that are kept. */
+void vp_recompute_keep_results(const struct vp_graph *graph, int first_block,
+                               int n_blocks, uint64_t *sets);
+
 /* Lines of the blocks, all and those of which `ratio` recomputes the operators.
  * Some lines have no operator (dropout of probability 0), so the second number
  * does not follow from the sets. */

@@ -37,7 +37,7 @@ static int n_planned(const struct vp_plan *plan, bool stream)
     return n < STREAM_MB ? STREAM_MB : n < INT32_MAX ? (int)n : INT32_MAX;
 }
 
-/* Which stages recompute. With sets the partition must have been checked. */
+/* Which stages have an R. With sets the partition must have been checked. */
 static void mark_recomputing(const struct vp_plan *plan, int n_blocks,
                              bool *recompute)
 {
@@ -46,7 +46,9 @@ static void mark_recomputing(const struct vp_plan *plan, int n_blocks,
     for (int s = 0; s < vp_plan_n_stages(plan); s++) {
         int n = plan->partition ? plan->partition[s] : n_blocks;
 
-        if (plan->recompute_sets)
+        if (plan->recompute_in_b)
+            recompute[s] = false;
+        else if (plan->recompute_sets)
             recompute[s] = vp_recompute_any(plan->recompute_sets + first, n);
         else
             recompute[s] = plan->recompute_ratio &&

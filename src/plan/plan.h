@@ -46,6 +46,9 @@ struct vp_plan {
     /* Per block of the model: which of its operators are recomputed, see
      * graph/recompute.h. NULL: by recompute_ratio. */
     const uint64_t *recompute_sets;
+    /* Inside of B, block by block, and not as an action R before it; what a ratio
+     * means then leaves out operators whose results leave their block. */
+    bool recompute_in_b;
     bool keep_all; /* B kernels recompute no outputs for W either */
     /* Per block, likewise: operators whose results wait in memory of the host;
      * and choices per minibatch in flight of a stage. vp_plan_check() refuses

@@ -446,6 +446,7 @@ static const struct field fields[] = {
     { "recompute", "[[0, 1], []]", read_sets, AT(recompute_sets) },
     { "swap", "[[0, 1], []]", read_sets, AT(swap_sets) },
     { "slots", "[{\"recompute\": [[0, 1], []]}]", .read = read_slots },
+    { "recompute_in_backward", "true", read_bool, AT(recompute_in_b) },
     { "keep_all", "true", read_bool, AT(keep_all) },
     { "schedule", "\"1f1b\"", .read = read_schedule },
     { "schedule_memory", "6", read_int, AT(schedule_memory), 2,

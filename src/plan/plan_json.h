@@ -10,6 +10,7 @@
  *   swap                per block, likewise; refused by vp_plan_check()
  *   slots               per minibatch in flight {"recompute": ..., "swap": ...};
  *                       likewise
+ *   recompute_in_backward  bool
  *   keep_all            true: the configuration's recompute is false
  *   schedule            name of a generator
  *   schedule_memory     chunks that a rank may keep

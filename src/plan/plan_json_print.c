@@ -222,6 +222,8 @@ enum vp_status vp_plan_print(const struct vp_plan *plan, int n_blocks,
     print_sets(&b, "recompute", plan->recompute_sets, n_blocks);
     print_sets(&b, "swap", plan->swap_sets, n_blocks);
     print_slots(&b, plan, n_blocks);
+    if (plan->recompute_in_b)
+        print_bool(&b, "recompute_in_backward", true);
     if (plan->keep_all)
         print_bool(&b, "keep_all", true);
     print_schedule(&b, plan);

@@ -48,6 +48,9 @@ static const uint64_t *sets_of(const struct vp_plan *plan,
     if (vp_recompute_tail(&work->graphs[0], spec->first_block, spec->n_blocks,
                           plan->recompute_ratio[stage], sets, &err) != VP_OK)
         vp_bug(__FILE__, __LINE__, "a ratio that was not checked");
+    if (plan->recompute_in_b)
+        vp_recompute_keep_results(&work->graphs[0], spec->first_block,
+                                  spec->n_blocks, sets);
     return sets;
 }
 
@@ -61,6 +64,7 @@ struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
         .first_block = first_block(plan, stage),
         .n_blocks = plan->partition ? plan->partition[stage]
                                     : work->graphs[0].n_blocks,
+        .recompute_in_b = plan->recompute_in_b,
         .keep_all = plan->keep_all,
         .split_w = schedule->split,
         .one_slot = has->n_slots == 1,

@@ -65,8 +65,10 @@ static const char *const noted_keys[] = {
 
 /* What the lists of auto depend on, beside the keys above. */
 static const char *const plan_keys[] = {
-    "schedule_memory", "schedule_costs", "stages",          "chunks",
-    "partition",       "recompute",      "recompute_ratio",
+    "schedule_memory", "schedule_costs",
+    "stages",          "chunks",
+    "partition",       "recompute",
+    "recompute_ratio", "recompute_in_backward",
 };
 
 const char *vp_state_file_name(struct vp_arena *arena,

@@ -113,7 +113,8 @@ enum vp_status vp_compare_simulate(const struct vp_config *config,
     enum vp_status st;
 
     for (int s = 0; s < config->recompute_ratio.n; s++)
-        recompute[s] = config->recompute_ratio.at[s] > 0.0;
+        recompute[s] = config->recompute_ratio.at[s] > 0.0 &&
+                       !config->recompute_in_backward;
     VP_TRY(vp_schedule_make(&sched, &schedule, err));
     st = vp_simulate(
         &schedule,
