@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -294,6 +295,38 @@ static void test_more_machines(void **state)
         fail_msg("batch_size %ld: %s", batch / 2, remedy);
 }
 
+/* ---- Sets of a plan ----------------------------------------------------- */
+
+/* What a plan names is dropped where a ratio is tried in its place. */
+static void test_sets(void **state)
+{
+    static char path[] = "/tmp/vpipe_advice_XXXXXX";
+    static const char plan[] = "{\"partition\": [5, 4], \"recompute_ratio\": "
+                               "[1, 1], \"recompute\": [[0], [], [], [], [], "
+                               "[], [], [], []]}";
+    static const char remedy[] = "why; use batch_size 8 or recompute_ratio 1 "
+                                 "in place of the plan's recompute";
+    const char *const none[] = { NULL };
+    struct seen seen;
+    struct vp_err err;
+    char yaml[512];
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, plan, strlen(plan)), strlen(plan));
+    close(fd);
+    snprintf(yaml, sizeof(yaml), BERT "partition: %s\n", path);
+    assert_string_equal(advise(yaml, vp_advice_remedy, 3 << 20, NULL), remedy);
+    assert_non_null(strstr(advise(yaml, vp_advice_less, 0, NULL),
+                           "a larger recompute_ratio in place of the plan's "
+                           "recompute"));
+    /* A ratio of which nothing is used saves nothing, but is not to blame. */
+    assert_int_equal(dry_run(yaml, none, &seen, &err), VP_OK);
+    assert_string_equal(seen.notice, "");
+    unlink(path);
+}
+
 /* How much a device has is not known: what makes stages smaller. */
 static void test_full_device(void **state)
 {
@@ -384,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_resumed),
         cmocka_unit_test(test_other_reasons),
         cmocka_unit_test(test_more_machines),
+        cmocka_unit_test(test_sets),
         cmocka_unit_test(test_full_device),
         cmocka_unit_test(test_ratios),
     };

@@ -483,6 +483,25 @@ static struct vp_shared_time simulate(const char *more, int n_mb, double cores)
     return out;
 }
 
+/* Sets of a plan are recomputed as ratios are. */
+static void sets_take_their_time(void **state)
+{
+    static char path[] = "/tmp/vpipe_compare_XXXXXX";
+    static const char plan[] = "{\"partition\": [3, 3], \"schedule\": "
+                               "\"gpipe\", \"accumulation_steps\": 4, "
+                               "\"recompute\": [[0], [], [], [], [], [1]]}";
+    char yaml[256];
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, plan, strlen(plan)), strlen(plan));
+    close(fd);
+    snprintf(yaml, sizeof(yaml), "partition: %s\n", path);
+    close_to(simulate(yaml, 4, 2).seconds, 4 * 4 + 3 + 0.5);
+    unlink(path);
+}
+
 static void methods_take_their_time(void **state)
 {
     static const char model_parallel[] = "partition: [3, 3]\n"
@@ -775,6 +794,7 @@ int main(void)
         cmocka_unit_test(what_one_compares_is_allowed),
         cmocka_unit_test(embeddings_are_untied_in_all),
         cmocka_unit_test(data_folders_are_compared_as_such),
+        cmocka_unit_test(sets_take_their_time),
         cmocka_unit_test(methods_take_their_time),
         cmocka_unit_test(the_largest_batch_is_the_largest),
         cmocka_unit_test(nothing_fits_into_a_byte),

@@ -1,5 +1,7 @@
 /* The original's files: plans, placements, modules, folders; the shipped
  * configurations; every refused one; and that text stays text. */
+#include "base/strbuf.h"
+#include "config/buckets.h"
 #include "config/config.h"
 #include "config/json_file.h"
 #include "config/key.h"
@@ -359,6 +361,82 @@ static void test_whole_plan(void **state)
                         "p.json:2: key 'edges' cannot be read from a plan yet; "
                         "remove it, and choose key 'distributed_backend' of "
                         "the configuration");
+}
+
+/* A ratio beside sets would have no effect. */
+static void test_sets_and_ratio(void **state)
+{
+    struct vp_config c;
+
+    (void)state;
+    write_text("p.json", "{\"partition\": [8, 1],\n\"recompute\": [[1], [], [],"
+                         " [], [], [], [], [], []]}\n");
+    assert_string_equal(
+        refused(NINE "partition: p.json\nrecompute_ratio: 0.5\n"),
+        "a.yml:4: key 'recompute_ratio' is set, but key 'recompute' at "
+        "p.json:2 names what is recomputed; remove one");
+    write_text("p.json", "{\"partition\": [8, 1],\n\"recompute\": [[1], [], [],"
+                         " [], [], [], [], [], []],\n"
+                         "\"recompute_ratio\": [0, 0]}\n");
+    load_ok(NINE "partition: p.json\nrecompute_ratio: 0\n", NULL, &c);
+    assert_int_equal(c.recompute_sets[0], 2);
+    vp_config_release(&c);
+}
+
+/* Writes p.json, which recomputes everything in the first `n` blocks. */
+static void write_all_sets(const struct vp_config *config, int n)
+{
+    struct vp_dims dims[VP_MAX_BUCKETS];
+    struct vp_strbuf text = VP_STRBUF_INIT;
+    struct vp_err err = { .text = "" };
+    struct vp_graph graph;
+
+    vp_buckets_make(config, dims);
+    if (vp_model_build(config->model, &config->sizes, dims, &graph, &err) !=
+        VP_OK)
+        fail_msg("%s", err.text);
+    vp_strbuf_adds(&text, "{\"partition\": [3, 3, 3], \"recompute\": [");
+    for (int b = 0; b < graph.n_blocks; b++) {
+        vp_strbuf_adds(&text, b > 0 ? ", [" : "[");
+        for (int i = 0; b < n && i < graph.blocks[b].n_ops; i++)
+            vp_strbuf_addf(&text, i > 0 ? ", %d" : "%d", i);
+        vp_strbuf_adds(&text, "]");
+    }
+    vp_strbuf_adds(&text, "]}");
+    write_text("p.json", vp_strbuf_text(&text));
+    vp_strbuf_release(&text);
+    vp_graph_release(&graph);
+}
+
+/* Schedule auto is made for the costs of what sets of a plan recompute: the same
+ * lists as for ratios that mean the same. */
+static void test_sets_of_auto(void **state)
+{
+    static const char *const ratios[] = { "recompute_ratio=[1, 0, 0]",
+                                          "recompute_ratio=[1, 1, 1]" };
+    struct vp_config by_ratio, by_sets, none;
+
+    (void)state;
+    load_ok(NINE "schedule: auto\naccumulation_steps: 6\n",
+            "partition=[3, 3, 3]", &none);
+    for (int i = 0; i < 2; i++) {
+        write_text("a.yml", NINE "schedule: auto\naccumulation_steps: 6\n"
+                                 "partition: [3, 3, 3]\n");
+        load_file("a.yml", ratios[i], &by_ratio);
+        write_all_sets(&none, i == 0 ? 3 : 9);
+        load_ok(NINE "schedule: auto\naccumulation_steps: 6\n",
+                "partition=p.json", &by_sets);
+        assert_string_equal(by_sets.schedule_text, by_ratio.schedule_text);
+        assert_string_not_equal(by_sets.schedule_text, none.schedule_text);
+        vp_config_release(&by_sets);
+        vp_config_release(&by_ratio);
+    }
+    vp_config_release(&none);
+    write_text("p.json",
+               "{\"partition\": [8, 1], \"recompute\": [[63], [], [], "
+               "[], [], [], [], [], []]}");
+    assert_non_null(strstr(refused(NINE "schedule: auto\npartition: p.json\n"),
+                           "p.json:1: recomputation of block 0: the set "));
 }
 
 /* A placement inside a plan. */
@@ -1699,6 +1777,8 @@ int main(void)
         cmocka_unit_test(test_module_changed),
         cmocka_unit_test(test_plan),
         cmocka_unit_test(test_whole_plan),
+        cmocka_unit_test(test_sets_and_ratio),
+        cmocka_unit_test(test_sets_of_auto),
         cmocka_unit_test(test_placed_plan),
         cmocka_unit_test(test_placement),
         cmocka_unit_test(test_placement_limit),

@@ -13,6 +13,7 @@
 #include <regex.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -72,6 +73,23 @@ static int count_lines(const char *text, const char *pattern)
     return n;
 }
 
+/* ---- Memory that was allocated ------------------------------------------ */
+
+/* See tests/CMakeLists.txt. */
+enum vp_status __real_vp_device_alloc(struct vp_device *device, size_t n_bytes,
+                                      void **out);
+enum vp_status __wrap_vp_device_alloc(struct vp_device *device, size_t n_bytes,
+                                      void **out);
+
+static atomic_llong n_device_bytes;
+
+enum vp_status __wrap_vp_device_alloc(struct vp_device *device, size_t n_bytes,
+                                      void **out)
+{
+    atomic_fetch_add(&n_device_bytes, (long long)n_bytes);
+    return __real_vp_device_alloc(device, n_bytes, out);
+}
+
 /* ---- Runs --------------------------------------------------------------- */
 
 enum { MAX_LINES = 4096 };
@@ -87,6 +105,7 @@ struct heard {
     double losses[64];
     char notices[4096]; /* one line each */
     int ranks[3];       /* the user's numbers */
+    int64_t n_bytes;    /* of all stages, as planned */
     char error[512];
 };
 
@@ -105,6 +124,9 @@ static void hear_start(void *ctx, const struct vp_run_summary *summary)
     (void)ctx;
     for (int r = 0; r < summary->n_ranks && r < 3; r++)
         heard.ranks[r] = summary->rank_numbers ? summary->rank_numbers[r] : -1;
+    for (int s = 0; s < summary->n_stages; s++)
+        heard.n_bytes += summary->stages[s].memory->total *
+                         summary->stages[s].n_ranks;
 }
 
 static void hear_step(void *ctx, const struct vp_step_report *report)
@@ -712,6 +734,42 @@ static void test_folder_of_run(void **state)
     text = read_text(path_of("first", "plan.json"));
     assert_file(path_of("second", "plan.json"), text);
     free(text);
+}
+
+/* A plan that names recomputed operators changes no loss, and the stages take
+ * the memory that was priced for it: less than without. */
+static void test_plan_with_sets(void **state)
+{
+    static const char kept[] = "{\"partition\": [4, 3, 2]}";
+    static const char plan_text[] =
+        "{\"partition\": [4, 3, 2], \"recompute\": [[0, 1], [0, 1, 2, 3], "
+        "[1, 2, 3], [0, 2], [3], [], [0, 1, 2, 3], [1], [0]]}";
+    const char *const texts[] = { kept, plan_text };
+    char path[300];
+    const char *const sets[] = { path, "total_steps=4", "accumulation_steps=4",
+                                 "dropout=0.1", NULL };
+    double losses[2][4];
+    int64_t n_bytes[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "kept" : "sets";
+        FILE *f = fopen(path_of(".", "sets.json"), "w");
+        char *text;
+
+        assert_true(f && fputs(texts[i], f) >= 0 && fclose(f) == 0);
+        snprintf(path, sizeof(path), "partition=%s", path_of(".", "sets.json"));
+        atomic_store(&n_device_bytes, 0);
+        must_run(folder_of(name), NULL, sets);
+        assert_int_equal(atomic_load(&n_device_bytes), heard.n_bytes);
+        n_bytes[i] = heard.n_bytes;
+        memcpy(losses[i], heard.losses, sizeof(losses[i]));
+        text = read_text(path_of(name, "plan.json"));
+        assert_int_equal(strstr(text, "\"recompute\": [") != NULL, i == 1);
+        free(text);
+    }
+    assert_memory_equal(losses[0], losses[1], sizeof(losses[0]));
+    assert_true(n_bytes[1] < n_bytes[0]);
 }
 
 /* A run's plan.json gives the same plan and the same losses, whatever made it. */
@@ -1872,6 +1930,7 @@ int main(void)
         cmocka_unit_test(test_log_groups),
         cmocka_unit_test(test_describe),
         cmocka_unit_test(test_folder_of_run),
+        cmocka_unit_test(test_plan_with_sets),
         cmocka_unit_test(test_plan_given_back),
         cmocka_unit_test(test_checkpoints_of_epochs),
         cmocka_unit_test(test_versions_asp),

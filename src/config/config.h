@@ -110,6 +110,8 @@ struct vp_config {
     struct vp_int_list partition;         /* blocks; empty: one stage */
     bool recompute;                       /* false: ratios count as 0 */
     struct vp_real_list recompute_ratio;  /* empty: nothing is recomputed */
+    /* Of plan_file, per block: see struct vp_plan. NULL: by recompute_ratio. */
+    const uint64_t *recompute_sets;
     const struct vp_placement *placement; /* of config_file, or NULL */
     struct vp_int_list replicas;          /* ranks; empty: one each */
     struct vp_int_list ranks; /* their numbers, by stage; empty: 0, 1, ... */

@@ -221,6 +221,23 @@ static enum vp_status refuse_machine(const struct vp_plan_file *file,
     return VP_OK;
 }
 
+/* Sets of the plan would win over a ratio without a word. */
+static enum vp_status refuse_ratio(const struct vp_config *config,
+                                   struct vp_err *err)
+{
+    const struct vp_plan_file *file = config->plan_file;
+
+    if (!file->plan.recompute_sets ||
+        vp_json_find(file->root, "recompute_ratio") ||
+        !vp_config_given(config, "recompute_ratio"))
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'recompute_ratio' is set, but key 'recompute' "
+                      "at %s:%d names what is recomputed; remove one",
+                      vp_config_place(config, "recompute_ratio"), file->path,
+                      vp_json_find(file->root, "recompute")->key_line);
+}
+
 enum vp_status vp_plan_file_finish(struct vp_config *config, struct vp_err *err)
 {
     const struct vp_plan_file *file = config->plan_file;
@@ -228,6 +245,7 @@ enum vp_status vp_plan_file_finish(struct vp_config *config, struct vp_err *err)
     if (!file)
         return VP_OK;
     VP_TRY(refuse_machine(file, err));
+    VP_TRY(refuse_ratio(config, err));
     if (!file->plan.schedule_text)
         return VP_OK;
     return vp_schedule_file_take(file->path, file->plan.schedule_text, config,

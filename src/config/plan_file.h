@@ -39,7 +39,8 @@ enum vp_status vp_plan_file_compare(const struct vp_key *key,
 
 /* The placement in the file, if there is one: as config_file. */
 enum vp_status vp_plan_file_place(struct vp_config *config, struct vp_err *err);
-/* What no key says: action lists; refuses what a key of the machine decides. */
+/* What no key says: action lists; refuses what a key of the machine decides, and
+ * a recompute_ratio beside sets of the plan. */
 enum vp_status vp_plan_file_finish(struct vp_config *config,
                                    struct vp_err *err);
 

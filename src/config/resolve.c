@@ -353,6 +353,14 @@ static enum vp_status resolve_ratios(struct vp_config *config,
     return VP_OK;
 }
 
+/* With recompute false every activation is kept. */
+static void resolve_sets(struct vp_config *config)
+{
+    config->recompute_sets = config->recompute && config->plan_file
+                                 ? config->plan_file->plan.recompute_sets
+                                 : NULL;
+}
+
 static enum vp_status check_replicas(const struct vp_config *config,
                                      struct vp_err *err)
 {
@@ -566,6 +574,7 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
     VP_TRY(check_partition(config, err));
     VP_TRY(check_placement(config, err));
     VP_TRY(resolve_ratios(config, err));
+    resolve_sets(config);
     VP_TRY(check_replicas(config, err));
     VP_TRY(check_ranks(config, err));
     VP_TRY(check_depths(config, err));
@@ -577,8 +586,6 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
 /* What the keys of a configuration cannot say. */
 static void take_plan(const struct vp_plan *file, struct vp_plan *plan)
 {
-    if (!plan->keep_all) /* which keeps every activation */
-        plan->recompute_sets = file->recompute_sets;
     plan->swap_sets = file->swap_sets;
     plan->slots = file->slots;
     plan->n_slots = file->n_slots;
@@ -597,6 +604,7 @@ void vp_resolve_train(const struct vp_config *config,
     train->plan.n_chunks = config->chunks;
     train->plan.partition = config->partition.at;
     train->plan.recompute_ratio = config->recompute_ratio.at;
+    train->plan.recompute_sets = config->recompute_sets;
     train->plan.keep_all = !config->recompute;
     train->plan.replicas = config->replicas.at;
     train->plan.depth = config->warmup_depths.at;

@@ -3,7 +3,7 @@
 #include "config/keys.h"
 #include "config/resolve.h"
 #include "graph/program.h"
-#include "graph/recompute.h"
+#include "plan/stage_plan.h"
 #include "runtime/state.h"
 #include "sched/schedule.h"
 
@@ -124,7 +124,14 @@ static enum vp_status fill_costs(const struct vp_config *config,
                                  const struct vp_graph *graph,
                                  struct place *place, struct vp_err *err)
 {
-    const struct vp_real_list *ratios = &config->recompute_ratio;
+    const struct vp_plan plan = {
+        .n_stages = config->stages,
+        .n_chunks = config->chunks,
+        .partition = place->partition,
+        .recompute_ratio = config->recompute_ratio.at,
+        .recompute_sets = config->recompute_sets,
+        .recompute_in_b = config->recompute_in_backward,
+    };
     int n = vp_config_n_stages(config), first = 0;
     struct rates rates = rates_of(config, graph);
     uint64_t *sets = calloc((size_t)graph->n_blocks, sizeof(*sets));
@@ -132,23 +139,18 @@ static enum vp_status fill_costs(const struct vp_config *config,
 
     if (!sets)
         vp_err_set(err, st, "schedule auto: out of memory");
+    vp_plan_mark_recomputing(&plan, graph->n_blocks, place->recompute);
     for (int s = 0; s < n && st == VP_OK; s++) {
         struct vp_stage_spec spec = {
             .first_block = first,
             .n_blocks = place->partition[s],
-            .recompute = sets,
+            .recompute = vp_plan_stage_sets(&plan, graph, s, sets),
             .recompute_in_b = config->recompute_in_backward,
             .keep_all = !config->recompute,
             .split_w = true,
         };
-        double ratio = ratios->n > 0 ? ratios->at[s] : 0.0;
 
-        st = vp_recompute_tail(graph, first, spec.n_blocks, ratio, sets, err);
-        if (spec.recompute_in_b && st == VP_OK)
-            vp_recompute_keep_results(graph, first, spec.n_blocks, sets);
-        if (st == VP_OK)
-            st = stage_costs(graph, &spec, &rates, &place->stages[s], err);
-        place->recompute[s] = ratio > 0.0 && !spec.recompute_in_b;
+        st = stage_costs(graph, &spec, &rates, &place->stages[s], err);
         first += spec.n_blocks;
     }
     free(sets);
@@ -266,7 +268,10 @@ static enum vp_status choose(struct vp_config *config,
     char *text = NULL;
     int n, best = 0;
 
-    VP_TRY(fill_places(config, graph, places, scheds, &n, err));
+    st = fill_places(config, graph, places, scheds, &n, err);
+    if (st == VP_ERR_INVALID) /* sets of a plan that do not fit the model */
+        vp_err_prefix(err, "%s", vp_config_place(config, "partition"));
+    VP_TRY(st);
     st = vp_schedule_make_best(scheds, n, &schedule, &best, err);
     if (st != VP_OK) {
         vp_err_prefix(err, "%s", vp_config_place(config, "schedule"));

@@ -32,6 +32,7 @@ static void cut_anew(struct vp_config *config, int n, double *ratios)
     config->schedule_file = NULL;
     config->schedule_text = NULL;
     config->plan_file = NULL;
+    config->recompute_sets = NULL;
     if (config->distributed_backend != VP_TRANSPORT_NCCL)
         config->distributed_backend = VP_TRANSPORT_MPI;
 }

@@ -37,9 +37,8 @@ static int n_planned(const struct vp_plan *plan, bool stream)
     return n < STREAM_MB ? STREAM_MB : n < INT32_MAX ? (int)n : INT32_MAX;
 }
 
-/* Which stages have an R. With sets the partition must have been checked. */
-static void mark_recomputing(const struct vp_plan *plan, int n_blocks,
-                             bool *recompute)
+void vp_plan_mark_recomputing(const struct vp_plan *plan, int n_blocks,
+                              bool recompute_out[VP_MAX_STAGES])
 {
     int first = 0;
 
@@ -47,12 +46,13 @@ static void mark_recomputing(const struct vp_plan *plan, int n_blocks,
         int n = plan->partition ? plan->partition[s] : n_blocks;
 
         if (plan->recompute_in_b)
-            recompute[s] = false;
+            recompute_out[s] = false;
         else if (plan->recompute_sets)
-            recompute[s] = vp_recompute_any(plan->recompute_sets + first, n);
+            recompute_out[s] = vp_recompute_any(plan->recompute_sets + first,
+                                                n);
         else
-            recompute[s] = plan->recompute_ratio &&
-                           plan->recompute_ratio[s] > 0.0;
+            recompute_out[s] = plan->recompute_ratio &&
+                               plan->recompute_ratio[s] > 0.0;
         first += n;
     }
 }
@@ -63,7 +63,7 @@ struct vp_sched_config vp_plan_sched_config(const struct vp_plan *plan,
 {
     const struct vp_generator *generator = generator_of(plan);
 
-    mark_recomputing(plan, n_blocks, recompute);
+    vp_plan_mark_recomputing(plan, n_blocks, recompute);
     return (struct vp_sched_config){
         .name = generator->name,
         .n_stages = at_least_one(plan->n_stages),

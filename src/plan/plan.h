@@ -80,6 +80,11 @@ typedef void (*vp_plan_mistake_fn)(void *ctx, const struct vp_err *mistake);
 int vp_plan_check(const struct vp_plan *plan, const struct vp_graph *graph,
                   vp_plan_mistake_fn report, void *ctx);
 
+/* Says for every stage whether it has an action R. With sets, the partition must
+ * have been checked; `n_blocks` of the model. */
+void vp_plan_mark_recomputing(const struct vp_plan *plan, int n_blocks,
+                              bool recompute_out[VP_MAX_STAGES]);
+
 /* What a generator is asked for. A stream is proven and simulated on as many
  * minibatches as show every deadlock. `recompute` is filled and borrowed. The
  * schedule's name must be known; `n_blocks` of the model. */

@@ -34,23 +34,23 @@ static int first_block(const struct vp_plan *plan, int stage)
     return block;
 }
 
-/* The plan's own, or `sets` filled by the ratio of the stage. */
-static const uint64_t *sets_of(const struct vp_plan *plan,
-                               const struct vp_workload *work, int stage,
-                               const struct vp_stage_spec *spec, uint64_t *sets)
+const uint64_t *vp_plan_stage_sets(const struct vp_plan *plan,
+                                   const struct vp_graph *graph, int stage,
+                                   uint64_t *sets)
 {
+    int first = first_block(plan, stage);
+    int n = plan->partition ? plan->partition[stage] : graph->n_blocks;
     struct vp_err err;
 
     if (plan->recompute_sets)
-        return plan->recompute_sets + spec->first_block;
+        return plan->recompute_sets + first;
     if (!plan->recompute_ratio)
         return NULL;
-    if (vp_recompute_tail(&work->graphs[0], spec->first_block, spec->n_blocks,
-                          plan->recompute_ratio[stage], sets, &err) != VP_OK)
+    if (vp_recompute_tail(graph, first, n, plan->recompute_ratio[stage], sets,
+                          &err) != VP_OK)
         vp_bug(__FILE__, __LINE__, "a ratio that was not checked");
     if (plan->recompute_in_b)
-        vp_recompute_keep_results(&work->graphs[0], spec->first_block,
-                                  spec->n_blocks, sets);
+        vp_recompute_keep_results(graph, first, n, sets);
     return sets;
 }
 
@@ -71,7 +71,7 @@ struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
         .w_linger = work->device.w_linger,
     };
 
-    spec.recompute = sets_of(plan, work, stage, &spec, sets);
+    spec.recompute = vp_plan_stage_sets(plan, &work->graphs[0], stage, sets);
     if (has->n_replicas > 1)
         spec.bundle_bytes = plan->bundle_bytes ? plan->bundle_bytes
                                                : BUNDLE_BYTES;

@@ -76,6 +76,13 @@ struct vp_stage_plan {
     struct vp_memory memory; /* of one replica */
 };
 
+/* The operators of a stage that are recomputed, per block (graph/recompute.h):
+ * the plan's own sets, or `sets`, filled by the ratio of the stage. `sets` has
+ * room for an entry per block of the stage. NULL: none. */
+const uint64_t *vp_plan_stage_sets(const struct vp_plan *plan,
+                                   const struct vp_graph *graph, int stage,
+                                   uint64_t *sets);
+
 /* The spec and shape of a stage. `schedule` is that of the plan, which passed
  * vp_plan_make_schedule(). The spec borrows `sets`, which has room for an entry
  * per block of the stage. */

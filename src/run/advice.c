@@ -110,7 +110,7 @@ static int64_t find_batch(const struct vp_config *config,
     return 0;
 }
 
-/* One ratio for all stages. */
+/* One ratio for all stages, in place of the sets of a plan. */
 static struct vp_config with_ratio(const struct vp_config *config, double ratio,
                                    double all[VP_MAX_STAGES])
 {
@@ -120,6 +120,7 @@ static struct vp_config with_ratio(const struct vp_config *config, double ratio,
     for (int s = 0; s < n; s++)
         all[s] = ratio;
     copy.recompute = true;
+    copy.recompute_sets = NULL;
     copy.recompute_ratio = (struct vp_real_list){ .at = all, .n = n };
     return copy;
 }
@@ -251,6 +252,12 @@ static bool is_one_stage_enough(const struct vp_config *config,
            config->chunks == 1 && (size_t)now->saved <= vp_host_memory("");
 }
 
+/* Sets of a plan win over a ratio, so they must go. */
+static const char *in_place(const struct vp_config *config)
+{
+    return config->recompute_sets ? " in place of the plan's recompute" : "";
+}
+
 static void find_remedies(const struct vp_config *config,
                           const struct vp_train_config *like,
                           const struct outcome *now, struct remedies *out)
@@ -262,8 +269,9 @@ static void find_remedies(const struct vp_config *config,
     if (batch > 0)
         add(out, "batch_size %lld", (long long)batch);
     if (ratio > 0.0)
-        add(out, "%srecompute_ratio %g",
-            config->recompute ? "" : "recompute true with ", ratio);
+        add(out, "%srecompute_ratio %g%s",
+            config->recompute ? "" : "recompute true with ", ratio,
+            in_place(config));
     if (n > 0)
         add(out, "stages %d", n);
     if (is_one_thread_enough(config, like))
@@ -282,8 +290,8 @@ static void add_last_resort(const struct vp_config *config,
     int64_t batch = find_batch(&copy, like);
 
     if (batch > 0)
-        vp_strbuf_addf(out, "use batch_size %lld with recompute_ratio 1",
-                       (long long)batch);
+        vp_strbuf_addf(out, "use batch_size %lld with recompute_ratio 1%s",
+                       (long long)batch, in_place(config));
     else
         vp_strbuf_addf(out, "no batch_size or recompute_ratio makes it fit: %s",
                        lack == VP_LACK_LIMIT ? "raise memory_limit"
@@ -343,7 +351,7 @@ void vp_advice_less(const struct vp_config *config,
         add(&remedies, "a smaller batch_size");
     ratio = with_ratio(config, 1.0, all);
     if (is_smaller(&ratio, &like, now.peak))
-        add(&remedies, "a larger recompute_ratio");
+        add(&remedies, "a larger recompute_ratio%s", in_place(config));
     if (cut_anew(config, 2 * config->stages, &stages) &&
         is_smaller(&stages, &like, now.peak))
         add(&remedies, "more stages");
@@ -403,7 +411,7 @@ bool vp_advice_ratios(const struct vp_config *config,
     struct vp_strbuf text = VP_STRBUF_INIT;
     int n = 0;
 
-    if (!has_ratio(config))
+    if (!has_ratio(config) || config->recompute_sets)
         return false;
     if (!price(like, &with))
         return false;

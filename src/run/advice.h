@@ -26,7 +26,7 @@ enum vp_status vp_advice_explain(const struct vp_config *config,
                                  enum vp_status st, struct vp_err *err);
 
 /* Writes a line about the stages whose recompute_ratio saves no memory; false if
- * there are none. `stages` as planned. */
+ * there are none, or a plan names what is recomputed. `stages` as planned. */
 bool vp_advice_ratios(const struct vp_config *config,
                       const struct vp_train_config *train,
                       const struct vp_run_stage *stages, struct vp_err *line);

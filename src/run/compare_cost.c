@@ -2,6 +2,9 @@
  * time, the simulator, and the cores that ranks share. */
 #include "run/compare.h"
 
+#include "config/resolve.h"
+#include "runtime/train_config.h"
+
 #include <stdlib.h>
 
 /* ---- Costs -------------------------------------------------------------- */
@@ -92,29 +95,20 @@ enum vp_status vp_compare_simulate(const struct vp_config *config,
                                    double n_cores, struct vp_shared_time *out,
                                    struct vp_err *err)
 {
-    bool asp = config->sync_mode == VP_SYNC_ASP;
-    bool recompute[VP_MAX_STAGES] = { false };
-    struct vp_sched_config sched = {
-        .name = vp_generator_at(config->schedule)->name,
-        .n_stages = config->stages,
-        .n_chunks = config->chunks,
-        .v_shape = config->schedule_v,
-        .memory = config->schedule_text ? 0 : config->schedule_memory,
-        .text = config->schedule_text,
-        .n_mb = asp ? n_mb : config->accumulation_steps,
-        .replicas = config->replicas.at,
-        .depth = config->warmup_depths.at,
-        .recompute = recompute,
-        .early_recompute = config->early_recompute,
-        .global_norm = !asp,
-    };
+    struct vp_train_config train = { .graphs = NULL };
+    int n_blocks = (int)config->model->n_blocks(&config->sizes);
+    bool recompute[VP_MAX_STAGES];
+    struct vp_sched_config sched;
     struct vp_schedule schedule = { .actions = NULL };
     struct vp_timing timing;
     enum vp_status st;
 
-    for (int s = 0; s < config->recompute_ratio.n; s++)
-        recompute[s] = config->recompute_ratio.at[s] > 0.0 &&
-                       !config->recompute_in_backward;
+    vp_resolve_train(config, &train);
+    sched = vp_plan_sched_config(&train.plan, n_blocks, recompute);
+    if (config->sync_mode == VP_SYNC_ASP)
+        sched.n_mb = n_mb;
+    if (sched.text)
+        sched.memory = 0;
     VP_TRY(vp_schedule_make(&sched, &schedule, err));
     st = vp_simulate(
         &schedule,
