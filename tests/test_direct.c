@@ -3,8 +3,11 @@
  * between them.
  *
  *   mpirun -n 2 test_direct bsp              with VPIPE_LIBRARIES where that is
- */
+ *
+ * With `mpi` after that, devices do not reach each other: all that passes through
+ * memory of the host is allocated as it was priced. */
 #include "comm/comm.h"
+#include "runtime/fit.h"
 #include "trainlib.h"
 
 #include <dlfcn.h>
@@ -25,6 +28,15 @@ static void *own_handle(struct vp_stream *stream)
     return stream;
 }
 
+static atomic_llong n_host_bytes;
+
+static enum vp_status counting_host_alloc(struct vp_device *device, size_t n,
+                                          void **out)
+{
+    atomic_fetch_add(&n_host_bytes, (long long)n);
+    return vp_backend_cpu.device->host_alloc(device, n, out);
+}
+
 static struct vp_backend_ops reaching(void)
 {
     static struct vp_device_ops device;
@@ -33,6 +45,7 @@ static struct vp_backend_ops reaching(void)
     device = *ops.device;
     device.host_memory = false;
     device.stream_handle = own_handle;
+    device.host_alloc = counting_host_alloc;
     ops.device = &device;
     ops.address = own_address;
     return ops;
@@ -71,6 +84,7 @@ static const struct example {
 
 static const struct example *example;
 static struct vp_world *world;
+static bool direct;
 
 static struct setup setup_of(const struct vp_backend_ops *device)
 {
@@ -93,6 +107,40 @@ static struct setup setup_of(const struct vp_backend_ops *device)
     return setup;
 }
 
+/* Memory of the device and of the host is what a plan that names the transports
+ * is priced at, without world or device. */
+static void check_price(const struct run *run)
+{
+    enum vp_edge_kind kind = direct ? VP_EDGE_DEVICE : VP_EDGE_HOST;
+    enum vp_edge_kind edges[] = { kind, kind, kind, kind };
+    struct vp_train_config config = run->config;
+    struct vp_priced_plan priced;
+    struct vp_err err = { .text = "" };
+    int64_t device = 0, host = 0;
+
+    config.world = NULL;
+    config.plan.edges = config.plan.replica_edges = edges;
+    config.plan.tie_edge = kind;
+    config.backend_config.plan_only = true;
+    if (vp_priced_plan_make(&config, &priced, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    for (int s = 0; s < priced.schedule.n_stages; s++) {
+        const struct vp_schedule_stage *stage = &priced.schedule.stages[s];
+
+        assert_int_equal(priced.stages[s].staging,
+                         vp_trainer_prices(run->trainer)[s].staging);
+        if (self.index < stage->first_rank ||
+            self.index >= stage->first_rank + stage->n_replicas)
+            continue;
+        device += priced.stages[s].memory.total;
+        host += priced.stages[s].staging;
+    }
+    if (!direct) /* NCCL connects with memory of its own, and frees it */
+        assert_int_equal(atomic_load(&n_device_bytes), device);
+    assert_int_equal(atomic_load(&n_host_bytes), host);
+    vp_priced_plan_release(&priced);
+}
+
 static void processes_give_the_bits_of_threads(void **state)
 {
     struct vp_backend_ops device = reaching();
@@ -108,11 +156,13 @@ static void processes_give_the_bits_of_threads(void **state)
     train(&threads, &setup);
     world = joined;
     setup = setup_of(&device);
+    atomic_store(&n_host_bytes, 0);
     if (run_create(&processes, &setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);
     assert_string_equal(vp_world_why_not(world), "");
-    assert_true(vp_world_is_direct(world, 0, 1));
-    before = bytes_sent();
+    assert_true(vp_world_is_direct(world, 0, 1) == direct);
+    check_price(&processes);
+    before = direct ? bytes_sent() : 0;
     if (vp_trainer_is_lead(processes.trainer)) {
         assert_int_equal(vp_trainer_run(processes.trainer, setup.n_steps,
                                         keep_step, &processes, &err),
@@ -127,7 +177,8 @@ static void processes_give_the_bits_of_threads(void **state)
         assert_int_equal(vp_trainer_follow(processes.trainer, NULL, &err),
                          VP_OK);
     /* All that a stage or replica tells another one is more than this. */
-    assert_true(bytes_sent() - before > 4000L * setup.n_steps);
+    if (direct)
+        assert_true(bytes_sent() - before > 4000L * setup.n_steps);
     run_free(&processes);
 }
 
@@ -140,7 +191,7 @@ static int number(const char *name, const char *other)
     return text ? (int)strtol(text, NULL, 10) : -1;
 }
 
-static bool join(const char *name)
+static bool join(const char *name, const char *transport)
 {
     static const int order[] = { 0, 1, 2, 3 };
     struct vp_err err = { .text = "" };
@@ -155,7 +206,7 @@ static bool join(const char *name)
               stderr);
         return false;
     }
-    if (vp_world_join("nccl", &self, self.n, order, &world, &err) != VP_OK)
+    if (vp_world_join(transport, &self, self.n, order, &world, &err) != VP_OK)
         fprintf(stderr, "%s\n", err.text);
     return world;
 }
@@ -169,7 +220,8 @@ int main(int argc, char **argv)
 
     if (argc < 2)
         return 0; /* for processes only */
-    if (!join(argv[1]))
+    direct = argc < 3;
+    if (!join(argv[1], direct ? "nccl" : argv[2]))
         return 1;
     n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     vp_world_free(world);

@@ -465,6 +465,43 @@ static void test_placed_plan(void **state)
     vp_config_release(&c);
 }
 
+/* Transports of messages and of gradients: none within a process, the host's
+ * memory for MPI and for ranks that share a GPU, else from GPU to GPU. */
+static void test_edges(void **state)
+{
+    struct vp_train_config train = { .plan.n_stages = 0 };
+    struct vp_config c;
+
+    (void)state;
+    load_ok(NINE "stages: 3\nreplicas: [1, 2, 1]\n", NULL, &c);
+    assert_null(c.edges);
+    assert_null(c.replica_edges);
+    assert_int_equal(c.tie_edge, VP_EDGE_LOCAL);
+    vp_config_release(&c);
+    load_ok(NINE "stages: 3\nreplicas: [1, 2, 1]\n", "distributed_backend=mpi",
+            &c);
+    vp_resolve_train(&c, &train);
+    for (int s = 0; s < 3; s++)
+        assert_int_equal(train.plan.replica_edges[s],
+                         s == 1 ? VP_EDGE_HOST : VP_EDGE_LOCAL);
+    assert_int_equal(train.plan.edges[1], VP_EDGE_HOST);
+    assert_int_equal(train.plan.tie_edge, VP_EDGE_HOST);
+    vp_config_release(&c);
+    load_ok(NINE "replicas: [2]\ndevice: cuda\n", "distributed_backend=nccl",
+            &c);
+    assert_null(c.edges);
+    assert_int_equal(c.replica_edges[0], VP_EDGE_DEVICE);
+    assert_int_equal(c.tie_edge, VP_EDGE_DEVICE);
+    vp_config_release(&c);
+    load_ok(NINE "stages: 2\nreplicas: [1, 2]\ndevice: cuda\n"
+                 "machines: ['a:0', 'b:0', 'b:0']\n",
+            "distributed_backend=nccl", &c);
+    assert_int_equal(c.edges[0], VP_EDGE_DEVICE);
+    assert_int_equal(c.replica_edges[1], VP_EDGE_HOST);
+    assert_int_equal(c.tie_edge, VP_EDGE_HOST);
+    vp_config_release(&c);
+}
+
 /* ---- Placements --------------------------------------------------------- */
 
 static void test_placement(void **state)
@@ -1780,6 +1817,7 @@ int main(void)
         cmocka_unit_test(test_sets_and_ratio),
         cmocka_unit_test(test_sets_of_auto),
         cmocka_unit_test(test_placed_plan),
+        cmocka_unit_test(test_edges),
         cmocka_unit_test(test_placement),
         cmocka_unit_test(test_placement_limit),
         cmocka_unit_test(test_modules_are_blocks),

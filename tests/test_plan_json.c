@@ -74,6 +74,10 @@ static const struct vp_plan full = {
     .tensor_parallel = 2,
     .edges = (const enum vp_edge_kind[]){ VP_EDGE_LOCAL, VP_EDGE_HOST,
                                           VP_EDGE_DEVICE },
+    .replica_edges = (const enum vp_edge_kind[]){ VP_EDGE_LOCAL, VP_EDGE_HOST,
+                                                  VP_EDGE_LOCAL,
+                                                  VP_EDGE_DEVICE },
+    .tie_edge = VP_EDGE_HOST,
     .compress = true,
     .bundle_bytes = 4096,
 };
@@ -106,6 +110,8 @@ static const char full_text[] =
     "    \"devices\": [0, 1, 0],\n"
     "    \"tensor_parallel\": 2,\n"
     "    \"edges\": [\"local\", \"host\", \"device\"],\n"
+    "    \"replica_edges\": [\"local\", \"host\", \"local\", \"device\"],\n"
+    "    \"tie_edge\": \"host\",\n"
     "    \"compress_activations\": true,\n"
     "    \"bundle_bytes\": 4096,\n"
     "    \"forecast\": {\"memory\": [1, 2, 3, 4], \"bubble\": 0.125}\n"
@@ -157,7 +163,7 @@ struct drawn {
     int ranks[MAX_RANKS], devices[MAX_RANKS];
     double ratio[MAX_STAGES];
     uint64_t sets[MAX_BLOCKS], swap[MAX_BLOCKS];
-    enum vp_edge_kind edges[MAX_STAGES];
+    enum vp_edge_kind edges[MAX_STAGES], replica_edges[MAX_STAGES];
     struct vp_plan_slot slots[3];
 };
 
@@ -180,6 +186,7 @@ static void draw_arrays(struct drawn *d)
         d->n_blocks += d->partition[s];
         d->ratio[s] = rand_below(3) ? rand_below(1000) / 999.0 : 1;
         d->edges[s] = (enum vp_edge_kind)rand_below(3);
+        d->replica_edges[s] = (enum vp_edge_kind)rand_below(3);
     }
     for (int s = 0; s < plan->n_stages; s++) {
         d->replicas[s] = 1 + rand_below(5);
@@ -226,6 +233,8 @@ static void draw_plan(struct drawn *d)
         .devices = rand_below(2) ? d->devices : NULL,
         .tensor_parallel = 1 + rand_below(2),
         .edges = rand_below(2) ? d->edges : NULL,
+        .replica_edges = rand_below(2) ? d->replica_edges : NULL,
+        .tie_edge = (enum vp_edge_kind)rand_below(3),
         .compress = rand_below(2),
         .bundle_bytes = rand_below(2) ? 1 + rand_below(1 << 30) : 0,
     };
@@ -277,6 +286,8 @@ static void assert_same(const struct drawn *d, const struct vp_plan *b)
     SAME_ARRAY(devices, d->n_ranks);
     SAME(tensor_parallel);
     SAME_ARRAY(edges, vp_plan_n_stages(a) - 1);
+    SAME_ARRAY(replica_edges, vp_plan_n_stages(a));
+    SAME(tie_edge);
     SAME(compress);
     SAME(bundle_bytes);
 }
@@ -461,6 +472,12 @@ static void refused_files(void **state)
           "p.json:1:33: key 'edges' has the quoted text 'tcp' as entry 1; "
           "write local, host or device, for example '\"edges\": [\"local\", "
           "\"host\"]'" },
+        { "{\"partition\": [1, 1], \"replica_edges\": [\"local\"]}",
+          "p.json:1:40: key 'replica_edges' has 1 entry for 2 stages; give one "
+          "each" },
+        { "{\"partition\": [1, 1], \"tie_edge\": \"mpi\"}",
+          "p.json:1:35: key 'tie_edge' must be local, host or device, not the "
+          "quoted text 'mpi'; write for example '\"tie_edge\": \"host\"'" },
         { "{\"partition\": [1, 1], \"edges\": [\"local\", \"local\"]}",
           "p.json:1:32: key 'edges' has 2 entries for 1 edge; give one each" },
         { "{\"partition\": [1], \"bundle_bytes\": \"2M\"}",

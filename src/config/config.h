@@ -133,9 +133,10 @@ struct vp_config {
     size_t memory_limit;    /* bytes per stage; 0: none */
     enum vp_transport distributed_backend;
     struct vp_machine_list machines; /* by number of rank; may be empty */
-    const enum vp_edge_kind *edges;  /* as in struct vp_plan */
-    const char *network_interface;   /* between hosts; NULL: any */
-    const char *container;           /* an image, or NULL */
+    const enum vp_edge_kind *edges, *replica_edges; /* as in struct vp_plan */
+    enum vp_edge_kind tie_edge;
+    const char *network_interface; /* between hosts; NULL: any */
+    const char *container;         /* an image, or NULL */
     /* run */
     const char *log_directory;
     bool forward_only;  /* evaluate, do not train */

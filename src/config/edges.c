@@ -35,15 +35,32 @@ static bool have_one_gpu(const struct vp_config *config, int a, int b)
     return x->device == y->device && strcmp(x->host, y->host) == 0;
 }
 
-/* GPUs reach each other directly if all pairs of two stages do. */
-static bool are_direct(const struct vp_config *config, struct place a,
-                       struct place b)
+/* GPUs reach each other directly if all pairs of different ranks do. */
+static enum vp_edge_kind edge_of(const struct vp_config *config, struct place a,
+                                 struct place b)
 {
-    for (int i = 0; i < a.n; i++)
-        for (int j = 0; j < b.n; j++)
-            if (have_one_gpu(config, a.first + i, b.first + j))
-                return false;
-    return config->distributed_backend == VP_TRANSPORT_NCCL;
+    for (int i = a.first; i < a.first + a.n; i++)
+        for (int j = b.first; j < b.first + b.n; j++)
+            if (i != j && have_one_gpu(config, i, j))
+                return VP_EDGE_HOST;
+    return config->distributed_backend == VP_TRANSPORT_NCCL ? VP_EDGE_DEVICE
+                                                            : VP_EDGE_HOST;
+}
+
+/* Which ranks have tied weights is not known here: all of them are looked at. */
+static void resolve_sums(struct vp_config *config,
+                         enum vp_edge_kind *replica_edges)
+{
+    struct place all = { 0, vp_config_n_ranks(config) };
+
+    for (int s = 0; s < vp_config_n_stages(config); s++) {
+        struct place ranks = place_of(config, s);
+
+        if (ranks.n > 1)
+            replica_edges[s] = edge_of(config, ranks, ranks);
+    }
+    config->replica_edges = replica_edges;
+    config->tie_edge = edge_of(config, all, all);
 }
 
 enum vp_status vp_edges_resolve(struct vp_config *config, struct vp_err *err)
@@ -51,22 +68,22 @@ enum vp_status vp_edges_resolve(struct vp_config *config, struct vp_err *err)
     int n = vp_config_n_stages(config);
     enum vp_edge_kind *edges;
 
-    config->edges = NULL;
-    if (!vp_config_is_distributed(config) || n == 1)
+    config->edges = config->replica_edges = NULL;
+    config->tie_edge = VP_EDGE_LOCAL;
+    if (!vp_config_is_distributed(config))
         return VP_OK;
-    edges = vp_arena_alloc(&config->arena, (size_t)n * sizeof(*edges));
+    edges = vp_arena_alloc(&config->arena, 2 * (size_t)n * sizeof(*edges));
     if (!edges)
         return vp_err_set(err, VP_ERR_NOMEM,
                           "%s: out of memory; close other programs",
                           config->path);
+    resolve_sums(config, edges + n);
     for (int s = 0; s + 1 < n; s++) {
         struct place a = place_of(config, s), b = place_of(config, s + 1);
 
-        if (a.first == b.first)
-            edges[s] = VP_EDGE_LOCAL;
-        else
-            edges[s] = are_direct(config, a, b) ? VP_EDGE_DEVICE : VP_EDGE_HOST;
+        edges[s] = a.first == b.first ? VP_EDGE_LOCAL : edge_of(config, a, b);
     }
-    config->edges = edges;
+    if (n > 1)
+        config->edges = edges;
     return VP_OK;
 }

@@ -203,6 +203,7 @@ enum vp_status vp_plan_file_place(struct vp_config *config, struct vp_err *err)
 static enum vp_status refuse_machine(const struct vp_plan_file *file,
                                      struct vp_err *err)
 {
+    static const char *const edges[] = { "edges", "replica_edges", "tie_edge" };
     const struct vp_yaml_node *node = vp_json_find(file->root, "devices");
 
     if (node)
@@ -211,13 +212,15 @@ static enum vp_status refuse_machine(const struct vp_plan_file *file,
                           "yet; remove it, and write host:device of every rank "
                           "as key 'machines' of the configuration",
                           file->path, node->key_line);
-    node = vp_json_find(file->root, "edges");
-    if (node)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s:%d: key 'edges' cannot be read from a plan yet; "
-                          "remove it, and choose key 'distributed_backend' of "
-                          "the configuration",
-                          file->path, node->key_line);
+    for (size_t i = 0; i < VP_COUNT_OF(edges); i++) {
+        node = vp_json_find(file->root, edges[i]);
+        if (node)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s:%d: key '%s' cannot be read from a plan yet; "
+                              "remove it, and choose key 'distributed_backend' "
+                              "of the configuration",
+                              file->path, node->key_line, edges[i]);
+    }
     return VP_OK;
 }
 

@@ -614,6 +614,8 @@ void vp_resolve_train(const struct vp_config *config,
     train->fast_sums = config->fast_reduce;
     train->plan.compress = config->compress_activations;
     train->plan.edges = config->edges;
+    train->plan.replica_edges = config->replica_edges;
+    train->plan.tie_edge = config->tie_edge;
     train->plan.accumulation_steps = config->accumulation_steps;
     train->plan.ranks = config->ranks.at;
     train->plan.tensor_parallel = config->mp_size;

@@ -10,7 +10,7 @@
 
 #define VP_MAX_STAGES 64 /* chunks included */
 
-/* How messages between two neighbouring stages travel. */
+/* How ranks exchange messages and gradients. */
 enum vp_edge_kind {
     VP_EDGE_LOCAL,  /* handed over within a process */
     VP_EDGE_HOST,   /* to another process, through memory of the host */
@@ -66,7 +66,11 @@ struct vp_plan {
 
     /* Messages and sums. */
     const enum vp_edge_kind *edges; /* from stage s to s + 1; NULL: all local */
-    bool compress;                  /* floats travel between stages as BF16 */
+    /* How gradients are added: among the replicas of a stage, NULL: all local;
+     * and among ranks with uses of the same tied weights. */
+    const enum vp_edge_kind *replica_edges;
+    enum vp_edge_kind tie_edge;
+    bool compress;        /* floats travel between stages as BF16 */
     int64_t bundle_bytes; /* gradients that replicas add at once; 0: 2 MiB */
 };
 

@@ -26,7 +26,8 @@ struct reader {
     struct vp_arena *arena;
     struct vp_err *err;
     struct vp_plan plan;
-    struct list partition, ratios, replicas, depths, ranks, devices, edges;
+    struct list partition, ratios, replicas, depths, ranks, devices, edges,
+        replica_edges;
 };
 
 struct field {
@@ -286,35 +287,49 @@ static enum vp_status read_ratios(struct reader *r, const struct field *field,
     return VP_OK;
 }
 
-static enum vp_status read_edges(struct reader *r, const struct field *field,
-                                 const struct vp_yaml_node *node)
+static bool to_edge(const struct vp_yaml_node *node, enum vp_edge_kind *out)
 {
     static const char *const words[] = {
         [VP_EDGE_LOCAL] = "local",
         [VP_EDGE_HOST] = "host",
         [VP_EDGE_DEVICE] = "device",
     };
+
+    for (size_t w = 0; w < VP_COUNT_OF(words); w++)
+        if (node->kind == VP_YAML_SCALAR && strcmp(node->text, words[w]) == 0) {
+            *out = (enum vp_edge_kind)w;
+            return true;
+        }
+    return false;
+}
+
+static enum vp_status read_edge(struct reader *r, const struct field *field,
+                                const struct vp_yaml_node *node)
+{
+    if (!to_edge(node, &r->plan.tie_edge))
+        return refuse(r, field, node, "local, host or device");
+    return VP_OK;
+}
+
+static enum vp_status read_edges(struct reader *r, const struct field *field,
+                                 const struct vp_yaml_node *node)
+{
     const struct vp_yaml_node *item;
     enum vp_edge_kind *at;
     int i = 0;
 
     VP_TRY(begin_list(r, field, node,
-                      "a list with an entry per pair of "
-                      "neighbouring stages"));
-    at = vp_arena_alloc(r->arena, (size_t)r->edges.n * sizeof(*at));
+                      field->offset == offsetof(struct vp_plan, edges)
+                          ? "a list with an entry per pair of neighbouring "
+                            "stages"
+                          : "a list with an entry per stage"));
+    at = vp_arena_alloc(r->arena, (size_t)list_length(r, field) * sizeof(*at));
     if (!at)
         return no_memory(r);
-    for (item = node->child; item; item = item->next, i++) {
-        size_t w = 0;
-
-        while (item->kind == VP_YAML_SCALAR && w < VP_COUNT_OF(words) &&
-               strcmp(item->text, words[w]) != 0)
-            w++;
-        if (item->kind != VP_YAML_SCALAR || w == VP_COUNT_OF(words))
+    for (item = node->child; item; item = item->next, i++)
+        if (!to_edge(item, &at[i]))
             return refuse_item(r, field, item, i, "local, host or device");
-        at[i] = (enum vp_edge_kind)w;
-    }
-    r->plan.edges = at;
+    *(const enum vp_edge_kind **)((char *)&r->plan + field->offset) = at;
     return VP_OK;
 }
 
@@ -468,7 +483,10 @@ static const struct field fields[] = {
     { "devices", "[0, 1, 2, 3]", read_ints, AT(devices), 0, MAX_RANKS - 1,
       LIST(devices) },
     { "tensor_parallel", "1", read_int, AT(tensor_parallel), 1, MAX_RANKS },
-    { "edges", "[\"local\", \"host\"]", read_edges, LIST(edges) },
+    { "edges", "[\"local\", \"host\"]", read_edges, AT(edges), LIST(edges) },
+    { "replica_edges", "[\"local\", \"host\"]", read_edges, AT(replica_edges),
+      LIST(replica_edges) },
+    { "tie_edge", "\"host\"", .read = read_edge },
     { "compress_activations", "false", read_bool, AT(compress) },
     { "bundle_bytes", "2097152", read_bytes, .min = 1, .max = INT64_MAX },
     { "forecast", "{}", .read = read_over },
@@ -545,6 +563,7 @@ static enum vp_status check_lengths(struct reader *r)
         n_ranks += r->plan.replicas ? r->plan.replicas[s] : 1;
     VP_TRY(check_length(r, &r->ranks, n_ranks, "rank"));
     VP_TRY(check_length(r, &r->devices, n_ranks, "rank"));
+    VP_TRY(check_length(r, &r->replica_edges, r->partition.n, "stage"));
     return check_length(r, &r->edges, r->partition.n - 1, "edge");
 }
 

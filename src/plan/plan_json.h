@@ -24,6 +24,8 @@
  *   ranks, devices      per rank
  *   tensor_parallel     1
  *   edges               "local", "host" or "device", from each stage to the next
+ *   replica_edges       likewise, among the replicas of each stage
+ *   tie_edge            likewise, among ranks that share tied weights
  *   compress_activations, bundle_bytes
  *   forecast            any value; not read
  *

@@ -168,13 +168,25 @@ static void print_schedule(struct vp_strbuf *b, const struct vp_plan *plan)
 
 /* ---- Ranks -------------------------------------------------------------- */
 
+static const char *const edge_words[] = {
+    [VP_EDGE_LOCAL] = "local",
+    [VP_EDGE_HOST] = "host",
+    [VP_EDGE_DEVICE] = "device",
+};
+
+static void print_edges(struct vp_strbuf *b, const char *name,
+                        const enum vp_edge_kind *edges, int n)
+{
+    if (!edges || n == 0)
+        return;
+    key(b, name);
+    for (int s = 0; s < n; s++)
+        vp_strbuf_addf(b, "%s\"%s\"", s ? ", " : "[", edge_words[edges[s]]);
+    vp_strbuf_adds(b, "]");
+}
+
 static void print_ranks(struct vp_strbuf *b, const struct vp_plan *plan)
 {
-    static const char *const words[] = {
-        [VP_EDGE_LOCAL] = "local",
-        [VP_EDGE_HOST] = "host",
-        [VP_EDGE_DEVICE] = "device",
-    };
     int n = plan->n_stages > 0 ? plan->n_stages : 1, n_ranks = 0;
 
     for (int s = 0; s < n; s++)
@@ -185,12 +197,12 @@ static void print_ranks(struct vp_strbuf *b, const struct vp_plan *plan)
     print_ints(b, "devices", plan->devices, n_ranks);
     print_int(b, "tensor_parallel",
               plan->tensor_parallel > 0 ? plan->tensor_parallel : 1);
-    if (plan->edges && vp_plan_n_stages(plan) > 1) {
-        key(b, "edges");
-        for (int s = 0; s + 1 < vp_plan_n_stages(plan); s++)
-            vp_strbuf_addf(b, "%s\"%s\"", s ? ", " : "[",
-                           words[plan->edges[s]]);
-        vp_strbuf_adds(b, "]");
+    print_edges(b, "edges", plan->edges, vp_plan_n_stages(plan) - 1);
+    print_edges(b, "replica_edges", plan->replica_edges,
+                vp_plan_n_stages(plan));
+    if (plan->tie_edge != VP_EDGE_LOCAL) {
+        key(b, "tie_edge");
+        vp_strbuf_addf(b, "\"%s\"", edge_words[plan->tie_edge]);
     }
     print_bool(b, "compress_activations", plan->compress);
     if (plan->bundle_bytes > 0)

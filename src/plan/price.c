@@ -7,8 +7,9 @@
 
 /* ---- One stage ---------------------------------------------------------- */
 
-/* Where the device has memory of its own, batches and messages of other
- * processes pass through memory of the host. */
+/* Where the device has memory of its own, batches, messages of other processes
+ * and gradients that are added with them pass through memory of the host; and
+ * losses and sums of squares are read there. */
 static int64_t staging_bytes(const struct vp_workload *work,
                              const struct vp_stage_sizes *sizes,
                              const struct vp_stage_shape *shape, bool first)
@@ -22,10 +23,13 @@ static int64_t staging_bytes(const struct vp_workload *work,
         { VP_SPACE_OUT, shape->n_out_bufs },
         { VP_SPACE_DIN, shape->n_din_bufs },
     };
-    int64_t sum = 0;
+    int64_t sum = shape->tie_bytes + shape->n_slots * VP_STAGE_LOSS_BYTES +
+                  sizes->n_tensors * VP_STAGE_SUM_BYTES;
 
     if (work->device.host_memory)
         return 0;
+    if (shape->mirrored)
+        sum += sizes->n_bytes[VP_SPACE_GRAD];
     if (first)
         sum += shape->n_slots * sizes->n_bytes[VP_SPACE_IN];
     for (size_t i = 0; i < VP_COUNT_OF(rings); i++) {
@@ -221,7 +225,8 @@ enum vp_status vp_plan_bytes(struct vp_pricer *pricer,
     for (int s = 0; s < schedule->n_stages; s++) {
         struct vp_stage_spec spec = vp_plan_stage_spec(
             plan, &pricer->work, schedule, s, pricer->sets);
-        struct vp_stage_shape shape = vp_plan_stage_shape(plan, schedule, s);
+        struct vp_stage_shape shape = vp_plan_stage_shape(
+            plan, &pricer->work.graphs[0], schedule, s);
         struct vp_stage_sizes sizes;
 
         VP_TRY(find_sizes(pricer, &spec, &sizes, err));

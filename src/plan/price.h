@@ -7,9 +7,9 @@
 
 struct vp_stage_price {
     struct vp_memory memory; /* of the device, for one replica */
-    /* Of the host: memory that messages and batches pass through where the
-     * device has memory of its own, and the copy that a checkpoint is written
-     * from. */
+    /* Of the host: memory that messages, batches, gradients of other processes
+     * and results pass through where the device has memory of its own, and the
+     * copy that a checkpoint is written from. */
     int64_t staging, snapshot;
     double flops[VP_LIST_COUNT]; /* of a minibatch of the first bucket */
     /* Bytes of a message to the next stage, and of one back. */

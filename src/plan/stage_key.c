@@ -139,6 +139,7 @@ static void add_param(struct vp_stage_key *key, const struct vp_graph *graph,
     add_int(key, param->rows);
     add_int(key, param->cols);
     add_int(key, param->constant * 2 + param->has_copies);
+    add_int(key, param->n_parts);
     add_int(key, param->tied_to == VP_NONE ? 0 : par - param->tied_to);
 }
 

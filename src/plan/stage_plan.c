@@ -89,7 +89,74 @@ static int n_leaving(const struct vp_schedule *schedule, enum vp_edge_kind edge,
                : VP_STAGE_LEAVING * schedule->stages[to].n_replicas;
 }
 
+/* ---- Tied weights ------------------------------------------------------- */
+
+static int count_uses(const struct vp_plan *plan, const struct vp_graph *graph,
+                      vp_par owner, int stage)
+{
+    int first = first_block(plan, stage);
+    int end = plan->partition ? first + plan->partition[stage]
+                              : graph->n_blocks;
+    int n = 0;
+
+    for (vp_par par = owner; par < graph->n_params; par++)
+        if ((par == owner || graph->params[par].tied_to == owner) &&
+            graph->params[par].block >= first && graph->params[par].block < end)
+            n++;
+    return n;
+}
+
+/* Ranks with uses of a tied parameter; `own_out`: they are all in one stage of
+ * one rank, which has no other stage. */
+static int count_members(const struct vp_plan *plan,
+                         const struct vp_graph *graph,
+                         const struct vp_schedule *schedule, vp_par owner,
+                         bool *own_out)
+{
+    int n = 0;
+
+    *own_out = false;
+    for (int r = 0; r < schedule->n_ranks; r++) {
+        const struct vp_rank_list *list = &schedule->ranks[r];
+        bool uses = false;
+
+        for (int i = 0; i < list->n_stages; i++)
+            uses |= count_uses(plan, graph, owner, list->stages[i]) > 0;
+        n += uses;
+        if (uses)
+            *own_out = n == 1 && list->n_stages == 1;
+    }
+    return n;
+}
+
+/* Gradients of tied weights that this stage adds in memory of the host. Devices
+ * that reach each other need none of it, but for uses of a single rank. */
+static int64_t tie_bytes(const struct vp_plan *plan,
+                         const struct vp_graph *graph,
+                         const struct vp_schedule *schedule, int stage)
+{
+    int64_t sum = 0;
+
+    if (plan->tie_edge == VP_EDGE_LOCAL)
+        return 0;
+    for (vp_par par = 0; par < graph->n_params; par++) {
+        const struct vp_param *param = &graph->params[par];
+        bool own;
+
+        if (!param->has_copies)
+            continue;
+        if (count_members(plan, graph, schedule, par, &own) > 1
+                ? plan->tie_edge == VP_EDGE_DEVICE
+                : own)
+            continue;
+        sum += count_uses(plan, graph, par, stage) * param->rows * param->cols *
+               (int64_t)sizeof(float);
+    }
+    return sum;
+}
+
 struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
+                                          const struct vp_graph *graph,
                                           const struct vp_schedule *schedule,
                                           int stage)
 {
@@ -100,6 +167,9 @@ struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
         .n_act_bufs = has->n_act_bufs,
         .n_grad_bufs = has->n_grad_bufs,
         .compress = plan->compress,
+        .mirrored = has->n_replicas > 1 && plan->replica_edges &&
+                    plan->replica_edges[stage] == VP_EDGE_HOST,
+        .tie_bytes = tie_bytes(plan, graph, schedule, stage),
     };
 
     if (plan->edges && stage > 0)
@@ -246,6 +316,21 @@ static void size_state(struct vp_stage_sizes *sizes,
     memcpy(sizes->flops, program->flops, sizeof(sizes->flops));
 }
 
+static int count_tensors(const struct vp_program *program)
+{
+    const struct vp_layout *layout = &program->layout;
+    int n = 0;
+
+    for (int i = 0; i < layout->n_entries; i++) {
+        const struct vp_param *param =
+            &program->graph->params[layout->entries[i].par];
+
+        if (!param->constant && layout->entries[i].storage == i)
+            n += param->n_parts;
+    }
+    return n;
+}
+
 /* Tensors are listed once, for all buckets. */
 static bool has_places_of(const struct vp_program *a,
                           const struct vp_program *b)
@@ -306,6 +391,7 @@ enum vp_status vp_stage_plan_make(const struct vp_workload *work,
     }
     plan.spec = plan.train[0].spec; /* its own copy of the sets */
     size_state(&plan.sizes, &plan.train[0]);
+    plan.sizes.n_tensors = count_tensors(&plan.train[0]);
     plan.memory = vp_stage_memory(work, &plan.sizes, shape,
                                   spec->first_block == 0);
     *out = plan;

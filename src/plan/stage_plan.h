@@ -47,11 +47,21 @@ struct vp_stage_shape {
     /* The edges to the stage before and to the next one. */
     enum vp_edge_kind edge[2];
     bool compress; /* floats travel as BF16 */
+    /* Gradients are added in memory of the host: all of the stage, for its
+     * replicas in other processes; and `tie_bytes` of uses of tied weights. Only
+     * where the device has memory of its own. */
+    bool mirrored;
+    int64_t tie_bytes;
 };
 
 /* Buffers for messages to one receiver in another process: one is written while
  * another leaves. */
 enum { VP_STAGE_LEAVING = 2 };
+
+/* Results that the host reads: of the loss, per slot; and of the gradients, two
+ * sums of squares per tensor. */
+#define VP_STAGE_LOSS_BYTES ((int64_t)(VP_LOSS_COLS * sizeof(float)))
+#define VP_STAGE_SUM_BYTES ((int64_t)(2 * sizeof(double)))
 
 /* What the blocks of a stage need, for any shape but one: with a single slot
  * programs lay out memory in another way. */
@@ -64,6 +74,7 @@ struct vp_stage_sizes {
     int64_t message[VP_SPACE_COUNT], compressed[VP_SPACE_COUNT];
     double flops[VP_LIST_COUNT]; /* of a minibatch of the first bucket */
     bool has_floats; /* in messages: there is something to compress */
+    int n_tensors;   /* named ones that are trained */
 };
 
 struct vp_stage_plan {
@@ -91,6 +102,7 @@ struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
                                         const struct vp_schedule *schedule,
                                         int stage, uint64_t *sets);
 struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
+                                          const struct vp_graph *graph,
                                           const struct vp_schedule *schedule,
                                           int stage);
 

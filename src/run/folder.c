@@ -537,7 +537,8 @@ static enum vp_status write_plan(const struct vp_folder *folder,
     FILE *f;
 
     shared.devices = NULL;
-    shared.edges = NULL;
+    shared.edges = shared.replica_edges = NULL;
+    shared.tie_edge = VP_EDGE_LOCAL;
     for (int s = 0; s < summary->n_stages; s++)
         bytes[s] = summary->stages[s].memory->total;
     if (vp_plan_print(&shared, (int)summary->n_blocks, &forecast, &text) !=

@@ -68,9 +68,11 @@ struct vp_pipeline {
     int me;                   /* a rank of this process */
     int64_t behind_ns;        /* the lead's clock, minus the one here */
     int n_ranks, n_stages;
-    struct vp_counter *n_done;    /* jobs, per rank */
-    struct vp_stage_links *links; /* per stage */
-    enum vp_edge_kind *edges;     /* from stage s to s + 1 */
+    struct vp_counter *n_done;        /* jobs, per rank */
+    struct vp_stage_links *links;     /* per stage */
+    enum vp_edge_kind *edges;         /* from stage s to s + 1 */
+    enum vp_edge_kind *replica_edges; /* as in struct vp_plan */
+    enum vp_edge_kind tie_edge;
     struct vp_tie *ties;
     int n_ties;
     struct vp_group *everybody; /* norms and stop flags, at updates of bsp */

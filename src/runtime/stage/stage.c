@@ -64,6 +64,7 @@ static enum vp_status list_tensors(struct vp_stage *stage)
     list_some(stage, OWNER);
     stage->n_own_tensors = stage->n_tensors;
     list_some(stage, COPY);
+    VP_BUG_ON(stage->n_tensors != stage->plan.sizes.n_tensors);
     return VP_OK;
 }
 
@@ -306,10 +307,10 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(allocate_batches(stage));
     VP_TRY(vp_wires_allocate(stage));
     VP_TRY(each_event(stage, create_event));
-    VP_TRY(vp_device_host_alloc(stage->device,
-                                (size_t)stage->plan.shape.n_slots *
-                                    sizeof(*stage->losses),
-                                (void **)&stage->losses));
+    VP_TRY(vp_device_host_alloc(
+        stage->device,
+        (size_t)(stage->plan.shape.n_slots * VP_STAGE_LOSS_BYTES),
+        (void **)&stage->losses));
     VP_TRY(allocate_sums(stage, &stage->sums));
     VP_TRY(allocate_sums(stage, &stage->next_sums));
     return init_weights(stage);

@@ -165,7 +165,8 @@ static enum vp_status each_ring(struct vp_stage *stage, messages_fn fn)
 static enum vp_status alloc_host(struct vp_stage *stage, int64_t n_bytes,
                                  void **out)
 {
-    return vp_device_host_alloc(stage->device, (size_t)n_bytes + 1, out);
+    return vp_device_host_alloc(stage->device,
+                                n_bytes > 0 ? (size_t)n_bytes : 1, out);
 }
 
 /* The transport reaches what the host can use; other memory has a copy. */

@@ -52,14 +52,66 @@ static bool is_direct(const struct vp_pipeline *pipeline,
     return true;
 }
 
+/* Whether a stage has a use of a tied parameter. */
+static bool has_ties(const struct vp_plan *plan, const struct vp_graph *graph,
+                     int stage)
+{
+    int first = 0, end;
+
+    for (int s = 0; plan->partition && s < stage; s++)
+        first += plan->partition[s];
+    end = plan->partition ? first + plan->partition[stage] : graph->n_blocks;
+    for (vp_par par = 0; par < graph->n_params; par++) {
+        const struct vp_param *param = &graph->params[par];
+
+        if (param->block >= first && param->block < end &&
+            (param->has_copies || param->tied_to != VP_NONE))
+            return true;
+    }
+    return false;
+}
+
+static bool rank_has_ties(const struct vp_train_config *config,
+                          const struct vp_rank_list *list)
+{
+    for (int i = 0; i < list->n_stages; i++)
+        if (has_ties(&config->plan, &config->graphs[0], list->stages[i]))
+            return true;
+    return false;
+}
+
+/* Sums over tied weights go from device to device if all pairs of ranks that
+ * have any can. */
+static enum vp_edge_kind find_tie_edge(const struct vp_train_config *config,
+                                       const struct vp_schedule *schedule)
+{
+    if (!config->world)
+        return VP_EDGE_LOCAL;
+    for (int a = 0; a < schedule->n_ranks; a++)
+        for (int b = 0; b < a && rank_has_ties(config, &schedule->ranks[a]);
+             b++)
+            if (rank_has_ties(config, &schedule->ranks[b]) &&
+                !vp_world_is_direct(config->world, a, b))
+                return VP_EDGE_HOST;
+    return VP_EDGE_DEVICE;
+}
+
 /* The edges of the plan, as the world has them. */
 static enum vp_status find_edges(struct vp_pipeline *pipeline,
                                  const struct vp_schedule *schedule)
 {
-    pipeline->edges = calloc((size_t)schedule->n_stages,
-                             sizeof(*pipeline->edges));
-    if (!pipeline->edges)
+    size_t n = (size_t)schedule->n_stages;
+
+    pipeline->edges = calloc(n, sizeof(*pipeline->edges));
+    pipeline->replica_edges = calloc(n, sizeof(*pipeline->replica_edges));
+    if (!pipeline->edges || !pipeline->replica_edges)
         return VP_ERR_NOMEM;
+    pipeline->tie_edge = find_tie_edge(pipeline->config, schedule);
+    for (int s = 0; s < schedule->n_stages; s++)
+        if (pipeline->config->world && schedule->stages[s].n_replicas > 1)
+            pipeline->replica_edges[s] = is_direct(pipeline, schedule, s, s)
+                                             ? VP_EDGE_DEVICE
+                                             : VP_EDGE_HOST;
     for (int s = 0; s + 1 < schedule->n_stages; s++)
         if (is_apart(pipeline, schedule, s, s + 1))
             pipeline->edges[s] = is_direct(pipeline, schedule, s, s + 1)
@@ -84,9 +136,11 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     if (!sets)
         return no_memory(err);
     plan.edges = rank->pipeline->edges;
+    plan.replica_edges = rank->pipeline->replica_edges;
+    plan.tie_edge = rank->pipeline->tie_edge;
     spec = vp_plan_stage_spec(&plan, &stage_config.work, schedule, rs->index,
                               sets);
-    shape = vp_plan_stage_shape(&plan, schedule, rs->index);
+    shape = vp_plan_stage_shape(&plan, &config->graphs[0], schedule, rs->index);
     st = vp_stage_init(&rs->stage, &stage_config, rank->backend, &spec, &shape,
                        err);
     free(sets);
@@ -406,7 +460,7 @@ static enum vp_status join_replicas(struct vp_pipeline *pipeline,
         return VP_OK;
     rs->replicas = links->replicas;
     if (!vp_device_has_host_memory(rs->stage.device) &&
-        pipeline->config->world && !links->direct)
+        rs->stage.plan.shape.mirrored)
         VP_TRY(vp_device_host_alloc(
             rs->stage.device,
             (size_t)rs->stage.plan.sizes.n_bytes[VP_SPACE_GRAD],
@@ -433,7 +487,7 @@ static enum vp_status make_links(struct vp_pipeline *pipeline,
         size_t n = (size_t)schedule->stages[s].n_replicas;
 
         links->n_replicas = (int)n;
-        links->direct = n > 1 && is_direct(pipeline, schedule, s, s);
+        links->direct = pipeline->replica_edges[s] == VP_EDGE_DEVICE;
         links->act = calloc(n, sizeof(*links->act));
         links->grad = calloc(n, sizeof(*links->grad));
         if (!links->act || !links->grad)
@@ -490,17 +544,6 @@ static int count_uses(const struct vp_rank *rank, vp_par owner)
     return n;
 }
 
-/* Ranks whose devices all reach each other; several. */
-static bool are_direct(const struct vp_pipeline *pipeline, const int *ranks,
-                       int n)
-{
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < i; j++)
-            if (!vp_world_is_direct(pipeline->world, ranks[i], ranks[j]))
-                return false;
-    return n > 1;
-}
-
 /* How a rank adds what its device has. */
 static enum vp_status reach_uses(struct vp_pipeline *pipeline,
                                  struct vp_rank *rank, struct vp_tie *tie,
@@ -541,7 +584,7 @@ static enum vp_status make_tie(struct vp_pipeline *pipeline,
     }
     if (tie->member && members) {
         tie->own = n_members == 1 && ranks[members[0]].n_stages == 1;
-        direct = are_direct(pipeline, members, n_members);
+        direct = pipeline->tie_edge == VP_EDGE_DEVICE && n_members > 1;
         st = direct ? vp_direct_group_create(pipeline->world, members,
                                              n_members, &tie->group)
                     : vp_group_create(pipeline->world, members, n_members, 0,
@@ -741,6 +784,7 @@ void vp_pipeline_release(struct vp_pipeline *pipeline, struct vp_rank *ranks)
         free(pipeline->ties[t].member);
     free(pipeline->links);
     free(pipeline->edges);
+    free(pipeline->replica_edges);
     free(pipeline->ties);
     free(pipeline->results);
     free(pipeline->norms);
