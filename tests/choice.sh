@@ -1,6 +1,7 @@
 #!/bin/bash
-# One rank of a job sees other files than the rest: all ranks go on from the same
-# checkpoint, or all stop and say why. Never a trace that differs.
+# One rank of a job sees other files than the rest, or another configuration: all
+# ranks go on from the same checkpoint, or all stop and say why. Never a trace that
+# differs.
 #   tests/choice.sh PROGRAM TOOLS
 # TOOLS is the folder of libbadfiles.so.
 set -u
@@ -134,6 +135,54 @@ grep -q "Input/output error" err || note_failure "restarts: no reason"
     note_failure "restarts: the metrics are gone"
 [ "$(wc -l <run/command_history.log)" -le 2 ] ||
     note_failure "restarts: it was started again"
+
+# Rank 1 of two has other options than rank 0.
+rm -rf run
+few='[0, 1, 2, 3]'
+most="$few, $few, $few, $few, $few, $few, $few, $few"
+echo "{\"partition\": [5, 4], \"recompute\": [$most, [0, 1, 2, 3]]}" >plan0.json
+echo "{\"partition\": [5, 4], \"recompute\": [$most, [0, 1, 2, 4]]}" >plan1.json
+
+# two OPTION...: of rank 1
+two() {
+    local common=(train model.yml --quiet --set 'total_steps=2'
+        --set 'accumulation_steps=2' --set 'partition=plan0.json')
+    checks=$((checks + 1))
+    timeout -k 10 60 mpirun --oversubscribe --allow-run-as-root \
+        --mca mpi_yield_when_idle 1 -n 1 "$program" "${common[@]}" : \
+        -n 1 "$program" "${common[@]}" "$@" >out 2>err </dev/null
+}
+
+# refuses TEXT OPTION...: one line names the difference
+refuses() {
+    local text=$1
+    shift
+    two "$@"
+    [ $? -eq 2 ] || note_failure "$*: status"
+    [ "$(grep -c -e 'rank' err)" -eq 1 ] || note_failure "$*: not one line"
+    grep -q -F -- "$text" err || note_failure "$*: no '$text'"
+}
+
+two --set threads_per_stage=2 --set print_frequency=3 ||
+    note_failure "options of a host are refused"
+host=$(uname -n)
+refuses "--set: key 'batch_size' is 8 on rank 1 (host $host), but 4 on rank 0 (host\
+ $host); start all ranks with the same configuration and plan" --set batch_size=8
+refuses "--set: key 'partition' of the plan is [4, 5] on rank 1 " \
+    --set 'partition=[4, 5]'
+refuses "model.yml: key 'recompute' of the plan is [$few, $few, $few, $few, [0, 1, ...\
+ (checksum " \
+    --set 'partition=plan1.json'
+refuses "model.yml: --resume is given on rank 1 (host $host), but not set on rank 0 " \
+    --resume run
+refuses "key 'eval_every' is 1 on rank 1" --set eval_every=1
+refuses "key 'schedule' of the plan is \"auto\" on rank 1" --set schedule=auto \
+    --set 'partition=[5, 4]'
+refuses "key 'layers' is 5 on rank 1" --set layers=5 --set 'partition=[5, 6]'
+refuses "the processes do not agree on which of them is which rank; start all with\
+ the same 'ranks'" --set 'ranks=[1, 0]'
+refuses "process 1: --set: 2 processes were started, but the pipeline has 3 ranks" \
+    --set 'partition=[3, 3, 3]'
 
 echo "$checks checks, $failures failures"
 [ $failures -eq 0 ]

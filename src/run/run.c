@@ -19,6 +19,7 @@
 #include "run/forecast.h"
 #include "run/log.h"
 #include "run/missing.h"
+#include "run/plan_agree.h"
 #include "run/resume.h"
 #include "run/samples.h"
 #include "run/timeline.h"
@@ -592,7 +593,6 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
 
     vp_job_phase_set(VP_JOB_PHASE_FOLDER, run->options->output);
     st = is_lead(run) ? open_folder(run, err) : VP_OK;
-
     if (run->world) {
         st = vp_world_agree(run->world, st, VP_LIMIT_NEVER, err);
         run->agreed = st != VP_OK;
@@ -656,6 +656,8 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
         .ctx = run,
     };
 
+    VP_TRY(vp_plan_agree(run->config, run->options->resume, run->world,
+                         &run->agreed, err));
     samples.n_dims = run->n_buckets = vp_buckets_make(run->config, run->dims);
     VP_TRY(vp_buckets_build(run->config, run->dims, run->n_buckets, run->graphs,
                             err));
@@ -696,7 +698,6 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
     VP_TRY(summarise(run, err));
     if (run->options->elsewhere)
         find_missing(run);
-
     note_ratios(run);
     if (!run->options->dry_run)
         VP_TRY(open_run(run, err));

@@ -422,14 +422,19 @@ static void answer_signals(const struct train_args *args,
     signals_answer(config->sync_mode == VP_SYNC_ASP ? "minibatch" : "update");
 }
 
-/* Processes that were started together read the same: the first one says what
- * is wrong, and has time for it, for mpirun ends all when one ends. */
+/* Processes that were started together usually read the same: the first one says
+ * what is wrong, and has time for it, for mpirun ends all when one ends. A process
+ * that has not been ended after that read something else. */
 static int refuse(const struct vp_err *err)
 {
-    if (vp_processes_find().index == 0)
+    enum { FIRST_SPEAKS_SECONDS = 3 };
+    int index = vp_processes_find().index;
+
+    if (index == 0)
         return tool_usage_error("%s", err->text);
-    sleep(1);
-    return TOOL_USAGE;
+    if (sleep(FIRST_SPEAKS_SECONDS) > 0 || !err->text[0])
+        return TOOL_USAGE; /* a signal to end */
+    return tool_usage_error("process %d: %s", index, err->text);
 }
 
 /* The thread that hangs may have locked stdout and stderr. */

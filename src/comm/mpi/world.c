@@ -325,6 +325,29 @@ static enum vp_status start(const struct vp_processes *self, struct vp_err *err)
     return VP_ERR_UNSUPPORTED;
 }
 
+/* Processes that disagree about their ranks would wait for different ones. All
+ * of them find out here; the first one says it. */
+static enum vp_status check_order(const struct vp_processes *self, int n_ranks,
+                                  const int *processes, struct vp_err *err)
+{
+    int64_t mine[2] = { n_ranks, 0 }, most[2] = { 0, 1 };
+
+    for (int r = 0; r < n_ranks; r++)
+        mine[0] = (mine[0] * 1021 + processes[r]) % INT32_MAX;
+    mine[1] = -mine[0];
+    if (MPI_Allreduce(mine, most, 2, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD) ==
+            MPI_SUCCESS &&
+        most[0] == -most[1])
+        return VP_OK;
+    vp_err_set(err, VP_ERR_INVALID,
+               "the processes do not agree on which of them is which rank; "
+               "start all with the same 'ranks' or 'config_file'");
+    if (self->index > 0 && err)
+        err->text[0] = '\0';
+    MPI_Finalize();
+    return VP_ERR_INVALID;
+}
+
 static enum vp_status split(struct vp_mpi_world *world)
 {
     MPI_Comm here;
@@ -370,6 +393,7 @@ enum vp_status vp_plugin_join(const struct vp_processes *self, int n_ranks,
                               struct vp_err *err)
 {
     struct vp_mpi_world *world = calloc(1, sizeof(*world));
+    enum vp_status st;
 
     if (world)
         world->sent_news = calloc((size_t)n_ranks, sizeof(MPI_Request));
@@ -388,10 +412,15 @@ enum vp_status vp_plugin_join(const struct vp_processes *self, int n_ranks,
     }
     pthread_mutex_init(&world->base.lock, NULL);
     pthread_mutex_init(&world->calls, NULL);
-    if (start(self, err) != VP_OK || split(world) != VP_OK) {
+    st = start(self, err);
+    if (st == VP_OK)
+        st = check_order(self, n_ranks, processes, err);
+    if (st == VP_OK && split(world) != VP_OK)
+        st = VP_ERR_UNSUPPORTED;
+    if (st != VP_OK) {
         free(world->sent_news);
         free(world);
-        return VP_ERR_UNSUPPORTED;
+        return st;
     }
     set_news(world);
     *out = &world->base;
