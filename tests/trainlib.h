@@ -54,6 +54,7 @@ struct setup {
     const int *partition, *replicas, *depth, *rank_numbers;
     const double *ratios; /* per stage; NULL: `recompute` everywhere */
     const uint64_t *sets; /* per block, recomputed; NULL: by the ratios */
+    const int64_t *bases; /* per block; NULL: one after the other */
     bool early;
     bool in_backward; /* recomputed there */
     int layers; /* 0: 2 */
@@ -205,6 +206,7 @@ static inline enum vp_status run_create(struct run *run,
                 .total_steps = MAX_STEPS },
         .plan.recompute_ratio = setup->ratios ? setup->ratios : run->same_ratio,
         .plan.recompute_sets = setup->sets,
+        .plan.block_bases = setup->bases,
         .plan.schedule = setup->schedule,
         .plan.n_stages = setup->n_stages,
         .plan.n_chunks = setup->n_chunks,

@@ -95,6 +95,9 @@ const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
 
 /* layout.c */
 enum vp_status vp_layout_make(struct vp_lowering *lowering);
+/* Refuses bases of the spec that are not aligned, or pieces that overlap. */
+enum vp_status vp_layout_check(const struct vp_lowering *lowering,
+                               struct vp_err *err);
 enum vp_status vp_boundaries_make(struct vp_lowering *lowering);
 struct vp_ref vp_layout_param(const struct vp_lowering *lowering, vp_par par);
 struct vp_ref vp_layout_grad(const struct vp_lowering *lowering, vp_par par);

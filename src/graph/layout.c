@@ -29,43 +29,110 @@ static bool in_stage(const struct vp_lowering *lowering, int block)
            block < lowering->spec->first_block + lowering->spec->n_blocks;
 }
 
-/* Adds the stage's parameters that are (or are not) constant. `storage_of` has,
- * per owner of weights, the first entry of the stage that uses them, or -1. */
-static void place_params(struct vp_lowering *lowering, bool constant,
-                         int *storage_of)
+/* ---- Parameters --------------------------------------------------------- */
+
+/* Adds an entry, and its storage at `*end` unless it is tied to an earlier one.
+ * `storage_of` has, per owner of weights, the first entry of the stage that uses
+ * them, or VP_NONE. */
+static void place_param(struct vp_lowering *lowering, vp_par par,
+                        int *storage_of, int64_t *end)
 {
     const struct vp_graph *graph = lowering->graph;
     struct vp_layout *layout = &lowering->program->layout;
+    int *storage = &storage_of[tie_group(graph, par)];
+    int index = layout->n_entries++;
+    struct vp_layout_entry *entry = &layout->entries[index];
 
-    for (vp_par par = 0; par < graph->n_params; par++) {
-        const struct vp_param *param = &graph->params[par];
-        int64_t n_bytes = count(param) * vp_dtype_bytes(graph->dtype);
-        int index = layout->n_entries;
-        int storage = storage_of[tie_group(graph, par)];
+    *entry = (struct vp_layout_entry){
+        .par = par,
+        .storage = *storage == VP_NONE ? index : *storage,
+        .grad_offset = VP_NONE,
+        .n_bytes = count(&graph->params[par]) * vp_dtype_bytes(graph->dtype),
+    };
+    entry->offset = *storage == VP_NONE ? advance(end, entry->n_bytes)
+                                        : layout->entries[*storage].offset;
+    *storage = entry->storage;
+    lowering->entry_of[par] = index;
+}
 
-        if (!in_stage(lowering, param->block) || param->constant != constant)
-            continue;
-        if (storage < 0)
-            storage_of[tie_group(graph, par)] = index;
-        lowering->entry_of[par] = index;
-        layout->entries[index] = (struct vp_layout_entry){
-            .par = par,
-            .storage = storage < 0 ? index : storage,
-            .grad_offset = VP_NONE,
-            .n_bytes = n_bytes,
-        };
-        layout->entries[index].offset = storage < 0
-                                            ? advance(&layout->param_bytes,
-                                                      n_bytes)
-                                            : layout->entries[storage].offset;
-        layout->n_entries++;
+/* Adds the parameters of a block that are (or are not) constant, from `begin`
+ * on; returns the end of them. Parameters have the order of their blocks: `*par`
+ * moves from one block to the next. */
+static int64_t place_block(struct vp_lowering *lowering, int block,
+                           bool constant, int64_t begin, int *storage_of,
+                           vp_par *par)
+{
+    const struct vp_graph *graph = lowering->graph;
+    int64_t end = begin;
+
+    for (; *par < graph->n_params && graph->params[*par].block <= block; ++*par)
+        if (graph->params[*par].block == block &&
+            graph->params[*par].constant == constant)
+            place_param(lowering, *par, storage_of, &end);
+    return end;
+}
+
+static void raise_to(int64_t *most, int64_t n)
+{
+    *most = n > *most ? n : *most;
+}
+
+/* Pieces of blocks first, then constants. */
+static void place_params(struct vp_lowering *lowering, int *storage_of)
+{
+    const struct vp_stage_spec *spec = lowering->spec;
+    struct vp_layout *layout = &lowering->program->layout;
+    int64_t size = vp_dtype_bytes(lowering->graph->dtype);
+    vp_par par = 0;
+
+    for (int b = 0; b < spec->n_blocks; b++) {
+        int64_t begin = spec->bases ? spec->bases[b] * size
+                                    : layout->param_bytes;
+        int64_t end = place_block(lowering, spec->first_block + b, false, begin,
+                                  storage_of, &par);
+
+        layout->blocks[b].base = begin / size;
+        layout->blocks[b].n = (end - begin) / size;
+        raise_to(&layout->param_bytes, end);
+    }
+    layout->train_bytes = layout->param_bytes / size * (int64_t)sizeof(float);
+    par = 0;
+    for (int b = 0; b < spec->n_blocks; b++) {
+        int64_t begin = layout->param_bytes;
+
+        layout->param_bytes = place_block(lowering, spec->first_block + b, true,
+                                          begin, storage_of, &par);
+        layout->blocks[b].constants = begin;
+        layout->blocks[b].constant_bytes = layout->param_bytes - begin;
     }
 }
 
 /* A trained tensor begins at the same element in PARAM and in GRAD. */
-static int64_t as_floats(const struct vp_graph *graph, int64_t param_bytes)
+static void place_grads(struct vp_lowering *lowering)
 {
-    return param_bytes / vp_dtype_bytes(graph->dtype) * (int64_t)sizeof(float);
+    const struct vp_graph *graph = lowering->graph;
+    struct vp_layout *layout = &lowering->program->layout;
+    int64_t size = vp_dtype_bytes(graph->dtype);
+
+    layout->grad_bytes = layout->train_bytes;
+    for (int i = 0; i < layout->n_entries; i++) {
+        struct vp_layout_entry *entry = &layout->entries[i];
+        const struct vp_param *param = &graph->params[entry->par];
+        struct vp_layout_block *block =
+            &layout->blocks[param->block - lowering->spec->first_block];
+
+        if (param->constant)
+            continue;
+        if (entry->storage == i) {
+            entry->grad_offset = entry->offset / size * (int64_t)sizeof(float);
+            continue;
+        }
+        entry->grad_offset = advance(&layout->grad_bytes,
+                                     count(param) * (int64_t)sizeof(float));
+        if (block->tied_bytes == 0)
+            block->tied = entry->grad_offset;
+        block->tied_bytes = layout->grad_bytes - block->tied;
+    }
 }
 
 enum vp_status vp_layout_make(struct vp_lowering *lowering)
@@ -73,34 +140,64 @@ enum vp_status vp_layout_make(struct vp_lowering *lowering)
     const struct vp_graph *graph = lowering->graph;
     struct vp_layout *layout = &lowering->program->layout;
     size_t n = (size_t)graph->n_params, n_here = 0;
+    size_t n_blocks = (size_t)lowering->spec->n_blocks;
     int *storage_of = vp_lowering_work(lowering, n * sizeof(*storage_of));
 
     for (size_t par = 0; par < n; par++)
         n_here += in_stage(lowering, graph->params[par].block);
     layout->entries = vp_lowering_alloc(lowering,
                                         n_here * sizeof(*layout->entries));
+    layout->blocks = vp_lowering_alloc(lowering,
+                                       n_blocks * sizeof(*layout->blocks));
     lowering->entry_of = vp_lowering_work(lowering,
                                           n * sizeof(*lowering->entry_of));
     if (lowering->status != VP_OK)
         return lowering->status;
     for (size_t par = 0; par < n; par++)
         storage_of[par] = lowering->entry_of[par] = VP_NONE;
-    place_params(lowering, false, storage_of);
-    layout->train_bytes = as_floats(graph, layout->param_bytes);
-    place_params(lowering, true, storage_of);
+    place_params(lowering, storage_of);
+    place_grads(lowering);
+    return VP_OK;
+}
 
-    layout->grad_bytes = layout->train_bytes;
-    for (int i = 0; i < layout->n_entries; i++) {
-        struct vp_layout_entry *entry = &layout->entries[i];
-        const struct vp_param *param = &graph->params[entry->par];
+/* Pieces that overlap; -1: none do. */
+static int find_overlap(const struct vp_layout *layout, int b)
+{
+    const struct vp_layout_block *x = &layout->blocks[b];
 
-        if (param->constant)
-            continue;
-        entry->grad_offset = entry->storage == i
-                                 ? as_floats(graph, entry->offset)
-                                 : advance(&layout->grad_bytes,
-                                           count(param) *
-                                               (int64_t)sizeof(float));
+    for (int i = 0; i < b; i++) {
+        const struct vp_layout_block *y = &layout->blocks[i];
+
+        if (x->base < y->base + y->n && y->base < x->base + x->n)
+            return i;
+    }
+    return -1;
+}
+
+enum vp_status vp_layout_check(const struct vp_lowering *lowering,
+                               struct vp_err *err)
+{
+    const struct vp_stage_spec *spec = lowering->spec;
+    const struct vp_layout *layout = &lowering->program->layout;
+    int64_t unit = VP_TENSOR_ALIGN / vp_dtype_bytes(lowering->graph->dtype);
+
+    for (int b = 0; spec->bases && b < spec->n_blocks; b++) {
+        int other = find_overlap(layout, b);
+
+        if (spec->bases[b] < 0 || spec->bases[b] % unit != 0)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "state of block %d begins at element %lld; its "
+                              "base must be a multiple of %lld",
+                              spec->first_block + b, (long long)spec->bases[b],
+                              (long long)unit);
+        if (other >= 0)
+            return vp_err_set(
+                err, VP_ERR_INVALID,
+                "state of block %d, elements %lld to %lld, "
+                "overlaps that of block %d",
+                spec->first_block + b, (long long)layout->blocks[b].base,
+                (long long)(layout->blocks[b].base + layout->blocks[b].n - 1),
+                spec->first_block + other);
     }
     return VP_OK;
 }

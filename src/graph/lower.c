@@ -466,22 +466,26 @@ static void find_range(struct vp_lowering *lowering)
     lowering->end_op = last->first_op + last->n_ops;
 }
 
-/* Gives the program its own copy of the sets. */
-static enum vp_status copy_sets(struct vp_lowering *lowering,
-                                const uint64_t *sets)
+static void *copy_list(struct vp_lowering *lowering, const void *list,
+                       size_t n_bytes)
+{
+    void *copy = list ? vp_lowering_alloc(lowering, n_bytes) : NULL;
+
+    if (copy)
+        memcpy(copy, list, n_bytes);
+    return copy;
+}
+
+/* Gives the program its own copy of the lists per block. */
+static enum vp_status copy_lists(struct vp_lowering *lowering)
 {
     struct vp_stage_spec *spec = &lowering->program->spec;
-    size_t n_bytes = (size_t)spec->n_blocks * sizeof(*sets);
-    uint64_t *copy;
+    size_t n = (size_t)spec->n_blocks;
 
-    if (!sets)
-        return VP_OK;
-    copy = vp_lowering_alloc(lowering, n_bytes);
-    if (!copy)
-        return VP_ERR_NOMEM;
-    memcpy(copy, sets, n_bytes);
-    spec->recompute = copy;
-    return VP_OK;
+    spec->recompute = copy_list(lowering, spec->recompute,
+                                n * sizeof(*spec->recompute));
+    spec->bases = copy_list(lowering, spec->bases, n * sizeof(*spec->bases));
+    return lowering->status;
 }
 
 /* Moves the finished lists to the program. */
@@ -526,7 +530,6 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
     if (lowering->status != VP_OK)
         return lowering->status;
 
-    VP_TRY(vp_layout_make(lowering));
     VP_TRY(vp_boundaries_make(lowering));
     if (!lowering->spec->forward_only) {
         mark_backward(lowering, lowering->backward);
@@ -580,7 +583,11 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
 
     VP_TRY(check_spec(graph, spec, err));
     find_range(&lowering);
-    st = copy_sets(&lowering, spec->recompute);
+    st = copy_lists(&lowering);
+    if (st == VP_OK)
+        st = vp_layout_make(&lowering);
+    if (st == VP_OK)
+        st = vp_layout_check(&lowering, err);
     if (st == VP_OK)
         st = lower_lists(&lowering);
     if (st == VP_OK)
@@ -588,7 +595,10 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
     vp_arena_release(&lowering.arena);
     if (st != VP_OK) {
         vp_arena_release(&program.arena);
-        return vp_err_set(err, st, "lowering a stage: %s", vp_status_name(st));
+        return st == VP_ERR_INVALID
+                   ? st
+                   : vp_err_set(err, st, "lowering a stage: %s",
+                                vp_status_name(st));
     }
     *program_out = program;
     return VP_OK;

@@ -69,13 +69,30 @@ struct vp_boundary {
 };
 
 /* Where a stage's parameters sit in PARAM and GRAD; the same for all buckets.
- * PARAM holds the graph's dtype, GRAD floats. Trained tensors come first, in
- * block order: [0, train_bytes) of an array of floats is what an update covers.
+ * PARAM holds the graph's dtype, GRAD floats. Each block has a piece of its own:
+ *
+ *   PARAM     | block 4 | block 5    | block 6 |      | constants 4 | 6 |
+ *   GRAD      | block 4 | block 5    | block 6 |      | tied 6 |
+ *   moments   | block 4 | block 5    | block 6 |
+ *             base      base         base      train_bytes
+ *
+ * A piece holds the block's trained tensors, one after the other, and begins at
+ * the same element, its base, in PARAM, in GRAD and in all arrays of the
+ * optimizer, which have train_bytes as floats. Where an entry sits within its
+ * block's piece does not depend on the other blocks of the stage, so that a block
+ * can come or go while the others stay where they are.
+ *
  * A parameter tied to an earlier one of the stage uses that one's storage, but
- * keeps a gradient of its own: sums over blocks happen in block order.
- * Gradients begin at the same elements as their weights, those of tied
- * parameters behind train_bytes; but where they are used up within backward,
- * several have the same place one after the other: see grads.c. */
+ * keeps a gradient of its own, behind train_bytes: sums over blocks happen in
+ * block order. Gradients that are used up within backward have the same place one
+ * after the other: see grads.c. */
+struct vp_layout_block {
+    int64_t base, n;                   /* elements of its piece */
+    int64_t constants, constant_bytes; /* in PARAM, bytes */
+    /* In GRAD, bytes: of parameters tied to earlier ones of the stage. */
+    int64_t tied, tied_bytes;
+};
+
 struct vp_layout_entry {
     vp_par par;
     int storage;         /* the entry that holds the weights; its own index
@@ -86,6 +103,7 @@ struct vp_layout_entry {
 };
 
 struct vp_layout {
+    struct vp_layout_block *blocks; /* per block of the stage */
     struct vp_layout_entry *entries;
     int n_entries;
     int64_t param_bytes, train_bytes, grad_bytes;
@@ -99,6 +117,10 @@ struct vp_stage_spec {
     /* There is no R: B computes each value again when it first reads it, and the
      * bytes serve others once it has. */
     bool recompute_in_b;
+    /* Per block of the stage: the base of its piece, see struct vp_layout_block.
+     * Pieces must not overlap, and begin at multiples of VP_TENSOR_ALIGN bytes
+     * of PARAM. NULL: one after the other. A program has a copy. */
+    const int64_t *bases;
     bool keep_all;     /* nothing that F computed is made again in B */
     bool split_w;      /* W of products runs as a list of its own */
     bool forward_only; /* evaluation: nothing is kept, only F exists */

@@ -50,6 +50,10 @@ struct vp_plan {
      * means then leaves out operators whose results leave their block. */
     bool recompute_in_b;
     bool keep_all; /* B kernels recompute no outputs for W either */
+    /* Per block of the model: where its weights, gradients and moments begin
+     * among those of its stage; see struct vp_layout_block. NULL: one after the
+     * other. Not part of the format: a trainer that moves blocks sets it. */
+    const int64_t *block_bases;
     /* Per block, likewise: operators whose results wait in memory of the host;
      * and choices per minibatch in flight of a stage. vp_plan_check() refuses
      * both: the runtime cannot do them yet. */

@@ -72,6 +72,8 @@ struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
     };
 
     spec.recompute = vp_plan_stage_sets(plan, &work->graphs[0], stage, sets);
+    if (plan->block_bases)
+        spec.bases = plan->block_bases + spec.first_block;
     if (has->n_replicas > 1)
         spec.bundle_bytes = plan->bundle_bytes ? plan->bundle_bytes
                                                : BUNDLE_BYTES;
