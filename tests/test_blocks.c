@@ -354,6 +354,98 @@ static void any_place_trains_the_same(void **state)
     }
 }
 
+/* ---- Counts ------------------------------------------------------------- */
+
+/* Weights as they begin, moments that are not 0. */
+static enum vp_status load(void *ctx, const struct vp_state_item *item,
+                           float *out, struct vp_err *err)
+{
+    const struct run *run = ctx;
+    const struct vp_graph *graph = &run->graphs[0];
+
+    (void)err;
+    for (int64_t i = 0; i < item->rows * item->cols; i++)
+        out[i] = item->kind == VP_STATE_WEIGHT ? 0.01f * (float)(i % 7 - 3)
+                                               : 0.001f * (float)(1 + i % 5);
+    assert_in_range(item->block, 0, graph->n_blocks - 1);
+    return VP_OK;
+}
+
+static const struct vp_block_count few = { 5, 1 }, many = { 12, 3 };
+
+/* One update of a run whose blocks have had `few` updates, or `many`: block b by
+ * bit b. */
+static void update_once(struct setup setup, uint64_t with_many, struct run *run)
+{
+    struct vp_block_count blocks[MAX_BLOCKS], after[MAX_BLOCKS];
+    struct vp_progress progress;
+    struct vp_loader loader = { .ctx = run, .load = load, .blocks = blocks };
+    struct vp_err err = { .text = "" };
+
+    for (int b = 0; b < MAX_BLOCKS; b++)
+        blocks[b] = with_many >> b & 1 ? many : few;
+    loader.progress.step = loader.progress.minibatch = 20;
+    for (int s = 0; s < VP_MAX_STAGES; s++) {
+        loader.progress.updates[s] = few.updates;
+        loader.progress.scale[s].n_skipped = few.n_skipped;
+    }
+    setup.loader = &loader;
+    if (run_create(run, &setup, 0, &err) != VP_OK ||
+        vp_trainer_run(run->trainer, 1, NULL, NULL, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    progress = vp_trainer_progress(run->trainer);
+    vp_trainer_block_counts(run->trainer, &progress, after);
+    for (int b = 0; b < run->graphs[0].n_blocks; b++) {
+        assert_int_equal(after[b].updates, blocks[b].updates + 1);
+        assert_int_equal(after[b].n_skipped, blocks[b].n_skipped);
+    }
+}
+
+/* The optimizer's step of a block depends on the updates that the block has had,
+ * not on those of its stage or of other blocks. */
+static void blocks_count_their_updates(void **state)
+{
+    static const int partition[] = { 4, 5 };
+    static const enum vp_optim_kind kinds[] = { VP_OPTIM_ADAM, VP_OPTIM_ADAMW,
+                                                VP_OPTIM_LAMB };
+    const uint64_t mixed = 0x0b5;
+    int n_differ = 0;
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct setup setup = usual;
+        struct run a, b, c;
+
+        setup.layers = 4;
+        setup.schedule = "pipedream";
+        setup.n_stages = i < 3 ? 2 : 1;
+        setup.partition = i < 3 ? partition : NULL;
+        setup.tied = false;
+        setup.optim = kinds[i % 3];
+        update_once(setup, 0, &a);
+        update_once(setup, UINT64_MAX, &b);
+        update_once(setup, mixed, &c);
+        for (vp_par par = 0; par < c.graphs[0].n_params; par++) {
+            const struct vp_param *param = &c.graphs[0].params[par];
+            size_t n = (size_t)count_weights(&c, par) * sizeof(float);
+            float *with_few = trainer_weights(&a, par, 0);
+            float *with_many = trainer_weights(&b, par, 0);
+            float *got = trainer_weights(&c, par, 0);
+
+            assert_memory_equal(
+                got, mixed >> param->block & 1 ? with_many : with_few, n);
+            n_differ += memcmp(with_few, with_many, n) != 0;
+            free(with_few);
+            free(with_many);
+            free(got);
+        }
+        run_free(&a);
+        run_free(&b);
+        run_free(&c);
+    }
+    assert_true(n_differ > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +453,7 @@ int main(void)
         cmocka_unit_test(a_block_moves_alone),
         cmocka_unit_test(bad_bases_are_refused),
         cmocka_unit_test(any_place_trains_the_same),
+        cmocka_unit_test(blocks_count_their_updates),
     };
 
     return cmocka_run_group_tests_name("blocks", tests, NULL, NULL);

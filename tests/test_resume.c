@@ -761,8 +761,8 @@ static void any_number_of_stages_goes_on(void **state)
 
 /* ---- Loss scales -------------------------------------------------------- */
 
-/* What a list of the newest checkpoint says of its first and last block. */
-static void check_fact(const char *key, int64_t want)
+/* What a list of the newest checkpoint says of its blocks. */
+static void check_facts(const char *key, int a, int b, int c)
 {
     char folder[300], text[64], *list = NULL;
     struct vp_ckpt *ckpt = NULL;
@@ -773,10 +773,51 @@ static void check_fact(const char *key, int64_t want)
                      VP_OK);
     assert_int_equal(vp_facts_json(vp_ckpt_facts(ckpt), key, &list, &err),
                      VP_OK);
-    snprintf(text, sizeof(text), "[%d,%d,%d]", (int)want, (int)want, (int)want);
+    snprintf(text, sizeof(text), "[%d,%d,%d]", a, b, c);
     assert_string_equal(list, text);
     free(list);
     vp_ckpt_close(ckpt);
+}
+
+static void check_fact(const char *key, int want)
+{
+    check_facts(key, want, want, want);
+}
+
+/* ---- Counts of blocks --------------------------------------------------- */
+
+/* Blocks of stages that were updated less often than others go on in one stage,
+ * each with its own count, and stop and go on again without a change. */
+static void blocks_keep_their_counts(void **state)
+{
+    struct job part = { .sets = { "partition=[2, 1]", "sync_mode=asp",
+                                  "replicas=[2, 1]" },
+                        .n_sets = 3,
+                        .output = "run",
+                        .max_steps = 4 };
+    struct job rest = { .sets = { "partition=[3]", "sync_mode=asp" },
+                        .n_sets = 2,
+                        .resume = "run" };
+    char *want;
+
+    (void)state;
+    must_run(&part);
+    check_facts("updates", 2, 2, 4);
+    must_run(&rest);
+    check_facts("updates", 6, 6, 8);
+    want = trace_of("run");
+    forget("run");
+
+    must_run(&part);
+    rest.max_steps = 6;
+    must_run(&rest);
+    check_facts("updates", 4, 4, 6);
+    rest.max_steps = 0;
+    must_run(&rest);
+    check_facts("updates", 6, 6, 8);
+    assert_same_trace("run", want);
+    forget("run");
+    free(want);
 }
 
 /* The row of good updates goes on under any number of stages. */
@@ -1215,6 +1256,7 @@ int main(void)
         cmocka_unit_test(metrics_reach_the_disk_first),
         cmocka_unit_test(impossible_facts_are_refused),
         cmocka_unit_test(any_number_of_stages_goes_on),
+        cmocka_unit_test(blocks_keep_their_counts),
         cmocka_unit_test(a_scale_goes_on),
         cmocka_unit_test(gpt2_is_saved_as_published),
         cmocka_unit_test(gpt2_goes_on),

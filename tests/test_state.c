@@ -167,7 +167,9 @@ static void check_resume(struct setup setup, const struct vault *vault,
                          int copy, const struct run *whole)
 {
     struct source source = { vault, copy };
-    struct vp_loader loader = { &source, vault->copies[copy].progress, load };
+    struct vp_loader loader = { .ctx = &source,
+                                .progress = vault->copies[copy].progress,
+                                .load = load };
     struct vp_err err = { .text = "" };
     struct run run;
     int from = (int)loader.progress.step;

@@ -146,7 +146,8 @@ static void add_schedule(const struct vp_config *config,
 
 /* Per block: stages may change. */
 static void add_blocks(const struct vp_trainer *trainer,
-                       const struct vp_progress *progress, json_t *facts)
+                       const struct vp_progress *progress,
+                       const struct vp_block_count *counts, json_t *facts)
 {
     const struct vp_schedule *schedule = vp_trainer_schedule(trainer);
     json_t *updates = json_array(), *past = json_array(), *full = json_array();
@@ -158,13 +159,13 @@ static void add_blocks(const struct vp_trainer *trainer,
                    progress->past[s] == schedule->stages[s].version_lag;
 
         for (int b = 0; b < n; b++) {
-            json_array_append_new(updates, json_integer(progress->updates[s]));
+            json_array_append_new(updates, json_integer(counts->updates));
             json_array_append_new(past, json_integer(progress->past[s]));
             json_array_append_new(full, json_boolean(all));
-            json_array_append_new(skipped,
-                                  json_integer(progress->scale[s].n_skipped));
+            json_array_append_new(skipped, json_integer(counts->n_skipped));
             json_array_append_new(in_a_row,
                                   json_integer(progress->scale[s].in_a_row));
+            counts++;
         }
     }
     json_object_set_new(facts, "updates", updates);
@@ -176,23 +177,39 @@ static void add_blocks(const struct vp_trainer *trainer,
     json_object_set_new(facts, "in_a_row", in_a_row);
 }
 
+static size_t count_blocks(const struct vp_trainer *trainer)
+{
+    size_t n = 0;
+
+    for (int s = 0; s < vp_trainer_n_stages(trainer); s++)
+        n += (size_t)vp_trainer_n_blocks(trainer, s);
+    return n;
+}
+
 enum vp_status vp_checkpoint_facts_create(const struct vp_config *config,
                                           const struct vp_data *data,
                                           const struct vp_trainer *trainer,
                                           struct vp_facts **out)
 {
     struct vp_progress progress = vp_trainer_progress(trainer);
+    struct vp_block_count *counts = calloc(count_blocks(trainer),
+                                           sizeof(*counts));
     json_t *object = json_object();
     enum vp_status st;
 
-    if (!object)
+    if (!object || !counts) {
+        json_decref(object);
+        free(counts);
         return VP_ERR_NOMEM;
+    }
+    vp_trainer_block_counts(trainer, &progress, counts);
     json_object_set_new(object, "program", json_string("vpipe " VP_VERSION));
     json_object_set_new(object, "minibatch", json_integer(progress.minibatch));
     json_object_set_new(object, "data", json_string(vp_data_info(data)->what));
     json_object_set_new(object, "batches_per_epoch",
                         json_integer(vp_data_info(data)->n_batches));
-    add_blocks(trainer, &progress, object);
+    add_blocks(trainer, &progress, counts, object);
+    free(counts);
     json_object_set_new(object, "config", values_of(config));
     add_schedule(config, trainer, object);
     st = vp_facts_wrap(object, out);

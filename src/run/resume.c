@@ -14,6 +14,7 @@
 struct vp_resume {
     struct vp_ckpt *ckpt;
     struct vp_loader loader;
+    struct vp_block_count *counts; /* per block */
 };
 
 /* ---- Tensors ------------------------------------------------------------ */
@@ -53,36 +54,26 @@ static int lag_of(const struct vp_config *config, int s)
                              vp_config_n_stages(config), s);
 }
 
-/* The blocks of a stage must agree. False if versions that it needs are not
- * there. */
-static enum vp_status join_blocks(const struct vp_block_facts *blocks, int n,
-                                  int lag, const char *place, int stage,
-                                  struct vp_progress *progress, bool *exact,
-                                  struct vp_err *err)
+/* Joins blocks to a stage. It counts versions as its first block does; of the
+ * skipped updates in a row, it goes on with the most. False if versions that it
+ * needs are not there. */
+static bool join_blocks(const struct vp_block_facts *blocks, int n, int lag,
+                        int stage, struct vp_progress *progress)
 {
+    bool exact = true;
+
     progress->updates[stage] = blocks[0].updates;
     progress->scale[stage] = blocks[0].scale;
     progress->past[stage] = lag;
     for (int b = 0; b < n; b++) {
-        int64_t skipped = blocks[b].scale.n_skipped;
-
-        if (blocks[b].updates != blocks[0].updates ||
-            skipped != blocks[0].scale.n_skipped)
-            return vp_err_set(err, VP_ERR_INVALID,
-                              "%s: the blocks of stage %d had %lld and %lld "
-                              "updates, %lld and %lld of them skipped; resume "
-                              "with the partition and replicas it was saved "
-                              "with",
-                              place, stage, (long long)blocks[0].updates,
-                              (long long)blocks[b].updates,
-                              (long long)blocks[0].scale.n_skipped,
-                              (long long)skipped);
+        if (blocks[b].scale.in_a_row < progress->scale[stage].in_a_row)
+            progress->scale[stage].in_a_row = blocks[b].scale.in_a_row;
         if (blocks[b].past < progress->past[stage]) {
-            *exact &= !blocks[b].full;
+            exact &= !blocks[b].full;
             progress->past[stage] = blocks[b].past;
         }
     }
-    return VP_OK;
+    return exact;
 }
 
 static enum vp_status map_stages(struct vp_resume *resume,
@@ -99,8 +90,12 @@ static enum vp_status map_stages(struct vp_resume *resume,
     enum vp_status st;
     bool exact = true;
 
-    if (!blocks)
+    resume->counts = calloc((size_t)graph->n_blocks, sizeof(*resume->counts));
+    resume->loader.blocks = resume->counts;
+    if (!blocks || !resume->counts) {
+        free(blocks);
         return vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
+    }
     progress->step = vp_ckpt_step(resume->ckpt);
     st = vp_checkpoint_facts_progress(vp_ckpt_facts(resume->ckpt), place,
                                       graph->n_blocks, progress, blocks, err);
@@ -108,8 +103,11 @@ static enum vp_status map_stages(struct vp_resume *resume,
         int n = config->partition.n > 0 ? config->partition.at[s]
                                         : graph->n_blocks;
 
-        st = join_blocks(blocks + first, n, lag_of(config, s), place, s,
-                         progress, &exact, err);
+        exact &= join_blocks(blocks + first, n, lag_of(config, s), s, progress);
+        for (int b = first; b < first + n; b++)
+            resume->counts[b] = (struct vp_block_count){
+                blocks[b].updates, blocks[b].scale.n_skipped
+            };
         first += n;
     }
     free(blocks);
@@ -329,5 +327,6 @@ void vp_resume_close(struct vp_resume *resume)
     if (!resume)
         return;
     vp_ckpt_close(resume->ckpt);
+    free(resume->counts);
     free(resume);
 }

@@ -28,6 +28,13 @@ struct vp_state_item {
     bool transposed; /* files hold [cols, rows] */
 };
 
+/* Updates that a block has had. The counts go with the block: those of a stage
+ * count its weight versions, and blocks that come from several stages differ. */
+struct vp_block_count {
+    int64_t updates;   /* made or skipped */
+    int64_t n_skipped; /* of them */
+};
+
 /* Where a run stands. */
 struct vp_progress {
     int64_t step, minibatch;        /* done */
@@ -58,6 +65,9 @@ struct vp_saver {
 struct vp_loader {
     void *ctx;
     struct vp_progress progress;
+    /* Per block of the model; NULL: the counts of their stages. Borrowed while
+     * the trainer is created. */
+    const struct vp_block_count *blocks;
     enum vp_status (*load)(void *ctx, const struct vp_state_item *item,
                            float *out, struct vp_err *err);
 };

@@ -378,7 +378,8 @@ bool vp_update_is_early(struct vp_rank *rank, const struct vp_action *backward,
     const struct vp_rank_stage *rs = stage_of(rank, backward);
     const struct vp_action *update;
 
-    if (!vp_workload_updates_early(&rs->stage.config.work, rank->job->schedule,
+    if (rs->stage.mixed ||
+        !vp_workload_updates_early(&rs->stage.config.work, rank->job->schedule,
                                    rs->index))
         return false;
     update = update_after(rank, backward);

@@ -87,9 +87,12 @@ static enum vp_status make_tables(struct vp_stage *stage)
     stage->weights = calloc((size_t)shape->n_versions, sizeof(*stage->weights));
     stage->loss_read = calloc((size_t)shape->n_slots,
                               sizeof(struct vp_event *));
+    stage->ahead = calloc((size_t)stage->plan.spec.n_blocks,
+                          sizeof(*stage->ahead));
     if (!stage->buckets || !stage->slots || !stage->batches ||
         !stage->act_bufs || !stage->grad_bufs || !stage->out_bufs ||
-        !stage->din_bufs || !stage->weights || !stage->loss_read)
+        !stage->din_bufs || !stage->weights || !stage->loss_read ||
+        !stage->ahead)
         return VP_ERR_NOMEM;
     return VP_OK;
 }
@@ -363,6 +366,7 @@ void vp_stage_release(struct vp_stage *stage)
     free(stage->din_bufs);
     free(stage->weights);
     free(stage->loss_read);
+    free(stage->ahead);
     free(stage->tensors);
     free(stage->tensor_names);
     free(stage->tensor_params);

@@ -67,6 +67,9 @@ struct vp_stage {
     int64_t newest; /* version = updates done or skipped */
     bool updated;   /* the last backward makes the next one, but for ties */
     struct vp_scale scale;
+    /* Per block: updates made, beyond those of the stage; see vp_block_count. */
+    int64_t *ahead;
+    bool mixed; /* not the same of all blocks */
 
     float (*losses)[VP_LOSS_COLS]; /* per slot, in memory of the host */
     struct vp_event **loss_read;   /* per slot: it is there */
@@ -141,7 +144,8 @@ enum vp_status vp_stage_wait(struct vp_stage *stage);
  * may be read after the wait, and until the next ones are asked for. */
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
 enum vp_status vp_stage_wait_sums(struct vp_stage *stage);
-/* Writes the next version, or what the backward left of it. */
+/* Writes the next version, or what the backward left of it. The optimizer counts
+ * the updates of each block. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale);
 /* Skips an update: the next version holds the weights of the newest. */

@@ -100,7 +100,14 @@ enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                               &launch, stage->stream);
 }
 
-/* What makes version newest + 1, of tensors [first, end). */
+static int64_t ahead_of(const struct vp_stage *stage, int tensor)
+{
+    return stage
+        ->ahead[stage->tensors[tensor].block - stage->plan.spec.first_block];
+}
+
+/* What makes version newest + 1, of tensors [first, end), whose blocks have had
+ * the same number of updates. */
 static struct vp_optim_step next_step(const struct vp_stage *stage, int first,
                                       int end, float lr, float grad_scale)
 {
@@ -116,7 +123,8 @@ static struct vp_optim_step next_step(const struct vp_stage *stage, int first,
         .moment = { stage->moment[0], stage->moment[1] },
         .lr = lr,
         .grad_scale = grad_scale,
-        .t = stage->newest + 1 - stage->scale.n_skipped,
+        .t = stage->newest + 1 - stage->scale.n_skipped +
+             (first < end ? ahead_of(stage, first) : 0),
     };
 }
 
@@ -269,11 +277,17 @@ enum vp_status vp_stage_wait_sums(struct vp_stage *stage)
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale)
 {
-    struct vp_optim_step step = next_step(stage, n_updated(stage),
-                                          stage->n_tensors, lr, grad_scale);
+    int end;
 
-    if (step.n_tensors > 0)
+    for (int first = n_updated(stage); first < stage->n_tensors; first = end) {
+        struct vp_optim_step step;
+
+        for (end = first + 1; end < stage->n_tensors; end++)
+            if (ahead_of(stage, end) != ahead_of(stage, first))
+                break;
+        step = next_step(stage, first, end, lr, grad_scale);
         VP_TRY(stage->ops->update(stage->backend, stage->stream, &step));
+    }
     stage->updated = false;
     stage->newest++;
     return VP_OK;

@@ -154,6 +154,35 @@ static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
     return VP_OK;
 }
 
+/* Blocks may come from stages that were updated more or less often. Where
+ * gradients are used up within backward, that makes one update for all. */
+static enum vp_status restore_counts(struct vp_stage *stage, int index,
+                                     const struct vp_loader *loader,
+                                     struct vp_err *err)
+{
+    int first = stage->plan.spec.first_block, n = stage->plan.spec.n_blocks;
+    int64_t made = loader->progress.updates[index] -
+                   loader->progress.scale[index].n_skipped;
+
+    stage->newest = loader->progress.updates[index];
+    for (int b = 0; loader->blocks && b < n; b++) {
+        const struct vp_block_count *block = &loader->blocks[first + b];
+
+        stage->ahead[b] = block->updates - block->n_skipped - made;
+        stage->mixed |= stage->ahead[b] != stage->ahead[0];
+        if (stage->mixed && stage->plan.spec.grad_linger > 0)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "blocks %d and %d of stage %d had %lld and %lld "
+                              "updates, which this device cannot continue in "
+                              "one stage; resume with the partition and "
+                              "replicas it was saved with",
+                              first, first + b, index,
+                              (long long)(made + stage->ahead[0]),
+                              (long long)(made + stage->ahead[b]));
+    }
+    return VP_OK;
+}
+
 enum vp_status vp_stage_restore(struct vp_stage *stage, int index,
                                 const struct vp_loader *loader,
                                 struct vp_err *err)
@@ -163,7 +192,7 @@ enum vp_status vp_stage_restore(struct vp_stage *stage, int index,
     int64_t most = 1;
     float *host;
 
-    stage->newest = from->updates[index];
+    VP_TRY(restore_counts(stage, index, loader, err));
     for (int i = 0; i < stage->n_tensors; i++)
         most = stage->tensors[i].n > most ? stage->tensors[i].n : most;
     host = malloc(2 * (size_t)most * sizeof(*host));

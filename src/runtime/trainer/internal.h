@@ -45,8 +45,9 @@ struct vp_trainer {
     struct vp_stage_price *prices;         /* per stage */
     double *stage_norms;                   /* of the step being reported */
     struct vp_scale scales[VP_MAX_STAGES]; /* after it */
-    struct vp_stage_stats *stats;          /* per stage */
-    struct vp_window *windows;             /* per rank */
+    struct vp_block_count *ahead; /* per block, of the counts of its stage */
+    struct vp_stage_stats *stats; /* per stage */
+    struct vp_window *windows;    /* per rank */
 
     struct vp_job jobs[MAX_JOBS];
     struct vp_counter n_posted;

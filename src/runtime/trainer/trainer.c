@@ -202,11 +202,13 @@ static enum vp_status open_ranks(struct vp_trainer *trainer, struct vp_err *err)
     for (size_t r = 0; trainer->ranks && r < n_ranks; r++)
         trainer->ranks[r] = (struct vp_rank){ .index = (int)r };
     trainer->prices = calloc(n_stages, sizeof(*trainer->prices));
+    trainer->ahead = calloc((size_t)trainer->config.graphs[0].n_blocks,
+                            sizeof(*trainer->ahead));
     trainer->stage_norms = calloc(n_stages, sizeof(*trainer->stage_norms));
     trainer->stats = calloc(n_stages, sizeof(*trainer->stats));
     trainer->windows = calloc(n_ranks, sizeof(*trainer->windows));
-    if (!trainer->ranks || !trainer->prices || !trainer->stage_norms ||
-        !trainer->stats || !trainer->windows)
+    if (!trainer->ranks || !trainer->prices || !trainer->ahead ||
+        !trainer->stage_norms || !trainer->stats || !trainer->windows)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
     return vp_pipeline_open(pipeline, trainer->ranks, err);
 }
@@ -237,11 +239,26 @@ static enum vp_status plan(struct vp_trainer *trainer, struct vp_err *err)
                : VP_ERR_INVALID;
 }
 
+static void set_block_counts(struct vp_trainer *trainer)
+{
+    const struct vp_block_count *blocks = trainer->config.loader->blocks;
+    const struct vp_progress *from = &trainer->config.loader->progress;
+    int block = 0;
+
+    for (int s = 0; blocks && s < trainer->pipeline.n_stages; s++)
+        for (int b = 0; b < vp_trainer_n_blocks(trainer, s); b++, block++)
+            trainer->ahead[block] = (struct vp_block_count){
+                blocks[block].updates - from->updates[s],
+                blocks[block].n_skipped - from->scale[s].n_skipped
+            };
+}
+
 /* Counts go on where the run that is restored ended. */
 static void set_progress(struct vp_trainer *trainer)
 {
     const struct vp_progress *from = &trainer->config.loader->progress;
 
+    set_block_counts(trainer);
     trainer->n_steps = from->step;
     trainer->n_minibatches = trainer->stream_begin = from->minibatch;
     atomic_store(&trainer->pipeline.n_reported, from->minibatch);
@@ -395,6 +412,7 @@ bool vp_trainer_free(struct vp_trainer *trainer)
     free(trainer->threads);
     free(trainer->pipeline.n_done);
     free(trainer->prices);
+    free(trainer->ahead);
     free(trainer->stage_norms);
     free(trainer->stats);
     free(trainer->windows);

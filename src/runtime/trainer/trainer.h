@@ -76,6 +76,10 @@ int vp_trainer_state(const struct vp_trainer *trainer,
                      struct vp_state_item **items_out);
 /* As of the step reported last; also inside of vp_step_fn. */
 struct vp_progress vp_trainer_progress(const struct vp_trainer *trainer);
+/* The counts of every block of the model, of a run that stands at `progress`. */
+void vp_trainer_block_counts(const struct vp_trainer *trainer,
+                             const struct vp_progress *progress,
+                             struct vp_block_count *counts_out);
 /* Fills all buffers of the saver, in an idle trainer. */
 enum vp_status vp_trainer_save(struct vp_trainer *trainer,
                                const struct vp_saver *saver,

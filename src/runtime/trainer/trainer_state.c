@@ -150,3 +150,17 @@ struct vp_progress vp_trainer_progress(const struct vp_trainer *trainer)
     }
     return progress;
 }
+
+void vp_trainer_block_counts(const struct vp_trainer *trainer,
+                             const struct vp_progress *progress,
+                             struct vp_block_count *counts_out)
+{
+    int block = 0;
+
+    for (int s = 0; s < trainer->pipeline.n_stages; s++)
+        for (int b = 0; b < vp_trainer_n_blocks(trainer, s); b++, block++)
+            counts_out[block] = (struct vp_block_count){
+                progress->updates[s] + trainer->ahead[block].updates,
+                progress->scale[s].n_skipped + trainer->ahead[block].n_skipped
+            };
+}
