@@ -57,8 +57,8 @@ struct setup {
     const int64_t *bases; /* per block; NULL: one after the other */
     bool early;
     bool in_backward; /* recomputed there */
-    int layers; /* 0: 2 */
-    int vocab;  /* 0: 96 */
+    int layers;       /* 0: 2 */
+    int vocab;        /* 0: 96 */
     int64_t bundle_bytes;
     bool compress;
     struct vp_blackbox **blackboxes; /* of each rank; NULL: none are kept */
