@@ -670,6 +670,11 @@ for transport in mpi nccl; do
         --set distributed_backend=$transport --output unstarted
     [ ! -e unstarted ] || fail 'a run without its transport left a folder'
 done
+# Without a driver neither CUDA's libraries nor the plugin are of any use.
+if ! ldconfig -p 2>/dev/null | grep -qF libcuda.so.1; then
+    refuse "--set: device cuda: there is no NVIDIA driver; install one, or use\
+ device: cpu" train "$configs/bert_tiny.yml" --set device=cuda
+fi
 program=$big
 
 # ---- Text ------------------------------------------------------------------

@@ -194,6 +194,17 @@ static void the_working_directory_is_not_searched(void **state)
                 make_folder("lib/python3.11/site-packages/nvidia/x/lib"));
 }
 
+/* ---- Reasons ------------------------------------------------------------ */
+
+/* The reason of another library is not that of a plugin. */
+static void a_missing_plugin_has_no_reason(void **state)
+{
+    (void)state;
+    assert_null(vp_library_open("libvpipe_nowhere.so.7"));
+    assert_null(vp_plugin_open("libvpipe_nothing.so"));
+    assert_null(dlerror());
+}
+
 /* ---- The program -------------------------------------------------------- */
 
 static void the_program_is_known_without_proc(void **state)
@@ -278,6 +289,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_are_literal),
         cmocka_unit_test(lists_have_their_order),
+        cmocka_unit_test(a_missing_plugin_has_no_reason),
         cmocka_unit_test(the_program_is_known_without_proc),
         cmocka_unit_test(libraries_stand_beside_the_program),
         cmocka_unit_test(the_working_directory_is_not_searched),

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_LIBS = 2 };
@@ -15,12 +16,15 @@ struct library {
 
 static struct plugin {
     const char *name, *file;
-    struct library libs[MAX_LIBS]; /* needed, not part of vpipe */
+    const char *driver, *no_driver; /* its library; what to say without it */
+    struct library libs[MAX_LIBS];  /* needed, not part of vpipe */
     void *handle;
     const struct vp_backend_ops *ops;
 } plugins[] = {
     { .name = "cuda",
       .file = "libvpipe_cuda.so",
+      .driver = "libcuda.so.1",
+      .no_driver = "there is no NVIDIA driver; install one",
       .libs = { { "libcublasLt.so.13", "install cuBLAS of CUDA 13" },
                 { "libcudnn.so.9", "install cuDNN 9" } } },
 };
@@ -37,28 +41,44 @@ static struct plugin *find(const char *name)
     return NULL;
 }
 
+/* Opens the plugin with the libraries that it needs. Without a driver they are of
+ * no use, so a missing driver is reported in place of a missing library. */
+static enum vp_status open_plugin(struct plugin *plugin, struct vp_err *err)
+{
+    const struct library *missing = NULL;
+    const char *reason;
+    char why[256]; /* a later dlopen() replaces the text of dlerror() */
+
+    for (int i = 0; i < MAX_LIBS && plugin->libs[i].file && !missing; i++)
+        if (!vp_library_open(plugin->libs[i].file))
+            missing = &plugin->libs[i];
+    if (!missing)
+        plugin->handle = vp_plugin_open(plugin->file);
+    if (plugin->handle)
+        return VP_OK;
+    reason = missing ? NULL : dlerror();
+    snprintf(why, sizeof(why), "%s", reason ? reason : "no such file");
+    if (!vp_library_open(plugin->driver))
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "device %s: %s, or use device: cpu", plugin->name,
+                          plugin->no_driver);
+    if (missing)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "device %s: %s was not found; %s, or name its "
+                          "folder in VPIPE_LIBRARIES",
+                          plugin->name, missing->file, missing->remedy);
+    return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                      "device %s: %s cannot be loaded (%s); build it with "
+                      "'make all', which needs nvcc, or use device: cpu",
+                      plugin->name, plugin->file, why);
+}
+
 static enum vp_status load(struct plugin *plugin, struct vp_err *err)
 {
     const struct vp_backend_ops *(*backend)(void);
     const int *abi;
 
-    for (int i = 0; i < MAX_LIBS && plugin->libs[i].file; i++)
-        if (!vp_library_open(plugin->libs[i].file))
-            return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                              "device %s: %s was not found; %s, or name its "
-                              "folder in VPIPE_LIBRARIES",
-                              plugin->name, plugin->libs[i].file,
-                              plugin->libs[i].remedy);
-    plugin->handle = vp_plugin_open(plugin->file);
-    if (!plugin->handle) {
-        const char *why = dlerror();
-
-        return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "device %s: %s cannot be loaded (%s); build it with "
-                          "'make all', which needs nvcc, or use device: cpu",
-                          plugin->name, plugin->file,
-                          why ? why : "no such file");
-    }
+    VP_TRY(open_plugin(plugin, err));
     abi = dlsym(plugin->handle, VP_PLUGIN_ABI);
     *(void **)&backend = dlsym(plugin->handle, VP_PLUGIN_BACKEND);
     if (!abi || *abi != VP_BACKEND_ABI || !backend) {

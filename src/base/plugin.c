@@ -108,7 +108,9 @@ void *vp_library_open(const char *file)
 
 void *vp_plugin_open(const char *file)
 {
-    void *handle = vp_library_in_list(getenv("VPIPE_PLUGINS"), false, "", file);
+    void *handle;
 
+    dlerror(); /* forgets the reason of an earlier, unrelated failure */
+    handle = vp_library_in_list(getenv("VPIPE_PLUGINS"), false, "", file);
     return handle ? handle : vp_library_beside(file);
 }

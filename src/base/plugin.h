@@ -21,7 +21,8 @@ void *vp_library_beside(const char *file);
  * program, where the system's loader looks, in toolkits' folders and in
  * Python's packages. */
 void *vp_library_open(const char *file);
-/* A part of vpipe: in the folders of VPIPE_PLUGINS, then beside the program. */
+/* A part of vpipe: in the folders of VPIPE_PLUGINS, then beside the program. If
+ * there is no such file at all, dlerror() returns NULL. */
 void *vp_plugin_open(const char *file);
 
 #endif
