@@ -37,7 +37,8 @@ chmod +x bare/apt-get
 asks()
 {
     (unset CC CXX && PATH=$work/bare "$root/scripts/setup" "$1") 2>&1 |
-        sed -n 's/^setup: installing //p; s/^ *apt-get install .*-recommends //p'
+        sed -n 's/^setup: installing //p
+            s/^ *apt-get update && apt-get install .*-recommends //p'
 }
 program='gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libyaml-dev'
 program="$program libjansson-dev libxxhash-dev libhdf5-dev"
@@ -45,6 +46,17 @@ plugins="$program g++ libopenmpi-dev openmpi-bin"
 [ "$(asks program)" = "$program" ] || fail "setup program: $(asks program)"
 [ "$(asks plugins)" = "$plugins" ] || fail "setup plugins: $(asks plugins)"
 [ "$(asks all)" = "$plugins libcmocka-dev" ] || fail "setup all: $(asks all)"
+# A user without rights is told what root has to run, on a new system too.
+mkdir user
+ln -s "$work"/bare/* user/
+printf '#!/bin/sh\necho 1000\n' >user_id
+chmod +x user_id
+ln -sf "$work/user_id" user/id
+(unset CC CXX && PATH=$work/user "$root/scripts/setup" program) >out 2>&1 &&
+    fail 'setup without rights ends well'
+is "setup: packages are missing; run once, as root:
+  apt-get update && apt-get install -y --no-install-recommends $program
+" out
 
 # ---- Configuring and building --------------------------------------------------
 mkdir -p tree/scripts fake
