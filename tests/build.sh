@@ -120,10 +120,19 @@ ninja -C b plugins
 # Other options start from nothing. What they left when they failed is not taken
 # for the folder of the earlier ones.
 FAIL=1 builds b -DX=2 && fail 'cmake failed, scripts/build did not'
+grep -q "^build: b cannot be configured; .*'rm -rf b' and try again\$" out ||
+    fail 'no remedy where cmake failed'
 [ ! -e tree/b/CMakeFiles/object ] || fail 'other options: old files are left'
 builds b -DX=1 || fail 'a build after a failed one'
 grep -q '^cmake' calls || fail 'a failed configuration was taken for a good one'
 builds b -DX=2 || fail 'a build with other options'
+# A folder that was renamed with its sources is made for the new place.
+mv tree renamed
+CALLS=$work/calls LINES_OF_NINJA=$work/silent CC=cc PATH=$work/fake:$PATH \
+    renamed/scripts/build b -DX=2 >out 2>&1
+grep -q '^cmake' calls || fail 'a renamed folder builds the sources it had'
+mv renamed tree
+builds b -DX=2 || fail 'a build in the first place'
 
 # A log has a line at the start and at each quarter, and all warnings.
 {
