@@ -803,6 +803,20 @@ static void a_step_can_be_saved_again(void **state)
     assert_int_equal(newest(&notes), 50);
 }
 
+/* A user who removes all checkpoints of a live run loses them, not the run. */
+static void a_removed_folder_is_made_again(void **state)
+{
+    struct vp_ckpt_writer *writer = open_writer(0);
+    struct notes notes;
+
+    (void)state;
+    save_well(writer, 10, 1, (double)NAN);
+    assert_int_equal(vp_io_remove(store()), 0);
+    save_well(writer, 20, 2, (double)NAN);
+    vp_ckpt_writer_free(writer);
+    assert_int_equal(newest(&notes), 20);
+}
+
 /* ---- Removing ----------------------------------------------------------- */
 
 static void removing_stays_inside(void **state)
@@ -1440,6 +1454,7 @@ int main(void)
         TEST_IN_FOLDER(keeping_counts_complete_ones),
         TEST_IN_FOLDER(what_cannot_be_read_is_kept),
         TEST_IN_FOLDER(a_step_can_be_saved_again),
+        TEST_IN_FOLDER(a_removed_folder_is_made_again),
         TEST_IN_FOLDER(removing_stays_inside),
         TEST_IN_FOLDER(removing_gives_up_in_depth),
         TEST_IN_FOLDER(space_is_asked_for),

@@ -217,6 +217,14 @@ static enum vp_status begin_tmp(struct job *job, struct vp_err *err)
 
     if (rc == 0)
         rc = vp_io_mkdir(job->tmp);
+    /* The folder of checkpoints was removed during the run. */
+    if (rc == ENOENT) {
+        rc = vp_io_mkdir(job->folder);
+        if (rc == 0)
+            rc = vp_io_sync_parent(job->folder);
+        if (rc == 0 || rc == EEXIST)
+            rc = vp_io_mkdir(job->tmp);
+    }
     if (rc == EEXIST && job->save->team)
         rc = 0; /* another was here first */
     return rc == 0 ? VP_OK : write_fail(job, job->tmp, rc, err);
