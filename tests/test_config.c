@@ -1508,7 +1508,8 @@ static void test_written_paths(void **state)
     assert_non_null(strstr(text, want));
     assert_int_equal(vp_config_write(&c, "none/b.yml", &err), VP_ERR_IO);
     assert_string_equal(err.text, "none/b.yml: cannot be written: No such file "
-                                  "or directory; choose another folder");
+                                  "or directory; see that its folder is "
+                                  "there, or choose another");
     free(text);
     free(here);
     vp_config_release(&c);

@@ -70,7 +70,11 @@ enum vp_status vp_file_read_within(const char *path, const char *what,
     if (fd < 0)
         return vp_err_set(err, VP_ERR_IO, "%s: cannot be opened: %s; %s", path,
                           strerror(error),
-                          vp_path_remedy(path, "check the path", remedy));
+                          vp_path_remedy(path,
+                                         error == EACCES
+                                             ? "change its permissions"
+                                             : "check the path",
+                                         remedy));
     bytes = malloc(VP_FILE_MAX_BYTES + 1);
     if (!bytes) {
         vp_err_set(err, st, "%s: out of memory; close other programs", path);

@@ -134,6 +134,7 @@ enum vp_status vp_pool_create(int n_threads,
                               void (*setup)(void *ctx, int thread), void *ctx,
                               struct vp_pool **out)
 {
+    enum vp_status st = VP_ERR_NOMEM;
     struct vp_pool *pool;
 
     VP_BUG_ON(n_threads < 1);
@@ -157,8 +158,10 @@ enum vp_status vp_pool_create(int n_threads,
 
         worker->pool = pool;
         worker->index = i + 1;
-        if (pthread_create(&worker->handle, NULL, worker_main, worker) != 0)
+        if (pthread_create(&worker->handle, NULL, worker_main, worker) != 0) {
+            st = VP_ERR_UNSUPPORTED;
             goto err_free_pool;
+        }
         pool->n_started++;
     }
     *out = pool;
@@ -166,7 +169,7 @@ enum vp_status vp_pool_create(int n_threads,
 
 err_free_pool:
     vp_pool_free(pool);
-    return VP_ERR_NOMEM;
+    return st;
 }
 
 void vp_pool_free(struct vp_pool *pool)

@@ -11,7 +11,8 @@ struct vp_pool;
 typedef void (*vp_pool_fn)(void *ctx, int task, int thread);
 
 /* `n_threads` includes the caller, so 1 starts no thread. Each thread that is
- * started calls `setup(ctx, thread)` first (may be NULL). */
+ * started calls `setup(ctx, thread)` first (may be NULL). VP_ERR_UNSUPPORTED if
+ * the system refuses to start one (vp_err_thread()). */
 enum vp_status vp_pool_create(int n_threads,
                               void (*setup)(void *ctx, int thread), void *ctx,
                               struct vp_pool **out);

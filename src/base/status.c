@@ -95,6 +95,14 @@ const char *vp_write_remedy(int error)
     case ENOSPC:
     case EDQUOT:
         return "free some space";
+    case EMFILE:
+    case ENFILE:
+        return "raise the limit of open files (ulimit -n)";
+    case EACCES:
+    case EPERM:
+        return "make its folder writable, or choose another";
+    case ENOENT:
+        return "see that its folder is there, or choose another";
     default:
         return "choose another folder";
     }
@@ -104,6 +112,15 @@ enum vp_status vp_err_write(struct vp_err *err, const char *path, int error)
 {
     return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s); %s", path,
                       strerror(error), vp_write_remedy(error));
+}
+
+enum vp_status vp_err_thread(struct vp_err *err, const char *what)
+{
+    return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                      "%s cannot be started; raise the limits of processes "
+                      "(ulimit -u) and of memory (ulimit -v), or use fewer "
+                      "stages or threads_per_stage",
+                      what);
 }
 
 void vp_bug(const char *file, int line, const char *what)

@@ -58,6 +58,9 @@ const char *vp_write_remedy(int error);
 /* "<path>: cannot be written (<reason>); <remedy>", by errno. Returns
  * VP_ERR_IO. */
 enum vp_status vp_err_write(struct vp_err *err, const char *path, int error);
+/* pthread_create() failed, for threads named by `what`: VP_ERR_UNSUPPORTED, with
+ * the limits that forbid it. */
+enum vp_status vp_err_thread(struct vp_err *err, const char *what);
 
 #define VP_TRY(call)                        \
     do {                                    \

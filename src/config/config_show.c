@@ -106,9 +106,8 @@ enum vp_status vp_config_write(const struct vp_config *config, const char *path,
     bool failed;
 
     if (!file)
-        return vp_err_set(err, VP_ERR_IO,
-                          "%s: cannot be written: %s; choose another folder",
-                          path, strerror(errno));
+        return vp_err_set(err, VP_ERR_IO, "%s: cannot be written: %s; %s", path,
+                          strerror(errno), vp_write_remedy(errno));
     st = print_all(file, config, false, err);
     failed = ferror(file);
     if ((fclose(file) != 0 || failed) && st == VP_OK)

@@ -92,6 +92,7 @@ enum vp_status vp_prefetch_create(const struct vp_data *data,
                                   const struct vp_batch_order *order, int depth,
                                   struct vp_prefetch **out)
 {
+    enum vp_status st = VP_ERR_NOMEM;
     struct vp_prefetch *p;
 
     if (depth < 0 || depth == INT_MAX)
@@ -115,8 +116,10 @@ enum vp_status vp_prefetch_create(const struct vp_data *data,
             goto err_free_prefetch;
     }
     if (depth > 0) {
-        if (pthread_create(&p->reader, NULL, reader_main, p) != 0)
+        if (pthread_create(&p->reader, NULL, reader_main, p) != 0) {
+            st = VP_ERR_UNSUPPORTED;
             goto err_free_prefetch;
+        }
         p->has_reader = true;
     }
     *out = p;
@@ -124,7 +127,7 @@ enum vp_status vp_prefetch_create(const struct vp_data *data,
 
 err_free_prefetch:
     vp_prefetch_free(p);
-    return VP_ERR_NOMEM;
+    return st;
 }
 
 void vp_prefetch_free(struct vp_prefetch *p)

@@ -112,8 +112,9 @@ static enum vp_status cpu_open(const struct vp_backend_config *config,
                             &backend->pool);
     if (st != VP_OK) {
         free(backend);
-        return vp_err_set(err, st, "cpu backend: cannot start %d threads",
-                          config->n_threads);
+        return st == VP_ERR_UNSUPPORTED
+                   ? vp_err_thread(err, "a compute thread")
+                   : vp_err_set(err, st, "cpu backend: out of memory");
     }
     *out = backend;
     return VP_OK;

@@ -743,10 +743,16 @@ enum vp_status vp_pipeline_connect(struct vp_pipeline *pipeline,
         return vp_world_status(pipeline->world, err) == VP_OK
                    ? no_memory(err)
                    : vp_world_status(pipeline->world, NULL);
-    for (int r = 0; r < schedule->stages[0].n_replicas; r++)
-        if (ranks[r].is_here &&
-            open_reader(&ranks[r], r, schedule, stream) != VP_OK)
-            return no_memory(err);
+    for (int r = 0; r < schedule->stages[0].n_replicas; r++) {
+        enum vp_status st = ranks[r].is_here
+                                ? open_reader(&ranks[r], r, schedule, stream)
+                                : VP_OK;
+
+        if (st != VP_OK)
+            return st == VP_ERR_UNSUPPORTED
+                       ? vp_err_thread(err, "a thread that reads data")
+                       : no_memory(err);
+    }
     return VP_OK;
 }
 

@@ -160,7 +160,7 @@ static enum vp_status start_threads(struct vp_trainer *trainer)
         if (pthread_create(&trainer->threads[trainer->n_threads], NULL,
                            thread_main, arg)) {
             free(arg);
-            return VP_ERR_NOMEM;
+            return VP_ERR_UNSUPPORTED;
         }
         trainer->n_threads++;
     }
@@ -297,12 +297,17 @@ static enum vp_status open_world(struct vp_trainer *trainer)
 static enum vp_status prepare(struct vp_trainer *trainer, struct vp_err *err)
 {
     struct vp_pipeline *pipeline = &trainer->pipeline;
+    enum vp_status st;
 
     if (trainer->config.loader)
         set_progress(trainer);
-    if (open_world(trainer) != VP_OK || start_threads(trainer) != VP_OK)
-        return vp_err_set(err, VP_ERR_NOMEM, "starting %d rank threads failed",
-                          pipeline->n_ranks);
+    st = open_world(trainer);
+    if (st == VP_OK)
+        st = start_threads(trainer);
+    if (st == VP_ERR_UNSUPPORTED)
+        return vp_err_thread(err, "a rank's thread");
+    if (st != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
     vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_PREPARE });
     for (int r = 0; r < pipeline->n_ranks; r++)
         if (!trainer->ranks[r].is_here)
