@@ -232,7 +232,24 @@ printf 'not a schedule\n' >wrong.txt
 refuse "vpipe schedule: wrong.txt:1:1: 'key=value' belongs here; $as_written" \
     schedule wrong.txt
 
+for word in version -v; do
+    refuse "vpipe: unknown command '$word'; did you mean '--version'?" $word
+done
+refuse "vpipe train: the name of the configuration is empty; give the path of a\
+ YAML file" train ''
+mkdir plain
+refuse "vpipe trace: plain is not the folder of a run; give the folder that\
+ 'vpipe train' wrote, for example 'vpipe trace runs/NAME'" trace plain
+: >plain/config.yml
+refuse "vpipe trace: plain holds no trace.json; wait for the end of the run or,\
+ if it was resumed, for its first minibatches" trace plain
+
 # ---- Mistakes in a configuration -------------------------------------------
+refuse "$configs/bert/vgpus=4/vpipe.json: key 'model_type' is missing; add one\
+ of bert, gpt2, cpm, translation, for example 'model_type: bert', or give a plan\
+ by '--set partition=FILE'" train "$configs/bert/vgpus=4/vpipe.json"
+refuse "--set: masked LM: seq_length is 1, but 3 positions are special; set it to\
+ 4 or more" train "$configs/bert_tiny.yml" --set seq_length=1 --dry-run
 refuse 'none.yml: cannot be opened: No such file or directory; check the path' \
     train none.yml
 refuse 'none.yml: cannot be opened: No such file or directory; check the path' \
@@ -620,6 +637,30 @@ mkdir begun
 : >begun/config.yml
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $tiny --output begun --quiet
+# Limits of the system are named in place of memory or another folder.
+checks=$((checks + 1))
+# shellcheck disable=SC2086
+(ulimit -n 5 && exec "$program" train "$configs/bert_one.yml" $tiny \
+    --output few_files) >out 2>err </dev/null &&
+    fail 'a run with 5 open files'
+has err '; raise the limit of open files (ulimit -n)'
+if setpriv --reuid 64999 --clear-groups true 2>/dev/null &&
+    chmod 777 . && setpriv --reuid 64999 --clear-groups test -r . -a -x "$program"
+then
+    checks=$((checks + 1))
+    # shellcheck disable=SC2086
+    prlimit --nproc=3 setpriv --reuid 64999 --clear-groups "$program" train \
+        "$configs/bert_tiny.yml" $tiny --set layers=4 --output few_threads \
+        >out 2>err </dev/null && fail 'a run with 3 threads'
+    has err ' cannot be started; raise the limits of processes (ulimit -u)'
+    [ "$(wc -l <err)" -eq 1 ] || fail 'not one line about threads'
+    cp "$configs/bert_one.yml" unread.yml
+    chmod 000 unread.yml
+    checks=$((checks + 1))
+    setpriv --reuid 64999 --clear-groups "$program" train unread.yml >out 2>err
+    [ "$(cat err)" = "unread.yml: cannot be opened: Permission denied; change its\
+ permissions" ] || fail 'a file without permissions'
+fi
 if [ "$(id -u)" -ne 0 ]; then
     mkdir closed
     chmod a-w closed
@@ -981,6 +1022,19 @@ grep -q nan out && fail 'not a number after nothing was done'
 has out "done      nothing: $((last + 3)) updates are trained already, and\
  --max-steps ends the run at $((last + 3)); raise it to go on"
 cmp -s done.json stoppedTERM/trace.json || fail 'an empty trace replaced one'
+
+# What may not change is named with the way back.
+# shellcheck disable=SC2086
+refuse "--set: hidden is 32, but stoppedTERM/checkpoints/step-$((last + 3)) was\
+ saved with 16; a run can only go on with the same: use --set hidden=16, or start\
+ a new run" train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
+    --set hidden=32
+# shellcheck disable=SC2086
+refuse "--set: num_minibatches is 7, but\
+ stoppedTERM/checkpoints/step-$((last + 3)) was saved with none; a run can only go\
+ on with the same: remove num_minibatches, or start a new run" \
+    train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
+    --set num_minibatches=7
 
 # --output may name the run that goes on, under whatever name; an evaluation of
 # it needs a folder of its own.

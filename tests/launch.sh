@@ -202,9 +202,10 @@ run 2 bad --set memory_limit=1k
 has err 'memory_limit'
 [ ! -e bad/command_history.log ] || note_failure 'something was started'
 run 2 bad --set network_interface=nosuch0
-has err "this machine has no interface 'nosuch0'"
+has err "--set: key 'network_interface': this machine has no interface 'nosuch0'"
+has err ' that is up; use one of '
 run 2 bad --set container=x.sif
-has err "image 'x.sif' needs apptainer or singularity"
+has err "--set: key 'container': image 'x.sif' needs apptainer or singularity"
 run 2 ranks
 has err '/ranks holds a run already; choose another --output'
 diff -r ranks ranks.now >/dev/null ||

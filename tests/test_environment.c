@@ -337,7 +337,7 @@ static void a_closed_pipe_is_no_error(void **state)
 /* ---- Terminals ---------------------------------------------------------- */
 
 static int columns; /* of the terminal behind stdout */
-static const char *ci;
+static const char *ci, *term = "xterm";
 
 static void use_terminal(void)
 {
@@ -347,7 +347,7 @@ static void use_terminal(void)
 
     if (openpty(&master, &terminal, NULL, NULL, &size) != 0)
         _exit(126);
-    setenv("TERM", "xterm", 1);
+    setenv("TERM", term, 1);
     if (columns < 80)
         setenv("NO_COLOR", "1", 1); /* lines are measured */
     if (ci)
@@ -383,17 +383,20 @@ static void look_at_terminal(const char *last)
 static void a_terminal_of_ci_is_a_log(void **state)
 {
     static const struct {
-        const char *ci;
+        const char *ci, *term;
         bool draws;
     } cases[] = {
-        { "true", false }, { "1", false }, { "false", true },
-        { "", true },      { NULL, true },
+        { "true", "xterm", false }, { "1", "xterm", false },
+        { "false", "xterm", true }, { "", "xterm", true },
+        { NULL, "xterm", true },    { NULL, "dumb", false },
+        { NULL, "", false },
     };
 
     (void)state;
     columns = 80;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         ci = cases[i].ci;
+        term = cases[i].term;
         run(use_terminal, "train", "model.yml", "--output", "shown", NULL);
         expect(0);
         look_at_terminal("--dry-run");
@@ -403,6 +406,7 @@ static void a_terminal_of_ci_is_a_log(void **state)
         remove_all("shown");
     }
     ci = NULL;
+    term = "xterm";
 }
 
 /* No line is longer than the terminal is wide, but for commands to repeat. */

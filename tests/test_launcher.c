@@ -357,7 +357,8 @@ static void test_containers(void **state)
                      "key 'container': image 'bert' needs docker, which is not "
                      "in PATH; install it, or write 'container: none'");
     refuse_container("--privileged", "key 'container': '--privileged' is not "
-                                     "the name of an image");
+                                     "the name of an image; write a name or a "
+                                     "file, or 'none'");
     make_tool("singularity", "#!/bin/sh\n");
     add_container("x.sif", "singularity exec ");
     make_tool("apptainer", "#!/bin/sh\n");

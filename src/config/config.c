@@ -287,8 +287,11 @@ static enum vp_status apply(struct given *given, struct vp_config *config,
     if (!find_given(given, "model_type"))
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'model_type' is missing; add one of %s, for "
-                          "example 'model_type: bert'",
-                          config->path, vp_model_names());
+                          "example 'model_type: bert'%s",
+                          config->path, vp_model_names(),
+                          find_given(given, "partition")
+                              ? ", or give a plan by '--set partition=FILE'"
+                              : "");
     VP_TRY(check_choosers(given, err));
     for (int i = 0; i < vp_n_keys; i++) {
         /* The first row that a plan decides; paths are known by now. */

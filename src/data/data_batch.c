@@ -29,11 +29,11 @@ static enum vp_status masked_check(const struct vp_data_config *config,
                           "such as 0.15",
                           (double)config->mask_prob);
     if (dims[0].seq <= MASKED_EXTRA)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "masked LM: seq_length is %lld, but %d positions are "
-                          "special; set it to %d or more",
-                          (long long)dims[0].seq, MASKED_EXTRA,
-                          MASKED_EXTRA + 1);
+        return vp_err_refuse(err, "seq_length",
+                             "masked LM: seq_length is %lld, but %d positions "
+                             "are special; set it to %d or more",
+                             (long long)dims[0].seq, MASKED_EXTRA,
+                             MASKED_EXTRA + 1);
     for (int b = 0; b < config->n_dims; b++) {
         if (dims[b].batch != dims[0].batch || dims[b].seq != dims[0].seq ||
             (b > 0 && dims[b].n_labels < dims[b - 1].n_labels))

@@ -74,10 +74,10 @@ enum vp_status vp_address_find(const char *interface, bool local,
     if (out->n_hosts > 0)
         return local ? use_loopback(out) : VP_OK;
     if (interface)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "key 'network_interface': this machine has no "
-                          "interface '%s' that is up; it has %s",
-                          interface, names);
+        return vp_err_refuse(err, "network_interface",
+                             "key 'network_interface': this machine has no "
+                             "interface '%s' that is up; use one of %s",
+                             interface, names);
     return vp_err_set(err, VP_ERR_INVALID,
                       "this machine has no network interface but %s, and "
                       "cannot be reached from other hosts",

@@ -164,7 +164,8 @@ enum vp_status vp_container_add(struct vp_words *words, const char *image,
                           "the working directory cannot be found");
     if (image[0] == '-')
         return vp_err_set(err, VP_ERR_INVALID,
-                          "key 'container': '%s' is not the name of an image",
+                          "key 'container': '%s' is not the name of an image; "
+                          "write a name or a file, or 'none'",
                           image);
     snprintf(absolute, sizeof(absolute), "%s%s%s", folder[0] == '/' ? "" : here,
              folder[0] == '/' ? "" : "/", folder);

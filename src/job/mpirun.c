@@ -221,8 +221,15 @@ static enum vp_status add_ranks(const struct vp_config *config,
         vp_words_add(out, "--host");
         vp_words_addf(out, "%s:%d", host, n);
     }
-    if (config->container)
-        VP_TRY(vp_container_add(out, config->container, folder, err));
+    if (config->container) {
+        enum vp_status st = vp_container_add(out, config->container, folder,
+                                             err);
+
+        if (st == VP_ERR_INVALID || st == VP_ERR_UNSUPPORTED)
+            vp_err_prefix(err, "%s", vp_config_place(config, "container"));
+        if (st != VP_OK)
+            return st;
+    }
     for (int i = 0; i < rank->n; i++)
         vp_words_add(out, rank->at[i]);
     return VP_OK;

@@ -107,8 +107,9 @@ enum vp_status vp_processes_join(const struct vp_processes *self,
         return vp_err_set(
             err, VP_ERR_INVALID,
             "%s: %d processes were started, but the pipeline has "
-            "%d ranks; start %d, or set stages to %d%s",
-            vp_config_blame(config, "stages partition"), self->n, n, n, self->n,
+            "%d rank%s; start %d, or set stages to %d%s",
+            vp_config_blame(config, "stages partition"), self->n, n,
+            n == 1 ? "" : "s", n, self->n,
             vp_config_given(config, "partition") ? " without partition" : "");
     processes = calloc((size_t)n, sizeof(*processes));
     if (!processes)

@@ -266,12 +266,14 @@ enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
         if (!vp_key_print(vp_key_find(key), config, value, sizeof(value)))
             value[0] = '\0';
         if (strcmp(was ? was : "", value) != 0)
-            return vp_err_set(err, VP_ERR_INVALID,
-                              "%s: %s is %s, but %s was saved with %s; a run "
-                              "can only go on with the same",
-                              vp_config_place(config, key), key,
-                              value[0] ? value : "not set", place,
-                              was ? was : "none");
+            return vp_err_set(
+                err, VP_ERR_INVALID,
+                "%s: %s is %s, but %s was saved with %s; a run "
+                "can only go on with the same: %s%s%s%s, or "
+                "start a new run",
+                vp_config_place(config, key), key, value[0] ? value : "not set",
+                place, was ? was : "none", was ? "use --set " : "remove ", key,
+                was ? "=" : "", was ? was : "");
     }
     VP_TRY(check_schedule(facts, config, place, err));
     if (!config->forward_only &&

@@ -156,7 +156,11 @@ static enum vp_status start(struct launch *launch, struct vp_err *err)
     struct vp_words rank = { 0 }, command = { 0 };
     enum vp_status st;
 
-    VP_TRY(vp_supervisor_open(&supervisor, &launch->supervisor, err));
+    st = vp_supervisor_open(&supervisor, &launch->supervisor, err);
+    if (st != VP_OK && err && err->fields)
+        vp_err_prefix(err, "%s", vp_config_blame(config, err->fields));
+    if (st != VP_OK)
+        return st;
     setenv(VP_SUPERVISOR_VARIABLE, vp_supervisor_address(launch->supervisor),
            1);
     make_rank(launch, &rank);

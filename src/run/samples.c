@@ -61,6 +61,19 @@ static enum vp_status stand_in(const struct vp_samples_config *plan,
                            : VP_OK;
 }
 
+/* Puts the place of the key that is to blame, if one is named, before the
+ * message. */
+static enum vp_status open_data(const struct vp_config *config,
+                                const struct vp_data_config *data,
+                                struct vp_data **out, struct vp_err *err)
+{
+    enum vp_status st = vp_data_open(data, out, err);
+
+    if (st != VP_OK && err && err->fields && err->fields[0])
+        vp_err_prefix(err, "%s", vp_config_blame(config, err->fields));
+    return st;
+}
+
 static enum vp_status open_files(const struct vp_samples_config *plan,
                                  struct vp_samples *samples, struct vp_err *err)
 {
@@ -72,7 +85,7 @@ static enum vp_status open_files(const struct vp_samples_config *plan,
     if (plan->missing && vp_config_find_data(config, NULL) != VP_OK)
         return stand_in(plan, samples, err);
     VP_TRY(vp_config_find_data(config, err));
-    VP_TRY(vp_data_open(&train, &samples->train, err));
+    VP_TRY(open_data(config, &train, &samples->train, err));
     vocab = vp_data_info(samples->train)->vocab;
     if (vocab > config->sizes.vocab)
         return vp_err_set(
@@ -82,7 +95,7 @@ static enum vp_status open_files(const struct vp_samples_config *plan,
             vp_config_place(config, "vocab"), (long long)config->sizes.vocab,
             (long long)vocab - 1, (long long)vocab);
     if (evaluates(plan))
-        VP_TRY(vp_data_open(&eval, &samples->eval, err));
+        VP_TRY(open_data(config, &eval, &samples->eval, err));
     for (int i = 0; vp_data_notice(samples->train, i); i++)
         plan->notice(plan->ctx, vp_data_notice(samples->train, i));
     return VP_OK;

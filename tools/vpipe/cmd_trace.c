@@ -106,6 +106,15 @@ static void print_help(void)
 
 /* ---- Files -------------------------------------------------------------- */
 
+static bool is_run(const char *folder)
+{
+    char path[PATH_MAX];
+
+    return snprintf(path, sizeof(path), "%s/config.yml", folder) <
+               (int)sizeof(path) &&
+           access(path, F_OK) == 0;
+}
+
 /* A folder stands for its trace.json. */
 static int find_file(const char *run, char *path, size_t n_bytes)
 {
@@ -121,6 +130,11 @@ static int find_file(const char *run, char *path, size_t n_bytes)
     if (n < 0 || (size_t)n >= n_bytes)
         return tool_usage_error("vpipe trace: %.80s...: path is too long; go "
                                 "to its folder first",
+                                run);
+    if (S_ISDIR(info.st_mode) && access(path, F_OK) != 0 && !is_run(run))
+        return tool_usage_error("vpipe trace: %.256s is not the folder of a "
+                                "run; give the folder that 'vpipe train' "
+                                "wrote, for example 'vpipe trace runs/NAME'",
                                 run);
     if (S_ISDIR(info.st_mode) && access(path, F_OK) != 0)
         return tool_usage_error("vpipe trace: %.256s holds no trace.json; wait "

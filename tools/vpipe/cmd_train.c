@@ -99,6 +99,9 @@ struct train_args {
 
 static int set_config(struct train_args *out, const char *path)
 {
+    if (!path[0])
+        return tool_usage_error("vpipe train: the name of the configuration is "
+                                "empty; give the path of a YAML file");
     if (out->config)
         return tool_usage_error("vpipe train: two configurations, '%s' and "
                                 "'%s'; give one",

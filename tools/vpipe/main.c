@@ -61,6 +61,11 @@ static int unknown_command(const char *word)
         return tool_usage_error("vpipe: unknown command '%.48s'; did you mean "
                                 "'%s'?",
                                 word, names[best]);
+    if (strcmp(word, "version") == 0 || strcmp(word, "-v") == 0 ||
+        strcmp(word, "-V") == 0)
+        return tool_usage_error("vpipe: unknown command '%s'; did you mean "
+                                "'--version'?",
+                                word);
     return tool_usage_error("vpipe: unknown command '%.48s'; 'vpipe --help' "
                             "lists the commands",
                             word);

@@ -30,8 +30,8 @@ bool tool_draws(FILE *out)
 {
     const char *term = getenv("TERM");
 
-    return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0 &&
-           !is_logged();
+    return isatty(fileno(out)) && term && term[0] &&
+           strcmp(term, "dumb") != 0 && !is_logged();
 }
 
 bool tool_colour(FILE *out)
