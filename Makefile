@@ -65,7 +65,8 @@ mutate: ## break the code on purpose; the tests must notice
 dist: ## a folder that runs elsewhere, GPU tests included, compressed
 	@scripts/dist
 
-install: all ## PREFIX/bin/vpipe, PREFIX/share/vpipe
+install: ## PREFIX/bin/vpipe, PREFIX/share/vpipe
+	@scripts/build build plugins $(RELEASE)
 	@cmake --install build --prefix '$(PREFIX)'
 
 clean: ## remove everything that was built

@@ -181,6 +181,9 @@ cmp -s before after || fail 'other commands make the program beside its tests'
 ninja -C real -t targets all | grep -q '^test_run:' || fail 'no tests in all'
 
 # ---- Installing ------------------------------------------------------------------
+# It needs no tests, nor the packages that only tests need.
+make -s -n -C "$root" install | grep -qx 'scripts/build build plugins .*' ||
+    fail 'make install builds more than it installs'
 # The small configurations find their text there.
 if cmake --install "$build" --prefix "$work/installed" >out 2>&1; then
     installed/bin/vpipe train installed/share/vpipe/configs/bert_tiny.yml \
