@@ -87,6 +87,8 @@ for word in --set --output --max-steps --dry-run --quiet model_type \
     has out "$word"
 done
 grep -q ' $' out && fail 'spaces at the end of a line of help'
+# A long name stands alone; meanings begin in one column.
+grep -qx '  --require-loss-below LOSS' out || fail 'a name runs into its meaning'
 [ "$(awk '{ print length }' out | sort -n | tail -1)" -le 80 ] ||
     fail 'help is wider than 80 columns'
 run 0 info --help

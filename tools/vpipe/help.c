@@ -19,13 +19,13 @@ int help_width(FILE *out)
 static void print_row(const char *name, const char *meaning)
 {
     int width = help_width(stdout);
+    int indent = width < NARROW ? NARROW_INDENT : INDENT;
 
-    if (width >= NARROW)
-        tool_print(stdout, width, INDENT, "%-*s%s%s\n", INDENT, name,
-                   strlen(name) < INDENT ? "" : " ", meaning);
+    if (width >= NARROW && strlen(name) < INDENT)
+        tool_print(stdout, width, indent, "%-*s%s\n", indent, name, meaning);
     else
-        tool_print(stdout, width, NARROW_INDENT, "%s%s%*s%s\n", name,
-                   name[0] ? "\n" : "", NARROW_INDENT, "", meaning);
+        tool_print(stdout, width, indent, "%s%s%*s%s\n", name,
+                   name[0] ? "\n" : "", indent, "", meaning);
 }
 
 void help_flags(const struct tool_flag *flags, int n_flags)
