@@ -230,6 +230,8 @@ as_written="correct the file, or see how 'vpipe schedule 1f1b --stages 2\
 printf 'stages=1 minibatches=2\n0: 0F0 0F1 0B1 0B0 0UPDATE0\n' >wrong.txt
 refuse "vpipe schedule: wrong.txt: rank 0, action 2 (0B1): out of order: 0B0\
  comes next on this rank; $as_written" schedule wrong.txt
+refuse "vpipe schedule: 'wrog.txt' is neither a schedule nor a readable file; did\
+ you mean 'wrong.txt'?" schedule wrog.txt
 printf 'not a schedule\n' >wrong.txt
 refuse "vpipe schedule: wrong.txt:1:1: 'key=value' belongs here; $as_written" \
     schedule wrong.txt

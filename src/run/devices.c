@@ -26,15 +26,14 @@ static int count_threads(const struct vp_devices_config *with)
     return n < 1 ? 1 : n;
 }
 
-/* Plans for the GPU of another machine: `why` this one has none, or has no
- * plugin (NULL) for it. */
+/* Plans for the GPU of another machine. `why`: the reason that this one has
+ * none, or no plugin (NULL) for it. */
 static void lack_gpu(const struct vp_devices_config *with,
                      const struct vp_backend_ops *plugin,
                      struct vp_train_config *train, const struct vp_err *why)
 {
     with->missing->gpu = true;
-    vp_missing_add(with->missing, "%s (%s)",
-                   plugin ? "a GPU" : "the plugin for GPUs", why->text);
+    vp_missing_add(with->missing, "a GPU (%s)", why->text);
     train->backend = plugin ? plugin : vp_backend_planned("cuda");
 }
 

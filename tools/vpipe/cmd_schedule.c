@@ -415,6 +415,7 @@ static int make(const struct options *options, struct vp_sched_config *config,
 static int unknown_name(const char *word)
 {
     const char *names[16];
+    char remedy[VP_PATH_REMEDY_BYTES];
     int n = 0, best;
 
     for (; n < 16 && vp_generator_at(n); n++)
@@ -426,9 +427,12 @@ static int unknown_name(const char *word)
                                 "'%s'?",
                                 word, names[best]);
     return tool_usage_error("vpipe schedule: '%.200s' is neither a schedule "
-                            "nor a readable file; 'vpipe schedule --help' "
-                            "lists the schedules",
-                            word);
+                            "nor a readable file; %s",
+                            word,
+                            vp_path_remedy(word,
+                                           "'vpipe schedule --help' lists the "
+                                           "schedules",
+                                           remedy));
 }
 
 static int load(const struct options *options, struct vp_schedule *out)
