@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 /* libxxhash has it; its header belongs to src/ckpt. */
 uint64_t XXH3_64bits(const void *bytes, size_t n_bytes);
@@ -817,6 +818,26 @@ static void a_removed_folder_is_made_again(void **state)
     assert_int_equal(newest(&notes), 20);
 }
 
+static void too_many_open_files_are_named(void **state)
+{
+    struct rlimit limit, none;
+    struct vp_err err = { .text = "" };
+    enum vp_status st;
+
+    (void)state;
+    save_three();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    st = vp_ckpt_prepare(store(), &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(st, VP_ERR_IO);
+    assert_non_null(strstr(err.text, "checkpoints: cannot be read (Too many "
+                                     "open files); raise the limit of open "
+                                     "files (ulimit -n)"));
+}
+
 /* ---- Removing ----------------------------------------------------------- */
 
 static void removing_stays_inside(void **state)
@@ -1455,6 +1476,7 @@ int main(void)
         TEST_IN_FOLDER(what_cannot_be_read_is_kept),
         TEST_IN_FOLDER(a_step_can_be_saved_again),
         TEST_IN_FOLDER(a_removed_folder_is_made_again),
+        TEST_IN_FOLDER(too_many_open_files_are_named),
         TEST_IN_FOLDER(removing_stays_inside),
         TEST_IN_FOLDER(removing_gives_up_in_depth),
         TEST_IN_FOLDER(space_is_asked_for),

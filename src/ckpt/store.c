@@ -96,6 +96,14 @@ static enum vp_status fail(const char *folder, const char *what, int rc,
                       vp_io_reason(rc));
 }
 
+static enum vp_status fail_read(const char *folder, int rc, struct vp_err *err)
+{
+    fail(folder, "read", rc, err);
+    if (rc == EMFILE || rc == ENFILE)
+        vp_err_suffix(err, "; %s", vp_write_remedy(rc));
+    return VP_ERR_IO;
+}
+
 static enum vp_status fail_write(const char *folder, const char *what, int rc,
                                  struct vp_err *err)
 {
@@ -121,7 +129,7 @@ static enum vp_status scan_open(DIR *dir, const char *folder,
             int rc = errno;
 
             free(list);
-            return fail(folder, "read", rc, err);
+            return fail_read(folder, rc, err);
         }
         if (!found)
             break;
@@ -160,7 +168,7 @@ static enum vp_status scan(const char *folder, struct entry **out, int *n_out,
         return VP_OK;
     }
     if (!dir)
-        return fail(folder, "read", errno, err);
+        return fail_read(folder, errno, err);
     st = scan_open(dir, folder, out, n_out, err);
     closedir(dir);
     return st;
