@@ -66,7 +66,7 @@ run 0 -h
 cmp -s out help || fail '-h is not --help'
 run 0 help
 cmp -s out help || fail 'help is not --help'
-for command in train compare schedule trace info; do
+for command in train compare schedule trace data info; do
     has help "  $command "
     run 0 $command --help
     cp out help_of_one
