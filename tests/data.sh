@@ -48,7 +48,7 @@ same() {
 # ---- Help and mistakes ------------------------------------------------------
 run 0 --help
 cp out help
-for name in encode decode; do
+for name in encode decode vocab; do
     grep -q "^  $name " help || fail "no $name in the help"
     run 0 $name --help
     grep -q "usage: vpipe data $name" out || fail "no usage of $name"
@@ -64,6 +64,9 @@ refuse "vpipe data encode: x: cannot be opened: No such file or directory; \
 check the path" encode --tokenizer x y
 refuse "vpipe data decode: nothing: cannot be opened: No such file or \
 directory; check the path" decode --tokenizer "$tokenizers/gpt2" nothing
+refuse "vpipe data vocab: no folder for the files; write '--out DIR'" vocab x
+refuse "vpipe data vocab: unknown type 'unigram'; write '--type bpe' or \
+'--type wordpiece'" vocab --type unigram
 
 # ---- encode, decode ---------------------------------------------------------
 # Lines end at LF only; empty ones count; the last one needs no LF.
@@ -86,6 +89,25 @@ printf '65\n65 2000\n' >bad
 "$program" data decode --tokenizer "$tokenizers/gpt2" bad >out 2>err
 grep -q '^vpipe data decode: bad:2: id 2000 is no token' err ||
     fail 'no line of an unknown id'
+
+# ---- vocab ------------------------------------------------------------------
+yes 'the quick brown fox jumps over the lazy dog' | head -n 50 >text
+run 0 vocab --type bpe --size 280 --out bpe text
+same 'bpe: 280 tokens, 23 merges, from 10 different words\n'
+run 0 encode --tokenizer bpe text
+[ "$(head -n 1 out | wc -w)" -lt 44 ] || fail 'nothing was merged'
+run 0 vocab --type wordpiece --size 80 --out words text
+run 0 encode --tokenizer words/vocab.txt text
+cp out ids
+run 0 encode --tokenizer words text
+cmp -s out ids || fail 'vocab.txt and tokenizer.json give other ids'
+[ ! -e words/vocab.txt.tmp ] || fail 'a temporary file is left'
+refuse "vpipe data vocab: special tokens and single characters are 257 \
+tokens, more than 100; ask for more tokens" vocab --size 100 --out new text
+[ ! -e new ] || fail 'a folder is left'
+: >text
+refuse "vpipe data vocab: the files hold no words; give text" \
+    vocab --out new text
 
 echo "data: $checks checks, $failures failures"
 [ $failures = 0 ]

@@ -12,6 +12,7 @@ static const struct subcommand {
 } subcommands[] = {
     { "encode", data_encode, "print the token ids of every line of a file" },
     { "decode", data_decode, "print the text of lines of token ids" },
+    { "vocab", data_vocab, "train a vocabulary from text files" },
 };
 enum { N_SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
 

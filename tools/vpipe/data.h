@@ -6,5 +6,6 @@
 
 int data_encode(int argc, char **argv);
 int data_decode(int argc, char **argv);
+int data_vocab(int argc, char **argv);
 
 #endif
