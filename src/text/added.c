@@ -9,31 +9,41 @@ enum vp_status vp_added_add(struct vp_added *added,
                             const struct vp_added_token *token)
 {
     struct vp_added_token *tokens;
-    int i = 0;
+    int32_t i = vp_vocabulary_find(&added->index, token->bytes, token->n_bytes);
 
     if (token->n_bytes == 0)
         return VP_OK;
-    while (i < added->n &&
-           (added->tokens[i].n_bytes != token->n_bytes ||
-            memcmp(added->tokens[i].bytes, token->bytes, token->n_bytes) != 0))
-        i++;
-    if (i == added->capacity) {
-        tokens = realloc(added->tokens, (size_t)(2 * i + 8) * sizeof(*tokens));
+    if (i != VP_TOKEN_NONE) {
+        added->tokens[i] = *token;
+        return VP_OK;
+    }
+    if (added->n == added->capacity) {
+        int capacity = 2 * added->n + 8;
+
+        tokens = realloc(added->tokens, (size_t)capacity * sizeof(*tokens));
         if (!tokens)
             return VP_ERR_NOMEM;
         added->tokens = tokens;
-        added->capacity = 2 * i + 8;
+        added->capacity = capacity;
     }
-    added->tokens[i] = *token;
-    if (i == added->n)
-        added->n++;
+    VP_TRY(vp_vocabulary_add(&added->index, token->bytes, token->n_bytes,
+                             added->n, NULL));
+    added->tokens[added->n++] = *token;
     added->begins[(unsigned char)token->bytes[0]] = true;
     return VP_OK;
+}
+
+enum vp_status vp_added_finish(struct vp_added *added, struct vp_err *err)
+{
+    vp_trie_release(&added->trie);
+    return vp_trie_init(&added->trie, &added->index, err);
 }
 
 void vp_added_release(struct vp_added *added)
 {
     free(added->tokens);
+    vp_vocabulary_release(&added->index);
+    vp_trie_release(&added->trie);
     memset(added, 0, sizeof(*added));
 }
 
@@ -41,17 +51,12 @@ static const struct vp_added_token *longest_at(const struct vp_added *added,
                                                const unsigned char *at,
                                                const unsigned char *end)
 {
-    const struct vp_added_token *best = NULL;
+    int32_t i;
 
-    for (int i = 0; i < added->n; i++) {
-        const struct vp_added_token *token = &added->tokens[i];
-
-        if (token->n_bytes <= (size_t)(end - at) &&
-            (!best || token->n_bytes > best->n_bytes) &&
-            memcmp(token->bytes, at, token->n_bytes) == 0)
-            best = token;
-    }
-    return best;
+    if (vp_trie_longest(&added->trie, VP_TRIE_ROOT, at, (size_t)(end - at),
+                        &i) == 0)
+        return NULL;
+    return &added->tokens[i];
 }
 
 /* The start of the spaces that end at `at`. */

@@ -3,14 +3,10 @@
 #ifndef VP_TEXT_ADDED_H
 #define VP_TEXT_ADDED_H
 
-#include "base/memory.h"
-#include "base/status.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "text/trie.h"
 
 struct vp_added_token {
-    const char *bytes;
+    const char *bytes; /* for vp_added_add() only */
     size_t n_bytes;
     uint32_t id;
     bool special;
@@ -21,13 +17,17 @@ struct vp_added_token {
 struct vp_added {
     struct vp_added_token *tokens;
     int n, capacity;
-    bool begins[256]; /* a token begins with this byte */
+    bool begins[256];           /* a token begins with this byte */
+    struct vp_vocabulary index; /* their numbers in `tokens` */
+    struct vp_trie trie;        /* the same */
 };
 
-/* `token->bytes` must outlive `added`. A token that is there already is
- * replaced. VP_OK or VP_ERR_NOMEM. */
+/* Adds a copy of a token. One that is there already is replaced. VP_OK or
+ * VP_ERR_NOMEM. */
 enum vp_status vp_added_add(struct vp_added *added,
                             const struct vp_added_token *token);
+/* After the last token, before the first search. */
+enum vp_status vp_added_finish(struct vp_added *added, struct vp_err *err);
 void vp_added_release(struct vp_added *added);
 
 /* Where an added token is: the text before it ends at `start`. */

@@ -186,7 +186,8 @@ enum vp_status vp_tokenizer_add_token(struct vp_tokenizer *tokenizer,
 {
     struct vp_vocabulary *vocabulary = &tokenizer->vocabulary;
     int32_t known = vp_vocabulary_find(vocabulary, bytes, n_bytes);
-    struct vp_added_token token = { .n_bytes = n_bytes,
+    struct vp_added_token token = { .bytes = bytes,
+                                    .n_bytes = n_bytes,
                                     .special = flags.special,
                                     .strip_left = flags.strip_left,
                                     .strip_right = flags.strip_right };
@@ -198,8 +199,8 @@ enum vp_status vp_tokenizer_add_token(struct vp_tokenizer *tokenizer,
     VP_TRY(vp_vocabulary_add(vocabulary, bytes, n_bytes, id, err));
     if (known == VP_TOKEN_NONE)
         vocabulary->tokens[id].added = true;
+    vocabulary->tokens[id].special = flags.special;
     token.id = (uint32_t)id;
-    token.bytes = vocabulary->tokens[id].bytes;
     return vp_added_add(
         flags.later ? &tokenizer->added_later : &tokenizer->added, &token);
 }
@@ -245,6 +246,8 @@ static enum vp_status read_all(struct vp_tokenizer *tokenizer, const char *path,
     if (in_folder(&place, "tokenizer_config.json", config))
         VP_TRY(vp_tokenizer_read_config(tokenizer, config, err));
     find_usual(tokenizer);
+    VP_TRY(vp_added_finish(&tokenizer->added, err));
+    VP_TRY(vp_added_finish(&tokenizer->added_later, err));
     return tokenizer->is_bpe ? decode_tokens(tokenizer) : VP_OK;
 }
 
@@ -303,17 +306,10 @@ int32_t vp_tokenizer_special(const struct vp_tokenizer *tokenizer,
     return tokenizer->special[special];
 }
 
-static bool marks(const struct vp_added *added, uint32_t id)
-{
-    for (int i = 0; i < added->n; i++)
-        if (added->tokens[i].id == id)
-            return added->tokens[i].special;
-    return false;
-}
-
 bool vp_tokenizer_is_special(const struct vp_tokenizer *tokenizer, uint32_t id)
 {
-    return marks(&tokenizer->added, id) || marks(&tokenizer->added_later, id);
+    return id < (uint32_t)tokenizer->vocabulary.n &&
+           tokenizer->vocabulary.tokens[id].special;
 }
 
 const char *vp_tokenizer_token(const struct vp_tokenizer *tokenizer,

@@ -119,8 +119,8 @@ enum vp_status vp_vocabulary_add(struct vp_vocabulary *vocabulary,
     if (!copy)
         return VP_ERR_NOMEM;
     memcpy(copy, bytes, n_bytes);
-    vocabulary->tokens[id] = (struct vp_token){ copy, (uint32_t)n_bytes,
-                                                false };
+    vocabulary->tokens[id] = (struct vp_token){ .bytes = copy,
+                                                .n_bytes = (uint32_t)n_bytes };
     vocabulary->slots[slot] = (uint32_t)id + 1;
     vocabulary->n_tokens++;
     return VP_OK;

@@ -14,7 +14,8 @@ enum { VP_VOCABULARY_MAX = 1 << 22, VP_TOKEN_NONE = -1 };
 struct vp_token {
     const char *bytes; /* NULL: no token has this id */
     uint32_t n_bytes;
-    bool added; /* not of the model: found in the text itself only */
+    bool added;   /* not of the model: found in the text itself only */
+    bool special; /* marked as special */
 };
 
 /* All zero: empty. */
