@@ -33,8 +33,8 @@ struct vp_tokenizer {
     struct vp_token *decoded; /* the bytes of tokens, by id */
 };
 
-/* Readers of one form each. They fill an empty tokenizer; messages name the
- * file. `folder_of` vocab.txt and the others is where `path` is. */
+/* Readers of one form each. They fill an empty tokenizer. Messages begin with
+ * the path of the file. */
 enum vp_status vp_tokenizer_read_json(struct vp_tokenizer *tokenizer,
                                       const char *path, struct vp_err *err);
 enum vp_status vp_tokenizer_read_bpe(struct vp_tokenizer *tokenizer,

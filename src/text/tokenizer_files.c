@@ -45,15 +45,15 @@ static enum vp_status add_lines(struct vp_vocabulary *vocabulary,
 
     while (text < end) {
         const char *stop = memchr(text, '\n', (size_t)(end - text));
+        enum vp_status st;
 
         if (!stop)
             stop = end;
-        if (vp_vocabulary_add(vocabulary, text,
-                              trim_end(text, (size_t)(stop - text)), id,
-                              err) != VP_OK) {
+        st = vp_vocabulary_add(vocabulary, text,
+                               trim_end(text, (size_t)(stop - text)), id, err);
+        if (st == VP_ERR_INVALID)
             vp_err_prefix(err, "%s:%" PRId64, path, id + 1);
-            return VP_ERR_INVALID;
-        }
+        VP_TRY(st);
         id++;
         text = stop + (stop < end);
     }

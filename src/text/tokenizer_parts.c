@@ -25,24 +25,25 @@ enum vp_status vp_tokenizer_add_vocab(struct vp_tokenizer *tokenizer,
     return VP_OK;
 }
 
-static int32_t find_merged(const struct vp_tokenizer *tokenizer,
-                           const char *left, size_t n_left, const char *right,
-                           size_t n_right)
+/* The id of the token that two others make. VP_OK or VP_ERR_NOMEM. */
+static enum vp_status find_merged(const struct vp_tokenizer *tokenizer,
+                                  const char *left, size_t n_left,
+                                  const char *right, size_t n_right,
+                                  int32_t *id_out)
 {
     char few[256], *merged = few;
-    int32_t id = VP_TOKEN_NONE;
 
     if (n_left + n_right > sizeof(few))
         merged = malloc(n_left + n_right);
-    if (merged) {
-        memcpy(merged, left, n_left);
-        memcpy(merged + n_left, right, n_right);
-        id = vp_vocabulary_find(&tokenizer->vocabulary, merged,
-                                n_left + n_right);
-    }
+    if (!merged)
+        return VP_ERR_NOMEM;
+    memcpy(merged, left, n_left);
+    memcpy(merged + n_left, right, n_right);
+    *id_out = vp_vocabulary_find(&tokenizer->vocabulary, merged,
+                                 n_left + n_right);
     if (merged != few)
         free(merged);
-    return id;
+    return VP_OK;
 }
 
 enum vp_status vp_tokenizer_add_merge(struct vp_tokenizer *tokenizer,
@@ -53,8 +54,9 @@ enum vp_status vp_tokenizer_add_merge(struct vp_tokenizer *tokenizer,
     const struct vp_vocabulary *vocabulary = &tokenizer->vocabulary;
     int32_t a = vp_vocabulary_find(vocabulary, left, n_left);
     int32_t b = vp_vocabulary_find(vocabulary, right, n_right);
-    int32_t merged = find_merged(tokenizer, left, n_left, right, n_right);
+    int32_t merged;
 
+    VP_TRY(find_merged(tokenizer, left, n_left, right, n_right, &merged));
     if (a == VP_TOKEN_NONE || b == VP_TOKEN_NONE || merged == VP_TOKEN_NONE)
         return vp_err_set(err, VP_ERR_INVALID,
                           "the vocabulary lacks %s of merge '%.*s %.*s'; give "

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* Ids are below this. */
-enum { VP_VOCABULARY_MAX = 1 << 22, VP_TOKEN_NONE = -1 };
+enum { VP_VOCABULARY_MAX = 1 << 20, VP_TOKEN_NONE = -1 };
 
 struct vp_token {
     const char *bytes; /* NULL: no token has this id */

@@ -4,9 +4,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { FLAG_TOKENIZER, FLAG_ORDINARY, FLAG_HELP };
 
@@ -165,16 +165,24 @@ static enum vp_status print_block(struct vp_batch_encoder *batch, int n)
     return st;
 }
 
+/* Cores that this process may use. */
+static int count_cores(void)
+{
+    cpu_set_t usable;
+
+    if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
+        return 1;
+    return CPU_COUNT(&usable);
+}
+
 static enum vp_status encode(const struct options *options,
                              const struct vp_tokenizer *tokenizer,
                              struct lines *lines, struct vp_err *err)
 {
-    long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
     struct vp_batch_encoder *batch;
     enum vp_status st;
 
-    VP_TRY(vp_batch_encoder_create(tokenizer, n_cores > 0 ? (int)n_cores : 1,
-                                   &batch));
+    VP_TRY(vp_batch_encoder_create(tokenizer, count_cores(), &batch));
     while ((st = lines_next(lines, err)) == VP_OK && !is_output_lost()) {
         st = vp_batch_encoder_run(batch, lines->spans, lines->n_spans,
                                   options->flag);

@@ -42,7 +42,7 @@ static const struct tool_flag flags[] = {
 enum {
     N_FLAGS = sizeof(flags) / sizeof(flags[0]),
     MAX_SPECIAL = 64,
-    MAX_SIZE = 1 << 22,
+    MAX_SIZE = 1 << 20,
 };
 
 struct options {
