@@ -42,7 +42,7 @@ enum vp_status vp_batch_encoder_create(const struct vp_tokenizer *tokenizer,
     if (!batch)
         return VP_ERR_NOMEM;
     st = vp_pool_create(n_threads, NULL, NULL, &batch->pool);
-    batch->encoders = calloc((size_t)n_threads, sizeof(*batch->encoders));
+    batch->encoders = calloc((size_t)n_threads, sizeof(struct vp_encoder *));
     if (st == VP_OK && !batch->encoders)
         st = VP_ERR_NOMEM;
     for (int i = 0; st == VP_OK && i < n_threads; i++)

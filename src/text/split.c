@@ -53,7 +53,7 @@ static const unsigned char *skip_kind(unsigned kind, const unsigned char *at,
     return at;
 }
 
-static bool is_either(unsigned char byte, char lower, bool any_case)
+static bool is_either(unsigned char byte, unsigned char lower, bool any_case)
 {
     return byte == lower || (any_case && byte == lower - 'a' + 'A');
 }
@@ -63,7 +63,7 @@ static bool is_either(unsigned char byte, char lower, bool any_case)
 static const unsigned char *contraction(const unsigned char *at,
                                         const unsigned char *end, bool any_case)
 {
-    static const char one[] = "stmd", two[][2] = { "re", "ve", "ll" };
+    static const unsigned char one[] = "stmd", two[][2] = { "re", "ve", "ll" };
 
     if (*at != '\'' || end - at < 2)
         return NULL;

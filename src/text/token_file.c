@@ -81,8 +81,8 @@ enum vp_status vp_token_file_json(const char *path, json_t **out,
 {
     json_error_t error;
     json_t *json;
-    char *bytes;
-    size_t n;
+    char *bytes = NULL;
+    size_t n = 0;
 
     VP_TRY(vp_token_file_read(path, &bytes, &n, err));
     json = json_loadb(bytes, n, JSON_ALLOW_NUL, &error);

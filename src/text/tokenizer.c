@@ -235,7 +235,7 @@ static enum vp_status decode_tokens(struct vp_tokenizer *tokenizer)
 static enum vp_status read_all(struct vp_tokenizer *tokenizer, const char *path,
                                struct vp_err *err)
 {
-    struct place place;
+    struct place place = { .file = NULL };
     char config[PATH_MAX];
 
     VP_TRY(find_place(path, &place, err));

@@ -197,6 +197,7 @@ static enum vp_status train(struct vp_vocab_trainer *trainer,
         return vp_err_set(err, VP_ERR_INVALID,
                           "the files hold no words; give text");
     VP_TRY(vp_vocab_trainer_run(trainer, err));
+    VP_BUG_ON(!options->out);
     if (mkdir(options->out, 0777) != 0 && errno != EEXIST)
         return vp_err_write(err, options->out, errno);
     return vp_vocab_trainer_write(trainer, options->out, err);
