@@ -262,6 +262,70 @@ static void test_configuration(void **state)
     tok_folder_remove(&folder);
 }
 
+static void hash_of(const struct tok_folder *folder, const char *name,
+                    const char *text, unsigned char out[VP_SHA256_BYTES])
+{
+    struct vp_tokenizer *tokenizer;
+
+    tok_folder_write(folder, name, text, strlen(text));
+    tokenizer = tok_open(folder->path);
+    vp_tokenizer_hash(tokenizer, out);
+    vp_tokenizer_free(tokenizer);
+}
+
+/* Every file below gives other ids to some text, and another hash. */
+static void test_hash(void **state)
+{
+    static const char *const files[][2] = {
+        { "vocab.txt", "[UNK]\na\n##b\n" },
+        { "vocab.txt", "[UNK]\na\n##c\n" },
+        { "tokenizer_config.json", "{\"do_lower_case\": false}" },
+        { "tokenizer_config.json", "{\"strip_accents\": false}" },
+        { "tokenizer_config.json", "{\"tokenize_chinese_chars\": false}" },
+        { "tokenizer_config.json", "{\"added_tokens_decoder\": {\"3\": "
+                                   "{\"content\": \"x\"}}}" },
+        { "tokenizer_config.json", "{\"added_tokens_decoder\": {\"3\": "
+                                   "{\"content\": \"x\", \"lstrip\": "
+                                   "true}}}" },
+        { "tokenizer_config.json", "{\"added_tokens_decoder\": {\"3\": "
+                                   "{\"content\": \"x\", \"special\": "
+                                   "true}}}" },
+    };
+    enum { N = VP_COUNT_OF(files) };
+    struct tok_folder folder = tok_folder_make();
+    unsigned char hashes[N][VP_SHA256_BYTES], again[VP_SHA256_BYTES];
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        hash_of(&folder, files[i][0], files[i][1], hashes[i]);
+        hash_of(&folder, files[i][0], files[i][1], again);
+        assert_memory_equal(hashes[i], again, sizeof(again));
+        for (int k = 0; k < i; k++)
+            assert_memory_not_equal(hashes[i], hashes[k], sizeof(again));
+    }
+    tok_folder_remove(&folder);
+}
+
+/* The same for merges: their order counts. */
+static void test_hash_of_merges(void **state)
+{
+    static const char vocab[] = "{\"a\":0,\"b\":1,\"ab\":2,\"ba\":3}";
+    struct tok_folder folder = tok_folder_make();
+    unsigned char one[VP_SHA256_BYTES], two[VP_SHA256_BYTES];
+
+    (void)state;
+    tok_folder_write(&folder, "vocab.json", vocab, sizeof(vocab) - 1);
+    hash_of(&folder, "merges.txt", "a b\nb a\n", one);
+    hash_of(&folder, "merges.txt", "b a\na b\n", two);
+    assert_memory_not_equal(one, two, sizeof(one));
+    hash_of(&folder, "merges.txt", "#version: 0.2\na b\r\nb a\n", two);
+    assert_memory_equal(one, two, sizeof(one));
+    hash_of(&folder, "tokenizer_config.json", "{\"add_prefix_space\": true}",
+            two);
+    assert_memory_not_equal(one, two, sizeof(one));
+    tok_folder_remove(&folder);
+}
+
 /* ---- Ill-formed UTF-8 --------------------------------------------------- */
 
 static void test_ill_formed_utf8_is_replaced(void **state)
@@ -457,6 +521,8 @@ int main(void)
         cmocka_unit_test(test_gpt2_by_hand),
         cmocka_unit_test(test_ignore_merges),
         cmocka_unit_test(test_configuration),
+        cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_hash_of_merges),
         cmocka_unit_test(test_ill_formed_utf8_is_replaced),
         cmocka_unit_test(test_bpe_loses_nothing),
         cmocka_unit_test(test_decoding_refuses_unknown_ids),

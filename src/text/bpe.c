@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No merge in this slot; no pair has such ids. */
-#define NO_PAIR UINT64_MAX
 /* Pieces up to this length are merged in place, by looking at all pairs. */
 enum { FEW = 64 };
 #define UNMERGED UINT64_MAX
@@ -44,7 +42,8 @@ static struct vp_bpe_merge *find_slot(const struct vp_bpe *bpe, uint64_t pair)
     uint32_t slot = (uint32_t)(pair * UINT64_C(0x9E3779B97F4A7C15) >> 32);
 
     slot &= mask;
-    while (bpe->merges[slot].pair != NO_PAIR && bpe->merges[slot].pair != pair)
+    while (bpe->merges[slot].pair != VP_BPE_NO_PAIR &&
+           bpe->merges[slot].pair != pair)
         slot = (slot + 1) & mask;
     return &bpe->merges[slot];
 }
@@ -60,9 +59,9 @@ static enum vp_status grow(struct vp_bpe *bpe)
         return VP_ERR_NOMEM;
     }
     for (uint32_t i = 0; i < bpe->n_slots; i++)
-        bpe->merges[i].pair = NO_PAIR;
+        bpe->merges[i].pair = VP_BPE_NO_PAIR;
     for (uint32_t i = 0; i < old.n_slots; i++)
-        if (old.merges[i].pair != NO_PAIR)
+        if (old.merges[i].pair != VP_BPE_NO_PAIR)
             *find_slot(bpe, old.merges[i].pair) = old.merges[i];
     free(old.merges);
     return VP_OK;
@@ -89,8 +88,9 @@ static uint64_t merge_of(const struct vp_bpe *bpe, uint32_t left,
     if (bpe->n_slots == 0)
         return UNMERGED;
     merge = find_slot(bpe, (uint64_t)left << 32 | right);
-    return merge->pair == NO_PAIR ? UNMERGED
-                                  : (uint64_t)merge->rank << 32 | merge->id;
+    return merge->pair == VP_BPE_NO_PAIR
+               ? UNMERGED
+               : (uint64_t)merge->rank << 32 | merge->id;
 }
 
 /* ---- Short pieces ------------------------------------------------------- */

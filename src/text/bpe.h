@@ -6,8 +6,10 @@
 #include "text/ids.h"
 #include "text/vocabulary.h"
 
+#define VP_BPE_NO_PAIR UINT64_MAX /* no pair has such ids */
+
 struct vp_bpe_merge {
-    uint64_t pair; /* left id << 32 | right id */
+    uint64_t pair; /* left id << 32 | right id; VP_BPE_NO_PAIR: an empty slot */
     uint32_t rank;
     uint32_t id;
 };

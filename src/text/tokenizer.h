@@ -3,6 +3,7 @@
 #ifndef VP_TEXT_TOKENIZER_H
 #define VP_TEXT_TOKENIZER_H
 
+#include "base/sha256.h"
 #include "base/strbuf.h"
 #include "text/ids.h"
 
@@ -41,6 +42,11 @@ bool vp_tokenizer_is_special(const struct vp_tokenizer *tokenizer, uint32_t id);
 /* The token as the vocabulary has it; NULL if no token has this id. */
 const char *vp_tokenizer_token(const struct vp_tokenizer *tokenizer,
                                uint32_t id, size_t *n_bytes_out);
+
+/* SHA-256 of what decides the ids of a text: vocabulary, merges, rules. For
+ * keys of files that hold ids. */
+void vp_tokenizer_hash(const struct vp_tokenizer *tokenizer,
+                       unsigned char out[VP_SHA256_BYTES]);
 
 /* Appends the text of the ids to `out`. Ill-formed UTF-8 becomes U+FFFD.
  * VP_ERR_INVALID if an id has no token. */
