@@ -1,8 +1,8 @@
 #include "data/walk.h"
 
 #include "data/foreign.h"
+#include "data/names.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,64 +26,9 @@ bool vp_text_has_extension(const char *name, const char *extensions)
     return false;
 }
 
-struct names {
-    char **name;
-    size_t n, capacity;
-};
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static void names_release(struct names *names)
-{
-    for (size_t i = 0; i < names->n; i++)
-        free(names->name[i]);
-    free(names->name);
-}
-
-static bool names_add(struct names *names, const char *name)
-{
-    if (names->n == names->capacity) {
-        size_t capacity = names->capacity ? 2 * names->capacity : 64;
-        char **grown = realloc(names->name, capacity * sizeof(*grown));
-
-        if (!grown)
-            return false;
-        names->name = grown;
-        names->capacity = capacity;
-    }
-    names->name[names->n] = strdup(name);
-    return names->name[names->n] && ++names->n;
-}
-
-/* The entries of a folder that are not hidden, sorted: readdir's order differs
- * between file systems. */
-static enum vp_status names_read(const char *path, struct names *names,
-                                 struct vp_err *err)
-{
-    DIR *dir = opendir(path);
-    struct dirent *entry;
-    enum vp_status st = VP_OK;
-
-    if (!dir)
-        return vp_text_fail_errno(path, err);
-    while (st == VP_OK && (errno = 0, entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] != '.' && !names_add(names, entry->d_name))
-            st = vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
-    }
-    if (st == VP_OK && errno != 0)
-        st = vp_text_fail_errno(path, err);
-    closedir(dir);
-    if (st == VP_OK && names->n > 0)
-        qsort(names->name, names->n, sizeof(*names->name), compare_names);
-    return st;
-}
-
 /* ---- Files of token ids ------------------------------------------------- */
 
-static bool holds_tokens(const struct names *names)
+static bool holds_tokens(const struct vp_names *names)
 {
     for (size_t i = 0; i < names->n; i++)
         if (vp_foreign_is_tokens(names->name[i]))
@@ -93,7 +38,7 @@ static bool holds_tokens(const struct names *names)
 
 /* `beside`: the names in the folder of the file. */
 static enum vp_status refuse_tokens(const char *path, const char *name,
-                                    const struct names *beside,
+                                    const struct vp_names *beside,
                                     struct vp_err *err)
 {
     const char *what;
@@ -124,7 +69,7 @@ static enum vp_status read_folder(const struct walk *walk, const char *path,
                                   struct vp_err *err);
 
 static enum vp_status read_path(const struct walk *walk, const char *path,
-                                const char *name, const struct names *beside,
+                                const char *name, const struct vp_names *beside,
                                 struct vp_err *err)
 {
     struct vp_skipped *skipped = &walk->text->skipped;
@@ -149,7 +94,8 @@ static enum vp_status read_path(const struct walk *walk, const char *path,
 }
 
 static enum vp_status read_entry(const struct walk *walk, const char *folder,
-                                 const char *name, const struct names *beside,
+                                 const char *name,
+                                 const struct vp_names *beside,
                                  struct vp_err *err)
 {
     size_t n = strlen(folder) + strlen(name) + 2;
@@ -167,12 +113,12 @@ static enum vp_status read_entry(const struct walk *walk, const char *folder,
 static enum vp_status read_folder(const struct walk *walk, const char *path,
                                   struct vp_err *err)
 {
-    struct names names = { NULL, 0, 0 };
-    enum vp_status st = names_read(path, &names, err);
+    struct vp_names names = { NULL, 0, 0 };
+    enum vp_status st = vp_names_read(path, &names, err);
 
     for (size_t i = 0; st == VP_OK && i < names.n; i++)
         st = read_entry(walk, path, names.name[i], &names, err);
-    names_release(&names);
+    vp_names_release(&names);
     return st;
 }
 
@@ -182,7 +128,7 @@ static enum vp_status read_single(const struct walk *walk, const char *path,
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
-    struct names names = { NULL, 0, 0 };
+    struct vp_names names = { NULL, 0, 0 };
     char *folder = NULL;
     enum vp_status st;
 
@@ -191,9 +137,9 @@ static enum vp_status read_single(const struct walk *walk, const char *path,
                        : strdup(".");
     /* A folder that cannot be read does not forbid to read a file in it. */
     if (folder)
-        (void)names_read(folder, &names, NULL);
+        (void)vp_names_read(folder, &names, NULL);
     st = refuse_tokens(path, name, &names, err);
-    names_release(&names);
+    vp_names_release(&names);
     free(folder);
     VP_TRY(st);
     return vp_text_append(walk->text, path, expect, walk->replace, err);
