@@ -832,12 +832,22 @@ grep -q '^invalid_utf8: replace$' latin/config.yml ||
 cp text/b.rst text/a.txt
 cp text/b.rst text/train.bin
 # shellcheck disable=SC2086
-refuse "$PWD/text/train.bin: is by its name a file of token ids, as nanoGPT,\
- Megatron-LM and fairseq write them, not text; vpipe has no reader for them yet;\
- give it the text they were made from, or move the file out of data_dir" \
+refuse "$PWD/text/train.bin: offset 0: does not begin with the number of\
+ llm.c's token files (20240520 or 20240801); copy or write the file anew, or set\
+ data_format: nanogpt if it holds uint16 ids without a header" \
     train "$configs/gpt2_tiny.yml" $text --set "data_dir=$PWD/text" \
     --set invalid_utf8=replace --output tokens
 [ ! -e tokens ] || fail 'a run on token files left a folder'
+
+# Token files, from the key to the loss.
+golden=$configs/../tests/golden/tokens
+run 0 train "$configs/gpt2_tiny.yml" --set "data_dir=$golden/nanogpt" \
+    --set data_format=nanogpt --set seq_length=8 --set total_steps=3 \
+    --output nanogpt
+has out 'token files: 1 file, 300 tokens of uint16'
+has out 'nanogpt: 1 token file taken; not taken: .pkl 1'
+grep -q '^data_format: nanogpt$' nanogpt/config.yml ||
+    fail 'config.yml does not keep data_format'
 
 # Lines that backward reads nothing of are not recomputed, nor counted.
 run 0 train "$configs/bert_tiny.yml" --dry-run --set recompute_ratio=0

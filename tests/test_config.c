@@ -580,6 +580,9 @@ static void test_only_model_type(void **state)
                             sizeof(c.sizes));
         assert_null(c.data_dir);
         assert_true(c.synthetic_data);
+        assert_int_equal(c.data_format, VP_FORMAT_AUTO);
+        assert_null(c.valid_split);
+        assert_int_equal(c.document_end, -1);
         assert_false(c.replace_invalid_utf8);
         assert_int_equal(c.seq_length, 128);
         assert_int_equal(c.batch_size, cases[i].batch_size);
@@ -654,6 +657,9 @@ static const char everything[] = "model_type: translation\n"
                                  "pad_id: 3\n"
                                  "attention_bias: On\n"
                                  "data_dir: data\n"
+                                 "data_format: megatron\n"
+                                 "valid_split: held\n"
+                                 "document_end: 599\n"
                                  "synthetic_data: False\n"
                                  "invalid_utf8: replace\n"
                                  "seq_length: 200\n"
@@ -736,6 +742,9 @@ static void test_every_key(void **state)
     assert_true(c.sizes.attention_bias);
     assert_string_equal(c.data_dir, "data");
     assert_false(c.synthetic_data);
+    assert_int_equal(c.data_format, VP_FORMAT_MEGATRON);
+    assert_string_equal(c.valid_split, "held");
+    assert_int_equal(c.document_end, 599);
     assert_true(c.replace_invalid_utf8);
     assert_int_equal(c.seq_length, 200);
     assert_int_equal(c.batch_size, 1000);
@@ -1366,6 +1375,11 @@ static void assert_same_config(const struct vp_config *a,
     assert_memory_equal(&a->optim, &b->optim, sizeof(a->optim));
     assert_memory_equal(&a->lr, &b->lr, sizeof(a->lr));
     assert_int_equal(a->synthetic_data, b->synthetic_data);
+    assert_int_equal(a->data_format, b->data_format);
+    assert_int_equal(!a->valid_split, !b->valid_split);
+    if (a->valid_split)
+        assert_string_equal(a->valid_split, b->valid_split);
+    assert_int_equal(a->document_end, b->document_end);
     assert_int_equal(a->replace_invalid_utf8, b->replace_invalid_utf8);
     assert_int_equal(a->batch_size, b->batch_size);
     assert_int_equal(a->seq_length, b->seq_length);

@@ -240,10 +240,11 @@ static void known_formats_are_named(void **state)
     assert_refused("x.txt", false, "offset 1 (line 1): a NUL byte");
 }
 
-#define NO_READER                                                          \
-    "; vpipe has no reader for them yet; give it the text they were made " \
-    "from"
+#define ELSEWHERE                                                          \
+    "; set data_dir to the folder that holds it, or move the file out of " \
+    "data_dir"
 
+/* Of vp_text_read(), which sees what is found to be text, and folders below. */
 static void token_files_are_refused_by_name(void **state)
 {
     (void)state;
@@ -253,9 +254,9 @@ static void token_files_are_refused_by_name(void **state)
     assert_refused(".", false,
                    "/train.bin: is by its name a file of token ids, as "
                    "nanoGPT, Megatron-LM and fairseq write them, not "
-                   "text" NO_READER);
-    assert_refused("train.bin", false, NO_READER);
-    assert_refused("train.bin", true, NO_READER);
+                   "text" ELSEWHERE);
+    assert_refused("train.bin", false, ELSEWHERE);
+    assert_refused("train.bin", true, ELSEWHERE);
     assert_text("input.txt", false, BYTES(LINES));
     /* Megatron-LM. */
     assert_int_equal(unlink(at("train.bin")), 0);
@@ -270,7 +271,7 @@ static void token_files_are_refused_by_name(void **state)
     write_text("deep/train.en-de.en.idx", "any bytes");
     assert_refused("deep/dict.en.txt", false,
                    "/deep/dict.en.txt: is by its name a dictionary of fairseq "
-                   "beside its files of token ids, not text" NO_READER);
+                   "beside its files of token ids, not text" ELSEWHERE);
     assert_refused(".", false, "/deep/dict.en.txt: is by its name");
     /* A folder may be called so. */
     assert_int_equal(unlink(at("deep/train.en-de.en.idx")), 0);
@@ -496,7 +497,7 @@ static void the_file_comes_before_the_vocabulary(void **state)
     (void)state;
     write_text("x.bin", LINES);
     assert_int_equal(vp_data_open(&config, &data, &err), VP_ERR_INVALID);
-    assert_non_null(strstr(err.text, NO_READER));
+    assert_non_null(strstr(err.text, "set data_format: nanogpt"));
 }
 
 int main(void)

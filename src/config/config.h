@@ -80,6 +80,9 @@ struct vp_config {
     /* data */
     const char *data_dir; /* NULL: synthetic data */
     bool synthetic_data;
+    int data_format;           /* enum vp_data_format */
+    const char *valid_split;   /* NULL: the usual words */
+    int document_end;          /* -1: none */
     bool replace_invalid_utf8; /* invalid_utf8: refuse | replace */
     int64_t batch_size;        /* samples; translation: tokens */
     int64_t seq_length;

@@ -3,6 +3,7 @@
 #include "config/keys.h"
 
 #include "config/module.h"
+#include "data/data.h"
 #include "runtime/trainer/trainer.h"
 #include "sched/schedule.h"
 
@@ -40,6 +41,11 @@ static const char *invalid_utf8_word(int i)
     static const char *const words[] = { "refuse", "replace" };
 
     return WORD_FROM(words, i);
+}
+
+static const char *data_format_word(int i)
+{
+    return vp_data_format_name(i);
 }
 
 static const char *kernels_word(int i)
@@ -338,8 +344,20 @@ const struct vp_key vp_keys[] = {
     /* data */
     { ROW("data_dir", VP_KEY_PATH, data_dir), .group = "data",
       .fallback = "(none)", .example = "data/books",
-      .meaning = "a text file in UTF-8, a folder of them, or one of BERT's "
-      "HDF5 shards" },
+      .meaning = "a file or a folder: text in UTF-8, BERT's HDF5 shards, "
+      "token files of llm.c, nanoGPT, Megatron-LM and fairseq; docs/data.md" },
+    { ROW("data_format", VP_KEY_ENUM, data_format), .word = data_format_word,
+      .group = "data", .fallback = "auto", .example = "llmc",
+      .meaning = "what data_dir holds; auto finds out by names and first "
+      "bytes. Files of nanoGPT say nothing about themselves and need this key" },
+    { ROW("valid_split", VP_KEY_TEXT, valid_split), .group = "data",
+      .fallback = "(val, valid, validation or dev)", .example = "test",
+      .meaning = "word in the names of the files that are held out for "
+      "evaluation; without such files every tenth sample is" },
+    { ROW("document_end", VP_KEY_INT, document_end), .min = -1,
+      .max = 16777215, .group = "data", .fallback = "-1", .example = "50256",
+      .meaning = "token that is put behind every document of files with an "
+      "index; -1: none, as the files hold their ends" },
     { ROW("synthetic_data", VP_KEY_BOOL, synthetic_data), .group = "data",
       .fallback = "(true without data_dir)", .example = "true",
       .meaning = "generate the data instead of reading data_dir" },

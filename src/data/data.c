@@ -1,7 +1,7 @@
 #include "data/internal.h"
 
 #include "base/memory.h"
-#include "data/hdf5.h"
+#include "data/data_detect.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@ static const struct vp_source_ops *const sources[] = {
     [VP_DATA_TEXT] = &vp_source_text,
     [VP_DATA_SYNTHETIC] = &vp_source_language,
     [VP_DATA_HDF5] = &vp_source_hdf5,
+    [VP_DATA_TOKENS] = &vp_source_tokens,
 };
 
 /* ---- Opening ------------------------------------------------------------ */
@@ -345,12 +346,12 @@ enum vp_status vp_data_open_source(const struct vp_data_config *config,
 enum vp_status vp_data_open(const struct vp_data_config *config,
                             struct vp_data **out, struct vp_err *err)
 {
-    enum vp_data_source source = config->source;
+    struct vp_data_config found = *config;
 
-    if (source == VP_DATA_FILES)
-        source = vp_hdf5_is_at(config->path) ? VP_DATA_HDF5 : VP_DATA_TEXT;
-    VP_BUG_ON((size_t)source >= VP_COUNT_OF(sources));
-    return vp_data_open_source(config, sources[source], out, err);
+    if (config->source == VP_DATA_FILES)
+        VP_TRY(vp_data_detect(config, &found, err));
+    VP_BUG_ON((size_t)found.source >= VP_COUNT_OF(sources));
+    return vp_data_open_source(&found, sources[found.source], out, err);
 }
 
 void vp_data_close(struct vp_data *data)

@@ -31,28 +31,42 @@ enum {
  *              upper case. Synthetic: see language.h. Pairs that fit no bucket
  *              are left out; a batch holds pairs of one bucket. */
 enum vp_data_task { VP_DATA_MASKED_LM, VP_DATA_CAUSAL_LM, VP_DATA_PAIRS };
-/* VP_DATA_FILES is what `path` holds: shards if it is an HDF5 file or a folder
- * with such (text beside them is not read), else text. */
+/* VP_DATA_FILES is what `path` holds, see data_detect.h. */
 enum vp_data_source {
     VP_DATA_TEXT,
     VP_DATA_SYNTHETIC,
     VP_DATA_HDF5,
+    VP_DATA_TOKENS,
     VP_DATA_FILES,
 };
+/* How files are written. VP_FORMAT_AUTO: found out by their content. */
+enum vp_data_format {
+    VP_FORMAT_AUTO,
+    VP_FORMAT_TEXT,
+    VP_FORMAT_HDF5,
+    VP_FORMAT_LLMC,
+    VP_FORMAT_NANOGPT,
+    VP_FORMAT_MEGATRON,
+    VP_FORMAT_FAIRSEQ,
+};
 /* Every tenth window, line or sample is held out for evaluation, unless there
- * are shards for that; see hdf5.h. */
+ * are files for that; see split_name.h and hdf5.h. */
 enum vp_data_split { VP_DATA_TRAIN, VP_DATA_EVAL };
 
 struct vp_data_config {
     enum vp_data_source source;
     enum vp_data_task task;
     enum vp_data_split split;
-    const char *path;     /* text: a file or a folder of text files; shards: a
-                         file or a folder of shards */
-    bool replace_invalid; /* text: NUL bytes and invalid UTF-8 become U+FFFD;
+    const char *path; /* a file, or a folder of files */
+    enum vp_data_format format;
+    const char *valid_split; /* word in the names of files for evaluation;
+                                NULL: see split_name.h */
+    bool has_document_end;   /* token files with an index: */
+    int32_t document_end;    /* id that is put behind every document */
+    bool replace_invalid;    /* text: NUL bytes and invalid UTF-8 become U+FFFD;
                              false: they are refused. See utf8.h */
-    int64_t vocab;        /* synthetic: ids in use; text: at least 260; shards:
-                         every id is below it; 0: any */
+    int64_t vocab; /* synthetic: ids in use; text: at least 260; shards
+                             and token files: every id is below it; 0: any */
     const char *vocab_place; /* where it was set, for messages; NULL: unknown */
     uint64_t seed;
     float mask_prob;            /* masked LM: 0.15 */
@@ -73,6 +87,9 @@ struct vp_data_info {
 };
 
 struct vp_data;
+
+/* "auto", "text", ...; NULL past the last. */
+const char *vp_data_format_name(int format);
 
 enum vp_status vp_data_open(const struct vp_data_config *config,
                             struct vp_data **out, struct vp_err *err);

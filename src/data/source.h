@@ -77,5 +77,6 @@ struct vp_source_ops {
 extern const struct vp_source_ops vp_source_text;
 extern const struct vp_source_ops vp_source_language;
 extern const struct vp_source_ops vp_source_hdf5;
+extern const struct vp_source_ops vp_source_tokens;
 
 #endif

@@ -52,9 +52,8 @@ static enum vp_status refuse_tokens(const char *path, const char *name,
     else
         return VP_OK;
     return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: is by its name %s; vpipe has no reader for them "
-                      "yet; give it the text they were made from, or move the "
-                      "file out of data_dir",
+                      "%s: is by its name %s; set data_dir to the folder that "
+                      "holds it, or move the file out of data_dir",
                       path, what);
 }
 

@@ -27,10 +27,11 @@ static void say(vp_notice_fn notice, void *ctx, const char *line)
 
 /* With other values it is another problem. */
 static const char *const same_keys[] = {
-    "model_type", "vocab",          "hidden",   "layers",
-    "heads",      "decoder_layers", "ffn",      "positions",
-    "types",      "activation",     "data_dir", "synthetic_data",
-    "seq_length", "max_pred",       "seed",     "tie_embeddings",
+    "model_type",  "vocab",          "hidden",       "layers",
+    "heads",       "decoder_layers", "ffn",          "positions",
+    "types",       "activation",     "data_dir",     "synthetic_data",
+    "seq_length",  "max_pred",       "seed",         "tie_embeddings",
+    "data_format", "valid_split",    "document_end",
 };
 
 /* Fair, but worth a word. */
