@@ -849,6 +849,19 @@ has out 'nanogpt: 1 token file taken; not taken: .pkl 1'
 grep -q '^data_format: nanogpt$' nanogpt/config.yml ||
     fail 'config.yml does not keep data_format'
 
+# Sentence pairs of fairseq.
+pairs="--set data_dir=$configs/../tests/golden/fairseq/mmap --set vocab=64"
+# shellcheck disable=SC2086
+refuse "$configs/../tests/golden/fairseq/mmap: fairseq's dictionaries pad with\
+ id 1, but pad_id is 0; set pad_id: 1" \
+    train "$configs/translation_tiny.yml" $pairs
+# shellcheck disable=SC2086
+run 0 train "$configs/translation_tiny.yml" $pairs --set pad_id=1 \
+    --set seq_length=16 --set total_steps=3 --output fairseq
+has out 'fairseq: 301 sentence pairs, de to en'
+grep -q '^required_batch_size_multiple: 16$' fairseq/config.yml ||
+    fail 'config.yml does not keep required_batch_size_multiple'
+
 # Lines that backward reads nothing of are not recomputed, nor counted.
 run 0 train "$configs/bert_tiny.yml" --dry-run --set recompute_ratio=0
 grep '^bubble' out >expected

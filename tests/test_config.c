@@ -659,6 +659,9 @@ static const char everything[] = "model_type: translation\n"
                                  "data_dir: data\n"
                                  "data_format: megatron\n"
                                  "valid_split: held\n"
+                                 "source_lang: de\n"
+                                 "target_lang: en\n"
+                                 "required_batch_size_multiple: 24\n"
                                  "document_end: 599\n"
                                  "synthetic_data: False\n"
                                  "invalid_utf8: replace\n"
@@ -744,6 +747,9 @@ static void test_every_key(void **state)
     assert_false(c.synthetic_data);
     assert_int_equal(c.data_format, VP_FORMAT_MEGATRON);
     assert_string_equal(c.valid_split, "held");
+    assert_string_equal(c.source_lang, "de");
+    assert_string_equal(c.target_lang, "en");
+    assert_int_equal(c.batch_multiple, 24);
     assert_int_equal(c.document_end, 599);
     assert_true(c.replace_invalid_utf8);
     assert_int_equal(c.seq_length, 200);
@@ -1379,6 +1385,7 @@ static void assert_same_config(const struct vp_config *a,
     assert_int_equal(!a->valid_split, !b->valid_split);
     if (a->valid_split)
         assert_string_equal(a->valid_split, b->valid_split);
+    assert_int_equal(a->batch_multiple, b->batch_multiple);
     assert_int_equal(a->document_end, b->document_end);
     assert_int_equal(a->replace_invalid_utf8, b->replace_invalid_utf8);
     assert_int_equal(a->batch_size, b->batch_size);

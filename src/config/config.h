@@ -82,6 +82,9 @@ struct vp_config {
     bool synthetic_data;
     int data_format;           /* enum vp_data_format */
     const char *valid_split;   /* NULL: the usual words */
+    const char *source_lang;   /* translation; NULL: by names of files */
+    const char *target_lang;   /* the same */
+    int64_t batch_multiple;    /* required_batch_size_multiple */
     int document_end;          /* -1: none */
     bool replace_invalid_utf8; /* invalid_utf8: refuse | replace */
     int64_t batch_size;        /* samples; translation: tokens */

@@ -198,6 +198,7 @@ static void after_model(struct vp_config *config)
     config->sizes = config->model->sizes[0].config;
     config->optim.kind = kind[config->model->task];
     config->batch_size = is_translation(config) ? 2560 : 8;
+    config->batch_multiple = is_translation(config) ? 16 : 0;
 }
 
 static void after_optimizer(struct vp_config *config)
@@ -354,6 +355,19 @@ const struct vp_key vp_keys[] = {
       .fallback = "(val, valid, validation or dev)", .example = "test",
       .meaning = "word in the names of the files that are held out for "
       "evaluation; without such files every tenth sample is" },
+    { ROW("source_lang", VP_KEY_TEXT, source_lang), .group = "data",
+      .fallback = "(by the names of files)", .example = "de",
+      .applies = is_translation, .depends_on = "model_type",
+      .meaning = "language to translate from, as the names of files have it" },
+    { ROW("target_lang", VP_KEY_TEXT, target_lang), .group = "data",
+      .fallback = "(by the names of files)", .example = "en",
+      .applies = is_translation, .depends_on = "model_type",
+      .meaning = "language to translate to" },
+    { COUNT("required_batch_size_multiple", batch_multiple, 1, 65536),
+      .group = "data", .fallback = "(16)", .example = "8", .from = "model_type",
+      .applies = is_translation, .depends_on = "model_type",
+      .meaning = "sentence pairs of a minibatch are a multiple of it, or "
+      "fewer; only where minibatches are made by length, see docs/data.md" },
     { ROW("document_end", VP_KEY_INT, document_end), .min = -1,
       .max = 16777215, .group = "data", .fallback = "-1", .example = "50256",
       .meaning = "token that is put behind every document of files with an "

@@ -1,6 +1,7 @@
 #include "data/internal.h"
 
 #include "base/memory.h"
+#include "data/by_length.h"
 #include "data/data_detect.h"
 
 #include <math.h>
@@ -13,6 +14,7 @@ static const struct vp_source_ops *const sources[] = {
     [VP_DATA_SYNTHETIC] = &vp_source_language,
     [VP_DATA_HDF5] = &vp_source_hdf5,
     [VP_DATA_TOKENS] = &vp_source_tokens,
+    [VP_DATA_FAIRSEQ] = &vp_source_fairseq,
 };
 
 /* ---- Opening ------------------------------------------------------------ */
@@ -81,16 +83,15 @@ static enum vp_status fail_memory(struct vp_err *err)
     return vp_err_set(err, VP_ERR_NOMEM, "data: out of memory");
 }
 
-static int64_t count_split(const struct vp_data *data, enum vp_data_split split)
+int64_t vp_data_count(const struct vp_data *data, enum vp_data_split split)
 {
     int64_t n = data->source.n_samples;
 
     return data->source.is_split ? n : vp_split_count(split, n);
 }
 
-/* The source's number of sample k of a split. */
-static int64_t number_of(const struct vp_data *data, enum vp_data_split split,
-                         int64_t k)
+int64_t vp_data_number(const struct vp_data *data, enum vp_data_split split,
+                       int64_t k)
 {
     return data->source.is_split ? k : vp_split_sample(split, k);
 }
@@ -102,11 +103,11 @@ static enum vp_status sort_pairs(struct vp_data *data,
                                  int32_t *scratch, struct vp_err *err)
 {
     const struct vp_source *source = &data->source;
-    int64_t n = count_split(data, data->config.split);
+    int64_t n = vp_data_count(data, data->config.split);
     int64_t n_src, n_tgt, first = 0;
 
     for (int64_t k = 0; k < n; k++) {
-        int64_t i = number_of(data, data->config.split, k);
+        int64_t i = vp_data_number(data, data->config.split, k);
 
         VP_TRY(source->ops->pair(source, i, scratch, &n_src,
                                  scratch + source->max_pair, &n_tgt, err));
@@ -124,7 +125,7 @@ static enum vp_status sort_pairs(struct vp_data *data,
 
         if (b >= 0)
             data->members[data->group_first[b] + groups[b].n_samples++] =
-                number_of(data, data->config.split, k);
+                vp_data_number(data, data->config.split, k);
     }
     return VP_OK;
 }
@@ -133,7 +134,7 @@ static enum vp_status group_pairs(struct vp_data *data,
                                   struct vp_sample_group *groups,
                                   int32_t *scratch, struct vp_err *err)
 {
-    int64_t n = count_split(data, data->config.split);
+    int64_t n = vp_data_count(data, data->config.split);
     int *bucket = calloc((size_t)n, sizeof(*bucket));
     enum vp_status st;
 
@@ -168,14 +169,16 @@ static enum vp_status make_plan(struct vp_data *data, int32_t *scratch,
 {
     const struct vp_data_config *config = &data->config;
     const struct vp_dims *last = &config->dims[config->n_dims - 1];
-    int64_t n = count_split(data, config->split);
+    int64_t n = vp_data_count(data, config->split);
     struct vp_sample_group groups[VP_DATA_MAX_DIMS];
     bool is_pairs = data->window.length == 0;
     int64_t n_fit = 0;
 
     for (int b = 0; b < config->n_dims; b++)
         groups[b] = (struct vp_sample_group){ b, 0, config->dims[b].batch };
-    if (is_pairs)
+    if (data->source.by_length)
+        VP_TRY(vp_by_length_plan(data, groups, err));
+    else if (is_pairs)
         VP_TRY(group_pairs(data, groups, scratch, err));
     else
         groups[0].n_samples = n;
@@ -187,7 +190,8 @@ static enum vp_status make_plan(struct vp_data *data, int32_t *scratch,
                           "target positions; raise seq_length",
                           data->source.what, (long long)n, (long long)last->seq,
                           (long long)last->tgt_seq);
-    if (create_plan(data, groups, is_pairs ? config->n_dims : 1) != VP_OK)
+    if (!data->sampler &&
+        create_plan(data, groups, is_pairs ? config->n_dims : 1) != VP_OK)
         return fail_memory(err);
     snprintf(data->what, sizeof(data->what), "%s", data->source.what);
     if (n_fit < n)
@@ -214,7 +218,7 @@ static double entropy(const int64_t *freq, int64_t vocab)
 static enum vp_status count_labels(struct vp_data *data, int32_t *scratch,
                                    struct vp_err *err)
 {
-    int64_t n = count_split(data, VP_DATA_TRAIN);
+    int64_t n = vp_data_count(data, VP_DATA_TRAIN);
     int64_t n_survey = data->source.n_survey;
     int64_t *freq = calloc((size_t)data->source.vocab, sizeof(*freq));
     enum vp_status st = VP_OK;
@@ -224,8 +228,8 @@ static enum vp_status count_labels(struct vp_data *data, int32_t *scratch,
     if (n_survey > 0 && n_survey < n)
         n = n_survey;
     for (int64_t k = 0; st == VP_OK && k < n; k++)
-        st = data->task->count(data, number_of(data, VP_DATA_TRAIN, k), scratch,
-                               freq, err);
+        st = data->task->count(data, vp_data_number(data, VP_DATA_TRAIN, k),
+                               scratch, freq, err);
     if (st == VP_OK)
         data->info.unigram_loss = entropy(freq, data->source.vocab);
     free(freq);
@@ -267,7 +271,10 @@ static enum vp_status open_parts(struct vp_data *data,
                                  struct vp_err *err)
 {
     const struct vp_data_config *config = &data->config;
-    struct vp_source source = { .ops = ops };
+    struct vp_source source = { .ops = ops,
+                                .pad = VP_TOKEN_PAD,
+                                .begin = VP_TOKEN_CLS,
+                                .end = VP_TOKEN_SEP };
 
     data->window = data->task->window(config);
     if (data->window.length == 0 && !ops->pair)
@@ -277,7 +284,7 @@ static enum vp_status open_parts(struct vp_data *data,
                           config->path ? config->path : "data", ops->name);
     VP_TRY(ops->open(config, &data->window, &source, err));
     data->source = source;
-    if (count_split(data, config->split) == 0)
+    if (vp_data_count(data, config->split) == 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: %lld samples are too few to hold out a tenth "
                           "for evaluation; add text or lower seq_length",
@@ -384,19 +391,19 @@ int64_t vp_data_sample(const struct vp_data *data,
 
     if (data->members)
         return data->members[data->group_first[slot->group] + k];
-    return number_of(data, data->config.split, k);
+    return vp_data_number(data, data->config.split, k);
 }
-
-_Static_assert(VP_TOKEN_PAD == 0, "clear() pads tokens with zeros");
 
 /* Padding everywhere, so that tasks write real rows only. */
 static void clear(const struct vp_data *data, struct vp_batch *batch)
 {
     for (int role = 0; role < VP_ROLE_COUNT; role++) {
         bool is_label = role == VP_ROLE_LABELS || role == VP_ROLE_LABEL_ROWS;
+        bool is_id = role == VP_ROLE_TOKENS || role == VP_ROLE_TARGET_TOKENS;
+        int32_t value = is_label ? -1 : is_id ? data->source.pad : 0;
 
         for (int64_t i = 0; i < data->capacity[role]; i++)
-            batch->array[role][i] = is_label ? -1 : 0;
+            batch->array[role][i] = value;
     }
 }
 
@@ -407,7 +414,7 @@ static void read_ahead(const struct vp_data *data,
 
     if (k >= 0)
         data->source.ops->ahead(&data->source,
-                                number_of(data, data->config.split, k));
+                                vp_data_number(data, data->config.split, k));
 }
 
 enum vp_status vp_data_fill(const struct vp_data *data, uint64_t m,

@@ -28,8 +28,9 @@ enum {
  *   causal LM  tokens: a window; labels: the same, one position on
  *   pairs      tokens: source [SEP]; decoder input: [CLS] target; labels:
  *              target [SEP]. Text: a line, and its words in reverse order and
- *              upper case. Synthetic: see language.h. Pairs that fit no bucket
- *              are left out; a batch holds pairs of one bucket. */
+ *              upper case. Synthetic: see language.h. Other sources have ids
+ *              of their own in place of [CLS] and [SEP]. Pairs that fit no
+ *              bucket are left out; a batch holds pairs of one bucket. */
 enum vp_data_task { VP_DATA_MASKED_LM, VP_DATA_CAUSAL_LM, VP_DATA_PAIRS };
 /* VP_DATA_FILES is what `path` holds, see data_detect.h. */
 enum vp_data_source {
@@ -37,6 +38,7 @@ enum vp_data_source {
     VP_DATA_SYNTHETIC,
     VP_DATA_HDF5,
     VP_DATA_TOKENS,
+    VP_DATA_FAIRSEQ, /* pairs */
     VP_DATA_FILES,
 };
 /* How files are written. VP_FORMAT_AUTO: found out by their content. */
@@ -69,7 +71,12 @@ struct vp_data_config {
                              and token files: every id is below it; 0: any */
     const char *vocab_place; /* where it was set, for messages; NULL: unknown */
     uint64_t seed;
-    float mask_prob;            /* masked LM: 0.15 */
+    float mask_prob;         /* masked LM: 0.15 */
+    const char *source_lang; /* pairs: the languages in names of files; NULL: */
+    const char *target_lang; /* there are only two */
+    int32_t pad;             /* padding id of the model */
+    int64_t batch_multiple;  /* pairs by length: samples of a batch are a
+                                 multiple of it, or fewer; 0: 16 */
     const struct vp_dims *dims; /* buckets, shortest first; borrowed. Masked
                                    LM: the last has room for every row */
     int n_dims;

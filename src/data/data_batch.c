@@ -311,6 +311,15 @@ int vp_pair_bucket(const struct vp_data_config *config, int64_t n_src,
     return -1;
 }
 
+/* Moves the n ids of a row to its end. */
+static void pad_left(const struct vp_data *data, int64_t seq, int64_t n,
+                     int32_t *tokens)
+{
+    memmove(tokens + seq - n, tokens, (size_t)n * sizeof(*tokens));
+    for (int64_t t = 0; t < seq - n; t++)
+        tokens[t] = data->source.pad;
+}
+
 /* source: ids [SEP]; decoder input: [CLS] ids; labels: ids [SEP] */
 static enum vp_status put_pair(const struct vp_data *data, int64_t sample,
                                const struct vp_dims *dims, int64_t row,
@@ -320,16 +329,19 @@ static enum vp_status put_pair(const struct vp_data *data, int64_t sample,
     int32_t *mask = batch->array[VP_ROLE_MASK] + row * dims->seq;
     int32_t *input = batch->array[VP_ROLE_TARGET_TOKENS] + row * dims->tgt_seq;
     int32_t *labels = batch->array[VP_ROLE_LABELS] + row * dims->tgt_seq;
-    int64_t n_src, n_tgt;
+    int64_t n_src, n_tgt, first;
 
     VP_TRY(data->source.ops->pair(&data->source, sample, tokens, &n_src, labels,
                                   &n_tgt, err));
-    tokens[n_src++] = VP_TOKEN_SEP;
-    for (int64_t t = 0; t < n_src; t++)
+    tokens[n_src++] = data->source.end;
+    first = data->source.left_pad ? dims->seq - n_src : 0;
+    if (first > 0)
+        pad_left(data, dims->seq, n_src, tokens);
+    for (int64_t t = first; t < first + n_src; t++)
         mask[t] = 1;
-    input[0] = VP_TOKEN_CLS;
+    input[0] = data->source.begin;
     memcpy(input + 1, labels, (size_t)n_tgt * sizeof(*labels));
-    labels[n_tgt++] = VP_TOKEN_SEP;
+    labels[n_tgt++] = data->source.end;
     batch->n_tokens += n_src + n_tgt;
     return VP_OK;
 }
@@ -359,7 +371,7 @@ static enum vp_status pairs_count(const struct vp_data *data, int64_t i,
         return VP_OK;
     for (int64_t t = 0; t < n_tgt; t++)
         freq[tgt[t]]++;
-    freq[VP_TOKEN_SEP]++;
+    freq[data->source.end]++;
     return VP_OK;
 }
 

@@ -30,7 +30,7 @@ static const struct {
     [VP_FORMAT_MEGATRON] = { "megatron", "indexed files of Megatron-LM",
                              VP_DATA_TOKENS, TASK(CAUSAL_LM) },
     [VP_FORMAT_FAIRSEQ] = { "fairseq", "indexed files of fairseq",
-                            VP_DATA_TOKENS, TASK(CAUSAL_LM) },
+                            VP_DATA_TOKENS, TASK(CAUSAL_LM) | TASK(PAIRS) },
 };
 
 const char *vp_data_format_name(int format)
@@ -184,5 +184,7 @@ enum vp_status vp_data_detect(const struct vp_data_config *config,
     *out = *config;
     out->format = format;
     out->source = formats[format].source;
+    if (format == VP_FORMAT_FAIRSEQ && config->task == VP_DATA_PAIRS)
+        out->source = VP_DATA_FAIRSEQ;
     return VP_OK;
 }

@@ -61,6 +61,11 @@ static inline int64_t vp_split_sample(enum vp_data_split split, int64_t k)
     return split == VP_DATA_EVAL ? 10 * k + 9 : k + k / 9;
 }
 
+/* Samples of a split, and the source's number of the k-th. */
+int64_t vp_data_count(const struct vp_data *data, enum vp_data_split split);
+int64_t vp_data_number(const struct vp_data *data, enum vp_data_split split,
+                       int64_t k);
+
 /* The source's number of the sample in row `row` of a batch. */
 int64_t vp_data_sample(const struct vp_data *data,
                        const struct vp_data_slot *slot, int64_t row);

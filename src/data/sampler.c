@@ -3,14 +3,16 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct vp_sampler {
     uint64_t seed;
     int n_groups;
     struct vp_sample_group *groups;
     int64_t n_samples;
-    int64_t run;    /* 0: samples lie in no order that matters */
-    int64_t n_full; /* full batches of all groups */
+    int64_t run; /* 0: samples lie in no order that matters */
+    struct vp_sample_batch *batches; /* [n_full], or NULL: cut from groups */
+    int64_t n_full;                  /* full batches of all groups */
     int64_t n_batches;
 
     /* Batches of several sizes in a shuffled order have no closed form for the
@@ -31,6 +33,12 @@ static uint64_t group_seed(const struct vp_sampler *sampler, int group)
 static void find_full(const struct vp_sampler *sampler, int64_t natural,
                       struct vp_data_slot *slot)
 {
+    if (sampler->batches) {
+        slot->group = sampler->batches[natural].group;
+        slot->first = sampler->batches[natural].first;
+        slot->count = sampler->batches[natural].count;
+        return;
+    }
     for (int g = 0; g < sampler->n_groups; g++) {
         const struct vp_sample_group *group = &sampler->groups[g];
         int64_t n_full = group->n_samples / group->batch;
@@ -103,7 +111,7 @@ static int64_t samples_before(struct vp_sampler *sampler, uint64_t epoch,
 {
     int64_t sum;
 
-    if (sampler->n_groups == 1)
+    if (sampler->n_groups == 1 && !sampler->batches)
         return j * sampler->groups[0].batch;
     pthread_mutex_lock(&sampler->lock);
     if (!sampler->have_sums || sampler->sums_epoch != epoch)
@@ -183,6 +191,8 @@ int64_t vp_sampler_sample(const struct vp_sampler *sampler,
     uint64_t n = (uint64_t)sampler->groups[slot->group].n_samples;
     uint64_t p = (uint64_t)(slot->first + row);
 
+    if (sampler->batches)
+        return (int64_t)p;
     if (sampler->run > 0)
         return (int64_t)find_in_runs(sampler, slot->epoch, p);
     return (int64_t)vp_permute(group_seed(sampler, slot->group), slot->epoch, n,
@@ -205,40 +215,82 @@ const struct vp_sample_group *vp_sampler_group(const struct vp_sampler *sampler,
     return &sampler->groups[group];
 }
 
-enum vp_status vp_sampler_create(uint64_t seed,
+/* With a copy of the groups. NULL: out of memory. */
+static struct vp_sampler *create(uint64_t seed,
                                  const struct vp_sample_group *groups,
-                                 int n_groups, struct vp_sampler **out)
+                                 int n_groups)
 {
     struct vp_sampler *sampler = calloc(1, sizeof(*sampler));
 
     if (!sampler)
-        return VP_ERR_NOMEM;
+        return NULL;
     pthread_mutex_init(&sampler->lock, NULL);
     sampler->seed = seed;
     sampler->n_groups = n_groups;
     sampler->groups = calloc((size_t)n_groups, sizeof(*groups));
-    if (!sampler->groups)
-        goto err_free_plan;
-    for (int g = 0; g < n_groups; g++) {
+    if (!sampler->groups) {
+        vp_sampler_free(sampler);
+        return NULL;
+    }
+    for (int g = 0; g < n_groups; g++)
         sampler->groups[g] = groups[g];
+    return sampler;
+}
+
+/* Room for the sums of an epoch. */
+static enum vp_status add_sums(struct vp_sampler *sampler)
+{
+    sampler->sums = calloc((size_t)sampler->n_full + 1, sizeof(*sampler->sums));
+    return sampler->sums ? VP_OK : VP_ERR_NOMEM;
+}
+
+enum vp_status vp_sampler_create(uint64_t seed,
+                                 const struct vp_sample_group *groups,
+                                 int n_groups, struct vp_sampler **out)
+{
+    struct vp_sampler *sampler = create(seed, groups, n_groups);
+
+    if (!sampler)
+        return VP_ERR_NOMEM;
+    for (int g = 0; g < n_groups; g++) {
         sampler->n_samples += groups[g].n_samples;
         sampler->n_full += groups[g].n_samples / groups[g].batch;
         sampler->n_batches += groups[g].n_samples % groups[g].batch > 0;
     }
     sampler->n_batches += sampler->n_full;
     VP_BUG_ON(sampler->n_batches == 0);
-    if (n_groups > 1) {
-        sampler->sums = calloc((size_t)sampler->n_full + 1,
-                               sizeof(*sampler->sums));
-        if (!sampler->sums)
-            goto err_free_plan;
+    if (n_groups > 1 && add_sums(sampler) != VP_OK) {
+        vp_sampler_free(sampler);
+        return VP_ERR_NOMEM;
     }
     *out = sampler;
     return VP_OK;
+}
 
-err_free_plan:
-    vp_sampler_free(sampler);
-    return VP_ERR_NOMEM;
+enum vp_status vp_sampler_create_batches(uint64_t seed,
+                                         const struct vp_sample_group *groups,
+                                         int n_groups,
+                                         const struct vp_sample_batch *batches,
+                                         int64_t n_batches,
+                                         struct vp_sampler **out)
+{
+    struct vp_sampler *sampler = create(seed, groups, n_groups);
+    size_t n_bytes = (size_t)n_batches * sizeof(*batches);
+
+    if (!sampler)
+        return VP_ERR_NOMEM;
+    VP_BUG_ON(n_batches == 0);
+    sampler->n_full = sampler->n_batches = n_batches;
+    sampler->batches = malloc(n_bytes);
+    if (!sampler->batches || add_sums(sampler) != VP_OK) {
+        vp_sampler_free(sampler);
+        return VP_ERR_NOMEM;
+    }
+    memcpy(sampler->batches, batches, n_bytes);
+    for (int64_t i = 0; i < n_batches; i++)
+        sampler->n_samples += batches[i].count;
+    *out = sampler;
+    return VP_OK;
 }
 
 enum vp_status vp_sampler_create_runs(uint64_t seed,
@@ -255,6 +307,7 @@ void vp_sampler_free(struct vp_sampler *sampler)
     if (!sampler)
         return;
     pthread_mutex_destroy(&sampler->lock);
+    free(sampler->batches);
     free(sampler->sums);
     free(sampler->groups);
     free(sampler);

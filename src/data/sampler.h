@@ -47,6 +47,22 @@ enum { VP_SAMPLER_MIX = 4 };
 enum vp_status vp_sampler_create_runs(uint64_t seed,
                                       const struct vp_sample_group *group,
                                       int64_t run, struct vp_sampler **out);
+
+/* A batch that is given: `count` samples of a group, at places from `first`. */
+struct vp_sample_batch {
+    int group;
+    int64_t first, count;
+};
+
+/* Batches that the caller has made of places 0, 1, ...; an epoch takes all of
+ * them in a shuffled order. Copies both lists; of the groups only `bucket` is
+ * used. vp_sampler_sample() then gives places. */
+enum vp_status vp_sampler_create_batches(uint64_t seed,
+                                         const struct vp_sample_group *groups,
+                                         int n_groups,
+                                         const struct vp_sample_batch *batches,
+                                         int64_t n_batches,
+                                         struct vp_sampler **out);
 void vp_sampler_free(struct vp_sampler *sampler);
 
 /* A sample of a run in the next set that should be in memory by the time of

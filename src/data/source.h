@@ -21,6 +21,11 @@ struct vp_source {
     int64_t n_samples;
     int64_t vocab;    /* every id is below it */
     int64_t max_pair; /* longest side of any pair, in tokens */
+    int32_t pad;      /* fills short rows; VP_TOKEN_PAD if not set */
+    int32_t begin;    /* pairs: first input of a decoder; VP_TOKEN_CLS */
+    int32_t end;      /* pairs: ends both sides; VP_TOKEN_SEP */
+    bool left_pad;    /* pairs: padding stands before the source */
+    bool by_length;   /* pairs: batches are made by length, see by_length.h */
     /* Samples that are read together, a multiple of 10, for
      * vp_sampler_create_runs(); 0: any order costs the same. */
     int64_t block;
@@ -48,8 +53,9 @@ struct vp_masked {
 /* The reading functions are re-entrant and allocate nothing. */
 struct vp_source_ops {
     const char *name;
-    /* Checks the configuration, sets every field of `source` but `ops`. With
-     * window->length 0 the samples are pairs. */
+    /* Checks the configuration and sets the fields of `source` but `ops`; they
+     * are zero before, or as said above. With window->length 0 the samples are
+     * pairs. */
     enum vp_status (*open)(const struct vp_data_config *config,
                            const struct vp_data_window *window,
                            struct vp_source *source, struct vp_err *err);
@@ -65,6 +71,11 @@ struct vp_source_ops {
                            int32_t *src_out, int64_t *n_src_out,
                            int32_t *tgt_out, int64_t *n_tgt_out,
                            struct vp_err *err);
+    /* Writes the lengths of pairs first to first + n - 1, as pair() would.
+     * Needed if by_length is set. */
+    enum vp_status (*lengths)(const struct vp_source *source, int64_t first,
+                              int64_t n, int64_t *n_src_out, int64_t *n_tgt_out,
+                              struct vp_err *err);
     /* Writes what sample i has; the arrays hold padding before. Optional: NULL
      * means that the task chooses the tokens to hide. */
     enum vp_status (*masked)(const struct vp_source *source, int64_t i,
@@ -78,5 +89,6 @@ extern const struct vp_source_ops vp_source_text;
 extern const struct vp_source_ops vp_source_language;
 extern const struct vp_source_ops vp_source_hdf5;
 extern const struct vp_source_ops vp_source_tokens;
+extern const struct vp_source_ops vp_source_fairseq;
 
 #endif

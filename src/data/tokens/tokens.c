@@ -1,6 +1,7 @@
 /* Running text as files of token ids: shards of llm.c, nanoGPT, Megatron-LM and
  * fairseq, cut into windows. A window never crosses shards, so the tail of a
  * shard that fills no window is left out. */
+#include "data/languages.h"
 #include "data/source.h"
 #include "data/tokens/find.h"
 #include "data/tokens/shard.h"
@@ -61,7 +62,13 @@ static enum vp_status check_layout(const struct vp_data_config *config,
                                    struct vp_err *err)
 {
     bool megatron = index->layout == VP_INDEX_MEGATRON;
+    const char *slash = strrchr(path, '/');
 
+    if (!megatron && vp_languages_is_name(slash ? slash + 1 : path, ".idx"))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: is by its name one language of sentence pairs; "
+                          "set model_type to translation",
+                          path);
     if (config->format == VP_FORMAT_AUTO ||
         megatron == (config->format == VP_FORMAT_MEGATRON))
         return VP_OK;
