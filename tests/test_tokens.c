@@ -21,7 +21,7 @@
 
 #define GOLDEN VP_SOURCE_DIR "/tests/golden/tokens/"
 
-enum { BATCH = 4, SEQ = 8 };
+enum { BATCH = 4, SEQ = 8, N_MEGATRON = 74 /* sequences */ };
 
 static const struct vp_dims dims = { BATCH, SEQ, 0, 0 };
 
@@ -352,9 +352,10 @@ static void damaged_indexes_are_refused(void **state)
                       : i < 25 ? (struct damage){ 26, 8, i, 0 }
                       : i < 35 ? (struct damage){ 34 + 4 * k, 4, 900 + i, 0 }
                       : i < 45
-                          ? (struct damage){ 34 + 4 * 69 + 8 * k, 8, 7 + 3 * i,
-                                             0 }
-                          : (struct damage){ 34 + 12 * 69 + 8 * k, 8, 1000, 0 };
+                          ? (struct damage){ 34 + 4 * N_MEGATRON + 8 * k, 8,
+                                             7 + 3 * i, 0 }
+                          : (struct damage){ 34 + 12 * N_MEGATRON + 8 * (k - 5),
+                                             8, i == 45 ? 1 : 1000, 0 };
         fairseq[i] = i < 22   ? head
                      : i < 36 ? (struct damage){ 26 + 4 * k, 4, -i, 0 }
                               : (struct damage){ 26 + 4 * 33 + 8 * k, 8,

@@ -25,7 +25,8 @@ enum {
  *              hidden, 10 % replaced, 10 % kept, others in every epoch; of a
  *              held-out sequence always the same. Shards come masked and are
  *              shown as they are
- *   causal LM  tokens: a window; labels: the same, one position on
+ *   causal LM  tokens: a window; labels: the same, one position on. CHID: a
+ *              sequence of its own, labelled at its last position
  *   pairs      tokens: source [SEP]; decoder input: [CLS] target; labels:
  *              target [SEP]. Text: a line, and its words in reverse order and
  *              upper case. Synthetic: see language.h. Other sources have ids
@@ -39,6 +40,7 @@ enum vp_data_source {
     VP_DATA_HDF5,
     VP_DATA_TOKENS,
     VP_DATA_FAIRSEQ, /* pairs */
+    VP_DATA_CHID,
     VP_DATA_FILES,
 };
 /* How files are written. VP_FORMAT_AUTO: found out by their content. */
@@ -50,6 +52,7 @@ enum vp_data_format {
     VP_FORMAT_NANOGPT,
     VP_FORMAT_MEGATRON,
     VP_FORMAT_FAIRSEQ,
+    VP_FORMAT_CHID,
 };
 /* Every tenth window, line or sample is held out for evaluation, unless there
  * are files for that; see split_name.h and hdf5.h. */

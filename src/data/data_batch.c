@@ -240,6 +240,30 @@ static struct vp_data_window causal_window(const struct vp_data_config *config)
                                     config->dims[0].seq };
 }
 
+/* Sequences of their own, scored at their ends. */
+static enum vp_status causal_copy(const struct vp_data *data,
+                                  const struct vp_data_slot *slot,
+                                  struct vp_batch *batch, struct vp_err *err)
+{
+    int64_t seq = data->config.dims[0].seq, n;
+    int32_t *ids = spare(data, batch);
+
+    batch->n_tokens = 0;
+    for (int64_t i = 0; i < slot->count; i++) {
+        int32_t *mask = batch->array[VP_ROLE_MASK] + i * seq;
+
+        VP_TRY(data->source.ops->sequence(
+            &data->source, vp_data_sample(data, slot, i), ids, &n, err));
+        memcpy(batch->array[VP_ROLE_TOKENS] + i * seq, ids,
+               (size_t)(n - 1) * sizeof(*ids));
+        batch->array[VP_ROLE_LABELS][i * seq + n - 2] = ids[n - 1];
+        for (int64_t t = 0; t < n - 1; t++)
+            mask[t] = 1;
+        batch->n_tokens += n - 1;
+    }
+    return VP_OK;
+}
+
 static enum vp_status causal_fill(const struct vp_data *data,
                                   const struct vp_data_slot *slot,
                                   struct vp_batch *batch, struct vp_err *err)
@@ -249,6 +273,8 @@ static enum vp_status causal_fill(const struct vp_data *data,
     int32_t *ids = spare(data, batch);
 
     batch->bucket = 0;
+    if (data->source.ops->sequence)
+        return causal_copy(data, slot, batch, err);
     batch->n_tokens = slot->count * seq;
     for (int64_t i = 0; i < slot->count; i++) {
         VP_TRY(data->source.ops->window(
@@ -265,6 +291,13 @@ static enum vp_status causal_count(const struct vp_data *data, int64_t i,
                                    int32_t *scratch, int64_t *freq,
                                    struct vp_err *err)
 {
+    int64_t n;
+
+    if (data->source.ops->sequence) {
+        VP_TRY(data->source.ops->sequence(&data->source, i, scratch, &n, err));
+        freq[scratch[n - 1]]++;
+        return VP_OK;
+    }
     VP_TRY(data->source.ops->window(&data->source, i, scratch, err));
     for (int64_t t = 1; t < data->window.length; t++)
         freq[scratch[t]]++;

@@ -31,6 +31,7 @@ static const struct {
                              VP_DATA_TOKENS, TASK(CAUSAL_LM) },
     [VP_FORMAT_FAIRSEQ] = { "fairseq", "indexed files of fairseq",
                             VP_DATA_TOKENS, TASK(CAUSAL_LM) | TASK(PAIRS) },
+    [VP_FORMAT_CHID] = { "chid", "CHID files", VP_DATA_CHID, TASK(CAUSAL_LM) },
 };
 
 const char *vp_data_format_name(int format)
@@ -73,6 +74,25 @@ static bool find_index(const char *path, char out[PATH_MAX])
     return access(out, F_OK) == 0;
 }
 
+/* Two brackets begin a CHID file. */
+static bool is_chid(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char head[64];
+    size_t n = file ? fread(head, 1, sizeof(head), file) : 0;
+    int n_brackets = 0;
+
+    if (file)
+        fclose(file);
+    for (size_t i = 0; i < n; i++) {
+        if (head[i] == '[')
+            n_brackets++;
+        else if (!strchr(" \t\r\n", head[i]) || head[i] == '\0')
+            break;
+    }
+    return n_brackets == 2;
+}
+
 /* VP_FORMAT_TEXT: no other kind. */
 static enum vp_data_format file_format(const char *path)
 {
@@ -82,6 +102,8 @@ static enum vp_data_format file_format(const char *path)
         return index_format(path);
     if (ends_in(path, ".bin"))
         return find_index(path, index) ? index_format(index) : VP_FORMAT_LLMC;
+    if (ends_in(path, ".json") && is_chid(path))
+        return VP_FORMAT_CHID;
     return vp_token_bin_is_llmc(path) ? VP_FORMAT_LLMC : VP_FORMAT_TEXT;
 }
 
@@ -109,10 +131,12 @@ static void look_at(const char *folder, const char *name, unsigned *found)
     char path[PATH_MAX];
     struct stat info;
 
-    if (snprintf(path, sizeof(path), "%s/%s", folder, name) <
-            (int)sizeof(path) &&
-        stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
-        (ends_in(name, ".idx") || ends_in(name, ".bin")))
+    if (snprintf(path, sizeof(path), "%s/%s", folder, name) >=
+            (int)sizeof(path) ||
+        stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return;
+    if (ends_in(name, ".idx") || ends_in(name, ".bin") ||
+        (ends_in(name, ".json") && is_chid(path)))
         *found |= 1u << file_format(path);
 }
 

@@ -5,6 +5,7 @@
  *   Megatron-LM,     *.idx with a *.bin beside it; told apart by the size of
  *   fairseq          the .idx
  *   llm.c            *.bin without an .idx
+ *   CHID             *.json that begins with two brackets
  *   text             all else
  *
  * Text beside files of the other kinds is not read, nor are kinds without samples

@@ -76,6 +76,11 @@ struct vp_source_ops {
     enum vp_status (*lengths)(const struct vp_source *source, int64_t first,
                               int64_t n, int64_t *n_src_out, int64_t *n_tgt_out,
                               struct vp_err *err);
+    /* Writes sample i of a causal model, 2 to window->length ids, of which only
+     * the last is scored. Optional: NULL means that windows are. */
+    enum vp_status (*sequence)(const struct vp_source *source, int64_t i,
+                               int32_t *ids_out, int64_t *n_out,
+                               struct vp_err *err);
     /* Writes what sample i has; the arrays hold padding before. Optional: NULL
      * means that the task chooses the tokens to hide. */
     enum vp_status (*masked)(const struct vp_source *source, int64_t i,
@@ -90,5 +95,6 @@ extern const struct vp_source_ops vp_source_language;
 extern const struct vp_source_ops vp_source_hdf5;
 extern const struct vp_source_ops vp_source_tokens;
 extern const struct vp_source_ops vp_source_fairseq;
+extern const struct vp_source_ops vp_source_chid;
 
 #endif
