@@ -749,11 +749,11 @@ awk 'BEGIN { for (i = 0; i < 200; i++) print "some words in line", i }' \
     >text/a.txt
 cp text/a.txt text/b.rst
 cp text/a.txt text/c.rst
-cp text/a.txt text/d.jsonl
+cp text/a.txt text/d.tsv
 # shellcheck disable=SC2086
 run 0 train "$configs/gpt2_tiny.yml" $text --set "data_dir=$PWD/text" \
     --output taken
-[ "$(grep -cF "$PWD/text: 1 file taken as text; not taken: .rst 2, .jsonl 1; of\
+[ "$(grep -cF "$PWD/text: 1 file taken as text; not taken: .rst 2, .tsv 1; of\
  a folder vpipe takes .c .h .md .txt .py .sh .cmake .yml" out)" = 1 ] ||
     fail 'not one line about what was not taken'
 [ ! -s err ] || fail 'a notice is not an error'

@@ -583,6 +583,7 @@ static void test_only_model_type(void **state)
         assert_int_equal(c.data_format, VP_FORMAT_AUTO);
         assert_null(c.valid_split);
         assert_int_equal(c.document_end, -1);
+        assert_string_equal(c.text_key, "text");
         assert_false(c.replace_invalid_utf8);
         assert_int_equal(c.seq_length, 128);
         assert_int_equal(c.batch_size, cases[i].batch_size);
@@ -663,6 +664,7 @@ static const char everything[] = "model_type: translation\n"
                                  "target_lang: en\n"
                                  "required_batch_size_multiple: 24\n"
                                  "document_end: 599\n"
+                                 "text_key: body\n"
                                  "synthetic_data: False\n"
                                  "invalid_utf8: replace\n"
                                  "seq_length: 200\n"
@@ -751,6 +753,7 @@ static void test_every_key(void **state)
     assert_string_equal(c.target_lang, "en");
     assert_int_equal(c.batch_multiple, 24);
     assert_int_equal(c.document_end, 599);
+    assert_string_equal(c.text_key, "body");
     assert_true(c.replace_invalid_utf8);
     assert_int_equal(c.seq_length, 200);
     assert_int_equal(c.batch_size, 1000);
@@ -1387,6 +1390,7 @@ static void assert_same_config(const struct vp_config *a,
         assert_string_equal(a->valid_split, b->valid_split);
     assert_int_equal(a->batch_multiple, b->batch_multiple);
     assert_int_equal(a->document_end, b->document_end);
+    assert_string_equal(a->text_key, b->text_key);
     assert_int_equal(a->replace_invalid_utf8, b->replace_invalid_utf8);
     assert_int_equal(a->batch_size, b->batch_size);
     assert_int_equal(a->seq_length, b->seq_length);

@@ -205,9 +205,10 @@ static const struct {
                                     "with 'iconv -f UTF-16LE " },
     { BYTES("\0h\0e\0l\0l\0o\0\n"), "big endian without a byte order mark" },
     { BYTES("\x1F\x8B\x08\0\0\0\0\0\0\x03"),
-      "is compressed by gzip, not text in UTF-8; decompress it with 'gunzip -k "
-      "FILE'" },
-    { BYTES("\x28\xB5\x2F\xFD\x04\0"), "is compressed by zstd" },
+      "offset 10: the file ends inside compressed text; compress the text "
+      "anew" },
+    { BYTES("\x28\xB5\x2F\xFD\x04\0"),
+      "offset 6: the file ends inside compressed text" },
     { BYTES("\xFD"
             "7zXZ\0\0\x04"),
       "is compressed by xz" },
@@ -322,7 +323,7 @@ static void what_is_not_taken_is_said(void **state)
     static const char *const names[] = {
         "b.md",     "c.py",
         "d.rst",    "e.rst",
-        "f.jsonl",  "g.png",
+        "f.tsv",    "g.png",
         "h.gz",     "README",
         "i.tar.gz", "j.txt~",
         "k.",       "l.x y",
@@ -345,9 +346,9 @@ static void what_is_not_taken_is_said(void **state)
     assert_notice(
         ".", VP_DATA_CAUSAL_LM,
         "/.: 3 files taken as text; not taken: other names 5, .gz 2, .rst 2, "
-        ".jsonl 1, .png 1, folders build* 1, no extension 1, special files 1, "
+        ".png 1, .tsv 1, folders build* 1, no extension 1, special files 1, "
         "symbolic links 1; of a folder vpipe takes .c .h .md .txt .py .sh "
-        ".cmake .yml");
+        ".cmake .yml .jsonl .ndjson");
     assert_int_equal(read_at(".", false, &text, &err), VP_OK);
     assert_int_equal(text.n_files, 3);
     assert_int_equal(text.skipped.n_files, 15);
@@ -404,10 +405,11 @@ static void stray_shards_are_said(void **state)
                                      "with shards"));
     vp_text_release(&text);
     write_text("README.md", LINES);
-    assert_notice(".", VP_DATA_CAUSAL_LM,
-                  "1 file taken as text; not taken: .hdf5 1; of a folder vpipe "
-                  "takes .c .h .md .txt .py .sh .cmake .yml, or shards named "
-                  "*training*.hdf5 or *training*.h5 directly in it");
+    assert_notice(
+        ".", VP_DATA_CAUSAL_LM,
+        "1 file taken as text; not taken: .hdf5 1; of a folder vpipe "
+        "takes .c .h .md .txt .py .sh .cmake .yml .jsonl .ndjson, or shards named "
+        "*training*.hdf5 or *training*.h5 directly in it");
 }
 
 /* Where the text is too short, the files that were meant may be others. */
@@ -447,9 +449,9 @@ static void replaced_bytes_are_said(void **state)
 static void markup_is_said(void **state)
 {
     (void)state;
-    write_text("x.jsonl", "{\"text\": \"some words\"}\n");
-    assert_notice("x.jsonl", VP_DATA_CAUSAL_LM,
-                  "/x.jsonl: is read as plain text, its markup included; vpipe "
+    write_text("x.csv", "{\"text\": \"some words\"}\n");
+    assert_notice("x.csv", VP_DATA_CAUSAL_LM,
+                  "/x.csv: is read as plain text, its markup included; vpipe "
                   "has no reader for this format");
     write_text("x.rst", LINES);
     assert_notice("x.rst", VP_DATA_CAUSAL_LM, NULL);

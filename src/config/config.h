@@ -86,6 +86,7 @@ struct vp_config {
     const char *target_lang;   /* the same */
     int64_t batch_multiple;    /* required_batch_size_multiple */
     int document_end;          /* -1: none */
+    const char *text_key;      /* in lines of JSON */
     bool replace_invalid_utf8; /* invalid_utf8: refuse | replace */
     int64_t batch_size;        /* samples; translation: tokens */
     int64_t seq_length;

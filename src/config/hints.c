@@ -102,6 +102,7 @@ static const struct hint hints[] = {
     { "mock_data", .key = "synthetic_data" },
     { "dataset_impl", .key = "data_format" },
     { "valid_subset", .key = "valid_split" },
+    { "json_keys", .key = "text_key" },
     { "max_tokens", .key = "batch_size", .note = "it counts tokens for translation" },
     { "eod", .key = "document_end" },
     { "eos_token_id", .key = "document_end" },

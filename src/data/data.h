@@ -70,6 +70,7 @@ struct vp_data_config {
     int32_t document_end;    /* id that is put behind every document */
     bool replace_invalid;    /* text: NUL bytes and invalid UTF-8 become U+FFFD;
                              false: they are refused. See utf8.h */
+    const char *text_key;    /* of texts in lines of JSON; NULL: "text" */
     int64_t vocab; /* synthetic: ids in use; text: at least 260; shards
                              and token files: every id is below it; 0: any */
     const char *vocab_place; /* where it was set, for messages; NULL: unknown */

@@ -38,12 +38,6 @@ static const struct {
     { "\xFE\xFF",
       2,
       { "is UTF-16 (byte order mark FE FF)", CONVERT("UTF-16") } },
-    { "\x1F\x8B",
-      2,
-      { "is compressed by gzip", "decompress it with 'gunzip -k FILE'" } },
-    { "\x28\xB5\x2F\xFD",
-      4,
-      { "is compressed by zstd", "decompress it with 'unzstd FILE'" } },
     { "\xFD"
       "7zXZ\0",
       6,

@@ -157,8 +157,7 @@ static void add_notices(const struct vp_data_config *config,
 
     note_files(config->path, text, source);
     if (text->n_files == 1 &&
-        vp_text_has_extension(config->path,
-                              ".json .jsonl .csv .tsv .html .xml"))
+        vp_text_has_extension(config->path, ".json .csv .tsv .html .xml"))
         vp_source_notice(source,
                          "%.400s: is read as plain text, its markup included; "
                          "vpipe has no reader for this format",
@@ -189,8 +188,8 @@ static enum vp_status open_samples(const struct vp_data_config *config,
     char kinds[256];
     enum vp_status st;
 
-    VP_TRY(
-        vp_text_read(config->path, config->replace_invalid, &state->text, err));
+    VP_TRY(vp_text_read_key(config->path, config->replace_invalid,
+                            config->text_key, &state->text, err));
     VP_TRY(check_vocab(config, err));
     st = state->window.length == 0
              ? open_pairs(config->path, state, source, err)

@@ -1,7 +1,8 @@
 #include "data/text_file.h"
 
-#include "base/blocking.h"
+#include "data/byte_stream.h"
 #include "data/foreign.h"
+#include "data/jsonl.h"
 #include "data/utf8.h"
 
 #include <errno.h>
@@ -46,6 +47,7 @@ struct file {
     const char *path;
     int64_t start;   /* where it begins in the text */
     int64_t checked; /* the text before this is valid */
+    bool is_compressed;
 };
 
 static enum vp_status refuse_head(const struct file *file,
@@ -84,8 +86,9 @@ static enum vp_status refuse_fault(const struct file *file,
         snprintf(shown + 3 * i, sizeof(shown) - 3 * i, " %02X", bytes[i]);
     return vp_err_set(
         err, VP_ERR_INVALID,
-        "%s: offset %lld (line %lld): %s%s; %s, or set invalid_utf8: replace",
+        "%s: offset %lld%s (line %lld): %s%s; %s, or set invalid_utf8: replace",
         file->path, (long long)(file->checked - file->start),
+        file->is_compressed ? " of the decompressed text" : "",
         line_of(file, text),
         bytes[0] == 0 ? "a NUL byte, which text does not hold"
         : fault->cut  ? "the file ends inside a UTF-8 character:"
@@ -163,9 +166,9 @@ enum vp_status vp_text_fail_errno(const char *path, struct vp_err *err)
 
 /* A file that grows meanwhile is read to its new end. Room for one byte is left
  * behind the text. */
-static enum vp_status read_stream(FILE *stream, int64_t expect, bool replace,
-                                  struct file *file, struct vp_text *text,
-                                  struct vp_err *err)
+static enum vp_status read_stream(struct vp_byte_stream *stream, int64_t expect,
+                                  bool replace, struct file *file,
+                                  struct vp_text *text, struct vp_err *err)
 {
     size_t n;
 
@@ -173,12 +176,10 @@ static enum vp_status read_stream(FILE *stream, int64_t expect, bool replace,
     VP_TRY(reserve(text, expect + 1, file->path, err));
     for (;;) {
         int64_t left = text->capacity - text->n_bytes;
-        int call = vp_blocking_begin(VP_BLOCKING_FILE, "reading", file->path,
-                                     -1);
 
-        n = fread(text->bytes + text->n_bytes, 1,
-                  (size_t)(left < CHUNK ? left : CHUNK), stream);
-        vp_blocking_end(call);
+        VP_TRY(vp_byte_stream_read(stream, text->bytes + text->n_bytes,
+                                   (size_t)(left < CHUNK ? left : CHUNK), &n,
+                                   err));
         if (n == 0)
             break;
         text->n_bytes += (int64_t)n;
@@ -186,11 +187,77 @@ static enum vp_status read_stream(FILE *stream, int64_t expect, bool replace,
             VP_TRY(check_new(file, text, false, err));
         VP_TRY(reserve(text, 1, file->path, err));
     }
-    if (ferror(stream))
-        return vp_text_fail_errno(file->path, err);
     return replace ? replace_faults(file, text, err)
                    : check_new(file, text, true, err);
 }
+
+/* ---- Lines of JSON ------------------------------------------------------ */
+
+static enum vp_status refuse_line(const struct file *file,
+                                  const struct vp_text *text, int64_t at,
+                                  long long line, const char *cause,
+                                  struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: offset %lld%s (line %lld): %s; correct the line, or "
+                      "set text_key (now '%s') to the key of the text",
+                      file->path, (long long)(at - file->start),
+                      file->is_compressed ? " of the decompressed text" : "",
+                      line, cause, text->json_key ? text->json_key : "text");
+}
+
+/* Puts the texts, each with a newline, in the place of their lines, which are
+ * longer. Empty lines are passed over. */
+static enum vp_status take_texts(const struct file *file, bool replace,
+                                 struct vp_text *text, struct vp_err *err)
+{
+    const char *keys[] = { text->json_key ? text->json_key : "text" };
+    int64_t end, to = file->start;
+    long long line = 1;
+
+    for (int64_t at = file->start; at < text->n_bytes; at = end + 1, line++) {
+        const unsigned char *newline = memchr(text->bytes + at, '\n',
+                                              (size_t)(text->n_bytes - at));
+        struct vp_jsonl_fault fault = { 0, NULL };
+        size_t found, n;
+
+        end = newline ? newline - text->bytes : text->n_bytes;
+        if (strspn((const char *)text->bytes + at, " \t\r") ==
+            (size_t)(end - at))
+            continue;
+        if (!vp_jsonl_find(text->bytes + at, (size_t)(end - at), keys, 1,
+                           &found, &n, &fault))
+            return refuse_line(file, text, at + (int64_t)fault.at, line,
+                               fault.cause, err);
+        if (!vp_jsonl_unescape(text->bytes + at + found, n, replace,
+                               text->bytes + to, &n, &fault))
+            return refuse_line(file, text, at + (int64_t)(found + fault.at),
+                               line, fault.cause, err);
+        to += (int64_t)n;
+        text->bytes[to++] = '\n';
+    }
+    text->n_bytes = to;
+    return VP_OK;
+}
+
+bool vp_text_is_jsonl(const char *path)
+{
+    size_t n = vp_text_stem(path);
+
+    return (n > 6 && memcmp(path + n - 6, ".jsonl", 6) == 0) ||
+           (n > 7 && memcmp(path + n - 7, ".ndjson", 7) == 0);
+}
+
+size_t vp_text_stem(const char *path)
+{
+    size_t n = strlen(path);
+
+    if (n > 3 && strcmp(path + n - 3, ".gz") == 0)
+        return n - 3;
+    return n > 4 && strcmp(path + n - 4, ".zst") == 0 ? n - 4 : n;
+}
+
+/* ---- The whole ---------------------------------------------------------- */
 
 /* Leaves out a byte order mark, adds a last newline, counts the file. */
 static void finish(const struct file *file, struct vp_text *text)
@@ -212,19 +279,18 @@ static void finish(const struct file *file, struct vp_text *text)
 enum vp_status vp_text_append(struct vp_text *text, const char *path,
                               int64_t expect, bool replace, struct vp_err *err)
 {
-    struct file file = { path, text->n_bytes, text->n_bytes };
-    int call = vp_blocking_begin(VP_BLOCKING_FILE, "opening", path, -1);
-    FILE *stream = fopen(path, "rb");
+    struct file file = { path, text->n_bytes, text->n_bytes, false };
+    struct vp_byte_stream *stream;
     enum vp_status st;
 
-    vp_blocking_end(call);
-    if (!stream)
-        return vp_text_fail_errno(path, err);
+    VP_TRY(vp_byte_stream_open(path, &stream, err));
+    file.is_compressed = vp_byte_stream_is_compressed(stream);
     st = read_stream(stream, expect, replace, &file, text, err);
-    fclose(stream);
-    if (st == VP_OK)
-        finish(&file, text);
-    return st;
+    vp_byte_stream_close(stream);
+    VP_TRY(st);
+    finish(&file, text);
+    return vp_text_is_jsonl(path) ? take_texts(&file, replace, text, err)
+                                  : VP_OK;
 }
 
 void vp_text_release(struct vp_text *text)

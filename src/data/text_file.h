@@ -18,6 +18,7 @@ struct vp_text {
     int n_files;
     int n_empty; /* of n_files */
     struct vp_skipped skipped;
+    const char *json_key; /* of the text in lines of JSON; NULL: "text" */
 
     /* What was not UTF-8 and was replaced: */
     int64_t n_replaced; /* faults as utf8.h defines them */
@@ -30,9 +31,14 @@ struct vp_text {
  * a newline is added if the file does not end in one. NUL bytes and invalid
  * UTF-8 are refused with their offset in the file or, if `replace` is true,
  * become U+FFFD; files of a known binary format or in UTF-16 are refused in both
- * cases. */
+ * cases. Files that gzip or zstd compressed are decompressed, whatever their
+ * names. Of lines of JSON only the text is taken, see vp_text_is_jsonl(). */
 enum vp_status vp_text_append(struct vp_text *text, const char *path,
                               int64_t expect, bool replace, struct vp_err *err);
+/* True if the name ends in .jsonl or .ndjson, and .gz or .zst may follow. */
+bool vp_text_is_jsonl(const char *path);
+/* The length of a name without .gz or .zst at its end. */
+size_t vp_text_stem(const char *path);
 /* Says by errno why a file or folder cannot be read. Returns VP_ERR_IO. */
 enum vp_status vp_text_fail_errno(const char *path, struct vp_err *err);
 void vp_text_release(struct vp_text *text);

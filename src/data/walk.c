@@ -10,19 +10,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const char *const vp_text_extensions = ".c .h .md .txt .py .sh .cmake .yml";
+const char *const vp_text_extensions = ".c .h .md .txt .py .sh .cmake .yml "
+                                       ".jsonl .ndjson";
 
 bool vp_text_has_extension(const char *name, const char *extensions)
 {
-    const char *dot = strrchr(name, '.');
-    const char *at = extensions;
-    size_t n = dot ? strlen(dot) : 0;
+    const char *dot = name + vp_text_stem(name), *at = extensions;
+    size_t n = 0;
 
+    while (dot > name && n == 0)
+        n = *--dot == '.' ? (size_t)(name + vp_text_stem(name) - dot) : 0;
     /* A word of the list, not a part of one: ".m" is not ".md". */
-    for (; n > 0 && (at = strstr(at, dot)) != NULL; at += n) {
-        if (at[n] == ' ' || at[n] == '\0')
+    for (; n > 0 && *at; at += strcspn(at, " "), at += strspn(at, " "))
+        if (strcspn(at, " ") == n && memcmp(at, dot, n) == 0)
             return true;
-    }
     return false;
 }
 
@@ -172,10 +173,17 @@ static enum vp_status check_any(const char *path, const struct vp_text *text,
 enum vp_status vp_text_read(const char *path, bool replace,
                             struct vp_text *text, struct vp_err *err)
 {
+    return vp_text_read_key(path, replace, NULL, text, err);
+}
+
+enum vp_status vp_text_read_key(const char *path, bool replace,
+                                const char *json_key, struct vp_text *text,
+                                struct vp_err *err)
+{
     struct walk walk = { text, replace };
     struct stat info;
 
-    *text = (struct vp_text){ 0 };
+    *text = (struct vp_text){ .json_key = json_key };
     if (stat(path, &info) != 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: %s; set data_dir to a text file or a folder of "

@@ -7,7 +7,8 @@
 /* The extensions of the files that are taken from a folder, with a space
  * between them. */
 extern const char *const vp_text_extensions;
-/* Whether `name` ends in one of `extensions`, a list like the one above. */
+/* Whether `name` ends in one of `extensions`, a list like the one above; .gz or
+ * .zst may follow it. */
 bool vp_text_has_extension(const char *name, const char *extensions);
 
 /* A file is taken whatever its name, but for files of token ids, which are
@@ -18,5 +19,9 @@ bool vp_text_has_extension(const char *name, const char *extensions);
  * text_file.h. Release with vp_text_release(), also after an error. */
 enum vp_status vp_text_read(const char *path, bool replace,
                             struct vp_text *text, struct vp_err *err);
+/* The same, with the key of texts in lines of JSON; NULL: "text". */
+enum vp_status vp_text_read_key(const char *path, bool replace,
+                                const char *json_key, struct vp_text *text,
+                                struct vp_err *err);
 
 #endif

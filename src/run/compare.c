@@ -31,8 +31,8 @@ static const char *const same_keys[] = {
     "heads",       "decoder_layers", "ffn",          "positions",
     "types",       "activation",     "data_dir",     "synthetic_data",
     "seq_length",  "max_pred",       "seed",         "tie_embeddings",
-    "data_format", "valid_split",    "document_end", "source_lang",
-    "target_lang",
+    "data_format", "valid_split",    "document_end", "text_key",
+    "source_lang", "target_lang",
 };
 
 /* Fair, but worth a word. */

@@ -51,6 +51,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     size_t n_good, n_want;
     char path[32];
 
+    /* What is compressed is the business of fuzz_stream.c. */
+    if (n >= 2 && bytes[0] == 0x1F && bytes[1] == 0x8B)
+        n = 0;
+    if (n >= 4 && ((bytes[0] & 0xF0) == 0x50 || bytes[0] == 0x28) &&
+        (memcmp(bytes + 1, "\xB5\x2F\xFD", 3) == 0 ||
+         memcmp(bytes + 1, "\x2A\x4D\x18", 3) == 0))
+        n = 0;
     VP_BUG_ON(file < 0 || !good || !want);
     VP_BUG_ON(write(file, bytes, n) != (ssize_t)n);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", file);

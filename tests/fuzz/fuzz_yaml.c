@@ -1,7 +1,7 @@
 /* libFuzzer: any bytes as a configuration. What is refused has one line; what
  * is taken explains itself in words that are taken again. */
-#include "config/config.h"
 #include "base/yaml.h"
+#include "config/config.h"
 
 #include <stdint.h>
 #include <stdlib.h>
