@@ -346,7 +346,8 @@ const struct vp_key vp_keys[] = {
     { ROW("data_dir", VP_KEY_PATH, data_dir), .group = "data",
       .fallback = "(none)", .example = "data/books",
       .meaning = "a file or a folder: text in UTF-8, BERT's HDF5 shards, "
-      "token files of llm.c, nanoGPT, Megatron-LM and fairseq, CHID; "
+      "token files of llm.c, nanoGPT, Megatron-LM and fairseq, CHID, "
+      "parallel text; "
       "docs/data.md" },
     { ROW("data_format", VP_KEY_ENUM, data_format), .word = data_format_word,
       .group = "data", .fallback = "auto", .example = "llmc",

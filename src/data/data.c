@@ -16,6 +16,7 @@ static const struct vp_source_ops *const sources[] = {
     [VP_DATA_TOKENS] = &vp_source_tokens,
     [VP_DATA_FAIRSEQ] = &vp_source_fairseq,
     [VP_DATA_CHID] = &vp_source_chid,
+    [VP_DATA_PARALLEL] = &vp_source_parallel,
 };
 
 /* ---- Opening ------------------------------------------------------------ */

@@ -41,6 +41,7 @@ enum vp_data_source {
     VP_DATA_TOKENS,
     VP_DATA_FAIRSEQ, /* pairs */
     VP_DATA_CHID,
+    VP_DATA_PARALLEL,
     VP_DATA_FILES,
 };
 /* How files are written. VP_FORMAT_AUTO: found out by their content. */
@@ -53,6 +54,7 @@ enum vp_data_format {
     VP_FORMAT_MEGATRON,
     VP_FORMAT_FAIRSEQ,
     VP_FORMAT_CHID,
+    VP_FORMAT_PARALLEL,
 };
 /* Every tenth window, line or sample is held out for evaluation, unless there
  * are files for that; see split_name.h and hdf5.h. */

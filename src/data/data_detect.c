@@ -2,6 +2,7 @@
 
 #include "data/hdf5.h"
 #include "data/names.h"
+#include "data/parallel.h"
 #include "data/tokens/bin.h"
 
 #include <limits.h>
@@ -32,6 +33,8 @@ static const struct {
     [VP_FORMAT_FAIRSEQ] = { "fairseq", "indexed files of fairseq",
                             VP_DATA_TOKENS, TASK(CAUSAL_LM) | TASK(PAIRS) },
     [VP_FORMAT_CHID] = { "chid", "CHID files", VP_DATA_CHID, TASK(CAUSAL_LM) },
+    [VP_FORMAT_PARALLEL] = { "parallel", "parallel text", VP_DATA_PARALLEL,
+                             TASK(PAIRS) },
 };
 
 const char *vp_data_format_name(int format)
@@ -185,6 +188,8 @@ static enum vp_status folder_format(const struct vp_data_config *config,
 
     for (size_t i = 0; st == VP_OK && i < names.n; i++)
         look_at(path, names.name[i], &found);
+    if (config->task == VP_DATA_PAIRS && vp_parallel_is_in(&names))
+        found |= 1u << VP_FORMAT_PARALLEL;
     vp_names_release(&names);
     return st == VP_OK ? choose(config, found, out, err) : st;
 }
@@ -199,6 +204,9 @@ enum vp_status vp_data_detect(const struct vp_data_config *config,
         VP_TRY(refuse_pickle(config->path, err));
         if (stat(config->path, &info) == 0 && S_ISDIR(info.st_mode))
             VP_TRY(folder_format(config, &format, err));
+        else if (config->task == VP_DATA_PAIRS &&
+                 vp_parallel_is_file(config->path))
+            format = VP_FORMAT_PARALLEL;
         else
             format = vp_hdf5_is_at(config->path) ? VP_FORMAT_HDF5
                                                  : file_format(config->path);

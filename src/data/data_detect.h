@@ -6,6 +6,7 @@
  *   fairseq          the .idx
  *   llm.c            *.bin without an .idx
  *   CHID             *.json that begins with two brackets
+ *   parallel text    for pairs only, see parallel.h
  *   text             all else
  *
  * Text beside files of the other kinds is not read, nor are kinds without samples

@@ -96,5 +96,6 @@ extern const struct vp_source_ops vp_source_hdf5;
 extern const struct vp_source_ops vp_source_tokens;
 extern const struct vp_source_ops vp_source_fairseq;
 extern const struct vp_source_ops vp_source_chid;
+extern const struct vp_source_ops vp_source_parallel;
 
 #endif

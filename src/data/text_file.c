@@ -289,8 +289,9 @@ enum vp_status vp_text_append(struct vp_text *text, const char *path,
     vp_byte_stream_close(stream);
     VP_TRY(st);
     finish(&file, text);
-    return vp_text_is_jsonl(path) ? take_texts(&file, replace, text, err)
-                                  : VP_OK;
+    return vp_text_is_jsonl(path) && !text->keep_json
+               ? take_texts(&file, replace, text, err)
+               : VP_OK;
 }
 
 void vp_text_release(struct vp_text *text)

@@ -18,6 +18,7 @@ struct vp_text {
     int n_files;
     int n_empty; /* of n_files */
     struct vp_skipped skipped;
+    bool keep_json;       /* lines of JSON are left as they are */
     const char *json_key; /* of the text in lines of JSON; NULL: "text" */
 
     /* What was not UTF-8 and was replaced: */
