@@ -2,6 +2,7 @@
  * resuming, damaged files, memory. */
 #include "data/split_name.h"
 #include "data/tokens/item.h"
+#include "data/tokens/write.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -580,6 +581,61 @@ static void memory_does_not_grow_with_the_file(void **state)
     vp_data_close(data);
 }
 
+/* ---- Writing ------------------------------------------------------------ */
+
+/* The bytes that Python wrote, from the same ids. */
+static void check_writer(const char *name, int64_t vocab, int width)
+{
+    struct vp_token_writer *writer = NULL;
+    struct vp_err err = { .text = "" };
+    size_t n, n_ids;
+    unsigned char *want = slurp(name, &n), got[4096];
+    FILE *file;
+
+    n_ids = (n - 1024) / (size_t)width;
+    assert_int_equal(
+        vp_token_writer_open(at("w.bin"), vocab, 1000, &writer, &err), VP_OK);
+    for (size_t i = 0; i < n_ids; i++) {
+        int32_t id = 0;
+
+        memcpy(&id, want + 1024 + i * (size_t)width, (size_t)width);
+        assert_int_equal(vp_token_writer_add(writer, &id, 1, &err), VP_OK);
+        assert_int_equal(access(at("w.bin"), F_OK), -1);
+    }
+    assert_int_equal(vp_token_writer_close(writer, &err), VP_OK);
+    assert_int_equal(access(at("w.bin.partial"), F_OK), -1);
+    file = fopen(at("w.bin"), "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(got, 1, sizeof(got), file), n);
+    assert_memory_equal(got, want, n);
+    fclose(file);
+    assert_int_equal(unlink(at("w.bin")), 0);
+    free(want);
+}
+
+static void written_files_are_those_of_llmc(void **state)
+{
+    struct vp_token_writer *writer = NULL;
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    check_writer("llmc/tiny_train_000001.bin", 50257, 2);
+    check_writer("llmc/tiny_train_000001.bin", 65536, 2);
+    check_writer("llama3/all.bin", 128256, 4);
+    /* Nothing is left of a file that is given up. */
+    assert_int_equal(vp_token_writer_open(at("w.bin"), 10, 0, &writer, &err),
+                     VP_OK);
+    vp_token_writer_abandon(writer);
+    assert_int_equal(access(at("w.bin.partial"), F_OK), -1);
+    assert_int_equal(
+        vp_token_writer_open(at("w.bin"), 10, INT64_C(1) << 60, &writer, &err),
+        VP_ERR_IO);
+    assert_non_null(
+        strstr(err.text, "MiB left; free some, or write elsewhere"));
+    assert_int_equal(vp_token_writer_open(at("no/w.bin"), 10, 0, &writer, &err),
+                     VP_ERR_IO);
+}
+
 /* ---- Mutations ---------------------------------------------------------- */
 
 /* Good files with some bytes changed: refused with one line, or read. */
@@ -653,6 +709,7 @@ int main(void)
         TEST_IN_FOLDER(short_files_are_refused),
         TEST_IN_FOLDER(a_file_that_changes_is_refused),
         TEST_IN_FOLDER(memory_does_not_grow_with_the_file),
+        TEST_IN_FOLDER(written_files_are_those_of_llmc),
         TEST_IN_FOLDER(mutated_files_do_no_harm),
     };
 

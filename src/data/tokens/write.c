@@ -1,0 +1,145 @@
+#include "data/tokens/write.h"
+
+#include "data/tokens/bin.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+struct vp_token_writer {
+    FILE *file;
+    char *path;
+    char *partial; /* where it is written until it is complete */
+    enum vp_item item;
+    int64_t vocab, n_tokens;
+};
+
+static void free_writer(struct vp_token_writer *writer)
+{
+    if (writer->file)
+        fclose(writer->file);
+    free(writer->path);
+    free(writer->partial);
+    free(writer);
+}
+
+void vp_token_writer_abandon(struct vp_token_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->partial)
+        unlink(writer->partial);
+    free_writer(writer);
+}
+
+/* Space on the disk of the folder, as far as it can be known. */
+static enum vp_status check_space(const char *path, int64_t n_bytes,
+                                  struct vp_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    struct statvfs disk;
+
+    snprintf(folder, sizeof(folder), "%.*s",
+             slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+    if (n_bytes == 0 || statvfs(folder, &disk) != 0 ||
+        (uint64_t)disk.f_bavail * disk.f_frsize >= (uint64_t)n_bytes)
+        return VP_OK;
+    return vp_err_set(
+        err, VP_ERR_IO,
+        "%s: needs %lld MiB, but the disk has %lld MiB left; "
+        "free some, or write elsewhere",
+        path, (long long)(n_bytes >> 20),
+        (long long)((uint64_t)disk.f_bavail * disk.f_frsize >> 20));
+}
+
+static enum vp_status create(const char *path, int64_t vocab,
+                             struct vp_token_writer **out, struct vp_err *err)
+{
+    struct vp_token_writer *writer = calloc(1, sizeof(*writer));
+    size_t n = strlen(path) + sizeof(".partial");
+
+    if (!writer)
+        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
+    writer->item = vocab > 65536 ? VP_ITEM_U32 : VP_ITEM_U16;
+    writer->vocab = vocab;
+    writer->path = strdup(path);
+    writer->partial = malloc(n);
+    if (!writer->path || !writer->partial) {
+        free_writer(writer);
+        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
+    }
+    snprintf(writer->partial, n, "%s.partial", path);
+    *out = writer;
+    return VP_OK;
+}
+
+enum vp_status vp_token_writer_open(const char *path, int64_t vocab,
+                                    int64_t n_expected,
+                                    struct vp_token_writer **out,
+                                    struct vp_err *err)
+{
+    unsigned char header[VP_BIN_HEADER_BYTES] = { 0 };
+    struct vp_token_writer *writer = NULL;
+    int error;
+
+    VP_TRY(check_space(path, n_expected * (vocab > 65536 ? 4 : 2), err));
+    VP_TRY(create(path, vocab, &writer, err));
+    writer->file = fopen(writer->partial, "wb");
+    /* Its numbers are known at the end. */
+    if (writer->file &&
+        fwrite(header, 1, sizeof(header), writer->file) == sizeof(header)) {
+        *out = writer;
+        return VP_OK;
+    }
+    error = errno;
+    vp_token_writer_abandon(writer);
+    return vp_err_write(err, path, error);
+}
+
+enum vp_status vp_token_writer_add(struct vp_token_writer *writer,
+                                   const int32_t *ids, int64_t n,
+                                   struct vp_err *err)
+{
+    if (n > VP_TOKEN_WRITE_MAX - writer->n_tokens)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: a token file has at most %lld tokens; write "
+                          "several",
+                          writer->path, (long long)VP_TOKEN_WRITE_MAX);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t id = (uint32_t)ids[i];
+
+        VP_BUG_ON(ids[i] < 0 || ids[i] >= writer->vocab);
+        /* Little endian: the low bytes come first. */
+        if (fwrite(&id, (size_t)vp_item_bytes(writer->item), 1, writer->file) !=
+            1)
+            return vp_err_write(err, writer->path, errno);
+    }
+    writer->n_tokens += n;
+    return VP_OK;
+}
+
+enum vp_status vp_token_writer_close(struct vp_token_writer *writer,
+                                     struct vp_err *err)
+{
+    unsigned char header[VP_BIN_HEADER_BYTES];
+    enum vp_status st = VP_OK;
+    bool ok;
+
+    vp_token_bin_header(writer->item, writer->n_tokens, header);
+    ok = fseek(writer->file, 0, SEEK_SET) == 0 &&
+         fwrite(header, 1, sizeof(header), writer->file) == sizeof(header) &&
+         fflush(writer->file) == 0 && fsync(fileno(writer->file)) == 0 &&
+         rename(writer->partial, writer->path) == 0;
+    if (!ok) {
+        st = vp_err_write(err, writer->path, errno);
+        vp_token_writer_abandon(writer);
+        return st;
+    }
+    free_writer(writer);
+    return VP_OK;
+}
