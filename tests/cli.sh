@@ -862,6 +862,25 @@ has out 'fairseq: 301 sentence pairs, de to en'
 grep -q '^required_batch_size_multiple: 16$' fairseq/config.yml ||
     fail 'config.yml does not keep required_batch_size_multiple'
 
+# The table of the documents has keys and formats that the program has, and all
+# of them.
+run 0 train --help
+data=$configs/../docs/data.md
+for key in $(sed -n 's/^| \(`[a-z_0-9]*`\(, `[a-z_0-9]*`\)*\) | .*/\1/p' "$data" |
+    tr -d '`,' | sort -u); do
+    case $key in
+    key | data_format | auto | text | hdf5 | llmc | nanogpt | megatron | \
+        fairseq | chid | parallel) ;;
+    *) grep -q "^ *$key " out || fail "docs/data.md: no key $key" ;;
+    esac
+done
+for word in auto text hdf5 llmc nanogpt megatron fairseq chid parallel; do
+    grep -q "^| \`$word\` |" "$data" || fail "docs/data.md: no format $word"
+done
+refuse "--set: key 'data_format' must be one of auto, text, hdf5, llmc, nanogpt,\
+ megatron, fairseq, chid, parallel, not 'x'; write for example\
+ 'data_format=llmc'" train "$configs/gpt2_tiny.yml" --set data_format=x
+
 # Lines that backward reads nothing of are not recomputed, nor counted.
 run 0 train "$configs/bert_tiny.yml" --dry-run --set recompute_ratio=0
 grep '^bubble' out >expected

@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef VP_HAVE_ZSTD
+#include <zstd.h>
+#endif
+
 #include <cmocka.h>
 
 #include "datalib.h"
@@ -272,6 +276,68 @@ static void streams_end(void **state)
     vp_byte_stream_close(stream);
 }
 
+#ifdef VP_HAVE_ZSTD
+static long anonymous_kb(void)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    long kb = -1;
+
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file))
+        if (sscanf(line, "RssAnon: %ld", &kb) == 1)
+            break;
+    fclose(file);
+    return kb;
+}
+
+/* `n_bytes` of text, compressed to a file that is far smaller. */
+static void write_large(const char *name, int64_t n_bytes)
+{
+    static char part[1 << 20];
+    static unsigned char packed[1 << 20];
+    FILE *file = fopen(at(name), "wb");
+
+    assert_non_null(file);
+    for (size_t i = 0; i < sizeof(part); i++)
+        part[i] = i % 64 == 63 ? '\n' : (char)('a' + i / 64 % 26);
+    for (; n_bytes > 0; n_bytes -= (int64_t)sizeof(part)) {
+        size_t n = ZSTD_compress(packed, sizeof(packed), part, sizeof(part), 1);
+
+        assert_false(ZSTD_isError(n));
+        assert_int_equal(fwrite(packed, 1, n, file), n);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+/* VP_LARGE_MIB=2048 for more. */
+static void memory_does_not_grow_with_the_file(void **state)
+{
+    const char *given = getenv("VP_LARGE_MIB");
+    int64_t n_bytes = (given ? strtol(given, NULL, 10) : 128) << 20, n_all = 0;
+    struct vp_byte_stream *stream = NULL;
+    struct vp_err err = { .text = "" };
+    static unsigned char out[1 << 16];
+    long before, most = 0;
+    size_t n = 1;
+
+    (void)state;
+    write_large("x.zst", n_bytes);
+    before = anonymous_kb();
+    assert_int_equal(vp_byte_stream_open(at("x.zst"), &stream, &err), VP_OK);
+    for (int i = 0; n > 0; i++) {
+        assert_int_equal(
+            vp_byte_stream_read(stream, out, sizeof(out), &n, &err), VP_OK);
+        n_all += (int64_t)n;
+        if (i % 256 == 0 && anonymous_kb() > most)
+            most = anonymous_kb();
+    }
+    assert_int_equal(n_all, n_bytes);
+    assert_in_range(most - before + 1024, 0, 1024 + 4096);
+    vp_byte_stream_close(stream);
+}
+#endif
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -285,6 +351,9 @@ int main(void)
         TEST_IN_FOLDER(damaged_files_are_refused),
         TEST_IN_FOLDER(rest_behind_is_refused),
         cmocka_unit_test(streams_end),
+#ifdef VP_HAVE_ZSTD
+        TEST_IN_FOLDER(memory_does_not_grow_with_the_file),
+#endif
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
