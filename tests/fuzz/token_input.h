@@ -47,6 +47,7 @@ static enum vp_status token_fuzz_read(const char *path,
     struct vp_batch *batch = NULL;
     enum vp_status st = vp_data_open(&config, &data, err);
     int64_t n = st == VP_OK ? vp_data_info(data)->n_batches : 0;
+    char stem[512];
 
     if (st == VP_OK)
         st = vp_batch_create(data, &batch);
@@ -59,7 +60,9 @@ static enum vp_status token_fuzz_read(const char *path,
     vp_data_close(data);
     if (st != VP_OK) {
         VP_BUG_ON(!strstr(err->text, "; ") || strchr(err->text, '\n'));
-        VP_BUG_ON(!strstr(err->text, path));
+        /* The index, or the .bin beside it. */
+        snprintf(stem, sizeof(stem), "%.*s", (int)strlen(path) - 3, path);
+        VP_BUG_ON(!strstr(err->text, stem));
     }
     return st;
 }
