@@ -5,6 +5,7 @@
 #include "data/tokens/write.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -581,6 +582,59 @@ static void memory_does_not_grow_with_the_file(void **state)
     vp_data_close(data);
 }
 
+/* ---- Threads ------------------------------------------------------------ */
+
+enum { N_FILES = 40, N_THREADS = 4 }; /* more files than are kept open */
+
+struct reader {
+    const struct vp_data *data;
+    int number;
+    uint64_t sum;
+};
+
+static void *read_many(void *arg)
+{
+    struct reader *reader = arg;
+    struct vp_batch *batch = make_batch(reader->data);
+
+    for (uint64_t m = 0; m < 60; m++) {
+        fill(reader->data, (m * 7 + (uint64_t)reader->number * 15) % 60, batch);
+        for (int i = 0; i < BATCH * SEQ; i++)
+            reader->sum += (uint64_t)batch->array[VP_ROLE_TOKENS][i];
+    }
+    vp_batch_free(batch);
+    return NULL;
+}
+
+static void threads_share_open_files(void **state)
+{
+    struct vp_data_config config = config_of(folder);
+    struct reader readers[N_THREADS];
+    pthread_t threads[N_THREADS];
+    struct vp_data *data;
+
+    (void)state;
+    for (int i = 0; i < N_FILES; i++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "%d.bin", i);
+        copy_golden(i % 2 ? "llmc/tiny_train_000001.bin"
+                          : "llmc/tiny_val_000000.bin",
+                    name);
+    }
+    data = open_data(&config);
+    for (int i = 0; i < N_THREADS; i++) {
+        readers[i] = (struct reader){ data, i, 0 };
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, read_many, &readers[i]), 0);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_true(readers[i].sum > 0 && readers[i].sum == readers[0].sum);
+    }
+    vp_data_close(data);
+}
+
 /* ---- Writing ------------------------------------------------------------ */
 
 /* The bytes that Python wrote, from the same ids. */
@@ -709,6 +763,7 @@ int main(void)
         TEST_IN_FOLDER(short_files_are_refused),
         TEST_IN_FOLDER(a_file_that_changes_is_refused),
         TEST_IN_FOLDER(memory_does_not_grow_with_the_file),
+        TEST_IN_FOLDER(threads_share_open_files),
         TEST_IN_FOLDER(written_files_are_those_of_llmc),
         TEST_IN_FOLDER(mutated_files_do_no_harm),
     };

@@ -66,23 +66,28 @@ struct vp_data_config {
     enum vp_data_split split;
     const char *path; /* a file, or a folder of files */
     enum vp_data_format format;
-    const char *valid_split; /* word in the names of files for evaluation;
-                                NULL: see split_name.h */
-    bool has_document_end;   /* token files with an index: */
-    int32_t document_end;    /* id that is put behind every document */
-    bool replace_invalid;    /* text: NUL bytes and invalid UTF-8 become U+FFFD;
-                             false: they are refused. See utf8.h */
-    const char *text_key;    /* of texts in lines of JSON; NULL: "text" */
-    int64_t vocab; /* synthetic: ids in use; text: at least 260; shards
-                             and token files: every id is below it; 0: any */
+    /* Word in the names of files for evaluation; NULL: see split_name.h. */
+    const char *valid_split;
+    /* Token files with an index: an id that is put behind every document. */
+    bool has_document_end;
+    int32_t document_end;
+    /* Text: NUL bytes and invalid UTF-8 become U+FFFD; false: they are refused.
+     * See utf8.h. */
+    bool replace_invalid;
+    const char *text_key; /* of texts in lines of JSON; NULL: "text" */
+    /* Synthetic: ids in use; text: at least 260; shards and token files: every
+     * id is below it; 0: any. */
+    int64_t vocab;
     const char *vocab_place; /* where it was set, for messages; NULL: unknown */
     uint64_t seed;
-    float mask_prob;         /* masked LM: 0.15 */
-    const char *source_lang; /* pairs: the languages in names of files; NULL: */
-    const char *target_lang; /* there are only two */
-    int32_t pad;             /* padding id of the model */
-    int64_t batch_multiple;  /* pairs by length: samples of a batch are a
-                                 multiple of it, or fewer; 0: 16 */
+    float mask_prob; /* masked LM: 0.15 */
+    /* Pairs: languages, as the names of files have them; NULL: see
+     * languages.h. */
+    const char *source_lang, *target_lang;
+    int32_t pad; /* padding id of the model; fairseq: must be 1 */
+    /* Pairs by length: samples of a batch are a multiple of it, or fewer; 0:
+     * VP_BY_LENGTH_MULTIPLE. */
+    int64_t batch_multiple;
     const struct vp_dims *dims; /* buckets, shortest first; borrowed. Masked
                                    LM: the last has room for every row */
     int n_dims;
@@ -95,7 +100,7 @@ struct vp_data_info {
     int64_t vocab;       /* smallest vocabulary that holds every id */
     double unigram_loss; /* nats per label of the best context-free predictor
                             of the training split: what a model must beat.
-                            Shards: by the first ones, if there are many */
+                            Large data: by the first samples */
     const char *what;    /* "text: 48 files, 612 kB" */
 };
 
