@@ -1,4 +1,4 @@
-/* bench_input FILE [SECONDS]: tokens per second that one core reads from token
+/* bench_input FILE [SECONDS [DOCUMENT_END]]: tokens per second that one core reads from token
  * files, as batches of GPT-2 (8 x 1024), without a model. The first pass may
  * wait for the disk; the second reads what the system keeps in memory. */
 #include "base/clock.h"
@@ -34,6 +34,7 @@ int main(int argc, char **argv)
     struct vp_data_config config = { .source = VP_DATA_FILES,
                                      .task = VP_DATA_CAUSAL_LM,
                                      .path = argc > 1 ? argv[1] : NULL,
+                                     .has_document_end = argc > 3,
                                      .seed = 1,
                                      .dims = &dims,
                                      .n_dims = 1 };
@@ -43,8 +44,10 @@ int main(int argc, char **argv)
     struct vp_batch *batch = NULL;
     uint64_t m = 0;
 
+    if (argc > 3)
+        config.document_end = (int32_t)strtol(argv[3], NULL, 10);
     if (argc < 2 || strcmp(argv[1], "--help") == 0) {
-        printf("usage: bench_input FILE-OR-FOLDER [SECONDS]\n");
+        printf("usage: bench_input FILE-OR-FOLDER [SECONDS [DOCUMENT_END]]\n");
         return argc < 2 ? 2 : 0;
     }
     if (vp_data_open(&config, &data, &err) != VP_OK ||

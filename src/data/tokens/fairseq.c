@@ -100,7 +100,6 @@ static enum vp_status open_side(const struct vp_data_config *config,
                           vp_file_set_path(state->set, file));
     shard->item = shard->index.item;
     shard->minus = shard->index.layout == VP_INDEX_LEGACY;
-    shard->has_index = true;
     shard->n_stored = shard->n_tokens = shard->index.n_tokens;
     shard->vocab = config->vocab ? config->vocab : vp_item_vocab(shard->item);
     return vp_token_shard_check(shard, err);

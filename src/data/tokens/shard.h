@@ -10,11 +10,11 @@ struct vp_token_shard {
     struct vp_file_set *set;
     int bin; /* its number in the set */
     enum vp_item item;
-    int64_t first_byte; /* of the ids in the file */
-    int32_t minus;      /* the file holds the ids plus this */
-    int64_t vocab;      /* an id that is not below it is refused */
-    bool has_index, has_ends;
-    struct vp_token_index index; /* if has_index */
+    int64_t first_byte;          /* of the ids in the file */
+    int32_t minus;               /* the file holds the ids plus this */
+    int64_t vocab;               /* an id that is not below it is refused */
+    struct vp_token_index index; /* of files that have one */
+    bool has_ends;               /* only with an index */
     int32_t end;                 /* behind every document, if has_ends */
     int64_t n_stored;            /* ids in the file */
     int64_t n_tokens;            /* with the ends */

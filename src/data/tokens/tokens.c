@@ -95,7 +95,6 @@ static enum vp_status open_indexed(const struct vp_data_config *config,
                                vp_file_set_bytes(shard->set, shard->bin),
                                &shard->index, err));
     VP_TRY(check_layout(config, path, &shard->index, err));
-    shard->has_index = true;
     shard->has_ends = config->has_document_end;
     shard->end = config->document_end;
     shard->item = shard->index.item;
