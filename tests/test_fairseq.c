@@ -113,6 +113,35 @@ static void batches_are_what_python_wrote(void **state)
     }
 }
 
+/* Whatever the multiple: every pair once an epoch, no more rows than there are,
+ * and only the last batch made may be no multiple. */
+static void no_batch_exceeds_its_bucket(void **state)
+{
+    struct vp_data_config config = config_of(GOLDEN "mmap");
+
+    (void)state;
+    for (int64_t multiple = 1; multiple <= 40; multiple++) {
+        struct vp_data *data;
+        int64_t n_samples = 0, n_odd = 0;
+
+        config.batch_multiple = multiple;
+        data = open_data(&config);
+        for (int64_t m = 0; m < vp_data_info(data)->n_batches; m++) {
+            struct vp_batch *batch = make_batch(data);
+
+            fill(data, (uint64_t)m, batch);
+            assert_in_range(batch->n_samples, 1, dims[batch->bucket].batch);
+            n_samples += batch->n_samples;
+            n_odd += batch->n_samples > multiple &&
+                     batch->n_samples % multiple != 0;
+            vp_batch_free(batch);
+        }
+        assert_int_equal(n_samples, vp_data_info(data)->n_samples);
+        assert_in_range(n_odd, 0, 1);
+        vp_data_close(data);
+    }
+}
+
 static void resuming_repeats_batches(void **state)
 {
     struct vp_data_config config = config_of(GOLDEN "mmap");
@@ -372,6 +401,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_are_what_python_wrote),
+        cmocka_unit_test(no_batch_exceeds_its_bucket),
         cmocka_unit_test(resuming_repeats_batches),
         TEST_IN_FOLDER(languages_are_found),
         cmocka_unit_test(names_are_cut),

@@ -145,6 +145,7 @@ static void mistakes_in_json_are_explained(void **state)
                                        "or half of a surrogate pair" },
         { "{\"text\": \"\\ud83d!\"}\n", "half of a surrogate pair" },
         { "{\"text\": \"\\ude00\"}\n", "half of a surrogate pair" },
+        { "{\"text\": \"\\ud83d\\u0041\"}\n", "half of a surrogate pair" },
         { "{\"text\": \"a\tb\"}\n", "a control character in a string" },
         { "{\"a\": [1, 2, \"text\": \"a\"}\n", "',' or ']' belongs here" },
         { "{\"a\": tru, \"text\": \"a\"}\n", "a value belongs here" },
