@@ -4,6 +4,7 @@
 #include "runtime/rank/internal.h"
 #include "runtime/rank/remote.h"
 #include "runtime/stage/wire.h"
+#include "runtime/trainer/edges.h"
 
 #include <stdlib.h>
 
@@ -20,104 +21,6 @@ static bool is_mine(const struct vp_pipeline *pipeline, int rank)
 {
     return !pipeline->config->world ||
            vp_world_is_mine(pipeline->config->world, rank);
-}
-
-/* Ranks have all stages of a pair in one process, or none. */
-static bool is_apart(const struct vp_pipeline *pipeline,
-                     const struct vp_schedule *schedule, int from, int to)
-{
-    return pipeline->config->world && to >= 0 && to < schedule->n_stages &&
-           vp_world_is_apart(pipeline->config->world,
-                             schedule->stages[from].first_rank,
-                             schedule->stages[to].first_rank);
-}
-
-/* Messages, and sums over replicas, go from device to device if all pairs of
- * ranks between two stages can. */
-static bool is_direct(const struct vp_pipeline *pipeline,
-                      const struct vp_schedule *schedule, int from, int to)
-{
-    const struct vp_schedule_stage *a, *b;
-
-    if (!pipeline->config->world || to < 0 || to >= schedule->n_stages)
-        return false;
-    a = &schedule->stages[from];
-    b = &schedule->stages[to];
-    for (int i = 0; i < a->n_replicas; i++)
-        for (int j = 0; j < b->n_replicas; j++)
-            if ((from != to || i != j) &&
-                !vp_world_is_direct(pipeline->config->world, a->first_rank + i,
-                                    b->first_rank + j))
-                return false;
-    return true;
-}
-
-/* Whether a stage has a use of a tied parameter. */
-static bool has_ties(const struct vp_plan *plan, const struct vp_graph *graph,
-                     int stage)
-{
-    int first = 0, end;
-
-    for (int s = 0; plan->partition && s < stage; s++)
-        first += plan->partition[s];
-    end = plan->partition ? first + plan->partition[stage] : graph->n_blocks;
-    for (vp_par par = 0; par < graph->n_params; par++) {
-        const struct vp_param *param = &graph->params[par];
-
-        if (param->block >= first && param->block < end &&
-            (param->has_copies || param->tied_to != VP_NONE))
-            return true;
-    }
-    return false;
-}
-
-static bool rank_has_ties(const struct vp_train_config *config,
-                          const struct vp_rank_list *list)
-{
-    for (int i = 0; i < list->n_stages; i++)
-        if (has_ties(&config->plan, &config->graphs[0], list->stages[i]))
-            return true;
-    return false;
-}
-
-/* Sums over tied weights go from device to device if all pairs of ranks that
- * have any can. */
-static enum vp_edge_kind find_tie_edge(const struct vp_train_config *config,
-                                       const struct vp_schedule *schedule)
-{
-    if (!config->world)
-        return VP_EDGE_LOCAL;
-    for (int a = 0; a < schedule->n_ranks; a++)
-        for (int b = 0; b < a && rank_has_ties(config, &schedule->ranks[a]);
-             b++)
-            if (rank_has_ties(config, &schedule->ranks[b]) &&
-                !vp_world_is_direct(config->world, a, b))
-                return VP_EDGE_HOST;
-    return VP_EDGE_DEVICE;
-}
-
-/* The edges of the plan, as the world has them. */
-static enum vp_status find_edges(struct vp_pipeline *pipeline,
-                                 const struct vp_schedule *schedule)
-{
-    size_t n = (size_t)schedule->n_stages;
-
-    pipeline->edges = calloc(n, sizeof(*pipeline->edges));
-    pipeline->replica_edges = calloc(n, sizeof(*pipeline->replica_edges));
-    if (!pipeline->edges || !pipeline->replica_edges)
-        return VP_ERR_NOMEM;
-    pipeline->tie_edge = find_tie_edge(pipeline->config, schedule);
-    for (int s = 0; s < schedule->n_stages; s++)
-        if (pipeline->config->world && schedule->stages[s].n_replicas > 1)
-            pipeline->replica_edges[s] = is_direct(pipeline, schedule, s, s)
-                                             ? VP_EDGE_DEVICE
-                                             : VP_EDGE_HOST;
-    for (int s = 0; s + 1 < schedule->n_stages; s++)
-        if (is_apart(pipeline, schedule, s, s + 1))
-            pipeline->edges[s] = is_direct(pipeline, schedule, s, s + 1)
-                                     ? VP_EDGE_DEVICE
-                                     : VP_EDGE_HOST;
-    return VP_OK;
 }
 
 static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
@@ -237,7 +140,7 @@ enum vp_status vp_pipeline_plan(struct vp_pipeline *pipeline,
                                 const struct vp_schedule *schedule,
                                 struct vp_err *err)
 {
-    if (find_edges(pipeline, schedule) != VP_OK)
+    if (vp_edges_find(pipeline, schedule) != VP_OK)
         return no_memory(err);
     for (int i = 0; i < pipeline->n_ranks; i++)
         VP_TRY(plan_rank(&ranks[i], schedule, err));
@@ -260,6 +163,12 @@ struct way {
     int n_buffers;
     bool gradients;
 };
+
+static enum vp_edge_kind edge_of(const struct vp_pipeline *pipeline,
+                                 const struct way *way)
+{
+    return pipeline->edges[way->from < way->to ? way->from : way->to];
+}
 
 static void list_buffers(struct vp_stage *stage,
                          struct vp_stage_message *messages, int n,
@@ -286,9 +195,8 @@ static void list_buffers(struct vp_stage *stage,
 
 /* The messages of this process that the way goes through. */
 static void list_ends(struct vp_pipeline *pipeline, struct vp_rank *ranks,
-                      const struct vp_schedule *schedule, const struct way *way,
-                      struct vp_link *link, struct vp_buffer *in,
-                      struct vp_buffer *out)
+                      const struct way *way, struct vp_link *link,
+                      struct vp_buffer *in, struct vp_buffer *out)
 {
     struct vp_rank *receiver = &ranks[link->receiver];
 
@@ -304,8 +212,7 @@ static void list_ends(struct vp_pipeline *pipeline, struct vp_rank *ranks,
         struct vp_rank *sender = &ranks[link->senders[i]];
         struct vp_stage *stage;
 
-        if (!sender->is_here ||
-            !is_apart(pipeline, schedule, way->from, way->to))
+        if (!sender->is_here || edge_of(pipeline, way) == VP_EDGE_LOCAL)
             continue;
         stage = &find_stage(sender, way->from)->stage;
         list_buffers(stage,
@@ -348,13 +255,13 @@ static enum vp_status make_channel(struct vp_pipeline *pipeline,
         .senders = senders,
         .n_buffers = way->n_buffers,
         .n_out = VP_STAGE_LEAVING,
-        .direct = is_direct(pipeline, schedule, way->from, way->to),
+        .direct = edge_of(pipeline, way) == VP_EDGE_DEVICE,
     };
     enum vp_status st = VP_ERR_NOMEM;
 
     if (buffers && senders) {
         link.n_senders = list_senders(schedule, way, link.receiver, senders);
-        list_ends(pipeline, ranks, schedule, way, &link, buffers, leaving);
+        list_ends(pipeline, ranks, way, &link, buffers, leaving);
         st = vp_channel_create(pipeline->world, &link, out);
     }
     free(buffers);

@@ -1,0 +1,12 @@
+/* How messages travel between the ranks of this run: the edges of a plan, as the
+ * world of processes has them. */
+#ifndef VP_RUNTIME_TRAINER_EDGES_H
+#define VP_RUNTIME_TRAINER_EDGES_H
+
+#include "runtime/rank/rank.h"
+
+/* Sets edges, replica_edges and tie_edge of the pipeline. */
+enum vp_status vp_edges_find(struct vp_pipeline *pipeline,
+                             const struct vp_schedule *schedule);
+
+#endif
