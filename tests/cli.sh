@@ -866,6 +866,7 @@ grep -q '^required_batch_size_multiple: 16$' fairseq/config.yml ||
 # of them.
 run 0 train --help
 data=$configs/../docs/data.md
+# shellcheck disable=SC2016 # these are quotes of the document
 for key in $(sed -n 's/^| \(`[a-z_0-9]*`\(, `[a-z_0-9]*`\)*\) | .*/\1/p' "$data" |
     tr -d '`,' | sort -u); do
     case $key in

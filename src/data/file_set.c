@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -119,11 +120,12 @@ static enum vp_status open_entry(const struct entry *entry, int *fd_out,
 {
     int call = vp_blocking_begin(VP_BLOCKING_FILE, "opening", entry->path, -1);
     int fd = open(entry->path, O_RDONLY | O_CLOEXEC);
-    struct stat info;
-    int error = fd < 0 || fstat(fd, &info) != 0 ? errno : 0;
+    struct stat info = { .st_size = -1 };
+    bool is_open = fd >= 0 && fstat(fd, &info) == 0;
+    int error = errno;
 
     vp_blocking_end(call);
-    if (error == 0 && (int64_t)info.st_size == entry->n_bytes &&
+    if (is_open && (int64_t)info.st_size == entry->n_bytes &&
         info.st_mtim.tv_sec == entry->changed.tv_sec &&
         info.st_mtim.tv_nsec == entry->changed.tv_nsec) {
         *fd_out = fd;
@@ -131,7 +133,7 @@ static enum vp_status open_entry(const struct entry *entry, int *fd_out,
     }
     if (fd >= 0)
         close(fd);
-    if (error != 0)
+    if (!is_open)
         return fail_errno(entry->path, error, err);
     return vp_err_set(err, VP_ERR_IO,
                       "%s: changed since the start of the run; start the run "
@@ -238,7 +240,7 @@ enum vp_status vp_file_set_read(struct vp_file_set *set, int file,
 {
     struct descriptor *place;
     enum vp_status st;
-    int fd, call;
+    int fd = -1, call;
 
     VP_TRY(take(set, file, &fd, &place, err));
     call = vp_blocking_begin(VP_BLOCKING_FILE, "reading", set->entry[file].path,
@@ -253,7 +255,7 @@ void vp_file_set_ahead(struct vp_file_set *set, int file, int64_t offset,
                        int64_t n)
 {
     struct descriptor *place;
-    int fd;
+    int fd = -1;
 
     if (take(set, file, &fd, &place, NULL) != VP_OK)
         return;

@@ -117,7 +117,7 @@ static bool note(struct scan *s, size_t at, size_t n)
 /* level: of keys to look for in it; -1: none. */
 static bool take_object(struct scan *s, int level)
 {
-    size_t at, n;
+    size_t at = 0, n = 0;
 
     if (!take(s, '{', "an object belongs here"))
         return false;

@@ -153,7 +153,7 @@ static enum vp_status read_two(const struct vp_data_config *config,
                                struct parallel_state *state, struct vp_err *err)
 {
     int64_t at[2] = { 0, 0 };
-    struct span span[2];
+    struct span span[2] = { { 0, 0 }, { 0, 0 } };
 
     for (int side = 0; side < 2; side++)
         VP_TRY(read_text(config, path[side], &state->text[side], err));
@@ -246,7 +246,7 @@ static enum vp_status read_jsonl(const struct vp_data_config *config,
                                  struct vp_err *err)
 {
     struct vp_text *text = &state->text[0];
-    struct span line, side[2];
+    struct span line, side[2] = { { 0, 0 }, { 0, 0 } };
     int64_t at = 0;
 
     for (long long number = 1; next_line(text, &at, &line); number++) {

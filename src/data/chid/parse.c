@@ -110,7 +110,7 @@ static enum vp_status take_ids(struct vp_chid_reader *reader, int32_t *ids,
                                struct vp_err *err)
 {
     bool more = true;
-    int64_t id;
+    int64_t id = 0;
     int byte;
 
     *n_out = 0;

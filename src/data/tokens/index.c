@@ -340,7 +340,7 @@ enum vp_status vp_token_index_sizes(struct vp_file_set *set,
 static enum vp_status find_end(struct vp_file_set *set, int64_t bin_bytes,
                                struct vp_token_index *index, struct vp_err *err)
 {
-    int64_t last = index->n_sequences - 1, begin, size;
+    int64_t last = index->n_sequences - 1, begin = 0, size = 0;
 
     index->n_tokens = bin_bytes / vp_item_bytes(index->item);
     if (index->layout == VP_INDEX_LEGACY)
@@ -386,7 +386,7 @@ static enum vp_status check_first(struct vp_file_set *set,
                                   const struct vp_token_index *index,
                                   struct vp_err *err)
 {
-    int64_t sizes[CHUNK], n = index->n_sequences;
+    int64_t sizes[CHUNK] = { 0 }, n = index->n_sequences;
 
     n = n < FIRST_ENTRIES ? n : FIRST_ENTRIES;
     for (int64_t i = 0; i < n; i += CHUNK)

@@ -57,25 +57,24 @@ static enum vp_status check_space(const char *path, int64_t n_bytes,
         (long long)((uint64_t)disk.f_bavail * disk.f_frsize >> 20));
 }
 
-static enum vp_status create(const char *path, int64_t vocab,
-                             struct vp_token_writer **out, struct vp_err *err)
+/* NULL: out of memory. */
+static struct vp_token_writer *create(const char *path, int64_t vocab)
 {
     struct vp_token_writer *writer = calloc(1, sizeof(*writer));
     size_t n = strlen(path) + sizeof(".partial");
 
     if (!writer)
-        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
+        return NULL;
     writer->item = vocab > 65536 ? VP_ITEM_U32 : VP_ITEM_U16;
     writer->vocab = vocab;
     writer->path = strdup(path);
     writer->partial = malloc(n);
     if (!writer->path || !writer->partial) {
         free_writer(writer);
-        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
+        return NULL;
     }
     snprintf(writer->partial, n, "%s.partial", path);
-    *out = writer;
-    return VP_OK;
+    return writer;
 }
 
 enum vp_status vp_token_writer_open(const char *path, int64_t vocab,
@@ -84,11 +83,13 @@ enum vp_status vp_token_writer_open(const char *path, int64_t vocab,
                                     struct vp_err *err)
 {
     unsigned char header[VP_BIN_HEADER_BYTES] = { 0 };
-    struct vp_token_writer *writer = NULL;
+    struct vp_token_writer *writer;
     int error;
 
     VP_TRY(check_space(path, n_expected * (vocab > 65536 ? 4 : 2), err));
-    VP_TRY(create(path, vocab, &writer, err));
+    writer = create(path, vocab);
+    if (!writer)
+        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
     writer->file = fopen(writer->partial, "wb");
     /* Its numbers are known at the end. */
     if (writer->file &&
