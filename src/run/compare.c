@@ -194,12 +194,13 @@ static void keep_plan(void *ctx, const struct vp_run_summary *summary)
     }
 }
 
-static enum vp_status make_plan(const struct vp_config *config, bool elsewhere,
-                                struct plan *out, struct vp_err *err)
+static enum vp_status make_plan(const struct vp_config *config,
+                                struct vp_run_options options, struct plan *out,
+                                struct vp_err *err)
 {
-    struct vp_run_options options = { .dry_run = true, .elsewhere = elsewhere };
     struct vp_run_events events = { .ctx = out, .on_start = keep_plan };
 
+    options.dry_run = true;
     return vp_run_train(config, &options, &events, err);
 }
 
@@ -217,11 +218,13 @@ int64_t vp_compare_peak(const struct vp_contestant *contestant)
     return largest_stage(contestant->stage_bytes, contestant->n_stages);
 }
 
-/* Memory does not depend on the samples: generated ones never run out. */
+/* Memory does not depend on the data. */
 static enum vp_status fits(const struct vp_config *config, int64_t batch,
                            int64_t limit, char missing[VP_MISSING_TEXT],
                            bool *out, struct vp_err *err)
 {
+    const struct vp_run_options options = { .elsewhere = true,
+                                            .no_data = true };
     struct vp_config copy = *config;
     struct plan plan;
 
@@ -230,7 +233,7 @@ static enum vp_status fits(const struct vp_config *config, int64_t batch,
     copy.synthetic_data = true;
     copy.data_dir = NULL;
     copy.eval_every = 0;
-    VP_TRY(make_plan(&copy, true, &plan, err));
+    VP_TRY(make_plan(&copy, options, &plan, err));
     *out = largest_stage(plan.bytes, plan.n_stages) <= limit;
     if (*out)
         memcpy(missing, plan.missing, sizeof(plan.missing));
@@ -490,7 +493,8 @@ static enum vp_status plan_all(const struct comparison *c, struct vp_err *err)
         const struct plan *plan = &c->plans[i];
         struct vp_contestant *out = &c->out[i];
 
-        VP_TRY(make_plan(&c->configs[i], false, &c->plans[i], err));
+        VP_TRY(make_plan(&c->configs[i], (struct vp_run_options){ 0 },
+                         &c->plans[i], err));
         *out = (struct vp_contestant){
             .name = out->name,
             .n_stages = plan->n_stages,

@@ -521,7 +521,7 @@ static enum vp_status open_resume(struct run *run, struct vp_err *err)
     VP_TRY(st);
     VP_TRY(vp_resume_open(&resume, &run->resume, &run->agreed, err));
     run->from = vp_resume_entry(run->resume);
-    run->n_done = run->from.step;
+    run->n_saved = run->n_done = run->from.step;
     return VP_OK;
 }
 
@@ -652,6 +652,7 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
         .world = run->world,
         .dims = run->dims,
         .missing = missing_of(run),
+        .no_data = run->options->no_data,
         .notice = notice,
         .ctx = run,
     };
@@ -669,7 +670,6 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     if (run->options->output && is_lead(run))
         VP_TRY(vp_folder_check(run->options->output, err));
     vp_job_phase_set(VP_JOB_PHASE_PLAN, run->options->resume);
-    run->n_saved = run->n_done;
     if (trains)
         VP_TRY(vp_checkpoints_create(
             run->config, vp_checkpoint_steps(run->config, steps_per_epoch(run)),

@@ -18,6 +18,7 @@ struct vp_run_options {
     /* Of a dry run: plan for a machine that is not here. What this one lacks is
      * named in the summary, and not an error; memory_limit still is. */
     bool elsewhere;
+    bool no_data; /* and open no data: memory does not depend on it */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
     /* Of several processes, which all run the same; NULL: this one alone. Not
      * used on a dry run. */

@@ -58,13 +58,15 @@ static enum vp_status stand_in(const struct vp_samples_config *plan,
     struct vp_data_config train = data_config(plan, false);
     struct vp_data_config eval = data_config(plan, true);
     const char *path = plan->config->data_dir;
-    struct vp_data_info info = { .unigram_loss = NAN };
+    struct vp_data_info info = { .what = "not opened", .unigram_loss = NAN };
     char what[256];
 
-    vp_missing_add(plan->missing, "the data (data_dir %s cannot be read)",
-                   path);
-    snprintf(what, sizeof(what), "%.200s: not on this machine", path);
-    info.what = what;
+    if (!plan->no_data) {
+        vp_missing_add(plan->missing, "the data (data_dir %s cannot be read)",
+                       path);
+        snprintf(what, sizeof(what), "%.200s: not on this machine", path);
+        info.what = what;
+    }
     VP_TRY(vp_data_stand_in(&train, &info, &samples->train, err));
     return evaluates(plan) ? vp_data_stand_in(&eval, &info, &samples->eval, err)
                            : VP_OK;
@@ -91,7 +93,8 @@ static enum vp_status open_files(const struct vp_samples_config *plan,
     const struct vp_config *config = plan->config;
     int64_t vocab;
 
-    if (plan->missing && vp_config_find_data(config, NULL) != VP_OK)
+    if (plan->no_data ||
+        (plan->missing && vp_config_find_data(config, NULL) != VP_OK))
         return stand_in(plan, samples, err);
     VP_TRY(vp_config_find_data(config, err));
     VP_TRY(open_data(config, &train, &samples->train, err));

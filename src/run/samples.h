@@ -14,6 +14,7 @@ struct vp_samples_config {
     const struct vp_dims *dims; /* borrowed */
     int n_dims;
     struct vp_missing *missing; /* NULL: data that is not here is refused */
+    bool no_data;               /* stand-ins, also for data that is here */
     vp_notice_fn notice;
     void *ctx;
 };
