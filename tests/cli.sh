@@ -872,7 +872,7 @@ for key in $(sed -n 's/^| \(`[a-z_0-9]*`\(, `[a-z_0-9]*`\)*\) | .*/\1/p' "$data"
     case $key in
     key | data_format | auto | text | hdf5 | llmc | nanogpt | megatron | \
         fairseq | chid | parallel) ;;
-    *) grep -q "^ *$key " out || fail "docs/data.md: no key $key" ;;
+    *) grep -qE "^ *$key( |\$)" out || fail "docs/data.md: no key $key" ;;
     esac
 done
 for word in auto text hdf5 llmc nanogpt megatron fairseq chid parallel; do

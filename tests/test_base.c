@@ -139,8 +139,13 @@ static void test_err_write(void **state)
                   "space" },
         { EFBIG, "a/b: cannot be written (File too large); raise the limit of "
                  "file sizes (ulimit -f)" },
-        { EACCES, "a/b: cannot be written (Permission denied); choose another "
-                  "folder" },
+        { EACCES, "a/b: cannot be written (Permission denied); make its folder "
+                  "writable, or choose another" },
+        { ENOENT,
+          "a/b: cannot be written (No such file or directory); see that "
+          "its folder is there, or choose another" },
+        { EIO, "a/b: cannot be written (Input/output error); choose another "
+               "folder" },
     };
     struct vp_err err;
 

@@ -100,7 +100,10 @@ static bool is_chid(const char *path)
 static enum vp_data_format file_format(const char *path)
 {
     char index[PATH_MAX];
+    struct stat info;
 
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return VP_FORMAT_TEXT; /* a FIFO would be waited for */
     if (ends_in(path, ".idx"))
         return index_format(path);
     if (ends_in(path, ".bin"))

@@ -50,5 +50,8 @@ void tool_flush(FILE *out)
 int tool_output_error(void)
 {
     tool_flush(stdout);
-    return flush_error == 0 && ferror(stdout) ? EIO : flush_error;
+    /* stdio does not keep the cause of an earlier failure: another byte meets it. */
+    if (flush_error == 0 && ferror(stdout))
+        flush_error = write(STDOUT_FILENO, "\n", 1) < 0 ? errno : EIO;
+    return flush_error;
 }
