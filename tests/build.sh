@@ -41,7 +41,7 @@ asks()
             s/^ *apt-get update && apt-get install .*-recommends //p'
 }
 program='gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libyaml-dev'
-program="$program libjansson-dev libxxhash-dev libhdf5-dev"
+program="$program libjansson-dev libxxhash-dev zlib1g-dev libzstd-dev libhdf5-dev"
 plugins="$program g++ libopenmpi-dev openmpi-bin"
 [ "$(asks program)" = "$program" ] || fail "setup program: $(asks program)"
 [ "$(asks plugins)" = "$plugins" ] || fail "setup plugins: $(asks plugins)"
