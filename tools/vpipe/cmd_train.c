@@ -637,12 +637,46 @@ static int choose_way(const struct train_args *args,
     return processes ? launch(args, config) : run(args, config);
 }
 
+/* The text of the schedule that a run goes on with, or NULL. A file system that
+ * does not answer ends the process. */
+static char *read_saved_schedule(const char *resume)
+{
+    struct vp_watchdog *watchdog = NULL;
+    char *text = NULL;
+
+    vp_job_phase_set(VP_JOB_PHASE_RESUME, resume);
+    if (vp_watchdog_start(0, on_hang, &watchdog, NULL) == VP_OK)
+        text = vp_resume_read_schedule(resume);
+    vp_watchdog_stop(watchdog);
+    vp_job_phase_set(VP_JOB_PHASE_START, NULL);
+    return text;
+}
+
+/* Loads the configuration. If that fails, its schedule may be a file that is gone:
+ * a checkpoint has a copy of it. */
+static enum vp_status load(const struct train_args *args,
+                           struct vp_config *config, struct vp_err *err)
+{
+    enum vp_status st = vp_config_load(args->config, args->sets, args->n_sets,
+                                       config, err);
+    char *schedule = NULL;
+
+    if (st != VP_OK && args->options.resume)
+        schedule = read_saved_schedule(args->options.resume);
+    if (schedule) {
+        vp_config_release(config);
+        st = vp_config_load_resumed(args->config, args->sets, args->n_sets,
+                                    schedule, config, err);
+    }
+    free(schedule);
+    return st;
+}
+
 int cmd_train(int argc, char **argv)
 {
     struct train_args args = { 0 };
     struct vp_config config;
     struct vp_err err = { .text = "" };
-    char *schedule = NULL;
     int status;
 
     args.sets = calloc((size_t)argc, sizeof(*args.sets));
@@ -656,18 +690,14 @@ int cmd_train(int argc, char **argv)
     if (status == TOOL_OK && args.help) {
         print_help();
     } else if (status == TOOL_OK) {
-        if (args.options.resume)
-            schedule = vp_resume_read_schedule(args.options.resume);
         /* All that can go wrong here is the user's to mend. */
-        if (vp_config_load_resumed(args.config, args.sets, args.n_sets,
-                                   schedule, &config, &err) == VP_OK)
+        if (load(&args, &config, &err) == VP_OK)
             status = args.explain ? explain(&config)
                                   : choose_way(&args, &config);
         else
             status = refuse(&err);
         vp_config_release(&config);
     }
-    free(schedule);
     free(args.sets);
     return status;
 }
