@@ -364,6 +364,44 @@ static void damaged_files_are_refused(void **state)
     }
 }
 
+/* Every sentence of the source side gets the length of the one before it. */
+static void shift_pointers(const char *name, int64_t n)
+{
+    FILE *file = fopen(at(name), "r+b");
+    int64_t pointers[512];
+
+    assert_non_null(file);
+    assert_in_range(n, 2, VP_COUNT_OF(pointers));
+    assert_int_equal(fseek(file, 26 + 4 * n, SEEK_SET), 0);
+    assert_int_equal(fread(pointers, 8, (size_t)n, file), n);
+    memmove(pointers + 1, pointers, (size_t)(n - 1) * sizeof(*pointers));
+    assert_int_equal(fseek(file, 26 + 4 * n, SEEK_SET), 0);
+    assert_int_equal(fwrite(pointers, 8, (size_t)n, file), n);
+    fclose(file);
+}
+
+static void an_index_that_changes_overflows_no_row(void **state)
+{
+    struct vp_data_config config = config_of(folder);
+    struct vp_err err = { .text = "" };
+    struct vp_data *data;
+    struct vp_batch *batch;
+    enum vp_status st = VP_OK;
+
+    (void)state;
+    copy_split("train", "train", "de", "en");
+    data = open_data(&config);
+    batch = make_batch(data);
+    shift_pointers("train.de-en.de.idx", 211);
+    for (int64_t m = 0; st == VP_OK && m < vp_data_info(data)->n_batches; m++)
+        st = vp_data_fill(data, (uint64_t)m, batch, &err);
+    assert_int_equal(st, VP_ERR_INVALID);
+    if (!strstr(err.text, "has another length than at the start of the run"))
+        fail_msg("'%s'", err.text);
+    vp_batch_free(batch);
+    vp_data_close(data);
+}
+
 static void dictionaries_are_checked(void **state)
 {
     static const struct {
@@ -409,6 +447,7 @@ int main(void)
         cmocka_unit_test(mistakes_are_explained),
         TEST_IN_FOLDER(sides_must_match),
         TEST_IN_FOLDER(damaged_files_are_refused),
+        TEST_IN_FOLDER(an_index_that_changes_overflows_no_row),
         TEST_IN_FOLDER(dictionaries_are_checked),
     };
 

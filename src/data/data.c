@@ -111,6 +111,7 @@ static enum vp_status sort_pairs(struct vp_data *data,
     for (int64_t k = 0; k < n; k++) {
         int64_t i = vp_data_number(data, data->config.split, k);
 
+        n_src = n_tgt = source->max_pair;
         VP_TRY(source->ops->pair(source, i, scratch, &n_src,
                                  scratch + source->max_pair, &n_tgt, err));
         bucket[k] = vp_pair_bucket(&data->config, n_src, n_tgt);

@@ -362,7 +362,7 @@ static enum vp_status put_pair(const struct vp_data *data, int64_t sample,
     int32_t *mask = batch->array[VP_ROLE_MASK] + row * dims->seq;
     int32_t *input = batch->array[VP_ROLE_TARGET_TOKENS] + row * dims->tgt_seq;
     int32_t *labels = batch->array[VP_ROLE_LABELS] + row * dims->tgt_seq;
-    int64_t n_src, n_tgt, first;
+    int64_t n_src = dims->seq - 1, n_tgt = dims->tgt_seq - 1, first;
 
     VP_TRY(data->source.ops->pair(&data->source, sample, tokens, &n_src, labels,
                                   &n_tgt, err));
@@ -396,7 +396,7 @@ static enum vp_status pairs_count(const struct vp_data *data, int64_t i,
                                   struct vp_err *err)
 {
     int32_t *tgt = scratch + data->source.max_pair;
-    int64_t n_src, n_tgt;
+    int64_t n_src = data->source.max_pair, n_tgt = n_src;
 
     VP_TRY(data->source.ops->pair(&data->source, i, scratch, &n_src, tgt,
                                   &n_tgt, err));

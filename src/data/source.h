@@ -65,7 +65,9 @@ struct vp_source_ops {
      * not cut from text. */
     enum vp_status (*window)(const struct vp_source *source, int64_t i,
                              int32_t *ids_out, struct vp_err *err);
-    /* Writes pair i without special ids, at most max_pair ids on each side.
+    /* Writes pair i without special ids. *n_src_out and *n_tgt_out hold the room
+     * on each side before, at most max_pair, and the number of ids afterwards.
+     * lengths() found pairs that fit; a pair that does not fit any longer fails.
      * Optional: NULL means the source has no pairs. */
     enum vp_status (*pair)(const struct vp_source *source, int64_t i,
                            int32_t *src_out, int64_t *n_src_out,

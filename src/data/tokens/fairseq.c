@@ -213,7 +213,9 @@ static enum vp_status fairseq_lengths(const struct vp_source *source,
     return VP_OK;
 }
 
-/* The sentence without its </s>. */
+/* The sentence without its </s>. *n_out: the room, then its length. The index is read
+ * again here, and another program may have written to it since the batches were
+ * planned. */
 static enum vp_status read_side(const struct fairseq_state *state,
                                 const struct vp_token_shard *shard, int64_t i,
                                 int32_t *ids_out, int64_t *n_out,
@@ -224,7 +226,7 @@ static enum vp_status read_side(const struct fairseq_state *state,
     VP_TRY(vp_token_index_begin(state->set, &shard->index, i, &begin, err));
     VP_TRY(vp_token_index_begin(state->set, &shard->index, i + 1, &next, err));
     n = next - begin;
-    if (n < 1 || n > state->longest + 1)
+    if (n < 1 || n - 1 > *n_out)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: sentence %lld has another length than at the "
                           "start of the run; start the run anew",
