@@ -1365,6 +1365,39 @@ static void test_updates(void **state)
     }
 }
 
+/* After an update of all tensors, updates of two parts of them, whose blocks have
+ * had different numbers of updates. */
+static void test_updates_of_parts(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < VP_OPTIM_KIND_COUNT; kind++) {
+        struct bed bed;
+
+        bed_init(&bed, VP_DTYPE_F32);
+        bed_send(&bed);
+        snprintf(bed.what, sizeof(bed.what), "%s, two parts",
+                 vp_optim_name((enum vp_optim_kind)kind));
+        for (int i = 0; i < 3; i++) { /* all; the first half; the rest */
+            struct vp_optim_step step = bed_step(&bed, (enum vp_optim_kind)kind,
+                                                 0.1f, 1 + 2 * i, true);
+            struct vp_optim_step device;
+            int half = bed.n_tensors / 2;
+
+            step.tensors += i == 2 ? half : 0;
+            step.n_tensors = i == 0   ? bed.n_tensors
+                             : i == 1 ? half
+                                      : bed.n_tensors - half;
+            device = bed_device_step(&bed, &step, true);
+            vp_optim_step_host(&step, pool, bed.scratch);
+            assert_int_equal(gpu.ops->update(gpu.backend, gpu.stream, &device),
+                             VP_OK);
+            gpu_sync();
+        }
+        bed_compare(&bed, W0);
+        bed_release(&bed);
+    }
+}
+
 static void test_sum_squares(void **state)
 {
     double *got, want[MAX_TENSORS];
@@ -1564,10 +1597,15 @@ static int stop_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_fp32), cmocka_unit_test(test_small_bf16),
-        cmocka_unit_test(test_small_fp16), cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_updates),    cmocka_unit_test(test_sum_squares),
-        cmocka_unit_test(test_add_floats), cmocka_unit_test(test_shorten),
+        cmocka_unit_test(test_small_fp32),
+        cmocka_unit_test(test_small_bf16),
+        cmocka_unit_test(test_small_fp16),
+        cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_updates_of_parts),
+        cmocka_unit_test(test_sum_squares),
+        cmocka_unit_test(test_add_floats),
+        cmocka_unit_test(test_shorten),
         cmocka_unit_test(test_nonfinite),
     };
     const struct CMUnitTest large[] = {

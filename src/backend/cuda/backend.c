@@ -95,9 +95,12 @@ static enum vp_status check_capability(int device, struct vp_err *err)
     return VP_OK;
 }
 
+/* A stage gives all of its tensors, or some of them: lists that begin at the same
+ * tensor may have different lengths. */
 struct vp_cuda_table {
     struct vp_cuda_table *next;
     const struct vp_optim_tensor *of;
+    int n;
     struct vp_cuda_tensors *tensors;
 };
 
@@ -219,7 +222,7 @@ enum vp_status vp_cuda_find_tensors(struct vp_backend *backend,
     struct vp_cuda_table *table = backend->tables;
     enum vp_status st;
 
-    while (table && table->of != tensors)
+    while (table && (table->of != tensors || table->n != n))
         table = table->next;
     if (!table) {
         table = calloc(1, sizeof(*table));
@@ -230,6 +233,7 @@ enum vp_status vp_cuda_find_tensors(struct vp_backend *backend,
             return st;
         }
         table->of = tensors;
+        table->n = n;
         table->next = backend->tables;
         backend->tables = table;
     }
