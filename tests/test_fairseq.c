@@ -296,6 +296,54 @@ static void mistakes_are_explained(void **state)
                          "sentence pairs; set model_type to translation");
 }
 
+/* Writes ids of four bytes in place of two; the first one becomes `id`. */
+static void widen(const char *stem, int64_t n, int32_t id)
+{
+    unsigned char index[16384];
+    uint16_t narrow[8192];
+    int32_t wide[8192];
+    size_t n_index, n_ids;
+    char name[64];
+    FILE *file;
+
+    snprintf(name, sizeof(name), "%s.idx", stem);
+    file = fopen(at(name), "rb");
+    n_index = fread(index, 1, sizeof(index), file);
+    fclose(file);
+    index[17] = 4; /* int32 */
+    for (int64_t i = 0; i < n; i++) {
+        int64_t pointer;
+
+        memcpy(&pointer, index + 26 + 4 * n + 8 * i, sizeof(pointer));
+        pointer *= 2;
+        memcpy(index + 26 + 4 * n + 8 * i, &pointer, sizeof(pointer));
+    }
+    write_file(name, index, n_index);
+    snprintf(name, sizeof(name), "%s.bin", stem);
+    file = fopen(at(name), "rb");
+    n_ids = fread(narrow, 2, VP_COUNT_OF(narrow), file);
+    fclose(file);
+    for (size_t i = 0; i < n_ids; i++)
+        wide[i] = narrow[i];
+    wide[0] = id;
+    write_file(name, wide, n_ids * sizeof(*wide));
+}
+
+/* The larger dictionary of two languages may need a wider type. */
+static void both_sides_give_the_vocabulary(void **state)
+{
+    struct vp_data_config config = config_of(folder);
+    struct vp_data *data;
+
+    (void)state;
+    copy_split("train", "train", "de", "en");
+    widen("train.de-en.en", 211, (1 << 24) - 1);
+    config.vocab = 0;
+    data = open_data(&config);
+    assert_int_equal(vp_data_info(data)->vocab, 1 << 24);
+    vp_data_close(data);
+}
+
 static void sides_must_match(void **state)
 {
     struct vp_data_config config = config_of(folder);
@@ -445,6 +493,7 @@ int main(void)
         cmocka_unit_test(names_are_cut),
         TEST_IN_FOLDER(the_split_for_evaluation_is_found),
         cmocka_unit_test(mistakes_are_explained),
+        TEST_IN_FOLDER(both_sides_give_the_vocabulary),
         TEST_IN_FOLDER(sides_must_match),
         TEST_IN_FOLDER(damaged_files_are_refused),
         TEST_IN_FOLDER(an_index_that_changes_overflows_no_row),

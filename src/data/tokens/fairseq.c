@@ -128,6 +128,9 @@ static enum vp_status open_part(const struct vp_data_config *config,
             (long long)part->side[0].index.n_sequences,
             vp_file_set_path(state->set, part->side[1].index.file),
             (long long)part->side[1].index.n_sequences);
+    for (int side = 0; side < 2; side++)
+        if (part->side[side].vocab > source->vocab)
+            source->vocab = part->side[side].vocab;
     source->n_samples += part->side[0].index.n_sequences;
     state->n_parts++;
     return VP_OK;
@@ -383,8 +386,6 @@ static enum vp_status fairseq_open(const struct vp_data_config *config,
         fairseq_close(source);
         return st;
     }
-    source->vocab = config->vocab ? config->vocab
-                                  : vp_item_vocab(state->part[0].side[0].item);
     source->max_pair = state->longest + 1;
     source->pad = VP_DICT_PAD;
     source->begin = source->end = VP_DICT_END;
