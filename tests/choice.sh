@@ -176,6 +176,9 @@ refuses "model.yml: key 'recompute' of the plan is [$few, $few, $few, $few, [0, 
 refuses "model.yml: --resume is given on rank 1 (host $host), but not set on rank 0 " \
     --resume run
 refuses "key 'eval_every' is 1 on rank 1" --set eval_every=1
+refuses "key 'text_key' is \"body\" on rank 1 (host $host), but \"text\" on rank 0 " \
+    --set text_key=body
+two --set network_interface=lo || note_failure "a network interface is refused"
 refuses "key 'schedule' of the plan is \"auto\" on rank 1" --set schedule=auto \
     --set 'partition=[5, 4]'
 refuses "key 'layers' is 5 on rank 1" --set layers=5 --set 'partition=[5, 6]'

@@ -72,7 +72,8 @@ static bool is_free(const struct vp_key *key)
     };
 
     switch (key->type) {
-    case VP_KEY_TEXT:
+    case VP_KEY_TEXT: /* of the machine: a network interface, a container */
+        return strcmp(key->group, "machine") == 0;
     case VP_KEY_PATH:
     case VP_KEY_FOLDER:
     case VP_KEY_SCHEDULE:
