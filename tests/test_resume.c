@@ -984,6 +984,16 @@ static void what_changes_is_said(void **state)
     must_run(&rest);
     assert_string_equal(shared->notices, "learning_rate is 0.5, was 0.01, "
                                          "total_steps is 6, was 8\n");
+    forget("more");
+    rest = sync_job;
+    rest.resume = "run";
+    rest.output = "more";
+    rest.sets[rest.n_sets++] = "text_key=body";
+    rest.sets[rest.n_sets++] = "document_end=7";
+    must_run(&rest);
+    assert_string_equal(shared->notices,
+                        "document_end is 7, was -1, "
+                        "text_key is \"body\", was \"text\"\n");
     forget("run");
     forget("same");
     forget("more");

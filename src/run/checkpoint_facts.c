@@ -61,6 +61,13 @@ static const char *const noted_keys[] = {
     "precision",
     "grad_clip_scope",
     "compress_activations",
+    "valid_split",
+    "source_lang",
+    "target_lang",
+    "required_batch_size_multiple",
+    "document_end",
+    "text_key",
+    "invalid_utf8",
 };
 
 /* What the lists of auto depend on, beside the keys above. */
