@@ -27,7 +27,7 @@ enum vp_split_name vp_split_by_name(const char *name, const char *valid)
 
         while (n_word > 0 && name[n_word - 1] >= '0' && name[n_word - 1] <= '9')
             n_word--;
-        if (valid && is_word(name, n_word, valid))
+        if (valid && (is_word(name, n, valid) || is_word(name, n_word, valid)))
             return VP_NAME_VALID;
         if (is_one_of(name, n_word, valid_words))
             split = valid ? VP_NAME_OTHER : VP_NAME_VALID;
