@@ -144,6 +144,42 @@ static void test_bad_tokenizer_json(void **state)
     tok_folder_remove(&folder);
 }
 
+/* A tokenizer with `n` added tokens of `n_bytes` bytes each. */
+static void write_added(const struct tok_folder *folder, int n, int n_bytes)
+{
+    struct vp_strbuf text = VP_STRBUF_INIT;
+
+    vp_strbuf_adds(&text, "{" WORDPIECE "," BERT_CUT ",\"added_tokens\":[");
+    for (int i = 0; i < n; i++)
+        vp_strbuf_addf(&text, "%s{\"id\":%d,\"content\":\"%0*d\"}",
+                       i ? "," : "", 100 + i, n_bytes, i);
+    vp_strbuf_adds(&text, "]}");
+    assert_false(text.failed);
+    tok_folder_write(folder, "tokenizer.json", text.at, text.n_bytes);
+    vp_strbuf_release(&text);
+}
+
+/* Looking for a token takes as long as it has bytes, at every byte of a text. */
+static void test_long_added_tokens(void **state)
+{
+    struct tok_folder folder = tok_folder_make();
+    struct vp_err err = { .text = "" };
+    struct vp_tokenizer *tokenizer;
+
+    (void)state;
+    write_added(&folder, 3, 257);
+    expect_refusal(folder.path, "tokenizer.json: added token '0000000000000000"
+                                "00000000000000000000000000000000...' has 257 "
+                                "bytes, more than 256");
+    write_added(&folder, 3, 256);
+    assert_int_equal(vp_tokenizer_open(folder.path, &tokenizer, &err), VP_OK);
+    vp_tokenizer_free(tokenizer);
+    write_added(&folder, 70000, 256);
+    expect_refusal(folder.path, ": added tokens: the tokens have 17920001 "
+                                "bytes, more than 16777216");
+    tok_folder_remove(&folder);
+}
+
 /* ---- Other files -------------------------------------------------------- */
 
 static const struct {
@@ -328,6 +364,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_tokenizer_json),
+        cmocka_unit_test(test_long_added_tokens),
         cmocka_unit_test(test_bad_folders),
         cmocka_unit_test(test_refused_by_name),
         cmocka_unit_test(test_random_damage),

@@ -5,6 +5,10 @@
 
 #include "text/trie.h"
 
+/* Every byte of a text may begin a token that is followed to its end: the length
+ * of tokens bounds the time. */
+enum { VP_ADDED_BYTES_MAX = 256 };
+
 struct vp_added_token {
     const char *bytes; /* for vp_added_add() only */
     size_t n_bytes;

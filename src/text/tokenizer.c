@@ -192,6 +192,11 @@ enum vp_status vp_tokenizer_add_token(struct vp_tokenizer *tokenizer,
                                     .strip_left = flags.strip_left,
                                     .strip_right = flags.strip_right };
 
+    if (n_bytes > VP_ADDED_BYTES_MAX)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "added token '%.48s...' has %zu bytes, more than %d; "
+                          "shorten it, or remove it",
+                          bytes, n_bytes, VP_ADDED_BYTES_MAX);
     if (known != VP_TOKEN_NONE && known != id)
         return vp_err_set(err, VP_ERR_INVALID,
                           "token '%.48s' has the ids %d and %lld; keep one",
@@ -237,6 +242,7 @@ static enum vp_status read_all(struct vp_tokenizer *tokenizer, const char *path,
 {
     struct place place = { .file = NULL };
     char config[PATH_MAX];
+    enum vp_status st;
 
     VP_TRY(find_place(path, &place, err));
     if (place.file)
@@ -246,8 +252,12 @@ static enum vp_status read_all(struct vp_tokenizer *tokenizer, const char *path,
     if (in_folder(&place, "tokenizer_config.json", config))
         VP_TRY(vp_tokenizer_read_config(tokenizer, config, err));
     find_usual(tokenizer);
-    VP_TRY(vp_added_finish(&tokenizer->added, err));
-    VP_TRY(vp_added_finish(&tokenizer->added_later, err));
+    st = vp_added_finish(&tokenizer->added, err);
+    if (st == VP_OK)
+        st = vp_added_finish(&tokenizer->added_later, err);
+    if (st == VP_ERR_INVALID)
+        vp_err_prefix(err, "%s: added tokens", path);
+    VP_TRY(st);
     return tokenizer->is_bpe ? decode_tokens(tokenizer) : VP_OK;
 }
 
