@@ -146,7 +146,12 @@ static void the_direction_is_not_guessed(void **state)
     check_gold(&config);
     config.path = GOLDEN "/tsv";
     check_gold(&config);
+    config.source_lang = config.target_lang = "en";
+    config.path = GOLDEN "/json/train.jsonl";
+    assert_line(&config, "train.jsonl: source_lang and target_lang are both "
+                         "'en'; set them to two languages");
     config.path = GOLDEN "/two";
+    assert_line(&config, "two: source_lang and target_lang are both 'en'");
     config.source_lang = "en";
     config.target_lang = "fr";
     assert_line(&config, "train.en or train.fr is missing; change source_lang");

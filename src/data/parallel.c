@@ -263,7 +263,15 @@ static enum vp_status read_jsonl(const struct vp_data_config *config,
 static enum vp_status need_languages(const struct vp_data_config *config,
                                      const char *path, struct vp_err *err)
 {
-    if (config->source_lang && config->target_lang)
+    bool both = config->source_lang && config->target_lang;
+
+    /* One string cannot be both sides: each is unescaped in its place. */
+    if (both && strcmp(config->source_lang, config->target_lang) == 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: source_lang and target_lang are both '%s'; set "
+                          "them to two languages",
+                          path, config->source_lang);
+    if (both)
         return VP_OK;
     return vp_err_set(err, VP_ERR_INVALID,
                       "%s: does not tell the direction of the translation; set "
