@@ -191,6 +191,9 @@ static void mistakes_are_explained(void **state)
     assert_line(&config, "train.de: has 2 lines, but ");
     write_text("train.en", "\n\n");
     assert_line(&config, ": holds no pair; set data_dir to other files");
+    assert_int_equal(mkfifo(at("pipe.tsv"), 0666), 0);
+    config.path = at("pipe.tsv");
+    assert_line(&config, "pipe.tsv: is not a regular file; set data_dir");
     write_text("x.tsv", "a\tb\n\nc\n");
     config.path = at("x.tsv");
     assert_line(&config, "x.tsv: offset 5 (line 3): does not hold two columns "

@@ -3,9 +3,13 @@
 #include "base/blocking.h"
 #include "data/text_file.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #ifdef VP_HAVE_ZLIB
 #include <zlib.h>
 #endif
@@ -228,13 +232,38 @@ static enum vp_status begin_kind(struct vp_byte_stream *stream,
     return VP_OK;
 }
 
+/* Opens regular files only: a FIFO would be waited for. */
+static enum vp_status open_file(struct vp_byte_stream *stream,
+                                struct vp_err *err)
+{
+    int call = vp_blocking_begin(VP_BLOCKING_FILE, "opening", stream->path, -1);
+    int fd = open(stream->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), error;
+    struct stat info = { .st_mode = 0 };
+    bool is_known = fd >= 0 && fstat(fd, &info) == 0;
+
+    if (S_ISREG(info.st_mode))
+        stream->file = fdopen(fd, "rb");
+    error = errno;
+    vp_blocking_end(call);
+    if (stream->file)
+        return begin_kind(stream, err);
+    if (fd >= 0)
+        close(fd);
+    if (is_known && !S_ISREG(info.st_mode))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: is not a regular file; set data_dir to files, "
+                          "or to a folder of files",
+                          stream->path);
+    errno = error;
+    return vp_text_fail_errno(stream->path, err);
+}
+
 enum vp_status vp_byte_stream_open(const char *path,
                                    struct vp_byte_stream **out,
                                    struct vp_err *err)
 {
     struct vp_byte_stream *stream = calloc(1, sizeof(*stream));
     enum vp_status st;
-    int call;
 
     if (stream)
         stream->path = strdup(path);
@@ -242,10 +271,7 @@ enum vp_status vp_byte_stream_open(const char *path,
         free(stream);
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
     }
-    call = vp_blocking_begin(VP_BLOCKING_FILE, "opening", path, -1);
-    stream->file = fopen(path, "rb");
-    vp_blocking_end(call);
-    st = stream->file ? begin_kind(stream, err) : vp_text_fail_errno(path, err);
+    st = open_file(stream, err);
     if (st != VP_OK) {
         vp_byte_stream_close(stream);
         return st;
