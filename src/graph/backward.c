@@ -6,7 +6,7 @@
  *
  * An addition hands the gradient of its sum to both inputs without copying:
  * several values then share one buffer. Adding to a shared buffer is allowed
- * once nobody else will read it; before that, the buffer is copied.
+ * once no other value's gradient is read from it; before that, it is copied.
  *
  * A W call that reads a value made again waits for the B call that makes it. */
 #include "graph/internal.h"
@@ -179,7 +179,7 @@ static void differentiate_add(struct backward *bw, const struct vp_op *op)
     }
 }
 
-/* dz may take the place of dout when nobody else reads that. */
+/* dz takes the place of dout unless dout is read for another value, too. */
 static struct vp_ref place_dz(struct backward *bw, const struct vp_op *op)
 {
     if (!vp_op_has_dz(op))

@@ -36,8 +36,8 @@ static struct text text_of(const char *at)
     return (struct text){ at, strlen(at) };
 }
 
-/* A line per fact, "name\tvalue\n". A long value ends with a checksum of all of
- * it. */
+/* A sheet is a text with everything that is compared, a line "name\tvalue\n" for
+ * each. Of a long value it has the first bytes and a checksum of all of it. */
 static void add_line(struct vp_strbuf *sheet, const char *name,
                      struct text value)
 {
@@ -59,8 +59,9 @@ static void add_line(struct vp_strbuf *sheet, const char *name,
     vp_strbuf_adds(sheet, "\n");
 }
 
-/* Keys that processes may set as they like: paths, what a host has, what the
- * user sees; and those that the plan says again. */
+/* Returns true if processes may have different values of the key: paths, keys of
+ * a host, keys that only change what is printed. Also for keys whose meaning is in
+ * the plan, which is compared by itself. */
 static bool is_free(const struct vp_key *key)
 {
     static const char *const names[] = {
@@ -95,7 +96,7 @@ static bool is_free(const struct vp_key *key)
     return false;
 }
 
-/* Those of the pipeline, or all others. */
+/* Adds the keys of group "pipeline", or those of all other groups. */
 static void add_keys(const struct vp_config *config, bool pipeline,
                      struct vp_strbuf *sheet)
 {
@@ -133,8 +134,9 @@ static void add_plan(const char *text, struct vp_strbuf *sheet)
     }
 }
 
-/* The host, and what all processes must have in common, causes before effects:
- * the first line that differs is the one that is named. */
+/* Makes the sheet of this process: the host, for messages, and what all processes
+ * must have in common. The first difference is reported, so keys come before the
+ * plan that follows from them. */
 static enum vp_status make_sheet(const struct vp_config *config, bool resumes,
                                  struct vp_strbuf *sheet)
 {
@@ -229,8 +231,8 @@ static enum vp_status compare(const struct vp_config *config,
 
 /* ---- Several processes -------------------------------------------------- */
 
-/* The lead's sheet reaches all, in pieces. `sheet` is the lead's own, else
- * NULL. To be freed. */
+/* Sends the lead's sheet to all processes, in pieces. `sheet` is NULL except in
+ * the lead. The caller frees `*out`. */
 static enum vp_status share(struct vp_world *world, const char *sheet,
                             char **out, struct vp_err *err)
 {
