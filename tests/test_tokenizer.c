@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "base/sha256.h"
+#include "text/vocab_trainer.h"
 
 #include "toklib.h"
 
@@ -513,6 +514,107 @@ static void test_threads_change_nothing(void **state)
     vp_tokenizer_free(tokenizer);
 }
 
+/* ---- Cutting ------------------------------------------------------------ */
+
+/* Random characters that expressions treat differently. */
+static size_t make_mixture(uint32_t number, char *out, size_t n_max)
+{
+    static const char *const parts[] = {
+        "\n",     "\n",       "\n",     "\n",      "a",      "It's",
+        "12",     "3",        " ",      ".",       "!?",     "\t",
+        "\r",     "\u3000",   "\u00e9", "e\u0301", "\u0301", "\u4e2d",
+        "\u00ad", "\xc2\x85", "'",      "S",
+    };
+    size_t n = 0;
+
+    for (uint32_t i = 0; n + 8 < n_max; i++) {
+        uint32_t pick = vp_rng(1, VP_RNG_TEST, number, i, 0, 0).v[0];
+        const char *part = parts[pick % VP_COUNT_OF(parts)];
+
+        memcpy(out + n, part, strlen(part));
+        n += strlen(part);
+    }
+    return n;
+}
+
+/* Cuts wherever it is allowed, from the end on; returns the number of cuts. */
+static int encode_in_parts(const struct vp_tokenizer *tokenizer,
+                           struct vp_encoder *encoder, const char *text,
+                           size_t n, struct vp_ids *ids)
+{
+    size_t place = vp_tokenizer_cut(tokenizer, text, n);
+    int n_cuts = 0;
+
+    assert_true(place < n);
+    if (place > 0)
+        n_cuts = 1 + encode_in_parts(tokenizer, encoder, text, place, ids);
+    vp_encoder_add(encoder, text + place, n - place, true, ids);
+    return n_cuts;
+}
+
+/* Returns the number of cuts in 400 texts. */
+static int compare_parts(const char *path)
+{
+    struct vp_ids whole = { .n = 0 }, parts = { .n = 0 };
+    struct vp_tokenizer *tokenizer = tok_open(path);
+    struct vp_encoder *encoder;
+    char text[400];
+    int n_cuts = 0;
+
+    assert_int_equal(vp_encoder_create(tokenizer, &encoder), VP_OK);
+    for (uint32_t i = 0; i < 400; i++) {
+        size_t n = make_mixture(i, text, sizeof(text));
+
+        whole.n = parts.n = 0;
+        vp_encoder_add(encoder, text, n, true, &whole);
+        n_cuts += encode_in_parts(tokenizer, encoder, text, n, &parts);
+        assert_int_equal(parts.n, whole.n);
+        assert_memory_equal(parts.at, whole.at, whole.n * sizeof(*whole.at));
+    }
+    vp_ids_release(&whole);
+    vp_ids_release(&parts);
+    vp_encoder_free(encoder);
+    vp_tokenizer_free(tokenizer);
+    return n_cuts;
+}
+
+static void test_parts_have_the_ids_of_the_whole(void **state)
+{
+    char path[256];
+
+    (void)state;
+    for (size_t k = 0; k < VP_COUNT_OF(names); k++) {
+        snprintf(path, sizeof(path), TOKENIZERS "%s", names[k]);
+        if (strcmp(names[k], "roberta") == 0) /* puts a space before a text */
+            assert_int_equal(compare_parts(path), 0);
+        else
+            assert_in_range(compare_parts(path), 1000, 100000);
+    }
+}
+
+/* A vocabulary that has tokens of white space only. */
+static void test_parts_with_merged_white_space(void **state)
+{
+    static const char *const special[] = { "<|endoftext|>" };
+    struct vp_vocab_options options = {
+        .size = 600, .min_count = 1, .special = special, .n_special = 1
+    };
+    struct tok_folder folder = tok_folder_make();
+    struct vp_vocab_trainer *trainer;
+    char text[400];
+
+    (void)state;
+    assert_int_equal(vp_vocab_trainer_create(&options, &trainer), VP_OK);
+    for (uint32_t i = 0; i < 400; i++)
+        vp_vocab_trainer_add(trainer, text,
+                             make_mixture(i, text, sizeof(text)));
+    assert_int_equal(vp_vocab_trainer_run(trainer, NULL), VP_OK);
+    assert_int_equal(vp_vocab_trainer_write(trainer, folder.path, NULL), VP_OK);
+    assert_in_range(compare_parts(folder.path), 1000, 100000);
+    vp_vocab_trainer_free(trainer);
+    tok_folder_remove(&folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -527,6 +629,8 @@ int main(void)
         cmocka_unit_test(test_bpe_loses_nothing),
         cmocka_unit_test(test_decoding_refuses_unknown_ids),
         cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_parts_have_the_ids_of_the_whole),
+        cmocka_unit_test(test_parts_with_merged_white_space),
     };
 
     return cmocka_run_group_tests_name("tokenizer", tests, read_strings,

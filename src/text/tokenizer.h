@@ -48,6 +48,13 @@ const char *vp_tokenizer_token(const struct vp_tokenizer *tokenizer,
 void vp_tokenizer_hash(const struct vp_tokenizer *tokenizer,
                        unsigned char out[VP_SHA256_BYTES]);
 
+/* The last place before `n` at which ordinary text may be cut: the ids of both
+ * parts are together those of the whole. `text` is valid UTF-8. Returns 0 if
+ * there is none, and always for tokenizers that put a space before a text.
+ * It is a place behind an LF that stands alone between other characters. */
+size_t vp_tokenizer_cut(const struct vp_tokenizer *tokenizer, const void *text,
+                        size_t n);
+
 /* Appends the text of the ids to `out`. Ill-formed UTF-8 becomes U+FFFD.
  * VP_ERR_INVALID if an id has no token. */
 enum vp_status vp_tokenizer_decode(const struct vp_tokenizer *tokenizer,
