@@ -48,7 +48,7 @@ same() {
 # ---- Help and mistakes ------------------------------------------------------
 run 0 --help
 cp out help
-for name in encode decode vocab; do
+for name in encode decode gpt vocab; do
     grep -q "^  $name " help || fail "no $name in the help"
     run 0 $name --help
     grep -q "usage: vpipe data $name" out || fail "no usage of $name"
@@ -89,6 +89,57 @@ printf '65\n65 2000\n' >bad
 "$program" data decode --tokenizer "$tokenizers/gpt2" bad >out 2>err
 grep -q '^vpipe data decode: bad:2: id 2000 is no token' err ||
     fail 'no line of an unknown id'
+
+# ---- gpt --------------------------------------------------------------------
+# tokens FILE: the ids of a shard.
+tokens() {
+    tail -c +1025 "$1" | od -An -v -tu2 | tr -s ' \n' ' '
+}
+
+refuse "vpipe data gpt: no tokenizer; write '--tokenizer DIR'" gpt x
+refuse "vpipe data gpt: no folder for the shards; write '--out FOLDER'" \
+    gpt --tokenizer x
+refuse "vpipe data gpt: no text; name one or more files" \
+    gpt --tokenizer x --out y
+refuse "vpipe data gpt: option '--valid' must be a number from 0 to 0.5, not \
+'0.6'; write for example '--valid 0.01'" gpt --valid 0.6
+refuse "vpipe data gpt: 'a/b' cannot be the name of shards; write letters, for \
+example '--name wiki'" gpt --tokenizer x --out y --name a/b z
+printf '{"text": "a"}\n{"text": "b"}\n{"words": "b"}\n' >few.jsonl
+refuse "vpipe data gpt: few.jsonl: offset 28 (line 3): has no such key; \
+correct the line, or set the key of the text (now 'text')" \
+    gpt --tokenizer "$tokenizers/gpt2" --out set few.jsonl
+[ ! -e set ] || fail 'a folder is left after an error'
+refuse "vpipe data gpt: the tokenizer has no token that begins or ends a text; \
+name one with '--end-of-text ID'" \
+    gpt --tokenizer "$tokenizers/bert" --out set few.jsonl
+sed -i '$d' few.jsonl
+run 0 gpt --tokenizer "$tokenizers/gpt2" --out set/ --valid 0.5 few.jsonl
+same "set/: 2 documents, 4 tokens, 1 shard for training; for evaluation 1 \
+documents, 2 tokens\n"
+[ "$(tokens set/set_train_000000.bin)" = ' 0 65 ' ] || fail 'other ids to train'
+[ "$(tokens set/set_val_000000.bin)" = ' 0 66 ' ] || fail 'other ids held out'
+run 0 gpt --tokenizer "$tokenizers/gpt2" --out set --name x --end-of-text 7 \
+    --shard-tokens 3 few.jsonl
+[ "$(tokens set/x_train_000000.bin)" = ' 7 65 7 ' ] || fail 'no full shard'
+[ "$(tokens set/x_train_000001.bin)" = ' 66 ' ] || fail 'no second shard'
+
+# A signal in the middle of the work.
+yes 'the quick brown fox jumps over the lazy dog' | head -c 200000000 >long
+checks=$((checks + 1))
+"$program" data gpt --tokenizer "$tokenizers/gpt2" --out killed --threads 1 \
+    --shard-tokens 1000000 long >out 2>err </dev/null &
+while [ ! -e killed/.killed.partial/killed_train_000001.bin.partial ] &&
+    kill -0 $! 2>/dev/null; do
+    sleep 0.01
+done
+kill -TERM $!
+wait $!
+[ $? = 3 ] || fail 'a signal does not end the work with 3'
+[ ! -e killed ] || fail 'something is left after a signal'
+printf 'vpipe data gpt: stopped by a signal; nothing was written\n' >expected
+cmp -s expected err || fail 'not one line about the signal'
+rm long
 
 # ---- vocab ------------------------------------------------------------------
 yes 'the quick brown fox jumps over the lazy dog' | head -n 50 >text

@@ -37,6 +37,11 @@ struct vp_byte_stream {
 #endif
 };
 
+int64_t vp_byte_stream_offset(const struct vp_byte_stream *stream)
+{
+    return stream->offset;
+}
+
 bool vp_byte_stream_is_compressed(const struct vp_byte_stream *stream)
 {
     return stream->kind != KIND_PLAIN;

@@ -18,6 +18,8 @@ enum vp_status vp_byte_stream_open(const char *path,
                                    struct vp_byte_stream **out,
                                    struct vp_err *err);
 void vp_byte_stream_close(struct vp_byte_stream *stream);
+/* Bytes of the file, as it is stored, that were read so far. */
+int64_t vp_byte_stream_offset(const struct vp_byte_stream *stream);
 bool vp_byte_stream_is_compressed(const struct vp_byte_stream *stream);
 
 /* Reads up to `n` bytes; *n_out is 0 at the end only. Damaged or cut compressed

@@ -12,6 +12,7 @@ static const struct subcommand {
 } subcommands[] = {
     { "encode", data_encode, "print the token ids of every line of a file" },
     { "decode", data_decode, "print the text of lines of token ids" },
+    { "gpt", data_gpt, "make token files for training of text" },
     { "vocab", data_vocab, "train a vocabulary from text files" },
 };
 enum { N_SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
@@ -19,7 +20,7 @@ enum { N_SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
 static void print_help(FILE *out)
 {
     tool_print(out, help_width(out), 0,
-               "vpipe data makes and reads token ids.\n\n"
+               "vpipe data makes data sets, token ids and vocabularies.\n\n"
                "usage: vpipe data SUBCOMMAND [argument...]\n"
                "       vpipe data SUBCOMMAND --help\n\n"
                "subcommands:\n");

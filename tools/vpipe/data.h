@@ -4,8 +4,34 @@
 
 #include "tool.h"
 
+#include <stdint.h>
+
 int data_encode(int argc, char **argv);
 int data_decode(int argc, char **argv);
+int data_gpt(int argc, char **argv);
 int data_vocab(int argc, char **argv);
+
+/* Prints the message on stderr. Returns the exit status. */
+int data_fail(const char *command, enum vp_status st, const struct vp_err *err);
+/* Cores that this process may use. */
+int data_cores(void);
+/* Reads a whole number from min to max; else prints a line. */
+int data_number(const char *command, const char *flag, const char *value,
+                int64_t min, int64_t max, int64_t *out);
+
+/* A line on stderr: redrawn in place on a terminal, now and then elsewhere. */
+struct data_progress {
+    const char *what;
+    int64_t begin_ns, drawn_ns;
+    bool terminal;
+    bool shown; /* a line is on the screen, not yet ended */
+};
+
+void data_progress_begin(struct data_progress *progress, const char *what);
+/* `done`: 0 to 1. Returns false if a signal asks to stop. */
+bool data_progress_show(struct data_progress *progress, double done,
+                        int64_t n_tokens);
+/* Takes the line away. */
+void data_progress_end(struct data_progress *progress);
 
 #endif

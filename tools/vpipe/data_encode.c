@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,14 +90,6 @@ static int read_args(int argc, char **argv, const struct tool_flag *table,
 
 /* ---- Both --------------------------------------------------------------- */
 
-static int fail(const struct options *options, enum vp_status st,
-                const struct vp_err *err)
-{
-    fprintf(stderr, "%s: %s\n", options->command,
-            err->text[0] ? err->text : "out of memory; close other programs");
-    return st == VP_ERR_INVALID || st == VP_ERR_IO ? TOOL_USAGE : TOOL_FAILED;
-}
-
 /* Opens the tokenizer and the file, and gives both to `work`. */
 static int with_tokenizer(const struct options *options,
                           enum vp_status (*work)(const struct options *,
@@ -112,13 +103,13 @@ static int with_tokenizer(const struct options *options,
     enum vp_status st = vp_tokenizer_open(options->tokenizer, &tokenizer, &err);
 
     if (st != VP_OK)
-        return fail(options, st, &err);
+        return data_fail(options->command, st, &err);
     st = lines_open(&lines, options->file, &err);
     if (st == VP_OK)
         st = work(options, tokenizer, &lines, &err);
     lines_close(&lines);
     vp_tokenizer_free(tokenizer);
-    return st == VP_OK ? TOOL_OK : fail(options, st, &err);
+    return st == VP_OK ? TOOL_OK : data_fail(options->command, st, &err);
 }
 
 /* What could not be written is reported at the end of the program. */
@@ -165,16 +156,6 @@ static enum vp_status print_block(struct vp_batch_encoder *batch, int n)
     return st;
 }
 
-/* Cores that this process may use. */
-static int count_cores(void)
-{
-    cpu_set_t usable;
-
-    if (sched_getaffinity(0, sizeof(usable), &usable) != 0)
-        return 1;
-    return CPU_COUNT(&usable);
-}
-
 static enum vp_status encode(const struct options *options,
                              const struct vp_tokenizer *tokenizer,
                              struct lines *lines, struct vp_err *err)
@@ -182,7 +163,7 @@ static enum vp_status encode(const struct options *options,
     struct vp_batch_encoder *batch;
     enum vp_status st;
 
-    VP_TRY(vp_batch_encoder_create(tokenizer, count_cores(), &batch));
+    VP_TRY(vp_batch_encoder_create(tokenizer, data_cores(), &batch));
     while ((st = lines_next(lines, err)) == VP_OK && !is_output_lost()) {
         st = vp_batch_encoder_run(batch, lines->spans, lines->n_spans,
                                   options->flag);

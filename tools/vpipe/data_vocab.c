@@ -222,9 +222,7 @@ static int run_training(const struct options *options)
     }
     if (st == VP_OK)
         return TOOL_OK;
-    fprintf(stderr, "vpipe data vocab: %s\n",
-            err.text[0] ? err.text : "out of memory; close other programs");
-    return st == VP_ERR_INVALID || st == VP_ERR_IO ? TOOL_USAGE : TOOL_FAILED;
+    return data_fail("vpipe data vocab", st, &err);
 }
 
 static void print_help(void)

@@ -102,6 +102,25 @@ enum vp_status vp_token_writer_open(const char *path, int64_t vocab,
     return vp_err_write(err, path, error);
 }
 
+enum { CHUNK_TOKENS = 4096 };
+
+/* At most CHUNK_TOKENS ids; false with errno. */
+static bool write_chunk(struct vp_token_writer *writer, const int32_t *ids,
+                        int64_t n)
+{
+    size_t width = (size_t)vp_item_bytes(writer->item);
+    unsigned char bytes[4 * CHUNK_TOKENS];
+
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t id = (uint32_t)ids[i];
+
+        VP_BUG_ON(ids[i] < 0 || ids[i] >= writer->vocab);
+        /* Little endian: the low bytes come first. */
+        memcpy(bytes + (size_t)i * width, &id, width);
+    }
+    return fwrite(bytes, width, (size_t)n, writer->file) == (size_t)n;
+}
+
 enum vp_status vp_token_writer_add(struct vp_token_writer *writer,
                                    const int32_t *ids, int64_t n,
                                    struct vp_err *err)
@@ -111,16 +130,15 @@ enum vp_status vp_token_writer_add(struct vp_token_writer *writer,
                           "%s: a token file has at most %lld tokens; write "
                           "several",
                           writer->path, (long long)VP_TOKEN_WRITE_MAX);
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t id = (uint32_t)ids[i];
-
-        VP_BUG_ON(ids[i] < 0 || ids[i] >= writer->vocab);
-        /* Little endian: the low bytes come first. */
-        if (fwrite(&id, (size_t)vp_item_bytes(writer->item), 1, writer->file) !=
-            1)
-            return vp_err_write(err, writer->path, errno);
-    }
     writer->n_tokens += n;
+    while (n > 0) {
+        int64_t k = n < CHUNK_TOKENS ? n : CHUNK_TOKENS;
+
+        if (!write_chunk(writer, ids, k))
+            return vp_err_write(err, writer->path, errno);
+        ids += k;
+        n -= k;
+    }
     return VP_OK;
 }
 
