@@ -1,6 +1,45 @@
 #include "data/tokens/shard.h"
 
+#include "data/tokens/find.h"
+
+#include <limits.h>
+
 enum { BUFFER_BYTES = 16 << 10, FIRST_BYTES = 1 << 20 };
+
+enum vp_status vp_token_shard_open_plain(struct vp_token_shard *shard,
+                                         const char *path, bool nanogpt,
+                                         struct vp_err *err)
+{
+    struct vp_token_bin bin;
+
+    VP_TRY(vp_file_set_add(shard->set, path, &shard->bin, err));
+    if (nanogpt)
+        VP_TRY(vp_token_bin_nanogpt(shard->set, shard->bin, &bin, err));
+    else
+        VP_TRY(vp_token_bin_llmc(shard->set, shard->bin, &bin, err));
+    shard->item = bin.item;
+    shard->first_byte = bin.first_byte;
+    shard->n_stored = shard->n_tokens = bin.n_tokens;
+    return VP_OK;
+}
+
+enum vp_status vp_token_shard_open_indexed(struct vp_token_shard *shard,
+                                           const char *path, struct vp_err *err)
+{
+    char bin[PATH_MAX];
+    int file;
+
+    vp_token_files_beside(path, ".bin", bin, sizeof(bin));
+    VP_TRY(vp_file_set_add(shard->set, path, &file, err));
+    VP_TRY(vp_file_set_add(shard->set, bin, &shard->bin, err));
+    VP_TRY(vp_token_index_open(shard->set, file,
+                               vp_file_set_bytes(shard->set, shard->bin),
+                               &shard->index, err));
+    shard->item = shard->index.item;
+    shard->minus = shard->index.layout == VP_INDEX_LEGACY;
+    shard->n_stored = shard->n_tokens = shard->index.n_tokens;
+    return VP_OK;
+}
 
 static enum vp_status fail_id(const struct vp_token_shard *shard, int64_t place,
                               int64_t id, struct vp_err *err)

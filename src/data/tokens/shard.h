@@ -20,6 +20,16 @@ struct vp_token_shard {
     int64_t n_tokens;            /* with the ends */
 };
 
+/* Adds the file to shard->set and sets the fields that follow, without ends and
+ * vocabulary. `nanogpt`: it has no header. */
+enum vp_status vp_token_shard_open_plain(struct vp_token_shard *shard,
+                                         const char *path, bool nanogpt,
+                                         struct vp_err *err);
+/* The same for an `.idx` at `path`, with the `.bin` beside it. */
+enum vp_status vp_token_shard_open_indexed(struct vp_token_shard *shard,
+                                           const char *path,
+                                           struct vp_err *err);
+
 /* Reads `n` ids that the file stores, from the one numbered `first` on, as they
  * are. An id outside of the vocabulary is refused with its offset. */
 enum vp_status vp_token_shard_stored(const struct vp_token_shard *shard,

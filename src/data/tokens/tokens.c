@@ -6,7 +6,6 @@
 #include "data/tokens/find.h"
 #include "data/tokens/shard.h"
 
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,23 +35,6 @@ struct tokens_state {
 static enum vp_status fail_memory(const char *path, struct vp_err *err)
 {
     return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
-}
-
-static enum vp_status open_plain(const struct vp_data_config *config,
-                                 const char *path, struct vp_token_shard *shard,
-                                 struct vp_err *err)
-{
-    struct vp_token_bin bin;
-
-    VP_TRY(vp_file_set_add(shard->set, path, &shard->bin, err));
-    if (config->format == VP_FORMAT_NANOGPT)
-        VP_TRY(vp_token_bin_nanogpt(shard->set, shard->bin, &bin, err));
-    else
-        VP_TRY(vp_token_bin_llmc(shard->set, shard->bin, &bin, err));
-    shard->item = bin.item;
-    shard->first_byte = bin.first_byte;
-    shard->n_stored = shard->n_tokens = bin.n_tokens;
-    return VP_OK;
 }
 
 /* The layout must be the one that was asked for, if one was. */
@@ -85,21 +67,10 @@ static enum vp_status open_indexed(const struct vp_data_config *config,
                                    struct vp_token_shard *shard,
                                    struct vp_err *err)
 {
-    char bin[PATH_MAX];
-    int file;
-
-    vp_token_files_beside(path, ".bin", bin, sizeof(bin));
-    VP_TRY(vp_file_set_add(shard->set, path, &file, err));
-    VP_TRY(vp_file_set_add(shard->set, bin, &shard->bin, err));
-    VP_TRY(vp_token_index_open(shard->set, file,
-                               vp_file_set_bytes(shard->set, shard->bin),
-                               &shard->index, err));
+    VP_TRY(vp_token_shard_open_indexed(shard, path, err));
     VP_TRY(check_layout(config, path, &shard->index, err));
     shard->has_ends = config->has_document_end;
     shard->end = config->document_end;
-    shard->item = shard->index.item;
-    shard->minus = shard->index.layout == VP_INDEX_LEGACY;
-    shard->n_stored = shard->n_tokens = shard->index.n_tokens;
     if (shard->has_ends)
         shard->n_tokens += shard->index.n_documents;
     return VP_OK;
@@ -115,8 +86,10 @@ static enum vp_status open_part(const struct vp_data_config *config,
     int64_t length = state->window.length;
 
     shard->set = state->set;
-    VP_TRY(indexed ? open_indexed(config, path, shard, err)
-                   : open_plain(config, path, shard, err));
+    VP_TRY(indexed
+               ? open_indexed(config, path, shard, err)
+               : vp_token_shard_open_plain(
+                     shard, path, config->format == VP_FORMAT_NANOGPT, err));
     shard->vocab = config->vocab ? config->vocab : vp_item_vocab(shard->item);
     VP_TRY(vp_token_shard_check(shard, err));
     if (shard->vocab > source->vocab)
