@@ -6,6 +6,7 @@ set -u
 
 program=$(realpath "${1:?usage: tests/data.sh PROGRAM}")
 tokenizers=$(cd "$(dirname "$0")/golden/tokenizers" && pwd -P) || exit 1
+tokens=$(cd "$(dirname "$0")/golden/tokens" && pwd -P) || exit 1
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
@@ -48,7 +49,7 @@ same() {
 # ---- Help and mistakes ------------------------------------------------------
 run 0 --help
 cp out help
-for name in encode decode gpt vocab; do
+for name in convert encode decode gpt inspect vocab; do
     grep -q "^  $name " help || fail "no $name in the help"
     run 0 $name --help
     grep -q "usage: vpipe data $name" out || fail "no usage of $name"
@@ -91,8 +92,8 @@ grep -q '^vpipe data decode: bad:2: id 2000 is no token' err ||
     fail 'no line of an unknown id'
 
 # ---- gpt --------------------------------------------------------------------
-# tokens FILE: the ids of a shard.
-tokens() {
+# ids_of FILE: the ids of a shard.
+ids_of() {
     tail -c +1025 "$1" | od -An -v -tu2 | tr -s ' \n' ' '
 }
 
@@ -117,19 +118,19 @@ sed -i '$d' few.jsonl
 run 0 gpt --tokenizer "$tokenizers/gpt2" --out set/ --valid 0.5 few.jsonl
 same "set/: 2 documents, 4 tokens, 1 shard for training; for evaluation 1 \
 documents, 2 tokens\n"
-[ "$(tokens set/set_train_000000.bin)" = ' 0 65 ' ] || fail 'other ids to train'
-[ "$(tokens set/set_val_000000.bin)" = ' 0 66 ' ] || fail 'other ids held out'
+[ "$(ids_of set/set_train_000000.bin)" = ' 0 65 ' ] || fail 'other ids to train'
+[ "$(ids_of set/set_val_000000.bin)" = ' 0 66 ' ] || fail 'other ids held out'
 run 0 gpt --tokenizer "$tokenizers/gpt2" --out set --name x --end-of-text 7 \
     --shard-tokens 3 few.jsonl
-[ "$(tokens set/x_train_000000.bin)" = ' 7 65 7 ' ] || fail 'no full shard'
-[ "$(tokens set/x_train_000001.bin)" = ' 66 ' ] || fail 'no second shard'
+[ "$(ids_of set/x_train_000000.bin)" = ' 7 65 7 ' ] || fail 'no full shard'
+[ "$(ids_of set/x_train_000001.bin)" = ' 66 ' ] || fail 'no second shard'
 
 # A signal in the middle of the work.
 yes 'the quick brown fox jumps over the lazy dog' | head -c 200000000 >long
 checks=$((checks + 1))
 "$program" data gpt --tokenizer "$tokenizers/gpt2" --out killed --threads 1 \
     --shard-tokens 1000000 long >out 2>err </dev/null &
-while [ ! -e killed/.killed.partial/killed_train_000001.bin.partial ] &&
+while [ ! -e killed/.killed.partial/killed_train_000000.bin ] &&
     kill -0 $! 2>/dev/null; do
     sleep 0.01
 done
@@ -140,6 +141,70 @@ wait $!
 printf 'vpipe data gpt: stopped by a signal; nothing was written\n' >expected
 cmp -s expected err || fail 'not one line about the signal'
 rm long
+
+# ---- inspect ----------------------------------------------------------------
+refuse "vpipe data inspect: no file; name one" inspect
+refuse "vpipe data inspect: nothing: cannot be read: No such file or \
+directory; check the path" inspect nothing
+run 0 inspect set/set_val_000000.bin --tokenizer "$tokenizers/gpt2"
+same 'format      llmc, token ids of uint16
+tokens      2
+documents   1
+vocabulary  2 different ids, the largest is 66
+samples     <|endoftext|>b\n'
+run 0 inspect -n 1 "$tokens/megatron/my_text_document.idx"
+cut -c 1-70 out >cut && mv cut out
+same 'format      megatron, token ids of uint16
+tokens      500
+documents   37
+vocabulary  499 different ids, the largest is 50224
+samples     18347 41969 36697 28724 35546 19111 10737 16818 43521 1015\n'
+refuse "vpipe data inspect: $tokens/nanogpt/meta.pkl: is by its name (.pkl) a \
+pickle of Python: vpipe reads none, since they can run programs; set data_dir \
+to data" inspect "$tokens/nanogpt/meta.pkl"
+printf '{"text": "a\\u001b[2J\\n\\u009bb"}\n' >escape.jsonl
+run 0 inspect escape.jsonl
+same 'format      text
+samples     a\\x1B[2J\\n\\xC2\\x9Bb
+documents   1
+bytes       9 in UTF-8\n'
+head -c 1688 "$tokens/llmc/tiny_train_000001.bin" >short.bin
+refuse "vpipe data inspect: short.bin: offset 8: the header counts 333 tokens \
+of uint16, but the file has 1688 bytes and not 1690; copy or write the file \
+anew" inspect short.bin
+
+# ---- convert ----------------------------------------------------------------
+refuse "vpipe data convert: no files; give IN and OUT" convert x
+refuse "vpipe data convert: 'y' does not end in .bin, as token files of llm.c \
+do; name it so" convert x y
+refuse "vpipe data convert: set/set_val_000000.bin: is there already; remove \
+it, or name another file" convert x set/set_val_000000.bin
+# Files of llm.c stay as they are; nanoGPT's are the same ids.
+for file in llmc/tiny_train_000001 llama3/all; do
+    rm -f new.bin
+    run 0 convert "$tokens/$file.bin" new.bin
+    cmp -s "$tokens/$file.bin" new.bin || fail "$file.bin has changed"
+done
+rm new.bin
+run 0 convert --format nanogpt "$tokens/nanogpt/train.bin" new.bin
+tail -c +1025 new.bin | cmp -s - "$tokens/nanogpt/train.bin" ||
+    fail 'other ids than those of nanoGPT'
+# Two layouts of the same ids.
+run 0 convert "$tokens/fairseq/train.idx" mmap.bin
+same 'mmap.bin: 433 tokens, from fairseq to llmc\n'
+run 0 convert "$tokens/legacy/train.bin" legacy.bin
+cmp -s mmap.bin legacy.bin || fail 'other ids of the legacy layout'
+run 0 convert --end-of-text 65536 "$tokens/fairseq/train.idx" ends.bin
+same 'ends.bin: 466 tokens, from fairseq to llmc\n'
+[ "$(wc -c <ends.bin)" = $((1024 + 4 * 466)) ] || fail 'no uint32 ids'
+[ "$(tail -c +1025 ends.bin | od -An -v -tu4 -w4 | grep -c 65536)" = 33 ] ||
+    fail 'not an id before every document'
+refuse "vpipe data convert: $tokens/llmc/tiny_val_000000.bin: does not say \
+where documents begin; leave --end-of-text out" \
+    convert --end-of-text 1 "$tokens/llmc/tiny_val_000000.bin" no.bin
+refuse "vpipe data convert: few.jsonl: holds no token ids but text; name a \
+token file" convert few.jsonl no.bin
+[ ! -e no.bin ] && [ ! -e no.bin.partial ] || fail 'a file is left'
 
 # ---- vocab ------------------------------------------------------------------
 yes 'the quick brown fox jumps over the lazy dog' | head -n 50 >text

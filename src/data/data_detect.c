@@ -197,6 +197,14 @@ static enum vp_status folder_format(const struct vp_data_config *config,
     return st == VP_OK ? choose(config, found, out, err) : st;
 }
 
+enum vp_status vp_data_format_of(const char *path, enum vp_data_format *out,
+                                 struct vp_err *err)
+{
+    VP_TRY(refuse_pickle(path, err));
+    *out = vp_hdf5_is_at(path) ? VP_FORMAT_HDF5 : file_format(path);
+    return VP_OK;
+}
+
 enum vp_status vp_data_detect(const struct vp_data_config *config,
                               struct vp_data_config *out, struct vp_err *err)
 {
@@ -211,8 +219,7 @@ enum vp_status vp_data_detect(const struct vp_data_config *config,
                  vp_parallel_is_file(config->path))
             format = VP_FORMAT_PARALLEL;
         else
-            format = vp_hdf5_is_at(config->path) ? VP_FORMAT_HDF5
-                                                 : file_format(config->path);
+            VP_TRY(vp_data_format_of(config->path, &format, err));
     } else if (format == VP_FORMAT_AUTO) {
         format = VP_FORMAT_TEXT;
     }

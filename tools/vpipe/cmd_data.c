@@ -10,9 +10,11 @@ static const struct subcommand {
     int (*run)(int argc, char **argv);
     const char *meaning;
 } subcommands[] = {
+    { "convert", data_convert, "copy a token file to the format of llm.c" },
     { "encode", data_encode, "print the token ids of every line of a file" },
     { "decode", data_decode, "print the text of lines of token ids" },
     { "gpt", data_gpt, "make token files for training of text" },
+    { "inspect", data_inspect, "print what a file holds" },
     { "vocab", data_vocab, "train a vocabulary from text files" },
 };
 enum { N_SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };

@@ -2,13 +2,16 @@
 #ifndef VP_TOOLS_DATA_H
 #define VP_TOOLS_DATA_H
 
+#include "data/data.h"
 #include "tool.h"
 
 #include <stdint.h>
 
 int data_encode(int argc, char **argv);
+int data_convert(int argc, char **argv);
 int data_decode(int argc, char **argv);
 int data_gpt(int argc, char **argv);
+int data_inspect(int argc, char **argv);
 int data_vocab(int argc, char **argv);
 
 /* Prints the message on stderr. Returns the exit status. */
@@ -18,6 +21,10 @@ int data_cores(void);
 /* Reads a whole number from min to max; else prints a line. */
 int data_number(const char *command, const char *flag, const char *value,
                 int64_t min, int64_t max, int64_t *out);
+
+/* Reads the name of a format of token files; else prints a line. */
+int data_format(const char *command, const char *value,
+                enum vp_data_format *out);
 
 /* A line on stderr: redrawn in place on a terminal, now and then elsewhere. */
 struct data_progress {

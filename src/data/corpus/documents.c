@@ -292,6 +292,18 @@ static enum vp_status add_span(struct vp_document_reader *reader,
     return VP_OK;
 }
 
+/* As vp_tokenizer_cut(). */
+static size_t cut_at(const struct vp_document_reader *reader,
+                     const unsigned char *bytes, size_t n)
+{
+    const unsigned char *last;
+
+    if (reader->tokenizer)
+        return vp_tokenizer_cut(reader->tokenizer, bytes, n);
+    last = n > 1 ? memrchr(bytes, '\n', n - 1) : NULL;
+    return last ? (size_t)(last - bytes) + 1 : 0;
+}
+
 /* The length of the next part of n bytes of text; 0: there is no place. */
 static size_t cut_part(const struct vp_document_reader *reader,
                        const unsigned char *bytes, size_t n)
@@ -299,15 +311,15 @@ static size_t cut_part(const struct vp_document_reader *reader,
     size_t place = 0, window = PART_BYTES;
 
     if (n <= PART_BYTES)
-        return vp_tokenizer_cut(reader->tokenizer, bytes, n);
+        return cut_at(reader, bytes, n);
     for (; place == 0 && window < n; window *= 2) {
         size_t end = window;
 
         while ((bytes[end] & 0xC0) == 0x80) /* inside a character */
             end--;
-        place = vp_tokenizer_cut(reader->tokenizer, bytes, end);
+        place = cut_at(reader, bytes, end);
     }
-    return place ? place : vp_tokenizer_cut(reader->tokenizer, bytes, n);
+    return place ? place : cut_at(reader, bytes, n);
 }
 
 /* Adds a text of n bytes in parts. Unless it `ends` there, its last part is left

@@ -25,7 +25,8 @@ struct vp_document_block {
 
 struct vp_document_reader;
 
-/* Borrows everything; `tokenizer` says where text may be cut. */
+/* Borrows everything; `tokenizer` says where text may be cut; NULL: behind any
+ * LF. */
 enum vp_status vp_document_reader_open(
     const char *path, const struct vp_tokenizer *tokenizer,
     const struct vp_document_options *options, struct vp_document_reader **out,
