@@ -206,6 +206,41 @@ refuse "vpipe data convert: few.jsonl: holds no token ids but text; name a \
 token file" convert few.jsonl no.bin
 [ ! -e no.bin ] && [ ! -e no.bin.partial ] || fail 'a file is left'
 
+# ---- Training on text -------------------------------------------------------
+# Encoded by the first run, found by the second one; as trained on the shards
+# that are made by hand.
+mkdir corpus
+cat "$tokenizers"/gpt2/merges.txt "$tokenizers"/gpt2/vocab.json >corpus/a.txt
+cat >text.yml <<EOF
+model_type: gpt2
+hidden: 16
+layers: 1
+heads: 2
+seq_length: 16
+total_steps: 3
+data_dir: corpus
+tokenizer: $tokenizers/gpt2
+EOF
+for number in 1 2; do
+    checks=$((checks + 1))
+    "$program" train text.yml --output "run$number" >out 2>err </dev/null ||
+        fail 'cannot train on text'
+    grep '^tokenizer: ' out >"said$number"
+done
+grep -q '^tokenizer: 1 documents encoded to [0-9]* tokens, kept in ' said1 ||
+    fail 'the first run does not encode'
+grep -q '^tokenizer: tokens of an earlier run in ' said2 ||
+    fail 'the second run encodes again'
+grep -q '^vocab: 2000$' run1/config.yml || fail 'not the size of the tokenizer'
+run 0 gpt --tokenizer "$tokenizers/gpt2" --out made corpus/a.txt
+"$program" train text.yml --set data_dir=made --output run3 >out 2>err \
+    </dev/null || fail 'cannot train on shards'
+for number in 1 2 3; do
+    grep -o '"loss":[^,]*' "run$number/metrics.jsonl" >"loss$number"
+done
+[ -s loss1 ] && cmp -s loss1 loss2 && cmp -s loss1 loss3 ||
+    fail 'other losses of the same tokens'
+
 # ---- vocab ------------------------------------------------------------------
 yes 'the quick brown fox jumps over the lazy dog' | head -n 50 >text
 run 0 vocab --type bpe --size 280 --out bpe text

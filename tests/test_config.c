@@ -28,6 +28,8 @@
 
 #include <cmocka.h>
 
+#define TOKENIZERS VP_SOURCE_DIR "/tests/golden/tokenizers/"
+
 #include "config_cases.h"
 #include "configlib.h"
 
@@ -924,6 +926,36 @@ static const char *schedule_name(const struct vp_config *config)
     return vp_generator_at(config->schedule)->name;
 }
 
+/* 2000 ids; a vocabulary may have room to spare. */
+static void test_vocabulary_of_a_tokenizer(void **state)
+{
+    static const char yaml[] = "model_type: gpt2\n"
+                               "tokenizer: " TOKENIZERS "gpt2\n";
+    struct vp_config c;
+    struct vp_err err;
+
+    (void)state;
+    load_ok(yaml, NULL, &c);
+    assert_int_equal(c.sizes.vocab, 2000);
+    vp_config_release(&c);
+    load_ok(yaml, "vocab=2048", &c);
+    assert_int_equal(c.sizes.vocab, 2048);
+    vp_config_release(&c);
+    assert_int_equal(load(yaml, "vocab=1999", &c, &err), VP_ERR_INVALID);
+    assert_string_equal(err.text, "--set: vocab is 1999, but the tokenizer at "
+                                  "a.yml:2 has 2000 ids; raise vocab to at "
+                                  "least 2000, or remove it");
+    vp_config_release(&c);
+    assert_int_equal(load(yaml, "tokenizer=/no", &c, &err), VP_ERR_INVALID);
+    assert_string_equal(err.text, "--set: key 'tokenizer': /no: cannot be "
+                                  "opened: No such file or directory; check "
+                                  "the path");
+    vp_config_release(&c);
+    assert_int_equal(load("model_type: bert\ntokenizer: x\n", NULL, &c, &err),
+                     VP_ERR_INVALID);
+    vp_config_release(&c);
+}
+
 static void test_pipeline_defaults(void **state)
 {
     struct vp_config c;
@@ -1216,10 +1248,14 @@ static void test_examples_work(void **state)
 {
     (void)state;
     write_text("config.json", gpt2_json);
+    assert_int_equal(mkdir("models", 0777), 0);
+    assert_int_equal(symlink(TOKENIZERS "gpt2", "models/gpt2"), 0);
     write_text("mp_conf.json", "{\"stage_to_rank_map\": {\"0\": [0, 1]}}");
     for (int i = 0; i < vp_n_keys; i++) {
         const struct vp_key *key = &vp_keys[i];
-        const char *model = key->type == VP_KEY_JSON ? "gpt2"
+        const char *model = key->type == VP_KEY_JSON ||
+                                    strcmp(key->name, "tokenizer") == 0
+                                ? "gpt2"
                             : strcmp(key->name, "types") == 0 ||
                                     strcmp(key->name, "max_pred") == 0 ||
                                     key->type == VP_KEY_PLAN ||
@@ -1242,6 +1278,8 @@ static void test_examples_work(void **state)
         vp_config_release(&c);
     }
     unlink("config.json");
+    unlink("models/gpt2");
+    rmdir("models");
     unlink("mp_conf.json");
 }
 
@@ -1838,6 +1876,7 @@ int main(void)
         cmocka_unit_test(test_every_key),
         cmocka_unit_test(test_every_key_of_the_run),
         cmocka_unit_test(test_derived_defaults),
+        cmocka_unit_test(test_vocabulary_of_a_tokenizer),
         cmocka_unit_test(test_pipeline_defaults),
         cmocka_unit_test(test_balance),
         cmocka_unit_test(test_published_sizes),

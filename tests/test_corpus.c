@@ -1,7 +1,7 @@
-/* Token files made of text: literal bytes, equal to documents that are encoded
+/* Token files made of text, and kept: literal bytes, equal to documents that are encoded
  * as a whole, the same for any number of threads; refusals; nothing left behind
  * after an error. */
-#include "data/corpus/corpus.h"
+#include "data/corpus/cache.h"
 
 #include "data/corpus/documents.h"
 #include "data/tokens/bin.h"
@@ -495,6 +495,142 @@ static void test_work_of_others(void **state)
     assert_string_equal(err.text, want);
 }
 
+/* ---- The cache ---------------------------------------------------------- */
+
+static struct vp_corpus_cache_config cache_of(const char *data)
+{
+    return (struct vp_corpus_cache_config){ .data = data,
+                                            .tokenizer = tokenizer,
+                                            .n_threads = 2 };
+}
+
+static struct vp_corpus_cached cache(
+    const struct vp_corpus_cache_config *config)
+{
+    struct vp_corpus_cached cached;
+    struct vp_err err = { .text = "" };
+
+    if (vp_corpus_cache(config, &cached, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    return cached;
+}
+
+static void assert_text(const char *cached, const char *name,
+                        const uint32_t *want, size_t n)
+{
+    char path[PATH_MAX + 64];
+
+    snprintf(path, sizeof(path), "%s/%s", cached, name);
+    assert_ids(path, want, n);
+}
+
+/* Encoded once; again if the text or a rule is another one. */
+static void test_cache(void **state)
+{
+    static const uint32_t train[] = { 0, 65, 0, 66 }, valid[] = { 0, 67 };
+    char data[512], place[600];
+    struct vp_corpus_cache_config config = cache_of(data);
+    struct vp_corpus_cached first, cached;
+
+    (void)state;
+    snprintf(data, sizeof(data), "%s/data", folder);
+    snprintf(place, sizeof(place), "%s/.vpipe-cache", data);
+    assert_int_equal(mkdir(data, 0777), 0);
+    write_text("data/a.txt", "a");
+    write_text("data/b.jsonl", "{\"text\": \"b\"}\n");
+    write_text("data/valid.txt", "c");
+    write_text("data/test.txt", "d");
+    write_text("data/left.out", "d");
+    first = cache(&config);
+    assert_true(first.is_new);
+    assert_int_equal(first.made.n_documents, 3);
+    assert_memory_equal(first.folder, place, strlen(place));
+    assert_int_equal(count_names(first.folder), 2);
+    assert_text(first.folder, "text_train_000000.bin", train,
+                VP_COUNT_OF(train));
+    assert_text(first.folder, "text_val_000000.bin", valid, VP_COUNT_OF(valid));
+    cached = cache(&config);
+    assert_false(cached.is_new);
+    assert_string_equal(cached.folder, first.folder);
+    assert_int_equal(count_names(place), 1);
+    config.valid_split = "left"; /* "valid" is for neither then */
+    cached = cache(&config);
+    assert_true(cached.is_new);
+    assert_int_equal(cached.made.n_documents, 2);
+    config.valid_split = NULL;
+    write_text("data/a.txt", "b");
+    cached = cache(&config);
+    assert_true(cached.is_new);
+    assert_string_not_equal(cached.folder, first.folder);
+    assert_int_equal(count_names(place), 3);
+    config.replace = true;
+    assert_true(cache(&config).is_new);
+}
+
+/* A file by itself is for training, whatever its name. */
+static void test_cache_of_one_file(void **state)
+{
+    static const uint32_t want[] = { 0, 65 };
+    char data[512], place[600];
+    struct vp_corpus_cache_config config = cache_of(data);
+    struct vp_corpus_cached cached;
+
+    (void)state;
+    write_text("test.txt", "a");
+    snprintf(data, sizeof(data), "%s/test.txt", folder);
+    snprintf(place, sizeof(place), "%s/.vpipe-cache/", folder);
+    cached = cache(&config);
+    assert_memory_equal(cached.folder, place, strlen(place));
+    assert_text(cached.folder, "text_train_000000.bin", want,
+                VP_COUNT_OF(want));
+}
+
+static bool stop_now(void *ctx, const struct vp_corpus_progress *progress)
+{
+    (void)progress;
+    return ++*(int *)ctx < 3;
+}
+
+/* Stopped while it waits for another process, and while it encodes. */
+static void test_cache_is_stopped(void **state)
+{
+    char data[512], place[600], left[PATH_MAX + 64];
+    struct vp_corpus_cache_config config = cache_of(data);
+    struct vp_corpus_cached cached;
+    struct vp_err err = { .text = "" };
+    int n_calls = 0, fd;
+
+    (void)state;
+    write_words("words", 1 << 20);
+    snprintf(data, sizeof(data), "%s/words", folder);
+    snprintf(place, sizeof(place), "%s/.vpipe-cache", folder);
+    assert_int_equal(mkdir(place, 0777), 0);
+    fd = open(place, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    config.progress = stop_now;
+    config.ctx = &n_calls;
+    assert_int_equal(vp_corpus_cache(&config, &cached, &err),
+                     VP_ERR_INTERRUPTED);
+    assert_int_equal(count_names(place), 0);
+    close(fd);
+    n_calls = 2;
+    assert_int_equal(vp_corpus_cache(&config, &cached, &err),
+                     VP_ERR_INTERRUPTED);
+    assert_int_equal(count_names(place), 0);
+    /* What a killed process has left is not taken for a result. */
+    snprintf(left, sizeof(left), "%s.partial", cached.folder);
+    assert_int_equal(mkdir(left, 0777), 0);
+    snprintf(left, sizeof(left), "%s.partial/.text.partial", cached.folder);
+    assert_int_equal(mkdir(left, 0777), 0);
+    snprintf(left, sizeof(left), "%s.partial/text_train_000009.bin",
+             cached.folder);
+    fclose(fopen(left, "w"));
+    config.progress = NULL;
+    assert_true(cache(&config).is_new);
+    assert_int_equal(count_names(place), 1);
+    assert_int_equal(count_names(cached.folder), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -509,6 +645,9 @@ int main(void)
         TEST_IN_FOLDER(test_invalid_bytes_are_replaced),
         TEST_IN_FOLDER(test_stopped),
         TEST_IN_FOLDER(test_work_of_others),
+        TEST_IN_FOLDER(test_cache),
+        TEST_IN_FOLDER(test_cache_of_one_file),
+        TEST_IN_FOLDER(test_cache_is_stopped),
     };
 
     return cmocka_run_group_tests_name("corpus", tests, open_tokenizer,

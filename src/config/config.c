@@ -10,6 +10,7 @@
 #include "config/plan_file.h"
 #include "config/resolve.h"
 #include "config/schedule_file.h"
+#include "text/tokenizer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -348,6 +349,40 @@ static void derive_data(const struct given *given, struct vp_config *config)
                          config->data_dir ? "there is a data_dir"
                                           : "there is no data_dir");
     }
+}
+
+/* The vocabulary is the tokenizer's unless the user gave one, which may have
+ * room to spare. */
+static enum vp_status derive_vocab(const struct given *given,
+                                   struct vp_config *config, struct vp_err *err)
+{
+    struct vp_tokenizer *tokenizer;
+    int64_t *vocab = &config->sizes.vocab;
+    int n_ids;
+
+    if (!config->tokenizer)
+        return VP_OK;
+    if (vp_tokenizer_open(config->tokenizer, &tokenizer, err) != VP_OK) {
+        vp_err_prefix(err, "%s: key 'tokenizer'",
+                      vp_config_place(config, "tokenizer"));
+        return VP_ERR_INVALID;
+    }
+    n_ids = vp_tokenizer_size(tokenizer);
+    vp_tokenizer_free(tokenizer);
+    if (!find_given(given, "vocab") && !find_given(given, "config")) {
+        *vocab = n_ids;
+        vp_origin_derive(config, "vocab", "of the tokenizer");
+        return VP_OK;
+    }
+    if (*vocab >= n_ids)
+        return VP_OK;
+    return vp_err_set(
+        err, VP_ERR_INVALID,
+        "%s: vocab is %lld, but the tokenizer at %s has %d ids; "
+        "raise vocab to at least %d, or remove it",
+        find_given(given, "vocab") ? vp_config_place(config, "vocab")
+                                   : vp_config_place(config, "config"),
+        (long long)*vocab, vp_config_place(config, "tokenizer"), n_ids, n_ids);
 }
 
 /* One without the other: the original printed times and traffic, and a wish
@@ -708,6 +743,7 @@ static enum vp_status load(const struct source *from, struct vp_config *out,
     VP_TRY(apply(&given, out, err));
     derive_model(&given, out);
     derive_data(&given, out);
+    VP_TRY(derive_vocab(&given, out, err));
     derive_verbose(out);
     derive_launching(out);
     VP_TRY(check_interface(out, err));

@@ -81,6 +81,7 @@ struct vp_config {
     const char *data_dir; /* NULL: synthetic data */
     bool synthetic_data;
     int data_format;           /* enum vp_data_format */
+    const char *tokenizer;     /* NULL: text is read byte by byte */
     const char *valid_split;   /* NULL: the usual words */
     const char *source_lang;   /* translation; NULL: by names of files */
     const char *target_lang;   /* the same */

@@ -143,6 +143,11 @@ static bool is_masked_lm(const struct vp_config *config)
     return config->model->task == VP_TASK_MASKED_LM;
 }
 
+static bool is_causal_lm(const struct vp_config *config)
+{
+    return config->model->task == VP_TASK_CAUSAL_LM;
+}
+
 static bool is_translation(const struct vp_config *config)
 {
     return config->model->task == VP_TASK_TRANSLATION;
@@ -353,6 +358,12 @@ const struct vp_key vp_keys[] = {
       .group = "data", .fallback = "auto", .example = "llmc",
       .meaning = "what data_dir holds; auto finds out by names and first "
       "bytes. Files of nanoGPT say nothing about themselves and need this key" },
+    { ROW("tokenizer", VP_KEY_PATH, tokenizer), .group = "data",
+      .fallback = "(none)", .example = "models/gpt2",
+      .applies = is_causal_lm, .depends_on = "model_type",
+      .meaning = "folder or file of a tokenizer: text is encoded with it once, "
+      "into token files in .vpipe-cache beside the text; without it text is "
+      "read byte by byte; gpt2 and cpm only" },
     { ROW("valid_split", VP_KEY_TEXT, valid_split), .group = "data",
       .fallback = "(val, valid, validation or dev)", .example = "test",
       .meaning = "word in the names of the files that are held out for "

@@ -63,7 +63,38 @@ static enum vp_status refuse_tokens(const char *path, const char *name,
 struct walk {
     struct vp_text *text;
     bool replace;
+    struct vp_names *paths; /* NULL: the files are read */
 };
+
+static enum vp_status add_path(struct vp_names *paths, const char *path,
+                               struct vp_err *err)
+{
+    size_t capacity = 2 * paths->capacity + 16;
+    char *copy = strdup(path), **names = paths->name;
+
+    if (paths->n == paths->capacity && copy) {
+        names = realloc(paths->name, capacity * sizeof(*names));
+        if (names) {
+            paths->name = names;
+            paths->capacity = capacity;
+        }
+    }
+    if (!copy || !names) {
+        free(copy);
+        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
+    }
+    paths->name[paths->n++] = copy;
+    return VP_OK;
+}
+
+static enum vp_status take_file(const struct walk *walk, const char *path,
+                                int64_t expect, struct vp_err *err)
+{
+    if (!walk->paths)
+        return vp_text_append(walk->text, path, expect, walk->replace, err);
+    walk->text->n_files++;
+    return add_path(walk->paths, path, err);
+}
 
 static enum vp_status read_folder(const struct walk *walk, const char *path,
                                   struct vp_err *err);
@@ -82,8 +113,7 @@ static enum vp_status read_path(const struct walk *walk, const char *path,
     if (S_ISREG(info.st_mode)) {
         VP_TRY(refuse_tokens(path, name, beside, err));
         if (vp_text_has_extension(name, vp_text_extensions))
-            return vp_text_append(walk->text, path, (int64_t)info.st_size,
-                                  walk->replace, err);
+            return take_file(walk, path, (int64_t)info.st_size, err);
         vp_skipped_add(skipped, name);
         return VP_OK;
     }
@@ -142,7 +172,7 @@ static enum vp_status read_single(const struct walk *walk, const char *path,
     vp_names_release(&names);
     free(folder);
     VP_TRY(st);
-    return vp_text_append(walk->text, path, expect, walk->replace, err);
+    return take_file(walk, path, expect, err);
 }
 
 /* ---- The whole ---------------------------------------------------------- */
@@ -176,27 +206,43 @@ enum vp_status vp_text_read(const char *path, bool replace,
     return vp_text_read_key(path, replace, NULL, text, err);
 }
 
-enum vp_status vp_text_read_key(const char *path, bool replace,
-                                const char *json_key, struct vp_text *text,
+static enum vp_status walk_path(const struct walk *walk, const char *path,
                                 struct vp_err *err)
 {
-    struct walk walk = { text, replace };
     struct stat info;
 
-    *text = (struct vp_text){ .json_key = json_key };
     if (stat(path, &info) != 0)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: %s; set data_dir to a text file or a folder of "
                           "text files",
                           path, strerror(errno));
     if (S_ISREG(info.st_mode))
-        VP_TRY(read_single(&walk, path, (int64_t)info.st_size, err));
-    else if (S_ISDIR(info.st_mode))
-        VP_TRY(read_folder(&walk, path, err));
-    else
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: neither a file nor a folder; set data_dir to a "
-                          "text file or a folder of text files",
-                          path);
+        return read_single(walk, path, (int64_t)info.st_size, err);
+    if (S_ISDIR(info.st_mode))
+        return read_folder(walk, path, err);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: neither a file nor a folder; set data_dir to a "
+                      "text file or a folder of text files",
+                      path);
+}
+
+enum vp_status vp_text_read_key(const char *path, bool replace,
+                                const char *json_key, struct vp_text *text,
+                                struct vp_err *err)
+{
+    struct walk walk = { .text = text, .replace = replace };
+
+    *text = (struct vp_text){ .json_key = json_key };
+    VP_TRY(walk_path(&walk, path, err));
     return check_any(path, text, err);
+}
+
+enum vp_status vp_text_list(const char *path, struct vp_names *paths,
+                            struct vp_err *err)
+{
+    struct vp_text none = { .n_bytes = 1 }; /* not known to be empty */
+    struct walk walk = { .text = &none, .paths = paths };
+
+    VP_TRY(walk_path(&walk, path, err));
+    return check_any(path, &none, err);
 }

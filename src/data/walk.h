@@ -2,6 +2,7 @@
 #ifndef VP_DATA_WALK_H
 #define VP_DATA_WALK_H
 
+#include "data/names.h"
 #include "data/text_file.h"
 
 /* The extensions of the files that are taken from a folder, with a space
@@ -19,7 +20,11 @@ bool vp_text_has_extension(const char *name, const char *extensions);
  * text_file.h. Release with vp_text_release(), also after an error. */
 enum vp_status vp_text_read(const char *path, bool replace,
                             struct vp_text *text, struct vp_err *err);
-/* The same, with the key of texts in lines of JSON; NULL: "text". */
+/* Adds the paths of these files to `paths`, which the caller releases, also after
+ * an error. There is at least one. */
+enum vp_status vp_text_list(const char *path, struct vp_names *paths,
+                            struct vp_err *err);
+/* The same as vp_text_read(), with the key of texts in lines of JSON; NULL: "text". */
 enum vp_status vp_text_read_key(const char *path, bool replace,
                                 const char *json_key, struct vp_text *text,
                                 struct vp_err *err);

@@ -28,7 +28,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* EVAL_PART: batches of an evaluation between two looks at the clock. */
 enum { MAX_STREAM = 1 << 28, EVAL_PART = 64, MAX_WARNINGS = 32 };
@@ -653,6 +652,7 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
         .dims = run->dims,
         .missing = missing_of(run),
         .no_data = run->options->no_data,
+        .stop = run->options->stop,
         .notice = notice,
         .ctx = run,
     };

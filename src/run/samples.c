@@ -1,7 +1,14 @@
 #include "run/samples.h"
 
+#include "base/clock.h"
+#include "data/corpus/cache.h"
+
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
+
+/* Between two lines about text that is encoded. */
+#define ENCODING_NS INT64_C(10000000000)
 
 static enum vp_data_task data_task(enum vp_task task)
 {
@@ -85,18 +92,130 @@ static enum vp_status open_data(const struct vp_config *config,
     return st;
 }
 
+/* ---- Text that is encoded ----------------------------------------------- */
+
+struct encoding {
+    const struct vp_samples_config *plan;
+    int64_t said_ns; /* when the last line was printed */
+};
+
+/* A line every ten seconds. */
+static bool show_encoding(void *ctx, const struct vp_corpus_progress *progress)
+{
+    struct encoding *encoding = ctx;
+    const struct vp_samples_config *plan = encoding->plan;
+    int64_t now = vp_clock_ns();
+    char line[256];
+
+    if (now - encoding->said_ns >= ENCODING_NS) {
+        encoding->said_ns = now;
+        if (progress->n_bytes_all > 0)
+            snprintf(line, sizeof(line),
+                     "tokenizer: %.0f %% encoded, %lld tokens",
+                     100.0 * (double)progress->n_bytes /
+                         (double)progress->n_bytes_all,
+                     (long long)progress->n_tokens);
+        else
+            snprintf(line, sizeof(line),
+                     "tokenizer: waiting for another "
+                     "process that encodes the text");
+        plan->notice(plan->ctx, line);
+    }
+    return !plan->stop || !*plan->stop;
+}
+
+static int count_cores(void)
+{
+    cpu_set_t usable;
+
+    return sched_getaffinity(0, sizeof(usable), &usable) == 0
+               ? CPU_COUNT(&usable)
+               : 1;
+}
+
+static enum vp_status find_encoded(const struct vp_samples_config *plan,
+                                   const struct vp_tokenizer *tokenizer,
+                                   struct vp_corpus_cached *out,
+                                   struct vp_err *err)
+{
+    const struct vp_config *config = plan->config;
+    struct encoding encoding = { plan, vp_clock_ns() };
+    struct vp_corpus_cache_config cache = {
+        .data = config->data_dir,
+        .tokenizer = tokenizer,
+        .text_key = config->text_key,
+        .replace = config->replace_invalid_utf8,
+        .valid_split = config->valid_split,
+        .n_threads = count_cores(),
+        .progress = show_encoding,
+        .ctx = &encoding,
+    };
+    char line[512];
+
+    VP_TRY(vp_corpus_cache(&cache, out, err));
+    if (out->is_new)
+        snprintf(line, sizeof(line),
+                 "tokenizer: %lld documents encoded to %lld tokens, kept in "
+                 "%.300s",
+                 (long long)out->made.n_documents,
+                 (long long)out->made.n_tokens, out->folder);
+    else
+        snprintf(line, sizeof(line),
+                 "tokenizer: tokens of an earlier run in "
+                 "%.300s",
+                 out->folder);
+    plan->notice(plan->ctx, line);
+    return VP_OK;
+}
+
+/* Sets folder[0] to 0 if the text is read as it is, or the data is no text. */
+static enum vp_status encode_text(const struct vp_samples_config *plan,
+                                  struct vp_corpus_cached *out,
+                                  struct vp_err *err)
+{
+    const struct vp_config *config = plan->config;
+    struct vp_tokenizer *tokenizer;
+    enum vp_status st;
+
+    out->folder[0] = 0;
+    if (!config->tokenizer || config->synthetic_data ||
+        (config->data_format != VP_FORMAT_TEXT &&
+         (config->data_format != VP_FORMAT_AUTO ||
+          !vp_corpus_is_text(config->data_dir))))
+        return VP_OK;
+    VP_TRY(vp_tokenizer_open(config->tokenizer, &tokenizer, err));
+    st = find_encoded(plan, tokenizer, out, err);
+    vp_tokenizer_free(tokenizer);
+    return st;
+}
+
+/* Of token files that were made of the text. */
+static void use_encoded(const struct vp_corpus_cached *encoded,
+                        struct vp_data_config *data)
+{
+    if (encoded->folder[0] == 0)
+        return;
+    data->path = encoded->folder;
+    data->format = VP_FORMAT_LLMC;
+    data->valid_split = NULL; /* the names are ours */
+}
+
 static enum vp_status open_files(const struct vp_samples_config *plan,
                                  struct vp_samples *samples, struct vp_err *err)
 {
     struct vp_data_config train = data_config(plan, false);
     struct vp_data_config eval = data_config(plan, true);
     const struct vp_config *config = plan->config;
+    struct vp_corpus_cached encoded;
     int64_t vocab;
 
     if (plan->no_data ||
         (plan->missing && vp_config_find_data(config, NULL) != VP_OK))
         return stand_in(plan, samples, err);
     VP_TRY(vp_config_find_data(config, err));
+    VP_TRY(encode_text(plan, &encoded, err));
+    use_encoded(&encoded, &train);
+    use_encoded(&encoded, &eval);
     VP_TRY(open_data(config, &train, &samples->train, err));
     vocab = vp_data_info(samples->train)->vocab;
     if (vocab > config->sizes.vocab)

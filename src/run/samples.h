@@ -8,6 +8,8 @@
 #include "run/checkpoint.h"
 #include "run/missing.h"
 
+#include <signal.h>
+
 struct vp_samples_config {
     const struct vp_config *config;
     struct vp_world *world;     /* NULL: one process */
@@ -15,6 +17,7 @@ struct vp_samples_config {
     int n_dims;
     struct vp_missing *missing; /* NULL: data that is not here is refused */
     bool no_data;               /* stand-ins, also for data that is here */
+    const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
     vp_notice_fn notice;
     void *ctx;
 };

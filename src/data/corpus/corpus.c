@@ -12,6 +12,7 @@ struct work {
     const struct vp_corpus_config *config;
     struct vp_batch_encoder *encoder;
     struct vp_shard_writer *shards;
+    int path;                  /* that is read */
     enum vp_shard_split split; /* of the document that has begun */
     int64_t n_bytes_before;    /* of the files that are read */
     struct vp_corpus_progress progress;
@@ -28,11 +29,13 @@ int32_t vp_corpus_begin_of(const struct vp_tokenizer *tokenizer)
 /* ---- Documents to shards ------------------------------------------------ */
 
 /* Spreads the documents for evaluation evenly over all. */
-static enum vp_shard_split split_of(const struct vp_corpus_config *config,
-                                    int64_t document)
+static enum vp_shard_split split_of(const struct work *work)
 {
-    int64_t place = document % VP_CORPUS_PARTS;
+    const struct vp_corpus_config *config = work->config;
+    int64_t place = work->result.n_documents % VP_CORPUS_PARTS;
 
+    if (config->valid_paths && config->valid_paths[work->path])
+        return VP_SHARD_VALID;
     return (place + 1) * config->valid_parts / VP_CORPUS_PARTS >
                    place * config->valid_parts / VP_CORPUS_PARTS
                ? VP_SHARD_VALID
@@ -50,7 +53,7 @@ static enum vp_status add_ids(struct work *work, const int32_t *ids, int64_t n,
 
 static enum vp_status begin_document(struct work *work, struct vp_err *err)
 {
-    work->split = split_of(work->config, work->result.n_documents);
+    work->split = split_of(work);
     work->result.n_documents++;
     work->result.n_valid_documents += work->split == VP_SHARD_VALID;
     return add_ids(work, &work->config->begin, 1, err);
@@ -167,8 +170,8 @@ static enum vp_status check_result(const struct work *work, struct vp_err *err)
 
 static enum vp_status add_all(struct work *work, struct vp_err *err)
 {
-    for (int i = 0; i < work->config->n_paths; i++)
-        VP_TRY(add_file(work, work->config->paths[i], err));
+    for (work->path = 0; work->path < work->config->n_paths; work->path++)
+        VP_TRY(add_file(work, work->config->paths[work->path], err));
     return check_result(work, err);
 }
 

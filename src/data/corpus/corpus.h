@@ -31,7 +31,9 @@ struct vp_corpus_config {
     const char *folder; /* FOLDER/NAME_train_000000.bin, see corpus/shards.h */
     const char *name;
     int64_t shard_tokens; /* at most 2^31 - 1 */
-    int64_t valid_parts;  /* documents for evaluation, of VP_CORPUS_PARTS */
+    /* Path i is for evaluation as a whole; NULL: none is. */
+    const bool *valid_paths;
+    int64_t valid_parts; /* documents for evaluation, of VP_CORPUS_PARTS */
     /* Called now and then; false asks to stop. NULL: not called. */
     bool (*progress)(void *ctx, const struct vp_corpus_progress *progress);
     void *ctx;

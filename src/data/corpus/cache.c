@@ -1,0 +1,332 @@
+#include "data/corpus/cache.h"
+
+#include "data/data_detect.h"
+#include "data/names.h"
+#include "data/split_name.h"
+#include "data/walk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Part of every key: files that another version made are not used. */
+static const char version[] = "vpipe corpus 1";
+
+enum { KEY_BYTES = 16, HASH_CHUNK = 1 << 20, WAIT_NS = 50000000 };
+
+/* The files of the text, without those of other splits. */
+struct texts {
+    struct vp_names found;
+    const char **paths; /* into `found` */
+    bool *valid;
+    int n;
+};
+
+bool vp_corpus_is_text(const char *path)
+{
+    struct vp_data_config config = { .source = VP_DATA_FILES,
+                                     .task = VP_DATA_CAUSAL_LM,
+                                     .path = path };
+
+    return vp_data_detect(&config, &config, NULL) == VP_OK &&
+           config.format == VP_FORMAT_TEXT;
+}
+
+static enum vp_status fail_memory(const char *path, struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
+}
+
+static enum vp_status find_texts(const struct vp_corpus_cache_config *config,
+                                 struct texts *texts, struct vp_err *err)
+{
+    bool single;
+
+    VP_TRY(vp_text_list(config->data, &texts->found, err));
+    texts->paths = calloc(texts->found.n, sizeof(*texts->paths));
+    texts->valid = calloc(texts->found.n, sizeof(*texts->valid));
+    if (!texts->paths || !texts->valid)
+        return fail_memory(config->data, err);
+    single = texts->found.n == 1 &&
+             strcmp(texts->found.name[0], config->data) == 0;
+    for (size_t i = 0; i < texts->found.n; i++) {
+        const char *path = texts->found.name[i], *name = strrchr(path, '/');
+        enum vp_split_name split = VP_NAME_TRAIN;
+
+        if (!single)
+            split = vp_split_by_name(name ? name + 1 : path,
+                                     config->valid_split);
+        if (split == VP_NAME_OTHER)
+            continue;
+        texts->paths[texts->n] = path;
+        texts->valid[texts->n++] = split == VP_NAME_VALID;
+    }
+    if (texts->n > 0)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: all text files are by their names for tests; rename "
+                      "them, or set valid_split",
+                      config->data);
+}
+
+static void release_texts(struct texts *texts)
+{
+    vp_names_release(&texts->found);
+    free(texts->paths);
+    free(texts->valid);
+}
+
+/* ---- The key ------------------------------------------------------------ */
+
+static enum vp_status hash_file(struct vp_sha256 *sha, const char *path,
+                                bool valid, struct vp_err *err)
+{
+    unsigned char kind[2] = { vp_text_is_jsonl(path), valid };
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    unsigned char *bytes = malloc(HASH_CHUNK);
+    uint64_t n_bytes = 0;
+    ssize_t n = -1;
+
+    if (!bytes || fd < 0) {
+        enum vp_status st = fd < 0 ? vp_text_fail_errno(path, err)
+                                   : fail_memory(path, err);
+
+        if (fd >= 0)
+            close(fd);
+        free(bytes);
+        return st;
+    }
+    vp_sha256_update(sha, kind, sizeof(kind));
+    while ((n = read(fd, bytes, HASH_CHUNK)) > 0) {
+        vp_sha256_update(sha, bytes, (size_t)n);
+        n_bytes += (uint64_t)n;
+    }
+    vp_sha256_update(sha, &n_bytes, sizeof(n_bytes));
+    free(bytes);
+    if (n < 0) {
+        enum vp_status st = vp_text_fail_errno(path, err);
+
+        close(fd);
+        return st;
+    }
+    close(fd);
+    return VP_OK;
+}
+
+static enum vp_status make_key(const struct vp_corpus_cache_config *config,
+                               const struct texts *texts, int32_t begin,
+                               char out[2 * KEY_BYTES + 1], struct vp_err *err)
+{
+    const char *text_key = config->text_key ? config->text_key : "text";
+    unsigned char hash[VP_SHA256_BYTES], replace = config->replace;
+    struct vp_sha256 sha;
+
+    vp_sha256_init(&sha);
+    vp_sha256_update(&sha, version, sizeof(version));
+    vp_tokenizer_hash(config->tokenizer, hash);
+    vp_sha256_update(&sha, hash, sizeof(hash));
+    vp_sha256_update(&sha, &begin, sizeof(begin));
+    vp_sha256_update(&sha, text_key, strlen(text_key) + 1);
+    vp_sha256_update(&sha, &replace, 1);
+    for (int i = 0; i < texts->n; i++)
+        VP_TRY(hash_file(&sha, texts->paths[i], texts->valid[i], err));
+    vp_sha256_final(&sha, hash);
+    for (int i = 0; i < KEY_BYTES; i++)
+        snprintf(out + 2 * i, 3, "%02x", hash[i]);
+    return VP_OK;
+}
+
+/* ---- The folder --------------------------------------------------------- */
+
+/* True if the folder is there and can be written to. */
+static bool make_folder(const char *path)
+{
+    return (mkdir(path, 0777) == 0 || errno == EEXIST) &&
+           access(path, W_OK | X_OK) == 0;
+}
+
+static enum vp_status choose_place(const char *data, char out[PATH_MAX],
+                                   struct vp_err *err)
+{
+    const char *home = getenv("HOME"), *cache = getenv("XDG_CACHE_HOME");
+    const char *slash = strrchr(data, '/');
+    struct stat info;
+    int n;
+
+    if (stat(data, &info) == 0 && S_ISDIR(info.st_mode))
+        n = snprintf(out, PATH_MAX, "%s/%s", data, VP_CORPUS_CACHE_NAME);
+    else
+        n = snprintf(out, PATH_MAX, "%.*s%s",
+                     slash ? (int)(slash + 1 - data) : 0, data,
+                     VP_CORPUS_CACHE_NAME);
+    if (n < PATH_MAX - 64 && make_folder(out))
+        return VP_OK;
+    if (cache && cache[0] == '/') {
+        n = snprintf(out, PATH_MAX, "%s/vpipe", cache);
+    } else if (home && home[0] == '/') {
+        n = snprintf(out, PATH_MAX, "%s/.cache", home);
+        mkdir(out, 0777);
+        n = snprintf(out, PATH_MAX, "%s/.cache/vpipe", home);
+    } else {
+        n = PATH_MAX;
+    }
+    if (n < PATH_MAX - 64 && make_folder(out))
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_IO,
+                      "%s: no place for the token files: neither its folder "
+                      "nor ~/.cache can be written; change permissions, set "
+                      "XDG_CACHE_HOME, or make them with 'vpipe data gpt'",
+                      data);
+}
+
+static enum vp_status ask(const struct vp_corpus_cache_config *config,
+                          struct vp_err *err)
+{
+    static const struct vp_corpus_progress none;
+
+    if (!config->progress || config->progress(config->ctx, &none))
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INTERRUPTED,
+                      "%s: stopped by a signal before the text was encoded",
+                      config->data);
+}
+
+/* The lock ends with the process. */
+static enum vp_status lock_place(const struct vp_corpus_cache_config *config,
+                                 const char *place, int *fd_out,
+                                 struct vp_err *err)
+{
+    const struct timespec pause = { .tv_nsec = WAIT_NS };
+    int fd = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    enum vp_status st;
+
+    if (fd < 0)
+        return vp_err_write(err, place, errno);
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            st = vp_err_write(err, place, errno);
+        else
+            st = ask(config, err);
+        if (st != VP_OK) {
+            close(fd);
+            return st;
+        }
+        nanosleep(&pause, NULL);
+    }
+    *fd_out = fd;
+    return VP_OK;
+}
+
+/* What a killed process has left: a folder of files, and one in it. */
+static void remove_left(const char *folder)
+{
+    const char *const inner[] = { "/.text.partial", "" };
+    char path[PATH_MAX], file[PATH_MAX];
+
+    for (size_t i = 0; i < VP_COUNT_OF(inner); i++) {
+        struct vp_names names = { 0 };
+
+        snprintf(path, sizeof(path), "%.*s%s", PATH_MAX - 32, folder, inner[i]);
+        if (vp_names_read(path, &names, NULL) == VP_OK)
+            for (size_t k = 0; k < names.n; k++)
+                if (snprintf(file, sizeof(file), "%s/%s", path, names.name[k]) <
+                    (int)sizeof(file))
+                    unlink(file);
+        vp_names_release(&names);
+        rmdir(path);
+    }
+}
+
+/* ---- The whole ---------------------------------------------------------- */
+
+/* The lock is held. */
+static enum vp_status make(const struct vp_corpus_cache_config *config,
+                           const struct texts *texts, int32_t begin,
+                           const char *key, struct vp_corpus_cached *out,
+                           struct vp_err *err)
+{
+    struct vp_corpus_config corpus = {
+        .tokenizer = config->tokenizer,
+        .paths = texts->paths,
+        .valid_paths = texts->valid,
+        .n_paths = texts->n,
+        .text_key = config->text_key,
+        .replace = config->replace,
+        .begin = begin,
+        .n_threads = config->n_threads,
+        .name = "text",
+        .shard_tokens = VP_CORPUS_SHARD_TOKENS,
+        .progress = config->progress,
+        .ctx = config->ctx,
+    };
+    char work[PATH_MAX], again[2 * KEY_BYTES + 1];
+    enum vp_status st;
+
+    if (access(out->folder, F_OK) == 0)
+        return VP_OK;
+    if (snprintf(work, sizeof(work), "%s.partial", out->folder) >=
+        (int)sizeof(work))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: the path is too long; move the text",
+                          config->data);
+    remove_left(work);
+    corpus.folder = work;
+    VP_TRY(vp_corpus_write(&corpus, &out->made, err));
+    st = make_key(config, texts, begin, again, err);
+    if (st == VP_OK && strcmp(key, again) != 0)
+        st = vp_err_set(err, VP_ERR_INVALID,
+                        "%s: changed while it was read; start again",
+                        config->data);
+    if (st == VP_OK && rename(work, out->folder) != 0)
+        st = vp_err_write(err, out->folder, errno);
+    if (st != VP_OK)
+        remove_left(work);
+    out->is_new = st == VP_OK;
+    return st;
+}
+
+static enum vp_status find_or_make(const struct vp_corpus_cache_config *config,
+                                   const struct texts *texts,
+                                   struct vp_corpus_cached *out,
+                                   struct vp_err *err)
+{
+    int32_t begin = vp_corpus_begin_of(config->tokenizer);
+    char key[2 * KEY_BYTES + 1], place[PATH_MAX];
+    enum vp_status st;
+    int lock = -1;
+
+    if (begin < 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "the tokenizer has no token that begins or ends a "
+                          "text, so documents cannot be told apart; set "
+                          "tokenizer to another one");
+    VP_TRY(choose_place(config->data, place, err));
+    VP_TRY(make_key(config, texts, begin, key, err));
+    snprintf(out->folder, sizeof(out->folder), "%.*s/%s", PATH_MAX - 64, place,
+             key);
+    if (access(out->folder, F_OK) == 0)
+        return VP_OK;
+    VP_TRY(lock_place(config, place, &lock, err));
+    st = make(config, texts, begin, key, out, err);
+    close(lock);
+    return st;
+}
+
+enum vp_status vp_corpus_cache(const struct vp_corpus_cache_config *config,
+                               struct vp_corpus_cached *out, struct vp_err *err)
+{
+    struct texts texts = { .n = 0 };
+    enum vp_status st = find_texts(config, &texts, err);
+
+    *out = (struct vp_corpus_cached){ .is_new = false };
+    if (st == VP_OK)
+        st = find_or_make(config, &texts, out, err);
+    release_texts(&texts);
+    return st;
+}

@@ -1,0 +1,43 @@
+/* Text that was encoded before: token files in a folder beside the text, by the
+ * content of the text and of the tokenizer. */
+#ifndef VP_DATA_CORPUS_CACHE_H
+#define VP_DATA_CORPUS_CACHE_H
+
+#include "data/corpus/corpus.h"
+
+#include <limits.h>
+
+/* In the folder of the text; where that cannot be written: vpipe in
+ * $XDG_CACHE_HOME or in ~/.cache. */
+#define VP_CORPUS_CACHE_NAME ".vpipe-cache"
+
+struct vp_corpus_cache_config {
+    const char *data; /* a text file, or a folder of them, see walk.h */
+    const struct vp_tokenizer *tokenizer;
+    const char *text_key;    /* of texts in lines of JSON; NULL: "text" */
+    bool replace;            /* see corpus/documents.h */
+    const char *valid_split; /* word in names of files for evaluation; NULL: see
+                                split_name.h */
+    int n_threads;
+    /* Called now and then, also while another process makes the files; false
+     * asks to stop. NULL: not called. */
+    bool (*progress)(void *ctx, const struct vp_corpus_progress *progress);
+    void *ctx;
+};
+
+struct vp_corpus_cached {
+    char folder[PATH_MAX];        /* of token files of llm.c */
+    bool is_new;                  /* it was made by this call */
+    struct vp_corpus_result made; /* if is_new */
+};
+
+/* Finds the token files, or makes them. One process at a time makes some; a
+ * folder appears when it is complete. All of the text is read in both cases. */
+enum vp_status vp_corpus_cache(const struct vp_corpus_cache_config *config,
+                               struct vp_corpus_cached *out,
+                               struct vp_err *err);
+/* True if `path` holds text and no files of another format, by names and first
+ * bytes. */
+bool vp_corpus_is_text(const char *path);
+
+#endif
