@@ -126,9 +126,9 @@ static void test_literal_ids(void **state)
 {
     static const uint32_t train[] = { 0, 65, 346, 0, 65, 0, 66 };
     static const uint32_t begin[] = { 0, 65, 346, 0 }, end[] = { 65, 0, 66 };
-    char one[512], two[512];
+    char one[512] = "", two[512] = "";
     const char *paths[] = { one, two };
-    char to[512];
+    char to[512] = "";
     struct vp_corpus_config config = config_of(paths, 2, to);
     struct vp_corpus_result result;
 
@@ -158,7 +158,7 @@ static void test_literal_ids(void **state)
 
 static void test_special_tokens_are_letters(void **state)
 {
-    char from[512], to[512];
+    char from[512] = "", to[512] = "";
     const char *paths[] = { from };
     struct vp_corpus_config config = config_of(paths, 1, to);
     struct vp_ids ids = { .n = 0 };
@@ -213,22 +213,22 @@ static void encode_whole(const char *path, struct vp_ids *ids)
     free(bytes);
 }
 
-/* 9 MB, so that the text is read in several blocks. */
+/* 5 MB, so that the text is read in several blocks. */
 static void test_threads_change_nothing(void **state)
 {
     struct vp_ids whole = { .n = 0 }, ids;
-    char from[512], to[512], path[600];
+    char from[512] = "", to[512] = "", path[600];
     const char *paths[] = { from };
     struct vp_corpus_config config = config_of(paths, 1, to);
     struct vp_corpus_result result;
 
     (void)state;
-    write_words("words", 9 << 20);
+    write_words("words", 5 << 20);
     snprintf(from, sizeof(from), "%s/words", folder);
     vp_ids_reserve(&whole, 1);
     whole.at[whole.n++] = 0;
     encode_whole(from, &whole);
-    config.shard_tokens = 1000003;
+    config.shard_tokens = 500009;
     for (int n_threads = 1; n_threads <= 3; n_threads += 2) {
         config.n_threads = n_threads;
         snprintf(to, sizeof(to), "%s/out%d", folder, n_threads);
@@ -255,7 +255,7 @@ static void test_compressed_files(void **state)
         { TEXTS "lines.jsonl", TEXTS "lines.jsonl.gz",
           TEXTS "lines.ndjson.zst" },
     };
-    char to[512], path[600];
+    char to[512] = "", path[600];
 
     (void)state;
     for (int row = 0; row < 2; row++) {
@@ -283,7 +283,7 @@ static void test_compressed_files(void **state)
 static void test_share_for_evaluation(void **state)
 {
     static const uint32_t valid[] = { 0, 'j' - 'a' + 65, 0, 't' - 'a' + 65 };
-    char text[1024] = "", from[512], to[512];
+    char text[1024] = "", from[512] = "", to[512] = "";
     const char *paths[] = { from };
     struct vp_corpus_config config = config_of(paths, 1, to);
     struct vp_corpus_result result;
@@ -312,7 +312,7 @@ static void test_share_for_evaluation(void **state)
 static void refuse(const char *name, const void *bytes, size_t n,
                    int64_t valid_parts, const char *want)
 {
-    char from[512], to[512];
+    char from[512] = "", to[512] = "";
     const char *paths[] = { from }, *got;
     struct vp_corpus_config config = config_of(paths, 1, to);
     struct vp_corpus_result result;
@@ -400,7 +400,7 @@ static void test_invalid_bytes_are_replaced(void **state)
     static const char text[] = "a\xFF"
                                "b\xC3";
     struct vp_ids whole = { .n = 0 };
-    char from[512], to[512];
+    char from[512] = "", to[512] = "";
     const char *paths[] = { from };
     struct vp_corpus_config config = config_of(paths, 1, to);
 
@@ -433,7 +433,7 @@ static bool stop_at_once(void *ctx, const struct vp_corpus_progress *progress)
 /* In a new folder, and in one that holds another file. */
 static void test_stopped(void **state)
 {
-    char from[512], to[512];
+    char from[512] = "", to[512] = "";
     const char *paths[] = { from };
     struct vp_corpus_config config = config_of(paths, 1, to);
     struct vp_corpus_result result;
@@ -441,7 +441,7 @@ static void test_stopped(void **state)
     int n_calls = 0;
 
     (void)state;
-    write_words("words", 9 << 20);
+    write_words("words", 5 << 20);
     snprintf(from, sizeof(from), "%s/words", folder);
     snprintf(to, sizeof(to), "%s/out", folder);
     config.shard_tokens = 100000;
@@ -461,7 +461,7 @@ static void test_stopped(void **state)
 /* What a killed process has left is removed; what another one writes is not. */
 static void test_work_of_others(void **state)
 {
-    char from[512], to[512], want[1200];
+    char from[512] = "", to[512] = "", want[1200];
     const char *paths[] = { from };
     struct vp_corpus_config config = config_of(paths, 1, to);
     struct vp_corpus_result result;
@@ -528,7 +528,7 @@ static void assert_text(const char *cached, const char *name,
 static void test_cache(void **state)
 {
     static const uint32_t train[] = { 0, 65, 0, 66 }, valid[] = { 0, 67 };
-    char data[512], place[600];
+    char data[512] = "", place[600];
     struct vp_corpus_cache_config config = cache_of(data);
     struct vp_corpus_cached first, cached;
 
@@ -571,7 +571,7 @@ static void test_cache(void **state)
 static void test_cache_of_one_file(void **state)
 {
     static const uint32_t want[] = { 0, 65 };
-    char data[512], place[600];
+    char data[512] = "", place[600];
     struct vp_corpus_cache_config config = cache_of(data);
     struct vp_corpus_cached cached;
 
@@ -594,7 +594,7 @@ static bool stop_now(void *ctx, const struct vp_corpus_progress *progress)
 /* Stopped while it waits for another process, and while it encodes. */
 static void test_cache_is_stopped(void **state)
 {
-    char data[512], place[600], left[PATH_MAX + 64];
+    char data[512] = "", place[600], left[PATH_MAX + 64];
     struct vp_corpus_cache_config config = cache_of(data);
     struct vp_corpus_cached cached;
     struct vp_err err = { .text = "" };
