@@ -1,6 +1,6 @@
 /* The check of UTF-8: literal sequences, the examples of the Unicode Standard,
  * every pair and triple of bytes, random bytes, chunks. */
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 #include "base/rng.h"
 #include "base/status.h"

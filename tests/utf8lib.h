@@ -1,9 +1,9 @@
 /* A slow decoder of UTF-8 to compare with: it decodes to code points and asks
- * whether they are legal, where src/data/utf8.c looks at ranges of bytes. */
+ * whether they are legal, where src/base/utf8.c looks at ranges of bytes. */
 #ifndef VP_TESTS_UTF8LIB_H
 #define VP_TESTS_UTF8LIB_H
 
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 #include <string.h>
 

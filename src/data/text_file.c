@@ -1,9 +1,9 @@
 #include "data/text_file.h"
 
+#include "base/utf8.h"
 #include "data/byte_stream.h"
 #include "data/foreign.h"
 #include "data/jsonl.h"
-#include "data/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>

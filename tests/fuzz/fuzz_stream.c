@@ -1,7 +1,7 @@
 /* libFuzzer: any bytes as compressed text, and as a line of JSON. */
+#include "base/utf8.h"
 #include "data/byte_stream.h"
 #include "data/jsonl.h"
-#include "data/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

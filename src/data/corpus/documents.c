@@ -1,10 +1,10 @@
 #include "data/corpus/documents.h"
 
+#include "base/utf8.h"
 #include "data/byte_stream.h"
 #include "data/foreign.h"
 #include "data/jsonl.h"
 #include "data/text_file.h"
-#include "data/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Checks UTF-8 as the Unicode Standard 15.0 defines it (table 3-7): no overlong
  * forms, no surrogates, nothing above U+10FFFF. A NUL byte is a fault as well:
  * it is valid UTF-8, but files that hold one are not text. */
-#ifndef VP_DATA_UTF8_H
-#define VP_DATA_UTF8_H
+#ifndef VP_BASE_UTF8_H
+#define VP_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
