@@ -4,6 +4,7 @@
  * time is that of the whole process, so it holds the reader and the conductor,
  * and what a rank spends on falling asleep and waking up. */
 #include "bench.h"
+#include "no_work.h"
 
 #include "base/clock.h"
 
@@ -19,31 +20,6 @@ static enum vp_status no_launch(struct vp_exe *exe, enum vp_list list,
     (void)list;
     (void)launch;
     (void)stream;
-    return VP_OK;
-}
-
-static enum vp_status no_sums(struct vp_backend *backend,
-                              struct vp_stream *stream,
-                              const struct vp_optim_tensor *tensors,
-                              int n_tensors, const float *data,
-                              double *sums_out)
-{
-    (void)backend;
-    (void)stream;
-    (void)tensors;
-    (void)data;
-    for (int i = 0; i < n_tensors; i++)
-        sums_out[i] = 0.0;
-    return VP_OK;
-}
-
-static enum vp_status no_update(struct vp_backend *backend,
-                                struct vp_stream *stream,
-                                const struct vp_optim_step *step)
-{
-    (void)backend;
-    (void)stream;
-    (void)step;
     return VP_OK;
 }
 
@@ -98,8 +74,8 @@ static void measure(struct bench *bench, const char *name, int n_mb)
     struct lab *lab;
 
     empty.launch = no_launch;
-    empty.sum_squares = no_sums;
-    empty.update = no_update;
+    empty.sum_squares = no_work_sum_squares;
+    empty.update = no_work_update;
     lab_cut_evenly(&size, N_STAGES, partition);
     lab = lab_open(&spec);
     lab_run(lab, N_MB);

@@ -1,5 +1,7 @@
 #include "sleeper.h"
 
+#include "no_work.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
@@ -78,31 +80,6 @@ static enum vp_status launch(struct vp_exe *exe, enum vp_list list,
     return VP_OK;
 }
 
-static enum vp_status sum_squares(struct vp_backend *backend,
-                                  struct vp_stream *stream,
-                                  const struct vp_optim_tensor *tensors,
-                                  int n_tensors, const float *data,
-                                  double *sums_out)
-{
-    (void)backend;
-    (void)stream;
-    (void)tensors;
-    (void)data;
-    for (int i = 0; i < n_tensors; i++)
-        sums_out[i] = 0.0;
-    return VP_OK;
-}
-
-static enum vp_status update(struct vp_backend *backend,
-                             struct vp_stream *stream,
-                             const struct vp_optim_step *step)
-{
-    (void)backend;
-    (void)stream;
-    (void)step;
-    return VP_OK;
-}
-
 const struct vp_backend_ops *sleeper_open(double us_per_gflop)
 {
     static struct vp_backend_ops ops;
@@ -111,8 +88,8 @@ const struct vp_backend_ops *sleeper_open(double us_per_gflop)
     ops.compile = compile;
     ops.exe_free = exe_free;
     ops.launch = launch;
-    ops.sum_squares = sum_squares;
-    ops.update = update;
+    ops.sum_squares = no_work_sum_squares;
+    ops.update = no_work_update;
     table.ns_per_flop = us_per_gflop * 1e-6;
     return &ops;
 }
