@@ -148,6 +148,40 @@ static inline void assert_same_batch(const struct vp_data_config *config,
     }
 }
 
+/* Data that is opened anew gives the batches of data that was read from the start:
+ * every `step`-th of the first `n`. */
+static inline void check_resuming(const struct vp_data_config *config,
+                                  uint64_t n, uint64_t step)
+{
+    struct vp_data *data = open_data(config);
+    struct vp_batch *batch = make_batch(data), *again = make_batch(data);
+
+    for (uint64_t m = 0; m < n; m += step) {
+        struct vp_data *resumed = open_data(config);
+
+        fill(data, m, batch);
+        fill(resumed, m, again);
+        assert_same_batch(config, batch, again);
+        vp_data_close(resumed);
+    }
+    vp_batch_free(batch);
+    vp_batch_free(again);
+    vp_data_close(data);
+}
+
+/* The data is refused with a line that contains `want`. */
+static inline void assert_line(const struct vp_data_config *config,
+                               const char *want)
+{
+    struct vp_data *data = NULL;
+    struct vp_err err = { .text = "" };
+
+    if (vp_data_open(config, &data, &err) == VP_OK)
+        fail_msg("taken, and not: %s", want);
+    if (!strstr(err.text, want))
+        fail_msg("\"%s\" is not in \"%s\"", want, err.text);
+}
+
 static inline double entropy_of(const double *count, int64_t n)
 {
     double total = 0, sum = 0;

@@ -145,21 +145,9 @@ static void no_batch_exceeds_its_bucket(void **state)
 static void resuming_repeats_batches(void **state)
 {
     struct vp_data_config config = config_of(GOLDEN "mmap");
-    struct vp_data *data = open_data(&config);
-    struct vp_batch *batch = make_batch(data), *again = make_batch(data);
 
     (void)state;
-    for (uint64_t m = 0; m < 90; m += 11) {
-        struct vp_data *resumed = open_data(&config);
-
-        fill(data, m, batch);
-        fill(resumed, m, again);
-        assert_same_batch(&config, batch, again);
-        vp_data_close(resumed);
-    }
-    vp_batch_free(batch);
-    vp_batch_free(again);
-    vp_data_close(data);
+    check_resuming(&config, 90, 11);
 }
 
 /* ---- Names -------------------------------------------------------------- */
@@ -196,17 +184,6 @@ static void copy_split(const char *from, const char *to, const char *a,
             copy_golden(source, target);
         }
     }
-}
-
-static void assert_line(const struct vp_data_config *config, const char *want)
-{
-    struct vp_data *data = NULL;
-    struct vp_err err = { .text = "" };
-
-    if (vp_data_open(config, &data, &err) == VP_OK)
-        fail_msg("taken, and not: %s", want);
-    if (!strstr(err.text, want))
-        fail_msg("\"%s\" is not in \"%s\"", want, err.text);
 }
 
 static void languages_are_found(void **state)

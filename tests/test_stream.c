@@ -98,8 +98,8 @@ static void folders_hold_all_of_them(void **state)
     vp_text_release(&text);
 }
 
-static void assert_line(const char *path, const char *key, bool replace,
-                        const char *want)
+static void assert_text_line(const char *path, const char *key, bool replace,
+                             const char *want)
 {
     struct vp_text text;
     struct vp_err err = { .text = "" };
@@ -114,11 +114,13 @@ static void assert_line(const char *path, const char *key, bool replace,
 static void large_windows_are_refused(void **state)
 {
     (void)state;
-    assert_line(GOLDEN "wide.txt.zst", NULL, false, "wide.txt.zst: offset ");
-    assert_line(GOLDEN "wide.txt.zst", NULL, true,
-                ": not as zstd writes it, or with a window above 128 MiB ("
-                "Frame requires too much memory for decoding); compress the "
-                "text anew");
+    assert_text_line(GOLDEN "wide.txt.zst", NULL, false,
+                     "wide.txt.zst: offset ");
+    assert_text_line(
+        GOLDEN "wide.txt.zst", NULL, true,
+        ": not as zstd writes it, or with a window above 128 MiB ("
+        "Frame requires too much memory for decoding); compress the "
+        "text anew");
 }
 
 static void mistakes_in_json_are_explained(void **state)
@@ -157,7 +159,7 @@ static void mistakes_in_json_are_explained(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
         write_text("x.jsonl", cases[i].text);
-        assert_line(at("x.jsonl"), NULL, false, cases[i].want);
+        assert_text_line(at("x.jsonl"), NULL, false, cases[i].want);
     }
 }
 
@@ -187,8 +189,8 @@ static void deep_json_is_refused(void **state)
         strncat(line, "[", 2);
     strncat(line, "\n", 2);
     write_text("x.jsonl", line);
-    assert_line(at("x.jsonl"), NULL, false,
-                "too many arrays and objects in each other");
+    assert_text_line(at("x.jsonl"), NULL, false,
+                     "too many arrays and objects in each other");
 }
 
 /* ---- Damaged files ------------------------------------------------------ */
@@ -248,11 +250,11 @@ static void rest_behind_is_refused(void **state)
     (void)state;
     memcpy(bytes + n, "rest", 4);
     write_file("x.gz", bytes, n + 4);
-    assert_line(at("x.gz"), NULL, false, ": not as gzip writes it");
+    assert_text_line(at("x.gz"), NULL, false, ": not as gzip writes it");
     n = slurp(GOLDEN "plain.txt.zst", bytes, sizeof(bytes));
     memcpy(bytes + n, "rest", 4);
     write_file("x.zst", bytes, n + 4);
-    assert_line(at("x.zst"), NULL, false, ": not as zstd writes it");
+    assert_text_line(at("x.zst"), NULL, false, ": not as zstd writes it");
 }
 
 /* A stream keeps nothing: what it reads goes to the caller alone. */

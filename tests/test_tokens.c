@@ -134,21 +134,9 @@ static void batches_are_what_python_wrote(void **state)
 static void resuming_repeats_batches(void **state)
 {
     struct vp_data_config config = config_of(GOLDEN "llmc");
-    struct vp_data *data = open_data(&config);
-    struct vp_batch *batch = make_batch(data), *again = make_batch(data);
 
     (void)state;
-    for (uint64_t m = 0; m < 60; m += 7) {
-        struct vp_data *resumed = open_data(&config);
-
-        fill(data, m, batch);
-        fill(resumed, m, again);
-        assert_same_batch(&config, batch, again);
-        vp_data_close(resumed);
-    }
-    vp_batch_free(batch);
-    vp_batch_free(again);
-    vp_data_close(data);
+    check_resuming(&config, 60, 7);
 }
 
 static void ids_of_every_width_are_read(void **state)
@@ -384,17 +372,6 @@ static void damaged_indexes_are_refused(void **state)
 }
 
 /* ---- What is refused, and how ------------------------------------------- */
-
-static void assert_line(const struct vp_data_config *config, const char *want)
-{
-    struct vp_data *data = NULL;
-    struct vp_err err = { .text = "" };
-
-    if (vp_data_open(config, &data, &err) == VP_OK)
-        fail_msg("taken, and not: %s", want);
-    if (!strstr(err.text, want))
-        fail_msg("\"%s\" is not in \"%s\"", want, err.text);
-}
 
 static void copy_golden(const char *from, const char *to)
 {
