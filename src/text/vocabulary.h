@@ -22,7 +22,7 @@ struct vp_token {
 struct vp_vocabulary {
     struct vp_token *tokens; /* n, by id */
     int n;                   /* the largest id + 1 */
-    int n_tokens;            /* of which so many have a token */
+    int n_tokens;            /* ids that have a token */
     int capacity;
     uint32_t *slots; /* hash table of id + 1; 0: empty */
     uint32_t n_slots;
