@@ -88,12 +88,14 @@ static void literal_sequences_are_judged(void **state)
     for (size_t i = 0; i < VP_COUNT_OF(valid); i++) {
         const unsigned char *bytes = (const unsigned char *)valid[i].bytes;
 
-        if (vp_utf8_check(bytes, valid[i].n, &fault) != valid[i].n)
+        if (vp_utf8_check(VP_UTF8_TEXT, bytes, valid[i].n, &fault) !=
+            valid[i].n)
             fail_msg("refused: %s", valid[i].name);
     }
     for (size_t i = 0; i < VP_COUNT_OF(invalid); i++) {
         const unsigned char *bytes = (const unsigned char *)invalid[i].bytes;
-        size_t n_good = vp_utf8_check(bytes, invalid[i].n, &fault);
+        size_t n_good = vp_utf8_check(VP_UTF8_TEXT, bytes, invalid[i].n,
+                                      &fault);
 
         if (n_good != invalid[i].n_good ||
             fault.n_bytes != invalid[i].n_fault || fault.cut != invalid[i].cut)
@@ -136,14 +138,16 @@ static void faults_become_u_fffd(void **state)
         int64_t n_faults = 0;
 
         assert_int_equal(
-            vp_utf8_replace((const unsigned char *)replaced[i].bytes, n, NULL,
+            vp_utf8_replace(VP_UTF8_TEXT,
+                            (const unsigned char *)replaced[i].bytes, n, NULL,
                             &n_faults),
             replaced[i].n_want);
         assert_int_equal(n_faults, replaced[i].n_faults);
         /* In place: the bytes stand at the end of the room. */
         memcpy(out + growth, replaced[i].bytes, n);
-        assert_int_equal(vp_utf8_replace(out + growth, n, out, &n_faults),
-                         replaced[i].n_want);
+        assert_int_equal(
+            vp_utf8_replace(VP_UTF8_TEXT, out + growth, n, out, &n_faults),
+            replaced[i].n_want);
         assert_int_equal(n_faults, 2 * replaced[i].n_faults);
         assert_memory_equal(out, replaced[i].want, replaced[i].n_want);
     }
@@ -154,7 +158,7 @@ static void faults_become_u_fffd(void **state)
 static void compare(const unsigned char *bytes, size_t n)
 {
     struct vp_utf8_fault got = { 0, false }, want = { 0, false };
-    size_t n_good = vp_utf8_check(bytes, n, &got);
+    size_t n_good = vp_utf8_check(VP_UTF8_TEXT, bytes, n, &got);
 
     if (n_good != slow_check(bytes, n, &want) || got.n_bytes != want.n_bytes ||
         got.cut != want.cut)
@@ -220,7 +224,8 @@ static void random_bytes_agree_with_the_slow_decoder(void **state)
         }
         compare(bytes, n);
         n_out = slow_replace(bytes, n, want, &n_want);
-        assert_int_equal(vp_utf8_replace(bytes, n, got, &n_got), n_out);
+        assert_int_equal(vp_utf8_replace(VP_UTF8_TEXT, bytes, n, got, &n_got),
+                         n_out);
         assert_int_equal(n_got, n_want);
         assert_memory_equal(got, want, n_out);
         assert_true(n_out >= n && n_out <= 3 * n);
@@ -239,7 +244,8 @@ static size_t check_in_chunks(const unsigned char *bytes, size_t n,
 
     while (seen < n) {
         seen = seen + chunk < n ? seen + chunk : n;
-        checked += vp_utf8_check(bytes + checked, seen - checked, fault);
+        checked += vp_utf8_check(VP_UTF8_TEXT, bytes + checked, seen - checked,
+                                 fault);
         if (checked < seen && !(fault->cut && seen < n))
             return checked;
     }
@@ -265,13 +271,15 @@ static void chunks_may_end_anywhere(void **state)
 
             memcpy(bytes, text, sizeof(text) - 1);
             bytes[i] = 0xE2;
-            n_good = vp_utf8_check(bytes, sizeof(text) - 1, &whole);
+            n_good = vp_utf8_check(VP_UTF8_TEXT, bytes, sizeof(text) - 1,
+                                   &whole);
             assert_int_equal(
                 check_in_chunks(bytes, sizeof(text) - 1, chunk, &parts),
                 n_good);
             if (n_good < sizeof(text) - 1)
                 assert_int_equal(parts.n_bytes, whole.n_bytes);
-            n_good = vp_utf8_check((const unsigned char *)text, i, &whole);
+            n_good = vp_utf8_check(VP_UTF8_TEXT, (const unsigned char *)text, i,
+                                   &whole);
             assert_int_equal(
                 check_in_chunks((const unsigned char *)text, i, chunk, &parts),
                 n_good);
@@ -279,9 +287,32 @@ static void chunks_may_end_anywhere(void **state)
     }
 }
 
+/* Wherever it stands: a word of eight bytes is looked at as one. */
+static void nul_is_a_fault_of_text_only(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 20; i++) {
+        unsigned char bytes[20], out[60];
+        struct vp_utf8_fault fault;
+        int64_t n_faults = 0;
+
+        memset(bytes, 'a', sizeof(bytes));
+        bytes[i] = '\0';
+        assert_int_equal(vp_utf8_check(VP_UTF8_TEXT, bytes, 20, &fault), i);
+        assert_int_equal(fault.n_bytes, 1);
+        assert_true(vp_utf8_is_valid(VP_UTF8_ANY, bytes, 20));
+        assert_int_equal(
+            vp_utf8_replace(VP_UTF8_ANY, bytes, 20, out, &n_faults), 20);
+        assert_int_equal(n_faults, 0);
+        bytes[i] = 0x80;
+        assert_int_equal(vp_utf8_check(VP_UTF8_ANY, bytes, 20, &fault), i);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nul_is_a_fault_of_text_only),
         cmocka_unit_test(literal_sequences_are_judged),
         cmocka_unit_test(faults_become_u_fffd),
         cmocka_unit_test(every_start_agrees_with_the_slow_decoder),

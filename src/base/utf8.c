@@ -9,10 +9,11 @@ struct form {
     unsigned char low, high;
 };
 
-static struct form form_of(unsigned char first)
+/* `least`: the first byte that is text. */
+static struct form form_of(unsigned char first, unsigned char least)
 {
-    if (first < 0xC2) /* NUL, continuation bytes, overlong forms of ASCII */
-        return (struct form){ first > 0 && first < 0x80, 0, 0 };
+    if (first < 0xC2) /* ASCII, continuation bytes, overlong forms of ASCII */
+        return (struct form){ first >= least && first < 0x80, 0, 0 };
     if (first < 0xE0)
         return (struct form){ 2, 0x80, 0xBF };
     if (first < 0xF0)
@@ -27,9 +28,10 @@ static struct form form_of(unsigned char first)
 /* Returns the length of the character at `bytes`, n >= 1, or 0 and describes
  * the fault. */
 static size_t take_character(const unsigned char *bytes, size_t n,
+                             unsigned char least,
                              struct vp_utf8_fault *fault_out)
 {
-    struct form form = form_of(bytes[0]);
+    struct form form = form_of(bytes[0], least);
     size_t k = 1;
 
     if (form.n_bytes > 1 && n > 1 && bytes[1] >= form.low &&
@@ -45,12 +47,14 @@ static size_t take_character(const unsigned char *bytes, size_t n,
     return 0;
 }
 
-/* Returns the first position from `i` on whose byte is not 01 to 7F. Eight
- * bytes at a time: subtracting 1 from each byte sets the top bit of a zero byte,
- * and other bytes borrow nothing from each other. */
-static size_t skip_ascii(const unsigned char *bytes, size_t i, size_t n)
+/* Returns the first position from `i` on whose byte is not `least` to 7F; `least`
+ * is 0 or 1. Eight bytes at a time: subtracting 1 from each byte sets the top bit
+ * of a zero byte, and other bytes borrow nothing from each other. */
+static size_t skip_ascii(const unsigned char *bytes, size_t i, size_t n,
+                         unsigned char least)
 {
-    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    const uint64_t each = UINT64_C(0x0101010101010101), tops = each << 7;
+    const uint64_t ones = each * least;
     uint64_t word;
 
     for (; n - i >= sizeof(word); i += sizeof(word)) {
@@ -58,36 +62,45 @@ static size_t skip_ascii(const unsigned char *bytes, size_t i, size_t n)
         if (((word - ones) | word) & tops)
             break;
     }
-    while (i < n && bytes[i] > 0 && bytes[i] < 0x80)
+    while (i < n && bytes[i] >= least && bytes[i] < 0x80)
         i++;
     return i;
 }
 
-size_t vp_utf8_check(const unsigned char *bytes, size_t n,
-                     struct vp_utf8_fault *fault_out)
+size_t vp_utf8_check(enum vp_utf8_rule rule, const unsigned char *bytes,
+                     size_t n, struct vp_utf8_fault *fault_out)
 {
-    size_t i = skip_ascii(bytes, 0, n);
+    const unsigned char least = rule == VP_UTF8_TEXT;
+    size_t i = skip_ascii(bytes, 0, n, least);
 
     while (i < n) {
-        size_t k = take_character(bytes + i, n - i, fault_out);
+        size_t k = take_character(bytes + i, n - i, least, fault_out);
 
         if (k == 0)
             return i;
         i += k;
         if (i < n && bytes[i] < 0x80)
-            i = skip_ascii(bytes, i, n);
+            i = skip_ascii(bytes, i, n, least);
     }
     return n;
 }
 
-size_t vp_utf8_replace(const unsigned char *bytes, size_t n, unsigned char *out,
-                       int64_t *n_faults)
+bool vp_utf8_is_valid(enum vp_utf8_rule rule, const unsigned char *bytes,
+                      size_t n)
+{
+    struct vp_utf8_fault ignored;
+
+    return vp_utf8_check(rule, bytes, n, &ignored) == n;
+}
+
+size_t vp_utf8_replace(enum vp_utf8_rule rule, const unsigned char *bytes,
+                       size_t n, unsigned char *out, int64_t *n_faults)
 {
     size_t i = 0, n_out = 0;
 
     while (i < n) {
         struct vp_utf8_fault fault;
-        size_t k = vp_utf8_check(bytes + i, n - i, &fault);
+        size_t k = vp_utf8_check(rule, bytes + i, n - i, &fault);
 
         if (out)
             memmove(out + n_out, bytes + i, k);
@@ -99,7 +112,8 @@ size_t vp_utf8_replace(const unsigned char *bytes, size_t n, unsigned char *out,
             memcpy(out + n_out, "\xEF\xBF\xBD", 3);
         i += fault.n_bytes;
         n_out += 3;
-        (*n_faults)++;
+        if (n_faults)
+            (*n_faults)++;
     }
     return n_out;
 }

@@ -1,12 +1,16 @@
 /* Checks UTF-8 as the Unicode Standard 15.0 defines it (table 3-7): no overlong
- * forms, no surrogates, nothing above U+10FFFF. A NUL byte is a fault as well:
- * it is valid UTF-8, but files that hold one are not text. */
+ * forms, no surrogates, nothing above U+10FFFF. */
 #ifndef VP_BASE_UTF8_H
 #define VP_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum vp_utf8_rule {
+    VP_UTF8_ANY,  /* as the standard has it */
+    VP_UTF8_TEXT, /* a NUL byte is a fault: files that hold one are not text */
+};
 
 /* A NUL byte, or a maximal subpart of an ill-formed sequence (Unicode, D93b):
  * the longest start of a character that is there, else one byte. */
@@ -20,14 +24,17 @@ struct vp_utf8_fault {
  * `fault_out` is written if there is a fault. To check a stream in chunks, give
  * the bytes from the fault on again, with the next chunk behind them, if
  * fault_out->cut is true. */
-size_t vp_utf8_check(const unsigned char *bytes, size_t n,
-                     struct vp_utf8_fault *fault_out);
+size_t vp_utf8_check(enum vp_utf8_rule rule, const unsigned char *bytes,
+                     size_t n, struct vp_utf8_fault *fault_out);
+/* Returns true if there is no fault. */
+bool vp_utf8_is_valid(enum vp_utf8_rule rule, const unsigned char *bytes,
+                      size_t n);
 
 /* Copies `bytes` to `out` with U+FFFD (EF BF BD) in place of every fault, and
- * adds the number of faults to *n_faults. Returns the number of bytes written,
+ * adds the number of faults to *n_faults, which may be NULL. Returns the number of bytes written,
  * which is at least `n` and at most 3 n. `out` NULL: only counts. `out` may
  * overlap `bytes` if it begins before `bytes` by at least the growth. */
-size_t vp_utf8_replace(const unsigned char *bytes, size_t n, unsigned char *out,
-                       int64_t *n_faults);
+size_t vp_utf8_replace(enum vp_utf8_rule rule, const unsigned char *bytes,
+                       size_t n, unsigned char *out, int64_t *n_faults);
 
 #endif

@@ -106,7 +106,8 @@ static enum vp_status check_new(struct file *file, const struct vp_text *text,
 {
     size_t n = (size_t)(text->n_bytes - file->checked);
     struct vp_utf8_fault fault;
-    size_t n_good = vp_utf8_check(text->bytes + file->checked, n, &fault);
+    size_t n_good = vp_utf8_check(VP_UTF8_TEXT, text->bytes + file->checked, n,
+                                  &fault);
 
     file->checked += (int64_t)n_good;
     if (n_good == n || (fault.cut && !at_end))
@@ -120,7 +121,7 @@ static void note_replaced(const struct file *file, struct vp_text *text,
                           int64_t n_faults)
 {
     struct vp_utf8_fault fault;
-    size_t n_good = vp_utf8_check(text->bytes + file->start,
+    size_t n_good = vp_utf8_check(VP_UTF8_TEXT, text->bytes + file->start,
                                   (size_t)(text->n_bytes - file->start),
                                   &fault);
 
@@ -137,8 +138,8 @@ static enum vp_status replace_faults(const struct file *file,
 {
     size_t n = (size_t)(text->n_bytes - file->start);
     int64_t n_faults = 0, counted = 0;
-    size_t n_out = vp_utf8_replace(text->bytes + file->start, n, NULL,
-                                   &n_faults);
+    size_t n_out = vp_utf8_replace(VP_UTF8_TEXT, text->bytes + file->start, n,
+                                   NULL, &n_faults);
     unsigned char *bytes;
 
     if (n_faults == 0)
@@ -149,7 +150,7 @@ static enum vp_status replace_faults(const struct file *file,
     /* The old bytes move to the end of the bytes that the new ones need. */
     bytes = text->bytes + file->start;
     memmove(bytes + (n_out - n), bytes, n);
-    vp_utf8_replace(bytes + (n_out - n), n, bytes, &counted);
+    vp_utf8_replace(VP_UTF8_TEXT, bytes + (n_out - n), n, bytes, &counted);
     text->n_bytes += (int64_t)(n_out - n);
     return VP_OK;
 }

@@ -6,7 +6,6 @@
 
 #include <stdint.h>
 
-#define VP_CODE_POINT_REPLACEMENT 0xFFFDu
 enum { VP_CODE_POINT_BYTES = 4 }; /* the most that one takes */
 
 /* Reads one code point of valid UTF-8. Returns its number of bytes. */
@@ -55,15 +54,6 @@ static inline size_t vp_code_point_put(uint32_t c, unsigned char *out)
     out[3] = (unsigned char)(0x80 | (c & 0x3F));
     return 4;
 }
-
-/* Returns the number of bytes before the first ill-formed sequence, or `n`. */
-size_t vp_code_point_check(const unsigned char *bytes, size_t n);
-
-/* Copies `bytes` to `out`, which has room for 3 n bytes, with U+FFFD in place
- * of each maximal subpart of an ill-formed sequence (Unicode, D93b). Returns
- * the number of bytes written. */
-size_t vp_code_point_repair(const unsigned char *bytes, size_t n,
-                            unsigned char *out);
 
 /* A sequence that grows. All zero: empty. */
 struct vp_code_points {

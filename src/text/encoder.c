@@ -1,5 +1,7 @@
 #include "text/encoder.h"
 
+#include "base/utf8.h"
+
 #include "text/byte_alphabet.h"
 #include "text/internal.h"
 #include "text/unicode.h"
@@ -243,9 +245,9 @@ enum vp_status vp_encoder_add(struct vp_encoder *encoder, const void *text,
 {
     const unsigned char *at = text;
 
-    if (vp_code_point_check(at, n) < n) {
+    if (!vp_utf8_is_valid(VP_UTF8_ANY, at, n)) {
         VP_TRY(buffer_clear(&encoder->repaired, 3 * n));
-        n = vp_code_point_repair(at, n, encoder->repaired.at);
+        n = vp_utf8_replace(VP_UTF8_ANY, at, n, encoder->repaired.at, NULL);
         at = encoder->repaired.at;
     }
     return add_around(encoder, false, ordinary, at, at + n, ids);

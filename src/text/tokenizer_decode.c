@@ -1,5 +1,7 @@
 /* From ids back to text. */
 #include "text/internal.h"
+
+#include "base/utf8.h"
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -68,15 +70,16 @@ static enum vp_status add_repaired(const struct vp_strbuf *bytes,
     const unsigned char *at = (const unsigned char *)vp_strbuf_text(bytes);
     unsigned char *repaired;
 
-    if (vp_code_point_check(at, bytes->n_bytes) == bytes->n_bytes) {
+    if (vp_utf8_is_valid(VP_UTF8_ANY, at, bytes->n_bytes)) {
         vp_strbuf_add(out, (const char *)at, bytes->n_bytes);
         return VP_OK;
     }
     repaired = malloc(3 * bytes->n_bytes);
     if (!repaired)
         return VP_ERR_NOMEM;
-    vp_strbuf_add(out, (char *)repaired,
-                  vp_code_point_repair(at, bytes->n_bytes, repaired));
+    vp_strbuf_add(
+        out, (char *)repaired,
+        vp_utf8_replace(VP_UTF8_ANY, at, bytes->n_bytes, repaired, NULL));
     free(repaired);
     return VP_OK;
 }

@@ -1,5 +1,7 @@
 /* vocab.txt of WordPiece, vocab.json and merges.txt of BPE. */
 #include "text/internal.h"
+
+#include "base/utf8.h"
 #include "text/token_file.h"
 #include "text/tokenizer_parts.h"
 #include "text/unicode.h"
@@ -67,13 +69,14 @@ enum vp_status vp_tokenizer_read_wordpiece(struct vp_tokenizer *tokenizer,
                                             "[MASK]" };
     enum vp_status st = VP_OK;
     char *text;
+    struct vp_utf8_fault fault;
     size_t n, good;
 
     tokenizer->rules = (struct vp_bert_rules){ true, true, true, true };
     tokenizer->prefix = "##";
     tokenizer->clean_up = true;
     VP_TRY(vp_token_file_read(path, &text, &n, err));
-    good = vp_code_point_check((unsigned char *)text, n);
+    good = vp_utf8_check(VP_UTF8_ANY, (unsigned char *)text, n, &fault);
     if (good < n)
         st = not_utf8(path, good, err);
     if (st == VP_OK)
@@ -143,10 +146,11 @@ static enum vp_status read_merges(struct vp_tokenizer *tokenizer,
 {
     enum vp_status st;
     char *text;
+    struct vp_utf8_fault fault;
     size_t n, good;
 
     VP_TRY(vp_token_file_read(path, &text, &n, err));
-    good = vp_code_point_check((unsigned char *)text, n);
+    good = vp_utf8_check(VP_UTF8_ANY, (unsigned char *)text, n, &fault);
     st = good < n ? not_utf8(path, good, err)
                   : add_merges(tokenizer, path, text, n, err);
     free(text);

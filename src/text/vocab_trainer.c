@@ -1,5 +1,7 @@
 #include "text/vocab_trainer.h"
 
+#include "base/utf8.h"
+
 #include "text/byte_alphabet.h"
 #include "text/split.h"
 #include "text/vocab_trainer_internal.h"
@@ -66,13 +68,13 @@ enum vp_status vp_vocab_trainer_add(struct vp_vocab_trainer *trainer,
     unsigned char *repaired;
     enum vp_status st;
 
-    if (vp_code_point_check(text, n) == n)
+    if (vp_utf8_is_valid(VP_UTF8_ANY, text, n))
         return count_valid(trainer, text, n);
     repaired = malloc(3 * n);
     if (!repaired)
         return VP_ERR_NOMEM;
     st = count_valid(trainer, repaired,
-                     vp_code_point_repair(text, n, repaired));
+                     vp_utf8_replace(VP_UTF8_ANY, text, n, repaired, NULL));
     free(repaired);
     return st;
 }

@@ -39,7 +39,7 @@ static void read_line(const uint8_t *bytes, size_t n)
     static const char *const keys[] = { "text", "en" };
     struct vp_utf8_fault bad;
 
-    if (vp_utf8_check(bytes, n, &bad) != n)
+    if (vp_utf8_check(VP_UTF8_TEXT, bytes, n, &bad) != n)
         return;
     for (int n_keys = 1; n_keys <= 2; n_keys++) {
         struct vp_jsonl_fault fault = { 0, NULL };
@@ -53,7 +53,7 @@ static void read_line(const uint8_t *bytes, size_t n)
         } else if (vp_jsonl_unescape(line + at, n_string, true, line, &n_out,
                                      &fault)) {
             VP_BUG_ON(n_out > n_string);
-            VP_BUG_ON(vp_utf8_check(line, n_out, &bad) != n_out);
+            VP_BUG_ON(vp_utf8_check(VP_UTF8_TEXT, line, n_out, &bad) != n_out);
         }
         free(line);
     }

@@ -198,7 +198,8 @@ static enum vp_status check_raw(struct vp_document_reader *reader,
     struct vp_utf8_fault fault = { 0, false };
 
     VP_TRY(reserve(reader, reader->n_raw, err));
-    take_raw(reader, vp_utf8_check(reader->raw, reader->n_raw, &fault));
+    take_raw(reader,
+             vp_utf8_check(VP_UTF8_TEXT, reader->raw, reader->n_raw, &fault));
     if (reader->n_raw == 0 || (fault.cut && !reader->at_end))
         return VP_OK;
     return refuse_fault(reader, &fault, err);
@@ -210,7 +211,8 @@ static size_t count_cut(const struct vp_document_reader *reader)
     struct vp_utf8_fault fault;
 
     for (size_t k = 1; k <= 3 && k <= reader->n_raw; k++)
-        if (vp_utf8_check(reader->raw + reader->n_raw - k, k, &fault) == 0 &&
+        if (vp_utf8_check(VP_UTF8_TEXT, reader->raw + reader->n_raw - k, k,
+                          &fault) == 0 &&
             fault.cut && fault.n_bytes == k)
             return k;
     return 0;
@@ -225,8 +227,8 @@ static enum vp_status replace_raw(struct vp_document_reader *reader,
     int64_t n_faults = 0;
 
     VP_TRY(reserve(reader, 3 * n, err));
-    reader->n += vp_utf8_replace(reader->raw, n, reader->text + reader->n,
-                                 &n_faults);
+    reader->n += vp_utf8_replace(VP_UTF8_TEXT, reader->raw, n,
+                                 reader->text + reader->n, &n_faults);
     if (n_faults > 0 && first)
         VP_TRY(refuse_head(reader, reader->raw, n, err));
     reader->n_raw -= n;
