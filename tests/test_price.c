@@ -160,6 +160,7 @@ static void bytes_are_those_allocated(void **state)
             setup.replicas = c->replicas ? replicas : NULL;
             if (rand_below(2))
                 setup.sets = random_sets(&setup, sets);
+            setup.in_backward = rand_below(2);
             check_setup(&setup);
         }
 }
@@ -249,6 +250,7 @@ static void remembered_stages_cost_the_same(void **state)
             random_partition(deep.partition, N_STAGES, deep.graph.n_blocks);
             for (int s = 0; s < N_STAGES; s++)
                 deep.ratios[s] = rand_below(2);
+            deep.plan.recompute_in_b = rand_below(2);
             price_deep(&deep, deep.pricer, got);
             assert_int_equal(vp_pricer_create(&deep.work, &fresh), VP_OK);
             price_deep(&deep, fresh, want);
@@ -359,11 +361,14 @@ static void pricing_is_quick(void **state)
 int main(void)
 {
     static enum vp_dtype f32 = VP_DTYPE_F32, bf16 = VP_DTYPE_BF16;
+    static enum vp_dtype f16 = VP_DTYPE_F16;
     const struct CMUnitTest tests[] = {
         { "bytes_are_those_allocated", bytes_are_those_allocated, NULL, NULL,
           &f32 },
         { "bytes_are_those_allocated, bf16", bytes_are_those_allocated, NULL,
           NULL, &bf16 },
+        { "bytes_are_those_allocated, fp16", bytes_are_those_allocated, NULL,
+          NULL, &f16 },
         cmocka_unit_test(remembered_stages_cost_the_same),
         cmocka_unit_test(pricing_is_quick),
     };
