@@ -1,7 +1,7 @@
 #include "data/byte_stream.h"
 
 #include "base/blocking.h"
-#include "data/text_file.h"
+#include "data/unreadable.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #include "data/hdf5.h"
 
-#include "data/hdf5_check.h"
+#include "data/hdf5_bytes.h"
 #include "data/hdf5_file.h"
 #include "data/sampler.h"
 

@@ -1,3 +1,5 @@
+#include "data/hdf5_check.h"
+
 #include "data/hdf5_parse.h"
 
 #include <stdlib.h>

@@ -9,19 +9,7 @@
 #define VP_DATA_HDF5_CHECK_H
 
 #include "base/status.h"
-
-#include <stdint.h>
-
-/* Where the bytes are: in memory, or in an open file where `image` is NULL. */
-struct vp_h5_bytes {
-    const char *path; /* for messages */
-    int fd;
-    const unsigned char *image;
-    uint64_t n_bytes;
-};
-
-/* The remedy for a file that is not as it was written. */
-#define VP_H5_ANEW "copy or write the shard anew"
+#include "data/hdf5_bytes.h"
 
 /* Refuses a file unless its root group holds the `n_names` data sets, each of
  * integers, complete, and stored plainly, in chunks, or with gzip, shuffle and

@@ -2,6 +2,7 @@
 
 #include "base/blocking.h"
 #include "base/path.h"
+#include "data/hdf5_bytes.h"
 #include "data/hdf5_check.h"
 
 #include <hdf5.h>

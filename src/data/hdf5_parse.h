@@ -3,7 +3,8 @@
 #ifndef VP_DATA_HDF5_PARSE_H
 #define VP_DATA_HDF5_PARSE_H
 
-#include "data/hdf5_check.h"
+#include "base/status.h"
+#include "data/hdf5_bytes.h"
 
 #include <stdbool.h>
 

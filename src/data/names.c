@@ -1,6 +1,6 @@
 #include "data/names.h"
 
-#include "data/text_file.h"
+#include "data/unreadable.h"
 
 #include <dirent.h>
 #include <errno.h>

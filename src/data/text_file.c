@@ -5,7 +5,6 @@
 #include "data/foreign.h"
 #include "data/jsonl.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,14 +155,6 @@ static enum vp_status replace_faults(const struct file *file,
 }
 
 /* ---- Reading ------------------------------------------------------------ */
-
-enum vp_status vp_text_fail_errno(const char *path, struct vp_err *err)
-{
-    return vp_err_set(err, VP_ERR_IO,
-                      "%s: cannot be read: %s; change its permissions or set "
-                      "data_dir to a readable file or folder",
-                      path, strerror(errno));
-}
 
 /* A file that grows meanwhile is read to its new end. Room for one byte is left
  * behind the text. */

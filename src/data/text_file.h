@@ -40,8 +40,6 @@ enum vp_status vp_text_append(struct vp_text *text, const char *path,
 bool vp_text_is_jsonl(const char *path);
 /* The length of a name without .gz or .zst at its end. */
 size_t vp_text_stem(const char *path);
-/* Says by errno why a file or folder cannot be read. Returns VP_ERR_IO. */
-enum vp_status vp_text_fail_errno(const char *path, struct vp_err *err);
 void vp_text_release(struct vp_text *text);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "data/foreign.h"
 #include "data/names.h"
+#include "data/unreadable.h"
 
 #include <errno.h>
 #include <stdbool.h>

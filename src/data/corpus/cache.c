@@ -3,6 +3,7 @@
 #include "data/data_detect.h"
 #include "data/names.h"
 #include "data/split_name.h"
+#include "data/unreadable.h"
 #include "data/walk.h"
 
 #include <errno.h>
