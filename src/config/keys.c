@@ -4,6 +4,7 @@
 
 #include "config/module.h"
 #include "data/data.h"
+#include "data/data_detect.h"
 #include "runtime/trainer/trainer.h"
 #include "sched/schedule.h"
 

@@ -10,13 +10,6 @@
 
 struct vp_data;
 
-/* "auto", "text", ...; NULL past the last. */
-const char *vp_data_format_name(int format);
-
-/* The format of a file, by its name and first bytes; pickles are refused. */
-enum vp_status vp_data_format_of(const char *path, enum vp_data_format *out,
-                                 struct vp_err *err);
-
 enum vp_status vp_data_open(const struct vp_data_config *config,
                             struct vp_data **out, struct vp_err *err);
 /* The data of another process, which told of it: nothing can be read. */

@@ -15,7 +15,15 @@
 #ifndef VP_DATA_DATA_DETECT_H
 #define VP_DATA_DATA_DETECT_H
 
+#include "base/status.h"
 #include "data/data.h"
+
+/* "auto", "text", ...; NULL past the last. */
+const char *vp_data_format_name(int format);
+
+/* The format of a file, by its name and first bytes; pickles are refused. */
+enum vp_status vp_data_format_of(const char *path, enum vp_data_format *out,
+                                 struct vp_err *err);
 
 /* Sets source and format of `*out`, a copy of `*config` otherwise. */
 enum vp_status vp_data_detect(const struct vp_data_config *config,

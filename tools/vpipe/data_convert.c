@@ -1,6 +1,7 @@
 /* vpipe data convert: copies the ids of a token file to one of llm.c. */
 #include "data.h"
 
+#include "data/data_detect.h"
 #include "data/tokens/reader.h"
 #include "data/tokens/write.h"
 #include "signals.h"

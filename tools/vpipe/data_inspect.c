@@ -5,6 +5,7 @@
 #include "base/nearest.h"
 #include "data/corpus/corpus.h"
 #include "data/corpus/documents.h"
+#include "data/data_detect.h"
 #include "data/tokens/reader.h"
 #include "signals.h"
 

@@ -1,6 +1,7 @@
 /* Running text as files of token ids: shards of llm.c, nanoGPT, Megatron-LM and
  * fairseq, cut into windows. A window never crosses shards, so the tail of a
  * shard that fills no window is left out. */
+#include "data/data_detect.h"
 #include "data/languages.h"
 #include "data/source.h"
 #include "data/tokens/find.h"
