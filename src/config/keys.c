@@ -3,7 +3,6 @@
 #include "config/keys.h"
 
 #include "config/module.h"
-#include "data/data.h"
 #include "data/data_detect.h"
 #include "runtime/trainer/trainer.h"
 #include "sched/schedule.h"

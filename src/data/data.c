@@ -1,8 +1,8 @@
-#include "data/internal.h"
-
+#include "data/data.h"
 #include "base/memory.h"
 #include "data/by_length.h"
 #include "data/data_detect.h"
+#include "data/internal.h"
 
 #include <math.h>
 #include <stdio.h>

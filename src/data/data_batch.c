@@ -1,4 +1,6 @@
 /* The tasks: what is asked of a model about a sample, as arrays of a batch. */
+#include "data/data.h"
+
 #include "base/rng.h"
 #include "data/internal.h"
 

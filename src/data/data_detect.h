@@ -16,7 +16,7 @@
 #define VP_DATA_DATA_DETECT_H
 
 #include "base/status.h"
-#include "data/data.h"
+#include "data/data_config.h"
 
 /* "auto", "text", ...; NULL past the last. */
 const char *vp_data_format_name(int format);

@@ -3,7 +3,8 @@
 #ifndef VP_DATA_HDF5_FILE_H
 #define VP_DATA_HDF5_FILE_H
 
-#include "data/data.h"
+#include "base/status.h"
+#include "data/data_config.h"
 #include "data/skipped.h"
 
 #include <stddef.h>

@@ -2,8 +2,11 @@
 #ifndef VP_DATA_INTERNAL_H
 #define VP_DATA_INTERNAL_H
 
+#include "base/batch.h"
 #include "data/sampler.h"
 #include "data/source.h"
+
+struct vp_data;
 
 enum { VP_DATA_MAX_DIMS = 32 };
 

@@ -3,7 +3,8 @@
 #ifndef VP_DATA_LANGUAGES_H
 #define VP_DATA_LANGUAGES_H
 
-#include "data/data.h"
+#include "base/status.h"
+#include "data/data_config.h"
 #include "data/names.h"
 
 enum { VP_LANGUAGE_NAME = 32 };

@@ -3,7 +3,8 @@
 #ifndef VP_DATA_SOURCE_H
 #define VP_DATA_SOURCE_H
 
-#include "data/data.h"
+#include "base/status.h"
+#include "data/data_config.h"
 
 /* How a task cuts running text into samples: window i covers the tokens
  * [i * stride, i * stride + length). Zero for tasks on pairs. */

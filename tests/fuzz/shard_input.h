@@ -4,6 +4,7 @@
 #ifndef VP_TESTS_FUZZ_SHARD_INPUT_H
 #define VP_TESTS_FUZZ_SHARD_INPUT_H
 
+#include "data/data.h"
 #include "data/hdf5.h"
 #include "data/internal.h"
 

@@ -2,7 +2,8 @@
 #ifndef VP_DATA_TOKENS_FIND_H
 #define VP_DATA_TOKENS_FIND_H
 
-#include "data/data.h"
+#include "base/status.h"
+#include "data/data_config.h"
 #include "data/skipped.h"
 
 /* Paths of `.bin` files, or of `.idx` files whose `.bin` lies beside them. */

@@ -2,7 +2,8 @@
 #ifndef VP_DATA_TOKENS_READER_H
 #define VP_DATA_TOKENS_READER_H
 
-#include "data/data.h"
+#include "base/status.h"
+#include "data/data_config.h"
 
 struct vp_token_reader;
 
