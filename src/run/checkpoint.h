@@ -6,6 +6,7 @@
 #include "ckpt/store.h"
 #include "comm/comm.h"
 #include "config/config.h"
+#include "run/notice.h"
 #include "runtime/trainer/trainer.h"
 
 /* Steps between checkpoints, where an epoch has `steps_per_epoch`; 0: none
@@ -55,8 +56,6 @@ enum vp_status vp_checkpoints_finish(struct vp_checkpoints *checkpoints,
 /* The last step on disk; -1: none. */
 int64_t vp_checkpoints_saved(struct vp_checkpoints *checkpoints);
 void vp_checkpoints_free(struct vp_checkpoints *checkpoints);
-
-typedef void (*vp_notice_fn)(void *ctx, const char *line);
 
 /* Warns about each checkpoint in the run folder `run` that was put aside when a
  * run was resumed. */

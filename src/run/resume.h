@@ -3,6 +3,7 @@
 #define VP_RUN_RESUME_H
 
 #include "run/checkpoint.h"
+#include "run/resume_config.h"
 
 struct vp_resume;
 
@@ -25,17 +26,6 @@ enum vp_status vp_resume_check_newest(const char *run, const char *path,
  * its manifest alone; `path` as below. NULL: none, or it cannot be read; the
  * caller frees it. */
 char *vp_resume_read_schedule(const char *path);
-
-struct vp_resume_config {
-    const char *path; /* a run folder, its checkpoints, or one of them */
-    const struct vp_config *config;
-    struct vp_world *world; /* of several processes, which all come here */
-    const struct vp_graph *graph;
-    const struct vp_data *data;
-    void *ctx;
-    vp_notice_fn notice; /* what will not be exact */
-    vp_notice_fn warn;   /* a checkpoint that was passed over, at the lead */
-};
 
 /* Opens the newest checkpoint that is not damaged, or the one that `path` is,
  * and checks that the configuration may go on from it. Of several processes the

@@ -1,0 +1,7 @@
+/* A callback for lines that are shown to the user. */
+#ifndef VP_RUN_NOTICE_H
+#define VP_RUN_NOTICE_H
+
+typedef void (*vp_notice_fn)(void *ctx, const char *line);
+
+#endif
