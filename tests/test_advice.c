@@ -1,6 +1,7 @@
 /* Remedies for too little memory: each value that a message names is tried, and
  * so are those that it could have named and did not. */
 #include "run/advice.h"
+#include "run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* Plans for machines that are not here: what this one lacks is named, and only
  * what the configuration itself asks for is refused. */
 #include "run/missing.h"
+#include "run/run.h"
 
 #include <math.h>
 #include <sched.h>

@@ -4,7 +4,8 @@
 #define VP_RUN_ADVICE_H
 
 #include "config/config.h"
-#include "run/run.h"
+#include "run/summary.h"
+#include "runtime/train_config.h"
 
 /* Adds the remedy to the message about a trainer that was refused because its
  * plan lacks something (vp_fit_lacks()): values of batch_size,

@@ -6,7 +6,7 @@
 #include "ckpt/facts.h"
 #include "ckpt/safetensors.h"
 #include "config/config.h"
-#include "run/checkpoint.h"
+#include "run/notice.h"
 #include "runtime/trainer/trainer.h"
 
 /* The name of an array in the files: a weight has the published name of its

@@ -4,8 +4,8 @@
 
 #include "comm/comm.h"
 #include "config/config.h"
-#include "run/checkpoint.h"
 #include "run/missing.h"
+#include "run/notice.h"
 #include "runtime/trainer/trainer.h"
 
 struct vp_devices_config {

@@ -2,7 +2,8 @@
 #ifndef VP_RUN_DISK_SPACE_H
 #define VP_RUN_DISK_SPACE_H
 
-#include "run/run.h"
+#include "config/config.h"
+#include "run/summary.h"
 
 struct vp_disk_space {
     int64_t n_bytes; /* of a checkpoint on disk */

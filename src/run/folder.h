@@ -3,7 +3,9 @@
 #define VP_RUN_FOLDER_H
 
 #include "comm/comm.h"
-#include "run/run.h"
+#include "config/config.h"
+#include "run/summary.h"
+#include "runtime/report.h"
 
 #include <stdio.h>
 

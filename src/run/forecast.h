@@ -3,7 +3,8 @@
 #define VP_RUN_FORECAST_H
 
 #include "plan/price.h"
-#include "run/run.h"
+#include "run/summary.h"
+#include "runtime/train_config.h"
 
 /* Fills `stages` and the part of `summary` that they and the schedule decide;
  * `summary` borrows `stages`, and these borrow `prices`. */

@@ -22,7 +22,9 @@
 #ifndef VP_RUN_LOG_H
 #define VP_RUN_LOG_H
 
-#include "run/run.h"
+#include "config/config.h"
+#include "run/summary.h"
+#include "runtime/report.h"
 
 #include <stdio.h>
 

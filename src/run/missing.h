@@ -2,8 +2,10 @@
 #ifndef VP_RUN_MISSING_H
 #define VP_RUN_MISSING_H
 
-#include "run/run.h"
+#include "config/config.h"
+#include "run/summary.h"
 #include "runtime/fit.h"
+#include "runtime/train_config.h"
 
 struct vp_missing {
     char text[VP_MISSING_TEXT]; /* as vp_run_summary.missing; "": nothing */

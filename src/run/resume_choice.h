@@ -3,7 +3,7 @@
 #define VP_RUN_RESUME_CHOICE_H
 
 #include "ckpt/ckpt.h"
-#include "run/resume.h"
+#include "run/resume_config.h"
 
 /* Opens the checkpoint that is `resume->path`, or the newest one in the run
  * folder `resume->path` that is not damaged.

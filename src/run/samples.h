@@ -5,8 +5,8 @@
 #include "comm/comm.h"
 #include "config/config.h"
 #include "data/data.h"
-#include "run/checkpoint.h"
 #include "run/missing.h"
+#include "run/notice.h"
 
 #include <signal.h>
 

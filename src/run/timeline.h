@@ -5,7 +5,9 @@
 #ifndef VP_RUN_TIMELINE_H
 #define VP_RUN_TIMELINE_H
 
-#include "run/run.h"
+#include "config/config.h"
+#include "run/summary.h"
+#include "runtime/trainer/trainer.h"
 
 /* Writes both files, and cuts `trace` to what the picture shows. Each file
  * replaces the one before as a whole: another process may read it meanwhile. */

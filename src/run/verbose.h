@@ -4,7 +4,10 @@
 #ifndef VP_RUN_VERBOSE_H
 #define VP_RUN_VERBOSE_H
 
-#include "run/run.h"
+#include "config/config.h"
+#include "run/summary.h"
+#include "runtime/report.h"
+#include "runtime/trainer/trainer.h"
 
 /* A line of rank `rank` of the schedule. */
 typedef enum vp_status (*vp_verbose_fn)(void *ctx, int rank, const char *line,
