@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "ckpt/io.h"
+#include "config/load.h"
 #include "run/checkpoint.h"
 
 #include <math.h>

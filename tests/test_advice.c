@@ -1,5 +1,6 @@
 /* Remedies for too little memory: each value that a message names is tried, and
  * so are those that it could have named and did not. */
+#include "config/load.h"
 #include "run/advice.h"
 #include "run/run.h"
 

@@ -3,6 +3,7 @@
 #include "run/compare.h"
 
 #include "ckpt/io.h"
+#include "config/load.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "config/key.h"
 #include "config/keys.h"
+#include "config/load.h"
 #include "config/schedule_file.h"
 
 #include "base/rng.h"

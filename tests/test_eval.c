@@ -1,5 +1,6 @@
 /* Evaluations of a run, and what a run reports: that an evaluation changes no
  * loss, what its own loss is the mean of, and what metrics.jsonl says. */
+#include "config/load.h"
 #include "run/run.h"
 
 #include <ftw.h>

@@ -1,6 +1,7 @@
 /* How ranks are started: the command, word by word, containers, what is left
  * out when a host is lost, and processes that end with their group. */
 #include "config/hosts.h"
+#include "config/load.h"
 #include "config/shrink.h"
 #include "job/container.h"
 #include "job/mpirun.h"

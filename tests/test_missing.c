@@ -1,5 +1,6 @@
 /* Plans for machines that are not here: what this one lacks is named, and only
  * what the configuration itself asks for is refused. */
+#include "config/load.h"
 #include "run/missing.h"
 #include "run/run.h"
 

@@ -5,6 +5,7 @@
 #include "config/hints.h"
 #include "config/key.h"
 #include "config/keys.h"
+#include "config/load.h"
 
 #include <limits.h>
 #include <setjmp.h>

@@ -6,6 +6,7 @@
 #include "config/json_file.h"
 #include "config/key.h"
 #include "config/keys.h"
+#include "config/load.h"
 #include "config/module.h"
 #include "config/placement.h"
 #include "config/plan_file.h"

@@ -4,6 +4,7 @@
 #include "ckpt/io.h"
 #include "ckpt/manifest.h"
 #include "ckpt/search.h"
+#include "config/load.h"
 #include "model/model.h"
 #include "run/run.h"
 

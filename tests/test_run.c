@@ -1,5 +1,6 @@
 /* What a run leaves behind and shows: the original's log lines, the files of
  * the folder, the inside of a pipeline, the live view. */
+#include "config/load.h"
 #include "progress.h"
 #include "run/disk_space.h"
 #include "run/folder.h"

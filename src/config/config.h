@@ -1,4 +1,4 @@
-/* The configuration of a run: a strict YAML reader and one table of keys. */
+/* The configuration of a run, and where its values come from. */
 #ifndef VP_CONFIG_CONFIG_H
 #define VP_CONFIG_CONFIG_H
 
@@ -190,28 +190,6 @@ bool vp_config_is_distributed(const struct vp_config *config);
  * machines and in file names. */
 int vp_config_rank_number(const struct vp_config *config, int i);
 
-/* Reads `path`, then applies `sets` ("key=value"), then derives defaults and
- * checks what can be checked without data. Messages: "file:line: cause;
- * remedy". Relative paths of the file start at its key `directory`, else at
- * the folder of `path`; those of `sets` at the working directory. What a key
- * says wins over what a placement file says, and must be what a plan file says.
- * Release with
- * vp_config_release(), also after an error. */
-enum vp_status vp_config_load(const char *path, const char *const *sets,
-                              int n_sets, struct vp_config *out,
-                              struct vp_err *err);
-/* The same for a run that goes on. `schedule` is the text of the schedule file
- * that its checkpoint holds (NULL: none); it takes the place of a file that is
- * not there any more. Borrowed. */
-enum vp_status vp_config_load_resumed(const char *path, const char *const *sets,
-                                      int n_sets, const char *schedule,
-                                      struct vp_config *out,
-                                      struct vp_err *err);
-/* The same for a file in memory; `path` need not exist. */
-enum vp_status vp_config_parse(const char *path, const char *bytes,
-                               size_t n_bytes, const char *const *sets,
-                               int n_sets, struct vp_config *out,
-                               struct vp_err *err);
 void vp_config_release(struct vp_config *config);
 /* Is data_dir there, if it is needed? Not part of the above: a plan needs no data,
  * and of several processes those ask that read it. */

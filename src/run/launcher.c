@@ -4,6 +4,7 @@
 #include "base/limit.h"
 #include "ckpt/search.h"
 #include "config/hosts.h"
+#include "config/load.h"
 #include "config/shrink.h"
 #include "job/mpirun.h"
 #include "job/process.h"

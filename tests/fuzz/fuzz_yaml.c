@@ -2,6 +2,7 @@
  * is taken explains itself in words that are taken again. */
 #include "base/yaml.h"
 #include "config/config.h"
+#include "config/load.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/value.h"
+#include "config/load.h"
 #include "run/compare.h"
 #include "run/folder.h"
 

@@ -2,6 +2,7 @@
 #include "tool.h"
 
 #include "base/value.h"
+#include "config/load.h"
 #include "goal.h"
 #include "job/member.h"
 #include "job/processes.h"
