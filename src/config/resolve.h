@@ -13,12 +13,6 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
                                    const struct vp_dims *dims,
                                    struct vp_err *err);
 
-/* Cuts the model into stages of equal work by FLOPs (forward, backward, and the
- * recomputed share); with several chunks, into ranks of equal work. */
-enum vp_status vp_resolve_balance(const struct vp_config *config,
-                                  const struct vp_graph *graph,
-                                  int *partition_out, struct vp_err *err);
-
 /* What a trainer is told of it. `train` borrows the lists of `config`. */
 void vp_resolve_train(const struct vp_config *config,
                       struct vp_train_config *train);

@@ -1,7 +1,7 @@
 #include "config/schedule_auto.h"
 
 #include "config/keys.h"
-#include "config/resolve.h"
+#include "config/resolve_balance.h"
 #include "graph/program.h"
 #include "plan/stage_plan.h"
 #include "runtime/state.h"
