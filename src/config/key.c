@@ -5,8 +5,6 @@
 #include "base/value.h"
 #include "config/hints.h"
 #include "config/module.h"
-#include "config/placement.h"
-#include "config/schedule_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -562,12 +560,17 @@ static enum vp_status set_text(const struct vp_key *key,
         return set_folder(entry, config, err);
     case VP_KEY_JSON:
         return set_json(entry, config, err);
-    case VP_KEY_PLACEMENT:
-        return vp_placement_read(entry, config, err);
     default:
         *field = vp_arena_strdup(&config->arena, entry->text);
         return *field ? VP_OK : vp_entry_no_memory(entry, err);
     }
+}
+
+bool vp_key_names_file(const struct vp_key *key, const struct vp_entry *entry)
+{
+    if (key->type == VP_KEY_SCHEDULE && entry->kind == VP_YAML_SCALAR)
+        return strchr(entry->text, '/') || strchr(entry->text, '.');
+    return key->type == VP_KEY_PLACEMENT;
 }
 
 enum vp_status vp_key_set(const struct vp_key *key,
@@ -586,11 +589,10 @@ enum vp_status vp_key_set(const struct vp_key *key,
         (entry->quoted && !takes_text(key) && !has_words(key, config) &&
          !is_quoted_word(key, entry)))
         return vp_key_refuse(key, entry, config, err);
+    if (vp_key_names_file(key, entry))
+        return VP_OK;
     if (takes_text(key))
         return set_text(key, entry, config, err);
-    if (key->type == VP_KEY_SCHEDULE &&
-        (strchr(text, '/') || strchr(text, '.')))
-        return vp_schedule_file_read(entry, config, err);
     switch (key->type) {
     case VP_KEY_I64:
     case VP_KEY_INT:

@@ -7,6 +7,7 @@
 #include "config/hints.h"
 #include "config/hosts.h"
 #include "config/key.h"
+#include "config/key_file.h"
 #include "config/keys.h"
 #include "config/plan_file.h"
 #include "config/resolve.h"
@@ -263,7 +264,7 @@ static enum vp_status apply_row(const struct vp_entry *entry,
 
         /* Again: a file of an earlier row may have set it. */
         give(first, key, config);
-        VP_TRY(vp_key_set(key, first, config, err));
+        VP_TRY(vp_key_read(key, first, config, err));
     } else {
         VP_TRY(set_fallback(key, config, err));
     }

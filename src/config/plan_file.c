@@ -3,6 +3,7 @@
 #include "base/value.h"
 #include "config/json_file.h"
 #include "config/key.h"
+#include "config/key_file.h"
 #include "config/placement.h"
 #include "config/schedule_file.h"
 #include "plan/plan_json.h"
@@ -127,7 +128,7 @@ enum vp_status vp_plan_file_compare(const struct vp_key *key,
     enum { VALUE_BYTES = 1024 };
     struct vp_config other = *config;
     char mine[VALUE_BYTES] = "", theirs[VALUE_BYTES] = "";
-    enum vp_status st = vp_key_set(key, planned, &other, err);
+    enum vp_status st = vp_key_read(key, planned, &other, err);
 
     config->arena = other.arena; /* which `other` has added to */
     VP_TRY(st);

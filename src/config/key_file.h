@@ -1,0 +1,13 @@
+/* Keys whose value may be the name of a file that sets fields itself. */
+#ifndef VP_CONFIG_KEY_FILE_H
+#define VP_CONFIG_KEY_FILE_H
+
+#include "config/keys.h"
+
+/* As vp_key_set(); then reads the file that the entry names, if it names one:
+ * see placement.h and schedule_file.h. */
+enum vp_status vp_key_read(const struct vp_key *key,
+                           const struct vp_entry *entry,
+                           struct vp_config *config, struct vp_err *err);
+
+#endif
