@@ -1,7 +1,7 @@
 #include "runtime/rank/device_log.h"
 
 #include "runtime/rank/internal.h"
-#include "runtime/rank/watch.h"
+#include "runtime/rank/watch_count.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
 #ifndef VP_RUNTIME_RANK_DEVICE_LOG_H
 #define VP_RUNTIME_RANK_DEVICE_LOG_H
 
-#include "runtime/rank/rank.h"
+#include "runtime/rank/rank_state.h"
 
 /* `*out` stays NULL if the device is not asynchronous. */
 enum vp_status vp_device_log_create(struct vp_device *device,

@@ -3,7 +3,7 @@
 #define VP_RUNTIME_RANK_INTERNAL_H
 
 #include "base/clock.h"
-#include "runtime/rank/rank.h"
+#include "runtime/rank/rank_state.h"
 
 static inline struct vp_rank_stage *stage_of(struct vp_rank *rank,
                                              const struct vp_action *action)

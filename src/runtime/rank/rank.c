@@ -5,6 +5,7 @@
 #include "runtime/rank/internal.h"
 #include "runtime/rank/remote.h"
 #include "runtime/rank/watch.h"
+#include "runtime/rank/watch_count.h"
 #include "runtime/stage/wire.h"
 
 #include <math.h>

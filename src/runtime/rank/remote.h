@@ -4,7 +4,7 @@
 #ifndef VP_RUNTIME_RANK_REMOTE_H
 #define VP_RUNTIME_RANK_REMOTE_H
 
-#include "runtime/rank/rank.h"
+#include "runtime/rank/rank_state.h"
 
 /* ---- Orders ------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 #ifndef VP_RUNTIME_RANK_SAVE_H
 #define VP_RUNTIME_RANK_SAVE_H
 
-#include "runtime/rank/rank.h"
+#include "runtime/rank/rank_state.h"
 
 /* Steps between two that end a round of all stages: 1 in a synchronous schedule,
  * where a step is a group. */

@@ -13,6 +13,7 @@
 #include "runtime/rank/remote.h"
 #include "runtime/rank/save.h"
 #include "runtime/rank/watch.h"
+#include "runtime/rank/watch_count.h"
 
 #include <math.h>
 

@@ -4,6 +4,7 @@
 #include "base/strbuf.h"
 #include "runtime/rank/device_log.h"
 #include "runtime/rank/internal.h"
+#include "runtime/rank/watch_count.h"
 
 #include <stdio.h>
 
@@ -25,65 +26,6 @@ static int32_t run_number(const struct vp_rank *rank,
     if (job->sync)
         return (int32_t)(job->first_mb / job->schedule->n_mb + rank->repeat);
     return plan_of(rank, action->stage)->version_begin + action->mb;
-}
-
-/* ---- What it took ------------------------------------------------------- */
-
-static struct vp_stage_count *count_of(struct vp_rank *rank, int stage)
-{
-    int i = 0;
-
-    while (rank->stages[i].index != stage)
-        i++;
-    return &rank->stages[i].count;
-}
-
-void vp_watch_count_work(struct vp_rank *rank,
-                         const struct vp_trace_event *event, int64_t summed_ns)
-{
-    struct vp_stage_count *stage = count_of(rank, event->stage);
-    int64_t ns = event->end_ns - event->start_ns - event->wait_ns - summed_ns;
-
-    count(rank, &stage->reduce_ns, summed_ns);
-    switch ((enum vp_action_kind)event->kind) {
-    case VP_ACTION_F:
-        count(rank, &stage->forward_ns, ns);
-        count(rank, &stage->n_forward, 1);
-        break;
-    case VP_ACTION_B:
-        count(rank, &stage->backward_ns, ns);
-        count(rank, &stage->n_backward, 1);
-        break;
-    case VP_ACTION_R:
-    case VP_ACTION_W:
-        count(rank, &stage->backward_ns, ns);
-        break;
-    case VP_ACTION_REDUCE:
-        count(rank, &stage->reduce_ns, ns);
-        count(rank, &stage->wait_ns, event->wait_ns);
-        break;
-    case VP_ACTION_UPDATE:
-        count(rank, &stage->update_ns, ns);
-        count(rank, &stage->wait_ns, event->wait_ns);
-        break;
-    case VP_ACTION_SEND_ACT:
-    case VP_ACTION_SEND_GRAD:
-    case VP_ACTION_RECV_ACT:
-    case VP_ACTION_RECV_GRAD:
-        count(rank, &stage->message_ns, ns);
-        break;
-    default:
-        break;
-    }
-}
-
-void vp_watch_count_receive(struct vp_rank *rank,
-                            const struct vp_trace_event *event)
-{
-    struct vp_way_count *way =
-        &count_of(rank, event->stage)->way[event->kind != VP_ACTION_RECV_ACT];
-
-    count(rank, &way->receive_ns, event->wait_ns);
 }
 
 void vp_watch_begin(struct vp_rank *rank, int action)

@@ -2,7 +2,7 @@
 #ifndef VP_RUNTIME_RANK_WATCH_H
 #define VP_RUNTIME_RANK_WATCH_H
 
-#include "runtime/rank/rank.h"
+#include "runtime/rank/rank_state.h"
 
 /* A rank notes what it does: cheap, called around every action and wait. The
  * action goes to the recorder when it ends. */
@@ -18,13 +18,6 @@ int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st);
 /* What the rank has done so far; on its thread. Of a device that lags behind, as
  * far as that was seen to have come. */
 struct vp_mark vp_watch_mark(struct vp_rank *rank);
-
-/* Adds a recorded action to the sums of its stage; of its time, `summed_ns` went
- * into adding gradients of replicas. */
-void vp_watch_count_work(struct vp_rank *rank,
-                         const struct vp_trace_event *event, int64_t summed_ns);
-void vp_watch_count_receive(struct vp_rank *rank,
-                            const struct vp_trace_event *event);
 
 /* One screen: who waits for whom, and who holds everybody up. `rank`: who
  * complains, or -1: nobody does anything. */
