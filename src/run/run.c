@@ -1,7 +1,6 @@
 /* From a configuration to a finished run: graphs, data, trainer, run folder. */
 #include "run/run.h"
 
-#include "base/clock.h"
 #include "config/buckets.h"
 #include "config/hosts.h"
 #include "config/resolve.h"
@@ -21,59 +20,16 @@
 #include "run/missing.h"
 #include "run/plan_agree.h"
 #include "run/resume.h"
+#include "run/run_loop.h"
+#include "run/run_state.h"
 #include "run/samples.h"
-#include "run/timeline.h"
 #include "run/verbose.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* EVAL_PART: batches of an evaluation between two looks at the clock. */
-enum { MAX_STREAM = 1 << 28, EVAL_PART = 64, MAX_WARNINGS = 32 };
-
-struct run {
-    const struct vp_config *config;
-    const struct vp_run_options *options;
-    const struct vp_run_events *events;
-
-    struct vp_dims dims[VP_MAX_BUCKETS];
-    struct vp_graph graphs[VP_MAX_BUCKETS];
-    int n_buckets;
-    struct vp_samples samples;
-    struct vp_missing missing; /* of a plan for elsewhere */
-    struct vp_train_config train;
-    struct vp_trainer *trainer;         /* NULL on a dry run */
-    struct vp_priced_plan priced;       /* of a dry run */
-    const struct vp_schedule *schedule; /* of the trainer, or of `priced` */
-    const struct vp_stage_price *prices;
-    struct vp_resume *resume;           /* NULL: from the start */
-    struct vp_ckpt_entry from;          /* of it */
-    struct vp_checkpoints *checkpoints; /* NULL on a dry run */
-    int *devices;                       /* the first of each rank, or NULL */
-    char home[1024];         /* the folder it goes on in; empty: a new one */
-    struct vp_folder folder; /* path empty: nothing is written */
-    struct vp_world *world;  /* of several processes, or NULL */
-    struct vp_blackboxes blackboxes; /* what a supervisor sees */
-    bool agreed;                     /* all processes know that they failed */
-    struct vp_log log;
-    struct vp_timeline timeline;
-    struct vp_verbose_log *verbose; /* NULL: nothing was asked for */
-    char *warnings[MAX_WARNINGS];   /* for the log */
-    int n_warnings;
-    struct vp_run_summary summary;
-    struct vp_run_stage stages[VP_MAX_STAGES];
-
-    double losses[2]; /* sums over the first and the last tenth */
-    int64_t n_losses[2];
-    double tokens, flops, seconds, waited;
-    double eval_loss;
-    int64_t n_done;
-    int64_t n_saved;       /* step of the last checkpoint that was logged */
-    bool uncommitted;      /* the state of step n_done waits for its score */
-    enum vp_status status; /* of writing reports */
-    struct vp_err err;
-};
+enum { MAX_STREAM = 1 << 28 };
 
 static int64_t at_least_1(int64_t n)
 {
@@ -81,14 +37,14 @@ static int64_t at_least_1(int64_t n)
 }
 
 /* Of several processes, one speaks. */
-static bool is_lead(const struct run *run)
+static bool is_lead(const struct vp_run_state *run)
 {
     return !run->world ||
            vp_world_is_mine(run->world, vp_world_lead(run->world));
 }
 
 /* NULL: what is lacking is refused. */
-static struct vp_missing *missing_of(struct run *run)
+static struct vp_missing *missing_of(struct vp_run_state *run)
 {
     return run->options->elsewhere ? &run->missing : NULL;
 }
@@ -96,13 +52,13 @@ static struct vp_missing *missing_of(struct run *run)
 /* ---- Trainer ------------------------------------------------------------ */
 
 /* Updates; in asp, minibatches. */
-static int64_t steps_per_epoch(const struct run *run)
+static int64_t steps_per_epoch(const struct vp_run_state *run)
 {
     return at_least_1(vp_data_info(run->samples.train)->n_batches /
                       run->config->accumulation_steps);
 }
 
-static void set_steps(struct run *run)
+static void set_steps(struct vp_run_state *run)
 {
     const struct vp_config *config = run->config;
     struct vp_lr_config *lr = &run->train.lr;
@@ -115,7 +71,8 @@ static void set_steps(struct run *run)
 }
 
 /* Schedules count the minibatches of a stream from the start of the run. */
-static enum vp_status check_steps(const struct run *run, struct vp_err *err)
+static enum vp_status check_steps(const struct vp_run_state *run,
+                                  struct vp_err *err)
 {
     const struct vp_config *config = run->config;
     int64_t n = run->train.lr.total_steps;
@@ -132,7 +89,7 @@ static enum vp_status check_steps(const struct run *run, struct vp_err *err)
 
 static void notice(void *ctx, const char *line)
 {
-    const struct run *run = ctx;
+    const struct vp_run_state *run = ctx;
 
     if (is_lead(run) && run->events->on_notice)
         run->events->on_notice(run->events->ctx, line);
@@ -141,19 +98,19 @@ static void notice(void *ctx, const char *line)
 /* What may cost work: told at once, and written to the log when there is one. */
 static void show_warning(void *ctx, const char *line)
 {
-    struct run *run = ctx;
+    struct vp_run_state *run = ctx;
 
     if (!is_lead(run))
         return;
     if (run->events->on_warning)
         run->events->on_warning(run->events->ctx, line);
-    if (run->n_warnings < MAX_WARNINGS)
+    if (run->n_warnings < VP_RUN_MAX_WARNINGS)
         run->warnings[run->n_warnings] = strdup(line);
-    if (run->n_warnings < MAX_WARNINGS && run->warnings[run->n_warnings])
+    if (run->n_warnings < VP_RUN_MAX_WARNINGS && run->warnings[run->n_warnings])
         run->n_warnings++;
 }
 
-static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
+static enum vp_status plan_trainer(struct vp_run_state *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
     struct vp_train_config *train = &run->train;
@@ -200,7 +157,7 @@ static enum vp_status plan_trainer(struct run *run, struct vp_err *err)
     return check_steps(run, err);
 }
 
-static enum vp_status make_trainer(struct run *run, struct vp_err *err)
+static enum vp_status make_trainer(struct vp_run_state *run, struct vp_err *err)
 {
     enum vp_status st = run->options->dry_run
                             ? vp_dry_run(&run->train, &run->priced, err)
@@ -218,16 +175,7 @@ static enum vp_status make_trainer(struct run *run, struct vp_err *err)
 
 /* ---- Summary ------------------------------------------------------------ */
 
-static int64_t last_step(const struct run *run)
-{
-    int64_t n = run->train.lr.total_steps;
-
-    if (run->options->max_steps > 0 && run->options->max_steps < n)
-        n = run->options->max_steps;
-    return n;
-}
-
-static enum vp_status summarise(struct run *run, struct vp_err *err)
+static enum vp_status summarise(struct vp_run_state *run, struct vp_err *err)
 {
     const struct vp_config *config = run->config;
     const struct vp_graph *graph = &run->graphs[0];
@@ -246,7 +194,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
         .batch = dims->batch,
         .seq = dims->seq,
         .tokens_per_step = rows * config->accumulation_steps,
-        .n_steps = counted || config->total_steps > 0 ? last_step(run)
+        .n_steps = counted || config->total_steps > 0 ? vp_run_last_step(run)
                                                       : run->options->max_steps,
         .steps_per_epoch = counted ? run->train.lr.steps_per_epoch : 0,
         .unigram_loss = vp_data_info(run->samples.train)->unigram_loss,
@@ -265,7 +213,7 @@ static enum vp_status summarise(struct run *run, struct vp_err *err)
 }
 
 /* Names the stages that recompute and save no memory, where notices are shown. */
-static void note_ratios(struct run *run)
+static void note_ratios(struct vp_run_state *run)
 {
     struct vp_err line = { .text = "" };
 
@@ -274,216 +222,11 @@ static void note_ratios(struct run *run)
         notice(run, line.text);
 }
 
-/* ---- The loop ----------------------------------------------------------- */
-
-static bool asked_to_stop(const struct run *run)
-{
-    return (run->options->stop && *run->options->stop) ||
-           vp_trainer_stopped(run->trainer);
-}
-
-static void note_loss(struct run *run, const struct vp_step_report *report)
-{
-    int64_t n = last_step(run), tenth = at_least_1(n / 10);
-
-    if (isfinite(report->loss) && report->step <= tenth) {
-        run->losses[0] += report->loss;
-        run->n_losses[0]++;
-    }
-    if (isfinite(report->loss) && report->step > n - tenth) {
-        run->losses[1] += report->loss;
-        run->n_losses[1]++;
-    }
-    run->tokens += (double)report->n_tokens;
-    run->flops += report->flops;
-    run->seconds += report->seconds;
-    run->waited += report->bubble * report->seconds;
-    run->n_done = report->step;
-}
-
-static enum vp_status evaluate(struct run *run, int64_t step,
-                               struct vp_err *err)
-{
-    int64_t n_all = vp_data_info(run->samples.eval)->n_batches;
-    int64_t n = run->config->eval_batches;
-    int64_t start_ns = vp_clock_ns();
-    struct vp_score score = { .loss = 0.0 };
-
-    if (n > n_all || run->config->forward_only)
-        n = n_all;
-    for (int64_t m = 0; m < n; m += EVAL_PART) {
-        int64_t part = n - m < EVAL_PART ? n - m : EVAL_PART;
-
-        if (run->config->forward_only && asked_to_stop(run))
-            return VP_OK;
-        VP_TRY(vp_trainer_eval_part(run->trainer, m, part, &score, err));
-        VP_TRY(vp_log_eval(&run->log, m + part, n,
-                           vp_clock_seconds(start_ns, vp_clock_ns()), &score,
-                           err));
-    }
-    run->eval_loss = vp_score_loss(&score);
-    if (run->folder.metrics)
-        VP_TRY(vp_folder_write_eval(&run->folder, step, run->eval_loss, err));
-    if (run->events->on_eval)
-        run->events->on_eval(run->events->ctx, step, n, run->eval_loss);
-    return VP_OK;
-}
-
-static bool eval_is_due(const struct run *run, int64_t step)
-{
-    return step > 0 &&
-           vp_trainer_is_due(run->trainer, run->config->eval_every, step);
-}
-
-static enum vp_status commit(struct run *run, int64_t step, double score,
-                             struct vp_err *err)
-{
-    VP_TRY(vp_checkpoints_commit(run->checkpoints, score, err));
-    if (run->events->on_saved)
-        run->events->on_saved(run->events->ctx, step);
-    return VP_OK;
-}
-
-/* A checkpoint is logged when it is on disk, which takes a while. */
-static enum vp_status log_saved(struct run *run, struct vp_err *err)
-{
-    int64_t step = vp_checkpoints_saved(run->checkpoints);
-
-    if (step <= run->n_saved)
-        return VP_OK;
-    run->n_saved = step;
-    return vp_log_saved(&run->log, step, err);
-}
-
-static enum vp_status log_step(struct run *run,
-                               const struct vp_step_report *report,
-                               struct vp_err *err)
-{
-    VP_TRY(vp_folder_write_step(&run->folder, report, err));
-    VP_TRY(vp_log_step(&run->log, report, err));
-    VP_TRY(log_saved(run, err));
-    if (run->verbose)
-        VP_TRY(vp_verbose_step(run->verbose, run->trainer, report, err));
-    return VP_OK;
-}
-
-/* One step of the trainer; false to stop. A checkpoint before an evaluation
- * waits for its loss. */
-static bool on_step(void *ctx, const struct vp_step_report *step)
-{
-    struct run *run = ctx;
-    struct vp_step_report report = *step;
-
-    report.n_steps = last_step(run);
-    note_loss(run, &report);
-    run->status = log_step(run, &report, &run->err);
-    run->uncommitted = report.saved;
-    if (run->status == VP_OK && report.saved &&
-        !eval_is_due(run, report.step)) {
-        run->status = commit(run, report.step, NAN, &run->err);
-        run->uncommitted = false;
-    }
-    if (run->events->on_stages)
-        run->events->on_stages(run->events->ctx,
-                               vp_trainer_stats(run->trainer));
-    if (run->events->on_step)
-        run->events->on_step(run->events->ctx, &report);
-    return run->status == VP_OK && !asked_to_stop(run) &&
-           !vp_timeline_is_due(&run->timeline, run->n_done);
-}
-
-/* An evaluation after step n_done, if there is to be one. */
-static enum vp_status evaluate_here(struct run *run, struct vp_err *err)
-{
-    if (eval_is_due(run, run->n_done) && !asked_to_stop(run))
-        VP_TRY(evaluate(run, run->n_done, err));
-    if (run->uncommitted)
-        VP_TRY(commit(run, run->n_done, run->eval_loss, err));
-    run->uncommitted = false;
-    return VP_OK;
-}
-
-/* The pipe runs empty only where an evaluation comes, and for the timeline of a
- * run that was resumed. */
-static enum vp_status train(struct run *run, struct vp_err *err)
-{
-    int64_t every = run->config->eval_every, end = last_step(run);
-
-    VP_TRY(evaluate_here(run, err)); /* of a run that was resumed there */
-    if (run->home[0] && run->n_done < end)
-        vp_timeline_renew(&run->timeline, run->config, &run->summary);
-    while (run->n_done < end && !asked_to_stop(run)) {
-        int64_t next = every > 0 ? vp_trainer_next_due(run->trainer, every)
-                                 : end;
-
-        VP_TRY(vp_trainer_run(run->trainer,
-                              (next < end ? next : end) - run->n_done, on_step,
-                              run, err));
-        if (run->status != VP_OK)
-            return vp_err_set(err, run->status, "%s", run->err.text);
-        VP_TRY(vp_timeline_draw(&run->timeline, &run->summary, run->trainer,
-                                run->n_done, err));
-        VP_TRY(evaluate_here(run, err));
-    }
-    vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);
-    VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
-    VP_TRY(vp_folder_check_kept(&run->folder, err));
-    return log_saved(run, err);
-}
-
-/* NaN of nothing. */
-static double mean(double sum, int64_t n)
-{
-    return n > 0 ? sum / (double)n : NAN;
-}
-
-/* What is to be raised for more steps. */
-static const char *limit_of(const struct run *run)
-{
-    if (last_step(run) < run->train.lr.total_steps)
-        return "--max-steps";
-    return run->config->total_steps > 0 ? "total_steps" : "epochs";
-}
-
-static enum vp_status finish(struct run *run, bool interrupted,
-                             struct vp_err *err)
-{
-    int64_t n_all = run->train.lr.total_steps;
-    struct vp_trace trace;
-    struct vp_run_result result = {
-        .n_steps = run->n_done,
-        .n_trained = run->n_done - run->summary.resumed,
-        .n_left = run->n_saved > 0 && run->n_saved < n_all
-                      ? n_all - run->n_saved
-                      : 0,
-        .limit = limit_of(run),
-        .first_loss = mean(run->losses[0], run->n_losses[0]),
-        .last_loss = mean(run->losses[1], run->n_losses[1]),
-        .eval_loss = run->eval_loss,
-        .seconds = run->seconds,
-        .tokens_per_second = run->seconds > 0 ? run->tokens / run->seconds : 0,
-        .gflops_per_second = run->seconds > 0 ? run->flops / run->seconds * 1e-9
-                                              : 0,
-        .bubble = run->seconds > 0 ? run->waited / run->seconds : 0,
-        .interrupted = interrupted,
-        .trace = &trace,
-        .stats = vp_trainer_stats(run->trainer),
-    };
-    enum vp_status st;
-
-    VP_TRY(vp_trainer_trace(run->trainer, run->summary.schedule, &trace, err));
-    /* A run that had nothing left to do keeps the trace it has. */
-    st = run->seconds > 0 ? vp_timeline_write(run->folder.path, &trace, err)
-                          : VP_OK;
-    if (st == VP_OK && run->events->on_end)
-        run->events->on_end(run->events->ctx, &result);
-    vp_trace_release(&trace);
-    return st;
-}
+/* ---- Setting up --------------------------------------------------------- */
 
 /* Without --output a run goes on in its own folder. It is locked before its
  * checkpoints are looked at, so that no other run changes them meanwhile. */
-static enum vp_status lock_home(struct run *run, struct vp_err *err)
+static enum vp_status lock_home(struct vp_run_state *run, struct vp_err *err)
 {
     const struct vp_run_options *options = run->options;
 
@@ -496,7 +239,7 @@ static enum vp_status lock_home(struct run *run, struct vp_err *err)
     return vp_resume_check_newest(run->home, options->resume, err);
 }
 
-static enum vp_status open_resume(struct run *run, struct vp_err *err)
+static enum vp_status open_resume(struct vp_run_state *run, struct vp_err *err)
 {
     struct vp_resume_config resume = {
         .path = run->options->resume,
@@ -525,7 +268,7 @@ static enum vp_status open_resume(struct run *run, struct vp_err *err)
 }
 
 /* Where the run folder is or will be. */
-static const char *place_of(const struct run *run)
+static const char *place_of(const struct vp_run_state *run)
 {
     const char *output = run->options->output;
 
@@ -534,7 +277,7 @@ static const char *place_of(const struct run *run)
     return output ? output : run->config->log_directory;
 }
 
-static void find_missing(struct run *run)
+static void find_missing(struct vp_run_state *run)
 {
     const struct vp_missing_config with = {
         .config = run->config,
@@ -549,7 +292,7 @@ static void find_missing(struct run *run)
         run->summary.missing = run->missing.text;
 }
 
-static enum vp_status open_folder(struct run *run, struct vp_err *err)
+static enum vp_status open_folder(struct vp_run_state *run, struct vp_err *err)
 {
     const char *output = run->options->output;
 
@@ -566,12 +309,13 @@ static enum vp_status open_folder(struct run *run, struct vp_err *err)
 /* A checkpoint that names a step has the metrics of that step beside it. */
 static enum vp_status sync_metrics(void *ctx, struct vp_err *err)
 {
-    const struct run *run = ctx;
+    const struct vp_run_state *run = ctx;
 
     return vp_folder_sync(&run->folder, err);
 }
 
-static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
+static enum vp_status arm_checkpoints(struct vp_run_state *run,
+                                      struct vp_err *err)
 {
     if (!run->checkpoints)
         return VP_OK;
@@ -586,7 +330,7 @@ static enum vp_status arm_checkpoints(struct run *run, struct vp_err *err)
 }
 
 /* Whatever this process could not do, the others hear of it. */
-static enum vp_status open_run(struct run *run, struct vp_err *err)
+static enum vp_status open_run(struct vp_run_state *run, struct vp_err *err)
 {
     enum vp_status st;
 
@@ -609,7 +353,7 @@ static enum vp_status open_run(struct run *run, struct vp_err *err)
 static enum vp_status detail(void *ctx, int rank, const char *line,
                              struct vp_err *err)
 {
-    struct run *run = ctx;
+    struct vp_run_state *run = ctx;
 
     if (run->events->on_detail)
         run->events->on_detail(run->events->ctx,
@@ -618,7 +362,7 @@ static enum vp_status detail(void *ctx, int rank, const char *line,
 }
 
 /* What can be said before the first step. */
-static enum vp_status announce(struct run *run, struct vp_err *err)
+static enum vp_status announce(struct vp_run_state *run, struct vp_err *err)
 {
     const struct vp_run_options *options = run->options;
 
@@ -626,7 +370,8 @@ static enum vp_status announce(struct run *run, struct vp_err *err)
         return VP_OK;
     if (run->folder.path[0]) {
         VP_TRY(vp_folder_describe(&run->folder, run->config, &run->train.plan,
-                                  &run->summary, options->argv, options->argc, err));
+                                  &run->summary, options->argv, options->argc,
+                                  err));
         VP_TRY(vp_log_open(&run->log, run->config, &run->summary,
                            run->folder.path, err));
         for (int i = 0; i < run->n_warnings; i++)
@@ -642,7 +387,7 @@ static enum vp_status announce(struct run *run, struct vp_err *err)
 }
 
 /* What each process does on its own. */
-static enum vp_status set_up_here(struct run *run, struct vp_err *err)
+static enum vp_status set_up_here(struct vp_run_state *run, struct vp_err *err)
 {
     const unsigned notes = 1u << VP_VERBOSE_TENSORS | 1u << VP_VERBOSE_VERSIONS;
     bool trains = !run->options->dry_run && !run->config->forward_only;
@@ -682,7 +427,7 @@ static enum vp_status set_up_here(struct run *run, struct vp_err *err)
     return plan_trainer(run, err);
 }
 
-static enum vp_status set_up(struct run *run, struct vp_err *err)
+static enum vp_status set_up(struct vp_run_state *run, struct vp_err *err)
 {
     enum vp_status st = set_up_here(run, err);
 
@@ -707,7 +452,7 @@ static enum vp_status set_up(struct run *run, struct vp_err *err)
 }
 
 /* If a rank thread did not return, all that it may use is leaked on purpose. */
-static void tear_down(struct run *run)
+static void tear_down(struct vp_run_state *run)
 {
     vp_log_close(&run->log);
     vp_folder_close(&run->folder);
@@ -727,35 +472,6 @@ static void tear_down(struct run *run)
     free(run);
 }
 
-/* Reads reports, decides when to evaluate and to save. */
-static enum vp_status lead(struct run *run, struct vp_err *err)
-{
-    bool interrupted;
-
-    if (run->config->forward_only)
-        VP_TRY(evaluate(run, run->n_done, err));
-    else
-        VP_TRY(train(run, err));
-    interrupted = asked_to_stop(run); /* not by what is printed now */
-    if (!run->config->forward_only)
-        VP_TRY(finish(run, interrupted, err));
-    return interrupted ? VP_ERR_INTERRUPTED : VP_OK;
-}
-
-static enum vp_status follow(struct run *run, struct vp_err *err)
-{
-    enum vp_status st = vp_trainer_follow(run->trainer, run->options->stop,
-                                          err);
-    struct vp_err own = { .text = "" };
-
-    vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);
-    if (!run->checkpoints ||
-        vp_checkpoints_finish(run->checkpoints, NAN, &own) == VP_OK)
-        return st;
-    /* The run failed because this did. */
-    return vp_err_set(err, VP_ERR_IO, "%s", own.text);
-}
-
 /* The same folder for --output and --resume is a run that goes on in its own, as
  * without --output. An evaluation would write over that run's metrics. */
 static bool is_own_folder(const struct vp_config *config,
@@ -770,7 +486,7 @@ enum vp_status vp_run_train(const struct vp_config *config,
                             const struct vp_run_events *events,
                             struct vp_err *err)
 {
-    struct run *run = malloc(sizeof(*run));
+    struct vp_run_state *run = malloc(sizeof(*run));
     struct vp_run_options at_home = *options;
     enum vp_status st;
 
@@ -779,7 +495,7 @@ enum vp_status vp_run_train(const struct vp_config *config,
     at_home.output = NULL;
     if (is_own_folder(config, options))
         options = &at_home;
-    *run = (struct run){
+    *run = (struct vp_run_state){
         .config = config,
         .options = options,
         .events = events,
@@ -789,7 +505,7 @@ enum vp_status vp_run_train(const struct vp_config *config,
     st = set_up(run, err);
     vp_job_phase_set(VP_JOB_PHASE_TRAIN, run->folder.path);
     if (st == VP_OK && !options->dry_run)
-        st = is_lead(run) ? lead(run, err) : follow(run, err);
+        st = is_lead(run) ? vp_run_lead(run, err) : vp_run_follow(run, err);
     if (st == VP_ERR_IO && is_lead(run) && run->checkpoints &&
         (run->home[0] || vp_checkpoints_saved(run->checkpoints) > 0))
         vp_folder_add_resume(&run->folder, err);

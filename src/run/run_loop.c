@@ -1,0 +1,250 @@
+/* A run from its first step to its end: steps, evaluations, checkpoints. */
+#include "run/run_loop.h"
+
+#include "base/clock.h"
+#include "job/job_phase.h"
+
+#include <math.h>
+
+/* Batches of an evaluation between two looks at the clock. */
+enum { EVAL_PART = 64 };
+
+static int64_t at_least_1(int64_t n)
+{
+    return n < 1 ? 1 : n;
+}
+
+static bool asked_to_stop(const struct vp_run_state *run)
+{
+    return (run->options->stop && *run->options->stop) ||
+           vp_trainer_stopped(run->trainer);
+}
+
+static void note_loss(struct vp_run_state *run,
+                      const struct vp_step_report *report)
+{
+    int64_t n = vp_run_last_step(run), tenth = at_least_1(n / 10);
+
+    if (isfinite(report->loss) && report->step <= tenth) {
+        run->losses[0] += report->loss;
+        run->n_losses[0]++;
+    }
+    if (isfinite(report->loss) && report->step > n - tenth) {
+        run->losses[1] += report->loss;
+        run->n_losses[1]++;
+    }
+    run->tokens += (double)report->n_tokens;
+    run->flops += report->flops;
+    run->seconds += report->seconds;
+    run->waited += report->bubble * report->seconds;
+    run->n_done = report->step;
+}
+
+static enum vp_status evaluate(struct vp_run_state *run, int64_t step,
+                               struct vp_err *err)
+{
+    int64_t n_all = vp_data_info(run->samples.eval)->n_batches;
+    int64_t n = run->config->eval_batches;
+    int64_t start_ns = vp_clock_ns();
+    struct vp_score score = { .loss = 0.0 };
+
+    if (n > n_all || run->config->forward_only)
+        n = n_all;
+    for (int64_t m = 0; m < n; m += EVAL_PART) {
+        int64_t part = n - m < EVAL_PART ? n - m : EVAL_PART;
+
+        if (run->config->forward_only && asked_to_stop(run))
+            return VP_OK;
+        VP_TRY(vp_trainer_eval_part(run->trainer, m, part, &score, err));
+        VP_TRY(vp_log_eval(&run->log, m + part, n,
+                           vp_clock_seconds(start_ns, vp_clock_ns()), &score,
+                           err));
+    }
+    run->eval_loss = vp_score_loss(&score);
+    if (run->folder.metrics)
+        VP_TRY(vp_folder_write_eval(&run->folder, step, run->eval_loss, err));
+    if (run->events->on_eval)
+        run->events->on_eval(run->events->ctx, step, n, run->eval_loss);
+    return VP_OK;
+}
+
+static bool eval_is_due(const struct vp_run_state *run, int64_t step)
+{
+    return step > 0 &&
+           vp_trainer_is_due(run->trainer, run->config->eval_every, step);
+}
+
+static enum vp_status commit(struct vp_run_state *run, int64_t step,
+                             double score, struct vp_err *err)
+{
+    VP_TRY(vp_checkpoints_commit(run->checkpoints, score, err));
+    if (run->events->on_saved)
+        run->events->on_saved(run->events->ctx, step);
+    return VP_OK;
+}
+
+/* A checkpoint is logged when it is on disk, which takes a while. */
+static enum vp_status log_saved(struct vp_run_state *run, struct vp_err *err)
+{
+    int64_t step = vp_checkpoints_saved(run->checkpoints);
+
+    if (step <= run->n_saved)
+        return VP_OK;
+    run->n_saved = step;
+    return vp_log_saved(&run->log, step, err);
+}
+
+static enum vp_status log_step(struct vp_run_state *run,
+                               const struct vp_step_report *report,
+                               struct vp_err *err)
+{
+    VP_TRY(vp_folder_write_step(&run->folder, report, err));
+    VP_TRY(vp_log_step(&run->log, report, err));
+    VP_TRY(log_saved(run, err));
+    if (run->verbose)
+        VP_TRY(vp_verbose_step(run->verbose, run->trainer, report, err));
+    return VP_OK;
+}
+
+/* One step of the trainer; false to stop. A checkpoint before an evaluation
+ * waits for its loss. */
+static bool on_step(void *ctx, const struct vp_step_report *step)
+{
+    struct vp_run_state *run = ctx;
+    struct vp_step_report report = *step;
+
+    report.n_steps = vp_run_last_step(run);
+    note_loss(run, &report);
+    run->status = log_step(run, &report, &run->err);
+    run->uncommitted = report.saved;
+    if (run->status == VP_OK && report.saved &&
+        !eval_is_due(run, report.step)) {
+        run->status = commit(run, report.step, NAN, &run->err);
+        run->uncommitted = false;
+    }
+    if (run->events->on_stages)
+        run->events->on_stages(run->events->ctx,
+                               vp_trainer_stats(run->trainer));
+    if (run->events->on_step)
+        run->events->on_step(run->events->ctx, &report);
+    return run->status == VP_OK && !asked_to_stop(run) &&
+           !vp_timeline_is_due(&run->timeline, run->n_done);
+}
+
+/* An evaluation after step n_done, if there is to be one. */
+static enum vp_status evaluate_here(struct vp_run_state *run,
+                                    struct vp_err *err)
+{
+    if (eval_is_due(run, run->n_done) && !asked_to_stop(run))
+        VP_TRY(evaluate(run, run->n_done, err));
+    if (run->uncommitted)
+        VP_TRY(commit(run, run->n_done, run->eval_loss, err));
+    run->uncommitted = false;
+    return VP_OK;
+}
+
+/* The pipe runs empty only where an evaluation comes, and for the timeline of a
+ * run that was resumed. */
+static enum vp_status train(struct vp_run_state *run, struct vp_err *err)
+{
+    int64_t every = run->config->eval_every, end = vp_run_last_step(run);
+
+    VP_TRY(evaluate_here(run, err)); /* of a run that was resumed there */
+    if (run->home[0] && run->n_done < end)
+        vp_timeline_renew(&run->timeline, run->config, &run->summary);
+    while (run->n_done < end && !asked_to_stop(run)) {
+        int64_t next = every > 0 ? vp_trainer_next_due(run->trainer, every)
+                                 : end;
+
+        VP_TRY(vp_trainer_run(run->trainer,
+                              (next < end ? next : end) - run->n_done, on_step,
+                              run, err));
+        if (run->status != VP_OK)
+            return vp_err_set(err, run->status, "%s", run->err.text);
+        VP_TRY(vp_timeline_draw(&run->timeline, &run->summary, run->trainer,
+                                run->n_done, err));
+        VP_TRY(evaluate_here(run, err));
+    }
+    vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);
+    VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
+    VP_TRY(vp_folder_check_kept(&run->folder, err));
+    return log_saved(run, err);
+}
+
+/* NaN of nothing. */
+static double mean(double sum, int64_t n)
+{
+    return n > 0 ? sum / (double)n : NAN;
+}
+
+/* What is to be raised for more steps. */
+static const char *limit_of(const struct vp_run_state *run)
+{
+    if (vp_run_last_step(run) < run->train.lr.total_steps)
+        return "--max-steps";
+    return run->config->total_steps > 0 ? "total_steps" : "epochs";
+}
+
+static enum vp_status finish(struct vp_run_state *run, bool interrupted,
+                             struct vp_err *err)
+{
+    int64_t n_all = run->train.lr.total_steps;
+    struct vp_trace trace;
+    struct vp_run_result result = {
+        .n_steps = run->n_done,
+        .n_trained = run->n_done - run->summary.resumed,
+        .n_left = run->n_saved > 0 && run->n_saved < n_all
+                      ? n_all - run->n_saved
+                      : 0,
+        .limit = limit_of(run),
+        .first_loss = mean(run->losses[0], run->n_losses[0]),
+        .last_loss = mean(run->losses[1], run->n_losses[1]),
+        .eval_loss = run->eval_loss,
+        .seconds = run->seconds,
+        .tokens_per_second = run->seconds > 0 ? run->tokens / run->seconds : 0,
+        .gflops_per_second = run->seconds > 0 ? run->flops / run->seconds * 1e-9
+                                              : 0,
+        .bubble = run->seconds > 0 ? run->waited / run->seconds : 0,
+        .interrupted = interrupted,
+        .trace = &trace,
+        .stats = vp_trainer_stats(run->trainer),
+    };
+    enum vp_status st;
+
+    VP_TRY(vp_trainer_trace(run->trainer, run->summary.schedule, &trace, err));
+    /* A run that had nothing left to do keeps the trace it has. */
+    st = run->seconds > 0 ? vp_timeline_write(run->folder.path, &trace, err)
+                          : VP_OK;
+    if (st == VP_OK && run->events->on_end)
+        run->events->on_end(run->events->ctx, &result);
+    vp_trace_release(&trace);
+    return st;
+}
+
+enum vp_status vp_run_lead(struct vp_run_state *run, struct vp_err *err)
+{
+    bool interrupted;
+
+    if (run->config->forward_only)
+        VP_TRY(evaluate(run, run->n_done, err));
+    else
+        VP_TRY(train(run, err));
+    interrupted = asked_to_stop(run); /* not by what is printed now */
+    if (!run->config->forward_only)
+        VP_TRY(finish(run, interrupted, err));
+    return interrupted ? VP_ERR_INTERRUPTED : VP_OK;
+}
+
+enum vp_status vp_run_follow(struct vp_run_state *run, struct vp_err *err)
+{
+    enum vp_status st = vp_trainer_follow(run->trainer, run->options->stop,
+                                          err);
+    struct vp_err own = { .text = "" };
+
+    vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);
+    if (!run->checkpoints ||
+        vp_checkpoints_finish(run->checkpoints, NAN, &own) == VP_OK)
+        return st;
+    /* The run failed because this did. */
+    return vp_err_set(err, VP_ERR_IO, "%s", own.text);
+}

@@ -1,0 +1,74 @@
+/* A run in progress: what run.c sets up and run_loop.c uses. */
+#ifndef VP_RUN_RUN_STATE_H
+#define VP_RUN_RUN_STATE_H
+
+#include "config/buckets.h"
+#include "plan/price.h"
+#include "run/blackboxes.h"
+#include "run/checkpoint.h"
+#include "run/folder.h"
+#include "run/log.h"
+#include "run/missing.h"
+#include "run/resume.h"
+#include "run/run_events.h"
+#include "run/run_options.h"
+#include "run/samples.h"
+#include "run/timeline.h"
+#include "run/verbose.h"
+
+enum { VP_RUN_MAX_WARNINGS = 32 };
+
+struct vp_run_state {
+    const struct vp_config *config;
+    const struct vp_run_options *options;
+    const struct vp_run_events *events;
+
+    struct vp_dims dims[VP_MAX_BUCKETS];
+    struct vp_graph graphs[VP_MAX_BUCKETS];
+    int n_buckets;
+    struct vp_samples samples;
+    struct vp_missing missing; /* of a plan for elsewhere */
+    struct vp_train_config train;
+    struct vp_trainer *trainer;         /* NULL on a dry run */
+    struct vp_priced_plan priced;       /* of a dry run */
+    const struct vp_schedule *schedule; /* of the trainer, or of `priced` */
+    const struct vp_stage_price *prices;
+    struct vp_resume *resume;           /* NULL: from the start */
+    struct vp_ckpt_entry from;          /* of it */
+    struct vp_checkpoints *checkpoints; /* NULL on a dry run */
+    int *devices;                       /* the first of each rank, or NULL */
+    char home[1024];         /* the folder it goes on in; empty: a new one */
+    struct vp_folder folder; /* path empty: nothing is written */
+    struct vp_world *world;  /* of several processes, or NULL */
+    struct vp_blackboxes blackboxes; /* what a supervisor sees */
+    bool agreed;                     /* all processes know that they failed */
+    struct vp_log log;
+    struct vp_timeline timeline;
+    struct vp_verbose_log *verbose;      /* NULL: nothing was asked for */
+    char *warnings[VP_RUN_MAX_WARNINGS]; /* for the log */
+    int n_warnings;
+    struct vp_run_summary summary;
+    struct vp_run_stage stages[VP_MAX_STAGES];
+
+    double losses[2]; /* sums over the first and the last tenth */
+    int64_t n_losses[2];
+    double tokens, flops, seconds, waited;
+    double eval_loss;
+    int64_t n_done;
+    int64_t n_saved;       /* step of the last checkpoint that was logged */
+    bool uncommitted;      /* the state of step n_done waits for its score */
+    enum vp_status status; /* of writing reports */
+    struct vp_err err;
+};
+
+/* The step that ends the run: the last of all, or of --max-steps. */
+static inline int64_t vp_run_last_step(const struct vp_run_state *run)
+{
+    int64_t n = run->train.lr.total_steps;
+
+    if (run->options->max_steps > 0 && run->options->max_steps < n)
+        n = run->options->max_steps;
+    return n;
+}
+
+#endif
