@@ -1,5 +1,6 @@
 /* The GPU as a backend: opening one, the optimizer. Lists of calls are in exe.c,
  * memory and streams in device.c. */
+#include "backend/cuda/product/product.h"
 #include "backend/cuda/profile/profile.h"
 #include "backend/cuda/profile/traffic.h"
 

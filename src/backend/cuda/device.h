@@ -9,7 +9,7 @@
 
 #define VP_EXPORT __attribute__((visibility("default")))
 
-struct vp_cuda_plan;      /* product/product.c */
+struct vp_cuda_plan;      /* product/plan.h */
 struct vp_cuda_attention; /* attention/attention.c */
 struct vp_cuda_profile;   /* profile/profile.c */
 struct vp_cuda_table;     /* backend.c */

@@ -1,5 +1,6 @@
 /* Linear layers: products with what surrounds them. Matrices are row-major here
  * and column-major in a product, so it is asked for in transposed form. */
+#include "backend/cuda/product/product.h"
 #include "backend/cuda/profile/profile.h"
 
 /* The three sizes of a layer. */

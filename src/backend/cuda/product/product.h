@@ -10,29 +10,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/product/gelu_grad.h"
-
-/* d [m, n] (+)= a [m, k] b [k, n] (+ bias), all of them column-major. */
-struct vp_product {
-    int64_t m, n, k;
-    bool a_t, b_t; /* lies in memory as [k, m], [n, k] */
-    enum vp_dtype type, type_out;
-    bool bias; /* m elements of type_out, the same for every column */
-    bool gelu; /* d = gelu(z), the tanh form, and z is kept; with bias only */
-    bool add;  /* to what is in d */
-};
-
-static inline size_t vp_matrix_bytes(int64_t rows, int64_t cols,
-                                     enum vp_dtype dtype)
-{
-    return (size_t)(rows * cols * vp_dtype_bytes(dtype));
-}
-
-struct vp_operands {
-    const void *a, *b;
-    void *d;
-    const void *bias;
-    void *z;
-};
+#include "backend/cuda/product/plan.h"
 
 enum vp_status vp_cuda_multiply(struct vp_cuda *cuda,
                                 const struct vp_product *product,

@@ -4,6 +4,8 @@
  * the time. Found once per process and shape, for all ranks. */
 #include "backend/cuda/product/search.h"
 
+#include "backend/cuda/product/gelu_grad.h"
+
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

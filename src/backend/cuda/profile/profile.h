@@ -1,7 +1,8 @@
 #ifndef VP_BACKEND_CUDA_PROFILE_PROFILE_H
 #define VP_BACKEND_CUDA_PROFILE_PROFILE_H
 
-#include "backend/cuda/product/product.h"
+#include "backend/cuda/product/gelu_grad.h"
+#include "backend/cuda/product/plan.h"
 #include "backend/profile.h"
 
 /* What is launched between a push and its pop goes to the row that the pop
