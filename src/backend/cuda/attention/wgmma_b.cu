@@ -14,7 +14,7 @@
  * and between bands dk and dv are kept in device memory. As many blocks as the
  * GPU has processors take one head after another: while the owners end one, the
  * helper loads the next. */
-#include "backend/cuda/attention/key_tiles.cuh"
+#include "backend/cuda/attention/key_tiles_device.cuh"
 #include "backend/cuda/ptx/tma.cuh"
 
 enum { PART = VP_KEY_TILE_PART };

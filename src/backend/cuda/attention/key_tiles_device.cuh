@@ -1,6 +1,6 @@
 /* Key tiles as the threads of a block use them: together with their head. */
-#ifndef VP_BACKEND_CUDA_ATTENTION_KEY_TILES_CUH
-#define VP_BACKEND_CUDA_ATTENTION_KEY_TILES_CUH
+#ifndef VP_BACKEND_CUDA_ATTENTION_KEY_TILES_DEVICE_CUH
+#define VP_BACKEND_CUDA_ATTENTION_KEY_TILES_DEVICE_CUH
 
 #include "backend/cuda/attention/backward.cuh"
 #include "backend/cuda/attention/key_tiles.h"
