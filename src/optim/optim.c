@@ -1,8 +1,6 @@
 /* Optimizers by name, and their published constants. */
 #include "optim/optim.h"
 
-#include "optim/chunk.h"
-
 #include <string.h>
 
 static const struct {
@@ -69,11 +67,4 @@ int64_t vp_optim_master_bytes(enum vp_dtype dtype)
     default:
         return 0;
     }
-}
-
-size_t vp_optim_scratch_bytes(const struct vp_optim_tensor *tensors,
-                              int n_tensors)
-{
-    return (size_t)vp_optim_n_chunks(tensors, n_tensors) *
-           sizeof(struct vp_optim_chunk);
 }

@@ -127,3 +127,10 @@ void vp_optim_step_host(const struct vp_optim_step *step, struct vp_pool *pool,
         VP_BUG_ON(step->config.kind >= VP_OPTIM_KIND_COUNT);
     }
 }
+
+size_t vp_optim_scratch_bytes(const struct vp_optim_tensor *tensors,
+                              int n_tensors)
+{
+    return (size_t)vp_optim_n_chunks(tensors, n_tensors) *
+           sizeof(struct vp_optim_chunk);
+}
