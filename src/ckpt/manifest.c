@@ -1,7 +1,6 @@
 #include "ckpt/manifest.h"
 
 #include "ckpt/io.h"
-#include "ckpt/store.h"
 #include "ckpt/text.h"
 
 #include <fcntl.h>

@@ -12,6 +12,8 @@
 #define VP_MANIFEST_FILE "manifest.json"
 #define VP_MANIFEST_VERSION 2
 
+#define VP_CKPT_MAX_STEP 999999999999999999
+
 struct vp_manifest_file {
     char name[40]; /* block-<kkkk>.safetensors */
     struct vp_st_seal seal;

@@ -24,8 +24,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define VP_CKPT_MAX_STEP 999999999999999999
-
 /* A checkpoint by its name alone; what is inside may still be broken. */
 struct vp_ckpt_entry {
     int64_t step;

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "ckpt/ckpt.h"
 #include "ckpt/io.h"
+#include "ckpt/manifest.h"
 #include "ckpt/store.h"
 #include "ckpt/transpose.h"
 
