@@ -5,8 +5,8 @@
 #include "text/added.h"
 #include "text/bert.h"
 #include "text/bpe.h"
+#include "text/special.h"
 #include "text/split.h"
-#include "text/tokenizer.h"
 
 struct vp_tokenizer {
     bool is_bpe;    /* else WordPiece */

@@ -6,6 +6,7 @@
 #include "base/sha256.h"
 #include "base/strbuf.h"
 #include "text/ids.h"
+#include "text/special.h"
 
 /* Never changes after it was opened: any number of threads may use it. */
 struct vp_tokenizer;
@@ -21,17 +22,6 @@ void vp_tokenizer_free(struct vp_tokenizer *tokenizer);
 /* The largest id + 1, added tokens included. */
 int vp_tokenizer_size(const struct vp_tokenizer *tokenizer);
 
-/* Tokens with a meaning for the model. */
-enum vp_special {
-    VP_SPECIAL_PAD,
-    VP_SPECIAL_UNKNOWN,
-    VP_SPECIAL_CLS,
-    VP_SPECIAL_SEP,
-    VP_SPECIAL_MASK,
-    VP_SPECIAL_BEGIN,
-    VP_SPECIAL_END,
-    VP_SPECIAL_COUNT,
-};
 /* Its id, or -1: tokenizer_config.json says which token it is, else the usual
  * names are looked for. */
 int32_t vp_tokenizer_special(const struct vp_tokenizer *tokenizer,

@@ -4,6 +4,8 @@
  * but white space, and WordPiece cuts at white space. At the end of a text GPT-2
  * takes all white space as one piece, elsewhere all but its last character, so
  * that only an LF alone between other characters gives the same pieces. */
+#include "text/tokenizer.h"
+
 #include "text/code_point.h"
 #include "text/internal.h"
 #include "text/unicode.h"

@@ -5,21 +5,12 @@
 #define VP_TEXT_VOCAB_TRAINER_H
 
 #include "base/status.h"
+#include "text/vocab_options.h"
 
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct vp_vocab_trainer;
-
-struct vp_vocab_options {
-    bool wordpiece;             /* else byte-level BPE */
-    bool cased;                 /* WordPiece: keeps case and accents */
-    int size;                   /* tokens, at most */
-    int64_t min_count;          /* pairs that occur less often are not merged */
-    int max_characters;         /* WordPiece: the most frequent ones; 0: all */
-    const char *const *special; /* the first tokens */
-    int n_special;
-};
 
 /* Borrows the special tokens. */
 enum vp_status vp_vocab_trainer_create(const struct vp_vocab_options *options,

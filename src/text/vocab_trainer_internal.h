@@ -4,7 +4,7 @@
 
 #include "text/bert.h"
 #include "text/pair_merger.h"
-#include "text/vocab_trainer.h"
+#include "text/vocab_options.h"
 #include "text/vocabulary.h"
 #include "text/word_count.h"
 
