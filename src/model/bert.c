@@ -4,6 +4,7 @@
  * blocks 0 .. 2 layers - 1 are attention, feed-forward, attention, ... and the
  * last is the head. B: batch, S: sequence, H: hidden, F: ffn, V: vocab. */
 #include "model/build.h"
+#include "model/model.h"
 
 #define INIT_STD 0.02f
 

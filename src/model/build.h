@@ -2,7 +2,9 @@
 #ifndef VP_MODEL_BUILD_H
 #define VP_MODEL_BUILD_H
 
-#include "model/model.h"
+#include "graph/graph.h"
+
+struct vp_model_config;
 
 /* A linear layer; its names are "<name>.weight" and "<name>.bias". */
 struct vp_dense {

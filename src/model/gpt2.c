@@ -5,6 +5,7 @@
  * stands at the end, where causal attention cannot see it.
  * B: batch, S: sequence, H: hidden, F: ffn, V: vocab. */
 #include "model/build.h"
+#include "model/model.h"
 
 #include <math.h>
 

@@ -8,6 +8,7 @@
  * at the end, where causal attention cannot see it.
  * B: batch, S: source, T: target length, H: hidden, F: ffn, V: vocab. */
 #include "model/build.h"
+#include "model/model.h"
 
 #include <math.h>
 

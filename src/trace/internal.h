@@ -2,8 +2,11 @@
 #ifndef VP_TRACE_INTERNAL_H
 #define VP_TRACE_INTERNAL_H
 
+#include "base/status.h"
 #include "sched/look.h"
-#include "trace/trace.h"
+
+struct vp_trace;
+struct vp_trace_event;
 
 /* How an event is drawn. An evaluation's forward looks different. */
 const struct vp_look *vp_event_look(const struct vp_trace_event *event);

@@ -1,4 +1,6 @@
 /* A timeline in memory: put together from recorders, cut, and asked. */
+#include "trace/trace.h"
+
 #include "trace/internal.h"
 
 #include <limits.h>

@@ -1,5 +1,7 @@
 /* Reads the files that trace_chrome_write.c writes, and refuses all others:
  * drawings may then rely on order and ranges. */
+#include "trace/trace.h"
+
 #include "base/path.h"
 #include "trace/chrome.h"
 #include "trace/internal.h"

@@ -1,5 +1,7 @@
 /* Writes the trace event format of Chrome: times in microseconds, one line per
  * event; what only vpipe knows is in "otherData". */
+#include "trace/trace.h"
+
 #include "base/path.h"
 #include "trace/chrome.h"
 #include "trace/internal.h"

@@ -1,4 +1,6 @@
 /* Names and looks of events. */
+#include "trace/trace.h"
+
 #include "trace/internal.h"
 
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /* The timeline as a drawing: a lane per rank, hatched where it is idle, and
  * the memory of every rank below. Same look as the drawing of a schedule. */
-#include "trace/internal.h"
+#include "trace/trace.h"
 
 #include "base/memory.h"
 #include "draw/svg.h"
+#include "trace/internal.h"
 
 #include <math.h>
 #include <stdio.h>

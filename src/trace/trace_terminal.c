@@ -4,6 +4,8 @@
  *
  * A box begins with its letter and, where there is room, its minibatch; dots
  * are time without work. Same look as the chart of a schedule. */
+#include "trace/trace.h"
+
 #include "draw/lane.h"
 #include "trace/internal.h"
 

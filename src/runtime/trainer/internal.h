@@ -3,9 +3,12 @@
 #ifndef VP_RUNTIME_TRAINER_INTERNAL_H
 #define VP_RUNTIME_TRAINER_INTERNAL_H
 
+#include "plan/price.h"
 #include "runtime/rank/remote.h"
+#include "runtime/report.h"
+#include "runtime/state.h"
+#include "runtime/train_config.h"
 #include "runtime/trainer/pipeline.h"
-#include "runtime/trainer/trainer.h"
 
 /* Jobs are posted before the last one ends, so that the pipe stays full. */
 enum { MAX_JOBS = 4, PIECE = 64 };

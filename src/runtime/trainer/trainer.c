@@ -1,4 +1,6 @@
 /* A trainer and its rank threads: creating, planning, giving out jobs. */
+#include "runtime/trainer/trainer.h"
+
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/host.h"

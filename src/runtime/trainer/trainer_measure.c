@@ -15,6 +15,8 @@
  *   stage 0  F0 F1 .. B0 U F2 .. B1 U ....... B2 U     U: a mark
  *   stage 1  .. F0 B0 U F1 B1 U ... F2 B2 U ........
  */
+#include "runtime/trainer/trainer.h"
+
 #include "base/clock.h"
 #include "runtime/trainer/internal.h"
 

@@ -1,5 +1,7 @@
 /* Running a trainer: posts jobs to the rank threads and turns what they did
  * into reports. */
+#include "runtime/trainer/trainer.h"
+
 #include "base/clock.h"
 #include "runtime/rank/save.h"
 #include "runtime/trainer/internal.h"

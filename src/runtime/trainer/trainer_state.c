@@ -1,4 +1,6 @@
 /* The state of all stages of a trainer, and where its run stands. */
+#include "runtime/trainer/trainer.h"
+
 #include "runtime/rank/save.h"
 #include "runtime/stage/stage_state.h"
 #include "runtime/trainer/internal.h"

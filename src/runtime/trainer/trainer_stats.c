@@ -1,5 +1,7 @@
-/* What stages took: counted by their ranks, or told by those of other
- * processes; summed for who asks. */
+/* Time and traffic per stage, from ranks of this process and from reports of
+ * other processes. */
+#include "runtime/trainer/trainer.h"
+
 #include "runtime/rank/watch_count.h"
 #include "runtime/trainer/internal.h"
 
