@@ -18,6 +18,15 @@
 enum cx_result { CX_DONE, CX_WAIT, CX_FAIL, CX_HANG };
 enum cx_state { CX_EMPTY, CX_WRITTEN, CX_FULL, CX_RECEIVED };
 
+/* Where swapped values of a minibatch are. */
+enum cx_swap {
+    CX_SWAP_HERE, /* where F wrote them */
+    CX_SWAP_LEAVING,
+    CX_SWAP_AWAY,
+    CX_SWAP_COMING,
+    CX_SWAP_BACK, /* where backward reads them */
+};
+
 struct cx_buffer {
     enum cx_state state;
     int expects; /* the message that may be written next, or is here */
@@ -33,6 +42,7 @@ struct cx_ring {
 struct cx_mb {
     bool f, r, b, w, added;
     int slot, version;
+    enum cx_swap swap;
 };
 
 /* A stage on a rank. */
@@ -46,7 +56,8 @@ struct cx_node {
     struct cx_mb *mbs;
     int last[VP_ACTION_KIND_COUNT]; /* minibatch of each kind, or -1 */
     int n_updates, n_reduced, n_arrived;
-    int redo; /* minibatch whose recomputed values are here, or -1 */
+    /* Minibatches whose values are in these buffers, or -1. */
+    int *redo, *swap_out, *swap_in;
 };
 
 struct cx {
@@ -216,6 +227,91 @@ static enum cx_result cx_weights(struct cx *cx, struct cx_node *node,
     return CX_DONE;
 }
 
+/* ---- Buffers of recomputed and swapped values --------------------------- */
+
+/* The buffer that a minibatch must use, or NULL if there is none. */
+static int *cx_buffer_of(const struct cx *cx, const struct vp_action *a,
+                         int *buffers, int n)
+{
+    int n_replicas = cx->schedule->stages[a->stage].n_replicas;
+    int own = (a->mb - cx->schedule->segment_begin) / n_replicas;
+
+    return n > 0 ? &buffers[own % n] : NULL;
+}
+
+static void cx_forget(int *buffers, int n, int mb)
+{
+    for (int i = 0; i < n; i++)
+        if (buffers[i] == mb)
+            buffers[i] = -1;
+}
+
+static bool cx_has(const int *buffers, int n, int mb)
+{
+    for (int i = 0; i < n; i++)
+        if (buffers[i] == mb)
+            return true;
+    return false;
+}
+
+/* Backward may read what the stage swaps. */
+static bool cx_is_back(const struct cx *cx, struct cx_node *node, int mb)
+{
+    int n = cx->schedule->stages[node->stage].n_swap_in;
+
+    return n == 0 || (cx_mb(cx, node, mb)->swap == CX_SWAP_BACK &&
+                      cx_has(node->swap_in, n, mb));
+}
+
+static enum cx_result cx_swap(struct cx *cx, struct cx_node *node,
+                              const struct vp_action *a)
+{
+    const struct vp_schedule_stage *s = &cx->schedule->stages[a->stage];
+    static const enum cx_swap from[VP_ACTION_KIND_COUNT] = {
+        [VP_ACTION_SWAP_OUT] = CX_SWAP_HERE,
+        [VP_ACTION_SWAP_FREE] = CX_SWAP_LEAVING,
+        [VP_ACTION_SWAP_IN] = CX_SWAP_AWAY,
+        [VP_ACTION_SWAP_READY] = CX_SWAP_COMING,
+    };
+    struct cx_mb *mb = cx_mb(cx, node, a->mb);
+    int *buffer = cx_buffer_of(cx, a, node->swap_in, s->n_swap_in);
+
+    if (!buffer || s->n_swap_out == 0 || !mb->f || mb->b)
+        return cx_fail(cx, "swaps at the wrong time");
+    if (mb->swap != from[a->kind])
+        return cx_fail(cx, "swaps in the wrong order");
+    if (a->slot < 0 || a->slot >= s->n_slots || node->slots[a->slot] != a->mb)
+        return cx_fail(cx, "not in this slot");
+    if (a->version != -1 || a->peer != -1 || a->msg != -1)
+        return cx_fail(cx, "names a peer or a version");
+    if (a->kind == VP_ACTION_SWAP_OUT &&
+        !cx_has(node->swap_out, s->n_swap_out, a->mb))
+        return cx_fail(cx, "swaps out what is not there");
+    if (a->kind == VP_ACTION_SWAP_FREE)
+        cx_forget(node->swap_out, s->n_swap_out, a->mb);
+    if (a->kind == VP_ACTION_SWAP_IN && *buffer >= 0)
+        return cx_fail(cx, "overwrites what was swapped in");
+    if (a->kind == VP_ACTION_SWAP_IN)
+        *buffer = a->mb;
+    mb->swap++;
+    return CX_DONE;
+}
+
+/* F writes what is swapped. */
+static enum cx_result cx_take_swap_out(struct cx *cx, struct cx_node *node,
+                                       const struct vp_action *a)
+{
+    int *buffer = cx_buffer_of(cx, a, node->swap_out,
+                               cx->schedule->stages[a->stage].n_swap_out);
+
+    if (!buffer)
+        return CX_DONE;
+    if (*buffer >= 0)
+        return cx_fail(cx, "overwrites what is not swapped out");
+    *buffer = a->mb;
+    return CX_DONE;
+}
+
 /* The minibatch is over: its gradient is added, its memory free. */
 static enum cx_result cx_finish(struct cx *cx, struct cx_node *node,
                                 const struct vp_action *a)
@@ -230,6 +326,8 @@ static enum cx_result cx_finish(struct cx *cx, struct cx_node *node,
         mb->added = true;
     }
     node->slots[mb->slot] = -1;
+    cx_forget(node->redo, schedule->stages[a->stage].n_recomputed, a->mb);
+    cx_forget(node->swap_in, schedule->stages[a->stage].n_swap_in, a->mb);
     if (a->stage > 0 && cx_release(cx, &node->act, a->mb) == CX_FAIL)
         return CX_FAIL;
     if (a->stage < schedule->n_stages - 1 && !schedule->forward_only &&
@@ -257,6 +355,8 @@ static enum cx_result cx_forward(struct cx *cx, struct cx_node *node,
     result = cx_acquire(cx, a, a->stage + 1, &out);
     if (result != CX_DONE)
         return result;
+    if (cx_take_swap_out(cx, node, a) == CX_FAIL)
+        return CX_FAIL;
     cx_write(out, node->rank, a->mb);
     node->slots[a->slot] = a->mb;
     *mb = (struct cx_mb){ .f = true, .slot = a->slot, .version = a->version };
@@ -278,14 +378,18 @@ static enum cx_result cx_recompute(struct cx *cx, struct cx_node *node,
                                    const struct vp_action *a)
 {
     struct cx_mb *mb = cx_mb(cx, node, a->mb);
+    int *buffer = cx_buffer_of(cx, a, node->redo,
+                               cx->schedule->stages[a->stage].n_recomputed);
 
     if (!cx->schedule->stages[a->stage].recompute || !mb->f || mb->r || mb->b)
         return cx_fail(cx, "recomputes at the wrong time");
     if (a->peer != -1 || a->msg != -1)
         return cx_fail(cx, "names a peer");
-    if (node->redo >= 0)
+    if (!buffer || *buffer >= 0)
         return cx_fail(cx, "overwrites what was recomputed");
-    node->redo = a->mb;
+    if (!cx_is_back(cx, node, a->mb))
+        return cx_fail(cx, "what is swapped is not back");
+    *buffer = a->mb;
     mb->r = true;
     return cx_in_slot(cx, node, a);
 }
@@ -302,6 +406,8 @@ static enum cx_result cx_backward(struct cx *cx, struct cx_node *node,
         return cx_fail(cx, "backward at the wrong time");
     if (cx->schedule->stages[a->stage].recompute && !mb->r)
         return cx_fail(cx, "activations were not recomputed");
+    if (!cx_is_back(cx, node, a->mb))
+        return cx_fail(cx, "what is swapped is not back");
     if (!last && !cx_find(&node->grad, a->mb))
         return cx_fail(cx, "no gradient");
     if (cx_in_slot(cx, node, a) == CX_FAIL)
@@ -311,7 +417,9 @@ static enum cx_result cx_backward(struct cx *cx, struct cx_node *node,
         return result;
     cx_write(out, node->rank, a->mb);
     mb->b = true;
-    node->redo = -1;
+    if (!cx->schedule->stages[a->stage].w_recomputed)
+        cx_forget(node->redo, cx->schedule->stages[a->stage].n_recomputed,
+                  a->mb);
     return cx->schedule->split ? CX_DONE : cx_finish(cx, node, a);
 }
 
@@ -429,6 +537,11 @@ static enum cx_result cx_dispatch(struct cx *cx, struct cx_node *node,
         return cx_reduce(cx, node, a);
     case VP_ACTION_UPDATE:
         return cx_update(cx, node, a);
+    case VP_ACTION_SWAP_OUT:
+    case VP_ACTION_SWAP_FREE:
+    case VP_ACTION_SWAP_IN:
+    case VP_ACTION_SWAP_READY:
+        return cx_swap(cx, node, a);
     default:
         return cx_fail(cx, "no such action");
     }
@@ -469,6 +582,15 @@ static void cx_ring_init(struct cx_ring *ring, int n)
         ring->at[i].expects = i;
 }
 
+static int *cx_buffers(int n)
+{
+    int *buffers = cx_alloc(n, sizeof(int));
+
+    for (int i = 0; i < n; i++)
+        buffers[i] = -1;
+    return buffers;
+}
+
 static void cx_node_init(const struct cx *cx, struct cx_node *node, int rank,
                          int stage)
 {
@@ -488,7 +610,9 @@ static void cx_node_init(const struct cx *cx, struct cx_node *node, int rank,
     for (int i = 0; i < VP_ACTION_KIND_COUNT; i++)
         node->last[i] = -1;
     node->newest = s->version_begin;
-    node->redo = -1;
+    node->redo = cx_buffers(s->n_recomputed);
+    node->swap_out = cx_buffers(s->n_swap_out);
+    node->swap_in = cx_buffers(s->n_swap_in);
     for (int v = node->newest - s->version_past; v <= node->newest; v++)
         node->versions[v % s->n_versions] = v;
     cx_ring_init(&node->act, stage > 0 ? s->n_act_bufs : 0);
@@ -523,6 +647,9 @@ static void cx_release_all(struct cx *cx)
 
         free(node->slots);
         free(node->versions);
+        free(node->redo);
+        free(node->swap_out);
+        free(node->swap_in);
         free(node->mbs);
         free(node->act.at);
         free(node->grad.at);

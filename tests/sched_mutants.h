@@ -167,13 +167,17 @@ static void mutate_size(struct mutant *m, uint32_t *counter)
 {
     struct vp_schedule_stage *stage =
         &m->schedule.stages[random_below(counter, m->schedule.n_stages)];
-    int *sizes[] = { &stage->n_slots, &stage->n_act_bufs, &stage->n_grad_bufs,
-                     &stage->n_versions };
-    int *size = sizes[random_below(counter, 4)];
+    int *sizes[] = { &stage->n_slots,      &stage->n_act_bufs,
+                     &stage->n_grad_bufs,  &stage->n_versions,
+                     &stage->n_recomputed, &stage->n_swap_out,
+                     &stage->n_swap_in };
+    int *size = sizes[random_below(counter, 7)];
     int step = (int)random_below(counter, 4) - 2;
 
     if (random_below(counter, 8) == 0)
         stage->recompute = !stage->recompute;
+    else if (random_below(counter, 8) == 0)
+        stage->w_recomputed = !stage->w_recomputed;
     else if (*size > 0 && *size + step > 0)
         *size += step;
 }

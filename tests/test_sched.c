@@ -584,7 +584,7 @@ static void pieces_make_the_whole(void **state)
 
     (void)state;
     for (int n = 0; n < 400; n++) {
-        int replicas[4], begin[4], past[4],
+        int replicas[4], begin[4], past[4], swap[4],
             n_stages = 1 + (int)random_below(&counter, 4);
         bool all[4] = { true, n % 3 == 0, true, false };
         int first = (int)random_below(&counter, 10);
@@ -599,9 +599,11 @@ static void pieces_make_the_whole(void **state)
             .version_past = n % 4 ? past : NULL,
             .recompute = n % 5 == 0 ? all : NULL,
             .early_recompute = n % 10 == 0,
+            .swap = n % 7 < 3 ? swap : NULL,
         };
 
         for (int s = 0; s < 4; s++) {
+            swap[s] = (int)random_below(&counter, 6);
             replicas[s] = n % 3 ? 1 : 1 + (int)random_below(&counter, 3);
             begin[s] = (int)random_below(&counter, 5);
             past[s] = (int)random_below(&counter, (uint32_t)begin[s] + 1);
@@ -1236,8 +1238,22 @@ static void walk(const struct vp_sched_config *config, int n_steps,
 static void validator_agrees_with_executor(void **state)
 {
     static const bool all[] = { true, true, true, true, true, true };
+    static const int two[] = { 2, 2, 2, 2, 2, 2 }, three[] = { 3, 3, 3, 3 };
     static const struct vp_sched_config configs[] = {
         { .name = "1f1b", .n_stages = 1, .n_mb = 3 },
+        { .name = "1f1b", .n_stages = 3, .n_mb = 4, .swap = two },
+        { .name = "1f1b",
+          .n_stages = 4,
+          .n_mb = 5,
+          .swap = three,
+          .recompute = all },
+        { .name = "pipedream", .n_stages = 4, .n_mb = 7, .swap = three },
+        { .name = "zb-h1", .n_stages = 3, .n_mb = 4, .swap = three },
+        { .name = "zb-h1",
+          .n_stages = 3,
+          .n_mb = 5,
+          .recompute = all,
+          .w_recomputed = true },
         { .name = "1f1b", .n_stages = 3, .n_mb = 4, .global_norm = true },
         { .name = "1f1b", .n_stages = 2, .n_mb = 3, .recompute = all },
         { .name = "1f1b", .n_stages = 3, .n_mb = 5, .replicas = one_two_one },

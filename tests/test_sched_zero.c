@@ -731,7 +731,9 @@ static void greedy_is_proven(void **state)
         const char *why = NULL;
 
         assert_int_equal(vp_greedy_write(&in, lists), VP_OK);
-        assert_int_equal(vp_passes_run(&schedule, lists, false, false), VP_OK);
+        assert_int_equal(vp_passes_run(&schedule, lists,
+                                       &(struct vp_passes){ .stream = false }),
+                         VP_OK);
         assert_valid(&schedule);
         assert_within(&schedule, &c);
         if (cx_run(&schedule, (uint32_t)n, &why) != CX_DONE)
@@ -795,7 +797,9 @@ static void greedy_literally(void **state)
         char letters[64];
 
         assert_int_equal(vp_greedy_write(&in, lists), VP_OK);
-        assert_int_equal(vp_passes_run(&schedule, lists, false, false), VP_OK);
+        assert_int_equal(vp_passes_run(&schedule, lists,
+                                       &(struct vp_passes){ .stream = false }),
+                         VP_OK);
         write_letters(&schedule, letters);
         assert_string_equal(letters, cases[i].want);
         vp_schedule_release(&schedule);

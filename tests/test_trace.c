@@ -39,8 +39,9 @@ struct act {
 };
 
 static const char *const kind_names[VP_ACTION_KIND_COUNT] = {
-    "F",        "R",         "B",         "W",      "SEND_ACT",
-    "RECV_ACT", "SEND_GRAD", "RECV_GRAD", "REDUCE", "UPDATE"
+    "F",        "R",         "B",         "W",         "SEND_ACT",
+    "RECV_ACT", "SEND_GRAD", "RECV_GRAD", "REDUCE",    "UPDATE",
+    "SWAP_OUT", "SWAP_FREE", "SWAP_IN",   "SWAP_READY"
 };
 
 static struct vp_trace_event event_of(const struct act *act)

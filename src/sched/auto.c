@@ -84,7 +84,8 @@ static enum vp_status build(const struct vp_auto_problem *problem,
     if (st == VP_OK) {
         schedule.split = !problem->fused;
         put_letters(problem, letters, counts, lists);
-        st = vp_passes_run(&schedule, lists, false, false);
+        st = vp_passes_run(&schedule, lists,
+                           &(struct vp_passes){ .swap = problem->swap });
     }
     if (st == VP_OK)
         st = vp_pass_rings(&schedule, problem->costs);

@@ -50,6 +50,7 @@ struct vp_auto_problem {
     const struct vp_sched_costs *costs;
     const double *limit; /* per rank; NULL: none */
     bool in_use;         /* see struct vp_sched_limits */
+    const int *swap;     /* see struct vp_sched_config */
     bool fused;          /* W is part of B: it takes no time of its own, and a
                             slot is free after B */
     int n_ranks, n_stages, n_mb;

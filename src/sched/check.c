@@ -206,21 +206,78 @@ static enum vp_status check_compute(const struct walk *walk,
     return VP_OK;
 }
 
-/* A stage has room for the results of one R: B of the minibatch before must
- * have read them. */
+/* A buffer of a ring of `n` is written: `kind` of the minibatch that had it
+ * before must have come. */
+static enum vp_status check_buffer(const struct walk *walk,
+                                   const struct state *state,
+                                   const struct vp_action *a, int n,
+                                   enum vp_action_kind kind, const char *what)
+{
+    int before = state->next[a->kind] - n, mb;
+
+    if (state->next[kind] > before)
+        return VP_OK;
+    mb = vp_node_mb(walk->schedule, state->node, before);
+    return refuse(walk,
+                  "overwrites what was %s minibatch %d; %d%s%d must come "
+                  "before",
+                  what, mb, a->stage, vp_action_kind_name(kind), mb);
+}
+
 static enum vp_status check_redo(const struct walk *walk,
                                  const struct state *state,
                                  const struct vp_action *a)
 {
-    int next = state->next[VP_ACTION_B];
+    return check_buffer(walk, state, a,
+                        walk->schedule->stages[a->stage].n_recomputed,
+                        vp_schedule_recomputed_kind(walk->schedule, a->stage),
+                        "recomputed for");
+}
 
-    if (next == state->next[a->kind])
+/* Swapped values are back. */
+static enum vp_status check_ready(const struct walk *walk,
+                                  const struct state *state,
+                                  const struct vp_action *a)
+{
+    if (walk->schedule->stages[a->stage].n_swap_in == 0)
         return VP_OK;
-    return refuse(walk,
-                  "overwrites what was recomputed for minibatch %d; %dB%d must "
-                  "come before",
-                  vp_node_mb(walk->schedule, state->node, next), a->stage,
-                  vp_node_mb(walk->schedule, state->node, next));
+    return check_after(walk, state, a, VP_ACTION_SWAP_READY);
+}
+
+static enum vp_status check_forward(const struct walk *walk,
+                                    struct state *state,
+                                    const struct vp_action *a)
+{
+    int n_swap_out = walk->schedule->stages[a->stage].n_swap_out;
+
+    if (a->stage > 0)
+        VP_TRY(check_after(walk, state, a, VP_ACTION_RECV_ACT));
+    if (n_swap_out > 0)
+        VP_TRY(check_buffer(walk, state, a, n_swap_out, VP_ACTION_SWAP_FREE,
+                            "left by"));
+    return check_compute(walk, state, a);
+}
+
+static enum vp_status check_swap(const struct walk *walk,
+                                 const struct state *state,
+                                 const struct vp_action *a)
+{
+    static const enum vp_action_kind before[VP_ACTION_KIND_COUNT] = {
+        [VP_ACTION_SWAP_OUT] = VP_ACTION_F,
+        [VP_ACTION_SWAP_FREE] = VP_ACTION_SWAP_OUT,
+        [VP_ACTION_SWAP_IN] = VP_ACTION_SWAP_FREE,
+        [VP_ACTION_SWAP_READY] = VP_ACTION_SWAP_IN,
+    };
+
+    VP_TRY(check_after(walk, state, a, before[a->kind]));
+    if (a->kind == VP_ACTION_SWAP_IN)
+        VP_TRY(check_buffer(
+            walk, state, a, walk->schedule->stages[a->stage].n_swap_in,
+            vp_schedule_last_kind(walk->schedule), "swapped in for"));
+    if (a->version != -1)
+        return refuse(walk, "uses no weights; remove their version");
+    VP_TRY(check_message(walk, a));
+    return check_slot(walk, state, a);
 }
 
 static enum vp_status check_backward(const struct walk *walk,
@@ -230,6 +287,7 @@ static enum vp_status check_backward(const struct walk *walk,
     bool last = a->stage == walk->schedule->n_stages - 1;
 
     VP_TRY(check_after(walk, state, a, VP_ACTION_F));
+    VP_TRY(check_ready(walk, state, a));
     if (walk->schedule->stages[a->stage].recompute)
         VP_TRY(check_after(walk, state, a, VP_ACTION_R));
     if (!last)
@@ -287,11 +345,10 @@ static enum vp_status check_kind(const struct walk *walk, struct state *state,
 {
     switch (a->kind) {
     case VP_ACTION_F:
-        if (a->stage > 0)
-            VP_TRY(check_after(walk, state, a, VP_ACTION_RECV_ACT));
-        return check_compute(walk, state, a);
+        return check_forward(walk, state, a);
     case VP_ACTION_R:
         VP_TRY(check_after(walk, state, a, VP_ACTION_F));
+        VP_TRY(check_ready(walk, state, a));
         VP_TRY(check_redo(walk, state, a));
         return check_compute(walk, state, a);
     case VP_ACTION_B:
@@ -312,6 +369,11 @@ static enum vp_status check_kind(const struct walk *walk, struct state *state,
         return check_complete(walk, state, a);
     case VP_ACTION_UPDATE:
         return check_update(walk, state, a);
+    case VP_ACTION_SWAP_OUT:
+    case VP_ACTION_SWAP_FREE:
+    case VP_ACTION_SWAP_IN:
+    case VP_ACTION_SWAP_READY:
+        return check_swap(walk, state, a);
     case VP_ACTION_KIND_COUNT:
         break;
     }
@@ -398,13 +460,19 @@ static enum vp_status check_sizes(const struct vp_schedule *schedule,
 
         if (stage->n_slots < 1 || stage->n_versions < 1 ||
             (s > 0 && stage->n_act_bufs < 1) ||
-            (grads && stage->n_grad_bufs < 1))
+            (grads && stage->n_grad_bufs < 1) ||
+            (stage->recompute && !schedule->forward_only &&
+             stage->n_recomputed < 1) ||
+            (stage->n_swap_out > 0) != (stage->n_swap_in > 0))
             return vp_err_set(err, VP_ERR_INVALID,
                               "stage %d has %d slots, %d versions, %d "
-                              "activation and %d gradient buffers; each needs "
-                              "at least one",
+                              "activation and %d gradient buffers, %d for "
+                              "recomputed and %d + %d for swapped values; each "
+                              "that is needed needs at least one",
                               s, stage->n_slots, stage->n_versions,
-                              stage->n_act_bufs, stage->n_grad_bufs);
+                              stage->n_act_bufs, stage->n_grad_bufs,
+                              stage->n_recomputed, stage->n_swap_out,
+                              stage->n_swap_in);
     }
     for (int s = 0; s < schedule->n_stages; s++)
         n_slots += schedule->stages[s].n_slots;

@@ -65,6 +65,21 @@ static inline enum vp_action_kind vp_schedule_last_kind(
                                   : VP_ACTION_B;
 }
 
+static inline bool vp_action_swaps(enum vp_action_kind kind)
+{
+    return kind == VP_ACTION_SWAP_OUT || kind == VP_ACTION_SWAP_FREE ||
+           kind == VP_ACTION_SWAP_IN || kind == VP_ACTION_SWAP_READY;
+}
+
+/* The action after which a stage does not need what R made any more. */
+static inline enum vp_action_kind vp_schedule_recomputed_kind(
+    const struct vp_schedule *schedule, int stage)
+{
+    return schedule->split && schedule->stages[stage].w_recomputed
+               ? VP_ACTION_W
+               : VP_ACTION_B;
+}
+
 /* Whether gradients of the stage meet those of others before the update. */
 static inline bool vp_schedule_reduces(const struct vp_schedule *schedule,
                                        int stage)
@@ -197,12 +212,23 @@ enum vp_status vp_auto_fill(const struct vp_sched_config *config,
 /* The maps rank -> stages, from stages[].first_rank; needs n_ranks. */
 enum vp_status vp_schedule_map_ranks(struct vp_schedule *schedule);
 
+/* What complete lists have beside F, B and W. */
+struct vp_passes {
+    bool stream;     /* updates come after each round, not at the end */
+    bool early;      /* R comes before the gradient arrives */
+    const int *swap; /* as in struct vp_sched_config */
+};
+
 /* Turns compute-only lists into complete ones and moves them into the
- * schedule: reduction and update (`stream`: after each round), messages and
- * recomputation (`early`: before the gradient arrives), slots, versions. */
+ * schedule: reduction and update, messages, recomputation, swap, slots,
+ * versions. */
 enum vp_status vp_passes_run(struct vp_schedule *schedule,
-                             struct vp_sched_list *lists, bool stream,
-                             bool early);
+                             struct vp_sched_list *lists,
+                             const struct vp_passes *passes);
+
+/* swap.c: gives stages buffers of swapped values, and lists the copies. */
+enum vp_status vp_pass_swap(struct vp_schedule *schedule,
+                            struct vp_sched_list *lists, const int *swap);
 
 /* Sizes of rings and slots that are 0 so far, from the lists' own peaks. */
 enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
@@ -268,6 +294,10 @@ enum vp_text_key {
     VP_TEXT_KEY_LAG,
     VP_TEXT_KEY_BASE,
     VP_TEXT_KEY_PAST,
+    VP_TEXT_KEY_RECOMPUTED,
+    VP_TEXT_KEY_W_RECOMPUTED,
+    VP_TEXT_KEY_SWAP_OUT,
+    VP_TEXT_KEY_SWAP_IN,
     VP_TEXT_KEY_COUNT
 };
 
@@ -276,6 +306,8 @@ struct vp_schedule_key {
     size_t offset; /* in struct vp_schedule, or vp_schedule_stage */
     bool is_bool, per_stage;
     int least, most;
+    bool rare; /* not printed if no stage has more than `usual` */
+    int usual;
 };
 
 extern const struct vp_schedule_key vp_schedule_keys[VP_TEXT_KEY_COUNT];

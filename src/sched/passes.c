@@ -6,7 +6,7 @@
 struct pass {
     const struct vp_schedule *schedule;
     const struct vp_nodes *nodes;
-    bool stream, early;
+    const struct vp_passes *wanted;
 };
 
 typedef void (*pass_fn)(const struct pass *pass, int rank,
@@ -65,28 +65,26 @@ static void add_updates(const struct pass *pass, int rank,
 {
     for (int i = 0; i < in->n; i++) {
         vp_sched_list_push(out, in->at[i]);
-        if (pass->stream && in->at[i].kind == VP_ACTION_B)
+        if (pass->wanted->stream && in->at[i].kind == VP_ACTION_B)
             put_round(pass, rank, &in->at[i], out);
     }
-    if (!pass->stream)
+    if (!pass->wanted->stream)
         put_group_end(pass, rank, out);
 }
 
 /* ---- Messages and recomputation ----------------------------------------- */
 
 /* Whether the list already has the R of the B at position `at`. It stands
- * between that B and the one before. */
+ * between that B and its F. */
 static bool has_redo(const struct vp_sched_list *list, int at)
 {
+    const struct vp_action *b = &list->at[at];
+
     for (int i = at - 1; i >= 0; i--) {
         const struct vp_action *a = &list->at[i];
 
-        if (a->stage != list->at[at].stage)
-            continue;
-        if (a->kind == VP_ACTION_R)
-            return true;
-        if (a->kind == VP_ACTION_B)
-            return false;
+        if (a->stage == b->stage && a->mb == b->mb)
+            return a->kind == VP_ACTION_R;
     }
     return false;
 }
@@ -110,11 +108,11 @@ static void add_messages(const struct pass *pass, int rank,
 
         if (f && a.stage > 0)
             vp_sched_list_put(out, VP_ACTION_RECV_ACT, a.stage, a.mb);
-        if (r && pass->early)
+        if (r && pass->wanted->early)
             vp_sched_list_put(out, VP_ACTION_R, a.stage, a.mb);
         if (b && a.stage < last)
             vp_sched_list_put(out, VP_ACTION_RECV_GRAD, a.stage, a.mb);
-        if (r && !pass->early)
+        if (r && !pass->wanted->early)
             vp_sched_list_put(out, VP_ACTION_R, a.stage, a.mb);
         vp_sched_list_push(out, a);
         if (f && a.stage < last)
@@ -146,6 +144,7 @@ struct peaks {
     int slots;  /* most minibatches between F and the end of the last kind */
     int flight; /* most minibatches between F and the end of B */
     int grads;  /* most minibatches between B and the end of the last kind */
+    int redone; /* most minibatches between R and the end of its last reader */
     int n[VP_ACTION_KIND_COUNT];
 };
 
@@ -170,6 +169,10 @@ static void count_peaks(const struct vp_schedule *schedule,
         }
         if (a->kind == VP_ACTION_B)
             raise_to(&p->grads, p->n[VP_ACTION_B] - p->n[last]);
+        if (a->kind == VP_ACTION_R)
+            raise_to(&p->redone,
+                     p->n[VP_ACTION_R] -
+                         p->n[vp_schedule_recomputed_kind(schedule, a->stage)]);
     }
 }
 
@@ -203,6 +206,8 @@ static void set_sizes(struct vp_schedule *schedule, int s,
 
     if (stage->n_slots == 0)
         stage->n_slots = here->slots;
+    if (stage->n_recomputed == 0 && stage->recompute)
+        stage->n_recomputed = here->redone;
     if (stage->n_act_bufs == 0 && s > 0) {
         stage->n_act_bufs = stage->n_slots + n_senders(schedule, s - 1, s);
         if (one_stage_each && !schedule->forward_only)
@@ -224,7 +229,9 @@ enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
     if (!all)
         return VP_ERR_NOMEM;
     for (size_t s = 0; s < n; s++)
-        all[s] = (struct peaks){ .slots = 1, .flight = 1, .grads = 1 };
+        all[s] = (struct peaks){
+            .slots = 1, .flight = 1, .grads = 1, .redone = 1
+        };
     for (int rank = 0; rank < schedule->n_ranks; rank++) {
         const struct vp_rank_list *list = &schedule->ranks[rank];
 
@@ -237,6 +244,7 @@ enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
             raise_to(&all[s].slots, here[s].slots);
             raise_to(&all[s].flight, here[s].flight);
             raise_to(&all[s].grads, here[s].grads);
+            raise_to(&all[s].redone, here[s].redone);
             raise_to(&all[s].n[VP_ACTION_F], here[s].n[VP_ACTION_F]);
         }
     }
@@ -248,12 +256,18 @@ enum vp_status vp_pass_sizes(struct vp_schedule *schedule,
 
 /* ---- Slots, versions, peers --------------------------------------------- */
 
-static void complete_compute(const struct vp_schedule *schedule,
-                             struct vp_action *a, int neighbour)
+static void complete_slot(const struct vp_schedule *schedule,
+                          struct vp_action *a)
 {
     if (a->slot < 0)
         a->slot = vp_schedule_own_index(schedule, a->stage, a->mb) %
                   schedule->stages[a->stage].n_slots;
+}
+
+static void complete_compute(const struct vp_schedule *schedule,
+                             struct vp_action *a, int neighbour)
+{
+    complete_slot(schedule, a);
     if (a->version < 0)
         a->version = vp_schedule_version_of(schedule, a->stage, a->mb);
     if (neighbour < 0 || neighbour >= schedule->n_stages)
@@ -303,6 +317,12 @@ void vp_action_complete(const struct vp_schedule *schedule, struct vp_action *a)
         if (a->version < 0)
             a->version = schedule->stages[a->stage].version_begin + a->mb + 1;
         break;
+    case VP_ACTION_SWAP_OUT:
+    case VP_ACTION_SWAP_FREE:
+    case VP_ACTION_SWAP_IN:
+    case VP_ACTION_SWAP_READY:
+        complete_slot(schedule, a);
+        break;
     case VP_ACTION_REDUCE:
     case VP_ACTION_KIND_COUNT:
         break;
@@ -328,11 +348,11 @@ static enum vp_status rewrite(const struct pass *pass, pass_fn fn,
 }
 
 enum vp_status vp_passes_run(struct vp_schedule *schedule,
-                             struct vp_sched_list *lists, bool stream,
-                             bool early)
+                             struct vp_sched_list *lists,
+                             const struct vp_passes *passes)
 {
     struct vp_nodes nodes = vp_nodes_make(schedule);
-    struct pass pass = { schedule, &nodes, stream, early };
+    struct pass pass = { schedule, &nodes, passes };
     enum vp_status st = nodes.at ? VP_OK : VP_ERR_NOMEM;
 
     if (st == VP_OK)
@@ -342,6 +362,8 @@ enum vp_status vp_passes_run(struct vp_schedule *schedule,
     vp_nodes_release(&nodes);
     if (st == VP_OK)
         st = vp_pass_sizes(schedule, lists);
+    if (st == VP_OK && passes->swap)
+        st = vp_pass_swap(schedule, lists, passes->swap);
     if (st == VP_OK)
         st = vp_schedule_take(schedule, lists);
     for (int i = 0; st == VP_OK && i < schedule->n_actions; i++)

@@ -133,6 +133,11 @@ int vp_run_blocker(const struct vp_run *run, const struct vp_action *a,
     if (a->kind == VP_ACTION_REDUCE ||
         (a->kind == VP_ACTION_UPDATE && run->schedule->global_norm))
         return missing_node(run, a, since);
+    /* The rank itself has begun the copy before. */
+    if (a->kind == VP_ACTION_SWAP_FREE || a->kind == VP_ACTION_SWAP_READY) {
+        *since = run->costs ? vp_clock_swapped(run, a) : 0.0;
+        return -1;
+    }
     n = awaited(run, a, events);
     for (int i = 0; i < n; i++) {
         double when;

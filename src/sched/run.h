@@ -14,6 +14,7 @@ struct vp_node_progress {
     double reduced;                 /* end of the last REDUCE */
     double *act, *grad, *freed;     /* per own index from range.begin: arrival
                                        of what was sent, end of last_kind */
+    double *out, *in;               /* likewise: ends of swapping */
 };
 
 struct vp_run {
@@ -50,7 +51,7 @@ struct vp_clock {
     double *ready;   /* per rank: end of its last action */
     double *link;    /* (from, to); one port: (device, 0): end of use */
     double *copy[2]; /* per device: end of use of its copy engines */
-    double *times;   /* of all nodes' act, grad, freed */
+    double *times;   /* of all nodes' act, grad, freed, out, in */
     struct vp_span *spans;
 };
 
@@ -67,6 +68,11 @@ double vp_clock_slowdown(const struct vp_run *run, const struct vp_action *a);
  * the link; `span` is how long the sender is busy with it. */
 double vp_clock_send(struct vp_run *run, int rank, const struct vp_action *a,
                      struct vp_span *span);
+/* Begins the copy of a SWAP_OUT or SWAP_IN at `time`. */
+void vp_clock_swap(struct vp_run *run, int rank, const struct vp_action *a,
+                   double time);
+/* When the copy is made that a SWAP_FREE or SWAP_READY waits for. */
+double vp_clock_swapped(const struct vp_run *run, const struct vp_action *a);
 /* Where the arrival of what `a` sends is kept. */
 double *vp_clock_arrival(struct vp_run *run, int rank,
                          const struct vp_action *a);

@@ -88,6 +88,45 @@ double vp_clock_send(struct vp_run *run, int rank, const struct vp_action *a,
     return *link + run->costs->latency;
 }
 
+/* The end of copying swapped values out or in; NULL: before the lists begin. */
+static double *swapped_at(const struct vp_run *run, const struct vp_action *a,
+                          enum vp_action_kind begun_by)
+{
+    int node = vp_nodes_of(run->nodes, run->schedule, a->stage, a->mb);
+    int i = vp_schedule_own_index(run->schedule, a->stage, a->mb) -
+            run->nodes->at[node].range[begun_by].begin;
+    struct vp_node_progress *p = &run->at[node];
+
+    if (i < 0)
+        return NULL;
+    return begun_by == VP_ACTION_SWAP_OUT ? &p->out[i] : &p->in[i];
+}
+
+void vp_clock_swap(struct vp_run *run, int rank, const struct vp_action *a,
+                   double time)
+{
+    const struct vp_stage_costs *c = &run->costs->stages[a->stage];
+    bool in = a->kind == VP_ACTION_SWAP_IN;
+    const double *left = swapped_at(run, a, VP_ACTION_SWAP_OUT);
+    int device = vp_clock_device(run, rank);
+    double *engine = &run->clock->copy[in ? VP_COPY_IN : VP_COPY_OUT][device];
+
+    if (in && left && *left > time)
+        time = *left;
+    use(engine, time, in ? c->swap_in : c->swap_out);
+    *swapped_at(run, a, a->kind) = *engine;
+}
+
+double vp_clock_swapped(const struct vp_run *run, const struct vp_action *a)
+{
+    const double *at = swapped_at(run, a,
+                                  a->kind == VP_ACTION_SWAP_FREE
+                                      ? VP_ACTION_SWAP_OUT
+                                      : VP_ACTION_SWAP_IN);
+
+    return at ? *at : 0.0;
+}
+
 double *vp_clock_arrival(struct vp_run *run, int rank,
                          const struct vp_action *a)
 {
@@ -125,6 +164,8 @@ void vp_clock_take(struct vp_run *run, int rank, const struct vp_action *a,
     span.end = span.start + vp_clock_duration(run, a);
     if (a->kind == VP_ACTION_SEND_ACT || a->kind == VP_ACTION_SEND_GRAD)
         *vp_clock_arrival(run, rank, a) = vp_clock_send(run, rank, a, &span);
+    if (a->kind == VP_ACTION_SWAP_OUT || a->kind == VP_ACTION_SWAP_IN)
+        vp_clock_swap(run, rank, a, span.start);
     vp_clock_note(run, rank, a, span);
 }
 
@@ -142,7 +183,9 @@ enum vp_status vp_clock_init(struct vp_run *run, struct vp_clock *clock)
     for (int i = 0; i < run->nodes->n; i++)
         n += n_of(&run->nodes->at[i], VP_ACTION_SEND_ACT) +
              n_of(&run->nodes->at[i], VP_ACTION_SEND_GRAD) +
-             n_of(&run->nodes->at[i], run->last);
+             n_of(&run->nodes->at[i], run->last) +
+             n_of(&run->nodes->at[i], VP_ACTION_SWAP_OUT) +
+             n_of(&run->nodes->at[i], VP_ACTION_SWAP_IN);
     clock->times = calloc(n > 0 ? n : 1, sizeof(*clock->times));
     clock->ready = calloc(n_ranks, sizeof(*clock->ready));
     clock->link = calloc(n_ranks * n_ranks, sizeof(*clock->link));
@@ -161,6 +204,10 @@ enum vp_status vp_clock_init(struct vp_run *run, struct vp_clock *clock)
         n += n_of(node, VP_ACTION_SEND_GRAD);
         run->at[i].freed = clock->times + n;
         n += n_of(node, run->last);
+        run->at[i].out = clock->times + n;
+        n += n_of(node, VP_ACTION_SWAP_OUT);
+        run->at[i].in = clock->times + n;
+        n += n_of(node, VP_ACTION_SWAP_IN);
     }
     run->clock = clock;
     return VP_OK;

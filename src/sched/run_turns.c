@@ -175,6 +175,8 @@ static bool begin_action(struct turns *turns, int rank)
     cost = vp_clock_duration(turns->run, a);
     if (a->kind == VP_ACTION_SEND_ACT || a->kind == VP_ACTION_SEND_GRAD) {
         send_message(turns, rank, a, &span);
+    } else if (a->kind == VP_ACTION_SWAP_OUT || a->kind == VP_ACTION_SWAP_IN) {
+        vp_clock_swap(turns->run, rank, a, turns->now);
     } else if (cost > 0.0 && computes(a->kind)) {
         int device = vp_clock_device(turns->run, rank);
 

@@ -114,6 +114,31 @@ static struct vp_sched_range backward_range(const struct vp_schedule *schedule,
     return b;
 }
 
+/* Swapped values of F i are on the host before F i + n_swap_out; draining waits
+ * for the rest. B i is followed by the copy in of i + n_swap_in; the first B
+ * follows those before. */
+static void fill_swap_ranges(const struct vp_schedule *schedule,
+                             struct vp_node *node)
+{
+    const struct vp_schedule_stage *s = &schedule->stages[node->stage];
+    struct vp_sched_range *range = node->range;
+    struct vp_sched_range f = range[VP_ACTION_F], b = range[VP_ACTION_B];
+    struct vp_sched_range freed = { f.begin - s->n_swap_out,
+                                    f.end - s->n_swap_out };
+    struct vp_sched_range in = { b.begin > 0 ? b.begin + s->n_swap_in : 0,
+                                 b.end > 0 ? b.end + s->n_swap_in : 0 };
+
+    range[VP_ACTION_SWAP_OUT] = f;
+    range[VP_ACTION_SWAP_READY] = b;
+    freed.begin = freed.begin > 0 ? freed.begin : 0;
+    freed.end = schedule->drain ? f.end : freed.end > 0 ? freed.end : 0;
+    range[VP_ACTION_SWAP_FREE] = freed;
+    if (schedule->drain)
+        in.end = f.end;
+    in.begin = in.begin < in.end ? in.begin : in.end;
+    range[VP_ACTION_SWAP_IN] = in;
+}
+
 /* One update for every round whose gradients are all there. A round that the
  * end of the segment leaves unfilled is dropped, by all replicas alike. */
 static struct vp_sched_range update_range(const struct vp_schedule *schedule,
@@ -156,6 +181,8 @@ static void fill_ranges(const struct vp_schedule *schedule,
         range[VP_ACTION_R] = range[VP_ACTION_B];
     if (schedule->split)
         range[VP_ACTION_W] = range[VP_ACTION_B];
+    if (s->n_swap_out > 0)
+        fill_swap_ranges(schedule, node);
     if (!first)
         range[VP_ACTION_SEND_GRAD] = range[VP_ACTION_B];
     if (!last)

@@ -30,10 +30,22 @@
  * longer if messages would have to wait for a buffer at unit costs. Sizes of a
  * stream depend on its depths and replicas alone: all its pieces have the same.
  *
+ * Recomputation. What R computes is in one of n_recomputed buffers, from R(m) to
+ * the end of B(m), or of W(m) if weight gradients of recomputed operators run
+ * there (w_recomputed). R of own index i uses buffer i mod n_recomputed, so it
+ * comes after the end of index i - n_recomputed.
+ *
+ * Swap. What a stage swaps waits in memory of the host between F and backward.
+ * F of own index i writes it to buffer i mod n_swap_out of the device. SWAP_OUT
+ * starts to copy that to the host; SWAP_FREE waits until the copy is made, and F
+ * of index i + n_swap_out may write the buffer again. SWAP_IN starts to copy it
+ * back, into buffer i mod n_swap_in of those that R, B and W read, which index
+ * i - n_swap_in must not need any more; SWAP_READY waits for that copy. Copies
+ * run beside everything else, one at a time in each direction.
+ *
  * Order. On every (rank, stage), the actions of one kind come in minibatch
- * order. So messages and slots are first in, first out, and gradients add up in
- * minibatch order in every schedule. R(m) comes after B of the minibatch
- * before: a stage has room for the results of one R. */
+ * order. So messages, slots and buffers are first in, first out, and gradients
+ * add up in minibatch order in every schedule. */
 #ifndef VP_SCHED_SCHEDULE_H
 #define VP_SCHED_SCHEDULE_H
 
@@ -44,16 +56,20 @@
 #include <stdint.h>
 
 enum vp_action_kind {
-    VP_ACTION_F,         /* forward */
-    VP_ACTION_R,         /* recompute what F did not keep */
-    VP_ACTION_B,         /* backward; input gradients only if W is apart */
-    VP_ACTION_W,         /* weight gradients */
-    VP_ACTION_SEND_ACT,  /* F's result is in the next stage's buffer */
-    VP_ACTION_RECV_ACT,  /* wait for the input of F */
-    VP_ACTION_SEND_GRAD, /* B's result is in the previous stage's buffer */
-    VP_ACTION_RECV_GRAD, /* wait for the input of B */
-    VP_ACTION_REDUCE,    /* replicas add gradients; norm, tied weights (bsp) */
-    VP_ACTION_UPDATE,    /* write the next weight version */
+    VP_ACTION_F,          /* forward */
+    VP_ACTION_R,          /* recompute what F did not keep */
+    VP_ACTION_B,          /* backward; input gradients only if W is apart */
+    VP_ACTION_W,          /* weight gradients */
+    VP_ACTION_SEND_ACT,   /* F's result is in the next stage's buffer */
+    VP_ACTION_RECV_ACT,   /* wait for the input of F */
+    VP_ACTION_SEND_GRAD,  /* B's result is in the previous stage's buffer */
+    VP_ACTION_RECV_GRAD,  /* wait for the input of B */
+    VP_ACTION_REDUCE,     /* replicas add gradients; norm, tied weights (bsp) */
+    VP_ACTION_UPDATE,     /* write the next weight version */
+    VP_ACTION_SWAP_OUT,   /* begin to copy what F left to the host */
+    VP_ACTION_SWAP_FREE,  /* wait for that: its buffer is free */
+    VP_ACTION_SWAP_IN,    /* begin to copy it back */
+    VP_ACTION_SWAP_READY, /* wait for that: R, B and W may read it */
     VP_ACTION_KIND_COUNT
 };
 
@@ -62,7 +78,7 @@ struct vp_action {
     enum vp_action_kind kind;
     int stage;
     int mb;      /* minibatch; REDUCE, UPDATE: round, from 0 in the segment */
-    int slot;    /* F R B W: where the minibatch's activations are kept */
+    int slot;    /* F R B W SWAP: where the minibatch's activations are kept */
     int version; /* F R B W: of the weights it uses; UPDATE: that it writes */
     int peer;    /* F B SEND: rank that receives the result; RECV: sender */
     int msg;     /* F B SEND: index at the receiver; RECV: here */
@@ -79,7 +95,10 @@ struct vp_schedule_stage {
     int first_rank, n_replicas;
     int depth;         /* W: B of own index i - W follows F of i; else 0 */
     bool recompute;    /* R stands between F and B */
-    int n_slots;       /* activation slots on each replica */
+    bool w_recomputed; /* W reads what R made */
+    int n_recomputed;  /* buffers for what R makes; 0: there is no R */
+    int n_swap_out, n_swap_in; /* of swapped values; 0: nothing is swapped */
+    int n_slots;               /* activation slots on each replica */
     int n_act_bufs;    /* ring of incoming activations; 0: first stage */
     int n_grad_bufs;   /* ring of incoming gradients; 0: none arrive */
     int n_versions;    /* ring of weights: version v is in place v mod n */
@@ -143,8 +162,14 @@ struct vp_sched_config {
     const int *replicas;   /* per stage; NULL: one each */
     const int *depth;      /* per stage, stage_to_depth_map; NULL: default */
     const bool *recompute; /* per stage (chunks x stages); NULL: none */
-    bool early_recompute;  /* R before RECV_GRAD: overlaps the wait */
-    bool global_norm;      /* bsp: clip by the norm of all stages */
+    bool w_recomputed;     /* see vp_schedule_stage; only if W is apart */
+    /* Per stage (chunks x stages): buffers of swapped values on the device, of
+     * both kinds together; 0: nothing is swapped, NULL: by no stage. A stage gets
+     * as many as it needs at least, and swaps nothing if they are not fewer than
+     * its slots. */
+    const int *swap;
+    bool early_recompute; /* R before RECV_GRAD: overlaps the wait */
+    bool global_norm;     /* bsp: clip by the norm of all stages */
 
     /* Streams (pipedream, macrobatch): a piece of a long list, beginning with
      * the forward of first_mb. Pieces put together equal the whole if all know
@@ -284,6 +309,8 @@ struct vp_stage_costs {
     /* Time on each of the two copy engines that a message goes through where
      * devices cannot reach each other's memory; 0: it does not. */
     double act_copy, grad_copy;
+    /* Time on the copy engines of a minibatch's swapped values. */
+    double swap_out, swap_in;
 };
 
 /* What a kind of action takes; NULL: that is not part of it. */

@@ -434,6 +434,7 @@ static void place_stages(const struct vp_sched_config *config,
             schedule->n_ranks = end;
         stage->recompute = config->recompute && config->recompute[s] &&
                            !schedule->forward_only;
+        stage->w_recomputed = stage->recompute && config->w_recomputed;
         stage->version_begin = config->version_begin ? config->version_begin[at]
                                                      : 0;
     }
@@ -705,8 +706,12 @@ static enum vp_status fill(const struct vp_sched_config *config,
     st = lists ? write_all(config, generator, schedule, lists, err)
                : VP_ERR_NOMEM;
     if (st == VP_OK)
-        st = vp_passes_run(schedule, lists, generator->about.stream,
-                           config->early_recompute);
+        st = vp_passes_run(
+            schedule, lists,
+            &(struct vp_passes){
+                .stream = generator->about.stream,
+                .early = config->early_recompute,
+                .swap = schedule->forward_only ? NULL : config->swap });
     for (int rank = 0; lists && rank < schedule->n_ranks; rank++)
         vp_sched_list_release(&lists[rank]);
     free(lists);

@@ -212,6 +212,8 @@ static void add_defaults(const bool *seen, struct vp_schedule *schedule)
         if (!seen[VP_TEXT_KEY_RANK])
             stage->first_rank = n_ranks;
         n_ranks += stage->n_replicas;
+        if (!seen[VP_TEXT_KEY_RECOMPUTED])
+            stage->n_recomputed = stage->recompute;
         if (!seen[VP_TEXT_KEY_VERSIONS])
             stage->n_versions = 1;
         if (!seen[VP_TEXT_KEY_EVERY] && !schedule->forward_only)
@@ -278,14 +280,21 @@ static enum vp_status read_kind(struct reader *r, enum vp_action_kind *out)
         }
     return bad(r,
                "an action is F, B, W, R, SEND_ACT, RECV_ACT, SEND_GRAD, "
-               "RECV_GRAD, REDUCE or UPDATE, not '%.*s'",
+               "RECV_GRAD, REDUCE, UPDATE, SWAP_OUT, SWAP_FREE, SWAP_IN or "
+               "SWAP_READY, not '%.*s'",
                n > 24 ? 24 : (int)n, r->at);
+}
+
+static bool has_version(enum vp_action_kind kind)
+{
+    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
+           kind == VP_ACTION_W || kind == VP_ACTION_UPDATE;
 }
 
 static bool has_slot(enum vp_action_kind kind)
 {
-    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
-           kind == VP_ACTION_W;
+    return (has_version(kind) && kind != VP_ACTION_UPDATE) ||
+           vp_action_swaps(kind);
 }
 
 /* "1F0", "1F0@2", "1F0v3", "1F0@2v3". */
@@ -305,7 +314,7 @@ static enum vp_status read_action(struct reader *r,
         VP_TRY(read_number(r, 0, MAX_NUMBER, &a.slot));
     }
     if (*r->at == 'v') {
-        if (!has_slot(a.kind) && a.kind != VP_ACTION_UPDATE)
+        if (!has_version(a.kind))
             return bad(r, "this action has no weight version; remove it");
         r->at++;
         VP_TRY(read_number(r, 0, MAX_NUMBER, &a.version));

@@ -21,6 +21,10 @@ const char *vp_action_kind_name(enum vp_action_kind kind)
         [VP_ACTION_RECV_GRAD] = "RECV_GRAD",
         [VP_ACTION_REDUCE] = "REDUCE",
         [VP_ACTION_UPDATE] = "UPDATE",
+        [VP_ACTION_SWAP_OUT] = "SWAP_OUT",
+        [VP_ACTION_SWAP_FREE] = "SWAP_FREE",
+        [VP_ACTION_SWAP_IN] = "SWAP_IN",
+        [VP_ACTION_SWAP_READY] = "SWAP_READY",
     };
 
     return (size_t)kind < VP_COUNT_OF(names) ? names[kind] : "?";
@@ -64,6 +68,8 @@ enum { MAX_STAGES = 4096, MAX_SIZE = 1 << 20, MAX_NUMBER = 1 << 29 };
 #define FLAG(field) offsetof(struct vp_schedule, field), true, false, 0, 1
 #define STAGE(field, least, most) \
     offsetof(struct vp_schedule_stage, field), false, true, least, most
+#define STAGE_FLAG(field) \
+    offsetof(struct vp_schedule_stage, field), true, true, 0, 1
 
 const struct vp_schedule_key vp_schedule_keys[VP_TEXT_KEY_COUNT] = {
     [VP_TEXT_KEY_STAGES] = { "stages", ALL(n_stages, 1, MAX_STAGES) },
@@ -78,9 +84,7 @@ const struct vp_schedule_key vp_schedule_keys[VP_TEXT_KEY_COUNT] = {
     [VP_TEXT_KEY_RANK] = { "rank", STAGE(first_rank, 0, MAX_STAGES - 1) },
     [VP_TEXT_KEY_REPLICAS] = { "replicas", STAGE(n_replicas, 1, MAX_STAGES) },
     [VP_TEXT_KEY_DEPTH] = { "depth", STAGE(depth, 0, MAX_SIZE) },
-    [VP_TEXT_KEY_RECOMPUTE] = { "recompute",
-                                offsetof(struct vp_schedule_stage, recompute),
-                                true, true, 0, 1 },
+    [VP_TEXT_KEY_RECOMPUTE] = { "recompute", STAGE_FLAG(recompute) },
     [VP_TEXT_KEY_SLOTS] = { "slots", STAGE(n_slots, 1, MAX_SIZE) },
     [VP_TEXT_KEY_ACT] = { "act", STAGE(n_act_bufs, 0, MAX_SIZE) },
     [VP_TEXT_KEY_GRAD] = { "grad", STAGE(n_grad_bufs, 0, MAX_SIZE) },
@@ -89,6 +93,14 @@ const struct vp_schedule_key vp_schedule_keys[VP_TEXT_KEY_COUNT] = {
     [VP_TEXT_KEY_LAG] = { "lag", STAGE(version_lag, 0, MAX_NUMBER) },
     [VP_TEXT_KEY_BASE] = { "base", STAGE(version_begin, 0, MAX_NUMBER) },
     [VP_TEXT_KEY_PAST] = { "past", STAGE(version_past, 0, MAX_NUMBER) },
+    [VP_TEXT_KEY_RECOMPUTED] = { "recomputed", STAGE(n_recomputed, 0, MAX_SIZE),
+                                 .rare = true, .usual = 1 },
+    [VP_TEXT_KEY_W_RECOMPUTED] = { "w_recomputed", STAGE_FLAG(w_recomputed),
+                                   .rare = true },
+    [VP_TEXT_KEY_SWAP_OUT] = { "swap_out", STAGE(n_swap_out, 0, MAX_SIZE),
+                               .rare = true },
+    [VP_TEXT_KEY_SWAP_IN] = { "swap_in", STAGE(n_swap_in, 0, MAX_SIZE),
+                              .rare = true },
 };
 
 static int get(const struct vp_schedule_key *key, const void *from)
@@ -113,6 +125,17 @@ static void add_stage_key(struct vp_strbuf *text,
                        get(key, &schedule->stages[s]));
 }
 
+/* A key that is rarely used is left out where it says nothing. */
+static bool is_silent(const struct vp_schedule *schedule,
+                      const struct vp_schedule_key *key)
+{
+    bool usual = key->rare;
+
+    for (int s = 0; usual && s < schedule->n_stages; s++)
+        usual = get(key, &schedule->stages[s]) <= key->usual;
+    return usual;
+}
+
 static void add_header(struct vp_strbuf *text,
                        const struct vp_schedule *schedule)
 {
@@ -120,6 +143,8 @@ static void add_header(struct vp_strbuf *text,
     for (int i = 0; i < VP_TEXT_KEY_COUNT; i++) {
         const struct vp_schedule_key *key = &vp_schedule_keys[i];
 
+        if (is_silent(schedule, key))
+            continue;
         vp_strbuf_addf(text, " %s=", key->name);
         if (key->per_stage)
             add_stage_key(text, schedule, key);
