@@ -126,6 +126,7 @@ struct vp_config {
     struct vp_int_list warmup_depths; /* empty: by the number of ranks */
     bool early_recompute;             /* before the gradient arrives */
     bool recompute_in_backward;       /* block by block; no R */
+    struct vp_real_list swap_ratio;   /* per stage of the pipeline */
     int accumulation_steps;           /* bsp: minibatches per update; asp: 1 */
     bool clip_per_stage;              /* grad_clip_scope: all | stage */
     bool fast_reduce;                 /* reduce: exact | fast */

@@ -530,6 +530,10 @@ const struct vp_key vp_keys[] = {
       .group = "pipeline", .fallback = "false", .example = "true",
       .meaning = "recompute block by block inside of backward, and keep what "
       "leaves a block: less memory, also with one minibatch in flight" },
+    { ROW("swap_ratio", VP_KEY_REALS, swap_ratio), .min = 0, .max = 1,
+      .group = "pipeline", .fallback = "(0)", .example = "0.5",
+      .meaning = "share of each stage's saved activations that waits in memory "
+      "of the host between forward and backward, from its beginning" },
     { .name = "config_file", .type = VP_KEY_PLACEMENT, .group = "pipeline",
       .fallback = "(one rank per stage)", .example = "mp_conf.json",
       .meaning = "a placement in JSON: stage_to_rank_map and, if wanted, "

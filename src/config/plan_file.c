@@ -72,6 +72,7 @@ static const struct vp_yaml_node *find_node(const struct vp_plan_file *file,
         { "recompute_ratio", "recompute_ratio" },
         { "early_recompute", "early_recompute" },
         { "recompute_in_backward", "recompute_in_backward" },
+        { "swap_ratio", "swap_ratio" },
         { "mp_size", "tensor_parallel" },
         { "replicas", "replicas" },
         { "ranks", "ranks" },
@@ -108,6 +109,12 @@ enum vp_status vp_plan_file_entry(const struct vp_key *key,
     return VP_OK;
 }
 
+static const struct vp_real_list *reals_of(const struct vp_key *key,
+                                           const struct vp_config *config)
+{
+    return (const void *)((const char *)config + key->offset);
+}
+
 /* One number stands for all entries. */
 static bool same_reals(const struct vp_real_list *a,
                        const struct vp_real_list *b)
@@ -132,10 +139,10 @@ enum vp_status vp_plan_file_compare(const struct vp_key *key,
 
     config->arena = other.arena; /* which `other` has added to */
     VP_TRY(st);
-    if (key->type == VP_KEY_REALS && !config->recompute)
+    if (strcmp(key->name, "recompute_ratio") == 0 && !config->recompute)
         return VP_OK; /* all ratios count as 0 */
     if (key->type == VP_KEY_REALS &&
-        same_reals(&config->recompute_ratio, &other.recompute_ratio))
+        same_reals(reals_of(key, config), reals_of(key, &other)))
         return VP_OK;
     vp_key_print(key, config, mine, sizeof(mine));
     vp_key_print(key, &other, theirs, sizeof(theirs));
@@ -263,5 +270,6 @@ bool vp_plan_file_is_needed(const struct vp_config *config)
 
     return plan &&
            (plan->schedule_text || plan->recompute_sets || plan->swap_sets ||
-            plan->n_slots > 0 || plan->bundle_bytes > 0);
+            plan->swap_buffers || plan->w_recomputed || plan->n_slots > 0 ||
+            plan->bundle_bytes > 0);
 }

@@ -352,6 +352,23 @@ static enum vp_status resolve_ratios(struct vp_config *config,
     return VP_OK;
 }
 
+static enum vp_status resolve_swap(struct vp_config *config, struct vp_err *err)
+{
+    struct vp_real_list *list = &config->swap_ratio;
+    int n = vp_config_n_stages(config);
+    double *all;
+
+    if (!list->for_all)
+        return check_length(config, "swap_ratio", list->n, n, err);
+    all = vp_arena_alloc(&config->arena, (size_t)n * sizeof(*all));
+    if (!all)
+        return no_memory(config, err);
+    for (int s = 0; s < n; s++)
+        all[s] = list->at[0];
+    *list = (struct vp_real_list){ .at = all, .n = n, .for_all = true };
+    return VP_OK;
+}
+
 /* With recompute false every activation is kept. */
 static void resolve_sets(struct vp_config *config)
 {
@@ -515,6 +532,7 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
     VP_TRY(check_partition(config, err));
     VP_TRY(check_placement(config, err));
     VP_TRY(resolve_ratios(config, err));
+    VP_TRY(resolve_swap(config, err));
     resolve_sets(config);
     VP_TRY(check_replicas(config, err));
     VP_TRY(check_ranks(config, err));
@@ -528,6 +546,8 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
 static void take_plan(const struct vp_plan *file, struct vp_plan *plan)
 {
     plan->swap_sets = file->swap_sets;
+    plan->swap_buffers = file->swap_buffers;
+    plan->w_recomputed = file->w_recomputed;
     plan->slots = file->slots;
     plan->n_slots = file->n_slots;
     plan->bundle_bytes = file->bundle_bytes;
@@ -546,6 +566,8 @@ void vp_resolve_train(const struct vp_config *config,
     train->plan.partition = config->partition.at;
     train->plan.recompute_ratio = config->recompute_ratio.at;
     train->plan.recompute_sets = config->recompute_sets;
+    if (config->swap_ratio.n > 0)
+        train->plan.swap_ratio = config->swap_ratio.at;
     train->plan.keep_all = !config->recompute;
     train->plan.replicas = config->replicas.at;
     train->plan.depth = config->warmup_depths.at;

@@ -16,7 +16,7 @@ enum { N_PLACES = 3 };
 /* One way to put the stages on ranks, with what its schedule is made for. */
 struct place {
     int partition[VP_MAX_STAGES];
-    bool recompute[VP_MAX_STAGES];
+    struct vp_plan_stages marks;
     struct vp_stage_costs stages[VP_MAX_STAGES];
     double limits[VP_MAX_STAGES]; /* per rank */
     double sizes[VP_MAX_STAGES];  /* of a slot: a whole stage is 2 */
@@ -139,7 +139,7 @@ static enum vp_status fill_costs(const struct vp_config *config,
 
     if (!sets)
         vp_err_set(err, st, "schedule auto: out of memory");
-    vp_plan_mark_recomputing(&plan, graph->n_blocks, place->recompute);
+    vp_plan_mark_stages(&plan, graph->n_blocks, &place->marks);
     for (int s = 0; s < n && st == VP_OK; s++) {
         struct vp_stage_spec spec = {
             .first_block = first,
@@ -190,7 +190,7 @@ static enum vp_status fill_place(const struct vp_config *config,
         .n_mb = config->accumulation_steps,
         .replicas = config->replicas.n > 0 ? config->replicas.at : NULL,
         .depth = config->warmup_depths.n > 0 ? config->warmup_depths.at : NULL,
-        .recompute = place->recompute,
+        .recompute = place->marks.recompute,
         .global_norm = true,
         .costs = &place->costs,
         .limits = &place->memory,

@@ -29,6 +29,11 @@ struct vp_device_ops {
 
     enum vp_status (*stream_create)(struct vp_device *device,
                                     struct vp_stream **out);
+    /* Optional: a stream for copies alone. NULL: stream_create serves. */
+    enum vp_status (*copy_stream_create)(struct vp_device *device,
+                                         struct vp_stream **out);
+    /* Optional, for tests: the stream does nothing for some time. */
+    enum vp_status (*stall)(struct vp_stream *stream, int us);
     void (*stream_free)(struct vp_stream *stream);
     /* Optional. NULL: there is no handle. */
     void *(*stream_handle)(struct vp_stream *stream);

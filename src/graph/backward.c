@@ -64,15 +64,17 @@ static bool w_reads_recomputed(const struct backward *bw,
 
 /* W of products runs in its own list, after B. That of other operators takes too
  * little time to keep their gradients for it, and runs with B. So does W of
- * recomputed operators, and of those that read their results, since what R made
- * is gone when W runs. */
+ * recomputed operators, and of those that read their results, if what R made is
+ * gone when W runs. */
 static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
 {
     const struct vp_op_def *def = &vp_op_defs[op->kind];
+    const struct vp_stage_spec *spec = bw->lowering->spec;
 
-    return bw->lowering->spec->split_w && def->has_w && def->flops &&
-           !vp_lowering_is_recomputed(bw->lowering, op) &&
-           !w_reads_recomputed(bw, op);
+    return spec->split_w && def->has_w && def->flops &&
+           ((spec->w_recomputed && !spec->recompute_in_b) ||
+            (!vp_lowering_is_recomputed(bw->lowering, op) &&
+             !w_reads_recomputed(bw, op)));
 }
 
 /* Will the gradient of `v` be read after the operator being differentiated,

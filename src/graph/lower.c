@@ -245,6 +245,15 @@ static struct vp_ref carried_temp(struct vp_lowering *lowering, int64_t n_bytes)
     return ref;
 }
 
+static bool is_swapped(const struct vp_lowering *lowering, vp_val v)
+{
+    const struct vp_graph *graph = lowering->graph;
+
+    return vp_recompute_has(graph, lowering->spec->first_block,
+                            lowering->spec->swap,
+                            &graph->ops[graph->values[v].producer]);
+}
+
 /* Gives every marked value of this stage its place between F and B, or between R
  * and B. Values that backward does not read are only read by R. The host reads the
  * loss at any time. */
@@ -268,6 +277,9 @@ static void place_kept(struct vp_lowering *lowering, const bool *marks)
                                         n_bytes);
         else if (by_r && !lowering->spec->one_slot)
             lowering->kept[v] = reserve(lowering->program, VP_SPACE_RECOMPUTED,
+                                        n_bytes);
+        else if (!by_r && is_swapped(lowering, v))
+            lowering->kept[v] = reserve(lowering->program, VP_SPACE_SWAPPED,
                                         n_bytes);
         else
             lowering->kept[v] = carried_temp(lowering, n_bytes);
@@ -449,6 +461,9 @@ static enum vp_status check_spec(const struct vp_graph *graph,
                           spec->first_block,
                           spec->first_block + spec->n_blocks - 1,
                           graph->n_blocks - 1);
+    if (spec->swap)
+        VP_TRY(vp_recompute_check(graph, spec->first_block, spec->n_blocks,
+                                  spec->swap, err));
     if (!spec->recompute)
         return VP_OK;
     return vp_recompute_check(graph, spec->first_block, spec->n_blocks,
@@ -484,6 +499,7 @@ static enum vp_status copy_lists(struct vp_lowering *lowering)
 
     spec->recompute = copy_list(lowering, spec->recompute,
                                 n * sizeof(*spec->recompute));
+    spec->swap = copy_list(lowering, spec->swap, n * sizeof(*spec->swap));
     spec->bases = copy_list(lowering, spec->bases, n * sizeof(*spec->bases));
     return lowering->status;
 }
@@ -507,14 +523,29 @@ static enum vp_status keep_calls(struct vp_lowering *lowering)
     return VP_OK;
 }
 
+/* Finds what is kept between F and backward, in `marks`, and what runs again. */
+static enum vp_status find_kept(struct vp_lowering *lowering, bool *marks)
+{
+    size_t n_values = (size_t)lowering->graph->n_values;
+
+    lowering->backward = vp_lowering_work(lowering, n_values);
+    lowering->recomputed_by_b = vp_lowering_work(lowering, n_values);
+    lowering->recomputed = vp_lowering_work(lowering,
+                                            (size_t)lowering->graph->n_ops);
+    if (lowering->status != VP_OK || lowering->spec->forward_only)
+        return lowering->status;
+    mark_backward(lowering, lowering->backward);
+    memcpy(marks, lowering->backward, n_values);
+    mark_recomputed(lowering, marks);
+    return VP_OK;
+}
+
 static enum vp_status lower_lists(struct vp_lowering *lowering)
 {
     size_t n_values = (size_t)lowering->graph->n_values;
     size_t n_ops = (size_t)lowering->graph->n_ops;
     bool *marks = vp_lowering_work(lowering, n_values);
 
-    lowering->backward = vp_lowering_work(lowering, n_values);
-    lowering->recomputed = vp_lowering_work(lowering, n_ops);
     lowering->due = vp_lowering_work(lowering, n_ops);
     lowering->again = vp_lowering_work(lowering,
                                        n_values * sizeof(*lowering->again));
@@ -526,16 +557,11 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
                                       n_values * sizeof(*lowering->kept));
     lowering->home = vp_lowering_work(lowering,
                                       n_values * sizeof(*lowering->home));
-    lowering->recomputed_by_b = vp_lowering_work(lowering, n_values);
     if (lowering->status != VP_OK)
         return lowering->status;
 
     VP_TRY(vp_boundaries_make(lowering));
-    if (!lowering->spec->forward_only) {
-        mark_backward(lowering, lowering->backward);
-        memcpy(marks, lowering->backward, n_values);
-        mark_recomputed(lowering, marks);
-    }
+    VP_TRY(find_kept(lowering, marks));
     place_kept(lowering, marks);
     lower_forward(lowering);
     if (!lowering->spec->forward_only)
@@ -602,6 +628,32 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
     }
     *program_out = program;
     return VP_OK;
+}
+
+enum vp_status vp_program_saved_bytes(const struct vp_graph *graph,
+                                      const struct vp_stage_spec *spec,
+                                      int64_t *bytes_out)
+{
+    struct vp_lowering lowering = { .graph = graph, .spec = spec };
+    bool *marks = vp_lowering_work(&lowering, (size_t)graph->n_values);
+    enum vp_status st = lowering.status;
+
+    find_range(&lowering);
+    if (st == VP_OK)
+        st = find_kept(&lowering, marks);
+    for (int i = lowering.first_op; st == VP_OK && i < lowering.end_op; i++)
+        bytes_out[i - lowering.first_op] = 0;
+    for (vp_val v = 0; st == VP_OK && v < graph->n_values; v++) {
+        int producer = graph->values[v].producer;
+
+        if (producer >= lowering.first_op && producer < lowering.end_op &&
+            v != graph->loss && marks[v] &&
+            !vp_lowering_left_by_r(&lowering, v))
+            bytes_out[producer - lowering.first_op] += (int64_t)vp_align_up(
+                (size_t)vp_value_bytes(graph, v), VP_TENSOR_ALIGN);
+    }
+    vp_arena_release(&lowering.arena);
+    return st;
 }
 
 void vp_program_release(struct vp_program *program)

@@ -14,8 +14,10 @@ enum vp_space {
     VP_SPACE_GRAD,     /* gradients of the weights */
     VP_SPACE_SLOT, /* kept from F to B (or W), one per minibatch in flight */
     VP_SPACE_WORK, /* lives inside one list; shared by all lists */
-    VP_SPACE_RECOMPUTED, /* written by R, read by B; one per stage. With one_slot,
-                      both are part of SLOT */
+    VP_SPACE_RECOMPUTED, /* written by R, read by B; a ring. With one_slot, both
+                      are part of SLOT */
+    VP_SPACE_SWAPPED, /* written by F, read by R, B and W, and elsewhere in the
+                      meantime; two rings */
     VP_SPACE_IN,   /* boundary values from the previous stage, or the batch */
     VP_SPACE_OUT,  /* boundary values for the next stage */
     VP_SPACE_DIN,  /* gradients for the previous stage */
@@ -121,6 +123,13 @@ struct vp_stage_spec {
      * Pieces must not overlap, and begin at multiples of VP_TENSOR_ALIGN bytes
      * of PARAM. NULL: one after the other. A program has a copy. */
     const int64_t *bases;
+    /* W of recomputed operators is a part of W, not of B, and reads what R made.
+     * Only with split_w, and without recompute_in_b. */
+    bool w_recomputed;
+    /* Per block of the stage: bit i is set if what operator i makes is swapped,
+     * unless it is recomputed. NULL: nothing. Not with one_slot. A program has a
+     * copy. */
+    const uint64_t *swap;
     bool keep_all;     /* nothing that F computed is made again in B */
     bool split_w;      /* W of products runs as a list of its own */
     bool forward_only; /* evaluation: nothing is kept, only F exists */
@@ -173,6 +182,12 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
                                 struct vp_program *program_out,
                                 struct vp_err *err);
 void vp_program_release(struct vp_program *program);
+
+/* Bytes that each operator of the stage leaves in SLOT for R, B and W, and that
+ * may be swapped: an entry per operator, from the stage's first on. */
+enum vp_status vp_program_saved_bytes(const struct vp_graph *graph,
+                                      const struct vp_stage_spec *spec,
+                                      int64_t *bytes_out);
 
 /* The boundary whose values travel through IN, OUT, DIN or DOUT. */
 const struct vp_boundary *vp_program_boundary(const struct vp_program *program,

@@ -37,33 +37,40 @@ static int n_planned(const struct vp_plan *plan, bool stream)
     return n < STREAM_MB ? STREAM_MB : n < INT32_MAX ? (int)n : INT32_MAX;
 }
 
-void vp_plan_mark_recomputing(const struct vp_plan *plan, int n_blocks,
-                              bool recompute_out[VP_MAX_STAGES])
+/* Whether a set of blocks [first, first + n) or the ratio of stage s names
+ * something. */
+static bool names_any(const uint64_t *sets, const double *ratios, int s,
+                      int first, int n)
+{
+    return sets ? vp_recompute_any(sets + first, n) : ratios && ratios[s] > 0.0;
+}
+
+void vp_plan_mark_stages(const struct vp_plan *plan, int n_blocks,
+                         struct vp_plan_stages *out)
 {
     int first = 0;
 
     for (int s = 0; s < vp_plan_n_stages(plan); s++) {
         int n = plan->partition ? plan->partition[s] : n_blocks;
 
-        if (plan->recompute_in_b)
-            recompute_out[s] = false;
-        else if (plan->recompute_sets)
-            recompute_out[s] = vp_recompute_any(plan->recompute_sets + first,
-                                                n);
-        else
-            recompute_out[s] = plan->recompute_ratio &&
-                               plan->recompute_ratio[s] > 0.0;
+        out->recompute[s] = !plan->recompute_in_b &&
+                            names_any(plan->recompute_sets,
+                                      plan->recompute_ratio, s, first, n);
+        out->swap[s] = 0;
+        if (names_any(plan->swap_sets, plan->swap_ratio, s, first, n))
+            out->swap[s] = plan->swap_buffers ? plan->swap_buffers[s]
+                                              : VP_SWAP_DEFAULT;
         first += n;
     }
 }
 
 struct vp_sched_config vp_plan_sched_config(const struct vp_plan *plan,
                                             int n_blocks,
-                                            bool recompute[VP_MAX_STAGES])
+                                            struct vp_plan_stages *stages)
 {
     const struct vp_generator *generator = generator_of(plan);
 
-    vp_plan_mark_recomputing(plan, n_blocks, recompute);
+    vp_plan_mark_stages(plan, n_blocks, stages);
     return (struct vp_sched_config){
         .name = generator->name,
         .n_stages = at_least_one(plan->n_stages),
@@ -74,7 +81,9 @@ struct vp_sched_config vp_plan_sched_config(const struct vp_plan *plan,
         .n_mb = n_planned(plan, generator->stream),
         .replicas = plan->replicas,
         .depth = plan->depth,
-        .recompute = recompute,
+        .recompute = stages->recompute,
+        .w_recomputed = plan->w_recomputed,
+        .swap = stages->swap,
         .early_recompute = plan->early_recompute,
         .global_norm = !generator->stream,
     };
@@ -105,7 +114,7 @@ enum vp_status vp_plan_make_schedule(const struct vp_plan *plan,
                                      struct vp_schedule *out,
                                      struct vp_err *err)
 {
-    bool recompute[VP_MAX_STAGES];
+    struct vp_plan_stages stages;
     struct vp_sched_config config;
     struct vp_schedule schedule;
     enum vp_status st;
@@ -113,7 +122,7 @@ enum vp_status vp_plan_make_schedule(const struct vp_plan *plan,
     vp_err_set(err, VP_OK, "%s", "");
     if (vp_plan_check(plan, graph, keep_first, err) > 0)
         return VP_ERR_INVALID;
-    config = vp_plan_sched_config(plan, graph->n_blocks, recompute);
+    config = vp_plan_sched_config(plan, graph->n_blocks, &stages);
     st = prove(&config, &schedule, err);
     if (st != VP_OK) {
         if (err)

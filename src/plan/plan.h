@@ -23,6 +23,12 @@ struct vp_plan_slot {
     const uint64_t *recompute_sets, *swap_sets;
 };
 
+/* Room for what a schedule is asked about stages. */
+struct vp_plan_stages {
+    bool recompute[VP_MAX_STAGES];
+    int swap[VP_MAX_STAGES];
+};
+
 /* Plain data. Arrays are borrowed and have an entry per stage (stages times
  * chunks, along the pipeline) unless something else is said; NULL and 0 mean
  * the default. */
@@ -49,15 +55,23 @@ struct vp_plan {
     /* Inside of B, block by block, and not as an action R before it; what a ratio
      * means then leaves out operators whose results leave their block. */
     bool recompute_in_b;
+    bool w_recomputed; /* W of recomputed operators runs later, if W does */
+    /* The share of a stage's saved bytes that is swapped, from its beginning;
+     * NULL: 0. */
+    const double *swap_ratio;
+    /* Per block, in its place: operators whose results wait in memory of the host,
+     * if they are saved. NULL: by swap_ratio. */
+    const uint64_t *swap_sets;
+    /* Of swapped values, on the device; see struct vp_sched_config. NULL:
+     * VP_SWAP_DEFAULT of each stage that swaps. */
+    const int *swap_buffers;
     bool keep_all; /* B kernels recompute no outputs for W either */
     /* Per block of the model: where its weights, gradients and moments begin
      * among those of its stage; see struct vp_layout_block. NULL: one after the
      * other. Not part of the format: a trainer that moves blocks sets it. */
     const int64_t *block_bases;
-    /* Per block, likewise: operators whose results wait in memory of the host;
-     * and choices per minibatch in flight of a stage. vp_plan_check() refuses
-     * both: the runtime cannot do them yet. */
-    const uint64_t *swap_sets;
+    /* Choices per minibatch in flight of a stage. vp_plan_check() refuses them: the
+     * runtime cannot do it yet. */
     const struct vp_plan_slot *slots;
     int n_slots;
 
@@ -88,17 +102,18 @@ typedef void (*vp_plan_mistake_fn)(void *ctx, const struct vp_err *mistake);
 int vp_plan_check(const struct vp_plan *plan, const struct vp_graph *graph,
                   vp_plan_mistake_fn report, void *ctx);
 
-/* Says for every stage whether it has an action R. With sets, the partition must
- * have been checked; `n_blocks` of the model. */
-void vp_plan_mark_recomputing(const struct vp_plan *plan, int n_blocks,
-                              bool recompute_out[VP_MAX_STAGES]);
+/* Says for every stage whether it has an action R, and its buffers of swapped
+ * values. With sets, the partition must have been checked; `n_blocks` of the
+ * model. */
+void vp_plan_mark_stages(const struct vp_plan *plan, int n_blocks,
+                         struct vp_plan_stages *out);
 
 /* What a generator is asked for. A stream is proven and simulated on as many
- * minibatches as show every deadlock. `recompute` is filled and borrowed. The
+ * minibatches as show every deadlock. `stages` is filled and borrowed. The
  * schedule's name must be known; `n_blocks` of the model. */
 struct vp_sched_config vp_plan_sched_config(const struct vp_plan *plan,
                                             int n_blocks,
-                                            bool recompute[VP_MAX_STAGES]);
+                                            struct vp_plan_stages *stages);
 /* Makes and proves the schedule of the plan after vp_plan_check(), whose first
  * mistake is returned. */
 enum vp_status vp_plan_make_schedule(const struct vp_plan *plan,

@@ -108,15 +108,33 @@ static void check_recomputed(struct check *c)
                    plan->recompute_ratio[s], s);
 }
 
+static void check_swapped(struct check *c)
+{
+    const struct vp_plan *plan = c->plan;
+
+    for (int b = 0; plan->swap_sets && b < c->graph->n_blocks; b++)
+        if (vp_recompute_check(c->graph, b, 1, plan->swap_sets + b, &c->line) !=
+            VP_OK) {
+            c->line.fields = "partition";
+            add(c);
+        }
+    for (int s = 0; plan->swap_ratio && s < vp_plan_n_stages(plan); s++)
+        if (!(plan->swap_ratio[s] >= 0.0 && plan->swap_ratio[s] <= 1.0))
+            REFUSE(c, "swap_ratio",
+                   "swap_ratio %g of stage %d is outside 0..1; write a number "
+                   "from 0 to 1",
+                   plan->swap_ratio[s], s);
+    for (int s = 0; plan->swap_buffers && s < vp_plan_n_stages(plan); s++)
+        if (plan->swap_buffers[s] < 0)
+            REFUSE(c, "partition",
+                   "swap_buffers %d of stage %d; write 0 or more",
+                   plan->swap_buffers[s], s);
+}
+
 static void check_not_yet(struct check *c)
 {
     const struct vp_plan *plan = c->plan;
 
-    if (plan->swap_sets &&
-        vp_recompute_any(plan->swap_sets, c->graph->n_blocks))
-        REFUSE(c, "partition",
-               "swap is not possible yet; recompute these operators, or "
-               "remove them from the plan");
     if (plan->n_slots > 0)
         REFUSE(c, "partition",
                "slots: choices per minibatch in flight are not possible yet; "
@@ -215,6 +233,7 @@ int vp_plan_check(const struct vp_plan *plan, const struct vp_graph *graph,
     check_schedule(&c);
     check_partition(&c);
     check_recomputed(&c);
+    check_swapped(&c);
     check_not_yet(&c);
     check_replicas(&c);
     check_ranks(&c);

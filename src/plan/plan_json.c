@@ -26,8 +26,8 @@ struct reader {
     struct vp_arena *arena;
     struct vp_err *err;
     struct vp_plan plan;
-    struct list partition, ratios, replicas, depths, ranks, devices, edges,
-        replica_edges;
+    struct list partition, ratios, swap_ratios, swap_buffers, replicas, depths,
+        ranks, devices, edges, replica_edges;
 };
 
 struct field {
@@ -271,19 +271,21 @@ static enum vp_status read_ints(struct reader *r, const struct field *field,
 static enum vp_status read_ratios(struct reader *r, const struct field *field,
                                   const struct vp_yaml_node *node)
 {
+    const struct list *list = (const struct list *)(const void *)((char *)r +
+                                                                  field->list);
     const struct vp_yaml_node *item;
     double *at;
     int i = 0;
 
     VP_TRY(begin_list(r, field, node, "a list with an entry per stage"));
-    at = vp_arena_alloc(r->arena, (size_t)r->ratios.n * sizeof(*at));
+    at = vp_arena_alloc(r->arena, (size_t)list->n * sizeof(*at));
     if (!at)
         return no_memory(r);
     for (item = node->child; item; item = item->next, i++)
         if (item->kind != VP_YAML_SCALAR || item->quoted ||
             !vp_text_to_real(item->text, &at[i]) || at[i] < 0.0 || at[i] > 1.0)
             return refuse_item(r, field, item, i, "numbers from 0 to 1");
-    r->plan.recompute_ratio = at;
+    *(const double **)(void *)((char *)&r->plan + field->offset) = at;
     return VP_OK;
 }
 
@@ -457,11 +459,17 @@ static const struct field fields[] = {
     { "partition", "[3, 2, 2, 2]", read_ints, AT(partition), 1,
       MAX_BLOCKS_OF_STAGE, LIST(partition) },
     { "version", "1", read_version, .min = 1, .max = INT32_MAX },
-    { "recompute_ratio", "[0.3, 0, 0, 0]", read_ratios, LIST(ratios) },
+    { "recompute_ratio", "[0.3, 0, 0, 0]", read_ratios, AT(recompute_ratio),
+      LIST(ratios) },
     { "recompute", "[[0, 1], []]", read_sets, AT(recompute_sets) },
+    { "swap_ratio", "[0.5, 0.5, 0, 0]", read_ratios, AT(swap_ratio),
+      LIST(swap_ratios) },
     { "swap", "[[0, 1], []]", read_sets, AT(swap_sets) },
+    { "swap_buffers", "[3, 3, 0, 0]", read_ints, AT(swap_buffers), 0, MAX_SLOTS,
+      LIST(swap_buffers) },
     { "slots", "[{\"recompute\": [[0, 1], []]}]", .read = read_slots },
     { "recompute_in_backward", "true", read_bool, AT(recompute_in_b) },
+    { "w_recomputed", "true", read_bool, AT(w_recomputed) },
     { "keep_all", "true", read_bool, AT(keep_all) },
     { "schedule", "\"1f1b\"", .read = read_schedule },
     { "schedule_memory", "6", read_int, AT(schedule_memory), 2,
@@ -557,6 +565,8 @@ static enum vp_status check_lengths(struct reader *r)
         return VP_OK;
     VP_TRY(count_stages(r));
     VP_TRY(check_length(r, &r->ratios, r->partition.n, "stage"));
+    VP_TRY(check_length(r, &r->swap_ratios, r->partition.n, "stage"));
+    VP_TRY(check_length(r, &r->swap_buffers, r->partition.n, "stage"));
     VP_TRY(check_length(r, &r->replicas, r->plan.n_stages, "stage"));
     VP_TRY(check_length(r, &r->depths, r->plan.n_stages, "stage"));
     for (int s = 0; s < r->plan.n_stages; s++)

@@ -7,10 +7,13 @@
  *   recompute_ratio     share of every stage, likewise
  *   recompute           per block, the operators that are recomputed, in place
  *                       of recompute_ratio: [[0, 2], [], ...]
- *   swap                per block, likewise; refused by vp_plan_check()
+ *   swap_ratio          share of every stage's saved bytes that is swapped
+ *   swap                per block, the operators whose results are, in its place
+ *   swap_buffers        of swapped values, per stage, on the device
  *   slots               per minibatch in flight {"recompute": ..., "swap": ...};
- *                       likewise
+ *                       refused by vp_plan_check()
  *   recompute_in_backward  bool
+ *   w_recomputed        bool: W of recomputed operators runs later
  *   keep_all            true: the configuration's recompute is false
  *   schedule            name of a generator
  *   schedule_memory     chunks that a rank may keep

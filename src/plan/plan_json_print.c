@@ -60,6 +60,17 @@ static void print_text(struct vp_strbuf *b, const char *text, size_t n)
 
 /* ---- The cut ------------------------------------------------------------ */
 
+static void print_ratios(struct vp_strbuf *b, const char *name,
+                         const double *ratios, int n)
+{
+    key(b, name);
+    for (int s = 0; s < n; s++) {
+        vp_strbuf_adds(b, s ? ", " : "[");
+        print_real(b, ratios ? ratios[s] : 0.0);
+    }
+    vp_strbuf_adds(b, "]");
+}
+
 static void print_cut(struct vp_strbuf *b, const struct vp_plan *plan,
                       int n_blocks)
 {
@@ -67,12 +78,7 @@ static void print_cut(struct vp_strbuf *b, const struct vp_plan *plan,
 
     print_ints(b, "partition", plan->partition ? plan->partition : &n_blocks,
                plan->partition ? n : 1);
-    key(b, "recompute_ratio");
-    for (int s = 0; s < n; s++) {
-        vp_strbuf_adds(b, s ? ", " : "[");
-        print_real(b, plan->recompute_ratio ? plan->recompute_ratio[s] : 0.0);
-    }
-    vp_strbuf_adds(b, "]");
+    print_ratios(b, "recompute_ratio", plan->recompute_ratio, n);
 }
 
 /* [[0, 2], []]: the numbers of the bits of every block. */
@@ -232,10 +238,18 @@ enum vp_status vp_plan_print(const struct vp_plan *plan, int n_blocks,
     print_cut(&b, plan, n_blocks);
     print_int(&b, "version", VP_PLAN_VERSION);
     print_sets(&b, "recompute", plan->recompute_sets, n_blocks);
+    if (plan->swap_ratio)
+        print_ratios(&b, "swap_ratio", plan->swap_ratio,
+                     vp_plan_n_stages(plan));
     print_sets(&b, "swap", plan->swap_sets, n_blocks);
+    if (plan->swap_buffers)
+        print_ints(&b, "swap_buffers", plan->swap_buffers,
+                   vp_plan_n_stages(plan));
     print_slots(&b, plan, n_blocks);
     if (plan->recompute_in_b)
         print_bool(&b, "recompute_in_backward", true);
+    if (plan->w_recomputed)
+        print_bool(&b, "w_recomputed", true);
     if (plan->keep_all)
         print_bool(&b, "keep_all", true);
     print_schedule(&b, plan);

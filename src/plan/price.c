@@ -57,6 +57,8 @@ struct vp_stage_price vp_stage_price_of(const struct vp_workload *work,
         .grad_bytes = vp_stage_wire_bytes(sizes, shape, VP_SPACE_DIN),
     };
 
+    price.swap_bytes = sizes->n_bytes[VP_SPACE_SWAPPED];
+    price.swapped = price.swap_bytes * shape->n_slots;
     price.snapshot = price.memory.weights + price.memory.moments;
     memcpy(price.flops, sizes->flops, sizeof(price.flops));
     return price;
@@ -82,7 +84,7 @@ struct vp_pricer {
     struct vp_stage_keys *keys;
     struct table by_place;   /* this range of blocks */
     struct table by_content; /* these blocks, wherever they stand */
-    uint64_t *sets;          /* per block of a stage */
+    uint64_t *sets;          /* two per block of a stage */
     int n_lowered;
 };
 
@@ -151,7 +153,7 @@ enum vp_status vp_pricer_create(const struct vp_workload *work,
     if (!pricer)
         return VP_ERR_NOMEM;
     pricer->work = *work;
-    pricer->sets = calloc((size_t)work->graphs[0].n_blocks,
+    pricer->sets = calloc(2 * (size_t)work->graphs[0].n_blocks,
                           sizeof(*pricer->sets));
     if (!pricer->sets || vp_stage_keys_create(work, &pricer->keys) != VP_OK) {
         vp_pricer_free(pricer);

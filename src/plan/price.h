@@ -11,6 +11,9 @@ struct vp_stage_price {
      * and results pass through where the device has memory of its own, and the
      * copy that a checkpoint is written from. */
     int64_t staging, snapshot;
+    int64_t swapped; /* likewise: where swapped values wait */
+    /* Bytes of a minibatch that are copied there and back. */
+    int64_t swap_bytes;
     double flops[VP_LIST_COUNT]; /* of a minibatch of the first bucket */
     /* Bytes of a message to the next stage, and of one back. */
     int64_t act_bytes, grad_bytes;

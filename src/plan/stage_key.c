@@ -281,9 +281,12 @@ static void add_choices(struct vp_stage_key *key,
     add_int(key, spec->n_blocks);
     for (int b = 0; b < spec->n_blocks; b++)
         add(key, spec->recompute ? spec->recompute[b] : 0);
+    for (int b = 0; b < spec->n_blocks && spec->swap; b++)
+        add(key, spec->swap[b]);
     for (int b = 0; b < spec->n_blocks && spec->bases; b++)
         add_int(key, spec->bases[b]);
-    add_int(key, spec->recompute_in_b * 8 + spec->keep_all * 4 +
+    add_int(key, (spec->swap != NULL) * 32 + spec->w_recomputed * 16 +
+                     spec->recompute_in_b * 8 + spec->keep_all * 4 +
                      spec->split_w * 2 + spec->one_slot);
     add_int(key, spec->bundle_bytes);
     add_int(key, spec->w_linger);

@@ -1,6 +1,7 @@
 #include "plan/stage_plan.h"
 
 #include "graph/recompute.h"
+#include "graph/swap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,26 @@ const uint64_t *vp_plan_stage_sets(const struct vp_plan *plan,
     return sets;
 }
 
+const uint64_t *vp_plan_stage_swap(const struct vp_plan *plan,
+                                   const struct vp_graph *graph, int stage,
+                                   const uint64_t *recompute, uint64_t *sets)
+{
+    int first = first_block(plan, stage);
+    struct vp_stage_spec spec = {
+        .first_block = first,
+        .n_blocks = plan->partition ? plan->partition[stage] : graph->n_blocks,
+        .recompute = recompute,
+        .keep_all = plan->keep_all,
+    };
+
+    if (plan->swap_sets)
+        return plan->swap_sets + first;
+    if (!plan->swap_ratio ||
+        vp_swap_head(graph, &spec, plan->swap_ratio[stage], sets) != VP_OK)
+        return NULL;
+    return sets;
+}
+
 struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
                                         const struct vp_workload *work,
                                         const struct vp_schedule *schedule,
@@ -65,6 +86,7 @@ struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
         .n_blocks = plan->partition ? plan->partition[stage]
                                     : work->graphs[0].n_blocks,
         .recompute_in_b = plan->recompute_in_b,
+        .w_recomputed = has->w_recomputed,
         .keep_all = plan->keep_all,
         .split_w = schedule->split,
         .one_slot = has->n_slots == 1,
@@ -72,6 +94,9 @@ struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
     };
 
     spec.recompute = vp_plan_stage_sets(plan, &work->graphs[0], stage, sets);
+    if (has->n_swap_out > 0)
+        spec.swap = vp_plan_stage_swap(plan, &work->graphs[0], stage,
+                                       spec.recompute, sets + spec.n_blocks);
     if (plan->block_bases)
         spec.bases = plan->block_bases + spec.first_block;
     if (has->n_replicas > 1)
@@ -166,6 +191,9 @@ struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
     struct vp_stage_shape shape = {
         .n_slots = has->n_slots,
         .n_versions = has->n_versions,
+        .n_recomputed = has->n_recomputed,
+        .n_swap_out = has->n_swap_out,
+        .n_swap_in = has->n_swap_in,
         .n_act_bufs = has->n_act_bufs,
         .n_grad_bufs = has->n_grad_bufs,
         .compress = plan->compress,
@@ -264,7 +292,9 @@ struct vp_memory vp_stage_memory(const struct vp_workload *work,
         .moments = sizes->moment_bytes * vp_optim_n_moments(work->optim.kind) +
                    sizes->master_bytes,
         .activations = n[VP_SPACE_SLOT] * shape->n_slots +
-                       n[VP_SPACE_RECOMPUTED],
+                       n[VP_SPACE_RECOMPUTED] * shape->n_recomputed +
+                       n[VP_SPACE_SWAPPED] *
+                           (shape->n_swap_out + shape->n_swap_in),
         .boundary = n[VP_SPACE_IN] * n_in +
                     n[VP_SPACE_DOUT] * shape->n_grad_bufs +
                     n[VP_SPACE_OUT] * shape->n_out_bufs +

@@ -40,7 +40,8 @@ bool vp_workload_updates_early(const struct vp_workload *work,
 /* Buffers and counts of a stage, as the schedule asks for them. */
 struct vp_stage_shape {
     int n_slots, n_versions;
-    int n_act_bufs, n_grad_bufs; /* rings of arriving messages */
+    int n_recomputed, n_swap_out, n_swap_in; /* see struct vp_schedule_stage */
+    int n_act_bufs, n_grad_bufs;             /* rings of arriving messages */
     /* Messages that leave for other processes; 0: they are written where they
      * arrive. */
     int n_out_bufs, n_din_bufs;
@@ -94,9 +95,15 @@ const uint64_t *vp_plan_stage_sets(const struct vp_plan *plan,
                                    const struct vp_graph *graph, int stage,
                                    uint64_t *sets);
 
+/* The operators of a stage that are swapped, likewise; `recompute` are those that
+ * are recomputed. NULL: none, or memory is exhausted. */
+const uint64_t *vp_plan_stage_swap(const struct vp_plan *plan,
+                                   const struct vp_graph *graph, int stage,
+                                   const uint64_t *recompute, uint64_t *sets);
+
 /* The spec and shape of a stage. `schedule` is that of the plan, which passed
- * vp_plan_make_schedule(). The spec borrows `sets`, which has room for an entry
- * per block of the stage. */
+ * vp_plan_make_schedule(). The spec borrows `sets`, which has room for two
+ * entries per block of the stage. */
 struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
                                         const struct vp_workload *work,
                                         const struct vp_schedule *schedule,

@@ -97,14 +97,14 @@ enum vp_status vp_compare_simulate(const struct vp_config *config,
 {
     struct vp_train_config train = { .graphs = NULL };
     int n_blocks = (int)config->model->n_blocks(&config->sizes);
-    bool recompute[VP_MAX_STAGES];
+    struct vp_plan_stages stages;
     struct vp_sched_config sched;
     struct vp_schedule schedule = { .actions = NULL };
     struct vp_timing timing;
     enum vp_status st;
 
     vp_resolve_train(config, &train);
-    sched = vp_plan_sched_config(&train.plan, n_blocks, recompute);
+    sched = vp_plan_sched_config(&train.plan, n_blocks, &stages);
     if (config->sync_mode == VP_SYNC_ASP)
         sched.n_mb = n_mb;
     if (sched.text)

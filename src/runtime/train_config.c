@@ -31,5 +31,6 @@ struct vp_stage_config vp_train_stage_config(
         .init = config->init,
         .seed = config->seed,
         .timeout_ms = config->timeout_ms,
+        .swap_delay_us = config->swap_delay_us,
     };
 }

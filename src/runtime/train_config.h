@@ -68,6 +68,7 @@ struct vp_train_config {
     struct vp_world *world;
     size_t memory_limit;            /* bytes per stage; 0: none */
     int timeout_ms;                 /* watchdog: the longest wait */
+    int swap_delay_us;              /* for tests: see stage_config.h */
     const struct vp_saver *saver;   /* NULL: no copies; borrowed */
     const struct vp_loader *loader; /* NULL: from the start; borrowed */
     /* Of each rank; they outlive the trainer. NULL: the trainer's own. */

@@ -148,6 +148,8 @@ struct vp_sched_limits {
     bool in_use;
 };
 
+enum { VP_SWAP_DEFAULT = -1 };
+
 struct vp_sched_config {
     const char *name; /* a generator */
     int n_stages;     /* without replicas: the number of ranks */
@@ -164,9 +166,9 @@ struct vp_sched_config {
     const bool *recompute; /* per stage (chunks x stages); NULL: none */
     bool w_recomputed;     /* see vp_schedule_stage; only if W is apart */
     /* Per stage (chunks x stages): buffers of swapped values on the device, of
-     * both kinds together; 0: nothing is swapped, NULL: by no stage. A stage gets
-     * as many as it needs at least, and swaps nothing if they are not fewer than
-     * its slots. */
+     * both kinds together; 0: nothing is swapped, NULL: by no stage,
+     * VP_SWAP_DEFAULT: as many as suit its slots. A stage gets as many as it needs
+     * at least, and swaps nothing if they are not fewer than its slots. */
     const int *swap;
     bool early_recompute; /* R before RECV_GRAD: overlaps the wait */
     bool global_norm;     /* bsp: clip by the norm of all stages */

@@ -46,7 +46,7 @@ static int count_read(const struct vp_schedule *schedule,
     return most;
 }
 
-/* Divides `wanted` buffers: at least one for F, and one for each minibatch that
+/* Divides `wanted` buffers, by default one for F and one or two to read: at least one for F, and one for each minibatch that
  * backward has begun; then one to fetch the next ahead; then a second for F. */
 static void set_buffers(struct vp_schedule *schedule,
                         const struct vp_sched_list *lists, int s, int wanted)
@@ -59,6 +59,8 @@ static void set_buffers(struct vp_schedule *schedule,
 
         least_in = n > least_in ? n : least_in;
     }
+    if (wanted == VP_SWAP_DEFAULT)
+        wanted = least_in + (stage->n_slots > least_in + 3 ? 2 : 1);
     stage->n_swap_out = wanted > least_in + 2 ? 2 : 1;
     stage->n_swap_in = wanted > least_in + 1 ? least_in + 1 : least_in;
     if (stage->n_swap_out + stage->n_swap_in >= stage->n_slots)
@@ -226,7 +228,7 @@ enum vp_status vp_pass_swap(struct vp_schedule *schedule,
     struct vp_nodes nodes;
 
     for (int s = 0; s < schedule->n_stages; s++)
-        if (swap[s] > 0)
+        if (swap[s] != 0)
             set_buffers(schedule, lists, s, swap[s]);
     nodes = vp_nodes_make(schedule);
     if (!nodes.at)

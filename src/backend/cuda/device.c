@@ -187,6 +187,49 @@ static enum vp_status cuda_stream_create(struct vp_device *device,
     return st;
 }
 
+/* Runs no lists: it needs nothing but the stream. Kernels go first. */
+static enum vp_status cuda_copy_stream_create(struct vp_device *device,
+                                              struct vp_stream **out)
+{
+    struct vp_backend *backend = vp_cuda_backend_of(device);
+    struct vp_cuda_stream *stream = calloc(1, sizeof(*stream));
+    enum vp_status st = VP_OK;
+
+    if (!stream)
+        return VP_ERR_NOMEM;
+    stream->backend = backend;
+    *out = &stream->base;
+    if (backend->plan_only)
+        return VP_OK;
+    cudaSetDevice(backend->cuda.device);
+    st = vp_cuda_check(&backend->cuda,
+                       cudaStreamCreateWithFlags(&stream->stream,
+                                                 cudaStreamNonBlocking),
+                       "creating a stream");
+    if (st != VP_OK) {
+        free(stream);
+        *out = NULL;
+    }
+    return st;
+}
+
+static void CUDART_CB sleep_on_host(void *us)
+{
+    const struct timespec pause = { .tv_nsec = (long)(intptr_t)us * 1000L };
+
+    nanosleep(&pause, NULL);
+}
+
+static enum vp_status cuda_stall(struct vp_stream *base, int us)
+{
+    struct vp_cuda_stream *stream = vp_cuda_stream_of(base);
+
+    return vp_cuda_check(&stream->backend->cuda,
+                         cudaLaunchHostFunc(stream->stream, sleep_on_host,
+                                            (void *)(intptr_t)us),
+                         "stalling a stream");
+}
+
 static void *cuda_stream_handle(struct vp_stream *stream)
 {
     return vp_cuda_stream_of(stream)->stream;
@@ -281,6 +324,8 @@ const struct vp_device_ops vp_cuda_device = {
     .host_alloc = cuda_host_alloc,
     .host_free = cuda_host_free,
     .stream_create = cuda_stream_create,
+    .copy_stream_create = cuda_copy_stream_create,
+    .stall = cuda_stall,
     .stream_free = cuda_stream_free,
     .stream_handle = cuda_stream_handle,
     .copy = cuda_copy,

@@ -259,6 +259,9 @@ static enum vp_status exec_forward(struct vp_rank *rank,
     else
         slot->message = rs->act;
     slot->version = version_of(rank, rs, action);
+    vp_stage_take_buffers(
+        &rs->stage, slot,
+        vp_schedule_own_index(rank->job->schedule, rs->index, action->mb));
     set_scalars(rank, rs, slot, action->mb);
     note_flops(rank, rs, slot, VP_LIST_F);
     if (messages.out)
@@ -319,6 +322,45 @@ static enum vp_status exec_weights(struct vp_rank *rank,
     VP_TRY(vp_run_backward(rank, action, VP_LIST_W, &messages));
     return release(rank, action, true);
 }
+
+/* ---- Swapping ----------------------------------------------------------- */
+
+static struct vp_slot *slot_of(struct vp_rank *rank,
+                               const struct vp_action *action)
+{
+    return &stage_of(rank, action)->stage.slots[action->slot];
+}
+
+static enum vp_status exec_swap_out(struct vp_rank *rank,
+                                    const struct vp_action *action)
+{
+    return vp_stage_swap_out(&stage_of(rank, action)->stage,
+                             slot_of(rank, action));
+}
+
+static enum vp_status exec_swap_in(struct vp_rank *rank,
+                                   const struct vp_action *action)
+{
+    return vp_stage_swap_in(&stage_of(rank, action)->stage,
+                            slot_of(rank, action));
+}
+
+/* Waits for a copy. */
+static enum vp_status exec_swap_end(struct vp_rank *rank,
+                                    const struct vp_action *action)
+{
+    struct vp_stage *stage = &stage_of(rank, action)->stage;
+    const struct vp_slot *slot = slot_of(rank, action);
+    enum vp_status st;
+
+    vp_watch_begin_wait(rank);
+    st = action->kind == VP_ACTION_SWAP_FREE ? vp_stage_swap_free(stage, slot)
+                                             : vp_stage_swap_ready(stage, slot);
+    vp_watch_end_wait(rank, st);
+    return st;
+}
+
+/* ---- Sending and receiving ---------------------------------------------- */
 
 /* Marks the message as written from here on. There are as many events as
  * messages on that way, so none is used again before its message was taken. */
@@ -399,6 +441,10 @@ static const exec_fn exec_table[VP_ACTION_KIND_COUNT] = {
     [VP_ACTION_RECV_GRAD] = exec_recv_grad,
     [VP_ACTION_REDUCE] = vp_exec_reduce,
     [VP_ACTION_UPDATE] = vp_exec_update,
+    [VP_ACTION_SWAP_OUT] = exec_swap_out,
+    [VP_ACTION_SWAP_FREE] = exec_swap_end,
+    [VP_ACTION_SWAP_IN] = exec_swap_in,
+    [VP_ACTION_SWAP_READY] = exec_swap_end,
 };
 
 /* The first failure is reported; those that follow from it are not. */

@@ -1,5 +1,6 @@
 /* What a stage owns: tables, memory, compiled programs, events. Running it is in
  * stage_run.c. */
+#include "runtime/stage/swap.h"
 #include "runtime/stage/wire.h"
 
 #include <stdio.h>
@@ -87,11 +88,18 @@ static enum vp_status make_tables(struct vp_stage *stage)
     stage->weights = calloc((size_t)shape->n_versions, sizeof(*stage->weights));
     stage->loss_read = calloc((size_t)shape->n_slots,
                               sizeof(struct vp_event *));
+    stage->recomputed = calloc((size_t)shape->n_recomputed + 1,
+                               sizeof(*stage->recomputed));
+    stage->swap_out = calloc((size_t)shape->n_swap_out + 1,
+                             sizeof(*stage->swap_out));
+    stage->swap_in = calloc((size_t)shape->n_swap_in + 1,
+                            sizeof(*stage->swap_in));
     stage->ahead = calloc((size_t)stage->plan.spec.n_blocks,
                           sizeof(*stage->ahead));
     if (!stage->buckets || !stage->slots || !stage->batches ||
         !stage->act_bufs || !stage->grad_bufs || !stage->out_bufs ||
         !stage->din_bufs || !stage->weights || !stage->loss_read ||
+        !stage->recomputed || !stage->swap_out || !stage->swap_in ||
         !stage->ahead)
         return VP_ERR_NOMEM;
     return VP_OK;
@@ -142,7 +150,12 @@ static enum vp_status each_buffer(struct vp_stage *stage,
         VP_TRY(fn(stage, (void **)&stage->moment[i],
                   stage->plan.sizes.moment_bytes));
     VP_TRY(fn(stage, &stage->work, n[VP_SPACE_WORK]));
-    VP_TRY(fn(stage, &stage->recomputed, n[VP_SPACE_RECOMPUTED]));
+    for (int i = 0; i < shape->n_recomputed; i++)
+        VP_TRY(fn(stage, &stage->recomputed[i], n[VP_SPACE_RECOMPUTED]));
+    for (int i = 0; i < shape->n_swap_out; i++)
+        VP_TRY(fn(stage, &stage->swap_out[i], n[VP_SPACE_SWAPPED]));
+    for (int i = 0; i < shape->n_swap_in; i++)
+        VP_TRY(fn(stage, &stage->swap_in[i], n[VP_SPACE_SWAPPED]));
     for (int i = 0; i < shape->n_slots; i++) {
         VP_TRY(fn(stage, &stage->slots[i].data, n[VP_SPACE_SLOT]));
         if (is_first(stage))
@@ -309,6 +322,7 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(each_buffer(stage, alloc_buffer));
     VP_TRY(allocate_batches(stage));
     VP_TRY(vp_wires_allocate(stage));
+    VP_TRY(vp_stage_swap_allocate(stage));
     VP_TRY(each_event(stage, create_event));
     VP_TRY(vp_device_host_alloc(
         stage->device,
@@ -344,6 +358,7 @@ void vp_stage_release(struct vp_stage *stage)
     if (!stage->ops)
         return;
     if (stage->tensors) {
+        vp_stage_swap_release(stage);
         vp_wires_free(stage);
         free_batches(stage);
         each_buffer(stage, free_buffer);
@@ -365,6 +380,9 @@ void vp_stage_release(struct vp_stage *stage)
     free(stage->out_bufs);
     free(stage->din_bufs);
     free(stage->weights);
+    free(stage->recomputed);
+    free(stage->swap_out);
+    free(stage->swap_in);
     free(stage->loss_read);
     free(stage->ahead);
     free(stage->tensors);

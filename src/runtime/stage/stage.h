@@ -4,6 +4,7 @@
 
 #include "comm/comm.h"
 #include "data/data.h"
+#include "device/copier.h"
 #include "plan/stage_plan.h"
 #include "runtime/stage/stage_config.h"
 
@@ -43,6 +44,10 @@ struct vp_slot {
     struct vp_stage_message *grad;    /* DOUT: W may read it, too */
     int64_t version;                  /* of the weights its forward used */
     struct vp_mb mb;
+    /* RECOMPUTED, and SWAPPED as F writes it, on the host, and as others read
+     * it. */
+    void *recomputed, *swap_out, *swap_host, *swap_in;
+    struct vp_copy left, back; /* of SWAPPED */
 };
 
 struct vp_stage {
@@ -63,9 +68,12 @@ struct vp_stage {
     void *master;   /* of the newest one; see optim.h */
     float *grads;
     float *moment[2];
-    void *work, *recomputed;
-    int64_t newest; /* version = updates done or skipped */
-    bool updated;   /* the last backward makes the next one, but for ties */
+    void *work;
+    void **recomputed, **swap_out, **swap_in; /* rings */
+    void *swap_host; /* a slab: where swapped values of each slot wait */
+    struct vp_copier *copier[2]; /* out and in; NULL: nothing is swapped */
+    int64_t newest;              /* version = updates done or skipped */
+    bool updated; /* the last backward makes the next one, but for ties */
     struct vp_scale scale;
     /* Per block: updates made, beyond those of the stage; see vp_block_count. */
     int64_t *ahead;
@@ -103,6 +111,10 @@ struct vp_launch_messages {
     struct vp_stage_message *out, *din, *dout;
 };
 
+/* Gives a slot the buffers of its minibatch, the `own`-th of the stage. */
+void vp_stage_take_buffers(const struct vp_stage *stage, struct vp_slot *slot,
+                           int own);
+
 /* Puts a batch into a message of the first stage. */
 enum vp_status vp_stage_load(struct vp_stage *stage,
                              struct vp_stage_message *message,
@@ -123,6 +135,14 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                  const struct vp_slot *slot, enum vp_list list,
                                  int first, int n, int64_t version,
                                  const struct vp_launch_messages *messages);
+/* Swapping: what SWAP_OUT, SWAP_FREE, SWAP_IN and SWAP_READY do. */
+enum vp_status vp_stage_swap_out(struct vp_stage *stage, struct vp_slot *slot);
+enum vp_status vp_stage_swap_free(struct vp_stage *stage,
+                                  const struct vp_slot *slot);
+enum vp_status vp_stage_swap_in(struct vp_stage *stage, struct vp_slot *slot);
+enum vp_status vp_stage_swap_ready(struct vp_stage *stage,
+                                   const struct vp_slot *slot);
+
 /* Last stage: the loss of the slot's minibatch is on its way to the host, and
  * is taken later: meanwhile the device may be given more to do. */
 enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,

@@ -15,7 +15,8 @@ struct vp_stage_config {
     struct vp_workload work;
     vp_init_fn init;
     uint64_t seed;
-    int timeout_ms; /* the longest wait for a device */
+    int timeout_ms;    /* the longest wait for a device */
+    int swap_delay_us; /* for tests: see vp_copier_disturb(); 0: not */
 };
 
 #endif

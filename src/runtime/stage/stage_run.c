@@ -61,8 +61,10 @@ static enum vp_status put(struct vp_stage *stage, void *dst, const void *src,
     return vp_stream_copy(stage->stream, dst, src, (size_t)n_bytes);
 }
 
+/* Where values that `list` writes or reads are in this launch. */
 static struct vp_launch bases(const struct vp_stage *stage,
-                              const struct vp_slot *slot, int64_t version,
+                              const struct vp_slot *slot, enum vp_list list,
+                              int64_t version,
                               const struct vp_launch_messages *messages)
 {
     struct vp_launch launch = {
@@ -75,7 +77,9 @@ static struct vp_launch bases(const struct vp_stage *stage,
     launch.base[VP_SPACE_GRAD] = stage->grads;
     launch.base[VP_SPACE_SLOT] = slot->data;
     launch.base[VP_SPACE_WORK] = stage->work;
-    launch.base[VP_SPACE_RECOMPUTED] = stage->recomputed;
+    launch.base[VP_SPACE_RECOMPUTED] = slot->recomputed;
+    launch.base[VP_SPACE_SWAPPED] = list == VP_LIST_F ? slot->swap_out
+                                                      : slot->swap_in;
     launch.base[VP_SPACE_IN] = tensors_of(slot->message);
     launch.base[VP_SPACE_OUT] = tensors_of(messages->out);
     launch.base[VP_SPACE_DIN] = tensors_of(messages->din);
@@ -93,7 +97,7 @@ enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                             enum vp_list list, int64_t version, bool eval,
                             const struct vp_launch_messages *messages)
 {
-    struct vp_launch launch = bases(stage, slot, version, messages);
+    struct vp_launch launch = bases(stage, slot, list, version, messages);
     struct vp_stage_bucket *bucket = bucket_of(stage, slot);
 
     return stage->ops->launch(eval ? bucket->eval : bucket->train, list,
@@ -132,7 +136,7 @@ enum vp_status vp_stage_run_and_update(
     struct vp_stage *stage, const struct vp_slot *slot, int64_t version,
     const struct vp_launch_messages *messages, float lr, float grad_scale)
 {
-    struct vp_launch launch = bases(stage, slot, version, messages);
+    struct vp_launch launch = bases(stage, slot, VP_LIST_B, version, messages);
     struct vp_optim_step step = next_step(stage, 0, stage->n_free_tensors, lr,
                                           grad_scale);
 
@@ -154,7 +158,7 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                  int first, int n, int64_t version,
                                  const struct vp_launch_messages *messages)
 {
-    struct vp_launch launch = bases(stage, slot, version, messages);
+    struct vp_launch launch = bases(stage, slot, list, version, messages);
 
     return stage->ops->launch_part(bucket_of(stage, slot)->train, list, first,
                                    n, &launch, stage->stream);
@@ -312,7 +316,8 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
                                       struct vp_err *err)
 {
     const struct vp_launch_messages nowhere = { NULL, NULL, NULL };
-    struct vp_launch launch = bases(stage, slot, slot->version, &nowhere);
+    struct vp_launch launch = bases(stage, slot, VP_LIST_F, slot->version,
+                                    &nowhere);
     const struct vp_graph *graph = &stage->config.work.graphs[0];
     size_t n_out = (size_t)stage->plan.sizes.n_bytes[VP_SPACE_OUT];
     struct vp_nonfinite found = { NULL, VP_PHASE_F };

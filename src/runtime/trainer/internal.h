@@ -37,7 +37,7 @@ struct vp_trainer {
     struct vp_sched_config sched; /* as the user asked, for one group */
     const struct vp_generator *generator;
     struct vp_schedule schedule; /* a group, or the plan of a stream */
-    bool recompute[VP_MAX_STAGES];
+    struct vp_plan_stages stages;
     int version_begin[VP_MAX_STAGES]; /* of the stream being run, or last */
     int version_past[VP_MAX_STAGES];
     int64_t stream_begin;

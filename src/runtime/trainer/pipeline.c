@@ -30,7 +30,8 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     const struct vp_train_config *config = rank->pipeline->config;
     const struct vp_stage_config stage_config = vp_train_stage_config(
         config, &rank->backend_config);
-    uint64_t *sets = calloc((size_t)config->graphs[0].n_blocks, sizeof(*sets));
+    uint64_t *sets = calloc(2 * (size_t)config->graphs[0].n_blocks,
+                            sizeof(*sets));
     struct vp_plan plan = config->plan;
     struct vp_stage_spec spec;
     struct vp_stage_shape shape;

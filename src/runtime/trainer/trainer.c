@@ -181,7 +181,7 @@ static enum vp_status make_schedule(struct vp_trainer *trainer,
     trainer->generator = vp_generator_find(trainer->schedule.name);
     VP_BUG_ON(trainer->config.scale.dynamic && trainer->generator->stream);
     trainer->sched = vp_plan_sched_config(
-        plan, trainer->config.graphs[0].n_blocks, trainer->recompute);
+        plan, trainer->config.graphs[0].n_blocks, &trainer->stages);
     trainer->sched.version_begin = trainer->version_begin;
     trainer->sched.version_past = trainer->version_past;
     return VP_OK;

@@ -1,0 +1,311 @@
+#include "device/copier.h"
+
+#include "base/limit.h"
+#include "base/rng.h"
+#include "device/driver.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_JOBS = 256 };
+
+/* What the thread is given. */
+struct job {
+    const struct vp_copy *after; /* not NULL: waits for this, copies nothing */
+    uint64_t after_number;
+    void *dst;
+    const void *src;
+    size_t n_bytes;
+};
+
+struct vp_copier {
+    struct vp_device *device;
+    int most_us; /* of delays; see vp_copier_disturb() */
+    bool overwrite;
+    uint64_t n_begun; /* copies */
+
+    /* On a device that works behind the host: */
+    struct vp_stream *stream;
+    struct vp_event *followed;
+    void *filler; /* bytes 0xff that the device reaches */
+
+    /* Elsewhere: */
+    pthread_t thread;
+    bool has_thread, stop;
+    struct job jobs[MAX_JOBS]; /* a ring */
+    uint64_t n_given, n_taken; /* jobs */
+    uint64_t n_made;           /* copies */
+};
+
+/* Of all copiers that are threads: they wait for each other. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+
+static int delay_us(const struct vp_copier *copier)
+{
+    uint32_t bits = vp_rng(1, VP_RNG_TEST, 0, copier->n_begun,
+                           (uint64_t)(uintptr_t)copier, 0)
+                        .v[0];
+
+    return copier->most_us > 0
+               ? (int)vp_rng_below(bits, (uint32_t)copier->most_us)
+               : 0;
+}
+
+/* ---- The thread --------------------------------------------------------- */
+
+static void sleep_us(int us)
+{
+    const struct timespec pause = { .tv_sec = us / 1000000,
+                                    .tv_nsec = us % 1000000 * 1000L };
+
+    if (us > 0)
+        nanosleep(&pause, NULL);
+}
+
+static void make_copy(struct vp_copier *copier, const struct job *job)
+{
+    sleep_us(delay_us(copier));
+    memcpy(job->dst, job->src, job->n_bytes);
+    if (copier->overwrite)
+        memset((void *)(uintptr_t)job->src, 0xff, job->n_bytes);
+}
+
+static bool is_made(const struct vp_copy *copy, uint64_t number)
+{
+    return copy->by->n_made >= number;
+}
+
+static void *thread_main(void *ctx)
+{
+    struct vp_copier *copier = ctx;
+
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        struct job job;
+
+        if (copier->n_taken == copier->n_given) {
+            if (copier->stop)
+                break;
+            pthread_cond_wait(&moved, &lock);
+            continue;
+        }
+        job = copier->jobs[copier->n_taken % MAX_JOBS];
+        if (job.after && !is_made(job.after, job.after_number)) {
+            pthread_cond_wait(&moved, &lock);
+            continue;
+        }
+        if (!job.after) {
+            pthread_mutex_unlock(&lock);
+            make_copy(copier, &job);
+            pthread_mutex_lock(&lock);
+            copier->n_made++;
+        }
+        copier->n_taken++;
+        pthread_cond_broadcast(&moved);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* Called with the lock held. VP_ERR_TIMEOUT if nothing moves for a heartbeat. */
+static enum vp_status wait_a_little(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += VP_HEARTBEAT_MS * 1000000L / 2;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    return pthread_cond_timedwait(&moved, &lock, &until) == 0 ? VP_OK
+                                                              : VP_ERR_TIMEOUT;
+}
+
+static void give(struct vp_copier *copier, struct job job)
+{
+    pthread_mutex_lock(&lock);
+    while (copier->n_given - copier->n_taken == MAX_JOBS)
+        wait_a_little();
+    copier->jobs[copier->n_given++ % MAX_JOBS] = job;
+    pthread_cond_broadcast(&moved);
+    pthread_mutex_unlock(&lock);
+}
+
+static enum vp_status wait_here(const struct vp_copy *copy, int timeout_ms)
+{
+    struct vp_limit limit = vp_limit_ms(timeout_ms);
+    enum vp_status st = VP_OK;
+
+    pthread_mutex_lock(&lock);
+    while (st == VP_OK && !is_made(copy, copy->number)) {
+        wait_a_little();
+        if (vp_limit_is_over(&limit))
+            st = VP_ERR_TIMEOUT;
+    }
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
+/* ---- Streams ------------------------------------------------------------ */
+
+static enum vp_status copy_pieces(struct vp_copier *copier, char *dst,
+                                  const char *src, size_t n_bytes)
+{
+    for (size_t at = 0; at < n_bytes; at += VP_COPY_PIECE) {
+        size_t n = n_bytes - at < VP_COPY_PIECE ? n_bytes - at : VP_COPY_PIECE;
+
+        VP_TRY(vp_stream_copy(copier->stream, dst + at, src + at, n));
+    }
+    return VP_OK;
+}
+
+static enum vp_status fill_source(struct vp_copier *copier, char *src,
+                                  size_t n_bytes)
+{
+    if (!copier->filler) {
+        VP_TRY(vp_device_host_alloc(copier->device, VP_COPY_PIECE,
+                                    &copier->filler));
+        memset(copier->filler, 0xff, VP_COPY_PIECE);
+    }
+    for (size_t at = 0; at < n_bytes; at += VP_COPY_PIECE) {
+        size_t n = n_bytes - at < VP_COPY_PIECE ? n_bytes - at : VP_COPY_PIECE;
+
+        VP_TRY(vp_stream_copy(copier->stream, src + at, copier->filler, n));
+    }
+    return VP_OK;
+}
+
+static enum vp_status copy_in_stream(struct vp_copier *copier,
+                                     struct vp_copy *copy, void *dst,
+                                     const void *src, size_t n_bytes)
+{
+    const struct vp_device_ops *ops = copier->device->ops;
+
+    if (copier->most_us > 0 && ops->stall)
+        VP_TRY(ops->stall(copier->stream, delay_us(copier)));
+    VP_TRY(copy_pieces(copier, dst, src, n_bytes));
+    if (copier->overwrite)
+        VP_TRY(fill_source(copier, (char *)(uintptr_t)src, n_bytes));
+    return vp_event_record(copy->made, copier->stream);
+}
+
+/* ---- All of it ---------------------------------------------------------- */
+
+static enum vp_status create_stream(struct vp_copier *copier)
+{
+    const struct vp_device_ops *ops = copier->device->ops;
+    enum vp_status st = ops->copy_stream_create
+                            ? ops->copy_stream_create(copier->device,
+                                                      &copier->stream)
+                            : ops->stream_create(copier->device,
+                                                 &copier->stream);
+
+    if (st != VP_OK)
+        return st;
+    copier->stream->device = copier->device;
+    return vp_event_create(copier->device, &copier->followed);
+}
+
+enum vp_status vp_copier_create(struct vp_device *device,
+                                struct vp_copier **out)
+{
+    struct vp_copier *copier = calloc(1, sizeof(*copier));
+    enum vp_status st = VP_OK;
+
+    if (!copier)
+        return VP_ERR_NOMEM;
+    copier->device = device;
+    if (vp_device_is_async(device))
+        st = create_stream(copier);
+    else if (pthread_create(&copier->thread, NULL, thread_main, copier) == 0)
+        copier->has_thread = true;
+    else
+        st = VP_ERR_UNSUPPORTED;
+    if (st != VP_OK) {
+        vp_copier_free(copier);
+        return st;
+    }
+    *out = copier;
+    return VP_OK;
+}
+
+void vp_copier_free(struct vp_copier *copier)
+{
+    if (!copier)
+        return;
+    if (copier->has_thread) {
+        pthread_mutex_lock(&lock);
+        copier->stop = true;
+        pthread_cond_broadcast(&moved);
+        pthread_mutex_unlock(&lock);
+        pthread_join(copier->thread, NULL);
+    }
+    vp_event_free(copier->followed);
+    vp_stream_free(copier->stream);
+    vp_device_host_free(copier->device, copier->filler);
+    free(copier);
+}
+
+enum vp_status vp_copy_init(struct vp_device *device, struct vp_copy *copy)
+{
+    *copy = (struct vp_copy){ .by = NULL };
+    return vp_device_is_async(device) ? vp_event_create(device, &copy->made)
+                                      : VP_OK;
+}
+
+void vp_copy_release(struct vp_copy *copy)
+{
+    vp_event_free(copy->made);
+    *copy = (struct vp_copy){ .by = NULL };
+}
+
+enum vp_status vp_copier_follow(struct vp_copier *copier,
+                                struct vp_stream *stream)
+{
+    if (!copier->stream)
+        return VP_OK; /* what the stream was given is done */
+    VP_TRY(vp_event_record(copier->followed, stream));
+    return vp_stream_wait(copier->stream, copier->followed);
+}
+
+enum vp_status vp_copier_follow_copy(struct vp_copier *copier,
+                                     const struct vp_copy *copy)
+{
+    if (!copy->by)
+        return VP_OK;
+    if (copier->stream)
+        return vp_stream_wait(copier->stream, copy->made);
+    give(copier, (struct job){ .after = copy, .after_number = copy->number });
+    return VP_OK;
+}
+
+enum vp_status vp_copier_begin(struct vp_copier *copier, struct vp_copy *copy,
+                               void *dst, const void *src, size_t n_bytes)
+{
+    copy->by = copier;
+    copy->number = ++copier->n_begun;
+    if (copier->stream)
+        return copy_in_stream(copier, copy, dst, src, n_bytes);
+    give(copier, (struct job){ .dst = dst, .src = src, .n_bytes = n_bytes });
+    return VP_OK;
+}
+
+enum vp_status vp_copy_wait(const struct vp_copy *copy,
+                            struct vp_stream *stream, int timeout_ms)
+{
+    if (!copy->by)
+        return VP_OK;
+    if (copy->by->stream)
+        return vp_stream_wait(stream, copy->made);
+    return wait_here(copy, timeout_ms);
+}
+
+void vp_copier_disturb(struct vp_copier *copier, int most_us, bool overwrite)
+{
+    copier->most_us = most_us;
+    copier->overwrite = overwrite;
+}
