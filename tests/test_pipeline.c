@@ -44,6 +44,27 @@ static int n_blocks_of(const struct setup *setup)
     return (int)vp_model_find(setup->model)->n_blocks(&sizes);
 }
 
+/* ---- Swap --------------------------------------------------------------- */
+
+/* Which stages swap how much, and how late copies are made. */
+struct swap {
+    double ratios[VP_MAX_STAGES];
+    int buffers[VP_MAX_STAGES];
+};
+
+static void random_swap(struct setup *setup, struct swap *swap)
+{
+    static const double ratios[] = { 0.0, 0.4, 1.0, 1.0 };
+
+    for (int s = 0; s < VP_MAX_STAGES; s++) {
+        swap->ratios[s] = ratios[rand_below(4)];
+        swap->buffers[s] = 1 + rand_below(5);
+    }
+    setup->swap_ratios = swap->ratios;
+    setup->swap_buffers = rand_below(3) ? swap->buffers : NULL;
+    setup->swap_delay_us = 1 + 400 * rand_below(2);
+}
+
 /* ---- Synchronous -------------------------------------------------------- */
 
 struct sync_case {
@@ -59,6 +80,7 @@ static void check_sync(const struct setup *base, const struct run *want,
     int partition[VP_MAX_STAGES];
     double stage_ratios[VP_MAX_STAGES];
     int n = c->n_stages * (c->n_chunks ? c->n_chunks : 1);
+    struct swap swap;
     struct run got;
 
     random_partition(partition, n, n_blocks_of(base));
@@ -73,6 +95,9 @@ static void check_sync(const struct setup *base, const struct run *want,
     setup.early = rand_below(2);
     setup.threads = 1 + rand_below(2);
     setup.prefetch = rand_below(3);
+    setup.w_recomputed = rand_below(2);
+    if (rand_below(3) > 0)
+        random_swap(&setup, &swap);
     train(&got, &setup);
     assert_same(want, &got, setup.n_steps);
 }
@@ -135,7 +160,8 @@ static void random_model_sets(const struct setup *setup,
 
 static void check_random_sets(struct setup setup, int n_trials)
 {
-    uint64_t sets[MAX_SETS];
+    uint64_t sets[MAX_SETS], swap_sets[MAX_SETS];
+    struct swap swap;
     struct run want, got;
 
     train(&want, &setup);
@@ -145,6 +171,10 @@ static void check_random_sets(struct setup setup, int n_trials)
         random_model_sets(&setup, sets);
         setup.early = rand_below(2);
         setup.in_backward = i % 2;
+        setup.w_recomputed = rand_below(2);
+        random_model_sets(&setup, swap_sets);
+        random_swap(&setup, &swap);
+        setup.swap_sets = i % 3 ? swap_sets : NULL;
         train(&got, &setup);
         assert_same(&want, &got, setup.n_steps);
     }
@@ -841,6 +871,7 @@ static void check_async(const char *model, const struct async_case *c,
     struct literal lit;
     struct run run;
     double losses[MAX_STEPS], norms[MAX_STEPS], eval_loss;
+    struct swap swap;
     int partition[4];
     int n = 24, cut = c->eval_after ? c->eval_after : n;
 
@@ -859,6 +890,7 @@ static void check_async(const char *model, const struct async_case *c,
     setup.compress = compress;
     setup.bundle_bytes = 1 + rand_below(1 << rand_below(16));
     random_partition(partition, c->n_stages, n_blocks_of(&setup));
+    random_swap(&setup, &swap);
     if (run_create(&run, &setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);
     config = run.config;

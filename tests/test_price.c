@@ -130,8 +130,8 @@ static void bytes_are_those_allocated(void **state)
             struct setup setup = usual;
             struct vp_model_config sizes;
             int partition[VP_MAX_STAGES], replicas[VP_MAX_STAGES];
-            double stage_ratios[VP_MAX_STAGES];
-            uint64_t sets[MAX_BLOCKS];
+            double stage_ratios[VP_MAX_STAGES], swap_ratios[VP_MAX_STAGES];
+            uint64_t sets[MAX_BLOCKS], swap_sets[MAX_BLOCKS];
             int n = c->n_stages * (c->n_chunks ? c->n_chunks : 1);
 
             setup.model = models[m];
@@ -153,6 +153,7 @@ static void bytes_are_those_allocated(void **state)
                              (int)vp_model_find(setup.model)->n_blocks(&sizes));
             for (int s = 0; s < n; s++) {
                 stage_ratios[s] = ratios[rand_below(3)];
+                swap_ratios[s] = ratios[rand_below(3)];
                 replicas[s] = 1 + (s + 1) % 2;
             }
             setup.partition = partition;
@@ -161,6 +162,10 @@ static void bytes_are_those_allocated(void **state)
             if (rand_below(2))
                 setup.sets = random_sets(&setup, sets);
             setup.in_backward = rand_below(2);
+            setup.w_recomputed = rand_below(2);
+            setup.swap_ratios = swap_ratios;
+            if (rand_below(2))
+                setup.swap_sets = random_sets(&setup, swap_sets);
             check_setup(&setup);
         }
 }
@@ -174,7 +179,7 @@ struct deep {
     struct vp_workload work;
     struct vp_backend_config backend;
     int partition[N_STAGES];
-    double ratios[N_STAGES];
+    double ratios[N_STAGES], swap_ratios[N_STAGES];
     struct vp_plan plan;
     struct vp_schedule schedule;
     struct vp_pricer *pricer;
@@ -208,7 +213,8 @@ static void open_deep(struct deep *deep, const char *model_name, int n_layers)
     deep->plan = (struct vp_plan){ .n_stages = N_STAGES,
                                    .accumulation_steps = N_MB,
                                    .partition = deep->partition,
-                                   .recompute_ratio = deep->ratios };
+                                   .recompute_ratio = deep->ratios,
+                                   .swap_ratio = deep->swap_ratios };
     random_partition(deep->partition, N_STAGES, deep->graph.n_blocks);
     assert_int_equal(
         vp_plan_make_schedule(&deep->plan, &deep->graph, &deep->schedule, &err),
@@ -250,6 +256,8 @@ static void remembered_stages_cost_the_same(void **state)
             random_partition(deep.partition, N_STAGES, deep.graph.n_blocks);
             for (int s = 0; s < N_STAGES; s++)
                 deep.ratios[s] = rand_below(2);
+            for (int s = 0; s < N_STAGES; s++)
+                deep.swap_ratios[s] = rand_below(2);
             deep.plan.recompute_in_b = rand_below(2);
             price_deep(&deep, deep.pricer, got);
             assert_int_equal(vp_pricer_create(&deep.work, &fresh), VP_OK);

@@ -56,9 +56,14 @@ struct setup {
     const uint64_t *sets; /* per block, recomputed; NULL: by the ratios */
     const int64_t *bases; /* per block; NULL: one after the other */
     bool early;
-    bool in_backward; /* recomputed there */
-    int layers;       /* 0: 2 */
-    int vocab;        /* 0: 96 */
+    bool in_backward;          /* recomputed there */
+    bool w_recomputed;         /* W of what is recomputed runs later */
+    const uint64_t *swap_sets; /* per block, swapped; NULL: by the ratios */
+    const double *swap_ratios; /* per stage; NULL: nothing */
+    const int *swap_buffers;   /* per stage; NULL: the default */
+    int swap_delay_us;         /* of copies; see vp_copier_disturb() */
+    int layers;                /* 0: 2 */
+    int vocab;                 /* 0: 96 */
     int64_t bundle_bytes;
     bool compress;
     struct vp_blackbox **blackboxes; /* of each rank; NULL: none are kept */
@@ -220,6 +225,11 @@ static inline enum vp_status run_create(struct run *run,
         .blackboxes = setup->blackboxes,
         .plan.early_recompute = setup->early,
         .plan.recompute_in_b = setup->in_backward,
+        .plan.w_recomputed = setup->w_recomputed,
+        .plan.swap_sets = setup->swap_sets,
+        .plan.swap_ratio = setup->swap_ratios,
+        .plan.swap_buffers = setup->swap_buffers,
+        .swap_delay_us = setup->swap_delay_us,
         .plan.accumulation_steps = setup->accumulation,
         .plan.bundle_bytes = setup->bundle_bytes,
         .plan.compress = setup->compress,

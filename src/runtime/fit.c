@@ -67,19 +67,24 @@ static bool is_here(const struct vp_train_config *config, int rank)
     return !config->world || vp_world_is_mine(config->world, rank);
 }
 
-/* Bytes of a rank's stages and of the copies that are made to save them;
- * replicas are alike, and the first one is saved. */
+/* Bytes of a rank's stages, of the copies that are made to save them and of what
+ * they swap; replicas are alike, and the first one is saved. Of a device with
+ * memory of its own: what is swapped. */
 static size_t rank_bytes(const struct vp_train_config *config,
                          const struct vp_schedule *schedule,
                          const struct vp_stage_price *stages, int rank)
 {
     const struct vp_rank_list *list = &schedule->ranks[rank];
     bool saves = config->saver || config->backend_config.plan_only;
+    bool on_host = config->backend->device->host_memory;
     int64_t sum = 0;
 
     for (int i = 0; i < list->n_stages; i++) {
         int s = list->stages[i];
 
+        sum += stages[s].swapped;
+        if (!on_host)
+            continue;
         sum += stages[s].memory.total;
         if (saves && rank == schedule->stages[s].first_rank)
             sum += stages[s].snapshot;
@@ -118,13 +123,13 @@ struct vp_host_need vp_fit_host_need(const struct vp_train_config *config,
     };
     size_t n_here = 0;
 
-    if (!config->backend->device->host_memory)
-        return need;
     for (int r = 0; r < schedule->n_ranks; r++)
         if (is_here(config, r)) {
             need.memory += rank_bytes(config, schedule, stages, r);
             n_here++;
         }
+    if (!config->backend->device->host_memory)
+        return need;
     need.space = need.memory +
                  unplanned_bytes(n_here,
                                  (size_t)config->backend_config.n_threads);

@@ -18,10 +18,12 @@ enum vp_status vp_priced_plan_make(const struct vp_train_config *config,
                                    struct vp_err *err);
 void vp_priced_plan_release(struct vp_priced_plan *priced);
 
-/* Bytes of the host that the ranks of this process need, 0 on a device with
- * memory of its own, and bytes that the host has left, SIZE_MAX if not known. */
+/* Bytes of the host that the ranks of this process need, and bytes that the host
+ * has left, SIZE_MAX if not known. */
 struct vp_host_need {
-    size_t memory, memory_left; /* stages, and the copies that save them */
+    /* Stages, the copies that save them, and what they swap; the last alone on a
+     * device with memory of its own. */
+    size_t memory, memory_left;
     size_t space, space_left;   /* address space: these, threads, libraries */
 };
 

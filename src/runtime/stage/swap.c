@@ -66,6 +66,8 @@ enum vp_status vp_stage_swap_out(struct vp_stage *stage, struct vp_slot *slot)
 {
     struct vp_copier *out = stage->copier[0];
 
+    if (!out)
+        return VP_OK; /* the operators save nothing */
     VP_TRY(vp_copier_follow(out, stage->stream)); /* F */
     return vp_copier_begin(out, &slot->left, slot->swap_host, slot->swap_out,
                            (size_t)bytes_of(stage));
@@ -81,6 +83,8 @@ enum vp_status vp_stage_swap_in(struct vp_stage *stage, struct vp_slot *slot)
 {
     struct vp_copier *in = stage->copier[1];
 
+    if (!in)
+        return VP_OK;
     VP_TRY(vp_copier_follow(in, stage->stream)); /* the last reader */
     VP_TRY(vp_copier_follow_copy(in, &slot->left));
     return vp_copier_begin(in, &slot->back, slot->swap_in, slot->swap_host,
