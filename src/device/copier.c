@@ -13,8 +13,6 @@ enum { MAX_JOBS = 256 };
 
 /* What the thread is given. */
 struct job {
-    const struct vp_copy *after; /* not NULL: waits for this, copies nothing */
-    uint64_t after_number;
     void *dst;
     const void *src;
     size_t n_bytes;
@@ -33,19 +31,16 @@ struct vp_copier {
 
     /* Elsewhere: */
     pthread_t thread;
+    pthread_mutex_t lock; /* of what follows, and of n_begun */
+    pthread_cond_t moved;
     bool has_thread, stop;
     struct job jobs[MAX_JOBS]; /* a ring */
-    uint64_t n_given, n_taken; /* jobs */
     uint64_t n_made;           /* copies */
 };
 
-/* Of all copiers that are threads: they wait for each other. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
-
 static int delay_us(const struct vp_copier *copier)
 {
-    uint32_t bits = vp_rng(1, VP_RNG_TEST, 0, copier->n_begun,
+    uint32_t bits = vp_rng(1, VP_RNG_TEST, 0, copier->n_made,
                            (uint64_t)(uintptr_t)copier, 0)
                         .v[0];
 
@@ -73,45 +68,33 @@ static void make_copy(struct vp_copier *copier, const struct job *job)
         memset((void *)(uintptr_t)job->src, 0xff, job->n_bytes);
 }
 
-static bool is_made(const struct vp_copy *copy, uint64_t number)
-{
-    return copy->by->n_made >= number;
-}
-
 static void *thread_main(void *ctx)
 {
     struct vp_copier *copier = ctx;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&copier->lock);
     for (;;) {
         struct job job;
 
-        if (copier->n_taken == copier->n_given) {
+        if (copier->n_made == copier->n_begun) {
             if (copier->stop)
                 break;
-            pthread_cond_wait(&moved, &lock);
+            pthread_cond_wait(&copier->moved, &copier->lock);
             continue;
         }
-        job = copier->jobs[copier->n_taken % MAX_JOBS];
-        if (job.after && !is_made(job.after, job.after_number)) {
-            pthread_cond_wait(&moved, &lock);
-            continue;
-        }
-        if (!job.after) {
-            pthread_mutex_unlock(&lock);
-            make_copy(copier, &job);
-            pthread_mutex_lock(&lock);
-            copier->n_made++;
-        }
-        copier->n_taken++;
-        pthread_cond_broadcast(&moved);
+        job = copier->jobs[copier->n_made % MAX_JOBS];
+        pthread_mutex_unlock(&copier->lock);
+        make_copy(copier, &job);
+        pthread_mutex_lock(&copier->lock);
+        copier->n_made++;
+        pthread_cond_broadcast(&copier->moved);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&copier->lock);
     return NULL;
 }
 
-/* Called with the lock held. VP_ERR_TIMEOUT if nothing moves for a heartbeat. */
-static enum vp_status wait_a_little(void)
+/* Called with the lock held: until something moves, or half a heartbeat. */
+static void wait_a_little(struct vp_copier *copier)
 {
     struct timespec until;
 
@@ -121,32 +104,36 @@ static enum vp_status wait_a_little(void)
         until.tv_nsec -= 1000000000L;
         until.tv_sec++;
     }
-    return pthread_cond_timedwait(&moved, &lock, &until) == 0 ? VP_OK
-                                                              : VP_ERR_TIMEOUT;
+    pthread_cond_timedwait(&copier->moved, &copier->lock, &until);
 }
 
-static void give(struct vp_copier *copier, struct job job)
+static uint64_t give(struct vp_copier *copier, struct job job)
 {
-    pthread_mutex_lock(&lock);
-    while (copier->n_given - copier->n_taken == MAX_JOBS)
-        wait_a_little();
-    copier->jobs[copier->n_given++ % MAX_JOBS] = job;
-    pthread_cond_broadcast(&moved);
-    pthread_mutex_unlock(&lock);
+    uint64_t number;
+
+    pthread_mutex_lock(&copier->lock);
+    while (copier->n_begun - copier->n_made == MAX_JOBS)
+        wait_a_little(copier);
+    copier->jobs[copier->n_begun % MAX_JOBS] = job;
+    number = ++copier->n_begun;
+    pthread_cond_broadcast(&copier->moved);
+    pthread_mutex_unlock(&copier->lock);
+    return number;
 }
 
 static enum vp_status wait_here(const struct vp_copy *copy, int timeout_ms)
 {
     struct vp_limit limit = vp_limit_ms(timeout_ms);
+    struct vp_copier *copier = copy->by;
     enum vp_status st = VP_OK;
 
-    pthread_mutex_lock(&lock);
-    while (st == VP_OK && !is_made(copy, copy->number)) {
-        wait_a_little();
+    pthread_mutex_lock(&copier->lock);
+    while (st == VP_OK && copier->n_made < copy->number) {
+        wait_a_little(copier);
         if (vp_limit_is_over(&limit))
             st = VP_ERR_TIMEOUT;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&copier->lock);
     return st;
 }
 
@@ -219,6 +206,8 @@ enum vp_status vp_copier_create(struct vp_device *device,
     if (!copier)
         return VP_ERR_NOMEM;
     copier->device = device;
+    pthread_mutex_init(&copier->lock, NULL);
+    pthread_cond_init(&copier->moved, NULL);
     if (vp_device_is_async(device))
         st = create_stream(copier);
     else if (pthread_create(&copier->thread, NULL, thread_main, copier) == 0)
@@ -238,12 +227,14 @@ void vp_copier_free(struct vp_copier *copier)
     if (!copier)
         return;
     if (copier->has_thread) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&copier->lock);
         copier->stop = true;
-        pthread_cond_broadcast(&moved);
-        pthread_mutex_unlock(&lock);
+        pthread_cond_broadcast(&copier->moved);
+        pthread_mutex_unlock(&copier->lock);
         pthread_join(copier->thread, NULL);
     }
+    pthread_mutex_destroy(&copier->lock);
+    pthread_cond_destroy(&copier->moved);
     vp_event_free(copier->followed);
     vp_stream_free(copier->stream);
     vp_device_host_free(copier->device, copier->filler);
@@ -272,25 +263,15 @@ enum vp_status vp_copier_follow(struct vp_copier *copier,
     return vp_stream_wait(copier->stream, copier->followed);
 }
 
-enum vp_status vp_copier_follow_copy(struct vp_copier *copier,
-                                     const struct vp_copy *copy)
-{
-    if (!copy->by)
-        return VP_OK;
-    if (copier->stream)
-        return vp_stream_wait(copier->stream, copy->made);
-    give(copier, (struct job){ .after = copy, .after_number = copy->number });
-    return VP_OK;
-}
-
 enum vp_status vp_copier_begin(struct vp_copier *copier, struct vp_copy *copy,
                                void *dst, const void *src, size_t n_bytes)
 {
     copy->by = copier;
-    copy->number = ++copier->n_begun;
-    if (copier->stream)
+    if (copier->stream) {
+        copy->number = ++copier->n_begun;
         return copy_in_stream(copier, copy, dst, src, n_bytes);
-    give(copier, (struct job){ .dst = dst, .src = src, .n_bytes = n_bytes });
+    }
+    copy->number = give(copier, (struct job){ dst, src, n_bytes });
     return VP_OK;
 }
 

@@ -26,12 +26,9 @@ void vp_copier_free(struct vp_copier *copier);
 enum vp_status vp_copy_init(struct vp_device *device, struct vp_copy *copy);
 void vp_copy_release(struct vp_copy *copy);
 
-/* Copies begun from now on wait for all work that the stream has been given ... */
+/* Copies begun from now on wait for all work that the stream has been given. */
 enum vp_status vp_copier_follow(struct vp_copier *copier,
                                 struct vp_stream *stream);
-/* ... and for a copy of another copier. */
-enum vp_status vp_copier_follow_copy(struct vp_copier *copier,
-                                     const struct vp_copy *copy);
 /* The host may not use either side before the copy is made. */
 enum vp_status vp_copier_begin(struct vp_copier *copier, struct vp_copy *copy,
                                void *dst, const void *src, size_t n_bytes);

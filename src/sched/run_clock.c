@@ -107,12 +107,9 @@ void vp_clock_swap(struct vp_run *run, int rank, const struct vp_action *a,
 {
     const struct vp_stage_costs *c = &run->costs->stages[a->stage];
     bool in = a->kind == VP_ACTION_SWAP_IN;
-    const double *left = swapped_at(run, a, VP_ACTION_SWAP_OUT);
     int device = vp_clock_device(run, rank);
     double *engine = &run->clock->copy[in ? VP_COPY_IN : VP_COPY_OUT][device];
 
-    if (in && left && *left > time)
-        time = *left;
     use(engine, time, in ? c->swap_in : c->swap_out);
     *swapped_at(run, a, a->kind) = *engine;
 }

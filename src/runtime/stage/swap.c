@@ -1,9 +1,11 @@
-/* Swapped values between F and backward. Five orders are kept, each by one line
- * below; all others follow from them:
+/* Swapped values between F and backward. Four orders are kept, each by one line
+ * below:
  *
- *   F before its copy out            the copy out before the next F of its buffer
- *   the copy out before the copy in  the copy in before R, B and W
- *   the last reader of a buffer before the next copy into it */
+ *   F before its copy out     the copy out before the next F of its buffer
+ *   a buffer's last reader before the next copy into it
+ *   the copy in before R, B and W
+ *
+ * The copy in comes after the copy out because SWAP_FREE stands before SWAP_IN. */
 #include "runtime/stage/swap.h"
 
 static int64_t bytes_of(const struct vp_stage *stage)
@@ -86,7 +88,6 @@ enum vp_status vp_stage_swap_in(struct vp_stage *stage, struct vp_slot *slot)
     if (!in)
         return VP_OK;
     VP_TRY(vp_copier_follow(in, stage->stream)); /* the last reader */
-    VP_TRY(vp_copier_follow_copy(in, &slot->left));
     return vp_copier_begin(in, &slot->back, slot->swap_in, slot->swap_host,
                            (size_t)bytes_of(stage));
 }
