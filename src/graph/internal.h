@@ -93,6 +93,12 @@ void vp_lowering_recompute(struct vp_lowering *lowering, vp_val v);
 const struct vp_op *vp_lowering_copy_op(struct vp_lowering *lowering, vp_val v,
                                         const struct vp_op *like);
 
+/* Finds the operators of the stage. */
+void vp_lowering_find_range(struct vp_lowering *lowering);
+/* Finds what is kept between F and backward, in `marks` (per value, all false
+ * before), and what runs again. */
+enum vp_status vp_lowering_find_kept(struct vp_lowering *lowering, bool *marks);
+
 /* layout.c */
 enum vp_status vp_layout_make(struct vp_lowering *lowering);
 /* Refuses bases of the spec that are not aligned, or pieces that overlap. */

@@ -470,7 +470,7 @@ static enum vp_status check_spec(const struct vp_graph *graph,
                               spec->recompute, err);
 }
 
-static void find_range(struct vp_lowering *lowering)
+void vp_lowering_find_range(struct vp_lowering *lowering)
 {
     const struct vp_graph *graph = lowering->graph;
     const struct vp_stage_spec *spec = lowering->spec;
@@ -523,8 +523,7 @@ static enum vp_status keep_calls(struct vp_lowering *lowering)
     return VP_OK;
 }
 
-/* Finds what is kept between F and backward, in `marks`, and what runs again. */
-static enum vp_status find_kept(struct vp_lowering *lowering, bool *marks)
+enum vp_status vp_lowering_find_kept(struct vp_lowering *lowering, bool *marks)
 {
     size_t n_values = (size_t)lowering->graph->n_values;
 
@@ -561,7 +560,7 @@ static enum vp_status lower_lists(struct vp_lowering *lowering)
         return lowering->status;
 
     VP_TRY(vp_boundaries_make(lowering));
-    VP_TRY(find_kept(lowering, marks));
+    VP_TRY(vp_lowering_find_kept(lowering, marks));
     place_kept(lowering, marks);
     lower_forward(lowering);
     if (!lowering->spec->forward_only)
@@ -608,7 +607,7 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
     enum vp_status st;
 
     VP_TRY(check_spec(graph, spec, err));
-    find_range(&lowering);
+    vp_lowering_find_range(&lowering);
     st = copy_lists(&lowering);
     if (st == VP_OK)
         st = vp_layout_make(&lowering);
@@ -628,32 +627,6 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
     }
     *program_out = program;
     return VP_OK;
-}
-
-enum vp_status vp_program_saved_bytes(const struct vp_graph *graph,
-                                      const struct vp_stage_spec *spec,
-                                      int64_t *bytes_out)
-{
-    struct vp_lowering lowering = { .graph = graph, .spec = spec };
-    bool *marks = vp_lowering_work(&lowering, (size_t)graph->n_values);
-    enum vp_status st = lowering.status;
-
-    find_range(&lowering);
-    if (st == VP_OK)
-        st = find_kept(&lowering, marks);
-    for (int i = lowering.first_op; st == VP_OK && i < lowering.end_op; i++)
-        bytes_out[i - lowering.first_op] = 0;
-    for (vp_val v = 0; st == VP_OK && v < graph->n_values; v++) {
-        int producer = graph->values[v].producer;
-
-        if (producer >= lowering.first_op && producer < lowering.end_op &&
-            v != graph->loss && marks[v] &&
-            !vp_lowering_left_by_r(&lowering, v))
-            bytes_out[producer - lowering.first_op] += (int64_t)vp_align_up(
-                (size_t)vp_value_bytes(graph, v), VP_TENSOR_ALIGN);
-    }
-    vp_arena_release(&lowering.arena);
-    return st;
 }
 
 void vp_program_release(struct vp_program *program)

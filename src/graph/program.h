@@ -183,12 +183,6 @@ enum vp_status vp_program_lower(const struct vp_graph *graph,
                                 struct vp_err *err);
 void vp_program_release(struct vp_program *program);
 
-/* Bytes that each operator of the stage leaves in SLOT for R, B and W, and that
- * may be swapped: an entry per operator, from the stage's first on. */
-enum vp_status vp_program_saved_bytes(const struct vp_graph *graph,
-                                      const struct vp_stage_spec *spec,
-                                      int64_t *bytes_out);
-
 /* The boundary whose values travel through IN, OUT, DIN or DOUT. */
 const struct vp_boundary *vp_program_boundary(const struct vp_program *program,
                                               enum vp_space space);

@@ -1,6 +1,5 @@
 /* What a stage owns: tables, memory, compiled programs, events. Running it is in
  * stage_run.c. */
-#include "runtime/stage/swap.h"
 #include "runtime/stage/wire.h"
 
 #include <stdio.h>

@@ -135,7 +135,10 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                  const struct vp_slot *slot, enum vp_list list,
                                  int first, int n, int64_t version,
                                  const struct vp_launch_messages *messages);
-/* Swapping: what SWAP_OUT, SWAP_FREE, SWAP_IN and SWAP_READY do. */
+/* Swapping: memory of the host and copiers; releasing waits for copies under way.
+ * Then what SWAP_OUT, SWAP_FREE, SWAP_IN and SWAP_READY do. */
+enum vp_status vp_stage_swap_allocate(struct vp_stage *stage);
+void vp_stage_swap_release(struct vp_stage *stage);
 enum vp_status vp_stage_swap_out(struct vp_stage *stage, struct vp_slot *slot);
 enum vp_status vp_stage_swap_free(struct vp_stage *stage,
                                   const struct vp_slot *slot);

@@ -6,7 +6,7 @@
  *   the copy in before R, B and W
  *
  * The copy in comes after the copy out because SWAP_FREE stands before SWAP_IN. */
-#include "runtime/stage/swap.h"
+#include "runtime/stage/stage.h"
 
 static int64_t bytes_of(const struct vp_stage *stage)
 {
