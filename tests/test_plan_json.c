@@ -66,6 +66,9 @@ static const struct vp_plan full = {
                                                                   0 } } },
     .n_slots = 2,
     .recompute_in_b = true,
+    .w_recomputed = true,
+    .swap_ratio = (const double[]){ 0.5, 0, 0.25, 0 },
+    .swap_buffers = (const int[]){ 3, 0, 2, 0 },
     .keep_all = true,
     .replicas = (const int[]){ 1, 2 },
     .depth = (const int[]){ 1, 0 },
@@ -88,10 +91,13 @@ static const char full_text[] =
     "    \"recompute_ratio\": [0.3, 0, 1, 0.33333333333333331],\n"
     "    \"version\": 1,\n"
     "    \"recompute\": [[0, 2], [], [0], [], [63]],\n"
+    "    \"swap_ratio\": [0.5, 0, 0.25, 0],\n"
     "    \"swap\": [[], [1], [], [], []],\n"
+    "    \"swap_buffers\": [3, 0, 2, 0],\n"
     "    \"slots\": [{}, {\"recompute\": [[], [], [], [], [0, 1]], "
     "\"swap\": [[0], [], [], [], []]}],\n"
     "    \"recompute_in_backward\": true,\n"
+    "    \"w_recomputed\": true,\n"
     "    \"keep_all\": true,\n"
     "    \"schedule\": \"interleaved\",\n"
     "    \"schedule_memory\": 6,\n"
@@ -224,6 +230,9 @@ static void draw_plan(struct drawn *d)
         .recompute_sets = rand_below(2) ? d->sets : NULL,
         .swap_sets = rand_below(4) ? NULL : d->swap,
         .recompute_in_b = rand_below(2),
+        .w_recomputed = rand_below(2),
+        .swap_ratio = rand_below(2) ? d->ratio : NULL,
+        .swap_buffers = rand_below(2) ? d->partition : NULL,
         .keep_all = rand_below(2),
         .slots = d->slots,
         .n_slots = rand_below(4) ? 0 : 1 + rand_below(3),
@@ -274,6 +283,9 @@ static void assert_same(const struct drawn *d, const struct vp_plan *b)
     SAME_ARRAY(recompute_sets, d->n_blocks);
     SAME_ARRAY(swap_sets, d->n_blocks);
     SAME(recompute_in_b);
+    SAME(w_recomputed);
+    SAME_ARRAY(swap_ratio, vp_plan_n_stages(a));
+    SAME_ARRAY(swap_buffers, vp_plan_n_stages(a));
     SAME(keep_all);
     SAME(n_slots);
     for (int i = 0; i < a->n_slots; i++) {
@@ -620,18 +632,22 @@ static void all_mistakes(void **state)
     plan.depth = (const int[]){ 2, -1, 0 };
     plan.tensor_parallel = 2;
     plan.swap_sets = sets;
+    plan.swap_ratio = (const double[]){ 0, 3, 0 };
+    plan.swap_buffers = (const int[]){ 0, 0, -1 };
     plan.slots = &(const struct vp_plan_slot){ NULL, NULL };
     plan.n_slots = 1;
     assert_mistakes(
-        &plan, &graph, 8,
+        &plan, &graph, 10,
         "partition: the stages have 6 blocks, the model has 5; make them "
         "equal\n"
         "recompute_ratio -1 of stage 0 is outside 0..1; write a number from 0 "
         "to 1\n"
         "recompute_ratio 2 of stage 2 is outside 0..1; write a number from 0 "
         "to 1\n"
-        "swap is not possible yet; recompute these operators, or remove them "
-        "from the plan\n"
+        "swap of block 1: the set 0x1000000000000000 has bits above 4; the "
+        "block has 5 operators\n"
+        "swap_ratio 3 of stage 1 is outside 0..1; write a number from 0 to 1\n"
+        "swap_buffers -1 of stage 2; write 0 or more\n"
         "slots: choices per minibatch in flight are not possible yet; remove "
         "them from the plan\n"
         "tensor_parallel is 2: tensor parallelism is not possible yet; set it "

@@ -112,12 +112,15 @@ static void check_swapped(struct check *c)
 {
     const struct vp_plan *plan = c->plan;
 
-    for (int b = 0; plan->swap_sets && b < c->graph->n_blocks; b++)
-        if (vp_recompute_check(c->graph, b, 1, plan->swap_sets + b, &c->line) !=
-            VP_OK) {
-            c->line.fields = "partition";
-            add(c);
-        }
+    for (int b = 0; plan->swap_sets && b < c->graph->n_blocks; b++) {
+        int n_ops = c->graph->blocks[b].n_ops;
+
+        if (n_ops < 64 && plan->swap_sets[b] >> n_ops)
+            REFUSE(c, "partition",
+                   "swap of block %d: the set %#llx has bits above %d; the "
+                   "block has %d operators",
+                   b, (unsigned long long)plan->swap_sets[b], n_ops - 1, n_ops);
+    }
     for (int s = 0; plan->swap_ratio && s < vp_plan_n_stages(plan); s++)
         if (!(plan->swap_ratio[s] >= 0.0 && plan->swap_ratio[s] <= 1.0))
             REFUSE(c, "swap_ratio",

@@ -88,6 +88,10 @@ static void plan_stages(const struct vp_train_config *train,
             .depth = plan->depth,
             .n_slots = plan->n_slots,
             .n_versions = plan->n_versions,
+            .swap_bytes = prices[s].swap_bytes,
+            .swap_host_bytes = prices[s].swapped,
+            .n_swap_out = plan->n_swap_out,
+            .n_swap_in = plan->n_swap_in,
             .memory = &prices[s].memory,
         };
         stage->n_params = count_params(graph, first, stage->n_blocks);

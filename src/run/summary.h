@@ -18,6 +18,10 @@ struct vp_run_stage {
     int depth;               /* forwards before the first backward */
     int n_slots;             /* minibatches in flight on a rank */
     int n_versions;          /* of its weights */
+    /* Bytes of a minibatch that are swapped, and of the host where they wait; and
+     * buffers of the device: written by forward, read by backward. */
+    int64_t swap_bytes, swap_host_bytes;
+    int n_swap_out, n_swap_in;
     const struct vp_memory *memory; /* of each of its ranks */
 };
 

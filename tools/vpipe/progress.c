@@ -379,6 +379,25 @@ static void print_stage(FILE *out, const struct vp_run_summary *summary, int s)
             total > 0.0 ? 100.0 * stage->gflops / total : 0.0);
 }
 
+/* Stages that swap, a line each. */
+static void print_swap(FILE *out, const struct vp_run_summary *summary)
+{
+    for (int s = 0; s < summary->n_stages; s++) {
+        const struct vp_run_stage *stage = &summary->stages[s];
+        char each[VP_BYTES_TEXT], all[VP_BYTES_TEXT];
+
+        if (stage->swap_bytes == 0)
+            continue;
+        vp_bytes_text(stage->swap_bytes, each, sizeof(each));
+        vp_bytes_text(stage->swap_host_bytes, all, sizeof(all));
+        tool_print(out, 0, LABEL,
+                   "swap      stage %d: %s of each minibatch, %s of the host; "
+                   "%d + %d buffers for %d slots\n",
+                   s, each, all, stage->n_swap_out, stage->n_swap_in,
+                   stage->n_slots);
+    }
+}
+
 static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
 {
     FILE *table;
@@ -405,6 +424,7 @@ static void print_pipeline(FILE *out, const struct vp_run_summary *summary)
         print_stage(table, summary, s);
     tool_table_end(table, out);
     fputc('\n', out);
+    print_swap(out, summary);
 }
 
 static void keep_summary(struct progress *progress,
