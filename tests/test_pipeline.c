@@ -160,7 +160,8 @@ static void random_model_sets(const struct setup *setup,
 
 static void check_random_sets(struct setup setup, int n_trials)
 {
-    uint64_t sets[MAX_SETS], swap_sets[MAX_SETS];
+    uint64_t sets[MAX_SETS], swap_sets[MAX_SETS], first_sets[MAX_SETS];
+    struct vp_plan_slot slots[3];
     struct swap swap;
     struct run want, got;
 
@@ -175,6 +176,12 @@ static void check_random_sets(struct setup setup, int n_trials)
         random_model_sets(&setup, swap_sets);
         random_swap(&setup, &swap);
         setup.swap_sets = i % 3 ? swap_sets : NULL;
+        random_model_sets(&setup, first_sets);
+        for (int k = 0; k < 3; k++)
+            slots[k] = (struct vp_plan_slot){ first_sets,
+                                              i % 2 ? first_sets : NULL };
+        setup.slots = slots;
+        setup.n_slots = rand_below(4);
         train(&got, &setup);
         assert_same(&want, &got, setup.n_steps);
     }
@@ -602,8 +609,9 @@ static void literal_open_stage(struct literal *lit, int s, int first,
         lit->config, &lit->config->backend_config);
     struct vp_err err = { .text = "" };
 
-    if (vp_stage_init(&ls->stage, &config, lit->backend, &spec, &shape, &err) !=
-            VP_OK ||
+    if (vp_stage_init(&ls->stage, &config, lit->backend,
+                      &(struct vp_stage_choices){ .spec = spec }, &shape,
+                      &err) != VP_OK ||
         vp_stage_allocate(&ls->stage, &err) != VP_OK)
         fail_msg("%s", err.text);
     ls->n_floats = ls->stage.plan.sizes.n_bytes[VP_SPACE_GRAD] / 4;

@@ -637,7 +637,7 @@ static void all_mistakes(void **state)
     plan.slots = &(const struct vp_plan_slot){ NULL, NULL };
     plan.n_slots = 1;
     assert_mistakes(
-        &plan, &graph, 10,
+        &plan, &graph, 9,
         "partition: the stages have 6 blocks, the model has 5; make them "
         "equal\n"
         "recompute_ratio -1 of stage 0 is outside 0..1; write a number from 0 "
@@ -648,8 +648,6 @@ static void all_mistakes(void **state)
         "block has 5 operators\n"
         "swap_ratio 3 of stage 1 is outside 0..1; write a number from 0 to 1\n"
         "swap_buffers -1 of stage 2; write 0 or more\n"
-        "slots: choices per minibatch in flight are not possible yet; remove "
-        "them from the plan\n"
         "tensor_parallel is 2: tensor parallelism is not possible yet; set it "
         "to 1\n"
         "replicas: stage 1 has 0 ranks; give every stage at least 1\n"
@@ -670,6 +668,19 @@ static void all_mistakes(void **state)
         "once\n"
         "tied embeddings in different stages need sync_mode bsp; set "
         "tie_embeddings: false\n");
+    plan = (struct vp_plan){
+        .n_stages = 2,
+        .partition = (const int[]){ 2, 3 },
+        .accumulation_steps = 2,
+        .slots =
+            (const struct vp_plan_slot[]){
+                { (const uint64_t[]){ 1, 0, 0, 0, 0 }, NULL },
+                { (const uint64_t[]){ 1, 0, 0, 0, 1 }, NULL } },
+        .n_slots = 2
+    };
+    assert_mistakes(&plan, &graph, 1,
+                    "slots: entries 0 and 1 differ in stage 1; let those that "
+                    "are not as the plan be alike\n");
     plan = (struct vp_plan){ .n_stages = 2,
                              .n_chunks = 2,
                              .partition = (const int[]){ 1, 1, 1, 2 },

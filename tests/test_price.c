@@ -132,6 +132,8 @@ static void bytes_are_those_allocated(void **state)
             int partition[VP_MAX_STAGES], replicas[VP_MAX_STAGES];
             double stage_ratios[VP_MAX_STAGES], swap_ratios[VP_MAX_STAGES];
             uint64_t sets[MAX_BLOCKS], swap_sets[MAX_BLOCKS];
+            uint64_t first_sets[MAX_BLOCKS];
+            struct vp_plan_slot slots[2];
             int n = c->n_stages * (c->n_chunks ? c->n_chunks : 1);
 
             setup.model = models[m];
@@ -166,6 +168,11 @@ static void bytes_are_those_allocated(void **state)
             setup.swap_ratios = swap_ratios;
             if (rand_below(2))
                 setup.swap_sets = random_sets(&setup, swap_sets);
+            slots[0] = slots[1] = (struct vp_plan_slot){
+                random_sets(&setup, first_sets), NULL
+            };
+            setup.slots = slots;
+            setup.n_slots = rand_below(3);
             check_setup(&setup);
         }
 }

@@ -76,7 +76,8 @@ static void open_part(struct literal *lit, struct part *part,
         &lit->run->config, &lit->run->config.backend_config);
     struct vp_err err = { .text = "" };
 
-    if (vp_stage_init(&part->stage, &config, lit->backend, spec, &shape,
+    if (vp_stage_init(&part->stage, &config, lit->backend,
+                      &(struct vp_stage_choices){ .spec = *spec }, &shape,
                       &err) != VP_OK ||
         vp_stage_allocate(&part->stage, &err) != VP_OK)
         fail_msg("%s", err.text);

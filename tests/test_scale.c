@@ -174,9 +174,10 @@ static void literal_train(struct run *want, const struct setup *setup)
     vp_device_attach(vp_backend_device(backend));
     assert_int_equal(vp_batch_create(run.data, &lit.batch), VP_OK);
     config = vp_train_stage_config(&run.config, &run.config.backend_config);
-    assert_int_equal(
-        vp_stage_init(&lit.stage, &config, backend, &spec, &shape, &err),
-        VP_OK);
+    assert_int_equal(vp_stage_init(&lit.stage, &config, backend,
+                                   &(struct vp_stage_choices){ .spec = spec },
+                                   &shape, &err),
+                     VP_OK);
     assert_int_equal(vp_stage_allocate(&lit.stage, &err), VP_OK);
     for (int i = 0, m = 0; i < setup->n_steps; i++) {
         want->scales[i] = lit.scale;

@@ -61,9 +61,11 @@ struct setup {
     const uint64_t *swap_sets; /* per block, swapped; NULL: by the ratios */
     const double *swap_ratios; /* per stage; NULL: nothing */
     const int *swap_buffers;   /* per stage; NULL: the default */
-    int swap_delay_us;         /* of copies; see vp_copier_disturb() */
-    int layers;                /* 0: 2 */
-    int vocab;                 /* 0: 96 */
+    const struct vp_plan_slot *slots; /* of the first minibatches in flight */
+    int n_slots;
+    int swap_delay_us; /* of copies; see vp_copier_disturb() */
+    int layers;        /* 0: 2 */
+    int vocab;         /* 0: 96 */
     int64_t bundle_bytes;
     bool compress;
     struct vp_blackbox **blackboxes; /* of each rank; NULL: none are kept */
@@ -229,6 +231,8 @@ static inline enum vp_status run_create(struct run *run,
         .plan.swap_sets = setup->swap_sets,
         .plan.swap_ratio = setup->swap_ratios,
         .plan.swap_buffers = setup->swap_buffers,
+        .plan.slots = setup->slots,
+        .plan.n_slots = setup->n_slots,
         .swap_delay_us = setup->swap_delay_us,
         .plan.accumulation_steps = setup->accumulation,
         .plan.bundle_bytes = setup->bundle_bytes,

@@ -47,7 +47,26 @@ static const unsigned need_in[VP_MAX_IN] = { VP_NEED_IN0, VP_NEED_IN1,
                                              VP_NEED_IN2 };
 static const unsigned need_aux[VP_MAX_AUX] = { VP_NEED_AUX0, VP_NEED_AUX1 };
 
-/* True if W reads a value that R made. */
+/* True for operators that some slot recomputes. */
+static bool is_recomputed(const struct backward *bw, const struct vp_op *op)
+{
+    const struct vp_stage_spec *spec = bw->lowering->spec;
+
+    return vp_recompute_has(
+        bw->graph, spec->first_block,
+        spec->any_recompute ? spec->any_recompute : spec->recompute, op);
+}
+
+static bool is_made_by_r(const struct backward *bw, vp_val v)
+{
+    int producer = bw->graph->values[v].producer;
+
+    return producer >= bw->lowering->first_op &&
+           producer < bw->lowering->end_op && v != bw->graph->loss &&
+           is_recomputed(bw, &bw->graph->ops[producer]);
+}
+
+/* True if W reads a value that R makes, for some slot. */
 static bool w_reads_recomputed(const struct backward *bw,
                                const struct vp_op *op)
 {
@@ -55,8 +74,7 @@ static bool w_reads_recomputed(const struct backward *bw,
         vp_val v = op->in[i];
 
         if (v != VP_NONE && (vp_op_defs[op->kind].needs_w & need_in[i]) &&
-            vp_lowering_left_by_r(bw->lowering, v) &&
-            !bw->lowering->recomputed_by_b[v])
+            is_made_by_r(bw, v) && !bw->lowering->recomputed_by_b[v])
             return true;
     }
     return false;
@@ -73,8 +91,7 @@ static bool runs_w_later(const struct backward *bw, const struct vp_op *op)
 
     return spec->split_w && def->has_w && def->flops &&
            ((spec->w_recomputed && !spec->recompute_in_b) ||
-            (!vp_lowering_is_recomputed(bw->lowering, op) &&
-             !w_reads_recomputed(bw, op)));
+            (!is_recomputed(bw, op) && !w_reads_recomputed(bw, op)));
 }
 
 /* Will the gradient of `v` be read after the operator being differentiated,

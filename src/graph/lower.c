@@ -499,6 +499,8 @@ static enum vp_status copy_lists(struct vp_lowering *lowering)
 
     spec->recompute = copy_list(lowering, spec->recompute,
                                 n * sizeof(*spec->recompute));
+    spec->any_recompute = copy_list(lowering, spec->any_recompute,
+                                    n * sizeof(*spec->any_recompute));
     spec->swap = copy_list(lowering, spec->swap, n * sizeof(*spec->swap));
     spec->bases = copy_list(lowering, spec->bases, n * sizeof(*spec->bases));
     return lowering->status;

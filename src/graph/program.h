@@ -126,6 +126,11 @@ struct vp_stage_spec {
     /* W of recomputed operators is a part of W, not of B, and reads what R made.
      * Only with split_w, and without recompute_in_b. */
     bool w_recomputed;
+    /* Per block of the stage: operators that any slot of the stage recomputes. W
+     * of an operator is a part of the same list for all slots, so that gradients
+     * add up in the order of minibatches. NULL: those of `recompute`. A program
+     * has a copy. */
+    const uint64_t *any_recompute;
     /* Per block of the stage: bit i is set if what operator i makes is swapped,
      * unless it is recomputed. NULL: nothing. Not with one_slot. A program has a
      * copy. */

@@ -2,6 +2,8 @@
 
 #include "graph/recompute.h"
 
+#include <string.h>
+
 /* Minibatches of a stream that are proven and simulated, at least. Default
  * depths need no longer proof. */
 enum { STREAM_MB = 64 };
@@ -45,6 +47,27 @@ static bool names_any(const uint64_t *sets, const double *ratios, int s,
     return sets ? vp_recompute_any(sets + first, n) : ratios && ratios[s] > 0.0;
 }
 
+/* Whether `sets` differ from those of the plan in blocks [first, first + n). */
+static bool differ(const uint64_t *sets, const uint64_t *of_plan, int first,
+                   int n)
+{
+    return sets && (!of_plan || memcmp(sets + first, of_plan + first,
+                                       (size_t)n * sizeof(*sets)) != 0);
+}
+
+int vp_plan_n_first_slots(const struct vp_plan *plan, int first, int n,
+                          int n_slots)
+{
+    int i = 0;
+
+    while (i < plan->n_slots && i < n_slots &&
+           (differ(plan->slots[i].recompute_sets, plan->recompute_sets, first,
+                   n) ||
+            differ(plan->slots[i].swap_sets, plan->swap_sets, first, n)))
+        i++;
+    return i;
+}
+
 void vp_plan_mark_stages(const struct vp_plan *plan, int n_blocks,
                          struct vp_plan_stages *out)
 {
@@ -57,7 +80,14 @@ void vp_plan_mark_stages(const struct vp_plan *plan, int n_blocks,
                             names_any(plan->recompute_sets,
                                       plan->recompute_ratio, s, first, n);
         out->swap[s] = 0;
-        if (names_any(plan->swap_sets, plan->swap_ratio, s, first, n))
+        for (int i = 0; i < plan->n_slots; i++)
+            out->recompute[s] |= !plan->recompute_in_b &&
+                                 plan->slots[i].recompute_sets &&
+                                 vp_recompute_any(
+                                     plan->slots[i].recompute_sets + first, n);
+        if (names_any(plan->swap_sets, plan->swap_ratio, s, first, n) ||
+            (plan->n_slots > 0 && plan->slots[0].swap_sets &&
+             vp_recompute_any(plan->slots[0].swap_sets + first, n)))
             out->swap[s] = plan->swap_buffers ? plan->swap_buffers[s]
                                               : VP_SWAP_DEFAULT;
         first += n;

@@ -18,7 +18,8 @@ enum vp_edge_kind {
 };
 
 /* What differs for one minibatch in flight from the rest of the plan; sets as
- * those of the plan, NULL: the plan's. */
+ * those of the plan, NULL: the plan's. In each stage the first slots may differ
+ * from the rest, all in the same way. */
 struct vp_plan_slot {
     const uint64_t *recompute_sets, *swap_sets;
 };
@@ -70,8 +71,7 @@ struct vp_plan {
      * among those of its stage; see struct vp_layout_block. NULL: one after the
      * other. Not part of the format: a trainer that moves blocks sets it. */
     const int64_t *block_bases;
-    /* Choices per minibatch in flight of a stage. vp_plan_check() refuses them: the
-     * runtime cannot do it yet. */
+    /* Choices of the first minibatches in flight of every stage. */
     const struct vp_plan_slot *slots;
     int n_slots;
 
@@ -102,6 +102,10 @@ typedef void (*vp_plan_mistake_fn)(void *ctx, const struct vp_err *mistake);
 int vp_plan_check(const struct vp_plan *plan, const struct vp_graph *graph,
                   vp_plan_mistake_fn report, void *ctx);
 
+/* Slots of a stage with `n_slots`, from the first on, that differ from the rest in
+ * the blocks [first, first + n). */
+int vp_plan_n_first_slots(const struct vp_plan *plan, int first, int n,
+                          int n_slots);
 /* Says for every stage whether it has an action R, and its buffers of swapped
  * values. With sets, the partition must have been checked; `n_blocks` of the
  * model. */

@@ -3,6 +3,8 @@
 
 #include "graph/recompute.h"
 
+#include <string.h>
+
 enum { MAX_RANKS = 1024 };
 
 struct check {
@@ -134,14 +136,42 @@ static void check_swapped(struct check *c)
                    plan->swap_buffers[s], s);
 }
 
+static bool is_same(const uint64_t *a, const uint64_t *b, int first, int n)
+{
+    return a == b ||
+           (a && b &&
+            memcmp(a + first, b + first, (size_t)n * sizeof(*a)) == 0);
+}
+
+/* Slots that differ from the plan are alike. */
+static void check_slots(struct check *c)
+{
+    const struct vp_plan *plan = c->plan;
+    int first = 0;
+
+    for (int s = 0; plan->n_slots > 0 && s < vp_plan_n_stages(plan); s++) {
+        int n = plan->partition ? plan->partition[s] : c->graph->n_blocks;
+        int k = vp_plan_n_first_slots(plan, first, n, plan->n_slots);
+
+        for (int i = 1; i < k; i++)
+            if (!is_same(plan->slots[i].recompute_sets,
+                         plan->slots[0].recompute_sets, first, n) ||
+                !is_same(plan->slots[i].swap_sets, plan->slots[0].swap_sets,
+                         first, n)) {
+                REFUSE(c, "partition",
+                       "slots: entries 0 and %d differ in stage %d; let those "
+                       "that are not as the plan be alike",
+                       i, s);
+                return;
+            }
+        first += n;
+    }
+}
+
 static void check_not_yet(struct check *c)
 {
     const struct vp_plan *plan = c->plan;
 
-    if (plan->n_slots > 0)
-        REFUSE(c, "partition",
-               "slots: choices per minibatch in flight are not possible yet; "
-               "remove them from the plan");
     if (plan->tensor_parallel > 1)
         REFUSE(c, "mp_size",
                "tensor_parallel is %d: tensor parallelism is not possible yet; "
@@ -237,6 +267,8 @@ int vp_plan_check(const struct vp_plan *plan, const struct vp_graph *graph,
     check_partition(&c);
     check_recomputed(&c);
     check_swapped(&c);
+    if (c.n == 0)
+        check_slots(&c);
     check_not_yet(&c);
     check_replicas(&c);
     check_ranks(&c);

@@ -10,8 +10,8 @@
  *   swap_ratio          share of every stage's saved bytes that is swapped
  *   swap                per block, the operators whose results are, in its place
  *   swap_buffers        of swapped values, per stage, on the device
- *   slots               per minibatch in flight {"recompute": ..., "swap": ...};
- *                       refused by vp_plan_check()
+ *   slots               for the first minibatches in flight, all alike:
+ *                       {"recompute": ..., "swap": ...}
  *   recompute_in_backward  bool
  *   w_recomputed        bool: W of recomputed operators runs later
  *   keep_all            true: the configuration's recompute is false

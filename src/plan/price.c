@@ -60,7 +60,12 @@ struct vp_stage_price vp_stage_price_of(const struct vp_workload *work,
     price.swap_bytes = sizes->n_bytes[VP_SPACE_SWAPPED];
     price.swapped = price.swap_bytes * shape->n_slots;
     price.snapshot = price.memory.weights + price.memory.moments;
-    memcpy(price.flops, sizes->flops, sizeof(price.flops));
+    for (int list = 0; list < VP_LIST_COUNT; list++)
+        price.flops[list] = (sizes->flops[VP_SLOT_REST][list] *
+                                 (shape->n_slots - shape->n_first_slots) +
+                             sizes->flops[VP_SLOT_FIRST][list] *
+                                 shape->n_first_slots) /
+                            shape->n_slots;
     return price;
 }
 
@@ -180,13 +185,13 @@ int vp_pricer_n_lowered(const struct vp_pricer *pricer)
 }
 
 static enum vp_status lower(struct vp_pricer *pricer,
-                            const struct vp_stage_spec *spec,
+                            const struct vp_stage_choices *choices,
                             struct vp_stage_sizes *out, struct vp_err *err)
 {
     const struct vp_stage_shape any = { .n_slots = 1, .n_versions = 1 };
     struct vp_stage_plan plan;
 
-    VP_TRY(vp_stage_plan_make(&pricer->work, spec, &any, &plan, err));
+    VP_TRY(vp_stage_plan_make(&pricer->work, choices, &any, &plan, err));
     *out = plan.sizes;
     vp_stage_plan_release(&plan);
     pricer->n_lowered++;
@@ -203,16 +208,16 @@ static enum vp_status remember(struct table *table, struct vp_stage_key key,
 }
 
 static enum vp_status find_sizes(struct vp_pricer *pricer,
-                                 const struct vp_stage_spec *spec,
+                                 const struct vp_stage_choices *choices,
                                  struct vp_stage_sizes *out, struct vp_err *err)
 {
-    struct vp_stage_key place = vp_stage_key_place(spec), content;
+    struct vp_stage_key place = vp_stage_key_place(choices), content;
 
     if (get(&pricer->by_place, place, out))
         return VP_OK;
-    content = vp_stage_key_content(pricer->keys, spec);
+    content = vp_stage_key_content(pricer->keys, choices);
     if (!get(&pricer->by_content, content, out)) {
-        VP_TRY(lower(pricer, spec, out, err));
+        VP_TRY(lower(pricer, choices, out, err));
         VP_TRY(remember(&pricer->by_content, content, out, err));
     }
     return remember(&pricer->by_place, place, out, err);
@@ -225,15 +230,15 @@ enum vp_status vp_plan_bytes(struct vp_pricer *pricer,
                              struct vp_err *err)
 {
     for (int s = 0; s < schedule->n_stages; s++) {
-        struct vp_stage_spec spec = vp_plan_stage_spec(
+        struct vp_stage_choices choices = vp_plan_stage_choices(
             plan, &pricer->work, schedule, s, pricer->sets);
         struct vp_stage_shape shape = vp_plan_stage_shape(
             plan, &pricer->work.graphs[0], schedule, s);
         struct vp_stage_sizes sizes;
 
-        VP_TRY(find_sizes(pricer, &spec, &sizes, err));
+        VP_TRY(find_sizes(pricer, &choices, &sizes, err));
         stages_out[s] = vp_stage_price_of(&pricer->work, &sizes, &shape,
-                                          spec.first_block == 0);
+                                          choices.spec.first_block == 0);
     }
     return VP_OK;
 }

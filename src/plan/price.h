@@ -14,7 +14,8 @@ struct vp_stage_price {
     int64_t swapped; /* likewise: where swapped values wait */
     /* Bytes of a minibatch that are copied there and back. */
     int64_t swap_bytes;
-    double flops[VP_LIST_COUNT]; /* of a minibatch of the first bucket */
+    /* Of a minibatch of the first bucket; the mean over its slots. */
+    double flops[VP_LIST_COUNT];
     /* Bytes of a message to the next stage, and of one back. */
     int64_t act_bytes, grad_bytes;
 };

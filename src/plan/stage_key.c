@@ -276,9 +276,16 @@ void vp_stage_keys_free(struct vp_stage_keys *keys)
 
 /* All but the numbers of the blocks. */
 static void add_choices(struct vp_stage_key *key,
-                        const struct vp_stage_spec *spec)
+                        const struct vp_stage_choices *choices)
 {
+    const struct vp_stage_spec *spec = &choices->spec;
+
     add_int(key, spec->n_blocks);
+    add_int(key, choices->n_first_slots > 0);
+    for (int b = 0; b < spec->n_blocks && choices->n_first_slots > 0; b++) {
+        add(key, choices->first_recompute ? choices->first_recompute[b] : 0);
+        add(key, choices->first_swap ? choices->first_swap[b] : 0);
+    }
     for (int b = 0; b < spec->n_blocks; b++)
         add(key, spec->recompute ? spec->recompute[b] : 0);
     for (int b = 0; b < spec->n_blocks && spec->swap; b++)
@@ -293,23 +300,24 @@ static void add_choices(struct vp_stage_key *key,
     add_int(key, spec->grad_linger);
 }
 
-struct vp_stage_key vp_stage_key_place(const struct vp_stage_spec *spec)
+struct vp_stage_key vp_stage_key_place(const struct vp_stage_choices *choices)
 {
     struct vp_stage_key key = start();
 
-    add_int(&key, spec->first_block);
-    add_choices(&key, spec);
+    add_int(&key, choices->spec.first_block);
+    add_choices(&key, choices);
     return key;
 }
 
 struct vp_stage_key vp_stage_key_content(const struct vp_stage_keys *keys,
-                                         const struct vp_stage_spec *spec)
+                                         const struct vp_stage_choices *choices)
 {
+    const struct vp_stage_spec *spec = &choices->spec;
     struct vp_stage_key key = start();
     int end = spec->first_block + spec->n_blocks;
 
     add_int(&key, spec->first_block == 0);
-    add_choices(&key, spec);
+    add_choices(&key, choices);
     for (int g = 0; g < keys->n_graphs; g++) {
         const struct graph_keys *of = &keys->graphs[g];
 

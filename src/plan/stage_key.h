@@ -21,9 +21,9 @@ enum vp_status vp_stage_keys_create(const struct vp_workload *work,
 void vp_stage_keys_free(struct vp_stage_keys *keys);
 
 /* By the numbers of the blocks: cheap, and different for every range. */
-struct vp_stage_key vp_stage_key_place(const struct vp_stage_spec *spec);
+struct vp_stage_key vp_stage_key_place(const struct vp_stage_choices *choices);
 /* By what the blocks hold: operators, parameters, values that cross the cuts. */
-struct vp_stage_key vp_stage_key_content(const struct vp_stage_keys *keys,
-                                         const struct vp_stage_spec *spec);
+struct vp_stage_key vp_stage_key_content(
+    const struct vp_stage_keys *keys, const struct vp_stage_choices *choices);
 
 #endif

@@ -75,10 +75,10 @@ const uint64_t *vp_plan_stage_swap(const struct vp_plan *plan,
     return sets;
 }
 
-struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
-                                        const struct vp_workload *work,
-                                        const struct vp_schedule *schedule,
-                                        int stage, uint64_t *sets)
+static struct vp_stage_spec stage_spec(const struct vp_plan *plan,
+                                       const struct vp_workload *work,
+                                       const struct vp_schedule *schedule,
+                                       int stage, uint64_t *sets)
 {
     const struct vp_schedule_stage *has = &schedule->stages[stage];
     struct vp_stage_spec spec = {
@@ -106,6 +106,34 @@ struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
         vp_workload_updates_early(work, schedule, stage))
         spec.grad_linger = work->device.grad_linger;
     return spec;
+}
+
+struct vp_stage_choices vp_plan_stage_choices(
+    const struct vp_plan *plan, const struct vp_workload *work,
+    const struct vp_schedule *schedule, int stage, uint64_t *sets)
+{
+    const struct vp_schedule_stage *has = &schedule->stages[stage];
+    struct vp_stage_choices choices = { .spec = stage_spec(plan, work, schedule,
+                                                           stage, sets) };
+    struct vp_stage_spec *spec = &choices.spec;
+    int first = spec->first_block;
+    const struct vp_plan_slot *slot = plan->slots;
+
+    choices.n_first_slots = vp_plan_n_first_slots(plan, first, spec->n_blocks,
+                                                  has->n_slots);
+    if (choices.n_first_slots == 0)
+        return choices;
+    choices.first_recompute = slot->recompute_sets
+                                  ? slot->recompute_sets + first
+                                  : spec->recompute;
+    choices.first_swap = spec->swap;
+    if (has->n_swap_out > 0 && slot->swap_sets)
+        choices.first_swap = slot->swap_sets + first;
+    if (choices.n_first_slots < has->n_slots)
+        return choices;
+    spec->recompute = choices.first_recompute;
+    spec->swap = choices.first_swap;
+    return (struct vp_stage_choices){ .spec = *spec };
 }
 
 static int n_leaving(const struct vp_schedule *schedule, enum vp_edge_kind edge,
@@ -191,6 +219,10 @@ struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
     struct vp_stage_shape shape = {
         .n_slots = has->n_slots,
         .n_versions = has->n_versions,
+        .n_first_slots = vp_plan_n_first_slots(
+            plan, first_block(plan, stage),
+            plan->partition ? plan->partition[stage] : graph->n_blocks,
+            has->n_slots),
         .n_recomputed = has->n_recomputed,
         .n_swap_out = has->n_swap_out,
         .n_swap_in = has->n_swap_in,
@@ -202,6 +234,8 @@ struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
         .tie_bytes = tie_bytes(plan, graph, schedule, stage),
     };
 
+    if (shape.n_first_slots == shape.n_slots)
+        shape.n_first_slots = 0; /* all are alike */
     if (plan->edges && stage > 0)
         shape.edge[0] = plan->edges[stage - 1];
     if (plan->edges && stage + 1 < schedule->n_stages)
@@ -291,7 +325,9 @@ struct vp_memory vp_stage_memory(const struct vp_workload *work,
         .gradients = n[VP_SPACE_GRAD],
         .moments = sizes->moment_bytes * vp_optim_n_moments(work->optim.kind) +
                    sizes->master_bytes,
-        .activations = n[VP_SPACE_SLOT] * shape->n_slots +
+        .activations = sizes->slot_bytes[VP_SLOT_REST] *
+                           (shape->n_slots - shape->n_first_slots) +
+                       sizes->slot_bytes[VP_SLOT_FIRST] * shape->n_first_slots +
                        n[VP_SPACE_RECOMPUTED] * shape->n_recomputed +
                        n[VP_SPACE_SWAPPED] *
                            (shape->n_swap_out + shape->n_swap_in),
@@ -345,7 +381,6 @@ static void size_state(struct vp_stage_sizes *sizes,
     sizes->moment_bytes = n_bytes;
     sizes->master_bytes = n_bytes / (int64_t)sizeof(float) *
                           vp_optim_master_bytes(dtype);
-    memcpy(sizes->flops, program->flops, sizeof(sizes->flops));
 }
 
 static int count_tensors(const struct vp_program *program)
@@ -376,47 +411,98 @@ static bool has_places_of(const struct vp_program *a,
     return x->n_entries == y->n_entries;
 }
 
-static enum vp_status lower_bucket(const struct vp_workload *work, int i,
-                                   struct vp_stage_plan *plan,
-                                   struct vp_err *err)
+static void raise_slots(struct vp_stage_sizes *sizes, int n_kinds,
+                        const struct vp_program *program)
 {
-    const struct vp_graph *graph = &work->graphs[i];
-    const struct vp_device_facts *device = &work->device;
-    struct vp_stage_spec eval_spec = plan->spec;
+    for (int kind = 0; kind < n_kinds; kind++)
+        raise_to(&sizes->slot_bytes[kind], program->n_bytes[VP_SPACE_SLOT]);
+}
 
-    eval_spec.forward_only = true;
-    VP_TRY(vp_program_lower(graph, &plan->spec, device->scratch,
-                            device->scratch_ctx, &plan->train[i], err));
-    VP_BUG_ON(!has_places_of(&plan->train[i], &plan->train[0]));
-    widen(&plan->sizes, &plan->train[i]);
-    widen_messages(&plan->sizes, &plan->train[i]);
-    if (!work->has_eval)
-        return VP_OK;
-    VP_TRY(vp_program_lower(graph, &eval_spec, device->scratch,
-                            device->scratch_ctx, &plan->eval[i], err));
-    widen(&plan->sizes, &plan->eval[i]);
+/* The program of one kind of slots. */
+static enum vp_status lower_kind(const struct vp_workload *work, int i,
+                                 const struct vp_stage_spec *spec,
+                                 enum vp_slot_kind kind,
+                                 struct vp_stage_plan *plan, struct vp_err *err)
+{
+    const struct vp_device_facts *device = &work->device;
+    struct vp_program *program = &plan->train[kind * plan->n_buckets + i];
+
+    VP_TRY(vp_program_lower(&work->graphs[i], spec, device->scratch,
+                            device->scratch_ctx, program, err));
+    VP_BUG_ON(!has_places_of(program, &plan->train[0]));
+    widen(&plan->sizes, program);
+    raise_to(&plan->sizes.slot_bytes[kind], program->n_bytes[VP_SPACE_SLOT]);
+    if (i == 0)
+        memcpy(plan->sizes.flops[kind], program->flops, sizeof(program->flops));
     return VP_OK;
 }
 
+static enum vp_status lower_bucket(const struct vp_workload *work, int i,
+                                   const struct vp_stage_choices *choices,
+                                   const uint64_t *any_recompute,
+                                   struct vp_stage_plan *plan,
+                                   struct vp_err *err)
+{
+    const struct vp_device_facts *device = &work->device;
+    struct vp_stage_spec rest = choices->spec, first, eval = choices->spec;
+
+    rest.any_recompute = any_recompute;
+    first = rest;
+    first.recompute = choices->first_recompute;
+    first.swap = choices->first_swap;
+    eval.forward_only = true;
+    VP_TRY(lower_kind(work, i, &rest, VP_SLOT_REST, plan, err));
+    widen_messages(&plan->sizes, &plan->train[i]);
+    if (plan->n_kinds > 1)
+        VP_TRY(lower_kind(work, i, &first, VP_SLOT_FIRST, plan, err));
+    if (!work->has_eval)
+        return VP_OK;
+    VP_TRY(vp_program_lower(&work->graphs[i], &eval, device->scratch,
+                            device->scratch_ctx, &plan->eval[i], err));
+    widen(&plan->sizes, &plan->eval[i]);
+    raise_slots(&plan->sizes, plan->n_kinds, &plan->eval[i]);
+    return VP_OK;
+}
+
+/* What either kind of slots recomputes; NULL: there is one kind, or nothing. */
+static enum vp_status join_sets(const struct vp_stage_choices *choices,
+                                uint64_t **out)
+{
+    const uint64_t *a = choices->spec.recompute, *b = choices->first_recompute;
+    size_t n = (size_t)choices->spec.n_blocks;
+
+    *out = NULL;
+    if (choices->n_first_slots == 0 || (!a && !b))
+        return VP_OK;
+    *out = calloc(n, sizeof(**out));
+    for (size_t i = 0; *out && i < n; i++)
+        (*out)[i] = (a ? a[i] : 0) | (b ? b[i] : 0);
+    return *out ? VP_OK : VP_ERR_NOMEM;
+}
+
 enum vp_status vp_stage_plan_make(const struct vp_workload *work,
-                                  const struct vp_stage_spec *spec,
+                                  const struct vp_stage_choices *choices,
                                   const struct vp_stage_shape *shape,
                                   struct vp_stage_plan *out, struct vp_err *err)
 {
     size_t n = (size_t)work->n_graphs;
+    int n_kinds = choices->n_first_slots > 0 ? VP_SLOT_KINDS : 1;
     struct vp_stage_plan plan = {
-        .spec = *spec,
+        .spec = choices->spec,
         .shape = *shape,
-        .train = calloc(n, sizeof(*plan.train)),
+        .train = calloc((size_t)n_kinds * n, sizeof(*plan.train)),
         .eval = calloc(n, sizeof(*plan.eval)),
         .n_buckets = work->n_graphs,
+        .n_kinds = n_kinds,
     };
-    enum vp_status st = VP_OK;
+    uint64_t *any_recompute = NULL;
+    enum vp_status st = join_sets(choices, &any_recompute);
 
-    if (!plan.train || !plan.eval)
+    if (!plan.train || !plan.eval || st != VP_OK)
         st = vp_err_set(err, VP_ERR_NOMEM, "planning a stage: out of memory");
     for (int i = 0; i < work->n_graphs && st == VP_OK; i++)
-        st = lower_bucket(work, i, &plan, err);
+        st = lower_bucket(work, i, choices, any_recompute, &plan, err);
+    free(any_recompute);
     if (st != VP_OK) {
         vp_stage_plan_release(&plan);
         return st;
@@ -425,19 +511,17 @@ enum vp_status vp_stage_plan_make(const struct vp_workload *work,
     size_state(&plan.sizes, &plan.train[0]);
     plan.sizes.n_tensors = count_tensors(&plan.train[0]);
     plan.memory = vp_stage_memory(work, &plan.sizes, shape,
-                                  spec->first_block == 0);
+                                  plan.spec.first_block == 0);
     *out = plan;
     return VP_OK;
 }
 
 void vp_stage_plan_release(struct vp_stage_plan *plan)
 {
-    for (int i = 0; i < plan->n_buckets; i++) {
-        if (plan->train)
-            vp_program_release(&plan->train[i]);
-        if (plan->eval)
-            vp_program_release(&plan->eval[i]);
-    }
+    for (int i = 0; plan->train && i < plan->n_kinds * plan->n_buckets; i++)
+        vp_program_release(&plan->train[i]);
+    for (int i = 0; plan->eval && i < plan->n_buckets; i++)
+        vp_program_release(&plan->eval[i]);
     free(plan->train);
     free(plan->eval);
     *plan = (struct vp_stage_plan){ .n_buckets = 0 };

@@ -37,9 +37,23 @@ bool vp_workload_needs_norm(const struct vp_workload *work);
 bool vp_workload_updates_early(const struct vp_workload *work,
                                const struct vp_schedule *schedule, int stage);
 
+/* Minibatches in flight of a stage are of two kinds at most: the first slots may
+ * keep other values than the rest. There is a program for each kind. */
+enum vp_slot_kind { VP_SLOT_REST, VP_SLOT_FIRST, VP_SLOT_KINDS };
+
+/* What a stage is made of: as the rest of its slots has it, and what the first
+ * ones recompute and swap in place of that. Arrays are borrowed, and have an entry
+ * per block of the stage; NULL: nothing. */
+struct vp_stage_choices {
+    struct vp_stage_spec spec;
+    int n_first_slots; /* 0: all slots are alike */
+    const uint64_t *first_recompute, *first_swap;
+};
+
 /* Buffers and counts of a stage, as the schedule asks for them. */
 struct vp_stage_shape {
     int n_slots, n_versions;
+    int n_first_slots;                       /* of n_slots */
     int n_recomputed, n_swap_out, n_swap_in; /* see struct vp_schedule_stage */
     int n_act_bufs, n_grad_bufs;             /* rings of arriving messages */
     /* Messages that leave for other processes; 0: they are written where they
@@ -73,7 +87,9 @@ struct vp_stage_sizes {
     /* Of a message through IN, OUT, DIN or DOUT, as it is and with its floats
      * as BF16. */
     int64_t message[VP_SPACE_COUNT], compressed[VP_SPACE_COUNT];
-    double flops[VP_LIST_COUNT]; /* of a minibatch of the first bucket */
+    int64_t slot_bytes[VP_SLOT_KINDS]; /* SLOT; n_bytes has the larger one */
+    /* Of a minibatch of the first bucket. */
+    double flops[VP_SLOT_KINDS][VP_LIST_COUNT];
     bool has_floats; /* in messages: there is something to compress */
     int n_tensors;   /* named ones that are trained */
 };
@@ -81,9 +97,10 @@ struct vp_stage_sizes {
 struct vp_stage_plan {
     struct vp_stage_spec spec;
     struct vp_stage_shape shape;
-    struct vp_program *train, *eval; /* per bucket; eval has no calls where
-                                        there is no evaluation */
-    int n_buckets;
+    /* Per bucket; `train` has those of VP_SLOT_FIRST behind the others, if there
+     * are such slots. eval has no calls where there is no evaluation. */
+    struct vp_program *train, *eval;
+    int n_buckets, n_kinds;
     struct vp_stage_sizes sizes;
     struct vp_memory memory; /* of one replica */
 };
@@ -101,13 +118,12 @@ const uint64_t *vp_plan_stage_swap(const struct vp_plan *plan,
                                    const struct vp_graph *graph, int stage,
                                    const uint64_t *recompute, uint64_t *sets);
 
-/* The spec and shape of a stage. `schedule` is that of the plan, which passed
- * vp_plan_make_schedule(). The spec borrows `sets`, which has room for two
+/* The choices and shape of a stage. `schedule` is that of the plan, which passed
+ * vp_plan_make_schedule(). The choices borrow `sets`, which has room for two
  * entries per block of the stage. */
-struct vp_stage_spec vp_plan_stage_spec(const struct vp_plan *plan,
-                                        const struct vp_workload *work,
-                                        const struct vp_schedule *schedule,
-                                        int stage, uint64_t *sets);
+struct vp_stage_choices vp_plan_stage_choices(
+    const struct vp_plan *plan, const struct vp_workload *work,
+    const struct vp_schedule *schedule, int stage, uint64_t *sets);
 struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
                                           const struct vp_graph *graph,
                                           const struct vp_schedule *schedule,
@@ -115,11 +131,24 @@ struct vp_stage_shape vp_plan_stage_shape(const struct vp_plan *plan,
 
 /* Lowers every bucket and adds up memory. */
 enum vp_status vp_stage_plan_make(const struct vp_workload *work,
-                                  const struct vp_stage_spec *spec,
+                                  const struct vp_stage_choices *choices,
                                   const struct vp_stage_shape *shape,
                                   struct vp_stage_plan *out,
                                   struct vp_err *err);
 void vp_stage_plan_release(struct vp_stage_plan *plan);
+/* What a slot trains with. */
+static inline enum vp_slot_kind vp_stage_slot_kind(
+    const struct vp_stage_shape *shape, int slot)
+{
+    return slot < shape->n_first_slots ? VP_SLOT_FIRST : VP_SLOT_REST;
+}
+static inline const struct vp_program *vp_stage_plan_program(
+    const struct vp_stage_plan *plan, int slot, int bucket)
+{
+    return &plan->train[vp_stage_slot_kind(&plan->shape, slot) *
+                            plan->n_buckets +
+                        bucket];
+}
 
 /* Memory of one replica of a stage. `first`: it is the first of the pipeline,
  * which has batches in place of messages. */

@@ -107,7 +107,7 @@ static enum vp_status make_tables(struct vp_stage *stage)
 enum vp_status vp_stage_init(struct vp_stage *stage,
                              const struct vp_stage_config *config,
                              struct vp_backend *backend,
-                             const struct vp_stage_spec *spec,
+                             const struct vp_stage_choices *choices,
                              const struct vp_stage_shape *shape,
                              struct vp_err *err)
 {
@@ -119,7 +119,8 @@ enum vp_status vp_stage_init(struct vp_stage *stage,
                                 .device = vp_backend_device(backend),
                                 .scale = {
                                     .value = config->work.scale.start } };
-    VP_TRY(vp_stage_plan_make(&config->work, spec, shape, &stage->plan, err));
+    VP_TRY(
+        vp_stage_plan_make(&config->work, choices, shape, &stage->plan, err));
     if (make_tables(stage) != VP_OK || list_tensors(stage) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM, "planning a stage: out of memory");
     st = vp_stream_create(stage->device, &stage->stream);
@@ -156,7 +157,10 @@ static enum vp_status each_buffer(struct vp_stage *stage,
     for (int i = 0; i < shape->n_swap_in; i++)
         VP_TRY(fn(stage, &stage->swap_in[i], n[VP_SPACE_SWAPPED]));
     for (int i = 0; i < shape->n_slots; i++) {
-        VP_TRY(fn(stage, &stage->slots[i].data, n[VP_SPACE_SLOT]));
+        enum vp_slot_kind kind = vp_stage_slot_kind(shape, i);
+
+        VP_TRY(fn(stage, &stage->slots[i].data,
+                  stage->plan.sizes.slot_bytes[kind]));
         if (is_first(stage))
             VP_TRY(fn(stage, &stage->batches[i].tensors, n[VP_SPACE_IN]));
     }
@@ -194,8 +198,11 @@ static enum vp_status compile_bucket(struct vp_stage *stage, int i,
 {
     struct vp_stage_bucket *bucket = &stage->buckets[i];
 
-    VP_TRY(stage->ops->compile(stage->backend, &stage->plan.train[i],
-                               &bucket->train, err));
+    for (int kind = 0; kind < stage->plan.n_kinds; kind++)
+        VP_TRY(stage->ops->compile(
+            stage->backend,
+            &stage->plan.train[kind * stage->plan.n_buckets + i],
+            &bucket->train[kind], err));
     if (!stage->plan.eval[i].graph)
         return VP_OK;
     return stage->ops->compile(stage->backend, &stage->plan.eval[i],
@@ -367,7 +374,8 @@ void vp_stage_release(struct vp_stage *stage)
         vp_device_host_free(stage->device, stage->next_sums);
     }
     for (int i = 0; stage->buckets && i < stage->plan.n_buckets; i++) {
-        stage->ops->exe_free(stage->buckets[i].train);
+        for (int kind = 0; kind < VP_SLOT_KINDS; kind++)
+            stage->ops->exe_free(stage->buckets[i].train[kind]);
         stage->ops->exe_free(stage->buckets[i].eval);
     }
     vp_stage_plan_release(&stage->plan);

@@ -34,7 +34,8 @@ struct vp_stage_message {
 
 /* The programs of one length bucket, compiled. */
 struct vp_stage_bucket {
-    struct vp_exe *train, *eval; /* eval: NULL without evaluation */
+    struct vp_exe *train[VP_SLOT_KINDS]; /* NULL: there are no such slots */
+    struct vp_exe *eval;                 /* NULL without evaluation */
 };
 
 /* A minibatch in flight. */
@@ -99,7 +100,7 @@ struct vp_stage {
 enum vp_status vp_stage_init(struct vp_stage *stage,
                              const struct vp_stage_config *config,
                              struct vp_backend *backend,
-                             const struct vp_stage_spec *spec,
+                             const struct vp_stage_choices *choices,
                              const struct vp_stage_shape *shape,
                              struct vp_err *err);
 /* Allocates what vp_stage_init() planned, and sets the initial weights. */

@@ -61,6 +61,11 @@ static enum vp_status put(struct vp_stage *stage, void *dst, const void *src,
     return vp_stream_copy(stage->stream, dst, src, (size_t)n_bytes);
 }
 
+static int index_of(const struct vp_stage *stage, const struct vp_slot *slot)
+{
+    return (int)(slot - stage->slots);
+}
+
 /* Where values that `list` writes or reads are in this launch. */
 static struct vp_launch bases(const struct vp_stage *stage,
                               const struct vp_slot *slot, enum vp_list list,
@@ -69,7 +74,7 @@ static struct vp_launch bases(const struct vp_stage *stage,
 {
     struct vp_launch launch = {
         .mb = &slot->mb,
-        .slot = (int)(slot - stage->slots),
+        .slot = index_of(stage, slot),
         .version = (int)(version % stage->plan.shape.n_versions),
     };
 
@@ -87,10 +92,17 @@ static struct vp_launch bases(const struct vp_stage *stage,
     return launch;
 }
 
-static struct vp_stage_bucket *bucket_of(const struct vp_stage *stage,
-                                         const struct vp_slot *slot)
+/* What a minibatch runs. */
+static struct vp_exe *exe_of(const struct vp_stage *stage,
+                             const struct vp_slot *slot, bool eval)
 {
-    return &stage->buckets[slot->message->header.bucket];
+    const struct vp_stage_bucket *bucket =
+        &stage->buckets[slot->message->header.bucket];
+
+    if (eval)
+        return bucket->eval;
+    return bucket
+        ->train[vp_stage_slot_kind(&stage->plan.shape, index_of(stage, slot))];
 }
 
 enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
@@ -98,10 +110,9 @@ enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                             const struct vp_launch_messages *messages)
 {
     struct vp_launch launch = bases(stage, slot, list, version, messages);
-    struct vp_stage_bucket *bucket = bucket_of(stage, slot);
 
-    return stage->ops->launch(eval ? bucket->eval : bucket->train, list,
-                              &launch, stage->stream);
+    return stage->ops->launch(exe_of(stage, slot, eval), list, &launch,
+                              stage->stream);
 }
 
 static int64_t ahead_of(const struct vp_stage *stage, int tensor)
@@ -143,14 +154,15 @@ enum vp_status vp_stage_run_and_update(
     launch.update = &step;
     launch.squares = stage->next_sums;
     stage->updated = true;
-    return stage->ops->launch(bucket_of(stage, slot)->train, VP_LIST_B, &launch,
+    return stage->ops->launch(exe_of(stage, slot, false), VP_LIST_B, &launch,
                               stage->stream);
 }
 
 const struct vp_program *vp_stage_program(const struct vp_stage *stage,
                                           const struct vp_slot *slot)
 {
-    return &stage->plan.train[slot->message->header.bucket];
+    return vp_stage_plan_program(&stage->plan, index_of(stage, slot),
+                                 slot->message->header.bucket);
 }
 
 enum vp_status vp_stage_run_part(struct vp_stage *stage,
@@ -160,25 +172,19 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
 {
     struct vp_launch launch = bases(stage, slot, list, version, messages);
 
-    return stage->ops->launch_part(bucket_of(stage, slot)->train, list, first,
-                                   n, &launch, stage->stream);
+    return stage->ops->launch_part(exe_of(stage, slot, false), list, first, n,
+                                   &launch, stage->stream);
 }
 
 /* ---- Losses ------------------------------------------------------------- */
-
-static int64_t index_of(const struct vp_stage *stage,
-                        const struct vp_slot *slot)
-{
-    return slot - stage->slots;
-}
 
 enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,
                                    const struct vp_slot *slot, bool eval)
 {
     int bucket = slot->message->header.bucket;
     struct vp_ref loss = eval ? stage->plan.eval[bucket].loss
-                              : stage->plan.train[bucket].loss;
-    int64_t i = index_of(stage, slot);
+                              : vp_stage_program(stage, slot)->loss;
+    int i = index_of(stage, slot);
 
     VP_TRY(vp_stream_copy(stage->stream, stage->losses[i],
                           (char *)slot->data + loss.offset,
@@ -190,7 +196,7 @@ enum vp_status vp_stage_take_loss(struct vp_stage *stage,
                                   const struct vp_slot *slot,
                                   float loss_out[VP_LOSS_COLS])
 {
-    int64_t i = index_of(stage, slot);
+    int i = index_of(stage, slot);
 
     VP_TRY(vp_event_sync(stage->loss_read[i], stage->config.timeout_ms));
     memcpy(loss_out, stage->losses[i], sizeof(stage->losses[i]));
@@ -326,7 +332,7 @@ enum vp_status vp_stage_blame_forward(struct vp_stage *stage, int index,
     /* Training is over: memory may be allocated, and what leaves the stage
      * goes nowhere. */
     VP_TRY(vp_device_alloc(stage->device, n_out, &launch.base[VP_SPACE_OUT]));
-    st = stage->ops->launch_checked(bucket_of(stage, slot)->train, VP_LIST_F,
+    st = stage->ops->launch_checked(exe_of(stage, slot, false), VP_LIST_F,
                                     &launch, &found);
     vp_device_free(stage->device, launch.base[VP_SPACE_OUT], n_out);
     if (st != VP_OK || !found.op)

@@ -8,9 +8,15 @@
  * The copy in comes after the copy out because SWAP_FREE stands before SWAP_IN. */
 #include "runtime/stage/stage.h"
 
-static int64_t bytes_of(const struct vp_stage *stage)
+/* Of any minibatch, at most. */
+static int64_t most_bytes(const struct vp_stage *stage)
 {
     return stage->plan.sizes.n_bytes[VP_SPACE_SWAPPED];
+}
+
+static size_t bytes_of(const struct vp_stage *stage, const struct vp_slot *slot)
+{
+    return (size_t)vp_stage_program(stage, slot)->n_bytes[VP_SPACE_SWAPPED];
 }
 
 static void *ring_at(void *const *ring, int n, int own)
@@ -32,14 +38,15 @@ enum vp_status vp_stage_swap_allocate(struct vp_stage *stage)
 {
     int n_slots = stage->plan.shape.n_slots;
 
-    if (bytes_of(stage) == 0)
+    if (most_bytes(stage) == 0)
         return VP_OK;
-    VP_TRY(vp_device_host_alloc(
-        stage->device, (size_t)(n_slots * bytes_of(stage)), &stage->swap_host));
+    VP_TRY(vp_device_host_alloc(stage->device,
+                                (size_t)(n_slots * most_bytes(stage)),
+                                &stage->swap_host));
     for (int i = 0; i < n_slots; i++) {
         struct vp_slot *slot = &stage->slots[i];
 
-        slot->swap_host = (char *)stage->swap_host + i * bytes_of(stage);
+        slot->swap_host = (char *)stage->swap_host + i * most_bytes(stage);
         VP_TRY(vp_copy_init(stage->device, &slot->left));
         VP_TRY(vp_copy_init(stage->device, &slot->back));
     }
@@ -72,7 +79,7 @@ enum vp_status vp_stage_swap_out(struct vp_stage *stage, struct vp_slot *slot)
         return VP_OK; /* the operators save nothing */
     VP_TRY(vp_copier_follow(out, stage->stream)); /* F */
     return vp_copier_begin(out, &slot->left, slot->swap_host, slot->swap_out,
-                           (size_t)bytes_of(stage));
+                           bytes_of(stage, slot));
 }
 
 enum vp_status vp_stage_swap_free(struct vp_stage *stage,
@@ -89,7 +96,7 @@ enum vp_status vp_stage_swap_in(struct vp_stage *stage, struct vp_slot *slot)
         return VP_OK;
     VP_TRY(vp_copier_follow(in, stage->stream)); /* the last reader */
     return vp_copier_begin(in, &slot->back, slot->swap_in, slot->swap_host,
-                           (size_t)bytes_of(stage));
+                           bytes_of(stage, slot));
 }
 
 enum vp_status vp_stage_swap_ready(struct vp_stage *stage,

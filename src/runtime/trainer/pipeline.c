@@ -33,7 +33,7 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     uint64_t *sets = calloc(2 * (size_t)config->graphs[0].n_blocks,
                             sizeof(*sets));
     struct vp_plan plan = config->plan;
-    struct vp_stage_spec spec;
+    struct vp_stage_choices choices;
     struct vp_stage_shape shape;
     enum vp_status st;
 
@@ -42,11 +42,11 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     plan.edges = rank->pipeline->edges;
     plan.replica_edges = rank->pipeline->replica_edges;
     plan.tie_edge = rank->pipeline->tie_edge;
-    spec = vp_plan_stage_spec(&plan, &stage_config.work, schedule, rs->index,
-                              sets);
+    choices = vp_plan_stage_choices(&plan, &stage_config.work, schedule,
+                                    rs->index, sets);
     shape = vp_plan_stage_shape(&plan, &config->graphs[0], schedule, rs->index);
-    st = vp_stage_init(&rs->stage, &stage_config, rank->backend, &spec, &shape,
-                       err);
+    st = vp_stage_init(&rs->stage, &stage_config, rank->backend, &choices,
+                       &shape, err);
     free(sets);
     return st;
 }

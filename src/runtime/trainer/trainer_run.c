@@ -652,15 +652,20 @@ const struct vp_schedule *vp_trainer_schedule(const struct vp_trainer *trainer)
     return &trainer->schedule;
 }
 
-/* The working set of recomputation is there all the time. */
+/* The working set of recomputation is there all the time. A picture has slots of
+ * equal size. */
 static struct vp_trace_stage trace_stage(const struct vp_stage *stage)
 {
-    int64_t slot_bytes = stage->plan.sizes.n_bytes[VP_SPACE_SLOT];
+    const struct vp_stage_shape *shape = &stage->plan.shape;
+    const int64_t *bytes = stage->plan.sizes.slot_bytes;
+    int64_t mean = (bytes[VP_SLOT_REST] *
+                        (shape->n_slots - shape->n_first_slots) +
+                    bytes[VP_SLOT_FIRST] * shape->n_first_slots) /
+                   shape->n_slots;
 
     return (struct vp_trace_stage){
-        .base_bytes = stage->plan.memory.total -
-                      slot_bytes * stage->plan.shape.n_slots,
-        .slot_bytes = slot_bytes,
+        .base_bytes = stage->plan.memory.total - mean * shape->n_slots,
+        .slot_bytes = mean,
     };
 }
 
