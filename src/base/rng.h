@@ -20,7 +20,9 @@ enum vp_rng_purpose {
     VP_RNG_MASKING,  /* stream: 0; counter: sample, position */
     VP_RNG_LANGUAGE, /* generated data */
     VP_RNG_TEST,
-    VP_RNG_SEARCH, /* schedules made to measure; counter: of the search */
+    VP_RNG_SEARCH,    /* schedules made to measure; counter: of the search */
+    VP_RNG_SENTENCES, /* pairs of sentences; stream: duplicate; counter: draw,
+                         document or sample */
 };
 
 struct vp_rng4 {

@@ -10,6 +10,7 @@ static const struct subcommand {
     int (*run)(int argc, char **argv);
     const char *meaning;
 } subcommands[] = {
+    { "bert", data_bert, "make HDF5 shards for BERT of text" },
     { "convert", data_convert, "copy a token file to the format of llm.c" },
     { "encode", data_encode, "print the token ids of every line of a file" },
     { "decode", data_decode, "print the text of lines of token ids" },

@@ -7,6 +7,9 @@
 
 #include <stdint.h>
 
+enum { DATA_MAX_THREADS = 1024 };
+
+int data_bert(int argc, char **argv);
 int data_encode(int argc, char **argv);
 int data_convert(int argc, char **argv);
 int data_decode(int argc, char **argv);
@@ -22,6 +25,14 @@ int data_cores(void);
 int data_number(const char *command, const char *flag, const char *value,
                 int64_t min, int64_t max, int64_t *out);
 
+/* Reads a number from 0 to max; else prints a line. */
+int data_share(const char *command, const char *flag, const char *value,
+               double max, double *out);
+/* Checks the name of new files; *name NULL: it becomes the last part of the
+ * folder's path, in buffer[n_bytes]. Else prints a line. */
+int data_name(const char *command, const char *folder, const char **name,
+              char *buffer, size_t n_bytes);
+
 /* Reads the name of a format of token files; else prints a line. */
 int data_format(const char *command, const char *value,
                 enum vp_data_format *out);
@@ -29,15 +40,16 @@ int data_format(const char *command, const char *value,
 /* A line on stderr: redrawn in place on a terminal, now and then elsewhere. */
 struct data_progress {
     const char *what;
+    const char *unit; /* what is counted; "tokens" */
     int64_t begin_ns, drawn_ns;
     bool terminal;
     bool shown; /* a line is on the screen, not yet ended */
 };
 
 void data_progress_begin(struct data_progress *progress, const char *what);
-/* `done`: 0 to 1. Returns false if a signal asks to stop. */
-bool data_progress_show(struct data_progress *progress, double done,
-                        int64_t n_tokens);
+/* `done`: 0 to 1; `n`: what was made so far. Returns false if a signal asks to
+ * stop. */
+bool data_progress_show(struct data_progress *progress, double done, int64_t n);
 /* Takes the line away. */
 void data_progress_end(struct data_progress *progress);
 

@@ -37,6 +37,39 @@ int data_number(const char *command, const char *flag, const char *value,
                             command, flag, min, max, value);
 }
 
+int data_share(const char *command, const char *flag, const char *value,
+               double max, double *out)
+{
+    if (vp_text_to_real(value, out) && *out >= 0 && *out <= max)
+        return TOOL_OK;
+    return tool_usage_error("%s: option '%s' must be a number from 0 to %g, "
+                            "not '%.48s'; write for example '%s 0.01'",
+                            command, flag, max, value, flag);
+}
+
+int data_name(const char *command, const char *folder, const char **name,
+              char *buffer, size_t n_bytes)
+{
+    size_t end = strlen(folder), start;
+
+    if (!*name) {
+        while (end > 1 && folder[end - 1] == '/')
+            end--;
+        for (start = end; start > 0 && folder[start - 1] != '/'; start--)
+            ;
+        snprintf(buffer, n_bytes, "%.*s", (int)(end - start), folder + start);
+        if (buffer[0] == '.' || buffer[0] == '\0')
+            snprintf(buffer, n_bytes, "data");
+        *name = buffer;
+    }
+    if ((*name)[0] != '.' && (*name)[0] != '\0' && !strchr(*name, '/') &&
+        strlen(*name) <= 200)
+        return TOOL_OK;
+    return tool_usage_error("%s: '%.48s' cannot be the name of shards; write "
+                            "letters, for example '--name wiki'",
+                            command, *name);
+}
+
 /* ---- Progress ----------------------------------------------------------- */
 
 enum { BAR_CELLS = 20 };
@@ -47,17 +80,17 @@ enum { BAR_CELLS = 20 };
 void data_progress_begin(struct data_progress *progress, const char *what)
 {
     *progress = (struct data_progress){ .what = what,
+                                        .unit = "tokens",
                                         .begin_ns = vp_clock_ns(),
                                         .terminal = tool_draws(stderr) };
     progress->drawn_ns = progress->begin_ns;
 }
 
-bool data_progress_show(struct data_progress *progress, double done,
-                        int64_t n_tokens)
+bool data_progress_show(struct data_progress *progress, double done, int64_t n)
 {
     int64_t now = vp_clock_ns();
     double seconds = (double)(now - progress->begin_ns) / 1e9;
-    char bar[BAR_CELLS + 1], tokens[16], rate[16], left[16];
+    char bar[BAR_CELLS + 1], count[16], rate[16], left[16];
 
     if (now - progress->drawn_ns < (progress->terminal ? DRAW_NS : LOG_NS))
         return *signals_stop() == 0;
@@ -67,12 +100,13 @@ bool data_progress_show(struct data_progress *progress, double done,
     for (int i = 0; i < BAR_CELLS; i++)
         bar[i] = i < (int)(done * BAR_CELLS + 0.5) ? '#' : '-';
     bar[BAR_CELLS] = 0;
-    tool_count_text((double)n_tokens, tokens, sizeof(tokens));
-    tool_count_text((double)n_tokens / seconds, rate, sizeof(rate));
+    tool_count_text((double)n, count, sizeof(count));
+    tool_count_text((double)n / seconds, rate, sizeof(rate));
     tool_time_text(seconds / done - seconds, left, sizeof(left));
-    fprintf(stderr, "%s%s [%s] %3.0f %%  %s tokens  %s/s  %s left%s",
+    fprintf(stderr, "%s%s [%s] %3.0f %%  %s %s  %s/s  %s left%s",
             progress->terminal ? "\r" : "", progress->what, bar, 100 * done,
-            tokens, rate, left, progress->terminal ? "\x1b[K" : "\n");
+            count, progress->unit, rate, left,
+            progress->terminal ? "\x1b[K" : "\n");
     tool_flush(stderr);
     return *signals_stop() == 0;
 }

@@ -1,7 +1,6 @@
 /* vpipe data gpt: makes token files for causal language models of text. */
 #include "data.h"
 
-#include "base/value.h"
 #include "data/corpus/corpus.h"
 #include "signals.h"
 
@@ -45,7 +44,7 @@ static const struct tool_flag flags[] = {
     [FLAG_THREADS] = { "--threads", "N", "threads [all cores]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
-enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), MAX_THREADS = 1024 };
+enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]) };
 
 struct options {
     const char *tokenizer;
@@ -60,15 +59,12 @@ struct options {
 
 static int take_share(struct options *out, const char *value)
 {
-    double share;
+    double share = 0;
+    int status = data_share(command, flags[FLAG_VALID].name, value, 0.5,
+                            &share);
 
-    if (!vp_text_to_real(value, &share) || share < 0 || share > 0.5)
-        return tool_usage_error("%s: option '--valid' must be a number from 0 "
-                                "to 0.5, not '%.48s'; write for example "
-                                "'--valid 0.01'",
-                                command, value);
     out->corpus.valid_parts = (int64_t)(share * VP_CORPUS_PARTS + 0.5);
-    return TOOL_OK;
+    return status;
 }
 
 static int take_count(struct options *out, int flag, const char *value)
@@ -76,7 +72,7 @@ static int take_count(struct options *out, int flag, const char *value)
     int64_t n = 0;
     int status = data_number(
         command, flags[flag].name, value, flag == FLAG_END ? 0 : 1,
-        flag == FLAG_THREADS ? MAX_THREADS : INT32_MAX, &n);
+        flag == FLAG_THREADS ? DATA_MAX_THREADS : INT32_MAX, &n);
 
     if (flag == FLAG_END)
         out->corpus.begin = (int32_t)n;
@@ -122,23 +118,6 @@ static int take(struct options *out, int flag, const char *value)
     }
 }
 
-/* The last part of the folder's path. */
-static void name_by_folder(struct options *out)
-{
-    const char *folder = out->corpus.folder;
-    size_t end = strlen(folder), start;
-
-    while (end > 1 && folder[end - 1] == '/')
-        end--;
-    for (start = end; start > 0 && folder[start - 1] != '/'; start--)
-        ;
-    snprintf(out->name, sizeof(out->name), "%.*s", (int)(end - start),
-             folder + start);
-    if (out->name[0] == '.' || out->name[0] == '\0')
-        snprintf(out->name, sizeof(out->name), "data");
-    out->corpus.name = out->name;
-}
-
 static int check(struct options *out)
 {
     if (!out->tokenizer)
@@ -150,14 +129,8 @@ static int check(struct options *out)
                                 command);
     if (out->corpus.n_paths == 0)
         return tool_usage_error("%s: no text; name one or more files", command);
-    if (!out->corpus.name)
-        name_by_folder(out);
-    if (out->corpus.name[0] == '.' || out->corpus.name[0] == '\0' ||
-        strchr(out->corpus.name, '/') || strlen(out->corpus.name) > 200)
-        return tool_usage_error("%s: '%.48s' cannot be the name of shards; "
-                                "write letters, for example '--name wiki'",
-                                command, out->corpus.name);
-    return TOOL_OK;
+    return data_name(command, out->corpus.folder, &out->corpus.name, out->name,
+                     sizeof(out->name));
 }
 
 static int read_args(int argc, char **argv, struct options *out)

@@ -120,16 +120,14 @@ static enum vp_status add_file(struct work *work, const char *path,
 
 /* ---- The whole ---------------------------------------------------------- */
 
-/* Adds up the sizes of the files and guesses the number of tokens: four bytes
- * of text each, compressed to a quarter where they are. */
-static enum vp_status measure(struct work *work, int64_t *n_expected_out,
-                              struct vp_err *err)
+enum vp_status vp_corpus_measure(const char *const *paths, int n_paths,
+                                 int64_t *n_bytes_out, int64_t *n_expected_out,
+                                 struct vp_err *err)
 {
-    const struct vp_corpus_config *config = work->config;
-    int64_t n_expected = 0;
+    int64_t n_bytes = 0, n_expected = 0;
 
-    for (int i = 0; i < config->n_paths; i++) {
-        const char *path = config->paths[i];
+    for (int i = 0; i < n_paths; i++) {
+        const char *path = paths[i];
         bool packed = vp_text_stem(path) < strlen(path);
         struct stat info;
 
@@ -140,9 +138,10 @@ static enum vp_status measure(struct work *work, int64_t *n_expected_out,
         if (!S_ISREG(info.st_mode))
             return vp_err_set(err, VP_ERR_INVALID,
                               "%s: is no regular file; name text files", path);
-        work->progress.n_bytes_all += info.st_size;
+        n_bytes += info.st_size;
         n_expected += packed ? info.st_size : info.st_size / 4;
     }
+    *n_bytes_out = n_bytes;
     *n_expected_out = n_expected;
     return VP_OK;
 }
@@ -188,7 +187,9 @@ enum vp_status vp_corpus_write(const struct vp_corpus_config *config,
     int n_shards[VP_SHARD_SPLITS];
     enum vp_status st;
 
-    VP_TRY(measure(&work, &options.n_expected, err));
+    VP_TRY(vp_corpus_measure(config->paths, config->n_paths,
+                             &work.progress.n_bytes_all, &options.n_expected,
+                             err));
     if (vp_batch_encoder_create(config->tokenizer, config->n_threads,
                                 &work.encoder) != VP_OK)
         return vp_err_set(err, VP_ERR_NOMEM,

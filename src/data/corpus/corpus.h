@@ -52,6 +52,13 @@ enum vp_status vp_corpus_write(const struct vp_corpus_config *config,
                                struct vp_corpus_result *out,
                                struct vp_err *err);
 
+/* Adds up the sizes of the files, as they are stored, and guesses the number of
+ * tokens: four bytes of text each, compressed to a quarter where they are.
+ * Refuses what is no regular file. */
+enum vp_status vp_corpus_measure(const char *const *paths, int n_paths,
+                                 int64_t *n_bytes_out, int64_t *n_expected_out,
+                                 struct vp_err *err);
+
 /* The id that llm.c puts before every document: of the token that begins a
  * text, else of the one that ends it; -1: the tokenizer has none. */
 int32_t vp_corpus_begin_of(const struct vp_tokenizer *tokenizer);

@@ -223,10 +223,10 @@ enum vp_status vp_token_index_begin(struct vp_file_set *set,
     return check_pointer(set, index, i, pointer, begin_out, err);
 }
 
-enum vp_status vp_token_index_document(struct vp_file_set *set,
-                                       const struct vp_token_index *index,
-                                       int64_t document, int64_t *begin_out,
-                                       struct vp_err *err)
+enum vp_status vp_token_index_first(struct vp_file_set *set,
+                                    const struct vp_token_index *index,
+                                    int64_t document, int64_t *sequence_out,
+                                    struct vp_err *err)
 {
     int64_t sequence = document, at = index->documents_at + 8 * document;
 
@@ -236,6 +236,18 @@ enum vp_status vp_token_index_document(struct vp_file_set *set,
         return refuse(
             set, index->file, at, err,
             "a document begins at a sequence that does not exist: ", sequence);
+    *sequence_out = sequence;
+    return VP_OK;
+}
+
+enum vp_status vp_token_index_document(struct vp_file_set *set,
+                                       const struct vp_token_index *index,
+                                       int64_t document, int64_t *begin_out,
+                                       struct vp_err *err)
+{
+    int64_t sequence = 0;
+
+    VP_TRY(vp_token_index_first(set, index, document, &sequence, err));
     return vp_token_index_begin(set, index, sequence, begin_out, err);
 }
 

@@ -56,6 +56,11 @@ enum vp_status vp_token_index_document(struct vp_file_set *set,
                                        const struct vp_token_index *index,
                                        int64_t document, int64_t *begin_out,
                                        struct vp_err *err);
+/* Reads with which sequence a document begins; of n_documents: n_sequences. */
+enum vp_status vp_token_index_first(struct vp_file_set *set,
+                                    const struct vp_token_index *index,
+                                    int64_t document, int64_t *sequence_out,
+                                    struct vp_err *err);
 /* Reads the lengths of `n` sequences from `first` on, and checks that they
  * follow each other. */
 enum vp_status vp_token_index_sizes(struct vp_file_set *set,
