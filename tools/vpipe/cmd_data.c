@@ -16,6 +16,7 @@ static const struct subcommand {
     { "decode", data_decode, "print the text of lines of token ids" },
     { "gpt", data_gpt, "make token files for training of text" },
     { "inspect", data_inspect, "print what a file holds" },
+    { "pairs", data_pairs, "make a data folder of fairseq of parallel text" },
     { "vocab", data_vocab, "train a vocabulary from text files" },
 };
 enum { N_SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };

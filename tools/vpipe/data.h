@@ -15,6 +15,7 @@ int data_convert(int argc, char **argv);
 int data_decode(int argc, char **argv);
 int data_gpt(int argc, char **argv);
 int data_inspect(int argc, char **argv);
+int data_pairs(int argc, char **argv);
 int data_vocab(int argc, char **argv);
 
 /* Prints the message on stderr. Returns the exit status. */
