@@ -1356,7 +1356,11 @@ static int read_image(const unsigned char *bytes, int64_t n,
     }
     for (int64_t i = 0; i < shards.data->source.n_samples; i++) {
         int32_t ids[16] = { 0 }, types[16], mask[16], positions[16], labels[16];
-        struct vp_masked row = { ids, types, mask, positions, labels, 0, 0 };
+        struct vp_masked row = { .tokens = ids,
+                                 .types = types,
+                                 .mask = mask,
+                                 .positions = positions,
+                                 .labels = labels };
         int32_t want[16];
         int64_t at = (first_row + i) * 16;
 

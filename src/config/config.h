@@ -91,7 +91,8 @@ struct vp_config {
     bool replace_invalid_utf8; /* invalid_utf8: refuse | replace */
     int64_t batch_size;        /* samples; translation: tokens */
     int64_t seq_length;
-    int64_t max_pred; /* scored tokens per sequence, masked LM */
+    int64_t max_pred;  /* scored tokens per sequence, masked LM */
+    float random_next; /* samples with two documents, of encoded text */
     uint64_t seed;
     bool no_input_pipelining; /* prefetch 0 */
     int prefetch;             /* batches read ahead */

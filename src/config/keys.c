@@ -148,6 +148,11 @@ static bool is_causal_lm(const struct vp_config *config)
     return config->model->task == VP_TASK_CAUSAL_LM;
 }
 
+static bool is_language_model(const struct vp_config *config)
+{
+    return is_masked_lm(config) || is_causal_lm(config);
+}
+
 static bool is_translation(const struct vp_config *config)
 {
     return config->model->task == VP_TASK_TRANSLATION;
@@ -360,10 +365,10 @@ const struct vp_key vp_keys[] = {
       "bytes. Files of nanoGPT say nothing about themselves and need this key" },
     { ROW("tokenizer", VP_KEY_PATH, tokenizer), .group = "data",
       .fallback = "(none)", .example = "models/gpt2",
-      .applies = is_causal_lm, .depends_on = "model_type",
+      .applies = is_language_model, .depends_on = "model_type",
       .meaning = "folder or file of a tokenizer: text is encoded with it once, "
       "into token files in .vpipe-cache beside the text; without it text is "
-      "read byte by byte; gpt2 and cpm only" },
+      "read byte by byte; bert, gpt2 and cpm" },
     { ROW("valid_split", VP_KEY_TEXT, valid_split), .group = "data",
       .fallback = "(val, valid, validation or dev)", .example = "test",
       .meaning = "word in the names of the files that are held out for "
@@ -409,6 +414,11 @@ const struct vp_key vp_keys[] = {
       .fallback = "(5/32 of seq_length)", .example = "20",
       .applies = is_masked_lm, .depends_on = "model_type",
       .meaning = "most tokens to predict per sample; BERT only" },
+    { REAL("random_next", random_next, 0, 1), .group = "data",
+      .fallback = "(0)", .example = "0.5",
+      .applies = is_masked_lm, .depends_on = "model_type",
+      .meaning = "share of samples whose second part is of another document, "
+      "where text is encoded by a tokenizer; BERT only" },
     { ROW("seed", VP_KEY_U64, seed), .min = 0, .max = 0x1p53,
       .group = "data", .fallback = "1", .example = "1",
       .meaning = "of weights, order of samples, masking and dropout" },

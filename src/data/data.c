@@ -17,6 +17,7 @@ static const struct vp_source_ops *const sources[] = {
     [VP_DATA_FAIRSEQ] = &vp_source_fairseq,
     [VP_DATA_CHID] = &vp_source_chid,
     [VP_DATA_PARALLEL] = &vp_source_parallel,
+    [VP_DATA_PACKED] = &vp_source_packed,
 };
 
 /* ---- Opening ------------------------------------------------------------ */

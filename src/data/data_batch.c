@@ -158,6 +158,7 @@ static enum vp_status masked_copy(const struct vp_data *data,
     batch->n_tokens = 0;
     for (int64_t i = 0; i < slot->count; i++) {
         struct vp_masked row = {
+            .key = mask_key(data, slot, i),
             .tokens = batch->array[VP_ROLE_TOKENS] + i * seq,
             .types = batch->array[VP_ROLE_TYPES] + i * seq,
             .mask = batch->array[VP_ROLE_MASK] + i * seq,
@@ -208,7 +209,9 @@ static enum vp_status masked_count(const struct vp_data *data, int64_t i,
                                    int32_t *scratch, int64_t *freq,
                                    struct vp_err *err)
 {
-    struct vp_masked row = { .labels = scratch };
+    struct vp_masked row = { .key = (uint64_t)i,
+                             .labels = scratch,
+                             .tokens = scratch + data->config.dims[0].seq };
     int64_t n = data->window.length;
 
     if (data->source.ops->masked) {

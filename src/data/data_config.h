@@ -22,7 +22,8 @@ enum {
  *              the same number of tokens scored in each sequence, 80 % of them
  *              hidden, 10 % replaced, 10 % kept, others in every epoch; of a
  *              held-out sequence always the same. Shards come masked and are
- *              shown as they are
+ *              shown as they are. Token files with sentences: see
+ *              bert/packed.c
  *   causal LM  tokens: a window; labels: the same, one position on. CHID: a
  *              sequence of its own, labelled at its last position
  *   pairs      tokens: source [SEP]; decoder input: [CLS] target; labels:
@@ -40,6 +41,7 @@ enum vp_data_source {
     VP_DATA_FAIRSEQ, /* pairs */
     VP_DATA_CHID,
     VP_DATA_PARALLEL,
+    VP_DATA_PACKED, /* sentences, masked LM */
     VP_DATA_FILES,
 };
 /* How files are written. VP_FORMAT_AUTO: found out by their content. */
@@ -79,6 +81,11 @@ struct vp_data_config {
     const char *vocab_place; /* where it was set, for messages; NULL: unknown */
     uint64_t seed;
     float mask_prob; /* masked LM: 0.15 */
+    /* Masked LM of token files: ids of special tokens. */
+    bool has_special;
+    int32_t pad_token, cls_token, sep_token, mask_token;
+    /* The same: samples whose second part is of another document, 0 to 1. */
+    float random_next;
     /* Pairs: languages, as the names of files have them; NULL: see
      * languages.h. */
     const char *source_lang, *target_lang;

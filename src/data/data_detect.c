@@ -29,7 +29,8 @@ static const struct {
     [VP_FORMAT_NANOGPT] = { "nanogpt", "token files without a header",
                             VP_DATA_TOKENS, TASK(CAUSAL_LM) },
     [VP_FORMAT_MEGATRON] = { "megatron", "indexed files of Megatron-LM",
-                             VP_DATA_TOKENS, TASK(CAUSAL_LM) },
+                             VP_DATA_TOKENS,
+                             TASK(CAUSAL_LM) | TASK(MASKED_LM) },
     [VP_FORMAT_FAIRSEQ] = { "fairseq", "indexed files of fairseq",
                             VP_DATA_TOKENS, TASK(CAUSAL_LM) | TASK(PAIRS) },
     [VP_FORMAT_CHID] = { "chid", "CHID files", VP_DATA_CHID, TASK(CAUSAL_LM) },
@@ -228,5 +229,7 @@ enum vp_status vp_data_detect(const struct vp_data_config *config,
     out->source = formats[format].source;
     if (format == VP_FORMAT_FAIRSEQ && config->task == VP_DATA_PAIRS)
         out->source = VP_DATA_FAIRSEQ;
+    if (format == VP_FORMAT_MEGATRON && config->task == VP_DATA_MASKED_LM)
+        out->source = VP_DATA_PACKED;
     return VP_OK;
 }

@@ -42,13 +42,14 @@ struct vp_source {
 void vp_source_notice(struct vp_source *source, const char *fmt, ...)
     VP_PRINTF(2, 3);
 
-/* One sample of masked LM as a source has it stored. The arrays are the
+/* One sample of masked LM as a source has it stored, or makes it. The arrays are the
  * caller's, with room for dims.seq elements each; those that are NULL are not
- * written. */
+ * written; `tokens` is never NULL for sources that hide tokens. */
 struct vp_masked {
     int32_t *tokens, *types, *mask;
     int32_t *positions, *labels; /* [n_labels], positions in the sequence */
     int64_t n_labels, n_tokens;  /* outputs */
+    uint64_t key; /* of random choices, for sources that hide tokens; input */
 };
 
 /* The reading functions are re-entrant and allocate nothing. */
@@ -100,5 +101,6 @@ extern const struct vp_source_ops vp_source_tokens;
 extern const struct vp_source_ops vp_source_fairseq;
 extern const struct vp_source_ops vp_source_chid;
 extern const struct vp_source_ops vp_source_parallel;
+extern const struct vp_source_ops vp_source_packed;
 
 #endif

@@ -66,6 +66,7 @@ static const char *const noted_keys[] = {
     "target_lang",
     "required_batch_size_multiple",
     "document_end",
+    "random_next",
     "text_key",
     "invalid_utf8",
 };

@@ -32,7 +32,7 @@ static const char *const same_keys[] = {
     "types",       "activation",     "data_dir",     "synthetic_data",
     "seq_length",  "max_pred",       "seed",         "tie_embeddings",
     "data_format", "valid_split",    "document_end", "text_key",
-    "source_lang", "target_lang",    "tokenizer",
+    "source_lang", "target_lang",    "tokenizer",    "random_next",
 };
 
 /* Fair, but worth a word. */

@@ -1,6 +1,7 @@
 #include "run/samples.h"
 
 #include "base/clock.h"
+#include "data/bert/make.h"
 #include "data/corpus/cache.h"
 
 #include <math.h>
@@ -46,6 +47,7 @@ static struct vp_data_config data_config(const struct vp_samples_config *plan,
         .vocab_place = vp_config_place(config, "vocab"),
         .seed = config->seed,
         .mask_prob = 0.15f,
+        .random_next = config->random_next,
         .dims = plan->dims,
         .n_dims = plan->n_dims,
         .max_batches = eval && !config->forward_only ? 0
@@ -93,6 +95,13 @@ static enum vp_status open_data(const struct vp_config *config,
 }
 
 /* ---- Text that is encoded ----------------------------------------------- */
+
+/* What text was encoded to, and what BERT needs of the tokenizer. */
+struct encoded {
+    struct vp_corpus_cached cached;
+    struct vp_bert_ids special;
+    bool is_bert;
+};
 
 struct encoding {
     const struct vp_samples_config *plan;
@@ -145,6 +154,7 @@ static enum vp_status find_encoded(const struct vp_samples_config *plan,
         .tokenizer = tokenizer,
         .text_key = config->text_key,
         .replace = config->replace_invalid_utf8,
+        .sentences = config->model->task == VP_TASK_MASKED_LM,
         .valid_split = config->valid_split,
         .n_threads = count_cores(),
         .progress = show_encoding,
@@ -168,35 +178,52 @@ static enum vp_status find_encoded(const struct vp_samples_config *plan,
     return VP_OK;
 }
 
-/* Sets folder[0] to 0 if the text is read as it is, or the data is no text. */
+static bool is_text(const struct vp_config *config)
+{
+    return config->data_format == VP_FORMAT_TEXT ||
+           (config->data_format == VP_FORMAT_AUTO &&
+            vp_corpus_is_text(config->data_dir));
+}
+
+/* Sets folder[0] to 0 if the text is read as it is, or the data is no text, and
+ * `special` to the ids of BERT's tokens if they are needed. */
 static enum vp_status encode_text(const struct vp_samples_config *plan,
-                                  struct vp_corpus_cached *out,
-                                  struct vp_err *err)
+                                  struct encoded *out, struct vp_err *err)
 {
     const struct vp_config *config = plan->config;
     struct vp_tokenizer *tokenizer;
-    enum vp_status st;
+    enum vp_status st = VP_OK;
 
-    out->folder[0] = 0;
-    if (!config->tokenizer || config->synthetic_data ||
-        (config->data_format != VP_FORMAT_TEXT &&
-         (config->data_format != VP_FORMAT_AUTO ||
-          !vp_corpus_is_text(config->data_dir))))
+    out->cached.folder[0] = 0;
+    out->is_bert = false;
+    if (!config->tokenizer || config->synthetic_data)
         return VP_OK;
     VP_TRY(vp_tokenizer_open(config->tokenizer, &tokenizer, err));
-    st = find_encoded(plan, tokenizer, out, err);
+    if (config->model->task == VP_TASK_MASKED_LM) {
+        st = vp_bert_ids_of(tokenizer, &out->special, err);
+        out->is_bert = st == VP_OK;
+    }
+    if (st == VP_OK && is_text(config))
+        st = find_encoded(plan, tokenizer, &out->cached, err);
     vp_tokenizer_free(tokenizer);
     return st;
 }
 
 /* Of token files that were made of the text. */
-static void use_encoded(const struct vp_corpus_cached *encoded,
+static void use_encoded(const struct encoded *encoded,
                         struct vp_data_config *data)
 {
-    if (encoded->folder[0] == 0)
+    if (encoded->is_bert) {
+        data->has_special = true;
+        data->pad_token = encoded->special.pad;
+        data->cls_token = encoded->special.cls;
+        data->sep_token = encoded->special.sep;
+        data->mask_token = encoded->special.mask;
+    }
+    if (encoded->cached.folder[0] == 0)
         return;
-    data->path = encoded->folder;
-    data->format = VP_FORMAT_LLMC;
+    data->path = encoded->cached.folder;
+    data->format = encoded->is_bert ? VP_FORMAT_MEGATRON : VP_FORMAT_LLMC;
     data->valid_split = NULL; /* the names are ours */
 }
 
@@ -206,7 +233,7 @@ static enum vp_status open_files(const struct vp_samples_config *plan,
     struct vp_data_config train = data_config(plan, false);
     struct vp_data_config eval = data_config(plan, true);
     const struct vp_config *config = plan->config;
-    struct vp_corpus_cached encoded;
+    struct encoded encoded;
     int64_t vocab;
 
     if (plan->no_data ||

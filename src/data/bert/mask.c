@@ -43,7 +43,8 @@ int64_t vp_bert_mask(const struct vp_bert_ids *ids,
         if (vp_rng_below(r.v[0], (uint32_t)n_left--) >=
             (uint32_t)(n_scored - n_chosen))
             continue;
-        positions_out[n_chosen] = (int32_t)p;
+        if (positions_out)
+            positions_out[n_chosen] = (int32_t)p;
         labels_out[n_chosen++] = tokens[p];
         tokens[p] = disguise(ids, tokens[p], r);
     }

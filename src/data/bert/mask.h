@@ -23,7 +23,7 @@ int64_t vp_bert_n_scored(int64_t n_tokens, double share, int64_t max_pred);
 /* tokens: [n_tokens], "[CLS] A [SEP] B [SEP]", A and its special ids n_first
  * tokens long. Every subset of n_scored text tokens is equally likely; fewer
  * are chosen if the text is shorter. Writes them in rising order to positions
- * and labels [n_scored]. Returns their number. */
+ * and labels [n_scored]; positions_out may be NULL. Returns their number. */
 int64_t vp_bert_mask(const struct vp_bert_ids *ids,
                      const struct vp_mask_key *key, int64_t n_first,
                      int64_t n_tokens, int64_t n_scored, int32_t *tokens,

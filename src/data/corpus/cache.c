@@ -1,5 +1,6 @@
 #include "data/corpus/cache.h"
 
+#include "data/bert/store.h"
 #include "data/data_detect.h"
 #include "data/names.h"
 #include "data/split_name.h"
@@ -18,6 +19,7 @@
 
 /* Part of every key: files that another version made are not used. */
 static const char version[] = "vpipe corpus 1";
+static const char sentences[] = "sentences 1";
 
 enum { KEY_BYTES = 16, HASH_CHUNK = 1 << 20, WAIT_NS = 50000000 };
 
@@ -133,6 +135,8 @@ static enum vp_status make_key(const struct vp_corpus_cache_config *config,
     vp_tokenizer_hash(config->tokenizer, hash);
     vp_sha256_update(&sha, hash, sizeof(hash));
     vp_sha256_update(&sha, &begin, sizeof(begin));
+    if (config->sentences)
+        vp_sha256_update(&sha, sentences, sizeof(sentences));
     vp_sha256_update(&sha, text_key, strlen(text_key) + 1);
     vp_sha256_update(&sha, &replace, 1);
     for (int i = 0; i < texts->n; i++)
@@ -246,6 +250,45 @@ static void remove_left(const char *folder)
 
 /* ---- The whole ---------------------------------------------------------- */
 
+/* Files of sentences, text_train and text_val. */
+static enum vp_status write_sentences(const struct vp_corpus_config *corpus,
+                                      struct vp_corpus_result *out,
+                                      struct vp_err *err)
+{
+    const char **paths = calloc((size_t)corpus->n_paths, sizeof(*paths));
+    enum vp_status st = VP_OK;
+
+    if (!paths)
+        return fail_memory(corpus->paths[0], err);
+    if (mkdir(corpus->folder, 0777) != 0 && errno != EEXIST)
+        st = vp_err_write(err, corpus->folder, errno);
+    for (int valid = 0; st == VP_OK && valid < 2; valid++) {
+        struct vp_store_result made = { .n_bytes = 0 };
+        char stem[PATH_MAX];
+        struct vp_store_config store = { .tokenizer = corpus->tokenizer,
+                                         .paths = paths,
+                                         .text_key = corpus->text_key,
+                                         .replace = corpus->replace,
+                                         .n_threads = corpus->n_threads,
+                                         .stem = stem,
+                                         .progress = corpus->progress,
+                                         .ctx = corpus->ctx };
+
+        for (int i = 0; i < corpus->n_paths; i++)
+            if (corpus->valid_paths[i] == valid)
+                paths[store.n_paths++] = corpus->paths[i];
+        snprintf(stem, sizeof(stem), "%.*s/text_%s", PATH_MAX - 32,
+                 corpus->folder, valid ? "val" : "train");
+        if (store.n_paths > 0)
+            st = vp_store_write(&store, &made, err);
+        out->n_bytes += made.n_bytes;
+        out->n_documents += made.n_documents;
+        out->n_tokens += made.n_tokens;
+    }
+    free(paths);
+    return st;
+}
+
 /* The lock is held. */
 static enum vp_status make(const struct vp_corpus_cache_config *config,
                            const struct texts *texts, int32_t begin,
@@ -278,7 +321,12 @@ static enum vp_status make(const struct vp_corpus_cache_config *config,
                           config->data);
     remove_left(work);
     corpus.folder = work;
-    VP_TRY(vp_corpus_write(&corpus, &out->made, err));
+    st = config->sentences ? write_sentences(&corpus, &out->made, err)
+                           : vp_corpus_write(&corpus, &out->made, err);
+    if (st != VP_OK) {
+        remove_left(work);
+        return st;
+    }
     st = make_key(config, texts, begin, again, err);
     if (st == VP_OK && strcmp(key, again) != 0)
         st = vp_err_set(err, VP_ERR_INVALID,
@@ -297,12 +345,13 @@ static enum vp_status find_or_make(const struct vp_corpus_cache_config *config,
                                    struct vp_corpus_cached *out,
                                    struct vp_err *err)
 {
-    int32_t begin = vp_corpus_begin_of(config->tokenizer);
+    int32_t begin = config->sentences ? -1
+                                      : vp_corpus_begin_of(config->tokenizer);
     char key[2 * KEY_BYTES + 1], place[PATH_MAX];
     enum vp_status st;
     int lock = -1;
 
-    if (begin < 0)
+    if (begin < 0 && !config->sentences)
         return vp_err_set(err, VP_ERR_INVALID,
                           "the tokenizer has no token that begins or ends a "
                           "text, so documents cannot be told apart; set "

@@ -16,6 +16,8 @@ struct vp_corpus_cache_config {
     const struct vp_tokenizer *tokenizer;
     const char *text_key;    /* of texts in lines of JSON; NULL: "text" */
     bool replace;            /* see corpus/documents.h */
+    bool sentences;          /* files for BERT, see bert/store.h; else token
+                                files of llm.c */
     const char *valid_split; /* word in names of files for evaluation; NULL: see
                                 split_name.h */
     int n_threads;
@@ -26,7 +28,7 @@ struct vp_corpus_cache_config {
 };
 
 struct vp_corpus_cached {
-    char folder[PATH_MAX];        /* of token files of llm.c */
+    char folder[PATH_MAX];        /* of the files */
     bool is_new;                  /* it was made by this call */
     struct vp_corpus_result made; /* if is_new */
 };

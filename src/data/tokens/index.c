@@ -240,6 +240,29 @@ enum vp_status vp_token_index_first(struct vp_file_set *set,
     return VP_OK;
 }
 
+enum vp_status vp_token_index_firsts(struct vp_file_set *set,
+                                     const struct vp_token_index *index,
+                                     int64_t document, int64_t n,
+                                     int64_t *sequences_out, struct vp_err *err)
+{
+    int64_t at = index->documents_at + 8 * document, before = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sequences_out[i] = document + i;
+    if (index->documents_at > 0)
+        VP_TRY(
+            vp_file_set_read(set, index->file, at, 8 * n, sequences_out, err));
+    for (int64_t i = 0; i < n; i++) {
+        if (sequences_out[i] < before || sequences_out[i] > index->n_sequences)
+            return refuse(set, index->file, at + 8 * i, err,
+                          "a document begins at a sequence that is not behind "
+                          "those before: ",
+                          sequences_out[i]);
+        before = sequences_out[i];
+    }
+    return VP_OK;
+}
+
 enum vp_status vp_token_index_document(struct vp_file_set *set,
                                        const struct vp_token_index *index,
                                        int64_t document, int64_t *begin_out,

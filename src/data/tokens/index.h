@@ -61,6 +61,12 @@ enum vp_status vp_token_index_first(struct vp_file_set *set,
                                     const struct vp_token_index *index,
                                     int64_t document, int64_t *sequence_out,
                                     struct vp_err *err);
+/* The same for `n` documents from `document` on, which must not fall. */
+enum vp_status vp_token_index_firsts(struct vp_file_set *set,
+                                     const struct vp_token_index *index,
+                                     int64_t document, int64_t n,
+                                     int64_t *sequences_out,
+                                     struct vp_err *err);
 /* Reads the lengths of `n` sequences from `first` on, and checks that they
  * follow each other. */
 enum vp_status vp_token_index_sizes(struct vp_file_set *set,
