@@ -259,6 +259,30 @@ static void shards_are_read(void **state)
     vp_tokenizer_free(tokenizer);
 }
 
+/* Where the split has no other document, second parts are not called random. */
+static void one_document_has_no_random_parts(void **state)
+{
+    struct vp_tokenizer *tokenizer = open_tokenizer();
+    struct vp_bert_result result;
+    struct vp_err err = { .text = "" };
+    char path[300];
+    const char *paths[] = { path };
+    struct vp_bert_config config = config_of(tokenizer, paths, "x", 1);
+
+    (void)state;
+    write_text("in.txt", "One is here.\nTwo is here.\nThree.\n\nFour.\n");
+    snprintf(path, sizeof(path), "%s", at("in.txt"));
+    config.options.random_next = 1;
+    assert_int_equal(vp_bert_write(&config, &result, &err), VP_OK);
+    assert_int_equal(result.n_random, result.n_samples);
+    config.name = "y";
+    config.options.valid_parts = VP_CORPUS_PARTS / 2;
+    assert_int_equal(vp_bert_write(&config, &result, &err), VP_OK);
+    assert_true(result.n_samples > 0);
+    assert_int_equal(result.n_random, 0);
+    vp_tokenizer_free(tokenizer);
+}
+
 static int n_calls_left;
 
 static bool stop_later(void *ctx, const struct vp_bert_progress *progress)
@@ -361,6 +385,7 @@ int main(void)
         cmocka_unit_test(masks_have_their_shares),
         TEST_IN_FOLDER(bytes_do_not_depend_on_threads),
         TEST_IN_FOLDER(shards_are_read),
+        TEST_IN_FOLDER(one_document_has_no_random_parts),
         TEST_IN_FOLDER(nothing_partial_is_left),
         TEST_IN_FOLDER(bad_input_is_refused),
     };

@@ -272,6 +272,12 @@ static void bad_text_is_refused(void **state)
     write_pairs(5);
     assert_int_equal(vp_pairs_write(&config, &result, &err), VP_OK);
     refuse(&config, "is there already");
+    config.split = "more";
+    config.valid_parts = VP_CORPUS_PARTS / 2;
+    write_text("valid.de-en.de.idx", "");
+    refuse(&config, "valid.de-en.de.idx: is there already");
+    remove(at("valid.de-en.de.idx"));
+    config.valid_parts = 0;
     config.split = "valid";
     config.tokenizer[0] = gpt2;
     refuse(&config, "dict.de.txt: line 1: is not the dictionary");

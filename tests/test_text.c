@@ -1,5 +1,6 @@
 /* Text files: what is taken, what is refused, what is replaced, and what the
  * start of a run says about it. */
+#include "data/corpus/bytes.h"
 #include "data/data.h"
 #include "data/foreign.h"
 #include "data/walk.h"
@@ -502,6 +503,79 @@ static void the_file_comes_before_the_vocabulary(void **state)
     assert_non_null(strstr(err.text, "set data_format: nanogpt"));
 }
 
+/* What is read from a file of bytes is what would have been held in memory:
+ * plain and compressed text, lines of JSON, files without a last newline. */
+static void bytes_in_a_file_are_the_same_text(void **state)
+{
+    static const char *const names[] = { "plain.txt.zst", "lines.jsonl",
+                                         "lines.jsonl.gz", "plain.txt" };
+    struct vp_dims dims = { 2, 16, 0, 0 };
+    struct vp_err err = { .text = "" };
+    char in[6][300], bytes[300];
+    const char *paths[6];
+    struct vp_corpus_result result;
+    struct vp_text text = { 0 };
+    struct vp_corpus_config config = { .paths = paths, .n_paths = 6 };
+    struct vp_data_config held = { .source = VP_DATA_FILES,
+                                   .task = VP_DATA_CAUSAL_LM,
+                                   .path = folder,
+                                   .seed = 1,
+                                   .dims = &dims,
+                                   .n_dims = 1 },
+                          streamed;
+    struct vp_data *a, *b;
+    struct vp_batch *x, *y;
+    FILE *file;
+    int64_t n = 0;
+
+    (void)state;
+    write_text("a.txt", "\xEF\xBB\xBFno newline at the end");
+    free(write_noise("b.txt", 300000));
+    for (int i = 0; i < 6; i++) {
+        if (i < 2)
+            snprintf(in[i], sizeof(in[i]), "%s/%s", folder,
+                     i ? "b.txt" : "a.txt");
+        else
+            snprintf(in[i], sizeof(in[i]),
+                     VP_SOURCE_DIR "/tests/golden/text/%s", names[i - 2]);
+        paths[i] = in[i];
+        assert_int_equal(vp_text_append(&text, in[i], 0, false, &err), VP_OK);
+    }
+    snprintf(bytes, sizeof(bytes), "%s/.bytes", folder);
+    if (vp_corpus_write_bytes(&config, bytes, &result, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    file = fopen(bytes, "rb");
+    assert_non_null(file);
+    for (; n < text.n_bytes; n++)
+        if (getc(file) != text.bytes[n])
+            fail_msg("byte %lld of %lld", (long long)n,
+                     (long long)text.n_bytes);
+    assert_int_equal(getc(file), EOF);
+    fclose(file);
+    vp_text_release(&text);
+
+    config.n_paths = 2;
+    assert_int_equal(vp_corpus_write_bytes(&config, bytes, &result, &err),
+                     VP_OK);
+    streamed = held;
+    streamed.text_bytes = bytes;
+    a = open_data(&held);
+    b = open_data(&streamed);
+    x = make_batch(a);
+    y = make_batch(b);
+    assert_int_equal(vp_data_info(a)->n_batches, vp_data_info(b)->n_batches);
+    assert_true(vp_data_info(a)->unigram_loss == vp_data_info(b)->unigram_loss);
+    for (uint64_t m = 0; m < 2000; m += 7) {
+        fill(a, m, x);
+        fill(b, m, y);
+        assert_same_batch(&held, x, y);
+    }
+    vp_batch_free(x);
+    vp_batch_free(y);
+    vp_data_close(a);
+    vp_data_close(b);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -521,6 +595,7 @@ int main(void)
         TEST_IN_FOLDER(markup_is_said),
         TEST_IN_FOLDER(an_exercise_is_called_so),
         TEST_IN_FOLDER(the_file_comes_before_the_vocabulary),
+        TEST_IN_FOLDER(bytes_in_a_file_are_the_same_text),
     };
 
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);

@@ -75,6 +75,9 @@ struct vp_data_config {
      * See utf8.h. */
     bool replace_invalid;
     const char *text_key; /* of texts in lines of JSON; NULL: "text" */
+    /* Text: a file that has its bytes, see corpus/bytes.h, so that they are not
+     * held in memory; NULL: none. */
+    const char *text_bytes;
     /* Synthetic: ids in use; text: at least 260; shards and token files: every
      * id is below it; 0: any. */
     int64_t vocab;

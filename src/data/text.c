@@ -2,7 +2,10 @@
  *
  * Windows run over the concatenated files. Pairs are lines: the source side is
  * the words of a line joined by single spaces, the target side the same words
- * in reverse order with a-z in upper case. */
+ * in reverse order with a-z in upper case.
+ *
+ * The text is held in memory, or read from a file that has its bytes. */
+#include "data/file_set.h"
 #include "data/source.h"
 #include "data/walk.h"
 
@@ -13,8 +16,9 @@
 enum {
     N_BYTES = 256,
     VOCAB = VP_TOKEN_FIRST + N_BYTES,
-    MAX_LINE = 1024, /* longer lines are data rather than text */
-    MIN_WORDS = 2,   /* shorter lines have no order to learn */
+    SURVEY_BYTES = 64 << 20, /* to count labels in, of a file */
+    MAX_LINE = 1024,         /* longer lines are data rather than text */
+    MIN_WORDS = 2,           /* shorter lines have no order to learn */
 };
 
 struct line {
@@ -25,7 +29,9 @@ struct line {
 struct text_state {
     struct vp_text text;
     struct vp_data_window window;
-    struct line *lines; /* pairs only */
+    struct line *lines;      /* pairs only */
+    struct vp_file_set *set; /* the bytes are in its only file; NULL: they are
+                                in `text` */
 };
 
 /* By hand, because isspace() and toupper() follow the locale. */
@@ -106,6 +112,7 @@ static void text_close(struct vp_source *source)
     struct text_state *state = source->state;
 
     vp_text_release(&state->text);
+    vp_file_set_free(state->set);
     free(state->lines);
     free(state);
 }
@@ -181,6 +188,23 @@ static void add_notices(const struct vp_data_config *config,
                          config->path, MIN_WORDS, MAX_LINE);
 }
 
+/* Windows of a file that has the bytes of the text. */
+static enum vp_status open_bytes(const struct vp_data_config *config,
+                                 struct text_state *state,
+                                 struct vp_source *source, struct vp_err *err)
+{
+    int file;
+
+    state->set = vp_file_set_create();
+    if (!state->set)
+        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", config->path);
+    VP_TRY(vp_file_set_add(state->set, config->text_bytes, &file, err));
+    state->text.n_bytes = vp_file_set_bytes(state->set, file);
+    source->n_survey = SURVEY_BYTES / state->window.stride;
+    VP_TRY(check_vocab(config, err));
+    return open_windows(config->path, state, source, err);
+}
+
 static enum vp_status open_samples(const struct vp_data_config *config,
                                    struct text_state *state,
                                    struct vp_source *source, struct vp_err *err)
@@ -188,6 +212,8 @@ static enum vp_status open_samples(const struct vp_data_config *config,
     char kinds[256];
     enum vp_status st;
 
+    if (config->text_bytes && state->window.length > 0)
+        return open_bytes(config, state, source, err);
     VP_TRY(vp_text_read_key(config->path, config->replace_invalid,
                             config->text_key, &state->text, err));
     VP_TRY(check_vocab(config, err));
@@ -224,6 +250,11 @@ static enum vp_status text_open(const struct vp_data_config *config,
         return st;
     }
     source->vocab = VOCAB;
+    if (state->set) {
+        snprintf(source->what, sizeof(source->what), "text: %lld kB",
+                 (long long)((state->text.n_bytes + 999) / 1000));
+        return VP_OK;
+    }
     snprintf(source->what, sizeof(source->what), "text: %d file%s, %lld kB",
              state->text.n_files, state->text.n_files == 1 ? "" : "s",
              (long long)((state->text.n_bytes + 999) / 1000));
@@ -236,9 +267,17 @@ static enum vp_status text_window(const struct vp_source *source, int64_t i,
 {
     const struct text_state *state = source->state;
     const unsigned char *bytes = state->text.bytes + i * state->window.stride;
+    int64_t n = state->window.length;
 
-    (void)err; /* the text is in memory */
-    for (int64_t t = 0; t < state->window.length; t++)
+    if (state->set) {
+        /* To the end of the array: an id is written over bytes before it. */
+        unsigned char *end = (unsigned char *)ids_out + 3 * n;
+
+        VP_TRY(vp_file_set_read(state->set, 0, i * state->window.stride, n, end,
+                                err));
+        bytes = end;
+    }
+    for (int64_t t = 0; t < n; t++)
         ids_out[t] = VP_TOKEN_FIRST + bytes[t];
     return VP_OK;
 }

@@ -99,6 +99,7 @@ static enum vp_status open_data(const struct vp_config *config,
 /* What text was encoded to, and what BERT needs of the tokenizer. */
 struct encoded {
     struct vp_corpus_cached cached;
+    char bytes[PATH_MAX + 16]; /* file of the text; "": none */
     struct vp_bert_ids special;
     bool is_bert;
 };
@@ -106,6 +107,7 @@ struct encoded {
 struct encoding {
     const struct vp_samples_config *plan;
     int64_t said_ns; /* when the last line was printed */
+    bool is_bytes;   /* without a tokenizer */
 };
 
 /* A line every ten seconds. */
@@ -120,14 +122,17 @@ static bool show_encoding(void *ctx, const struct vp_corpus_progress *progress)
         encoding->said_ns = now;
         if (progress->n_bytes_all > 0)
             snprintf(line, sizeof(line),
-                     "tokenizer: %.0f %% encoded, %lld tokens",
+                     encoding->is_bytes
+                         ? "text: %.0f %% copied to .vpipe-cache, %lld bytes"
+                         : "tokenizer: %.0f %% encoded, %lld tokens",
                      100.0 * (double)progress->n_bytes /
                          (double)progress->n_bytes_all,
                      (long long)progress->n_tokens);
         else
             snprintf(line, sizeof(line),
-                     "tokenizer: waiting for another "
-                     "process that encodes the text");
+                     "%s: waiting for another process that %s the text",
+                     encoding->is_bytes ? "text" : "tokenizer",
+                     encoding->is_bytes ? "copies" : "encodes");
         plan->notice(plan->ctx, line);
     }
     return !plan->stop || !*plan->stop;
@@ -148,7 +153,7 @@ static enum vp_status find_encoded(const struct vp_samples_config *plan,
                                    struct vp_err *err)
 {
     const struct vp_config *config = plan->config;
-    struct encoding encoding = { plan, vp_clock_ns() };
+    struct encoding encoding = { plan, vp_clock_ns(), !tokenizer };
     struct vp_corpus_cache_config cache = {
         .data = config->data_dir,
         .tokenizer = tokenizer,
@@ -163,7 +168,11 @@ static enum vp_status find_encoded(const struct vp_samples_config *plan,
     char line[512];
 
     VP_TRY(vp_corpus_cache(&cache, out, err));
-    if (out->is_new)
+    if (!tokenizer)
+        snprintf(line, sizeof(line), "text: its bytes are %s %.300s",
+                 out->is_new ? "kept in" : "there since an earlier run, in",
+                 out->folder);
+    else if (out->is_new)
         snprintf(line, sizeof(line),
                  "tokenizer: %lld documents encoded to %lld tokens, kept in "
                  "%.300s",
@@ -185,6 +194,24 @@ static bool is_text(const struct vp_config *config)
             vp_corpus_is_text(config->data_dir));
 }
 
+/* Text that is read byte by byte, if it is too large for memory. */
+static enum vp_status keep_bytes(const struct vp_samples_config *plan,
+                                 struct encoded *out, struct vp_err *err)
+{
+    const struct vp_config *config = plan->config;
+    bool is_large = false;
+
+    if (config->model->task == VP_TASK_TRANSLATION || !is_text(config))
+        return VP_OK;
+    VP_TRY(vp_corpus_is_large_at(config->data_dir, &is_large, err));
+    if (!is_large)
+        return VP_OK;
+    VP_TRY(find_encoded(plan, NULL, &out->cached, err));
+    snprintf(out->bytes, sizeof(out->bytes), "%s/%s", out->cached.folder,
+             VP_CORPUS_BYTES_NAME);
+    return VP_OK;
+}
+
 /* Sets folder[0] to 0 if the text is read as it is, or the data is no text, and
  * `special` to the ids of BERT's tokens if they are needed. */
 static enum vp_status encode_text(const struct vp_samples_config *plan,
@@ -195,9 +222,12 @@ static enum vp_status encode_text(const struct vp_samples_config *plan,
     enum vp_status st = VP_OK;
 
     out->cached.folder[0] = 0;
+    out->bytes[0] = 0;
     out->is_bert = false;
-    if (!config->tokenizer || config->synthetic_data)
+    if (config->synthetic_data)
         return VP_OK;
+    if (!config->tokenizer)
+        return keep_bytes(plan, out, err);
     VP_TRY(vp_tokenizer_open(config->tokenizer, &tokenizer, err));
     if (config->model->task == VP_TASK_MASKED_LM) {
         st = vp_bert_ids_of(tokenizer, &out->special, err);
@@ -220,7 +250,9 @@ static void use_encoded(const struct encoded *encoded,
         data->sep_token = encoded->special.sep;
         data->mask_token = encoded->special.mask;
     }
-    if (encoded->cached.folder[0] == 0)
+    if (encoded->bytes[0])
+        data->text_bytes = encoded->bytes;
+    if (encoded->cached.folder[0] == 0 || encoded->bytes[0])
         return;
     data->path = encoded->cached.folder;
     data->format = encoded->is_bert ? VP_FORMAT_MEGATRON : VP_FORMAT_LLMC;

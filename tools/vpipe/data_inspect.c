@@ -318,7 +318,8 @@ static enum vp_status print_documents(const struct options *options,
 static enum vp_status inspect_text(const struct options *options,
                                    struct vp_err *err)
 {
-    struct vp_document_options how = { options->text_key, false };
+    struct vp_document_options how = { .text_key = options->text_key,
+                                       .replace = false };
     struct vp_document_reader *reader;
     enum vp_status st;
 

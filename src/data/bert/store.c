@@ -193,8 +193,8 @@ static enum vp_status read_file(struct work *work, const char *path,
 static enum vp_status add_file(struct work *work, const char *path,
                                struct vp_err *err)
 {
-    struct vp_document_options options = { work->config->text_key,
-                                           work->config->replace };
+    struct vp_document_options options = { .text_key = work->config->text_key,
+                                           .replace = work->config->replace };
     struct vp_document_reader *reader;
     enum vp_status st;
 

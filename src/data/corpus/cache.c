@@ -1,6 +1,7 @@
 #include "data/corpus/cache.h"
 
 #include "data/bert/store.h"
+#include "data/corpus/bytes.h"
 #include "data/data_detect.h"
 #include "data/names.h"
 #include "data/split_name.h"
@@ -62,7 +63,8 @@ static enum vp_status find_texts(const struct vp_corpus_cache_config *config,
         const char *path = texts->found.name[i], *name = strrchr(path, '/');
         enum vp_split_name split = VP_NAME_TRAIN;
 
-        if (!single)
+        /* Of bytes, every tenth window is held out. */
+        if (!single && config->tokenizer)
             split = vp_split_by_name(name ? name + 1 : path,
                                      config->valid_split);
         if (split == VP_NAME_OTHER)
@@ -132,8 +134,10 @@ static enum vp_status make_key(const struct vp_corpus_cache_config *config,
 
     vp_sha256_init(&sha);
     vp_sha256_update(&sha, version, sizeof(version));
-    vp_tokenizer_hash(config->tokenizer, hash);
-    vp_sha256_update(&sha, hash, sizeof(hash));
+    if (config->tokenizer) {
+        vp_tokenizer_hash(config->tokenizer, hash);
+        vp_sha256_update(&sha, hash, sizeof(hash));
+    }
     vp_sha256_update(&sha, &begin, sizeof(begin));
     if (config->sentences)
         vp_sha256_update(&sha, sentences, sizeof(sentences));
@@ -250,6 +254,19 @@ static void remove_left(const char *folder)
 
 /* ---- The whole ---------------------------------------------------------- */
 
+static enum vp_status write_bytes(const struct vp_corpus_config *corpus,
+                                  struct vp_corpus_result *out,
+                                  struct vp_err *err)
+{
+    char path[PATH_MAX];
+
+    if (mkdir(corpus->folder, 0777) != 0 && errno != EEXIST)
+        return vp_err_write(err, corpus->folder, errno);
+    snprintf(path, sizeof(path), "%.*s/" VP_CORPUS_BYTES_NAME, PATH_MAX - 32,
+             corpus->folder);
+    return vp_corpus_write_bytes(corpus, path, out, err);
+}
+
 /* Files of sentences, text_train and text_val. */
 static enum vp_status write_sentences(const struct vp_corpus_config *corpus,
                                       struct vp_corpus_result *out,
@@ -321,8 +338,9 @@ static enum vp_status make(const struct vp_corpus_cache_config *config,
                           config->data);
     remove_left(work);
     corpus.folder = work;
-    st = config->sentences ? write_sentences(&corpus, &out->made, err)
-                           : vp_corpus_write(&corpus, &out->made, err);
+    st = !config->tokenizer  ? write_bytes(&corpus, &out->made, err)
+         : config->sentences ? write_sentences(&corpus, &out->made, err)
+                             : vp_corpus_write(&corpus, &out->made, err);
     if (st != VP_OK) {
         remove_left(work);
         return st;
@@ -345,13 +363,13 @@ static enum vp_status find_or_make(const struct vp_corpus_cache_config *config,
                                    struct vp_corpus_cached *out,
                                    struct vp_err *err)
 {
-    int32_t begin = config->sentences ? -1
-                                      : vp_corpus_begin_of(config->tokenizer);
+    bool documents = config->tokenizer && !config->sentences;
+    int32_t begin = documents ? vp_corpus_begin_of(config->tokenizer) : -1;
     char key[2 * KEY_BYTES + 1], place[PATH_MAX];
     enum vp_status st;
     int lock = -1;
 
-    if (begin < 0 && !config->sentences)
+    if (begin < 0 && documents)
         return vp_err_set(err, VP_ERR_INVALID,
                           "the tokenizer has no token that begins or ends a "
                           "text, so documents cannot be told apart; set "
@@ -365,6 +383,19 @@ static enum vp_status find_or_make(const struct vp_corpus_cache_config *config,
     VP_TRY(lock_place(config, place, &lock, err));
     st = make(config, texts, begin, key, out, err);
     close(lock);
+    return st;
+}
+
+enum vp_status vp_corpus_is_large_at(const char *path, bool *out,
+                                     struct vp_err *err)
+{
+    struct vp_names names = { 0 };
+    enum vp_status st = vp_text_list(path, &names, err);
+
+    if (st == VP_OK)
+        st = vp_corpus_is_large((const char *const *)names.name, (int)names.n,
+                                out, err);
+    vp_names_release(&names);
     return st;
 }
 

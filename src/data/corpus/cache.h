@@ -11,8 +11,11 @@
  * $XDG_CACHE_HOME or in ~/.cache. */
 #define VP_CORPUS_CACHE_NAME ".vpipe-cache"
 
+#define VP_CORPUS_BYTES_NAME "text.bytes"
+
 struct vp_corpus_cache_config {
     const char *data; /* a text file, or a folder of them, see walk.h */
+    /* NULL: the bytes of the text, one file named VP_CORPUS_BYTES_NAME. */
     const struct vp_tokenizer *tokenizer;
     const char *text_key;    /* of texts in lines of JSON; NULL: "text" */
     bool replace;            /* see corpus/documents.h */
@@ -38,6 +41,10 @@ struct vp_corpus_cached {
 enum vp_status vp_corpus_cache(const struct vp_corpus_cache_config *config,
                                struct vp_corpus_cached *out,
                                struct vp_err *err);
+/* True if the text at `path` is too large to be held in memory, see
+ * corpus/bytes.h. */
+enum vp_status vp_corpus_is_large_at(const char *path, bool *out,
+                                     struct vp_err *err);
 /* True if `path` holds text and no files of another format, by names and first
  * bytes. */
 bool vp_corpus_is_text(const char *path);

@@ -99,7 +99,8 @@ static enum vp_status add_file(struct work *work, const char *path,
                                struct vp_err *err)
 {
     const struct vp_corpus_config *config = work->config;
-    struct vp_document_options options = { config->text_key, config->replace };
+    struct vp_document_options options = { .text_key = config->text_key,
+                                           .replace = config->replace };
     const struct vp_document_block *block;
     struct vp_document_reader *reader;
     enum vp_status st;

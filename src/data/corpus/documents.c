@@ -373,6 +373,8 @@ static enum vp_status add_line(struct vp_document_reader *reader, size_t at,
                            line + found, &n, &fault))
         return refuse(reader, at + found + fault.at, number, fault.cause,
                       remedy, err);
+    if (n == 0 && reader->options.keep_empty)
+        return add_span(reader, line, 0, true, err);
     return add_parts(reader, line + found, n, true, &begins, &n_added, err);
 }
 

@@ -13,6 +13,7 @@ struct vp_document_options {
     const char *text_key; /* of texts in lines of JSON; NULL: "text" */
     bool replace;         /* NUL bytes and invalid UTF-8 become U+FFFD; false:
                              they are refused */
+    bool keep_empty;      /* lines of JSON with an empty text are given out */
 };
 
 /* Some parts of documents in their order. Their ids, one after the other, are
