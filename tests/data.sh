@@ -49,7 +49,7 @@ same() {
 # ---- Help and mistakes ------------------------------------------------------
 run 0 --help
 cp out help
-for name in convert encode decode gpt inspect vocab; do
+for name in bert convert encode decode gpt inspect pairs vocab; do
     grep -q "^  $name " help || fail "no $name in the help"
     run 0 $name --help
     grep -q "usage: vpipe data $name" out || fail "no usage of $name"
@@ -175,8 +175,10 @@ anew" inspect short.bin
 
 # ---- convert ----------------------------------------------------------------
 refuse "vpipe data convert: no files; give IN and OUT" convert x
-refuse "vpipe data convert: 'y' does not end in .bin, as token files of llm.c \
-do; name it so" convert x y
+refuse "vpipe data convert: 'y' does not end in .bin, as files of the format \
+llmc do; name it so" convert x y
+refuse "vpipe data convert: 'y.bin' does not end in .idx, as files of the format \
+fairseq do; name it so" convert x y.bin --to fairseq
 refuse "vpipe data convert: set/set_val_000000.bin: is there already; remove \
 it, or name another file" convert x set/set_val_000000.bin
 # Files of llm.c stay as they are; nanoGPT's are the same ids.
@@ -202,6 +204,28 @@ same 'ends.bin: 466 tokens, from fairseq to llmc\n'
 refuse "vpipe data convert: $tokens/llmc/tiny_val_000000.bin: does not say \
 where documents begin; leave --end-of-text out" \
     convert --end-of-text 1 "$tokens/llmc/tiny_val_000000.bin" no.bin
+# To other formats and back, byte for byte.
+run 0 convert "$tokens/llmc/tiny_val_000000.bin" plain.bin --to nanogpt
+tail -c +1025 "$tokens/llmc/tiny_val_000000.bin" | cmp - plain.bin ||
+    fail 'other ids without a header'
+run 0 convert plain.bin back.bin --format nanogpt
+cmp "$tokens/llmc/tiny_val_000000.bin" back.bin || fail 'not the same back'
+run 0 convert "$tokens/fairseq/train.idx" again.idx --to fairseq
+cmp "$tokens/fairseq/train.idx" again.idx || fail 'another index of fairseq'
+cmp "$tokens/fairseq/train.bin" again.bin || fail 'other ids of fairseq'
+run 0 convert "$tokens/fairseq/train.idx" there.idx
+run 0 convert there.idx home.idx --to fairseq
+cmp "$tokens/fairseq/train.idx" home.idx || fail 'Megatron-LM: another index'
+cmp "$tokens/fairseq/train.bin" home.bin || fail 'Megatron-LM: other ids'
+run 0 convert ends.bin cut.idx --to fairseq --end-of-text 65536
+run 0 convert cut.idx uncut.bin --end-of-text 65536
+cmp ends.bin uncut.bin || fail 'documents are cut elsewhere'
+refuse "vpipe data convert: ends.bin: is there already; remove it, or name \
+another file" convert x ends.idx
+refuse "vpipe data convert: there.idx: both files have an index, which separates \
+documents; leave --end-of-text out" convert there.idx no.idx --end-of-text 1
+refuse "vpipe data convert: wide.bin: files of nanoGPT hold ids up to 65535, but \
+one is 65536; choose another format" convert ends.bin wide.bin --to nanogpt
 refuse "vpipe data convert: few.jsonl: holds no token ids but text; name a \
 token file" convert few.jsonl no.bin
 [ ! -e no.bin ] && [ ! -e no.bin.partial ] || fail 'a file is left'

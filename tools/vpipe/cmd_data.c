@@ -11,7 +11,7 @@ static const struct subcommand {
     const char *meaning;
 } subcommands[] = {
     { "bert", data_bert, "make HDF5 shards for BERT of text" },
-    { "convert", data_convert, "copy a token file to the format of llm.c" },
+    { "convert", data_convert, "copy a token file to another format" },
     { "encode", data_encode, "print the token ids of every line of a file" },
     { "decode", data_decode, "print the text of lines of token ids" },
     { "gpt", data_gpt, "make token files for training of text" },

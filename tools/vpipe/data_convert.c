@@ -1,7 +1,8 @@
-/* vpipe data convert: copies the ids of a token file to one of llm.c. */
+/* vpipe data convert: copies the ids of a token file to another format. */
 #include "data.h"
 
 #include "data/data_detect.h"
+#include "data/tokens/index_write.h"
 #include "data/tokens/reader.h"
 #include "data/tokens/write.h"
 #include "signals.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FLAG_FORMAT, FLAG_END, FLAG_HELP };
+enum { FLAG_FORMAT, FLAG_TO, FLAG_END, FLAG_HELP };
 
 static const char command[] = "vpipe data convert";
 
@@ -18,16 +19,22 @@ static const struct tool_flag flags[] = {
     [FLAG_FORMAT] = { "--format", "NAME",
                       "format of IN: llmc, nanogpt, megatron or fairseq "
                       "[found out; never nanogpt]" },
+    [FLAG_TO] = { "--to", "NAME",
+                  "format of OUT: llmc, nanogpt, megatron or fairseq [llmc; "
+                  "megatron if OUT ends in .idx]" },
     [FLAG_END] = { "--end-of-text", "ID",
-                   "id before every document of files with an index [none]" },
+                   "id that separates documents where there is no index: put "
+                   "before each (nanogpt: behind each) or, of IN without an "
+                   "index, taken out [none]" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum { N_FLAGS = sizeof(flags) / sizeof(flags[0]), CHUNK = 1 << 16 };
 
 struct options {
     const char *in, *out;
-    enum vp_data_format format;
-    int64_t end; /* -1: none */
+    enum vp_data_format format, to;
+    int64_t end;                   /* -1: none */
+    char stem[4096], beside[4200]; /* of OUT, and of the file beside it */
     bool help;
 };
 
@@ -62,6 +69,8 @@ static int take(struct options *out, int flag, const char *value)
         return TOOL_OK;
     case FLAG_FORMAT:
         return data_format(command, value, &out->format);
+    case FLAG_TO:
+        return data_format(command, value, &out->to);
     case FLAG_END:
         return data_number(command, flags[flag].name, value, 0, INT32_MAX,
                            &out->end);
@@ -71,6 +80,39 @@ static int take(struct options *out, int flag, const char *value)
     default:
         return TOOL_USAGE;
     }
+}
+
+static bool is_indexed(enum vp_data_format format)
+{
+    return format == VP_FORMAT_MEGATRON || format == VP_FORMAT_FAIRSEQ;
+}
+
+/* The format and the name of OUT go together, and nothing is replaced. */
+static int check_out(struct options *out)
+{
+    size_t n = strlen(out->out);
+    const char *end = n > 4 ? out->out + n - 4 : "";
+    const char *want;
+
+    if (out->to == VP_FORMAT_AUTO)
+        out->to = strcmp(end, ".idx") == 0 ? VP_FORMAT_MEGATRON
+                                           : VP_FORMAT_LLMC;
+    want = is_indexed(out->to) ? ".idx" : ".bin";
+    if (strcmp(end, want) != 0)
+        return tool_usage_error("%s: '%.200s' does not end in %s, as files of "
+                                "the format %s do; name it so",
+                                command, out->out, want,
+                                vp_data_format_name((int)out->to));
+    snprintf(out->stem, sizeof(out->stem), "%.*s", (int)n - 4, out->out);
+    snprintf(out->beside, sizeof(out->beside), "%s%s", out->stem,
+             is_indexed(out->to) ? ".bin" : ".idx");
+    if (access(out->out, F_OK) == 0 ||
+        (is_indexed(out->to) && access(out->beside, F_OK) == 0))
+        return tool_usage_error(
+            "%s: %.200s: is there already; remove it, or "
+            "name another file",
+            command, access(out->out, F_OK) == 0 ? out->out : out->beside);
+    return TOOL_OK;
 }
 
 static int read_args(int argc, char **argv, struct options *out)
@@ -83,7 +125,6 @@ static int read_args(int argc, char **argv, struct options *out)
                               .at = 1 };
     const char *value;
     int flag, status;
-    size_t n;
 
     while ((flag = args_next(&args, &value)) != ARGS_END) {
         status = take(out, flag, value);
@@ -92,16 +133,7 @@ static int read_args(int argc, char **argv, struct options *out)
     }
     if (!out->out)
         return tool_usage_error("%s: no files; give IN and OUT", command);
-    n = strlen(out->out);
-    if (n < 5 || strcmp(out->out + n - 4, ".bin") != 0)
-        return tool_usage_error("%s: '%.200s' does not end in .bin, as token "
-                                "files of llm.c do; name it so",
-                                command, out->out);
-    if (access(out->out, F_OK) == 0)
-        return tool_usage_error("%s: %.200s: is there already; remove it, or "
-                                "name another file",
-                                command, out->out);
-    return TOOL_OK;
+    return check_out(out);
 }
 
 /* ---- Copying ------------------------------------------------------------ */
@@ -109,11 +141,51 @@ static int read_args(int argc, char **argv, struct options *out)
 struct copy {
     const struct options *options;
     struct vp_token_reader *reader;
-    struct vp_token_writer *writer; /* NULL: only looks for the largest id */
+    /* One of the two; none: only looks for the largest id. */
+    struct vp_token_writer *writer;
+    struct vp_index_writer *index;
+    bool cuts;     /* documents of the new index begin at options->end */
+    bool is_begun; /* a sequence of the index has begun */
     struct data_progress progress;
     int64_t n_written;
     int32_t largest;
 };
+
+static enum vp_status put(struct copy *copy, const int32_t *ids, int64_t n,
+                          struct vp_err *err)
+{
+    copy->n_written += n;
+    if (copy->writer)
+        return vp_token_writer_add(copy->writer, ids, n, err);
+    if (!copy->index || n == 0)
+        return VP_OK;
+    if (copy->is_begun)
+        return vp_index_writer_extend(copy->index, ids, n, err);
+    copy->is_begun = true;
+    return vp_index_writer_add(copy->index, ids, n, err);
+}
+
+static enum vp_status end_document(struct copy *copy, struct vp_err *err)
+{
+    copy->is_begun = false;
+    return copy->index ? vp_index_writer_end_document(copy->index, err) : VP_OK;
+}
+
+/* Ids in which options->end stands before every document, and is left out. */
+static enum vp_status put_cut(struct copy *copy, const int32_t *ids, int64_t n,
+                              struct vp_err *err)
+{
+    int64_t first = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] != copy->options->end)
+            continue;
+        VP_TRY(put(copy, ids + first, i - first, err));
+        VP_TRY(end_document(copy, err));
+        first = i + 1;
+    }
+    return put(copy, ids + first, n - first, err);
+}
 
 static enum vp_status copy_range(struct copy *copy, int64_t first, int64_t end,
                                  struct vp_err *err)
@@ -127,9 +199,8 @@ static enum vp_status copy_range(struct copy *copy, int64_t first, int64_t end,
         VP_TRY(vp_token_reader_read(copy->reader, first, n, ids, err));
         for (int64_t i = 0; i < n; i++)
             copy->largest = ids[i] > copy->largest ? ids[i] : copy->largest;
-        if (copy->writer)
-            VP_TRY(vp_token_writer_add(copy->writer, ids, n, err));
-        copy->n_written += n;
+        VP_TRY(copy->cuts ? put_cut(copy, ids, n, err)
+                          : put(copy, ids, n, err));
         first += n;
         if (!data_progress_show(&copy->progress,
                                 (double)first / (double)n_tokens, first))
@@ -139,11 +210,14 @@ static enum vp_status copy_range(struct copy *copy, int64_t first, int64_t end,
     return VP_OK;
 }
 
-/* Document by document, with an id before each. */
+/* Document by document, with an id before or behind each if there is no
+ * index. */
 static enum vp_status copy_documents(struct copy *copy, struct vp_err *err)
 {
     const struct vp_token_info *info = vp_token_reader_info(copy->reader);
-    int32_t begin_id = (int32_t)copy->options->end;
+    const struct options *options = copy->options;
+    bool marks = copy->writer && options->end >= 0;
+    int32_t end_id = (int32_t)options->end;
     int64_t begin, end;
 
     VP_TRY(vp_token_reader_document(copy->reader, 0, &begin, err));
@@ -153,40 +227,83 @@ static enum vp_status copy_documents(struct copy *copy, struct vp_err *err)
             return vp_err_set(err, VP_ERR_INVALID,
                               "%s: document %" PRId64 " ends before it begins; "
                               "copy or write the files anew",
-                              copy->options->in, i);
-        VP_TRY(vp_token_writer_add(copy->writer, &begin_id, 1, err));
-        copy->n_written++;
+                              options->in, i);
+        if (marks && options->to != VP_FORMAT_NANOGPT)
+            VP_TRY(put(copy, &end_id, 1, err));
         VP_TRY(copy_range(copy, begin, end, err));
+        if (marks && options->to == VP_FORMAT_NANOGPT)
+            VP_TRY(put(copy, &end_id, 1, err));
+        VP_TRY(end_document(copy, err));
     }
     return VP_OK;
+}
+
+static enum vp_status open_out(struct copy *copy, struct vp_err *err)
+{
+    const struct options *options = copy->options;
+    int64_t n = vp_token_reader_info(copy->reader)->n_tokens;
+    int64_t vocab = (copy->largest > options->end ? copy->largest
+                                                  : options->end) +
+                    1;
+
+    switch (options->to) {
+    case VP_FORMAT_LLMC:
+        return vp_token_writer_open(options->out, vocab, n, &copy->writer, err);
+    case VP_FORMAT_NANOGPT:
+        return vp_token_writer_open_plain(options->out, vocab, n, &copy->writer,
+                                          err);
+    default:
+        return vp_index_writer_open(options->stem,
+                                    options->to == VP_FORMAT_FAIRSEQ, vocab, n,
+                                    &copy->index, err);
+    }
+}
+
+static enum vp_status check_end(const struct copy *copy, struct vp_err *err)
+{
+    const struct options *options = copy->options;
+    bool has_documents = vp_token_reader_info(copy->reader)->n_documents >= 0;
+
+    if (options->end < 0 || has_documents != is_indexed(options->to))
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      has_documents
+                          ? "%s: both files have an index, which separates "
+                            "documents; leave --end-of-text out"
+                          : "%s: does not say where documents begin; leave "
+                            "--end-of-text out",
+                      options->in);
 }
 
 static enum vp_status copy_all(struct copy *copy, struct vp_err *err)
 {
     const struct options *options = copy->options;
     const struct vp_token_info *info = vp_token_reader_info(copy->reader);
+    bool by_document = info->n_documents >= 0 &&
+                       (options->end >= 0 || is_indexed(options->to));
     enum vp_status st;
-    int64_t vocab;
 
-    if (options->end >= 0 && info->n_documents < 0)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: does not say where documents begin; leave "
-                          "--end-of-text out",
-                          options->in);
+    VP_TRY(check_end(copy, err));
     /* The width of ids depends on the largest one. */
     data_progress_begin(&copy->progress, "checking");
     VP_TRY(copy_range(copy, 0, info->n_tokens, err));
-    vocab = (copy->largest > options->end ? copy->largest : options->end) + 1;
-    VP_TRY(vp_token_writer_open(options->out, vocab, info->n_tokens,
-                                &copy->writer, err));
+    VP_TRY(open_out(copy, err));
     copy->n_written = 0;
+    copy->cuts = copy->index && options->end >= 0;
     data_progress_end(&copy->progress);
     data_progress_begin(&copy->progress, "writing");
-    st = options->end >= 0 ? copy_documents(copy, err)
-                           : copy_range(copy, 0, info->n_tokens, err);
+    st = by_document ? copy_documents(copy, err)
+                     : copy_range(copy, 0, info->n_tokens, err);
+    if (st == VP_OK && copy->n_written == 0)
+        st = vp_err_set(err, VP_ERR_INVALID,
+                        "%s: holds nothing but the id between documents; give "
+                        "another one",
+                        options->in);
     if (st == VP_OK)
-        return vp_token_writer_close(copy->writer, err);
+        return copy->writer ? vp_token_writer_close(copy->writer, err)
+                            : vp_index_writer_close(copy->index, err);
     vp_token_writer_abandon(copy->writer);
+    vp_index_writer_abandon(copy->index);
     return st;
 }
 
@@ -208,8 +325,8 @@ static int convert(const struct options *options)
     vp_token_reader_close(copy.reader);
     if (st != VP_OK)
         return data_fail(command, st, &err);
-    printf("%s: %" PRId64 " tokens, from %s to llmc\n", options->out,
-           copy.n_written, format);
+    printf("%s: %" PRId64 " tokens, from %s to %s\n", options->out,
+           copy.n_written, format, vp_data_format_name((int)options->to));
     return TOOL_OK;
 }
 
@@ -223,10 +340,13 @@ int data_convert(int argc, char **argv)
     if (options.help) {
         tool_print(stdout, help_width(stdout), 0,
                    "Copies the ids of a token file of llm.c, nanoGPT, "
-                   "Megatron-LM or fairseq to a token file of llm.c: uint16 "
-                   "ids, or uint32 if one is above 65535.\n\n"
-                   "usage: vpipe data convert IN OUT.bin [--end-of-text "
-                   "ID]\n\n");
+                   "Megatron-LM or fairseq to one of these formats: uint16 "
+                   "ids, or 32 bits if some are too large. Documents stay "
+                   "documents.\n\n"
+                   "usage: vpipe data convert IN OUT.bin [--to nanogpt] "
+                   "[--end-of-text ID]\n"
+                   "       vpipe data convert IN OUT.idx [--to fairseq] "
+                   "[--end-of-text ID]\n\n");
         help_flags(flags, N_FLAGS);
         return TOOL_OK;
     }

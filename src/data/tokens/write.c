@@ -1,5 +1,6 @@
 #include "data/tokens/write.h"
 
+#include "data/corpus/work.h"
 #include "data/tokens/bin.h"
 
 #include <errno.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 struct vp_token_writer {
@@ -15,6 +15,7 @@ struct vp_token_writer {
     char *path;
     char *partial; /* where it is written until it is complete */
     enum vp_item item;
+    bool plain; /* no header */
     int64_t vocab, n_tokens;
 };
 
@@ -36,25 +37,15 @@ void vp_token_writer_abandon(struct vp_token_writer *writer)
     free_writer(writer);
 }
 
-/* Space on the disk of the folder, as far as it can be known. */
 static enum vp_status check_space(const char *path, int64_t n_bytes,
                                   struct vp_err *err)
 {
     const char *slash = strrchr(path, '/');
     char folder[PATH_MAX];
-    struct statvfs disk;
 
     snprintf(folder, sizeof(folder), "%.*s",
              slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
-    if (n_bytes == 0 || statvfs(folder, &disk) != 0 ||
-        (uint64_t)disk.f_bavail * disk.f_frsize >= (uint64_t)n_bytes)
-        return VP_OK;
-    return vp_err_set(
-        err, VP_ERR_IO,
-        "%s: needs %lld MiB, but the disk has %lld MiB left; "
-        "free some, or write elsewhere",
-        path, (long long)(n_bytes >> 20),
-        (long long)((uint64_t)disk.f_bavail * disk.f_frsize >> 20));
+    return vp_work_check_space(folder, n_bytes, err);
 }
 
 /* NULL: out of memory. */
@@ -77,10 +68,10 @@ static struct vp_token_writer *create(const char *path, int64_t vocab)
     return writer;
 }
 
-enum vp_status vp_token_writer_open(const char *path, int64_t vocab,
-                                    int64_t n_expected,
-                                    struct vp_token_writer **out,
-                                    struct vp_err *err)
+static enum vp_status open_writer(const char *path, int64_t vocab,
+                                  int64_t n_expected, bool plain,
+                                  struct vp_token_writer **out,
+                                  struct vp_err *err)
 {
     unsigned char header[VP_BIN_HEADER_BYTES] = { 0 };
     struct vp_token_writer *writer;
@@ -90,16 +81,38 @@ enum vp_status vp_token_writer_open(const char *path, int64_t vocab,
     writer = create(path, vocab);
     if (!writer)
         return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", path);
+    writer->plain = plain;
     writer->file = fopen(writer->partial, "wb");
     /* Its numbers are known at the end. */
-    if (writer->file &&
-        fwrite(header, 1, sizeof(header), writer->file) == sizeof(header)) {
+    if (writer->file && (plain || fwrite(header, 1, sizeof(header),
+                                         writer->file) == sizeof(header))) {
         *out = writer;
         return VP_OK;
     }
     error = errno;
     vp_token_writer_abandon(writer);
     return vp_err_write(err, path, error);
+}
+
+enum vp_status vp_token_writer_open(const char *path, int64_t vocab,
+                                    int64_t n_expected,
+                                    struct vp_token_writer **out,
+                                    struct vp_err *err)
+{
+    return open_writer(path, vocab, n_expected, false, out, err);
+}
+
+enum vp_status vp_token_writer_open_plain(const char *path, int64_t vocab,
+                                          int64_t n_expected,
+                                          struct vp_token_writer **out,
+                                          struct vp_err *err)
+{
+    if (vocab > 65536)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: files of nanoGPT hold ids up to 65535, but one "
+                          "is %lld; choose another format",
+                          path, (long long)vocab - 1);
+    return open_writer(path, vocab, n_expected, true, out, err);
 }
 
 enum { CHUNK_TOKENS = 4096 };
@@ -125,7 +138,7 @@ enum vp_status vp_token_writer_add(struct vp_token_writer *writer,
                                    const int32_t *ids, int64_t n,
                                    struct vp_err *err)
 {
-    if (n > VP_TOKEN_WRITE_MAX - writer->n_tokens)
+    if (!writer->plain && n > VP_TOKEN_WRITE_MAX - writer->n_tokens)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: a token file has at most %lld tokens; write "
                           "several",
@@ -149,9 +162,11 @@ enum vp_status vp_token_writer_close(struct vp_token_writer *writer,
     enum vp_status st = VP_OK;
     bool ok;
 
-    vp_token_bin_header(writer->item, writer->n_tokens, header);
-    ok = fseek(writer->file, 0, SEEK_SET) == 0 &&
-         fwrite(header, 1, sizeof(header), writer->file) == sizeof(header) &&
+    if (!writer->plain)
+        vp_token_bin_header(writer->item, writer->n_tokens, header);
+    ok = (writer->plain || (fseek(writer->file, 0, SEEK_SET) == 0 &&
+                            fwrite(header, 1, sizeof(header), writer->file) ==
+                                sizeof(header))) &&
          fflush(writer->file) == 0 && fsync(fileno(writer->file)) == 0 &&
          rename(writer->partial, writer->path) == 0;
     if (!ok) {

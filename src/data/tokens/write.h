@@ -1,5 +1,5 @@
 /* Writes a token file of llm.c: ids of uint16, or of uint32 if the vocabulary is
- * above 65536. The file appears under its name when it is complete, and nothing
+ * above 65536; or one of nanoGPT. The file appears under its name when it is complete, and nothing
  * is left behind otherwise. */
 #ifndef VP_DATA_TOKENS_WRITE_H
 #define VP_DATA_TOKENS_WRITE_H
@@ -19,6 +19,11 @@ enum vp_status vp_token_writer_open(const char *path, int64_t vocab,
                                     int64_t n_expected,
                                     struct vp_token_writer **out,
                                     struct vp_err *err);
+/* The same for a file of nanoGPT: no header, uint16 ids, any number of them. */
+enum vp_status vp_token_writer_open_plain(const char *path, int64_t vocab,
+                                          int64_t n_expected,
+                                          struct vp_token_writer **out,
+                                          struct vp_err *err);
 /* Ids must be below the vocabulary. */
 enum vp_status vp_token_writer_add(struct vp_token_writer *writer,
                                    const int32_t *ids, int64_t n,
