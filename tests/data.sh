@@ -172,6 +172,55 @@ head -c 1688 "$tokens/llmc/tiny_train_000001.bin" >short.bin
 refuse "vpipe data inspect: short.bin: offset 8: the header counts 333 tokens \
 of uint16, but the file has 1688 bytes and not 1690; copy or write the file \
 anew" inspect short.bin
+printf 'Eins\tOne\nZwei\tTwo \033[2J\n\tno\n' >pairs.tsv
+run 0 inspect pairs.tsv -n 1
+same 'format      parallel
+samples     Eins
+  target    One
+pairs       2, 1 with an empty side
+bytes       8 and 11 in UTF-8\n'
+printf '{"translation": {"de": "Ja", "en": "Yes"}}\n' >pairs.jsonl
+run 0 inspect pairs.jsonl --source-lang de --target-lang en
+same 'format      parallel
+samples     Ja
+  target    Yes
+pairs       1, 0 with an empty side
+bytes       2 and 3 in UTF-8\n'
+printf 'Ja\n' >pair.de
+printf 'Yes\nNo\n' >pair.en
+run 2 inspect pair.de pair.en
+grep -q 'pair.de: has no line 2, but pair.en has one; line i of both' err ||
+    fail 'files of different lengths'
+run 0 inspect "$tokens/../chid/dev.json" -n 0
+grep -q '^sentences ' out || fail 'CHID is not counted'
+refuse "vpipe data inspect: one language; write --source-lang and --target-lang" \
+    inspect pairs.jsonl --source-lang de
+
+# ---- bert and pairs ---------------------------------------------------------
+printf 'A first sentence.\nA second one.\n\nAnother text. It goes on.\n' >b.txt
+run 0 bert --tokenizer "$tokenizers/bert" --out shards --seq-length 32 b.txt
+run 0 inspect shards/shards_training_000000.hdf5 --tokenizer "$tokenizers/bert" \
+    -n 1
+grep -q '^samples     \[CLS\] ' out || fail 'no sample of BERT'
+refuse "vpipe data bert: no tokenizer; write '--tokenizer DIR'" bert x
+refuse "vpipe data bert: the tokenizer has no [PAD] token, which BERT needs; \
+choose a tokenizer of BERT (vocab.txt), or make one with 'vpipe data vocab \
+--type wordpiece'" bert --tokenizer "$tokenizers/gpt2" --out no b.txt
+refuse "vpipe data bert: option '--seq-length' must be a whole number from 8 to \
+65536, not '7'" bert --seq-length 7 x
+refuse "vpipe data bert: unknown style 'x'; write '--sentences lines' or \
+'prose', or leave it out" bert --sentences x y
+[ ! -e no ] || fail 'a folder is left'
+printf 'Ja.\nNein.\n' >train.de
+printf 'Yes.\nNo.\n' >train.en
+run 0 pairs --tokenizer "$tokenizers/bert" --out pairs train.de train.en
+[ "$(ls pairs | tr '\n' ' ')" = "dict.de.txt dict.en.txt train.de-en.de.bin \
+train.de-en.de.idx train.de-en.en.bin train.de-en.en.idx " ] ||
+    fail 'other files of pairs'
+refuse "vpipe data pairs: no two languages; write for example '--source-lang de \
+--target-lang en'" pairs --tokenizer "$tokenizers/bert" --out no pairs.tsv
+refuse "vpipe data pairs: three files; give two with a sentence on each line, or \
+one .tsv or .jsonl" pairs x y z
 
 # ---- convert ----------------------------------------------------------------
 refuse "vpipe data convert: no files; give IN and OUT" convert x

@@ -1,6 +1,6 @@
 /* vpipe data inspect: what a file of tokens or text holds, and its first
  * documents. */
-#include "data.h"
+#include "inspect.h"
 
 #include "base/nearest.h"
 #include "data/corpus/corpus.h"
@@ -15,7 +15,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FLAG_TOKENIZER, FLAG_N, FLAG_FORMAT, FLAG_KEY, FLAG_HELP };
+enum {
+    FLAG_TOKENIZER,
+    FLAG_N,
+    FLAG_FORMAT,
+    FLAG_KEY,
+    FLAG_SOURCE,
+    FLAG_TARGET,
+    FLAG_HELP
+};
 
 static const char command[] = "vpipe data inspect";
 
@@ -29,34 +37,31 @@ static const struct tool_flag flags[] = {
                       "nanogpt]" },
     [FLAG_KEY] = { "--text-key", "KEY",
                    "key of the text in lines of JSON [text]" },
+    [FLAG_SOURCE] = { "--source-lang", "NAME",
+                      "key of the source in lines of JSON that are pairs" },
+    [FLAG_TARGET] = { "--target-lang", "NAME", "key of the target" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
 enum {
     N_FLAGS = sizeof(flags) / sizeof(flags[0]),
     CHUNK = 1 << 16,
     MAX_VOCAB = 1 << 24,
-    SHOWN_TOKENS = 64, /* of a document */
-    SHOWN_BYTES = 240,
-};
-
-struct options {
-    const char *file, *tokenizer_path, *text_key;
-    enum vp_data_format format;
-    int64_t n_samples;
-    bool help;
 };
 
 /* ---- The command line --------------------------------------------------- */
 
-static int take(struct options *out, int flag, const char *value)
+static int take(struct inspect_options *out, int flag, const char *value)
 {
     switch (flag) {
     case ARGS_PLAIN:
+        if (out->target)
+            return tool_usage_error("%s: three files; give one, or two of "
+                                    "which line i is a pair",
+                                    command);
         if (out->file)
-            return tool_usage_error("%s: two files, '%.48s' and '%.48s'; give "
-                                    "one",
-                                    command, out->file, value);
-        out->file = value;
+            out->target = value;
+        else
+            out->file = value;
         return TOOL_OK;
     case FLAG_TOKENIZER:
         out->tokenizer_path = value;
@@ -69,6 +74,10 @@ static int take(struct options *out, int flag, const char *value)
     case FLAG_KEY:
         out->text_key = value;
         return TOOL_OK;
+    case FLAG_SOURCE:
+    case FLAG_TARGET:
+        out->lang[flag == FLAG_TARGET] = value;
+        return TOOL_OK;
     case FLAG_HELP:
         out->help = true;
         return TOOL_OK;
@@ -77,7 +86,7 @@ static int take(struct options *out, int flag, const char *value)
     }
 }
 
-static int read_args(int argc, char **argv, struct options *out)
+static int read_args(int argc, char **argv, struct inspect_options *out)
 {
     struct tool_args args = { .command = command,
                               .argc = argc,
@@ -95,18 +104,21 @@ static int read_args(int argc, char **argv, struct options *out)
     }
     if (!out->file)
         return tool_usage_error("%s: no file; name one", command);
+    if (!out->lang[0] != !out->lang[1])
+        return tool_usage_error("%s: one language; write --source-lang and "
+                                "--target-lang",
+                                command);
     return TOOL_OK;
 }
 
 /* ---- Printing ----------------------------------------------------------- */
 
-/* One line, whatever the text holds: nothing in it can steer a terminal. */
-static void print_text(const char *bytes, size_t n)
+void inspect_print_text(const char *bytes, size_t n)
 {
-    bool cut = n > SHOWN_BYTES;
+    bool cut = n > INSPECT_BYTES;
 
     if (cut)
-        n = SHOWN_BYTES;
+        n = INSPECT_BYTES;
     while (cut && n > 0 && ((unsigned char)bytes[n] & 0xC0) == 0x80)
         n--;
     for (size_t i = 0; i < n; i++) {
@@ -129,9 +141,9 @@ static void print_text(const char *bytes, size_t n)
     printf("%s\n", cut ? " ..." : "");
 }
 
-static enum vp_status print_ids(const struct vp_tokenizer *tokenizer,
-                                const int32_t *ids, int64_t n, bool cut,
-                                struct vp_err *err)
+enum vp_status inspect_print_ids(const struct vp_tokenizer *tokenizer,
+                                 const int32_t *ids, int64_t n, bool cut,
+                                 struct vp_err *err)
 {
     struct vp_strbuf text = VP_STRBUF_INIT;
     enum vp_status st = VP_OK;
@@ -144,7 +156,7 @@ static enum vp_status print_ids(const struct vp_tokenizer *tokenizer,
     if (cut)
         vp_strbuf_addf(&text, " ...");
     if (st == VP_OK)
-        print_text(vp_strbuf_text(&text), text.n_bytes);
+        inspect_print_text(vp_strbuf_text(&text), text.n_bytes);
     vp_strbuf_release(&text);
     return st;
 }
@@ -231,21 +243,22 @@ static enum vp_status print_sample(const struct vp_tokenizer *tokenizer,
                                    struct vp_err *err)
 {
     const struct vp_token_info *info = vp_token_reader_info(reader);
-    int64_t end = *at + SHOWN_TOKENS + 1, n;
-    int32_t ids[SHOWN_TOKENS + 1];
+    int64_t end = *at + INSPECT_TOKENS + 1, n;
+    int32_t ids[INSPECT_TOKENS + 1];
 
     if (info->n_documents >= 0)
         VP_TRY(vp_token_reader_document(reader, i + 1, &end, err));
     if (end < *at || end > info->n_tokens)
         end = info->n_tokens;
-    n = end - *at <= SHOWN_TOKENS ? end - *at : SHOWN_TOKENS + 1;
+    n = end - *at <= INSPECT_TOKENS ? end - *at : INSPECT_TOKENS + 1;
     VP_TRY(vp_token_reader_read(reader, *at, n, ids, err));
     if (info->n_documents < 0 && begin >= 0)
         n = end_of(ids, n, begin);
     printf("%-11s ", i == 0 ? "samples" : "");
-    VP_TRY(print_ids(tokenizer, ids, n < SHOWN_TOKENS ? n : SHOWN_TOKENS,
-                     n > SHOWN_TOKENS, err));
-    *at += n < SHOWN_TOKENS ? n : SHOWN_TOKENS;
+    VP_TRY(inspect_print_ids(tokenizer, ids,
+                             n < INSPECT_TOKENS ? n : INSPECT_TOKENS,
+                             n > INSPECT_TOKENS, err));
+    *at += n < INSPECT_TOKENS ? n : INSPECT_TOKENS;
     if (info->n_documents >= 0)
         *at = end;
     else if (begin >= 0)
@@ -253,7 +266,7 @@ static enum vp_status print_sample(const struct vp_tokenizer *tokenizer,
     return VP_OK;
 }
 
-static enum vp_status print_tokens(const struct options *options,
+static enum vp_status print_tokens(const struct inspect_options *options,
                                    const struct vp_tokenizer *tokenizer,
                                    const struct vp_token_reader *reader,
                                    struct counts *counts, struct vp_err *err)
@@ -285,7 +298,7 @@ static enum vp_status print_tokens(const struct options *options,
 
 /* ---- Text --------------------------------------------------------------- */
 
-static enum vp_status print_documents(const struct options *options,
+static enum vp_status print_documents(const struct inspect_options *options,
                                       struct vp_document_reader *reader,
                                       struct vp_err *err)
 {
@@ -301,7 +314,8 @@ static enum vp_status print_documents(const struct options *options,
                 continue;
             if (n_documents < options->n_samples) {
                 printf("%-11s ", n_documents == 0 ? "samples" : "");
-                print_text(block->spans[i].bytes, block->spans[i].n_bytes);
+                inspect_print_text(block->spans[i].bytes,
+                                   block->spans[i].n_bytes);
             }
             n_documents++;
         }
@@ -315,7 +329,7 @@ static enum vp_status print_documents(const struct options *options,
     return VP_OK;
 }
 
-static enum vp_status inspect_text(const struct options *options,
+static enum vp_status inspect_text(const struct inspect_options *options,
                                    struct vp_err *err)
 {
     struct vp_document_options how = { .text_key = options->text_key,
@@ -331,7 +345,7 @@ static enum vp_status inspect_text(const struct options *options,
 
 /* ---- The whole ---------------------------------------------------------- */
 
-static enum vp_status inspect_tokens(const struct options *options,
+static enum vp_status inspect_tokens(const struct inspect_options *options,
                                      const struct vp_tokenizer *tokenizer,
                                      struct vp_err *err)
 {
@@ -349,7 +363,41 @@ static enum vp_status inspect_tokens(const struct options *options,
     return st;
 }
 
-static enum vp_status inspect(const struct options *options, struct vp_err *err)
+static bool ends_in(const char *name, const char *end)
+{
+    size_t n = strlen(name), n_end = strlen(end);
+
+    return n > n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+static bool is_pairs(const struct inspect_options *options)
+{
+    return options->target || options->lang[0] ||
+           ends_in(options->file, ".tsv") ||
+           ends_in(options->file, ".tsv.gz") ||
+           ends_in(options->file, ".tsv.zst");
+}
+
+static enum vp_status print_file(const struct inspect_options *options,
+                                 enum vp_data_format format,
+                                 const struct vp_tokenizer *tokenizer,
+                                 struct vp_err *err)
+{
+    switch (format) {
+    case VP_FORMAT_TEXT:
+        return is_pairs(options) ? inspect_pairs(options, err)
+                                 : inspect_text(options, err);
+    case VP_FORMAT_HDF5:
+        return inspect_shard(options, tokenizer, err);
+    case VP_FORMAT_CHID:
+        return inspect_chid(options, tokenizer, err);
+    default:
+        return inspect_tokens(options, tokenizer, err);
+    }
+}
+
+static enum vp_status inspect(const struct inspect_options *options,
+                              struct vp_err *err)
 {
     enum vp_data_format format = options->format;
     struct vp_tokenizer *tokenizer = NULL;
@@ -363,18 +411,19 @@ static enum vp_status inspect(const struct options *options, struct vp_err *err)
             vp_path_remedy(options->file, "check the path", remedy));
     if (options->tokenizer_path)
         VP_TRY(vp_tokenizer_open(options->tokenizer_path, &tokenizer, err));
-    if (format == VP_FORMAT_AUTO)
+    if (options->target)
+        format = VP_FORMAT_TEXT;
+    else if (format == VP_FORMAT_AUTO)
         st = vp_data_format_of(options->file, &format, err);
     if (st == VP_OK)
-        st = format == VP_FORMAT_TEXT ? inspect_text(options, err)
-                                      : inspect_tokens(options, tokenizer, err);
+        st = print_file(options, format, tokenizer, err);
     vp_tokenizer_free(tokenizer);
     return st;
 }
 
 int data_inspect(int argc, char **argv)
 {
-    struct options options = { .n_samples = 3 };
+    struct inspect_options options = { .n_samples = 3 };
     struct vp_err err = { .text = "" };
     int status = read_args(argc, argv, &options);
     enum vp_status st;
@@ -383,10 +432,11 @@ int data_inspect(int argc, char **argv)
         return status;
     if (options.help) {
         tool_print(stdout, help_width(stdout), 0,
-                   "Prints what a token file or a text file holds, and its "
-                   "first documents.\n\n"
+                   "Prints what a file of tokens, text, pairs, BERT's shards "
+                   "or CHID holds, and its first documents or samples.\n\n"
                    "usage: vpipe data inspect FILE [--tokenizer DIR] [-n "
-                   "N]\n\n");
+                   "N]\n"
+                   "       vpipe data inspect train.de train.en\n\n");
         help_flags(flags, N_FLAGS);
         return TOOL_OK;
     }
