@@ -323,6 +323,30 @@ refuse 2 '/nowhere' 3 --set stages=3 --set synthetic_data=false \
 refuse 1 'non-finite' 2 --set stages=2 --set sync_mode=bsp \
     --set learning_rate=100 --set optimizer=sgd --set grad_clip=0
 
+# ---- Text that is encoded ----------------------------------------------------
+# Two replicas start at the same time: one process encodes, the other waits.
+tokenizers=$(cd "$(dirname "$0")" && pwd)/golden/tokenizers
+mkdir "$folder/text"
+for name in bert gpt2 bytes; do
+    for ((i = 0; i < 2000; i++)); do
+        echo "Sentence $i of a text. It has $((i % 7)) words."
+    done >"$folder/text/a.txt"
+    options=(--set model_type="${name/bytes/gpt2}" --set synthetic_data=false
+        --set data_dir="$folder/text" --set stages=1 --set 'replicas=[2]'
+        --set sync_mode=bsp --set vocab=2000 --set optimizer=adamw
+        --max-steps 3)
+    [ $name = bytes ] || options+=(--set tokenizer="$tokenizers/$name")
+    rm -rf "$folder/threads" "$folder/ranks" "$folder/text/.vpipe-cache"
+    train ranks 2 "${options[@]}" ||
+        note_failure "$name, text: $(cat "$folder/log")"
+    [ $name = bytes ] ||
+        [ "$(find "$folder/text/.vpipe-cache" -mindepth 1 -maxdepth 1 | wc -l)" \
+            = 1 ] || note_failure "$name: not one folder of tokens"
+    train threads 0 "${options[@]}" || note_failure "$name: $(cat "$folder/log")"
+    same threads ranks || note_failure "$name: other numbers on text"
+    n_runs=$((n_runs + 1))
+done
+
 # ---- Again and again -------------------------------------------------------
 if [ -n "${VP_FULL:-}" ]; then
     for ((i = 0; i < 200; i++)); do

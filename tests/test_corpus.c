@@ -631,6 +631,33 @@ static void test_cache_is_stopped(void **state)
     assert_int_equal(count_names(cached.folder), 1);
 }
 
+/* A process that holds the lock and writes nothing is not waited for long. */
+static void test_cache_waits_not_forever(void **state)
+{
+    char data[512] = "", place[600], want[700];
+    struct vp_corpus_cache_config config = cache_of(data);
+    struct vp_corpus_cached cached;
+    struct vp_err err = { .text = "" };
+    int fd;
+
+    (void)state;
+    write_text("text", "a");
+    snprintf(data, sizeof(data), "%s/text", folder);
+    snprintf(place, sizeof(place), "%s/.vpipe-cache", folder);
+    assert_int_equal(mkdir(place, 0777), 0);
+    fd = open(place, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    config.wait_ms = 300;
+    assert_int_equal(vp_corpus_cache(&config, &cached, &err), VP_ERR_TIMEOUT);
+    snprintf(want, sizeof(want),
+             "%s: another process has locked it and writes nothing; end that "
+             "process, and start again",
+             place);
+    assert_string_equal(err.text, want);
+    close(fd);
+    assert_true(cache(&config).is_new);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -648,6 +675,7 @@ int main(void)
         TEST_IN_FOLDER(test_cache),
         TEST_IN_FOLDER(test_cache_of_one_file),
         TEST_IN_FOLDER(test_cache_is_stopped),
+        TEST_IN_FOLDER(test_cache_waits_not_forever),
     };
 
     return cmocka_run_group_tests_name("corpus", tests, open_tokenizer,

@@ -1,5 +1,6 @@
 #include "data/corpus/cache.h"
 
+#include "base/limit.h"
 #include "data/bert/store.h"
 #include "data/corpus/bytes.h"
 #include "data/data_detect.h"
@@ -8,6 +9,7 @@
 #include "data/unreadable.h"
 #include "data/walk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -206,12 +208,73 @@ static enum vp_status ask(const struct vp_corpus_cache_config *config,
                       config->data);
 }
 
+/* Bytes of the files below `folder`, hidden ones included, at most `depth`
+ * folders deep: it grows while another process writes. */
+static int64_t measure_folder(const char *folder, int depth)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    char path[PATH_MAX];
+    struct stat info;
+    int64_t n = 0;
+
+    while (dir && (entry = readdir(dir))) {
+        if (strcmp(entry->d_name, ".") == 0 ||
+            strcmp(entry->d_name, "..") == 0 ||
+            snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) >=
+                (int)sizeof(path) ||
+            lstat(path, &info) != 0)
+            continue;
+        if (S_ISREG(info.st_mode))
+            n += info.st_size;
+        else if (S_ISDIR(info.st_mode) && depth > 0)
+            n += measure_folder(path, depth - 1);
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+struct waiting {
+    struct vp_limit limit;
+    int64_t n_bytes; /* at the last look */
+    int64_t n_looks;
+};
+
+/* One look at the process that holds the lock. */
+static enum vp_status wait_on(const struct vp_corpus_cache_config *config,
+                              const char *place, struct waiting *waiting,
+                              struct vp_err *err)
+{
+    int64_t n_bytes;
+
+    VP_TRY(ask(config, err));
+    /* Twenty looks a second, of which one measures. */
+    if (waiting->n_looks++ % 20 == 0) {
+        n_bytes = measure_folder(place, 2);
+        if (n_bytes != waiting->n_bytes)
+            vp_limit_restart(&waiting->limit);
+        waiting->n_bytes = n_bytes;
+    }
+    if (!vp_limit_is_over(&waiting->limit))
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_TIMEOUT,
+                      "%s: another process has locked it and writes nothing; "
+                      "end that process, and start again",
+                      place);
+}
+
 /* The lock ends with the process. */
 static enum vp_status lock_place(const struct vp_corpus_cache_config *config,
                                  const char *place, int *fd_out,
                                  struct vp_err *err)
 {
     const struct timespec pause = { .tv_nsec = WAIT_NS };
+    struct waiting waiting = {
+        .limit = vp_limit_ms(config->wait_ms ? config->wait_ms
+                                             : VP_CORPUS_WAIT_MS),
+        .n_bytes = -1,
+    };
     int fd = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     enum vp_status st;
 
@@ -221,7 +284,7 @@ static enum vp_status lock_place(const struct vp_corpus_cache_config *config,
         if (errno != EWOULDBLOCK && errno != EINTR)
             st = vp_err_write(err, place, errno);
         else
-            st = ask(config, err);
+            st = wait_on(config, place, &waiting, err);
         if (st != VP_OK) {
             close(fd);
             return st;

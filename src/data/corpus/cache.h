@@ -11,6 +11,7 @@
  * $XDG_CACHE_HOME or in ~/.cache. */
 #define VP_CORPUS_CACHE_NAME ".vpipe-cache"
 
+enum { VP_CORPUS_WAIT_MS = 600000 };
 #define VP_CORPUS_BYTES_NAME "text.bytes"
 
 struct vp_corpus_cache_config {
@@ -24,6 +25,9 @@ struct vp_corpus_cache_config {
     const char *valid_split; /* word in names of files for evaluation; NULL: see
                                 split_name.h */
     int n_threads;
+    /* How long another process that makes files may write nothing before it is
+     * given up; 0: VP_CORPUS_WAIT_MS. */
+    int64_t wait_ms;
     /* Called now and then, also while another process makes the files; false
      * asks to stop. NULL: not called. */
     bool (*progress)(void *ctx, const struct vp_corpus_progress *progress);
