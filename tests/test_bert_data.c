@@ -55,6 +55,30 @@ static void sentences_are_cut(void **state)
     assert_cut(VP_SENTENCES_WRAPPED, " \n\n", "");
 }
 
+/* Runs of marks, quotes and spaces of 4 MB take no more time a byte. */
+static void long_runs_are_cut_fast(void **state)
+{
+    static const char *const parts[] = { ".", "?\"", ". a", ".\n", "A." };
+    enum { N = 4 << 20 };
+    char *text = malloc(N);
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t k = 0; k < VP_COUNT_OF(parts); k++) {
+        size_t at_byte = 0, begin, end, length = strlen(parts[k]);
+        bool blank;
+
+        for (size_t i = 0; i < N; i++)
+            text[i] = parts[k][i % length];
+        text[N - 1] = 'x';
+        (void)vp_sentence_style_of(text, N);
+        while (vp_sentence_next(text, N, VP_SENTENCES_WRAPPED, &at_byte, &begin,
+                                &end, &blank))
+            assert_true(end > begin);
+    }
+    free(text);
+}
+
 static void style_is_found(void **state)
 {
     static const struct {
@@ -380,6 +404,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(sentences_are_cut),
+        cmocka_unit_test(long_runs_are_cut_fast),
         cmocka_unit_test(style_is_found),
         cmocka_unit_test(number_of_scored_tokens_is_rounded),
         cmocka_unit_test(masks_have_their_shares),

@@ -293,6 +293,43 @@ static void bad_text_is_refused(void **state)
     vp_tokenizer_free(gpt2);
 }
 
+/* Files that are cut, or hold a wrong byte, at 50 places and more each. */
+static void damaged_text_is_refused(void **state)
+{
+    static const char *const texts[][2] = {
+        { "x.jsonl", "{\"translation\": {\"de\": \"Ein Satz.\", \"en\": \"A "
+                     "sentence.\"}}" },
+        { "x.tsv", "Ein Satz, der lang genug ist, und noch ein paar Worte\tA "
+                   "sentence that is long enough" },
+    };
+    struct vp_tokenizer *bert = open_tokenizer(TOKENIZERS "bert");
+    const char *one[] = { paths[0] };
+    struct vp_pairs_config config = config_of(bert, one, 1);
+    char bytes[256];
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        size_t n = strlen(texts[k][1]);
+
+        snprintf(paths[0], sizeof(paths[0]), "%s/%s", folder, texts[k][0]);
+        for (size_t i = 0; i < n; i++) {
+            char want[96];
+
+            memcpy(bytes, texts[k][1], n);
+            bytes[i] = (char)0xFF;
+            write_file(texts[k][0], bytes, n);
+            snprintf(want, sizeof(want), "%s: offset %zu (line 1): not UTF-8",
+                     texts[k][0], i);
+            refuse(&config, want);
+            /* Without its end a line of JSON is none; columns need a tab. */
+            write_file(texts[k][0], texts[k][1], i);
+            if (i > 0 && (k == 0 || !memchr(texts[k][1], '\t', i)))
+                refuse(&config, "(line 1)");
+        }
+    }
+    vp_tokenizer_free(bert);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -300,6 +337,7 @@ int main(void)
         TEST_IN_FOLDER(folder_is_read),
         TEST_IN_FOLDER(kinds_of_text_agree),
         TEST_IN_FOLDER(bad_text_is_refused),
+        TEST_IN_FOLDER(damaged_text_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,8 @@ train.idx, train.bin   37 documents of 1 to 12 sentences of 0 to 60 tokens; ids
                        are 10, 11, ..., each once
 expected.bin           int32: for each sample its number of tokens, then the
                        tokens, without special ones
+../packed_seeds/six    six documents for tests/fuzz/fuzz_packed.c: the length of
+                       the index in two bytes, the index, the ids
 """
 import os
 import struct
@@ -34,20 +36,25 @@ def make_documents():
     return documents
 
 
-def write_megatron(documents):
+def megatron(documents):
     sizes = [len(s) for d in documents for s in d]
     starts = np.cumsum([0] + [len(d) for d in documents])
     pointers = np.cumsum([0] + sizes[:-1]) * 2
-    with open(os.path.join(HERE, "train.idx"), "wb") as out:
-        out.write(b"MMIDIDX\0\0" + struct.pack("<QB", 1, 8))
-        out.write(struct.pack("<QQ", len(sizes), len(starts)))
-        out.write(np.array(sizes, "<i4").tobytes())
-        out.write(np.array(pointers, "<i8").tobytes())
-        out.write(np.array(starts, "<i8").tobytes())
-    with open(os.path.join(HERE, "train.bin"), "wb") as out:
-        for d in documents:
-            for s in d:
-                out.write(np.array(s, "<u2").tobytes())
+    index = b"MMIDIDX\0\0" + struct.pack("<QB", 1, 8)
+    index += struct.pack("<QQ", len(sizes), len(starts))
+    index += np.array(sizes, "<i4").tobytes()
+    index += np.array(pointers, "<i8").tobytes()
+    index += np.array(starts, "<i8").tobytes()
+    ids = [i for d in documents for s in d for i in s]
+    return index, np.array(ids, "<u2").tobytes()
+
+
+def put(name, *parts):
+    path = os.path.join(HERE, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as out:
+        for part in parts:
+            out.write(part)
 
 
 def pack(documents):
@@ -75,12 +82,16 @@ def pack(documents):
 
 
 def main():
-    os.makedirs(HERE, exist_ok=True)
     documents = make_documents()
-    write_megatron(documents)
-    with open(os.path.join(HERE, "expected.bin"), "wb") as out:
-        for sample in pack(documents):
-            out.write(np.array([len(sample)] + sample, "<i4").tobytes())
+    index, ids = megatron(documents)
+    put("train.idx", index)
+    put("train.bin", ids)
+    put("expected.bin", *[
+        np.array([len(sample)] + sample, "<i4").tobytes()
+        for sample in pack(documents)
+    ])
+    index, ids = megatron(documents[:6])
+    put("../packed_seeds/six", struct.pack(">H", len(index)), index, ids)
 
 
 if __name__ == "__main__":

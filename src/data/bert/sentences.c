@@ -114,16 +114,19 @@ static size_t skip_marks(const char *text, size_t n, size_t at, bool *wide_out)
     return at;
 }
 
-/* A sentence that began at `begin` ends with the mark at `at`: behind which
- * place? 0: it goes on. */
-static size_t end_at_mark(const char *text, size_t n, size_t begin, size_t at)
+/* Returns the place behind the marks at `at` if they end the sentence that
+ * began at `begin`; 0: it goes on, at *next_out if there are any. */
+static size_t end_at_mark(const char *text, size_t n, size_t begin, size_t at,
+                          size_t *next_out)
 {
     bool wide = match_wide_mark(text, n, at) > 0;
     size_t end, next;
 
+    *next_out = at + 1;
     if (!wide && match_mark(text, n, at) == 0)
         return 0;
     end = skip_marks(text, n, at, &wide);
+    *next_out = end;
     if (wide || end == n)
         return end;
     if (!is_space(text[end]))
@@ -155,18 +158,17 @@ static bool ends_with_mark(const char *text, size_t begin, size_t end)
 
 static size_t count_inner(const char *text, size_t begin, size_t end)
 {
-    size_t n = 0, start = begin;
+    size_t n = 0, start = begin, next;
 
-    for (size_t i = begin; i < end; i++) {
-        size_t stop = end_at_mark(text, end, start, i);
+    for (size_t i = begin; i < end; i = next) {
+        size_t stop = end_at_mark(text, end, start, i, &next);
 
         if (stop == 0)
             continue;
         while (stop < end && is_space(text[stop]))
             stop++;
         n += stop < end;
-        start = stop;
-        i = stop - 1;
+        start = next = stop;
     }
     return n;
 }
@@ -224,19 +226,21 @@ bool vp_sentence_next(const char *text, size_t n, enum vp_sentence_style style,
                       size_t *at, size_t *begin_out, size_t *end_out,
                       bool *blank_out)
 {
-    size_t begin, end;
+    size_t begin, end, next;
 
     begin = skip_space(text, n, *at, blank_out);
     *at = begin;
     if (begin == n)
         return false;
-    for (end = begin; end < n; end++) {
+    for (end = begin; end < n; end = next) {
         size_t stop = 0;
 
+        next = end + 1;
         if (ends_at_space(text, n, style, end))
             break;
+        /* All marks of a run at once: a long one costs no more a byte. */
         if (style != VP_SENTENCES_LINES)
-            stop = end_at_mark(text, n, begin, end);
+            stop = end_at_mark(text, n, begin, end, &next);
         if (stop > 0) {
             end = stop;
             break;
