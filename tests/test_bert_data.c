@@ -307,6 +307,33 @@ static void one_document_has_no_random_parts(void **state)
     vp_tokenizer_free(tokenizer);
 }
 
+/* The number of shards may be given; the samples stay the same. */
+static void shards_are_counted(void **state)
+{
+    struct vp_tokenizer *tokenizer = open_tokenizer();
+    struct vp_bert_result by_size, by_number;
+    struct vp_err err = { .text = "" };
+    char path[300];
+    const char *paths[] = { path };
+    struct vp_bert_config config = config_of(tokenizer, paths, "x", 2);
+
+    (void)state;
+    write_documents("in.txt");
+    snprintf(path, sizeof(path), "%s", at("in.txt"));
+    assert_int_equal(vp_bert_write(&config, &by_size, &err), VP_OK);
+    config.name = "y";
+    config.n_shards = 3;
+    assert_int_equal(vp_bert_write(&config, &by_number, &err), VP_OK);
+    assert_int_equal(by_number.n_train_shards, 3);
+    assert_int_equal(by_number.n_samples, by_size.n_samples);
+    assert_int_equal(by_number.n_labels, by_size.n_labels);
+    config.name = "z";
+    config.n_shards = 1000000;
+    assert_int_not_equal(vp_bert_write(&config, &by_number, &err), VP_OK);
+    assert_non_null(strstr(err.text, "do not fill 1000000 shards"));
+    vp_tokenizer_free(tokenizer);
+}
+
 static int n_calls_left;
 
 static bool stop_later(void *ctx, const struct vp_bert_progress *progress)
@@ -411,6 +438,7 @@ int main(void)
         TEST_IN_FOLDER(bytes_do_not_depend_on_threads),
         TEST_IN_FOLDER(shards_are_read),
         TEST_IN_FOLDER(one_document_has_no_random_parts),
+        TEST_IN_FOLDER(shards_are_counted),
         TEST_IN_FOLDER(nothing_partial_is_left),
         TEST_IN_FOLDER(bad_input_is_refused),
     };

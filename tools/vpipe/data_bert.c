@@ -21,6 +21,7 @@ enum {
     FLAG_SEED,
     FLAG_VALID,
     FLAG_SHARD,
+    FLAG_SHARDS,
     FLAG_STYLE,
     FLAG_KEY,
     FLAG_REPLACE,
@@ -54,6 +55,8 @@ static const struct tool_flag flags[] = {
                      "share of the documents for evaluation, 0.01 for example "
                      "[0: none]" },
     [FLAG_SHARD] = { "--shard-samples", "N", "samples of a shard [500000]" },
+    [FLAG_SHARDS] = { "--shards", "N",
+                      "number of shards instead; takes twice the time" },
     [FLAG_STYLE] = { "--sentences", "STYLE",
                      "lines: each line is one sentence; prose: found by full "
                      "stops [found out for each file]" },
@@ -72,9 +75,13 @@ static const struct {
     int flag;
     int64_t min, max;
 } numbers[] = {
-    { FLAG_SEQ, 8, 65536 },       { FLAG_PRED, 1, 65536 },
-    { FLAG_DUPES, 1, 65536 },     { FLAG_SEED, 0, INT64_MAX },
-    { FLAG_SHARD, 1, INT32_MAX }, { FLAG_THREADS, 1, DATA_MAX_THREADS },
+    { FLAG_SEQ, 8, 65536 },
+    { FLAG_PRED, 1, 65536 },
+    { FLAG_DUPES, 1, 65536 },
+    { FLAG_SEED, 0, INT64_MAX },
+    { FLAG_SHARD, 1, INT32_MAX },
+    { FLAG_SHARDS, 1, 1000000 },
+    { FLAG_THREADS, 1, DATA_MAX_THREADS },
 };
 
 struct options {
@@ -109,6 +116,8 @@ static int take_number(struct options *out, int flag, const char *value)
         bert->options.seed = (uint64_t)n;
     else if (flag == FLAG_SHARD)
         bert->shard_samples = n;
+    else if (flag == FLAG_SHARDS)
+        bert->n_shards = n;
     else
         bert->text.n_threads = (int)n;
     return status;

@@ -21,7 +21,7 @@ static const struct command {
     { "compare", cmd_compare, "several configurations on the same data" },
     { "schedule", cmd_schedule, "print, prove, time and draw a schedule" },
     { "trace", cmd_trace, "show what the ranks of a run did and when" },
-    { "data", cmd_data, "token ids of text files, vocabularies" },
+    { "data", cmd_data, "make, convert and show data sets; vocabularies" },
     { "info", cmd_info, "this build and this machine" },
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };

@@ -42,7 +42,9 @@ struct making {
     int64_t pack_first, pack_rows;
     struct vp_bert_shard *shard;
     int64_t shard_rows, n_chunk;
-    bool valid; /* the split that is made */
+    int64_t shard_samples;
+    bool valid;  /* the split that is made */
+    bool counts; /* samples are only counted */
 };
 
 enum vp_status vp_bert_ids_of(const struct vp_tokenizer *tokenizer,
@@ -181,7 +183,7 @@ static void drop_rows(struct vp_bert_rows *rows, int64_t n)
 static enum vp_status write_pending(struct making *making, bool all,
                                     struct vp_err *err)
 {
-    int64_t n_shard = making->config->shard_samples, at = 0;
+    int64_t n_shard = making->shard_samples, at = 0;
     int64_t n_most = PACKED * vp_bert_chunk_rows(&making->options, n_shard);
 
     while (making->rows.n - at >= n_most || (all && making->rows.n > at)) {
@@ -266,7 +268,8 @@ static enum vp_status make_group(struct making *making, struct vp_err *err)
             return making->group[i].st;
         }
         count_rows(making, &making->group[i].rows);
-        VP_TRY(append_rows(&making->rows, &making->group[i].rows, err));
+        if (!making->counts)
+            VP_TRY(append_rows(&making->rows, &making->group[i].rows, err));
     }
     making->n_group = 0;
     return write_pending(making, false, err);
@@ -296,8 +299,30 @@ static enum vp_status make_split(struct making *making, struct vp_err *err)
     return write_pending(making, true, err);
 }
 
+/* Samples of a shard, so that there are config->n_shards of them. */
+static enum vp_status divide(struct making *making, struct vp_err *err)
+{
+    int64_t n_shards = making->config->n_shards, n;
+
+    making->counts = true;
+    VP_TRY(make_split(making, err));
+    making->counts = false;
+    n = making->result.n_samples;
+    if (n < n_shards)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%lld samples do not fill %lld shards; ask for "
+                          "fewer, or give more text",
+                          (long long)n, (long long)n_shards);
+    making->shard_samples = (n + n_shards - 1) / n_shards;
+    making->result = (struct vp_bert_result){ .text = making->result.text };
+    return VP_OK;
+}
+
 static enum vp_status make_splits(struct making *making, struct vp_err *err)
 {
+    making->shard_samples = making->config->shard_samples;
+    if (making->config->n_shards > 0)
+        VP_TRY(divide(making, err));
     VP_TRY(make_split(making, err));
     if (making->result.n_samples == 0)
         return vp_err_set(err, VP_ERR_INVALID,

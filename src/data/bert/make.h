@@ -21,7 +21,9 @@ struct vp_bert_config {
     struct vp_bert_options options; /* `ids` are not used */
     int64_t dupe_factor;            /* 1 to 2^16 */
     const char *folder, *name;
-    int64_t shard_samples;
+    int64_t shard_samples; /* of a shard for training */
+    int64_t n_shards;      /* > 0: their number instead; samples are made twice,
+                              to count them first */
     /* Called now and then; false asks to stop. NULL: not called. */
     bool (*progress)(void *ctx, const struct vp_bert_progress *progress);
     void *ctx;
