@@ -229,6 +229,8 @@ static void bytes_do_not_depend_on_threads(void **state)
     assert_int_equal(one.n_samples, four.n_samples);
     assert_true(one.n_train_shards > 1);
     assert_int_equal(one.n_valid_shards, 1);
+    /* Four documents are held out, enough for random second parts. */
+    assert_true(one.n_random * 10 > one.n_samples * 4);
     for (int i = 0; i < one.n_train_shards; i++) {
         char names[2][64];
 

@@ -180,7 +180,25 @@ static int64_t draw_length(struct making *making)
     return 2 + draw_below(making, most - 1);
 }
 
-/* Another document of the same split; the same one after TRIES failures. */
+/* The number of documents for evaluation among the first n; see
+ * vp_bert_is_valid(). */
+static int64_t count_valid(const struct vp_bert_options *options, int64_t n)
+{
+    return n / VP_CORPUS_PARTS * options->valid_parts +
+           n % VP_CORPUS_PARTS * options->valid_parts / VP_CORPUS_PARTS;
+}
+
+/* The k-th of them. */
+static int64_t find_valid(const struct vp_bert_options *options, int64_t k)
+{
+    int64_t parts = options->valid_parts;
+    int64_t place = ((k % parts + 1) * VP_CORPUS_PARTS + parts - 1) / parts;
+
+    return k / parts * VP_CORPUS_PARTS + place - 1;
+}
+
+/* Another document of the same split; the same one after TRIES failures. Those
+ * for evaluation are few, so they are not looked for among all. */
 static enum vp_status draw_document(struct making *making, struct vp_err *err)
 {
     const struct vp_bert_options *options = making->options;
@@ -188,11 +206,15 @@ static enum vp_status draw_document(struct making *making, struct vp_err *err)
     int64_t n = vp_store_documents(making->store), other = own->number;
     bool valid = vp_bert_is_valid(options, own->number);
 
+    if (valid)
+        n = count_valid(options, n);
     for (int i = 0; i < TRIES; i++) {
         struct vp_rng4 r = draw(making);
         int64_t document = (int64_t)(((uint64_t)r.v[0] << 32 | r.v[1]) %
                                      (uint64_t)n);
 
+        if (valid)
+            document = find_valid(options, document);
         if (document != own->number &&
             vp_bert_is_valid(options, document) == valid) {
             other = document;
