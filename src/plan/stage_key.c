@@ -300,6 +300,12 @@ static void add_choices(struct vp_stage_key *key,
     add_int(key, spec->grad_linger);
 }
 
+struct vp_stage_key vp_stage_key_block(const struct vp_stage_keys *keys,
+                                       int block)
+{
+    return keys->graphs[0].blocks[block];
+}
+
 struct vp_stage_key vp_stage_key_place(const struct vp_stage_choices *choices)
 {
     struct vp_stage_key key = start();

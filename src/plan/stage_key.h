@@ -20,6 +20,9 @@ enum vp_status vp_stage_keys_create(const struct vp_workload *work,
                                     struct vp_stage_keys **out);
 void vp_stage_keys_free(struct vp_stage_keys *keys);
 
+/* One block of the first graph, wherever it stands. */
+struct vp_stage_key vp_stage_key_block(const struct vp_stage_keys *keys,
+                                       int block);
 /* By the numbers of the blocks: cheap, and different for every range. */
 struct vp_stage_key vp_stage_key_place(const struct vp_stage_choices *choices);
 /* By what the blocks hold: operators, parameters, values that cross the cuts. */

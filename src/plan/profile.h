@@ -1,0 +1,178 @@
+/* A profile: what blocks, messages and copies take on one device, for one
+ * precision and batch size. It is measured (runtime), read from a file, or
+ * estimated from the rates of the device. Pure: no device, no I/O.
+ *
+ * Seconds are those of one minibatch. Blocks that a model repeats have the same
+ * key and stand in a profile once. A block that a profile does not have is
+ * estimated from the rates: vp_profile_estimate().
+ *
+ * As JSON, a superset of the coarse form, which has the rates and no blocks:
+ *
+ *   version                 1; the coarse form has none
+ *   device                  name, as the driver or the CPU gives it
+ *   precision               "fp32", "bf16" or "fp16"; default "fp32"
+ *   batch_size              samples per minibatch; 0 or none: any (only rates)
+ *   made_with               {"driver", "clocks", "build", "libraries"}: texts; if
+ *                           one differs from today's, the profile is stale
+ *   memory_bytes            of the device; 0: not known
+ *   peak_tflops_fp32        also _bf16, _fp16; default: that of fp32
+ *   copy_gb_per_s           bytes read and written by a copy on the device
+ *   efficiency_of_products_by_rows  [[rows, share of the peak], ...], ascending;
+ *                           linear between entries
+ *   microseconds_per_kernel launch and ramp of a call
+ *   host_link_gb_per_s      {"one_way", "both_ways_each"}; or, measured,
+ *                           {"out", "in", "both_out", "both_in"}: pinned copies
+ *   links_gb_per_s          {"same_host", "between_hosts"}
+ *   link_microseconds       likewise: latency of a message; default 0
+ *   hosts                   ranks of each host, in order; default: all on one
+ *   capacity                ranks that one device carries at full speed; default
+ *                           1
+ *   blocks                  [{"key": 32 hexadecimal digits, "name": text,
+ *                             "f", "b", "w", "update": seconds,
+ *                             "beside_copies": {"f", "b", "w"},
+ *                             "recompute": [{"operators": [0, 2],
+ *                               "seconds", "beside_copies"}, ...]}, ...]
+ *
+ * `b` and `w` are the seconds of backward's two parts; without a split they run
+ * as one list of b + w. Where "beside_copies" is missing, copies slow nothing
+ * down. */
+#ifndef VP_PLAN_PROFILE_H
+#define VP_PLAN_PROFILE_H
+
+#include "base/json.h"
+#include "graph/graph.h"
+
+#define VP_PROFILE_VERSION 1
+
+enum { VP_PROFILE_MAX_POINTS = 16, VP_PROFILE_MAX_HOSTS = 64 };
+
+/* Two blocks with the same key have the same operators and shapes, precision
+ * and batch size included, and read values at the same distances. Stable: keys
+ * stand in files. */
+struct vp_block_key {
+    uint64_t low, high;
+};
+
+/* What a block takes: alone, and while the copy engines of its device work. */
+struct vp_block_seconds {
+    double f, b, w;
+};
+
+/* The most sets of recomputed operators that are considered for one block. */
+enum { VP_PROFILE_MAX_SETS = 8 };
+
+/* One way to recompute a block. */
+struct vp_profile_set {
+    uint64_t ops;         /* bit i: operator i of the block; not 0 */
+    double seconds;       /* of R */
+    double beside_copies; /* likewise, while copy engines work */
+};
+
+struct vp_profile_block {
+    struct vp_block_key key;
+    const char *name; /* for people */
+    struct vp_block_seconds alone, beside_copies;
+    double update; /* the optimizer's, once per update */
+    struct vp_profile_set sets[VP_PROFILE_MAX_SETS];
+    int n_sets;
+};
+
+/* What a device can do. */
+struct vp_profile_rates {
+    double flops[3];         /* per second: peak of fp32, bf16, fp16 */
+    double bytes_per_second; /* of a copy within its memory */
+    double kernel_seconds;   /* of a call, in addition */
+    /* Share of the peak that a product of so many rows reaches. */
+    struct {
+        double rows, share;
+    } efficiency[VP_PROFILE_MAX_POINTS];
+    int n_efficiency; /* 0: always the peak */
+};
+
+/* A message of n bytes arrives after seconds + n / bytes_per_second. */
+struct vp_profile_link {
+    double seconds, bytes_per_second;
+};
+
+/* What the seconds were measured with. A text that is "" is not compared. */
+struct vp_profile_facts {
+    const char *device, *driver, *clocks, *build, *libraries;
+};
+
+/* Plain data; texts and `blocks` are borrowed. */
+struct vp_device_profile {
+    struct vp_profile_facts facts;
+    enum vp_dtype precision;
+    int64_t batch; /* samples; 0: any */
+    int64_t memory_bytes;
+    struct vp_profile_rates rates;
+    /* Pinned copies between device and host, bytes per second: one way at a
+     * time, and both at once. 0: the device uses the host's memory. */
+    double copy_out, copy_in, copy_out_both, copy_in_both;
+    struct vp_profile_link same_host, between_hosts;
+    int hosts[VP_PROFILE_MAX_HOSTS]; /* ranks */
+    int n_hosts;                     /* 0: all ranks are on one */
+    double capacity; /* ranks that a device carries at full speed */
+    struct vp_profile_block *blocks;
+    int n_blocks;
+};
+
+/* ---- Keys and candidates (profile.c) ------------------------------------- */
+
+/* The keys of all blocks of a graph; an entry per block. */
+enum vp_status vp_profile_keys(const struct vp_graph *graph,
+                               struct vp_block_key *keys_out);
+
+/* The sets of operators that are worth recomputing in a block, without the
+ * empty one, from the cheapest to all of its operators. Returns their number.
+ * Measuring and search use the same list. */
+int vp_profile_candidates(const struct vp_graph *graph, int block,
+                          uint64_t sets_out[VP_PROFILE_MAX_SETS]);
+
+/* The block with this key, or NULL. */
+const struct vp_profile_block *vp_profile_find(
+    const struct vp_device_profile *profile, struct vp_block_key key);
+
+/* What the rates of `profile` say about one block of a graph: the seconds, and
+ * those of each candidate set. `n_moments` of the optimizer. */
+void vp_profile_estimate(const struct vp_device_profile *profile,
+                         const struct vp_graph *graph, int block, int n_moments,
+                         struct vp_profile_block *out);
+/* Seconds to compute the operators of `ops` again, by the rates. */
+double vp_profile_estimate_set(const struct vp_device_profile *profile,
+                               const struct vp_graph *graph, int block,
+                               uint64_t ops);
+
+/* Stated rates of a device with memory of its own, or of one core of a CPU:
+ * they order plans, and are no forecast. */
+void vp_profile_synthetic(bool host_memory, enum vp_dtype precision,
+                          struct vp_device_profile *out);
+
+/* ---- Cache --------------------------------------------------------------- */
+
+/* Names the file of a profile: hashes device, precision, batch size and the
+ * keys of all blocks. `keys` has `n_keys` entries. */
+enum { VP_PROFILE_NAME = 40 };
+void vp_profile_name(const struct vp_device_profile *profile,
+                     const struct vp_block_key *keys, int n_keys,
+                     char out[VP_PROFILE_NAME]);
+/* Returns the name of the first fact in which `today` differs from the profile,
+ * "driver" for example; NULL: the profile is not stale. */
+const char *vp_profile_stale(const struct vp_device_profile *profile,
+                             const struct vp_profile_facts *today);
+
+/* ---- JSON (profile_json.c) ----------------------------------------------- */
+
+/* The profile as text, to be freed. */
+enum vp_status vp_profile_print(const struct vp_device_profile *profile,
+                                char **text_out);
+
+/* Reads what vp_profile_print() writes, and the coarse form. `source` stands in
+ * messages, "source:line:column: cause; remedy". Texts and blocks live in
+ * `arena`. */
+enum vp_status vp_profile_parse(const char *text, size_t n_bytes,
+                                const char *source, struct vp_arena *arena,
+                                struct vp_device_profile *out,
+                                struct vp_err *err);
+
+#endif
