@@ -207,9 +207,9 @@ static enum vp_status remember(struct table *table, struct vp_stage_key key,
     return VP_OK;
 }
 
-static enum vp_status find_sizes(struct vp_pricer *pricer,
-                                 const struct vp_stage_choices *choices,
-                                 struct vp_stage_sizes *out, struct vp_err *err)
+enum vp_status vp_pricer_sizes(struct vp_pricer *pricer,
+                               const struct vp_stage_choices *choices,
+                               struct vp_stage_sizes *out, struct vp_err *err)
 {
     struct vp_stage_key place = vp_stage_key_place(choices), content;
 
@@ -236,7 +236,7 @@ enum vp_status vp_plan_bytes(struct vp_pricer *pricer,
             plan, &pricer->work.graphs[0], schedule, s);
         struct vp_stage_sizes sizes;
 
-        VP_TRY(find_sizes(pricer, &choices, &sizes, err));
+        VP_TRY(vp_pricer_sizes(pricer, &choices, &sizes, err));
         stages_out[s] = vp_stage_price_of(&pricer->work, &sizes, &shape,
                                           choices.spec.first_block == 0);
     }

@@ -37,6 +37,10 @@ enum vp_status vp_plan_bytes(struct vp_pricer *pricer,
                              const struct vp_schedule *schedule,
                              struct vp_stage_price *stages_out,
                              struct vp_err *err);
+/* The sizes of one stage, remembered like the others. */
+enum vp_status vp_pricer_sizes(struct vp_pricer *pricer,
+                               const struct vp_stage_choices *choices,
+                               struct vp_stage_sizes *out, struct vp_err *err);
 /* Stages lowered so far: the others were remembered. */
 int vp_pricer_n_lowered(const struct vp_pricer *pricer);
 

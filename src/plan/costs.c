@@ -1,0 +1,338 @@
+#include "plan/costs.h"
+
+#include "graph/recompute.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Blocks ------------------------------------------------------------- */
+
+enum vp_status vp_cost_table_init(struct vp_cost_table *table,
+                                  const struct vp_workload *work,
+                                  const struct vp_device_profile *profile)
+{
+    const struct vp_graph *graph = &work->graphs[0];
+    size_t n = (size_t)graph->n_blocks;
+    struct vp_block_key *keys = calloc(n, sizeof(*keys));
+    int n_moments = vp_optim_n_moments(work->optim.kind);
+
+    *table = (struct vp_cost_table){
+        .work = work,
+        .profile = profile,
+        .n_blocks = graph->n_blocks,
+        .blocks = calloc(n, sizeof(*table->blocks)),
+    };
+    if (!keys || !table->blocks || vp_profile_keys(graph, keys) != VP_OK) {
+        free(keys);
+        vp_cost_table_release(table);
+        return VP_ERR_NOMEM;
+    }
+    for (int b = 0; b < graph->n_blocks; b++) {
+        const struct vp_profile_block *known = vp_profile_find(profile,
+                                                               keys[b]);
+
+        if (known)
+            table->blocks[b] = *known;
+        else
+            vp_profile_estimate(profile, graph, b, n_moments,
+                                &table->blocks[b]);
+        table->n_estimated += !known;
+    }
+    free(keys);
+    return VP_OK;
+}
+
+void vp_cost_table_release(struct vp_cost_table *table)
+{
+    free(table->blocks);
+    table->blocks = NULL;
+}
+
+/* A set that was not measured costs its share of the forward, by the rates. */
+double vp_cost_recompute(const struct vp_cost_table *table, int block,
+                         uint64_t ops)
+{
+    const struct vp_graph *graph = &table->work->graphs[0];
+    const struct vp_profile_block *at = &table->blocks[block];
+    double whole, part;
+
+    if (ops == 0)
+        return 0.0;
+    for (int i = 0; i < at->n_sets; i++)
+        if (at->sets[i].ops == ops)
+            return at->sets[i].seconds;
+    part = vp_profile_estimate_set(table->profile, graph, block, ops);
+    whole = vp_profile_estimate_set(table->profile, graph, block, UINT64_MAX);
+    return whole > 0.0 ? at->alone.f * part / whole : 0.0;
+}
+
+/* ---- Stages ------------------------------------------------------------- */
+
+static double weight_flops(const struct vp_graph *graph, int first, int n)
+{
+    const struct vp_block *from = &graph->blocks[first];
+    const struct vp_block *to = from + n - 1;
+    double flops = 0.0;
+
+    for (int i = from->first_op; i < to->first_op + to->n_ops; i++)
+        flops += vp_op_flops(graph, &graph->ops[i], VP_PHASE_W);
+    return flops;
+}
+
+/* Weight gradients of operators whose inputs are recomputed run with B, where B
+ * and W are apart: the list W then has fewer FLOPs than the blocks. */
+static void move_weight_gradients(const struct vp_schedule *schedule,
+                                  const struct vp_graph *graph, int first,
+                                  int n, const struct vp_stage_price *price,
+                                  struct vp_stage_costs *out)
+{
+    double all = weight_flops(graph, first, n), moved;
+
+    if (!schedule->split || !(all > 0.0))
+        return;
+    moved = out->w * (1.0 - price->flops[VP_LIST_W] / all);
+    moved = moved > 0.0 ? moved : 0.0;
+    out->w -= moved;
+    out->b += moved;
+}
+
+static struct vp_stage_costs compute_costs(const struct vp_cost_table *table,
+                                           const struct vp_plan *plan,
+                                           const struct vp_schedule *schedule,
+                                           const struct vp_stage_price *price,
+                                           int s, int first, int n,
+                                           const uint64_t *sets)
+{
+    struct vp_stage_costs out = { .f = 0.0 };
+    double r = 0.0;
+
+    for (int b = first; b < first + n; b++) {
+        const struct vp_profile_block *block = &table->blocks[b];
+
+        out.f += block->alone.f;
+        out.b += block->alone.b;
+        out.w += block->alone.w;
+        out.update += block->update;
+        if (sets)
+            r += vp_cost_recompute(table, b, sets[b - first]);
+    }
+    if (schedule->stages[s].recompute)
+        out.r = r;
+    else if (plan->recompute_in_b)
+        out.b += r;
+    move_weight_gradients(schedule, &table->work->graphs[0], first, n, price,
+                          &out);
+    return out;
+}
+
+/* ---- Messages ----------------------------------------------------------- */
+
+/* The host of a rank; ranks beyond the list are on the last one. */
+static int host_of(const struct vp_device_profile *profile, int rank)
+{
+    int host = 0;
+
+    while (host + 1 < profile->n_hosts && rank >= profile->hosts[host])
+        rank -= profile->hosts[host++];
+    return host;
+}
+
+/* Whether two ranks use the same memory: it costs nothing to pass a message. */
+static bool is_near(const struct vp_cost_table *table,
+                    const struct vp_plan *plan, int a, int b, int edge)
+{
+    bool same_host = host_of(table->profile, a) == host_of(table->profile, b);
+
+    if (a == b)
+        return true;
+    if (!same_host || (plan->edges && plan->edges[edge] != VP_EDGE_LOCAL))
+        return false;
+    return table->work->device.host_memory ||
+           (plan->devices && plan->devices[a] == plan->devices[b]);
+}
+
+/* Seconds on the link, and what the latency of this link has beyond that of a
+ * host, which counts for all messages. */
+static double message_seconds(const struct vp_device_profile *profile, int from,
+                              int to, int64_t n_bytes)
+{
+    bool near = host_of(profile, from) == host_of(profile, to);
+    const struct vp_profile_link *link = near ? &profile->same_host
+                                              : &profile->between_hosts;
+    double more = link->seconds - profile->same_host.seconds;
+
+    return (double)n_bytes / link->bytes_per_second + (more > 0.0 ? more : 0.0);
+}
+
+static void add_messages(const struct vp_cost_table *table,
+                         const struct vp_plan *plan,
+                         const struct vp_schedule *schedule,
+                         const struct vp_stage_price *prices, int s,
+                         struct vp_stage_costs *out)
+{
+    const struct vp_device_profile *profile = table->profile;
+    int here = schedule->stages[s].first_rank;
+
+    for (int side = 0; side < 2; side++) {
+        int other = side == 0 ? s + 1 : s - 1, edge = side == 0 ? s : s - 1;
+        int64_t n_bytes = side == 0 ? prices[s].act_bytes
+                                    : prices[s].grad_bytes;
+        double *link = side == 0 ? &out->act : &out->grad;
+        double *copy = side == 0 ? &out->act_copy : &out->grad_copy;
+        int there;
+
+        if (other < 0 || other >= schedule->n_stages)
+            continue;
+        there = schedule->stages[other].first_rank;
+        if (is_near(table, plan, here, there, edge))
+            continue;
+        *link = message_seconds(profile, here, there, n_bytes);
+        if (plan->edges && plan->edges[edge] == VP_EDGE_HOST &&
+            profile->copy_out > 0.0)
+            *copy = (double)n_bytes / profile->copy_out;
+    }
+}
+
+/* Replicas add their gradients around a ring. */
+static double reduce_seconds(const struct vp_cost_table *table,
+                             const struct vp_schedule *schedule,
+                             const struct vp_stage_price *price, int s)
+{
+    int n = schedule->stages[s].n_replicas;
+    int first = schedule->stages[s].first_rank;
+
+    if (n < 2)
+        return 0.0;
+    return 2.0 * (n - 1) / n *
+           message_seconds(table->profile, first, first + n - 1,
+                           price->memory.gradients);
+}
+
+/* ---- Devices ------------------------------------------------------------ */
+
+/* Ranks that share a device are numbered by the first of them. */
+static enum vp_status share_devices(const struct vp_cost_table *table,
+                                    const struct vp_plan *plan, int n_ranks,
+                                    struct vp_plan_costs *out,
+                                    struct vp_err *err)
+{
+    bool shared = false;
+
+    if (!plan->devices)
+        return VP_OK;
+    out->device = calloc((size_t)n_ranks, sizeof(*out->device));
+    if (!out->device)
+        return vp_err_set(err, VP_ERR_NOMEM, "planning: out of memory");
+    for (int r = 0; r < n_ranks; r++) {
+        int first = 0;
+
+        while (plan->devices[first] != plan->devices[r] ||
+               host_of(table->profile, first) != host_of(table->profile, r))
+            first++;
+        out->device[r] = first;
+        shared |= first != r;
+    }
+    if (shared) {
+        out->sched.device = out->device;
+        out->sched.capacity = table->profile->capacity;
+    }
+    return VP_OK;
+}
+
+enum vp_status vp_plan_costs_make(const struct vp_cost_table *table,
+                                  const struct vp_plan *plan,
+                                  const struct vp_schedule *schedule,
+                                  const struct vp_stage_price *prices,
+                                  struct vp_plan_costs *out, struct vp_err *err)
+{
+    const struct vp_graph *graph = &table->work->graphs[0];
+    uint64_t *room = calloc((size_t)graph->n_blocks, sizeof(*room));
+    int first = 0;
+
+    *out = (struct vp_plan_costs){ .device = NULL };
+    if (!room)
+        return vp_err_set(err, VP_ERR_NOMEM, "planning: out of memory");
+    for (int s = 0; s < schedule->n_stages; s++) {
+        int n = plan->partition ? plan->partition[s] : graph->n_blocks;
+        const uint64_t *sets = vp_plan_stage_sets(plan, graph, s, room);
+
+        out->stages[s] = compute_costs(table, plan, schedule, &prices[s], s,
+                                       first, n, sets);
+        out->stages[s].reduce = reduce_seconds(table, schedule, &prices[s], s);
+        add_messages(table, plan, schedule, prices, s, &out->stages[s]);
+        first += n;
+    }
+    free(room);
+    out->sched.stages = out->stages;
+    out->sched.latency = table->profile->same_host.seconds;
+    return share_devices(table, plan, schedule->n_ranks, out, err);
+}
+
+void vp_plan_costs_release(struct vp_plan_costs *costs)
+{
+    free(costs->device);
+    costs->device = NULL;
+}
+
+/* ---- Forecast ----------------------------------------------------------- */
+
+/* The time between minibatches in the middle of a stream, when the pipeline is
+ * full: from the ends of the first stage's backwards. */
+static double stream_period(const struct vp_schedule *schedule,
+                            const struct vp_timing *timing)
+{
+    int from = schedule->n_mb / 4, to = 3 * schedule->n_mb / 4;
+    double begin = 0.0, end = timing->makespan;
+
+    for (int i = 0; i < schedule->n_actions; i++) {
+        const struct vp_action *action = &schedule->actions[i];
+
+        if (action->kind != VP_ACTION_B || action->stage != 0)
+            continue;
+        if (action->mb == from)
+            begin = timing->spans[i].end;
+        if (action->mb == to)
+            end = timing->spans[i].end;
+    }
+    return (end - begin) / (to - from);
+}
+
+/* Seconds that a stage needs for one minibatch. */
+static double stage_work(const struct vp_schedule_stage *stage,
+                         const struct vp_stage_costs *costs, int n_mb,
+                         bool stream)
+{
+    double update = costs->update;
+
+    if (!stream)
+        update /= n_mb;
+    else if (stage->update_every > 1)
+        update /= stage->update_every;
+    return costs->f + costs->r + costs->b + costs->w + update;
+}
+
+enum vp_status vp_plan_forecast_seconds(const struct vp_schedule *schedule,
+                                        const struct vp_plan_costs *costs,
+                                        struct vp_plan_forecast_time *out,
+                                        struct vp_err *err)
+{
+    bool stream = vp_generator_find(schedule->name)->stream;
+    struct vp_timing timing;
+    double work = 0.0;
+
+    VP_TRY(vp_simulate(schedule, &costs->sched, &timing, err));
+    for (int s = 0; s < schedule->n_stages; s++) {
+        out->stage_busy[s] = stage_work(&schedule->stages[s], &costs->stages[s],
+                                        schedule->n_mb, stream);
+        work += out->stage_busy[s];
+    }
+    out->step = timing.makespan;
+    out->per_mb = timing.makespan / schedule->n_mb;
+    out->bubble = timing.bubble;
+    if (stream) {
+        out->step = out->per_mb = stream_period(schedule, &timing);
+        out->bubble = 1.0 - work / (schedule->n_ranks * out->step);
+    }
+    vp_timing_release(&timing);
+    return VP_OK;
+}

@@ -1,0 +1,279 @@
+/* Seconds of a plan from a profile: sums over blocks, recomputation by its set,
+ * messages by links and hosts, devices that ranks share. */
+#include "plan/costs.h"
+
+#include "model/model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N_BLOCKS = 5 };
+
+struct setup {
+    struct vp_graph graph;
+    struct vp_workload work;
+    struct vp_device_profile profile;
+    struct vp_profile_block blocks[N_BLOCKS];
+    struct vp_cost_table table;
+    struct vp_pricer *pricer;
+};
+
+/* Block b takes 1, 10 and 100 times b + 1; its last set 7 seconds. */
+static void make(struct setup *setup)
+{
+    const struct vp_model *model = vp_model_find("bert");
+    struct vp_model_config config = vp_model_size_find(model, "base")->config;
+    struct vp_block_key keys[N_BLOCKS];
+    struct vp_err err;
+
+    memset(setup, 0, sizeof(*setup));
+    config.layers = 2;
+    config.hidden = 32;
+    config.ffn = 64;
+    config.heads = 2;
+    config.vocab = 100;
+    config.tie_embeddings = false;
+    assert_int_equal(vp_model_build(model, &config,
+                                    &(struct vp_dims){
+                                        .batch = 2, .seq = 16, .n_labels = 4 },
+                                    &setup->graph, &err),
+                     VP_OK);
+    setup->work = (struct vp_workload){ .graphs = &setup->graph,
+                                        .n_graphs = 1,
+                                        .optim = { .kind = VP_OPTIM_SGD } };
+    vp_profile_synthetic(false, VP_DTYPE_F32, &setup->profile);
+    setup->profile.blocks = setup->blocks;
+    assert_int_equal(vp_profile_keys(&setup->graph, keys), VP_OK);
+    for (int b = 0; b < N_BLOCKS; b++) {
+        uint64_t sets[VP_PROFILE_MAX_SETS];
+        int n = vp_profile_candidates(&setup->graph, b, sets);
+
+        if (vp_profile_find(&setup->profile, keys[b]))
+            continue;
+        setup->blocks[setup->profile.n_blocks++] = (struct vp_profile_block){
+            .key = keys[b],
+            .name = "",
+            .alone = { b + 1, 10 * (b + 1), 100 * (b + 1) },
+            .update = 1000,
+            .sets = { { sets[n - 1], 7, 7 } },
+            .n_sets = 1,
+        };
+    }
+    assert_int_equal(
+        vp_cost_table_init(&setup->table, &setup->work, &setup->profile),
+        VP_OK);
+    assert_int_equal(vp_pricer_create(&setup->work, &setup->pricer), VP_OK);
+}
+
+static void release(struct setup *setup)
+{
+    vp_pricer_free(setup->pricer);
+    vp_cost_table_release(&setup->table);
+    vp_graph_release(&setup->graph);
+}
+
+static void price(struct setup *setup, const struct vp_plan *plan,
+                  struct vp_schedule *schedule, struct vp_stage_price *prices,
+                  struct vp_plan_costs *out)
+{
+    struct vp_err err;
+
+    if (vp_plan_make_schedule(plan, &setup->graph, schedule, &err) != VP_OK ||
+        vp_plan_bytes(setup->pricer, plan, schedule, prices, &err) != VP_OK ||
+        vp_plan_costs_make(&setup->table, plan, schedule, prices, out, &err) !=
+            VP_OK)
+        fail_msg("%s", err.text);
+}
+
+static const int halves[] = { 2, 3 };
+
+/* Blocks 1 and 3 are the same, and those are measured: 1 2 3 2 5. */
+static void sums(void **state)
+{
+    uint64_t all[VP_PROFILE_MAX_SETS], sets[N_BLOCKS] = { 0 };
+    struct vp_plan plan = { .n_stages = 2,
+                            .accumulation_steps = 4,
+                            .partition = halves };
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+
+    (void)state;
+    make(&setup);
+    assert_int_equal(setup.table.n_estimated, 0);
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[0].f, 1 + 2, 1e-9);
+    assert_float_equal(costs.stages[1].f, 3 + 2 + 5, 1e-9);
+    assert_float_equal(costs.stages[1].b, 100, 1e-9);
+    assert_float_equal(costs.stages[1].w, 1000, 1e-9);
+    assert_float_equal(costs.stages[1].update, 3000, 1e-9);
+    assert_float_equal(costs.stages[0].r, 0, 0);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    sets[1] = all[vp_profile_candidates(&setup.graph, 1, all) - 1];
+    plan.recompute_sets = sets;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[0].r, 7, 1e-9);
+    assert_float_equal(costs.stages[0].b, 30, 1e-9);
+    assert_float_equal(costs.stages[1].r, 0, 0);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    plan.recompute_in_b = true;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[0].r, 0, 0);
+    assert_float_equal(costs.stages[0].b, 37, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
+
+/* Apart from B, weight gradients of what is recomputed still run with B. */
+static void moved_gradients(void **state)
+{
+    uint64_t all[VP_PROFILE_MAX_SETS], sets[N_BLOCKS] = { 0 };
+    struct vp_plan plan = { .schedule = "zb-h1",
+                            .n_stages = 2,
+                            .accumulation_steps = 4,
+                            .partition = halves };
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+
+    (void)state;
+    make(&setup);
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[0].w, 300, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    sets[1] = all[vp_profile_candidates(&setup.graph, 1, all) - 1];
+    plan.recompute_sets = sets;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_true(costs.stages[0].w < 290);
+    assert_float_equal(costs.stages[0].w + costs.stages[0].b, 330, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
+
+static void messages(void **state)
+{
+    const enum vp_edge_kind host = VP_EDGE_HOST;
+    struct vp_plan plan = { .n_stages = 2,
+                            .accumulation_steps = 4,
+                            .partition = halves };
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+    double bytes;
+
+    (void)state;
+    make(&setup);
+    price(&setup, &plan, &schedule, prices, &costs);
+    bytes = (double)prices[0].act_bytes;
+    assert_true(bytes > 0);
+    assert_float_equal(costs.stages[0].act, bytes / 40e9, 1e-15);
+    assert_float_equal(costs.stages[0].act_copy, 0, 0);
+    assert_float_equal(costs.stages[1].act, 0, 0);
+    assert_float_equal(costs.stages[1].grad, prices[1].grad_bytes / 40e9,
+                       1e-15);
+    assert_float_equal(costs.sched.latency, 5e-6, 1e-15);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    /* Through memory of the host, to another one. */
+    plan.edges = &host;
+    setup.profile.hosts[0] = setup.profile.hosts[1] = 1;
+    setup.profile.n_hosts = 2;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[0].act, bytes / 1.1e9 + 15e-6, 1e-12);
+    assert_float_equal(costs.stages[0].act_copy, bytes / 54e9, 1e-15);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
+
+/* Two ranks on one device take twice as long when both compute. */
+static void shared_device(void **state)
+{
+    const int same[] = { 3, 3 };
+    struct vp_plan plan = { .n_stages = 2,
+                            .accumulation_steps = 64,
+                            .partition = halves };
+    struct vp_plan_forecast_time apart, together;
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+    struct vp_err err;
+
+    (void)state;
+    make(&setup);
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_int_equal(vp_plan_forecast_seconds(&schedule, &costs, &apart, &err),
+                     VP_OK);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    plan.devices = same;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[0].act, 0, 0);
+    assert_int_equal(
+        vp_plan_forecast_seconds(&schedule, &costs, &together, &err), VP_OK);
+    /* All work, one after the other: 13 blocks' worth of 111 seconds each. */
+    assert_true(together.step >= 64 * 13 * 111.0);
+    assert_true(together.step < 1.05 * 64 * 13 * 111.0 + 3000);
+    assert_true(apart.step < 0.85 * together.step);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
+
+/* A stream is priced by the minibatch, without its filling and draining. */
+static void streams(void **state)
+{
+    struct vp_plan plan = { .schedule = "pipedream",
+                            .n_stages = 2,
+                            .partition = halves };
+    struct vp_plan_forecast_time time;
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+    struct vp_err err;
+
+    (void)state;
+    make(&setup);
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_int_equal(vp_plan_forecast_seconds(&schedule, &costs, &time, &err),
+                     VP_OK);
+    /* The second stage is the slower one: 10 x 111, and its update. */
+    assert_float_equal(time.step, 1110 + 3000, 1e-3);
+    assert_float_equal(time.per_mb, time.step, 0);
+    assert_float_equal(time.stage_busy[0], 333 + 2000, 1e-6);
+    assert_float_equal(time.bubble,
+                       1 - (333 + 2000 + 1110 + 3000) / (2.0 * 4110), 1e-6);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums),     cmocka_unit_test(moved_gradients),
+        cmocka_unit_test(messages), cmocka_unit_test(shared_device),
+        cmocka_unit_test(streams),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
