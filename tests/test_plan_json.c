@@ -125,7 +125,7 @@ static const char full_text[] =
 
 static void literal_text(void **state)
 {
-    const struct vp_plan_forecast forecast = {
+    struct vp_plan_forecast forecast = {
         .bytes = (const int64_t[]){ 1, 2, 3, 4 }, .bubble = 0.125
     };
     const struct vp_plan none = { .n_stages = 0 };
@@ -141,6 +141,14 @@ static void literal_text(void **state)
     assert_true(plan.recompute_sets[4] == UINT64_C(1) << 63);
     assert_null(plan.slots[0].swap_sets);
     assert_int_equal(plan.edges[2], VP_EDGE_DEVICE);
+    free(text);
+
+    forecast.step_seconds = 0.0625;
+    assert_int_equal(vp_plan_print(&full, 5, &forecast, &text), VP_OK);
+    assert_non_null(strstr(text, "\"forecast\": {\"step_seconds\": 0.0625, "
+                                 "\"memory\": [1, 2, 3, 4], \"bubble\": "
+                                 "0.125}"));
+    parse_ok(text, &arena, &plan);
     free(text);
 
     text = print_ok(&none, 7);

@@ -258,6 +258,12 @@ enum vp_status vp_plan_costs_make(const struct vp_cost_table *table,
 
         out->stages[s] = compute_costs(table, plan, schedule, &prices[s], s,
                                        first, n, sets);
+        if (table->profile->copy_out > 0.0) {
+            double bytes = (double)prices[s].swap_bytes;
+
+            out->stages[s].swap_out = bytes / table->profile->copy_out_both;
+            out->stages[s].swap_in = bytes / table->profile->copy_in_both;
+        }
         out->stages[s].reduce = reduce_seconds(table, schedule, &prices[s], s);
         add_messages(table, plan, schedule, prices, s, &out->stages[s]);
         first += n;

@@ -30,7 +30,8 @@
  *   replica_edges       likewise, among the replicas of each stage
  *   tie_edge            likewise, among ranks that share tied weights
  *   compress_activations, bundle_bytes
- *   forecast            any value; not read
+ *   forecast            {"step_seconds", "memory": bytes per stage, "bubble"};
+ *                       not read
  *
  * and those of the original's placement file, which config/placement.h reads:
  * module_to_stage_map, stage_to_rank_map, stage_to_depth_map, mp_size. */
@@ -44,6 +45,7 @@
 
 /* What is written about the cost of a plan. */
 struct vp_plan_forecast {
+    double step_seconds; /* of an update, in asp of a minibatch; 0: not known */
     const int64_t *bytes; /* per stage, for one replica; NULL: not known */
     double bubble;        /* idle share, simulated */
 };

@@ -220,6 +220,11 @@ static void print_forecast(struct vp_strbuf *b, const struct vp_plan *plan,
 {
     key(b, "forecast");
     vp_strbuf_adds(b, "{");
+    if (forecast->step_seconds > 0.0) {
+        vp_strbuf_adds(b, "\"step_seconds\": ");
+        print_real(b, forecast->step_seconds);
+        vp_strbuf_adds(b, ", ");
+    }
     for (int s = 0; forecast->bytes && s < vp_plan_n_stages(plan); s++)
         vp_strbuf_addf(b, "%s%lld", s ? ", " : "\"memory\": [",
                        (long long)forecast->bytes[s]);
