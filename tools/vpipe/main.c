@@ -18,6 +18,7 @@ static const struct command {
     const char *meaning;
 } commands[] = {
     { "train", cmd_train, "train a model from a configuration file" },
+    { "plan", cmd_plan, "search the fastest plan that fits" },
     { "compare", cmd_compare, "several configurations on the same data" },
     { "schedule", cmd_schedule, "print, prove, time and draw a schedule" },
     { "trace", cmd_trace, "show what the ranks of a run did and when" },

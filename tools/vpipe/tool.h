@@ -24,6 +24,7 @@ int cmd_schedule(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_data(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
 
 /* ---- Options ------------------------------------------------------------ */
 

@@ -1,0 +1,387 @@
+#include "run/planning.h"
+
+#include "base/file.h"
+#include "base/path.h"
+#include "config/buckets.h"
+#include "config/resolve.h"
+#include "plan/plan_json.h"
+#include "run/devices.h"
+#include "run/samples.h"
+#include "runtime/train_config.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_RANKS = 1024, MAX_FILES = 256 };
+
+struct vp_planning {
+    const struct vp_config *config;
+    struct vp_dims dims[VP_MAX_BUCKETS];
+    struct vp_graph graphs[VP_MAX_BUCKETS];
+    int n_graphs;
+    struct vp_missing missing;
+    struct vp_samples samples;
+    struct vp_train_config train;
+    int *devices;
+    struct vp_stage_config stage; /* its workload is planned */
+    struct vp_device_profile profile, measured;
+    char note[512];
+    struct vp_plan base;
+    enum vp_edge_kind edges[VP_MAX_STAGES];
+    int shared[MAX_RANKS]; /* devices, where ranks share cores */
+    int64_t limits[MAX_RANKS], memory;
+    struct vp_search_input input;
+    struct vp_search *search;
+    struct vp_arena arena;
+};
+
+static void ignore(void *ctx, const char *line)
+{
+    (void)ctx;
+    (void)line;
+}
+
+/* ---- The workload ------------------------------------------------------- */
+
+static enum vp_status open_workload(struct vp_planning *p, struct vp_err *err)
+{
+    const struct vp_config *config = p->config;
+    const struct vp_samples_config samples = {
+        .config = config,
+        .dims = p->dims,
+        .n_dims = p->n_graphs = vp_buckets_make(config, p->dims),
+        .missing = &p->missing,
+        .no_data = true,
+        .notice = ignore,
+    };
+    const struct vp_devices_config devices = {
+        .config = config,
+        .dry_run = true,
+        .missing = &p->missing,
+        .notice = ignore,
+    };
+
+    VP_TRY(vp_buckets_build(config, p->dims, p->n_graphs, p->graphs, err));
+    VP_TRY(vp_samples_open(&samples, &p->samples, err));
+    p->train = (struct vp_train_config){
+        .graphs = p->graphs,
+        .n_graphs = p->n_graphs,
+        .data = p->samples.train,
+        .eval_data = p->samples.eval,
+        .optim = config->optim,
+        .scale = config->loss_scale,
+    };
+    vp_resolve_train(config, &p->train);
+    VP_TRY(vp_devices_choose(&devices, &p->train, &p->devices, err));
+    p->stage = vp_train_stage_config(&p->train, &p->train.backend_config);
+    return VP_OK;
+}
+
+/* ---- The profile -------------------------------------------------------- */
+
+static enum vp_status read_profile(struct vp_planning *p, const char *path,
+                                   struct vp_device_profile *out,
+                                   struct vp_err *err)
+{
+    size_t n_bytes;
+    char *text;
+    enum vp_status st;
+
+    VP_TRY(vp_file_read(path, "JSON", &text, &n_bytes, err));
+    st = vp_profile_parse(text, n_bytes, path, &p->arena, out, err);
+    free(text);
+    return st;
+}
+
+/* Whether a profile was measured for every block of this model. */
+static bool covers(const struct vp_planning *p,
+                   const struct vp_device_profile *profile)
+{
+    const struct vp_graph *graph = &p->graphs[0];
+    struct vp_block_key *keys = calloc((size_t)graph->n_blocks, sizeof(*keys));
+    bool all = keys && vp_profile_keys(graph, keys) == VP_OK;
+
+    for (int b = 0; b < graph->n_blocks && all; b++)
+        all = vp_profile_find(profile, keys[b]) != NULL;
+    free(keys);
+    return all;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The names of the files of a folder, sorted; their number. */
+static int list_folder(const char *folder, struct vp_arena *arena,
+                       char *names[MAX_FILES])
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    int n = 0;
+
+    while (dir && n < MAX_FILES && (entry = readdir(dir))) {
+        size_t length = strlen(entry->d_name);
+
+        if (length < 5 || strcmp(entry->d_name + length - 5, ".json") != 0)
+            continue;
+        names[n] = vp_arena_strdup(arena, entry->d_name);
+        n += names[n] != NULL;
+    }
+    if (dir)
+        closedir(dir);
+    qsort(names, (size_t)n, sizeof(*names), compare_names);
+    return n;
+}
+
+/* A measured profile of this model in the user's cache; false: there is none. */
+static bool find_cached(struct vp_planning *p)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char folder[512], path[1024];
+    char *names[MAX_FILES];
+    int n;
+
+    if (cache && cache[0])
+        snprintf(folder, sizeof(folder), "%s/vpipe/profiles", cache);
+    else if (home && home[0])
+        snprintf(folder, sizeof(folder), "%s/.cache/vpipe/profiles", home);
+    else
+        return false;
+    n = list_folder(folder, &p->arena, names);
+    for (int i = 0; i < n; i++) {
+        struct vp_device_profile profile;
+        struct vp_err err;
+
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        if (read_profile(p, path, &profile, &err) != VP_OK ||
+            profile.n_blocks == 0 || !covers(p, &profile))
+            continue;
+        p->profile = profile;
+        snprintf(p->note, sizeof(p->note),
+                 "profile: %.300s, measured on %.100s", path,
+                 profile.facts.device);
+        return true;
+    }
+    return false;
+}
+
+static enum vp_status open_profile(struct vp_planning *p, const char *name,
+                                   struct vp_err *err)
+{
+    bool synthetic = name && strcmp(name, "synthetic") == 0;
+
+    if (name && !synthetic) {
+        VP_TRY(read_profile(p, name, &p->profile, err));
+        snprintf(p->note, sizeof(p->note), "profile: %.300s, %.100s%s", name,
+                 p->profile.facts.device,
+                 covers(p, &p->profile) ? ""
+                                        : "; blocks are estimated from its "
+                                          "rates");
+        return VP_OK;
+    }
+    if (!name && find_cached(p))
+        return VP_OK;
+    vp_profile_synthetic(p->stage.work.device.host_memory, p->graphs[0].dtype,
+                         &p->profile);
+    snprintf(p->note, sizeof(p->note),
+             "profile: synthetic (stated rates of %s); seconds order plans and "
+             "are no forecast",
+             p->stage.work.device.host_memory ? "one CPU core" : "a GPU");
+    return VP_OK;
+}
+
+/* ---- The base plan ------------------------------------------------------ */
+
+/* Ranks of this machine that share its cores; a profile of another machine
+ * speaks for itself. */
+static void share_cores(struct vp_planning *p, const char *profile)
+{
+    int n_threads = p->train.backend_config.n_threads;
+    int n_cores = vp_devices_n_cores(), n_ranks = p->base.n_stages;
+
+    if (!p->stage.work.device.host_memory ||
+        (profile && strcmp(profile, "synthetic") != 0) || p->base.replicas ||
+        n_ranks * n_threads <= n_cores)
+        return;
+    p->base.devices = p->shared;
+    p->profile.capacity = (double)n_cores / n_threads;
+}
+
+static void set_base(struct vp_planning *p,
+                     const struct vp_planning_options *options)
+{
+    p->base = p->train.plan;
+    /* A GPU that is not here: one per rank. */
+    if (p->missing.gpu && p->config->machines.n < vp_config_n_ranks(p->config))
+        p->base.devices = NULL;
+    if (options->n_stages > 0 && options->n_stages != p->base.n_stages) {
+        enum vp_edge_kind kind = p->base.edges && vp_plan_n_stages(&p->base) > 1
+                                     ? p->base.edges[0]
+                                     : VP_EDGE_LOCAL;
+
+        for (int s = 0; s < VP_MAX_STAGES; s++)
+            p->edges[s] = kind;
+        p->base.n_stages = options->n_stages;
+        p->base.n_chunks = 1;
+        p->base.edges = p->edges;
+        p->base.partition = NULL;
+        p->base.recompute_ratio = NULL;
+        p->base.recompute_sets = NULL;
+        p->base.replicas = p->base.depth = NULL;
+        p->base.ranks = p->base.devices = NULL;
+        p->base.replica_edges = NULL;
+        p->base.schedule_text = NULL;
+    }
+    share_cores(p, options->profile);
+}
+
+void vp_planning_set_memory(struct vp_planning *p, int64_t bytes)
+{
+    p->memory = bytes;
+    for (int r = 0; r < MAX_RANKS; r++)
+        p->limits[r] = bytes > 0 ? bytes : INT64_MAX;
+}
+
+static void set_input(struct vp_planning *p,
+                      const struct vp_planning_options *options)
+{
+    bool asp = p->config->sync_mode == VP_SYNC_ASP;
+    int64_t memory = options->memory;
+
+    if (memory == 0)
+        memory = (int64_t)p->config->memory_limit;
+    if (memory == 0)
+        memory = p->profile.memory_bytes;
+    vp_planning_set_memory(p, memory);
+    p->input = (struct vp_search_input){
+        .base = &p->base,
+        .limits = p->limits,
+        .stream = asp,
+        .free_schedule = !options->keep_schedule,
+        .free_partition = !options->keep_partition,
+        .free_recompute = !options->keep_recompute,
+        .allow_swap = options->swap && p->profile.copy_out > 0.0,
+    };
+}
+
+enum vp_status vp_planning_scale_links(struct vp_planning *p, double factor)
+{
+    p->profile = p->measured;
+    p->profile.same_host.bytes_per_second *= factor;
+    p->profile.between_hosts.bytes_per_second *= factor;
+    p->profile.copy_out *= factor;
+    p->profile.copy_in *= factor;
+    p->profile.copy_out_both *= factor;
+    p->profile.copy_in_both *= factor;
+    vp_search_free(p->search);
+    p->search = NULL;
+    return vp_search_create(&p->stage.work, &p->profile, &p->search);
+}
+
+/* ---- All ---------------------------------------------------------------- */
+
+static enum vp_status open_all(struct vp_planning *p,
+                               const struct vp_planning_options *options,
+                               struct vp_err *err)
+{
+    VP_TRY(open_workload(p, err));
+    VP_TRY(open_profile(p, options->profile, err));
+    set_base(p, options);
+    p->measured = p->profile;
+    set_input(p, options);
+    if (vp_search_create(&p->stage.work, &p->profile, &p->search) != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM, "planning: out of memory");
+    return VP_OK;
+}
+
+enum vp_status vp_planning_open(const struct vp_config *config,
+                                const struct vp_planning_options *options,
+                                struct vp_planning **out, struct vp_err *err)
+{
+    struct vp_planning *p = calloc(1, sizeof(*p));
+    enum vp_status st;
+
+    if (!p)
+        return vp_err_set(err, VP_ERR_NOMEM, "planning: out of memory");
+    p->config = config;
+    st = open_all(p, options, err);
+    if (st != VP_OK) {
+        vp_planning_close(p);
+        return st;
+    }
+    *out = p;
+    return VP_OK;
+}
+
+void vp_planning_close(struct vp_planning *p)
+{
+    if (!p)
+        return;
+    vp_search_free(p->search);
+    vp_samples_close(&p->samples);
+    free(p->devices);
+    for (int i = 0; i < p->n_graphs; i++)
+        vp_graph_release(&p->graphs[i]);
+    vp_arena_release(&p->arena);
+    free(p);
+}
+
+struct vp_search *vp_planning_search(const struct vp_planning *p)
+{
+    return p->search;
+}
+
+const struct vp_search_input *vp_planning_input(const struct vp_planning *p)
+{
+    return &p->input;
+}
+
+const struct vp_device_profile *vp_planning_profile(const struct vp_planning *p)
+{
+    return &p->profile;
+}
+
+const struct vp_graph *vp_planning_graph(const struct vp_planning *p)
+{
+    return &p->graphs[0];
+}
+
+const char *vp_planning_note(const struct vp_planning *p)
+{
+    return p->note;
+}
+
+int64_t vp_planning_memory(const struct vp_planning *p)
+{
+    return p->memory;
+}
+
+int64_t vp_planning_batch(const struct vp_planning *p)
+{
+    return p->graphs[0].batch;
+}
+
+enum vp_status vp_planning_print(const struct vp_planning *p,
+                                 const struct vp_search_result *result,
+                                 char **text_out)
+{
+    int64_t bytes[VP_MAX_STAGES];
+    const struct vp_plan_forecast forecast = {
+        .step_seconds = result->time.step,
+        .bytes = bytes,
+        .bubble = result->time.bubble,
+    };
+    struct vp_plan plan = result->plan;
+
+    for (int s = 0; s < result->n_stages; s++)
+        bytes[s] = result->prices[s].memory.total;
+    plan.edges = plan.replica_edges = NULL;
+    plan.tie_edge = VP_EDGE_LOCAL;
+    plan.devices = plan.ranks = NULL;
+    if (vp_generator_find(plan.schedule)->stream)
+        plan.accumulation_steps = 0;
+    return vp_plan_print(&plan, p->graphs[0].n_blocks, &forecast, text_out);
+}
