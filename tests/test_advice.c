@@ -128,6 +128,24 @@ static void check_key(const char *yaml, const char *limit, const char *message,
     assert_true(seen == (value > 0.0));
 }
 
+/* Cuts the command that makes a plan off a message. Returns true if there was
+ * one, which names the file and the limit. */
+static bool cut_plan(char *message, const char *limit)
+{
+    char *found = strstr(message, "; or train with a plan that fits, from ");
+    char want[160];
+
+    if (!found)
+        return false;
+    snprintf(want, sizeof(want),
+             "; or train with a plan that fits, from 'vpipe plan a.yml "
+             "--memory %s --out plan.json'",
+             limit);
+    assert_string_equal(found, want);
+    *found = '\0';
+    return true;
+}
+
 /* The message for a limit; checks the remedy. */
 static void check_limit(const char *yaml, int64_t bytes, bool *helped)
 {
@@ -143,6 +161,7 @@ static void check_limit(const char *yaml, int64_t bytes, bool *helped)
 
     snprintf(limit, sizeof(limit), "memory_limit=%lld", (long long)bytes);
     assert_int_equal(dry_run(yaml, sets, &seen, &err), VP_ERR_INVALID);
+    cut_plan(err.text, limit + strlen("memory_limit="));
     assert_non_null(strstr(err.text, "memory_limit is "));
     *helped = strstr(err.text, "; use ");
     if (strstr(err.text, " with recompute_ratio 1")) {
@@ -196,14 +215,17 @@ static void test_messages(void **state)
 {
     static const struct {
         const char *yaml, *limit, *want; /* the end of the message */
+        bool planned;                    /* a plan fits */
     } cases[] = {
         { GPT2, "memory_limit=1K",
           "memory_limit is 1 KiB; no batch_size or recompute_ratio makes it "
-          "fit: raise memory_limit" },
+          "fit: raise memory_limit",
+          false },
         /* One minibatch in flight: recomputing saves nothing. */
-        { GPT2, "memory_limit=2M", "; use batch_size 4" },
+        { GPT2, "memory_limit=2M", "; use batch_size 4", false },
         { GPT2 "partition: [5, 5]\nrecompute: false\n", "memory_limit=4M",
-          "; use batch_size 8 or recompute true with recompute_ratio 0.25" },
+          "; use batch_size 8 or recompute true with recompute_ratio 0.25",
+          true },
     };
 
     (void)state;
@@ -215,6 +237,9 @@ static void test_messages(void **state)
 
         assert_int_equal(dry_run(cases[i].yaml, sets, &seen, &err),
                          VP_ERR_INVALID);
+        assert_int_equal(
+            cut_plan(err.text, cases[i].limit + strlen("memory_limit=")),
+            cases[i].planned);
         if (strlen(err.text) < n ||
             strcmp(err.text + strlen(err.text) - n, cases[i].want) != 0)
             fail_msg("%s", err.text);

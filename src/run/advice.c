@@ -368,8 +368,10 @@ enum vp_status vp_advice_explain(const struct vp_config *config,
 {
     if (st != VP_OK && !err->text[0])
         return st; /* another process says why */
-    if (st == VP_ERR_INVALID)
+    if (st == VP_ERR_INVALID) {
         vp_advice_remedy(config, train, err);
+        vp_advice_plan(config, train, err);
+    }
     if (st == VP_ERR_NOMEM)
         vp_advice_less(config, train, err);
     /* No field: a variable of the environment is its own place. */

@@ -19,6 +19,11 @@ void vp_advice_remedy(const struct vp_config *config,
 void vp_advice_less(const struct vp_config *config,
                     const struct vp_train_config *train, struct vp_err *err);
 
+/* Adds the command that makes a plan which fits, to the message about a new run
+ * that was refused because of memory_limit; nothing if no plan fits. */
+void vp_advice_plan(const struct vp_config *config,
+                    const struct vp_train_config *train, struct vp_err *err);
+
 /* The same for `st`, with which the plan of a run was refused: adds the remedy,
  * and before the message where the key to blame stands. Returns the status of
  * the run. */
