@@ -1,0 +1,120 @@
+#!/bin/bash
+# vpipe plan: its tables, its refusals, and plans that train reads and that need
+# exactly the bytes of their forecast.
+#   tests/plan.sh PROGRAM
+set -u
+
+program=$(realpath "${1:?usage: tests/plan.sh PROGRAM}")
+root=$(cd "$(dirname "$0")/.." && pwd)
+configs=$root/configs
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$folder" || exit 1
+unset XDG_CACHE_HOME
+export HOME=$folder
+checks=0
+
+fail() {
+    echo "plan: $*"
+    cat out err 2>/dev/null
+    exit 1
+}
+
+# run STATUS argument...
+run() {
+    local want=$1 status=0
+    shift
+    "$program" "$@" >out 2>err || status=$?
+    [ "$status" -eq "$want" ] || fail "status $status, not $want: vpipe $*"
+    checks=$((checks + 1))
+}
+
+has() {
+    grep -qF -- "$2" "$1" || fail "no '$2' in $1"
+    checks=$((checks + 1))
+}
+
+# memory FILE: the list of bytes of the first line that has one.
+memory() {
+    grep -m 1 -o '"memory": *\[[0-9, ]*\]' "$1" | tr -d ' '
+}
+
+# A plan, what train makes of it, and the bytes of both.
+trains() {
+    local config=$1 command
+    shift
+    rm -rf plan.json run
+    run 0 plan "$configs/$config.yml" --set device=cpu --brief --out plan.json "$@"
+    has out 'profile: synthetic'
+    has out 'forecast: '
+    has plan.json '"recompute_ratio": ['
+    has plan.json '"forecast": {"step_seconds": '
+    command=$(sed -n 's/^train with: //p' out)
+    [ -n "$command" ] || fail 'no command to train with'
+    eval "$command" --set device=cpu --max-steps 1 --quiet --output run \
+        >out 2>err || fail "the plan is refused: $command"
+    [ "$(memory plan.json)" = "$(memory run/metrics.jsonl)" ] ||
+        fail "$config: bytes of the forecast and of the run differ"
+    checks=$((checks + 1))
+}
+
+trains bert_4gpipe_tiny
+trains bert_4gpipe_tiny --memory 12M
+trains bert_4gpipe_tiny --memory 9M
+trains bert_4pipedream_tiny --memory 14M
+trains gpt2_tiny --set stages=2
+trains gpt2_tiny --set stages=2 --planner gpipe
+trains translation_tiny --set stages=3
+
+# A limit that the configuration's own plan does not fit names a command, and its
+# plan does fit.
+run 2 train "$configs/bert_4gpipe_tiny.yml" --set device=cpu --dry-run \
+    --set memory_limit=9M --set recompute_ratio=0
+has err "; or train with a plan that fits, from 'vpipe plan $configs/bert_4gpipe_tiny.yml --memory 9M --out plan.json'"
+
+# All tables, and the picture.
+run 0 plan "$configs/bert_4gpipe_tiny.yml" --set device=cpu --memory 12M \
+    --profile synthetic --svg dial.svg
+for text in 'recomputed' 'planner ' 'pipedream ' 'given ' 'does not fit' \
+    'other schedules' 'zb-v ' 'the dial: what memory buys' '<- this memory' \
+    'twice the memory: ' 'twice the links: '; do
+    has out "$text"
+done
+has dial.svg '<svg'
+
+# The fewest stages.
+run 0 plan "$configs/bert_4gpipe_tiny.yml" --set device=cpu --brief \
+    --stages auto --memory 1G
+has out ' on 1 rank,'
+run 0 plan "$configs/bert_4gpipe_tiny.yml" --set device=cpu --brief \
+    --stages auto --memory 12M
+has out ' on 3 ranks,'
+
+# What stays.
+run 0 plan "$configs/bert_4gpipe_tiny.yml" --set device=cpu --brief \
+    --keep schedule,partition
+has out 'forecast: gpipe'
+
+# Refusals, each one line.
+refuse() {
+    local text=$1
+    shift
+    run 2 plan "$@"
+    [ "$(wc -l <err)" -eq 1 ] || fail 'not one line'
+    has err "$text"
+}
+tiny=$configs/bert_4gpipe_tiny.yml
+refuse 'no plan fits: ' "$tiny" --set device=cpu --memory 1M
+refuse 'the plan of even does not fit' "$tiny" --set device=cpu --memory 12M \
+    --planner even --brief
+refuse "did you mean 'gpipe'" "$tiny" --planner gpip
+refuse "option '--memory' must be a size" "$tiny" --memory much
+refuse "option '--stages' must be auto or" "$tiny" --stages 0
+refuse "option '--keep' has 'all'" "$tiny" --keep schedule,all
+refuse 'no configuration; write for example' --brief
+refuse 'missing.json' "$tiny" --profile missing.json
+echo '{"peak_tflops_fp32": 1}' >bad.json
+refuse "bad.json:1:1: 'copy_gb_per_s'" "$tiny" --profile bad.json
+
+echo "plan: $checks checks passed"
