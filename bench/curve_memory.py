@@ -8,6 +8,10 @@ lines, and reports the bytes that it planned and allocated.
 
   bench/curve_memory.py --program build/vpipe [--budgets 1,0.5,0.25,0]
                         [--ratios 0,0.5,1] [--batch 32] [--seq 512]
+  bench/curve_memory.py --program build/vpipe --swap
+
+With --swap: four stages that share the GPU, 16 minibatches of 8 x 512 tokens per
+update, with some of what they save kept, swapped or recomputed.
 
 A line of JSON per point. What vpipe plans is what it allocates, and what memory_limit
 is compared with; a budget of PyTorch is a share of its saved activations.
@@ -59,17 +63,26 @@ def torch_point(budget, case):
                       "bytes": torch.cuda.max_memory_allocated()}), flush=True)
 
 
-def own_point(program, ratio, case):
+SWAP = {
+    "keep": {},
+    "swap_ratio 0.25": dict(swap_ratio=0.25),
+    "swap_ratio 0.5": dict(swap_ratio=0.5),
+    "swap_ratio 1, stage 0": dict(swap_ratio="[1, 0, 0, 0]"),
+    "swap_ratio 1": dict(swap_ratio=1),
+    "recompute_ratio 1": dict(recompute_ratio=1),
+    "in backward": dict(recompute_ratio=1, recompute_in_backward="true"),
+}
+
+
+def own_point(program, name, case, **more):
     settings = dict(model_type="bert", vocab=case["vocab"],
                     hidden=case["hidden"], layers=case["layers"],
                     heads=case["heads"], positions=case["seq"],
                     dropout=case["dropout"], tie_embeddings="true",
                     synthetic_data="true", seq_length=case["seq"],
                     batch_size=case["batch"], optimizer="adamw",
-                    learning_rate=0.0001, sync_mode="bsp", stages=1,
-                    accumulation_steps=1, precision="bf16", device="cuda",
-                    checkpoint_every=0, recompute_ratio=ratio,
-                    recompute_in_backward="true")
+                    learning_rate=0.0001, sync_mode="bsp", precision="bf16",
+                    device="cuda", checkpoint_every=0, **more)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "bert.yml")
         with open(path, "w") as f:
@@ -80,10 +93,11 @@ def own_point(program, ratio, case):
                        stdout=subprocess.DEVNULL)
         with open(os.path.join(run, "metrics.jsonl")) as f:
             steps = [r for r in map(json.loads, f) if "loss" in r][5:]
-    print(json.dumps({"vpipe": ratio,
+    print(json.dumps({"vpipe": name,
                       "ms": 1e3 * statistics.median(
                           r["seconds"] for r in steps),
-                      "bytes": max(steps[-1]["memory"])}), flush=True)
+                      "bytes": steps[-1]["memory"],
+                      "loss": steps[-1]["loss"]}), flush=True)
 
 
 def numbers(text):
@@ -98,13 +112,21 @@ def main():
     p.add_argument("--ratios", default="0,0.25,0.5,0.75,1")
     p.add_argument("--batch", type=int, default=32)
     p.add_argument("--seq", type=int, default=512)
+    p.add_argument("--swap", action="store_true")
     p.add_argument("--point", type=float, help=argparse.SUPPRESS)
     args = p.parse_args()
     case = dict(peer_gpu.BERT, batch=args.batch, seq=args.seq, labels=80)
     if args.point is not None:
         return torch_point(args.point, case)
+    if args.swap:
+        case.update(batch=8, seq=512)
+        for name, more in SWAP.items():
+            own_point(args.program, name, case, stages=4, schedule="1f1b",
+                      accumulation_steps=16, **more)
+        return None
     for ratio in numbers(args.ratios):
-        own_point(args.program, ratio, case)
+        own_point(args.program, ratio, case, stages=1, accumulation_steps=1,
+                  recompute_ratio=ratio, recompute_in_backward="true")
     # A process each: what one has compiled or cached must not help the next.
     for budget in numbers(args.budgets):
         subprocess.run([sys.executable, __file__, "--point", str(budget),
