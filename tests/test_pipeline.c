@@ -1170,5 +1170,7 @@ int main(void)
           &bf16 },
     };
 
+    /* A pattern, for devices whose time is short. */
+    cmocka_set_test_filter(getenv("VP_TEST_FILTER"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
