@@ -46,8 +46,9 @@ static int count_read(const struct vp_schedule *schedule,
     return most;
 }
 
-/* Divides `wanted` buffers, by default one for F and one or two to read: at least one for F, and one for each minibatch that
- * backward has begun; then one to fetch the next ahead; then a second for F. */
+/* Divides `wanted` buffers: at least one for F, and one for each minibatch that
+ * backward has begun; then one to fetch the next ahead; then a second for F. By
+ * default a stage fetches ahead if it has more than least_in + 3 slots. */
 static void set_buffers(struct vp_schedule *schedule,
                         const struct vp_sched_list *lists, int s, int wanted)
 {
