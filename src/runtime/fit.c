@@ -93,13 +93,14 @@ static size_t rank_bytes(const struct vp_train_config *config,
 }
 
 /* Beyond what is planned, a process maps stacks of threads that are not started
- * yet (of ranks, readers and the writer), two arenas of malloc(), and what
+ * yet (of ranks, readers, the writer and copiers), two arenas of malloc(), and what
  * oneDNN makes at its first products: code, and packed tiles per thread. */
 enum { EXTRA_THREADS = 2 };
 #define LIBRARY_BYTES ((size_t)64 << 20)
 #define TILES_BYTES ((size_t)4 << 20)
 
-static size_t unplanned_bytes(size_t n_ranks, size_t n_threads)
+static size_t unplanned_bytes(size_t n_ranks, size_t n_threads,
+                              size_t n_copiers)
 {
     size_t stack = 0;
     pthread_attr_t attr;
@@ -108,9 +109,21 @@ static size_t unplanned_bytes(size_t n_ranks, size_t n_threads)
         pthread_attr_getstacksize(&attr, &stack);
         pthread_attr_destroy(&attr);
     }
-    return (2 * n_ranks + EXTRA_THREADS) * stack +
+    return (2 * n_ranks + EXTRA_THREADS + n_copiers) * stack +
            n_ranks * n_threads * TILES_BYTES +
            VP_HOST_ARENAS * VP_HOST_ARENA_BYTES + LIBRARY_BYTES;
+}
+
+/* Threads that swap: two for each stage that does. */
+static size_t count_copiers(const struct vp_schedule *schedule,
+                            const struct vp_stage_price *stages, int rank)
+{
+    const struct vp_rank_list *list = &schedule->ranks[rank];
+    size_t n = 0;
+
+    for (int i = 0; i < list->n_stages; i++)
+        n += stages[list->stages[i]].swapped > 0 ? 2 : 0;
+    return n;
 }
 
 struct vp_host_need vp_fit_host_need(const struct vp_train_config *config,
@@ -121,18 +134,20 @@ struct vp_host_need vp_fit_host_need(const struct vp_train_config *config,
         .memory_left = vp_host_memory(""),
         .space_left = vp_host_address_space(""),
     };
-    size_t n_here = 0;
+    size_t n_here = 0, n_copiers = 0;
 
     for (int r = 0; r < schedule->n_ranks; r++)
         if (is_here(config, r)) {
             need.memory += rank_bytes(config, schedule, stages, r);
+            n_copiers += count_copiers(schedule, stages, r);
             n_here++;
         }
     if (!config->backend->device->host_memory)
         return need;
     need.space = need.memory +
                  unplanned_bytes(n_here,
-                                 (size_t)config->backend_config.n_threads);
+                                 (size_t)config->backend_config.n_threads,
+                                 n_copiers);
     return need;
 }
 
