@@ -1,0 +1,136 @@
+#include "runtime/profile/crowd.h"
+
+#include "runtime/profile/median.h"
+#include "runtime/profile/probe.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { N_WARM = 3 };
+
+struct crowd {
+    const struct vp_crowd_config *config;
+    struct vp_probe *probes;
+    pthread_t *threads;
+    int n_threads;
+    atomic_bool stop;
+    atomic_int n_ready, failed; /* failed: the first bad status */
+};
+
+/* Ranks other than the first: run until they are told to stop. */
+struct member {
+    struct crowd *crowd;
+    struct vp_probe *probe;
+};
+
+static void *work(void *arg)
+{
+    struct member member = *(struct member *)arg;
+    struct vp_probe_times times;
+    enum vp_status st = VP_OK;
+
+    free(arg);
+    vp_device_attach(member.probe->stage.device);
+    for (int i = 0; st == VP_OK && !atomic_load(&member.crowd->stop); i++) {
+        st = vp_probe_run(member.probe, false, &times);
+        if (i == N_WARM)
+            atomic_fetch_add(&member.crowd->n_ready, 1);
+    }
+    if (st != VP_OK) {
+        atomic_store(&member.crowd->failed, st);
+        atomic_fetch_add(&member.crowd->n_ready, 1);
+    }
+    return NULL;
+}
+
+static enum vp_status start(struct crowd *crowd)
+{
+    for (int r = 1; r < crowd->config->n_ranks; r++) {
+        struct member *member = malloc(sizeof(*member));
+
+        if (!member)
+            return VP_ERR_NOMEM;
+        *member = (struct member){ crowd, &crowd->probes[r] };
+        if (pthread_create(&crowd->threads[r], NULL, work, member) != 0) {
+            free(member);
+            return VP_ERR_NOMEM;
+        }
+        crowd->n_threads = r;
+    }
+    return VP_OK;
+}
+
+static void stop(struct crowd *crowd)
+{
+    atomic_store(&crowd->stop, true);
+    for (int r = 1; r <= crowd->n_threads; r++)
+        pthread_join(crowd->threads[r], NULL);
+}
+
+/* Seconds of F and B on the first rank. While others warm up, it works too and
+ * does not count. */
+static enum vp_status time_first(struct crowd *crowd, double *seconds_out)
+{
+    int n = crowd->config->n_repeats;
+    double *seconds = calloc((size_t)n, sizeof(*seconds));
+    enum vp_status st = seconds ? VP_OK : VP_ERR_NOMEM;
+
+    for (int i = -N_WARM; st == VP_OK && i < n;
+         i += atomic_load(&crowd->n_ready) >= crowd->n_threads || i < -1) {
+        struct vp_probe_times times;
+
+        st = vp_probe_run(&crowd->probes[0], false, &times);
+        if (i >= 0)
+            seconds[i] = times.list[VP_LIST_F] + times.list[VP_LIST_B];
+    }
+    if (st == VP_OK)
+        *seconds_out = vp_median(seconds, n);
+    free(seconds);
+    return st;
+}
+
+static enum vp_status measure(struct crowd *crowd, double *slowdown_out)
+{
+    double alone, together;
+    enum vp_status st;
+
+    vp_device_attach(crowd->probes[0].stage.device);
+    VP_TRY(time_first(crowd, &alone));
+    st = start(crowd);
+    if (st == VP_OK)
+        st = time_first(crowd, &together);
+    stop(crowd);
+    if (st == VP_OK)
+        st = (enum vp_status)atomic_load(&crowd->failed);
+    if (st == VP_OK)
+        *slowdown_out = alone > 0.0 ? together / alone : 1.0;
+    return st;
+}
+
+enum vp_status vp_crowd_measure(const struct vp_crowd_config *config,
+                                double *slowdown_out, struct vp_err *err)
+{
+    struct crowd crowd = { .config = config };
+    size_t n = (size_t)config->n_ranks;
+    enum vp_status st = VP_OK;
+
+    crowd.probes = calloc(n, sizeof(*crowd.probes));
+    crowd.threads = calloc(n, sizeof(*crowd.threads));
+    if (!crowd.probes || !crowd.threads)
+        st = vp_err_set(err, VP_ERR_NOMEM, "measuring: out of memory");
+    for (int r = 0; st == VP_OK && r < config->n_ranks; r++)
+        st = vp_probe_init(&crowd.probes[r], config->config, r, config->spec,
+                           err);
+    if (st == VP_OK) {
+        st = measure(&crowd, slowdown_out);
+        if (st != VP_OK)
+            vp_err_set(err, st, "measuring %d ranks at work: %s",
+                       config->n_ranks, vp_status_name(st));
+    }
+    for (int r = 0; crowd.probes && r < config->n_ranks; r++)
+        vp_probe_release(&crowd.probes[r]);
+    free(crowd.probes);
+    free(crowd.threads);
+    return st;
+}
