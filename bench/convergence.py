@@ -106,6 +106,8 @@ class Run:
                 self.seconds.append(seconds)
                 self.losses.append(row["eval_loss"])
                 continue
+            if "event" in row:
+                continue
             seconds += row["seconds"]
             tokens += row["seconds"] * row["tokens_per_second"]
             self.trained.append(row["loss"])

@@ -42,7 +42,7 @@ settings() {
 
 # trace_of RUN
 trace_of() {
-    cut -d, -f1-4 "$1/metrics.jsonl"
+    grep -v '"event": "forecast"' "$1/metrics.jsonl" | cut -d, -f1-4
 }
 
 # resume RANK VARIABLE TEXT OPTION...: RANK of three has the shim

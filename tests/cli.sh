@@ -345,18 +345,26 @@ for file in bert_one gpt2_tiny translation_tiny; do
     [ ! -e dry ] || fail "a dry run wrote a folder ($file)"
 done
 
+# n_steps FILE: its lines that are about a step
+n_steps() {
+    grep -c '"loss"' "$1"
+}
+
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $tiny --output run
 [ ! -s err ] || fail 'a good run writes to stderr'
 has out 'step 4/4'
 grep -q "$(printf '\033')" out && fail 'escape sequences outside a terminal'
-[ "$(wc -l <run/metrics.jsonl)" -eq 4 ] || fail 'not one line per update'
+[ "$(n_steps run/metrics.jsonl)" -eq 4 ] || fail 'not one line per update'
+has out 'forecast  by the first steps: step '
+[ "$(tail -n 1 run/metrics.jsonl | cut -c1-37)" = \
+    '{"step": 4, "event": "forecast", "for' ] || fail 'no forecast at the end'
 
 # The folder's configuration runs again, by itself, to the same losses.
 run 0 train run/config.yml --output again --quiet
 [ ! -s out ] || fail '--quiet is not quiet'
 losses() {
-    sed 's/.*\("loss": *[^,}]*\).*/\1/' "$1/metrics.jsonl"
+    sed -n 's/.*\("loss": *[^,}]*\).*/\1/p' "$1/metrics.jsonl"
 }
 [ -s again/metrics.jsonl ] || fail 'config.yml does not run'
 [ "$(losses run)" = "$(losses again)" ] ||
@@ -364,7 +372,7 @@ losses() {
 
 # shellcheck disable=SC2086
 run 0 train $tiny --max_steps 2 --output short -- "$configs/gpt2_tiny.yml"
-[ "$(wc -l <short/metrics.jsonl)" -eq 2 ] || fail '--max_steps 2'
+[ "$(n_steps short/metrics.jsonl)" -eq 2 ] || fail '--max_steps 2'
 
 # ---- Pipelines -------------------------------------------------------------
 # A model of 9 blocks.
@@ -921,8 +929,8 @@ for name in gpipe vpipe; do
         fail "no memory of $name"
 done
 grep -qE '^measured  (gpipe > vpipe|vpipe > gpipe)$' out || fail 'no order'
-[ "$(wc -l <compared/gpipe/metrics.jsonl)" -eq 2 ] || fail 'gpipe: not 2 steps'
-[ "$(wc -l <compared/vpipe/metrics.jsonl)" -eq 16 ] || fail 'vpipe: not 16'
+[ "$(n_steps compared/gpipe/metrics.jsonl)" -eq 2 ] || fail 'gpipe: not 2 steps'
+[ "$(n_steps compared/vpipe/metrics.jsonl)" -eq 16 ] || fail 'vpipe: not 16'
 
 # well_formed FILE: one element svg, every tag closed in its order.
 well_formed() {
@@ -1040,7 +1048,7 @@ for signal in HUP USR1 TERM; do
     has out 'stopped'
     has out "go on     $program train stopped$signal/config.yml --resume stopped"
     [ ! -s err ] || fail 'a clean stop writes to stderr'
-    last=$(wc -l <"stopped$signal/metrics.jsonl")
+    last=$(n_steps "stopped$signal/metrics.jsonl")
     [ -e "stopped$signal/checkpoints/step-$last/manifest.json" ] ||
         fail "no checkpoint of step $last after SIG$signal"
 done
@@ -1049,7 +1057,7 @@ run 0 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
     --max-steps $((last + 3))
 has out "Resumed from checkpoint step $last"
 has out "done      3 updates ($((last + 3)) in all) in "
-[ "$(wc -l <stoppedTERM/metrics.jsonl)" -eq $((last + 3)) ] ||
+[ "$(n_steps stoppedTERM/metrics.jsonl)" -eq $((last + 3)) ] ||
     fail 'the stopped run did not go on'
 has stoppedTERM/output.log.0 "Resumed from checkpoint step $last"
 has stoppedTERM/output.log.0 "=> loading checkpoint 'stoppedTERM'"
@@ -1097,7 +1105,7 @@ has out "Resumed from checkpoint step $((last + 3))"
 run 0 train "$configs/bert_one.yml" $tiny $long --output stoppedTERM \
     --resume "stoppedTERM/checkpoints/step-$((last + 4))" \
     --max-steps $((last + 5))
-[ "$(wc -l <stoppedTERM/metrics.jsonl)" -eq $((last + 5)) ] ||
+[ "$(n_steps stoppedTERM/metrics.jsonl)" -eq $((last + 5)) ] ||
     fail 'a run does not go on in the folder of --output and --resume'
 # shellcheck disable=SC2086
 run 2 train "$configs/bert_one.yml" $tiny $long --resume stoppedTERM \
@@ -1112,7 +1120,7 @@ has err 'stoppedTERM holds a run already; '
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $tiny --max-steps 1 --output long \
     --set accumulation_steps=9000 --set watchdog_seconds=5
-[ "$(wc -l <long/metrics.jsonl)" -eq 1 ] || fail 'not one step of a long group'
+[ "$(n_steps long/metrics.jsonl)" -eq 1 ] || fail 'not one step of a long group'
 
 # Signals that come together are one: a program and its group may be sent both.
 # shellcheck disable=SC2086
@@ -1136,7 +1144,7 @@ checks=$((checks + 1))
  file" ] || fail 'not one line about a reader that has gone'
 # shellcheck disable=SC2086
 run 0 train "$configs/bert_one.yml" $tiny $long --resume piped --quiet \
-    --max-steps $(($(wc -l <piped/metrics.jsonl) + 2))
+    --max-steps $(($(n_steps piped/metrics.jsonl) + 2))
 
 # While a run lives its folder is taken, before its first checkpoint too.
 # shellcheck disable=SC2086

@@ -85,7 +85,7 @@ start() {
 
 # trace_of RUN: steps, minibatches and losses, to the last bit
 trace_of() {
-    cut -d, -f1-4 "$1/metrics.jsonl"
+    grep -v '"event": "forecast"' "$1/metrics.jsonl" | cut -d, -f1-4
 }
 
 # processes_of RUN

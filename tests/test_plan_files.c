@@ -1029,6 +1029,8 @@ static int read_losses(const char *folder, int n_stages, double *first,
         const char *memory = strstr(line, "\"memory\": [");
         int n_commas = 0;
 
+        if (strstr(line, "\"event\""))
+            continue;
         assert_non_null(loss);
         assert_non_null(memory);
         *last = strtod(loss + 8, NULL);
@@ -1087,6 +1089,61 @@ static void test_original_trains(void **state)
                          n_steps);
         print_message("%-16s loss %.4f, after %d %s %.4f\n", dry_runs[i].name,
                       first, n_steps, sync ? "updates" : "minibatches", last);
+    }
+}
+
+/* A run compares what it measures with the forecast of its plan; without a time
+ * in it, with one of its own. */
+static void test_forecast_is_compared(void **state)
+{
+    static const char model[] =
+        "model_type: bert\nlayers: 4\nhidden: 16\nffn: 32\nheads: 2\n"
+        "batch_size: 2\nseq_length: 16\nthreads_per_stage: 1\n"
+        "total_steps: 3\nsynthetic_data: true\npartition: f.json\n";
+    static const struct {
+        const char *folder, *forecast, *want;
+    } cases[] = {
+        { "planned",
+          "{\"step_seconds\": 0.25, \"bubble\": 0.125, \"memory\": [1, 2]}",
+          "{\"step\": 3, \"event\": \"forecast\", \"forecast_by\": \"plan\", "
+          "\"step_seconds_forecast\": 0.25, \"bubble_forecast\": 0.125, "
+          "\"memory_forecast\": [1, 2], \"step_seconds_measured\": " },
+        { "unlisted",
+          "{\"step_seconds\": 0.25, \"bubble\": 0.125, \"memory\": [1]}",
+          "\"step_seconds_forecast\": 0.25, \"bubble_forecast\": 0.125, "
+          "\"memory_forecast\": [" },
+        { "untimed", "{\"bubble\": 0.125, \"memory\": [1, 2]}",
+          "\"forecast_by\": \"first_steps\", " },
+        { "strange", "[\"anything\"]", "\"forecast_by\": \"first_steps\", " },
+    };
+
+    (void)state;
+    write_text("f.yml", model);
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        const char *const arguments[] = { "train", "f.yml", "--output",
+                                          cases[i].folder, NULL };
+        char path[64], plan[256], *text;
+        struct outcome outcome;
+
+        snprintf(plan, sizeof(plan),
+                 "{\"version\": 1, \"partition\": [5, 4], \"forecast\": %s}",
+                 cases[i].forecast);
+        write_text("f.json", plan);
+        run(&outcome, arguments);
+        assert_string_equal(outcome.err, "");
+        assert_int_equal(outcome.status, 0);
+        assert_non_null(strstr(outcome.out, i < 2 ? "\nforecast  by the plan: "
+                                                    "step 250 ms, measured "
+                                                  : "\nforecast  by the first "
+                                                    "steps: step "));
+        snprintf(path, sizeof(path), "%s/metrics.jsonl", cases[i].folder);
+        text = read_text(path);
+        assert_non_null(strstr(text, cases[i].want));
+        assert_null(strstr(strstr(text, "\"event\""), "\"loss\""));
+        assert_null(strstr(strstr(text, "\"event\""), "\"seconds\""));
+        if (i > 0)
+            assert_null(strstr(text, "\"memory_forecast\": [1"));
+        free(text);
     }
 }
 
@@ -1837,6 +1894,7 @@ int main(void)
         cmocka_unit_test(test_notices),
         cmocka_unit_test(test_explain),
         cmocka_unit_test(test_explain_program),
+        cmocka_unit_test(test_forecast_is_compared),
         cmocka_unit_test(test_no_shell),
         cmocka_unit_test(test_no_shell_in_a_run),
         cmocka_unit_test(test_json_places),

@@ -292,7 +292,8 @@ static char *trace_of(const char *name)
 
         if (end)
             snprintf(end, 2, "\n");
-        fputs(line, out);
+        if (!strstr(line, "\"event\": \"forecast\""))
+            fputs(line, out);
     }
     free(line);
     fclose(in);

@@ -17,4 +17,17 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
 void vp_resolve_train(const struct vp_config *config,
                       struct vp_train_config *train);
 
+/* Key `forecast` of the plan file. */
+struct vp_planned_forecast {
+    double step_seconds; /* in asp, of a minibatch */
+    double bubble;
+    int64_t memory[VP_MAX_STAGES]; /* bytes of each stage */
+    int n_memory;                  /* 0: not known */
+};
+
+/* False, with nothing written, if there is no plan file, or its forecast has no
+ * time: the value is anything that another program wrote there. */
+bool vp_resolve_forecast(const struct vp_config *config,
+                         struct vp_planned_forecast *out);
+
 #endif

@@ -8,6 +8,7 @@
 #include "config/hosts.h"
 #include "plan/plan_json.h"
 #include "run/command.h"
+#include "run/forecast_check.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -646,6 +647,35 @@ enum vp_status vp_folder_write_eval(struct vp_folder *folder, int64_t step,
             "{\"step\": %lld, \"eval_loss\": ", (long long)step);
     write_exact(folder->metrics, loss);
     fputs(", \"event\": \"eval\"}\n", folder->metrics);
+    return flush(folder, err);
+}
+
+static void write_numbers(FILE *f, const char *kind,
+                          const struct vp_forecast_numbers *numbers,
+                          int n_stages)
+{
+    fprintf(f,
+            ", \"step_seconds_%s\": %.6g, \"bubble_%s\": %.6g, "
+            "\"memory_%s\": [",
+            kind, numbers->step_seconds, kind, numbers->bubble, kind);
+    for (int s = 0; s < n_stages; s++)
+        fprintf(f, "%s%lld", s ? ", " : "", (long long)numbers->memory[s]);
+    fputs("]", f);
+}
+
+enum vp_status vp_folder_write_forecast(struct vp_folder *folder, int64_t step,
+                                        const struct vp_forecast_check *check,
+                                        struct vp_err *err)
+{
+    FILE *f = folder->metrics;
+
+    fprintf(f,
+            "{\"step\": %lld, \"event\": \"forecast\", "
+            "\"forecast_by\": \"%s\"",
+            (long long)step, check->planned ? "plan" : "first_steps");
+    write_numbers(f, "forecast", &check->forecast, check->n_stages);
+    write_numbers(f, "measured", &check->measured, check->n_stages);
+    fputs("}\n", f);
     return flush(folder, err);
 }
 

@@ -90,6 +90,12 @@ enum vp_status vp_folder_write_step(struct vp_folder *folder,
 /* An evaluation: an object with `event`; NAN is null. */
 enum vp_status vp_folder_write_eval(struct vp_folder *folder, int64_t step,
                                     double loss, struct vp_err *err);
+/* The forecast of the run beside what was measured up to `step`: likewise. It
+ * has neither loss nor seconds. */
+struct vp_forecast_check; /* run/forecast_check.h */
+enum vp_status vp_folder_write_forecast(struct vp_folder *folder, int64_t step,
+                                        const struct vp_forecast_check *check,
+                                        struct vp_err *err);
 
 /* A whole text file. */
 enum vp_status vp_folder_write_text(const char *path, const char *text,

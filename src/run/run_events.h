@@ -20,6 +20,9 @@ struct vp_run_result {
     double tokens_per_second;
     double gflops_per_second;
     double bubble; /* share of the ranks' time spent waiting */
+    /* vp_forecast_check_text(): the forecast beside what was measured; NULL: no
+     * step was run. */
+    const char *forecast;
     bool interrupted;
     /* Of all ranks; also in the run folder, as trace.json. */
     struct vp_trace *trace;

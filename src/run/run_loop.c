@@ -115,6 +115,7 @@ static bool on_step(void *ctx, const struct vp_step_report *step)
 
     report.n_steps = vp_run_last_step(run);
     note_loss(run, &report);
+    vp_forecast_check_step(&run->forecast, run->trainer, &report);
     run->status = log_step(run, &report, &run->err);
     run->uncommitted = report.saved;
     if (run->status == VP_OK && report.saved &&
@@ -149,6 +150,8 @@ static enum vp_status train(struct vp_run_state *run, struct vp_err *err)
 {
     int64_t every = run->config->eval_every, end = vp_run_last_step(run);
 
+    vp_forecast_check_begin(&run->forecast, run->config, &run->train,
+                            run->schedule, run->prices);
     VP_TRY(evaluate_here(run, err)); /* of a run that was resumed there */
     if (run->home[0] && run->n_done < end)
         vp_timeline_renew(&run->timeline, run->config, &run->summary);
@@ -185,9 +188,28 @@ static const char *limit_of(const struct vp_run_state *run)
     return run->config->total_steps > 0 ? "total_steps" : "epochs";
 }
 
+/* Returns the line, which is in `text`, or NULL if there is nothing to say. */
+static const char *tell_forecast(struct vp_run_state *run,
+                                 char text[VP_FORECAST_CHECK_TEXT])
+{
+    struct vp_err err;
+
+    vp_forecast_check_end(&run->forecast, run->trainer);
+    if (!run->forecast.ready)
+        return NULL;
+    vp_forecast_check_text(&run->forecast, text);
+    /* The state is saved by now: a full disk costs this record alone. */
+    if (vp_folder_write_forecast(&run->folder, run->n_done, &run->forecast,
+                                 &err) != VP_OK &&
+        run->events->on_warning)
+        run->events->on_warning(run->events->ctx, err.text);
+    return text;
+}
+
 static enum vp_status finish(struct vp_run_state *run, bool interrupted,
                              struct vp_err *err)
 {
+    char forecast[VP_FORECAST_CHECK_TEXT];
     int64_t n_all = run->train.lr.total_steps;
     struct vp_trace trace;
     struct vp_run_result result = {
@@ -205,6 +227,7 @@ static enum vp_status finish(struct vp_run_state *run, bool interrupted,
         .gflops_per_second = run->seconds > 0 ? run->flops / run->seconds * 1e-9
                                               : 0,
         .bubble = run->seconds > 0 ? run->waited / run->seconds : 0,
+        .forecast = tell_forecast(run, forecast),
         .interrupted = interrupted,
         .trace = &trace,
         .stats = vp_trainer_stats(run->trainer),

@@ -7,6 +7,7 @@
 #include "run/blackboxes.h"
 #include "run/checkpoint.h"
 #include "run/folder.h"
+#include "run/forecast_check.h"
 #include "run/log.h"
 #include "run/missing.h"
 #include "run/resume.h"
@@ -50,6 +51,7 @@ struct vp_run_state {
     struct vp_run_summary summary;
     struct vp_run_stage stages[VP_MAX_STAGES];
 
+    struct vp_forecast_check forecast;
     double losses[2]; /* sums over the first and the last tenth */
     int64_t n_losses[2];
     double tokens, flops, seconds, waited;

@@ -772,6 +772,8 @@ void progress_end(struct progress *progress, const struct vp_run_result *result)
     print_work(progress, result);
     if (progress->pipeline && result->seconds > 0.0)
         print_bubble(progress, result);
+    if (result->forecast)
+        tool_print(out, 0, LABEL, "forecast  %s\n", result->forecast);
     if (isfinite(result->first_loss) && isfinite(result->last_loss))
         tool_print(out, 0, LABEL,
                    "loss      %.4f -> %.4f, means of the first and last "
