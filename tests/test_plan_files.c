@@ -1114,6 +1114,8 @@ static void test_forecast_is_compared(void **state)
           "\"memory_forecast\": [" },
         { "untimed", "{\"bubble\": 0.125, \"memory\": [1, 2]}",
           "\"forecast_by\": \"first_steps\", " },
+        { "timeless", "{\"step_seconds\": 0, \"bubble\": 0}",
+          "\"forecast_by\": \"first_steps\", " },
         { "strange", "[\"anything\"]", "\"forecast_by\": \"first_steps\", " },
     };
 

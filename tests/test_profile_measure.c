@@ -361,6 +361,132 @@ static void sleeping_schedules(void **state)
     compare_schedule("interleaved", 4, 2, chunks);
 }
 
+/* ---- A device with memory of its own ------------------------------------ */
+
+/* Copies of 32 MiB and more take their time, and slow kernels down. */
+#define COPY_RATE 2e9
+#define SLOWED 1.25
+
+static atomic_int n_copying;
+
+struct clock_event {
+    struct vp_event base;
+    int64_t ns;
+};
+
+static enum vp_status own_event_create(struct vp_device *device,
+                                       struct vp_event **out)
+{
+    struct clock_event *event = calloc(1, sizeof(*event));
+
+    (void)device;
+    assert_non_null(event);
+    *out = &event->base;
+    return VP_OK;
+}
+
+static void own_event_free(struct vp_event *event)
+{
+    free(event);
+}
+
+static enum vp_status own_event_record(struct vp_event *event,
+                                       struct vp_stream *stream)
+{
+    struct timespec now;
+
+    (void)stream;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    ((struct clock_event *)event)->ns = now.tv_sec * INT64_C(1000000000) +
+                                        now.tv_nsec;
+    return VP_OK;
+}
+
+static enum vp_status own_event_sync(struct vp_event *event, int timeout_ms)
+{
+    (void)event;
+    (void)timeout_ms;
+    return VP_OK;
+}
+
+static bool own_event_time(struct vp_event *event, int64_t *ns_out)
+{
+    *ns_out = ((struct clock_event *)event)->ns;
+    return true;
+}
+
+static enum vp_status own_copy(struct vp_stream *stream, void *dst,
+                               const void *src, size_t n_bytes)
+{
+    if (n_bytes < (size_t)32 << 20)
+        return vp_backend_cpu.device->copy(stream, dst, src, n_bytes);
+    atomic_fetch_add(&n_copying, 1);
+    sleep_ns((double)n_bytes * 1e9 / COPY_RATE);
+    atomic_fetch_sub(&n_copying, 1);
+    return VP_OK;
+}
+
+static enum vp_status own_launch(struct vp_exe *exe, enum vp_list list,
+                                 const struct vp_launch *launch,
+                                 struct vp_stream *stream)
+{
+    const struct vp_program *program = swap_sleeper(exe, exe, NULL);
+    double ns = sleepers.ns_per_flop *
+                call_flops(program, list, 0, program->n_calls[list]);
+
+    (void)launch;
+    (void)stream;
+    sleep_ns(ns * (atomic_load(&n_copying) > 0 ? SLOWED : 1.0));
+    return VP_OK;
+}
+
+static void own_memory(void **state)
+{
+    struct vp_backend_ops ops = *sleep_device(NS_PER_FLOP, NS_PER_WEIGHT);
+    struct vp_device_ops device = *vp_backend_cpu.device;
+    struct setup setup = usual;
+    struct vp_arena arena = { NULL };
+    struct vp_device_profile profile;
+    struct vp_profile_request request;
+    struct run run;
+
+    (void)state;
+    device.host_memory = false;
+    device.copy = own_copy;
+    device.event_create = device.timed_event_create = own_event_create;
+    device.event_free = own_event_free;
+    device.event_record = own_event_record;
+    device.event_sync = own_event_sync;
+    device.event_time = own_event_time;
+    ops.device = &device;
+    ops.launch = own_launch;
+    setup.device = &ops;
+    setup.threads = 1;
+    create(&run, &setup);
+    request = request_of(&run);
+    request.n_repeats = 5;
+    request.n_ranks = 1;
+    measure(&request, &arena, &profile);
+    assert_true(profile.capacity == 1.0);
+    assert_true(fabs(profile.copy_out / COPY_RATE - 1.0) < 0.05);
+    assert_true(fabs(profile.copy_in / COPY_RATE - 1.0) < 0.05);
+    assert_true(profile.copy_out_both > 0.0 && profile.copy_in_both > 0.0);
+    assert_true(fabs(profile.same_host.bytes_per_second / (0.5 * COPY_RATE) -
+                     1.0) < 0.05);
+    for (int i = 0; i < profile.n_blocks; i++) {
+        const struct vp_profile_block *block = &profile.blocks[i];
+        const struct vp_profile_set *all = &block->sets[block->n_sets - 1];
+
+        assert_true(fabs(block->beside_copies.f / block->alone.f - SLOWED) <
+                    0.05);
+        assert_true(fabs(block->beside_copies.w / block->alone.w - SLOWED) <
+                    0.05);
+        assert_true(fabs(all->beside_copies / all->seconds - SLOWED) < 0.05);
+    }
+    vp_arena_release(&arena);
+    run_free(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +495,7 @@ int main(void)
         cmocka_unit_test(neutral),
         cmocka_unit_test(sleeping_blocks),
         cmocka_unit_test(sleeping_schedules),
+        cmocka_unit_test(own_memory),
     };
 
     prctl(PR_SET_TIMERSLACK, 1000); /* nanoseconds; rank threads inherit it */
