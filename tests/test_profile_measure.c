@@ -185,14 +185,19 @@ static void neutral(void **state)
 
 /* ---- Sleeping kernels --------------------------------------------------- */
 
+enum { N_TRIES = 4 };
+
 #define NS_PER_FLOP 6.0
 #define NS_PER_WEIGHT 100.0
 
 /* Within 5 %, or the time in which a sleeping thread is woken. */
-static void assert_seconds(const char *what, double got, double want)
+static bool is_near(const char *what, double got, double want)
 {
-    if (fabs(got - want) > 0.05 * want + 2e-4)
-        fail_msg("%s: %.6f s, slept %.6f s", what, got, want);
+    bool near = fabs(got - want) <= 0.05 * want + 2e-4;
+
+    if (!near)
+        print_message("%s: %.6f s, slept %.6f s\n", what, got, want);
+    return near;
 }
 
 static double flops_of(const struct vp_graph *graph, int b, enum vp_phase phase)
@@ -222,6 +227,7 @@ static struct setup sleeping(void)
     setup.device = sleep_device(NS_PER_FLOP, NS_PER_WEIGHT);
     setup.threads = 1;
     setup.layers = 4;
+    setup.vocab = 400;
     setup.tied = false;
     return setup;
 }
@@ -249,38 +255,50 @@ static int release_sleeping(void **state)
 {
     (void)state;
     vp_arena_release(&slept_arena);
+    slept_arena = (struct vp_arena){ NULL };
     return 0;
+}
+
+static bool is_block_near(const struct vp_graph *graph, int b,
+                          const struct vp_profile_block *at)
+{
+    double unit = 1e-9 * NS_PER_FLOP, f = unit * flops_of(graph, b, VP_PHASE_F);
+    double w = unit * flops_of(graph, b, VP_PHASE_W);
+    double all = w + unit * flops_of(graph, b, VP_PHASE_B);
+
+    assert_true(f > 1e-3);
+    return is_near("F", at->alone.f, f) && is_near("W", at->alone.w, w) &&
+           is_near("B and W", at->alone.b + at->alone.w, all) &&
+           is_near("update", at->update,
+                   1e-9 * NS_PER_WEIGHT * weights_of(graph, b)) &&
+           at->sets[at->n_sets - 1].seconds < 1.05 * f + 2e-4;
+}
+
+static bool are_blocks_near(const struct vp_graph *graph)
+{
+    struct vp_block_key keys[64];
+
+    assert_int_equal(vp_profile_keys(graph, keys), VP_OK);
+    for (int b = 0; b < graph->n_blocks; b++)
+        if (!is_block_near(graph, b, vp_profile_find(&slept, keys[b])))
+            return false;
+    /* Threads that sleep do not slow each other down. */
+    return slept.capacity > 1.9;
 }
 
 static void sleeping_blocks(void **state)
 {
     struct setup setup = sleeping();
-    const struct vp_graph *graph;
-    struct vp_block_key keys[64];
+    int n_tries = 1;
     struct run run;
 
-    (void)state;
     create(&run, &setup);
-    graph = &run.graphs[0];
-    assert_int_equal(vp_profile_keys(graph, keys), VP_OK);
-    for (int b = 0; b < graph->n_blocks; b++) {
-        const struct vp_profile_block *at = vp_profile_find(&slept, keys[b]);
-        double f = 1e-9 * NS_PER_FLOP * flops_of(graph, b, VP_PHASE_F);
-        double all = 1e-9 * NS_PER_FLOP *
-                     (flops_of(graph, b, VP_PHASE_B) +
-                      flops_of(graph, b, VP_PHASE_W));
-
-        assert_true(f > 5e-4);
-        assert_seconds("F", at->alone.f, f);
-        assert_seconds("B and W", at->alone.b + at->alone.w, all);
-        assert_seconds("W", at->alone.w,
-                       1e-9 * NS_PER_FLOP * flops_of(graph, b, VP_PHASE_W));
-        assert_seconds("update", at->update,
-                       1e-9 * NS_PER_WEIGHT * weights_of(graph, b));
-        assert_true(at->sets[at->n_sets - 1].seconds < 1.05 * f + 2e-4);
+    /* Other programs may keep a thread from its core when it should wake. */
+    while (!are_blocks_near(&run.graphs[0])) {
+        assert_true(++n_tries <= N_TRIES);
+        release_sleeping(state);
+        measure_sleeping(state);
     }
-    /* Threads that sleep do not slow each other down. */
-    assert_true(slept.capacity > 1.9);
     run_free(&run);
 }
 
@@ -367,7 +385,22 @@ static void sleeping_schedules(void **state)
 #define COPY_RATE 2e9
 #define SLOWED 1.25
 
-static atomic_int n_copying;
+static atomic_llong copied_ns; /* when the last copy began or ended */
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* Copies of a load follow each other; a thread of it may lack a core between
+ * two. */
+static bool is_copying(void)
+{
+    return now_ns() - atomic_load(&copied_ns) < 40000000;
+}
 
 struct clock_event {
     struct vp_event base;
@@ -393,12 +426,8 @@ static void own_event_free(struct vp_event *event)
 static enum vp_status own_event_record(struct vp_event *event,
                                        struct vp_stream *stream)
 {
-    struct timespec now;
-
     (void)stream;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    ((struct clock_event *)event)->ns = now.tv_sec * INT64_C(1000000000) +
-                                        now.tv_nsec;
+    ((struct clock_event *)event)->ns = now_ns();
     return VP_OK;
 }
 
@@ -420,9 +449,9 @@ static enum vp_status own_copy(struct vp_stream *stream, void *dst,
 {
     if (n_bytes < (size_t)32 << 20)
         return vp_backend_cpu.device->copy(stream, dst, src, n_bytes);
-    atomic_fetch_add(&n_copying, 1);
+    atomic_store(&copied_ns, now_ns());
     sleep_ns((double)n_bytes * 1e9 / COPY_RATE);
-    atomic_fetch_sub(&n_copying, 1);
+    atomic_store(&copied_ns, now_ns());
     return VP_OK;
 }
 
@@ -436,7 +465,7 @@ static enum vp_status own_launch(struct vp_exe *exe, enum vp_list list,
 
     (void)launch;
     (void)stream;
-    sleep_ns(ns * (atomic_load(&n_copying) > 0 ? SLOWED : 1.0));
+    sleep_ns(ns * (is_copying() ? SLOWED : 1.0));
     return VP_OK;
 }
 

@@ -222,6 +222,7 @@ void vp_probe_release(struct vp_probe *probe)
 
 /* ---- Running ------------------------------------------------------------ */
 
+/* Laps: a list as a whole, or one per part. */
 static enum vp_status run_list(struct vp_probe *probe, struct vp_slot *slot,
                                enum vp_list list, bool in_parts)
 {
@@ -230,20 +231,19 @@ static enum vp_status run_list(struct vp_probe *probe, struct vp_slot *slot,
                                                  .din = &stage->din_bufs[0],
                                                  .dout = slot->grad };
 
-    VP_TRY(vp_stopwatch_start(&probe->watch, stage->stream));
-    if (!in_parts)
+    if (!in_parts) {
         VP_TRY(
             vp_stage_run(stage, slot, list, stage->newest, false, &messages));
-    for (int i = 0; in_parts && i < probe->n_parts[list]; i++) {
+        return vp_stopwatch_lap(&probe->watch, stage->stream);
+    }
+    for (int i = 0; i < probe->n_parts[list]; i++) {
         const struct vp_probe_part *part = &probe->parts[list][i];
 
         VP_TRY(vp_stage_run_part(stage, slot, list, part->first, part->n,
                                  stage->newest, &messages));
         VP_TRY(vp_stopwatch_lap(&probe->watch, stage->stream));
     }
-    if (!in_parts)
-        VP_TRY(vp_stopwatch_lap(&probe->watch, stage->stream));
-    return vp_stopwatch_read(&probe->watch, stage->config.timeout_ms);
+    return VP_OK;
 }
 
 static double lap_seconds(const struct vp_stopwatch *watch, int i)
@@ -251,39 +251,47 @@ static double lap_seconds(const struct vp_stopwatch *watch, int i)
     return 1e-9 * (double)(watch->ns[i + 1] - watch->ns[i]);
 }
 
+/* Takes over the laps of a list from number `at` on. */
 static void note_list(const struct vp_probe *probe, enum vp_list list,
-                      bool in_parts, struct vp_probe_times *out)
+                      bool in_parts, int at, struct vp_probe_times *out)
 {
     if (!in_parts) {
-        out->list[list] = lap_seconds(&probe->watch, 0);
+        out->list[list] = lap_seconds(&probe->watch, at);
         return;
     }
     for (int b = 0; b < VP_PROBE_BLOCKS; b++)
         out->blocks[list][b] = 0.0;
     for (int i = 0; i < probe->n_parts[list]; i++)
         out->blocks[list][probe->parts[list][i].block] += lap_seconds(
-            &probe->watch, i);
+            &probe->watch, at + i);
 }
 
+/* Times are read at the end of the minibatch: until then a host runs ahead of a
+ * device that lags behind it, as in training. */
 enum vp_status vp_probe_run(struct vp_probe *probe, bool in_parts,
                             struct vp_probe_times *out)
 {
-    static const enum vp_list order[] = { VP_LIST_F, VP_LIST_R, VP_LIST_B,
-                                          VP_LIST_W };
     struct vp_stage *stage = &probe->stage;
     const struct vp_program *program = &stage->plan.train[0];
     struct vp_slot *slot = &stage->slots[probe->n_run++ % N_SLOTS];
+    int first[VP_LIST_COUNT]; /* laps */
 
-    for (size_t i = 0; i < VP_COUNT_OF(order); i++) {
-        if (order[i] == VP_LIST_B && probe->gradients)
+    VP_TRY(vp_stopwatch_start(&probe->watch, stage->stream));
+    for (int list = 0; list < VP_LIST_COUNT; list++) {
+        if (list == VP_LIST_B && probe->gradients) {
             VP_TRY(vp_stream_copy(stage->stream, slot->grad->tensors,
                                   probe->gradients,
                                   (size_t)program->dout.n_bytes));
-        if (program->n_calls[order[i]] > 0)
-            VP_TRY(run_list(probe, slot, order[i], in_parts));
-        if (program->n_calls[order[i]] > 0)
-            note_list(probe, order[i], in_parts, out);
+            VP_TRY(vp_stopwatch_lap(&probe->watch, stage->stream));
+        }
+        first[list] = probe->watch.n;
+        if (program->n_calls[list] > 0)
+            VP_TRY(run_list(probe, slot, (enum vp_list)list, in_parts));
     }
+    VP_TRY(vp_stopwatch_read(&probe->watch, stage->config.timeout_ms));
+    for (int list = 0; list < VP_LIST_COUNT; list++)
+        if (program->n_calls[list] > 0)
+            note_list(probe, (enum vp_list)list, in_parts, first[list], out);
     return VP_OK;
 }
 

@@ -9,8 +9,9 @@
 #include "runtime/stage/stage.h"
 #include "runtime/train_config.h"
 
-/* Blocks of a probe, at most. */
-enum { VP_PROBE_BLOCKS = 8 };
+/* Blocks of a probe, at most, and parts of a list; all parts of a minibatch are
+ * laps of one stopwatch. */
+enum { VP_PROBE_BLOCKS = 8, VP_PROBE_PARTS = 24 };
 
 /* Seconds of one minibatch. */
 struct vp_probe_times {
@@ -30,7 +31,7 @@ struct vp_probe {
     struct vp_backend_config backend_config;
     struct vp_backend *backend;
     struct vp_stage stage;
-    struct vp_probe_part parts[VP_LIST_COUNT][VP_STOPWATCH_LAPS];
+    struct vp_probe_part parts[VP_LIST_COUNT][VP_PROBE_PARTS];
     int n_parts[VP_LIST_COUNT];
     void *gradients; /* for DOUT, which backward overwrites */
     struct vp_stopwatch watch;
