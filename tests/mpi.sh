@@ -52,8 +52,8 @@ train()
 # What must not depend on where ranks live.
 numbers()
 {
-    grep -oE '"(step|loss|eval_loss)": [^,}]*|"grad_norm": ([^],]*|\[[^]]*\])' \
-        "$folder/$1/metrics.jsonl"
+    grep -v '"event": "forecast"' "$folder/$1/metrics.jsonl" | grep -oE \
+        '"(step|loss|eval_loss)": [^,}]*|"grad_norm": ([^],]*|\[[^]]*\])'
 }
 
 same()

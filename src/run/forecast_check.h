@@ -2,8 +2,8 @@
  * bytes of every stage.
  *
  * The forecast is that of the plan file, key `forecast` with `step_seconds`.
- * Without it the run's own schedule is simulated with the mean times of actions
- * in its first steps: then the difference shows what a schedule costs beside its
+ * Without it the run's own schedule is simulated with the times of actions in
+ * its first steps: then the difference shows what a schedule costs beside its
  * actions (messages, threads, cores that are shared), and drift. */
 #ifndef VP_RUN_FORECAST_CHECK_H
 #define VP_RUN_FORECAST_CHECK_H
@@ -13,6 +13,8 @@
 
 /* Steps whose length is remembered: the last ones. */
 enum { VP_FORECAST_CHECK_STEPS = 2048 };
+/* Parts of the first steps, each with times of its own. */
+enum { VP_FORECAST_CHECK_PARTS = 8 };
 
 /* Numbers of a forecast, or of a run. */
 struct vp_forecast_numbers {
@@ -33,12 +35,14 @@ struct vp_forecast_check {
     const struct vp_schedule *schedule;
     const struct vp_stage_price *prices;
     bool stream;
-    int64_t n_steps;         /* seen */
-    int64_t n_warm, n_timed; /* steps before the first ones that are timed, and
-                                 their number */
-    struct vp_stage_stats before[VP_MAX_STAGES], after[VP_MAX_STAGES];
-    double
-        seconds[VP_FORECAST_CHECK_STEPS]; /* of steps after the first n_warm */
+    int64_t n_steps; /* seen */
+    int64_t n_warm;  /* steps before the first ones that are timed */
+    int64_t every;   /* steps from one mark to the next */
+    /* Sums so far, before the first steps and after each part of them. */
+    struct vp_stage_stats marks[VP_FORECAST_CHECK_PARTS + 1][VP_MAX_STAGES];
+    int n_marks;
+    /* Of steps after the first n_warm. */
+    double seconds[VP_FORECAST_CHECK_STEPS];
     int64_t n_seconds;
     double all_seconds, waited;
 };
