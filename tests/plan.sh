@@ -117,4 +117,16 @@ refuse 'missing.json' "$tiny" --profile missing.json
 echo '{"peak_tflops_fp32": 1}' >bad.json
 refuse "bad.json:1:1: 'copy_gb_per_s'" "$tiny" --profile bad.json
 
+# This machine is measured once, and the profile serves plans for it, not those
+# for a GPU or for other blocks.
+small=("$configs/bert_one.yml" --set stages=2 --set accumulation_steps=4 --brief)
+run 0 plan "${small[@]}" --profile measured
+has out 'profile: measured on '
+run 0 plan "${small[@]}"
+has out 'profile: measured on '
+run 0 plan "${small[@]}" --set device=cuda --set precision=bf16
+has out 'profile: synthetic (stated rates of a GPU)'
+run 0 plan "${small[@]}" --set batch_size=8
+has out 'profile: synthetic (stated rates of one CPU core)'
+
 echo "plan: $checks checks passed"

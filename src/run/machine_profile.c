@@ -202,30 +202,78 @@ static enum vp_status measure(const struct vp_machine_profile_config *config,
     return vp_profile_measure(&request, arena, out, err);
 }
 
-static enum vp_status find_or_measure(
-    const struct vp_machine_profile_config *config, const char *folder,
-    const struct vp_block_key *keys, struct vp_arena *arena,
-    struct vp_device_profile *out, struct vp_err *err)
+/* Where a workload's profile is in the cache. */
+struct place {
+    struct vp_block_key *keys;
+    struct vp_profile_facts today;
+    char name[VP_PROFILE_NAME];
+    char home[PATH_MAX];
+    const char *folder; /* NULL: there is no cache */
+};
+
+/* Frees place->keys if it fails. */
+static enum vp_status find_place(const struct vp_machine_profile_config *config,
+                                 struct vp_arena *arena, struct place *out)
 {
     const struct vp_graph *graph = &config->train->graphs[0];
     struct vp_device_profile named = { .precision = graph->dtype,
                                        .batch = graph->batch };
-    char name[VP_PROFILE_NAME];
-    struct vp_err why = { .text = "" }, unwritten;
 
-    if (vp_machine_profile_facts(config, arena, &named.facts) != VP_OK)
-        return vp_err_set(err, VP_ERR_NOMEM, "profile: out of memory");
-    vp_profile_name(&named, keys, graph->n_blocks, name);
-    if (folder && !config->measure &&
-        vp_profile_cache_read(folder, name, &named.facts, keys, graph->n_blocks,
-                              arena, out, &why))
-        return VP_OK;
-    if (why.text[0])
-        vp_err_suffix(&why, "; measuring again");
-    tell(config, why.text);
-    VP_TRY(measure(config, &named.facts, arena, out, err));
-    if (folder &&
-        vp_profile_cache_write(folder, name, out, &unwritten) != VP_OK)
+    *out = (struct place){ .folder = config->folder };
+    out->keys = calloc((size_t)graph->n_blocks, sizeof(*out->keys));
+    if (!out->keys || vp_profile_keys(graph, out->keys) != VP_OK ||
+        vp_machine_profile_facts(config, arena, &named.facts) != VP_OK) {
+        free(out->keys);
+        return VP_ERR_NOMEM;
+    }
+    out->today = named.facts;
+    vp_profile_name(&named, out->keys, graph->n_blocks, out->name);
+    return VP_OK;
+}
+
+/* `place` stays where it is: its folder may be in it. */
+static const char *folder_of(struct place *place)
+{
+    if (!place->folder &&
+        vp_profile_cache_folder(place->home, sizeof(place->home)))
+        place->folder = place->home;
+    return place->folder;
+}
+
+static bool read_place(const struct vp_machine_profile_config *config,
+                       struct place *place, struct vp_arena *arena,
+                       struct vp_device_profile *out, struct vp_err *why)
+{
+    return folder_of(place) &&
+           vp_profile_cache_read(place->folder, place->name, &place->today,
+                                 place->keys, config->train->graphs[0].n_blocks,
+                                 arena, out, why);
+}
+
+bool vp_machine_profile_find(const struct vp_machine_profile_config *config,
+                             struct vp_arena *arena,
+                             struct vp_device_profile *out, struct vp_err *why)
+{
+    struct place place;
+    bool found;
+
+    vp_err_set(why, VP_OK, "%s", "");
+    if (find_place(config, arena, &place) != VP_OK)
+        return false;
+    found = read_place(config, &place, arena, out, why);
+    free(place.keys);
+    return found;
+}
+
+static enum vp_status measure_and_store(
+    const struct vp_machine_profile_config *config, struct place *place,
+    struct vp_arena *arena, struct vp_device_profile *out, struct vp_err *err)
+{
+    struct vp_err unwritten;
+
+    VP_TRY(measure(config, &place->today, arena, out, err));
+    if (folder_of(place) && vp_profile_cache_write(place->folder, place->name,
+                                                   out, &unwritten) != VP_OK)
         tell(config, unwritten.text);
     return VP_OK;
 }
@@ -234,18 +282,18 @@ enum vp_status vp_machine_profile_get(
     const struct vp_machine_profile_config *config, struct vp_arena *arena,
     struct vp_device_profile *out, struct vp_err *err)
 {
-    const struct vp_graph *graph = &config->train->graphs[0];
-    struct vp_block_key *keys = calloc((size_t)graph->n_blocks, sizeof(*keys));
-    char home[PATH_MAX];
-    const char *folder = config->folder;
-    enum vp_status st = keys ? vp_profile_keys(graph, keys) : VP_ERR_NOMEM;
+    struct vp_err why = { .text = "" };
+    struct place place;
+    enum vp_status st = VP_OK;
 
-    if (!folder && vp_profile_cache_folder(home, sizeof(home)))
-        folder = home;
-    if (st != VP_OK)
-        vp_err_set(err, st, "profile: out of memory");
-    else
-        st = find_or_measure(config, folder, keys, arena, out, err);
-    free(keys);
+    if (find_place(config, arena, &place) != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM, "profile: out of memory");
+    if (config->measure || !read_place(config, &place, arena, out, &why)) {
+        if (why.text[0])
+            vp_err_suffix(&why, "; measuring again");
+        tell(config, why.text);
+        st = measure_and_store(config, &place, arena, out, err);
+    }
+    free(place.keys);
     return st;
 }

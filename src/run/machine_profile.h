@@ -24,6 +24,12 @@ enum vp_status vp_machine_profile_get(
     const struct vp_machine_profile_config *config, struct vp_arena *arena,
     struct vp_device_profile *out, struct vp_err *err);
 
+/* The same from the cache alone; false: it has none that is good for today, and
+ * `why` says for what reason, "" if there is none at all. */
+bool vp_machine_profile_find(const struct vp_machine_profile_config *config,
+                             struct vp_arena *arena,
+                             struct vp_device_profile *out, struct vp_err *why);
+
 /* What measurements depend on: the device and how many ranks and threads use it,
  * its driver, clocks as far as they are known (of a GPU they are not), this
  * build, versions of libraries. */

@@ -4,17 +4,18 @@
 #include "base/path.h"
 #include "config/buckets.h"
 #include "config/resolve.h"
+#include "model/model.h"
 #include "plan/plan_json.h"
 #include "run/devices.h"
+#include "run/machine_profile.h"
 #include "run/samples.h"
 #include "runtime/train_config.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RANKS = 1024, MAX_FILES = 256 };
+enum { MAX_RANKS = 1024 };
 
 struct vp_planning {
     const struct vp_config *config;
@@ -37,6 +38,11 @@ struct vp_planning {
     struct vp_arena arena;
 };
 
+static bool is_word(const char *name, const char *word)
+{
+    return name && strcmp(name, word) == 0;
+}
+
 static void ignore(void *ctx, const char *line)
 {
     (void)ctx;
@@ -45,7 +51,8 @@ static void ignore(void *ctx, const char *line)
 
 /* ---- The workload ------------------------------------------------------- */
 
-static enum vp_status open_workload(struct vp_planning *p, struct vp_err *err)
+static enum vp_status open_workload(struct vp_planning *p, bool measure,
+                                    struct vp_err *err)
 {
     const struct vp_config *config = p->config;
     const struct vp_samples_config samples = {
@@ -58,7 +65,7 @@ static enum vp_status open_workload(struct vp_planning *p, struct vp_err *err)
     };
     const struct vp_devices_config devices = {
         .config = config,
-        .dry_run = true,
+        .dry_run = !measure,
         .missing = &p->missing,
         .notice = ignore,
     };
@@ -72,6 +79,8 @@ static enum vp_status open_workload(struct vp_planning *p, struct vp_err *err)
         .eval_data = p->samples.eval,
         .optim = config->optim,
         .scale = config->loss_scale,
+        .init = vp_param_init,
+        .seed = config->seed,
     };
     vp_resolve_train(config, &p->train);
     VP_TRY(vp_devices_choose(&devices, &p->train, &p->devices, err));
@@ -109,71 +118,32 @@ static bool covers(const struct vp_planning *p,
     return all;
 }
 
-static int compare_names(const void *a, const void *b)
+/* Ranks share a GPU, or the cores. */
+static struct vp_machine_profile_config machine(const struct vp_planning *p)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return (struct vp_machine_profile_config){
+        .train = &p->train, .n_ranks = p->train.plan.n_stages, .measure = true
+    };
 }
 
-/* The names of the files of a folder, sorted; their number. */
-static int list_folder(const char *folder, struct vp_arena *arena,
-                       char *names[MAX_FILES])
+static void note_measured(struct vp_planning *p)
 {
-    DIR *dir = opendir(folder);
-    struct dirent *entry;
-    int n = 0;
-
-    while (dir && n < MAX_FILES && (entry = readdir(dir))) {
-        size_t length = strlen(entry->d_name);
-
-        if (length < 5 || strcmp(entry->d_name + length - 5, ".json") != 0)
-            continue;
-        names[n] = vp_arena_strdup(arena, entry->d_name);
-        n += names[n] != NULL;
-    }
-    if (dir)
-        closedir(dir);
-    qsort(names, (size_t)n, sizeof(*names), compare_names);
-    return n;
-}
-
-/* A measured profile of this model in the user's cache; false: there is none. */
-static bool find_cached(struct vp_planning *p)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char folder[512], path[1024];
-    char *names[MAX_FILES];
-    int n;
-
-    if (cache && cache[0])
-        snprintf(folder, sizeof(folder), "%s/vpipe/profiles", cache);
-    else if (home && home[0])
-        snprintf(folder, sizeof(folder), "%s/.cache/vpipe/profiles", home);
-    else
-        return false;
-    n = list_folder(folder, &p->arena, names);
-    for (int i = 0; i < n; i++) {
-        struct vp_device_profile profile;
-        struct vp_err err;
-
-        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-        if (read_profile(p, path, &profile, &err) != VP_OK ||
-            profile.n_blocks == 0 || !covers(p, &profile))
-            continue;
-        p->profile = profile;
-        snprintf(p->note, sizeof(p->note),
-                 "profile: %.300s, measured on %.100s", path,
-                 profile.facts.device);
-        return true;
-    }
-    return false;
+    snprintf(p->note, sizeof(p->note), "profile: measured on %.300s",
+             p->profile.facts.device);
 }
 
 static enum vp_status open_profile(struct vp_planning *p, const char *name,
                                    struct vp_err *err)
 {
-    bool synthetic = name && strcmp(name, "synthetic") == 0;
+    struct vp_machine_profile_config here = machine(p);
+    struct vp_err why;
 
-    if (name && !synthetic) {
+    if (is_word(name, VP_PROFILE_MEASURED)) {
+        VP_TRY(vp_machine_profile_get(&here, &p->arena, &p->profile, err));
+        note_measured(p);
+        return VP_OK;
+    }
+    if (name && !is_word(name, VP_PROFILE_SYNTHETIC)) {
         VP_TRY(read_profile(p, name, &p->profile, err));
         snprintf(p->note, sizeof(p->note), "profile: %.300s, %.100s%s", name,
                  p->profile.facts.device,
@@ -182,8 +152,10 @@ static enum vp_status open_profile(struct vp_planning *p, const char *name,
                                           "rates");
         return VP_OK;
     }
-    if (!name && find_cached(p))
+    if (!name && vp_machine_profile_find(&here, &p->arena, &p->profile, &why)) {
+        note_measured(p);
         return VP_OK;
+    }
     vp_profile_synthetic(p->stage.work.device.host_memory, p->graphs[0].dtype,
                          &p->profile);
     snprintf(p->note, sizeof(p->note),
@@ -202,9 +174,9 @@ static void share_cores(struct vp_planning *p, const char *profile)
     int n_threads = p->train.backend_config.n_threads;
     int n_cores = vp_devices_n_cores(), n_ranks = p->base.n_stages;
 
-    if (!p->stage.work.device.host_memory ||
-        (profile && strcmp(profile, "synthetic") != 0) || p->base.replicas ||
-        n_ranks * n_threads <= n_cores)
+    if (!p->stage.work.device.host_memory || p->profile.n_blocks > 0 ||
+        (profile && !is_word(profile, VP_PROFILE_SYNTHETIC)) ||
+        p->base.replicas || n_ranks * n_threads <= n_cores)
         return;
     p->base.devices = p->shared;
     p->profile.capacity = (double)n_cores / n_threads;
@@ -287,7 +259,8 @@ static enum vp_status open_all(struct vp_planning *p,
                                const struct vp_planning_options *options,
                                struct vp_err *err)
 {
-    VP_TRY(open_workload(p, err));
+    VP_TRY(
+        open_workload(p, is_word(options->profile, VP_PROFILE_MEASURED), err));
     VP_TRY(open_profile(p, options->profile, err));
     set_base(p, options);
     p->measured = p->profile;

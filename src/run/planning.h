@@ -6,10 +6,13 @@
 #include "config/config.h"
 #include "plan/planner.h"
 
+#define VP_PROFILE_SYNTHETIC "synthetic"
+#define VP_PROFILE_MEASURED "measured"
+
 struct vp_planning_options {
-    const char
-        *profile;   /* a file, or "synthetic"; NULL: a measured one if there
-                            is one, else synthetic */
+    /* A file, VP_PROFILE_SYNTHETIC or VP_PROFILE_MEASURED: now, on this machine.
+     * NULL: one that was measured here, else synthetic. */
+    const char *profile;
     int64_t memory; /* bytes of a rank; 0: memory_limit, else the device's */
     int n_stages;   /* 0: the configuration's */
     bool keep_schedule, keep_partition, keep_recompute;

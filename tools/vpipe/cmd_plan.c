@@ -38,8 +38,8 @@ static const struct tool_flag flags[] = {
                       "plan fits [the configuration's]" },
     [FLAG_PROFILE] = { "--profile", "FILE",
                        "what a device takes, measured or only its rates; "
-                       "synthetic: stated rates [a measured one if there is "
-                       "one, else synthetic]" },
+                       "synthetic: stated rates; measured: now, on this "
+                       "machine [one that was measured here, else synthetic]" },
     [FLAG_PLANNER] = { "--planner", "NAME",
                        "vpipe, pipedream, gpipe, even, flops, or given: the "
                        "configuration's own plan [vpipe]" },
