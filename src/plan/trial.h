@@ -94,7 +94,8 @@ struct vp_lists {
     struct vp_lists_item *at;
     int n;
     int *first;    /* per rank, and the end */
-    double *times; /* scratch */
+    double *times; /* scratch, as `next` */
+    int *next;     /* per rank */
 };
 
 enum vp_status vp_lists_init(struct vp_lists *lists,

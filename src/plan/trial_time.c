@@ -12,8 +12,8 @@ struct board {
     double *act, *grad; /* when the input of F and of B arrives; -1: not yet */
     double *act_link, *grad_link; /* per stage: busy until */
     double *done;                 /* minibatch: end of the first stage's B */
-    double clock[VP_MAX_STAGES];
-    int next[VP_MAX_STAGES];
+    double *clock;                /* per rank: end of its last item */
+    int *next;                    /* per rank: its next item */
 };
 
 enum vp_status vp_lists_init(struct vp_lists *lists,
@@ -21,14 +21,17 @@ enum vp_status vp_lists_init(struct vp_lists *lists,
 {
     size_t n = (size_t)schedule->n_actions;
     size_t cells = (size_t)schedule->n_stages * (size_t)schedule->n_mb;
+    size_t n_ranks = (size_t)schedule->n_ranks;
 
     *lists = (struct vp_lists){
         .schedule = schedule,
         .at = calloc(n + 1, sizeof(*lists->at)),
-        .first = calloc((size_t)schedule->n_ranks + 1, sizeof(int)),
-        .times = calloc(2 * cells + (size_t)schedule->n_mb, sizeof(double)),
+        .first = calloc(n_ranks + 1, sizeof(int)),
+        .times = calloc(2 * cells + (size_t)schedule->n_mb + n_ranks,
+                        sizeof(double)),
+        .next = calloc(n_ranks, sizeof(int)),
     };
-    if (!lists->at || !lists->first || !lists->times) {
+    if (!lists->at || !lists->first || !lists->times || !lists->next) {
         vp_lists_release(lists);
         return VP_ERR_NOMEM;
     }
@@ -54,8 +57,9 @@ void vp_lists_release(struct vp_lists *lists)
     free(lists->at);
     free(lists->first);
     free(lists->times);
+    free(lists->next);
     lists->at = NULL;
-    lists->first = NULL;
+    lists->first = lists->next = NULL;
     lists->times = NULL;
 }
 
@@ -132,11 +136,15 @@ static void clear(const struct vp_lists *lists, struct board *board,
         .act_link = links,
         .grad_link = links + VP_MAX_STAGES,
         .done = lists->times + 2 * cells,
+        .clock = lists->times + 2 * cells + n_mb,
+        .next = lists->next,
     };
     for (int i = 0; i < 2 * cells; i++)
         lists->times[i] = i < n_mb ? 0.0 : -1.0;
-    for (int r = 0; r < schedule->n_ranks; r++)
+    for (int r = 0; r < schedule->n_ranks; r++) {
+        board->clock[r] = 0.0;
         board->next[r] = lists->first[r];
+    }
 }
 
 /* The end of all ranks, with their reductions and updates. */
