@@ -36,6 +36,7 @@ static void begin(const struct vp_search_input *input, struct draft *out)
     out->plan.recompute_in_b = false;
     out->plan.swap_ratio = NULL;
     out->plan.swap_sets = NULL;
+    out->plan.swap_buffers = NULL;
     out->plan.slots = NULL;
     out->plan.n_slots = 0;
     out->plan.early_recompute = false;
@@ -160,6 +161,7 @@ static enum vp_status plan_gpipe(struct vp_search *search,
     draft.plan.schedule = "gpipe";
     draft.plan.recompute_ratio = draft.ratio;
     draft.plan.depth = NULL;
+    draft.plan.keep_all = false; /* with it, ratios do not count */
     if (draft.plan.accumulation_steps < 1)
         draft.plan.accumulation_steps = 32;
     for (int s = 0; s < draft.plan.n_stages; s++)

@@ -193,6 +193,7 @@ enum vp_status vp_trial_init(struct vp_trial *trial, struct vp_search *search,
         trial->plan.n_slots = 0;
         trial->plan.recompute_in_b = variant->in_b;
         trial->plan.early_recompute = !variant->in_b;
+        trial->plan.keep_all = false; /* with it, sets do not count */
     }
     trial->n_stages = vp_plan_n_stages(&trial->plan);
     VP_TRY(place_edges(trial, err));

@@ -200,8 +200,11 @@ static void set_base(struct vp_planning *p,
         p->base.n_chunks = 1;
         p->base.edges = p->edges;
         p->base.partition = NULL;
-        p->base.recompute_ratio = NULL;
-        p->base.recompute_sets = NULL;
+        p->base.recompute_ratio = p->base.swap_ratio = NULL;
+        p->base.recompute_sets = p->base.swap_sets = NULL;
+        p->base.swap_buffers = NULL;
+        p->base.slots = NULL;
+        p->base.n_slots = 0;
         p->base.replicas = p->base.depth = NULL;
         p->base.ranks = p->base.devices = NULL;
         p->base.replica_edges = NULL;
