@@ -66,6 +66,16 @@ trains bert_4pipedream_tiny --memory 14M
 trains gpt2_tiny --set stages=2
 trains gpt2_tiny --set stages=2 --planner gpipe
 trains translation_tiny --set stages=3
+# Keys that are set for the plan are set for training, and those that the plan
+# decides are set to its values.
+trains bert_4gpipe_tiny --memory 12M --set batch_size=8
+trains bert_8vpipe_tiny --memory 12M --set swap_ratio=0.5
+trains bert_8vpipe_tiny --memory 12M --set recompute=false
+trains bert_8vpipe_tiny --set recompute=false --keep recompute
+# More ranks than a pipeline has stages at most.
+run 0 plan "$configs/bert_8vpipe_tiny.yml" --set device=cpu --brief \
+    --set 'partition=[8, 9]' --set recompute_ratio=0 --set 'replicas=[40, 40]'
+has out ' on 80 ranks,'
 
 # A limit that the configuration's own plan does not fit names a command, and its
 # plan does fit.

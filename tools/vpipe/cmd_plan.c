@@ -329,7 +329,13 @@ static void print_sets(const struct vp_config *config,
     if (vp_config_given(config, "recompute_in_backward"))
         printf(" --set recompute_in_backward=%s",
                plan->recompute_in_b ? "true" : "false");
-    if (!vp_config_given(config, "recompute_ratio") || plan->recompute_ratio)
+    if (!config->recompute && !plan->keep_all)
+        printf(" --set recompute=true");
+    if (vp_config_given(config, "swap_ratio") && !plan->swap_ratio)
+        printf(" --set swap_ratio=0");
+    /* Without the key recompute, ratios of the file do not count as given. */
+    if ((!vp_config_given(config, "recompute_ratio") && config->recompute) ||
+        plan->recompute_ratio)
         return;
     for (int s = 0; s < vp_plan_n_stages(plan); s++)
         printf("%s0", s == 0 ? " --set 'recompute_ratio=[" : ", ");
@@ -358,6 +364,10 @@ static int write_plan(const struct vp_config *config,
     vp_command_write_word(stdout, tool_program());
     fputs(" train ", stdout);
     vp_command_write_word(stdout, options->config);
+    for (int i = 0; i < options->n_sets; i++) {
+        fputs(" --set ", stdout);
+        vp_command_write_word(stdout, options->sets[i]);
+    }
     fputs(" --set partition=", stdout);
     vp_command_write_word(stdout, options->out);
     print_sets(config, &result->plan);
