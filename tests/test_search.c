@@ -722,6 +722,49 @@ static void fixed_parts(void **state)
     release(&setup);
 }
 
+/* Swapping that is kept: lists with an entry per stage allow no other number of
+ * stages, and sets are read by the partition alone. The arrays are on the heap,
+ * where AddressSanitizer sees reads beyond them. */
+static void fixed_swapping(void **state)
+{
+    static const double ratios[] = { 0.5, 0.0 };
+    static const uint64_t sets[] = { 1, 1, 0, 1, 0 };
+    double *ratio = malloc(sizeof(ratios));
+    uint64_t *swap = malloc(sizeof(sets));
+    struct vp_plan base = { .schedule = "1f1b",
+                            .n_stages = 2,
+                            .n_chunks = 1,
+                            .accumulation_steps = 8,
+                            .swap_ratio = ratio };
+    const struct vp_search_input input = { .base = &base,
+                                           .free_schedule = true,
+                                           .free_partition = true };
+    struct vp_variant variants[VP_SEARCH_MAX_VARIANTS];
+    struct vp_search_result result;
+    struct setup setup;
+    struct vp_err err;
+
+    (void)state;
+    assert_true(ratio && swap);
+    memcpy(ratio, ratios, sizeof(ratios));
+    memcpy(swap, sets, sizeof(sets));
+    make_small(&setup);
+    for (int i = vp_search_variants(setup.search, &input, variants); i > 0; i--)
+        assert_int_equal(variants[i - 1].n_chunks, 1);
+    assert_int_equal(vp_search_run(setup.search, &input, &result, &err), VP_OK);
+    assert_memory_equal(result.plan.swap_ratio, ratios, sizeof(ratios));
+    vp_search_result_release(&result);
+
+    base.swap_ratio = NULL;
+    base.swap_sets = swap;
+    assert_int_equal(vp_search_run(setup.search, &input, &result, &err), VP_OK);
+    assert_memory_equal(result.plan.swap_sets, sets, sizeof(sets));
+    vp_search_result_release(&result);
+    release(&setup);
+    free(ratio);
+    free(swap);
+}
+
 /* A rank with little memory gets what fits there. */
 static void different_memory(void **state)
 {
@@ -851,6 +894,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fixed_parts),
+        cmocka_unit_test(fixed_swapping),
         cmocka_unit_test(different_memory),
         cmocka_unit_test(pipedream_cuts),
         cmocka_unit_test(baselines),

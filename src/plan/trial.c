@@ -80,17 +80,20 @@ static void set_limits(struct vp_trial *trial)
 static enum vp_status make_shape(struct vp_trial *trial, const bool *recompute,
                                  struct vp_schedule *out, struct vp_err *err)
 {
+    struct vp_plan plan = trial->plan;
     struct vp_plan_stages stages;
     struct vp_sched_config config;
+    bool swap = trial->form.swap || plan.swap_sets || plan.n_slots > 0;
 
-    trial->plan.recompute_sets = NULL;
-    config = vp_plan_sched_config(&trial->plan, trial->n_blocks, &stages);
-    for (int s = 0; s < trial->n_stages && !trial->plan.recompute_in_b; s++)
+    /* Sets are read by the partition, which is not known at first. */
+    plan.recompute_sets = plan.swap_sets = NULL;
+    plan.n_slots = 0;
+    config = vp_plan_sched_config(&plan, trial->n_blocks, &stages);
+    for (int s = 0; s < trial->n_stages && !plan.recompute_in_b; s++)
         stages.recompute[s] = recompute[s];
-    for (int s = 0; s < trial->n_stages && trial->form.swap; s++)
-        stages.swap[s] = VP_SWAP_DEFAULT;
-    if (trial->form.swap)
-        config.swap = stages.swap;
+    for (int s = 0; s < trial->n_stages && swap; s++)
+        stages.swap[s] = plan.swap_buffers ? plan.swap_buffers[s]
+                                           : VP_SWAP_DEFAULT;
     return vp_schedule_make(&config, out, err);
 }
 

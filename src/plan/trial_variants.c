@@ -20,8 +20,9 @@ static void add(struct variants *to, struct vp_variant variant)
 
     if (n_stages > VP_MAX_STAGES || n_stages > to->search->n_blocks)
         return;
-    /* Ratios are those of the stages that the base has. */
-    if (!to->input->free_recompute && base->recompute_ratio &&
+    /* Ratios and buffers are those of the stages that the base has. */
+    if (!to->input->free_recompute &&
+        (base->recompute_ratio || base->swap_ratio || base->swap_buffers) &&
         n_stages != vp_plan_n_stages(base))
         return;
     for (int in_b = 0; in_b < 2; in_b++) {
