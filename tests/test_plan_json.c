@@ -689,6 +689,11 @@ static void all_mistakes(void **state)
     assert_mistakes(&plan, &graph, 1,
                     "slots: entries 0 and 1 differ in stage 1; let those that "
                     "are not as the plan be alike\n");
+    plan.recompute_sets = (const uint64_t[]){ 0, 0, 0, 0, 0 };
+    assert_mistakes(
+        &plan, &graph, 1,
+        "slots: entry 1 differs from the plan in stage 1, but "
+        "entry 0 before it does not; put those that differ first\n");
     plan = (struct vp_plan){ .n_stages = 2,
                              .n_chunks = 2,
                              .partition = (const int[]){ 1, 1, 1, 2 },

@@ -55,15 +55,22 @@ static bool differ(const uint64_t *sets, const uint64_t *of_plan, int first,
                                        (size_t)n * sizeof(*sets)) != 0);
 }
 
+bool vp_plan_slot_differs(const struct vp_plan *plan, int slot, int first,
+                          int n)
+{
+    const struct vp_plan_slot *at = &plan->slots[slot];
+
+    return differ(at->recompute_sets, plan->recompute_sets, first, n) ||
+           differ(at->swap_sets, plan->swap_sets, first, n);
+}
+
 int vp_plan_n_first_slots(const struct vp_plan *plan, int first, int n,
                           int n_slots)
 {
     int i = 0;
 
     while (i < plan->n_slots && i < n_slots &&
-           (differ(plan->slots[i].recompute_sets, plan->recompute_sets, first,
-                   n) ||
-            differ(plan->slots[i].swap_sets, plan->swap_sets, first, n)))
+           vp_plan_slot_differs(plan, i, first, n))
         i++;
     return i;
 }

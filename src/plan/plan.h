@@ -102,6 +102,10 @@ typedef void (*vp_plan_mistake_fn)(void *ctx, const struct vp_err *mistake);
 int vp_plan_check(const struct vp_plan *plan, const struct vp_graph *graph,
                   vp_plan_mistake_fn report, void *ctx);
 
+/* Returns true if entry `slot` of the plan's slots differs from the plan in the
+ * blocks [first, first + n). */
+bool vp_plan_slot_differs(const struct vp_plan *plan, int slot, int first,
+                          int n);
 /* Slots of a stage with `n_slots`, from the first on, that differ from the rest in
  * the blocks [first, first + n). */
 int vp_plan_n_first_slots(const struct vp_plan *plan, int first, int n,

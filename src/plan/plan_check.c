@@ -143,7 +143,7 @@ static bool is_same(const uint64_t *a, const uint64_t *b, int first, int n)
             memcmp(a + first, b + first, (size_t)n * sizeof(*a)) == 0);
 }
 
-/* Slots that differ from the plan are alike. */
+/* Slots that differ from the plan are alike, and come first. */
 static void check_slots(struct check *c)
 {
     const struct vp_plan *plan = c->plan;
@@ -162,6 +162,16 @@ static void check_slots(struct check *c)
                        "slots: entries 0 and %d differ in stage %d; let those "
                        "that are not as the plan be alike",
                        i, s);
+                return;
+            }
+        /* Others than the first would be left out. */
+        for (int i = k + 1; i < plan->n_slots; i++)
+            if (vp_plan_slot_differs(plan, i, first, n)) {
+                REFUSE(c, "partition",
+                       "slots: entry %d differs from the plan in stage %d, but "
+                       "entry %d before it does not; put those that differ "
+                       "first",
+                       i, s, k);
                 return;
             }
         first += n;
