@@ -1339,6 +1339,7 @@ static void test_schedule_auto(void **state)
         { AUTO_8 "partition: [5, 4, 4, 4]\n", 1, 8, false },
         { AUTO_8 "partition: [2, 2, 2, 2, 2, 2, 2, 3]\n", 2, 8, false },
         { AUTO_8 "recompute_ratio: [1, 1, 1, 1]\n", 1, 8, true },
+        { AUTO_8 "swap_ratio: [1, 1, 0, 0]\n", 1, 8, false },
         { AUTO_8 "schedule_costs: [1, 2, 0.5]\n", 0, 8, false },
     };
 
@@ -1538,6 +1539,7 @@ static void test_round_trip(void **state)
     check_round_trip(NINE "schedule: zb-v\nstages: 2\n");
     check_round_trip(NINE "schedule: auto\nstages: 2\n");
     check_round_trip(NINE "schedule: auto\nstages: 2\nrecompute_ratio: 0.5\n");
+    check_round_trip(NINE "schedule: auto\nstages: 2\nswap_ratio: 0.5\n");
     check_round_trip(NINE "schedule: auto\nstages: 4\nchunks: 1\n"
                           "schedule_memory: 5\nschedule_costs: [1, 2, .5]\n");
     check_round_trip(BERT "module: vgpus=8\ndirectory: sub\n");

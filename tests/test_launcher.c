@@ -455,6 +455,7 @@ static void test_shrink(void **state)
 
     (void)state;
     load(NINE "partition: [4, 2, 2, 1]\nrecompute_ratio: [0.5, 0.25, 0, 0]\n"
+              "swap_ratio: [0.75, 0, 0, 0]\n"
               "ranks: [3, 2, 1, 0]\naccumulation_steps: 6\n"
               "machines: ['a:0', 'g1:0', 'b:7', 'g2:3']\n",
          &config);
@@ -468,6 +469,8 @@ static void test_shrink(void **state)
     assert_int_equal(small.partition.at[0] + small.partition.at[1], 9);
     assert_int_equal(small.recompute_ratio.n, 2);
     assert_true(small.recompute_ratio.at[1] == 0.5);
+    assert_int_equal(small.swap_ratio.n, 2);
+    assert_true(small.swap_ratio.at[1] == 0.75);
     assert_int_equal(small.ranks.n, 0);
     assert_int_equal(small.accumulation_steps, 6);
     assert_int_equal(small.machines.n, 2);

@@ -34,9 +34,13 @@ static const struct vp_generator *generator_of(const struct vp_config *config)
 /* Entries of a list that has one per stage; 0: there is none. */
 static int n_listed(const struct vp_config *config)
 {
+    const struct vp_real_list *ratios = &config->recompute_ratio;
+
     if (config->partition.n > 0)
         return config->partition.n;
-    return config->recompute_ratio.for_all ? 0 : config->recompute_ratio.n;
+    if (ratios->n == 0 || ratios->for_all)
+        ratios = &config->swap_ratio;
+    return ratios->for_all ? 0 : ratios->n;
 }
 
 static bool is_open(const struct vp_config *config)
@@ -253,6 +257,8 @@ static enum vp_status keep(struct vp_config *config,
     config->partition = (struct vp_int_list){ partition, n };
     if (config->recompute_ratio.n > n)
         config->recompute_ratio.n = n; /* all are the same */
+    if (config->swap_ratio.n > n)
+        config->swap_ratio.n = n; /* likewise */
     config->schedule_v = sched->v_shape;
     config->schedule_text = copy;
     return VP_OK;

@@ -11,18 +11,26 @@ static double largest(const struct vp_real_list *list)
     return most;
 }
 
+/* Gives `n` stages the largest entry of a list; an empty one stays. */
+static void stretch(struct vp_real_list *list, int n, double *ratios)
+{
+    double ratio = largest(list);
+
+    for (int s = 0; s < n; s++)
+        ratios[s] = ratio;
+    if (list->n > 0)
+        *list = (struct vp_real_list){ .at = ratios, .n = n };
+}
+
 /* Everything that has an entry per stage or rank follows from their number; a
- * stage recomputes as much as that with the least room did. */
+ * stage recomputes and swaps as much as that with the least room did. `ratios`
+ * has room for two entries per stage. */
 static void cut_anew(struct vp_config *config, int n, double *ratios)
 {
-    double ratio = largest(&config->recompute_ratio);
+    int n_stages = n * config->chunks;
 
-    for (int s = 0; s < n * config->chunks; s++)
-        ratios[s] = ratio;
-    if (config->recompute_ratio.n > 0)
-        config->recompute_ratio = (struct vp_real_list){
-            .at = ratios, .n = n * config->chunks
-        };
+    stretch(&config->recompute_ratio, n_stages, ratios);
+    stretch(&config->swap_ratio, n_stages, ratios + n_stages);
     config->stages = n;
     config->partition = (struct vp_int_list){ 0 };
     config->replicas = (struct vp_int_list){ 0 };
@@ -43,7 +51,8 @@ enum vp_status vp_shrink(const struct vp_config *config, vp_lost_fn lost,
 {
     size_t n = (size_t)config->machines.n;
     struct vp_machine *left = calloc(n + 1, sizeof(*left));
-    double *ratios = calloc((n + 1) * (size_t)config->chunks, sizeof(*ratios));
+    double *ratios = calloc(2 * (n + 1) * (size_t)config->chunks,
+                            sizeof(*ratios));
     struct vp_config small = *config;
     enum vp_status st;
     int n_left = 0;
