@@ -329,6 +329,12 @@ static void shards_are_counted(void **state)
     assert_int_equal(by_number.n_train_shards, 3);
     assert_int_equal(by_number.n_samples, by_size.n_samples);
     assert_int_equal(by_number.n_labels, by_size.n_labels);
+    /* More than fill shards of one size. */
+    config.name = "w";
+    config.n_shards = by_size.n_samples * 3 / 5;
+    assert_int_equal(vp_bert_write(&config, &by_number, &err), VP_OK);
+    assert_int_equal(by_number.n_train_shards, config.n_shards);
+    assert_int_equal(by_number.n_samples, by_size.n_samples);
     config.name = "z";
     config.n_shards = 1000000;
     assert_int_not_equal(vp_bert_write(&config, &by_number, &err), VP_OK);

@@ -42,9 +42,11 @@ struct making {
     int64_t pack_first, pack_rows;
     struct vp_bert_shard *shard;
     int64_t shard_rows, n_chunk;
-    int64_t shard_samples;
-    bool valid;  /* the split that is made */
-    bool counts; /* samples are only counted */
+    int64_t shard_samples; /* of a shard, at most */
+    int64_t n_divided;     /* samples of config->n_shards shards; 0: those have
+                              shard_samples each */
+    bool valid;            /* the split that is made */
+    bool counts;           /* samples are only counted */
 };
 
 enum vp_status vp_bert_ids_of(const struct vp_tokenizer *tokenizer,
@@ -179,15 +181,27 @@ static void drop_rows(struct vp_bert_rows *rows, int64_t n)
             (size_t)(rows->n * rows->stride) * sizeof(*rows->values));
 }
 
+/* Samples of the shard that is written, or of the next one. */
+static int64_t shard_size(const struct making *making)
+{
+    int64_t n_shards = making->config->n_shards, n = making->n_divided;
+    int64_t i = making->result.n_train_shards - (making->shard != NULL);
+
+    if (making->valid || n == 0)
+        return making->shard_samples;
+    return (i + 1) * n / n_shards - i * n / n_shards;
+}
+
 /* Writes whole chunks; with `all` what is left as well. */
 static enum vp_status write_pending(struct making *making, bool all,
                                     struct vp_err *err)
 {
-    int64_t n_shard = making->shard_samples, at = 0;
-    int64_t n_most = PACKED * vp_bert_chunk_rows(&making->options, n_shard);
+    int64_t n_most = PACKED * vp_bert_chunk_rows(&making->options,
+                                                 making->shard_samples);
+    int64_t at = 0;
 
     while (making->rows.n - at >= n_most || (all && making->rows.n > at)) {
-        int64_t n = making->rows.n - at, room;
+        int64_t n = making->rows.n - at, n_shard = shard_size(making), room;
 
         if (!making->shard)
             VP_TRY(begin_shard(making, n < n_shard ? n : n_shard, err));
@@ -299,7 +313,7 @@ static enum vp_status make_split(struct making *making, struct vp_err *err)
     return write_pending(making, true, err);
 }
 
-/* Samples of a shard, so that there are config->n_shards of them. */
+/* Counts the samples, so that there are config->n_shards shards of them. */
 static enum vp_status divide(struct making *making, struct vp_err *err)
 {
     int64_t n_shards = making->config->n_shards, n;
@@ -313,6 +327,7 @@ static enum vp_status divide(struct making *making, struct vp_err *err)
                           "%lld samples do not fill %lld shards; ask for "
                           "fewer, or give more text",
                           (long long)n, (long long)n_shards);
+    making->n_divided = n;
     making->shard_samples = (n + n_shards - 1) / n_shards;
     making->result = (struct vp_bert_result){ .text = making->result.text };
     return VP_OK;
