@@ -1,7 +1,7 @@
 /* Times of a device that lags behind its host. Here it is the CPU with a clock
  * of its own: every rank's device takes a millisecond for a forward, two for a
- * backward, three for an update, waits for the events it is told to wait for,
- * and lets the host know of an event only when more were recorded after it. */
+ * backward, three for an update, five for a copy of swapped values beside these,
+ * waits for the events it is told to wait for, and lets the host know of an event only when more were recorded after it. */
 #include "trace/trace.h"
 #include "trainlib.h"
 
@@ -10,6 +10,39 @@ enum { MS = 1000000, START_MS = 5000, LAG = 9 };
 /* The device of the calling rank. */
 static _Thread_local int64_t now_ns = (int64_t)START_MS * MS;
 static _Thread_local int64_t n_recorded, n_synced;
+
+/* Those of copies of swapped values. */
+enum { MAX_COPY_STREAMS = 16 };
+static struct vp_stream *_Atomic copy_streams[MAX_COPY_STREAMS];
+static atomic_int n_copy_streams;
+
+static enum vp_status copy_stream_create(struct vp_device *device,
+                                         struct vp_stream **out)
+{
+    int i = atomic_fetch_add(&n_copy_streams, 1);
+
+    (void)device;
+    assert_true(i < MAX_COPY_STREAMS);
+    *out = calloc(1, sizeof(**out));
+    copy_streams[i] = *out;
+    return *out ? VP_OK : VP_ERR_NOMEM;
+}
+
+static bool is_copy_stream(const struct vp_stream *stream)
+{
+    for (int i = 0; i < n_copy_streams; i++)
+        if (copy_streams[i] == stream)
+            return true;
+    return false;
+}
+
+static void stream_free(struct vp_stream *stream)
+{
+    if (is_copy_stream(stream))
+        free(stream);
+    else
+        vp_backend_cpu.device->stream_free(stream);
+}
 
 struct event {
     struct vp_event base;
@@ -41,8 +74,7 @@ static void event_free(struct vp_event *event)
 static enum vp_status event_record(struct vp_event *event,
                                    struct vp_stream *stream)
 {
-    (void)stream;
-    event_of(event)->ns = now_ns;
+    event_of(event)->ns = now_ns + (is_copy_stream(stream) ? 5 * MS : 0);
     event_of(event)->number = ++n_recorded;
     return VP_OK;
 }
@@ -96,6 +128,9 @@ static struct vp_backend_ops lagging(void)
     struct vp_backend_ops ops = vp_backend_cpu;
 
     device = *ops.device;
+    n_copy_streams = 0;
+    device.copy_stream_create = copy_stream_create;
+    device.stream_free = stream_free;
     device.event_create = event_create;
     device.event_free = event_free;
     device.event_record = event_record;
@@ -250,6 +285,36 @@ static void a_pipeline_shows_its_bubbles(void **state)
     run_free(&run);
 }
 
+/* The device waits for copies: that is no work. */
+static void copies_are_waited_for(void **state)
+{
+    static const double all[] = { 1.0 };
+    struct vp_backend_ops ops = lagging();
+    struct setup setup = pipe_of("gpipe", 1, 6);
+    int64_t wait_ns = 0;
+    struct vp_trace trace;
+    struct run run;
+
+    (void)state;
+    setup.device = &ops;
+    setup.n_steps = 1;
+    setup.swap_ratios = all;
+    run_traced(&run, &setup, &trace);
+    for (int i = 0; i < trace.ranks[0].n_events; i++) {
+        const struct vp_trace_event *e = &trace.ranks[0].events[i];
+
+        if (e->kind != VP_ACTION_SWAP_FREE && e->kind != VP_ACTION_SWAP_READY)
+            continue;
+        assert_int_equal(e->wait_ns, length(e));
+        wait_ns += e->wait_ns;
+    }
+    /* Of a buffer for F: each but the first F waits for it. */
+    assert_true(wait_ns >= 5 * 5 * MS);
+    assert_true(vp_trainer_stats(run.trainer)->wait_ns >= wait_ns);
+    vp_trace_release(&trace);
+    run_free(&run);
+}
+
 static void looking_changes_no_bit(void **state)
 {
     static const char *const schedules[] = { "1f1b", "gpipe", "pipedream" };
@@ -274,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_stage_has_the_times_of_its_device),
         cmocka_unit_test(a_pipeline_shows_its_bubbles),
+        cmocka_unit_test(copies_are_waited_for),
         cmocka_unit_test(looking_changes_no_bit),
     };
 

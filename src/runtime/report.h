@@ -21,7 +21,7 @@ struct vp_stage_stats {
     int64_t reduce_ns;               /* adding gradients of replicas, also
                                         between the parts of a backward */
     int64_t update_ns;
-    int64_t wait_ns;    /* in both, for the other ranks */
+    int64_t wait_ns; /* in both, for the other ranks; and for swapped values */
     int64_t receive_ns; /* waiting for messages */
     int64_t send_ns;    /* waiting for room at the receiver */
     int64_t message_ns; /* sending and taking messages, without these waits */

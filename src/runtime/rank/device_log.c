@@ -67,6 +67,12 @@ static bool is_message(enum vp_action_kind kind)
            kind == VP_ACTION_SEND_GRAD || kind == VP_ACTION_RECV_GRAD;
 }
 
+/* True for waits of the device for a copy of swapped values. */
+static bool is_wait(enum vp_action_kind kind)
+{
+    return kind == VP_ACTION_SWAP_FREE || kind == VP_ACTION_SWAP_READY;
+}
+
 /* ---- Recording what the device has done --------------------------------- */
 
 static int64_t within(int64_t ns, int64_t most)
@@ -104,7 +110,7 @@ static void record_action(struct vp_rank *rank, struct entry *entry,
     event->start_ns = begin_ns;
     event->end_ns = end_ns > begin_ns ? end_ns : begin_ns;
     ns = event->end_ns - event->start_ns;
-    event->wait_ns = within(event->wait_ns, ns);
+    event->wait_ns = is_wait(event->kind) ? ns : within(event->wait_ns, ns);
     vp_watch_count_work(rank, event,
                         within(entry->summed_ns, ns - event->wait_ns));
     rank->flops += entry->flops;

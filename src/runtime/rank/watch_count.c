@@ -45,6 +45,10 @@ void vp_watch_count_work(struct vp_rank *rank,
     case VP_ACTION_RECV_GRAD:
         count(rank, &stage->message_ns, ns);
         break;
+    case VP_ACTION_SWAP_FREE:
+    case VP_ACTION_SWAP_READY:
+        count(rank, &stage->wait_ns, event->wait_ns);
+        break;
     default:
         break;
     }
