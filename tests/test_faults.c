@@ -212,11 +212,47 @@ static void a_blackbox_has_the_users_numbers(void **state)
     assert_true(n_peers[numbers[0]] > 0 && n_peers[numbers[2]] > 0);
 }
 
+/* Runs with copies of stage 0 that take seconds. */
+static enum vp_status run_late_copies(int limit_ms, struct vp_err *err)
+{
+    static const double first[] = { 1.0, 0.0, 0.0 };
+    struct setup setup = three_stages(7); /* gpipe */
+    enum vp_status st;
+    struct run run;
+
+    setup.swap_ratios = first;
+    setup.swap_delay_us = 4000000;
+    setup.timeout_ms = limit_ms;
+    if (run_create(&run, &setup, 0, err) != VP_OK)
+        fail_msg("%s", err->text);
+    st = vp_trainer_run(run.trainer, 12, NULL, NULL, err);
+    run_free(&run);
+    return st;
+}
+
+/* The rank that waits for its own copy is named, not the others, which wait for
+ * its messages. */
+static void a_late_copy_is_named(void **state)
+{
+    (void)state;
+    for (int limit_ms = TIMEOUT_MS;; limit_ms *= 2) {
+        struct vp_err err = { .text = "" };
+
+        if (run_late_copies(limit_ms, &err) == VP_ERR_TIMEOUT &&
+            strstr(err.text, "in 0SWAP_") &&
+            strstr(err.text, ", waits for a copy of swapped values"))
+            return;
+        if (limit_ms >= MAX_TIMEOUT_MS / 4)
+            fail_msg("%s", err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stalled_rank_is_named),
         cmocka_unit_test(a_lost_message_is_named),
+        cmocka_unit_test(a_late_copy_is_named),
         cmocka_unit_test(an_error_stops_all_ranks),
         cmocka_unit_test(a_blackbox_has_the_users_numbers),
     };

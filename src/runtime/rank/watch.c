@@ -122,6 +122,17 @@ static bool is_waiting(const struct vp_rank *rank)
     return atomic_load(&rank->blackbox->waits_ns) != 0;
 }
 
+/* True if the rank waits for a copy of its own swapped values, not for another
+ * rank. */
+static bool waits_for_copy(const struct vp_rank *rank)
+{
+    const struct vp_action *action = doing(rank);
+
+    return action && is_waiting(rank) &&
+           (action->kind == VP_ACTION_SWAP_FREE ||
+            action->kind == VP_ACTION_SWAP_READY);
+}
+
 /* In its action, since the process was last frozen. */
 static double seconds_in(const struct vp_rank *rank)
 {
@@ -196,6 +207,8 @@ static int find_culprit(const struct vp_rank *ranks, int n_ranks, int rank)
             break;
         at = next;
     }
+    if (waits_for_copy(&ranks[at]))
+        return at;
     for (int r = 0; is_waiting(&ranks[at]) && r < n_ranks; r++)
         if (doing(&ranks[r]) && !is_waiting(&ranks[r]))
             return r;
@@ -219,6 +232,8 @@ static void describe(struct vp_strbuf *out, const struct vp_rank *rank)
     if (is_waiting(rank) && action->peer >= 0)
         vp_strbuf_addf(out, ", waits for rank %d",
                        vp_rank_number(rank->pipeline, action->peer));
+    else if (waits_for_copy(rank))
+        vp_strbuf_addf(out, ", waits for a copy of swapped values");
     else if (is_waiting(rank))
         vp_strbuf_addf(out, ", waits for the others");
     else
@@ -291,6 +306,8 @@ static void report_here(struct vp_strbuf *out, const struct vp_rank *rank)
         vp_strbuf_addf(out,
                        "rank %d, another process, did not do its part of %s",
                        vp_rank_number(rank->pipeline, peer), text);
+    } else if (waits_for_copy(rank)) {
+        vp_strbuf_addf(out, "a copy of swapped values was not made");
     } else {
         vp_strbuf_addf(out, "other processes did not do their part");
     }
