@@ -412,9 +412,23 @@ static bool is_hung(const struct vp_roster *roster,
            now_ns - rank->pace.moved_ns >= roster->phase_ns[rank->beat.phase];
 }
 
-/* All ranks that are left wait for each other for longer than that. */
+/* Returns the time at which the last rank ended; INT64_MIN: none has. */
+static int64_t last_end_ns(const struct vp_roster *roster)
+{
+    int64_t last = INT64_MIN;
+
+    for (int r = 0; r < roster->n_ranks; r++)
+        if (roster->ranks[r].order > 0)
+            last = most(last, roster->ranks[r].end_ns);
+    return last;
+}
+
+/* All running ranks wait for each other for longer than their phases allow. A
+ * rank may have ended the wait of another one before it ended itself, so only
+ * waits that were reported well after the last end count. */
 static bool all_wait(const struct vp_roster *roster)
 {
+    int64_t ended_ns = last_end_ns(roster);
     int n = 0;
 
     for (int r = 0; r < roster->n_ranks; r++) {
@@ -422,7 +436,8 @@ static bool all_wait(const struct vp_roster *roster)
 
         if (!it->came ||
             (is_running(it) &&
-             ns_of(it->vitals.wait_ms) < roster->phase_ns[it->beat.phase]))
+             (ns_of(it->vitals.wait_ms) < roster->phase_ns[it->beat.phase] ||
+              it->heard_ns - GRACE < ended_ns)))
             return false;
         n += is_running(it);
     }
