@@ -268,7 +268,7 @@ strike_door() {
 
 # A job is resumed by mpirun, and one rank has a bad file system.
 strike_files() {
-    local parts=() r status half=$((11 + RANDOM % (steps - 20)))
+    local parts=() r status half=$((11 + RANDOM % (steps - 20))) sooner=()
     # The run does not come to this step again: a rank that still reads it wrongly
     # would rightly stop when it reads it back.
     [ $((half % 10)) -ne 0 ] || half=$((half + 1))
@@ -281,9 +281,12 @@ strike_files() {
             -x "BADFILES_$kind=step-$half")
         parts+=("$program" train model.yml "${sets[@]}" --quiet --resume "$run")
     done
-    timeout -k 10 $limit mpirun --oversubscribe --allow-run-as-root \
-        --mca mpi_yield_when_idle 1 "${parts[@]}" >out.struck 2>err.struck \
-        </dev/null
+    # A rank that hangs is named after a minute, or after this many seconds.
+    [ -n "${VP_FULL:-}" ] || [ $kind != HANG ] ||
+        sooner=(env VPIPE_LEAST_SECONDS=20)
+    "${sooner[@]}" timeout -k 10 $limit mpirun --oversubscribe \
+        --allow-run-as-root --mca mpi_yield_when_idle 1 "${parts[@]}" \
+        >out.struck 2>err.struck </dev/null
     status=$?
     how=mpirun check_left
     case $kind in
