@@ -6,6 +6,13 @@
 #include "recompute_sets.h"
 #include "run/forecast.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    !defined(__OPTIMIZE__)
+#define SLOW 1 /* sweeps are thinner: the optimised build makes them whole */
+#else
+#define SLOW 0
+#endif
+
 /* ---- Cuts --------------------------------------------------------------- */
 
 static uint32_t rand_count;
@@ -127,6 +134,8 @@ static void every_cut_gives_the_same_bits(void **state)
             struct setup setup = usual;
             struct run want;
 
+            if (SLOW && tied != (int)m % 2)
+                continue;
             set_type(&setup, *state);
             setup.model = models[m];
             setup.tied = tied;
@@ -216,7 +225,7 @@ static void any_set_gives_the_same_bits(void **state)
             setup.accumulation = setup.tied ? 5 : 1;
             setup.grad_clip = setup.tied ? 0.5f : 0.0f;
             setup.threads = 1;
-            check_random_sets(setup, 5);
+            check_random_sets(setup, SLOW ? 2 : 5);
         }
 }
 

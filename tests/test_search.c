@@ -21,6 +21,13 @@
 
 #include <cmocka.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    !defined(__OPTIMIZE__)
+#define SLOW 1 /* sweeps are thinner: the optimised build makes them whole */
+#else
+#define SLOW 0
+#endif
+
 enum { MAX_RANKS = 8 };
 
 static uint32_t rand_count;
@@ -438,7 +445,7 @@ static struct outcome check_instance(struct setup *setup, bool stream)
 
 static void near_enumeration(void **state)
 {
-    enum { GRAPHS = 10, EACH = 20 };
+    enum { GRAPHS = SLOW ? 2 : 10, EACH = 20 };
     double worst = 0.0, sum = 0.0;
     int n_least = 0, n_above = 0;
 
@@ -555,7 +562,7 @@ static void quick_and_the_same(void **state)
                    "minibatch, found in %.2f s of %d estimates\n",
                    gigabytes[i], result.plan.schedule, 1e3 * result.time.per_mb,
                    seconds, result.n_simulated);
-            assert_true(seconds < 1.0);
+            assert_true(SLOW || seconds < 1.0);
             check_fits(&result, &input);
             texts[k] = print(&result, 97);
             vp_search_result_release(&result);
