@@ -376,6 +376,11 @@ static void test_sets_and_ratio(void **state)
         refused(NINE "partition: p.json\nrecompute_ratio: 0.5\n"),
         "a.yml:4: key 'recompute_ratio' is set, but key 'recompute' at "
         "p.json:2 names what is recomputed; remove one");
+    write_text("p.json", "{\"partition\": [8, 1],\n\"swap\": [[1], [], [],"
+                         " [], [], [], [], [], []]}\n");
+    assert_string_equal(refused(NINE "partition: p.json\nswap_ratio: 0.5\n"),
+                        "a.yml:4: key 'swap_ratio' is set, but key 'swap' at "
+                        "p.json:2 names what is swapped; remove one");
     write_text("p.json", "{\"partition\": [8, 1],\n\"recompute\": [[1], [], [],"
                          " [], [], [], [], [], []],\n"
                          "\"recompute_ratio\": [0, 0]}\n");

@@ -117,6 +117,13 @@ static void host_free(struct vp_device *device, void *buffer)
     free(buffer);
 }
 
+static enum vp_status event_sync(struct vp_event *event, int timeout_ms)
+{
+    (void)timeout_ms;
+    say("waits for", "host", ((struct fake_event *)event)->reached_by);
+    return VP_OK;
+}
+
 static bool event_time(struct vp_event *event, int64_t *ns_out)
 {
     (void)event;
@@ -134,6 +141,7 @@ static const struct vp_device_ops ops = {
     .event_create = event_create,
     .event_free = event_free,
     .event_record = event_record,
+    .event_sync = event_sync,
     .event_time = event_time,
 };
 
@@ -183,7 +191,11 @@ static void each_action_keeps_its_order(void **state)
                 "in marks\n");
     assert_int_equal(vp_stage_swap_ready(&stage, &slot), VP_OK);
     assert_said("compute waits for in\n"); /* before R, B and W */
-    vp_stage_swap_release(&stage);
+    vp_stage_swap_release(&stage); /* memory is freed after the copies */
+    assert_said("out marks\n"
+                "host waits for out\n"
+                "in marks\n"
+                "host waits for in\n");
 }
 
 int main(void)

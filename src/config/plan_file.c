@@ -249,6 +249,22 @@ static enum vp_status refuse_ratio(const struct vp_config *config,
                       vp_json_find(file->root, "recompute")->key_line);
 }
 
+/* So would sets of operators that are swapped. */
+static enum vp_status refuse_swap_ratio(const struct vp_config *config,
+                                        struct vp_err *err)
+{
+    const struct vp_plan_file *file = config->plan_file;
+
+    if (!file->plan.swap_sets || vp_json_find(file->root, "swap_ratio") ||
+        !vp_config_given(config, "swap_ratio"))
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'swap_ratio' is set, but key 'swap' at %s:%d "
+                      "names what is swapped; remove one",
+                      vp_config_place(config, "swap_ratio"), file->path,
+                      vp_json_find(file->root, "swap")->key_line);
+}
+
 enum vp_status vp_plan_file_finish(struct vp_config *config, struct vp_err *err)
 {
     const struct vp_plan_file *file = config->plan_file;
@@ -257,6 +273,7 @@ enum vp_status vp_plan_file_finish(struct vp_config *config, struct vp_err *err)
         return VP_OK;
     VP_TRY(refuse_machine(file, err));
     VP_TRY(refuse_ratio(config, err));
+    VP_TRY(refuse_swap_ratio(config, err));
     if (!file->plan.schedule_text)
         return VP_OK;
     return vp_schedule_file_take(file->path, file->plan.schedule_text, config,

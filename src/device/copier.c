@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_JOBS = 256 };
+enum { MAX_JOBS = 256, LAST_WAIT_MS = 10000 };
 
 /* What the thread is given. */
 struct job {
@@ -40,9 +40,9 @@ struct vp_copier {
 
 static int delay_us(const struct vp_copier *copier)
 {
-    uint32_t bits = vp_rng(1, VP_RNG_TEST, 0, copier->n_made,
-                           (uint64_t)(uintptr_t)copier, 0)
-                        .v[0];
+    uint64_t n = copier->stream ? copier->n_begun : copier->n_made;
+    uint32_t bits =
+        vp_rng(1, VP_RNG_TEST, 0, n, (uint64_t)(uintptr_t)copier, 0).v[0];
 
     return copier->most_us > 0
                ? (int)vp_rng_below(bits, (uint32_t)copier->most_us)
@@ -235,6 +235,9 @@ void vp_copier_free(struct vp_copier *copier)
     }
     pthread_mutex_destroy(&copier->lock);
     pthread_cond_destroy(&copier->moved);
+    if (copier->stream && copier->followed &&
+        vp_event_record(copier->followed, copier->stream) == VP_OK)
+        vp_event_sync(copier->followed, LAST_WAIT_MS);
     vp_event_free(copier->followed);
     vp_stream_free(copier->stream);
     vp_device_host_free(copier->device, copier->filler);

@@ -164,8 +164,8 @@ enum vp_status vp_trial_sizes(struct vp_trial *trial,
                               const struct vp_point *point, int stage,
                               struct vp_stage_sizes *out, struct vp_err *err);
 
-/* trial.c: seconds of the point that was fitted last, with any choices. `bound`: points that
- * cannot be faster are not simulated. */
+/* trial.c: seconds of the point that was fitted last, with any choices. Points
+ * that cannot take less than `bound` are not simulated. */
 enum vp_status vp_trial_seconds(struct vp_trial *trial, struct vp_point *point,
                                 double bound, struct vp_err *err);
 /* Both: fits and prices. */

@@ -23,7 +23,7 @@ enum vp_fault {
 typedef enum vp_fault (*vp_fault_fn)(void *ctx, int rank,
                                      const struct vp_action *action);
 
-/* An action that a rank is about to do in training, for whoever looks inside. */
+/* An action that a rank is about to do in training, for observers. */
 struct vp_observation {
     int rank;
     const struct vp_action *action;

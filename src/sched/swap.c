@@ -157,7 +157,7 @@ static void put_before(struct writer *w, int at)
         put(w, VP_ACTION_SWAP_READY, own, a);
 }
 
-/* Messages go first. */
+/* Copies are begun after messages were sent. */
 static void put_after(struct writer *w, const struct vp_action *a)
 {
     enum vp_action_kind last = vp_schedule_last_kind(w->schedule);

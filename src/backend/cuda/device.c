@@ -187,7 +187,7 @@ static enum vp_status cuda_stream_create(struct vp_device *device,
     return st;
 }
 
-/* Runs no lists: it needs nothing but the stream. Kernels go first. */
+/* A stream for copies runs no lists, so it needs nothing but the stream. */
 static enum vp_status cuda_copy_stream_create(struct vp_device *device,
                                               struct vp_stream **out)
 {

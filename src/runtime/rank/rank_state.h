@@ -193,7 +193,7 @@ struct vp_rank {
     double action_flops;  /* of the action being run */
     struct vp_mark last;  /* at the end of its last job */
 
-    /* What it is doing, for whoever looks: see watch.h. */
+    /* What it is doing; read by other threads, see watch.h. */
     atomic_int doing; /* action of the list, -1: nothing */
     struct vp_blackbox *blackbox;
     struct vp_blackbox own_blackbox; /* if the caller gave none */

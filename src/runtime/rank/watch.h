@@ -19,8 +19,8 @@ int64_t vp_watch_end_wait(struct vp_rank *rank, enum vp_status st);
  * far as that was seen to have come. */
 struct vp_mark vp_watch_mark(struct vp_rank *rank);
 
-/* One screen: who waits for whom, and who holds everybody up. `rank`: who
- * complains, or -1: nobody does anything. */
+/* A report of one screen: which rank waits for which, and which one holds up all
+ * others. `rank` ran out of time; -1: no rank does anything. */
 void vp_watch_report(const struct vp_rank *ranks, int n_ranks, int rank,
                      struct vp_err *err);
 

@@ -8,7 +8,7 @@
  * The copy in comes after the copy out because SWAP_FREE stands before SWAP_IN. */
 #include "runtime/stage/stage.h"
 
-/* Of any minibatch, at most. */
+/* The most bytes that a minibatch swaps. */
 static int64_t most_bytes(const struct vp_stage *stage)
 {
     return stage->plan.sizes.n_bytes[VP_SPACE_SWAPPED];
