@@ -144,3 +144,16 @@ const char *tool_program(void)
 {
     return program;
 }
+
+int args_read(struct tool_args *args,
+              int (*take)(void *ctx, int flag, const char *value), void *ctx,
+              const bool *help)
+{
+    int status = TOOL_OK, flag;
+    const char *value;
+
+    while (status == TOOL_OK && !*help &&
+           (flag = args_next(args, &value)) != ARGS_END)
+        status = take(ctx, flag, value);
+    return status;
+}

@@ -55,8 +55,10 @@ int data_format(const char *name_of_command, const char *value,
                             name_of_command, value);
 }
 
-static int take(struct options *out, int flag, const char *value)
+static int take(void *ctx, int flag, const char *value)
 {
+    struct options *out = ctx;
+
     switch (flag) {
     case ARGS_PLAIN:
         if (out->out)
@@ -123,14 +125,10 @@ static int read_args(int argc, char **argv, struct options *out)
                               .flags = flags,
                               .n_flags = N_FLAGS,
                               .at = 1 };
-    const char *value;
-    int flag, status;
+    int status = args_read(&args, take, out, &out->help);
 
-    while ((flag = args_next(&args, &value)) != ARGS_END) {
-        status = take(out, flag, value);
-        if (status != TOOL_OK || out->help)
-            return status;
-    }
+    if (status != TOOL_OK || out->help)
+        return status;
     if (!out->out)
         return tool_usage_error("%s: no files; give IN and OUT", command);
     return check_out(out);

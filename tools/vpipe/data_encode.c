@@ -36,8 +36,10 @@ struct options {
 
 /* ---- The command line --------------------------------------------------- */
 
-static int take(struct options *out, int flag, const char *value)
+static int take(void *ctx, int flag, const char *value)
 {
+    struct options *out = ctx;
+
     switch (flag) {
     case ARGS_PLAIN:
         if (out->file)
@@ -70,14 +72,10 @@ static int read_args(int argc, char **argv, const struct tool_flag *table,
                               .flags = table,
                               .n_flags = N_FLAGS,
                               .at = 1 };
-    const char *value;
-    int flag, status;
+    int status = args_read(&args, take, out, &out->help);
 
-    while ((flag = args_next(&args, &value)) != ARGS_END) {
-        status = take(out, flag, value);
-        if (status != TOOL_OK || out->help)
-            return status;
-    }
+    if (status != TOOL_OK || out->help)
+        return status;
     if (!out->tokenizer)
         return tool_usage_error("%s: no tokenizer; write '--tokenizer DIR'",
                                 out->command);

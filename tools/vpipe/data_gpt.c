@@ -83,8 +83,10 @@ static int take_count(struct options *out, int flag, const char *value)
     return status;
 }
 
-static int take(struct options *out, int flag, const char *value)
+static int take(void *ctx, int flag, const char *value)
 {
+    struct options *out = ctx;
+
     switch (flag) {
     case ARGS_PLAIN:
         out->files[out->corpus.n_paths++] = value;
@@ -141,14 +143,10 @@ static int read_args(int argc, char **argv, struct options *out)
                               .flags = flags,
                               .n_flags = N_FLAGS,
                               .at = 1 };
-    const char *value;
-    int flag, status;
+    int status = args_read(&args, take, out, &out->help);
 
-    while ((flag = args_next(&args, &value)) != ARGS_END) {
-        status = take(out, flag, value);
-        if (status != TOOL_OK || out->help)
-            return status;
-    }
+    if (status != TOOL_OK || out->help)
+        return status;
     return check(out);
 }
 

@@ -50,8 +50,10 @@ enum {
 
 /* ---- The command line --------------------------------------------------- */
 
-static int take(struct inspect_options *out, int flag, const char *value)
+static int take(void *ctx, int flag, const char *value)
 {
+    struct inspect_options *out = ctx;
+
     switch (flag) {
     case ARGS_PLAIN:
         if (out->target)
@@ -94,14 +96,10 @@ static int read_args(int argc, char **argv, struct inspect_options *out)
                               .flags = flags,
                               .n_flags = N_FLAGS,
                               .at = 1 };
-    const char *value;
-    int flag, status;
+    int status = args_read(&args, take, out, &out->help);
 
-    while ((flag = args_next(&args, &value)) != ARGS_END) {
-        status = take(out, flag, value);
-        if (status != TOOL_OK || out->help)
-            return status;
-    }
+    if (status != TOOL_OK || out->help)
+        return status;
     if (!out->file)
         return tool_usage_error("%s: no file; name one", command);
     if (!out->lang[0] != !out->lang[1])

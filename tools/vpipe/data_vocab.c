@@ -92,8 +92,9 @@ static int take_special(struct options *out, const char *value)
     return TOOL_OK;
 }
 
-static int take(struct options *out, int flag, const char *value)
+static int take(void *ctx, int flag, const char *value)
 {
+    struct options *out = ctx;
     int64_t n = 0;
     int status;
 
@@ -139,14 +140,10 @@ static int read_args(int argc, char **argv, struct options *out)
                               .flags = flags,
                               .n_flags = N_FLAGS,
                               .at = 1 };
-    const char *value;
-    int flag, status;
+    int status = args_read(&args, take, out, &out->help);
 
-    while ((flag = args_next(&args, &value)) != ARGS_END) {
-        status = take(out, flag, value);
-        if (status != TOOL_OK || out->help)
-            return status;
-    }
+    if (status != TOOL_OK || out->help)
+        return status;
     if (!out->out)
         return tool_usage_error("vpipe data vocab: no folder for the files; "
                                 "write '--out DIR'");

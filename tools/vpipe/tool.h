@@ -54,6 +54,11 @@ enum {
 /* The number of the next flag, its value in `*value_out`; or one of the
  * above. Takes "--flag value" and "--flag=value". */
 int args_next(struct tool_args *args, const char **value_out);
+/* Gives `take` what args_next() returns, one after the other, until its status is
+ * not TOOL_OK or `*help` is true. Returns the last status. */
+int args_read(struct tool_args *args,
+              int (*take)(void *ctx, int flag, const char *value), void *ctx,
+              const bool *help);
 
 /* The program as it was called, for commands that are shown to be repeated. */
 void tool_set_program(const char *path);
