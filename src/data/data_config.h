@@ -99,7 +99,7 @@ struct vp_data_config {
     const struct vp_dims *dims; /* buckets, shortest first; borrowed. Masked
                                    LM: the last has room for every row */
     int n_dims;
-    int64_t max_batches; /* an epoch is cut after so many; 0: never */
+    int64_t max_batches; /* of an epoch, at most; 0: all */
 };
 
 struct vp_data_info {

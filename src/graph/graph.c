@@ -421,6 +421,18 @@ double vp_op_flops(const struct vp_graph *graph, const struct vp_op *op,
     return def->flops ? def->flops(graph, op, phase) : 0.0;
 }
 
+double vp_graph_phase_flops(const struct vp_graph *graph, int first_block,
+                            int n_blocks, enum vp_phase phase)
+{
+    const struct vp_block *first = &graph->blocks[first_block];
+    const struct vp_block *last = first + n_blocks - 1;
+    double flops = 0.0;
+
+    for (int i = first->first_op; i < last->first_op + last->n_ops; i++)
+        flops += vp_op_flops(graph, &graph->ops[i], phase);
+    return flops;
+}
+
 double vp_graph_flops(const struct vp_graph *graph, int first_block,
                       int n_blocks)
 {

@@ -229,6 +229,9 @@ const struct vp_op *vp_graph_reader(const struct vp_graph *graph, vp_val value);
  * Products and attention; elementwise work counts 0. */
 double vp_op_flops(const struct vp_graph *graph, const struct vp_op *op,
                    enum vp_phase phase);
+/* The same of one phase of blocks [first, first + n). */
+double vp_graph_phase_flops(const struct vp_graph *graph, int first_block,
+                            int n_blocks, enum vp_phase phase);
 /* Forward plus backward of blocks [first, first + n). */
 double vp_graph_flops(const struct vp_graph *graph, int first_block,
                       int n_blocks);

@@ -68,17 +68,6 @@ double vp_cost_recompute(const struct vp_cost_table *table, int block,
 
 /* ---- Stages ------------------------------------------------------------- */
 
-static double weight_flops(const struct vp_graph *graph, int first, int n)
-{
-    const struct vp_block *from = &graph->blocks[first];
-    const struct vp_block *to = from + n - 1;
-    double flops = 0.0;
-
-    for (int i = from->first_op; i < to->first_op + to->n_ops; i++)
-        flops += vp_op_flops(graph, &graph->ops[i], VP_PHASE_W);
-    return flops;
-}
-
 /* Weight gradients of operators whose inputs are recomputed run with B, where B
  * and W are apart: the list W then has fewer FLOPs than the blocks. */
 static void move_weight_gradients(const struct vp_schedule *schedule,
@@ -86,7 +75,7 @@ static void move_weight_gradients(const struct vp_schedule *schedule,
                                   int n, const struct vp_stage_price *price,
                                   struct vp_stage_costs *out)
 {
-    double all = weight_flops(graph, first, n), moved;
+    double all = vp_graph_phase_flops(graph, first, n, VP_PHASE_W), moved;
 
     if (!schedule->split || !(all > 0.0))
         return;

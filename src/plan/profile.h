@@ -82,7 +82,7 @@ struct vp_profile_rates {
     double flops[3];         /* per second: peak of fp32, bf16, fp16 */
     double bytes_per_second; /* of a copy within its memory */
     double kernel_seconds;   /* of a call, in addition */
-    /* Share of the peak that a product of so many rows reaches. */
+    /* Share of the peak that a product reaches, by its number of rows. */
     struct {
         double rows, share;
     } efficiency[VP_PROFILE_MAX_POINTS];

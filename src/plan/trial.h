@@ -6,7 +6,8 @@
 #include "plan/costs.h"
 #include "plan/search_input.h"
 
-/* Models of so many blocks are never estimated, and searched thoroughly. */
+/* Models with at most this number of blocks are priced exactly, not estimated,
+ * and searched thoroughly. */
 enum { VP_SEARCH_SMALL = 16 };
 
 /* ---- Choices (trial_blocks.c) ------------------------------------------ */

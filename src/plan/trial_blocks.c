@@ -40,16 +40,6 @@ enum vp_status vp_search_fill_sizes(struct vp_search *search,
 
 /* ---- Choices ------------------------------------------------------------ */
 
-static double weight_flops(const struct vp_graph *graph, int block)
-{
-    const struct vp_block *at = &graph->blocks[block];
-    double flops = 0.0;
-
-    for (int i = at->first_op; i < at->first_op + at->n_ops; i++)
-        flops += vp_op_flops(graph, &graph->ops[i], VP_PHASE_W);
-    return flops;
-}
-
 /* Fills the sizes of a choice of block b. */
 static enum vp_status measure(struct vp_search *search, struct vp_form form,
                               int b, struct vp_block_choice *choice,
@@ -72,7 +62,7 @@ static enum vp_status measure(struct vp_search *search, struct vp_form form,
     choice->swapped = both.n_bytes[VP_SPACE_SWAPPED];
     left = both.flops[VP_SLOT_REST][VP_LIST_W] -
            next.flops[VP_SLOT_REST][VP_LIST_W];
-    all = weight_flops(&search->work.graphs[0], b);
+    all = vp_graph_phase_flops(&search->work.graphs[0], b, 1, VP_PHASE_W);
     choice->moved_w = form.split ? all - left : 0.0;
     if (all > 0.0)
         choice->moved_seconds = search->costs.blocks[b].alone.w *

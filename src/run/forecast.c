@@ -32,18 +32,6 @@ static void count_lines(const struct vp_train_config *train,
             : vp_recompute_tail_lines(graph, first, n, stage->recompute_ratio);
 }
 
-static double weight_flops(const struct vp_graph *graph,
-                           const struct vp_run_stage *stage)
-{
-    const struct vp_block *first = &graph->blocks[stage->first_block];
-    const struct vp_block *last = first + stage->n_blocks - 1;
-    double flops = 0.0;
-
-    for (int i = first->first_op; i < last->first_op + last->n_ops; i++)
-        flops += vp_op_flops(graph, &graph->ops[i], VP_PHASE_W);
-    return flops;
-}
-
 /* Times in GFLOP: what a rank needs for one minibatch, as its programs have it.
  * A B that is not split contains the weight gradients. */
 static struct vp_stage_costs stage_costs(const struct vp_schedule *schedule,
@@ -52,7 +40,9 @@ static struct vp_stage_costs stage_costs(const struct vp_schedule *schedule,
                                          const struct vp_run_stage *stage)
 {
     bool split = schedule->split;
-    double w = split ? price->flops[VP_LIST_W] : weight_flops(graph, stage);
+    double w = split ? price->flops[VP_LIST_W]
+                     : vp_graph_phase_flops(graph, stage->first_block,
+                                            stage->n_blocks, VP_PHASE_W);
     double b = price->flops[VP_LIST_B];
 
     return (struct vp_stage_costs){

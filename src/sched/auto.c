@@ -62,8 +62,9 @@ static void put_letters(const struct vp_auto_problem *problem,
 
             if (kind == VP_AUTO_W && problem->fused)
                 continue;
-            vp_sched_list_put(&lists[r], kinds[kind], vp_letter_stage(letters[at]),
-                        counts[letters[at]]++);
+            vp_sched_list_put(&lists[r], kinds[kind],
+                              vp_letter_stage(letters[at]),
+                              counts[letters[at]]++);
         }
 }
 

@@ -4,14 +4,6 @@
 
 #include "sched/internal.h"
 
-/* F, R, B and W are drawn as boxes; the rest takes part in no picture, or as a
- * mark. */
-static inline bool vp_draw_is_box(enum vp_action_kind kind)
-{
-    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
-           kind == VP_ACTION_W;
-}
-
 /* Which of its rank's stages an action belongs to: 0 for the first. */
 static inline int vp_draw_chunk(const struct vp_schedule *schedule, int rank,
                                 int stage)
@@ -33,7 +25,7 @@ static inline double vp_draw_unit(const struct vp_schedule *schedule,
     for (int i = 0; i < schedule->n_actions; i++) {
         double length = timing->spans[i].end - timing->spans[i].start;
 
-        if (vp_draw_is_box(schedule->actions[i].kind) && length > 0.0 &&
+        if (vp_action_computes(schedule->actions[i].kind) && length > 0.0 &&
             length < unit)
             unit = length;
     }

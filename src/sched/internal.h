@@ -65,6 +65,13 @@ static inline enum vp_action_kind vp_schedule_last_kind(
                                   : VP_ACTION_B;
 }
 
+/* F, R, B and W: what takes the time of a rank, and is drawn as a box. */
+static inline bool vp_action_computes(enum vp_action_kind kind)
+{
+    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
+           kind == VP_ACTION_W;
+}
+
 static inline bool vp_action_swaps(enum vp_action_kind kind)
 {
     return kind == VP_ACTION_SWAP_OUT || kind == VP_ACTION_SWAP_FREE ||

@@ -58,8 +58,7 @@ bool vp_turns_needed(const struct vp_run *run)
 
 static bool computes(enum vp_action_kind kind)
 {
-    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
-           kind == VP_ACTION_W || kind == VP_ACTION_UPDATE;
+    return vp_action_computes(kind) || kind == VP_ACTION_UPDATE;
 }
 
 /* Time that an action takes on a device where n ranks compute, relative to its
@@ -261,7 +260,7 @@ enum vp_status vp_turns_run(struct vp_run *run, struct vp_err *err)
     turns.n_busy = calloc(n, sizeof(*turns.n_busy));
     turns.n_on = calloc(n, sizeof(*turns.n_on));
     turns.messages = calloc(n_actions > 0 ? n_actions : 1,
-                           sizeof(*turns.messages));
+                            sizeof(*turns.messages));
     for (int r = 0; turns.n_on && r < run->schedule->n_ranks; r++)
         turns.n_on[vp_clock_device(run, r)]++;
     st = turns.at && turns.n_busy && turns.n_on && turns.messages

@@ -46,7 +46,7 @@ static void draw_rank(struct chart *chart, int rank)
     for (int i = 0; i < list->n_actions; i++) {
         const struct vp_action *a = &list->actions[i];
 
-        if (vp_draw_is_box(a->kind))
+        if (vp_action_computes(a->kind))
             draw_box(chart, a,
                      &chart->timing->spans[a - chart->schedule->actions],
                      vp_draw_chunk(chart->schedule, rank, a->stage));

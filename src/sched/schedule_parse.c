@@ -285,16 +285,9 @@ static enum vp_status read_kind(struct reader *r, enum vp_action_kind *out)
                n > 24 ? 24 : (int)n, r->at);
 }
 
-static bool has_version(enum vp_action_kind kind)
-{
-    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
-           kind == VP_ACTION_W || kind == VP_ACTION_UPDATE;
-}
-
 static bool has_slot(enum vp_action_kind kind)
 {
-    return (has_version(kind) && kind != VP_ACTION_UPDATE) ||
-           vp_action_swaps(kind);
+    return vp_action_computes(kind) || vp_action_swaps(kind);
 }
 
 /* "1F0", "1F0@2", "1F0v3", "1F0@2v3". */
@@ -314,7 +307,7 @@ static enum vp_status read_action(struct reader *r,
         VP_TRY(read_number(r, 0, MAX_NUMBER, &a.slot));
     }
     if (*r->at == 'v') {
-        if (!has_version(a.kind))
+        if (!vp_action_computes(a.kind) && a.kind != VP_ACTION_UPDATE)
             return bad(r, "this action has no weight version; remove it");
         r->at++;
         VP_TRY(read_number(r, 0, MAX_NUMBER, &a.version));

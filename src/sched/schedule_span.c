@@ -2,12 +2,6 @@
  * its first and its last action. */
 #include "sched/internal.h"
 
-static bool is_compute(enum vp_action_kind kind)
-{
-    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
-           kind == VP_ACTION_W;
-}
-
 double vp_timing_span(const struct vp_schedule *schedule,
                       const struct vp_timing *timing)
 {
@@ -21,7 +15,7 @@ double vp_timing_span(const struct vp_schedule *schedule,
             const struct vp_action *a = &list->actions[i];
             const struct vp_span *span = &timing->spans[a - schedule->actions];
 
-            if (!is_compute(a->kind))
+            if (!vp_action_computes(a->kind))
                 continue;
             begin = span->start < begin ? span->start : begin;
             end = span->end > end ? span->end : end;

@@ -63,7 +63,7 @@ static void add_title(struct drawing *d, const char *title)
     for (int k = 0; k < VP_ACTION_KIND_COUNT; k++) {
         enum vp_action_kind kind = (enum vp_action_kind)k;
 
-        if (vp_draw_is_box(kind) && has_kind(d->schedule, kind))
+        if (vp_action_computes(kind) && has_kind(d->schedule, kind))
             x = vp_svg_key(&d->svg, x, 47, shade_of(kind, 0),
                            vp_action_look(kind)->meaning);
     }
@@ -144,7 +144,7 @@ static void add_row(struct drawing *d, int rank)
         const struct vp_span *span =
             &d->timing->spans[a - d->schedule->actions];
 
-        if (vp_draw_is_box(a->kind) && span->end > span->start)
+        if (vp_action_computes(a->kind) && span->end > span->start)
             add_box(d, rank, a, span);
         else if (a->kind == VP_ACTION_UPDATE)
             add_mark(d, rank, span);

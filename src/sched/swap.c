@@ -105,12 +105,6 @@ static void fetch_up_to(struct writer *w, int own, const struct vp_action *like)
     }
 }
 
-static bool computes(enum vp_action_kind kind)
-{
-    return kind == VP_ACTION_F || kind == VP_ACTION_R || kind == VP_ACTION_B ||
-           kind == VP_ACTION_W;
-}
-
 /* The own index of a minibatch whose backward is what the stage computes next
  * after the action at `at`, or -1. */
 static int backward_after(const struct writer *w, int at)
@@ -118,7 +112,7 @@ static int backward_after(const struct writer *w, int at)
     for (int i = at + 1; i < w->in->n; i++) {
         const struct vp_action *a = &w->in->at[i];
 
-        if (a->stage == w->stage && computes(a->kind))
+        if (a->stage == w->stage && vp_action_computes(a->kind))
             return a->kind == VP_ACTION_B || a->kind == VP_ACTION_R
                        ? own_index(w, a->mb)
                        : -1;
@@ -133,7 +127,8 @@ static int reader_of(const struct writer *w, int at)
 
     if (kind != VP_ACTION_RECV_ACT && kind != VP_ACTION_RECV_GRAD)
         return at;
-    while (w->in->at[at].stage != w->stage || !computes(w->in->at[at].kind))
+    while (w->in->at[at].stage != w->stage ||
+           !vp_action_computes(w->in->at[at].kind))
         at++;
     return at;
 }
@@ -145,7 +140,7 @@ static void put_before(struct writer *w, int at)
     int own = own_index(w, b->mb);
     bool recompute = w->schedule->stages[w->stage].recompute;
 
-    if (!computes(b->kind))
+    if (!vp_action_computes(b->kind))
         return;
     if (next >= 0)
         fetch_up_to(w, next, b);
