@@ -9,6 +9,7 @@
 #include "base/host.h"
 #include "base/limit.h"
 #include "base/memory.h"
+#include "base/numa.h"
 #include "base/rng.h"
 #include "base/status.h"
 
@@ -534,6 +535,49 @@ static void test_host_memory(void **state)
         assert_int_equal(remove(path), 0);
     }
     assert_int_equal(rmdir(root), 0);
+}
+
+/* Node 0 is everywhere; a kernel without NUMA refuses the calls, and then the
+ * policy is what it was. */
+static void test_numa(void **state)
+{
+    static const char *const files[] = {
+        "sys/bus/pci/devices/0000:4a:00.0/numa_node",
+        "sys/bus/pci/devices/0000:4a:00.0",
+        "sys/bus/pci/devices",
+        "sys/bus/pci",
+        "sys/bus",
+        "sys",
+    };
+    char root[] = "/tmp/vp-numa-XXXXXX", path[512];
+    struct vp_numa_policy before, between, after;
+
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    put(root, files[0], "1\n");
+    assert_int_equal(vp_numa_node_of_pci(root, "0000:4A:00.0"), 1);
+    assert_int_equal(vp_numa_node_of_pci(root, "0000:4B:00.0"), -1);
+    put(root, files[0], "-1\n");
+    assert_int_equal(vp_numa_node_of_pci(root, "0000:4a:00.0"), -1);
+    for (size_t i = 0; i < VP_COUNT_OF(files); i++) {
+        snprintf(path, sizeof(path), "%s/%s", root, files[i]);
+        assert_int_equal(remove(path), 0);
+    }
+    assert_int_equal(rmdir(root), 0);
+
+    vp_numa_prefer(-1, &before);
+    assert_int_equal(before.mode, -1);
+    vp_numa_prefer(0, &before);
+    vp_numa_prefer(0, &between);
+    if (before.mode >= 0) {
+        assert_int_not_equal(between.mode, before.mode);
+        assert_int_equal(between.nodes[0], 1);
+    }
+    vp_numa_restore(&between);
+    vp_numa_restore(&before);
+    vp_numa_prefer(0, &after);
+    vp_numa_restore(&after);
+    assert_int_equal(after.mode, before.mode);
 }
 
 /* ---- Random numbers ----------------------------------------------------- */
@@ -1104,6 +1148,7 @@ int main(void)
         cmocka_unit_test(test_pages_are_returned),
         cmocka_unit_test(test_pages_exhausted),
         cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_numa),
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_rng_is_pinned),
         cmocka_unit_test(test_rng_bits_are_balanced),

@@ -136,6 +136,48 @@ static void sums(void **state)
     release(&setup);
 }
 
+/* Copies of a device with memory of its own take no time of F and B; a thread
+ * of the host takes that of a core. */
+static void swapped(void **state)
+{
+    static const double ratios[] = { 1.0, 0.0 };
+    struct vp_plan plan = { .n_stages = 2,
+                            .accumulation_steps = 8,
+                            .schedule = "gpipe",
+                            .partition = halves,
+                            .swap_ratio = ratios };
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+    double bytes;
+
+    (void)state;
+    make(&setup);
+    setup.profile.copy_out = setup.profile.copy_out_both = 1e6;
+    setup.profile.copy_in = setup.profile.copy_in_both = 2e6;
+    price(&setup, &plan, &schedule, prices, &costs);
+    bytes = (double)prices[0].swap_bytes;
+    assert_true(bytes > 0);
+    assert_float_equal(costs.stages[0].swap_out, bytes / 1e6, 1e-9);
+    assert_float_equal(costs.stages[0].swap_in, bytes / 2e6, 1e-9);
+    assert_float_equal(costs.stages[0].f, 3, 1e-9);
+    assert_float_equal(costs.stages[1].swap_out, 0, 0);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    setup.profile.copy_out = setup.profile.copy_in = 0.0;
+    setup.profile.same_host.bytes_per_second = 4e6;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_float_equal(costs.stages[0].swap_in, bytes / 4e6, 1e-9);
+    assert_float_equal(costs.stages[0].f, 3 + bytes / 4e6, 1e-9);
+    assert_float_equal(costs.stages[0].b, 30 + bytes / 4e6, 1e-9);
+    assert_float_equal(costs.stages[1].f, 10, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
+
 /* Apart from B, weight gradients of what is recomputed still run with B. */
 static void moved_gradients(void **state)
 {
@@ -270,8 +312,11 @@ static void streams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),     cmocka_unit_test(moved_gradients),
-        cmocka_unit_test(messages), cmocka_unit_test(shared_device),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(swapped),
+        cmocka_unit_test(moved_gradients),
+        cmocka_unit_test(messages),
+        cmocka_unit_test(shared_device),
         cmocka_unit_test(streams),
     };
 

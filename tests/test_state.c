@@ -200,6 +200,8 @@ static void check_resume(struct setup setup, const struct vault *vault,
     run_free(&run);
 }
 
+static const double half_swapped[] = { 0.5, 0.5, 0.5, 0.5 };
+
 /* Saved at four stages, resumed at any number of them. */
 static void test_bsp(void **state)
 {
@@ -214,11 +216,12 @@ static void test_bsp(void **state)
         int n_stages;
         const char *schedule;
         double recompute;
-    } others[] = { { 1, "1f1b", 0.0 },
-                   { 2, "1f1b", 0.0 },
-                   { 3, "gpipe", 0.5 },
-                   { 4, "zb-h1", 0.0 },
-                   { 1, "1f1b", 1.0 } };
+        bool swap;
+    } others[] = { { 1, "1f1b", 0.0, false },
+                   { 2, "1f1b", 0.0, true },
+                   { 3, "gpipe", 0.5, true },
+                   { 4, "zb-h1", 0.0, false },
+                   { 1, "1f1b", 1.0, false } };
 
     for (int i = 0; i < 4; i++) {
         struct setup setup = usual;
@@ -232,6 +235,8 @@ static void test_bsp(void **state)
         setup.n_stages = 4;
         setup.partition = cases[i / 2].partition[4];
         setup.grad_clip = 0.5f;
+        setup.swap_ratios = i >= 2 ? half_swapped : NULL;
+        setup.swap_delay_us = 200;
         train_saving(setup, 2, &whole, vault);
         assert_int_equal(vault->n_copies, 3);
         for (int c = 0; c < vault->n_copies; c++)
@@ -240,6 +245,7 @@ static void test_bsp(void **state)
                 setup.partition = cases[i / 2].partition[setup.n_stages];
                 setup.schedule = others[j].schedule;
                 setup.recompute = others[j].recompute;
+                setup.swap_ratios = others[j].swap ? half_swapped : NULL;
                 check_resume(setup, vault, c, &whole);
             }
         vault_free(vault);
@@ -288,12 +294,17 @@ static void test_asp(void **state)
         struct run whole, plain;
 
         set_type(&setup, *state);
+        setup.swap_ratios = half_swapped;
+        setup.swap_delay_us = 200;
         train_saving(setup, c->every, &whole, vault);
+        setup.swap_ratios = NULL;
         train(&plain, &setup);
         assert_same(&plain, &whole, setup.n_steps); /* saving changes nothing */
         assert_true(vault->n_copies >= 2);
-        for (int k = 0; k < vault->n_copies; k++)
+        for (int k = 0; k < vault->n_copies; k++) {
+            setup.swap_ratios = k % 2 ? half_swapped : NULL;
             check_resume(setup, vault, k, &whole);
+        }
         vault_free(vault);
     }
 }

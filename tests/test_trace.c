@@ -60,8 +60,8 @@ static struct vp_trace_event event_of(const struct act *act)
 }
 
 static const struct vp_trace_stage stages_by_hand[MAX_STAGES] = {
-    { 1000, 10 }, { 2000, 20 }, { 3000, 30 }, { 4000, 40 },
-    { 5000, 50 }, { 6000, 60 }, { 7000, 70 }, { 8000, 80 },
+    { 1000, 10, 0 }, { 2000, 20, 200 }, { 3000, 30, 0 }, { 4000, 40, 0 },
+    { 5000, 50, 0 }, { 6000, 60, 0 },   { 7000, 70, 0 }, { 8000, 80, 700 },
 };
 
 static void collect(const struct act *acts, int n_acts, int capacity,
@@ -664,6 +664,8 @@ static void test_malformed(void **state)
         { "{\"base_bytes\":5,\"slot_bytes\":6}", "5", "stage 0: 'base" },
         { "\"slot_bytes\":6", "\"slot_bytes\":6.5", "stage 0: 'slot" },
         { "\"slot_bytes\":6", "\"slot_bytes\":1e30", "'slot_bytes'" },
+        { "\"slot_bytes\":6", "\"slot_bytes\":6,\"host_bytes\":-1",
+          "stage 0: 'host" },
         { "traceEvents", "events", "'traceEvents' must be a list" },
         { "{\"ph\":\"M\",\"name\":\"process_name\"}", "7", "event 1: 'ph'" },
         { "\"ph\":\"M\"", "\"ph\":\"Q\"", "event 1: 'ph'" },
@@ -928,6 +930,7 @@ static void test_svg(void **state)
         "<title>RECV_GRAD0 of stage 0 waits 2 ms</title>",
         ">1020 B</text>", /* peaks */
         ">1.97 KiB</text>",
+        ">host 200 B</text>",
     };
     struct vp_trace trace;
     char *text;

@@ -107,6 +107,7 @@ struct run {
     struct vp_trainer *trainer;
     double same_ratio[VP_MAX_STAGES];
     double losses[MAX_STEPS], norms[MAX_STEPS];
+    double eval_loss; /* 0.0: none */
     float scales[MAX_STEPS];
     int64_t skipped[MAX_STEPS];
     int n_steps;
@@ -354,15 +355,21 @@ static inline bool keep_step(void *ctx, const struct vp_step_report *report)
     return true;
 }
 
-/* Trains and keeps what must not change. */
+/* Trains and keeps what must not change. With setup->eval there is an
+ * evaluation in the middle. */
 static inline void train(struct run *run, const struct setup *setup)
 {
     struct vp_err err = { .text = "" };
+    int before = setup->eval ? setup->n_steps / 2 : 0;
 
     if (run_create(run, setup, 0, &err) != VP_OK)
         fail_msg("%s", err.text);
-    if (vp_trainer_run(run->trainer, setup->n_steps, keep_step, run, &err) !=
-        VP_OK)
+    if (before > 0 &&
+        (vp_trainer_run(run->trainer, before, keep_step, run, &err) != VP_OK ||
+         vp_trainer_eval(run->trainer, 3, &run->eval_loss, &err) != VP_OK))
+        fail_msg("%s", err.text);
+    if (vp_trainer_run(run->trainer, setup->n_steps - before, keep_step, run,
+                       &err) != VP_OK)
         fail_msg("%s", err.text);
     assert_int_equal(run->n_steps, setup->n_steps);
     for (int i = 0; i < setup->n_steps; i++)
@@ -378,6 +385,7 @@ static inline void assert_same(const struct run *a, const struct run *b,
         assert_memory_equal(&a->losses[i], &b->losses[i], sizeof(double));
         assert_memory_equal(&a->norms[i], &b->norms[i], sizeof(double));
     }
+    assert_memory_equal(&a->eval_loss, &b->eval_loss, sizeof(double));
     assert_true(a->weights == b->weights);
 }
 

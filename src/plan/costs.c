@@ -197,6 +197,27 @@ static double reduce_seconds(const struct vp_cost_table *table,
                            price->memory.gradients);
 }
 
+/* ---- Swap --------------------------------------------------------------- */
+
+/* A device with memory of its own copies beside its work. Where it uses the
+ * host's, a thread copies, and computing loses the core that it takes: what is
+ * copied out delays forward, what comes back delays backward. */
+static void add_swap(const struct vp_device_profile *profile, int64_t n_bytes,
+                     struct vp_stage_costs *out)
+{
+    double bytes = (double)n_bytes;
+
+    if (profile->copy_out > 0.0) {
+        out->swap_out = bytes / profile->copy_out_both;
+        out->swap_in = bytes / profile->copy_in_both;
+        return;
+    }
+    out->swap_out = bytes / profile->same_host.bytes_per_second;
+    out->swap_in = out->swap_out;
+    out->f += out->swap_out;
+    out->b += out->swap_in;
+}
+
 /* ---- Devices ------------------------------------------------------------ */
 
 /* Ranks that share a device are numbered by the first of them. */
@@ -247,12 +268,8 @@ enum vp_status vp_plan_costs_make(const struct vp_cost_table *table,
 
         out->stages[s] = compute_costs(table, plan, schedule, &prices[s], s,
                                        first, n, sets);
-        if (table->profile->copy_out > 0.0) {
-            double bytes = (double)prices[s].swap_bytes;
-
-            out->stages[s].swap_out = bytes / table->profile->copy_out_both;
-            out->stages[s].swap_in = bytes / table->profile->copy_in_both;
-        }
+        if (prices[s].swap_bytes > 0)
+            add_swap(table->profile, prices[s].swap_bytes, &out->stages[s]);
         out->stages[s].reduce = reduce_seconds(table, schedule, &prices[s], s);
         add_messages(table, plan, schedule, prices, s, &out->stages[s]);
         first += n;

@@ -15,6 +15,7 @@
 struct vp_trace_stage {
     int64_t base_bytes; /* weights, gradients, moments, buffers */
     int64_t slot_bytes; /* activations of one minibatch */
+    int64_t host_bytes; /* beside these: where swapped values wait */
 };
 
 struct vp_trace_rank {

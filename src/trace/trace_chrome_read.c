@@ -58,17 +58,20 @@ static enum vp_status read_int(const struct reader *in, const json_t *object,
 
 /* ---- What the run was --------------------------------------------------- */
 
+/* Stages that swap nothing have no "host_bytes". */
 static enum vp_status read_stages(const struct reader *in, const json_t *list)
 {
     for (int s = 0; s < in->trace->n_stages; s++) {
         const json_t *stage = json_array_get(list, (size_t)s);
-        json_int_t base = 0, slot = 0;
+        json_int_t base = 0, slot = 0, host = 0;
         char where[48];
 
         snprintf(where, sizeof(where), "otherData: stage %d", s);
         VP_TRY(read_int(in, stage, where, "base_bytes", MAX_BYTES, &base));
         VP_TRY(read_int(in, stage, where, "slot_bytes", MAX_BYTES, &slot));
-        in->trace->stages[s] = (struct vp_trace_stage){ base, slot };
+        if (json_object_get(stage, "host_bytes"))
+            VP_TRY(read_int(in, stage, where, "host_bytes", MAX_BYTES, &host));
+        in->trace->stages[s] = (struct vp_trace_stage){ base, slot, host };
     }
     return VP_OK;
 }

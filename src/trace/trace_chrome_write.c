@@ -26,10 +26,16 @@ static void write_other(FILE *f, const struct vp_trace *trace, const char *name)
     for (int r = 0; r < trace->n_ranks; r++)
         fprintf(f, "%s%d", r > 0 ? "," : "", trace->ranks[r].number);
     fputs("],\n\"stages\":[", f);
-    for (int s = 0; s < trace->n_stages; s++)
-        fprintf(f, "%s{\"base_bytes\":%lld,\"slot_bytes\":%lld}",
-                s > 0 ? "," : "", (long long)trace->stages[s].base_bytes,
-                (long long)trace->stages[s].slot_bytes);
+    for (int s = 0; s < trace->n_stages; s++) {
+        const struct vp_trace_stage *stage = &trace->stages[s];
+
+        fprintf(f, "%s{\"base_bytes\":%lld,\"slot_bytes\":%lld",
+                s > 0 ? "," : "", (long long)stage->base_bytes,
+                (long long)stage->slot_bytes);
+        if (stage->host_bytes > 0)
+            fprintf(f, ",\"host_bytes\":%lld", (long long)stage->host_bytes);
+        fputs("}", f);
+    }
     fputs("]},\n", f);
 }
 

@@ -33,6 +33,7 @@ struct curve {
     struct vp_trace_point *points;
     int n;
     int64_t base, peak;
+    int64_t host; /* beside these, in memory of the host */
 };
 
 struct drawing {
@@ -193,7 +194,7 @@ static void put_curve(struct drawing *d, int rank, double y)
     const struct curve *curve = &d->curves[rank];
     double high = (MEMORY - 6.0) / (double)d->most_bytes;
     double base = (double)curve->base * high;
-    char peak[VP_BYTES_TEXT];
+    char peak[VP_BYTES_TEXT], host[VP_BYTES_TEXT];
 
     vp_svg_steps_begin(&d->svg, VP_IN_FLIGHT, LEFT, y, 0.0);
     for (int i = 0; i < curve->n; i++)
@@ -208,7 +209,12 @@ static void put_curve(struct drawing *d, int rank, double y)
     vp_bytes_text(curve->peak, peak, sizeof(peak));
     vp_svg_text(&d->svg, "small end", LEFT - 10, y - 9, "rank %d",
                 d->trace->ranks[rank].number);
-    vp_svg_text(&d->svg, "small", LEFT + d->width + 8, y - 9, "%s", peak);
+    vp_svg_text(&d->svg, "small", LEFT + d->width + 8,
+                y - (curve->host > 0 ? 18 : 9), "%s", peak);
+    if (curve->host == 0)
+        return;
+    vp_bytes_text(curve->host, host, sizeof(host));
+    vp_svg_text(&d->svg, "small", LEFT + d->width + 8, y - 4, "host %s", host);
 }
 
 static double put_memory_key(struct drawing *d, double x, double y,
@@ -244,8 +250,10 @@ static enum vp_status measure_memory(struct drawing *d)
 
         VP_TRY(vp_trace_memory(trace, r, -1, &curve->points, &curve->n));
         for (int s = 0; s < trace->n_stages; s++)
-            if (vp_trace_has_stage(trace, r, s))
+            if (vp_trace_has_stage(trace, r, s)) {
                 curve->base += trace->stages[s].base_bytes;
+                curve->host += trace->stages[s].host_bytes;
+            }
         for (int i = 0; i < curve->n; i++)
             if (curve->points[i].bytes > curve->peak)
                 curve->peak = curve->points[i].bytes;

@@ -3,6 +3,7 @@
 #include "backend/cuda/product/product.h"
 #include "backend/cuda/profile/profile.h"
 #include "backend/cuda/profile/traffic.h"
+#include "base/numa.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -133,10 +134,19 @@ static void cuda_close(struct vp_backend *backend)
     free(backend);
 }
 
+static bool cuda_address(int device, char *text, size_t n_bytes)
+{
+    return cudaDeviceGetPCIBusId(text, (int)n_bytes, device) == cudaSuccess;
+}
+
 static enum vp_status prepare(struct vp_backend *backend)
 {
     struct vp_cuda *cuda = &backend->cuda;
+    char address[32];
 
+    cuda->numa_node = cuda_address(cuda->device, address, sizeof(address))
+                          ? vp_numa_node_of_pci("", address)
+                          : -1;
     VP_TRY(vp_cuda_check(cuda, cudaSetDevice(cuda->device), "opening"));
     VP_TRY(vp_cuda_check(
         cuda, cudaMalloc((void **)&backend->mb, sizeof(*backend->mb)),
@@ -177,11 +187,6 @@ static enum vp_status cuda_open(const struct vp_backend_config *config,
     }
     *out = backend;
     return VP_OK;
-}
-
-static bool cuda_address(int device, char *text, size_t n_bytes)
-{
-    return cudaDeviceGetPCIBusId(text, (int)n_bytes, device) == cudaSuccess;
 }
 
 /* The rules of cuda_facts.h, for the GPU that is opened as `ctx` says, or is

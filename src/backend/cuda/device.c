@@ -2,6 +2,7 @@
 #include "backend/cuda/device.h"
 
 #include "base/limit.h"
+#include "base/numa.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -61,13 +62,19 @@ static void cuda_free(struct vp_device *device, void *buffer, size_t n_bytes)
     cudaFree(buffer);
 }
 
+/* On the NUMA node of the GPU: copies from another one share the link between
+ * the processors. */
 static enum vp_status cuda_host_alloc(struct vp_device *device, size_t n_bytes,
                                       void **out)
 {
-    return vp_cuda_check(
-        &vp_cuda_backend_of(device)->cuda,
-        cudaHostAlloc(out, n_bytes ? n_bytes : 1, cudaHostAllocPortable),
-        "allocating host memory");
+    struct vp_cuda *cuda = &vp_cuda_backend_of(device)->cuda;
+    struct vp_numa_policy before;
+    cudaError_t error;
+
+    vp_numa_prefer(cuda->numa_node, &before);
+    error = cudaHostAlloc(out, n_bytes ? n_bytes : 1, cudaHostAllocPortable);
+    vp_numa_restore(&before);
+    return vp_cuda_check(cuda, error, "allocating host memory");
 }
 
 static void cuda_host_free(struct vp_device *device, void *buffer)
@@ -202,10 +209,10 @@ static enum vp_status cuda_copy_stream_create(struct vp_device *device,
     if (backend->plan_only)
         return VP_OK;
     cudaSetDevice(backend->cuda.device);
-    st = vp_cuda_check(&backend->cuda,
-                       cudaStreamCreateWithFlags(&stream->stream,
-                                                 cudaStreamNonBlocking),
-                       "creating a stream");
+    st = vp_cuda_check(
+        &backend->cuda,
+        cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking),
+        "creating a stream");
     if (st != VP_OK) {
         free(stream);
         *out = NULL;
@@ -224,10 +231,10 @@ static enum vp_status cuda_stall(struct vp_stream *base, int us)
 {
     struct vp_cuda_stream *stream = vp_cuda_stream_of(base);
 
-    return vp_cuda_check(&stream->backend->cuda,
-                         cudaLaunchHostFunc(stream->stream, sleep_on_host,
-                                            (void *)(intptr_t)us),
-                         "stalling a stream");
+    return vp_cuda_check(
+        &stream->backend->cuda,
+        cudaLaunchHostFunc(stream->stream, sleep_on_host, (void *)(intptr_t)us),
+        "stalling a stream");
 }
 
 static void *cuda_stream_handle(struct vp_stream *stream)

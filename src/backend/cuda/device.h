@@ -16,6 +16,7 @@ struct vp_cuda_table;     /* backend.c */
 
 struct vp_cuda {
     int device;
+    int numa_node; /* of the host, next to the GPU; -1: not known */
     bool tf32; /* products of floats may round their inputs */
     cublasLtHandle_t lt;
     struct vp_cuda_plan *plans; /* of products: a list, grows in first runs */

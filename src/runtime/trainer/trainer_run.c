@@ -666,6 +666,8 @@ static struct vp_trace_stage trace_stage(const struct vp_stage *stage)
     return (struct vp_trace_stage){
         .base_bytes = stage->plan.memory.total - mean * shape->n_slots,
         .slot_bytes = mean,
+        .host_bytes = stage->plan.sizes.n_bytes[VP_SPACE_SWAPPED] *
+                      shape->n_slots,
     };
 }
 
