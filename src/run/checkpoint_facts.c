@@ -459,11 +459,11 @@ static int64_t value_at(const struct reading *in, const char *key, int block)
         json_array_get(json_object_get(in->object, key), (size_t)block));
 }
 
-static struct vp_block_facts read_block(const struct reading *in, int block)
+static struct vp_block_state read_block(const struct reading *in, int block)
 {
     const json_t *cut = json_object_get(in->object, "past_is_cut");
 
-    return (struct vp_block_facts){
+    return (struct vp_block_state){
         .updates = value_at(in, "updates", block),
         .past = (int)value_at(in, "past_versions", block),
         .full = json_is_true(json_array_get(cut, (size_t)block)),
@@ -479,7 +479,7 @@ static struct vp_block_facts read_block(const struct reading *in, int block)
 enum vp_status vp_checkpoint_facts_progress(const struct vp_facts *facts,
                                             const char *place, int n_blocks,
                                             struct vp_progress *progress,
-                                            struct vp_block_facts *blocks_out,
+                                            struct vp_block_state *blocks_out,
                                             struct vp_err *err)
 {
     struct reading in = {

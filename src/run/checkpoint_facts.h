@@ -43,21 +43,13 @@ void vp_checkpoint_facts_compare(const struct vp_facts *facts,
                                  const struct vp_config *config,
                                  vp_notice_fn notice, void *ctx);
 
-/* The history of a block. */
-struct vp_block_facts {
-    int64_t updates;
-    struct vp_scale scale;
-    int past;  /* older versions in the checkpoint */
-    bool full; /* the run had more of them */
-};
-
 /* Reads where a run of `n_blocks` stood; `progress->step` is that of the
  * manifest, `progress->minibatch` is set. VP_ERR_INVALID for facts that no run
  * can have written, whatever their checksum. */
 enum vp_status vp_checkpoint_facts_progress(const struct vp_facts *facts,
                                             const char *place, int n_blocks,
                                             struct vp_progress *progress,
-                                            struct vp_block_facts *blocks_out,
+                                            struct vp_block_state *blocks_out,
                                             struct vp_err *err);
 
 #endif

@@ -54,41 +54,19 @@ static int lag_of(const struct vp_config *config, int s)
                              vp_config_n_stages(config), s);
 }
 
-/* Joins blocks to a stage. It counts versions as its first block does; of the
- * skipped updates in a row, it goes on with the most. False if versions that it
- * needs are not there. */
-static bool join_blocks(const struct vp_block_facts *blocks, int n, int lag,
-                        int stage, struct vp_progress *progress)
-{
-    bool exact = true;
-
-    progress->updates[stage] = blocks[0].updates;
-    progress->scale[stage] = blocks[0].scale;
-    progress->past[stage] = lag;
-    for (int b = 0; b < n; b++) {
-        if (blocks[b].scale.in_a_row < progress->scale[stage].in_a_row)
-            progress->scale[stage].in_a_row = blocks[b].scale.in_a_row;
-        if (blocks[b].past < progress->past[stage]) {
-            exact &= !blocks[b].full;
-            progress->past[stage] = blocks[b].past;
-        }
-    }
-    return exact;
-}
-
 static enum vp_status map_stages(struct vp_resume *resume,
                                  const struct vp_config *config,
                                  const struct vp_graph *graph,
                                  vp_notice_fn notice, void *ctx,
                                  struct vp_err *err)
 {
-    struct vp_block_facts *blocks = calloc((size_t)graph->n_blocks,
+    struct vp_block_state *blocks = calloc((size_t)graph->n_blocks,
                                            sizeof(*blocks));
     struct vp_progress *progress = &resume->loader.progress;
     const char *place = vp_ckpt_path(resume->ckpt);
-    int n_stages = vp_config_n_stages(config), first = 0;
+    int n_stages = vp_config_n_stages(config);
+    int n_of[VP_MAX_STAGES], lags[VP_MAX_STAGES];
     enum vp_status st;
-    bool exact = true;
 
     resume->counts = calloc((size_t)graph->n_blocks, sizeof(*resume->counts));
     resume->loader.blocks = resume->counts;
@@ -99,24 +77,20 @@ static enum vp_status map_stages(struct vp_resume *resume,
     progress->step = vp_ckpt_step(resume->ckpt);
     st = vp_checkpoint_facts_progress(vp_ckpt_facts(resume->ckpt), place,
                                       graph->n_blocks, progress, blocks, err);
-    for (int s = 0; s < n_stages && st == VP_OK; s++) {
-        int n = config->partition.n > 0 ? config->partition.at[s]
-                                        : graph->n_blocks;
-
-        exact &= join_blocks(blocks + first, n, lag_of(config, s), s, progress);
-        for (int b = first; b < first + n; b++)
-            resume->counts[b] = (struct vp_block_count){
-                blocks[b].updates, blocks[b].scale.n_skipped
-            };
-        first += n;
+    for (int s = 0; s < n_stages; s++) {
+        n_of[s] = config->partition.n > 0 ? config->partition.at[s]
+                                          : graph->n_blocks;
+        lags[s] = lag_of(config, s);
     }
-    free(blocks);
-    if (st == VP_OK && !exact) {
-        for (int s = 0; s < n_stages; s++)
-            progress->past[s] = 0;
+    for (int b = 0; b < graph->n_blocks; b++)
+        resume->counts[b] = (struct vp_block_count){
+            blocks[b].updates, blocks[b].scale.n_skipped
+        };
+    if (st == VP_OK &&
+        !vp_progress_join(blocks, n_of, lags, n_stages, progress))
         notice(ctx, "saved under other depths: minibatches start on the newest "
                     "weights, the run is not exactly the one before");
-    }
+    free(blocks);
     return st;
 }
 

@@ -35,6 +35,14 @@ struct vp_block_count {
     int64_t n_skipped; /* of them */
 };
 
+/* What a block brings to the stage that it becomes part of. */
+struct vp_block_state {
+    int64_t updates;
+    struct vp_scale scale;
+    int past;  /* older versions of its weights that are there */
+    bool full; /* the run had more of them */
+};
+
 /* Where a run stands. */
 struct vp_progress {
     int64_t step, minibatch;        /* done */
@@ -44,6 +52,15 @@ struct vp_progress {
     int past[VP_MAX_STAGES];
     struct vp_scale scale[VP_MAX_STAGES];
 };
+
+/* Joins blocks to stages: stage s gets the next n_blocks[s] of them, and runs on
+ * the weights of lags[s] rounds before. It counts versions as its first block
+ * does; of the skipped updates in a row, it goes on with the most. Fills updates,
+ * past and scale of `progress`. Returns false if versions that a stage needs are
+ * not there: then minibatches start on the newest weights everywhere. */
+bool vp_progress_join(const struct vp_block_state *blocks, const int *n_blocks,
+                      const int *lags, int n_stages,
+                      struct vp_progress *progress);
 
 /* Takes a copy of the state while training goes on: after every `every` steps
  * (asp: at the next one that ends a round of all stages) each rank asks for

@@ -29,6 +29,7 @@ struct vp_stage_config vp_train_stage_config(
             .device = vp_backend_facts(config->backend, device),
         },
         .init = config->init,
+        .only_constants = config->takes_over,
         .seed = config->seed,
         .timeout_ms = config->timeout_ms,
         .swap_delay_us = config->swap_delay_us,

@@ -71,6 +71,9 @@ struct vp_train_config {
     int swap_delay_us;              /* for tests: see stage_config.h */
     const struct vp_saver *saver;   /* NULL: no copies; borrowed */
     const struct vp_loader *loader; /* NULL: from the start; borrowed */
+    /* Takes over from another trainer, see trainer/migrate.h: has neither
+     * weights nor data before that. */
+    bool takes_over;
     /* Of each rank; they outlive the trainer. NULL: the trainer's own. */
     struct vp_blackbox *const *blackboxes;
     vp_observe_fn observe; /* NULL: nobody looks */

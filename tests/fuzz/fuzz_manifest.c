@@ -18,7 +18,7 @@ enum { N_BLOCKS = 3, TAIL_BYTES = 64 };
 static void check_progress(const struct vp_manifest *manifest)
 {
     struct vp_progress progress = { .step = manifest->step };
-    struct vp_block_facts blocks[N_BLOCKS];
+    struct vp_block_state blocks[N_BLOCKS];
     struct vp_err err = { .text = "" };
 
     if (vp_checkpoint_facts_progress(manifest->facts, "fuzz", N_BLOCKS,

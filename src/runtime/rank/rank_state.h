@@ -112,7 +112,13 @@ enum vp_pending {
     VP_PENDING_NORM, /* the norm over all ranks */
 };
 
-enum vp_job_kind { VP_JOB_PREPARE, VP_JOB_TRAIN, VP_JOB_EVAL, VP_JOB_EXIT };
+enum vp_job_kind {
+    VP_JOB_PREPARE, /* allocates; restores if there is a loader */
+    VP_JOB_RESTORE,
+    VP_JOB_TRAIN,
+    VP_JOB_EVAL,
+    VP_JOB_EXIT,
+};
 
 /* What all ranks do next. */
 struct vp_job {

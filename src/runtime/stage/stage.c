@@ -234,9 +234,12 @@ static enum vp_status init_param(struct vp_stage *stage,
 static enum vp_status init_weights(struct vp_stage *stage)
 {
     const struct vp_layout *layout = &stage->plan.train[0].layout;
+    const struct vp_param *params = stage->config.work.graphs[0].params;
 
     for (int i = 0; i < layout->n_entries; i++)
-        if (layout->entries[i].storage == i)
+        if (layout->entries[i].storage == i &&
+            (!stage->config.only_constants ||
+             params[layout->entries[i].par].constant))
             VP_TRY(init_param(stage, &layout->entries[i]));
     return VP_OK;
 }

@@ -14,6 +14,7 @@ struct vp_stage_config {
     const struct vp_backend_ops *backend;
     struct vp_workload work;
     vp_init_fn init;
+    bool only_constants; /* are set at the start: all else will be restored */
     uint64_t seed;
     int timeout_ms;    /* the longest wait for a device */
     int swap_delay_us; /* for tests: see vp_copier_disturb(); 0: not */

@@ -2,6 +2,7 @@
 #include "runtime/stage/stage_state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Items -------------------------------------------------------------- */
 
@@ -121,6 +122,15 @@ enum vp_status vp_stage_save(struct vp_stage *stage, int item,
                 save_item(stage, i, &one, saver->buffer(saver->ctx, item++)));
         }
     return VP_OK;
+}
+
+enum vp_status vp_stage_read_item(struct vp_stage *stage,
+                                  const struct vp_state_item *item, float *out)
+{
+    for (int i = 0; i < stage->n_own_tensors; i++)
+        if (strcmp(stage->tensor_names[i], item->name) == 0)
+            return save_item(stage, i, item, out);
+    return VP_ERR_END;
 }
 
 /* ---- Restoring ---------------------------------------------------------- */

@@ -14,6 +14,10 @@ int vp_stage_list_items(const struct vp_stage *stage,
 /* Copies all items, the first of which has the number `item`. */
 enum vp_status vp_stage_save(struct vp_stage *stage, int item,
                              const struct vp_saver *saver);
+/* Copies one item, which is named as vp_stage_list_items() does. Returns
+ * VP_ERR_END if the stage does not own it. */
+enum vp_status vp_stage_read_item(struct vp_stage *stage,
+                                  const struct vp_state_item *item, float *out);
 /* Loads stage `index` of the pipeline, which was allocated. */
 enum vp_status vp_stage_restore(struct vp_stage *stage, int index,
                                 const struct vp_loader *loader,

@@ -82,6 +82,8 @@ enum vp_status vp_trainer_save_here(struct vp_trainer *trainer,
                                     const struct vp_saver *saver, int64_t step,
                                     struct vp_err *err);
 
+/* Counts go on where the run of config.loader stood; once for a trainer. */
+void vp_trainer_set_progress(struct vp_trainer *trainer);
 /* Gives the ranks of this process their next job. */
 void vp_trainer_post(struct vp_trainer *trainer, const struct vp_job *job);
 /* Waits one polling interval for `counter`; in the lead also takes the reports

@@ -651,6 +651,15 @@ enum vp_status vp_pipeline_connect(struct vp_pipeline *pipeline,
         return vp_world_status(pipeline->world, err) == VP_OK
                    ? no_memory(err)
                    : vp_world_status(pipeline->world, NULL);
+    return VP_OK;
+}
+
+enum vp_status vp_pipeline_open_readers(struct vp_rank *ranks,
+                                        const struct vp_schedule *schedule,
+                                        struct vp_err *err)
+{
+    bool stream = vp_generator_find(schedule->name)->stream;
+
     for (int r = 0; r < schedule->stages[0].n_replicas; r++) {
         enum vp_status st = ranks[r].is_here
                                 ? open_reader(&ranks[r], r, schedule, stream)

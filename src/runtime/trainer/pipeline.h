@@ -17,11 +17,15 @@ enum vp_status vp_pipeline_plan(struct vp_pipeline *pipeline,
                                 struct vp_rank *ranks,
                                 const struct vp_schedule *schedule,
                                 struct vp_err *err);
-/* Channels, groups, readers, result rings. The stages' buffers must exist. */
+/* Channels, groups, result rings. The stages' buffers must exist. */
 enum vp_status vp_pipeline_connect(struct vp_pipeline *pipeline,
                                    struct vp_rank *ranks,
                                    const struct vp_schedule *schedule,
                                    struct vp_err *err);
+/* Readers of data, from the minibatch on at which the run stands. */
+enum vp_status vp_pipeline_open_readers(struct vp_rank *ranks,
+                                        const struct vp_schedule *schedule,
+                                        struct vp_err *err);
 /* Minibatches of a stream that must be under way beyond one that is to be
  * reported: those that fill its round, and the forwards that stand before the
  * last backward of the round. */

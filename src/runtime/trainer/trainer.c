@@ -18,7 +18,7 @@ struct thread_arg {
     int index;
 };
 
-static void prepare_rank(struct vp_rank *rank)
+static void prepare_rank(struct vp_rank *rank, bool allocate)
 {
     const struct vp_loader *loader = rank->pipeline->config->loader;
     struct vp_err err = { .text = "" };
@@ -26,7 +26,8 @@ static void prepare_rank(struct vp_rank *rank)
 
     vp_device_attach(rank->device);
     for (int i = 0; i < rank->n_stages && st == VP_OK; i++) {
-        st = vp_stage_allocate(&rank->stages[i].stage, &err);
+        if (allocate)
+            st = vp_stage_allocate(&rank->stages[i].stage, &err);
         if (st == VP_OK && loader)
             st = vp_stage_restore(&rank->stages[i].stage, rank->stages[i].index,
                                   loader, &err);
@@ -48,8 +49,8 @@ static void *thread_main(void *arg)
         vp_counter_wait(&trainer->n_posted, k + 1, VP_LIMIT_NEVER, NULL);
         if (job->kind == VP_JOB_EXIT)
             return NULL;
-        if (job->kind == VP_JOB_PREPARE)
-            prepare_rank(rank);
+        if (job->kind == VP_JOB_PREPARE || job->kind == VP_JOB_RESTORE)
+            prepare_rank(rank, job->kind == VP_JOB_PREPARE);
         else if (vp_world_status(trainer->pipeline.world, NULL) == VP_OK)
             vp_rank_run(rank, job);
         vp_counter_add(&trainer->pipeline.n_done[rank->index]);
@@ -255,8 +256,7 @@ static void set_block_counts(struct vp_trainer *trainer)
             };
 }
 
-/* Counts go on where the run that is restored ended. */
-static void set_progress(struct vp_trainer *trainer)
+void vp_trainer_set_progress(struct vp_trainer *trainer)
 {
     const struct vp_progress *from = &trainer->config.loader->progress;
 
@@ -302,7 +302,7 @@ static enum vp_status prepare(struct vp_trainer *trainer, struct vp_err *err)
     enum vp_status st;
 
     if (trainer->config.loader)
-        set_progress(trainer);
+        vp_trainer_set_progress(trainer);
     st = open_world(trainer);
     if (st == VP_OK)
         st = start_threads(trainer);
@@ -367,6 +367,8 @@ static enum vp_status set_up(struct vp_trainer *trainer, struct vp_err *err)
     if (st == VP_OK)
         st = vp_pipeline_connect(&trainer->pipeline, trainer->ranks,
                                  &trainer->schedule, err);
+    if (st == VP_OK && !trainer->config.takes_over)
+        st = vp_pipeline_open_readers(trainer->ranks, &trainer->schedule, err);
     return st;
 }
 

@@ -1,0 +1,186 @@
+/* Migration: a run that changes its plan at random steps gives the bits of one
+ * that does not. */
+#include "halfdevice.h"
+
+#include "base/rng.h"
+#include "recompute_sets.h"
+#include "runtime/trainer/migrate.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    !defined(__OPTIMIZE__)
+#define SLOW 1
+#else
+#define SLOW 0
+#endif
+
+enum { N_RANKS = 4, N_STEPS = 40 };
+
+static uint32_t rand_count;
+
+static int rand_below(int n)
+{
+    struct vp_rng4 r = vp_rng(7, VP_RNG_TEST, 3, rand_count++, 0, 0);
+
+    return (int)vp_rng_below(r.v[0], (uint32_t)n);
+}
+
+static uint64_t rand_bits(void)
+{
+    struct vp_rng4 r = vp_rng(7, VP_RNG_TEST, 4, rand_count++, 0, 0);
+
+    return (uint64_t)r.v[0] << 32 | r.v[1];
+}
+
+/* ---- Plans -------------------------------------------------------------- */
+
+/* What a plan borrows. */
+struct room {
+    int partition[VP_MAX_STAGES];
+    double ratios[VP_MAX_STAGES], swap_ratios[VP_MAX_STAGES];
+    uint64_t sets[MAX_SETS];
+};
+
+static int n_blocks_of(const struct setup *setup)
+{
+    struct vp_model_config sizes = small_sizes(setup);
+
+    return (int)vp_model_find(setup->model)->n_blocks(&sizes);
+}
+
+static void cut(int *partition, int n_stages, int n_blocks)
+{
+    for (int s = 0; s < n_stages; s++)
+        partition[s] = 1;
+    for (int b = n_stages; b < n_blocks; b++)
+        partition[rand_below(n_stages)]++;
+}
+
+/* What changes no bit: how a synchronous run is cut, scheduled and what it
+ * recomputes and swaps. */
+static void random_plan(const struct run *run, struct setup *setup,
+                        struct room *room)
+{
+    static const struct {
+        const char *schedule;
+        int n_chunks;
+    } kinds[] = { { "1f1b", 0 },  { "gpipe", 0 },       { "zb-h1", 0 },
+                  { "zb-h2", 0 }, { "interleaved", 2 }, { "zb-v", 2 },
+                  { "v-min", 2 }, { "dualpipe-v", 2 } };
+    int kind = rand_below((int)VP_COUNT_OF(kinds));
+    int n = N_RANKS * (kinds[kind].n_chunks ? kinds[kind].n_chunks : 1);
+
+    setup->schedule = kinds[kind].schedule;
+    setup->n_chunks = kinds[kind].n_chunks;
+    cut(room->partition, n, run->graphs[0].n_blocks);
+    for (int s = 0; s < n; s++) {
+        room->ratios[s] = rand_below(3) / 2.0;
+        room->swap_ratios[s] = rand_below(3) / 2.0;
+    }
+    random_sets(&run->graphs[0], rand_bits, room->sets);
+    setup->partition = room->partition;
+    setup->ratios = room->ratios;
+    setup->sets = rand_below(2) ? room->sets : NULL;
+    setup->swap_ratios = rand_below(2) ? room->swap_ratios : NULL;
+    setup->early = rand_below(2);
+    setup->in_backward = rand_below(2);
+}
+
+/* ---- Moves -------------------------------------------------------------- */
+
+static struct vp_migration migrate(struct run *run, const struct setup *setup)
+{
+    struct vp_plan plan = make_plan(run, setup);
+    struct vp_err err = { .text = "" };
+    struct vp_migration migration;
+    struct vp_trainer *next;
+
+    if (vp_trainer_create_next(run->trainer, &plan, &next, &err) != VP_OK ||
+        vp_trainer_take_over(next, run->trainer, &migration, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_true(vp_trainer_free(run->trainer));
+    run->trainer = next;
+    return migration;
+}
+
+static void train_some(struct run *run, int n)
+{
+    struct vp_err err = { .text = "" };
+
+    if (vp_trainer_run(run->trainer, n, keep_step, run, &err) != VP_OK)
+        fail_msg("%s", err.text);
+}
+
+/* Trains `setup` with moves after random steps; returns their number. */
+static int train_moving(struct run *run, struct setup setup)
+{
+    struct room rooms[2];
+    struct vp_err err = { .text = "" };
+    int n_moves = 0;
+
+    if (run_create(run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    while (run->n_steps < setup.n_steps) {
+        int n = 1 + rand_below(2);
+
+        if (setup.eval && run->n_steps < setup.n_steps / 2 &&
+            run->n_steps + n >= setup.n_steps / 2)
+            n = setup.n_steps / 2 - run->n_steps;
+        if (n > setup.n_steps - run->n_steps)
+            n = setup.n_steps - run->n_steps;
+        train_some(run, n);
+        if (setup.eval && run->n_steps == setup.n_steps / 2 &&
+            vp_trainer_eval(run->trainer, 3, &run->eval_loss, &err) != VP_OK)
+            fail_msg("%s", err.text);
+        random_plan(run, &setup, &rooms[n_moves % 2]);
+        assert_true(migrate(run, &setup).exact);
+        n_moves++;
+    }
+    run->weights = hash_weights(run);
+    run_free(run);
+    return n_moves;
+}
+
+static void moves_change_no_bit(void **state)
+{
+    int n_moves = 0;
+
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
+        for (int tied = 0; tied < 2; tied++) {
+            struct setup setup = usual;
+            struct room room;
+            struct run want, got;
+
+            if (SLOW && tied != (int)m % 2)
+                continue;
+            set_type(&setup, *state);
+            setup.model = models[m];
+            setup.tied = tied;
+            setup.layers = 4;
+            setup.accumulation = 5;
+            setup.n_steps = SLOW ? 12 : N_STEPS;
+            setup.grad_clip = 0.5f;
+            setup.eval = true;
+            setup.threads = 1;
+            setup.n_stages = N_RANKS;
+            setup.swap_delay_us = 50;
+            cut(room.partition, N_RANKS, n_blocks_of(&setup));
+            setup.partition = room.partition;
+            train(&want, &setup);
+            n_moves += train_moving(&got, setup);
+            assert_same(&want, &got, setup.n_steps);
+        }
+    print_message("%d moves\n", n_moves);
+    assert_true(n_moves >= (SLOW ? 20 : *state ? 100 : 150));
+}
+
+int main(void)
+{
+    bool bf16 = true;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(moves_change_no_bit),
+        { "moves_change_no_bit in bf16", moves_change_no_bit, NULL, NULL,
+          &bf16 },
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
