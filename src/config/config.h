@@ -126,6 +126,7 @@ struct vp_config {
     struct vp_int_list ranks; /* their numbers, by stage; empty: 0, 1, ... */
     struct vp_int_list warmup_depths; /* empty: by the number of ranks */
     bool early_recompute;             /* before the gradient arrives */
+    bool rebalance; /* moves blocks when measured stages are out of balance */
     bool recompute_in_backward;       /* block by block; no R */
     struct vp_real_list swap_ratio;   /* per stage of the pipeline */
     int accumulation_steps;           /* bsp: minibatches per update; asp: 1 */

@@ -536,6 +536,10 @@ const struct vp_key vp_keys[] = {
     { ROW("early_recompute", VP_KEY_BOOL, early_recompute),
       .group = "pipeline", .fallback = "true", .example = "true",
       .meaning = "recompute before the gradient arrives" },
+    { ROW("rebalance", VP_KEY_BOOL, rebalance), .group = "pipeline",
+      .fallback = "false", .example = "true",
+      .meaning = "move blocks between stages while training goes on, when "
+      "measured times are out of balance" },
     { ROW("recompute_in_backward", VP_KEY_BOOL, recompute_in_backward),
       .group = "pipeline", .fallback = "false", .example = "true",
       .meaning = "recompute block by block inside of backward, and keep what "

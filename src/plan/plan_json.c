@@ -498,6 +498,8 @@ static const struct field fields[] = {
     { "compress_activations", "false", read_bool, AT(compress) },
     { "bundle_bytes", "2097152", read_bytes, .min = 1, .max = INT64_MAX },
     { "forecast", "{}", .read = read_over },
+    { "history", "[]", .read = read_over },
+    { "until_step", "100", .read = read_over },
     { "module_to_stage_map", "[0, 1, 1]", .read = read_over },
     { "stage_to_rank_map", "{\"0\": [0], \"1\": [1]}", .read = read_over },
     { "stage_to_depth_map", "{\"0\": 1, \"1\": 0}", .read = read_over },

@@ -32,6 +32,8 @@
  *   compress_activations, bundle_bytes
  *   forecast            {"step_seconds", "memory": bytes per stage, "bubble"};
  *                       not read
+ *   history             plans that were in force before, each with until_step;
+ *                       not read
  *
  * and those of the original's placement file, which config/placement.h reads:
  * module_to_stage_map, stage_to_rank_map, stage_to_depth_map, mp_size. */

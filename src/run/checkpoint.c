@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* The longest wait for the last checkpoint: disks can be slow. */
@@ -215,6 +216,36 @@ enum vp_status vp_checkpoints_arm(struct vp_checkpoints *c,
         VP_TRY(vp_ckpt_prepare(c->folder, err));
     }
     /* A copy that is only made at the end needs no memory before. */
+    return c->saver.every > 0 ? create_writer(c, err) : VP_OK;
+}
+
+/* Whether both save the same arrays in the same order. */
+static bool same_items(const struct vp_trainer *a, const struct vp_trainer *b)
+{
+    struct vp_state_item *of_a = NULL, *of_b = NULL;
+    int n = vp_trainer_state(a, &of_a);
+    bool same = n >= 0 && vp_trainer_state(b, &of_b) == n;
+
+    for (int i = 0; same && i < n; i++)
+        same = strcmp(of_a[i].name, of_b[i].name) == 0 &&
+               of_a[i].kind == of_b[i].kind && of_a[i].age == of_b[i].age;
+    free(of_a);
+    free(of_b);
+    return same;
+}
+
+enum vp_status vp_checkpoints_follow(struct vp_checkpoints *c,
+                                     struct vp_trainer *trainer,
+                                     struct vp_err *err)
+{
+    bool same = same_items(c->trainer, trainer);
+
+    c->trainer = trainer;
+    if (same || !c->writer)
+        return VP_OK;
+    VP_TRY(vp_ckpt_writer_finish(c->writer, WRITE_MS, err));
+    vp_ckpt_writer_free(c->writer);
+    c->writer = NULL;
     return c->saver.every > 0 ? create_writer(c, err) : VP_OK;
 }
 

@@ -39,6 +39,12 @@ enum vp_status vp_checkpoints_arm(struct vp_checkpoints *checkpoints,
                                   const char *folder,
                                   const struct vp_ckpt_entry *from,
                                   struct vp_err *err);
+/* The run has moved to another trainer, which is idle: from now on that one is
+ * saved. Waits for a checkpoint that is being written, if its arrays are other
+ * ones. */
+enum vp_status vp_checkpoints_follow(struct vp_checkpoints *checkpoints,
+                                     struct vp_trainer *trainer,
+                                     struct vp_err *err);
 /* Called before a checkpoint gets its name: what must be on disk by then. Set
  * before arming. */
 void vp_checkpoints_before_publish(struct vp_checkpoints *checkpoints,

@@ -9,6 +9,7 @@
 #include "plan/plan_json.h"
 #include "run/command.h"
 #include "run/forecast_check.h"
+#include "run/rebalance.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -676,6 +677,26 @@ enum vp_status vp_folder_write_forecast(struct vp_folder *folder, int64_t step,
     write_numbers(f, "forecast", &check->forecast, check->n_stages);
     write_numbers(f, "measured", &check->measured, check->n_stages);
     fputs("}\n", f);
+    return flush(folder, err);
+}
+
+enum vp_status vp_folder_write_move(struct vp_folder *folder, int64_t step,
+                                    const struct vp_rebalance_move *move,
+                                    int n_stages, struct vp_err *err)
+{
+    const struct vp_migration *migration = &move->migration;
+    FILE *f = folder->metrics;
+
+    fprintf(f,
+            "{\"step\": %lld, \"event\": \"rebalance\", \"why\": \"%s\", "
+            "\"blocks_moved\": %d, \"bytes_moved\": %lld, "
+            "\"move_seconds\": %.6g, \"exact\": %s, \"partition\": [",
+            (long long)step, move->why, migration->n_moved,
+            (long long)migration->n_bytes, migration->seconds,
+            migration->exact ? "true" : "false");
+    for (int s = 0; s < n_stages; s++)
+        fprintf(f, "%s%d", s ? ", " : "", move->plan->partition[s]);
+    fputs("]}\n", f);
     return flush(folder, err);
 }
 

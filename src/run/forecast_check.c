@@ -27,7 +27,7 @@ void vp_forecast_check_begin(struct vp_forecast_check *check,
         .n_warm = stream ? 2 * schedule->n_ranks : 1,
         .every = stream ? STREAM_PART : 1,
     };
-    check->planned = vp_resolve_forecast(config, &check->plan);
+    check->planned = config && vp_resolve_forecast(config, &check->plan);
 }
 
 /* ---- Steps -------------------------------------------------------------- */

@@ -47,7 +47,8 @@ struct vp_forecast_check {
     double all_seconds, waited;
 };
 
-/* Before the first step; all arguments are borrowed. */
+/* Before the first step; all arguments are borrowed. Without `config` no plan
+ * file has a forecast: a run has moved to another plan. */
 void vp_forecast_check_begin(struct vp_forecast_check *check,
                              const struct vp_config *config,
                              const struct vp_train_config *train,

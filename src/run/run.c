@@ -349,6 +349,24 @@ static enum vp_status open_run(struct vp_run_state *run, struct vp_err *err)
     return arm_checkpoints(run, err);
 }
 
+/* Only a run that has a folder can be asked for another plan. */
+static enum vp_status open_rebalance(struct vp_run_state *run,
+                                     struct vp_err *err)
+{
+    const struct vp_rebalance_config with = {
+        .config = run->config,
+        .train = &run->train,
+        .folder = run->folder.path,
+        .last_step = vp_run_last_step(run),
+        .notice = notice,
+        .ctx = run,
+    };
+
+    if (run->world || !run->checkpoints || !run->folder.path[0])
+        return VP_OK;
+    return vp_rebalance_create(&with, &run->rebalance, err);
+}
+
 /* A line about the inside of a rank. */
 static enum vp_status detail(void *ctx, int rank, const char *line,
                              struct vp_err *err)
@@ -446,6 +464,7 @@ static enum vp_status set_up(struct vp_run_state *run, struct vp_err *err)
     note_ratios(run);
     if (!run->options->dry_run)
         VP_TRY(open_run(run, err));
+    VP_TRY(open_rebalance(run, err));
     if (run->folder.path[0])
         run->summary.output = run->folder.path;
     return announce(run, err);
@@ -455,6 +474,7 @@ static enum vp_status set_up(struct vp_run_state *run, struct vp_err *err)
 static void tear_down(struct vp_run_state *run)
 {
     vp_log_close(&run->log);
+    vp_rebalance_free(run->rebalance);
     vp_folder_close(&run->folder);
     if (!vp_trainer_free(run->trainer))
         return;

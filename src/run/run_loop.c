@@ -3,8 +3,11 @@
 
 #include "base/clock.h"
 #include "job/job_phase.h"
+#include "run/forecast.h"
+#include "run/plan_history.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Batches of an evaluation between two looks at the clock. */
 enum { EVAL_PART = 64 };
@@ -129,7 +132,9 @@ static bool on_step(void *ctx, const struct vp_step_report *step)
     if (run->events->on_step)
         run->events->on_step(run->events->ctx, &report);
     return run->status == VP_OK && !asked_to_stop(run) &&
-           !vp_timeline_is_due(&run->timeline, run->n_done);
+           !vp_timeline_is_due(&run->timeline, run->n_done) &&
+           !(run->rebalance &&
+             vp_rebalance_step(run->rebalance, run->trainer, &report));
 }
 
 /* An evaluation after step n_done, if there is to be one. */
@@ -144,8 +149,64 @@ static enum vp_status evaluate_here(struct vp_run_state *run,
     return VP_OK;
 }
 
-/* The pipe runs empty only where an evaluation comes, and for the timeline of a
- * run that was resumed. */
+/* ---- Moving to another plan --------------------------------------------- */
+
+/* All that was made for the plan before. */
+static enum vp_status follow_move(struct vp_run_state *run,
+                                  const struct vp_rebalance_move *move,
+                                  struct vp_err *err)
+{
+    int64_t bytes[VP_MAX_STAGES];
+    struct vp_plan_forecast forecast = { .bytes = bytes };
+
+    run->train.plan = *move->plan;
+    VP_TRY(vp_checkpoints_follow(run->checkpoints, run->trainer, err));
+    run->schedule = vp_trainer_schedule(run->trainer);
+    run->prices = vp_trainer_prices(run->trainer);
+    VP_TRY(vp_forecast_make(&run->train, run->schedule, run->prices,
+                            run->stages, &run->summary, err));
+    vp_forecast_check_begin(&run->forecast, NULL, &run->train, run->schedule,
+                            run->prices);
+    for (int s = 0; s < run->schedule->n_stages; s++)
+        bytes[s] = run->prices[s].memory.total;
+    forecast.bubble = run->summary.bubble_simulated;
+    VP_TRY(vp_plan_history_add(run->folder.path, move->plan,
+                               run->graphs[0].n_blocks, &forecast, run->n_done,
+                               err));
+    return vp_folder_write_move(&run->folder, run->n_done, move,
+                                run->schedule->n_stages, err);
+}
+
+static enum vp_status move_if_ready(struct vp_run_state *run,
+                                    struct vp_err *err)
+{
+    struct vp_rebalance_move move;
+    char line[512], bytes[VP_BYTES_TEXT];
+    enum vp_status st;
+
+    if (!run->rebalance ||
+        !vp_rebalance_move(run->rebalance, &run->trainer, &move))
+        return VP_OK;
+    st = follow_move(run, &move, err);
+    if (!vp_trainer_free(move.left) && st == VP_OK)
+        st = vp_err_set(err, VP_ERR_TIMEOUT,
+                        "rebalance: a rank of the plan before did not end");
+    VP_TRY(st);
+    vp_bytes_text(move.migration.n_bytes, bytes, sizeof(bytes));
+    snprintf(line, sizeof(line),
+             "rebalance: new plan after step %lld (%s): %d blocks changed "
+             "their rank, %s in %.3g s%s",
+             (long long)run->n_done, move.why, move.migration.n_moved, bytes,
+             move.migration.seconds,
+             move.migration.exact
+                 ? ""
+                 : "; depths differ: minibatches start on the newest weights");
+    vp_rebalance_tell(run->rebalance, line);
+    return vp_log_line(&run->log, 0, line, err);
+}
+
+/* The pipe runs empty only where an evaluation comes, where the run moves to
+ * another plan, and for the timeline of a run that was resumed. */
 static enum vp_status train(struct vp_run_state *run, struct vp_err *err)
 {
     int64_t every = run->config->eval_every, end = vp_run_last_step(run);
@@ -167,6 +228,7 @@ static enum vp_status train(struct vp_run_state *run, struct vp_err *err)
         VP_TRY(vp_timeline_draw(&run->timeline, &run->summary, run->trainer,
                                 run->n_done, err));
         VP_TRY(evaluate_here(run, err));
+        VP_TRY(move_if_ready(run, err));
     }
     vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);
     VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));

@@ -10,6 +10,7 @@
 #include "run/forecast_check.h"
 #include "run/log.h"
 #include "run/missing.h"
+#include "run/rebalance.h"
 #include "run/resume.h"
 #include "run/run_events.h"
 #include "run/run_options.h"
@@ -37,6 +38,7 @@ struct vp_run_state {
     struct vp_resume *resume;           /* NULL: from the start */
     struct vp_ckpt_entry from;          /* of it */
     struct vp_checkpoints *checkpoints; /* NULL on a dry run */
+    struct vp_rebalance *rebalance;     /* NULL: the plan stays */
     int *devices;                       /* the first of each rank, or NULL */
     char home[1024];         /* the folder it goes on in; empty: a new one */
     struct vp_folder folder; /* path empty: nothing is written */

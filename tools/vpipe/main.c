@@ -22,6 +22,7 @@ static const struct command {
     { "compare", cmd_compare, "several configurations on the same data" },
     { "schedule", cmd_schedule, "print, prove, time and draw a schedule" },
     { "trace", cmd_trace, "show what the ranks of a run did and when" },
+    { "rebalance", cmd_rebalance, "give a live run another plan" },
     { "data", cmd_data, "make, convert and show data sets; vocabularies" },
     { "info", cmd_info, "this build and this machine" },
 };

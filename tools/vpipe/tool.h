@@ -22,6 +22,7 @@ int cmd_train(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_schedule(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
+int cmd_rebalance(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_data(int argc, char **argv);
 int cmd_plan(int argc, char **argv);

@@ -152,6 +152,17 @@ static void count_moved(const struct vp_trainer *next,
     }
 }
 
+/* A trace shows what was done under both plans. */
+static void hand_over_records(struct vp_trainer *next, struct vp_trainer *from)
+{
+    for (int r = 0; r < next->pipeline.n_ranks; r++) {
+        struct vp_recorder *recorder = next->ranks[r].recorder;
+
+        next->ranks[r].recorder = from->ranks[r].recorder;
+        from->ranks[r].recorder = recorder;
+    }
+}
+
 /* ---- The move ----------------------------------------------------------- */
 
 static enum vp_status restore(struct vp_trainer *next, struct vp_err *err)
@@ -188,6 +199,8 @@ enum vp_status vp_trainer_take_over(struct vp_trainer *next,
         next->config.loader = NULL;
         next->config.takes_over = false;
         count_moved(next, from, out);
+        if (st == VP_OK)
+            hand_over_records(next, from);
     } else {
         vp_err_set(err, st, "migration: out of memory");
     }

@@ -1,0 +1,473 @@
+#include "run/rebalance.h"
+
+#include "base/clock.h"
+#include "plan/costs.h"
+#include "run/imbalance.h"
+#include "run/rebalance_request.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A run looks for requests at most this often. */
+#define LOOK_SECONDS 0.1
+
+/* ---- When stages are out of balance ------------------------------------- */
+
+/* Minibatches over which stages are measured, and the gain that is worth a move:
+ * less is noise. After a move that gained less than half of what was forecast the
+ * bar is doubled. */
+enum { WINDOW = 16 };
+#define LEAST_GAIN 0.08
+#define MOST_BAR 0.64
+
+/* A plan of the run, with what it borrows. */
+struct held_plan {
+    struct held_plan *before; /* in force before it */
+    struct vp_arena arena;
+    struct vp_plan plan;
+};
+
+struct vp_rebalance {
+    struct vp_rebalance_config with;
+    struct held_plan *now;
+    struct vp_workload work;
+    struct vp_device_profile profile;
+    struct vp_cost_table costs;
+    int64_t looked_ns;
+
+    /* Measuring. */
+    struct vp_stage_stats begin[VP_MAX_STAGES];
+    int64_t begin_minibatch;
+    double step_seconds; /* of the window, so far */
+    int n_steps;
+    double bar;           /* the gain that is worth a move */
+    double before, hoped; /* seconds of a step before the last move, and then */
+
+    /* The next plan. */
+    struct held_plan *next;
+    struct vp_trainer *trainer;  /* the one that trains */
+    struct vp_trainer *prepared; /* for it */
+    pthread_t thread;
+    bool preparing;
+    atomic_bool ready;
+    enum vp_status status; /* of preparing */
+    struct vp_err err;
+    char id[VP_REBALANCE_ID]; /* of the request; empty: the run's own idea */
+    const char *why;
+    bool undoes; /* the last plan again: the history gets shorter */
+};
+
+/* ---- Plans -------------------------------------------------------------- */
+
+static struct held_plan *hold(struct held_plan *before)
+{
+    struct held_plan *plan = calloc(1, sizeof(*plan));
+
+    if (plan)
+        plan->before = before;
+    return plan;
+}
+
+static struct held_plan *drop(struct held_plan *plan)
+{
+    struct held_plan *before = plan->before;
+
+    vp_arena_release(&plan->arena);
+    free(plan);
+    return before;
+}
+
+static int count_ranks(const struct vp_plan *plan)
+{
+    return plan->n_stages > 0 ? plan->n_stages : 1;
+}
+
+/* A file of a plan says all about it but ranks, devices and transports; one of
+ * the original, only how it is cut and what is recomputed. */
+static struct vp_plan merge(const struct vp_plan *now,
+                            const struct vp_rebalance_request *request)
+{
+    const struct vp_plan *asked = &request->plan;
+    struct vp_plan plan = request->whole ? *asked : *now;
+
+    if (!request->whole) {
+        int n = vp_plan_n_stages(asked);
+
+        if (asked->partition) {
+            plan.partition = asked->partition;
+            plan.n_chunks = n % count_ranks(now) == 0 ? n / count_ranks(now)
+                                                      : 1;
+            plan.n_stages = n / plan.n_chunks;
+        }
+        if (asked->recompute_ratio) {
+            plan.recompute_ratio = asked->recompute_ratio;
+            plan.recompute_sets = NULL;
+            plan.slots = NULL;
+            plan.n_slots = 0;
+        }
+        return plan;
+    }
+    plan.replicas = asked->replicas ? asked->replicas : now->replicas;
+    plan.depth = asked->depth ? asked->depth : now->depth;
+    plan.accumulation_steps = asked->accumulation_steps
+                                  ? asked->accumulation_steps
+                                  : now->accumulation_steps;
+    plan.ranks = now->ranks;
+    plan.devices = now->devices;
+    plan.tensor_parallel = now->tensor_parallel;
+    plan.edges = now->edges;
+    plan.replica_edges = now->replica_edges;
+    plan.tie_edge = now->tie_edge;
+    plan.compress = now->compress;
+    plan.bundle_bytes = now->bundle_bytes;
+    return plan;
+}
+
+/* ---- Preparing ---------------------------------------------------------- */
+
+static void *prepare(void *arg)
+{
+    struct vp_rebalance *r = arg;
+
+    r->status = vp_trainer_create_next(r->trainer, &r->next->plan, &r->prepared,
+                                       &r->err);
+    atomic_store(&r->ready, true);
+    return NULL;
+}
+
+static void tell_refusal(struct vp_rebalance *r, const char *cause)
+{
+    char line[VP_REBALANCE_TEXT];
+    struct vp_err err;
+
+    snprintf(line, sizeof(line), "rebalance: refused: %.440s", cause);
+    r->with.notice(r->with.ctx, line);
+    if (r->id[0])
+        vp_rebalance_answer(r->with.folder, r->id, false, cause, &err);
+    r->id[0] = '\0';
+}
+
+static void forget_next(struct vp_rebalance *r)
+{
+    if (r->next)
+        drop(r->next);
+    r->next = NULL;
+    r->undoes = false;
+}
+
+static void begin(struct vp_rebalance *r, struct vp_trainer *trainer,
+                  const char *why)
+{
+    r->trainer = trainer;
+    r->prepared = NULL;
+    r->why = why;
+    r->err.text[0] = '\0';
+    atomic_store(&r->ready, false);
+    if (pthread_create(&r->thread, NULL, prepare, r) != 0) {
+        tell_refusal(r, "a thread that prepares it cannot start");
+        forget_next(r);
+        return;
+    }
+    r->preparing = true;
+}
+
+/* ---- Measuring ---------------------------------------------------------- */
+
+static void restart(struct vp_rebalance *r, struct vp_trainer *trainer,
+                    int64_t minibatch)
+{
+    memcpy(r->begin, vp_trainer_stats(trainer),
+           (size_t)vp_trainer_n_stages(trainer) * sizeof(r->begin[0]));
+    r->begin_minibatch = minibatch;
+    r->step_seconds = 0.0;
+    r->n_steps = 0;
+}
+
+static enum vp_status find_imbalance(struct vp_rebalance *r,
+                                     struct vp_trainer *trainer,
+                                     struct vp_imbalance *out,
+                                     struct vp_err *err)
+{
+    const struct vp_schedule *schedule = vp_trainer_schedule(trainer);
+    const struct vp_stage_stats *stats = vp_trainer_stats(trainer);
+    struct vp_stage_seconds stages[VP_MAX_STAGES];
+
+    if (!r->now->plan.partition)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "one stage has the whole model; there is nothing to "
+                          "balance");
+    for (int s = 0; s < schedule->n_stages; s++) {
+        stages[s] = vp_imbalance_measure(&r->begin[s], &stats[s],
+                                         schedule->stages[s].n_replicas);
+        if (!(stages[s].f + stages[s].b > 0.0))
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "stage %d was not measured yet; ask again later",
+                              s);
+        /* A group has one update. */
+        if (!vp_generator_find(schedule->name)->stream)
+            stages[s].update *= schedule->n_mb;
+    }
+    return vp_imbalance_find(&r->costs, &r->now->plan, stages, out, err);
+}
+
+/* The partition of `found`, all else as it is. */
+static bool hold_partition(struct vp_rebalance *r,
+                           const struct vp_imbalance *found)
+{
+    int n = vp_plan_n_stages(&r->now->plan);
+    int *partition;
+
+    r->next = hold(r->now);
+    partition = r->next ? vp_arena_alloc(&r->next->arena,
+                                         (size_t)n * sizeof(*partition))
+                        : NULL;
+    if (!partition) {
+        forget_next(r);
+        return false;
+    }
+    memcpy(partition, found->partition, (size_t)n * sizeof(*partition));
+    r->next->plan = r->now->plan;
+    r->next->plan.partition = partition;
+    return true;
+}
+
+/* A move must bring in what it costs: about two steps. */
+static bool is_worth(const struct vp_rebalance *r,
+                     const struct vp_imbalance *found, int64_t step)
+{
+    double gain = 1.0 - found->then / found->now;
+    double left = (double)(r->with.last_step - step);
+
+    return !found->same && gain >= r->bar && gain * left > 2.0;
+}
+
+/* Whether the last move brought what it promised. */
+static void judge_last(struct vp_rebalance *r)
+{
+    double now = r->step_seconds / r->n_steps;
+
+    if (!(r->before > 0.0))
+        return;
+    if (r->before - now < 0.5 * (r->before - r->hoped) && r->bar < MOST_BAR)
+        r->bar *= 2.0;
+    r->before = 0.0;
+}
+
+static void watch(struct vp_rebalance *r, struct vp_trainer *trainer,
+                  const struct vp_step_report *report)
+{
+    struct vp_imbalance found;
+    char line[VP_REBALANCE_TEXT];
+    struct vp_err err;
+
+    if (r->n_steps++ == 0) { /* the first step of a window may be a cold one */
+        restart(r, trainer, report->minibatch);
+        r->n_steps = 1;
+        return;
+    }
+    r->step_seconds += report->seconds;
+    if (report->minibatch - r->begin_minibatch < WINDOW)
+        return;
+    r->n_steps--;
+    judge_last(r);
+    if (find_imbalance(r, trainer, &found, &err) == VP_OK &&
+        is_worth(r, &found, report->step) && hold_partition(r, &found)) {
+        snprintf(line, sizeof(line),
+                 "rebalance: stages are out of balance: a step of %.4g s can "
+                 "take %.4g s; preparing the move",
+                 found.now, found.then);
+        r->with.notice(r->with.ctx, line);
+        r->before = r->step_seconds / r->n_steps;
+        r->hoped = r->before * found.then / found.now;
+        begin(r, trainer, "stages out of balance");
+    }
+    r->n_steps = 0;
+}
+
+/* ---- Requests ----------------------------------------------------------- */
+
+static void take_auto(struct vp_rebalance *r, struct vp_trainer *trainer)
+{
+    struct vp_imbalance found;
+    struct vp_err err = { .text = "" };
+
+    if (find_imbalance(r, trainer, &found, &err) != VP_OK) {
+        tell_refusal(r, err.text);
+        return;
+    }
+    if (found.same || found.then >= found.now) {
+        tell_refusal(r, "no other partition is faster by the times that were "
+                        "measured");
+        return;
+    }
+    if (hold_partition(r, &found))
+        begin(r, trainer, "asked for: auto");
+    else
+        tell_refusal(r, "out of memory");
+}
+
+static void take_undo(struct vp_rebalance *r, struct vp_trainer *trainer)
+{
+    if (!r->now->before) {
+        tell_refusal(r, "the run has its first plan; there is nothing to undo");
+        return;
+    }
+    r->next = hold(r->now);
+    if (!r->next) {
+        tell_refusal(r, "out of memory");
+        return;
+    }
+    r->next->plan = r->now->before->plan; /* which is kept */
+    r->undoes = true;
+    begin(r, trainer, "asked for: undo");
+}
+
+static void look(struct vp_rebalance *r, struct vp_trainer *trainer)
+{
+    struct held_plan *next = hold(r->now);
+    struct vp_rebalance_request request;
+    struct vp_err err = { .text = "" };
+    enum vp_status st;
+
+    if (!next)
+        return;
+    st = vp_rebalance_take(r->with.folder, &next->arena, &request, &err);
+    if (st == VP_ERR_END) {
+        drop(next);
+        return;
+    }
+    memcpy(r->id, request.id, sizeof(r->id));
+    if (st == VP_OK && request.kind == VP_REBALANCE_PLAN) {
+        next->plan = merge(&r->now->plan, &request);
+        r->next = next;
+        begin(r, trainer, "asked for");
+        return;
+    }
+    drop(next);
+    if (st != VP_OK)
+        tell_refusal(r, err.text);
+    else if (request.kind == VP_REBALANCE_AUTO)
+        take_auto(r, trainer);
+    else
+        take_undo(r, trainer);
+}
+
+bool vp_rebalance_step(struct vp_rebalance *r, struct vp_trainer *trainer,
+                       const struct vp_step_report *report)
+{
+    int64_t now = vp_clock_ns();
+
+    if (r->preparing)
+        return atomic_load(&r->ready);
+    if (vp_clock_seconds(r->looked_ns, now) >= LOOK_SECONDS) {
+        r->looked_ns = now;
+        look(r, trainer);
+    }
+    if (!r->preparing && r->with.config->rebalance)
+        watch(r, trainer, report);
+    return false;
+}
+
+/* ---- The move ----------------------------------------------------------- */
+
+/* The next plan is in force. */
+static void advance(struct vp_rebalance *r)
+{
+    if (r->undoes) {
+        drop(r->next);
+        r->now = drop(r->now);
+    } else {
+        r->now = r->next;
+    }
+    r->next = NULL;
+    r->undoes = false;
+    r->n_steps = 0;
+}
+
+bool vp_rebalance_move(struct vp_rebalance *r, struct vp_trainer **trainer,
+                       struct vp_rebalance_move *move_out)
+{
+    enum vp_status st;
+
+    if (!r->preparing || !atomic_load(&r->ready))
+        return false;
+    pthread_join(r->thread, NULL);
+    r->preparing = false;
+    st = r->status;
+    if (st == VP_OK)
+        st = vp_trainer_take_over(r->prepared, *trainer, &move_out->migration,
+                                  &r->err);
+    if (st != VP_OK) {
+        tell_refusal(r, r->err.text);
+        vp_trainer_free(r->prepared);
+        r->prepared = NULL;
+        forget_next(r);
+        r->before = 0.0;
+        return false;
+    }
+    move_out->left = *trainer;
+    *trainer = r->prepared;
+    r->prepared = NULL;
+    advance(r);
+    move_out->plan = &r->now->plan;
+    move_out->why = r->why;
+    return true;
+}
+
+void vp_rebalance_tell(struct vp_rebalance *r, const char *line)
+{
+    struct vp_err err;
+
+    r->with.notice(r->with.ctx, line);
+    if (r->id[0])
+        vp_rebalance_answer(r->with.folder, r->id, true, line, &err);
+    r->id[0] = '\0';
+}
+
+/* ---- Creating ----------------------------------------------------------- */
+
+enum vp_status vp_rebalance_create(const struct vp_rebalance_config *config,
+                                   struct vp_rebalance **out,
+                                   struct vp_err *err)
+{
+    const struct vp_train_config *train = config->train;
+    struct vp_rebalance *r = calloc(1, sizeof(*r));
+
+    if (!r || !(r->now = hold(NULL))) {
+        free(r);
+        return vp_err_set(err, VP_ERR_NOMEM, "rebalance: out of memory");
+    }
+    r->with = *config;
+    r->now->plan = train->plan;
+    r->bar = LEAST_GAIN;
+    r->work = (struct vp_workload){ .graphs = train->graphs,
+                                    .n_graphs = train->n_graphs,
+                                    .optim = train->optim,
+                                    .scale = train->scale };
+    vp_profile_synthetic(train->backend->device->host_memory,
+                         train->graphs[0].dtype, &r->profile);
+    if (vp_cost_table_init(&r->costs, &r->work, &r->profile) != VP_OK) {
+        vp_rebalance_free(r);
+        return vp_err_set(err, VP_ERR_NOMEM, "rebalance: out of memory");
+    }
+    *out = r;
+    return VP_OK;
+}
+
+void vp_rebalance_free(struct vp_rebalance *r)
+{
+    if (!r)
+        return;
+    if (r->preparing) {
+        pthread_join(r->thread, NULL);
+        if (r->id[0])
+            tell_refusal(r, "the run has ended");
+        vp_trainer_free(r->prepared);
+    }
+    forget_next(r);
+    while (r->now)
+        r->now = drop(r->now);
+    vp_cost_table_release(&r->costs);
+    free(r);
+}
