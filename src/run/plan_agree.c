@@ -7,6 +7,7 @@
 #include "config/keys.h"
 #include "config/resolve.h"
 #include "plan/plan_json.h"
+#include "run/share_text.h"
 #include "runtime/train_config.h"
 
 #include <stdio.h>
@@ -15,9 +16,8 @@
 
 enum {
     VALUE_BYTES = 4096,
-    SHOWN_BYTES = 64,    /* of a value, in a sheet */
-    CHECK_BYTES = 8,     /* of a checksum, in a sheet */
-    SHARED_BYTES = 4096, /* at once; see vp_world_share() */
+    SHOWN_BYTES = 64, /* of a value, in a sheet */
+    CHECK_BYTES = 8,  /* of a checksum, in a sheet */
     NAME_BYTES = 80,
 };
 
@@ -231,32 +231,6 @@ static enum vp_status compare(const struct vp_config *config,
 
 /* ---- Several processes -------------------------------------------------- */
 
-/* Sends the lead's sheet to all processes, in pieces. `sheet` is NULL except in
- * the lead. The caller frees `*out`. */
-static enum vp_status share(struct vp_world *world, const char *sheet,
-                            char **out, struct vp_err *err)
-{
-    uint64_t n = sheet ? strlen(sheet) : 0;
-    enum vp_status st = vp_world_share(world, &n, sizeof(n), VP_LIMIT_NEVER);
-    char *text = st == VP_OK ? calloc(1, (size_t)n + 1) : NULL;
-
-    if (st == VP_OK && !text)
-        return vp_err_set(err, VP_ERR_NOMEM, "plan: out of memory");
-    if (sheet && text)
-        memcpy(text, sheet, (size_t)n);
-    for (uint64_t i = 0; i < n && st == VP_OK; i += SHARED_BYTES)
-        st = vp_world_share(world, text + i,
-                            n - i < SHARED_BYTES ? (size_t)(n - i)
-                                                 : SHARED_BYTES,
-                            VP_LIMIT_NEVER);
-    if (st != VP_OK) {
-        free(text);
-        return vp_err_set(err, VP_ERR_ABORTED, "plan: the lead is gone");
-    }
-    *out = text;
-    return VP_OK;
-}
-
 static enum vp_status agree(const struct vp_config *config, bool resumes,
                             struct vp_world *world, struct vp_err *err)
 {
@@ -269,7 +243,8 @@ static enum vp_status agree(const struct vp_config *config, bool resumes,
         vp_err_set(err, st, "plan: out of memory");
     st = vp_world_agree(world, st, VP_LIMIT_NEVER, err);
     if (st == VP_OK)
-        st = share(world, is_lead ? vp_strbuf_text(&sheet) : NULL, &leads, err);
+        st = vp_share_text(world, is_lead ? vp_strbuf_text(&sheet) : NULL,
+                           &leads, err);
     if (st == VP_OK) {
         st = is_lead
                  ? VP_OK
