@@ -160,6 +160,40 @@ void vp_world_set_device(struct vp_world *world, struct vp_device *device)
         world->ops->set_device(world, device);
 }
 
+/* ---- Links -------------------------------------------------------------- */
+
+int vp_world_begin_links(struct vp_world *world)
+{
+    return ++world->links;
+}
+
+void vp_world_free_links(struct vp_world *world, int number)
+{
+    struct vp_channel **channel = &world->channels;
+    struct vp_group **group = &world->groups;
+
+    while (*channel) {
+        struct vp_channel *it = *channel;
+
+        if (it->links != number) {
+            channel = &it->next;
+            continue;
+        }
+        *channel = it->next;
+        it->ops->free(it);
+    }
+    while (*group) {
+        struct vp_group *it = *group;
+
+        if (it->links != number) {
+            group = &it->next;
+            continue;
+        }
+        *group = it->next;
+        it->ops->free(it);
+    }
+}
+
 /* ---- Channels ----------------------------------------------------------- */
 
 enum vp_status vp_channel_create(struct vp_world *world,
@@ -167,6 +201,7 @@ enum vp_status vp_channel_create(struct vp_world *world,
                                  struct vp_channel **out)
 {
     VP_TRY(world->ops->channel_create(world, link, out));
+    (*out)->links = world->links;
     (*out)->next = world->channels;
     world->channels = *out;
     return VP_OK;
@@ -200,6 +235,7 @@ static void keep_group(struct vp_world *world, struct vp_group *group)
 {
     if (!group)
         return;
+    group->links = world->links;
     group->next = world->groups;
     world->groups = group;
 }

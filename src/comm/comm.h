@@ -103,6 +103,13 @@ void vp_world_set_device(struct vp_world *world, struct vp_device *device);
 
 /* ---- Making links: all processes make the same ones in the same order --- */
 
+/* Links that are made from now on belong together; returns their number, for
+ * vp_world_free_links(). */
+int vp_world_begin_links(struct vp_world *world);
+/* Frees the channels and groups of that number, before the world. All processes
+ * come here when no message of theirs is under way. */
+void vp_world_free_links(struct vp_world *world, int number);
+
 /* A message: what it is about, and what it brings. */
 struct vp_buffer {
     void *self; /* what acquire() and wait() give */

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 /* Changes with anything in this file, in comm.h or in device/driver.h. */
-#define VP_COMM_ABI 4
+#define VP_COMM_ABI 5
 
 struct vp_world_ops {
     const char *name;
@@ -84,18 +84,21 @@ struct vp_world {
     struct vp_err err;
     struct vp_channel *channels;
     struct vp_group *groups;
+    int links; /* number of those that are being made */
 };
 
 struct vp_channel {
     const struct vp_channel_ops *ops;
     struct vp_world *world;
     struct vp_channel *next;
+    int links;
 };
 
 struct vp_group {
     const struct vp_group_ops *ops;
     struct vp_world *world;
     struct vp_group *next;
+    int links;
 };
 
 /* What a plugin exports: functions only, as several are loaded side by side.

@@ -9,7 +9,6 @@
 #include "plan/plan_json.h"
 #include "run/command.h"
 #include "run/forecast_check.h"
-#include "run/rebalance.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -680,23 +679,12 @@ enum vp_status vp_folder_write_forecast(struct vp_folder *folder, int64_t step,
     return flush(folder, err);
 }
 
-enum vp_status vp_folder_write_move(struct vp_folder *folder, int64_t step,
-                                    const struct vp_rebalance_move *move,
-                                    int n_stages, struct vp_err *err)
+enum vp_status vp_folder_write_event(struct vp_folder *folder, int64_t step,
+                                     const char *event, const char *fields,
+                                     struct vp_err *err)
 {
-    const struct vp_migration *migration = &move->migration;
-    FILE *f = folder->metrics;
-
-    fprintf(f,
-            "{\"step\": %lld, \"event\": \"rebalance\", \"why\": \"%s\", "
-            "\"blocks_moved\": %d, \"bytes_moved\": %lld, "
-            "\"move_seconds\": %.6g, \"exact\": %s, \"partition\": [",
-            (long long)step, move->why, migration->n_moved,
-            (long long)migration->n_bytes, migration->seconds,
-            migration->exact ? "true" : "false");
-    for (int s = 0; s < n_stages; s++)
-        fprintf(f, "%s%d", s ? ", " : "", move->plan->partition[s]);
-    fputs("]}\n", f);
+    fprintf(folder->metrics, "{\"step\": %lld, \"event\": \"%s\", %s}\n",
+            (long long)step, event, fields);
     return flush(folder, err);
 }
 

@@ -97,11 +97,11 @@ enum vp_status vp_folder_write_forecast(struct vp_folder *folder, int64_t step,
                                         const struct vp_forecast_check *check,
                                         struct vp_err *err);
 
-/* The run has moved to another plan after `step`: likewise. */
-struct vp_rebalance_move; /* run/rebalance.h */
-enum vp_status vp_folder_write_move(struct vp_folder *folder, int64_t step,
-                                    const struct vp_rebalance_move *move,
-                                    int n_stages, struct vp_err *err);
+/* Any other event; `fields` is the inside of a JSON object, without loss and
+ * seconds. */
+enum vp_status vp_folder_write_event(struct vp_folder *folder, int64_t step,
+                                     const char *event, const char *fields,
+                                     struct vp_err *err);
 
 /* A whole text file. */
 enum vp_status vp_folder_write_text(const char *path, const char *text,

@@ -2,8 +2,10 @@
 
 #include "base/clock.h"
 #include "plan/costs.h"
+#include "plan/plan_json.h"
 #include "run/imbalance.h"
 #include "run/rebalance_request.h"
+#include "run/share_text.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -156,6 +158,7 @@ static void forget_next(struct vp_rebalance *r)
     r->undoes = false;
 }
 
+/* Several processes prepare it together, when they are idle. */
 static void begin(struct vp_rebalance *r, struct vp_trainer *trainer,
                   const char *why)
 {
@@ -163,7 +166,11 @@ static void begin(struct vp_rebalance *r, struct vp_trainer *trainer,
     r->prepared = NULL;
     r->why = why;
     r->err.text[0] = '\0';
-    atomic_store(&r->ready, false);
+    atomic_store(&r->ready, r->with.world != NULL);
+    if (r->with.world) {
+        r->preparing = true;
+        return;
+    }
     if (pthread_create(&r->thread, NULL, prepare, r) != 0) {
         tell_refusal(r, "a thread that prepares it cannot start");
         forget_next(r);
@@ -385,16 +392,47 @@ static void advance(struct vp_rebalance *r)
     r->n_steps = 0;
 }
 
-bool vp_rebalance_move(struct vp_rebalance *r, struct vp_trainer **trainer,
-                       struct vp_rebalance_move *move_out)
+/* All processes come here, the lead with the plan as text. */
+static enum vp_status prepare_together(struct vp_rebalance *r, const char *text)
 {
-    enum vp_status st;
+    char *shared = NULL;
+    struct vp_rebalance_request request = { .whole = true };
+    enum vp_status st = vp_share_text(r->with.world, text, &shared, &r->err);
 
-    if (!r->preparing || !atomic_load(&r->ready))
-        return false;
-    pthread_join(r->thread, NULL);
-    r->preparing = false;
-    st = r->status;
+    if (st == VP_OK && !text) {
+        r->next = hold(r->now);
+        st = r->next ? vp_plan_parse(shared, strlen(shared), "plan of the lead",
+                                     &r->next->arena, &request.plan, &r->err)
+                     : vp_err_set(&r->err, VP_ERR_NOMEM, "out of memory");
+        if (st == VP_OK)
+            r->next->plan = merge(&r->now->plan, &request);
+    }
+    free(shared);
+    VP_TRY(vp_world_agree(r->with.world, st, VP_LIMIT_NEVER, &r->err));
+    return vp_trainer_create_next(r->trainer, &r->next->plan, &r->prepared,
+                                  &r->err);
+}
+
+static enum vp_status lead_others(struct vp_rebalance *r)
+{
+    char *text = NULL;
+    enum vp_status st = vp_plan_print(
+        &r->next->plan, r->with.train->graphs[0].n_blocks, NULL, &text);
+
+    if (st != VP_OK)
+        return vp_err_set(&r->err, st, "out of memory");
+    st = vp_trainer_order_move(r->trainer, &r->err);
+    if (st == VP_OK)
+        st = prepare_together(r, text);
+    free(text);
+    return st;
+}
+
+/* The plan was prepared with this status. */
+static bool finish(struct vp_rebalance *r, enum vp_status st,
+                   struct vp_trainer **trainer,
+                   struct vp_rebalance_move *move_out)
+{
     if (st == VP_OK)
         st = vp_trainer_take_over(r->prepared, *trainer, &move_out->migration,
                                   &r->err);
@@ -413,6 +451,28 @@ bool vp_rebalance_move(struct vp_rebalance *r, struct vp_trainer **trainer,
     move_out->plan = &r->now->plan;
     move_out->why = r->why;
     return true;
+}
+
+bool vp_rebalance_move(struct vp_rebalance *r, struct vp_trainer **trainer,
+                       struct vp_rebalance_move *move_out)
+{
+    if (!r->preparing || !atomic_load(&r->ready))
+        return false;
+    r->preparing = false;
+    if (r->with.world)
+        r->status = lead_others(r);
+    else
+        pthread_join(r->thread, NULL);
+    return finish(r, r->status, trainer, move_out);
+}
+
+bool vp_rebalance_follow(struct vp_rebalance *r, struct vp_trainer **trainer,
+                         struct vp_rebalance_move *move_out)
+{
+    r->trainer = *trainer;
+    r->why = "";
+    r->err.text[0] = '\0';
+    return finish(r, prepare_together(r, NULL), trainer, move_out);
 }
 
 void vp_rebalance_tell(struct vp_rebalance *r, const char *line)
@@ -460,7 +520,8 @@ void vp_rebalance_free(struct vp_rebalance *r)
     if (!r)
         return;
     if (r->preparing) {
-        pthread_join(r->thread, NULL);
+        if (!r->with.world)
+            pthread_join(r->thread, NULL);
         if (r->id[0])
             tell_refusal(r, "the run has ended");
         vp_trainer_free(r->prepared);

@@ -20,6 +20,7 @@ struct vp_rebalance;
 struct vp_rebalance_config {
     const struct vp_config *config;
     const struct vp_train_config *train; /* its plan is the first one */
+    struct vp_world *world;              /* of several processes, or NULL */
     const char *folder;                  /* of the run */
     int64_t last_step;                   /* that the run will make */
     vp_notice_fn notice;                 /* one line for every decision */
@@ -54,6 +55,11 @@ struct vp_rebalance_move {
 bool vp_rebalance_move(struct vp_rebalance *rebalance,
                        struct vp_trainer **trainer,
                        struct vp_rebalance_move *move_out);
+/* The same in a process that follows the lead, when vp_trainer_follow() says that
+ * the lead moves. */
+bool vp_rebalance_follow(struct vp_rebalance *rebalance,
+                         struct vp_trainer **trainer,
+                         struct vp_rebalance_move *move_out);
 /* After all that follows from the move: answers who asked for it. */
 void vp_rebalance_tell(struct vp_rebalance *rebalance, const char *line);
 

@@ -356,13 +356,14 @@ static enum vp_status open_rebalance(struct vp_run_state *run,
     const struct vp_rebalance_config with = {
         .config = run->config,
         .train = &run->train,
+        .world = run->world,
         .folder = run->folder.path,
         .last_step = vp_run_last_step(run),
         .notice = notice,
         .ctx = run,
     };
 
-    if (run->world || !run->checkpoints || !run->folder.path[0])
+    if (!run->checkpoints || !run->folder.path[0])
         return VP_OK;
     return vp_rebalance_create(&with, &run->rebalance, err);
 }

@@ -151,30 +151,65 @@ static enum vp_status evaluate_here(struct vp_run_state *run,
 
 /* ---- Moving to another plan --------------------------------------------- */
 
-/* All that was made for the plan before. */
-static enum vp_status follow_move(struct vp_run_state *run,
+static enum vp_status write_move(struct vp_run_state *run,
+                                 const struct vp_rebalance_move *move,
+                                 struct vp_err *err)
+{
+    const struct vp_migration *migration = &move->migration;
+    char fields[256 + 12 * VP_MAX_STAGES];
+    size_t n = (size_t)snprintf(
+        fields, sizeof(fields),
+        "\"why\": \"%s\", \"blocks_moved\": %d, \"bytes_moved\": %lld, "
+        "\"move_seconds\": %.6g, \"exact\": %s, \"partition\": [",
+        move->why, migration->n_moved, (long long)migration->n_bytes,
+        migration->seconds, migration->exact ? "true" : "false");
+
+    for (int s = 0; s < run->schedule->n_stages; s++)
+        n += (size_t)snprintf(fields + n, sizeof(fields) - n, "%s%d",
+                              s ? ", " : "", run->stages[s].n_blocks);
+    snprintf(fields + n, sizeof(fields) - n, "]");
+    return vp_folder_write_event(&run->folder, run->n_done, "rebalance", fields,
+                                 err);
+}
+
+/* plan.json and metrics.jsonl, in the lead. */
+static enum vp_status record_move(struct vp_run_state *run,
                                   const struct vp_rebalance_move *move,
                                   struct vp_err *err)
 {
     int64_t bytes[VP_MAX_STAGES];
-    struct vp_plan_forecast forecast = { .bytes = bytes };
+    struct vp_plan_forecast forecast = {
+        .bytes = bytes, .bubble = run->summary.bubble_simulated
+    };
+
+    for (int s = 0; s < run->schedule->n_stages; s++)
+        bytes[s] = run->prices[s].memory.total;
+    VP_TRY(vp_plan_history_add(run->folder.path, move->plan,
+                               run->graphs[0].n_blocks, &forecast, run->n_done,
+                               err));
+    return write_move(run, move, err);
+}
+
+/* All that was made for the trainer before, which is freed. */
+static enum vp_status follow_move(struct vp_run_state *run,
+                                  const struct vp_rebalance_move *move,
+                                  struct vp_err *err)
+{
+    enum vp_status st = vp_checkpoints_follow(run->checkpoints, run->trainer,
+                                              err);
 
     run->train.plan = *move->plan;
-    VP_TRY(vp_checkpoints_follow(run->checkpoints, run->trainer, err));
     run->schedule = vp_trainer_schedule(run->trainer);
     run->prices = vp_trainer_prices(run->trainer);
+    if (!vp_trainer_free(move->left) && st == VP_OK)
+        st = vp_err_set(err, VP_ERR_TIMEOUT,
+                        "rebalance: a rank of the plan before did not end");
+    VP_TRY(st);
     VP_TRY(vp_forecast_make(&run->train, run->schedule, run->prices,
                             run->stages, &run->summary, err));
     vp_forecast_check_begin(&run->forecast, NULL, &run->train, run->schedule,
                             run->prices);
-    for (int s = 0; s < run->schedule->n_stages; s++)
-        bytes[s] = run->prices[s].memory.total;
-    forecast.bubble = run->summary.bubble_simulated;
-    VP_TRY(vp_plan_history_add(run->folder.path, move->plan,
-                               run->graphs[0].n_blocks, &forecast, run->n_done,
-                               err));
-    return vp_folder_write_move(&run->folder, run->n_done, move,
-                                run->schedule->n_stages, err);
+    return VP_OK;
 }
 
 static enum vp_status move_if_ready(struct vp_run_state *run,
@@ -182,16 +217,12 @@ static enum vp_status move_if_ready(struct vp_run_state *run,
 {
     struct vp_rebalance_move move;
     char line[512], bytes[VP_BYTES_TEXT];
-    enum vp_status st;
 
     if (!run->rebalance ||
         !vp_rebalance_move(run->rebalance, &run->trainer, &move))
         return VP_OK;
-    st = follow_move(run, &move, err);
-    if (!vp_trainer_free(move.left) && st == VP_OK)
-        st = vp_err_set(err, VP_ERR_TIMEOUT,
-                        "rebalance: a rank of the plan before did not end");
-    VP_TRY(st);
+    VP_TRY(follow_move(run, &move, err));
+    VP_TRY(record_move(run, &move, err));
     vp_bytes_text(move.migration.n_bytes, bytes, sizeof(bytes));
     snprintf(line, sizeof(line),
              "rebalance: new plan after step %lld (%s): %d blocks changed "
@@ -320,10 +351,24 @@ enum vp_status vp_run_lead(struct vp_run_state *run, struct vp_err *err)
     return interrupted ? VP_ERR_INTERRUPTED : VP_OK;
 }
 
+/* What the lead orders, until it ends the run. */
+static enum vp_status follow(struct vp_run_state *run, struct vp_err *err)
+{
+    struct vp_rebalance_move move;
+    bool moves = true;
+
+    while (moves) {
+        VP_TRY(
+            vp_trainer_follow(run->trainer, run->options->stop, &moves, err));
+        if (moves && vp_rebalance_follow(run->rebalance, &run->trainer, &move))
+            VP_TRY(follow_move(run, &move, err));
+    }
+    return VP_OK;
+}
+
 enum vp_status vp_run_follow(struct vp_run_state *run, struct vp_err *err)
 {
-    enum vp_status st = vp_trainer_follow(run->trainer, run->options->stop,
-                                          err);
+    enum vp_status st = follow(run, err);
     struct vp_err own = { .text = "" };
 
     vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);

@@ -63,6 +63,8 @@ struct vp_mark {
 struct vp_pipeline {
     const struct vp_train_config *config;
     struct vp_world *world;
+    int links_number; /* in the world, of this pipeline's links */
+    bool is_left; /* the run goes on in another pipeline of the same world */
     struct vp_remote *remote; /* to other processes; NULL: there are none */
     bool is_lead;             /* this process reports; see remote.h */
     int me;                   /* a rank of this process */

@@ -133,6 +133,14 @@ enum vp_status vp_stage_read_item(struct vp_stage *stage,
     return VP_ERR_END;
 }
 
+bool vp_stage_owns(const struct vp_stage *stage, const char *name)
+{
+    for (int i = 0; i < stage->n_own_tensors; i++)
+        if (strcmp(stage->tensor_names[i], name) == 0)
+            return true;
+    return false;
+}
+
 /* ---- Restoring ---------------------------------------------------------- */
 
 /* Weights go into every version, as at the start; older ones replace them. A
@@ -161,6 +169,19 @@ static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
     }
     if (st != VP_OK)
         return vp_err_set(err, st, "copying '%s' failed", item.name);
+    return VP_OK;
+}
+
+enum vp_status vp_stage_each_restored(const struct vp_stage *stage, int past,
+                                      vp_item_fn fn, void *ctx)
+{
+    for (int k = 0; k < n_kinds(stage); k++)
+        for (int i = 0; i < stage->n_tensors; i++) {
+            struct vp_state_item item = item_of(stage, i, k);
+
+            if (item.kind != VP_STATE_VERSION || item.age <= past)
+                VP_TRY(fn(ctx, &item));
+        }
     return VP_OK;
 }
 

@@ -18,6 +18,14 @@ enum vp_status vp_stage_save(struct vp_stage *stage, int item,
  * VP_ERR_END if the stage does not own it. */
 enum vp_status vp_stage_read_item(struct vp_stage *stage,
                                   const struct vp_state_item *item, float *out);
+/* Returns true if the stage owns the array of that name. */
+bool vp_stage_owns(const struct vp_stage *stage, const char *name);
+/* All items that vp_stage_restore() asks for, in its order, copies of tied
+ * weights included: calls `fn` until it fails. `past` older versions are there. */
+typedef enum vp_status (*vp_item_fn)(void *ctx,
+                                     const struct vp_state_item *item);
+enum vp_status vp_stage_each_restored(const struct vp_stage *stage, int past,
+                                      vp_item_fn fn, void *ctx);
 /* Loads stage `index` of the pipeline, which was allocated. */
 enum vp_status vp_stage_restore(struct vp_stage *stage, int index,
                                 const struct vp_loader *loader,

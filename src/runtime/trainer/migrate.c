@@ -2,35 +2,63 @@
 #include "runtime/trainer/migrate.h"
 
 #include "base/clock.h"
-#include "runtime/stage/stage_state.h"
-#include "runtime/trainer/internal.h"
+#include "runtime/trainer/transfer.h"
 
 #include <stdlib.h>
 
 /* ---- What may change ---------------------------------------------------- */
 
-/* The number of samples and updates must mean the same before and after. */
-static enum vp_status check_plan(const struct vp_trainer *from,
-                                 const struct vp_plan *plan, struct vp_err *err)
+static int count_ranks(const struct vp_plan *plan)
 {
-    const struct vp_plan *now = &from->config.plan;
-    const struct vp_generator *next = vp_generator_find(
-        plan->schedule ? plan->schedule : "1f1b");
+    int n = plan->n_stages > 0 ? plan->n_stages : 1, sum = 0;
 
-    if (!next)
-        return vp_err_set(err, VP_ERR_INVALID, "there is no schedule '%s'",
-                          plan->schedule);
-    if (next->stream != from->generator->stream)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "schedule %s is %ssynchronous, the run is not; "
-                          "stop the run and resume it with sync_mode",
-                          next->name, next->stream ? "a" : "");
-    if (plan->accumulation_steps != now->accumulation_steps)
+    for (int s = 0; plan->replicas && s < n; s++)
+        sum += plan->replicas[s];
+    return plan->replicas ? sum : n;
+}
+
+/* The number of samples and updates must mean the same before and after. */
+static enum vp_status check_counts(const struct vp_trainer *from,
+                                   const struct vp_plan *plan,
+                                   struct vp_err *err)
+{
+    int now = from->config.plan.accumulation_steps;
+    int n_ranks = count_ranks(plan);
+
+    if (plan->accumulation_steps != now)
         return vp_err_set(err, VP_ERR_INVALID,
                           "accumulation_steps: %d minibatches make an update "
                           "of this run, not %d; stop the run and resume it",
-                          now->accumulation_steps, plan->accumulation_steps);
+                          now, plan->accumulation_steps);
+    if (n_ranks != from->pipeline.n_ranks)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "the run has %d ranks, the plan %d; a run keeps its "
+                          "ranks",
+                          from->pipeline.n_ranks, n_ranks);
     return VP_OK;
+}
+
+static enum vp_status check_plan(const struct vp_trainer *from,
+                                 const struct vp_plan *plan, struct vp_err *err)
+{
+    const char *name = plan->schedule ? plan->schedule : "1f1b";
+    const struct vp_generator *next = vp_generator_find(name);
+
+    if (!next)
+        return vp_err_set(err, VP_ERR_INVALID, "there is no schedule '%s'",
+                          name);
+    if (next->stream != from->generator->stream)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "schedule %s is %ssynchronous, the run is not; stop "
+                          "the run and resume it with another sync_mode",
+                          name, next->stream ? "a" : "");
+    for (int s = 0; from->config.world && s < from->pipeline.n_stages; s++)
+        if ((s > 0 && from->pipeline.edges[s - 1] == VP_EDGE_DEVICE) ||
+            from->pipeline.replica_edges[s] == VP_EDGE_DEVICE)
+            return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                              "GPUs of this run send to each other directly; "
+                              "start it with 'transport: mpi' to move it");
+    return check_counts(from, plan, err);
 }
 
 enum vp_status vp_trainer_create_next(const struct vp_trainer *from,
@@ -39,48 +67,16 @@ enum vp_status vp_trainer_create_next(const struct vp_trainer *from,
                                       struct vp_err *err)
 {
     struct vp_train_config config = from->config;
-    struct vp_trainer *next;
 
     VP_TRY(check_plan(from, plan, err));
     config.plan = *plan;
     config.plan.devices = from->config.plan.devices;
     config.loader = NULL;
     config.takes_over = true;
-    VP_TRY(vp_trainer_create(&config, &next, err));
-    if (next->pipeline.n_ranks != from->pipeline.n_ranks) {
-        vp_err_set(err, VP_ERR_INVALID,
-                   "the run has %d ranks, the plan %d; a run keeps its ranks",
-                   from->pipeline.n_ranks, next->pipeline.n_ranks);
-        vp_trainer_free(next);
-        return VP_ERR_INVALID;
-    }
-    *out = next;
-    return VP_OK;
+    return vp_trainer_create(&config, out, err);
 }
 
-/* ---- State -------------------------------------------------------------- */
-
-/* A loader over the stages of an idle trainer. Several threads read. */
-static enum vp_status load(void *ctx, const struct vp_state_item *item,
-                           float *out, struct vp_err *err)
-{
-    struct vp_trainer *from = ctx;
-
-    for (int r = 0; r < from->pipeline.n_ranks; r++)
-        for (int i = 0; i < from->ranks[r].n_stages; i++) {
-            struct vp_rank_stage *rs = &from->ranks[r].stages[i];
-            enum vp_status st;
-
-            if (rs->replica > 0)
-                continue;
-            st = vp_stage_read_item(&rs->stage, item, out);
-            if (st == VP_OK)
-                return VP_OK;
-            if (st != VP_ERR_END)
-                return vp_err_set(err, st, "moving '%s' failed", item->name);
-        }
-    return vp_err_set(err, VP_ERR_INVALID, "no stage has '%s'", item->name);
-}
+/* ---- Counts ------------------------------------------------------------- */
 
 /* What every block brings with it. */
 static void describe_blocks(const struct vp_trainer *from,
@@ -165,13 +161,57 @@ static void hand_over_records(struct vp_trainer *next, struct vp_trainer *from)
 
 /* ---- The move ----------------------------------------------------------- */
 
-static enum vp_status restore(struct vp_trainer *next, struct vp_err *err)
+/* The lead has counted; all processes begin from its numbers. */
+static enum vp_status share_progress(const struct vp_trainer *from,
+                                     struct vp_progress *progress)
 {
+    *progress = vp_trainer_progress(from);
+    return from->pipeline.remote
+               ? vp_world_share(from->pipeline.world, progress,
+                                sizeof(*progress),
+                                vp_limit_ms(from->config.timeout_ms))
+               : VP_OK;
+}
+
+/* Every rank of `next` loads; what other processes ask for is sent. */
+static enum vp_status load_all(struct vp_trainer *next,
+                               struct vp_transfer *transfer, struct vp_err *err)
+{
+    enum vp_status st;
+
     vp_trainer_set_progress(next);
     vp_trainer_post(next, &(struct vp_job){ .kind = VP_JOB_RESTORE });
+    for (int r = 0; r < next->pipeline.n_ranks; r++)
+        if (!next->ranks[r].is_here)
+            vp_counter_add(&next->pipeline.n_done[r]);
+    st = vp_transfer_send(transfer, err);
+    if (st != VP_OK) /* ends the waits of the ranks, too */
+        vp_world_abort(next->pipeline.world, st, err->text);
     vp_trainer_wait(next, next->n_jobs);
-    VP_TRY(vp_world_status(next->pipeline.world, err));
-    return vp_pipeline_open_readers(next->ranks, &next->schedule, err);
+    return vp_world_status(next->pipeline.world, err);
+}
+
+static enum vp_status move_state(struct vp_trainer *next,
+                                 struct vp_trainer *from,
+                                 struct vp_loader *loader, struct vp_err *err)
+{
+    struct vp_transfer *transfer = NULL;
+    enum vp_status st = vp_transfer_create(next, from, &loader->progress,
+                                           &transfer);
+
+    if (st != VP_OK)
+        return vp_err_set(err, st, "preparing to move arrays failed");
+    loader->ctx = transfer;
+    next->config.loader = loader;
+    st = load_all(next, transfer, err);
+    if (st == VP_OK)
+        st = vp_pipeline_open_readers(next->ranks, &next->schedule, err);
+    next->config.loader = NULL;
+    /* No message is under way when all have come here. */
+    if (from->config.world)
+        st = vp_world_agree(from->config.world, st, VP_LIMIT_NEVER, err);
+    vp_transfer_free(transfer);
+    return st;
 }
 
 enum vp_status vp_trainer_take_over(struct vp_trainer *next,
@@ -182,28 +222,28 @@ enum vp_status vp_trainer_take_over(struct vp_trainer *next,
     size_t n = (size_t)from->config.graphs[0].n_blocks;
     struct vp_block_count *counts = calloc(n, sizeof(*counts));
     struct vp_block_state *blocks = calloc(n, sizeof(*blocks));
-    struct vp_loader loader = { .ctx = from,
-                                .progress = vp_trainer_progress(from),
-                                .blocks = counts,
-                                .load = load };
+    struct vp_loader loader = { .blocks = counts, .load = vp_transfer_load };
     int64_t start_ns = vp_clock_ns();
-    enum vp_status st = VP_ERR_NOMEM;
+    enum vp_status st = counts && blocks
+                            ? share_progress(from, &loader.progress)
+                            : VP_ERR_NOMEM;
 
     *out = (struct vp_migration){ .exact = true };
-    if (counts && blocks) {
+    if (st == VP_OK) {
         vp_trainer_block_counts(from, &loader.progress, counts);
         describe_blocks(from, &loader.progress, counts, blocks);
         out->exact = join(next, blocks, &loader.progress);
-        next->config.loader = &loader;
-        st = restore(next, err);
-        next->config.loader = NULL;
+        st = move_state(next, from, &loader, err);
+    } else {
+        vp_err_set(err, st, "moving to another plan: %s", vp_status_name(st));
+    }
+    if (st == VP_OK) {
         next->config.takes_over = false;
         count_moved(next, from, out);
-        if (st == VP_OK)
-            hand_over_records(next, from);
-    } else {
-        vp_err_set(err, st, "migration: out of memory");
+        hand_over_records(next, from);
     }
+    /* Both share a world of processes: the other one is freed quietly. */
+    (st == VP_OK ? from : next)->pipeline.is_left = from->config.world != NULL;
     free(counts);
     free(blocks);
     out->seconds = vp_clock_seconds(start_ns, vp_clock_ns());

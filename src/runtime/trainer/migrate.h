@@ -15,8 +15,9 @@
 #include "runtime/trainer/trainer.h"
 
 /* Creates a trainer for `plan`, without state. What the plan borrows must
- * outlive it. May run on another thread while `from` trains. Refuses, in one
- * line, a plan that the run cannot go on with. */
+ * outlive it. May run on another thread while `from` trains, unless the ranks are
+ * several processes, which then all come here. Refuses, in one line, a plan that
+ * the run cannot go on with. */
 enum vp_status vp_trainer_create_next(const struct vp_trainer *from,
                                       const struct vp_plan *plan,
                                       struct vp_trainer **out,
@@ -31,6 +32,11 @@ struct vp_migration {
         exact; /* false: versions of weights were missing, and minibatches start
                    on the newest ones */
 };
+
+/* In the lead of several processes: the others' vp_trainer_follow() returns.
+ * Then all of them create the next trainer and let it take over. */
+enum vp_status vp_trainer_order_move(struct vp_trainer *trainer,
+                                     struct vp_err *err);
 
 /* `next` gets the state of `from`, which only vp_trainer_free() may be called
  * for afterwards. Both are idle. After a failure `from` can go on, unless its

@@ -643,6 +643,7 @@ enum vp_status vp_pipeline_connect(struct vp_pipeline *pipeline,
 {
     bool stream = vp_generator_find(schedule->name)->stream;
 
+    pipeline->links_number = vp_world_begin_links(pipeline->world);
     if (connect_all(pipeline, ranks, schedule, stream) != VP_OK ||
         make_ties(pipeline, ranks) != VP_OK ||
         join_everybody(pipeline) != VP_OK ||
@@ -651,6 +652,7 @@ enum vp_status vp_pipeline_connect(struct vp_pipeline *pipeline,
         return vp_world_status(pipeline->world, err) == VP_OK
                    ? no_memory(err)
                    : vp_world_status(pipeline->world, NULL);
+    vp_world_begin_links(pipeline->world); /* of others */
     return VP_OK;
 }
 
@@ -676,7 +678,7 @@ enum vp_status vp_pipeline_open_readers(struct vp_rank *ranks,
 void vp_pipeline_release(struct vp_pipeline *pipeline, struct vp_rank *ranks)
 {
     VP_BUG_ON(ranks && !pipeline->config);
-    if (pipeline->config && pipeline->config->world)
+    if (pipeline->config && pipeline->config->world && !pipeline->is_left)
         vp_world_set_device(pipeline->config->world, NULL);
     for (int r = 0; ranks && r < pipeline->n_ranks; r++) {
         struct vp_rank *rank = &ranks[r];

@@ -406,13 +406,17 @@ bool vp_trainer_free(struct vp_trainer *trainer)
         return true;
     if (trainer->lost || is_torn(trainer))
         return false;
-    if (trainer->pipeline.is_lead && trainer->pipeline.remote)
+    if (trainer->pipeline.is_lead && trainer->pipeline.remote &&
+        !trainer->pipeline.is_left)
         vp_remote_give(&trainer->pipeline,
                        &(struct vp_order){ .kind = VP_ORDER_END });
     if (trainer->n_threads > 0)
         vp_trainer_post(trainer, &(struct vp_job){ .kind = VP_JOB_EXIT });
     for (int r = 0; r < trainer->n_threads; r++)
         pthread_join(trainer->threads[r], NULL);
+    if (trainer->pipeline.is_left && trainer->pipeline.links_number > 0)
+        vp_world_free_links(trainer->config.world,
+                            trainer->pipeline.links_number);
     vp_pipeline_release(&trainer->pipeline, trainer->ranks);
     vp_schedule_release(&trainer->schedule);
     for (int i = 0; i < 2; i++)

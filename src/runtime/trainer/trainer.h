@@ -37,10 +37,11 @@ int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage);
  * what there is to read? All others follow it until it is freed. */
 bool vp_trainer_is_lead(const struct vp_trainer *trainer);
 /* `*stop` (NULL: never) asks for the end of the run, soon; the lead sees that
- * one of the others was asked. */
+ * one of the others was asked. Returns when the lead frees its trainer, or when
+ * it moves to another one: then `*moves_out` is true. */
 enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
                                  const volatile sig_atomic_t *stop,
-                                 struct vp_err *err);
+                                 bool *moves_out, struct vp_err *err);
 bool vp_trainer_stopped(const struct vp_trainer *trainer);
 
 /* Runs `n` steps; the pipe is empty afterwards, but goes on as if it had not

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "runtime/rank/save.h"
 #include "runtime/trainer/internal.h"
+#include "runtime/trainer/migrate.h"
 
 #include <math.h>
 #include <string.h>
@@ -304,14 +305,15 @@ bool vp_trainer_stopped(const struct vp_trainer *trainer)
 
 enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
                                  const volatile sig_atomic_t *stop,
-                                 struct vp_err *err)
+                                 bool *moves_out, struct vp_err *err)
 {
     const struct timespec pause = { .tv_nsec = HEAR_MS * 1000000 };
     struct vp_pipeline *pipeline = &trainer->pipeline;
     struct vp_order next = { .kind = VP_ORDER_ADVANCE };
     enum vp_status st = VP_OK;
 
-    while (st == VP_OK && next.kind != VP_ORDER_END) {
+    while (st == VP_OK && next.kind != VP_ORDER_END &&
+           next.kind != VP_ORDER_MOVE) {
         if (stop && *stop)
             atomic_store(&pipeline->stop_asked, true);
         vp_world_poll(pipeline->world);
@@ -322,7 +324,14 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
         else
             nanosleep(&pause, NULL);
     }
+    *moves_out = next.kind == VP_ORDER_MOVE;
     return st;
+}
+
+enum vp_status vp_trainer_order_move(struct vp_trainer *trainer,
+                                     struct vp_err *err)
+{
+    return order(trainer, &(struct vp_order){ .kind = VP_ORDER_MOVE }, err);
 }
 
 /* ---- Synchronous training ----------------------------------------------- */
