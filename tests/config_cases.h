@@ -98,8 +98,8 @@ static const struct refused bad_keys[] = {
     { "model_type: bert\nswap: true\n", NULL,
       "a.yml:2: key 'swap' is known but not supported by this version yet; "
       "remove it" },
-    { "rebalance: true\nlayers: x\n", NULL,
-      "a.yml:1: key 'rebalance' is known but not supported by this version "
+    { "freeze: true\nlayers: x\n", NULL,
+      "a.yml:1: key 'freeze' is known but not supported by this version "
       "yet; remove it" },
     { "model_type: bert\nfreeze:\n  - 0\n", NULL,
       "a.yml:2: key 'freeze' is known but not supported by this version yet; "

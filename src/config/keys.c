@@ -675,7 +675,6 @@ const struct vp_key vp_keys[] = {
     /* Keys that are not built yet. */
     LATER("auto_plan", "plan the pipeline before the run"),
     LATER("freeze", "blocks that are not trained"),
-    LATER("rebalance", "move blocks while running"),
     LATER("swap", "activations kept in host memory"),
 };
 /* clang-format on */

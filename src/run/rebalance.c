@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "plan/costs.h"
 #include "plan/plan_json.h"
-#include "run/imbalance.h"
+#include "run/balance_watch.h"
 #include "run/rebalance_request.h"
 #include "run/share_text.h"
 
@@ -13,15 +13,6 @@
 
 /* A run looks for requests at most this often. */
 #define LOOK_SECONDS 0.1
-
-/* ---- When stages are out of balance ------------------------------------- */
-
-/* Minibatches over which stages are measured, and the gain that is worth a move:
- * less is noise. After a move that gained less than half of what was forecast the
- * bar is doubled. */
-enum { WINDOW = 16 };
-#define LEAST_GAIN 0.08
-#define MOST_BAR 0.64
 
 /* A plan of the run, with what it borrows. */
 struct held_plan {
@@ -38,13 +29,7 @@ struct vp_rebalance {
     struct vp_cost_table costs;
     int64_t looked_ns;
 
-    /* Measuring. */
-    struct vp_stage_stats begin[VP_MAX_STAGES];
-    int64_t begin_minibatch;
-    double step_seconds; /* of the window, so far */
-    int n_steps;
-    double bar;           /* the gain that is worth a move */
-    double before, hoped; /* seconds of a step before the last move, and then */
+    struct vp_balance_watch watch;
 
     /* The next plan. */
     struct held_plan *next;
@@ -179,44 +164,7 @@ static void begin(struct vp_rebalance *r, struct vp_trainer *trainer,
     r->preparing = true;
 }
 
-/* ---- Measuring ---------------------------------------------------------- */
-
-static void restart(struct vp_rebalance *r, struct vp_trainer *trainer,
-                    int64_t minibatch)
-{
-    memcpy(r->begin, vp_trainer_stats(trainer),
-           (size_t)vp_trainer_n_stages(trainer) * sizeof(r->begin[0]));
-    r->begin_minibatch = minibatch;
-    r->step_seconds = 0.0;
-    r->n_steps = 0;
-}
-
-static enum vp_status find_imbalance(struct vp_rebalance *r,
-                                     struct vp_trainer *trainer,
-                                     struct vp_imbalance *out,
-                                     struct vp_err *err)
-{
-    const struct vp_schedule *schedule = vp_trainer_schedule(trainer);
-    const struct vp_stage_stats *stats = vp_trainer_stats(trainer);
-    struct vp_stage_seconds stages[VP_MAX_STAGES];
-
-    if (!r->now->plan.partition)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "one stage has the whole model; there is nothing to "
-                          "balance");
-    for (int s = 0; s < schedule->n_stages; s++) {
-        stages[s] = vp_imbalance_measure(&r->begin[s], &stats[s],
-                                         schedule->stages[s].n_replicas);
-        if (!(stages[s].f + stages[s].b > 0.0))
-            return vp_err_set(err, VP_ERR_INVALID,
-                              "stage %d was not measured yet; ask again later",
-                              s);
-        /* A group has one update. */
-        if (!vp_generator_find(schedule->name)->stream)
-            stages[s].update *= schedule->n_mb;
-    }
-    return vp_imbalance_find(&r->costs, &r->now->plan, stages, out, err);
-}
+/* ---- Measured work ------------------------------------------------------ */
 
 /* The partition of `found`, all else as it is. */
 static bool hold_partition(struct vp_rebalance *r,
@@ -239,57 +187,23 @@ static bool hold_partition(struct vp_rebalance *r,
     return true;
 }
 
-/* A move must bring in what it costs: about two steps. */
-static bool is_worth(const struct vp_rebalance *r,
-                     const struct vp_imbalance *found, int64_t step)
-{
-    double gain = 1.0 - found->then / found->now;
-    double left = (double)(r->with.last_step - step);
-
-    return !found->same && gain >= r->bar && gain * left > 2.0;
-}
-
-/* Whether the last move brought what it promised. */
-static void judge_last(struct vp_rebalance *r)
-{
-    double now = r->step_seconds / r->n_steps;
-
-    if (!(r->before > 0.0))
-        return;
-    if (r->before - now < 0.5 * (r->before - r->hoped) && r->bar < MOST_BAR)
-        r->bar *= 2.0;
-    r->before = 0.0;
-}
-
 static void watch(struct vp_rebalance *r, struct vp_trainer *trainer,
                   const struct vp_step_report *report)
 {
     struct vp_imbalance found;
     char line[VP_REBALANCE_TEXT];
-    struct vp_err err;
 
-    if (r->n_steps++ == 0) { /* the first step of a window may be a cold one */
-        restart(r, trainer, report->minibatch);
-        r->n_steps = 1;
+    if (!vp_balance_watch_step(
+            &r->watch, &r->costs, &r->now->plan, vp_trainer_schedule(trainer),
+            vp_trainer_stats(trainer), report, r->with.last_step, &found) ||
+        !hold_partition(r, &found))
         return;
-    }
-    r->step_seconds += report->seconds;
-    if (report->minibatch - r->begin_minibatch < WINDOW)
-        return;
-    r->n_steps--;
-    judge_last(r);
-    if (find_imbalance(r, trainer, &found, &err) == VP_OK &&
-        is_worth(r, &found, report->step) && hold_partition(r, &found)) {
-        snprintf(line, sizeof(line),
-                 "rebalance: stages are out of balance: a step of %.4g s can "
-                 "take %.4g s; preparing the move",
-                 found.now, found.then);
-        r->with.notice(r->with.ctx, line);
-        r->before = r->step_seconds / r->n_steps;
-        r->hoped = r->before * found.then / found.now;
-        begin(r, trainer, "stages out of balance");
-    }
-    r->n_steps = 0;
+    snprintf(line, sizeof(line),
+             "rebalance: stages are out of balance: a step of %.4g s can take "
+             "%.4g s; preparing the move",
+             found.now, found.then);
+    r->with.notice(r->with.ctx, line);
+    begin(r, trainer, "stages out of balance");
 }
 
 /* ---- Requests ----------------------------------------------------------- */
@@ -299,7 +213,9 @@ static void take_auto(struct vp_rebalance *r, struct vp_trainer *trainer)
     struct vp_imbalance found;
     struct vp_err err = { .text = "" };
 
-    if (find_imbalance(r, trainer, &found, &err) != VP_OK) {
+    if (vp_balance_watch_find(
+            &r->watch, &r->costs, &r->now->plan, vp_trainer_schedule(trainer),
+            vp_trainer_stats(trainer), &found, &err) != VP_OK) {
         tell_refusal(r, err.text);
         return;
     }
@@ -389,7 +305,7 @@ static void advance(struct vp_rebalance *r)
     }
     r->next = NULL;
     r->undoes = false;
-    r->n_steps = 0;
+    vp_balance_watch_moved(&r->watch, false);
 }
 
 /* All processes come here, the lead with the plan as text. */
@@ -441,7 +357,7 @@ static bool finish(struct vp_rebalance *r, enum vp_status st,
         vp_trainer_free(r->prepared);
         r->prepared = NULL;
         forget_next(r);
-        r->before = 0.0;
+        vp_balance_watch_moved(&r->watch, true);
         return false;
     }
     move_out->left = *trainer;
@@ -500,7 +416,6 @@ enum vp_status vp_rebalance_create(const struct vp_rebalance_config *config,
     }
     r->with = *config;
     r->now->plan = train->plan;
-    r->bar = LEAST_GAIN;
     r->work = (struct vp_workload){ .graphs = train->graphs,
                                     .n_graphs = train->n_graphs,
                                     .optim = train->optim,

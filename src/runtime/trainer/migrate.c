@@ -161,6 +161,18 @@ static void hand_over_records(struct vp_trainer *next, struct vp_trainer *from)
 
 /* ---- The move ----------------------------------------------------------- */
 
+enum vp_status vp_trainer_order_move(struct vp_trainer *trainer,
+                                     struct vp_err *err)
+{
+    const struct vp_order order = { .kind = VP_ORDER_MOVE };
+    enum vp_status st = vp_remote_give(&trainer->pipeline, &order);
+
+    if (st == VP_ERR_ABORTED)
+        return vp_world_status(trainer->pipeline.world, err);
+    return st == VP_OK ? VP_OK
+                       : vp_err_set(err, st, "another process takes no orders");
+}
+
 /* The lead has counted; all processes begin from its numbers. */
 static enum vp_status share_progress(const struct vp_trainer *from,
                                      struct vp_progress *progress)

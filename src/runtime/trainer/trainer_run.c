@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "runtime/rank/save.h"
 #include "runtime/trainer/internal.h"
-#include "runtime/trainer/migrate.h"
 
 #include <math.h>
 #include <string.h>
@@ -326,12 +325,6 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
     }
     *moves_out = next.kind == VP_ORDER_MOVE;
     return st;
-}
-
-enum vp_status vp_trainer_order_move(struct vp_trainer *trainer,
-                                     struct vp_err *err)
-{
-    return order(trainer, &(struct vp_order){ .kind = VP_ORDER_MOVE }, err);
 }
 
 /* ---- Synchronous training ----------------------------------------------- */

@@ -1,0 +1,48 @@
+/* Watches the work of stages as a run goes on, and says when another partition is
+ * worth a move. Pure: sums in, a decision out.
+ *
+ * Stages are measured over windows of some minibatches. A move is worth it if the
+ * simulated step becomes shorter by a share that noise does not reach, and if the
+ * steps that are left bring in what it costs. The bar is raised when a move has
+ * gained less than half of what was forecast: so a run does not swing between two
+ * partitions. */
+#ifndef VP_RUN_BALANCE_WATCH_H
+#define VP_RUN_BALANCE_WATCH_H
+
+#include "run/imbalance.h"
+
+struct vp_balance_watch {
+    struct vp_stage_stats begin[VP_MAX_STAGES]; /* of the window */
+    int64_t begin_minibatch;
+    double seconds; /* of the window's steps */
+    int n_steps;    /* of the window, and one before it */
+    double bar;     /* the gain that is worth a move; 0: the first one */
+    double
+        before;   /* seconds of a step before the last move; 0: none to judge */
+    double hoped; /* and what was forecast for it */
+};
+
+/* The stages as measured from the window's begin to `stats`. VP_ERR_INVALID if
+ * there is nothing to balance, or too little was measured. */
+enum vp_status vp_balance_watch_find(const struct vp_balance_watch *watch,
+                                     const struct vp_cost_table *costs,
+                                     const struct vp_plan *plan,
+                                     const struct vp_schedule *schedule,
+                                     const struct vp_stage_stats *stats,
+                                     struct vp_imbalance *out,
+                                     struct vp_err *err);
+
+/* After a step. Returns true if the run should move to `found->partition`;
+ * `last_step` ends the run. */
+bool vp_balance_watch_step(struct vp_balance_watch *watch,
+                           const struct vp_cost_table *costs,
+                           const struct vp_plan *plan,
+                           const struct vp_schedule *schedule,
+                           const struct vp_stage_stats *stats,
+                           const struct vp_step_report *report,
+                           int64_t last_step, struct vp_imbalance *found);
+/* The run has another plan, or the move that was asked for was refused: measures
+ * anew. */
+void vp_balance_watch_moved(struct vp_balance_watch *watch, bool refused);
+
+#endif
