@@ -6,6 +6,7 @@
 #include "sleepdevice.h"
 #include "trainlib.h"
 
+#include <sched.h>
 #include <sys/prctl.h>
 
 static struct vp_profile_request request_of(const struct run *run)
@@ -181,6 +182,38 @@ static void neutral(void **state)
     assert_same(&plain, &measured, setup.n_steps);
     vp_arena_release(&arena);
     run_free(&measured);
+}
+
+/* Ranks on cores of their own; the thread that asks may go on everywhere. */
+static void pinned(void **state)
+{
+    static const int cores[] = { 0, 1 };
+    struct setup setup = usual;
+    struct vp_profile_request request;
+    struct vp_arena arena = { NULL };
+    struct vp_device_profile profile;
+    struct vp_train_config config;
+    cpu_set_t before, after;
+    struct run run;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    if (CPU_COUNT(&before) < 2) {
+        print_message("skipped: needs two cores\n");
+        skip();
+    }
+    setup.threads = 1;
+    create(&run, &setup);
+    config = run.config;
+    config.plan.devices = cores;
+    request = request_of(&run);
+    request.config = &config;
+    measure(&request, &arena, &profile);
+    assert_shape(&run, &profile);
+    assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
+    assert_true(CPU_EQUAL(&before, &after));
+    vp_arena_release(&arena);
+    run_free(&run);
 }
 
 /* ---- Sleeping kernels --------------------------------------------------- */
@@ -519,11 +552,9 @@ static void own_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shape_of_models),
-        cmocka_unit_test(time_limit),
-        cmocka_unit_test(neutral),
-        cmocka_unit_test(sleeping_blocks),
-        cmocka_unit_test(sleeping_schedules),
+        cmocka_unit_test(shape_of_models), cmocka_unit_test(time_limit),
+        cmocka_unit_test(neutral),         cmocka_unit_test(pinned),
+        cmocka_unit_test(sleeping_blocks), cmocka_unit_test(sleeping_schedules),
         cmocka_unit_test(own_memory),
     };
 

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_THREADS = 1024 };
 
@@ -47,7 +48,8 @@ static enum vp_status choose_cores(struct vp_backend *backend,
     int last = first + config->n_threads - 1, n = 0;
     cpu_set_t all;
 
-    if (sched_getaffinity(0, sizeof(all), &all) != 0)
+    /* Of the main thread: the one that opens may have been pinned. */
+    if (sched_getaffinity(getpid(), sizeof(all), &all) != 0)
         return vp_err_set(err, VP_ERR_IO, "cpu backend: cannot list the cores");
     for (int core = 0; core < CPU_SETSIZE; core++) {
         int thread = n - first;

@@ -7,6 +7,7 @@
 #include "runtime/profile/median.h"
 #include "runtime/profile/probe.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -411,13 +412,15 @@ static enum vp_status measure_links(struct meter *meter, struct vp_err *err)
     struct vp_backend *backend;
     enum vp_status st;
 
-    VP_TRY(vp_backend_open(config->backend, &with, &backend, err));
-    vp_device_attach(vp_backend_device(backend));
-    st = vp_copies_measure(vp_backend_device(backend), config->timeout_ms,
-                           &rates);
-    config->backend->close(backend);
-    if (st == VP_OK)
-        st = vp_handover_measure(&out->same_host.seconds);
+    /* Before the thread is pinned: its own threads would share its core. */
+    st = vp_handover_measure(&out->same_host.seconds);
+    if (st == VP_OK) {
+        VP_TRY(vp_backend_open(config->backend, &with, &backend, err));
+        vp_device_attach(vp_backend_device(backend));
+        st = vp_copies_measure(vp_backend_device(backend), config->timeout_ms,
+                               &rates);
+        config->backend->close(backend);
+    }
     if (st != VP_OK)
         return vp_err_set(err, st, "measuring copies and messages: %s",
                           vp_status_name(st));
@@ -501,15 +504,41 @@ static enum vp_status prepare(struct meter *meter, struct vp_arena *arena)
 
 static enum vp_status measure_all(struct meter *meter, struct vp_err *err)
 {
+    VP_TRY(measure_links(meter, err));
     for (int w = 0; w < meter->n_windows; w++)
         VP_TRY(measure_window(meter, w, err));
-    VP_TRY(measure_links(meter, err));
     VP_TRY(measure_capacity(meter, err));
     for (int w = 0; w < meter->n_windows; w++)
         for (int c = 0; c < most_sets(meter, w); c++)
             VP_TRY(measure_set(meter, w, c, err));
     set_rates(meter);
     return VP_OK;
+}
+
+/* Devices pin the thread that runs their stages: it is not the caller's. */
+struct work {
+    struct meter *meter;
+    struct vp_err *err;
+    enum vp_status st;
+};
+
+static void *measure_on_thread(void *arg)
+{
+    struct work *work = arg;
+
+    work->st = measure_all(work->meter, work->err);
+    return NULL;
+}
+
+static enum vp_status measure_apart(struct meter *meter, struct vp_err *err)
+{
+    struct work work = { .meter = meter, .err = err };
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, measure_on_thread, &work) != 0)
+        return vp_err_set(err, VP_ERR_NOMEM, "measuring: no thread");
+    pthread_join(thread, NULL);
+    return work.st;
 }
 
 enum vp_status vp_profile_measure(const struct vp_profile_request *request,
@@ -535,7 +564,7 @@ enum vp_status vp_profile_measure(const struct vp_profile_request *request,
     if (st != VP_OK)
         vp_err_set(err, st, "measuring: out of memory");
     else
-        st = measure_all(&meter, err);
+        st = measure_apart(&meter, err);
     free(meter.keys);
     free(meter.target);
     free(meter.windows);
