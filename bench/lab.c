@@ -6,6 +6,7 @@
 #include "plan/balance.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,14 +22,20 @@ struct lab {
     int replicas[VP_MAX_STAGES];
     int devices[VP_MAX_STAGES];
     bool stream;
+    struct vp_backend_ops ops; /* those of spec.backend, watched */
+    struct vp_device_ops device;
+    struct vp_train_config train;
     struct vp_trainer *trainer;   /* NULL: only planned */
     struct vp_priced_plan priced; /* if so */
     struct vp_backend *backend;
+    int64_t allocated;
 };
 
-/* What trainers open, and what they opened last. */
+/* What trainers open, what they opened last, and the bytes that they have
+ * allocated since the last lab was opened. */
 static const struct vp_backend_ops *opens = &vp_backend_cpu;
 static struct vp_backend *opened;
+static atomic_llong n_allocated;
 
 static enum vp_status open_backend(const struct vp_backend_config *config,
                                    struct vp_backend **out, struct vp_err *err)
@@ -36,6 +43,13 @@ static enum vp_status open_backend(const struct vp_backend_config *config,
     VP_TRY(opens->open(config, out, err));
     opened = *out;
     return VP_OK;
+}
+
+static enum vp_status count_alloc(struct vp_device *device, size_t n_bytes,
+                                  void **out)
+{
+    atomic_fetch_add(&n_allocated, (long long)n_bytes);
+    return opens->device->alloc(device, n_bytes, out);
 }
 
 _Noreturn void lab_die(const char *what, const struct vp_err *err)
@@ -129,14 +143,16 @@ static void open_data(struct lab *lab)
 
 static void open_trainer(struct lab *lab)
 {
-    static struct vp_backend_ops ops;
     const struct lab_spec *spec = &lab->spec;
-    struct vp_train_config config = {
+    struct vp_train_config *config = &lab->train;
+    struct vp_err err = { .text = "" };
+
+    *config = (struct vp_train_config){
         .spread = spec->dry, /* planned for other machines */
         .graphs = lab->graphs,
         .n_graphs = lab->n_dims,
         .data = lab->data,
-        .backend = &ops,
+        .backend = &lab->ops,
         .backend_config = { .n_threads = spec->n_threads ? spec->n_threads
                                                          : 1 },
         .init = vp_param_init,
@@ -161,24 +177,29 @@ static void open_trainer(struct lab *lab)
         .saver = spec->saver,
         .world = spec->world,
     };
-    struct vp_err err = { .text = "" };
-
+    if (spec->plan)
+        config->plan = *spec->plan;
     for (int s = 0; s < VP_MAX_STAGES; s++) {
         lab->ratios[s] = spec->recompute;
         lab->replicas[s] = spec->n_replicas;
         lab->devices[s] = s;
     }
     opens = spec->backend ? spec->backend : &vp_backend_cpu;
-    ops = *opens;
-    ops.open = open_backend;
+    lab->ops = *opens;
+    lab->ops.open = open_backend;
+    lab->device = *opens->device;
+    lab->device.alloc = count_alloc;
+    lab->ops.device = &lab->device;
+    atomic_store(&n_allocated, 0);
     if (spec->dry) {
-        if (vp_priced_plan_make(&config, &lab->priced, &err) != VP_OK)
+        if (vp_priced_plan_make(config, &lab->priced, &err) != VP_OK)
             lab_die("plan", &err);
         return;
     }
-    if (vp_trainer_create(&config, &lab->trainer, &err) != VP_OK)
+    if (vp_trainer_create(config, &lab->trainer, &err) != VP_OK)
         lab_die("trainer", &err);
     lab->backend = opened;
+    lab->allocated = atomic_load(&n_allocated);
 }
 
 struct lab *lab_open(const struct lab_spec *spec)
@@ -209,6 +230,16 @@ void lab_close(struct lab *lab)
 struct vp_trainer *lab_trainer(struct lab *lab)
 {
     return lab->trainer;
+}
+
+const struct vp_train_config *lab_train_config(const struct lab *lab)
+{
+    return &lab->train;
+}
+
+int64_t lab_allocated(const struct lab *lab)
+{
+    return lab->allocated;
 }
 
 const struct vp_stage_price *lab_prices(const struct lab *lab)

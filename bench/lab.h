@@ -37,6 +37,9 @@ struct lab_spec {
     const struct vp_backend_ops *backend; /* NULL: the CPU */
     const struct vp_saver *saver;         /* NULL: none */
     struct vp_world *world;               /* NULL: threads of this process */
+    /* The whole layout, in place of the fields above that say a part of it;
+     * NULL: they do. `schedule`, `n_stages` and `n_mb` are those of the plan. */
+    const struct vp_plan *plan;
 };
 
 struct lab;
@@ -44,6 +47,10 @@ struct lab;
 struct lab *lab_open(const struct lab_spec *spec);
 void lab_close(struct lab *lab);
 struct vp_trainer *lab_trainer(struct lab *lab);
+/* What the trainer was made of, or would be made of. */
+const struct vp_train_config *lab_train_config(const struct lab *lab);
+/* Bytes of the device that the trainer has allocated so far. */
+int64_t lab_allocated(const struct lab *lab);
 /* Per stage, and the schedule: of the trainer or of the plan alone. */
 const struct vp_stage_price *lab_prices(const struct lab *lab);
 const struct vp_schedule *lab_schedule(const struct lab *lab);
