@@ -124,6 +124,11 @@ static void random_profile(struct vp_device_profile *p,
     p->hosts[0] = 2;
     p->n_hosts = 1;
     p->capacity = 1.0 + rand_real();
+    for (int i = 0; i < 2; i++)
+        p->loads[i] = (struct vp_profile_load){ 2 + 3 * i, p->capacity,
+                                                p->capacity + i / 3.0,
+                                                p->capacity * 1.7 };
+    p->n_loads = 2;
     p->blocks = blocks;
     p->n_blocks = 3;
     for (int b = 0; b < 3; b++) {
@@ -168,6 +173,11 @@ static void round_trip(void **state)
         assert_true(is_same(p.copy_in_both, q.copy_in_both));
         assert_true(is_same(p.same_host.seconds, q.same_host.seconds));
         assert_string_equal(q.facts.build, "abc\\def");
+        assert_int_equal(q.n_loads, 2);
+        assert_int_equal(q.loads[1].n_ranks, 5);
+        assert_true(q.loads[1].f == p.loads[1].f);
+        assert_true(q.loads[1].b == p.loads[1].b);
+        assert_true(q.loads[0].update == p.loads[0].update);
         for (int b = 0; b < 3; b++) {
             assert_true(q.blocks[b].key.low == blocks[b].key.low);
             assert_memory_equal(&q.blocks[b].beside_copies,
@@ -182,6 +192,30 @@ static void round_trip(void **state)
     }
 }
 
+static bool is_load(struct vp_profile_load load, double f, double b,
+                    double update)
+{
+    return fabs(load.f - f) < 1e-12 && fabs(load.b - b) < 1e-12 &&
+           fabs(load.update - update) < 1e-12;
+}
+
+static void loads_between_those_measured(void **state)
+{
+    struct vp_device_profile p = { .n_loads = 0 };
+
+    (void)state;
+    assert_true(is_load(vp_profile_load_of(&p, 8), 1.0, 1.0, 1.0));
+    p.loads[0] = (struct vp_profile_load){ 3, 1.2, 1.4, 2.0 };
+    p.loads[1] = (struct vp_profile_load){ 8, 1.7, 1.4, 3.0 };
+    p.n_loads = 2;
+    assert_true(is_load(vp_profile_load_of(&p, 1), 1.0, 1.0, 1.0));
+    assert_true(is_load(vp_profile_load_of(&p, 2), 1.1, 1.2, 1.5));
+    assert_true(is_load(vp_profile_load_of(&p, 3), 1.2, 1.4, 2.0));
+    assert_true(is_load(vp_profile_load_of(&p, 5), 1.4, 1.4, 2.4));
+    assert_true(is_load(vp_profile_load_of(&p, 8), 1.7, 1.4, 3.0));
+    assert_true(is_load(vp_profile_load_of(&p, 64), 1.7, 1.4, 3.0));
+}
+
 /* ---- Refusals ----------------------------------------------------------- */
 
 #define RATES                                         \
@@ -189,6 +223,8 @@ static void round_trip(void **state)
     "\"links_gb_per_s\": {\"same_host\": 1}"
 #define KEY "\"key\": \"0123456789abcdef0123456789abcdef\""
 #define FBW "\"f\": 1, \"b\": 1, \"w\": 1"
+#define LOAD(ranks, f) \
+    "\"ranks\": " #ranks ", \"f\": " #f ", \"b\": 1, \"update\": 1"
 
 static const struct {
     const char *text, *place, *says;
@@ -210,6 +246,17 @@ static const struct {
     { "{\n\"copy_gb_per_s\": {}}", "p.json:2:18: ", "is an object" },
     { "{\n\"copy_gb_per_s\": null}", "p.json:2:18: ", "write a number" },
     { "{" RATES ",\n\"capacity\": 4096}", "p.json:2:13: ", "from 0 to 1024" },
+    { "{" RATES ",\n\"under_load\": 2}", "p.json:2:15: ", "a list" },
+    { "{" RATES ",\n\"under_load\": [{\"ranks\": 2}]}",
+      "p.json:2:16: ", "f is missing" },
+    { "{" RATES ",\n\"under_load\": [{" LOAD(1, 1) "}]}",
+      "p.json:2:26: ", "from 2" },
+    { "{" RATES ",\n\"under_load\": [{" LOAD(4, 1) "},\n{" LOAD(4, 1) "}]}",
+      "p.json:3:11: ", "from 5" },
+    { "{" RATES ",\n\"under_load\": [{" LOAD(4, 0) "}]}",
+      "p.json:2:34: ", "above 0" },
+    { "{" RATES ",\n\"under_load\": [{" LOAD(4, 1) ", \"w\": 1}]}",
+      "p.json:2: ", "unknown key 'w'" },
     { "{" RATES ",\n\"version\": 2}", "p.json:2:12: ", "use a newer one" },
     { "{" RATES ",\n\"version\": 0}", "p.json:2:12: ", "version" },
     { "{" RATES ",\n\"version\": \"1\"}", "p.json:2:12: ", "version" },
@@ -435,10 +482,15 @@ static void names_and_facts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(coarse_form),     cmocka_unit_test(round_trip),
-        cmocka_unit_test(refusals),        cmocka_unit_test(cut_files),
-        cmocka_unit_test(repeated_blocks), cmocka_unit_test(candidates),
-        cmocka_unit_test(estimates),       cmocka_unit_test(names_and_facts),
+        cmocka_unit_test(coarse_form),
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(cut_files),
+        cmocka_unit_test(repeated_blocks),
+        cmocka_unit_test(candidates),
+        cmocka_unit_test(estimates),
+        cmocka_unit_test(names_and_facts),
+        cmocka_unit_test(loads_between_those_measured),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

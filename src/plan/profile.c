@@ -27,6 +27,32 @@ enum vp_status vp_profile_keys(const struct vp_graph *graph,
     return VP_OK;
 }
 
+static double between(double a, double b, double share)
+{
+    return a + share * (b - a);
+}
+
+struct vp_profile_load vp_profile_load_of(
+    const struct vp_device_profile *profile, int n_ranks)
+{
+    struct vp_profile_load low = { 1, 1.0, 1.0, 1.0 }, high = low;
+    double share;
+
+    for (int i = 0; i < profile->n_loads && high.n_ranks < n_ranks; i++) {
+        low = high;
+        high = profile->loads[i];
+    }
+    if (high.n_ranks <= n_ranks)
+        return (struct vp_profile_load){ n_ranks, high.f, high.b, high.update };
+    share = (double)(n_ranks - low.n_ranks) / (high.n_ranks - low.n_ranks);
+    return (struct vp_profile_load){
+        .n_ranks = n_ranks,
+        .f = between(low.f, high.f, share),
+        .b = between(low.b, high.b, share),
+        .update = between(low.update, high.update, share),
+    };
+}
+
 const struct vp_profile_block *vp_profile_find(
     const struct vp_device_profile *profile, struct vp_block_key key)
 {

@@ -27,6 +27,10 @@
  *   hosts                   ranks of each host, in order; default: all on one
  *   capacity                ranks that one device carries at full speed; default
  *                           1
+ *   under_load              [{"ranks", "f", "b", "update"}, ...], ascending: how
+ *                           many times the seconds of blocks actions take while
+ *                           this number of ranks computes on the cores of a host;
+ *                           "b" stands for W, "f" for R; default: 1 each
  *   blocks                  [{"key": 32 hexadecimal digits, "name": text,
  *                             "f", "b", "w", "update": seconds,
  *                             "beside_copies": {"f", "b", "w"},
@@ -44,7 +48,11 @@
 
 #define VP_PROFILE_VERSION 1
 
-enum { VP_PROFILE_MAX_POINTS = 16, VP_PROFILE_MAX_HOSTS = 64 };
+enum {
+    VP_PROFILE_MAX_POINTS = 16,
+    VP_PROFILE_MAX_HOSTS = 64,
+    VP_PROFILE_MAX_LOADS = 8
+};
 
 /* Two blocks with the same key have the same operators and shapes, precision
  * and batch size included, and read values at the same distances. Stable: keys
@@ -94,6 +102,13 @@ struct vp_profile_link {
     double seconds, bytes_per_second;
 };
 
+/* Cores of a host share clocks, caches and memory bandwidth: while `n_ranks` ranks
+ * compute, an action takes this many times the seconds of its blocks. */
+struct vp_profile_load {
+    int n_ranks;
+    double f, b, update; /* f: also of R; b: also of W */
+};
+
 /* What the seconds were measured with. A text that is "" is not compared. */
 struct vp_profile_facts {
     const char *device, *driver, *clocks, *build, *libraries;
@@ -113,6 +128,8 @@ struct vp_device_profile {
     int hosts[VP_PROFILE_MAX_HOSTS]; /* ranks */
     int n_hosts;                     /* 0: all ranks are on one */
     double capacity; /* ranks that a device carries at full speed */
+    struct vp_profile_load loads[VP_PROFILE_MAX_LOADS]; /* ascending */
+    int n_loads; /* 0: ranks on cores of their own do not slow each other down */
     struct vp_profile_block *blocks;
     int n_blocks;
 };
@@ -132,6 +149,11 @@ int vp_profile_candidates(const struct vp_graph *graph, int block,
 /* The block with this key, or NULL. */
 const struct vp_profile_block *vp_profile_find(
     const struct vp_device_profile *profile, struct vp_block_key key);
+
+/* The factors for `n_ranks` ranks at work: linear between loads, those of the
+ * last load beyond it. */
+struct vp_profile_load vp_profile_load_of(
+    const struct vp_device_profile *profile, int n_ranks);
 
 /* What the rates of `profile` say about one block of a graph: the seconds, and
  * those of each candidate set. `n_moments` of the optimizer. */

@@ -8,6 +8,7 @@
 
 #define PLACE "%s:%d:%d: "
 #define MOST_SECONDS 1e6
+#define MOST_SLOWDOWN 1e3
 #define MOST_RATE 1e9 /* in units of the file: GB/s, TFLOP/s */
 
 enum { MAX_TEXT = 256, MAX_RANKS = 1024, MAX_BLOCKS = 100000 };
@@ -459,6 +460,49 @@ static enum vp_status read_batch(const struct reader *r,
     return to_int(r, node, "batch_size", 0, INT32_MAX, &out->batch);
 }
 
+static enum vp_status read_load(const struct reader *r,
+                                const struct vp_yaml_node *node,
+                                struct vp_device_profile *out)
+{
+    static const char *const names[] = { "ranks", "f", "b", "update" };
+    struct vp_profile_load *load = &out->loads[out->n_loads];
+    double *const to[] = { NULL, &load->f, &load->b, &load->update };
+    int64_t least = out->n_loads > 0 ? load[-1].n_ranks + 1 : 2, n_ranks;
+    const struct vp_yaml_node *at[VP_COUNT_OF(names)];
+
+    VP_TRY(vp_json_check_keys(r->source, node, "under_load", names,
+                              VP_COUNT_OF(names), r->err));
+    for (size_t i = 0; i < VP_COUNT_OF(names); i++) {
+        at[i] = vp_json_find(node, names[i]);
+        if (!at[i])
+            return missing(r, node, names[i]);
+    }
+    VP_TRY(to_int(r, at[0], "ranks", least, INT32_MAX, &n_ranks));
+    load->n_ranks = (int)n_ranks;
+    for (size_t i = 1; i < VP_COUNT_OF(names); i++) {
+        VP_TRY(to_real(r, at[i], names[i], MOST_SLOWDOWN, to[i]));
+        if (!(*to[i] > 0.0))
+            return refuse(r, at[i], names[i], "a number above 0");
+    }
+    out->n_loads++;
+    return VP_OK;
+}
+
+static enum vp_status read_loads(const struct reader *r,
+                                 const struct vp_yaml_node *node,
+                                 struct vp_device_profile *out)
+{
+    if (node->kind != VP_YAML_LIST)
+        return refuse(r, node, "under_load", "a list of objects");
+    for (const struct vp_yaml_node *item = node->child; item;
+         item = item->next) {
+        if (out->n_loads == VP_PROFILE_MAX_LOADS)
+            return refuse(r, item, "under_load", "at most 8 loads");
+        VP_TRY(read_load(r, item, out));
+    }
+    return VP_OK;
+}
+
 static enum vp_status read_memory(const struct reader *r,
                                   const struct vp_yaml_node *node,
                                   struct vp_device_profile *out)
@@ -483,6 +527,7 @@ static const struct {
     { "links_gb_per_s", read_links },
     { "link_microseconds", read_latencies },
     { "hosts", read_hosts },
+    { "under_load", read_loads },
     { "blocks", read_blocks },
 };
 

@@ -129,6 +129,27 @@ static void add_hosts(struct vp_strbuf *b,
     vp_strbuf_adds(b, "]");
 }
 
+static void add_loads(struct vp_strbuf *b,
+                      const struct vp_device_profile *profile)
+{
+    if (profile->n_loads == 0)
+        return;
+    vp_strbuf_adds(b, ",\n    \"under_load\": [");
+    for (int i = 0; i < profile->n_loads; i++) {
+        const struct vp_profile_load *load = &profile->loads[i];
+
+        vp_strbuf_addf(b, "%s\n        {\"ranks\": %d, \"f\": ", i ? "," : "",
+                       load->n_ranks);
+        add_real(b, load->f);
+        vp_strbuf_adds(b, ", \"b\": ");
+        add_real(b, load->b);
+        vp_strbuf_adds(b, ", \"update\": ");
+        add_real(b, load->update);
+        vp_strbuf_adds(b, "}");
+    }
+    vp_strbuf_adds(b, "]");
+}
+
 static void add_lists(struct vp_strbuf *b,
                       const struct vp_block_seconds *seconds)
 {
@@ -196,6 +217,7 @@ enum vp_status vp_profile_print(const struct vp_device_profile *profile,
                    (long long)profile->memory_bytes);
     add_rates(&b, profile);
     add_hosts(&b, profile);
+    add_loads(&b, profile);
     vp_strbuf_adds(&b, ",\n    \"blocks\": [\n");
     for (int i = 0; i < profile->n_blocks; i++) {
         add_block(&b, &profile->blocks[i]);

@@ -14,6 +14,7 @@ struct crowd {
     struct vp_probe *probes;
     pthread_t *threads;
     int n_threads;
+    bool updates; /* updates are made, not lists run */
     atomic_bool stop;
     atomic_int n_ready, failed; /* failed: the first bad status */
 };
@@ -24,6 +25,14 @@ struct member {
     struct vp_probe *probe;
 };
 
+static enum vp_status run_once(const struct crowd *crowd,
+                               struct vp_probe *probe,
+                               struct vp_probe_times *out)
+{
+    return crowd->updates ? vp_probe_update(probe, out)
+                          : vp_probe_run(probe, false, out);
+}
+
 static void *work(void *arg)
 {
     struct member member = *(struct member *)arg;
@@ -33,7 +42,7 @@ static void *work(void *arg)
     free(arg);
     vp_device_attach(member.probe->stage.device);
     for (int i = 0; st == VP_OK && !atomic_load(&member.crowd->stop); i++) {
-        st = vp_probe_run(member.probe, false, &times);
+        st = run_once(member.crowd, member.probe, &times);
         if (i == N_WARM)
             atomic_fetch_add(&member.crowd->n_ready, 1);
     }
@@ -66,50 +75,66 @@ static void stop(struct crowd *crowd)
     atomic_store(&crowd->stop, true);
     for (int r = 1; r <= crowd->n_threads; r++)
         pthread_join(crowd->threads[r], NULL);
+    atomic_store(&crowd->stop, false);
+    atomic_store(&crowd->n_ready, 0);
+    crowd->n_threads = 0;
 }
 
-/* Seconds of F and B on the first rank. While others warm up, it works too and
- * does not count. */
-static enum vp_status time_first(struct crowd *crowd, double *seconds_out)
+/* Medians on the first rank. While others warm up, it works too and does not
+ * count. */
+static enum vp_status time_first(struct crowd *crowd,
+                                 struct vp_crowd_times *out)
 {
     int n = crowd->config->n_repeats;
-    double *seconds = calloc((size_t)n, sizeof(*seconds));
-    enum vp_status st = seconds ? VP_OK : VP_ERR_NOMEM;
+    double *f = calloc(3 * (size_t)n, sizeof(*f)), *b = f + n, *update = b + n;
+    enum vp_status st = f ? VP_OK : VP_ERR_NOMEM;
 
     for (int i = -N_WARM; st == VP_OK && i < n;
          i += atomic_load(&crowd->n_ready) >= crowd->n_threads || i < -1) {
-        struct vp_probe_times times;
+        struct vp_probe_times times = { .update = 0.0 };
 
-        st = vp_probe_run(&crowd->probes[0], false, &times);
-        if (i >= 0)
-            seconds[i] = times.list[VP_LIST_F] + times.list[VP_LIST_B];
+        st = run_once(crowd, &crowd->probes[0], &times);
+        if (i < 0)
+            continue;
+        f[i] = times.list[VP_LIST_F];
+        b[i] = times.list[VP_LIST_B];
+        update[i] = times.update;
     }
-    if (st == VP_OK)
-        *seconds_out = vp_median(seconds, n);
-    free(seconds);
+    if (st == VP_OK && crowd->updates)
+        out->update = vp_median(update, n);
+    if (st == VP_OK && !crowd->updates) {
+        out->f = vp_median(f, n);
+        out->b = vp_median(b, n);
+    }
+    free(f);
     return st;
 }
 
-static enum vp_status measure(struct crowd *crowd, double *slowdown_out)
+static enum vp_status measure(struct crowd *crowd,
+                              struct vp_crowd_times *alone_out,
+                              struct vp_crowd_times *together_out)
 {
-    double alone, together;
     enum vp_status st;
 
     vp_device_attach(crowd->probes[0].stage.device);
-    VP_TRY(time_first(crowd, &alone));
-    st = start(crowd);
-    if (st == VP_OK)
-        st = time_first(crowd, &together);
-    stop(crowd);
-    if (st == VP_OK)
-        st = (enum vp_status)atomic_load(&crowd->failed);
-    if (st == VP_OK)
-        *slowdown_out = alone > 0.0 ? together / alone : 1.0;
-    return st;
+    for (int updates = 0; updates < 2; updates++) {
+        crowd->updates = updates;
+        VP_TRY(time_first(crowd, alone_out));
+        st = start(crowd);
+        if (st == VP_OK)
+            st = time_first(crowd, together_out);
+        stop(crowd);
+        if (st == VP_OK)
+            st = (enum vp_status)atomic_load(&crowd->failed);
+        VP_TRY(st);
+    }
+    return VP_OK;
 }
 
 enum vp_status vp_crowd_measure(const struct vp_crowd_config *config,
-                                double *slowdown_out, struct vp_err *err)
+                                struct vp_crowd_times *alone_out,
+                                struct vp_crowd_times *together_out,
+                                struct vp_err *err)
 {
     struct crowd crowd = { .config = config };
     size_t n = (size_t)config->n_ranks;
@@ -123,7 +148,7 @@ enum vp_status vp_crowd_measure(const struct vp_crowd_config *config,
         st = vp_probe_init(&crowd.probes[r], config->config, r, config->spec,
                            err);
     if (st == VP_OK) {
-        st = measure(&crowd, slowdown_out);
+        st = measure(&crowd, alone_out, together_out);
         if (st != VP_OK)
             vp_err_set(err, st, "measuring %d ranks at work: %s",
                        config->n_ranks, vp_status_name(st));

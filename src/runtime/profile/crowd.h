@@ -1,4 +1,4 @@
-/* How much slower a stage is while all ranks of a device compute. */
+/* What the stages of several ranks take while all of them compute. */
 #ifndef VP_RUNTIME_PROFILE_CROWD_H
 #define VP_RUNTIME_PROFILE_CROWD_H
 
@@ -11,9 +11,17 @@ struct vp_crowd_config {
     int n_repeats;
 };
 
-/* Seconds of forward and backward with `n_ranks` threads at work, each with a
- * backend of its own, over those of one thread alone; medians. */
+/* Seconds of a minibatch, and of an update; medians. */
+struct vp_crowd_times {
+    double f, b, update; /* b: the list B, with W unless they are apart */
+};
+
+/* Times the stage of the first rank: alone, and while `n_ranks` threads, each with
+ * a backend of its own, do the same. Lists and updates are timed apart, each beside
+ * its own kind. */
 enum vp_status vp_crowd_measure(const struct vp_crowd_config *config,
-                                double *slowdown_out, struct vp_err *err);
+                                struct vp_crowd_times *alone_out,
+                                struct vp_crowd_times *together_out,
+                                struct vp_err *err);
 
 #endif

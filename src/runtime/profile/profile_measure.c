@@ -379,27 +379,81 @@ static enum vp_status measure_set(struct meter *meter, int w, int c,
 
 /* ---- The machine -------------------------------------------------------- */
 
+/* The middle of the model, of the size of a stage of `n_ranks`. */
+static struct window stage_window(const struct meter *meter, int n_ranks)
+{
+    int n_blocks = meter->graph->n_blocks, n = n_blocks / n_ranks;
+
+    n = n < 1 ? 1 : n > VP_PROBE_BLOCKS ? VP_PROBE_BLOCKS : n;
+    return (struct window){ (n_blocks - n) / 2, n };
+}
+
+/* By the seconds of blocks, which were measured alone: the factors hold what a
+ * stage takes beyond its blocks, too. */
+static struct vp_profile_load load_of(const struct meter *meter,
+                                      const struct window *window, int n_ranks,
+                                      const struct vp_crowd_times *times)
+{
+    struct vp_crowd_times sum = { 0.0, 0.0, 0.0 };
+
+    for (int b = window->first; b < window->first + window->n; b++) {
+        const struct vp_profile_block *block = find_block(meter, b);
+
+        sum.f += block->alone.f;
+        sum.b += block->alone.b + block->alone.w;
+        sum.update += block->update;
+    }
+    return (struct vp_profile_load){
+        .n_ranks = n_ranks,
+        .f = factor(times->f, sum.f),
+        .b = factor(times->b, sum.b),
+        .update = factor(times->update, sum.update),
+    };
+}
+
 /* k ranks at work take k / capacity as long as one. */
-static enum vp_status measure_capacity(struct meter *meter, struct vp_err *err)
+static double capacity_of(int n_ranks, const struct vp_crowd_times *alone,
+                          const struct vp_crowd_times *together)
+{
+    double one = alone->f + alone->b, all = together->f + together->b;
+    double capacity = one > 0.0 ? n_ranks * one / all : n_ranks;
+
+    return capacity < 1.0 ? 1.0 : capacity > n_ranks ? n_ranks : capacity;
+}
+
+/* The number of ranks after `n`: doubled, and all in the end. Where ranks share a
+ * device only all of them are of interest. */
+static int next_load(const struct meter *meter, int n)
+{
+    int all = meter->request->n_ranks;
+    bool cores = meter->request->config->backend->device->host_memory;
+
+    return n >= all ? all + 1 : !cores || 2 * n > all ? all : 2 * n;
+}
+
+static enum vp_status measure_loads(struct meter *meter, struct vp_err *err)
 {
     const struct vp_profile_request *request = meter->request;
-    struct vp_stage_spec spec = spec_of(meter,
-                                        &meter->windows[meter->n_windows / 2]);
-    struct vp_crowd_config crowd = { .config = request->config,
-                                     .spec = &spec,
-                                     .n_ranks = request->n_ranks,
-                                     .n_repeats = n_repeats(meter) };
-    double slowdown;
+    bool cores = request->config->backend->device->host_memory;
+    struct vp_device_profile *out = meter->out;
 
-    meter->out->capacity = 1.0;
-    if (request->n_ranks < 2)
-        return VP_OK;
-    VP_TRY(vp_crowd_measure(&crowd, &slowdown, err));
-    meter->out->capacity = request->n_ranks / slowdown;
-    if (meter->out->capacity < 1.0)
-        meter->out->capacity = 1.0;
-    if (meter->out->capacity > request->n_ranks)
-        meter->out->capacity = request->n_ranks;
+    out->capacity = 1.0;
+    for (int n = next_load(meter, 1);
+         request->n_ranks > 1 && n <= request->n_ranks;
+         n = next_load(meter, n)) {
+        struct window window = stage_window(meter, n);
+        struct vp_stage_spec spec = spec_of(meter, &window);
+        struct vp_crowd_config crowd = { .config = request->config,
+                                         .spec = &spec,
+                                         .n_ranks = n,
+                                         .n_repeats = n_repeats(meter) };
+        struct vp_crowd_times alone, together;
+
+        VP_TRY(vp_crowd_measure(&crowd, &alone, &together, err));
+        out->capacity = capacity_of(n, &alone, &together);
+        if (cores && out->n_loads < VP_PROFILE_MAX_LOADS)
+            out->loads[out->n_loads++] = load_of(meter, &window, n, &together);
+    }
     return VP_OK;
 }
 
@@ -507,7 +561,7 @@ static enum vp_status measure_all(struct meter *meter, struct vp_err *err)
     VP_TRY(measure_links(meter, err));
     for (int w = 0; w < meter->n_windows; w++)
         VP_TRY(measure_window(meter, w, err));
-    VP_TRY(measure_capacity(meter, err));
+    VP_TRY(measure_loads(meter, err));
     for (int w = 0; w < meter->n_windows; w++)
         for (int c = 0; c < most_sets(meter, w); c++)
             VP_TRY(measure_set(meter, w, c, err));

@@ -27,7 +27,8 @@ struct vp_profile_request {
     const struct vp_train_config *config;
     struct vp_profile_facts facts; /* texts are borrowed */
     /* Ranks that will share the device or the cores: the profile's capacity is
-     * measured with all of them at work. 0 or 1: it is 1. */
+     * measured with all of them at work, and on cores its loads with 2, 4, ... and
+     * all. 0 or 1: the capacity is 1, and there are no loads. */
     int n_ranks;
     int n_repeats;  /* of every measurement; 0: 9 */
     double seconds; /* time limit; 0: none. Once it is over a measurement takes
