@@ -280,6 +280,94 @@ static void shared_device(void **state)
     release(&setup);
 }
 
+/* Ranks with cores of their own take longer while others compute. */
+static void load(void **state)
+{
+    const int apart[] = { 0, 1 }, same[] = { 3, 3 };
+    struct vp_plan plan = { .n_stages = 2,
+                            .accumulation_steps = 4,
+                            .devices = apart,
+                            .partition = halves };
+    struct vp_plan_forecast_time time;
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+    struct vp_err err;
+
+    (void)state;
+    make(&setup);
+    setup.work.device.host_memory = true;
+    setup.profile.loads[0] = (struct vp_profile_load){ 3, 2.0, 3.0, 5.0 };
+    setup.profile.n_loads = 1;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_ptr_equal(costs.sched.busy, costs.busy);
+    assert_float_equal(costs.stages[1].f, 10, 1e-9);
+    assert_float_equal(costs.busy[1].f, 15, 1e-9);
+    assert_float_equal(costs.busy[1].b, 200, 1e-9);
+    assert_float_equal(costs.busy[1].w, 2000, 1e-9);
+    assert_float_equal(costs.busy[1].update, 9000, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    /* Both ranks are always at work in the middle of a stream, if the slower one
+     * is; the other waits for it. */
+    plan.schedule = "pipedream";
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_int_equal(vp_plan_forecast_seconds(&schedule, &costs, &time, &err),
+                     VP_OK);
+    assert_true(time.step > 4110 && time.step < 15 + 2200 + 9000);
+    assert_true(time.bubble > 0.0 && time.bubble < 0.3);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+
+    plan.devices = same; /* its capacity says it all */
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_null(costs.sched.busy);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    plan.devices = NULL;
+    setup.profile.hosts[0] = setup.profile.hosts[1] = 1;
+    setup.profile.n_hosts = 2;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_null(costs.sched.busy);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
+
+/* A rank begins the next group while another one is not done with its update:
+ *   0: F 0-1                    B 1333-1443  UPDATE 1443-2443
+ *   1:      F 1-13  B 13-1333                UPDATE 1443-5443
+ * The second rank waits for the norm, and its list takes longest. */
+static void groups_follow_each_other(void **state)
+{
+    const int uneven[] = { 1, 4 };
+    struct vp_plan plan = { .n_stages = 2,
+                            .accumulation_steps = 1,
+                            .partition = uneven };
+    struct vp_plan_forecast_time time;
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs costs;
+    struct setup setup;
+    struct vp_err err;
+
+    (void)state;
+    make(&setup);
+    setup.work.device.host_memory = true;
+    price(&setup, &plan, &schedule, prices, &costs);
+    assert_int_equal(vp_plan_forecast_seconds(&schedule, &costs, &time, &err),
+                     VP_OK);
+    assert_float_equal(time.step, 5442, 1e-3);
+    assert_float_equal(time.per_mb, 5442, 1e-3);
+    assert_float_equal(time.bubble,
+                       1 - (111 + 12 * 111 + 1000 + 4000) / (2.0 * 5442), 1e-6);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&costs);
+    release(&setup);
+}
+
 /* A stream is priced by the minibatch, without its filling and draining. */
 static void streams(void **state)
 {
@@ -318,6 +406,8 @@ int main(void)
         cmocka_unit_test(messages),
         cmocka_unit_test(shared_device),
         cmocka_unit_test(streams),
+        cmocka_unit_test(load),
+        cmocka_unit_test(groups_follow_each_other),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

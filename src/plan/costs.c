@@ -249,6 +249,32 @@ static enum vp_status share_devices(const struct vp_cost_table *table,
     return VP_OK;
 }
 
+/* Ranks that have cores of their own slow each other down all the same. Only of
+ * one host is it known which ranks do. */
+static void add_load(const struct vp_cost_table *table,
+                     const struct vp_schedule *schedule,
+                     struct vp_plan_costs *out)
+{
+    const struct vp_device_profile *profile = table->profile;
+    struct vp_profile_load load = vp_profile_load_of(profile,
+                                                     schedule->n_ranks);
+
+    if (profile->n_loads == 0 || profile->n_hosts > 1 || out->sched.device ||
+        !table->work->device.host_memory || schedule->n_ranks < 2)
+        return;
+    for (int s = 0; s < schedule->n_stages; s++) {
+        struct vp_stage_costs *busy = &out->busy[s];
+
+        *busy = out->stages[s];
+        busy->f *= load.f;
+        busy->r *= load.f;
+        busy->b *= load.b;
+        busy->w *= load.b;
+        busy->update *= load.update;
+    }
+    out->sched.busy = out->busy;
+}
+
 enum vp_status vp_plan_costs_make(const struct vp_cost_table *table,
                                   const struct vp_plan *plan,
                                   const struct vp_schedule *schedule,
@@ -277,7 +303,9 @@ enum vp_status vp_plan_costs_make(const struct vp_cost_table *table,
     free(room);
     out->sched.stages = out->stages;
     out->sched.latency = table->profile->same_host.seconds;
-    return share_devices(table, plan, schedule->n_ranks, out, err);
+    VP_TRY(share_devices(table, plan, schedule->n_ranks, out, err));
+    add_load(table, schedule, out);
+    return VP_OK;
 }
 
 void vp_plan_costs_release(struct vp_plan_costs *costs)
@@ -288,25 +316,87 @@ void vp_plan_costs_release(struct vp_plan_costs *costs)
 
 /* ---- Forecast ----------------------------------------------------------- */
 
-/* The time between minibatches in the middle of a stream, when the pipeline is
- * full: from the ends of the first stage's backwards. */
-static double stream_period(const struct vp_schedule *schedule,
-                            const struct vp_timing *timing)
-{
-    int from = schedule->n_mb / 4, to = 3 * schedule->n_mb / 4;
-    double begin = 0.0, end = timing->makespan;
+/* The middle of a stream, when the pipeline is full: from the end of one of the
+ * first stage's backwards to the end of a later one. */
+struct middle {
+    double begin, end;
+    int n_mb;
+};
 
-    for (int i = 0; i < schedule->n_actions; i++) {
+static struct middle middle_of(const struct vp_schedule *schedule,
+                               const struct vp_timing *timing)
+{
+    int from = schedule->first_mb + schedule->n_mb / 4;
+    int to = schedule->first_mb + 3 * schedule->n_mb / 4;
+    struct middle middle = { 0.0, timing->makespan, schedule->n_mb };
+
+    for (int i = 0; to > from && i < schedule->n_actions; i++) {
         const struct vp_action *action = &schedule->actions[i];
 
         if (action->kind != VP_ACTION_B || action->stage != 0)
             continue;
+        middle.n_mb = to - from;
         if (action->mb == from)
-            begin = timing->spans[i].end;
+            middle.begin = timing->spans[i].end;
         if (action->mb == to)
-            end = timing->spans[i].end;
+            middle.end = timing->spans[i].end;
     }
-    return (end - begin) / (to - from);
+    return middle;
+}
+
+/* From the first action of a rank to its last. */
+static double span_of_rank(const struct vp_schedule *schedule,
+                           const struct vp_timing *timing, int r)
+{
+    const struct vp_rank_list *list = &schedule->ranks[r];
+    const struct vp_span *spans = timing->spans +
+                                  (list->actions - schedule->actions);
+
+    return list->n_actions > 0 ? spans[list->n_actions - 1].end - spans[0].start
+                               : 0.0;
+}
+
+/* Groups follow each other: a rank that is done with one begins the next, while
+ * others are still busy with their updates. */
+static double group_seconds(const struct vp_schedule *schedule,
+                            const struct vp_timing *timing)
+{
+    double longest = 0.0;
+
+    for (int r = 0; r < schedule->n_ranks; r++) {
+        double span = span_of_rank(schedule, timing, r);
+
+        longest = span > longest ? span : longest;
+    }
+    return longest;
+}
+
+double vp_plan_step_seconds(const struct vp_schedule *schedule,
+                            const struct vp_timing *timing)
+{
+    struct middle middle;
+
+    if (!vp_generator_find(schedule->name)->stream)
+        return group_seconds(schedule, timing);
+    middle = middle_of(schedule, timing);
+    return (middle.end - middle.begin) / middle.n_mb;
+}
+
+/* Idle share of all ranks in the middle of a stream. */
+static double stream_bubble(const struct vp_schedule *schedule,
+                            const struct vp_timing *timing)
+{
+    struct middle middle = middle_of(schedule, timing);
+    double busy = 0.0;
+
+    for (int i = 0; i < schedule->n_actions; i++) {
+        const struct vp_span *span = &timing->spans[i];
+        double from = span->start > middle.begin ? span->start : middle.begin;
+        double to = span->end < middle.end ? span->end : middle.end;
+
+        busy += to > from ? to - from : 0.0;
+    }
+    return 1.0 - busy / (schedule->n_ranks * (middle.end - middle.begin));
 }
 
 /* Seconds that a stage needs for one minibatch. */
@@ -330,21 +420,18 @@ enum vp_status vp_plan_forecast_seconds(const struct vp_schedule *schedule,
 {
     bool stream = vp_generator_find(schedule->name)->stream;
     struct vp_timing timing;
-    double work = 0.0;
+    double busy;
 
     VP_TRY(vp_simulate(schedule, &costs->sched, &timing, err));
-    for (int s = 0; s < schedule->n_stages; s++) {
+    for (int s = 0; s < schedule->n_stages; s++)
         out->stage_busy[s] = stage_work(&schedule->stages[s], &costs->stages[s],
                                         schedule->n_mb, stream);
-        work += out->stage_busy[s];
-    }
-    out->step = timing.makespan;
-    out->per_mb = timing.makespan / schedule->n_mb;
-    out->bubble = timing.bubble;
-    if (stream) {
-        out->step = out->per_mb = stream_period(schedule, &timing);
-        out->bubble = 1.0 - work / (schedule->n_ranks * out->step);
-    }
+    busy = (1.0 - timing.bubble) * timing.makespan;
+    out->step = vp_plan_step_seconds(schedule, &timing);
+    out->per_mb = stream ? out->step : out->step / schedule->n_mb;
+    out->bubble = stream            ? stream_bubble(schedule, &timing)
+                  : out->step > 0.0 ? 1.0 - busy / out->step
+                                    : 0.0;
     vp_timing_release(&timing);
     return VP_OK;
 }

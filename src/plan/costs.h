@@ -29,7 +29,8 @@ double vp_cost_recompute(const struct vp_cost_table *table, int block,
 struct vp_plan_costs {
     struct vp_sched_costs sched;
     struct vp_stage_costs stages[VP_MAX_STAGES];
-    int *device; /* per rank; NULL: one each */
+    struct vp_stage_costs busy[VP_MAX_STAGES]; /* while all ranks compute */
+    int *device;                               /* per rank; NULL: one each */
 };
 
 /* Fills `out` for a plan whose schedule was made and whose stages were priced.
@@ -42,12 +43,17 @@ enum vp_status vp_plan_costs_make(const struct vp_cost_table *table,
                                   struct vp_err *err);
 void vp_plan_costs_release(struct vp_plan_costs *costs);
 
+/* Seconds of a step among many, by a simulation of its schedule: of an update,
+ * from the begin of a rank's list to its end, on the rank where that is longest; of
+ * a stream, of a minibatch once the pipeline is full. */
+double vp_plan_step_seconds(const struct vp_schedule *schedule,
+                            const struct vp_timing *timing);
+
 /* What the simulator says about a plan. */
 struct vp_plan_forecast_time {
-    double step;   /* seconds of an update; of a stream: of a minibatch,
-                          once the pipeline is full */
-    double per_mb; /* seconds per minibatch */
-    double bubble; /* idle share of all ranks */
+    double step;                      /* vp_plan_step_seconds() */
+    double per_mb;                    /* seconds per minibatch */
+    double bubble;                    /* idle share of all ranks */
     double stage_busy[VP_MAX_STAGES]; /* seconds of a minibatch */
 };
 enum vp_status vp_plan_forecast_seconds(const struct vp_schedule *schedule,

@@ -1,9 +1,9 @@
 #include "run/forecast_check.h"
 
 #include "config/resolve.h"
+#include "plan/costs.h"
 #include "runtime/fit.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -167,58 +167,6 @@ static double message_seconds(const struct vp_forecast_check *check)
 
 /* ---- Simulation ---------------------------------------------------------- */
 
-static double span_of_rank(const struct vp_schedule *schedule,
-                           const struct vp_timing *timing, int r)
-{
-    const struct vp_rank_list *list = &schedule->ranks[r];
-    const struct vp_span *spans = timing->spans +
-                                  (list->actions - schedule->actions);
-
-    return list->n_actions > 0 ? spans[list->n_actions - 1].end - spans[0].start
-                               : 0.0;
-}
-
-/* Groups follow each other: a rank that is done with one begins the next, so
- * that a step takes as long as the rank with the longest list. */
-static double group_seconds(const struct vp_schedule *schedule,
-                            const struct vp_timing *timing)
-{
-    double longest = 0.0;
-
-    for (int r = 0; r < schedule->n_ranks; r++) {
-        double span = span_of_rank(schedule, timing, r);
-
-        longest = span > longest ? span : longest;
-    }
-    return longest;
-}
-
-/* When stage 0 has ended the backward of minibatch `mb`; NAN if it has none. */
-static double backward_end(const struct vp_schedule *schedule,
-                           const struct vp_timing *timing, int mb)
-{
-    for (int i = 0; i < schedule->n_actions; i++) {
-        const struct vp_action *action = &schedule->actions[i];
-
-        if (action->kind == VP_ACTION_B && action->stage == 0 &&
-            action->mb == mb)
-            return timing->spans[i].end;
-    }
-    return (double)NAN;
-}
-
-/* A minibatch in the middle of a stream, without its start and end. */
-static double stream_seconds(const struct vp_schedule *schedule,
-                             const struct vp_timing *timing)
-{
-    int from = schedule->first_mb + schedule->n_mb / 4;
-    int to = schedule->first_mb + 3 * schedule->n_mb / 4;
-
-    return (backward_end(schedule, timing, to) -
-            backward_end(schedule, timing, from)) /
-           (double)(to - from);
-}
-
 /* What all ranks compute in a step. */
 static double busy_seconds(const struct vp_forecast_check *check,
                            const struct vp_stage_costs *costs)
@@ -250,8 +198,7 @@ static bool simulate(struct vp_forecast_check *check)
                         .stages = costs, .latency = message_seconds(check) },
                     &timing, NULL) != VP_OK)
         return false;
-    seconds = check->stream ? stream_seconds(schedule, &timing)
-                            : group_seconds(schedule, &timing);
+    seconds = vp_plan_step_seconds(schedule, &timing);
     vp_timing_release(&timing);
     if (!(seconds > 0.0))
         return false;
