@@ -5,7 +5,8 @@
  *
  * On the CPU cases are sampled; each rank is pinned to a core of its own. On a GPU
  * four stages share it, and the cases are all of 2 models x 3 limits x 3
- * schedules. A line of JSON per case with the seconds of every stage, then a table
+ * schedules. With --sleep kernels do not compute but sleep: that needs no cores,
+ * and what remains are the errors of profile, planner, simulator and runtime. A line of JSON per case with the seconds of every stage, then a table
  * and a summary. With --targets, exit 1 if one is missed.
  *
  *   /meas.   forecast / measured seconds of a step
@@ -19,20 +20,24 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "forecast_case.h"
+#include "sleeper.h"
 
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
-enum { MAX_CASES = 512, N_MODELS = 3, GPU_STAGES = 4 };
+enum { MAX_CASES = 512, GPU_STAGES = 4, SLEEP_STAGES = 6, MAX_STAGES = 16 };
 
 struct settings {
-    bool gpu, targets;
+    bool gpu, sleep, targets;
     int n_cases, seed, n_rounds;
     int n_stages; /* the most of a case; 0: the cores */
+    const struct lab_size *models;
+    int n_models;
 };
 
 /* ---- Cases -------------------------------------------------------------- */
@@ -50,6 +55,12 @@ static const struct lab_size gpu_models[] = {
     { "bert", 30528, 1024, 24, 16, 128, 32, 20, 0.1, false, VP_DTYPE_BF16 },
     { "gpt2", 50304, 1024, 24, 16, 1024, 4, 0, 0.0, false, VP_DTYPE_BF16 },
 };
+
+/* Kernels of a block sleep for milliseconds. */
+static const struct lab_size sleep_models[] = {
+    { "bert", 64, 16, 6, 2, 32, 4, 4, 0.0, false, VP_DTYPE_F32 },
+};
+static const double sleep_us_per_gflop = 4e6, sleep_ns_per_weight = 100.0;
 
 static const struct kind {
     const char *schedule;
@@ -85,7 +96,7 @@ static void sample_cases(const struct settings *settings, struct entry *entries)
     for (int i = 0; i < settings->n_cases; i++) {
         const struct kind *kind = &kinds[i % N_KINDS];
 
-        entries[i].model = i / N_KINDS % N_MODELS;
+        entries[i].model = i / N_KINDS % settings->n_models;
         entries[i].of = (struct forecast_case){
             .schedule = kind->schedule,
             .n_chunks = kind->n_chunks,
@@ -128,7 +139,7 @@ static int list_gpu_cases(struct entry *entries)
 
 static double over(const struct entry *e)
 {
-    return e->result.plan.time.step / series_median(&e->result.seconds);
+    return e->result.plan.time.step / e->result.step;
 }
 
 /* Actions of a kind per minibatch of a stage do not differ between forecast and
@@ -199,9 +210,8 @@ static void print_case(const struct entry *e, const char *model)
            e->of.room, (long long)result->limit,
            plan->recompute_in_b ? "true" : "false", result->plan.time.step,
            series_json(&result->seconds, text), over(e),
-           result->replay / series_median(&result->seconds),
-           result->plan.time.bubble, result->idle,
-           forecast_wrong_bytes(result));
+           result->replay / result->step, result->plan.time.bubble,
+           result->idle, forecast_wrong_bytes(result));
     print_stages(result);
     puts("]}");
     fflush(stdout);
@@ -253,9 +263,8 @@ static void print_row(const struct entry *e, const char *model)
            "%6.3f %6.3f %3.0f%% %3.0f%%",
            model, name, plan->n_stages, e->of.n_mb, 100.0 * e->of.room,
            100.0 * recomputed_share(result), 1e3 * result->plan.time.step,
-           1e3 * series_median(seconds), 1e3 * series_min(seconds),
-           1e3 * series_max(seconds), over(e),
-           result->replay / series_median(seconds),
+           1e3 * result->step, 1e3 * series_min(seconds),
+           1e3 * series_max(seconds), over(e), result->replay / result->step,
            100.0 * result->plan.time.bubble, 100.0 * result->idle);
     for (size_t i = 0; i < VP_COUNT_OF(shown); i++)
         print_ratio(kind_ratio(result, shown[i]));
@@ -279,7 +288,7 @@ static double median(double *at, int n)
 static void print_kinds(const struct entry *entries, int n)
 {
     for (int k = 0; k < N_KINDS; k++) {
-        double ratios[MAX_CASES], replays[MAX_CASES];
+        double ratios[MAX_CASES], replays[MAX_CASES], ratio;
         int m = 0;
 
         for (int i = 0; i < n; i++)
@@ -287,19 +296,21 @@ static void print_kinds(const struct entry *entries, int n)
                 strcmp(entries[i].of.schedule, kinds[k].schedule) == 0) {
                 ratios[m] = over(&entries[i]);
                 replays[m++] = entries[i].result.replay /
-                               series_median(&entries[i].result.seconds);
+                               entries[i].result.step;
             }
-        if (m > 0)
-            printf("%-12s %2d cases, forecast / measured %.3f "
-                   "(%.3f..%.3f), replay %.3f\n",
-                   kinds[k].schedule, m, median(ratios, m), ratios[0],
-                   ratios[m - 1], median(replays, m));
+        if (m == 0)
+            continue;
+        ratio = median(ratios, m); /* sorts them */
+        printf("%-12s %2d cases, forecast / measured %.3f (%.3f..%.3f), "
+               "replay %.3f\n",
+               kinds[k].schedule, m, ratio, ratios[0], ratios[m - 1],
+               median(replays, m));
     }
 }
 
 static bool print_summary(const struct entry *entries, int n)
 {
-    double errors[MAX_CASES];
+    double errors[MAX_CASES] = { 0.0 }, middle;
     int m = 0, n_5 = 0, n_10 = 0, wrong = 0;
     bool met;
 
@@ -312,25 +323,26 @@ static bool print_summary(const struct entry *entries, int n)
         wrong += forecast_wrong_bytes(&entries[i].result);
         m++;
     }
-    met = m > 0 && median(errors, m) <= 0.05 && errors[m - 1] <= 0.10 &&
-          wrong == 0;
+    if (m == 0)
+        return false;
+    middle = median(errors, m); /* sorts them */
+    met = middle <= 0.05 && errors[m - 1] <= 0.10 && wrong == 0;
     printf("%d cases: error of a step, median %.1f %% (<= 5 %%), worst %.1f %% "
            "(<= 10 %%); within 5 %% %d, within 10 %% %d; bytes wrong %d  %s\n",
-           m, m ? 100.0 * median(errors, m) : 0.0,
-           m ? 100.0 * errors[m - 1] : 0.0, n_5, n_10, wrong,
+           m, 100.0 * middle, 100.0 * errors[m - 1], n_5, n_10, wrong,
            met ? "met" : "MISSED");
     return met;
 }
 
-static bool report(const struct entry *entries, int n,
-                   const struct lab_size *models)
+static bool report(const struct settings *settings, const struct entry *entries,
+                   int n)
 {
     puts("model       schedule       ranks mb room  again forecast measured, "
          "ms              /meas. replay  idle meas.    F     R     B     W     "
          "U bytes");
     for (int i = 0; i < n; i++)
         if (entries[i].run)
-            print_row(&entries[i], models[entries[i].model].model);
+            print_row(&entries[i], settings->models[entries[i].model].model);
     print_kinds(entries, n);
     return print_summary(entries, n);
 }
@@ -357,20 +369,49 @@ static bool has_cases(const struct entry *entries, int n, int model)
     return false;
 }
 
-static void run_model(const struct settings *settings,
-                      const struct lab_size *size, int model,
+static struct forecast_device device_of(const struct settings *settings)
+{
+    struct forecast_device device = { .n_ranks = settings->n_stages };
+
+    if (settings->gpu) {
+        device.backend = load_gpu();
+        device.shared = true;
+    } else if (settings->sleep) {
+        device.backend = sleeper_open(sleep_us_per_gflop, sleep_ns_per_weight);
+        device.sleeps = true;
+        device.n_repeats = 5;
+        prctl(PR_SET_TIMERSLACK, 1000); /* nanoseconds; threads inherit it */
+    } else {
+        device.pinned = true;
+    }
+    return device;
+}
+
+static void print_profile(const char *model,
+                          const struct vp_device_profile *profile)
+{
+    printf("{\"profile\": \"%s\", \"capacity\": %.4f, \"handover_us\": %.2f, "
+           "\"under_load\": [",
+           model, profile->capacity, 1e6 * profile->same_host.seconds);
+    for (int i = 0; i < profile->n_loads; i++)
+        printf("%s[%d, %.4f, %.4f, %.4f]", i ? ", " : "",
+               profile->loads[i].n_ranks, profile->loads[i].f,
+               profile->loads[i].b, profile->loads[i].update);
+    puts("]}");
+}
+
+static void run_model(const struct settings *settings, int model,
                       struct entry *entries, int n)
 {
-    struct forecast_device device = { .backend = settings->gpu ? load_gpu()
-                                                               : NULL,
-                                      .n_ranks = settings->n_stages,
-                                      .shared = settings->gpu };
+    const struct lab_size *size = &settings->models[model];
+    struct forecast_device device = device_of(settings);
     struct forecast_model *opened;
     double seconds;
 
     opened = forecast_model_open(size, &device, &seconds);
     fprintf(stderr, "bench_forecast: profile of %s in %.1f s\n", size->model,
             seconds);
+    print_profile(size->model, forecast_model_profile(opened));
     for (int i = 0; i < n; i++) {
         int64_t start = vp_clock_ns();
 
@@ -391,7 +432,7 @@ static _Noreturn void usage(void)
 {
     fputs("usage: bench_forecast [--device cpu|cuda] [--cases N] [--seed S] "
           "[--rounds R]\n"
-          "                      [--stages MOST] [--targets]\n",
+          "                      [--stages MOST] [--sleep] [--targets]\n",
           stderr);
     exit(2);
 }
@@ -414,6 +455,7 @@ static void read_options(int argc, char **argv, struct settings *settings)
         { "seed", required_argument, NULL, 's' },
         { "rounds", required_argument, NULL, 'r' },
         { "stages", required_argument, NULL, 'n' },
+        { "sleep", no_argument, NULL, 'z' },
         { "targets", no_argument, NULL, 't' },
         { NULL, 0, NULL, 0 },
     };
@@ -431,7 +473,9 @@ static void read_options(int argc, char **argv, struct settings *settings)
         else if (which == 'r')
             settings->n_rounds = number(optarg, 1, 32);
         else if (which == 'n')
-            settings->n_stages = number(optarg, 2, 16);
+            settings->n_stages = number(optarg, 2, MAX_STAGES);
+        else if (which == 'z')
+            settings->sleep = true;
         else if (which == 't')
             settings->targets = true;
         else
@@ -441,22 +485,46 @@ static void read_options(int argc, char **argv, struct settings *settings)
         usage();
 }
 
+/* What the device decides. */
+static void set_models(struct settings *settings, int n_cores)
+{
+    int most = n_cores < 2 ? 2 : n_cores > MAX_STAGES ? MAX_STAGES : n_cores;
+
+    settings->models = cpu_models;
+    settings->n_models = VP_COUNT_OF(cpu_models);
+    if (settings->sleep) {
+        settings->models = sleep_models;
+        settings->n_models = VP_COUNT_OF(sleep_models);
+        most = SLEEP_STAGES;
+    }
+    if (settings->gpu) {
+        settings->models = gpu_models;
+        settings->n_models = VP_COUNT_OF(gpu_models);
+        settings->n_stages = GPU_STAGES;
+    }
+    if (settings->n_stages == 0 || settings->n_stages > most)
+        settings->n_stages = settings->gpu ? GPU_STAGES : most;
+}
+
+static void print_settings(const struct settings *settings, int n_cores)
+{
+    printf("%d ranks on %d cores, %s, seed %d, %d rounds\n", settings->n_stages,
+           n_cores,
+           settings->gpu     ? "all on one GPU"
+           : settings->sleep ? "kernels sleep"
+                             : "up to a core each",
+           settings->seed, settings->n_rounds);
+}
+
 int main(int argc, char **argv)
 {
     static struct entry entries[MAX_CASES];
     struct settings settings = { .n_cases = 60, .seed = 1, .n_rounds = 7 };
-    long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const struct lab_size *models;
-    int n, n_models;
+    int n_cores = (int)sysconf(_SC_NPROCESSORS_ONLN), n;
     bool met;
 
     read_options(argc, argv, &settings);
-    if (settings.gpu)
-        settings.n_stages = GPU_STAGES;
-    else if (settings.n_stages == 0)
-        settings.n_stages = n_cores < 2 ? 2 : n_cores > 16 ? 16 : (int)n_cores;
-    models = settings.gpu ? gpu_models : cpu_models;
-    n_models = settings.gpu ? (int)VP_COUNT_OF(gpu_models) : N_MODELS;
+    set_models(&settings, n_cores);
     n = settings.n_cases;
     if (settings.gpu) {
         int all = list_gpu_cases(entries);
@@ -465,14 +533,11 @@ int main(int argc, char **argv)
     } else {
         sample_cases(&settings, entries);
     }
-    for (int m = 0; m < n_models; m++)
+    for (int m = 0; m < settings.n_models; m++)
         if (has_cases(entries, n, m))
-            run_model(&settings, &models[m], m, entries, n);
-    printf("up to %d ranks on %ld cores%s, seed %d, %d rounds\n",
-           settings.n_stages, n_cores,
-           settings.gpu ? ", all on one GPU" : ", a core each", settings.seed,
-           settings.n_rounds);
-    met = report(entries, n, models);
+            run_model(&settings, m, entries, n);
+    print_settings(&settings, n_cores);
+    met = report(&settings, entries, n);
     for (int i = 0; i < n; i++)
         if (entries[i].run)
             vp_search_result_release(&entries[i].result.plan);

@@ -143,18 +143,18 @@ static struct place places[N_PLACES] = {
 static struct lab_spec spec_of(const struct settings *settings,
                                const struct place *place)
 {
-    return (
-        struct lab_spec){ .size = settings->size,
-                          .schedule = place->schedule,
-                          .n_stages = settings->n_ranks,
-                          .n_chunks = place->n_chunks,
-                          .partition = place->partition,
-                          .n_mb = settings->n_mb,
-                          .n_threads = settings->n_threads,
-                          .pinned = settings->us_per_gflop == 0,
-                          .backend = settings->us_per_gflop > 0
-                                         ? sleeper_open(settings->us_per_gflop)
-                                         : NULL };
+    return (struct lab_spec){ .size = settings->size,
+                              .schedule = place->schedule,
+                              .n_stages = settings->n_ranks,
+                              .n_chunks = place->n_chunks,
+                              .partition = place->partition,
+                              .n_mb = settings->n_mb,
+                              .n_threads = settings->n_threads,
+                              .pinned = settings->us_per_gflop == 0,
+                              .backend = settings->us_per_gflop > 0
+                                             ? sleeper_open(
+                                                   settings->us_per_gflop, 0.0)
+                                             : NULL };
 }
 
 static void print_costs(const struct settings *settings,

@@ -33,6 +33,7 @@ static void measure_profile(struct forecast_model *model)
         .config = &model->train,
         .facts = { "this machine", "", "", "", "" },
         .n_ranks = model->device.n_ranks,
+        .n_repeats = model->device.n_repeats,
     };
     struct vp_err err = { .text = "" };
 
@@ -62,7 +63,8 @@ struct forecast_model *forecast_model_open(const struct lab_size *size,
     for (int r = 0; r < VP_MAX_STAGES; r++)
         model->devices[r] = device->shared ? 0 : r;
     model->train = *lab_train_config(model->lab);
-    model->train.plan.devices = model->devices;
+    if (device->shared || device->pinned)
+        model->train.plan.devices = model->devices;
     model->train.plan.recompute_ratio = NULL;
     model->stage = vp_train_stage_config(&model->train,
                                          &model->train.backend_config);
@@ -241,6 +243,8 @@ static void train(struct forecast_model *model, int n_mb, int n_rounds,
     if (vp_trainer_run(lab_trainer(lab), watch.end + (stream ? ramp : 1),
                        note_step, &watch, &err) != VP_OK)
         lab_die("training", &err);
+    out->step = model->device.sleeps ? series_min(&out->seconds)
+                                     : series_median(&out->seconds);
     out->idle = watch.waited / watch.all;
     forecast_costs(lab_trainer(lab),
                    stream ? n_rounds * STREAM_PART : n_rounds * n_mb,

@@ -15,7 +15,11 @@ struct forecast_device {
     const struct vp_backend_ops *backend; /* NULL: the CPU */
     int n_ranks; /* the most that a case has; the profile is measured with so
                     many at work */
-    bool shared; /* all ranks on one device; else each is pinned to its core */
+    bool shared; /* all ranks on one device */
+    bool pinned; /* each to a core of its own */
+    bool sleeps; /* kernels sleep: the least step counts, not the median, since
+                    disturbances only lengthen it */
+    int n_repeats; /* of a measurement; 0: as many as usual */
 };
 
 /* Measures the profile. */
@@ -42,7 +46,8 @@ struct forecast_result {
     int64_t allocated[VP_MAX_STAGES]; /* per stage, by the trainer */
     int64_t all_allocated;            /* counted at the device */
     struct series seconds;            /* of steps; a stream: of minibatches */
-    double idle;                      /* share, measured */
+    double step; /* seconds of a step as measured, the median */
+    double idle; /* share, measured */
     struct vp_stage_costs measured[VP_MAX_STAGES]; /* means, in the pipeline */
     double replay; /* seconds of a step, simulated with `measured` */
 };

@@ -5,8 +5,10 @@
 
 #include "backend/backend.h"
 
-/* A list of a program takes `us_per_gflop` for each GFLOP; norms and updates
- * take nothing. The same table at each call. */
-const struct vp_backend_ops *sleeper_open(double us_per_gflop);
+/* A list of a program takes `us_per_gflop` for each GFLOP, an update
+ * `ns_per_weight` for each weight; norms take nothing. The same table at each
+ * call. */
+const struct vp_backend_ops *sleeper_open(double us_per_gflop,
+                                          double ns_per_weight);
 
 #endif

@@ -1,5 +1,5 @@
 /* A device whose kernels sleep instead of computing, for tests of time: each call
- * takes the time of its FLOPs. Included by one test file at a time. */
+ * takes the time of its FLOPs. Included by one file of a program. */
 #ifndef VP_TESTS_SLEEPDEVICE_H
 #define VP_TESTS_SLEEPDEVICE_H
 
@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <time.h>
 
-enum { MAX_SLEEPERS = 512 };
+enum { MAX_SLEEPERS = 4096 };
 
 /* The program of every compiled one. */
 static struct {
