@@ -45,9 +45,9 @@ struct settings {
 /* 33 to 35 blocks: 16 ranks can have two chunks each. Embeddings are not tied:
  * asynchronous training refuses ties between stages. */
 static const struct lab_size cpu_models[] = {
-    { "bert", 4096, 256, 16, 4, 64, 4, 10, 0.1, false, VP_DTYPE_F32 },
-    { "gpt2", 4096, 256, 16, 4, 64, 4, 0, 0.1, false, VP_DTYPE_F32 },
-    { "translation", 4096, 256, 6, 4, 64, 4, 0, 0.1, false, VP_DTYPE_F32 },
+    { "bert", 4096, 256, 16, 4, 64, 2, 10, 0.1, false, VP_DTYPE_F32 },
+    { "gpt2", 4096, 256, 16, 4, 64, 2, 0, 0.1, false, VP_DTYPE_F32 },
+    { "translation", 4096, 256, 6, 4, 64, 2, 0, 0.1, false, VP_DTYPE_F32 },
 };
 
 /* BERT-large and GPT-2 medium. */
@@ -284,6 +284,26 @@ static double median(double *at, int n)
     return n > 0 ? 0.5 * (at[(n - 1) / 2] + at[n / 2]) : 0.0;
 }
 
+static void print_distribution(const struct entry *entries, int n)
+{
+    static const double edges[] = { 0.0,  0.90, 0.95, 0.98,
+                                    1.02, 1.05, 1.10, INFINITY };
+
+    puts("forecast / measured");
+    for (size_t k = 0; k + 1 < VP_COUNT_OF(edges); k++) {
+        int m = 0;
+
+        for (int i = 0; i < n; i++)
+            m += entries[i].run && over(&entries[i]) >= edges[k] &&
+                 over(&entries[i]) < edges[k + 1];
+        printf("  %.2f .. %-4.2f  %3d%s", edges[k], edges[k + 1], m,
+               m > 0 ? "  " : "");
+        for (int i = 0; i < m; i++)
+            putchar('#');
+        putchar('\n');
+    }
+}
+
 /* Median ratios of the cases of each schedule: where an error is systematic. */
 static void print_kinds(const struct entry *entries, int n)
 {
@@ -343,6 +363,7 @@ static bool report(const struct settings *settings, const struct entry *entries,
     for (int i = 0; i < n; i++)
         if (entries[i].run)
             print_row(&entries[i], settings->models[entries[i].model].model);
+    print_distribution(entries, n);
     print_kinds(entries, n);
     return print_summary(entries, n);
 }
@@ -379,7 +400,7 @@ static struct forecast_device device_of(const struct settings *settings)
     } else if (settings->sleep) {
         device.backend = sleeper_open(sleep_us_per_gflop, sleep_ns_per_weight);
         device.sleeps = true;
-        device.n_repeats = 5;
+        device.n_repeats = 7;
         prctl(PR_SET_TIMERSLACK, 1000); /* nanoseconds; threads inherit it */
     } else {
         device.pinned = true;
