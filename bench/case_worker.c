@@ -58,6 +58,7 @@ void case_worker(struct bench *bench)
                              .n_stages = bench->n_stages,
                              .partition = partition,
                              .n_mb = n_mb };
+    bool moves = false;
     struct vp_err err = { .text = "" };
     struct lab *lab;
 
@@ -71,7 +72,7 @@ void case_worker(struct bench *bench)
     lab = lab_open(&spec);
     if (self.index == 0)
         obey(lab, bench, n_mb, partition);
-    else if (vp_trainer_follow(lab_trainer(lab), NULL, &err) != VP_OK)
+    else if (vp_trainer_follow(lab_trainer(lab), NULL, &moves, &err) != VP_OK)
         lab_die("worker", &err);
     lab_close(lab);
     if (spec.world)

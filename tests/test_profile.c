@@ -214,6 +214,9 @@ static void loads_between_those_measured(void **state)
     assert_true(is_load(vp_profile_load_of(&p, 5), 1.4, 1.4, 2.4));
     assert_true(is_load(vp_profile_load_of(&p, 8), 1.7, 1.4, 3.0));
     assert_true(is_load(vp_profile_load_of(&p, 64), 1.7, 1.4, 3.0));
+    p.loads[0].n_ranks = 1; /* of a stage alone */
+    assert_true(vp_profile_load_of(&p, 1).update == 2.0);
+    assert_true(vp_profile_load_of(&p, 8).update == 3.0);
 }
 
 /* ---- Refusals ----------------------------------------------------------- */
@@ -249,8 +252,8 @@ static const struct {
     { "{" RATES ",\n\"under_load\": 2}", "p.json:2:15: ", "a list" },
     { "{" RATES ",\n\"under_load\": [{\"ranks\": 2}]}",
       "p.json:2:16: ", "f is missing" },
-    { "{" RATES ",\n\"under_load\": [{" LOAD(1, 1) "}]}",
-      "p.json:2:26: ", "from 2" },
+    { "{" RATES ",\n\"under_load\": [{" LOAD(0, 1) "}]}",
+      "p.json:2:26: ", "from 1" },
     { "{" RATES ",\n\"under_load\": [{" LOAD(4, 1) "},\n{" LOAD(4, 1) "}]}",
       "p.json:3:11: ", "from 5" },
     { "{" RATES ",\n\"under_load\": [{" LOAD(4, 0) "}]}",

@@ -86,10 +86,12 @@ static void assert_shape(const struct run *run,
         assert_block(graph, b, vp_profile_find(profile, keys[b]));
     assert_int_equal(profile->batch, graph->batch);
     assert_true(profile->capacity >= 1.0 && profile->capacity <= 2.0);
-    assert_int_equal(profile->n_loads, 1);
-    assert_int_equal(profile->loads[0].n_ranks, 2);
-    assert_true(profile->loads[0].f > 0.0 && profile->loads[0].b > 0.0 &&
-                profile->loads[0].update > 0.0);
+    assert_int_equal(profile->n_loads, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(profile->loads[i].n_ranks, i + 1);
+        assert_true(profile->loads[i].f > 0.0 && profile->loads[i].b > 0.0 &&
+                    profile->loads[i].update > 0.0);
+    }
     assert_true(profile->same_host.seconds > 0.0 &&
                 profile->same_host.seconds < 0.1);
     assert_true(profile->same_host.bytes_per_second > 1e6);
@@ -319,11 +321,12 @@ static bool are_blocks_near(const struct vp_graph *graph)
     for (int b = 0; b < graph->n_blocks; b++)
         if (!is_block_near(graph, b, vp_profile_find(&slept, keys[b])))
             return false;
-    /* Threads that sleep do not slow each other down. */
+    /* Threads that sleep do not slow each other down; updates are so short that
+     * waking counts. */
     return slept.capacity > 1.9 &&
-           is_near("F under load", slept.loads[0].f, 1) &&
-           is_near("B under load", slept.loads[0].b, 1) &&
-           is_near("update under load", slept.loads[0].update, 1);
+           is_near("F under load", slept.loads[1].f, 1) &&
+           is_near("B under load", slept.loads[1].b, 1) &&
+           fabs(slept.loads[1].update - 1.0) < 0.15;
 }
 
 static void sleeping_blocks(void **state)

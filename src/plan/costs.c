@@ -249,30 +249,38 @@ static enum vp_status share_devices(const struct vp_cost_table *table,
     return VP_OK;
 }
 
-/* Ranks that have cores of their own slow each other down all the same. Only of
- * one host is it known which ranks do. */
+static void scale_costs(struct vp_stage_costs *costs,
+                        const struct vp_profile_load *load)
+{
+    costs->f *= load->f;
+    costs->r *= load->f;
+    costs->b *= load->b;
+    costs->w *= load->b;
+    costs->update *= load->update;
+}
+
+/* A stage among others takes longer than its blocks alone: they were in the
+ * caches. And ranks that have cores of their own slow each other down. Only of one
+ * host is it known which ranks do. */
 static void add_load(const struct vp_cost_table *table,
                      const struct vp_schedule *schedule,
                      struct vp_plan_costs *out)
 {
     const struct vp_device_profile *profile = table->profile;
+    struct vp_profile_load alone = vp_profile_load_of(profile, 1);
     struct vp_profile_load load = vp_profile_load_of(profile,
                                                      schedule->n_ranks);
 
     if (profile->n_loads == 0 || profile->n_hosts > 1 || out->sched.device ||
-        !table->work->device.host_memory || schedule->n_ranks < 2)
+        !table->work->device.host_memory)
         return;
     for (int s = 0; s < schedule->n_stages; s++) {
-        struct vp_stage_costs *busy = &out->busy[s];
-
-        *busy = out->stages[s];
-        busy->f *= load.f;
-        busy->r *= load.f;
-        busy->b *= load.b;
-        busy->w *= load.b;
-        busy->update *= load.update;
+        out->busy[s] = out->stages[s];
+        scale_costs(&out->busy[s], &load);
+        scale_costs(&out->stages[s], &alone);
     }
-    out->sched.busy = out->busy;
+    if (schedule->n_ranks > 1)
+        out->sched.busy = out->busy;
 }
 
 enum vp_status vp_plan_costs_make(const struct vp_cost_table *table,

@@ -38,6 +38,8 @@ struct vp_profile_load vp_profile_load_of(
     struct vp_profile_load low = { 1, 1.0, 1.0, 1.0 }, high = low;
     double share;
 
+    if (profile->n_loads > 0 && profile->loads[0].n_ranks == 1)
+        high = profile->loads[0];
     for (int i = 0; i < profile->n_loads && high.n_ranks < n_ranks; i++) {
         low = high;
         high = profile->loads[i];

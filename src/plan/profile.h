@@ -29,7 +29,8 @@
  *                           1
  *   under_load              [{"ranks", "f", "b", "update"}, ...], ascending: how
  *                           many times the seconds of blocks actions take while
- *                           this number of ranks computes on the cores of a host;
+ *                           this number of ranks computes on the cores of a host
+ *                           (1: what a stage takes beyond its blocks);
  *                           "b" stands for W, "f" for R; default: 1 each
  *   blocks                  [{"key": 32 hexadecimal digits, "name": text,
  *                             "f", "b", "w", "update": seconds,

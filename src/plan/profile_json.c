@@ -467,7 +467,7 @@ static enum vp_status read_load(const struct reader *r,
     static const char *const names[] = { "ranks", "f", "b", "update" };
     struct vp_profile_load *load = &out->loads[out->n_loads];
     double *const to[] = { NULL, &load->f, &load->b, &load->update };
-    int64_t least = out->n_loads > 0 ? load[-1].n_ranks + 1 : 2, n_ranks;
+    int64_t least = out->n_loads > 0 ? load[-1].n_ranks + 1 : 1, n_ranks;
     const struct vp_yaml_node *at[VP_COUNT_OF(names)];
 
     VP_TRY(vp_json_check_keys(r->source, node, "under_load", names,

@@ -7,14 +7,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { N_WARM = 3 };
+/* Minibatches before those that are timed; between updates; in flight. */
+enum { N_WARM = 9, N_BETWEEN = 4, N_SLOTS = 8 };
 
 struct crowd {
     const struct vp_crowd_config *config;
     struct vp_probe *probes;
     pthread_t *threads;
     int n_threads;
-    bool updates; /* updates are made, not lists run */
     atomic_bool stop;
     atomic_int n_ready, failed; /* failed: the first bad status */
 };
@@ -25,12 +25,14 @@ struct member {
     struct vp_probe *probe;
 };
 
-static enum vp_status run_once(const struct crowd *crowd,
-                               struct vp_probe *probe,
+/* A minibatch; after some of them an update, which finds weights, gradients and
+ * moments where a pipeline does: not in the caches. Else out->update is 0. */
+static enum vp_status run_once(struct vp_probe *probe,
                                struct vp_probe_times *out)
 {
-    return crowd->updates ? vp_probe_update(probe, out)
-                          : vp_probe_run(probe, false, out);
+    out->update = 0.0;
+    VP_TRY(vp_probe_run(probe, false, out));
+    return probe->n_run % N_BETWEEN == 0 ? vp_probe_update(probe, out) : VP_OK;
 }
 
 static void *work(void *arg)
@@ -42,7 +44,7 @@ static void *work(void *arg)
     free(arg);
     vp_device_attach(member.probe->stage.device);
     for (int i = 0; st == VP_OK && !atomic_load(&member.crowd->stop); i++) {
-        st = run_once(member.crowd, member.probe, &times);
+        st = run_once(member.probe, &times);
         if (i == N_WARM)
             atomic_fetch_add(&member.crowd->n_ready, 1);
     }
@@ -85,27 +87,25 @@ static void stop(struct crowd *crowd)
 static enum vp_status time_first(struct crowd *crowd,
                                  struct vp_crowd_times *out)
 {
-    int n = crowd->config->n_repeats;
+    int n = crowd->config->n_repeats * N_BETWEEN, n_updates = 0;
     double *f = calloc(3 * (size_t)n, sizeof(*f)), *b = f + n, *update = b + n;
     enum vp_status st = f ? VP_OK : VP_ERR_NOMEM;
 
     for (int i = -N_WARM; st == VP_OK && i < n;
          i += atomic_load(&crowd->n_ready) >= crowd->n_threads || i < -1) {
-        struct vp_probe_times times = { .update = 0.0 };
+        struct vp_probe_times times;
 
-        st = run_once(crowd, &crowd->probes[0], &times);
+        st = run_once(&crowd->probes[0], &times);
         if (i < 0)
             continue;
         f[i] = times.list[VP_LIST_F];
         b[i] = times.list[VP_LIST_B];
-        update[i] = times.update;
+        if (times.update > 0.0)
+            update[n_updates++] = times.update;
     }
-    if (st == VP_OK && crowd->updates)
-        out->update = vp_median(update, n);
-    if (st == VP_OK && !crowd->updates) {
-        out->f = vp_median(f, n);
-        out->b = vp_median(b, n);
-    }
+    if (st == VP_OK)
+        *out = (struct vp_crowd_times){ vp_median(f, n), vp_median(b, n),
+                                        vp_median(update, n_updates) };
     free(f);
     return st;
 }
@@ -117,18 +117,12 @@ static enum vp_status measure(struct crowd *crowd,
     enum vp_status st;
 
     vp_device_attach(crowd->probes[0].stage.device);
-    for (int updates = 0; updates < 2; updates++) {
-        crowd->updates = updates;
-        VP_TRY(time_first(crowd, alone_out));
-        st = start(crowd);
-        if (st == VP_OK)
-            st = time_first(crowd, together_out);
-        stop(crowd);
-        if (st == VP_OK)
-            st = (enum vp_status)atomic_load(&crowd->failed);
-        VP_TRY(st);
-    }
-    return VP_OK;
+    VP_TRY(time_first(crowd, alone_out));
+    st = start(crowd);
+    if (st == VP_OK)
+        st = time_first(crowd, together_out);
+    stop(crowd);
+    return st == VP_OK ? (enum vp_status)atomic_load(&crowd->failed) : st;
 }
 
 enum vp_status vp_crowd_measure(const struct vp_crowd_config *config,
@@ -146,7 +140,7 @@ enum vp_status vp_crowd_measure(const struct vp_crowd_config *config,
         st = vp_err_set(err, VP_ERR_NOMEM, "measuring: out of memory");
     for (int r = 0; st == VP_OK && r < config->n_ranks; r++)
         st = vp_probe_init(&crowd.probes[r], config->config, r, config->spec,
-                           err);
+                           N_SLOTS, err);
     if (st == VP_OK) {
         st = measure(&crowd, alone_out, together_out);
         if (st != VP_OK)

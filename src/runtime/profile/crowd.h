@@ -16,9 +16,9 @@ struct vp_crowd_times {
     double f, b, update; /* b: the list B, with W unless they are apart */
 };
 
-/* Times the stage of the first rank: alone, and while `n_ranks` threads, each with
- * a backend of its own, do the same. Lists and updates are timed apart, each beside
- * its own kind. */
+/* Times the stage of the first rank, with several minibatches in flight and an
+ * update now and then: alone, and while `n_ranks` threads, each with a backend of
+ * its own, do the same. */
 enum vp_status vp_crowd_measure(const struct vp_crowd_config *config,
                                 struct vp_crowd_times *alone_out,
                                 struct vp_crowd_times *together_out,

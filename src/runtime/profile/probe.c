@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Slots take turns, as in a pipeline: what F wrote is not always what the caches
- * hold when B reads it. */
-enum { N_SLOTS = 2, SEED = 1 };
+enum { SEED = 1 };
 
 /* ---- Numbers ------------------------------------------------------------ */
 
@@ -106,9 +104,9 @@ static enum vp_status fill(struct vp_probe *probe)
 {
     struct vp_stage *stage = &probe->stage;
     const struct vp_program *program = &stage->plan.train[0];
-    void *in[N_SLOTS];
+    void *in[VP_PROBE_SLOTS];
 
-    for (int i = 0; i < N_SLOTS; i++) {
+    for (int i = 0; i < probe->n_slots; i++) {
         struct vp_slot *slot = &stage->slots[i];
 
         vp_stage_take_buffers(stage, slot, i);
@@ -120,7 +118,7 @@ static enum vp_status fill(struct vp_probe *probe)
         };
         in[i] = slot->message->tensors;
     }
-    VP_TRY(put_boundary(probe, &program->in, 1.0f, in, N_SLOTS));
+    VP_TRY(put_boundary(probe, &program->in, 1.0f, in, probe->n_slots));
     if (program->dout.n_bytes == 0)
         return VP_OK;
     VP_TRY(vp_device_alloc(stage->device, (size_t)program->dout.n_bytes,
@@ -158,10 +156,10 @@ static enum vp_status set_up(struct vp_probe *probe,
                              const struct vp_stage_spec *spec,
                              struct vp_err *err)
 {
-    const struct vp_stage_shape shape = { .n_slots = N_SLOTS,
+    const struct vp_stage_shape shape = { .n_slots = probe->n_slots,
                                           .n_versions = 1,
                                           .n_recomputed = 1,
-                                          .n_act_bufs = N_SLOTS,
+                                          .n_act_bufs = probe->n_slots,
                                           .n_grad_bufs = 1,
                                           .n_out_bufs = 1,
                                           .n_din_bufs = 1 };
@@ -182,13 +180,13 @@ static enum vp_status set_up(struct vp_probe *probe,
 
 enum vp_status vp_probe_init(struct vp_probe *probe,
                              const struct vp_train_config *config, int rank,
-                             const struct vp_stage_spec *spec,
+                             const struct vp_stage_spec *spec, int n_slots,
                              struct vp_err *err)
 {
     enum vp_status st;
 
-    VP_BUG_ON(spec->n_blocks > VP_PROBE_BLOCKS);
-    *probe = (struct vp_probe){ .ops = config->backend };
+    VP_BUG_ON(spec->n_blocks > VP_PROBE_BLOCKS || n_slots > VP_PROBE_SLOTS);
+    *probe = (struct vp_probe){ .ops = config->backend, .n_slots = n_slots };
     VP_TRY(set_up(probe, config, rank, spec, err));
     for (int list = 0; list < VP_LIST_COUNT; list++)
         find_parts(probe, (enum vp_list)list);
@@ -266,6 +264,17 @@ static void note_list(const struct vp_probe *probe, enum vp_list list,
             &probe->watch, at + i);
 }
 
+/* The slot that a list of minibatch `n_run` uses: backward follows n_slots - 1
+ * forwards later, from the first one that has been forward on. */
+static struct vp_slot *slot_of(struct vp_probe *probe, enum vp_list list)
+{
+    int64_t n = probe->n_run, behind = probe->n_slots - 1;
+
+    if (list != VP_LIST_F)
+        n = n >= behind ? n - behind : 0;
+    return &probe->stage.slots[n % probe->n_slots];
+}
+
 /* Times are read at the end of the minibatch: until then a host runs ahead of a
  * device that lags behind it, as in training. */
 enum vp_status vp_probe_run(struct vp_probe *probe, bool in_parts,
@@ -273,11 +282,12 @@ enum vp_status vp_probe_run(struct vp_probe *probe, bool in_parts,
 {
     struct vp_stage *stage = &probe->stage;
     const struct vp_program *program = &stage->plan.train[0];
-    struct vp_slot *slot = &stage->slots[probe->n_run++ % N_SLOTS];
     int first[VP_LIST_COUNT]; /* laps */
 
     VP_TRY(vp_stopwatch_start(&probe->watch, stage->stream));
     for (int list = 0; list < VP_LIST_COUNT; list++) {
+        struct vp_slot *slot = slot_of(probe, (enum vp_list)list);
+
         if (list == VP_LIST_B && probe->gradients) {
             VP_TRY(vp_stream_copy(stage->stream, slot->grad->tensors,
                                   probe->gradients,
@@ -289,6 +299,7 @@ enum vp_status vp_probe_run(struct vp_probe *probe, bool in_parts,
             VP_TRY(run_list(probe, slot, (enum vp_list)list, in_parts));
     }
     VP_TRY(vp_stopwatch_read(&probe->watch, stage->config.timeout_ms));
+    probe->n_run++;
     for (int list = 0; list < VP_LIST_COUNT; list++)
         if (program->n_calls[list] > 0)
             note_list(probe, (enum vp_list)list, in_parts, first[list], out);

@@ -11,7 +11,7 @@
 
 /* Blocks of a probe, at most, and parts of a list; all parts of a minibatch are
  * laps of one stopwatch. */
-enum { VP_PROBE_BLOCKS = 8, VP_PROBE_PARTS = 24 };
+enum { VP_PROBE_BLOCKS = 8, VP_PROBE_PARTS = 24, VP_PROBE_SLOTS = 8 };
 
 /* Seconds of one minibatch. */
 struct vp_probe_times {
@@ -33,19 +33,22 @@ struct vp_probe {
     struct vp_stage stage;
     struct vp_probe_part parts[VP_LIST_COUNT][VP_PROBE_PARTS];
     int n_parts[VP_LIST_COUNT];
+    int n_slots;     /* minibatches in flight */
     void *gradients; /* for DOUT, which backward overwrites */
     struct vp_stopwatch watch;
     int64_t n_run; /* minibatches */
 };
 
-/* Stage of `spec`, on the device of `rank`. Release it also after an error. */
+/* Stage of `spec`, on the device of `rank`, with as many minibatches in flight:
+ * what F wrote is not what the caches hold when B reads it. Release it also after
+ * an error. */
 enum vp_status vp_probe_init(struct vp_probe *probe,
                              const struct vp_train_config *config, int rank,
-                             const struct vp_stage_spec *spec,
+                             const struct vp_stage_spec *spec, int n_slots,
                              struct vp_err *err);
 void vp_probe_release(struct vp_probe *probe);
 
-/* One minibatch through F, R, B and W, each as a whole or, with `in_parts`, in
+/* One minibatch through F, an older one through R, B and W, each as a whole or, with `in_parts`, in
  * parts of a block; fills `list` or `blocks`. Called from one thread at a time,
  * which has called vp_device_attach(). */
 enum vp_status vp_probe_run(struct vp_probe *probe, bool in_parts,

@@ -206,7 +206,7 @@ static enum vp_status measure_stage(const struct meter *meter,
 
     if (!probe)
         return vp_err_set(err, VP_ERR_NOMEM, "measuring: out of memory");
-    st = vp_probe_init(probe, meter->request->config, 0, spec, err);
+    st = vp_probe_init(probe, meter->request->config, 0, spec, 2, err);
     if (st == VP_OK)
         st = explain(repeat(meter, probe, true, alone), probe, err);
     if (st == VP_OK && beside)
@@ -451,8 +451,11 @@ static enum vp_status measure_loads(struct meter *meter, struct vp_err *err)
 
         VP_TRY(vp_crowd_measure(&crowd, &alone, &together, err));
         out->capacity = capacity_of(n, &alone, &together);
-        if (cores && out->n_loads < VP_PROFILE_MAX_LOADS)
-            out->loads[out->n_loads++] = load_of(meter, &window, n, &together);
+        if (!cores || out->n_loads + 2 > VP_PROFILE_MAX_LOADS)
+            continue;
+        if (out->n_loads == 0) /* a stage, where blocks were timed alone */
+            out->loads[out->n_loads++] = load_of(meter, &window, 1, &alone);
+        out->loads[out->n_loads++] = load_of(meter, &window, n, &together);
     }
     return VP_OK;
 }
