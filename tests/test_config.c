@@ -1839,11 +1839,14 @@ static void test_saved_schedule(void **state)
         struct vp_err err = { .text = "" };
         char text[64];
         const char *set = text;
+        const struct vp_config_source from = { .path = "a.yml",
+                                               .sets = &set,
+                                               .n_sets = 1,
+                                               .schedule = cases[i].saved };
         enum vp_status st;
 
         snprintf(text, sizeof(text), "schedule=%s", cases[i].path);
-        st = vp_config_load_resumed("a.yml", &set, 1, cases[i].saved, &config,
-                                    &err);
+        st = vp_config_load_from(&from, &config, &err);
         assert_true((st == VP_OK) == (cases[i].text != NULL));
         assert_null(config.saved_schedule);
         if (st == VP_OK) {

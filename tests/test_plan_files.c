@@ -1669,9 +1669,9 @@ static void test_no_shell(void **state)
         }
     }
     assert_int_equal(n, vp_n_keys * (int)VP_COUNT_OF(payloads));
-    /* container, data_dir, log_directory, text_key, valid_split; but no line
-     * break. */
-    assert_int_equal(n_taken, 5 * 2 * ((int)VP_COUNT_OF(payloads) - 1));
+    /* container, data_dir, log_directory, profile, text_key, valid_split; but no
+     * line break. */
+    assert_int_equal(n_taken, 6 * 2 * ((int)VP_COUNT_OF(payloads) - 1));
 }
 
 /* A whole run under hostile names. */

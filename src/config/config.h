@@ -29,6 +29,10 @@ enum vp_transport {
     VP_TRANSPORT_NCCL
 };
 
+/* auto_plan: whether the pipeline is planned at the start of a run; AGAIN: also
+ * where a run goes on, which keeps its plan otherwise. */
+enum vp_auto_plan { VP_AUTO_PLAN_OFF, VP_AUTO_PLAN_ON, VP_AUTO_PLAN_AGAIN };
+
 /* What `verbose` may ask for; a set of them is bits 1 << v. */
 enum vp_verbose {
     VP_VERBOSE_STAGES,
@@ -107,7 +111,7 @@ struct vp_config {
     bool macrobatch; /* asp: schedule is macrobatch */
     int schedule;    /* its generator: vp_generator_at() */
     const struct vp_schedule_file *schedule_file; /* or NULL */
-    const char *saved_schedule; /* see vp_config_load_resumed(); else NULL */
+    const char *saved_schedule; /* see struct vp_config_source; else NULL */
     const char *schedule_text;  /* lists of schedule_file, or those that were
                                   made for auto; NULL: the generator's */
     bool schedule_v;            /* auto: the two chunks of a rank are in a V */
@@ -135,6 +139,8 @@ struct vp_config {
     int mp_size;                      /* tensor parallel ranks: 1 */
     bool compress_activations;        /* between stages, to bf16 */
     bool compress_in_gpu;             /* no effect */
+    enum vp_auto_plan auto_plan;      /* OFF once the plan is applied */
+    const char *profile; /* a file, for planning; NULL: of this machine */
     /* machine */
     enum vp_device_kind device;
     enum vp_precision precision;

@@ -186,7 +186,9 @@ bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
         return print_word(config->module, out, n_bytes);
     case VP_KEY_PLAN:
         if (vp_plan_file_is_needed(config))
-            return print_path(config->plan_file->path, out, n_bytes);
+            return config->plan_file->found
+                       ? print_text(VP_PLAN_FILE_NAME, out, n_bytes)
+                       : print_path(config->plan_file->path, out, n_bytes);
         /* fall through */
     case VP_KEY_INTS:
         return print_ints(field, out, n_bytes);

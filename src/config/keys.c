@@ -86,6 +86,16 @@ static const char *policy_word(int i)
     return i < VP_LR_POLICY_COUNT ? vp_lr_name(i) : NULL;
 }
 
+static const char *auto_plan_word(int i)
+{
+    static const char *const words[] = {
+        [VP_AUTO_PLAN_OFF] = "false",
+        [VP_AUTO_PLAN_ON] = "true",
+        [VP_AUTO_PLAN_AGAIN] = "again",
+    };
+    return WORD_FROM(words, i);
+}
+
 static const char *sync_word(int i)
 {
     static const char *const words[] = {
@@ -586,6 +596,15 @@ const struct vp_key vp_keys[] = {
     { ROW("compress_in_gpu", VP_KEY_BOOL, compress_in_gpu),
       .group = "pipeline", .fallback = "false", .example = "false",
       .meaning = "no effect, as in vPipe" },
+    { ROW("auto_plan", VP_KEY_ENUM, auto_plan), .word = auto_plan_word,
+      .group = "pipeline", .fallback = "false", .example = "true",
+      .meaning = "true: the run starts with a search for the fastest plan that "
+      "fits memory_limit, in place of schedule, chunks, partition, "
+      "recomputation and swap_ratio of this configuration; a resumed run "
+      "keeps the plan of its folder, with again it is planned again" },
+    { ROW("profile", VP_KEY_PATH, profile), .group = "pipeline",
+      .fallback = "(this machine, measured once)", .example = "gpu.json",
+      .meaning = "times of a device in JSON, for auto_plan and vpipe plan" },
 
     /* machine */
     { ROW("device", VP_KEY_ENUM, device), .word = device_word,
@@ -673,7 +692,6 @@ const struct vp_key vp_keys[] = {
       .meaning = "longest wait for another rank" },
 
     /* Keys that are not built yet. */
-    LATER("auto_plan", "plan the pipeline before the run"),
     LATER("freeze", "blocks that are not trained"),
     LATER("swap", "activations kept in host memory"),
 };

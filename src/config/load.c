@@ -10,6 +10,7 @@
 #include "config/key_file.h"
 #include "config/keys.h"
 #include "config/plan_file.h"
+#include "config/planned_keys.h"
 #include "config/resolve.h"
 #include "config/schedule_file.h"
 #include "text/tokenizer.h"
@@ -238,16 +239,20 @@ static void give(const struct vp_entry *entry, const struct vp_key *key,
     vp_origin_give(config, &origin);
 }
 
-/* The file takes the place of the entry that names it. */
-static enum vp_status read_plan(struct given *given, struct vp_config *config,
-                                struct vp_err *err)
+/* The file takes the place of the entry that names it; a plan that was found
+ * takes the place of all that it decides. */
+static enum vp_status read_plan(struct given *given, const char *found,
+                                struct vp_config *config, struct vp_err *err)
 {
     const struct vp_key *key = vp_key_find("partition");
     struct vp_entry *entry = &given->entry[key - vp_keys];
 
-    if (!entry->key || !vp_plan_file_is_named(entry))
+    if (found)
+        VP_TRY(vp_plan_file_take_found(found, config, err));
+    else if (entry->key && vp_plan_file_is_named(entry))
+        VP_TRY(vp_plan_file_read(entry, config, err));
+    else
         return VP_OK;
-    VP_TRY(vp_plan_file_read(entry, config, err));
     return vp_plan_file_entry(key, config, entry, err);
 }
 
@@ -277,8 +282,8 @@ static enum vp_status apply_row(const struct vp_entry *entry,
     return VP_OK;
 }
 
-static enum vp_status apply(struct given *given, struct vp_config *config,
-                            struct vp_err *err)
+static enum vp_status apply(struct given *given, const char *plan,
+                            struct vp_config *config, struct vp_err *err)
 {
     /* Keys of later versions first: they explain more than what follows from
      * their absence. */
@@ -297,7 +302,7 @@ static enum vp_status apply(struct given *given, struct vp_config *config,
     for (int i = 0; i < vp_n_keys; i++) {
         /* The first row that a plan decides; paths are known by now. */
         if (strcmp(vp_keys[i].name, "sync_mode") == 0)
-            VP_TRY(read_plan(given, config, err));
+            VP_TRY(read_plan(given, plan, config, err));
         VP_TRY(apply_row(&given->entry[i], &vp_keys[i], config, err));
     }
     return vp_plan_file_finish(config, err);
@@ -608,16 +613,6 @@ static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
 
 /* ---- Whole configurations ----------------------------------------------- */
 
-/* What a configuration is read from. */
-struct source {
-    const char *path;
-    const char *bytes; /* in place of the file, or NULL */
-    size_t n_bytes;
-    const char *const *sets;
-    int n_sets;
-    const char *schedule; /* of a checkpoint, or NULL */
-};
-
 /* /dev/stdin may be a file of a name that is not known. */
 static bool is_piped(const char *path)
 {
@@ -625,8 +620,8 @@ static bool is_piped(const char *path)
            strncmp(path, "/proc/", 6) == 0;
 }
 
-static enum vp_status load(const struct source *from, struct vp_config *out,
-                           struct vp_err *err)
+static enum vp_status load(const struct vp_config_source *from,
+                           struct vp_config *out, struct vp_err *err)
 {
     const struct vp_yaml_node *root;
     struct given given = { 0 };
@@ -649,8 +644,11 @@ static enum vp_status load(const struct source *from, struct vp_config *out,
     VP_TRY(collect_file(root, out, &given, err));
     for (int i = 0; i < from->n_sets; i++)
         VP_TRY(collect_set(from->sets[i], out, &given, err));
+    VP_TRY(vp_planned_keys_check(given.entry, err));
+    if (from->plan)
+        vp_planned_keys_drop(given.entry);
     VP_TRY(keep_origins(&given, out, err));
-    VP_TRY(apply(&given, out, err));
+    VP_TRY(apply(&given, from->plan, out, err));
     derive_model(&given, out);
     derive_data(&given, out);
     VP_TRY(derive_vocab(&given, out, err));
@@ -671,14 +669,10 @@ static enum vp_status keep_one_line(enum vp_status st, struct vp_err *err)
     return st;
 }
 
-enum vp_status vp_config_load_resumed(const char *path, const char *const *sets,
-                                      int n_sets, const char *schedule,
-                                      struct vp_config *out, struct vp_err *err)
+enum vp_status vp_config_load_from(const struct vp_config_source *from,
+                                   struct vp_config *out, struct vp_err *err)
 {
-    struct source from = {
-        .path = path, .sets = sets, .n_sets = n_sets, .schedule = schedule
-    };
-    enum vp_status st = keep_one_line(load(&from, out, err), err);
+    enum vp_status st = keep_one_line(load(from, out, err), err);
 
     out->saved_schedule = NULL;
     return st;
@@ -688,7 +682,11 @@ enum vp_status vp_config_load(const char *path, const char *const *sets,
                               int n_sets, struct vp_config *out,
                               struct vp_err *err)
 {
-    return vp_config_load_resumed(path, sets, n_sets, NULL, out, err);
+    const struct vp_config_source from = { .path = path,
+                                           .sets = sets,
+                                           .n_sets = n_sets };
+
+    return vp_config_load_from(&from, out, err);
 }
 
 enum vp_status vp_config_parse(const char *path, const char *bytes,
@@ -696,7 +694,11 @@ enum vp_status vp_config_parse(const char *path, const char *bytes,
                                int n_sets, struct vp_config *out,
                                struct vp_err *err)
 {
-    struct source from = { path, bytes, n_bytes, sets, n_sets, NULL };
+    const struct vp_config_source from = { .path = path,
+                                           .bytes = bytes,
+                                           .n_bytes = n_bytes,
+                                           .sets = sets,
+                                           .n_sets = n_sets };
 
-    return keep_one_line(load(&from, out, err), err);
+    return vp_config_load_from(&from, out, err);
 }

@@ -15,13 +15,23 @@
 enum vp_status vp_config_load(const char *path, const char *const *sets,
                               int n_sets, struct vp_config *out,
                               struct vp_err *err);
-/* The same for a run that goes on. `schedule` is the text of the schedule file
- * that its checkpoint holds (NULL: none); it takes the place of a file that is
- * not there any more. Borrowed. */
-enum vp_status vp_config_load_resumed(const char *path, const char *const *sets,
-                                      int n_sets, const char *schedule,
-                                      struct vp_config *out,
-                                      struct vp_err *err);
+/* What a configuration is read from. All is borrowed. */
+struct vp_config_source {
+    const char *path;
+    const char *bytes; /* in place of the file, or NULL */
+    size_t n_bytes;
+    const char *const *sets;
+    int n_sets;
+    /* Text of the schedule file that the checkpoint of a resumed run holds, in
+     * place of a file that is not there any more; NULL: none. */
+    const char *schedule;
+    /* JSON of a plan that was found for this configuration; it replaces what the
+     * configuration says about schedule, chunks, partition, recomputation and
+     * swap. NULL: none. */
+    const char *plan;
+};
+enum vp_status vp_config_load_from(const struct vp_config_source *from,
+                                   struct vp_config *out, struct vp_err *err);
 /* The same for a file in memory; `path` need not exist. */
 enum vp_status vp_config_parse(const char *path, const char *bytes,
                                size_t n_bytes, const char *const *sets,

@@ -28,19 +28,41 @@ bool vp_plan_file_is_named(const struct vp_entry *entry)
             entry->text[0] < '0' || entry->text[0] > '9');
 }
 
+static enum vp_status take(const struct vp_plan_file *as,
+                           struct vp_config *config, struct vp_err *err)
+{
+    struct vp_plan_file *file = vp_arena_alloc(&config->arena, sizeof(*file));
+
+    if (!file)
+        return no_memory(as->path, err);
+    *file = *as;
+    VP_TRY(vp_plan_from_json(as->root, as->path, &config->arena, &file->plan,
+                             err));
+    config->plan_file = file;
+    return VP_OK;
+}
+
 enum vp_status vp_plan_file_take(const char *path,
                                  const struct vp_yaml_node *root,
                                  const char *via, struct vp_config *config,
                                  struct vp_err *err)
 {
-    struct vp_plan_file *file = vp_arena_alloc(&config->arena, sizeof(*file));
+    const struct vp_plan_file as = { .path = path, .via = via, .root = root };
 
-    if (!file)
-        return no_memory(path, err);
-    *file = (struct vp_plan_file){ .path = path, .via = via, .root = root };
-    VP_TRY(vp_plan_from_json(root, path, &config->arena, &file->plan, err));
-    config->plan_file = file;
-    return VP_OK;
+    return take(&as, config, err);
+}
+
+enum vp_status vp_plan_file_take_found(const char *text,
+                                       struct vp_config *config,
+                                       struct vp_err *err)
+{
+    struct vp_plan_file as = { .path = VP_PLAN_FILE_NAME,
+                               .via = "auto_plan",
+                               .found = true };
+
+    VP_TRY(vp_json_parse(as.path, text, strlen(text), &config->arena, &as.root,
+                         err));
+    return take(&as, config, err);
 }
 
 enum vp_status vp_plan_file_read(const struct vp_entry *entry,

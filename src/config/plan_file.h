@@ -7,8 +7,12 @@
 #include "config/keys.h"
 #include "plan/plan.h"
 
+/* The plan of a run, in its folder beside config.yml. */
+#define VP_PLAN_FILE_NAME "plan.json"
+
 struct vp_plan_file {
     const char *path, *via; /* the file, and the place that named it */
+    bool found; /* by a search: it will be VP_PLAN_FILE_NAME of the run */
     const struct vp_yaml_node *root;
     struct vp_plan plan;
 };
@@ -24,6 +28,11 @@ enum vp_status vp_plan_file_take(const char *path,
                                  const struct vp_yaml_node *root,
                                  const char *via, struct vp_config *config,
                                  struct vp_err *err);
+
+/* The same for the text of a plan that was found. */
+enum vp_status vp_plan_file_take_found(const char *text,
+                                       struct vp_config *config,
+                                       struct vp_err *err);
 
 /* What the file says for a key, as if the user had written it. `out->key` is
  * NULL if it says nothing, or there is no file. */

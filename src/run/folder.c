@@ -6,6 +6,7 @@
 #include "base/path.h"
 #include "ckpt/store.h"
 #include "config/hosts.h"
+#include "config/resolve.h"
 #include "plan/plan_json.h"
 #include "run/command.h"
 #include "run/forecast_check.h"
@@ -526,6 +527,7 @@ void vp_folder_unread(const char *path, struct vp_err *line)
 
 /* Devices and edges are this machine's: a plan that is given back finds its own. */
 static enum vp_status write_plan(const struct vp_folder *folder,
+                                 const struct vp_config *config,
                                  const struct vp_plan *plan,
                                  const struct vp_run_summary *summary,
                                  struct vp_err *err)
@@ -534,8 +536,14 @@ static enum vp_status write_plan(const struct vp_folder *folder,
     int64_t bytes[VP_MAX_STAGES];
     struct vp_plan_forecast forecast = { .bytes = bytes,
                                          .bubble = summary->bubble_simulated };
+    struct vp_planned_forecast planned;
     char *text;
     FILE *f;
+
+    if (vp_resolve_forecast(config, &planned)) {
+        forecast.step_seconds = planned.step_seconds;
+        forecast.bubble = planned.bubble;
+    }
 
     shared.devices = NULL;
     shared.edges = shared.replica_edges = NULL;
@@ -562,7 +570,7 @@ enum vp_status vp_folder_describe(const struct vp_folder *folder,
                                   struct vp_err *err)
 {
     VP_TRY(vp_hosts_write(config, folder->path, err));
-    VP_TRY(write_plan(folder, plan, summary, err));
+    VP_TRY(write_plan(folder, config, plan, summary, err));
     if (argc == 0)
         return VP_OK;
     return vp_command_record(folder->path, "vpipe", argv, argc, err);

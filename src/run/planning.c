@@ -1,5 +1,6 @@
 #include "run/planning.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/path.h"
 #include "config/buckets.h"
@@ -121,28 +122,45 @@ static bool covers(const struct vp_planning *p,
 /* Ranks share a GPU, or the cores. */
 static struct vp_machine_profile_config machine(const struct vp_planning *p)
 {
+    const double seconds = 30.0; /* ranks that wait for a plan wait a minute */
+
     return (struct vp_machine_profile_config){
-        .train = &p->train, .n_ranks = p->train.plan.n_stages, .measure = true
+        .train = &p->train,
+        .n_ranks = p->train.plan.n_stages,
+        .seconds = seconds,
+        .measure = true,
     };
 }
 
-static void note_measured(struct vp_planning *p)
+/* `begin_ns`: when measuring began; 0: the profile is of the cache. */
+static void note_measured(struct vp_planning *p, int64_t begin_ns)
 {
-    snprintf(p->note, sizeof(p->note), "profile: measured on %.300s",
-             p->profile.facts.device);
+    int n = snprintf(p->note, sizeof(p->note), "profile: measured on %.300s",
+                     p->profile.facts.device);
+
+    if (begin_ns > 0)
+        snprintf(p->note + n, sizeof(p->note) - (size_t)n, ", now, in %.1f s",
+                 vp_clock_seconds(begin_ns, vp_clock_ns()));
+}
+
+static enum vp_status measure_profile(struct vp_planning *p, struct vp_err *err)
+{
+    struct vp_machine_profile_config here = machine(p);
+    int64_t begin = vp_clock_ns();
+
+    VP_TRY(vp_machine_profile_get(&here, &p->arena, &p->profile, err));
+    note_measured(p, begin);
+    return VP_OK;
 }
 
 static enum vp_status open_profile(struct vp_planning *p, const char *name,
-                                   struct vp_err *err)
+                                   bool measure, struct vp_err *err)
 {
     struct vp_machine_profile_config here = machine(p);
     struct vp_err why;
 
-    if (is_word(name, VP_PROFILE_MEASURED)) {
-        VP_TRY(vp_machine_profile_get(&here, &p->arena, &p->profile, err));
-        note_measured(p);
-        return VP_OK;
-    }
+    if (is_word(name, VP_PROFILE_MEASURED))
+        return measure_profile(p, err);
     if (name && !is_word(name, VP_PROFILE_SYNTHETIC)) {
         VP_TRY(read_profile(p, name, &p->profile, err));
         snprintf(p->note, sizeof(p->note), "profile: %.300s, %.100s%s", name,
@@ -153,9 +171,11 @@ static enum vp_status open_profile(struct vp_planning *p, const char *name,
         return VP_OK;
     }
     if (!name && vp_machine_profile_find(&here, &p->arena, &p->profile, &why)) {
-        note_measured(p);
+        note_measured(p, 0);
         return VP_OK;
     }
+    if (!name && measure)
+        return measure_profile(p, err);
     vp_profile_synthetic(p->stage.work.device.host_memory, p->graphs[0].dtype,
                          &p->profile);
     snprintf(p->note, sizeof(p->note),
@@ -210,7 +230,6 @@ static void set_base(struct vp_planning *p,
         p->base.replica_edges = NULL;
         p->base.schedule_text = NULL;
     }
-    share_cores(p, options->profile);
 }
 
 void vp_planning_set_memory(struct vp_planning *p, int64_t bytes)
@@ -262,10 +281,15 @@ static enum vp_status open_all(struct vp_planning *p,
                                const struct vp_planning_options *options,
                                struct vp_err *err)
 {
-    VP_TRY(
-        open_workload(p, is_word(options->profile, VP_PROFILE_MEASURED), err));
-    VP_TRY(open_profile(p, options->profile, err));
+    const char *profile = options->profile ? options->profile
+                                           : p->config->profile;
+    bool measure = is_word(profile, VP_PROFILE_MEASURED) ||
+                   (!profile && options->measure);
+
+    VP_TRY(open_workload(p, measure, err));
+    VP_TRY(open_profile(p, profile, measure, err));
     set_base(p, options);
+    share_cores(p, profile);
     p->measured = p->profile;
     set_input(p, options);
     if (vp_search_create(&p->stage.work, &p->profile, &p->search) != VP_OK)

@@ -11,8 +11,9 @@
 
 struct vp_planning_options {
     /* A file, VP_PROFILE_SYNTHETIC or VP_PROFILE_MEASURED: now, on this machine.
-     * NULL: one that was measured here, else synthetic. */
+     * NULL: key `profile`, else one that was measured here, else synthetic. */
     const char *profile;
+    bool measure;   /* in place of synthetic: this machine is measured */
     int64_t memory; /* bytes of a rank; 0: memory_limit, else the device's */
     int n_stages;   /* 0: the configuration's */
     bool keep_schedule, keep_partition, keep_recompute;

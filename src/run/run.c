@@ -387,16 +387,20 @@ static enum vp_status announce(struct vp_run_state *run, struct vp_err *err)
 
     if (!is_lead(run))
         return VP_OK;
+    if (options->plan_line)
+        notice(run, options->plan_line);
     if (run->folder.path[0]) {
+        int lead = run->world ? vp_world_lead(run->world) : 0;
+
         VP_TRY(vp_folder_describe(&run->folder, run->config, &run->train.plan,
                                   &run->summary, options->argv, options->argc,
                                   err));
         VP_TRY(vp_log_open(&run->log, run->config, &run->summary,
                            run->folder.path, err));
+        if (options->plan_line)
+            VP_TRY(vp_log_line(&run->log, lead, options->plan_line, err));
         for (int i = 0; i < run->n_warnings; i++)
-            VP_TRY(vp_log_line(&run->log,
-                               run->world ? vp_world_lead(run->world) : 0,
-                               run->warnings[i], err));
+            VP_TRY(vp_log_line(&run->log, lead, run->warnings[i], err));
     }
     if (run->events->on_start)
         run->events->on_start(run->events->ctx, &run->summary);

@@ -24,8 +24,11 @@ struct vp_run_options {
      * used on a dry run. */
     struct vp_world *world;
     struct vp_heartbeat *heartbeat; /* NULL: no supervisor */
-    char *const *argv;              /* after "vpipe", for command_history.log */
-    int argc;                       /* 0: none */
+    /* Which plan auto_plan chose and why, for the user and the log; NULL: the
+     * plan is the configuration's own. */
+    const char *plan_line;
+    char *const *argv; /* after "vpipe", for command_history.log */
+    int argc;          /* 0: none */
 };
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/value.h"
 #include "config/load.h"
+#include "run/auto_plan.h"
 #include "run/compare.h"
 #include "run/folder.h"
 
@@ -377,6 +378,28 @@ static int show_limits(const struct job *job)
     return status;
 }
 
+/* Loads one, and plans its pipeline if it asks for that. */
+static enum vp_status load(const struct job *job, int i, struct vp_err *err)
+{
+    const struct options *options = job->options;
+    const struct vp_auto_plan_options plan = {
+        .source = { .path = options->paths[i],
+                    .sets = options->sets,
+                    .n_sets = options->n_sets },
+        .measure = options->memory_limit == 0,
+    };
+    struct vp_config *config = &job->configs[i];
+    char *line;
+
+    VP_TRY(vp_config_load_from(&plan.source, config, err));
+    if (config->auto_plan == VP_AUTO_PLAN_OFF)
+        return VP_OK;
+    VP_TRY(vp_auto_plan(config, &plan, &line, err));
+    on_notice((void *)(uintptr_t)options, line);
+    free(line);
+    return VP_OK;
+}
+
 /* Loads all, checks them against each other, and does it. */
 static int compare(struct job *job)
 {
@@ -390,8 +413,7 @@ static int compare(struct job *job)
         name_one(options->paths[i], i, job->contestants, job->names[i],
                  sizeof(job->names[i]));
         job->contestants[i].name = job->names[i];
-        if (vp_config_load(options->paths[i], options->sets, options->n_sets,
-                           &job->configs[i], &err) != VP_OK)
+        if (load(job, i, &err) != VP_OK)
             status = tool_usage_error("%s", err.text);
     }
     if (status == TOOL_OK &&

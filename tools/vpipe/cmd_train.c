@@ -9,6 +9,7 @@
 #include "job/supervisor_child.h"
 #include "job/watchdog.h"
 #include "progress.h"
+#include "run/auto_plan.h"
 #include "run/folder.h"
 #include "run/launcher.h"
 #include "run/resume.h"
@@ -91,6 +92,7 @@ struct train_args {
     int64_t restarts;
     struct goal goal;
     bool explain, quiet, verbose, help;
+    char *schedule; /* of the checkpoint to go on from; NULL: not needed */
 };
 
 /* Tells ranks that their output is seen on a terminal. */
@@ -452,9 +454,41 @@ static void on_hang(const char *line)
 
 /* ---- The run, in this process ------------------------------------------- */
 
+static struct vp_config_source source_of(const struct train_args *args)
+{
+    return (struct vp_config_source){
+        .path = args->config,
+        .sets = args->sets,
+        .n_sets = args->n_sets,
+        .schedule = args->schedule,
+    };
+}
+
+/* Plans the pipeline if the configuration asks for it. The caller frees
+ * `*line_out`, which `options` borrows. */
+static enum vp_status plan(const struct train_args *args,
+                           struct vp_run_options *options,
+                           struct vp_config *config, char **line_out,
+                           struct vp_err *err)
+{
+    const struct vp_auto_plan_options with = {
+        .source = source_of(args),
+        .resume = options->resume,
+        .measure = !options->dry_run,
+        .world = options->world,
+    };
+
+    *line_out = NULL;
+    if (config->auto_plan == VP_AUTO_PLAN_OFF)
+        return VP_OK;
+    VP_TRY(vp_auto_plan(config, &with, line_out, err));
+    options->plan_line = *line_out;
+    return VP_OK;
+}
+
 /* Of processes that were started together, the first one speaks; what goes
  * wrong is said by whoever looks after them. */
-static int run(const struct train_args *args, const struct vp_config *config)
+static int run(const struct train_args *args, struct vp_config *config)
 {
     struct vp_processes self = vp_processes_find();
     struct vp_run_options options = args->options;
@@ -467,6 +501,7 @@ static int run(const struct train_args *args, const struct vp_config *config)
     struct vp_watchdog *watchdog = NULL;
     struct vp_err err = { .text = "" };
     bool quiet = args->quiet || self.index > 0, said;
+    char *plan_line = NULL;
     enum vp_status st;
 
     progress_init(&progress, stdout, config->print_frequency);
@@ -503,8 +538,11 @@ static int run(const struct train_args *args, const struct vp_config *config)
         watchdog = NULL;
     }
     if (st == VP_OK)
+        st = plan(args, &options, config, &plan_line, &err);
+    if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
     vp_watchdog_stop(watchdog);
+    free(plan_line);
     if (st == VP_OK && !options.dry_run)
         st = goal_check(&args->goal, &progress, &err);
     progress_break(&progress);
@@ -536,15 +574,24 @@ static enum vp_status rehearse(const struct train_args *args,
                                struct vp_err *err)
 {
     struct vp_run_options options = args->options;
-    const struct vp_run_events nobody = { 0 };
+    const struct vp_run_events silent = { 0 };
+    const struct vp_config_source from = source_of(args);
     struct vp_watchdog *watchdog;
+    struct vp_config planned;
+    char *plan_line = NULL;
     enum vp_status st;
 
     options.dry_run = true;
     VP_TRY(
         vp_watchdog_start(config->watchdog_seconds, on_hang, &watchdog, err));
-    st = vp_run_train(config, &options, &nobody, err);
+    st = vp_config_load_from(&from, &planned, err);
+    if (st == VP_OK)
+        st = plan(args, &options, &planned, &plan_line, err);
+    if (st == VP_OK)
+        st = vp_run_train(&planned, &options, &silent, err);
+    vp_config_release(&planned);
     vp_watchdog_stop(watchdog);
+    free(plan_line);
     return st == VP_OK ? vp_processes_find_transport(config, err) : st;
 }
 
@@ -617,8 +664,7 @@ static int launch(const struct train_args *args, const struct vp_config *config)
     return exit_status(st);
 }
 
-static int choose_way(const struct train_args *args,
-                      const struct vp_config *config)
+static int choose_way(const struct train_args *args, struct vp_config *config)
 {
     struct vp_processes self = vp_processes_find();
     struct vp_err err;
@@ -655,21 +701,19 @@ static char *read_saved_schedule(const char *resume)
 
 /* Loads the configuration. If that fails, its schedule may be a file that is gone:
  * a checkpoint has a copy of it. */
-static enum vp_status load(const struct train_args *args,
-                           struct vp_config *config, struct vp_err *err)
+static enum vp_status load(struct train_args *args, struct vp_config *config,
+                           struct vp_err *err)
 {
-    enum vp_status st = vp_config_load(args->config, args->sets, args->n_sets,
-                                       config, err);
-    char *schedule = NULL;
+    struct vp_config_source from = source_of(args);
+    enum vp_status st = vp_config_load_from(&from, config, err);
 
     if (st != VP_OK && args->options.resume)
-        schedule = read_saved_schedule(args->options.resume);
-    if (schedule) {
+        args->schedule = read_saved_schedule(args->options.resume);
+    if (args->schedule) {
+        from.schedule = args->schedule;
         vp_config_release(config);
-        st = vp_config_load_resumed(args->config, args->sets, args->n_sets,
-                                    schedule, config, err);
+        st = vp_config_load_from(&from, config, err);
     }
-    free(schedule);
     return st;
 }
 
@@ -699,6 +743,7 @@ int cmd_train(int argc, char **argv)
             status = refuse(&err);
         vp_config_release(&config);
     }
+    free(args.schedule);
     free(args.sets);
     return status;
 }

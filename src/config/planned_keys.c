@@ -1,0 +1,44 @@
+#include "config/planned_keys.h"
+
+#include <string.h>
+
+static struct vp_entry *entry_of(struct vp_entry *entries, const char *name)
+{
+    return &entries[vp_key_find(name) - vp_keys];
+}
+
+static bool is_set_option(const struct vp_entry *entry)
+{
+    return strcmp(entry->place, "--set") == 0;
+}
+
+enum vp_status vp_planned_keys_check(struct vp_entry *entries,
+                                     struct vp_err *err)
+{
+    struct vp_entry *wish = entry_of(entries, "auto_plan");
+    const struct vp_entry *cut = entry_of(entries, "partition");
+
+    if (!wish->key || wish->kind != VP_YAML_SCALAR ||
+        strcmp(wish->text, "false") == 0 || !cut->key || !is_set_option(cut))
+        return VP_OK;
+    if (is_set_option(wish))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "--set: key 'auto_plan' is %.16s, which chooses the "
+                          "partition, and partition is set, too; remove one",
+                          wish->text);
+    wish->key = NULL;
+    return VP_OK;
+}
+
+void vp_planned_keys_drop(struct vp_entry *entries)
+{
+    static const char *const keys[] = {
+        "schedule",        "schedule_memory", "schedule_costs",
+        "chunks",          "partition",       "recompute",
+        "swap_ratio",      "recompute_ratio", "auto_plan",
+        "early_recompute", "profile",         "recompute_in_backward",
+    };
+
+    for (size_t i = 0; i < VP_COUNT_OF(keys); i++)
+        entry_of(entries, keys[i])->key = NULL;
+}

@@ -1,0 +1,283 @@
+#include "run/auto_plan.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "job/job_phase.h"
+#include "plan/plan_json.h"
+#include "run/planning.h"
+#include "run/resume.h"
+#include "run/share_text.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What the lead has decided; both are to be freed. */
+struct decision {
+    char *line, *plan;
+};
+
+static enum vp_status no_memory(struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM,
+                      "auto_plan: out of memory; close other programs");
+}
+
+/* ---- The plan of a run that goes on ------------------------------------- */
+
+/* Reads plan.json of the folder that `resume` belongs to. `*text_out` is NULL if
+ * there is none: what is wrong with the folder is said when it is opened. */
+static enum vp_status read_stored(const char *resume, char path[PATH_MAX],
+                                  char **text_out, struct vp_err *err)
+{
+    char folder[PATH_MAX - 16];
+    size_t n_bytes;
+
+    *text_out = NULL;
+    if (vp_resume_folder(resume, folder, sizeof(folder), NULL) != VP_OK)
+        return VP_OK;
+    snprintf(path, PATH_MAX, "%s/plan.json", folder);
+    return access(path, F_OK) == 0
+               ? vp_file_read(path, "JSON", text_out, &n_bytes, err)
+               : VP_OK;
+}
+
+static int count_ranks(const struct vp_plan *plan)
+{
+    int n = 0;
+
+    for (int s = 0; s < plan->n_stages; s++)
+        n += plan->replicas ? plan->replicas[s] : 1;
+    return n;
+}
+
+/* Keeps the plan of the run that goes on, if it is for as many ranks. */
+static enum vp_status keep_stored(const struct vp_config *config,
+                                  const char *resume, struct decision *out,
+                                  struct vp_strbuf *line, struct vp_err *err)
+{
+    struct vp_arena arena = { NULL };
+    char path[PATH_MAX], *text;
+    struct vp_plan plan;
+    enum vp_status st;
+
+    VP_TRY(read_stored(resume, path, &text, err));
+    if (!text)
+        return VP_OK;
+    st = vp_plan_parse(text, strlen(text), path, &arena, &plan, err);
+    if (st != VP_OK) {
+        vp_err_suffix(err, ", or plan again with --set auto_plan=again");
+    } else if (count_ranks(&plan) != vp_config_n_ranks(config)) {
+        vp_strbuf_addf(line,
+                       "plan: %s is for %d ranks, this run has %d and is "
+                       "planned again: ",
+                       path, count_ranks(&plan), vp_config_n_ranks(config));
+    } else {
+        vp_strbuf_addf(line, "plan: %s is kept", path);
+        out->plan = text;
+        text = NULL;
+    }
+    free(text);
+    vp_arena_release(&arena);
+    return st;
+}
+
+/* ---- A new plan --------------------------------------------------------- */
+
+static void add_partition(struct vp_strbuf *line, const struct vp_plan *plan)
+{
+    vp_strbuf_adds(line, ", partition [");
+    for (int s = 0; s < vp_plan_n_stages(plan); s++)
+        vp_strbuf_addf(line, "%s%d", s ? ", " : "", plan->partition[s]);
+    vp_strbuf_adds(line, "]");
+}
+
+/* The share of all work that is recomputed. */
+static double recomputed_share(const struct vp_search_result *result)
+{
+    double all = 0.0, again = 0.0;
+
+    for (int s = 0; s < result->n_stages; s++) {
+        all += result->time.stage_busy[s];
+        again += result->recomputed[s];
+    }
+    return all > 0.0 ? again / all : 0.0;
+}
+
+static void add_memory(struct vp_strbuf *line,
+                       const struct vp_planning *planning,
+                       const struct vp_search_result *result)
+{
+    char most_text[VP_BYTES_TEXT], limit_text[VP_BYTES_TEXT];
+    int64_t most = 0, limit = vp_planning_memory(planning);
+
+    for (int r = 0; r < result->plan.n_stages; r++)
+        most = result->rank_bytes[r] > most ? result->rank_bytes[r] : most;
+    vp_bytes_text(most, most_text, sizeof(most_text));
+    vp_bytes_text(limit, limit_text, sizeof(limit_text));
+    vp_strbuf_addf(line, ", at most %s of memory", most_text);
+    if (limit > 0)
+        vp_strbuf_addf(line, " of %s", limit_text);
+}
+
+/* Why this one: how the other schedules did. */
+static void add_reason(struct vp_strbuf *line,
+                       const struct vp_search_result *result)
+{
+    int n_slower = 0, n_memory = 0;
+
+    for (int i = 0; i < result->n_refused; i++) {
+        n_slower += result->refused[i].kind == VP_SEARCH_SLOWER;
+        n_memory += result->refused[i].kind == VP_SEARCH_MEMORY;
+    }
+    if (n_slower == 1 && n_memory > 0)
+        vp_strbuf_addf(line, "; the only one of %d schedules that fits",
+                       n_slower + n_memory);
+    else
+        vp_strbuf_addf(line, "; the fastest of %d schedules that fit, of %d",
+                       n_slower, n_slower + n_memory);
+}
+
+static void describe(const struct vp_planning *planning,
+                     const struct vp_search_result *result,
+                     struct vp_strbuf *line)
+{
+    char schedule[64];
+
+    vp_planning_schedule_text(&result->plan, schedule, sizeof(schedule));
+    vp_strbuf_addf(line, "%s%s", line->n_bytes ? "" : "plan: ", schedule);
+    add_partition(line, &result->plan);
+    vp_strbuf_addf(line, ", %.3g %% recomputed",
+                   100.0 * recomputed_share(result));
+    vp_strbuf_addf(line,
+                   "; forecast %.4g ms per step, %.4g samples/s, "
+                   "bubble %.1f %%",
+                   1e3 * result->time.step,
+                   (double)vp_planning_batch(planning) / result->time.per_mb,
+                   100.0 * result->time.bubble);
+    add_memory(line, planning, result);
+    add_reason(line, result);
+    vp_strbuf_addf(line, "; %s", vp_planning_note(planning));
+}
+
+static enum vp_status search(const struct vp_config *config, bool measure,
+                             struct decision *out, struct vp_strbuf *line,
+                             struct vp_err *err)
+{
+    const struct vp_planning_options options = { .measure = measure };
+    struct vp_search_result *result = calloc(1, sizeof(*result));
+    struct vp_planning *planning = NULL;
+    enum vp_status st;
+
+    if (!result)
+        return no_memory(err);
+    st = vp_planning_open(config, &options, &planning, err);
+    if (st == VP_OK)
+        st = vp_search_run(vp_planning_search(planning),
+                           vp_planning_input(planning), result, err);
+    if (st == VP_OK) {
+        describe(planning, result, line);
+        if (vp_planning_print(planning, result, &out->plan) != VP_OK)
+            st = no_memory(err);
+        vp_search_result_release(result);
+    } else if (st != VP_ERR_NOMEM) {
+        st = st == VP_ERR_IO ? VP_ERR_INVALID : st; /* a profile not there */
+        vp_err_prefix(err, "%s: key 'auto_plan'",
+                      vp_config_place(config, "auto_plan"));
+    }
+    vp_planning_close(planning);
+    free(result);
+    return st;
+}
+
+static enum vp_status decide(const struct vp_config *config,
+                             const struct vp_auto_plan_options *options,
+                             struct decision *out, struct vp_err *err)
+{
+    struct vp_strbuf line = VP_STRBUF_INIT;
+    enum vp_status st = VP_OK;
+
+    if (options->resume && config->auto_plan == VP_AUTO_PLAN_ON)
+        st = keep_stored(config, options->resume, out, &line, err);
+    if (st == VP_OK && !out->plan)
+        st = search(config, options->measure, out, &line, err);
+    if (st == VP_OK && vp_strbuf_detach(&line, &out->line) != VP_OK)
+        st = no_memory(err);
+    vp_strbuf_release(&line);
+    return st;
+}
+
+/* ---- Several processes -------------------------------------------------- */
+
+/* Gives all processes what the lead has decided. */
+static enum vp_status share(struct vp_world *world, enum vp_status st,
+                            struct decision *decision, struct vp_err *err)
+{
+    bool is_lead = vp_world_is_mine(world, vp_world_lead(world));
+    char *line = NULL, *plan = NULL;
+
+    VP_TRY(vp_world_agree(world, st, VP_LIMIT_NEVER, err));
+    VP_TRY(vp_share_text(world, is_lead ? decision->line : NULL, &line, err));
+    st = vp_share_text(world, is_lead ? decision->plan : NULL, &plan, err);
+    if (st != VP_OK) {
+        free(line);
+        return st;
+    }
+    free(decision->line);
+    free(decision->plan);
+    *decision = (struct decision){ line, plan };
+    return VP_OK;
+}
+
+/* Loads the configuration again, with the plan. */
+static enum vp_status apply(const struct vp_auto_plan_options *options,
+                            const char *plan, struct vp_config *config,
+                            struct vp_err *err)
+{
+    struct vp_config_source source = options->source;
+    struct vp_config planned;
+    enum vp_status st;
+
+    source.plan = plan;
+    st = vp_config_load_from(&source, &planned, err);
+    if (st != VP_OK) {
+        vp_config_release(&planned);
+        return st;
+    }
+    vp_config_release(config);
+    *config = planned;
+    return VP_OK;
+}
+
+enum vp_status vp_auto_plan(struct vp_config *config,
+                            const struct vp_auto_plan_options *options,
+                            char **line_out, struct vp_err *err)
+{
+    struct vp_world *world = options->world;
+    struct decision decision = { NULL, NULL };
+    enum vp_status st = VP_OK;
+
+    if (config->piped)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: auto_plan reads the configuration again, and a "
+                          "pipe can be read once; write it to a file",
+                          config->path);
+    vp_job_phase_set(VP_JOB_PHASE_PLAN, NULL);
+    if (!world || vp_world_is_mine(world, vp_world_lead(world)))
+        st = decide(config, options, &decision, err);
+    if (world)
+        st = share(world, st, &decision, err);
+    if (st == VP_OK) {
+        st = apply(options, decision.plan, config, err);
+        if (world)
+            st = vp_world_agree(world, st, VP_LIMIT_NEVER, err);
+    }
+    free(decision.plan);
+    if (st == VP_OK)
+        *line_out = decision.line;
+    else
+        free(decision.line);
+    return st;
+}

@@ -1,0 +1,300 @@
+/* Key auto_plan: what a plan replaces in a configuration, and which plan a run
+ * gets. */
+#include "config/load.h"
+#include "config/resolve.h"
+#include "plan/plan_json.h"
+#include "run/auto_plan.h"
+#include "run/run.h"
+#include "runtime/train_config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MODEL(layers)                                                         \
+    "model_type: bert\nlayers: " #layers                                      \
+    "\nhidden: 32\nheads: 2\nvocab: 264\n"                                    \
+    "seq_length: 16\nbatch_size: 4\nthreads_per_stage: 1\ndevice: cpu\n"      \
+    "tie_embeddings: false\naccumulation_steps: 4\nprofile: \"" VP_SOURCE_DIR \
+    "/configs/profiles/rtx_2080ti.json\"\n"
+
+static char temp_folder[] = "/tmp/vp_auto_plan_XXXXXX";
+
+static const char *const files[] = {
+    "a.yml",          "b.yml",           "plan.json", "run/plan.json",
+    "run/config.yml", "run/checkpoints", "run"
+};
+
+static int enter_temp_folder(void **state)
+{
+    (void)state;
+    return !mkdtemp(temp_folder) || chdir(temp_folder) != 0;
+}
+
+static int leave_temp_folder(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(files); i++)
+        remove(files[i]);
+    return chdir("/") | rmdir(temp_folder);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+static char *read_text(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 65536);
+
+    assert_non_null(file);
+    assert_non_null(text);
+    assert_in_range(fread(text, 1, 65535, file), 0, 65534);
+    fclose(file);
+    return text;
+}
+
+/* a.yml with at most two sets and a plan, all but the file may be NULL. */
+static enum vp_status load(const char *const sets[2], const char *plan,
+                           struct vp_config *out, struct vp_err *err)
+{
+    const struct vp_config_source from = {
+        .path = "a.yml",
+        .sets = sets,
+        .n_sets = (sets[0] != NULL) + (sets[1] != NULL),
+        .plan = plan,
+    };
+
+    *err = (struct vp_err){ .text = "" };
+    return vp_config_load_from(&from, out, err);
+}
+
+/* ---- Keys --------------------------------------------------------------- */
+
+/* What the plan decides is the plan's, given by the user or not; the rest stays,
+ * and must not contradict. */
+static void test_plan_replaces(void **state)
+{
+    static const char *const none[2] = { NULL, NULL };
+    static const char plan[] =
+        "{\"partition\": [1, 2, 1, 1],\n\"recompute\": [[], [0], [], [], []],\n"
+        "\"schedule\": \"interleaved\", \"accumulation_steps\": 4,\n"
+        "\"stages\": 2, \"chunks\": 2, \"forecast\": {\"step_seconds\": 0.5, "
+        "\"bubble\": 0.25}}\n";
+    struct vp_train_config train = { .plan.n_stages = 0 };
+    struct vp_planned_forecast forecast;
+    struct vp_config c;
+    struct vp_err err;
+    char *text;
+
+    (void)state;
+    write_text("a.yml",
+               MODEL(2) "auto_plan: true\nschedule: gpipe\nstages: 2\n"
+                        "partition: [3, 2]\nrecompute_ratio: [1, 0]\n"
+                        "recompute: false\nearly_recompute: false\n"
+                        "recompute_in_backward: true\nswap_ratio: 0.5\n");
+    assert_int_equal(load(none, NULL, &c, &err), VP_OK);
+    assert_int_equal(c.auto_plan, VP_AUTO_PLAN_ON);
+    vp_config_release(&c);
+    assert_int_equal(load(none, plan, &c, &err), VP_OK);
+    assert_int_equal(c.auto_plan, VP_AUTO_PLAN_OFF);
+    assert_string_equal(vp_generator_at(c.schedule)->name, "interleaved");
+    assert_int_equal(c.partition.n, 4);
+    assert_int_equal(c.recompute_ratio.n, 0);
+    assert_true(c.recompute && c.early_recompute && !c.recompute_in_backward);
+    assert_int_equal(c.swap_ratio.n, 0);
+    assert_string_equal(vp_config_place(&c, "partition"), "plan.json:1");
+    vp_resolve_train(&c, &train);
+    assert_int_equal(train.plan.recompute_sets[1], 1);
+    assert_true(vp_resolve_forecast(&c, &forecast));
+    assert_true(forecast.step_seconds == 0.5);
+
+    /* It is written beside the configuration, which names it. */
+    assert_int_equal(vp_config_write(&c, "b.yml", &err), VP_OK);
+    vp_config_release(&c);
+    text = read_text("b.yml");
+    assert_non_null(strstr(text, "\npartition: \"plan.json\"\n"));
+    assert_non_null(strstr(text, "\nauto_plan: false\n"));
+    free(text);
+    write_text("plan.json", plan);
+    assert_int_equal(vp_config_load("b.yml", NULL, 0, &c, &err), VP_OK);
+    assert_int_equal(c.chunks, 2);
+    vp_config_release(&c);
+
+    write_text("a.yml", MODEL(2) "auto_plan: true\nstages: 3\n");
+    assert_int_equal(load(none, plan, &c, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "a.yml:14: key 'stages' is 3, but by key "
+                                     "'stages' of the plan at plan.json:4"));
+    vp_config_release(&c);
+}
+
+/* A partition of --set wins over the file's auto_plan, not over that of --set. */
+static void test_partition_wins(void **state)
+{
+    const char *one[2] = { "partition=[3, 2]", NULL };
+    const char *both[2] = { "partition=[3, 2]", "auto_plan=again" };
+    const char *off[2] = { "partition=[3, 2]", "auto_plan=false" };
+    const char *anew[2] = { "auto_plan=again", NULL };
+    struct vp_config c;
+    struct vp_err err;
+
+    (void)state;
+    write_text("a.yml", MODEL(2) "auto_plan: true\npartition: [2, 3]\n");
+    assert_int_equal(load(one, NULL, &c, &err), VP_OK);
+    assert_int_equal(c.auto_plan, VP_AUTO_PLAN_OFF);
+    assert_int_equal(c.partition.at[0], 3);
+    vp_config_release(&c);
+    assert_int_equal(load(off, NULL, &c, &err), VP_OK);
+    assert_int_equal(c.auto_plan, VP_AUTO_PLAN_OFF);
+    vp_config_release(&c);
+    assert_int_equal(load(anew, NULL, &c, &err), VP_OK);
+    assert_int_equal(c.auto_plan, VP_AUTO_PLAN_AGAIN);
+    vp_config_release(&c);
+    assert_int_equal(load(both, NULL, &c, &err), VP_ERR_INVALID);
+    assert_string_equal(err.text, "--set: key 'auto_plan' is again, which "
+                                  "chooses the partition, and partition is "
+                                  "set, too; remove one");
+    vp_config_release(&c);
+}
+
+/* ---- Plans of runs ------------------------------------------------------ */
+
+/* Plans a.yml with sets; false: refused. The line is to be freed. */
+static bool plans(const char *const sets[2], const char *resume,
+                  struct vp_config *out, char **line, struct vp_err *err)
+{
+    struct vp_auto_plan_options options = {
+        .source = { .path = "a.yml",
+                    .sets = sets,
+                    .n_sets = (sets[0] != NULL) + (sets[1] != NULL) },
+        .resume = resume,
+    };
+
+    *line = NULL;
+    if (load(sets, NULL, out, err) != VP_OK)
+        fail_msg("%s", err->text);
+    return vp_auto_plan(out, &options, line, err) == VP_OK;
+}
+
+static void keep_peak(void *ctx, const struct vp_run_summary *summary)
+{
+    int64_t *peak = ctx, ranks[VP_MAX_STAGES] = { 0 };
+
+    for (int s = 0; s < summary->n_stages; s++) {
+        int64_t *rank = &ranks[summary->stages[s].first_rank];
+
+        *rank += summary->stages[s].memory->total;
+        *peak = *rank > *peak ? *rank : *peak;
+    }
+}
+
+/* Bytes of the largest rank of a configuration that is good. */
+static int64_t peak_of(const struct vp_config *config)
+{
+    const struct vp_run_options options = { .dry_run = true };
+    int64_t peak = 0;
+    struct vp_run_events events = { .ctx = &peak, .on_start = keep_peak };
+    struct vp_err err = { .text = "" };
+
+    if (vp_run_train(config, &options, &events, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    return peak;
+}
+
+static void test_limit(void **state)
+{
+    static const char *const tight[2] = { "memory_limit=700K", NULL };
+    static const char *const roomy[2] = { "memory_limit=1G", NULL };
+    static const char *const none[2] = { "memory_limit=10K", NULL };
+    struct vp_config c;
+    struct vp_err err;
+    char *line;
+
+    (void)state;
+    write_text("a.yml", MODEL(1) "auto_plan: true\nstages: 2\n");
+    assert_true(plans(tight, NULL, &c, &line, &err));
+    assert_in_range(peak_of(&c), 1, 700 * 1024);
+    assert_non_null(strstr(line, "plan: "));
+    assert_non_null(strstr(line, " of memory of 700 KiB; the fastest of "));
+    free(line);
+    vp_config_release(&c);
+    assert_true(plans(roomy, NULL, &c, &line, &err));
+    assert_true(peak_of(&c) > 700 * 1024);
+    free(line);
+    vp_config_release(&c);
+    assert_false(plans(none, NULL, &c, &line, &err));
+    assert_non_null(
+        strstr(err.text, "a.yml:13: key 'auto_plan': no plan fits: "));
+    assert_int_equal(c.auto_plan, VP_AUTO_PLAN_ON); /* as it was */
+    assert_null(line);
+    vp_config_release(&c);
+}
+
+/* A run that goes on keeps the plan of its folder. */
+static void test_resume(void **state)
+{
+    static const char plan[] = "{\"partition\": [1, 2], \"schedule\": "
+                               "\"gpipe\", \"accumulation_steps\": 4}\n";
+    static const char *const none[2] = { NULL, NULL };
+    static const char *const anew[2] = { "auto_plan=again", NULL };
+    static const char *const three[2] = { "stages=3", NULL };
+    struct vp_config c;
+    struct vp_err err;
+    char *line;
+
+    (void)state;
+    write_text("a.yml", MODEL(1) "auto_plan: true\nstages: 2\n");
+    assert_int_equal(mkdir("run", 0777) | mkdir("run/checkpoints", 0777), 0);
+    assert_true(plans(none, "run", &c, &line, &err)); /* nothing to keep */
+    assert_null(strstr(line, "kept"));
+    free(line);
+    vp_config_release(&c);
+    write_text("run/plan.json", plan);
+    assert_true(plans(none, "run", &c, &line, &err));
+    assert_string_equal(line, "plan: run/plan.json is kept");
+    assert_int_equal(c.partition.at[0], 1);
+    assert_string_equal(vp_generator_at(c.schedule)->name, "gpipe");
+    free(line);
+    vp_config_release(&c);
+    assert_true(plans(anew, "run", &c, &line, &err));
+    assert_string_not_equal(vp_generator_at(c.schedule)->name, "gpipe");
+    free(line);
+    vp_config_release(&c);
+    assert_true(plans(three, "run", &c, &line, &err));
+    assert_non_null(strstr(line, "plan: run/plan.json is for 2 ranks, this run "
+                                 "has 3 and is planned again: "));
+    assert_int_equal(c.stages, 3);
+    free(line);
+    vp_config_release(&c);
+    write_text("run/plan.json", "{\"partition\": 4}");
+    assert_false(plans(none, "run", &c, &line, &err));
+    assert_non_null(strstr(err.text, "run/plan.json:1:"));
+    assert_non_null(strstr(err.text, "--set auto_plan=again"));
+    vp_config_release(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan_replaces),
+        cmocka_unit_test(test_partition_wins),
+        cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_resume),
+    };
+
+    return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);
+}
