@@ -108,6 +108,11 @@ if [ $# -gt 0 ]; then
     same whole mpi
     refuse "key 'auto_plan': no plan fits: " --set distributed_backend=mpi \
         --set memory_limit=10K
+    # Numbers that the lead chooses.
+    "$@" -n 2 "$program" train model.yml --set "profile=$profile" \
+        --set distributed_backend=mpi --set batch_size=auto --set replicas=auto \
+        --max-steps 3 --output numbers >out 2>err || fail 'mpirun with auto'
+    has out 'plan: batch_size='
     echo "auto_plan: $checks checks passed"
     exit 0
 fi
@@ -163,6 +168,26 @@ run 0 train model.yml --dry-run
 has out 'profile: measured on '
 grep -qF ', now, in ' out && fail 'measured again'
 [ ! -e "$(ls -d runs 2>/dev/null)" ] || fail 'a dry run left a folder'
+
+# Numbers that are left to the plan: told, in the resolved configuration, and kept.
+auto=(--set batch_size=auto --set accumulation_steps=auto --set memory_limit=1200K)
+train "${auto[@]}" --max-steps 3 --output numbers
+has out 'plan: batch_size='
+grep -q '^batch_size: [0-9]' numbers/config.yml || fail 'batch_size in config.yml'
+grep -q '^accumulation_steps: [0-9]' numbers/config.yml || fail 'accumulation_steps'
+grep -q '^batch_size: 4$' numbers/config.yml && fail 'batch_size was not chosen'
+train "${auto[@]}" --resume numbers --max-steps 5
+run 0 train numbers/config.yml --max-steps 5 --output numbers2
+same numbers numbers2
+run 2 train model.yml "${auto[@]}" --set auto_plan=false
+has err "key 'batch_size' is auto, which needs a search for a plan; set auto_plan: true"
+run 0 plan model.yml --profile "$profile" "${auto[@]}" --brief --out numbers.json
+has out 'auto: batch_size='
+command=$(sed -n 's/^train with: //p' out)
+eval "$command" --max-steps 5 --output numbers3 --quiet || fail "$command"
+same numbers numbers3
+run 2 plan model.yml --profile "$profile" "${auto[@]}" --stages 2
+has err "option '--stages' does not go with keys that are auto"
 
 # Refusals.
 refuse "key 'auto_plan': no plan fits: " --set memory_limit=10K

@@ -4,6 +4,7 @@
 #include "config/resolve.h"
 #include "plan/plan_json.h"
 #include "run/auto_plan.h"
+#include "run/planning.h"
 #include "run/run.h"
 #include "runtime/train_config.h"
 
@@ -18,6 +19,13 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    !defined(__OPTIMIZE__)
+#define SLOW 1 /* combinations are not enumerated: the optimised build does */
+#else
+#define SLOW 0
+#endif
 
 #define MODEL(layers)                                                         \
     "model_type: bert\nlayers: " #layers                                      \
@@ -287,6 +295,175 @@ static void test_resume(void **state)
     vp_config_release(&c);
 }
 
+/* ---- Numbers ------------------------------------------------------------ */
+
+#define AUTO                                                          \
+    "model_type: bert\nlayers: 1\nhidden: 32\nheads: 2\nvocab: 264\n" \
+    "seq_length: 16\nthreads_per_stage: 1\ndevice: cpu\n"             \
+    "tie_embeddings: false\nprofile: \"" VP_SOURCE_DIR                \
+    "/configs/profiles/rtx_2080ti.json\"\nbatch_size: auto\n"         \
+    "accumulation_steps: auto\nreplicas: auto\nauto_plan: true\n"     \
+    "partition: [2, 1]\n"
+
+/* Samples per second of a.yml with numbers in place of auto; 0: it does not
+ * fit. */
+static double rate_of(const char *limit, int batch, int steps, int n_stages)
+{
+    static struct vp_search_result result;
+    char texts[3][32];
+    const char *sets[] = { limit, texts[0], texts[1], texts[2],
+                           n_stages == 1 ? "replicas=[2]" : "replicas=[1,1]" };
+    const struct vp_config_source from = {
+        .path = "a.yml", .sets = sets, .n_sets = 5, .unplanned = true
+    };
+    const struct vp_planning_options options = { .profile = NULL };
+    struct vp_planning *planning;
+    struct vp_config c;
+    struct vp_err err = { .text = "" };
+    double rate = 0.0;
+
+    snprintf(texts[0], sizeof(texts[0]), "batch_size=%d", batch);
+    snprintf(texts[1], sizeof(texts[1]), "accumulation_steps=%d", steps);
+    snprintf(texts[2], sizeof(texts[2]), "stages=%d", n_stages);
+    if (vp_config_load_from(&from, &c, &err) != VP_OK ||
+        vp_planning_open(&c, &options, &planning, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    if (vp_search_run(vp_planning_search(planning), vp_planning_input(planning),
+                      &result, &err) == VP_OK) {
+        rate = (double)c.batch_size / result.time.per_mb;
+        vp_search_result_release(&result);
+    }
+    vp_planning_close(planning);
+    vp_config_release(&c);
+    return rate;
+}
+
+/* The best of all combinations. */
+static double best_rate(const char *limit)
+{
+    double best = 0.0;
+
+    for (int n_stages = 1; n_stages <= 2; n_stages++)
+        for (int batch = 1; batch <= 32; batch *= 2)
+            for (int steps = 2; steps <= 16; steps *= 2) {
+                double rate = rate_of(limit, batch, steps, n_stages);
+
+                best = rate > best ? rate : best;
+            }
+    return best;
+}
+
+/* The numbers are those of the fastest of all combinations, and stand in the
+ * resolved configuration. */
+static void test_numbers(void **state)
+{
+    static const char *const limits[][2] = { { "memory_limit=900K", NULL },
+                                             { "memory_limit=2M", NULL } };
+    struct vp_config c;
+    struct vp_err err;
+    char *line, text[64];
+    int batches[2];
+
+    (void)state;
+    write_text("a.yml", AUTO);
+    for (size_t i = 0; i < VP_COUNT_OF(limits); i++) {
+        double rate;
+
+        assert_true(plans(limits[i], NULL, &c, &line, &err));
+        assert_int_equal(vp_config_n_ranks(&c), 2);
+        assert_int_equal(c.auto_keys, 0);
+        assert_in_range(peak_of(&c), 1, c.memory_limit);
+        rate = rate_of(limits[i][0], (int)c.batch_size, c.accumulation_steps,
+                       c.stages);
+        if (i == 0 && !SLOW)
+            assert_true(rate >= 0.99 * best_rate(limits[i][0]));
+        snprintf(text, sizeof(text), "batch_size=%d, accumulation_steps=%d, ",
+                 (int)c.batch_size, c.accumulation_steps);
+        assert_non_null(strstr(line, text));
+        batches[i] = (int)c.batch_size;
+        assert_int_equal(vp_config_write(&c, "b.yml", &err), VP_OK);
+        free(line);
+        vp_config_release(&c);
+    }
+    assert_true(batches[0] < batches[1]);
+    line = read_text("b.yml");
+    snprintf(text, sizeof(text), "\nbatch_size: %d\n", batches[1]);
+    assert_non_null(strstr(line, text));
+    assert_non_null(strstr(line, "\nreplicas: ["));
+    free(line);
+}
+
+/* Without a search, auto is refused; with one it stays auto until then. */
+static void test_auto_needs_a_search(void **state)
+{
+    static const char *const off[2] = { "auto_plan=false", NULL };
+    static const char *const cut[2] = { "partition=[1, 2]", NULL };
+    static const char *const asp[2] = { "sync_mode=asp", NULL };
+    static const char *const none[2] = { NULL, NULL };
+    struct vp_config c;
+    struct vp_err err;
+    char *text;
+
+    (void)state;
+    write_text("a.yml", AUTO);
+    assert_int_equal(load(off, NULL, &c, &err), VP_ERR_INVALID);
+    assert_string_equal(err.text,
+                        "a.yml:11: key 'batch_size' is auto, which needs a "
+                        "search for a plan; set auto_plan: true, or the number "
+                        "that 'vpipe plan' finds");
+    vp_config_release(&c);
+    assert_int_equal(load(cut, NULL, &c, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "key 'batch_size' is auto"));
+    vp_config_release(&c);
+    assert_int_equal(load(asp, NULL, &c, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "a.yml:12: key 'accumulation_steps' has "
+                                     "no effect with sync_mode asp"));
+    vp_config_release(&c);
+    assert_int_equal(load(none, NULL, &c, &err), VP_OK);
+    assert_int_equal(vp_config_write(&c, "b.yml", &err), VP_OK);
+    vp_config_release(&c);
+    text = read_text("b.yml");
+    assert_non_null(strstr(text, "\nbatch_size: auto\n"));
+    assert_non_null(strstr(text, "\naccumulation_steps: auto\n"));
+    assert_non_null(strstr(text, "\nreplicas: auto\n"));
+    free(text);
+}
+
+/* A run that goes on keeps its batch_size and accumulation_steps, whatever plan
+ * it gets. */
+static void test_numbers_are_kept(void **state)
+{
+    static const char *const none[2] = { NULL, NULL };
+    static const char *const anew[2] = { "auto_plan=again", NULL };
+    struct vp_config c;
+    struct vp_err err;
+    char *line;
+
+    (void)state;
+    write_text("a.yml", AUTO);
+    mkdir("run", 0777);
+    mkdir("run/checkpoints", 0777);
+    write_text("run/plan.json",
+               "{\"partition\": [1, 2], \"accumulation_steps\": 6}\n");
+    write_text("run/config.yml",
+               "model_type: bert\nlayers: 1\nbatch_size: 5\nseq_length: 16\n"
+               "hidden: 32\nheads: 2\naccumulation_steps: 6\nstages: 2\n"
+               "partition: plan.json\n");
+    assert_true(plans(none, "run", &c, &line, &err));
+    assert_string_equal(line, "plan: run/plan.json is kept");
+    assert_int_equal(c.batch_size, 5);
+    assert_int_equal(c.accumulation_steps, 6);
+    assert_int_equal(c.stages, 2);
+    free(line);
+    vp_config_release(&c);
+    assert_true(plans(anew, "run", &c, &line, &err));
+    assert_int_equal(c.batch_size, 5);
+    assert_int_equal(c.accumulation_steps, 6);
+    assert_int_equal(c.stages, 1); /* the faster one, without a limit */
+    free(line);
+    vp_config_release(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +471,9 @@ int main(void)
         cmocka_unit_test(test_partition_wins),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_auto_needs_a_search),
+        cmocka_unit_test(test_numbers_are_kept),
     };
 
     return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);

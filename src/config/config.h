@@ -33,6 +33,14 @@ enum vp_transport {
  * where a run goes on, which keeps its plan otherwise. */
 enum vp_auto_plan { VP_AUTO_PLAN_OFF, VP_AUTO_PLAN_ON, VP_AUTO_PLAN_AGAIN };
 
+/* Keys that may say auto: a search for a plan chooses the number. */
+enum vp_auto_key {
+    VP_AUTO_BATCH_SIZE,
+    VP_AUTO_ACCUMULATION_STEPS,
+    VP_AUTO_REPLICAS,
+    VP_AUTO_COUNT
+};
+
 /* What `verbose` may ask for; a set of them is bits 1 << v. */
 enum vp_verbose {
     VP_VERBOSE_STAGES,
@@ -141,6 +149,8 @@ struct vp_config {
     bool compress_in_gpu;             /* no effect */
     enum vp_auto_plan auto_plan;      /* OFF once the plan is applied */
     const char *profile; /* a file, for planning; NULL: of this machine */
+    unsigned auto_keys;  /* set of enum vp_auto_key that say auto: bits 1 << k;
+                            their fields have defaults until a plan is found */
     /* machine */
     enum vp_device_kind device;
     enum vp_precision precision;

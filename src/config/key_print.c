@@ -1,6 +1,7 @@
 /* A row of the table as YAML. */
 #include "config/key.h"
 #include "config/plan_file.h"
+#include "config/planned_keys.h"
 #include "config/schedule_file.h"
 
 #include "base/value.h"
@@ -146,6 +147,8 @@ bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
 
     if (key->applies && !key->applies(config))
         return false;
+    if (vp_planned_keys_is_auto(config, key))
+        return print_word("auto", out, n_bytes);
     switch (key->type) {
     case VP_KEY_I64:
         return print_number(key, *(const int64_t *)field, out, n_bytes);

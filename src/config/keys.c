@@ -419,7 +419,8 @@ const struct vp_key vp_keys[] = {
     { COUNT("batch_size", batch_size, 1, 16777216), .group = "data",
       .fallback = "(8; translation 2560)", .example = "8",
       .from = "model_type",
-      .meaning = "samples per minibatch; tokens for translation" },
+      .meaning = "samples per minibatch; tokens for translation; auto: chosen "
+      "with the plan, for the most samples per second" },
     { COUNT("max_pred", max_pred, 1, 1048576), .group = "data",
       .fallback = "(5/32 of seq_length)", .example = "20",
       .applies = is_masked_lm, .depends_on = "model_type",
@@ -567,7 +568,9 @@ const struct vp_key vp_keys[] = {
       .meaning = "tensor parallel ranks; only 1 yet" },
     { INTS("replicas", replicas, 1, VP_MAX_STAGES), .group = "pipeline",
       .fallback = "(1 each)", .example = "[1, 2, 1]",
-      .meaning = "ranks of each stage, which share its minibatches" },
+      .meaning = "ranks of each stage, which share its minibatches; auto: the "
+      "plan gives as many ranks as there are stages to fewer stages, with "
+      "replicas, if that is faster" },
     { INTS("ranks", ranks, 0, 1023), .group = "pipeline",
       .fallback = "(0, 1, ... by stage)", .example = "[0, 2, 1, 3]",
       .meaning = "number of each rank, stage by stage" },
@@ -578,7 +581,8 @@ const struct vp_key vp_keys[] = {
       .max = 1e6, .group = "pipeline", .example = "4",
       .fallback = "(1; with several stages 32)",
       .applies = is_bsp, .depends_on = "sync_mode",
-      .meaning = "minibatches whose mean gradient makes an update; bsp only" },
+      .meaning = "minibatches whose mean gradient makes an update; bsp only; "
+      "auto: chosen with the plan, 1 to 8 per rank" },
     { ROW("grad_clip_scope", VP_KEY_BOOL, clip_per_stage),
       .word = scope_word, .group = "pipeline", .fallback = "(all)",
       .example = "stage", .applies = is_bsp, .depends_on = "sync_mode",

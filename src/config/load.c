@@ -645,7 +645,8 @@ static enum vp_status load(const struct vp_config_source *from,
     for (int i = 0; i < from->n_sets; i++)
         VP_TRY(collect_set(from->sets[i], out, &given, err));
     VP_TRY(vp_planned_keys_check(given.entry, err));
-    if (from->plan)
+    VP_TRY(vp_planned_keys_take_auto(given.entry, from->planning, out, err));
+    if (from->plan || from->unplanned)
         vp_planned_keys_drop(given.entry);
     VP_TRY(keep_origins(&given, out, err));
     VP_TRY(apply(&given, from->plan, out, err));

@@ -29,6 +29,9 @@ struct vp_config_source {
      * configuration says about schedule, chunks, partition, recomputation and
      * swap. NULL: none. */
     const char *plan;
+    bool planning; /* numbers that say auto will be chosen; else they are taken
+                      only where auto_plan chooses them */
+    bool unplanned; /* what a plan would replace is left out */
 };
 enum vp_status vp_config_load_from(const struct vp_config_source *from,
                                    struct vp_config *out, struct vp_err *err);

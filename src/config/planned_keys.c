@@ -30,6 +30,51 @@ enum vp_status vp_planned_keys_check(struct vp_entry *entries,
     return VP_OK;
 }
 
+static const char *const auto_names[VP_AUTO_COUNT] = {
+    [VP_AUTO_BATCH_SIZE] = "batch_size",
+    [VP_AUTO_ACCUMULATION_STEPS] = "accumulation_steps",
+    [VP_AUTO_REPLICAS] = "replicas",
+};
+
+enum vp_status vp_planned_keys_take_auto(struct vp_entry *entries,
+                                         bool planning,
+                                         struct vp_config *config,
+                                         struct vp_err *err)
+{
+    const struct vp_entry *wish = entry_of(entries, "auto_plan");
+
+    planning |= wish->key && wish->kind == VP_YAML_SCALAR &&
+                strcmp(wish->text, "false") != 0;
+    for (int i = 0; i < VP_AUTO_COUNT; i++) {
+        struct vp_entry *entry = entry_of(entries, auto_names[i]);
+
+        if (!entry->key || entry->kind != VP_YAML_SCALAR ||
+            strcmp(entry->text, "auto") != 0)
+            continue;
+        if (!planning)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: key '%s' is auto, which needs a search for "
+                              "a plan; set auto_plan: true, or the number that "
+                              "'vpipe plan' finds",
+                              entry->place, entry->key);
+        config->auto_keys |= 1u << i;
+        /* A good number, for what else is wrong with the key. */
+        entry->text = vp_key_find(auto_names[i])->example;
+        if (i == VP_AUTO_REPLICAS)
+            entry->key = NULL;
+    }
+    return VP_OK;
+}
+
+bool vp_planned_keys_is_auto(const struct vp_config *config,
+                             const struct vp_key *key)
+{
+    for (int i = 0; i < VP_AUTO_COUNT; i++)
+        if (config->auto_keys >> i & 1 && strcmp(key->name, auto_names[i]) == 0)
+            return true;
+    return false;
+}
+
 void vp_planned_keys_drop(struct vp_entry *entries)
 {
     static const char *const keys[] = {

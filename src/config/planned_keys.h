@@ -9,6 +9,15 @@
  * refused. */
 enum vp_status vp_planned_keys_check(struct vp_entry *entries,
                                      struct vp_err *err);
+/* Notes the keys that say auto, and replaces their entries by numbers that are
+ * good, or none. Without `planning` and auto_plan they are refused. */
+enum vp_status vp_planned_keys_take_auto(struct vp_entry *entries,
+                                         bool planning,
+                                         struct vp_config *config,
+                                         struct vp_err *err);
+/* True if the key says auto, and no number was chosen yet. */
+bool vp_planned_keys_is_auto(const struct vp_config *config,
+                             const struct vp_key *key);
 /* Removes what the plan that was found replaces. */
 void vp_planned_keys_drop(struct vp_entry *entries);
 

@@ -5,6 +5,7 @@
 #include "base/strbuf.h"
 #include "job/job_phase.h"
 #include "plan/plan_json.h"
+#include "run/plan_numbers.h"
 #include "run/planning.h"
 #include "run/resume.h"
 #include "run/share_text.h"
@@ -14,9 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What the lead has decided; both are to be freed. */
+/* What the lead has decided. */
 struct decision {
-    char *line, *plan;
+    char *line, *plan; /* to be freed */
+    struct vp_plan_numbers numbers;
 };
 
 static enum vp_status no_memory(struct vp_err *err)
@@ -27,21 +29,34 @@ static enum vp_status no_memory(struct vp_err *err)
 
 /* ---- The plan of a run that goes on ------------------------------------- */
 
-/* Reads plan.json of the folder that `resume` belongs to. `*text_out` is NULL if
- * there is none: what is wrong with the folder is said when it is opened. */
-static enum vp_status read_stored(const char *resume, char path[PATH_MAX],
-                                  char **text_out, struct vp_err *err)
-{
-    char folder[PATH_MAX - 16];
-    size_t n_bytes;
+/* The folder of the run that goes on. */
+struct old_run {
+    char plan[PATH_MAX]; /* plan.json; "": there is no folder */
+    struct vp_config config;
+    bool loaded; /* config.yml was good */
+};
 
-    *text_out = NULL;
-    if (vp_resume_folder(resume, folder, sizeof(folder), NULL) != VP_OK)
-        return VP_OK;
-    snprintf(path, PATH_MAX, "%s/plan.json", folder);
-    return access(path, F_OK) == 0
-               ? vp_file_read(path, "JSON", text_out, &n_bytes, err)
-               : VP_OK;
+/* What is wrong with the folder is said when it is opened. */
+static void open_old(const char *resume, struct old_run *out)
+{
+    char folder[PATH_MAX - 16], path[PATH_MAX];
+    struct vp_err why;
+
+    *out = (struct old_run){ .loaded = false };
+    if (!resume ||
+        vp_resume_folder(resume, folder, sizeof(folder), NULL) != VP_OK)
+        return;
+    snprintf(out->plan, sizeof(out->plan), "%s/plan.json", folder);
+    snprintf(path, sizeof(path), "%s/config.yml", folder);
+    out->loaded = vp_config_load(path, NULL, 0, &out->config, &why) == VP_OK;
+    if (!out->loaded)
+        vp_config_release(&out->config);
+}
+
+static void close_old(struct old_run *old)
+{
+    if (old->loaded)
+        vp_config_release(&old->config);
 }
 
 static int count_ranks(const struct vp_plan *plan)
@@ -55,17 +70,20 @@ static int count_ranks(const struct vp_plan *plan)
 
 /* Keeps the plan of the run that goes on, if it is for as many ranks. */
 static enum vp_status keep_stored(const struct vp_config *config,
-                                  const char *resume, struct decision *out,
-                                  struct vp_strbuf *line, struct vp_err *err)
+                                  const struct old_run *old,
+                                  struct decision *out, struct vp_strbuf *line,
+                                  struct vp_err *err)
 {
     struct vp_arena arena = { NULL };
-    char path[PATH_MAX], *text;
+    const char *path = old->plan;
     struct vp_plan plan;
+    size_t n_bytes;
     enum vp_status st;
+    char *text;
 
-    VP_TRY(read_stored(resume, path, &text, err));
-    if (!text)
+    if (!path[0] || access(path, F_OK) != 0)
         return VP_OK;
+    VP_TRY(vp_file_read(path, "JSON", &text, &n_bytes, err));
     st = vp_plan_parse(text, strlen(text), path, &arena, &plan, err);
     if (st != VP_OK) {
         vp_err_suffix(err, ", or plan again with --set auto_plan=again");
@@ -76,6 +94,8 @@ static enum vp_status keep_stored(const struct vp_config *config,
                        path, count_ranks(&plan), vp_config_n_ranks(config));
     } else {
         vp_strbuf_addf(line, "plan: %s is kept", path);
+        if (old->loaded)
+            vp_plan_numbers_keep(config, &old->config, true, &out->numbers);
         out->plan = text;
         text = NULL;
     }
@@ -142,12 +162,16 @@ static void add_reason(struct vp_strbuf *line,
 
 static void describe(const struct vp_planning *planning,
                      const struct vp_search_result *result,
+                     const struct vp_plan_numbers *numbers,
                      struct vp_strbuf *line)
 {
     char schedule[64];
 
     vp_planning_schedule_text(&result->plan, schedule, sizeof(schedule));
-    vp_strbuf_addf(line, "%s%s", line->n_bytes ? "" : "plan: ", schedule);
+    vp_strbuf_adds(line, line->n_bytes ? "" : "plan: ");
+    for (int i = 0; i < numbers->n; i++)
+        vp_strbuf_addf(line, "%s, ", numbers->sets[i]);
+    vp_strbuf_adds(line, schedule);
     add_partition(line, &result->plan);
     vp_strbuf_addf(line, ", %.3g %% recomputed",
                    100.0 * recomputed_share(result));
@@ -178,7 +202,7 @@ static enum vp_status search(const struct vp_config *config, bool measure,
         st = vp_search_run(vp_planning_search(planning),
                            vp_planning_input(planning), result, err);
     if (st == VP_OK) {
-        describe(planning, result, line);
+        describe(planning, result, &out->numbers, line);
         if (vp_planning_print(planning, result, &out->plan) != VP_OK)
             st = no_memory(err);
         vp_search_result_release(result);
@@ -192,33 +216,124 @@ static enum vp_status search(const struct vp_config *config, bool measure,
     return st;
 }
 
+/* Loads the configuration again, with numbers in place of auto and, if it is
+ * there, a plan. Release `out` also after an error. */
+static enum vp_status reload(const struct vp_config_source *source,
+                             const struct vp_plan_numbers *numbers,
+                             const char *plan, struct vp_config *out,
+                             struct vp_err *err)
+{
+    struct vp_config_source from = *source;
+    const char **sets = vp_plan_numbers_add(numbers, &from);
+    enum vp_status st;
+
+    *out = (struct vp_config){ .path = NULL };
+    if (!sets)
+        return no_memory(err);
+    from.plan = plan;
+    st = vp_config_load_from(&from, out, err);
+    free(sets);
+    return st;
+}
+
+/* Other processes wait for the lead as long as they hear of it. */
+static void tell_alive(void *ctx)
+{
+    struct vp_world *world = ctx;
+    char busy = 1;
+
+    if (world)
+        (void)!vp_world_share(world, &busy, 1, VP_LIMIT_NEVER);
+}
+
+/* Replaces the numbers that say auto, in `config`, too. */
+static enum vp_status choose_numbers(const struct vp_auto_plan_options *options,
+                                     struct vp_config *config,
+                                     struct vp_plan_numbers *numbers,
+                                     struct vp_err *err)
+{
+    struct vp_plan_numbers_config with = {
+        .source = options->source,
+        .config = config,
+        .planning = { .measure = options->measure },
+        .alive = tell_alive,
+        .ctx = options->world,
+    };
+    struct vp_plan_numbers more;
+    const char **sets;
+    enum vp_status st;
+
+    if (config->auto_keys == 0)
+        return VP_OK;
+    sets = vp_plan_numbers_add(numbers, &with.source);
+    if (!sets)
+        return no_memory(err);
+    st = vp_plan_numbers_choose(&with, &more, err);
+    free(sets);
+    VP_TRY(st);
+    for (int i = 0; i < more.n; i++)
+        memcpy(numbers->sets[numbers->n++], more.sets[i], sizeof(more.sets[i]));
+    numbers->stages |= more.stages;
+    vp_config_release(config);
+    return reload(&options->source, numbers, NULL, config, err);
+}
+
+/* Numbers, then the plan for them. */
+static enum vp_status plan_anew(const struct vp_auto_plan_options *options,
+                                struct decision *out, struct vp_strbuf *line,
+                                struct vp_err *err)
+{
+    struct vp_config config;
+    enum vp_status st = reload(&options->source, &out->numbers, NULL, &config,
+                               err);
+
+    if (st == VP_OK)
+        st = choose_numbers(options, &config, &out->numbers, err);
+    if (st == VP_OK)
+        st = search(&config, options->measure, out, line, err);
+    vp_config_release(&config);
+    return st;
+}
+
 static enum vp_status decide(const struct vp_config *config,
                              const struct vp_auto_plan_options *options,
                              struct decision *out, struct vp_err *err)
 {
     struct vp_strbuf line = VP_STRBUF_INIT;
     enum vp_status st = VP_OK;
+    struct old_run old;
 
-    if (options->resume && config->auto_plan == VP_AUTO_PLAN_ON)
-        st = keep_stored(config, options->resume, out, &line, err);
+    open_old(options->resume, &old);
+    if (old.loaded)
+        vp_plan_numbers_keep(config, &old.config, false, &out->numbers);
+    if (config->auto_plan == VP_AUTO_PLAN_ON)
+        st = keep_stored(config, &old, out, &line, err);
     if (st == VP_OK && !out->plan)
-        st = search(config, options->measure, out, &line, err);
+        st = plan_anew(options, out, &line, err);
     if (st == VP_OK && vp_strbuf_detach(&line, &out->line) != VP_OK)
         st = no_memory(err);
     vp_strbuf_release(&line);
+    close_old(&old);
     return st;
 }
 
 /* ---- Several processes -------------------------------------------------- */
 
-/* Gives all processes what the lead has decided. */
+/* Gives all processes what the lead has decided. `st`: whether it could. */
 static enum vp_status share(struct vp_world *world, enum vp_status st,
                             struct decision *decision, struct vp_err *err)
 {
     bool is_lead = vp_world_is_mine(world, vp_world_lead(world));
-    char *line = NULL, *plan = NULL;
+    char *line = NULL, *plan = NULL, busy = 0;
 
+    do {
+        if (vp_world_share(world, &busy, 1, VP_LIMIT_NEVER) != VP_OK)
+            return vp_err_set(err, VP_ERR_ABORTED, "plan: the lead is gone");
+    } while (busy);
     VP_TRY(vp_world_agree(world, st, VP_LIMIT_NEVER, err));
+    if (vp_world_share(world, &decision->numbers, sizeof(decision->numbers),
+                       VP_LIMIT_NEVER) != VP_OK)
+        return vp_err_set(err, VP_ERR_ABORTED, "plan: the lead is gone");
     VP_TRY(vp_share_text(world, is_lead ? decision->line : NULL, &line, err));
     st = vp_share_text(world, is_lead ? decision->plan : NULL, &plan, err);
     if (st != VP_OK) {
@@ -227,21 +342,20 @@ static enum vp_status share(struct vp_world *world, enum vp_status st,
     }
     free(decision->line);
     free(decision->plan);
-    *decision = (struct decision){ line, plan };
+    decision->line = line;
+    decision->plan = plan;
     return VP_OK;
 }
 
-/* Loads the configuration again, with the plan. */
+/* Puts the configuration with the plan in the place of the one without. */
 static enum vp_status apply(const struct vp_auto_plan_options *options,
-                            const char *plan, struct vp_config *config,
-                            struct vp_err *err)
+                            const struct decision *decision,
+                            struct vp_config *config, struct vp_err *err)
 {
-    struct vp_config_source source = options->source;
     struct vp_config planned;
-    enum vp_status st;
+    enum vp_status st = reload(&options->source, &decision->numbers,
+                               decision->plan, &planned, err);
 
-    source.plan = plan;
-    st = vp_config_load_from(&source, &planned, err);
     if (st != VP_OK) {
         vp_config_release(&planned);
         return st;
@@ -256,7 +370,7 @@ enum vp_status vp_auto_plan(struct vp_config *config,
                             char **line_out, struct vp_err *err)
 {
     struct vp_world *world = options->world;
-    struct decision decision = { NULL, NULL };
+    struct decision decision = { .line = NULL };
     enum vp_status st = VP_OK;
 
     if (config->piped)
@@ -270,7 +384,7 @@ enum vp_status vp_auto_plan(struct vp_config *config,
     if (world)
         st = share(world, st, &decision, err);
     if (st == VP_OK) {
-        st = apply(options, decision.plan, config, err);
+        st = apply(options, &decision, config, err);
         if (world)
             st = vp_world_agree(world, st, VP_LIMIT_NEVER, err);
     }

@@ -7,6 +7,7 @@
 #include "base/value.h"
 #include "config/load.h"
 #include "run/command.h"
+#include "run/plan_numbers.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -456,28 +457,83 @@ static int plan(const struct vp_config *config, const struct options *options)
     return status;
 }
 
+/* Replaces numbers that say auto: in `config`, and in the sets of `options`, which
+ * borrow `numbers`. */
+static int choose_numbers(struct options *options, struct vp_config *config,
+                          struct vp_plan_numbers *numbers)
+{
+    const struct vp_plan_numbers_config with = {
+        .source = { .path = options->config,
+                    .sets = options->sets,
+                    .n_sets = options->n_sets },
+        .config = config,
+        .planning = options->plan,
+    };
+    struct vp_config_source from;
+    struct vp_err err = { .text = "" };
+    enum vp_status st;
+
+    if (config->auto_keys == 0)
+        return TOOL_OK;
+    if (options->any_stages || options->plan.n_stages > 0)
+        return tool_usage_error(
+            "vpipe plan: option '--stages' does not go with "
+            "keys that are auto; write '--set stages=N'");
+    if (config->piped)
+        return tool_usage_error("%s: keys that are auto need the configuration "
+                                "several times, and a pipe can be read once; "
+                                "write it to a file",
+                                options->config);
+    st = vp_plan_numbers_choose(&with, numbers, &err);
+    if (st != VP_OK)
+        return fail(st, &err);
+    fputs("auto:", stdout);
+    for (int i = 0; i < numbers->n; i++) {
+        options->sets[options->n_sets++] = numbers->sets[i];
+        printf(" %s", numbers->sets[i]);
+    }
+    printf("; the most samples/s of %d that fit\n", numbers->n_tried);
+    vp_config_release(config);
+    from = with.source;
+    from.n_sets = options->n_sets;
+    from.unplanned = numbers->stages;
+    st = vp_config_load_from(&from, config, &err);
+    return st == VP_OK ? TOOL_OK : fail(st, &err);
+}
+
+static int plan_config(struct options *options)
+{
+    const struct vp_config_source from = { .path = options->config,
+                                           .sets = options->sets,
+                                           .n_sets = options->n_sets,
+                                           .planning = true };
+    struct vp_plan_numbers numbers = { .n = 0 };
+    struct vp_config config;
+    struct vp_err err = { .text = "" };
+    enum vp_status st = vp_config_load_from(&from, &config, &err);
+    int status = st == VP_OK ? choose_numbers(options, &config, &numbers)
+                             : fail(st, &err);
+
+    if (status == TOOL_OK)
+        status = plan(&config, options);
+    vp_config_release(&config);
+    return status;
+}
+
 int cmd_plan(int argc, char **argv)
 {
     struct options options = { .planner = "vpipe" };
-    struct vp_config config;
-    struct vp_err err = { .text = "" };
-    enum vp_status st;
     int status;
 
-    options.sets = calloc((size_t)argc + 1, sizeof(*options.sets));
+    options.sets = calloc((size_t)argc + VP_PLAN_NUMBERS_MAX,
+                          sizeof(*options.sets));
     if (!options.sets)
         return TOOL_FAILED;
     status = read_args(argc, argv, &options);
     if (status == TOOL_OK && options.help)
         print_help();
-    if (status != TOOL_OK || options.help) {
-        free(options.sets);
-        return status;
-    }
-    st = vp_config_load(options.config, options.sets, options.n_sets, &config,
-                        &err);
-    status = st == VP_OK ? plan(&config, &options) : fail(st, &err);
-    vp_config_release(&config);
+    else if (status == TOOL_OK)
+        status = plan_config(&options);
     free(options.sets);
     return status;
 }
