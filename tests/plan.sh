@@ -80,11 +80,19 @@ run 0 plan "$configs/bert_8vpipe_tiny.yml" --set device=cpu --brief \
     --set 'partition=[8, 9]' --set recompute_ratio=0 --set 'replicas=[40, 40]'
 has out ' on 80 ranks,'
 
-# A limit that the configuration's own plan does not fit names a command, and its
-# plan does fit.
+# A limit that the configuration's own plan does not fit names a command that can
+# be pasted, and its plan does fit.
 run 2 train "$configs/bert_4gpipe_tiny.yml" --set device=cpu --dry-run \
-    --set memory_limit=9M --set recompute_ratio=0
-has err "; or train with a plan that fits, from 'vpipe plan $configs/bert_4gpipe_tiny.yml --memory 9M --out plan.json'"
+    --set memory_limit=9M --set 'recompute_ratio=[0, 0, 0, 0]' --set batch_size=8 \
+    --set seq_length=64
+command=$(sed -n 's/.*; or train with a plan that fits: vpipe plan //p' err)
+[ "$command" = "$configs/bert_4gpipe_tiny.yml --set device=cpu --set \
+memory_limit=9M --set 'recompute_ratio=[0, 0, 0, 0]' --set batch_size=8 --set \
+seq_length=64 --out plan.json" ] || fail "another command: $command"
+rm -f plan.json
+eval "run 0 plan $command --brief"
+command=$(sed -n 's/^train with: //p' out)
+eval "$command" --dry-run >out 2>err || fail "does not fit: $command"
 
 # All tables, and the picture.
 run 0 plan "$configs/bert_4gpipe_tiny.yml" --set device=cpu --memory 12M \

@@ -136,18 +136,18 @@ static void check_key(const char *yaml, const char *limit, const char *message,
 }
 
 /* Cuts the command that makes a plan off a message. Returns true if there was
- * one, which names the file and the limit. */
-static bool cut_plan(char *message, const char *limit)
+ * one, which names the file and what was set. */
+static bool cut_plan(char *message, const char *set)
 {
-    char *found = strstr(message, "; or train with a plan that fits, from ");
+    char *found = strstr(message, "; or train with a plan that fits: ");
     char want[160];
 
     if (!found)
         return false;
     snprintf(want, sizeof(want),
-             "; or train with a plan that fits, from 'vpipe plan a.yml "
-             "--memory %s --out plan.json'",
-             limit);
+             "; or train with a plan that fits: vpipe plan a.yml --set %s "
+             "--out plan.json",
+             set);
     assert_string_equal(found, want);
     *found = '\0';
     return true;
@@ -168,7 +168,7 @@ static void check_limit(const char *yaml, int64_t bytes, bool *helped)
 
     snprintf(limit, sizeof(limit), "memory_limit=%lld", (long long)bytes);
     assert_int_equal(dry_run(yaml, sets, &seen, &err), VP_ERR_INVALID);
-    cut_plan(err.text, limit + strlen("memory_limit="));
+    cut_plan(err.text, limit);
     assert_non_null(strstr(err.text, "memory_limit is "));
     *helped = strstr(err.text, "; use ");
     if (strstr(err.text, " with recompute_ratio 1")) {
@@ -244,9 +244,7 @@ static void test_messages(void **state)
 
         assert_int_equal(dry_run(cases[i].yaml, sets, &seen, &err),
                          VP_ERR_INVALID);
-        assert_int_equal(
-            cut_plan(err.text, cases[i].limit + strlen("memory_limit=")),
-            cases[i].planned);
+        assert_int_equal(cut_plan(err.text, cases[i].limit), cases[i].planned);
         if (strlen(err.text) < n ||
             strcmp(err.text + strlen(err.text) - n, cases[i].want) != 0)
             fail_msg("%s", err.text);
@@ -305,6 +303,28 @@ static void test_other_reasons(void **state)
     (void)state;
     assert_string_equal(advise(BERT, vp_advice_remedy, 0, NULL), "why");
     assert_string_equal(advise(BERT, vp_advice_remedy, 1 << 30, NULL), "why");
+}
+
+/* What waits in memory of the host is what a host with too little of it lacks
+ * first. */
+static void test_swapped(void **state)
+{
+    const char *remedy = "why";
+    double batch = 1024, swap;
+
+    (void)state;
+    for (; strcmp(remedy, "why") == 0 && batch < 1 << 24; batch *= 1.05) {
+        char yaml[512];
+
+        snprintf(yaml, sizeof(yaml),
+                 "model_type: bert\nlayers: 4\npartition: [5, 4]\n"
+                 "schedule: gpipe\nswap_ratio: 1\nbatch_size: %d\n" TINY,
+                 (int)batch);
+        remedy = advise(yaml, vp_advice_remedy, 0, NULL);
+    }
+    swap = named(remedy, "swap_ratio");
+    if (!strstr(remedy, "; use swap_ratio ") || swap >= 1.0)
+        fail_msg("batch_size %d: %s", (int)batch, remedy);
 }
 
 /* A host with room for each of three equal stages, and not for all. */
@@ -446,13 +466,10 @@ static void test_ratios(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_remedies),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_resumed),
-        cmocka_unit_test(test_other_reasons),
-        cmocka_unit_test(test_more_machines),
-        cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_full_device),
+        cmocka_unit_test(test_remedies), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_resumed),  cmocka_unit_test(test_other_reasons),
+        cmocka_unit_test(test_swapped),  cmocka_unit_test(test_more_machines),
+        cmocka_unit_test(test_sets),     cmocka_unit_test(test_full_device),
         cmocka_unit_test(test_ratios),
     };
 

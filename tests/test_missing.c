@@ -143,11 +143,12 @@ static void memory_of_the_host_is_compared(void **state)
 {
     (void)state;
     assert_string_equal(
-        find("", NULL, (struct vp_host_need){ 5, 5, 7, SIZE_MAX }, 0), "");
-    assert_string_equal(find("", NULL, (struct vp_host_need){ 6, 5, 7, 7 }, 0),
-                        "memory (6 B needed, 5 B left)");
+        find("", NULL, (struct vp_host_need){ 5, 5, 7, SIZE_MAX, 0 }, 0), "");
     assert_string_equal(
-        find("", NULL, (struct vp_host_need){ 5, 5, 8, 7 }, 0),
+        find("", NULL, (struct vp_host_need){ 6, 5, 7, 7, 0 }, 0),
+        "memory (6 B needed, 5 B left)");
+    assert_string_equal(
+        find("", NULL, (struct vp_host_need){ 5, 5, 8, 7, 0 }, 0),
         "address space by ulimit -v or -d (8 B needed, 7 B left)");
 }
 

@@ -80,7 +80,9 @@ struct vp_machine_list {
 };
 
 struct vp_config {
-    const char *path; /* the file it was read from */
+    const char *path;        /* the file it was read from */
+    const char *const *sets; /* of --set, in their order */
+    int n_sets;
     bool piped; /* a pipe or descriptor instead: it cannot be read again, and
                    relative paths start at the working directory */
     /* model */

@@ -145,6 +145,24 @@ static void read_list(struct vp_entry *entry, struct vp_config *config)
     entry->items = root->child;
 }
 
+static enum vp_status keep_sets(const struct vp_config_source *from,
+                                struct vp_config *config, struct vp_err *err)
+{
+    size_t n = (size_t)from->n_sets;
+    const char **sets = vp_arena_alloc(&config->arena, (n + 1) * sizeof(*sets));
+
+    if (!sets)
+        return no_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        sets[i] = vp_arena_strdup(&config->arena, from->sets[i]);
+        if (!sets[i])
+            return no_memory(err);
+    }
+    config->sets = sets;
+    config->n_sets = from->n_sets;
+    return VP_OK;
+}
+
 static enum vp_status collect_set(const char *set, struct vp_config *config,
                                   struct given *given, struct vp_err *err)
 {
@@ -644,6 +662,7 @@ static enum vp_status load(const struct vp_config_source *from,
     VP_TRY(collect_file(root, out, &given, err));
     for (int i = 0; i < from->n_sets; i++)
         VP_TRY(collect_set(from->sets[i], out, &given, err));
+    VP_TRY(keep_sets(from, out, err));
     VP_TRY(vp_planned_keys_check(given.entry, err));
     VP_TRY(vp_planned_keys_take_auto(given.entry, from->planning, out, err));
     if (from->plan || from->unplanned)

@@ -29,7 +29,7 @@ struct vp_config_source {
      * configuration says about schedule, chunks, partition, recomputation and
      * swap. NULL: none. */
     const char *plan;
-    bool planning; /* numbers that say auto will be chosen; else they are taken
+    bool planning;  /* numbers that say auto will be chosen; else they are taken
                       only where auto_plan chooses them */
     bool unplanned; /* what a plan would replace is left out */
 };

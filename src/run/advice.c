@@ -141,6 +141,29 @@ static double find_ratio(const struct vp_config *config,
     return 0.0;
 }
 
+/* The largest of a few that fits and is below what some stage swaps now; -1:
+ * none. */
+static double find_swap(const struct vp_config *config,
+                        const struct vp_train_config *like)
+{
+    static const double ratios[] = { 0.75, 0.5, 0.25, 0.0 };
+    int n = vp_config_n_stages(config);
+    double all[VP_MAX_STAGES], most = 0.0;
+    struct vp_config copy = *config;
+
+    for (int s = 0; s < config->swap_ratio.n; s++)
+        most = config->swap_ratio.at[s] > most ? config->swap_ratio.at[s]
+                                               : most;
+    copy.swap_ratio = (struct vp_real_list){ .at = all, .n = n };
+    for (size_t i = 0; i < VP_COUNT_OF(ratios); i++) {
+        for (int s = 0; s < n; s++)
+            all[s] = ratios[i];
+        if (ratios[i] < most && fits(&copy, like))
+            return ratios[i];
+    }
+    return -1.0;
+}
+
 /* Whether `stages` can be changed without any other key. */
 static bool is_free_to_cut(const struct vp_config *config)
 {
@@ -210,7 +233,7 @@ static bool is_one_thread_enough(const struct vp_config *config,
 
 /* ---- Remedies ----------------------------------------------------------- */
 
-enum { MAX_REMEDIES = 5 };
+enum { MAX_REMEDIES = 6 };
 
 struct remedies {
     char text[MAX_REMEDIES][64];
@@ -263,9 +286,13 @@ static void find_remedies(const struct vp_config *config,
                           const struct outcome *now, struct remedies *out)
 {
     int64_t batch = find_batch(config, like);
-    double ratio = find_ratio(config, like);
+    double ratio = find_ratio(config, like), swap = -1.0;
     int n = find_stages(config, like);
 
+    if (now->lack == VP_LACK_MEMORY)
+        swap = find_swap(config, like);
+    if (swap >= 0.0)
+        add(out, "swap_ratio %g", swap);
     if (batch > 0)
         add(out, "batch_size %lld", (long long)batch);
     if (ratio > 0.0)

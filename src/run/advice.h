@@ -9,8 +9,8 @@
 
 /* Adds the remedy to the message about a trainer that was refused because its
  * plan lacks something (vp_fit_lacks()): values of batch_size,
- * recompute_ratio, stages and threads_per_stage with which it fits, one key at a
- * time. Messages about something else stay as they are. */
+ * recompute_ratio, stages, threads_per_stage and, where memory of the host is
+ * lacking, swap_ratio, with which it fits, one key at a time. Messages about something else stay as they are. */
 void vp_advice_remedy(const struct vp_config *config,
                       const struct vp_train_config *train, struct vp_err *err);
 

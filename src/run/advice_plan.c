@@ -1,6 +1,7 @@
 /* The planner as a remedy: a plan that fits where the configuration's does not. */
 #include "run/advice.h"
 
+#include "run/command.h"
 #include "run/planning.h"
 #include "runtime/fit.h"
 
@@ -47,28 +48,38 @@ static bool finds_plan(const struct vp_config *config)
     return found;
 }
 
-/* "16M", or bytes. */
-static void size_text(size_t bytes, char *out, size_t n_bytes)
+/* The command that makes the plan; to be freed. NULL: memory is exhausted. */
+static char *print_command(const struct vp_config *config)
 {
-    const size_t mebi = (size_t)1 << 20;
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *out = open_memstream(&text, &n_bytes);
 
-    if (bytes % mebi == 0)
-        snprintf(out, n_bytes, "%zuM", bytes / mebi);
-    else
-        snprintf(out, n_bytes, "%zu", bytes);
+    if (!out)
+        return NULL;
+    fputs("vpipe plan ", out);
+    vp_command_write_word(out, config->path);
+    for (int i = 0; i < config->n_sets; i++) {
+        fputs(" --set ", out);
+        vp_command_write_word(out, config->sets[i]);
+    }
+    fputs(" --out plan.json", out);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 void vp_advice_plan(const struct vp_config *config,
                     const struct vp_train_config *train, struct vp_err *err)
 {
-    char memory[32];
+    char *command;
 
     if (config->memory_limit == 0 || train->loader || config->piped ||
         !lacks_limit(train) || !finds_plan(config))
         return;
-    size_text(config->memory_limit, memory, sizeof(memory));
-    vp_err_suffix(err,
-                  "; or train with a plan that fits, from 'vpipe plan %.200s "
-                  "--memory %s --out plan.json'",
-                  config->path, memory);
+    command = print_command(config);
+    if (command)
+        vp_err_suffix(err, "; or train with a plan that fits: %s", command);
+    free(command);
 }

@@ -67,6 +67,18 @@ static bool is_here(const struct vp_train_config *config, int rank)
     return !config->world || vp_world_is_mine(config->world, rank);
 }
 
+/* Bytes that a rank's stages swap to the host. */
+static size_t swapped_bytes(const struct vp_schedule *schedule,
+                            const struct vp_stage_price *stages, int rank)
+{
+    const struct vp_rank_list *list = &schedule->ranks[rank];
+    int64_t sum = 0;
+
+    for (int i = 0; i < list->n_stages; i++)
+        sum += stages[list->stages[i]].swapped;
+    return (size_t)sum;
+}
+
 /* Bytes of a rank's stages, of the copies that are made to save them and of what
  * they swap; replicas are alike, and the first one is saved. Of a device with
  * memory of its own: what is swapped. */
@@ -77,14 +89,11 @@ static size_t rank_bytes(const struct vp_train_config *config,
     const struct vp_rank_list *list = &schedule->ranks[rank];
     bool saves = config->saver || config->backend_config.plan_only;
     bool on_host = config->backend->device->host_memory;
-    int64_t sum = 0;
+    int64_t sum = (int64_t)swapped_bytes(schedule, stages, rank);
 
-    for (int i = 0; i < list->n_stages; i++) {
+    for (int i = 0; i < list->n_stages && on_host; i++) {
         int s = list->stages[i];
 
-        sum += stages[s].swapped;
-        if (!on_host)
-            continue;
         sum += stages[s].memory.total;
         if (saves && rank == schedule->stages[s].first_rank)
             sum += stages[s].snapshot;
@@ -139,6 +148,7 @@ struct vp_host_need vp_fit_host_need(const struct vp_train_config *config,
     for (int r = 0; r < schedule->n_ranks; r++)
         if (is_here(config, r)) {
             need.memory += rank_bytes(config, schedule, stages, r);
+            need.swapped += swapped_bytes(schedule, stages, r);
             n_copiers += count_copiers(schedule, stages, r);
             n_here++;
         }
@@ -159,13 +169,20 @@ static enum vp_lack host_lacks(const struct vp_host_need *need,
     char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
 
     if (need->memory > need->memory_left) {
+        bool swaps = need->swapped > 0, only = need->swapped == need->memory;
+
         vp_bytes_texts((int64_t)need->memory, (int64_t)need->memory_left, needs,
                        has, sizeof(needs));
-        vp_err_refuse(
-            err, "batch_size recompute_ratio stages",
-            "the stages here and the copies to save them need %s, this "
-            "machine has %s left",
-            needs, has);
+        vp_err_refuse(err,
+                      swaps ? "swap_ratio batch_size recompute_ratio stages"
+                            : "batch_size recompute_ratio stages",
+                      "%s %s, this machine has %s left",
+                      only    ? "what the stages here swap needs"
+                      : swaps ? "the stages here, what they swap and the "
+                                "copies to save them need"
+                              : "the stages here and the copies to save them "
+                                "need",
+                      needs, has);
         return VP_LACK_MEMORY;
     }
     if (need->space > need->space_left) {

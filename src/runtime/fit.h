@@ -24,7 +24,8 @@ struct vp_host_need {
     /* Stages, the copies that save them, and what they swap; the last alone on a
      * device with memory of its own. */
     size_t memory, memory_left;
-    size_t space, space_left;   /* address space: these, threads, libraries */
+    size_t space, space_left; /* address space: these, threads, libraries */
+    size_t swapped;           /* of `memory` */
 };
 
 /* `stages` has a price per stage of the schedule. */
