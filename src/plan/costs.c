@@ -218,6 +218,26 @@ static void add_swap(const struct vp_device_profile *profile, int64_t n_bytes,
     out->b += out->swap_in;
 }
 
+/* Of the first slots, which recompute and swap what plan->slots says; `sets`: what
+ * the rest recomputes. */
+static struct vp_stage_costs first_costs(const struct vp_cost_table *table,
+                                         const struct vp_plan *plan,
+                                         const struct vp_schedule *schedule,
+                                         const struct vp_stage_price *price,
+                                         int s, int first, int n,
+                                         const uint64_t *sets)
+{
+    const struct vp_plan_slot *slot = plan->slots;
+    struct vp_stage_costs out = compute_costs(
+        table, plan, schedule, price, s, first, n,
+        slot->recompute_sets ? slot->recompute_sets + first : sets);
+
+    if (price->swap_bytes > 0 &&
+        (!slot->swap_sets || vp_recompute_any(slot->swap_sets + first, n)))
+        add_swap(table->profile, price->swap_bytes, &out);
+    return out;
+}
+
 /* ---- Devices ------------------------------------------------------------ */
 
 /* Ranks that share a device are numbered by the first of them. */
@@ -291,6 +311,7 @@ enum vp_status vp_plan_costs_make(const struct vp_cost_table *table,
 {
     const struct vp_graph *graph = &table->work->graphs[0];
     uint64_t *room = calloc((size_t)graph->n_blocks, sizeof(*room));
+    bool kinds = false;
     int first = 0;
 
     *out = (struct vp_plan_costs){ .device = NULL };
@@ -299,17 +320,28 @@ enum vp_status vp_plan_costs_make(const struct vp_cost_table *table,
     for (int s = 0; s < schedule->n_stages; s++) {
         int n = plan->partition ? plan->partition[s] : graph->n_blocks;
         const uint64_t *sets = vp_plan_stage_sets(plan, graph, s, room);
+        int k = vp_plan_n_first_slots(plan, first, n,
+                                      schedule->stages[s].n_slots);
 
         out->stages[s] = compute_costs(table, plan, schedule, &prices[s], s,
                                        first, n, sets);
         if (prices[s].swap_bytes > 0)
             add_swap(table->profile, prices[s].swap_bytes, &out->stages[s]);
+        out->n_first_slots[s] = k;
+        kinds |= k > 0;
+        if (k > 0)
+            out->first_slots[s] = first_costs(table, plan, schedule, &prices[s],
+                                              s, first, n, sets);
         out->stages[s].reduce = reduce_seconds(table, schedule, &prices[s], s);
         add_messages(table, plan, schedule, prices, s, &out->stages[s]);
         first += n;
     }
     free(room);
     out->sched.stages = out->stages;
+    if (kinds) {
+        out->sched.first_slots = out->first_slots;
+        out->sched.n_first_slots = out->n_first_slots;
+    }
     out->sched.latency = table->profile->same_host.seconds;
     VP_TRY(share_devices(table, plan, schedule->n_ranks, out, err));
     add_load(table, schedule, out);
@@ -407,18 +439,25 @@ static double stream_bubble(const struct vp_schedule *schedule,
     return 1.0 - busy / (schedule->n_ranks * (middle.end - middle.begin));
 }
 
-/* Seconds that a stage needs for one minibatch. */
+static double computing(const struct vp_stage_costs *costs)
+{
+    return costs->f + costs->r + costs->b + costs->w;
+}
+
+/* Seconds that a stage needs for one minibatch, the mean over its slots. */
 static double stage_work(const struct vp_schedule_stage *stage,
-                         const struct vp_stage_costs *costs, int n_mb,
+                         const struct vp_plan_costs *costs, int s, int n_mb,
                          bool stream)
 {
-    double update = costs->update;
+    double update = costs->stages[s].update;
+    double share = (double)costs->n_first_slots[s] / stage->n_slots;
 
     if (!stream)
         update /= n_mb;
     else if (stage->update_every > 1)
         update /= stage->update_every;
-    return costs->f + costs->r + costs->b + costs->w + update;
+    return (1.0 - share) * computing(&costs->stages[s]) +
+           share * computing(&costs->first_slots[s]) + update;
 }
 
 enum vp_status vp_plan_forecast_seconds(const struct vp_schedule *schedule,
@@ -432,7 +471,7 @@ enum vp_status vp_plan_forecast_seconds(const struct vp_schedule *schedule,
 
     VP_TRY(vp_simulate(schedule, &costs->sched, &timing, err));
     for (int s = 0; s < schedule->n_stages; s++)
-        out->stage_busy[s] = stage_work(&schedule->stages[s], &costs->stages[s],
+        out->stage_busy[s] = stage_work(&schedule->stages[s], costs, s,
                                         schedule->n_mb, stream);
     busy = (1.0 - timing.bubble) * timing.makespan;
     out->step = vp_plan_step_seconds(schedule, &timing);

@@ -30,7 +30,9 @@ struct vp_plan_costs {
     struct vp_sched_costs sched;
     struct vp_stage_costs stages[VP_MAX_STAGES];
     struct vp_stage_costs busy[VP_MAX_STAGES]; /* while all ranks compute */
-    int *device;                               /* per rank; NULL: one each */
+    struct vp_stage_costs first_slots[VP_MAX_STAGES]; /* see plan.slots */
+    int n_first_slots[VP_MAX_STAGES];
+    int *device; /* per rank; NULL: one each */
 };
 
 /* Fills `out` for a plan whose schedule was made and whose stages were priced.

@@ -86,6 +86,19 @@ struct run {
     bool found;
 };
 
+/* A candidate that is refused is passed over, and its reason kept. */
+static enum vp_status pass_over(struct candidate *c, enum vp_status st,
+                                const struct vp_err *err)
+{
+    if (st == VP_OK || st == VP_ERR_NOMEM)
+        return st;
+    c->ready = false;
+    c->point.fits = false;
+    c->point.lacks = INT64_MAX;
+    snprintf(c->why, sizeof(c->why), "%.159s", err->text);
+    return VP_OK;
+}
+
 static enum vp_status open_candidate(struct run *run, int i,
                                      const struct vp_variant *variant,
                                      struct vp_err *err)
@@ -99,12 +112,10 @@ static enum vp_status open_candidate(struct run *run, int i,
     c->point.lacks = INT64_MAX;
     c->point.seconds = INFINITY;
     st = vp_trial_init(&c->trial, run->search, run->input, variant, err);
-    if (st == VP_ERR_NOMEM)
-        return st;
     c->ready = st == VP_OK;
-    if (!c->ready)
-        snprintf(c->why, sizeof(c->why), "%.159s", err->text);
-    return c->ready ? vp_trial_seed(&c->trial, &c->point, err) : VP_OK;
+    if (c->ready)
+        st = vp_trial_seed(&c->trial, &c->point, err);
+    return pass_over(c, st, err);
 }
 
 /* The form inside of B is of use only where something is recomputed. */
@@ -157,8 +168,8 @@ static enum vp_status offer(struct run *run, const struct vp_plan *plan,
 
 /* Fits a candidate by exact bytes. Rings depend on which stages recompute, so it
  * is fitted again with those of its own plan. */
-static enum vp_status finish(struct run *run, struct candidate *c,
-                             struct vp_err *err)
+static enum vp_status fit_exactly(struct run *run, struct candidate *c,
+                                  struct vp_err *err)
 {
     enum { TRIES = 3 };
     bool changed = true;
@@ -178,6 +189,12 @@ static enum vp_status finish(struct run *run, struct candidate *c,
         VP_TRY(vp_trial_reshape(&c->trial, &c->point, &changed, err));
     }
     return VP_OK;
+}
+
+static enum vp_status finish(struct run *run, struct candidate *c,
+                             struct vp_err *err)
+{
+    return pass_over(c, fit_exactly(run, c, err), err);
 }
 
 static enum vp_status open_all(struct run *run, struct vp_err *err)
@@ -217,7 +234,8 @@ static enum vp_status refine(struct run *run, struct vp_err *err)
         struct candidate *c = &run->at[run->order[i]];
 
         if (c->ready && (c->point.fits || !run->at[run->order[0]].point.fits))
-            VP_TRY(vp_trial_improve(&c->trial, &c->point, PASSES, err));
+            VP_TRY(pass_over(
+                c, vp_trial_improve(&c->trial, &c->point, PASSES, err), err));
     }
     sort(run);
     for (int i = 0; i < run->n; i++) {
@@ -234,22 +252,26 @@ static enum vp_status refine(struct run *run, struct vp_err *err)
     return VP_OK;
 }
 
+static enum vp_status make_fit(struct run *run, struct candidate *c,
+                               struct vp_err *err)
+{
+    c->trial.exact = true;
+    c->point.fits = false;
+    c->point.lacks = INT64_MAX;
+    VP_TRY(vp_trial_seed(&c->trial, &c->point, err));
+    if (!c->point.fits)
+        VP_TRY(vp_trial_make_fit(&c->trial, &c->point, err));
+    return c->point.fits ? fit_exactly(run, c, err) : VP_OK;
+}
+
 /* No estimated plan fits: looks for any, by exact bytes. */
 static enum vp_status insist(struct run *run, struct vp_err *err)
 {
     for (int i = 0; i < run->n; i++) {
         struct candidate *c = &run->at[run->order[i]];
 
-        if (!c->ready)
-            continue;
-        c->trial.exact = true;
-        c->point.fits = false;
-        c->point.lacks = INT64_MAX;
-        VP_TRY(vp_trial_seed(&c->trial, &c->point, err));
-        if (!c->point.fits)
-            VP_TRY(vp_trial_make_fit(&c->trial, &c->point, err));
-        if (c->point.fits)
-            VP_TRY(finish(run, c, err));
+        if (c->ready)
+            VP_TRY(pass_over(c, make_fit(run, c, err), err));
     }
     return VP_OK;
 }
@@ -298,7 +320,38 @@ static enum vp_status try_auto(struct run *run, struct vp_err *err)
     plan.schedule_text = text;
     st = offer(run, &plan, &fits, err);
     free(text);
-    return st == VP_ERR_INVALID ? VP_OK : st;
+    return st == VP_ERR_NOMEM ? st : VP_OK;
+}
+
+/* ---- The rest of its memory ---------------------------------------------- */
+
+/* Weight gradients of recomputed operators in W, where they fill bubbles, and not
+ * in B: what R computes is kept longer for it. */
+static enum vp_status try_late_w(struct run *run, struct vp_err *err)
+{
+    struct vp_plan plan = run->best->plan;
+    enum vp_status st;
+    bool fits;
+
+    if (!plan.recompute_sets || plan.recompute_in_b || plan.w_recomputed ||
+        !vp_generator_find(plan.schedule)->split)
+        return VP_OK;
+    plan.w_recomputed = true;
+    st = offer(run, &plan, &fits, err);
+    return st == VP_ERR_NOMEM ? st : VP_OK;
+}
+
+static enum vp_status spend_rest(struct run *run, struct vp_err *err)
+{
+    enum vp_status st;
+
+    if (!run->input->free_recompute)
+        return VP_OK;
+    VP_TRY(try_late_w(run, err));
+    if (run->input->alike)
+        return VP_OK;
+    st = vp_search_fill_slots(run->search, run->input, run->best, err);
+    return st == VP_ERR_NOMEM ? st : VP_OK;
 }
 
 /* ---- Reasons ------------------------------------------------------------ */
@@ -378,6 +431,7 @@ static enum vp_status search_all(struct run *run, struct vp_err *err)
     if (run->input->free_schedule && !run->input->stream &&
         !run->input->base->replicas && run->best->plan.n_stages > 1)
         VP_TRY(try_auto(run, err));
+    VP_TRY(spend_rest(run, err));
     explain(run);
     run->best->n_simulated = run->search->n_simulated;
     return VP_OK;

@@ -9,6 +9,7 @@
  *     estimated seconds                                        trial_time.c
  *   the best by exact bytes and simulated seconds, and `auto`
  *   lists for it                                               search.c
+ *   memory that is left, for its first slots                   search_slots.c
  */
 #ifndef VP_PLAN_SEARCH_H
 #define VP_PLAN_SEARCH_H
@@ -77,6 +78,13 @@ enum vp_status vp_search_price(struct vp_search *search,
 /* Returns true if every rank of a priced plan has room; NULL: no limit. */
 bool vp_search_fits(const struct vp_search_result *result,
                     const int64_t *limits);
+
+/* Lets the first slots of stages keep what the rest recomputes or swaps, as far
+ * as memory has room; `best` becomes that plan if it is faster. */
+enum vp_status vp_search_fill_slots(struct vp_search *search,
+                                    const struct vp_search_input *input,
+                                    struct vp_search_result *best,
+                                    struct vp_err *err);
 
 /* The least limit, the same for all ranks, for which a plan is found, to within
  * 1/256 of it; `result` is its plan. */

@@ -17,6 +17,7 @@ struct vp_search_input {
     bool stream;           /* asp: one of the streams is chosen */
     bool free_schedule, free_partition, free_recompute;
     bool allow_swap; /* swap is one more choice of a block; needs copy rates */
+    bool alike;      /* all slots of a stage keep the same */
     bool any;        /* the first plan that fits will do, and none is insisted
                         on: quick */
     /* Plans that are known to be good, of a smaller limit for example: the

@@ -62,29 +62,38 @@ static enum vp_status halve(struct least *least, int64_t low, int64_t high,
     return st;
 }
 
-static enum vp_status open_least(struct vp_search *search,
-                                 const struct vp_search_input *input,
-                                 const struct vp_variant *variant,
-                                 struct least *least, struct vp_err *err)
+static enum vp_status estimate_least(struct vp_search *search,
+                                     const struct vp_search_input *input,
+                                     const struct vp_variant *variant,
+                                     struct least *least, struct vp_err *err)
 {
     enum { COARSE = 16 };
     int64_t high = 1 << 20;
-    enum vp_status st;
 
-    least->bytes = INT64_MAX;
-    least->point.choice = calloc((size_t)search->n_blocks, 1);
-    if (!least->point.choice)
-        return VP_ERR_NOMEM;
-    st = vp_trial_init(&least->trial, search, input, variant, err);
-    least->ready = st == VP_OK;
-    if (st != VP_OK)
-        return st == VP_ERR_NOMEM ? st : VP_OK;
+    VP_TRY(vp_trial_init(&least->trial, search, input, variant, err));
     do {
         high *= 4;
         VP_TRY(try_limit(&least->trial, high, &least->point, err));
     } while (!least->point.fits && high < INT64_MAX / 8);
     least->bytes = high;
     return halve(least, high / 4, high, COARSE, err);
+}
+
+/* A variant that is refused is left out. */
+static enum vp_status open_least(struct vp_search *search,
+                                 const struct vp_search_input *input,
+                                 const struct vp_variant *variant,
+                                 struct least *least, struct vp_err *err)
+{
+    enum vp_status st;
+
+    least->bytes = INT64_MAX;
+    least->point.choice = calloc((size_t)search->n_blocks, 1);
+    if (!least->point.choice)
+        return VP_ERR_NOMEM;
+    st = estimate_least(search, input, variant, least, err);
+    least->ready = st == VP_OK;
+    return st == VP_ERR_NOMEM ? st : VP_OK;
 }
 
 /* The index of the least estimate that was not looked at yet; -1: none. */
@@ -143,7 +152,8 @@ static enum vp_status find_least(struct vp_search *search, struct least *at,
         if (best < 0)
             break;
         done[best] = true;
-        VP_TRY(look(search, &at[best], bytes_out, out, err));
+        if (look(search, &at[best], bytes_out, out, err) == VP_ERR_NOMEM)
+            return VP_ERR_NOMEM;
     }
     if (*bytes_out == INT64_MAX)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,

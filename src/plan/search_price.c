@@ -8,12 +8,19 @@
 
 /* ---- Results ------------------------------------------------------------ */
 
-static void *copy(struct vp_arena *arena, const void *from, size_t n_bytes)
+/* Copies of a plan's arrays. */
+struct copies {
+    struct vp_arena *arena;
+    bool failed; /* memory is exhausted */
+};
+
+static void *copy(struct copies *copies, const void *from, size_t n_bytes)
 {
-    void *to = from ? vp_arena_alloc(arena, n_bytes) : NULL;
+    void *to = from ? vp_arena_alloc(copies->arena, n_bytes) : NULL;
 
     if (to)
         memcpy(to, from, n_bytes);
+    copies->failed |= from && !to;
     return to;
 }
 
@@ -26,37 +33,49 @@ static int n_ranks_of(const struct vp_plan *plan)
     return n;
 }
 
+static const struct vp_plan_slot *copy_slots(struct copies *copies,
+                                             const struct vp_plan *plan,
+                                             size_t n_blocks)
+{
+    size_t n = (size_t)plan->n_slots, n_bytes = n_blocks * sizeof(uint64_t);
+    struct vp_plan_slot *slots = copy(copies, n > 0 ? plan->slots : NULL,
+                                      n * sizeof(*slots));
+
+    for (size_t i = 0; slots && i < n; i++) {
+        slots[i].recompute_sets = copy(copies, slots[i].recompute_sets,
+                                       n_bytes);
+        slots[i].swap_sets = copy(copies, slots[i].swap_sets, n_bytes);
+    }
+    return slots;
+}
+
 /* Copies the arrays; false: memory is exhausted. */
 static bool own_plan(struct vp_plan *plan, int n_blocks, struct vp_arena *arena)
 {
     size_t n = (size_t)vp_plan_n_stages(plan), p = (size_t)plan->n_stages;
     size_t ranks = (size_t)n_ranks_of(plan), blocks = (size_t)n_blocks;
-    struct vp_plan own = *plan;
+    struct copies c = { arena, false };
 
-    own.partition = copy(arena, plan->partition, n * sizeof(int));
-    own.recompute_ratio = copy(arena, plan->recompute_ratio,
-                               n * sizeof(double));
-    own.recompute_sets = copy(arena, plan->recompute_sets,
-                              blocks * sizeof(uint64_t));
-    own.swap_sets = copy(arena, plan->swap_sets, blocks * sizeof(uint64_t));
-    own.swap_ratio = copy(arena, plan->swap_ratio, n * sizeof(double));
-    own.swap_buffers = copy(arena, plan->swap_buffers, n * sizeof(int));
-    own.replicas = copy(arena, plan->replicas, p * sizeof(int));
-    own.depth = copy(arena, plan->depth, p * sizeof(int));
-    own.ranks = copy(arena, plan->ranks, ranks * sizeof(int));
-    own.devices = copy(arena, plan->devices, ranks * sizeof(int));
-    own.edges = copy(arena, plan->edges, n * sizeof(*own.edges));
-    own.replica_edges = copy(arena, plan->replica_edges,
-                             n * sizeof(*own.replica_edges));
-    if (plan->schedule_text)
-        own.schedule_text = vp_arena_strdup(arena, plan->schedule_text);
-    if ((plan->partition && !own.partition) ||
-        (plan->recompute_sets && !own.recompute_sets) ||
-        (plan->schedule_text && !own.schedule_text) ||
-        (plan->edges && !own.edges) || (plan->devices && !own.devices))
-        return false;
-    *plan = own;
-    return true;
+    plan->partition = copy(&c, plan->partition, n * sizeof(int));
+    plan->recompute_ratio = copy(&c, plan->recompute_ratio, n * sizeof(double));
+    plan->recompute_sets = copy(&c, plan->recompute_sets,
+                                blocks * sizeof(uint64_t));
+    plan->swap_sets = copy(&c, plan->swap_sets, blocks * sizeof(uint64_t));
+    plan->swap_ratio = copy(&c, plan->swap_ratio, n * sizeof(double));
+    plan->swap_buffers = copy(&c, plan->swap_buffers, n * sizeof(int));
+    plan->slots = copy_slots(&c, plan, blocks);
+    plan->replicas = copy(&c, plan->replicas, p * sizeof(int));
+    plan->depth = copy(&c, plan->depth, p * sizeof(int));
+    plan->ranks = copy(&c, plan->ranks, ranks * sizeof(int));
+    plan->devices = copy(&c, plan->devices, ranks * sizeof(int));
+    plan->edges = copy(&c, plan->edges, n * sizeof(*plan->edges));
+    plan->replica_edges = copy(&c, plan->replica_edges,
+                               n * sizeof(*plan->replica_edges));
+    if (plan->schedule_text) {
+        plan->schedule_text = vp_arena_strdup(arena, plan->schedule_text);
+        c.failed |= !plan->schedule_text;
+    }
+    return !c.failed;
 }
 
 static void describe(const struct vp_schedule *schedule,
@@ -79,7 +98,19 @@ static void describe(const struct vp_schedule *schedule,
     }
 }
 
-/* Seconds of recomputation, whether an action R or B has them. */
+/* Seconds of recomputing the sets of blocks from `first` on. */
+static double recomputing(const struct vp_search *search, const uint64_t *sets,
+                          int first, int n)
+{
+    double sum = 0.0;
+
+    for (int i = 0; sets && i < n; i++)
+        sum += vp_cost_recompute(&search->costs, first + i, sets[i]);
+    return sum;
+}
+
+/* Seconds of recomputation, whether an action R or B has them; the mean over the
+ * slots of a stage. */
 static enum vp_status add_recomputed(const struct vp_search *search,
                                      struct vp_search_result *out,
                                      struct vp_err *err)
@@ -93,11 +124,15 @@ static enum vp_status add_recomputed(const struct vp_search *search,
     for (int s = 0; s < out->n_stages; s++) {
         const uint64_t *sets = vp_plan_stage_sets(&out->plan, graph, s, room);
         int n = out->plan.partition ? out->plan.partition[s] : graph->n_blocks;
+        int k = vp_plan_n_first_slots(&out->plan, b, n, out->n_slots[s]);
+        const uint64_t *first = k > 0 ? out->plan.slots->recompute_sets : NULL;
+        double share = (double)k / out->n_slots[s];
 
-        for (int i = 0; i < n; i++, b++)
-            if (sets)
-                out->recomputed[s] += vp_cost_recompute(&search->costs, b,
-                                                        sets[i]);
+        out->recomputed[s] = (1.0 - share) * recomputing(search, sets, b, n) +
+                             share * recomputing(search,
+                                                 first ? first + b : sets, b,
+                                                 n);
+        b += n;
     }
     free(room);
     return VP_OK;

@@ -38,12 +38,16 @@ static double duration(const struct vp_run *run, const struct vp_action *a,
 
 double vp_clock_duration(const struct vp_run *run, const struct vp_action *a)
 {
-    return duration(run, a, run->costs->stages);
+    const struct vp_sched_costs *costs = run->costs;
+    bool first = vp_action_computes(a->kind) && costs->n_first_slots &&
+                 a->slot < costs->n_first_slots[a->stage];
+
+    return duration(run, a, first ? costs->first_slots : costs->stages);
 }
 
 double vp_clock_slowdown(const struct vp_run *run, const struct vp_action *a)
 {
-    double alone = vp_clock_duration(run, a);
+    double alone = duration(run, a, run->costs->stages);
 
     return run->costs->busy && alone > 0.0
                ? duration(run, a, run->costs->busy) / alone - 1.0

@@ -320,6 +320,10 @@ double *vp_costs_field(struct vp_stage_costs *costs, enum vp_action_kind kind);
 
 struct vp_sched_costs {
     const struct vp_stage_costs *stages; /* one per stage of the schedule */
+    /* What F, R, B and W take in the first `n_first_slots` slots of each stage, in
+     * place of that; NULL: all slots are alike. */
+    const struct vp_stage_costs *first_slots;
+    const int *n_first_slots;
     double latency;   /* of a message, in addition; does not fill a link */
     bool send_blocks; /* SEND keeps the sender busy while the link works */
     bool one_port;    /* all that a device sends goes over the same link */
