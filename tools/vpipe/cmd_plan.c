@@ -40,7 +40,8 @@ static const struct tool_flag flags[] = {
     [FLAG_PROFILE] = { "--profile", "FILE",
                        "what a device takes, measured or only its rates; "
                        "synthetic: stated rates; measured: now, on this "
-                       "machine [one that was measured here, else synthetic]" },
+                       "machine [key profile, else one that was measured here, "
+                       "else synthetic]" },
     [FLAG_PLANNER] = { "--planner", "NAME",
                        "vpipe, pipedream, gpipe, even, flops, or given: the "
                        "configuration's own plan [vpipe]" },
@@ -226,7 +227,9 @@ static void print_help(void)
         "Searches schedule, partition and recomputation for the shortest "
         "step that fits the memory of every rank; prints the plan, its "
         "forecast, the plans of other planners, and what more memory "
-        "would bring. Trains nothing and needs no device.\n\n"
+        "would bring. Trains nothing and needs no device. batch_size, "
+        "accumulation_steps and replicas that are auto are chosen for the most "
+        "samples per second.\n\n"
         "Planners:\n");
     for (int i = 0; vp_planner_at(i); i++)
         tool_print(stdout, help_width(stdout), 13, "  %-10s %s\n",
