@@ -110,7 +110,8 @@ if [ $# -gt 0 ]; then
         --set memory_limit=10K
     # Numbers that the lead chooses.
     "$@" -n 2 "$program" train model.yml --set "profile=$profile" \
-        --set distributed_backend=mpi --set batch_size=auto --set replicas=auto \
+        --set distributed_backend=mpi --set layers=1 --set batch_size=auto \
+        --set replicas=auto \
         --max-steps 3 --output numbers >out 2>err || fail 'mpirun with auto'
     has out 'plan: batch_size='
     echo "auto_plan: $checks checks passed"
@@ -170,7 +171,8 @@ grep -qF ', now, in ' out && fail 'measured again'
 [ ! -e "$(ls -d runs 2>/dev/null)" ] || fail 'a dry run left a folder'
 
 # Numbers that are left to the plan: told, in the resolved configuration, and kept.
-auto=(--set batch_size=auto --set accumulation_steps=auto --set memory_limit=1200K)
+auto=(--set layers=1 --set batch_size=auto --set accumulation_steps=auto
+    --set memory_limit=900K)
 train "${auto[@]}" --max-steps 3 --output numbers
 has out 'plan: batch_size='
 grep -q '^batch_size: [0-9]' numbers/config.yml || fail 'batch_size in config.yml'
