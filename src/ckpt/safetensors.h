@@ -13,10 +13,15 @@
 
 /* Ordered as in files: tensors of a later type come first. */
 enum vp_st_type {
+    VP_ST_BOOL,
     VP_ST_U8,
+    VP_ST_I8,
+    VP_ST_I16,
+    VP_ST_U16,
     VP_ST_F16,
     VP_ST_BF16,
     VP_ST_I32,
+    VP_ST_U32,
     VP_ST_F32,
     VP_ST_F64,
     VP_ST_I64,
@@ -100,6 +105,11 @@ enum vp_status vp_st_read(const struct vp_st_file *file,
                           const struct vp_st_tensor *tensor, void *buf,
                           struct vp_err *err);
 
+/* The same of bytes [at, at + n_bytes) of the tensor. */
+enum vp_status vp_st_read_part(const struct vp_st_file *file,
+                               const struct vp_st_tensor *tensor, int64_t at,
+                               int64_t n_bytes, void *buf, struct vp_err *err);
+
 /* ---- Writing ------------------------------------------------------------ */
 
 struct vp_st_head {
@@ -120,5 +130,17 @@ enum vp_status vp_st_write(const char *path, struct vp_st_tensor *tensors,
                            const void *const *data, int n_tensors,
                            const struct vp_st_meta *meta, int n_meta,
                            struct vp_err *err);
+
+/* Returns the bytes of tensor `i` in `*data_out`; they are borrowed until the
+ * next call. */
+typedef enum vp_status (*vp_st_data_fn)(void *ctx, int i, const void **data_out,
+                                        struct vp_err *err);
+
+/* The same for tensors that are made one at a time: `data` is called once for
+ * each, in the order of the file. Its error is returned as it is. */
+enum vp_status vp_st_write_each(const char *path, struct vp_st_tensor *tensors,
+                                int n_tensors, const struct vp_st_meta *meta,
+                                int n_meta, vp_st_data_fn data, void *ctx,
+                                struct vp_err *err);
 
 #endif

@@ -18,10 +18,13 @@ static const struct {
     const char *name;
     int n_bytes;
 } types[VP_ST_COUNT] = {
-    [VP_ST_U8] = { "U8", 1 },     [VP_ST_F16] = { "F16", 2 },
+    [VP_ST_BOOL] = { "BOOL", 1 }, [VP_ST_U8] = { "U8", 1 },
+    [VP_ST_I8] = { "I8", 1 },     [VP_ST_I16] = { "I16", 2 },
+    [VP_ST_U16] = { "U16", 2 },   [VP_ST_F16] = { "F16", 2 },
     [VP_ST_BF16] = { "BF16", 2 }, [VP_ST_I32] = { "I32", 4 },
-    [VP_ST_F32] = { "F32", 4 },   [VP_ST_F64] = { "F64", 8 },
-    [VP_ST_I64] = { "I64", 8 },   [VP_ST_U64] = { "U64", 8 },
+    [VP_ST_U32] = { "U32", 4 },   [VP_ST_F32] = { "F32", 4 },
+    [VP_ST_F64] = { "F64", 8 },   [VP_ST_I64] = { "I64", 8 },
+    [VP_ST_U64] = { "U64", 8 },
 };
 
 const char *vp_st_type_name(enum vp_st_type type)

@@ -207,13 +207,21 @@ enum vp_status vp_st_read(const struct vp_st_file *file,
                           const struct vp_st_tensor *tensor, void *buf,
                           struct vp_err *err)
 {
+    return vp_st_read_part(file, tensor, 0, tensor->n_bytes, buf, err);
+}
+
+enum vp_status vp_st_read_part(const struct vp_st_file *file,
+                               const struct vp_st_tensor *tensor, int64_t at,
+                               int64_t n_bytes, void *buf, struct vp_err *err)
+{
     enum vp_status st;
     int fd = -1;
     int rc;
 
+    VP_BUG_ON(at < 0 || n_bytes < 0 || at > tensor->n_bytes - n_bytes);
     st = open_again(file, &fd, err);
     if (st == VP_OK) {
-        rc = vp_io_read(fd, buf, (size_t)tensor->n_bytes, tensor->offset);
+        rc = vp_io_read(fd, buf, (size_t)n_bytes, tensor->offset + at);
         vp_io_close(fd);
         if (rc != 0)
             st = io_fail(rc, err);

@@ -199,22 +199,36 @@ enum vp_status vp_st_layout(struct vp_st_tensor *tensors, int n_tensors,
 
 /* ---- A file ------------------------------------------------------------- */
 
-static int write_data(int fd, struct vp_st_tensor *tensors,
-                      const void *const *data, int n_tensors)
+/* A file being written. */
+struct output {
+    struct vp_st_tensor *tensors;
+    int n_tensors;
+    vp_st_data_fn data;
+    void *ctx;
+    enum vp_status failed; /* by `data`, whose message is in `err` */
+    struct vp_err *err;
+};
+
+static int write_data(int fd, struct output *out)
 {
-    struct vp_st_tensor **order = sorted(tensors, n_tensors);
+    struct vp_st_tensor **order = sorted(out->tensors, out->n_tensors);
     int rc = order ? 0 : ENOMEM;
 
-    for (int i = 0; i < n_tensors && rc == 0; i++)
-        rc = vp_io_write(fd, data[order[i] - tensors],
-                         (size_t)order[i]->n_bytes);
+    for (int i = 0; i < out->n_tensors && rc == 0; i++) {
+        const void *bytes = NULL;
+
+        out->failed = out->data(out->ctx, (int)(order[i] - out->tensors),
+                                &bytes, out->err);
+        if (out->failed != VP_OK)
+            break;
+        rc = vp_io_write(fd, bytes, (size_t)order[i]->n_bytes);
+    }
     free(order);
     return rc;
 }
 
 static int write_temporary(const char *path, const struct vp_st_head *head,
-                           struct vp_st_tensor *tensors,
-                           const void *const *data, int n_tensors)
+                           struct output *out)
 {
     int fd = -1;
     int rc = vp_io_open(path, O_WRONLY | O_CREAT | O_TRUNC, &fd);
@@ -224,18 +238,19 @@ static int write_temporary(const char *path, const struct vp_st_head *head,
         return rc;
     rc = vp_io_write(fd, head->bytes, head->n_bytes);
     if (rc == 0)
-        rc = write_data(fd, tensors, data, n_tensors);
-    if (rc == 0)
+        rc = write_data(fd, out);
+    if (rc == 0 && out->failed == VP_OK)
         rc = vp_io_sync(fd);
     rc_close = vp_io_close(fd);
     return rc != 0 ? rc : rc_close;
 }
 
-enum vp_status vp_st_write(const char *path, struct vp_st_tensor *tensors,
-                           const void *const *data, int n_tensors,
-                           const struct vp_st_meta *meta, int n_meta,
-                           struct vp_err *err)
+enum vp_status vp_st_write_each(const char *path, struct vp_st_tensor *tensors,
+                                int n_tensors, const struct vp_st_meta *meta,
+                                int n_meta, vp_st_data_fn data, void *ctx,
+                                struct vp_err *err)
 {
+    struct output out = { tensors, n_tensors, data, ctx, VP_OK, err };
     char temporary[VP_IO_PATH_MAX];
     struct vp_st_head head = { .bytes = NULL };
     enum vp_status st;
@@ -248,15 +263,37 @@ enum vp_status vp_st_write(const char *path, struct vp_st_tensor *tensors,
     st = vp_st_layout(tensors, n_tensors, meta, n_meta, &head, err);
     if (!head.bytes)
         return vp_text_in_file(path, st, err);
-    rc = write_temporary(temporary, &head, tensors, data, n_tensors);
+    rc = write_temporary(temporary, &head, &out);
     free(head.bytes);
-    if (rc == 0)
+    if (rc == 0 && out.failed == VP_OK)
         rc = vp_io_rename(temporary, path);
-    if (rc == 0)
+    if (rc == 0 && out.failed == VP_OK)
         rc = vp_io_sync_parent(path);
-    if (rc == 0)
+    if (rc == 0 && out.failed == VP_OK)
         return VP_OK;
     vp_io_remove(temporary);
+    if (out.failed != VP_OK)
+        return out.failed;
     return vp_err_set(err, VP_ERR_IO, "%s: cannot be written (%s); %s", path,
                       vp_io_reason(rc), vp_write_remedy(rc));
+}
+
+/* All tensors are in memory; ctx is the list of their addresses. */
+static enum vp_status data_at(void *ctx, int i, const void **data_out,
+                              struct vp_err *err)
+{
+    const void *const *data = ctx;
+
+    (void)err;
+    *data_out = data[i];
+    return VP_OK;
+}
+
+enum vp_status vp_st_write(const char *path, struct vp_st_tensor *tensors,
+                           const void *const *data, int n_tensors,
+                           const struct vp_st_meta *meta, int n_meta,
+                           struct vp_err *err)
+{
+    return vp_st_write_each(path, tensors, n_tensors, meta, n_meta, data_at,
+                            (void *)(uintptr_t)data, err);
 }

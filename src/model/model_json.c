@@ -100,6 +100,7 @@ static const struct field m2m_fields[] = {
     { OPTION("activation_function", KIND_ACT, act) },
     { OPTION("pad_token_id", KIND_ID, pad) },
     { OPTION("tie_word_embeddings", KIND_FLAG, tie_embeddings) },
+    { OPTION("attention_bias", KIND_FLAG, attention_bias) },
     { 0 },
 };
 

@@ -1,0 +1,216 @@
+/* Values of a Hugging Face folder, in pieces of a few MiB. */
+#include "hf/folder.h"
+
+#include "base/dtype.h"
+#include "hf/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE_BYTES = 2 << 20 };
+
+/* A buffer for elements as they are in the file, and as floats. */
+struct piece {
+    int64_t n; /* elements that fit */
+    void *raw;
+    float *values;
+};
+
+static enum vp_status make_piece(int64_t n, struct piece *out,
+                                 struct vp_err *err)
+{
+    *out = (struct piece){ .n = n };
+    out->raw = malloc((size_t)n * sizeof(float));
+    out->values = malloc((size_t)n * sizeof(float));
+    if (out->raw && out->values)
+        return VP_OK;
+    free(out->raw);
+    free(out->values);
+    return vp_err_set(err, VP_ERR_NOMEM, "reading tensors: out of memory");
+}
+
+static void free_piece(struct piece *piece)
+{
+    free(piece->raw);
+    free(piece->values);
+}
+
+/* Elements [at, at + n) of a tensor as floats; `raw` has room for n of them. */
+static enum vp_status read_floats(const struct vp_hf_folder *folder,
+                                  const struct vp_hf_tensor *tensor, int64_t at,
+                                  int64_t n, void *raw, float *out,
+                                  struct vp_err *err)
+{
+    const struct vp_st_file *file = folder->shards[tensor->shard].file;
+    int64_t size = vp_st_type_bytes(tensor->stored->type);
+    bool is_f32 = tensor->stored->type == VP_ST_F32;
+
+    VP_TRY(vp_st_read_part(file, tensor->stored, at * size, n * size,
+                           is_f32 ? (void *)out : raw, err));
+    if (!is_f32)
+        vp_dtype_expand(tensor->stored->type == VP_ST_F16 ? VP_DTYPE_F16
+                                                          : VP_DTYPE_BF16,
+                        out, raw, n);
+    return VP_OK;
+}
+
+static int64_t count_elements(const struct vp_st_tensor *tensor)
+{
+    return tensor->n_bytes / vp_st_type_bytes(tensor->type);
+}
+
+/* ---- Reading ------------------------------------------------------------ */
+
+static enum vp_status read_plain(const struct vp_hf_folder *folder,
+                                 const struct vp_hf_tensor *tensor, int64_t n,
+                                 struct piece *piece, float *out,
+                                 struct vp_err *err)
+{
+    for (int64_t at = 0; at < n; at += piece->n) {
+        int64_t some = n - at < piece->n ? n - at : piece->n;
+
+        VP_TRY(
+            read_floats(folder, tensor, at, some, piece->raw, out + at, err));
+    }
+    return VP_OK;
+}
+
+/* The file holds [cols, rows]; a piece is a band of its rows. out: [rows, cols] */
+static enum vp_status read_transposed(const struct vp_hf_folder *folder,
+                                      const struct vp_hf_tensor *tensor,
+                                      int64_t rows, int64_t cols,
+                                      struct piece *piece, float *out,
+                                      struct vp_err *err)
+{
+    int64_t band = piece->n / rows;
+
+    for (int64_t c = 0; c < cols; c += band) {
+        int64_t n = cols - c < band ? cols - c : band;
+
+        VP_TRY(read_floats(folder, tensor, c * rows, n * rows, piece->raw,
+                           piece->values, err));
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t i = 0; i < n; i++)
+                out[r * cols + c + i] = piece->values[i * rows + r];
+    }
+    return VP_OK;
+}
+
+enum vp_status vp_hf_read(const struct vp_hf_folder *folder, const char *name,
+                          int64_t rows, int64_t cols, bool transposed,
+                          float *out, struct vp_err *err)
+{
+    const struct vp_hf_tensor *tensor = vp_hf_holder(folder, name);
+    int64_t most = PIECE_BYTES / (int64_t)sizeof(float);
+    struct piece piece;
+    enum vp_status st;
+
+    if (!tensor)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%.3000s: tensor %.200s is missing", folder->path,
+                          name);
+    if (count_elements(tensor->stored) != rows * cols) {
+        char text[128];
+
+        vp_st_describe(tensor->stored, text, sizeof(text));
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%.3000s: tensor %.200s is %s, the model asks for "
+                          "%lld x %lld",
+                          folder->path, name, text, (long long)rows,
+                          (long long)cols);
+    }
+    VP_TRY(make_piece(rows > most ? rows : most, &piece, err));
+    if (transposed)
+        st = read_transposed(folder, tensor, rows, cols, &piece, out, err);
+    else
+        st = read_plain(folder, tensor, rows * cols, &piece, out, err);
+    free_piece(&piece);
+    return st;
+}
+
+enum vp_status vp_hf_read_raw(const struct vp_hf_folder *folder,
+                              const struct vp_hf_tensor *tensor, void *out,
+                              struct vp_err *err)
+{
+    return vp_st_read(folder->shards[tensor->shard].file, tensor->stored, out,
+                      err);
+}
+
+/* ---- Checking values ---------------------------------------------------- */
+
+/* Whether the tensor equals `other`, or zero if that is NULL. */
+static enum vp_status compare(const struct vp_hf_folder *folder,
+                              const struct vp_hf_tensor *tensor,
+                              const struct vp_hf_tensor *other, bool *same_out,
+                              struct vp_err *err)
+{
+    int64_t n = count_elements(tensor->stored);
+    struct piece a, b;
+    enum vp_status st;
+
+    *same_out = !other || count_elements(other->stored) == n;
+    VP_TRY(make_piece(PIECE_BYTES / (int64_t)sizeof(float), &a, err));
+    st = make_piece(a.n, &b, err);
+    if (st != VP_OK) {
+        free_piece(&a);
+        return st;
+    }
+    for (int64_t at = 0; at < n && *same_out && st == VP_OK; at += a.n) {
+        int64_t some = n - at < a.n ? n - at : a.n;
+
+        st = read_floats(folder, tensor, at, some, a.raw, a.values, err);
+        if (st == VP_OK && other)
+            st = read_floats(folder, other, at, some, b.raw, b.values, err);
+        for (int64_t i = 0; i < some && st == VP_OK && *same_out; i++)
+            *same_out = other ? a.values[i] == b.values[i]
+                              : a.values[i] == 0.0f;
+    }
+    free_piece(&b);
+    free_piece(&a);
+    return st;
+}
+
+static bool is_float(const struct vp_hf_tensor *tensor)
+{
+    return tensor->stored->type == VP_ST_F32 ||
+           tensor->stored->type == VP_ST_F16 ||
+           tensor->stored->type == VP_ST_BF16;
+}
+
+static enum vp_status check_one(const struct vp_hf_folder *folder,
+                                const struct vp_hf_tensor *tensor,
+                                struct vp_err *err)
+{
+    bool zero = tensor->kind == VP_HF_ZERO, same = false;
+    const struct vp_hf_tensor *other = zero
+                                           ? NULL
+                                           : vp_hf_holder(folder, tensor->name);
+
+    if (other == tensor)
+        return VP_OK;
+    if (is_float(tensor))
+        VP_TRY(compare(folder, tensor, other, &same, err));
+    if (same)
+        return VP_OK;
+    if (zero)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%.3000s: tensor %.200s is not zero, but config.json "
+                          "has attention_bias false; set it to true",
+                          folder->path, tensor->stored->name);
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%.3000s: tensors %.200s and %.200s differ, but "
+                      "config.json ties them; set tie_word_embeddings to false",
+                      folder->path, tensor->stored->name, other->stored->name);
+}
+
+enum vp_status vp_hf_check_values(const struct vp_hf_folder *folder,
+                                  struct vp_err *err)
+{
+    for (int i = 0; i < folder->n_tensors; i++) {
+        const struct vp_hf_tensor *t = &folder->tensors[i];
+
+        if (t->kind == VP_HF_TIED || t->kind == VP_HF_ZERO)
+            VP_TRY(check_one(folder, t, err));
+    }
+    return VP_OK;
+}

@@ -1,0 +1,33 @@
+/* An open folder: what folder.c checks and folder_read.c reads. */
+#ifndef VP_HF_INTERNAL_H
+#define VP_HF_INTERNAL_H
+
+#include "hf/names.h"
+#include "hf/params.h"
+
+struct vp_hf_tensor;
+
+struct vp_hf_shard {
+    const char *name;
+    struct vp_st_file *file;
+};
+
+struct vp_hf_folder {
+    struct vp_arena arena; /* strings and lists */
+    const char *path;
+    const struct vp_hf_arch *arch;
+    const struct vp_model *model;
+    struct vp_model_config config;
+    struct vp_hf_params params;
+    int n_shards;
+    struct vp_hf_shard *shards;
+    int n_tensors;
+    struct vp_hf_tensor *tensors; /* sorted by name, then kind */
+};
+
+/* The tensor that holds the parameter `name`: under its own name, else under one
+ * that it is tied to. NULL if there is none. */
+const struct vp_hf_tensor *vp_hf_holder(const struct vp_hf_folder *folder,
+                                        const char *name);
+
+#endif
