@@ -61,6 +61,11 @@ int vp_hf_n_tensors(const struct vp_hf_folder *folder);
 const struct vp_hf_tensor *vp_hf_tensor(const struct vp_hf_folder *folder,
                                         int i);
 
+/* A hash of names, shapes, types and the first bytes of every tensor: folders
+ * with different weights differ in it. */
+enum vp_status vp_hf_fingerprint(const struct vp_hf_folder *folder,
+                                 uint64_t *out, struct vp_err *err);
+
 /* Compares what must be equal, or zero, among the values: tensors that are there
  * under both names of a tie, biases of a model without. Reads those only. */
 enum vp_status vp_hf_check_values(const struct vp_hf_folder *folder,

@@ -214,3 +214,38 @@ enum vp_status vp_hf_check_values(const struct vp_hf_folder *folder,
     }
     return VP_OK;
 }
+
+/* ---- Fingerprint -------------------------------------------------------- */
+
+/* FNV-1a, 64 bits. */
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
+{
+    const unsigned char *at = bytes;
+
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ at[i]) * 0x100000001B3u;
+    return hash;
+}
+
+enum vp_status vp_hf_fingerprint(const struct vp_hf_folder *folder,
+                                 uint64_t *out, struct vp_err *err)
+{
+    uint64_t hash = 0xCBF29CE484222325u;
+    unsigned char first[64];
+
+    for (int i = 0; i < folder->n_tensors; i++) {
+        const struct vp_hf_tensor *t = &folder->tensors[i];
+        int64_t n = t->stored->n_bytes < (int64_t)sizeof(first)
+                        ? t->stored->n_bytes
+                        : (int64_t)sizeof(first);
+
+        VP_TRY(vp_st_read_part(folder->shards[t->shard].file, t->stored, 0, n,
+                               first, err));
+        hash = hash_bytes(hash, t->name, strlen(t->name) + 1);
+        hash = hash_bytes(hash, &t->stored->type, sizeof(t->stored->type));
+        hash = hash_bytes(hash, t->stored->dims, sizeof(t->stored->dims));
+        hash = hash_bytes(hash, first, (size_t)n);
+    }
+    *out = hash;
+    return VP_OK;
+}

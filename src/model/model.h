@@ -81,6 +81,21 @@ enum vp_status vp_model_read_json(const char *path,
                                   struct vp_model_config *config_out,
                                   struct vp_err *err);
 
+/* Tokens with a meaning for generation; -1: none. */
+struct vp_model_ids {
+    int32_t begin, end;
+    int32_t start; /* first token of a decoder's input */
+};
+
+/* Writes the config.json that vp_model_read_json() reads back to the same
+ * values, for the class `class_name` of Hugging Face's with tensors of type
+ * `dtype` ("float32"). Free the text. VP_ERR_NOMEM. */
+enum vp_status vp_model_format_json(const struct vp_model *model,
+                                    const struct vp_model_config *config,
+                                    const struct vp_model_ids *ids,
+                                    const char *class_name, const char *dtype,
+                                    char **text_out);
+
 /* ---- Weights ------------------------------------------------------------ */
 
 /* Writes the published initial value of a parameter, [rows, cols]. A pure

@@ -3,11 +3,13 @@
 #include "model/model.h"
 
 #include "base/path.h"
+#include "base/value.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum kind { KIND_SIZE, KIND_ID, KIND_RATE, KIND_FLAG, KIND_ACT };
@@ -31,6 +33,10 @@ struct format {
     const char *model;      /* its name in the model table */
     const struct field *fields;
     const struct fixed *fixed;
+    /* Keys that are only written: values of other fields, and what a class must
+     * know to be this model. */
+    const struct field *mirrors;
+    const char *constants;
     /* Defaults of the format, before the fields. */
     void (*prepare)(struct vp_model_config *config);
     /* What one field cannot say; NULL if nothing. */
@@ -59,6 +65,8 @@ static const struct field bert_fields[] = {
     { 0 },
 };
 
+static const struct field no_fields[] = { { 0 } };
+
 static const struct fixed bert_fixed[] = {
     { "is_decoder", false },
     { "add_cross_attention", false },
@@ -77,6 +85,11 @@ static const struct field gpt2_fields[] = {
     { OPTION("layer_norm_epsilon", KIND_RATE, eps) },
     { OPTION("activation_function", KIND_ACT, act) },
     { OPTION("tie_word_embeddings", KIND_FLAG, tie_embeddings) },
+    { 0 },
+};
+
+static const struct field gpt2_mirrors[] = {
+    { OPTION("embd_pdrop", KIND_RATE, dropout) },
     { 0 },
 };
 
@@ -101,6 +114,15 @@ static const struct field m2m_fields[] = {
     { OPTION("pad_token_id", KIND_ID, pad) },
     { OPTION("tie_word_embeddings", KIND_FLAG, tie_embeddings) },
     { OPTION("attention_bias", KIND_FLAG, attention_bias) },
+    { 0 },
+};
+
+/* The dropout of the feed-forward layer is an own key there. */
+static const struct field m2m_mirrors[] = {
+    { OPTION("num_hidden_layers", KIND_SIZE, layers) },
+    { OPTION("decoder_attention_heads", KIND_SIZE, heads) },
+    { OPTION("decoder_ffn_dim", KIND_SIZE, ffn) },
+    { OPTION("activation_dropout", KIND_RATE, dropout) },
     { 0 },
 };
 
@@ -137,19 +159,20 @@ static enum vp_status wrong_type(const char *key, const json_t *value,
                       type_name(value), wanted);
 }
 
+/* The first name of an activation is the one that is written. */
+static const struct {
+    const char *name;
+    enum vp_act act;
+} acts[] = {
+    { "gelu", VP_ACT_GELU_ERF },
+    { "gelu_new", VP_ACT_GELU_TANH },
+    { "gelu_pytorch_tanh", VP_ACT_GELU_TANH },
+    { "relu", VP_ACT_RELU },
+};
+
 static enum vp_status read_act(const char *key, const json_t *value,
                                enum vp_act *out, struct vp_err *err)
 {
-    static const struct {
-        const char *name;
-        enum vp_act act;
-    } acts[] = {
-        { "gelu", VP_ACT_GELU_ERF },
-        { "gelu_new", VP_ACT_GELU_TANH },
-        { "gelu_pytorch_tanh", VP_ACT_GELU_TANH },
-        { "relu", VP_ACT_RELU },
-    };
-
     if (!json_is_string(value))
         return wrong_type(key, value, "the name of an activation", err);
     for (size_t i = 0; i < VP_COUNT_OF(acts); i++) {
@@ -309,14 +332,38 @@ static enum vp_status m2m_finish(const json_t *root,
                       "encoder_ffn_dim", err);
 }
 
-static const struct format google = { NULL,       "bert", bert_fields,
-                                      bert_fixed, NULL,   google_finish };
+static const struct format google = { .model = "bert",
+                                      .fields = bert_fields,
+                                      .fixed = bert_fixed,
+                                      .finish = google_finish };
 
+/* Layers of M2M100 are dropped at random unless its configuration says no. */
 static const struct format formats[] = {
-    { "bert", "bert", bert_fields, bert_fixed, NULL, bert_finish },
-    { "gpt2", "gpt2", gpt2_fields, gpt2_fixed, gpt2_prepare, gpt2_finish },
-    { "m2m_100", "translation", m2m_fields, m2m_fixed, m2m_prepare,
-      m2m_finish },
+    { .model_type = "bert",
+      .model = "bert",
+      .fields = bert_fields,
+      .fixed = bert_fixed,
+      .mirrors = no_fields,
+      .constants = "{\"initializer_range\": 0.02, \"use_cache\": true}",
+      .finish = bert_finish },
+    { .model_type = "gpt2",
+      .model = "gpt2",
+      .fields = gpt2_fields,
+      .fixed = gpt2_fixed,
+      .mirrors = gpt2_mirrors,
+      .constants = "{\"initializer_range\": 0.02, \"use_cache\": true}",
+      .prepare = gpt2_prepare,
+      .finish = gpt2_finish },
+    { .model_type = "m2m_100",
+      .model = "translation",
+      .fields = m2m_fields,
+      .fixed = m2m_fixed,
+      .mirrors = m2m_mirrors,
+      .constants = "{\"encoder_layerdrop\": 0.0, \"decoder_layerdrop\": 0.0, "
+                   "\"init_std\": 0.02, \"is_encoder_decoder\": true, "
+                   "\"use_cache\": true}",
+      .prepare = m2m_prepare,
+      .finish = m2m_finish },
 };
 
 /* NULL for a file that is none of the formats. */
@@ -421,4 +468,89 @@ enum vp_status vp_model_read_json(const char *path,
         keep_one_line(err->text);
     }
     return status;
+}
+
+/* ---- Writing ------------------------------------------------------------ */
+
+/* "0.1", where a float is 0.100000001490116... */
+static json_t *rate_value(float value)
+{
+    char text[32];
+
+    vp_float_to_text(value, text, sizeof(text));
+    return json_real(strtod(text, NULL));
+}
+
+static json_t *field_value(const struct field *field,
+                           const struct vp_model_config *config)
+{
+    const void *from = (const char *)config + field->at;
+
+    switch (field->kind) {
+    case KIND_RATE:
+        return rate_value(*(const float *)from);
+    case KIND_FLAG:
+        return json_boolean(*(const bool *)from);
+    case KIND_ID:
+        return json_integer(*(const int32_t *)from);
+    case KIND_ACT:
+        for (size_t i = 0; i < VP_COUNT_OF(acts); i++)
+            if (acts[i].act == *(const enum vp_act *)from)
+                return json_string(acts[i].name);
+        return json_null();
+    default:
+        return json_integer(*(const int64_t *)from);
+    }
+}
+
+static json_t *id_value(int32_t id)
+{
+    return id >= 0 ? json_integer(id) : json_null();
+}
+
+static void add_ids(const struct vp_model *model,
+                    const struct vp_model_ids *ids, json_t *root)
+{
+    if (model->task == VP_TASK_MASKED_LM)
+        return;
+    json_object_set_new(root, "bos_token_id", id_value(ids->begin));
+    json_object_set_new(root, "eos_token_id", id_value(ids->end));
+    if (model->task == VP_TASK_TRANSLATION)
+        json_object_set_new(root, "decoder_start_token_id",
+                            id_value(ids->start));
+}
+
+static const struct format *format_of(const struct vp_model *model)
+{
+    for (size_t i = 0; i < VP_COUNT_OF(formats); i++)
+        if (vp_model_find(formats[i].model)->build == model->build)
+            return &formats[i];
+    vp_bug(__FILE__, __LINE__, "a model without a config.json");
+}
+
+enum vp_status vp_model_format_json(const struct vp_model *model,
+                                    const struct vp_model_config *config,
+                                    const struct vp_model_ids *ids,
+                                    const char *class_name, const char *dtype,
+                                    char **text_out)
+{
+    const struct format *format = format_of(model);
+    json_t *root = json_loads(format->constants, 0, NULL);
+
+    if (!root)
+        return VP_ERR_NOMEM;
+    json_object_set_new(root, "architectures", json_pack("[s]", class_name));
+    json_object_set_new(root, "model_type", json_string(format->model_type));
+    json_object_set_new(root, "dtype", json_string(dtype));
+    for (const struct field *f = format->fields; f->key; f++)
+        json_object_set_new(root, f->key, field_value(f, config));
+    for (const struct field *f = format->mirrors; f->key; f++)
+        json_object_set_new(root, f->key, field_value(f, config));
+    for (const struct fixed *f = format->fixed; f->key; f++)
+        json_object_set_new(root, f->key, json_boolean(f->value));
+    add_ids(model, ids, root);
+    *text_out = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS |
+                                     JSON_REAL_PRECISION(9));
+    json_decref(root);
+    return *text_out ? VP_OK : VP_ERR_NOMEM;
 }
