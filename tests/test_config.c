@@ -1257,6 +1257,7 @@ static void test_examples_work(void **state)
     for (int i = 0; i < vp_n_keys; i++) {
         const struct vp_key *key = &vp_keys[i];
         const char *model = key->type == VP_KEY_JSON ||
+                                    key->type == VP_KEY_INIT ||
                                     strcmp(key->name, "tokenizer") == 0
                                 ? "gpt2"
                             : strcmp(key->name, "types") == 0 ||

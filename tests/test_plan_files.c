@@ -1602,6 +1602,7 @@ static void assert_verbatim(const struct vp_key *key,
         assert_string_equal(*(const char *const *)field, text);
         break;
     case VP_KEY_PATH:
+    case VP_KEY_INIT:
         assert_true(ends_with(*(const char *const *)field, text));
         break;
     default:
@@ -1669,9 +1670,9 @@ static void test_no_shell(void **state)
         }
     }
     assert_int_equal(n, vp_n_keys * (int)VP_COUNT_OF(payloads));
-    /* container, data_dir, log_directory, profile, text_key, valid_split; but no
+    /* container, data_dir, init, log_directory, profile, text_key, valid_split; but no
      * line break. */
-    assert_int_equal(n_taken, 6 * 2 * ((int)VP_COUNT_OF(payloads) - 1));
+    assert_int_equal(n_taken, 7 * 2 * ((int)VP_COUNT_OF(payloads) - 1));
 }
 
 /* A whole run under hostile names. */

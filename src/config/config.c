@@ -58,7 +58,7 @@ const char *vp_config_written(const struct vp_config *config, const char *key)
 
 const char *vp_config_blame(const struct vp_config *config, const char *fields)
 {
-    static const char *const choosers[] = { "config", "size", "module",
+    static const char *const choosers[] = { "config", "size", "module", "init",
                                             "model_type" };
 
     while (fields && *fields) {

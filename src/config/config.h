@@ -91,6 +91,7 @@ struct vp_config {
                                      NULL: at its own folder */
     const char *module; /* the original's name of the sizes, or NULL */
     struct vp_model_config sizes; /* vocab, hidden, layers, ... */
+    const char *init; /* folder of the first weights; NULL: random ones */
     /* data */
     const char *data_dir; /* NULL: synthetic data */
     bool synthetic_data;
@@ -174,6 +175,7 @@ struct vp_config {
     int64_t checkpoint_every; /* steps, or VP_EVERY_EPOCH; 0: at the end, or
                                  when interrupted */
     int keep_checkpoints;     /* the newest ones */
+    int64_t export_every;     /* steps; 0: never */
     int64_t print_frequency;
     unsigned verbose;          /* set of enum vp_verbose */
     int64_t verbose_frequency; /* steps; 0: never */

@@ -17,7 +17,7 @@ enum { VALUE_BYTES = 512 * 1024, ORIGIN_COLUMN = 44 };
 /* What the sizes are those of. */
 static void print_chooser(FILE *out, const struct vp_config *config)
 {
-    static const char *const keys[] = { "module", "size", "config" };
+    static const char *const keys[] = { "module", "size", "config", "init" };
 
     for (size_t i = 0; i < VP_COUNT_OF(keys); i++) {
         for (int j = 0; j < config->n_origins; j++) {

@@ -141,6 +141,7 @@ void vp_key_expects(const struct vp_key *key, const struct vp_config *config,
     case VP_KEY_PATH:
     case VP_KEY_FOLDER:
     case VP_KEY_JSON:
+    case VP_KEY_INIT:
     case VP_KEY_PLACEMENT:
         snprintf(out, n_bytes, "a path");
         break;
@@ -543,7 +544,7 @@ static bool takes_text(const struct vp_key *key)
 {
     return key->type == VP_KEY_TEXT || key->type == VP_KEY_PATH ||
            key->type == VP_KEY_FOLDER || key->type == VP_KEY_JSON ||
-           key->type == VP_KEY_PLACEMENT;
+           key->type == VP_KEY_INIT || key->type == VP_KEY_PLACEMENT;
 }
 
 /* Text that is no list. */
@@ -570,7 +571,7 @@ bool vp_key_names_file(const struct vp_key *key, const struct vp_entry *entry)
 {
     if (key->type == VP_KEY_SCHEDULE && entry->kind == VP_YAML_SCALAR)
         return strchr(entry->text, '/') || strchr(entry->text, '.');
-    return key->type == VP_KEY_PLACEMENT;
+    return key->type == VP_KEY_PLACEMENT || key->type == VP_KEY_INIT;
 }
 
 enum vp_status vp_key_set(const struct vp_key *key,

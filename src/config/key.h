@@ -9,7 +9,8 @@ enum vp_status vp_entry_path(const struct vp_entry *entry,
                              struct vp_config *config, const char **out,
                              struct vp_err *err);
 
-/* True for a placement file, and for a schedule that is a path. */
+/* True for a placement file, the folder of first weights, and for a schedule that
+ * is a path. */
 bool vp_key_names_file(const struct vp_key *key, const struct vp_entry *entry);
 /* Sets the field, or refuses with one line. An entry that names a file is only
  * checked: see key_file.h. */

@@ -1,5 +1,6 @@
 #include "config/key_file.h"
 
+#include "config/init_folder.h"
 #include "config/key.h"
 #include "config/placement.h"
 #include "config/schedule_file.h"
@@ -11,7 +12,12 @@ enum vp_status vp_key_read(const struct vp_key *key,
     VP_TRY(vp_key_set(key, entry, config, err));
     if (!vp_key_names_file(key, entry))
         return VP_OK;
-    return key->type == VP_KEY_PLACEMENT
-               ? vp_placement_read(entry, config, err)
-               : vp_schedule_file_read(entry, config, err);
+    switch (key->type) {
+    case VP_KEY_PLACEMENT:
+        return vp_placement_read(entry, config, err);
+    case VP_KEY_INIT:
+        return vp_init_folder_read(entry, config, err);
+    default:
+        return vp_schedule_file_read(entry, config, err);
+    }
 }

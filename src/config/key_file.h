@@ -5,7 +5,7 @@
 #include "config/keys.h"
 
 /* As vp_key_set(); then reads the file that the entry names, if it names one:
- * see placement.h and schedule_file.h. */
+ * see placement.h, schedule_file.h and init_folder.h. */
 enum vp_status vp_key_read(const struct vp_key *key,
                            const struct vp_entry *entry,
                            struct vp_config *config, struct vp_err *err);

@@ -204,6 +204,7 @@ bool vp_key_print(const struct vp_key *key, const struct vp_config *config,
     case VP_KEY_TEXT:
         return print_text(*(const char *const *)field, out, n_bytes);
     case VP_KEY_PATH:
+    case VP_KEY_INIT:
         return print_path(*(const char *const *)field, out, n_bytes);
     default:
         return false;

@@ -309,6 +309,11 @@ const struct vp_key vp_keys[] = {
       .group = "model", .fallback = "(none)", .example = "config.json",
       .meaning = "a Hugging Face config.json, or BERT's bert_config.json, to "
       "take the sizes from" },
+    { ROW("init", VP_KEY_INIT, init), .group = "model",
+      .fallback = "(random weights)", .example = "models/gpt2",
+      .meaning = "a Hugging Face folder, a checkpoint or a run, to take the "
+      "first weights from; without size and config also the sizes, and "
+      "without model_type the kind, if there is a config.json" },
     { COUNT("vocab", sizes.vocab, 8, 16777216), .group = "model",
       .fallback = "(by size)", .example = "1024",
       .meaning = "entries of the vocabulary" },
@@ -680,6 +685,11 @@ const struct vp_key vp_keys[] = {
     { ROW("keep_checkpoints", VP_KEY_INT, keep_checkpoints), .min = 1,
       .max = 1e6, .group = "run", .fallback = "3", .example = "3",
       .meaning = "checkpoints to keep, the newest" },
+    { COUNT("export_every", export_every, 0, MAX_COUNT), .group = "run",
+      .fallback = "0", .example = "1000",
+      .meaning = "steps between exports to export/step-<n> of the run, Hugging "
+      "Face folders, each made of the first checkpoint from there on; 0 makes "
+      "none" },
     { COUNT("print_frequency", print_frequency, 1, MAX_COUNT),
       .group = "run", .fallback = "10", .example = "10",
       .meaning = "steps between lines, where there is no terminal" },

@@ -39,6 +39,7 @@ enum vp_key_type {
     VP_KEY_SIZE,   /* the word is one of the model's sizes; chooses defaults */
     VP_KEY_MODULE, /* the original's name of a size; chooses defaults */
     VP_KEY_JSON,   /* a path; chooses defaults */
+    VP_KEY_INIT,   /* the same of a folder; see init_folder.h */
     VP_KEY_WARMUP, /* float; true and false are fractions, too */
     VP_KEY_SCALE,  /* struct vp_scale_config */
     VP_KEY_INTS,   /* struct vp_int_list */

@@ -6,6 +6,7 @@
 #include "base/yaml.h"
 #include "config/hints.h"
 #include "config/hosts.h"
+#include "config/init_folder.h"
 #include "config/key.h"
 #include "config/key_file.h"
 #include "config/keys.h"
@@ -300,6 +301,31 @@ static enum vp_status apply_row(const struct vp_entry *entry,
     return VP_OK;
 }
 
+/* Without model_type the folder of the first weights says what it is for. */
+static enum vp_status name_model(struct given *given, struct vp_config *config,
+                                 struct vp_err *err)
+{
+    const struct vp_key *directory = vp_key_find("directory");
+    const struct vp_entry *init = find_given(given, "init");
+    struct vp_entry *slot = &given->entry[vp_key_find("model_type") - vp_keys];
+    const struct vp_model *model = NULL;
+
+    if (init && !slot->key) {
+        if (given->entry[directory - vp_keys].key)
+            VP_TRY(vp_key_set(directory, &given->entry[directory - vp_keys],
+                              config, err));
+        VP_TRY(vp_init_folder_model(init, config, &model, err));
+    }
+    if (model)
+        *slot = (struct vp_entry){ .key = "model_type",
+                                   .place = init->place,
+                                   .folder = "",
+                                   .assign = ": ",
+                                   .kind = VP_YAML_SCALAR,
+                                   .text = model->name };
+    return VP_OK;
+}
+
 static enum vp_status apply(struct given *given, const char *plan,
                             struct vp_config *config, struct vp_err *err)
 {
@@ -308,6 +334,7 @@ static enum vp_status apply(struct given *given, const char *plan,
     for (int i = 0; i < vp_n_keys; i++)
         if (vp_keys[i].type == VP_KEY_LATER && given->entry[i].key)
             return vp_key_set(&vp_keys[i], &given->entry[i], config, err);
+    VP_TRY(name_model(given, config, err));
     if (!find_given(given, "model_type"))
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: key 'model_type' is missing; add one of %s, for "
@@ -392,7 +419,8 @@ static enum vp_status derive_vocab(const struct given *given,
     }
     n_ids = vp_tokenizer_size(tokenizer);
     vp_tokenizer_free(tokenizer);
-    if (!find_given(given, "vocab") && !find_given(given, "config")) {
+    if (!find_given(given, "vocab") && !find_given(given, "config") &&
+        !find_given(given, "init")) {
         *vocab = n_ids;
         vp_origin_derive(config, "vocab", "of the tokenizer");
         return VP_OK;

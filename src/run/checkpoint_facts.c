@@ -1,5 +1,6 @@
 #include "run/checkpoint_facts.h"
 
+#include "base/strbuf.h"
 #include "base/value.h"
 #include "config/key.h"
 #include "config/keys.h"
@@ -109,6 +110,25 @@ struct vp_st_tensor vp_state_file_shape(const struct vp_state_item *item)
         shape.dims[1] = 0;
     }
     return shape;
+}
+
+enum vp_status vp_checkpoint_load(const struct vp_ckpt *ckpt,
+                                  const struct vp_state_item *item, float *out,
+                                  struct vp_err *err)
+{
+    const struct vp_st_tensor want = vp_state_file_shape(item);
+    struct vp_arena arena = { NULL };
+    const char *name = vp_state_file_name(&arena, item);
+    enum vp_status st;
+
+    if (!name)
+        st = vp_err_set(err, VP_ERR_NOMEM, "loading: out of memory");
+    else if (item->transposed)
+        st = vp_ckpt_read_transposed(ckpt, name, &want, out, err);
+    else
+        st = vp_ckpt_read(ckpt, name, &want, out, err);
+    vp_arena_release(&arena);
+    return st;
 }
 
 /* ---- Writing ------------------------------------------------------------ */
@@ -225,7 +245,107 @@ enum vp_status vp_checkpoint_facts_create(const struct vp_config *config,
     return st;
 }
 
+static json_t *list_zeros(int n, json_t *(*zero)(void))
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, zero());
+    return list;
+}
+
+static json_t *zero_integer(void)
+{
+    return json_integer(0);
+}
+
+static json_t *zero_boolean(void)
+{
+    return json_false();
+}
+
+enum vp_status vp_checkpoint_facts_import(const struct vp_config *config,
+                                          int n_blocks, struct vp_facts **out)
+{
+    json_t *object = json_object(), *values = json_object();
+    enum vp_status st;
+
+    add_values(config, fixed_keys, N_MODEL_KEYS, values);
+    json_object_set_new(values, "sync_mode", json_string("bsp"));
+    json_object_set_new(values, "accumulation_steps", json_string("1"));
+    json_object_set_new(object, "program", json_string("vpipe " VP_VERSION));
+    json_object_set_new(object, "imported", json_true());
+    json_object_set_new(object, "minibatch", json_integer(0));
+    json_object_set_new(object, "updates", list_zeros(n_blocks, zero_integer));
+    json_object_set_new(object, "past_versions",
+                        list_zeros(n_blocks, zero_integer));
+    json_object_set_new(object, "past_is_cut",
+                        list_zeros(n_blocks, zero_boolean));
+    json_object_set_new(object, "config", values);
+    st = object ? vp_facts_wrap(object, out) : VP_ERR_NOMEM;
+    json_decref(object);
+    return st;
+}
+
 /* ---- Reading ------------------------------------------------------------ */
+
+bool vp_checkpoint_facts_imported(const struct vp_facts *facts)
+{
+    return json_is_true(json_object_get(vp_facts_object(facts), "imported"));
+}
+
+enum vp_status vp_checkpoint_facts_model(const struct vp_facts *facts,
+                                         char **yaml_out, struct vp_err *err)
+{
+    const json_t *then = json_object_get(vp_facts_object(facts), "config");
+    struct vp_strbuf text = VP_STRBUF_INIT;
+
+    for (int i = 0; i < N_MODEL_KEYS; i++) {
+        const char *was = json_string_value(
+            json_object_get(then, fixed_keys[i]));
+
+        if (was)
+            vp_strbuf_addf(&text, "%s: %s\n", fixed_keys[i], was);
+    }
+    if (vp_strbuf_detach(&text, yaml_out) == VP_OK)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_NOMEM, "checkpoint: out of memory");
+}
+
+/* Keys without which the weights mean something else. */
+static const char *const shape_keys[] = {
+    "vocab",    "hidden",    "layers",         "decoder_layers", "heads",
+    "ffn",      "positions", "types",          "tie_embeddings", "activation",
+    "norm_eps", "pad_id",    "attention_bias",
+};
+
+enum vp_status vp_checkpoint_shape_check(const struct vp_config *config,
+                                         const struct vp_config *other,
+                                         const struct vp_facts *facts,
+                                         const char *place, struct vp_err *err)
+{
+    char value[VALUE_BYTES], theirs[VALUE_BYTES];
+
+    for (size_t i = 0; i < VP_COUNT_OF(shape_keys); i++) {
+        const char *key = shape_keys[i], *was = NULL;
+
+        if (!vp_key_print(vp_key_find(key), config, value, sizeof(value)))
+            continue;
+        if (facts)
+            was = json_string_value(json_object_get(
+                json_object_get(vp_facts_object(facts), "config"), key));
+        else if (vp_key_print(vp_key_find(key), other, theirs, sizeof(theirs)))
+            was = theirs;
+        if (!was || strcmp(was, value) == 0)
+            continue;
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: %s is %s, but %s has %s; use --set %s=%s, or "
+                          "other weights",
+                          vp_config_place(config, key), key, value, place, was,
+                          key, was);
+    }
+    return VP_OK;
+}
 
 const char *vp_checkpoint_facts_schedule_file(const struct vp_facts *facts)
 {
@@ -263,8 +383,9 @@ enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
     const json_t *object = vp_facts_object(facts);
     const json_t *then = json_object_get(object, "config");
     const json_t *batches = json_object_get(object, "batches_per_epoch");
-    size_t n_keys = config->forward_only ? N_MODEL_KEYS
-                                         : VP_COUNT_OF(fixed_keys);
+    bool imported = vp_checkpoint_facts_imported(facts);
+    size_t n_keys = config->forward_only || imported ? N_MODEL_KEYS
+                                                     : VP_COUNT_OF(fixed_keys);
     char value[VALUE_BYTES];
 
     for (size_t i = 0; i < n_keys; i++) {
@@ -284,7 +405,7 @@ enum vp_status vp_checkpoint_facts_check(const struct vp_facts *facts,
                 was ? "=" : "", was ? was : "");
     }
     VP_TRY(check_schedule(facts, config, place, err));
-    if (!config->forward_only &&
+    if (!config->forward_only && !imported &&
         json_integer_value(batches) != vp_data_info(data)->n_batches)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: the data has %lld batches, but %s was saved "

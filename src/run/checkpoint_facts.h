@@ -3,6 +3,7 @@
 #ifndef VP_RUN_CHECKPOINT_FACTS_H
 #define VP_RUN_CHECKPOINT_FACTS_H
 
+#include "ckpt/ckpt.h"
 #include "ckpt/facts.h"
 #include "ckpt/safetensors.h"
 #include "config/config.h"
@@ -16,11 +17,36 @@ const char *vp_state_file_name(struct vp_arena *arena,
 /* Type and shape of the array in the files: that of the published files. */
 struct vp_st_tensor vp_state_file_shape(const struct vp_state_item *item);
 
+/* Reads an array of the state from a checkpoint. */
+enum vp_status vp_checkpoint_load(const struct vp_ckpt *ckpt,
+                                  const struct vp_state_item *item, float *out,
+                                  struct vp_err *err);
+
 /* Creates the facts of a run in its present state. VP_ERR_NOMEM. */
 enum vp_status vp_checkpoint_facts_create(const struct vp_config *config,
                                           const struct vp_data *data,
                                           const struct vp_trainer *trainer,
                                           struct vp_facts **out);
+
+/* Creates the facts of weights that no run has trained: `config` makes their
+ * model, which has `n_blocks`. Any run whose model is the same may go on from
+ * them. VP_ERR_NOMEM. */
+enum vp_status vp_checkpoint_facts_import(const struct vp_config *config,
+                                          int n_blocks, struct vp_facts **out);
+/* Whether they are those of vp_checkpoint_facts_import(). */
+bool vp_checkpoint_facts_imported(const struct vp_facts *facts);
+/* The model of a checkpoint as lines of a configuration; the caller frees the
+ * text. */
+enum vp_status vp_checkpoint_facts_model(const struct vp_facts *facts,
+                                         char **yaml_out, struct vp_err *err);
+
+/* Refuses a configuration whose model has another shape than that of `other`,
+ * or of the checkpoint with `facts` (one of them is NULL), by the first key that
+ * differs. `place` is named in the message. */
+enum vp_status vp_checkpoint_shape_check(const struct vp_config *config,
+                                         const struct vp_config *other,
+                                         const struct vp_facts *facts,
+                                         const char *place, struct vp_err *err);
 
 /* Refuses a configuration that differs from the checkpoint's in a key that must
  * not change. `place` is the checkpoint, for messages. */

@@ -81,6 +81,7 @@ static bool is_free(const struct vp_key *key)
     case VP_KEY_SIZE:
     case VP_KEY_MODULE:
     case VP_KEY_JSON:
+    case VP_KEY_INIT:
     case VP_KEY_PLAN:
     case VP_KEY_PLACEMENT:
     case VP_KEY_MACHINES:

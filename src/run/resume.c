@@ -23,19 +23,14 @@ static enum vp_status load(void *ctx, const struct vp_state_item *item,
                            float *out, struct vp_err *err)
 {
     const struct vp_resume *resume = ctx;
-    const struct vp_st_tensor want = vp_state_file_shape(item);
-    struct vp_arena arena = { NULL };
-    const char *name = vp_state_file_name(&arena, item);
-    enum vp_status st;
 
-    if (!name)
-        st = vp_err_set(err, VP_ERR_NOMEM, "resuming: out of memory");
-    else if (item->transposed)
-        st = vp_ckpt_read_transposed(resume->ckpt, name, &want, out, err);
-    else
-        st = vp_ckpt_read(resume->ckpt, name, &want, out, err);
-    vp_arena_release(&arena);
-    return st;
+    /* Imported weights come without an optimizer's state. */
+    if (item->kind != VP_STATE_WEIGHT &&
+        vp_checkpoint_facts_imported(vp_ckpt_facts(resume->ckpt))) {
+        memset(out, 0, (size_t)(item->rows * item->cols) * sizeof(*out));
+        return VP_OK;
+    }
+    return vp_checkpoint_load(resume->ckpt, item, out, err);
 }
 
 /* ---- Stages ------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include "run/devices.h"
 #include "run/disk_space.h"
 #include "run/dry_run.h"
+#include "run/first_weights.h"
 #include "run/folder.h"
 #include "run/forecast.h"
 #include "run/log.h"
@@ -139,7 +140,9 @@ static enum vp_status plan_trainer(struct vp_run_state *run, struct vp_err *err)
         .spread = run->options->elsewhere ||
                   (!run->world && vp_hosts_may_be_elsewhere(config)),
         .memory_limit = config->memory_limit,
-        .loader = run->resume ? vp_resume_loader(run->resume) : NULL,
+        .loader = run->resume  ? vp_resume_loader(run->resume)
+                  : run->first ? vp_first_weights_loader(run->first)
+                               : NULL,
         .saver = run->checkpoints ? vp_checkpoints_saver(run->checkpoints)
                                   : NULL,
         .observe = run->verbose ? vp_verbose_observer(run->verbose) : NULL,
@@ -267,6 +270,25 @@ static enum vp_status open_resume(struct vp_run_state *run, struct vp_err *err)
     return VP_OK;
 }
 
+/* A run that goes on has its weights already. */
+static enum vp_status open_init(struct vp_run_state *run, struct vp_err *err)
+{
+    const struct vp_resume_config init = {
+        .path = run->config->init,
+        .config = run->config,
+        .world = run->world,
+        .graph = &run->graphs[0],
+        .data = run->samples.train,
+        .ctx = run,
+        .notice = notice,
+        .warn = show_warning,
+    };
+
+    if (!init.path || run->resume)
+        return VP_OK;
+    return vp_first_weights_open(&init, &run->first, &run->agreed, err);
+}
+
 /* Where the run folder is or will be. */
 static const char *place_of(const struct vp_run_state *run)
 {
@@ -303,7 +325,9 @@ static enum vp_status open_folder(struct vp_run_state *run, struct vp_err *err)
                                    err));
     if (run->home[0])
         return vp_folder_resume(&run->folder, run->config, run->n_done, err);
-    return vp_folder_create(run->config, output, &run->folder, err);
+    VP_TRY(vp_folder_create(run->config, output, &run->folder, err));
+    return run->first ? vp_first_weights_keep(run->first, run->folder.path, err)
+                      : VP_OK;
 }
 
 /* A checkpoint that names a step has the metrics of that step beside it. */
@@ -434,6 +458,7 @@ static enum vp_status set_up_here(struct vp_run_state *run, struct vp_err *err)
     VP_TRY(vp_samples_open(&samples, &run->samples, err));
     vp_job_phase_set(VP_JOB_PHASE_RESUME, run->options->resume);
     VP_TRY(open_resume(run, err));
+    VP_TRY(open_init(run, err));
     vp_job_phase_set(VP_JOB_PHASE_FOLDER, run->options->output);
     if (run->options->output && is_lead(run))
         VP_TRY(vp_folder_check(run->options->output, err));
@@ -489,6 +514,7 @@ static void tear_down(struct vp_run_state *run)
     free(run->devices);
     vp_checkpoints_free(run->checkpoints);
     vp_resume_close(run->resume);
+    vp_first_weights_close(run->first);
     vp_samples_close(&run->samples);
     for (int i = 0; i < run->n_buckets; i++)
         vp_graph_release(&run->graphs[i]);

@@ -6,6 +6,7 @@
 #include "plan/price.h"
 #include "run/blackboxes.h"
 #include "run/checkpoint.h"
+#include "run/first_weights.h"
 #include "run/folder.h"
 #include "run/forecast_check.h"
 #include "run/log.h"
@@ -37,6 +38,7 @@ struct vp_run_state {
     const struct vp_stage_price *prices;
     struct vp_resume *resume;           /* NULL: from the start */
     struct vp_ckpt_entry from;          /* of it */
+    struct vp_first_weights *first;     /* NULL: random or resumed weights */
     struct vp_checkpoints *checkpoints; /* NULL on a dry run */
     struct vp_rebalance *rebalance;     /* NULL: the plan stays */
     int *devices;                       /* the first of each rank, or NULL */

@@ -1,0 +1,187 @@
+#include "run/first_weights.h"
+
+#include "ckpt/ckpt.h"
+#include "config/init_folder.h"
+#include "hf/folder.h"
+#include "hf/origin.h"
+#include "run/checkpoint_facts.h"
+#include "run/resume_choice.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One of the two is open. */
+struct vp_first_weights {
+    struct vp_hf_folder *folder;
+    struct vp_ckpt *ckpt;
+    const char *path; /* of the configuration */
+    struct vp_loader loader;
+};
+
+/* ---- Tensors ------------------------------------------------------------ */
+
+static enum vp_status load(void *ctx, const struct vp_state_item *item,
+                           float *out, struct vp_err *err)
+{
+    const struct vp_first_weights *first = ctx;
+
+    if (item->kind != VP_STATE_WEIGHT) {
+        memset(out, 0, (size_t)(item->rows * item->cols) * sizeof(*out));
+        return VP_OK;
+    }
+    if (first->folder)
+        return vp_hf_read(first->folder, item->name, item->rows, item->cols,
+                          item->transposed, out, err);
+    return vp_checkpoint_load(first->ckpt, item, out, err);
+}
+
+/* ---- Agreement ---------------------------------------------------------- */
+
+/* The configuration with the model of the folder. */
+static enum vp_status check_folder(const struct vp_first_weights *first,
+                                   const struct vp_config *config,
+                                   struct vp_err *err)
+{
+    struct vp_config other = *config;
+
+    other.model = vp_hf_model(first->folder);
+    other.sizes = *vp_hf_config(first->folder);
+    if (other.model->task != config->model->task)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: model_type is %s, but %s holds a model of type "
+                          "%s; make them agree",
+                          vp_config_place(config, "model_type"),
+                          config->model->name, first->path, other.model->name);
+    return vp_checkpoint_shape_check(config, &other, NULL, first->path, err);
+}
+
+/* Processes on other hosts could find another model under the same path. */
+static enum vp_status compare_folders(const struct vp_first_weights *first,
+                                      const struct vp_resume_config *with,
+                                      bool *agreed_out, struct vp_err *err)
+{
+    uint64_t mine = 0, lead;
+    enum vp_status st;
+
+    if (!with->world)
+        return VP_OK;
+    st = vp_world_agree(with->world,
+                        vp_hf_fingerprint(first->folder, &mine, err),
+                        VP_LIMIT_NEVER, err);
+    *agreed_out = st != VP_OK;
+    VP_TRY(st);
+    lead = mine;
+    if (vp_world_share(with->world, &lead, sizeof(lead), VP_LIMIT_NEVER) !=
+        VP_OK)
+        return vp_err_set(err, VP_ERR_ABORTED, "init: the lead is gone");
+    if (lead == mine)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_IO,
+                      "%s: holds other weights here than at the first process; "
+                      "give all hosts the same folder",
+                      first->path);
+}
+
+static enum vp_status open_folder(struct vp_first_weights *first,
+                                  const struct vp_resume_config *with,
+                                  bool *agreed_out, struct vp_err *err)
+{
+    enum vp_status st = vp_hf_open(first->path, &first->folder, err);
+
+    if (st == VP_OK)
+        st = check_folder(first, with->config, err);
+    if (st == VP_OK)
+        st = vp_hf_check_values(first->folder, err);
+    if (with->world) {
+        st = vp_world_agree(with->world, st, VP_LIMIT_NEVER, err);
+        *agreed_out = st != VP_OK;
+    }
+    VP_TRY(st);
+    return compare_folders(first, with, agreed_out, err);
+}
+
+static enum vp_status open_ckpt(struct vp_first_weights *first,
+                                const struct vp_resume_config *with,
+                                bool *agreed_out, struct vp_err *err)
+{
+    VP_TRY(vp_resume_choice_open(with, &first->ckpt, agreed_out, err));
+    return vp_checkpoint_shape_check(
+        with->config, NULL, vp_ckpt_facts(first->ckpt), first->path, err);
+}
+
+enum vp_status vp_first_weights_open(const struct vp_resume_config *with,
+                                     struct vp_first_weights **out,
+                                     bool *agreed_out, struct vp_err *err)
+{
+    struct vp_first_weights *first = calloc(1, sizeof(*first));
+    enum vp_status st;
+
+    if (!first)
+        return vp_err_set(err, VP_ERR_NOMEM, "init: out of memory");
+    first->path = with->path;
+    first->loader.ctx = first;
+    first->loader.load = load;
+    st = vp_hf_is_folder(first->path)
+             ? open_folder(first, with, agreed_out, err)
+             : open_ckpt(first, with, agreed_out, err);
+    if (st != VP_OK) {
+        if (err->text[0])
+            vp_err_prefix(err, "%s: key 'init'",
+                          vp_config_place(with->config, "init"));
+        vp_first_weights_close(first);
+        return st;
+    }
+    *out = first;
+    return VP_OK;
+}
+
+const struct vp_loader *vp_first_weights_loader(
+    const struct vp_first_weights *first)
+{
+    return &first->loader;
+}
+
+void vp_first_weights_close(struct vp_first_weights *first)
+{
+    if (!first)
+        return;
+    vp_hf_close(first->folder);
+    vp_ckpt_close(first->ckpt);
+    free(first);
+}
+
+/* ---- Origin ------------------------------------------------------------- */
+
+bool vp_first_weights_origin(const char *path, char *out, size_t n)
+{
+    static const char *const places[] = { "", "/..", "/../.." };
+    char layout[PATH_MAX];
+
+    for (size_t i = 0; i < VP_COUNT_OF(places); i++) {
+        if ((size_t)snprintf(out, n, "%s%s/" VP_HUGGINGFACE_FOLDER, path,
+                             places[i]) >= n ||
+            snprintf(layout, sizeof(layout), "%s/layout.json", out) >= PATH_MAX)
+            return false;
+        if (access(layout, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+enum vp_status vp_first_weights_keep(const struct vp_first_weights *first,
+                                     const char *run, struct vp_err *err)
+{
+    char to[PATH_MAX], from[PATH_MAX];
+
+    if (snprintf(to, sizeof(to), "%s/" VP_HUGGINGFACE_FOLDER, run) >= PATH_MAX)
+        return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
+                          run);
+    if (first->folder)
+        return vp_hf_origin_save(first->folder, to, err);
+    if (vp_first_weights_origin(vp_ckpt_path(first->ckpt), from, sizeof(from)))
+        return vp_hf_origin_copy(from, to, err);
+    return VP_OK;
+}
