@@ -21,6 +21,21 @@ int tool_usage_error(const char *fmt, ...)
     return TOOL_USAGE;
 }
 
+int tool_exit_status(enum vp_status status)
+{
+    switch (status) {
+    case VP_OK:
+        return TOOL_OK;
+    case VP_ERR_INVALID:
+    case VP_ERR_UNSUPPORTED:
+        return TOOL_USAGE;
+    case VP_ERR_INTERRUPTED:
+        return TOOL_INTERRUPTED;
+    default:
+        return TOOL_FAILED;
+    }
+}
+
 static bool takes_keys(const struct tool_args *args)
 {
     for (int i = 0; i < args->n_flags; i++)

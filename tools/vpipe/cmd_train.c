@@ -305,21 +305,6 @@ static void on_end(void *ctx, const struct vp_run_result *result)
     print_screen(line.text);
 }
 
-static int exit_status(enum vp_status st)
-{
-    switch (st) {
-    case VP_OK:
-        return TOOL_OK;
-    case VP_ERR_INVALID:
-    case VP_ERR_UNSUPPORTED:
-        return TOOL_USAGE;
-    case VP_ERR_INTERRUPTED:
-        return TOOL_INTERRUPTED;
-    default:
-        return TOOL_FAILED;
-    }
-}
-
 static int explain(const struct vp_config *config)
 {
     struct vp_err err = { .text = "" };
@@ -547,7 +532,7 @@ static int run(const struct train_args *args, struct vp_config *config)
         st = goal_check(&args->goal, &progress, &err);
     progress_break(&progress);
     tool_flush(stdout);
-    atomic_store(&end_status, exit_status(st));
+    atomic_store(&end_status, tool_exit_status(st));
     said = vp_member_report(&member, st, &err);
     if (st != VP_OK && !said && !options.world && self.index > 0)
         return refuse(&err);
@@ -560,10 +545,10 @@ static int run(const struct train_args *args, struct vp_config *config)
         /* Ranks that did not come back may compute still, in libraries that an
          * ordinary exit takes down. */
         fflush(NULL);
-        _exit(exit_status(st));
+        _exit(tool_exit_status(st));
     }
     vp_member_leave(&member);
-    return exit_status(st);
+    return tool_exit_status(st);
 }
 
 /* ---- Ranks that are processes ------------------------------------------- */
@@ -661,7 +646,7 @@ static int launch(const struct train_args *args, const struct vp_config *config)
     free(words);
     if (st != VP_OK && err.text[0])
         print_screen(err.text);
-    return exit_status(st);
+    return tool_exit_status(st);
 }
 
 static int choose_way(const struct train_args *args, struct vp_config *config)

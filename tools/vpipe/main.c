@@ -23,6 +23,8 @@ static const struct command {
     { "schedule", cmd_schedule, "print, prove, time and draw a schedule" },
     { "trace", cmd_trace, "show what the ranks of a run did and when" },
     { "rebalance", cmd_rebalance, "give a live run another plan" },
+    { "import", cmd_import, "a checkpoint from a Hugging Face folder" },
+    { "export", cmd_export, "a Hugging Face folder from a checkpoint" },
     { "data", cmd_data, "make, convert and show data sets; vocabularies" },
     { "info", cmd_info, "this build and this machine" },
 };
