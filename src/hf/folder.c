@@ -82,6 +82,10 @@ static enum vp_status read_config(struct vp_hf_folder *folder,
     json_t *root = NULL;
     enum vp_status st;
 
+    if (!exists(folder->path, CONFIG_FILE))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%.3000s: holds no %s; give the folder of a model",
+                          folder->path, CONFIG_FILE);
     VP_TRY(path_of(folder, CONFIG_FILE, path, err));
     VP_TRY(vp_hf_json_read(path, MAX_CONFIG_BYTES, &root, err));
     st = vp_model_read_json(path, &folder->model, &folder->config, err);

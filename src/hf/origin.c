@@ -313,8 +313,8 @@ void vp_hf_origin_tell(const struct vp_hf_folder *folder, vp_hf_note_fn note,
     if (carried.n > 0) {
         vp_err_set(
             &line, VP_OK,
-            "%d tensors such as %.200s are not part of the model that is "
-            "trained; an export writes them as they are",
+            "tensors that are not trained: %d, such as %.200s; an export "
+            "writes them as they are",
             carried.n, carried.first->stored->name);
         note(ctx, line.text);
     }

@@ -339,9 +339,9 @@ enum vp_status vp_checkpoint_shape_check(const struct vp_config *config,
         if (!was || strcmp(was, value) == 0)
             continue;
         return vp_err_set(err, VP_ERR_INVALID,
-                          "%s: %s is %s, but %s has %s; use --set %s=%s, or "
+                          "%s is %s (%s), but %s has %s; use --set %s=%s, or "
                           "other weights",
-                          vp_config_place(config, key), key, value, place, was,
+                          key, value, vp_config_place(config, key), place, was,
                           key, was);
     }
     return VP_OK;

@@ -155,33 +155,49 @@ void vp_first_weights_close(struct vp_first_weights *first)
 
 /* ---- Origin ------------------------------------------------------------- */
 
-bool vp_first_weights_origin(const char *path, char *out, size_t n)
+/* <run>/checkpoints/step-<n>, or <out>/step-0 of an import. */
+bool vp_first_weights_origin(const char *ckpt, char *out, size_t n)
 {
-    static const char *const places[] = { "", "/..", "/../.." };
-    char layout[PATH_MAX];
+    char folder[PATH_MAX], layout[PATH_MAX];
+    char *slash;
 
-    for (size_t i = 0; i < VP_COUNT_OF(places); i++) {
-        if ((size_t)snprintf(out, n, "%s%s/" VP_HUGGINGFACE_FOLDER, path,
-                             places[i]) >= n ||
-            snprintf(layout, sizeof(layout), "%s/layout.json", out) >= PATH_MAX)
-            return false;
-        if (access(layout, F_OK) == 0)
-            return true;
-    }
-    return false;
+    if (!realpath(ckpt, folder))
+        return false;
+    *strrchr(folder, '/') = '\0';
+    slash = strrchr(folder, '/');
+    if (slash && strcmp(slash, "/checkpoints") == 0)
+        *slash = '\0';
+    return (size_t)snprintf(out, n, "%s/" VP_HUGGINGFACE_FOLDER, folder) < n &&
+           snprintf(layout, sizeof(layout), "%s/layout.json", out) < PATH_MAX &&
+           access(layout, F_OK) == 0;
+}
+
+static enum vp_status place_in(const char *run, char out[PATH_MAX],
+                               struct vp_err *err)
+{
+    if (snprintf(out, PATH_MAX, "%s/" VP_HUGGINGFACE_FOLDER, run) < PATH_MAX)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long", run);
+}
+
+enum vp_status vp_first_weights_pass_on(const char *ckpt, const char *run,
+                                        struct vp_err *err)
+{
+    char to[PATH_MAX], from[PATH_MAX];
+
+    VP_TRY(place_in(run, to, err));
+    return vp_first_weights_origin(ckpt, from, sizeof(from))
+               ? vp_hf_origin_copy(from, to, err)
+               : VP_OK;
 }
 
 enum vp_status vp_first_weights_keep(const struct vp_first_weights *first,
                                      const char *run, struct vp_err *err)
 {
-    char to[PATH_MAX], from[PATH_MAX];
+    char to[PATH_MAX];
 
-    if (snprintf(to, sizeof(to), "%s/" VP_HUGGINGFACE_FOLDER, run) >= PATH_MAX)
-        return vp_err_set(err, VP_ERR_INVALID, "%.80s...: path is too long",
-                          run);
-    if (first->folder)
-        return vp_hf_origin_save(first->folder, to, err);
-    if (vp_first_weights_origin(vp_ckpt_path(first->ckpt), from, sizeof(from)))
-        return vp_hf_origin_copy(from, to, err);
-    return VP_OK;
+    if (!first->folder)
+        return vp_first_weights_pass_on(vp_ckpt_path(first->ckpt), run, err);
+    VP_TRY(place_in(run, to, err));
+    return vp_hf_origin_save(first->folder, to, err);
 }

@@ -21,8 +21,13 @@ enum vp_status vp_first_weights_keep(const struct vp_first_weights *first,
                                      const char *run, struct vp_err *err);
 void vp_first_weights_close(struct vp_first_weights *first);
 
-/* The origin (hf/origin.h) that belongs to the checkpoint or run `path`: false if
- * there is none. */
-bool vp_first_weights_origin(const char *path, char *out, size_t n);
+/* The same for a run that goes on in another folder, from the checkpoint
+ * `ckpt`. */
+enum vp_status vp_first_weights_pass_on(const char *ckpt, const char *run,
+                                        struct vp_err *err);
+
+/* The origin (hf/origin.h) that belongs to the checkpoint `ckpt`, in the folder
+ * of its run or import. False if there is none. */
+bool vp_first_weights_origin(const char *ckpt, char *out, size_t n);
 
 #endif

@@ -281,6 +281,11 @@ const char *vp_resume_schedule(const struct vp_resume *resume,
     return vp_checkpoint_facts_schedule(vp_ckpt_facts(resume->ckpt), config);
 }
 
+const char *vp_resume_ckpt_path(const struct vp_resume *resume)
+{
+    return vp_ckpt_path(resume->ckpt);
+}
+
 struct vp_ckpt_entry vp_resume_entry(const struct vp_resume *resume)
 {
     struct vp_ckpt_entry entry = { .step = vp_ckpt_step(resume->ckpt) };

@@ -38,6 +38,8 @@ const struct vp_loader *vp_resume_loader(const struct vp_resume *resume);
 /* The lists of auto that go on; see vp_checkpoint_facts_schedule(). */
 const char *vp_resume_schedule(const struct vp_resume *resume,
                                const struct vp_config *config);
+/* The folder of the checkpoint. */
+const char *vp_resume_ckpt_path(const struct vp_resume *resume);
 /* The step, and the name in the folder of checkpoints. */
 struct vp_ckpt_entry vp_resume_entry(const struct vp_resume *resume);
 void vp_resume_close(struct vp_resume *resume);

@@ -266,7 +266,7 @@ static enum vp_status open_resume(struct vp_run_state *run, struct vp_err *err)
     VP_TRY(st);
     VP_TRY(vp_resume_open(&resume, &run->resume, &run->agreed, err));
     run->from = vp_resume_entry(run->resume);
-    run->n_saved = run->n_done = run->from.step;
+    run->n_saved = run->n_done = run->n_exported = run->from.step;
     return VP_OK;
 }
 
@@ -326,8 +326,12 @@ static enum vp_status open_folder(struct vp_run_state *run, struct vp_err *err)
     if (run->home[0])
         return vp_folder_resume(&run->folder, run->config, run->n_done, err);
     VP_TRY(vp_folder_create(run->config, output, &run->folder, err));
-    return run->first ? vp_first_weights_keep(run->first, run->folder.path, err)
-                      : VP_OK;
+    if (run->first)
+        return vp_first_weights_keep(run->first, run->folder.path, err);
+    return run->resume
+               ? vp_first_weights_pass_on(vp_resume_ckpt_path(run->resume),
+                                          run->folder.path, err)
+               : VP_OK;
 }
 
 /* A checkpoint that names a step has the metrics of that step beside it. */

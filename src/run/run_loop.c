@@ -3,9 +3,11 @@
 
 #include "base/clock.h"
 #include "job/job_phase.h"
+#include "run/export.h"
 #include "run/forecast.h"
 #include "run/plan_history.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -86,6 +88,31 @@ static enum vp_status commit(struct vp_run_state *run, int64_t step,
     return VP_OK;
 }
 
+/* Exports the checkpoint of `step`, which is on disk, if one is due since the
+ * last export. A failure costs the export, not the run. */
+static void export_saved(struct vp_run_state *run, int64_t step)
+{
+    int64_t every = run->config->export_every;
+    char from[PATH_MAX], to[PATH_MAX];
+    struct vp_export_config config = {
+        .from = from, .to = to, .type = VP_ST_COUNT, .replace = true
+    };
+    struct vp_export_result result;
+    struct vp_err err = { .text = "" };
+
+    if (every == 0 || step / every == run->n_exported / every)
+        return;
+    run->n_exported = step;
+    snprintf(from, sizeof(from), "%s/checkpoints/step-%lld", run->folder.path,
+             (long long)step);
+    snprintf(to, sizeof(to), "%s/export/step-%lld", run->folder.path,
+             (long long)step);
+    if (vp_export(&config, &result, &err) != VP_OK && run->events->on_warning) {
+        vp_err_prefix(&err, "export of step %lld", (long long)step);
+        run->events->on_warning(run->events->ctx, err.text);
+    }
+}
+
 /* A checkpoint is logged when it is on disk, which takes a while. */
 static enum vp_status log_saved(struct vp_run_state *run, struct vp_err *err)
 {
@@ -94,6 +121,7 @@ static enum vp_status log_saved(struct vp_run_state *run, struct vp_err *err)
     if (step <= run->n_saved)
         return VP_OK;
     run->n_saved = step;
+    export_saved(run, step);
     return vp_log_saved(&run->log, step, err);
 }
 

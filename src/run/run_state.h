@@ -62,6 +62,7 @@ struct vp_run_state {
     double eval_loss;
     int64_t n_done;
     int64_t n_saved;       /* step of the last checkpoint that was logged */
+    int64_t n_exported;    /* step of the last export, or where it began */
     bool uncommitted;      /* the state of step n_done waits for its score */
     enum vp_status status; /* of writing reports */
     struct vp_err err;

@@ -1,0 +1,45 @@
+"""Loads what vpipe exported with transformers and compares logits.
+
+    python tests/golden/check_hf.py EXPORT [REFERENCE]
+
+EXPORT is a folder of vpipe export: it must load without missing or unexpected
+tensors. REFERENCE is the folder that it was imported from: the logits must be
+equal, to the last bit, as the weights are.
+"""
+
+import sys
+
+import torch
+import transformers
+from transformers import AutoConfig
+
+
+def load(path, strict):
+    config = AutoConfig.from_pretrained(path)
+    cls = getattr(transformers, config.architectures[0])
+    model, info = cls.from_pretrained(path, output_loading_info=True)
+    for key in strict and ("missing_keys", "unexpected_keys", "mismatched_keys") or ():
+        assert not info[key], f"{path}: {key}: {sorted(info[key])}"
+    return model.eval().float()
+
+
+def logits(model):
+    ids = torch.arange(8).view(1, 8) % model.config.vocab_size
+    inputs = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = ids
+    with torch.no_grad():
+        out = model(**inputs)
+    return out.logits if "logits" in out else out.prediction_logits
+
+
+def main():
+    ours = logits(load(sys.argv[1], strict=True))
+    if len(sys.argv) > 2:
+        theirs = logits(load(sys.argv[2], strict=False))
+        assert torch.equal(ours, theirs), (ours - theirs).abs().max().item()
+    assert torch.isfinite(ours).all()
+
+
+if __name__ == "__main__":
+    main()
