@@ -83,6 +83,13 @@ refuse 'is a Hugging Face folder already' export "$golden/gpt2" x
 run 0 import "$golden/bert" note.ckpt
 says 'tensors that are not trained: 4, such as bert.pooler.dense.bias'
 
+# Files of a tokenizer come back, too.
+cp -r "$golden/gpt2" spoken
+cp "$golden"/../tokenizers/gpt2/* spoken
+run 0 import spoken spoken.ckpt
+run 0 export spoken.ckpt spoken.back
+same spoken spoken.back
+
 # Old names come back as those of today, once and for all.
 for name in gpt2_old bert_old; do
     run 0 import "$golden/$name" "$name.ckpt"
@@ -221,6 +228,19 @@ says 'stale tensors: 4, such as bert.pooler.dense.bias'
 run 0 import bert_trained bert_trained.ckpt
 
 # ---- Models that come from no folder ----------------------------------------
+mkdir text
+for i in 1 2 3 4 5 6 7 8 9; do
+    echo "Line $i of a text that is long enough for a few windows of tokens."
+done >text/a.txt
+run 0 train <(echo 'model_type: bert') --quiet --set data_dir=text \
+    --set tokenizer="$golden/../tokenizers/bert" --set hidden=16 \
+    --set layers=1 --set heads=2 --set positions=16 --set seq_length=16 \
+    --set batch_size=2 --set total_steps=1 --set device=cpu --output wordy
+run 0 export wordy wordy.model
+cmp -s "$golden/../tokenizers/bert/vocab.txt" wordy.model/vocab.txt ||
+    fail 'no vocab.txt'
+grep -q '"mask_token": "\[MASK\]"' wordy.model/tokenizer_config.json ||
+    fail 'no tokenizer_config.json'
 for model in 'bert tie_embeddings=false' 'bert tie_embeddings=true' \
     'cpm tie_embeddings=true' 'translation tie_embeddings=true' \
     'translation tie_embeddings=false'; do

@@ -47,4 +47,26 @@ for model in bert cpm translation; do
         check $model.$tied
     done
 done
+# The tokenizer of a run, and one beside an imported model.
+mkdir text
+yes 'A line of a text that is long enough for a few windows.' | head -20 \
+    >text/a.txt
+for model in bert gpt2; do
+    echo "model_type: $model" >new.yml
+    "$program" train new.yml --quiet --set data_dir=text \
+        --set tokenizer="$here/golden/tokenizers/$model" --set hidden=16 \
+        --set layers=1 --set heads=2 --set positions=16 --set seq_length=16 \
+        --set batch_size=2 --set total_steps=1 --set device=cpu \
+        --output $model.text.run >log 2>&1 &&
+        "$program" export $model.text.run $model.text >log 2>&1 &&
+        "$program" import $model.text $model.text.ckpt >log 2>&1 &&
+        "$program" export $model.text.ckpt $model.text2 >log 2>&1 ||
+        { cat log; exit 1; }
+    check $model.text2 $model.text
+done
+cp -r "$here/golden/hf/m2m" m2m.json
+cp "$here/golden/tokenizers/qwen2/tokenizer.json" m2m.json
+"$program" import m2m.json m2m.json.ckpt >log 2>&1 &&
+    "$program" export m2m.json.ckpt m2m.json2 >log 2>&1 || { cat log; exit 1; }
+check m2m.json2
 echo 'hf_transformers.sh: all folders load'

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "hf/folder.h"
 #include "hf/index.h"
+#include "hf/write.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -150,6 +151,7 @@ static int count_kind(const struct vp_hf_folder *folder, enum vp_hf_kind kind)
 static void what_is_not_trained_is_known(void **state)
 {
     struct vp_hf_folder *folder = open_golden("bert");
+    float pooler[16];
 
     (void)state;
     assert_int_equal(vp_hf_n_shards(folder), 4);
@@ -158,6 +160,9 @@ static void what_is_not_trained_is_known(void **state)
     assert_int_equal(count_kind(folder, VP_HF_CARRIED), 4);
     assert_string_equal(vp_hf_arch_name(vp_hf_arch(folder)),
                         "BertForPreTraining");
+    assert_int_equal(vp_hf_read(folder, "bert.pooler.dense.bias", 1, 16, false,
+                                pooler, NULL),
+                     VP_ERR_INVALID);
     vp_hf_close(folder);
     folder = open_golden("gpt2_old");
     assert_int_equal(count_kind(folder, VP_HF_BUFFER), 4);
@@ -241,14 +246,10 @@ static void values_are_floats(void **state)
 static void only_plain_file_names_are_taken(void **state)
 {
     static const char *const bad[] = {
-        "../model.safetensors",
-        "/tmp/model.safetensors",
-        "a/model.safetensors",
-        ".model.safetensors",
-        "model.bin",
-        ".safetensors",
-        "a..b.safetensors",
-        "a\\\\b.safetensors",
+        "../model.safetensors",    "/tmp/model.safetensors",
+        "a/model.safetensors",     ".model.safetensors",
+        "pytorch_model.bin",       ".safetensors",
+        "a..b.safetensors",        "a\\\\b.safetensors",
         "..\\\\model.safetensors",
     };
     struct vp_hf_index index;
@@ -443,6 +444,9 @@ static void lies_cost_one_line(void **state)
           "\"bert.embeddings.LayerNorm.bias\": \"model-00001",
           "\"bert.embeddings.LayerNorm.bias\": \"model-00002",
           "is not in this file" },
+        { "bert", "model.safetensors.index.json",
+          "\"bert.pooler.dense.bias\": \"model-00003-of-00004.safetensors\",",
+          "", "which model.safetensors.index.json does not name" },
         { "bert", "model.safetensors.index.json", "weight_map", "weight_mop",
           "weight_map is missing" },
         { "m2m", "config.json", "\"architectures\"",
@@ -537,6 +541,141 @@ static void damage_is_refused(void **state)
     assert_true(n_refused > 200);
 }
 
+/* ---- Writing ------------------------------------------------------------ */
+
+/* The value of every parameter; F16 holds less than 65504. */
+static float fill_value;
+
+static enum vp_status fill(void *ctx, const struct vp_hf_param *param,
+                           float *out, struct vp_err *err)
+{
+    (void)ctx;
+    (void)err;
+    for (int64_t i = 0; i < vp_hf_param_elements(param); i++)
+        out[i] = fill_value;
+    return VP_OK;
+}
+
+static const struct vp_model_config small = { .vocab = 24,
+                                              .hidden = 8,
+                                              .layers = 1,
+                                              .decoder_layers = 1,
+                                              .heads = 2,
+                                              .ffn = 8,
+                                              .positions = 8,
+                                              .types = 1,
+                                              .eps = 1e-5f,
+                                              .act = VP_ACT_RELU };
+
+static enum vp_status write_sized(const char *model,
+                                  const struct vp_model_config *config,
+                                  enum vp_st_type type, int64_t shard_bytes,
+                                  struct vp_err *err)
+{
+    const struct vp_hf_write write = { .model = vp_model_find(model),
+                                       .config = config,
+                                       .ids = { -1, -1, -1 },
+                                       .type = type,
+                                       .shard_bytes = shard_bytes,
+                                       .read = fill };
+
+    return vp_hf_write(work, &write, err);
+}
+
+static enum vp_status write_model(const char *model, enum vp_st_type type,
+                                  int64_t shard_bytes, struct vp_err *err)
+{
+    return write_sized(model, &small, type, shard_bytes, err);
+}
+
+/* Untied models, and a translation model without attention biases: the class has
+ * tensors that vpipe's model has not, and a table of one row is a matrix. */
+static void what_is_written_is_read(void **state)
+{
+    static const char *const names[] = { "bert", "gpt2", "translation" };
+    static const enum vp_st_type types[] = { VP_ST_COUNT, VP_ST_F16,
+                                             VP_ST_BF16 };
+    float out[24 * 8];
+
+    (void)state;
+    fill_value = 0.25f;
+    for (size_t i = 0; i < VP_COUNT_OF(names); i++) {
+        struct vp_hf_folder *folder = NULL;
+        struct vp_err err = { .text = "" };
+        const struct vp_hf_tensor *t;
+
+        if (write_model(names[i], types[i], i == 2 ? 700 : 0, &err) != VP_OK ||
+            (i == 2 && unlink(in_work("model.safetensors")) != 0) ||
+            vp_hf_open(work, &folder, &err) != VP_OK ||
+            vp_hf_check_values(folder, &err) != VP_OK)
+            fail_msg("%s: %s", names[i], err.text);
+        assert_int_equal(vp_hf_config(folder)->attention_bias, false);
+        assert_true(i == 2 ? vp_hf_n_shards(folder) > 3
+                           : vp_hf_n_shards(folder) == 1);
+        t = find_raw(folder, i == 0 ? "cls.predictions.decoder.weight"
+                                    : "lm_head.weight");
+        assert_int_equal(t->stored->type,
+                         types[i] == VP_ST_COUNT ? VP_ST_F32 : types[i]);
+        assert_int_equal(vp_hf_read(folder, t->name, 24, 8, false, out, &err),
+                         VP_OK);
+        assert_true(out[0] == 0.25f && out[24 * 8 - 1] == 0.25f);
+        if (i == 0)
+            assert_int_equal(
+                find_raw(folder, "bert.embeddings.token_type_embeddings.weight")
+                    ->stored->n_dims,
+                2);
+        if (i == 2)
+            assert_int_equal(count_kind(folder, VP_HF_ZERO), 12);
+        vp_hf_close(folder);
+    }
+}
+
+/* A tied table is written once, under the name of the class. */
+static void ties_are_written_once(void **state)
+{
+    static const char *const names[] = { "bert", "gpt2", "translation" };
+    struct vp_model_config tied = small;
+
+    (void)state;
+    tied.tie_embeddings = true;
+    for (size_t i = 0; i < VP_COUNT_OF(names); i++) {
+        struct vp_hf_folder *folder = NULL;
+        struct vp_err err = { .text = "" };
+
+        if (write_sized(names[i], &tied, VP_ST_COUNT, 0, &err) != VP_OK ||
+            vp_hf_open(work, &folder, &err) != VP_OK)
+            fail_msg("%s: %s", names[i], err.text);
+        assert_int_equal(count_kind(folder, VP_HF_TIED), 0);
+        assert_int_equal(count_kind(folder, VP_HF_CARRIED), 0);
+        vp_hf_close(folder);
+    }
+}
+
+static void f16_must_hold_the_weights(void **state)
+{
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    fill_value = 65504.0f;
+    assert_int_equal(write_model("gpt2", VP_ST_F16, 0, &err), VP_OK);
+    fill_value = -65536.0f;
+    assert_int_equal(write_model("gpt2", VP_ST_F16, 0, &err), VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "holds -65536, which F16 cannot"));
+    assert_int_equal(write_model("gpt2", VP_ST_BF16, 0, &err), VP_OK);
+}
+
+/* A folder that is not complete has no config.json. */
+static void an_export_that_fails_is_not_a_model(void **state)
+{
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    fill_value = 1e9f;
+    assert_int_equal(write_model("gpt2", VP_ST_F16, 0, &err), VP_ERR_INVALID);
+    assert_int_equal(access(in_work("config.json"), F_OK), -1);
+    assert_int_equal(access(in_work("model.safetensors"), F_OK), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -553,6 +692,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(ties_must_hold, make_work, remove_work),
         cmocka_unit_test_setup_teardown(damage_is_refused, make_work,
                                         remove_work),
+        cmocka_unit_test_setup_teardown(what_is_written_is_read, make_work,
+                                        remove_work),
+        cmocka_unit_test_setup_teardown(ties_are_written_once, make_work,
+                                        remove_work),
+        cmocka_unit_test_setup_teardown(f16_must_hold_the_weights, make_work,
+                                        remove_work),
+        cmocka_unit_test_setup_teardown(an_export_that_fails_is_not_a_model,
+                                        make_work, remove_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -389,6 +389,53 @@ static void json_damaged(void **state)
     }
 }
 
+/* Each model's first size, with every value changed, comes back as it was. */
+static void json_written_is_read(void **state)
+{
+    static const char *const names[] = { "bert", "gpt2", "cpm", "translation" };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(names); i++) {
+        const struct vp_model *model = vp_model_find(names[i]), *read;
+        const struct vp_model_ids ids = { 5, 6, 7 };
+        struct vp_model_config c = model->sizes[0].config, back;
+        struct vp_err err = { .text = "" };
+        char *text;
+
+        c.vocab = 1001;
+        c.hidden = 96;
+        c.heads = 3;
+        c.layers = 5;
+        c.ffn = 97;
+        c.positions = 33;
+        c.dropout = 0.13f;
+        c.attention_dropout = 0.07f;
+        c.act = VP_ACT_GELU_TANH;
+        c.tie_embeddings = false;
+        if (model->task != VP_TASK_TRANSLATION)
+            c.eps = 3e-7f;
+        if (model->task != VP_TASK_CAUSAL_LM)
+            c.pad = 9;
+        c.decoder_layers = model->task == VP_TASK_TRANSLATION ? 4 : 0;
+        c.types = model->task == VP_TASK_MASKED_LM ? 3 : 0;
+        assert_int_equal(
+            vp_model_format_json(model, &c, &ids, "Class", "float16", &text),
+            VP_OK);
+        assert_non_null(strstr(text, "\"dtype\": \"float16\""));
+        assert_int_equal(strstr(text, "\"eos_token_id\": 6") != NULL,
+                         model->task != VP_TASK_MASKED_LM);
+        assert_int_equal(strstr(text, "\"decoder_start_token_id\": 7") != NULL,
+                         model->task == VP_TASK_TRANSLATION);
+        assert_int_equal(strstr(text, "\"encoder_layerdrop\": 0.0,") != NULL,
+                         model->task == VP_TASK_TRANSLATION);
+        if (read_json(text, &read, &back, &err) != VP_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(read->task, model->task);
+        assert_memory_equal(&back, &c, sizeof(c));
+        free(text);
+    }
+}
+
 static int make_json_path(void **state)
 {
     static char path[] = "/tmp/vpipe_test_model_config_XXXXXX";
@@ -410,10 +457,15 @@ static int remove_json_path(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused_sizes), cmocka_unit_test(refused_others),
-        cmocka_unit_test(json_bert),     cmocka_unit_test(json_google),
-        cmocka_unit_test(json_others),   cmocka_unit_test(json_refused),
-        cmocka_unit_test(json_no_file),  cmocka_unit_test(json_damaged),
+        cmocka_unit_test(refused_sizes),
+        cmocka_unit_test(refused_others),
+        cmocka_unit_test(json_bert),
+        cmocka_unit_test(json_google),
+        cmocka_unit_test(json_others),
+        cmocka_unit_test(json_refused),
+        cmocka_unit_test(json_no_file),
+        cmocka_unit_test(json_damaged),
+        cmocka_unit_test(json_written_is_read),
     };
 
     return cmocka_run_group_tests(tests, make_json_path, remove_json_path);

@@ -35,6 +35,11 @@ static const struct vp_st_tensor golden[] = {
       .type = VP_ST_F32,
       .n_dims = 1,
       .dims = { 1 } },
+    { .name = "flags", .type = VP_ST_BOOL, .n_dims = 1, .dims = { 3 } },
+    { .name = "small", .type = VP_ST_I8, .n_dims = 1, .dims = { 5 } },
+    { .name = "short", .type = VP_ST_I16, .n_dims = 1, .dims = { 3 } },
+    { .name = "unsigned short", .type = VP_ST_U16, .n_dims = 1, .dims = { 2 } },
+    { .name = "unsigned", .type = VP_ST_U32, .n_dims = 1, .dims = { 2 } },
 };
 enum { N_GOLDEN = VP_COUNT_OF(golden) };
 
@@ -120,8 +125,9 @@ static void types_and_shapes_have_names(void **state)
         const char *name;
         int n_bytes;
     } want[VP_ST_COUNT] = {
-        { "U8", 1 },  { "F16", 2 }, { "BF16", 2 }, { "I32", 4 },
-        { "F32", 4 }, { "F64", 8 }, { "I64", 8 },  { "U64", 8 },
+        { "BOOL", 1 }, { "U8", 1 },   { "I8", 1 },  { "I16", 2 }, { "U16", 2 },
+        { "F16", 2 },  { "BF16", 2 }, { "I32", 4 }, { "U32", 4 }, { "F32", 4 },
+        { "F64", 8 },  { "I64", 8 },  { "U64", 8 },
     };
     char text[256];
 

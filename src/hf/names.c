@@ -176,8 +176,6 @@ static bool modernise(const struct vp_hf_arch *arch, const char *name,
             end = p->to;
         }
     }
-    if (n >= VP_HF_NAME_BYTES)
-        return false;
     return snprintf(out, VP_HF_NAME_BYTES, "%s%.*s%s", prefix, (int)(n - cut),
                     name, end) < VP_HF_NAME_BYTES;
 }

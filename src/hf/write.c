@@ -3,6 +3,7 @@
 #include "base/dtype.h"
 #include "ckpt/store.h"
 #include "hf/json.h"
+#include "hf/tokenizer_files.h"
 #include "hf/write_plan.h"
 
 #include <errno.h>
@@ -316,11 +317,9 @@ static enum vp_status write_tokenizer(const char *path,
                                       const struct vp_hf_write *with,
                                       struct vp_err *err)
 {
-    const char *from = with->origin ? with->origin->path : with->tokenizer;
     int n = 0;
 
-    if (from)
-        VP_TRY(vp_hf_copy_tokenizer(from, path, &n, err));
+    VP_TRY(vp_hf_tokenizer_files(path, with, &n, err));
     if (n == 0)
         note(with, "no tokenizer is written: there is none of Hugging Face's "
                    "to copy");

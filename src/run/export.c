@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What is exported, while it is. */
@@ -106,6 +107,7 @@ static void find_tokenizer(struct export *export)
 {
     struct vp_arena arena = { NULL };
     const struct vp_yaml_node *root, *node;
+    struct stat info;
     char path[PATH_MAX];
 
     if (snprintf(path, sizeof(path), "%s/../../config.yml",
@@ -118,6 +120,9 @@ static void find_tokenizer(struct export *export)
                 snprintf(export->tokenizer, sizeof(export->tokenizer), "%s",
                          node->text);
     vp_arena_release(&arena);
+    if (export->tokenizer[0] && stat(export->tokenizer, &info) == 0 &&
+        !S_ISDIR(info.st_mode) && strrchr(export->tokenizer, '/'))
+        *strrchr(export->tokenizer, '/') = '\0'; /* one of its files */
 }
 
 /* Ids of the data that vpipe makes of bytes, of fairseq's, and of GPT-2's. */

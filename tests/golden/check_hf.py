@@ -4,14 +4,16 @@
 
 EXPORT is a folder of vpipe export: it must load without missing or unexpected
 tensors. REFERENCE is the folder that it was imported from: the logits must be
-equal, to the last bit, as the weights are.
+equal, to the last bit, as the weights are. A tokenizer must load, too, and give
+the same ids.
 """
 
+import os
 import sys
 
 import torch
 import transformers
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoTokenizer
 
 
 def load(path, strict):
@@ -33,11 +35,21 @@ def logits(model):
     return out.logits if "logits" in out else out.prediction_logits
 
 
+def encode(path):
+    """Ids of a text; None if the folder has no tokenizer."""
+    files = "tokenizer.json", "vocab.txt", "vocab.json"
+    if not any(os.path.exists(os.path.join(path, f)) for f in files):
+        return None
+    return AutoTokenizer.from_pretrained(path)("It's a test, of 1234 words.")["input_ids"]
+
+
 def main():
+    ids = encode(sys.argv[1])
     ours = logits(load(sys.argv[1], strict=True))
     if len(sys.argv) > 2:
         theirs = logits(load(sys.argv[2], strict=False))
         assert torch.equal(ours, theirs), (ours - theirs).abs().max().item()
+        assert ids == encode(sys.argv[2])
     assert torch.isfinite(ours).all()
 
 

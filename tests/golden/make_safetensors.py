@@ -23,6 +23,11 @@ TENSORS = [
     ("alpha", torch.uint64, [1]),
     ('a "name" with \\ and \n and \x01', torch.float32, [2]),
     ("gr\u00f6\u00dfe/\u6a21\u578b", torch.float32, [1]),
+    ("flags", torch.bool, [3]),
+    ("small", torch.int8, [5]),
+    ("short", torch.int16, [3]),
+    ("unsigned short", torch.uint16, [2]),
+    ("unsigned", torch.uint32, [2]),
 ]
 
 
