@@ -180,6 +180,7 @@ alike()
     done
 }
 
+mkdir text
 run 0 train fine.yml --quiet --output one
 losses one | paste - "$golden/finetune_losses.txt" |
     awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5) bad = 1; n++ }
@@ -212,6 +213,11 @@ run 2 train fine.yml --set hidden=32 --output x
 grep -q "key 'init': hidden is 32 (--set), but .* has 16; use --set hidden=16" \
     err || fail 'both numbers are not named'
 
+refuse "key 'init' names 'nothing', which has no config.json" \
+    train fine.yml --set init=nothing --output x
+refuse "key 'init': .* holds neither a Hugging Face model nor a checkpoint" \
+    train fine.yml --set init=text --set model_type=gpt2 --output x
+
 # What was not trained is said.
 cat >bert.yml <<YAML
 init: $golden/bert
@@ -228,7 +234,6 @@ says 'stale tensors: 4, such as bert.pooler.dense.bias'
 run 0 import bert_trained bert_trained.ckpt
 
 # ---- Models that come from no folder ----------------------------------------
-mkdir text
 for i in 1 2 3 4 5 6 7 8 9; do
     echo "Line $i of a text that is long enough for a few windows of tokens."
 done >text/a.txt

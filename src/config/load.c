@@ -315,6 +315,12 @@ static enum vp_status name_model(struct given *given, struct vp_config *config,
             VP_TRY(vp_key_set(directory, &given->entry[directory - vp_keys],
                               config, err));
         VP_TRY(vp_init_folder_model(init, config, &model, err));
+        if (!model)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "%s: key 'init' names '%.400s', which has no "
+                              "config.json; correct the path, or add "
+                              "model_type and the sizes",
+                              init->place, init->text);
     }
     if (model)
         *slot = (struct vp_entry){ .key = "model_type",

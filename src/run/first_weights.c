@@ -103,10 +103,37 @@ static enum vp_status open_folder(struct vp_first_weights *first,
     return compare_folders(first, with, agreed_out, err);
 }
 
+/* A checkpoint, or a folder that has some by their names. */
+static bool holds_checkpoint(const char *path)
+{
+    static const char *const places[] = { "", "/checkpoints" };
+    struct vp_ckpt_entry *list;
+    char folder[PATH_MAX];
+    int n = 0;
+
+    if (snprintf(folder, sizeof(folder), "%s/manifest.json", path) < PATH_MAX &&
+        access(folder, F_OK) == 0)
+        return true;
+    for (size_t i = 0; i < VP_COUNT_OF(places) && n == 0; i++) {
+        list = NULL;
+        if (snprintf(folder, sizeof(folder), "%s%s", path, places[i]) <
+                PATH_MAX &&
+            vp_ckpt_list(folder, &list, &n, NULL) != VP_OK)
+            n = 0;
+        free(list);
+    }
+    return n > 0;
+}
+
 static enum vp_status open_ckpt(struct vp_first_weights *first,
                                 const struct vp_resume_config *with,
                                 bool *agreed_out, struct vp_err *err)
 {
+    if (!holds_checkpoint(first->path))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s holds neither a Hugging Face model nor a "
+                          "checkpoint; correct the path",
+                          first->path);
     VP_TRY(vp_resume_choice_open(with, &first->ckpt, agreed_out, err));
     return vp_checkpoint_shape_check(
         with->config, NULL, vp_ckpt_facts(first->ckpt), first->path, err);
