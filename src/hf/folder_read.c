@@ -19,20 +19,19 @@ struct piece {
 static enum vp_status make_piece(int64_t n, struct piece *out,
                                  struct vp_err *err)
 {
-    *out = (struct piece){ .n = n };
-    out->raw = malloc((size_t)n * sizeof(float));
-    out->values = malloc((size_t)n * sizeof(float));
-    if (out->raw && out->values)
-        return VP_OK;
-    free(out->raw);
-    free(out->values);
-    return vp_err_set(err, VP_ERR_NOMEM, "reading tensors: out of memory");
+    float *memory = malloc(2 * (size_t)n * sizeof(*memory));
+
+    if (!memory) {
+        vp_err_set(err, VP_ERR_NOMEM, "reading tensors: out of memory");
+        return VP_ERR_NOMEM;
+    }
+    *out = (struct piece){ .n = n, .raw = memory, .values = memory + n };
+    return VP_OK;
 }
 
 static void free_piece(struct piece *piece)
 {
     free(piece->raw);
-    free(piece->values);
 }
 
 /* Elements [at, at + n) of a tensor as floats; `raw` has room for n of them. */

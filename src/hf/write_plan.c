@@ -279,7 +279,7 @@ enum vp_status vp_hf_plan_make(const struct vp_hf_write *with,
 
     plan.arch = with->origin ? vp_hf_arch_find(with->origin->arch)
                              : vp_hf_arch_of(with->model);
-    if (!plan.arch)
+    if (with->origin && !plan.arch)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%.2000s: the class %.60s is not supported",
                           with->origin->path, with->origin->arch);
