@@ -115,6 +115,10 @@ run 0 export shards.ckpt shards.back
 same shards shards.back
 run 0 export shards.ckpt whole --shard-size 1G
 same "$golden/gpt2" whole
+run 0 export bert_untied.ckpt halves --shard-size 4K # of F16
+run 0 import halves halves.ckpt
+run 0 export halves.ckpt halves.whole --shard-size 1G
+same "$golden/bert_untied" halves.whole
 
 # Other types: rounding twice changes nothing.
 for type in f16 bf16; do
@@ -203,6 +207,16 @@ alike one exports
 [ "$(ls exports/export)" = step-4 ] || fail "exports: $(ls exports/export)"
 run 0 export exports/checkpoints/step-4 step4
 same step4 exports/export/step-4
+# asp unties embeddings: the first loss is the same, and the export is untied.
+sed /accumulation_steps/d fine.yml >asp.yml
+run 0 train asp.yml --set sync_mode=asp --set stages=3 --output asp
+[ "$(losses asp | head -1)" = "$(losses one | head -1)" ] ||
+    fail 'asp starts from other weights'
+says 'the output layer starts as a copy of the token table'
+run 0 export asp asp.model
+grep -q '"tie_word_embeddings": false' asp.model/config.json ||
+    fail 'the export of asp is tied'
+run 0 import asp.model asp.ckpt
 run 0 export one one.model
 run 0 train fine.yml --quiet --set init=one.model --output two
 run 0 train fine.yml --quiet --set init=one --output two_too

@@ -263,6 +263,46 @@ static void first_weights_have_no_past(void **state)
     vp_config_release(&config);
 }
 
+/* An untied model starts from a tied one: its output layer is the table. */
+static void ties_can_be_cut(void **state)
+{
+    static const char yaml[] = "init: " GOLDEN "gpt2\n"
+                               "tie_embeddings: false\n";
+    struct vp_state_item item = { .kind = VP_STATE_WEIGHT,
+                                  .rows = 48,
+                                  .cols = 16 };
+    struct vp_err err = { .text = "" };
+    float head[48 * 16], table[48 * 16];
+    struct vp_config config;
+
+    (void)state;
+    import_golden("gpt2", "ckpt");
+    load(yaml, &config);
+    for (int i = 0; i < 2; i++) {
+        struct vp_resume_config with = { .path = i ? in_work("ckpt")
+                                                   : GOLDEN "gpt2",
+                                         .config = &config,
+                                         .notice = count_note,
+                                         .warn = count_note };
+        struct vp_first_weights *first = NULL;
+        const struct vp_loader *loader;
+        bool agreed = false;
+
+        n_notes = 0;
+        if (vp_first_weights_open(&with, &first, &agreed, &err) != VP_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(n_notes, 1);
+        loader = vp_first_weights_loader(first);
+        item.name = "lm_head.weight";
+        assert_int_equal(loader->load(loader->ctx, &item, head, &err), VP_OK);
+        item.name = "transformer.wte.weight";
+        assert_int_equal(loader->load(loader->ctx, &item, table, &err), VP_OK);
+        assert_memory_equal(head, table, sizeof(head));
+        vp_first_weights_close(first);
+    }
+    vp_config_release(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +311,7 @@ int main(void)
         IN_WORK(origins_are_found_in_their_place),
         cmocka_unit_test(init_decides_the_model),
         cmocka_unit_test(first_weights_have_no_past),
+        IN_WORK(ties_can_be_cut),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -201,6 +201,14 @@ static bool lacks_biases(const struct vp_hf_arch *arch,
     return strcmp(arch->model, "translation") == 0 && !config->attention_bias;
 }
 
+const char *vp_hf_name_tied(const struct vp_hf_arch *arch, const char *name)
+{
+    for (const struct pair *p = arch->tied; p->from; p++)
+        if (strcmp(name, p->from) == 0)
+            return p->to;
+    return NULL;
+}
+
 enum vp_status vp_hf_name(const struct vp_hf_arch *arch,
                           const struct vp_model_config *config,
                           const char *name, enum vp_hf_kind *kind_out,
@@ -216,12 +224,9 @@ enum vp_status vp_hf_name(const struct vp_hf_arch *arch,
             *kind_out = VP_HF_BUFFER;
     if (lacks_biases(arch, config) && is_projection(out, "bias"))
         *kind_out = VP_HF_ZERO;
-    for (const struct pair *p = arch->tied; p->from; p++) {
-        if (config->tie_embeddings && strcmp(out, p->from) == 0) {
-            snprintf(out, VP_HF_NAME_BYTES, "%s", p->to);
-            *kind_out = VP_HF_TIED;
-            break;
-        }
+    if (config->tie_embeddings && vp_hf_name_tied(arch, out)) {
+        snprintf(out, VP_HF_NAME_BYTES, "%s", vp_hf_name_tied(arch, out));
+        *kind_out = VP_HF_TIED;
     }
     return VP_OK;
 }

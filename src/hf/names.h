@@ -41,6 +41,10 @@ enum vp_status vp_hf_name(const struct vp_hf_arch *arch,
                           const char *name, enum vp_hf_kind *kind_out,
                           char out[VP_HF_NAME_BYTES], struct vp_err *err);
 
+/* The parameter that the tensor `name` equals where embeddings are tied; NULL:
+ * it is tied to none. */
+const char *vp_hf_name_tied(const struct vp_hf_arch *arch, const char *name);
+
 /* Tensors that Hugging Face's class has and vpipe's model has not, number `i`: to
  * be written as a copy of the parameter `*of_out`. False past the last one. */
 bool vp_hf_name_copy(const struct vp_hf_arch *arch,

@@ -408,6 +408,8 @@ static enum vp_status read_layout(const json_t *root,
 static enum vp_status open_origin(struct vp_hf_origin *origin,
                                   struct vp_err *err)
 {
+    const struct vp_model *model;
+    struct vp_model_config config;
     char file[PATH_MAX];
     json_t *root = NULL;
     enum vp_status st;
@@ -422,6 +424,9 @@ static enum vp_status open_origin(struct vp_hf_origin *origin,
         vp_err_prefix(err, "%.3000s", file);
         return st;
     }
+    VP_TRY(join(origin->path, "config.json", file, err));
+    VP_TRY(vp_model_read_json(file, &model, &config, err));
+    origin->tied = config.tie_embeddings;
     VP_TRY(join(origin->path, CARRIED_FILE, file, err));
     if (access(file, F_OK) != 0)
         return VP_OK;

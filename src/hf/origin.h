@@ -42,6 +42,7 @@ struct vp_hf_origin {
     struct vp_arena arena; /* holds all below but `carried` */
     const char *path;
     const char *arch; /* the class that config.json names */
+    bool tied;        /* its embeddings are */
     int n_shards;
     struct vp_hf_layout_shard *shards;
     struct vp_st_file *carried; /* NULL: none */

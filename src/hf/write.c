@@ -223,7 +223,8 @@ static const char *dtype_name(enum vp_st_type type)
                                 : "float32";
 }
 
-/* The origin's file as it is, unless another type was asked for. */
+/* The origin's file as it is, unless another type was asked for or the embeddings
+ * were untied. */
 static enum vp_status copy_config(const char *path,
                                   const struct vp_hf_write *with,
                                   struct vp_err *err)
@@ -233,14 +234,19 @@ static enum vp_status copy_config(const char *path,
     enum vp_status st;
 
     VP_TRY(vp_hf_copy_config(with->origin->path, path, err));
-    if (with->type == VP_ST_COUNT)
+    if (with->type == VP_ST_COUNT &&
+        with->origin->tied == with->config->tie_embeddings)
         return VP_OK;
     if (snprintf(file, sizeof(file), "%s/config.json", with->origin->path) >=
         PATH_MAX)
         return vp_err_set(err, VP_ERR_INVALID, "path is too long");
     VP_TRY(vp_hf_json_read(file, 1 << 20, &root, err));
-    json_object_del(root, "torch_dtype");
-    json_object_set_new(root, "dtype", json_string(dtype_name(with->type)));
+    if (with->type != VP_ST_COUNT) {
+        json_object_del(root, "torch_dtype");
+        json_object_set_new(root, "dtype", json_string(dtype_name(with->type)));
+    }
+    json_object_set_new(root, "tie_word_embeddings",
+                        json_boolean(with->config->tie_embeddings));
     st = write_json(path, "config.json", root, err);
     json_decref(root);
     return st;

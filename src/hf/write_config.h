@@ -17,7 +17,8 @@ struct vp_hf_write {
      * the origin, else F32. */
     enum vp_st_type type;
     /* The most bytes of tensors in a file, unless one tensor has more; 0: the
-     * files of the origin, else 5 GB. */
+     * files of the origin, else 5 GB. A model whose embeddings are tied and the
+     * origin's are not, or the reverse, has files of its own. */
     int64_t shard_bytes;
     bool trained; /* the weights are not those of the origin any more */
     /* Reads a parameter in the shape of its file. */

@@ -138,13 +138,29 @@ struct list {
     int n;
 };
 
+/* The type that the origin has for the tensor, or for its first one. */
+static enum vp_st_type own_type(const struct vp_hf_write *with,
+                                const char *name)
+{
+    const struct vp_hf_origin *origin = with->origin;
+
+    for (int s = 0; origin && s < origin->n_shards; s++)
+        for (int i = 0; i < origin->shards[s].n_tensors; i++)
+            if (strcmp(origin->shards[s].tensors[i].name, name) == 0)
+                return origin->shards[s].tensors[i].type;
+    return origin && origin->shards[0].n_tensors > 0 &&
+                   is_float(origin->shards[0].tensors[0].type)
+               ? origin->shards[0].tensors[0].type
+               : VP_ST_F32;
+}
+
 static void add_param(struct list *list, const struct vp_hf_write *with,
                       const struct vp_hf_param *param, const char *name)
 {
     struct vp_st_tensor *tensor = &list->tensors[list->n];
 
     list->items[list->n++] = (struct vp_hf_item){ .param = param };
-    *tensor = vp_hf_param_tensor(param, type_for(with, VP_ST_F32));
+    *tensor = vp_hf_param_tensor(param, type_for(with, own_type(with, name)));
     tensor->name = name;
     set_bytes(tensor);
 }
@@ -159,11 +175,12 @@ static enum vp_status add_bias(struct list *list, struct vp_hf_plan *plan,
 
     if (!vp_hf_name_bias(plan->arch, with->config, weight->name, bias))
         return VP_OK;
-    *tensor = (struct vp_st_tensor){ .name = vp_arena_strdup(&plan->arena,
-                                                             bias),
-                                     .type = type_for(with, VP_ST_F32),
-                                     .n_dims = 1,
-                                     .dims = { weight->dims[0] } };
+    *tensor = (struct vp_st_tensor){
+        .name = vp_arena_strdup(&plan->arena, bias),
+        .type = type_for(with, own_type(with, bias)),
+        .n_dims = 1,
+        .dims = { weight->dims[0] }
+    };
     set_bytes(tensor);
     list->items[list->n++] = (struct vp_hf_item){ .param = NULL };
     return tensor->name ? VP_OK : no_memory(err);
@@ -188,6 +205,12 @@ static void add_carried(struct list *list, const struct vp_hf_write *with)
     }
 }
 
+static bool is_carried(const struct vp_hf_write *with, const char *name)
+{
+    return with->origin && with->origin->carried &&
+           vp_st_header_find(vp_st_header(with->origin->carried), name);
+}
+
 static enum vp_status list_all(struct vp_hf_plan *plan,
                                const struct vp_hf_write *with,
                                struct list *list, struct vp_err *err)
@@ -206,10 +229,10 @@ static enum vp_status list_all(struct vp_hf_plan *plan,
         VP_TRY(add_bias(list, plan, with, &plan->params.at[i], err));
     }
     add_carried(list, with);
-    for (int i = 0; !with->origin &&
-                    vp_hf_name_copy(plan->arch, with->config, i, &name, &of);
+    for (int i = 0; vp_hf_name_copy(plan->arch, with->config, i, &name, &of);
          i++)
-        add_param(list, with, vp_hf_params_find(&plan->params, of), name);
+        if (!is_carried(with, name))
+            add_param(list, with, vp_hf_params_find(&plan->params, of), name);
     return VP_OK;
 }
 
@@ -284,8 +307,10 @@ enum vp_status vp_hf_plan_make(const struct vp_hf_write *with,
                           "%.2000s: the class %.60s is not supported",
                           with->origin->path, with->origin->arch);
     VP_TRY(vp_hf_params_list(with->model, with->config, &plan.params, err));
-    st = with->origin && with->shard_bytes == 0 ? plan_origin(&plan, with, err)
-                                                : plan_anew(&plan, with, err);
+    st = with->origin && with->shard_bytes == 0 &&
+                 with->origin->tied == with->config->tie_embeddings
+             ? plan_origin(&plan, with, err)
+             : plan_anew(&plan, with, err);
     if (st != VP_OK) {
         vp_hf_plan_release(&plan);
         return st;

@@ -322,7 +322,8 @@ static const char *const shape_keys[] = {
 enum vp_status vp_checkpoint_shape_check(const struct vp_config *config,
                                          const struct vp_config *other,
                                          const struct vp_facts *facts,
-                                         const char *place, struct vp_err *err)
+                                         const char *place, bool *untied_out,
+                                         struct vp_err *err)
 {
     char value[VALUE_BYTES], theirs[VALUE_BYTES];
 
@@ -338,6 +339,10 @@ enum vp_status vp_checkpoint_shape_check(const struct vp_config *config,
             was = theirs;
         if (!was || strcmp(was, value) == 0)
             continue;
+        if (strcmp(key, "tie_embeddings") == 0 && strcmp(was, "true") == 0) {
+            *untied_out = true;
+            continue;
+        }
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s is %s (%s), but %s has %s; use --set %s=%s, or "
                           "other weights",

@@ -42,11 +42,13 @@ enum vp_status vp_checkpoint_facts_model(const struct vp_facts *facts,
 
 /* Refuses a configuration whose model has another shape than that of `other`,
  * or of the checkpoint with `facts` (one of them is NULL), by the first key that
- * differs. `place` is named in the message. */
+ * differs. `place` is named in the message. Tied embeddings may be untied:
+ * `*untied_out` is set to true then. */
 enum vp_status vp_checkpoint_shape_check(const struct vp_config *config,
                                          const struct vp_config *other,
                                          const struct vp_facts *facts,
-                                         const char *place, struct vp_err *err);
+                                         const char *place, bool *untied_out,
+                                         struct vp_err *err);
 
 /* Refuses a configuration that differs from the checkpoint's in a key that must
  * not change. `place` is the checkpoint, for messages. */

@@ -18,6 +18,8 @@ struct vp_first_weights {
     struct vp_hf_folder *folder;
     struct vp_ckpt *ckpt;
     const char *path; /* of the configuration */
+    bool untied; /* tied there, but not in the model: copies of one table */
+    const struct vp_hf_arch *arch;
     struct vp_loader loader;
 };
 
@@ -27,21 +29,24 @@ static enum vp_status load(void *ctx, const struct vp_state_item *item,
                            float *out, struct vp_err *err)
 {
     const struct vp_first_weights *first = ctx;
+    struct vp_state_item stored = *item;
 
     if (item->kind != VP_STATE_WEIGHT) {
         memset(out, 0, (size_t)(item->rows * item->cols) * sizeof(*out));
         return VP_OK;
     }
+    if (first->untied && vp_hf_name_tied(first->arch, item->name))
+        stored.name = vp_hf_name_tied(first->arch, item->name);
     if (first->folder)
-        return vp_hf_read(first->folder, item->name, item->rows, item->cols,
+        return vp_hf_read(first->folder, stored.name, item->rows, item->cols,
                           item->transposed, out, err);
-    return vp_checkpoint_load(first->ckpt, item, out, err);
+    return vp_checkpoint_load(first->ckpt, &stored, out, err);
 }
 
 /* ---- Agreement ---------------------------------------------------------- */
 
 /* The configuration with the model of the folder. */
-static enum vp_status check_folder(const struct vp_first_weights *first,
+static enum vp_status check_folder(struct vp_first_weights *first,
                                    const struct vp_config *config,
                                    struct vp_err *err)
 {
@@ -55,7 +60,8 @@ static enum vp_status check_folder(const struct vp_first_weights *first,
                           "%s; make them agree",
                           vp_config_place(config, "model_type"),
                           config->model->name, first->path, other.model->name);
-    return vp_checkpoint_shape_check(config, &other, NULL, first->path, err);
+    return vp_checkpoint_shape_check(config, &other, NULL, first->path,
+                                     &first->untied, err);
 }
 
 /* Processes on other hosts could find another model under the same path. */
@@ -135,8 +141,9 @@ static enum vp_status open_ckpt(struct vp_first_weights *first,
                           "checkpoint; correct the path",
                           first->path);
     VP_TRY(vp_resume_choice_open(with, &first->ckpt, agreed_out, err));
-    return vp_checkpoint_shape_check(
-        with->config, NULL, vp_ckpt_facts(first->ckpt), first->path, err);
+    return vp_checkpoint_shape_check(with->config, NULL,
+                                     vp_ckpt_facts(first->ckpt), first->path,
+                                     &first->untied, err);
 }
 
 enum vp_status vp_first_weights_open(const struct vp_resume_config *with,
@@ -149,6 +156,7 @@ enum vp_status vp_first_weights_open(const struct vp_resume_config *with,
     if (!first)
         return vp_err_set(err, VP_ERR_NOMEM, "init: out of memory");
     first->path = with->path;
+    first->arch = vp_hf_arch_of(with->config->model);
     first->loader.ctx = first;
     first->loader.load = load;
     st = vp_hf_is_folder(first->path)
@@ -161,6 +169,11 @@ enum vp_status vp_first_weights_open(const struct vp_resume_config *with,
         vp_first_weights_close(first);
         return st;
     }
+    if (first->untied)
+        with->notice(with->ctx,
+                     "the embeddings are tied in the folder of init, "
+                     "but not here: the output layer starts as a "
+                     "copy of the token table");
     *out = first;
     return VP_OK;
 }
