@@ -63,10 +63,11 @@ static void refused_sizes(void **state)
         { "gpt2", DIMS_KEY(seq), 0, "seq_length: 0 is not" },
         { "gpt2", DIMS_KEY(seq), 17, "seq_length: 17 is longer" },
         { "gpt2", DIMS_KEY(tgt_seq), 1, "model_type: gpt2 has no decoder" },
-        { "gpt2", DIMS_KEY(n_labels), 1, "max_pred: gpt2 scores every token" },
+        { "gpt2", DIMS_KEY(n_labels), 40, "max_pred: 40 is not possible" },
         { "translation", DIMS_KEY(tgt_seq), 0, "seq_length: 0 is not" },
         { "translation", DIMS_KEY(tgt_seq), 17, "seq_length: 17 is longer" },
-        { "translation", DIMS_KEY(n_labels), 1, "max_pred: translation" },
+        { "translation", DIMS_KEY(n_labels), 34,
+          "max_pred: 34 is not possible; use 0 to 33" },
         { "bert", DIMS_KEY(n_labels), 40,
           "max_pred: 40 is not possible; use "
           "0 to 39" },

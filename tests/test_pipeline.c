@@ -722,7 +722,7 @@ static void literal_forward(struct literal *lit, int m, int done,
         literal_send(lit, ls->out, vp_stage_program(&ls->stage, slot),
                      &vp_stage_program(&ls->stage, slot)->out);
     }
-    vp_stage_fetch_loss(&last->stage, &last->stage.slots[0], eval);
+    vp_stage_fetch_outputs(&last->stage, &last->stage.slots[0], eval);
     vp_stage_take_loss(&last->stage, &last->stage.slots[0], loss);
 }
 

@@ -159,7 +159,7 @@ static double forward(struct literal *lit, uint64_t m, int k)
                      &messages);
         vp_stage_wait(&part->stage);
     }
-    vp_stage_fetch_loss(&last->stage, &last->stage.slots[0], false);
+    vp_stage_fetch_outputs(&last->stage, &last->stage.slots[0], false);
     vp_stage_take_loss(&last->stage, &last->stage.slots[0], loss);
     return (double)loss[VP_LOSS_MEAN];
 }

@@ -112,7 +112,7 @@ static float literal_minibatch(struct literal *lit, int accumulation, int m)
                                .accumulate = m % accumulation > 0,
                                .train = true };
     vp_stage_run(stage, slot, VP_LIST_F, 0, false, &none);
-    vp_stage_fetch_loss(stage, slot, false);
+    vp_stage_fetch_outputs(stage, slot, false);
     vp_stage_run(stage, slot, VP_LIST_B, 0, false, &none);
     vp_stage_take_loss(stage, slot, loss);
     vp_stage_wait(stage);

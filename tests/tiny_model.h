@@ -72,15 +72,24 @@ static inline struct vp_dims tiny_dims(const char *model)
     return dims;
 }
 
+static inline void build_outputs(const char *model,
+                                 const struct vp_model_config *config,
+                                 const struct vp_dims *dims, unsigned outputs,
+                                 struct vp_graph *graph)
+{
+    struct vp_err err = { .text = "" };
+
+    if (vp_model_build_outputs(find_model(model), config, dims, outputs, graph,
+                               &err) != VP_OK)
+        fail_msg("%s: %s", model, err.text);
+}
+
 static inline void build_model(const char *model,
                                const struct vp_model_config *config,
                                const struct vp_dims *dims,
                                struct vp_graph *graph)
 {
-    struct vp_err err = { .text = "" };
-
-    if (vp_model_build(find_model(model), config, dims, graph, &err) != VP_OK)
-        fail_msg("%s: %s", model, err.text);
+    build_outputs(model, config, dims, VP_OUTPUT_LOSS, graph);
 }
 
 #endif

@@ -77,6 +77,12 @@ struct setup {
     const struct vp_backend_ops *device; /* NULL: test_device() */
     struct vp_world *world;              /* NULL: ranks are threads */
     enum vp_dtype dtype;
+    /* Evaluation alone, without memory to train. */
+    bool forward_only;
+    unsigned outputs; /* 0: the loss */
+    const struct vp_feed *feed;
+    const struct vp_sink *sink;
+    int64_t batch; /* of every bucket; 0: as usual */
 };
 
 static const struct setup usual = {
@@ -185,6 +191,7 @@ static inline struct vp_plan make_plan(const struct run *run,
         .recompute_sets = setup->sets,
         .block_bases = setup->bases,
         .schedule = setup->schedule,
+        .forward_only = setup->forward_only,
         .n_stages = setup->n_stages,
         .n_chunks = setup->n_chunks,
         .schedule_memory = setup->schedule_memory,
@@ -222,16 +229,27 @@ static inline enum vp_status run_create(struct run *run,
     run->model = vp_model_find(setup->model);
     run->sizes = small_sizes(setup);
     make_dims(run);
-    for (int i = 0; i < run->n_dims; i++)
-        if (vp_model_build(run->model, &run->sizes, &run->dims[i],
-                           &run->graphs[i], err) != VP_OK)
+    for (int i = 0; i < run->n_dims; i++) {
+        struct vp_dims *dims = &run->dims[i];
+
+        if (setup->batch > 0) {
+            dims->n_labels = dims->n_labels / dims->batch * setup->batch;
+            dims->batch = setup->batch;
+        }
+        if (vp_model_build_outputs(run->model, &run->sizes, dims,
+                                   setup->outputs ? setup->outputs
+                                                  : VP_OUTPUT_LOSS,
+                                   &run->graphs[i], err) != VP_OK)
             fail_msg("%s", err->text);
+    }
     open_data(run, setup);
     run->config = (struct vp_train_config){
         .graphs = run->graphs,
         .n_graphs = run->n_dims,
         .data = run->data,
         .eval_data = run->eval_data,
+        .feed = setup->feed,
+        .sink = setup->sink,
         .backend = &run->backend,
         .backend_config = { .n_threads = setup->threads,
                             .reference = setup->reference },

@@ -7,11 +7,12 @@
 
 enum vp_role {
     VP_ROLE_NONE = 0,
-    VP_ROLE_TOKENS,        /* [batch * seq] token ids (encoder side) */
-    VP_ROLE_TYPES,         /* [batch * seq] segment ids, 0 or 1 */
-    VP_ROLE_MASK,          /* [batch * seq] 1 = real token, 0 = padding */
-    VP_ROLE_LABEL_ROWS,    /* [n_labels] row of `tokens` to score, -1 unused */
-    VP_ROLE_LABELS,        /* ids to predict, -1 = ignored; [n_labels], or one
+    VP_ROLE_TOKENS,     /* [batch * seq] token ids (encoder side) */
+    VP_ROLE_TYPES,      /* [batch * seq] segment ids, 0 or 1 */
+    VP_ROLE_MASK,       /* [batch * seq] 1 = real token, 0 = padding */
+    VP_ROLE_LABEL_ROWS, /* [n_labels] row to score, of the decoder where there
+                              is one, else of `tokens`; -1 unused */
+    VP_ROLE_LABELS,     /* ids to predict, -1 = ignored; [n_labels], or one
                               per row of the decoder where there are no
                               label rows */
     VP_ROLE_TARGET_TOKENS, /* [batch * tgt_seq] decoder input ids */
@@ -20,10 +21,11 @@ enum vp_role {
 
 /* The sizes of one length bucket; every program is built for one of them. */
 struct vp_dims {
-    int64_t batch;    /* samples */
-    int64_t seq;      /* positions per sample (source side) */
-    int64_t tgt_seq;  /* target positions per sample; 0 without a decoder */
-    int64_t n_labels; /* scored rows of a masked-LM batch; 0 elsewhere */
+    int64_t batch;   /* samples */
+    int64_t seq;     /* positions per sample (source side) */
+    int64_t tgt_seq; /* target positions per sample; 0 without a decoder */
+    int64_t
+        n_labels; /* rows that are scored, if the batch names them; 0: all */
 };
 
 /* Elements of the array for `role` in a bucket; 0 if the bucket has none. */

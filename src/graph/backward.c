@@ -62,7 +62,8 @@ static bool is_made_by_r(const struct backward *bw, vp_val v)
     int producer = bw->graph->values[v].producer;
 
     return producer >= bw->lowering->first_op &&
-           producer < bw->lowering->end_op && v != bw->graph->loss &&
+           producer < bw->lowering->end_op &&
+           !vp_graph_is_output(bw->graph, v) &&
            is_recomputed(bw, &bw->graph->ops[producer]);
 }
 

@@ -46,6 +46,7 @@ static void *grow(struct vp_graph *graph, void *items, size_t item_bytes, int n,
 void vp_graph_init(struct vp_graph *graph, int64_t batch)
 {
     *graph = (struct vp_graph){ .batch = batch,
+                                .outputs = VP_OUTPUT_LOSS,
                                 .loss = VP_NONE,
                                 .logits = VP_NONE };
 }
@@ -369,10 +370,24 @@ static void check_param_uses(struct vp_graph *graph)
             fail(graph, "a parameter must be used exactly once");
 }
 
+static void find_outputs(struct vp_graph *graph)
+{
+    const struct vp_op *last = &graph->ops[graph->n_ops - 1];
+
+    if (!(graph->outputs & VP_OUTPUT_LOSS)) {
+        if (last->kind != VP_OP_LINEAR)
+            fail(graph, "the last operator must make the logits");
+        graph->logits = last->out;
+        return;
+    }
+    if (last->kind != VP_OP_CROSS_ENTROPY)
+        fail(graph, "the last operator must be the loss");
+    graph->loss = last->out;
+    graph->logits = last->in[0];
+}
+
 enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err)
 {
-    const struct vp_op *last;
-
     for (int i = 0; i < graph->n_blocks; i++) {
         const struct vp_block *block = &graph->blocks[i];
 
@@ -386,13 +401,8 @@ enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err)
         fail(graph, "no operator");
     if (graph->status == VP_OK)
         check_param_uses(graph);
-    if (graph->status == VP_OK) {
-        last = &graph->ops[graph->n_ops - 1];
-        if (last->kind != VP_OP_CROSS_ENTROPY)
-            fail(graph, "the last operator must be the loss");
-        graph->loss = last->out;
-        graph->logits = last->in[0];
-    }
+    if (graph->status == VP_OK)
+        find_outputs(graph);
     if (graph->status != VP_OK)
         return vp_err_set(err, graph->status, "%s", graph->err.text);
     return VP_OK;
@@ -451,6 +461,12 @@ int64_t vp_value_bytes(const struct vp_graph *graph, vp_val value)
     const struct vp_value *v = &graph->values[value];
 
     return v->rows * v->cols * vp_dtype_bytes(v->dtype);
+}
+
+bool vp_graph_is_output(const struct vp_graph *graph, vp_val value)
+{
+    return value == graph->loss ||
+           (graph->outputs & VP_OUTPUT_LOGITS && value == graph->logits);
 }
 
 const struct vp_op *vp_graph_reader(const struct vp_graph *graph, vp_val value)

@@ -71,6 +71,12 @@ enum vp_loss_col {
     VP_LOSS_COLS
 };
 
+/* What the host reads of a forward: a set of bits. */
+enum vp_output {
+    VP_OUTPUT_LOSS = 1, /* a row of the columns above */
+    VP_OUTPUT_LOGITS = 2,
+};
+
 enum vp_op_kind {
     VP_OP_EMBED,
     VP_OP_LINEAR,
@@ -158,8 +164,11 @@ struct vp_graph {
     /* Of weights and activations. The loss, statistics of rows (layer norm,
      * attention, loss) and gradients of weights are F32 in any case. */
     enum vp_dtype dtype;
-    vp_val loss;   /* [1, VP_LOSS_COLS] */
-    vp_val logits; /* what the loss was taken of */
+    /* Set of enum vp_output. Without VP_OUTPUT_LOSS the graph ends in the logits
+     * and is for a forward only. */
+    unsigned outputs;
+    vp_val loss;   /* [1, VP_LOSS_COLS], or VP_NONE */
+    vp_val logits; /* what the loss is taken of */
 
     /* private */
     int cap_values, cap_params, cap_ops, cap_blocks;
@@ -168,7 +177,8 @@ struct vp_graph {
     struct vp_err err;
 };
 
-/* With dtype F32; a builder that wants another sets it before anything else. */
+/* With dtype F32 and VP_OUTPUT_LOSS; a caller that wants others sets them before
+ * anything else. */
 void vp_graph_init(struct vp_graph *graph, int64_t batch);
 void vp_graph_release(struct vp_graph *graph);
 
@@ -214,7 +224,8 @@ vp_val vp_gather(struct vp_graph *graph, vp_val x, vp_val rows);
 vp_val vp_cross_entropy(struct vp_graph *graph, vp_val logits, vp_val labels,
                         vp_val weights, float smoothing);
 
-/* Ends building: the last value must be the loss. Reports the first mistake. */
+/* Ends building: the last value must be the loss, or the logits if the graph has
+ * no loss. Reports the first mistake. */
 enum vp_status vp_graph_finish(struct vp_graph *graph, struct vp_err *err);
 
 /* ---- Questions about a finished graph ---------------------------------- */
@@ -236,5 +247,7 @@ double vp_graph_phase_flops(const struct vp_graph *graph, int first_block,
 double vp_graph_flops(const struct vp_graph *graph, int first_block,
                       int n_blocks);
 int64_t vp_value_bytes(const struct vp_graph *graph, vp_val value);
+/* Returns true if the host reads `value`, see enum vp_output. */
+bool vp_graph_is_output(const struct vp_graph *graph, vp_val value);
 
 #endif

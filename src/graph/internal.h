@@ -70,7 +70,7 @@ static inline bool vp_lowering_left_by_r(const struct vp_lowering *lowering,
     int producer = graph->values[v].producer;
 
     return producer >= lowering->first_op && producer < lowering->end_op &&
-           v != graph->loss &&
+           !vp_graph_is_output(graph, v) &&
            vp_lowering_is_recomputed(lowering, &graph->ops[producer]);
 }
 

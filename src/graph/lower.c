@@ -255,8 +255,8 @@ static bool is_swapped(const struct vp_lowering *lowering, vp_val v)
 }
 
 /* Gives every marked value of this stage its place between F and B, or between R
- * and B. Values that backward does not read are only read by R. The host reads the
- * loss at any time. */
+ * and B. Values that backward does not read are only read by R. The host reads
+ * outputs at any time. */
 static void place_kept(struct vp_lowering *lowering, const bool *marks)
 {
     bool in_b = lowering->spec->recompute_in_b;
@@ -269,10 +269,10 @@ static void place_kept(struct vp_lowering *lowering, const bool *marks)
 
         if (producer < lowering->first_op || producer >= lowering->end_op)
             continue;
-        if (v != graph->loss &&
+        if (!vp_graph_is_output(graph, v) &&
             !(by_r ? lowering->backward[v] && !in_b : marks[v]))
             continue;
-        if (v == graph->loss)
+        if (vp_graph_is_output(graph, v))
             lowering->kept[v] = reserve(lowering->program, VP_SPACE_SLOT,
                                         n_bytes);
         else if (by_r && !lowering->spec->one_slot)
@@ -461,6 +461,10 @@ static enum vp_status check_spec(const struct vp_graph *graph,
                           spec->first_block,
                           spec->first_block + spec->n_blocks - 1,
                           graph->n_blocks - 1);
+    if (!(graph->outputs & VP_OUTPUT_LOSS) && !spec->forward_only)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "a graph that ends in logits cannot be trained; "
+                          "build it with a loss");
     if (spec->swap)
         VP_TRY(vp_recompute_check(graph, spec->first_block, spec->n_blocks,
                                   spec->swap, err));
@@ -590,8 +594,12 @@ static void note_sizes(struct vp_lowering *lowering)
         program->n_bytes[VP_SPACE_DIN] = program->din.n_bytes;
         program->n_bytes[VP_SPACE_DOUT] = program->dout.n_bytes;
     }
-    if (lowering->end_op == graph->n_ops)
+    if (lowering->end_op < graph->n_ops)
+        return;
+    if (graph->outputs & VP_OUTPUT_LOSS)
         program->loss = lowering->kept[graph->loss];
+    if (graph->outputs & VP_OUTPUT_LOGITS)
+        program->logits = lowering->kept[graph->logits];
 }
 
 enum vp_status vp_program_lower(const struct vp_graph *graph,

@@ -170,7 +170,8 @@ struct vp_program {
     struct vp_layout layout;
     struct vp_boundary in, out;   /* in: model inputs for stage 0 */
     struct vp_boundary din, dout; /* gradients of the entries that have one */
-    struct vp_ref loss;           /* last stage only, in SLOT */
+    /* Outputs of the graph; last stage only, in SLOT. */
+    struct vp_ref loss, logits;
     struct vp_call *calls[VP_LIST_COUNT];
     int n_calls[VP_LIST_COUNT];
     struct vp_bundle *bundles;

@@ -22,7 +22,7 @@ enum vp_status vp_swap_bytes(const struct vp_graph *graph,
         int producer = graph->values[v].producer;
 
         if (producer >= lowering.first_op && producer < lowering.end_op &&
-            v != graph->loss && marks[v] &&
+            !vp_graph_is_output(graph, v) && marks[v] &&
             !vp_lowering_left_by_r(&lowering, v))
             bytes_out[producer - lowering.first_op] += (int64_t)vp_align_up(
                 (size_t)vp_value_bytes(graph, v), VP_TENSOR_ALIGN);

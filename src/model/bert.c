@@ -146,14 +146,10 @@ static void head(const struct bert *b, vp_val x, const struct vp_dims *dims)
 {
     const struct vp_model_config *c = b->config;
     struct vp_graph *g = b->graph;
-    vp_val labels = vp_graph_input(g, VP_ROLE_LABELS, "labels",
-                                   vp_dims_role(dims, VP_ROLE_LABELS));
+    vp_val labels = vp_build_labels(g, dims);
 
     vp_graph_line(g);
-    if (dims->n_labels > 0)
-        x = vp_gather(g, x,
-                      vp_graph_input(g, VP_ROLE_LABEL_ROWS, "label_rows",
-                                     dims->n_labels));
+    x = vp_build_rows(g, x, dims);
     x = layernorm(b, x, layer_name(b, c->layers - 1, "output.LayerNorm"));
     vp_graph_line(g);
     x = dense(b, x, "cls.predictions.transform.dense", c->hidden, c->hidden,
@@ -163,7 +159,7 @@ static void head(const struct bert *b, vp_val x, const struct vp_dims *dims)
     vp_graph_line(g);
     x = decoder(b, x);
     vp_build_lines(g, 1);
-    vp_cross_entropy(g, x, labels, VP_NONE, c->label_smoothing);
+    vp_build_end(g, x, labels, c->label_smoothing);
 }
 
 void vp_bert_build(const struct vp_model_config *config,

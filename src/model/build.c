@@ -60,3 +60,28 @@ void vp_build_lines(struct vp_graph *graph, int n)
     for (int i = 0; i < n; i++)
         vp_graph_line(graph);
 }
+
+vp_val vp_build_labels(struct vp_graph *graph, const struct vp_dims *dims)
+{
+    if (!(graph->outputs & VP_OUTPUT_LOSS))
+        return VP_NONE;
+    return vp_graph_input(graph, VP_ROLE_LABELS, "labels",
+                          vp_dims_role(dims, VP_ROLE_LABELS));
+}
+
+vp_val vp_build_rows(struct vp_graph *graph, vp_val x,
+                     const struct vp_dims *dims)
+{
+    if (dims->n_labels == 0)
+        return x;
+    return vp_gather(graph, x,
+                     vp_graph_input(graph, VP_ROLE_LABEL_ROWS, "label_rows",
+                                    dims->n_labels));
+}
+
+void vp_build_end(struct vp_graph *graph, vp_val logits, vp_val labels,
+                  float smoothing)
+{
+    if (graph->outputs & VP_OUTPUT_LOSS)
+        vp_cross_entropy(graph, logits, labels, VP_NONE, smoothing);
+}

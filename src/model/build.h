@@ -29,6 +29,16 @@ vp_val vp_build_layernorm(struct vp_graph *graph, vp_val x, const char *name,
  * they are fused into an operator, which stands on the first of its lines. */
 void vp_build_lines(struct vp_graph *graph, int n);
 
+/* The end of a model, by graph->outputs. Labels of the rows that are scored;
+ * VP_NONE: the graph has no loss. */
+vp_val vp_build_labels(struct vp_graph *graph, const struct vp_dims *dims);
+/* The rows of x whose logits are wanted: those that the batch names, or all. */
+vp_val vp_build_rows(struct vp_graph *graph, vp_val x,
+                     const struct vp_dims *dims);
+/* The loss of the logits, if the graph has one. */
+void vp_build_end(struct vp_graph *graph, vp_val logits, vp_val labels,
+                  float smoothing);
+
 /* The builders and block counts behind the table in model.c. */
 void vp_bert_build(const struct vp_model_config *config,
                    const struct vp_dims *dims, struct vp_graph *graph);

@@ -95,12 +95,11 @@ static void head(const struct gpt2 *m, vp_val x, vp_par word_table,
 {
     const struct vp_model_config *c = m->config;
     struct vp_graph *g = m->graph;
-    vp_val labels = vp_graph_input(g, VP_ROLE_LABELS, "labels",
-                                   vp_dims_role(dims, VP_ROLE_LABELS));
+    vp_val labels = vp_build_labels(g, dims);
     vp_par weight;
 
     vp_graph_line(g);
-    x = layernorm(m, x, "transformer.ln_f");
+    x = layernorm(m, vp_build_rows(g, x, dims), "transformer.ln_f");
     vp_graph_line(g);
     if (c->tie_embeddings)
         weight = vp_graph_tied(g, word_table);
@@ -108,7 +107,7 @@ static void head(const struct gpt2 *m, vp_val x, vp_par word_table,
         weight = vp_graph_param(g, "lm_head.weight", c->vocab, c->hidden,
                                 VP_INIT_NORMAL, INIT_STD);
     x = vp_linear(g, x, weight, VP_NONE, VP_ACT_NONE);
-    vp_cross_entropy(g, x, labels, VP_NONE, c->label_smoothing);
+    vp_build_end(g, x, labels, c->label_smoothing);
 }
 
 void vp_gpt2_build(const struct vp_model_config *config,

@@ -104,12 +104,24 @@ enum vp_status vp_model_build(const struct vp_model *model,
                               const struct vp_dims *dims,
                               struct vp_graph *graph_out, struct vp_err *err)
 {
+    return vp_model_build_outputs(model, config, dims, VP_OUTPUT_LOSS,
+                                  graph_out, err);
+}
+
+enum vp_status vp_model_build_outputs(const struct vp_model *model,
+                                      const struct vp_model_config *config,
+                                      const struct vp_dims *dims,
+                                      unsigned outputs,
+                                      struct vp_graph *graph_out,
+                                      struct vp_err *err)
+{
     struct vp_graph graph;
     enum vp_status status;
 
     VP_TRY(vp_model_check(model, config, dims, err));
     vp_graph_init(&graph, dims->batch);
     graph.dtype = config->dtype;
+    graph.outputs = outputs;
     model->build(config, dims, &graph);
     status = vp_graph_finish(&graph, err);
     if (status != VP_OK) {

@@ -36,7 +36,7 @@ struct vp_model {
      * when no size is asked for. Embeddings are tied, as published. */
     const struct vp_model_size *sizes;
     int n_sizes;
-    /* Appends the operators for one bucket. */
+    /* Appends the operators for one bucket; ends in graph->outputs. */
     void (*build)(const struct vp_model_config *config,
                   const struct vp_dims *dims, struct vp_graph *graph);
     /* Blocks of the model: 2 layers + 1, ... */
@@ -64,11 +64,22 @@ enum vp_status vp_model_check(const struct vp_model *model,
                               const struct vp_model_config *config,
                               const struct vp_dims *dims, struct vp_err *err);
 
-/* Checks, builds, finishes. Release with vp_graph_release(). */
+/* Checks, builds, finishes: a graph that ends in the loss. Release with
+ * vp_graph_release(). */
 enum vp_status vp_model_build(const struct vp_model *model,
                               const struct vp_model_config *config,
                               const struct vp_dims *dims,
                               struct vp_graph *graph_out, struct vp_err *err);
+
+/* The same for other outputs: a set of enum vp_output. With dims->n_labels above
+ * 0 the logits, and the loss, are of the rows that the batch names
+ * (VP_ROLE_LABEL_ROWS; rows of the decoder where there is one). */
+enum vp_status vp_model_build_outputs(const struct vp_model *model,
+                                      const struct vp_model_config *config,
+                                      const struct vp_dims *dims,
+                                      unsigned outputs,
+                                      struct vp_graph *graph_out,
+                                      struct vp_err *err);
 
 /* Reads a Hugging Face config.json (model_type bert, gpt2, m2m_100) or a
  * bert_config.json, which has the keys of the first one without model_type, and

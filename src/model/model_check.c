@@ -137,13 +137,9 @@ static enum vp_status check_dims(const struct vp_model *model,
             "model_type: %s has no decoder for target sentences; "
             "use translation",
             model->name);
-    if (model->task == VP_TASK_MASKED_LM)
-        return check_range("max_pred", d->n_labels, 0, d->batch * d->seq, err);
-    if (d->n_labels != 0)
-        return vp_err_refuse(
-            err, "max_pred",
-            "max_pred: %s scores every token; leave max_pred out", model->name);
-    return VP_OK;
+    return check_range("max_pred", d->n_labels, 0,
+                       d->batch * (is_translation(model) ? d->tgt_seq : d->seq),
+                       err);
 }
 
 static enum vp_status check_elements(const char *key, int64_t rows,

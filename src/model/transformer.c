@@ -214,13 +214,12 @@ static void head(const struct transformer *t, vp_val x,
 {
     const struct vp_model_config *c = t->config;
     struct vp_graph *g = t->graph;
-    vp_val labels = vp_graph_input(g, VP_ROLE_LABELS, "labels",
-                                   vp_dims_role(dims, VP_ROLE_LABELS));
+    vp_val labels = vp_build_labels(g, dims);
     vp_par weight;
 
     vp_graph_block(g, "head");
     vp_graph_line(g);
-    x = layernorm(t, x, "model.decoder.layer_norm");
+    x = layernorm(t, vp_build_rows(g, x, dims), "model.decoder.layer_norm");
     vp_build_lines(g, 1);
     vp_graph_line(g);
     if (c->tie_embeddings)
@@ -230,7 +229,7 @@ static void head(const struct transformer *t, vp_val x,
                                 VP_INIT_NORMAL,
                                 (float)(1.0 / sqrt((double)c->hidden)));
     x = vp_linear(g, x, weight, VP_NONE, VP_ACT_NONE);
-    vp_cross_entropy(g, x, labels, VP_NONE, c->label_smoothing);
+    vp_build_end(g, x, labels, c->label_smoothing);
 }
 
 void vp_transformer_build(const struct vp_model_config *config,

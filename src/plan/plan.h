@@ -41,6 +41,9 @@ struct vp_plan {
     bool schedule_v;           /* auto: two chunks are placed in a V */
     bool early_recompute;      /* R may run before the gradient arrives */
     int accumulation_steps;    /* bsp: minibatches per update */
+    /* Nothing is trained: no gradients, no optimizer, and the schedule is "eval".
+     * Not part of the format. */
+    bool forward_only;
 
     /* The cut. */
     int n_stages;         /* along the pipeline, without chunks; 0: 1 */

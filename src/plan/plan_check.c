@@ -50,7 +50,7 @@ static void check_schedule(struct check *c)
                "schedule: unknown schedule '%.48s'; 'vpipe schedule --help' "
                "lists them",
                c->plan->schedule);
-    else if (generator->forward_only)
+    else if (generator->forward_only && !c->plan->forward_only)
         REFUSE(c, "schedule",
                "schedule: %s has no backwards and trains nothing; use another "
                "one",

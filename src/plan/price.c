@@ -9,7 +9,7 @@
 
 /* Where the device has memory of its own, batches, messages of other processes
  * and gradients that are added with them pass through memory of the host; and
- * losses and sums of squares are read there. */
+ * losses, logits and sums of squares are read there. */
 static int64_t staging_bytes(const struct vp_workload *work,
                              const struct vp_stage_sizes *sizes,
                              const struct vp_stage_shape *shape, bool first)
@@ -24,7 +24,8 @@ static int64_t staging_bytes(const struct vp_workload *work,
         { VP_SPACE_DIN, shape->n_din_bufs },
     };
     int64_t sum = shape->tie_bytes + shape->n_slots * VP_STAGE_LOSS_BYTES +
-                  sizes->n_tensors * VP_STAGE_SUM_BYTES;
+                  sizes->n_tensors * VP_STAGE_SUM_BYTES +
+                  shape->n_slots * sizes->logits_bytes;
 
     if (work->device.host_memory)
         return 0;

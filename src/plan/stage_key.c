@@ -95,7 +95,8 @@ static void add_value(struct vp_stage_key *key, const struct vp_graph *graph,
     add_int(key, value->last_reader == VP_NONE
                      ? -1
                      : value->last_reader - value->producer);
-    add_int(key, (v == graph->loss) * 2 + (v == graph->logits));
+    add_int(key, vp_graph_is_output(graph, v) * 4 + (v == graph->loss) * 2 +
+                     (v == graph->logits));
 }
 
 static void add_attr(struct vp_stage_key *key, const struct vp_attr *attr)
@@ -292,9 +293,9 @@ static void add_choices(struct vp_stage_key *key,
         add(key, spec->swap[b]);
     for (int b = 0; b < spec->n_blocks && spec->bases; b++)
         add_int(key, spec->bases[b]);
-    add_int(key, (spec->swap != NULL) * 32 + spec->w_recomputed * 16 +
-                     spec->recompute_in_b * 8 + spec->keep_all * 4 +
-                     spec->split_w * 2 + spec->one_slot);
+    add_int(key, spec->forward_only * 64 + (spec->swap != NULL) * 32 +
+                     spec->w_recomputed * 16 + spec->recompute_in_b * 8 +
+                     spec->keep_all * 4 + spec->split_w * 2 + spec->one_slot);
     add_int(key, spec->bundle_bytes);
     add_int(key, spec->w_linger);
     add_int(key, spec->grad_linger);

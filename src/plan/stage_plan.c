@@ -89,6 +89,7 @@ static struct vp_stage_spec stage_spec(const struct vp_plan *plan,
         .w_recomputed = has->w_recomputed,
         .keep_all = plan->keep_all,
         .split_w = schedule->split,
+        .forward_only = plan->forward_only,
         .one_slot = has->n_slots == 1,
         .w_linger = work->device.w_linger,
     };
@@ -355,6 +356,10 @@ static void raise_to(int64_t *most, int64_t n)
 static void widen(struct vp_stage_sizes *sizes,
                   const struct vp_program *program)
 {
+    const struct vp_graph *graph = program->graph;
+
+    if (program->logits.space != VP_SPACE_NONE)
+        raise_to(&sizes->logits_bytes, vp_value_bytes(graph, graph->logits));
     for (int space = 0; space < VP_SPACE_COUNT; space++)
         raise_to(&sizes->n_bytes[space], program->n_bytes[space]);
 }
@@ -378,6 +383,8 @@ static void size_state(struct vp_stage_sizes *sizes,
     int64_t n_bytes = program->layout.train_bytes;
 
     sizes->has_floats = dtype == VP_DTYPE_F32;
+    if (program->spec.forward_only)
+        return;
     sizes->moment_bytes = n_bytes;
     sizes->master_bytes = n_bytes / (int64_t)sizeof(float) *
                           vp_optim_master_bytes(dtype);
@@ -455,7 +462,7 @@ static enum vp_status lower_bucket(const struct vp_workload *work, int i,
     widen_messages(&plan->sizes, &plan->train[i]);
     if (plan->n_kinds > 1)
         VP_TRY(lower_kind(work, i, &first, VP_SLOT_FIRST, plan, err));
-    if (!work->has_eval)
+    if (!work->has_eval || rest.forward_only)
         return VP_OK;
     VP_TRY(vp_program_lower(&work->graphs[i], &eval, device->scratch,
                             device->scratch_ctx, &plan->eval[i], err));

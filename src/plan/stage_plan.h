@@ -90,15 +90,17 @@ struct vp_stage_sizes {
     int64_t slot_bytes[VP_SLOT_KINDS]; /* SLOT; n_bytes has the larger one */
     /* Of a minibatch of the first bucket. */
     double flops[VP_SLOT_KINDS][VP_LIST_COUNT];
-    bool has_floats; /* in messages: there is something to compress */
-    int n_tensors;   /* named ones that are trained */
+    bool has_floats;      /* in messages: there is something to compress */
+    int n_tensors;        /* named ones that are trained */
+    int64_t logits_bytes; /* an output, see enum vp_output; else 0 */
 };
 
 struct vp_stage_plan {
     struct vp_stage_spec spec;
     struct vp_stage_shape shape;
     /* Per bucket; `train` has those of VP_SLOT_FIRST behind the others, if there
-     * are such slots. eval has no calls where there is no evaluation. */
+     * are such slots. eval has no calls where there is no evaluation, or nothing
+     * but: then `train` has forwards only. */
     struct vp_program *train, *eval;
     int n_buckets, n_kinds;
     struct vp_stage_sizes sizes;

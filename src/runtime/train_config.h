@@ -39,13 +39,40 @@ struct vp_observation {
 /* Called by every rank, on its thread. */
 typedef void (*vp_observe_fn)(void *ctx, const struct vp_observation *what);
 
+/* Batches for evaluations in place of those of `eval_data`. Called by ranks of the
+ * first stage, on their threads; a batch is copied before the rank's next call. */
+struct vp_feed {
+    void *ctx;
+    enum vp_status (*next)(void *ctx, uint64_t minibatch,
+                           const struct vp_batch **out, struct vp_err *err);
+};
+
+/* Logits of an evaluated minibatch; see enum vp_output. */
+struct vp_logits {
+    uint64_t minibatch;
+    int bucket;
+    enum vp_dtype dtype;
+    int64_t rows, cols;
+    const void *at; /* [rows, cols] in memory of the host, during the call */
+};
+
+/* Takes them, on the threads of the last stage's ranks; with one rank in the order
+ * of minibatches. */
+struct vp_sink {
+    void *ctx;
+    enum vp_status (*take)(void *ctx, const struct vp_logits *logits,
+                           struct vp_err *err);
+};
+
 struct vp_world; /* comm/comm.h */
 
 struct vp_train_config {
     const struct vp_graph *graphs; /* one per length bucket; borrowed */
     int n_graphs;
-    const struct vp_data *data;      /* borrowed */
+    const struct vp_data *data;      /* NULL: plan.forward_only; borrowed */
     const struct vp_data *eval_data; /* NULL: no evaluation; borrowed */
+    const struct vp_feed *feed;      /* NULL: eval_data; borrowed */
+    const struct vp_sink *sink;      /* NULL: no logits are wanted; borrowed */
     const struct vp_backend_ops *backend;
     struct vp_backend_config backend_config; /* of every rank */
     /* The user's number of each rank, for messages and traces; NULL: the

@@ -139,7 +139,9 @@ static enum vp_status next_batch(struct vp_rank *rank, uint64_t minibatch,
     enum vp_status st;
 
     *out = rank->eval_batch;
-    if (rank->job->kind == VP_JOB_EVAL)
+    if (rank->job->kind == VP_JOB_EVAL && config->feed)
+        st = config->feed->next(config->feed->ctx, minibatch, out, &err);
+    else if (rank->job->kind == VP_JOB_EVAL)
         st = vp_data_fill(config->eval_data, minibatch, rank->eval_batch, &err);
     else
         st = vp_prefetch_next(rank->reader, config->timeout_ms, out, &err);
@@ -214,6 +216,33 @@ static enum vp_status refuse_loss(struct vp_rank *rank, uint64_t minibatch)
     return VP_ERR_NONFINITE;
 }
 
+/* Logits go to the sink as they are. */
+static enum vp_status give_logits(struct vp_rank *rank,
+                                  const struct vp_rank_stage *rs,
+                                  const struct vp_slot *slot)
+{
+    const struct vp_train_config *config = rank->pipeline->config;
+    const struct vp_message_header *header = &slot->message->header;
+    const struct vp_graph *graph = &config->graphs[header->bucket];
+    struct vp_err err = { .text = "" };
+    struct vp_logits logits = {
+        .minibatch = header->minibatch,
+        .bucket = header->bucket,
+        .at = vp_stage_logits(&rs->stage, slot, true),
+    };
+    enum vp_status st;
+
+    if (!logits.at || !config->sink)
+        return VP_OK;
+    logits.dtype = graph->values[graph->logits].dtype;
+    logits.rows = graph->values[graph->logits].rows;
+    logits.cols = graph->values[graph->logits].cols;
+    st = config->sink->take(config->sink->ctx, &logits, &err);
+    if (st != VP_OK)
+        vp_world_abort(rank->pipeline->world, st, err.text);
+    return st;
+}
+
 /* The last stage knows the loss. In training it is taken when the device has
  * been given the backward, too. */
 static enum vp_status note_result(struct vp_rank *rank,
@@ -235,6 +264,8 @@ static enum vp_status note_result(struct vp_rank *rank,
     VP_TRY(vp_stage_take_loss(&rs->stage, slot, note.of.result.loss));
     if (!eval && !isfinite(note.of.result.loss[VP_LOSS_MEAN]))
         return refuse_loss(rank, header->minibatch);
+    if (eval)
+        VP_TRY(give_logits(rank, rs, slot));
     return vp_remote_tell(rank, &note);
 }
 
@@ -269,7 +300,7 @@ static enum vp_status exec_forward(struct vp_rank *rank,
     VP_TRY(vp_stage_run(&rs->stage, slot, VP_LIST_F, slot->version, eval,
                         &messages));
     if (is_last(rank, rs->index))
-        VP_TRY(vp_stage_fetch_loss(&rs->stage, slot, eval));
+        VP_TRY(vp_stage_fetch_outputs(&rs->stage, slot, eval));
     if (!rank->job->schedule->forward_only)
         return VP_OK;
     if (is_last(rank, rs->index))

@@ -326,6 +326,20 @@ static enum vp_status allocate_sums(struct vp_stage *stage, double **out)
         stage->device, (size_t)stage->n_tensors * sizeof(double), (void **)out);
 }
 
+/* Losses and logits, where the host reads them. */
+static enum vp_status allocate_outputs(struct vp_stage *stage)
+{
+    size_t n_slots = (size_t)stage->plan.shape.n_slots;
+    size_t n_logits = n_slots * (size_t)stage->plan.sizes.logits_bytes;
+
+    VP_TRY(vp_device_host_alloc(stage->device, n_slots * VP_STAGE_LOSS_BYTES,
+                                (void **)&stage->losses));
+    memset(stage->losses, 0, n_slots * VP_STAGE_LOSS_BYTES);
+    if (n_logits == 0 || vp_device_has_host_memory(stage->device))
+        return VP_OK;
+    return vp_device_host_alloc(stage->device, n_logits, &stage->logits);
+}
+
 static enum vp_status allocate(struct vp_stage *stage)
 {
     VP_TRY(each_buffer(stage, alloc_buffer));
@@ -333,10 +347,7 @@ static enum vp_status allocate(struct vp_stage *stage)
     VP_TRY(vp_wires_allocate(stage));
     VP_TRY(vp_stage_swap_allocate(stage));
     VP_TRY(each_event(stage, create_event));
-    VP_TRY(vp_device_host_alloc(
-        stage->device,
-        (size_t)(stage->plan.shape.n_slots * VP_STAGE_LOSS_BYTES),
-        (void **)&stage->losses));
+    VP_TRY(allocate_outputs(stage));
     VP_TRY(allocate_sums(stage, &stage->sums));
     VP_TRY(allocate_sums(stage, &stage->next_sums));
     return init_weights(stage);
@@ -373,6 +384,7 @@ void vp_stage_release(struct vp_stage *stage)
         each_buffer(stage, free_buffer);
         each_event(stage, free_event);
         vp_device_host_free(stage->device, stage->losses);
+        vp_device_host_free(stage->device, stage->logits);
         vp_device_host_free(stage->device, stage->sums);
         vp_device_host_free(stage->device, stage->next_sums);
     }

@@ -81,7 +81,9 @@ struct vp_stage {
     bool mixed; /* not the same of all blocks */
 
     float (*losses)[VP_LOSS_COLS]; /* per slot, in memory of the host */
-    struct vp_event **loss_read;   /* per slot: it is there */
+    void *logits;                  /* likewise; NULL: not an output, or the host
+                                      reads them in the slot */
+    struct vp_event **loss_read;   /* per slot: both are there */
     struct vp_event *idle;         /* for vp_stage_wait() */
     struct vp_event *summed;       /* the sums of squares are there */
 
@@ -147,13 +149,18 @@ enum vp_status vp_stage_swap_in(struct vp_stage *stage, struct vp_slot *slot);
 enum vp_status vp_stage_swap_ready(struct vp_stage *stage,
                                    const struct vp_slot *slot);
 
-/* Last stage: the loss of the slot's minibatch is on its way to the host, and
- * is taken later: meanwhile the device may be given more to do. */
-enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,
-                                   const struct vp_slot *slot, bool eval);
+/* Last stage: the outputs of the slot's minibatch are on their way to the host, and
+ * are taken later: meanwhile the device may be given more to do. The loss is all
+ * zeros if it is no output. */
+enum vp_status vp_stage_fetch_outputs(struct vp_stage *stage,
+                                      const struct vp_slot *slot, bool eval);
 enum vp_status vp_stage_take_loss(struct vp_stage *stage,
                                   const struct vp_slot *slot,
                                   float loss_out[VP_LOSS_COLS]);
+/* Logits in memory of the host, once the loss was taken; NULL: no output. They stay
+ * until the slot is used again. */
+const void *vp_stage_logits(const struct vp_stage *stage,
+                            const struct vp_slot *slot, bool eval);
 /* A vp_adder_fn for the memory of a stage's device; `ctx` is the stage. */
 void vp_stage_add_terms(void *ctx, const struct vp_term *terms, int n_added,
                         int n_terms, int64_t begin, int64_t end);

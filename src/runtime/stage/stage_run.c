@@ -92,14 +92,14 @@ static struct vp_launch bases(const struct vp_stage *stage,
     return launch;
 }
 
-/* What a minibatch runs. */
+/* What a minibatch runs. A stage that never trains evaluates with `train`. */
 static struct vp_exe *exe_of(const struct vp_stage *stage,
                              const struct vp_slot *slot, bool eval)
 {
     const struct vp_stage_bucket *bucket =
         &stage->buckets[slot->message->header.bucket];
 
-    if (eval)
+    if (eval && bucket->eval)
         return bucket->eval;
     return bucket
         ->train[vp_stage_slot_kind(&stage->plan.shape, index_of(stage, slot))];
@@ -176,20 +176,53 @@ enum vp_status vp_stage_run_part(struct vp_stage *stage,
                                    &launch, stage->stream);
 }
 
-/* ---- Losses ------------------------------------------------------------- */
+/* ---- Outputs ------------------------------------------------------------ */
 
-enum vp_status vp_stage_fetch_loss(struct vp_stage *stage,
-                                   const struct vp_slot *slot, bool eval)
+static const struct vp_program *program_of(const struct vp_stage *stage,
+                                           const struct vp_slot *slot,
+                                           bool eval)
 {
-    int bucket = slot->message->header.bucket;
-    struct vp_ref loss = eval ? stage->plan.eval[bucket].loss
-                              : vp_stage_program(stage, slot)->loss;
+    const struct vp_program *program =
+        &stage->plan.eval[slot->message->header.bucket];
+
+    return eval && program->graph ? program : vp_stage_program(stage, slot);
+}
+
+static bool is_there(struct vp_ref ref)
+{
+    return ref.space != VP_SPACE_NONE;
+}
+
+enum vp_status vp_stage_fetch_outputs(struct vp_stage *stage,
+                                      const struct vp_slot *slot, bool eval)
+{
+    const struct vp_program *program = program_of(stage, slot, eval);
+    const char *data = slot->data;
     int i = index_of(stage, slot);
 
-    VP_TRY(vp_stream_copy(stage->stream, stage->losses[i],
-                          (char *)slot->data + loss.offset,
-                          sizeof(stage->losses[i])));
+    if (is_there(program->loss))
+        VP_TRY(vp_stream_copy(stage->stream, stage->losses[i],
+                              data + program->loss.offset,
+                              sizeof(stage->losses[i])));
+    if (is_there(program->logits) && stage->logits)
+        VP_TRY(put(stage,
+                   (char *)stage->logits + i * stage->plan.sizes.logits_bytes,
+                   data + program->logits.offset,
+                   vp_value_bytes(program->graph, program->graph->logits)));
     return vp_event_record(stage->loss_read[i], stage->stream);
+}
+
+const void *vp_stage_logits(const struct vp_stage *stage,
+                            const struct vp_slot *slot, bool eval)
+{
+    struct vp_ref logits = program_of(stage, slot, eval)->logits;
+
+    if (!is_there(logits))
+        return NULL;
+    if (stage->logits)
+        return (char *)stage->logits +
+               index_of(stage, slot) * stage->plan.sizes.logits_bytes;
+    return (char *)slot->data + logits.offset;
 }
 
 enum vp_status vp_stage_take_loss(struct vp_stage *stage,

@@ -6,17 +6,23 @@
 
 /* ---- Items -------------------------------------------------------------- */
 
+static int n_moments_of(const struct vp_stage *stage)
+{
+    return stage->plan.spec.forward_only
+               ? 0
+               : vp_optim_n_moments(stage->config.work.optim.kind);
+}
+
 static int n_kinds(const struct vp_stage *stage)
 {
-    return 1 + vp_optim_n_moments(stage->config.work.optim.kind) +
-           stage->plan.shape.n_versions - 1;
+    return 1 + n_moments_of(stage) + stage->plan.shape.n_versions - 1;
 }
 
 /* Kind number `k` of a tensor: weights, moments, then older versions. */
 static struct vp_state_item item_of(const struct vp_stage *stage, int tensor,
                                     int k)
 {
-    int n_moments = vp_optim_n_moments(stage->config.work.optim.kind);
+    int n_moments = n_moments_of(stage);
     struct vp_state_item item = {
         .name = stage->tensor_names[tensor],
         .block = stage->tensors[tensor].block,

@@ -364,7 +364,7 @@ static enum vp_status join_replicas(struct vp_pipeline *pipeline,
 {
     struct vp_stage_links *links = &pipeline->links[rs->index];
 
-    if (links->n_replicas == 1)
+    if (links->n_replicas == 1 || pipeline->config->plan.forward_only)
         return VP_OK;
     rs->replicas = links->replicas;
     if (!vp_device_has_host_memory(rs->stage.device) &&
@@ -414,7 +414,8 @@ static enum vp_status connect_all(struct vp_pipeline *pipeline,
         int first = schedule->stages[s].first_rank;
 
         VP_TRY(connect_stage(pipeline, ranks, schedule, s));
-        if (pipeline->links[s].n_replicas > 1)
+        if (pipeline->links[s].n_replicas > 1 &&
+            !pipeline->config->plan.forward_only)
             VP_TRY(link_replicas(pipeline, &find_stage(&ranks[first], s)->stage,
                                  first, &pipeline->links[s]));
     }
@@ -519,7 +520,8 @@ static enum vp_status make_ties(struct vp_pipeline *pipeline,
 
         VP_BUG_ON(owner != VP_NONE &&
                   graph->params[par].block <= graph->params[owner].block);
-        if (graph->params[par].has_copies)
+        if (graph->params[par].has_copies &&
+            !pipeline->config->plan.forward_only)
             VP_TRY(make_tie(pipeline, ranks, par));
     }
     return VP_OK;
@@ -550,7 +552,7 @@ static enum vp_status open_reader(struct vp_rank *rank, int replica,
     };
 
     /* Nothing to read where replicas outnumber minibatches. */
-    if (order.n_strides > 0)
+    if (order.n_strides > 0 && !config->plan.forward_only)
         VP_TRY(vp_prefetch_create(config->data, &order, config->prefetch,
                                   &rank->reader));
     if (config->eval_data)
@@ -584,7 +586,7 @@ static void size_results(struct vp_pipeline *pipeline,
         if (schedule->stages[s].update_every < shortest)
             shortest = schedule->stages[s].update_every;
     pipeline->n_results = n > VP_RESULT_RING ? n : VP_RESULT_RING;
-    n = pipeline->n_results / shortest + 1;
+    n = schedule->forward_only ? 0 : pipeline->n_results / shortest + 1;
     pipeline->n_notes = n > VP_RESULT_RING ? n : VP_RESULT_RING;
 }
 
