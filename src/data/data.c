@@ -287,6 +287,7 @@ static enum vp_status open_parts(struct vp_data *data,
                           "model_type or other data",
                           config->path ? config->path : "data", ops->name);
     VP_TRY(ops->open(config, &data->window, &source, err));
+    source.is_split |= config->whole;
     data->source = source;
     if (vp_data_count(data, config->split) == 0)
         return vp_err_set(err, VP_ERR_INVALID,
@@ -381,6 +382,12 @@ const struct vp_data_info *vp_data_info(const struct vp_data *data)
     return &data->info;
 }
 
+int vp_data_choices(const struct vp_data *data, const int32_t **ids_out)
+{
+    *ids_out = data->source.choices;
+    return data->source.n_choices;
+}
+
 const char *vp_data_notice(const struct vp_data *data, int i)
 {
     return i < data->source.n_notices ? data->source.notice[i] : NULL;
@@ -421,15 +428,38 @@ static void read_ahead(const struct vp_data *data,
                                 vp_data_number(data, data->config.split, k));
 }
 
-enum vp_status vp_data_fill(const struct vp_data *data, uint64_t m,
-                            struct vp_batch *batch, struct vp_err *err)
+static struct vp_data_slot slot_of(const struct vp_data *data, uint64_t m)
 {
     uint64_t n = (uint64_t)data->info.n_batches;
     uint64_t whole = (uint64_t)vp_sampler_batches(data->sampler);
-    enum vp_status st;
     struct vp_data_slot slot;
 
     vp_sampler_slot(data->sampler, m / n * whole + m % n, &slot);
+    return slot;
+}
+
+enum vp_status vp_data_answers(const struct vp_data *data, uint64_t m,
+                               int32_t *choices_out, struct vp_err *err)
+{
+    struct vp_data_slot slot = slot_of(data, m);
+
+    VP_BUG_ON(!data->source.ops->answer);
+    for (int64_t i = 0; i < data->config.dims[0].batch; i++) {
+        choices_out[i] = -1;
+        if (i < slot.count)
+            VP_TRY(data->source.ops->answer(&data->source,
+                                            vp_data_sample(data, &slot, i),
+                                            &choices_out[i], err));
+    }
+    return VP_OK;
+}
+
+enum vp_status vp_data_fill(const struct vp_data *data, uint64_t m,
+                            struct vp_batch *batch, struct vp_err *err)
+{
+    struct vp_data_slot slot = slot_of(data, m);
+    enum vp_status st;
+
     clear(data, batch);
     batch->first_sample = slot.first_sample;
     batch->n_samples = slot.count;

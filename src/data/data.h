@@ -18,6 +18,9 @@ enum vp_status vp_data_stand_in(const struct vp_data_config *config,
                                 struct vp_data **out, struct vp_err *err);
 void vp_data_close(struct vp_data *data);
 const struct vp_data_info *vp_data_info(const struct vp_data *data);
+/* Where samples are questions, scored at their last token (CHID): ids of the
+ * answers to choose from. Returns their number, 0 for other data. */
+int vp_data_choices(const struct vp_data *data, const int32_t **ids_out);
 /* Line `i` about what was left out, changed or made up when the files were
  * read, for the start of a run; NULL past the last. A stand-in has none. */
 const char *vp_data_notice(const struct vp_data *data, int i);
@@ -30,6 +33,11 @@ void vp_batch_free(struct vp_batch *batch);
 /* Fills batch number `m` (0-based, across epochs). Thread-safe. */
 enum vp_status vp_data_fill(const struct vp_data *data, uint64_t m,
                             struct vp_batch *batch, struct vp_err *err);
+
+/* Finds the right choice of each sample of batch `m`: dims.batch numbers of
+ * choices, -1 for rows of padding. Only if there are choices. Thread-safe. */
+enum vp_status vp_data_answers(const struct vp_data *data, uint64_t m,
+                               int32_t *choices_out, struct vp_err *err);
 
 /* A reader thread that keeps `depth` batches ready; depth 0 fills on demand,
  * with the same result. */

@@ -64,6 +64,7 @@ struct vp_data_config {
     enum vp_data_source source;
     enum vp_data_task task;
     enum vp_data_split split;
+    bool whole;       /* files that are not of one split: nothing is held out */
     const char *path; /* a file, or a folder of files */
     enum vp_data_format format;
     /* Word in the names of files for evaluation; NULL: see split_name.h. */

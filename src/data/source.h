@@ -12,6 +12,7 @@ struct vp_data_window {
     int64_t length, stride;
 };
 
+enum { VP_SOURCE_CHOICES = 10 };
 enum { VP_SOURCE_NOTICES = 4, VP_SOURCE_NOTICE_BYTES = 1024 };
 
 /* An open source. Samples are numbered over both splits; the caller decides
@@ -32,7 +33,11 @@ struct vp_source {
     int64_t block;
     int64_t n_survey; /* samples to look at before training; 0: all */
     bool is_split;    /* all samples are of the split asked for */
-    char what[128];   /* "text: 48 files, 612 kB" */
+    /* Ids of the answers that every sample may have; 0: samples are no questions.
+     * See chid/chid.h. */
+    int32_t choices[VP_SOURCE_CHOICES];
+    int n_choices;
+    char what[128]; /* "text: 48 files, 612 kB" */
     char notice[VP_SOURCE_NOTICES][VP_SOURCE_NOTICE_BYTES];
     int n_notices;
 };
@@ -85,6 +90,9 @@ struct vp_source_ops {
     enum vp_status (*sequence)(const struct vp_source *source, int64_t i,
                                int32_t *ids_out, int64_t *n_out,
                                struct vp_err *err);
+    /* Finds the right one of `choices` of sample i. Needed if there are any. */
+    enum vp_status (*answer)(const struct vp_source *source, int64_t i,
+                             int32_t *choice_out, struct vp_err *err);
     /* Writes what sample i has; the arrays hold padding before. Optional: NULL
      * means that the task chooses the tokens to hide. */
     enum vp_status (*masked)(const struct vp_source *source, int64_t i,

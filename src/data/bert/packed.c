@@ -342,7 +342,7 @@ static enum vp_status packed_open(const struct vp_data_config *config,
     if (state->set) {
         if (st == VP_OK)
             st = open_parts(config, &files, state, source, err);
-        source->is_split = state->is_split = files.is_split;
+        source->is_split = state->is_split = files.is_split || config->whole;
         vp_token_files_release(&files);
     }
     if (st != VP_OK)

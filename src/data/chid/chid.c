@@ -120,6 +120,8 @@ static enum vp_status scan(struct chid_state *state, struct vp_source *source,
 
     VP_TRY(vp_chid_begin(&reader, state->set, state->file, state->vocab, &more,
                          err));
+    memcpy(source->choices, reader.choices, sizeof(reader.choices));
+    source->n_choices = VP_CHID_CHOICES;
     while (more) {
         VP_TRY(vp_chid_next(&reader, &sample, err));
         if (sample.n_ids - 1 > state->seq)
@@ -146,9 +148,10 @@ static enum vp_status scan(struct chid_state *state, struct vp_source *source,
 
 /* ---- Samples ------------------------------------------------------------ */
 
-static enum vp_status chid_sequence(const struct vp_source *source, int64_t i,
-                                    int32_t *ids_out, int64_t *n_out,
-                                    struct vp_err *err)
+static enum vp_status read_sample(const struct vp_source *source, int64_t i,
+                                  int32_t *ids_out,
+                                  struct vp_chid_sample *sample_out,
+                                  struct vp_err *err)
 {
     const struct chid_state *state = source->state;
     struct vp_chid_reader reader;
@@ -160,7 +163,28 @@ static enum vp_status chid_sequence(const struct vp_source *source, int64_t i,
         VP_TRY(vp_chid_next(&reader, &sample, err));
     sample.ids = ids_out;
     VP_TRY(vp_chid_next(&reader, &sample, err));
+    *sample_out = sample;
+    return VP_OK;
+}
+
+static enum vp_status chid_sequence(const struct vp_source *source, int64_t i,
+                                    int32_t *ids_out, int64_t *n_out,
+                                    struct vp_err *err)
+{
+    struct vp_chid_sample sample;
+
+    VP_TRY(read_sample(source, i, ids_out, &sample, err));
     *n_out = sample.n_ids;
+    return VP_OK;
+}
+
+static enum vp_status chid_answer(const struct vp_source *source, int64_t i,
+                                  int32_t *choice_out, struct vp_err *err)
+{
+    struct vp_chid_sample sample;
+
+    VP_TRY(read_sample(source, i, NULL, &sample, err));
+    *choice_out = (int32_t)sample.truth;
     return VP_OK;
 }
 
@@ -251,4 +275,5 @@ const struct vp_source_ops vp_source_chid = {
     .open = chid_open,
     .close = chid_close,
     .sequence = chid_sequence,
+    .answer = chid_answer,
 };

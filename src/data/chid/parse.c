@@ -184,7 +184,7 @@ enum vp_status vp_chid_begin(struct vp_chid_reader *reader,
 
     vp_chid_seek(reader, set, file, vocab, 0);
     VP_TRY(take(reader, '[', err));
-    VP_TRY(take_ids(reader, NULL, VP_CHID_CHOICES, &n, err));
+    VP_TRY(take_ids(reader, reader->choices, VP_CHID_CHOICES, &n, err));
     if (n != VP_CHID_CHOICES)
         return refuse(reader, err, "ten tokens of choices belong before this");
     VP_TRY(take(reader, ',', err));

@@ -21,9 +21,11 @@ enum {
 struct vp_chid_reader {
     struct vp_file_set *set;
     int file;
-    int64_t vocab;  /* ids are below it */
-    int64_t offset; /* in the file, of buffer[0] */
-    int at, n;      /* in the buffer */
+    int64_t vocab; /* ids are below it */
+    int32_t
+        choices[VP_CHID_CHOICES]; /* tokens of the digits; vp_chid_begin() */
+    int64_t offset;               /* in the file, of buffer[0] */
+    int at, n;                    /* in the buffer */
     unsigned char buffer[VP_CHID_BUFFER];
 };
 
