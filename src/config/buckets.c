@@ -37,9 +37,7 @@ int vp_buckets_make(const struct vp_config *config,
     }
 }
 
-enum vp_status vp_buckets_build(const struct vp_config *config,
-                                const struct vp_dims *dims, int n,
-                                struct vp_graph *graphs, struct vp_err *err)
+static struct vp_model_config sizes_of(const struct vp_config *config)
 {
     struct vp_model_config sizes = config->sizes;
 
@@ -47,8 +45,30 @@ enum vp_status vp_buckets_build(const struct vp_config *config,
         sizes.dtype = VP_DTYPE_BF16;
     if (config->precision == VP_PRECISION_FP16)
         sizes.dtype = VP_DTYPE_F16;
+    return sizes;
+}
+
+enum vp_status vp_buckets_build(const struct vp_config *config,
+                                const struct vp_dims *dims, int n,
+                                struct vp_graph *graphs, struct vp_err *err)
+{
+    struct vp_model_config sizes = sizes_of(config);
+
     for (int i = 0; i < n; i++)
         VP_TRY(
             vp_model_build(config->model, &sizes, &dims[i], &graphs[i], err));
     return VP_OK;
+}
+
+enum vp_status vp_buckets_build_outputs(const struct vp_config *config,
+                                        const struct vp_dims *dims,
+                                        unsigned outputs,
+                                        struct vp_graph *graph_out,
+                                        struct vp_err *err)
+{
+    struct vp_model_config sizes = sizes_of(config);
+
+    sizes.dropout = sizes.attention_dropout = sizes.label_smoothing = 0.0f;
+    return vp_model_build_outputs(config->model, &sizes, dims, outputs,
+                                  graph_out, err);
 }

@@ -17,4 +17,12 @@ enum vp_status vp_buckets_build(const struct vp_config *config,
                                 const struct vp_dims *dims, int n,
                                 struct vp_graph *graphs, struct vp_err *err);
 
+/* A graph of the trained model to run forward: without dropout and label
+ * smoothing. `outputs` is a set of enum vp_output. */
+enum vp_status vp_buckets_build_outputs(const struct vp_config *config,
+                                        const struct vp_dims *dims,
+                                        unsigned outputs,
+                                        struct vp_graph *graph_out,
+                                        struct vp_err *err);
+
 #endif

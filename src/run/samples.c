@@ -43,6 +43,7 @@ static struct vp_data_config data_config(const struct vp_samples_config *plan,
         .text_key = config->text_key,
         .replace_invalid = config->replace_invalid_utf8,
         .split = eval ? VP_DATA_EVAL : VP_DATA_TRAIN,
+        .whole = plan->whole,
         .vocab = config->sizes.vocab,
         .vocab_place = vp_config_place(config, "vocab"),
         .seed = config->seed,
@@ -57,7 +58,8 @@ static struct vp_data_config data_config(const struct vp_samples_config *plan,
 
 static bool evaluates(const struct vp_samples_config *plan)
 {
-    return plan->config->eval_every > 0 || plan->config->forward_only;
+    return plan->config->eval_every > 0 || plan->config->forward_only ||
+           plan->eval_only;
 }
 
 /* Planning asks the data for nothing but its length and best guess. */
@@ -81,15 +83,30 @@ static enum vp_status stand_in(const struct vp_samples_config *plan,
                            : VP_OK;
 }
 
+static enum vp_status check_vocab(const struct vp_config *config, int64_t vocab,
+                                  struct vp_err *err)
+{
+    if (vocab <= config->sizes.vocab)
+        return VP_OK;
+    return vp_err_set(
+        err, VP_ERR_INVALID,
+        "%s: vocab is %lld but the data uses token ids up to %lld; set "
+        "vocab to at least %lld",
+        vp_config_place(config, "vocab"), (long long)config->sizes.vocab,
+        (long long)vocab - 1, (long long)vocab);
+}
+
 /* Puts the place of the key that is to blame, if one is named, before the
- * message. */
+ * message. Refuses ids that the model does not have. */
 static enum vp_status open_data(const struct vp_config *config,
                                 const struct vp_data_config *data,
                                 struct vp_data **out, struct vp_err *err)
 {
     enum vp_status st = vp_data_open(data, out, err);
 
-    if (st != VP_OK && err && err->fields && err->fields[0])
+    if (st == VP_OK)
+        return check_vocab(config, vp_data_info(*out)->vocab, err);
+    if (err && err->fields && err->fields[0])
         vp_err_prefix(err, "%s", vp_config_blame(config, err->fields));
     return st;
 }
@@ -265,8 +282,8 @@ static enum vp_status open_files(const struct vp_samples_config *plan,
     struct vp_data_config train = data_config(plan, false);
     struct vp_data_config eval = data_config(plan, true);
     const struct vp_config *config = plan->config;
+    const struct vp_data *first;
     struct encoded encoded;
-    int64_t vocab;
 
     if (plan->no_data ||
         (plan->missing && vp_config_find_data(config, NULL) != VP_OK))
@@ -275,19 +292,13 @@ static enum vp_status open_files(const struct vp_samples_config *plan,
     VP_TRY(encode_text(plan, &encoded, err));
     use_encoded(&encoded, &train);
     use_encoded(&encoded, &eval);
-    VP_TRY(open_data(config, &train, &samples->train, err));
-    vocab = vp_data_info(samples->train)->vocab;
-    if (vocab > config->sizes.vocab)
-        return vp_err_set(
-            err, VP_ERR_INVALID,
-            "%s: vocab is %lld but the data uses token ids up to %lld; set "
-            "vocab to at least %lld",
-            vp_config_place(config, "vocab"), (long long)config->sizes.vocab,
-            (long long)vocab - 1, (long long)vocab);
+    if (!plan->eval_only)
+        VP_TRY(open_data(config, &train, &samples->train, err));
     if (evaluates(plan))
         VP_TRY(open_data(config, &eval, &samples->eval, err));
-    for (int i = 0; vp_data_notice(samples->train, i); i++)
-        plan->notice(plan->ctx, vp_data_notice(samples->train, i));
+    first = plan->eval_only ? samples->eval : samples->train;
+    for (int i = 0; vp_data_notice(first, i); i++)
+        plan->notice(plan->ctx, vp_data_notice(first, i));
     return VP_OK;
 }
 

@@ -17,15 +17,17 @@ struct vp_samples_config {
     int n_dims;
     struct vp_missing *missing; /* NULL: data that is not here is refused */
     bool no_data;               /* stand-ins, also for data that is here */
+    bool eval_only;             /* nothing is trained on */
+    bool whole;                 /* see struct vp_data_config */
     const volatile sig_atomic_t *stop; /* set by a signal; may be NULL */
     vp_notice_fn notice;
     void *ctx;
 };
 
 struct vp_samples {
-    struct vp_data *train;
-    struct vp_data *eval; /* NULL: the run does not evaluate */
-    bool agreed;          /* all processes know that opening failed */
+    struct vp_data *train; /* NULL: eval_only */
+    struct vp_data *eval;  /* NULL: the run does not evaluate */
+    bool agreed;           /* all processes know that opening failed */
 };
 
 /* All processes of the world come here. To be closed after a failure, too. A

@@ -1,0 +1,49 @@
+/* A trained model that is run forward: no gradients, no optimizer. Its stages form
+ * a pipeline as in training; ranks are threads of this process. */
+#ifndef VP_RUN_INFERENCE_H
+#define VP_RUN_INFERENCE_H
+
+#include "config/config.h"
+#include "run/model_source.h"
+#include "run/notice.h"
+#include "runtime/report.h"
+#include "runtime/train_config.h"
+
+struct vp_inference_config {
+    const struct vp_config *config; /* of vp_model_source_config() */
+    const struct vp_model_source *source;
+    unsigned outputs;           /* set of enum vp_output */
+    const struct vp_dims *dims; /* of the batches: one program each */
+    int n_dims;
+    const struct vp_data *data; /* where batches come from ... */
+    struct vp_feed feed;        /* ... unless `next` of a feed is set */
+    struct vp_sink sink;        /* of logits; `take` NULL: not wanted */
+    vp_notice_fn notice;
+    void *ctx;
+};
+
+struct vp_inference;
+
+/* Plans, allocates and loads the weights. `config->config` and `data` are borrowed
+ * until the model is freed. Refuses ranks that are processes, and replicas: feed
+ * and sink are called by one thread each, in the order of minibatches. */
+enum vp_status vp_inference_open(const struct vp_inference_config *config,
+                                 struct vp_inference **out, struct vp_err *err);
+/* False, with nothing freed, if a rank did not return: the process must end. */
+bool vp_inference_free(struct vp_inference *inference);
+
+/* Runs minibatches [first, first + n). The sink has had all their logits when this
+ * returns; `score` is added to if the loss is an output. Labels are not
+ * smoothed, and nothing is dropped out. */
+enum vp_status vp_inference_run(struct vp_inference *inference, int64_t first,
+                                int64_t n, struct vp_score *score,
+                                struct vp_err *err);
+
+/* Row `row` of logits as floats. */
+void vp_logits_row(const struct vp_logits *logits, int64_t row, float *out);
+
+/* What was planned, and is allocated, per stage. */
+const struct vp_stage_price *vp_inference_prices(
+    const struct vp_inference *inference, int *n_stages_out);
+
+#endif

@@ -1,0 +1,273 @@
+#include "run/logits.h"
+
+#include "base/host.h"
+#include "ckpt/safetensors.h"
+#include "run/inference.h"
+
+#include <stdlib.h>
+
+struct job {
+    const struct vp_logits_config *with;
+    bool pairs;
+    struct vp_dims dims;
+    int64_t rows_each; /* rows of logits of a sequence: dims.seq, or tgt_seq */
+    struct vp_batch batch;
+    int64_t *lengths; /* [n_sequences] */
+    float *logits;    /* [n_sequences, rows_each, vocab] */
+};
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- Checking ----------------------------------------------------------- */
+
+static enum vp_status check_side(const struct job *job, int64_t k,
+                                 const int32_t *ids, int64_t n,
+                                 struct vp_err *err)
+{
+    const struct vp_model_config *sizes = &job->with->config->sizes;
+
+    if (n < 1 || n > sizes->positions)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "sequence %lld has %lld ids; the model takes 1 to "
+                          "%lld",
+                          (long long)k + 1, (long long)n,
+                          (long long)sizes->positions);
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= sizes->vocab)
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "sequence %lld: %d is no id of the model; its "
+                              "ids are 0 to %lld",
+                              (long long)k + 1, ids[i],
+                              (long long)sizes->vocab - 1);
+    return VP_OK;
+}
+
+static enum vp_status check_sequences(const struct job *job, struct vp_err *err)
+{
+    const struct vp_logits_config *with = job->with;
+
+    if (with->n_sequences == 0)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "there is no sequence; give one or more ids");
+    for (int64_t k = 0; k < with->n_sequences; k++) {
+        const struct vp_sequence *s = &with->sequences[k];
+
+        VP_TRY(check_side(job, k, s->ids, s->n_ids, err));
+        if (job->pairs != (s->n_target > 0))
+            return vp_err_set(err, VP_ERR_INVALID,
+                              job->pairs
+                                  ? "sequence %lld has no decoder input; write "
+                                    "SOURCE:TARGET, for example 5,6,2:2,7"
+                                  : "sequence %lld has a decoder input, but "
+                                    "the model has no decoder; remove it",
+                              (long long)k + 1);
+        if (job->pairs)
+            VP_TRY(check_side(job, k, s->target, s->n_target, err));
+    }
+    return VP_OK;
+}
+
+/* ---- Batches ------------------------------------------------------------ */
+
+static void set_dims(struct job *job)
+{
+    const struct vp_logits_config *with = job->with;
+    struct vp_dims *dims = &job->dims;
+    int64_t batch = with->config->batch_size, longest = 1;
+
+    for (int64_t k = 0; k < with->n_sequences; k++) {
+        const struct vp_sequence *s = &with->sequences[k];
+
+        dims->seq = max64(dims->seq, s->n_ids);
+        dims->tgt_seq = max64(dims->tgt_seq, s->n_target);
+        longest = max64(longest, max64(s->n_ids, s->n_target));
+    }
+    job->rows_each = job->pairs ? dims->tgt_seq : dims->seq;
+    if (job->pairs) /* it counts tokens */
+        batch = max64(1, batch / longest);
+    dims->batch = min64(batch, with->n_sequences);
+}
+
+static void put_row(int32_t *row, const int32_t *ids, int64_t n, int64_t length,
+                    int32_t fill)
+{
+    for (int64_t t = 0; t < length; t++)
+        row[t] = t < n ? ids[t] : fill;
+}
+
+static enum vp_status next_batch(void *ctx, uint64_t minibatch,
+                                 const struct vp_batch **out,
+                                 struct vp_err *err)
+{
+    static const struct vp_sequence none = { .n_ids = 0 };
+    struct job *job = ctx;
+    const struct vp_logits_config *with = job->with;
+    const struct vp_dims *dims = &job->dims;
+    int64_t first = (int64_t)minibatch * dims->batch;
+    int32_t pad = with->config->sizes.pad;
+
+    (void)err;
+    for (int64_t i = 0; i < dims->batch; i++) {
+        const struct vp_sequence *s = first + i < with->n_sequences
+                                          ? &with->sequences[first + i]
+                                          : &none;
+        int32_t *mask = job->batch.array[VP_ROLE_MASK] + i * dims->seq;
+
+        put_row(job->batch.array[VP_ROLE_TOKENS] + i * dims->seq, s->ids,
+                s->n_ids, dims->seq, pad);
+        for (int64_t t = 0; t < dims->seq; t++)
+            mask[t] = t < s->n_ids;
+        if (job->pairs)
+            put_row(job->batch.array[VP_ROLE_TARGET_TOKENS] + i * dims->tgt_seq,
+                    s->target, s->n_target, dims->tgt_seq, pad);
+    }
+    job->batch.n_samples = min64(dims->batch, with->n_sequences - first);
+    *out = &job->batch;
+    return VP_OK;
+}
+
+static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
+                                  struct vp_err *err)
+{
+    struct job *job = ctx;
+    int64_t first = (int64_t)logits->minibatch * job->dims.batch;
+    int64_t end = min64(first + job->dims.batch, job->with->n_sequences);
+
+    (void)err;
+    for (int64_t k = first; k < end; k++)
+        for (int64_t t = 0; t < job->lengths[k]; t++)
+            vp_logits_row(logits, (k - first) * job->rows_each + t,
+                          job->logits +
+                              (k * job->rows_each + t) * logits->cols);
+    return VP_OK;
+}
+
+/* ---- All of it ---------------------------------------------------------- */
+
+/* All logits are in memory until they are written. */
+static enum vp_status allocate(struct job *job, struct vp_err *err)
+{
+    const struct vp_logits_config *with = job->with;
+    int64_t n_rows = with->n_sequences * job->rows_each;
+    int64_t n_bytes = INT64_MAX;
+    char needs[VP_BYTES_TEXT], has[VP_BYTES_TEXT];
+    size_t left = vp_host_memory("");
+
+    if (!vp_mul_i64(n_rows, with->config->sizes.vocab * (int64_t)sizeof(float),
+                    &n_bytes) ||
+        (size_t)n_bytes > left) {
+        vp_bytes_texts(n_bytes, (int64_t)left, needs, has, sizeof(needs));
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "logits of %lld positions need %s, this machine has "
+                          "%s left; give fewer sequences at a time",
+                          (long long)n_rows, needs, has);
+    }
+    job->logits = calloc(1, (size_t)n_bytes);
+    job->lengths = calloc((size_t)with->n_sequences, sizeof(*job->lengths));
+    for (int role = 0; role < VP_ROLE_COUNT; role++) {
+        size_t n = (size_t)vp_dims_role(&job->dims, (enum vp_role)role);
+
+        job->batch.array[role] = calloc(n + 1, sizeof(int32_t));
+        if (!job->batch.array[role])
+            return vp_err_set(err, VP_ERR_NOMEM, "logits: out of memory");
+    }
+    if (!job->logits || !job->lengths)
+        return vp_err_set(err, VP_ERR_NOMEM, "logits: out of memory");
+    for (int64_t k = 0; k < with->n_sequences; k++)
+        job->lengths[k] = job->pairs ? with->sequences[k].n_target
+                                     : with->sequences[k].n_ids;
+    return VP_OK;
+}
+
+static enum vp_status run(struct job *job, bool *lost_out, struct vp_err *err)
+{
+    const struct vp_logits_config *with = job->with;
+    const struct vp_inference_config config = {
+        .config = with->config,
+        .source = with->source,
+        .outputs = VP_OUTPUT_LOGITS,
+        .dims = &job->dims,
+        .n_dims = 1,
+        .feed = { job, next_batch },
+        .sink = { job, take_logits },
+        .notice = with->notice,
+        .ctx = with->ctx,
+    };
+    int64_t n_batches = (with->n_sequences + job->dims.batch - 1) /
+                        job->dims.batch;
+    struct vp_score score = { .loss = 0.0 };
+    struct vp_inference *inference;
+    enum vp_status st;
+
+    VP_TRY(vp_inference_open(&config, &inference, err));
+    st = vp_inference_run(inference, 0, n_batches, &score, err);
+    *lost_out = !vp_inference_free(inference);
+    return st;
+}
+
+static enum vp_status write_file(const struct job *job, const char *path,
+                                 struct vp_err *err)
+{
+    static const struct vp_st_meta meta = { "format", "pt" };
+    int64_t n = job->with->n_sequences;
+    struct vp_st_tensor tensors[] = {
+        { .name = "logits",
+          .type = VP_ST_F32,
+          .n_dims = 3,
+          .dims = { n, job->rows_each, job->with->config->sizes.vocab } },
+        { .name = "lengths", .type = VP_ST_I64, .n_dims = 1, .dims = { n } },
+    };
+    const void *const data[] = { job->logits, job->lengths };
+
+    return vp_st_write(path, tensors, data, (int)VP_COUNT_OF(tensors), &meta, 1,
+                       err);
+}
+
+static void release(struct job *job)
+{
+    for (int role = 0; role < VP_ROLE_COUNT; role++)
+        free(job->batch.array[role]);
+    free(job->lengths);
+    free(job->logits);
+}
+
+enum vp_status vp_logits_write(const struct vp_logits_config *config,
+                               const char *path,
+                               struct vp_logits_shape *shape_out,
+                               struct vp_err *err)
+{
+    struct job *job = calloc(1, sizeof(*job));
+    bool lost = false;
+    enum vp_status st;
+
+    if (!job)
+        return vp_err_set(err, VP_ERR_NOMEM, "logits: out of memory");
+    job->with = config;
+    job->pairs = config->config->model->task == VP_TASK_TRANSLATION;
+    st = check_sequences(job, err);
+    if (st == VP_OK) {
+        set_dims(job);
+        st = allocate(job, err);
+    }
+    if (st == VP_OK)
+        st = run(job, &lost, err);
+    if (st == VP_OK)
+        st = write_file(job, path, err);
+    if (st == VP_OK)
+        *shape_out = (struct vp_logits_shape){ config->n_sequences,
+                                               job->rows_each,
+                                               config->config->sizes.vocab };
+    if (lost) /* a rank that did not return may still use it */
+        return st;
+    release(job);
+    free(job);
+    return st;
+}
