@@ -1,0 +1,31 @@
+/* What commands on a trained model share: the folder, --set, its configuration. */
+#ifndef VP_TOOLS_MODEL_H
+#define VP_TOOLS_MODEL_H
+
+#include "run/model_source.h"
+#include "tool.h"
+
+struct model {
+    const char *command; /* "vpipe eval" */
+    const char *path;    /* as the user named it; NULL: not yet */
+    const char **sets;   /* room for twice the arguments */
+    int n_sets;
+    struct vp_model_source *source;
+    struct vp_config config;
+};
+
+/* Makes room for the sets of a command line. Release with model_release(). */
+int model_init(struct model *model, const char *command, int argc);
+/* Takes the first argument without dashes. */
+int model_set_path(struct model *model, const char *path);
+/* Opens the model and its configuration. Else prints a line. */
+int model_open(struct model *model);
+void model_release(struct model *model);
+
+/* Prints the message on stderr. Returns the exit status. */
+int model_fail(const struct model *model, enum vp_status st,
+               const struct vp_err *err);
+/* A vp_notice_fn: a line on stderr; `ctx` is the model. */
+void model_notice(void *ctx, const char *line);
+
+#endif

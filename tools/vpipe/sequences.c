@@ -1,0 +1,188 @@
+#include "sequences.h"
+
+#include "lines.h"
+#include "text/encoder.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum vp_status no_memory(struct vp_err *err)
+{
+    return vp_err_set(err, VP_ERR_NOMEM,
+                      "out of memory for sequences; close other programs");
+}
+
+static enum vp_status add(struct sequences *list,
+                          const struct vp_sequence *sequence,
+                          struct vp_err *err)
+{
+    int64_t capacity = 2 * list->capacity + 16;
+    struct vp_sequence *wider;
+
+    if (list->n == list->capacity) {
+        wider = realloc(list->at, (size_t)capacity * sizeof(*wider));
+        if (!wider)
+            return no_memory(err);
+        list->at = wider;
+        list->capacity = capacity;
+    }
+    list->at[list->n++] = *sequence;
+    return VP_OK;
+}
+
+void sequences_release(struct sequences *list)
+{
+    free(list->at);
+    vp_arena_release(&list->arena);
+    *list = (struct sequences){ .n = 0 };
+}
+
+/* ---- Ids ---------------------------------------------------------------- */
+
+static bool is_gap(char c)
+{
+    return c == ' ' || c == ',' || c == '\t' || c == '\r';
+}
+
+static enum vp_status take_id(const char **at, const char *end, int32_t *out,
+                              struct vp_err *err)
+{
+    const char *start = *at;
+    int64_t id = 0;
+
+    while (*at < end && **at >= '0' && **at <= '9' && id <= INT32_MAX)
+        id = 10 * id + (*(*at)++ - '0');
+    if (*at == start || id > INT32_MAX ||
+        (*at < end && !is_gap(**at) && **at != ':'))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "'%.*s' is no token id; write numbers, for example "
+                          "5,6,7",
+                          (int)(end - start < 24 ? end - start : 24), start);
+    *out = (int32_t)id;
+    return VP_OK;
+}
+
+enum vp_status sequences_add_ids(struct sequences *list, const char *text,
+                                 size_t n_bytes, struct vp_err *err)
+{
+    const char *at = text, *end = text + n_bytes;
+    int32_t *ids = vp_arena_alloc(&list->arena, (n_bytes + 1) * sizeof(*ids));
+    struct vp_sequence sequence = { .ids = ids };
+    int64_t n = 0;
+
+    if (!ids)
+        return no_memory(err);
+    while (at < end) {
+        if (*at == ':' && !sequence.target) {
+            sequence.n_ids = n;
+            sequence.target = ids + n;
+            at++;
+        } else if (is_gap(*at)) {
+            at++;
+        } else {
+            VP_TRY(take_id(&at, end, &ids[n], err));
+            n++;
+        }
+    }
+    *(sequence.target ? &sequence.n_target : &sequence.n_ids) = n -
+                                                                sequence.n_ids;
+    return add(list, &sequence, err);
+}
+
+/* ---- Text --------------------------------------------------------------- */
+
+/* What turns a line into ids. */
+struct encoding {
+    struct vp_encoder *encoder; /* NULL: lines are ids */
+    struct vp_ids ids;
+    int32_t first, last; /* put around the ids; -1: none */
+};
+
+static enum vp_status open_encoding(struct encoding *encoding,
+                                    const struct vp_tokenizer *tokenizer,
+                                    enum vp_task task, struct vp_err *err)
+{
+    *encoding = (struct encoding){ .first = -1, .last = -1 };
+    if (!tokenizer)
+        return VP_OK;
+    if (task == VP_TASK_TRANSLATION)
+        return vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "text of two languages cannot be encoded yet; give "
+                          "ids by '--ids SOURCE:TARGET'");
+    if (task == VP_TASK_MASKED_LM) {
+        encoding->first = vp_tokenizer_special(tokenizer, VP_SPECIAL_CLS);
+        encoding->last = vp_tokenizer_special(tokenizer, VP_SPECIAL_SEP);
+    }
+    return vp_encoder_create(tokenizer, &encoding->encoder) == VP_OK
+               ? VP_OK
+               : no_memory(err);
+}
+
+static enum vp_status add_text(struct sequences *list,
+                               struct encoding *encoding,
+                               const struct vp_text_span *line,
+                               struct vp_err *err)
+{
+    struct vp_ids *ids = &encoding->ids;
+    int32_t *copy;
+    int64_t n = 0;
+
+    ids->n = 0;
+    if (vp_encoder_add(encoding->encoder, line->bytes, line->n_bytes, false,
+                       ids) != VP_OK)
+        return no_memory(err);
+    copy = vp_arena_alloc(&list->arena, (ids->n + 2) * sizeof(*copy));
+    if (!copy)
+        return no_memory(err);
+    if (encoding->first >= 0)
+        copy[n++] = encoding->first;
+    for (size_t i = 0; i < ids->n; i++)
+        copy[n++] = (int32_t)ids->at[i];
+    if (encoding->last >= 0)
+        copy[n++] = encoding->last;
+    return add(list, &(struct vp_sequence){ .ids = copy, .n_ids = n }, err);
+}
+
+static enum vp_status add_line(struct sequences *list,
+                               struct encoding *encoding,
+                               const struct vp_text_span *line,
+                               struct vp_err *err)
+{
+    return encoding->encoder
+               ? add_text(list, encoding, line, err)
+               : sequences_add_ids(list, line->bytes, line->n_bytes, err);
+}
+
+static enum vp_status add_lines(struct sequences *list,
+                                struct encoding *encoding, const char *path,
+                                struct vp_err *err)
+{
+    struct lines lines;
+    enum vp_status st = lines_open(&lines, path, err);
+
+    while (st == VP_OK) {
+        st = lines_next(&lines, err);
+        for (int i = 0; st == VP_OK && i < lines.n_spans; i++) {
+            st = add_line(list, encoding, &lines.spans[i], err);
+            if (st == VP_ERR_INVALID)
+                vp_err_prefix(err, "%s:%" PRId64, path, lines.n_lines + i + 1);
+        }
+    }
+    lines_close(&lines);
+    return st == VP_ERR_END ? VP_OK : st;
+}
+
+enum vp_status sequences_add_file(struct sequences *list, const char *path,
+                                  const struct vp_tokenizer *tokenizer,
+                                  enum vp_task task, struct vp_err *err)
+{
+    struct encoding encoding;
+    enum vp_status st = open_encoding(&encoding, tokenizer, task, err);
+
+    if (st == VP_OK)
+        st = add_lines(list, &encoding, path, err);
+    vp_encoder_free(encoding.encoder);
+    vp_ids_release(&encoding.ids);
+    return st;
+}

@@ -1,0 +1,27 @@
+/* Sequences of token ids from the command line, a file of ids or a text. */
+#ifndef VP_TOOLS_SEQUENCES_H
+#define VP_TOOLS_SEQUENCES_H
+
+#include "base/memory.h"
+#include "model/model.h"
+#include "run/logits.h"
+#include "text/tokenizer.h"
+
+struct sequences {
+    struct vp_sequence *at;
+    int64_t n, capacity;
+    struct vp_arena arena; /* holds the ids */
+};
+
+/* Adds "1,2,3", or "1,2,3:4,5" with a decoder's input; spaces do as well as
+ * commas. VP_ERR_INVALID: a word is no id. */
+enum vp_status sequences_add_ids(struct sequences *list, const char *text,
+                                 size_t n_bytes, struct vp_err *err);
+/* Adds each line of a file, by the tokenizer, or as ids if that is NULL. Masked
+ * LM: between [CLS] and [SEP]. "-" is the standard input. */
+enum vp_status sequences_add_file(struct sequences *list, const char *path,
+                                  const struct vp_tokenizer *tokenizer,
+                                  enum vp_task task, struct vp_err *err);
+void sequences_release(struct sequences *list);
+
+#endif
