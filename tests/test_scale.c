@@ -179,6 +179,7 @@ static void literal_train(struct run *want, const struct setup *setup)
                                    &shape, &err),
                      VP_OK);
     assert_int_equal(vp_stage_allocate(&lit.stage, &err), VP_OK);
+    want->eval_loss = 0.0; /* none */
     for (int i = 0, m = 0; i < setup->n_steps; i++) {
         want->scales[i] = lit.scale;
         want->losses[i] = 0.0;
