@@ -23,6 +23,8 @@ enum vp_rng_purpose {
     VP_RNG_SEARCH,    /* schedules made to measure; counter: of the search */
     VP_RNG_SENTENCES, /* pairs of sentences; stream: duplicate; counter: draw,
                          document or sample */
+    VP_RNG_SAMPLING,  /* generated tokens; stream: 0; counter: position,
+                         sequence */
 };
 
 struct vp_rng4 {
