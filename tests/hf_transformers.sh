@@ -18,20 +18,12 @@ if ! "$python" -c 'import torch, transformers' 2>/dev/null; then
     exit 77
 fi
 
-# check FOLDER...: see check_hf.py.
-check()
-{
-    "$python" "$here/golden/check_hf.py" "$@" >log 2>&1 && return
-    tail -3 log
-    echo "FAILED: $*"
-    exit 1
-}
-
+pairs=() # for check_hf.py
 for name in gpt2 gpt2_old bert bert_old bert_untied m2m m2m_untied; do
     "$program" import "$here/golden/hf/$name" "$name.ckpt" >log 2>&1 &&
         "$program" export "$name.ckpt" "$name" >log 2>&1 ||
         { cat log; exit 1; }
-    check "$name" "$here/golden/hf/$name"
+    pairs+=("$name=$here/golden/hf/$name")
 done
 
 for model in bert cpm translation; do
@@ -44,7 +36,7 @@ for model in bert cpm translation; do
             >log 2>&1 &&
             "$program" export $model.$tied.run $model.$tied >log 2>&1 ||
             { cat log; exit 1; }
-        check $model.$tied
+        pairs+=("$model.$tied")
     done
 done
 # The tokenizer of a run, and one beside an imported model.
@@ -62,11 +54,16 @@ for model in bert gpt2; do
         "$program" import $model.text $model.text.ckpt >log 2>&1 &&
         "$program" export $model.text.ckpt $model.text2 >log 2>&1 ||
         { cat log; exit 1; }
-    check $model.text2 $model.text
+    pairs+=("$model.text2=$model.text")
 done
 cp -r "$here/golden/hf/m2m" m2m.json
 cp "$here/golden/tokenizers/qwen2/tokenizer.json" m2m.json
 "$program" import m2m.json m2m.json.ckpt >log 2>&1 &&
     "$program" export m2m.json.ckpt m2m.json2 >log 2>&1 || { cat log; exit 1; }
-check m2m.json2
+pairs+=(m2m.json2)
+
+if ! "$python" "$here/golden/check_hf.py" "${pairs[@]}" >log 2>&1; then
+    tail -5 log
+    exit 1
+fi
 echo 'hf_transformers.sh: all folders load'

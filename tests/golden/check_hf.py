@@ -1,6 +1,6 @@
 """Loads what vpipe exported with transformers and compares logits.
 
-    python tests/golden/check_hf.py EXPORT [REFERENCE]
+    python tests/golden/check_hf.py EXPORT[=REFERENCE]...
 
 EXPORT is a folder of vpipe export: it must load without missing or unexpected
 tensors. REFERENCE is the folder that it was imported from: the logits must be
@@ -43,14 +43,20 @@ def encode(path):
     return AutoTokenizer.from_pretrained(path)("It's a test, of 1234 words.")["input_ids"]
 
 
+def check(export, reference):
+    ids = encode(export)
+    ours = logits(load(export, strict=True))
+    assert torch.isfinite(ours).all(), export
+    if reference:
+        theirs = logits(load(reference, strict=False))
+        assert torch.equal(ours, theirs), (export, (ours - theirs).abs().max())
+        assert ids == encode(reference), export
+
+
 def main():
-    ids = encode(sys.argv[1])
-    ours = logits(load(sys.argv[1], strict=True))
-    if len(sys.argv) > 2:
-        theirs = logits(load(sys.argv[2], strict=False))
-        assert torch.equal(ours, theirs), (ours - theirs).abs().max().item()
-        assert ids == encode(sys.argv[2])
-    assert torch.isfinite(ours).all()
+    for argument in sys.argv[1:]:
+        export, _, reference = argument.partition("=")
+        check(export, reference)
 
 
 if __name__ == "__main__":
