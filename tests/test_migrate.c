@@ -173,6 +173,43 @@ static void moves_change_no_bit(void **state)
     assert_true(n_moves >= (SLOW ? 20 : *state ? 100 : 150));
 }
 
+/* A plan that was prepared and is not taken leaves nothing behind. */
+static void plans_that_are_not_taken(void **state)
+{
+    struct setup setup = usual;
+    struct vp_err err = { .text = "" };
+    struct room room;
+    struct run want, run;
+
+    (void)state;
+    setup.layers = 4;
+    setup.accumulation = 5;
+    setup.n_steps = 6;
+    setup.threads = 1;
+    setup.n_stages = N_RANKS;
+    cut(room.partition, N_RANKS, n_blocks_of(&setup));
+    setup.partition = room.partition;
+    train(&want, &setup);
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    while (run.n_steps < setup.n_steps) {
+        struct setup other = setup;
+        struct room room2;
+        struct vp_trainer *next;
+        struct vp_plan plan;
+
+        train_some(&run, 1);
+        random_plan(&run, &other, &room2);
+        plan = make_plan(&run, &other);
+        if (vp_trainer_create_next(run.trainer, &plan, &next, &err) != VP_OK)
+            fail_msg("%s", err.text);
+        assert_true(vp_trainer_free(next));
+    }
+    run.weights = hash_weights(&run);
+    run_free(&run);
+    assert_same(&want, &run, setup.n_steps);
+}
+
 int main(void)
 {
     bool bf16 = true;
@@ -180,6 +217,7 @@ int main(void)
         cmocka_unit_test(moves_change_no_bit),
         { "moves_change_no_bit in bf16", moves_change_no_bit, NULL, NULL,
           &bf16 },
+        cmocka_unit_test(plans_that_are_not_taken),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

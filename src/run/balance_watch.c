@@ -2,12 +2,37 @@
 
 #include <string.h>
 
-/* Minibatches of a window; the least gain that is worth a move, and the highest
- * bar; steps that a move costs. */
+/* Minibatches of a window; the least gain that is worth a move; steps that a move
+ * costs. */
 enum { WINDOW = 16 };
-#define LEAST_GAIN 0.08
-#define MOST_BAR 0.64
+#define LEAST_GAIN 0.05
 #define COST_STEPS 2.0
+
+/* The stages from the window's begin to `stats`. */
+static enum vp_status measure(const struct vp_balance_watch *watch,
+                              const struct vp_plan *plan,
+                              const struct vp_schedule *schedule,
+                              const struct vp_stage_stats *stats,
+                              struct vp_stage_seconds *out, struct vp_err *err)
+{
+    bool stream = vp_generator_find(schedule->name)->stream;
+
+    if (!plan->partition)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "one stage has the whole model; there is nothing to "
+                          "balance");
+    for (int s = 0; s < schedule->n_stages; s++) {
+        out[s] = vp_imbalance_measure(&watch->begin[s], &stats[s],
+                                      schedule->stages[s].n_replicas);
+        if (!(out[s].f + out[s].b > 0.0))
+            return vp_err_set(err, VP_ERR_INVALID,
+                              "stage %d was not measured yet; ask again later",
+                              s);
+        if (!stream) /* a group has one update */
+            out[s].update *= schedule->n_mb;
+    }
+    return VP_OK;
+}
 
 enum vp_status vp_balance_watch_find(const struct vp_balance_watch *watch,
                                      const struct vp_cost_table *costs,
@@ -17,23 +42,9 @@ enum vp_status vp_balance_watch_find(const struct vp_balance_watch *watch,
                                      struct vp_imbalance *out,
                                      struct vp_err *err)
 {
-    bool stream = vp_generator_find(schedule->name)->stream;
     struct vp_stage_seconds stages[VP_MAX_STAGES];
 
-    if (!plan->partition)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "one stage has the whole model; there is nothing to "
-                          "balance");
-    for (int s = 0; s < schedule->n_stages; s++) {
-        stages[s] = vp_imbalance_measure(&watch->begin[s], &stats[s],
-                                         schedule->stages[s].n_replicas);
-        if (!(stages[s].f + stages[s].b > 0.0))
-            return vp_err_set(err, VP_ERR_INVALID,
-                              "stage %d was not measured yet; ask again later",
-                              s);
-        if (!stream) /* a group has one update */
-            stages[s].update *= schedule->n_mb;
-    }
+    VP_TRY(measure(watch, plan, schedule, stats, stages, err));
     return vp_imbalance_find(costs, plan, stages, out, err);
 }
 
@@ -47,25 +58,58 @@ static void restart(struct vp_balance_watch *watch,
     watch->n_steps = 1;
 }
 
-static bool is_worth(const struct vp_balance_watch *watch,
-                     const struct vp_imbalance *found, int64_t n_left)
+/* Whether a partition is found that is worth a move: the steps that are left bring
+ * in what the move costs. */
+static bool find_worth(const struct vp_balance_watch *watch,
+                       const struct vp_cost_table *costs,
+                       const struct vp_plan *plan,
+                       const struct vp_schedule *schedule,
+                       const struct vp_stage_stats *stats, int64_t n_left,
+                       struct vp_imbalance *found)
 {
-    double gain = 1.0 - found->then / found->now;
+    struct vp_stage_seconds stages[VP_MAX_STAGES];
+    double share, gain;
 
+    if (measure(watch, plan, schedule, stats, stages, NULL) != VP_OK ||
+        vp_imbalance_estimate(costs, plan, schedule, stages, &share) != VP_OK ||
+        share < watch->bar ||
+        vp_imbalance_find(costs, plan, stages, found, NULL) != VP_OK)
+        return false;
+    gain = 1.0 - found->then / found->now;
     return !found->same && gain >= watch->bar &&
            gain * (double)n_left > COST_STEPS;
 }
 
-/* Whether the last move brought half of what it promised. */
-static void judge_last(struct vp_balance_watch *watch)
+/* Compares the last move with its forecast. Returns true if the run was faster
+ * before it: `found` is then the way back. */
+static bool judge_last(struct vp_balance_watch *watch, int n_stages,
+                       struct vp_imbalance *found)
 {
     double now = watch->seconds / (watch->n_steps - 1);
+    bool slower = now > watch->before;
 
-    if (watch->before > 0.0 &&
-        watch->before - now < 0.5 * (watch->before - watch->hoped) &&
-        watch->bar < MOST_BAR)
+    if (watch->before == 0.0)
+        return false;
+    if (watch->before - now < 0.5 * (watch->before - watch->hoped))
         watch->bar *= 2.0;
+    else
+        watch->bar = LEAST_GAIN;
+    *found = (struct vp_imbalance){ .now = now, .then = watch->before };
+    memcpy(found->partition, watch->partition,
+           (size_t)n_stages * sizeof(*found->partition));
     watch->before = 0.0;
+    return slower;
+}
+
+/* To be judged later. */
+static void note_move(struct vp_balance_watch *watch,
+                      const struct vp_plan *plan, int n_stages,
+                      const struct vp_imbalance *found)
+{
+    watch->before = watch->seconds / (watch->n_steps - 1);
+    watch->hoped = watch->before * found->then / found->now;
+    memcpy(watch->partition, plan->partition,
+           (size_t)n_stages * sizeof(*watch->partition));
 }
 
 bool vp_balance_watch_step(struct vp_balance_watch *watch,
@@ -76,7 +120,7 @@ bool vp_balance_watch_step(struct vp_balance_watch *watch,
                            const struct vp_step_report *report,
                            int64_t last_step, struct vp_imbalance *found)
 {
-    bool worth;
+    bool moves;
 
     if (watch->bar == 0.0)
         watch->bar = LEAST_GAIN;
@@ -88,23 +132,32 @@ bool vp_balance_watch_step(struct vp_balance_watch *watch,
     watch->n_steps++;
     if (report->minibatch - watch->begin_minibatch < WINDOW)
         return false;
-    judge_last(watch);
-    worth = vp_balance_watch_find(watch, costs, plan, schedule, stats, found,
-                                  NULL) == VP_OK &&
-            is_worth(watch, found, last_step - report->step);
-    if (worth) {
-        watch->before = watch->seconds / (watch->n_steps - 1);
-        watch->hoped = watch->before * found->then / found->now;
+    moves = judge_last(watch, schedule->n_stages, found);
+    if (!moves) {
+        bool worth = find_worth(watch, costs, plan, schedule, stats,
+                                last_step - report->step, found);
+
+        moves = worth && watch->suspected;
+        watch->suspected = worth && !moves;
+        if (moves)
+            note_move(watch, plan, schedule->n_stages, found);
     }
     restart(watch, stats, schedule->n_stages, report->minibatch);
-    return worth;
+    return moves;
 }
 
-void vp_balance_watch_moved(struct vp_balance_watch *watch, bool refused)
+void vp_balance_watch_moved(struct vp_balance_watch *watch, bool asked)
+{
+    memset(watch->begin, 0, sizeof(watch->begin)); /* the next trainer's sums */
+    watch->n_steps = 0;
+    watch->suspected = false;
+    if (!asked)
+        watch->before = 0.0;
+}
+
+void vp_balance_watch_refused(struct vp_balance_watch *watch)
 {
     watch->n_steps = 0;
-    if (!refused) /* the next trainer counts from 0 */
-        memset(watch->begin, 0, sizeof(watch->begin));
-    if (refused)
-        watch->before = 0.0;
+    watch->before = 0.0;
+    watch->bar *= 2.0;
 }

@@ -2,9 +2,11 @@
  * worth a move. Pure: sums in, a decision out.
  *
  * Stages are measured over windows of some minibatches. A move is worth it if the
- * simulated step becomes shorter by a share that noise does not reach, and if the
- * steps that are left bring in what it costs. The bar is raised when a move has
- * gained less than half of what was forecast: so a run does not swing between two
+ * simulated step becomes shorter by a share that noise does not reach, in two
+ * windows one after the other, and if the steps that are left bring in what it
+ * costs. After a move its forecast is compared with the time that steps take. If
+ * less than half of the gain came, the next move needs twice the gain; if steps
+ * became longer, the run goes back. So a run does not swing between two
  * partitions. */
 #ifndef VP_RUN_BALANCE_WATCH_H
 #define VP_RUN_BALANCE_WATCH_H
@@ -16,10 +18,12 @@ struct vp_balance_watch {
     int64_t begin_minibatch;
     double seconds; /* of the window's steps */
     int n_steps;    /* of the window, and one before it */
+    bool suspected; /* the window before showed a gain, too */
     double bar;     /* the gain that is worth a move; 0: the first one */
-    double
-        before;   /* seconds of a step before the last move; 0: none to judge */
-    double hoped; /* and what was forecast for it */
+    /* The last move, until it is judged: seconds of a step before it, 0: there is
+     * none; those that were forecast; and the partition before it. */
+    double before, hoped;
+    int partition[VP_MAX_STAGES];
 };
 
 /* The stages as measured from the window's begin to `stats`. VP_ERR_INVALID if
@@ -41,8 +45,10 @@ bool vp_balance_watch_step(struct vp_balance_watch *watch,
                            const struct vp_stage_stats *stats,
                            const struct vp_step_report *report,
                            int64_t last_step, struct vp_imbalance *found);
-/* The run has another plan, or the move that was asked for was refused: measures
+/* The run has another plan; `asked`: the one that the watch asked for. Measures
  * anew. */
-void vp_balance_watch_moved(struct vp_balance_watch *watch, bool refused);
+void vp_balance_watch_moved(struct vp_balance_watch *watch, bool asked);
+/* The run could not take the plan that the watch asked for. */
+void vp_balance_watch_refused(struct vp_balance_watch *watch);
 
 #endif

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The share of a step that one more block to another stage must save. */
+#define LEAST_HELP 1e-3
+
 struct vp_stage_seconds vp_imbalance_measure(const struct vp_stage_stats *begin,
                                              const struct vp_stage_stats *end,
                                              int n_replicas)
@@ -126,39 +129,140 @@ static enum vp_status balance(const struct vp_cost_table *costs,
     return st;
 }
 
+/* ---- An estimate -------------------------------------------------------- */
+
+/* Work of the busiest rank for a minibatch. */
+static double busiest(const struct vp_cost_table *costs,
+                      const struct vp_schedule *schedule, const double *speeds,
+                      const int *partition)
+{
+    double load[VP_MAX_STAGES] = { 0.0 }, most = 0.0;
+
+    for (int s = 0, first = 0; s < schedule->n_stages; s++) {
+        int rank = schedule->stages[s].first_rank;
+
+        load[rank] += stage_cost(costs, first, partition[s]) * speeds[rank] /
+                      schedule->stages[s].n_replicas;
+        most = load[rank] > most ? load[rank] : most;
+        first += partition[s];
+    }
+    return most;
+}
+
+enum vp_status vp_imbalance_estimate(const struct vp_cost_table *costs,
+                                     const struct vp_plan *plan,
+                                     const struct vp_schedule *schedule,
+                                     const struct vp_stage_seconds *stages,
+                                     double *share_out)
+{
+    double speeds[VP_MAX_STAGES], now;
+    int partition[VP_MAX_STAGES];
+
+    rank_speeds(costs, plan, schedule, stages, speeds);
+    now = busiest(costs, schedule, speeds, plan->partition);
+    VP_TRY(balance(costs, schedule, speeds, partition));
+    *share_out = 1.0 - busiest(costs, schedule, speeds, partition) / now;
+    return VP_OK;
+}
+
+/* ---- The search --------------------------------------------------------- */
+
+/* What a search for a partition is about. */
+struct search {
+    const struct vp_cost_table *costs;
+    const struct vp_schedule *schedule;
+    const struct vp_stage_seconds *stages; /* as measured */
+    double speeds[VP_MAX_STAGES];          /* of ranks */
+};
+
+/* Simulated seconds of a step. Every partition by the same rule: what the rule
+ * does not know counts for none. */
+static enum vp_status try_partition(const struct search *search,
+                                    const int *partition, double *seconds_out,
+                                    struct vp_err *err)
+{
+    struct vp_stage_seconds stages[VP_MAX_STAGES];
+
+    scale_stages(search->costs, search->schedule, search->stages,
+                 search->speeds, partition, stages);
+    return simulate(search->schedule, stages, seconds_out, err);
+}
+
+/* Takes one block from stage `from` and gives one to stage `to`; those between
+ * keep their number of blocks. Stays so if that helps. */
+static enum vp_status try_shift(const struct search *search, int from, int to,
+                                int *partition, double *seconds, bool *better,
+                                struct vp_err *err)
+{
+    double then;
+
+    if (from == to || partition[from] == 1)
+        return VP_OK;
+    partition[from]--;
+    partition[to]++;
+    VP_TRY(try_partition(search, partition, &then, err));
+    if (then < *seconds * (1.0 - LEAST_HELP)) {
+        *seconds = then;
+        *better = true;
+    } else {
+        partition[from]++;
+        partition[to]--;
+    }
+    return VP_OK;
+}
+
+/* Equal work is not the shortest step while a pipe fills and drains. */
+static enum vp_status refine(const struct search *search, int *partition,
+                             double *seconds, struct vp_err *err)
+{
+    int n = search->schedule->n_stages;
+    bool better = true;
+
+    while (better) {
+        better = false;
+        for (int i = 0; i < n * n; i++)
+            VP_TRY(try_shift(search, i / n, i % n, partition, seconds, &better,
+                             err));
+    }
+    return VP_OK;
+}
+
+static enum vp_status find(struct search *search, const struct vp_plan *plan,
+                           struct vp_imbalance *out, struct vp_err *err)
+{
+    int n = search->schedule->n_stages;
+
+    rank_speeds(search->costs, plan, search->schedule, search->stages,
+                search->speeds);
+    VP_TRY(try_partition(search, plan->partition, &out->now, err));
+    if (balance(search->costs, search->schedule, search->speeds,
+                out->partition) != VP_OK)
+        return vp_err_set(err, VP_ERR_NOMEM, "balancing: out of memory");
+    VP_TRY(try_partition(search, out->partition, &out->then, err));
+    VP_TRY(refine(search, out->partition, &out->then, err));
+    out->same = memcmp(out->partition, plan->partition,
+                       (size_t)n * sizeof(int)) == 0;
+    return VP_OK;
+}
+
 enum vp_status vp_imbalance_find(const struct vp_cost_table *costs,
                                  const struct vp_plan *plan,
                                  const struct vp_stage_seconds *stages,
                                  struct vp_imbalance *out, struct vp_err *err)
 {
-    struct vp_stage_seconds now[VP_MAX_STAGES], then[VP_MAX_STAGES];
-    double speeds[VP_MAX_STAGES];
+    struct search search = { .costs = costs, .stages = stages };
     struct vp_schedule schedule;
     enum vp_status st;
 
     *out = (struct vp_imbalance){ .same = true };
     VP_TRY(
         vp_plan_make_schedule(plan, &costs->work->graphs[0], &schedule, err));
-    if (schedule.n_ranks > VP_MAX_STAGES) {
-        vp_err_set(err, VP_ERR_UNSUPPORTED,
-                   "re-balancing knows at most %d ranks, the run has %d",
-                   VP_MAX_STAGES, schedule.n_ranks);
-        vp_schedule_release(&schedule);
-        return VP_ERR_UNSUPPORTED;
-    }
-    rank_speeds(costs, plan, &schedule, stages, speeds);
-    st = balance(costs, &schedule, speeds, out->partition);
-    if (st != VP_OK)
-        vp_err_set(err, st, "balancing: out of memory");
-    /* Both by the same rule: what the rule does not know counts for neither. */
-    scale_stages(costs, &schedule, stages, speeds, plan->partition, now);
-    scale_stages(costs, &schedule, stages, speeds, out->partition, then);
-    if (st == VP_OK)
-        st = simulate(&schedule, now, &out->now, err);
-    if (st == VP_OK)
-        st = simulate(&schedule, then, &out->then, err);
-    out->same = memcmp(out->partition, plan->partition,
-                       (size_t)schedule.n_stages * sizeof(int)) == 0;
+    search.schedule = &schedule;
+    st = schedule.n_ranks <= VP_MAX_STAGES
+             ? find(&search, plan, out, err)
+             : vp_err_set(err, VP_ERR_UNSUPPORTED,
+                          "re-balancing knows at most %d ranks, the run has %d",
+                          VP_MAX_STAGES, schedule.n_ranks);
     vp_schedule_release(&schedule);
     return st;
 }

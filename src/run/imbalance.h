@@ -18,6 +18,15 @@ struct vp_stage_seconds vp_imbalance_measure(const struct vp_stage_stats *begin,
                                              const struct vp_stage_stats *end,
                                              int n_replicas);
 
+/* The share of the busiest rank's work that another partition would take from it:
+ * a cheap bound that says whether a search can find much. `schedule` says which
+ * ranks have which stages. VP_ERR_NOMEM. */
+enum vp_status vp_imbalance_estimate(const struct vp_cost_table *costs,
+                                     const struct vp_plan *plan,
+                                     const struct vp_schedule *schedule,
+                                     const struct vp_stage_seconds *stages,
+                                     double *share_out);
+
 struct vp_imbalance {
     double now,
         then; /* simulated seconds of a step; of a stream, a minibatch */

@@ -305,7 +305,7 @@ static void advance(struct vp_rebalance *r)
     }
     r->next = NULL;
     r->undoes = false;
-    vp_balance_watch_moved(&r->watch, false);
+    vp_balance_watch_moved(&r->watch, r->id[0] == '\0');
 }
 
 /* All processes come here, the lead with the plan as text. */
@@ -349,6 +349,8 @@ static bool finish(struct vp_rebalance *r, enum vp_status st,
                    struct vp_trainer **trainer,
                    struct vp_rebalance_move *move_out)
 {
+    bool own = r->id[0] == '\0'; /* idea */
+
     if (st == VP_OK)
         st = vp_trainer_take_over(r->prepared, *trainer, &move_out->migration,
                                   &r->err);
@@ -357,7 +359,8 @@ static bool finish(struct vp_rebalance *r, enum vp_status st,
         vp_trainer_free(r->prepared);
         r->prepared = NULL;
         forget_next(r);
-        vp_balance_watch_moved(&r->watch, true);
+        if (own)
+            vp_balance_watch_refused(&r->watch);
         return false;
     }
     move_out->left = *trainer;
