@@ -1032,6 +1032,54 @@ static void test_empty(void **state)
     vp_trace_release(&trace);
 }
 
+/* A run that had four stages and then two: the trace has both plans, and shows
+ * where the second one begins. */
+static void test_new_plan(void **state)
+{
+    static const struct act acts[] = {
+        { 0, "F", 0, 0, 100, 101, 0 }, { 0, "F", 3, 0, 101, 102, 0 },
+        { 0, "B", 3, 0, 102, 103, 0 }, { 0, "F", 0, 1, 104, 106, 0 },
+        { 0, "B", 0, 1, 106, 108, 0 },
+    };
+    struct vp_recorder *recorder;
+    const struct vp_recorder *list[1];
+    struct vp_trace_point *points;
+    struct vp_trace trace, again;
+    char *text;
+    int n;
+
+    (void)state;
+    assert_int_equal(vp_recorder_create(64, &recorder), VP_OK);
+    for (size_t i = 0; i < VP_COUNT_OF(acts); i++)
+        vp_recorder_add(recorder, event_of(&acts[i]));
+    recorder->plan_ns = (int64_t)103500 * 1000;
+    list[0] = recorder;
+    assert_int_equal(
+        vp_trace_collect("moved", list, 1, stages_by_hand, 2, &trace, NULL),
+        VP_OK);
+    assert_int_equal(trace.n_stages, 4);
+    assert_int_equal(trace.stages[3].slot_bytes, 0);
+    assert_int_equal(trace.plan_ns, 3500000);
+    assert_int_equal(vp_trace_memory(&trace, 0, 3, &points, &n), VP_OK);
+    free(points);
+    text = chrome_text(&trace);
+    assert_int_equal(count(text, "\"name\":\"new plan\""), 1);
+    assert_int_equal(read_text(text, strlen(text), &again, NULL), VP_OK);
+    assert_int_equal(again.plan_ns, 3500000);
+    assert_int_equal(again.n_stages, 4);
+    free(text);
+    assert_int_equal(vp_trace_svg(&again, NULL, &text), VP_OK);
+    assert_int_equal(count(text, ">new plan<"), 1);
+    free(text);
+    vp_trace_keep_last(&again, 1); /* which is after the move */
+    assert_int_equal(vp_trace_svg(&again, NULL, &text), VP_OK);
+    assert_int_equal(count(text, ">new plan<"), 0);
+    free(text);
+    vp_trace_release(&trace);
+    vp_trace_release(&again);
+    vp_recorder_free(recorder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1045,6 +1093,7 @@ int main(void)
         cmocka_unit_test(test_terminal),   cmocka_unit_test(test_colours),
         cmocka_unit_test(test_svg),        cmocka_unit_test(test_svg_bounds),
         cmocka_unit_test(test_numbers),    cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_new_plan),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,8 +21,9 @@ struct vp_trace_event {
 
 struct vp_recorder {
     struct vp_trace_event *events;
-    uint64_t mask; /* capacity - 1 */
-    uint64_t n;    /* added so far; the last `capacity` are kept */
+    uint64_t mask;   /* capacity - 1 */
+    uint64_t n;      /* added so far; the last `capacity` are kept */
+    int64_t plan_ns; /* when the run got another plan; 0: it has its first */
 };
 
 /* `capacity` >= 1 events; rounded up to a power of two. */

@@ -9,7 +9,9 @@
 
 enum vp_status vp_trace_init(struct vp_trace *trace, int n_ranks, int n_stages)
 {
-    *trace = (struct vp_trace){ .n_ranks = n_ranks, .n_stages = n_stages };
+    *trace = (struct vp_trace){ .n_ranks = n_ranks,
+                                .n_stages = n_stages,
+                                .plan_ns = -1 };
     trace->ranks = calloc((size_t)n_ranks + 1, sizeof(*trace->ranks));
     trace->stages = calloc((size_t)n_stages + 1, sizeof(*trace->stages));
     if (!trace->ranks || !trace->stages) {
@@ -138,6 +140,18 @@ static void shift(struct vp_trace *trace)
     }
     trace->begin_ns = 0;
     trace->end_ns -= zero;
+    trace->plan_ns = trace->plan_ns > zero ? trace->plan_ns - zero : -1;
+}
+
+/* Of the plan in force, and of those before it. */
+static int count_stages(const struct vp_recorder *const *recorders, int n_ranks,
+                        int n_stages)
+{
+    for (int r = 0; r < n_ranks; r++)
+        for (uint64_t i = 0; i < n_kept(recorders[r]); i++)
+            if (recorders[r]->events[i].stage >= n_stages)
+                n_stages = recorders[r]->events[i].stage + 1;
+    return n_stages;
 }
 
 enum vp_status vp_trace_collect(const char *name,
@@ -152,7 +166,8 @@ enum vp_status vp_trace_collect(const char *name,
 
     VP_BUG_ON(n_ranks < 1 || n_ranks > VP_TRACE_MAX_RANKS);
     VP_BUG_ON(n_stages < 1 || n_stages > VP_TRACE_MAX_STAGES);
-    st = vp_trace_init(&trace, n_ranks, n_stages);
+    st = vp_trace_init(&trace, n_ranks,
+                       count_stages(recorders, n_ranks, n_stages));
     for (int r = 0; st == VP_OK && r < n_ranks; r++)
         st = copy_ring(recorders[r], &trace.ranks[r]);
     if (st != VP_OK) {
@@ -161,6 +176,7 @@ enum vp_status vp_trace_collect(const char *name,
     }
     vp_trace_set_name(&trace, name);
     memcpy(trace.stages, stages, (size_t)n_stages * sizeof(*stages));
+    trace.plan_ns = recorders[0]->plan_ns;
     find_window(&trace, recorders);
     cut(&trace, trace.begin_ns, trace.end_ns);
     shift(&trace);

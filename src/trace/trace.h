@@ -33,12 +33,14 @@ struct vp_trace {
     struct vp_trace_stage *stages;
     /* The window: all events lie inside, and nothing else happened in it. */
     int64_t begin_ns, end_ns;
+    int64_t plan_ns; /* when the run got the plan it has; -1: before */
 };
 
 /* Copies what the recorders hold; their ranks must be idle. Rank i has number
  * i; the caller may change that. Rings reach back
  * to different times: the window begins where the shortest one does, and is
- * time 0 of the trace. `name` is cut to fit. */
+ * time 0 of the trace. `name` is cut to fit. `stages` are those of the plan in
+ * force; stages of a plan before it that had more of them count no bytes. */
 enum vp_status vp_trace_collect(const char *name,
                                 const struct vp_recorder *const *recorders,
                                 int n_ranks,

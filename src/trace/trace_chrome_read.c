@@ -106,7 +106,7 @@ static enum vp_status read_other(const struct reader *in, const json_t *root)
     const char *format = json_string_value(json_object_get(other, "format"));
     const char *name = json_string_value(json_object_get(other, "name"));
     const json_t *stages = json_object_get(other, "stages");
-    json_int_t version = 0, n_ranks = 0, begin = 0, end = 0;
+    json_int_t version = 0, n_ranks = 0, begin = 0, end = 0, plan = -1;
 
     if (!format || strcmp(format, VP_CHROME_FORMAT) != 0)
         return vp_err_set(in->err, VP_ERR_INVALID,
@@ -119,6 +119,8 @@ static enum vp_status read_other(const struct reader *in, const json_t *root)
     VP_TRY(read_int(in, other, where, "ranks", VP_TRACE_MAX_RANKS, &n_ranks));
     VP_TRY(read_int(in, other, where, "begin_ns", MAX_NS, &begin));
     VP_TRY(read_int(in, other, where, "end_ns", MAX_NS, &end));
+    if (json_object_get(other, "plan_ns")) /* of a run that has moved */
+        VP_TRY(read_int(in, other, where, "plan_ns", MAX_NS, &plan));
     if (n_ranks < 1)
         return refuse(in, where, "ranks", "at least 1");
     if (end < begin)
@@ -131,6 +133,7 @@ static enum vp_status read_other(const struct reader *in, const json_t *root)
     vp_trace_set_name(in->trace, name ? name : "run");
     in->trace->begin_ns = begin;
     in->trace->end_ns = end;
+    in->trace->plan_ns = plan;
     VP_TRY(read_numbers(in, json_object_get(other, "rank_numbers")));
     return read_stages(in, stages);
 }
@@ -143,8 +146,8 @@ static enum vp_status read_phase(const struct reader *in, const json_t *item,
 {
     const char *ph = json_string_value(json_object_get(item, "ph"));
 
-    if (!ph || strlen(ph) != 1 || !strchr("XMCsf", ph[0]))
-        return refuse(in, where, "ph", "one of X, M, C, s, f");
+    if (!ph || strlen(ph) != 1 || !strchr("XMCIsf", ph[0]))
+        return refuse(in, where, "ph", "one of X, M, C, I, s, f");
     *action_out = ph[0] == 'X';
     return VP_OK;
 }

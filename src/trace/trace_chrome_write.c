@@ -20,9 +20,12 @@ static void write_other(FILE *f, const struct vp_trace *trace, const char *name)
     fprintf(f,
             "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"format\":\"%s\","
             "\"version\":%d,\"name\":%s,\"ranks\":%d,\"begin_ns\":%lld,"
-            "\"end_ns\":%lld,\n\"rank_numbers\":[",
+            "\"end_ns\":%lld,",
             VP_CHROME_FORMAT, VP_CHROME_VERSION, name, trace->n_ranks,
             (long long)trace->begin_ns, (long long)trace->end_ns);
+    if (trace->plan_ns >= 0)
+        fprintf(f, "\"plan_ns\":%lld,", (long long)trace->plan_ns);
+    fputs("\n\"rank_numbers\":[", f);
     for (int r = 0; r < trace->n_ranks; r++)
         fprintf(f, "%s%d", r > 0 ? "," : "", trace->ranks[r].number);
     fputs("],\n\"stages\":[", f);
@@ -135,6 +138,11 @@ static enum vp_status write_all(FILE *f, const struct vp_trace *trace)
     write_other(f, trace, name);
     fputs("\"traceEvents\":[\n", f);
     write_names(f, trace, name);
+    if (trace->plan_ns >= 0)
+        fprintf(f,
+                ",\n{\"ph\":\"I\",\"s\":\"g\",\"pid\":%d,\"tid\":%d,\"ts\":" US
+                ",\"name\":\"new plan\"}",
+                VP_CHROME_PID, VP_CHROME_FIRST_TID, US_OF(trace->plan_ns));
     for (int r = 0; r < trace->n_ranks; r++) {
         write_rank(f, trace, r);
         for (int s = 0; st == VP_OK && s < trace->n_stages; s++)

@@ -186,6 +186,18 @@ static void put_axis(struct drawing *d, double y)
     vp_svg_text(&d->svg, "small", LEFT + d->width + 8, TOP - 8, "bubble");
 }
 
+/* Where the run got another plan. */
+static void put_new_plan(struct drawing *d, double y)
+{
+    double x = x_at(d, d->trace->plan_ns);
+
+    if (d->trace->plan_ns <= d->trace->begin_ns ||
+        d->trace->plan_ns >= d->trace->end_ns)
+        return;
+    vp_svg_line(&d->svg, x, TOP - 6, x, y, VP_INK, 2);
+    vp_svg_text_in(&d->svg, VP_INK, x + 5, TOP - 8, "new plan");
+}
+
 /* ---- Memory ------------------------------------------------------------- */
 
 /* What never leaves is dark, minibatches in flight are light. */
@@ -304,6 +316,7 @@ static void draw(struct drawing *d, const char *title)
     for (int r = 0; r < n_ranks; r++)
         put_lane(d, r);
     put_axis(d, axis_y);
+    put_new_plan(d, axis_y);
     if (d->most_bytes > 0)
         put_memory(d, axis_y + 44);
 }

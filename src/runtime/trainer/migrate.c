@@ -155,6 +155,7 @@ static void hand_over_records(struct vp_trainer *next, struct vp_trainer *from)
         struct vp_recorder *recorder = next->ranks[r].recorder;
 
         next->ranks[r].recorder = from->ranks[r].recorder;
+        next->ranks[r].recorder->plan_ns = vp_clock_ns();
         from->ranks[r].recorder = recorder;
     }
 }
