@@ -65,9 +65,20 @@ static struct held_plan *drop(struct held_plan *plan)
     return before;
 }
 
-static int count_ranks(const struct vp_plan *plan)
+/* A partition alone has the stages of the plan in force: its schedule stays. */
+static enum vp_status check_stages(const struct vp_plan *now,
+                                   const struct vp_rebalance_request *request,
+                                   struct vp_err *err)
 {
-    return plan->n_stages > 0 ? plan->n_stages : 1;
+    int n = vp_plan_n_stages(now), n_asked = vp_plan_n_stages(&request->plan);
+
+    if (request->whole || n_asked == n)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "partition: %d stages, the plan in force has %d; for "
+                      "another number give a whole plan, as 'vpipe plan --out' "
+                      "writes it",
+                      n_asked, n);
 }
 
 /* A file of a plan says all about it but ranks, devices and transports; one of
@@ -79,14 +90,8 @@ static struct vp_plan merge(const struct vp_plan *now,
     struct vp_plan plan = request->whole ? *asked : *now;
 
     if (!request->whole) {
-        int n = vp_plan_n_stages(asked);
-
-        if (asked->partition) {
+        if (asked->partition)
             plan.partition = asked->partition;
-            plan.n_chunks = n % count_ranks(now) == 0 ? n / count_ranks(now)
-                                                      : 1;
-            plan.n_stages = n / plan.n_chunks;
-        }
         if (asked->recompute_ratio) {
             plan.recompute_ratio = asked->recompute_ratio;
             plan.recompute_sets = NULL;
@@ -261,6 +266,8 @@ static void look(struct vp_rebalance *r, struct vp_trainer *trainer)
         return;
     }
     memcpy(r->id, request.id, sizeof(r->id));
+    if (st == VP_OK && request.kind == VP_REBALANCE_PLAN)
+        st = check_stages(&r->now->plan, &request, &err);
     if (st == VP_OK && request.kind == VP_REBALANCE_PLAN) {
         next->plan = merge(&r->now->plan, &request);
         r->next = next;
