@@ -58,7 +58,7 @@ train()
 start()
 {
     local run=$1
-    local command=("$program" train model.yml --quiet --output "$@")
+    local command=("$program" train model.yml --output "$@")
 
     parts=4
     # MPI keeps memory at its end.
@@ -406,6 +406,30 @@ rank_of()
     done
 }
 
+# One process has less memory than the others, and refuses: all stay.
+check_one_refusal()
+{
+    local run=$folder/limited parts=() r
+
+    for r in 0 1 2 3; do
+        parts+=(${parts[0]:+:} -n 1 "$program" train model.yml --quiet
+            --output "$run" "${bsp[@]}")
+        [ $r -ne 2 ] || parts+=(--set memory_limit=2M)
+    done
+    env ASAN_OPTIONS=detect_leaks=0 "${mpirun[@]}" "${parts[@]}" \
+        >"$run.out" 2>"$run.err" </dev/null &
+    child=$!
+    until_true 60 "the start" has_steps "$run" 1
+    echo '{"partition": [2, 2, 2, 3]}' >plan.json
+    refuse 2 "another process cannot take the plan" "$run" plan.json
+    grep -q "set rebalance_headroom to" "$run.err" ||
+        note_failure "limited: nothing is said about the cause"
+    goes_on "$run"
+    [ "$(count_moves "$run")" -eq 0 ] || note_failure "limited: moved"
+    stop TERM
+    check_numbers "limited" "$run" alone
+}
+
 check_processes()
 {
     local ranks=4 mover pid run=$folder/remote
@@ -441,6 +465,9 @@ check_auto
 check_refusals
 check_kills
 check_asp
-[ ${#mpirun[@]} -eq 0 ] || check_processes
+if [ ${#mpirun[@]} -gt 0 ]; then
+    check_processes
+    check_one_refusal
+fi
 echo "$moves moves in each run, $failures failures"
 [ $failures -eq 0 ]

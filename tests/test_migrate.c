@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "recompute_sets.h"
+#include "runtime/trainer/internal.h"
 #include "runtime/trainer/migrate.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
@@ -210,6 +211,50 @@ static void plans_that_are_not_taken(void **state)
     assert_same(&want, &run, setup.n_steps);
 }
 
+/* With a memory limit both plans must fit, before anything is allocated. */
+static void memory_of_two_plans(void **state)
+{
+    struct setup setup = usual;
+    struct vp_err err = { .text = "" };
+    int64_t most = 0, headroom;
+    struct vp_trainer *next = NULL;
+    struct room room;
+    struct run run;
+    struct vp_plan plan;
+
+    (void)state;
+    setup.layers = 4;
+    setup.accumulation = 5;
+    setup.threads = 1;
+    setup.n_stages = N_RANKS;
+    cut(room.partition, N_RANKS, n_blocks_of(&setup));
+    setup.partition = room.partition;
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    train_some(&run, 1);
+    plan = make_plan(&run, &setup);
+    for (int s = 0; s < N_RANKS; s++)
+        if (vp_trainer_prices(run.trainer)[s].memory.total > most)
+            most = vp_trainer_prices(run.trainer)[s].memory.total;
+    /* As much again is missing, and the message says how much. */
+    run.trainer->config.memory_limit = (size_t)most;
+    assert_int_equal(vp_trainer_create_next(run.trainer, &plan, &next, &err),
+                     VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "beside the one it has"));
+    assert_non_null(strstr(err.text, "set rebalance_headroom to "));
+    headroom = most;
+    run.trainer->config.rebalance_headroom = (size_t)headroom - 1;
+    assert_int_equal(vp_trainer_create_next(run.trainer, &plan, &next, &err),
+                     VP_ERR_INVALID);
+    assert_int_equal(strtoll(strstr(err.text, "headroom to ") + 12, NULL, 10),
+                     headroom);
+    run.trainer->config.rebalance_headroom = (size_t)headroom;
+    if (vp_trainer_create_next(run.trainer, &plan, &next, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    assert_true(vp_trainer_free(next));
+    run_free(&run);
+}
+
 int main(void)
 {
     bool bf16 = true;
@@ -218,6 +263,7 @@ int main(void)
         { "moves_change_no_bit in bf16", moves_change_no_bit, NULL, NULL,
           &bf16 },
         cmocka_unit_test(plans_that_are_not_taken),
+        cmocka_unit_test(memory_of_two_plans),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

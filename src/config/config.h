@@ -142,15 +142,15 @@ struct vp_config {
     struct vp_int_list warmup_depths; /* empty: by the number of ranks */
     bool early_recompute;             /* before the gradient arrives */
     bool rebalance; /* moves blocks when measured stages are out of balance */
-    bool recompute_in_backward;       /* block by block; no R */
-    struct vp_real_list swap_ratio;   /* per stage of the pipeline */
-    int accumulation_steps;           /* bsp: minibatches per update; asp: 1 */
-    bool clip_per_stage;              /* grad_clip_scope: all | stage */
-    bool fast_reduce;                 /* reduce: exact | fast */
-    int mp_size;                      /* tensor parallel ranks: 1 */
-    bool compress_activations;        /* between stages, to bf16 */
-    bool compress_in_gpu;             /* no effect */
-    enum vp_auto_plan auto_plan;      /* OFF once the plan is applied */
+    bool recompute_in_backward;     /* block by block; no R */
+    struct vp_real_list swap_ratio; /* per stage of the pipeline */
+    int accumulation_steps;         /* bsp: minibatches per update; asp: 1 */
+    bool clip_per_stage;            /* grad_clip_scope: all | stage */
+    bool fast_reduce;               /* reduce: exact | fast */
+    int mp_size;                    /* tensor parallel ranks: 1 */
+    bool compress_activations;      /* between stages, to bf16 */
+    bool compress_in_gpu;           /* no effect */
+    enum vp_auto_plan auto_plan;    /* OFF once the plan is applied */
     const char *profile; /* a file, for planning; NULL: of this machine */
     unsigned auto_keys;  /* set of enum vp_auto_key that say auto: bits 1 << k;
                             their fields have defaults until a plan is found */
@@ -158,9 +158,10 @@ struct vp_config {
     enum vp_device_kind device;
     enum vp_precision precision;
     struct vp_scale_config loss_scale;
-    int threads_per_stage;  /* 0: all cores, shared by the ranks */
-    bool reference_kernels; /* kernels: fast | reference */
-    size_t memory_limit;    /* bytes per stage; 0: none */
+    int threads_per_stage;     /* 0: all cores, shared by the ranks */
+    bool reference_kernels;    /* kernels: fast | reference */
+    size_t memory_limit;       /* bytes per stage; 0: none */
+    size_t rebalance_headroom; /* beyond it, during a move */
     enum vp_transport distributed_backend;
     struct vp_machine_list machines; /* by number of rank; may be empty */
     const enum vp_edge_kind *edges, *replica_edges; /* as in struct vp_plan */

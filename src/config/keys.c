@@ -639,6 +639,12 @@ const struct vp_key vp_keys[] = {
     { ROW("memory_limit", VP_KEY_BYTES, memory_limit), .min = 1,
       .max = 0x1p53, .group = "machine", .fallback = "(none)",
       .example = "11G", .meaning = "bytes a stage may use" },
+    { ROW("rebalance_headroom", VP_KEY_BYTES, rebalance_headroom), .min = 1,
+      .max = 0x1p53, .group = "machine", .fallback = "(none)",
+      .example = "2G",
+      .meaning = "bytes beyond memory_limit that a stage may use while the run "
+      "moves to another plan and has the memory of both; on a GPU without "
+      "memory_limit, bytes that are left for the next plan" },
     { ROW("distributed_backend", VP_KEY_ENUM, distributed_backend),
       .word = backend_word, .group = "machine",
       .fallback = "(local; mpi with other hosts in machines)",

@@ -68,8 +68,8 @@ static bool is_free(const struct vp_key *key)
         "no_input_pipelining", "prefetch",
         "schedule_costs",      "device",
         "threads_per_stage",   "memory_limit",
-        "print_frequency",     "verbose_frequency",
-        "watchdog_seconds",
+        "rebalance_headroom",  "print_frequency",
+        "verbose_frequency",   "watchdog_seconds",
     };
 
     switch (key->type) {

@@ -42,7 +42,8 @@ struct vp_rebalance {
     struct vp_err err;
     char id[VP_REBALANCE_ID]; /* of the request; empty: the run's own idea */
     const char *why;
-    bool undoes; /* the last plan again: the history gets shorter */
+    bool undoes;  /* the last plan again: the history gets shorter */
+    bool follows; /* another process leads */
 };
 
 /* ---- Plans -------------------------------------------------------------- */
@@ -362,7 +363,12 @@ static bool finish(struct vp_rebalance *r, enum vp_status st,
         st = vp_trainer_take_over(r->prepared, *trainer, &move_out->migration,
                                   &r->err);
     if (st != VP_OK) {
-        tell_refusal(r, r->err.text);
+        /* The process that refuses knows why; the lead answers. */
+        if (r->err.text[0])
+            tell_refusal(r, r->err.text);
+        else if (!r->follows)
+            tell_refusal(r, "another process cannot take the plan, and says "
+                            "why");
         vp_trainer_free(r->prepared);
         r->prepared = NULL;
         forget_next(r);
@@ -395,6 +401,7 @@ bool vp_rebalance_move(struct vp_rebalance *r, struct vp_trainer **trainer,
 bool vp_rebalance_follow(struct vp_rebalance *r, struct vp_trainer **trainer,
                          struct vp_rebalance_move *move_out)
 {
+    r->follows = true;
     r->trainer = *trainer;
     r->why = "";
     r->err.text[0] = '\0';

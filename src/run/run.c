@@ -140,6 +140,7 @@ static enum vp_status plan_trainer(struct vp_run_state *run, struct vp_err *err)
         .spread = run->options->elsewhere ||
                   (!run->world && vp_hosts_may_be_elsewhere(config)),
         .memory_limit = config->memory_limit,
+        .rebalance_headroom = config->rebalance_headroom,
         .loader = run->resume  ? vp_resume_loader(run->resume)
                   : run->first ? vp_first_weights_loader(run->first)
                                : NULL,
@@ -377,6 +378,17 @@ static enum vp_status open_run(struct vp_run_state *run, struct vp_err *err)
     return arm_checkpoints(run, err);
 }
 
+/* A process that follows speaks when it refuses a plan. */
+static void tell_rebalance(void *ctx, const char *line)
+{
+    const struct vp_run_state *run = ctx;
+
+    if (is_lead(run))
+        notice(ctx, line);
+    else if (run->events->on_warning)
+        run->events->on_warning(run->events->ctx, line);
+}
+
 /* Only a run that has a folder can be asked for another plan. */
 static enum vp_status open_rebalance(struct vp_run_state *run,
                                      struct vp_err *err)
@@ -387,7 +399,7 @@ static enum vp_status open_rebalance(struct vp_run_state *run,
         .world = run->world,
         .folder = run->folder.path,
         .last_step = vp_run_last_step(run),
-        .notice = notice,
+        .notice = tell_rebalance,
         .ctx = run,
     };
 

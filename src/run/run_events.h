@@ -33,6 +33,9 @@ struct vp_run_result {
 struct vp_run_events {
     void *ctx;
     void (*on_start)(void *ctx, const struct vp_run_summary *summary);
+    /* The run has another plan: its stages are those of `summary` from now on,
+     * and their sums begin at 0. */
+    void (*on_plan)(void *ctx, const struct vp_run_summary *summary);
     void (*on_step)(void *ctx, const struct vp_step_report *report);
     /* With each step: every stage so far, as vp_trainer_stats() has it. */
     void (*on_stages)(void *ctx, const struct vp_stage_stats *stats);

@@ -251,6 +251,8 @@ static enum vp_status move_if_ready(struct vp_run_state *run,
         return VP_OK;
     VP_TRY(follow_move(run, &move, err));
     VP_TRY(record_move(run, &move, err));
+    if (run->events->on_plan)
+        run->events->on_plan(run->events->ctx, &run->summary);
     vp_bytes_text(move.migration.n_bytes, bytes, sizeof(bytes));
     snprintf(line, sizeof(line),
              "rebalance: new plan after step %lld (%s): %d blocks changed "

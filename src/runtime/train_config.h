@@ -94,6 +94,7 @@ struct vp_train_config {
     /* Where the ranks live; NULL: they are threads of this process. Borrowed. */
     struct vp_world *world;
     size_t memory_limit;            /* bytes per stage; 0: none */
+    size_t rebalance_headroom;      /* beyond it, during a move */
     int timeout_ms;                 /* watchdog: the longest wait */
     int swap_delay_us;              /* for tests: see stage_config.h */
     const struct vp_saver *saver;   /* NULL: no copies; borrowed */

@@ -268,6 +268,11 @@ static void on_step(void *ctx, const struct vp_step_report *report)
     progress_step(ctx, report);
 }
 
+static void on_plan(void *ctx, const struct vp_run_summary *summary)
+{
+    progress_plan(ctx, summary);
+}
+
 static void on_stages(void *ctx, const struct vp_stage_stats *stats)
 {
     progress_stages(ctx, stats);
@@ -501,6 +506,7 @@ static int run(const struct train_args *args, struct vp_config *config)
             .ctx = &progress,
             .on_start = on_start,
             .on_step = on_step,
+            .on_plan = on_plan,
             .on_stages = progress.terminal ? on_stages : NULL,
             .on_detail = on_detail,
             .on_eval = on_eval,

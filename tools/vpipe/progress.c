@@ -503,6 +503,12 @@ void progress_start(struct progress *progress,
 
 /* ---- Events ------------------------------------------------------------- */
 
+void progress_plan(struct progress *progress,
+                   const struct vp_run_summary *summary)
+{
+    keep_summary(progress, summary);
+}
+
 void progress_stages(struct progress *progress,
                      const struct vp_stage_stats *stats)
 {

@@ -51,6 +51,9 @@ void progress_init(struct progress *progress, FILE *out, int64_t every);
 
 void progress_start(struct progress *progress,
                     const struct vp_run_summary *summary);
+/* The stages are those of `summary` from now on. */
+void progress_plan(struct progress *progress,
+                   const struct vp_run_summary *summary);
 /* Before the step they belong to. */
 void progress_stages(struct progress *progress,
                      const struct vp_stage_stats *stats);

@@ -2,6 +2,7 @@
 #include "runtime/trainer/migrate.h"
 
 #include "base/clock.h"
+#include "runtime/fit.h"
 #include "runtime/trainer/transfer.h"
 
 #include <stdlib.h>
@@ -61,19 +62,89 @@ static enum vp_status check_plan(const struct vp_trainer *from,
     return check_counts(from, plan, err);
 }
 
+/* ---- Memory ------------------------------------------------------------- */
+
+static int64_t rank_bytes(const struct vp_schedule *schedule,
+                          const struct vp_stage_price *prices, int rank)
+{
+    const struct vp_rank_list *list = &schedule->ranks[rank];
+    int64_t sum = 0;
+
+    for (int i = 0; i < list->n_stages; i++)
+        sum += prices[list->stages[i]].memory.total;
+    return sum;
+}
+
+/* Bytes that a rank may use beside `has`. Without a limit the host refuses what
+ * it cannot give; a device must be told. */
+static int64_t rank_room(const struct vp_train_config *config, int n_stages,
+                         int64_t has)
+{
+    int64_t headroom = (int64_t)config->rebalance_headroom * n_stages;
+
+    if (config->memory_limit > 0)
+        return (int64_t)config->memory_limit * n_stages + headroom - has;
+    return config->backend->device->host_memory ? INT64_MAX : headroom;
+}
+
+/* Both plans are in memory until the run has moved. */
+static enum vp_status check_room(const struct vp_trainer *from,
+                                 const struct vp_priced_plan *next,
+                                 struct vp_err *err)
+{
+    for (int r = 0; r < from->pipeline.n_ranks; r++) {
+        int64_t has = rank_bytes(&from->schedule, from->prices, r);
+        int64_t needs = rank_bytes(&next->schedule, next->stages, r);
+        int n = next->schedule.ranks[r].n_stages;
+        int64_t room = rank_room(&from->config, n, has);
+        int64_t more = (needs - room + n - 1) / n +
+                       (int64_t)from->config.rebalance_headroom;
+        char text[2][VP_BYTES_TEXT];
+
+        if (needs <= room)
+            continue;
+        vp_bytes_texts(needs, room > 0 ? room : 0, text[0], text[1],
+                       sizeof(text[0]));
+        return vp_err_refuse(
+            err, "rebalance_headroom",
+            "rank %d needs %s for the next plan beside the one "
+            "it has, and has room for %s; set "
+            "rebalance_headroom to %lld",
+            r, text[0], text[1], (long long)more);
+    }
+    return VP_OK;
+}
+
+static enum vp_status check_memory(const struct vp_trainer *from,
+                                   const struct vp_train_config *config,
+                                   struct vp_err *err)
+{
+    struct vp_priced_plan next;
+    enum vp_status st;
+
+    VP_TRY(vp_priced_plan_make(config, &next, err));
+    st = check_room(from, &next, err);
+    vp_priced_plan_release(&next);
+    return st;
+}
+
 enum vp_status vp_trainer_create_next(const struct vp_trainer *from,
                                       const struct vp_plan *plan,
                                       struct vp_trainer **out,
                                       struct vp_err *err)
 {
     struct vp_train_config config = from->config;
+    enum vp_status st = check_plan(from, plan, err);
 
-    VP_TRY(check_plan(from, plan, err));
     config.plan = *plan;
     config.plan.devices = from->config.plan.devices;
     config.loader = NULL;
     config.takes_over = true;
-    return vp_trainer_create(&config, out, err);
+    if (st == VP_OK)
+        st = check_memory(from, &config, err);
+    if (config.world) /* each may have limits of its own */
+        st = vp_world_agree(config.world, st, VP_LIMIT_NEVER, err);
+    return st == VP_OK ? vp_trainer_create(&config, out, err) : st;
 }
 
 /* ---- Counts ------------------------------------------------------------- */
