@@ -436,7 +436,8 @@ check_processes()
 
     start "$run" "${bsp[@]}"
     move_often "$run" "$moves"
-    echo '{"partition": [3, 2, 2, 3]}' >blocks.json
+    echo '{"version": 1, "schedule": "1f1b", "stages": 4,
+        "partition": [3, 2, 2, 3]}' >blocks.json
     refuse 2 "10 blocks" "$run" blocks.json
     goes_on "$run"
     rebalance "$run" --undo || note_failure "processes: undo"

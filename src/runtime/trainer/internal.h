@@ -19,6 +19,7 @@ enum { MAX_JOBS = 4, PIECE = 64 };
 
 enum {
     SLICE_MS = 50,   /* polling interval for ranks of this process */
+    STOP_MS = 1,     /* likewise, once they were asked to stop */
     HEAR_MS = 3,     /* for reports of other processes */
     GRACE_MS = 2000, /* for ranks to end after a failure */
 };

@@ -111,7 +111,10 @@ bool vp_trainer_nap(struct vp_trainer *trainer, struct vp_counter *counter,
                     uint32_t target)
 {
     struct vp_pipeline *pipeline = &trainer->pipeline;
-    int slice = pipeline->remote ? HEAR_MS : SLICE_MS;
+    /* A rank that stops does not count as far as the lead waits for. */
+    int slice = pipeline->remote                     ? HEAR_MS
+                : atomic_load(&pipeline->stop_asked) ? STOP_MS
+                                                     : SLICE_MS;
 
     if (pipeline->remote && pipeline->is_lead)
         vp_remote_hear(pipeline, trainer->ranks);
