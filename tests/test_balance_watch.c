@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -476,6 +477,41 @@ static void refused_moves(void **state)
     world_free(w);
 }
 
+/* CPU time of watching, per action of the run: below 50 ns. */
+static void cost(void **state)
+{
+    double least = 1e300;
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct world *w = create_kind(0);
+        struct vp_imbalance found;
+        struct timespec begin, end;
+        int64_t ns = 0, n_actions = 0;
+
+        w->noise = 0.02;
+        for (int step = 1; step <= 4000; step++) {
+            struct vp_step_report report = { .step = step,
+                                             .minibatch = 4 * step,
+                                             .seconds = 1.0 };
+
+            count_work(w, 4);
+            clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+            vp_balance_watch_step(&w->watch, &w->costs, &w->plan, &w->schedule,
+                                  w->stats, &report, w->last_step, &found);
+            clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+            ns += (end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec -
+                  begin.tv_nsec;
+            n_actions += w->schedule.n_actions;
+        }
+        if ((double)ns / (double)n_actions < least)
+            least = (double)ns / (double)n_actions;
+        world_free(w);
+    }
+    print_message("%.1f ns per action\n", least);
+    assert_true(N_SEEDS < 10 || least < 50.0);
+}
+
 /* ---- What is measured --------------------------------------------------- */
 
 static void measures(void **state)
@@ -538,6 +574,7 @@ int main(void)
         cmocka_unit_test(wrong_tables),
         cmocka_unit_test(short_rests),
         cmocka_unit_test(refused_moves),
+        cmocka_unit_test(cost),
         cmocka_unit_test(measures),
         cmocka_unit_test(refusals),
     };

@@ -1,5 +1,7 @@
 /* A rank of a live run becomes slow, with kernels that sleep: the run moves by
- * itself, and is soon as fast as the best plan for what has changed. */
+ * itself, and is soon as fast as the best plan for what has changed.
+ *   test_rebalance_live [FILE.svg]
+ * draws the move, as in docs/rebalancing.md. */
 #include "run/rebalance.h"
 
 #include "sleepdevice.h"
@@ -14,6 +16,7 @@ enum { N_RANKS = 4, N_MB = 4, SLOW_RANK = 1, SOON = 50, N_TRIES = 5 };
 #define SLOWER 2.0
 
 static atomic_bool is_slow;
+static const char *drawing; /* a file, or NULL */
 
 /* Before every action, on the thread of its rank. */
 static enum vp_fault slow_down(void *ctx, int rank,
@@ -119,6 +122,20 @@ static void say(void *ctx, const char *line)
     print_message("%s\n", line);
 }
 
+static void draw(struct vp_trace *trace)
+{
+    FILE *f = fopen(drawing, "we");
+    char *text;
+
+    vp_trace_keep_last(trace, 5 * N_MB);
+    assert_int_equal(vp_trace_svg(trace, "rank 1 is twice as slow", &text),
+                     VP_OK);
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    free(text);
+}
+
 /* From the last work under the plan before to the first one under the next. */
 static double pause_of(struct vp_trainer *trainer)
 {
@@ -137,6 +154,8 @@ static double pause_of(struct vp_trainer *trainer)
             if (e->start_ns >= trace.plan_ns && e->start_ns < first)
                 first = e->start_ns;
         }
+    if (drawing)
+        draw(&trace);
     vp_trace_release(&trace);
     return (double)(first - last) * 1e-9;
 }
@@ -146,16 +165,17 @@ static void train_until(struct watched *w, int64_t minibatch)
 {
     struct vp_rebalance_move move;
     struct vp_err err = { .text = "" };
+    double pause;
     bool moved = false;
 
     while (w->minibatch < minibatch) {
         int64_t left = (minibatch - w->minibatch + N_MB - 1) / N_MB;
 
-        if (vp_trainer_run(w->trainer, moved ? 1 : left, on_step, w, &err) !=
+        if (vp_trainer_run(w->trainer, moved ? 3 : left, on_step, w, &err) !=
             VP_OK)
             fail_msg("%s", err.text);
-        if (moved && pause_of(w->trainer) > w->pause)
-            w->pause = pause_of(w->trainer);
+        pause = moved ? pause_of(w->trainer) : 0.0;
+        w->pause = pause > w->pause ? pause : w->pause;
         moved = w->rebalance &&
                 vp_rebalance_move(w->rebalance, &w->trainer, &move);
         if (moved) {
@@ -233,12 +253,13 @@ static void a_rank_becomes_slow(void **state)
     rmdir(folder);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_becomes_slow),
     };
 
+    drawing = argc > 1 ? argv[1] : NULL;
     prctl(PR_SET_TIMERSLACK, 1000); /* nanoseconds; rank threads inherit it */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,13 @@
 #include "run/balance_watch.h"
 
+#include <math.h>
 #include <string.h>
 
-/* Minibatches of a window; the least gain that is worth a move; steps that a move
- * costs. */
+/* Minibatches of a window; the least gain that is worth a move; the share by which a
+ * stage may change before the run searches again; steps that a move costs. */
 enum { WINDOW = 16 };
 #define LEAST_GAIN 0.05
+#define QUIET 0.025
 #define COST_STEPS 2.0
 
 /* The stages from the window's begin to `stats`. */
@@ -58,9 +60,21 @@ static void restart(struct vp_balance_watch *watch,
     watch->n_steps = 1;
 }
 
+/* Whether stages take what they took when nothing was found: there is no need to
+ * search again. */
+static bool is_quiet(const struct vp_balance_watch *watch,
+                     const struct vp_stage_seconds *stages, int n_stages)
+{
+    for (int s = 0; s < n_stages; s++)
+        if (fabs(stages[s].f + stages[s].b - watch->quiet[s]) >
+            QUIET * watch->quiet[s])
+            return false;
+    return true;
+}
+
 /* Whether a partition is found that is worth a move: the steps that are left bring
  * in what the move costs. */
-static bool find_worth(const struct vp_balance_watch *watch,
+static bool find_worth(struct vp_balance_watch *watch,
                        const struct vp_cost_table *costs,
                        const struct vp_plan *plan,
                        const struct vp_schedule *schedule,
@@ -68,16 +82,19 @@ static bool find_worth(const struct vp_balance_watch *watch,
                        struct vp_imbalance *found)
 {
     struct vp_stage_seconds stages[VP_MAX_STAGES];
-    double share, gain;
+    double share, gain = 0.0;
 
     if (measure(watch, plan, schedule, stats, stages, NULL) != VP_OK ||
-        vp_imbalance_estimate(costs, plan, schedule, stages, &share) != VP_OK ||
-        share < watch->bar ||
-        vp_imbalance_find(costs, plan, stages, found, NULL) != VP_OK)
+        is_quiet(watch, stages, schedule->n_stages))
         return false;
-    gain = 1.0 - found->then / found->now;
-    return !found->same && gain >= watch->bar &&
-           gain * (double)n_left > COST_STEPS;
+    if (vp_imbalance_estimate(costs, plan, schedule, stages, &share) == VP_OK &&
+        share >= watch->bar &&
+        vp_imbalance_find(costs, plan, stages, found, NULL) == VP_OK &&
+        !found->same)
+        gain = 1.0 - found->then / found->now;
+    for (int s = 0; s < schedule->n_stages; s++)
+        watch->quiet[s] = gain < watch->bar ? stages[s].f + stages[s].b : 0.0;
+    return gain >= watch->bar && gain * (double)n_left > COST_STEPS;
 }
 
 /* Compares the last move with its forecast. Returns true if the run was faster
@@ -151,6 +168,7 @@ void vp_balance_watch_moved(struct vp_balance_watch *watch, bool asked)
     memset(watch->begin, 0, sizeof(watch->begin)); /* the next trainer's sums */
     watch->n_steps = 0;
     watch->suspected = false;
+    memset(watch->quiet, 0, sizeof(watch->quiet));
     if (!asked)
         watch->before = 0.0;
 }

@@ -19,7 +19,10 @@ struct vp_balance_watch {
     double seconds; /* of the window's steps */
     int n_steps;    /* of the window, and one before it */
     bool suspected; /* the window before showed a gain, too */
-    double bar;     /* the gain that is worth a move; 0: the first one */
+    /* Seconds of each stage when nothing worth a move was found last; 0: not
+     * known. */
+    double quiet[VP_MAX_STAGES];
+    double bar; /* the gain that is worth a move; 0: the first one */
     /* The last move, until it is judged: seconds of a step before it, 0: there is
      * none; those that were forecast; and the partition before it. */
     double before, hoped;
