@@ -229,6 +229,20 @@ check_local_moves()
     check_numbers "moved" moved alone
 }
 
+# Replicas become stages: a plan without replicas has none, though the one before
+# has some.
+check_replicas()
+{
+    start replicas "${bsp[@]}" --set 'partition=[5,4]' --set 'replicas=[2,1]'
+    echo '{"version": 1, "schedule": "1f1b", "stages": 3,
+        "partition": [3, 3, 3]}' >three.json
+    rebalance replicas three.json ||
+        note_failure "three stages in place of replicas: $(cat err)"
+    rebalance replicas --undo || note_failure "replicas again: $(cat err)"
+    goes_on replicas
+    stop TERM
+}
+
 # By the times that were measured: a bad cut is repaired, a good one is kept.
 check_auto()
 {
@@ -462,6 +476,7 @@ check_processes()
 }
 
 check_local_moves
+check_replicas
 check_auto
 check_refusals
 check_kills

@@ -82,6 +82,12 @@ static enum vp_status check_stages(const struct vp_plan *now,
                       n_asked, n);
 }
 
+/* Stages along the pipeline, without chunks. */
+static int count_stages(const struct vp_plan *plan)
+{
+    return plan->n_stages > 0 ? plan->n_stages : 1;
+}
+
 /* A file of a plan says all about it but ranks, devices and transports; one of
  * the original, only how it is cut and what is recomputed. */
 static struct vp_plan merge(const struct vp_plan *now,
@@ -101,8 +107,12 @@ static struct vp_plan merge(const struct vp_plan *now,
         }
         return plan;
     }
-    plan.replicas = asked->replicas ? asked->replicas : now->replicas;
-    plan.depth = asked->depth ? asked->depth : now->depth;
+    /* These have an entry per stage: those of the plan in force fit no other
+     * number of stages. */
+    if (!plan.replicas && count_stages(asked) == count_stages(now))
+        plan.replicas = now->replicas;
+    if (!plan.depth && count_stages(asked) == count_stages(now))
+        plan.depth = now->depth;
     plan.accumulation_steps = asked->accumulation_steps
                                   ? asked->accumulation_steps
                                   : now->accumulation_steps;
