@@ -290,8 +290,17 @@ check_refusals()
     goes_on stays
     [ "$(count_moves stays)" -eq 0 ] || note_failure "a refused plan was taken"
 
-    # One request waits in its file: the second one is refused at once.
+    # A request that was taken gives up: another one keeps its file.
     kill -STOP $child
+    "$program" rebalance stays --auto --timeout 1 >later.out 2>&1 &
+    waiting=$!
+    until [ -e stays/rebalance.json ]; do sleep 0.02; done
+    echo '{"id": "another", "kind": "undo"}' >stays/rebalance.json
+    wait $waiting
+    [ -e stays/rebalance.json ] || note_failure "a request of another is gone"
+    rm -f stays/rebalance.json
+
+    # One request waits in its file: the second one is refused at once.
     echo '{"partition": [2, 2, 2, 3]}' >later.json
     "$program" rebalance stays later.json --timeout 60 >later.out 2>&1 &
     waiting=$!

@@ -12,7 +12,7 @@ static json_t *take_history(const char *path, int64_t step)
 {
     json_t *before = json_load_file(path, 0, NULL), *history = NULL;
 
-    if (!json_is_object(before)) { /* somebody removed it */
+    if (!json_is_object(before)) { /* the file was removed */
         json_decref(before);
         return json_array();
     }

@@ -106,26 +106,40 @@ static bool read_reply(const char *folder, const char *id, bool *done_out,
     return found;
 }
 
+/* Removes the request `id`, if the run has not taken it: another process may have
+ * asked since then. */
+static void withdraw(const char *folder, const char *id)
+{
+    char path[PATH_MAX];
+    const char *of;
+    json_t *root;
+
+    path_of(folder, ask_name, path);
+    root = json_load_file(path, 0, NULL);
+    of = json_string_value(json_object_get(root, "id"));
+    if (of && strcmp(of, id) == 0)
+        unlink(path);
+    json_decref(root);
+}
+
 enum vp_status vp_rebalance_await(const char *folder, const char *id,
                                   struct vp_limit limit,
                                   char text_out[VP_REBALANCE_TEXT],
                                   struct vp_err *err)
 {
     const struct timespec pause = { .tv_nsec = LOOK_MS * 1000000 };
-    char asked[PATH_MAX];
     bool done = false, live = true;
 
-    path_of(folder, ask_name, asked);
     /* An answer may come between the look for it and the look for the run. */
     while (!read_reply(folder, id, &done, text_out)) {
         if (!live) {
-            unlink(asked);
+            withdraw(folder, id);
             return vp_err_set(err, VP_ERR_IO,
                               "%s: the run ended before it could answer",
                               folder);
         }
         if (vp_limit_is_over(&limit)) {
-            unlink(asked);
+            withdraw(folder, id);
             return vp_err_set(err, VP_ERR_TIMEOUT,
                               "%s: the run does not answer; see its log",
                               folder);
