@@ -290,6 +290,17 @@ check_refusals()
     goes_on stays
     [ "$(count_moves stays)" -eq 0 ] || note_failure "a refused plan was taken"
 
+    # A refusal that is no UTF-8 is answered, too.
+    printf '{"id": "cut", "kind": "a%s"}' "$(printf '\303\251%.0s' {1..30})" \
+        >kind.json
+    mv kind.json stays/rebalance.json
+    for ((k = 0; k < 250; k++)); do
+        ! grep -q '"cut"' stays/rebalance.reply.json 2>/dev/null || break
+        sleep 0.02
+    done
+    grep -q "kind must be plan, auto or undo" stays/rebalance.reply.json ||
+        note_failure "a refusal that was cut is not answered"
+
     # A request that was taken gives up: another one keeps its file.
     kill -STOP $child
     "$program" rebalance stays --auto --timeout 1 >later.out 2>&1 &

@@ -207,12 +207,28 @@ enum vp_status vp_rebalance_take(const char *folder, struct vp_arena *arena,
     return st == VP_ERR_END ? VP_ERR_INVALID : st;
 }
 
+/* JSON is UTF-8. A line that names a path of other bytes, or was cut within a
+ * character, is answered in ASCII. */
+static json_t *text_value(const char *text)
+{
+    json_t *value = json_string(text);
+    char ascii[VP_REBALANCE_TEXT];
+
+    if (value)
+        return value;
+    snprintf(ascii, sizeof(ascii), "%s", text);
+    for (char *at = ascii; *at; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    return json_string(ascii);
+}
+
 enum vp_status vp_rebalance_answer(const char *folder, const char *id,
                                    bool done, const char *text,
                                    struct vp_err *err)
 {
-    json_t *root = json_pack("{s:s, s:b, s:s}", "id", id, "done", done, "text",
-                             text);
+    json_t *root = json_pack("{s:s, s:b, s:o}", "id", id, "done", done, "text",
+                             text_value(text));
     char part[PATH_MAX], path[PATH_MAX], *printed;
     enum vp_status st = VP_ERR_NOMEM;
 
