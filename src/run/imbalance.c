@@ -34,7 +34,7 @@ static double block_cost(const struct vp_cost_table *costs, int block)
     return at->alone.f + at->alone.b + at->alone.w;
 }
 
-/* What the plan's stages would take by the costs alone. */
+/* Cost of `n` blocks from `first` on, without measured times. */
 static double stage_cost(const struct vp_cost_table *costs, int first, int n)
 {
     double sum = 0.0;

@@ -7,7 +7,7 @@
 #include "plan/costs.h"
 #include "runtime/report.h"
 
-/* What a stage took for one minibatch, on one of its ranks. */
+/* Seconds of a stage for one minibatch, on one of its ranks. */
 struct vp_stage_seconds {
     double f, b, update;
 };

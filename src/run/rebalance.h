@@ -1,5 +1,5 @@
-/* Re-balancing of a run: who asks for another plan, when it is taken, and what is
- * said about it.
+/* Re-balancing of a run: takes requests for another plan, decides when the run
+ * moves to it, and reports the outcome.
  *
  *   step    step    step    step |move| step    step
  *     ^ asked: a request in the run folder, or, with `rebalance`, stages that
@@ -31,7 +31,7 @@ struct vp_rebalance_config {
 enum vp_status vp_rebalance_create(const struct vp_rebalance_config *config,
                                    struct vp_rebalance **out,
                                    struct vp_err *err);
-/* Waits for what is being prepared; `rebalance` may be NULL. Before the trainer
+/* Waits for the thread that prepares a move; `rebalance` may be NULL. Before the trainer
  * is freed. */
 void vp_rebalance_free(struct vp_rebalance *rebalance);
 
@@ -60,7 +60,8 @@ bool vp_rebalance_move(struct vp_rebalance *rebalance,
 bool vp_rebalance_follow(struct vp_rebalance *rebalance,
                          struct vp_trainer **trainer,
                          struct vp_rebalance_move *move_out);
-/* After all that follows from the move: answers who asked for it. */
+/* Reports the move that was made: `line` goes to the notice and, if the move was
+ * requested, to the reply file. */
 void vp_rebalance_tell(struct vp_rebalance *rebalance, const char *line);
 
 #endif

@@ -218,7 +218,8 @@ static enum vp_status record_move(struct vp_run_state *run,
     return write_move(run, move, err);
 }
 
-/* All that was made for the trainer before, which is freed. */
+/* Points checkpoints, forecast and schedule to the new trainer, and frees the
+ * previous one. */
 static enum vp_status follow_move(struct vp_run_state *run,
                                   const struct vp_rebalance_move *move,
                                   struct vp_err *err)
@@ -381,7 +382,7 @@ enum vp_status vp_run_lead(struct vp_run_state *run, struct vp_err *err)
     return interrupted ? VP_ERR_INTERRUPTED : VP_OK;
 }
 
-/* What the lead orders, until it ends the run. */
+/* Executes the orders of the lead until it ends the run. */
 static enum vp_status follow(struct vp_run_state *run, struct vp_err *err)
 {
     struct vp_rebalance_move move;

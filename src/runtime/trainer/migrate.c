@@ -149,7 +149,7 @@ enum vp_status vp_trainer_create_next(const struct vp_trainer *from,
 
 /* ---- Counts ------------------------------------------------------------- */
 
-/* What every block brings with it. */
+/* Fills the counts, loss scale and versions of every block. */
 static void describe_blocks(const struct vp_trainer *from,
                             const struct vp_progress *progress,
                             const struct vp_block_count *counts,
@@ -326,7 +326,8 @@ enum vp_status vp_trainer_take_over(struct vp_trainer *next,
         count_moved(next, from, out);
         hand_over_records(next, from);
     }
-    /* Both share a world of processes: the other one is freed quietly. */
+    /* Both use the same world of processes: freeing the unused one must not end
+     * the run in the other processes. */
     (st == VP_OK ? from : next)->pipeline.is_left = from->config.world != NULL;
     free(counts);
     free(blocks);

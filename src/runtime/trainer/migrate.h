@@ -23,7 +23,7 @@ enum vp_status vp_trainer_create_next(const struct vp_trainer *from,
                                       struct vp_trainer **out,
                                       struct vp_err *err);
 
-/* What a move was. */
+/* Result of a move. */
 struct vp_migration {
     int n_moved;     /* blocks that changed their rank */
     int64_t n_bytes; /* of their state */

@@ -27,7 +27,7 @@ struct vp_transfer {
     int n_ranks, links_number;
 };
 
-/* ---- Who has what ------------------------------------------------------- */
+/* ---- Owners of arrays --------------------------------------------------- */
 
 /* The stage that an array is read from: the first replica of its owner. */
 static struct vp_rank_stage *find_owner(const struct vp_trainer *from,
