@@ -461,6 +461,7 @@ check_one_refusal()
     goes_on "$run"
     [ "$(count_moves "$run")" -eq 0 ] || note_failure "limited: moved"
     stop TERM
+    need_steps alone "$(last_step "$run")" "${bsp[@]}"
     check_numbers "limited" "$run" alone
 }
 
