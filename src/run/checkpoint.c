@@ -32,8 +32,9 @@ struct vp_checkpoints {
 
     pthread_mutex_t lock;
     pthread_cond_t committed;
-    int64_t open; /* step being copied; -1: none */
-    int64_t last; /* step committed last; -1: none */
+    int64_t open;  /* step being copied; -1: none */
+    int64_t last;  /* step committed last; -1: none */
+    int64_t saved; /* last step on disk by writers before this one; -1: none */
 };
 
 /* ---- The trainer's side ------------------------------------------------- */
@@ -129,7 +130,7 @@ enum vp_status vp_checkpoints_create(const struct vp_config *config,
     c->world = world;
     c->saver = (struct vp_saver){ c, every, begin, buffer,
                                   is_lead(c) ? NULL : filled };
-    c->open = c->last = -1;
+    c->open = c->last = c->saved = -1;
     if (vp_limit_cond_init(&c->committed) != 0) {
         free(c);
         return vp_err_set(err, VP_ERR_NOMEM, "checkpoints: out of memory");
@@ -244,6 +245,7 @@ enum vp_status vp_checkpoints_follow(struct vp_checkpoints *c,
     if (same || !c->writer)
         return VP_OK;
     VP_TRY(vp_ckpt_writer_finish(c->writer, WRITE_MS, err));
+    c->saved = vp_checkpoints_saved(c);
     vp_ckpt_writer_free(c->writer);
     c->writer = NULL;
     return c->saver.every > 0 ? create_writer(c, err) : VP_OK;
@@ -300,7 +302,9 @@ enum vp_status vp_checkpoints_finish(struct vp_checkpoints *c, double score,
 
 int64_t vp_checkpoints_saved(struct vp_checkpoints *c)
 {
-    return c->writer ? vp_ckpt_writer_saved(c->writer) : -1;
+    int64_t step = c->writer ? vp_ckpt_writer_saved(c->writer) : -1;
+
+    return step > c->saved ? step : c->saved;
 }
 
 enum vp_status vp_checkpoints_warn_aside(const char *run, vp_notice_fn warn,

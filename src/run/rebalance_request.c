@@ -184,6 +184,14 @@ static enum vp_status read_request(const char *path,
                       kind);
 }
 
+void vp_rebalance_clear(const char *folder)
+{
+    char path[PATH_MAX];
+
+    path_of(folder, ask_name, path);
+    unlink(path);
+}
+
 enum vp_status vp_rebalance_take(const char *folder, struct vp_arena *arena,
                                  struct vp_rebalance_request *out,
                                  struct vp_err *err)

@@ -46,6 +46,8 @@ enum vp_status vp_rebalance_await(const char *folder, const char *id,
                                   char text_out[VP_REBALANCE_TEXT],
                                   struct vp_err *err);
 
+/* The run's side, at its start: removes a request that a run before has left. */
+void vp_rebalance_clear(const char *folder);
 /* The run's side. Returns VP_ERR_END if nothing was asked. A request that cannot
  * be read is removed, and VP_ERR_INVALID returned with its id, if it has one. */
 enum vp_status vp_rebalance_take(const char *folder, struct vp_arena *arena,

@@ -20,6 +20,7 @@
 #include "run/log.h"
 #include "run/missing.h"
 #include "run/plan_agree.h"
+#include "run/rebalance_request.h"
 #include "run/resume.h"
 #include "run/run_loop.h"
 #include "run/run_state.h"
@@ -405,6 +406,8 @@ static enum vp_status open_rebalance(struct vp_run_state *run,
 
     if (!run->checkpoints || !run->folder.path[0])
         return VP_OK;
+    if (is_lead(run))
+        vp_rebalance_clear(run->folder.path);
     return vp_rebalance_create(&with, &run->rebalance, err);
 }
 

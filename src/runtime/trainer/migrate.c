@@ -326,9 +326,10 @@ enum vp_status vp_trainer_take_over(struct vp_trainer *next,
         count_moved(next, from, out);
         hand_over_records(next, from);
     }
-    /* Both use the same world of processes: freeing the unused one must not end
-     * the run in the other processes. */
-    (st == VP_OK ? from : next)->pipeline.is_left = from->config.world != NULL;
+    if (st == VP_OK) { /* see vp_trainer_create() */
+        next->pipeline.is_left = false;
+        from->pipeline.is_left = from->config.world != NULL;
+    }
     free(counts);
     free(blocks);
     out->seconds = vp_clock_seconds(start_ns, vp_clock_ns());

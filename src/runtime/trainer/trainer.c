@@ -384,6 +384,8 @@ enum vp_status vp_trainer_create(const struct vp_train_config *config,
     if (!trainer)
         return vp_err_set(err, VP_ERR_NOMEM, "trainer: out of memory");
     *trainer = (struct vp_trainer){ .config = *config, .idle = VP_LIMIT_NEVER };
+    /* Until it has taken over, it is freed without a word to other processes. */
+    trainer->pipeline.is_left = config->takes_over && config->world;
     st = set_up(trainer, err);
     /* Ranks that wait for others complain first. */
     trainer->idle.length_ns = (config->timeout_ms + GRACE_MS) *
