@@ -28,31 +28,10 @@ static int64_t min64(int64_t a, int64_t b)
 
 /* ---- Checking ----------------------------------------------------------- */
 
-static enum vp_status check_side(const struct job *job, int64_t k,
-                                 const int32_t *ids, int64_t n,
-                                 struct vp_err *err)
-{
-    const struct vp_model_config *sizes = &job->with->config->sizes;
-
-    if (n < 1 || n > sizes->positions)
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "sequence %lld has %lld ids; the model takes 1 to "
-                          "%lld",
-                          (long long)k + 1, (long long)n,
-                          (long long)sizes->positions);
-    for (int64_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= sizes->vocab)
-            return vp_err_set(err, VP_ERR_INVALID,
-                              "sequence %lld: %d is no id of the model; its "
-                              "ids are 0 to %lld",
-                              (long long)k + 1, ids[i],
-                              (long long)sizes->vocab - 1);
-    return VP_OK;
-}
-
 static enum vp_status check_sequences(const struct job *job, struct vp_err *err)
 {
     const struct vp_logits_config *with = job->with;
+    const struct vp_model_config *sizes = &with->config->sizes;
 
     if (with->n_sequences == 0)
         return vp_err_set(err, VP_ERR_INVALID,
@@ -60,7 +39,7 @@ static enum vp_status check_sequences(const struct job *job, struct vp_err *err)
     for (int64_t k = 0; k < with->n_sequences; k++) {
         const struct vp_sequence *s = &with->sequences[k];
 
-        VP_TRY(check_side(job, k, s->ids, s->n_ids, err));
+        VP_TRY(vp_sequence_check(sizes, k, s->ids, s->n_ids, err));
         if (job->pairs != (s->n_target > 0))
             return vp_err_set(err, VP_ERR_INVALID,
                               job->pairs
@@ -70,7 +49,7 @@ static enum vp_status check_sequences(const struct job *job, struct vp_err *err)
                                     "the model has no decoder; remove it",
                               (long long)k + 1);
         if (job->pairs)
-            VP_TRY(check_side(job, k, s->target, s->n_target, err));
+            VP_TRY(vp_sequence_check(sizes, k, s->target, s->n_target, err));
     }
     return VP_OK;
 }
@@ -96,13 +75,6 @@ static void set_dims(struct job *job)
     dims->batch = min64(batch, with->n_sequences);
 }
 
-static void put_row(int32_t *row, const int32_t *ids, int64_t n, int64_t length,
-                    int32_t fill)
-{
-    for (int64_t t = 0; t < length; t++)
-        row[t] = t < n ? ids[t] : fill;
-}
-
 static enum vp_status next_batch(void *ctx, uint64_t minibatch,
                                  const struct vp_batch **out,
                                  struct vp_err *err)
@@ -112,22 +84,14 @@ static enum vp_status next_batch(void *ctx, uint64_t minibatch,
     const struct vp_logits_config *with = job->with;
     const struct vp_dims *dims = &job->dims;
     int64_t first = (int64_t)minibatch * dims->batch;
-    int32_t pad = with->config->sizes.pad;
 
     (void)err;
     for (int64_t i = 0; i < dims->batch; i++) {
         const struct vp_sequence *s = first + i < with->n_sequences
                                           ? &with->sequences[first + i]
                                           : &none;
-        int32_t *mask = job->batch.array[VP_ROLE_MASK] + i * dims->seq;
 
-        put_row(job->batch.array[VP_ROLE_TOKENS] + i * dims->seq, s->ids,
-                s->n_ids, dims->seq, pad);
-        for (int64_t t = 0; t < dims->seq; t++)
-            mask[t] = t < s->n_ids;
-        if (job->pairs)
-            put_row(job->batch.array[VP_ROLE_TARGET_TOKENS] + i * dims->tgt_seq,
-                    s->target, s->n_target, dims->tgt_seq, pad);
+        vp_sequence_put(s, dims, with->config->sizes.pad, i, &job->batch);
     }
     job->batch.n_samples = min64(dims->batch, with->n_sequences - first);
     *out = &job->batch;
@@ -172,13 +136,7 @@ static enum vp_status allocate(struct job *job, struct vp_err *err)
     }
     job->logits = calloc(1, (size_t)n_bytes);
     job->lengths = calloc((size_t)with->n_sequences, sizeof(*job->lengths));
-    for (int role = 0; role < VP_ROLE_COUNT; role++) {
-        size_t n = (size_t)vp_dims_role(&job->dims, (enum vp_role)role);
-
-        job->batch.array[role] = calloc(n + 1, sizeof(int32_t));
-        if (!job->batch.array[role])
-            return vp_err_set(err, VP_ERR_NOMEM, "logits: out of memory");
-    }
+    VP_TRY(vp_sequence_batch_init(&job->dims, &job->batch, err));
     if (!job->logits || !job->lengths)
         return vp_err_set(err, VP_ERR_NOMEM, "logits: out of memory");
     for (int64_t k = 0; k < with->n_sequences; k++)
@@ -233,8 +191,7 @@ static enum vp_status write_file(const struct job *job, const char *path,
 
 static void release(struct job *job)
 {
-    for (int role = 0; role < VP_ROLE_COUNT; role++)
-        free(job->batch.array[role]);
+    vp_sequence_batch_release(&job->batch);
     free(job->lengths);
     free(job->logits);
 }

@@ -5,13 +5,7 @@
 #include "config/config.h"
 #include "run/model_source.h"
 #include "run/notice.h"
-
-/* Token ids; of a translation model those of the source, and what its decoder is
- * given. */
-struct vp_sequence {
-    const int32_t *ids, *target;
-    int64_t n_ids, n_target;
-};
+#include "run/sequence.h"
 
 struct vp_logits_config {
     const struct vp_config *config; /* of vp_model_source_config() */

@@ -1,5 +1,6 @@
 /* vpipe logits: what a trained model predicts after each token of given texts. */
 #include "model.h"
+#include "run/logits.h"
 #include "sequences.h"
 
 #include <inttypes.h>
