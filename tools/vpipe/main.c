@@ -22,6 +22,7 @@ static const struct command {
     { "compare", cmd_compare, "several configurations on the same data" },
     { "eval", cmd_eval, "loss, perplexity and accuracy of a trained model" },
     { "logits", cmd_logits, "logits of a trained model for given texts" },
+    { "generate", cmd_generate, "texts that a trained model continues" },
     { "schedule", cmd_schedule, "print, prove, time and draw a schedule" },
     { "trace", cmd_trace, "show what the ranks of a run did and when" },
     { "rebalance", cmd_rebalance, "give a live run another plan" },

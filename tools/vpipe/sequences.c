@@ -119,6 +119,12 @@ static enum vp_status open_encoding(struct encoding *encoding,
                : no_memory(err);
 }
 
+static void close_encoding(struct encoding *encoding)
+{
+    vp_encoder_free(encoding->encoder);
+    vp_ids_release(&encoding->ids);
+}
+
 static enum vp_status add_text(struct sequences *list,
                                struct encoding *encoding,
                                const struct vp_text_span *line,
@@ -142,6 +148,20 @@ static enum vp_status add_text(struct sequences *list,
     if (encoding->last >= 0)
         copy[n++] = encoding->last;
     return add(list, &(struct vp_sequence){ .ids = copy, .n_ids = n }, err);
+}
+
+enum vp_status sequences_add_text(struct sequences *list, const char *text,
+                                  const struct vp_tokenizer *tokenizer,
+                                  enum vp_task task, struct vp_err *err)
+{
+    const struct vp_text_span span = { text, strlen(text) };
+    struct encoding encoding;
+    enum vp_status st = open_encoding(&encoding, tokenizer, task, err);
+
+    if (st == VP_OK)
+        st = add_text(list, &encoding, &span, err);
+    close_encoding(&encoding);
+    return st;
 }
 
 static enum vp_status add_line(struct sequences *list,
@@ -182,7 +202,6 @@ enum vp_status sequences_add_file(struct sequences *list, const char *path,
 
     if (st == VP_OK)
         st = add_lines(list, &encoding, path, err);
-    vp_encoder_free(encoding.encoder);
-    vp_ids_release(&encoding.ids);
+    close_encoding(&encoding);
     return st;
 }

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "model/model.h"
-#include "run/logits.h"
+#include "run/sequence.h"
 #include "text/tokenizer.h"
 
 struct sequences {
@@ -17,6 +17,10 @@ struct sequences {
  * commas. VP_ERR_INVALID: a word is no id. */
 enum vp_status sequences_add_ids(struct sequences *list, const char *text,
                                  size_t n_bytes, struct vp_err *err);
+/* Adds a text by the tokenizer. Masked LM: between [CLS] and [SEP]. */
+enum vp_status sequences_add_text(struct sequences *list, const char *text,
+                                  const struct vp_tokenizer *tokenizer,
+                                  enum vp_task task, struct vp_err *err);
 /* Adds each line of a file, by the tokenizer, or as ids if that is NULL. Masked
  * LM: between [CLS] and [SEP]. "-" is the standard input. */
 enum vp_status sequences_add_file(struct sequences *list, const char *path,

@@ -30,6 +30,7 @@ int cmd_import(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
 
 /* TOOL_USAGE for what the user gave, TOOL_FAILED for what the machine did. */
 int tool_exit_status(enum vp_status status);
