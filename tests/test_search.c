@@ -451,6 +451,7 @@ static void near_enumeration(void **state)
     int n_least = 0, n_above = 0;
 
     (void)state;
+    rand_count = 0; /* the same instances, whatever ran before */
     for (int g = 0; g < GRAPHS; g++) {
         struct setup setup;
 
