@@ -219,17 +219,6 @@ static void print_case(const struct entry *e, const char *model)
 
 /* ---- Report ------------------------------------------------------------- */
 
-static double recomputed_share(const struct forecast_result *result)
-{
-    double again = 0.0, all = 0.0;
-
-    for (int s = 0; s < result->plan.n_stages; s++) {
-        again += result->plan.recomputed[s];
-        all += result->plan.time.stage_busy[s];
-    }
-    return all > 0.0 ? again / all : 0.0;
-}
-
 static bool is_swapping(const struct forecast_result *result)
 {
     for (int s = 0; s < result->plan.n_stages; s++)
@@ -262,10 +251,11 @@ static void print_row(const struct entry *e, const char *model)
     printf("%-11s %-15s %2d %3d %3.0f%% %5.1f%% %8.2f %8.2f (%7.2f..%7.2f) "
            "%6.3f %6.3f %3.0f%% %3.0f%%",
            model, name, plan->n_stages, e->of.n_mb, 100.0 * e->of.room,
-           100.0 * recomputed_share(result), 1e3 * result->plan.time.step,
-           1e3 * result->step, 1e3 * series_min(seconds),
-           1e3 * series_max(seconds), over(e), result->replay / result->step,
-           100.0 * result->plan.time.bubble, 100.0 * result->idle);
+           100.0 * vp_search_recomputed(&result->plan),
+           1e3 * result->plan.time.step, 1e3 * result->step,
+           1e3 * series_min(seconds), 1e3 * series_max(seconds), over(e),
+           result->replay / result->step, 100.0 * result->plan.time.bubble,
+           100.0 * result->idle);
     for (size_t i = 0; i < VP_COUNT_OF(shown); i++)
         print_ratio(kind_ratio(result, shown[i]));
     printf(" %s\n", forecast_wrong_bytes(result) ? "WRONG" : "equal");

@@ -108,16 +108,6 @@ static struct vp_plan base_plan(const struct forecast_model *model,
     return plan;
 }
 
-static int64_t largest_rank(const struct vp_search_result *result)
-{
-    int64_t most = 0;
-
-    for (int r = 0; r < result->plan.n_stages; r++)
-        if (result->rank_bytes[r] > most)
-            most = result->rank_bytes[r];
-    return most;
-}
-
 static bool is_found(enum vp_status st, const struct vp_err *err)
 {
     if (st != VP_OK && st != VP_ERR_UNSUPPORTED && st != VP_ERR_INVALID)
@@ -138,7 +128,7 @@ static bool search(struct forecast_model *model, double room,
 
     if (!is_found(vp_search_run(model->search, input, at, &err), &err))
         return false;
-    most = largest_rank(at);
+    most = vp_search_largest_rank(at);
     vp_search_result_release(at);
     if (!is_found(vp_search_least(model->search, input, &least, at, &err),
                   &err))

@@ -9,11 +9,11 @@
 #include "ckpt/io.h"
 #include "ckpt/search.h"
 #include "ckpt/writer.h"
+#include "removelib.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -42,25 +42,11 @@ static inline int make_folder(void **state)
     return mkdtemp(folder) ? 0 : -1;
 }
 
-static inline int remove_one(const char *path, const struct stat *info,
-                             int type, struct FTW *ftw)
-{
-    (void)info;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
-static inline int remove_all(const char *path)
-{
-    return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
 static inline int remove_folder(void **state)
 {
     (void)state;
     vp_io_swap(&vp_io_system);
-    return remove_all(folder);
+    return remove_tree(folder);
 }
 
 /* The path of a name in the test's folder; four may be in use at a time. */

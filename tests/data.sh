@@ -7,38 +7,8 @@ set -u
 program=$(realpath "${1:?usage: tests/data.sh PROGRAM}")
 tokenizers=$(cd "$(dirname "$0")/golden/tokenizers" && pwd -P) || exit 1
 tokens=$(cd "$(dirname "$0")/golden/tokens" && pwd -P) || exit 1
-folder=$(mktemp -d) || exit 1
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-checks=0
-failures=0
-
-fail() {
-    failures=$((failures + 1))
-    printf 'FAILED: %s\n' "$*"
-    printf '  stdout: %s\n' "$(head -c 400 out)"
-    printf '  stderr: %s\n' "$(head -c 400 err)"
-}
-
-# run STATUS ARGUMENT...: leaves stdout in `out` and stderr in `err`.
-run() {
-    want=$1
-    shift
-    checks=$((checks + 1))
-    "$program" data "$@" >out 2>err </dev/null
-    got=$?
-    [ "$got" -eq "$want" ] || fail "exit $got, not $want: vpipe data $*"
-}
-
-# refuse MESSAGE ARGUMENT...: exit 2, nothing on stdout, just this on stderr.
-refuse() {
-    message=$1
-    shift
-    run 2 "$@"
-    [ ! -s out ] || fail "stdout is not empty: vpipe data $*"
-    printf '%s\n' "$message" >expected
-    cmp -s expected err || fail "not the line '$message': vpipe data $*"
-}
+subcommand=data
+. "$(dirname "$0")/tool_lib.sh"
 
 # same TEXT: stdout is this.
 same() {

@@ -6,8 +6,8 @@
 
 #include "base/rng.h"
 #include "data/data.h"
+#include "removelib.h"
 
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,19 +30,10 @@ static inline int make_folder(void **state)
     return mkdtemp(folder) ? 0 : -1;
 }
 
-static inline int remove_one(const char *path, const struct stat *info,
-                             int type, struct FTW *ftw)
-{
-    (void)info;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static inline int remove_folder(void **state)
 {
     (void)state;
-    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return remove_tree(folder);
 }
 
 /* The path of a name in the test's folder; two may be in use at a time. */

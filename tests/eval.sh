@@ -7,38 +7,7 @@ set -u
 program=$(realpath "${1:?usage: tests/eval.sh PROGRAM}")
 source=$(cd "$(dirname "$0")/.." && pwd -P) || exit 1
 golden=$source/tests/golden
-folder=$(mktemp -d) || exit 1
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-checks=0
-failures=0
-
-fail() {
-    failures=$((failures + 1))
-    printf 'FAILED: %s\n' "$*"
-    printf '  stdout: %s\n' "$(head -c 400 out)"
-    printf '  stderr: %s\n' "$(head -c 400 err)"
-}
-
-# run STATUS ARGUMENT...: leaves stdout in `out` and stderr in `err`.
-run() {
-    want=$1
-    shift
-    checks=$((checks + 1))
-    "$program" "$@" >out 2>err </dev/null
-    got=$?
-    [ "$got" -eq "$want" ] || fail "exit $got, not $want: vpipe $*"
-}
-
-# refuse MESSAGE ARGUMENT...: exit 2, nothing on stdout, just this on stderr.
-refuse() {
-    message=$1
-    shift
-    run 2 "$@"
-    [ ! -s out ] || fail "stdout is not empty: vpipe $*"
-    printf '%s\n' "$message" >expected
-    cmp -s expected err || fail "not the line '$message': vpipe $*"
-}
+. "$source/tests/tool_lib.sh"
 
 # says PATTERN: a line of stdout matches.
 says() {

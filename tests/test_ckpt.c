@@ -666,7 +666,7 @@ static void check_keep(uint32_t seed)
         }
     }
     vp_ckpt_writer_free(writer);
-    assert_int_equal(remove_all(store()), 0);
+    assert_int_equal(remove_tree(store()), 0);
 }
 
 static void newest_and_best_are_kept(void **state)
@@ -757,7 +757,7 @@ static void what_cannot_be_read_is_kept(void **state)
         assert_int_equal(vp_ckpt_prune(store(), 4, 1, NULL), VP_OK);
         list_folder(store(), names, sizeof(names));
         assert_string_equal(names, left[k - 1]);
-        assert_int_equal(remove_all(store()), 0);
+        assert_int_equal(remove_tree(store()), 0);
     }
 }
 
@@ -1209,7 +1209,7 @@ static void any_allocation_may_fail(void **state)
         st = save_and_open(&err);
         hit = atomic_exchange(&allocations_left, INT_MAX) <= 0;
         assert_int_equal(fault.n_open, 0);
-        assert_int_equal(remove_all(store()), 0);
+        assert_int_equal(remove_tree(store()), 0);
         if (!hit) {
             assert_int_equal(st, VP_OK);
             break;
@@ -1386,7 +1386,7 @@ static void freeing_gives_up(void **state)
             assert_string_equal(names, "step-8 ");
             assert_int_equal(newest(&notes), 8);
         }
-        assert_int_equal(remove_all(store()), 0);
+        assert_int_equal(remove_tree(store()), 0);
     }
     /* Not all six syncs are waited for. */
     commit_and_free(200, 20000);

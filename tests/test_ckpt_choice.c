@@ -156,7 +156,7 @@ static void a_later_format_is_not_passed_over(void **state)
     assert_non_null(strstr(err.text, "use a newer vpipe"));
     assert_non_null(strstr(err.text, "checkpoints/step-20"));
     for (int i = 1; i < 3; i++)
-        assert_int_equal(remove_all(in_store(i == 1 ? "step-10" : "step-20")),
+        assert_int_equal(remove_tree(in_store(i == 1 ? "step-10" : "step-20")),
                          0);
     assert_int_equal(open_newest(&step, &notes, &err), VP_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "; there is no older checkpoint"));
@@ -239,7 +239,7 @@ static void exactly_that_one_is_opened(void **state)
     id = id_of("step-30");
     assert_int_equal(unlink(in_store("step-30/block-0007.safetensors")), 0);
     assert_int_equal(open_same(&id, 0, &err), VP_ERR_IO);
-    assert_int_equal(remove_all(in_store("step-30")), 0);
+    assert_int_equal(remove_tree(in_store("step-30")), 0);
     assert_int_equal(open_same(&id, 0, &err), VP_ERR_IO);
 }
 

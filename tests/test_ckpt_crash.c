@@ -152,7 +152,7 @@ static void stop_everywhere(enum fault_kind kind)
             assert_int_equal(newest_turn(), N_TURNS);
             print_message("%d calls\n", k - 1);
             assert_in_range(k, 150, 250);
-            assert_int_equal(remove_all(store()), 0);
+            assert_int_equal(remove_tree(store()), 0);
             break;
         }
         assert_int_equal(status, STOP_STATUS);
@@ -163,7 +163,7 @@ static void stop_everywhere(enum fault_kind kind)
         fault_start(FAULT_NONE, 0, 0);
         check_goes_on(turn);
         fault_end();
-        assert_int_equal(remove_all(store()), 0);
+        assert_int_equal(remove_tree(store()), 0);
     }
     for (uint32_t turn = 0; turn < N_TURNS; turn++)
         assert_true(seen[turn] > 5);
@@ -239,7 +239,7 @@ static void fail_everywhere(enum fault_kind kind, int error, int stride)
         fault_start(FAULT_NONE, 0, 0);
         check_goes_on(last);
         fault_end();
-        assert_int_equal(remove_all(store()), 0);
+        assert_int_equal(remove_tree(store()), 0);
     }
     if (error == ENOSPC)
         assert_true(n_told > 50 / stride);
@@ -348,7 +348,7 @@ static void saving_again_may_fail(void **state)
         assert_in_range(newest_turn(), st == VP_OK ? 2 : 1, 2);
         vp_ckpt_writer_free(writer);
         fault_end();
-        assert_int_equal(remove_all(store()), 0);
+        assert_int_equal(remove_tree(store()), 0);
         if (!hit) {
             assert_int_equal(st, VP_OK);
             break;

@@ -2,10 +2,10 @@
  * shell, files that are no files. Each costs one line, and no file is
  * damaged. */
 #include "base/status.h"
+#include "removelib.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <pty.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -68,18 +68,9 @@ static void read_text(const char *path, char text[MAX_TEXT])
     fclose(file);
 }
 
-static int remove_one(const char *path, const struct stat *stat, int type,
-                      struct FTW *where)
-{
-    (void)stat;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
-
 static void remove_all(const char *path)
 {
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_tree(path);
 }
 
 static int enter_temp_folder(void **state)

@@ -1,9 +1,9 @@
 /* Evaluations of a run, and what a run reports: that an evaluation changes no
  * loss, what its own loss is the mean of, and what metrics.jsonl says. */
 #include "config/load.h"
+#include "removelib.h"
 #include "run/run.h"
 
-#include <ftw.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -566,19 +566,10 @@ static int set_up(void **state)
     return mkdtemp(root) ? 0 : -1;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type,
-                      struct FTW *ftw)
-{
-    (void)info;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static int tear_down(void **state)
 {
     (void)state;
-    return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return remove_tree(root);
 }
 
 int main(void)

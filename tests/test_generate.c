@@ -1,10 +1,10 @@
 /* Generated ids: those of transformers over cuts and batches, why a text ends,
  * draws, the gaps of BERT and the ids that end a text. */
 #include "hf/generation.h"
+#include "removelib.h"
 #include "run/fill.h"
 #include "run/generate.h"
 
-#include <ftw.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -381,19 +381,10 @@ static int set_up(void **state)
     return mkdtemp(root) ? 0 : -1;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type,
-                      struct FTW *ftw)
-{
-    (void)info;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static int tear_down(void **state)
 {
     (void)state;
-    return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return remove_tree(root);
 }
 
 int main(void)

@@ -12,8 +12,8 @@
 #include "hf/folder.h"
 #include "hf/index.h"
 #include "hf/write.h"
+#include "removelib.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,19 +291,10 @@ static int make_work(void **state)
     return mkdtemp(work) ? 0 : -1;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type,
-                      struct FTW *ftw)
-{
-    (void)info;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static int remove_work(void **state)
 {
     (void)state;
-    return nftw(work, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return remove_tree(work);
 }
 
 static const char *in_work(const char *name)

@@ -10,12 +10,12 @@
 #include "ckpt/ckpt.h"
 #include "config/load.h"
 #include "hf/folder.h"
+#include "removelib.h"
 #include "run/checkpoint_facts.h"
 #include "run/export.h"
 #include "run/first_weights.h"
 #include "run/import.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,19 +35,10 @@ static int make_work(void **state)
     return mkdtemp(work) ? 0 : -1;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type,
-                      struct FTW *ftw)
-{
-    (void)info;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static int remove_work(void **state)
 {
     (void)state;
-    return nftw(work, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return remove_tree(work);
 }
 
 #define IN_WORK(test) \

@@ -3,12 +3,12 @@
  * computation from the logits. */
 #include "ckpt/safetensors.h"
 #include "config/load.h"
+#include "removelib.h"
 #include "run/evaluate.h"
 #include "run/inference.h"
 #include "run/logits.h"
 #include "run/run.h"
 
-#include <ftw.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -708,19 +708,10 @@ static int set_up(void **state)
     return mkdtemp(root) ? 0 : -1;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type,
-                      struct FTW *ftw)
-{
-    (void)info;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static int tear_down(void **state)
 {
     (void)state;
-    return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return remove_tree(root);
 }
 
 int main(void)

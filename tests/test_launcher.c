@@ -8,11 +8,11 @@
 #include "job/process.h"
 #include "job/processes.h"
 #include "job/relay.h"
+#include "removelib.h"
 #include "run/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -35,19 +35,10 @@ static int enter_temp_folder(void **state)
     return !mkdtemp(temp_folder) || chdir(temp_folder) != 0;
 }
 
-static int remove_one(const char *path, const struct stat *stat, int type,
-                      struct FTW *where)
-{
-    (void)stat;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
-
 static int leave_temp_folder(void **state)
 {
     (void)state;
-    return chdir("/") | nftw(temp_folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return chdir("/") | remove_tree(temp_folder);
 }
 
 static void write_text(const char *path, const char *text)

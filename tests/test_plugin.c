@@ -4,10 +4,10 @@
  * With NO_PROC in the environment, /proc/self/exe cannot be read. */
 #include "base/host.h"
 #include "base/plugin.h"
+#include "removelib.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <ftw.h>
 #include <limits.h>
 #include <link.h>
 #include <math.h>
@@ -109,15 +109,6 @@ static void check_found(void *handle, const char *folder)
     dlclose(handle);
 }
 
-static int remove_one(const char *path, const struct stat *stat, int type,
-                      struct FTW *where)
-{
-    (void)stat;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
-
 static int set_up(void **state)
 {
     char name[] = "/tmp/vpipe_plugin_XXXXXX";
@@ -132,7 +123,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    return chdir("/") | nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return chdir("/") | remove_tree(root);
 }
 
 /* ---- Folders ------------------------------------------------------------ */

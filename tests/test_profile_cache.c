@@ -2,10 +2,10 @@
 #include "run/machine_profile.h"
 #include "run/profile_cache.h"
 
+#include "removelib.h"
 #include "trainlib.h"
 
 #include <dirent.h>
-#include <ftw.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -258,20 +258,11 @@ static int set_up(void **state)
     return !mkdtemp(root) || run_create(&model, &setup, 0, &err) != VP_OK;
 }
 
-static int remove_entry(const char *path, const struct stat *stat_of, int kind,
-                        struct FTW *place)
-{
-    (void)stat_of;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
 static int tear_down(void **state)
 {
     (void)state;
     run_free(&model);
-    return nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    return remove_tree(root);
 }
 
 int main(void)

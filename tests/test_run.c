@@ -2,6 +2,7 @@
  * the folder, the inside of a pipeline, the live view. */
 #include "config/load.h"
 #include "progress.h"
+#include "removelib.h"
 #include "run/disk_space.h"
 #include "run/folder.h"
 #include "run/log.h"
@@ -9,7 +10,6 @@
 #include "tool.h"
 
 #include <dirent.h>
-#include <ftw.h>
 #include <math.h>
 #include <regex.h>
 #include <setjmp.h>
@@ -1799,19 +1799,10 @@ static int set_up(void **state)
     return mkdtemp(root) ? 0 : -1;
 }
 
-static int remove_one(const char *path, const struct stat *info, int kind,
-                      struct FTW *ftw)
-{
-    (void)info;
-    (void)kind;
-    (void)ftw;
-    return remove(path);
-}
-
 static int tear_down(void **state)
 {
     (void)state;
-    return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return remove_tree(root);
 }
 
 /* ---- Disk space --------------------------------------------------------- */

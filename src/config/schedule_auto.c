@@ -70,18 +70,6 @@ struct rates {
     double f, b, w;
 };
 
-static double phase_flops(const struct vp_graph *graph, int first_block,
-                          int n_blocks, enum vp_phase phase)
-{
-    const struct vp_block *first = &graph->blocks[first_block];
-    const struct vp_block *last = first + n_blocks - 1;
-    double flops = 0.0;
-
-    for (int i = first->first_op; i < last->first_op + last->n_ops; i++)
-        flops += vp_op_flops(graph, &graph->ops[i], phase);
-    return flops;
-}
-
 /* 1 per GFLOP, or so that all chunks of a rank together take the times of
  * schedule_costs, on average. */
 static struct rates rates_of(const struct vp_config *config,
@@ -91,10 +79,10 @@ static struct rates rates_of(const struct vp_config *config,
     double flops[3];
 
     for (int i = 0; i < 3; i++)
-        flops[i] = phase_flops(graph, 0, graph->n_blocks,
-                               i == 0   ? VP_PHASE_F
-                               : i == 1 ? VP_PHASE_B
-                                        : VP_PHASE_W) /
+        flops[i] = vp_graph_phase_flops(graph, 0, graph->n_blocks,
+                                        i == 0   ? VP_PHASE_F
+                                        : i == 1 ? VP_PHASE_B
+                                                 : VP_PHASE_W) /
                    config->stages;
     if (given->n == 0 || !(flops[0] > 0.0 && flops[1] > 0.0 && flops[2] > 0.0))
         return (struct rates){ 1e-9, 1e-9, 1e-9 };
@@ -109,8 +97,8 @@ static enum vp_status stage_costs(const struct vp_graph *graph,
                                   struct vp_stage_costs *out,
                                   struct vp_err *err)
 {
-    double b = phase_flops(graph, spec->first_block, spec->n_blocks,
-                           VP_PHASE_B);
+    double b = vp_graph_phase_flops(graph, spec->first_block, spec->n_blocks,
+                                    VP_PHASE_B);
     struct vp_program program;
 
     VP_TRY(vp_program_lower(graph, spec, NULL, NULL, &program, err));

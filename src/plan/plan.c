@@ -25,6 +25,25 @@ int vp_plan_n_stages(const struct vp_plan *plan)
     return at_least_one(plan->n_stages) * at_least_one(plan->n_chunks);
 }
 
+int vp_plan_n_ranks(const struct vp_plan *plan)
+{
+    int n_stages = at_least_one(plan->n_stages), n = 0;
+
+    for (int s = 0; s < n_stages; s++)
+        n += plan->replicas ? plan->replicas[s] : 1;
+    return n;
+}
+
+struct vp_plan vp_plan_portable(const struct vp_plan *plan)
+{
+    struct vp_plan portable = *plan;
+
+    portable.devices = NULL;
+    portable.edges = portable.replica_edges = NULL;
+    portable.tie_edge = VP_EDGE_LOCAL;
+    return portable;
+}
+
 /* ---- The schedule ------------------------------------------------------- */
 
 static int n_planned(const struct vp_plan *plan, bool stream)

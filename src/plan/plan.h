@@ -97,6 +97,10 @@ struct vp_plan {
 
 /* Stages along the pipeline, chunks included. */
 int vp_plan_n_stages(const struct vp_plan *plan);
+/* Ranks, replicas included. */
+int vp_plan_n_ranks(const struct vp_plan *plan);
+/* The plan without what belongs to one machine: devices and transports. */
+struct vp_plan vp_plan_portable(const struct vp_plan *plan);
 
 /* Checks the plan against the model and reports every mistake, one line each, in
  * the order of the fields above. Returns the number of mistakes. Whether the

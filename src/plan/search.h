@@ -86,6 +86,11 @@ enum vp_status vp_search_fill_slots(struct vp_search *search,
                                     struct vp_search_result *best,
                                     struct vp_err *err);
 
+/* Bytes of the rank that needs most. */
+int64_t vp_search_largest_rank(const struct vp_search_result *result);
+/* The share of all work that is recomputation. */
+double vp_search_recomputed(const struct vp_search_result *result);
+
 /* The least limit, the same for all ranks, for which a plan is found, to within
  * 1/256 of it; `result` is its plan. */
 enum vp_status vp_search_least(struct vp_search *search,

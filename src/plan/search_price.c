@@ -24,15 +24,6 @@ static void *copy(struct copies *copies, const void *from, size_t n_bytes)
     return to;
 }
 
-static int n_ranks_of(const struct vp_plan *plan)
-{
-    int n = 0;
-
-    for (int s = 0; s < plan->n_stages; s++)
-        n += plan->replicas ? plan->replicas[s] : 1;
-    return n;
-}
-
 static const struct vp_plan_slot *copy_slots(struct copies *copies,
                                              const struct vp_plan *plan,
                                              size_t n_blocks)
@@ -53,7 +44,7 @@ static const struct vp_plan_slot *copy_slots(struct copies *copies,
 static bool own_plan(struct vp_plan *plan, int n_blocks, struct vp_arena *arena)
 {
     size_t n = (size_t)vp_plan_n_stages(plan), p = (size_t)plan->n_stages;
-    size_t ranks = (size_t)n_ranks_of(plan), blocks = (size_t)n_blocks;
+    size_t ranks = (size_t)vp_plan_n_ranks(plan), blocks = (size_t)n_blocks;
     struct copies c = { arena, false };
 
     plan->partition = copy(&c, plan->partition, n * sizeof(int));
@@ -201,4 +192,25 @@ bool vp_search_fits(const struct vp_search_result *result,
             if (result->rank_bytes[p] > limits[rank++])
                 return false;
     return true;
+}
+
+int64_t vp_search_largest_rank(const struct vp_search_result *result)
+{
+    int64_t most = 0;
+
+    for (int r = 0; r < result->plan.n_stages; r++)
+        if (result->rank_bytes[r] > most)
+            most = result->rank_bytes[r];
+    return most;
+}
+
+double vp_search_recomputed(const struct vp_search_result *result)
+{
+    double work = 0.0, again = 0.0;
+
+    for (int s = 0; s < result->n_stages; s++) {
+        work += result->time.stage_busy[s];
+        again += result->recomputed[s];
+    }
+    return work > 0.0 ? again / work : 0.0;
 }

@@ -59,15 +59,6 @@ static void close_old(struct old_run *old)
         vp_config_release(&old->config);
 }
 
-static int count_ranks(const struct vp_plan *plan)
-{
-    int n = 0;
-
-    for (int s = 0; s < plan->n_stages; s++)
-        n += plan->replicas ? plan->replicas[s] : 1;
-    return n;
-}
-
 /* Keeps the plan of the run that goes on, if it is for as many ranks. */
 static enum vp_status keep_stored(const struct vp_config *config,
                                   const struct old_run *old,
@@ -87,11 +78,11 @@ static enum vp_status keep_stored(const struct vp_config *config,
     st = vp_plan_parse(text, strlen(text), path, &arena, &plan, err);
     if (st != VP_OK) {
         vp_err_suffix(err, ", or plan again with --set auto_plan=again");
-    } else if (count_ranks(&plan) != vp_config_n_ranks(config)) {
+    } else if (vp_plan_n_ranks(&plan) != vp_config_n_ranks(config)) {
         vp_strbuf_addf(line,
                        "plan: %s is for %d ranks, this run has %d and is "
                        "planned again: ",
-                       path, count_ranks(&plan), vp_config_n_ranks(config));
+                       path, vp_plan_n_ranks(&plan), vp_config_n_ranks(config));
     } else {
         vp_strbuf_addf(line, "plan: %s is kept", path);
         if (old->loaded)
@@ -114,28 +105,14 @@ static void add_partition(struct vp_strbuf *line, const struct vp_plan *plan)
     vp_strbuf_adds(line, "]");
 }
 
-/* The share of all work that is recomputed. */
-static double recomputed_share(const struct vp_search_result *result)
-{
-    double all = 0.0, again = 0.0;
-
-    for (int s = 0; s < result->n_stages; s++) {
-        all += result->time.stage_busy[s];
-        again += result->recomputed[s];
-    }
-    return all > 0.0 ? again / all : 0.0;
-}
-
 static void add_memory(struct vp_strbuf *line,
                        const struct vp_planning *planning,
                        const struct vp_search_result *result)
 {
     char most_text[VP_BYTES_TEXT], limit_text[VP_BYTES_TEXT];
-    int64_t most = 0, limit = vp_planning_memory(planning);
+    int64_t limit = vp_planning_memory(planning);
 
-    for (int r = 0; r < result->plan.n_stages; r++)
-        most = result->rank_bytes[r] > most ? result->rank_bytes[r] : most;
-    vp_bytes_text(most, most_text, sizeof(most_text));
+    vp_bytes_text(vp_search_largest_rank(result), most_text, sizeof(most_text));
     vp_bytes_text(limit, limit_text, sizeof(limit_text));
     vp_strbuf_addf(line, ", at most %s of memory", most_text);
     if (limit > 0)
@@ -174,7 +151,7 @@ static void describe(const struct vp_planning *planning,
     vp_strbuf_adds(line, schedule);
     add_partition(line, &result->plan);
     vp_strbuf_addf(line, ", %.3g %% recomputed",
-                   100.0 * recomputed_share(result));
+                   100.0 * vp_search_recomputed(result));
     vp_strbuf_addf(line,
                    "; forecast %.4g ms per step, %.4g samples/s, "
                    "bubble %.1f %%",

@@ -188,14 +188,8 @@ static enum vp_status run(struct job *job, bool *lost_out, struct vp_err *err)
     };
     int64_t n_batches = (with->n_sequences + job->dims.batch - 1) /
                         job->dims.batch;
-    struct vp_score score = { .loss = 0.0 };
-    struct vp_inference *inference;
-    enum vp_status st;
 
-    VP_TRY(vp_inference_open(&config, &inference, err));
-    st = vp_inference_run(inference, 0, n_batches, &score, err);
-    *lost_out = !vp_inference_free(inference);
-    return st;
+    return vp_inference_once(&config, n_batches, lost_out, err);
 }
 
 static void job_free(struct job *job)

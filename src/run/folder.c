@@ -532,7 +532,7 @@ static enum vp_status write_plan(const struct vp_folder *folder,
                                  const struct vp_run_summary *summary,
                                  struct vp_err *err)
 {
-    struct vp_plan shared = *plan;
+    const struct vp_plan shared = vp_plan_portable(plan);
     int64_t bytes[VP_MAX_STAGES];
     struct vp_plan_forecast forecast = { .bytes = bytes,
                                          .bubble = summary->bubble_simulated };
@@ -545,9 +545,6 @@ static enum vp_status write_plan(const struct vp_folder *folder,
         forecast.bubble = planned.bubble;
     }
 
-    shared.devices = NULL;
-    shared.edges = shared.replica_edges = NULL;
-    shared.tie_edge = VP_EDGE_LOCAL;
     for (int s = 0; s < summary->n_stages; s++)
         bytes[s] = summary->stages[s].memory->total;
     if (vp_plan_print(&shared, (int)summary->n_blocks, &forecast, &text) !=

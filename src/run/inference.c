@@ -144,6 +144,19 @@ enum vp_status vp_inference_run(struct vp_inference *inference, int64_t first,
     return vp_trainer_eval_part(inference->trainer, first, n, score, err);
 }
 
+enum vp_status vp_inference_once(const struct vp_inference_config *config,
+                                 int64_t n, bool *lost_out, struct vp_err *err)
+{
+    struct vp_score score = { .loss = 0.0 };
+    struct vp_inference *inference;
+    enum vp_status st;
+
+    VP_TRY(vp_inference_open(config, &inference, err));
+    st = vp_inference_run(inference, 0, n, &score, err);
+    *lost_out = !vp_inference_free(inference);
+    return st;
+}
+
 void vp_logits_row(const struct vp_logits *logits, int64_t row, float *out)
 {
     const char *at = logits->at;

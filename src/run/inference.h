@@ -39,6 +39,11 @@ enum vp_status vp_inference_run(struct vp_inference *inference, int64_t first,
                                 int64_t n, struct vp_score *score,
                                 struct vp_err *err);
 
+/* Opens, runs the first `n` minibatches and frees. `*lost_out`: a rank did not
+ * return, and the process must end. */
+enum vp_status vp_inference_once(const struct vp_inference_config *config,
+                                 int64_t n, bool *lost_out, struct vp_err *err);
+
 /* Row `row` of logits as floats. */
 void vp_logits_row(const struct vp_logits *logits, int64_t row, float *out);
 

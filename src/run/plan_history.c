@@ -28,13 +28,10 @@ static json_t *describe(const char *path, const struct vp_plan *plan,
                         int n_blocks, const struct vp_plan_forecast *forecast,
                         int64_t step)
 {
-    struct vp_plan shared = *plan;
+    const struct vp_plan shared = vp_plan_portable(plan);
     json_t *root = NULL;
     char *text = NULL;
 
-    shared.devices = NULL; /* of this machine */
-    shared.edges = shared.replica_edges = NULL;
-    shared.tie_edge = VP_EDGE_LOCAL;
     if (vp_plan_print(&shared, n_blocks, forecast, &text) == VP_OK)
         root = json_loads(text, 0, NULL);
     free(text);

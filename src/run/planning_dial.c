@@ -27,27 +27,12 @@ static void fill_point(const struct vp_search_result *result, int64_t bytes,
                        struct vp_dial_point *out)
 {
     const struct vp_plan *plan = &result->plan;
-    double work = 0.0, again = 0.0;
 
     *out = (struct vp_dial_point){ .bytes = bytes,
                                    .per_mb = result->time.per_mb,
-                                   .bubble = result->time.bubble };
-    for (int s = 0; s < result->n_stages; s++) {
-        work += result->time.stage_busy[s];
-        again += result->recomputed[s];
-    }
-    out->recomputed = work > 0.0 ? again / work : 0.0;
+                                   .bubble = result->time.bubble,
+                                   .recomputed = vp_search_recomputed(result) };
     vp_planning_schedule_text(plan, out->schedule, sizeof(out->schedule));
-}
-
-static int64_t largest_rank(const struct vp_search_result *result)
-{
-    int64_t most = 0;
-
-    for (int r = 0; r < result->plan.n_stages; r++)
-        if (result->rank_bytes[r] > most)
-            most = result->rank_bytes[r];
-    return most;
 }
 
 /* The limits: geometric from the least to what the fastest plan takes. */
@@ -95,7 +80,7 @@ enum vp_status vp_planning_dial(struct vp_planning *planning,
     vp_planning_set_memory(planning, 0);
     st = vp_search_run(search, vp_planning_input(planning), &fastest, err);
     if (st == VP_OK) {
-        most = largest_rank(&fastest);
+        most = vp_search_largest_rank(&fastest);
         vp_search_result_release(&fastest);
         st = vp_search_least(search, vp_planning_input(planning), &least,
                              &result, err);

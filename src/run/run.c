@@ -244,10 +244,12 @@ static enum vp_status lock_home(struct vp_run_state *run, struct vp_err *err)
     return vp_resume_check_newest(run->home, options->resume, err);
 }
 
-static enum vp_status open_resume(struct vp_run_state *run, struct vp_err *err)
+/* Where weights come from: a run that goes on, or the first ones. */
+static struct vp_resume_config weights_at(struct vp_run_state *run,
+                                          const char *path)
 {
-    struct vp_resume_config resume = {
-        .path = run->options->resume,
+    return (struct vp_resume_config){
+        .path = path,
         .config = run->config,
         .world = run->world,
         .graph = &run->graphs[0],
@@ -256,6 +258,11 @@ static enum vp_status open_resume(struct vp_run_state *run, struct vp_err *err)
         .notice = notice,
         .warn = show_warning,
     };
+}
+
+static enum vp_status open_resume(struct vp_run_state *run, struct vp_err *err)
+{
+    struct vp_resume_config resume = weights_at(run, run->options->resume);
     enum vp_status st;
 
     if (!resume.path)
@@ -275,16 +282,7 @@ static enum vp_status open_resume(struct vp_run_state *run, struct vp_err *err)
 /* A run that goes on has its weights already. */
 static enum vp_status open_init(struct vp_run_state *run, struct vp_err *err)
 {
-    const struct vp_resume_config init = {
-        .path = run->config->init,
-        .config = run->config,
-        .world = run->world,
-        .graph = &run->graphs[0],
-        .data = run->samples.train,
-        .ctx = run,
-        .notice = notice,
-        .warn = show_warning,
-    };
+    const struct vp_resume_config init = weights_at(run, run->config->init);
 
     if (!init.path || run->resume)
         return VP_OK;

@@ -41,16 +41,6 @@ static double rate_of(const struct vp_planning *planning, double per_mb)
     return (double)vp_planning_batch(planning) / per_mb;
 }
 
-static int64_t largest_rank(const struct vp_search_result *result)
-{
-    int64_t most = 0;
-
-    for (int r = 0; r < result->plan.n_stages; r++)
-        if (result->rank_bytes[r] > most)
-            most = result->rank_bytes[r];
-    return most;
-}
-
 /* ---- Stages ------------------------------------------------------------- */
 
 static void print_stage(FILE *out, const struct vp_search_result *result, int s,
@@ -97,19 +87,19 @@ void plan_print_stages(const struct vp_planning *planning,
         "time: of one minibatch; flight: minibatches kept at once; kept, "
         "recomputed: share of the forward pass; swapped: bytes of a "
         "minibatch\n");
-    tool_print(stdout, 0, 2,
-               "forecast: %s%s; %s per %s, %.4g samples/s, bubble %.1f %%, "
-               "%s on the largest rank\n",
-               schedule,
-               plan->recompute_in_b    ? ", recomputing inside of backward"
-               : plan->early_recompute ? ", recomputing before the gradient "
-                                         "arrives"
-                                       : "",
-               seconds_of(result->time.step).at,
-               vp_generator_find(plan->schedule)->stream ? "minibatch"
-                                                         : "update",
-               rate_of(planning, result->time.per_mb),
-               100.0 * result->time.bubble, bytes_of(largest_rank(result)).at);
+    tool_print(
+        stdout, 0, 2,
+        "forecast: %s%s; %s per %s, %.4g samples/s, bubble %.1f %%, "
+        "%s on the largest rank\n",
+        schedule,
+        plan->recompute_in_b    ? ", recomputing inside of backward"
+        : plan->early_recompute ? ", recomputing before the gradient "
+                                  "arrives"
+                                : "",
+        seconds_of(result->time.step).at,
+        vp_generator_find(plan->schedule)->stream ? "minibatch" : "update",
+        rate_of(planning, result->time.per_mb), 100.0 * result->time.bubble,
+        bytes_of(vp_search_largest_rank(result)).at);
 }
 
 /* ---- Planners ----------------------------------------------------------- */
@@ -126,7 +116,8 @@ static void print_planner(FILE *out, const struct vp_planning *planning,
     fprintf(out, "%-10s %-16s %10.4g %8.2f %8.1f%% %10s  %s\n", planner->name,
             schedule, rate_of(planning, result->time.per_mb),
             chosen->time.per_mb / result->time.per_mb,
-            100.0 * result->time.bubble, bytes_of(largest_rank(result)).at,
+            100.0 * result->time.bubble,
+            bytes_of(vp_search_largest_rank(result)).at,
             fits ? "fits" : "does not fit");
 }
 

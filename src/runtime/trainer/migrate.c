@@ -9,22 +9,13 @@
 
 /* ---- What may change ---------------------------------------------------- */
 
-static int count_ranks(const struct vp_plan *plan)
-{
-    int n = plan->n_stages > 0 ? plan->n_stages : 1, sum = 0;
-
-    for (int s = 0; plan->replicas && s < n; s++)
-        sum += plan->replicas[s];
-    return plan->replicas ? sum : n;
-}
-
 /* The number of samples and updates must mean the same before and after. */
 static enum vp_status check_counts(const struct vp_trainer *from,
                                    const struct vp_plan *plan,
                                    struct vp_err *err)
 {
     int now = from->config.plan.accumulation_steps;
-    int n_ranks = count_ranks(plan);
+    int n_ranks = vp_plan_n_ranks(plan);
 
     if (plan->accumulation_steps != now)
         return vp_err_set(err, VP_ERR_INVALID,
