@@ -8,6 +8,7 @@
  *   BADFILES_HANG_READ, BADFILES_HANG_WRITE, BADFILES_HANG_SYNC
  *                   nor do pread(), write(), fsync()
  *   BADFILES_FLIP   what pread() returns has a wrong last bit
+ *   BADFILES_EXIT_MS  exit() takes that many milliseconds longer
  *   BADFILES_RANK   only in this rank of Open MPI [in all processes]
  *   BADFILES_TIMES  how many calls hang, the first ones [all]
  *   BADFILES_MS     calls that hang return after that time, all well [never] */
@@ -210,4 +211,17 @@ int fsync(int fd)
     find_path(fd, path);
     hang("BADFILES_HANG_SYNC", path);
     return real(fd);
+}
+
+__attribute__((destructor)) static void exit_slowly(void)
+{
+    const char *ms = variable_text("BADFILES_EXIT_MS");
+    long n = ms ? strtol(ms, NULL, 10) : 0;
+    struct timespec rest = { .tv_sec = n / 1000,
+                             .tv_nsec = n % 1000 * 1000000 };
+
+    if (!is_here())
+        return;
+    while (nanosleep(&rest, &rest) != 0 && errno == EINTR)
+        ;
 }

@@ -1,10 +1,12 @@
 #!/bin/bash
 # vpipe starts its ranks itself: same losses as threads, clean stops, errors that
 # end everything, containers, and a host that is lost.
-#   tests/launch.sh PROGRAM
+#   tests/launch.sh PROGRAM TOOLS
+# TOOLS is the folder of libbadfiles.so.
 set -u
 
-program=$(realpath "${1:?usage: tests/launch.sh PROGRAM}")
+program=$(realpath "${1:?usage: tests/launch.sh PROGRAM TOOLS}")
+shim=$(realpath "${2:?usage: tests/launch.sh PROGRAM TOOLS}")/libbadfiles.so
 . "$(dirname "$0")/cluster_lib.sh"
 . "$(dirname "$0")/disk_lib.sh"
 need mpirun
@@ -298,6 +300,12 @@ for signal in TERM USR1; do
     [ -e "stop$signal/checkpoints/step-$last/manifest.json" ] ||
         note_failure "no checkpoint of step $last"
 done
+# mpirun sends SIGTERM to a rank that is slow to exit after another one has exited
+# with status 3: that is no second signal of the user's.
+LD_PRELOAD=$shim BADFILES_RANK=1 BADFILES_EXIT_MS=1500 start stopslow --quiet
+kill -TERM $child
+ended 3 stopslow
+[ ! -s err ] || note_failure 'a clean stop with a slow exit writes to stderr'
 # Of one rank alone, and twice at once.
 start stoprank --quiet
 rank=$(pgrep -P "$(pgrep -P $child mpirun)" | tail -1)

@@ -16,6 +16,8 @@ static volatile sig_atomic_t reader_has_gone;
 static _Atomic int64_t stop_ns;
 /* What the first one is answered with; "": nothing. */
 static char stop_answer[128];
+static volatile sig_atomic_t work_is_over;
+static volatile sig_atomic_t status_at_end;
 
 const volatile sig_atomic_t *signals_stop(void)
 {
@@ -25,6 +27,12 @@ const volatile sig_atomic_t *signals_stop(void)
 void signals_stop_cleanly(void)
 {
     stop = 1;
+}
+
+void signals_work_is_over(int exit_status)
+{
+    status_at_end = exit_status;
+    work_is_over = 1;
 }
 
 bool signals_reader_has_gone(void)
@@ -73,6 +81,8 @@ static bool is_new(void)
 
 static void on_signal(int signal_number)
 {
+    if (work_is_over)
+        _exit(status_at_end);
     if (!is_new())
         return;
     if (stop) {

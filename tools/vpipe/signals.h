@@ -18,6 +18,10 @@ void signals_catch(enum signals_role role);
 const volatile sig_atomic_t *signals_stop(void);
 /* Counts as the first signal. */
 void signals_stop_cleanly(void);
+/* The work is over and saved: from now on a signal ends the process at once with
+ * `exit_status` and prints nothing. mpirun sends SIGTERM to ranks that are slow to
+ * exit when another one has exited with a status that is not 0. */
+void signals_work_is_over(int exit_status);
 /* Lets the first signal be answered on stdout: "stopping after this `unit`". */
 void signals_answer(const char *unit);
 /* SIGPIPE came: the reader of the output has gone. */
