@@ -17,7 +17,7 @@ function(vp_folder name)
   set(folder ${CMAKE_SOURCE_DIR}/src/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.c)
   # Plugins are libraries of their own.
-  list(FILTER sources EXCLUDE REGEX "/src/(backend/cuda|comm/mpi|comm/nccl)/")
+  list(FILTER sources EXCLUDE REGEX "/src/(backend/cuda|comm/mpi|comm/nccl|monitor/http)/")
   add_library(vp_${name} STATIC ${sources})
 
   file(MAKE_DIRECTORY ${VP_PRIVATE_ROOT}/${name})

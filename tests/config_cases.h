@@ -308,8 +308,8 @@ static const struct refused bad_values[] = {
       "a.yml:2: key 'device' must be one of auto, cpu, cuda, not 'tpu:1'; "
       "write for example 'device: cpu'" },
     { BERT "precision: fp\n", NULL,
-      "a.yml:2: key 'precision' must be one of fp32, tf32, bf16, fp16, not "
-      "'fp'; write for example 'precision: bf16'" },
+      "a.yml:2: key 'precision' must be one of fp32, tf32, bf16, fp16, auto, "
+      "not 'fp'; write for example 'precision: bf16'" },
     { BERT "loss_scale: auto\n", NULL,
       "a.yml:2: key 'loss_scale' must be dynamic, off or a number from 1 to "
       "1e+30, not 'auto'; write for example 'loss_scale: 1024'" },

@@ -1,5 +1,4 @@
-/* A device with weights in BF16 for machines that have none: the CPU, but for
- * what it computes. Losses and gradients are formulas of samples and weights,
+/* The CPU, but for what it computes. Losses and gradients are formulas of samples and weights,
  * the same however a model is cut; weights, versions, the optimizer and all
  * that a trainer does with them are real. */
 #ifndef VP_TESTS_HALFDEVICE_H
@@ -116,46 +115,6 @@ static inline enum vp_status half_launch(struct vp_exe *exe, enum vp_list list,
                             stream);
 }
 
-static inline enum vp_status half_update_one(
-    struct vp_backend *backend, struct vp_stream *stream,
-    const struct vp_optim_step *step, const struct vp_optim_tensor *tensor)
-{
-    int64_t at = tensor->offset;
-    const uint16_t *old = (const uint16_t *)step->w_old + at;
-    uint16_t *next = (uint16_t *)step->w_new + at;
-    uint16_t *low = (uint16_t *)step->master + at;
-    float *w = malloc((size_t)tensor->n * sizeof(*w));
-    struct vp_optim_tensor alone = *tensor;
-    struct vp_optim_step floats = *step;
-    enum vp_status st;
-
-    if (!w)
-        return VP_ERR_NOMEM;
-    alone.offset = 0;
-    floats.tensors = &alone;
-    floats.n_tensors = 1;
-    floats.dtype = VP_DTYPE_F32;
-    floats.w_old = w;
-    floats.w_new = w;
-    for (int k = 0; k < vp_optim_n_moments(step->config.kind); k++)
-        floats.moment[k] += at;
-    vp_halves_join_all(w, old, low, tensor->n);
-    st = vp_backend_cpu.update(backend, stream, &floats);
-    vp_halves_split_all(next, low, w, tensor->n);
-    free(w);
-    return st;
-}
-
-static inline enum vp_status half_update(struct vp_backend *backend,
-                                         struct vp_stream *stream,
-                                         const struct vp_optim_step *step)
-{
-    VP_BUG_ON(step->dtype != VP_DTYPE_BF16);
-    for (int i = 0; i < step->n_tensors; i++)
-        VP_TRY(half_update_one(backend, stream, step, &step->tensors[i]));
-    return VP_OK;
-}
-
 /* The real one, where there is one. */
 static inline const struct vp_backend_ops *half_device(void)
 {
@@ -169,7 +128,6 @@ static inline const struct vp_backend_ops *half_device(void)
     half.exe_free = half_exe_free;
     half.launch = half_launch;
     half.launch_part = half_launch_part;
-    half.update = half_update;
     return &half;
 }
 
@@ -179,7 +137,7 @@ static inline void set_type(struct setup *setup, const void *bf16)
     if (!bf16)
         return;
     setup->dtype = VP_DTYPE_BF16;
-    setup->device = half_device();
+    setup->device = test_device();
 }
 
 #endif

@@ -84,4 +84,39 @@ static const struct op_spec op_cases[] = {
       .batch = 13, .q_len = 1, .cols = 3, .weights = true, .smoothing = 0.2f },
 };
 
+/* What only forwards have, or do in their own way. */
+static const struct op_spec forward_cases[] = {
+    { "embed at", .kind = VP_OP_EMBED, .batch = 3, .q_len = 5, .cols = 7,
+      .n_out = 9, .scale = 1.0f, .positions = true, .at = true, .cache = true },
+    { "embed at, pad", .kind = VP_OP_EMBED, .batch = 2, .q_len = 9, .cols = 33,
+      .n_out = 6, .scale = 1.5f, .positions = true, .at = true, .pad = true,
+      .constant = true, .cache = true },
+
+    { "linear 1 row", .kind = VP_OP_LINEAR, .batch = 1, .q_len = 1, .cols = 35,
+      .n_out = 9, .bias = true, .cache = true },
+    { "linear 2 rows", .kind = VP_OP_LINEAR, .batch = 2, .q_len = 1, .cols = 16,
+      .n_out = 4, .cache = true },
+    { "linear 7 rows", .kind = VP_OP_LINEAR, .batch = 7, .q_len = 1,
+      .cols = 100, .n_out = 37, .bias = true, .act = VP_ACT_GELU_TANH,
+      .cache = true },
+    { "linear 64 rows", .kind = VP_OP_LINEAR, .batch = 64, .q_len = 1,
+      .cols = 48, .n_out = 50, .bias = true, .act = VP_ACT_RELU,
+      .cache = true },
+    { "linear 65 rows", .kind = VP_OP_LINEAR, .batch = 13, .q_len = 5,
+      .cols = 48, .n_out = 50, .bias = true, .cache = true },
+
+    { "cached attention", .kind = VP_OP_CACHED_ATTENTION, .batch = 1,
+      .q_len = 1, .k_len = 1, .n_lines = 1, .cols = 3, .heads = 1,
+      .cache = true },
+    { "cached attention step", .kind = VP_OP_CACHED_ATTENTION, .batch = 4,
+      .q_len = 1, .k_len = 33, .n_lines = 5, .cols = 10, .heads = 2,
+      .cache = true },
+    { "cached attention piece", .kind = VP_OP_CACHED_ATTENTION, .batch = 3,
+      .q_len = 7, .k_len = 40, .n_lines = 3, .cols = 192, .heads = 3,
+      .cache = true },
+    { "cached attention whole", .kind = VP_OP_CACHED_ATTENTION, .batch = 2,
+      .q_len = 19, .k_len = 19, .n_lines = 4, .cols = 35, .heads = 5,
+      .cache = true },
+};
+
 #endif

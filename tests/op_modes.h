@@ -61,10 +61,10 @@ static inline int written_by(const struct one_op *t, unsigned phases,
     static const char *const din[] = { "din0", "din1", "din2" };
     static const char *const dpar[] = { "dpar0", "dpar1", "dpar2" };
     const struct vp_kargs *a = &t->args;
-    const vp_cpu_kernel_fn *fn = t->kernels->fn[t->spec.kind];
     bool f = phases & PHASE_BIT(VP_PHASE_F);
-    bool b = phases & PHASE_BIT(VP_PHASE_B) && fn[VP_PHASE_B];
-    bool weights = phases & PHASE_BIT(VP_PHASE_W) && fn[VP_PHASE_W];
+    bool b = phases & PHASE_BIT(VP_PHASE_B) && one_op_kernel(t, VP_PHASE_B);
+    bool weights = phases & PHASE_BIT(VP_PHASE_W) &&
+                   one_op_kernel(t, VP_PHASE_W);
     int n = 0;
 
     if (f)

@@ -1,5 +1,6 @@
 /* Configurations: what is read, what is refused with which line, defaults,
  * and that what is written reads back. */
+#include "backend/facts.h"
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/value.h"
@@ -721,6 +722,8 @@ static const char everything[] = "model_type: translation\n"
                                  "eval_batches: 3\n"
                                  "checkpoint_every: 13\n"
                                  "keep_checkpoints: 4\n"
+                                 "tensorboard: true\n"
+                                 "prometheus_file: /tmp/v.prom\n"
                                  "print_frequency: 1\n"
                                  "verbose: versions, tensors\n"
                                  "verbose_frequency: 9\n"
@@ -821,12 +824,37 @@ static void test_every_key_of_the_run(void **state)
     assert_int_equal(c.verbose,
                      1 << VP_VERBOSE_VERSIONS | 1 << VP_VERBOSE_TENSORS);
     assert_int_equal(c.verbose_frequency, 9);
+    assert_true(c.tensorboard);
+    assert_string_equal(c.prometheus_file, "/tmp/v.prom");
     assert_string_equal(c.log_directory, "/tmp/a \"b\\ c");
     assert_int_equal(c.eval_every, 11);
     assert_int_equal(c.eval_batches, 3);
     assert_int_equal(c.print_frequency, 1);
     assert_string_equal(vp_config_place(&c, "positions"), "a.yml:9");
     vp_config_release(&c);
+}
+
+/* Replaced when a configuration is loaded, by what products this machine has. */
+static void test_precision_auto(void **state)
+{
+    struct vp_config c;
+
+    (void)state;
+    load_ok(BERT "precision: auto\ndevice: cuda\n", NULL, &c);
+    assert_int_equal(c.precision, VP_PRECISION_BF16);
+    vp_config_release(&c);
+    load_ok(BERT "precision: auto\ndevice: cpu\n", NULL, &c);
+    assert_int_equal(c.precision, vp_cores_multiply_bf16() ? VP_PRECISION_BF16
+                                                           : VP_PRECISION_FP32);
+    vp_config_release(&c);
+    assert_int_equal(setenv("VPIPE_ISA", "plain", 1), 0);
+    load_ok(BERT "precision: auto\ndevice: cpu\n", NULL, &c);
+    assert_int_equal(c.precision, VP_PRECISION_FP32);
+    vp_config_release(&c);
+    load_ok(BERT, NULL, &c);
+    assert_int_equal(c.precision, VP_PRECISION_FP32);
+    vp_config_release(&c);
+    assert_int_equal(unsetenv("VPIPE_ISA"), 0);
 }
 
 static void test_derived_defaults(void **state)
@@ -932,6 +960,8 @@ static void test_vocabulary_of_a_tokenizer(void **state)
 {
     static const char yaml[] = "model_type: gpt2\n"
                                "tokenizer: " TOKENIZERS "gpt2\n";
+    static const char pairs[] = "model_type: translation\n"
+                                "tokenizer: " TOKENIZERS "gpt2\n";
     struct vp_config c;
     struct vp_err err;
 
@@ -952,10 +982,52 @@ static void test_vocabulary_of_a_tokenizer(void **state)
                                   "opened: No such file or directory; check "
                                   "the path");
     vp_config_release(&c);
-    assert_int_equal(load("model_type: translation\n"
-                          "tokenizer: " TOKENIZERS "gpt2\n",
+    /* fairseq's dictionary has four ids before them; bytes have no tokenizer. */
+    load_ok(pairs, NULL, &c);
+    assert_int_equal(c.sizes.vocab, 2004);
+    vp_config_release(&c);
+    assert_int_equal(load(pairs, "data_dir=x", &c, &err), VP_ERR_INVALID);
+    assert_string_equal(err.text,
+                        "a.yml:2: key 'tokenizer': pairs of text are read byte "
+                        "by byte; make files of ids by 'vpipe data pairs' and "
+                        "set pad_id to 1, or remove it");
+    vp_config_release(&c);
+}
+
+static void test_texts_of_a_run(void **state)
+{
+    static const char yaml[] = "model_type: translation\n"
+                               "translate_every: 5\n";
+    struct vp_config c;
+    struct vp_err err;
+
+    (void)state;
+    load_ok("model_type: gpt2\ngenerate_every: 7\nsample_prompts: /p.txt\n"
+            "sample_tokens: 3\n",
+            NULL, &c);
+    assert_int_equal(c.generate_every, 7);
+    assert_string_equal(c.sample_prompts, "/p.txt");
+    assert_int_equal(c.sample_tokens, 3);
+    vp_config_release(&c);
+    load_ok(yaml, "sample_prompts=/p.txt", &c);
+    assert_int_equal(c.translate_every, 5);
+    assert_int_equal(c.generate_every, 0);
+    assert_int_equal(c.sample_tokens, 40);
+    vp_config_release(&c);
+    assert_int_equal(load(yaml, NULL, &c, &err), VP_ERR_INVALID);
+    assert_string_equal(err.text,
+                        "a.yml:2: key 'translate_every' needs prompts; "
+                        "add 'sample_prompts: FILE', with one on each "
+                        "line");
+    vp_config_release(&c);
+    assert_int_equal(load("model_type: gpt2\ngenerate_every: 7\nstages: 2\n"
+                          "sample_prompts: /p.txt\nreplicas: [1, 2]\n",
                           NULL, &c, &err),
                      VP_ERR_INVALID);
+    assert_string_equal(err.text,
+                        "a.yml:2: key 'generate_every' needs ranks that "
+                        "are threads of one process, one for each "
+                        "stage; remove it or 'replicas'");
     vp_config_release(&c);
 }
 
@@ -1238,6 +1310,8 @@ static const char *example_context(const char *name)
         { "ranks", "stages: 4\n" },
         { "machines", "stages: 2\n" },
         { "warmup_depths", "stages: 4\n" },
+        { "generate_every", "sample_prompts: prompts.txt\n" },
+        { "translate_every", "sample_prompts: prompts.txt\n" },
     };
 
     for (size_t i = 0; i < VP_COUNT_OF(cases); i++)
@@ -1258,7 +1332,8 @@ static void test_examples_work(void **state)
         const struct vp_key *key = &vp_keys[i];
         const char *model = key->type == VP_KEY_JSON ||
                                     key->type == VP_KEY_INIT ||
-                                    strcmp(key->name, "tokenizer") == 0
+                                    strcmp(key->name, "tokenizer") == 0 ||
+                                    strcmp(key->name, "generate_every") == 0
                                 ? "gpt2"
                             : strcmp(key->name, "types") == 0 ||
                                     strcmp(key->name, "max_pred") == 0 ||
@@ -1459,6 +1534,11 @@ static void assert_same_config(const struct vp_config *a,
     assert_int_equal(a->keep_checkpoints, b->keep_checkpoints);
     assert_int_equal(a->verbose, b->verbose);
     assert_int_equal(a->verbose_frequency, b->verbose_frequency);
+    assert_int_equal(a->tensorboard, b->tensorboard);
+    if (a->prometheus_file)
+        assert_string_equal(a->prometheus_file, b->prometheus_file);
+    else
+        assert_null(b->prometheus_file);
     assert_int_equal(a->n_notices, b->n_notices);
     assert_int_equal(a->epochs, b->epochs);
     assert_int_equal(a->total_steps, b->total_steps);
@@ -1468,6 +1548,9 @@ static void assert_same_config(const struct vp_config *a,
     assert_int_equal(a->memory_limit, b->memory_limit);
     assert_int_equal(a->eval_every, b->eval_every);
     assert_int_equal(a->eval_batches, b->eval_batches);
+    assert_int_equal(a->generate_every, b->generate_every);
+    assert_int_equal(a->translate_every, b->translate_every);
+    assert_int_equal(a->sample_tokens, b->sample_tokens);
     assert_int_equal(a->print_frequency, b->print_frequency);
     assert_int_equal(a->device, b->device);
     assert_int_equal(a->precision, b->precision);
@@ -1887,6 +1970,7 @@ int main(void)
         cmocka_unit_test(test_every_key_of_the_run),
         cmocka_unit_test(test_derived_defaults),
         cmocka_unit_test(test_vocabulary_of_a_tokenizer),
+        cmocka_unit_test(test_texts_of_a_run),
         cmocka_unit_test(test_pipeline_defaults),
         cmocka_unit_test(test_balance),
         cmocka_unit_test(test_published_sizes),
@@ -1906,6 +1990,7 @@ int main(void)
         cmocka_unit_test(test_pipes_have_an_end),
         cmocka_unit_test(test_pipes_have_no_folder),
         cmocka_unit_test(test_saved_schedule),
+        cmocka_unit_test(test_precision_auto),
     };
 
     return cmocka_run_group_tests(tests, enter_temp_folder, leave_temp_folder);

@@ -5,6 +5,7 @@
 #include "backend/cpu/dropout.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/isa.h"
 #include "backend/cpu/simd.h"
 #include "base/pool.h"
 
@@ -15,40 +16,14 @@
 
 #include <cmocka.h>
 
+#include "cpu_pools.h"
 #include "op_cases.h"
 #include "op_modes.h"
 #include "testlib.h"
 
-enum { MAX_THREADS = 3 };
-
-static struct vp_pool *pools[MAX_THREADS + 1]; /* by number of threads */
-
-static void setup_thread(void *ctx, int thread)
-{
-    (void)ctx;
-    vp_cpu_thread_setup(thread);
-}
-
-static int start_pools(void **state)
-{
-    (void)state;
-    for (int n = 1; n <= MAX_THREADS; n++)
-        if (vp_pool_create(n, setup_thread, NULL, &pools[n]) != VP_OK)
-            return -1;
-    vp_cpu_thread_setup(0);
-    return 0;
-}
-
-static int stop_pools(void **state)
-{
-    (void)state;
-    for (int n = 1; n <= MAX_THREADS; n++)
-        vp_pool_free(pools[n]);
-    return 0;
-}
-
-static const char *const isa_names[VP_ISA_COUNT] = { "plain", "AVX2",
-                                                     "AVX-512" };
+/* What is above computes floats with the last of these. */
+enum { N_ISAS = VP_ISA_AVX512 + 1 };
+static const char *const isa_names[N_ISAS] = { "plain", "AVX2", "AVX-512" };
 
 /* ---- One operator, fast and slow ---------------------------------------- */
 
@@ -86,6 +61,7 @@ static double tolerance_of(const struct op_spec *spec)
     case VP_OP_LAYERNORM:
         return 2e-6; /* 1/std enlarges the rounding of x - mean */
     case VP_OP_ATTENTION:
+    case VP_OP_CACHED_ATTENTION:
         return 2e-6; /* two sums and exp one after the other */
     case VP_OP_CROSS_ENTROPY:
         return 3e-7; /* sums of exp go to double every 1024 terms */
@@ -142,7 +118,7 @@ static void check_mode(const struct op_spec *spec, const struct mode *mode)
     prepare(&twin, mode);
     for (int phase = 0; phase < VP_PHASE_COUNT; phase++)
         one_op_run(&twin, (enum vp_phase)phase);
-    for (int isa = 0; isa < VP_ISA_COUNT; isa++) {
+    for (int isa = 0; isa < N_ISAS; isa++) {
         if (!vp_cpu_force_isa((enum vp_isa)isa))
             continue;
         snprintf(how, sizeof(how), "%s, mode %d", isa_names[isa],
@@ -177,6 +153,8 @@ static void test_small_cases(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(op_cases); i++)
         check(&op_cases[i]);
+    for (size_t i = 0; i < VP_COUNT_OF(forward_cases); i++)
+        check(&forward_cases[i]);
 }
 
 static void check_again(const struct op_spec *spec,
@@ -199,7 +177,7 @@ static void test_again(void **state)
     (void)state;
     for (size_t i = 0; i < VP_COUNT_OF(op_cases); i++) {
         check_again(&op_cases[i], &vp_cpu_ref_f32);
-        for (int isa = 0; isa < VP_ISA_COUNT; isa++)
+        for (int isa = 0; isa < N_ISAS; isa++)
             if (vp_cpu_force_isa((enum vp_isa)isa))
                 check_again(&op_cases[i], &vp_cpu_fast);
     }
@@ -364,7 +342,7 @@ static void test_copy_ints(void **state)
 
     (void)state;
     one_op_init(&t, &spec, &vp_cpu_fast, sizeof(float), 3, pools[1]);
-    t.graph.values[t.args.op->in[0]].dtype = VP_DTYPE_I32;
+    t.plain.values[t.args.op->in[0]].dtype = VP_DTYPE_I32;
     for (int32_t i = 0; i < 33; i++)
         ((int32_t *)t.args.in[0])[i] = i * 77777 - 1000000;
     one_op_run(&t, VP_PHASE_F);
@@ -399,6 +377,12 @@ static const struct op_spec big_cases[] = {
       .pad = true },
     { "cross entropy", .kind = VP_OP_CROSS_ENTROPY, .batch = 2, .q_len = 30,
       .cols = 3000, .smoothing = 0.1f },
+    { "linear, few rows", .kind = VP_OP_LINEAR, .batch = 5, .q_len = 1,
+      .cols = 384, .n_out = 1520, .bias = true, .act = VP_ACT_GELU_ERF,
+      .cache = true },
+    { "cached attention", .kind = VP_OP_CACHED_ATTENTION, .batch = 3,
+      .q_len = 40, .k_len = 300, .n_lines = 4, .cols = 96, .heads = 3,
+      .cache = true },
 };
 
 static void run_big(struct one_op *t, const struct op_spec *spec,
@@ -571,7 +555,7 @@ static void test_keep_bits(void **state)
     static const uint32_t thresholds[] = { 1, 26, 128, 255 };
 
     (void)state;
-    for (int isa = 0; isa < VP_ISA_COUNT; isa++) {
+    for (int isa = 0; isa < N_ISAS; isa++) {
         if (!vp_cpu_force_isa((enum vp_isa)isa))
             continue;
         for (size_t i = 0; i < VP_COUNT_OF(thresholds); i++) {
@@ -579,11 +563,13 @@ static void test_keep_bits(void **state)
 
             d.threshold = thresholds[i];
             for (int64_t n = 1; n <= 40; n += 13) {
-                check_keep_row(vp_simd(), &d, 3, 5, 0, n);
-                check_keep_row(vp_simd(), &d, 0x123456789ABCull, 4095, 256, n);
+                check_keep_row(vp_simd(VP_DTYPE_F32), &d, 3, 5, 0, n);
+                check_keep_row(vp_simd(VP_DTYPE_F32), &d, 0x123456789ABCull,
+                               4095, 256, n);
             }
-            check_keep_tile(vp_simd(), &d, 3, 0, 0, 1);
-            check_keep_tile(vp_simd(), &d, 0xFEDCBA9876543ull, 15, 300, 4);
+            check_keep_tile(vp_simd(VP_DTYPE_F32), &d, 3, 0, 0, 1);
+            check_keep_tile(vp_simd(VP_DTYPE_F32), &d, 0xFEDCBA9876543ull, 15,
+                            300, 4);
         }
     }
     vp_cpu_force_isa(VP_ISA_BEST);
@@ -699,7 +685,7 @@ static void check_softmax_nan(const struct vp_simd *simd)
 
         for (int j = 0; j < 32; j++)
             row[j] = i == j || i == 32 ? NAN : 0.0f;
-        simd->softmax(row, allow, NULL, 32, 32, &sum);
+        simd->softmax(row, 1.0f, allow, NULL, 32, 32, &sum);
         assert_true(isnan(sum));
     }
 }
@@ -707,12 +693,12 @@ static void check_softmax_nan(const struct vp_simd *simd)
 static void test_functions(void **state)
 {
     (void)state;
-    for (int isa = 0; isa < VP_ISA_COUNT; isa++) {
+    for (int isa = 0; isa < N_ISAS; isa++) {
         if (!vp_cpu_force_isa((enum vp_isa)isa))
             continue;
-        check_functions(vp_simd());
-        check_extremes(vp_simd());
-        check_softmax_nan(vp_simd());
+        check_functions(vp_simd(VP_DTYPE_F32));
+        check_extremes(vp_simd(VP_DTYPE_F32));
+        check_softmax_nan(vp_simd(VP_DTYPE_F32));
     }
     vp_cpu_force_isa(VP_ISA_BEST);
 }
@@ -765,7 +751,9 @@ static void product_release(struct product *p)
 
 static double at(const struct vp_factor *f, int64_t i, int64_t j)
 {
-    return f->transposed ? f->data[j * f->ld + i] : f->data[i * f->ld + j];
+    const float *x = f->data;
+
+    return f->transposed ? x[j * f->ld + i] : x[i * f->ld + j];
 }
 
 /* Element (i, j) from its definition; `old` was there before. */

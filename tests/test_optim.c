@@ -3,6 +3,7 @@
  * clipping and learning-rate curves. */
 #include "golden.h"
 
+#include "base/halves.h"
 #include "base/rng.h"
 #include "optim/chunk.h"
 #include "optim/kernel.h"
@@ -434,6 +435,55 @@ static void test_threads_have_the_same_bits(void **state)
                 check_same_run((enum vp_optim_kind)kind, n_threads, in_place);
 }
 
+/* The same steps with weights in halves: the high ones in two versions, the low
+ * ones in place. */
+static void run_halves(struct bed *bed, enum vp_optim_kind kind, int n_steps,
+                       int n_threads, uint16_t *high[2], uint16_t *low)
+{
+    struct vp_pool *pool;
+
+    assert_int_equal(vp_pool_create(n_threads, NULL, NULL, &pool), VP_OK);
+    vp_halves_split_all(high[0], low, bed->w[0], bed->n);
+    for (int64_t t = 1; t <= n_steps; t++) {
+        struct vp_optim_step step = bed_step(bed, kind, t, false);
+
+        step.dtype = VP_DTYPE_BF16;
+        step.w_old = high[(t + 1) % 2];
+        step.w_new = high[t % 2];
+        step.master = low;
+        bed_fill_grad(bed, t);
+        vp_optim_step_host(&step, pool, bed->scratch);
+    }
+    vp_pool_free(pool);
+    vp_halves_join_all(bed->w[1], high[n_steps % 2], low, bed->n);
+}
+
+static void test_halves_have_the_bits_of_floats(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < VP_OPTIM_KIND_COUNT; kind++) {
+        uint16_t *high[2], *low;
+        struct bed floats, halves;
+
+        bed_init(&floats, odd_sizes, VP_COUNT_OF(odd_sizes), 0);
+        bed_init(&halves, odd_sizes, VP_COUNT_OF(odd_sizes), 0);
+        high[0] = calloc((size_t)halves.n, sizeof(*low));
+        high[1] = calloc((size_t)halves.n, sizeof(*low));
+        low = calloc((size_t)halves.n, sizeof(*low));
+        assert_true(high[0] && high[1] && low);
+        bed_run(&floats, (enum vp_optim_kind)kind, 3, 1, true);
+        run_halves(&halves, (enum vp_optim_kind)kind, 3, 2, high, low);
+        assert_same_bits(floats.w[0], halves.w[1], floats.n);
+        assert_same_bits(floats.m, halves.m, floats.n);
+        assert_same_bits(floats.v, halves.v, floats.n);
+        free(high[0]);
+        free(high[1]);
+        free(low);
+        bed_release(&floats);
+        bed_release(&halves);
+    }
+}
+
 /* Old weights must survive an out-of-place step: other versions read them. */
 /* Gradients in another order than the tensors, and without gaps. */
 static void test_gradients_lie_anywhere(void **state)
@@ -515,6 +565,7 @@ static void run_table(const struct vp_optim_kernels *table, struct bed *bed,
     struct vp_optim_span span = { n,      bed->w[0], bed->g,
                                   bed->m, bed->v,    bed->w[1] };
 
+    sums_out[0] = sums_out[1] = 0.0;
     bed_fill_grad(bed, 1);
     table->sgd(span, any_coef);
     span.w = bed->w[1];
@@ -862,6 +913,7 @@ int main(void)
         cmocka_unit_test(test_nothing_between_tensors_is_touched),
         cmocka_unit_test(test_in_place_has_the_same_bits),
         cmocka_unit_test(test_threads_have_the_same_bits),
+        cmocka_unit_test(test_halves_have_the_bits_of_floats),
         cmocka_unit_test(test_gradients_lie_anywhere),
         cmocka_unit_test(test_old_weights_stay),
         cmocka_unit_test(test_instruction_sets_have_the_same_bits),

@@ -128,6 +128,13 @@ static void literal_text(void **state)
     struct vp_plan_forecast forecast = {
         .bytes = (const int64_t[]){ 1, 2, 3, 4 }, .bubble = 0.125
     };
+    static const struct vp_memory kinds = { .weights = 10,
+                                            .gradients = 20,
+                                            .moments = 30,
+                                            .activations = 40,
+                                            .boundary = 50,
+                                            .work = 60,
+                                            .total = 210 };
     const struct vp_plan none = { .n_stages = 0 };
     struct vp_arena arena = { NULL };
     struct vp_plan plan;
@@ -148,6 +155,18 @@ static void literal_text(void **state)
     assert_non_null(strstr(text, "\"forecast\": {\"step_seconds\": 0.0625, "
                                  "\"memory\": [1, 2, 3, 4], \"bubble\": "
                                  "0.125}"));
+    parse_ok(text, &arena, &plan);
+    free(text);
+
+    forecast.memory = (const struct vp_memory *const[]){ &kinds, &kinds, &kinds,
+                                                         &kinds };
+    assert_int_equal(vp_plan_print(&full, 5, &forecast, &text), VP_OK);
+    assert_non_null(strstr(
+        text, "[1, 2, 3, 4], \"memory_kinds\": {\"weights\": [10, 10, 10, 10], "
+              "\"gradients\": [20, 20, 20, 20], \"moments\": [30, 30, 30, 30], "
+              "\"activations\": [40, 40, 40, 40], "
+              "\"boundary\": [50, 50, 50, 50], \"work\": [60, 60, 60, 60]}, "
+              "\"bubble\": 0.125}"));
     parse_ok(text, &arena, &plan);
     free(text);
 

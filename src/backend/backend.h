@@ -11,7 +11,7 @@
 
 /* Changes with any structure that a plugin shares with the program, those of
  * device/driver.h included. */
-#define VP_BACKEND_ABI 13
+#define VP_BACKEND_ABI 14
 
 /* An open one. Every backend has its own; the first member is a struct
  * vp_device. */

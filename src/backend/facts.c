@@ -1,5 +1,7 @@
 #include "backend/facts.h"
 
+#include "backend/cpu/isa.h"
+
 struct vp_device_facts vp_backend_facts(const struct vp_backend_ops *ops,
                                         const struct vp_backend_config *config)
 {
@@ -11,4 +13,16 @@ struct vp_device_facts vp_backend_facts(const struct vp_backend_ops *ops,
         .scratch = ops->scratch_bytes,
         .scratch_ctx = config,
     };
+}
+
+const char *vp_cores_isa(void)
+{
+    vp_cpu_read_isa(NULL); /* a wrong name is refused when kernels run */
+    return vp_cpu_isa_name(vp_cpu_isa());
+}
+
+bool vp_cores_multiply_bf16(void)
+{
+    vp_cpu_read_isa(NULL);
+    return vp_cpu_isa() >= VP_ISA_AVX512_BF16;
 }

@@ -10,4 +10,10 @@
 struct vp_device_facts vp_backend_facts(const struct vp_backend_ops *ops,
                                         const struct vp_backend_config *config);
 
+/* The instruction set that kernels on cores use, as VPIPE_ISA names it; and
+ * whether it has products of bf16. Without them bf16 is widened to floats, which
+ * is slower than fp32. */
+const char *vp_cores_isa(void);
+bool vp_cores_multiply_bf16(void);
+
 #endif

@@ -16,6 +16,10 @@ enum vp_role {
                               per row of the decoder where there are no
                               label rows */
     VP_ROLE_TARGET_TOKENS, /* [batch * tgt_seq] decoder input ids */
+    VP_ROLE_POSITIONS,     /* [batch * seq] position of each token in its text,
+                              -1 = padding; only with a cache */
+    VP_ROLE_LINES,         /* [batch * n_positions] cache line that holds each
+                              position of a row's text */
     VP_ROLE_COUNT
 };
 
@@ -28,7 +32,15 @@ struct vp_dims {
         n_labels; /* rows that are scored, if the batch names them; 0: all */
 };
 
-/* Elements of the array for `role` in a bucket; 0 if the bucket has none. */
+/* Keys and values of earlier positions of texts: `n_lines` lines, each with
+ * `n_positions` positions of a text. One for all buckets. n_lines 0: there is
+ * none, and all positions of a sample are in its batch. */
+struct vp_cache_size {
+    int64_t n_lines, n_positions;
+};
+
+/* Elements of the array for `role` in a bucket; 0 if the bucket has none, and for
+ * roles that come with a cache. */
 static inline int64_t vp_dims_role(const struct vp_dims *dims,
                                    enum vp_role role)
 {

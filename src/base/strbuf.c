@@ -77,6 +77,14 @@ enum vp_status vp_strbuf_detach(struct vp_strbuf *buf, char **text_out)
     return VP_OK;
 }
 
+void vp_strbuf_clear(struct vp_strbuf *buf)
+{
+    buf->n_bytes = 0;
+    buf->failed = false;
+    if (buf->at)
+        buf->at[0] = '\0';
+}
+
 void vp_strbuf_release(struct vp_strbuf *buf)
 {
     free(buf->at);

@@ -27,6 +27,8 @@ const char *vp_strbuf_text(const struct vp_strbuf *buf);
 /* Gives the text to the caller, who frees it, and leaves `buf` empty.
  * VP_ERR_NOMEM if an addition failed: the text is released. */
 enum vp_status vp_strbuf_detach(struct vp_strbuf *buf, char **text_out);
+/* Empties it; the memory stays for what is added next. */
+void vp_strbuf_clear(struct vp_strbuf *buf);
 void vp_strbuf_release(struct vp_strbuf *buf);
 
 #endif

@@ -60,15 +60,35 @@ enum vp_status vp_buckets_build(const struct vp_config *config,
     return VP_OK;
 }
 
+static struct vp_model_config forward_sizes(const struct vp_config *config)
+{
+    struct vp_model_config sizes = sizes_of(config);
+
+    sizes.dropout = sizes.attention_dropout = sizes.label_smoothing = 0.0f;
+    return sizes;
+}
+
 enum vp_status vp_buckets_build_outputs(const struct vp_config *config,
                                         const struct vp_dims *dims,
                                         unsigned outputs,
                                         struct vp_graph *graph_out,
                                         struct vp_err *err)
 {
-    struct vp_model_config sizes = sizes_of(config);
+    struct vp_model_config sizes = forward_sizes(config);
 
-    sizes.dropout = sizes.attention_dropout = sizes.label_smoothing = 0.0f;
     return vp_model_build_outputs(config->model, &sizes, dims, outputs,
                                   graph_out, err);
+}
+
+enum vp_status vp_buckets_build_cached(const struct vp_config *config,
+                                       const struct vp_dims *dims,
+                                       const struct vp_cache_size *cache,
+                                       unsigned outputs,
+                                       struct vp_graph *graph_out,
+                                       struct vp_err *err)
+{
+    struct vp_model_config sizes = forward_sizes(config);
+
+    return vp_model_build_cached(config->model, &sizes, dims, cache, outputs,
+                                 graph_out, err);
 }

@@ -24,5 +24,12 @@ enum vp_status vp_buckets_build_outputs(const struct vp_config *config,
                                         unsigned outputs,
                                         struct vp_graph *graph_out,
                                         struct vp_err *err);
+/* The same with a key-value cache. */
+enum vp_status vp_buckets_build_cached(const struct vp_config *config,
+                                       const struct vp_dims *dims,
+                                       const struct vp_cache_size *cache,
+                                       unsigned outputs,
+                                       struct vp_graph *graph_out,
+                                       struct vp_err *err);
 
 #endif

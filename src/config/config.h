@@ -17,7 +17,8 @@ enum vp_precision {
     VP_PRECISION_FP32,
     VP_PRECISION_TF32,
     VP_PRECISION_BF16,
-    VP_PRECISION_FP16
+    VP_PRECISION_FP16,
+    VP_PRECISION_AUTO /* never in a configuration that has been loaded */
 };
 enum vp_sync_mode { VP_SYNC_BSP, VP_SYNC_ASP };
 /* distributed_backend; gloo is the original's word for messages between CPUs:
@@ -111,7 +112,7 @@ struct vp_config {
     uint64_t seed;
     bool no_input_pipelining; /* prefetch 0 */
     int prefetch;             /* batches read ahead */
-    int64_t num_minibatches;  /* at most so many of an epoch; 0: all */
+    int64_t num_minibatches;  /* of an epoch, at most; 0: all */
     /* optimisation */
     struct vp_optim_config optim;
     struct vp_lr_config lr;
@@ -177,6 +178,11 @@ struct vp_config {
                                  when interrupted */
     int keep_checkpoints;     /* the newest ones */
     int64_t export_every;     /* steps; 0: never */
+    int64_t generate_every, translate_every; /* the same */
+    const char *sample_prompts;  /* a file, for these two; NULL: none */
+    int64_t sample_tokens;       /* new ids of each prompt */
+    bool tensorboard;            /* write its event file */
+    const char *prometheus_file; /* for node_exporter; NULL: none */
     int64_t print_frequency;
     unsigned verbose;          /* set of enum vp_verbose */
     int64_t verbose_frequency; /* steps; 0: never */

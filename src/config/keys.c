@@ -72,6 +72,7 @@ static const char *precision_word(int i)
         [VP_PRECISION_TF32] = "tf32",
         [VP_PRECISION_BF16] = "bf16",
         [VP_PRECISION_FP16] = "fp16",
+        [VP_PRECISION_AUTO] = "auto",
     };
     return WORD_FROM(words, i);
 }
@@ -156,11 +157,6 @@ static bool is_masked_lm(const struct vp_config *config)
 static bool is_causal_lm(const struct vp_config *config)
 {
     return config->model->task == VP_TASK_CAUSAL_LM;
-}
-
-static bool is_language_model(const struct vp_config *config)
-{
-    return is_masked_lm(config) || is_causal_lm(config);
 }
 
 static bool is_translation(const struct vp_config *config)
@@ -380,10 +376,10 @@ const struct vp_key vp_keys[] = {
       "bytes. Files of nanoGPT say nothing about themselves and need this key" },
     { ROW("tokenizer", VP_KEY_PATH, tokenizer), .group = "data",
       .fallback = "(none)", .example = "models/gpt2",
-      .applies = is_language_model, .depends_on = "model_type",
       .meaning = "folder or file of a tokenizer: text is encoded with it once, "
       "into token files in .vpipe-cache beside the text; without it text is "
-      "read byte by byte; bert, gpt2 and cpm" },
+      "read byte by byte. Translation: the one that 'vpipe data pairs' made "
+      "the files with" },
     { ROW("valid_split", VP_KEY_TEXT, valid_split), .group = "data",
       .fallback = "(val, valid, validation or dev)", .example = "test",
       .meaning = "word in the names of the files that are held out for "
@@ -623,8 +619,9 @@ const struct vp_key vp_keys[] = {
       .meaning = "where to compute; auto takes a GPU if there is one" },
     { ROW("precision", VP_KEY_ENUM, precision), .word = precision_word,
       .after = after_precision, .group = "machine", .fallback = "fp32",
-      .example = "bf16", .meaning = "type of weights and activations; other "
-      "than fp32 needs a GPU" },
+      .example = "bf16", .meaning = "type of weights and activations; tf32 "
+      "and fp16 need a GPU; auto is bf16 where the device multiplies it, else "
+      "fp32, and is written to the run as what it became" },
     { ROW("loss_scale", VP_KEY_SCALE, loss_scale), .min = 1, .max = 1e30,
       .group = "machine", .fallback = "(off; fp16 dynamic)",
       .example = "1024", .from = "precision",
@@ -696,6 +693,31 @@ const struct vp_key vp_keys[] = {
       .meaning = "steps between exports to export/step-<n> of the run, Hugging "
       "Face folders, each made of the first checkpoint from there on; 0 makes "
       "none" },
+    { COUNT("generate_every", generate_every, 0, MAX_COUNT), .group = "run",
+      .fallback = "(0)", .example = "500",
+      .applies = is_causal_lm, .depends_on = "model_type",
+      .meaning = "steps between texts that continue sample_prompts, in the log "
+      "and in metrics.jsonl; they change no loss; 0 makes none" },
+    { COUNT("translate_every", translate_every, 0, MAX_COUNT), .group = "run",
+      .fallback = "(0)", .example = "500",
+      .applies = is_translation, .depends_on = "model_type",
+      .meaning = "the same for translations of sample_prompts" },
+    { ROW("sample_prompts", VP_KEY_PATH, sample_prompts), .group = "run",
+      .fallback = "(none)", .example = "prompts.txt",
+      .meaning = "file with a prompt on each line, for generate_every and "
+      "translate_every; token ids, if the model reads no text" },
+    { COUNT("sample_tokens", sample_tokens, 1, 65536), .group = "run",
+      .fallback = "40", .example = "40",
+      .meaning = "new tokens of each of these texts, at most" },
+    { ROW("tensorboard", VP_KEY_BOOL, tensorboard), .group = "run",
+      .fallback = "false", .example = "true",
+      .meaning = "write the numbers of metrics.jsonl to an event file of "
+      "TensorBoard, too" },
+    { ROW("prometheus_file", VP_KEY_PATH, prometheus_file), .group = "run",
+      .fallback = "(none)",
+      .example = "/var/lib/node_exporter/vpipe.prom",
+      .meaning = "a file that the run replaces once a second by its numbers in "
+      "Prometheus's text format, for node_exporter's textfile collector" },
     { COUNT("print_frequency", print_frequency, 1, MAX_COUNT),
       .group = "run", .fallback = "10", .example = "10",
       .meaning = "steps between lines, where there is no terminal" },

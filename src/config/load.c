@@ -12,6 +12,7 @@
 #include "config/keys.h"
 #include "config/plan_file.h"
 #include "config/planned_keys.h"
+#include "config/precision.h"
 #include "config/resolve.h"
 #include "config/schedule_file.h"
 #include "text/tokenizer.h"
@@ -412,6 +413,8 @@ static void derive_data(const struct given *given, struct vp_config *config)
 static enum vp_status derive_vocab(const struct given *given,
                                    struct vp_config *config, struct vp_err *err)
 {
+    /* Ids of pairs are those of the tokenizer plus 4, see data/pairs/make.h. */
+    int more = config->model->task == VP_TASK_TRANSLATION ? 4 : 0;
     struct vp_tokenizer *tokenizer;
     int64_t *vocab = &config->sizes.vocab;
     int n_ids;
@@ -427,7 +430,7 @@ static enum vp_status derive_vocab(const struct given *given,
     vp_tokenizer_free(tokenizer);
     if (!find_given(given, "vocab") && !find_given(given, "config") &&
         !find_given(given, "init")) {
-        *vocab = n_ids;
+        *vocab = n_ids + more;
         vp_origin_derive(config, "vocab", "of the tokenizer");
         return VP_OK;
     }
@@ -559,6 +562,13 @@ static enum vp_status check_data(const struct vp_config *config,
                           "data_dir; generate data with --set "
                           "synthetic_data=true, or add 'data_dir: FOLDER'",
                           vp_config_place(config, "synthetic_data"));
+    if (config->model->task == VP_TASK_TRANSLATION && config->tokenizer &&
+        config->sizes.pad == VP_TOKEN_PAD)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key 'tokenizer': pairs of text are read byte by "
+                          "byte; make files of ids by 'vpipe data pairs' and "
+                          "set pad_id to 1, or remove it",
+                          vp_config_place(config, "tokenizer"));
     return VP_OK;
 }
 
@@ -577,6 +587,32 @@ static enum vp_status check_scale(const struct vp_config *config,
         "1024'",
         vp_config_place(config, given ? "loss_scale" : "precision"),
         given ? "" : " with precision fp16");
+}
+
+/* Texts are made by a pipeline of threads, with one rank for each stage. */
+static enum vp_status check_texts(const struct vp_config *config,
+                                  struct vp_err *err)
+{
+    const char *key = config->generate_every > 0 ? "generate_every"
+                                                 : "translate_every";
+    bool replicated = false;
+
+    if (config->generate_every == 0 && config->translate_every == 0)
+        return VP_OK;
+    if (!config->sample_prompts)
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key '%s' needs prompts; add 'sample_prompts: "
+                          "FILE', with one on each line",
+                          vp_config_place(config, key), key);
+    for (int s = 0; s < config->replicas.n; s++)
+        replicated |= config->replicas.at[s] > 1;
+    if (replicated || vp_config_is_distributed(config))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "%s: key '%s' needs ranks that are threads of one "
+                          "process, one for each stage; remove it or '%s'",
+                          vp_config_place(config, key), key,
+                          replicated ? "replicas" : "distributed_backend");
+    return VP_OK;
 }
 
 static enum vp_status check(struct vp_config *config, struct vp_err *err)
@@ -606,6 +642,7 @@ static enum vp_status check(struct vp_config *config, struct vp_err *err)
     VP_TRY(check_model(config, &dims, err));
     VP_TRY(vp_resolve_pipeline(config, &dims, err));
     VP_TRY(check_scale(config, err));
+    VP_TRY(check_texts(config, err));
     return check_data(config, err);
 }
 
@@ -703,6 +740,7 @@ static enum vp_status load(const struct vp_config_source *from,
         vp_planned_keys_drop(given.entry);
     VP_TRY(keep_origins(&given, out, err));
     VP_TRY(apply(&given, from->plan, out, err));
+    vp_config_set_precision(out);
     derive_model(&given, out);
     derive_data(&given, out);
     VP_TRY(derive_vocab(&given, out, err));

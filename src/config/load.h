@@ -41,4 +41,7 @@ enum vp_status vp_config_parse(const char *path, const char *bytes,
                                int n_sets, struct vp_config *out,
                                struct vp_err *err);
 
+/* True if --set gives a key that a plan which is found for it replaces. */
+bool vp_config_sets_plan(const struct vp_config *config);
+
 #endif

@@ -75,15 +75,15 @@ bool vp_planned_keys_is_auto(const struct vp_config *config,
     return false;
 }
 
+const char *const vp_planned_keys[] = {
+    "schedule",  "schedule_memory", "schedule_costs", "chunks",
+    "partition", "recompute",       "swap_ratio",     "recompute_ratio",
+    "auto_plan", "early_recompute", "profile",        "recompute_in_backward",
+    NULL,
+};
+
 void vp_planned_keys_drop(struct vp_entry *entries)
 {
-    static const char *const keys[] = {
-        "schedule",        "schedule_memory", "schedule_costs",
-        "chunks",          "partition",       "recompute",
-        "swap_ratio",      "recompute_ratio", "auto_plan",
-        "early_recompute", "profile",         "recompute_in_backward",
-    };
-
-    for (size_t i = 0; i < VP_COUNT_OF(keys); i++)
-        entry_of(entries, keys[i])->key = NULL;
+    for (int i = 0; vp_planned_keys[i]; i++)
+        entry_of(entries, vp_planned_keys[i])->key = NULL;
 }

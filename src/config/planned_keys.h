@@ -18,7 +18,9 @@ enum vp_status vp_planned_keys_take_auto(struct vp_entry *entries,
 /* True if the key says auto, and no number was chosen yet. */
 bool vp_planned_keys_is_auto(const struct vp_config *config,
                              const struct vp_key *key);
-/* Removes what the plan that was found replaces. */
+/* What a plan that is found for a configuration replaces; ends with NULL. */
+extern const char *const vp_planned_keys[];
+/* Removes it. */
 void vp_planned_keys_drop(struct vp_entry *entries);
 
 #endif

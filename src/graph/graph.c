@@ -274,6 +274,18 @@ vp_val vp_embed(struct vp_graph *graph, vp_val ids, vp_val types, vp_par table,
     return apply(graph, &op);
 }
 
+vp_val vp_embed_at(struct vp_graph *graph, vp_val ids, vp_val at, vp_par table,
+                   vp_par positions, float scale, int32_t pad)
+{
+    struct vp_op op = proto(VP_OP_EMBED, ids, VP_NONE, at);
+
+    op.par[0] = table;
+    op.par[1] = positions;
+    op.attr.scale = scale;
+    op.attr.pad = pad;
+    return apply(graph, &op);
+}
+
 vp_val vp_linear(struct vp_graph *graph, vp_val x, vp_par weight, vp_par bias,
                  enum vp_act act)
 {
@@ -304,6 +316,16 @@ vp_val vp_attention(struct vp_graph *graph, vp_val q, vp_val kv, vp_val mask,
     op.attr.heads = heads;
     op.attr.causal = causal;
     op.attr.p = p;
+    return apply(graph, &op);
+}
+
+vp_val vp_cached_attention(struct vp_graph *graph, vp_val qkv, vp_val at,
+                           vp_val lines, int heads, int64_t n_lines)
+{
+    struct vp_op op = proto(VP_OP_CACHED_ATTENTION, qkv, at, lines);
+
+    op.attr.heads = heads;
+    op.attr.n_lines = n_lines;
     return apply(graph, &op);
 }
 
@@ -348,6 +370,13 @@ vp_val vp_cross_entropy(struct vp_graph *graph, vp_val logits, vp_val labels,
     return apply(graph, &op);
 }
 
+vp_val vp_argmax(struct vp_graph *graph, vp_val x)
+{
+    struct vp_op op = proto(VP_OP_ARGMAX, x, VP_NONE, VP_NONE);
+
+    return apply(graph, &op);
+}
+
 /* ---- Finishing ---------------------------------------------------------- */
 
 /* A parameter has one gradient, written by one operator; a second use needs
@@ -375,7 +404,8 @@ static void find_outputs(struct vp_graph *graph)
     const struct vp_op *last = &graph->ops[graph->n_ops - 1];
 
     if (!(graph->outputs & VP_OUTPUT_LOSS)) {
-        if (last->kind != VP_OP_LINEAR)
+        if (last->kind !=
+            (graph->outputs & VP_OUTPUT_ARGMAX ? VP_OP_ARGMAX : VP_OP_LINEAR))
             fail(graph, "the last operator must make the logits");
         graph->logits = last->out;
         return;

@@ -36,6 +36,9 @@ struct vp_value {
     int n_readers;     /* inputs of operators that are this value */
     int last_reader;   /* operator, or VP_NONE */
     bool needs_grad;
+    /* Stays from minibatch to minibatch, in CACHE; all programs of a stage have
+     * it at the same place. */
+    bool persists;
 };
 
 enum vp_init { VP_INIT_ZERO, VP_INIT_ONE, VP_INIT_NORMAL, VP_INIT_SINUSOID };
@@ -75,6 +78,9 @@ enum vp_loss_col {
 enum vp_output {
     VP_OUTPUT_LOSS = 1, /* a row of the columns above */
     VP_OUTPUT_LOGITS = 2,
+    /* With VP_OUTPUT_LOGITS, and without a loss: in place of each row of logits
+     * the id of its largest one, an int32. */
+    VP_OUTPUT_ARGMAX = 4,
 };
 
 enum vp_op_kind {
@@ -82,11 +88,13 @@ enum vp_op_kind {
     VP_OP_LINEAR,
     VP_OP_LAYERNORM,
     VP_OP_ATTENTION,
+    VP_OP_CACHED_ATTENTION,
     VP_OP_DROPOUT,
     VP_OP_ADD,
     VP_OP_SCALE,
     VP_OP_GATHER,
     VP_OP_CROSS_ENTROPY,
+    VP_OP_ARGMAX,
     VP_OP_COPY, /* inserted by lowering; out = in */
     VP_OP_KIND_COUNT
 };
@@ -95,11 +103,12 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
 
 /* Operators and their arguments. x: [rows, cols], B: batch, S: sequence.
  *
- * embed       in: ids [B*S]; in1: type ids [B*S] or NONE
+ * embed       in: ids [B*S]; in1: type ids [B*S] or NONE; in2: p [B*S] or NONE
  *             par: table [V, H]; positions [P, H] or NONE; types [T, H] or NONE
  *             out = scale * table[id] + positions[p] + types[t]
  *             p = position in the sequence; with `pad` >= 0 (sinusoids): the
- *             number of non-pad ids before it, and pad rows are all zero
+ *             number of non-pad ids before it, and pad rows are all zero;
+ *             with in2: given, and rows with p < 0 are all zero
  * linear      in: x [rows, K]; par: weight [N, K], bias of N elements or NONE
  *             out = act(x weight^T + bias); aux0: x weight^T + bias if act
  * layernorm   in: x; par: gamma, beta [1, cols]; aux0: mean, 1/std [rows, 2]
@@ -107,6 +116,17 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
  *             in2: key mask [B*Sk] or NONE; aux0: log-sum-exp [B*Sq, heads]
  *             softmax(scale q k^T, masked) with dropout p, times v
  *             a query with no key allowed gives zeros, aux0 too
+ * cached_attention  causal self-attention of new positions, with keys and values
+ *             of the positions before them from a cache that it fills.
+ *             in: qkv [B*S, 3H]; in1: the position p of each row in its text, or
+ *             -1: padding, whose result is zero; in2: lines [B*T]: the cache
+ *             line that holds position j of sample b is lines[b*T + j].
+ *             aux0, which persists: the cache, [n_lines, heads, 2, T, dim]: keys,
+ *             then values. Writes key and value of each row to position p of
+ *             line lines[b*T + p], then attends to positions 0 .. p. Rows of
+ *             other samples neither write a line that a sample reads at a
+ *             position, nor read what a sample writes in this minibatch: no
+ *             sample waits for another. F only
  * dropout     in: x; byte-quantised p (note [dropout] in base/rng.h)
  * add         in: a, in1: b; the residual line: in0 is the branch, in1 the trunk
  * scale       out = scale * x
@@ -118,7 +138,9 @@ enum vp_act { VP_ACT_NONE, VP_ACT_RELU, VP_ACT_GELU_ERF, VP_ACT_GELU_TANH };
  *             not count have zeros in aux0 and a zero gradient. In evaluation
  *             aux0 has the label's rank in place of the log-sum-exp: the number
  *             of ids with a larger logit, or an equal one and a smaller id; a
- *             logit that is not a number comes first */
+ *             logit that is not a number comes first
+ * argmax      in: x [n, V]; out: int32 [n, 1], the first column with the largest
+ *             element of each row; -1 if an element is not finite. F only */
 struct vp_attr {
     float scale;
     float eps;
@@ -130,6 +152,7 @@ struct vp_attr {
     int heads;
     int64_t batch;        /* samples; rows of in0 = batch * q_len */
     int64_t q_len, k_len; /* positions per sample (embed, dropout: q_len) */
+    int64_t n_lines;      /* of a cache; k_len: positions of a line */
 };
 
 struct vp_op {
@@ -167,8 +190,10 @@ struct vp_graph {
     /* Set of enum vp_output. Without VP_OUTPUT_LOSS the graph ends in the logits
      * and is for a forward only. */
     unsigned outputs;
+    /* Of a model that is run with a cache; builders read it. */
+    struct vp_cache_size cache;
     vp_val loss;   /* [1, VP_LOSS_COLS], or VP_NONE */
-    vp_val logits; /* what the loss is taken of */
+    vp_val logits; /* what the loss is taken of, or the result of argmax */
 
     /* private */
     int cap_values, cap_params, cap_ops, cap_blocks;
@@ -177,7 +202,7 @@ struct vp_graph {
     struct vp_err err;
 };
 
-/* With dtype F32 and VP_OUTPUT_LOSS; a caller that wants others sets them before
+/* With dtype F32, VP_OUTPUT_LOSS and no cache; a caller that wants others sets them before
  * anything else. */
 void vp_graph_init(struct vp_graph *graph, int64_t batch);
 void vp_graph_release(struct vp_graph *graph);
@@ -209,6 +234,9 @@ vp_par vp_graph_tied(struct vp_graph *graph, vp_par owner);
 
 vp_val vp_embed(struct vp_graph *graph, vp_val ids, vp_val types, vp_par table,
                 vp_par positions, vp_par type_table, float scale, int32_t pad);
+/* The position of each row is given: `at` [rows of ids]. For a forward only. */
+vp_val vp_embed_at(struct vp_graph *graph, vp_val ids, vp_val at, vp_par table,
+                   vp_par positions, float scale, int32_t pad);
 vp_val vp_linear(struct vp_graph *graph, vp_val x, vp_par weight, vp_par bias,
                  enum vp_act act);
 vp_val vp_layernorm(struct vp_graph *graph, vp_val x, vp_par gamma, vp_par beta,
@@ -216,6 +244,10 @@ vp_val vp_layernorm(struct vp_graph *graph, vp_val x, vp_par gamma, vp_par beta,
 /* `kv` is NONE for self-attention over packed q, k, v. */
 vp_val vp_attention(struct vp_graph *graph, vp_val q, vp_val kv, vp_val mask,
                     int heads, bool causal, float p);
+/* `lines` has batch * T rows; the cache has n_lines lines of T positions. For a
+ * forward only. */
+vp_val vp_cached_attention(struct vp_graph *graph, vp_val qkv, vp_val at,
+                           vp_val lines, int heads, int64_t n_lines);
 /* Returns x itself when p is 0. */
 vp_val vp_dropout(struct vp_graph *graph, vp_val x, float p);
 vp_val vp_add(struct vp_graph *graph, vp_val branch, vp_val trunk);
@@ -223,6 +255,7 @@ vp_val vp_scale(struct vp_graph *graph, vp_val x, float scale);
 vp_val vp_gather(struct vp_graph *graph, vp_val x, vp_val rows);
 vp_val vp_cross_entropy(struct vp_graph *graph, vp_val logits, vp_val labels,
                         vp_val weights, float smoothing);
+vp_val vp_argmax(struct vp_graph *graph, vp_val x);
 
 /* Ends building: the last value must be the loss, or the logits if the graph has
  * no loss. Reports the first mistake. */

@@ -269,6 +269,11 @@ static void place_kept(struct vp_lowering *lowering, const bool *marks)
 
         if (producer < lowering->first_op || producer >= lowering->end_op)
             continue;
+        if (graph->values[v].persists) {
+            lowering->kept[v] = reserve(lowering->program, VP_SPACE_CACHE,
+                                        n_bytes);
+            continue;
+        }
         if (!vp_graph_is_output(graph, v) &&
             !(by_r ? lowering->backward[v] && !in_b : marks[v]))
             continue;

@@ -26,7 +26,7 @@ static const struct vp_param *in_param(const struct vp_graph *graph,
     return op->par[i] == VP_NONE ? NULL : &graph->params[op->par[i]];
 }
 
-/* A float result of the operator that is being added. */
+/* A result of the operator that is being added. */
 static vp_val typed_result(struct vp_graph *graph, const struct vp_op *op,
                            enum vp_dtype dtype, int64_t rows, int64_t cols)
 {
@@ -84,6 +84,11 @@ static bool is_dropout(float p)
     return p >= 0.0f && p < 1.0f && vp_dropout_threshold(p) < 256;
 }
 
+static bool is_trained(const struct vp_graph *graph)
+{
+    return graph->outputs & VP_OUTPUT_LOSS;
+}
+
 static enum vp_status done(const struct vp_graph *graph)
 {
     return graph->status;
@@ -102,6 +107,11 @@ static enum vp_status embed_shape(struct vp_graph *graph, struct vp_op *op)
         return refuse(graph, op, "needs ids and a table");
     if (!set_len(graph, op))
         return refuse(graph, op, "rows are not a multiple of the batch");
+    if (op->in[2] != VP_NONE &&
+        (!positions || !is_ids(in_value(graph, op, 2), ids->rows)))
+        return refuse(graph, op, "given positions do not match the ids");
+    if (op->in[2] != VP_NONE && is_trained(graph))
+        return refuse(graph, op, "given positions are for a forward only");
     if (positions &&
         (positions->cols != table->cols || positions->rows < op->attr.q_len))
         return refuse(graph, op, "fewer positions than the sequence is long");
@@ -177,6 +187,37 @@ static enum vp_status attention_shape(struct vp_graph *graph, struct vp_op *op)
     return done(graph);
 }
 
+static enum vp_status cached_attention_shape(struct vp_graph *graph,
+                                             struct vp_op *op)
+{
+    const struct vp_value *qkv = in_value(graph, op, 0);
+    const struct vp_value *lines = in_value(graph, op, 2);
+    int64_t rows, hidden, dim;
+
+    if (is_trained(graph))
+        return refuse(graph, op, "a cache is for a forward only");
+    if (!is_float(qkv) || qkv->cols % 3 != 0)
+        return refuse(graph, op, "needs packed queries, keys and values");
+    rows = qkv->rows;
+    hidden = qkv->cols / 3;
+    if (op->attr.heads < 1 || hidden % op->attr.heads != 0)
+        return refuse(graph, op, "heads do not divide the hidden size");
+    if (!set_len(graph, op) || !is_ids(in_value(graph, op, 1), rows))
+        return refuse(graph, op, "positions do not match the rows");
+    if (!lines || lines->dtype != VP_DTYPE_I32 ||
+        lines->rows % graph->batch != 0 || op->attr.n_lines < 1)
+        return refuse(graph, op, "lines do not match the batch");
+    dim = hidden / op->attr.heads;
+    op->attr.k_len = lines->rows / graph->batch;
+    op->attr.scale = (float)(1.0 / sqrt((double)dim));
+    op->out = result(graph, op, rows, hidden);
+    op->aux[0] = result(
+        graph, op, op->attr.n_lines * op->attr.heads * 2 * op->attr.k_len, dim);
+    if (op->aux[0] != VP_NONE)
+        graph->values[op->aux[0]].persists = true;
+    return done(graph);
+}
+
 static enum vp_status same_shape(struct vp_graph *graph, struct vp_op *op)
 {
     const struct vp_value *x = in_value(graph, op, 0);
@@ -231,6 +272,18 @@ static enum vp_status cross_entropy_shape(struct vp_graph *graph,
     rows = logits->rows;
     op->out = statistic(graph, op, 1, VP_LOSS_COLS);
     op->aux[0] = statistic(graph, op, rows, 2);
+    return done(graph);
+}
+
+static enum vp_status argmax_shape(struct vp_graph *graph, struct vp_op *op)
+{
+    const struct vp_value *x = in_value(graph, op, 0);
+
+    if (is_trained(graph))
+        return refuse(graph, op, "is for a forward only");
+    if (!is_float(x))
+        return refuse(graph, op, "needs a float input");
+    op->out = typed_result(graph, op, VP_DTYPE_I32, x->rows, 1);
     return done(graph);
 }
 
@@ -313,6 +366,11 @@ const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT] = {
         .grad_in = VP_NEED_IN0 | VP_NEED_IN1,
         .has_b = true,
     },
+    [VP_OP_CACHED_ATTENTION] = {
+        .name = "cached_attention",
+        .shape = cached_attention_shape,
+        .flops = attention_flops,
+    },
     [VP_OP_DROPOUT] = {
         .name = "dropout",
         .shape = dropout_shape,
@@ -345,6 +403,10 @@ const struct vp_op_def vp_op_defs[VP_OP_KIND_COUNT] = {
         .grad_in = VP_NEED_IN0,
         .has_b = true,
         .b_overwrites_in0 = true,
+    },
+    [VP_OP_ARGMAX] = {
+        .name = "argmax",
+        .shape = argmax_shape,
     },
     [VP_OP_COPY] = {
         .name = "copy",

@@ -18,6 +18,7 @@ enum vp_space {
                       are part of SLOT */
     VP_SPACE_SWAPPED, /* written by F, read by R, B and W, and elsewhere in the
                       meantime; two rings */
+    VP_SPACE_CACHE,   /* values that persist; one for all programs of a stage */
     VP_SPACE_IN,   /* boundary values from the previous stage, or the batch */
     VP_SPACE_OUT,  /* boundary values for the next stage */
     VP_SPACE_DIN,  /* gradients for the previous stage */
@@ -144,9 +145,9 @@ struct vp_stage_spec {
     bool one_slot;
     int64_t bundle_bytes; /* replicas: see struct vp_bundle; 0: none */
     int w_linger;         /* calls after a W that a backend may run before it:
-                             temporaries of W live on for so many */
+                             temporaries of W live until they are done */
     /* Above 0: a gradient is used up within the list that makes it, and its
-     * bytes serve others when so many of those have been written after it. Not
+     * bytes serve others when this number of them was written after it. Not
      * with split_w or bundles. */
     int64_t grad_linger;
 };
@@ -157,7 +158,7 @@ struct vp_stage_spec {
 struct vp_bundle {
     int64_t begin, end; /* bytes */
     enum vp_list list;  /* B or W: the one that writes it last ... */
-    int n_calls;        /* ... with so many of its calls done */
+    int n_calls;        /* ... and the calls of it that are done then */
 };
 
 /* Returns the bytes of scratch that the device needs for one call. */

@@ -84,4 +84,6 @@ void vp_build_end(struct vp_graph *graph, vp_val logits, vp_val labels,
 {
     if (graph->outputs & VP_OUTPUT_LOSS)
         vp_cross_entropy(graph, logits, labels, VP_NONE, smoothing);
+    else if (graph->outputs & VP_OUTPUT_ARGMAX)
+        vp_argmax(graph, logits);
 }

@@ -35,7 +35,7 @@ vp_val vp_build_labels(struct vp_graph *graph, const struct vp_dims *dims);
 /* The rows of x whose logits are wanted: those that the batch names, or all. */
 vp_val vp_build_rows(struct vp_graph *graph, vp_val x,
                      const struct vp_dims *dims);
-/* The loss of the logits, if the graph has one. */
+/* What graph->outputs asks for behind the logits: the loss, or argmax. */
 void vp_build_end(struct vp_graph *graph, vp_val logits, vp_val labels,
                   float smoothing);
 

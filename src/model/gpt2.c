@@ -2,7 +2,8 @@
  *
  * Block 0 is the embedding, then attention and MLP alternate, the last is the
  * final layer norm and the output layer. Rows need no padding mask: padding
- * stands at the end, where causal attention cannot see it.
+ * stands at the end, where causal attention cannot see it. With a cache the rows
+ * of a sample are new positions of its text, wherever they begin.
  * B: batch, S: sequence, H: hidden, F: ffn, V: vocab. */
 #include "model/build.h"
 #include "model/model.h"
@@ -14,6 +15,8 @@
 struct gpt2 {
     struct vp_graph *graph;
     const struct vp_model_config *config;
+    const struct vp_dims *dims;
+    vp_val at, lines;   /* with a cache; else VP_NONE */
     float residual_std; /* of projections that end in a residual */
 };
 
@@ -49,6 +52,17 @@ static vp_val layernorm(const struct gpt2 *m, vp_val x, const char *name)
                               m->config->eps);
 }
 
+static vp_val attend(const struct gpt2 *m, vp_val qkv)
+{
+    const struct vp_model_config *c = m->config;
+
+    if (m->lines != VP_NONE)
+        return vp_cached_attention(m->graph, qkv, m->at, m->lines,
+                                   (int)c->heads, m->graph->cache.n_lines);
+    return vp_attention(m->graph, qkv, VP_NONE, VP_NONE, (int)c->heads, true,
+                        c->attention_dropout);
+}
+
 /* LN, attention with its projection and dropout, "+": three lines. */
 static vp_val attention(const struct gpt2 *m, vp_val x, int64_t layer)
 {
@@ -61,8 +75,7 @@ static vp_val attention(const struct gpt2 *m, vp_val x, int64_t layer)
     vp_graph_line(g);
     y = conv1d(m, y, layer_name(m, layer, "attn.c_attn"), c->hidden,
                3 * c->hidden, VP_ACT_NONE, INIT_STD);
-    y = vp_attention(g, y, VP_NONE, VP_NONE, (int)c->heads, true,
-                     c->attention_dropout);
+    y = attend(m, y);
     y = conv1d(m, y, layer_name(m, layer, "attn.c_proj"), c->hidden, c->hidden,
                VP_ACT_NONE, m->residual_std);
     y = vp_dropout(g, y, c->dropout);
@@ -90,16 +103,15 @@ static vp_val mlp(const struct gpt2 *m, vp_val x, int64_t layer)
 }
 
 /* Final LN, output layer: two lines. */
-static void head(const struct gpt2 *m, vp_val x, vp_par word_table,
-                 const struct vp_dims *dims)
+static void head(const struct gpt2 *m, vp_val x, vp_par word_table)
 {
     const struct vp_model_config *c = m->config;
     struct vp_graph *g = m->graph;
-    vp_val labels = vp_build_labels(g, dims);
+    vp_val labels = vp_build_labels(g, m->dims);
     vp_par weight;
 
     vp_graph_line(g);
-    x = layernorm(m, vp_build_rows(g, x, dims), "transformer.ln_f");
+    x = layernorm(m, vp_build_rows(g, x, m->dims), "transformer.ln_f");
     vp_graph_line(g);
     if (c->tie_embeddings)
         weight = vp_graph_tied(g, word_table);
@@ -110,15 +122,34 @@ static void head(const struct gpt2 *m, vp_val x, vp_par word_table,
     vp_build_end(g, x, labels, c->label_smoothing);
 }
 
+static vp_val embed(const struct gpt2 *m, vp_val ids, vp_par words,
+                    vp_par positions)
+{
+    if (m->at != VP_NONE)
+        return vp_embed_at(m->graph, ids, m->at, words, positions, 1.0f, -1);
+    return vp_embed(m->graph, ids, VP_NONE, words, positions, VP_NONE, 1.0f,
+                    -1);
+}
+
 void vp_gpt2_build(const struct vp_model_config *config,
                    const struct vp_dims *dims, struct vp_graph *graph)
 {
-    struct gpt2 m = { .graph = graph, .config = config };
+    struct gpt2 m = { .graph = graph,
+                      .config = config,
+                      .dims = dims,
+                      .at = VP_NONE,
+                      .lines = VP_NONE };
     vp_val ids = vp_graph_input(graph, VP_ROLE_TOKENS, "tokens",
                                 vp_dims_role(dims, VP_ROLE_TOKENS));
     vp_par words, positions;
     vp_val x;
 
+    if (graph->cache.n_lines > 0) {
+        m.at = vp_graph_input(graph, VP_ROLE_POSITIONS, "positions",
+                              dims->batch * dims->seq);
+        m.lines = vp_graph_input(graph, VP_ROLE_LINES, "lines",
+                                 dims->batch * graph->cache.n_positions);
+    }
     m.residual_std = (float)(INIT_STD / sqrt(2.0 * (double)config->layers));
     vp_graph_block(graph, "embeddings");
     vp_graph_line(graph);
@@ -127,7 +158,7 @@ void vp_gpt2_build(const struct vp_model_config *config,
     positions = vp_graph_param(graph, "transformer.wpe.weight",
                                config->positions, config->hidden,
                                VP_INIT_NORMAL, INIT_STD);
-    x = vp_embed(graph, ids, VP_NONE, words, positions, VP_NONE, 1.0f, -1);
+    x = embed(&m, ids, words, positions);
     vp_build_lines(graph, 2); /* positions, "+" */
     for (int64_t i = 0; i < config->layers; i++) {
         vp_graph_block(graph,
@@ -141,5 +172,5 @@ void vp_gpt2_build(const struct vp_model_config *config,
         x = mlp(&m, x, i);
     }
     vp_graph_block(graph, "head");
-    head(&m, x, words, dims);
+    head(&m, x, words);
 }

@@ -99,6 +99,30 @@ const struct vp_model_size *vp_model_size_find(const struct vp_model *model,
     return NULL;
 }
 
+static enum vp_status build(const struct vp_model *model,
+                            const struct vp_model_config *config,
+                            const struct vp_dims *dims, unsigned outputs,
+                            struct vp_cache_size cache,
+                            struct vp_graph *graph_out, struct vp_err *err)
+{
+    struct vp_graph graph;
+    enum vp_status status;
+
+    VP_TRY(vp_model_check(model, config, dims, err));
+    vp_graph_init(&graph, dims->batch);
+    graph.dtype = config->dtype;
+    graph.outputs = outputs;
+    graph.cache = cache;
+    model->build(config, dims, &graph);
+    status = vp_graph_finish(&graph, err);
+    if (status != VP_OK) {
+        vp_graph_release(&graph);
+        return status;
+    }
+    *graph_out = graph;
+    return VP_OK;
+}
+
 enum vp_status vp_model_build(const struct vp_model *model,
                               const struct vp_model_config *config,
                               const struct vp_dims *dims,
@@ -115,19 +139,19 @@ enum vp_status vp_model_build_outputs(const struct vp_model *model,
                                       struct vp_graph *graph_out,
                                       struct vp_err *err)
 {
-    struct vp_graph graph;
-    enum vp_status status;
+    return build(model, config, dims, outputs,
+                 (struct vp_cache_size){ .n_lines = 0 }, graph_out, err);
+}
 
-    VP_TRY(vp_model_check(model, config, dims, err));
-    vp_graph_init(&graph, dims->batch);
-    graph.dtype = config->dtype;
-    graph.outputs = outputs;
-    model->build(config, dims, &graph);
-    status = vp_graph_finish(&graph, err);
-    if (status != VP_OK) {
-        vp_graph_release(&graph);
-        return status;
-    }
-    *graph_out = graph;
-    return VP_OK;
+enum vp_status vp_model_build_cached(
+    const struct vp_model *model, const struct vp_model_config *config,
+    const struct vp_dims *dims, const struct vp_cache_size *cache,
+    unsigned outputs, struct vp_graph *graph_out, struct vp_err *err)
+{
+    if (model->task != VP_TASK_CAUSAL_LM)
+        return vp_err_refuse(err, "model_type",
+                             "model_type: %s cannot be run with a key-value "
+                             "cache; use gpt2 or cpm",
+                             model->name);
+    return build(model, config, dims, outputs, *cache, graph_out, err);
 }

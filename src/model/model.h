@@ -81,6 +81,13 @@ enum vp_status vp_model_build_outputs(const struct vp_model *model,
                                       struct vp_graph *graph_out,
                                       struct vp_err *err);
 
+/* The same for a causal model that is run with a cache: tokens of a
+ * batch are new positions of texts (VP_ROLE_POSITIONS, VP_ROLE_LINES). */
+enum vp_status vp_model_build_cached(
+    const struct vp_model *model, const struct vp_model_config *config,
+    const struct vp_dims *dims, const struct vp_cache_size *cache,
+    unsigned outputs, struct vp_graph *graph_out, struct vp_err *err);
+
 /* Reads a Hugging Face config.json (model_type bert, gpt2, m2m_100) or a
  * bert_config.json, which has the keys of the first one without model_type, and
  * whose vocabulary is rounded up to a multiple of 8; checks the sizes. What the file leaves out keeps the published value, sizes must be

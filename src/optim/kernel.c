@@ -1,5 +1,7 @@
 #include "optim/kernel.h"
 
+#include "base/halves.h"
+
 /* Enough independent additions to hide their latency, and few enough to stay
  * in 16 registers of 128 bits. */
 enum { LANES = 16 };
@@ -23,7 +25,8 @@ enum { BLOCK = 256 };
     {                                                                       \
         .name = table_name, .sgd = NAME(sgd), .adam = NAME(adam),           \
         .lamb_measure = NAME(lamb_measure), .lamb_apply = NAME(lamb_apply), \
-        .sum_squares = NAME(sum_squares),                                   \
+        .sum_squares = NAME(sum_squares), .join = NAME(join),               \
+        .split = NAME(split),                                               \
     }
 
 #define NAME(x) x##_plain

@@ -73,13 +73,18 @@ struct vp_optim_kernels {
     /* Adam (l2) and AdamW (keep). */
     void (*adam)(struct vp_optim_span span, struct vp_optim_coef coef);
     /* LAMB's two passes. The first moves the moments on and finds the sums of
-     * squares of w and of the direction u; w_new is not touched. The second
+     * squares of w and of the direction u, which it adds to *w2 and *u2; w_new
+     * is not touched. The second
      * works out the same u from the new moments: w_new = w - rate * u. */
     void (*lamb_measure)(struct vp_optim_span span, struct vp_optim_coef coef,
-                         double *w2_out, double *u2_out);
+                         double *w2, double *u2);
     void (*lamb_apply)(struct vp_optim_span span, struct vp_optim_coef coef,
                        float rate);
     double (*sum_squares)(const float *x, int n);
+    /* Floats from their halves and back: vp_halves_join_all() and
+     * vp_halves_split_all(). */
+    void (*join)(float *x, const uint16_t *high, const uint16_t *low, int n);
+    void (*split)(uint16_t *high, uint16_t *low, const float *x, int n);
 };
 
 /* Plain C, and the best table for this machine (possibly the same). */

@@ -76,7 +76,7 @@ int64_t vp_optim_master_bytes(enum vp_dtype dtype);
 
 /* The host step on the pool's threads; bits do not depend on their number,
  * nor on the instruction set. Other than w_old == w_new no arrays overlap;
- * between tensors nothing is touched; weights are F32. `scratch` holds
+ * between tensors nothing is touched; weights are F32 or BF16. `scratch` holds
  * vp_optim_scratch_bytes() bytes, aligned as by malloc. */
 void vp_optim_step_host(const struct vp_optim_step *step, struct vp_pool *pool,
                         void *scratch);

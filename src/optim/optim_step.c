@@ -12,21 +12,59 @@ struct job {
     int n_chunks;
 };
 
-static struct vp_optim_span chunk_span(const struct job *job,
-                                       const struct vp_optim_chunk *chunk)
+/* Weights of BF16 are joined to floats this many at a time: they stay in a level-1
+ * cache until they are split again. A multiple of the blocks that LAMB sums over:
+ * sums have the bits that they have with floats. */
+enum { JOINED = 1024 };
+
+/* `n` elements of a chunk from element `at` on, with weights in floats at
+ * `joined` if they lie in halves. */
+static struct vp_optim_span span_of(const struct job *job,
+                                    const struct vp_optim_chunk *chunk, int at,
+                                    int n, float *joined)
 {
     const struct vp_optim_step *step = job->step;
+    int64_t begin = chunk->begin + at;
     struct vp_optim_span span = {
-        .n = chunk->n,
-        .w = (const float *)step->w_old + chunk->begin,
-        .g = step->grad + chunk->grad,
-        .m = step->moment[0] + chunk->begin,
-        .w_new = (float *)step->w_new + chunk->begin,
+        .n = n,
+        .g = step->grad + chunk->grad + at,
+        .m = step->moment[0] + begin,
+        .w = joined,
+        .w_new = joined,
     };
 
     if (vp_optim_n_moments(step->config.kind) > 1)
-        span.v = step->moment[1] + chunk->begin;
+        span.v = step->moment[1] + begin;
+    if (step->dtype == VP_DTYPE_F32) {
+        span.w = (const float *)step->w_old + begin;
+        span.w_new = (float *)step->w_new + begin;
+    } else {
+        job->kernels->join(joined, (const uint16_t *)step->w_old + begin,
+                           (const uint16_t *)step->master + begin, n);
+    }
     return span;
+}
+
+/* New weights of BF16 go back to their halves. */
+static void split_span(const struct job *job,
+                       const struct vp_optim_chunk *chunk, int at,
+                       const struct vp_optim_span *span)
+{
+    const struct vp_optim_step *step = job->step;
+    int64_t begin = chunk->begin + at;
+
+    if (step->dtype != VP_DTYPE_F32)
+        job->kernels->split((uint16_t *)step->w_new + begin,
+                            (uint16_t *)step->master + begin, span->w_new,
+                            span->n);
+}
+
+static int next_span(const struct job *job, const struct vp_optim_chunk *chunk,
+                     int at)
+{
+    int left = chunk->n - at;
+
+    return job->step->dtype == VP_DTYPE_F32 || left < JOINED ? left : JOINED;
 }
 
 static struct vp_optim_coef chunk_coef(const struct job *job,
@@ -35,42 +73,61 @@ static struct vp_optim_coef chunk_coef(const struct job *job,
     return job->coef[job->step->tensors[chunk->tensor].decay];
 }
 
-static void sgd_task(void *ctx, int task, int thread)
+/* SGD, and Adam in both forms. */
+static void one_pass_task(void *ctx, int task, int thread)
 {
     const struct job *job = ctx;
     const struct vp_optim_chunk *chunk = &job->chunks[task];
+    bool sgd = job->step->config.kind == VP_OPTIM_SGD;
+    float joined[JOINED];
+    int n;
 
     (void)thread;
-    job->kernels->sgd(chunk_span(job, chunk), chunk_coef(job, chunk));
-}
+    for (int at = 0; at < chunk->n; at += n) {
+        struct vp_optim_span span;
 
-static void adam_task(void *ctx, int task, int thread)
-{
-    const struct job *job = ctx;
-    const struct vp_optim_chunk *chunk = &job->chunks[task];
-
-    (void)thread;
-    job->kernels->adam(chunk_span(job, chunk), chunk_coef(job, chunk));
+        n = next_span(job, chunk, at);
+        span = span_of(job, chunk, at, n, joined);
+        if (sgd)
+            job->kernels->sgd(span, chunk_coef(job, chunk));
+        else
+            job->kernels->adam(span, chunk_coef(job, chunk));
+        split_span(job, chunk, at, &span);
+    }
 }
 
 static void lamb_measure_task(void *ctx, int task, int thread)
 {
     const struct job *job = ctx;
     struct vp_optim_chunk *chunk = &job->chunks[task];
+    float joined[JOINED];
+    int n;
 
     (void)thread;
-    job->kernels->lamb_measure(chunk_span(job, chunk), chunk_coef(job, chunk),
-                               &chunk->sum[0], &chunk->sum[1]);
+    for (int at = 0; at < chunk->n; at += n) {
+        n = next_span(job, chunk, at);
+        job->kernels->lamb_measure(span_of(job, chunk, at, n, joined),
+                                   chunk_coef(job, chunk), &chunk->sum[0],
+                                   &chunk->sum[1]);
+    }
 }
 
 static void lamb_apply_task(void *ctx, int task, int thread)
 {
     const struct job *job = ctx;
     const struct vp_optim_chunk *chunk = &job->chunks[task];
+    float joined[JOINED];
+    int n;
 
     (void)thread;
-    job->kernels->lamb_apply(chunk_span(job, chunk), chunk_coef(job, chunk),
-                             chunk->rate);
+    for (int at = 0; at < chunk->n; at += n) {
+        struct vp_optim_span span;
+
+        n = next_span(job, chunk, at);
+        span = span_of(job, chunk, at, n, joined);
+        job->kernels->lamb_apply(span, chunk_coef(job, chunk), chunk->rate);
+        split_span(job, chunk, at, &span);
+    }
 }
 
 /* Trust ratio |w| / |u| per tensor; 1 where either norm is 0. */
@@ -111,14 +168,12 @@ void vp_optim_step_host(const struct vp_optim_step *step, struct vp_pool *pool,
         .n_chunks = vp_optim_cut(step->tensors, step->n_tensors, scratch),
     };
 
-    VP_BUG_ON(step->dtype != VP_DTYPE_F32);
+    VP_BUG_ON(step->dtype != VP_DTYPE_F32 && step->dtype != VP_DTYPE_BF16);
     switch (step->config.kind) {
     case VP_OPTIM_SGD:
-        vp_pool_run(pool, job.n_chunks, sgd_task, &job);
-        break;
     case VP_OPTIM_ADAM:
     case VP_OPTIM_ADAMW:
-        vp_pool_run(pool, job.n_chunks, adam_task, &job);
+        vp_pool_run(pool, job.n_chunks, one_pass_task, &job);
         break;
     case VP_OPTIM_LAMB:
         lamb_step(&job, pool);

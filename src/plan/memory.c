@@ -10,9 +10,10 @@ void vp_memory_text(const struct vp_memory *m, char out[VP_MEMORY_TEXT])
         const char *name;
         int64_t n;
     } parts[] = {
-        { "weights", m->weights },   { "gradients", m->gradients },
-        { "moments", m->moments },   { "activations", m->activations },
-        { "boundary", m->boundary }, { "work", m->work },
+        { "weights", m->weights }, { "gradients", m->gradients },
+        { "moments", m->moments }, { "activations", m->activations },
+        { "cache", m->cache },     { "boundary", m->boundary },
+        { "work", m->work },
     };
     size_t used = 0;
 

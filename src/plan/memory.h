@@ -10,6 +10,7 @@ struct vp_memory {
     int64_t gradients;
     int64_t moments;     /* and the master beside weights of 16 bits */
     int64_t activations; /* slots, and the working set of recomputation */
+    int64_t cache;       /* keys and values of earlier positions */
     int64_t boundary;    /* buffers for messages that arrive */
     int64_t work;        /* temporaries inside a list */
     int64_t total;

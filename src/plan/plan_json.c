@@ -500,6 +500,7 @@ static const struct field fields[] = {
     { "forecast", "{}", .read = read_over },
     { "history", "[]", .read = read_over },
     { "until_step", "100", .read = read_over },
+    { "moved_at", "100", .read = read_over },
     { "module_to_stage_map", "[0, 1, 1]", .read = read_over },
     { "stage_to_rank_map", "{\"0\": [0], \"1\": [1]}", .read = read_over },
     { "stage_to_depth_map", "{\"0\": 1, \"1\": 0}", .read = read_over },

@@ -30,10 +30,9 @@
  *   replica_edges       likewise, among the replicas of each stage
  *   tie_edge            likewise, among ranks that share tied weights
  *   compress_activations, bundle_bytes
- *   forecast            {"step_seconds", "memory": bytes per stage, "bubble"};
- *                       not read
- *   history             plans that were in force before, each with until_step;
- *                       not read
+ *   forecast            {"step_seconds", "memory": bytes per stage, "memory_kinds":
+ *                       {"weights": bytes per stage, ...}, "bubble"}; not read
+ *   history, moved_at   see run/plan_history.h; not read
  *
  * and those of the original's placement file, which config/placement.h reads:
  * module_to_stage_map, stage_to_rank_map, stage_to_depth_map, mp_size. */
@@ -41,6 +40,7 @@
 #define VP_PLAN_PLAN_JSON_H
 
 #include "base/json.h"
+#include "plan/memory.h"
 #include "plan/plan.h"
 
 #define VP_PLAN_VERSION 1
@@ -49,7 +49,9 @@
 struct vp_plan_forecast {
     double step_seconds; /* of an update, in asp of a minibatch; 0: not known */
     const int64_t *bytes; /* per stage, for one replica; NULL: not known */
-    double bubble;        /* idle share, simulated */
+    /* The same by kind, per stage; NULL: not known. */
+    const struct vp_memory *const *memory;
+    double bubble; /* idle share, simulated */
 };
 
 /* The plan as text, to be freed. `n_blocks` of the model; `forecast` may be

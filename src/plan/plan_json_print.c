@@ -2,6 +2,7 @@
 
 #include "base/strbuf.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +216,37 @@ static void print_ranks(struct vp_strbuf *b, const struct vp_plan *plan)
         print_int(b, "bundle_bytes", plan->bundle_bytes);
 }
 
+/* Training has no cache of keys and values. */
+static void print_kinds(struct vp_strbuf *b,
+                        const struct vp_memory *const *memory, int n_stages)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } kinds[] = {
+        { "weights", offsetof(struct vp_memory, weights) },
+        { "gradients", offsetof(struct vp_memory, gradients) },
+        { "moments", offsetof(struct vp_memory, moments) },
+        { "activations", offsetof(struct vp_memory, activations) },
+        { "boundary", offsetof(struct vp_memory, boundary) },
+        { "work", offsetof(struct vp_memory, work) },
+    };
+
+    vp_strbuf_adds(b, "\"memory_kinds\": {");
+    for (size_t k = 0; k < VP_COUNT_OF(kinds); k++) {
+        vp_strbuf_addf(b, "%s\"%s\": [", k ? ", " : "", kinds[k].name);
+        for (int s = 0; s < n_stages; s++) {
+            int64_t bytes;
+
+            memcpy(&bytes, (const char *)memory[s] + kinds[k].offset,
+                   sizeof(bytes));
+            vp_strbuf_addf(b, "%s%lld", s ? ", " : "", (long long)bytes);
+        }
+        vp_strbuf_adds(b, "]");
+    }
+    vp_strbuf_adds(b, "}, ");
+}
+
 static void print_forecast(struct vp_strbuf *b, const struct vp_plan *plan,
                            const struct vp_plan_forecast *forecast)
 {
@@ -228,7 +260,10 @@ static void print_forecast(struct vp_strbuf *b, const struct vp_plan *plan,
     for (int s = 0; forecast->bytes && s < vp_plan_n_stages(plan); s++)
         vp_strbuf_addf(b, "%s%lld", s ? ", " : "\"memory\": [",
                        (long long)forecast->bytes[s]);
-    vp_strbuf_adds(b, forecast->bytes ? "], \"bubble\": " : "\"bubble\": ");
+    vp_strbuf_adds(b, forecast->bytes ? "], " : "");
+    if (forecast->memory)
+        print_kinds(b, forecast->memory, vp_plan_n_stages(plan));
+    vp_strbuf_adds(b, "\"bubble\": ");
     print_real(b, forecast->bubble);
     vp_strbuf_adds(b, "}");
 }

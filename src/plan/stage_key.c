@@ -83,8 +83,8 @@ static void add_value(struct vp_stage_key *key, const struct vp_graph *graph,
     }
     value = &graph->values[v];
     add_int(key, vp_value_bytes(graph, v));
-    add_int(key, (int64_t)value->dtype * 64 + (int64_t)value->role * 2 +
-                     value->needs_grad);
+    add_int(key, (int64_t)value->dtype * 128 + (int64_t)value->role * 4 +
+                     value->persists * 2 + value->needs_grad);
     if (is_far(graph, value)) {
         add_int(key, v);
         return;
@@ -112,6 +112,7 @@ static void add_attr(struct vp_stage_key *key, const struct vp_attr *attr)
     add_int(key, attr->batch);
     add_int(key, attr->q_len);
     add_int(key, attr->k_len);
+    add_int(key, attr->n_lines);
 }
 
 static void add_op(struct vp_stage_key *key, const struct vp_graph *graph,

@@ -332,6 +332,7 @@ struct vp_memory vp_stage_memory(const struct vp_workload *work,
                        n[VP_SPACE_RECOMPUTED] * shape->n_recomputed +
                        n[VP_SPACE_SWAPPED] *
                            (shape->n_swap_out + shape->n_swap_in),
+        .cache = n[VP_SPACE_CACHE],
         .boundary = n[VP_SPACE_IN] * n_in +
                     n[VP_SPACE_DOUT] * shape->n_grad_bufs +
                     n[VP_SPACE_OUT] * shape->n_out_bufs +
@@ -342,7 +343,8 @@ struct vp_memory vp_stage_memory(const struct vp_workload *work,
     if (work->device.host_memory)
         memory.boundary += compressed_bytes(sizes, shape);
     memory.total = memory.weights + memory.gradients + memory.moments +
-                   memory.activations + memory.boundary + memory.work;
+                   memory.activations + memory.cache + memory.boundary +
+                   memory.work;
     return memory;
 }
 
@@ -405,7 +407,7 @@ static int count_tensors(const struct vp_program *program)
     return n;
 }
 
-/* Tensors are listed once, for all buckets. */
+/* Tensors are listed once, for all buckets, and the cache is shared by them. */
 static bool has_places_of(const struct vp_program *a,
                           const struct vp_program *b)
 {
@@ -415,7 +417,8 @@ static bool has_places_of(const struct vp_program *a,
         if (x->entries[i].offset != y->entries[i].offset ||
             x->entries[i].grad_offset != y->entries[i].grad_offset)
             return false;
-    return x->n_entries == y->n_entries;
+    return x->n_entries == y->n_entries &&
+           a->n_bytes[VP_SPACE_CACHE] == b->n_bytes[VP_SPACE_CACHE];
 }
 
 static void raise_slots(struct vp_stage_sizes *sizes, int n_kinds,

@@ -13,10 +13,9 @@ static bool join_stage(const struct vp_block_state *blocks, int n, int lag,
     for (int b = 0; b < n; b++) {
         if (blocks[b].scale.in_a_row < progress->scale[stage].in_a_row)
             progress->scale[stage].in_a_row = blocks[b].scale.in_a_row;
-        if (blocks[b].past < progress->past[stage]) {
-            exact &= !blocks[b].full;
+        exact &= blocks[b].past >= lag || !blocks[b].full;
+        if (blocks[b].past < progress->past[stage])
             progress->past[stage] = blocks[b].past;
-        }
     }
     return exact;
 }

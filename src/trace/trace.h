@@ -67,7 +67,7 @@ bool vp_trace_has_stage(const struct vp_trace *trace, int rank, int stage);
 void vp_trace_list_stages(const struct vp_trace *trace, int rank, char *text,
                           size_t n_bytes);
 
-/* From `ns` on, the stage had so many bytes in use. */
+/* The bytes that a stage uses from `ns` on. */
 struct vp_trace_point {
     int64_t ns;
     int64_t bytes;

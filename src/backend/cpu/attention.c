@@ -6,7 +6,9 @@
  *   p  = exp(scale q k^T - lse),  k = dropout's factor
  *   dv = (k p)^T dout,  ds = p (k (dout v^T) - dout . out)
  *   dq = scale ds k,  dk = scale ds^T q
- * A head's dk and dv are summed tile by tile on one thread. */
+ * A head's dk and dv are summed tile by tile on one thread. With BF16, scores and
+ * all sums are floats; probabilities and ds are rounded for the products, written
+ * over their scores, and results are rounded once. */
 #include "backend/cpu/dropout.h"
 #include "backend/cpu/fast.h"
 #include "backend/cpu/gemm.h"
@@ -29,6 +31,7 @@ struct layout {
     int64_t ld;   /* of a score tile: keys rounded up to 32 */
     int64_t tile; /* query rows, a multiple of 16 */
     size_t dscores, factor, keep, allow; /* offsets in bytes; scores: 0 */
+    size_t sums, product; /* BF16: results in float, scratch of products */
     size_t n_bytes;
 };
 
@@ -46,7 +49,31 @@ static int64_t tile_rows(const struct vp_attr *attr, int64_t ld)
     return rows > 16 ? rows : 16;
 }
 
-static struct layout layout_of(const struct vp_op *op, enum vp_phase phase)
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* BF16: out or dq of a tile and, in backward, dk and dv of a head. */
+static void add_sums(struct layout *l, const struct vp_attr *attr,
+                     enum vp_phase phase, int64_t dim)
+{
+    int64_t n = attr->k_len, rows = l->tile + (phase == VP_PHASE_B ? 2 * n : 0);
+    enum vp_dtype bf16 = VP_DTYPE_BF16;
+    size_t product = larger(vp_cpu_gemm_here_scratch(bf16, l->tile, n, dim),
+                            vp_cpu_gemm_here_scratch(bf16, l->tile, dim, n));
+
+    if (phase == VP_PHASE_B)
+        product = larger(product,
+                         vp_cpu_gemm_here_scratch(bf16, n, dim, l->tile));
+    l->sums = l->n_bytes;
+    l->product = l->sums + (size_t)(rows * dim) * sizeof(float);
+    l->product = vp_align_up(l->product, VP_TENSOR_ALIGN);
+    l->n_bytes = vp_align_up(l->product + product, VP_TENSOR_ALIGN);
+}
+
+static struct layout layout_of(const struct vp_graph *graph,
+                               const struct vp_op *op, enum vp_phase phase)
 {
     struct layout l = { .ld = round_up(op->attr.k_len, 32) };
     size_t scores;
@@ -59,12 +86,16 @@ static struct layout layout_of(const struct vp_op *op, enum vp_phase phase)
     l.allow = l.keep + (size_t)(l.tile * l.ld / 16) * sizeof(vp_bits16);
     l.n_bytes = l.allow + (size_t)(l.ld / 16) * sizeof(vp_bits16);
     l.n_bytes = vp_align_up(l.n_bytes, VP_TENSOR_ALIGN);
+    if (graph->dtype == VP_DTYPE_BF16)
+        add_sums(&l, &op->attr, phase,
+                 graph->values[op->out].cols / op->attr.heads);
     return l;
 }
 
-size_t vp_cpu_attention_scratch(const struct vp_op *op, enum vp_phase phase)
+size_t vp_cpu_attention_scratch(const struct vp_graph *graph,
+                                const struct vp_op *op, enum vp_phase phase)
 {
-    return layout_of(op, phase).n_bytes;
+    return layout_of(graph, op, phase).n_bytes;
 }
 
 /* A kernel call. Row t of the queries starts at q + t * ld_q, of keys and
@@ -76,6 +107,8 @@ struct attention {
     struct layout layout;
     struct vp_dropout dropout;
     bool drops;
+    bool floats;       /* F32: products write the results themselves */
+    float score_scale; /* of the scores as products leave them */
     int64_t dim, n_tiles;
     int64_t ld_q, ld_kv, ld_out;
     int kv;        /* the input with keys and values: 0 or 1 */
@@ -86,9 +119,13 @@ static struct attention attention_of(const struct vp_kargs *args,
                                      enum vp_phase phase)
 {
     const struct vp_op *op = args->op;
-    struct attention x = { .args = args, .attr = &op->attr, .simd = vp_simd() };
+    struct attention x = { .args = args,
+                           .attr = &op->attr,
+                           .simd = vp_simd(args->graph->dtype) };
 
-    x.layout = layout_of(op, phase);
+    x.floats = args->graph->dtype == VP_DTYPE_F32;
+    x.score_scale = x.floats ? 1.0f : op->attr.scale;
+    x.layout = layout_of(args->graph, op, phase);
     x.drops = vp_dropout_init(args, &x.dropout);
     x.ld_out = vp_arg_value(args, op->out)->cols;
     x.dim = x.ld_out / op->attr.heads;
@@ -110,6 +147,8 @@ struct tile {
     int64_t q, k, v, out;
     float *scores, *dscores; /* [rows, ld]; dscores in backward only */
     float *factor;           /* [rows] */
+    float *sums, *dk, *dv;   /* BF16: [rows, dim]; backward: [keys, dim] */
+    void *product;           /* BF16: scratch of products */
     vp_bits16 *keep;         /* [rows, ld / 16], or NULL */
     vp_bits16 *allow;        /* [ld / 16], from the key mask */
 };
@@ -127,6 +166,10 @@ static struct tile tile_of(const struct attention *x, int64_t head_of_batch,
     t.scores = (float *)scratch;
     t.dscores = (float *)(scratch + l->dscores);
     t.factor = (float *)(scratch + l->factor);
+    t.sums = (float *)(scratch + l->sums);
+    t.dk = t.sums + l->tile * x->dim;
+    t.dv = t.dk + x->attr->k_len * x->dim;
+    t.product = scratch + l->product;
     t.keep = x->drops ? (vp_bits16 *)(scratch + l->keep) : NULL;
     t.allow = (vp_bits16 *)(scratch + l->allow);
     return t;
@@ -194,83 +237,106 @@ static float *row_lse(const struct attention *x, const struct tile *t,
 
 /* Matrices of the tile in the call's tensors: queries [rows, dim], dout of
  * the same rows, keys and values [n_keys, dim]. */
+static struct vp_factor factor_of(const struct attention *x, const void *tensor,
+                                  int64_t at, int64_t ld)
+{
+    return (struct vp_factor){ vp_elem_of(x->simd, tensor, at), ld, false };
+}
+
 static struct vp_factor queries(const struct attention *x, const struct tile *t)
 {
-    return (struct vp_factor){ (const float *)x->args->in[0] + t->q, x->ld_q,
-                               false };
+    return factor_of(x, x->args->in[0], t->q, x->ld_q);
 }
 
 static struct vp_factor douts(const struct attention *x, const struct tile *t)
 {
-    return (struct vp_factor){ (const float *)x->args->dout + t->out, x->ld_out,
-                               false };
+    return factor_of(x, x->args->dout, t->out, x->ld_out);
 }
 
 static struct vp_factor keys(const struct attention *x, const struct tile *t)
 {
-    return (struct vp_factor){ (const float *)x->args->in[x->kv] + t->k,
-                               x->ld_kv, false };
+    return factor_of(x, x->args->in[x->kv], t->k, x->ld_kv);
 }
 
 static struct vp_factor values(const struct attention *x, const struct tile *t)
 {
-    return (struct vp_factor){ (const float *)x->args->in[x->kv] + t->v,
-                               x->ld_kv, false };
+    return factor_of(x, x->args->in[x->kv], t->v, x->ld_kv);
 }
 
-/* c [rows, n_keys] = alpha * rows keys^T, into a score tile */
+/* A score tile as the elements that a softmax left at the start of each row. */
+static struct vp_factor weights(const struct attention *x, const float *scores,
+                                bool transposed)
+{
+    int64_t per_float = (int64_t)sizeof(float) / vp_dtype_bytes(x->simd->dtype);
+
+    return (struct vp_factor){ scores, x->layout.ld * per_float, transposed };
+}
+
+/* c [rows, n_keys] = alpha * rows keys^T, into a score tile; BF16: alpha is
+ * left to the softmax */
 static void by_keys(const struct attention *x, const struct tile *t, float *c,
                     float alpha, struct vp_factor rows, struct vp_factor keys)
 {
     struct vp_gemm product = {
+        .dtype = x->simd->dtype,
         .m = t->rows,
         .n = t->n_keys,
         .k = x->dim,
         .a = rows,
         .b = { keys.data, keys.ld, true },
-        .alpha = alpha,
+        .alpha = x->floats ? alpha : 1.0f,
         .c = c,
         .ldc = x->layout.ld,
+        .scratch = t->product,
     };
 
     vp_cpu_gemm_here(&product);
 }
 
-/* c [rows, dim] = alpha * tile keys + beta * c, from a score tile */
+/* c [rows, dim] = alpha * tile keys + beta * c, from a score tile. BF16: c is of
+ * elements, whose sums are made apart. */
 static void from_keys(const struct attention *x, const struct tile *t,
                       const float *scores, float alpha, struct vp_factor keys,
-                      float beta, float *c, int64_t ldc)
+                      float beta, void *c, int64_t ldc)
 {
     struct vp_gemm product = {
+        .dtype = x->simd->dtype,
         .m = t->rows,
         .n = x->dim,
         .k = t->n_keys,
-        .a = { scores, x->layout.ld, false },
+        .a = weights(x, scores, false),
         .b = keys,
-        .alpha = alpha,
-        .beta = beta,
-        .c = c,
-        .ldc = ldc,
+        .alpha = x->floats ? alpha : 1.0f,
+        .beta = x->floats ? beta : 0.0f,
+        .c = x->floats ? c : t->sums,
+        .ldc = x->floats ? ldc : x->dim,
+        .scratch = t->product,
     };
 
     vp_cpu_gemm_here(&product);
+    for (int64_t i = 0; !x->floats && i < t->rows; i++)
+        x->simd->put_floats(vp_elem(x->simd, c, i * ldc), t->sums + i * x->dim,
+                            alpha, beta != 0.0f, x->dim);
 }
 
-/* c [n_keys, dim] = alpha * tile^T rows + beta * c, from a score tile */
+/* c [n_keys, dim] = alpha * tile^T rows + beta * c, from a score tile; BF16:
+ * alpha is left to put_keys() */
 static void to_keys(const struct attention *x, const struct tile *t,
                     const float *scores, float alpha, struct vp_factor rows,
-                    float beta, float *c)
+                    float beta, float *c, int64_t ldc)
 {
     struct vp_gemm product = {
+        .dtype = x->simd->dtype,
         .m = t->n_keys,
         .n = x->dim,
         .k = t->rows,
-        .a = { scores, x->layout.ld, true },
+        .a = weights(x, scores, true),
         .b = rows,
-        .alpha = alpha,
+        .alpha = x->floats ? alpha : 1.0f,
         .beta = beta,
         .c = c,
-        .ldc = x->ld_kv,
+        .ldc = ldc,
+        .scratch = t->product,
     };
 
     vp_cpu_gemm_here(&product);
@@ -285,9 +351,9 @@ static void forward_softmax(const struct attention *x, const struct tile *t)
     float scale = t->keep ? x->dropout.scale : 1.0f, sum, most;
 
     for (int64_t i = 0; i < t->rows; i++) {
-        most = x->simd->softmax(t->scores + i * x->layout.ld, t->allow,
-                                row_keep(x, t, i), row_keys(x, t, i), t->n_keys,
-                                &sum);
+        most = x->simd->softmax(t->scores + i * x->layout.ld, x->score_scale,
+                                t->allow, row_keep(x, t, i), row_keys(x, t, i),
+                                t->n_keys, &sum);
         *row_lse(x, t, i) = sum == 0.0f ? 0.0f : most + logf(sum);
         t->factor[i] = sum == 0.0f ? 0.0f : scale / sum;
     }
@@ -297,17 +363,31 @@ static void forward_task(void *ctx, int task, int thread)
 {
     const struct attention *x = ctx;
     struct tile t = tile_of(x, task / x->n_tiles, thread);
-    float *out;
+    struct vp_gemm product;
+    void *out;
 
     set_allow(x, &t);
     set_rows(x, &t, task % x->n_tiles * x->layout.tile);
     by_keys(x, &t, t.scores, x->attr->scale, queries(x, &t), keys(x, &t));
     forward_softmax(x, &t);
-    out = (float *)x->args->out + t.out;
-    from_keys(x, &t, t.scores, 1.0f, values(x, &t), 0.0f, out, x->ld_out);
+    out = vp_elem(x->simd, x->args->out, t.out);
+    product = (struct vp_gemm){
+        .dtype = x->simd->dtype,
+        .m = t.rows,
+        .n = x->dim,
+        .k = t.n_keys,
+        .a = weights(x, t.scores, false),
+        .b = values(x, &t),
+        .alpha = 1.0f,
+        .c = x->floats ? out : t.sums,
+        .ldc = x->floats ? x->ld_out : x->dim,
+        .scratch = t.product,
+    };
+    vp_cpu_gemm_here(&product);
     for (int64_t i = 0; i < t.rows; i++)
-        x->simd->scale(out + i * x->ld_out, out + i * x->ld_out, t.factor[i],
-                       false, x->dim);
+        x->simd->put_floats(vp_elem(x->simd, out, i * x->ld_out),
+                            product.c + i * product.ldc, t.factor[i], false,
+                            x->dim);
 }
 
 void vp_cpu_attention_f(const struct vp_kargs *args)
@@ -323,18 +403,18 @@ void vp_cpu_attention_f(const struct vp_kargs *args)
 /* scores = k p, dscores = ds, from the scores and dscores = dout v^T. */
 static void backward_softmax(const struct attention *x, const struct tile *t)
 {
-    const float *out = (const float *)x->args->out + t->out;
-    const float *dout = (const float *)x->args->dout + t->out;
-    float scale = t->keep ? x->dropout.scale : 1.0f;
+    float kept = t->keep ? x->dropout.scale : 1.0f;
 
     for (int64_t i = 0; i < t->rows; i++) {
-        float delta = x->simd->dot(dout + i * x->ld_out, out + i * x->ld_out,
+        int64_t at = t->out + i * x->ld_out;
+        float delta = x->simd->dot(vp_elem_of(x->simd, x->args->dout, at),
+                                   vp_elem_of(x->simd, x->args->out, at),
                                    x->dim);
 
-        x->simd->softmax_grad(t->scores + i * x->layout.ld,
-                              t->dscores + i * x->layout.ld, t->allow,
-                              row_keep(x, t, i), scale, *row_lse(x, t, i),
-                              delta, row_keys(x, t, i), t->n_keys);
+        x->simd->softmax_grad(
+            t->scores + i * x->layout.ld, t->dscores + i * x->layout.ld,
+            x->score_scale, t->allow, row_keep(x, t, i), kept,
+            *row_lse(x, t, i), delta, row_keys(x, t, i), t->n_keys);
     }
 }
 
@@ -343,18 +423,35 @@ static void backward_products(const struct attention *x, const struct tile *t,
                               bool first)
 {
     const struct vp_kargs *args = x->args;
-    float *dq = args->din[0], *dkv = args->din[x->kv];
+    void *dq = args->din[0], *dkv = args->din[x->kv];
     float beta_q = args->din_add[0] ? 1.0f : 0.0f;
-    float beta_kv = !first || args->din_add[x->kv] ? 1.0f : 0.0f;
+    float beta_kv = !first || (x->floats && args->din_add[x->kv]) ? 1.0f : 0.0f;
     float scale = x->attr->scale;
+    float *dk = x->floats && dkv ? (float *)dkv + t->k : t->dk;
+    float *dv = x->floats && dkv ? (float *)dkv + t->v : t->dv;
+    int64_t ld = x->floats ? x->ld_kv : x->dim;
 
     if (dq)
-        from_keys(x, t, t->dscores, scale, keys(x, t), beta_q, dq + t->q,
-                  x->ld_q);
+        from_keys(x, t, t->dscores, scale, keys(x, t), beta_q,
+                  vp_elem(x->simd, dq, t->q), x->ld_q);
     if (!dkv)
         return;
-    to_keys(x, t, t->dscores, scale, queries(x, t), beta_kv, dkv + t->k);
-    to_keys(x, t, t->scores, 1.0f, douts(x, t), beta_kv, dkv + t->v);
+    to_keys(x, t, t->dscores, scale, queries(x, t), beta_kv, dk, ld);
+    to_keys(x, t, t->scores, 1.0f, douts(x, t), beta_kv, dv, ld);
+}
+
+/* BF16: dk and dv from their sums over all tiles. */
+static void put_keys(const struct attention *x, const struct tile *t)
+{
+    void *dkv = x->args->din[x->kv];
+    bool add = x->args->din_add[x->kv];
+
+    for (int64_t i = 0; dkv && i < x->attr->k_len; i++) {
+        x->simd->put_floats(vp_elem(x->simd, dkv, t->k + i * x->ld_kv),
+                            t->dk + i * x->dim, x->attr->scale, add, x->dim);
+        x->simd->put_floats(vp_elem(x->simd, dkv, t->v + i * x->ld_kv),
+                            t->dv + i * x->dim, 1.0f, add, x->dim);
+    }
 }
 
 static void backward_task(void *ctx, int task, int thread)
@@ -372,6 +469,8 @@ static void backward_task(void *ctx, int task, int thread)
         backward_softmax(x, &t);
         backward_products(x, &t, i == x->n_tiles - 1);
     }
+    if (!x->floats)
+        put_keys(x, &t);
 }
 
 void vp_cpu_attention_b(const struct vp_kargs *args)

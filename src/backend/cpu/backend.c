@@ -2,8 +2,10 @@
  * so streams and events have nothing to do. */
 #include "backend/backend.h"
 #include "backend/cpu/fast.h"
+#include "backend/cpu/isa.h"
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/rows.h"
+#include "backend/cpu/simd.h"
 #include "graph/opdef.h"
 
 #include <math.h>
@@ -23,7 +25,7 @@ struct vp_backend {
     struct vp_pool *pool;
     bool pinned;
     cpu_set_t cores[MAX_THREADS]; /* of each thread, if pinned */
-    const struct vp_cpu_kernels *kernels;
+    bool reference;
     void *scratch; /* for optimizer sums */
     size_t scratch_size;
     bool (*between)(void *ctx); /* kernels; may be NULL */
@@ -32,6 +34,7 @@ struct vp_backend {
 
 struct vp_exe {
     struct vp_backend *backend;
+    const struct vp_cpu_kernels *kernels;
     const struct vp_program *program;
     unsigned char *n_together[VP_LIST_COUNT]; /* see vp_cpu_find_runs() */
     unsigned char lengths[];
@@ -81,10 +84,12 @@ static void setup_thread(void *ctx, int thread)
         sched_setaffinity(0, sizeof(cpu_set_t), &backend->cores[thread]);
 }
 
-static const struct vp_cpu_kernels *kernels_of(
-    const struct vp_backend_config *config)
+static const struct vp_cpu_kernels *kernels_of(bool reference,
+                                               const struct vp_graph *graph)
 {
-    return config->reference ? &vp_cpu_ref_f32 : &vp_cpu_fast;
+    if (!reference)
+        return &vp_cpu_fast;
+    return graph->dtype == VP_DTYPE_BF16 ? &vp_cpu_ref_bf16 : &vp_cpu_ref_f32;
 }
 
 static enum vp_status cpu_open(const struct vp_backend_config *config,
@@ -103,7 +108,7 @@ static enum vp_status cpu_open(const struct vp_backend_config *config,
         return vp_err_set(err, VP_ERR_NOMEM, "cpu backend: out of memory");
     backend->between = config->between;
     backend->between_ctx = config->between_ctx;
-    backend->kernels = kernels_of(config);
+    backend->reference = config->reference;
     st = config->pinned ? choose_cores(backend, config, err) : VP_OK;
     if (st != VP_OK) {
         free(backend);
@@ -266,7 +271,7 @@ static size_t cpu_scratch_bytes(const void *ctx, const struct vp_graph *graph,
                                 const struct vp_op *op, enum vp_phase phase)
 {
     const struct vp_backend_config *config = ctx;
-    const struct vp_cpu_kernels *kernels = kernels_of(config);
+    const struct vp_cpu_kernels *kernels = kernels_of(config->reference, graph);
 
     return kernels->scratch_bytes
                ? kernels->scratch_bytes(graph, op, phase, config->n_threads)
@@ -277,19 +282,21 @@ static enum vp_status cpu_compile(struct vp_backend *backend,
                                   const struct vp_program *program,
                                   struct vp_exe **out, struct vp_err *err)
 {
+    const struct vp_cpu_kernels *kernels = kernels_of(backend->reference,
+                                                      program->graph);
     size_t n_calls = 0;
     struct vp_exe *exe;
 
-    if (program->graph->dtype != VP_DTYPE_F32)
+    if (program->graph->dtype == VP_DTYPE_F16)
         return vp_err_refuse(err, "precision",
-                             "cpu backend: computes in fp32 only; set "
-                             "precision: fp32 or use a GPU");
+                             "cpu backend: computes in fp32 and bf16; set "
+                             "precision: bf16 or use a GPU");
     for (int list = 0; list < VP_LIST_COUNT; list++) {
         n_calls += (size_t)program->n_calls[list];
         for (int i = 0; i < program->n_calls[list]; i++) {
             const struct vp_call *call = &program->calls[list][i];
 
-            if (!backend->kernels->fn[call->op->kind][call->phase])
+            if (!kernels->fn[call->op->kind][call->phase])
                 return vp_err_set(err, VP_ERR_UNSUPPORTED,
                                   "cpu backend: no kernel for %s, phase %c",
                                   vp_op_defs[call->op->kind].name,
@@ -300,12 +307,13 @@ static enum vp_status cpu_compile(struct vp_backend *backend,
     if (!exe)
         return vp_err_set(err, VP_ERR_NOMEM, "cpu backend: out of memory");
     exe->backend = backend;
+    exe->kernels = kernels;
     exe->program = program;
     for (int list = VP_LIST_COUNT - 1; list >= 0; list--) {
         n_calls -= (size_t)program->n_calls[list];
         exe->n_together[list] = exe->lengths + n_calls;
-        vp_cpu_find_runs(backend->kernels, vp_pool_threads(backend->pool),
-                         program, (enum vp_list)list, exe->n_together[list]);
+        vp_cpu_find_runs(kernels, vp_pool_threads(backend->pool), program,
+                         (enum vp_list)list, exe->n_together[list]);
     }
     *out = exe;
     return VP_OK;
@@ -325,14 +333,16 @@ static void resolve(const struct vp_exe *exe, const struct vp_call *call,
 
 static enum vp_cpu_part part_of(const struct vp_op *op)
 {
-    return op->kind == VP_OP_ATTENTION ? VP_CPU_ATTENTION : VP_CPU_ELEMENTWISE;
+    return op->kind == VP_OP_ATTENTION || op->kind == VP_OP_CACHED_ATTENTION
+               ? VP_CPU_ATTENTION
+               : VP_CPU_ELEMENTWISE;
 }
 
 /* `n` calls that may run together. */
 static void run_calls(const struct vp_exe *exe, const struct vp_call *calls,
                       int n, const struct vp_launch *launch)
 {
-    const struct vp_cpu_kernels *kernels = exe->backend->kernels;
+    const struct vp_cpu_kernels *kernels = exe->kernels;
     struct vp_kargs args[VP_MAX_RUN];
     struct vp_rows_call run[VP_MAX_RUN];
 
@@ -380,21 +390,23 @@ static enum vp_status cpu_launch(struct vp_exe *exe, enum vp_list list,
                            stream);
 }
 
-static bool all_finite(const void *data, int64_t n)
+static bool all_finite(const void *data, enum vp_dtype dtype, int64_t n)
 {
-    const float *x = data;
+    const struct vp_simd *simd = vp_simd(dtype);
 
-    for (int64_t i = 0; x && i < n; i++)
-        if (!isfinite(x[i]))
+    for (int64_t i = 0; data && i < n; i++)
+        if (!isfinite(vp_elem_get(simd, data, i)))
             return false;
     return true;
 }
 
-static int64_t value_size(const struct vp_graph *graph, vp_val v)
+static bool value_is_finite(const struct vp_graph *graph, vp_val v,
+                            const void *data)
 {
-    return v == VP_NONE || graph->values[v].dtype != VP_DTYPE_F32
-               ? 0
-               : graph->values[v].rows * graph->values[v].cols;
+    const struct vp_value *value = &graph->values[v == VP_NONE ? 0 : v];
+
+    return v == VP_NONE || value->dtype == VP_DTYPE_I32 ||
+           all_finite(data, value->dtype, value->rows * value->cols);
 }
 
 static int64_t param_size(const struct vp_graph *graph, vp_par par)
@@ -410,14 +422,15 @@ static bool call_is_finite(const struct vp_kargs *args, enum vp_phase phase)
     bool finite = true;
 
     if (phase == VP_PHASE_F)
-        return all_finite(args->out, value_size(graph, op->out));
+        return value_is_finite(graph, op->out, args->out);
     if (phase == VP_PHASE_B) {
         for (int i = 0; i < VP_MAX_IN; i++)
-            finite &= all_finite(args->din[i], value_size(graph, op->in[i]));
-        return finite && all_finite(args->dz, value_size(graph, op->out));
+            finite &= value_is_finite(graph, op->in[i], args->din[i]);
+        return finite && value_is_finite(graph, op->out, args->dz);
     }
     for (int i = 0; i < VP_MAX_PARAM; i++)
-        finite &= all_finite(args->dpar[i], param_size(graph, op->par[i]));
+        finite &= all_finite(args->dpar[i], VP_DTYPE_F32,
+                             param_size(graph, op->par[i]));
     return finite;
 }
 
@@ -433,7 +446,7 @@ static enum vp_status cpu_launch_checked(struct vp_exe *exe, enum vp_list list,
         const struct vp_call *call = &program->calls[list][i];
 
         resolve(exe, call, launch, &args);
-        exe->backend->kernels->fn[call->op->kind][call->phase](&args);
+        exe->kernels->fn[call->op->kind][call->phase](&args);
         if (!call_is_finite(&args, call->phase)) {
             *found_out = (struct vp_nonfinite){ call->op, call->phase };
             return VP_OK;

@@ -13,7 +13,7 @@ struct entropy {
     const struct vp_kargs *args;
     const struct vp_simd *simd;
     int64_t rows, V;
-    const float *logits;
+    const void *logits;
     const int32_t *labels, *weights; /* [n]; weights may be NULL */
     float *aux;
     float smoothing;
@@ -33,7 +33,7 @@ static struct entropy entropy_of(const struct vp_kargs *args)
 {
     const struct vp_value *in = vp_arg_value(args, args->op->in[0]);
     struct entropy e = { .args = args,
-                         .simd = vp_simd(),
+                         .simd = vp_simd(args->graph->dtype),
                          .rows = in->rows,
                          .V = in->cols,
                          .logits = args->in[0],
@@ -51,21 +51,22 @@ static struct entropy entropy_of(const struct vp_kargs *args)
 }
 
 /* Ids that come before the label in the order of logits. */
-static int64_t label_rank(const float *x, int64_t V, int32_t label)
+static int64_t label_rank(const struct vp_simd *simd, const void *x, int64_t V,
+                          int32_t label)
 {
-    float own = x[label];
+    float own = vp_elem_get(simd, x, label);
     int64_t rank = 0;
 
     for (int64_t v = 0; v < label; v++)
-        rank += !(x[v] < own);
+        rank += !(vp_elem_get(simd, x, v) < own);
     for (int64_t v = label; v < V; v++)
-        rank += !(x[v] <= own);
+        rank += !(vp_elem_get(simd, x, v) <= own);
     return rank;
 }
 
 static void forward_row(const struct entropy *e, int64_t i)
 {
-    const float *x = e->logits + i * e->V;
+    const void *x = vp_elem_of(e->simd, e->logits, i * e->V);
     float most, lse, nll, mean;
     double exps, sum;
 
@@ -74,12 +75,12 @@ static void forward_row(const struct entropy *e, int64_t i)
         return;
     most = e->simd->exp_sum(x, e->V, &exps, &sum);
     lse = most + (float)log(exps);
-    nll = lse - x[e->labels[i]];
+    nll = lse - vp_elem_get(e->simd, x, e->labels[i]);
     mean = lse - (float)(sum / (double)e->V);
     e->aux[2 * i] = lse;
     e->aux[2 * i + 1] = (1.0f - e->smoothing) * nll + e->smoothing * mean;
     if (!e->args->mb->train)
-        e->aux[2 * i] = (float)label_rank(x, e->V, e->labels[i]);
+        e->aux[2 * i] = (float)label_rank(e->simd, x, e->V, e->labels[i]);
 }
 
 static void forward_task(void *ctx, int task, int thread)
@@ -117,22 +118,23 @@ void vp_cpu_cross_entropy_f(const struct vp_kargs *args)
  * dlogits may be the memory of logits. */
 static void backward_row(const struct entropy *e, int64_t i)
 {
-    const float *x = e->logits + i * e->V;
-    float *dx = (float *)e->args->din[0] + i * e->V;
+    const void *x = vp_elem_of(e->simd, e->logits, i * e->V);
+    void *dx = vp_elem(e->simd, e->args->din[0], i * e->V);
     bool add = e->args->din_add[0];
     int32_t w = row_weight(e, i), label = e->labels[i];
     float shift = e->smoothing / (float)e->V, lse = e->aux[2 * i], g, d, old;
 
     if (w == 0) {
         if (!add)
-            memset(dx, 0, (size_t)e->V * sizeof(*dx));
+            memset(dx, 0, (size_t)(e->V * vp_dtype_bytes(e->simd->dtype)));
         return;
     }
     g = (float)((double)e->args->mb->loss_grad * w / e->total);
-    old = add ? dx[label] : 0.0f;
-    d = expf(x[label] - lse) - shift - (1.0f - e->smoothing);
+    old = add ? vp_elem_get(e->simd, dx, label) : 0.0f;
+    d = expf(vp_elem_get(e->simd, x, label) - lse) - shift -
+        (1.0f - e->smoothing);
     e->simd->exp_minus(dx, x, lse, shift, g, add, e->V);
-    dx[label] = old + g * d;
+    vp_elem_put(e->simd, dx, label, old + g * d);
 }
 
 static void backward_task(void *ctx, int task, int thread)

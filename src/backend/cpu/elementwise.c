@@ -11,12 +11,14 @@ static int64_t cols_of(const struct vp_kargs *args)
     return vp_arg_value(args, args->op->out)->cols;
 }
 
-static void add(const struct vp_kargs *args, float *dst, const float *a,
-                const float *b, int64_t begin, int64_t end)
+static void add(const struct vp_kargs *args, void *dst, const void *a,
+                const void *b, int64_t begin, int64_t end)
 {
+    const struct vp_simd *simd = vp_simd(args->graph->dtype);
     int64_t cols = cols_of(args), at = begin * cols;
 
-    vp_simd()->add(dst + at, a + at, b + at, (end - begin) * cols);
+    simd->add(vp_elem(simd, dst, at), vp_elem_of(simd, a, at),
+              vp_elem_of(simd, b, at), (end - begin) * cols);
 }
 
 void vp_cpu_add_f(const struct vp_kargs *args, int64_t begin, int64_t end)
@@ -25,12 +27,14 @@ void vp_cpu_add_f(const struct vp_kargs *args, int64_t begin, int64_t end)
 }
 
 /* dst (+)= s * x */
-static void scale(const struct vp_kargs *args, float *dst, bool add,
-                  const float *x, float s, int64_t begin, int64_t end)
+static void scale(const struct vp_kargs *args, void *dst, bool add,
+                  const void *x, float s, int64_t begin, int64_t end)
 {
+    const struct vp_simd *simd = vp_simd(args->graph->dtype);
     int64_t cols = cols_of(args), at = begin * cols;
 
-    vp_simd()->scale(dst + at, x + at, s, add, (end - begin) * cols);
+    simd->scale(vp_elem(simd, dst, at), vp_elem_of(simd, x, at), s, add,
+                (end - begin) * cols);
 }
 
 void vp_cpu_scale_f(const struct vp_kargs *args, int64_t begin, int64_t end)
@@ -46,13 +50,15 @@ void vp_cpu_scale_b(const struct vp_kargs *args, int64_t begin, int64_t end)
               args->op->attr.scale, begin, end);
 }
 
-/* Floats and int32 are both four bytes: values of either type are copied. */
-static void copy(const struct vp_kargs *args, float *dst, const float *x,
+/* Values of every type are copied, for instance a mask. */
+static void copy(const struct vp_kargs *args, void *dst, const void *x,
                  int64_t begin, int64_t end)
 {
-    int64_t cols = cols_of(args), at = begin * cols;
+    const struct vp_value *value = vp_arg_value(args, args->op->in[0]);
+    int64_t row_bytes = value->cols * vp_dtype_bytes(value->dtype);
 
-    memcpy(dst + at, x + at, (size_t)((end - begin) * cols) * sizeof(*dst));
+    memcpy((char *)dst + begin * row_bytes, (const char *)x + begin * row_bytes,
+           (size_t)((end - begin) * row_bytes));
 }
 
 void vp_cpu_copy_f(const struct vp_kargs *args, int64_t begin, int64_t end)
@@ -76,8 +82,8 @@ struct drop {
     const struct vp_simd *simd;
     struct vp_dropout dropout;
     int64_t q_len, cols;
-    float *dst;
-    const float *x;
+    void *dst;
+    const void *x;
     bool add;
 };
 
@@ -93,16 +99,17 @@ static void drop_row(const struct drop *d, int64_t row)
 
         d->simd->keep_row(keep, &d->dropout, sample, (uint32_t)(row % d->q_len),
                           (uint32_t)(col / 16), (n + 15) / 16);
-        d->simd->drop(d->dst + at, d->x + at, keep, d->dropout.scale, d->add,
-                      n);
+        d->simd->drop(vp_elem(d->simd, d->dst, at),
+                      vp_elem_of(d->simd, d->x, at), keep, d->dropout.scale,
+                      d->add, n);
     }
 }
 
 /* dst (+)= dropped x; forward and backward alike. */
-static void drop(const struct vp_kargs *args, float *dst, bool add,
-                 const float *x, int64_t begin, int64_t end)
+static void drop(const struct vp_kargs *args, void *dst, bool add,
+                 const void *x, int64_t begin, int64_t end)
 {
-    struct drop d = { .simd = vp_simd(),
+    struct drop d = { .simd = vp_simd(args->graph->dtype),
                       .q_len = args->op->attr.q_len,
                       .cols = cols_of(args),
                       .dst = dst,

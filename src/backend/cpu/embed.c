@@ -13,6 +13,7 @@ struct embed {
     int64_t rows, H;
     int64_t n_rows[VP_MAX_PARAM]; /* of the tables */
     const int32_t *ids, *types;   /* [rows]; types may be NULL */
+    const int32_t *at;            /* [rows]: given positions, or NULL */
     struct vp_chunks chunks;
 };
 
@@ -20,11 +21,12 @@ static struct embed embed_of(const struct vp_kargs *args)
 {
     const struct vp_value *out = vp_arg_value(args, args->op->out);
     struct embed e = { .args = args,
-                       .simd = vp_simd(),
+                       .simd = vp_simd(args->graph->dtype),
                        .rows = out->rows,
                        .H = out->cols,
                        .ids = args->in[0],
                        .types = args->in[1],
+                       .at = args->in[2],
                        .chunks = vp_chunks_rows(out->rows, out->cols) };
 
     for (int k = 0; k < VP_MAX_PARAM; k++)
@@ -43,6 +45,8 @@ static int64_t position_of(const struct embed *e, int64_t row)
 {
     int64_t t = row % e->args->op->attr.q_len, n = 0;
 
+    if (e->at)
+        return e->at[row];
     if (e->args->op->attr.pad < 0)
         return t;
     for (int64_t i = row - t; i < row; i++)
@@ -53,31 +57,35 @@ static int64_t position_of(const struct embed *e, int64_t row)
 /* The position of `row`, given that of the row before it. */
 static int64_t next_position(const struct embed *e, int64_t row, int64_t last)
 {
+    if (e->at)
+        return e->at[row];
     if (row % e->args->op->attr.q_len == 0)
         return 0;
     return last + !is_pad(e, row - 1);
 }
 
+/* Row `row` of a table of embeddings; NULL if there is no such table. */
+static const void *table_row(const struct embed *e, int table, int64_t row)
+{
+    const void *at = e->args->par[table];
+
+    return at ? vp_elem_of(e->simd, at, row * e->H) : NULL;
+}
+
 static void forward_row(const struct embed *e, int64_t row, int64_t position)
 {
-    const float *table = e->args->par[0];     /* [V, H] */
-    const float *positions = e->args->par[1]; /* [P, H] or NULL */
-    const float *types = e->args->par[2];     /* [T, H] or NULL */
-    int32_t id = e->ids[row];
-    float *out = (float *)e->args->out + row * e->H;
+    bool typed = e->args->par[2] != NULL;
+    int32_t id = e->ids[row], type = typed ? e->types[row] : 0;
+    void *out = vp_elem(e->simd, e->args->out, row * e->H);
 
     VP_BUG_ON(id < 0 || id >= e->n_rows[0]);
-    VP_BUG_ON(types && (e->types[row] < 0 || e->types[row] >= e->n_rows[2]));
-    if (is_pad(e, row)) {
-        memset(out, 0, (size_t)e->H * sizeof(*out));
-        return;
-    }
-    if (positions)
-        positions += position * e->H;
-    if (types)
-        types += e->types[row] * e->H;
-    e->simd->embed(out, table + id * e->H, e->args->op->attr.scale, positions,
-                   types, e->H);
+    VP_BUG_ON(typed && (type < 0 || type >= e->n_rows[2]));
+    VP_BUG_ON(e->args->par[1] && position >= e->n_rows[1]);
+    if (is_pad(e, row) || position < 0)
+        memset(out, 0, (size_t)(e->H * vp_dtype_bytes(e->simd->dtype)));
+    else
+        e->simd->embed(out, table_row(e, 0, id), e->args->op->attr.scale,
+                       table_row(e, 1, position), table_row(e, 2, type), e->H);
 }
 
 static void forward_task(void *ctx, int task, int thread)
@@ -123,7 +131,9 @@ void vp_cpu_embed_w(const struct vp_kargs *args)
     struct embed e = embed_of(args);
     int32_t *index = args->scratch;
     struct vp_scatter scatter = {
+        .dtype = VP_DTYPE_F32,
         .cols = e.H,
+        .src_dtype = args->graph->dtype,
         .src = args->dout,
         .index = index,
         .n = e.rows,
@@ -167,19 +177,20 @@ static void gather_task(void *ctx, int task, int thread)
 {
     const struct gather *g = ctx;
     struct vp_range r = vp_chunk(&g->chunks, task);
-    const float *x = g->args->in[0];
     const int32_t *pick = g->args->in[1];
-    size_t n_bytes = (size_t)g->cols * sizeof(float);
+    size_t n_bytes = (size_t)(g->cols * vp_dtype_bytes(g->args->graph->dtype));
 
     (void)thread;
     for (int64_t i = r.begin; i < r.end; i++) {
-        float *out = (float *)g->args->out + i * g->cols;
+        char *out = (char *)g->args->out + (size_t)i * n_bytes;
 
         VP_BUG_ON(pick[i] >= g->in_rows);
         if (pick[i] < 0)
             memset(out, 0, n_bytes);
         else
-            memcpy(out, x + pick[i] * g->cols, n_bytes);
+            memcpy(out,
+                   (const char *)g->args->in[0] + (size_t)pick[i] * n_bytes,
+                   n_bytes);
     }
 }
 
@@ -199,9 +210,11 @@ void vp_cpu_gather_b(const struct vp_kargs *args)
 {
     const struct vp_value *in = vp_arg_value(args, args->op->in[0]);
     struct vp_scatter scatter = {
+        .dtype = args->graph->dtype,
         .dst = args->din[0],
         .dst_rows = in->rows,
         .cols = in->cols,
+        .src_dtype = args->graph->dtype,
         .src = args->dout,
         .index = args->in[1],
         .n = vp_arg_value(args, args->op->out)->rows,

@@ -34,11 +34,13 @@ static size_t scratch_bytes(const struct vp_graph *graph,
     case VP_OP_EMBED:
         return vp_cpu_embed_scratch(graph, op, phase);
     case VP_OP_LINEAR:
-        return vp_cpu_linear_scratch(graph, op, phase);
+        return vp_cpu_linear_scratch(graph, op, phase, n_threads);
     case VP_OP_LAYERNORM:
         return vp_cpu_layernorm_scratch(graph, op, phase);
     case VP_OP_ATTENTION:
-        return vp_cpu_attention_scratch(op, phase) * (size_t)n_threads;
+        return vp_cpu_attention_scratch(graph, op, phase) * (size_t)n_threads;
+    case VP_OP_CACHED_ATTENTION:
+        return vp_cpu_cached_attention_scratch(graph, op) * (size_t)n_threads;
     case VP_OP_GATHER:
         return vp_cpu_gather_scratch(graph, op, phase);
     default:
@@ -54,12 +56,14 @@ const struct vp_cpu_kernels vp_cpu_fast = {
                            vp_cpu_linear_w },
         [VP_OP_LAYERNORM] = { rows_f, rows_b, rows_w },
         [VP_OP_ATTENTION] = { vp_cpu_attention_f, vp_cpu_attention_b },
+        [VP_OP_CACHED_ATTENTION] = { vp_cpu_cached_attention_f },
         [VP_OP_DROPOUT] = { rows_f, rows_b },
         [VP_OP_ADD] = { rows_f },
         [VP_OP_SCALE] = { rows_f, rows_b },
         [VP_OP_GATHER] = { vp_cpu_gather_f, vp_cpu_gather_b },
         [VP_OP_CROSS_ENTROPY] = { vp_cpu_cross_entropy_f,
                                   vp_cpu_cross_entropy_b },
+        [VP_OP_ARGMAX] = { vp_cpu_argmax_f },
         [VP_OP_COPY] = { rows_f, rows_b },
     },
     .rows = {

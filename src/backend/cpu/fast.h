@@ -9,22 +9,6 @@
  * denormals count as zero. */
 void vp_cpu_thread_setup(int thread);
 
-enum vp_isa {
-    VP_ISA_BEST = -1, /* what the machine has and the environment allows */
-    VP_ISA_PLAIN,
-    VP_ISA_AVX2,   /* with FMA */
-    VP_ISA_AVX512, /* F, BW, DQ, VL */
-    VP_ISA_COUNT
-};
-
-/* The environment may hold vpipe and oneDNN to less than the machine has:
- * VPIPE_ISA=plain, avx2 or avx512. */
-enum vp_status vp_cpu_read_isa(struct vp_err *err);
-
-/* For tests: the instruction set of vpipe's own kernels (oneDNN chooses for
- * itself). False, changing nothing, if the machine lacks it. */
-bool vp_cpu_force_isa(enum vp_isa isa);
-
 /* What a compute thread is at, for profiles; see vp_pool_note(). Bias and
  * activation of a linear layer count as elementwise. */
 enum vp_cpu_part {
@@ -46,7 +30,8 @@ void vp_cpu_linear_f(const struct vp_kargs *args);
 void vp_cpu_linear_b(const struct vp_kargs *args);
 void vp_cpu_linear_w(const struct vp_kargs *args);
 size_t vp_cpu_linear_scratch(const struct vp_graph *graph,
-                             const struct vp_op *op, enum vp_phase phase);
+                             const struct vp_op *op, enum vp_phase phase,
+                             int n_threads);
 
 void vp_cpu_layernorm_f(const struct vp_kargs *args, int64_t begin,
                         int64_t end);
@@ -60,8 +45,14 @@ size_t vp_cpu_layernorm_scratch(const struct vp_graph *graph,
 
 void vp_cpu_attention_f(const struct vp_kargs *args);
 void vp_cpu_attention_b(const struct vp_kargs *args);
-/* Per thread; the other operators' scratch is shared by all threads. */
-size_t vp_cpu_attention_scratch(const struct vp_op *op, enum vp_phase phase);
+/* Per thread; other operators' scratch is shared by all threads. */
+size_t vp_cpu_attention_scratch(const struct vp_graph *graph,
+                                const struct vp_op *op, enum vp_phase phase);
+
+void vp_cpu_cached_attention_f(const struct vp_kargs *args);
+/* Per thread. */
+size_t vp_cpu_cached_attention_scratch(const struct vp_graph *graph,
+                                       const struct vp_op *op);
 
 void vp_cpu_dropout_f(const struct vp_kargs *args, int64_t begin, int64_t end);
 void vp_cpu_dropout_b(const struct vp_kargs *args, int64_t begin, int64_t end);
@@ -78,5 +69,6 @@ size_t vp_cpu_gather_scratch(const struct vp_graph *graph,
 
 void vp_cpu_cross_entropy_f(const struct vp_kargs *args);
 void vp_cpu_cross_entropy_b(const struct vp_kargs *args);
+void vp_cpu_argmax_f(const struct vp_kargs *args);
 
 #endif

@@ -1,8 +1,9 @@
 #include "backend/cpu/gemm.h"
 
 #include "backend/cpu/fast.h"
+#include "backend/cpu/gemm_bf16.h"
+#include "backend/cpu/sgemm.h"
 
-#include <dnnl.h>
 #include <omp.h>
 
 #if defined(__x86_64__)
@@ -72,24 +73,18 @@ struct vp_gemm_cut vp_gemm_cut(const struct vp_gemm *gemm)
     return cut;
 }
 
-/* Rows [i, i + m) and columns [j, j + n) of the product. */
-static void multiply(const struct vp_gemm *gemm, int64_t i, int64_t m,
-                     int64_t j, int64_t n)
+size_t vp_cpu_gemm_here_scratch(enum vp_dtype dtype, int64_t m, int64_t n,
+                                int64_t k)
 {
-    const struct vp_factor *a = &gemm->a, *b = &gemm->b;
-    dnnl_status_t status;
-
-    status = dnnl_sgemm(a->transposed ? 'T' : 'N', b->transposed ? 'T' : 'N', m,
-                        n, gemm->k, gemm->alpha,
-                        a->data + i * (a->transposed ? 1 : a->ld), a->ld,
-                        b->data + j * (b->transposed ? b->ld : 1), b->ld,
-                        gemm->beta, gemm->c + i * gemm->ldc + j, gemm->ldc);
-    VP_BUG_ON(status != dnnl_success);
+    return dtype == VP_DTYPE_BF16 ? vp_cpu_gemm_bf16_here_scratch(m, n, k) : 0;
 }
 
 void vp_cpu_gemm_here(const struct vp_gemm *gemm)
 {
-    multiply(gemm, 0, gemm->m, 0, gemm->n);
+    if (gemm->dtype == VP_DTYPE_BF16)
+        vp_cpu_gemm_bf16_here(gemm);
+    else
+        vp_cpu_sgemm(gemm, 0, gemm->m, 0, gemm->n);
 }
 
 struct job {
@@ -110,10 +105,18 @@ static void run_tile(void *ctx, int task, int thread)
     int64_t cols = at_most(job->cut.tile_n, gemm->n - col);
 
     vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
-    multiply(gemm, row, rows, col, cols);
+    vp_cpu_sgemm(gemm, row, rows, col, cols);
     vp_pool_note(job->pool, thread, VP_CPU_ELEMENTWISE);
     if (gemm->finish)
-        gemm->finish(gemm->ctx, row, rows, col, cols);
+        gemm->finish(gemm->ctx, row, rows, col, cols,
+                     gemm->c + row * gemm->ldc + col, gemm->ldc);
+}
+
+size_t vp_cpu_gemm_scratch(const struct vp_gemm *gemm, int n_threads)
+{
+    return gemm->dtype == VP_DTYPE_BF16
+               ? vp_cpu_gemm_bf16_scratch(gemm, n_threads)
+               : 0;
 }
 
 void vp_cpu_gemm(struct vp_pool *pool, const struct vp_gemm *gemm)
@@ -122,6 +125,10 @@ void vp_cpu_gemm(struct vp_pool *pool, const struct vp_gemm *gemm)
 
     if (gemm->m == 0 || gemm->n == 0)
         return;
+    if (gemm->dtype == VP_DTYPE_BF16) {
+        vp_cpu_gemm_bf16(pool, gemm);
+        return;
+    }
     job.cut = vp_gemm_cut(gemm);
     vp_pool_run(pool, (int)(job.cut.rows * job.cut.cols), run_tile, &job);
 }

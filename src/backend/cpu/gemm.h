@@ -1,48 +1,26 @@
 /* Matrix products on the rank's pool.
  *
- * A product is cut into tiles by its shape alone; each tile is one
- * single-threaded oneDNN call, so the result has the same bits for every
- * number of threads. */
+ * A product is cut into tiles by its shape alone, and each tile is made by one
+ * thread, so the result has the same bits for every number of threads. Products of
+ * floats are oneDNN's; those of BF16 are in gemm_bf16.c. */
 #ifndef VP_BACKEND_CPU_GEMM_H
 #define VP_BACKEND_CPU_GEMM_H
 
+#include "backend/cpu/product.h"
 #include "base/pool.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
-/* A row-major matrix whose rows are `ld` elements apart. */
-struct vp_factor {
-    const float *data;
-    int64_t ld;
-    bool transposed;
-};
-
-/* c [m, n] = alpha * a b + beta * c. a is [m, k], or [k, m] if transposed;
- * b is [k, n], or [n, k] if transposed. With beta 0, c is not read. */
-struct vp_gemm {
-    int64_t m, n, k;
-    struct vp_factor a, b;
-    float alpha, beta;
-    float *c;
-    int64_t ldc;
-    /* Optional (NULL: nothing): called on each finished tile while it is in
-     * cache, for rows [row, row + rows) and columns [col, col + cols) of c. */
-    void (*finish)(void *ctx, int64_t row, int64_t rows, int64_t col,
-                   int64_t cols);
-    void *ctx;
-};
+#include <stddef.h>
 
 void vp_cpu_gemm(struct vp_pool *pool, const struct vp_gemm *gemm);
+size_t vp_cpu_gemm_scratch(const struct vp_gemm *gemm, int n_threads);
 
-/* The whole product on the calling thread, for use inside a task. */
+/* The whole product on the calling thread, for use inside a task; c is given and
+ * `finish` is not called. */
 void vp_cpu_gemm_here(const struct vp_gemm *gemm);
+size_t vp_cpu_gemm_here_scratch(enum vp_dtype dtype, int64_t m, int64_t n,
+                                int64_t k);
 
-/* How a product is cut: tiles of tile_m x tile_n, smaller at the edges. */
-struct vp_gemm_cut {
-    int64_t tile_m, tile_n;
-    int64_t rows, cols; /* of tiles */
-};
+/* How a product of floats is cut. */
 struct vp_gemm_cut vp_gemm_cut(const struct vp_gemm *gemm);
 
 #endif

@@ -33,5 +33,7 @@ struct vp_cpu_kernels {
 extern const struct vp_cpu_kernels vp_cpu_fast;    /* kernels for use */
 extern const struct vp_cpu_kernels vp_cpu_ref_f32; /* plain-C twins */
 extern const struct vp_cpu_kernels vp_cpu_ref_f64; /* the same in double */
+/* The twins in float between BF16 tensors. The kernels for use are for both. */
+extern const struct vp_cpu_kernels vp_cpu_ref_bf16;
 
 #endif

@@ -95,13 +95,16 @@ static void use_value(struct uses *uses, const struct vp_graph *graph,
     use(uses, ref, n_bytes, n_bytes / graph->values[value].rows, written);
 }
 
+/* A parameter, or its gradient: what is written, in floats. */
 static void use_param(struct uses *uses, const struct vp_graph *graph,
                       struct vp_ref ref, vp_par par, bool written)
 {
+    enum vp_dtype dtype = written ? VP_DTYPE_F32 : graph->dtype;
+
     if (par != VP_NONE)
         use(uses, ref,
             graph->params[par].rows * graph->params[par].cols *
-                (int64_t)sizeof(float),
+                vp_dtype_bytes(dtype),
             0, written);
 }
 

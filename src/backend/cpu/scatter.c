@@ -9,7 +9,7 @@ enum { PART_ROWS = 64, PART_COLS = 256 };
 
 struct job {
     const struct vp_scatter *scatter;
-    const struct vp_simd *simd;
+    const struct vp_simd *to, *from; /* for the types of dst and src */
     int32_t *end;    /* [dst_rows]: where the rows of an index end in `order` */
     int32_t *order;  /* [n]: rows sorted by index, stable */
     int64_t n_parts; /* of rows */
@@ -44,6 +44,26 @@ static void sort_rows(const struct job *job)
             job->order[job->end[s->index[i]]++] = (int32_t)i;
 }
 
+/* One row's part of the table, from the rows [at, end) in `order`. */
+static void sum_row(const struct job *job, void *dst, int64_t col, int64_t cols,
+                    int32_t at, int32_t end)
+{
+    const struct vp_scatter *s = job->scatter;
+    float sum[PART_COLS] = { 0 };
+
+    if (s->add && at == end)
+        return;
+    if (s->add && s->dtype == VP_DTYPE_F32)
+        memcpy(sum, dst, (size_t)cols * sizeof(*sum));
+    else if (s->add)
+        vp_dtype_expand(s->dtype, sum, dst, cols);
+    for (; at < end; at++)
+        job->from->add_to_floats(
+            sum, vp_elem_of(job->from, s->src, job->order[at] * s->cols + col),
+            s->scale, cols);
+    job->to->put_floats(dst, sum, 1.0f, false, cols);
+}
+
 static void part_task(void *ctx, int task, int thread)
 {
     const struct job *job = ctx;
@@ -56,20 +76,17 @@ static void part_task(void *ctx, int task, int thread)
 
     (void)thread;
     for (; row < end; row++) {
-        float *dst = s->dst + row * s->cols + col;
-
-        if (!s->add)
-            memset(dst, 0, (size_t)cols * sizeof(*dst));
-        for (; at < job->end[row]; at++)
-            job->simd->scale(dst, s->src + job->order[at] * s->cols + col,
-                             s->scale, true, cols);
+        sum_row(job, vp_elem(job->to, s->dst, row * s->cols + col), col, cols,
+                at, job->end[row]);
+        at = job->end[row];
     }
 }
 
 void vp_cpu_scatter(struct vp_pool *pool, const struct vp_scatter *scatter)
 {
     struct job job = { .scatter = scatter,
-                       .simd = vp_simd(),
+                       .to = vp_simd(scatter->dtype),
+                       .from = vp_simd(scatter->src_dtype),
                        .end = scatter->scratch };
     int64_t n_cols = (scatter->cols + PART_COLS - 1) / PART_COLS;
 

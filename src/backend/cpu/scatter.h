@@ -1,6 +1,6 @@
 /* Adding rows to the rows of a table that their index names, without atomics:
  * rows are sorted by index, each table row is summed by one task, in the order
- * of the rows. */
+ * of the rows, in floats. */
 #ifndef VP_BACKEND_CPU_SCATTER_H
 #define VP_BACKEND_CPU_SCATTER_H
 
@@ -9,9 +9,11 @@
 /* dst[index[i]] += scale * src[i] for all i < n with index[i] >= 0.
  * dst: [dst_rows, cols], src: [n, cols]. */
 struct vp_scatter {
-    float *dst;
+    enum vp_dtype dtype; /* of dst */
+    void *dst;
     int64_t dst_rows, cols;
-    const float *src;
+    enum vp_dtype src_dtype;
+    const void *src;
     const int32_t *index; /* below dst_rows */
     int64_t n;
     float scale;

@@ -12,7 +12,8 @@
 #define TARGET __attribute__((target("avx2,fma")))
 #define ENTRY static TARGET
 #define INLINE static inline __attribute__((always_inline)) TARGET
-#define SIMD_TABLE vp_simd_avx2
+#define FLOAT_TABLE vp_simd_avx2
+#define BF16_TABLE vp_simd_avx2_bf16
 #define SIMD_NAME "AVX2"
 
 typedef struct {
@@ -50,6 +51,66 @@ INLINE void vec_store_n(float *p, int n, vec a)
     _mm256_maskstore_ps(p, lanes_below(n, 0), a.lo);
     if (n > 8)
         _mm256_maskstore_ps(p + 8, lanes_below(n, 8), a.hi);
+}
+
+INLINE __m256 widen(__m128i x)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+}
+
+INLINE vec vec_load16(const uint16_t *p)
+{
+    return (vec){ widen(_mm_loadu_si128((const __m128i *)p)),
+                  widen(_mm_loadu_si128((const __m128i *)(p + 8))) };
+}
+
+INLINE vec vec_load16_n(const uint16_t *p, int n)
+{
+    uint16_t whole[16] = { 0 };
+
+    memcpy(whole, p, (size_t)n * sizeof(*p));
+    return vec_load16(whole);
+}
+
+/* The nearest BF16 in the upper halves; the lower ones hold rubbish. NaN stays
+ * one. */
+INLINE __m256i round_up16(__m256 a)
+{
+    __m256i bits = _mm256_castps_si256(a);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16),
+                                   _mm256_set1_epi32(1));
+    __m256i up = _mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF));
+    __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+
+    return _mm256_blendv_epi8(_mm256_add_epi32(up, odd), quiet, nan);
+}
+
+INLINE void vec_store16(uint16_t *p, vec a)
+{
+    __m256i lo = _mm256_srli_epi32(round_up16(a.lo), 16);
+    __m256i hi = _mm256_srli_epi32(round_up16(a.hi), 16);
+    __m256i both = _mm256_packus_epi32(lo, hi);
+
+    _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(both, 0xD8));
+}
+
+INLINE void vec_store16_n(uint16_t *p, int n, vec a)
+{
+    uint16_t whole[16];
+
+    vec_store16(whole, a);
+    memcpy(p, whole, (size_t)n * sizeof(*p));
+}
+
+INLINE vec vec_round16(vec a)
+{
+    const __m256i upper = _mm256_set1_epi32((int)0xFFFF0000);
+
+    return (vec){
+        _mm256_castsi256_ps(_mm256_and_si256(round_up16(a.lo), upper)),
+        _mm256_castsi256_ps(_mm256_and_si256(round_up16(a.hi), upper)),
+    };
 }
 
 INLINE vec vec_set(float x)
@@ -257,7 +318,7 @@ ENTRY void simd_keep_tile(vp_bits16 *keep, int64_t ld,
     }
 }
 
-#include "backend/cpu/simd_kernels.inc"
+#include "backend/cpu/simd_tables.inc"
 
 #else
 typedef int vp_simd_avx2_absent;

@@ -13,7 +13,8 @@
     __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")))
 #define ENTRY static TARGET
 #define INLINE static inline __attribute__((always_inline)) TARGET
-#define SIMD_TABLE vp_simd_avx512
+#define FLOAT_TABLE vp_simd_avx512
+#define BF16_TABLE vp_simd_avx512_bf16
 #define SIMD_NAME "AVX-512"
 
 typedef struct {
@@ -38,6 +39,57 @@ INLINE void vec_store(float *p, vec a)
 INLINE void vec_store_n(float *p, int n, vec a)
 {
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), a.v);
+}
+
+INLINE vec widen(__m256i x)
+{
+    return (vec){ _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)) };
+}
+
+INLINE vec vec_load16(const uint16_t *p)
+{
+    return widen(_mm256_loadu_si256((const __m256i *)p));
+}
+
+INLINE vec vec_load16_n(const uint16_t *p, int n)
+{
+    return widen(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p));
+}
+
+/* The nearest BF16 in the upper halves; the lower ones hold rubbish. NaN stays
+ * one. */
+INLINE __m512i round_up16(vec a)
+{
+    __m512i bits = _mm512_castps_si512(a.v);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16),
+                                   _mm512_set1_epi32(1));
+    __m512i up = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
+    __mmask16 nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
+
+    return _mm512_mask_or_epi32(_mm512_add_epi32(up, odd), nan, bits,
+                                _mm512_set1_epi32(0x400000));
+}
+
+INLINE __m256i narrow(vec a)
+{
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_up16(a), 16));
+}
+
+INLINE void vec_store16(uint16_t *p, vec a)
+{
+    _mm256_storeu_si256((__m256i *)p, narrow(a));
+}
+
+INLINE void vec_store16_n(uint16_t *p, int n, vec a)
+{
+    _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), narrow(a));
+}
+
+INLINE vec vec_round16(vec a)
+{
+    return (vec){ _mm512_castsi512_ps(
+        _mm512_and_si512(round_up16(a), _mm512_set1_epi32((int)0xFFFF0000))) };
 }
 
 INLINE vec vec_set(float x)
@@ -229,7 +281,7 @@ ENTRY void simd_keep_tile(vp_bits16 *keep, int64_t ld,
     }
 }
 
-#include "backend/cpu/simd_kernels.inc"
+#include "backend/cpu/simd_tables.inc"
 
 #else
 typedef int vp_simd_avx512_absent;

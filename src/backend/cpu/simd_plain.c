@@ -8,7 +8,8 @@
 
 #define ENTRY static
 #define INLINE static inline
-#define SIMD_TABLE vp_simd_plain
+#define FLOAT_TABLE vp_simd_plain
+#define BF16_TABLE vp_simd_plain_bf16
 #define SIMD_NAME "plain C"
 
 enum { LANES = 16 };
@@ -47,6 +48,39 @@ INLINE void vec_store(float *p, vec a)
 INLINE void vec_store_n(float *p, int n, vec a)
 {
     memcpy(p, a.v, (size_t)n * sizeof(*p));
+}
+
+INLINE vec vec_load16_n(const uint16_t *p, int n)
+{
+    vec r = { { 0 } };
+
+    vp_dtype_expand(VP_DTYPE_BF16, r.v, p, n);
+    return r;
+}
+
+INLINE vec vec_load16(const uint16_t *p)
+{
+    return vec_load16_n(p, LANES);
+}
+
+/* `p` may be part of an array of floats, as in softmax(). */
+INLINE void vec_store16_n(uint16_t *p, int n, vec a)
+{
+    uint16_t r[LANES];
+
+    vp_dtype_round(VP_DTYPE_BF16, r, a.v, n);
+    memcpy(p, r, (size_t)n * sizeof(*p));
+}
+
+INLINE void vec_store16(uint16_t *p, vec a)
+{
+    vec_store16_n(p, LANES, a);
+}
+
+INLINE vec vec_round16(vec a)
+{
+    vp_dtype_shorten(VP_DTYPE_BF16, a.v, LANES);
+    return a;
 }
 
 INLINE vec vec_set(float x)
@@ -207,4 +241,4 @@ ENTRY void simd_keep_tile(vp_bits16 *keep, int64_t ld,
     }
 }
 
-#include "backend/cpu/simd_kernels.inc"
+#include "backend/cpu/simd_tables.inc"

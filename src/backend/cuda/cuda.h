@@ -88,6 +88,8 @@ enum vp_status vp_cuda_layernorm_w(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_attention_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_attention_b(const struct vp_cuda_call *call);
 
+enum vp_status vp_cuda_cached_attention_f(const struct vp_cuda_call *call);
+
 /* B of attention, the first of the calls, with the sums for the bias of the
  * linear that makes its input; 0 if that is not possible. */
 int vp_cuda_run_attention(struct vp_cuda_call *calls, int n_calls);
@@ -112,6 +114,7 @@ enum vp_status vp_cuda_gather_b(const struct vp_cuda_call *call);
 
 enum vp_status vp_cuda_cross_entropy_f(const struct vp_cuda_call *call);
 enum vp_status vp_cuda_cross_entropy_b(const struct vp_cuda_call *call);
+enum vp_status vp_cuda_argmax_f(const struct vp_cuda_call *call);
 
 /* Several calls that follow each other in a list, as one launch with the same
  * bits: how many of `calls`, from the first on, were done; 0 if there is no

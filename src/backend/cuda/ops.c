@@ -16,6 +16,9 @@ const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT] = {
     [VP_OP_ATTENTION] = {
         .fn = { vp_cuda_attention_f, vp_cuda_attention_b },
     },
+    [VP_OP_CACHED_ATTENTION] = {
+        .fn = { vp_cuda_cached_attention_f },
+    },
     [VP_OP_DROPOUT] = {
         .fn = { vp_cuda_dropout_f, vp_cuda_dropout_b },
     },
@@ -30,6 +33,9 @@ const struct vp_cuda_op vp_cuda_ops[VP_OP_KIND_COUNT] = {
     },
     [VP_OP_CROSS_ENTROPY] = {
         .fn = { vp_cuda_cross_entropy_f, vp_cuda_cross_entropy_b },
+    },
+    [VP_OP_ARGMAX] = {
+        .fn = { vp_cuda_argmax_f },
     },
     [VP_OP_COPY] = {
         .fn = { vp_cuda_copy_f, vp_cuda_copy_b },

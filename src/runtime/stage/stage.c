@@ -150,6 +150,7 @@ static enum vp_status each_buffer(struct vp_stage *stage,
         VP_TRY(fn(stage, (void **)&stage->moment[i],
                   stage->plan.sizes.moment_bytes));
     VP_TRY(fn(stage, &stage->work, n[VP_SPACE_WORK]));
+    VP_TRY(fn(stage, &stage->cache, n[VP_SPACE_CACHE]));
     for (int i = 0; i < shape->n_recomputed; i++)
         VP_TRY(fn(stage, &stage->recomputed[i], n[VP_SPACE_RECOMPUTED]));
     for (int i = 0; i < shape->n_swap_out; i++)

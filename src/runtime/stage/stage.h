@@ -70,6 +70,7 @@ struct vp_stage {
     float *grads;
     float *moment[2];
     void *work;
+    void *cache; /* CACHE; NULL: the model has none */
     void **recomputed, **swap_out, **swap_in; /* rings */
     void *swap_host; /* a slab: where swapped values of each slot wait */
     struct vp_copier *copier[2]; /* out and in; NULL: nothing is swapped */

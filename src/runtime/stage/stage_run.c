@@ -85,6 +85,7 @@ static struct vp_launch bases(const struct vp_stage *stage,
     launch.base[VP_SPACE_RECOMPUTED] = slot->recomputed;
     launch.base[VP_SPACE_SWAPPED] = list == VP_LIST_F ? slot->swap_out
                                                       : slot->swap_in;
+    launch.base[VP_SPACE_CACHE] = stage->cache;
     launch.base[VP_SPACE_IN] = tensors_of(slot->message);
     launch.base[VP_SPACE_OUT] = tensors_of(messages->out);
     launch.base[VP_SPACE_DIN] = tensors_of(messages->din);

@@ -1,5 +1,6 @@
 /* Linear layers: products with what surrounds them. Matrices are row-major here
  * and column-major in a product, so it is asked for in transposed form. */
+#include "backend/cuda/product/few_rows.h"
 #include "backend/cuda/product/product.h"
 #include "backend/cuda/profile/profile.h"
 
@@ -33,6 +34,29 @@ static bool comes_with_gelu(const struct vp_kargs *args, struct size size)
            size.dtype != VP_DTYPE_F32 && size.N % 8 == 0;
 }
 
+/* Graphs without a cache keep the bits of a product. */
+static bool has_few_rows(const struct vp_kargs *args, struct size size)
+{
+    return size.rows <= VP_FEW_ROWS && args->graph->cache.n_lines > 0;
+}
+
+static void multiply_few_rows(const struct vp_cuda_call *call, struct size size)
+{
+    const struct vp_kargs *args = &call->args;
+    const struct vp_few_rows layer = { .rows = size.rows,
+                                       .cols = size.N,
+                                       .depth = size.K,
+                                       .dtype = size.dtype,
+                                       .act = args->op->attr.act,
+                                       .x = args->in[0],
+                                       .weight = args->par[0],
+                                       .bias = args->par[1],
+                                       .z = args->aux[0],
+                                       .out = args->out };
+
+    vp_cuda_few_rows(&layer, call->stream);
+}
+
 /* z^T [N, rows] = W x^T */
 enum vp_status vp_cuda_linear_f(const struct vp_cuda_call *call)
 {
@@ -41,6 +65,10 @@ enum vp_status vp_cuda_linear_f(const struct vp_cuda_call *call)
     bool gelu = comes_with_gelu(args, size);
     void *z = args->aux[0];
 
+    if (has_few_rows(args, size)) {
+        multiply_few_rows(call, size);
+        return VP_OK;
+    }
     VP_TRY(multiply(call,
                     &(struct vp_product){ .m = size.N,
                                           .n = size.rows,

@@ -21,6 +21,7 @@ enum {
 /* What every kernel here is given. */
 struct embed {
     const int32_t *ids, *type_ids; /* [rows]; type_ids may be NULL */
+    const int32_t *at;             /* [rows]: given positions, or NULL */
     int32_t pad;                   /* -1: none */
     float scale;
     int64_t rows, cols, q_len;
@@ -34,6 +35,7 @@ static struct embed embed_of(const struct vp_cuda_call *call)
 
     embed.ids = (const int32_t *)call->args.in[0];
     embed.type_ids = (const int32_t *)call->args.in[1];
+    embed.at = (const int32_t *)call->args.in[2];
     embed.pad = op->attr.pad;
     embed.scale = op->attr.scale;
     embed.rows = out->rows;
@@ -118,11 +120,14 @@ static __global__ void embed_kernel(T *out, table_rows<T> tables,
     table_rows<T> from = { NULL, NULL, NULL };
 
     out += row * cols;
-    if (is_pad(embed, row)) {
+    if (embed.at)
+        position = embed.at[row];
+    if (is_pad(embed, row) || position < 0) {
         clear_row<T, N>(out, cols);
         return;
     }
-    if (embed.pad >= 0 && tables.position) /* counts are exact as floats */
+    if (embed.pad >= 0 && tables.position &&
+        !embed.at) /* counts are exact as floats */
         position = (int64_t)vp_block_sum(
             (float)count_before(embed, row, threadIdx.x, THREADS), shared);
     from.token = tables.token + embed.ids[row] * cols;

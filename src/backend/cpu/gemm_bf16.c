@@ -1,0 +1,394 @@
+#include "backend/cpu/gemm_bf16.h"
+
+#include "backend/cpu/fast.h"
+#include "backend/cpu/isa.h"
+#include "backend/cpu/sgemm.h"
+#include "base/memory.h"
+#include "graph/program.h"
+
+#include <string.h>
+
+enum {
+    TILE = 256, /* most rows and columns of a tile: c and the strips of a that
+                    it reads lie in a level-2 cache */
+    LEAST = 64, /* fewest, where a product is cut for the sake of threads */
+    WANT = 32,  /* tiles, if there is work enough */
+    K_BLOCKS = 16,         /* of b at a time: 32 KiB stay in a level-1 cache */
+    WIDE_K = 512,          /* k that is widened to floats at a time */
+    PACK_ELEMENTS = 65536, /* of a task that packs */
+};
+
+/* A tile with fewer multiply-adds is not cut: see gemm.c. */
+#define LEAST_WORK 16e6
+/* Of b in strips at a time: a vocabulary's weights are large. */
+#define PACKED_BYTES (16 << 20)
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t round_up(int64_t a, int64_t to)
+{
+    return divide_up(a, to) * to;
+}
+
+static int64_t at_most(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* NULL: BF16 must be widened to floats. */
+static const struct vp_gemm_bf16_kernels *kernels_of(void)
+{
+#if defined(__x86_64__)
+    switch (vp_cpu_isa()) {
+    case VP_ISA_AMX_BF16:
+        return &vp_gemm_amx_bf16;
+    case VP_ISA_AVX512_BF16:
+        return &vp_gemm_avx512_bf16;
+    default:
+        break;
+    }
+#endif
+    return NULL;
+}
+
+struct vp_gemm_cut vp_gemm_bf16_cut(const struct vp_gemm *gemm)
+{
+    int64_t tile_m = at_most(TILE, round_up(gemm->m, VP_STRIP));
+    int64_t tile_n = at_most(TILE, round_up(gemm->n, VP_STRIP));
+    struct vp_gemm_cut cut;
+
+    while (divide_up(gemm->m, tile_m) * divide_up(gemm->n, tile_n) < WANT &&
+           (double)tile_m * (double)tile_n * (double)gemm->k >= LEAST_WORK) {
+        int64_t *larger = tile_m >= tile_n ? &tile_m : &tile_n;
+
+        if (*larger < 2 * LEAST)
+            break;
+        *larger = round_up(*larger / 2, VP_STRIP);
+    }
+    cut.rows = divide_up(gemm->m, tile_m);
+    cut.cols = divide_up(gemm->n, tile_n);
+    cut.tile_m = round_up(divide_up(gemm->m, cut.rows), VP_STRIP);
+    cut.tile_n = round_up(divide_up(gemm->n, cut.cols), VP_STRIP);
+    cut.rows = divide_up(gemm->m, cut.tile_m);
+    cut.cols = divide_up(gemm->n, cut.tile_n);
+    return cut;
+}
+
+/* ---- Scratch ------------------------------------------------------------ */
+
+/* Elements of a strip. */
+static int64_t strip_size(int64_t k)
+{
+    return round_up(k, 32) * VP_STRIP;
+}
+
+static size_t strips_bytes(int64_t n, int64_t k)
+{
+    return (size_t)(divide_up(n, VP_STRIP) * strip_size(k)) * sizeof(uint16_t);
+}
+
+/* Both operands in strips, then what each thread has for itself; offsets in
+ * bytes. Widened operands are the threads' own. */
+struct layout {
+    int64_t n_at_once; /* columns of b that are packed at a time */
+    size_t b, threads;
+    size_t wide_a, wide_b,
+        thread_bytes; /* within a thread's part: c is first */
+    size_t n_bytes;
+};
+
+static struct layout layout_of(const struct vp_gemm *gemm,
+                               const struct vp_gemm_cut *cut, int n_threads)
+{
+    struct layout l = { .n_at_once = gemm->n };
+    size_t c = gemm->c ? 0
+                       : (size_t)(cut->tile_m * cut->tile_n) * sizeof(float);
+    int64_t k = at_most(gemm->k, WIDE_K);
+
+    l.wide_a = l.wide_b = l.thread_bytes = c;
+    if (!kernels_of()) {
+        l.wide_b = l.wide_a + (size_t)(cut->tile_m * k) * sizeof(float);
+        l.thread_bytes = l.wide_b + (size_t)(k * cut->tile_n) * sizeof(float);
+    } else {
+        int64_t most = PACKED_BYTES / (int64_t)sizeof(uint16_t) /
+                       (strip_size(gemm->k) / VP_STRIP) / cut->tile_n;
+
+        l.n_at_once = at_most((most > 1 ? most : 1) * cut->tile_n, gemm->n);
+        l.b = strips_bytes(gemm->m, gemm->k);
+        l.threads = l.b + strips_bytes(l.n_at_once, gemm->k);
+    }
+    l.thread_bytes = vp_align_up(l.thread_bytes, VP_TENSOR_ALIGN);
+    l.n_bytes = l.threads + (size_t)n_threads * l.thread_bytes;
+    return l;
+}
+
+size_t vp_cpu_gemm_bf16_scratch(const struct vp_gemm *gemm, int n_threads)
+{
+    struct vp_gemm_cut cut = vp_gemm_bf16_cut(gemm);
+
+    return layout_of(gemm, &cut, n_threads).n_bytes;
+}
+
+/* ---- Tiles -------------------------------------------------------------- */
+
+struct job {
+    struct vp_pool *pool;
+    const struct vp_gemm *gemm;
+    const struct vp_gemm_bf16_kernels *kernels;
+    struct vp_gemm_cut cut;
+    struct layout layout;
+    int64_t first_col, n_cols; /* those that are packed */
+    int64_t strips_at_once;    /* of a task that packs */
+};
+
+static uint16_t *strip_of_a(const struct job *job, int64_t row)
+{
+    return (uint16_t *)job->gemm->scratch +
+           row / VP_STRIP * strip_size(job->gemm->k);
+}
+
+static uint16_t *strip_of_b(const struct job *job, int64_t col)
+{
+    char *b = (char *)job->gemm->scratch + job->layout.b;
+
+    return (uint16_t *)b +
+           (col - job->first_col) / VP_STRIP * strip_size(job->gemm->k);
+}
+
+static void pack_strip_of_a(const struct job *job, int64_t row)
+{
+    const struct vp_gemm *gemm = job->gemm;
+    const struct vp_factor *a = &gemm->a;
+
+    vp_pack_a(strip_of_a(job, row),
+              (const uint16_t *)a->data + row * (a->transposed ? 1 : a->ld),
+              a->ld, a->transposed, at_most(VP_STRIP, gemm->m - row), gemm->k);
+}
+
+static void pack_strip_of_b(const struct job *job, int64_t col)
+{
+    const struct vp_gemm *gemm = job->gemm;
+    const struct vp_factor *b = &gemm->b;
+
+    vp_pack_b(strip_of_b(job, col),
+              (const uint16_t *)b->data + col * (b->transposed ? b->ld : 1),
+              b->ld, b->transposed, at_most(VP_STRIP, gemm->n - col), gemm->k);
+}
+
+/* A block at the edge of c, by way of a whole one. */
+static void edge_block(const struct job *job, float *c, int64_t ldc,
+                       int64_t rows, int64_t cols, const uint16_t *a,
+                       const uint16_t *b, int64_t n, bool add)
+{
+    float whole[VP_STRIP * VP_STRIP];
+
+    for (int64_t i = 0; add && i < rows; i++)
+        memcpy(whole + i * VP_STRIP, c + i * ldc, (size_t)cols * sizeof(*c));
+    job->kernels->block(whole, VP_STRIP, a, b, n, add);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(c + i * ldc, whole + i * VP_STRIP, (size_t)cols * sizeof(*c));
+}
+
+/* c [rows, cols] (+)= the product of strips from row `row` and column `col`
+ * on. `room`: c has room for whole blocks. */
+static void multiply_strips(const struct job *job, int64_t row, int64_t rows,
+                            int64_t col, int64_t cols, float *c, int64_t ldc,
+                            bool add, bool room)
+{
+    int64_t n_blocks = divide_up(job->gemm->k, 32);
+
+    job->kernels->begin();
+    for (int64_t k = 0; k < n_blocks; k += K_BLOCKS) {
+        int64_t n = at_most(K_BLOCKS, n_blocks - k);
+
+        for (int64_t j = 0; j < cols; j += VP_STRIP) {
+            const uint16_t *b = strip_of_b(job, col + j) + k * VP_STRIP_BLOCK;
+
+            for (int64_t i = 0; i < rows; i += VP_STRIP) {
+                const uint16_t *a = strip_of_a(job, row + i) +
+                                    k * VP_STRIP_BLOCK;
+                float *to = c + i * ldc + j;
+
+                if (room || (rows - i >= VP_STRIP && cols - j >= VP_STRIP))
+                    job->kernels->block(to, ldc, a, b, n, add || k > 0);
+                else
+                    edge_block(job, to, ldc, at_most(rows - i, VP_STRIP),
+                               at_most(cols - j, VP_STRIP), a, b, n,
+                               add || k > 0);
+            }
+        }
+    }
+    job->kernels->end();
+}
+
+/* dst [rows, cols] of floats from a factor's element (row, col) on. */
+static void widen(float *dst, const struct vp_factor *f, int64_t row,
+                  int64_t rows, int64_t col, int64_t cols)
+{
+    const uint16_t *src = f->data;
+
+    if (!f->transposed) {
+        for (int64_t i = 0; i < rows; i++)
+            vp_dtype_expand(VP_DTYPE_BF16, dst + i * cols,
+                            src + (row + i) * f->ld + col, cols);
+        return;
+    }
+    for (int64_t j = 0; j < cols; j++) {
+        const uint16_t *from = src + (col + j) * f->ld + row;
+
+        for (int64_t i = 0; i < rows; i++)
+            vp_dtype_expand(VP_DTYPE_BF16, dst + i * cols + j, from + i, 1);
+    }
+}
+
+/* The same as multiply_strips() without kernels for BF16. */
+static void multiply_wide(const struct job *job, int64_t row, int64_t rows,
+                          int64_t col, int64_t cols, float *c, int64_t ldc,
+                          bool add, char *mine)
+{
+    const struct vp_gemm *gemm = job->gemm;
+    float *a = (float *)(mine + job->layout.wide_a);
+    float *b = (float *)(mine + job->layout.wide_b);
+    struct vp_gemm wide;
+
+    for (int64_t k = 0; k < gemm->k; k += WIDE_K) {
+        int64_t n = at_most(WIDE_K, gemm->k - k);
+
+        widen(a, &gemm->a, row, rows, k, n);
+        widen(b, &gemm->b, k, n, col, cols);
+        wide = (struct vp_gemm){ .k = n,
+                                 .a = { a, n, false },
+                                 .b = { b, cols, false },
+                                 .alpha = 1.0f,
+                                 .beta = add || k > 0 ? 1.0f : 0.0f,
+                                 .c = c,
+                                 .ldc = ldc };
+        vp_cpu_sgemm(&wide, 0, rows, 0, cols);
+    }
+}
+
+/* Neighbouring tasks share columns, as in gemm.c. */
+static void run_tile(void *ctx, int task, int thread)
+{
+    const struct job *job = ctx;
+    const struct vp_gemm *gemm = job->gemm;
+    char *mine = (char *)gemm->scratch + job->layout.threads +
+                 (size_t)thread * job->layout.thread_bytes;
+    int64_t row = task % job->cut.rows * job->cut.tile_m;
+    int64_t col = job->first_col + task / job->cut.rows * job->cut.tile_n;
+    int64_t rows = at_most(job->cut.tile_m, gemm->m - row);
+    int64_t cols = at_most(job->cut.tile_n, gemm->n - col);
+    float *c = gemm->c ? gemm->c + row * gemm->ldc + col : (float *)mine;
+    int64_t ldc = gemm->c ? gemm->ldc : job->cut.tile_n;
+
+    vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
+    if (job->kernels)
+        multiply_strips(job, row, rows, col, cols, c, ldc, gemm->beta != 0.0f,
+                        !gemm->c);
+    else
+        multiply_wide(job, row, rows, col, cols, c, ldc, gemm->beta != 0.0f,
+                      mine);
+    vp_pool_note(job->pool, thread, VP_CPU_ELEMENTWISE);
+    if (gemm->finish)
+        gemm->finish(gemm->ctx, row, rows, col, cols, c, ldc);
+}
+
+static void pack_a_task(void *ctx, int task, int thread)
+{
+    const struct job *job = ctx;
+    int64_t begin = task * job->strips_at_once * VP_STRIP;
+    int64_t end = begin + job->strips_at_once * VP_STRIP;
+
+    vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
+    for (int64_t i = begin; i < at_most(end, job->gemm->m); i += VP_STRIP)
+        pack_strip_of_a(job, i);
+}
+
+static void pack_b_task(void *ctx, int task, int thread)
+{
+    const struct job *job = ctx;
+    int64_t begin = task * job->strips_at_once * VP_STRIP;
+    int64_t end = begin + job->strips_at_once * VP_STRIP;
+
+    vp_pool_note(job->pool, thread, VP_CPU_PRODUCTS);
+    for (int64_t i = begin; i < at_most(end, job->n_cols); i += VP_STRIP)
+        pack_strip_of_b(job, job->first_col + i);
+}
+
+static int n_packs(const struct job *job, int64_t n)
+{
+    return (int)divide_up(n, job->strips_at_once * VP_STRIP);
+}
+
+void vp_cpu_gemm_bf16(struct vp_pool *pool, const struct vp_gemm *gemm)
+{
+    struct job job = {
+        .pool = pool,
+        .gemm = gemm,
+        .kernels = kernels_of(),
+        .cut = vp_gemm_bf16_cut(gemm),
+    };
+
+    if (gemm->m == 0 || gemm->n == 0)
+        return;
+    job.layout = layout_of(gemm, &job.cut, vp_pool_threads(pool));
+    job.strips_at_once = PACK_ELEMENTS / strip_size(gemm->k);
+    job.strips_at_once = job.strips_at_once > 1 ? job.strips_at_once : 1;
+    if (job.kernels)
+        vp_pool_run(pool, n_packs(&job, gemm->m), pack_a_task, &job);
+    for (; job.first_col < gemm->n; job.first_col += job.n_cols) {
+        job.n_cols = at_most(job.layout.n_at_once, gemm->n - job.first_col);
+        if (job.kernels)
+            vp_pool_run(pool, n_packs(&job, job.n_cols), pack_b_task, &job);
+        vp_pool_run(pool,
+                    (int)(job.cut.rows * divide_up(job.n_cols, job.cut.tile_n)),
+                    run_tile, &job);
+    }
+}
+
+/* ---- On the calling thread ---------------------------------------------- */
+
+static struct vp_gemm_cut uncut(int64_t m, int64_t n)
+{
+    return (struct vp_gemm_cut){ m, n, 1, 1 };
+}
+
+static struct layout here_layout(int64_t m, int64_t n, int64_t k)
+{
+    struct vp_gemm_cut cut = uncut(m, n);
+    float c;
+    struct vp_gemm gemm = { .m = m, .n = n, .k = k, .c = &c };
+    struct layout l = layout_of(&gemm, &cut, 1);
+
+    return l;
+}
+
+size_t vp_cpu_gemm_bf16_here_scratch(int64_t m, int64_t n, int64_t k)
+{
+    return here_layout(m, n, k).n_bytes;
+}
+
+void vp_cpu_gemm_bf16_here(const struct vp_gemm *gemm)
+{
+    struct job job = { .gemm = gemm,
+                       .kernels = kernels_of(),
+                       .cut = uncut(gemm->m, gemm->n),
+                       .layout = here_layout(gemm->m, gemm->n, gemm->k) };
+    bool add = gemm->beta != 0.0f;
+
+    VP_BUG_ON(job.layout.n_at_once < gemm->n);
+    if (!job.kernels) {
+        multiply_wide(&job, 0, gemm->m, 0, gemm->n, gemm->c, gemm->ldc, add,
+                      gemm->scratch);
+        return;
+    }
+    for (int64_t i = 0; i < gemm->m; i += VP_STRIP)
+        pack_strip_of_a(&job, i);
+    for (int64_t i = 0; i < gemm->n; i += VP_STRIP)
+        pack_strip_of_b(&job, i);
+    multiply_strips(&job, 0, gemm->m, 0, gemm->n, gemm->c, gemm->ldc, add,
+                    false);
+}
