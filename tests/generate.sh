@@ -81,6 +81,18 @@ for batch in 1 2 3; do
     done
 done
 
+# The cache changes no id; what was counted is told on request only.
+run 0 generate "$gpt2" --prompts prompts --ignore-eos --no-cache
+same expected "ids without a cache are others"
+run 0 generate "$gpt2" --prompts prompts --ignore-eos --stats
+same expected "--stats changes the ids"
+grep -q '^vpipe generate: prompts: [0-9]* ids in .*; cache: .* bytes)$' err ||
+    fail "--stats tells nothing"
+"$program" generate "$gpt2" --prompts prompts --max-tokens 30 \
+    --set memory_limit=60000 >out 2>err && fail "a cache too large is taken"
+grep -q "^vpipe generate: stage 0 needs .*cache .*memory_limit is" err ||
+    fail "the size of the cache is not told"
+
 # The model has 128 positions; the last id needs none.
 prompt=$(awk -F '|' 'length($1) > 200 { print $1 }' "$golden/generate.txt")
 run 0 generate "$gpt2" --ids "$prompt" --ignore-eos --max-tokens 1000
@@ -139,6 +151,24 @@ text="generate run --temperature 1 --seed 3 --max-tokens 30"
     cp out all_ids
     run 0 $text --prompt 'The pipeline' --print-ids --stop "$last"
     [ "$(wc -w <out)" -lt "$(wc -w <all_ids)" ] || fail "--stop ends no ids"
+}
+
+# A prompt of several pieces, and texts that wait for a line of the cache.
+run 0 train "$source/configs/gpt2_tiny.yml" --quiet --output long \
+    --set total_steps=2 --set positions=700 --set seq_length=32 \
+    --set threads_per_stage=1
+awk 'BEGIN { for (k = 1; k < 5; k++) { line = ""
+    for (i = 0; i < k * 150; i++) line = line (i ? " " : "") (i * k * 37 + k) % 90
+    print line } }' >long.txt
+draw="generate long --prompts long.txt --max-tokens 12 --ignore-eos --print-ids"
+# shellcheck disable=SC2086
+{
+    run 0 $draw --no-cache
+    cp out whole_ids
+    for set in batch_size=1 batch_size=2 batch_size=4 stages=2 stages=4; do
+        run 0 $draw --set $set
+        same whole_ids "$set: pieces of prompts give other ids"
+    done
 }
 
 # A character of several tokens is printed when it is whole; 28 tokens are 14 of
@@ -201,9 +231,8 @@ refuse "vpipe generate: sequence 2: 40 is no id of the model; its ids are 0 to 3
     generate "$gpt2" --ids 5 --ids 40
 refuse "vpipe generate: sequence 1 has no gap; write [MASK] in the place of a word" \
     generate bert --prompt 12
-refuse "vpipe generate: $golden/logits/m2m is a translation model, and translating \
-is not built yet; 'vpipe logits' gives its predictions" \
-    generate "$golden/logits/m2m" --ids 5
+refuse "vpipe generate: $golden/logits/m2m is a translation model; take 'vpipe \
+translate'" generate "$golden/logits/m2m" --ids 5
 : >empty
 refuse "vpipe generate: empty: has no prompt; write one on each line" \
     generate "$gpt2" --prompts empty

@@ -1,6 +1,7 @@
 /* Generated ids: those of transformers over cuts and batches, why a text ends,
  * draws, the gaps of BERT and the ids that end a text. */
 #include "hf/generation.h"
+#include "modellib.h"
 #include "removelib.h"
 #include "run/fill.h"
 #include "run/generate.h"
@@ -19,24 +20,6 @@
 #include <cmocka.h>
 
 enum { MAX_TEXTS = 4, MAX_IDS = 160 };
-
-static const char *golden(const char *name)
-{
-    static char path[4][512];
-    static int turn;
-    const char *files = getenv("VP_TEST_FILES");
-
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof(path[turn]), "%s/tests/golden/%s",
-             files ? files : VP_SOURCE_DIR, name);
-    return path[turn];
-}
-
-static void ignore(void *ctx, const char *line)
-{
-    (void)ctx;
-    (void)line;
-}
 
 /* ---- Texts -------------------------------------------------------------- */
 
@@ -76,23 +59,16 @@ static enum vp_status generate(const char *path, const char *const *sets,
                                struct vp_generate_config *with,
                                struct texts *out, struct vp_err *err)
 {
-    struct vp_model_source *source;
-    struct vp_config config;
+    struct model model;
     enum vp_status st;
-    int n = 0;
 
-    while (sets && sets[n])
-        n++;
-    if (vp_model_source_open(path, NULL, NULL, &source, err) != VP_OK ||
-        vp_model_source_config(source, sets, n, &config, err) != VP_OK)
-        fail_msg("%s", err->text);
-    with->config = &config;
-    with->source = source;
+    open_model(path, sets, &model);
+    with->config = &model.config;
+    with->source = model.source;
     with->sink = (struct vp_text_sink){ out, take_token, take_end };
     with->notice = ignore;
     st = vp_generate(with, err);
-    vp_config_release(&config);
-    vp_model_source_close(source);
+    close_model(&model);
     return st;
 }
 
@@ -146,6 +122,122 @@ static void ids_are_those_of_transformers(void **state)
         }
         assert_memory_equal(texts.ids[0], texts.ids[2], sizeof(texts.ids[0]));
     }
+}
+
+/* Ids with a cache are those without, for greedy texts and drawn ones; a text
+ * that waits for the line of another begins later and is the same. */
+static void a_cache_changes_no_id(void **state)
+{
+    static const char *const sets[][4] = {
+        { NULL },
+        { "batch_size=1" },
+        { "batch_size=2" },
+        { "stages=2", "batch_size=1" },
+        { "stages=4", "batch_size=2" },
+    };
+
+    (void)state;
+    for (int draws = 0; draws < 2; draws++) {
+        struct texts want = { .stop_at = -1 };
+        struct vp_generate_config whole = greedy(3, 100);
+
+        whole.no_cache = true;
+        whole.sampling.temperature = draws;
+        whole.seed = 5;
+        must_generate(NULL, &whole, &want);
+        for (size_t i = 0; i < VP_COUNT_OF(sets); i++) {
+            struct vp_generate_config with = whole;
+            struct texts texts = { .stop_at = -1 };
+
+            with.no_cache = false;
+            must_generate(sets[i], &with, &texts);
+            assert_memory_equal(texts.ids, want.ids, sizeof(want.ids));
+        }
+    }
+}
+
+/* Drawn texts, which show small differences, are the same for every number of
+ * stages, and beside another text. Where there is a GPU, in two-byte floats, too. */
+static void stages_and_neighbours_change_nothing(void **state)
+{
+    static const char *const precisions[] = { "precision=fp32",
+                                              "precision=bf16" };
+    static const char *const stages[] = { "stages=1", "stages=2", "stages=4" };
+    static const struct vp_sequence others[] = {
+        { .ids = short_ids, .n_ids = 1 },
+        { .ids = short_ids, .n_ids = 1 },
+        { .ids = long_ids, .n_ids = 2 },
+    };
+    size_t n_precisions = getenv("VP_TEST_DEVICE") ? 2 : 1;
+
+    (void)state;
+    for (size_t p = 0; p < n_precisions; p++) {
+        struct texts want = { .stop_at = -1 };
+
+        for (size_t i = 0; i <= VP_COUNT_OF(stages); i++) {
+            const char *const sets[] = { precisions[p], "batch_size=2",
+                                         stages[i % VP_COUNT_OF(stages)],
+                                         NULL };
+            struct vp_generate_config with = greedy(3, 60);
+            struct texts texts = { .stop_at = -1 };
+
+            with.sampling.temperature = 1.0;
+            if (i == VP_COUNT_OF(stages))
+                with.prompts = others;
+            must_generate(sets, &with, &texts);
+            if (i == 0)
+                want = texts;
+            assert_memory_equal(texts.ids, want.ids,
+                                with.prompts == others ? sizeof(want.ids[0])
+                                                       : sizeof(want.ids));
+        }
+    }
+}
+
+/* Two layers of 16 floats; lines of the longest text but its last id. */
+static void bytes_of_the_cache_are_told(void **state)
+{
+    static const struct {
+        const char *sets[3];
+        int64_t n_lines;
+    } cases[] = { { { "batch_size=8" }, 3 },
+                  { { "batch_size=1" }, 1 },
+                  { { "batch_size=1", "stages=2" }, 2 },
+                  { { "batch_size=2", "stages=4" }, 4 } };
+
+    (void)state;
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++) {
+        struct vp_generate_stats stats;
+        struct vp_generate_config with = greedy(3, 10);
+        struct texts texts = { .stop_at = -1 };
+
+        with.stats_out = &stats;
+        must_generate(cases[i].sets, &with, &texts);
+        assert_int_equal(stats.cache_bytes,
+                         cases[i].n_lines * 12 * 2 * 16 * 4 * 2);
+        assert_int_equal(stats.n_prompt_ids, 5);
+        assert_in_range(stats.n_new_ids, 1, 27);
+        assert_true(stats.prompt_seconds > 0.0 && stats.new_seconds > 0.0);
+        with.no_cache = true;
+        memset(&texts, 0, sizeof(texts));
+        must_generate(cases[i].sets, &with, &texts);
+        assert_int_equal(stats.cache_bytes, 0);
+        assert_int_equal(stats.n_new_ids, 30);
+    }
+}
+
+static void a_cache_too_large_is_refused(void **state)
+{
+    static const char *const sets[] = { "memory_limit=120000", NULL };
+    struct vp_generate_config with = greedy(3, 100);
+    struct texts texts = { .stop_at = -1 };
+    struct vp_err err = { .text = "" };
+
+    (void)state;
+    assert_int_equal(generate(golden("logits/gpt2"), sets, &with, &texts, &err),
+                     VP_ERR_INVALID);
+    if (!strstr(err.text, "cache 76.5 KiB"))
+        fail_msg("%s", err.text);
 }
 
 /* Text 0 ends before text 1, which goes on as if it were alone. */
@@ -391,6 +483,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_those_of_transformers),
+        cmocka_unit_test(a_cache_changes_no_id),
+        cmocka_unit_test(stages_and_neighbours_change_nothing),
+        cmocka_unit_test(bytes_of_the_cache_are_told),
+        cmocka_unit_test(a_cache_too_large_is_refused),
         cmocka_unit_test(texts_end_for_themselves),
         cmocka_unit_test(positions_end_a_text),
         cmocka_unit_test(draws_have_a_seed_a_text_and_a_position),

@@ -3,6 +3,7 @@
  * computation from the logits. */
 #include "ckpt/safetensors.h"
 #include "config/load.h"
+#include "modellib.h"
 #include "removelib.h"
 #include "run/evaluate.h"
 #include "run/inference.h"
@@ -36,51 +37,7 @@ static const char *path_of(const char *name)
     return path[turn];
 }
 
-static const char *golden(const char *name)
-{
-    static char path[8][512];
-    static int turn;
-    const char *files = getenv("VP_TEST_FILES");
-
-    turn = (turn + 1) % 8;
-    snprintf(path[turn], sizeof(path[turn]), "%s/tests/golden/%s",
-             files ? files : VP_SOURCE_DIR, name);
-    return path[turn];
-}
-
-static void ignore(void *ctx, const char *line)
-{
-    (void)ctx;
-    (void)line;
-}
-
 /* ---- Models ------------------------------------------------------------- */
-
-struct model {
-    struct vp_model_source *source;
-    struct vp_config config;
-};
-
-/* Sets end with NULL. */
-static void open_model(const char *path, const char *const *sets,
-                       struct model *out)
-{
-    struct vp_err err = { .text = "" };
-    int n = 0;
-
-    while (sets && sets[n])
-        n++;
-    if (vp_model_source_open(path, NULL, NULL, &out->source, &err) != VP_OK ||
-        vp_model_source_config(out->source, sets, n, &out->config, &err) !=
-            VP_OK)
-        fail_msg("%s", err.text);
-}
-
-static void close_model(struct model *model)
-{
-    vp_config_release(&model->config);
-    vp_model_source_close(model->source);
-}
 
 static struct vp_evaluation evaluate(const char *path, bool whole,
                                      const char *const *sets)

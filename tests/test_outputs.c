@@ -304,6 +304,39 @@ static void planned_bytes_are_allocated(void **state)
     run_free(&run);
 }
 
+/* So is a cache, which belongs to the stages with attention: 4 lines of 20
+ * positions, keys and values of 32 floats in each of two layers. */
+static void a_cache_is_planned(void **state)
+{
+    static const int partition[] = { 3, 3 };
+    struct setup setup = base;
+    struct vp_err err = { .text = "" };
+    const struct vp_stage_price *prices;
+    struct run run;
+
+    (void)state;
+    setup.model = "gpt2";
+    setup.dropout = 0.0f;
+    setup.outputs = VP_OUTPUT_LOGITS;
+    setup.cache = (struct vp_cache_size){ 4, 20 };
+    setup.n_stages = 2;
+    setup.partition = partition;
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    prices = vp_trainer_prices(run.trainer);
+    assert_int_equal(prices[0].memory.cache, 4 * 20 * 2 * 32 * 4);
+    assert_int_equal(prices[1].memory.cache, 4 * 20 * 2 * 32 * 4);
+    assert_int_equal(atomic_load(&n_device_bytes),
+                     prices[0].memory.total + prices[1].memory.total);
+    run_free(&run);
+    setup.model = "bert";
+    assert_int_equal(vp_model_build_cached(
+                         vp_model_find("bert"), &run.sizes, &run.dims[0],
+                         &setup.cache, VP_OUTPUT_LOGITS, &run.graphs[0], &err),
+                     VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "cannot be run with a key-value cache"));
+}
+
 /* ---- Rows, and mistakes ------------------------------------------------- */
 
 static const struct vp_batch *fed;
@@ -470,6 +503,7 @@ int main(void)
         cmocka_unit_test(batch_sizes_give_the_same_score),
         cmocka_unit_test(nothing_is_there_to_train),
         cmocka_unit_test(planned_bytes_are_allocated),
+        cmocka_unit_test(a_cache_is_planned),
         cmocka_unit_test(chosen_rows_have_their_logits),
         cmocka_unit_test(logits_cannot_be_trained),
         cmocka_unit_test(a_sink_may_fail),

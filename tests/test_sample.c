@@ -381,6 +381,40 @@ static void test_frequencies_are_the_probabilities(void **state)
         assert_true(chi_square(&options, logits, three, 5, part) < 13.82);
 }
 
+/* The most likely id is the first candidate, also among equal logits, wherever it
+ * is and whatever the size of the vocabulary; a logit that is no number is found
+ * anywhere. */
+static void test_most_likely_id(void **state)
+{
+    enum { LARGEST = 70 };
+    struct vp_sample_options options = plain;
+    struct vp_sample_candidate work[LARGEST];
+    struct vp_sample_key key = { .seed = 1 };
+    float logits[LARGEST];
+
+    (void)state;
+    options.temperature = 0.0;
+    for (int n = 1; n <= LARGEST; n++)
+        for (int at = 0; at < n; at++) {
+            struct vp_sample_input input = { .logits = logits, .n_ids = n };
+            int32_t id = -1;
+            int n_left;
+
+            for (int i = 0; i < n; i++)
+                logits[i] = -3.0f + (float)(i * 7 % 5) * 0.25f;
+            logits[at] = logits[at + (n - at) / 2] = -1.0f;
+            assert_int_equal(
+                vp_sample_filter(&options, &input, work, &n_left, NULL), VP_OK);
+            assert_int_equal(work[0].id, at);
+            assert_int_equal(vp_sample(&options, &input, &key, work, &id, NULL),
+                             VP_OK);
+            assert_int_equal(id, at);
+            logits[at] = -INFINITY;
+            assert_int_equal(vp_sample(&options, &input, &key, work, &id, NULL),
+                             VP_ERR_NONFINITE);
+        }
+}
+
 /* ---- Mistakes ------------------------------------------------------------ */
 
 static void test_logits_that_are_no_numbers(void **state)
@@ -466,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_large_logits),
         cmocka_unit_test(test_draws_are_philox_of_their_names),
         cmocka_unit_test(test_frequencies_are_the_probabilities),
+        cmocka_unit_test(test_most_likely_id),
         cmocka_unit_test(test_logits_that_are_no_numbers),
         cmocka_unit_test(test_temperature_that_overflows),
         cmocka_unit_test(test_options_that_are_refused),

@@ -1,6 +1,7 @@
-/* Drawing the id of the next token. Candidates are taken from a heap, most likely
- * first: top-k and top-p then cost one pass over the vocabulary and a few
- * operations for each id that stays, not a sort of all ids. */
+/* Drawing the id of the next token. The most likely one is found by one pass over
+ * the logits. Otherwise candidates are taken from a heap, most likely first: top-k
+ * and top-p then cost one pass over the vocabulary and a few operations for each
+ * id that stays, not a sort of all ids. */
 #include "decode/sample.h"
 
 #include "base/rng.h"
@@ -206,6 +207,48 @@ enum vp_status vp_sample_filter(const struct vp_sample_options *options,
     return VP_OK;
 }
 
+enum { LANES = 16 };
+
+/* The largest of `n` logits; NAN if one is not finite. In lanes, which compilers
+ * turn into vectors. */
+static float find_largest(const float *logits, int n)
+{
+    float most[LANES], bad[LANES] = { 0.0f };
+    int i = 0;
+
+    for (int j = 0; j < LANES; j++)
+        most[j] = logits[0];
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float x = logits[i + j];
+
+            most[j] = x > most[j] ? x : most[j];
+            bad[j] += x * 0.0f; /* not a number if x is infinite or none */
+        }
+    for (; i < n; i++) {
+        most[0] = logits[i] > most[0] ? logits[i] : most[0];
+        bad[0] += logits[i] * 0.0f;
+    }
+    for (int j = 1; j < LANES; j++) {
+        most[0] = most[j] > most[0] ? most[j] : most[0];
+        bad[0] += bad[j];
+    }
+    return bad[0] == 0.0f ? most[0] : NAN;
+}
+
+/* The first id with the largest logit; -1: a logit is not finite. */
+static int32_t find_best(const struct vp_sample_input *input)
+{
+    float largest = find_largest(input->logits, input->n_ids);
+    int32_t id = 0;
+
+    if (isnan(largest))
+        return -1;
+    while (input->logits[id] != largest)
+        id++;
+    return id;
+}
+
 int32_t vp_sample_draw(const struct vp_sample_candidate *candidates, int n,
                        const struct vp_sample_key *key)
 {
@@ -226,8 +269,15 @@ enum vp_status vp_sample(const struct vp_sample_options *options,
                          struct vp_sample_candidate *work, int32_t *id_out,
                          struct vp_err *err)
 {
+    int32_t best = -1;
     int n;
 
+    if (options->temperature == 0.0 && options->repetition_penalty == 1.0)
+        best = find_best(input);
+    if (best >= 0) {
+        *id_out = best;
+        return VP_OK;
+    }
     VP_TRY(vp_sample_filter(options, input, work, &n, err));
     *id_out = vp_sample_draw(work, n, key);
     return VP_OK;

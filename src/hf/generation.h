@@ -20,4 +20,29 @@ struct vp_hf_end_ids {
 enum vp_status vp_hf_read_end_ids(const char *path, struct vp_hf_end_ids *out,
                                   struct vp_err *err);
 
+/* early_stopping: false, true or "never". */
+enum vp_hf_early_stopping {
+    VP_HF_STOP_NOT_GIVEN,
+    VP_HF_STOP_FALSE,
+    VP_HF_STOP_TRUE,
+    VP_HF_STOP_NEVER,
+};
+
+/* How an encoder-decoder model searches. Each key is that of
+ * generation_config.json, else of config.json; null counts as not given. */
+struct vp_hf_search {
+    int64_t n_beams;       /* num_beams; 0: not given */
+    double length_penalty; /* NAN: not given */
+    enum vp_hf_early_stopping early_stopping;
+    int64_t max_tokens; /* max_new_tokens, else max_length less the start
+                           token; 0: not given */
+    int32_t forced_bos; /* forced_bos_token_id, -1: not given */
+    int32_t start;      /* decoder_start_token_id, -1: not given */
+};
+
+/* Files as for the function above. VP_ERR_INVALID: a key has another type, or a
+ * number that makes no sense. */
+enum vp_status vp_hf_read_search(const char *path, struct vp_hf_search *out,
+                                 struct vp_err *err);
+
 #endif

@@ -5,6 +5,7 @@
 #include "base/strbuf.h"
 #include "job/job_phase.h"
 #include "plan/plan_json.h"
+#include "run/plan_history.h"
 #include "run/plan_numbers.h"
 #include "run/planning.h"
 #include "run/resume.h"
@@ -59,6 +60,26 @@ static void close_old(struct old_run *old)
         vp_config_release(&old->config);
 }
 
+/* Without auto_plan only a plan that the run moved to is kept. */
+static bool is_wanted(const struct vp_config *config, const char *text)
+{
+    int64_t step;
+
+    return config->auto_plan == VP_AUTO_PLAN_ON ||
+           vp_plan_history_moved(text, &step);
+}
+
+static void tell_kept(const char *path, const char *text,
+                      struct vp_strbuf *line)
+{
+    int64_t step;
+
+    vp_strbuf_addf(line, "plan: %s is kept", path);
+    if (vp_plan_history_moved(text, &step))
+        vp_strbuf_addf(line, ", which the run moved to after step %lld",
+                       (long long)step);
+}
+
 /* Keeps the plan of the run that goes on, if it is for as many ranks. */
 static enum vp_status keep_stored(const struct vp_config *config,
                                   const struct old_run *old,
@@ -75,16 +96,23 @@ static enum vp_status keep_stored(const struct vp_config *config,
     if (!path[0] || access(path, F_OK) != 0)
         return VP_OK;
     VP_TRY(vp_file_read(path, "JSON", &text, &n_bytes, err));
+    if (!is_wanted(config, text)) {
+        free(text);
+        return VP_OK;
+    }
     st = vp_plan_parse(text, strlen(text), path, &arena, &plan, err);
     if (st != VP_OK) {
         vp_err_suffix(err, ", or plan again with --set auto_plan=again");
+    } else if (config->auto_plan == VP_AUTO_PLAN_OFF &&
+               vp_plan_n_ranks(&plan) != vp_config_n_ranks(config)) {
+        st = VP_OK; /* the plan of the configuration, then */
     } else if (vp_plan_n_ranks(&plan) != vp_config_n_ranks(config)) {
         vp_strbuf_addf(line,
                        "plan: %s is for %d ranks, this run has %d and is "
                        "planned again: ",
                        path, vp_plan_n_ranks(&plan), vp_config_n_ranks(config));
     } else {
-        vp_strbuf_addf(line, "plan: %s is kept", path);
+        tell_kept(path, text, line);
         if (old->loaded)
             vp_plan_numbers_keep(config, &old->config, true, &out->numbers);
         out->plan = text;
@@ -283,11 +311,12 @@ static enum vp_status decide(const struct vp_config *config,
     open_old(options->resume, &old);
     if (old.loaded)
         vp_plan_numbers_keep(config, &old.config, false, &out->numbers);
-    if (config->auto_plan == VP_AUTO_PLAN_ON)
+    if (config->auto_plan != VP_AUTO_PLAN_AGAIN)
         st = keep_stored(config, &old, out, &line, err);
-    if (st == VP_OK && !out->plan)
+    if (st == VP_OK && !out->plan && config->auto_plan != VP_AUTO_PLAN_OFF)
         st = plan_anew(options, out, &line, err);
-    if (st == VP_OK && vp_strbuf_detach(&line, &out->line) != VP_OK)
+    if (st == VP_OK && out->plan &&
+        vp_strbuf_detach(&line, &out->line) != VP_OK)
         st = no_memory(err);
     vp_strbuf_release(&line);
     close_old(&old);
@@ -301,7 +330,7 @@ static enum vp_status share(struct vp_world *world, enum vp_status st,
                             struct decision *decision, struct vp_err *err)
 {
     bool is_lead = vp_world_is_mine(world, vp_world_lead(world));
-    char *line = NULL, *plan = NULL, busy = 0;
+    char *line = NULL, *plan = NULL, busy = 0, found = decision->plan != NULL;
 
     do {
         if (vp_world_share(world, &busy, 1, VP_LIMIT_NEVER) != VP_OK)
@@ -309,8 +338,11 @@ static enum vp_status share(struct vp_world *world, enum vp_status st,
     } while (busy);
     VP_TRY(vp_world_agree(world, st, VP_LIMIT_NEVER, err));
     if (vp_world_share(world, &decision->numbers, sizeof(decision->numbers),
-                       VP_LIMIT_NEVER) != VP_OK)
+                       VP_LIMIT_NEVER) != VP_OK ||
+        vp_world_share(world, &found, 1, VP_LIMIT_NEVER) != VP_OK)
         return vp_err_set(err, VP_ERR_ABORTED, "plan: the lead is gone");
+    if (!found)
+        return VP_OK;
     VP_TRY(vp_share_text(world, is_lead ? decision->line : NULL, &line, err));
     st = vp_share_text(world, is_lead ? decision->plan : NULL, &plan, err);
     if (st != VP_OK) {
@@ -342,6 +374,15 @@ static enum vp_status apply(const struct vp_auto_plan_options *options,
     return VP_OK;
 }
 
+/* Processes may have been given different options, which is refused later: what
+ * those of the lead say counts. */
+static bool may_have_plan(const struct vp_config *config,
+                          const struct vp_auto_plan_options *options)
+{
+    return config->auto_plan != VP_AUTO_PLAN_OFF ||
+           (options->resume && !config->piped && !vp_config_sets_plan(config));
+}
+
 enum vp_status vp_auto_plan(struct vp_config *config,
                             const struct vp_auto_plan_options *options,
                             char **line_out, struct vp_err *err)
@@ -350,17 +391,21 @@ enum vp_status vp_auto_plan(struct vp_config *config,
     struct decision decision = { .line = NULL };
     enum vp_status st = VP_OK;
 
-    if (config->piped)
+    *line_out = NULL;
+    if (!world && !may_have_plan(config, options))
+        return VP_OK;
+    if (config->piped && config->auto_plan != VP_AUTO_PLAN_OFF)
         return vp_err_set(err, VP_ERR_INVALID,
                           "%s: auto_plan reads the configuration again, and a "
                           "pipe can be read once; write it to a file",
                           config->path);
     vp_job_phase_set(VP_JOB_PHASE_PLAN, NULL);
-    if (!world || vp_world_is_mine(world, vp_world_lead(world)))
+    if ((!world || vp_world_is_mine(world, vp_world_lead(world))) &&
+        may_have_plan(config, options))
         st = decide(config, options, &decision, err);
     if (world)
         st = share(world, st, &decision, err);
-    if (st == VP_OK) {
+    if (st == VP_OK && decision.plan) {
         st = apply(options, &decision, config, err);
         if (world)
             st = vp_world_agree(world, st, VP_LIMIT_NEVER, err);

@@ -1,4 +1,6 @@
-/* Key `auto_plan`: the plan of a run is searched for before its first step. */
+/* The plan of a run that is not the one of its configuration: with key `auto_plan` it
+ * is searched for before the first step, and a run that has moved to another plan
+ * keeps that when it is resumed. */
 #ifndef VP_RUN_AUTO_PLAN_H
 #define VP_RUN_AUTO_PLAN_H
 
@@ -12,13 +14,19 @@ struct vp_auto_plan_options {
     struct vp_world *world; /* of several processes, which all come here */
 };
 
-/* Loads `config`, whose auto_plan is not OFF, again with a plan: that of the run
- * folder of `resume`, unless auto_plan is AGAIN or the plan is for another
- * number of ranks; else the fastest one that the search finds for memory_limit,
- * or for the memory of the device. Of several processes the lead plans, and all
- * get its plan. `*line_out`, to be freed, says which plan it is and why; it is
- * written only on success. `config` stays as it was after a failure, which all
- * processes return; the one that failed has the text. */
+/* Loads `config` again with a plan, if there is one for it:
+ *
+ *   auto_plan  a resumed run has plan.json for as many ranks   else
+ *   OFF        that plan if the run had moved to it, unless    none
+ *              --set gives a key that it replaces
+ *   ON         that plan                                       the search's
+ *   AGAIN      the search's                                    the search's
+ *
+ * The search finds the fastest plan for memory_limit, or for the memory of the
+ * device. Of several processes the lead decides, and all get its plan.
+ * `*line_out`, to be freed, says which plan it is and why; NULL: none. `config`
+ * stays as it was after a failure, which all processes return; the one that
+ * failed has the text. */
 enum vp_status vp_auto_plan(struct vp_config *config,
                             const struct vp_auto_plan_options *options,
                             char **line_out, struct vp_err *err);

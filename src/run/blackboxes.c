@@ -10,16 +10,22 @@ enum vp_status vp_blackboxes_open(struct vp_blackboxes *boxes,
                                   struct vp_heartbeat *heartbeat,
                                   struct vp_err *err)
 {
-    size_t n = (size_t)vp_config_n_ranks(config);
+    int n = vp_config_n_ranks(config);
+    bool failed;
 
-    *boxes = (struct vp_blackboxes){
-        .at = calloc(n, sizeof(struct vp_blackbox *)), .heartbeat = heartbeat
-    };
+    *boxes = (struct vp_blackboxes){ .at = calloc((size_t)n,
+                                                  sizeof(struct vp_blackbox *)),
+                                     .heartbeat = heartbeat };
     while (world && !vp_world_is_mine(world, boxes->rank))
         boxes->rank++;
-    if (boxes->at)
-        boxes->at[boxes->rank] = vp_blackbox_map();
-    if (!boxes->at || !boxes->at[boxes->rank])
+    failed = !boxes->at;
+    for (int r = boxes->rank; r < n && !failed; r++) {
+        if (world && !vp_world_is_mine(world, r))
+            continue;
+        boxes->at[r] = vp_blackbox_map();
+        failed = !boxes->at[r];
+    }
+    if (failed)
         return vp_err_set(err, VP_ERR_NOMEM, "starting a rank: out of memory");
     vp_heartbeat_show(heartbeat, boxes->at[boxes->rank]);
     return VP_OK;

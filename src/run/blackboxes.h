@@ -1,5 +1,6 @@
-/* The blackbox of the rank of this process, which its heartbeat reports and a
- * file of the run folder keeps. */
+/* The blackboxes of the ranks of this process. Under a supervisor a process has
+ * one rank; its heartbeat reports the blackbox, and a file of the run folder
+ * keeps it. */
 #ifndef VP_RUN_BLACKBOXES_H
 #define VP_RUN_BLACKBOXES_H
 
@@ -8,13 +9,14 @@
 #include "job/heartbeat.h"
 
 struct vp_blackboxes {
-    struct vp_blackbox **at; /* per rank, for vp_train_config */
-    int rank;                /* of this process */
-    struct vp_heartbeat *heartbeat;
+    /* Per rank, for vp_train_config; NULL: of another process. */
+    struct vp_blackbox **at;
+    int rank;                       /* the first one of this process */
+    struct vp_heartbeat *heartbeat; /* NULL: no supervisor */
 };
 
-/* `world` NULL: all ranks are threads of this process, and the first one has
- * the blackbox. Borrows `heartbeat`. */
+/* `world` NULL: all ranks are threads of this process. Borrows `heartbeat`, which
+ * may be NULL. */
 enum vp_status vp_blackboxes_open(struct vp_blackboxes *boxes,
                                   const struct vp_config *config,
                                   const struct vp_world *world,

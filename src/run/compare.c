@@ -164,6 +164,15 @@ enum vp_status vp_compare_check(struct vp_config *configs, int n,
     return VP_OK;
 }
 
+enum vp_status vp_compare_check_runs(const struct vp_config *configs, int n,
+                                     vp_notice_fn notice, void *ctx,
+                                     struct vp_err *err)
+{
+    for (int i = 1; i < n; i++)
+        VP_TRY(check_pair(&configs[0], &configs[i], notice, ctx, err));
+    return VP_OK;
+}
+
 /* ---- Plans -------------------------------------------------------------- */
 
 struct plan {

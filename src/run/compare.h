@@ -13,7 +13,8 @@ enum { VP_COMPARE_MAX_ROUNDS = 100 };
 struct vp_compare_round {
     double samples_per_second, tokens_per_second;
     double step_seconds;
-    double waiting; /* for messages and room: share of the ranks' time */
+    double waiting; /* for messages and room: share of the ranks' time; NAN:
+                       not known */
     double bubble;  /* all waiting */
     double loss;    /* mean of the last tenth */
 };
@@ -31,7 +32,8 @@ struct vp_contestant {
     struct vp_compare_round median; /* over the rounds, number by number */
     double least, most;             /* samples_per_second */
 
-    /* What the simulator says, from the times of stages that ran alone. */
+    /* What the simulator says, from the times of stages that ran alone. NAN: they
+     * did not run. */
     double simulated; /* samples per second */
     double bubble_simulated;
 };
@@ -44,6 +46,12 @@ struct vp_contestant {
 enum vp_status vp_compare_check(struct vp_config *configs, int n,
                                 vp_notice_fn notice, void *ctx,
                                 struct vp_err *err);
+
+/* The same for runs that exist: nothing is changed, and weights that only some of
+ * them tie are a reason to refuse. */
+enum vp_status vp_compare_check_runs(const struct vp_config *configs, int n,
+                                     vp_notice_fn notice, void *ctx,
+                                     struct vp_err *err);
 
 /* ---- Running ------------------------------------------------------------ */
 
@@ -81,6 +89,12 @@ enum vp_status vp_compare_largest_batch(const struct vp_config *config,
 /* Fills `median`, `least` and `most`. */
 void vp_compare_sum_up(const struct vp_compare_round *rounds, int n,
                        struct vp_contestant *out);
+
+/* The numbers of the run in `folder`, whose configuration is `config`; `out` has
+ * its name. Nothing is simulated. VP_ERR_INVALID for a run without steps. */
+enum vp_status vp_compare_read(const char *folder,
+                               const struct vp_config *config,
+                               struct vp_contestant *out, struct vp_err *err);
 
 /* ---- Simulating --------------------------------------------------------- */
 

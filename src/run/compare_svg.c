@@ -6,6 +6,8 @@
 #include "draw/palette.h"
 #include "draw/svg.h"
 
+#include <math.h>
+
 enum {
     LEFT = 24,
     NAME = 150, /* names of configurations */
@@ -47,12 +49,14 @@ static void put_titles(struct drawing *d)
     vp_svg_text(&d->svg, "", x, 62, "samples per second");
     put_sample(d, x, VP_MEASURED);
     vp_svg_text(&d->svg, "small", x + 15, 80, "measured");
-    vp_svg_box(&d->svg, &(struct vp_svg_box){ .x = x + 80,
-                                              .y = 69,
-                                              .width = 3,
-                                              .height = 14,
-                                              .fill = VP_SIMULATED });
-    vp_svg_text(&d->svg, "small", x + 88, 80, "simulated");
+    if (isfinite(d->contestants[0].simulated)) {
+        vp_svg_box(&d->svg, &(struct vp_svg_box){ .x = x + 80,
+                                                  .y = 69,
+                                                  .width = 3,
+                                                  .height = 14,
+                                                  .fill = VP_SIMULATED });
+        vp_svg_text(&d->svg, "small", x + 88, 80, "simulated");
+    }
     vp_svg_text(&d->svg, "", x2, 62, "memory of all ranks");
     put_sample(d, x2, VP_MEMORY);
     put_sample(d, x2 + 12, VP_MEMORY_LIGHT);
@@ -65,7 +69,7 @@ static void put_titles(struct drawing *d)
 static void put_rate(struct drawing *d, const struct vp_contestant *c, double y)
 {
     double scale = BAR / d->most_rate, x = LEFT + NAME;
-    double label = c->most > c->simulated ? c->most : c->simulated;
+    double label = fmax(c->most, c->simulated);
     const struct vp_svg_box measured = {
         .x = x,
         .y = y,
@@ -87,13 +91,15 @@ static void put_rate(struct drawing *d, const struct vp_contestant *c, double y)
                      c->median.samples_per_second, c->least, c->most);
     vp_svg_line(&d->svg, x + c->least * scale, y + HIGH / 2.0,
                 x + c->most * scale, y + HIGH / 2.0, VP_INK, 1.5);
-    vp_svg_box_about(&d->svg, &simulated, "simulated: %.1f samples/s",
-                     c->simulated);
+    if (isfinite(c->simulated))
+        vp_svg_box_about(&d->svg, &simulated, "simulated: %.1f samples/s",
+                         c->simulated);
     x += label * scale + 8;
     x += vp_svg_text_in(&d->svg, VP_MEASURED, x, y + HIGH * 0.7, "%.0f",
                         c->median.samples_per_second);
-    vp_svg_text_in(&d->svg, VP_SIMULATED, x + 4, y + HIGH * 0.7, "%.0f",
-                   c->simulated);
+    if (isfinite(c->simulated))
+        vp_svg_text_in(&d->svg, VP_SIMULATED, x + 4, y + HIGH * 0.7, "%.0f",
+                       c->simulated);
 }
 
 /* The ranks of a stage have the same memory, and one box each. */

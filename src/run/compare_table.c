@@ -71,23 +71,31 @@ static int name_width(const struct vp_contestant *contestants, int n)
     return (int)width;
 }
 
+/* "-" for what is not known. */
+static void print_known(char out[32], const char *fmt, double value)
+{
+    snprintf(out, 32, isfinite(value) ? fmt : "-", value);
+}
+
 static void put_row(FILE *f, const struct vp_contestant *c, int width)
 {
     const struct vp_compare_round *m = &c->median;
-    char bytes[VP_BYTES_TEXT], spread[48], loss[32] = "-";
+    char bytes[VP_BYTES_TEXT], spread[48], loss[32], waiting[32];
+    char simulated[32], bubble[32];
 
     vp_bytes_text(vp_compare_peak(c), bytes, sizeof(bytes));
     snprintf(spread, sizeof(spread), "%.1f (%.1f..%.1f)", m->samples_per_second,
              c->least, c->most);
-    if (isfinite(m->loss)) /* else no step that counts had labels */
-        snprintf(loss, sizeof(loss), "%.4f", m->loss);
+    print_known(loss, "%.4f", m->loss); /* "-": no step had labels */
+    print_known(waiting, "%.1f", 100.0 * m->waiting);
+    print_known(simulated, "%.1f", c->simulated);
+    print_known(bubble, "%.1f", 100.0 * c->bubble_simulated);
     fprintf(f,
-            "%-*s  %6d %5d %5lld %6d  %22s %9.0f %9.2f  %7.1f %7.1f  %9.1f "
-            "%7.1f  %9s %8s\n",
+            "%-*s  %6d %5d %5lld %6d  %22s %9.0f %9.2f  %7s %7.1f  %9s "
+            "%7s  %9s %8s\n",
             width, c->name, c->n_stages, c->n_ranks, (long long)c->batch,
             c->group, spread, m->tokens_per_second, 1e3 * m->step_seconds,
-            100.0 * m->waiting, 100.0 * m->bubble, c->simulated,
-            100.0 * c->bubble_simulated, bytes, loss);
+            waiting, 100.0 * m->bubble, simulated, bubble, bytes, loss);
 }
 
 static void put_rows(FILE *f, const struct vp_contestant *contestants, int n,
@@ -164,14 +172,18 @@ static void put_diagnosis(FILE *f, const struct vp_contestant *contestants,
 static void put_orders(FILE *f, const struct vp_contestant *contestants, int n,
                        double *values, int *order)
 {
+    bool simulated = isfinite(contestants[0].simulated);
+
     fputs("\nthroughput in order\n", f);
     for (int i = 0; i < n; i++)
         values[i] = contestants[i].simulated;
-    put_order(f, "simulated", contestants, values, n, order);
+    if (simulated)
+        put_order(f, "simulated", contestants, values, n, order);
     for (int i = 0; i < n; i++)
         values[i] = contestants[i].median.samples_per_second;
     put_order(f, "measured", contestants, values, n, order);
-    put_diagnosis(f, contestants, n, order);
+    if (simulated)
+        put_diagnosis(f, contestants, n, order);
 }
 
 enum vp_status vp_compare_table(const struct vp_contestant *contestants, int n,

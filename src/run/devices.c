@@ -62,7 +62,8 @@ static enum vp_status choose_backend(const struct vp_devices_config *with,
                                      struct vp_err *err)
 {
     const struct vp_config *config = with->config;
-    bool fp32 = config->precision == VP_PRECISION_FP32;
+    bool for_cpu = config->precision == VP_PRECISION_FP32 ||
+                   config->precision == VP_PRECISION_BF16;
     struct vp_err why = { .text = "" };
 
     train->backend = &vp_backend_cpu;
@@ -82,18 +83,18 @@ static enum vp_status choose_backend(const struct vp_devices_config *with,
             train->backend = plugin;
             return VP_OK;
         }
-        if (with->missing && !fp32) {
+        if (with->missing && !for_cpu) {
             lack_gpu(with, plugin, train, &why);
             return VP_OK;
         }
     }
-    if (fp32)
+    if (for_cpu)
         return VP_OK;
     if (config->device == VP_DEVICE_KIND_CPU || !why.text[0])
         vp_err_set(&why, VP_ERR_UNSUPPORTED, "no GPU is used");
     return vp_err_set(err, VP_ERR_INVALID,
-                      "%s: key 'precision': only fp32 runs on a CPU (%s); set "
-                      "precision: fp32",
+                      "%s: key 'precision': only fp32 and bf16 run on a CPU "
+                      "(%s); set precision: bf16",
                       vp_config_place(config, "precision"), why.text);
 }
 

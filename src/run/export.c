@@ -3,13 +3,13 @@
 #include "base/yaml.h"
 #include "ckpt/search.h"
 #include "config/load.h"
-#include "data/data_config.h"
 #include "hf/folder.h"
 #include "hf/origin.h"
 #include "hf/write.h"
 #include "run/checkpoint_facts.h"
 #include "run/first_weights.h"
 #include "run/folder.h"
+#include "run/translation_search.h"
 #include "text/tokenizer.h"
 
 #include <dirent.h>
@@ -125,7 +125,7 @@ static void find_tokenizer(struct export *export)
         *strrchr(export->tokenizer, '/') = '\0'; /* one of its files */
 }
 
-/* Ids of the data that vpipe makes of bytes, of fairseq's, and of GPT-2's. */
+/* Ids of the data that the model was trained with. */
 static struct vp_model_ids ids_of(const struct export *export)
 {
     const struct vp_model_config *sizes = &export->config.sizes;
@@ -133,10 +133,7 @@ static struct vp_model_ids ids_of(const struct export *export)
     struct vp_tokenizer *tokenizer;
 
     if (export->config.model->task == VP_TASK_TRANSLATION)
-        return sizes->pad == VP_TOKEN_PAD
-                   ? (struct vp_model_ids){ VP_TOKEN_CLS, VP_TOKEN_SEP,
-                                            VP_TOKEN_CLS }
-                   : (struct vp_model_ids){ 0, 2, 2 };
+        return vp_translation_ids(sizes);
     if (sizes->vocab == 50257)
         ids.begin = ids.end = 50256;
     if (export->tokenizer[0] &&

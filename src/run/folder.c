@@ -10,6 +10,7 @@
 #include "plan/plan_json.h"
 #include "run/command.h"
 #include "run/forecast_check.h"
+#include "run/plan_history.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -532,31 +533,26 @@ static enum vp_status write_plan(const struct vp_folder *folder,
                                  const struct vp_run_summary *summary,
                                  struct vp_err *err)
 {
-    const struct vp_plan shared = vp_plan_portable(plan);
     int64_t bytes[VP_MAX_STAGES];
+    const struct vp_memory *memory[VP_MAX_STAGES];
     struct vp_plan_forecast forecast = { .bytes = bytes,
+                                         .memory = memory,
                                          .bubble = summary->bubble_simulated };
+    const struct vp_plan_record record = { .plan = plan,
+                                           .n_blocks = (int)summary->n_blocks,
+                                           .forecast = &forecast,
+                                           .step = summary->resumed };
     struct vp_planned_forecast planned;
-    char *text;
-    FILE *f;
 
     if (vp_resolve_forecast(config, &planned)) {
         forecast.step_seconds = planned.step_seconds;
         forecast.bubble = planned.bubble;
     }
-
-    for (int s = 0; s < summary->n_stages; s++)
-        bytes[s] = summary->stages[s].memory->total;
-    if (vp_plan_print(&shared, (int)summary->n_blocks, &forecast, &text) !=
-        VP_OK)
-        return vp_err_set(err, VP_ERR_NOMEM,
-                          "%s/plan.json: out of memory; close other programs",
-                          folder->path);
-    f = vp_file_open(folder->path, "plan.json", "we", err);
-    if (f)
-        fputs(text, f);
-    free(text);
-    return f ? vp_file_close(folder->path, "plan.json", f, err) : VP_ERR_IO;
+    for (int s = 0; s < summary->n_stages; s++) {
+        memory[s] = summary->stages[s].memory;
+        bytes[s] = memory[s]->total;
+    }
+    return vp_plan_history_write(folder->path, &record, err);
 }
 
 enum vp_status vp_folder_describe(const struct vp_folder *folder,

@@ -17,7 +17,7 @@ enum vp_text_end {
 };
 
 /* Called by the thread that called vp_generate(). A decoding step gives each
- * unfinished text one id, in order of their numbers. */
+ * text under way one id, in order of their numbers. */
 struct vp_text_sink {
     void *ctx;
     /* A new id of text `k`, also one that ends it. Sets *stop_out to true if the
@@ -27,6 +27,16 @@ struct vp_text_sink {
     /* Text `k` gets no more ids. */
     enum vp_status (*end)(void *ctx, int64_t k, enum vp_text_end why,
                           struct vp_err *err);
+};
+
+/* Steps with a prompt are counted apart from those that only continue texts.
+ * Without a cache all are of the second kind. */
+struct vp_generate_stats {
+    int64_t n_prompt_ids; /* ids of prompts */
+    double prompt_seconds;
+    int64_t n_new_ids, n_steps;
+    double new_seconds;
+    int64_t cache_bytes; /* of all stages */
 };
 
 struct vp_generate_config {
@@ -39,6 +49,8 @@ struct vp_generate_config {
     uint64_t seed;
     const int32_t *end_ids;
     int n_end_ids;
+    bool no_cache; /* each step computes all positions again */
+    struct vp_generate_stats *stats_out; /* NULL: not asked for */
     struct vp_text_sink sink;
     void *ctx;
     vp_notice_fn notice;
@@ -49,8 +61,9 @@ struct vp_generate_config {
  * so a text depends neither on the other prompts nor on the stages, except where
  * kernels that round by shape make equally likely ids change places.
  *
- * Each decoding step computes all positions of the unfinished texts, padded to
- * the next power of two. VP_ERR_INVALID names a prompt, from 1 on, that the model
+ * A step computes the new position of each text; keys and values of those before
+ * it are kept in a cache, whose bytes are part of the plan. Texts that find no
+ * line in it wait for others to end. VP_ERR_INVALID names a prompt, from 1 on, that the model
  * cannot take; VP_ERR_UNSUPPORTED: the model is not causal. */
 enum vp_status vp_generate(const struct vp_generate_config *config,
                            struct vp_err *err);

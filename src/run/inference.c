@@ -45,14 +45,22 @@ static enum vp_status check(const struct vp_config *config, struct vp_err *err)
     return VP_OK;
 }
 
+static enum vp_status build_one(const struct vp_inference_config *with, int i,
+                                struct vp_graph *out, struct vp_err *err)
+{
+    if (with->cache.n_lines > 0)
+        return vp_buckets_build_cached(with->config, &with->dims[i],
+                                       &with->cache, with->outputs, out, err);
+    return vp_buckets_build_outputs(with->config, &with->dims[i], with->outputs,
+                                    out, err);
+}
+
 static enum vp_status build(const struct vp_inference_config *with,
                             struct vp_inference *inference, struct vp_err *err)
 {
     VP_BUG_ON(with->n_dims > VP_MAX_BUCKETS);
     for (int i = 0; i < with->n_dims; i++) {
-        VP_TRY(vp_buckets_build_outputs(with->config, &with->dims[i],
-                                        with->outputs, &inference->graphs[i],
-                                        err));
+        VP_TRY(build_one(with, i, &inference->graphs[i], err));
         inference->n_graphs++;
     }
     return VP_OK;

@@ -15,6 +15,9 @@ struct vp_inference_config {
     unsigned outputs;           /* set of enum vp_output */
     const struct vp_dims *dims; /* of the batches: one program each */
     int n_dims;
+    /* Of a causal model without a loss; n_lines 0: none. Lines keep what minibatches
+     * wrote, whatever their dims. */
+    struct vp_cache_size cache;
     const struct vp_data *data; /* where batches come from ... */
     struct vp_feed feed;        /* ... unless `next` of a feed is set */
     struct vp_sink sink;        /* of logits; `take` NULL: not wanted */

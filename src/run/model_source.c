@@ -19,10 +19,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* One of `ckpt` and `hf` is there. */
+/* One of `ckpt`, `hf` and `run` is there. */
 struct vp_model_source {
     struct vp_ckpt *ckpt;
     struct vp_hf_folder *hf;
+    char run[PATH_MAX]; /* that trains */
     struct vp_loader loader;
     char what[64];
     char place[PATH_MAX + 16]; /* the file that `keys` are of, for messages */
@@ -250,6 +251,30 @@ enum vp_status vp_model_source_open(const char *path, vp_notice_fn warn,
     return VP_OK;
 }
 
+enum vp_status vp_model_source_live(const char *run,
+                                    const struct vp_loader *loader,
+                                    struct vp_model_source **out,
+                                    struct vp_err *err)
+{
+    struct vp_model_source *source = calloc(1, sizeof(*source));
+    enum vp_status st;
+
+    if (!source)
+        return vp_err_set(err, VP_ERR_NOMEM, "%s: out of memory", run);
+    source->loader = *loader;
+    snprintf(source->run, sizeof(source->run), "%s", run);
+    snprintf(source->what, sizeof(source->what), "run that trains");
+    snprintf(source->place, sizeof(source->place), "%s/config.yml",
+             source->run);
+    st = read_config_file(source, err);
+    if (st != VP_OK) {
+        vp_model_source_close(source);
+        return st;
+    }
+    *out = source;
+    return VP_OK;
+}
+
 void vp_model_source_close(struct vp_model_source *source)
 {
     if (!source)
@@ -267,7 +292,27 @@ const char *vp_model_source_what(const struct vp_model_source *source)
 
 const char *vp_model_source_path(const struct vp_model_source *source)
 {
+    if (source->run[0])
+        return source->run;
     return source->hf ? vp_hf_path(source->hf) : vp_ckpt_path(source->ckpt);
+}
+
+/* In the folder of a run, beside a checkpoint that was imported, or in the folder
+ * of the checkpoint's run. */
+bool vp_model_source_origin(const struct vp_model_source *source, char *out)
+{
+    static const char *const places[] = { "/" VP_HUGGINGFACE_FOLDER,
+                                          "/../" VP_HUGGINGFACE_FOLDER,
+                                          "/../../" VP_HUGGINGFACE_FOLDER };
+    const char *path = vp_model_source_path(source);
+
+    if (source->hf)
+        return snprintf(out, PATH_MAX, "%s", path) < PATH_MAX;
+    for (size_t i = 0; i < VP_COUNT_OF(places); i++)
+        if (snprintf(out, PATH_MAX, "%s%s", path, places[i]) < PATH_MAX &&
+            has_file(out, "config.json"))
+            return true;
+    return false;
 }
 
 const struct vp_loader *vp_model_source_loader(

@@ -22,12 +22,21 @@ struct vp_model_source;
 enum vp_status vp_model_source_open(const char *path, vp_notice_fn warn,
                                     void *ctx, struct vp_model_source **out,
                                     struct vp_err *err);
+/* A run that trains: the configuration of its folder `run`, weights by `loader`,
+ * which is copied. */
+enum vp_status vp_model_source_live(const char *run,
+                                    const struct vp_loader *loader,
+                                    struct vp_model_source **out,
+                                    struct vp_err *err);
 void vp_model_source_close(struct vp_model_source *source);
 
 /* For people: "checkpoint of step 500", "Hugging Face folder". */
 const char *vp_model_source_what(const struct vp_model_source *source);
 /* The folder that the weights are in. */
 const char *vp_model_source_path(const struct vp_model_source *source);
+/* The Hugging Face folder that the model is or comes from: its path in `out`, of
+ * PATH_MAX bytes. False if there is none. */
+bool vp_model_source_origin(const struct vp_model_source *source, char *out);
 
 /* The configuration: keys of the model, of its data and tokenizer as they are
  * known of `source`, then `sets` ("key=value"); all others have their defaults, so

@@ -1,10 +1,12 @@
 #include "run/plan_agree.h"
 
+#include "backend/facts.h"
 #include "base/machine.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
 #include "config/key.h"
 #include "config/keys.h"
+#include "config/precision.h"
 #include "config/resolve.h"
 #include "plan/plan_json.h"
 #include "run/share_text.h"
@@ -152,6 +154,10 @@ static enum vp_status make_sheet(const struct vp_config *config, bool resumes,
     add_line(sheet, HOST, text_of(host));
     add_line(sheet, "--resume", text_of(resumes ? "given" : NOT_SET));
     add_keys(config, false, sheet);
+    /* Products of bf16 have other bits by another instruction set. */
+    if (config->precision == VP_PRECISION_BF16 && vp_config_uses_cpu(config))
+        add_line(sheet, "the instruction set (see VPIPE_ISA)",
+                 text_of(vp_cores_isa()));
     add_plan(text, sheet);
     add_keys(config, true, sheet);
     free(text);

@@ -155,7 +155,7 @@ static enum vp_status plan_trainer(struct vp_run_state *run, struct vp_err *err)
         train->plan.schedule_text = vp_resume_schedule(run->resume, config);
     VP_TRY(vp_devices_choose(&devices, train, &run->devices, err));
     set_steps(run);
-    if (run->options->heartbeat)
+    if (!run->options->dry_run)
         VP_TRY(vp_blackboxes_open(&run->blackboxes, config, run->world,
                                   run->options->heartbeat, err));
     train->blackboxes = run->blackboxes.at;
@@ -207,6 +207,7 @@ static enum vp_status summarise(struct vp_run_state *run, struct vp_err *err)
         .n_cores = vp_devices_n_cores(),
         .transport = vp_config_transport(config, run->world),
     };
+    run->summary.blackboxes = run->blackboxes.at;
     VP_TRY(vp_forecast_make(&run->train, run->schedule, run->prices,
                             run->stages, &run->summary, err));
     if (config->schedule_file)
@@ -487,6 +488,8 @@ static enum vp_status set_up_here(struct vp_run_state *run, struct vp_err *err)
     if (run->world && run->config->verbose & notes)
         notice(run, "verbose: tensors and versions of this process only; run "
                     "without mpirun to see those of all ranks");
+    if (trains)
+        VP_TRY(vp_run_texts_open(run->config, &run->texts, err));
     if (trains && is_lead(run) && run->config->verbose)
         VP_TRY(vp_verbose_create(run->config, detail, run, &run->verbose, err));
     return plan_trainer(run, err);
@@ -527,6 +530,7 @@ static void tear_down(struct vp_run_state *run)
         return;
     vp_priced_plan_release(&run->priced);
     vp_verbose_free(run->verbose);
+    vp_run_texts_close(run->texts);
     vp_blackboxes_close(&run->blackboxes);
     free(run->devices);
     vp_checkpoints_free(run->checkpoints);

@@ -7,9 +7,12 @@
 #include "run/forecast.h"
 #include "run/plan_history.h"
 
+#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Batches of an evaluation between two looks at the clock. */
 enum { EVAL_PART = 64 };
@@ -177,6 +180,67 @@ static enum vp_status evaluate_here(struct vp_run_state *run,
     return VP_OK;
 }
 
+/* ---- Texts --------------------------------------------------------------- */
+
+/* In the log of the last stage, and in metrics.jsonl. */
+static enum vp_status write_text(void *ctx, const struct vp_run_text *text,
+                                 struct vp_err *err)
+{
+    struct vp_run_state *run = ctx;
+    int rank = run->stages[run->schedule->n_stages - 1].first_rank;
+    json_t *fields = json_pack("{s:I, s:s, s:s}", "number",
+                               (json_int_t)text->number, "prompt", text->prompt,
+                               "text", text->text);
+    char *object = fields ? json_dumps(fields, 0) : NULL;
+    struct vp_strbuf line = VP_STRBUF_INIT;
+    enum vp_status st = VP_ERR_NOMEM;
+
+    json_decref(fields);
+    vp_strbuf_addf(&line, "Sample: [%lld][%lld]\t%s => %s",
+                   (long long)run->n_done, (long long)text->number,
+                   text->prompt, text->text);
+    if (object && !line.failed)
+        st = vp_log_line(&run->log, rank, vp_strbuf_text(&line), err);
+    if (st == VP_OK) {
+        /* The fields without the braces around them. */
+        object[strlen(object) - 1] = '\0';
+        st = vp_folder_write_event(&run->folder, run->n_done, "sample",
+                                   object + 1, err);
+    }
+    vp_strbuf_release(&line);
+    free(object);
+    return st;
+}
+
+/* Texts after step n_done, if there are to be some. */
+static enum vp_status make_texts_here(struct vp_run_state *run,
+                                      struct vp_err *err)
+{
+    const struct vp_run_text_sink sink = { run, write_text };
+
+    if (!run->texts || run->n_done == 0 || asked_to_stop(run) ||
+        !vp_trainer_is_due(run->trainer, vp_run_texts_every(run->texts),
+                           run->n_done))
+        return VP_OK;
+    return vp_run_texts_make(run->texts, run->trainer, &run->graphs[0],
+                             run->folder.path, &sink, err);
+}
+
+/* The step at which the pipe runs empty for an evaluation or for texts. */
+static int64_t next_stop(const struct vp_run_state *run, int64_t end)
+{
+    int64_t every[] = { run->config->eval_every,
+                        run->texts ? vp_run_texts_every(run->texts) : 0 };
+
+    for (size_t i = 0; i < VP_COUNT_OF(every); i++) {
+        int64_t due = every[i] > 0 ? vp_trainer_next_due(run->trainer, every[i])
+                                   : end;
+
+        end = due < end ? due : end;
+    }
+    return end;
+}
+
 /* ---- Moving to another plan --------------------------------------------- */
 
 static enum vp_status write_move(struct vp_run_state *run,
@@ -206,15 +270,23 @@ static enum vp_status record_move(struct vp_run_state *run,
                                   struct vp_err *err)
 {
     int64_t bytes[VP_MAX_STAGES];
+    const struct vp_memory *memory[VP_MAX_STAGES];
     struct vp_plan_forecast forecast = {
-        .bytes = bytes, .bubble = run->summary.bubble_simulated
+        .bytes = bytes,
+        .memory = memory,
+        .bubble = run->summary.bubble_simulated
     };
+    const struct vp_plan_record record = { .plan = move->plan,
+                                           .n_blocks = run->graphs[0].n_blocks,
+                                           .forecast = &forecast,
+                                           .step = run->n_done,
+                                           .moved = true };
 
-    for (int s = 0; s < run->schedule->n_stages; s++)
-        bytes[s] = run->prices[s].memory.total;
-    VP_TRY(vp_plan_history_add(run->folder.path, move->plan,
-                               run->graphs[0].n_blocks, &forecast, run->n_done,
-                               err));
+    for (int s = 0; s < run->schedule->n_stages; s++) {
+        memory[s] = &run->prices[s].memory;
+        bytes[s] = memory[s]->total;
+    }
+    VP_TRY(vp_plan_history_write(run->folder.path, &record, err));
     return write_move(run, move, err);
 }
 
@@ -267,11 +339,11 @@ static enum vp_status move_if_ready(struct vp_run_state *run,
     return vp_log_line(&run->log, 0, line, err);
 }
 
-/* The pipe runs empty only where an evaluation comes, where the run moves to
- * another plan, and for the timeline of a run that was resumed. */
+/* The pipe runs empty only where an evaluation or texts come, where the run moves
+ * to another plan, and for the timeline of a run that was resumed. */
 static enum vp_status train(struct vp_run_state *run, struct vp_err *err)
 {
-    int64_t every = run->config->eval_every, end = vp_run_last_step(run);
+    int64_t end = vp_run_last_step(run);
 
     vp_forecast_check_begin(&run->forecast, run->config, &run->train,
                             run->schedule, run->prices);
@@ -279,17 +351,14 @@ static enum vp_status train(struct vp_run_state *run, struct vp_err *err)
     if (run->home[0] && run->n_done < end)
         vp_timeline_renew(&run->timeline, run->config, &run->summary);
     while (run->n_done < end && !asked_to_stop(run)) {
-        int64_t next = every > 0 ? vp_trainer_next_due(run->trainer, every)
-                                 : end;
-
-        VP_TRY(vp_trainer_run(run->trainer,
-                              (next < end ? next : end) - run->n_done, on_step,
-                              run, err));
+        VP_TRY(vp_trainer_run(run->trainer, next_stop(run, end) - run->n_done,
+                              on_step, run, err));
         if (run->status != VP_OK)
             return vp_err_set(err, run->status, "%s", run->err.text);
         VP_TRY(vp_timeline_draw(&run->timeline, &run->summary, run->trainer,
                                 run->n_done, err));
         VP_TRY(evaluate_here(run, err));
+        VP_TRY(make_texts_here(run, err));
         VP_TRY(move_if_ready(run, err));
     }
     vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);

@@ -15,6 +15,7 @@
 #include "run/resume.h"
 #include "run/run_events.h"
 #include "run/run_options.h"
+#include "run/run_texts.h"
 #include "run/samples.h"
 #include "run/timeline.h"
 #include "run/verbose.h"
@@ -41,6 +42,7 @@ struct vp_run_state {
     struct vp_first_weights *first;     /* NULL: random or resumed weights */
     struct vp_checkpoints *checkpoints; /* NULL on a dry run */
     struct vp_rebalance *rebalance;     /* NULL: the plan stays */
+    struct vp_run_texts *texts;         /* NULL: none are asked for */
     int *devices;                       /* the first of each rank, or NULL */
     char home[1024];         /* the folder it goes on in; empty: a new one */
     struct vp_folder folder; /* path empty: nothing is written */

@@ -241,7 +241,9 @@ static enum vp_status encode_text(const struct vp_samples_config *plan,
     out->cached.folder[0] = 0;
     out->bytes[0] = 0;
     out->is_bert = false;
-    if (config->synthetic_data)
+    /* Pairs are encoded before: 'vpipe data pairs'. */
+    if (config->synthetic_data ||
+        (config->tokenizer && config->model->task == VP_TASK_TRANSLATION))
         return VP_OK;
     if (!config->tokenizer)
         return keep_bytes(plan, out, err);

@@ -1,5 +1,6 @@
 #include "run/sequence.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 enum vp_status vp_sequence_check(const struct vp_model_config *sizes, int64_t k,
@@ -19,6 +20,54 @@ enum vp_status vp_sequence_check(const struct vp_model_config *sizes, int64_t k,
                               "ids are 0 to %lld",
                               (long long)k + 1, ids[i],
                               (long long)sizes->vocab - 1);
+    return VP_OK;
+}
+
+static bool is_gap(char c)
+{
+    return c == ' ' || c == ',' || c == '\t' || c == '\r';
+}
+
+static enum vp_status take_id(const char **at, const char *end, int32_t *out,
+                              struct vp_err *err)
+{
+    const char *start = *at;
+    int64_t id = 0;
+
+    while (*at < end && **at >= '0' && **at <= '9' && id <= INT32_MAX)
+        id = 10 * id + (*(*at)++ - '0');
+    if (*at == start || id > INT32_MAX ||
+        (*at < end && !is_gap(**at) && **at != ':'))
+        return vp_err_set(err, VP_ERR_INVALID,
+                          "'%.*s' is no token id; write numbers, for example "
+                          "5,6,7",
+                          (int)(end - start < 24 ? end - start : 24), start);
+    *out = (int32_t)id;
+    return VP_OK;
+}
+
+enum vp_status vp_sequence_parse(const char *text, size_t n_bytes, int32_t *ids,
+                                 struct vp_sequence *out, struct vp_err *err)
+{
+    const char *at = text, *end = text + n_bytes;
+    struct vp_sequence sequence = { .ids = ids };
+    int64_t n = 0;
+
+    while (at < end) {
+        if (*at == ':' && !sequence.target) {
+            sequence.n_ids = n;
+            sequence.target = ids + n;
+            at++;
+        } else if (is_gap(*at)) {
+            at++;
+        } else {
+            VP_TRY(take_id(&at, end, &ids[n], err));
+            n++;
+        }
+    }
+    *(sequence.target ? &sequence.n_target : &sequence.n_ids) = n -
+                                                                sequence.n_ids;
+    *out = sequence;
     return VP_OK;
 }
 

@@ -13,6 +13,11 @@ struct vp_sequence {
     int64_t n_ids, n_target;
 };
 
+/* Reads "1,2,3", or "1,2,3:4,5" with a decoder's input; spaces do as well as commas.
+ * `ids`, with room for `n_bytes`, holds them. VP_ERR_INVALID: a word is no id. */
+enum vp_status vp_sequence_parse(const char *text, size_t n_bytes, int32_t *ids,
+                                 struct vp_sequence *out, struct vp_err *err);
+
 /* Checks one side of sequence `k`, counted from 0. VP_ERR_INVALID names the
  * sequence, from 1 on, if it is empty, longer than the model's positions or has
  * an id that the model does not have. */

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct vp_blackbox; /* runtime/rank/blackbox.h */
+
 /* One stage, as planned. */
 struct vp_run_stage {
     int first_block, n_blocks;
@@ -48,6 +50,9 @@ struct vp_run_summary {
     int n_stages, n_ranks;
     /* The user's number of each rank of the schedule; NULL: the same. */
     const int *rank_numbers;
+    /* What each rank does, see runtime/rank/blackbox.h; never unmapped. An entry
+     * is NULL for a rank of another process; NULL: nothing will be run. */
+    struct vp_blackbox *const *blackboxes;
     int n_threads;         /* of a rank */
     int n_cores;           /* of the machine */
     const char *transport; /* "mpi" */

@@ -7,7 +7,7 @@ only, so that tests/test_beam.c has the same ones. search() reads both rules
 literally: it sorts all continuations and keeps whole sentences. For the rule
 "hf", `generate` of transformers must find the same ids and scores with the same
 model. Searches in which a decision is closer than MARGIN are left out, as
-transformers adds in float32.
+transformers adds in float32. make_translate.py uses search() with a real model.
 
 A group of searches with the same options:
 
@@ -91,10 +91,9 @@ class Margin:
             self.least = min(self.least, abs(a - b))
 
 
-def log_probs(o, tokens, n_generated, max_tokens):
+def log_probs(o, logits, n_generated, max_tokens):
     """Log-probabilities of the next token, after all that is forced."""
-    eos = EOS[:o["n_eos"]]
-    logits = toy_logits(tokens, eos, o["eos_bias"])
+    eos = o["eos"]
     norm = math.log(sum(math.exp(x) for x in logits))
     out = [x - norm for x in logits]
     if o["pad"] >= 0:
@@ -108,7 +107,7 @@ def log_probs(o, tokens, n_generated, max_tokens):
         only = eos[0]
     if only >= 0:
         kept = 0.0 if o["rule"] == "hf" else out[only]
-        out = [kept if i == only else -math.inf for i in range(N_IDS)]
+        out = [kept if i == only else -math.inf for i in range(len(out))]
     elif n_generated < o["min_tokens"]:
         for i in eos:
             out[i] = -math.inf
@@ -131,9 +130,11 @@ def is_over(o, results, running, n_tokens, max_tokens, margin):
     return not best > worst
 
 
-def search(o, prompt, max_tokens):
-    """([(score, ids)] with the best first, the closest decision)."""
-    beams, eos = o["beams"], EOS[:o["n_eos"]]
+def search(o, next_logits, max_tokens):
+    """([(score, ids)] with the best first, the closest decision).
+
+    next_logits(ids): those that follow the generated `ids`."""
+    beams, eos = o["beams"], o["eos"]
     margin = Margin()
     running = [(0.0, [])]
     results = []
@@ -141,8 +142,8 @@ def search(o, prompt, max_tokens):
     for step in range(max_tokens):
         every = []
         for total, ids in running:
-            next_ = log_probs(o, [prompt] + ids, step, max_tokens)
-            every += [(total + next_[i], ids + [i]) for i in range(N_IDS)]
+            next_ = log_probs(o, next_logits(ids), step, max_tokens)
+            every += [(total + p, ids + [i]) for i, p in enumerate(next_)]
         every = [c for c in every if c[0] != -math.inf]
         every.sort(key=lambda c: -c[0])
         for a, b in zip(every[:n_candidates], every[1:]):
@@ -178,7 +179,7 @@ def cut(ids):
 
 
 def compare_with_transformers(model, o, prompts, max_tokens, want):
-    eos = EOS[:o["n_eos"]]
+    eos = o["eos"]
     model.eos, model.eos_bias = eos, o["eos_bias"]
     many = {} if o["beams"] == 1 else {
         "length_penalty": o["length_penalty"],
@@ -212,7 +213,7 @@ def draw_options(rng, rule):
         "beams": rng.choice([1, 4, 4, 5, 5]),
         "length_penalty": rng.choice([1.0, 0.6, 0.0, 2.0, -0.5]),
         "min_tokens": rng.choice([1, 1, 3] if fairseq else [0, 0, 4]),
-        "n_eos": 1 if fairseq else rng.choice([1, 1, 1, 2, 0]),
+        "eos": EOS[:1 if fairseq else rng.choice([1, 1, 1, 2, 0])],
         "pad": PAD if fairseq else -1,
         "unk": UNK if fairseq else -1,
         "unk_penalty": rng.choice([0.0, 1.5, -2.0]) if fairseq else 0.0,
@@ -224,7 +225,7 @@ def draw_options(rng, rule):
 def write_group(file, o, prompts, limits, want):
     file.write(
         f"options {o['rule']} {o['stop']} {o['beams']} {o['length_penalty']} "
-        f"{o['min_tokens']} {o['n_eos']} {o['pad']} {o['unk']} "
+        f"{o['min_tokens']} {len(o['eos'])} {o['pad']} {o['unk']} "
         f"{o['unk_penalty']} {o['forced_bos']} {o['eos_bias']} {len(want)}\n")
     for prompt, limit, results in zip(prompts, limits, want):
         file.write(f"sentence {prompt} {limit} {len(results)}\n")
@@ -246,7 +247,10 @@ def main():
             prompts, want = [], []
             while len(want) < N_SENTENCES:
                 prompt = rng.randrange(1000, 10 ** 6)
-                results, margin = search(o, prompt, limits[len(want)])
+                results, margin = search(
+                    o, lambda ids: toy_logits([prompt] + ids, o["eos"],
+                                              o["eos_bias"]),
+                    limits[len(want)])
                 if margin > MARGIN:
                     prompts.append(prompt)
                     want.append(results)

@@ -1,7 +1,6 @@
 /* vpipe generate: texts that a trained model continues, or whose gaps it fills. */
 #include "answers.h"
 #include "base/value.h"
-#include "config/init_folder.h"
 #include "hf/generation.h"
 #include "model.h"
 #include "run/fill.h"
@@ -26,6 +25,8 @@ enum flag {
     FLAG_STOP,
     FLAG_IGNORE_EOS,
     FLAG_PRINT_IDS,
+    FLAG_NO_CACHE,
+    FLAG_STATS,
     FLAG_SET,
     FLAG_HELP
 };
@@ -56,6 +57,10 @@ static const struct tool_flag flags[] = {
                           "do not end a text at the model's end token" },
     [FLAG_PRINT_IDS] = { "--print-ids", NULL,
                          "print new ids, a line for each prompt" },
+    [FLAG_NO_CACHE] = { "--no-cache", NULL,
+                        "compute all positions again for each token" },
+    [FLAG_STATS] = { "--stats", NULL,
+                     "print speed and bytes of the cache on stderr" },
     [FLAG_SET] = { "--set", "KEY=VALUE",
                    "a key of the configuration: stages=4, batch_size=8; see "
                    "'vpipe train --help'" },
@@ -74,20 +79,10 @@ struct options {
     struct answers answers;
     int64_t max_tokens, top_k, seed;
     struct vp_sample_options sampling;
-    bool has_temperature, ignore_eos, print_ids, help;
+    bool has_temperature, ignore_eos, print_ids, no_cache, print_stats, help;
 };
 
 /* ---- Command line ------------------------------------------------------- */
-
-static int take_count(const char *name, const char *value, int64_t least,
-                      int64_t most, int64_t *out)
-{
-    if (vp_text_to_i64(value, out) && *out >= least && *out <= most)
-        return TOOL_OK;
-    return tool_usage_error("vpipe generate: option '%s': '%.24s' is not a "
-                            "whole number from %" PRId64 " to %" PRId64,
-                            name, value, least, most);
-}
 
 static int take_real(const char *name, const char *value, double *out)
 {
@@ -104,11 +99,14 @@ static int take_number(struct options *out, int flag, const char *value)
 
     switch (flag) {
     case FLAG_MAX_TOKENS:
-        return take_count(name, value, 1, INT32_MAX, &out->max_tokens);
+        return model_take_count(&out->model, name, value, 1, INT32_MAX,
+                                &out->max_tokens);
     case FLAG_TOP_K:
-        return take_count(name, value, 0, INT32_MAX, &out->top_k);
+        return model_take_count(&out->model, name, value, 0, INT32_MAX,
+                                &out->top_k);
     case FLAG_SEED:
-        return take_count(name, value, 0, INT64_MAX, &out->seed);
+        return model_take_count(&out->model, name, value, 0, INT64_MAX,
+                                &out->seed);
     case FLAG_TOP_P:
         return take_real(name, value, &out->sampling.top_p);
     case FLAG_PENALTY:
@@ -128,19 +126,6 @@ static int take_plain(struct options *out, const char *value)
                             value);
 }
 
-static int take_ids(struct options *out, const char *value)
-{
-    struct vp_err err = { .text = "" };
-
-    if (strchr(value, ':'))
-        return tool_usage_error("vpipe generate: option '--ids': '%.24s' has a "
-                                "decoder input; remove ':' and what follows",
-                                value);
-    if (sequences_add_ids(&out->sequences, value, strlen(value), &err) == VP_OK)
-        return TOOL_OK;
-    return tool_usage_error("vpipe generate: option '--ids': %s", err.text);
-}
-
 static int take(void *ctx, int flag, const char *value)
 {
     struct options *out = ctx;
@@ -155,7 +140,7 @@ static int take(void *ctx, int flag, const char *value)
         out->file = value;
         break;
     case FLAG_IDS:
-        return take_ids(out, value);
+        return model_take_ids(&out->model, value, &out->sequences);
     case FLAG_STOP:
         out->stop = value;
         break;
@@ -164,6 +149,12 @@ static int take(void *ctx, int flag, const char *value)
         break;
     case FLAG_PRINT_IDS:
         out->print_ids = true;
+        break;
+    case FLAG_NO_CACHE:
+        out->no_cache = true;
+        break;
+    case FLAG_STATS:
+        out->print_stats = true;
         break;
     case FLAG_SET:
         out->model.sets[out->model.n_sets++] = value;
@@ -252,21 +243,18 @@ static enum vp_status read_prompts(struct options *options, struct vp_err *err)
                                     options->file);
 }
 
-/* Ids that end a text: those of config.json, beside the weights or where an
- * import keeps it, else the end token of the tokenizer. */
+/* Ids that end a text: those of the Hugging Face folder that the model is or comes
+ * from, else the end token of the tokenizer. */
 static enum vp_status find_ends(struct options *options, struct vp_err *err)
 {
-    const char *path = vp_model_source_path(options->model.source);
     struct vp_hf_end_ids *ends = &options->ends;
-    char beside[PATH_MAX];
+    char folder[PATH_MAX];
     int32_t end;
 
     if (options->ignore_eos)
         return VP_OK;
-    VP_TRY(vp_hf_read_end_ids(path, ends, err));
-    snprintf(beside, sizeof(beside), "%s/../" VP_HUGGINGFACE_FOLDER, path);
-    if (ends->n == 0)
-        VP_TRY(vp_hf_read_end_ids(beside, ends, err));
+    if (vp_model_source_origin(options->model.source, folder))
+        VP_TRY(vp_hf_read_end_ids(folder, ends, err));
     if (ends->n > 0 || !options->tokenizer)
         return VP_OK;
     end = vp_tokenizer_special(options->tokenizer, VP_SPECIAL_END);
@@ -300,8 +288,31 @@ static enum vp_status take_end(void *ctx, int64_t k, enum vp_text_end why,
     return VP_OK;
 }
 
+static void print_stats(const struct vp_generate_stats *stats)
+{
+    char size[VP_BYTES_TEXT];
+
+    vp_bytes_text(stats->cache_bytes, size, sizeof(size));
+    fprintf(
+        stderr,
+        "vpipe generate: prompts: %" PRId64 " ids in %.3f s, %.0f ids/s; "
+        "then %" PRId64 " ids in %" PRId64 " steps, %.3f s, %.1f ids/s, "
+        "%.3f ms a step; cache: %s (%" PRId64 " bytes)\n",
+        stats->n_prompt_ids, stats->prompt_seconds,
+        stats->prompt_seconds > 0.0
+            ? (double)stats->n_prompt_ids / stats->prompt_seconds
+            : 0.0,
+        stats->n_new_ids, stats->n_steps, stats->new_seconds,
+        stats->new_seconds > 0.0 ? (double)stats->n_new_ids / stats->new_seconds
+                                 : 0.0,
+        stats->n_steps > 0 ? 1e3 * stats->new_seconds / (double)stats->n_steps
+                           : 0.0,
+        size, stats->cache_bytes);
+}
+
 static enum vp_status generate(struct options *options, struct vp_err *err)
 {
+    struct vp_generate_stats stats = { .n_steps = 0 };
     struct vp_generate_config config = {
         .config = &options->model.config,
         .source = options->model.source,
@@ -311,6 +322,8 @@ static enum vp_status generate(struct options *options, struct vp_err *err)
         .sampling = options->sampling,
         .seed = (uint64_t)options->seed,
         .end_ids = options->ends.at,
+        .no_cache = options->no_cache,
+        .stats_out = &stats,
         .sink = { options, take_token, take_end },
         .ctx = &options->model,
         .notice = model_notice,
@@ -326,6 +339,8 @@ static enum vp_status generate(struct options *options, struct vp_err *err)
     if (st == VP_OK)
         st = vp_generate(&config, err);
     answers_release(&options->answers);
+    if (st == VP_OK && options->print_stats)
+        print_stats(&stats);
     return st;
 }
 
@@ -395,34 +410,20 @@ static enum vp_status fill(struct options *options, struct vp_err *err)
 
 /* ---- All of it ---------------------------------------------------------- */
 
-static enum vp_status run(struct options *options, struct vp_err *err)
+static enum vp_status run(void *ctx, struct vp_err *err)
 {
+    struct options *options = ctx;
     const struct vp_config *config = &options->model.config;
 
     if (config->model->task == VP_TASK_TRANSLATION)
         return vp_err_set(err, VP_ERR_UNSUPPORTED,
-                          "%s is a translation model, and translating is not "
-                          "built yet; 'vpipe logits' gives its predictions",
+                          "%s is a translation model; take 'vpipe translate'",
                           options->model.path);
     if (config->tokenizer)
         VP_TRY(vp_tokenizer_open(config->tokenizer, &options->tokenizer, err));
     VP_TRY(read_prompts(options, err));
     return config->model->task == VP_TASK_MASKED_LM ? fill(options, err)
                                                     : generate(options, err);
-}
-
-static int open_and_run(struct options *options)
-{
-    struct vp_err err = { .text = "" };
-    int status = check_args(options);
-    enum vp_status st;
-
-    if (status == TOOL_OK)
-        status = model_open(&options->model);
-    if (status != TOOL_OK)
-        return status;
-    st = run(options, &err);
-    return st == VP_OK ? TOOL_OK : model_fail(&options->model, st, &err);
 }
 
 int cmd_generate(int argc, char **argv)
@@ -440,15 +441,17 @@ int cmd_generate(int argc, char **argv)
     if (status == TOOL_OK && !options.prompts)
         status = model_fail(&options.model, VP_ERR_NOMEM,
                             &(struct vp_err){ .text = "" });
-    /* No data is read: whether it is there does not matter. */
-    if (status == TOOL_OK)
-        options.model.sets[options.model.n_sets++] = "synthetic_data=true";
-    if (status == TOOL_OK)
+    if (status == TOOL_OK) {
+        model_needs_no_data(&options.model);
         status = args_read(&args, take, &options, &options.help);
-    if (status == TOOL_OK && options.help)
+    }
+    if (status == TOOL_OK && options.help) {
         print_help();
-    else if (status == TOOL_OK)
-        status = open_and_run(&options);
+    } else if (status == TOOL_OK) {
+        status = check_args(&options);
+        if (status == TOOL_OK)
+            status = model_run(&options.model, run, &options);
+    }
     vp_tokenizer_free(options.tokenizer);
     model_release(&options.model);
     sequences_release(&options.sequences);

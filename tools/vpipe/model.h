@@ -3,6 +3,7 @@
 #define VP_TOOLS_MODEL_H
 
 #include "run/model_source.h"
+#include "sequences.h"
 #include "tool.h"
 
 struct model {
@@ -18,8 +19,20 @@ struct model {
 int model_init(struct model *model, const char *command, int argc);
 /* Takes the first argument without dashes. */
 int model_set_path(struct model *model, const char *path);
+/* For commands that read no data: whether it is there does not matter. */
+void model_needs_no_data(struct model *model);
+/* Takes the value of an option. Else prints a line. */
+int model_take_count(const struct model *model, const char *option,
+                     const char *value, int64_t least, int64_t most,
+                     int64_t *out);
+/* Takes the value of --ids, for models that are given no decoder input. */
+int model_take_ids(const struct model *model, const char *value,
+                   struct sequences *list);
 /* Opens the model and its configuration. Else prints a line. */
 int model_open(struct model *model);
+/* Opens the model and calls `run`. Prints its error. */
+int model_run(struct model *model,
+              enum vp_status (*run)(void *ctx, struct vp_err *err), void *ctx);
 void model_release(struct model *model);
 
 /* Prints the message on stderr. Returns the exit status. */

@@ -13,9 +13,9 @@ static enum vp_status no_memory(struct vp_err *err)
                       "out of memory for sequences; close other programs");
 }
 
-static enum vp_status add(struct sequences *list,
-                          const struct vp_sequence *sequence,
-                          struct vp_err *err)
+static enum vp_status append(struct sequences *list,
+                             const struct vp_sequence *sequence,
+                             struct vp_err *err)
 {
     int64_t capacity = 2 * list->capacity + 16;
     struct vp_sequence *wider;
@@ -31,6 +31,19 @@ static enum vp_status add(struct sequences *list,
     return VP_OK;
 }
 
+enum vp_status sequences_add(struct sequences *list, const uint32_t *ids,
+                             size_t n, struct vp_err *err)
+{
+    int32_t *copy = vp_arena_alloc(&list->arena, (n + 1) * sizeof(*copy));
+
+    if (!copy)
+        return no_memory(err);
+    for (size_t i = 0; i < n; i++)
+        copy[i] = (int32_t)ids[i];
+    return append(
+        list, &(struct vp_sequence){ .ids = copy, .n_ids = (int64_t)n }, err);
+}
+
 void sequences_release(struct sequences *list)
 {
     free(list->at);
@@ -40,54 +53,16 @@ void sequences_release(struct sequences *list)
 
 /* ---- Ids ---------------------------------------------------------------- */
 
-static bool is_gap(char c)
-{
-    return c == ' ' || c == ',' || c == '\t' || c == '\r';
-}
-
-static enum vp_status take_id(const char **at, const char *end, int32_t *out,
-                              struct vp_err *err)
-{
-    const char *start = *at;
-    int64_t id = 0;
-
-    while (*at < end && **at >= '0' && **at <= '9' && id <= INT32_MAX)
-        id = 10 * id + (*(*at)++ - '0');
-    if (*at == start || id > INT32_MAX ||
-        (*at < end && !is_gap(**at) && **at != ':'))
-        return vp_err_set(err, VP_ERR_INVALID,
-                          "'%.*s' is no token id; write numbers, for example "
-                          "5,6,7",
-                          (int)(end - start < 24 ? end - start : 24), start);
-    *out = (int32_t)id;
-    return VP_OK;
-}
-
 enum vp_status sequences_add_ids(struct sequences *list, const char *text,
                                  size_t n_bytes, struct vp_err *err)
 {
-    const char *at = text, *end = text + n_bytes;
     int32_t *ids = vp_arena_alloc(&list->arena, (n_bytes + 1) * sizeof(*ids));
-    struct vp_sequence sequence = { .ids = ids };
-    int64_t n = 0;
+    struct vp_sequence sequence;
 
     if (!ids)
         return no_memory(err);
-    while (at < end) {
-        if (*at == ':' && !sequence.target) {
-            sequence.n_ids = n;
-            sequence.target = ids + n;
-            at++;
-        } else if (is_gap(*at)) {
-            at++;
-        } else {
-            VP_TRY(take_id(&at, end, &ids[n], err));
-            n++;
-        }
-    }
-    *(sequence.target ? &sequence.n_target : &sequence.n_ids) = n -
-                                                                sequence.n_ids;
-    return add(list, &sequence, err);
+    VP_TRY(vp_sequence_parse(text, n_bytes, ids, &sequence, err));
+    return append(list, &sequence, err);
 }
 
 /* ---- Text --------------------------------------------------------------- */
@@ -147,7 +122,7 @@ static enum vp_status add_text(struct sequences *list,
         copy[n++] = (int32_t)ids->at[i];
     if (encoding->last >= 0)
         copy[n++] = encoding->last;
-    return add(list, &(struct vp_sequence){ .ids = copy, .n_ids = n }, err);
+    return append(list, &(struct vp_sequence){ .ids = copy, .n_ids = n }, err);
 }
 
 enum vp_status sequences_add_text(struct sequences *list, const char *text,

@@ -13,6 +13,9 @@ struct sequences {
     struct vp_arena arena; /* holds the ids */
 };
 
+/* Adds a copy of `n` ids. */
+enum vp_status sequences_add(struct sequences *list, const uint32_t *ids,
+                             size_t n, struct vp_err *err);
 /* Adds "1,2,3", or "1,2,3:4,5" with a decoder's input; spaces do as well as
  * commas. VP_ERR_INVALID: a word is no id. */
 enum vp_status sequences_add_ids(struct sequences *list, const char *text,
