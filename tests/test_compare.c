@@ -602,7 +602,7 @@ static void batches_are_found_for_other_machines(void **state)
         { "model_type: bert\nhidden: 4096\nheads: 32\ndevice: cpu\n"
           "data_dir: /no/such\n",
           "memory (", (int64_t)1 << 46 },
-        { "model_type: bert\nprecision: bf16\n", "", (int64_t)1 << 34 },
+        { "model_type: bert\nprecision: fp16\n", "", (int64_t)1 << 34 },
     };
 
     (void)state;
@@ -782,6 +782,60 @@ static void runs_can_be_stopped(void **state)
     remove_folder(root);
 }
 
+/* The first step of ten warms up and does not count, but for the bubble; the last
+ * one has the loss. */
+static void runs_are_read_from_folders(void **state)
+{
+    char root[] = "/tmp/vpipe-compare-XXXXXX", path[256];
+    struct vp_contestant c[] = { { .name = "a" }, { .name = "b" } };
+    struct vp_config config;
+    struct vp_err err = { .text = "" };
+    char *text;
+    FILE *f;
+
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    load(&config, "a.yml", "");
+    assert_int_equal(vp_compare_read(root, &config, &c[0], &err),
+                     VP_ERR_INVALID);
+    assert_non_null(strstr(err.text, "the run has made no step"));
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", root);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 1; i <= 10; i++)
+        fprintf(f,
+                "{\"step\": %d, \"loss\": %d, \"samples_per_second\": %d, "
+                "\"tokens_per_second\": %d, \"seconds\": %g, \"bubble\": %g, "
+                "\"memory\": [1048576, 2097152]}\n",
+                i, 20 - i, i == 10 ? 200 : 100, i == 10 ? 3000 : 1000,
+                i == 1    ? 7.0
+                : i == 10 ? 1.0
+                          : 0.25,
+                i == 10 ? 0.25 : 0.5);
+    fclose(f);
+    assert_int_equal(vp_compare_read(root, &config, &c[0], &err), VP_OK);
+    close_to(c[0].median.samples_per_second, 400.0 / 3.0);
+    close_to(c[0].median.tokens_per_second, 5000.0 / 3.0);
+    close_to(c[0].median.step_seconds, 1.0 / 3.0);
+    close_to(c[0].median.bubble, 0.475);
+    close_to(c[0].median.loss, 10.0);
+    assert_true(isnan(c[0].median.waiting) && isnan(c[0].simulated));
+    assert_int_equal(c[0].n_steps, 10);
+    assert_int_equal(vp_compare_peak(&c[0]), 2097152);
+    c[1] = c[0];
+    c[1].name = "b";
+    assert_int_equal(vp_compare_table(c, 2, &text), VP_OK);
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "agree"));
+    free(text);
+    assert_int_equal(vp_compare_svg(c, 2, &text), VP_OK);
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "simulated"));
+    free(text);
+    vp_config_release(&config);
+    remove_folder(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -803,6 +857,7 @@ int main(void)
         cmocka_unit_test(two_configurations_run_in_turn),
         cmocka_unit_test(weight_gradients_are_timed_apart),
         cmocka_unit_test(runs_can_be_stopped),
+        cmocka_unit_test(runs_are_read_from_folders),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

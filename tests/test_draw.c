@@ -1,8 +1,11 @@
 /* The pens: SVG and rows of the terminal, against literal texts. */
+#include "draw/chart.h"
+#include "draw/html.h"
 #include "draw/lane.h"
 #include "draw/palette.h"
 #include "draw/svg.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -149,6 +152,159 @@ static void test_colours_differ(void **state)
         }
 }
 
+/* ---- Pages ---------------------------------------------------------------- */
+
+static void check_text(struct vp_strbuf *out, const char *want)
+{
+    assert_string_equal(vp_strbuf_text(out), want);
+    vp_strbuf_release(out);
+}
+
+/* Characters of HTML, control characters, and bytes that are not UTF-8. */
+static void test_html_is_escaped(void **state)
+{
+    static const char evil[] =
+        "</script> \"'&\x01\x7f\n\t\xc3\xa9\xff\xe2\x82!";
+    struct vp_strbuf out = VP_STRBUF_INIT;
+
+    (void)state;
+    vp_html_text(&out, evil);
+    check_text(&out, "&lt;/script&gt; &quot;&#39;&amp;\xef\xbf\xbd\xef\xbf\xbd"
+                     "\n\t\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd!");
+    vp_html_textf(&out, "%d <%s>", 7, "a");
+    check_text(&out, "7 &lt;a&gt;");
+    vp_html_json(&out, evil);
+    check_text(&out, "\"\\u003c/script\\u003e \\\"'\\u0026\\ufffd\\ufffd"
+                     "\\n\\t\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd!\"");
+    vp_html_json(&out, "a\\b");
+    check_text(&out, "\"a\\\\b\"");
+    vp_html_number(&out, 1.0 / 3.0, 4);
+    vp_html_number(&out, NAN, 4);
+    vp_html_number(&out, INFINITY, 4);
+    check_text(&out, "0.3333nullnull");
+}
+
+/* SHA-256 of the empty text, of "abc" and of 56 bytes (FIPS 180-4), as base64. */
+static void test_html_hash(void **state)
+{
+    static const char two_blocks[] =
+        "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+    struct vp_strbuf out = VP_STRBUF_INIT;
+
+    (void)state;
+    vp_html_hash(&out, "", 0);
+    check_text(&out, "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='");
+    vp_html_hash(&out, "abc", 3);
+    check_text(&out, "'sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0='");
+    vp_html_hash(&out, two_blocks, sizeof(two_blocks) - 1);
+    check_text(&out, "'sha256-JI1qYdIGOLjlwCaTDD5gOaM85Flk/yFn9uzt1BnbBsE='");
+}
+
+/* The text between two marks; to be freed. */
+static char *between(const char *text, const char *from, const char *to)
+{
+    const char *start = strstr(text, from), *end;
+    char *copy;
+
+    assert_non_null(start);
+    start += strlen(from);
+    end = strstr(start, to);
+    assert_non_null(end);
+    copy = strndup(start, (size_t)(end - start));
+    assert_non_null(copy);
+    return copy;
+}
+
+/* The plot is [56, 628] x [10, 234]; a value that is missing leaves a gap. */
+static void test_chart(void **state)
+{
+    static const double x[] = { 0, 1, 2, 3, 4 }, y[] = { 0, 10, NAN, 5, 10 };
+    static const double least[] = { 0, 5, NAN, 5, 10 };
+    const struct vp_chart_line lines[] = {
+        { .x = x, .y = y, .least = least, .most = y, .n = 5, .colour = 3 },
+    };
+    const struct vp_chart chart = { .label = "a<b",
+                                    .lines = lines,
+                                    .n_lines = 1 };
+    const struct vp_chart empty = { .label = "" };
+    struct vp_strbuf out = VP_STRBUF_INIT;
+    char *part;
+
+    (void)state;
+    vp_chart_draw(&out, &chart);
+    part = between(vp_strbuf_text(&out), "class=\"line c3\" d=\"", "\"");
+    assert_string_equal(part, "M56.0 234.0L199.0 10.0M485.0 122.0L628.0 10.0");
+    free(part);
+    part = between(vp_strbuf_text(&out), "class=\"band c3\" d=\"", "\"");
+    assert_string_equal(part,
+                        "M56.0 234.0L199.0 10.0L485.0 122.0L628.0 10.0"
+                        "L628.0 10.0L485.0 122.0L199.0 122.0L56.0 234.0Z");
+    free(part);
+    assert_non_null(strstr(vp_strbuf_text(&out), "aria-label=\"a&lt;b\""));
+    assert_non_null(strstr(vp_strbuf_text(&out), "y=\"238.0\">0</text>"));
+    assert_non_null(strstr(vp_strbuf_text(&out), "y=\"14.0\">10</text>"));
+    vp_strbuf_release(&out);
+    vp_chart_draw(&out, &empty);
+    assert_non_null(strstr(vp_strbuf_text(&out), "no data"));
+    vp_strbuf_release(&out);
+}
+
+/* One point has a place, too. */
+static void test_chart_of_one_point(void **state)
+{
+    const struct vp_chart_line line = { .x = (const double[]){ 5 },
+                                        .y = (const double[]){ 20000 },
+                                        .n = 1,
+                                        .dashed = true };
+    const struct vp_chart chart = { .label = "", .lines = &line, .n_lines = 1 };
+    struct vp_strbuf out = VP_STRBUF_INIT;
+
+    (void)state;
+    vp_chart_draw(&out, &chart);
+    assert_non_null(strstr(vp_strbuf_text(&out), "cx=\"342.0\" cy=\"122.0\""));
+    assert_non_null(strstr(vp_strbuf_text(&out), ">20k</text>"));
+    vp_strbuf_release(&out);
+}
+
+/* Relative luminance, WCAG 2.1. */
+static double luminance(const char *colour)
+{
+    static const double weights[] = { 0.2126, 0.7152, 0.0722 };
+    double sum = 0.0;
+
+    for (int i = 0; i < 3; i++) {
+        char digits[3] = { colour[1 + 2 * i], colour[2 + 2 * i], '\0' };
+        double c = (double)strtol(digits, NULL, 16) / 255.0;
+
+        sum += weights[i] *
+               (c <= 0.03928 ? c / 12.92 : pow((c + 0.055) / 1.055, 2.4));
+    }
+    return sum;
+}
+
+static double contrast(const char *a, const char *b)
+{
+    double x = luminance(a) + 0.05, y = luminance(b) + 0.05;
+
+    return x > y ? x / y : y / x;
+}
+
+/* Lines can be seen on both grounds, and text in the boxes of a timeline. */
+static void test_contrast(void **state)
+{
+    (void)state;
+    assert_true(fabs(contrast("#000000", "#ffffff") - 21.0) < 1e-9);
+    for (int i = 0; i < VP_N_RUN_COLOURS; i++) {
+        assert_true(contrast(vp_run_colours[i].light, "#f7f9fb") >= 4.5);
+        assert_true(contrast(vp_run_colours[i].dark, "#171e29") >= 4.5);
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(vp_run_colours[i].light,
+                                    vp_run_colours[k].light);
+    }
+    for (int h = 0; h < VP_HUE_COUNT; h++)
+        assert_true(contrast(vp_palette[h].fill[1], VP_INK) >= 4.5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +313,11 @@ int main(void)
         cmocka_unit_test(test_axis),
         cmocka_unit_test(test_lane),
         cmocka_unit_test(test_colours_differ),
+        cmocka_unit_test(test_html_is_escaped),
+        cmocka_unit_test(test_html_hash),
+        cmocka_unit_test(test_chart),
+        cmocka_unit_test(test_chart_of_one_point),
+        cmocka_unit_test(test_contrast),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

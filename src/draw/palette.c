@@ -16,3 +16,10 @@ const struct vp_colours vp_palette[VP_HUE_COUNT] = {
     [VP_HUE_EVAL] = { { "#0e96ab", "#5fb9c7", "#93d0da", "#bee3e9" },
                       { 73, 116 } },
 };
+
+const struct vp_run_colour vp_run_colours[VP_N_RUN_COLOURS] = {
+    { "#0072b2", "#56b4e9" }, { "#b84800", "#ff9e4a" },
+    { "#007a5a", "#2fc99b" }, { "#b5428a", "#e79cc8" },
+    { "#8a6000", "#f0c040" }, { "#3c3c9c", "#a9b4ff" },
+    { "#5c6b00", "#cdd35a" }, { "#555555", "#bbbbbb" },
+};

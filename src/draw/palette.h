@@ -23,6 +23,17 @@ struct vp_colours {
 
 extern const struct vp_colours vp_palette[VP_HUE_COUNT];
 
+/* Curves of several runs in one chart, for pages with a light and a dark ground:
+ * after the palette of Okabe and Ito for colour-blind readers, with a
+ * contrast of 4.5:1 or more to the ground. */
+enum { VP_N_RUN_COLOURS = 8 };
+
+struct vp_run_colour {
+    const char *light, *dark;
+};
+
+extern const struct vp_run_colour vp_run_colours[VP_N_RUN_COLOURS];
+
 #define VP_INK "#0f172a"       /* titles, marks */
 #define VP_AXIS "#94a3b8"      /* lines */
 #define VP_WAITING "#dde5f0"   /* a rank that waits inside an action */

@@ -1,4 +1,4 @@
-/* vpipe compare: several configurations, one table, one picture. */
+/* vpipe compare: several configurations or runs, one table, one picture. */
 #include "tool.h"
 
 #include "base/memory.h"
@@ -177,7 +177,8 @@ static int read_args(int argc, char **argv, struct options *out)
 static void print_help(void)
 {
     tool_print(stdout, help_width(stdout), 7,
-               "usage: vpipe compare CONFIG.yml... [option...]\n\n");
+               "usage: vpipe compare CONFIG.yml... [option...]\n"
+               "       vpipe compare RUN... [--output DIR] [--svg FILE]\n\n");
     tool_print(
         stdout, help_width(stdout), 0,
         "Trains every configuration on the same data and prints one "
@@ -186,6 +187,8 @@ static void print_help(void)
         "memory, loss; and what the simulator expects from the times of "
         "stages that run one at a time. Model, data and seed must be the "
         "same in all of them.\n\n"
+        "Folders of runs are compared as they are: nothing is trained, and "
+        "nothing is simulated. 'vpipe report RUN...' draws their curves.\n\n"
         "Options:\n");
     help_flags(flags, N_FLAGS);
 }
@@ -196,11 +199,15 @@ static void print_help(void)
 static void name_one(const char *path, int i,
                      const struct vp_contestant *others, char *out, size_t n)
 {
-    const char *slash = strrchr(path, '/');
-    const char *base = slash ? slash + 1 : path;
-    size_t length = strlen(base);
+    const char *end = path + strlen(path), *base;
+    size_t length;
     int copy = 1;
 
+    while (end > path + 1 && end[-1] == '/')
+        end--;
+    for (base = end; base > path && base[-1] != '/';)
+        base--;
+    length = (size_t)(end - base);
     if (length > 4 && strcmp(base + length - 4, ".yml") == 0)
         length -= 4;
     snprintf(out, n, "%.*s", (int)length, base);
@@ -218,6 +225,7 @@ struct job {
     struct vp_config *configs;
     struct vp_contestant *contestants;
     char (*names)[256];
+    bool runs; /* the paths are folders of runs that exist */
 };
 
 static int failed(enum vp_status st, const struct vp_err *err)
@@ -275,10 +283,27 @@ static void print_table(char *table)
     tool_print(stdout, 0, 2, "%s", rest + 1);
 }
 
-/* The table and the picture; into the folder, too. */
-static int show(const struct job *job, const char *folder)
+/* Writes the table and the picture into `folder`; NULL: only what --svg names. */
+static int write_files(const struct job *job, const char *folder,
+                       const char *table, const char *svg)
 {
     char path[1024 + 16];
+    int status = TOOL_OK;
+
+    if (folder) {
+        snprintf(path, sizeof(path), "%s/compare.txt", folder);
+        status = tool_write_file("vpipe compare", path, table);
+        snprintf(path, sizeof(path), "%s/compare.svg", folder);
+    }
+    if (status == TOOL_OK && (folder || job->options->svg))
+        status = tool_write_file(
+            "vpipe compare", job->options->svg ? job->options->svg : path, svg);
+    return status;
+}
+
+/* The table and the picture; into the folder, too, unless it is NULL. */
+static int show(const struct job *job, const char *folder)
+{
     char *table = NULL, *svg = NULL;
     int n = job->options->n, status = TOOL_FAILED;
 
@@ -286,14 +311,8 @@ static int show(const struct job *job, const char *folder)
         vp_compare_svg(job->contestants, n, &svg) == VP_OK) {
         fputs(job->options->quiet ? "" : "\n", stdout);
         print_table(table);
-        snprintf(path, sizeof(path), "%s/compare.txt", folder);
-        status = tool_write_file("vpipe compare", path, table);
-        snprintf(path, sizeof(path), "%s/compare.svg", folder);
-        if (status == TOOL_OK)
-            status = tool_write_file(
-                "vpipe compare", job->options->svg ? job->options->svg : path,
-                svg);
-        if (status == TOOL_OK && !job->options->quiet)
+        status = write_files(job, folder, table, svg);
+        if (status == TOOL_OK && folder && !job->options->quiet)
             printf("\n%s: runs, table and picture\n", folder);
     } else {
         fputs("vpipe compare: out of memory; close other programs\n", stderr);
@@ -330,6 +349,58 @@ static int run(const struct job *job)
                         job->contestants, &err);
     return st == VP_OK ? show(job, folder) : failed(st, &err);
 }
+
+/* ---- Runs that exist ----------------------------------------------------- */
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Sets `*out` if all paths are folders; refuses a mixture, and options that only
+ * training has. */
+static int choose_runs(const struct options *options, bool *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < options->n; i++)
+        n += is_folder(options->paths[i]);
+    *out = n > 0;
+    if (n == 0)
+        return TOOL_OK;
+    for (int i = 0; i < options->n; i++)
+        if (!is_folder(options->paths[i]))
+            return tool_usage_error(
+                "vpipe compare: '%.256s' is not a folder, but other arguments "
+                "are; give configurations to train, or folders of runs",
+                options->paths[i]);
+    if (options->n_sets > 0 || options->run.max_steps > 0 ||
+        options->run.n_rounds > 1 || options->memory_limit > 0)
+        return tool_usage_error("vpipe compare: runs are compared as they are; "
+                                "--set, --max-steps, --rounds and "
+                                "--memory-limit need configurations");
+    return TOOL_OK;
+}
+
+static int show_runs(const struct job *job)
+{
+    const struct options *options = job->options;
+    struct vp_err err = { .text = "" };
+    enum vp_status st = VP_OK;
+
+    if (options->svg && tool_check_place("vpipe compare", options->svg))
+        return TOOL_USAGE;
+    for (int i = 0; i < options->n && st == VP_OK; i++)
+        st = vp_compare_read(options->paths[i], &job->configs[i],
+                             &job->contestants[i], &err);
+    if (st == VP_OK && options->run.output)
+        st = vp_folder_make(options->run.output, &err);
+    return st == VP_OK ? show(job, options->run.output) : failed(st, &err);
+}
+
+/* ---- Memory limits -------------------------------------------------------- */
 
 /* The table; `missing`: for each row. */
 static int print_limits(const struct job *job, char (*missing)[VP_MISSING_TEXT])
@@ -382,8 +453,9 @@ static int show_limits(const struct job *job)
 static enum vp_status load(const struct job *job, int i, struct vp_err *err)
 {
     const struct options *options = job->options;
+    char path[PATH_MAX];
     const struct vp_auto_plan_options plan = {
-        .source = { .path = options->paths[i],
+        .source = { .path = path,
                     .sets = options->sets,
                     .n_sets = options->n_sets },
         .measure = options->memory_limit == 0,
@@ -391,8 +463,10 @@ static enum vp_status load(const struct job *job, int i, struct vp_err *err)
     struct vp_config *config = &job->configs[i];
     char *line;
 
+    snprintf(path, sizeof(path), "%s%s", options->paths[i],
+             job->runs ? "/config.yml" : "");
     VP_TRY(vp_config_load_from(&plan.source, config, err));
-    if (config->auto_plan == VP_AUTO_PLAN_OFF)
+    if (config->auto_plan == VP_AUTO_PLAN_OFF || job->runs)
         return VP_OK;
     VP_TRY(vp_auto_plan(config, &plan, &line, err));
     on_notice((void *)(uintptr_t)options, line);
@@ -400,12 +474,22 @@ static enum vp_status load(const struct job *job, int i, struct vp_err *err)
     return VP_OK;
 }
 
+static enum vp_status check(const struct job *job, struct vp_err *err)
+{
+    void *ctx = (void *)(uintptr_t)job->options;
+
+    return job->runs ? vp_compare_check_runs(job->configs, job->options->n,
+                                             on_notice, ctx, err)
+                     : vp_compare_check(job->configs, job->options->n,
+                                        on_notice, ctx, err);
+}
+
 /* Loads all, checks them against each other, and does it. */
 static int compare(struct job *job)
 {
     const struct options *options = job->options;
     struct vp_err err = { .text = "" };
-    int n_loaded = 0, status = TOOL_OK;
+    int n_loaded = 0, status = choose_runs(options, &job->runs);
 
     while (n_loaded < options->n && status == TOOL_OK) {
         int i = n_loaded++;
@@ -416,12 +500,12 @@ static int compare(struct job *job)
         if (load(job, i, &err) != VP_OK)
             status = tool_usage_error("%s", err.text);
     }
-    if (status == TOOL_OK &&
-        vp_compare_check(job->configs, options->n, on_notice,
-                         (void *)(uintptr_t)options, &err) != VP_OK)
+    if (status == TOOL_OK && check(job, &err) != VP_OK)
         status = tool_usage_error("%s", err.text);
     if (status == TOOL_OK)
-        status = options->memory_limit > 0 ? show_limits(job) : run(job);
+        status = job->runs                   ? show_runs(job)
+                 : options->memory_limit > 0 ? show_limits(job)
+                                             : run(job);
     for (int i = 0; i < n_loaded; i++)
         vp_config_release(&job->configs[i]);
     return status;

@@ -2,6 +2,7 @@
  * threads and memory. */
 #include "tool.h"
 
+#include "backend/facts.h"
 #include "backend/plugin.h"
 #include "base/host.h"
 #include "base/memory.h"
@@ -76,6 +77,9 @@ static void print_cpu(void)
                                          " %s", sets[i]);
         tool_print(stdout, 0, LABEL, "instructions%s\n", line);
     }
+    tool_print(stdout, 0, LABEL, "products    fp32; bf16 %s, by %s\n",
+               vp_cores_multiply_bf16() ? "multiplied" : "widened to fp32",
+               vp_cores_isa());
     line[0] = '\0';
     if (sched_getaffinity(0, sizeof(usable), &usable) == 0)
         snprintf(line, sizeof(line), ", of which this process may use %d",

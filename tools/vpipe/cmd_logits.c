@@ -148,11 +148,10 @@ int cmd_logits(int argc, char **argv)
                               .at = 1 };
     int status = model_init(&options.model, args.command, argc);
 
-    /* No data is read: whether it is there does not matter. */
-    if (status == TOOL_OK)
-        options.model.sets[options.model.n_sets++] = "synthetic_data=true";
-    if (status == TOOL_OK)
+    if (status == TOOL_OK) {
+        model_needs_no_data(&options.model);
         status = args_read(&args, take, &options, &options.help);
+    }
     if (status == TOOL_OK && options.help) {
         print_help();
     } else if (status == TOOL_OK) {

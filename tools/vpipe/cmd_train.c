@@ -8,12 +8,14 @@
 #include "job/processes.h"
 #include "job/supervisor_child.h"
 #include "job/watchdog.h"
+#include "monitor/dashboard.h"
 #include "progress.h"
 #include "run/auto_plan.h"
 #include "run/folder.h"
 #include "run/launcher.h"
 #include "run/resume.h"
 #include "run/run.h"
+#include "run_watch.h"
 #include "signals.h"
 
 #include <limits.h>
@@ -35,6 +37,7 @@ enum {
     FLAG_FORWARD_ONLY,
     FLAG_LOSS_BELOW,
     FLAG_VERBOSE,
+    FLAG_DASHBOARD,
     FLAG_DRY_RUN,
     FLAG_EXPLAIN,
     FLAG_QUIET,
@@ -69,6 +72,10 @@ static const struct tool_flag flags[] = {
                        "print the inside of the run every verbose_frequency "
                        "steps; some of stages, tensors, versions, "
                        "communication, time, for example stages,time" },
+    [FLAG_DASHBOARD] = { "--dashboard", "[HOST:]PORT",
+                         "show the run on a web page, on this machine only "
+                         "unless HOST is given; PORT 0 is a free one; "
+                         "docs/monitoring.md" },
     [FLAG_DRY_RUN] = { "--dry-run", NULL,
                        "check everything, report stages, memory, schedule and "
                        "what this machine lacks to run it, do not train" },
@@ -91,6 +98,7 @@ struct train_args {
     struct vp_run_options options;
     int64_t restarts;
     struct goal goal;
+    const char *dashboard; /* NULL: not asked for */
     bool explain, quiet, verbose, help;
     char *schedule; /* of the checkpoint to go on from; NULL: not needed */
 };
@@ -179,6 +187,9 @@ static int take_flag(struct train_args *out, int flag, const char *value)
                                     value);
         out->verbose = true;
         return set_key(out, "verbose=[%s]", value);
+    case FLAG_DASHBOARD:
+        out->dashboard = value;
+        break;
     case FLAG_DRY_RUN:
         out->options.dry_run = true;
         break;
@@ -240,7 +251,7 @@ static void print_help(void)
                "run folder: config.yml and plan.json as resolved, "
                "metrics.jsonl with one object per step, output.log.<rank>, "
                "checkpoints, trace.json and timeline.svg of the last "
-               "minibatches.\n\n"
+               "minibatches, and report.html, a page about all of it.\n\n"
                "Options:\n");
     help_flags(flags, N_FLAGS);
     tool_print(stdout, help_width(stdout), 0,
@@ -256,58 +267,6 @@ static void print_help(void)
 static void print_screen(const char *screen)
 {
     fprintf(stderr, "%s\n", screen);
-}
-
-static void on_start(void *ctx, const struct vp_run_summary *summary)
-{
-    progress_start(ctx, summary);
-}
-
-static void on_step(void *ctx, const struct vp_step_report *report)
-{
-    progress_step(ctx, report);
-}
-
-static void on_plan(void *ctx, const struct vp_run_summary *summary)
-{
-    progress_plan(ctx, summary);
-}
-
-static void on_stages(void *ctx, const struct vp_stage_stats *stats)
-{
-    progress_stages(ctx, stats);
-}
-
-static void on_detail(void *ctx, int rank, const char *line)
-{
-    progress_detail(ctx, rank, line);
-}
-
-static void on_eval(void *ctx, int64_t step, int64_t n_batches, double loss)
-{
-    progress_eval(ctx, step, n_batches, loss);
-}
-
-static void on_notice(void *ctx, const char *line)
-{
-    progress_notice(ctx, line);
-}
-
-static void on_warning(void *ctx, const char *line)
-{
-    progress_warning(ctx, line);
-}
-
-static void on_end(void *ctx, const struct vp_run_result *result)
-{
-    const struct progress *progress = ctx;
-    struct vp_err line;
-
-    progress_end(ctx, result);
-    if (!result->interrupted || !signals_reader_has_gone())
-        return;
-    vp_folder_unread(progress->output, &line);
-    print_screen(line.text);
 }
 
 static int explain(const struct vp_config *config)
@@ -349,10 +308,20 @@ static void on_failed(void *ctx, const char *screen)
     print_screen(screen);
 }
 
+static void on_notice(void *ctx, const char *line)
+{
+    progress_notice(ctx, line);
+}
+
 static void on_nothing(void *ctx, const char *line)
 {
     (void)ctx;
     (void)line;
+}
+
+static void on_warning(void *ctx, const char *line)
+{
+    progress_warning(ctx, line);
 }
 
 /* The supervisor runs in a child, which stays when this process is killed. */
@@ -454,7 +423,7 @@ static struct vp_config_source source_of(const struct train_args *args)
     };
 }
 
-/* Plans the pipeline if the configuration asks for it. The caller frees
+/* Finds the plan, if it is not that of the configuration. The caller frees
  * `*line_out`, which `options` borrows. */
 static enum vp_status plan(const struct train_args *args,
                            struct vp_run_options *options,
@@ -468,9 +437,6 @@ static enum vp_status plan(const struct train_args *args,
         .world = options->world,
     };
 
-    *line_out = NULL;
-    if (config->auto_plan == VP_AUTO_PLAN_OFF)
-        return VP_OK;
     VP_TRY(vp_auto_plan(config, &with, line_out, err));
     options->plan_line = *line_out;
     return VP_OK;
@@ -482,40 +448,27 @@ static int run(const struct train_args *args, struct vp_config *config)
 {
     struct vp_processes self = vp_processes_find();
     struct vp_run_options options = args->options;
-    struct progress progress;
-    struct vp_run_events events = { .ctx = &progress,
-                                    .on_start = goal_keep_start,
-                                    .on_eval = goal_keep_eval,
-                                    .on_warning = on_warning };
+    struct run_watch watch = { .config = config,
+                               .quiet = args->quiet || self.index > 0 };
+    struct progress *progress = &watch.progress;
+    const struct vp_run_events events = run_watch_events(&watch);
     struct vp_member member = { .world = NULL };
     struct vp_watchdog *watchdog = NULL;
     struct vp_err err = { .text = "" };
-    bool quiet = args->quiet || self.index > 0, said;
+    bool said;
     char *plan_line = NULL;
     enum vp_status st;
 
-    progress_init(&progress, stdout, config->print_frequency);
-    progress.details = args->verbose;
-    progress.config = args->n_sets == 0 && !config->piped ? args->config : NULL;
+    progress_init(progress, stdout, config->print_frequency);
+    progress->details = args->verbose;
+    progress->config = args->n_sets == 0 && !config->piped ? args->config
+                                                           : NULL;
     if (vp_member_is_one(&self))
-        draw_if_seen(&progress);
+        draw_if_seen(progress);
     else
         answer_signals(args, config);
-    if (!quiet)
-        events = (struct vp_run_events){
-            .ctx = &progress,
-            .on_start = on_start,
-            .on_step = on_step,
-            .on_plan = on_plan,
-            .on_stages = progress.terminal ? on_stages : NULL,
-            .on_detail = on_detail,
-            .on_eval = on_eval,
-            .on_notice = on_notice,
-            .on_warning = on_warning,
-            .on_end = on_end,
-        };
-    for (int i = 0; i < config->n_notices && !quiet; i++)
-        progress_notice(&progress, config->notices[i]);
+    for (int i = 0; i < config->n_notices && !watch.quiet; i++)
+        progress_notice(progress, config->notices[i]);
     signals_catch(SIGNALS_OF_ONE);
     options.stop = signals_stop();
     st = vp_watchdog_start(config->watchdog_seconds, on_hang, &watchdog, &err);
@@ -528,15 +481,19 @@ static int run(const struct train_args *args, struct vp_config *config)
         vp_watchdog_stop(watchdog); /* a supervisor sees it from now on */
         watchdog = NULL;
     }
+    if (st == VP_OK && args->dashboard && self.index == 0 && !options.dry_run)
+        st = vp_dashboard_open(args->dashboard, run_watch_page,
+                               &watch.dashboard, &err);
     if (st == VP_OK)
         st = plan(args, &options, config, &plan_line, &err);
     if (st == VP_OK)
         st = vp_run_train(config, &options, &events, &err);
+    run_watch_end(&watch, st, &err);
     vp_watchdog_stop(watchdog);
     free(plan_line);
     if (st == VP_OK && !options.dry_run)
-        st = goal_check(&args->goal, &progress, &err);
-    progress_break(&progress);
+        st = goal_check(&args->goal, progress, &err);
+    progress_break(progress);
     tool_flush(stdout);
     atomic_store(&end_status, tool_exit_status(st));
     said = vp_member_report(&member, st, &err);
@@ -544,7 +501,7 @@ static int run(const struct train_args *args, struct vp_config *config)
         return refuse(&err);
     if (st != VP_OK && st != VP_ERR_INTERRUPTED && err.text[0] && !said)
         fprintf(stderr, "%s\n", err.text);
-    else if (st == VP_OK && options.dry_run && !quiet)
+    else if (st == VP_OK && options.dry_run && !watch.quiet)
         tool_print(stdout, 0, 4,
                    "dry run: the configuration is good; nothing was trained\n");
     if (st == VP_ERR_TIMEOUT && self.n == 1) {
@@ -553,6 +510,7 @@ static int run(const struct train_args *args, struct vp_config *config)
         fflush(NULL);
         _exit(tool_exit_status(st));
     }
+    signals_work_is_over(tool_exit_status(st));
     vp_member_leave(&member);
     return tool_exit_status(st);
 }
@@ -608,6 +566,10 @@ static int rank_args(const struct train_args *args, const char **out,
         out[n++] = "--require-loss-below";
         out[n++] = args->goal.text;
     }
+    if (args->dashboard) {
+        out[n++] = "--dashboard";
+        out[n++] = args->dashboard;
+    }
     if (args->quiet)
         out[n++] = "--quiet";
     *n_kept_out = n - *n_kept_out;
@@ -616,7 +578,8 @@ static int rank_args(const struct train_args *args, const char **out,
 
 static int launch(const struct train_args *args, const struct vp_config *config)
 {
-    const char **words = calloc((size_t)(2 * args->n_sets + 8), sizeof(*words));
+    const char **words = calloc((size_t)(2 * args->n_sets + 10),
+                                sizeof(*words));
     struct progress progress;
     struct vp_err err = { .text = "" };
     char steps[24];
@@ -670,7 +633,8 @@ static int choose_way(const struct train_args *args, struct vp_config *config)
         return tool_usage_error("%s: every rank reads the configuration, and a "
                                 "pipe can be read once; write it to a file",
                                 args->config);
-    if (goal_check_config(&args->goal, config, &err) != VP_OK)
+    if (goal_check_config(&args->goal, config, &err) != VP_OK ||
+        (args->dashboard && vp_dashboard_check(args->dashboard, &err) != VP_OK))
         return refuse(&err);
     return processes ? launch(args, config) : run(args, config);
 }

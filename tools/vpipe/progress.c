@@ -721,8 +721,8 @@ static void print_advice(const struct progress *progress,
     else
         fputc('\n', progress->out);
     put_program(progress, "try next");
-    fprintf(progress->out, " trace %s%s\n", progress->output,
-            progress->pipeline ? "        (timeline.svg is there, too)" : "");
+    fprintf(progress->out, " trace %s        (report.html shows it, too)\n",
+            progress->output);
     put_program(progress, "");
     fputs(" schedule zb-h1 --stages 4 --minibatches 8\n", progress->out);
     put_program(progress, "");

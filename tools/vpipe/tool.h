@@ -22,6 +22,8 @@ int cmd_train(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_schedule(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
+int cmd_top(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_rebalance(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_data(int argc, char **argv);
@@ -31,6 +33,7 @@ int cmd_export(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
+int cmd_translate(int argc, char **argv);
 
 /* TOOL_USAGE for what the user gave, TOOL_FAILED for what the machine did. */
 int tool_exit_status(enum vp_status status);

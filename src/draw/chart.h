@@ -1,0 +1,32 @@
+/* A line chart as inline SVG of an HTML page. Colours come from the page's style
+ * sheet by class: axis, grid, and c0, c1, ... for lines. */
+#ifndef VP_DRAW_CHART_H
+#define VP_DRAW_CHART_H
+
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+
+enum { VP_CHART_WIDTH = 640, VP_CHART_HEIGHT = 260 };
+
+/* Values that are not finite leave a gap. */
+struct vp_chart_line {
+    const double *x, *y;        /* n each, x ascending */
+    const double *least, *most; /* around y, drawn as a band; NULL: none */
+    int n;
+    int colour;  /* class c<colour> */
+    bool dashed; /* with a dot at every point */
+};
+
+struct vp_chart {
+    const char *label; /* for screen readers */
+    const struct vp_chart_line *lines;
+    int n_lines;
+    bool from_zero; /* the y axis begins at 0 */
+    bool percent;   /* numbers of the y axis, times 100 */
+};
+
+/* "No data" if no value is finite. */
+void vp_chart_draw(struct vp_strbuf *out, const struct vp_chart *chart);
+
+#endif
