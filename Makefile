@@ -8,7 +8,7 @@ TESTS ?= .
 export CC
 
 # What `make train` builds: the program, and plugins if ARGS names one.
-PARTS = $(if $(strip $(foreach name,cuda mpi nccl,\
+PARTS = $(if $(strip $(foreach name,cuda mpi nccl dashboard,\
 	$(findstring $(name),$(ARGS)))),plugins,program)
 RELEASE = -DCMAKE_BUILD_TYPE=Release
 CHECKED = -DCMAKE_BUILD_TYPE=RelWithDebInfo

@@ -1,6 +1,6 @@
 /* bench_step CASE... [--rounds N]: a training step on one stage (forward,
- * backward, AdamW), with one thread and with two, against oneDNN's own rate on
- * the model's products. All take turns in rounds of one run; figures are median
+ * backward, AdamW), with one thread and with two, against the rate of the model's
+ * products alone: oneDNN's, or in bf16 ours. All take turns in rounds of one run; figures are median
  * (least..most), ratios are taken round by round. One line of JSON per case, a
  * table at the end; exit 1 if a target is missed.
  *
@@ -32,6 +32,9 @@ static const struct {
     { "bert-labelled",
       { "bert", 30528, 768, 12, 12, 128, 16, 20, 0.1, true, VP_DTYPE_F32 },
       "the same, logits of the 20 labelled tokens of a sequence" },
+    { "bert-wide",
+      { "bert", 30528, 1024, 6, 16, 128, 8, 128, 0.1, true, VP_DTYPE_F32 },
+      "hidden 1024, 6 layers, 128 tokens, batch 8, all logits" },
     { "gpt2",
       { "gpt2", 50257, 768, 12, 12, 512, 4, 0, 0.0, true, VP_DTYPE_F32 },
       "124M, 512 tokens, batch 4" },
@@ -46,7 +49,8 @@ static const struct {
 static _Noreturn void usage(void)
 {
     fputs("usage: bench_step CASE... [--rounds N]\n"
-          "       bench_step worker CASE THREADS\n\ncases\n",
+          "       bench_step worker CASE THREADS\n\n"
+          "cases, and with -bf16 behind the name in that precision\n",
           stderr);
     for (size_t i = 0; i < VP_COUNT_OF(models); i++)
         fprintf(stderr, "  %-14s %s\n", models[i].name, models[i].meaning);
@@ -63,11 +67,22 @@ static int read_count(const char *text)
     return (int)n;
 }
 
-static const struct lab_size *find(const char *name)
+/* "bert", or "bert-bf16": the same in two bytes. */
+static struct lab_size find(const char *name)
 {
-    for (size_t i = 0; i < VP_COUNT_OF(models); i++)
-        if (!strcmp(models[i].name, name))
-            return &models[i].size;
+    static const char suffix[] = "-bf16";
+    size_t n = strlen(name), n_suffix = sizeof(suffix) - 1;
+    bool bf16 = n > n_suffix && !strcmp(name + n - n_suffix, suffix);
+
+    n -= bf16 ? n_suffix : 0;
+    for (size_t i = 0; i < VP_COUNT_OF(models); i++) {
+        struct lab_size size = models[i].size;
+
+        if (strlen(models[i].name) != n || strncmp(models[i].name, name, n))
+            continue;
+        size.dtype = bf16 ? VP_DTYPE_BF16 : VP_DTYPE_F32;
+        return size;
+    }
     usage();
 }
 
@@ -86,7 +101,8 @@ static struct lab *open_lab(const struct lab_size *size, int n_threads)
 
 static void worker(const char *name, int n_threads)
 {
-    struct lab *lab = open_lab(find(name), n_threads);
+    struct lab_size size = find(name);
+    struct lab *lab = open_lab(&size, n_threads);
     char line[8];
 
     lab_run(lab, 2);
@@ -259,10 +275,11 @@ static bool report_scaling(const struct result *r, bool judged, FILE *table)
 
 static bool run_case(const char *name, int n_rounds, FILE *table)
 {
-    bool small = !strcmp(name, "small"), met = true;
+    bool small = !strncmp(name, "small", 5), met = true;
+    struct lab_size size = find(name);
     struct result r = { 0 };
 
-    measure(find(name), n_rounds, small ? SMALL_STEPS : 1, &r);
+    measure(&size, n_rounds, small ? SMALL_STEPS : 1, &r);
     printf("{\"case\": \"step\", \"model\": \"%s\", \"gflop\": %.3f", name,
            r.flops * 1e-9);
     fprintf(table, "%s, %.1f GFLOP per step\n", name, r.flops * 1e-9);

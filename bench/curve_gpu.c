@@ -1,5 +1,5 @@
-/* curve_gpu MODEL FOLDER STEPS: trains a model on a GPU in bf16 without dropout
- * and leaves in FOLDER what another program needs to do the same: `weights`, the
+/* curve_gpu CASE FOLDER STEPS: trains a model in bf16 without dropout, on a GPU or,
+ * if it is a small one, on one core, and leaves in FOLDER what another program needs to do the same: `weights`, the
  * initial ones in floats, `batches`, every batch in 32-bit integers, and
  * `index.json`, which says what is where and holds the losses. */
 #include "backend/plugin.h"
@@ -13,9 +13,26 @@
 enum { SEED = 1, MAX_STEPS = 1000 };
 static const float rate = 5e-4f;
 
-static const struct lab_size sizes[] = {
-    { "bert", 2048, 512, 6, 8, 128, 32, 128, 0.0, true, VP_DTYPE_BF16 },
-    { "gpt2", 2048, 512, 6, 8, 256, 16, 0, 0.0, true, VP_DTYPE_BF16 },
+static const struct {
+    const char *name;
+    bool gpu;
+    struct lab_size size;
+} cases[] = {
+    { "bert",
+      true,
+      { "bert", 2048, 512, 6, 8, 128, 32, 128, 0.0, true, VP_DTYPE_BF16 } },
+    { "gpt2",
+      true,
+      { "gpt2", 2048, 512, 6, 8, 256, 16, 0, 0.0, true, VP_DTYPE_BF16 } },
+    { "bert-small",
+      false,
+      { "bert", 1024, 128, 4, 4, 64, 16, 64, 0.0, true, VP_DTYPE_BF16 } },
+    { "gpt2-small",
+      false,
+      { "gpt2", 512, 128, 4, 4, 64, 16, 0, 0.0, true, VP_DTYPE_BF16 } },
+    { "gpt2-wide",
+      false,
+      { "gpt2", 1024, 256, 2, 4, 100, 8, 0, 0.0, true, VP_DTYPE_BF16 } },
 };
 
 static FILE *open_file(const char *folder, const char *name)
@@ -104,37 +121,55 @@ static void write_losses(struct lab *lab, int n_steps, FILE *index)
     fputs("]}\n", index);
 }
 
+static _Noreturn void usage(void)
+{
+    fputs("usage: curve_gpu CASE FOLDER STEPS\ncases:", stderr);
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++)
+        fprintf(stderr, " %s", cases[i].name);
+    fputc('\n', stderr);
+    exit(2);
+}
+
+static size_t find_case(const char *name)
+{
+    for (size_t i = 0; i < VP_COUNT_OF(cases); i++)
+        if (strcmp(cases[i].name, name) == 0)
+            return i;
+    usage();
+}
+
 int main(int argc, char **argv)
 {
-    int n_steps = argc == 4 ? (int)strtol(argv[3], NULL, 10) : 0, which = 0;
+    int n_steps = argc == 4 ? (int)strtol(argv[3], NULL, 10) : 0;
     struct lab_spec spec = {
-        .schedule = "1f1b", .n_stages = 1, .n_mb = 1, .lr = rate
+        .schedule = "1f1b", .n_stages = 1, .n_mb = 1, .n_threads = 1, .lr = rate
     };
-    const struct lab_size *s;
+    const struct lab_size *s = &spec.size;
     struct vp_err err = { .text = "" };
     struct vp_dims dims;
     struct lab *lab;
     FILE *index;
+    size_t which;
 
-    if (n_steps < 1 || n_steps > MAX_STEPS) {
-        fputs("usage: curve_gpu bert|gpt2 FOLDER STEPS\n", stderr);
-        return 2;
-    }
-    which = strcmp(argv[1], "gpt2") == 0;
-    s = &sizes[which];
-    spec.size = *s;
-    if (vp_backend_load("cuda", &spec.backend, &err) != VP_OK)
+    if (n_steps < 1 || n_steps > MAX_STEPS)
+        usage();
+    which = find_case(argv[1]);
+    spec.size = cases[which].size;
+    if (cases[which].gpu &&
+        vp_backend_load("cuda", &spec.backend, &err) != VP_OK)
         lab_die("backend", &err);
     lab = lab_open(&spec);
     dims = (struct vp_dims){ s->batch, s->seq, 0,
-                             which ? 0 : (int64_t)s->batch * s->seq };
+                             strcmp(s->model, "bert") == 0
+                                 ? (int64_t)s->batch * s->seq
+                                 : 0 };
     index = open_file(argv[2], "index.json");
     fprintf(index,
-            "{\"model\": \"%s\", \"vocab\": %d, \"hidden\": %d, \"layers\": "
-            "%d, \"heads\": %d, \"seq\": %d, \"batch\": %d, \"steps\": %d, "
-            "\"lr\": %g,\n",
-            s->model, s->vocab, s->hidden, s->layers, s->heads, s->seq,
-            s->batch, n_steps, (double)rate);
+            "{\"model\": \"%s\", \"device\": \"%s\", \"vocab\": %d, "
+            "\"hidden\": %d, \"layers\": %d, \"heads\": %d, \"seq\": %d, "
+            "\"batch\": %d, \"steps\": %d, \"lr\": %g,\n",
+            s->model, cases[which].gpu ? "cuda" : "cpu", s->vocab, s->hidden,
+            s->layers, s->heads, s->seq, s->batch, n_steps, (double)rate);
     write_weights(lab_graph(lab), argv[2], index);
     write_batches(lab_data(lab), &dims, n_steps, argv[2]);
     write_losses(lab, n_steps, index);

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Does PyTorch learn the same as vpipe on a GPU?
+"""Does PyTorch learn the same as vpipe in bf16?
 
 Takes what curve_gpu left in a folder (initial weights, batches, losses), trains
 the same model of Hugging Face's transformers under autocast to bf16 on the same
 batches, and compares the mean loss of the last 20 steps: they may differ by 1 %.
 
   mkdir out && build/curve_gpu bert out 200 && bench/curve_gpu.py out
+
+Cases with a hyphen in their names train on one core on both sides.
 """
 import json
 import sys
 
-import numpy
-import torch
-import transformers
+sys.path.pop(0)  # this folder has a tokenizers.py of its own
+import numpy  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
 
 LAST, LIMIT = 20, 0.01
 
@@ -60,7 +63,7 @@ def batches(z, folder):
     roles = ["tokens", "types", "mask", "rows", "labels"] \
         if z["model"] == "bert" else ["tokens", "mask", "labels"]
     data = numpy.fromfile(f"{folder}/batches", numpy.int32)
-    data = torch.from_numpy(data).long().cuda().view(z["steps"], len(roles), n)
+    data = torch.from_numpy(data).long().to(z["device"]).view(z["steps"], len(roles), n)
     for step in data:
         yield dict(zip(roles, step))
 
@@ -84,13 +87,14 @@ def main():
         z = json.load(f)
     model = make_model(z)
     groups = load_weights(model, z, folder)
-    model.cuda().train()
+    torch.set_num_threads(1)
+    model.to(z["device"]).train()
     optimizer = torch.optim.AdamW(
         [{"params": groups[True], "weight_decay": 0.01},
          {"params": groups[False], "weight_decay": 0.0}], z["lr"])
     losses = []
     for batch in batches(z, folder):
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(z["device"], torch.bfloat16):
             loss = loss_of(model, z, batch)
         loss.backward()
         optimizer.step()

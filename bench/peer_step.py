@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """A training step of PyTorch and of vpipe on one device, in one run.
 
-Both train the same model in fp32 (same layers, batch, dropout, loss, AdamW),
+Both train the same model (same precision, layers, batch, dropout, loss, AdamW),
 with the same number of threads on the same cores. They are set up and warm
 before the first round, then take turns; a turn is one update, timed by the
 contestant around the whole step.
 
   bench/peer_step.py --program build/bench_step [--models bert,gpt2,...]
 
-Models are the cases of bench_step; bert computes the logits of every token on
+Models are the cases of bench_step, in bf16 with -bf16 behind the name (torch:
+autocast to bfloat16, weights and AdamW in fp32); bert computes the logits of every token on
 both sides, bert-labelled those of the labelled tokens on both sides. Needs a
 Python with torch; PyPI's CPU build will do.
 """
@@ -26,6 +27,8 @@ SIZES = {  # as in bench_step.c
                  batch=16, labels=128, dropout=0.1),
     "bert-labelled": dict(vocab=30528, hidden=768, layers=12, heads=12,
                           seq=128, batch=16, labels=20, dropout=0.1),
+    "bert-wide": dict(vocab=30528, hidden=1024, layers=6, heads=16, seq=128,
+                      batch=8, labels=128, dropout=0.1),
     "gpt2": dict(vocab=50257, hidden=768, layers=12, heads=12, seq=512,
                  batch=4, labels=0, dropout=0.0),
     "translation": dict(vocab=32768, hidden=512, layers=6, heads=8, seq=64,
@@ -33,6 +36,13 @@ SIZES = {  # as in bench_step.c
     "small": dict(vocab=1024, hidden=128, layers=4, heads=4, seq=64, batch=8,
                   labels=64, dropout=0.1),
 }
+
+
+BF16 = "-bf16"
+
+
+def size_of(name):
+    return SIZES[name.removesuffix(BF16)]
 
 
 def arguments():
@@ -53,7 +63,8 @@ def build(name):
     from torch import nn
     from torch.nn import functional as F
 
-    z = SIZES[name]
+    z = size_of(name)
+    name = name.removesuffix(BF16)
     H, S, V, p = z["hidden"], z["seq"], z["vocab"], z["dropout"]
     heads = z["heads"]
 
@@ -205,7 +216,9 @@ def torch_worker(name, n_threads):
 
     def go():
         start = time.perf_counter()
-        model(*batch).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=BF16 in name):
+            loss = model(*batch)
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return time.perf_counter() - start
@@ -232,7 +245,7 @@ def contest(args, name, n_threads):
             start([args.program, "worker"], name, n_threads)]
     for _ in range(args.rounds):
         for contestant in pair:
-            contestant.turn(SIZES[name]["batch"])
+            contestant.turn(size_of(name)["batch"])
     for contestant in pair:
         contestant.stop()
     peer, own = (c.rates for c in pair)

@@ -1,6 +1,7 @@
 /* oneDNN's own rate on the products of a model: every linear layer's forward,
  * input gradient and weight gradient, each as one uncut call, on tensors
- * aligned as ours are. */
+ * aligned as ours are. In bf16 the rate of our own products, without what is done
+ * to their results. */
 #ifndef VP_BENCH_YARDSTICK_H
 #define VP_BENCH_YARDSTICK_H
 

@@ -42,7 +42,7 @@ asks()
 }
 program='gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libyaml-dev'
 program="$program libjansson-dev libxxhash-dev zlib1g-dev libzstd-dev libhdf5-dev"
-plugins="$program g++ libopenmpi-dev openmpi-bin"
+plugins="$program g++ libopenmpi-dev openmpi-bin libmicrohttpd-dev"
 [ "$(asks program)" = "$program" ] || fail "setup program: $(asks program)"
 [ "$(asks plugins)" = "$plugins" ] || fail "setup plugins: $(asks plugins)"
 [ "$(asks all)" = "$plugins libcmocka-dev" ] || fail "setup all: $(asks all)"
@@ -87,8 +87,8 @@ builds()
     CALLS=$work/calls LINES_OF_NINJA=$work/${lines:-silent} CC=cc \
         PATH=$work/fake:$PATH tree/scripts/build "$@" >out 2>&1
 }
-off='-DVP_TESTS=OFF -DVP_MPI=OFF -DVP_CUDA=OFF'
-on='-DVP_TESTS=ON -DVP_MPI=ON -DVP_CUDA=ON'
+off='-DVP_TESTS=OFF -DVP_MPI=OFF -DVP_HTTP=OFF -DVP_CUDA=OFF'
+on='-DVP_TESTS=ON -DVP_MPI=ON -DVP_HTTP=ON -DVP_CUDA=ON'
 
 builds b program -DX=1 || fail 'a first build'
 is "setup program

@@ -250,11 +250,11 @@ refuse "--set: key 'device' must be one of auto, cpu, cuda, not 'cuda:1'; number
 printf 'model_type: bert\nswap: true\n' >a.yml
 refuse "a.yml:2: key 'swap' is known but not supported by this version yet;\
  remove it" train a.yml
-printf 'model_type: bert\ndevice: cpu\nprecision: bf16\n' >a.yml
-refuse "a.yml:3: key 'precision': only fp32 runs on a CPU (no GPU is used);\
- set precision: fp32" train a.yml
-refuse "a.yml:3: key 'precision': only fp32 runs on a CPU (no GPU is used);\
- set precision: fp32" train a.yml --dry-run
+printf 'model_type: bert\ndevice: cpu\nprecision: fp16\n' >a.yml
+refuse "a.yml:3: key 'precision': only fp32 and bf16 run on a CPU (no GPU is\
+ used); set precision: bf16" train a.yml
+refuse "a.yml:3: key 'precision': only fp32 and bf16 run on a CPU (no GPU is\
+ used); set precision: bf16" train a.yml --dry-run
 # lacks TEXT: one line of a dry run names what this machine lacks, with TEXT.
 lacks() {
     [ "$(grep -c '^this machine lacks: ' out)" = 1 ] ||
@@ -268,7 +268,7 @@ if [ ! -e /dev/nvidia0 ]; then
     has err '--set: device cuda: '
     [ "$(wc -l <err)" = 1 ] || fail 'more than a line about a missing GPU'
     run 2 train a.yml --set device=auto
-    has err "a.yml:3: key 'precision': only fp32 runs on a CPU ("
+    has err "a.yml:3: key 'precision': only fp32 and bf16 run on a CPU ("
     # A plan needs no GPU.
     for device in cuda auto; do
         run 0 train a.yml --set device=$device --dry-run
@@ -287,7 +287,8 @@ if [ -n "$old_driver" ]; then
 fi
 
 export VPIPE_ISA=sse9
-refuse "VPIPE_ISA: unknown instruction set 'sse9'; plain, avx2 or avx512" \
+refuse "VPIPE_ISA: unknown instruction set 'sse9'; plain, avx2, avx512,\
+ avx512_bf16 or amx_bf16" \
     train a.yml --set precision=fp32
 unset VPIPE_ISA
 

@@ -140,6 +140,14 @@ slow_start() {
     same_losses slow_start longer >/dev/null || wrong slow_start 'other losses'
 }
 
+# What only shows the run costs no step.
+shown() {
+    BADFILES_HANG=status.json hangs 0 shown \
+        '/status.json: the file system does not answer; the last state' \
+        "$program" train model.yml
+    same_losses shown saved >/dev/null || wrong shown 'other losses'
+}
+
 slow_rank() {
     BADFILES_RANK=1 BADFILES_HANG_READ=step-20/block BADFILES_MS=1000 \
         BADFILES_TIMES=10 hangs 0 slow_rank '' \
@@ -156,7 +164,8 @@ for test in threads_data threads_checkpoint rehearsal data checkpoint \
     $test &
 done
 wait
-for test in write slow_write last_sync threads_last_sync slow_start slow_rank; do
+for test in write slow_write last_sync threads_last_sync slow_start slow_rank \
+    shown; do
     $test &
 done
 wait

@@ -228,6 +228,33 @@ compressed 4 stages=3 'replicas=[1,2,1]' sync_mode=asp tie_embeddings=false
     compressed 4 stages=4 sync_mode=asp macrobatch=true tie_embeddings=false
 }
 
+# ---- Two bytes -------------------------------------------------------------
+# two_bytes RANKS [OPTION...]: the same in bf16, whose messages have two bytes; a
+# part of the run, and the rest on one rank.
+two_bytes()
+{
+    rm -rf "$folder/threads" "$folder/ranks"
+    set_all precision=bf16 checkpoint_every=2 "${@:2}"
+    train threads 0 "${options[@]}" --max-steps 4 &&
+        train ranks "$1" "${options[@]}" --max-steps 2 &&
+        train ranks 0 "${options[@]}" --set stages=1 --max-steps 4 ||
+        note_failure "bf16: $*: $(cat "$folder/log")"
+    n_runs=$((n_runs + 2))
+    same threads ranks || note_failure "other numbers in bf16: $*"
+}
+two_bytes 3 stages=3 sync_mode=bsp schedule=zb-h1 recompute_ratio=0.5
+
+# Ranks whose products would have other bits do not start.
+rm -rf "$folder/ranks"
+timeout 120 "${mpirun[@]}" -n 2 bash -c 'rank=$OMPI_COMM_WORLD_RANK
+    [ "${rank:-$PMI_RANK}" = 0 ] || export VPIPE_ISA=plain
+    exec "$@"' bash "$program" train "$folder/small.yml" --quiet \
+    --output "$folder/ranks" --set stages=2 --set precision=bf16 --max-steps 2 \
+    >"$folder/log" 2>&1 </dev/null &&
+    note_failure 'ranks of two instruction sets have trained'
+grep -q 'the instruction set (see VPIPE_ISA) is plain on rank 1 (host .*; start' \
+    "$folder/log" || note_failure "two instruction sets: $(cat "$folder/log")"
+
 # ---- Going on --------------------------------------------------------------
 # goes_on MODE RANKS...: each number of ranks takes over from the one before.
 goes_on()

@@ -229,6 +229,41 @@ check_local_moves()
     check_numbers "moved" moved alone
 }
 
+# check_plan WHAT PARTITION HISTORY: plan.json of the run that was resumed
+check_plan()
+{
+    grep -qxF "    \"partition\": [$2]," resumed/plan.json ||
+        note_failure "$1: another partition than $2"
+    [ "$(grep -c '"until_step"' resumed/plan.json)" -eq "$3" ] ||
+        note_failure "$1: not $3 plans in the history"
+}
+
+# resume_more OPTION...: a few steps more
+resume_more()
+{
+    train --resume resumed --max-steps $(($(last_step resumed) + 3)) \
+        "${bsp[@]}" "$@" >out 2>err || note_failure "resumed $*: $(cat err)"
+}
+
+# A run that has moved keeps its plan when it is resumed, unless told otherwise.
+check_resumed()
+{
+    echo '{"partition": [2, 3, 2, 2]}' >plan.json
+    start resumed "${bsp[@]}"
+    rebalance resumed plan.json || note_failure "resumed: $(cat err)"
+    stop TERM
+    resume_more
+    check_plan kept '2, 3, 2, 2' 1
+    grep -q 'plan.json is kept, which the run moved to after step' \
+        resumed/output.log.0 || note_failure "the log does not say which plan"
+    resume_more --set 'partition=[3,3,2,1]'
+    check_plan given '3, 3, 2, 1' 2
+    resume_more
+    check_plan configured '3, 2, 2, 2' 3
+    need_steps alone "$(last_step resumed)" "${bsp[@]}"
+    check_numbers "resumed" resumed alone
+}
+
 # Replicas become stages: a plan without replicas has none, though the one before
 # has some.
 check_replicas()
@@ -497,6 +532,7 @@ check_processes()
 }
 
 check_local_moves
+check_resumed
 check_replicas
 check_auto
 check_refusals

@@ -44,7 +44,7 @@ static struct vp_world *processes; /* NULL: ranks are threads */
 static bool direct;                /* their devices reach each other */
 static struct vp_event *mark;      /* of every message between devices */
 
-/* A world with `n` ranks, or more: NULL if there are not so many. */
+/* A world with `n` ranks, or more: NULL if there are fewer. */
 static struct vp_world *open_world(int n)
 {
     struct vp_world *world;
@@ -467,7 +467,7 @@ static int draw(uint32_t member, uint32_t round, uint32_t *count, int n)
     return (int)vp_rng_below(r.v[0], (uint32_t)n);
 }
 
-/* False if there are not so many ranks. */
+/* False if there are fewer ranks. */
 static bool open_pieces(struct pieces *p, int n_members, int n_pieces)
 {
     uint32_t count = 0;

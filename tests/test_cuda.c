@@ -183,7 +183,7 @@ static void mirror_init(struct mirror *m, struct one_op *host, int mode)
 
 static bool has_phase(const struct one_op *t, unsigned phases, int phase)
 {
-    return phases & PHASE_BIT(phase) && t->kernels->fn[t->spec.kind][phase];
+    return phases & PHASE_BIT(phase) && one_op_kernel(t, (enum vp_phase)phase);
 }
 
 static void mirror_run(struct mirror *m, unsigned phases, unsigned char *to)
@@ -221,6 +221,8 @@ static const struct {
     /* Probabilities and their gradients before each product, the output that
      * backward reads, the result. */
     [VP_OP_ATTENTION] = { 4, 0 },
+    /* The result; probabilities stay float. */
+    [VP_OP_CACHED_ATTENTION] = { 1, 0 },
     [VP_OP_DROPOUT] = { 1, 0 },
     [VP_OP_ADD] = { 1, 0 },
     [VP_OP_SCALE] = { 1, 0 },
@@ -357,18 +359,21 @@ static void test_small_fp32(void **state)
 {
     (void)state;
     check_small(op_cases, VP_COUNT_OF(op_cases), VP_DTYPE_F32);
+    check_small(forward_cases, VP_COUNT_OF(forward_cases), VP_DTYPE_F32);
 }
 
 static void test_small_bf16(void **state)
 {
     (void)state;
     check_small(op_cases, VP_COUNT_OF(op_cases), VP_DTYPE_BF16);
+    check_small(forward_cases, VP_COUNT_OF(forward_cases), VP_DTYPE_BF16);
 }
 
 static void test_small_fp16(void **state)
 {
     (void)state;
     check_small(op_cases, VP_COUNT_OF(op_cases), VP_DTYPE_F16);
+    check_small(forward_cases, VP_COUNT_OF(forward_cases), VP_DTYPE_F16);
 }
 
 /* ---- Tiles -------------------------------------------------------------- */
@@ -405,6 +410,15 @@ static const struct op_spec tile_cases[] = {
       .cols = 64, .heads = 1, .causal = true },
     { "attention 50 of 80 mask dropout", .kind = VP_OP_ATTENTION, .batch = 2,
       .q_len = 50, .cols = 80, .heads = 1, .mask = true, .p = 0.1f },
+    { "cached attention 9x1 of 300", .kind = VP_OP_CACHED_ATTENTION, .batch = 9,
+      .q_len = 1, .k_len = 300, .n_lines = 10, .cols = 128, .heads = 2,
+      .cache = true },
+    { "cached attention 2x40 of 300", .kind = VP_OP_CACHED_ATTENTION,
+      .batch = 2, .q_len = 40, .k_len = 300, .n_lines = 3, .cols = 80,
+      .heads = 1, .cache = true },
+    { "linear 8x264x70 cache", .kind = VP_OP_LINEAR, .batch = 8, .q_len = 1,
+      .cols = 264, .n_out = 70, .bias = true, .act = VP_ACT_GELU_TANH,
+      .cache = true },
     { "dropout 6x256", .kind = VP_OP_DROPOUT, .batch = 2, .q_len = 3,
       .cols = 256, .p = 0.1f },
     { "add 6x256", .kind = VP_OP_ADD, .batch = 2, .q_len = 3, .cols = 256 },
@@ -453,6 +467,20 @@ static const struct op_spec real_cases[] = {
       .cols = 768, .n_out = 30528, .bias = true },
     { "linear 256x768x50257", .kind = VP_OP_LINEAR, .batch = 1, .q_len = 256,
       .cols = 768, .n_out = 50257 },
+
+    { "linear 1x768x50257 cache", .kind = VP_OP_LINEAR, .batch = 1, .q_len = 1,
+      .cols = 768, .n_out = 50257, .cache = true },
+    { "linear 8x768x3072 cache", .kind = VP_OP_LINEAR, .batch = 8, .q_len = 1,
+      .cols = 768, .n_out = 3072, .bias = true, .act = VP_ACT_GELU_TANH,
+      .cache = true },
+    { "linear 64x3072x768 cache", .kind = VP_OP_LINEAR, .batch = 64, .q_len = 1,
+      .cols = 3072, .n_out = 768, .bias = true, .cache = true },
+    { "cached attention 64x1 of 1024", .kind = VP_OP_CACHED_ATTENTION,
+      .batch = 64, .q_len = 1, .k_len = 1024, .n_lines = 64, .cols = 768,
+      .heads = 12, .cache = true },
+    { "cached attention 1x256 of 1024", .kind = VP_OP_CACHED_ATTENTION,
+      .batch = 1, .q_len = 256, .k_len = 1024, .n_lines = 2, .cols = 768,
+      .heads = 12, .cache = true },
 
     { "layernorm 2048x768", .kind = VP_OP_LAYERNORM, .batch = 4, .q_len = 512,
       .cols = 768 },

@@ -3,6 +3,7 @@
 #include "halfdevice.h"
 
 #include "base/rng.h"
+#include "literal.h"
 #include "recompute_sets.h"
 #include "runtime/trainer/internal.h"
 #include "runtime/trainer/migrate.h"
@@ -174,6 +175,116 @@ static void moves_change_no_bit(void **state)
     assert_true(n_moves >= (SLOW ? 20 : *state ? 100 : 150));
 }
 
+/* ---- Asynchronous ------------------------------------------------------- */
+
+/* Stages of one block each: to move a block is to change its lag. */
+static void open_blocks(struct literal *lit, const struct run *run)
+{
+    struct async_case blocks = { .n_stages = run->graphs[0].n_blocks };
+    int partition[MAX_LITERAL];
+
+    assert_in_range(blocks.n_stages, N_RANKS, MAX_LITERAL);
+    for (int b = 0; b < blocks.n_stages; b++)
+        partition[b] = blocks.replicas[b] = blocks.every[b] = 1;
+    literal_open(lit, run, &run->config, &blocks, partition);
+}
+
+/* Blocks run on weights of as many rounds ago as ranks follow theirs. Returns
+ * false, and a segment starts with `round`, if a block needs a version that its
+ * stage did not keep: a stage has as many older ones as it lags behind. */
+static bool move_blocks(struct literal *lit, const int *partition, int round)
+{
+    bool exact = true;
+    int block = 0;
+
+    for (int s = 0; s < N_RANKS; s++)
+        for (int b = 0; b < partition[s]; b++, block++) {
+            struct literal_stage *ls = &lit->stages[block];
+            int lag = N_RANKS - 1 - s;
+
+            exact &= lag <= ls->lag || round - ls->begin < ls->lag;
+            ls->lag = lag;
+        }
+    for (block = 0; !exact && block < lit->n_stages; block++)
+        lit->stages[block].begin = round;
+    return exact;
+}
+
+/* Some moves change the schedule of work only, some are to stages that lag less:
+ * both keep every version. */
+static int stream_moving(const struct setup *start, int *n_exact)
+{
+    struct setup setup = *start;
+    struct room rooms[2];
+    double losses[MAX_STEPS], norms[MAX_STEPS];
+    struct vp_err err = { .text = "" };
+    int n_moves = 0, done = 0;
+    struct literal lit;
+    struct run run;
+
+    cut(rooms[1].partition, N_RANKS, n_blocks_of(&setup));
+    setup.partition = rooms[1].partition;
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    open_blocks(&lit, &run);
+    move_blocks(&lit, setup.partition, 0);
+    while (done < setup.n_steps) {
+        struct room *room = &rooms[n_moves % 2];
+        int n = 1 + rand_below(5);
+        bool exact;
+
+        n = n < setup.n_steps - done ? n : setup.n_steps - done;
+        train_some(&run, n);
+        literal_run(&lit, done, n, losses, norms);
+        done += n;
+        *room = rooms[1 - n_moves % 2];
+        if (rand_below(3))
+            cut(room->partition, N_RANKS, run.graphs[0].n_blocks);
+        for (int s = 0; s < N_RANKS; s++)
+            room->ratios[s] = rand_below(3) / 2.0;
+        setup.partition = room->partition;
+        setup.ratios = room->ratios;
+        exact = move_blocks(&lit, setup.partition, done);
+        assert_int_equal(migrate(&run, &setup).exact, exact);
+        *n_exact += exact;
+        n_moves++;
+    }
+    for (int m = 0; m < done; m++)
+        if (run.losses[m] != losses[m])
+            fail_msg("%s: loss %d is %.17g, not %.17g", setup.model, m,
+                     run.losses[m], losses[m]);
+    for (int b = 0; b < lit.n_stages; b++)
+        assert_same_weights(&run, &lit.stages[b].stage, 0);
+    literal_close(&lit);
+    run_free(&run);
+    return n_moves;
+}
+
+static void moves_of_streams(void **state)
+{
+    int n_moves = 0, n_exact = 0;
+
+    for (size_t m = 0; m < VP_COUNT_OF(models); m++)
+        for (int k = 0; k < (SLOW ? 1 : 2); k++) {
+            struct setup setup = usual;
+
+            set_type(&setup, *state);
+            setup.model = models[m];
+            setup.schedule = "pipedream";
+            setup.n_stages = N_RANKS;
+            setup.tied = false;
+            setup.layers = 4;
+            setup.threads = 1;
+            setup.accumulation = 1;
+            setup.n_steps = SLOW ? 20 : 60;
+            n_moves += stream_moving(&setup, &n_exact);
+        }
+    print_message("%d moves, %d of them without a new segment\n", n_moves,
+                  n_exact);
+    assert_true(n_moves >= (SLOW ? 15 : 100));
+    assert_in_range(n_exact, n_moves / 10, n_moves - 1);
+}
+
 /* A plan that was prepared and is not taken leaves nothing behind. */
 static void plans_that_are_not_taken(void **state)
 {
@@ -262,6 +373,8 @@ int main(void)
         cmocka_unit_test(moves_change_no_bit),
         { "moves_change_no_bit in bf16", moves_change_no_bit, NULL, NULL,
           &bf16 },
+        cmocka_unit_test(moves_of_streams),
+        { "moves_of_streams in bf16", moves_of_streams, NULL, NULL, &bf16 },
         cmocka_unit_test(plans_that_are_not_taken),
         cmocka_unit_test(memory_of_two_plans),
     };

@@ -282,8 +282,8 @@ static void devices_are_not_needed(void **state)
 
     (void)state;
     /* On a machine with a GPU nothing is lacking. */
-    found = plan("precision: bf16\n", false, 0, &seen, &err) == VP_OK;
-    assert_int_equal(plan("precision: bf16\n", true, 0, &seen, &err), VP_OK);
+    found = plan("precision: fp16\n", false, 0, &seen, &err) == VP_OK;
+    assert_int_equal(plan("precision: fp16\n", true, 0, &seen, &err), VP_OK);
     assert_int_equal(seen.missing[0] == '\0', found);
     assert_true(seen.bytes > 0);
     if (!found) {
@@ -293,11 +293,13 @@ static void devices_are_not_needed(void **state)
         assert_null(strstr(seen.missing, "device 0")); /* not tried to open */
         /* Bytes of a GPU, also without the plugin; this machine's memory is not
          * asked for. */
-        assert_int_equal(
-            plan(HUGE_MODEL "precision: bf16\n", true, 0, &seen, &err), VP_OK);
+        assert_int_equal(plan(HUGE_MODEL "precision: bf16\ndevice: cuda\n",
+                              true, 0, &seen, &err),
+                         VP_OK);
         assert_null(strstr(seen.missing, "memory ("));
         assert_int_equal(seen.bytes, 8834825090304);
-        assert_int_equal(plan(GPU_MODEL, true, 0, &seen, &err), VP_OK);
+        assert_int_equal(plan(GPU_MODEL "device: cuda\n", true, 0, &seen, &err),
+                         VP_OK);
         assert_int_equal(seen.bytes, 493650176);
         assert_int_equal(plan(GPU_MODEL "device: cuda\nstages: 2\n"
                                         "schedule: gpipe\n",
@@ -305,11 +307,14 @@ static void devices_are_not_needed(void **state)
                          VP_OK);
         assert_int_equal(seen.bytes, 3014500352);
     }
-    /* A CPU that was asked for does not compute in 16 bits anywhere. */
+    /* A CPU that was asked for does not compute in fp16 anywhere. */
     assert_int_equal(
-        plan("precision: bf16\ndevice: cpu\n", true, 0, &seen, &err),
+        plan("precision: fp16\ndevice: cpu\n", true, 0, &seen, &err),
         VP_ERR_INVALID);
-    assert_non_null(strstr(err.text, "only fp32 runs on a CPU"));
+    assert_non_null(strstr(err.text, "only fp32 and bf16 run on a CPU"));
+    assert_int_equal(
+        plan("precision: bf16\ndevice: cpu\n", true, 0, &seen, &err), VP_OK);
+    assert_string_equal(seen.missing, "");
 }
 
 /* Cores that machines names, of a process that may use one of them. */

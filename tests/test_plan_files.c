@@ -1019,7 +1019,7 @@ static void test_dry_run(void **state)
 }
 
 /* Steps in the metrics of `folder`, each with a finite loss and the memory of
- * so many stages. */
+ * `n_stages` stages. */
 static int read_losses(const char *folder, int n_stages, double *first,
                        double *last)
 {
@@ -1670,9 +1670,9 @@ static void test_no_shell(void **state)
         }
     }
     assert_int_equal(n, vp_n_keys * (int)VP_COUNT_OF(payloads));
-    /* container, data_dir, init, log_directory, profile, text_key, valid_split; but no
-     * line break. */
-    assert_int_equal(n_taken, 7 * 2 * ((int)VP_COUNT_OF(payloads) - 1));
+    /* container, data_dir, init, log_directory, profile, prometheus_file,
+     * sample_prompts, text_key, valid_split; but no line break. */
+    assert_int_equal(n_taken, 9 * 2 * ((int)VP_COUNT_OF(payloads) - 1));
 }
 
 /* A whole run under hostile names. */

@@ -141,7 +141,7 @@ static void bytes_are_those_allocated(void **state)
             setup.accumulation = 5;
             setup.tied = !vp_generator_find(c->schedule)->stream;
             setup.dtype = *(const enum vp_dtype *)*state;
-            if (setup.dtype != VP_DTYPE_F32)
+            if (setup.dtype == VP_DTYPE_F16)
                 setup.device = half_device();
             setup.optim = kinds[rand_below(3)];
             setup.eval = rand_below(2);

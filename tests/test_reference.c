@@ -463,7 +463,7 @@ static void test_copy_of_integers(void **state)
 
     (void)state;
     start_f64(&t, &spec);
-    t.graph.values[t.args.op->in[0]].dtype = VP_DTYPE_I32;
+    t.plain.values[t.args.op->in[0]].dtype = VP_DTYPE_I32;
     memcpy((void *)t.args.in[0], mask, sizeof(mask));
     one_op_run(&t, VP_PHASE_F);
     out = t.args.out;

@@ -671,7 +671,10 @@ static void test_describe(void **state)
                 "    \"tensor_parallel\": 1,\n"
                 "    \"compress_activations\": false,\n"
                 "    \"forecast\": {\"memory\": [1234000000, 2000000000, "
-                "500000], \"bubble\": 0.25}\n}\n");
+                "500000], \"memory_kinds\": {\"weights\": [0, 0, 0], "
+                "\"gradients\": [0, 0, 0], \"moments\": [0, 0, 0], "
+                "\"activations\": [0, 0, 0], \"boundary\": [0, 0, 0], "
+                "\"work\": [0, 0, 0]}, \"bubble\": 0.25}\n}\n");
     assert_file(path_of(".", "command_history.log"),
                 "vpipe train x.yml\n"
                 "vpipe train x.yml --set 'partition=[1, 2]' 'it'\\''s' '' "

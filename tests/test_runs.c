@@ -3,6 +3,7 @@
  * compared with, over the whole memory. */
 #include "backend/backend.h"
 #include "backend/cpu/fast.h"
+#include "backend/cpu/isa.h"
 #include "backend/cpu/rows.h"
 #include "base/rng.h"
 #include "graph/opdef.h"

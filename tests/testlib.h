@@ -39,7 +39,9 @@ struct op_spec {
     const char *name;
     enum vp_op_kind kind;
     int64_t batch, q_len; /* rows of in0 = batch * q_len */
-    int64_t k_len;        /* attention: > 0 = a second input of k_len keys */
+    int64_t k_len;        /* attention: > 0 = a second input of k_len keys;
+                             cached attention: positions of a line */
+    int64_t n_lines;      /* cached attention */
     int64_t cols;         /* of in0; embed, attention: of the output */
     int64_t n_out;        /* linear: N; embed: vocabulary; gather: rows */
     int heads;
@@ -49,16 +51,19 @@ struct op_spec {
     bool positions, types; /* embed */
     bool constant;         /* embed: the positions are not trained */
     bool pad;              /* embed: PAD_ID is padding */
+    bool at;               /* embed: positions are given */
+    bool cache;            /* the graph has one, and no loss: for a forward */
     bool weights;          /* cross_entropy */
     float p;               /* dropout, attention */
     float smoothing;       /* cross_entropy */
     float scale;           /* embed, scale */
-    enum vp_dtype dtype;   /* of the graph; the CPU ignores it */
+    enum vp_dtype dtype;   /* of the graph; not of the numbers here */
 };
 
 struct one_op {
     struct op_spec spec;
     struct vp_graph graph;
+    struct vp_graph plain; /* the same with values of F32: for kernels here */
     struct vp_mb mb;
     struct vp_kargs args;
     const struct vp_cpu_kernels *kernels;
@@ -157,8 +162,23 @@ static inline void test_build_embed(struct vp_graph *g, const struct op_spec *s)
         types = test_ints(g, "types", rows);
         type_table = test_param(g, "type_table", N_TYPES, s->cols);
     }
-    vp_embed(g, ids, types, table, positions, type_table, s->scale,
-             s->pad ? PAD_ID : -1);
+    if (s->at)
+        vp_embed_at(g, ids, test_ints(g, "at", rows), table, positions,
+                    s->scale, s->pad ? PAD_ID : -1);
+    else
+        vp_embed(g, ids, types, table, positions, type_table, s->scale,
+                 s->pad ? PAD_ID : -1);
+}
+
+static inline void test_build_cached_attention(struct vp_graph *g,
+                                               const struct op_spec *s)
+{
+    int64_t rows = s->batch * s->q_len;
+    vp_val qkv = test_matrix(g, "qkv", rows, 3 * s->cols);
+    vp_val at = test_ints(g, "at", rows);
+    vp_val lines = test_ints(g, "lines", s->batch * s->k_len);
+
+    vp_cached_attention(g, qkv, at, lines, s->heads, s->n_lines);
 }
 
 static inline void test_build_attention(struct vp_graph *g,
@@ -194,6 +214,9 @@ static inline void test_build_x(struct vp_graph *g, const struct op_spec *s,
         par[1] = test_param(g, "beta", 1, s->cols);
         vp_layernorm(g, x, par[0], par[1], 1e-5f);
         break;
+    case VP_OP_ARGMAX:
+        vp_argmax(g, x);
+        break;
     case VP_OP_DROPOUT:
         vp_dropout(g, x, s->p);
         break;
@@ -220,12 +243,18 @@ static inline void test_build(struct vp_graph *g, const struct op_spec *s)
 
     vp_graph_init(g, s->batch);
     g->dtype = s->dtype;
+    if (s->cache) {
+        g->outputs = VP_OUTPUT_LOGITS;
+        g->cache = (struct vp_cache_size){ 1, 1 };
+    }
     vp_graph_block(g, "block");
     vp_graph_line(g);
     if (s->kind == VP_OP_EMBED) {
         test_build_embed(g, s);
     } else if (s->kind == VP_OP_ATTENTION) {
         test_build_attention(g, s);
+    } else if (s->kind == VP_OP_CACHED_ATTENTION) {
+        test_build_cached_attention(g, s);
     } else if (s->kind == VP_OP_ADD || s->kind == VP_OP_COPY) {
         vp_val a = test_matrix(g, "a", rows, s->cols);
         vp_val b = test_matrix(g, "b", rows, s->cols);
@@ -266,6 +295,24 @@ static inline int64_t one_op_count(const struct one_op *t, vp_val value)
     return t->graph.values[value].rows * t->graph.values[value].cols;
 }
 
+/* The position of row `i` of a cached attention: samples begin at different
+ * positions, and every third of them ends in a row of padding. */
+static inline int32_t one_op_position(const struct op_spec *s, int64_t i)
+{
+    int64_t sample = i / s->q_len, t = i % s->q_len;
+    int64_t room = s->k_len - s->q_len + 1;
+
+    if (sample % 3 == 2 && t == s->q_len - 1)
+        return -1;
+    return (int32_t)(sample * 5 % room + t);
+}
+
+/* Lines change along a text, and no two samples have one at the same position. */
+static inline int32_t one_op_line(const struct op_spec *s, int64_t i)
+{
+    return (int32_t)((i / s->k_len + i % s->k_len / 3) % s->n_lines);
+}
+
 /* Element `i` of integer input `k`: every branch of the kernels is taken. */
 static inline int32_t one_op_int(const struct one_op *t, int k, uint32_t bits,
                                  int64_t i)
@@ -274,7 +321,11 @@ static inline int32_t one_op_int(const struct one_op *t, int k, uint32_t bits,
     const struct vp_value *v = &t->graph.values[t->args.op->in[0]];
 
     switch (s->kind) {
+    case VP_OP_CACHED_ATTENTION:
+        return k == 1 ? one_op_position(s, i) : one_op_line(s, i);
     case VP_OP_EMBED:
+        if (k == 2) /* the position table has q_len + 2 rows */
+            return (int32_t)vp_rng_below(bits, (uint32_t)s->q_len + 3) - 1;
         if (k == 0 && s->pad && bits % 3 == 0)
             return PAD_ID;
         return (int32_t)vp_rng_below(bits,
@@ -343,7 +394,7 @@ static inline size_t one_op_scratch(const struct one_op *t)
 
     for (int phase = 0; phase < VP_PHASE_COUNT; phase++) {
         size_t n = t->kernels->scratch_bytes
-                       ? t->kernels->scratch_bytes(&t->graph, t->args.op,
+                       ? t->kernels->scratch_bytes(&t->plain, t->args.op,
                                                    (enum vp_phase)phase,
                                                    n_threads)
                        : 0;
@@ -360,6 +411,7 @@ static inline void one_op_init(struct one_op *t, const struct op_spec *spec,
                                const struct vp_cpu_kernels *kernels,
                                size_t real, uint64_t seed, struct vp_pool *pool)
 {
+    struct op_spec plain = *spec;
     struct vp_kargs *a = &t->args;
 
     memset(t, 0, sizeof(*t));
@@ -370,6 +422,8 @@ static inline void one_op_init(struct one_op *t, const struct op_spec *spec,
         .seed = 77, .first_sample = 1000, .loss_grad = 0.75f, .train = true
     };
     test_build(&t->graph, spec);
+    plain.dtype = VP_DTYPE_F32;
+    test_build(&t->plain, &plain);
     a->graph = &t->graph;
     a->op = &t->graph.ops[0];
     a->mb = &t->mb;
@@ -381,6 +435,8 @@ static inline void one_op_init(struct one_op *t, const struct op_spec *spec,
         t->n_aux[k] = one_op_count(t, a->op->aux[k]);
         if (t->n_aux[k] > 0)
             a->aux[k] = one_op_alloc(t, (size_t)t->n_aux[k] * real);
+        if (t->n_aux[k] > 0 && t->graph.values[a->op->aux[k]].persists)
+            one_op_fill(t, a->aux[k], t->n_aux[k], seed, 24);
     }
     t->n_out = one_op_count(t, a->op->out);
     a->out = one_op_alloc(t, (size_t)t->n_out * real);
@@ -400,16 +456,28 @@ static inline void one_op_release(struct one_op *t)
     for (int i = 0; i < t->n_owned; i++)
         free(t->owned[i]);
     vp_graph_release(&t->graph);
+    vp_graph_release(&t->plain);
     memset(t, 0, sizeof(*t));
+}
+
+/* The kernel of a phase; NULL: there is none. */
+static inline vp_cpu_kernel_fn one_op_kernel(const struct one_op *t,
+                                             enum vp_phase phase)
+{
+    return t->spec.cache && phase != VP_PHASE_F
+               ? NULL
+               : t->kernels->fn[t->spec.kind][phase];
 }
 
 /* Runs a phase; false if the operator has no kernel for it. */
 static inline bool one_op_run(struct one_op *t, enum vp_phase phase)
 {
-    vp_cpu_kernel_fn fn = t->kernels->fn[t->spec.kind][phase];
+    vp_cpu_kernel_fn fn = one_op_kernel(t, phase);
+    struct vp_kargs args = t->args;
 
+    args.graph = &t->plain;
     if (fn)
-        fn(&t->args);
+        fn(&args);
     return fn != NULL;
 }
 

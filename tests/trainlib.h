@@ -79,7 +79,8 @@ struct setup {
     enum vp_dtype dtype;
     /* Evaluation alone, without memory to train. */
     bool forward_only;
-    unsigned outputs; /* 0: the loss */
+    unsigned outputs;           /* 0: the loss */
+    struct vp_cache_size cache; /* with logits only; n_lines 0: none */
     const struct vp_feed *feed;
     const struct vp_sink *sink;
     int64_t batch; /* of every bucket; 0: as usual */
@@ -236,10 +237,14 @@ static inline enum vp_status run_create(struct run *run,
             dims->n_labels = dims->n_labels / dims->batch * setup->batch;
             dims->batch = setup->batch;
         }
-        if (vp_model_build_outputs(run->model, &run->sizes, dims,
-                                   setup->outputs ? setup->outputs
-                                                  : VP_OUTPUT_LOSS,
-                                   &run->graphs[i], err) != VP_OK)
+        if (setup->cache.n_lines > 0
+                ? vp_model_build_cached(run->model, &run->sizes, dims,
+                                        &setup->cache, setup->outputs,
+                                        &run->graphs[i], err) != VP_OK
+                : vp_model_build_outputs(run->model, &run->sizes, dims,
+                                         setup->outputs ? setup->outputs
+                                                        : VP_OUTPUT_LOSS,
+                                         &run->graphs[i], err) != VP_OK)
             fail_msg("%s", err->text);
     }
     open_data(run, setup);
