@@ -460,6 +460,36 @@ check_asp()
     [ "$end" -gt "$at" ] || note_failure "asp: no step after the move"
 }
 
+# check_asp_back RUN: blocks move to later stages and back to earlier ones, which
+# run on older weights; no version is missing. A run that ends before the move
+# ends well, and says so.
+check_asp_back()
+{
+    local run=$1 i
+
+    start "$run" "${asp[@]}"
+    for i in 2,2,2,3 3,2,2,2 1,1,1,6 6,1,1,1; do
+        echo "{\"partition\": [$i]}" >plan.json
+        rebalance "$run" plan.json || note_failure "$run: [$i]: $(cat err)"
+    done
+    [ "$(grep '"event": "rebalance"' "$run/metrics.jsonl" |
+        grep -c '"exact": true')" -eq 4 ] ||
+        note_failure "$run: versions of weights were missing"
+    goes_on "$run"
+    "$program" rebalance "$run" --undo --timeout 60 >later.out 2>&1 &
+    if [ -n "${ranks:-}" ]; then # mpirun itself would end them at once
+        kill -TERM "$(rank_of "$run" 0)"
+        wait $child
+        status=$?
+    else
+        stop TERM
+    fi
+    [ $status -eq 3 ] || note_failure "$run: status $status: $(cat "$run.err")"
+    wait
+    [ "$(wc -l <later.out)" -eq 1 ] ||
+        note_failure "$run: asked at its end: $(cat later.out)"
+}
+
 # ---- Processes -------------------------------------------------------------
 
 # rank_of RUN RANK: its process id
@@ -538,8 +568,10 @@ check_auto
 check_refusals
 check_kills
 check_asp
+check_asp_back back
 if [ ${#mpirun[@]} -gt 0 ]; then
     check_processes
+    ranks=4 check_asp_back "$folder/remote_back"
     check_one_refusal
 fi
 echo "$moves moves in each run, $failures failures"

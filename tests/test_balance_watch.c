@@ -322,6 +322,33 @@ static double repair(size_t k, int stage, int later, double best)
     return best;
 }
 
+/* A machine whose ranks become slow in turns: the run does not follow every
+ * change. A change that stays is repaired, and after a calm time the next one as
+ * soon as the first. */
+static void changing_speeds(void **state)
+{
+    struct world *w = create_kind(0);
+    int n_before;
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        slow_rank(w, i % 2 ? 3 : 0, 2.0);
+        run_until(w, w->minibatch + 64);
+        slow_rank(w, i % 2 ? 3 : 0, 0.5);
+    }
+    assert_in_range(w->n_moves, 1, 4);
+    n_before = w->n_moves;
+    slow_rank(w, 1, 2.0);
+    run_until(w, w->minibatch + 600);
+    assert_in_range(w->n_moves - n_before, 1, 2);
+    run_until(w, w->minibatch + 2000);
+    n_before = w->n_moves;
+    slow_rank(w, 1, 0.5);
+    run_until(w, w->minibatch + SOON);
+    assert_int_equal(w->n_moves, n_before + 1);
+    world_free(w);
+}
+
 /* Whenever in a window it begins, the partition is repaired soon, and stays. */
 static void slow_ranks(void **state)
 {
@@ -566,17 +593,12 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slow_ranks),
-        cmocka_unit_test(back_to_normal),
-        cmocka_unit_test(noise),
-        cmocka_unit_test(one_bad_window),
-        cmocka_unit_test(unkept_forecasts),
-        cmocka_unit_test(wrong_tables),
-        cmocka_unit_test(short_rests),
-        cmocka_unit_test(refused_moves),
-        cmocka_unit_test(cost),
-        cmocka_unit_test(measures),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(slow_ranks),     cmocka_unit_test(changing_speeds),
+        cmocka_unit_test(back_to_normal), cmocka_unit_test(noise),
+        cmocka_unit_test(one_bad_window), cmocka_unit_test(unkept_forecasts),
+        cmocka_unit_test(wrong_tables),   cmocka_unit_test(short_rests),
+        cmocka_unit_test(refused_moves),  cmocka_unit_test(cost),
+        cmocka_unit_test(measures),       cmocka_unit_test(refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

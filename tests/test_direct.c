@@ -6,7 +6,7 @@
  *
  * With `mpi` after that, devices do not reach each other: all that passes through
  * memory of the host is allocated as it was priced. */
-#include "comm/comm.h"
+#include "joinlib.h"
 #include "runtime/fit.h"
 #include "trainlib.h"
 
@@ -187,20 +187,9 @@ static void processes_give_the_bits_of_threads(void **state)
 
 /* ---- The processes ------------------------------------------------------ */
 
-static int number(const char *name, const char *other)
-{
-    const char *text = getenv(name) ? getenv(name) : getenv(other);
-
-    return text ? (int)strtol(text, NULL, 10) : -1;
-}
-
 static bool join(const char *name, const char *transport)
 {
-    static const int order[] = { 0, 1, 2, 3 };
-    struct vp_err err = { .text = "" };
-
-    self = (struct vp_processes){ number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
-                                  number("OMPI_COMM_WORLD_RANK", "PMI_RANK") };
+    self = join_processes();
     for (size_t i = 0; i < VP_COUNT_OF(examples); i++)
         if (strcmp(examples[i].name, name) == 0)
             example = &examples[i];
@@ -209,8 +198,7 @@ static bool join(const char *name, const char *transport)
               stderr);
         return false;
     }
-    if (vp_world_join(transport, &self, self.n, order, &world, &err) != VP_OK)
-        fprintf(stderr, "%s\n", err.text);
+    world = join_world(transport, &self);
     return world;
 }
 

@@ -3,10 +3,11 @@
 #include "halfdevice.h"
 
 #include "base/rng.h"
+#include "joinlib.h"
 #include "literal.h"
 #include "recompute_sets.h"
-#include "runtime/trainer/internal.h"
 #include "runtime/trainer/migrate.h"
+#include "runtime/trainer/older_versions.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
     !defined(__OPTIMIZE__)
@@ -177,6 +178,19 @@ static void moves_change_no_bit(void **state)
 
 /* ---- Asynchronous ------------------------------------------------------- */
 
+static struct setup stream_setup(void)
+{
+    struct setup setup = usual;
+
+    setup.schedule = "pipedream";
+    setup.n_stages = N_RANKS;
+    setup.tied = false;
+    setup.layers = 4;
+    setup.threads = 1;
+    setup.accumulation = 1;
+    return setup;
+}
+
 /* Stages of one block each: to move a block is to change its lag. */
 static void open_blocks(struct literal *lit, const struct run *run)
 {
@@ -190,11 +204,10 @@ static void open_blocks(struct literal *lit, const struct run *run)
 }
 
 /* Blocks run on weights of as many rounds ago as ranks follow theirs. Returns
- * false, and a segment starts with `round`, if a block needs a version that its
- * stage did not keep: a stage has as many older ones as it lags behind. */
+ * true if all of them need no more older versions than their stages own. */
 static bool move_blocks(struct literal *lit, const int *partition, int round)
 {
-    bool exact = true;
+    bool owned = true;
     int block = 0;
 
     for (int s = 0; s < N_RANKS; s++)
@@ -202,25 +215,75 @@ static bool move_blocks(struct literal *lit, const int *partition, int round)
             struct literal_stage *ls = &lit->stages[block];
             int lag = N_RANKS - 1 - s;
 
-            exact &= lag <= ls->lag || round - ls->begin < ls->lag;
+            owned &= lag <= ls->lag || round - ls->begin < ls->lag;
             ls->lag = lag;
         }
-    for (block = 0; !exact && block < lit->n_stages; block++)
-        lit->stages[block].begin = round;
-    return exact;
+    return owned;
 }
 
-/* Some moves change the schedule of work only, some are to stages that lag less:
- * both keep every version. */
-static int stream_moving(const struct setup *start, int *n_exact)
+static void start_segment(struct literal *lit, int round)
+{
+    for (int b = 0; b < lit->n_stages; b++)
+        lit->stages[b].begin = round;
+}
+
+/* A run that trains until the next trainer can take over. */
+struct waiting {
+    struct run *run;
+    struct vp_trainer *next;
+    bool ready;
+};
+
+static bool wait_for_versions(void *ctx, const struct vp_step_report *report)
+{
+    struct waiting *waiting = ctx;
+
+    keep_step(waiting->run, report);
+    waiting->ready = vp_trainer_can_take_over(waiting->next);
+    return !waiting->ready;
+}
+
+/* Prepares `setup`, trains until all versions are there or, if `early`, not at all,
+ * and moves. Returns whether that was exact. */
+static bool migrate_stream(struct run *run, const struct setup *setup,
+                           bool early)
+{
+    struct vp_plan plan = make_plan(run, setup);
+    struct vp_err err = { .text = "" };
+    struct waiting waiting = { .run = run, .ready = early };
+    struct vp_migration migration;
+    int before = run->n_steps;
+
+    if (vp_trainer_create_next(run->trainer, &plan, &waiting.next, &err))
+        fail_msg("%s", err.text);
+    /* Stages begin to keep versions before they train on, or while they do. */
+    if (!early && rand_below(2))
+        waiting.ready = vp_trainer_can_take_over(waiting.next);
+    while (!waiting.ready)
+        if (vp_trainer_run(run->trainer, 1 + rand_below(3), wait_for_versions,
+                           &waiting, &err) != VP_OK)
+            fail_msg("%s", err.text);
+    assert_in_range(run->n_steps - before, 0, 4 * N_RANKS);
+    if (vp_trainer_take_over(waiting.next, run->trainer, &migration, &err))
+        fail_msg("%s", err.text);
+    assert_true(vp_trainer_free(run->trainer));
+    run->trainer = waiting.next;
+    return migration.exact;
+}
+
+struct moves {
+    int n, n_waited, n_segments;
+};
+
+static void stream_moving(const struct setup *start, struct moves *moves)
 {
     struct setup setup = *start;
     struct room rooms[2];
     double losses[MAX_STEPS], norms[MAX_STEPS];
     struct vp_err err = { .text = "" };
-    int n_moves = 0, done = 0;
     struct literal lit;
     struct run run;
+    int done = 0;
 
     cut(rooms[1].partition, N_RANKS, n_blocks_of(&setup));
     setup.partition = rooms[1].partition;
@@ -228,26 +291,31 @@ static int stream_moving(const struct setup *start, int *n_exact)
         fail_msg("%s", err.text);
     open_blocks(&lit, &run);
     move_blocks(&lit, setup.partition, 0);
-    while (done < setup.n_steps) {
-        struct room *room = &rooms[n_moves % 2];
-        int n = 1 + rand_below(5);
-        bool exact;
+    for (int k = 0; done < setup.n_steps; k++) {
+        struct room *room = &rooms[k % 2];
+        bool early = rand_below(4) == 0, owned, exact;
+        int n = rand_below(5), before;
 
-        n = n < setup.n_steps - done ? n : setup.n_steps - done;
-        train_some(&run, n);
-        literal_run(&lit, done, n, losses, norms);
-        done += n;
-        *room = rooms[1 - n_moves % 2];
+        if (n > 0)
+            train_some(&run, n);
+        before = run.n_steps;
+        *room = rooms[1 - k % 2];
         if (rand_below(3))
             cut(room->partition, N_RANKS, run.graphs[0].n_blocks);
         for (int s = 0; s < N_RANKS; s++)
             room->ratios[s] = rand_below(3) / 2.0;
         setup.partition = room->partition;
         setup.ratios = room->ratios;
-        exact = move_blocks(&lit, setup.partition, done);
-        assert_int_equal(migrate(&run, &setup).exact, exact);
-        *n_exact += exact;
-        n_moves++;
+        exact = migrate_stream(&run, &setup, early);
+        literal_run(&lit, done, run.n_steps - done, losses, norms);
+        done = run.n_steps;
+        owned = move_blocks(&lit, setup.partition, done);
+        assert_int_equal(exact, !early || owned);
+        if (!exact)
+            start_segment(&lit, done);
+        moves->n++;
+        moves->n_waited += !owned && run.n_steps > before;
+        moves->n_segments += !exact;
     }
     for (int m = 0; m < done; m++)
         if (run.losses[m] != losses[m])
@@ -257,32 +325,117 @@ static int stream_moving(const struct setup *start, int *n_exact)
         assert_same_weights(&run, &lit.stages[b].stage, 0);
     literal_close(&lit);
     run_free(&run);
-    return n_moves;
 }
 
 static void moves_of_streams(void **state)
 {
-    int n_moves = 0, n_exact = 0;
+    struct moves moves = { 0 };
 
     for (size_t m = 0; m < VP_COUNT_OF(models); m++)
-        for (int k = 0; k < (SLOW ? 1 : 2); k++) {
-            struct setup setup = usual;
+        for (int k = 0; k < (SLOW ? 2 : 4); k++) {
+            struct setup setup = stream_setup();
 
             set_type(&setup, *state);
             setup.model = models[m];
-            setup.schedule = "pipedream";
-            setup.n_stages = N_RANKS;
-            setup.tied = false;
-            setup.layers = 4;
-            setup.threads = 1;
-            setup.accumulation = 1;
-            setup.n_steps = SLOW ? 20 : 60;
-            n_moves += stream_moving(&setup, &n_exact);
+            setup.n_steps = SLOW ? 20 : 40;
+            stream_moving(&setup, &moves);
         }
-    print_message("%d moves, %d of them without a new segment\n", n_moves,
-                  n_exact);
-    assert_true(n_moves >= (SLOW ? 15 : 100));
-    assert_in_range(n_exact, n_moves / 10, n_moves - 1);
+    print_message("%d moves, %d waited for older versions, %d did not and "
+                  "started a segment\n",
+                  moves.n, moves.n_waited, moves.n_segments);
+    assert_true(moves.n >= (SLOW ? 15 : 100));
+    assert_true(moves.n_waited >= moves.n / 10 && moves.n_segments > 0);
+}
+
+/* With other depths a segment starts, whichever versions are there. */
+static void other_depths(void **state)
+{
+    static const int less[] = { 3, 2, 1, 0 }, more[] = { 4, 2, 1, 0 };
+    struct setup setup = stream_setup();
+    struct vp_err err = { .text = "" };
+    struct room room;
+    struct run run;
+
+    (void)state;
+    cut(room.partition, N_RANKS, n_blocks_of(&setup));
+    setup.partition = room.partition;
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    train_some(&run, 6);
+    setup.depth = less; /* as they are */
+    assert_true(migrate(&run, &setup).exact);
+    train_some(&run, 6);
+    setup.depth = more;
+    assert_false(migrate(&run, &setup).exact);
+    train_some(&run, 6);
+    setup.depth = less;
+    assert_false(migrate(&run, &setup).exact);
+    train_some(&run, 2);
+    run_free(&run);
+}
+
+/* Stages with other numbers of replicas count other rounds. */
+static void unequal_replicas(void **state)
+{
+    static const int replicas[] = { 2, 1, 1 };
+    int before[] = { 3, 3, 3 }, others[] = { 3, 2, 4 }, first[] = { 4, 2, 3 };
+    struct setup setup = stream_setup();
+    struct vp_err err = { .text = "" };
+    struct vp_trainer *next = NULL;
+    struct vp_plan plan;
+    struct run run;
+
+    (void)state;
+    setup.n_stages = 3;
+    setup.replicas = replicas;
+    setup.partition = before;
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    train_some(&run, 8);
+    setup.partition = first;
+    plan = make_plan(&run, &setup);
+    assert_int_equal(vp_trainer_create_next(run.trainer, &plan, &next, &err),
+                     VP_ERR_INVALID);
+    assert_string_equal(
+        err.text,
+        "block 3 would move from stage 1, which is updated every 1 "
+        "minibatches, to stage 0, every 2; leave it where it is, or stop the "
+        "run and resume it");
+    setup.partition = others;
+    assert_true(migrate(&run, &setup).exact);
+    train_some(&run, 8);
+    run_free(&run);
+}
+
+/* Versions that are kept for a move count, before anything is allocated. */
+static void memory_of_older_versions(void **state)
+{
+    int before[] = { 2, 2, 2, 3 }, after[] = { 3, 2, 2, 2 };
+    struct setup setup = stream_setup();
+    struct vp_older_needs needs;
+    struct vp_err err = { .text = "" };
+    struct run run;
+    int64_t bytes = 0;
+
+    (void)state;
+    setup.partition = before;
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    vp_older_needs_find(run.trainer, &run.trainer->schedule, after, &needs);
+    /* One block of each stage but the first moves one stage up. */
+    for (int s = 0; s < N_RANKS; s++) {
+        const struct vp_stage *stage = &run.trainer->ranks[s].stages[0].stage;
+
+        assert_int_equal(needs.n_versions[s], s > 0);
+        assert_int_equal(needs.n_blocks[s], s > 0);
+        bytes = vp_older_needs_bytes(run.trainer, &needs, s);
+        assert_int_equal(
+            bytes, s == 0 ? 0 : stage->plan.train[0].layout.blocks[0].n * 4);
+    }
+    vp_older_needs_find(run.trainer, &run.trainer->schedule, before, &needs);
+    for (int s = 0; s < N_RANKS; s++)
+        assert_int_equal(needs.n_versions[s], 0);
+    run_free(&run);
 }
 
 /* A plan that was prepared and is not taken leaves nothing behind. */
@@ -366,7 +519,121 @@ static void memory_of_two_plans(void **state)
     run_free(&run);
 }
 
-int main(void)
+/* ---- Processes ---------------------------------------------------------- */
+
+static struct vp_world *world; /* of this program's processes */
+
+/* As run_create(), in `in`. */
+static void open_run(struct run *run, struct setup *setup, struct vp_world *in)
+{
+    struct vp_err err = { .text = "" };
+
+    setup->world = in;
+    if (run_create(run, setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+}
+
+/* All processes come to rest, then go on to what the lead does next. Before that
+ * the lead makes `n` steps. */
+static void train_together(struct run *run, int n)
+{
+    struct vp_err err = { .text = "" };
+    bool moves = false;
+
+    if (vp_trainer_is_lead(run->trainer)) {
+        train_some(run, n);
+        if (run->config.world &&
+            vp_trainer_order_move(run->trainer, &err) != VP_OK)
+            fail_msg("%s", err.text);
+        return;
+    }
+    if (vp_trainer_follow(run->trainer, NULL, &moves, &err) != VP_OK || !moves)
+        fail_msg("%s", err.text);
+}
+
+/* Moves at fixed steps: as many before the next trainer is prepared, and between
+ * that and the move, in every process. */
+static void move_at_fixed_steps(struct run *run, struct setup *setup)
+{
+    enum { N_MOVES = 6, WAIT = 2 * N_RANKS };
+    struct room rooms[2];
+
+    for (int k = 0; k < N_MOVES; k++) {
+        struct vp_err err = { .text = "" };
+        struct vp_migration migration;
+        struct vp_trainer *next;
+        struct vp_plan plan;
+
+        cut(rooms[k % 2].partition, N_RANKS, run->graphs[0].n_blocks);
+        setup->partition = rooms[k % 2].partition;
+        plan = make_plan(run, setup);
+        train_together(run, 1);
+        if (vp_trainer_create_next(run->trainer, &plan, &next, &err) != VP_OK)
+            fail_msg("%s", err.text);
+        if (!run->config.world)
+            vp_trainer_can_take_over(next); /* begins to keep versions */
+        train_together(run, WAIT);
+        if (vp_trainer_is_lead(run->trainer))
+            assert_true(vp_trainer_can_take_over(next));
+        if (vp_trainer_take_over(next, run->trainer, &migration, &err) != VP_OK)
+            fail_msg("%s", err.text);
+        assert_true(migration.exact);
+        assert_true(vp_trainer_free(run->trainer));
+        run->trainer = next;
+    }
+    train_together(run, 2);
+}
+
+static void processes_move_as_threads(void **state)
+{
+    struct setup setup = stream_setup();
+    struct run threads, processes;
+    struct room room;
+    uint32_t start = rand_count;
+    bool moves = false;
+    struct vp_err err;
+
+    (void)state;
+    setup.timeout_ms = 60000;
+    cut(room.partition, N_RANKS, n_blocks_of(&setup));
+    setup.partition = room.partition;
+    open_run(&threads, &setup, NULL);
+    move_at_fixed_steps(&threads, &setup);
+
+    rand_count = start;
+    cut(room.partition, N_RANKS, n_blocks_of(&setup));
+    setup.partition = room.partition;
+    open_run(&processes, &setup, world);
+    move_at_fixed_steps(&processes, &setup);
+    if (vp_trainer_is_lead(processes.trainer)) {
+        assert_int_equal(threads.n_steps, processes.n_steps);
+        for (int i = 0; i < threads.n_steps; i++)
+            assert_memory_equal(&threads.losses[i], &processes.losses[i],
+                                sizeof(double));
+    } else {
+        vp_trainer_follow(processes.trainer, NULL, &moves, &err);
+    }
+    run_free(&processes);
+    run_free(&threads);
+}
+
+/* mpirun -n 4 test_migrate mpi */
+static int test_processes(const char *transport)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_move_as_threads),
+    };
+    struct vp_processes self = join_processes();
+    int n_failed;
+
+    if (self.n != N_RANKS || !(world = join_world(transport, &self)))
+        return 1;
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    vp_world_free(world);
+    return n_failed;
+}
+
+int main(int argc, char **argv)
 {
     bool bf16 = true;
     const struct CMUnitTest tests[] = {
@@ -375,9 +642,14 @@ int main(void)
           &bf16 },
         cmocka_unit_test(moves_of_streams),
         { "moves_of_streams in bf16", moves_of_streams, NULL, NULL, &bf16 },
+        cmocka_unit_test(other_depths),
+        cmocka_unit_test(unequal_replicas),
+        cmocka_unit_test(memory_of_older_versions),
         cmocka_unit_test(plans_that_are_not_taken),
         cmocka_unit_test(memory_of_two_plans),
     };
 
+    if (argc > 1)
+        return test_processes(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,9 @@
 /* Minibatches of a window; the least gain that is worth a move; the share by which a
  * stage may change before the run searches again; steps that a move costs. */
 enum { WINDOW = 16 };
+/* Moves that make the next one slower to come, at most; and windows in a row
+ * without a gain that make up for one. */
+enum { MOST_RECENT = 6, CALM = 16 };
 #define LEAST_GAIN 0.05
 #define QUIET 0.025
 #define COST_STEPS 2.0
@@ -129,6 +132,18 @@ static void note_move(struct vp_balance_watch *watch,
            (size_t)n_stages * sizeof(*watch->partition));
 }
 
+/* Returns true if as many windows in a row were worth a move as it needs. */
+static bool is_sure(struct vp_balance_watch *watch, bool worth)
+{
+    watch->n_worth = worth ? watch->n_worth + 1 : 0;
+    watch->n_calm = worth ? 0 : watch->n_calm + 1;
+    if (watch->n_calm == CALM) {
+        watch->n_calm = 0;
+        watch->n_recent -= watch->n_recent > 0;
+    }
+    return watch->n_worth >= (watch->n_recent < 2 ? 2 : 1 << watch->n_recent);
+}
+
 bool vp_balance_watch_step(struct vp_balance_watch *watch,
                            const struct vp_cost_table *costs,
                            const struct vp_plan *plan,
@@ -151,11 +166,8 @@ bool vp_balance_watch_step(struct vp_balance_watch *watch,
         return false;
     moves = judge_last(watch, schedule->n_stages, found);
     if (!moves) {
-        bool worth = find_worth(watch, costs, plan, schedule, stats,
-                                last_step - report->step, found);
-
-        moves = worth && watch->suspected;
-        watch->suspected = worth && !moves;
+        moves = is_sure(watch, find_worth(watch, costs, plan, schedule, stats,
+                                          last_step - report->step, found));
         if (moves)
             note_move(watch, plan, schedule->n_stages, found);
     }
@@ -166,8 +178,9 @@ bool vp_balance_watch_step(struct vp_balance_watch *watch,
 void vp_balance_watch_moved(struct vp_balance_watch *watch, bool asked)
 {
     memset(watch->begin, 0, sizeof(watch->begin)); /* the next trainer's sums */
-    watch->n_steps = 0;
-    watch->suspected = false;
+    watch->n_steps = watch->n_worth = watch->n_calm = 0;
+    if (asked && watch->n_recent < MOST_RECENT)
+        watch->n_recent++;
     memset(watch->quiet, 0, sizeof(watch->quiet));
     if (!asked)
         watch->before = 0.0;

@@ -6,8 +6,11 @@
  * windows one after the other, and if the steps that are left bring in what it
  * costs. After a move its forecast is compared with the time that steps take. If
  * less than half of the gain came, the next move needs twice the gain; if steps
- * became longer, the run goes back. So a run does not swing between two
- * partitions. */
+ * became longer, the run goes back. From the second move on, the next one also needs
+ * twice as many windows one after the other, until none was worth a move for a
+ * while. So a run does not
+ * swing between two partitions, and moves ever less on a machine whose speed
+ * changes all the time. */
 #ifndef VP_RUN_BALANCE_WATCH_H
 #define VP_RUN_BALANCE_WATCH_H
 
@@ -18,7 +21,9 @@ struct vp_balance_watch {
     int64_t begin_minibatch;
     double seconds; /* of the window's steps */
     int n_steps;    /* of the window, and one before it */
-    bool suspected; /* the window before showed a gain, too */
+    int n_worth;    /* windows before it, in a row, that showed a gain */
+    int n_calm;     /* or that did not */
+    int n_recent;   /* moves that the watch asked for, less calm times since */
     /* Seconds of each stage when nothing worth a move was found last; 0: not
      * known. */
     double quiet[VP_MAX_STAGES];

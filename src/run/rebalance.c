@@ -159,6 +159,14 @@ static void forget_next(struct vp_rebalance *r)
     r->undoes = false;
 }
 
+static void drop_prepared(struct vp_rebalance *r)
+{
+    vp_trainer_free(r->prepared);
+    r->prepared = NULL;
+    r->preparing = false;
+    forget_next(r);
+}
+
 /* Several processes prepare it together, when they are idle. */
 static void begin(struct vp_rebalance *r, struct vp_trainer *trainer,
                   const char *why)
@@ -294,13 +302,22 @@ static void look(struct vp_rebalance *r, struct vp_trainer *trainer)
         take_undo(r, trainer);
 }
 
+/* The trainer should come to rest: to prepare the next one together with other
+ * processes, or to let it take over, once stages have kept the versions of
+ * weights that it needs. */
+static bool is_ready(struct vp_rebalance *r)
+{
+    return atomic_load(&r->ready) &&
+           (!r->prepared || vp_trainer_can_take_over(r->prepared));
+}
+
 bool vp_rebalance_step(struct vp_rebalance *r, struct vp_trainer *trainer,
                        const struct vp_step_report *report)
 {
     int64_t now = vp_clock_ns();
 
     if (r->preparing)
-        return atomic_load(&r->ready);
+        return is_ready(r);
     if (vp_clock_seconds(r->looked_ns, now) >= LOOK_SECONDS) {
         r->looked_ns = now;
         look(r, trainer);
@@ -379,9 +396,7 @@ static bool finish(struct vp_rebalance *r, enum vp_status st,
         else if (!r->follows)
             tell_refusal(r, "another process cannot take the plan, and says "
                             "why");
-        vp_trainer_free(r->prepared);
-        r->prepared = NULL;
-        forget_next(r);
+        drop_prepared(r);
         if (own)
             vp_balance_watch_refused(&r->watch);
         return false;
@@ -395,27 +410,92 @@ static bool finish(struct vp_rebalance *r, enum vp_status st,
     return true;
 }
 
+/* What several processes do with the next trainer; the lead decides. */
+enum decision {
+    DECISION_WAIT, /* train on until stages have kept the versions it needs */
+    DECISION_TAKE,
+    DECISION_DROP,
+};
+
+static enum vp_status share_decision(struct vp_rebalance *r,
+                                     enum decision *decision)
+{
+    int32_t number = *decision;
+    enum vp_status st = vp_world_share(r->with.world, &number, sizeof(number),
+                                       vp_limit_ms(r->with.train->timeout_ms));
+
+    *decision = (enum decision)number;
+    return st == VP_OK
+               ? VP_OK
+               : vp_err_set(&r->err, st, "another process does not answer");
+}
+
+/* In the lead of several processes, which are idle: prepares the next trainer, or
+ * lets it take over if it was prepared before. */
+static enum vp_status move_together(struct vp_rebalance *r,
+                                    enum decision *decision_out)
+{
+    *decision_out = DECISION_TAKE;
+    if (r->prepared)
+        VP_TRY(vp_trainer_order_move(r->trainer, &r->err));
+    else
+        VP_TRY(lead_others(r));
+    if (!vp_trainer_can_take_over(r->prepared))
+        *decision_out = DECISION_WAIT;
+    return share_decision(r, decision_out);
+}
+
 bool vp_rebalance_move(struct vp_rebalance *r, struct vp_trainer **trainer,
                        struct vp_rebalance_move *move_out)
 {
-    if (!r->preparing || !atomic_load(&r->ready))
+    enum decision decision = DECISION_TAKE;
+
+    if (!r->preparing || !is_ready(r))
         return false;
-    r->preparing = false;
     if (r->with.world)
-        r->status = lead_others(r);
+        r->status = move_together(r, &decision);
     else
         pthread_join(r->thread, NULL);
+    if (r->status == VP_OK && decision == DECISION_WAIT)
+        return false;
+    r->preparing = false;
     return finish(r, r->status, trainer, move_out);
 }
 
 bool vp_rebalance_follow(struct vp_rebalance *r, struct vp_trainer **trainer,
                          struct vp_rebalance_move *move_out)
 {
+    enum decision decision = DECISION_TAKE;
+    enum vp_status st = VP_OK;
+
     r->follows = true;
     r->trainer = *trainer;
     r->why = "";
     r->err.text[0] = '\0';
-    return finish(r, prepare_together(r, NULL), trainer, move_out);
+    if (!r->prepared)
+        st = prepare_together(r, NULL);
+    if (st == VP_OK)
+        st = share_decision(r, &decision);
+    if (st == VP_OK && decision == DECISION_WAIT)
+        return false;
+    if (st == VP_OK && decision == DECISION_DROP) {
+        drop_prepared(r);
+        return false;
+    }
+    return finish(r, st, trainer, move_out);
+}
+
+void vp_rebalance_give_up(struct vp_rebalance *r)
+{
+    enum decision decision = DECISION_DROP;
+
+    if (!r || !r->preparing || !r->with.world || !r->prepared)
+        return;
+    if (r->id[0])
+        tell_refusal(r, "the run has ended");
+    if (vp_trainer_order_move(r->trainer, &r->err) == VP_OK &&
+        share_decision(r, &decision) == VP_OK)
+        drop_prepared(r);
 }
 
 void vp_rebalance_tell(struct vp_rebalance *r, const char *line)
@@ -461,14 +541,11 @@ void vp_rebalance_free(struct vp_rebalance *r)
 {
     if (!r)
         return;
-    if (r->preparing) {
-        if (!r->with.world)
-            pthread_join(r->thread, NULL);
-        if (r->id[0])
-            tell_refusal(r, "the run has ended");
-        vp_trainer_free(r->prepared);
-    }
-    forget_next(r);
+    if (r->preparing && !r->with.world)
+        pthread_join(r->thread, NULL);
+    if (r->preparing && r->id[0])
+        tell_refusal(r, "the run has ended");
+    drop_prepared(r);
     while (r->now)
         r->now = drop(r->now);
     vp_cost_table_release(&r->costs);

@@ -35,6 +35,10 @@ enum vp_status vp_rebalance_create(const struct vp_rebalance_config *config,
  * is freed. */
 void vp_rebalance_free(struct vp_rebalance *rebalance);
 
+/* In the lead of several processes, whose run has ended: a trainer that was prepared
+ * and did not take over yet is freed by all of them. NULL is allowed. */
+void vp_rebalance_give_up(struct vp_rebalance *rebalance);
+
 /* After a step, on the thread that runs the trainer, which trains on. Returns
  * true if a plan is ready: the trainer should come to rest. */
 bool vp_rebalance_step(struct vp_rebalance *rebalance,
@@ -56,7 +60,7 @@ bool vp_rebalance_move(struct vp_rebalance *rebalance,
                        struct vp_trainer **trainer,
                        struct vp_rebalance_move *move_out);
 /* The same in a process that follows the lead, when vp_trainer_follow() says that
- * the lead moves. */
+ * the lead moves or prepares a move. */
 bool vp_rebalance_follow(struct vp_rebalance *rebalance,
                          struct vp_trainer **trainer,
                          struct vp_rebalance_move *move_out);

@@ -361,6 +361,7 @@ static enum vp_status train(struct vp_run_state *run, struct vp_err *err)
         VP_TRY(make_texts_here(run, err));
         VP_TRY(move_if_ready(run, err));
     }
+    vp_rebalance_give_up(run->rebalance);
     vp_job_phase_set(VP_JOB_PHASE_SAVE, run->folder.path);
     VP_TRY(vp_checkpoints_finish(run->checkpoints, NAN, err));
     VP_TRY(vp_folder_check_kept(&run->folder, err));

@@ -8,6 +8,10 @@
 #include "plan/stage_plan.h"
 #include "runtime/stage/stage_config.h"
 
+#include <stdatomic.h>
+
+struct vp_kept;
+
 /* What a message is about. */
 struct vp_message_header {
     uint64_t minibatch; /* of the run; checked on arrival */
@@ -66,7 +70,8 @@ struct vp_stage {
     struct vp_stage_message *act_bufs, *grad_bufs;
     struct vp_stage_message *out_bufs, *din_bufs;
     void **weights; /* a ring of versions, in the graph's dtype */
-    void *master;   /* of the newest one; see optim.h */
+    _Atomic(struct vp_kept *) kept; /* overwritten versions; NULL: none are */
+    void *master;                   /* of the newest one; see optim.h */
     float *grads;
     float *moment[2];
     void *work;

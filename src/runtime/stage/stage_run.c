@@ -1,6 +1,6 @@
 /* Running a stage: launches, updates, and finding a non-finite value. */
 #include "graph/opdef.h"
-#include "runtime/stage/stage.h"
+#include "runtime/stage/stage_kept.h"
 
 #include <math.h>
 #include <string.h>
@@ -152,6 +152,7 @@ enum vp_status vp_stage_run_and_update(
     struct vp_optim_step step = next_step(stage, 0, stage->n_free_tensors, lr,
                                           grad_scale);
 
+    VP_TRY(vp_stage_keep_overwritten(stage));
     launch.update = &step;
     launch.squares = stage->next_sums;
     stage->updated = true;
@@ -323,6 +324,8 @@ enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
 {
     int end;
 
+    if (!stage->updated)
+        VP_TRY(vp_stage_keep_overwritten(stage));
     for (int first = n_updated(stage); first < stage->n_tensors; first = end) {
         struct vp_optim_step step;
 
@@ -342,6 +345,7 @@ enum vp_status vp_stage_skip(struct vp_stage *stage)
     void *next = vp_stage_weights(stage, stage->newest + 1);
     const void *newest = vp_stage_weights(stage, stage->newest);
 
+    VP_TRY(vp_stage_keep_overwritten(stage));
     if (next != newest)
         VP_TRY(put(stage, next, newest,
                    stage->plan.sizes.n_bytes[VP_SPACE_PARAM]));

@@ -1,6 +1,8 @@
 /* Listing, saving and restoring the state of a stage. */
 #include "runtime/stage/stage_state.h"
 
+#include "runtime/stage/stage_kept.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,12 +63,7 @@ static void *array_of(const struct vp_stage *stage, int tensor,
     case VP_STATE_MOMENT2:
         return stage->moment[1] + offset;
     case VP_STATE_VERSION:
-        /* Before the first updates, places of the ring are unused: any will
-         * do, as nothing will ask for them. */
-        return (char *)vp_stage_weights(stage,
-                                        stage->newest - item->age +
-                                            stage->plan.shape.n_versions) +
-               offset * vp_dtype_bytes(dtype_of(stage, item));
+        return vp_stage_version_at(stage, stage->newest - item->age, offset);
     default:
         vp_bug(__FILE__, __LINE__, "weights are not in one array");
     }

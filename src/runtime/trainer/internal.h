@@ -6,6 +6,7 @@
 #include "plan/price.h"
 #include "runtime/rank/remote.h"
 #include "runtime/report.h"
+#include "runtime/stage/stage_kept.h"
 #include "runtime/state.h"
 #include "runtime/train_config.h"
 #include "runtime/trainer/pipeline.h"
@@ -31,6 +32,23 @@ struct vp_window {
     struct vp_mark begin; /* the rank's counters at its start */
     int64_t round;        /* number of the last update in the run; 0: none */
     struct vp_mark mark;  /* the counters at that update, or at the start */
+};
+
+/* What the stages of the plan in force must keep for the next plan. */
+struct vp_older_needs {
+    int n_versions[VP_MAX_STAGES]; /* per stage; 0: nothing */
+    /* Blocks of the model that need them lie in [first, first + n_blocks). */
+    int first[VP_MAX_STAGES], n_blocks[VP_MAX_STAGES];
+};
+
+/* Part of the trainer that takes over; see older_versions.h. */
+struct vp_older_versions {
+    struct vp_trainer *from; /* whose stages keep; NULL: nothing is kept */
+    struct vp_older_needs needs;
+    struct vp_kept *kept[VP_MAX_STAGES]; /* NULL: in another process, or none */
+    bool begun;
+    int64_t first[VP_MAX_STAGES]; /* version that a stage keeps first, if it was
+                                     idle when that began */
 };
 
 struct vp_trainer {
@@ -62,6 +80,7 @@ struct vp_trainer {
     int64_t n_steps;       /* reported */
     int64_t n_minibatches; /* trained on */
     int64_t seen_actions;
+    struct vp_older_versions older; /* until it has taken over */
     struct vp_limit idle; /* for all ranks together, without an action done */
     bool lost;            /* a rank thread did not return */
 };

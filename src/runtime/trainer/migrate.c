@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "runtime/fit.h"
+#include "runtime/trainer/older_versions.h"
 #include "runtime/trainer/transfer.h"
 
 #include <stdlib.h>
@@ -81,11 +82,13 @@ static int64_t rank_room(const struct vp_train_config *config, int n_stages,
 /* Both plans are in memory until the run has moved. */
 static enum vp_status check_room(const struct vp_trainer *from,
                                  const struct vp_priced_plan *next,
+                                 const struct vp_older_needs *older,
                                  struct vp_err *err)
 {
     for (int r = 0; r < from->pipeline.n_ranks; r++) {
         int64_t has = rank_bytes(&from->schedule, from->prices, r);
-        int64_t needs = rank_bytes(&next->schedule, next->stages, r);
+        int64_t needs = rank_bytes(&next->schedule, next->stages, r) +
+                        vp_older_needs_bytes(from, older, r);
         int n = next->schedule.ranks[r].n_stages;
         int64_t room = rank_room(&from->config, n, has);
         int64_t more = (needs - room + n - 1) / n +
@@ -106,74 +109,181 @@ static enum vp_status check_room(const struct vp_trainer *from,
     return VP_OK;
 }
 
-static enum vp_status check_memory(const struct vp_trainer *from,
-                                   const struct vp_train_config *config,
-                                   struct vp_err *err)
+/* A round of one stage must be a round of the other. */
+static enum vp_status check_rounds(const struct vp_trainer *from,
+                                   const struct vp_schedule *next,
+                                   const int *partition, struct vp_err *err)
+{
+    int stage = 0, end = vp_trainer_n_blocks(from, 0), block = 0;
+
+    for (int s = 0; partition && s < next->n_stages; s++)
+        for (int b = 0; b < partition[s]; b++, block++) {
+            if (block == end)
+                end += vp_trainer_n_blocks(from, ++stage);
+            if (next->stages[s].update_every !=
+                from->schedule.stages[stage].update_every)
+                return vp_err_set(
+                    err, VP_ERR_INVALID,
+                    "block %d would move from stage %d, which is updated every "
+                    "%d minibatches, to stage %d, every %d; leave it where it "
+                    "is, or stop the run and resume it",
+                    block, stage, from->schedule.stages[stage].update_every, s,
+                    next->stages[s].update_every);
+        }
+    return VP_OK;
+}
+
+/* Checks the plan of `config` without allocating anything. */
+static enum vp_status check_price(const struct vp_trainer *from,
+                                  const struct vp_train_config *config,
+                                  struct vp_older_needs *older_out,
+                                  struct vp_err *err)
 {
     struct vp_priced_plan next;
     enum vp_status st;
 
     VP_TRY(vp_priced_plan_make(config, &next, err));
-    st = check_room(from, &next, err);
+    vp_older_needs_find(from, &next.schedule, config->plan.partition,
+                        older_out);
+    st = from->generator->stream
+             ? check_rounds(from, &next.schedule, config->plan.partition, err)
+             : VP_OK;
+    if (st == VP_OK)
+        st = check_room(from, &next, older_out, err);
     vp_priced_plan_release(&next);
     return st;
 }
 
-enum vp_status vp_trainer_create_next(const struct vp_trainer *from,
+/* ---- Creating ----------------------------------------------------------- */
+
+/* The lead has counted; all processes begin from its numbers. */
+static enum vp_status share_progress(const struct vp_trainer *from,
+                                     struct vp_progress *progress)
+{
+    *progress = vp_trainer_progress(from);
+    return from->pipeline.remote
+               ? vp_world_share(from->pipeline.world, progress,
+                                sizeof(*progress),
+                                vp_limit_ms(from->config.timeout_ms))
+               : VP_OK;
+}
+
+/* Several processes are idle here, and begin to keep versions together. */
+static enum vp_status keep_versions(struct vp_trainer *from,
+                                    const struct vp_older_needs *needs,
+                                    struct vp_trainer *next, struct vp_err *err)
+{
+    enum vp_status st = vp_older_versions_create(from, needs, &next->older);
+    struct vp_progress progress;
+
+    if (st != VP_OK)
+        vp_err_set(err, st, "older versions of weights: %s",
+                   vp_status_name(st));
+    if (!from->config.world)
+        return st;
+    VP_TRY(vp_world_agree(from->config.world, st, VP_LIMIT_NEVER, err));
+    st = share_progress(from, &progress);
+    if (st != VP_OK)
+        return vp_err_set(err, st, "counts of updates: %s", vp_status_name(st));
+    vp_older_versions_begin(&next->older, &progress);
+    return VP_OK;
+}
+
+enum vp_status vp_trainer_create_next(struct vp_trainer *from,
                                       const struct vp_plan *plan,
                                       struct vp_trainer **out,
                                       struct vp_err *err)
 {
     struct vp_train_config config = from->config;
     enum vp_status st = check_plan(from, plan, err);
+    struct vp_older_needs older;
 
     config.plan = *plan;
     config.plan.devices = from->config.plan.devices;
     config.loader = NULL;
     config.takes_over = true;
     if (st == VP_OK)
-        st = check_memory(from, &config, err);
+        st = check_price(from, &config, &older, err);
     if (config.world) /* each may have limits of its own */
         st = vp_world_agree(config.world, st, VP_LIMIT_NEVER, err);
-    return st == VP_OK ? vp_trainer_create(&config, out, err) : st;
+    VP_TRY(st);
+    VP_TRY(vp_trainer_create(&config, out, err));
+    st = keep_versions(from, &older, *out, err);
+    if (st != VP_OK) {
+        vp_trainer_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+bool vp_trainer_can_take_over(struct vp_trainer *next)
+{
+    struct vp_older_versions *older = &next->older;
+    struct vp_progress progress = vp_trainer_progress(older->from);
+
+    if (!older->begun)
+        vp_older_versions_begin(older, &progress);
+    for (int s = 0; s < older->from->pipeline.n_stages; s++)
+        if (vp_older_versions_count(older, s, &progress) <
+            older->needs.n_versions[s])
+            return false;
+    return true;
 }
 
 /* ---- Counts ------------------------------------------------------------- */
 
-/* Fills the counts, loss scale and versions of every block. */
-static void describe_blocks(const struct vp_trainer *from,
+/* Fills the counts, loss scale and versions of every block. Blocks have the
+ * versions that their stage has and, where `next` needs them, those kept. */
+static void describe_blocks(const struct vp_trainer *next,
+                            const struct vp_trainer *from,
                             const struct vp_progress *progress,
                             const struct vp_block_count *counts,
                             struct vp_block_state *out)
 {
+    const struct vp_older_needs *needs = &next->older.needs;
     int block = 0;
 
-    for (int s = 0; s < from->pipeline.n_stages; s++)
+    for (int s = 0; s < from->pipeline.n_stages; s++) {
+        int n_kept = vp_older_versions_count(&next->older, s, progress);
+        int lag = from->schedule.stages[s].version_lag;
+
         for (int b = 0; b < vp_trainer_n_blocks(from, s); b++, block++) {
+            bool kept = block >= needs->first[s] &&
+                        block < needs->first[s] + needs->n_blocks[s];
+
             out[block] = (struct vp_block_state){
                 .updates = counts[block].updates,
                 .scale = progress->scale[s],
-                .past = progress->past[s],
-                .full = progress->past[s] ==
-                        from->schedule.stages[s].version_lag,
+                .past = progress->past[s] + (kept ? n_kept : 0),
+                .full = progress->past[s] == lag,
             };
             out[block].scale.n_skipped = counts[block].n_skipped;
         }
+    }
 }
 
-/* Where `next` begins. Returns false if versions are missing. */
-static bool join(const struct vp_trainer *next,
+/* Where `next` begins. Returns false if a segment starts: depths differ, or
+ * versions are missing. */
+static bool join(const struct vp_trainer *next, const struct vp_trainer *from,
                  const struct vp_block_state *blocks,
                  struct vp_progress *progress)
 {
     int n_blocks[VP_MAX_STAGES], lags[VP_MAX_STAGES];
+    bool exact;
 
     for (int s = 0; s < next->pipeline.n_stages; s++) {
         n_blocks[s] = vp_trainer_n_blocks(next, s);
         lags[s] = next->schedule.stages[s].version_lag;
     }
-    return vp_progress_join(blocks, n_blocks, lags, next->pipeline.n_stages,
-                            progress);
+    exact = vp_progress_join(blocks, n_blocks, lags, next->pipeline.n_stages,
+                             progress);
+    if (from->generator->stream &&
+        !vp_schedules_have_same_depths(&from->schedule, &next->schedule)) {
+        exact = false;
+        for (int s = 0; s < next->pipeline.n_stages; s++)
+            progress->past[s] = 0;
+    }
+    return exact;
 }
 
 /* ---- What was moved ----------------------------------------------------- */
@@ -236,18 +346,6 @@ enum vp_status vp_trainer_order_move(struct vp_trainer *trainer,
                        : vp_err_set(err, st, "another process takes no orders");
 }
 
-/* The lead has counted; all processes begin from its numbers. */
-static enum vp_status share_progress(const struct vp_trainer *from,
-                                     struct vp_progress *progress)
-{
-    *progress = vp_trainer_progress(from);
-    return from->pipeline.remote
-               ? vp_world_share(from->pipeline.world, progress,
-                                sizeof(*progress),
-                                vp_limit_ms(from->config.timeout_ms))
-               : VP_OK;
-}
-
 /* Every rank of `next` loads; what other processes ask for is sent. */
 static enum vp_status load_all(struct vp_trainer *next,
                                struct vp_transfer *transfer, struct vp_err *err)
@@ -306,14 +404,15 @@ enum vp_status vp_trainer_take_over(struct vp_trainer *next,
     *out = (struct vp_migration){ .exact = true };
     if (st == VP_OK) {
         vp_trainer_block_counts(from, &loader.progress, counts);
-        describe_blocks(from, &loader.progress, counts, blocks);
-        out->exact = join(next, blocks, &loader.progress);
+        describe_blocks(next, from, &loader.progress, counts, blocks);
+        out->exact = join(next, from, blocks, &loader.progress);
         st = move_state(next, from, &loader, err);
     } else {
         vp_err_set(err, st, "moving to another plan: %s", vp_status_name(st));
     }
     if (st == VP_OK) {
         next->config.takes_over = false;
+        vp_older_versions_release(&next->older);
         count_moved(next, from, out);
         hand_over_records(next, from);
     }

@@ -6,9 +6,12 @@
  * The trainer for the new plan is created beside the old one, which goes on
  * training meanwhile: ranks, memory, programs and links are ready when the old
  * one stops after a step. Then every rank of the new one copies the state of its
- * blocks. Synchronous training goes on bit by bit as it would have; asynchronous
- * training as a run that was stopped at that step and resumed under the new
- * plan. Data needs no move: a batch is a function of its number. */
+ * blocks. Synchronous training goes on bit by bit as it would have. In
+ * asynchronous training a minibatch after the move uses the version of weights
+ * that its stage of the new plan has for it, counted as before; older versions
+ * that blocks need there are kept by the old stages (older_versions.h). With other
+ * depths a segment starts: minibatches begin on the newest weights.
+ * Data needs no move: a batch is a function of its number. */
 #ifndef VP_RUNTIME_TRAINER_MIGRATE_H
 #define VP_RUNTIME_TRAINER_MIGRATE_H
 
@@ -16,21 +19,28 @@
 
 /* Creates a trainer for `plan`, without state. What the plan borrows must
  * outlive it. May run on another thread while `from` trains, unless the ranks are
- * several processes, which then all come here. Refuses, in one line, a plan that
- * the run cannot go on with. */
-enum vp_status vp_trainer_create_next(const struct vp_trainer *from,
+ * several processes, which then all come here, idle. Refuses, in one line, a plan
+ * that the run cannot go on with. A next trainer that is not used is freed before
+ * `from`, whose ranks are idle then. */
+enum vp_status vp_trainer_create_next(struct vp_trainer *from,
                                       const struct vp_plan *plan,
                                       struct vp_trainer **out,
                                       struct vp_err *err);
+
+/* Returns true if `from` has all versions of weights that `next` needs. Until then
+ * `from` should train on, at most for as many rounds as its first stage lags
+ * behind, twice. Called on the thread that runs `from`, also inside of
+ * vp_step_fn. */
+bool vp_trainer_can_take_over(struct vp_trainer *next);
 
 /* Result of a move. */
 struct vp_migration {
     int n_moved;     /* blocks that changed their rank */
     int64_t n_bytes; /* of their state */
     double seconds;  /* of vp_trainer_take_over() */
-    bool
-        exact; /* false: versions of weights were missing, and minibatches start
-                   on the newest ones */
+    /* False: depths differ or versions of weights were missing, and minibatches
+     * start on the newest ones. */
+    bool exact;
 };
 
 /* In the lead of several processes: the others' vp_trainer_follow() returns.

@@ -7,7 +7,7 @@
 #include "runtime/fit.h"
 #include "runtime/rank/watch.h"
 #include "runtime/stage/stage_state.h"
-#include "runtime/trainer/internal.h"
+#include "runtime/trainer/older_versions.h"
 
 #include <stdlib.h>
 
@@ -411,6 +411,7 @@ bool vp_trainer_free(struct vp_trainer *trainer)
         return true;
     if (trainer->lost || is_torn(trainer))
         return false;
+    vp_older_versions_release(&trainer->older);
     if (trainer->pipeline.is_lead && trainer->pipeline.remote &&
         !trainer->pipeline.is_left)
         vp_remote_give(&trainer->pipeline,

@@ -1,0 +1,152 @@
+/* Decides which versions of weights stages keep for a move, and counts them. */
+#include "runtime/trainer/older_versions.h"
+
+/* ---- Stages ------------------------------------------------------------- */
+
+/* The stage that versions are read from: its first replica. */
+static struct vp_stage *stage_of(const struct vp_trainer *from, int stage,
+                                 int rank)
+{
+    for (int i = 0; i < from->ranks[rank].n_stages; i++)
+        if (from->ranks[rank].stages[i].index == stage &&
+            from->ranks[rank].stages[i].replica == 0)
+            return &from->ranks[rank].stages[i].stage;
+    return NULL;
+}
+
+static int n_blocks_of(const struct vp_trainer *from, int stage)
+{
+    int rank = from->schedule.stages[stage].first_rank;
+
+    return stage_of(from, stage, rank)->plan.spec.n_blocks;
+}
+
+/* ---- Needs -------------------------------------------------------------- */
+
+bool vp_schedules_have_same_depths(const struct vp_schedule *a,
+                                   const struct vp_schedule *b)
+{
+    bool same = a->n_stages == b->n_stages;
+
+    for (int s = 0; same && s < a->n_stages; s++)
+        same = a->stages[s].version_lag == b->stages[s].version_lag &&
+               a->stages[s].update_every == b->stages[s].update_every;
+    return same;
+}
+
+static void add_need(struct vp_older_needs *needs, int stage, int block,
+                     int n_versions)
+{
+    if (needs->n_versions[stage] == 0)
+        needs->first[stage] = block;
+    needs->n_blocks[stage] = block + 1 - needs->first[stage];
+    if (n_versions > needs->n_versions[stage])
+        needs->n_versions[stage] = n_versions;
+}
+
+void vp_older_needs_find(const struct vp_trainer *from,
+                         const struct vp_schedule *next, const int *partition,
+                         struct vp_older_needs *out)
+{
+    int stage = 0, end = n_blocks_of(from, 0), block = 0;
+
+    *out = (struct vp_older_needs){ .n_versions = { 0 } };
+    if (!from->generator->stream || !partition ||
+        !vp_schedules_have_same_depths(&from->schedule, next))
+        return;
+    for (int s = 0; s < next->n_stages; s++)
+        for (int b = 0; b < partition[s]; b++, block++) {
+            int lacks;
+
+            if (block == end)
+                end += n_blocks_of(from, ++stage);
+            lacks = next->stages[s].version_lag -
+                    (from->schedule.stages[stage].n_versions - 1);
+            if (lacks > 0)
+                add_need(out, stage, block, lacks);
+        }
+}
+
+int64_t vp_older_needs_bytes(const struct vp_trainer *from,
+                             const struct vp_older_needs *needs, int rank)
+{
+    int64_t sum = 0;
+
+    for (int s = 0; s < from->pipeline.n_stages; s++) {
+        const struct vp_stage *stage = stage_of(from, s, rank);
+
+        if (stage && needs->n_versions[s] > 0)
+            sum += vp_kept_bytes(stage, needs->first[s], needs->n_blocks[s],
+                                 needs->n_versions[s]);
+    }
+    return sum;
+}
+
+/* ---- Keeping ------------------------------------------------------------ */
+
+/* The stage if it is in this process, else NULL. */
+static struct vp_stage *find_here(const struct vp_trainer *from, int stage)
+{
+    int rank = from->schedule.stages[stage].first_rank;
+
+    return from->ranks[rank].is_here ? stage_of(from, stage, rank) : NULL;
+}
+
+enum vp_status vp_older_versions_create(struct vp_trainer *from,
+                                        const struct vp_older_needs *needs,
+                                        struct vp_older_versions *out)
+{
+    *out = (struct vp_older_versions){ .from = from, .needs = *needs };
+    for (int s = 0; s < from->pipeline.n_stages; s++) {
+        const struct vp_stage *stage = find_here(from, s);
+
+        if (stage && needs->n_versions[s] > 0)
+            VP_TRY(vp_kept_create(stage, needs->first[s], needs->n_blocks[s],
+                                  needs->n_versions[s], &out->kept[s]));
+    }
+    return VP_OK;
+}
+
+void vp_older_versions_begin(struct vp_older_versions *older,
+                             const struct vp_progress *progress)
+{
+    older->begun = true;
+    for (int s = 0; older->from && s < older->from->pipeline.n_stages; s++) {
+        int n = older->from->schedule.stages[s].n_versions;
+        int64_t oldest = progress->updates[s] - progress->past[s];
+        int64_t first = progress->updates[s] + 1 - n;
+
+        older->first[s] = first > oldest ? first : oldest;
+        if (!older->kept[s])
+            continue;
+        older->kept[s]->oldest = oldest;
+        atomic_store(&find_here(older->from, s)->kept, older->kept[s]);
+    }
+}
+
+int vp_older_versions_count(const struct vp_older_versions *older, int stage,
+                            const struct vp_progress *progress)
+{
+    int most = older->needs.n_versions[stage];
+    int64_t n;
+
+    if (!older->begun || most == 0)
+        return 0;
+    if (older->kept[stage])
+        n = atomic_load(&older->kept[stage]->n_kept);
+    else
+        n = progress->updates[stage] + 1 - older->first[stage] -
+            older->from->schedule.stages[stage].n_versions;
+    return n < 0 ? 0 : n > most ? most : (int)n;
+}
+
+void vp_older_versions_release(struct vp_older_versions *older)
+{
+    for (int s = 0; older->from && s < older->from->pipeline.n_stages; s++) {
+        if (!older->kept[s] || older->from->lost)
+            continue; /* a rank that never returned may still write there */
+        atomic_store(&find_here(older->from, s)->kept, NULL);
+        vp_kept_free(older->kept[s]);
+    }
+    *older = (struct vp_older_versions){ .from = NULL };
+}
