@@ -149,7 +149,7 @@ static void processes_give_the_bits_of_threads(void **state)
     struct vp_err err = { .text = "" };
     struct setup setup;
     long before;
-    bool moves = false;
+    enum vp_followed what;
 
     (void)state;
     world = NULL;
@@ -176,8 +176,8 @@ static void processes_give_the_bits_of_threads(void **state)
         }
     } else {
         assert_int_equal(
-            vp_trainer_follow(processes.trainer, NULL, &moves, &err), VP_OK);
-        assert_false(moves);
+            vp_trainer_follow(processes.trainer, NULL, &what, &err), VP_OK);
+        assert_int_equal(what, VP_FOLLOWED_END);
     }
     /* All that a stage or replica tells another one is more than this. */
     if (direct)

@@ -533,55 +533,73 @@ static void open_run(struct run *run, struct setup *setup, struct vp_world *in)
         fail_msg("%s", err.text);
 }
 
-/* All processes come to rest, then go on to what the lead does next. Before that
- * the lead makes `n` steps. */
-static void train_together(struct run *run, int n)
+/* The lead makes `n` steps and then does `what`; the others follow until it does. */
+static void train_until(struct run *run, int n, enum vp_followed what)
 {
     struct vp_err err = { .text = "" };
-    bool moves = false;
+    enum vp_status st = VP_OK;
+    enum vp_followed done;
 
     if (vp_trainer_is_lead(run->trainer)) {
         train_some(run, n);
-        if (run->config.world &&
-            vp_trainer_order_move(run->trainer, &err) != VP_OK)
-            fail_msg("%s", err.text);
-        return;
+        if (run->config.world)
+            st = what == VP_FOLLOWED_PREPARE
+                     ? vp_trainer_order_prepare(run->trainer, &err)
+                     : vp_trainer_order_move(run->trainer, &err);
+    } else {
+        st = vp_trainer_follow(run->trainer, NULL, &done, &err);
+        assert_int_equal(done, what);
     }
-    if (vp_trainer_follow(run->trainer, NULL, &moves, &err) != VP_OK || !moves)
+    if (st != VP_OK)
         fail_msg("%s", err.text);
 }
 
-/* Moves at fixed steps: as many before the next trainer is prepared, and between
- * that and the move, in every process. */
+struct preparing {
+    struct vp_trainer *from, *next;
+    struct vp_plan plan;
+    struct vp_err err;
+    enum vp_status st;
+};
+
+static void *prepare_next(void *arg)
+{
+    struct preparing *p = arg;
+
+    p->st = vp_trainer_create_next(p->from, &p->plan, &p->next, &p->err);
+    return NULL;
+}
+
+/* Moves at fixed steps. The next trainer is prepared beside training: in processes
+ * all threads that do so meet, in all orders in which they are scheduled. */
 static void move_at_fixed_steps(struct run *run, struct setup *setup)
 {
-    enum { N_MOVES = 6, WAIT = 2 * N_RANKS };
+    enum { N_MOVES = 5, WAIT = 2 * N_RANKS + 1 };
     struct room rooms[2];
 
     for (int k = 0; k < N_MOVES; k++) {
+        struct preparing p = { .from = run->trainer };
         struct vp_err err = { .text = "" };
         struct vp_migration migration;
-        struct vp_trainer *next;
-        struct vp_plan plan;
+        pthread_t thread;
 
         cut(rooms[k % 2].partition, N_RANKS, run->graphs[0].n_blocks);
         setup->partition = rooms[k % 2].partition;
-        plan = make_plan(run, setup);
-        train_together(run, 1);
-        if (vp_trainer_create_next(run->trainer, &plan, &next, &err) != VP_OK)
-            fail_msg("%s", err.text);
-        if (!run->config.world)
-            vp_trainer_can_take_over(next); /* begins to keep versions */
-        train_together(run, WAIT);
-        if (vp_trainer_is_lead(run->trainer))
-            assert_true(vp_trainer_can_take_over(next));
-        if (vp_trainer_take_over(next, run->trainer, &migration, &err) != VP_OK)
+        p.plan = make_plan(run, setup);
+        train_until(run, 1, VP_FOLLOWED_PREPARE);
+        assert_int_equal(pthread_create(&thread, NULL, prepare_next, &p), 0);
+        /* Versions are kept from some step on; the first ones run beside that. */
+        train_until(run, 2, VP_FOLLOWED_MOVE);
+        pthread_join(thread, NULL);
+        if (p.st != VP_OK)
+            fail_msg("%s", p.err.text);
+        train_until(run, WAIT - 2, VP_FOLLOWED_MOVE);
+        if (vp_trainer_take_over(p.next, run->trainer, &migration, &err))
             fail_msg("%s", err.text);
         assert_true(migration.exact);
         assert_true(vp_trainer_free(run->trainer));
-        run->trainer = next;
+        run->trainer = p.next;
     }
-    train_together(run, 2);
+    train_until(run, 2, VP_FOLLOWED_MOVE);
 }
 
 static void processes_move_as_threads(void **state)
@@ -590,7 +608,7 @@ static void processes_move_as_threads(void **state)
     struct run threads, processes;
     struct room room;
     uint32_t start = rand_count;
-    bool moves = false;
+    enum vp_followed what;
     struct vp_err err;
 
     (void)state;
@@ -611,7 +629,7 @@ static void processes_move_as_threads(void **state)
             assert_memory_equal(&threads.losses[i], &processes.losses[i],
                                 sizeof(double));
     } else {
-        vp_trainer_follow(processes.trainer, NULL, &moves, &err);
+        vp_trainer_follow(processes.trainer, NULL, &what, &err);
     }
     run_free(&processes);
     run_free(&threads);

@@ -36,9 +36,11 @@ struct vp_rebalance {
     struct vp_trainer *trainer;  /* the one that trains */
     struct vp_trainer *prepared; /* for it */
     pthread_t thread;
+    bool has_thread; /* to be joined */
     bool preparing;
     atomic_bool ready;
     enum vp_status status; /* of preparing */
+    char *text;            /* in the lead: the plan, for other processes */
     struct vp_err err;
     char id[VP_REBALANCE_ID]; /* of the request; empty: the run's own idea */
     const char *why;
@@ -129,14 +131,59 @@ static struct vp_plan merge(const struct vp_plan *now,
 
 /* ---- Preparing ---------------------------------------------------------- */
 
+/* All processes come here, the lead with the plan as text. */
+static enum vp_status prepare_together(struct vp_rebalance *r)
+{
+    char *shared = NULL;
+    struct vp_rebalance_request request = { .whole = true };
+    enum vp_status st = vp_share_text(r->with.world, r->text, &shared, &r->err);
+
+    if (st == VP_OK && r->follows) {
+        r->next = hold(r->now);
+        st = r->next ? vp_plan_parse(shared, strlen(shared), "plan of the lead",
+                                     &r->next->arena, &request.plan, &r->err)
+                     : vp_err_set(&r->err, VP_ERR_NOMEM, "out of memory");
+        if (st == VP_OK)
+            r->next->plan = merge(&r->now->plan, &request);
+    }
+    free(shared);
+    return vp_world_agree(r->with.world, st, VP_LIMIT_NEVER, &r->err);
+}
+
 static void *prepare(void *arg)
 {
     struct vp_rebalance *r = arg;
 
-    r->status = vp_trainer_create_next(r->trainer, &r->next->plan, &r->prepared,
-                                       &r->err);
+    r->status = r->with.world ? prepare_together(r) : VP_OK;
+    if (r->status == VP_OK)
+        r->status = vp_trainer_create_next(r->trainer, &r->next->plan,
+                                           &r->prepared, &r->err);
     atomic_store(&r->ready, true);
     return NULL;
+}
+
+/* Training waits where no thread can be had. */
+static void start_preparing(struct vp_rebalance *r, struct vp_trainer *trainer,
+                            const char *why)
+{
+    r->trainer = trainer;
+    r->prepared = NULL;
+    r->why = why;
+    r->err.text[0] = '\0';
+    r->preparing = true;
+    atomic_store(&r->ready, false);
+    r->has_thread = pthread_create(&r->thread, NULL, prepare, r) == 0;
+    if (!r->has_thread)
+        prepare(r);
+}
+
+static void end_preparing(struct vp_rebalance *r)
+{
+    if (r->has_thread)
+        pthread_join(r->thread, NULL);
+    r->has_thread = false;
+    free(r->text);
+    r->text = NULL;
 }
 
 static void tell_refusal(struct vp_rebalance *r, const char *cause)
@@ -167,25 +214,29 @@ static void drop_prepared(struct vp_rebalance *r)
     forget_next(r);
 }
 
-/* Several processes prepare it together, when they are idle. */
+/* Several processes prepare together. */
+static enum vp_status call_others(struct vp_rebalance *r,
+                                  struct vp_trainer *trainer)
+{
+    int n_blocks = r->with.train->graphs[0].n_blocks;
+
+    if (!r->with.world)
+        return VP_OK;
+    if (vp_plan_print(&r->next->plan, n_blocks, NULL, &r->text) != VP_OK)
+        return vp_err_set(&r->err, VP_ERR_NOMEM, "out of memory");
+    return vp_trainer_order_prepare(trainer, &r->err);
+}
+
 static void begin(struct vp_rebalance *r, struct vp_trainer *trainer,
                   const char *why)
 {
-    r->trainer = trainer;
-    r->prepared = NULL;
-    r->why = why;
-    r->err.text[0] = '\0';
-    atomic_store(&r->ready, r->with.world != NULL);
-    if (r->with.world) {
-        r->preparing = true;
-        return;
-    }
-    if (pthread_create(&r->thread, NULL, prepare, r) != 0) {
-        tell_refusal(r, "a thread that prepares it cannot start");
+    if (call_others(r, trainer) != VP_OK) {
+        tell_refusal(r, r->err.text);
+        end_preparing(r);
         forget_next(r);
         return;
     }
-    r->preparing = true;
+    start_preparing(r, trainer, why);
 }
 
 /* ---- Measured work ------------------------------------------------------ */
@@ -343,42 +394,6 @@ static void advance(struct vp_rebalance *r)
     vp_balance_watch_moved(&r->watch, r->id[0] == '\0');
 }
 
-/* All processes come here, the lead with the plan as text. */
-static enum vp_status prepare_together(struct vp_rebalance *r, const char *text)
-{
-    char *shared = NULL;
-    struct vp_rebalance_request request = { .whole = true };
-    enum vp_status st = vp_share_text(r->with.world, text, &shared, &r->err);
-
-    if (st == VP_OK && !text) {
-        r->next = hold(r->now);
-        st = r->next ? vp_plan_parse(shared, strlen(shared), "plan of the lead",
-                                     &r->next->arena, &request.plan, &r->err)
-                     : vp_err_set(&r->err, VP_ERR_NOMEM, "out of memory");
-        if (st == VP_OK)
-            r->next->plan = merge(&r->now->plan, &request);
-    }
-    free(shared);
-    VP_TRY(vp_world_agree(r->with.world, st, VP_LIMIT_NEVER, &r->err));
-    return vp_trainer_create_next(r->trainer, &r->next->plan, &r->prepared,
-                                  &r->err);
-}
-
-static enum vp_status lead_others(struct vp_rebalance *r)
-{
-    char *text = NULL;
-    enum vp_status st = vp_plan_print(
-        &r->next->plan, r->with.train->graphs[0].n_blocks, NULL, &text);
-
-    if (st != VP_OK)
-        return vp_err_set(&r->err, st, "out of memory");
-    st = vp_trainer_order_move(r->trainer, &r->err);
-    if (st == VP_OK)
-        st = prepare_together(r, text);
-    free(text);
-    return st;
-}
-
 /* The plan was prepared with this status. */
 static bool finish(struct vp_rebalance *r, enum vp_status st,
                    struct vp_trainer **trainer,
@@ -430,58 +445,66 @@ static enum vp_status share_decision(struct vp_rebalance *r,
                : vp_err_set(&r->err, st, "another process does not answer");
 }
 
-/* In the lead of several processes, which are idle: prepares the next trainer, or
- * lets it take over if it was prepared before. */
-static enum vp_status move_together(struct vp_rebalance *r,
-                                    enum decision *decision_out)
+/* In all processes, which are idle. A process that lacks versions makes all wait;
+ * where preparing failed, it failed in all. */
+static enum vp_status decide_together(struct vp_rebalance *r,
+                                      enum decision *decision)
 {
-    *decision_out = DECISION_TAKE;
-    if (r->prepared)
-        VP_TRY(vp_trainer_order_move(r->trainer, &r->err));
-    else
-        VP_TRY(lead_others(r));
-    if (!vp_trainer_can_take_over(r->prepared))
-        *decision_out = DECISION_WAIT;
-    return share_decision(r, decision_out);
+    enum vp_status mine, all;
+
+    VP_TRY(r->status);
+    VP_TRY(share_decision(r, decision));
+    if (*decision != DECISION_TAKE)
+        return VP_OK;
+    mine = vp_trainer_can_take_over(r->prepared) ? VP_OK : VP_ERR_END;
+    all = vp_world_agree(r->with.world, mine, VP_LIMIT_NEVER, &r->err);
+    if (all != VP_ERR_END)
+        return all;
+    r->err.text[0] = '\0';
+    *decision = DECISION_WAIT;
+    return VP_OK;
 }
 
 bool vp_rebalance_move(struct vp_rebalance *r, struct vp_trainer **trainer,
                        struct vp_rebalance_move *move_out)
 {
     enum decision decision = DECISION_TAKE;
+    enum vp_status st = VP_OK;
 
     if (!r->preparing || !is_ready(r))
         return false;
     if (r->with.world)
-        r->status = move_together(r, &decision);
-    else
-        pthread_join(r->thread, NULL);
-    if (r->status == VP_OK && decision == DECISION_WAIT)
+        st = vp_trainer_order_move(*trainer, &r->err);
+    end_preparing(r);
+    if (st == VP_OK)
+        st = r->with.world ? decide_together(r, &decision) : r->status;
+    if (st == VP_OK && decision == DECISION_WAIT)
         return false;
     r->preparing = false;
-    return finish(r, r->status, trainer, move_out);
+    return finish(r, st, trainer, move_out);
+}
+
+void vp_rebalance_prepare(struct vp_rebalance *r, struct vp_trainer *trainer)
+{
+    r->follows = true;
+    start_preparing(r, trainer, "");
 }
 
 bool vp_rebalance_follow(struct vp_rebalance *r, struct vp_trainer **trainer,
                          struct vp_rebalance_move *move_out)
 {
     enum decision decision = DECISION_TAKE;
-    enum vp_status st = VP_OK;
+    enum vp_status st;
 
-    r->follows = true;
-    r->trainer = *trainer;
-    r->why = "";
-    r->err.text[0] = '\0';
-    if (!r->prepared)
-        st = prepare_together(r, NULL);
-    if (st == VP_OK)
-        st = share_decision(r, &decision);
+    end_preparing(r);
+    st = decide_together(r, &decision);
     if (st == VP_OK && decision == DECISION_WAIT)
         return false;
     if (st == VP_OK && decision == DECISION_DROP) {
         drop_prepared(r);
         return false;
     }
+    r->preparing = false;
     return finish(r, st, trainer, move_out);
 }
 
@@ -489,12 +512,14 @@ void vp_rebalance_give_up(struct vp_rebalance *r)
 {
     enum decision decision = DECISION_DROP;
 
-    if (!r || !r->preparing || !r->with.world || !r->prepared)
+    if (!r || !r->preparing || !r->with.world)
         return;
     if (r->id[0])
         tell_refusal(r, "the run has ended");
-    if (vp_trainer_order_move(r->trainer, &r->err) == VP_OK &&
-        share_decision(r, &decision) == VP_OK)
+    if (vp_trainer_order_move(r->trainer, &r->err) != VP_OK)
+        return;
+    end_preparing(r);
+    if (decide_together(r, &decision) == VP_OK)
         drop_prepared(r);
 }
 
@@ -541,8 +566,7 @@ void vp_rebalance_free(struct vp_rebalance *r)
 {
     if (!r)
         return;
-    if (r->preparing && !r->with.world)
-        pthread_join(r->thread, NULL);
+    end_preparing(r);
     if (r->preparing && r->id[0])
         tell_refusal(r, "the run has ended");
     drop_prepared(r);

@@ -59,8 +59,11 @@ struct vp_rebalance_move {
 bool vp_rebalance_move(struct vp_rebalance *rebalance,
                        struct vp_trainer **trainer,
                        struct vp_rebalance_move *move_out);
-/* The same in a process that follows the lead, when vp_trainer_follow() says that
- * the lead moves or prepares a move. */
+/* In a process that follows the lead, when vp_trainer_follow() says that the lead
+ * prepares a move: does so, too, while the trainer trains on. */
+void vp_rebalance_prepare(struct vp_rebalance *rebalance,
+                          struct vp_trainer *trainer);
+/* In such a process, when the lead moves: the same as vp_rebalance_move(). */
 bool vp_rebalance_follow(struct vp_rebalance *rebalance,
                          struct vp_trainer **trainer,
                          struct vp_rebalance_move *move_out);

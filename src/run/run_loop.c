@@ -456,15 +456,17 @@ enum vp_status vp_run_lead(struct vp_run_state *run, struct vp_err *err)
 static enum vp_status follow(struct vp_run_state *run, struct vp_err *err)
 {
     struct vp_rebalance_move move;
-    bool moves = true;
+    enum vp_followed what;
 
-    while (moves) {
-        VP_TRY(
-            vp_trainer_follow(run->trainer, run->options->stop, &moves, err));
-        if (moves && vp_rebalance_follow(run->rebalance, &run->trainer, &move))
+    for (;;) {
+        VP_TRY(vp_trainer_follow(run->trainer, run->options->stop, &what, err));
+        if (what == VP_FOLLOWED_END)
+            return VP_OK;
+        if (what == VP_FOLLOWED_PREPARE)
+            vp_rebalance_prepare(run->rebalance, run->trainer);
+        else if (vp_rebalance_follow(run->rebalance, &run->trainer, &move))
             VP_TRY(follow_move(run, &move, err));
     }
-    return VP_OK;
 }
 
 enum vp_status vp_run_follow(struct vp_run_state *run, struct vp_err *err)

@@ -645,12 +645,25 @@ static enum vp_status come_to_rest(struct vp_rank *rank)
     return VP_OK;
 }
 
+/* See struct vp_schedule_stage. */
+static void set_oldest_versions(struct vp_rank *rank, const struct vp_job *job)
+{
+    for (int i = 0; i < rank->n_stages; i++) {
+        const struct vp_schedule_stage *plan =
+            &job->schedule->stages[rank->stages[i].index];
+
+        rank->stages[i].stage.oldest = plan->version_begin - plan->version_past;
+    }
+}
+
 void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
 {
     enum vp_status st = VP_OK;
 
     rank->job = job;
     rank->stop = false;
+    if (job->kind == VP_JOB_TRAIN && !job->sync)
+        set_oldest_versions(rank, job);
     for (rank->repeat = 0; rank->repeat < job->n_repeats && !rank->stop;
          rank->repeat++) {
         st = walk(rank);

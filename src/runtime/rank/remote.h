@@ -15,7 +15,8 @@ enum vp_order_kind {
     VP_ORDER_ADVANCE, /* the jobs before are done; see advance_edges() */
     VP_ORDER_SAVE,    /* an idle trainer, at `step` */
     VP_ORDER_TRACE,   /* say what was recorded */
-    VP_ORDER_MOVE,    /* to another trainer; see trainer/migrate.h */
+    VP_ORDER_PREPARE, /* another trainer; see trainer/migrate.h */
+    VP_ORDER_MOVE,    /* to that one */
     VP_ORDER_END,
 };
 

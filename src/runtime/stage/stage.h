@@ -80,7 +80,9 @@ struct vp_stage {
     void *swap_host; /* a slab: where swapped values of each slot wait */
     struct vp_copier *copier[2]; /* out and in; NULL: nothing is swapped */
     int64_t newest;              /* version = updates done or skipped */
-    bool updated; /* the last backward makes the next one, but for ties */
+    int64_t oldest; /* asp: the first version that the stream had; older ones
+                       were never in the ring */
+    bool updated;   /* the last backward makes the next one, but for ties */
     struct vp_scale scale;
     /* Per block: updates made, beyond those of the stage; see vp_block_count. */
     int64_t *ahead;

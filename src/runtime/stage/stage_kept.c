@@ -85,7 +85,7 @@ enum vp_status vp_stage_keep_overwritten(struct vp_stage *stage)
     struct vp_kept *kept = atomic_load(&stage->kept);
     int64_t version = stage->newest + 1 - stage->plan.shape.n_versions;
 
-    if (!kept || version < kept->oldest)
+    if (!kept || version < stage->oldest)
         return VP_OK;
     VP_TRY(vp_stream_copy(stage->stream,
                           kept->versions[version % kept->n_versions],

@@ -18,12 +18,10 @@
 
 struct vp_kept {
     struct vp_device *device;
-    int64_t first, n; /* elements of the stage's weights that are kept */
-    int64_t n_bytes;  /* of them */
-    int n_versions;   /* the newest of those overwritten; a ring, too */
-    void **versions;  /* version v is number v mod n_versions */
-    /* The first version of the segment: older ones never existed. */
-    int64_t oldest;
+    int64_t first, n;  /* elements of the stage's weights that are kept */
+    int64_t n_bytes;   /* of them */
+    int n_versions;    /* the newest of those overwritten; a ring, too */
+    void **versions;   /* version v is number v mod n_versions */
     atomic_int n_kept; /* since the start, by the rank of the stage */
 };
 

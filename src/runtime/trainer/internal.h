@@ -46,9 +46,8 @@ struct vp_older_versions {
     struct vp_trainer *from; /* whose stages keep; NULL: nothing is kept */
     struct vp_older_needs needs;
     struct vp_kept *kept[VP_MAX_STAGES]; /* NULL: in another process, or none */
-    bool begun;
-    int64_t first[VP_MAX_STAGES]; /* version that a stage keeps first, if it was
-                                     idle when that began */
+    int64_t asked_at; /* minibatches of `from` when it was first asked whether
+                         all are there; -1: not yet */
 };
 
 struct vp_trainer {

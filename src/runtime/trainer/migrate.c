@@ -156,37 +156,15 @@ static enum vp_status check_price(const struct vp_trainer *from,
 
 /* ---- Creating ----------------------------------------------------------- */
 
-/* The lead has counted; all processes begin from its numbers. */
-static enum vp_status share_progress(const struct vp_trainer *from,
-                                     struct vp_progress *progress)
-{
-    *progress = vp_trainer_progress(from);
-    return from->pipeline.remote
-               ? vp_world_share(from->pipeline.world, progress,
-                                sizeof(*progress),
-                                vp_limit_ms(from->config.timeout_ms))
-               : VP_OK;
-}
-
-/* Several processes are idle here, and begin to keep versions together. */
 static enum vp_status keep_versions(struct vp_trainer *from,
                                     const struct vp_older_needs *needs,
                                     struct vp_trainer *next, struct vp_err *err)
 {
     enum vp_status st = vp_older_versions_create(from, needs, &next->older);
-    struct vp_progress progress;
 
-    if (st != VP_OK)
-        vp_err_set(err, st, "older versions of weights: %s",
-                   vp_status_name(st));
-    if (!from->config.world)
-        return st;
-    VP_TRY(vp_world_agree(from->config.world, st, VP_LIMIT_NEVER, err));
-    st = share_progress(from, &progress);
-    if (st != VP_OK)
-        return vp_err_set(err, st, "counts of updates: %s", vp_status_name(st));
-    vp_older_versions_begin(&next->older, &progress);
-    return VP_OK;
+    return st == VP_OK ? VP_OK
+                       : vp_err_set(err, st, "older versions of weights: %s",
+                                    vp_status_name(st));
 }
 
 enum vp_status vp_trainer_create_next(struct vp_trainer *from,
@@ -196,6 +174,7 @@ enum vp_status vp_trainer_create_next(struct vp_trainer *from,
 {
     struct vp_train_config config = from->config;
     enum vp_status st = check_plan(from, plan, err);
+    struct vp_trainer *next = NULL;
     struct vp_older_needs older;
 
     config.plan = *plan;
@@ -207,27 +186,21 @@ enum vp_status vp_trainer_create_next(struct vp_trainer *from,
     if (config.world) /* each may have limits of its own */
         st = vp_world_agree(config.world, st, VP_LIMIT_NEVER, err);
     VP_TRY(st);
-    VP_TRY(vp_trainer_create(&config, out, err));
-    st = keep_versions(from, &older, *out, err);
-    if (st != VP_OK) {
-        vp_trainer_free(*out);
-        *out = NULL;
-    }
+    st = vp_trainer_create(&config, &next, err);
+    if (st == VP_OK)
+        st = keep_versions(from, &older, next, err);
+    if (config.world)
+        st = vp_world_agree(config.world, st, VP_LIMIT_NEVER, err);
+    if (st != VP_OK)
+        vp_trainer_free(next);
+    else
+        *out = next;
     return st;
 }
 
 bool vp_trainer_can_take_over(struct vp_trainer *next)
 {
-    struct vp_older_versions *older = &next->older;
-    struct vp_progress progress = vp_trainer_progress(older->from);
-
-    if (!older->begun)
-        vp_older_versions_begin(older, &progress);
-    for (int s = 0; s < older->from->pipeline.n_stages; s++)
-        if (vp_older_versions_count(older, s, &progress) <
-            older->needs.n_versions[s])
-            return false;
-    return true;
+    return vp_older_versions_are_there(&next->older);
 }
 
 /* ---- Counts ------------------------------------------------------------- */
@@ -244,7 +217,7 @@ static void describe_blocks(const struct vp_trainer *next,
     int block = 0;
 
     for (int s = 0; s < from->pipeline.n_stages; s++) {
-        int n_kept = vp_older_versions_count(&next->older, s, progress);
+        int n_kept = vp_older_versions_count(&next->older, s);
         int lag = from->schedule.stages[s].version_lag;
 
         for (int b = 0; b < vp_trainer_n_blocks(from, s); b++, block++) {
@@ -334,16 +307,40 @@ static void hand_over_records(struct vp_trainer *next, struct vp_trainer *from)
 
 /* ---- The move ----------------------------------------------------------- */
 
-enum vp_status vp_trainer_order_move(struct vp_trainer *trainer,
-                                     struct vp_err *err)
+static enum vp_status order(struct vp_trainer *trainer, enum vp_order_kind kind,
+                            struct vp_err *err)
 {
-    const struct vp_order order = { .kind = VP_ORDER_MOVE };
+    const struct vp_order order = { .kind = kind };
     enum vp_status st = vp_remote_give(&trainer->pipeline, &order);
 
     if (st == VP_ERR_ABORTED)
         return vp_world_status(trainer->pipeline.world, err);
     return st == VP_OK ? VP_OK
                        : vp_err_set(err, st, "another process takes no orders");
+}
+
+enum vp_status vp_trainer_order_prepare(struct vp_trainer *trainer,
+                                        struct vp_err *err)
+{
+    return order(trainer, VP_ORDER_PREPARE, err);
+}
+
+enum vp_status vp_trainer_order_move(struct vp_trainer *trainer,
+                                     struct vp_err *err)
+{
+    return order(trainer, VP_ORDER_MOVE, err);
+}
+
+/* The lead has counted; all processes begin from its numbers. */
+static enum vp_status share_progress(const struct vp_trainer *from,
+                                     struct vp_progress *progress)
+{
+    *progress = vp_trainer_progress(from);
+    return from->pipeline.remote
+               ? vp_world_share(from->pipeline.world, progress,
+                                sizeof(*progress),
+                                vp_limit_ms(from->config.timeout_ms))
+               : VP_OK;
 }
 
 /* Every rank of `next` loads; what other processes ask for is sent. */
@@ -373,7 +370,13 @@ static enum vp_status move_state(struct vp_trainer *next,
                                            &transfer);
 
     if (st != VP_OK)
-        return vp_err_set(err, st, "preparing to move arrays failed");
+        vp_err_set(err, st, "preparing to move arrays: %s", vp_status_name(st));
+    if (from->config.world)
+        st = vp_world_agree(from->config.world, st, VP_LIMIT_NEVER, err);
+    if (st != VP_OK) {
+        vp_transfer_free(transfer);
+        return st;
+    }
     loader->ctx = transfer;
     next->config.loader = loader;
     st = load_all(next, transfer, err);

@@ -18,19 +18,19 @@
 #include "runtime/trainer/trainer.h"
 
 /* Creates a trainer for `plan`, without state. What the plan borrows must
- * outlive it. May run on another thread while `from` trains, unless the ranks are
- * several processes, which then all come here, idle. Refuses, in one line, a plan
- * that the run cannot go on with. A next trainer that is not used is freed before
- * `from`, whose ranks are idle then. */
+ * outlive it. May run on another thread while `from` trains. Several processes all
+ * come here, and meanwhile leave vp_world_agree() and vp_world_share() to this
+ * thread. Refuses, in one line, a plan that the run cannot go on with. A next
+ * trainer that is not used is freed before `from`, whose ranks are idle then. */
 enum vp_status vp_trainer_create_next(struct vp_trainer *from,
                                       const struct vp_plan *plan,
                                       struct vp_trainer **out,
                                       struct vp_err *err);
 
-/* Returns true if `from` has all versions of weights that `next` needs. Until then
- * `from` should train on, at most for as many rounds as its first stage lags
- * behind, twice. Called on the thread that runs `from`, also inside of
- * vp_step_fn. */
+/* Returns true if `from` has all versions of weights that `next` needs, as far as
+ * this process knows. Until then `from` should train on: for a few rounds more
+ * than the first stage lags behind. Called on the thread that runs `from`, also
+ * inside of vp_step_fn. */
 bool vp_trainer_can_take_over(struct vp_trainer *next);
 
 /* Result of a move. */
@@ -43,8 +43,10 @@ struct vp_migration {
     bool exact;
 };
 
-/* In the lead of several processes: the others' vp_trainer_follow() returns.
- * Then all of them create the next trainer and let it take over. */
+/* In the lead of several processes: the others' vp_trainer_follow() returns, so that
+ * all create the next trainer while they train on, or let it take over. */
+enum vp_status vp_trainer_order_prepare(struct vp_trainer *trainer,
+                                        struct vp_err *err);
 enum vp_status vp_trainer_order_move(struct vp_trainer *trainer,
                                      struct vp_err *err);
 

@@ -96,48 +96,61 @@ enum vp_status vp_older_versions_create(struct vp_trainer *from,
                                         const struct vp_older_needs *needs,
                                         struct vp_older_versions *out)
 {
-    *out = (struct vp_older_versions){ .from = from, .needs = *needs };
+    *out = (struct vp_older_versions){ .from = from,
+                                       .needs = *needs,
+                                       .asked_at = -1 };
     for (int s = 0; s < from->pipeline.n_stages; s++) {
-        const struct vp_stage *stage = find_here(from, s);
+        struct vp_stage *stage = find_here(from, s);
 
-        if (stage && needs->n_versions[s] > 0)
-            VP_TRY(vp_kept_create(stage, needs->first[s], needs->n_blocks[s],
-                                  needs->n_versions[s], &out->kept[s]));
+        if (!stage || needs->n_versions[s] == 0)
+            continue;
+        VP_TRY(vp_kept_create(stage, needs->first[s], needs->n_blocks[s],
+                              needs->n_versions[s], &out->kept[s]));
+        atomic_store(&stage->kept, out->kept[s]);
     }
     return VP_OK;
 }
 
-void vp_older_versions_begin(struct vp_older_versions *older,
-                             const struct vp_progress *progress)
+int vp_older_versions_count(const struct vp_older_versions *older, int stage)
 {
-    older->begun = true;
-    for (int s = 0; older->from && s < older->from->pipeline.n_stages; s++) {
-        int n = older->from->schedule.stages[s].n_versions;
-        int64_t oldest = progress->updates[s] - progress->past[s];
-        int64_t first = progress->updates[s] + 1 - n;
+    int most = older->needs.n_versions[stage], n = most;
 
-        older->first[s] = first > oldest ? first : oldest;
-        if (!older->kept[s])
-            continue;
-        older->kept[s]->oldest = oldest;
-        atomic_store(&find_here(older->from, s)->kept, older->kept[s]);
-    }
-}
-
-int vp_older_versions_count(const struct vp_older_versions *older, int stage,
-                            const struct vp_progress *progress)
-{
-    int most = older->needs.n_versions[stage];
-    int64_t n;
-
-    if (!older->begun || most == 0)
-        return 0;
     if (older->kept[stage])
         n = atomic_load(&older->kept[stage]->n_kept);
-    else
-        n = progress->updates[stage] + 1 - older->first[stage] -
-            older->from->schedule.stages[stage].n_versions;
-    return n < 0 ? 0 : n > most ? most : (int)n;
+    return n < most ? n : most;
+}
+
+/* Minibatches in which every stage keeps all that it needs to, and one round
+ * more: updates that were made before it began are counted later. */
+static int64_t minibatches_needed(const struct vp_older_versions *older)
+{
+    const struct vp_schedule *schedule = &older->from->schedule;
+    int64_t most = 0;
+
+    for (int s = 0; s < schedule->n_stages; s++) {
+        const struct vp_schedule_stage *stage = &schedule->stages[s];
+        int n = older->needs.n_versions[s];
+        int64_t rounds = n > 0 ? n + stage->n_versions + stage->depth + 1 : 0;
+
+        if (rounds * stage->update_every > most)
+            most = rounds * stage->update_every;
+    }
+    return most;
+}
+
+bool vp_older_versions_are_there(struct vp_older_versions *older)
+{
+    const struct vp_trainer *from = older->from;
+
+    if (older->asked_at < 0)
+        older->asked_at = from->n_minibatches;
+    if (from->pipeline.remote && from->pipeline.is_lead &&
+        from->n_minibatches - older->asked_at < minibatches_needed(older))
+        return false;
+    for (int s = 0; s < from->pipeline.n_stages; s++)
+        if (vp_older_versions_count(older, s) < older->needs.n_versions[s])
+            return false;
+    return true;
 }
 
 void vp_older_versions_release(struct vp_older_versions *older)

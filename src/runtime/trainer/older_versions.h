@@ -25,17 +25,17 @@ void vp_older_needs_find(const struct vp_trainer *from,
 int64_t vp_older_needs_bytes(const struct vp_trainer *from,
                              const struct vp_older_needs *needs, int rank);
 
-/* Allocates; `from` may train meanwhile. */
+/* Allocates, and lets the stages of this process begin to keep what they overwrite.
+ * `from` may train meanwhile. */
 enum vp_status vp_older_versions_create(struct vp_trainer *from,
                                         const struct vp_older_needs *needs,
                                         struct vp_older_versions *out);
-/* Stages begin to keep what they overwrite; `progress` of the step reported last.
- * Several processes begin when they are idle. */
-void vp_older_versions_begin(struct vp_older_versions *older,
-                             const struct vp_progress *progress);
-/* Versions that stage `stage` has kept, of those it needs to keep. */
-int vp_older_versions_count(const struct vp_older_versions *older, int stage,
-                            const struct vp_progress *progress);
+/* Versions that stage `stage` has kept, at most those it needs to keep. Stages of
+ * other processes count as if they had all. */
+int vp_older_versions_count(const struct vp_older_versions *older, int stage);
+/* Returns true if the stages of this process have kept all, and those of others had
+ * the time to. On the thread that runs `from`. */
+bool vp_older_versions_are_there(struct vp_older_versions *older);
 /* Stops keeping, and frees. The ranks of `from` are idle. */
 void vp_older_versions_release(struct vp_older_versions *older);
 

@@ -36,12 +36,17 @@ int vp_trainer_n_blocks(const struct vp_trainer *trainer, int stage);
 /* Several processes: is this the one that runs, evaluates, saves and reads
  * what there is to read? All others follow it until it is freed. */
 bool vp_trainer_is_lead(const struct vp_trainer *trainer);
+enum vp_followed {
+    VP_FOLLOWED_END,     /* the lead has freed its trainer */
+    VP_FOLLOWED_PREPARE, /* the lead creates the next trainer; see migrate.h */
+    VP_FOLLOWED_MOVE,    /* that one takes over, or is dropped */
+};
+
 /* `*stop` (NULL: never) asks for the end of the run, soon; the lead sees that
- * one of the others was asked. Returns when the lead frees its trainer, or when
- * it moves to another one: then `*moves_out` is true. */
+ * one of the others was asked. Returns when the lead does one of the above. */
 enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
                                  const volatile sig_atomic_t *stop,
-                                 bool *moves_out, struct vp_err *err);
+                                 enum vp_followed *out, struct vp_err *err);
 bool vp_trainer_stopped(const struct vp_trainer *trainer);
 
 /* Runs `n` steps; the pipe is empty afterwards, but goes on as if it had not

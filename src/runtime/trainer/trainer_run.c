@@ -304,7 +304,7 @@ bool vp_trainer_stopped(const struct vp_trainer *trainer)
 
 enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
                                  const volatile sig_atomic_t *stop,
-                                 bool *moves_out, struct vp_err *err)
+                                 enum vp_followed *out, struct vp_err *err)
 {
     const struct timespec pause = { .tv_nsec = HEAR_MS * 1000000 };
     struct vp_pipeline *pipeline = &trainer->pipeline;
@@ -312,7 +312,7 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
     enum vp_status st = VP_OK;
 
     while (st == VP_OK && next.kind != VP_ORDER_END &&
-           next.kind != VP_ORDER_MOVE) {
+           next.kind != VP_ORDER_PREPARE && next.kind != VP_ORDER_MOVE) {
         if (stop && *stop)
             atomic_store(&pipeline->stop_asked, true);
         vp_world_poll(pipeline->world);
@@ -323,7 +323,9 @@ enum vp_status vp_trainer_follow(struct vp_trainer *trainer,
         else
             nanosleep(&pause, NULL);
     }
-    *moves_out = next.kind == VP_ORDER_MOVE;
+    *out = next.kind == VP_ORDER_PREPARE ? VP_FOLLOWED_PREPARE
+           : next.kind == VP_ORDER_MOVE  ? VP_FOLLOWED_MOVE
+                                         : VP_FOLLOWED_END;
     return st;
 }
 
