@@ -458,6 +458,8 @@ struct pieces {
     int n_members, n_pieces;
     int64_t ends[MAX_PIECES];
     float *data[MAX_RANKS];
+    struct vp_sum_part parts[3 * MAX_RANKS]; /* none: all need all */
+    int n_parts;
 };
 
 static int draw(uint32_t member, uint32_t round, uint32_t *count, int n)
@@ -467,8 +469,36 @@ static int draw(uint32_t member, uint32_t round, uint32_t *count, int n)
     return (int)vp_rng_below(r.v[0], (uint32_t)n);
 }
 
+/* Parts of all members, some of them empty, and parts that all need. */
+static void draw_parts(struct pieces *p, int64_t n)
+{
+    uint32_t count = 1000;
+    int64_t end = 0;
+
+    for (int k = 0; k < 2 * p->n_members; k++) {
+        end += n > 0 ? draw(0, 0, &count, (int)(n / p->n_members) + 1) : 0;
+        p->parts[p->n_parts++] = (struct vp_sum_part){
+            end < n ? end : n, k % 3 == 2 ? -1 : k % p->n_members
+        };
+    }
+    p->parts[p->n_parts++] = (struct vp_sum_part){ n, p->n_members - 1 };
+    assert_int_equal(vp_group_set_parts(p->group, p->parts, p->n_parts), VP_OK);
+}
+
+/* Whether a member needs element i of the sum. */
+static bool needs(const struct pieces *p, int member, int64_t i)
+{
+    int k = 0;
+
+    while (k < p->n_parts && i >= p->parts[k].end)
+        k++;
+    return p->n_parts == 0 || p->parts[k].owner < 0 ||
+           p->parts[k].owner == member;
+}
+
 /* False if there are fewer ranks. */
-static bool open_pieces(struct pieces *p, int n_members, int n_pieces)
+static bool open_pieces(struct pieces *p, int n_members, int n_pieces,
+                        bool parts)
 {
     uint32_t count = 0;
     int64_t end = 0;
@@ -481,6 +511,8 @@ static bool open_pieces(struct pieces *p, int n_members, int n_pieces)
     for (int i = 0; i < n_pieces; i++) /* empty ones, and a long one */
         p->ends[i] = end += i == 2 ? 20000 : draw(0, 0, &count, 40);
     p->group = make_adding_group(p->world, n_members);
+    if (p->group && parts)
+        draw_parts(p, end);
     if (p->group)
         assert_int_equal(vp_group_cut(p->group, p->ends, n_pieces), VP_OK);
     for (int i = 0; i < n_members; i++)
@@ -567,7 +599,8 @@ static void pieces_rank(struct rank *rank)
             }
         }
         for (int64_t i = 0; i < n; i++)
-            rank->n_errors += p->data[rank->index][i] != sum_of(p, i, round);
+            rank->n_errors += needs(p, rank->index, i) &&
+                              p->data[rank->index][i] != sum_of(p, i, round);
     }
 }
 
@@ -578,11 +611,110 @@ static void pieces_are_added_in_any_order(void **state)
         for (int n_pieces = 1; n_pieces <= MAX_PIECES; n_pieces += 3) {
             struct pieces p;
 
-            if (!open_pieces(&p, n_members, n_pieces))
+            if (!open_pieces(&p, n_members, n_pieces, false))
                 continue;
             run_ranks(n_members, pieces_rank, &p);
             close_pieces(&p);
         }
+}
+
+/* Members that do not need a part may have anything there. */
+static void parts_go_to_their_owners(void **state)
+{
+    (void)state;
+    for (int n_members = 1; n_members <= 5 && !direct; n_members++)
+        for (int n_pieces = 1; n_pieces <= MAX_PIECES; n_pieces += 3) {
+            struct pieces p;
+
+            if (!open_pieces(&p, n_members, n_pieces, true))
+                continue;
+            run_ranks(n_members, pieces_rank, &p);
+            close_pieces(&p);
+        }
+}
+
+/* ---- Gathers ------------------------------------------------------------ */
+
+enum { N_GATHERS = 40, MOST_EACH = 100000 };
+
+struct gathers {
+    struct vp_group *group;
+    int n_members;
+};
+
+static unsigned char byte_of(int member, int round, int64_t i)
+{
+    return (unsigned char)(member * 61 + round * 7 + i % 251);
+}
+
+/* Of each member, some bytes or none, to all or to one of them; its own are in
+ * their place, or elsewhere. */
+static void gathers_rank(struct rank *rank)
+{
+    const struct gathers *g = rank->job;
+    int me = rank->index, n = g->n_members;
+    unsigned char *all = malloc((size_t)n * MOST_EACH), *mine;
+    unsigned char *own = malloc(MOST_EACH);
+
+    for (int round = 0; round < N_GATHERS; round++) {
+        uint32_t count = 0;
+        int64_t ends[MAX_RANKS], end = 0, begin;
+        int receiver = round % (n + 1) - 1;
+
+        for (int k = 0; k < n; k++)
+            ends[k] = end += draw(50, (uint32_t)round, &count, 4) == 0
+                                 ? 0
+                                 : draw(50, (uint32_t)round, &count, MOST_EACH);
+        begin = me > 0 ? ends[me - 1] : 0;
+        memset(all, 0xa5, (size_t)n * MOST_EACH);
+        mine = round % 2 ? own : all + begin;
+        for (int64_t i = 0; i < ends[me] - begin; i++)
+            mine[i] = byte_of(me, round, i);
+        vp_group_gather(g->group, me,
+                        &(struct vp_gather){
+                            mine, receiver < 0 || receiver == me ? all : NULL,
+                            ends, receiver });
+        rank->n_errors += vp_group_end_gather(g->group, me, in_ms(LONG_MS)) !=
+                          VP_OK;
+        if (receiver < 0) /* own bytes change after the next line */
+            rank->n_errors += vp_group_exchange(g->group, me, NULL, 0, NULL,
+                                                in_ms(LONG_MS)) != VP_OK;
+        for (int k = 0; k < n && (receiver < 0 || receiver == me); k++)
+            for (int64_t i = k > 0 ? ends[k - 1] : 0, j = 0; i < ends[k];
+                 i++, j++)
+                rank->n_errors += all[i] != byte_of(k, round, j);
+    }
+    free(all);
+    free(own);
+}
+
+static void gathers_bring_all_bytes(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 5 && !direct; n++) {
+        struct vp_world *world = open_world(n);
+        struct gathers g = { .n_members = n };
+
+        if (!world)
+            continue;
+        g.group = make_group(world, n, 0);
+        run_ranks(n, gathers_rank, &g);
+        close_world(world);
+    }
+}
+
+/* One that waits for the bytes of another, which never come. */
+static void a_gather_has_an_end(void **state)
+{
+    struct vp_world *world = open_world(2);
+    struct vp_group *group = make_group(world, 2, 0);
+    static const int64_t ends[] = { 1, 2 };
+    char bytes[2] = "";
+
+    (void)state;
+    vp_group_gather(group, 0, &(struct vp_gather){ bytes, bytes, ends, -1 });
+    assert_int_equal(vp_group_end_gather(group, 0, in_ms(20)), VP_ERR_TIMEOUT);
+    close_world(world);
 }
 
 static void assert_piece(const struct pieces *p, int member, int piece,
@@ -602,7 +734,7 @@ static void a_piece_waits_for_all_members(void **state)
     bool done = false;
 
     (void)state;
-    assert_true(open_pieces(&p, 2, 4));
+    assert_true(open_pieces(&p, 2, 4, false));
     for (int m = 0; m < 2; m++) {
         terms[m] = (struct vp_term){ p.data[m], m, false };
         for (int i = 0; i < 4; i++)
@@ -672,7 +804,7 @@ static void abort_ends_a_sum(void **state)
     struct pieces p;
 
     (void)state;
-    assert_true(open_pieces(&p, 3, 4));
+    assert_true(open_pieces(&p, 3, 4, false));
     run_ranks(3, deserted_rank, &p);
     assert_true(vp_clock_seconds(start, vp_clock_ns()) < 15.0);
     close_pieces(&p);
@@ -1052,6 +1184,8 @@ static int run_processes(int argc, char **argv)
         cmocka_unit_test(messages_arrive_in_order),
         cmocka_unit_test(sums_are_exact_in_their_order),
         cmocka_unit_test(pieces_are_added_in_any_order),
+        cmocka_unit_test(parts_go_to_their_owners),
+        cmocka_unit_test(gathers_bring_all_bytes),
         cmocka_unit_test(all_agree_on_the_first_failure),
         cmocka_unit_test(waits_have_an_end),
     };
@@ -1111,7 +1245,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(abort_frees_everybody),
         cmocka_unit_test(sums_are_exact_in_their_order),
         cmocka_unit_test(pieces_are_added_in_any_order),
+        cmocka_unit_test(parts_go_to_their_owners),
+        cmocka_unit_test(gathers_bring_all_bytes),
         cmocka_unit_test(a_piece_waits_for_all_members),
+        cmocka_unit_test(a_gather_has_an_end),
         cmocka_unit_test(abort_ends_a_sum),
         cmocka_unit_test(counters_wrap_and_time_out),
     };

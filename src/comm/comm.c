@@ -281,6 +281,26 @@ void vp_group_set_fast(struct vp_group *group)
     group->ops->set_fast(group);
 }
 
+enum vp_status vp_group_set_parts(struct vp_group *group,
+                                  const struct vp_sum_part *parts, int n_parts)
+{
+    VP_BUG_ON(!group->ops->set_parts || n_parts < 1);
+    return group->ops->set_parts(group, parts, n_parts);
+}
+
+void vp_group_gather(struct vp_group *group, int member,
+                     const struct vp_gather *gather)
+{
+    VP_BUG_ON(!group->ops->gather);
+    group->ops->gather(group, member, gather);
+}
+
+enum vp_status vp_group_end_gather(struct vp_group *group, int member,
+                                   struct vp_limit limit)
+{
+    return group->ops->end_gather(group, member, limit);
+}
+
 enum vp_status vp_group_cut(struct vp_group *group, const int64_t *ends,
                             int n_pieces)
 {

@@ -170,6 +170,24 @@ enum vp_status vp_group_exchange(struct vp_group *group, int member,
                                  const void *mine, size_t n_bytes, void *all,
                                  struct vp_limit limit);
 
+/* One array that members have parts of: member i has the bytes [ends[i - 1],
+ * ends[i]). Only the pointers differ between members. */
+struct vp_gather {
+    const void *mine; /* its own bytes */
+    void *all;        /* all bytes; not read if it is not a receiver */
+    const int64_t
+        *ends;    /* borrowed, like the bytes, until the gather is done */
+    int receiver; /* that gets all bytes; -1: every member does */
+};
+/* Begins a gather; does not wait. A member ends one before it begins the next. */
+void vp_group_gather(struct vp_group *group, int member,
+                     const struct vp_gather *gather);
+/* Ends it: a receiver has all bytes; one that only gives may change its own. Where
+ * every member receives, its own bytes may change after a later sum, exchange or
+ * gather of the group. */
+enum vp_status vp_group_end_gather(struct vp_group *group, int member,
+                                   struct vp_limit limit);
+
 /* One array in a sum over a group. */
 struct vp_term {
     float *data;
@@ -199,6 +217,19 @@ enum vp_status vp_group_add(struct vp_group *group, int member,
  * which may be faster; bits then differ. Each member has one term. Before the
  * first sum. */
 void vp_group_set_fast(struct vp_group *group);
+
+/* A part of a sum: up to element `end`, from the end of the part before. */
+struct vp_sum_part {
+    int64_t end;
+    int owner; /* the member that adds it, and needs it; -1: all need it */
+};
+/* Says which members need which parts of all sums: where a part has an owner, the
+ * arrays of the other members are undefined there after the sum. Parts are
+ * ascending, and the last one ends where the sum does. Before vp_group_cut(), once,
+ * by every process; copied. Fast sums give all parts to all members. Not for
+ * members with an adder. */
+enum vp_status vp_group_set_parts(struct vp_group *group,
+                                  const struct vp_sum_part *parts, int n_parts);
 
 /* The same, piece by piece while members still compute:
  *

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 /* Changes with anything in this file, in comm.h or in device/driver.h. */
-#define VP_COMM_ABI 5
+#define VP_COMM_ABI 6
 
 struct vp_world_ops {
     const char *name;
@@ -61,6 +61,13 @@ struct vp_group_ops {
     void (*set_adder)(struct vp_group *group, int member, vp_adder_fn add,
                       void *ctx);
     void (*set_fast)(struct vp_group *group);
+    /* Of a transport that has them; else NULL. */
+    enum vp_status (*set_parts)(struct vp_group *group,
+                                const struct vp_sum_part *parts, int n_parts);
+    void (*gather)(struct vp_group *group, int member,
+                   const struct vp_gather *gather);
+    enum vp_status (*end_gather)(struct vp_group *group, int member,
+                                 struct vp_limit limit);
     enum vp_status (*cut)(struct vp_group *group, const int64_t *ends,
                           int n_pieces);
     /* Of the one piece of a group that was not cut. */

@@ -28,6 +28,11 @@ struct group {
     struct share *shares;       /* per member */
     struct vp_counter *offered; /* per piece: offers, over all sums */
     struct vp_counter done;     /* members with all slices added, likewise */
+    struct vp_sum_part *parts;  /* NULL: all members need all */
+    int n_parts;
+
+    /* Gathers: begun, and received, over all of them. */
+    struct vp_counter begun, taken;
 };
 
 /* What a member has to do with the sum being made. Others read the terms of
@@ -43,6 +48,10 @@ struct share {
     int n_todo;
     vp_adder_fn add; /* NULL: on this thread */
     void *add_ctx;
+    /* Gathers: the last two, as a member may be one ahead of the others. */
+    struct vp_gather gathers[2];
+    uint32_t n_gathers; /* ended */
+    uint32_t n_taken;   /* that `taken` has reached after them */
 };
 
 static struct channel *channel_of(struct vp_channel *channel)
@@ -161,6 +170,9 @@ static void pieces_free(struct group *group)
     free(group->ends);
     free(group->shares);
     free(group->offered);
+    group->ends = NULL;
+    group->shares = NULL;
+    group->offered = NULL;
 }
 
 /* Tables for sums of `n` pieces. */
@@ -225,6 +237,50 @@ static int gather_terms(const struct group *group, struct vp_term *terms,
     return n;
 }
 
+/* Adds elements [begin, end) for one member only. */
+static void add_for(const struct group *group, int member,
+                    const struct vp_term *terms, int n_added, int64_t begin,
+                    int64_t end)
+{
+    enum { BLOCK = 16 * 1024 }; /* floats: stay in cache while they are added */
+    const struct share *share = &group->shares[member];
+
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t n = end - at < BLOCK ? end - at : BLOCK;
+
+        vp_terms_add(terms, n_added, 1, at, at + n);
+        for (int i = 0; i < share->n_terms; i++)
+            if (share->terms[i].data != terms[0].data)
+                memcpy(share->terms[i].data + at, terms[0].data + at,
+                       (size_t)n * sizeof(float));
+    }
+}
+
+/* The same for a sum with parts: members add what they own, and slice i of all
+ * else. */
+static void add_parts(const struct group *group, int member,
+                      const struct vp_term *terms, int n_added, int n_terms,
+                      int64_t begin, int64_t end)
+{
+    int64_t first = 0;
+
+    for (int i = 0; i < group->n_parts && first < end; i++) {
+        int64_t from = first > begin ? first : begin;
+        int64_t to = group->parts[i].end < end ? group->parts[i].end : end;
+        int64_t n = to - from;
+
+        first = group->parts[i].end;
+        if (n <= 0)
+            continue;
+        if (group->parts[i].owner == member)
+            add_for(group, member, terms, n_added, from, to);
+        else if (group->parts[i].owner < 0)
+            vp_terms_add(terms, n_added, n_terms,
+                         from + n * member / group->n_members,
+                         from + n * (member + 1) / group->n_members);
+    }
+}
+
 /* Member i adds slice i of a piece and writes it back to everybody. */
 static void add_slice(const struct group *group, int member, int piece)
 {
@@ -237,6 +293,10 @@ static void add_slice(const struct group *group, int member, int piece)
     int64_t begin = first + n * member / group->n_members;
     int64_t end = first + n * (member + 1) / group->n_members;
 
+    if (group->parts) {
+        add_parts(group, member, terms, n_added, n_terms, first, first + n);
+        return;
+    }
     if (group->shares[member].add) {
         group->shares[member].add(group->shares[member].add_ctx, terms, n_added,
                                   n_terms, begin, end);
@@ -299,6 +359,21 @@ static void set_adder(struct vp_group *base, int member, vp_adder_fn add,
 static void set_fast(struct vp_group *group)
 {
     (void)group;
+}
+
+static enum vp_status set_parts(struct vp_group *base,
+                                const struct vp_sum_part *parts, int n_parts)
+{
+    struct group *group = group_of(base);
+    size_t n_bytes = (size_t)n_parts * sizeof(*parts);
+
+    VP_BUG_ON(group->parts || group->ends);
+    group->parts = malloc(n_bytes);
+    if (!group->parts)
+        return VP_ERR_NOMEM;
+    memcpy(group->parts, parts, n_bytes);
+    group->n_parts = n_parts;
+    return VP_OK;
 }
 
 static void offer(struct vp_group *base, int member, int piece)
@@ -367,6 +442,54 @@ static enum vp_status await(struct vp_group *base, int member,
     return VP_OK;
 }
 
+/* ---- Gathers ------------------------------------------------------------ */
+
+static void gather(struct vp_group *base, int member,
+                   const struct vp_gather *what)
+{
+    struct group *group = group_of(base);
+    struct share *share = &group->shares[member];
+
+    share->gathers[share->n_gathers % 2] = *what;
+    vp_counter_add(&group->begun);
+}
+
+static void take_all(const struct group *group, const struct vp_gather *mine,
+                     uint32_t k)
+{
+    for (int i = 0; i < group->n_members; i++) {
+        const struct vp_gather *from = &group->shares[i].gathers[k % 2];
+        int64_t begin = i > 0 ? mine->ends[i - 1] : 0;
+        char *to = (char *)mine->all + begin;
+
+        if (to != from->mine && mine->ends[i] > begin)
+            memcpy(to, from->mine, (size_t)(mine->ends[i] - begin));
+    }
+}
+
+/* Two places are enough, as for exchanges: gather k + 2 begins after the end of
+ * k + 1, which all members have begun, after the end of k. One that only gives
+ * waits for the receiver: it may give other bytes next. */
+static enum vp_status end_gather(struct vp_group *base, int member,
+                                 struct vp_limit limit)
+{
+    struct group *group = group_of(base);
+    struct share *share = &group->shares[member];
+    uint32_t k = share->n_gathers, n = (uint32_t)group->n_members;
+    const struct vp_gather *mine = &share->gathers[k % 2];
+    const atomic_bool *stop = &group->base.world->stop;
+    bool receives = mine->receiver < 0 || mine->receiver == member;
+
+    VP_TRY(vp_counter_wait(&group->begun, (k + 1) * n, limit, stop));
+    share->n_taken += mine->receiver < 0 ? n : 1;
+    share->n_gathers++;
+    if (!receives)
+        return vp_counter_wait(&group->taken, share->n_taken, limit, stop);
+    take_all(group, mine, k);
+    vp_counter_add(&group->taken);
+    return VP_OK;
+}
+
 /* ---- World -------------------------------------------------------------- */
 
 static void group_free(struct vp_group *base)
@@ -374,6 +497,7 @@ static void group_free(struct vp_group *base)
     struct group *group = group_of(base);
 
     pieces_free(group);
+    free(group->parts);
     free(group->data);
     free(group->n_exchanges);
     free(group);
@@ -384,6 +508,9 @@ static const struct vp_group_ops group_ops = {
     .exchange = exchange,
     .set_adder = set_adder,
     .set_fast = set_fast,
+    .set_parts = set_parts,
+    .gather = gather,
+    .end_gather = end_gather,
     .cut = cut,
     .set_length = set_length,
     .set_terms = set_terms,

@@ -1,5 +1,5 @@
 /* Groups: a communicator of the members, and exchanges in it. */
-#include "comm/mpi/mpi.h"
+#include "comm/mpi/gather.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,10 +53,27 @@ static void group_free(struct vp_group *base)
     vp_mpi_lock(world);
     vp_mpi_sum_free(group);
     vp_mpi_fast_free(group);
+    vp_mpi_gather_free(group);
+    free(group->parts);
     if (group->comm != MPI_COMM_NULL)
         MPI_Comm_free(&group->comm);
     vp_mpi_unlock(world);
     free(group);
+}
+
+static enum vp_status set_parts(struct vp_group *base,
+                                const struct vp_sum_part *parts, int n_parts)
+{
+    struct vp_mpi_group *group = vp_mpi_group_of(base);
+    size_t n_bytes = (size_t)n_parts * sizeof(*parts);
+
+    VP_BUG_ON(group->parts || group->sum);
+    group->parts = malloc(n_bytes);
+    if (!group->parts)
+        return VP_ERR_NOMEM;
+    memcpy(group->parts, parts, n_bytes);
+    group->n_parts = n_parts;
+    return VP_OK;
 }
 
 static void set_fast(struct vp_group *base);
@@ -66,6 +83,9 @@ static const struct vp_group_ops group_ops = {
     .exchange = exchange,
     .set_adder = set_adder,
     .set_fast = set_fast,
+    .set_parts = set_parts,
+    .gather = vp_mpi_gather,
+    .end_gather = vp_mpi_end_gather,
     .cut = vp_mpi_cut,
     .set_length = vp_mpi_set_length,
     .set_terms = vp_mpi_set_terms,
@@ -80,6 +100,9 @@ static const struct vp_group_ops fast_ops = {
     .exchange = exchange,
     .set_adder = set_adder,
     .set_fast = set_fast,
+    .set_parts = set_parts,
+    .gather = vp_mpi_gather,
+    .end_gather = vp_mpi_end_gather,
     .cut = vp_mpi_fast_cut,
     .set_length = vp_mpi_fast_set_length,
     .set_terms = vp_mpi_fast_set_terms,

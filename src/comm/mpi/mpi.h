@@ -66,10 +66,14 @@ enum vp_status vp_mpi_group_create(struct vp_world *base, const int *ranks,
                                    int n_members, size_t n_bytes,
                                    struct vp_group **out);
 
-/* ---- Groups: group.c exchanges, sum.c adds exactly, fast.c does not ----- */
+/* ---- Groups: group.c exchanges, sum.c adds exactly, fast.c does not, ----
+ * ---- gather.c gathers --------------------------------------------------- */
+
+enum { VP_MPI_TAG_GATHER }; /* the first one of sums follows */
 
 struct vp_mpi_sum;
 struct vp_mpi_fast;
+struct vp_mpi_gather;
 
 struct vp_mpi_group {
     struct vp_group base;
@@ -79,6 +83,9 @@ struct vp_mpi_group {
     /* NULL: nothing was ever added that way. */
     struct vp_mpi_sum *sum;
     struct vp_mpi_fast *fast;
+    struct vp_mpi_gather *gather; /* likewise gathered */
+    struct vp_sum_part *parts;    /* of exact sums; NULL: all need all */
+    int n_parts;
 };
 
 static inline struct vp_mpi_group *vp_mpi_group_of(struct vp_group *group)

@@ -5,7 +5,8 @@
  *   owner    offered -> gathering -> ready -> adds, answering -> done
  *   others   offered -> giving ---------------> getting -------> done
  *
- * Who adds what does not change the bits. Before its first offer of a sum a
+ * A chunk that only its owner needs is done once it was given or added. Who adds
+ * what does not change the bits. Before its first offer of a sum a
  * member tells the others how many terms it adds, and their order. */
 #include "comm/mpi/mpi.h"
 
@@ -16,8 +17,8 @@ enum {
     CHUNK = 64 * 1024,      /* floats: 256 kB, in cache while it is added */
     MAX_CHUNKS = 16 * 1024, /* tags; longer sums have longer chunks */
     N_ROOMS = 8,            /* chunks that an owner works on at once */
-    TAG_LIST = 0,
-    TAG_CHUNK = 1,
+    TAG_LIST = VP_MPI_TAG_GATHER + 1,
+    TAG_CHUNK,
 };
 
 enum chunk_state {
@@ -33,6 +34,7 @@ enum chunk_state {
 struct chunk {
     int64_t begin, end;
     int owner;
+    bool kept; /* only the owner needs the sum */
     enum chunk_state state;
     int room; /* of an owner that gathers */
 };
@@ -132,37 +134,46 @@ static void hear_lists(struct vp_mpi_group *group)
                          "receiving");
 }
 
-static int64_t count_chunks(const int64_t *ends, int n_pieces, int64_t size)
+/* The part of the sum that element `at` belongs to; without parts, one that all
+ * members need. */
+static struct vp_sum_part part_at(const struct vp_mpi_group *group, int64_t at)
 {
-    int64_t n = 0, begin = 0;
-
-    for (int i = 0; i < n_pieces; i++) {
-        n += (ends[i] - begin + size - 1) / size;
-        begin = ends[i];
-    }
-    return n;
+    for (int i = 0; i < group->n_parts; i++)
+        if (at < group->parts[i].end)
+            return group->parts[i];
+    return (struct vp_sum_part){ INT64_MAX, -1 };
 }
 
-static void cut_chunks(struct vp_mpi_sum *sum, const int64_t *ends,
-                       int n_members)
+/* Writes the chunks of the pieces, and the first one of each; both may be NULL.
+ * Returns how many there are. */
+static int64_t cut_chunks(const struct vp_mpi_group *group, const int64_t *ends,
+                          int n_pieces, int64_t size, struct chunk *chunks,
+                          int *first)
 {
-    int64_t begin = 0;
-    int n = 0;
+    int64_t begin = 0, n = 0;
 
-    for (int i = 0; i < sum->n_pieces; i++) {
-        sum->first[i] = n;
+    for (int i = 0; i < n_pieces; i++) {
+        if (first)
+            first[i] = (int)n;
         for (; begin < ends[i]; n++) {
-            struct chunk *chunk = &sum->chunks[n];
+            struct vp_sum_part part = part_at(group, begin);
+            int64_t end = begin + size < ends[i] ? begin + size : ends[i];
 
-            chunk->begin = begin;
-            chunk->end = begin + sum->chunk_floats < ends[i]
-                             ? begin + sum->chunk_floats
-                             : ends[i];
-            chunk->owner = n % n_members;
-            begin = chunk->end;
+            end = part.end < end ? part.end : end;
+            if (chunks)
+                chunks[n] = (struct chunk){
+                    .begin = begin,
+                    .end = end,
+                    .owner = part.owner < 0 ? (int)(n % group->n_members)
+                                            : part.owner,
+                    .kept = part.owner >= 0,
+                };
+            begin = end;
         }
     }
-    sum->first[sum->n_pieces] = n;
+    if (first)
+        first[n_pieces] = (int)n;
+    return n;
 }
 
 static enum vp_status make_sum(struct vp_mpi_group *group, const int64_t *ends,
@@ -178,10 +189,11 @@ static enum vp_status make_sum(struct vp_mpi_group *group, const int64_t *ends,
     sum->n_pieces = n_pieces;
     sum->n = ends[n_pieces - 1];
     sum->chunk_floats = CHUNK;
-    while (count_chunks(ends, n_pieces, sum->chunk_floats) >
-           MAX_CHUNKS + n_pieces)
+    while (cut_chunks(group, ends, n_pieces, sum->chunk_floats, NULL, NULL) >
+           MAX_CHUNKS + n_pieces + group->n_parts)
         sum->chunk_floats *= 2;
-    sum->n_chunks = (int)count_chunks(ends, n_pieces, sum->chunk_floats);
+    sum->n_chunks = (int)cut_chunks(group, ends, n_pieces, sum->chunk_floats,
+                                    NULL, NULL);
     n = (size_t)sum->n_chunks + 1;
     sum->first = calloc((size_t)n_pieces + 1, sizeof(*sum->first));
     sum->chunks = calloc(n, sizeof(*sum->chunks));
@@ -195,7 +207,8 @@ static enum vp_status make_sum(struct vp_mpi_group *group, const int64_t *ends,
         return VP_ERR_NOMEM;
     clear_requests(sum->heard, group->n_members);
     clear_requests(sum->told, group->n_members);
-    cut_chunks(sum, ends, group->n_members);
+    cut_chunks(group, ends, n_pieces, sum->chunk_floats, sum->chunks,
+               sum->first);
     hear_lists(group);
     return VP_OK;
 }
@@ -392,7 +405,7 @@ static void answer(struct vp_mpi_group *group, struct chunk *chunk)
     struct room *room = &sum->rooms[chunk->room];
     int n = 0;
 
-    for (int k = 0; k < group->n_members; k++)
+    for (int k = 0; k < group->n_members && !chunk->kept; k++)
         if (k != group->me)
             vp_mpi_check(world_of(group),
                          MPI_Isend(sum->terms[0].data + chunk->begin,
@@ -415,7 +428,11 @@ static void advance(struct vp_mpi_group *group, struct chunk *chunk)
 
     switch (chunk->state) {
     case CHUNK_GIVING:
-        if (vp_mpi_done(world, sum->n_transfers, transfers_of(sum, chunk)))
+        if (!vp_mpi_done(world, sum->n_transfers, transfers_of(sum, chunk)))
+            break;
+        if (chunk->kept)
+            chunk->state = CHUNK_IDLE;
+        else
             get(group, chunk);
         break;
     case CHUNK_GETTING:

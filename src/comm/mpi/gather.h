@@ -1,0 +1,13 @@
+/* Gathers of a group; the contract is that of comm.h. */
+#ifndef VP_COMM_MPI_GATHER_H
+#define VP_COMM_MPI_GATHER_H
+
+#include "comm/mpi/mpi.h"
+
+void vp_mpi_gather(struct vp_group *base, int member,
+                   const struct vp_gather *gather);
+enum vp_status vp_mpi_end_gather(struct vp_group *base, int member,
+                                 struct vp_limit limit);
+void vp_mpi_gather_free(struct vp_mpi_group *group);
+
+#endif
