@@ -255,6 +255,68 @@ timeout 120 "${mpirun[@]}" -n 2 bash -c 'rank=$OMPI_COMM_WORLD_RANK
 grep -q 'the instruction set (see VPIPE_ISA) is plain on rank 1 (host .*; start' \
     "$folder/log" || note_failure "two instruction sets: $(cat "$folder/log")"
 
+# ---- Slices of the optimizer's state ---------------------------------------
+# same_state RUN RUN STEP: weights, moments and versions, file by file.
+same_state()
+{
+    local file n=0
+
+    for file in "$folder/$1/checkpoints/step-$3"/*.safetensors; do
+        cmp -s "$file" "$folder/$2/checkpoints/step-$3/${file##*/}" || return 1
+        n=$((n + 1))
+    done
+    [ $n -gt 4 ]
+}
+
+# sliced RANKS STEPS [OPTION...]: replicas that have slices, as processes, give the
+# numbers and the checkpoints of those that have all. Half of the run with slices,
+# the rest without, and the other way round.
+sliced()
+{
+    local n=$1 steps=$2 first=true second=false swap
+
+    set_all checkpoint_every="$((steps / 2))" keep_checkpoints=9 "${@:3}"
+    rm -rf "$folder/threads"
+    train threads 0 "${options[@]}" --max-steps "$steps" ||
+        note_failure "without slices: $*: $(cat "$folder/log")"
+    for swap in 1 2; do
+        rm -rf "$folder/ranks"
+        train ranks "$n" "${options[@]}" --set shard_optimizer=$first \
+            --max-steps "$((steps / 2))" &&
+            train ranks "$n" "${options[@]}" --set shard_optimizer=$second \
+                --max-steps "$steps" ||
+            note_failure "slices: $*: $(cat "$folder/log")"
+        n_runs=$((n_runs + 1))
+        same threads ranks || note_failure "other numbers, slices $first: $*"
+        same_state threads ranks "$((steps / 2))" &&
+            same_state threads ranks "$steps" ||
+            note_failure "another state, slices $first: $*"
+        first=false second=true
+    done
+}
+sliced 5 4 stages=2 'replicas=[2,3]' sync_mode=bsp optimizer=lamb grad_clip=0.1 \
+    tie_embeddings=true vocab=5000
+sliced 4 12 stages=2 'replicas=[3,1]' sync_mode=asp tie_embeddings=false
+[ -z "${VP_FULL:-}" ] || {
+    sliced 4 4 stages=2 'replicas=[2,2]' chunks=2 schedule=interleaved \
+        sync_mode=bsp precision=bf16 optimizer=adam
+    sliced 3 4 stages=1 'replicas=[3]' sync_mode=bsp precision=bf16 \
+        optimizer=lamb vocab=5000
+    sliced 4 12 stages=2 'replicas=[2,2]' sync_mode=asp macrobatch=true \
+        tie_embeddings=false precision=bf16 optimizer=sgd
+    sliced 4 4 stages=1 'replicas=[4]' sync_mode=bsp reduce=exact \
+        accumulation_steps=3 eval_every=1
+}
+
+# The transport's own sums are the same ones, with slices or without.
+rm -rf "$folder/threads" "$folder/ranks"
+set_all stages=1 'replicas=[2]' sync_mode=bsp reduce=fast
+train threads 2 "${options[@]}" --max-steps 3 && train ranks 2 \
+    "${options[@]}" --set shard_optimizer=true --max-steps 3 ||
+    note_failure "reduce: fast, slices: $(cat "$folder/log")"
+n_runs=$((n_runs + 1))
+same threads ranks || note_failure "other numbers: reduce: fast, slices"
+
 # ---- Going on --------------------------------------------------------------
 # goes_on MODE RANKS...: each number of ranks takes over from the one before.
 goes_on()

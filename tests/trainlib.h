@@ -68,6 +68,7 @@ struct setup {
     int vocab;         /* 0: 96 */
     int64_t bundle_bytes;
     bool compress;
+    bool shard; /* replicas own slices of the optimizer's state */
     struct vp_blackbox **blackboxes; /* of each rank; NULL: none are kept */
     vp_fault_fn fault;
     void *fault_ctx;
@@ -212,6 +213,7 @@ static inline struct vp_plan make_plan(const struct run *run,
         .accumulation_steps = setup->accumulation,
         .bundle_bytes = setup->bundle_bytes,
         .compress = setup->compress,
+        .shard_optimizer = setup->shard,
     };
 }
 

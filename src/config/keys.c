@@ -593,6 +593,11 @@ const struct vp_key vp_keys[] = {
       .group = "pipeline", .fallback = "exact", .example = "exact",
       .meaning = "gradients of replicas are added in the order of ranks, or "
       "fast, as the transport likes: between processes other bits" },
+    { ROW("shard_optimizer", VP_KEY_BOOL, shard_optimizer),
+      .group = "pipeline", .fallback = "false", .example = "true",
+      .meaning = "each replica of a stage keeps and updates a slice of the "
+      "optimizer's state, and the weights are gathered: less memory, the same "
+      "bits; device: cpu" },
 
     { ROW("compress_activations", VP_KEY_BOOL, compress_activations),
       .group = "pipeline", .fallback = "false", .example = "true",

@@ -689,6 +689,9 @@ static enum vp_status add_notices(struct vp_config *config, struct vp_err *err)
                           ? "has no effect: there is one stage"
                           : "has no effect: values have two bytes already",
                       err));
+    if (config->shard_optimizer && !config->replicas.n && !config->auto_keys)
+        VP_TRY(notice(config, "shard_optimizer",
+                      "has no effect: no stage has replicas", err));
     if (config->compress_in_gpu)
         VP_TRY(notice(config, "compress_in_gpu",
                       "has no effect: see compress_activations", err));

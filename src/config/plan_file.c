@@ -101,6 +101,7 @@ static const struct vp_yaml_node *find_node(const struct vp_plan_file *file,
         { "warmup_depths", "warmup_depths" },
         { "accumulation_steps", "accumulation_steps" },
         { "compress_activations", "compress_activations" },
+        { "shard_optimizer", "shard_optimizer" },
     };
 
     for (size_t i = 0; i < VP_COUNT_OF(names); i++)

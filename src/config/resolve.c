@@ -488,6 +488,19 @@ static enum vp_status plan_by_flops(struct vp_config *config,
 
 /* ---- All of it ---------------------------------------------------------- */
 
+/* Slices of the optimizer's state stay where they are. */
+static enum vp_status check_shards(const struct vp_config *config,
+                                   struct vp_err *err)
+{
+    if (!config->shard_optimizer || !config->rebalance)
+        return VP_OK;
+    return vp_err_set(err, VP_ERR_INVALID,
+                      "%s: key 'rebalance' moves blocks with their whole "
+                      "state, but shard_optimizer gives each replica a slice; "
+                      "remove one of them",
+                      vp_config_place(config, "rebalance"));
+}
+
 /* In asp a stage does not know when another one has updated its copy. */
 static enum vp_status resolve_ties(struct vp_config *config, struct vp_err *err)
 {
@@ -535,6 +548,7 @@ enum vp_status vp_resolve_pipeline(struct vp_config *config,
     VP_TRY(resolve_swap(config, err));
     resolve_sets(config);
     VP_TRY(check_replicas(config, err));
+    VP_TRY(check_shards(config, err));
     VP_TRY(check_ranks(config, err));
     VP_TRY(check_depths(config, err));
     VP_TRY(resolve_ties(config, err));
@@ -576,6 +590,7 @@ void vp_resolve_train(const struct vp_config *config,
     train->clip_per_stage = config->clip_per_stage;
     train->fast_sums = config->fast_reduce;
     train->plan.compress = config->compress_activations;
+    train->plan.shard_optimizer = config->shard_optimizer;
     train->plan.edges = config->edges;
     train->plan.replica_edges = config->replica_edges;
     train->plan.tie_edge = config->tie_edge;

@@ -6,10 +6,6 @@
 
 #include "optim/optim.h"
 
-/* 64 KiB per array: large beside the cost of taking a task, small enough that
- * the last tasks of a job end close together. */
-#define VP_OPTIM_CHUNK 16384
-
 /* Elements [begin, begin + n) of tensor `tensor`; of the gradients, those from
  * `grad` on. */
 struct vp_optim_chunk {

@@ -40,6 +40,12 @@ struct vp_optim_config {
     float grad_clip; /* maximal gradient norm; 0 = off */
 };
 
+/* Sums over a tensor are made chunk by chunk, from its first element on: a tensor
+ * that is cut at multiples of this number has the same sums per chunk. 64 KiB per
+ * array: large beside the cost of taking a task, small enough that the last tasks
+ * of a job end close together. */
+#define VP_OPTIM_CHUNK 16384
+
 /* One named tensor: elements [offset, offset + n) of every array of a step, but
  * for the gradients, where it begins at `grad`. */
 struct vp_optim_tensor {
@@ -61,6 +67,15 @@ struct vp_optim_step {
     float lr;
     float grad_scale; /* gradients are multiplied by this first */
     int64_t t;        /* 1 for the first update */
+    /* The element of the weights that master and moments begin with: an owner of
+     * a slice of the optimizer's state has no others. */
+    int64_t first;
+    /* LAMB in two steps, where tensors are chunks of larger ones. Not NULL:
+     * `squares_out` gets the sums of squares of the weights and of the direction of
+     * every tensor, and weights stay as they are; then `ratios`, the trust ratio of
+     * every tensor, and moments stay as they are. */
+    double (*squares_out)[2];
+    const double *ratios;
 };
 
 /* "sgd", "adam", "adamw", "lamb"; false if unknown. */
@@ -89,6 +104,9 @@ void vp_optim_sum_squares_host(const struct vp_optim_tensor *tensors,
                                int n_tensors, const float *grad,
                                double *sums_out, struct vp_pool *pool,
                                void *scratch);
+/* LAMB's trust ratio, of the sums of squares of a tensor's weights and of its
+ * direction: 1 where either is 0. */
+double vp_optim_trust_ratio(double weights, double direction);
 /* The norm of all tensors: sums -> per block, in tensor order -> total, in
  * order of block numbers: the same bits however blocks are spread over stages.
  * Tensors of a block need not be neighbours. */

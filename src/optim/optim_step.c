@@ -24,23 +24,23 @@ static struct vp_optim_span span_of(const struct job *job,
                                     int n, float *joined)
 {
     const struct vp_optim_step *step = job->step;
-    int64_t begin = chunk->begin + at;
+    int64_t begin = chunk->begin + at, own = begin - step->first;
     struct vp_optim_span span = {
         .n = n,
         .g = step->grad + chunk->grad + at,
-        .m = step->moment[0] + begin,
+        .m = step->moment[0] + own,
         .w = joined,
         .w_new = joined,
     };
 
     if (vp_optim_n_moments(step->config.kind) > 1)
-        span.v = step->moment[1] + begin;
+        span.v = step->moment[1] + own;
     if (step->dtype == VP_DTYPE_F32) {
         span.w = (const float *)step->w_old + begin;
         span.w_new = (float *)step->w_new + begin;
     } else {
         job->kernels->join(joined, (const uint16_t *)step->w_old + begin,
-                           (const uint16_t *)step->master + begin, n);
+                           (const uint16_t *)step->master + own, n);
     }
     return span;
 }
@@ -55,8 +55,8 @@ static void split_span(const struct job *job,
 
     if (step->dtype != VP_DTYPE_F32)
         job->kernels->split((uint16_t *)step->w_new + begin,
-                            (uint16_t *)step->master + begin, span->w_new,
-                            span->n);
+                            (uint16_t *)step->master + begin - step->first,
+                            span->w_new, span->n);
 }
 
 static int next_span(const struct job *job, const struct vp_optim_chunk *chunk,
@@ -130,21 +130,40 @@ static void lamb_apply_task(void *ctx, int task, int thread)
     }
 }
 
-/* Trust ratio |w| / |u| per tensor; 1 where either norm is 0. */
+double vp_optim_trust_ratio(double weights, double direction)
+{
+    return weights > 0.0 && direction > 0.0 ? sqrt(weights / direction) : 1.0;
+}
+
+/* Trust ratio |w| / |u| per tensor. */
 static void lamb_set_rates(struct job *job)
 {
+    const double *ratios = job->step->ratios;
     int n;
 
     for (int first = 0; first < job->n_chunks; first += n) {
         struct vp_optim_chunk *chunks = &job->chunks[first];
-        double w2, u2, ratio;
+        double ratio;
 
         n = vp_optim_chunk_run(chunks, job->n_chunks - first);
-        w2 = vp_optim_chunk_sum(chunks, n, 0);
-        u2 = vp_optim_chunk_sum(chunks, n, 1);
-        ratio = w2 > 0.0 && u2 > 0.0 ? sqrt(w2 / u2) : 1.0;
+        ratio = ratios ? ratios[chunks->tensor]
+                       : vp_optim_trust_ratio(vp_optim_chunk_sum(chunks, n, 0),
+                                              vp_optim_chunk_sum(chunks, n, 1));
         for (int i = 0; i < n; i++)
             chunks[i].rate = (float)(job->step->lr * ratio);
+    }
+}
+
+static void lamb_give_squares(const struct job *job, double (*squares)[2])
+{
+    int n;
+
+    for (int first = 0; first < job->n_chunks; first += n) {
+        const struct vp_optim_chunk *chunks = &job->chunks[first];
+
+        n = vp_optim_chunk_run(chunks, job->n_chunks - first);
+        for (int k = 0; k < 2; k++)
+            squares[chunks->tensor][k] = vp_optim_chunk_sum(chunks, n, k);
     }
 }
 
@@ -152,7 +171,12 @@ static void lamb_set_rates(struct job *job)
  * as many bytes either way, and needs no array when w_new is w_old. */
 static void lamb_step(struct job *job, struct vp_pool *pool)
 {
-    vp_pool_run(pool, job->n_chunks, lamb_measure_task, job);
+    if (!job->step->ratios)
+        vp_pool_run(pool, job->n_chunks, lamb_measure_task, job);
+    if (job->step->squares_out) {
+        lamb_give_squares(job, job->step->squares_out);
+        return;
+    }
     lamb_set_rates(job);
     vp_pool_run(pool, job->n_chunks, lamb_apply_task, job);
 }

@@ -182,19 +182,36 @@ static void add_messages(const struct vp_cost_table *table,
     }
 }
 
-/* Replicas add their gradients around a ring. */
-static double reduce_seconds(const struct vp_cost_table *table,
-                             const struct vp_schedule *schedule,
-                             const struct vp_stage_price *price, int s)
+/* Bytes that go once around a ring of the replicas. */
+static double ring_seconds(const struct vp_cost_table *table,
+                           const struct vp_schedule *schedule, int s,
+                           int64_t n_bytes)
 {
     int n = schedule->stages[s].n_replicas;
     int first = schedule->stages[s].first_rank;
 
     if (n < 2)
         return 0.0;
-    return 2.0 * (n - 1) / n *
-           message_seconds(table->profile, first, first + n - 1,
-                           price->memory.gradients);
+    return (double)(n - 1) / n *
+           message_seconds(table->profile, first, first + n - 1, n_bytes);
+}
+
+/* Replicas add their gradients around a ring, and send the sum around it; or each
+ * has the sum of its slice, updates that, and sends its weights around. */
+static void add_replicas(const struct vp_cost_table *table,
+                         const struct vp_plan *plan,
+                         const struct vp_schedule *schedule,
+                         const struct vp_stage_price *price, int s,
+                         struct vp_stage_costs *out)
+{
+    const struct vp_schedule_stage *stage = &schedule->stages[s];
+    double once = ring_seconds(table, schedule, s, price->memory.gradients);
+
+    out->reduce = plan->shard_optimizer ? once : 2.0 * once;
+    if (plan->shard_optimizer)
+        out->update = out->update / stage->n_replicas +
+                      ring_seconds(table, schedule, s,
+                                   price->memory.weights / stage->n_versions);
 }
 
 /* ---- Swap --------------------------------------------------------------- */
@@ -332,7 +349,7 @@ enum vp_status vp_plan_costs_make(const struct vp_cost_table *table,
         if (k > 0)
             out->first_slots[s] = first_costs(table, plan, schedule, &prices[s],
                                               s, first, n, sets);
-        out->stages[s].reduce = reduce_seconds(table, schedule, &prices[s], s);
+        add_replicas(table, plan, schedule, &prices[s], s, &out->stages[s]);
         add_messages(table, plan, schedule, prices, s, &out->stages[s]);
         first += n;
     }

@@ -91,7 +91,9 @@ struct vp_plan {
      * and among ranks with uses of the same tied weights. */
     const enum vp_edge_kind *replica_edges;
     enum vp_edge_kind tie_edge;
-    bool compress;        /* floats travel between stages as BF16 */
+    bool compress; /* floats travel between stages as BF16 */
+    /* Each replica of a stage has a slice of the optimizer's state, see shard.h. */
+    bool shard_optimizer;
     int64_t bundle_bytes; /* gradients that replicas add at once; 0: 2 MiB */
 };
 

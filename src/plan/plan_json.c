@@ -496,6 +496,7 @@ static const struct field fields[] = {
       LIST(replica_edges) },
     { "tie_edge", "\"host\"", .read = read_edge },
     { "compress_activations", "false", read_bool, AT(compress) },
+    { "shard_optimizer", "true", read_bool, AT(shard_optimizer) },
     { "bundle_bytes", "2097152", read_bytes, .min = 1, .max = INT64_MAX },
     { "forecast", "{}", .read = read_over },
     { "history", "[]", .read = read_over },

@@ -29,7 +29,7 @@
  *   edges               "local", "host" or "device", from each stage to the next
  *   replica_edges       likewise, among the replicas of each stage
  *   tie_edge            likewise, among ranks that share tied weights
- *   compress_activations, bundle_bytes
+ *   compress_activations, shard_optimizer, bundle_bytes
  *   forecast            {"step_seconds", "memory": bytes per stage, "memory_kinds":
  *                       {"weights": bytes per stage, ...}, "bubble"}; not read
  *   history, moved_at   see run/plan_history.h; not read

@@ -212,6 +212,8 @@ static void print_ranks(struct vp_strbuf *b, const struct vp_plan *plan)
         vp_strbuf_addf(b, "\"%s\"", edge_words[plan->tie_edge]);
     }
     print_bool(b, "compress_activations", plan->compress);
+    if (plan->shard_optimizer)
+        print_bool(b, "shard_optimizer", true);
     if (plan->bundle_bytes > 0)
         print_int(b, "bundle_bytes", plan->bundle_bytes);
 }

@@ -46,6 +46,17 @@ static int64_t staging_bytes(const struct vp_workload *work,
     return sum;
 }
 
+/* Moments and master of all elements, as one replica saves them. */
+static int64_t whole_state(const struct vp_workload *work,
+                           const struct vp_stage_sizes *sizes)
+{
+    int64_t each = vp_optim_n_moments(work->optim.kind) *
+                       (int64_t)sizeof(float) +
+                   vp_optim_master_bytes(work->graphs[0].dtype);
+
+    return sizes->train_bytes / (int64_t)sizeof(float) * each;
+}
+
 struct vp_stage_price vp_stage_price_of(const struct vp_workload *work,
                                         const struct vp_stage_sizes *sizes,
                                         const struct vp_stage_shape *shape,
@@ -60,7 +71,7 @@ struct vp_stage_price vp_stage_price_of(const struct vp_workload *work,
 
     price.swap_bytes = sizes->n_bytes[VP_SPACE_SWAPPED];
     price.swapped = price.swap_bytes * shape->n_slots;
-    price.snapshot = price.memory.weights + price.memory.moments;
+    price.snapshot = price.memory.weights + whole_state(work, sizes);
     for (int list = 0; list < VP_LIST_COUNT; list++)
         price.flops[list] = (sizes->flops[VP_SLOT_REST][list] *
                                  (shape->n_slots - shape->n_first_slots) +

@@ -300,6 +300,7 @@ static void add_choices(struct vp_stage_key *key,
     add_int(key, spec->bundle_bytes);
     add_int(key, spec->w_linger);
     add_int(key, spec->grad_linger);
+    add_int(key, choices->n_shards);
 }
 
 struct vp_stage_key vp_stage_key_block(const struct vp_stage_keys *keys,

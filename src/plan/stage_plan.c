@@ -2,6 +2,7 @@
 
 #include "graph/recompute.h"
 #include "graph/swap.h"
+#include "plan/shard.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,8 +115,10 @@ struct vp_stage_choices vp_plan_stage_choices(
     const struct vp_schedule *schedule, int stage, uint64_t *sets)
 {
     const struct vp_schedule_stage *has = &schedule->stages[stage];
-    struct vp_stage_choices choices = { .spec = stage_spec(plan, work, schedule,
-                                                           stage, sets) };
+    struct vp_stage_choices choices = {
+        .spec = stage_spec(plan, work, schedule, stage, sets),
+        .n_shards = plan->shard_optimizer ? has->n_replicas : 0,
+    };
     struct vp_stage_spec *spec = &choices.spec;
     int first = spec->first_block;
     const struct vp_plan_slot *slot = plan->slots;
@@ -134,7 +137,8 @@ struct vp_stage_choices vp_plan_stage_choices(
         return choices;
     spec->recompute = choices.first_recompute;
     spec->swap = choices.first_swap;
-    return (struct vp_stage_choices){ .spec = *spec };
+    return (struct vp_stage_choices){ .spec = *spec,
+                                      .n_shards = choices.n_shards };
 }
 
 static int n_leaving(const struct vp_schedule *schedule, enum vp_edge_kind edge,
@@ -379,17 +383,17 @@ static void widen_messages(struct vp_stage_sizes *sizes,
 }
 
 static void size_state(struct vp_stage_sizes *sizes,
-                       const struct vp_program *program)
+                       const struct vp_program *program, int n_shards)
 {
     enum vp_dtype dtype = program->graph->dtype;
-    int64_t n_bytes = program->layout.train_bytes;
+    int64_t n = vp_shard_room(program, n_shards);
 
     sizes->has_floats = dtype == VP_DTYPE_F32;
     if (program->spec.forward_only)
         return;
-    sizes->moment_bytes = n_bytes;
-    sizes->master_bytes = n_bytes / (int64_t)sizeof(float) *
-                          vp_optim_master_bytes(dtype);
+    sizes->train_bytes = program->layout.train_bytes;
+    sizes->moment_bytes = n * (int64_t)sizeof(float);
+    sizes->master_bytes = n * vp_optim_master_bytes(dtype);
 }
 
 static int count_tensors(const struct vp_program *program)
@@ -504,6 +508,7 @@ enum vp_status vp_stage_plan_make(const struct vp_workload *work,
         .eval = calloc(n, sizeof(*plan.eval)),
         .n_buckets = work->n_graphs,
         .n_kinds = n_kinds,
+        .n_shards = choices->n_shards,
     };
     uint64_t *any_recompute = NULL;
     enum vp_status st = join_sets(choices, &any_recompute);
@@ -518,7 +523,7 @@ enum vp_status vp_stage_plan_make(const struct vp_workload *work,
         return st;
     }
     plan.spec = plan.train[0].spec; /* its own copy of the sets */
-    size_state(&plan.sizes, &plan.train[0]);
+    size_state(&plan.sizes, &plan.train[0], choices->n_shards);
     plan.sizes.n_tensors = count_tensors(&plan.train[0]);
     plan.memory = vp_stage_memory(work, &plan.sizes, shape,
                                   plan.spec.first_block == 0);

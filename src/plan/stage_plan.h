@@ -48,6 +48,9 @@ struct vp_stage_choices {
     struct vp_stage_spec spec;
     int n_first_slots; /* 0: all slots are alike */
     const uint64_t *first_recompute, *first_swap;
+    /* Replicas that each own a slice of the optimizer's state, see shard.h; below
+     * 2: every replica has all of it. */
+    int n_shards;
 };
 
 /* Buffers and counts of a stage, as the schedule asks for them. */
@@ -84,6 +87,7 @@ struct vp_stage_sizes {
     int64_t n_bytes[VP_SPACE_COUNT]; /* largest over buckets */
     int64_t moment_bytes;            /* of each moment of the optimizer */
     int64_t master_bytes;            /* of its master weights */
+    int64_t train_bytes;             /* of all that is trained, as floats */
     /* Of a message through IN, OUT, DIN or DOUT, as it is and with its floats
      * as BF16. */
     int64_t message[VP_SPACE_COUNT], compressed[VP_SPACE_COUNT];
@@ -103,6 +107,7 @@ struct vp_stage_plan {
      * but: then `train` has forwards only. */
     struct vp_program *train, *eval;
     int n_buckets, n_kinds;
+    int n_shards; /* as in the choices */
     struct vp_stage_sizes sizes;
     struct vp_memory memory; /* of one replica */
 };

@@ -53,7 +53,8 @@ static double weight_of(const struct vp_trial *trial, enum rule rule, int s,
         return seconds / stage->n_replicas;
     case BY_MEMORY:
         return (double)(alone->n_bytes[VP_SPACE_PARAM] * stage->n_versions +
-                        alone->n_bytes[VP_SPACE_GRAD] + alone->moment_bytes +
+                        alone->n_bytes[VP_SPACE_GRAD] +
+                        alone->moment_bytes / vp_trial_n_shards(trial, s) +
                         stage->n_slots * trial->rows[b].choices[0].slot);
     default:
         return (seconds + trial->rows[b].choices[like->choice[b]].seconds) /

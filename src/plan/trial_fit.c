@@ -67,7 +67,7 @@ static void estimate_sizes(const struct vp_trial *trial,
     }
     for (int space = VP_SPACE_PARAM; space <= VP_SPACE_SWAPPED; space++)
         out->n_bytes[space] = 0;
-    out->moment_bytes = out->master_bytes = 0;
+    out->moment_bytes = out->master_bytes = out->train_bytes = 0;
     out->slot_bytes[VP_SLOT_REST] = 0;
     out->flops[VP_SLOT_REST][VP_LIST_W] = 0.0;
     for (int b = first; b < first + n; b++) {
@@ -80,6 +80,7 @@ static void estimate_sizes(const struct vp_trial *trial,
         out->n_bytes[VP_SPACE_GRAD] += alone->n_bytes[VP_SPACE_GRAD];
         out->moment_bytes += alone->moment_bytes;
         out->master_bytes += alone->master_bytes;
+        out->train_bytes += alone->train_bytes;
         out->slot_bytes[VP_SLOT_REST] += choice->slot;
         out->n_bytes[VP_SPACE_SWAPPED] += choice->swapped;
         raise_to(&out->n_bytes[VP_SPACE_WORK], choice->work);
@@ -89,6 +90,8 @@ static void estimate_sizes(const struct vp_trial *trial,
             *again += choice->recomputed;
         out->flops[VP_SLOT_REST][VP_LIST_W] -= choice->moved_w;
     }
+    out->moment_bytes /= vp_trial_n_shards(trial, stage);
+    out->master_bytes /= vp_trial_n_shards(trial, stage);
 }
 
 static enum vp_status exact_sizes(struct vp_trial *trial,

@@ -125,6 +125,7 @@ static struct vp_plan merge(const struct vp_plan *now,
     plan.replica_edges = now->replica_edges;
     plan.tie_edge = now->tie_edge;
     plan.compress = now->compress;
+    plan.shard_optimizer = now->shard_optimizer;
     plan.bundle_bytes = now->bundle_bytes;
     return plan;
 }

@@ -71,7 +71,10 @@ static inline void count(const struct vp_rank *rank, atomic_llong *sum,
                           memory_order_relaxed);
 }
 
-/* update.c */
+/* update.c: waits for the weights that other replicas have updated, if any are
+ * under way: they are read next. */
+enum vp_status vp_update_end_gather(struct vp_rank *rank,
+                                    struct vp_rank_stage *rs);
 struct vp_rate {
     float lr, grad_scale;
 };

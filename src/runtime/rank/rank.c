@@ -297,6 +297,7 @@ static enum vp_status exec_forward(struct vp_rank *rank,
     note_flops(rank, rs, slot, VP_LIST_F);
     if (messages.out)
         messages.out->header = slot->message->header;
+    VP_TRY(vp_update_end_gather(rank, rs));
     VP_TRY(vp_stage_run(&rs->stage, slot, VP_LIST_F, slot->version, eval,
                         &messages));
     if (is_last(rank, rs->index))
@@ -318,6 +319,7 @@ static enum vp_status exec_recompute(struct vp_rank *rank,
     const struct vp_slot *slot = &rs->stage.slots[action->slot];
 
     note_flops(rank, rs, slot, VP_LIST_R);
+    VP_TRY(vp_update_end_gather(rank, rs));
     return vp_stage_run(&rs->stage, slot, VP_LIST_R,
                         version_of(rank, rs, action), false, &none);
 }
@@ -656,6 +658,14 @@ static void set_oldest_versions(struct vp_rank *rank, const struct vp_job *job)
     }
 }
 
+/* The state is complete, for what comes between jobs. */
+static enum vp_status end_gathers(struct vp_rank *rank)
+{
+    for (int s = 0; s < rank->n_stages; s++)
+        VP_TRY(vp_update_end_gather(rank, &rank->stages[s]));
+    return VP_OK;
+}
+
 void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
 {
     enum vp_status st = VP_OK;
@@ -670,6 +680,8 @@ void vp_rank_run(struct vp_rank *rank, const struct vp_job *job)
         if (st != VP_OK)
             break;
     }
+    if (st == VP_OK)
+        st = end_gathers(rank);
     if (st == VP_OK && job->schedule->drain)
         st = come_to_rest(rank);
     if (st == VP_OK)

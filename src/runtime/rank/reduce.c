@@ -70,6 +70,7 @@ enum vp_status vp_run_backward(struct vp_rank *rank,
     struct vp_rate rate;
     int n_done = 0;
 
+    VP_TRY(vp_update_end_gather(rank, rs));
     if (vp_update_is_early(rank, action, &rate))
         return vp_stage_run_and_update(&rs->stage, slot, version, messages,
                                        rate.lr, rate.grad_scale);
@@ -119,6 +120,7 @@ enum vp_status vp_exec_reduce(struct vp_rank *rank,
 
     if (!rs->replicas)
         return VP_OK;
+    VP_TRY(vp_update_end_gather(rank, rs));
     VP_TRY(copy_mirror(rs, false));
     VP_TRY(vp_stage_wait(&rs->stage));
     vp_group_offer_rest(rs->replicas, rs->replica);

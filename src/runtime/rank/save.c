@@ -1,5 +1,6 @@
 #include "runtime/rank/save.h"
 
+#include "runtime/rank/internal.h"
 #include "runtime/rank/watch.h"
 #include "runtime/stage/stage_state.h"
 
@@ -50,6 +51,27 @@ static enum vp_status note_filled(struct vp_rank *rank,
     return VP_ERR_ABORTED;
 }
 
+/* Where replicas own slices of the state, each gives its own to the first one,
+ * which saves all. */
+static enum vp_status save_stage(struct vp_rank *rank, struct vp_rank_stage *rs)
+{
+    const struct vp_saver *saver = rank->pipeline->config->saver;
+    const struct vp_peers none = { NULL, 0 };
+    enum vp_status st;
+
+    if (!rs->stage.shard)
+        return rs->replica == 0
+                   ? vp_stage_save(&rs->stage, &none, rs->first_item, saver)
+                   : VP_OK;
+    VP_TRY(vp_update_end_gather(rank, rs));
+    vp_watch_begin_wait(rank);
+    st = rs->replica == 0
+             ? vp_stage_save(&rs->stage, &none, rs->first_item, saver)
+             : vp_stage_give(&rs->stage);
+    vp_watch_end_wait(rank, st);
+    return st;
+}
+
 enum vp_status vp_rank_save(struct vp_rank *rank, struct vp_rank_stage *rs,
                             int64_t step)
 {
@@ -58,9 +80,10 @@ enum vp_status vp_rank_save(struct vp_rank *rank, struct vp_rank_stage *rs,
     enum vp_status st;
 
     if (!vp_save_is_due_after(config, rank->job->schedule, rank->job->sync,
-                              step) ||
-        (rs->replica > 0 && rank->pipeline->is_lead))
+                              step))
         return VP_OK;
+    if (rs->replica > 0 && rank->pipeline->is_lead)
+        return save_stage(rank, rs);
     vp_watch_begin_wait(rank);
     st = config->saver->begin(config->saver->ctx, step, config->timeout_ms,
                               &err);
@@ -69,7 +92,6 @@ enum vp_status vp_rank_save(struct vp_rank *rank, struct vp_rank_stage *rs,
         vp_world_abort(rank->pipeline->world, st, err.text);
         return VP_ERR_ABORTED;
     }
-    if (rs->replica == 0)
-        VP_TRY(vp_stage_save(&rs->stage, rs->first_item, config->saver));
+    VP_TRY(save_stage(rank, rs));
     return note_filled(rank, config->saver);
 }

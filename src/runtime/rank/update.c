@@ -14,6 +14,7 @@
 #include "runtime/rank/save.h"
 #include "runtime/rank/watch.h"
 #include "runtime/rank/watch_count.h"
+#include "runtime/stage/stage_shard.h"
 
 #include <math.h>
 
@@ -140,13 +141,26 @@ static float mean_of(const struct vp_rank *rank, const struct vp_rank_stage *rs)
     return 1.0f / (float)plan_of(rank, rs->index)->update_every;
 }
 
+/* Replicas with slices of the optimizer's state wait for each other. */
+static enum vp_status sum_grads(struct vp_rank *rank, struct vp_stage *stage)
+{
+    enum vp_status st;
+
+    if (!stage->shard)
+        return vp_stage_sum_grads(stage);
+    vp_watch_begin_wait(rank);
+    st = vp_stage_sum_grads(stage);
+    vp_watch_end_wait(rank, st);
+    return st;
+}
+
 /* The gradients are final once the device has come here; the last minibatch
  * that they are of is `mb`. */
 static enum vp_status square_stages(struct vp_rank *rank, int64_t mb)
 {
     VP_TRY(add_ties(rank));
     for (int s = 0; s < rank->n_stages; s++)
-        VP_TRY(vp_stage_sum_grads(&rank->stages[s].stage));
+        VP_TRY(sum_grads(rank, &rank->stages[s].stage));
     rank->pending = VP_PENDING_SUMS;
     rank->pending_mb = mb;
     return VP_OK;
@@ -264,6 +278,33 @@ static enum vp_status give_up(struct vp_rank *rank, float scale)
     return VP_ERR_NONFINITE;
 }
 
+enum vp_status vp_update_end_gather(struct vp_rank *rank,
+                                    struct vp_rank_stage *rs)
+{
+    struct vp_stage *stage = &rs->stage;
+    enum vp_status st;
+
+    if (!stage->shard || !stage->shard->gathers)
+        return VP_OK;
+    vp_watch_begin_wait(rank);
+    st = vp_stage_shard_end(stage, limit_of(rank));
+    vp_watch_end_wait(rank, st);
+    return st;
+}
+
+static enum vp_status measure(struct vp_rank *rank, struct vp_stage *stage,
+                              float lr, float grad_scale)
+{
+    enum vp_status st;
+
+    if (!stage->shard)
+        return VP_OK;
+    vp_watch_begin_wait(rank);
+    st = vp_stage_measure(stage, lr, grad_scale);
+    vp_watch_end_wait(rank, st);
+    return st;
+}
+
 /* Makes the next version; not `made`: without an update, as the norm is not
  * finite. That is a step all the same, for the learning rate and for the length
  * of the run, but not for the optimizer, whose moments know nothing of it. */
@@ -273,8 +314,10 @@ static enum vp_status advance(struct vp_rank *rank, struct vp_stage *stage,
     float factor = vp_scale_factor(&stage->scale);
 
     vp_scale_note(&stage->scale, stage->config.work.scale.dynamic, made);
-    if (made)
+    if (made) {
+        VP_TRY(measure(rank, stage, lr, grad_scale / factor));
         return vp_stage_update(stage, lr, grad_scale / factor);
+    }
     if (stage->scale.in_a_row <= -VP_SCALE_GIVES_UP_AFTER)
         return give_up(rank, factor);
     return vp_stage_skip(stage);

@@ -1,5 +1,6 @@
 /* What a stage owns: tables, memory, compiled programs, events. Running it is in
  * stage_run.c. */
+#include "runtime/stage/shard_table.h"
 #include "runtime/stage/wire.h"
 
 #include <stdio.h>
@@ -411,6 +412,7 @@ void vp_stage_release(struct vp_stage *stage)
     free(stage->tensors);
     free(stage->tensor_names);
     free(stage->tensor_params);
+    vp_shard_table_free(stage->shard);
     vp_stream_free(stage->stream);
     *stage = (struct vp_stage){ .ops = NULL };
 }

@@ -55,6 +55,8 @@ struct vp_slot {
     struct vp_copy left, back; /* of SWAPPED */
 };
 
+struct vp_shard_table; /* shard_table.h */
+
 struct vp_stage {
     struct vp_stage_config config;
     const struct vp_backend_ops *ops;
@@ -74,6 +76,8 @@ struct vp_stage {
     void *master;                   /* of the newest one; see optim.h */
     float *grads;
     float *moment[2];
+    /* Of which replicas own slices each, like the master; NULL: all is here. */
+    struct vp_shard_table *shard;
     void *work;
     void *cache; /* CACHE; NULL: the model has none */
     void **recomputed, **swap_out, **swap_in; /* rings */
@@ -180,11 +184,16 @@ void vp_stage_add_own_terms(void *ctx, const struct vp_term *terms, int n_added,
 enum vp_status vp_stage_wait(struct vp_stage *stage);
 
 /* Squares of the gradients, per tensor, are on their way to stage->sums. They
- * may be read after the wait, and until the next ones are asked for. */
+ * may be read after the wait, and until the next ones are asked for. Replicas with
+ * slices of the state exchange sums here: all come. */
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage);
 enum vp_status vp_stage_wait_sums(struct vp_stage *stage);
+/* LAMB of a slice: moves the moments on, and exchanges what trust ratios of whole
+ * tensors are made of; vp_stage_update() then does the rest. All else: nothing. */
+enum vp_status vp_stage_measure(struct vp_stage *stage, float lr,
+                                float grad_scale);
 /* Writes the next version, or what the backward left of it. The optimizer counts
- * the updates of each block. */
+ * the updates of each block. Of a slice: begins to gather the others. */
 enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
                                float grad_scale);
 /* Skips an update: the next version holds the weights of the newest. */
@@ -192,11 +201,21 @@ enum vp_status vp_stage_skip(struct vp_stage *stage);
 void *vp_stage_weights(const struct vp_stage *stage, int64_t version);
 /* n weights of one parameter, from element `at` on, as floats: into every
  * version, with what the optimizer needs to know of them; and the newest ones
- * back, with the same bits. */
+ * back, with the same bits: not of a slice. */
 enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
                                     int64_t n, const float *host);
 enum vp_status vp_stage_get_weights(const struct vp_stage *stage, int64_t at,
                                     int64_t n, float *host);
+/* Other replicas of a stage in this process, whose threads are idle: the caller
+ * acts for them. */
+struct vp_peers {
+    struct vp_stage **at;
+    int n;
+};
+/* As vp_stage_get_weights(), of any stage; of a slice, like a fetch. */
+enum vp_status vp_stage_collect_weights(struct vp_stage *stage,
+                                        const struct vp_peers *peers,
+                                        int64_t at, int64_t n, float *host);
 /* The gradient of layout entry `entry`. */
 float *vp_stage_grad(const struct vp_stage *stage, int entry);
 

@@ -1,6 +1,7 @@
 /* Running a stage: launches, updates, and finding a non-finite value. */
 #include "graph/opdef.h"
 #include "runtime/stage/stage_kept.h"
+#include "runtime/stage/stage_shard.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,6 +79,7 @@ static struct vp_launch bases(const struct vp_stage *stage,
         .version = (int)(version % stage->plan.shape.n_versions),
     };
 
+    VP_BUG_ON(stage->shard && stage->shard->gathers); /* weights are missing */
     launch.base[VP_SPACE_PARAM] = vp_stage_weights(stage, version);
     launch.base[VP_SPACE_GRAD] = stage->grads;
     launch.base[VP_SPACE_SLOT] = slot->data;
@@ -116,21 +118,24 @@ enum vp_status vp_stage_run(struct vp_stage *stage, const struct vp_slot *slot,
                               stage->stream);
 }
 
-static int64_t ahead_of(const struct vp_stage *stage, int tensor)
+static int64_t ahead_of(const struct vp_stage *stage,
+                        const struct vp_optim_tensor *tensor)
 {
-    return stage
-        ->ahead[stage->tensors[tensor].block - stage->plan.spec.first_block];
+    return stage->ahead[tensor->block - stage->plan.spec.first_block];
 }
 
-/* What makes version newest + 1, of tensors [first, end), whose blocks have had
- * the same number of updates. */
-static struct vp_optim_step next_step(const struct vp_stage *stage, int first,
-                                      int end, float lr, float grad_scale)
+/* What makes version newest + 1, of `n` tensors whose blocks have had the same
+ * number of updates. */
+static struct vp_optim_step next_step(const struct vp_stage *stage,
+                                      const struct vp_optim_tensor *tensors,
+                                      int n, float lr, float grad_scale)
 {
+    const struct vp_shard_table *shard = stage->shard;
+
     return (struct vp_optim_step){
         .config = stage->config.work.optim,
-        .tensors = stage->tensors + first,
-        .n_tensors = end - first,
+        .tensors = tensors,
+        .n_tensors = n,
         .dtype = stage->config.work.graphs[0].dtype,
         .w_old = vp_stage_weights(stage, stage->newest),
         .w_new = vp_stage_weights(stage, stage->newest + 1),
@@ -140,7 +145,8 @@ static struct vp_optim_step next_step(const struct vp_stage *stage, int first,
         .lr = lr,
         .grad_scale = grad_scale,
         .t = stage->newest + 1 - stage->scale.n_skipped +
-             (first < end ? ahead_of(stage, first) : 0),
+             (n > 0 ? ahead_of(stage, tensors) : 0),
+        .first = shard ? shard->bounds[shard->index] : 0,
     };
 }
 
@@ -149,8 +155,8 @@ enum vp_status vp_stage_run_and_update(
     const struct vp_launch_messages *messages, float lr, float grad_scale)
 {
     struct vp_launch launch = bases(stage, slot, VP_LIST_B, version, messages);
-    struct vp_optim_step step = next_step(stage, 0, stage->n_free_tensors, lr,
-                                          grad_scale);
+    struct vp_optim_step step = next_step(
+        stage, stage->tensors, stage->n_free_tensors, lr, grad_scale);
 
     VP_TRY(vp_stage_keep_overwritten(stage));
     launch.update = &step;
@@ -300,12 +306,26 @@ static int n_updated(const struct vp_stage *stage)
     return stage->updated ? stage->n_free_tensors : 0;
 }
 
+/* Of the chunks of the own slice, then of whole tensors. */
+static enum vp_status sum_chunks(struct vp_stage *stage, double *sums)
+{
+    const struct vp_shard_table *shard = stage->shard;
+
+    VP_TRY(stage->ops->sum_squares(stage->backend, stage->stream, shard->chunks,
+                                   shard->n_chunks, stage->grads, shard->mine));
+    VP_TRY(vp_stage_shard_exchange(stage, 1));
+    vp_stage_shard_add(stage, 1, 0, sums, 1);
+    return VP_OK;
+}
+
 enum vp_status vp_stage_sum_grads(struct vp_stage *stage)
 {
     int first = n_updated(stage);
     double *sums = stage->next_sums;
 
-    if (first < stage->n_tensors)
+    if (stage->shard)
+        VP_TRY(sum_chunks(stage, sums));
+    else if (first < stage->n_tensors)
         VP_TRY(stage->ops->sum_squares(
             stage->backend, stage->stream, stage->tensors + first,
             stage->n_tensors - first, stage->grads, sums + first));
@@ -319,24 +339,69 @@ enum vp_status vp_stage_wait_sums(struct vp_stage *stage)
     return vp_event_sync(stage->summed, stage->config.timeout_ms);
 }
 
-enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
-                               float grad_scale)
+/* Updates `n` tensors; `squares` and `ratios` as in struct vp_optim_step, an entry
+ * per tensor. */
+static enum vp_status update_tensors(struct vp_stage *stage,
+                                     const struct vp_optim_tensor *tensors,
+                                     int n, float lr, float grad_scale,
+                                     double (*squares)[2], const double *ratios)
 {
     int end;
 
-    if (!stage->updated)
-        VP_TRY(vp_stage_keep_overwritten(stage));
-    for (int first = n_updated(stage); first < stage->n_tensors; first = end) {
+    for (int first = 0; first < n; first = end) {
         struct vp_optim_step step;
 
-        for (end = first + 1; end < stage->n_tensors; end++)
-            if (ahead_of(stage, end) != ahead_of(stage, first))
+        for (end = first + 1; end < n; end++)
+            if (ahead_of(stage, &tensors[end]) !=
+                ahead_of(stage, &tensors[first]))
                 break;
-        step = next_step(stage, first, end, lr, grad_scale);
+        step = next_step(stage, tensors + first, end - first, lr, grad_scale);
+        step.squares_out = squares ? squares + first : NULL;
+        step.ratios = ratios ? ratios + first : NULL;
         VP_TRY(stage->ops->update(stage->backend, stage->stream, &step));
     }
+    return VP_OK;
+}
+
+static bool has_ratios(const struct vp_stage *stage)
+{
+    return stage->config.work.optim.kind == VP_OPTIM_LAMB;
+}
+
+enum vp_status vp_stage_measure(struct vp_stage *stage, float lr,
+                                float grad_scale)
+{
+    struct vp_shard_table *shard = stage->shard;
+
+    if (!shard || !has_ratios(stage))
+        return VP_OK;
+    VP_TRY(update_tensors(stage, shard->chunks, shard->n_chunks, lr, grad_scale,
+                          (double(*)[2])shard->mine, NULL));
+    VP_TRY(vp_stage_shard_exchange(stage, 2));
+    vp_stage_shard_set_ratios(stage);
+    return VP_OK;
+}
+
+enum vp_status vp_stage_update(struct vp_stage *stage, float lr,
+                               float grad_scale)
+{
+    struct vp_shard_table *shard = stage->shard;
+    int first = n_updated(stage);
+
+    if (!stage->updated)
+        VP_TRY(vp_stage_keep_overwritten(stage));
+    if (shard)
+        VP_TRY(update_tensors(stage, shard->chunks, shard->n_chunks, lr,
+                              grad_scale, NULL,
+                              has_ratios(stage) ? shard->ratios : NULL));
+    else
+        VP_TRY(update_tensors(stage, stage->tensors + first,
+                              stage->n_tensors - first, lr, grad_scale, NULL,
+                              NULL));
     stage->updated = false;
     stage->newest++;
+    if (shard)
+        vp_stage_shard_gather(stage);
     return VP_OK;
 }
 

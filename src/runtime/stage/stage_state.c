@@ -87,18 +87,31 @@ int vp_stage_list_items(const struct vp_stage *stage,
 
 /* ---- Saving ------------------------------------------------------------- */
 
+static enum vp_shard_array moment_of(const struct vp_state_item *item)
+{
+    return item->kind == VP_STATE_MOMENT1 ? VP_SHARD_MOMENT1 : VP_SHARD_MOMENT2;
+}
+
+static bool is_moment(const struct vp_state_item *item)
+{
+    return item->kind == VP_STATE_MOMENT1 || item->kind == VP_STATE_MOMENT2;
+}
+
 /* Saved are floats, whatever the device has. */
-static enum vp_status save_item(struct vp_stage *stage, int tensor,
+static enum vp_status save_item(struct vp_stage *stage,
+                                const struct vp_peers *peers, int tensor,
                                 const struct vp_state_item *item, float *buffer)
 {
     enum vp_dtype dtype = dtype_of(stage, item);
-    int64_t n = stage->tensors[tensor].n;
+    int64_t at = stage->tensors[tensor].offset, n = stage->tensors[tensor].n;
     size_t n_bytes = (size_t)(n * vp_dtype_bytes(dtype));
     uint16_t *host;
     enum vp_status st;
 
     if (item->kind == VP_STATE_WEIGHT)
-        return vp_stage_get_weights(stage, stage->tensors[tensor].offset, n,
+        return vp_stage_collect_weights(stage, peers, at, n, buffer);
+    if (stage->shard && is_moment(item))
+        return vp_stage_shard_fetch(stage, peers, moment_of(item), at, n,
                                     buffer);
     if (dtype == VP_DTYPE_F32)
         return vp_stream_copy(stage->stream, buffer,
@@ -114,15 +127,34 @@ static enum vp_status save_item(struct vp_stage *stage, int tensor,
     return st;
 }
 
-enum vp_status vp_stage_save(struct vp_stage *stage, int item,
+enum vp_status vp_stage_save(struct vp_stage *stage,
+                             const struct vp_peers *peers, int item,
                              const struct vp_saver *saver)
 {
     for (int i = 0; i < stage->n_own_tensors; i++)
         for (int k = 0; k < n_kinds(stage); k++) {
             struct vp_state_item one = item_of(stage, i, k);
 
-            VP_TRY(
-                save_item(stage, i, &one, saver->buffer(saver->ctx, item++)));
+            VP_TRY(save_item(stage, peers, i, &one,
+                             saver->buffer(saver->ctx, item++)));
+        }
+    return VP_OK;
+}
+
+/* In the order of vp_stage_save(). Weights of F32 have no master. */
+enum vp_status vp_stage_give(struct vp_stage *stage)
+{
+    for (int i = 0; i < stage->n_own_tensors; i++)
+        for (int k = 0; k < n_kinds(stage); k++) {
+            struct vp_state_item one = item_of(stage, i, k);
+            const struct vp_optim_tensor *tensor = &stage->tensors[i];
+
+            if (is_moment(&one))
+                VP_TRY(vp_stage_shard_give(stage, moment_of(&one),
+                                           tensor->offset, tensor->n));
+            else if (one.kind == VP_STATE_WEIGHT && stage->master)
+                VP_TRY(vp_stage_shard_give(stage, VP_SHARD_MASTER,
+                                           tensor->offset, tensor->n));
         }
     return VP_OK;
 }
@@ -130,9 +162,12 @@ enum vp_status vp_stage_save(struct vp_stage *stage, int item,
 enum vp_status vp_stage_read_item(struct vp_stage *stage,
                                   const struct vp_state_item *item, float *out)
 {
+    const struct vp_peers alone = { NULL, 0 };
+
+    VP_BUG_ON(stage->shard);
     for (int i = 0; i < stage->n_own_tensors; i++)
         if (strcmp(stage->tensor_names[i], item->name) == 0)
-            return save_item(stage, i, item, out);
+            return save_item(stage, &alone, i, item, out);
     return VP_ERR_END;
 }
 
@@ -145,6 +180,23 @@ bool vp_stage_owns(const struct vp_stage *stage, const char *name)
 }
 
 /* ---- Restoring ---------------------------------------------------------- */
+
+/* Of a slice, the part of it that is here. */
+static enum vp_status set_moment(struct vp_stage *stage, int tensor,
+                                 const struct vp_state_item *item,
+                                 const float *host)
+{
+    int64_t at = stage->tensors[tensor].offset, n = stage->tensors[tensor].n;
+    int64_t own = at;
+    void *to = stage->shard
+                   ? vp_stage_shard_own(stage, moment_of(item), &own, &n)
+                   : array_of(stage, tensor, item);
+
+    if (!to)
+        return VP_OK;
+    return vp_stream_copy(stage->stream, to, host + (own - at),
+                          (size_t)n * sizeof(*host));
+}
 
 /* Weights go into every version, as at the start; older ones replace them. A
  * tied copy is loaded under its owner's name. */
@@ -163,6 +215,8 @@ static enum vp_status restore_item(struct vp_stage *stage, int tensor, int k,
     VP_TRY(loader->load(loader->ctx, &item, host, err));
     if (item.kind == VP_STATE_WEIGHT) {
         st = vp_stage_set_weights(stage, at, n, host);
+    } else if (is_moment(&item)) {
+        st = set_moment(stage, tensor, &item, host);
     } else {
         if (dtype != VP_DTYPE_F32) /* exact: they were expanded from it */
             vp_dtype_round(dtype, (uint16_t *)scratch, host, n);

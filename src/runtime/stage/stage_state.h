@@ -2,7 +2,7 @@
 #ifndef VP_RUNTIME_STAGE_STAGE_STATE_H
 #define VP_RUNTIME_STAGE_STAGE_STATE_H
 
-#include "runtime/stage/stage.h"
+#include "runtime/stage/stage_shard.h"
 #include "runtime/state.h"
 
 /* Arrays of the stage that it owns: not copies of tied weights. */
@@ -11,9 +11,13 @@ int vp_stage_n_items(const struct vp_stage *stage);
 int vp_stage_list_items(const struct vp_stage *stage,
                         struct vp_state_item *items);
 
-/* Copies all items, the first of which has the number `item`. */
-enum vp_status vp_stage_save(struct vp_stage *stage, int item,
+/* Copies all items, the first of which has the number `item`. Where replicas own
+ * slices of the state, replica 0 saves, the peers are as in vp_stage_shard_fetch(),
+ * and all other replicas call vp_stage_give(). */
+enum vp_status vp_stage_save(struct vp_stage *stage,
+                             const struct vp_peers *peers, int item,
                              const struct vp_saver *saver);
+enum vp_status vp_stage_give(struct vp_stage *stage);
 /* Copies one item, which is named as vp_stage_list_items() does. Returns
  * VP_ERR_END if the stage does not own it. */
 enum vp_status vp_stage_read_item(struct vp_stage *stage,

@@ -1,7 +1,7 @@
 /* The weights of a stage: floats for whoever is outside of it. How they lie is
  * said in optim.h, and known here and in kernels alone. */
 #include "base/halves.h"
-#include "runtime/stage/stage.h"
+#include "runtime/stage/stage_shard.h"
 
 #include <stdlib.h>
 
@@ -22,13 +22,33 @@ static enum vp_dtype dtype_of(const struct vp_stage *stage)
 }
 
 /* Constants lie behind all that is trained, and have no master. */
-static void *master_at(const struct vp_stage *stage, int64_t at)
+static bool has_master(const struct vp_stage *stage, int64_t at)
 {
-    int64_t end = stage->plan.train[0].layout.train_bytes;
+    return stage->master && at * (int64_t)sizeof(float) <
+                                stage->plan.train[0].layout.train_bytes;
+}
 
-    if (!stage->master || at * (int64_t)sizeof(float) >= end)
-        return NULL;
+static char *master_at(const struct vp_stage *stage, int64_t at)
+{
+    VP_BUG_ON(stage->shard); /* it has no more than a slice */
     return (char *)stage->master + at * vp_optim_master_bytes(dtype_of(stage));
+}
+
+/* Elements [at, at + n) of the master, those that are here. */
+static enum vp_status set_master(struct vp_stage *stage, int64_t at, int64_t n,
+                                 const void *host)
+{
+    int64_t size = vp_optim_master_bytes(dtype_of(stage)), own = at, n_own = n;
+    char *to;
+
+    if (!has_master(stage, at))
+        return VP_OK;
+    to = stage->shard ? vp_stage_shard_own(stage, VP_SHARD_MASTER, &own, &n_own)
+                      : master_at(stage, at);
+    if (!to)
+        return VP_OK;
+    return copy(stage, to, (const char *)host + (own - at) * size,
+                n_own * size);
 }
 
 static enum vp_status set_versions(struct vp_stage *stage, int64_t at,
@@ -46,7 +66,6 @@ enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
                                     int64_t n, const float *host)
 {
     enum vp_dtype dtype = dtype_of(stage);
-    void *master = master_at(stage, at);
     uint16_t *high, *low;
     enum vp_status st;
 
@@ -61,10 +80,9 @@ enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
     else
         vp_dtype_round(dtype, high, host, n);
     st = set_versions(stage, at, n, high);
-    if (st == VP_OK && master)
-        st = copy(stage, master,
-                  dtype == VP_DTYPE_BF16 ? (const void *)low : host,
-                  n * vp_optim_master_bytes(dtype));
+    if (st == VP_OK)
+        st = set_master(stage, at, n,
+                        dtype == VP_DTYPE_BF16 ? (const void *)low : host);
     free(high);
     return st;
 }
@@ -72,10 +90,10 @@ enum vp_status vp_stage_set_weights(struct vp_stage *stage, int64_t at,
 /* The newest weights [at, at + n) of 16 bits, by way of
  * `buffer`, which has 2 n elements. */
 static enum vp_status get_piece(const struct vp_stage *stage, int64_t at,
-                                int64_t n, uint16_t *buffer, float *host)
+                                int64_t n, const void *master, uint16_t *buffer,
+                                float *host)
 {
     const uint16_t *newest = vp_stage_weights(stage, stage->newest);
-    const void *master = master_at(stage, at);
     int64_t n_bytes = n * (int64_t)sizeof(*buffer);
 
     VP_TRY(copy(stage, buffer, newest + at, n_bytes));
@@ -88,28 +106,57 @@ static enum vp_status get_piece(const struct vp_stage *stage, int64_t at,
     return VP_OK;
 }
 
-enum vp_status vp_stage_get_weights(const struct vp_stage *stage, int64_t at,
-                                    int64_t n, float *host)
+/* `master`: that of the elements asked for; NULL: there is none. */
+static enum vp_status get_weights(const struct vp_stage *stage, int64_t at,
+                                  int64_t n, const char *master, float *host)
 {
     enum { PIECE = 1 << 19 }; /* stays in a cache on its way */
     enum vp_dtype dtype = dtype_of(stage);
     const float *newest = vp_stage_weights(stage, stage->newest);
+    int64_t size = vp_optim_master_bytes(dtype);
     int64_t n_bytes = n * (int64_t)sizeof(*host), piece = n;
     enum vp_status st = VP_OK;
     uint16_t *buffer;
 
     if (dtype == VP_DTYPE_F32)
         return copy(stage, host, newest + at, n_bytes);
-    if (dtype == VP_DTYPE_F16 && master_at(stage, at))
-        return copy(stage, host, master_at(stage, at), n_bytes);
+    if (dtype == VP_DTYPE_F16 && master)
+        return copy(stage, host, master, n_bytes);
     if (piece > PIECE)
         piece = PIECE;
     buffer = malloc(2 * (size_t)piece * sizeof(*buffer));
     if (!buffer)
         return VP_ERR_NOMEM;
     for (int64_t i = 0; i < n && st == VP_OK; i += piece)
-        st = get_piece(stage, at + i, n - i < piece ? n - i : piece, buffer,
-                       host + i);
+        st = get_piece(stage, at + i, n - i < piece ? n - i : piece,
+                       master ? master + i * size : NULL, buffer, host + i);
     free(buffer);
+    return st;
+}
+
+enum vp_status vp_stage_get_weights(const struct vp_stage *stage, int64_t at,
+                                    int64_t n, float *host)
+{
+    return get_weights(stage, at, n,
+                       has_master(stage, at) ? master_at(stage, at) : NULL,
+                       host);
+}
+
+enum vp_status vp_stage_collect_weights(struct vp_stage *stage,
+                                        const struct vp_peers *peers,
+                                        int64_t at, int64_t n, float *host)
+{
+    enum vp_status st;
+    char *master;
+
+    if (!stage->shard || !has_master(stage, at))
+        return vp_stage_get_weights(stage, at, n, host);
+    master = malloc((size_t)(n * vp_optim_master_bytes(dtype_of(stage))));
+    st = master ? vp_stage_shard_fetch(stage, peers, VP_SHARD_MASTER, at, n,
+                                       master)
+                : VP_ERR_NOMEM;
+    if (st == VP_OK)
+        st = get_weights(stage, at, n, master, host);
+    free(master);
     return st;
 }

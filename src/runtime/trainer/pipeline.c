@@ -1,8 +1,10 @@
 #include "runtime/trainer/pipeline.h"
 
+#include "runtime/fit.h"
 #include "runtime/rank/device_log.h"
 #include "runtime/rank/internal.h"
 #include "runtime/rank/remote.h"
+#include "runtime/stage/shard_table.h"
 #include "runtime/stage/wire.h"
 #include "runtime/trainer/edges.h"
 
@@ -21,6 +23,18 @@ static bool is_mine(const struct vp_pipeline *pipeline, int rank)
 {
     return !pipeline->config->world ||
            vp_world_is_mine(pipeline->config->world, rank);
+}
+
+/* What this replica owns of the optimizer's state. */
+static enum vp_status shard_stage(struct vp_rank_stage *rs, struct vp_err *err)
+{
+    if (rs->stage.plan.n_shards < 2)
+        return VP_OK;
+    return vp_shard_table_create(&rs->stage.plan, rs->stage.tensors,
+                                 rs->stage.n_tensors, rs->replica,
+                                 &rs->stage.shard) == VP_OK
+               ? VP_OK
+               : no_memory(err);
 }
 
 static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
@@ -48,7 +62,8 @@ static enum vp_status plan_stage(struct vp_rank *rank, struct vp_rank_stage *rs,
     st = vp_stage_init(&rs->stage, &stage_config, rank->backend, &choices,
                        &shape, err);
     free(sets);
-    return st;
+    VP_TRY(st);
+    return shard_stage(rs, err);
 }
 
 static bool poll_world(void *world)
@@ -141,6 +156,7 @@ enum vp_status vp_pipeline_plan(struct vp_pipeline *pipeline,
                                 const struct vp_schedule *schedule,
                                 struct vp_err *err)
 {
+    VP_TRY(vp_fit_check_shards(pipeline->config, err));
     if (vp_edges_find(pipeline, schedule) != VP_OK)
         return no_memory(err);
     for (int i = 0; i < pipeline->n_ranks; i++)
@@ -330,6 +346,7 @@ static enum vp_status link_replicas(struct vp_pipeline *pipeline,
                                     struct vp_stage_links *links)
 {
     const struct vp_program *program = &stage->plan.train[0];
+    const struct vp_shard_table *shard = stage->shard;
     size_t n = (size_t)program->n_bundles, n_ranks = (size_t)links->n_replicas;
     int64_t *ends = calloc(n, sizeof(*ends));
     int *ranks = calloc(n_ranks, sizeof(*ranks));
@@ -343,9 +360,12 @@ static enum vp_status link_replicas(struct vp_pipeline *pipeline,
         st = links->direct
                  ? vp_direct_group_create(pipeline->world, ranks, (int)n_ranks,
                                           &links->replicas)
-                 : vp_group_create(pipeline->world, ranks, (int)n_ranks, 0,
+                 : vp_group_create(pipeline->world, ranks, (int)n_ranks,
+                                   shard ? vp_shard_table_bytes(shard) : 0,
                                    &links->replicas);
     }
+    if (st == VP_OK && links->replicas && shard)
+        st = vp_group_set_parts(links->replicas, shard->parts, shard->n_parts);
     if (st == VP_OK && links->replicas && pipeline->config->fast_sums)
         vp_group_set_fast(links->replicas);
     if (st == VP_OK && links->replicas)
@@ -367,6 +387,8 @@ static enum vp_status join_replicas(struct vp_pipeline *pipeline,
     if (links->n_replicas == 1 || pipeline->config->plan.forward_only)
         return VP_OK;
     rs->replicas = links->replicas;
+    if (rs->stage.shard)
+        rs->stage.shard->group = rs->replicas;
     if (!vp_device_has_host_memory(rs->stage.device) &&
         rs->stage.plan.shape.mirrored)
         VP_TRY(vp_device_host_alloc(

@@ -621,29 +621,6 @@ enum vp_status vp_trainer_eval(struct vp_trainer *trainer, int64_t n_batches,
     return VP_OK;
 }
 
-enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
-                                      vp_par par, int replica, float *out)
-{
-    const struct vp_graph *graph = &trainer->config.graphs[0];
-    int64_t n = graph->params[par].rows * graph->params[par].cols;
-
-    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
-        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
-            const struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
-            const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
-
-            for (int e = 0; rs->replica == replica && e < layout->n_entries;
-                 e++)
-                if (layout->entries[e].par == par)
-                    return vp_stage_get_weights(
-                        &rs->stage,
-                        layout->entries[e].offset /
-                            vp_dtype_bytes(graph->dtype),
-                        n, out);
-        }
-    return VP_ERR_INVALID;
-}
-
 /* ---- Looking inside ----------------------------------------------------- */
 
 const char *vp_trainer_schedule_text(const struct vp_trainer *trainer)

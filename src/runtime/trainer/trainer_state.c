@@ -100,16 +100,84 @@ int64_t vp_trainer_next_due(const struct vp_trainer *trainer, int64_t every)
     return (asked - begin + period - 1) / period * period + begin;
 }
 
+/* Replicas of stage `index` in this process, but for `receiver`; returns how many
+ * there are. */
+static int list_peers(const struct vp_trainer *trainer, int index, int receiver,
+                      struct vp_stage **peers)
+{
+    int n = 0;
+
+    for (int r = 0; r < trainer->pipeline.n_ranks; r++)
+        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
+            struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
+
+            if (trainer->ranks[r].is_here && rs->index == index &&
+                rs->replica != receiver)
+                peers[n++] = &rs->stage;
+        }
+    return n;
+}
+
+/* Stage `index`, as far as this process has it: by way of its first replica, or
+ * given to that. */
+static enum vp_status save_stage(struct vp_trainer *trainer, int index,
+                                 const struct vp_saver *saver)
+{
+    struct vp_rank_stage *rs = find_own(trainer->ranks,
+                                        trainer->pipeline.n_ranks, index);
+    struct vp_peers peers = {
+        calloc((size_t)trainer->pipeline.n_ranks, sizeof(struct vp_stage *)), 0
+    };
+    enum vp_status st = VP_OK;
+
+    if (!peers.at)
+        return VP_ERR_NOMEM;
+    if (trainer->config.plan.shard_optimizer)
+        peers.n = list_peers(trainer, index, 0, peers.at);
+    if (rs)
+        st = vp_stage_save(&rs->stage, &peers, rs->first_item, saver);
+    else if (peers.n > 0)
+        st = vp_stage_give(peers.at[0]);
+    free(peers.at);
+    return st;
+}
+
+enum vp_status vp_trainer_get_weights(const struct vp_trainer *trainer,
+                                      vp_par par, int replica, float *out)
+{
+    const struct vp_graph *graph = &trainer->config.graphs[0];
+    int64_t n = graph->params[par].rows * graph->params[par].cols;
+    int64_t size = vp_dtype_bytes(graph->dtype);
+    struct vp_peers peers = {
+        calloc((size_t)trainer->pipeline.n_ranks, sizeof(struct vp_stage *)), 0
+    };
+    enum vp_status st = peers.at ? VP_ERR_INVALID : VP_ERR_NOMEM;
+
+    for (int r = 0; peers.at && r < trainer->pipeline.n_ranks; r++)
+        for (int i = 0; i < trainer->ranks[r].n_stages; i++) {
+            struct vp_rank_stage *rs = &trainer->ranks[r].stages[i];
+            const struct vp_layout *layout = &rs->stage.plan.train[0].layout;
+            int e = 0;
+
+            while (e < layout->n_entries && layout->entries[e].par != par)
+                e++;
+            if (rs->replica != replica || e == layout->n_entries || st == VP_OK)
+                continue;
+            peers.n = list_peers(trainer, rs->index, replica, peers.at);
+            st = vp_stage_collect_weights(
+                &rs->stage, &peers, layout->entries[e].offset / size, n, out);
+        }
+    free(peers.at);
+    return st;
+}
+
 enum vp_status vp_trainer_save_here(struct vp_trainer *trainer,
                                     const struct vp_saver *saver, int64_t step,
                                     struct vp_err *err)
 {
     VP_TRY(saver->begin(saver->ctx, step, trainer->config.timeout_ms, err));
     for (int s = 0; s < trainer->pipeline.n_stages; s++) {
-        struct vp_rank_stage *rs = find_own(trainer->ranks,
-                                            trainer->pipeline.n_ranks, s);
-
-        if (rs && vp_stage_save(&rs->stage, rs->first_item, saver) != VP_OK)
+        if (save_stage(trainer, s, saver) != VP_OK)
             return vp_err_set(err, VP_ERR_IO, "saving stage %d failed", s);
     }
     return saver->filled ? saver->filled(saver->ctx, err) : VP_OK;

@@ -1,0 +1,40 @@
+/* The slice of the optimizer's state that this replica of a stage owns; see
+ * plan/shard.h. After a sum of gradients it has those of its slice alone; sums of
+ * squares are exchanged chunk by chunk; new weights are gathered from all owners. */
+#ifndef VP_RUNTIME_STAGE_STAGE_SHARD_H
+#define VP_RUNTIME_STAGE_STAGE_SHARD_H
+
+#include "runtime/stage/shard_table.h"
+#include "runtime/stage/stage.h"
+
+enum vp_shard_array { VP_SHARD_MASTER, VP_SHARD_MOMENT1, VP_SHARD_MOMENT2 };
+
+/* Exchanges `width` sums of each chunk, in shard->mine, which become those of all
+ * chunks in shard->all. */
+enum vp_status vp_stage_shard_exchange(struct vp_stage *stage, int width);
+/* Adds sum `which` of `width` over the chunks of each tensor, in their order. */
+void vp_stage_shard_add(const struct vp_stage *stage, int width, int which,
+                        double *sums_out, int stride);
+/* LAMB: the trust ratio of every own chunk, of what was exchanged. */
+void vp_stage_shard_set_ratios(struct vp_stage *stage);
+
+/* Begins to gather the newest weights; nothing may read them before the end. */
+void vp_stage_shard_gather(struct vp_stage *stage);
+enum vp_status vp_stage_shard_end(struct vp_stage *stage,
+                                  struct vp_limit limit);
+
+/* Elements of an array that lie in the own slice: [at, at + n) becomes the part of
+ * it that does. Returns where that is in memory; NULL: nothing of it. */
+void *vp_stage_shard_own(const struct vp_stage *stage,
+                         enum vp_shard_array array, int64_t *at, int64_t *n);
+/* This replica gets elements [at, at + n) of an array. All replicas take part:
+ * those that are not among the peers call vp_stage_shard_give(), and this one is
+ * then replica 0. */
+enum vp_status vp_stage_shard_fetch(struct vp_stage *stage,
+                                    const struct vp_peers *peers,
+                                    enum vp_shard_array array, int64_t at,
+                                    int64_t n, void *out);
+enum vp_status vp_stage_shard_give(struct vp_stage *stage,
+                                   enum vp_shard_array array, int64_t at,
+                                   int64_t n);
+#endif
