@@ -302,7 +302,7 @@ sliced 4 12 stages=2 'replicas=[3,1]' sync_mode=asp tie_embeddings=false
         sync_mode=bsp precision=bf16 optimizer=adam
     sliced 3 4 stages=1 'replicas=[3]' sync_mode=bsp precision=bf16 \
         optimizer=lamb vocab=5000
-    sliced 4 12 stages=2 'replicas=[2,2]' sync_mode=asp macrobatch=true \
+    sliced 4 16 stages=2 'replicas=[2,2]' sync_mode=asp macrobatch=true \
         tie_embeddings=false precision=bf16 optimizer=sgd
     sliced 4 4 stages=1 'replicas=[4]' sync_mode=bsp reduce=exact \
         accumulation_steps=3 eval_every=1
