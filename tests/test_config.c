@@ -629,6 +629,7 @@ static void test_only_model_type(void **state)
         assert_int_equal(c.ranks.n, 0);
         assert_int_equal(c.mp_size, 1);
         assert_false(c.compress_activations);
+        assert_false(c.shard_optimizer);
         assert_false(c.compress_in_gpu);
         assert_int_equal(c.distributed_backend, VP_TRANSPORT_LOCAL);
         assert_int_equal(c.machines.n, 0);
@@ -705,6 +706,7 @@ static const char everything[] = "model_type: translation\n"
                                  "accumulation_steps: 5\n"
                                  "grad_clip_scope: stage\n"
                                  "compress_activations: true\n"
+                                 "shard_optimizer: true\n"
                                  "compress_in_gpu: True\n"
                                  "device: cpu\n"
                                  "precision: fp32\n"
@@ -809,6 +811,7 @@ static void test_every_key_of_the_run(void **state)
     assert_true(c.reference_kernels);
     assert_int_equal(c.memory_limit, 1610612736);
     assert_true(c.compress_activations);
+    assert_true(c.shard_optimizer);
     assert_true(c.compress_in_gpu);
     assert_int_equal(c.distributed_backend, VP_TRANSPORT_GLOO);
     assert_int_equal(c.machines.n, 4);
@@ -1522,6 +1525,7 @@ static void assert_same_config(const struct vp_config *a,
     assert_ints(&a->ranks, b->ranks.n, b->ranks.at);
     assert_int_equal(a->mp_size, b->mp_size);
     assert_int_equal(a->compress_activations, b->compress_activations);
+    assert_int_equal(a->shard_optimizer, b->shard_optimizer);
     assert_int_equal(a->compress_in_gpu, b->compress_in_gpu);
     assert_int_equal(a->distributed_backend, b->distributed_backend);
     assert_int_equal(a->machines.n, b->machines.n);

@@ -136,6 +136,41 @@ static void sums(void **state)
     release(&setup);
 }
 
+/* Sums of gradients go twice around a ring of replicas; with slices of the
+ * optimizer's state once, and then weights, once as they are. */
+static void replicas(void **state)
+{
+    static const int numbers[] = { 1, 4 };
+    struct vp_plan plan = { .n_stages = 2,
+                            .accumulation_steps = 8,
+                            .partition = halves,
+                            .replicas = numbers };
+    struct vp_stage_price prices[2];
+    struct vp_schedule schedule;
+    struct vp_plan_costs whole, sliced;
+    struct setup setup;
+    double around;
+
+    (void)state;
+    make(&setup);
+    price(&setup, &plan, &schedule, prices, &whole);
+    around = whole.stages[1].reduce / 2;
+    assert_true(around > 0.0);
+    assert_float_equal(whole.stages[1].update, 3000, 1e-9);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&whole);
+    plan.shard_optimizer = true;
+    price(&setup, &plan, &schedule, prices, &sliced);
+    assert_float_equal(sliced.stages[1].reduce, around, 1e-12);
+    assert_int_equal(prices[1].memory.weights, prices[1].memory.gradients);
+    assert_float_equal(sliced.stages[1].update, 3000.0 / 4 + around, 1e-9);
+    assert_float_equal(sliced.stages[0].update, 2000, 1e-9);
+    assert_float_equal(sliced.stages[0].reduce, 0, 0);
+    vp_schedule_release(&schedule);
+    vp_plan_costs_release(&sliced);
+    release(&setup);
+}
+
 /* Copies of a device with memory of its own take no time of F and B; a thread
  * of the host takes that of a core. */
 static void swapped(void **state)
@@ -401,6 +436,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums),
+        cmocka_unit_test(replicas),
         cmocka_unit_test(swapped),
         cmocka_unit_test(moved_gradients),
         cmocka_unit_test(messages),

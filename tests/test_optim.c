@@ -381,6 +381,101 @@ static void test_odd_sizes_agree_with_twin(void **state)
     }
 }
 
+enum { MAX_OWN = 64 };
+
+/* Chunks of the bed's tensors in elements [begin, end), as tensors; of[] has the
+ * tensors that they are of. */
+static int own_chunks(const struct bed *bed, int64_t begin, int64_t end,
+                      struct vp_optim_tensor *out, int *of)
+{
+    int n = 0;
+
+    for (int i = 0; i < bed->n_tensors; i++)
+        for (int64_t at = 0; at < bed->tensors[i].n; at += VP_OPTIM_CHUNK) {
+            struct vp_optim_tensor chunk = bed->tensors[i];
+
+            chunk.offset += at;
+            chunk.grad += at;
+            chunk.n = chunk.n - at < VP_OPTIM_CHUNK ? chunk.n - at
+                                                    : VP_OPTIM_CHUNK;
+            if (chunk.offset < begin || chunk.offset >= end)
+                continue;
+            assert_true(n < MAX_OWN && chunk.offset + chunk.n <= end);
+            of[n] = i;
+            out[n++] = chunk;
+        }
+    return n;
+}
+
+/* One step by two owners, each with the moments of its elements alone. LAMB's sums
+ * are added over the chunks of both. */
+static void step_in_slices(struct bed *bed, enum vp_optim_kind kind, int64_t t,
+                           int64_t cut, struct vp_pool *pool)
+{
+    const int64_t bounds[] = { 0, cut, bed->n };
+    struct vp_optim_tensor chunks[2][MAX_OWN];
+    double squares[2][MAX_OWN][2], sums[MAX_OWN][2] = { { 0.0 } };
+    double ratios[MAX_OWN];
+    int of[2][MAX_OWN], n[2];
+
+    for (int phase = kind == VP_OPTIM_LAMB ? 0 : 1; phase < 2; phase++)
+        for (int k = 0; k < 2; k++) {
+            struct vp_optim_step step = bed_step(bed, kind, t, false);
+
+            n[k] = own_chunks(bed, bounds[k], bounds[k + 1], chunks[k], of[k]);
+            step.tensors = chunks[k];
+            step.n_tensors = n[k];
+            step.first = bounds[k];
+            step.moment[0] += bounds[k];
+            if (step.moment[1])
+                step.moment[1] += bounds[k];
+            for (int c = 0; c < n[k] && phase == 1; c++)
+                ratios[c] = vp_optim_trust_ratio(sums[of[k][c]][0],
+                                                 sums[of[k][c]][1]);
+            if (phase == 0)
+                step.squares_out = squares[k];
+            else if (kind == VP_OPTIM_LAMB)
+                step.ratios = ratios;
+            vp_optim_step_host(&step, pool, bed->scratch);
+            for (int c = 0; c < n[k] && phase == 0; c++)
+                for (int j = 0; j < 2; j++)
+                    sums[of[k][c]][j] += squares[k][c][j];
+        }
+}
+
+/* A tensor that is cut between chunks has the bits of the whole one. */
+static void test_slices_have_the_same_bits(void **state)
+{
+    static const int64_t sizes[] = { 7, 3 * VP_OPTIM_CHUNK + 100,
+                                     VP_OPTIM_CHUNK + 1 };
+    static const int64_t cuts[] = { 0, 7, 7 + VP_OPTIM_CHUNK,
+                                    7 + 3 * VP_OPTIM_CHUNK };
+
+    (void)state;
+    for (int kind = 0; kind < VP_OPTIM_KIND_COUNT; kind++)
+        for (size_t i = 0; i < VP_COUNT_OF(cuts); i++) {
+            struct bed whole, sliced;
+            struct vp_pool *pool;
+
+            bed_init(&whole, sizes, VP_COUNT_OF(sizes), 0);
+            bed_init(&sliced, sizes, VP_COUNT_OF(sizes), 0);
+            bed_run(&whole, (enum vp_optim_kind)kind, 2, 1, false);
+            assert_int_equal(vp_pool_create(2, NULL, NULL, &pool), VP_OK);
+            for (int64_t t = 1; t <= 2; t++) {
+                bed_fill_grad(&sliced, t);
+                step_in_slices(&sliced, (enum vp_optim_kind)kind, t, cuts[i],
+                               pool);
+            }
+            assert_same_bits(whole.w[0], sliced.w[0], whole.n);
+            assert_same_bits(whole.w[1], sliced.w[1], whole.n);
+            assert_same_bits(whole.m, sliced.m, whole.n);
+            assert_same_bits(whole.v, sliced.v, whole.n);
+            vp_pool_free(pool);
+            bed_release(&whole);
+            bed_release(&sliced);
+        }
+}
+
 static void test_nothing_between_tensors_is_touched(void **state)
 {
     (void)state;
@@ -910,6 +1005,7 @@ int main(void)
         cmocka_unit_test(test_names_and_defaults),
         cmocka_unit_test(test_ten_steps_of_pytorch),
         cmocka_unit_test(test_odd_sizes_agree_with_twin),
+        cmocka_unit_test(test_slices_have_the_same_bits),
         cmocka_unit_test(test_nothing_between_tensors_is_touched),
         cmocka_unit_test(test_in_place_has_the_same_bits),
         cmocka_unit_test(test_threads_have_the_same_bits),

@@ -1420,6 +1420,20 @@ static void test_notices(void **state)
             "distributed_backend=mpi", &c);
     assert_int_equal(c.n_notices, 0);
     vp_config_release(&c);
+    load_ok(NINE "stages: 2\nshard_optimizer: true\n", NULL, &c);
+    assert_int_equal(c.n_notices, 1);
+    assert_string_equal(c.notices[0], "a.yml:4: key 'shard_optimizer' has no "
+                                      "effect: no stage has replicas");
+    vp_config_release(&c);
+    assert_string_equal(
+        refused(NINE "stages: 2\nreplicas: [2, 1]\nshard_optimizer: true\n"
+                     "rebalance: true\n"),
+        "a.yml:6: key 'rebalance' moves blocks with their whole state, but "
+        "shard_optimizer gives each replica a slice; remove one of them");
+    load_ok(NINE "stages: 2\nreplicas: [2, 1]\nshard_optimizer: true\n", NULL,
+            &c);
+    assert_int_equal(c.n_notices, 0);
+    vp_config_release(&c);
     load_ok(NINE "compress_activations: True\n", NULL, &c);
     assert_int_equal(c.n_notices, 1);
     assert_string_equal(c.notices[0], "a.yml:3: key 'compress_activations' has "

@@ -82,6 +82,7 @@ static const struct vp_plan full = {
                                                   VP_EDGE_DEVICE },
     .tie_edge = VP_EDGE_HOST,
     .compress = true,
+    .shard_optimizer = true,
     .bundle_bytes = 4096,
 };
 
@@ -119,6 +120,7 @@ static const char full_text[] =
     "    \"replica_edges\": [\"local\", \"host\", \"local\", \"device\"],\n"
     "    \"tie_edge\": \"host\",\n"
     "    \"compress_activations\": true,\n"
+    "    \"shard_optimizer\": true,\n"
     "    \"bundle_bytes\": 4096,\n"
     "    \"forecast\": {\"memory\": [1, 2, 3, 4], \"bubble\": 0.125}\n"
     "}\n";
@@ -272,6 +274,7 @@ static void draw_plan(struct drawn *d)
         .replica_edges = rand_below(2) ? d->replica_edges : NULL,
         .tie_edge = (enum vp_edge_kind)rand_below(3),
         .compress = rand_below(2),
+        .shard_optimizer = rand_below(2),
         .bundle_bytes = rand_below(2) ? 1 + rand_below(1 << 30) : 0,
     };
     if (strcmp(d->plan.schedule, "pipedream") != 0)
@@ -328,6 +331,7 @@ static void assert_same(const struct drawn *d, const struct vp_plan *b)
     SAME_ARRAY(replica_edges, vp_plan_n_stages(a));
     SAME(tie_edge);
     SAME(compress);
+    SAME(shard_optimizer);
     SAME(bundle_bytes);
 }
 

@@ -147,6 +147,7 @@ static void bytes_are_those_allocated(void **state)
             setup.eval = rand_below(2);
             setup.threads = 1 + rand_below(2);
             setup.compress = rand_below(2);
+            setup.shard = rand_below(2);
             setup.schedule = c->schedule;
             setup.n_stages = c->n_stages;
             setup.n_chunks = c->n_chunks;
@@ -279,6 +280,42 @@ static void remembered_stages_cost_the_same(void **state)
     }
 }
 
+/* One pricer for plans with and without slices of the optimizer's state. */
+static void slices_are_remembered_apart(void **state)
+{
+    int replicas[N_STAGES];
+    struct deep deep;
+
+    (void)state;
+    open_deep(&deep, "gpt2", 12);
+    deep.plan.replicas = replicas;
+    for (int k = 0; k < 6; k++) {
+        struct vp_stage_price got[N_STAGES], want[N_STAGES];
+        struct vp_err err = { .text = "" };
+        struct vp_pricer *fresh;
+        int64_t all;
+
+        for (int s = 0; s < N_STAGES; s++)
+            replicas[s] = 1 + k / 2;
+        deep.plan.shard_optimizer = k % 2;
+        vp_schedule_release(&deep.schedule);
+        if (vp_plan_make_schedule(&deep.plan, &deep.graph, &deep.schedule,
+                                  &err) != VP_OK)
+            fail_msg("%s", err.text);
+        price_deep(&deep, deep.pricer, got);
+        assert_int_equal(vp_pricer_create(&deep.work, &fresh), VP_OK);
+        price_deep(&deep, fresh, want);
+        vp_pricer_free(fresh);
+        assert_memory_equal(got, want, sizeof(want));
+        all = 2 * got[0].memory.weights; /* floats of one version */
+        assert_true(got[0].memory.moments >= all / (k % 2 ? 1 + k / 2 : 1));
+        assert_true(got[0].memory.moments <=
+                    all / (k % 2 ? 1 + k / 2 : 1) + 8 * 16384 + 1024);
+        assert_int_equal(got[0].snapshot, got[0].memory.weights + all);
+    }
+    close_deep(&deep);
+}
+
 /* ---- Speed --------------------------------------------------------------- */
 
 static void costs_of(const struct vp_stage_price prices[N_STAGES],
@@ -385,6 +422,7 @@ int main(void)
         { "bytes_are_those_allocated, fp16", bytes_are_those_allocated, NULL,
           NULL, &f16 },
         cmocka_unit_test(remembered_stages_cost_the_same),
+        cmocka_unit_test(slices_are_remembered_apart),
         cmocka_unit_test(pricing_is_quick),
     };
 

@@ -1030,6 +1030,44 @@ static void different_memory(void **state)
     release(&setup);
 }
 
+/* Where replicas own slices of the optimizer's state, plans are found in less
+ * memory: by what a rank does not keep of it. */
+static void slices_need_less(void **state)
+{
+    static const int replicas[] = { 2, 2, 2, 2 };
+    struct vp_plan base = { .schedule = "1f1b",
+                            .n_stages = 4,
+                            .accumulation_steps = 8,
+                            .replicas = replicas };
+    struct vp_search_input input = { .base = &base,
+                                     .free_partition = true,
+                                     .free_recompute = true,
+                                     .alike = true };
+    struct vp_arena arena = { NULL };
+    struct vp_search_result result;
+    int64_t least[2], moments = 0;
+    struct setup setup;
+    struct vp_err err;
+
+    (void)state;
+    make_large(&setup, &arena);
+    for (int k = 0; k < 2; k++) {
+        base.shard_optimizer = k;
+        assert_int_equal(
+            vp_search_least(setup.search, &input, &least[k], &result, &err),
+            VP_OK);
+        assert_int_equal(result.plan.shard_optimizer, k);
+        for (int s = 0; s < result.n_stages && k == 0; s++)
+            if (result.prices[s].memory.total > least[0] * 255 / 256)
+                moments = result.prices[s].memory.moments;
+        vp_search_result_release(&result);
+    }
+    assert_true(moments > 0);
+    assert_true(least[0] - least[1] > moments / 2 * 9 / 10);
+    release(&setup);
+    vp_arena_release(&arena);
+}
+
 /* ---- Planners of others ------------------------------------------------- */
 
 static double slowest(const struct setup *setup, const int *partition, int n)
@@ -1131,6 +1169,7 @@ int main(void)
         cmocka_unit_test(fixed_parts),
         cmocka_unit_test(fixed_swapping),
         cmocka_unit_test(different_memory),
+        cmocka_unit_test(slices_need_less),
         cmocka_unit_test(pipedream_cuts),
         cmocka_unit_test(baselines),
         cmocka_unit_test(quick_and_the_same),

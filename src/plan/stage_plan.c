@@ -117,7 +117,9 @@ struct vp_stage_choices vp_plan_stage_choices(
     const struct vp_schedule_stage *has = &schedule->stages[stage];
     struct vp_stage_choices choices = {
         .spec = stage_spec(plan, work, schedule, stage, sets),
-        .n_shards = plan->shard_optimizer ? has->n_replicas : 0,
+        .n_shards = plan->shard_optimizer && has->n_replicas > 1
+                        ? has->n_replicas
+                        : 0,
     };
     struct vp_stage_spec *spec = &choices.spec;
     int first = spec->first_block;

@@ -28,7 +28,7 @@ static bool is_mine(const struct vp_pipeline *pipeline, int rank)
 /* What this replica owns of the optimizer's state. */
 static enum vp_status shard_stage(struct vp_rank_stage *rs, struct vp_err *err)
 {
-    if (rs->stage.plan.n_shards < 2)
+    if (rs->stage.plan.n_shards == 0)
         return VP_OK;
     return vp_shard_table_create(&rs->stage.plan, rs->stage.tensors,
                                  rs->stage.n_tensors, rs->replica,
