@@ -130,17 +130,26 @@ static void loss_falls(void **state)
     }
 }
 
+/* Nor do replicas with slices of the optimizer's state. */
 static void a_step_allocates_nothing(void **state)
 {
+    static const int replicas[] = { 3 };
+
     (void)state;
-    for (size_t m = 0; m < VP_COUNT_OF(models); m++) {
+    for (size_t m = 0; m < 2 * VP_COUNT_OF(models); m++) {
         struct setup setup = usual;
         struct vp_step_report report;
         struct vp_err err = { .text = "" };
         struct run run;
         int before;
 
-        setup.model = models[m];
+        setup.model = models[m % VP_COUNT_OF(models)];
+        if (m >= VP_COUNT_OF(models)) {
+            setup.n_stages = 1;
+            setup.replicas = replicas;
+            setup.shard = true;
+            setup.optim = VP_OPTIM_LAMB;
+        }
         assert_int_equal(run_create(&run, &setup, 0, &err), VP_OK);
         for (int i = 0; i < 2; i++)
             assert_int_equal(vp_trainer_step(run.trainer, &report, &err),
