@@ -5,6 +5,7 @@
 #include "plan/price.h"
 #include "plan/shard.h"
 #include "runtime/fit.h"
+#include "runtime/stage/shard_table.h"
 #include "runtime/trainer/migrate.h"
 
 enum { N_STEPS = 5, MAX_SHARDS = 9 };
@@ -288,6 +289,61 @@ static void slices_are_even(void **state)
     }
 }
 
+static int owner_of(const struct vp_shard_table *table, int64_t element)
+{
+    int i = 0;
+
+    while (element >= table->parts[i].end)
+        i++;
+    return table->parts[i].owner;
+}
+
+/* Sums of gradients go to the owners of their elements; those of tied weights, and
+ * of their other uses in the stage, to all replicas. */
+static void sums_go_to_owners(void **state)
+{
+    struct setup setup = usual;
+    struct vp_err err = { .text = "" };
+    struct vp_stage_choices choices = { .n_shards = 3 };
+    struct vp_stage_shape shape = { .n_slots = 1, .n_versions = 1 };
+    struct vp_stage_plan plan;
+    struct vp_shard_table *table;
+    const struct vp_program *program;
+    struct vp_stage_config config;
+    struct run run;
+    int n_tied = 0;
+
+    (void)state;
+    setup.vocab = 2000;
+    if (run_create(&run, &setup, 0, &err) != VP_OK)
+        fail_msg("%s", err.text);
+    config = vp_train_stage_config(&run.config, &run.config.backend_config);
+    choices.spec.n_blocks = run.graphs[0].n_blocks;
+    assert_int_equal(
+        vp_stage_plan_make(&config.work, &choices, &shape, &plan, &err), VP_OK);
+    assert_int_equal(vp_shard_table_create(&plan, NULL, 0, 1, &table), VP_OK);
+    program = &plan.train[0];
+    for (int i = 0; i < program->layout.n_entries; i++) {
+        const struct vp_layout_entry *entry = &program->layout.entries[i];
+        const struct vp_param *param = &program->graph->params[entry->par];
+        bool tied = param->has_copies || param->tied_to != VP_NONE;
+        int64_t begin = entry->grad_offset / 4;
+
+        n_tied += tied;
+        for (int64_t e = begin; e < begin + param->rows * param->cols; e++) {
+            int owner = owner_of(table, e);
+
+            assert_int_equal(owner < 0, tied);
+            assert_true(tied || (e >= table->bounds[owner] &&
+                                 e < table->bounds[owner + 1]));
+        }
+    }
+    assert_int_equal(n_tied, 2);
+    vp_shard_table_free(table);
+    vp_stage_plan_release(&plan);
+    run_free(&run);
+}
+
 /* ---- Memory ------------------------------------------------------------- */
 
 /* Bytes per replica of a GPT-2 with an embedding of 8000 x 32: its moments are
@@ -452,6 +508,7 @@ int main(void)
         cmocka_unit_test(skipped_updates_have_the_same_bits),
         cmocka_unit_test(every_replica_has_all_weights),
         cmocka_unit_test(slices_are_even),
+        cmocka_unit_test(sums_go_to_owners),
         cmocka_unit_test(memory_is_shared_out),
         cmocka_unit_test(an_owner_that_stalls_is_named),
         cmocka_unit_test(a_gpu_is_refused),
