@@ -204,13 +204,14 @@ static enum vp_status draw(struct job *job, const struct vp_logits *logits,
                      err);
 }
 
-/* Draws the next id of each text; on the thread of the last stage. */
+/* Draws the next id of each text. */
 static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
                                   struct vp_err *err)
 {
     struct job *job = ctx;
     const struct vp_decode_row *rows = vp_decode_steps_rows(&job->steps,
-                                                            logits->minibatch);
+                                                            logits->minibatch) +
+                                       logits->first;
 
     for (int64_t i = 0; i < logits->rows; i++) {
         const struct vp_decoded_text *text = rows[i].text;
@@ -336,6 +337,7 @@ static enum vp_status open_and_run(struct job *job, bool *lost_out,
     const struct vp_inference_config config = {
         .config = with->config,
         .source = with->source,
+        .job = with->job,
         .outputs = is_argmax(with) ? VP_OUTPUT_LOGITS | VP_OUTPUT_ARGMAX
                                    : VP_OUTPUT_LOGITS,
         .dims = job->steps.dims,

@@ -220,7 +220,6 @@ static enum vp_status next_batch(void *ctx, uint64_t minibatch,
     return VP_OK;
 }
 
-/* On the thread of the last stage. */
 static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
                                   struct vp_err *err)
 {
@@ -229,7 +228,8 @@ static enum vp_status take_logits(void *ctx, const struct vp_logits *logits,
 
     (void)err;
     for (int64_t i = 0;
-         i < logits->rows && (row = row_at(job, logits->minibatch, i)) != NULL;
+         i < logits->rows &&
+         (row = row_at(job, logits->minibatch, logits->first + i)) != NULL;
          i++)
         vp_logits_row(logits, i,
                       row->search->logits + row->beam * logits->cols);
@@ -365,6 +365,7 @@ static enum vp_status open_and_run(struct job *job, bool *lost_out,
     const struct vp_inference_config config = {
         .config = with->config,
         .source = with->source,
+        .job = with->job,
         .outputs = VP_OUTPUT_LOGITS,
         .dims = job->dims,
         .n_dims = job->n_dims,

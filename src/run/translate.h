@@ -3,6 +3,7 @@
 #define VP_RUN_TRANSLATE_H
 
 #include "config/config.h"
+#include "run/inference_job.h"
 #include "run/model_source.h"
 #include "run/notice.h"
 #include "run/sequence.h"
@@ -28,6 +29,7 @@ struct vp_translation_sink {
 struct vp_translate_config {
     const struct vp_config *config; /* of vp_model_source_config() */
     const struct vp_model_source *source;
+    struct vp_inference_job *job;        /* NULL: this process is alone */
     const struct vp_sequence *sentences; /* ids of the source, EOS included;
                                             targets are not read */
     int64_t n_sentences;
