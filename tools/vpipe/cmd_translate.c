@@ -50,7 +50,8 @@ static const struct tool_flag flags[] = {
     [FLAG_PRINT_IDS] = { "--print-ids", NULL,
                          "print new ids, a line for each sentence" },
     [FLAG_SET] = { "--set", "KEY=VALUE",
-                   "a key of the configuration: stages=4, batch_size=8192; see "
+                   "a key of the configuration: stages=4, batch_size=8192, "
+                   "distributed_backend=mpi for stages that are processes; see "
                    "'vpipe train --help'" },
     [FLAG_HELP] = { "--help", NULL, "this text" },
 };
@@ -351,6 +352,7 @@ static enum vp_status run(void *ctx, struct vp_err *err)
     struct vp_translate_config translate = {
         .config = config,
         .source = options->model.source,
+        .job = options->model.job,
         .sink = { options, take_translation },
         .ctx = &options->model,
         .notice = model_notice,
@@ -377,6 +379,14 @@ static enum vp_status run(void *ctx, struct vp_err *err)
     return VP_OK;
 }
 
+/* '-' is a name of it. */
+static bool reads_stdin(const struct options *options)
+{
+    return (options->sequences.n == 0 &&
+            (!options->file || strcmp(options->file, "-") == 0)) ||
+           (options->reference && strcmp(options->reference, "-") == 0);
+}
+
 static void release(struct options *options)
 {
     for (int64_t i = 0; i < options->n_references; i++)
@@ -397,7 +407,7 @@ int cmd_translate(int argc, char **argv)
                               .flags = flags,
                               .n_flags = N_FLAGS,
                               .at = 1 };
-    int status = model_init(&options.model, args.command, argc);
+    int status = model_init(&options.model, args.command, argc, argv);
 
     if (status == TOOL_OK) {
         model_needs_no_data(&options.model);
@@ -407,6 +417,7 @@ int cmd_translate(int argc, char **argv)
         print_help();
     } else if (status == TOOL_OK) {
         status = check_args(&options);
+        options.model.reads_stdin = reads_stdin(&options);
         if (status == TOOL_OK)
             status = model_run(&options.model, run, &options);
     }
