@@ -224,7 +224,9 @@ lose TERM ''
 [ $status = 3 ] || fail "status $status after SIGTERM, not 3"
 [ ! -s err ] || fail "a clean stop is not silent"
 "$program" "${slow[@]}" --max-tokens 30 >want 2>err
-cmp -s <(head -c 50 out) <(head -c 50 want) || fail "the text began otherwise"
+n=$(wc -c <out)
+n=$((n < 50 ? n : 50))
+cmp -s <(head -c $n out) <(head -c $n want) || fail "the text began otherwise"
 
 printf 'generate_mpi: %d checks, %d failures\n' "$checks" "$failures"
 [ "$failures" -eq 0 ]
