@@ -98,18 +98,11 @@ static void copy_prompts(struct job *job)
 static enum vp_status add_places(struct job *job, const struct vp_dims *room,
                                  struct vp_err *err)
 {
-    const int64_t n[VP_ROLE_COUNT] = {
-        [VP_ROLE_POSITIONS] = room->batch * room->seq,
-        [VP_ROLE_LINES] = room->batch * job->steps.cache.n_positions,
-    };
-
-    for (int role = VP_ROLE_POSITIONS; role <= VP_ROLE_LINES; role++) {
-        free(job->batch.array[role]);
-        job->batch.array[role] = calloc((size_t)n[role] + 1, sizeof(int32_t));
-        if (!job->batch.array[role])
-            return vp_err_set(err, VP_ERR_NOMEM, "a batch: out of memory");
-    }
-    return VP_OK;
+    VP_TRY(vp_sequence_batch_resize(&job->batch, VP_ROLE_POSITIONS,
+                                    room->batch * room->seq, err));
+    return vp_sequence_batch_resize(&job->batch, VP_ROLE_LINES,
+                                    room->batch * job->steps.cache.n_positions,
+                                    err);
 }
 
 static enum vp_status prepare(struct job *job, struct vp_err *err)

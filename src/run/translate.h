@@ -35,6 +35,7 @@ struct vp_translate_config {
     int64_t n_sentences;
     struct vp_translation_search search; /* max_tokens: the positions of the
                                             model are another limit */
+    bool no_cache; /* each step computes all positions again */
     struct vp_translation_sink sink;
     void *ctx;
     vp_notice_fn notice;
@@ -46,8 +47,11 @@ struct vp_translate_config {
  * depend on the stages, so neither do the translations; another batch_size
  * changes logits by rounding only.
  *
- * Each decoding step computes all positions of source and target, padded to the
- * next power of two. VP_ERR_INVALID names a sentence, from 1 on, that the model
+ * On a CPU a source is encoded once, padded to the next power of two, and a step
+ * computes the new position of each beam; keys and values of sources and of the
+ * positions before are kept in a cache, whose bytes are part of the plan. A GPU
+ * computes all positions of source and target in each step.
+ * VP_ERR_INVALID names a sentence, from 1 on, that the model
  * cannot take, or an option of the search; VP_ERR_UNSUPPORTED: the model is no
  * encoder-decoder. */
 enum vp_status vp_translate(const struct vp_translate_config *config,
